@@ -1,0 +1,87 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds of the configuration.
+const (
+	// MaxWindows is how many windows a series can have.
+	MaxWindows = 4
+	// MinWindow and MaxWindow bound the length of a window.
+	MinWindow = time.Minute
+	MaxWindow = 24 * time.Hour
+)
+
+// Config holds the windows and thresholds of one series.
+type Config struct {
+	// Windows are the lengths over which slope, R² and spikes are given, in
+	// increasing order.
+	Windows []time.Duration
+	// LeakThreshold is the confidence (0 to 1) at which a leak is declared;
+	// ClearThreshold, below it, the one under which it is taken back.
+	LeakThreshold, ClearThreshold float64
+	// MinAge is how old a series must be before it is judged: a program that
+	// loads its model looks like a leak while it does.
+	MinAge time.Duration
+	// MinGrowth is the least retained growth in bytes that can be a leak.
+	MinGrowth float64
+	// SpikeHeight is the least rise in bytes that can be a spike; SpikeRatio is
+	// the same as a share (0 to 1) of the capacity. The larger one holds.
+	SpikeHeight, SpikeRatio float64
+	// SpikeWidth is the longest time from the rise of a spike to its end.
+	SpikeWidth time.Duration
+}
+
+// DefaultConfig returns the defaults; detector/README.md gives the reason for
+// each.
+func DefaultConfig() Config {
+	return Config{
+		Windows:        []time.Duration{10 * time.Minute, time.Hour},
+		LeakThreshold:  0.8,
+		ClearThreshold: 0.4,
+		MinAge:         5 * time.Minute,
+		MinGrowth:      16 << 20,
+		SpikeHeight:    64 << 20,
+		SpikeRatio:     0.02,
+		SpikeWidth:     time.Minute,
+	}
+}
+
+// Validate returns an error that names the first setting that cannot hold and
+// says what could.
+func (c Config) Validate() error {
+	if len(c.Windows) == 0 || len(c.Windows) > MaxWindows {
+		return fmt.Errorf("%d windows given, 1 to %d are possible", len(c.Windows), MaxWindows)
+	}
+	for i, w := range c.Windows {
+		if w < MinWindow || w > MaxWindow {
+			return fmt.Errorf("window %s is not between %s and %s", w, MinWindow, MaxWindow)
+		}
+		if i > 0 && w <= c.Windows[i-1] {
+			return fmt.Errorf("window %s does not come after %s: give each once, shortest first", w, c.Windows[i-1])
+		}
+	}
+	switch {
+	case !(c.LeakThreshold > 0 && c.LeakThreshold <= 1):
+		return fmt.Errorf("leak threshold %g is not in (0, 1]", c.LeakThreshold)
+	case !(c.ClearThreshold > 0 && c.ClearThreshold < c.LeakThreshold):
+		return fmt.Errorf("clear threshold %g is not between 0 and the leak threshold %g", c.ClearThreshold, c.LeakThreshold)
+	case c.MinAge < 0:
+		return fmt.Errorf("minimum age %s is negative", c.MinAge)
+	case !(c.MinGrowth > 0 && c.MinGrowth <= MaxBytes):
+		return fmt.Errorf("minimum growth of %g bytes is not in (0, %d]", c.MinGrowth, int64(MaxBytes))
+	case !(c.SpikeHeight > 0 && c.SpikeHeight <= MaxBytes):
+		return fmt.Errorf("spike height of %g bytes is not in (0, %d]", c.SpikeHeight, int64(MaxBytes))
+	case !(c.SpikeRatio >= 0 && c.SpikeRatio <= 1):
+		return fmt.Errorf("spike ratio %g is not in [0, 1]", c.SpikeRatio)
+	case c.SpikeWidth <= 0:
+		return errors.New("spike width must be above 0")
+	}
+	return nil
+}

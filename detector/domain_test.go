@@ -1,0 +1,358 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+	// start is a day in 2026 as time since the epoch.
+	start = 1_770_000_000 * time.Second
+)
+
+func defaults(Subject[int]) Config { return DefaultConfig() }
+
+func newDomain(t testing.TB) *Domain[int] {
+	t.Helper()
+	d, err := NewDomain(defaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// round is what NVML shows of an amount of memory.
+func round(bytes float64) float64 { return math.Floor(bytes/(2*mib)) * 2 * mib }
+
+// observe adds a frame with members of the given memory; started an hour before
+// the first frame.
+func observe(t testing.TB, d *Domain[int], second int, residual float64, members map[int]float64) *Judgement[int] {
+	t.Helper()
+	f := Frame[int]{
+		T: start + time.Duration(second)*time.Second, Used: Of(residual), Capacity: Of(80 * gib), Complete: true,
+	}
+	for key := range 100 {
+		if used, ok := members[key]; ok {
+			f.Members = append(f.Members, Member[int]{Key: key, Used: Of(used), Started: start - time.Hour})
+			f.Used.V += used
+		}
+	}
+	j, err := d.Observe(&f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func TestSteadyLeakIsFoundAndForecast(t *testing.T) {
+	d := newDomain(t)
+	const rate = 50 * mib / 60.0
+	found := 0
+	for s := range 3600 {
+		leak := round(10*gib + max(0, float64(s-600))*rate)
+		j := observe(t, d, s, 512*mib, map[int]float64{1: leak, 2: 20 * gib})
+		m, other := j.Members[0], j.Members[1]
+		if m.Leak && found == 0 {
+			found = s
+		}
+		if other.Leak || (other.Judged && !math.IsInf(other.SecondsToOOM.V, 1)) {
+			t.Fatalf("second %d: the flat neighbour leaks: %+v", s, other)
+		}
+		if m.Leak != j.Device.Leak || m.SecondsToOOM != j.Device.SecondsToOOM {
+			t.Fatalf("second %d: the device does not die with its process", s)
+		}
+	}
+	if found == 0 || found-600 > 600 {
+		t.Errorf("a leak of 50 MiB a minute that begins at 600 s was found at %d s", found)
+	}
+	j := observe(t, d, 3600, 512*mib, map[int]float64{1: round(10*gib + 3000*rate), 2: 20 * gib})
+	m := j.Members[0]
+	near(t, "rate", m.Rate.V, rate, 0.02)
+	near(t, "time to out-of-memory", m.SecondsToOOM.V, (80*gib-(30*gib+512*mib+3000*rate))/rate, 0.02)
+	near(t, "headroom over rate", j.Headroom.V/j.Device.Rate.V, j.Device.SecondsToOOM.V, 1e-12)
+	near(t, "leaked bytes", m.Leaked.V, 3000*rate, 0.05)
+	if m.Lower.V > m.SecondsToOOM.V || m.Upper.V < m.SecondsToOOM.V || m.Share.V != 1 {
+		t.Errorf("interval [%g, %g] around %g, share %g", m.Lower.V, m.Upper.V, m.SecondsToOOM.V, m.Share.V)
+	}
+	if since := (m.Since - start).Seconds(); since < 500 || since > 700 {
+		t.Errorf("it began at %g s, not at 600 s", since)
+	}
+	if m.Pattern != PatternLeakLinear {
+		t.Errorf("pattern %s", m.Pattern)
+	}
+}
+
+// signalsOverTime are healthy and leaking memory by second, in bytes.
+func TestShapes(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		memory   func(s int) float64
+		leaks    bool
+		patterns string // any of these at the end
+	}{
+		{"flat", func(int) float64 { return 10 * gib }, false, "stable"},
+		{"sawtooth of a minute", func(s int) float64 { return 10*gib + float64(s%60)*100*mib }, false, "sawtooth"},
+		{"one step", func(s int) float64 { return 10*gib + float64(s/7000)*8*gib }, false, "step"},
+		{"exponential warm-up", func(s int) float64 { return 10*gib + 8*gib*(1-math.Exp(-float64(s)/200)) }, false, "plateau warmup"},
+		{"spikes", func(s int) float64 { return 10*gib + float64(1-min(s%100, 1))*4*gib }, false, "spikes"},
+		{"linear", func(s int) float64 { return 10*gib + float64(s)*mib }, true, "leak_linear"},
+		{"staircase", func(s int) float64 { return 10*gib + float64(s/60)*100*mib }, true, "leak_staircase"},
+		{"under a sawtooth", func(s int) float64 { return 10*gib + float64(s%30)*200*mib + float64(s)*mib }, true, "leak_cyclic"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDomain(t)
+			alarmed := 0
+			var j *Judgement[int]
+			for s := range 7200 {
+				j = observe(t, d, s, 512*mib, map[int]float64{1: round(c.memory(s))})
+				if j.Members[0].Leak {
+					alarmed++
+				}
+			}
+			m := j.Members[0]
+			if m.Leak != c.leaks || (!c.leaks && alarmed > 0) {
+				t.Errorf("leak: %t at the end, %d s in all", m.Leak, alarmed)
+			}
+			if !strings.Contains(" "+c.patterns+" ", " "+m.Pattern.String()+" ") {
+				t.Errorf("pattern %q, want one of %s", m.Pattern, c.patterns)
+			}
+			if finite := !math.IsInf(m.SecondsToOOM.V, 1); finite != m.Leak || m.Rate.OK != m.Leak || m.Leaked.OK != m.Leak || m.Pattern.leaks() != m.Leak {
+				t.Errorf("the parts of the verdict disagree: %+v", m)
+			}
+		})
+	}
+}
+
+func TestJobThatArrivesIsNoLeakOfTheGPU(t *testing.T) {
+	d := newDomain(t)
+	for s := range 7200 {
+		members := map[int]float64{}
+		for job := range s / 300 { // a job more every five minutes
+			members[job] = 2 * gib
+		}
+		j := observe(t, d, s, 512*mib, members)
+		if j.Device.Leak || j.Residual.Leak {
+			t.Fatalf("second %d: %d jobs make the GPU leak", s, len(members))
+		}
+	}
+}
+
+func TestMemoryThatNobodyHoldsCanLeak(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range 3600 {
+		j = observe(t, d, s, round(float64(s)*mib), map[int]float64{1: 10 * gib})
+	}
+	if !j.Residual.Leak || !j.Device.Leak || j.Members[0].Leak || j.Members[0].Share.OK {
+		t.Errorf("residual %t, device %t, member %t", j.Residual.Leak, j.Device.Leak, j.Members[0].Leak)
+	}
+}
+
+func TestGroupSumsItsMembers(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range 3600 { // workers that are recreated every 5 minutes, and keep more each time
+		f := Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(40 * gib), Capacity: Of(80 * gib), Complete: true}
+		for w := range 3 {
+			used := gib + float64(s)*mib/3
+			f.Members = append(f.Members, Member[int]{Key: 3*(s/300) + w, Group: "team/loader", Used: Of(round(used)), Started: start + time.Duration(s/300*300)*time.Second})
+		}
+		var err error
+		if j, err = d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(j.Groups) != 1 || j.Groups[0].Group != "team/loader" || j.Groups[0].Used != 3*round(gib+3599*mib/3) {
+		t.Fatalf("groups %+v", j.Groups)
+	}
+	if !j.Groups[0].Leak {
+		t.Error("a pool of short workers that grows as a whole is not found")
+	}
+}
+
+func TestReusedKeyNeverInherits(t *testing.T) {
+	d := newDomain(t)
+	for s := range 3600 {
+		observe(t, d, s, 0, map[int]float64{1: round(float64(s) * mib)})
+	}
+	j := observe(t, d, 3600, 0, map[int]float64{2: 5 * gib})
+	if len(j.Exited) != 1 || j.Exited[0].Key != 1 || j.Exited[0].NearCapacity {
+		t.Errorf("exited %+v", j.Exited)
+	}
+	if m := j.Members[0]; m.Leak || m.Judged || m.Windows[0].N != 1 {
+		t.Errorf("the new process starts with %+v", m)
+	}
+}
+
+func TestExitNearCapacity(t *testing.T) {
+	d := newDomain(t)
+	observe(t, d, 0, 0, map[int]float64{1: 79 * gib})
+	if j := observe(t, d, 1, 0, nil); len(j.Exited) != 1 || !j.Exited[0].NearCapacity || j.Exited[0].Used != Of(79*gib) {
+		t.Errorf("exited %+v", j.Exited)
+	}
+}
+
+func TestIncompleteListKeepsTheVerdict(t *testing.T) {
+	d := newDomain(t)
+	for s := range 1800 {
+		observe(t, d, s, 0, map[int]float64{1: round(10*gib + float64(s)*mib), 2: gib})
+	}
+	f := Frame[int]{T: start + 1800*time.Second, Used: Of(round(11*gib + 1800*mib)), Capacity: Of(80 * gib)}
+	j, err := d.Observe(&f)
+	if err != nil || !j.Device.Leak || !j.Attributed || len(j.Exited) != 0 {
+		t.Fatalf("a list that could not be read once clears the leak: %+v %v", j, err)
+	}
+	for s := 1801; s < 2600; s++ {
+		f.T = start + time.Duration(s)*time.Second
+		if j, err = d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j.Attributed || len(j.Residual.Pattern.String()) != 0 {
+		t.Errorf("after 13 minutes without a list the device is still judged through it")
+	}
+}
+
+func TestWithoutListTheRawSeriesIsJudged(t *testing.T) {
+	d := newDomain(t)
+	for s := range 3600 {
+		j, err := d.Observe(&Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(round(float64(s) * mib))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s == 3599 && (!j.Device.Leak || j.Attributed || j.Device.SecondsToOOM.OK || j.Headroom.OK) {
+			t.Errorf("without list and capacity: %+v", j.Device)
+		}
+	}
+}
+
+func TestAbsentIsNotZero(t *testing.T) {
+	d := newDomain(t)
+	for s := range 1200 {
+		observe(t, d, s, 0, map[int]float64{1: 10 * gib})
+	}
+	for i, bad := range []Value{{}, Of(math.NaN()), Of(math.Inf(1)), Of(-1), Of(math.MaxUint64), Of(MaxBytes * 1.01)} {
+		j, err := d.Observe(&Frame[int]{
+			T: start + time.Duration(1200+i)*time.Second, Used: bad, Capacity: bad, Complete: true,
+			Members: []Member[int]{{Key: 1, Used: bad}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.Device != (Verdict{}) || j.Members[0].Verdict != (Verdict{}) || j.Headroom.OK {
+			t.Errorf("%v is taken for a measurement", bad)
+		}
+	}
+	j := observe(t, d, 1300, 0, map[int]float64{1: 10 * gib})
+	if f := j.Members[0].Windows[0]; f.Slope.V != 0 || j.Device.Leak || f.N < 450 {
+		t.Errorf("after the gap: %+v", f)
+	}
+}
+
+func TestTimeMustIncrease(t *testing.T) {
+	d := newDomain(t)
+	observe(t, d, 10, 0, map[int]float64{1: gib})
+	for _, s := range []int{10, 9, -1_770_000_001} {
+		_, err := d.Observe(&Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(0), Complete: true})
+		if !errors.Is(err, ErrTime) {
+			t.Errorf("second %d after 10: error %v", s, err)
+		}
+	}
+	if j := observe(t, d, 11, 0, map[int]float64{1: gib}); len(j.Exited) != 0 || j.Members[0].Windows[0].N != 2 {
+		t.Errorf("a refused frame changed something: %+v", j)
+	}
+	d.Reset(ReasonClockStep)
+	if j := observe(t, d, 0, 0, map[int]float64{1: gib}); j.Members[0].Windows[0].N != 1 || j.Resets[ReasonClockStep] != 1 {
+		t.Errorf("after a reset: %+v", j)
+	}
+}
+
+// The same series at another time or on another base has the same verdict.
+func TestVerdictDoesNotDependOnOrigin(t *testing.T) {
+	run := func(shift time.Duration, base float64) []Verdict {
+		d := newDomain(t)
+		rng := rand.New(rand.NewPCG(11, 12))
+		var all []Verdict
+		for s := range 3000 {
+			used := base + 20*gib + float64(s)*mib + float64(rng.IntN(50))*2*mib
+			j, err := d.Observe(&Frame[int]{T: start + shift + time.Duration(s)*time.Second, Used: Of(used), Capacity: Of(base + 80*gib)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := j.Device
+			if v.Trough.OK {
+				v.Trough.V -= base
+			}
+			if v.Leak {
+				v.Since -= shift
+			}
+			all = append(all, v)
+		}
+		return all
+	}
+	want := run(0, 0)
+	for _, got := range [][]Verdict{run(987654321987*time.Nanosecond, 0), run(0, 1000*gib)} {
+		for i := range got {
+			if got[i] != want[i] {
+				t.Fatalf("second %d: %+v, want %+v", i, got[i], want[i])
+			}
+		}
+	}
+	if !want[len(want)-1].Leak {
+		t.Error("the series does not leak: the test shows little")
+	}
+}
+
+func TestManyMembersAreBounded(t *testing.T) {
+	d := newDomain(t)
+	f := Frame[int]{T: start, Used: Of(80 * gib), Complete: true}
+	for i := range 3000 {
+		f.Members = append(f.Members, Member[int]{Key: i, Group: string(rune('a' + i)), Used: Of(mib)})
+	}
+	j, err := d.Observe(&f)
+	if err != nil || len(d.members) != MaxMembers || len(d.groups) != MaxGroups || len(j.Members) != 3000 {
+		t.Fatalf("%d members, %d groups, %d verdicts, %v", len(d.members), len(d.groups), len(j.Members), err)
+	}
+	if used := d.residual.used; used != 80*gib-3000*mib {
+		t.Errorf("the residual is %d: the members beyond the bound are not in the sum", used)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	nan := math.NaN()
+	for name, change := range map[string]func(*Config){
+		"no window":         func(c *Config) { c.Windows = nil },
+		"too many windows":  func(c *Config) { c.Windows = make([]time.Duration, 5) },
+		"short window":      func(c *Config) { c.Windows = []time.Duration{time.Second} },
+		"long window":       func(c *Config) { c.Windows = []time.Duration{25 * time.Hour} },
+		"same window":       func(c *Config) { c.Windows = []time.Duration{time.Hour, time.Hour} },
+		"threshold 0":       func(c *Config) { c.LeakThreshold = 0 },
+		"threshold NaN":     func(c *Config) { c.LeakThreshold = nan },
+		"threshold 2":       func(c *Config) { c.LeakThreshold = 2 },
+		"clear above leak":  func(c *Config) { c.ClearThreshold = 0.9 },
+		"clear NaN":         func(c *Config) { c.ClearThreshold = nan },
+		"negative age":      func(c *Config) { c.MinAge = -1 },
+		"no growth":         func(c *Config) { c.MinGrowth = 0 },
+		"no spike height":   func(c *Config) { c.SpikeHeight = nan },
+		"spike ratio above": func(c *Config) { c.SpikeRatio = 1.5 },
+		"no spike width":    func(c *Config) { c.SpikeWidth = 0 },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		if _, err := NewDomain(func(Subject[int]) Config { return c }); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}

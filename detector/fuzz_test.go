@@ -1,0 +1,117 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+)
+
+// FuzzDomain feeds frames of any times and values: whatever comes, Observe does
+// not panic, and no number that it gives is NaN, no time negative and no
+// probability outside of 0 to 1.
+func FuzzDomain(f *testing.F) {
+	leak := make([]byte, 0, 4*400)
+	for i := range 400 {
+		leak = append(leak, 1, byte(i), 3, byte(i))
+	}
+	f.Add(leak)
+	f.Add([]byte{0, 255, 255, 255, 9, 0, 0, 0, 200, 128, 7, 1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := NewDomain(defaults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock := start
+		for ; len(data) >= 4; data = data[4:] {
+			clock += fuzzStep(data[0])
+			f := fuzzFrame(clock, data)
+			j, err := d.Observe(&f)
+			if err != nil {
+				continue
+			}
+			checkVerdict(t, &j.Device)
+			checkVerdict(t, &j.Residual)
+			for i := range j.Members {
+				checkVerdict(t, &j.Members[i].Verdict)
+				within(t, "share", j.Members[i].Share, 0, 1)
+			}
+			for i := range j.Groups {
+				checkVerdict(t, &j.Groups[i].Verdict)
+			}
+			within(t, "headroom", j.Headroom, 0, MaxBytes)
+		}
+	})
+}
+
+// fuzzStep is how far the clock goes: mostly seconds, sometimes back, not at
+// all, a nanosecond or a month.
+func fuzzStep(b byte) time.Duration {
+	switch b {
+	case 0:
+		return 0
+	case 255:
+		return -time.Hour
+	case 254:
+		return 1
+	case 253:
+		return 30 * 24 * time.Hour
+	case 252:
+		return math.MaxInt64 / 64
+	}
+	return time.Duration(b) * time.Second
+}
+
+func fuzzFrame(clock time.Duration, data []byte) Frame[int] {
+	x := float64(binary.LittleEndian.Uint16(data[1:])) * 16 * mib
+	used := Of(x)
+	switch data[3] {
+	case 0:
+		used = Value{}
+	case 255:
+		used = Of(math.NaN())
+	case 254:
+		used = Of(math.MaxUint64)
+	case 253:
+		used = Of(-x)
+	case 252:
+		used = Of(MaxBytes)
+	}
+	f := Frame[int]{T: clock, Used: used, Capacity: Of(80 * gib), Complete: data[3]&1 == 1}
+	for k := range int(data[3] & 7) {
+		f.Members = append(f.Members, Member[int]{
+			Key: k % 5, Group: "g", Used: Of(x / float64(k+1)), Started: clock - time.Duration(data[1])*time.Minute, SM: Of(float64(data[2] & 1)),
+		})
+	}
+	return f
+}
+
+func checkVerdict(t *testing.T, v *Verdict) {
+	t.Helper()
+	for _, w := range v.Windows {
+		within(t, "slope", w.Slope, -math.MaxFloat64, math.MaxFloat64)
+		within(t, "R²", w.R2, 0, 1)
+		within(t, "spikes", w.Spikes, 0, math.MaxInt32)
+		within(t, "fill", Of(w.Fill), 0, 1)
+	}
+	within(t, "trough", v.Trough, 0, MaxBytes)
+	within(t, "confidence", Of(v.Confidence), 0, 1)
+	within(t, "rate", v.Rate, 0, math.MaxFloat64)
+	within(t, "leaked", v.Leaked, 0, math.MaxFloat64)
+	within(t, "lower bound", v.Lower, 0, math.Inf(1))
+	within(t, "time to out-of-memory", v.SecondsToOOM, v.Lower.V, math.Inf(1))
+	within(t, "upper bound", v.Upper, v.SecondsToOOM.V, math.Inf(1))
+	if v.Leak && (v.Since <= 0 || !v.Rate.OK || !v.Pattern.leaks()) {
+		t.Fatalf("incomplete leak: %+v", v)
+	}
+}
+
+func within(t *testing.T, what string, v Value, low, high float64) {
+	t.Helper()
+	if v.OK && !(v.V >= low && v.V <= high) {
+		t.Fatalf("%s is %g, not in [%g, %g]", what, v.V, low, high)
+	}
+}
