@@ -46,6 +46,17 @@ func (m *moments) about(x0, y0 int64) moments {
 	}
 }
 
+// merge adds the samples of b.
+func (m *moments) merge(b *moments) {
+	c := b.about(m.x0, m.y0)
+	m.n += c.n
+	m.sx = m.sx.add(c.sx)
+	m.sy = m.sy.add(c.sy)
+	m.sxx = m.sxx.add(c.sxx)
+	m.sxy = m.sxy.add(c.sxy)
+	m.syy = m.syy.add(c.syy)
+}
+
 // remove takes the samples of b, which were added before, out again.
 func (m *moments) remove(b *moments) {
 	c := b.about(m.x0, m.y0)

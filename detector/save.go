@@ -1,0 +1,437 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// stateVersion is that of the layout which Save writes: each code method below
+// lists the fields of its type, in order.
+const stateVersion = 1
+
+// errState says that what Restore was given is not what Save wrote.
+var errState = errors.New("not a state of the detector")
+
+// Save appends the history of the domain to b: Restore continues as if the
+// domain had never been away. key appends the name of a member.
+func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
+	c := codec{b: append(b, stateVersion), writing: true}
+	d.code(&c)
+	c.flag(d.used != nil)
+	if d.used != nil {
+		d.used.code(&c)
+	}
+	c.flag(d.residual != nil)
+	if d.residual != nil {
+		d.residual.code(&c)
+	}
+	c.count(len(d.members))
+	for k, m := range d.members {
+		c.bytes(key(nil, k))
+		m.code(&c)
+	}
+	c.count(len(d.groups))
+	for name, g := range d.groups {
+		c.bytes([]byte(name))
+		c.time(&g.seen)
+		c.flag(g.series != nil)
+		if g.series != nil {
+			g.series.code(&c)
+		}
+	}
+	return c.b
+}
+
+// Restore replaces the history by one that Save wrote. key reads the name of a
+// member and reports false for one that is not to be restored, as after a reboot,
+// when its number may be another's. On an error the domain is as new. Windows that
+// are configured otherwise now start empty.
+func (d *Domain[K]) Restore(b []byte, key func([]byte) (K, bool)) error {
+	d.clear()
+	d.last = 0
+	if err := d.restore(b, key); err != nil {
+		d.clear()
+		d.last = 0
+		return fmt.Errorf("restoring the detector: %w", err)
+	}
+	return nil
+}
+
+func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
+	if len(b) == 0 || b[0] != stateVersion {
+		return fmt.Errorf("%w of version %d", errState, stateVersion)
+	}
+	c := codec{b: b[1:]}
+	d.code(&c)
+	if c.flag(false) {
+		d.used = d.restoreSeries(&c, Subject[K]{Kind: KindDevice})
+	}
+	if c.flag(false) {
+		d.residual = d.restoreSeries(&c, Subject[K]{Kind: KindResidual})
+	}
+	for range c.countUpTo(MaxMembers) {
+		k, known := key(c.bytes(nil))
+		m := &member{series: d.restoreSeries(&c, Subject[K]{Kind: KindMember, Key: k})}
+		c.time(&m.seen)
+		c.value(&m.used)
+		if known {
+			d.members[k] = m
+		}
+	}
+	for range c.countUpTo(MaxGroups) {
+		name, g := string(c.bytes(nil)), &group{}
+		c.time(&g.seen)
+		if c.flag(false) {
+			g.series = d.restoreSeries(&c, Subject[K]{Kind: KindGroup, Group: name})
+		}
+		d.groups[name] = g
+	}
+	if c.err == nil && len(c.b) > 0 {
+		c.fail()
+	}
+	return c.err
+}
+
+func (d *Domain[K]) restoreSeries(c *codec, subject Subject[K]) *series {
+	s := d.newSeries(subject)
+	s.code(c)
+	return s
+}
+
+// codec writes fields to b, or reads them from it, so that one list of fields
+// serves both. After an error it reads zeros.
+type codec struct {
+	b       []byte
+	writing bool
+	err     error
+	last    int64 // time of the last frame, ns
+}
+
+func (c *codec) fail() {
+	if c.err == nil {
+		c.err = errState
+	}
+	c.b = nil
+}
+
+func (c *codec) int(v *int64) {
+	if c.writing {
+		c.b = binary.AppendVarint(c.b, *v)
+		return
+	}
+	x, n := binary.Varint(c.b)
+	if n <= 0 {
+		c.fail()
+		*v = 0
+		return
+	}
+	*v, c.b = x, c.b[n:]
+}
+
+// within codes an integer that must lie in [low, high].
+func (c *codec) within(v *int, low, high int) {
+	x := int64(*v)
+	c.int(&x)
+	if !c.writing && (x < int64(low) || x > int64(high)) {
+		c.fail()
+		x = int64(low)
+	}
+	*v = int(x)
+}
+
+func (c *codec) int32(v *int32) {
+	x := int(*v)
+	c.within(&x, math.MinInt32, math.MaxInt32)
+	*v = int32(x)
+}
+
+// natural codes a number that is not negative.
+func (c *codec) natural(v *int64) {
+	c.int(v)
+	if !c.writing && *v < 0 {
+		c.fail()
+		*v = 0
+	}
+}
+
+// time codes a moment in ns; the reader refuses one after that of the last frame.
+func (c *codec) time(v *int64) {
+	c.natural(v)
+	if !c.writing && *v > c.last {
+		c.fail()
+		*v = 0
+	}
+}
+
+// amount codes a number of bytes.
+func (c *codec) amount(v *int64) {
+	c.int(v)
+	if !c.writing && (*v < 0 || *v > MaxBytes) {
+		c.fail()
+		*v = 0
+	}
+}
+
+func (c *codec) wide(v *int128) {
+	c.int(&v.hi)
+	lo := int64(v.lo)
+	c.int(&lo)
+	v.lo = uint64(lo)
+}
+
+func (c *codec) float(v *float64) {
+	bits := int64(math.Float64bits(*v))
+	if c.writing {
+		c.b = binary.BigEndian.AppendUint64(c.b, uint64(bits))
+		return
+	}
+	if len(c.b) < 8 {
+		c.fail()
+		*v = 0
+		return
+	}
+	*v = math.Float64frombits(binary.BigEndian.Uint64(c.b))
+	c.b = c.b[8:]
+	if math.IsNaN(*v) {
+		c.fail()
+		*v = 0
+	}
+}
+
+// positive codes a number that must lie in [0, most].
+func (c *codec) positive(v *float64, most float64) {
+	c.float(v)
+	if !c.writing && !(*v >= 0 && *v <= most) {
+		c.fail()
+		*v = 0
+	}
+}
+
+// flag codes a bool; reading, v is ignored.
+func (c *codec) flag(v bool) bool {
+	x := 0
+	if v {
+		x = 1
+	}
+	c.within(&x, 0, 1)
+	return x == 1
+}
+
+func (c *codec) bool(v *bool) { *v = c.flag(*v) }
+
+func (c *codec) value(v *Value) {
+	c.bool(&v.OK)
+	c.float(&v.V)
+}
+
+func (c *codec) count(n int) { c.within(&n, 0, math.MaxInt32) }
+
+func (c *codec) countUpTo(most int) int {
+	n := 0
+	c.within(&n, 0, most)
+	return n
+}
+
+// bytes codes a string of bytes; reading, v is ignored.
+func (c *codec) bytes(v []byte) []byte {
+	if c.writing {
+		c.count(len(v))
+		c.b = append(c.b, v...)
+		return v
+	}
+	n := c.countUpTo(len(c.b))
+	if n > len(c.b) {
+		c.fail()
+		return nil
+	}
+	v, c.b = c.b[:n], c.b[n:]
+	return v
+}
+
+func (d *Domain[K]) code(c *codec) {
+	c.natural(&d.last)
+	c.last = d.last
+	c.within(&d.frames, 0, math.MaxInt)
+	for i := range d.deltas {
+		c.natural(&d.deltas[i])
+	}
+	c.bool(&d.attributed)
+	c.time(&d.attributedAt)
+	c.bool(&d.full)
+	c.within(&d.crest.head, 0, crestSlots-1)
+	c.within(&d.crest.len, 0, crestSlots)
+	for i := range d.crest.slots {
+		c.time(&d.crest.slots[i].start)
+		c.amount(&d.crest.slots[i].max)
+	}
+	for i := range d.out.Resets {
+		n := int64(d.out.Resets[i])
+		c.natural(&n)
+		d.out.Resets[i] = uint64(n)
+	}
+}
+
+func (m *member) code(c *codec) {
+	m.series.code(c)
+	c.time(&m.seen)
+	c.value(&m.used)
+}
+
+func (s *series) code(c *codec) {
+	s.codeWindows(c)
+	s.spikes.code(c)
+	for i := range s.ladder {
+		s.ladder[i].code(c)
+		s.growths[i].code(c)
+	}
+	c.time(&s.began)
+	c.time(&s.first)
+	c.time(&s.last)
+	c.amount(&s.used)
+	c.bool(&s.seen)
+	c.within(&s.best, 0, envelopeScales-1)
+	total := int64(s.total)
+	c.natural(&total)
+	s.total = uint64(total)
+	c.bool(&s.leak)
+	c.time(&s.since)
+	c.amount(&s.base)
+	pattern := int(s.pattern)
+	c.within(&pattern, 0, int(numPatterns)-1)
+	s.pattern = Pattern(pattern)
+	c.time(&s.patterns)
+	c.time(&s.busyAt)
+	c.bool(&s.idle)
+}
+
+// codeWindows reads windows of the configured lengths and drops others.
+func (s *series) codeWindows(c *codec) {
+	n := len(s.windows)
+	c.within(&n, 0, MaxWindows)
+	for i := range n {
+		var span int64
+		if c.writing {
+			span = s.windows[i].span
+		}
+		c.natural(&span)
+		if c.writing {
+			s.windows[i].code(c)
+			continue
+		}
+		if span > int64(MaxWindow) {
+			c.fail()
+		}
+		w := window{span: span}
+		w.code(c)
+		if at := slices.Index(s.cfg.Windows, time.Duration(span)); at >= 0 && c.err == nil {
+			s.windows[at] = w
+		}
+	}
+}
+
+// code codes the blocks; the sums follow from them.
+func (w *window) code(c *codec) {
+	c.within(&w.len, 0, windowBlocks)
+	sums := window{span: w.span, len: w.len}
+	for i := range w.len {
+		b := &w.blocks[(w.head+i)%windowBlocks]
+		b.m.code(c)
+		c.natural(&b.covered)
+		c.natural(&b.spikes)
+		if b.spikes > b.m.n {
+			c.fail()
+		}
+		if i == 0 {
+			sums.total = moments{x0: b.m.x0, y0: b.m.y0}
+		} else if previous := &w.blocks[(w.head+i-1)%windowBlocks]; b.start() <= previous.start() {
+			c.fail()
+		}
+		if b.start()-sums.total.x0 > w.span {
+			c.fail()
+		}
+		sums.total.merge(&b.m)
+		sums.covered += b.covered
+		sums.spikes += b.spikes
+	}
+	if !c.writing {
+		w.total, w.covered, w.spikes = sums.total, sums.covered, sums.spikes
+	}
+}
+
+func (m *moments) code(c *codec) {
+	c.natural(&m.n)
+	c.time(&m.x0)
+	c.amount(&m.y0)
+	for _, v := range []*int128{&m.sx, &m.sy, &m.sxx, &m.sxy, &m.syy} {
+		c.wide(v)
+	}
+	// No sum of n numbers within the bounds of moments is larger.
+	most := float64(m.n) * (1 << 48)
+	if m.n > maxBlockSamples || math.Abs(m.sx.float()) > most || math.Abs(m.sy.float()) > most {
+		c.fail()
+		*m = moments{}
+	}
+}
+
+func (s *spikeCounter) code(c *codec) {
+	c.within(&s.next, 0, spikeSlots-1)
+	c.within(&s.len, 0, spikeSlots)
+	for i := range s.slots {
+		c.time(&s.slots[i].start)
+		c.amount(&s.slots[i].min)
+	}
+	c.bool(&s.active)
+	c.amount(&s.base)
+	c.amount(&s.peak)
+	c.time(&s.since)
+	c.time(&s.last)
+	c.positive(&s.duty, 1)
+}
+
+func (e *envelope) code(c *codec) {
+	c.time(&e.start)
+	c.within(&e.n, 0, math.MaxInt)
+	c.amount(&e.min)
+	c.amount(&e.max)
+	c.natural(&e.closed)
+	c.amount(&e.level)
+	c.within(&e.depth, 0, len(e.stack))
+	for i := range e.depth {
+		c.time(&e.stack[i].t)
+		c.amount(&e.stack[i].v)
+		if i > 0 && (e.stack[i].t <= e.stack[i-1].t || e.stack[i].v <= e.stack[i-1].v) {
+			c.fail()
+		}
+	}
+	c.within(&e.nextMove, 0, envelopeBlocks-1)
+	c.within(&e.numMoves, 0, envelopeBlocks)
+	for i := range e.numMoves {
+		c.int32(&e.moves[(e.nextMove+envelopeBlocks-1-i)%envelopeBlocks])
+	}
+	c.time(&e.epoch)
+	c.bool(&e.rising)
+	c.natural(&e.reversals)
+	c.amount(&e.amplitude)
+}
+
+func (g *growth) code(c *codec) {
+	c.positive(&g.confidence, 1)
+	c.within(&g.levels, 0, envelopeBlocks+1)
+	c.amount(&g.retained)
+	c.amount(&g.base)
+	c.time(&g.since)
+	c.time(&g.end)
+	for _, v := range []*float64{&g.rate, &g.variance, &g.rateVariance} {
+		c.positive(v, math.MaxFloat64)
+	}
+	for _, v := range []*float64{&g.recency, &g.shape, &g.flat} {
+		c.positive(v, 1)
+	}
+}
