@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// MaxMembers and MaxGroups bound how many members and groups of a domain are
-	// judged; the memory of further ones still counts in the sums.
+	// MaxMembers bounds how many members of a domain are judged; the memory of
+	// further ones still counts in the sums.
 	MaxMembers = 1024
-	MaxGroups  = 256
+	// MaxGroups is the same for groups.
+	MaxGroups = 256
 	// absence is how long a member may be missing from incomplete lists before it
 	// counts as gone, and a group may be without members.
 	absence = int64(10 * time.Minute)
@@ -217,7 +218,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation) {
 		in := &f.Members[i]
 		d.out.Members = append(d.out.Members, MemberVerdict[K]{Key: in.Key})
 		out := &d.out.Members[i]
-		m := d.member(in, o.t)
+		m := d.member(in)
 		used, ok := bytesOf(in.Used)
 		m.seen, m.used = o.t, Value{V: float64(used), OK: ok}
 		if m.series == nil || !ok || m.last == o.t {
@@ -232,7 +233,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation) {
 }
 
 // member returns the member of that key, making it at first sight.
-func (d *Domain[K]) member(in *Member[K], t int64) *member {
+func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
 	if m == nil {
 		m = &member{}

@@ -43,7 +43,7 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 		c.time(&g.seen)
 		c.flag(g.series != nil)
 		if g.series != nil {
-			g.series.code(&c)
+			g.code(&c)
 		}
 	}
 	return c.b

@@ -108,7 +108,7 @@ func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
 		"other version":  append([]byte{99}, saved[1:]...),
 		"cut":            saved[:len(saved)/2],
 		"something else": []byte("\x01hello, world, this is text"),
-		"longer":         append(saved[:len(saved):len(saved)], 0),
+		"longer":         append(slices.Clip(saved), 0),
 	} {
 		if err := d.Restore(b, readKey); err == nil {
 			t.Errorf("%s is accepted", name)
