@@ -1,0 +1,91 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Frames turns samples into what the detector sees of them. It is the only
+// feeder, so that a recording is judged exactly as its GPU was. The zero Frames
+// is ready for use by one goroutine; what it returns is valid until its next use.
+type Frames struct {
+	frame detector.Frame[ProcessID]
+	index []int
+}
+
+// Device returns the frame of the GPU as a whole, and for each member its
+// position in s.Processes. On a GPU in MIG mode it has no members and no
+// capacity: there the instances run out of memory, not the GPU.
+func (f *Frames) Device(info Info, s *Sample) (frame *detector.Frame[ProcessID], index []int) {
+	f.begin(s, s.Memory, info.CoherentMemory)
+	if len(s.Instances) > 0 {
+		f.frame.Capacity, f.frame.Complete = detector.Value{}, false
+		return &f.frame, f.index
+	}
+	for i := range s.Processes {
+		f.add(&s.Processes[i], i)
+	}
+	return &f.frame, f.index
+}
+
+// Instance returns the same for a GPU instance of a GPU in MIG mode.
+func (f *Frames) Instance(info Info, s *Sample, in *Instance) (frame *detector.Frame[ProcessID], index []int) {
+	f.begin(s, in.Memory, info.CoherentMemory)
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.Instance == Some(in.ID) {
+			f.add(p, i)
+		}
+	}
+	return &f.frame, f.index
+}
+
+// begin starts a frame without members. On coherent memory freed pages stay
+// allocated: nothing can be said about what nobody owns, nor about a capacity.
+func (f *Frames) begin(s *Sample, m Memory, coherent bool) {
+	f.index = f.index[:0]
+	f.frame = detector.Frame[ProcessID]{
+		T: s.T, Used: bytesValue(m.Used), Members: f.frame.Members[:0],
+		Complete: s.ProcessesComplete && !coherent,
+	}
+	if !coherent {
+		f.frame.Capacity = bytesValue(m.Capacity())
+	}
+}
+
+func (f *Frames) add(p *Process, index int) {
+	f.index = append(f.index, index)
+	f.frame.Members = append(f.frame.Members, detector.Member[ProcessID]{
+		Key: p.ID, Group: p.Owner.Group(), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
+		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: p.procState(),
+	})
+	if !p.Used.OK {
+		f.frame.Complete = false
+	}
+}
+
+// procState translates the kernel's letter.
+func (p *Process) procState() detector.ProcState {
+	switch {
+	case p.State == 0:
+		return detector.StateUnknown
+	case p.State == 'Z':
+		return detector.StateZombieProcess
+	case p.State == 'D':
+		return detector.StateUnkillable
+	case p.Orphaned:
+		return detector.StateOrphaned
+	}
+	return detector.StateAlive
+}
+
+func bytesValue(o Opt[uint64]) detector.Value {
+	return detector.Value{V: float64(o.V), OK: o.OK}
+}
+
+func secondsValue(o Opt[time.Duration]) detector.Value {
+	return detector.Value{V: o.V.Seconds(), OK: o.OK}
+}

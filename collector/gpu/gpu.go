@@ -1,0 +1,246 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpu defines what is known of GPUs at one moment, and where it comes
+// from: a driver, a script or a recording.
+//
+// Everything that a driver may not offer is an Opt: absent is not zero, and a
+// call that failed leaves its field absent. All quantities are in base units
+// (bytes, seconds, watts, joules, hertz, degrees Celsius, ratios of 0 to 1).
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Opt is a value that may be absent. The zero Opt is absent.
+type Opt[T any] struct {
+	V  T
+	OK bool
+}
+
+// Some returns the present value v.
+func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
+
+// Source is a set of GPUs. Its methods may be called from several goroutines.
+type Source interface {
+	// Devices lists the GPUs that can be seen now, ordered by index. It is asked
+	// again to notice GPUs that come and go; a GPU that stayed is the same
+	// Device value as before. It may block as long as the driver does. A
+	// *DriverError means that no GPU can be seen at all, and why.
+	Devices(ctx context.Context) ([]Device, error)
+	// Watch reports events until ctx is done, one call of report at a time. It
+	// returns nil then, and an error if events cannot be had from this source.
+	Watch(ctx context.Context, report func(Event)) error
+	// Calls are the statistics of the calls into the driver. It never blocks.
+	Calls() *Calls
+	// Close releases the source once no call is under way any more. It never
+	// pulls the driver from under a call that has not returned.
+	Close() error
+}
+
+// Device is one GPU. One goroutine at a time calls Wait, Read and ReadGroup.
+type Device interface {
+	// Info identifies the GPU. It never blocks and never changes.
+	Info() Info
+	// Wait returns when the next sample is due: after the sampling interval, or
+	// at the next row of a recording. missed counts the samples that were due
+	// since the last call and are lost, because the reader was late. The error is
+	// ctx's, or io.EOF once a recording has no more rows.
+	Wait(ctx context.Context) (missed int, err error)
+	// Read takes the sample that is due: memory, processes, MIG instances. It
+	// may block as long as the driver does, whatever ctx says. errors.Is(err,
+	// ErrLost) tells a GPU that is gone.
+	Read(ctx context.Context) (Sample, error)
+	// ReadGroup fills one part of s, on the same terms as Read. What the GPU
+	// does not offer is left absent and is no error.
+	ReadGroup(ctx context.Context, g Group, s *Status) error
+}
+
+// ErrLost says that a GPU does not answer any more, though the driver does: it
+// has fallen off the bus, or needs a reset.
+var ErrLost = errors.New("GPU is lost")
+
+// DriverError says why no GPU can be seen at all.
+type DriverError struct {
+	// Reason is one word for the metric's label, such as library_not_found,
+	// driver_not_loaded, no_permission or lib_rm_version_mismatch.
+	Reason string
+	// Fatal says that this process cannot recover from it, because a library of
+	// another version needs a fresh one.
+	Fatal bool
+	Err   error
+}
+
+// Error returns the reason and the cause.
+func (e *DriverError) Error() string { return fmt.Sprintf("driver: %s: %v", e.Reason, e.Err) }
+
+// Unwrap returns the cause.
+func (e *DriverError) Unwrap() error { return e.Err }
+
+// Event is something that the driver reported outside of a sample.
+type Event struct {
+	// Time is the wall clock when it was reported.
+	Time time.Time
+	// UUID is that of the GPU; PCIBusID stands in where only the bus address is
+	// known, as in the kernel log. One of them may be empty.
+	UUID, PCIBusID string
+	// XID is the code of the error, as NVIDIA's XID catalogue lists it.
+	XID uint64
+}
+
+// Info identifies a GPU. Fields that the driver does not offer are empty.
+type Info struct {
+	Index                      int    // position in the driver's list; may change over a reboot
+	UUID                       string // with its GPU- prefix
+	Name                       string
+	PCIBusID                   string // as NVML prints it, 00000000:3B:00.0
+	Serial, VBIOSVersion       string
+	Architecture               string // hopper, ada, …
+	DriverVersion, CUDAVersion string
+	CoherentMemory             bool // NUMA-coherent, such as GH200: freed pages stay allocated
+}
+
+// Sample is one fast reading of a GPU.
+type Sample struct {
+	// Time is the wall clock of the reading.
+	Time time.Time
+	// T is the same moment on the source's steady clock: the wall clock at the
+	// source's start plus the monotonic time since, as time since the Unix
+	// epoch; in a recording its own time stamps. It increases strictly.
+	T time.Duration
+	// Step is how far the wall clock was set against the steady clock since the
+	// last sample, where that is more than 2 s; otherwise 0.
+	Step   time.Duration
+	Memory Memory
+	// Processes are those that hold memory or run on the GPU, ordered by
+	// instance, pid and start. A process on two GPU instances is listed twice.
+	Processes []Process
+	// ProcessesComplete says that every list could be read, that this is the
+	// host's pid namespace, and that the memory of each entry is known: only then
+	// is Memory.Used minus their sum memory that nobody owns.
+	ProcessesComplete bool
+	// MIGEnabled is absent where the GPU has no MIG.
+	MIGEnabled Opt[bool]
+	// Instances are the GPU instances of a GPU in MIG mode, ordered by ID.
+	Instances []Instance
+}
+
+// Memory is the frame buffer of a GPU or of a GPU instance, in bytes.
+type Memory struct {
+	// Used is Total − Free − Reserved. Where the driver does not tell Reserved,
+	// it is absent and Used includes it.
+	Total, Used, Free, Reserved Opt[uint64]
+}
+
+// Capacity is the most that Used can become: Total − Reserved.
+func (m Memory) Capacity() Opt[uint64] {
+	if !m.Total.OK || (m.Reserved.OK && m.Reserved.V > m.Total.V) {
+		return Opt[uint64]{}
+	}
+	return Some(m.Total.V - m.Reserved.V)
+}
+
+// Instance is a GPU instance of a GPU in MIG mode. Its compute instances share
+// its memory.
+type Instance struct {
+	ID      uint32
+	Profile string // as nvidia-smi names it, 1g.10gb
+	Memory  Memory
+	// Devices are the MIG devices (compute instances) of this instance.
+	Devices []MIGDevice
+}
+
+// MIGDevice is a compute instance, the unit that CUDA programs see.
+type MIGDevice struct {
+	ComputeInstance uint32
+	UUID            string // with its MIG- prefix
+}
+
+// ProcessID tells a process from an earlier one of the same number.
+type ProcessID struct {
+	// PID is the number in the namespace that the driver reports in.
+	PID uint32
+	// Start is field 22 of /proc/PID/stat: clock ticks from boot to the start of
+	// the process. 0 where the process could not be looked up.
+	Start uint64
+}
+
+// ProcessType says in which of the driver's lists a process stands.
+type ProcessType uint8
+
+// The lists. A process may stand in several.
+const (
+	Compute ProcessType = 1 << iota
+	Graphics
+	MPS
+)
+
+// String returns the type as the label value of the metric.
+func (t ProcessType) String() string {
+	switch {
+	case t&MPS != 0:
+		return "mps"
+	case t&Compute != 0 && t&Graphics != 0:
+		return "compute+graphics"
+	case t&Graphics != 0:
+		return "graphics"
+	case t&Compute != 0:
+		return "compute"
+	}
+	return ""
+}
+
+// Process is one process on a GPU.
+type Process struct {
+	ID   ProcessID
+	Type ProcessType
+	// Instance is the GPU instance that it runs on; absent without MIG.
+	Instance Opt[uint32]
+	// Started is its start on the clock of Sample.T; absent where it could not
+	// be looked up.
+	Started Opt[time.Duration]
+	// Used is the memory that it holds in bytes; the larger one if it stands in
+	// several lists.
+	Used Opt[uint64]
+	// SM, MemoryController, Encoder and Decoder are utilisation ratios, the
+	// highest since the last sample. Absent is not idle.
+	SM, MemoryController, Encoder, Decoder Opt[float64]
+	// CPU is the processor time that it has used so far.
+	CPU Opt[time.Duration]
+	// State is the letter of /proc/PID/stat, 0 when unknown; Orphaned says that
+	// its parent is gone and that it is no service.
+	State    byte
+	Orphaned bool
+	// Owner is whose process it is. A driver does not know: nil then, and the
+	// reader of the sample looks it up.
+	Owner *Owner
+}
+
+// Owner says whose a process is. Fields that do not apply or are not known are
+// empty. An Owner is immutable once it is shared.
+type Owner struct {
+	Process                   string // base name of the executable, or of the program of an interpreter
+	User                      string
+	Command                   string // the arguments; only if the operator asked for them
+	ContainerID               string
+	Namespace, Pod, Container string
+	SlurmJob                  string
+}
+
+// Group returns the name under which the memory of several processes is summed:
+// the pod or the Slurm job; "" when it is neither.
+func (o *Owner) Group() string {
+	switch {
+	case o == nil:
+		return ""
+	case o.Pod != "":
+		return o.Namespace + "/" + o.Pod
+	case o.SlurmJob != "":
+		return "slurm/" + o.SlurmJob
+	}
+	return ""
+}

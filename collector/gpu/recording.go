@@ -1,0 +1,203 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// recordingFormatName and recordingVersion stand in the first line of a
+// recording. The version changes when an older reader would read something
+// wrong.
+const (
+	recordingFormatName = "gpu_leak_exporter recording"
+	recordingVersion    = 1
+)
+
+// Writer writes a recording that NewReplay reads: text, one JSON object a line.
+//
+//	{"format":"gpu_leak_exporter recording","version":1}
+//	{"gpu":{"index":0,"uuid":"GPU-…","name":"Tesla T4",…}}
+//	{"uuid":"GPU-…","sample":{"time":"2026-03-01T00:00:01Z","t":1772323201000000000,"step":0,
+//	  "memory":{"total":16106127360,"used":4294967296,…},"processes":[{"id":{"pid":42,"start":7},…}]},
+//	  "status":{"power":{"watts":61.2,…},…}}
+//
+// The first line comes once; the line of a GPU before its first sample and
+// whenever its Info has changed. The fields are those of Info, Sample and
+// Status, in snake case and in the same units; durations are nanoseconds, type
+// is the sum of 1 compute, 2 graphics and 4 mps. An absent Opt, an empty string,
+// false and a nil list are left out, any number that is known is there, even 0.
+// Everything comes back out of NewReplay as it was, but for bytes that are not
+// UTF-8, monotonic clock readings and time zones.
+//
+// Its methods may be called from any goroutine.
+type Writer struct {
+	mu    sync.Mutex
+	w     io.Writer
+	begun bool
+	infos map[string]Info // by UUID, as written last
+	err   error           // of an earlier write, after which the end of w is unknown
+}
+
+// NewWriter returns a Writer to w, which it does not close. To get a compressed
+// recording, let w be a gzip.Writer.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w, infos: map[string]Info{}} }
+
+// Write appends a sample of a GPU and, unless it is nil, its status then. It
+// hands whole lines to the underlying writer, in one call. An error of that
+// writer is final: each later call returns it again.
+func (w *Writer) Write(info Info, s Sample, st *Status) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	if info.UUID == "" {
+		return fmt.Errorf("recording: GPU %d has no UUID", info.Index)
+	}
+	var lines []byte
+	if !w.begun {
+		lines = fmt.Appendf(lines, "{\"format\":%q,\"version\":%d}\n", recordingFormatName, recordingVersion)
+	}
+	var err error
+	if last, known := w.infos[info.UUID]; !known || last != info {
+		if lines, err = appendObject(lines, recordingLine{GPU: &info}); err != nil {
+			return fmt.Errorf("recording: %w", err)
+		}
+	}
+	if lines, err = appendObject(lines, recordingLine{UUID: info.UUID, Sample: &s, Status: st}); err != nil {
+		return fmt.Errorf("recording: %w", err)
+	}
+	if _, err := w.w.Write(lines); err != nil {
+		w.err = fmt.Errorf("recording: %w", err)
+		return w.err
+	}
+	w.begun = true
+	w.infos[info.UUID] = info
+	return nil
+}
+
+// recordingLine is a line of a recording below its header.
+type recordingLine struct {
+	GPU    *Info
+	UUID   string
+	Sample *Sample
+	Status *Status
+}
+
+// appendObject appends a line.
+func appendObject(b []byte, line recordingLine) ([]byte, error) {
+	b, err := appendJSON(b, reflect.ValueOf(line))
+	return append(b, '\n'), err
+}
+
+// recordingFormat is the format that Writer writes.
+type recordingFormat struct{ infos map[string]Info }
+
+// newRecordingFormat returns the format that a first line in JSON stands for.
+func newRecordingFormat(first string) (format, error) {
+	if err := checkHeader(first); err != nil {
+		return nil, err
+	}
+	return &recordingFormat{infos: map[string]Info{}}, nil
+}
+
+// checkHeader returns an error if this program cannot read what the header
+// announces. A header of a later version may say more than this program knows.
+func checkHeader(line string) error {
+	var h struct {
+		Format  string
+		Version int
+	}
+	if err := json.Unmarshal([]byte(line), &h); err != nil || h.Format != recordingFormatName {
+		return fmt.Errorf("is no recording of gpu_leak_exporter, whose first line has the format %q", recordingFormatName)
+	}
+	if h.Version != recordingVersion {
+		return fmt.Errorf("recording of version %d: this program reads version %d; replay it with the release that wrote it", h.Version, recordingVersion)
+	}
+	return nil
+}
+
+func (f *recordingFormat) line(text string) (reading, bool, error) {
+	if strings.HasPrefix(text, `{"format"`) { // recordings that were put one after the other
+		return reading{}, false, checkHeader(text)
+	}
+	line, err := parseRecordingLine(text)
+	if err != nil {
+		return reading{}, false, err
+	}
+	switch {
+	case line.GPU != nil:
+		if line.GPU.UUID == "" {
+			return reading{}, false, errors.New("gpu: has no uuid")
+		}
+		f.infos[line.GPU.UUID] = *line.GPU
+		return reading{}, false, nil
+	case line.Sample == nil:
+		return reading{}, false, errors.New("holds neither a gpu nor a sample")
+	}
+	info, known := f.infos[line.UUID]
+	if !known {
+		return reading{}, false, fmt.Errorf("sample of GPU %q, of which no gpu line was before: the start of the recording is missing", line.UUID)
+	}
+	if err := checkRecorded(line.Sample); err != nil {
+		return reading{}, false, err
+	}
+	return reading{info: info, sample: *line.Sample, status: line.Status}, true, nil
+}
+
+func (*recordingFormat) end() []reading { return nil }
+
+// parseRecordingLine reads a line. What it does not know is an error: it was
+// written by a program that knows more, and would be lost.
+func parseRecordingLine(text string) (recordingLine, error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // 64-bit integers do not fit a float64
+	var object map[string]any
+	err := d.Decode(&object)
+	if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("there is something behind it")
+	}
+	if err != nil {
+		return recordingLine{}, fmt.Errorf("cannot read the line as a JSON object: %w", err)
+	}
+	var line recordingLine
+	return line, setJSON(reflect.ValueOf(&line).Elem(), object)
+}
+
+// checkRecorded returns an error if a sample holds what no driver has measured.
+func checkRecorded(s *Sample) error {
+	if y := time.Unix(0, int64(s.T)).UTC().Year(); y < 1971 || y > lastYear {
+		return fmt.Errorf("sample.t: %d ns is not between 1971 and %d", s.T, lastYear)
+	}
+	if y := s.Time.Year(); !s.Time.IsZero() && (y < 1971 || y > lastYear) {
+		return fmt.Errorf("sample.time: %v is not between 1971 and %d", s.Time, lastYear)
+	}
+	amounts := map[string]Memory{"memory": s.Memory}
+	for i, in := range s.Instances {
+		amounts[fmt.Sprintf("instances[%d].memory", i)] = in.Memory
+	}
+	for name, m := range amounts {
+		for _, v := range []Opt[uint64]{m.Total, m.Used, m.Free, m.Reserved} {
+			if v.V > detector.MaxBytes {
+				return fmt.Errorf("sample.%s: no GPU has %d bytes", name, v.V)
+			}
+		}
+	}
+	for i, p := range s.Processes {
+		if p.Used.V > detector.MaxBytes {
+			return fmt.Errorf("sample.processes[%d].used: no GPU has %d bytes", i, p.Used.V)
+		}
+	}
+	return nil
+}

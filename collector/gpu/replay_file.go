@@ -1,0 +1,239 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// reading is what a recording holds of a GPU at one moment. Its GPU is known by
+// info.UUID.
+type reading struct {
+	info   Info
+	sample Sample
+	status *Status // nil if none was recorded with it
+}
+
+// format turns the lines of a recording into readings.
+type format interface {
+	// line takes a line. more is false if no reading has become whole by it.
+	line(text string) (r reading, more bool, err error)
+	// end returns the readings that were not whole before the file ended.
+	end() []reading
+}
+
+// recordingFile reads the readings of a file in its order. It checks that the
+// time of each GPU increases.
+type recordingFile struct {
+	file   *os.File // nil if it reads something else
+	size   int64    // how much of file is read
+	lines  *lineReader
+	format format
+	last   map[string]time.Duration // by UUID
+	rest   []reading                // after the last line
+	ended  bool
+}
+
+// openRecording opens a file and finds out its format. Only the first size bytes
+// are read; -1 is all there are now.
+func openRecording(path string, size int64, loc *time.Location) (*recordingFile, error) {
+	// To open a pipe would wait for its writer, so look first.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is no regular file: a recording is read more than once, so write a pipe to a file first", path)
+	}
+	if size < 0 {
+		size = info.Size()
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	f, err := newRecordingFile(path, io.LimitReader(file, size), loc)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	f.file, f.size = file, size
+	return f, nil
+}
+
+// newRecordingFile reads a recording from in. name stands in errors.
+func newRecordingFile(name string, in io.Reader, loc *time.Location) (*recordingFile, error) {
+	lines, err := newLineReader(name, in)
+	if err != nil {
+		return nil, err
+	}
+	format, err := detectFormat(lines, loc)
+	if err != nil {
+		return nil, err
+	}
+	return &recordingFile{lines: lines, format: format, last: map[string]time.Duration{}}, nil
+}
+
+// detectFormat takes the first line and returns the format that it heads.
+func detectFormat(lines *lineReader, loc *time.Location) (format, error) {
+	first, err := lines.next()
+	if errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: is empty", lines.name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var f format
+	if strings.HasPrefix(first, "{") {
+		f, err = newRecordingFormat(first)
+	} else {
+		f, err = newSMIFormat(first, loc)
+	}
+	if err != nil {
+		return nil, lines.errorf("%w", err)
+	}
+	return f, nil
+}
+
+// next returns the next reading, io.EOF at the end, or an error that names file
+// and line.
+func (f *recordingFile) next() (reading, error) {
+	for !f.ended {
+		text, err := f.lines.next()
+		if errors.Is(err, io.EOF) {
+			f.ended, f.rest = true, f.format.end()
+			break
+		}
+		if err != nil {
+			return reading{}, err
+		}
+		r, whole, err := f.format.line(text)
+		if err != nil {
+			return reading{}, f.lines.errorf("%w", err)
+		}
+		if whole {
+			return f.checked(r)
+		}
+	}
+	if len(f.rest) == 0 {
+		return reading{}, io.EOF
+	}
+	r := f.rest[0]
+	f.rest = f.rest[1:]
+	return f.checked(r)
+}
+
+// checked returns r unless its time has not moved on.
+func (f *recordingFile) checked(r reading) (reading, error) {
+	t, last := r.sample.T, f.last[r.info.UUID]
+	if _, known := f.last[r.info.UUID]; known && t <= last {
+		return reading{}, f.lines.errorf("%w", notAfter(r.info.UUID, t, last))
+	}
+	f.last[r.info.UUID] = t
+	return r, nil
+}
+
+// notAfter returns the error of a row whose time has not moved on.
+func notAfter(uuid string, t, last time.Duration) error {
+	const form = "2006-01-02 15:04:05.000"
+	return fmt.Errorf("timestamp: %s of GPU %q is not after %s, its row before: split the file where the clock was set back or two recordings overlap, and record with the uuid if rows of several GPUs are mixed",
+		time.Unix(0, int64(t)).UTC().Format(form), uuid, time.Unix(0, int64(last)).UTC().Format(form))
+}
+
+// close closes the file. It may be called again, and while next is under way,
+// which then fails.
+func (f *recordingFile) close() { f.file.Close() }
+
+// maxLine bounds a line of a recording. One of a GPU with 1,000 processes has
+// about 500 kB.
+const maxLine = 16 << 20
+
+// lineReader reads lines and counts them.
+type lineReader struct {
+	name   string
+	number int // of the line that next returned last
+	in     *bufio.Reader
+	gzip   bool
+}
+
+// newLineReader returns a reader of the lines of in, which is unpacked first if
+// it is compressed. name stands in errors.
+func newLineReader(name string, in io.Reader) (*lineReader, error) {
+	l := &lineReader{name: name, in: bufio.NewReaderSize(in, 64<<10)}
+	if magic, _ := l.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(l.in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: gzip: %w", name, err)
+		}
+		l.in, l.gzip = bufio.NewReaderSize(z, 64<<10), true
+	}
+	bom, _ := l.in.Peek(3)
+	switch {
+	case bytes.HasPrefix(bom, []byte{0xef, 0xbb, 0xbf}):
+		if _, err := l.in.Discard(3); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	case bytes.HasPrefix(bom, []byte{0xff, 0xfe}), bytes.HasPrefix(bom, []byte{0xfe, 0xff}):
+		return nil, fmt.Errorf("%s: is UTF-16, as PowerShell's > writes it: record with nvidia-smi -f FILE, or convert it to UTF-8", name)
+	}
+	return l, nil
+}
+
+// next returns the next line that is not blank, without the line break and the
+// blanks around it; io.EOF after the last.
+func (l *lineReader) next() (string, error) {
+	for {
+		l.number++
+		text, err := l.whole()
+		if err != nil {
+			return "", err
+		}
+		if text := strings.TrimSpace(text); text != "" {
+			return text, nil
+		}
+	}
+}
+
+// whole returns the next line with its line break. A file may have been cut off
+// anywhere, by a full disk or a loss of power, and a number that has lost its
+// last digits looks like any other: a line counts only with its line break.
+func (l *lineReader) whole() (string, error) {
+	var long []byte
+	for {
+		part, err := l.in.ReadSlice('\n')
+		switch {
+		case err == nil && long == nil:
+			return string(part), nil
+		case len(long)+len(part) > maxLine:
+			return "", l.errorf("the line is longer than %d bytes: this is no recording", maxLine)
+		}
+		long = append(long, part...)
+		switch {
+		case err == nil:
+			return string(long), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err == io.EOF && len(bytes.TrimSpace(long)) == 0:
+			return "", io.EOF
+		case err == io.EOF:
+			return "", l.errorf("the file ends inside this line: remove the line, or end it with a line break if it is whole")
+		case l.gzip && errors.Is(err, io.ErrUnexpectedEOF):
+			return "", l.errorf("the compressed file is cut off: save its whole lines with zcat FILE | head -n -1 > NEW")
+		default:
+			return "", l.errorf("%w", err)
+		}
+	}
+}
+
+// errorf returns an error that names the file and the line that was read last.
+func (l *lineReader) errorf(form string, args ...any) error {
+	return fmt.Errorf("%s:%d: %w", l.name, l.number, fmt.Errorf(form, args...))
+}

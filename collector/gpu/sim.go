@@ -1,0 +1,240 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// SimOptions say when and how fast a scenario runs.
+type SimOptions struct {
+	// Interval is the simulated time between two samples; 0 is 1 s.
+	Interval time.Duration
+	// Speed is how many simulated seconds pass in a real one; 0 is 1, infinity
+	// never sleeps. It changes no sample.
+	Speed float64
+	// Start is the simulated wall clock at the start of the scenario; zero is now.
+	// The same start gives the same samples and the same process identities.
+	Start time.Time
+}
+
+// ScenarioInfo describes a scenario of NewSim.
+type ScenarioInfo struct{ Name, Description string }
+
+// Scenarios lists the scenarios that NewSim knows, in the order of the
+// documentation.
+func Scenarios() []ScenarioInfo {
+	list := make([]ScenarioInfo, len(scenarios))
+	for i, s := range scenarios {
+		list[i] = s.ScenarioInfo
+	}
+	return list
+}
+
+// NewSim returns a source of scripted GPUs, for those who have none. What it
+// returns is a pure function of the scenario, its start and the simulated time:
+// at any speed, each Wait of a device moves its clock on by exactly one interval,
+// and none is ever missed. The error names the scenarios there are.
+//
+// ProcessID.Start of a scripted process is in ticks since 1970, as if the host
+// had been booted then, so that two runs that start at different times share no
+// process.
+func NewSim(scenario string, opt SimOptions) (Source, error) {
+	i := slices.IndexFunc(scenarios, func(s simScenario) bool { return s.Name == scenario })
+	if i < 0 {
+		names := make([]string, len(scenarios))
+		for i, s := range scenarios {
+			names[i] = s.Name
+		}
+		return nil, fmt.Errorf("unknown scenario %q: choose one of %s", scenario, strings.Join(names, ", "))
+	}
+	if opt.Interval < 0 {
+		return nil, fmt.Errorf("sampling interval %v: must be above 0", opt.Interval)
+	}
+	if opt.Interval == 0 {
+		opt.Interval = time.Second
+	}
+	if opt.Start.IsZero() {
+		opt.Start = time.Now()
+	}
+	opt.Start = opt.Start.Round(0) // a simulated clock has no monotonic reading
+	if y := opt.Start.UTC().Year(); y < 1971 || y > lastYear {
+		return nil, fmt.Errorf("start %v: must lie between 1971 and %d", opt.Start, lastYear)
+	}
+	p, err := newPace(opt.Speed)
+	if err != nil {
+		return nil, err
+	}
+	return newSim(scenarios[i].script(), opt, p), nil
+}
+
+// script is what happens in a scenario. Times count from its start.
+type script struct {
+	gpus   []*simGPU
+	events []simEvent // ordered by time
+	// driverAfter is when the driver gets loaded.
+	driverAfter time.Duration
+}
+
+// simEvent is an XID error of the script.
+type simEvent struct {
+	at  time.Duration
+	gpu int // position in script.gpus
+	xid uint64
+}
+
+// sim is a Source that follows a script.
+type sim struct {
+	script  script
+	start   time.Time
+	pace    *pace
+	calls   Calls
+	devices []Device
+	next    atomic.Int64 // the first event of the script that was not reported
+}
+
+func newSim(s script, opt SimOptions, p *pace) *sim {
+	src := &sim{script: s, start: opt.Start, pace: p}
+	for _, g := range s.gpus {
+		src.devices = append(src.devices, &simDevice{
+			src: src, gpu: g, at: s.driverAfter, interval: opt.Interval,
+			owners: make([]simOwner, len(g.processes)),
+		})
+	}
+	p.start(0)
+	return src
+}
+
+// Devices implements Source.
+func (s *sim) Devices(ctx context.Context) ([]Device, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s.pace.closed() {
+		return nil, errClosed
+	}
+	if s.script.driverAfter > 0 && s.pace.due(s.script.driverAfter) > 0 {
+		return nil, &DriverError{
+			Reason: "driver_not_loaded",
+			Err:    fmt.Errorf("the scenario loads the driver %v after its start", s.script.driverAfter),
+		}
+	}
+	return slices.Clone(s.devices), nil
+}
+
+// Watch implements Source: it reports each XID error of the script once.
+func (s *sim) Watch(ctx context.Context, report func(Event)) error {
+	for {
+		n := s.next.Load()
+		if int(n) >= len(s.script.events) {
+			select {
+			case <-ctx.Done():
+			case <-s.pace.done:
+			}
+			return nil
+		}
+		e := s.script.events[n]
+		if s.pace.wait(ctx, e.at) != nil {
+			return nil // the end that was asked for
+		}
+		if s.next.CompareAndSwap(n, n+1) {
+			info := s.script.gpus[e.gpu].info
+			report(Event{Time: s.start.Add(e.at), UUID: info.UUID, PCIBusID: info.PCIBusID, XID: e.xid})
+		}
+	}
+}
+
+// Calls implements Source. The calls are named sim_read and sim_ with the name
+// of the group.
+func (s *sim) Calls() *Calls { return &s.calls }
+
+// Close implements Source. It releases the calls and waits that are under way.
+func (s *sim) Close() error {
+	s.pace.close()
+	return nil
+}
+
+// simDevice is a Device that follows a script.
+type simDevice struct {
+	src      *sim
+	gpu      *simGPU
+	interval time.Duration
+	at       time.Duration // simulated time since the start
+	owners   []simOwner    // by process, so that each run of one has one Owner
+}
+
+type simOwner struct {
+	run   uint64
+	owner *Owner
+}
+
+// Info implements Device.
+func (d *simDevice) Info() Info { return d.gpu.info }
+
+// Wait implements Device. It counts no missed samples: the clock of a reader
+// that is late is late.
+func (d *simDevice) Wait(ctx context.Context) (int, error) {
+	if err := d.src.pace.wait(ctx, d.at+d.interval); err != nil {
+		return 0, err
+	}
+	d.at += d.interval
+	return 0, nil
+}
+
+// Read implements Device. Before the first Wait it reads the start of the
+// scenario.
+func (d *simDevice) Read(ctx context.Context) (Sample, error) {
+	if err := d.call(ctx, "sim_read"); err != nil {
+		return Sample{}, err
+	}
+	return d.gpu.sample(d.src.start, d.at, d.owner), nil
+}
+
+// ReadGroup implements Device.
+func (d *simDevice) ReadGroup(ctx context.Context, g Group, s *Status) error {
+	if err := d.call(ctx, "sim_"+string(g)); err != nil {
+		return err
+	}
+	d.gpu.status(d.at, g, s)
+	return nil
+}
+
+// call does what every call into a driver does on this GPU: it may hang, find
+// the GPU lost, or fail.
+func (d *simDevice) call(ctx context.Context, name string) error {
+	f := d.gpu.faults
+	end := d.src.calls.Begin(d.gpu.info.UUID, name)
+	switch {
+	case f.hangAfter > 0 && d.at >= f.hangAfter:
+		<-d.src.pace.done // whatever ctx says, as a driver
+		end("")
+		return errClosed
+	case f.lostAfter > 0 && d.at >= f.lostAfter:
+		end("ERROR_GPU_IS_LOST")
+		return fmt.Errorf("simulated: %w", ErrLost)
+	case name == "sim_"+string(f.failGroup), name == "sim_read" && f.failsAt(d.at, d.interval):
+		end("ERROR_UNKNOWN")
+		return errors.New("simulated: unknown error")
+	}
+	end("")
+	if d.src.pace.closed() {
+		return errClosed
+	}
+	return ctx.Err()
+}
+
+// owner returns the owner of the i-th process in its run.
+func (d *simDevice) owner(i int, run uint64) *Owner {
+	o := &d.owners[i]
+	if o.owner == nil || o.run != run {
+		*o = simOwner{run, d.gpu.processes[i].ownerOf(run)}
+	}
+	return o.owner
+}

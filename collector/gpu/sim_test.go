@@ -1,0 +1,582 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// simStart is the start of the scenarios in tests.
+var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// devicesOf returns the devices of a source, which the test closes.
+func devicesOf(t *testing.T, src Source, err error) []Device {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	devices, err := src.Devices(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return devices
+}
+
+// simOf returns a scenario that never sleeps, and its devices. The one without a
+// driver at its start has one then, too.
+func simOf(t *testing.T, name string, interval time.Duration) (*sim, []Device) {
+	t.Helper()
+	src, err := NewSim(name, SimOptions{Interval: interval, Speed: math.Inf(1), Start: simStart})
+	devices := devicesOf(t, src, err)
+	return src.(*sim), devices
+}
+
+// next waits for the next sample of a device and reads it.
+func next(t *testing.T, d Device) Sample {
+	t.Helper()
+	missed, err := d.Wait(t.Context())
+	if err != nil || missed != 0 {
+		t.Fatalf("Wait: missed %d, %v", missed, err)
+	}
+	s, err := d.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// statusOf reads all groups of a device.
+func statusOf(t *testing.T, d Device) *Status {
+	t.Helper()
+	st := new(Status)
+	for _, g := range Groups {
+		if err := d.ReadGroup(t.Context(), g, st); err != nil {
+			t.Fatalf("%s: %v", g, err)
+		}
+	}
+	return st
+}
+
+func TestNewSimErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name, scenario, want string
+		opt                  SimOptions
+	}{
+		{"unknown", "nod", `unknown scenario "nod": choose one of node, leak, healthy, faulty, mig, churn, nodriver`, SimOptions{}},
+		{"empty", "", `unknown scenario "": choose one of node, leak, healthy, faulty, mig, churn, nodriver`, SimOptions{}},
+		{"interval", "node", "sampling interval -1s: must be above 0", SimOptions{Interval: -time.Second}},
+		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", SimOptions{Speed: -2}},
+		{"start", "node", "start 0002-01-01 00:00:00 +0000 UTC: must lie between 1971 and 2200", SimOptions{Start: time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := NewSim(tc.scenario, tc.opt); err == nil || err.Error() != tc.want {
+				t.Errorf("error %v\nwant  %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNewSimDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, err := NewSim("leak", SimOptions{})
+		d := devicesOf(t, src, err)[0]
+		now := time.Now()
+		for i := range 3 {
+			s := next(t, d)
+			if want := now.Add(time.Duration(i+1) * time.Second); !s.Time.Equal(want) || !time.Now().Equal(want) {
+				t.Errorf("sample at %v, read at %v, want %v", s.Time, time.Now(), want)
+			}
+			if s.T != time.Duration(s.Time.UnixNano()) {
+				t.Errorf("T is %v, want that of %v", s.T, s.Time)
+			}
+		}
+	})
+}
+
+func TestScenarioTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Scenarios() {
+		if seen[s.Name] || s.Name == "" || s.Description == "" || strings.ContainsAny(s.Name, " :/") {
+			t.Errorf("scenario %+v", s)
+		}
+		seen[s.Name] = true
+	}
+}
+
+// TestScenarios holds every sample of every scenario to what a driver never
+// breaks, in its first minutes and over ten days.
+func TestScenarios(t *testing.T) {
+	for _, s := range Scenarios() {
+		for _, run := range []struct {
+			name     string
+			interval time.Duration
+			samples  int
+		}{{"first minutes", time.Second, 400}, {"days", 307 * time.Second, 3000}} {
+			t.Run(s.Name+"/"+run.name, func(t *testing.T) {
+				t.Parallel()
+				samples := run.samples
+				if testing.Short() || s.Name == "churn" {
+					samples /= 10
+				}
+				src, devices := simOf(t, s.Name, run.interval)
+				uuids := map[string]bool{}
+				for i, d := range devices {
+					info := d.Info()
+					if info.Index != i || uuids[info.UUID] || !strings.HasPrefix(info.UUID, "GPU-") {
+						t.Errorf("device %d is %+v", i, info)
+					}
+					uuids[info.UUID] = true
+					checkDevice(t, src.script.gpus[i], d.(*simDevice), samples)
+				}
+			})
+		}
+	}
+}
+
+// checkDevice reads a device for a while.
+func checkDevice(t *testing.T, g *simGPU, d *simDevice, samples int) {
+	t.Helper()
+	g.faults.hangAfter, g.faults.lostAfter, g.faults.failEvery, g.faults.failGroup = 0, 0, 0, ""
+	last := map[ProcessID]Process{}
+	var before Sample
+	var status Status
+	for i := range samples {
+		s := next(t, d)
+		if i > 0 && (s.T-before.T != d.interval || s.Step != 0) {
+			t.Fatalf("T went on by %v, want %v", s.T-before.T, d.interval)
+		}
+		before = s
+		checkMemory(t, g, &s)
+		last = checkProcesses(t, &s, last)
+		if i%20 == 0 {
+			now := *statusOf(t, d)
+			checkStatus(t, &s, &status, &now)
+			status = now
+		}
+		if t.Failed() {
+			t.Fatalf("GPU %d at %v", d.Info().Index, s.Time)
+		}
+	}
+}
+
+// checkMemory checks that the parts of the memory add up, on the GPU and inside
+// its instances.
+func checkMemory(t *testing.T, g *simGPU, s *Sample) {
+	t.Helper()
+	inside := map[uint32]uint64{}
+	var all uint64
+	for _, p := range s.Processes {
+		used := p.Used.V
+		if !p.Used.OK {
+			if s.ProcessesComplete {
+				t.Errorf("complete with %+v", p)
+			}
+		}
+		if used%(2*mib) != 0 {
+			t.Errorf("process %v uses %d bytes, no multiple of 2 MiB", p.ID, used)
+		}
+		inside[p.Instance.V] += used
+		all += used
+	}
+	addUp := func(what string, m Memory, held uint64) {
+		if m.Used.V+m.Free.V+m.Reserved.V != m.Total.V || m.Used.V > m.Total.V || m.Used.V%(2*mib) != 0 {
+			t.Errorf("%s: %+v does not add up", what, m)
+		}
+		if held > m.Used.V {
+			t.Errorf("%s: processes hold %d of %d used bytes", what, held, m.Used.V)
+		}
+	}
+	addUp("GPU", s.Memory, all)
+	if s.Memory.Reserved.OK != (g.model != &simGTX) {
+		t.Errorf("reserved %+v", s.Memory.Reserved)
+	}
+	var total uint64
+	for i, in := range s.Instances {
+		addUp(in.Profile, in.Memory, inside[in.ID])
+		total += in.Memory.Total.V
+		if i > 0 && in.ID <= s.Instances[i-1].ID {
+			t.Errorf("instances are out of order: %+v", s.Instances)
+		}
+		if len(in.Devices) != 1 || !strings.HasPrefix(in.Devices[0].UUID, "MIG-") {
+			t.Errorf("instance %+v", in)
+		}
+		delete(inside, in.ID)
+	}
+	if total > s.Memory.Total.V {
+		t.Errorf("instances have %d of %d bytes", total, s.Memory.Total.V)
+	}
+	if len(s.Instances) > 0 && len(inside) > 0 {
+		t.Errorf("processes on instances that are not there: %v", inside)
+	}
+	if s.MIGEnabled.OK != g.model.mig || s.MIGEnabled.V != (len(s.Instances) > 0) {
+		t.Errorf("MIG %+v with %d instances", s.MIGEnabled, len(s.Instances))
+	}
+}
+
+// checkProcesses checks the processes of a sample against those of the sample
+// before, and returns them by identity.
+func checkProcesses(t *testing.T, s *Sample, last map[ProcessID]Process) map[ProcessID]Process {
+	t.Helper()
+	now := map[ProcessID]Process{}
+	pids := map[uint32]bool{}
+	for i, p := range s.Processes {
+		if i > 0 && compareProcesses(s.Processes[i-1], p) >= 0 {
+			t.Errorf("processes are out of order: %v before %v", s.Processes[i-1].ID, p.ID)
+		}
+		if pids[p.ID.PID] {
+			t.Errorf("pid %d stands twice", p.ID.PID)
+		}
+		pids[p.ID.PID] = true
+		now[p.ID] = p
+		if !p.Started.OK || p.Started.V > s.T || TicksToTime(0, p.ID.Start) != p.Started.V {
+			t.Errorf("%v started at %v, sampled at %v", p.ID, p.Started.V, s.T)
+		}
+		if p.Owner == nil || p.Owner.Process == "" || p.Owner.User == "" {
+			t.Errorf("owner %+v", p.Owner)
+		}
+		for _, r := range []Opt[float64]{p.SM, p.MemoryController, p.Encoder, p.Decoder} {
+			if !(r.V >= 0 && r.V <= 1) {
+				t.Errorf("ratio %v of %v", r, p.ID)
+			}
+		}
+		if old, ok := last[p.ID]; ok {
+			if p.CPU.V < old.CPU.V || p.CPU.V-old.CPU.V > 8*time.Hour {
+				t.Errorf("processor time went from %v to %v", old.CPU.V, p.CPU.V)
+			}
+			if p.Owner != old.Owner || p.Started != old.Started {
+				t.Errorf("%v changed its owner or its start", p.ID)
+			}
+		}
+	}
+	return now
+}
+
+// checkStatus checks that what counts does not go back, and that gauges are
+// those of a GPU.
+func checkStatus(t *testing.T, s *Sample, old, now *Status) {
+	t.Helper()
+	for _, v := range []struct {
+		name     string
+		old, now float64
+	}{
+		{"energy", old.Power.Joules.V, now.Power.Joules.V},
+		{"received", float64(old.PCIe.ReceivedBytes.V), float64(now.PCIe.ReceivedBytes.V)},
+		{"replays", float64(old.PCIe.Replays.V), float64(now.PCIe.Replays.V)},
+	} {
+		if v.now < v.old {
+			t.Errorf("%s went from %v to %v", v.name, v.old, v.now)
+		}
+	}
+	u := now.Utilization
+	if len(s.Instances) > 0 && u != (Utilization{}) {
+		t.Errorf("utilisation %+v of a GPU in MIG mode", u)
+	}
+	if !(u.GPU.V >= 0 && u.GPU.V <= 1) {
+		t.Errorf("utilisation %+v", u)
+	}
+	if w := now.Power.Watts.V; !(w > 5 && w <= now.Power.Limits[0].V) {
+		t.Errorf("power %v W of %v", w, now.Power.Limits)
+	}
+	if c := now.Thermal.Temperatures[0].V; !(c > 20 && c < 95) {
+		t.Errorf("%v °C", c)
+	}
+	if b := now.BAR1; b.Used.V > b.Total.V {
+		t.Errorf("BAR1 %+v", b)
+	}
+}
+
+// TestSimSpeeds checks that the speed changes only how long it takes.
+func TestSimSpeeds(t *testing.T) {
+	const samples = 120
+	record := func(t *testing.T, speed float64) (all []Sample) {
+		synctest.Test(t, func(t *testing.T) {
+			src, err := NewSim("node", SimOptions{Speed: speed, Start: simStart})
+			devices := devicesOf(t, src, err)
+			begin := time.Now()
+			for range samples {
+				for _, d := range devices {
+					all = append(all, next(t, d))
+				}
+			}
+			want := time.Duration(samples * float64(time.Second) / speed)
+			if got := time.Since(begin); got != want {
+				t.Errorf("at speed %v it took %v, want %v", speed, got, want)
+			}
+		})
+		return all
+	}
+	want := record(t, 1)
+	for _, speed := range []float64{60, 1e6, math.Inf(1)} {
+		if !reflect.DeepEqual(record(t, speed), want) {
+			t.Errorf("other samples at speed %v", speed)
+		}
+	}
+}
+
+// TestSimLeak checks the figures that the scenario promises.
+func TestSimLeak(t *testing.T) {
+	_, devices := simOf(t, "leak", time.Second)
+	d := devices[0].(*simDevice)
+	used := func(at time.Duration) uint64 {
+		d.at = at - time.Second
+		s := next(t, d)
+		if len(s.Processes) == 0 {
+			return 0
+		}
+		return s.Processes[0].Used.V
+	}
+	base := used(time.Second)
+	if got := float64(used(time.Hour)-base) / 60; math.Abs(got-50e6) > 0.1e6 {
+		t.Errorf("leaks %v bytes a minute, want 50 MB", got)
+	}
+	first := next(t, d)
+	full := used(120*time.Minute - time.Second)
+	if free := uint64(simT4.capacity()) - simBaseline - full; free > 2*mib {
+		t.Errorf("%d bytes are free a second before the end", free)
+	}
+	if used(120*time.Minute) != 0 || used(120*time.Minute+29*time.Second) != 0 {
+		t.Error("lives on without memory")
+	}
+	if used(120*time.Minute+31*time.Second) != base {
+		t.Error("does not start again as it was")
+	}
+	second := next(t, d)
+	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod {
+		t.Errorf("first run %+v %+v, second run %+v %+v", a.ID, a.Owner, b.ID, b.Owner)
+	}
+}
+
+// TestSimRunsShareNoProcess checks that two runs of a scenario at different
+// times have no process identity in common.
+func TestSimRunsShareNoProcess(t *testing.T) {
+	ids := map[ProcessID]bool{}
+	for i := range 2 {
+		src, err := NewSim("node", SimOptions{Speed: math.Inf(1), Start: simStart.Add(time.Duration(i) * time.Hour)})
+		for _, d := range devicesOf(t, src, err) {
+			for _, p := range next(t, d).Processes {
+				if ids[p.ID] {
+					t.Errorf("%v is in both runs", p.ID)
+				}
+				ids[p.ID] = true
+			}
+		}
+	}
+}
+
+func TestSimChurn(t *testing.T) {
+	_, devices := simOf(t, "churn", time.Second)
+	ids := map[ProcessID]bool{}
+	for range 600 {
+		for _, p := range next(t, devices[0]).Processes {
+			ids[p.ID] = true
+		}
+	}
+	if n := len(ids); n < 5000 {
+		t.Errorf("%d processes in ten minutes, want thousands", n)
+	}
+}
+
+func TestSimNoDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, err := NewSim("nodriver", SimOptions{Speed: 60, Start: simStart})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer src.Close()
+		time.Sleep(999 * time.Millisecond)
+		_, err = src.Devices(t.Context())
+		var driver *DriverError
+		if !errors.As(err, &driver) || driver.Reason != "driver_not_loaded" || driver.Fatal {
+			t.Fatalf("error %v, want driver_not_loaded", err)
+		}
+		time.Sleep(time.Millisecond)
+		devices, err := src.Devices(t.Context())
+		if err != nil || len(devices) != 2 {
+			t.Fatalf("%d devices, %v", len(devices), err)
+		}
+		if s := next(t, devices[0]); !s.Time.Equal(simStart.Add(61 * time.Second)) {
+			t.Errorf("first sample at %v", s.Time)
+		}
+		again, err := src.Devices(t.Context())
+		if err != nil || again[0] != devices[0] {
+			t.Errorf("other devices the second time: %v, %v", again, err)
+		}
+	})
+}
+
+func TestSimFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, err := NewSim("faulty", SimOptions{Speed: 1, Start: simStart})
+		devices := devicesOf(t, src, err)
+		var events []Event
+		watched := make(chan error)
+		go func() { watched <- src.Watch(t.Context(), func(e Event) { events = append(events, e) }) }()
+
+		hung, lost := devices[1], devices[2]
+		for range 119 {
+			next(t, hung)
+		}
+		got := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := hung.Wait(ctx)
+			if err == nil {
+				_, err = hung.Read(ctx)
+			}
+			got <- err
+		}()
+		time.Sleep(2 * time.Second)
+		cancel() // a driver does not care
+		time.Sleep(time.Hour)
+		if flight := src.Calls().Snapshot().InFlight; len(flight) != 1 || flight[0].UUID != hung.Info().UUID || flight[0].Call != "sim_read" {
+			t.Errorf("calls under way: %+v", flight)
+		}
+		for range 179 {
+			next(t, lost)
+		}
+		if _, err := lost.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lost.Read(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("lost GPU: %v", err)
+		}
+		if err := lost.ReadGroup(t.Context(), GroupPower, new(Status)); !errors.Is(err, ErrLost) {
+			t.Errorf("lost GPU: %v", err)
+		}
+		src.Close()
+		if err := <-got; !errors.Is(err, errClosed) {
+			t.Errorf("hung read: %v", err)
+		}
+		if err := <-watched; err != nil {
+			t.Errorf("Watch: %v", err)
+		}
+		want := []Event{
+			{simStart.Add(90 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 94},
+			{simStart.Add(91 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 63},
+			{simStart.Add(3 * time.Minute), lost.Info().UUID, lost.Info().PCIBusID, 79},
+		}
+		if !reflect.DeepEqual(events, want) {
+			t.Errorf("events %+v\nwant   %+v", events, want)
+		}
+		if _, err := src.Devices(t.Context()); !errors.Is(err, errClosed) {
+			t.Errorf("Devices after Close: %v", err)
+		}
+	})
+}
+
+// TestSimWatchTime checks when events are reported, and that none is lost while
+// nobody watches, nor told twice.
+func TestSimWatchTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, err := NewSim("faulty", SimOptions{Speed: 60, Start: simStart})
+		devicesOf(t, src, err)
+		begin := time.Now()
+		var at []time.Duration
+		report := func(Event) { at = append(at, time.Since(begin).Round(time.Millisecond)) }
+		for _, d := range []time.Duration{1510 * time.Millisecond, time.Millisecond, time.Minute} {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			if err := src.Watch(ctx, report); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+		want := []time.Duration{1500 * time.Millisecond, 1517 * time.Millisecond, 3 * time.Second}
+		if !reflect.DeepEqual(at, want) {
+			t.Errorf("reported after %v, want %v", at, want)
+		}
+	})
+}
+
+// TestSimFaultyStatus checks what the faults look like.
+func TestSimFaultyStatus(t *testing.T) {
+	_, devices := simOf(t, "faulty", time.Second)
+	for _, d := range devices {
+		d.(*simDevice).at = 100 * time.Second
+	}
+	ecc := statusOf(t, devices[3]).ECC
+	if !ecc.RemapPending.V || ecc.Errors[1].Count != 1 || ecc.RecoveryAction.V != 1 {
+		t.Errorf("ECC %+v", ecc)
+	}
+	thermal := statusOf(t, devices[4]).Thermal
+	if e := thermal.ClockEvents[3]; e.Reason != "sw_thermal_slowdown" || !e.Active.V || e.Seconds.V != 40 {
+		t.Errorf("clock event %+v", e)
+	}
+	if s := next(t, devices[5]); s.ProcessesComplete {
+		t.Error("complete although the memory of a process is unknown")
+	}
+	old := statusOf(t, devices[6])
+	if old.ECC.Enabled.OK || old.Utilization.GPU.OK || old.Power.Joules.OK || next(t, devices[6]).Memory.Reserved.OK {
+		t.Errorf("consumer card %+v", old)
+	}
+	if err := devices[7].ReadGroup(t.Context(), GroupPCIe, new(Status)); err == nil {
+		t.Error("PCIe of the last GPU does not fail")
+	}
+	failed := 0
+	for range 80 {
+		if _, err := devices[7].Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := devices[7].Read(t.Context()); err != nil {
+			failed++
+		}
+	}
+	if failed != 2 {
+		t.Errorf("%d of 80 readings failed, want 2", failed)
+	}
+	var sum uint64
+	for _, e := range devices[7].(*simDevice).src.Calls().Snapshot().Errors {
+		sum += e.Count
+	}
+	if sum != 3 {
+		t.Errorf("%d errors counted, want 3", sum)
+	}
+}
+
+// TestSimPIDs checks that pids stay in Linux's range and that none is handed out
+// twice in a row of runs.
+func TestSimPIDs(t *testing.T) {
+	p := &simProcess{id: 64, peers: 65}
+	seen := map[uint32]bool{}
+	for run := range uint64(60000) {
+		pid := p.pid(run)
+		if pid < 300 || pid >= 1<<22 || seen[pid] {
+			t.Fatalf("pid %d of run %d", pid, run)
+		}
+		seen[pid] = true
+	}
+	if pid := p.pid(math.MaxUint64 / 128); pid < 300 || pid >= 1<<22 {
+		t.Errorf("pid %d of a late run", pid)
+	}
+}
+
+func TestSimContext(t *testing.T) {
+	src, devices := simOf(t, "leak", time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := devices[0].Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait: %v", err)
+	}
+	if _, err := devices[0].Read(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Read: %v", err)
+	}
+	if _, err := src.Devices(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Devices: %v", err)
+	}
+	src.Close()
+	if _, err := devices[0].Wait(t.Context()); !errors.Is(err, errClosed) || errors.Is(err, io.EOF) {
+		t.Errorf("Wait after Close: %v", err)
+	}
+	if _, err := devices[0].Read(t.Context()); !errors.Is(err, errClosed) {
+		t.Errorf("Read after Close: %v", err)
+	}
+}

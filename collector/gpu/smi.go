@@ -1,0 +1,334 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// smiHeader is a header line of nvidia-smi's CSV: names of columns, with their
+// units in brackets.
+type smiHeader struct {
+	text    string
+	columns []smiField
+	known   map[string]bool
+	loc     *time.Location
+}
+
+// smiField is a column of a header. parse is nil for one that is not needed.
+type smiField struct {
+	name, unit string
+	parse      smiColumn
+}
+
+// smiRow is what a line says. Values that it does not tell are absent.
+type smiRow struct {
+	t       time.Duration
+	index   Opt[int]
+	info    Info
+	memory  Memory
+	mig     Opt[bool]
+	status  Status
+	pid     Opt[uint32]
+	process string
+	used    Opt[uint64] // by the process
+}
+
+// newSMIFormat returns the format that a header line of nvidia-smi stands for.
+func newSMIFormat(line string, loc *time.Location) (format, error) {
+	h, err := parseSMIHeader(line, loc)
+	if err != nil {
+		return nil, err
+	}
+	if h.known["pid"] {
+		return newSMIApps(h)
+	}
+	return &smiGPUs{header: h, indices: map[string]int{}}, nil
+}
+
+// parseSMIHeader reads a header line.
+func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
+	h := &smiHeader{text: line, known: map[string]bool{}, loc: loc}
+	for field := range strings.SplitSeq(line, ",") {
+		name, unit := strings.ToLower(strings.TrimSpace(field)), ""
+		if before, after, ok := strings.Cut(strings.TrimSpace(field), "["); ok && strings.HasSuffix(after, "]") {
+			name, unit = strings.ToLower(strings.TrimSpace(before)), strings.TrimSuffix(after, "]")
+		}
+		parse := smiColumnOf(name)
+		if parse != nil {
+			h.known[name] = true
+		}
+		h.columns = append(h.columns, smiField{name, unit, parse})
+	}
+	switch {
+	case len(h.known) == 0:
+		return nil, errors.New("no header line, and no recording of gpu_leak_exporter: record with nvidia-smi --format=csv, without noheader")
+	case !h.known["timestamp"]:
+		return nil, errors.New("no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1")
+	}
+	return h, nil
+}
+
+// isSMIHeader reports whether a line inside a file is a header again, because
+// nvidia-smi was started again and appended to the file.
+func isSMIHeader(line string) bool {
+	for field := range strings.SplitSeq(line, ",") {
+		if strings.TrimSpace(field) == "timestamp" {
+			return true
+		}
+	}
+	return false
+}
+
+// row reads a line below the header.
+func (h *smiHeader) row(line string) (*smiRow, error) {
+	fields := strings.Split(line, ",")
+	if fields = h.join(fields); len(fields) != len(h.columns) {
+		return nil, fmt.Errorf("has %d fields, but the header has %d columns: remove or repair the line", len(fields), len(h.columns))
+	}
+	r := new(smiRow)
+	for i, c := range h.columns {
+		if c.parse == nil {
+			continue
+		}
+		text := strings.TrimSpace(fields[i])
+		if c.name == "timestamp" {
+			t, err := parseSMITime(text, h.loc)
+			if err != nil {
+				return nil, fmt.Errorf("timestamp: %w", err)
+			}
+			r.t = t
+			continue
+		}
+		if smiAbsent(text) {
+			continue
+		}
+		if err := c.parse(r, text, c.unit); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return r, nil
+}
+
+// join puts the name of a process together again that has commas in it, which
+// nvidia-smi does not quote.
+func (h *smiHeader) join(fields []string) []string {
+	surplus := len(fields) - len(h.columns)
+	at := slices.IndexFunc(h.columns, func(c smiField) bool { return c.name == "process_name" })
+	if surplus <= 0 || at < 0 {
+		return fields
+	}
+	name := strings.Join(fields[at:at+surplus+1], ",")
+	return slices.Concat(fields[:at], []string{name}, fields[at+surplus+1:])
+}
+
+// smiAbsent reports whether nvidia-smi had no value: it writes N/A, or a reason
+// in brackets such as [Not Supported].
+func smiAbsent(text string) bool {
+	return text == "" || strings.EqualFold(text, "N/A") || strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]")
+}
+
+// parseSMITime reads a time stamp of nvidia-smi, or one in ISO 8601.
+func parseSMITime(text string, loc *time.Location) (time.Duration, error) {
+	for _, layout := range []string{"2006/01/02 15:04:05", time.DateTime, "2006-01-02T15:04:05", time.RFC3339} {
+		t, err := time.ParseInLocation(layout, text, loc)
+		if err != nil {
+			continue
+		}
+		if y := t.UTC().Year(); y < 1971 || y > lastYear {
+			return 0, fmt.Errorf("%q is not between 1971 and %d", text, lastYear)
+		}
+		return time.Duration(t.UnixNano()), nil
+	}
+	return 0, fmt.Errorf("cannot read %q as a time such as 2026/03/01 17:01:16.000", text)
+}
+
+// identify fills in Info.UUID and Info.Index. indices numbers the GPUs in the order of
+// their first rows, for logs without an index column.
+func (r *smiRow) identify(indices map[string]int) {
+	i := &r.info
+	switch {
+	case i.UUID != "":
+	case i.PCIBusID != "":
+		i.UUID = "pci-" + i.PCIBusID
+	case i.Serial != "":
+		i.UUID = "serial-" + i.Serial
+	default:
+		i.UUID = "index-" + strconv.Itoa(r.index.V)
+	}
+	if r.index.OK {
+		i.Index = r.index.V
+		return
+	}
+	if _, ok := indices[i.UUID]; !ok {
+		indices[i.UUID] = len(indices)
+	}
+	i.Index = indices[i.UUID]
+}
+
+// smiGPUs is the format of --query-gpu.
+type smiGPUs struct {
+	header  *smiHeader
+	indices map[string]int
+}
+
+func (f *smiGPUs) line(text string) (reading, bool, error) {
+	if isSMIHeader(text) {
+		return reading{}, false, again(&f.header, text)
+	}
+	row, err := f.header.row(text)
+	if err != nil {
+		return reading{}, false, err
+	}
+	row.identify(f.indices)
+	if !f.header.known["memory.used"] {
+		row.memory.deriveUsed()
+	}
+	return reading{
+		info:   row.info,
+		status: &row.status,
+		sample: Sample{
+			Time: time.Unix(0, int64(row.t)).UTC(), T: row.t,
+			Memory: row.memory, MIGEnabled: row.mig,
+		},
+	}, true, nil
+}
+
+func (*smiGPUs) end() []reading { return nil }
+
+// deriveUsed works out Used as Memory defines it, for a log of free memory only.
+func (m *Memory) deriveUsed() {
+	if m.Total.OK && m.Free.OK && m.Free.V+m.Reserved.V <= m.Total.V {
+		m.Used = Some(m.Total.V - m.Free.V - m.Reserved.V)
+	}
+}
+
+// again takes a further header line. It may name other columns.
+func again(h **smiHeader, text string) error {
+	if text == (*h).text {
+		return nil
+	}
+	next, err := parseSMIHeader(text, (*h).loc)
+	if err != nil {
+		return err
+	}
+	if next.known["pid"] != (*h).known["pid"] {
+		return errors.New("a header of another query: split the file, GPUs and processes are replayed one by one")
+	}
+	*h = next
+	return nil
+}
+
+// smiSlack is how far apart the stamps of the rows of one list of processes can
+// lie: nvidia-smi stamps each row when it writes it.
+const smiSlack = 20 * time.Millisecond
+
+// smiApps is the format of --query-compute-apps: the rows of one time stamp are
+// the processes of a GPU at that time. It tells no memory of the GPU, and no
+// list when there is no process.
+type smiApps struct {
+	header  *smiHeader
+	indices map[string]int
+	lists   map[string]*smiList // by UUID
+}
+
+// smiList is the list of a GPU that is being read, and what is to be known of
+// the one before.
+type smiList struct {
+	info    Info
+	number  uint64 // how many lists were before
+	begin   time.Duration
+	last    time.Duration // stamp of the last row
+	current map[uint32]Process
+	before  map[uint32]uint64 // ProcessID.Start by pid
+}
+
+func newSMIApps(h *smiHeader) (*smiApps, error) {
+	if !h.known["used_gpu_memory"] && !h.known["used_memory"] {
+		return nil, errors.New("no used_gpu_memory column: record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1")
+	}
+	return &smiApps{header: h, indices: map[string]int{}, lists: map[string]*smiList{}}, nil
+}
+
+func (f *smiApps) line(text string) (reading, bool, error) {
+	if isSMIHeader(text) {
+		return reading{}, false, again(&f.header, text)
+	}
+	row, err := f.header.row(text)
+	if err != nil {
+		return reading{}, false, err
+	}
+	if !row.pid.OK {
+		return reading{}, false, errors.New("pid: is missing: remove the line")
+	}
+	row.identify(f.indices)
+	l := f.lists[row.info.UUID]
+	if l == nil {
+		l = &smiList{info: row.info}
+		f.lists[row.info.UUID] = l
+	}
+	_, twice := l.current[row.pid.V]
+	switch {
+	case l.current == nil:
+		l.open(row.t)
+	case row.t < l.last, row.t == l.begin && twice:
+		if twice && row.t == l.last {
+			return reading{}, false, fmt.Errorf("pid: %d stands twice in the list of GPU %q: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.pid.V, l.info.UUID)
+		}
+		return reading{}, false, notAfter(l.info.UUID, row.t, l.last)
+	case twice, row.t > l.begin+smiSlack:
+		done := l.close()
+		l.open(row.t)
+		l.add(row)
+		return done, true, nil
+	}
+	l.add(row)
+	return reading{}, false, nil
+}
+
+func (f *smiApps) end() []reading {
+	var out []reading
+	for _, uuid := range slices.Sorted(maps.Keys(f.lists)) {
+		out = append(out, f.lists[uuid].close())
+	}
+	return out
+}
+
+// open begins a list.
+func (l *smiList) open(t time.Duration) {
+	l.begin, l.last, l.current = t, t, map[uint32]Process{}
+}
+
+// add puts a row into the list. A log does not tell when a process started, so
+// ProcessID.Start is the number of the first list that it stands in without a
+// gap, counted from 0: a pid that was gone is another process.
+func (l *smiList) add(r *smiRow) {
+	start, ok := l.before[r.pid.V]
+	if !ok {
+		start = l.number
+	}
+	l.last = r.t
+	l.current[r.pid.V] = Process{
+		ID: ProcessID{PID: r.pid.V, Start: start}, Type: Compute,
+		Used: r.used, Owner: &Owner{Process: r.process},
+	}
+}
+
+// close ends the list and returns it.
+func (l *smiList) close() reading {
+	s := Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin}
+	s.Processes = slices.SortedFunc(maps.Values(l.current), compareProcesses)
+	l.before = make(map[uint32]uint64, len(l.current))
+	for pid, p := range l.current {
+		l.before[pid] = p.ID.Start
+	}
+	l.number++
+	return reading{info: l.info, sample: s}
+}
