@@ -1,0 +1,154 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package collector reads GPUs in the background and shows Prometheus what was
+// read last. A scrape turns one State into series: it calls no driver, takes no
+// lock and cannot fail.
+//
+// The series are grouped in families, one a file and a flag. A family is a table
+// with one row for each metric: its name, its help and how to read it from the
+// State.
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// Options choose what a Collector exports.
+type Options struct {
+	// Enabled switches families on and off by name; those it does not name are as
+	// Families says.
+	Enabled map[string]bool
+	// ProcessCommand adds the label command to gpu_process_info: the arguments of
+	// each process, which may hold secrets.
+	ProcessCommand bool
+}
+
+// Collector implements prometheus.Collector over the State that a function
+// returns. Its methods may be called from several goroutines.
+type Collector struct {
+	state func() *State
+	rows  [numScopes][]row
+}
+
+// New returns a Collector that exports what state returns. state must not block,
+// and nobody may change what it returned. A family that does not exist, or that
+// cannot be switched off, is an error.
+func New(state func() *State, o Options) (*Collector, error) {
+	if state == nil {
+		return nil, errors.New("collector: no state to export")
+	}
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	c := &Collector{state: state}
+	for _, f := range families.families {
+		on, told := o.Enabled[f.name]
+		if !f.always && !on && (told || !f.enabled) {
+			continue
+		}
+		for _, m := range f.metrics {
+			c.rows[m.scope] = append(c.rows[m.scope], newRow(m, o))
+		}
+	}
+	return c, nil
+}
+
+// validate returns an error that names the choices if a family in o is none.
+func (o Options) validate() error {
+	var names, unknown []string
+	for _, f := range Families() {
+		names = append(names, f.Name)
+	}
+	for name := range o.Enabled {
+		if !slices.Contains(names, name) {
+			unknown = append(unknown, strconv.Quote(name))
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	return fmt.Errorf("unknown collector %s: there are %s", strings.Join(unknown, ", "), strings.Join(names, ", "))
+}
+
+// Describe sends the descriptors of all metrics that are switched on.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, rows := range c.rows {
+		for i := range rows {
+			ch <- rows[i].desc
+		}
+	}
+}
+
+// Collect sends the series of one State. It blocks only as long as ch does.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.state()
+	if s == nil {
+		return
+	}
+	e := &emitter{ch: ch, state: s}
+	e.emitAll(c.rows[ofExporter], s, true)
+	for _, d := range s.Devices {
+		c.collectDevice(e, d)
+	}
+}
+
+func (c *Collector) collectDevice(e *emitter, d *DeviceState) {
+	index, uuid := strconv.Itoa(d.Info.Index), d.Info.UUID
+	if !e.enter(ofGPU, index, uuid) {
+		return
+	}
+	e.emitAll(c.rows[ofGPU], d, d.Up)
+	if !d.Up {
+		return
+	}
+	for i := range d.Instances {
+		in := &d.Instances[i]
+		if e.enter(ofInstance, index, uuid, instanceID(gpu.Some(in.ID)), in.Profile) {
+			e.emitAll(c.rows[ofInstance], in, true)
+		}
+	}
+	for i := range d.Processes {
+		p := &d.Processes[i]
+		o := ownerOf(&p.Process)
+		if e.enter(ofProcess, index, uuid, instanceID(p.Instance), pidOf(&p.Process),
+			o.Process, o.Namespace, o.Pod, o.Container, o.SlurmJob) {
+			e.emitAll(c.rows[ofProcess], p, true)
+		}
+	}
+	for i := range d.Workloads {
+		w := &d.Workloads[i]
+		if e.enter(ofWorkload, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob) {
+			e.emitAll(c.rows[ofWorkload], w, true)
+		}
+	}
+}
+
+// instanceID returns the label value of a GPU instance; empty without MIG.
+func instanceID(id gpu.Opt[uint32]) string {
+	if !id.OK {
+		return ""
+	}
+	return strconv.FormatUint(uint64(id.V), 10)
+}
+
+func pidOf(p *gpu.Process) string { return strconv.FormatUint(uint64(p.ID.PID), 10) }
+
+var noOwner gpu.Owner
+
+// ownerOf returns whose process p is; an empty Owner if that is not known.
+func ownerOf(p *gpu.Process) *gpu.Owner {
+	if p.Owner == nil {
+		return &noOwner
+	}
+	return p.Owner
+}

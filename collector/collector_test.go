@@ -1,0 +1,680 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// allFamilies returns options that switch every family on, or every one off.
+func allFamilies(on bool) Options {
+	o := Options{Enabled: map[string]bool{}}
+	for _, f := range Families() {
+		o.Enabled[f.Name] = on
+	}
+	return o
+}
+
+// newCollector returns a Collector of a fixed State.
+func newCollector(t testing.TB, s *State, o Options) *Collector {
+	t.Helper()
+	c, err := New(func() *State { return s }, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// gather returns what c exposes by metric name. The registry is pedantic: it
+// refuses series that Describe did not announce.
+func gather(t testing.TB, c prometheus.Collector) map[string]*dto.MetricFamily {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	list, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := make(map[string]*dto.MetricFamily, len(list))
+	for _, mf := range list {
+		byName[mf.GetName()] = mf
+	}
+	return byName
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := make(map[string]string, len(m.GetLabel()))
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}
+
+func metricNames(f family) []string {
+	var names []string
+	for _, m := range f.metrics {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func TestGolden(t *testing.T) {
+	for _, f := range families.families {
+		t.Run(f.name, func(t *testing.T) {
+			o := allFamilies(false)
+			if !f.always {
+				o.Enabled[f.name] = true
+			}
+			c := newCollector(t, fixture(), o)
+			path := filepath.Join("testdata", f.name+".metrics")
+			if *update {
+				text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, metricNames(f)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			golden, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := testutil.CollectAndCompare(c, bytes.NewReader(golden), metricNames(f)...); err != nil {
+				t.Errorf("%v\nIf this is as it should be: go test ./collector -run Golden -update", err)
+			}
+		})
+	}
+}
+
+func TestFamilies(t *testing.T) {
+	want := []FamilyInfo{
+		{"clocks", true},
+		{"detector", true},
+		{"ecc", true},
+		{"memory", true},
+		{"mig", true},
+		{"nvlink", false},
+		{"pcie", true},
+		{"power", true},
+		{"process", true},
+		{"thermal", true},
+		{"utilization", true},
+		{"workload", true},
+		{"xid", true},
+	}
+	if got := Families(); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	for name, on := range map[string]bool{"gpu_nvlink_up": false, "gpu_memory_used_bytes": true} {
+		if got := gather(t, newCollector(t, fixture(), Options{}))[name] != nil; got != on {
+			t.Errorf("%s is exported by default: %t, want %t", name, got, on)
+		}
+	}
+}
+
+func TestFamilyOff(t *testing.T) {
+	whole := gather(t, newCollector(t, fixture(), allFamilies(true)))
+	for _, f := range families.families {
+		if f.always {
+			continue
+		}
+		o := allFamilies(true)
+		o.Enabled[f.name] = false
+		want := slices.Sorted(maps.Keys(whole))
+		want = slices.DeleteFunc(want, func(name string) bool { return slices.Contains(metricNames(f), name) })
+		if len(want) == len(whole) {
+			t.Errorf("the fixture shows nothing of %s", f.name)
+		}
+		got := slices.Sorted(maps.Keys(gather(t, newCollector(t, fixture(), o))))
+		if !slices.Equal(got, want) {
+			t.Errorf("without %s:\ngot  %v\nwant %v", f.name, got, want)
+		}
+	}
+}
+
+func TestRegisterPanics(t *testing.T) {
+	help := func(*DeviceState) optional { return optional{} }
+	for name, f := range map[string]family{
+		`family "memory" is registered twice`:                                   {name: "memory"},
+		`metric "gpu_x" of family "other" is already one of family "memory"`:    {name: "other", metrics: []metric{gauge("gpu_x", "X.", help)}},
+		`metric "gpu_twice" of family "other" is already one of family "other"`: {name: "other", metrics: []metric{gauge("gpu_twice", "X.", help), counter("gpu_twice", "Y.", help)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r registry
+			r.register(family{name: "memory", metrics: []metric{gauge("gpu_x", "X.", help)}})
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, name) {
+					t.Errorf("panic %q, want one with %q", got, name)
+				}
+			}()
+			r.register(f)
+		})
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	state := func() *State { return nil }
+	for name, tc := range map[string]struct {
+		state   func() *State
+		enabled map[string]bool
+		want    string
+	}{
+		"no state":      {want: "no state"},
+		"unknown":       {state: state, enabled: map[string]bool{"mempry": true, "memory": true, "gpus": false}, want: `unknown collector "gpus", "mempry": there are clocks, detector, ecc,`},
+		"always on":     {state: state, enabled: map[string]bool{"exporter": false}, want: `unknown collector "exporter"`},
+		"none switched": {state: state},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := New(tc.state, Options{Enabled: tc.enabled})
+			if tc.want == "" {
+				if err != nil || c == nil {
+					t.Errorf("got %v, %v", c, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestLint holds the names and helps against promtool's rules.
+func TestLint(t *testing.T) {
+	// The user asked for the name spike_count, as it reads in the detector's
+	// papers; the linter wants _count kept for histograms and summaries.
+	exceptions := map[string]bool{"gpu_spike_count": false, "gpu_mig_spike_count": false, "gpu_process_spike_count": false, "gpu_workload_spike_count": false}
+	problems, err := testutil.CollectAndLint(newCollector(t, fixture(), allFamilies(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if _, known := exceptions[p.Metric]; known && strings.Contains(p.Text, `"_count" suffix`) {
+			exceptions[p.Metric] = true
+			continue
+		}
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for name, met := range exceptions {
+		if !met {
+			t.Errorf("the exception for %s is not needed any more", name)
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	name := regexp.MustCompile(`^gpu(_[a-z0-9]+)+$`)
+	reserved := []string{"instance", "job", "node", "cluster", "le", "quantile", "endpoint", "service"}
+	for _, f := range families.families {
+		for _, m := range f.metrics {
+			if !name.MatchString(m.name) {
+				t.Errorf("%s: not a name of ours", m.name)
+			}
+			if total := strings.HasSuffix(m.name, "_total"); total != (m.kind == prometheus.CounterValue) {
+				t.Errorf("%s: _total is for counters, and counters have it", m.name)
+			}
+			if len(m.help) < 20 || !strings.HasSuffix(m.help, ".") || strings.ContainsAny(m.help, "{}\n") {
+				t.Errorf("%s: help %q is no sentence", m.name, m.help)
+			}
+			labels := slices.Concat(scopeLabels[m.scope], m.labels)
+			for _, l := range labels {
+				if slices.Contains(reserved, l) {
+					t.Errorf("%s: label %s belongs to the target or to Prometheus", m.name, l)
+				}
+			}
+			slices.Sort(labels)
+			if len(slices.Compact(labels)) != len(labels) {
+				t.Errorf("%s: a label twice in %v", m.name, labels)
+			}
+		}
+	}
+}
+
+// TestContract fails if a name of METRICS.md is not exposed.
+func TestContract(t *testing.T) {
+	got := gather(t, newCollector(t, fixture(), allFamilies(true)))
+	for _, name := range contract() {
+		if got[name] == nil {
+			t.Errorf("%s is not exposed", name)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("%s is exposed and is not in the contract", name)
+	}
+}
+
+// contract lists the series of METRICS.md that this package exposes.
+func contract() []string {
+	names := strings.Fields(`
+		gpu_memory_total_bytes gpu_memory_used_bytes gpu_memory_free_bytes gpu_memory_reserved_bytes
+		gpu_memory_used_peak_bytes gpu_memory_unattributed_bytes gpu_bar1_memory_total_bytes gpu_bar1_memory_used_bytes
+		gpu_process_memory_used_bytes gpu_process_sm_utilization_ratio gpu_process_memory_controller_utilization_ratio
+		gpu_process_encoder_utilization_ratio gpu_process_decoder_utilization_ratio gpu_process_start_time_seconds
+		gpu_process_idle_seconds gpu_process_info gpu_processes gpu_processes_other
+		gpu_processes_other_memory_used_bytes gpu_process_exits_near_capacity_total
+		gpu_utilization_ratio gpu_memory_controller_utilization_ratio gpu_encoder_utilization_ratio
+		gpu_decoder_utilization_ratio gpu_jpeg_utilization_ratio gpu_ofa_utilization_ratio
+		gpu_temperature_celsius gpu_temperature_threshold_celsius gpu_temperature_margin_celsius
+		gpu_temperature_margin_threshold_celsius gpu_fan_speed_ratio gpu_clock_event_active gpu_clock_event_seconds_total
+		gpu_power_watts gpu_power_limit_watts gpu_energy_joules_total gpu_performance_state
+		gpu_clock_hertz gpu_clock_max_hertz
+		gpu_ecc_enabled gpu_ecc_errors_total gpu_remapped_rows_total gpu_row_remap_pending gpu_row_remap_failed
+		gpu_retired_pages gpu_retired_pages_pending gpu_recovery_action
+		gpu_xid_errors_total gpu_xid_last_timestamp_seconds
+		gpu_pcie_link_generation gpu_pcie_link_width gpu_pcie_replays_total gpu_pcie_bytes_total
+		gpu_nvlink_up gpu_nvlink_errors_total gpu_nvlink_bytes_total
+		gpu_mig_enabled gpu_mig_info gpu_mig_memory_total_bytes gpu_mig_memory_used_bytes gpu_mig_memory_free_bytes
+		gpu_mig_memory_reserved_bytes
+		gpu_workload_memory_used_bytes gpu_process_device_open gpu_processes_unresolved
+		gpu_oom_headroom_bytes gpu_mig_oom_headroom_bytes gpu_process_leak_share_ratio
+		gpu_detector_window_fill_ratio gpu_detector_resets_total gpu_detector_attributed
+		gpu_up gpu_info gpu_devices gpu_pci_devices gpu_driver_up gpu_driver_error gpu_sample_timestamp_seconds
+		gpu_samples_missed_total gpu_nvml_errors_total gpu_nvml_call_seconds_total gpu_nvml_calls_total
+		gpu_nvml_call_in_flight_seconds gpu_collector_success gpu_collector_duration_seconds
+		gpu_leak_exporter_state_file_last_write_successful gpu_leak_exporter_state_file_write_timestamp_seconds`)
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "gpu_driver_error" }) // TestDriverDown
+	for _, scope := range []string{"gpu", "gpu_mig", "gpu_process", "gpu_workload"} {
+		for suffix := range strings.FieldsSeq(`
+			leak_slope_bytes_per_second leak_r2 spike_count spikes_total memory_trough_bytes leak_rate_bytes_per_second
+			seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper leak_confidence leak_detected leaked_bytes
+			leak_start_timestamp_seconds memory_pattern`) {
+			names = append(names, scope+"_"+suffix)
+		}
+	}
+	return names
+}
+
+// TestProcessLabels holds every series of a process to the labels of METRICS.md:
+// what is not known is empty and not left out.
+func TestProcessLabels(t *testing.T) {
+	base := []string{"container", "gpu", "gpu_instance", "namespace", "pid", "pod", "process", "slurm_job", "uuid"}
+	own := map[string][]string{
+		"gpu_process_info":                        {"container_id", "type", "user"},
+		"gpu_process_leak_slope_bytes_per_second": {"window"}, "gpu_process_leak_r2": {"window"}, "gpu_process_spike_count": {"window"},
+		"gpu_process_memory_pattern": {"pattern"},
+	}
+	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
+		if !strings.HasPrefix(name, "gpu_process_") || name == "gpu_process_exits_near_capacity_total" || name == "gpu_process_device_open" {
+			continue
+		}
+		want := slices.Sorted(slices.Values(slices.Concat(base, own[name])))
+		for _, m := range mf.GetMetric() {
+			if got := slices.Sorted(maps.Keys(labelsOf(m))); !slices.Equal(got, want) {
+				t.Errorf("%s has labels %v, want %v", name, got, want)
+			}
+		}
+	}
+}
+
+func TestProcessCommand(t *testing.T) {
+	o := allFamilies(true)
+	for _, wanted := range []bool{false, true} {
+		o.ProcessCommand = wanted
+		for _, m := range gather(t, newCollector(t, fixture(), o))["gpu_process_info"].GetMetric() {
+			labels := labelsOf(m)
+			if command, there := labels["command"]; there != wanted || (labels["pid"] == "1001" && wanted && command != "python3 train.py --lr=3e-4") {
+				t.Errorf("command wanted: %t, got %q in %v", wanted, command, labels)
+			}
+		}
+	}
+}
+
+// TestDownGPU looks for anything that is still said of a GPU that cannot be read.
+func TestDownGPU(t *testing.T) {
+	want := strings.Fields(`gpu_info gpu_nvml_call_in_flight_seconds gpu_nvml_errors_total gpu_sample_timestamp_seconds
+		gpu_samples_missed_total gpu_up gpu_xid_errors_total gpu_xid_last_timestamp_seconds`)
+	var got []string
+	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
+		if slices.ContainsFunc(mf.GetMetric(), func(m *dto.Metric) bool { return labelsOf(m)["uuid"] == "GPU-down" }) {
+			got = append(got, name)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestDriverDown(t *testing.T) {
+	want := `# HELP gpu_devices GPUs that can be read now. Less than gpu_pci_devices: the driver does not show or cannot read a GPU that is there.
+# TYPE gpu_devices gauge
+gpu_devices 0
+# HELP gpu_driver_error 1 while no GPU can be seen at all, and why: library_not_found, driver_not_loaded, no_permission, lib_rm_version_mismatch, starting and others. Absent while the driver answers.
+# TYPE gpu_driver_error gauge
+gpu_driver_error{reason="library_not_found"} 1
+# HELP gpu_driver_up Whether (1 or 0) the NVIDIA driver answers. gpu_driver_error says why it does not.
+# TYPE gpu_driver_up gauge
+gpu_driver_up 0
+# HELP gpu_processes_unresolved Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are.
+# TYPE gpu_processes_unresolved gauge
+gpu_processes_unresolved 0
+`
+	c := newCollector(t, &State{DriverReason: "library_not_found"}, Options{})
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVerdictNotYet holds back what a verdict says before it means anything.
+func TestVerdictNotYet(t *testing.T) {
+	unjudged := verdict(200, true)
+	unjudged.Judged = false
+	cleared := verdict(200, true)
+	cleared.Leak = false
+	always := strings.Fields("leak_r2 leak_slope_bytes_per_second memory_trough_bytes spike_count spikes_total")
+	judged := strings.Fields("leak_confidence leak_detected memory_pattern seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper")
+	leak := strings.Fields("leak_rate_bytes_per_second leak_start_timestamp_seconds leaked_bytes")
+	for name, tc := range map[string]struct {
+		verdict detector.Verdict
+		want    []string
+	}{
+		"unknown":  {detector.Verdict{}, []string{"spikes_total"}},
+		"unjudged": {unjudged, always},
+		"cleared":  {cleared, slices.Concat(always, judged)},
+		"leak":     {verdict(200, true), slices.Concat(always, judged, leak)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := allFamilies(false)
+			o.Enabled["detector"] = true
+			s := &State{Windows: []string{"10m"}, Devices: []*DeviceState{{Up: true, Processes: []ProcessState{{Verdict: tc.verdict}}}}}
+			var got []string
+			for name := range gather(t, newCollector(t, s, o)) {
+				if suffix, ok := strings.CutPrefix(name, "gpu_process_"); ok {
+					got = append(got, suffix)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(tc.want)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got  %v\nwant %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestDuplicates gathers a State in which everything stands twice, as no State
+// should be: a scrape does not fail for it.
+func TestDuplicates(t *testing.T) {
+	once, twice := fixture(), fixture()
+	for _, d := range twice.Devices {
+		d.XIDs = slices.Repeat(d.XIDs, 2)
+		d.Status.Clocks = slices.Repeat(d.Status.Clocks, 2)
+		d.Status.Thermal.Temperatures = slices.Repeat(d.Status.Thermal.Temperatures, 2)
+		d.Processes = repeatEach(d.Processes)
+		d.Instances = repeatEach(d.Instances)
+		d.Workloads = repeatEach(d.Workloads)
+	}
+	twice.Devices = repeatEach(twice.Devices)
+	twice.DeviceHolders = slices.Repeat(twice.DeviceHolders, 2)
+	twice.Collectors = slices.Repeat(twice.Collectors, 2)
+	twice.Calls.Errors = slices.Repeat(twice.Calls.Errors, 2)
+	want := testutil.CollectAndCount(newCollector(t, once, allFamilies(true)))
+	if got := testutil.CollectAndCount(newCollector(t, twice, allFamilies(true))); got != want {
+		t.Errorf("got %d series, want %d", got, want)
+	}
+}
+
+func repeatEach[T any](list []T) []T {
+	var twice []T
+	for _, x := range list {
+		twice = append(twice, x, x)
+	}
+	return twice
+}
+
+func TestCollectWithoutState(t *testing.T) {
+	if n := testutil.CollectAndCount(newCollector(t, nil, allFamilies(true))); n != 0 {
+		t.Errorf("%d series of no state", n)
+	}
+}
+
+func TestLabelValue(t *testing.T) {
+	for name, tc := range map[string]struct{ label, value, want string }{
+		"empty":            {"process", "", ""},
+		"plain":            {"process", "python3", "python3"},
+		"as long as it is": {"process", strings.Repeat("x", 128), strings.Repeat("x", 128)},
+		"too long":         {"process", strings.Repeat("x", 129), strings.Repeat("x", 128)},
+		"on a border":      {"process", strings.Repeat("x", 126) + "é" + "y", strings.Repeat("x", 126) + "é"},
+		"across a border":  {"process", strings.Repeat("x", 127) + "é", strings.Repeat("x", 127)},
+		"command":          {"command", strings.Repeat("x", 300), strings.Repeat("x", 256)},
+		"pod":              {"pod", strings.Repeat("x", 300), strings.Repeat("x", 253)},
+		"not UTF-8":        {"process", "a\xff\xfeb\xc3", "a\ufffdb\ufffd"},
+		"grows, is cut":    {"process", strings.Repeat("\xffx", 100), strings.Repeat("\ufffdx", 32)},
+		"control":          {"process", "a\n\x00\"\\", "a\n\x00\"\\"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := labelValue(tc.label, tc.value); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzLabelValue(f *testing.F) {
+	f.Add("process", "python3")
+	f.Add("command", strings.Repeat("é\xff", 200))
+	f.Fuzz(func(t *testing.T, label, value string) {
+		got := labelValue(label, value)
+		if !utf8.ValidString(got) || len(got) > 256 {
+			t.Errorf("%q", got)
+		}
+		if again := labelValue(label, got); again != got {
+			t.Errorf("%q becomes %q when it is cut again", got, again)
+		}
+	})
+}
+
+// TestFixtureIsWhole fails if a field of State is zero all over the fixture, for
+// then nothing shows whether it is exported as it should be.
+func TestFixtureIsWhole(t *testing.T) {
+	filled := make(map[string]bool)
+	walk(reflect.ValueOf(fixture()).Elem(), "State", filled)
+	unused := []string{
+		"State.DriverReason", // TestDriverDown
+		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited",
+		"State.Devices.Instances.Judgement.Members", "State.Devices.Instances.Judgement.Groups", "State.Devices.Instances.Judgement.Exited",
+		"State.Devices.Instances.Judgement.Resets",
+	}
+	for path, ok := range filled {
+		if !ok && !slices.Contains(unused, path) && !strings.HasPrefix(path, "State.DeviceHolders.Process.") && !strings.Contains(path, ".Residual.") {
+			t.Errorf("%s is zero everywhere", path)
+		}
+	}
+}
+
+// TestFixtureIsDistinct fails if two metrics of GPU 0 or of the exporter have the
+// same value, for then nothing shows that each reads its own field.
+func TestFixtureIsDistinct(t *testing.T) {
+	owner := make(map[float64]string)
+	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
+		for _, m := range mf.GetMetric() {
+			if uuid, ok := labelsOf(m)["uuid"]; ok && uuid != "GPU-full" {
+				continue
+			}
+			v := m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			if v == 0 || v == 1 || math.IsInf(v, 1) {
+				continue
+			}
+			if other, taken := owner[v]; taken && other != name {
+				t.Errorf("%s and %s are both %v", name, other, v)
+			}
+			owner[v] = name
+		}
+	}
+}
+
+// walk notes for each leaf below v whether one was ever not zero.
+func walk(v reflect.Value, path string, filled map[string]bool) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		filled[path] = filled[path] || !v.IsNil()
+		if !v.IsNil() {
+			walk(v.Elem(), path, filled)
+		}
+	case reflect.Slice, reflect.Array:
+		filled[path] = filled[path] || v.Len() > 0
+		for i := range v.Len() {
+			walk(v.Index(i), path, filled)
+		}
+	case reflect.Struct:
+		if v.Type().PkgPath() == "time" || v.NumField() == 0 {
+			filled[path] = filled[path] || !v.IsZero()
+			return
+		}
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.Anonymous {
+				walk(v.Field(i), path, filled)
+			} else {
+				walk(v.Field(i), path+"."+f.Name, filled)
+			}
+		}
+	default:
+		filled[path] = filled[path] || !v.IsZero()
+	}
+}
+
+// TestCollectConcurrently scrapes from many sides at once, while the State
+// changes. It is for the race detector.
+func TestCollectConcurrently(t *testing.T) {
+	states := []*State{fixture(), {DriverReason: "starting"}}
+	var mu sync.Mutex
+	n := 0
+	c, err := New(func() *State {
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		return states[n%len(states)]
+	}, allFamilies(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(c)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range 5 {
+				list, err := reg.Gather()
+				if err != nil {
+					t.Error(err)
+				}
+				for _, mf := range list {
+					if _, err := expfmt.MetricFamilyToText(&bytes.Buffer{}, mf); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// crowd returns a State of that many full GPUs and processes on each, none of
+// which leaks: the everyday scrape.
+func crowd(gpus, processes int) *State {
+	s := fixture()
+	s.Devices, s.DeviceHolders = nil, nil
+	for i := range gpus {
+		d := fullGPU()
+		d.Info.Index, d.Info.UUID = i, fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i)
+		d.Judgement, d.Workloads = judgement(100, false), nil
+		p := d.Processes[0]
+		p.Verdict = verdict(200, false)
+		p.Verdict.Windows[1] = p.Verdict.Windows[0]
+		d.Processes = slices.Repeat([]ProcessState{p}, processes)
+		for k := range d.Processes {
+			d.Processes[k].ID.PID = uint32(100_000*i + k)
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return s
+}
+
+// TestSeriesBudget holds the number of series to METRICS.md.
+func TestSeriesBudget(t *testing.T) {
+	const limit = 3000
+	n := testutil.CollectAndCount(newCollector(t, crowd(8, 8), Options{}))
+	t.Logf("8 GPUs of 8 processes: %d series", n)
+	if n >= limit {
+		t.Errorf("%d series, want fewer than %d", n, limit)
+	}
+}
+
+func BenchmarkCollect(b *testing.B) {
+	c := newCollector(b, crowd(8, 64), Options{})
+	n := testutil.CollectAndCount(c)
+	b.Run("collect", func(b *testing.B) {
+		ch := make(chan prometheus.Metric, n)
+		b.ReportAllocs()
+		for b.Loop() {
+			c.Collect(ch)
+			for range n {
+				<-ch
+			}
+		}
+		b.ReportMetric(float64(n), "series/op")
+	})
+	b.Run("gather", func(b *testing.B) {
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(c)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := reg.Gather(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkLabels compares the labels of one process in a series of emit with
+// those of NewConstMetric: the reason for having the former.
+func BenchmarkLabels(b *testing.B) {
+	m := gauge("gpu_process_x_bytes", "X.", func(*ProcessState) optional { return gpu.Some(1.0) })
+	r := newRow(m, Options{})
+	values := []string{"0", "GPU-0", "", "1", "python3", "ml", "train", "main", ""}
+	b.Run("const", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			prometheus.MustNewConstMetric(r.desc, m.kind, 1, values...)
+		}
+	})
+	b.Run("emit", func(b *testing.B) {
+		ch := make(chan prometheus.Metric, 1)
+		e := &emitter{ch: ch}
+		e.enter(ofProcess, values...)
+		e.row = &r
+		b.ReportAllocs()
+		for b.Loop() {
+			e.emit(1)
+			<-ch
+		}
+	})
+}

@@ -1,0 +1,215 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+var _ = register(family{name: "detector", enabled: true, metrics: slices.Concat(
+	verdictMetrics("gpu_", map[string]string{
+		"{memory}": "the used memory of the GPU",
+		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
+		"{oom}":    "the GPU is out of memory: gpu_oom_headroom_bytes / the sum of its leak rates; +Inf: judged, and no leak",
+	}, func(d *DeviceState) *detector.Verdict { return domainVerdict(&d.Judgement) }),
+	verdictMetrics("gpu_mig_", map[string]string{
+		"{memory}": "the used memory of the GPU instance",
+		"{owner}":  "the GPU instance (its leaking processes and what no process accounts for, together)",
+		"{oom}":    "the GPU instance is out of memory: gpu_mig_oom_headroom_bytes / the sum of its leak rates; +Inf: judged, and no leak",
+	}, func(in *InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
+	verdictMetrics("gpu_process_", map[string]string{
+		"{memory}": "the GPU memory of the process",
+		"{owner}":  "the process",
+		"{oom}":    "the GPU or GPU instance is out of memory, if this process contributes to it; +Inf: judged, and it does not",
+	}, func(p *ProcessState) *detector.Verdict { return &p.Verdict }),
+	verdictMetrics("gpu_workload_", map[string]string{
+		"{memory}": "the summed GPU memory of the pod or job",
+		"{owner}":  "the pod or job",
+		"{oom}":    "the GPU or GPU instance is out of memory, if this pod or job contributes to it; +Inf: judged, and it does not",
+	}, func(w *WorkloadState) *detector.Verdict { return &w.Verdict }),
+	domainMetrics,
+)})
+
+// domainMetrics are the detector's series that only some of the scopes have.
+var domainMetrics = []metric{
+	gauge("gpu_oom_headroom_bytes",
+		"What can still be allocated on the GPU before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
+		func(d *DeviceState) optional { return value(d.Judgement.Headroom) }),
+	gauge("gpu_mig_oom_headroom_bytes",
+		"What can still be allocated on the GPU instance before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
+		func(in *InstanceState) optional { return value(in.Judgement.Headroom) }),
+	gauge("gpu_process_leak_share_ratio",
+		"Share (0 to 1) of the process in the leak rate of its GPU or GPU instance. Absent while nothing leaks there.",
+		func(p *ProcessState) optional { return value(p.Share) }),
+	gauges("gpu_detector_window_fill_ratio",
+		"Share (0 to 1) of the window that holds samples of the GPU. Slope, R2 and spike count of a window are estimates of this part only.",
+		[]string{"window"},
+		func(d *DeviceState, e *emitter) {
+			if v := domainVerdict(&d.Judgement); v != nil {
+				eachWindow(v, e, func(f *detector.Fit) optional { return gpu.Some(f.Fill) })
+			}
+		}),
+	counters("gpu_detector_resets_total",
+		"How often the detector threw away the GPU's history, by reason: device_reset, repartition (of MIG), clock_step.",
+		[]string{"reason"},
+		func(d *DeviceState, e *emitter) {
+			for reason, n := range d.Judgement.Resets {
+				e.emit(float64(n), detector.Reason(reason).String())
+			}
+		}),
+	gauge("gpu_detector_attributed",
+		"Whether (1 or 0) the GPU is judged through its processes and what none of them accounts for. "+
+			"With 0 the list of processes is not complete, so its used memory is judged as one: a job that arrives may look like growth.",
+		func(d *DeviceState) optional {
+			return optional{V: oneIf(d.Judgement.Attributed), OK: domainVerdict(&d.Judgement) != nil}
+		}),
+}
+
+// domainVerdict returns the verdict on a whole memory, nil before the detector
+// has seen a frame of it: its zero would claim that there were no spikes.
+func domainVerdict(j *detector.Judgement[gpu.ProcessID]) *detector.Verdict {
+	if j.T == 0 {
+		return nil
+	}
+	return &j.Device
+}
+
+// verdictRow is a series of the detector that every scope has. The scope puts its
+// prefix before the name, and its words into the help.
+type verdictRow struct {
+	name, help string
+	counter    bool
+	labels     []string
+	each       func(v *detector.Verdict, e *emitter)
+}
+
+var verdictRows = []verdictRow{
+	{
+		name:   "leak_slope_bytes_per_second",
+		help:   "Least-squares slope of {memory} over the window, in bytes per second, as deriv() has it. Absent until the window holds enough samples.",
+		labels: []string{"window"},
+		each: func(v *detector.Verdict, e *emitter) {
+			eachWindow(v, e, func(f *detector.Fit) optional { return value(f.Slope) })
+		},
+	}, {
+		name: "leak_r2",
+		help: "Coefficient of determination (0 to 1) of {prefix}leak_slope_bytes_per_second: the share of the variance of {memory} that a straight line explains. " +
+			"A constant series has 0.",
+		labels: []string{"window"},
+		each: func(v *detector.Verdict, e *emitter) {
+			eachWindow(v, e, func(f *detector.Fit) optional { return value(f.R2) })
+		},
+	}, {
+		name:   "spike_count",
+		help:   "Spikes of {memory}, up and back, that ended inside the window.",
+		labels: []string{"window"},
+		each: func(v *detector.Verdict, e *emitter) {
+			eachWindow(v, e, func(f *detector.Fit) optional { return value(f.Spikes) })
+		},
+	}, {
+		name:    "spikes_total",
+		help:    "Spikes of {memory}, up and back, since it has been watched.",
+		counter: true,
+		each:    func(v *detector.Verdict, e *emitter) { e.emit(float64(v.SpikesTotal)) },
+	}, {
+		name: "memory_trough_bytes",
+		help: "Lower envelope of {memory} now, in bytes: what is held and is never given back.",
+		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.Trough)) },
+	}, {
+		name: "leak_rate_bytes_per_second",
+		help: "Growth of the memory that {owner} never gives back, in bytes per second. Present only while a leak is detected.",
+		each: whileLeak(func(v *detector.Verdict) optional { return value(v.Rate) }),
+	}, {
+		name: "leaked_bytes",
+		help: "Memory that {owner} has retained since the leak began, in bytes. Present only while a leak is detected.",
+		each: whileLeak(func(v *detector.Verdict) optional { return value(v.Leaked) }),
+	}, {
+		name: "leak_start_timestamp_seconds",
+		help: "When the leak in {memory} began, in seconds since the Unix epoch. Present only while a leak is detected.",
+		each: whileLeak(func(v *detector.Verdict) optional { return gpu.Some(v.Since.Seconds()) }),
+	}, {
+		name: "leak_confidence",
+		help: "How sure the detector is that {memory} leaks, 0 to 1. Absent until it has been watched for long enough to be judged.",
+		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(v.Confidence) }),
+	}, {
+		name: "leak_detected",
+		help: "1 from when the confidence of a leak in {memory} reaches --detector.leak-threshold until it falls below --detector.clear-threshold, " +
+			"else 0. Absent until judged.",
+		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(oneIf(v.Leak)) }),
+	}, {
+		name: "seconds_to_oom",
+		help: "Seconds until {oom}. Absent until judged, and where the capacity is not known.",
+		each: onceJudged(func(v *detector.Verdict) optional { return value(v.SecondsToOOM) }),
+	}, {
+		name: "seconds_to_oom_lower",
+		help: "Lower end of the 90 % interval of {prefix}seconds_to_oom, in seconds. It is there with it.",
+		each: onceJudged(func(v *detector.Verdict) optional { return value(v.Lower) }),
+	}, {
+		name: "seconds_to_oom_upper",
+		help: "Upper end of the 90 % interval of {prefix}seconds_to_oom, in seconds. It is there with it.",
+		each: onceJudged(func(v *detector.Verdict) optional { return value(v.Upper) }),
+	}, {
+		name: "memory_pattern",
+		help: "1 for the pattern that {memory} follows, for 60 seconds at least: stable, idle, warmup, plateau, step, sawtooth, spikes, " +
+			"leak_linear, leak_staircase, leak_cyclic, fragmentation, zombie or unreleased. The others are absent.",
+		labels: []string{"pattern"},
+		each: func(v *detector.Verdict, e *emitter) {
+			if v.Judged && v.Pattern != detector.PatternUnknown {
+				e.emit(1, v.Pattern.String())
+			}
+		},
+	},
+}
+
+// eachWindow emits what get says of each window, with its name as the only label.
+func eachWindow(v *detector.Verdict, e *emitter, get func(*detector.Fit) optional) {
+	for i, window := range e.state.Windows[:min(len(e.state.Windows), len(v.Windows))] {
+		e.maybe(get(&v.Windows[i]), window)
+	}
+}
+
+// onceJudged emits what get says of a verdict that means something.
+func onceJudged(get func(*detector.Verdict) optional) func(*detector.Verdict, *emitter) {
+	return func(v *detector.Verdict, e *emitter) {
+		if v.Judged {
+			e.maybe(get(v))
+		}
+	}
+}
+
+// whileLeak emits what get says of a verdict that is a leak.
+func whileLeak(get func(*detector.Verdict) optional) func(*detector.Verdict, *emitter) {
+	return func(v *detector.Verdict, e *emitter) {
+		if v.Judged && v.Leak {
+			e.maybe(get(v))
+		}
+	}
+}
+
+// verdictMetrics returns the metrics of one scope, one a row. words replace
+// those in braces in the help. of returns the verdict on a subject,
+// nil if there is none.
+func verdictMetrics[T subject](prefix string, words map[string]string, of func(*T) *detector.Verdict) []metric {
+	metrics := make([]metric, len(verdictRows))
+	for i, r := range verdictRows {
+		help := strings.ReplaceAll(r.help, "{prefix}", prefix)
+		for word, s := range words {
+			help = strings.ReplaceAll(help, word, s)
+		}
+		row := gauges[T]
+		if r.counter {
+			row = counters[T]
+		}
+		metrics[i] = row(prefix+r.name, help, r.labels, func(x *T, e *emitter) {
+			if v := of(x); v != nil {
+				r.each(v, e)
+			}
+		})
+	}
+	return metrics
+}

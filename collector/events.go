@@ -1,0 +1,86 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// pagingXIDs are the XID errors that somebody is woken for. They are exported
+// from the start: increase() does not see the first of a series that begins with
+// it. The meanings are those of NVIDIA's XID catalogue.
+var pagingXIDs = []uint64{
+	48,  // double-bit ECC error
+	62,  // internal micro-controller halt
+	64,  // row remapper failure
+	74,  // NVLink error
+	79,  // GPU has fallen off the bus
+	94,  // contained memory error
+	95,  // uncontained memory error
+	119, // GSP RPC timeout
+	120, // GSP error
+	140, // unrecovered ECC error
+	143, // GPU initialisation failure
+}
+
+// maxXIDs bounds the different codes kept a GPU: the catalogue has fewer.
+const maxXIDs = 256
+
+// xidCounts counts XID errors by GPU. Readers never wait.
+type xidCounts struct {
+	mu     sync.Mutex // of writers
+	byUUID sync.Map   // UUID → *atomic.Pointer[[]XIDState]
+}
+
+// of returns the counts of a GPU, ordered by code.
+func (x *xidCounts) of(uuid string) []XIDState { return *x.slot(uuid).Load() }
+
+func (x *xidCounts) slot(uuid string) *atomic.Pointer[[]XIDState] {
+	if p, ok := x.byUUID.Load(uuid); ok {
+		return p.(*atomic.Pointer[[]XIDState])
+	}
+	zero := make([]XIDState, len(pagingXIDs))
+	for i, code := range pagingXIDs {
+		zero[i].Code = code
+	}
+	p := new(atomic.Pointer[[]XIDState])
+	p.Store(&zero)
+	actual, _ := x.byUUID.LoadOrStore(uuid, p)
+	return actual.(*atomic.Pointer[[]XIDState])
+}
+
+// add counts an event of the GPU of that UUID.
+func (x *xidCounts) add(uuid string, e gpu.Event) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	slot := x.slot(uuid)
+	counts := slices.Clone(*slot.Load())
+	i, found := slices.BinarySearchFunc(counts, e.XID, func(s XIDState, code uint64) int { return cmp.Compare(s.Code, code) })
+	if !found {
+		if len(counts) >= maxXIDs {
+			return
+		}
+		counts = slices.Insert(counts, i, XIDState{Code: e.XID})
+	}
+	counts[i].Count++
+	counts[i].Last = e.Time
+	slot.Store(&counts)
+}
+
+// sameBus reports whether two PCI addresses are the same: the kernel writes the
+// domain with four digits and no function, NVML with eight and a function.
+func sameBus(a, b string) bool {
+	return a != "" && busKey(a) == busKey(b)
+}
+
+func busKey(address string) string {
+	address, _, _ = strings.Cut(strings.ToLower(address), ".")
+	return strings.TrimLeft(address, "0")
+}

@@ -1,0 +1,205 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// family is a group of metrics that is switched on and off as one. Its name is
+// that of its file and of its flag.
+type family struct {
+	name    string
+	enabled bool // by default
+	always  bool // cannot be switched off
+	metrics []metric
+}
+
+// metric is one row of a family's table: a name and how its series are read from
+// a State.
+type metric struct {
+	name, help string
+	kind       prometheus.ValueType
+	// labels are those on top of the scope's.
+	labels []string
+	// optional is one more label, the last, that is there only if wanted says so.
+	optional string
+	wanted   func(Options) bool
+	scope    scope
+	// down says that the metric is exported of a GPU that cannot be read, too.
+	down bool
+	// collect emits the series of x, a pointer to what the scope is about.
+	collect func(x any, e *emitter)
+}
+
+// scope is what the series of a metric are about, and so which labels they
+// carry.
+type scope uint8
+
+const (
+	ofExporter scope = iota
+	ofGPU
+	ofInstance
+	ofProcess
+	ofWorkload
+	numScopes
+)
+
+var scopeLabels = [numScopes][]string{
+	ofGPU:      {"gpu", "uuid"},
+	ofInstance: {"gpu", "uuid", "gpu_instance", "profile"},
+	ofProcess:  {"gpu", "uuid", "gpu_instance", "pid", "process", "namespace", "pod", "container", "slurm_job"},
+	ofWorkload: {"gpu", "uuid", "gpu_instance", "namespace", "pod", "slurm_job"},
+}
+
+// subject is what the metrics of a scope are read from.
+type subject interface {
+	State | DeviceState | InstanceState | ProcessState | WorkloadState
+}
+
+func scopeOf[T subject]() scope {
+	switch any((*T)(nil)).(type) {
+	case *DeviceState:
+		return ofGPU
+	case *InstanceState:
+		return ofInstance
+	case *ProcessState:
+		return ofProcess
+	case *WorkloadState:
+		return ofWorkload
+	}
+	return ofExporter
+}
+
+// optional is a sample that may be absent.
+type optional = gpu.Opt[float64]
+
+// gauge is the row of a gauge with at most one series a subject.
+func gauge[T subject](name, help string, get func(*T) optional) metric {
+	return gauges(name, help, nil, func(x *T, e *emitter) { e.maybe(get(x)) })
+}
+
+// counter is the row of a counter with at most one series a subject.
+func counter[T subject](name, help string, get func(*T) optional) metric {
+	return counters(name, help, nil, func(x *T, e *emitter) { e.maybe(get(x)) })
+}
+
+// gauges is the row of a gauge with labels of its own. each emits the series of
+// one subject, with a value for each of the labels.
+func gauges[T subject](name, help string, labels []string, each func(*T, *emitter)) metric {
+	return metric{
+		name: name, help: help, kind: prometheus.GaugeValue, labels: labels, scope: scopeOf[T](),
+		collect: func(x any, e *emitter) { each(x.(*T), e) },
+	}
+}
+
+// counters is gauges for a counter.
+func counters[T subject](name, help string, labels []string, each func(*T, *emitter)) metric {
+	m := gauges(name, help, labels, each)
+	m.kind = prometheus.CounterValue
+	return m
+}
+
+// evenDown returns m as exported of a GPU that cannot be read, too.
+func (m metric) evenDown() metric {
+	m.down = true
+	return m
+}
+
+// labelIf returns m with one more label, the last, where wanted says so. What
+// emits its series gives the value in any case.
+func (m metric) labelIf(label string, wanted func(Options) bool) metric {
+	m.optional, m.wanted = label, wanted
+	return m
+}
+
+// registry holds families ordered by name. The zero registry is ready for use.
+type registry struct {
+	families []family
+	owners   map[string]string // metric → family
+}
+
+// register adds f. It panics if the family or one of its metrics is there
+// already: that is a mistake in this package, seen at the first start.
+func (r *registry) register(f family) {
+	i, found := slices.BinarySearchFunc(r.families, f.name, func(f family, name string) int { return cmp.Compare(f.name, name) })
+	if found {
+		panic(fmt.Sprintf("collector: family %q is registered twice", f.name))
+	}
+	if r.owners == nil {
+		r.owners = make(map[string]string)
+	}
+	for _, m := range f.metrics {
+		if owner, taken := r.owners[m.name]; taken {
+			panic(fmt.Sprintf("collector: metric %q of family %q is already one of family %q", m.name, f.name, owner))
+		}
+		r.owners[m.name] = f.name
+	}
+	r.families = slices.Insert(r.families, i, f)
+}
+
+var families registry
+
+// register adds f to the families that New and Families know, and returns it.
+func register(f family) family {
+	families.register(f)
+	return f
+}
+
+// FamilyInfo describes a family that can be switched on and off.
+type FamilyInfo struct {
+	Name    string
+	Default bool // whether it is on unless told otherwise
+}
+
+// Families lists the families that can be switched on and off, ordered by name.
+func Families() []FamilyInfo {
+	var infos []FamilyInfo
+	for _, f := range families.families {
+		if !f.always {
+			infos = append(infos, FamilyInfo{f.name, f.enabled})
+		}
+	}
+	return infos
+}
+
+func number[N int | uint64 | float64](o gpu.Opt[N]) optional {
+	return optional{V: float64(o.V), OK: o.OK}
+}
+
+func seconds(o gpu.Opt[time.Duration]) optional { return optional{V: o.V.Seconds(), OK: o.OK} }
+
+func value(v detector.Value) optional { return optional{V: v.V, OK: v.OK} }
+
+func truth(o gpu.Opt[bool]) optional { return optional{V: oneIf(o.V), OK: o.OK} }
+
+// timestamp is absent for the zero time.
+func timestamp(t time.Time) optional {
+	if t.IsZero() {
+		return optional{}
+	}
+	return gpu.Some(float64(t.UnixNano()) / 1e9)
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// named emits a list whose names are the values of the metric's only label.
+func named[N uint64 | float64](e *emitter, list []gpu.Named[N]) {
+	for _, n := range list {
+		e.emit(float64(n.V), n.Name)
+	}
+}

@@ -1,0 +1,49 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import "github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+
+var _ = register(family{name: "process", enabled: true, metrics: []metric{
+	gauge("gpu_process_memory_used_bytes",
+		"GPU memory that the process holds, in bytes. Absent where the driver does not tell.",
+		func(p *ProcessState) optional { return number(p.Used) }),
+	gauge("gpu_process_sm_utilization_ratio",
+		"Share (0 to 1) of the streaming multiprocessors that the process kept busy, the highest since the last sample. Absent is not idle.",
+		func(p *ProcessState) optional { return number(p.SM) }),
+	gauge("gpu_process_memory_controller_utilization_ratio",
+		"Share (0 to 1) of the time in which the process read or wrote GPU memory, the highest since the last sample.",
+		func(p *ProcessState) optional { return number(p.MemoryController) }),
+	gauge("gpu_process_encoder_utilization_ratio",
+		"Share (0 to 1) of the video encoder that the process kept busy, the highest since the last sample.",
+		func(p *ProcessState) optional { return number(p.Encoder) }),
+	gauge("gpu_process_decoder_utilization_ratio",
+		"Share (0 to 1) of the video decoder that the process kept busy, the highest since the last sample.",
+		func(p *ProcessState) optional { return number(p.Decoder) }),
+	gauge("gpu_process_start_time_seconds",
+		"Start of the process in seconds since the Unix epoch. A process with another start is another process, whatever its pid.",
+		func(p *ProcessState) optional { return seconds(p.Started) }),
+	gauge("gpu_process_idle_seconds",
+		"Seconds for which the process has held memory without computing. Absent where its utilization is not known.",
+		func(p *ProcessState) optional { return seconds(p.Idle) }),
+	gauges("gpu_process_info",
+		"Always 1; the labels say more about the process. type is compute, graphics, compute+graphics or mps.",
+		[]string{"user", "container_id", "type"},
+		func(p *ProcessState, e *emitter) {
+			o := ownerOf(&p.Process)
+			e.emit(1, o.User, o.ContainerID, p.Type.String(), o.Command)
+		}).labelIf("command", func(o Options) bool { return o.ProcessCommand }),
+	gauge("gpu_processes",
+		"Processes on the GPU, with series of their own or without.",
+		func(d *DeviceState) optional { return gpu.Some(float64(d.ProcessCount)) }),
+	gauge("gpu_processes_other",
+		"Processes on the GPU that have no series of their own, because they are too young or beyond --collector.process.max.",
+		func(d *DeviceState) optional { return gpu.Some(float64(d.OtherProcesses)) }),
+	gauge("gpu_processes_other_memory_used_bytes",
+		"GPU memory in bytes that the processes without series of their own hold together.",
+		func(d *DeviceState) optional { return gpu.Some(float64(d.OtherUsed)) }),
+	counter("gpu_process_exits_near_capacity_total",
+		"Processes that ended while less than 5 % of the GPU's memory was free: they may have died of out-of-memory.",
+		func(d *DeviceState) optional { return gpu.Some(float64(d.ExitsNearCapacity)) }),
+}})

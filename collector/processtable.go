@@ -1,0 +1,191 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+const (
+	// attributionGrace is how long the first series of a process may wait for its
+	// owner to be known.
+	attributionGrace = 3 * time.Second
+	// incumbent is by how much a newcomer must be larger to take the series of a
+	// process that has some, or two of a size would take turns.
+	incumbent = 1.25
+)
+
+// processTable remembers what must not change between the samples of a process:
+// its owner, whether it has series of its own, since when it idles.
+type processTable struct {
+	cfg     SamplerConfig
+	entries map[processKey]*processEntry
+	begun   bool            // a sample has been noted
+	rank    []*processEntry // scratch
+}
+
+// processKey tells a process on two GPU instances apart.
+type processKey struct {
+	id       gpu.ProcessID
+	instance gpu.Opt[uint32]
+}
+
+type processEntry struct {
+	first, seen time.Duration // first and last sample, on the source's clock
+	newcomer    bool          // it was not there when the exporter started
+	busy        time.Duration // when it last computed, or was first seen
+	owner       *gpu.Owner
+	final       bool // owner will not change any more
+	shown       bool
+	position    int // in the sample
+	used        uint64
+	verdict     detector.Verdict
+	share       detector.Value
+}
+
+var unknownOwner = &gpu.Owner{}
+
+func newProcessTable(cfg SamplerConfig) processTable {
+	return processTable{cfg: cfg, entries: map[processKey]*processEntry{}}
+}
+
+func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
+
+// note fills in the owners of the sample's processes, forgets those that are
+// gone and returns how many could not be looked up.
+func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
+	for i := range sample.Processes {
+		p := &sample.Processes[i]
+		e := t.entries[keyOf(p)]
+		if e == nil {
+			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun}
+			t.entries[keyOf(p)] = e
+		}
+		e.seen, e.position, e.used = sample.T, i, p.Used.V
+		e.verdict, e.share = detector.Verdict{}, detector.Value{}
+		if !p.SM.OK || p.SM.V > 0 {
+			e.busy = sample.T
+		}
+		t.attribute(e, p)
+		p.Owner = e.owner
+		if p.ID.Start == 0 {
+			unresolved++
+		}
+	}
+	for key, e := range t.entries {
+		if e.seen != sample.T {
+			delete(t.entries, key)
+		}
+	}
+	t.begun = true
+	return unresolved
+}
+
+// attribute settles whose process it is. Once its first series is out, it
+// changes at most once, from unknown to known.
+func (t *processTable) attribute(e *processEntry, p *gpu.Process) {
+	switch {
+	case e.final:
+	case p.Owner != nil:
+		e.owner, e.final = p.Owner, true
+	case t.cfg.Owners == nil || p.ID.Start == 0:
+		// A process that cannot be told from another of its number is nobody's.
+		e.owner, e.final = unknownOwner, true
+	default:
+		owner, done := t.cfg.Owners.Owner(p.ID)
+		if done || e.owner == nil {
+			e.owner, e.final = owner, done
+		}
+		if e.owner == nil {
+			e.owner = unknownOwner
+		}
+	}
+}
+
+// judged notes the verdict on the process at that position of the sample.
+func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
+	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
+		e.verdict, e.share = v.Verdict, v.Share
+	}
+}
+
+// show puts the processes that have series of their own into the state, and the
+// sums of the others: those that are too young, and those over the cap. Leaking
+// ones come first, then large ones.
+func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
+	t.rank = t.rank[:0]
+	for _, e := range t.entries {
+		if t.ripe(e, sample) {
+			t.rank = append(t.rank, e)
+		}
+	}
+	slices.SortFunc(t.rank, func(a, b *processEntry) int {
+		return cmp.Or(-compareBool(a.verdict.Leak, b.verdict.Leak), -cmp.Compare(a.weight(), b.weight()), cmp.Compare(a.position, b.position))
+	})
+	for i, e := range t.rank {
+		e.shown = i < t.cfg.ProcessMax
+	}
+	for i := range sample.Processes {
+		p := &sample.Processes[i]
+		e := t.entries[keyOf(p)]
+		if e.position != i {
+			continue // listed twice
+		}
+		if !e.shown {
+			state.OtherProcesses++
+			state.OtherUsed += p.Used.V
+			continue
+		}
+		state.Processes = append(state.Processes, ProcessState{
+			Process: *p, Idle: e.idle(p, sample.T), Verdict: e.verdict, Share: e.share,
+		})
+	}
+}
+
+// ripe reports whether a process may have series: it is old enough, and its
+// owner is known or will not be in time.
+func (t *processTable) ripe(e *processEntry, sample *gpu.Sample) bool {
+	return e.shown || (t.old(e, sample) && (e.final || sample.T-e.first >= attributionGrace))
+}
+
+// old reports whether a process has reached the age for series. One that was
+// there before the exporter and whose start is not known counts as old.
+func (t *processTable) old(e *processEntry, sample *gpu.Sample) bool {
+	if started := sample.Processes[e.position].Started; started.OK {
+		return sample.T-started.V >= t.cfg.ProcessMinAge
+	}
+	return !e.newcomer || sample.T-e.first >= t.cfg.ProcessMinAge
+}
+
+// weight is the memory by which a process competes for series.
+func (e *processEntry) weight() float64 {
+	if e.shown {
+		return incumbent * float64(e.used)
+	}
+	return float64(e.used)
+}
+
+// idle is how long the process has been without compute, absent where its
+// utilisation is not known.
+func (e *processEntry) idle(p *gpu.Process, now time.Duration) gpu.Opt[time.Duration] {
+	if !p.SM.OK {
+		return gpu.Opt[time.Duration]{}
+	}
+	return gpu.Some(now - e.busy)
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}

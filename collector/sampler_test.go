@@ -1,0 +1,642 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-kit/log"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// scriptSource is a source whose every answer the test decides.
+type scriptSource struct {
+	mu      sync.Mutex
+	devices []gpu.Device
+	err     error
+	hang    chan struct{} // Devices waits for it, if not nil
+	blind   error         // of Watch
+	events  chan gpu.Event
+	calls   gpu.Calls
+}
+
+func (s *scriptSource) Devices(context.Context) ([]gpu.Device, error) {
+	s.mu.Lock()
+	devices, err, hang := s.devices, s.err, s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	return devices, err
+}
+
+func (s *scriptSource) set(err error, devices ...gpu.Device) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.devices = err, devices
+}
+
+func (s *scriptSource) Watch(ctx context.Context, report func(gpu.Event)) error {
+	if s.blind != nil {
+		return s.blind
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-s.events:
+			report(e)
+		}
+	}
+}
+
+func (s *scriptSource) Calls() *gpu.Calls { return &s.calls }
+func (*scriptSource) Close() error        { return nil }
+
+// scriptDevice samples once a second what the test's function says.
+type scriptDevice struct {
+	info   gpu.Info
+	sample func(second int) (gpu.Sample, error)
+	group  func(g gpu.Group, s *gpu.Status) error
+	end    int // seconds after which the recording ends; 0 never
+	second int
+}
+
+func (d *scriptDevice) Info() gpu.Info { return d.info }
+
+func (d *scriptDevice) Wait(ctx context.Context) (int, error) {
+	if d.end > 0 && d.second >= d.end {
+		return 0, io.EOF
+	}
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(time.Second):
+		d.second++
+		return 0, nil
+	}
+}
+
+func (d *scriptDevice) Read(context.Context) (gpu.Sample, error) {
+	s, err := d.sample(d.second)
+	if s.T == 0 {
+		s.T = scriptStart + time.Duration(d.second)*time.Second
+	}
+	s.Time = time.Unix(0, int64(s.T))
+	return s, err
+}
+
+func (d *scriptDevice) ReadGroup(_ context.Context, g gpu.Group, s *gpu.Status) error {
+	if d.group == nil {
+		return nil
+	}
+	return d.group(g, s)
+}
+
+const scriptStart = 1_770_000_000 * time.Second
+
+func memoryOf(used uint64) gpu.Memory {
+	return gpu.Memory{
+		Total: gpu.Some(uint64(80 << 30)), Reserved: gpu.Some(uint64(1 << 30)),
+		Used: gpu.Some(used), Free: gpu.Some(79<<30 - used),
+	}
+}
+
+func flat(used uint64, processes ...gpu.Process) func(int) (gpu.Sample, error) {
+	return func(int) (gpu.Sample, error) {
+		return gpu.Sample{Memory: memoryOf(used), Processes: append([]gpu.Process(nil), processes...), ProcessesComplete: true}, nil
+	}
+}
+
+func newGPU(index int, sample func(int) (gpu.Sample, error)) *scriptDevice {
+	return &scriptDevice{
+		info:   gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), PCIBusID: fmt.Sprintf("00000000:%02X:00.0", index+0x3a)},
+		sample: sample,
+	}
+}
+
+func process(pid uint32, used uint64) gpu.Process {
+	return gpu.Process{
+		ID: gpu.ProcessID{PID: pid, Start: uint64(pid) * 100}, Type: gpu.Compute, Used: gpu.Some(used),
+		Started: gpu.Some(scriptStart - time.Hour), SM: gpu.Some(0.5),
+	}
+}
+
+// lines is a logger's output.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), part)
+}
+
+// run runs test beside a Sampler of that source, in a bubble whose clock is the
+// test's.
+func runSampler(t *testing.T, source *scriptSource, change func(*SamplerConfig), test func(s *Sampler, out *lines)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var out lines
+		source.events = make(chan gpu.Event)
+		cfg := SamplerConfig{
+			SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcessMax: 64, ProcessMinAge: 10 * time.Second,
+			Groups: gpu.Groups, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out),
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		s, err := NewSampler(source, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			s.Run(ctx)
+			close(done)
+		}()
+		test(s, &out)
+		cancel()
+		<-done
+	})
+}
+
+// after lets the bubble's clock go on.
+func after(d time.Duration) {
+	time.Sleep(d) // the bubble's clock: no time passes outside
+	synctest.Wait()
+}
+
+func TestHungCallCostsItsGPUAlone(t *testing.T) {
+	var release chan struct{}
+	hung := newGPU(0, func(second int) (gpu.Sample, error) {
+		if second == 20 {
+			<-release
+		}
+		return flat(1 << 30)(second)
+	})
+	fine := newGPU(1, func(second int) (gpu.Sample, error) { return flat(uint64(second) << 20)(second) })
+	source := &scriptSource{devices: []gpu.Device{hung, fine}}
+	synctest.Test(t, func(t *testing.T) {
+		release = make(chan struct{})
+		source.events = make(chan gpu.Event)
+		s, err := NewSampler(source, SamplerConfig{
+			SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig(), Groups: gpu.Groups,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			s.Run(ctx)
+			close(done)
+		}()
+		after(29500 * time.Millisecond)
+		if d := s.State().Devices; !d[0].Up || !d[1].Up {
+			t.Errorf("9.5 s into a call of at most 10 s the GPU counts as down")
+		}
+		after(time.Second)
+		before := s.State()
+		if d := before.Devices[0]; d.Up || d.Memory.Used.OK || d.SampleTime != time.Unix(0, int64(scriptStart+19*time.Second)) {
+			t.Errorf("10.5 s into a hung call: %+v", d)
+		}
+		after(5 * time.Second)
+		now := s.State()
+		if a, b := before.Devices[1], now.Devices[1]; !b.Up || b.Memory.Used.V-a.Memory.Used.V != 5<<20 {
+			t.Errorf("the other GPU went from %d to %d bytes in 5 s", a.Memory.Used.V, b.Memory.Used.V)
+		}
+		cancel()
+		<-done // although the call has not returned
+		close(release)
+		synctest.Wait()
+	})
+}
+
+func TestDriverThatComesLate(t *testing.T) {
+	source := &scriptSource{err: &gpu.DriverError{Reason: "library_not_found", Err: errors.New("no such file")}}
+	runSampler(t, source, nil, func(s *Sampler, out *lines) {
+		if r := s.State().DriverReason; r != "starting" && r != "library_not_found" {
+			t.Errorf("reason %q at the start", r)
+		}
+		after(time.Minute)
+		if st := s.State(); st.DriverReason != "library_not_found" || len(st.Devices) != 0 {
+			t.Errorf("without a driver: %+v", st)
+		}
+		if n := out.count("no GPU can be read"); n != 1 {
+			t.Errorf("said %d times that there is no driver", n)
+		}
+		source.set(nil, newGPU(0, flat(1<<30)))
+		after(3 * time.Second)
+		if st := s.State(); st.DriverReason != "" || len(st.Devices) != 1 || !st.Devices[0].Up {
+			t.Errorf("three seconds after the driver came: %+v", st)
+		}
+		if n := out.count("answers again"); n != 1 {
+			t.Errorf("said %d times that it answers", n)
+		}
+	})
+}
+
+func TestDriverOfAnotherVersionIsFatal(t *testing.T) {
+	source := &scriptSource{err: &gpu.DriverError{Reason: "lib_rm_version_mismatch", Fatal: true, Err: errors.New("mismatch")}}
+	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+		after(5 * time.Second)
+		select {
+		case err := <-s.Fatal():
+			if !strings.Contains(err.Error(), "lib_rm_version_mismatch") {
+				t.Errorf("error %v", err)
+			}
+		default:
+			t.Error("nothing said that only a fresh process can go on")
+		}
+	})
+}
+
+func TestHangInTheListOfDevices(t *testing.T) {
+	runSampler(t, &scriptSource{}, nil, func(s *Sampler, _ *lines) {
+		source := s.source.(*scriptSource)
+		release := make(chan struct{})
+		source.mu.Lock()
+		source.hang = release
+		source.mu.Unlock()
+		after(30 * time.Second)
+		if r := s.State().DriverReason; r != reasonHangs {
+			t.Errorf("reason %q while the driver does not return", r)
+		}
+		close(release)
+		source.mu.Lock()
+		source.hang = nil
+		source.mu.Unlock()
+		after(time.Second)
+		if r := s.State().DriverReason; r != "" {
+			t.Errorf("reason %q after it returned", r)
+		}
+	})
+}
+
+func TestLostGPULosesItsOwn(t *testing.T) {
+	lost := newGPU(0, func(second int) (gpu.Sample, error) {
+		if second > 400 && second < 500 {
+			return gpu.Sample{}, fmt.Errorf("memory: %w", gpu.ErrLost)
+		}
+		return flat(1 << 30)(second)
+	})
+	source := &scriptSource{devices: []gpu.Device{lost, newGPU(1, flat(2<<30))}}
+	runSampler(t, source, nil, func(s *Sampler, out *lines) {
+		after(399 * time.Second)
+		source.events <- gpu.Event{Time: time.Unix(7, 0), UUID: "GPU-0", XID: 79}
+		source.events <- gpu.Event{Time: time.Unix(8, 0), PCIBusID: "0000:3B:00", XID: 13}
+		source.events <- gpu.Event{Time: time.Unix(9, 0), PCIBusID: "0000:99:00", XID: 13}
+		after(20 * time.Second)
+		d := s.State().Devices
+		if d[0].Up || d[0].Memory.Used.OK || d[0].Judgement.T != 0 || !d[1].Up {
+			t.Errorf("GPU 0 %+v, GPU 1 up: %t", d[0], d[1].Up)
+		}
+		if x := xidOf(d[0], 79); x.Count != 1 || x.Last != time.Unix(7, 0) {
+			t.Errorf("XID 79 of the lost GPU: %+v", x)
+		}
+		if x := xidOf(d[1], 13); x.Count != 1 || xidOf(d[1], 79) != (XIDState{Code: 79}) {
+			t.Errorf("XID 13 of the other GPU: %+v", x)
+		}
+		if n := out.count("cannot be read"); n != 1 {
+			t.Errorf("said %d times that it is lost", n)
+		}
+		after(100 * time.Second)
+		d = s.State().Devices
+		if !d[0].Up || d[0].Judgement.Resets[detector.ReasonDeviceReset] != 1 || d[0].Judgement.Device.Windows[0].N > 60 {
+			t.Errorf("after its return: %+v", d[0].Judgement)
+		}
+	})
+}
+
+// Where events cannot be watched, that there were none is not known.
+func TestUnwatchedXIDsAreAbsent(t *testing.T) {
+	for _, err := range []error{gpu.ErrNoEvents, errors.New("not supported")} {
+		source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30))}, blind: err}
+		runSampler(t, source, nil, func(s *Sampler, out *lines) {
+			after(time.Minute)
+			if x := s.State().Devices[0].XIDs; len(x) != 0 {
+				t.Errorf("%v: XIDs %+v", err, x)
+			}
+			want := 1
+			if errors.Is(err, gpu.ErrNoEvents) {
+				want = 0
+			}
+			if n := out.count("cannot be watched"); n != want {
+				t.Errorf("%v: said %d times", err, n)
+			}
+		})
+	}
+}
+
+func xidOf(d *DeviceState, code uint64) XIDState {
+	for _, x := range d.XIDs {
+		if x.Code == code {
+			return x
+		}
+	}
+	return XIDState{}
+}
+
+func TestGPUsThatComeAndGo(t *testing.T) {
+	a, b := newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30))
+	source := &scriptSource{devices: []gpu.Device{a, b}}
+	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+		after(20 * time.Second)
+		source.set(nil, b)
+		after(20 * time.Second)
+		d := s.State().Devices
+		if len(d) != 2 || d[0].Up || !d[1].Up || d[0].SampleTime.IsZero() {
+			t.Fatalf("after GPU 0 went: %+v", d)
+		}
+		kept := d[1].Judgement.Device.Windows[0].N
+		again := newGPU(0, flat(3<<30))
+		source.set(nil, again, b)
+		after(20 * time.Second)
+		d = s.State().Devices
+		if len(d) != 2 || !d[0].Up || d[0].Memory.Used.V != 3<<30 || d[1].Judgement.Device.Windows[0].N <= kept {
+			t.Fatalf("after it came back: %+v", d)
+		}
+		source.set(nil, b)
+		after(25 * time.Hour)
+		if d := s.State().Devices; len(d) != 1 {
+			t.Errorf("a GPU that is gone for 25 h is still shown")
+		}
+	})
+}
+
+func TestFailedGroupIsAbsentAndCounted(t *testing.T) {
+	d := newGPU(0, flat(1<<30))
+	d.group = func(g gpu.Group, s *gpu.Status) error {
+		switch g {
+		case gpu.GroupThermal:
+			return errors.New("thermal: timeout")
+		case gpu.GroupPower:
+			s.Power.Watts = gpu.Some(float64(100 + d.second))
+		}
+		return nil
+	}
+	source := &scriptSource{devices: []gpu.Device{d}}
+	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+		after(16500 * time.Millisecond)
+		st := s.State()
+		for _, c := range st.Collectors {
+			if c.Success == (c.Name == "thermal") {
+				t.Errorf("collector %s: success %t", c.Name, c.Success)
+			}
+		}
+		// Read with the first sample and again 15 s later, not each second.
+		if w := st.Devices[0].Status.Power.Watts; w != gpu.Some(116.0) {
+			t.Errorf("power %v", w)
+		}
+		after(10 * time.Second)
+		if w := s.State().Devices[0].Status.Power.Watts; w != gpu.Some(116.0) {
+			t.Errorf("power %v, though the slow reading is not due", w)
+		}
+	})
+}
+
+func TestPeakAndUnattributed(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		used := uint64(5 << 30)
+		if second == 30 {
+			used = 50 << 30
+		}
+		return flat(used, process(1, 2<<30), process(2, 1<<30))(second)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(80500 * time.Millisecond)
+		got := s.State().Devices[0]
+		if got.UsedPeak.V != 50<<30 || got.Unattributed != gpu.Some(uint64(2<<30)) {
+			t.Errorf("peak %v, unattributed %v", got.UsedPeak, got.Unattributed)
+		}
+		after(15 * time.Second)
+		if got := s.State().Devices[0].UsedPeak.V; got != 5<<30 {
+			t.Errorf("65 s after the peak it is still %d", got)
+		}
+	})
+}
+
+// owners answers from a table, each after so many questions.
+type owners struct {
+	mu    sync.Mutex
+	asked map[uint32]int
+}
+
+func (o *owners) Owner(id gpu.ProcessID) (*gpu.Owner, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked[id.PID]++
+	late := map[uint32]int{1: 0, 2: 20, 3: 1 << 30}[id.PID]
+	if o.asked[id.PID] <= late {
+		return &gpu.Owner{Process: fmt.Sprintf("p%d", id.PID)}, false
+	}
+	return &gpu.Owner{Process: fmt.Sprintf("p%d", id.PID), Pod: "pod", Namespace: "ns"}, true
+}
+
+func (*owners) Holders(context.Context) ([]DeviceHolder, error) {
+	return []DeviceHolder{{Device: "/dev/nvidia0"}}, nil
+}
+
+func TestOwnersAreLatched(t *testing.T) {
+	young := process(4, 1)
+	young.Started = gpu.Some(scriptStart + time.Second)
+	unresolved := process(5, 1)
+	unresolved.ID.Start = 0
+	d := newGPU(0, flat(5<<30, process(1, 1), process(2, 1), process(3, 1), young, unresolved))
+	o := &owners{asked: map[uint32]int{}}
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, _ *lines) {
+		shown := func() string {
+			var all []string
+			for _, p := range s.State().Devices[0].Processes {
+				all = append(all, fmt.Sprintf("%d=%s/%s", p.ID.PID, p.Owner.Process, p.Owner.Pod))
+			}
+			return strings.Join(all, " ")
+		}
+		for _, step := range []struct {
+			at   time.Duration
+			want string
+		}{
+			{2500 * time.Millisecond, "1=p1/pod 5=/"},
+			{5 * time.Second, "1=p1/pod 2=p2/ 3=p3/ 5=/"},
+			{12 * time.Second, "1=p1/pod 2=p2/ 3=p3/ 4=p4/pod 5=/"},
+			{25 * time.Second, "1=p1/pod 2=p2/pod 3=p3/ 4=p4/pod 5=/"},
+		} {
+			after(step.at - time.Since(bubbleStart))
+			if got := shown(); got != step.want {
+				t.Errorf("after %s: %s, want %s", step.at, got, step.want)
+			}
+		}
+		if n := o.asked[1]; n != 1 {
+			t.Errorf("asked %d times for an owner that was known at once", n)
+		}
+		if st := s.State(); st.Unresolved != 1 || len(st.DeviceHolders) != 1 {
+			t.Errorf("%d unresolved, holders %v", st.Unresolved, st.DeviceHolders)
+		}
+		w := s.State().Devices[0].Workloads
+		if len(w) != 1 || w[0].Pod != "pod" || w[0].Namespace != "ns" || w[0].Used != 3 {
+			t.Errorf("workloads %+v", w)
+		}
+	})
+}
+
+// bubbleStart is when the clock of every bubble begins.
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestCapKeepsLeakersAndIncumbents(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		ps := []gpu.Process{
+			process(1, 10<<30), process(2, 8<<30), process(3, 1<<30+uint64(second)<<20),
+			process(4, 8<<30+uint64(second%2)<<20), // takes turns with 2 in size
+		}
+		if second > 2000 {
+			ps = append(ps, process(5, 20<<30))
+		}
+		return flat(60<<30, ps...)(second)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.ProcessMax = 2 }, func(s *Sampler, _ *lines) {
+		pids := func() (all []uint32) {
+			for _, p := range s.State().Devices[0].Processes {
+				all = append(all, p.ID.PID)
+			}
+			return all
+		}
+		after(30 * time.Second)
+		if got := fmt.Sprint(pids()); got != "[1 2]" && got != "[1 4]" {
+			t.Errorf("the largest two are %s", got)
+		}
+		first := fmt.Sprint(pids())
+		for range 30 {
+			after(time.Second)
+			if got := fmt.Sprint(pids()); got != first {
+				t.Fatalf("series move from %s to %s", first, got)
+			}
+		}
+		after(1500 * time.Second)
+		if got := fmt.Sprint(pids()); got != "[1 3]" {
+			t.Errorf("with a leaking one: %s", got)
+		}
+		after(500 * time.Second)
+		dev := s.State().Devices[0]
+		if got := fmt.Sprint(pids()); got != "[3 5]" || dev.OtherProcesses != 3 || dev.ProcessCount != 5 || dev.OtherUsed < 26<<30 {
+			t.Errorf("with a larger one: %s, %d others with %d bytes", got, dev.OtherProcesses, dev.OtherUsed)
+		}
+	})
+}
+
+func TestMIGInstancesAreJudgedApart(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		leaking, other := process(1, 1<<30+uint64(second)<<20), process(2, 1<<30)
+		leaking.Instance, other.Instance = gpu.Some(uint32(1)), gpu.Some(uint32(2))
+		s, _ := flat(leaking.Used.V+other.Used.V, leaking, other)(second)
+		s.MIGEnabled = gpu.Some(true)
+		s.Instances = []gpu.Instance{{ID: 1, Profile: "1g.10gb", Memory: memoryOf(leaking.Used.V)}, {ID: 2, Profile: "1g.10gb", Memory: memoryOf(1 << 30)}}
+		if second > 2000 {
+			s.Instances = s.Instances[:1]
+			s.Processes = s.Processes[:1]
+		}
+		return s, nil
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, out *lines) {
+		after(1800 * time.Second)
+		got := s.State().Devices[0]
+		if len(got.Instances) != 2 || !got.Instances[0].Judgement.Device.Leak || got.Instances[1].Judgement.Device.Leak {
+			t.Fatalf("instances %+v", got.Instances)
+		}
+		if !got.Processes[0].Verdict.Leak || got.Processes[1].Verdict.Leak || got.Judgement.Headroom.OK {
+			t.Errorf("processes %+v, headroom of the GPU %v", got.Processes, got.Judgement.Headroom)
+		}
+		after(300 * time.Second)
+		got = s.State().Devices[0]
+		if len(got.Instances) != 1 || got.Judgement.Resets[detector.ReasonRepartition] != 1 || got.Instances[0].Judgement.Device.Leak {
+			t.Errorf("after the layout changed: %+v", got)
+		}
+		if n := out.count("MIG layout changed"); n != 1 {
+			t.Errorf("said %d times that the layout changed", n)
+		}
+	})
+}
+
+func TestClockThatGoesBackStartsAnew(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		s, _ := flat(1 << 30)(second)
+		if second > 100 {
+			s.T = scriptStart + time.Duration(second-3600)*time.Second
+		}
+		return s, nil
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, out *lines) {
+		after(200500 * time.Millisecond)
+		j := s.State().Devices[0].Judgement
+		if j.Resets[detector.ReasonClockStep] != 1 || j.Device.Windows[0].N != 100 || out.count("clock") != 1 {
+			t.Errorf("%d resets, %d samples", j.Resets[detector.ReasonClockStep], j.Device.Windows[0].N)
+		}
+	})
+}
+
+func TestEndOfARecordingKeepsItsState(t *testing.T) {
+	d := newGPU(0, flat(1<<30))
+	d.end = 50
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(10 * time.Second)
+		if s.Ended() {
+			t.Error("ended after 10 s of 50")
+		}
+		after(time.Hour)
+		if st := s.State(); !s.Ended() || !st.Devices[0].Up || st.Devices[0].Judgement.Device.Windows[0].N != 50 {
+			t.Errorf("after the end: %+v", st.Devices[0])
+		}
+	})
+}
+
+func TestExitNearCapacityIsCounted(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		if second > 100 {
+			return flat(1 << 30)(second)
+		}
+		return flat(78<<30, process(1, 77<<30))(second)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(200 * time.Second)
+		if n := s.State().Devices[0].ExitsNearCapacity; n != 1 {
+			t.Errorf("%d exits near the capacity", n)
+		}
+	})
+}
+
+func TestSamplerConfigIsChecked(t *testing.T) {
+	for want, change := range map[string]func(*SamplerConfig){
+		"slow interval": func(c *SamplerConfig) { c.SlowInterval = 0 },
+		"timeout":       func(c *SamplerConfig) { c.Timeout = -1 },
+		"processes":     func(c *SamplerConfig) { c.ProcessMax = -1 },
+		"minimum age":   func(c *SamplerConfig) { c.ProcessMinAge = -1 },
+		"no group":      func(c *SamplerConfig) { c.Groups = []gpu.Group{"weather"} },
+		"window":        func(c *SamplerConfig) { c.Detector.Windows = nil },
+	} {
+		cfg := SamplerConfig{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig()}
+		change(&cfg)
+		if _, err := NewSampler(&scriptSource{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one about %q", err, want)
+		}
+	}
+}

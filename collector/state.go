@@ -1,0 +1,141 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// State is everything that is known at one moment. It and all that it refers to
+// are immutable: readers share it without a lock.
+type State struct {
+	// Time is when the state was asked for.
+	Time time.Time
+	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while
+	// the driver answers, "starting" before its first answer.
+	DriverReason string
+	// Windows are the names of the detector's windows as Prometheus prints
+	// durations, in the order of detector.Verdict.Windows.
+	Windows []string
+	// Devices are the GPUs seen in the last 24 h, ordered by index and UUID.
+	Devices []*DeviceState
+	// PCIDevices is how many NVIDIA display controllers the PCI bus shows; absent
+	// where it cannot be read.
+	PCIDevices gpu.Opt[int]
+	// Collectors tells how the last reading of each enabled group went, over all
+	// GPUs, ordered by name.
+	Collectors []FamilyState
+	// Calls are the calls into the driver.
+	Calls gpu.CallsSnapshot
+	// Unresolved counts the processes of the last samples that could not be
+	// looked up in procfs.
+	Unresolved int
+	// DeviceHolders are the processes that have a device file of the driver open,
+	// at most 256; nil where that cannot be seen.
+	DeviceHolders []DeviceHolder
+	// StateFile tells how the last writing of the state file went; nil before the
+	// first, and without such a file.
+	StateFile *StateFileState
+}
+
+// StateFileState tells how the last writing of the state file went.
+type StateFileState struct {
+	Success bool
+	// Time is that of the last success; zero if there was none.
+	Time time.Time
+}
+
+// FamilyState tells how the last reading of a family went.
+type FamilyState struct {
+	Name    string
+	Success bool
+	// Duration is the time that it took, summed over the GPUs.
+	Duration time.Duration
+}
+
+// DeviceHolder is a process that has a device file of the driver open.
+type DeviceHolder struct {
+	Device  string // such as /dev/nvidia0
+	Process gpu.Process
+}
+
+// DeviceState is what is known of one GPU.
+type DeviceState struct {
+	Info gpu.Info
+	// Up is false when the GPU cannot be read now; then only Info, SampleTime,
+	// Missed and XIDs mean anything.
+	Up bool
+	// SampleTime is the wall clock of the last sample; zero before the first.
+	SampleTime time.Time
+	// Missed counts the samples that were due and were not taken.
+	Missed uint64
+	// XIDs are the XID errors since the exporter started, ordered by code; those
+	// that page are there from the start with a count of 0.
+	XIDs []XIDState
+
+	Memory gpu.Memory
+	// UsedPeak is the highest used memory of the last 60 s in bytes.
+	UsedPeak gpu.Opt[uint64]
+	// Unattributed is the used memory minus that of all processes, in bytes;
+	// absent where the list of processes is not complete.
+	Unattributed gpu.Opt[uint64]
+	MIGEnabled   gpu.Opt[bool]
+	Status       gpu.Status
+	// Judgement is the detector's; its fields Members, Groups and Exited are nil
+	// here, they are in Processes, Workloads and ExitsNearCapacity.
+	Judgement detector.Judgement[gpu.ProcessID]
+	// Instances are the GPU instances of a GPU in MIG mode.
+	Instances []InstanceState
+	// Processes are those that have series of their own, ordered by instance, pid
+	// and start.
+	Processes []ProcessState
+	// ProcessCount is the number of all processes on the GPU.
+	ProcessCount int
+	// OtherProcesses are those without series of their own (too young, or over
+	// the cap), and OtherUsed the sum of their known memory in bytes.
+	OtherProcesses int
+	OtherUsed      uint64
+	// ExitsNearCapacity counts the processes that ended while the GPU was nearly
+	// full.
+	ExitsNearCapacity uint64
+	// Workloads are the pods and jobs with two processes or more on this GPU.
+	Workloads []WorkloadState
+}
+
+// XIDState counts one XID error.
+type XIDState struct {
+	Code  uint64
+	Count uint64
+	Last  time.Time // zero if there was none
+}
+
+// InstanceState is what is known of one GPU instance.
+type InstanceState struct {
+	gpu.Instance
+	Judgement detector.Judgement[gpu.ProcessID] // without Members, Groups and Exited
+}
+
+// ProcessState is what is known of one process on a GPU.
+type ProcessState struct {
+	gpu.Process // Owner is never nil
+	// Idle is how long the process has been without compute; absent where its
+	// utilisation is not known.
+	Idle gpu.Opt[time.Duration]
+	// Verdict is the detector's, and Share its part of the leak of its domain.
+	Verdict detector.Verdict
+	Share   detector.Value
+}
+
+// WorkloadState is what is known of the processes of one pod or job on a GPU.
+type WorkloadState struct {
+	Instance gpu.Opt[uint32]
+	// Namespace, Pod and SlurmJob name it.
+	Namespace, Pod, SlurmJob string
+	// Used is the sum of its processes' memory in bytes.
+	Used    uint64
+	Verdict detector.Verdict
+}

@@ -1,0 +1,26 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import "github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+
+var _ = register(family{name: "workload", enabled: true, metrics: []metric{
+	gauge("gpu_workload_memory_used_bytes",
+		"GPU memory in bytes that the processes of a pod or Slurm job hold together, where there are two of them or more.",
+		func(w *WorkloadState) optional { return gpu.Some(float64(w.Used)) }),
+	gauges("gpu_process_device_open",
+		"Always 1: the process has this device file of the driver open, whether it holds GPU memory or not. "+
+			"Such processes keep a GPU from being reset and the driver from being unloaded. At most 256 are shown.",
+		[]string{"device", "pid", "process", "namespace", "pod", "container", "slurm_job"},
+		func(s *State, e *emitter) {
+			for i := range s.DeviceHolders {
+				h := &s.DeviceHolders[i]
+				o := ownerOf(&h.Process)
+				e.emit(1, h.Device, pidOf(&h.Process), o.Process, o.Namespace, o.Pod, o.Container, o.SlurmJob)
+			}
+		}),
+	gauge("gpu_processes_unresolved",
+		"Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are.",
+		func(s *State) optional { return gpu.Some(float64(s.Unresolved)) }),
+}})
