@@ -1,0 +1,184 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// outcome is what a return code means to the caller.
+type outcome uint8
+
+const (
+	succeeded outcome = iota
+	absent            // the GPU or this version of the driver does not offer it
+	failed
+	lost // the GPU does not answer any more, or not before a reset
+	down // the library must be initialised again
+)
+
+// classify maps a return code to its meaning. Codes that mean "not offered" only
+// for some calls are passed as also.
+func classify(ret nvml.Return, also []nvml.Return) outcome {
+	if slices.Contains(also, ret) {
+		return absent
+	}
+	switch ret {
+	case nvml.SUCCESS:
+		return succeeded
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NOT_FOUND, nvml.ERROR_NO_DATA,
+		nvml.ERROR_VGPU_ECC_NOT_SUPPORTED, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED:
+		return absent
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_GPU_NOT_FOUND:
+		return lost
+	case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return down
+	}
+	return failed
+}
+
+// returnNames are the names of nvml.h without their prefix. The library's own
+// nvmlErrorString gives sentences, and must not be called at any time.
+var returnNames = map[nvml.Return]string{
+	nvml.SUCCESS:                         "SUCCESS",
+	nvml.ERROR_UNINITIALIZED:             "UNINITIALIZED",
+	nvml.ERROR_INVALID_ARGUMENT:          "INVALID_ARGUMENT",
+	nvml.ERROR_NOT_SUPPORTED:             "NOT_SUPPORTED",
+	nvml.ERROR_NO_PERMISSION:             "NO_PERMISSION",
+	nvml.ERROR_ALREADY_INITIALIZED:       "ALREADY_INITIALIZED",
+	nvml.ERROR_NOT_FOUND:                 "NOT_FOUND",
+	nvml.ERROR_INSUFFICIENT_SIZE:         "INSUFFICIENT_SIZE",
+	nvml.ERROR_INSUFFICIENT_POWER:        "INSUFFICIENT_POWER",
+	nvml.ERROR_DRIVER_NOT_LOADED:         "DRIVER_NOT_LOADED",
+	nvml.ERROR_TIMEOUT:                   "TIMEOUT",
+	nvml.ERROR_IRQ_ISSUE:                 "IRQ_ISSUE",
+	nvml.ERROR_LIBRARY_NOT_FOUND:         "LIBRARY_NOT_FOUND",
+	nvml.ERROR_FUNCTION_NOT_FOUND:        "FUNCTION_NOT_FOUND",
+	nvml.ERROR_CORRUPTED_INFOROM:         "CORRUPTED_INFOROM",
+	nvml.ERROR_GPU_IS_LOST:               "GPU_IS_LOST",
+	nvml.ERROR_RESET_REQUIRED:            "RESET_REQUIRED",
+	nvml.ERROR_OPERATING_SYSTEM:          "OPERATING_SYSTEM",
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH:   "LIB_RM_VERSION_MISMATCH",
+	nvml.ERROR_IN_USE:                    "IN_USE",
+	nvml.ERROR_MEMORY:                    "MEMORY",
+	nvml.ERROR_NO_DATA:                   "NO_DATA",
+	nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:    "VGPU_ECC_NOT_SUPPORTED",
+	nvml.ERROR_INSUFFICIENT_RESOURCES:    "INSUFFICIENT_RESOURCES",
+	nvml.ERROR_FREQ_NOT_SUPPORTED:        "FREQ_NOT_SUPPORTED",
+	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "ARGUMENT_VERSION_MISMATCH",
+	nvml.ERROR_DEPRECATED:                "DEPRECATED",
+	nvml.ERROR_NOT_READY:                 "NOT_READY",
+	nvml.ERROR_GPU_NOT_FOUND:             "GPU_NOT_FOUND",
+	nvml.ERROR_INVALID_STATE:             "INVALID_STATE",
+	nvml.ERROR_RESET_TYPE_NOT_SUPPORTED:  "RESET_TYPE_NOT_SUPPORTED",
+	nvml.ERROR_UNKNOWN:                   "UNKNOWN",
+}
+
+// returnName names a return code; newer ones than nvml.h has by their number.
+func returnName(ret nvml.Return) string {
+	if name, ok := returnNames[ret]; ok {
+		return name
+	}
+	return "ERROR_" + strconv.Itoa(int(ret))
+}
+
+// driverError says that no GPU can be seen because of ret.
+func driverError(ret nvml.Return, cause error) *gpu.DriverError {
+	return &gpu.DriverError{
+		Reason: strings.ToLower(returnName(ret)),
+		Fatal:  ret == nvml.ERROR_LIB_RM_VERSION_MISMATCH,
+		Err:    cause,
+	}
+}
+
+// callError is a call that did not succeed. errors.Is(err, gpu.ErrLost) and
+// errors.As to a *gpu.DriverError see through it.
+type callError struct {
+	call    string
+	ret     nvml.Return
+	outcome outcome
+}
+
+// Error names the call and the return code.
+func (e *callError) Error() string { return e.call + ": " + returnName(e.ret) }
+
+// Unwrap returns what the failure means beyond this call; nil if nothing.
+func (e *callError) Unwrap() error {
+	switch e.outcome {
+	case lost:
+		return gpu.ErrLost
+	case down:
+		return driverError(e.ret, errors.New(e.call))
+	}
+	return nil
+}
+
+var (
+	// errAbsent says that the driver does not offer what was asked for.
+	errAbsent = errors.New("not offered")
+	// errStale says that the library was initialised again since the handle was
+	// fetched, which makes the handle a wild pointer.
+	errStale  = errors.New("the driver was initialised again")
+	errClosed = errors.New("the source is closed")
+)
+
+// terminal reports whether further calls on the same handle would fail as well.
+func terminal(err error) bool {
+	if e, ok := errors.AsType[*callError](err); ok {
+		return e.outcome == lost || e.outcome == down
+	}
+	_, ok := errors.AsType[*gpu.DriverError](err)
+	return ok || errors.Is(err, errStale) || errors.Is(err, errClosed)
+}
+
+// call runs f, which calls the library's function name and nothing else. It is
+// the only way into the library but for Init and Shutdown: it keeps the count of
+// threads inside, never lets a handle of another generation in, and does not run
+// f at all where the library lacks the function, because the dynamic linker
+// would end the process. It blocks as long as the driver does.
+//
+// It returns nil, errAbsent (also for the codes in also), errStale, errClosed, a
+// *gpu.DriverError or a *callError. Only the last is counted as an error.
+func (s *Source) call(uuid string, generation uint64, name string, f func() nvml.Return, also ...nvml.Return) error {
+	if !s.gate.enter() {
+		return errClosed
+	}
+	defer s.gate.leave()
+	if !s.initialised.Load() {
+		if d := s.down.Load(); d != nil {
+			return d
+		}
+		return driverError(nvml.ERROR_UNINITIALIZED, errors.New("the library is not initialised"))
+	}
+	if generation != s.generation.Load() {
+		return errStale
+	}
+	if !s.library.has(name) {
+		return errAbsent
+	}
+	end := s.calls.Begin(uuid, name)
+	ret := f()
+	o := classify(ret, also)
+	if o == succeeded || o == absent {
+		end("")
+		if o == absent {
+			return errAbsent
+		}
+		return nil
+	}
+	end(returnName(ret))
+	err := &callError{name, ret, o}
+	if o == down {
+		s.down.CompareAndSwap(nil, driverError(ret, fmt.Errorf("%s failed", name)))
+	}
+	return err
+}

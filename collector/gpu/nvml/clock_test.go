@@ -1,0 +1,90 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestScheduleDoesNotDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := schedule{interval: time.Second}
+		start := time.Now()
+		for i, c := range []struct {
+			work   time.Duration // what the reader does before it waits
+			at     time.Duration // when wait returns
+			missed int
+		}{
+			{0, 0, 0}, // the first one is due at once
+			{0, time.Second, 0},
+			{300 * time.Millisecond, 2 * time.Second, 0},
+			{1200 * time.Millisecond, 3200 * time.Millisecond, 0}, // late, but the third is the newest
+			{0, 4 * time.Second, 0},
+			{3500 * time.Millisecond, 7500 * time.Millisecond, 2}, // 5 and 6 are lost, 7 is served
+			{0, 8 * time.Second, 0},
+			{time.Second, 9 * time.Second, 0},
+			{2 * time.Second, 11 * time.Second, 1}, // on the dot of 11: 10 is lost
+			{time.Hour, 3611 * time.Second, 3599},
+			{0, 3612 * time.Second, 0},
+		} {
+			time.Sleep(c.work)
+			missed, err := s.wait(t.Context())
+			if at := time.Since(start); err != nil || missed != c.missed || at != c.at {
+				t.Errorf("wait %d: missed %d at %v, %v; want %d at %v", i, missed, at, err, c.missed, c.at)
+			}
+		}
+	})
+}
+
+func TestScheduleEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := schedule{interval: time.Hour}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := s.wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
+			t.Errorf("wait: %v after %v", err, time.Since(start))
+		}
+		if _, err := s.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wait after the end: %v", err)
+		}
+	})
+}
+
+func TestStamp(t *testing.T) {
+	var s stamper
+	const day = 20_000 * 24 * time.Hour
+	for i, c := range []struct{ steady, ahead, t, step time.Duration }{
+		{day, 5 * time.Second, day, 0}, // the first sample has nothing to be set against
+		{day + 1, 5 * time.Second, day + 1, 0},
+		{day + 1, 5 * time.Second, day + 2, 0}, // the clock's resolution
+		{day, 5 * time.Second, day + 3, 0},
+		{day + time.Second, 7 * time.Second, day + time.Second, 0}, // 2 s is slewing
+		{day + 2*time.Second, 3 * time.Second, day + 2*time.Second, -4 * time.Second},
+		{day + 3*time.Second, time.Hour, day + 3*time.Second, time.Hour - 3*time.Second},
+		{day + 4*time.Second, time.Hour, day + 4*time.Second, 0},
+	} {
+		if at, step := s.stamp(c.steady, c.ahead); at != c.t || step != c.step {
+			t.Errorf("stamp %d: %v, step %v; want %v, %v", i, at, step, c.t, c.step)
+		}
+	}
+}
+
+func TestSteadyClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		time.Sleep(90 * time.Minute)
+		now := time.Now()
+		if got, want := c.steady(now), time.Duration(now.UnixNano()); got != want || c.ahead(now) != 0 {
+			t.Errorf("steady %v, want %v; ahead %v", got, want, c.ahead(now))
+		}
+	})
+}

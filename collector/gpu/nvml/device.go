@@ -1,0 +1,233 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// handle is the library's name of a GPU. It is valid in its generation only.
+type handle struct {
+	nvml.Device
+	generation uint64
+}
+
+// device is one GPU. It implements gpu.Device.
+type device struct {
+	source  *Source
+	info    gpu.Info // constant
+	current atomic.Pointer[handle]
+
+	// The rest belongs to the goroutine that reads.
+	schedule  schedule
+	stamper   stamper
+	processes processTable
+}
+
+var _ gpu.Device = (*device)(nil)
+
+func newDevice(s *Source, info gpu.Info) *device {
+	return &device{
+		source:   s,
+		info:     info,
+		schedule: schedule{interval: s.cfg.Interval},
+	}
+}
+
+// Info implements gpu.Device.
+func (d *device) Info() gpu.Info { return d.info }
+
+// uuid returns that of the GPU, "" for none.
+func (d *device) uuid() string {
+	if d == nil {
+		return ""
+	}
+	return d.info.UUID
+}
+
+// Wait implements gpu.Device. The first sample is due at once.
+func (d *device) Wait(ctx context.Context) (missed int, err error) { return d.schedule.wait(ctx) }
+
+// Read implements gpu.Device. A list of processes that cannot be read is no
+// error: the sample says that it is not complete. Without the memory, or with
+// GPU instances that come and go under its eyes, there is no sample.
+func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
+	if err := ctx.Err(); err != nil {
+		return gpu.Sample{}, err
+	}
+	var s gpu.Sample
+	err := d.read(func(r *reading) error {
+		s = gpu.Sample{Memory: r.memory(r.handle.Device)}
+		s.Time = time.Now()
+		s.T, s.Step = d.stamper.stamp(d.source.clock.steady(s.Time), d.source.clock.ahead(s.Time))
+		s.MIGEnabled = r.migEnabled()
+		if s.MIGEnabled.V {
+			s.Instances = r.instances()
+		}
+		if err := r.failure(); err != nil {
+			return err
+		}
+		s.Processes, s.ProcessesComplete = r.processes(&s)
+		return r.fatal()
+	})
+	if err != nil {
+		return gpu.Sample{}, err
+	}
+	return s, nil
+}
+
+// ReadGroup implements gpu.Device. Its error joins those of the calls that
+// failed; what the others answered is filled in.
+func (d *device) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := d.read(func(r *reading) error {
+		switch g {
+		case gpu.GroupMemory:
+			s.BAR1 = r.bar1()
+		case gpu.GroupUtilization:
+			s.Utilization = r.utilization()
+		case gpu.GroupThermal:
+			s.Thermal = r.thermal()
+		case gpu.GroupPower:
+			s.Power = r.power()
+		case gpu.GroupClocks:
+			s.Clocks = r.clocks()
+		case gpu.GroupECC:
+			s.ECC = r.ecc()
+		case gpu.GroupPCIe:
+			s.PCIe = r.pcie()
+		case gpu.GroupNVLink:
+			s.NVLinks = r.nvlinks()
+		default:
+			return fmt.Errorf("unknown group: choose one of %v", gpu.Groups)
+		}
+		return r.failure()
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", g, err)
+	}
+	return nil
+}
+
+// read runs f with a handle that is valid now. Where the library is initialised
+// again meanwhile, f runs once more.
+func (d *device) read(f func(*reading) error) error {
+	var err error
+	for range 2 {
+		var h handle
+		if h, err = d.handle(); err == nil {
+			err = f(&reading{device: d, handle: h})
+		}
+		if !errors.Is(err, errStale) {
+			return err
+		}
+	}
+	return err
+}
+
+// handle returns a handle of the current generation. A GPU that the driver knows
+// no more is lost.
+func (d *device) handle() (handle, error) {
+	s := d.source
+	generation := s.generation.Load()
+	if h := d.current.Load(); h != nil && h.generation == generation {
+		return *h, nil
+	}
+	h := handle{generation: generation}
+	err := s.call(d.info.UUID, generation, "nvmlDeviceGetHandleByUUID", func() (ret nvml.Return) {
+		h.Device, ret = s.library.DeviceGetHandleByUUID(d.info.UUID)
+		return ret
+	})
+	if errors.Is(err, errAbsent) {
+		err = fmt.Errorf("nvmlDeviceGetHandleByUUID: %w", gpu.ErrLost)
+	}
+	if err != nil {
+		return handle{}, err
+	}
+	d.current.Store(&h)
+	return h, nil
+}
+
+// reading is a series of calls about one GPU. It notes those that fail, and once
+// the GPU or the driver is gone it makes no more of them.
+type reading struct {
+	device *device
+	handle handle
+	errs   []error
+	ended  bool
+}
+
+// call makes one call, with the GPU's handle or that of one of its MIG devices.
+// It reports whether it succeeded; what is not offered is no error. Codes that
+// mean that for this call only are passed as also.
+func (r *reading) call(name string, f func() nvml.Return, also ...nvml.Return) bool {
+	return r.try(name, f, also...) == nil
+}
+
+// try is call with the error, errAbsent where it is not offered.
+func (r *reading) try(name string, f func() nvml.Return, also ...nvml.Return) error {
+	if r.ended {
+		return r.fatal()
+	}
+	err := r.device.source.call(r.device.info.UUID, r.handle.generation, name, f, also...)
+	if err != nil && !errors.Is(err, errAbsent) {
+		r.errs = append(r.errs, err)
+		r.ended = terminal(err)
+	}
+	return err
+}
+
+// failure returns what failed so far, nil if nothing did.
+func (r *reading) failure() error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return failures(r.errs)
+}
+
+// failures are the errors of several calls, in one line.
+type failures []error
+
+// Error names each failure once: a call may be made for many links or locations.
+func (f failures) Error() string {
+	var texts []string
+	for _, err := range f {
+		if text := err.Error(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the errors.
+func (f failures) Unwrap() []error { return f }
+
+// fatal returns the failure after which no call was made; nil if there was none.
+func (r *reading) fatal() error {
+	if !r.ended {
+		return nil
+	}
+	return r.errs[len(r.errs)-1]
+}
+
+// get makes a call that returns one value.
+func get[T any](r *reading, name string, f func() (T, nvml.Return), also ...nvml.Return) gpu.Opt[T] {
+	var v T
+	if !r.call(name, func() (ret nvml.Return) { v, ret = f(); return ret }, also...) {
+		return gpu.Opt[T]{}
+	}
+	return gpu.Some(v)
+}

@@ -1,0 +1,108 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"sync"
+	"time"
+)
+
+// gate counts the threads inside the library and lets somebody have it alone:
+// the library must not be initialised or shut down under a call of another
+// thread. The zero gate is open. Its methods may be called from any goroutine.
+type gate struct {
+	mu     sync.Mutex
+	inside int
+	closed bool
+	// reopened is not nil while somebody has the library alone or waits for that;
+	// it is closed when they are done.
+	reopened chan struct{}
+	// empty is closed when the last one leaves while somebody waits for that.
+	empty chan struct{}
+}
+
+// enter waits while somebody has the library alone and then counts the caller as
+// inside until leave. It reports false, and does not, once the gate was closed
+// for good.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	for g.reopened != nil {
+		wait := g.reopened
+		g.mu.Unlock()
+		<-wait
+		g.mu.Lock()
+	}
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+// leave ends what enter began.
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.inside == 0 && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+}
+
+// alone keeps newcomers out, waits until nobody is inside, and reports whether
+// that was so within the grace. If it was, the caller has the library alone until
+// it calls open; if it was not, a call hangs, and nothing has changed.
+func (g *gate) alone(grace time.Duration) (open func(), ok bool) {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	g.mu.Lock()
+	for g.reopened != nil {
+		wait := g.reopened
+		g.mu.Unlock()
+		select {
+		case <-wait:
+		case <-timer.C:
+			return nil, false
+		}
+		g.mu.Lock()
+	}
+	g.reopened = make(chan struct{})
+	if g.inside == 0 {
+		g.mu.Unlock()
+		return g.reopen, true
+	}
+	empty := make(chan struct{})
+	g.empty = empty
+	g.mu.Unlock()
+	select {
+	case <-empty:
+		return g.reopen, true
+	case <-timer.C:
+		g.reopen()
+		return nil, false
+	}
+}
+
+func (g *gate) reopen() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.reopened)
+	g.reopened, g.empty = nil, nil
+}
+
+// close lets nobody in any more. Those inside stay there.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// isClosed reports whether close was called.
+func (g *gate) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}

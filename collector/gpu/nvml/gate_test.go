@@ -1,0 +1,83 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestGateWaitsForThoseInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		if !g.enter() {
+			t.Fatal("enter refused")
+		}
+		go func() { time.Sleep(time.Second); g.leave() }()
+		start := time.Now()
+		open, ok := g.alone(3 * time.Second)
+		if !ok || time.Since(start) != time.Second {
+			t.Fatalf("alone: %t after %v, want true after 1s", ok, time.Since(start))
+		}
+		entered := make(chan time.Duration)
+		go func() { g.enter(); entered <- time.Since(start) }()
+		time.Sleep(time.Second)
+		open()
+		if at := <-entered; at != 2*time.Second {
+			t.Errorf("entered after %v, want 2s: when it was opened", at)
+		}
+		g.leave()
+		if _, ok := g.alone(0); !ok {
+			t.Error("alone: false with nobody inside")
+		}
+	})
+}
+
+func TestGateGivesUpOnAHungCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		g.enter()
+		entered := make(chan bool)
+		go func() { time.Sleep(time.Second); entered <- g.enter() }()
+		if _, ok := g.alone(3 * time.Second); ok {
+			t.Fatal("alone: true with a hung call inside")
+		}
+		if !<-entered {
+			t.Error("enter refused after alone gave up")
+		}
+		g.leave()
+		g.leave()
+		if _, ok := g.alone(0); !ok {
+			t.Error("alone: false after all have left")
+		}
+	})
+}
+
+func TestGateIsForOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		open, _ := g.alone(0)
+		if _, ok := g.alone(time.Second); ok {
+			t.Fatal("alone: true beside another one")
+		}
+		go func() { time.Sleep(time.Second); open() }()
+		again, ok := g.alone(3 * time.Second)
+		if !ok {
+			t.Fatal("alone: false after the other one was done")
+		}
+		again()
+	})
+}
+
+func TestGateClosed(t *testing.T) {
+	var g gate
+	g.close()
+	if g.enter() || !g.isClosed() {
+		t.Error("a closed gate lets somebody in")
+	}
+	if _, ok := g.alone(0); !ok {
+		t.Error("alone: false on a closed gate")
+	}
+}

@@ -1,0 +1,200 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// identification is the question to the driver which GPU stands at a position of
+// its list. It is asked on a goroutine of its own, because one GPU may keep the
+// answer to itself for ever.
+type identification struct {
+	generation uint64
+	done       chan struct{} // closed once the fields below are set
+	device     *device
+	err        error
+	// last is the device that stood there before, in the same generation: while
+	// the driver does not answer it has not gone.
+	last *device
+}
+
+// identifyAll returns the devices at the first n positions, ordered by index,
+// waiting for those that answer slowly until the timeout or ctx ends.
+func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*device, error) {
+	timer := time.NewTimer(s.cfg.Timeout)
+	defer timer.Stop()
+	fresh := s.ask(n, generation)
+	expired := false
+	for _, id := range fresh {
+		if expired {
+			break
+		}
+		select {
+		case <-id.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timer.C:
+			expired = true
+		}
+	}
+	var devices []*device
+	for i := range n {
+		d := s.indices[i].answer()
+		if d != nil && !slices.Contains(devices, d) {
+			devices = append(devices, d)
+		}
+	}
+	slices.SortStableFunc(devices, func(a, b *device) int { return cmp.Compare(a.info.Index, b.info.Index) })
+	return devices, nil
+}
+
+// ask starts an identification for each position that has none under way, and
+// returns those.
+func (s *Source) ask(n int, generation uint64) []*identification {
+	var fresh []*identification
+	for i := range n {
+		old := s.indices[i]
+		if old != nil && old.generation == generation && !old.finished() {
+			continue
+		}
+		id := &identification{generation: generation, done: make(chan struct{})}
+		if old != nil && old.generation == generation {
+			id.last = old.answer()
+		}
+		s.indices[i] = id
+		fresh = append(fresh, id)
+		go func() {
+			defer close(id.done)
+			id.device, id.err = s.identify(i, generation, id.last.uuid())
+		}()
+	}
+	return fresh
+}
+
+func (id *identification) finished() bool {
+	select {
+	case <-id.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// answer returns the device at the position, nil where none can be seen. A GPU
+// that fails to say its name for another reason than being lost is still there.
+func (id *identification) answer() *device {
+	switch {
+	case !id.finished():
+		return id.last
+	case id.err == nil:
+		return id.device
+	case errors.Is(id.err, errAbsent) || terminal(id.err):
+		return nil
+	}
+	return id.last
+}
+
+// identify returns the device at a position of the driver's list: the same one
+// for the same UUID as ever. expected is the UUID that its calls are noted under.
+func (s *Source) identify(index int, generation uint64, expected string) (*device, error) {
+	h := handle{generation: generation}
+	err := s.call(expected, generation, "nvmlDeviceGetHandleByIndex_v2", func() (ret nvml.Return) {
+		h.Device, ret = s.library.DeviceGetHandleByIndex(index)
+		return ret
+	})
+	if err != nil {
+		return nil, err
+	}
+	var uuid string
+	err = s.call(expected, generation, "nvmlDeviceGetUUID", func() (ret nvml.Return) {
+		uuid, ret = h.GetUUID()
+		return ret
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := s.known.get(uuid)
+	if d == nil {
+		d = newDevice(s, gpu.Info{Index: index, UUID: uuid})
+		r := &reading{device: d, handle: h}
+		d.info = r.info(d.info)
+		if err := r.fatal(); err != nil {
+			return nil, err
+		}
+		d = s.known.add(d)
+	}
+	d.current.Store(&h)
+	return d, nil
+}
+
+// info completes what identifies the GPU.
+func (r *reading) info(i gpu.Info) gpu.Info {
+	if v := r.device.source.versions.Load(); v != nil {
+		i.DriverVersion, i.CUDAVersion = v.driver, v.cuda
+	}
+	i.Name = get(r, "nvmlDeviceGetName", r.handle.GetName).V
+	i.Serial = get(r, "nvmlDeviceGetSerial", r.handle.GetSerial).V
+	i.VBIOSVersion = get(r, "nvmlDeviceGetVbiosVersion", r.handle.GetVbiosVersion).V
+	i.PCIBusID = busID(get(r, "nvmlDeviceGetPciInfo_v3", r.handle.GetPciInfo).V)
+	i.Architecture = architecture(get(r, "nvmlDeviceGetArchitecture", r.handle.GetArchitecture))
+	i.CoherentMemory = r.coherent()
+	return i
+}
+
+func busID(p nvml.PciInfo) string {
+	var b strings.Builder
+	for _, c := range p.BusId {
+		if c == 0 {
+			break
+		}
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}
+
+// architectures are the names of NVML_DEVICE_ARCH_… in lower case.
+var architectures = map[nvml.DeviceArchitecture]string{
+	2: "kepler", 3: "maxwell", 4: "pascal", 5: "volta", 6: "turing", 7: "ampere", 8: "ada", 9: "hopper",
+	10: "blackwell", 13: "rubin",
+}
+
+func architecture(a gpu.Opt[nvml.DeviceArchitecture]) string {
+	if !a.OK || a.V == math.MaxUint32 {
+		return ""
+	}
+	return architectures[a.V]
+}
+
+// coherent reports whether the GPU's memory is part of the host's, as a NUMA
+// node: then the kernel manages it, and freed pages stay allocated. The driver
+// says so directly (address translation services; a NUMA node), or for older
+// ones by the chip-to-chip link that such a GPU hangs on.
+func (r *reading) coherent() bool {
+	mode := get(r, "nvmlDeviceGetAddressingMode", r.handle.GetAddressingMode, nvml.ERROR_INVALID_ARGUMENT)
+	if mode.OK && mode.V.Value == uint32(nvml.DEVICE_ADDRESSING_MODE_ATS) {
+		return true
+	}
+	node := get(r, "nvmlDeviceGetNumaNodeId", r.handle.GetNumaNodeId, nvml.ERROR_INVALID_ARGUMENT)
+	if node.OK && node.V >= 0 && uint32(node.V) != math.MaxUint32 {
+		return true
+	}
+	if mode.OK || node.OK {
+		return false
+	}
+	c2c := get(r, "nvmlDeviceGetC2cModeInfoV", func() (nvml.C2cModeInfo_v1, nvml.Return) {
+		return r.handle.GetC2cModeInfoV().V1()
+	}, nvml.ERROR_INVALID_ARGUMENT)
+	return c2c.OK && c2c.V.IsC2cEnabled == 1
+}

@@ -1,0 +1,126 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+func TestInfoWords(t *testing.T) {
+	for id, want := range map[nvml.DeviceArchitecture]string{
+		nvml.DEVICE_ARCH_KEPLER: "kepler", nvml.DEVICE_ARCH_MAXWELL: "maxwell", nvml.DEVICE_ARCH_PASCAL: "pascal",
+		nvml.DEVICE_ARCH_VOLTA: "volta", nvml.DEVICE_ARCH_TURING: "turing", nvml.DEVICE_ARCH_AMPERE: "ampere",
+		nvml.DEVICE_ARCH_ADA: "ada", nvml.DEVICE_ARCH_HOPPER: "hopper", nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
+		nvml.DEVICE_ARCH_RUBIN: "rubin", math.MaxUint32: "", 99: "",
+	} {
+		if got := architecture(gpu.Some(id)); got != want {
+			t.Errorf("architecture %d: %q, want %q", id, got, want)
+		}
+	}
+	for v, want := range map[int]string{12040: "12.4", 13000: "13.0", 9020: "9.2", 0: "", -1: ""} {
+		if got := cudaVersion(v); got != want {
+			t.Errorf("CUDA %d: %q, want %q", v, got, want)
+		}
+	}
+	var p nvml.PciInfo
+	for i, c := range "00000000:3B:00.0" {
+		p.BusId[i] = int8(c)
+	}
+	if got := busID(p); got != "00000000:3B:00.0" {
+		t.Errorf("bus address %q", got)
+	}
+	for i := range p.BusId {
+		p.BusId[i] = 'x'
+	}
+	if got := busID(p); len(got) != len(p.BusId) {
+		t.Errorf("bus address without end: %q", got)
+	}
+}
+
+func TestProfile(t *testing.T) {
+	for name, want := range map[string]string{
+		"NVIDIA A100-SXM4-40GB MIG 1g.5gb":       "1g.5gb",
+		"NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb":   "3g.40gb",
+		"NVIDIA A100-SXM4-40GB MIG 1g.5gb+me":    "1g.5gb+me",
+		"NVIDIA H200 MIG 2c.7g.141gb":            "7g.141gb",
+		"NVIDIA A100-SXM4-40GB":                  "",
+		"":                                       "",
+		"NVIDIA Something MIG 1g.10gb+gfx":       "1g.10gb+gfx",
+		"NVIDIA RTX PRO 6000 MIG 1g.24gb+me.all": "1g.24gb+me.all",
+	} {
+		if got := profileOf(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A position whose GPU does not answer keeps it, and one whose GPU is lost does
+// not.
+func TestAnswer(t *testing.T) {
+	before, now := &device{}, &device{}
+	done := make(chan struct{})
+	close(done)
+	for _, c := range []struct {
+		name string
+		id   identification
+		want *device
+	}{
+		{"answered", identification{done: done, device: now, last: before}, now},
+		{"under way", identification{done: make(chan struct{}), last: before}, before},
+		{"under way from the start", identification{done: make(chan struct{})}, nil},
+		{"failed", identification{done: done, err: &callError{ret: nvml.ERROR_UNKNOWN, outcome: failed}, last: before}, before},
+		{"lost", identification{done: done, err: &callError{ret: nvml.ERROR_GPU_IS_LOST, outcome: lost}, last: before}, nil},
+		{"not there", identification{done: done, err: errAbsent, last: before}, nil},
+		{"another generation", identification{done: done, err: errStale, last: before}, nil},
+	} {
+		if got := c.id.answer(); got != c.want {
+			t.Errorf("%s: %p, want %p", c.name, got, c.want)
+		}
+	}
+}
+
+func TestKnownDevicesStay(t *testing.T) {
+	var k known
+	first, again := &device{info: gpu.Info{UUID: "GPU-1"}}, &device{info: gpu.Info{UUID: "GPU-1"}}
+	if k.get("GPU-1") != nil || k.add(first) != first || k.add(again) != first || k.get("GPU-1") != first {
+		t.Error("a GPU is not the same device as before")
+	}
+	k.list([]*device{first})
+	if now := k.now(); len(now) != 1 || now[0] != first {
+		t.Errorf("listed: %v", now)
+	}
+}
+
+func TestDevicesWithoutLibrary(t *testing.T) {
+	for path, reason := range map[string]string{
+		"/nonexistent/libnvidia-ml.so.1": "library_not_found",
+		"libc.so.6":                      "function_not_found",
+	} {
+		s, err := New(Config{LibraryPath: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			var d *gpu.DriverError
+			if _, err := s.Devices(t.Context()); !errors.As(err, &d) || d.Reason != reason || d.Fatal {
+				t.Errorf("%s: %v, want %s", path, err, reason)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Devices(t.Context()); !errors.Is(err, errClosed) {
+			t.Errorf("%s: %v after Close", path, err)
+		}
+	}
+	if _, err := New(Config{Interval: -1}); err == nil {
+		t.Error("New takes a negative interval")
+	}
+}

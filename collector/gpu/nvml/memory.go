@@ -1,0 +1,92 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"math"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// notAvailable64 is NVML_VALUE_NOT_AVAILABLE of a 64-bit number. Drivers have
+	// been seen to shift it as if it were a size: to whole MiB in bytes, and to the
+	// count of MiB.
+	notAvailable64    = math.MaxUint64
+	notAvailableBytes = math.MaxUint64 >> 20 << 20
+	notAvailableMiB   = math.MaxUint64 >> 20
+	notAvailable32    = math.MaxUint32
+)
+
+// size returns a size that the driver reported, absent for its ways to say that
+// it does not know.
+func size(v uint64) gpu.Opt[uint64] {
+	if v >= notAvailableBytes || v == notAvailableMiB {
+		return gpu.Opt[uint64]{}
+	}
+	return gpu.Some(v)
+}
+
+// number32 returns a 32-bit number that the driver reported, times factor and
+// divided by divisor: one of them is 1, so that the result is rounded once.
+func number32(v gpu.Opt[uint32], factor, divisor float64) gpu.Opt[float64] {
+	if !v.OK || v.V == notAvailable32 {
+		return gpu.Opt[float64]{}
+	}
+	return gpu.Some(float64(v.V) * factor / divisor)
+}
+
+// percent returns a share of time in percent as a ratio, absent where it cannot
+// be one.
+func percent(v gpu.Opt[uint32]) gpu.Opt[float64] {
+	if !v.OK || v.V > 100 {
+		return gpu.Opt[float64]{}
+	}
+	return gpu.Some(float64(v.V) / 100)
+}
+
+// memory returns the memory of a GPU or MIG device. The compute instances of a
+// GPU instance share one memory, and each reports all of it.
+func (r *reading) memory(d nvml.Device) gpu.Memory {
+	v2 := get(r, "nvmlDeviceGetMemoryInfo_v2", d.GetMemoryInfo_v2)
+	if v2.OK {
+		return memoryOf(v2.V)
+	}
+	v1 := get(r, "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo)
+	if !v1.OK {
+		return gpu.Memory{}
+	}
+	return memoryOfV1(v1.V)
+}
+
+// memoryOf takes the used memory from the sum rather than from the driver, so
+// that the parts add up: in nvml.h it includes the reserved part for one reader
+// and excludes it for another.
+func memoryOf(v nvml.Memory_v2) gpu.Memory {
+	m := gpu.Memory{Total: size(v.Total), Free: size(v.Free), Reserved: size(v.Reserved)}
+	if m.Total.OK && m.Free.OK && m.Reserved.OK && m.Free.V <= m.Total.V && m.Reserved.V <= m.Total.V-m.Free.V {
+		m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V)
+	}
+	return m
+}
+
+// memoryOfV1 cannot tell the reserved part, which counts as used.
+func memoryOfV1(v nvml.Memory) gpu.Memory {
+	m := gpu.Memory{Total: size(v.Total), Free: size(v.Free)}
+	if m.Total.OK && m.Free.OK && m.Free.V <= m.Total.V {
+		m.Used = gpu.Some(m.Total.V - m.Free.V)
+	}
+	return m
+}
+
+// bar1 returns the window through which the host sees the memory.
+func (r *reading) bar1() gpu.BAR1 {
+	v := get(r, "nvmlDeviceGetBAR1MemoryInfo", r.handle.GetBAR1MemoryInfo)
+	if !v.OK {
+		return gpu.BAR1{}
+	}
+	return gpu.BAR1{Total: size(v.V.Bar1Total), Used: size(v.V.Bar1Used)}
+}

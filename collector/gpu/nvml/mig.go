@@ -1,0 +1,94 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// migEnabled reports whether the GPU is in MIG mode now; absent where it has none.
+func (r *reading) migEnabled() gpu.Opt[bool] {
+	return get(r, "nvmlDeviceGetMigMode", func() (bool, nvml.Return) {
+		current, _, ret := r.handle.GetMigMode()
+		return current == nvml.DEVICE_MIG_ENABLE, ret
+	})
+}
+
+// instances returns the GPU instances that have a compute instance: without one
+// they have no device, and nothing can run on them.
+func (r *reading) instances() []gpu.Instance {
+	count := get(r, "nvmlDeviceGetMaxMigDeviceCount", r.handle.GetMaxMigDeviceCount)
+	var instances []gpu.Instance
+	for i := range count.V {
+		r.migDevice(i, &instances)
+	}
+	slices.SortFunc(instances, func(a, b gpu.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	for _, in := range instances {
+		slices.SortFunc(in.Devices, func(a, b gpu.MIGDevice) int { return cmp.Compare(a.ComputeInstance, b.ComputeInstance) })
+	}
+	return instances
+}
+
+// migDevice adds the MIG device at a position, if there is one: the positions
+// have gaps. A device that is destroyed between two calls leaves no trace.
+func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
+	const gone = nvml.ERROR_INVALID_ARGUMENT
+	device := get(r, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) {
+		return r.handle.GetMigDeviceHandleByIndex(index)
+	}, gone)
+	if !device.OK {
+		return
+	}
+	d := device.V
+	id := get(r, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId, gone)
+	compute := get(r, "nvmlDeviceGetComputeInstanceId", d.GetComputeInstanceId, gone)
+	uuid := get(r, "nvmlDeviceGetUUID", d.GetUUID, gone)
+	if !id.OK || !compute.OK || !uuid.OK {
+		return
+	}
+	at := slices.IndexFunc(*instances, func(in gpu.Instance) bool { return in.ID == uint32(id.V) })
+	if at < 0 {
+		in := gpu.Instance{ID: uint32(id.V), Profile: r.profile(d), Memory: r.memory(d)}
+		*instances = append(*instances, in)
+		at = len(*instances) - 1
+	}
+	in := &(*instances)[at]
+	in.Devices = append(in.Devices, gpu.MIGDevice{ComputeInstance: uint32(compute.V), UUID: uuid.V})
+}
+
+// profile returns the profile of the GPU instance under a MIG device, as
+// nvidia-smi names it. The device's name ends in it; where it does not, the
+// attributes tell its size.
+func (r *reading) profile(d nvml.Device) string {
+	if p := profileOf(get(r, "nvmlDeviceGetName", d.GetName, nvml.ERROR_INVALID_ARGUMENT).V); p != "" {
+		return p
+	}
+	a := get(r, "nvmlDeviceGetAttributes_v2", d.GetAttributes, nvml.ERROR_INVALID_ARGUMENT)
+	if !a.OK {
+		return ""
+	}
+	gib := (a.V.MemorySizeMB + 512) / 1024
+	return fmt.Sprintf("%dg.%dgb", a.V.GpuInstanceSliceCount, gib)
+}
+
+// profileOf returns what follows MIG in the name of a MIG device, such as
+// "NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", without the part that describes the
+// compute instance.
+func profileOf(name string) string {
+	_, p, ok := strings.Cut(name, " MIG ")
+	if !ok {
+		return ""
+	}
+	if slices, rest, ok := strings.Cut(p, "c."); ok && strings.Trim(slices, "0123456789") == "" {
+		p = rest
+	}
+	return p
+}

@@ -1,0 +1,81 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// nvlinkErrors are the error counters of a link.
+var nvlinkErrors = [...]struct {
+	name string
+	id   nvml.NvLinkErrorCounter
+}{
+	{"replay", nvml.NVLINK_ERROR_DL_REPLAY},
+	{"recovery", nvml.NVLINK_ERROR_DL_RECOVERY},
+	{"crc_flit", nvml.NVLINK_ERROR_DL_CRC_FLIT},
+	{"crc_data", nvml.NVLINK_ERROR_DL_CRC_DATA},
+}
+
+// nvlinks returns the links that the GPU has.
+func (r *reading) nvlinks() []gpu.NVLink {
+	const none = nvml.ERROR_INVALID_ARGUMENT
+	count := r.fields(fieldID{id: nvml.FI_DEV_NVLINK_LINK_COUNT})[0].count()
+	if !count.OK || count.V > nvml.NVLINK_MAX_LINKS {
+		count.V = nvml.NVLINK_MAX_LINKS
+	}
+	var links []gpu.NVLink
+	for i := range int(count.V) {
+		up := get(r, "nvmlDeviceGetNvLinkState", func() (bool, nvml.Return) {
+			state, ret := r.handle.GetNvLinkState(i)
+			return state == nvml.FEATURE_ENABLED, ret
+		}, none)
+		if !up.OK {
+			continue
+		}
+		l := gpu.NVLink{Link: i, Up: up}
+		for _, e := range nvlinkErrors {
+			n := get(r, "nvmlDeviceGetNvLinkErrorCounter", func() (uint64, nvml.Return) {
+				return r.handle.GetNvLinkErrorCounter(i, e.id)
+			}, none)
+			n.OK = n.OK && n.V != notAvailable64
+			appendNamed(&l.Errors, e.name, n)
+		}
+		links = append(links, l)
+	}
+	r.nvlinkBytes(links)
+	return links
+}
+
+// nvlinkBytes adds the traffic of each link: of the fifth generation in bytes, of
+// earlier ones in KiB.
+func (r *reading) nvlinkBytes(links []gpu.NVLink) {
+	if len(links) == 0 {
+		return
+	}
+	ids := [...]uint32{
+		nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES,
+		nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+	}
+	var fields []fieldID
+	for _, l := range links {
+		for _, id := range ids {
+			fields = append(fields, fieldID{id, uint32(l.Link)})
+		}
+	}
+	values := r.fields(fields...)
+	for i := range links {
+		v := values[i*len(ids):]
+		links[i].TransmittedBytes, links[i].ReceivedBytes = v[0].count(), v[1].count()
+		if !links[i].TransmittedBytes.OK && !links[i].ReceivedBytes.OK {
+			links[i].TransmittedBytes, links[i].ReceivedBytes = kib(v[2].count()), kib(v[3].count())
+		}
+	}
+}
+
+func kib(n gpu.Opt[uint64]) gpu.Opt[uint64] {
+	return gpu.Opt[uint64]{V: n.V << 10, OK: n.OK && n.V < 1<<54}
+}

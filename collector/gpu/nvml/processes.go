@@ -1,0 +1,261 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// lists are the driver's lists of processes. Without an MPS list (before driver
+// 450, or where MPS is not offered) its clients stand in the compute list.
+var lists = [...]struct {
+	function string
+	kind     gpu.ProcessType
+	optional bool
+}{
+	{"nvmlDeviceGetComputeRunningProcesses", gpu.Compute, false},
+	{"nvmlDeviceGetGraphicsRunningProcesses", gpu.Graphics, false},
+	{"nvmlDeviceGetMPSComputeRunningProcesses", gpu.MPS, true},
+}
+
+// processTable is what is kept of the processes of one GPU between two samples.
+type processTable struct {
+	buffer  [len(lists)][]processInfo
+	last    [len(lists)][]processInfo // each list as it was last read
+	seen    map[uint32]*process
+	samples utilizationSamples
+}
+
+// listed is a process on a GPU or GPU instance, merged from all lists.
+type listed struct {
+	pid, instance uint32
+	kind          gpu.ProcessType
+	used          gpu.Opt[uint64]
+	// kept says that the list that it stands in could not be read this time.
+	kept bool
+}
+
+// processes returns the processes of the sample and whether they are all.
+//
+// A list that cannot be read does not make its processes look as if they had
+// ended: those that are alive stay, with their memory not known.
+func (r *reading) processes(s *gpu.Sample) ([]gpu.Process, bool) {
+	t := &r.device.processes
+	complete := r.device.source.procs.hostNamespace() && !r.device.info.CoherentMemory
+	merged := merger{mig: s.MIGEnabled.V, total: s.Memory.Total}
+	for i, l := range lists {
+		list, err := r.runningProcesses(l.function, &t.buffer[i])
+		if err == nil || (l.optional && errors.Is(err, errAbsent)) {
+			t.last[i] = slices.Clone(list)
+			merged.add(list, l.kind, false)
+			continue
+		}
+		complete = false
+		merged.add(t.last[i], l.kind, true)
+	}
+	all := merged.list()
+	use := r.usage(s)
+	processes := make([]gpu.Process, 0, len(all))
+	seen := make(map[uint32]*process, len(all))
+	for _, l := range all {
+		p, ok := r.resolve(l, seen)
+		if !ok {
+			continue
+		}
+		complete = complete && l.used.OK && l.pid != 0
+		use.apply(&p)
+		processes = append(processes, p)
+	}
+	t.seen = seen
+	return processes, complete
+}
+
+// resolve looks a listed process up. It reports false for one that was kept from
+// an earlier list and has ended.
+func (r *reading) resolve(l listed, seen map[uint32]*process) (gpu.Process, bool) {
+	t := &r.device.processes
+	p := seen[l.pid]
+	if p == nil {
+		p = r.device.source.procs.read(l.pid, t.seen[l.pid])
+		if p == nil {
+			p = &process{}
+		}
+	}
+	if l.kept && (!p.alive || t.seen[l.pid] == nil || t.seen[l.pid].start != p.start) {
+		return gpu.Process{}, false
+	}
+	seen[l.pid] = p
+	out := gpu.Process{
+		ID: gpu.ProcessID{PID: l.pid, Start: p.start}, Type: l.kind, Used: l.used,
+		Started: p.started, CPU: p.cpu, State: p.state, Orphaned: p.orphaned,
+	}
+	if l.instance != noInstance {
+		out.Instance = gpu.Some(l.instance)
+	}
+	return out, true
+}
+
+// merger joins lists of processes: one process on one GPU instance is one entry,
+// whatever lists it stands in.
+type merger struct {
+	mig     bool
+	total   gpu.Opt[uint64] // memory of the GPU
+	entries []listed
+	index   map[[2]uint32]int // instance, pid → entry
+}
+
+// add adds a list; kept is a list of an earlier sample. The memory of a process
+// in several lists is the largest, because each tells all of it or less. Memory
+// beyond that of the GPU is none that was measured. Without MIG there are no
+// instances, whatever the driver says.
+func (m *merger) add(list []processInfo, kind gpu.ProcessType, kept bool) {
+	if m.index == nil {
+		m.index = make(map[[2]uint32]int)
+	}
+	for _, p := range list {
+		used := size(p.used)
+		if kept || (m.total.OK && used.V > m.total.V) {
+			used = gpu.Opt[uint64]{}
+		}
+		if !m.mig {
+			p.instance = noInstance
+		}
+		key := [2]uint32{p.instance, p.pid}
+		i, ok := m.index[key]
+		if !ok {
+			m.index[key] = len(m.entries)
+			m.entries = append(m.entries, listed{p.pid, p.instance, kind, used, kept})
+			continue
+		}
+		e := &m.entries[i]
+		e.kind |= kind
+		e.kept = e.kept && kept
+		if used.OK && (!e.used.OK || used.V > e.used.V) {
+			e.used = used
+		}
+	}
+}
+
+// list returns the processes ordered by instance and pid, those without an
+// instance first.
+func (m *merger) list() []listed {
+	slices.SortFunc(m.entries, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(a.instance+1, b.instance+1), cmp.Compare(a.pid, b.pid)) // noInstance+1 is 0
+	})
+	return m.entries
+}
+
+// samplingPeriod is the longest time between two of the driver's samples of
+// utilisation, by nvml.h, and half as much for the spread of both clocks.
+const samplingPeriod = 1500 * time.Millisecond
+
+// usage is the utilisation of one process, in ratios; absent where the driver
+// reported what cannot be one.
+type usage struct{ sm, memory, encoder, decoder gpu.Opt[float64] }
+
+// utilizationSamples is what is kept of the utilisation of processes.
+type utilizationSamples struct {
+	buffer []nvml.ProcessUtilizationSample
+	since  uint64 // the newest time stamp that was seen, µs of Unix time
+	recent map[uint32]recentUsage
+}
+
+// recentUsage is the newest utilisation of a process, and when it was read.
+type recentUsage struct {
+	usage
+	at time.Duration
+}
+
+// utilizations tells the utilisation of each process of a sample.
+type utilizations struct {
+	known  bool // the driver answered
+	recent map[uint32]recentUsage
+}
+
+// usage asks for the utilisation of the GPU's processes.
+//
+// By nvml.h the driver answers with a sample for each process "that had some
+// non-zero utilization during the last sample period", and with NOT_FOUND if
+// there is none. So once it answers in one of these ways, a process without a
+// sample is idle, and its utilisation is 0; it is absent only where the driver
+// does not offer the call (as under MIG) or the call failed.
+//
+// The driver samples once a second or more often, so that there may be no sample
+// between two readings a second apart: the last one holds for that long.
+func (r *reading) usage(s *gpu.Sample) utilizations {
+	t := &r.device.processes.samples
+	if s.Step != 0 {
+		t.since = 0 // the time stamps are those of the wall clock
+	}
+	list, err := r.processUtilization(t.since, &t.buffer)
+	if err != nil {
+		return utilizations{}
+	}
+	recent := highest(list, t.since, s.T)
+	for pid, u := range t.recent {
+		if _, ok := recent[pid]; !ok && s.T-u.at < samplingPeriod {
+			recent[pid] = u
+		}
+	}
+	t.since = newest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
+	t.recent = recent
+	return utilizations{known: true, recent: recent}
+}
+
+// highest returns the highest utilisation of each process in the samples that are
+// newer than since. Samples over 100 % are not used, which leaves a process that
+// has no other one without utilisation: it is not idle.
+func highest(list []nvml.ProcessUtilizationSample, since uint64, at time.Duration) map[uint32]recentUsage {
+	recent := make(map[uint32]recentUsage)
+	for _, q := range list {
+		if q.TimeStamp <= since {
+			continue
+		}
+		u := recent[q.Pid]
+		u.at = at
+		if max(q.SmUtil, q.MemUtil, q.EncUtil, q.DecUtil) <= 100 {
+			u.sm = higher(u.sm, q.SmUtil)
+			u.memory = higher(u.memory, q.MemUtil)
+			u.encoder = higher(u.encoder, q.EncUtil)
+			u.decoder = higher(u.decoder, q.DecUtil)
+		}
+		recent[q.Pid] = u
+	}
+	return recent
+}
+
+func higher(a gpu.Opt[float64], p uint32) gpu.Opt[float64] {
+	return gpu.Some(max(a.V, float64(p)/100))
+}
+
+// newest returns the time stamp to ask from the next time. One beyond the limit
+// is not believed: it would hide all samples until then.
+func newest(list []nvml.ProcessUtilizationSample, since, limit uint64) uint64 {
+	for _, q := range list {
+		if q.TimeStamp <= limit {
+			since = max(since, q.TimeStamp)
+		}
+	}
+	return since
+}
+
+// apply sets the utilisation of p.
+func (u utilizations) apply(p *gpu.Process) {
+	if !u.known {
+		return
+	}
+	use, ok := u.recent[p.ID.PID]
+	if !ok {
+		zero := gpu.Some(0.0)
+		use.usage = usage{zero, zero, zero, zero}
+	}
+	p.SM, p.MemoryController, p.Encoder, p.Decoder = use.sm, use.memory, use.encoder, use.decoder
+}

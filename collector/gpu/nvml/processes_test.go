@@ -1,0 +1,154 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+func TestMerge(t *testing.T) {
+	const no, na = noInstance, math.MaxUint64
+	some, none := gpu.Some[uint64], gpu.Opt[uint64]{}
+	type list struct {
+		kind gpu.ProcessType
+		kept bool
+		of   []processInfo
+	}
+	for _, c := range []struct {
+		name  string
+		mig   bool
+		lists []list
+		want  []listed
+	}{
+		{name: "nothing"},
+		{
+			name: "one process in three lists, the larger memory",
+			lists: []list{
+				{gpu.Compute, false, []processInfo{{7, 20, no, no}, {3, 10, no, no}}},
+				{gpu.Graphics, false, []processInfo{{7, 30, no, no}}},
+				{gpu.MPS, false, []processInfo{{7, na, no, no}}},
+			},
+			want: []listed{
+				{3, no, gpu.Compute, some(10), false},
+				{7, no, gpu.Compute | gpu.Graphics | gpu.MPS, some(30), false},
+			},
+		},
+		{
+			name: "known after not known",
+			lists: []list{
+				{gpu.Compute, false, []processInfo{{7, na, no, no}}},
+				{gpu.Graphics, false, []processInfo{{7, 0, no, no}}},
+			},
+			want: []listed{{7, no, gpu.Compute | gpu.Graphics, some(0), false}},
+		},
+		{
+			name:  "more than the GPU has",
+			lists: []list{{gpu.Compute, false, []processInfo{{7, 1001, no, no}, {8, 1000, no, no}}}},
+			want:  []listed{{7, no, gpu.Compute, none, false}, {8, no, gpu.Compute, some(1000), false}},
+		},
+		{
+			name: "two GPU instances", mig: true,
+			lists: []list{
+				{gpu.Compute, false, []processInfo{{7, 20, 3, 0}, {7, 30, 1, 0}, {2, 5, 3, 0}, {9, 1, no, no}}},
+				{gpu.Graphics, false, []processInfo{{7, 25, 3, 1}}},
+			},
+			want: []listed{
+				{9, no, gpu.Compute, some(1), false},
+				{7, 1, gpu.Compute, some(30), false},
+				{2, 3, gpu.Compute, some(5), false},
+				{7, 3, gpu.Compute | gpu.Graphics, some(25), false},
+			},
+		},
+		{
+			name: "instances without MIG are none",
+			lists: []list{
+				{gpu.Compute, false, []processInfo{{7, 20, 0, 0}}},
+				{gpu.Graphics, false, []processInfo{{7, 10, no, no}}},
+			},
+			want: []listed{{7, no, gpu.Compute | gpu.Graphics, some(20), false}},
+		},
+		{
+			name: "a list that could not be read",
+			lists: []list{
+				{gpu.Compute, true, []processInfo{{7, 20, no, no}, {8, 20, no, no}}},
+				{gpu.Graphics, false, []processInfo{{8, 10, no, no}}},
+			},
+			want: []listed{
+				{7, no, gpu.Compute, none, true},
+				{8, no, gpu.Compute | gpu.Graphics, some(10), false},
+			},
+		},
+	} {
+		m := merger{mig: c.mig, total: some(1000)}
+		for _, l := range c.lists {
+			m.add(l.of, l.kind, l.kept)
+		}
+		if got := m.list(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestHighestUtilization(t *testing.T) {
+	list := []nvml.ProcessUtilizationSample{
+		{Pid: 1, TimeStamp: 100, SmUtil: 90},                         // seen before
+		{Pid: 1, TimeStamp: 101, SmUtil: 20, MemUtil: 5},             //
+		{Pid: 1, TimeStamp: 102, SmUtil: 10, MemUtil: 9, EncUtil: 3}, //
+		{Pid: 2, TimeStamp: 102, SmUtil: 180},                        // cannot be
+		{Pid: 3, TimeStamp: 102, SmUtil: 50, DecUtil: 101},           // cannot be
+		{Pid: 3, TimeStamp: 103, SmUtil: 7},
+		{Pid: 4, TimeStamp: 99, SmUtil: 7},
+		{Pid: 5, TimeStamp: 103, SmUtil: 100, MemUtil: 100, EncUtil: 100, DecUtil: 100},
+	}
+	f := gpu.Some[float64]
+	want := map[uint32]recentUsage{
+		1: {usage{f(0.2), f(0.09), f(0.03), f(0)}, time.Second},
+		2: {usage{}, time.Second},
+		3: {usage{f(0.07), f(0), f(0), f(0)}, time.Second},
+		5: {usage{f(1), f(1), f(1), f(1)}, time.Second},
+	}
+	if got := highest(list, 100, time.Second); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if got := newest(list, 100, 1000); got != 103 {
+		t.Errorf("newest: %d, want 103", got)
+	}
+	if got := newest(list, 200, 1000); got != 200 {
+		t.Errorf("newest of old ones: %d, want 200", got)
+	}
+	if got := newest(append(list, nvml.ProcessUtilizationSample{TimeStamp: 5000}), 100, 1000); got != 103 {
+		t.Errorf("newest beside one in the future: %d, want 103", got)
+	}
+}
+
+func TestUtilizationOfAProcess(t *testing.T) {
+	recent := map[uint32]recentUsage{
+		1: {usage: usage{sm: gpu.Some(0.5), memory: gpu.Some(0.25), encoder: gpu.Some(0.0), decoder: gpu.Some(1.0)}},
+		2: {},
+	}
+	apply := func(known bool, pid uint32) gpu.Process {
+		p := gpu.Process{ID: gpu.ProcessID{PID: pid}}
+		utilizations{known, recent}.apply(&p)
+		return p
+	}
+	if p := apply(true, 1); p.SM != gpu.Some(0.5) || p.MemoryController != gpu.Some(0.25) || p.Decoder != gpu.Some(1.0) {
+		t.Errorf("with a sample: %+v", p)
+	}
+	if p := apply(true, 2); p.SM.OK || p.MemoryController.OK {
+		t.Errorf("with samples that cannot be: %+v, want absent", p)
+	}
+	if p := apply(true, 3); p.SM != gpu.Some(0.0) || p.Encoder != gpu.Some(0.0) {
+		t.Errorf("without a sample: %+v, want idle", p)
+	}
+	if p := apply(false, 1); p.SM.OK {
+		t.Errorf("without an answer of the driver: %+v, want absent", p)
+	}
+}

@@ -1,0 +1,228 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	promprocfs "github.com/prometheus/procfs"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// hostPIDNamespace is the inode of the kernel's first pid namespace
+// (PROC_PID_INIT_INO), the host's.
+const hostPIDNamespace = "pid:[4026531836]"
+
+// process is what procfs says of a process. It is not changed once it was read.
+type process struct {
+	start    uint64 // field 22 of /proc/PID/stat; 0 where it was never seen
+	started  gpu.Opt[time.Duration]
+	cpu      gpu.Opt[time.Duration]
+	state    byte // 0 where it could not be read this time
+	parent   int
+	orphaned bool
+	alive    bool // it could be read this time
+}
+
+// procfs reads processes. Its methods may be called from any goroutine.
+type procfs struct {
+	root  string
+	clock clock
+
+	bootOnce sync.Mutex
+	boot     gpu.Opt[time.Duration] // the moment of boot on the steady clock
+	hostOnce sync.Once
+	host     bool
+}
+
+func newProcFS(root string, c clock) *procfs { return &procfs{root: root, clock: c} }
+
+// hostNamespace reports whether this process runs in the host's pid namespace.
+// The driver reports processes by their number in the caller's namespace and
+// leaves out those that have none there. In a mounted procfs of the host, self
+// is this process, too.
+func (p *procfs) hostNamespace() bool {
+	p.hostOnce.Do(func() {
+		link, err := os.Readlink(filepath.Join(p.root, "self/ns/pid"))
+		if err != nil {
+			link, err = os.Readlink("/proc/self/ns/pid")
+		}
+		p.host = err == nil && link == hostPIDNamespace
+	})
+	return p.host
+}
+
+// bootTime returns the moment of boot on the steady clock. It is asked for once:
+// the kernel derives it from the wall clock, and it moves when that is set.
+func (p *procfs) bootTime() gpu.Opt[time.Duration] {
+	p.bootOnce.Lock()
+	defer p.bootOnce.Unlock()
+	if p.boot.OK {
+		return p.boot
+	}
+	fs, err := promprocfs.NewFS(p.root)
+	if err != nil {
+		return p.boot
+	}
+	stat, err := fs.Stat()
+	if err != nil || stat.BootTime == 0 {
+		return p.boot
+	}
+	p.boot = gpu.Some(time.Duration(stat.BootTime)*time.Second - p.clock.ahead(time.Now()))
+	return p.boot
+}
+
+// read returns what procfs says of pid now. before is what it said for the last
+// sample, nil if that was never asked; a process that cannot be found any more is
+// still that one while the driver lists its number, because a successor of the
+// same number could be found. It returns nil where nothing is known.
+//
+// The file is parsed here and not with the procfs module, which also stats the
+// directory and takes twice as long in all: there may be thousands of processes.
+func (p *procfs) read(pid uint32, before *process) *process {
+	s, err := p.stat(pid)
+	if err != nil {
+		if before == nil {
+			return nil
+		}
+		return &process{start: before.start, started: before.started}
+	}
+	now := &process{
+		start:  s.start,
+		cpu:    gpu.Some(time.Duration(s.ticks) * (time.Second / gpu.ProcessorTicks)),
+		state:  s.state,
+		parent: s.parent,
+		alive:  true,
+	}
+	known := before != nil && before.start == s.start
+	if known {
+		now.started = before.started
+	}
+	if boot := p.bootTime(); !now.started.OK && boot.OK {
+		now.started = gpu.Some(gpu.TicksToTime(boot.V, s.start))
+	}
+	switch {
+	case s.parent != 1 || !p.hostNamespace():
+	case known && before.alive && before.parent == s.parent:
+		now.orphaned = before.orphaned
+	default:
+		now.orphaned = !p.isService(pid)
+	}
+	return now
+}
+
+// stat is the part of /proc/PID/stat that is used.
+type stat struct {
+	state  byte
+	parent int
+	ticks  uint64 // of processor time, in user and kernel mode
+	start  uint64 // ticks from boot to the start
+}
+
+// statBuffers hold one stat file each; it is a few hundred bytes long.
+var statBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
+
+func (p *procfs) stat(pid uint32) (stat, error) {
+	// Package os would also offer each file to the runtime's poller.
+	fd, err := syscall.Open(p.root+"/"+strconv.FormatUint(uint64(pid), 10)+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return stat{}, err
+	}
+	defer syscall.Close(fd)
+	b := statBuffers.Get().(*[4096]byte)
+	defer statBuffers.Put(b)
+	n, err := syscall.Read(fd, b[:])
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(b[:n])
+}
+
+// parseStat parses /proc/PID/stat, as proc_pid_stat(5) numbers its fields. The
+// name of the program, field 2, may hold anything, parentheses included.
+func parseStat(line []byte) (stat, error) {
+	i := bytes.LastIndexByte(line, ')')
+	if i < 0 {
+		return stat{}, fmt.Errorf("no program name in %q", line)
+	}
+	var s stat
+	field := 3 // the number of the field that follows
+	for f := range bytes.FieldsSeq(line[i+1:]) {
+		var err error
+		var n uint64
+		switch field {
+		case 3:
+			if len(f) != 1 {
+				return stat{}, fmt.Errorf("state %q", f)
+			}
+			s.state = f[0]
+		case 4:
+			n, err = strconv.ParseUint(string(f), 10, 31)
+			s.parent = int(n)
+		case 14, 15:
+			n, err = strconv.ParseUint(string(f), 10, 63)
+			s.ticks += n
+		case 22:
+			s.start, err = strconv.ParseUint(string(f), 10, 64)
+			return s, err
+		}
+		if err != nil {
+			return stat{}, fmt.Errorf("field %d: %w", field, err)
+		}
+		field++
+	}
+	return stat{}, fmt.Errorf("%d fields in %q", field-1, line)
+}
+
+// isService reports whether the control group of pid says that somebody else
+// than its lost parent looks after it: a system service or a container. It also
+// does where nothing is known. What is left are sessions and what stands in no
+// group, which is where a shell's job ends up whose shell has gone.
+func (p *procfs) isService(pid uint32) bool {
+	b, err := os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), "cgroup"))
+	if err != nil {
+		return true
+	}
+	return isService(string(b))
+}
+
+// isService judges /proc/PID/cgroup: lines of id:controllers:path, one in version
+// 2 of control groups, one a hierarchy in version 1.
+func isService(cgroup string) bool {
+	for line := range strings.Lines(cgroup) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		user := false // in a user's slice services are the user's own, and end with the session
+		for part := range strings.SplitSeq(fields[2], "/") {
+			user = user || part == "user.slice"
+			if (!user && strings.HasSuffix(part, ".service")) || isContainer(part) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isContainer reports whether a part of a control group's path is that of a
+// container: a scope that a runtime made, a bare 64-digit ID, or a parent that
+// only holds containers.
+func isContainer(part string) bool {
+	for _, prefix := range []string{"kubepods", "docker", "libpod", "crio", "cri-containerd", "lxc", "machine.slice", "machine-"} {
+		if strings.HasPrefix(part, prefix) {
+			return true
+		}
+	}
+	return len(part) == 64 && strings.Trim(part, "0123456789abcdef") == ""
+}

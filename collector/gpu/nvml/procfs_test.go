@@ -1,0 +1,260 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const statLine = "1234 (python3) S 77 1234 77 0 -1 4194304 1000 0 3 0 250 150 9 9 20 0 8 0 98765 123456789 4321 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0"
+
+func TestParseStat(t *testing.T) {
+	cut, _, _ := strings.Cut(statLine, " 123456789")
+	want := stat{state: 'S', parent: 77, ticks: 400, start: 98765}
+	for _, c := range []struct {
+		name, line string
+		want       stat
+		fails      bool
+	}{
+		{name: "plain", line: statLine + "\n", want: want},
+		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: want},
+		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: want},
+		{name: "field 22 is the last", line: cut, want: want},
+		{name: "empty", fails: true},
+		{name: "no name", line: "1234 S 77", fails: true},
+		{name: "cut short", line: "1234 (python3) S 77 1234", fails: true},
+		{name: "no number", line: strings.Replace(statLine, " 98765 ", " x ", 1), fails: true},
+		{name: "no state", line: strings.Replace(statLine, " S ", " SS ", 1), fails: true},
+	} {
+		got, err := parseStat([]byte(c.line))
+		if (err != nil) != c.fails || (!c.fails && got != c.want) {
+			t.Errorf("%s: %+v, %v; want %+v, failure %t", c.name, got, err, c.want, c.fails)
+		}
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte(statLine))
+	f.Add([]byte(") S"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, line []byte) {
+		s, err := parseStat(line)
+		if err == nil && (s.state == 0 || s.parent < 0) {
+			t.Errorf("%q parsed as %+v", line, s)
+		}
+	})
+}
+
+func TestIsService(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	for _, c := range []struct {
+		cgroup string
+		want   bool
+	}{
+		{"0::/system.slice/triton.service\n", true},
+		{"0::/../../system.slice/triton.service\n", true}, // seen from a container
+		{"0::/system.slice/system-getty.slice/getty@tty1.service\n", true},
+		{"0::/user.slice/user-1000.slice/session-3.scope\n", false},
+		{"0::/user.slice/user-1000.slice/user@1000.service/app.slice/tmux.service\n", false},
+		{"0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n", false},
+		{"0::/\n", false},
+		{"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice/cri-containerd-" + id + ".scope\n", true},
+		{"0::/kubepods/burstable/pod12/" + id + "\n", true},
+		{"0::/system.slice/docker-" + id + ".scope\n", true},
+		{"0::/docker/" + id + "\n", true},
+		{"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id + ".scope\n", true},
+		{"0::/machine.slice/machine-qemu.scope\n", true},
+		{"0::/runtime/" + id + "\n", true},
+		{"0::/runtime/" + id[1:] + "\n", false},
+		// Version 1 has a line a hierarchy; systemd's is one of them.
+		{"12:memory:/user.slice\n4:devices:/user.slice\n1:name=systemd:/user.slice/user-0.slice/session-1.scope\n0::/user.slice/user-0.slice/session-1.scope\n", false},
+		{"12:memory:/\n1:name=systemd:/system.slice/ssh.service\n", true},
+		{"11:cpu,cpuacct:/docker/" + id + "\n1:name=systemd:/docker/" + id + "\n", true},
+		{"", false},
+		{"garbage\n", false},
+	} {
+		if got := isService(c.cgroup); got != c.want {
+			t.Errorf("%q: %t, want %t", c.cgroup, got, c.want)
+		}
+	}
+}
+
+// tree is a procfs in a folder.
+type tree struct {
+	t    *testing.T
+	root string
+}
+
+func newTree(t *testing.T) tree {
+	f := tree{t, t.TempDir()}
+	if err := os.MkdirAll(filepath.Join(f.root, "self/ns"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(hostPIDNamespace, filepath.Join(f.root, "self/ns/pid")); err != nil {
+		t.Fatal(err)
+	}
+	f.write("stat", "cpu  1 2 3 4 5 6 7 8 9 10\nbtime 1790000000\n")
+	return f
+}
+
+func (f tree) write(name, content string) {
+	f.t.Helper()
+	path := filepath.Join(f.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f tree) process(pid int, state string, parent int, start uint64, cgroup string) {
+	f.t.Helper()
+	f.write(fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (a b) %s %d 1 1 0 -1 0 0 0 0 0 250 150 0 0 20 0 8 0 %d 1 1 1", pid, state, parent, start))
+	f.write(fmt.Sprintf("%d/cgroup", pid), cgroup)
+}
+
+func (f tree) remove(pid int) {
+	f.t.Helper()
+	if err := os.RemoveAll(filepath.Join(f.root, strconv.Itoa(pid))); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+const session = "0::/user.slice/user-1000.slice/session-3.scope\n"
+
+func TestReadProcess(t *testing.T) {
+	f := newTree(t)
+	f.process(42, "R", 7, 12345, session)
+	p := newProcFS(f.root, newClock())
+	if !p.hostNamespace() {
+		t.Fatal("not the host's pid namespace")
+	}
+	got := p.read(42, nil)
+	if got == nil || got.start != 12345 || got.state != 'R' || !got.alive || got.orphaned {
+		t.Fatalf("read: %+v", got)
+	}
+	if want := gpu.Some(4 * time.Second); got.cpu != want {
+		t.Errorf("CPU %v, want %v", got.cpu, want)
+	}
+	if want := 1_790_000_123_450 * time.Millisecond; !got.started.OK || (got.started.V-want).Abs() > time.Millisecond {
+		t.Errorf("started %v, want %v", got.started.V, want)
+	}
+	// The moment of a start does not move, whatever is done to the wall clock.
+	f.write("stat", "cpu  1 2 3 4 5 6 7 8 9 10\nbtime 1790009999\n")
+	again := p.read(42, got)
+	if again.started != got.started {
+		t.Errorf("started %v, was %v before", again.started, got.started)
+	}
+	f.process(43, "S", 7, 12345, session)
+	if other := p.read(43, nil); other.started != got.started {
+		t.Errorf("started %v, %v for one that started with it", other.started, got.started)
+	}
+}
+
+func TestProcessThatCannotBeFound(t *testing.T) {
+	f := newTree(t)
+	f.process(42, "S", 7, 100, session)
+	p := newProcFS(f.root, newClock())
+	before := p.read(42, nil)
+	f.remove(42)
+	gone := p.read(42, before)
+	if gone == nil || gone.start != 100 || gone.started != before.started || gone.alive || gone.state != 0 || gone.cpu.OK {
+		t.Errorf("after its end: %+v, want the same identity and nothing else", gone)
+	}
+	if still := p.read(42, gone); still == nil || still.start != 100 {
+		t.Errorf("later: %+v", still)
+	}
+	f.process(42, "S", 7, 200, session)
+	if next := p.read(42, gone); next.start != 200 || next.started == before.started {
+		t.Errorf("its successor: %+v, want another identity", next)
+	}
+	if p.read(4711, nil) != nil {
+		t.Error("a process that never was is known")
+	}
+}
+
+func TestOrphan(t *testing.T) {
+	f := newTree(t)
+	p := newProcFS(f.root, newClock())
+	f.process(42, "S", 7, 100, session)
+	was := p.read(42, nil)
+	if was.orphaned {
+		t.Error("orphaned beside its parent")
+	}
+	f.process(42, "S", 1, 100, session)
+	now := p.read(42, was)
+	if !now.orphaned {
+		t.Error("not orphaned, and its parent is gone")
+	}
+	// The group is looked up once; only then is there one read a sample.
+	f.write("42/cgroup", "0::/system.slice/x.service\n")
+	if still := p.read(42, now); !still.orphaned {
+		t.Error("not orphaned any more")
+	}
+	if p.read(42, nil).orphaned {
+		t.Error("a service is an orphan")
+	}
+	f.process(43, "S", 1, 100, session)
+	f.remove(43)
+	f.process(43, "S", 1, 100, "")
+	if err := os.Remove(filepath.Join(f.root, "43/cgroup")); err != nil {
+		t.Fatal(err)
+	}
+	if p.read(43, nil).orphaned {
+		t.Error("orphaned without a group that says so")
+	}
+}
+
+func TestNoOrphansInAnotherNamespace(t *testing.T) {
+	f := newTree(t)
+	link := filepath.Join(f.root, "self/ns/pid")
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("pid:[4026532000]", link); err != nil {
+		t.Fatal(err)
+	}
+	f.process(42, "S", 1, 100, session)
+	p := newProcFS(f.root, newClock())
+	if p.hostNamespace() || p.read(42, nil).orphaned {
+		t.Error("the children of a container's first process are called orphans")
+	}
+}
+
+func TestWithoutBootTime(t *testing.T) {
+	f := newTree(t)
+	f.process(42, "S", 7, 100, session)
+	f.write("stat", "cpu  1 2 3 4\n")
+	p := newProcFS(f.root, newClock())
+	got := p.read(42, nil)
+	if got.start != 100 || got.started.OK {
+		t.Errorf("%+v, want a start in ticks only", got)
+	}
+	f.write("stat", "cpu  1 2 3 4\nbtime 1790000000\n")
+	if got = p.read(42, got); !got.started.OK {
+		t.Error("no start once the boot time can be read")
+	}
+}
+
+func BenchmarkReadProcess(b *testing.B) {
+	p := newProcFS("/proc", newClock())
+	pid := uint32(os.Getpid())
+	before := p.read(pid, nil)
+	if before == nil {
+		b.Skip("no procfs")
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		before = p.read(pid, before)
+	}
+}

@@ -1,0 +1,318 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nvml reads GPUs through NVIDIA's management library. It is the only
+// package that knows NVML: beyond it there are base units, absent values and
+// errors.
+//
+// The library is loaded when it is there, initialised again when the driver was
+// loaded anew or a GPU was added, and never while another thread is inside it.
+// As every NVML client does, the process holds the driver open.
+//
+// NVML's RPC to nvidia-persistenced is suspected of allocating by the soft limit
+// of open files (RLIMIT_NOFILE), which Go raises at start: a program should set
+// it to some thousands before the first call of Devices.
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// Config says where the driver is and how often it is asked. Zero fields have
+// the defaults that they name.
+type Config struct {
+	// LibraryPath is the file or name of the library; "" is libnvidia-ml.so.1 as
+	// the dynamic linker finds it, or in one of the usual places of containers.
+	LibraryPath string
+	// Interval is the time between two samples of a GPU; 1 s.
+	Interval time.Duration
+	// ProcFS and SysFS are where the host's procfs and sysfs are mounted; /proc
+	// and /sys.
+	ProcFS, SysFS string
+	// KernelLog is read for XID errors of GPUs for which the driver offers no
+	// events; /dev/kmsg.
+	KernelLog string
+	// Timeout is how long Devices waits for a GPU to identify itself before it
+	// leaves that GPU out; 10 s. Nothing is cut short: a call cannot be.
+	Timeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	set := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	set(&c.ProcFS, "/proc")
+	set(&c.SysFS, "/sys")
+	set(&c.KernelLog, "/dev/kmsg")
+	if c.Interval == 0 {
+		c.Interval = time.Second
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	return c
+}
+
+const (
+	// drainGrace is how long Init and Shutdown wait for calls under way. It is
+	// longer than the wait for events.
+	drainGrace = 3 * time.Second
+	// hotplugRetry is how long a new GPU has to wait after a hung call kept the
+	// library from being initialised again, since each try holds up all GPUs for
+	// the grace.
+	hotplugRetry = time.Minute
+)
+
+// Source is the driver's GPUs. It implements gpu.Source.
+type Source struct {
+	cfg   Config
+	calls gpu.Calls
+	gate  gate
+	clock clock
+	procs *procfs
+	// generation counts the initialisations of the library. A handle is valid in
+	// its own generation only. 0: none yet.
+	generation atomic.Uint64
+	// down is why the library must be initialised again; nil while it works. Any
+	// call may set it.
+	down atomic.Pointer[gpu.DriverError]
+	// initialised is whether the library is; only who has it alone changes that.
+	initialised atomic.Bool
+	// library is written once, by who has it alone, and read by who is inside.
+	library  *library
+	versions atomic.Pointer[versions]
+
+	// turn serialises Devices; it is a channel so that a wait can be cancelled.
+	turn     chan struct{}
+	bus      bus
+	busRetry time.Time
+	indices  map[int]*identification // by position in the driver's list
+
+	known known
+}
+
+var _ gpu.Source = (*Source)(nil)
+
+// New returns a source of the driver's GPUs. It does not touch the driver and
+// does not fail for want of one: Devices says what is missing.
+func New(cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Interval < 0 || cfg.Timeout < 0 {
+		return nil, fmt.Errorf("interval %v, timeout %v: must be above 0", cfg.Interval, cfg.Timeout)
+	}
+	s := &Source{
+		cfg:     cfg,
+		clock:   newClock(),
+		turn:    make(chan struct{}, 1),
+		bus:     bus{root: cfg.SysFS},
+		indices: make(map[int]*identification),
+	}
+	s.procs = newProcFS(cfg.ProcFS, s.clock)
+	return s, nil
+}
+
+// Calls implements gpu.Source.
+func (s *Source) Calls() *gpu.Calls { return &s.calls }
+
+// Devices implements gpu.Source. It initialises the library where that has not
+// worked yet, where the driver went away, and where a GPU was added to the bus.
+// A GPU that does not identify itself within the timeout is left out until it
+// has, unless it was known.
+func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := s.ensure(); err != nil {
+		return nil, err
+	}
+	generation := s.generation.Load()
+	var n int
+	err := s.call("", generation, "nvmlDeviceGetCount_v2", func() (ret nvml.Return) {
+		n, ret = s.library.DeviceGetCount()
+		return ret
+	})
+	if err != nil {
+		return nil, unseen(err)
+	}
+	devices, err := s.identifyAll(ctx, n, generation)
+	if err != nil {
+		return nil, err
+	}
+	s.known.list(devices)
+	list := make([]gpu.Device, len(devices))
+	for i, d := range devices {
+		list[i] = d
+	}
+	return list, nil
+}
+
+// unseen turns a failure to count the GPUs into a *gpu.DriverError.
+func unseen(err error) error {
+	if e, ok := errors.AsType[*callError](err); ok {
+		return driverError(e.ret, err)
+	}
+	if errors.Is(err, errAbsent) {
+		return driverError(nvml.ERROR_FUNCTION_NOT_FOUND, err)
+	}
+	return err
+}
+
+// ensure initialises the library if it must be.
+func (s *Source) ensure() error {
+	down, first := s.down.Load(), !s.initialised.Load()
+	if down != nil && down.Fatal && !first {
+		return down
+	}
+	added := s.bus.added()
+	if !first && down == nil && (!added || time.Now().Before(s.busRetry)) {
+		return nil
+	}
+	open, ok := s.gate.alone(drainGrace)
+	switch {
+	case ok:
+		defer open()
+	case first || down != nil:
+		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
+	default:
+		s.busRetry = time.Now().Add(hotplugRetry)
+		return nil
+	}
+	if s.gate.isClosed() {
+		return errClosed
+	}
+	return s.initialise()
+}
+
+// initialise loads the library where it is not, and starts a new generation. The
+// caller has the library alone.
+func (s *Source) initialise() error {
+	if s.library == nil {
+		l, err := openLibrary(s.cfg.LibraryPath)
+		if err != nil {
+			return err
+		}
+		s.library = l
+	}
+	if s.initialised.Swap(false) {
+		s.generation.Add(1)
+		// An error here is that of a driver that has gone; Init tells.
+		_ = s.library.shutdown(&s.calls)
+	}
+	s.bus.accept()
+	if err := s.library.initialise(&s.calls); err != nil {
+		s.down.Store(err)
+		return err
+	}
+	s.readVersions()
+	s.busRetry = time.Time{}
+	s.down.Store(nil)
+	s.generation.Add(1)
+	s.initialised.Store(true)
+	return nil
+}
+
+// versions hold for all GPUs.
+type versions struct{ driver, cuda string }
+
+// readVersions asks for the versions. The caller has the library alone.
+func (s *Source) readVersions() {
+	var v versions
+	if s.library.has("nvmlSystemGetDriverVersion") {
+		end := s.calls.Begin("", "nvmlSystemGetDriverVersion")
+		version, ret := s.library.SystemGetDriverVersion()
+		end(counted(ret))
+		if ret == nvml.SUCCESS {
+			v.driver = version
+		}
+	}
+	if s.library.has("nvmlSystemGetCudaDriverVersion") {
+		end := s.calls.Begin("", "nvmlSystemGetCudaDriverVersion")
+		version, ret := s.library.SystemGetCudaDriverVersion()
+		end(counted(ret))
+		if ret == nvml.SUCCESS {
+			v.cuda = cudaVersion(version)
+		}
+	}
+	s.versions.Store(&v)
+}
+
+// counted is the name under which ret is counted as an error; "" if it is none.
+func counted(ret nvml.Return) string {
+	if o := classify(ret, nil); o == succeeded || o == absent {
+		return ""
+	}
+	return returnName(ret)
+}
+
+// Close implements gpu.Source. It keeps all further calls out and shuts the
+// library down if those under way return soon; otherwise it leaves the library
+// as it is, to end with the process.
+func (s *Source) Close() error {
+	s.gate.close()
+	open, ok := s.gate.alone(drainGrace)
+	if !ok {
+		return errors.New("a call into the driver has not returned: the library was not shut down")
+	}
+	defer open()
+	if !s.initialised.Swap(false) {
+		return nil
+	}
+	return s.library.shutdown(&s.calls)
+}
+
+// known is the GPUs that were ever identified.
+type known struct {
+	mu      sync.Mutex
+	devices map[string]*device // by UUID
+	listed  []*device          // by the last Devices
+}
+
+// get returns the device of that uuid, nil if it was never seen.
+func (k *known) get(uuid string) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.devices[uuid]
+}
+
+// add returns d, or the device of its uuid that was added before.
+func (k *known) add(d *device) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.devices == nil {
+		k.devices = make(map[string]*device)
+	}
+	if old := k.devices[d.info.UUID]; old != nil {
+		return old
+	}
+	k.devices[d.info.UUID] = d
+	return d
+}
+
+// list notes which devices can be seen now.
+func (k *known) list(devices []*device) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.listed = slices.Clone(devices)
+}
+
+// now returns the devices that can be seen now.
+func (k *known) now() []*device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.listed
+}

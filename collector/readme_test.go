@@ -1,0 +1,79 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// readmeHead is what stands above the tables of README.md.
+const readmeHead = `# The series
+
+Made from the tables in this folder by ` + "`go test ./collector -run Readme -update`" + `; a test fails where they differ.
+
+Units are base units. What the driver does not offer is absent, never 0; a reading that failed is absent until the next one
+succeeds. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may change over a reboot. An empty label is one
+that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 0`" + `) only the series marked † stay.
+
+| labels of | |
+|---|---|
+| a GPU | %s |
+| a GPU instance (MIG) | %s |
+| a process | %s |
+| a workload: a pod or job with two processes or more on a GPU | %s |
+
+` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there; the series is absent while that has not been judged.
+`
+
+// TestReadme holds README.md to the tables.
+func TestReadme(t *testing.T) {
+	code := func(labels []string) string { return "`" + strings.Join(labels, "`, `") + "`" }
+	var b strings.Builder
+	fmt.Fprintf(&b, readmeHead, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]))
+	for _, f := range families.families {
+		flag := "`--collector." + f.name + "`, on by default"
+		switch {
+		case f.always:
+			flag = "always on"
+		case !f.enabled:
+			flag = "`--collector." + f.name + "`, off by default"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| series | of | own labels | |\n|---|---|---|---|\n", f.name, flag)
+		for _, m := range f.metrics {
+			b.WriteString(readmeRow(m))
+		}
+	}
+	if *update {
+		if err := os.WriteFile("README.md", []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("README.md")
+	if err != nil || string(got) != b.String() {
+		t.Errorf("README.md does not say what the tables do (%v): go test ./collector -run Readme -update", err)
+	}
+}
+
+func readmeRow(m metric) string {
+	labels := slices.Clone(m.labels)
+	if m.optional != "" {
+		labels = append(labels, m.optional)
+	}
+	name := "`" + m.name + "`"
+	if m.down {
+		name += " †"
+	}
+	if m.kind == prometheus.CounterValue {
+		name += " (counter)"
+	}
+	of := [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload"}[m.scope]
+	help := strings.NewReplacer("|", `\|`, "\n", " ").Replace(m.help)
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, of, strings.Join(labels, ", "), help)
+}
