@@ -68,7 +68,7 @@ func (r *reading) temperature() gpu.Opt[float64] {
 
 // thresholds returns the absolute temperatures at which something happens. Where
 // the driver gives the first four as margins (Ada and later) nvml.h calls their
-// absolute values unsupported; some drivers still answer, with made-up ones.
+// absolute values superseded, and they are left out even if a driver still answers.
 func (r *reading) thresholds(margins bool) []gpu.Named[float64] {
 	all := [...]struct {
 		name   string

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -18,9 +20,7 @@ const (
 	// eventWait is the longest stay inside the library, and so the longest that the
 	// end of Watch or a new Init has to wait.
 	eventWait = 500 * time.Millisecond
-	// registerRetry is when a GPU is registered again that failed to be.
-	registerRetry = 30 * time.Second
-	// maxBackoff bounds the pause after waits that fail at once.
+	// maxBackoff is the pause before a GPU is asked again that keeps failing.
 	maxBackoff = 30 * time.Second
 )
 
@@ -29,53 +29,26 @@ const (
 // watches the GPUs that Devices has found, also those that it finds later. The
 // error is that of the kernel log, where all GPUs depend on it and it cannot be
 // read.
+//
+// Each GPU has an event set and a goroutine of its own: one that is lost makes
+// every wait for its set fail, and one that hangs keeps its thread.
 func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
-	w := &watcher{source: s, report: report, log: kernelLog{path: s.cfg.KernelLog, fd: -1}}
-	defer w.close()
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{
+		source:    s,
+		reporter:  reporter{report: report},
+		log:       kernelLog{path: s.cfg.KernelLog, fd: -1},
+		listeners: make(map[*device]*listener),
+	}
+	defer w.log.close()
+	defer w.end()
+	defer cancel()
 	for ctx.Err() == nil {
-		if err := w.step(ctx); err != nil {
+		w.listen(ctx)
+		if err := w.readLog(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// watcher is the state of one Watch.
-type watcher struct {
-	source *Source
-	report func(gpu.Event)
-	log    kernelLog
-
-	generation uint64 // of what follows
-	set        nvml.EventSet
-	registered map[*device]handle
-	// later is when a GPU is tried again that could not be registered; the zero
-	// time is never, because it has no events.
-	later    map[*device]time.Time
-	failures int // waits that failed in a row
-}
-
-// step brings the registrations up to date, and waits for one event or a moment.
-func (w *watcher) step(ctx context.Context) error {
-	if g := w.source.generation.Load(); g != w.generation {
-		// The old set ended with its generation.
-		w.generation, w.set, w.failures = g, nil, 0
-		w.registered, w.later = make(map[*device]handle), make(map[*device]time.Time)
-	}
-	for _, d := range w.source.known.now() {
-		w.register(d)
-	}
-	if err := w.readLog(); err != nil {
-		return err
-	}
-	switch {
-	case len(w.registered) == 0:
 		pause(ctx, eventWait)
-	case w.failures > 0:
-		pause(ctx, min(eventWait<<min(w.failures, 10), maxBackoff))
-		fallthrough
-	default:
-		w.wait(ctx)
 	}
 	return nil
 }
@@ -90,127 +63,65 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// call makes a call that concerns events, of one GPU or ("") of all.
-func (w *watcher) call(uuid, name string, f func() nvml.Return, also ...nvml.Return) error {
-	return w.source.call(uuid, w.generation, name, f, also...)
+// reporter passes events on, one at a time and none after its end.
+type reporter struct {
+	mu     sync.Mutex
+	report func(gpu.Event)
+	ended  bool
 }
 
-// register adds a GPU to the set, unless it is there or has no events.
-func (w *watcher) register(d *device) {
-	if _, ok := w.registered[d]; ok {
-		return
-	}
-	if at, ok := w.later[d]; ok && (at.IsZero() || time.Now().Before(at)) {
-		return
-	}
-	w.later[d] = time.Now().Add(registerRetry)
-	h, err := d.handle()
-	if err != nil || h.generation != w.generation {
-		return
-	}
-	var types uint64
-	err = w.call(d.info.UUID, "nvmlDeviceGetSupportedEventTypes", func() (ret nvml.Return) {
-		types, ret = h.GetSupportedEventTypes()
-		return ret
-	})
-	if errors.Is(err, errAbsent) || (err == nil && types&nvml.EventTypeXidCriticalError == 0) {
-		w.later[d] = time.Time{}
-		return
-	}
-	if err != nil || !w.create() {
-		return
-	}
-	err = w.call(d.info.UUID, "nvmlDeviceRegisterEvents", func() nvml.Return {
-		return h.RegisterEvents(nvml.EventTypeXidCriticalError, w.set)
-	})
-	switch {
-	case err == nil:
-		w.registered[d] = h
-		delete(w.later, d)
-	case errors.Is(err, errAbsent):
-		w.later[d] = time.Time{}
-	default:
-		// By nvml.h the set may be in an undefined state now.
-		w.free()
+func (r *reporter) event(e gpu.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.report(e)
 	}
 }
 
-// create makes the set if there is none.
-func (w *watcher) create() bool {
-	if w.set != nil {
-		return true
-	}
-	err := w.call("", "nvmlEventSetCreate", func() (ret nvml.Return) {
-		w.set, ret = w.source.library.EventSetCreate()
-		return ret
-	})
-	if err != nil {
-		w.set = nil
-	}
-	return err == nil
+func (r *reporter) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
 }
 
-// free releases the set with all registrations.
-func (w *watcher) free() {
-	if w.set == nil {
-		return
-	}
-	// In another generation the set is gone, and the call is not made.
-	_ = w.call("", "nvmlEventSetFree", func() nvml.Return { return w.set.Free() })
-	w.set = nil
-	clear(w.registered)
+// watcher is the state of one Watch.
+type watcher struct {
+	source    *Source
+	reporter  reporter
+	log       kernelLog
+	listeners map[*device]*listener
+	running   sync.WaitGroup
 }
 
-// wait waits for one event. When a GPU is lost, waiting fails at once for all of
-// the set, so that the set is made anew, without that GPU.
-func (w *watcher) wait(ctx context.Context) {
-	if ctx.Err() != nil {
-		return
-	}
-	var data nvml.EventData
-	err := w.call("", "nvmlEventSetWait_v2", func() (ret nvml.Return) {
-		data, ret = w.set.Wait(uint32(eventWait.Milliseconds()))
-		return ret
-	}, nvml.ERROR_TIMEOUT)
-	failure, isCall := errors.AsType[*callError](err)
-	switch {
-	case err == nil:
-		w.failures = 0
-		w.deliver(data)
-	case errors.Is(err, errAbsent):
-		w.failures = 0
-	case isCall && failure.outcome != down:
-		w.failures++
-		w.free()
-	default: // the driver or the generation has gone
-		pause(ctx, eventWait)
-	}
-}
-
-// deliver reports an event.
-func (w *watcher) deliver(data nvml.EventData) {
-	if data.EventType != nvml.EventTypeXidCriticalError {
-		return
-	}
-	e := gpu.Event{Time: time.Now(), XID: data.EventData}
-	for d, h := range w.registered {
-		if h.Device == data.Device {
-			e.UUID, e.PCIBusID = d.info.UUID, d.info.PCIBusID
+// listen starts to listen to the GPUs that came.
+func (w *watcher) listen(ctx context.Context) {
+	for _, d := range w.source.known.now() {
+		if w.listeners[d] != nil {
+			continue
 		}
+		l := &listener{device: d, reporter: &w.reporter}
+		w.listeners[d] = l
+		w.running.Go(func() { l.run(ctx) })
 	}
-	if e.UUID == "" {
-		_ = w.call("", "nvmlDeviceGetUUID", func() (ret nvml.Return) {
-			e.UUID, ret = data.Device.GetUUID()
-			return ret
-		})
+}
+
+// end waits for the listeners, but not for one that hangs in the driver.
+func (w *watcher) end() {
+	ended := make(chan struct{})
+	go func() { w.running.Wait(); close(ended) }()
+	pause, stop := context.WithTimeout(context.Background(), drainGrace)
+	defer stop()
+	select {
+	case <-ended:
+	case <-pause.Done():
 	}
-	w.report(e)
+	w.reporter.end()
 }
 
 // eventless reports whether the driver has no events for a GPU.
 func (w *watcher) eventless(d *device) bool {
-	at, ok := w.later[d]
-	return ok && at.IsZero()
+	l := w.listeners[d]
+	return l != nil && l.eventless.Load()
 }
 
 // readLog reports what the kernel log has about GPUs without events. It is not
@@ -251,10 +162,90 @@ func (w *watcher) deliverLogged(address string, xid uint64) {
 		}
 		e.UUID = d.info.UUID
 	}
-	w.report(e)
+	w.reporter.event(e)
 }
 
-func (w *watcher) close() {
-	w.free()
-	w.log.close()
+// listener waits for the events of one GPU.
+type listener struct {
+	device    *device
+	reporter  *reporter
+	eventless atomic.Bool // the driver has none for this GPU
+	failures  int         // in a row
+}
+
+// run listens until ctx is done or the GPU turns out to have no events.
+func (l *listener) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := l.listen(ctx)
+		if errors.Is(err, errAbsent) {
+			l.eventless.Store(true)
+			return
+		}
+		if errors.Is(err, errStale) {
+			l.failures = 0
+		}
+		pause(ctx, min(eventWait<<min(l.failures, 10), maxBackoff))
+		l.failures++
+	}
+}
+
+// listen registers for events and reports them until something fails or ctx is
+// done. Its error is errAbsent if there are no events.
+func (l *listener) listen(ctx context.Context) error {
+	h, err := l.device.handle()
+	if err != nil {
+		return err
+	}
+	call := func(name string, f func() nvml.Return, also ...nvml.Return) error {
+		return l.device.source.call(l.device.info.UUID, h.generation, name, f, also...)
+	}
+	var types uint64
+	err = call("nvmlDeviceGetSupportedEventTypes", func() (ret nvml.Return) {
+		types, ret = h.GetSupportedEventTypes()
+		return ret
+	})
+	if err == nil && types&nvml.EventTypeXidCriticalError == 0 {
+		err = errAbsent
+	}
+	if err != nil {
+		return err
+	}
+	var set nvml.EventSet
+	err = call("nvmlEventSetCreate", func() (ret nvml.Return) {
+		set, ret = l.device.source.library.EventSetCreate()
+		return ret
+	})
+	if err != nil {
+		return err
+	}
+	// A set of an earlier generation has ended with it, and the call is not made.
+	defer func() { _ = call("nvmlEventSetFree", func() nvml.Return { return set.Free() }) }()
+	err = call("nvmlDeviceRegisterEvents", func() nvml.Return {
+		return h.RegisterEvents(nvml.EventTypeXidCriticalError, set)
+	})
+	for err == nil && ctx.Err() == nil {
+		err = l.wait(set, call)
+	}
+	return err
+}
+
+// wait waits for one event of the set and reports it.
+func (l *listener) wait(set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) error {
+	var data nvml.EventData
+	err := call("nvmlEventSetWait_v2", func() (ret nvml.Return) {
+		data, ret = set.Wait(uint32(eventWait.Milliseconds()))
+		return ret
+	}, nvml.ERROR_TIMEOUT)
+	if errors.Is(err, errAbsent) { // nothing happened
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	l.failures = 0
+	if data.EventType == nvml.EventTypeXidCriticalError {
+		i := l.device.info
+		l.reporter.event(gpu.Event{Time: time.Now(), UUID: i.UUID, PCIBusID: i.PCIBusID, XID: data.EventData})
+	}
+	return nil
 }
