@@ -5,6 +5,7 @@ package collector
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -74,13 +75,15 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 			}
 		}),
 	gauges("gpu_nvml_call_in_flight_seconds",
-		"Seconds since a call into the driver's library was entered that has not returned; the longest by function. A hung call shows while it hangs.",
+		"Seconds since a call into the driver's library was entered that has not returned, from a second on; the longest by function. A hung call shows while it hangs.",
 		[]string{"gpu", "uuid", "call"},
 		func(s *State, e *emitter) {
 			// They are ordered by age, so of several calls of one function the
 			// oldest is the one that gets the series.
 			for _, c := range s.Calls.InFlight {
-				e.emit(max(0, s.Time.Sub(c.Since).Seconds()), indexOf(s, c.UUID), c.UUID, c.Call)
+				if age := s.Time.Sub(c.Since); age >= minInFlight {
+					e.emit(age.Seconds(), indexOf(s, c.UUID), c.UUID, c.Call)
+				}
 			}
 		}),
 	gauges("gpu_collector_success",
@@ -116,6 +119,11 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 			return timestamp(s.StateFile.Time)
 		}),
 }})
+
+// minInFlight is how long a call must have taken to be shown in flight. The wait
+// for events is nearly always in flight for less, and other calls are now and
+// then: their series would come and go with the scrapes.
+const minInFlight = time.Second
 
 func devicesUp(s *State) (n int) {
 	for _, d := range s.Devices {

@@ -223,14 +223,15 @@ func (l *loop) publish(sample *gpu.Sample) {
 }
 
 // unattributed is the used memory that no process holds; absent where that
-// cannot be known.
+// cannot be known, as while an entry of the list is no process that can be looked
+// up: then the list may be that of another namespace.
 func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 	if !sample.Memory.Used.OK || !sample.ProcessesComplete || info.CoherentMemory {
 		return gpu.Opt[uint64]{}
 	}
 	var sum uint64
 	for i := range sample.Processes {
-		if !sample.Processes[i].Used.OK {
+		if p := &sample.Processes[i]; !p.Used.OK || p.ID.Start == 0 {
 			return gpu.Opt[uint64]{}
 		}
 		sum += sample.Processes[i].Used.V
