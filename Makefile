@@ -1,0 +1,167 @@
+# Needs make, bash, Go and gcc. Whatever else a target uses is built from the
+# exact versions in e2e/tools/go.mod, into bin/.
+
+SHELL         := /bin/bash
+.SHELLFLAGS   := -euo pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+GO            ?= go
+BIN           := $(CURDIR)/bin
+GOLANGCI_LINT := $(BIN)/golangci-lint
+GOLANGCI_LINT_VERSION := v2.15.0
+
+# go-nvml calls the driver's library through cgo and binds its symbols when they
+# are first used: neither -static nor -Wl,-z,now can work. The flag silences 50
+# warnings from NVIDIA's header.
+export CGO_ENABLED := 1
+export CGO_CFLAGS  := -O2 -g -Wno-deprecated-declarations
+# go.mod and go.sum are changed by hand, never by a build. An image of a tree
+# without git must build too, hence no VCS stamping: LDFLAGS carries it.
+export GOFLAGS     := -mod=readonly -buildvcs=false
+
+VERSION    := $(shell cat VERSION)
+REVISION   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+BRANCH     := $(shell git rev-parse --abbrev-ref HEAD 2>/dev/null || echo unknown)
+# The date of the commit, so that one revision gives one binary.
+BUILD_DATE := $(shell git log -1 --format=%cd --date=format:%Y%m%d-%H:%M:%S 2>/dev/null || echo unknown)
+PKG_VERSION := github.com/prometheus/common/version
+LDFLAGS := -X $(PKG_VERSION).Version=$(VERSION) \
+	-X $(PKG_VERSION).Revision=$(REVISION) \
+	-X $(PKG_VERSION).Branch=$(BRANCH) \
+	-X $(PKG_VERSION).BuildDate=$(BUILD_DATE)
+
+# All modules of this repository but the tools, which hold no code of ours.
+MODULES := . e2e
+
+# Runs `go test -json`, prints what a reader needs and fails on a skipped test.
+GOTEST := $(BIN)/gotest -allow-skip=traces:=$(CURDIR)/../shared/traces -summary=$(BIN)/test-summary.txt --
+
+DEMO_ADDRESS ?= localhost:9844
+DEMO_SOURCE  ?= sim:node
+DEMO_SPEED   ?= 60
+FUZZTIME     ?= 10s
+BENCH        ?= .
+
+.PHONY: all
+all: build test lint
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build gpu_leak_exporter and gpuleaktool in the root of the repository
+	$(GO) build -ldflags '$(LDFLAGS)' -o . ./cmd/gpu_leak_exporter ./cmd/gpuleaktool
+
+.PHONY: demo
+demo: ## run the exporter on simulated GPUs; Ctrl-C ends it
+	$(GO) build -ldflags '$(LDFLAGS)' -o . ./cmd/gpu_leak_exporter
+	@printf '\n  Open  http://%s/          the start page\n        http://%s/predict   which GPU runs out of memory, and when\n        http://%s/metrics   what Prometheus scrapes\n\n  Simulated GPUs, %s times as fast as real ones. Ctrl-C ends it.\n\n' \
+		$(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_SPEED)
+	@exec ./gpu_leak_exporter --source=$(DEMO_SOURCE) --source.speed=$(DEMO_SPEED) --web.listen-address=$(DEMO_ADDRESS)
+
+.PHONY: test
+test: vet $(BIN)/gotest ## all tests that need Go and gcc only, with the race detector
+	# The test cache does not see files outside of the module, such as traces.
+	$(GOTEST) $(GO) test -count=1 -race ./...
+	cd e2e && $(GOTEST) $(GO) test -count=1 ./...
+
+.PHONY: vet
+vet:
+	$(GO) vet ./...
+	# What knows no driver must build where there is no C compiler.
+	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./detector/... ./collector/... | grep -v /nvml)
+	cd e2e && $(GO) vet -tags e2e ./...
+
+.PHONY: e2e
+e2e: tools lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheus, a browser and other programs
+	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout 20m ./...
+
+# Debian packages that the end-to-end tests use; none so far.
+E2E_PACKAGES :=
+.PHONY: e2e-packages
+e2e-packages:
+	@for p in $(E2E_PACKAGES); do \
+		dpkg -s "$$p" >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq --yes --no-install-recommends $(E2E_PACKAGES); break; }; \
+	done
+
+.PHONY: lint
+lint: lint-tool tools check-format checkrules ## golangci-lint, formats, rules and jsonnet
+	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --config=$(CURDIR)/.golangci.yml ./...); done
+	for m in $(MODULES); do (cd $$m && GOFLAGS= $(GO) mod tidy -diff); done
+
+.PHONY: check-format
+check-format: lint-tool tools
+	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) fmt --config=$(CURDIR)/.golangci.yml --diff); done
+	find mixin -name '*.*sonnet' -print0 | xargs -0 -r -n1 $(BIN)/jsonnetfmt --test --
+
+.PHONY: format
+format: lint-tool tools ## rewrite Go and jsonnet files in their standard form
+	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) fmt --config=$(CURDIR)/.golangci.yml); done
+	find mixin -name '*.*sonnet' -print0 | xargs -0 -r $(BIN)/jsonnetfmt -i --
+
+.PHONY: mixin
+mixin: tools ## render the alerts and rules of the mixin into dashboards/
+	mkdir -p dashboards
+	$(BIN)/jsonnet -J mixin -S -e 'std.manifestYamlDoc((import "mixin.libsonnet").prometheusAlerts, quote_keys=false)' > dashboards/alerts.yaml
+	$(BIN)/jsonnet -J mixin -S -e 'std.manifestYamlDoc((import "mixin.libsonnet").prometheusRules, quote_keys=false)' > dashboards/rules.yaml
+
+.PHONY: dashboards
+dashboards: tools ## render the dashboards of the mixin into dashboards/
+	mkdir -p dashboards
+	$(BIN)/jsonnet -J mixin -m dashboards -e '(import "mixin.libsonnet").grafanaDashboards' >/dev/null
+
+.PHONY: checkrules
+checkrules: mixin dashboards ## check and test the rules of the mixin
+	find mixin -name '*.*sonnet' -print0 | xargs -0 -r -n1 $(BIN)/jsonnet-lint -J mixin --
+	$(BIN)/promtool check rules --lint=all --lint-fatal dashboards/alerts.yaml dashboards/rules.yaml
+	$(BIN)/promtool test rules mixin/tests/*.yaml
+	$(BIN)/promtool check config --syntax-only examples/prometheus.yml
+	$(BIN)/pint --offline --no-color --config mixin/pint.hcl lint --fail-on=warning dashboards/alerts.yaml dashboards/rules.yaml
+
+.PHONY: checkmetrics
+checkmetrics: tools $(BIN)/gotest ## hold what the exporter exposes against Prometheus's metric rules
+	cd e2e && E2E_BIN=$(BIN) $(GOTEST) $(GO) test -tags e2e -count=1 -run '^TestCheckMetrics$$' .
+
+.PHONY: bench
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz test for FUZZTIME
+	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go | cut -d' ' -f2); do \
+			(cd "$$dir" && echo "$$dir $$f" && $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) .); \
+		done; \
+	done
+
+.PHONY: promu-build
+promu-build: tools ## build both binaries as a release does
+	$(BIN)/promu build --prefix .build/linux-$$($(GO) env GOARCH)
+
+.PHONY: tools
+tools: $(BIN)/.tools ## build promtool, Prometheus, jsonnet, promu and pint into bin/
+
+# One link of seven programs is what takes the time, hence a stamp.
+$(BIN)/.tools: e2e/tools/go.mod e2e/tools/go.sum
+	mkdir -p $(BIN)
+	cd e2e/tools && CGO_ENABLED=0 $(GO) build -trimpath -tags remove_all_sd -ldflags '-s -w' -o $(BIN)/ tool
+	touch $@
+
+.PHONY: lint-tool
+lint-tool: $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+# Its own documentation advises against building it in a shared module graph.
+$(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION):
+	mkdir -p $(BIN)
+	GOFLAGS= GOBIN=$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	touch $@
+
+$(BIN)/gotest: $(wildcard e2e/internal/gotest/*.go)
+	mkdir -p $(BIN)
+	cd e2e && $(GO) build -o $@ ./internal/gotest
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN) .build .tarballs gpu_leak_exporter gpuleaktool
