@@ -1,0 +1,689 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakenvml
+
+import (
+	"debug/elf"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+func TestProcesses(t *testing.T) {
+	n := NewNode(2)
+	n.Clock = n.Epoch.Add(10 * time.Second)
+	g := &n.GPUs[0]
+	for pid := range uint32(3000) {
+		g.Processes = append(g.Processes, Process{PID: 1000 + pid, Memory: Ramp{Base: uint64(pid) << 10, Rate: float64(pid)}})
+	}
+	g.Processes = append(g.Processes,
+		Process{PID: 1000, List: Graphics, Memory: Constant(5 * GiB)}, // of the compute list too: summed once
+		Process{PID: 1, List: MPS, Memory: Constant(NotAvailable)},
+		Process{PID: 2, List: MPS, Memory: Constant(GiB)})
+	r := start(t, n)
+	d := r.device(0)
+	compute, ret := d.GetComputeRunningProcesses()
+	ok(t, "compute", ret)
+	same(t, "compute processes", len(compute), 3000)
+	for i, p := range compute {
+		want := nvml.ProcessInfo{
+			Pid: 1000 + uint32(i), UsedGpuMemory: uint64(i)<<10 + 10*uint64(i),
+			GpuInstanceId: math.MaxUint32, ComputeInstanceId: math.MaxUint32,
+		}
+		if p != want {
+			t.Fatalf("process %d: got %+v, want %+v", i, p, want)
+		}
+	}
+	graphics, ret := d.GetGraphicsRunningProcesses()
+	ok(t, "graphics", ret)
+	same(t, "graphics", fmt.Sprint(graphics), fmt.Sprintf("[{1000 %d %d %d}]", 5*GiB, uint32(math.MaxUint32), uint32(math.MaxUint32)))
+	mps, ret := d.GetMPSComputeRunningProcesses()
+	ok(t, "MPS", ret)
+	same(t, "not available", mps[0].UsedGpuMemory, uint64(NotAvailable))
+	checkMemory(t, n, d, 0)
+	detail, ret := d.GetRunningProcessDetailList()
+	ok(t, "details", ret)
+	same(t, "details", detail.NumProcArrayEntries, 3000)
+
+	none, ret := r.device(1).GetComputeRunningProcesses()
+	ok(t, "no processes", ret)
+	same(t, "no processes", len(none), 0)
+
+	g.Processes = g.Processes[:2]
+	r.write()
+	compute, ret = d.GetComputeRunningProcesses()
+	ok(t, "after exits", ret)
+	same(t, "after exits", len(compute), 2)
+}
+
+func TestRampRunsWithTheClock(t *testing.T) {
+	n := NewNode(1)
+	n.Epoch, n.Speed = time.Now().Add(-time.Minute), 1000
+	n.GPUs[0].Processes = []Process{{PID: 7, Memory: Ramp{Base: GiB, Rate: 1 << 10}}, {PID: 8, Memory: Ramp{Base: GiB, Rate: -GiB}}}
+	r := start(t, n)
+	d := r.device(0)
+	low := n.GPUs[0].Processes[0].Memory.At(n.Elapsed(time.Now()))
+	p, ret := d.GetComputeRunningProcesses()
+	ok(t, "processes", ret)
+	if high := n.GPUs[0].Processes[0].Memory.At(n.Elapsed(time.Now())); p[0].UsedGpuMemory < low || p[0].UsedGpuMemory > high {
+		t.Errorf("memory %d is not in [%d, %d]", p[0].UsedGpuMemory, low, high)
+	}
+	same(t, "memory that shrank", p[1].UsedGpuMemory, 0)
+	saw := Ramp{Base: 100, Rate: 10, Period: 4 * time.Second}
+	same(t, "sawtooth", []uint64{saw.At(0), saw.At(3 * time.Second), saw.At(4 * time.Second), saw.At(9 * time.Second)}, []uint64{100, 130, 100, 110})
+}
+
+func TestProcessUtilization(t *testing.T) {
+	n := NewNode(2)
+	n.Clock = time.Unix(1_800_000_000, 0)
+	g := &n.GPUs[0]
+	old := time.Unix(1_799_999_000, 0)
+	g.Processes = []Process{{PID: 7, Utilization: &Utilization{SM: 91, Memory: 12, Encoder: 3, Decoder: 4}}}
+	g.Samples = []Sample{{PID: 8, Stamp: old, Utilization: Utilization{SM: 250}}, {PID: 9, Age: 5 * time.Second}}
+	r := start(t, n)
+	d := r.device(0)
+	now := uint64(n.Clock.UnixMicro())
+	all := []nvml.ProcessUtilizationSample{
+		{Pid: 7, TimeStamp: now, SmUtil: 91, MemUtil: 12, EncUtil: 3, DecUtil: 4},
+		{Pid: 8, TimeStamp: uint64(old.UnixMicro()), SmUtil: 250},
+		{Pid: 9, TimeStamp: now - 5_000_000},
+	}
+	got[[]nvml.ProcessUtilizationSample](t, "all")(d.GetProcessUtilization(0))(all)
+	got[[]nvml.ProcessUtilizationSample](t, "newer")(d.GetProcessUtilization(all[1].TimeStamp))([]nvml.ProcessUtilizationSample{all[0], all[2]})
+	_, ret := d.GetProcessUtilization(now)
+	is(t, "none newer", ret, nvml.ERROR_NOT_FOUND)
+	_, ret = r.device(1).GetProcessUtilization(0)
+	is(t, "none at all", ret, nvml.ERROR_NOT_FOUND)
+	n.Faults = []Fault{Race("nvmlDeviceGetProcessUtilization")}
+	r.write()
+	// go-nvml v0.13.3-0 cuts its buffer to the count that the driver asks for: a panic that its callers have to expect.
+	defer func() {
+		if recover() == nil {
+			t.Error("go-nvml survives samples that arrive between count and fill: this remark is out of date")
+		}
+	}()
+	_, _ = d.GetProcessUtilization(0)
+}
+
+func TestFaults(t *testing.T) {
+	n := NewNode(2)
+	n.Faults = []Fault{
+		Fail("nvmlDeviceGetPowerUsage", UnknownError).On(n.GPUs[1].UUID).After(1).Times(2),
+		Fail("nvmlDeviceGetTemperature*", "777").Times(1),
+		Fail("nvmlDeviceGetHandleByIndex*", GPUIsLost).On(n.GPUs[1].UUID).After(1).Times(1),
+		Late("nvmlDeviceGetUUID", 30*time.Millisecond),
+	}
+	n.GPUs[0].Unsupported = []string{"nvmlDeviceGetFieldValues"}
+	r := start(t, n)
+	a, b := r.device(0), r.device(1)
+	_, ret := r.nvml.DeviceGetHandleByIndex(1)
+	is(t, "handle", ret, nvml.ERROR_GPU_IS_LOST)
+	power := func(d nvml.Device) nvml.Return { _, ret := d.GetPowerUsage(); return ret }
+	same(t, "the other GPU", []nvml.Return{power(a), power(a), power(a)}, []nvml.Return{0, 0, 0})
+	same(t, "skip and times", []nvml.Return{power(b), power(b)}, []nvml.Return{0, nvml.ERROR_UNKNOWN})
+	r.write() // the same fault goes on counting
+	same(t, "skip and times after a write", []nvml.Return{power(b), power(b)}, []nvml.Return{nvml.ERROR_UNKNOWN, 0})
+	_, ret = a.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SHUTDOWN)
+	same(t, "a code of no name", int(ret), 777)
+	_, ret = a.GetTemperature(nvml.TEMPERATURE_GPU)
+	is(t, "after it", ret, nvml.SUCCESS)
+	began := time.Now()
+	got[string](t, "late")(a.GetUUID())(n.GPUs[0].UUID)
+	if took := time.Since(began); took < 30*time.Millisecond {
+		t.Errorf("late call took %v", took)
+	}
+	is(t, "unsupported", a.GetFieldValues(make([]nvml.FieldValue, 1)), nvml.ERROR_NOT_SUPPORTED)
+	is(t, "supported elsewhere", b.GetFieldValues(make([]nvml.FieldValue, 1)), nvml.SUCCESS)
+	c := r.log()
+	same(t, "counted", c.Functions["nvmlDeviceGetPowerUsage"], Function{Calls: 7, Failures: 2})
+	same(t, "Init", c.Functions["nvmlInit_v2"], Function{Calls: 1})
+	same(t, "references", c.References, 1)
+}
+
+func TestHang(t *testing.T) {
+	n := NewNode(2)
+	n.Faults = []Fault{Hang("nvmlDeviceGetMemoryInfo_v2").On(n.GPUs[0].UUID)}
+	r := start(t, n)
+	a, b := r.device(0), r.device(1)
+	done := make(chan nvml.Return, 1)
+	go func() {
+		_, ret := a.GetMemoryInfo_v2()
+		done <- ret
+	}()
+	eventually(t, "a call hangs", func() bool { return r.log().Functions["nvmlDeviceGetMemoryInfo_v2"].Inside == 1 })
+	checkMemory(t, n, b, 1)
+	got[uint32](t, "another call on the GPU")(a.GetPowerUsage())(n.GPUs[0].Power.Base)
+	n.GPUs[0].Temperature = 77
+	r.write() // hangs on
+	got[uint32](t, "temperature")(a.GetTemperature(nvml.TEMPERATURE_GPU))(77)
+	select {
+	case ret := <-done:
+		t.Fatalf("it did not hang: %v", ret)
+	default:
+	}
+	n.Faults = nil
+	r.write()
+	select {
+	case ret := <-done:
+		is(t, "released", ret, nvml.SUCCESS)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call hangs on")
+	}
+}
+
+func TestListRace(t *testing.T) {
+	n := NewNode(1)
+	n.GPUs[0].Processes = []Process{{PID: 5}, {PID: 6}}
+	n.Faults = []Fault{Race("nvmlDeviceGetComputeRunningProcesses*").Times(3)}
+	r := start(t, n)
+	p, ret := r.device(0).GetComputeRunningProcesses()
+	ok(t, "processes", ret)
+	same(t, "processes", len(p), 2)
+	same(t, "calls", r.log().Functions["nvmlDeviceGetComputeRunningProcesses_v3"], Function{Calls: 5, Failures: 4})
+}
+
+func TestLostGPU(t *testing.T) {
+	n := NewNode(3)
+	r := start(t, n)
+	lost, other := r.device(1), r.device(2)
+	n.GPUs[1].Lost = true
+	r.write()
+	_, ret := lost.GetMemoryInfo()
+	is(t, "lost", ret, nvml.ERROR_GPU_IS_LOST)
+	_, _, _, ret = lost.GetEncoderStats()
+	is(t, "lost, a call that is not implemented", ret, nvml.ERROR_GPU_IS_LOST)
+	_, ret = r.nvml.DeviceGetHandleByIndex(1)
+	is(t, "handle", ret, nvml.ERROR_GPU_IS_LOST)
+	got[int](t, "count")(r.nvml.DeviceGetCount())(3)
+	got[string](t, "the other")(other.GetUUID())(n.GPUs[2].UUID)
+
+	n.GPUs[1].Hidden = true
+	r.write()
+	got[int](t, "count without it")(r.nvml.DeviceGetCount())(2)
+	got[string](t, "next GPU moves up")(r.device(1).GetUUID())(n.GPUs[2].UUID)
+	got[int](t, "its index")(other.GetIndex())(1)
+
+	n.GPUs = append(n.GPUs[:1:1], n.GPUs[2:]...)
+	r.write()
+	_, ret = lost.GetMemoryInfo()
+	is(t, "gone", ret, nvml.ERROR_GPU_IS_LOST)
+	got[string](t, "handles stay with their GPUs")(other.GetUUID())(n.GPUs[1].UUID)
+}
+
+func TestEnumerateAtInit(t *testing.T) {
+	n := NewNode(2)
+	n.EnumerateAtInit = true
+	r := start(t, n)
+	last := n.GPUs[1]
+	n.GPUs = append(NewNode(4).GPUs[2:3], n.GPUs...)
+	r.write()
+	got[int](t, "count")(r.nvml.DeviceGetCount())(2)
+	got[string](t, "second")(r.device(1).GetUUID())(last.UUID)
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	ok(t, "Init", r.nvml.Init())
+	got[int](t, "count after Init")(r.nvml.DeviceGetCount())(3)
+}
+
+func TestInitErrors(t *testing.T) {
+	n := NewNode(1)
+	n.Faults = []Fault{Fail(AnyInit, LibraryMismatch).Times(1), Fail(AnyInit, DriverNotLoaded).Tagged("second").Times(1)}
+	r := newRig(t, n)
+	is(t, "first Init", r.nvml.Init(), nvml.ERROR_LIB_RM_VERSION_MISMATCH)
+	_, ret := r.nvml.DeviceGetCount()
+	is(t, "without Init", ret, nvml.ERROR_UNINITIALIZED)
+	is(t, "second Init", r.nvml.Init(), nvml.ERROR_DRIVER_NOT_LOADED)
+	is(t, "third Init", r.nvml.Init(), nvml.SUCCESS)
+	is(t, "fourth Init", r.nvml.Init(), nvml.SUCCESS)
+	same(t, "references", r.log().References, 2)
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	got[int](t, "count")(r.nvml.DeviceGetCount())(1)
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	is(t, "one Shutdown more", r.nvml.Shutdown(), nvml.ERROR_UNINITIALIZED)
+	same(t, "calls without Init", r.log().Uninitialized, 1)
+
+	t.Setenv(EnvState, filepath.Join(t.TempDir(), "none"))
+	is(t, "no script", r.nvml.Init(), nvml.ERROR_DRIVER_NOT_LOADED)
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("fakenvml 1\ngpu GPU-1\nnonsense 7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(EnvState, broken)
+	is(t, "broken script", r.nvml.Init(), nvml.ERROR_UNKNOWN)
+	if e := r.log().ScriptError; e != "line 3: unknown statement: nonsense 7" {
+		t.Errorf("script error %q", e)
+	}
+}
+
+func TestShutdownWhileInsideIsRecorded(t *testing.T) {
+	n := NewNode(1)
+	n.Faults = []Fault{Hang("nvmlDeviceGetName")}
+	r := newRig(t, n)
+	ok(t, "Init", r.nvml.Init())
+	d := r.device(0)
+	done := make(chan nvml.Return, 1)
+	go func() {
+		_, ret := d.GetName()
+		done <- ret
+	}()
+	eventually(t, "a call hangs", func() bool { return r.log().Inside == 1 })
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	c := r.log()
+	same(t, "violations", c.Violations, 1)
+	same(t, "violation", c.Violation, "nvmlShutdown while a thread is inside nvmlDeviceGetName")
+	n.Faults = nil
+	r.write()
+	is(t, "released", <-done, nvml.SUCCESS)
+}
+
+func TestEvents(t *testing.T) {
+	n := NewNode(2)
+	n.RaiseXID(0, 13) // older than the registration
+	r := start(t, n)
+	set, ret := r.nvml.EventSetCreate()
+	ok(t, "set", ret)
+	got[uint64](t, "types")(r.device(0).GetSupportedEventTypes())(n.GPUs[0].EventTypes)
+	is(t, "unsupported event", r.device(0).RegisterEvents(nvml.EventTypePowerSourceChange, set), nvml.ERROR_NOT_SUPPORTED)
+	for i := range 2 {
+		ok(t, "register", r.device(i).RegisterEvents(nvml.EventTypeXidCriticalError, set))
+	}
+	_, ret = set.Wait(5)
+	is(t, "nothing yet", ret, nvml.ERROR_TIMEOUT)
+	n.Raise(0, EventClock, 1) // nobody asked
+	n.RaiseXID(1, 48)
+	n.RaiseXID(0, 79)
+	n.GPUs[0].Lost = true
+	r.write()
+	for _, want := range []struct {
+		gpu int
+		xid uint64
+	}{{1, 48}, {0, 79}} {
+		e, ret := set.Wait(1000)
+		ok(t, "wait", ret)
+		same(t, "event", []uint64{e.EventType, e.EventData}, []uint64{nvml.EventTypeXidCriticalError, want.xid})
+		same(t, "instance", e.GpuInstanceId, uint32(math.MaxUint32))
+		uuid, ret := e.Device.GetUUID()
+		if want.gpu == 0 {
+			is(t, "lost GPU", ret, nvml.ERROR_GPU_IS_LOST)
+		} else {
+			got[string](t, "event's GPU")(uuid, ret)(n.GPUs[want.gpu].UUID)
+		}
+	}
+	_, ret = set.Wait(5)
+	is(t, "all delivered, one lost", ret, nvml.ERROR_GPU_IS_LOST)
+	n.GPUs[0].Lost = false
+	r.write()
+	_, ret = set.Wait(5)
+	is(t, "once only", ret, nvml.ERROR_TIMEOUT)
+
+	woken := make(chan uint64, 1)
+	go func() {
+		e, _ := set.Wait(10_000)
+		woken <- e.EventData
+	}()
+	eventually(t, "a thread waits", func() bool { return r.log().Functions["nvmlEventSetWait_v2"].Inside == 1 })
+	n.RaiseXID(0, 31)
+	r.write()
+	same(t, "an event ends the wait", <-woken, 31)
+	ok(t, "free", set.Free())
+	is(t, "free twice", set.Free(), nvml.ERROR_INVALID_ARGUMENT)
+}
+
+func TestMIG(t *testing.T) {
+	n := NewNode(3)
+	n.Clock = n.Epoch
+	g := &n.GPUs[2]
+	g.Partition("3g.40gb", "1g.10gb", "1g.10gb")
+	g.MIG.Instances[0].Devices = []MIGDevice{ // two compute instances share one memory
+		{Index: 0, ComputeInstance: 0, UUID: "MIG-00000000-aaaa", Slices: 1, Multiprocessors: 20},
+		{Index: 4, ComputeInstance: 1, UUID: "MIG-00000000-bbbb", Slices: 2, Multiprocessors: 40},
+	}
+	g.Processes = []Process{
+		{PID: 11, Memory: Constant(GiB), Instance: &Instance{GPU: 1, Compute: 0}},
+		{PID: 12, Memory: Constant(2 * GiB), Instance: &Instance{GPU: 1, Compute: 1}},
+		{PID: 13, Memory: Constant(3 * GiB), Instance: &Instance{GPU: 3, Compute: 0}},
+	}
+	r := start(t, n)
+	d := r.device(2)
+	got[[2]any](t, "mode")(pair(d.GetMigMode()))([2]any{1, 1})
+	got[int](t, "most devices")(d.GetMaxMigDeviceCount())(7)
+	_, _, ret := r.device(1).GetMigMode()
+	is(t, "a GPU without MIG", ret, nvml.ERROR_NOT_SUPPORTED)
+	_, ret = r.device(0).GetMigDeviceHandleByIndex(0)
+	is(t, "a GPU with MIG off", ret, nvml.ERROR_NOT_SUPPORTED)
+	_, ret = d.GetMigDeviceHandleByIndex(5)
+	is(t, "no MIG device", ret, nvml.ERROR_NOT_FOUND)
+	checkMIGLimits(t, d)
+	checkMemory(t, n, d, 2)
+	for _, i := range g.MIG.Instances {
+		for _, m := range i.Devices {
+			checkMIGDevice(t, n, d, i, m)
+		}
+	}
+	all, ret := d.GetComputeRunningProcesses()
+	ok(t, "processes", ret)
+	same(t, "processes", fmt.Sprint(all), fmt.Sprintf("[{11 %d 1 0} {12 %d 1 1} {13 %d 3 0}]", GiB, 2*GiB, 3*GiB))
+	byUUID, ret := r.nvml.DeviceGetHandleByUUID("MIG-00000000-bbbb")
+	ok(t, "by UUID", ret)
+	checkInstances(t, d, g)
+	g.MIG.Instances = g.MIG.Instances[1:]
+	r.write()
+	_, ret = byUUID.GetMemoryInfo()
+	is(t, "a destroyed MIG device", ret, nvml.ERROR_INVALID_ARGUMENT)
+}
+
+// checkMIGLimits checks what a GPU in MIG mode does not say.
+func checkMIGLimits(t *testing.T, d nvml.Device) {
+	_, ret := d.GetUtilizationRates()
+	is(t, "utilization", ret, nvml.ERROR_NOT_SUPPORTED)
+	_, _, ret = d.GetEncoderUtilization()
+	is(t, "encoder", ret, nvml.ERROR_NOT_SUPPORTED)
+	_, ret = d.GetProcessUtilization(0)
+	is(t, "process utilization", ret, nvml.ERROR_NOT_SUPPORTED)
+	_, ret = d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC)
+	is(t, "volatile ECC", ret, nvml.ERROR_NOT_SUPPORTED)
+	_, ret = d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC)
+	is(t, "aggregate ECC", ret, nvml.SUCCESS)
+	_, _, _, _, ret = d.GetRemappedRows()
+	is(t, "remapped rows", ret, nvml.ERROR_NOT_SUPPORTED)
+}
+
+func checkMIGDevice(t *testing.T, n *Node, parent nvml.Device, i GPUInstance, m MIGDevice) {
+	d, ret := parent.GetMigDeviceHandleByIndex(int(m.Index))
+	ok(t, "MIG device", ret)
+	got[bool](t, "is one")(d.IsMigDeviceHandle())(true)
+	got[bool](t, "parent is none")(parent.IsMigDeviceHandle())(false)
+	got[string](t, "UUID")(d.GetUUID())(m.UUID)
+	got[int](t, "GPU instance")(d.GetGpuInstanceId())(i.ID)
+	got[int](t, "compute instance")(d.GetComputeInstanceId())(m.ComputeInstance)
+	got[int](t, "index")(d.GetIndex())(m.Index)
+	up, ret := d.GetDeviceHandleFromMigDeviceHandle()
+	ok(t, "parent", ret)
+	if up != parent {
+		t.Error("another parent")
+	}
+	memory, ret := d.GetMemoryInfo_v2()
+	ok(t, "memory", ret)
+	used := n.InstanceUsed(2, i.ID, 0)
+	same(t, "memory", memory, nvml.Memory_v2{
+		Version: memory.Version, Total: i.Memory.Total, Reserved: i.Memory.Reserved, Used: used,
+		Free: i.Memory.Total - i.Memory.Reserved - used,
+	})
+	attributes, ret := d.GetAttributes()
+	ok(t, "attributes", ret)
+	same(t, "SMs", attributes.MultiprocessorCount, m.Multiprocessors)
+	same(t, "slices", attributes.ComputeInstanceSliceCount, m.Slices)
+	own, ret := d.GetComputeRunningProcesses()
+	ok(t, "processes", ret)
+	var want []uint32
+	for _, p := range n.GPUs[2].Processes {
+		if *p.Instance == (Instance{i.ID, m.ComputeInstance}) {
+			want = append(want, p.PID)
+		}
+	}
+	var pids []uint32
+	for _, p := range own {
+		pids = append(pids, p.Pid)
+	}
+	same(t, "its processes", pids, want)
+	_, ret = d.GetPowerUsage()
+	is(t, "power of a MIG device", ret, nvml.ERROR_NOT_SUPPORTED)
+}
+
+func checkInstances(t *testing.T, d nvml.Device, g *GPU) {
+	var ids []uint32
+	for profile := range nvml.GPU_INSTANCE_PROFILE_COUNT {
+		info, ret := d.GetGpuInstanceProfileInfo(profile)
+		if ret == nvml.ERROR_NOT_SUPPORTED {
+			continue
+		}
+		ok(t, "profile", ret)
+		v2, ret := d.GetGpuInstanceProfileInfoV(profile).V2()
+		ok(t, "profile v2", ret)
+		v3, ret := d.GetGpuInstanceProfileInfoV(profile).V3()
+		ok(t, "profile v3", ret)
+		same(t, "names", v2.Name, v3.Name)
+		same(t, "memory", info.MemorySizeMB, v3.MemorySizeMB)
+		instances, ret := d.GetGpuInstances(&info)
+		ok(t, "instances", ret)
+		for _, i := range instances {
+			got, ret := i.GetInfo()
+			ok(t, "instance", ret)
+			same(t, "profile", got.ProfileId, info.Id)
+			ids = append(ids, got.Id)
+		}
+	}
+	slices.Sort(ids)
+	same(t, "instances", ids, []uint32{1, 2, 3})
+	i, ret := d.GetGpuInstanceById(1)
+	ok(t, "instance", ret)
+	c, ret := i.GetComputeInstanceById(1)
+	ok(t, "compute instance", ret)
+	info, ret := c.GetInfo()
+	ok(t, "compute instance", ret)
+	same(t, "placement", info.Placement.Size, g.MIG.Instances[0].Devices[1].Slices)
+}
+
+// childLibrary and childTest tell a process that this test binary starts which library to load and what to do with it.
+const (
+	childLibrary = "FAKENVML_TEST_LIBRARY"
+	childTest    = "FAKENVML_TEST_CHILD"
+)
+
+// inChild runs the test again in a process of its own over a library with the options, and says whether this is that one.
+func inChild(t *testing.T, opts ...Option) bool {
+	t.Helper()
+	if os.Getenv(childTest) == t.Name() {
+		return true
+	}
+	path, err := Build(t.TempDir(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), childLibrary+"="+path, childTest+"="+t.Name())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+func TestDriver470(t *testing.T) {
+	if !inChild(t, Driver470()) {
+		return
+	}
+	n := NewNode(1)
+	n.GPUs[0].Processes = []Process{{PID: 5, Memory: Constant(GiB)}}
+	r := start(t, n)
+	for symbol, want := range map[string]bool{
+		"nvmlDeviceGetMemoryInfo_v2": false, "nvmlDeviceGetComputeRunningProcesses_v3": false,
+		"nvmlDeviceGetCurrentClocksEventReasons": false, "nvmlDeviceGetMarginTemperature": false,
+		"nvmlDeviceGetJpgUtilization": false, "nvmlDeviceGetMemoryInfo": true, "nvmlDeviceGetComputeRunningProcesses_v2": true,
+		"nvmlDeviceGetCurrentClocksThrottleReasons": true, "nvmlDeviceGetFieldValues": true,
+	} {
+		if err := r.nvml.Extensions().LookupSymbol(symbol); (err == nil) != want {
+			t.Errorf("lookup of %s: %v", symbol, err)
+		}
+	}
+	d := r.device(0)
+	m, ret := d.GetMemoryInfo()
+	ok(t, "memory", ret)
+	same(t, "used with reserved", m.Used, n.Used(0, 0)+n.GPUs[0].Memory.Reserved)
+	p, ret := d.GetComputeRunningProcesses()
+	ok(t, "processes", ret)
+	same(t, "memory of the process", p[0].UsedGpuMemory, GiB)
+	same(t, "v2 was called", r.log().Functions["nvmlDeviceGetComputeRunningProcesses_v2"].Calls > 0, true)
+}
+
+func TestDriver535(t *testing.T) {
+	if !inChild(t, Driver535()) {
+		return
+	}
+	r := start(t, NewNode(1))
+	for symbol, want := range map[string]bool{
+		"nvmlDeviceGetMarginTemperature": false, "nvmlDeviceGetAddressingMode": false, "nvmlDeviceGetMemoryInfo_v2": true,
+		"nvmlDeviceGetComputeRunningProcesses_v3": true, "nvmlDeviceGetJpgUtilization": true,
+	} {
+		if err := r.nvml.Extensions().LookupSymbol(symbol); (err == nil) != want {
+			t.Errorf("lookup of %s: %v", symbol, err)
+		}
+	}
+}
+
+// TestFirstVersions leaves out all later versions of what has several: the oldest structures are filled in.
+func TestFirstVersions(t *testing.T) {
+	if !inChild(t, Missing("nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetPciInfo_v2",
+		"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
+		"nvmlEventSetWait_v2", "nvmlDeviceGetAttributes_v2")) {
+		return
+	}
+	n := NewNode(1)
+	n.GPUs[0].Processes = []Process{{PID: 5, Memory: Constant(GiB)}, {PID: 6, Memory: Constant(2 * GiB)}}
+	r := start(t, n)
+	p, ret := r.device(0).GetComputeRunningProcesses()
+	ok(t, "processes", ret)
+	same(t, "processes", fmt.Sprint(p), fmt.Sprintf("[{5 %d %d %[2]d} {6 %d %[2]d %[2]d}]", GiB, uint32(math.MaxUint32), 2*GiB))
+	pci, ret := r.device(0).GetPciInfo()
+	ok(t, "PCI", ret)
+	same(t, "bus", pci.Bus, 0x1B)
+	set, ret := r.nvml.EventSetCreate()
+	ok(t, "set", ret)
+	ok(t, "register", r.device(0).RegisterEvents(nvml.EventTypeXidCriticalError, set))
+	n.RaiseXID(0, 94)
+	r.write()
+	e, ret := set.Wait(1000)
+	ok(t, "wait", ret)
+	same(t, "XID", e.EventData, 94)
+	ok(t, "free", set.Free())
+}
+
+// TestExports compares the library with the header, and a library with missing symbols.
+func TestExports(t *testing.T) {
+	dir, err := goNVMLHeader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := os.ReadFile(filepath.Join(dir, "nvml.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions, err := parseHeader(string(header))
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols := exported(t, library)
+	for _, f := range functions {
+		if !slices.Contains(symbols, f.name) {
+			t.Errorf("%s is not exported", f.name)
+		}
+	}
+	if len(symbols) != len(functions) {
+		t.Errorf("%d symbols for %d functions", len(symbols), len(functions))
+	}
+	if _, err := Build(t.TempDir(), Missing("nvmlNoSuchFunction")); err == nil || !strings.Contains(err.Error(), "nvmlNoSuchFunction") {
+		t.Errorf("leaving out what is not there: %v", err)
+	}
+}
+
+func exported(t *testing.T, path string) []string {
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range all {
+		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// TestABI runs a C client, which passes what go-nvml never does.
+func TestABI(t *testing.T) {
+	n := NewNode(2)
+	n.GPUs[0].Processes = []Process{{PID: 5, Memory: Constant(1024)}, {PID: 6, Memory: Constant(2048)}}
+	n.GPUs[0].Samples = []Sample{{PID: 5, Stamp: time.UnixMicro(1000), Utilization: Utilization{11, 12, 13, 14, 15, 16}}}
+	script := filepath.Join(t.TempDir(), "node")
+	if err := n.Write(script); err != nil {
+		t.Fatal(err)
+	}
+	header, err := goNVMLHeader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := filepath.Join(t.TempDir(), "abi")
+	if out, err := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-DNVML_NO_UNVERSIONED_FUNC_DEFS",
+		"-I", header, "-o", client, filepath.Join("testdata", "abi.c"), "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("compile the client: %v\n%s", err, out)
+	}
+	cmd := exec.Command(client, library)
+	cmd.Env = append(os.Environ(), Env(script, "")...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestManyThreads reads from many threads while the script is replaced: each answer is of one script, whole.
+func TestManyThreads(t *testing.T) {
+	n := NewNode(4)
+	for i := range n.GPUs {
+		n.GPUs[i].Processes = []Process{{PID: 1}, {PID: 2}, {PID: 3}}
+	}
+	r := start(t, n)
+	stop := make(chan struct{})
+	errs := make(chan string, 16)
+	var running sync.WaitGroup
+	for i := range 16 {
+		d := r.device(i % len(n.GPUs))
+		running.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				p, ret := d.GetComputeRunningProcesses()
+				if ret != nvml.SUCCESS || len(p) != 3 || p[0].UsedGpuMemory != p[2].UsedGpuMemory {
+					errs <- fmt.Sprint("mixed answer: ", p, ret)
+					return
+				}
+			}
+		})
+	}
+	for round := range uint64(300) {
+		for i := range n.GPUs {
+			for j := range n.GPUs[i].Processes {
+				n.GPUs[i].Processes[j].Memory = Constant(round)
+			}
+		}
+		r.write()
+		p, ret := r.device(0).GetComputeRunningProcesses()
+		ok(t, "processes", ret)
+		same(t, "the last script", p[0].UsedGpuMemory, round)
+	}
+	close(stop)
+	running.Wait()
+	select {
+	case e := <-errs:
+		t.Error(e)
+	default:
+	}
+	if c := r.log(); c.ScriptLoads != 301 {
+		t.Errorf("%d scripts were loaded", c.ScriptLoads)
+	}
+}

@@ -1,0 +1,257 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Memory, processes and their utilisation.
+
+#include "fake.h"
+
+#include <string.h>
+
+// instance_of returns the GPU instance of a MIG device, or NULL.
+static const struct gpu_instance *instance_of(const struct call *c)
+{
+	for (unsigned int i = 0; i < c->gpu->instances_len; i++)
+		if (c->gpu->instances[i].id == c->mig->gi)
+			return &c->gpu->instances[i];
+	return NULL;
+}
+
+struct usage {
+	uint64_t total, reserved, used, free;
+};
+
+static nvmlReturn_t usage_of(const struct call *c, struct usage *u)
+{
+	const struct memory *m = &c->gpu->memory;
+	uint32_t gi = NO_INSTANCE;
+	if (c->mig) {
+		const struct gpu_instance *i = instance_of(c);
+		if (!i)
+			return NVML_ERROR_NOT_FOUND;
+		m = &i->memory;
+		gi = i->id;
+	}
+	u->total = m->total;
+	u->reserved = m->reserved;
+	u->used = memory_used(c->script, c->gpu, m, gi);
+	u->free = m->total - m->reserved - u->used;
+	return NVML_SUCCESS;
+}
+
+// In the first version, used includes what the driver reserves; in the second, it does not.
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	BEGIN(nvmlDeviceGetMemoryInfo, device, WANT_DEVICE);
+	NEED(memory, INVALID_ARGUMENT);
+	struct usage u;
+	ret = usage_of(&c, &u);
+	if (ret == NVML_SUCCESS)
+		*memory = (nvmlMemory_t){.total = u.total, .free = u.free, .used = u.used + u.reserved};
+	END(ret);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	BEGIN(nvmlDeviceGetMemoryInfo_v2, device, WANT_DEVICE);
+	NEED(memory, INVALID_ARGUMENT);
+	NEED_VERSION(memory->version, Memory, 2);
+	struct usage u;
+	ret = usage_of(&c, &u);
+	if (ret == NVML_SUCCESS) {
+		memory->total = u.total;
+		memory->reserved = u.reserved;
+		memory->free = u.free;
+		memory->used = u.used;
+	}
+	END(ret);
+}
+
+nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+	BEGIN(nvmlDeviceGetBAR1MemoryInfo, device, WANT_GPU);
+	NEED(memory, INVALID_ARGUMENT);
+	uint64_t used = ramp_at(c.script, &g->bar1_used);
+	if (used > g->bar1_total)
+		used = g->bar1_total;
+	*memory = (nvmlBAR1Memory_t){.bar1Total = g->bar1_total, .bar1Free = g->bar1_total - used, .bar1Used = used};
+	END(NVML_SUCCESS);
+}
+
+// visible: a MIG device shows its own compute instance's processes, a GPU all.
+static bool visible(const struct call *c, const struct process *q)
+{
+	return !c->mig || (q->gi == c->mig->gi && q->ci == c->mig->id);
+}
+
+static void put_v1(void *infos, unsigned int i, const struct script *s, const struct process *q)
+{
+	((nvmlProcessInfo_v1_t *)infos)[i] = (nvmlProcessInfo_v1_t){q->pid, ramp_at(s, &q->memory)};
+}
+
+static void put_v2(void *infos, unsigned int i, const struct script *s, const struct process *q)
+{
+	((nvmlProcessInfo_v2_t *)infos)[i] = (nvmlProcessInfo_v2_t){q->pid, ramp_at(s, &q->memory), q->gi, q->ci};
+}
+
+static void put_detail(void *infos, unsigned int i, const struct script *s, const struct process *q)
+{
+	((nvmlProcessDetail_v1_t *)infos)[i] =
+		(nvmlProcessDetail_v1_t){q->pid, ramp_at(s, &q->memory), q->gi, q->ci, NOT_AVAILABLE};
+}
+
+typedef void put_fn(void *infos, unsigned int i, const struct script *s, const struct process *q);
+
+static nvmlReturn_t list(struct call *c, enum process_list which, put_fn *put, unsigned int *count, void *infos)
+{
+	if (!count || (*count && !infos))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	const struct gpu *g = c->gpu;
+	unsigned int n = 0;
+	for (unsigned int i = 0; i < g->list_len[which]; i++)
+		n += visible(c, &g->processes[which][i]);
+	if (*count < n) {
+		*count = n;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	if (infos && call_race(c)) { // it has grown past the caller's buffer meanwhile
+		++*count;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	*count = 0;
+	for (unsigned int i = 0; i < g->list_len[which]; i++)
+		if (visible(c, &g->processes[which][i]))
+			put(infos, (*count)++, c->script, &g->processes[which][i]);
+	return NVML_SUCCESS;
+}
+
+#define PROCESSES(fn, which, put, type)                                                                                \
+	nvmlReturn_t fn(nvmlDevice_t device, unsigned int *count, type *infos)                                         \
+	{                                                                                                              \
+		BEGIN(fn, device, WANT_DEVICE);                                                                        \
+		END(list(&c, which, put, count, infos));                                                               \
+	}
+
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, LIST_COMPUTE, put_v1, nvmlProcessInfo_v1_t)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, LIST_COMPUTE, put_v2, nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, LIST_COMPUTE, put_v2, nvmlProcessInfo_t)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, LIST_GRAPHICS, put_v1, nvmlProcessInfo_v1_t)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, LIST_GRAPHICS, put_v2, nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, LIST_GRAPHICS, put_v2, nvmlProcessInfo_t)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS, put_v1, nvmlProcessInfo_v1_t)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, LIST_MPS, put_v2, nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, LIST_MPS, put_v2, nvmlProcessInfo_t)
+
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *l)
+{
+	BEGIN(nvmlDeviceGetRunningProcessDetailList, device, WANT_DEVICE);
+	NEED(l, INVALID_ARGUMENT);
+	NEED_VERSION(l->version, ProcessDetailList, 1);
+	NEED(l->mode < LIST_COUNT, INVALID_ARGUMENT); // compute, graphics, MPS: the order of enum process_list
+	unsigned int room = l->procArray ? l->numProcArrayEntries : 0;
+	ret = list(&c, (enum process_list)l->mode, put_detail, &room, l->procArray);
+	l->numProcArrayEntries = room;
+	END(ret);
+}
+
+// stamp_of is a sample's time, µs. A live one moves in steps of 0.1 s: the driver does not sample at every call either.
+static uint64_t stamp_of(const struct script *s, const struct sample *q)
+{
+	return q->live ? script_now(s) / 100000 * 100000 - q->stamp : q->stamp;
+}
+
+// newer counts the samples after last.
+static unsigned int newer(const struct call *c, uint64_t last)
+{
+	unsigned int n = 0;
+	for (unsigned int i = 0; i < c->gpu->samples_len; i++)
+		n += stamp_of(c->script, &c->gpu->samples[i]) > last;
+	return n;
+}
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out,
+					     unsigned int *count, unsigned long long last)
+{
+	BEGIN(nvmlDeviceGetProcessUtilization, device, WANT_GPU);
+	NEED(count, INVALID_ARGUMENT);
+	NEED(!g->mig_mode[0], NOT_SUPPORTED);
+	unsigned int n = newer(&c, last), room = *count;
+	NEED(n, NOT_FOUND);
+	*count = n;
+	NEED(out && room >= n, INSUFFICIENT_SIZE);
+	if (call_race(&c)) {
+		*count = room + 1;
+		END(NVML_ERROR_INSUFFICIENT_SIZE);
+	}
+	*count = 0;
+	for (unsigned int i = 0; i < g->samples_len && *count < room; i++) {
+		const struct sample *q = &g->samples[i];
+		uint64_t stamp = stamp_of(c.script, q);
+		if (stamp > last)
+			out[(*count)++] = (nvmlProcessUtilizationSample_t){q->pid,     stamp,	   q->sm,
+									   q->memory, q->encoder, q->decoder};
+	}
+	END(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)
+{
+	BEGIN(nvmlDeviceGetProcessesUtilizationInfo, device, WANT_GPU);
+	NEED(info, INVALID_ARGUMENT);
+	NEED_VERSION(info->version, ProcessesUtilizationInfo, 1);
+	NEED(!g->mig_mode[0], NOT_SUPPORTED);
+	unsigned int n = newer(&c, info->lastSeenTimeStamp), room = info->processSamplesCount, done = 0;
+	NEED(n, NOT_FOUND);
+	info->processSamplesCount = n;
+	NEED(info->procUtilArray && room >= n, INSUFFICIENT_SIZE);
+	if (call_race(&c)) {
+		info->processSamplesCount = room + 1;
+		END(NVML_ERROR_INSUFFICIENT_SIZE);
+	}
+	for (unsigned int i = 0; i < g->samples_len && done < room; i++) {
+		const struct sample *q = &g->samples[i];
+		uint64_t stamp = stamp_of(c.script, q);
+		if (stamp > info->lastSeenTimeStamp)
+			info->procUtilArray[done++] = (nvmlProcessUtilizationInfo_v1_t){
+				stamp, q->pid, q->sm, q->memory, q->encoder, q->decoder, q->jpeg, q->ofa};
+	}
+	info->processSamplesCount = done;
+	END(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out)
+{
+	BEGIN(nvmlDeviceGetUtilizationRates, device, WANT_GPU);
+	NEED(out, INVALID_ARGUMENT);
+	NEED(!g->mig_mode[0], NOT_SUPPORTED);
+	*out = (nvmlUtilization_t){.gpu = g->utilization[0], .memory = g->utilization[1]};
+	END(NVML_SUCCESS);
+}
+
+#define ENGINE(fn, field)                                                                                              \
+	nvmlReturn_t fn(nvmlDevice_t device, unsigned int *percent, unsigned int *period)                              \
+	{                                                                                                              \
+		BEGIN(fn, device, WANT_GPU);                                                                           \
+		NEED(percent && period, INVALID_ARGUMENT);                                                             \
+		NEED(!g->mig_mode[0], NOT_SUPPORTED);                                                                  \
+		*percent = g->field;                                                                                   \
+		*period = g->sampling_period;                                                                          \
+		END(NVML_SUCCESS);                                                                                     \
+	}
+
+ENGINE(nvmlDeviceGetEncoderUtilization, encoder)
+ENGINE(nvmlDeviceGetDecoderUtilization, decoder)
+ENGINE(nvmlDeviceGetJpgUtilization, jpeg)
+ENGINE(nvmlDeviceGetOfaUtilization, ofa)
+
+nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count, unsigned int *pids)
+{
+	BEGIN(nvmlDeviceGetAccountingPids, device, WANT_GPU);
+	NEED(count, INVALID_ARGUMENT);
+	NEED(g->accounting_mode, NOT_SUPPORTED);
+	unsigned int n = g->list_len[LIST_COMPUTE], room = *count;
+	*count = n;
+	NEED(room >= n && (pids || !n), INSUFFICIENT_SIZE);
+	for (unsigned int i = 0; i < n; i++)
+		pids[i] = g->processes[LIST_COMPUTE][i].pid;
+	END(NVML_SUCCESS);
+}

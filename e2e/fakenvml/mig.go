@@ -1,0 +1,93 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakenvml
+
+import "fmt"
+
+// MIG is a GPU's partition into instances. MaxDevices 0 is a GPU that knows no MIG.
+//
+// On a GPU whose MIG mode is Enabled, device-level and process utilisation, volatile ECC counters and remapped rows are
+// not supported, as with the driver.
+type MIG struct {
+	Enabled, Pending bool
+	MaxDevices       uint32
+	Profiles         []Profile
+	Instances        []GPUInstance
+}
+
+// A Profile is a kind of GPU instance. Number is NVML's NVML_GPU_INSTANCE_PROFILE_*, ID the driver's.
+type Profile struct {
+	Number, ID, Slices, Instances, Multiprocessors uint32
+	MemoryMB                                       uint64
+	CopyEngines, Decoders, Encoders, JPEGs, OFAs   uint32
+	Name                                           string // MIG 1g.10gb
+}
+
+// A GPUInstance has memory of its own, which its compute instances share.
+type GPUInstance struct {
+	ID      uint32
+	Profile uint32 // Number of the Profile
+	Start   uint32 // first memory slice, and how many
+	Size    uint32
+	Memory  Memory
+	Devices []MIGDevice
+}
+
+// A MIGDevice is a compute instance.
+type MIGDevice struct {
+	Index           uint32 // for nvmlDeviceGetMigDeviceHandleByIndex
+	ComputeInstance uint32
+	UUID            string // MIG-…
+	Slices          uint32
+	Multiprocessors uint32
+}
+
+// h100Profiles are those of an H100 with 80 GB.
+func h100Profiles() []Profile {
+	p := func(number, id, slices, instances, sms uint32, mb uint64, engines uint32, name string) Profile {
+		return Profile{
+			Number: number, ID: id, Slices: slices, Instances: instances, Multiprocessors: sms, MemoryMB: mb,
+			CopyEngines: engines, Decoders: engines, JPEGs: engines, Name: "MIG " + name,
+		}
+	}
+	return []Profile{
+		p(0, 19, 1, 7, 16, 9856, 1, "1g.10gb"),
+		p(9, 15, 1, 4, 26, 19968, 1, "1g.20gb"),
+		p(1, 14, 2, 3, 32, 20096, 2, "2g.20gb"),
+		p(2, 9, 3, 2, 60, 40448, 3, "3g.40gb"),
+		p(3, 5, 4, 1, 64, 40448, 4, "4g.40gb"),
+		p(4, 0, 7, 1, 132, 81152, 7, "7g.80gb"),
+	}
+}
+
+// Partition turns MIG on with one GPU instance for each profile name (such as 1g.10gb), each with one compute instance
+// of all its slices. IDs start at 1; memory is the profile's, 16 MiB of it reserved, with the processes' on top. It
+// panics on a name that the GPU has no profile for.
+func (g *GPU) Partition(profiles ...string) {
+	g.MIG.Enabled, g.MIG.Pending = true, true
+	g.MIG.Instances = nil
+	var start uint32
+	for i, name := range profiles {
+		p := g.profile("MIG " + name)
+		id := uint32(i) + 1
+		g.MIG.Instances = append(g.MIG.Instances, GPUInstance{
+			ID: id, Profile: p.Number, Start: start, Size: p.Slices,
+			Memory: Memory{Total: p.MemoryMB << 20, Reserved: 16 << 20, Used: Constant(uint64(i+1) << 20), AddProcesses: true},
+			Devices: []MIGDevice{{
+				Index: uint32(i), Slices: p.Slices, Multiprocessors: p.Multiprocessors,
+				UUID: fmt.Sprintf("MIG-%s-%02x", g.UUID[len("GPU-"):len(g.UUID)-3], id),
+			}},
+		})
+		start += p.Slices
+	}
+}
+
+func (g *GPU) profile(name string) Profile {
+	for _, p := range g.MIG.Profiles {
+		if p.Name == name {
+			return p
+		}
+	}
+	panic(fmt.Sprintf("fakenvml: %s has no profile %s", g.Name, name))
+}

@@ -1,0 +1,404 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakenvml
+
+import (
+	"math"
+	"time"
+)
+
+// NotAvailable is what the driver says for a process's memory that it does not know: all ones.
+const NotAvailable = math.MaxUint64
+
+// MaxGPUs is the most that a [Node] may have.
+const MaxGPUs = 16
+
+// A Node is a machine with GPUs as its driver describes it. The zero value has no GPU; [NewNode] makes a realistic one.
+// Changes take effect with the next [Node.Write].
+type Node struct {
+	// Driver, NVML and Branch are the driver's version, the library's, and the driver's branch.
+	Driver, NVML, Branch string
+	// CUDA is the driver's CUDA version: 12080 is 12.8.
+	CUDA int
+	// Epoch is when the ramps start.
+	Epoch time.Time
+	// Clock, where it is not zero, is the time that stands still for the fake: ramps and stamps do not move.
+	Clock time.Time
+	// Speed makes ramps run faster; 0 means 1.
+	Speed float64
+	// EnumerateAtInit counts the GPUs that were there at Init, as the driver does, rather than those of the script now.
+	EnumerateAtInit bool
+	// ConfidentialCompute is the feature that nvmlSystemGetConfComputeState tells; 0 is none.
+	ConfidentialCompute uint32
+	// GPUs, in the driver's order. A handle stays with its UUID: removing one shifts the indices of those behind it.
+	GPUs []GPU
+	// Faults, of which the first that matches a call acts.
+	Faults []Fault
+
+	events uint64
+}
+
+// A Ramp is a number that moves with time: Base + Rate × t, never under 0, where t is the time since the node's Epoch,
+// modulo Period if that is not 0. A plain number is Ramp{Base: n}, or [Constant].
+type Ramp struct {
+	Base   uint64
+	Rate   float64 // per second
+	Period time.Duration
+}
+
+// Constant is a Ramp that does not move.
+func Constant(n uint64) Ramp { return Ramp{Base: n} }
+
+// At returns the value when the node's [Node.Elapsed] is t.
+func (r Ramp) At(t time.Duration) uint64 {
+	if r.Rate == 0 || r.Base == NotAvailable {
+		return r.Base
+	}
+	t = max(t, 0)
+	if r.Period > 0 {
+		t %= r.Period
+	}
+	moved := int64(r.Rate * t.Seconds())
+	if moved < 0 && uint64(-moved) > r.Base {
+		return 0
+	}
+	return r.Base + uint64(moved)
+}
+
+// Elapsed returns the time since the Epoch as ramps see it at now: standing still with Clock, faster with Speed.
+func (n *Node) Elapsed(now time.Time) time.Duration {
+	if !n.Clock.IsZero() {
+		now = n.Clock
+	}
+	t := now.Sub(n.Epoch)
+	if n.Speed != 0 {
+		t = time.Duration(float64(t) * n.Speed)
+	}
+	return t
+}
+
+// Memory is what a GPU or a GPU instance has, bytes.
+type Memory struct {
+	Total, Reserved uint64
+	// Used excludes what the driver reserves, as nvmlDeviceGetMemoryInfo_v2 has it; the first version adds Reserved.
+	Used Ramp
+	// AddProcesses puts the processes' memory on top of Used: each pid once, not-available ones not at all.
+	AddProcesses bool
+}
+
+// A GPU is one device as its driver describes it. What a GPU does not offer is listed in Unsupported.
+type GPU struct {
+	UUID, Name, Serial, VBIOS, PartNumber, GSPFirmware string
+	// BusID is the PCI address as 00000000:3B:00.0.
+	BusID                          string
+	PCIDeviceID, PCISubsystemID    uint32 // device<<16 | vendor
+	Minor, Brand, Architecture     uint32 // as NVML numbers them
+	Cores, BoardID, ModuleID       uint32
+	MemoryBusWidth                 uint32    // bits
+	ComputeCapability              [2]uint32 // major, minor
+	Lost                           bool      // every call answers GPU_IS_LOST
+	Hidden                         bool      // lost, it is not counted either
+	Memory                         Memory
+	BAR1Total                      uint64 // bytes
+	BAR1Used                       Ramp   // bytes
+	Utilization                    Utilization
+	UtilizationPeriod              time.Duration
+	Temperature                    int32                // °C
+	Margin                         *int32               // °C to the next slowdown; nil: not offered
+	Thresholds                     map[Threshold]uint32 // °C; a missing one is not supported
+	Fans                           []uint32             // %; none: fan calls are not supported
+	Power                          Ramp                 // mW
+	Energy                         Ramp                 // mJ
+	PowerLimits                    PowerLimits
+	PState                         uint32
+	Clocks, MaxClocks              Clocks
+	ClockReasons, SupportedReasons uint64 // clocks event reasons, a bit mask
+	// Violations are the nanoseconds by NVML's nvmlPerfPolicyType_t; a missing one is not supported.
+	Violations     map[uint32]Ramp
+	ECC            ECC
+	RemappedRows   RemappedRows
+	RetiredPages   []RetiredPage
+	RetiredPending bool
+	RecoveryAction uint32 // as nvmlDeviceGpuRecoveryAction_t
+	PCIe           PCIe
+	NVLinks        map[uint32]NVLink // by link; a missing one is not supported
+	Modes          Modes
+	// Fields are values of nvmlDeviceGetFieldValues beside those that follow from the rest: ECC mode and totals, energy,
+	// power and its limits, PCIe replays, remapped rows, recovery action. Others are not supported.
+	Fields    map[FieldKey]Field
+	Processes []Process
+	// Samples are utilisation samples beside those of Processes: old ones, ones of processes that ended.
+	Samples    []Sample
+	EventTypes uint64  // bit mask of the supported event types
+	Events     []Event // use [Node.Raise]
+	MIG        MIG
+	// Unsupported are functions that answer NOT_SUPPORTED about this GPU.
+	Unsupported []string
+}
+
+// Utilization is in percent.
+type Utilization struct {
+	SM, Memory, Encoder, Decoder, JPEG, OFA uint32
+}
+
+// A Threshold is a kind of temperature threshold, as NVML numbers them.
+type Threshold uint32
+
+// The kinds of temperature threshold.
+const (
+	ThresholdShutdown Threshold = iota
+	ThresholdSlowdown
+	ThresholdMemoryMax
+	ThresholdGPUMax
+	ThresholdAcousticMin
+	ThresholdAcousticCurrent
+	ThresholdAcousticMax
+	ThresholdGPSCurrent
+)
+
+// PowerLimits are in mW. Limit is the one that was set, Enforced the one that holds.
+type PowerLimits struct {
+	Limit, Default, Enforced, Min, Max uint32
+}
+
+// Clocks are in MHz.
+type Clocks struct {
+	Graphics, SM, Memory, Video uint32
+}
+
+// ECC is the state and the counters of a GPU's ECC. With ECC off, counters are not supported.
+type ECC struct {
+	Enabled, Pending bool
+	// Errors that the GPU counts; a missing one is not supported. The totals are their sums.
+	Errors map[ECCKey]uint64
+}
+
+// An ECCKey names an ECC counter. Location is NVML's nvmlMemoryLocation_t.
+type ECCKey struct {
+	Uncorrected, Aggregate bool
+	Location               uint32
+}
+
+// Locations of ECC errors, as NVML numbers them.
+const (
+	LocationL1           = 0
+	LocationL2           = 1
+	LocationDRAM         = 2
+	LocationRegisterFile = 3
+	LocationTexture      = 4
+	LocationTextureSHM   = 5
+	LocationCBU          = 6
+	LocationSRAM         = 7
+)
+
+// RemappedRows are row counts, and the row remapper's banks by what they have left.
+type RemappedRows struct {
+	Corrected, Uncorrected        uint32
+	Pending, Failed               bool
+	Max, High, Partial, Low, None uint32 // banks
+}
+
+// A RetiredPage is a page of a GPU older than Ampere. Cause 0 is several corrected errors, 1 an uncorrected one.
+type RetiredPage struct {
+	Cause          uint32
+	Address, Stamp uint64 // Stamp: Unix seconds
+}
+
+// PCIe is the link's state. Throughput is in KB/s.
+type PCIe struct {
+	Generation, MaxGeneration, GPUMaxGeneration uint32
+	Width, MaxWidth                             uint32
+	Replays                                     uint32
+	ThroughputTX, ThroughputRX                  uint32
+}
+
+// An NVLink is one link of a GPU.
+type NVLink struct {
+	Active       bool
+	Version      uint32
+	Capabilities uint32 // bit mask by nvmlNvLinkCapability_t
+	RemoteType   uint32 // 0 GPU, 2 switch
+	RemoteBusID  string
+	// Errors are the counters in NVML's order.
+	Replay, Recovery, CRCFlit, CRCData, ECCData uint64
+}
+
+// Modes are settings of a GPU, as NVML numbers them.
+type Modes struct {
+	Persistence, Accounting    bool
+	DisplayMode, DisplayActive bool
+	Compute, Virtualization    uint32
+	Addressing                 uint32 // 2 is ATS: memory coherent with the CPU's
+	NUMANode                   int32  // of its memory; -1: none
+}
+
+// A FieldKey names a field value. Scope is mostly 0; for NVLink's it is the link.
+type FieldKey struct {
+	ID, Scope uint32
+}
+
+// Field numbers that an exporter asks for and that nothing else of a GPU tells.
+const (
+	FieldClockReasonPower        = 74 // ns, as are the next four
+	FieldClockReasonSyncBoost    = 76
+	FieldClockReasonSWThermal    = 269
+	FieldClockReasonHWThermal    = 270
+	FieldClockReasonHWPowerBrake = 271
+	FieldMemoryTemperature       = 82 // °C
+	FieldNVLinkCount             = 91
+	FieldNVLinkDataTX            = 138 // KiB, scope the link
+	FieldNVLinkDataRX            = 139
+	FieldNVLinkRawTX             = 140
+	FieldNVLinkRawRX             = 141
+	FieldTLimitShutdown          = 193 // °C of margin, as are the next three
+	FieldTLimitSlowdown          = 194
+	FieldTLimitMemoryMax         = 195
+	FieldTLimitGPUMax            = 196
+	FieldPCIeTXBytes             = 197
+	FieldPCIeRXBytes             = 198
+)
+
+// A FieldType is the member of the union that holds the value, as the script spells it.
+type FieldType string
+
+// The types of field values.
+const (
+	FieldDouble    FieldType = "d"
+	FieldUint      FieldType = "u"
+	FieldUlong     FieldType = "ul"
+	FieldUlonglong FieldType = "ull"
+	FieldLonglong  FieldType = "sll"
+	FieldInt       FieldType = "si"
+	FieldUshort    FieldType = "us"
+)
+
+// A Field is the answer to one field of nvmlDeviceGetFieldValues.
+type Field struct {
+	Type  FieldType
+	Value Ramp    // signed values in two's complement
+	Real  float64 // of FieldDouble
+	Err   Code    // this field's return code; "" is success
+}
+
+// A List is one of the driver's process lists.
+type List string
+
+// The process lists.
+const (
+	Compute  List = "compute"
+	Graphics List = "graphics"
+	MPS      List = "mps"
+)
+
+// A Process is an entry of a process list. A process in two lists is two entries.
+type Process struct {
+	PID uint32
+	// Name is what nvmlSystemGetProcessName says; "" is not found.
+	Name string
+	// List is Compute where it is empty.
+	List List
+	// Memory in bytes; Base NotAvailable is not known.
+	Memory Ramp
+	// Instance is where the process runs on a GPU in MIG mode; nil is none.
+	Instance *Instance
+	// Utilization, where not nil, is a sample that is always fresh.
+	Utilization *Utilization
+}
+
+// An Instance is a compute instance of a GPU instance.
+type Instance struct {
+	GPU, Compute uint32
+}
+
+// A Sample is a process's utilisation at a time.
+type Sample struct {
+	PID uint32
+	// Stamp is the sample's time; if it is zero, the sample is always Age old.
+	Stamp       time.Time
+	Age         time.Duration
+	Utilization Utilization
+}
+
+// An Event is delivered once to each event set whose registration is older than the event.
+type Event struct {
+	Seq                          uint64 // set by [Node.Raise]
+	Type, Data                   uint64
+	GPUInstance, ComputeInstance uint32 // all ones: none
+}
+
+// Types of events, as NVML numbers them.
+const (
+	EventSingleBitECC = 1
+	EventDoubleBitECC = 2
+	EventPState       = 4
+	EventXID          = 8
+	EventClock        = 16
+)
+
+// Raise adds an event to the GPU of that index. Event sets that register later do not see it, as with the driver: wait
+// for nvmlDeviceRegisterEvents in the [Calls] before the Write.
+func (n *Node) Raise(gpu int, eventType, data uint64) {
+	n.events++
+	e := Event{Seq: n.events, Type: eventType, Data: data, GPUInstance: math.MaxUint32, ComputeInstance: math.MaxUint32}
+	n.GPUs[gpu].Events = append(n.GPUs[gpu].Events, e)
+}
+
+// RaiseXID adds an XID event to the GPU of that index; see [Node.Raise].
+func (n *Node) RaiseXID(gpu int, xid uint64) { n.Raise(gpu, EventXID, xid) }
+
+// Used returns the bytes that nvmlDeviceGetMemoryInfo_v2 gives for the GPU of that index when Elapsed is t.
+func (n *Node) Used(gpu int, t time.Duration) uint64 {
+	g := &n.GPUs[gpu]
+	return g.used(g.Memory, nil, t)
+}
+
+// InstanceUsed is Used for the GPU instance of that ID.
+func (n *Node) InstanceUsed(gpu int, instance uint32, t time.Duration) uint64 {
+	g := &n.GPUs[gpu]
+	for _, i := range g.MIG.Instances {
+		if i.ID == instance {
+			return g.used(i.Memory, &instance, t)
+		}
+	}
+	return 0
+}
+
+func (g *GPU) used(m Memory, instance *uint32, t time.Duration) uint64 {
+	used := m.Used.At(t)
+	seen := map[[2]uint32]bool{}
+	for _, list := range []List{Compute, Graphics, MPS} { // the first entry counts, in the fake's order
+		for _, p := range g.Processes {
+			key := [2]uint32{p.PID, p.gpuInstance()}
+			if p.list() != list || seen[key] {
+				continue
+			}
+			seen[key] = true
+			if m.AddProcesses && p.Memory.Base != NotAvailable && (instance == nil || p.gpuInstance() == *instance) {
+				used += p.Memory.At(t)
+			}
+		}
+	}
+	return min(used, m.Total-m.Reserved)
+}
+
+func (p *Process) list() List {
+	if p.List == "" {
+		return Compute
+	}
+	return p.List
+}
+
+func (p *Process) gpuInstance() uint32 {
+	if p.Instance == nil {
+		return math.MaxUint32
+	}
+	return p.Instance.GPU
+}
+
+func (p *Process) computeInstance() uint32 {
+	if p.Instance == nil {
+		return math.MaxUint32
+	}
+	return p.Instance.Compute
+}

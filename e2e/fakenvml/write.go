@@ -1,0 +1,303 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakenvml
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Write puts the node's script at path, whole at once, so that a library that reads it takes effect with its next call.
+func (n *Node) Write(path string) error {
+	text, err := n.Script()
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return fmt.Errorf("write script: %w", err)
+	}
+	_, err = temp.Write(text)
+	if closeErr := temp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		// The kernel's stamps are coarse and inodes come back: a stamp of our own makes each script another file.
+		now := time.Now()
+		err = os.Chtimes(temp.Name(), now, now)
+	}
+	if err == nil {
+		err = os.Chmod(temp.Name(), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(temp.Name())
+		return fmt.Errorf("write script: %w", err)
+	}
+	return nil
+}
+
+// Script renders the node in the format that c/script.c describes.
+func (n *Node) Script() ([]byte, error) {
+	if len(n.GPUs) > MaxGPUs {
+		return nil, fmt.Errorf("script: %d GPUs are more than %d", len(n.GPUs), MaxGPUs)
+	}
+	w := &scriptWriter{}
+	w.line("fakenvml", 1)
+	w.line("driver", n.Driver)
+	w.line("nvml", n.NVML)
+	w.line("branch", n.Branch)
+	w.line("cuda", n.CUDA)
+	w.line("epoch", unix(n.Epoch))
+	if !n.Clock.IsZero() {
+		w.line("now", unix(n.Clock))
+	}
+	if n.Speed != 0 {
+		w.line("speed", n.Speed)
+	}
+	if n.EnumerateAtInit {
+		w.line("enumerate", "init")
+	}
+	w.line("confidential", n.ConfidentialCompute)
+	for _, f := range n.Faults {
+		w.line(f)
+	}
+	for i := range n.GPUs {
+		for _, call := range n.GPUs[i].Unsupported {
+			w.line(Fail(call, NotSupported).On(n.GPUs[i].UUID))
+		}
+	}
+	for i := range n.GPUs {
+		w.gpu(&n.GPUs[i])
+	}
+	return w.Bytes(), w.err
+}
+
+// unix prints seconds with their fraction. The zero time is 0.
+func unix(t time.Time) string {
+	if t.IsZero() {
+		return "0"
+	}
+	return fmt.Sprintf("%d.%09d", t.Unix(), t.Nanosecond())
+}
+
+type scriptWriter struct {
+	bytes.Buffer
+	err error
+}
+
+// line writes words; a text that would be more than one line is an error.
+func (w *scriptWriter) line(words ...any) {
+	for i, word := range words {
+		if i > 0 {
+			w.WriteByte(' ')
+		}
+		switch v := word.(type) {
+		case bool:
+			w.WriteByte("01"[bit(v)])
+		case Ramp:
+			w.WriteString(v.String())
+		case int:
+			w.WriteString(strconv.Itoa(v))
+		case uint32:
+			w.WriteString(strconv.FormatUint(uint64(v), 10))
+		case uint64:
+			w.WriteString(strconv.FormatUint(v, 10))
+		default:
+			text := fmt.Sprint(v)
+			if strings.ContainsAny(text, "\n\x00") {
+				w.err = fmt.Errorf("script: %q does not fit on a line", text)
+			}
+			w.WriteString(text)
+		}
+	}
+	w.WriteByte('\n')
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// String is the ramp in the script: base, rate per second, period in seconds.
+func (r Ramp) String() string {
+	return strconv.FormatUint(r.Base, 10) + " " + strconv.FormatFloat(r.Rate, 'g', -1, 64) + " " +
+		strconv.FormatFloat(r.Period.Seconds(), 'g', -1, 64)
+}
+
+func (w *scriptWriter) gpu(g *GPU) {
+	if strings.ContainsAny(g.UUID, " ") || g.UUID == "" {
+		w.err = fmt.Errorf("script: %q is no UUID", g.UUID)
+	}
+	w.line("gpu", g.UUID)
+	w.identity(g)
+	w.line("memory", g.Memory.Total, g.Memory.Reserved, g.Memory.AddProcesses, g.Memory.Used)
+	w.line("bar1", g.BAR1Total, g.BAR1Used)
+	u := g.Utilization
+	w.line("utilization", u.SM, u.Memory, u.Encoder, u.Decoder, u.JPEG, u.OFA, g.UtilizationPeriod.Microseconds())
+	w.thermal(g)
+	w.power(g)
+	w.ecc(g)
+	w.links(g)
+	w.fields(g)
+	w.processes(g)
+	w.line("event_types", g.EventTypes)
+	for _, e := range g.Events {
+		w.line("event", e.Seq, e.Type, e.Data, e.GPUInstance, e.ComputeInstance)
+	}
+	w.mig(&g.MIG)
+}
+
+func (w *scriptWriter) identity(g *GPU) {
+	w.line("name", g.Name)
+	w.line("serial", g.Serial)
+	w.line("vbios", g.VBIOS)
+	w.line("part_number", g.PartNumber)
+	w.line("gsp", g.GSPFirmware)
+	w.line("bus_id", g.BusID)
+	w.line("pci_id", g.PCIDeviceID)
+	w.line("pci_subsystem", g.PCISubsystemID)
+	w.line("minor", g.Minor)
+	w.line("brand", g.Brand)
+	w.line("architecture", g.Architecture)
+	w.line("cores", g.Cores)
+	w.line("bus_width", g.MemoryBusWidth)
+	w.line("board", g.BoardID)
+	w.line("module", g.ModuleID)
+	w.line("compute_capability", g.ComputeCapability[0], g.ComputeCapability[1])
+	w.line("lost", g.Lost)
+	w.line("hidden", g.Hidden)
+	m := g.Modes
+	w.line("modes", m.Persistence, m.Compute, m.DisplayMode, m.DisplayActive, m.Accounting, m.Virtualization, m.Addressing,
+		m.NUMANode)
+}
+
+func (w *scriptWriter) thermal(g *GPU) {
+	w.line("temperature", g.Temperature)
+	if g.Margin != nil {
+		w.line("margin", *g.Margin)
+	}
+	for _, kind := range sortedKeys(g.Thresholds) {
+		w.line("threshold", uint32(kind), g.Thresholds[kind])
+	}
+	for _, percent := range g.Fans {
+		w.line("fan", percent)
+	}
+	w.line("reasons", g.ClockReasons, g.SupportedReasons)
+	for _, policy := range sortedKeys(g.Violations) {
+		w.line("violation", policy, g.Violations[policy])
+	}
+}
+
+func (w *scriptWriter) power(g *GPU) {
+	w.line("power", g.Power)
+	w.line("energy", g.Energy)
+	l := g.PowerLimits
+	w.line("power_limits", l.Limit, l.Default, l.Enforced, l.Min, l.Max)
+	w.line("pstate", g.PState)
+	w.line("clocks", g.Clocks.Graphics, g.Clocks.SM, g.Clocks.Memory, g.Clocks.Video)
+	w.line("max_clocks", g.MaxClocks.Graphics, g.MaxClocks.SM, g.MaxClocks.Memory, g.MaxClocks.Video)
+}
+
+func (w *scriptWriter) ecc(g *GPU) {
+	w.line("ecc_mode", g.ECC.Enabled, g.ECC.Pending)
+	keys := slices.SortedFunc(maps.Keys(g.ECC.Errors), func(a, b ECCKey) int {
+		return cmp.Or(bit(a.Uncorrected)-bit(b.Uncorrected), bit(a.Aggregate)-bit(b.Aggregate), int(a.Location)-int(b.Location))
+	})
+	for _, k := range keys {
+		w.line("ecc", k.Uncorrected, k.Aggregate, k.Location, g.ECC.Errors[k])
+	}
+	r := g.RemappedRows
+	w.line("remapped", r.Corrected, r.Uncorrected, r.Pending, r.Failed)
+	w.line("histogram", r.Max, r.High, r.Partial, r.Low, r.None)
+	for _, p := range g.RetiredPages {
+		w.line("retired", p.Cause, p.Address, p.Stamp)
+	}
+	w.line("retired_pending", g.RetiredPending)
+	w.line("recovery", g.RecoveryAction)
+}
+
+func (w *scriptWriter) links(g *GPU) {
+	p := g.PCIe
+	w.line("pcie", p.Generation, p.MaxGeneration, p.GPUMaxGeneration, p.Width, p.MaxWidth, p.Replays, p.ThroughputTX,
+		p.ThroughputRX)
+	for _, i := range sortedKeys(g.NVLinks) {
+		l := g.NVLinks[i]
+		w.line("link", i, l.Active, l.Version, l.Capabilities, l.RemoteType, cmp.Or(l.RemoteBusID, "-"), l.Replay, l.Recovery,
+			l.CRCFlit, l.CRCData, l.ECCData)
+	}
+}
+
+func (w *scriptWriter) fields(g *GPU) {
+	keys := slices.SortedFunc(maps.Keys(g.Fields), func(a, b FieldKey) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Scope, b.Scope))
+	})
+	for _, k := range keys {
+		switch f := g.Fields[k]; {
+		case f.Err != "":
+			w.line("field", k.ID, k.Scope, "error="+string(f.Err))
+		case f.Type == FieldDouble:
+			w.line("field", k.ID, k.Scope, f.Type, strconv.FormatFloat(f.Real, 'g', -1, 64))
+		default:
+			w.line("field", k.ID, k.Scope, f.Type, f.Value)
+		}
+	}
+}
+
+func (w *scriptWriter) processes(g *GPU) {
+	for i := range g.Processes {
+		p := &g.Processes[i]
+		words := []any{"process", p.list(), p.PID, p.gpuInstance(), p.computeInstance(), p.Memory}
+		if p.Name != "" {
+			words = append(words, p.Name)
+		}
+		w.line(words...)
+		if p.Utilization != nil {
+			w.sample(Sample{PID: p.PID, Utilization: *p.Utilization})
+		}
+	}
+	for _, s := range g.Samples {
+		w.sample(s)
+	}
+}
+
+func (w *scriptWriter) sample(s Sample) {
+	stamp := "~" + strconv.FormatInt(s.Age.Microseconds(), 10)
+	if !s.Stamp.IsZero() {
+		stamp = strconv.FormatInt(s.Stamp.UnixMicro(), 10)
+	}
+	u := s.Utilization
+	w.line("sample", s.PID, stamp, u.SM, u.Memory, u.Encoder, u.Decoder, u.JPEG, u.OFA)
+}
+
+func (w *scriptWriter) mig(m *MIG) {
+	w.line("mig", m.Enabled, m.Pending, m.MaxDevices)
+	for _, p := range m.Profiles {
+		w.line("profile", p.Number, p.ID, p.Slices, p.Instances, p.Multiprocessors, p.MemoryMB, p.CopyEngines, p.Decoders,
+			p.Encoders, p.JPEGs, p.OFAs, p.Name)
+	}
+	for _, i := range m.Instances {
+		if i.ID == math.MaxUint32 {
+			w.err = fmt.Errorf("script: GPU instance %d: all ones is no instance", i.ID)
+		}
+		w.line("instance", i.ID, i.Profile, i.Start, i.Size, i.Memory.Total, i.Memory.Reserved, i.Memory.AddProcesses,
+			i.Memory.Used)
+		for _, d := range i.Devices {
+			w.line("device", d.Index, i.ID, d.ComputeInstance, d.Slices, d.Multiprocessors, d.UUID)
+		}
+	}
+}
