@@ -1,0 +1,1 @@
+(import 'memory.libsonnet') + (import 'exporter.libsonnet')

@@ -1,0 +1,1 @@
+(import 'leak.libsonnet') + (import '../lib/dashboard-defaults.libsonnet')
