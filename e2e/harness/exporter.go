@@ -1,0 +1,149 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Options say how to run the exporter.
+type Options struct {
+	// Args are the flags, such as --source=sim:node. The address is added.
+	Args []string
+	// Env is added to the environment, in the form NAME=value.
+	Env []string
+}
+
+// StartExporter runs the exporter on a free port of 127.0.0.1 until the end of
+// the test, and returns once it is ready.
+func StartExporter(t testing.TB, o Options) *Process {
+	t.Helper()
+	p := LaunchExporter(t, o)
+	p.waitReady(t)
+	return p
+}
+
+// LaunchExporter runs the exporter as StartExporter does and returns at once,
+// for a test in which it cannot start.
+func LaunchExporter(t testing.TB, o Options) *Process {
+	t.Helper()
+	cmd := exec.Command(Exporter(t), append([]string{"--web.listen-address=127.0.0.1:0"}, o.Args...)...)
+	cmd.Env = append(os.Environ(), o.Env...)
+	return start(t, "gpu_leak_exporter", cmd)
+}
+
+// Scrape reads /metrics.
+func (p *Process) Scrape(t testing.TB) Metrics {
+	t.Helper()
+	m, err := p.TryScrape()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TryScrape reads /metrics, for use inside Eventually.
+func (p *Process) TryScrape() (Metrics, error) {
+	body, err := Get(p.URL + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return ParseMetrics(body)
+}
+
+// Metrics is what one scrape showed, in no order.
+type Metrics []Sample
+
+// Sample is one series and its value.
+type Sample struct {
+	Name   string
+	Labels map[string]string
+	Value  float64
+}
+
+// Has reports whether the sample carries these labels, and maybe more.
+func (s Sample) Has(labels map[string]string) bool {
+	for k, v := range labels {
+		if got, ok := s.Labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// ParseMetrics parses the text format. The parts of a summary and a histogram
+// get the names and labels that Prometheus gives them, buckets left out.
+func ParseMetrics(text []byte) (Metrics, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	var all Metrics
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			all = append(all, samples(f.GetName(), m)...)
+		}
+	}
+	return all, nil
+}
+
+func samples(name string, m *dto.Metric) Metrics {
+	labels := make(map[string]string, len(m.GetLabel()))
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	var list Metrics
+	add := func(suffix string, v float64) { list = append(list, Sample{name + suffix, labels, v}) }
+	switch {
+	case m.Gauge != nil:
+		add("", m.GetGauge().GetValue())
+	case m.Counter != nil:
+		add("", m.GetCounter().GetValue())
+	case m.Untyped != nil:
+		add("", m.GetUntyped().GetValue())
+	case m.Summary != nil:
+		add("_sum", m.GetSummary().GetSampleSum())
+		add("_count", float64(m.GetSummary().GetSampleCount()))
+	case m.Histogram != nil:
+		add("_sum", m.GetHistogram().GetSampleSum())
+		add("_count", float64(m.GetHistogram().GetSampleCount()))
+	}
+	return list
+}
+
+// All returns the samples of that name that carry these labels, and maybe more.
+func (m Metrics) All(name string, labels map[string]string) Metrics {
+	return slices.DeleteFunc(slices.Clone(m), func(s Sample) bool { return s.Name != name || !s.Has(labels) })
+}
+
+// Value returns the value of the one sample that All finds. It is an error if
+// there is none or if there are several.
+func (m Metrics) Value(name string, labels map[string]string) (float64, error) {
+	found := m.All(name, labels)
+	if len(found) != 1 {
+		return math.NaN(), fmt.Errorf("%d series %s with labels %v, want 1", len(found), name, labels)
+	}
+	return found[0].Value, nil
+}
+
+// Names returns the names of all samples, sorted, each once.
+func (m Metrics) Names() []string {
+	names := make([]string, 0, len(m))
+	for _, s := range m {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

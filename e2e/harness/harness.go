@@ -1,0 +1,303 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package harness runs the real exporter and the real Prometheus for end-to-end
+// tests. It knows the exporter by its flags and its web pages only.
+//
+// A package that uses it needs
+//
+//	func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Deadlines. They are long because they only cost time when a test fails.
+const (
+	startDeadline = 30 * time.Second
+	stopDeadline  = 30 * time.Second
+)
+
+// dir holds what was built for this test binary. Main makes and removes it.
+var dir string
+
+// Main runs the tests of a package and returns the exit code.
+func Main(m *testing.M) int {
+	var err error
+	if dir, err = os.MkdirTemp("", "gpu-leak-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, "harness:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	return m.Run()
+}
+
+// Root returns the root of the repository.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+var buildExporter = sync.OnceValues(func() (string, error) { return build("gpu_leak_exporter") })
+
+// Exporter returns the path of the exporter, built from the working tree once a
+// test binary; with the race detector if the variable E2E_RACE is not empty.
+func Exporter(t testing.TB) string {
+	t.Helper()
+	return must(t, buildExporter)
+}
+
+var buildTool = sync.OnceValues(func() (string, error) { return build("gpuleaktool") })
+
+// Tool returns the path of gpuleaktool, built as Exporter builds.
+func Tool(t testing.TB) string {
+	t.Helper()
+	return must(t, buildTool)
+}
+
+func must(t testing.TB, build func() (string, error)) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func build(name string) (string, error) {
+	if dir == "" {
+		return "", errors.New("harness: this package has no TestMain that calls harness.Main")
+	}
+	args := []string{"build", "-o", filepath.Join(dir, name)}
+	if os.Getenv("E2E_RACE") != "" {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "./cmd/"+name)...)
+	cmd.Dir = Root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return filepath.Join(dir, name), nil
+}
+
+// ExternalTool returns the path of a program that `make tools` builds, in the
+// directory that the variable E2E_BIN names, or in bin/ of the repository.
+func ExternalTool(t testing.TB, name string) string {
+	t.Helper()
+	bin := os.Getenv("E2E_BIN")
+	if bin == "" {
+		bin = filepath.Join(Root(), "bin")
+	}
+	path := filepath.Join(bin, name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run make tools", err)
+	}
+	return path
+}
+
+// Eventually calls cond until it returns nil. It fails the test with cond's last
+// error after the deadline.
+func Eventually(t testing.TB, deadline time.Duration, cond func() error) {
+	t.Helper()
+	err := poll(deadline, nil, cond)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// poll calls cond until it returns nil, the deadline is over or stop is closed.
+func poll(deadline time.Duration, stop <-chan struct{}, cond func() error) error {
+	over := time.NewTimer(deadline)
+	defer over.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := cond()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-stop:
+			return fmt.Errorf("the process has ended: %w", err)
+		case <-over.C:
+			return fmt.Errorf("not within %s: %w", deadline, err)
+		case <-again.C:
+		}
+	}
+}
+
+// Process is a program that runs.
+type Process struct {
+	// URL is where it serves, without a slash at the end.
+	URL string
+
+	name   string
+	cmd    *exec.Cmd
+	output output
+	done   chan struct{} // closed once the process has ended
+	err    error         // of Wait; valid once done is closed
+}
+
+// start runs cmd and stops it at the end of the test at the latest. A process
+// that ends by itself fails the test unless Wait was called for it.
+func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{name: name, cmd: cmd, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
+	// What the test leaves behind when it is killed must not live on.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		// Pdeathsig is that of the thread that starts the process, which has to
+		// live as long as it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Stop(t)
+		if t.Failed() {
+			t.Logf("output of %s:\n%s", name, p.Output())
+		}
+	})
+	return p
+}
+
+var address = regexp.MustCompile(`address"?[=:]"?(127\.0\.0\.1:\d+)`)
+
+// listenAddress finds the address in the line that exporter-toolkit logs, which
+// Prometheus uses too; "" if there is none. Port 0 and the log are free of the
+// race that choosing a free port beforehand has.
+func listenAddress(log string) string {
+	for line := range strings.Lines(log) {
+		if m := address.FindStringSubmatch(line); m != nil && strings.Contains(line, "Listening on") {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// waitReady learns the URL of the process and waits until it is ready.
+func (p *Process) waitReady(t testing.TB) {
+	t.Helper()
+	err := poll(startDeadline, p.done, func() error {
+		addr := listenAddress(p.Output())
+		if addr == "" {
+			return errors.New("no line of the log tells the address")
+		}
+		p.URL = "http://" + addr
+		_, err := Get(p.URL + "/-/ready")
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+}
+
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Output returns what the process has written to stdout and stderr so far.
+func (p *Process) Output() string { return p.output.String() }
+
+// Stop sends SIGTERM and waits for the end, which has to be one with exit code
+// 0. It does nothing if the process has been waited for or stopped before.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("%s: %v", p.name, err)
+	}
+	if code := p.Wait(t, stopDeadline); code != 0 {
+		t.Errorf("%s ended with exit code %d after SIGTERM, want 0", p.name, code)
+	}
+}
+
+// Signal sends a signal to the process.
+func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Wait waits for the process to end by itself and returns its exit code; -1 if a
+// signal ended it. Past the deadline it kills the process and fails the test.
+func (p *Process) Wait(t testing.TB, deadline time.Duration) int {
+	t.Helper()
+	over := time.NewTimer(deadline)
+	defer over.Stop()
+	select {
+	case <-p.done:
+	case <-over.C:
+		_ = p.cmd.Process.Kill() // fails only if it has just ended
+		<-p.done
+		t.Errorf("%s did not end within %s", p.name, deadline)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// output collects what a process writes while the test reads it.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// Get returns the body at the URL, and an error unless the answer is 200.
+func Get(url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", url, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %s: %.200s", url, resp.Status, body)
+	}
+	return body, nil
+}

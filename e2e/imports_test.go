@@ -1,0 +1,165 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+const module = "github.com/gpuleak/gpu_leak_exporter"
+
+// mayImport is who may import what besides the standard library. A name that
+// starts with a slash is a package of this repository and stands for itself
+// alone; another is a module. It says what the lists of depguard in
+// .golangci.yml say, and is checked on what the compiler sees.
+var mayImport = map[string][]string{
+	"/detector":           {},
+	"/collector/gpu":      {"/detector"},
+	"/collector/gpu/nvml": {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
+	"/collector/workload": {"github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/collector": {
+		"/collector/gpu", "/collector/workload", "/detector",
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",
+		"github.com/prometheus/common/model", "github.com/google/renameio/v2",
+	},
+	// The driver too: the tool records what the exporter samples.
+	"/cmd/internal": {"/cmd/internal/**", "/detector", "/collector/gpu", "/collector/gpu/nvml", "github.com/prometheus/common", "go.yaml.in/yaml"},
+	"/cmd/gpuleaktool": {
+		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/collector/gpu", "github.com/alecthomas/kingpin",
+		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "go.yaml.in/yaml",
+	},
+	"/cmd/gpu_leak_exporter": {
+		"/cmd/internal/**", "/cmd/gpu_leak_exporter/**", "/detector", "/collector", "/collector/**", "github.com/NVIDIA/go-nvml",
+		"github.com/alecthomas/kingpin", "github.com/go-kit/log", "github.com/prometheus/client_golang",
+		"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/exporter-toolkit",
+		"github.com/prometheus/procfs", "github.com/tjhop/slog-gokit", "go.yaml.in/yaml",
+	},
+}
+
+// testsMayImport is what the tests of any package may import as well.
+var testsMayImport = []string{"go.uber.org/goleak", "github.com/prometheus/common/expfmt"}
+
+// rule returns the package of mayImport whose rule holds for a package: itself,
+// or for what lies below cmd the closest one above it.
+func rule(pkg string) (string, bool) {
+	for p := pkg; strings.HasPrefix(p, "/"); p = p[:strings.LastIndex(p, "/")] {
+		if _, ok := mayImport[p]; ok && (p == pkg || strings.HasPrefix(p, "/cmd/")) {
+			return p, true
+		}
+	}
+	return "", false
+}
+
+// allowed reports whether list lets a package import path.
+func allowed(pkg, path string, list []string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	if !strings.Contains(first, ".") {
+		return path != "os/exec" // the standard library; no other program is started
+	}
+	own, isOwn := strings.CutPrefix(path, module)
+	if own == pkg {
+		return true // a test of the package from outside
+	}
+	return slices.ContainsFunc(list, func(entry string) bool {
+		if isOwn {
+			below, ok := strings.CutSuffix(entry, "/**")
+			return own == entry || (ok && (own == below || strings.HasPrefix(own, below+"/")))
+		}
+		return path == entry || strings.HasPrefix(path, entry+"/")
+	})
+}
+
+type listed struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+// goList lists the packages of the module in dir.
+func goList(t *testing.T, dir string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-tags=e2e", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range goList(t, harness.Root()) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		r, ok := rule(pkg)
+		if !ok {
+			t.Errorf("package %s has no rule: say here and in .golangci.yml what it may import", pkg)
+			continue
+		}
+		for _, path := range p.Imports {
+			if !allowed(pkg, path, mayImport[r]) {
+				t.Errorf("%s imports %s", pkg, path)
+			}
+		}
+		for _, path := range slices.Concat(p.TestImports, p.XTestImports) {
+			if path != "os/exec" && !allowed(pkg, path, slices.Concat(mayImport[r], testsMayImport)) {
+				t.Errorf("a test of %s imports %s", pkg, path)
+			}
+		}
+	}
+	for _, p := range goList(t, filepath.Join(harness.Root(), "e2e")) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		for _, path := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			own, isOwn := strings.CutPrefix(path, module)
+			if isOwn && own != "/e2e" && !strings.HasPrefix(own, "/e2e/") && (pkg != "/e2e/oracle" || own != "/detector") {
+				t.Errorf("%s imports %s: only the oracle imports a package of the exporter, the detector", pkg, path)
+			}
+		}
+	}
+}
+
+// The check has to refuse what it is for.
+func TestImportsRefuse(t *testing.T) {
+	for pkg, paths := range map[string][]string{
+		"/detector":              {"github.com/go-kit/log", module + "/collector/gpu", "os/exec"},
+		"/collector/gpu":         {module + "/collector/gpu/nvml", module + "/collector", "github.com/NVIDIA/go-nvml/pkg/nvml"},
+		"/collector/gpu/nvml":    {module + "/collector", module + "/detector", "github.com/alecthomas/kingpin/v2"},
+		"/collector/workload":    {module + "/collector", "github.com/alecthomas/kingpin/v2"},
+		"/collector":             {module + "/collector/gpu/nvml", "github.com/alecthomas/kingpin/v2", "github.com/prometheus/exporter-toolkit/web"},
+		"/cmd/internal/plot":     {module + "/collector", "github.com/alecthomas/kingpin/v2"},
+		"/cmd/gpuleaktool":       {module + "/collector", module + "/cmd/gpu_leak_exporter/page", "github.com/NVIDIA/go-nvml/pkg/nvml"},
+		"/cmd/gpu_leak_exporter": {module + "/cmd/gpuleaktool/x", "github.com/prometheus/prometheus/promql", "os/exec"},
+	} {
+		r, ok := rule(pkg)
+		if !ok {
+			t.Errorf("package %s has no rule", pkg)
+		}
+		for _, path := range paths {
+			if allowed(pkg, path, mayImport[r]) {
+				t.Errorf("%s may import %s", pkg, path)
+			}
+		}
+	}
+	if _, ok := rule("/collector/gpu/other"); ok {
+		t.Error("a new package below collector got the rule of another")
+	}
+}

@@ -1,0 +1,15 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e tests the programs as a user runs them. Tests that need more than
+// Go and gcc carry the build tag e2e: `make e2e` runs them.
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
