@@ -396,7 +396,7 @@ func TestVerdictNotYet(t *testing.T) {
 		verdict detector.Verdict
 		want    []string
 	}{
-		"unknown":  {detector.Verdict{}, []string{"spikes_total"}},
+		"unknown":  {detector.Verdict{}, nil},
 		"unjudged": {unjudged, always},
 		"cleared":  {cleared, slices.Concat(always, judged)},
 		"leak":     {verdict(200, true), slices.Concat(always, judged, leak)},

@@ -115,7 +115,13 @@ var verdictRows = []verdictRow{
 		name:    "spikes_total",
 		help:    "Spikes of {memory}, up and back, since it has been watched.",
 		counter: true,
-		each:    func(v *detector.Verdict, e *emitter) { e.emit(float64(v.SpikesTotal)) },
+		each: func(v *detector.Verdict, e *emitter) {
+			// Memory that was not known this time has no verdict. A 0 would claim that
+			// there were no spikes, and count the earlier ones anew afterwards.
+			if v.Windows[0].N > 0 {
+				e.emit(float64(v.SpikesTotal))
+			}
+		},
 	}, {
 		name: "memory_trough_bytes",
 		help: "Lower envelope of {memory} now, in bytes: what is held and is never given back.",

@@ -350,5 +350,27 @@ func (l *loop) retire(logger log.Logger) {
 	level.Warn(logger).Log("msg", "GPU is gone", "gpu", l.info.Index, "uuid", l.info.UUID)
 }
 
+// over reports whether the GPU was gone and the loop has left the device, which one
+// goroutine at a time may read: then another loop can take it when it comes back.
+func (l *loop) over() bool {
+	if !l.retired.on() {
+		return false
+	}
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// follow makes l, which has not been started, go on with the GPU of a loop that is
+// over. The GPU was gone, so that what it held is gone, too; its counters go on.
+func (l *loop) follow(before *loop) {
+	l.domain, l.exits = before.domain, before.exits
+	l.missed.Store(before.missed.Load())
+	l.fault, l.lost = "it was gone", true
+}
+
 // gone returns for how long the GPU has been gone.
 func (l *loop) gone() time.Duration { return l.retired.running() }

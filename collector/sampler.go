@@ -366,14 +366,18 @@ func (s *Sampler) follow(ctx context.Context, before []*loop, devices []gpu.Devi
 	var now []*loop
 	for _, d := range devices {
 		i := slices.IndexFunc(before, func(l *loop) bool { return l.device == d })
-		if i >= 0 {
+		if i >= 0 && !before[i].over() {
 			now = append(now, before[i])
 			continue
 		}
 		info := d.Info()
 		level.Info(s.cfg.Logger).Log("msg", "GPU found", "gpu", info.Index, "uuid", info.UUID, "name", info.Name)
 		l := newLoop(s, d)
-		s.revive(l)
+		if i >= 0 {
+			l.follow(before[i])
+		} else {
+			s.revive(l)
+		}
 		now = append(now, l)
 		l.start(ctx)
 	}

@@ -385,6 +385,34 @@ func TestGPUsThatComeAndGo(t *testing.T) {
 	})
 }
 
+// A source that knows a GPU again gives the same Device: it is read again, with
+// nothing of its old history, and its counters go on.
+func TestSameGPUComesBack(t *testing.T) {
+	a, b := newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30))
+	source := &scriptSource{devices: []gpu.Device{a, b}}
+	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+		after(20 * time.Second)
+		for n := range uint64(2) {
+			before := s.State().Devices[0].Judgement.Device.Windows[0].N
+			source.set(nil, b)
+			after(20 * time.Second)
+			if d := s.State().Devices; len(d) != 2 || d[0].Up || !d[1].Up {
+				t.Fatalf("while GPU 0 is gone: %+v", d)
+			}
+			source.set(nil, a, b)
+			after(20 * time.Second)
+			d := s.State().Devices
+			if len(d) != 2 || !d[0].Up || !d[1].Up {
+				t.Fatalf("after it came back: %+v", d)
+			}
+			j := d[0].Judgement
+			if j.Device.Windows[0].N > before || j.Resets[detector.ReasonDeviceReset] != n+1 {
+				t.Errorf("%d samples after %d, resets %v", j.Device.Windows[0].N, before, j.Resets)
+			}
+		}
+	})
+}
+
 func TestFailedGroupIsAbsentAndCounted(t *testing.T) {
 	d := newGPU(0, flat(1<<30))
 	d.group = func(g gpu.Group, s *gpu.Status) error {

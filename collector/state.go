@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -58,10 +59,7 @@ type FamilyState struct {
 }
 
 // DeviceHolder is a process that has a device file of the driver open.
-type DeviceHolder struct {
-	Device  string // such as /dev/nvidia0
-	Process gpu.Process
-}
+type DeviceHolder = workload.Holder
 
 // DeviceState is what is known of one GPU.
 type DeviceState struct {

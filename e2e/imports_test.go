@@ -26,14 +26,14 @@ var mayImport = map[string][]string{
 	"/detector":           {},
 	"/collector/gpu":      {"/detector"},
 	"/collector/gpu/nvml": {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
-	"/collector/workload": {"github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/collector/workload": {"/collector/gpu", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
 	"/collector": {
 		"/collector/gpu", "/collector/workload", "/detector",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",
 		"github.com/prometheus/common/model", "github.com/google/renameio/v2",
 	},
-	// The driver too: the tool records what the exporter samples.
-	"/cmd/internal": {"/cmd/internal/**", "/detector", "/collector/gpu", "/collector/gpu/nvml", "github.com/prometheus/common", "go.yaml.in/yaml"},
+	// The driver and the owners too: the tool records what the exporter samples.
+	"/cmd/internal": {"/cmd/internal/**", "/detector", "/collector/gpu", "/collector/gpu/nvml", "/collector/workload", "github.com/prometheus/common", "go.yaml.in/yaml"},
 	"/cmd/gpuleaktool": {
 		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/collector/gpu", "github.com/alecthomas/kingpin",
 		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "go.yaml.in/yaml",

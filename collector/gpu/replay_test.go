@@ -558,7 +558,7 @@ func TestReplayTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(paths) == 0 {
-		t.Skip("no traces in ../../../shared/traces")
+		t.Skip("traces: there are none in ../../../shared/traces")
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {

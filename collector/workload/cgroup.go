@@ -1,0 +1,119 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"strings"
+)
+
+// placement is what the path of a control group says of a process.
+type placement struct {
+	// container is the ID that the runtime gave it, 64 hexadecimal digits; "" is
+	// none, or one of a runtime without such IDs (LXC, Apptainer, nspawn).
+	container string
+	// slurmJob is the number of the job; from Slurm 26.05 on, unless its
+	// CgroupJobIdPaths is set, the job's SLUID, because the path has no more.
+	slurmJob string
+}
+
+// parseCgroup parses /proc/PID/cgroup (cgroups(7)): lines of id:controllers:path,
+// one in version 2 of control groups, one a hierarchy in version 1. In containers
+// within containers the innermost counts. The hierarchies of version 1 may differ,
+// where an inner runtime uses some of them only: the deepest container counts.
+func parseCgroup(file string) placement {
+	var p placement
+	deepest := -1
+	for line := range strings.Lines(file) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		// The kernel says so of a group that was removed under a dead process.
+		parts := strings.Split(strings.TrimSuffix(fields[2], " (deleted)"), "/")
+		for i := len(parts) - 1; i > deepest; i-- {
+			if id := containerID(parts[i]); id != "" {
+				p.container, deepest = id, i
+				break
+			}
+		}
+		if p.slurmJob == "" {
+			p.slurmJob = slurmJob(parts)
+		}
+	}
+	return p
+}
+
+// containerID returns the ID in one part of a path, "" if it is no container's.
+// The forms differ by runtime and driver, but the ID always comes last:
+//
+//	ID                         Docker, containerd, Kubernetes with cgroupfs
+//	docker-ID.scope            Docker with systemd; likewise cri-containerd-,
+//	                           crio-, libpod-, nerdctl-
+//	libpod-ID                  Podman with cgroupfs; crio- likewise
+//	libpod-payload-ID          Podman with --cgroups=split
+//	…-podUID.slice:cri-containerd:ID  containerd not told of the systemd driver
+//
+// The runtimes' monitors (conmon) carry the ID of what they watch, from outside.
+func containerID(part string) string {
+	const digits = 64
+	name := strings.TrimSuffix(part, ".scope")
+	prefix, id := "", name
+	if i := strings.LastIndexAny(name, "-:"); i >= 0 {
+		prefix, id = name[:i], name[i+1:]
+	}
+	if len(id) != digits || strings.Trim(id, "0123456789abcdef") != "" || strings.HasSuffix(prefix, "conmon") {
+		return ""
+	}
+	return id
+}
+
+// slurmJob returns the job in the parts of a path, "" if there is none:
+//
+//	slurm/uid_1000/job_123/step_0             version 1
+//	slurm_NODE/uid_1000/job_123/step_0        version 1, several slurmd on a host
+//	slurmstepd.scope/job_123/step_0           version 2
+//	NODE_slurmstepd.scope/job_123/step_0      version 2, several slurmd on a host
+//	slurmstepd.scope/s5K1KKYAYG5D00/step_0    version 2 since Slurm 26.05
+//
+// In a user's own slice anybody can make such groups, and Slurm makes none.
+func slurmJob(parts []string) string {
+	for i, part := range parts {
+		after := parts[i+1:]
+		switch {
+		case part == "user.slice":
+			return ""
+		case part == "slurmstepd.scope" || strings.HasSuffix(part, "_slurmstepd.scope"):
+			if len(after) > 0 {
+				return jobOf(after[0])
+			}
+		case part == "slurm" || strings.HasPrefix(part, "slurm_"):
+			if len(after) > 1 && number(after[0], "uid_") != "" {
+				return number(after[1], "job_")
+			}
+		}
+	}
+	return ""
+}
+
+func jobOf(part string) string {
+	if n := number(part, "job_"); n != "" {
+		return n
+	}
+	// Slurm's SLUID is an s and 13 digits of base 32.
+	digits, ok := strings.CutPrefix(part, "s")
+	if ok && len(digits) == 13 && strings.Trim(digits, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+		return part
+	}
+	return ""
+}
+
+// number returns the decimal number after the prefix, "" if there is none. Slurm's
+// have 32 bits.
+func number(part, prefix string) string {
+	n, ok := strings.CutPrefix(part, prefix)
+	if !ok || n == "" || len(n) > 10 || strings.Trim(n, "0123456789") != "" {
+		return ""
+	}
+	return n
+}

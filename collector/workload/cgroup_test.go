@@ -1,0 +1,124 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseCgroup(t *testing.T) {
+	const (
+		podSystemd = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda5c1f8d5_1919_434d_add7_4afaafdaef89.slice"
+		podFS      = "/kubepods/burstable/poda5c1f8d5-1919-434d-add7-4afaafdaef89"
+	)
+	for _, c := range []struct {
+		name, cgroup     string
+		container, slurm string
+	}{
+		{name: "none", cgroup: ""},
+		{name: "root", cgroup: "0::/\n"},
+		{name: "login", cgroup: "0::/user.slice/user-1000.slice/session-3.scope\n"},
+		{name: "service", cgroup: "0::/system.slice/ollama.service\n"},
+		{name: "not a group file", cgroup: idA + "\n:\n::\n"},
+
+		{name: "Docker, systemd", cgroup: "0::/system.slice/docker-" + idA + ".scope\n", container: idA},
+		{name: "Docker, cgroupfs", cgroup: "0::/docker/" + idA + "\n", container: idA},
+		{name: "Docker, version 1", cgroup: "10:devices:/docker/" + idA + "\n9:cpu,cpuacct:/docker/" + idA + "\n1:name=systemd:/docker/" + idA + "\n", container: idA},
+		{name: "Docker, own parent group", cgroup: "0::/actions_job/" + idA + "\n", container: idA},
+		{name: "Docker, rootless", cgroup: "0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-" + idA + ".scope\n", container: idA},
+		{name: "Docker, systemd inside", cgroup: "0::/system.slice/docker-" + idA + ".scope/system.slice/sshd.service\n", container: idA},
+		{name: "Docker, seen from another container", cgroup: "0::/../" + idA + "\n", container: idA},
+		{name: "Docker, seen from a container of systemd's", cgroup: "0::/../docker-" + idA + ".scope\n", container: idA},
+		{name: "Docker, group removed", cgroup: "0::/system.slice/docker-" + idA + ".scope (deleted)\n", container: idA},
+		{name: "Amazon ECS", cgroup: "9:memory:/ecs/6b4a5cf3c5e54cb7bd4d2b9b2d9e8d2a/" + idA + "\n", container: idA},
+		{name: "Amazon ECS, systemd", cgroup: "0::/ecstasks.slice/ecstasks-6b4a5cf3.slice/docker-" + idA + ".scope\n", container: idA},
+
+		{name: "containerd, systemd", cgroup: "0::" + podSystemd + "/cri-containerd-" + idA + ".scope\n", container: idA},
+		{name: "containerd, cgroupfs", cgroup: "0::" + podFS + "/" + idA + "\n", container: idA},
+		{name: "containerd, guaranteed pod", cgroup: "0::/kubepods/poda5c1f8d5-1919-434d-add7-4afaafdaef89/" + idA + "\n", container: idA},
+		{name: "containerd that was not told of systemd", cgroup: "0::/system.slice/containerd.service/kubepods-burstable-poda5c1f8d5_1919.slice:cri-containerd:" + idA + "\n", container: idA},
+		{name: "containerd, ctr", cgroup: "0::/default/" + idA + "\n", container: idA},
+		{name: "nerdctl", cgroup: "0::/system.slice/nerdctl-" + idA + ".scope\n", container: idA},
+		{name: "dockershim", cgroup: "1:name=systemd:" + podSystemd + "/docker-" + idA + ".scope\n", container: idA},
+		{name: "pod without a container", cgroup: "0::" + podSystemd + "\n"},
+
+		{name: "CRI-O, systemd", cgroup: "0::" + podSystemd + "/crio-" + idA + ".scope\n", container: idA},
+		{name: "CRI-O, crun", cgroup: "0::" + podSystemd + "/crio-" + idA + ".scope/container\n", container: idA},
+		{name: "CRI-O, cgroupfs", cgroup: "0::" + podFS + "/crio-" + idA + "\n", container: idA},
+		{name: "CRI-O, monitor", cgroup: "1:name=systemd:" + podSystemd + "/crio-conmon-" + idA + ".scope\n"},
+
+		{name: "Podman, systemd", cgroup: "0::/machine.slice/libpod-" + idA + ".scope/container\n", container: idA},
+		{name: "Podman, pod", cgroup: "0::/machine.slice/machine-libpod_pod_" + idB + ".slice/libpod-" + idA + ".scope\n", container: idA},
+		{name: "Podman, pod's own group", cgroup: "0::/machine.slice/machine-libpod_pod_" + idB + ".slice\n"},
+		{name: "Podman, cgroupfs", cgroup: "0::/libpod_parent/libpod-" + idA + "\n", container: idA},
+		{name: "Podman, rootless", cgroup: "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + idA + ".scope/container\n", container: idA},
+		{name: "Podman, split", cgroup: "0::/system.slice/vllm.service/libpod-payload-" + idA + "\n", container: idA},
+		{name: "Podman, monitor", cgroup: "0::/machine.slice/libpod-conmon-" + idA + ".scope\n"},
+		{name: "Podman, health check", cgroup: "0::/system.slice/" + idA + "-1b2c3d4e5f607182.service\n"},
+
+		{name: "kind", cgroup: "0::/system.slice/docker-" + idB + ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod1e597579_417e.slice/cri-containerd-" + idA + ".scope\n", container: idA},
+		{name: "Docker in Docker", cgroup: "0::/docker/" + idB + "/docker/" + idA + "\n", container: idA},
+		{name: "Docker in Docker, some of version 1", cgroup: "4:devices:/docker/" + idB + "\n3:memory:/docker/" + idB + "/docker/" + idA + "\n1:name=systemd:/system.slice/docker.service\n", container: idA},
+		{name: "Docker in Docker, order reversed", cgroup: "4:memory:/docker/" + idB + "/docker/" + idA + "\n3:devices:/docker/" + idB + "\n", container: idA},
+
+		{name: "too short", cgroup: "0::/docker/" + idA[1:] + "\n"},
+		{name: "too long", cgroup: "0::/docker/a" + idA + "\n"},
+		{name: "upper case", cgroup: "0::/docker/" + strings.ToUpper(idA) + "\n"},
+		{name: "LXC", cgroup: "0::/lxc.payload.gpu01/system.slice/jupyter.service\n"},
+		{name: "nspawn", cgroup: "0::/machine.slice/machine-gpu01.scope/payload\n"},
+		{name: "Apptainer", cgroup: "0::/user.slice/user-1000.slice/user@1000.service/user.slice/apptainer-4711.scope\n"},
+
+		{name: "Slurm, version 1", cgroup: "9:devices:/slurm/uid_1000/job_123/step_0\n6:memory:/slurm/uid_1000/job_123/step_0/task_0\n1:name=systemd:/system.slice/slurmd.service\n", slurm: "123"},
+		{name: "Slurm, version 1, several", cgroup: "9:devices:/slurm_gpu01/uid_1000/job_123/step_batch\n", slurm: "123"},
+		{name: "Slurm, version 2", cgroup: "0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n", slurm: "123"},
+		{name: "Slurm, version 2, several", cgroup: "0::/system.slice/gpu01_slurmstepd.scope/job_4294901760/step_extern/user/task_special\n", slurm: "4294901760"},
+		{name: "Slurm 26.05", cgroup: "0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0\n", slurm: "s5K1KKYAYG5D00"},
+		{name: "Slurm, its own part", cgroup: "0::/system.slice/slurmstepd.scope/system\n"},
+		{name: "Slurm, the daemon", cgroup: "0::/system.slice/slurmd.service\n"},
+		{name: "Slurm, scope alone", cgroup: "0::/system.slice/slurmstepd.scope\n"},
+		{name: "Slurm, no number", cgroup: "0::/system.slice/slurmstepd.scope/job_12x\n9:devices:/slurm/uid_1000/job_/step_0\n8:cpu:/slurm/uid_1000\n"},
+		{name: "Slurm in Kubernetes", cgroup: "0::" + podSystemd + "/cri-containerd-" + idA + ".scope/system.slice/slurmstepd.scope/job_7/step_0\n", container: idA, slurm: "7"},
+		{name: "container in a Slurm job", cgroup: "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/libpod-" + idA + "\n", container: idA, slurm: "7"},
+		{name: "Slurm, as a user makes believe", cgroup: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/slurmstepd.scope/job_7\n"},
+		{name: "Slurm, job of another manager", cgroup: "0::/pbs/job_7\n"},
+	} {
+		want := placement{c.container, c.slurm}
+		if got := parseCgroup(c.cgroup); got != want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, want)
+		}
+	}
+}
+
+func FuzzParseCgroup(f *testing.F) {
+	f.Add("0::/system.slice/docker-" + idA + ".scope/kubelet.slice/cri-containerd-" + idB + ".scope (deleted)\n")
+	f.Add("4:memory:/slurm/uid_1000/job_123/step_0\n1:name=systemd:/system.slice/slurmd.service\n")
+	f.Add("0::/system.slice/n_slurmstepd.scope/s5K1KKYAYG5D00/step_0\n")
+	f.Add("0::/..//../a.slice:cri-containerd:" + idA)
+	f.Fuzz(func(t *testing.T, file string) {
+		p := parseCgroup(file)
+		if p.container != "" && (len(p.container) != 64 || containerID(p.container) != p.container) {
+			t.Errorf("container %q", p.container)
+		}
+		if !strings.Contains(file, p.container) || !strings.Contains(file, p.slurmJob) {
+			t.Errorf("%+v is not in %q", p, file)
+		}
+		if len(p.slurmJob) > 14 || strings.ContainsFunc(p.slurmJob, func(r rune) bool { return r > 'z' || r < '0' }) {
+			t.Errorf("job %q", p.slurmJob)
+		}
+		// Lines that say nothing change nothing.
+		if again := parseCgroup("7:freezer:/\n" + file); again != p {
+			t.Errorf("%+v, and %+v after a line more", p, again)
+		}
+	})
+}
+
+func BenchmarkParseCgroup(b *testing.B) {
+	line := ":memory:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda5c1f8d5_1919.slice/crio-" + idA + ".scope\n"
+	file := strings.Repeat("1"+line, 12)
+	b.ReportAllocs()
+	for b.Loop() {
+		parseCgroup(file)
+	}
+}

@@ -1,0 +1,213 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// maxHolders bounds what Holders returns. A CUDA program opens every GPU that it
+// may see.
+const maxHolders = 256
+
+// Holder is a process that has the device file of a GPU open.
+type Holder struct {
+	// Device is the file, such as /dev/nvidia0, wherever the process has it: the
+	// number is the driver's minor number, which may differ from the GPU's index.
+	Device string
+	// Process has ID, State and Owner; the rest of it is the driver's to tell.
+	Process gpu.Process
+}
+
+// openFile is a device file that a process has open, and under which number.
+type openFile struct{ device, fd string }
+
+// Holders returns the processes that have a GPU's device file open, whether they
+// hold memory or not, ordered by device and pid: those that keep a GPU from being
+// reset. A process counts once a device. There are at most 256, those of the lowest
+// pids.
+//
+// Only /dev/nvidia0, /dev/nvidia1 and so on count, as each stands for a GPU.
+// /dev/nvidiactl, /dev/nvidia-uvm and /dev/nvidia-modeset stand for the driver, are
+// open wherever one of those is, and would only repeat it; the files of
+// /dev/nvidia-caps are rights, not GPUs. What is mapped but no more open is not
+// looked for: it shares a lock with the process. Clients of NVML hold the files,
+// too, so this exporter is among the holders.
+//
+// It reads the links of all open files on the system, and returns ctx's error once
+// ctx is done. Processes whose files may not be seen are left out; see Unreadable.
+func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
+	pids, err := r.processes()
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	holders, unreadable := []Holder{}, int64(0)
+	for _, pid := range pids {
+		files, err := r.deviceFiles(ctx, pid)
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("look for open device files: %w", ctx.Err())
+		case err != nil && !gone(err) && !r.isKernelThread(pid):
+			unreadable++
+		case len(files) > 0:
+			holders = append(holders, r.confirm(pid, files)...)
+		}
+		if len(holders) >= maxHolders {
+			holders = holders[:maxHolders]
+			break
+		}
+	}
+	r.unreadable.Store(unreadable)
+	slices.SortFunc(holders, func(a, b Holder) int {
+		// Shorter names first: nvidia9 comes before nvidia10.
+		return cmp.Or(cmp.Compare(len(a.Device), len(b.Device)), cmp.Compare(a.Device, b.Device),
+			cmp.Compare(a.Process.ID.PID, b.Process.ID.PID))
+	})
+	return holders, nil
+}
+
+// Unreadable returns how many processes the last Holders that came to an end had
+// to leave out, because their files may not be seen. If it is not 0, a device file
+// without a holder may have one.
+func (r *Resolver) Unreadable() int { return int(r.unreadable.Load()) }
+
+// processes returns the pids there are, in order.
+func (r *Resolver) processes() ([]uint32, error) {
+	d, err := os.Open(r.cfg.ProcFS)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var pids []uint32
+	for _, name := range names {
+		if pid, err := strconv.ParseUint(name, 10, 32); err == nil {
+			pids = append(pids, uint32(pid))
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// deviceFiles returns the device files that a process has open, one of each.
+// Kernel threads have none, which is told faster by their having no files than by
+// asking what they are.
+func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) ([]openFile, error) {
+	dir := r.path(pid) + "/fd"
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var files []openFile
+	for ctx.Err() == nil {
+		names, err := d.Readdirnames(1024) // a server may have a million open
+		for _, fd := range names {
+			device, err := deviceOf(dir + "/" + fd)
+			if err != nil {
+				return nil, err
+			}
+			if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {
+				files = append(files, openFile{device, fd})
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// deviceOf returns the GPU's device file that a link points to, "" if it is none
+// or was closed meanwhile. Whoever may list the links need not be allowed to read
+// them: root without CAP_SYS_PTRACE is not.
+func deviceOf(link string) (string, error) {
+	target, err := os.Readlink(link)
+	if gone(err) {
+		return "", nil
+	}
+	device := deviceName(target)
+	if err != nil || device == "" {
+		return "", err
+	}
+	// Anybody may have a plain file of that name. The link leads to the open file
+	// itself, in whatever container it is.
+	info, err := os.Stat(link)
+	if err == nil && info.Mode()&os.ModeCharDevice == 0 {
+		return "", nil
+	}
+	return device, nil
+}
+
+// deviceName returns the name that a path has on the host, "" if it is no GPU's.
+// Drivers in a container keep the files below a directory of their own
+// (/run/nvidia/driver/dev), and a container that ends takes its file with it.
+func deviceName(path string) string {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 || !strings.HasPrefix(path[i:], "/nvidia") || !strings.HasSuffix(path[:i], "/dev") {
+		return ""
+	}
+	n := strings.TrimSuffix(path[i+len("/nvidia"):], " (deleted)")
+	if n == "" || len(n) > 3 || strings.Trim(n, "0123456789") != "" {
+		return ""
+	}
+	return "/dev/nvidia" + n
+}
+
+// confirm returns the holders that the open files of pid make. The number may have
+// gone to another process since they were seen: what is still open between two
+// looks at one start belongs to that process.
+func (r *Resolver) confirm(pid uint32, files []openFile) []Holder {
+	before, err := r.stat(pid)
+	if err != nil {
+		return nil
+	}
+	files = slices.DeleteFunc(files, func(f openFile) bool {
+		device, err := deviceOf(r.path(pid) + "/fd/" + f.fd)
+		return err != nil || device != f.device
+	})
+	after, err := r.stat(pid)
+	if err != nil || after.start != before.start || len(files) == 0 {
+		return nil
+	}
+	id := gpu.ProcessID{PID: pid, Start: before.start}
+	owner, _ := r.Owner(id)
+	holders := make([]Holder, 0, len(files))
+	for _, f := range files {
+		holders = append(holders, Holder{f.device, gpu.Process{ID: id, State: after.state, Owner: owner}})
+	}
+	return holders
+}
+
+func (r *Resolver) stat(pid uint32) (stat, error) {
+	d, err := r.open(pid)
+	if err != nil {
+		return stat{}, err
+	}
+	defer d.Close()
+	return readStat(d)
+}
+
+// isKernelThread tells threads of the kernel from processes whose files may not be
+// seen; everybody may ask.
+func (r *Resolver) isKernelThread(pid uint32) bool {
+	s, err := r.stat(pid)
+	return err == nil && s.kernel
+}

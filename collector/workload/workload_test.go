@@ -1,0 +1,669 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	idA = "4f797c539e6c745de61a93ca3ff892358ecbcaccd8414d5db545c38428142970"
+	idB = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
+)
+
+// process is what a tree shows of one process.
+type process struct {
+	comm   string
+	start  uint64
+	flags  uint64
+	exe    string // "" leaves the link out, as it is for the dead and for the kernel's
+	args   []string
+	uid    int
+	cgroup string
+	fds    []string
+}
+
+// tree is a procfs of our own making.
+type tree struct {
+	testing.TB
+	root string
+}
+
+func newTree(t testing.TB) tree {
+	t.Helper()
+	tr := tree{t, t.TempDir()}
+	tr.write("1/root/etc/passwd", "root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/bash\n")
+	return tr
+}
+
+func (t tree) write(name, content string) {
+	t.Helper()
+	path := filepath.Join(t.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (t tree) link(name, target string) {
+	t.Helper()
+	path := filepath.Join(t.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (t tree) add(pid uint32, p process) gpu.ProcessID {
+	t.Helper()
+	dir := strconv.FormatUint(uint64(pid), 10)
+	t.write(dir+"/stat", fmt.Sprintf("%d (%s) S 77 %d 77 0 -1 %d 1000 0 3 0 250 150 9 9 20 0 8 0 %d 123456789 4321\n",
+		pid, p.comm, pid, p.flags, p.start))
+	t.write(dir+"/status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nUid:\t7\t%d\t8\t9\nGid:\t0\t0\t0\t0\n", p.comm, p.uid))
+	t.write(dir+"/cmdline", strings.Join(append(p.args, ""), "\x00"))
+	t.write(dir+"/cgroup", p.cgroup)
+	if p.exe != "" {
+		t.link(dir+"/exe", p.exe)
+	}
+	if err := os.MkdirAll(filepath.Join(t.root, dir, "fd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i, target := range p.fds {
+		t.link(fmt.Sprintf("%s/fd/%d", dir, i), target)
+	}
+	return gpu.ProcessID{PID: pid, Start: p.start}
+}
+
+func (t tree) remove(pid uint32) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(t.root, strconv.FormatUint(uint64(pid), 10))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (t tree) resolver(cfg Config) *Resolver {
+	t.Helper()
+	cfg.ProcFS = t.root
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// expect asks for the owner of id.
+func expect(t *testing.T, r *Resolver, id gpu.ProcessID, want gpu.Owner, done bool) *gpu.Owner {
+	t.Helper()
+	o, d := r.Owner(id)
+	if o == nil || *o != want || d != done {
+		t.Errorf("owner %+v, done %t; want %+v, %t", o, d, want, done)
+	}
+	return o
+}
+
+func TestNew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cfg  Config
+		says string
+	}{
+		{Config{}, ""},
+		{Config{MaxProcesses: 2}, ""},
+		{Config{MaxProcesses: 1}, "MaxProcesses"},
+		{Config{MaxProcesses: -1}, "MaxProcesses"},
+		{Config{ProcFS: "/nowhere/proc"}, "ProcFS"},
+		{Config{ProcFS: file}, "not a directory"},
+	} {
+		_, err := New(c.cfg)
+		if (err == nil) != (c.says == "") || (err != nil && !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%+v: %v, want %q", c.cfg, err, c.says)
+		}
+	}
+}
+
+func TestOwner(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		process process
+		command bool
+		want    gpu.Owner
+	}{
+		{
+			name:    "native program",
+			process: process{comm: "tritonserver", exe: "/opt/tritonserver/bin/tritonserver", args: []string{"tritonserver", "--model-repository=/models"}},
+			want:    gpu.Owner{Process: "tritonserver", User: "root"},
+		},
+		{
+			name: "script in a container, with the command", command: true,
+			process: process{
+				comm: "pt_main_thread", exe: "/usr/bin/python3.11", args: []string{"python", "-u", "/app/train.py", "--lr", "1e-4"},
+				uid: 1000, cgroup: "0::/system.slice/docker-" + idA + ".scope\n",
+			},
+			want: gpu.Owner{Process: "train.py", User: "alice", Command: "python -u /app/train.py --lr 1e-4", ContainerID: idA},
+		},
+		{
+			name: "Slurm job of a user whom a directory knows",
+			process: process{
+				comm: "gmx", exe: "/sw/gromacs/bin/gmx", uid: 20017,
+				cgroup: "0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n",
+			},
+			want: gpu.Owner{Process: "gmx", User: "20017", SlurmJob: "123"},
+		},
+		{
+			name:    "upgraded while it runs",
+			process: process{comm: "Xorg", exe: "/usr/lib/xorg/Xorg (deleted)"},
+			want:    gpu.Owner{Process: "Xorg", User: "root"},
+		},
+		{
+			name:    "dead, nobody has waited for it",
+			process: process{comm: "train (v2) R 1", cgroup: "0::/docker/" + idA + " (deleted)\n"},
+			want:    gpu.Owner{Process: "train (v2) R 1", User: "root", ContainerID: idA},
+		},
+		{
+			name:    "not UTF-8, control and direction marks",
+			process: process{comm: "x", exe: "/bin/a\xffb\nc\u202ed\x1b[31m", args: []string{"a\tb", "\x00", "c\xfe"}},
+			command: true,
+			want:    gpu.Owner{Process: "a\uFFFDb c\uFFFDd\uFFFD[31m", User: "root", Command: "a b   c\uFFFD"},
+		},
+		{
+			name:    "long",
+			process: process{comm: "x", exe: "/bin/" + strings.Repeat("ä", 100), args: []string{strings.Repeat("é", 1000)}},
+			command: true,
+			want:    gpu.Owner{Process: strings.Repeat("ä", 64), User: "root", Command: strings.Repeat("é", 128)},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr := newTree(t)
+			c.process.start = 4711
+			id := tr.add(1234, c.process)
+			expect(t, tr.resolver(Config{Command: c.command}), id, c.want, true)
+		})
+	}
+}
+
+// A program may retitle itself, and a passwd may change, without the labels of the
+// process changing.
+func TestOwnerIsLatched(t *testing.T) {
+	tr := newTree(t)
+	p := process{comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "serve.py"}, uid: 1000}
+	id := tr.add(5, p)
+	r := tr.resolver(Config{})
+	first := expect(t, r, id, gpu.Owner{Process: "serve.py", User: "alice"}, true)
+	tr.write("5/cmdline", "serve: 3 requests\x00")
+	tr.write("5/cgroup", "0::/docker/"+idA)
+	if again, done := r.Owner(id); again != first || !done {
+		t.Errorf("owner %+v (%p), first was %p", again, again, first)
+	}
+	tr.remove(5)
+	if again, done := r.Owner(id); again != first || !done {
+		t.Errorf("after its end %+v (%p), first was %p", again, again, first)
+	}
+}
+
+func TestReusedPIDIsAnother(t *testing.T) {
+	tr := newTree(t)
+	r := tr.resolver(Config{})
+	first := tr.add(5, process{comm: "one", start: 100, exe: "/bin/one"})
+	expect(t, r, first, gpu.Owner{Process: "one", User: "root"}, true)
+	tr.remove(5)
+	second := tr.add(5, process{comm: "two", start: 200, exe: "/bin/two", uid: 1000})
+	expect(t, r, second, gpu.Owner{Process: "two", User: "alice"}, true)
+	expect(t, r, first, gpu.Owner{Process: "one", User: "root"}, true)
+	expect(t, r, gpu.ProcessID{PID: 5, Start: 150}, gpu.Owner{}, true) // between them, never seen
+	expect(t, r, gpu.ProcessID{PID: 6, Start: 1}, gpu.Owner{}, true)   // gone
+	expect(t, r, gpu.ProcessID{PID: 5}, gpu.Owner{}, true)             // not identified
+	expect(t, r, gpu.ProcessID{PID: 5, Start: 200}, *mustOwn(r, second), true)
+}
+
+func mustOwn(r *Resolver, id gpu.ProcessID) *gpu.Owner {
+	o, _ := r.Owner(id)
+	return o
+}
+
+// hookedDir calls before ahead of every read; an error of it is the read's.
+type hookedDir struct {
+	procDir
+	before func(name string) error
+}
+
+func (d hookedDir) read(name string, limit int64) ([]byte, error) {
+	if err := d.before(name); err != nil {
+		return nil, err
+	}
+	return d.procDir.read(name, limit)
+}
+
+func (d hookedDir) link(name string) (string, error) {
+	if err := d.before(name); err != nil {
+		return "", err
+	}
+	return d.procDir.link(name)
+}
+
+func (r *Resolver) hook(before func(name string) error) {
+	open := r.open
+	r.open = func(pid uint32) (procDir, error) {
+		d, err := open(pid)
+		if err != nil {
+			return nil, err
+		}
+		return hookedDir{d, before}, nil
+	}
+}
+
+// A procfs that does not tie an open directory to its process must not lend the
+// owner of the next process to the one before.
+func TestPIDReusedWhileReading(t *testing.T) {
+	tr := newTree(t)
+	id := tr.add(5, process{comm: "one", start: 100, exe: "/bin/one"})
+	r := tr.resolver(Config{})
+	r.hook(func(name string) error {
+		if name == "status" {
+			tr.write("5/stat", "5 (two) S 77 1 77 0 -1 0 1000 0 3 0 250 150 9 9 20 0 8 0 200 1")
+			tr.write("5/status", "Uid:\t1000\t1000\t1000\t1000\n")
+		}
+		return nil
+	})
+	expect(t, r, id, gpu.Owner{}, true)
+}
+
+// What was read of a process that ends meanwhile is its own.
+func TestProcessEndsWhileReading(t *testing.T) {
+	tr := newTree(t)
+	id := tr.add(5, process{comm: "one", start: 100, exe: "/bin/one", uid: 1000})
+	r := tr.resolver(Config{})
+	r.hook(func(name string) error {
+		if name == "cgroup" {
+			tr.remove(5)
+		}
+		return nil
+	})
+	expect(t, r, id, gpu.Owner{Process: "one", User: "alice"}, true)
+}
+
+// A lack of file descriptors is not the process's end: what is missing is filled
+// in later, and what was known first stays.
+func TestMomentaryFailuresAreAskedAgain(t *testing.T) {
+	whole := gpu.Owner{Process: "train.py", User: "alice", ContainerID: idA}
+	for _, c := range []struct {
+		file  string
+		first gpu.Owner
+	}{
+		{"stat", gpu.Owner{}},
+		{"exe", gpu.Owner{User: "alice", ContainerID: idA}},
+		{"cmdline", gpu.Owner{User: "alice", ContainerID: idA}},
+		{"status", gpu.Owner{Process: "train.py", ContainerID: idA}},
+		{"cgroup", gpu.Owner{Process: "train.py", User: "alice"}},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			tr := newTree(t)
+			id := tr.add(5, process{
+				comm: "python3", start: 100, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}, uid: 1000,
+				cgroup: "0::/docker/" + idA + "\n",
+			})
+			r := tr.resolver(Config{})
+			failing := true
+			r.hook(func(name string) error {
+				if failing && name == c.file {
+					return &fs.PathError{Op: "openat", Path: name, Err: syscall.EMFILE}
+				}
+				return nil
+			})
+			expect(t, r, id, c.first, false)
+			failing = false
+			if c.first.Process != "" {
+				tr.write("5/cmdline", "train: epoch 1\x00")
+			}
+			expect(t, r, id, whole, true)
+		})
+	}
+}
+
+// Missing rights are final, and cost only what they hide.
+func TestDenied(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		want gpu.Owner
+	}{
+		{"stat", gpu.Owner{}},
+		{"exe", gpu.Owner{Process: "train.py", User: "alice", ContainerID: idA}},
+		{"cmdline", gpu.Owner{Process: "python3", User: "alice", ContainerID: idA}},
+		{"status", gpu.Owner{Process: "train.py", ContainerID: idA}},
+		{"cgroup", gpu.Owner{Process: "train.py", User: "alice"}},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			tr := newTree(t)
+			id := tr.add(5, process{
+				comm: "pt_main_thread", start: 100, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}, uid: 1000,
+				cgroup: "0::/docker/" + idA + "\n",
+			})
+			r := tr.resolver(Config{})
+			r.hook(func(name string) error {
+				if name == c.file {
+					return &fs.PathError{Op: "openat", Path: name, Err: syscall.EACCES}
+				}
+				return nil
+			})
+			expect(t, r, id, c.want, true)
+		})
+	}
+}
+
+// The arguments are behind a lock of the process: they are not touched unless they
+// are needed.
+func TestArgumentsAreReadOnlyIfNeeded(t *testing.T) {
+	tr := newTree(t)
+	id := tr.add(5, process{comm: "gmx", start: 1, exe: "/bin/gmx"})
+	r := tr.resolver(Config{})
+	r.hook(func(name string) error {
+		if name == "cmdline" {
+			t.Error("cmdline was read")
+		}
+		return nil
+	})
+	expect(t, r, id, gpu.Owner{Process: "gmx", User: "root"}, true)
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	tr := newTree(t)
+	r := tr.resolver(Config{MaxProcesses: 10})
+	kept := tr.add(1000, process{comm: "kept", start: 1, exe: "/bin/kept"})
+	first, _ := r.Owner(kept)
+	for i := range uint32(100) {
+		r.Owner(gpu.ProcessID{PID: i + 2000, Start: 1})
+		if n := len(r.young) + len(r.old); n > 10 {
+			t.Fatalf("%d answers are kept", n)
+		}
+		if o, _ := r.Owner(kept); o != first {
+			t.Fatalf("one that is asked for was forgotten after %d others", i+1)
+		}
+	}
+}
+
+func TestAnswersAreForgotten(t *testing.T) {
+	tr := newTree(t)
+	asked := tr.add(5, process{comm: "asked", start: 1, exe: "/bin/asked"})
+	idle := tr.add(6, process{comm: "idle", start: 1, exe: "/bin/idle"})
+	synctest.Test(t, func(t *testing.T) {
+		r := tr.resolver(Config{})
+		first, _ := r.Owner(asked)
+		r.Owner(idle)
+		for range 5 {
+			time.Sleep(forgetAfter / 2)
+			if o, _ := r.Owner(asked); o != first {
+				t.Error("one that is asked for was forgotten")
+			}
+		}
+		if n := len(r.young) + len(r.old); n != 1 {
+			t.Errorf("%d answers are kept, want 1", n)
+		}
+	})
+}
+
+func TestOwnerIsShared(t *testing.T) {
+	tr := newTree(t)
+	ids := make([]gpu.ProcessID, 50)
+	for i := range ids {
+		ids[i] = tr.add(uint32(i+10), process{comm: "p", start: 1, exe: fmt.Sprintf("/bin/p%d", i)})
+	}
+	r := tr.resolver(Config{})
+	got := make([][]*gpu.Owner, 8)
+	var wg sync.WaitGroup
+	for g := range got {
+		wg.Go(func() {
+			for _, id := range ids {
+				o, _ := r.Owner(id)
+				got[g] = append(got[g], o)
+			}
+			if _, err := r.Holders(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for g := range got {
+		for i, o := range got[g] {
+			if o != got[0][i] || o.Process != fmt.Sprintf("p%d", i) {
+				t.Errorf("goroutine %d has %+v for process %d", g, o, i)
+			}
+		}
+	}
+}
+
+// The real thing: what procfs says of this test.
+func TestThisProcess(t *testing.T) {
+	r, err := New(Config{Command: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.stat(uint32(os.Getpid()))
+	if err != nil || s.start == 0 || s.kernel {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	o, done := r.Owner(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.start})
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !done || o.Process != filepath.Base(exe) || o.User == "" || !strings.HasPrefix(o.Command, os.Args[0]) {
+		t.Errorf("%+v, done %t", o, done)
+	}
+	if os.Geteuid() == 0 && o.User != "root" {
+		t.Errorf("user %q, want root", o.User)
+	}
+}
+
+// A real script by its own name, and what the kernel says once it has ended: its
+// directory, opened before, shows no other process.
+func TestScriptThatEnds(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "run.sh")
+	if err := os.WriteFile(script, []byte("read line\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "-u", script, "x")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.open(uint32(cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	s, err := readStat(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := gpu.ProcessID{PID: uint32(cmd.Process.Pid), Start: s.start}
+	if o, done := r.Owner(id); !done || o.Process != "run.sh" {
+		t.Errorf("%+v, done %t", o, done)
+	}
+	stdin.Close()
+	_ = cmd.Wait() // read fails at the end of its input
+	if _, err := readStat(d); !gone(err) {
+		t.Errorf("its directory says %v", err)
+	}
+	if a := r.look(id); !a.done || *a.owner != (gpu.Owner{}) {
+		t.Errorf("%+v, done %t", a.owner, a.done)
+	}
+}
+
+// Everything that runs here can be looked up and has a name.
+func TestAllProcesses(t *testing.T) {
+	r, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids, err := r.processes()
+	if err != nil || len(pids) == 0 {
+		t.Fatalf("%d processes, %v", len(pids), err)
+	}
+	for _, pid := range pids {
+		s, err := r.stat(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		o, done := r.Owner(gpu.ProcessID{PID: pid, Start: s.start})
+		if _, err := r.stat(pid); err == nil && (!done || o.Process == "" || o.User == "") {
+			t.Errorf("%d (%s): %+v, done %t", pid, s.comm, o, done)
+		}
+	}
+}
+
+const statLine = "1234 (python3) S 77 1234 77 0 -1 4194304 1000 0 3 0 250 150 9 9 20 0 8 0 98765 123456789 4321"
+
+func TestParseStat(t *testing.T) {
+	for _, c := range []struct {
+		name, line string
+		want       stat
+		fails      bool
+	}{
+		{name: "plain", line: statLine + "\n", want: stat{"python3", 'S', false, 98765}},
+		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: stat{"a) R 1 (b c) ", 'S', false, 98765}},
+		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: stat{"a\nb", 'S', false, 98765}},
+		{name: "a thread of the kernel", line: strings.Replace(statLine, "4194304", "69238880", 1), want: stat{"python3", 'S', true, 98765}},
+		{name: "empty", fails: true},
+		{name: "no name", line: "1234 S 77", fails: true},
+		{name: "name ends before it begins", line: ")" + strings.ReplaceAll(statLine, ")", ""), fails: true},
+		{name: "cut short", line: "1234 (python3) S 77 1234", fails: true},
+		{name: "no number", line: strings.Replace(statLine, " 98765 ", " x ", 1), fails: true},
+		{name: "no flags", line: strings.Replace(statLine, " 4194304 ", " x ", 1), fails: true},
+		{name: "no state", line: strings.Replace(statLine, " S ", " SS ", 1), fails: true},
+	} {
+		got, err := parseStat([]byte(c.line))
+		if (err != nil) != c.fails || (!c.fails && got != c.want) {
+			t.Errorf("%s: %+v, %v; want %+v, failure %t", c.name, got, err, c.want, c.fails)
+		}
+	}
+}
+
+func TestParseUID(t *testing.T) {
+	for _, c := range []struct {
+		status string
+		want   uint32
+		fails  bool
+	}{
+		{status: "Name:\tx\nUid:\t1\t4294967294\t3\t4\n", want: 4294967294},
+		{status: "Name:\tUid:\nUid:\t0\t0\t0\t0\n"},
+		{status: "", fails: true},
+		{status: "Uid:\t1\n", fails: true},
+		{status: "Uid:\tx\ty\tz\n", fails: true},
+	} {
+		got, err := parseUID([]byte(c.status))
+		if got != c.want || (err != nil) != c.fails {
+			t.Errorf("%q: %d, %v", c.status, got, err)
+		}
+	}
+}
+
+// checkLabel fails the test unless s can be the value of a label.
+func checkLabel(t *testing.T, s string, limit int) {
+	t.Helper()
+	if len(s) > limit || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) || strings.TrimSpace(s) != s {
+		t.Errorf("%d bytes as a label: %q", len(s), s)
+	}
+}
+
+func FuzzLabel(f *testing.F) {
+	f.Add("train.py")
+	f.Add("\xff\x00\u202e" + strings.Repeat("日本", 100))
+	f.Add(strings.Repeat("\u2003", 200) + "x")
+	f.Fuzz(func(t *testing.T, s string) {
+		checkLabel(t, label(s, maxLabel), maxLabel)
+		if again := label(label(s, maxLabel), maxLabel); again != label(s, maxLabel) {
+			t.Errorf("%q changes again to %q", label(s, maxLabel), again)
+		}
+	})
+}
+
+// 2,000 processes, a tenth of which end and are replaced each round: what a second
+// of a busy host costs. Most are known; answers of the dead are dropped.
+func BenchmarkChurn(b *testing.B) {
+	const processes = 2000
+	tr := newTree(b)
+	ids := make([]gpu.ProcessID, processes)
+	for i := range ids {
+		ids[i] = tr.add(uint32(i+10), process{
+			comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}, uid: 1000,
+			cgroup: "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + idA + ".scope\n",
+		})
+	}
+	r := tr.resolver(Config{})
+	for _, id := range ids {
+		r.Owner(id)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for round := 0; b.Loop(); round++ {
+		for i := range ids {
+			if (i+round)%10 == 0 {
+				// Another start is as much work as another process; only the first
+				// file of it is written anew here.
+				b.StopTimer()
+				ids[i].Start++
+				tr.write(fmt.Sprintf("%d/stat", ids[i].PID), strings.Replace(statLine, "98765", strconv.FormatUint(ids[i].Start, 10), 1))
+				b.StartTimer()
+			}
+			if o, done := r.Owner(ids[i]); !done || o.Process != "train.py" {
+				b.Fatalf("%+v", o)
+			}
+		}
+	}
+	b.ReportMetric(float64(len(r.young)+len(r.old)), "kept")
+}
+
+func BenchmarkOwnerKnown(b *testing.B) {
+	tr := newTree(b)
+	id := tr.add(5, process{comm: "gmx", start: 1, exe: "/bin/gmx"})
+	r := tr.resolver(Config{})
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Owner(id)
+	}
+}
+
+func BenchmarkOwnerNew(b *testing.B) {
+	r, err := New(Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := r.stat(uint32(os.Getpid()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		runtime.KeepAlive(r.look(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.start}))
+	}
+}
