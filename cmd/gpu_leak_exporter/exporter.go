@@ -1,0 +1,254 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// stopGrace is how long each part gets to stop: the requests under way, then the
+// driver.
+const stopGrace = 5 * time.Second
+
+// exporter is the program once its parts are wired.
+type exporter struct {
+	cfg       *config
+	logger    log.Logger
+	slogger   *slog.Logger
+	source    gpu.Source
+	sampler   *collector.Sampler
+	server    *http.Server
+	listeners []net.Listener // none where exporter-toolkit has to open them
+}
+
+// newExporter listens and wires the parts. It reads no GPU yet. It owns src from
+// then on, unless it returns an error.
+func newExporter(cfg *config, src gpu.Source, stderr io.Writer) (*exporter, error) {
+	e := &exporter{cfg: cfg, source: src}
+	e.logger, e.slogger = newLoggers(&cfg.log, stderr)
+	var err error
+	if e.listeners, err = listen(cfg.listen); err != nil {
+		return nil, err
+	}
+	if err := e.wire(); err != nil {
+		closeAll(e.listeners)
+		return nil, err
+	}
+	return e, nil
+}
+
+// wire makes the parts between the source and the listeners.
+func (e *exporter) wire() (err error) {
+	if e.sampler, err = newSampler(e.cfg, e.source, e.logger); err != nil {
+		return err
+	}
+	handler, err := newHandler(e.cfg, e.sampler.State, e.slogger)
+	if err != nil {
+		return err
+	}
+	e.server = &http.Server{
+		Handler:           handler,
+		ErrorLog:          slog.NewLogLogger(e.slogger.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       5 * time.Minute, // longer than scrapes are apart
+		MaxHeaderBytes:    64 << 10,
+	}
+	return nil
+}
+
+// newSampler returns a sampler of the source. What the host shows of GPUs and
+// processes is asked for only where they are the host's.
+func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Sampler, error) {
+	c := collector.SamplerConfig{
+		SlowInterval:  cfg.slowInterval,
+		Timeout:       cfg.source.Timeout,
+		ProcessMax:    cfg.processMax,
+		ProcessMinAge: cfg.processMinAge,
+		Groups:        cfg.groups(),
+		Detector:      cfg.detector,
+		ProcFS:        cfg.source.ProcFS,
+		StateFile:     cfg.stateFile,
+		StateInterval: cfg.stateInterval,
+		Logger:        logger,
+	}
+	if cfg.source.Kind == source.NVML {
+		c.SysFS = cfg.source.SysFS
+		var err error
+		if c.Owners, err = newOwners(cfg); err != nil {
+			return nil, err
+		}
+	}
+	return collector.NewSampler(src, c)
+}
+
+// listen opens the addresses here and not in web.ListenAndServe, so that a port
+// in use is known before anything is started. Sockets of systemd and vsock, which
+// only exporter-toolkit knows, are left to it: no listener then.
+func listen(flags *web.FlagConfig) (listeners []net.Listener, err error) {
+	if *flags.WebSystemdSocket {
+		return nil, nil
+	}
+	for _, address := range *flags.WebListenAddresses {
+		if strings.HasPrefix(address, "vsock://") {
+			return nil, nil
+		}
+	}
+	for _, address := range *flags.WebListenAddresses {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			closeAll(listeners)
+			return nil, fmt.Errorf("--web.listen-address=%s: %w", address, err)
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// closeAll closes listeners to which nobody has connected.
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		_ = l.Close()
+	}
+}
+
+// run reads GPUs and serves until ctx is done, and returns the exit code.
+func (e *exporter) run(ctx context.Context) int {
+	e.announce()
+	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSampling()
+	sampled := make(chan struct{})
+	go func() {
+		defer close(sampled)
+		e.sampler.Run(sampling)
+	}()
+	// What sends SIGHUP wants a daemon to read its configuration or to open its
+	// log again. There is neither, and it does not want the daemon to die.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	served := make(chan error, 1)
+	go func() {
+		defer close(served)
+		served <- e.serve()
+	}()
+
+	code := e.wait(ctx, served, hangup)
+	e.stopServing()
+	for range served { // until it has returned
+	}
+	stopSampling()
+	e.stopReading(sampled)
+	return code
+}
+
+// announce logs what an operator should know of this run.
+func (e *exporter) announce() {
+	c := e.cfg
+	var windows []string
+	for _, w := range c.detector.Windows {
+		windows = append(windows, humanize.FormatDuration(w))
+	}
+	level.Info(e.logger).Log("msg", "Starting "+program, "version", version.Info(), "source", c.source.Spec(),
+		"interval", humanize.FormatDuration(c.source.Interval), "windows", strings.Join(windows, ","))
+	if note := notReal(c.source); note != "" {
+		level.Warn(e.logger).Log("msg", note)
+	}
+}
+
+// notReal says in words that GPUs are not those of this host; "" if they are.
+func notReal(s source.Config) string {
+	var note string
+	switch s.Kind {
+	case source.Sim:
+		note = "These GPUs are simulated: scenario " + s.Name
+	case source.Replay:
+		note = "These GPUs are replayed from the recording " + s.Name
+	default:
+		return ""
+	}
+	switch {
+	case math.IsInf(s.Speed, 1):
+		note += ", as fast as it goes"
+	case s.Speed != 1:
+		note += fmt.Sprintf(", at %g times the speed of a clock", s.Speed)
+	}
+	return note + "."
+}
+
+func (e *exporter) serve() error {
+	if e.listeners != nil {
+		return web.ServeMultiple(e.listeners, e.server, e.cfg.listen, e.slogger)
+	}
+	return web.ListenAndServe(e.server, e.cfg.listen, e.slogger)
+}
+
+// wait returns the exit code once there is a reason to stop.
+func (e *exporter) wait(ctx context.Context, served <-chan error, hangup <-chan os.Signal) int {
+	for {
+		select {
+		case <-ctx.Done():
+			level.Info(e.logger).Log("msg", "Stopping")
+			return exitOK
+		case err := <-served:
+			level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
+			return exitFailure
+		case err := <-e.sampler.Fatal():
+			level.Error(e.logger).Log("msg", "The driver was replaced by another version; exiting to be started again", "code", exitAfresh, "err", err)
+			return exitAfresh
+		case <-hangup:
+			level.Info(e.logger).Log("msg", "Ignoring SIGHUP: there is no file to read again")
+		}
+	}
+}
+
+func (e *exporter) stopServing() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	if err := e.server.Shutdown(ctx); err != nil {
+		level.Warn(e.logger).Log("msg", "Requests were cut off", "err", err)
+		_ = e.server.Close() // it is the last resort
+	}
+}
+
+// stopReading waits for the loops that read GPUs, then closes the source. A call
+// into the driver that does not return keeps neither from ending in time, and the
+// library is left to end with the process then.
+func (e *exporter) stopReading(sampled <-chan struct{}) {
+	closed := make(chan error, 1)
+	go func() {
+		<-sampled
+		closed <- e.source.Close()
+	}()
+	select {
+	case err := <-closed:
+		if err != nil {
+			level.Warn(e.logger).Log("msg", "The driver was not released", "err", err)
+		}
+	case <-time.After(stopGrace):
+		level.Warn(e.logger).Log("msg", "The driver was not released: a call into it has not returned")
+	}
+}

@@ -1,0 +1,230 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// TestLeakIsSeen runs the whole program over simulated GPUs.
+func TestLeakIsSeen(t *testing.T) {
+	r := startProgram(t, "--source=sim:leak", "--source.speed=600")
+	eventually(t, r.contains(t, "/-/ready", "gpu_leak_exporter is ready."))
+	eventually(t, r.contains(t, "/metrics", `gpu_leak_detected{gpu="0",uuid="GPU-af6a4cb2-e411-d7e8-1cac-ce81e4388ee0"} 1`))
+	if code, page := r.get(t, "/predict"); code != http.StatusOK || !strings.Contains(page, "runs out of memory in") || !strings.Contains(page, "These GPUs are simulated: scenario leak") {
+		t.Errorf("status %d\n%s", code, page)
+	}
+	if code := r.end(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if log := r.stderr.String(); !strings.Contains(log, `level=warn`) || !strings.Contains(log, `msg="These GPUs are simulated: scenario leak, at 600 times the speed of a clock."`) {
+		t.Error(log)
+	}
+}
+
+// TestReplayIsDeterministic replays one recording at two speeds.
+func TestReplayIsDeterministic(t *testing.T) {
+	path := record(t, 40*time.Minute)
+	replay := func(speed string) (devices []map[string]any) {
+		r := startProgram(t, "--source=replay:"+path, "--source.speed="+speed)
+		eventually(t, func() error {
+			if !strings.Contains(r.stderr.String(), "the recording has ended") {
+				return errors.New("the recording has not ended")
+			}
+			return nil
+		})
+		_, body := r.get(t, verdictsPath)
+		var answer struct {
+			Data struct{ Devices []map[string]any }
+		}
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		r.end()
+		return answer.Data.Devices
+	}
+	fast, slow := replay("inf"), replay("5000")
+	if !reflect.DeepEqual(fast, slow) {
+		t.Errorf("at two speeds:\n%v\n%v", fast, slow)
+	}
+	if v, _ := fast[0]["verdict"].(map[string]any); v["leak"] != true || v["oom"] != "foreseen" {
+		t.Errorf("verdict %v", fast[0]["verdict"])
+	}
+}
+
+// record writes a recording of the scenario leak.
+func record(t *testing.T, d time.Duration) string {
+	t.Helper()
+	src, err := leaky(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "recording")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := gpu.NewWriter(f)
+	for range int(d.Seconds()) {
+		if _, err := src.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := src.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(src.Info(), s, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestHangingGPU stops the program while a call into a driver does not return.
+func TestHangingGPU(t *testing.T) {
+	r := startProgram(t, "--source=sim:faulty", "--source.speed=1000", "--nvml.timeout=1s")
+	eventually(t, r.contains(t, "/metrics", `gpu_up{gpu="1",uuid="GPU-846a3e5e-1ca9-81d2-878e-dc38fee69aad"} 0`))
+	if code := r.end(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestHangup(t *testing.T) {
+	r := startProgram(t, "--source=sim:leak", "--log.format=logfmt")
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if !strings.Contains(r.stderr.String(), "Ignoring SIGHUP") {
+			return errors.New("nothing said of SIGHUP")
+		}
+		return nil
+	})
+	if code, _ := r.get(t, healthyPath); code != http.StatusOK {
+		t.Errorf("status %d after SIGHUP", code)
+	}
+}
+
+// TestStateFile ends the program, which has to leave what it knew behind.
+func TestStateFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	r := startProgram(t, "--source=sim:leak", "--source.speed=100", "--detector.state-file="+path, "--detector.state-interval=1h")
+	eventually(t, r.contains(t, "/metrics", "gpu_up{"))
+	r.end()
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+	r = startProgram(t, "--source=sim:leak", "--detector.state-file="+path)
+	if log := r.stderr.String(); !strings.Contains(log, "going on from the state file") {
+		t.Error(log)
+	}
+}
+
+// stub is a source without GPUs.
+type stub struct {
+	err   error
+	close func() error
+	calls gpu.Calls
+}
+
+func (s *stub) Devices(context.Context) ([]gpu.Device, error) { return nil, s.err }
+func (s *stub) Calls() *gpu.Calls                             { return &s.calls }
+func (s *stub) Close() error                                  { return s.close() }
+func (*stub) Watch(ctx context.Context, _ func(gpu.Event)) error {
+	<-ctx.Done()
+	return nil
+}
+
+func startStub(t *testing.T, s *stub) *running {
+	t.Helper()
+	cfg, err := parseFlags([]string{"--web.listen-address=127.0.0.1:0"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, func(ctx context.Context, stderr io.Writer) int {
+		e, err := newExporter(cfg, s, stderr)
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return -1
+		}
+		return e.run(ctx)
+	})
+}
+
+// TestOtherDriver ends the program with the code that asks for a new one.
+func TestOtherDriver(t *testing.T) {
+	closed := false
+	r := startStub(t, &stub{
+		err:   &gpu.DriverError{Reason: "lib_rm_version_mismatch", Fatal: true, Err: errors.New("driver/library version mismatch")},
+		close: func() error { closed = true; return nil },
+	})
+	<-r.done
+	if r.code != exitAfresh || !closed {
+		t.Errorf("exit code %d, source closed: %v", r.code, closed)
+	}
+	if log := r.stderr.String(); strings.Count(log, "exiting to be started again") != 1 || !strings.Contains(log, "code=3") {
+		t.Error(log)
+	}
+}
+
+func TestSourceThatDoesNotClose(t *testing.T) {
+	r := startStub(t, &stub{close: func() error { return errors.New("a call has not returned") }})
+	if code := r.end(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if log := r.stderr.String(); !strings.Contains(log, `msg="The driver was not released" err="a call has not returned"`) {
+		t.Error(log)
+	}
+}
+
+// TestStopReading ends though the driver never lets go.
+func TestStopReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log output
+		release := make(chan struct{})
+		e := &exporter{source: &stub{close: func() error { <-release; return nil }}}
+		e.logger, _ = newLoggers(logConfig(t, "info", "logfmt"), &log)
+		sampled := make(chan struct{})
+		close(sampled)
+		began := time.Now()
+		e.stopReading(sampled)
+		if took := time.Since(began); took != stopGrace {
+			t.Errorf("took %s", took)
+		}
+		if !strings.Contains(log.String(), "a call into it has not returned") {
+			t.Error(log.String())
+		}
+		close(release)
+	})
+}
+
+func leaky(ctx context.Context) (gpu.Device, error) {
+	src, err := gpu.NewSim("leak", gpu.SimOptions{Speed: 1e9, Start: epoch})
+	if err != nil {
+		return nil, err
+	}
+	devices, err := src.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return devices[0], nil
+}

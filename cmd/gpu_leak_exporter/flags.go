@@ -1,0 +1,301 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/promslog"
+	promslogflag "github.com/prometheus/common/promslog/flag"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+const program = "gpu_leak_exporter"
+
+// Bounds of flags that no package below has an opinion on.
+const (
+	minInterval      = 100 * time.Millisecond
+	maxInterval      = time.Minute
+	maxSlowInterval  = time.Hour
+	maxShown         = 1024 // processes of a GPU that are judged
+	maxProcessAge    = time.Hour
+	maxDetectorAge   = 24 * time.Hour
+	maxTimeout       = 10 * time.Minute
+	samplesPerWindow = 10
+)
+
+// errNoStart says that the command line asked for something else than to start,
+// such as the help, and got it.
+var errNoStart = errors.New("nothing to start")
+
+// config is what the command line says.
+type config struct {
+	listen          *web.FlagConfig
+	telemetryPath   string
+	maxRequests     int
+	exporterMetrics bool
+	log             promslog.Config
+	source          source.Config
+	slowInterval    time.Duration
+	families        map[string]bool
+	processMax      int
+	processMinAge   time.Duration
+	processCommand  bool
+	detector        detector.Config
+	stateFile       string
+	stateInterval   time.Duration
+}
+
+// groups returns the parts of the slow reading that an enabled family shows.
+func (c *config) groups() []gpu.Group {
+	return slices.DeleteFunc(slices.Clone(gpu.Groups), func(g gpu.Group) bool { return !c.families[string(g)] })
+}
+
+// parser reads a command line into a config.
+type parser struct {
+	app     *kingpin.Application
+	config  *config
+	ended   bool // --help or --version was answered
+	disable bool
+	chosen  map[string]*familyFlag
+	speed   bool // --source.speed was given
+	noOwn   bool
+}
+
+// familyFlag is --[no-]collector.NAME.
+type familyFlag struct{ on, given bool }
+
+// parseFlags reads a command line. What --help and --version print goes to
+// stdout; then, the error is errNoStart. Any other error is one line that names
+// the flag and says what to do.
+func parseFlags(args []string, stdout io.Writer) (*config, error) {
+	p := &parser{config: &config{}, chosen: map[string]*familyFlag{}}
+	p.app = kingpin.New(program, "Detects GPU memory leaks, foretells when a GPU runs out of memory, and exports both to Prometheus.")
+	p.app.Version(version.Print(program))
+	p.app.HelpFlag.Short('h')
+	p.app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { p.ended = true })
+	p.webFlags()
+	p.logFlags()
+	p.sourceFlags()
+	p.collectorFlags()
+	p.detectorFlags()
+	p.stateFlags()
+	if err := p.checkBooleans(args); err != nil {
+		return nil, err
+	}
+	_, err := p.app.Parse(args)
+	switch {
+	case p.ended:
+		return nil, errNoStart
+	case err != nil && !strings.HasPrefix(err.Error(), "--"):
+		return nil, fmt.Errorf("%w; try --help", err) // from kingpin
+	case err != nil:
+		return nil, err
+	}
+	return p.config, p.check()
+}
+
+func (p *parser) flag(name, help string, value *setting.Value, defaults ...string) *kingpin.FlagClause {
+	f := p.app.Flag(name, help).Default(defaults...)
+	f.SetValue(value)
+	return f
+}
+
+func (p *parser) webFlags() {
+	c := p.config
+	c.listen = kingpinflag.AddFlags(p.app, ":9844")
+	p.flag("web.telemetry-path", "Path under which to expose metrics.",
+		setting.Checked("web.telemetry-path", &c.telemetryPath, checkPath), "/metrics")
+	p.flag("web.max-requests", "Scrapes that are served at the same time; more get status 503. 0 is no limit.",
+		setting.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "40")
+	p.app.Flag("web.disable-exporter-metrics", "Leave out the metrics about the exporter itself (go_*, process_*, promhttp_*).").
+		BoolVar(&p.noOwn)
+}
+
+func (p *parser) logFlags() {
+	c := p.config
+	promslogflag.AddFlags(p.app, &c.log)
+	// The same flags with errors that tell the choices.
+	p.app.GetFlag(promslogflag.LevelFlagName).SetValue(setting.OneOf(
+		promslogflag.LevelFlagName, promslog.LevelFlagOptions, c.log.Level.Set, c.log.Level.String))
+	p.app.GetFlag(promslogflag.FormatFlagName).SetValue(setting.OneOf(
+		promslogflag.FormatFlagName, promslog.FormatFlagOptions, c.log.Format.Set, c.log.Format.String))
+}
+
+func (p *parser) sourceFlags() {
+	c, s := p.config, &p.config.source
+	var spec string
+	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(scenarioNames(), ", ")+") or replay:FILE (a recording).",
+		setting.Checked("source", &spec, s.SetSpec), string(source.NVML))
+	p.flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.",
+		setting.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)), "1").IsSetByUser(&p.speed)
+	p.flag("sample.interval", "Time between two samples of the memory and the processes of a GPU.",
+		setting.Duration("sample.interval", &s.Interval, minInterval, maxInterval), "1s")
+	p.flag("sample.slow-interval", "Time between two samples of everything else.",
+		setting.Duration("sample.slow-interval", &c.slowInterval, minInterval, maxSlowInterval), "15s")
+	p.app.Flag("nvml.library-path", "File or name of the driver's library. Default: libnvidia-ml.so.1, where the dynamic linker or a container runtime puts it.").
+		StringVar(&s.LibraryPath)
+	p.flag("nvml.timeout", "How long a call into the driver may take before its GPU counts as one that cannot be read.",
+		setting.Duration("nvml.timeout", &s.Timeout, time.Second, maxTimeout), "10s")
+	p.app.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
+	p.app.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range gpu.Scenarios() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func (p *parser) collectorFlags() {
+	c := p.config
+	for _, f := range collector.Families() {
+		state := "disabled"
+		if f.Default {
+			state = "enabled"
+		}
+		chosen := &familyFlag{on: f.Default}
+		p.chosen[f.Name] = chosen
+		p.app.Flag("collector."+f.Name, "Enable the "+f.Name+" collector (default: "+state+").").
+			IsSetByUser(&chosen.given).Default(strconv.FormatBool(f.Default)).BoolVar(&chosen.on)
+	}
+	p.app.Flag("collector.disable-defaults", "Disable all collectors but those that a flag enables.").BoolVar(&p.disable)
+	p.flag("collector.process.max", "Processes of a GPU that have series of their own, those with most to say; the others are summed. Up to 1024 are judged.",
+		setting.Int("collector.process.max", &c.processMax, 0, maxShown), "64")
+	p.flag("collector.process.min-age", "How old a process must be to have series of its own.",
+		setting.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
+	p.app.Flag("collector.process.command", "Show the arguments of processes in gpu_process_info. They may hold secrets.").
+		BoolVar(&c.processCommand)
+}
+
+func (p *parser) detectorFlags() {
+	d, def := &p.config.detector, detector.DefaultConfig()
+	var windows []string
+	for _, w := range def.Windows {
+		windows = append(windows, humanize.FormatDuration(w))
+	}
+	number := func(v float64) string { return fmt.Sprintf("%g", v) }
+	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d.",
+		setting.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
+	p.flag("detector.leak-threshold", "Confidence (0 to 1) at which a leak is declared.",
+		setting.Float("detector.leak-threshold", &d.LeakThreshold, 0.01, 1), number(def.LeakThreshold))
+	p.flag("detector.clear-threshold", "Confidence (0 to 1) under which a declared leak is taken back.",
+		setting.Float("detector.clear-threshold", &d.ClearThreshold, 0.01, 1), number(def.ClearThreshold))
+	p.flag("detector.min-age", "How long memory must have been watched before it is judged.",
+		setting.Duration("detector.min-age", &d.MinAge, 0, maxDetectorAge), humanize.FormatDuration(def.MinAge))
+	p.flag("detector.min-growth", "The least retained growth that can be a leak, such as 16MiB.",
+		setting.Bytes("detector.min-growth", &d.MinGrowth, 1, detector.MaxBytes), humanize.FormatBytes(def.MinGrowth))
+	p.flag("detector.spike-height", "The least rise that can be a spike.",
+		setting.Bytes("detector.spike-height", &d.SpikeHeight, 1, detector.MaxBytes), humanize.FormatBytes(def.SpikeHeight))
+	p.flag("detector.spike-ratio", "The least rise that can be a spike, as a share (0 to 1) of the capacity. The larger of the two holds.",
+		setting.Float("detector.spike-ratio", &d.SpikeRatio, 0, 1), number(def.SpikeRatio))
+	p.flag("detector.spike-width", "The longest time from the rise of a spike to its end.",
+		setting.Duration("detector.spike-width", &d.SpikeWidth, time.Second, detector.MaxWindow), humanize.FormatDuration(def.SpikeWidth))
+}
+
+func (p *parser) stateFlags() {
+	c := p.config
+	p.flag("detector.state-file", "File in which the detector's windows outlive a restart. Empty: they do not.",
+		setting.Checked("detector.state-file", &c.stateFile, checkStateFile), "")
+	p.flag("detector.state-interval", "Time between two writings of --detector.state-file. A crash loses no more than that.",
+		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
+}
+
+// checkStateFile refuses a file that could never be written.
+func checkStateFile(s string) error {
+	if s == "" {
+		return nil
+	}
+	info, err := os.Stat(filepath.Dir(s))
+	if err != nil {
+		return fmt.Errorf("its directory must be there: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no directory", filepath.Dir(s))
+	}
+	if info, err := os.Stat(s); err == nil && !info.Mode().IsRegular() {
+		return errors.New("is not a file")
+	}
+	return nil
+}
+
+// checkBooleans finds --collector.x=false, of which kingpin says no more than
+// that false is unexpected.
+func (p *parser) checkBooleans(args []string) error {
+	for _, arg := range args {
+		name, value, assigned := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		f := p.app.GetFlag(strings.TrimPrefix(name, "no-"))
+		if assigned && strings.HasPrefix(arg, "--") && f != nil && f.Model().IsBoolFlag() {
+			name = f.Model().Name
+			return fmt.Errorf("--%s takes no value (%q): write --%s or --no-%s", name, value, name, name)
+		}
+	}
+	return nil
+}
+
+// check completes the config and holds its settings against each other.
+func (p *parser) check() error {
+	c := p.config
+	c.exporterMetrics = !p.noOwn
+	c.families = make(map[string]bool, len(p.chosen))
+	for name, f := range p.chosen {
+		c.families[name] = f.on && (f.given || !p.disable)
+	}
+	d, interval := &c.detector, humanize.FormatDuration(c.source.Interval)
+	switch least := samplesPerWindow * c.source.Interval; {
+	case c.source.Kind == source.NVML && p.speed:
+		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
+	case c.slowInterval < c.source.Interval:
+		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", humanize.FormatDuration(c.slowInterval), interval)
+	case c.source.Kind != source.Replay && d.Windows[0] < least:
+		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
+			humanize.FormatDuration(d.Windows[0]), samplesPerWindow, interval, humanize.FormatDuration(least))
+	case d.ClearThreshold >= d.LeakThreshold:
+		return fmt.Errorf("--detector.clear-threshold=%g must be below --detector.leak-threshold=%g", d.ClearThreshold, d.LeakThreshold)
+	}
+	if err := d.Validate(); err != nil {
+		return fmt.Errorf("--detector flags: %w", err)
+	}
+	if err := web.Validate(*c.listen.WebConfigFile); err != nil {
+		return fmt.Errorf("--web.config.file=%s: %w", *c.listen.WebConfigFile, err)
+	}
+	return nil
+}
+
+// plainPath has nothing in it that the patterns of http.ServeMux give a meaning.
+var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._~/-]+$`)
+
+// checkPath refuses a path for the metrics that is none or is taken.
+func checkPath(s string) error {
+	if !plainPath.MatchString(s) || path.Clean(s) != s {
+		return errors.New("must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /")
+	}
+	if slices.Contains(ownPaths, s) {
+		return fmt.Errorf("is taken: choose another one than %s", strings.Join(ownPaths, ", "))
+	}
+	return nil
+}

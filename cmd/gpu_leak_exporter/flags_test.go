@@ -1,0 +1,215 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// TestWrongCalls holds each mistake to one line that says what to do.
+func TestWrongCalls(t *testing.T) {
+	const scenarios = "node, leak, healthy, faulty, mig, churn, nodriver"
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	unknownKey := write("unknown.yml", "tls_server_confg:\n  cert_file: a\n")
+	noCertificate := write("tls.yml", "tls_server_config:\n  cert_file: none.pem\n  key_file: none.key\n")
+	recording := write("broken.csv", "hello\n")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+
+	for _, tt := range []struct{ args, want string }{
+		{"--foo", "unknown long flag '--foo'; try --help"},
+		{"extra", "unexpected extra; try --help"},
+		{"--no-collector.foo", "unknown long flag '--no-collector.foo'; try --help"},
+		{"--collector.nvlink=false", `--collector.nvlink takes no value ("false"): write --collector.nvlink or --no-collector.nvlink`},
+		{"--no-collector.nvlink=1", `--collector.nvlink takes no value ("1"): write --collector.nvlink or --no-collector.nvlink`},
+		{"--collector.process.max=1025", "--collector.process.max=1025: must be between 0 and 1024"},
+		{"--collector.process.min-age=2h", "--collector.process.min-age=2h: must be between 0s and 1h"},
+		{"--web.max-requests=many", "--web.max-requests=many: is not a whole number between 0 and 2147483647"},
+		{"--web.telemetry-path=metrics", "--web.telemetry-path=metrics: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
+		{"--web.telemetry-path=/a{b}", "--web.telemetry-path=/a{b}: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
+		{"--web.telemetry-path=/", "--web.telemetry-path=/: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
+		{"--web.telemetry-path=/predict", "--web.telemetry-path=/predict: is taken: choose another one than /-/healthy, /-/ready, /predict, /api/v1/verdicts"},
+		{"--web.config.file=/none.yml", "--web.config.file=/none.yml: open /none.yml: no such file or directory"},
+		{"--web.config.file=" + unknownKey, "--web.config.file=" + unknownKey + ": yaml: unmarshal errors: line 1: field tls_server_confg not found in type web.Config"},
+		{"--web.config.file=" + noCertificate, "--web.config.file=" + noCertificate + ": failed to read cert_file (" + dir + "/none.pem): open " + dir + "/none.pem: no such file or directory"},
+		{"--source=sim:leak --web.listen-address=" + address, "--web.listen-address=" + address + ": listen tcp " + address + ": bind: address already in use"},
+		{"--source=sim:leak --web.listen-address=9844", "--web.listen-address=9844: listen tcp: address 9844: missing port in address"},
+		{"--source=sim:leak --web.listen-address=127.0.0.1:0 --web.listen-address=x", "--web.listen-address=x: listen tcp: address x: missing port in address"},
+		{"--log.level=loud", "--log.level=loud: choose one of debug, info, warn, error"},
+		{"--log.format=xml", "--log.format=xml: choose one of logfmt, json"},
+		{"--source=amd", "--source=amd: choose nvml, sim:SCENARIO or replay:FILE"},
+		{"--source=nvml:0", "--source=nvml:0: choose nvml, sim:SCENARIO or replay:FILE"},
+		{"--source=sim", "--source=sim: name a scenario: sim:" + strings.ReplaceAll(scenarios, ", ", ", sim:")},
+		{"--source=sim:x", `--source=sim:x: unknown scenario "x": choose one of ` + scenarios},
+		{"--source=replay:", `--source="replay:": name a recording: replay:FILE`},
+		{"--source=replay:/none", "--source=replay:/none: recording: stat /none: no such file or directory"},
+		{"--source=replay:" + recording, "--source=replay:" + recording + ": " + recording + ":1: no header line, and no recording of gpu_leak_exporter: record with nvidia-smi --format=csv, without noheader"},
+		{"--source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
+		{"--source=sim:leak --source.speed=0", "--source.speed=0: must be between 0.001 and +Inf"},
+		{"--source=sim:leak --source.speed=fast", "--source.speed=fast: is not a number"},
+		{"--sample.interval=50ms", "--sample.interval=50ms: must be between 100ms and 1m"},
+		{"--sample.interval=61s", "--sample.interval=61s: must be between 100ms and 1m"},
+		{"--sample.interval=1", "--sample.interval=1: is not a duration, such as 500ms, 90s, 1h30m or 1d"},
+		{"--sample.interval", "expected argument for flag '--sample.interval'; try --help"},
+		{"--sample.interval=1s --sample.interval=2s", "flag 'sample.interval' cannot be repeated; try --help"},
+		{"--sample.slow-interval=500ms", "--sample.slow-interval=500ms must not be below --sample.interval=1s"},
+		{"--nvml.timeout=0s", "--nvml.timeout=0s: must be between 1s and 10m"},
+		{"--path.procfs=/none", "--path.procfs=/none: ProcFS: stat /none: no such file or directory"},
+		{"--detector.state-file=/none/state", "--detector.state-file=/none/state: its directory must be there: stat /none: no such file or directory"},
+		{"--detector.state-file=" + dir, "--detector.state-file=" + dir + ": is not a file"},
+		{
+			"--source=sim:leak --web.listen-address=127.0.0.1:0 --detector.state-file=" + recording,
+			recording + " is not a state file of this version: remove it or name another one",
+		},
+		{"--detector.state-interval=0s", "--detector.state-interval=0s: must be between 1s and 1h"},
+		{"--detector.window=30s", "--detector.window=30s: must be between 1m and 1d"},
+		{"--detector.window=2d", "--detector.window=2d: must be between 1m and 1d"},
+		{"--detector.window=60m --detector.window=1h", "--detector.window=1h: the window 1h is given twice"},
+		{
+			"--detector.window=1m --detector.window=2m --detector.window=3m --detector.window=4m --detector.window=5m",
+			"--detector.window=5m: there can be 4 windows at most",
+		},
+		{
+			"--sample.interval=10s --detector.window=1m",
+			"--detector.window=1m holds fewer than 10 samples at --sample.interval=10s: choose 1m40s or more, or sample more often",
+		},
+		{"--detector.leak-threshold=0.4", "--detector.clear-threshold=0.4 must be below --detector.leak-threshold=0.4"},
+		{"--detector.leak-threshold=80", "--detector.leak-threshold=80: must be between 0.01 and 1"},
+		{"--detector.leak-threshold=nan", "--detector.leak-threshold=nan: must be between 0.01 and 1"},
+		{"--detector.min-growth=16M", "--detector.min-growth=16M: is not a number of bytes, such as 16MiB, 1.5GB or 16777216"},
+		{"--detector.min-growth=0", "--detector.min-growth=0: must be between 1B and 256TiB"},
+		{"--detector.spike-ratio=2", "--detector.spike-ratio=2: must be between 0 and 1"},
+		{"--detector.spike-width=0s", "--detector.spike-width=0s: must be between 1s and 1d"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), strings.Fields(tt.args), &stdout, &stderr)
+			if want := program + ": error: " + tt.want + "\n"; code != exitFailure || stderr.String() != want || stdout.Len() > 0 {
+				t.Errorf("exit code %d\nstderr %q\n  want %q\nstdout %q", code, stderr.String(), want, stdout.String())
+			}
+		})
+	}
+}
+
+func TestControlCharacters(t *testing.T) {
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"--source=sim:\x1b[2J\nx"}, io.Discard, &stderr)
+	if code != exitFailure || strings.ContainsRune(stderr.String(), 0x1b) || strings.Count(stderr.String(), "\n") != 1 {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--help":    "--detector.leak-threshold=0.8",
+		"-h":        "--web.listen-address=:9844",
+		"--version": program + ", version ",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), []string{flag}, &stdout, &stderr)
+		if code != exitOK || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d, stderr %q, no %q in stdout:\n%s", flag, code, stderr.String(), want, stdout.String())
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := parseFlags(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(c.detector, detector.DefaultConfig()) {
+		t.Errorf("detector %+v", c.detector)
+	}
+	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys"}
+	if c.source != want {
+		t.Errorf("source %+v, want %+v", c.source, want)
+	}
+	if c.slowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.processCommand ||
+		c.stateFile != "" || c.stateInterval != 30*time.Second {
+		t.Errorf("%+v", c)
+	}
+	if c.telemetryPath != "/metrics" || c.maxRequests != 40 || !c.exporterMetrics || !reflect.DeepEqual(*c.listen.WebListenAddresses, []string{":9844"}) {
+		t.Errorf("%+v", c)
+	}
+	for _, f := range collector.Families() {
+		if c.families[f.Name] != f.Default {
+			t.Errorf("collector %s: %v", f.Name, c.families[f.Name])
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	c, err := parseFlags(strings.Fields(`--source=sim:node --source.speed=inf --sample.interval=0.5s --detector.window=1d --detector.window=5m
+		--detector.min-growth=1.5GB --detector.spike-height=1gib --web.disable-exporter-metrics --collector.process.command`), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.source.Spec() != "sim:node" || !math.IsInf(c.source.Speed, 1) || c.source.Interval != 500*time.Millisecond {
+		t.Errorf("source %+v", c.source)
+	}
+	if d := c.detector; !reflect.DeepEqual(d.Windows, []time.Duration{5 * time.Minute, 24 * time.Hour}) || d.MinGrowth != 1.5e9 || d.SpikeHeight != 1<<30 {
+		t.Errorf("detector %+v", d)
+	}
+	if c.exporterMetrics || !c.processCommand {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestFamilies(t *testing.T) {
+	for _, tt := range []struct {
+		args   string
+		on     []string
+		off    []string
+		groups []gpu.Group
+	}{
+		{"", []string{"memory", "process", "detector"}, []string{"nvlink"}, gpu.Groups[:7]},
+		{"--collector.nvlink --no-collector.ecc", []string{"nvlink"}, []string{"ecc"}, []gpu.Group{"memory", "utilization", "thermal", "power", "clocks", "pcie", "nvlink"}},
+		{"--collector.disable-defaults", nil, []string{"memory", "process", "detector"}, []gpu.Group{}},
+		{"--collector.disable-defaults --collector.thermal", []string{"thermal"}, []string{"memory"}, []gpu.Group{"thermal"}},
+	} {
+		c, err := parseFlags(strings.Fields(tt.args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range tt.on {
+			if !c.families[name] {
+				t.Errorf("%q: %s is off", tt.args, name)
+			}
+		}
+		for _, name := range tt.off {
+			if c.families[name] {
+				t.Errorf("%q: %s is on", tt.args, name)
+			}
+		}
+		if got := c.groups(); !reflect.DeepEqual(got, tt.groups) {
+			t.Errorf("%q: groups %v, want %v", tt.args, got, tt.groups)
+		}
+	}
+}

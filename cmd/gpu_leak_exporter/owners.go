@@ -1,0 +1,32 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
+)
+
+// lazyOwners is a Resolver that does not look through the open files of all
+// processes, for when nobody wants to know.
+type lazyOwners struct{ *workload.Resolver }
+
+// Holders returns none.
+func (lazyOwners) Holders(context.Context) ([]collector.DeviceHolder, error) { return nil, nil }
+
+// newOwners returns what tells whose the processes are, and who holds the device
+// files if that is shown.
+func newOwners(cfg *config) (collector.Owners, error) {
+	resolver, err := source.Owners(cfg.source, cfg.processCommand)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.families["workload"] {
+		return lazyOwners{resolver}, nil
+	}
+	return resolver, nil
+}

@@ -1,0 +1,459 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+//go:embed predict.html
+var predictHTML string
+
+var predictPage = template.Must(template.New("predict").Parse(predictHTML))
+
+// predictor serves the page that says who will run out of memory, when, and why.
+type predictor struct {
+	state    func() *collector.State
+	note     string  // that the GPUs are not real
+	clear    float64 // the confidence from which on a leak is not ruled out
+	location *time.Location
+	logger   *slog.Logger
+}
+
+// ServeHTTP answers with the page.
+func (h *predictor) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	var page bytes.Buffer
+	if err := predictPage.Execute(&page, h.view(h.state())); err != nil {
+		h.logger.Error("Cannot render the page", "err", err)
+		http.Error(w, "the page cannot be rendered; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
+}
+
+// view is what the template shows, in words.
+type view struct {
+	Note      string
+	Headline  string
+	Urgent    bool // the headline is bad news
+	Detail    string
+	Problems  []string
+	Leaks     []leakRow
+	GPUs      []gpuRow
+	Window    string // over which GPUs has slopes
+	Refreshed string
+}
+
+// leakRow is one process, or what no process accounts for, that leaks.
+type leakRow struct {
+	GPU, Model   string
+	Who, Where   string
+	Left, At     string
+	Range        string
+	Growth, Held string
+	Confidence   string
+	Pattern      string
+	Why          string
+	Memory       bar
+	order        float64 // seconds left
+	headline     string
+}
+
+// gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
+type gpuRow struct {
+	GPU, Model string
+	Memory     bar
+	Class      string // ok, bad, warn, wait or down
+	Verdict    string
+	Pattern    string
+	Confidence string
+	Slope      string
+}
+
+// bar is used memory as a part of the total. Part is the share of it, in percent
+// of the total, that the row is about.
+type bar struct {
+	Text       string
+	Rest, Part float64
+	Known      bool
+}
+
+// domain is a memory of its own: a GPU, or a GPU instance of one in MIG mode.
+type domain struct {
+	device    *collector.DeviceState
+	name      string
+	instance  gpu.Opt[uint32]
+	memory    gpu.Memory
+	judgement *detector.Judgement[gpu.ProcessID]
+}
+
+// domainsOf returns the memories of a GPU. One in MIG mode has only those of its
+// instances: the GPU itself cannot run out of memory.
+func domainsOf(d *collector.DeviceState) []domain {
+	name := gpuName(d)
+	if len(d.Instances) == 0 {
+		return []domain{{device: d, name: name, memory: d.Memory, judgement: &d.Judgement}}
+	}
+	var list []domain
+	for i := range d.Instances {
+		in := &d.Instances[i]
+		list = append(list, domain{
+			device: d, name: fmt.Sprintf("%s, MIG\u00a0%d (%s)", name, in.ID, in.Profile),
+			instance: gpu.Some(in.ID), memory: in.Memory, judgement: &in.Judgement,
+		})
+	}
+	return list
+}
+
+func gpuName(d *collector.DeviceState) string { return fmt.Sprintf("GPU\u00a0%d", d.Info.Index) }
+
+// view puts a State into words.
+func (h *predictor) view(s *collector.State) *view {
+	v := &view{Note: h.note, Refreshed: h.refreshed(s)}
+	if len(s.Windows) > 0 {
+		v.Window = s.Windows[0]
+	}
+	if s.DriverReason != "" {
+		v.Problems = append(v.Problems, driverProblem(s.DriverReason))
+	}
+	for _, d := range s.Devices {
+		if !d.Up {
+			v.Problems = append(v.Problems, h.lost(s, d))
+			v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: "cannot be read"})
+			continue
+		}
+		for _, m := range domainsOf(d) {
+			v.Leaks = append(v.Leaks, h.leaksOf(m, s.Windows)...)
+			v.GPUs = append(v.GPUs, h.gpuRow(m))
+		}
+	}
+	slices.SortStableFunc(v.Leaks, func(a, b leakRow) int { return cmp.Compare(a.order, b.order) })
+	v.headline(s)
+	return v
+}
+
+// refreshed says when the page was made, and the time of the GPUs if their clock
+// is another one.
+func (h *predictor) refreshed(s *collector.State) string {
+	const format = "2006-01-02 15:04:05 MST"
+	text := s.Time.In(h.location).Format(format)
+	var latest time.Time
+	for _, d := range s.Devices {
+		if d.SampleTime.After(latest) {
+			latest = d.SampleTime
+		}
+	}
+	if h.note != "" && !latest.IsZero() {
+		text += ", when the clock of these GPUs showed " + latest.In(h.location).Format(format)
+	}
+	return text
+}
+
+// headline sums the page up in one sentence.
+func (v *view) headline(s *collector.State) {
+	up, watched, judged := overview(s)
+	switch {
+	case len(v.Leaks) > 0:
+		v.Urgent = true
+		v.Headline = v.Leaks[0].headline
+		v.Detail = plural(len(v.Leaks), "leak") + " on " + plural(up, "GPU") + "."
+		if len(v.Leaks) > 1 {
+			v.Detail = plural(len(v.Leaks), "leak") + " on " + plural(up, "GPU") + ", the most urgent first."
+		}
+	case s.DriverReason == starting:
+		v.Headline, v.Detail = "Waiting for the driver", "This takes a few seconds."
+	case up == 0 && s.DriverReason != "":
+		v.Headline, v.Detail = "No GPU can be seen", "GPUs are picked up as soon as the driver answers."
+	case up == 0 && len(s.Devices) > 0:
+		v.Headline, v.Detail = "No GPU can be read", "GPUs are picked up as soon as they answer."
+	case up == 0:
+		v.Headline, v.Detail = "No GPU found", "The driver answers, but lists no GPU."
+	case judged == 0:
+		v.Headline = "Watching " + plural(up, "GPU")
+		v.Detail = "No judgement yet: watched for " + solid(humanize.Duration(watched)) + " so far."
+	default:
+		v.Headline = "No leak found on " + plural(up, "GPU")
+		v.Detail = "The longest window holds " + solid(humanize.Duration(watched)) + "."
+	}
+	if down := len(s.Devices) - up; down > 0 && up > 0 {
+		v.Detail += " " + plural(down, "more GPU") + " cannot be read."
+	}
+}
+
+// overview counts the GPUs that can be read and the memories that were judged, and
+// says how far the fullest window looks back.
+func overview(s *collector.State) (up int, watched time.Duration, judged int) {
+	for _, d := range s.Devices {
+		if !d.Up {
+			continue
+		}
+		up++
+		for _, m := range domainsOf(d) {
+			watched = max(watched, watchedFor(m.judgement, s.Windows))
+			if m.judgement.Device.Judged {
+				judged++
+			}
+		}
+	}
+	return up, watched, judged
+}
+
+// solid keeps the parts of an amount on one line.
+func solid(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// watchedFor returns how far the fullest window looks back.
+func watchedFor(j *detector.Judgement[gpu.ProcessID], windows []string) (d time.Duration) {
+	for i, name := range windows[:min(len(windows), len(j.Device.Windows))] {
+		// The names are the sampler's own and parse.
+		if w, err := humanize.ParseDuration(name); err == nil {
+			d = max(d, time.Duration(float64(w)*j.Device.Windows[i].Fill))
+		}
+	}
+	return d
+}
+
+// lost says of a GPU that cannot be read since when.
+func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
+	text := fmt.Sprintf("GPU %d (%s) cannot be read", d.Info.Index, joined(d.Info.Name, d.Info.UUID))
+	if d.SampleTime.IsZero() {
+		return text + "."
+	}
+	text += "; its last sample is of " + h.moment(d.SampleTime, s.Time, "15:04:05 MST")
+	if h.note == "" { // else it is of another clock than the state
+		text += ", " + humanize.Duration(max(0, s.Time.Sub(d.SampleTime))) + " ago"
+	}
+	return text + "."
+}
+
+// hints say what to do about the driver's reasons that have a usual cause.
+var hints = map[string]string{
+	starting:                   "the exporter has just started",
+	"library_not_found":        "libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere",
+	"driver_not_loaded":        "the kernel module is not loaded. Load it with modprobe nvidia, or see dmesg for why it cannot be",
+	"no_permission":            "this user may not open /dev/nvidiactl",
+	"lib_rm_version_mismatch":  "the driver was updated and its old kernel module is still loaded. Unload it or reboot",
+	"call_does_not_return":     "a call into the driver hangs; see dmesg for XID errors",
+	"gpu_not_found":            "the driver is loaded but finds no GPU that it can use",
+	"driver_does_not_initiate": "see dmesg",
+}
+
+func driverProblem(reason string) string {
+	text := "The driver does not answer (" + reason + ")"
+	if hint := hints[reason]; hint != "" {
+		text += ": " + hint
+	}
+	return text + "."
+}
+
+// leaksOf returns a row for each part of a memory that leaks.
+func (h *predictor) leaksOf(m domain, windows []string) []leakRow {
+	var rows []leakRow
+	for i := range m.device.Processes {
+		p := &m.device.Processes[i]
+		if p.Instance != m.instance || !p.Verdict.Judged || !p.Verdict.Leak {
+			continue
+		}
+		row := h.row(m, &p.Verdict, windows)
+		o := ownerOf(p)
+		row.Who = fmt.Sprintf("%s (pid %d)", cmp.Or(o.Process, "unknown process"), p.ID.PID)
+		row.Where = whereOf(o)
+		if p.Used.OK {
+			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V)), barOf(m.memory, p.Used.V)
+		}
+		rows = append(rows, row)
+	}
+	j := m.judgement
+	if j.Residual.Judged && j.Residual.Leak {
+		row := h.row(m, &j.Residual, windows)
+		row.Who, row.Where = "no process", "memory that no process on the GPU accounts for"
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 && j.Device.Judged && j.Device.Leak {
+		row := h.row(m, &j.Device, windows)
+		row.Who, row.Where = "not known", "no single process that is shown leaks, or their memory cannot be told apart"
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// whereOf says in which pod or job a process runs, and whose it is.
+func whereOf(o *gpu.Owner) string {
+	named := func(what, name string) string {
+		if name == "" {
+			return ""
+		}
+		return what + " " + name
+	}
+	pod := ""
+	if o.Pod != "" {
+		pod = o.Namespace + "/" + o.Pod
+	}
+	return joined(named("pod", pod), named("container", o.Container), named("Slurm job", o.SlurmJob), named("user", o.User))
+}
+
+// row fills what all leaks have in common.
+func (h *predictor) row(m domain, v *detector.Verdict, windows []string) leakRow {
+	row := leakRow{
+		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
+		Confidence: percent(v.Confidence), Pattern: patternWords(v.Pattern), Memory: barOf(m.memory, 0),
+		Why: h.why(m, v, windows), headline: m.name + " leaks",
+	}
+	if v.Rate.OK {
+		row.Growth = humanize.Rate(v.Rate.V)
+	}
+	if s := v.SecondsToOOM; s.OK && !math.IsInf(s.V, 1) {
+		row.order, row.Left = s.V, solid(humanize.Seconds(s.V))
+		row.headline = m.name + " runs out of memory in " + row.Left
+		if s.V < time.Minute.Seconds() {
+			row.headline = m.name + " is about to run out of memory"
+		}
+		row.At = h.clock(m.device.SampleTime, s.V)
+		row.Range = rangeOf(v)
+	}
+	return row
+}
+
+// clock returns the wall clock s seconds after t; "" where that is a year or more.
+func (h *predictor) clock(t time.Time, s float64) string {
+	if s > (365 * 24 * time.Hour).Seconds() {
+		return ""
+	}
+	return h.moment(t.Add(time.Duration(s*float64(time.Second))), t, "15:04 MST")
+}
+
+// moment writes t in the format, with the date if that is not the one of now.
+func (h *predictor) moment(t, now time.Time, format string) string {
+	t, now = t.In(h.location), now.In(h.location)
+	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		format = "Mon 2 Jan " + format
+	}
+	return t.Format(format)
+}
+
+// joined writes those of the parts that are known.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
+// rangeOf writes the 90 % interval.
+func rangeOf(v *detector.Verdict) string {
+	switch {
+	case !v.Lower.OK || !v.Upper.OK:
+		return ""
+	case math.IsInf(v.Upper.V, 1):
+		return "at least " + solid(humanize.Seconds(v.Lower.V))
+	}
+	lo, hi := solid(humanize.Seconds(v.Lower.V)), solid(humanize.Seconds(v.Upper.V))
+	if lo == hi {
+		return ""
+	}
+	return lo + " to " + hi
+}
+
+// why says what the judgement rests on.
+func (h *predictor) why(m domain, v *detector.Verdict, windows []string) string {
+	var parts []string
+	if v.Leaked.OK {
+		since, now := sinceOf(v), m.device.SampleTime
+		parts = append(parts, fmt.Sprintf("Kept %s since %s (%s)", humanize.Bytes(v.Leaked.V), h.moment(since, now, "15:04"),
+			humanize.Duration(max(0, now.Sub(since)))))
+	}
+	for i, name := range windows[:min(len(windows), len(v.Windows))] {
+		if f := &v.Windows[i]; f.Slope.OK && f.R2.OK {
+			parts = append(parts, fmt.Sprintf("slope over %s: %s, R² %.2f", name, humanize.Rate(f.Slope.V), f.R2.V))
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+// percent never rounds up to a certainty that is not there.
+func percent(ratio float64) string { return fmt.Sprintf("%d %%", int(math.Floor(ratio*100+1e-9))) }
+
+var patterns = map[detector.Pattern]string{
+	detector.PatternLeakLinear:    "grows steadily",
+	detector.PatternLeakStaircase: "grows in steps",
+	detector.PatternLeakCyclic:    "each cycle ends higher",
+	detector.PatternFragmentation: "fragmentation",
+	detector.PatternZombie:        "held by a dead process",
+	detector.PatternUnreleased:    "never released",
+	detector.PatternWarmup:        "warming up",
+}
+
+func patternWords(p detector.Pattern) string { return cmp.Or(patterns[p], p.String()) }
+
+// barOf returns the bar of a memory, of which part bytes are the row's.
+func barOf(m gpu.Memory, part uint64) bar {
+	total := m.Capacity()
+	if !total.OK || !m.Used.OK || total.V == 0 {
+		if m.Used.OK {
+			return bar{Text: humanize.Bytes(float64(m.Used.V)) + " used"}
+		}
+		return bar{Text: "not known"}
+	}
+	share := func(v uint64) float64 { return 100 * float64(min(v, total.V)) / float64(total.V) }
+	part = min(part, m.Used.V)
+	return bar{
+		Text:  fmt.Sprintf("%s of %s", humanize.Bytes(float64(m.Used.V)), humanize.Bytes(float64(total.V))),
+		Known: true, Part: share(part), Rest: share(m.Used.V - part),
+	}
+}
+
+func (h *predictor) gpuRow(m domain) gpuRow {
+	v := &m.judgement.Device
+	row := gpuRow{GPU: m.name, Memory: barOf(m.memory, 0)}
+	n := 0
+	if !m.instance.OK {
+		n = m.device.ProcessCount - len(m.device.Processes) // those that are not shown
+	}
+	for i := range m.device.Processes {
+		if m.device.Processes[i].Instance == m.instance {
+			n++
+		}
+	}
+	processes := "1 process"
+	if n != 1 {
+		processes = fmt.Sprintf("%d processes", n)
+	}
+	row.Model = joined(m.device.Info.Name, processes)
+	if v.Windows[0].Slope.OK {
+		row.Slope = humanize.Rate(v.Windows[0].Slope.V)
+	}
+	switch {
+	case !v.Judged:
+		row.Class, row.Verdict = "wait", "not judged yet"
+		return row
+	case v.Leak:
+		row.Class, row.Verdict = "bad", "leaks"
+	case v.Confidence >= h.clear:
+		row.Class, row.Verdict = "warn", "not sure"
+	default:
+		row.Class, row.Verdict = "ok", "no leak"
+	}
+	row.Pattern, row.Confidence = patternWords(v.Pattern), percent(v.Confidence)
+	return row
+}

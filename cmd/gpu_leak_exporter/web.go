@@ -1,0 +1,164 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+)
+
+// Paths that are not the metrics'.
+const (
+	healthyPath  = "/-/healthy"
+	readyPath    = "/-/ready"
+	predictPath  = "/predict"
+	verdictsPath = "/api/v1/verdicts"
+)
+
+var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath}
+
+// newHandler returns all that is served. state must not block; each request asks
+// it once.
+func newHandler(cfg *config, state func() *collector.State, logger *slog.Logger) (http.Handler, error) {
+	metrics, err := newMetrics(cfg, state, logger)
+	if err != nil {
+		return nil, err
+	}
+	landing, err := newLanding(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("landing page: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+cfg.telemetryPath, metrics)
+	mux.Handle("GET /{$}", landing)
+	mux.HandleFunc("GET "+healthyPath, func(w http.ResponseWriter, _ *http.Request) {
+		plain(w, http.StatusOK, program+" is healthy.")
+	})
+	mux.Handle("GET "+readyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
+	mux.Handle("GET "+verdictsPath, verdicts(state))
+	mux.Handle("GET "+predictPath, &predictor{
+		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, location: time.Local, logger: logger,
+	})
+	return harden(mux), nil
+}
+
+// harden adds headers that keep a browser from running or loading anything that
+// is not on the page itself.
+func harden(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// plain answers with one line of text that is not to be kept.
+func plain(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text+"\n") // the client has gone; the server notices by itself
+}
+
+// newMetrics returns the handler of the metrics, on a registry of its own.
+func newMetrics(cfg *config, state func() *collector.State, logger *slog.Logger) (http.Handler, error) {
+	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.processCommand})
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	list := []prometheus.Collector{c, versioncollector.NewCollector(program)}
+	if cfg.exporterMetrics {
+		list = append(list, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	for _, c := range list {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	options := promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
+		// The GPUs' series cannot fail; if others do, these must not go with them.
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: cfg.maxRequests,
+		EnableOpenMetrics:   true,
+	}
+	if !cfg.exporterMetrics {
+		return promhttp.HandlerFor(registry, options), nil
+	}
+	options.Registry = registry // for the errors of the handler itself
+	return promhttp.InstrumentMetricHandler(registry, promhttp.HandlerFor(registry, options)), nil
+}
+
+func newLanding(cfg *config) (http.Handler, error) {
+	extra := ""
+	if note := notReal(cfg.source); note != "" {
+		extra = "<p><strong>" + html.EscapeString(note) + "</strong></p>"
+	}
+	return web.NewLandingPage(web.LandingConfig{
+		Name:        program,
+		Description: "Finds GPU memory leaks before they become out-of-memory errors.",
+		Version:     version.Info(),
+		ExtraHTML:   extra,
+		Profiling:   "false",
+		Links: []web.LandingLinks{
+			{Address: predictPath, Text: "Predictions", Description: "which GPU runs out of memory, when, and why"},
+			{Address: cfg.telemetryPath, Text: "Metrics", Description: "what Prometheus scrapes"},
+			{Address: verdictsPath, Text: "Verdicts", Description: "the judgement of each GPU, process and workload as JSON"},
+			{Address: healthyPath, Text: "Health", Description: "whether the exporter serves"},
+			{Address: readyPath, Text: "Readiness", Description: "whether it knows something to serve"},
+		},
+	})
+}
+
+// readiness answers whether there is something to scrape. That no driver is there
+// is something: the metrics say so and why.
+type readiness struct {
+	state    func() *collector.State
+	patience time.Duration // after which a GPU that has not answered is news, too
+	started  time.Time
+}
+
+// ServeHTTP answers 200, or 503 with the reason.
+func (h *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if reason := notReady(h.state()); reason != "" && time.Since(h.started) < h.patience {
+		plain(w, http.StatusServiceUnavailable, program+" is not ready: "+reason)
+		return
+	}
+	plain(w, http.StatusOK, program+" is ready.")
+}
+
+// notReady says what is being waited for; "" if nothing is.
+func notReady(s *collector.State) string {
+	switch {
+	case s.DriverReason == starting:
+		return "the driver has not answered yet"
+	case s.DriverReason != "" || len(s.Devices) == 0:
+		return ""
+	}
+	for _, d := range s.Devices {
+		if !d.SampleTime.IsZero() {
+			return ""
+		}
+	}
+	return "no GPU has been read yet"
+}
+
+// starting is the State's DriverReason before the driver's first answer.
+const starting = "starting"

@@ -1,0 +1,408 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// steady is a moment on the clock of detector.Frame.T.
+func steady(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
+
+func fit(slope, r2, spikes, fill float64) detector.Fit {
+	return detector.Fit{Slope: detector.Of(slope), R2: detector.Of(r2), Spikes: detector.Of(spikes), Fill: fill, N: 600}
+}
+
+// leaking is the verdict on what leaks 1 MiB/s and is out of memory in that time.
+func leaking(left time.Duration) detector.Verdict {
+	return detector.Verdict{
+		Windows:     [detector.MaxWindows]detector.Fit{fit(1<<20, 0.99, 0, 1), {Fill: 0.4}},
+		SpikesTotal: 2, Trough: detector.Of(5 << 30), Judged: true, Confidence: 0.9712, Leak: true, Pattern: detector.PatternLeakLinear,
+		Rate: detector.Of(1 << 20), Leaked: detector.Of(1.5 * (1 << 30)), Since: steady(epoch.Add(-25 * time.Minute)),
+		SecondsToOOM: detector.Of(left.Seconds()), Lower: detector.Of(0.9 * left.Seconds()), Upper: detector.Of(math.Inf(1)),
+	}
+}
+
+// healthy is the verdict on what was judged and does not leak.
+func healthy(confidence float64) detector.Verdict {
+	never := detector.Of(math.Inf(1))
+	return detector.Verdict{
+		Windows: [detector.MaxWindows]detector.Fit{fit(0, 0, 1, 1), {Fill: 0.4}}, Trough: detector.Of(1 << 30),
+		Judged: true, Confidence: confidence, Pattern: detector.PatternStable, SecondsToOOM: never, Lower: never, Upper: never,
+	}
+}
+
+func memory(total, used, reserved uint64) gpu.Memory {
+	return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - used - reserved), Reserved: gpu.Some(reserved)}
+}
+
+// fixture is a State of a GPU that leaks, one in MIG mode that leaks too, one that
+// is lost, one that has just been found and one that offers nothing.
+func fixture() *collector.State {
+	const gib = 1 << 30
+	return &collector.State{
+		Time: epoch, Windows: []string{"10m", "1h"},
+		Devices: []*collector.DeviceState{
+			{
+				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),
+				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 5,
+				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(90 * time.Minute), Attributed: true, Headroom: detector.Of(38 * gib)},
+				Processes: []collector.ProcessState{
+					{
+						Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}, Used: gpu.Some(uint64(30 * gib)), Owner: &gpu.Owner{
+							Process: "train.py", User: "alice", Namespace: "ml", Pod: "train-0", Container: "main",
+						}},
+						Verdict: leaking(90 * time.Minute), Share: detector.Of(1),
+					},
+					{Process: gpu.Process{ID: gpu.ProcessID{PID: 43}}, Verdict: detector.Verdict{}},
+				},
+				Workloads: []collector.WorkloadState{{Namespace: "ml", Pod: "train-0", Used: 31 * gib, Verdict: healthy(0.25)}},
+			},
+			{
+				Info: gpu.Info{Index: 1, UUID: "GPU-mig", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch, Memory: memory(80*gib, 12*gib, gib),
+				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0)},
+				Instances: []collector.InstanceState{{
+					Instance:  gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20*gib, 6*gib, 0)},
+					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(20 * time.Minute), Residual: leaking(20 * time.Minute), Attributed: true},
+				}},
+				Processes: []collector.ProcessState{{
+					Process: gpu.Process{ID: gpu.ProcessID{PID: 44}, Instance: gpu.Some(uint32(3)), Owner: &gpu.Owner{Process: "a", SlurmJob: "4711"}},
+					Verdict: healthy(0.1),
+				}},
+			},
+			{Info: gpu.Info{Index: 2, UUID: "GPU-lost", Name: "NVIDIA H200"}, SampleTime: epoch.Add(-3 * time.Minute), Memory: memory(80*gib, gib, gib)},
+			{Info: gpu.Info{Index: 3, UUID: "GPU-new"}},
+			{Info: gpu.Info{Index: 4, UUID: "GPU-bare"}, Up: true, SampleTime: epoch},
+		},
+	}
+}
+
+func testHandler(t *testing.T, s *collector.State, args ...string) http.Handler {
+	t.Helper()
+	cfg, err := parseFlags(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHandler(cfg, func() *collector.State { return s }, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func request(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, http.NoBody))
+	return w
+}
+
+func TestRoutes(t *testing.T) {
+	h := testHandler(t, fixture(), "--web.telemetry-path=/gpu/metrics")
+	for _, tt := range []struct {
+		method, path string
+		code         int
+		body         string
+	}{
+		{"GET", "/", 200, `<a href="/gpu/metrics">Metrics</a>`},
+		{"GET", "/gpu/metrics", 200, `gpu_leak_detected{gpu="0",uuid="GPU-leaks"} 1`},
+		{"GET", "/gpu/metrics", 200, "promhttp_metric_handler_requests_total"},
+		{"GET", "/gpu/metrics", 200, "go_goroutines"},
+		{"GET", "/gpu/metrics", 200, "process_start_time_seconds"},
+		{"GET", "/gpu/metrics", 200, "gpu_leak_exporter_build_info{"},
+		{"GET", "/predict", 200, "GPU\u00a01, MIG\u00a03 (2g.20gb) runs out of memory in 20\u00a0min"},
+		{"GET", "/api/v1/verdicts", 200, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z"`},
+		{"GET", "/-/healthy", 200, "gpu_leak_exporter is healthy.\n"},
+		{"HEAD", "/-/healthy", 200, ""},
+		{"GET", "/-/ready", 200, "gpu_leak_exporter is ready.\n"},
+		{"GET", "/metrics", 404, "not found"},
+		{"GET", "/debug/pprof/", 404, "not found"},
+		{"POST", "/-/reload", 404, "not found"},
+		{"POST", "/predict", 405, "Method Not Allowed"},
+	} {
+		w := request(h, tt.method, tt.path)
+		if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.body) {
+			t.Errorf("%s %s: status %d, want %d and %q in\n%.3000s", tt.method, tt.path, w.Code, tt.code, tt.body, w.Body)
+		}
+		if w.Header().Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s %s: headers %v", tt.method, tt.path, w.Header())
+		}
+	}
+}
+
+func TestWithoutExporterMetrics(t *testing.T) {
+	h := testHandler(t, fixture(), "--web.disable-exporter-metrics", "--collector.disable-defaults")
+	body := request(h, "GET", "/metrics").Body.String()
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "gpu_") {
+			t.Errorf("unexpected %s", line)
+		}
+	}
+	if !strings.Contains(body, "gpu_leak_exporter_build_info{") || strings.Contains(body, "gpu_memory_") || !strings.Contains(body, "gpu_up{") {
+		t.Error(body)
+	}
+}
+
+func TestOpenMetrics(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	w := httptest.NewRecorder()
+	testHandler(t, fixture()).ServeHTTP(w, r)
+	if !strings.HasPrefix(w.Header().Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(w.Body.String(), "# EOF\n") {
+		t.Errorf("%v", w.Header())
+	}
+}
+
+func TestLanding(t *testing.T) {
+	const path = `/tmp/<script>alert(1)</script>.csv`
+	cfg, err := parseFlags([]string{"--source=replay:" + path, "--source.speed=60"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHandler(cfg, fixture, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{"/", "/predict"} {
+		body := request(h, "GET", page).Body.String()
+		const want = "These GPUs are replayed from the recording /tmp/&lt;script&gt;alert(1)&lt;/script&gt;.csv, at 60 times the speed of a clock."
+		if !strings.Contains(body, want) || strings.Contains(body, "<script") {
+			t.Errorf("%s: no %q in\n%s", page, want, body)
+		}
+	}
+	body := request(testHandler(t, fixture()), "GET", "/").Body.String()
+	if strings.Contains(body, "simulated") || strings.Contains(body, "debug/pprof") {
+		t.Error(body)
+	}
+}
+
+func TestReady(t *testing.T) {
+	down := &collector.DeviceState{Info: gpu.Info{UUID: "GPU-0"}}
+	sampled := &collector.DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, SampleTime: epoch}
+	for _, tt := range []struct {
+		state *collector.State
+		want  string // "" is ready
+		late  string // after the time that a call may take
+	}{
+		{&collector.State{DriverReason: "starting"}, "the driver has not answered yet", ""},
+		{&collector.State{DriverReason: "library_not_found"}, "", ""},
+		{&collector.State{}, "", ""}, // the driver answers and has no GPU
+		{&collector.State{Devices: []*collector.DeviceState{down}}, "no GPU has been read yet", ""},
+		{&collector.State{Devices: []*collector.DeviceState{down, sampled}}, "", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := testHandler(t, tt.state)
+			for _, want := range []string{tt.want, tt.late} {
+				code, text := http.StatusOK, "gpu_leak_exporter is ready.\n"
+				if want != "" {
+					code, text = http.StatusServiceUnavailable, "gpu_leak_exporter is not ready: "+want+"\n"
+				}
+				if w := request(h, "GET", "/-/ready"); w.Code != code || w.Body.String() != text {
+					t.Errorf("%+v: %d %q, want %d %q", tt.state, w.Code, w.Body, code, text)
+				}
+				time.Sleep(10 * time.Second) // of the bubble
+			}
+		})
+	}
+}
+
+// TestTooManyScrapes blocks one scrape and sends another.
+func TestTooManyScrapes(t *testing.T) {
+	cfg, err := parseFlags([]string{"--web.max-requests=1"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h, err := newHandler(cfg, func() *collector.State {
+		close(entered)
+		<-leave
+		return fixture()
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan int)
+	go func() { first <- request(h, "GET", "/metrics").Code }()
+	<-entered
+	if w := request(h, "GET", "/metrics"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("second scrape: status %d", w.Code)
+	}
+	close(leave)
+	if code := <-first; code != http.StatusOK {
+		t.Errorf("first scrape: status %d", code)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	w := request(testHandler(t, fixture()), "GET", "/api/v1/verdicts")
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, w.Body.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "verdicts.json", pretty.Bytes())
+}
+
+func TestVerdictsEmpty(t *testing.T) {
+	w := request(testHandler(t, &collector.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
+	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":false,"reason":"no_permission"},"devices":[]}}` + "\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+// golden compares with a file of testdata, or rewrites it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%s", path, got)
+	}
+}
+
+func predict(s *collector.State, note string) string {
+	w := httptest.NewRecorder()
+	h := &predictor{state: func() *collector.State { return s }, note: note, clear: 0.4, location: time.UTC, logger: slog.New(slog.DiscardHandler)}
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/predict", http.NoBody))
+	return w.Body.String()
+}
+
+func TestPredictGolden(t *testing.T) { golden(t, "predict.html", []byte(predict(fixture(), ""))) }
+
+var (
+	tags   = regexp.MustCompile(`<[^>]*>`)
+	spaces = regexp.MustCompile(`\s+`)
+)
+
+// words returns what the body of the page says, without its markup.
+func words(page string) string {
+	_, body, _ := strings.Cut(page, "<body>")
+	return spaces.ReplaceAllString(tags.ReplaceAllString(strings.ReplaceAll(body, "\u00a0", " "), " "), " ")
+}
+
+func TestPredictSays(t *testing.T) {
+	device := func(v detector.Verdict) *collector.DeviceState {
+		return &collector.DeviceState{
+			Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch,
+			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
+		}
+	}
+	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
+	unjudged := detector.Verdict{Windows: [detector.MaxWindows]detector.Fit{{Fill: 0.5}, {Fill: 0.1}}}
+	for name, tt := range map[string]struct {
+		state collector.State
+		note  string
+		want  []string
+	}{
+		"starting": {collector.State{DriverReason: "starting"}, "", []string{"Waiting for the driver"}},
+		"no driver": {
+			collector.State{DriverReason: "library_not_found"},
+			"",
+			[]string{"No GPU can be seen GPUs are picked up as soon as the driver answers.", "(library_not_found): libnvidia-ml.so.1 was not found"},
+		},
+		"other reason": {collector.State{DriverReason: "error_42"}, "", []string{"The driver does not answer (error_42)."}},
+		"no GPU":       {collector.State{}, "", []string{"No GPU found"}},
+		"all lost": {
+			collector.State{Devices: []*collector.DeviceState{lost}},
+			"",
+			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read; its last sample is of 11:57:00 UTC, 3 min ago."},
+		},
+		"lost in a simulation": {
+			collector.State{Devices: []*collector.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
+		},
+		"unjudged": {
+			collector.State{Devices: []*collector.DeviceState{device(unjudged)}},
+			"",
+			[]string{"Watching 1 GPU", "No judgement yet: watched for 6 min so far.", "not judged yet"},
+		},
+		"healthy": {
+			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), device(healthy(0.3)), lost}},
+			"",
+			[]string{"No leak found on 2 GPUs", "The longest window holds 24 min.", "1 more GPU cannot be read."},
+		},
+		"suspect":      {collector.State{Devices: []*collector.DeviceState{device(healthy(0.799))}}, "", []string{"not sure", "79 %"}},
+		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
+		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
+		"tomorrow":     {collector.State{Devices: []*collector.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},
+		"in centuries": {collector.State{Devices: []*collector.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"in over a year"}},
+	} {
+		tt.state.Time, tt.state.Windows = epoch, []string{"10m", "1h"}
+		got := words(predict(&tt.state, tt.note))
+		for _, want := range tt.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q in %s", name, want, got)
+			}
+		}
+	}
+}
+
+// TestPredictWithoutForecast shows a leak on a GPU whose capacity is not known.
+func TestPredictWithoutForecast(t *testing.T) {
+	v := leaking(time.Hour)
+	v.SecondsToOOM, v.Lower, v.Upper = detector.Value{}, detector.Value{}, detector.Value{}
+	s := fixture()
+	s.Devices[4].Judgement = detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}
+	got := words(predict(s, ""))
+	if !strings.Contains(got, "3 leaks on 3 GPUs") || strings.Index(got, "not known GPU 4") < strings.Index(got, "1 h 30 min at") {
+		t.Error(got)
+	}
+}
+
+// TestPredictEscapes gives every text that a process, a user or a driver chooses
+// something that a browser would run.
+func TestPredictEscapes(t *testing.T) {
+	const evil = `"><script>alert(1)</script><img src=x onerror=alert(1)>'`
+	s := fixture()
+	s.DriverReason, s.Windows = evil, []string{evil}
+	for _, d := range s.Devices {
+		d.Info.Name, d.Info.UUID = evil, evil
+		for i := range d.Processes {
+			d.Processes[i].Owner = &gpu.Owner{
+				Process: evil, User: evil, Command: evil, ContainerID: evil, Namespace: evil, Pod: evil, Container: evil, SlurmJob: evil,
+			}
+		}
+		for i := range d.Instances {
+			d.Instances[i].Profile = evil
+		}
+	}
+	got := predict(s, evil)
+	if strings.Contains(got, "<script") || strings.Contains(got, "<img") || strings.Contains(got, "ZgotmplZ") {
+		t.Error(got)
+	}
+	if n := strings.Count(got, "&lt;script&gt;"); n < 12 {
+		t.Errorf("only %d texts are shown", n)
+	}
+}

@@ -1,0 +1,66 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gpuleaktool works beside gpu_leak_exporter: it records what the
+// exporter would sample, for a replay.
+//
+// It exits with 2 when the call was wrong or could not be carried out.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/version"
+)
+
+const program = "gpuleaktool"
+
+// Exit codes. 1 is a backtest's that found a leak.
+const (
+	exitOK    = 0
+	exitWrong = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command is a subcommand. It says what goes wrong in one line.
+type command func(ctx context.Context, stderr io.Writer) error
+
+// run is the program: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	ended := false
+	app := kingpin.New(program, "Works beside gpu_leak_exporter.")
+	app.Version(version.Print(program))
+	app.HelpFlag.Short('h')
+	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { ended = true })
+	commands := map[string]command{}
+	addRecord(app, commands)
+
+	err := errors.New("choose a command; try --help")
+	if len(args) > 0 {
+		var name string
+		if name, err = app.Parse(args); ended {
+			return exitOK
+		}
+		if err == nil {
+			err = commands[name](ctx, stderr)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: error: %s\n", program, strings.ReplaceAll(err.Error(), "\n", " "))
+		return exitWrong
+	}
+	return exitOK
+}

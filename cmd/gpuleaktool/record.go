@@ -1,0 +1,265 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// askAgain is how often the source is asked for its GPUs.
+	askAgain = time.Second
+	// stopGrace is how long the recording waits for calls that are under way.
+	stopGrace = 2 * time.Second
+)
+
+// recorder writes what a source shows to a file.
+type recorder struct {
+	source       source.Config
+	output       string
+	slowInterval time.Duration
+	duration     time.Duration // of the source's clock; 0 is until stopped
+
+	stderr  io.Writer
+	owners  owners // nil where the source tells whose a process is
+	file    *recordingFile
+	fail    context.CancelCauseFunc // ends the recording with an error
+	said    sync.Map                // lines
+	samples atomic.Uint64
+	gpus    atomic.Int64
+}
+
+// owners tells whose a process is.
+type owners interface {
+	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
+}
+
+// addRecord adds the command record.
+func addRecord(app *kingpin.Application, commands map[string]command) {
+	r, s := &recorder{}, source.Config{}
+	spec := ""
+	cmd := app.Command("record", "Record what the exporter would sample, in a file for --source=replay:FILE.")
+	flag := func(name, help, def string, v *setting.Value) {
+		cmd.Flag(name, help).Default(def).SetValue(v)
+	}
+	cmd.Flag("output", "File to write, compressed if it ends in .gz. It appears once the recording is complete.").Required().StringVar(&r.output)
+	flag("source", "Where GPUs come from: nvml, sim:SCENARIO or replay:FILE.", string(source.NVML), setting.Checked("source", &spec, s.SetSpec))
+	speed := false
+	cmd.Flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.").
+		Default("1").IsSetByUser(&speed).SetValue(setting.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)))
+	flag("interval", "Time between two samples.", "1s", setting.Duration("interval", &s.Interval, 100*time.Millisecond, time.Minute))
+	flag("slow-interval", "Time between two samples of everything but memory and processes.", "15s",
+		setting.Duration("slow-interval", &r.slowInterval, 100*time.Millisecond, time.Hour))
+	flag("duration", "How long to record; 0s is until Ctrl-C or the end of a replay.", "0s",
+		setting.Duration("duration", &r.duration, 0, 366*24*time.Hour))
+	cmd.Flag("nvml.library-path", "File or name of the driver's library.").StringVar(&s.LibraryPath)
+	flag("nvml.timeout", "How long a call into the driver may take at the end of the recording.", "10s",
+		setting.Duration("nvml.timeout", &s.Timeout, time.Second, 10*time.Minute))
+	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
+	cmd.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
+	commands["record"] = func(ctx context.Context, stderr io.Writer) error {
+		if s.Kind == source.NVML && speed {
+			return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
+		}
+		r.source, r.stderr = s, stderr
+		return r.run(ctx)
+	}
+}
+
+// run records until ctx is done, which is no error, or the duration is over.
+func (r *recorder) run(ctx context.Context) error {
+	src, err := source.Open(r.source)
+	if err != nil {
+		return err
+	}
+	if r.source.Kind == source.NVML {
+		resolver, err := source.Owners(r.source, false)
+		if err != nil {
+			return errors.Join(err, src.Close())
+		}
+		r.owners = resolver
+	}
+	if r.file, err = createRecording(r.output); err != nil {
+		return errors.Join(err, src.Close())
+	}
+	ctx, r.fail = context.WithCancelCause(ctx)
+	defer r.fail(nil)
+	if r.source.Kind == source.NVML && r.duration > 0 {
+		// Its clock is ours, so the end is known even if no GPU ever comes.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.duration+r.source.Timeout)
+		defer cancel()
+	}
+	r.record(ctx, src)
+	if err := src.Close(); err != nil {
+		fmt.Fprintf(r.stderr, "%s: %v\n", program, err)
+	}
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return errors.Join(err, r.file.abandon())
+	}
+	if r.samples.Load() == 0 {
+		return errors.Join(errors.New("no sample was taken, so there is no recording"), r.file.abandon())
+	}
+	size, err := r.file.commit()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.stderr, "%s: recorded %s (%s): samples %d, GPUs %d\n", program, r.output, humanize.Bytes(float64(size)), r.samples.Load(), r.gpus.Load())
+	return nil
+}
+
+// record gives each GPU a loop and returns when all have ended, or some time after
+// the first has: one that is stuck in the driver is left behind, and what it reads
+// then is not written.
+func (r *recorder) record(ctx context.Context, src gpu.Source) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		loops sync.WaitGroup
+		known = map[gpu.Device]bool{}
+		ended = make(chan struct{})
+		left  int // loops that have not ended
+		over  <-chan time.Time
+	)
+	for ctx.Err() == nil && (len(known) == 0 || left > 0) {
+		for _, d := range r.devices(ctx, src) {
+			if known[d] {
+				continue
+			}
+			known[d] = true
+			left++
+			loops.Go(func() {
+				r.loop(ctx, d)
+				select {
+				case ended <- struct{}{}:
+				case <-ctx.Done():
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(askAgain):
+		case <-ended:
+			left--
+			if over == nil {
+				over = time.After(r.source.Timeout)
+			}
+		case <-over:
+			cancel()
+		}
+	}
+	cancel()
+	r.await(&loops)
+}
+
+// devices asks for the GPUs and says once why there are none.
+func (r *recorder) devices(ctx context.Context, src gpu.Source) []gpu.Device {
+	list, err := src.Devices(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.say("no GPU can be read, will try again", err)
+	}
+	return list
+}
+
+// await gives the loops some time to end.
+func (r *recorder) await(loops *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		loops.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(stopGrace):
+		r.say("a GPU is left out from where its driver has not answered", nil)
+	}
+}
+
+// say writes a line unless it is there already.
+func (r *recorder) say(text string, err error) {
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	if _, said := r.said.LoadOrStore(text, true); !said {
+		fmt.Fprintf(r.stderr, "%s: %s\n", program, text)
+	}
+}
+
+// loop records one GPU until ctx is done, the duration is over or a recording
+// ends.
+func (r *recorder) loop(ctx context.Context, d gpu.Device) {
+	var begin, slow, elapsed time.Duration
+	begun := false
+	for r.duration == 0 || elapsed < r.duration {
+		if _, err := d.Wait(ctx); err != nil {
+			if ctx.Err() == nil && !errors.Is(err, io.EOF) {
+				r.fail(err)
+			}
+			return
+		}
+		s, err := d.Read(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				r.say(fmt.Sprintf("GPU %d cannot be read, will try again", d.Info().Index), err)
+			}
+			elapsed += r.source.Interval // what does not answer must not record for ever
+			continue
+		}
+		if !begun {
+			begin, begun = s.T, true
+			r.gpus.Add(1)
+		}
+		elapsed = s.T - begin + r.source.Interval
+		var status *gpu.Status
+		if elapsed >= slow {
+			slow = elapsed + r.slowInterval
+			status = r.status(ctx, d)
+		}
+		r.attribute(&s)
+		if err := r.file.write(d.Info(), s, status); err != nil {
+			r.fail(err)
+			return
+		}
+		r.samples.Add(1)
+	}
+}
+
+// attribute says of each process whose it is.
+func (r *recorder) attribute(s *gpu.Sample) {
+	if r.owners == nil {
+		return
+	}
+	s.Processes = slices.Clone(s.Processes) // they are the source's
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.Owner == nil {
+			p.Owner, _ = r.owners.Owner(p.ID)
+		}
+	}
+}
+
+// status reads everything but memory and processes. What fails is absent.
+func (r *recorder) status(ctx context.Context, d gpu.Device) *gpu.Status {
+	var s gpu.Status
+	for _, g := range gpu.Groups {
+		if err := d.ReadGroup(ctx, g, &s); err != nil && ctx.Err() == nil {
+			r.say(fmt.Sprintf("GPU %d: not all of %s can be read", d.Info().Index, g), err)
+		}
+	}
+	return &s
+}

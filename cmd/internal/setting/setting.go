@@ -1,0 +1,158 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package setting holds values of flags whose errors name the flag and say what
+// it takes, where those of kingpin's own values name neither. They implement
+// kingpin.Value.
+package setting
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+)
+
+// Value is the value of one flag.
+type Value struct {
+	flag       string
+	set        func(string) error
+	show       func() string
+	cumulative bool
+}
+
+// Set takes a value over, or says in one line why it cannot.
+func (v *Value) Set(s string) error {
+	if err := v.set(s); err != nil {
+		if s == "" || strings.HasSuffix(s, ":") || strings.ContainsFunc(s, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
+			s = strconv.Quote(s)
+		}
+		return fmt.Errorf("--%s=%s: %w", v.flag, s, err)
+	}
+	return nil
+}
+
+// String returns the value.
+func (v *Value) String() string { return v.show() }
+
+// IsCumulative says whether the flag may be given more than once.
+func (v *Value) IsCumulative() bool { return v.cumulative }
+
+// parsed returns a Value that p holds, read by parse and bounded by lo and hi.
+func parsed[T int | float64 | time.Duration](flag string, p *T, lo, hi T, parse func(string) (T, error), format func(T) string) *Value {
+	return &Value{
+		flag: flag,
+		set: func(s string) error {
+			x, err := parse(s)
+			if err != nil {
+				return err
+			}
+			if !(x >= lo && x <= hi) {
+				return fmt.Errorf("must be between %s and %s", format(lo), format(hi))
+			}
+			*p = x
+			return nil
+		},
+		show: func() string { return format(*p) },
+	}
+}
+
+// Duration is a time of lo to hi.
+func Duration(flag string, p *time.Duration, lo, hi time.Duration) *Value {
+	return parsed(flag, p, lo, hi, humanize.ParseDuration, humanize.FormatDuration)
+}
+
+// Bytes is an amount of memory of lo to hi bytes.
+func Bytes(flag string, p *float64, lo, hi float64) *Value {
+	return parsed(flag, p, lo, hi, humanize.ParseBytes, humanize.FormatBytes)
+}
+
+// Int is a whole number of lo to hi.
+func Int(flag string, p *int, lo, hi int) *Value {
+	return parsed(flag, p, lo, hi, func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return 0, fmt.Errorf("is not a whole number between %d and %d", lo, hi)
+		}
+		return n, nil
+	}, strconv.Itoa)
+}
+
+// Float is a number of lo to hi.
+func Float(flag string, p *float64, lo, hi float64) *Value {
+	format := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	return parsed(flag, p, lo, hi, parseFloat, format)
+}
+
+func parseFloat(s string) (float64, error) {
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0, errors.New("is not a number")
+	}
+	return x, nil
+}
+
+// Windows are 1 to limit different times of lo to hi, one a flag. They end up in
+// increasing order.
+func Windows(flag string, p *[]time.Duration, limit int, lo, hi time.Duration) *Value {
+	var one time.Duration
+	each := Duration(flag, &one, lo, hi)
+	each.cumulative = true
+	check := each.set
+	each.set = func(s string) error {
+		if err := check(s); err != nil {
+			return err
+		}
+		i, found := slices.BinarySearch(*p, one)
+		switch {
+		case found:
+			return fmt.Errorf("the window %s is given twice", humanize.FormatDuration(one))
+		case len(*p) == limit:
+			return fmt.Errorf("there can be %d windows at most", limit)
+		}
+		*p = slices.Insert(*p, i, one)
+		return nil
+	}
+	each.show = func() string {
+		names := make([]string, len(*p))
+		for i, w := range *p {
+			names[i] = humanize.FormatDuration(w)
+		}
+		return strings.Join(names, ",")
+	}
+	return each
+}
+
+// Checked is a text that check accepts.
+func Checked(flag string, p *string, check func(string) error) *Value {
+	return &Value{
+		flag: flag,
+		set: func(s string) error {
+			if err := check(s); err != nil {
+				return err
+			}
+			*p = s
+			return nil
+		},
+		show: func() string { return *p },
+	}
+}
+
+// OneOf hands what it is given to set, one of the choices.
+func OneOf(flag string, choices []string, set func(string) error, show func() string) *Value {
+	return &Value{
+		flag: flag,
+		set: func(s string) error {
+			if !slices.Contains(choices, s) {
+				return fmt.Errorf("choose one of %s", strings.Join(choices, ", "))
+			}
+			return set(s)
+		},
+		show: show,
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+func TestSetSpec(t *testing.T) {
+	for spec, want := range map[string]Config{
+		"nvml":              {Kind: NVML},
+		"sim:node":          {Kind: Sim, Name: "node"},
+		"replay:/a/b:c.csv": {Kind: Replay, Name: "/a/b:c.csv"},
+	} {
+		var c Config
+		if err := c.SetSpec(spec); err != nil || c != want || c.Spec() != spec {
+			t.Errorf("%s: %+v, %v", spec, c, err)
+		}
+	}
+	for _, spec := range []string{"", "nvml:", "nvml:0", "sim", "sim:", "replay", "replay:", "NVML", "x:y"} {
+		var c Config
+		if err := c.SetSpec(spec); err == nil {
+			t.Errorf("%q: %+v", spec, c)
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	src, err := Open(Config{Kind: Sim, Name: "leak", Speed: 1e9, Interval: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	devices, err := src.Devices(t.Context())
+	if err != nil || len(devices) != 1 {
+		t.Fatal(devices, err)
+	}
+	var at [2]gpu.Sample
+	for i := range at {
+		if _, err := devices[0].Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if at[i], err = devices[0].Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := at[1].T - at[0].T; d != 2*time.Second {
+		t.Errorf("samples are %s apart", d)
+	}
+	if src, err := Open(Config{}); err == nil {
+		t.Errorf("opened %v", src)
+	}
+}
+
+// TestOwners asks for the owner of this very process.
+func TestOwners(t *testing.T) {
+	r, err := Owners(Config{ProcFS: "/proc"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, done := r.Owner(gpu.ProcessID{PID: uint32(os.Getpid())}); o == nil || !done {
+		t.Errorf("owner %v, %v", o, done)
+	}
+	if r, err := Owners(Config{ProcFS: "/none"}, false); err == nil {
+		t.Errorf("no error but %v", r)
+	}
+}
+
+func TestLimitFiles(t *testing.T) {
+	var before, after syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	limitFiles()
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil {
+		t.Fatal(err)
+	}
+	if after.Cur != min(before.Cur, maxFiles) || after.Max != before.Max {
+		t.Errorf("%+v became %+v", before, after)
+	}
+}
