@@ -46,6 +46,9 @@ type loop struct {
 	fault     string // what was said of the last failure; "" when there is none
 	lost      bool
 	exits     uint64
+	// ahead is how far the wall clock has been set since the source's clock was
+	// started: by that much its moments are off the wall clock's.
+	ahead time.Duration
 	// preparedAt is when the history was prepared last.
 	preparedAt time.Time
 }
@@ -207,6 +210,7 @@ func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 
 // publish judges the sample and publishes the new state.
 func (l *loop) publish(sample *gpu.Sample) {
+	l.ahead += sample.Step
 	unresolved := l.processes.note(sample)
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
@@ -219,6 +223,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.judge(sample, state)
 	l.processes.show(sample, state)
 	state.ExitsNearCapacity = l.exits
+	state.toWall(l.ahead)
 	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
 }
 

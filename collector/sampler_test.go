@@ -622,6 +622,35 @@ func TestClockThatGoesBackStartsAnew(t *testing.T) {
 	})
 }
 
+// The clock is set forward by an hour, as it is when a node that starts has found
+// the time: nothing is judged anew, and the moments shown are those of the new
+// time.
+func TestWallClockThatIsSet(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		p := process(1, 1<<30+uint64(second)<<20)
+		s, _ := flat(p.Used.V, p)(second)
+		if second == 1000 {
+			s.Step = time.Hour
+		}
+		return s, nil
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(999500 * time.Millisecond)
+		before := s.State().Devices[0].Processes[0]
+		after(2 * time.Second)
+		now := s.State().Devices[0].Processes[0]
+		if !before.Verdict.Leak || !now.Verdict.Leak || now.Verdict.Windows[0].N < before.Verdict.Windows[0].N-10 {
+			t.Errorf("before %+v, after %+v", before.Verdict, now.Verdict)
+		}
+		if a, b := before.Verdict.Since+time.Hour, now.Verdict.Since; a != b {
+			t.Errorf("the leak began at %s, and at %s after the step", before.Verdict.Since, b)
+		}
+		if a, b := before.Started.V+time.Hour, now.Started.V; a != b {
+			t.Errorf("the process started at %s, and at %s after the step", before.Started.V, b)
+		}
+	})
+}
+
 func TestEndOfARecordingKeepsItsState(t *testing.T) {
 	d := newGPU(0, flat(1<<30))
 	d.end = 50

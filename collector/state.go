@@ -61,7 +61,8 @@ type FamilyState struct {
 // DeviceHolder is a process that has a device file of the driver open.
 type DeviceHolder = workload.Holder
 
-// DeviceState is what is known of one GPU.
+// DeviceState is what is known of one GPU. Its moments (when a process started,
+// when a leak began) are the wall clock's, as far as that is known by now.
 type DeviceState struct {
 	Info gpu.Info
 	// Up is false when the GPU cannot be read now; then only Info, SampleTime,
@@ -136,4 +137,34 @@ type WorkloadState struct {
 	// Used is the sum of its processes' memory in bytes.
 	Used    uint64
 	Verdict detector.Verdict
+}
+
+// toWall moves the moments of a state that is being made from the source's clock
+// to the wall clock, which is ahead of it. That changes only when the wall clock
+// is set: a clock that is slewed must not make a start time tremble.
+func (d *DeviceState) toWall(ahead time.Duration) {
+	if ahead == 0 {
+		return
+	}
+	move := func(v *detector.Verdict) {
+		if v.Leak {
+			v.Since += ahead
+		}
+	}
+	move(&d.Judgement.Device)
+	move(&d.Judgement.Residual)
+	for i := range d.Instances {
+		move(&d.Instances[i].Judgement.Device)
+		move(&d.Instances[i].Judgement.Residual)
+	}
+	for i := range d.Processes {
+		p := &d.Processes[i]
+		move(&p.Verdict)
+		if p.Started.OK {
+			p.Started.V += ahead
+		}
+	}
+	for i := range d.Workloads {
+		move(&d.Workloads[i].Verdict)
+	}
 }
