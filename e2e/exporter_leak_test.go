@@ -1,0 +1,188 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// near returns an error unless the one series of that name is v, give or take a
+// share of it.
+func near(s harness.Metrics, v, share float64, name string, labels map[string]string) error {
+	got, err := s.Value(name, labels)
+	if err == nil && math.Abs(got-v) > share*math.Abs(v) {
+		err = fmt.Errorf("%s%v is %g, want %g ± %g %%", name, labels, got, v, 100*share)
+	}
+	return err
+}
+
+// filled returns an error unless so much of the GPU's window holds samples.
+func filled(s harness.Metrics, id map[string]string, share float64) error {
+	v, err := s.Value("gpu_detector_window_fill_ratio", with(id, "window", window))
+	if err == nil && v < share {
+		err = fmt.Errorf("the window is filled to %g", v)
+	}
+	return err
+}
+
+// pidLabel is the value of the label pid.
+func pidLabel(p fakenvml.Process) string { return strconv.FormatUint(uint64(p.PID), 10) }
+
+// TestSlope has a process leak in real time: the slope of the GPU and of the
+// process is that of the ramp, and nobody else's.
+func TestSlope(t *testing.T) {
+	t.Parallel()
+	const rate = 48 * mib
+	m := newMachine(t, 2)
+	m.GPUs[0].Processes = []fakenvml.Process{
+		{PID: m.child(t), Memory: fakenvml.Ramp{Base: gib, Rate: rate}},
+		{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)},
+	}
+	p := m.start(t, "--sample.interval=100ms", "--detector.window="+window, "--detector.min-age=0s")
+	in, out := with(m.id(0), "window", window), with(m.id(1), "window", window)
+	leaking, steady := pidLabel(m.GPUs[0].Processes[0]), pidLabel(m.GPUs[0].Processes[1])
+	eventually(t, p, func(s harness.Metrics) error {
+		// Under load a sample may be late by more than the time that it is stamped
+		// with; over 20 s that is little.
+		return errors.Join(filled(s, m.id(0), 0.33),
+			near(s, rate, 0.01, "gpu_leak_slope_bytes_per_second", in),
+			near(s, 1, 0.001, "gpu_leak_r2", in),
+			near(s, rate, 0.01, "gpu_process_leak_slope_bytes_per_second", with(in, "pid", leaking)),
+			near(s, 1, 0.001, "gpu_process_leak_r2", with(in, "pid", leaking)),
+			want(s, 0, "gpu_process_leak_slope_bytes_per_second", with(in, "pid", steady)),
+			want(s, 0, "gpu_leak_slope_bytes_per_second", out), want(s, 0, "gpu_leak_r2", out),
+			want(s, 0, "gpu_spikes_total", m.id(0)))
+	})
+}
+
+// TestSpike raises the memory of a GPU for a moment: it is counted once, the peak
+// shows it after it has gone, and the trough and the neighbour know nothing of it.
+func TestSpike(t *testing.T) {
+	t.Parallel()
+	const low, high = 4 * gib, 40 * gib
+	m := newMachine(t, 2)
+	for i := range m.GPUs {
+		m.GPUs[i].Memory.Used = fakenvml.Constant(low)
+	}
+	p := m.start(t, "--sample.interval=100ms", "--detector.window="+window)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(want(s, low, "gpu_memory_trough_bytes", m.id(0)), want(s, low, "gpu_memory_used_peak_bytes", m.id(0)))
+	})
+	for _, used := range []uint64{high, low} {
+		m.GPUs[0].Memory.Used = fakenvml.Constant(used)
+		m.apply(t)
+		eventually(t, p, func(s harness.Metrics) error { return want(s, float64(used), "gpu_memory_used_bytes", m.id(0)) })
+	}
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(wantAll(s, m.id(0), map[string]float64{
+			"gpu_spikes_total": 1, "gpu_spike_count": 1, "gpu_memory_used_peak_bytes": high, "gpu_memory_trough_bytes": low,
+		}), wantAll(s, m.id(1), map[string]float64{
+			"gpu_spikes_total": 0, "gpu_spike_count": 0, "gpu_memory_used_peak_bytes": low,
+		}))
+	})
+}
+
+// recording writes two hours of two GPUs as nvidia-smi logs them, a row in 10 s: the
+// first leaks 1 MiB a second from half an hour on.
+func recording(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("timestamp, index, uuid, name, memory.total [MiB], memory.reserved [MiB], memory.used [MiB], memory.free [MiB]\n")
+	at := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	for row := range 720 {
+		for gpu, used := range []int{5000 + 10*max(0, row-180), 7000} {
+			fmt.Fprintf(&b, "%s, %d, GPU-%d, NVIDIA H100 80GB HBM3, 81559 MiB, 551 MiB, %d MiB, %d MiB\n",
+				at.Add(time.Duration(row)*10*time.Second).Format("2006/01/02 15:04:05.000"), gpu, gpu, used, 81559-551-used)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "smi.csv")
+	write(t, path, b.String())
+	return path
+}
+
+// replayed starts an exporter over a recording of two GPUs and returns it once both
+// have come to their end.
+func replayed(t *testing.T, path, speed string) *harness.Process {
+	t.Helper()
+	p := harness.StartExporter(t, harness.Options{Args: []string{"--source=replay:" + path, "--source.speed=" + speed}})
+	harness.Eventually(t, patience, func() error {
+		// It is logged after the last row has been judged and published.
+		if n := strings.Count(p.Output(), "the recording has ended"); n != 2 {
+			return fmt.Errorf("%d recordings have ended", n)
+		}
+		return nil
+	})
+	return p
+}
+
+// verdicts returns what the API says, without the time of the answer.
+func verdicts(t *testing.T, p *harness.Process) map[string]any {
+	t.Helper()
+	body, err := harness.Get(p.URL + "/api/v1/verdicts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		Status string
+		Data   map[string]any
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Status != "success" {
+		t.Fatalf("%v: %.300s", err, body)
+	}
+	delete(answer.Data, "time")
+	return answer.Data
+}
+
+// TestReplay replays a recording as fast as it goes and at 1,200 times its speed:
+// the verdicts are the same, and right.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	path := recording(t)
+	fast := replayed(t, path, "inf")
+	atOnce, paced := verdicts(t, fast), verdicts(t, replayed(t, path, "1200"))
+	if !reflect.DeepEqual(atOnce, paced) {
+		t.Errorf("at once: %v\nat 1,200 times the speed: %v", atOnce, paced)
+	}
+	if n := len(atOnce["devices"].([]any)); n != 2 {
+		t.Errorf("%d devices", n)
+	}
+	s := fast.Scrape(t)
+	leak, flat := map[string]string{"uuid": "GPU-0"}, map[string]string{"uuid": "GPU-1"}
+	last := 5000.0 + 10*(719-180) // MiB
+	if err := errors.Join(
+		want(s, 1, "gpu_leak_detected", leak), want(s, 0, "gpu_leak_detected", flat),
+		near(s, mib, 0.02, "gpu_leak_rate_bytes_per_second", leak), gone(s, "gpu_leak_rate_bytes_per_second", flat),
+		near(s, mib, 0.001, "gpu_leak_slope_bytes_per_second", with(leak, "window", "1h")),
+		near(s, (81559-551-last)*mib, 1e-12, "gpu_oom_headroom_bytes", leak),
+		near(s, 81559-551-last, 0.02, "gpu_seconds_to_oom", leak), // at 1 MiB/s
+		want(s, math.Inf(1), "gpu_seconds_to_oom", flat),
+		headroomOverRate(s, leak),
+	); err != nil {
+		t.Error(err)
+	}
+	text, err := harness.Get(fast.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "series-replay.golden", text)
+}
+
+// headroomOverRate checks the formula that the help gives to users.
+func headroomOverRate(s harness.Metrics, id map[string]string) error {
+	headroom, err := s.Value("gpu_oom_headroom_bytes", id)
+	rate, err2 := s.Value("gpu_leak_rate_bytes_per_second", id)
+	return errors.Join(err, err2, near(s, headroom/rate, 1e-9, "gpu_seconds_to_oom", id))
+}

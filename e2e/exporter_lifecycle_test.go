@@ -1,0 +1,246 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// exitAfresh is the exit code that asks for a fresh process.
+const exitAfresh = 3
+
+// driverDown returns an error unless the exporter says that no GPU can be seen, and
+// why, in the metrics and in its log.
+func driverDown(p *harness.Process, s harness.Metrics, reason string) error {
+	errs := []error{
+		want(s, 0, "gpu_driver_up", nil),
+		want(s, 1, "gpu_driver_error", map[string]string{"reason": reason}),
+		want(s, 1, "gpu_driver_error", nil), // no other reason
+		want(s, 0, "gpu_devices", nil),
+	}
+	if !strings.Contains(p.Output(), "reason="+reason) {
+		errs = append(errs, fmt.Errorf("the log does not say reason=%s", reason))
+	}
+	return errors.Join(errs...)
+}
+
+// driverUp returns an error unless all GPUs of the machine are up.
+func (m *machine) driverUp(s harness.Metrics) error {
+	errs := []error{
+		want(s, 1, "gpu_driver_up", nil), gone(s, "gpu_driver_error", nil), want(s, float64(len(m.GPUs)), "gpu_devices", nil),
+	}
+	for i := range m.GPUs {
+		errs = append(errs, want(s, 1, "gpu_up", m.id(i)), want(s, float64(m.Used(i, 0)), "gpu_memory_used_bytes", m.id(i)))
+	}
+	return errors.Join(errs...)
+}
+
+// TestNoLibrary starts without a library, which is there later.
+func TestNoLibrary(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 2)
+	library := m.library
+	m.library = filepath.Join(t.TempDir(), fakenvml.Soname)
+	p := m.start(t)
+	eventually(t, p, func(s harness.Metrics) error { return driverDown(p, s, "library_not_found") })
+	link(t, library, m.library)
+	eventually(t, p, m.driverUp)
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestNoNVML is given a library that is another one.
+func TestNoNVML(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	m.library = "libc.so.6"
+	p := m.start(t)
+	eventually(t, p, func(s harness.Metrics) error { return driverDown(p, s, "function_not_found") })
+}
+
+// TestInitFails has Init fail for a while in all ways that a process can outlive.
+func TestInitFails(t *testing.T) {
+	t.Parallel()
+	for code, reason := range map[fakenvml.Code]string{
+		fakenvml.DriverNotLoaded: "driver_not_loaded",
+		fakenvml.NoPermission:    "no_permission",
+		fakenvml.UnknownError:    "unknown",
+		"999999":                 "error_999999", // of a driver that is newer than this program
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, 2)
+			m.Faults = []fakenvml.Fault{fakenvml.Fail(fakenvml.AnyInit, code)}
+			p := m.start(t)
+			eventually(t, p, func(s harness.Metrics) error { return driverDown(p, s, reason) })
+			m.Faults = nil
+			m.apply(t)
+			eventually(t, p, m.driverUp)
+			p.Stop(t)
+			m.wellBehaved(t)
+		})
+	}
+}
+
+// TestDriverReload takes the driver away from a running exporter and brings it back.
+func TestDriverReload(t *testing.T) {
+	t.Parallel()
+	for _, code := range []fakenvml.Code{fakenvml.DriverNotLoaded, fakenvml.Uninitialized} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, 2)
+			p := m.start(t)
+			eventually(t, p, m.driverUp)
+			m.Faults = []fakenvml.Fault{fakenvml.Fail("nvmlDevice*", code), fakenvml.Fail(fakenvml.AnyInit, fakenvml.DriverNotLoaded)}
+			m.apply(t)
+			eventually(t, p, func(s harness.Metrics) error {
+				return errors.Join(driverDown(p, s, "driver_not_loaded"), onlyDown(s, m.id(0)), onlyDown(s, m.id(1)))
+			})
+			m.Faults = nil
+			m.apply(t)
+			eventually(t, p, m.driverUp)
+			p.Stop(t)
+			m.wellBehaved(t)
+			if inits := m.read(t).Functions["nvmlInit_v2"].Calls; inits < 2 {
+				t.Errorf("%d Inits", inits)
+			}
+		})
+	}
+}
+
+// TestAnotherVersion replaces the driver by one of another version, which needs a
+// fresh process: the exporter asks for it by its exit code and says so.
+func TestAnotherVersion(t *testing.T) {
+	t.Parallel()
+	mismatch := []fakenvml.Fault{
+		fakenvml.Fail("nvmlDevice*", fakenvml.LibraryMismatch), fakenvml.Fail(fakenvml.AnyInit, fakenvml.LibraryMismatch),
+	}
+	check := func(t *testing.T, m *machine, p *harness.Process) {
+		t.Helper()
+		if code := p.Wait(t, patience); code != exitAfresh {
+			t.Errorf("exit code %d, want %d", code, exitAfresh)
+		}
+		said := 0
+		for line := range strings.Lines(p.Output()) {
+			if strings.Contains(line, "code=3") && strings.Contains(line, "lib_rm_version_mismatch") {
+				said++
+			}
+		}
+		if said != 1 {
+			t.Errorf("%d lines say that and why it exits, want 1", said)
+		}
+		noStack(t, p.Output())
+		m.wellBehaved(t)
+	}
+	t.Run("at the start", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t, 1)
+		m.Faults = mismatch
+		m.apply(t)
+		check(t, m, harness.LaunchExporter(t, m.options()))
+	})
+	t.Run("later", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t, 1)
+		p := m.start(t)
+		eventually(t, p, m.driverUp)
+		m.Faults = mismatch
+		m.apply(t)
+		check(t, m, p)
+	})
+}
+
+// noStack fails the test if a program has printed a stack.
+func noStack(t *testing.T, output string) {
+	t.Helper()
+	for _, word := range []string{"goroutine ", "panic:", "SIGSEGV", "DATA RACE"} {
+		if strings.Contains(output, word) {
+			t.Errorf("the output has %q", word)
+		}
+	}
+}
+
+// TestInitHangs has Init not return: the exporter serves all the same and says so,
+// goes on once it returns, and ends when told to while it does not.
+func TestInitHangs(t *testing.T) {
+	t.Parallel()
+	hang := []fakenvml.Fault{fakenvml.Hang(fakenvml.AnyInit)}
+	t.Run("for a while", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t, 2)
+		m.Faults = hang
+		p := m.start(t, "--nvml.timeout=1s")
+		eventually(t, p, func(s harness.Metrics) error {
+			return errors.Join(
+				want(s, 0, "gpu_driver_up", nil),
+				want(s, 1, "gpu_driver_error", map[string]string{"reason": "call_does_not_return"}),
+				positive(s, "gpu_nvml_call_in_flight_seconds", map[string]string{"call": "nvmlInit_v2", "gpu": "", "uuid": ""}),
+			)
+		})
+		m.Faults = nil
+		m.apply(t)
+		eventually(t, p, m.driverUp)
+		p.Stop(t)
+		m.wellBehaved(t)
+	})
+	t.Run("for ever", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t, 2)
+		m.Faults = hang
+		p := m.start(t, "--nvml.timeout=1s")
+		endsPromptly(t, p)
+		m.wellBehaved(t)
+	})
+}
+
+// positive returns an error unless the one series of that name is above 0.
+func positive(s harness.Metrics, name string, labels map[string]string) error {
+	v, err := s.Value(name, labels)
+	if err == nil && !(v > 0) {
+		err = fmt.Errorf("%s%v is %g", name, labels, v)
+	}
+	return err
+}
+
+// endsPromptly sends SIGTERM and wants the process to end with exit code 0 in less
+// time than systemd and Kubernetes give by default.
+func endsPromptly(t *testing.T, p *harness.Process) {
+	t.Helper()
+	begin := time.Now()
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.Wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code %d after SIGTERM, want 0", code)
+	}
+	t.Logf("ended %s after SIGTERM", time.Since(begin).Round(time.Millisecond))
+	noStack(t, p.Output())
+}
+
+// TestKilledLeavesNothing ends the exporter at once: it holds nothing that another
+// one would miss.
+func TestKilledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	first := m.start(t)
+	eventually(t, first, m.driverUp)
+	if err := first.Signal(os.Kill); err != nil {
+		t.Fatal(err)
+	}
+	if code := first.Wait(t, patience); code != -1 {
+		t.Errorf("exit code %d of a process that was killed", code)
+	}
+	m.calls += "2" // one file a process
+	eventually(t, m.start(t), m.driverUp)
+}

@@ -1,0 +1,197 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// mostMemory is more than the exporter ever needs on these machines, with the race
+// detector, too, and less than a list that doubles for ever.
+const mostMemory = 400 * mib
+
+// smallEnough fails the test if the process has grown.
+func smallEnough(t *testing.T, p *harness.Process) {
+	t.Helper()
+	if n := residentBytes(t, p.PID()); n > mostMemory {
+		t.Errorf("the exporter holds %d MiB", n/mib)
+	}
+}
+
+// TestListRace has the list of processes grow between count and fill: a few times,
+// which nobody notices, and for ever, which costs that list only.
+func TestListRace(t *testing.T) {
+	t.Parallel()
+	const list = "nvmlDeviceGetComputeRunningProcesses*"
+	m := newMachine(t, 2)
+	for i := range m.GPUs {
+		m.GPUs[i].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(gib)}}
+	}
+	m.Faults = []fakenvml.Fault{fakenvml.Race(list).Times(3)}
+	p := m.start(t)
+	whole := func(s harness.Metrics) error {
+		var errs []error
+		for i := range m.GPUs {
+			errs = append(errs, wantAll(s, m.id(i), map[string]float64{
+				"gpu_processes": 1, "gpu_process_memory_used_bytes": gib, "gpu_detector_attributed": 1,
+			}))
+		}
+		return errors.Join(errs...)
+	}
+	s := eventually(t, p, whole)
+	if err := gone(s, "gpu_nvml_errors_total", nil); err != nil {
+		t.Error(err)
+	}
+	m.Faults = []fakenvml.Fault{fakenvml.Race(list).On(m.GPUs[0].UUID)}
+	m.apply(t)
+	failed := with(m.id(0), "call", "nvmlDeviceGetComputeRunningProcesses_v3", "error", "INSUFFICIENT_SIZE")
+	eventually(t, p, func(s harness.Metrics) error {
+		n, err := s.Value("gpu_nvml_errors_total", failed)
+		if err == nil && n < 10 {
+			err = fmt.Errorf("only %g lists failed", n)
+		}
+		// The process lives, so it stays, with its memory not known; no memory is
+		// called unattributed because of it.
+		return errors.Join(err, m.up(s, 1, 1), want(s, 1, "gpu_processes", m.id(0)),
+			gone(s, "gpu_process_memory_used_bytes", m.id(0)), gone(s, "gpu_memory_unattributed_bytes", m.id(0)),
+			want(s, gib, "gpu_process_memory_used_bytes", m.id(1)))
+	})
+	smallEnough(t, p)
+	m.Faults = nil
+	m.apply(t)
+	eventually(t, p, whole)
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestManyProcesses has 3,000 processes on a GPU, then others again and again: the
+// series are capped and the rest is summed, whatever they do.
+func TestManyProcesses(t *testing.T) {
+	t.Parallel()
+	const processes, shown = 3000, 64
+	m := newMachine(t, 2)
+	crowd := func(first uint32) {
+		m.GPUs[0].Processes = nil
+		for n := range uint32(processes) {
+			m.GPUs[0].Processes = append(m.GPUs[0].Processes, fakenvml.Process{
+				PID: first + n, Memory: fakenvml.Constant(uint64(n+1) << 10),
+			})
+		}
+	}
+	crowd(4_000_000)
+	p := m.start(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		rest := processes - shown // the smallest
+		return errors.Join(wantAll(s, m.id(0), map[string]float64{
+			"gpu_processes": processes, "gpu_processes_other": float64(rest),
+			"gpu_processes_other_memory_used_bytes": float64(rest*(rest+1)/2) * 1024,
+		}), m.atMost(s, 0, shown), want(s, processes, "gpu_processes_unresolved", nil))
+	})
+	for round := range uint32(20) {
+		crowd(5_000_000 + round*processes)
+		m.apply(t)
+		loads := m.read(t).Functions["nvmlDeviceGetMemoryInfo_v2"].Calls
+		harness.Eventually(t, patience, func() error { // two samples a GPU
+			if n := m.read(t).Functions["nvmlDeviceGetMemoryInfo_v2"].Calls; n < loads+4 {
+				return fmt.Errorf("%d samples", n)
+			}
+			return nil
+		})
+		s, _ := scrapeWithin(t, p, 2*time.Second)
+		if err := errors.Join(m.up(s, 1, 1), want(s, processes, "gpu_processes", m.id(0)), m.atMost(s, 0, shown)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	smallEnough(t, p)
+	t.Logf("%d MiB after %d processes", residentBytes(t, p.PID())/mib, 21*processes)
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// atMost returns an error if a GPU shows more than n processes.
+func (m *machine) atMost(s harness.Metrics, gpu, n int) error {
+	for _, name := range []string{"gpu_process_info", "gpu_process_memory_used_bytes", "gpu_process_spikes_total"} {
+		if got := len(s.All(name, m.id(gpu))); got > n {
+			return fmt.Errorf("%d series %s of GPU %d, want %d at most", got, name, gpu, n)
+		}
+	}
+	return nil
+}
+
+// setStart makes the machine's procfs show a process that started at that tick.
+func (m *machine) setStart(t *testing.T, pid uint32, ticks uint64) {
+	t.Helper()
+	dir := filepath.Join(m.procfs, strconv.Itoa(int(pid)))
+	// Field 4 is its parent, 14 and 15 the processor time, 22 the start.
+	text := fmt.Sprintf("%d (train (x) y) S 2 1 1 0 -1 0 0 0 0 0 5 6 0 0 20 0 1 0 %d 0 0\n", pid, ticks)
+	write(t, filepath.Join(dir, ".stat"), text)
+	if err := os.Rename(filepath.Join(dir, ".stat"), filepath.Join(dir, "stat")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settled returns an error unless the process has a slope, so a history.
+func settled(s harness.Metrics, labels map[string]string) error {
+	return errors.Join(want(s, 0, "gpu_process_leak_slope_bytes_per_second", with(labels, "window", window)),
+		want(s, 1, "gpu_process_info", labels))
+}
+
+// unsettled returns an error if the process is not there, or has a history.
+func unsettled(s harness.Metrics, labels map[string]string) error {
+	return errors.Join(gone(s, "gpu_process_leak_slope_bytes_per_second", labels), gone(s, "gpu_process_memory_trough_bytes", labels),
+		want(s, 1, "gpu_process_info", labels))
+}
+
+// TestReusedPID gives the number of a process to another one: first between two
+// samples, told by its start alone; then one that nothing is known of goes and
+// comes again. Neither inherits what the first one did.
+func TestReusedPID(t *testing.T) {
+	t.Parallel()
+	const known, unknown, start, restart = 70_001, 4_000_001, 1000, 123_400
+	m := newMachine(t, 1)
+	m.setStart(t, known, start)
+	both := []fakenvml.Process{
+		{PID: known, Memory: fakenvml.Constant(2 * gib)}, {PID: unknown, Memory: fakenvml.Constant(3 * gib)},
+	}
+	m.GPUs[0].Processes = both
+	p := m.start(t, "--detector.window="+window)
+	first, other := with(m.id(0), "pid", strconv.Itoa(known)), with(m.id(0), "pid", strconv.Itoa(unknown))
+	started := func(s harness.Metrics, ticks float64) error {
+		v, err := s.Value("gpu_process_start_time_seconds", first)
+		if at := bootTime(t) + ticks/100; err == nil && (v < at-1 || v > at+1) {
+			err = fmt.Errorf("started at %f, want %f", v, at)
+		}
+		return err
+	}
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(settled(s, first), settled(s, other), started(s, start))
+	})
+	m.setStart(t, known, restart)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(started(s, restart), unsettled(s, first), settled(s, other))
+	})
+	m.GPUs[0].Processes = both[:1]
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(gone(s, "gpu_process_info", other), want(s, 1, "gpu_processes", m.id(0)))
+	})
+	m.GPUs[0].Processes = both
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error { return unsettled(s, other) })
+	// The GPU's own history is that of all of them, and went on.
+	s := p.Scrape(t)
+	if n := len(s.All("gpu_leak_slope_bytes_per_second", m.id(0))); n != 1 {
+		t.Errorf("the GPU has %d slopes", n)
+	}
+	eventually(t, p, func(s harness.Metrics) error { return errors.Join(settled(s, first), settled(s, other)) })
+}

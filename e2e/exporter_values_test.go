@@ -1,0 +1,217 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// everything are the functions that tell something of a GPU, but for its UUID.
+var everything = []string{
+	"nvmlDeviceGetName", "nvmlDeviceGetSerial", "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetPciInfo*", "nvmlDeviceGetArchitecture",
+	"nvmlDeviceGetAddressingMode", "nvmlDeviceGetNumaNodeId", "nvmlDeviceGetC2cModeInfoV", "nvmlDeviceGetMemoryInfo*",
+	"nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMig*", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetComputeRunningProcesses*",
+	"nvmlDeviceGetGraphicsRunningProcesses*", "nvmlDeviceGetMPSComputeRunningProcesses*", "nvmlDeviceGetProcessUtilization",
+	"nvmlDeviceGetUtilizationRates", "nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDecoderUtilization",
+	"nvmlDeviceGetJpgUtilization", "nvmlDeviceGetOfaUtilization", "nvmlDeviceGetFieldValues", "nvmlDeviceGetTemperature*",
+	"nvmlDeviceGetMarginTemperature", "nvmlDeviceGetNumFans", "nvmlDeviceGetFanSpeed*", "nvmlDeviceGetCurrentClocks*",
+	"nvmlDeviceGetSupportedClocks*", "nvmlDeviceGetPower*", "nvmlDeviceGetEnforcedPowerLimit",
+	"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo",
+	"nvmlDeviceGetEccMode", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter", "nvmlDeviceGetRemappedRows*",
+	"nvmlDeviceGetRetiredPages*", "nvmlDeviceGetCurrPcie*", "nvmlDeviceGetMaxPcie*", "nvmlDeviceGetPcie*", "nvmlDeviceGetNvLink*",
+	"nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents",
+}
+
+// richNode returns a machine with 8 GPUs of all kinds and 64 processes, a few of
+// which exist. Nothing on it moves.
+//
+//	0, 2  H100s           1  Ada, with margins and fans      3  in MIG mode
+//	4     before Ampere   5  process memory partly unknown   6  nothing offered   7  no ECC, hot
+func richNode(t *testing.T, opts ...fakenvml.Option) *machine {
+	t.Helper()
+	m := newMachine(t, 8, opts...)
+	for i := range m.GPUs {
+		m.GPUs[i].Energy.Rate = 0
+	}
+	m.GPUs[3].Partition("1g.10gb", "2g.20gb", "3g.40gb")
+	// Two compute instances share the memory of the last GPU instance.
+	last := &m.GPUs[3].MIG.Instances[2]
+	last.Devices = append(last.Devices, fakenvml.MIGDevice{
+		Index: 3, ComputeInstance: 1, UUID: "MIG-another", Slices: 1, Multiprocessors: 16,
+	})
+	old := &m.GPUs[4]
+	old.Unsupported, old.RetiredPending = nil, true
+	old.RetiredPages = []fakenvml.RetiredPage{{Cause: 0, Address: 1}, {Cause: 0, Address: 2}, {Cause: 1, Address: 3}}
+	m.GPUs[6].Unsupported = everything
+	odd := &m.GPUs[7]
+	odd.ECC = fakenvml.ECC{}
+	odd.Temperature, odd.PState, odd.RecoveryAction, odd.ClockReasons = 91, 8, 2, 0x60
+	odd.RemappedRows.Pending, odd.RemappedRows.Failed = true, true
+	odd.Thresholds[fakenvml.ThresholdAcousticMax] = 88
+	populate(t, m)
+	return m
+}
+
+// populate adds the 64 processes.
+func populate(t *testing.T, m *machine) {
+	t.Helper()
+	for n := range 64 {
+		gpu := []int{0, 1, 2, 3, 4, 5, 7}[n%7]
+		p := fakenvml.Process{PID: uint32(4_000_000 + n), Memory: fakenvml.Constant(uint64(100+n) * mib)}
+		if n%3 == 0 {
+			p.Utilization = &fakenvml.Utilization{SM: uint32(n % 101), Memory: uint32(n % 50), Encoder: uint32(n % 7), Decoder: 3}
+		}
+		if n < 7 || gpu == 4 {
+			p.PID = m.child(t)
+		}
+		switch {
+		case gpu == 3:
+			p.Instance = &fakenvml.Instance{GPU: uint32(n/7%3) + 1}
+		case gpu == 2 && n%2 == 0:
+			p.List = fakenvml.Graphics
+		case gpu == 7 && n%2 == 0:
+			p.List = fakenvml.MPS
+		case gpu == 5 && n%2 == 0:
+			p.Memory = fakenvml.Constant(fakenvml.NotAvailable)
+		}
+		m.GPUs[gpu].Processes = append(m.GPUs[gpu].Processes, p)
+	}
+	// One process in two lists is one process, with the larger memory.
+	twice := m.GPUs[0].Processes[1]
+	twice.List, twice.Memory, twice.Utilization = fakenvml.Graphics, fakenvml.Constant(64*mib), nil
+	m.GPUs[0].Processes = append(m.GPUs[0].Processes, twice)
+	// The same pid on another GPU is another series.
+	shared := m.GPUs[0].Processes[0]
+	shared.Memory = fakenvml.Constant(77 * mib)
+	m.GPUs[2].Processes = append(m.GPUs[2].Processes, shared)
+}
+
+// TestValues compares every series of a machine with the model, both ways, then
+// holds the text against the rules of promlint and the list of series against the
+// one that was reviewed.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	m := richNode(t)
+	begin := time.Now()
+	p := m.start(t, "--detector.window="+window, "--detector.min-age=24h", "--collector.nvlink")
+	model := &model{machine: m, t: t, begin: begin, bare: map[int]bool{6: true}, detector: true, nvlink: true}
+	s := eventually(t, p, func(s harness.Metrics) error {
+		model.owners = namesProcesses(s)
+		model.compute()
+		return model.want.compare(s)
+	})
+	t.Logf("%d series compared", len(model.want))
+	checkCalls(t, m, s, time.Since(begin))
+	text, err := harness.Get(p.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lint(t, text)
+	golden(t, "series.golden", text)
+	p.Stop(t)
+	m.wellBehaved(t)
+	if c := m.read(t); c.References != 0 || c.Functions["nvmlShutdown"].Calls != 1 {
+		t.Errorf("%d Inits are left after the end, %d Shutdowns", c.References, c.Functions["nvmlShutdown"].Calls)
+	}
+}
+
+// namesProcesses reports whether the exporter looks up whose a process is. Where
+// it does, all that exist must be found.
+func namesProcesses(s harness.Metrics) bool {
+	for _, series := range s.All("gpu_process_info", nil) {
+		if series.Labels["process"] != "" || series.Labels["user"] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// checkCalls compares what the exporter says of its calls with what the library
+// has counted.
+func checkCalls(t *testing.T, m *machine, s harness.Metrics, age time.Duration) {
+	t.Helper()
+	// Each GPU has a thread that reads and one that waits for events; one asks for
+	// the list of GPUs. No more of them can spend time inside the library.
+	most := age.Seconds() * float64(2*len(m.GPUs)+1)
+	log := m.read(t).Functions
+	counts := s.All("gpu_nvml_calls_total", nil)
+	for _, c := range counts {
+		name := c.Labels["call"]
+		if counted := log[name].Calls; c.Value < 1 || c.Value > float64(counted) {
+			t.Errorf("gpu_nvml_calls_total of %s is %g, the library has counted %d since", name, c.Value, counted)
+		}
+		if v, err := s.Value("gpu_nvml_call_seconds_total", map[string]string{"call": name}); err != nil || v <= 0 || v > most {
+			t.Errorf("gpu_nvml_call_seconds_total of %s is %g, %v", name, v, err)
+		}
+	}
+	for name := range log {
+		if len(s.All("gpu_nvml_calls_total", map[string]string{"call": name})) == 0 {
+			t.Errorf("the library was asked for %s, and gpu_nvml_calls_total does not say so", name)
+		}
+	}
+	if len(counts) < 40 {
+		t.Errorf("only %d functions were called", len(counts))
+	}
+}
+
+// lint holds the text against the rules of Prometheus.
+func lint(t *testing.T, text []byte) {
+	t.Helper()
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		// The name that users know; the metric is no part of a histogram.
+		if strings.HasSuffix(p.Metric, "_spike_count") && strings.Contains(p.Text, `"_count"`) {
+			continue
+		}
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestMemoryAddsUp has the three parts of memory in a scrape while all of them
+// move: used = total − free − reserved in each, whatever moment it is of.
+func TestMemoryAddsUp(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 2)
+	for i := range m.GPUs {
+		m.GPUs[i].Memory.Used = fakenvml.Ramp{Base: gib, Rate: 3_333_333_333, Period: 20 * time.Second}
+	}
+	p := m.start(t, "--sample.interval=100ms")
+	moved := map[float64]bool{}
+	eventually(t, p, func(s harness.Metrics) error {
+		for i := range m.GPUs {
+			var v [4]float64
+			for j, part := range []string{"total", "used", "free", "reserved"} {
+				var err error
+				if v[j], err = s.Value("gpu_memory_"+part+"_bytes", m.id(i)); err != nil {
+					return err
+				}
+			}
+			if v[0] != v[1]+v[2]+v[3] {
+				t.Fatalf("GPU %d: total %g, used %g + free %g + reserved %g", i, v[0], v[1], v[2], v[3])
+			}
+			moved[v[1]] = true
+		}
+		if len(moved) < 20 {
+			return fmt.Errorf("only %d different values of used memory", len(moved))
+		}
+		return nil
+	})
+}
