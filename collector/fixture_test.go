@@ -98,7 +98,7 @@ func fullGPU() *DeviceState {
 				Verdict: verdict(300, false),
 			},
 		},
-		ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,
+		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,
 		Workloads: []WorkloadState{
 			{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Used: 31e9, Verdict: verdict(400, true)},
 			{SlurmJob: "4712", Used: 32e9, Verdict: detector.Verdict{}},
@@ -226,7 +226,7 @@ func migGPU() *DeviceState {
 			},
 			{Instance: gpu.Instance{ID: 2, Profile: "1g.10gb", Memory: memory(1000)}},
 		},
-		Processes: []ProcessState{process(1, 600), process(2, 700)}, ProcessCount: 2,
+		Processes: []ProcessState{process(1, 600), process(2, 700)}, ProcessesKnown: true, ProcessCount: 2,
 		Workloads: []WorkloadState{
 			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
 		},
@@ -247,7 +247,7 @@ func hostileGPU() *DeviceState {
 			process(4, strings.Repeat("é", 100)+"x"), process(5, "a{b=\"c\"} 1\x01\x7f"),
 			{Process: gpu.Process{ID: gpu.ProcessID{PID: 6}}},
 		},
-		ProcessCount: 6,
+		ProcessesKnown: true, ProcessCount: 6,
 	}
 	d.Processes[5].Verdict.Judged = true
 	d.Processes[5].Verdict.Confidence = math.NaN()

@@ -215,7 +215,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status,
-		Unattributed: unattributed(l.info, sample), ProcessCount: len(sample.Processes),
+		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 	}
 	if sample.Memory.Used.OK {
 		state.UsedPeak = gpu.Some(l.peak.add(sample.T, sample.Memory.Used.V))

@@ -3,8 +3,6 @@
 
 package collector
 
-import "github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-
 var _ = register(family{name: "process", enabled: true, metrics: []metric{
 	gauge("gpu_process_memory_used_bytes",
 		"GPU memory that the process holds, in bytes. Absent where the driver does not tell.",
@@ -36,14 +34,17 @@ var _ = register(family{name: "process", enabled: true, metrics: []metric{
 		}).labelIf("command", func(o Options) bool { return o.ProcessCommand }),
 	gauge("gpu_processes",
 		"Processes on the GPU, with series of their own or without.",
-		func(d *DeviceState) optional { return gpu.Some(float64(d.ProcessCount)) }),
+		func(d *DeviceState) optional { return ifListed(d, float64(d.ProcessCount)) }),
 	gauge("gpu_processes_other",
 		"Processes on the GPU that have no series of their own, because they are too young or beyond --collector.process.max.",
-		func(d *DeviceState) optional { return gpu.Some(float64(d.OtherProcesses)) }),
+		func(d *DeviceState) optional { return ifListed(d, float64(d.OtherProcesses)) }),
 	gauge("gpu_processes_other_memory_used_bytes",
 		"GPU memory in bytes that the processes without series of their own hold together.",
-		func(d *DeviceState) optional { return gpu.Some(float64(d.OtherUsed)) }),
+		func(d *DeviceState) optional { return ifListed(d, float64(d.OtherUsed)) }),
 	counter("gpu_process_exits_near_capacity_total",
 		"Processes that ended while less than 5 % of the GPU's memory was free: they may have died of out-of-memory.",
-		func(d *DeviceState) optional { return gpu.Some(float64(d.ExitsNearCapacity)) }),
+		func(d *DeviceState) optional { return ifListed(d, float64(d.ExitsNearCapacity)) }),
 }})
+
+// ifListed returns v, or absent where the driver has no list of processes.
+func ifListed(d *DeviceState, v float64) optional { return optional{V: v, OK: d.ProcessesKnown} }

@@ -115,7 +115,7 @@ func memoryOf(used uint64) gpu.Memory {
 
 func flat(used uint64, processes ...gpu.Process) func(int) (gpu.Sample, error) {
 	return func(int) (gpu.Sample, error) {
-		return gpu.Sample{Memory: memoryOf(used), Processes: append([]gpu.Process(nil), processes...), ProcessesComplete: true}, nil
+		return gpu.Sample{Memory: memoryOf(used), Processes: append([]gpu.Process(nil), processes...), ProcessesKnown: true, ProcessesComplete: true}, nil
 	}
 }
 

@@ -92,6 +92,9 @@ type DeviceState struct {
 	// Processes are those that have series of their own, ordered by instance, pid
 	// and start.
 	Processes []ProcessState
+	// ProcessesKnown says that the driver tells which processes there are. Without
+	// it the counts below mean nothing.
+	ProcessesKnown bool
 	// ProcessCount is the number of all processes on the GPU.
 	ProcessCount int
 	// OtherProcesses are those without series of their own (too young, or over

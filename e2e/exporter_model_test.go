@@ -108,10 +108,7 @@ func (m *model) compute() {
 }
 
 // nothing is a GPU that offers nothing: what is left of it is about the exporter.
-// The counts of processes are what is exported today; by the rule that absent is not
-// zero they should be absent where the driver has no list.
 func (m *model) nothing(id map[string]string) {
-	m.processCounts(id, 0)
 	if m.detector {
 		m.resets(id)
 		m.want.set("gpu_detector_attributed", id, 0)

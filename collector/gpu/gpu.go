@@ -119,6 +119,9 @@ type Sample struct {
 	// Processes are those that hold memory or run on the GPU, ordered by
 	// instance, pid and start. A process on two GPU instances is listed twice.
 	Processes []Process
+	// ProcessesKnown says that the driver tells which processes there are. Without
+	// it Processes is empty because nothing is known, not because there are none.
+	ProcessesKnown bool
 	// ProcessesComplete says that every list could be read, that this is the
 	// host's pid namespace, and that the memory of each entry is known: only then
 	// is Memory.Used minus their sum memory that nobody owns.

@@ -86,7 +86,7 @@ type simGPU struct {
 func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run uint64) *Owner) Sample {
 	s := Sample{
 		Time: start.Add(t), T: time.Duration(start.UnixNano()) + t,
-		ProcessesComplete: true,
+		ProcessesKnown: true, ProcessesComplete: true,
 	}
 	if g.model.mig {
 		s.MIGEnabled = Some(len(g.instances) > 0)

@@ -324,6 +324,7 @@ func (l *smiList) add(r *smiRow) {
 // close ends the list and returns it.
 func (l *smiList) close() reading {
 	s := Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin}
+	s.ProcessesKnown = true
 	s.Processes = slices.SortedFunc(maps.Values(l.current), compareProcesses)
 	l.before = make(map[uint32]uint64, len(l.current))
 	for pid, p := range l.current {

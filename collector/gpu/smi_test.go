@@ -21,7 +21,7 @@ func app(pid uint32, start uint64, name string, used Opt[uint64]) Process {
 }
 
 func apps(clock string, p ...Process) Sample {
-	return Sample{Time: at(clock), T: since1970(clock), Processes: p}
+	return Sample{Time: at(clock), T: since1970(clock), Processes: p, ProcessesKnown: true}
 }
 
 func TestReplayApps(t *testing.T) {
@@ -77,7 +77,7 @@ func TestReplayApps(t *testing.T) {
 				apps("10:00:01", app(1, 0, "a", m(3))),
 				{
 					Time: at("10:00:01").Add(10 * time.Millisecond), T: since1970("10:00:01") + 10*time.Millisecond,
-					Processes: []Process{app(1, 0, "a", m(4))},
+					Processes: []Process{app(1, 0, "a", m(4))}, ProcessesKnown: true,
 				},
 			}},
 		},

@@ -78,7 +78,7 @@ func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
 		if err := r.failure(); err != nil {
 			return err
 		}
-		s.Processes, s.ProcessesComplete = r.processes(&s)
+		r.processes(&s)
 		return r.fatal()
 	})
 	if err != nil {

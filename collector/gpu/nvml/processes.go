@@ -30,6 +30,7 @@ var lists = [...]struct {
 type processTable struct {
 	buffer  [len(lists)][]processInfo
 	last    [len(lists)][]processInfo // each list as it was last read
+	read    [len(lists)]bool          // whether it ever was
 	seen    map[uint32]*process
 	samples utilizationSamples
 }
@@ -43,27 +44,31 @@ type listed struct {
 	kept bool
 }
 
-// processes returns the processes of the sample and whether they are all.
+// processes fills in the processes of the sample and whether they are all.
 //
 // A list that cannot be read does not make its processes look as if they had
 // ended: those that are alive stay, with their memory not known.
-func (r *reading) processes(s *gpu.Sample) ([]gpu.Process, bool) {
+func (r *reading) processes(s *gpu.Sample) {
 	t := &r.device.processes
+	unseen := false // a list was never read, so that nobody knows what it holds
 	complete := r.device.source.procs.hostNamespace() && !r.device.info.CoherentMemory
 	merged := merger{mig: s.MIGEnabled.V, total: s.Memory.Total}
 	for i, l := range lists {
 		list, err := r.runningProcesses(l.function, &t.buffer[i])
 		if err == nil || (l.optional && errors.Is(err, errAbsent)) {
 			t.last[i] = slices.Clone(list)
+			t.read[i] = t.read[i] || err == nil
 			merged.add(list, l.kind, false)
 			continue
 		}
 		complete = false
+		unseen = unseen || (err != errAbsent && !t.read[i])
 		merged.add(t.last[i], l.kind, true)
 	}
 	all := merged.list()
 	use := r.usage(s)
-	processes := make([]gpu.Process, 0, len(all))
+	s.ProcessesKnown = !unseen && slices.Contains(t.read[:], true)
+	s.Processes = make([]gpu.Process, 0, len(all))
 	seen := make(map[uint32]*process, len(all))
 	for _, l := range all {
 		p, ok := r.resolve(l, seen)
@@ -72,10 +77,10 @@ func (r *reading) processes(s *gpu.Sample) ([]gpu.Process, bool) {
 		}
 		complete = complete && l.used.OK && l.pid != 0
 		use.apply(&p)
-		processes = append(processes, p)
+		s.Processes = append(s.Processes, p)
 	}
 	t.seen = seen
-	return processes, complete
+	s.ProcessesComplete = complete && s.ProcessesKnown
 }
 
 // resolve looks a listed process up. It reports false for one that was kept from
