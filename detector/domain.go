@@ -66,23 +66,29 @@ type Domain[K comparable] struct {
 	// not be read is no reason to judge the device by other means for a frame.
 	attributed   bool
 	attributedAt int64
-	full         bool // last frame: the memory was near its capacity
-	free         []*series
-	out          Judgement[K]
-	grown        []grower
+	// held is the highest confidence of what this frame does not tell the memory of.
+	held  float64
+	free  []*series
+	out   Judgement[K]
+	grown []grower
 }
 
 type member struct {
 	*series
 	seen int64 // last frame that listed it, ns
 	used Value
+	full bool // then the memory as a whole was near its capacity
 }
 
 type group struct {
 	*series
-	seen    int64 // last frame with a member, ns
+	seen int64 // last frame with a member, ns
+	// Of this frame: the sum of the members, how many they are, whether the memory
+	// of one is not known, and whether one leaks.
 	sum     float64
 	members int
+	unknown bool
+	leaking bool
 }
 
 // grower is a leaking contributor of the frame.
@@ -109,7 +115,7 @@ func (d *Domain[K]) clear() {
 	d.used, d.residual = nil, nil
 	d.members, d.groups = map[K]*member{}, map[string]*group{}
 	d.crest = crest{}
-	d.attributed, d.full = false, false
+	d.attributed = false
 	d.frames = 0
 }
 
@@ -139,13 +145,13 @@ func (d *Domain[K]) Observe(f *Frame[K]) (*Judgement[K], error) {
 	capacity, hasCapacity := bytesOf(f.Capacity)
 	o.capacity = float64(capacity)
 	d.out.T = f.T
+	used, ok := bytesOf(f.Used)
+	full := ok && hasCapacity && float64(used) >= nearCapacity*o.capacity
 	d.exits(f)
-	d.observeMembers(f, o)
+	d.observeMembers(f, o, full)
 	d.observeGroups(o)
 	d.observeDevice(f, o)
-	d.forecast(f, float64(capacity), hasCapacity)
-	used, ok := bytesOf(f.Used)
-	d.full = ok && hasCapacity && float64(used) >= nearCapacity*float64(capacity)
+	d.forecast(f, o.capacity, hasCapacity)
 	return &d.out, nil
 }
 
@@ -172,6 +178,9 @@ func (d *Domain[K]) interval() int64 {
 // newSeries returns an empty series, a used one if there is any.
 func (d *Domain[K]) newSeries(subject Subject[K]) *series {
 	cfg := d.config(subject)
+	if cfg.Validate() != nil {
+		cfg = d.config(Subject[K]{Kind: KindDevice}) // NewDomain has checked this one
+	}
 	if n := len(d.free); n > 0 {
 		s := d.free[n-1]
 		d.free = d.free[:n-1]
@@ -203,44 +212,52 @@ func (d *Domain[K]) exits(f *Frame[K]) {
 		}
 		delete(d.members, key)
 		d.release(m.series)
-		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: d.full})
+		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
 	}
 }
 
 // observeMembers adds the frame to the members' series and sums their groups.
-func (d *Domain[K]) observeMembers(f *Frame[K], o observation) {
+// full says that the memory as a whole is near its capacity.
+func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
 	d.out.Members = d.out.Members[:0]
-	d.grown = d.grown[:0]
+	d.grown, d.held = d.grown[:0], 0
 	for _, g := range d.groups {
-		g.sum, g.members = 0, 0
+		g.sum, g.members, g.unknown, g.leaking = 0, 0, false, false
 	}
 	for i := range f.Members {
 		in := &f.Members[i]
 		d.out.Members = append(d.out.Members, MemberVerdict[K]{Key: in.Key})
-		out := &d.out.Members[i]
-		m := d.member(in)
 		used, ok := bytesOf(in.Used)
-		m.seen, m.used = o.t, Value{V: float64(used), OK: ok}
-		if m.series == nil || !ok || m.last == o.t {
-			continue // not known, beyond the bound, or listed twice
+		m := d.member(in)
+		if m != nil && m.last == o.t {
+			continue // listed twice
+		}
+		g := d.addToGroup(in.Group, used, ok, o.t)
+		if m == nil {
+			continue
+		}
+		m.seen, m.used, m.full = o.t, Value{V: float64(used), OK: ok}, full
+		if !ok {
+			continue
 		}
 		o.used, o.started, o.sm = used, int64(in.Started), in.SM
+		out := &d.out.Members[i]
 		m.observe(&o)
 		m.verdict(&out.Verdict)
 		d.grow(m.series, &out.Verdict)
-		d.addToGroup(in.Group, used, o.t)
+		if g != nil && out.Leak {
+			g.leaking = true
+		}
 	}
 }
 
-// member returns the member of that key, making it at first sight.
+// member returns the member of that key, making it at first sight; nil beyond the
+// bound.
 func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
-	if m == nil {
-		m = &member{}
-		if len(d.members) < MaxMembers {
-			m.series = d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})
-			d.members[in.Key] = m
-		}
+	if m == nil && len(d.members) < MaxMembers {
+		m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
+		d.members[in.Key] = m
 	}
 	return m
 }
@@ -252,15 +269,16 @@ func (d *Domain[K]) grow(s *series, v *Verdict) {
 	}
 }
 
-// addToGroup adds a member's memory to the sum of its group.
-func (d *Domain[K]) addToGroup(name string, used, t int64) {
+// addToGroup adds a member's memory to the sum of its group and returns the
+// group; nil if it has none. Without the memory of one member there is no sum.
+func (d *Domain[K]) addToGroup(name string, used int64, known bool, t int64) *group {
 	if name == "" {
-		return
+		return nil
 	}
 	g := d.groups[name]
 	if g == nil {
 		if len(d.groups) >= MaxGroups {
-			return
+			return nil
 		}
 		g = &group{}
 		d.groups[name] = g
@@ -268,6 +286,8 @@ func (d *Domain[K]) addToGroup(name string, used, t int64) {
 	g.seen = t
 	g.sum += float64(used)
 	g.members++
+	g.unknown = g.unknown || !known
+	return g
 }
 
 // observeGroups adds the sums to the series of the groups that have had two
@@ -283,7 +303,7 @@ func (d *Domain[K]) observeGroups(o observation) {
 		if g.series == nil && g.members >= 2 {
 			g.series = d.newSeries(Subject[K]{Kind: KindGroup, Group: name})
 		}
-		if g.series == nil || g.members == 0 {
+		if g.series == nil || g.members == 0 || g.unknown {
 			continue
 		}
 		o.used, _ = bytesOf(Of(min(g.sum, MaxBytes)))
@@ -291,6 +311,9 @@ func (d *Domain[K]) observeGroups(o observation) {
 		out := GroupVerdict{Group: name, Used: g.sum}
 		g.verdict(&out.Verdict)
 		d.out.Groups = append(d.out.Groups, out)
+		if !g.leaking {
+			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
+		}
 	}
 	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
 }
@@ -316,12 +339,18 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation) {
 		d.withoutList(o.t)
 	}
 	d.out.Attributed = d.attributed
-	if !d.attributed {
-		d.grown = d.grown[:0] // they are part of the raw series, which is judged
-		d.grow(d.used, &d.out.Device)
+	if d.attributed {
+		d.compose()
 		return
 	}
-	d.compose()
+	// The members are part of the raw series. Where it leaks, its growth counts;
+	// where only some of them do, and others shrink, theirs does.
+	if d.used.growing() != nil {
+		d.grown = d.grown[:0]
+		d.grow(d.used, &d.out.Device)
+	} else if len(d.grown) > 0 {
+		d.combine()
+	}
 }
 
 // withoutList stands in for a complete list that this frame does not bring: for
@@ -335,7 +364,7 @@ func (d *Domain[K]) withoutList(t int64) {
 		return
 	}
 	for _, m := range d.members {
-		if m.seen != t && m.series != nil {
+		if m.last != t {
 			d.growUnseen(m.series)
 		}
 	}
@@ -346,6 +375,7 @@ func (d *Domain[K]) withoutList(t int64) {
 func (d *Domain[K]) growUnseen(s *series) {
 	var v Verdict
 	s.verdict(&v)
+	d.held = max(d.held, v.Confidence)
 	d.grow(s, &v)
 }
 
@@ -364,21 +394,32 @@ func (d *Domain[K]) observeResidual(f *Frame[K], o observation) {
 	d.grow(d.residual, &d.out.Residual)
 }
 
-// compose replaces the judgement of the raw series by that of the members and
-// the residual: a job that arrives is no leak of the GPU.
+// compose replaces the judgement of the raw series by that of the members, the
+// groups and the residual: a job that arrives is no leak of the GPU.
 func (d *Domain[K]) compose() {
 	v := &d.out.Device
 	if !v.Judged {
 		return
 	}
-	raw := v.Pattern
-	v.Confidence, v.Leak, v.Since = d.out.Residual.Confidence, false, 0
+	v.Confidence, v.Leak, v.Since = max(d.held, d.out.Residual.Confidence), false, 0
 	v.Rate, v.Leaked = Value{}, Value{}
+	if v.Pattern.leaks() {
+		v.Pattern = PatternPlateau // the sum grows, and no part of it leaks
+	}
+	d.combine()
+}
+
+// combine adds what leaks to the verdict on the device.
+func (d *Domain[K]) combine() {
+	v := &d.out.Device
+	if !v.Judged {
+		return
+	}
 	for i := range d.out.Members {
 		v.Confidence = max(v.Confidence, d.out.Members[i].Confidence)
 	}
-	if raw.leaks() {
-		v.Pattern = PatternPlateau // the sum grows, and no part of it leaks
+	for i := range d.out.Groups {
+		v.Confidence = max(v.Confidence, d.out.Groups[i].Confidence)
 	}
 	var largest float64
 	for i := range d.grown {

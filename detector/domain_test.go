@@ -174,8 +174,29 @@ func TestGroupSumsItsMembers(t *testing.T) {
 	if len(j.Groups) != 1 || j.Groups[0].Group != "team/loader" || j.Groups[0].Used != 3*round(gib+3599*mib/3) {
 		t.Fatalf("groups %+v", j.Groups)
 	}
-	if !j.Groups[0].Leak {
-		t.Error("a pool of short workers that grows as a whole is not found")
+	g := j.Groups[0]
+	if !g.Leak || math.IsInf(g.SecondsToOOM.V, 0) || !j.Device.Leak || g.SecondsToOOM != j.Device.SecondsToOOM {
+		t.Errorf("a pool of short workers that grows as a whole: %+v; the device: %+v", g.Verdict, j.Device)
+	}
+}
+
+func TestGroupWithAnUnknownMemberHasNoSum(t *testing.T) {
+	d := newDomain(t)
+	for s := range 1000 {
+		f := Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(40 * gib), Members: []Member[int]{
+			{Key: 1, Group: "pod", Used: Of(gib)}, {Key: 2, Group: "pod", Used: Of(gib)},
+		}}
+		f.Members[1].Used.OK = s%100 != 99
+		j, err := d.Observe(&f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if known := s%100 != 99; (len(j.Groups) == 1) != known || (known && j.Groups[0].Used != 2*gib) {
+			t.Fatalf("second %d: groups %+v", s, j.Groups)
+		}
+	}
+	if g := d.groups["pod"]; g.pattern != PatternStable {
+		t.Errorf("a constant pod is %s", g.pattern)
 	}
 }
 
@@ -201,6 +222,32 @@ func TestExitNearCapacity(t *testing.T) {
 	}
 }
 
+// An exit that an incomplete list leaves open for minutes is judged by the moment
+// when the process was last seen.
+func TestExitNearCapacityOfAnIncompleteList(t *testing.T) {
+	d := newDomain(t)
+	f := Frame[int]{Capacity: Of(80 * gib), Used: Of(79 * gib), Members: []Member[int]{{Key: 1, Used: Of(78 * gib)}}}
+	near := 0
+	for s := range 1000 {
+		f.T = start + time.Duration(s)*time.Second
+		if s == 100 {
+			f.Members, f.Used = nil, Of(gib)
+		}
+		j, err := d.Observe(&f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range j.Exited {
+			if e.NearCapacity {
+				near++
+			}
+		}
+	}
+	if near != 1 {
+		t.Errorf("%d exits near the capacity", near)
+	}
+}
+
 func TestIncompleteListKeepsTheVerdict(t *testing.T) {
 	d := newDomain(t)
 	for s := range 1800 {
@@ -219,6 +266,48 @@ func TestIncompleteListKeepsTheVerdict(t *testing.T) {
 	}
 	if j.Attributed || len(j.Residual.Pattern.String()) != 0 {
 		t.Errorf("after 13 minutes without a list the device is still judged through it")
+	}
+}
+
+// A list that could not be read leaves its processes in the frame, with their
+// memory not known.
+func TestUnknownMembersKeepTheVerdict(t *testing.T) {
+	d := newDomain(t)
+	var before *Judgement[int]
+	for s := range 1800 {
+		before = observe(t, d, s, 0, map[int]float64{1: round(10*gib + float64(s)*mib), 2: gib})
+	}
+	confidence, eta := before.Device.Confidence, before.Device.SecondsToOOM.V
+	for s := 1800; s < 1810; s++ {
+		j, err := d.Observe(&Frame[int]{
+			T: start + time.Duration(s)*time.Second, Used: Of(round(11*gib + float64(s)*mib)), Capacity: Of(80 * gib),
+			Members: []Member[int]{{Key: 1}, {Key: 2}},
+		})
+		if err != nil || !j.Device.Leak || !j.Attributed || j.Device.Confidence != confidence {
+			t.Fatalf("second %d: %+v %v", s, j, err)
+		}
+		near(t, "time to out-of-memory", j.Device.SecondsToOOM.V, eta, 0.02)
+	}
+}
+
+// Where the list is never complete, a leak that others hide by shrinking is one
+// all the same, and says when.
+func TestLeakThatOthersHide(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range 3600 {
+		grown := float64(s) * mib
+		var err error
+		j, err = d.Observe(&Frame[int]{
+			T: start + time.Duration(s)*time.Second, Used: Of(40 * gib), Capacity: Of(80 * gib),
+			Members: []Member[int]{{Key: 1, Used: Of(round(10*gib + grown))}, {Key: 2, Used: Of(round(20*gib - grown))}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := j.Members[0]; !m.Leak || !j.Device.Leak || math.IsInf(m.SecondsToOOM.V, 0) || m.SecondsToOOM != j.Device.SecondsToOOM || m.Share.V != 1 {
+		t.Errorf("member %+v, device %+v", m, j.Device)
 	}
 }
 
@@ -317,10 +406,16 @@ func TestManyMembersAreBounded(t *testing.T) {
 	f := Frame[int]{T: start, Used: Of(80 * gib), Complete: true}
 	for i := range 3000 {
 		f.Members = append(f.Members, Member[int]{Key: i, Group: string(rune('a' + i)), Used: Of(mib)})
+		if i >= 1000 && i < 1100 {
+			f.Members[i].Group = "a" // over the bound of members
+		}
 	}
 	j, err := d.Observe(&f)
 	if err != nil || len(d.members) != MaxMembers || len(d.groups) != MaxGroups || len(j.Members) != 3000 {
 		t.Fatalf("%d members, %d groups, %d verdicts, %v", len(d.members), len(d.groups), len(j.Members), err)
+	}
+	if sum := d.groups["a"].sum; sum != 101*mib {
+		t.Errorf("a group beyond the bound sums up to %g MiB", sum/mib)
 	}
 	if used := d.residual.used; used != 80*gib-3000*mib {
 		t.Errorf("the residual is %d: the members beyond the bound are not in the sum", used)
@@ -354,5 +449,22 @@ func TestConfigIsChecked(t *testing.T) {
 		if _, err := NewDomain(func(Subject[int]) Config { return c }); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
+	}
+}
+
+// A configuration that cannot hold for a member leaves it to the device's.
+func TestMemberOfAnImpossibleConfig(t *testing.T) {
+	d, err := NewDomain(func(s Subject[int]) Config {
+		c := DefaultConfig()
+		if s.Kind == KindMember {
+			c.Windows = make([]time.Duration, 2*MaxWindows)
+		}
+		return c
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := observe(t, d, 1, 0, map[int]float64{1: gib}); j.Members[0].Windows[0].N != 1 || len(d.members[1].windows) != 2 {
+		t.Errorf("member %+v", j.Members[0])
 	}
 }

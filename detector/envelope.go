@@ -35,17 +35,16 @@ type envelope struct {
 	n        int   // samples in it
 	min, max int64 // of the open block
 
-	closed   int64 // blocks closed so far
-	level    int64 // the last trough that was a move
-	stack    [envelopeBlocks + 1]ratchet
-	depth    int
-	moves    [envelopeBlocks]int32 // seconds from epoch to the last moves, a ring
-	epoch    int64                 // time of the first sample, ns
-	nextMove int
-	numMoves int
-	// ups and downs count reversals: falls after rises.
-	rising    bool
-	reversals int64
+	closed    int64 // blocks closed so far
+	level     int64 // the last trough that was a move
+	stack     [envelopeBlocks + 1]ratchet
+	depth     int
+	moves     [envelopeBlocks]int32 // seconds from epoch to the last moves, a ring
+	epoch     int64                 // time of the first sample, ns
+	nextMove  int
+	numMoves  int
+	rising    bool  // the last move was up
+	reversals int64 // falls after rises
 	amplitude int64 // decaying maximum of crest − trough within a block
 }
 

@@ -88,8 +88,8 @@ type Judgement[K comparable] struct {
 	// Headroom is what can still be allocated before the crest of the used
 	// memory meets the capacity, in bytes. Absent without a capacity.
 	Headroom Value
-	// Residual is the verdict on Used minus all members, with R.OK false in
-	// every part while the list of members is not complete.
+	// Residual is the verdict on Used minus all members; the zero Verdict while the
+	// list of members is not complete.
 	Residual Verdict
 	// Members are the verdicts on the members of the frame, in its order.
 	Members []MemberVerdict[K]
@@ -107,7 +107,7 @@ type MemberVerdict[K comparable] struct {
 	Key K
 	Verdict
 	// Share is the part (0 to 1) that this member contributes to the leak rate
-	// of its domain. Absent while the domain does not leak.
+	// of its domain. Absent while the member does not leak.
 	Share Value
 }
 

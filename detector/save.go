@@ -79,8 +79,7 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 	for range c.countUpTo(MaxMembers) {
 		k, known := key(c.bytes(nil))
 		m := &member{series: d.restoreSeries(&c, Subject[K]{Kind: KindMember, Key: k})}
-		c.time(&m.seen)
-		c.value(&m.used)
+		m.codeOwn(&c)
 		if known {
 			d.members[k] = m
 		}
@@ -264,7 +263,6 @@ func (d *Domain[K]) code(c *codec) {
 	}
 	c.bool(&d.attributed)
 	c.time(&d.attributedAt)
-	c.bool(&d.full)
 	c.within(&d.crest.head, 0, crestSlots-1)
 	c.within(&d.crest.len, 0, crestSlots)
 	for i := range d.crest.slots {
@@ -280,8 +278,14 @@ func (d *Domain[K]) code(c *codec) {
 
 func (m *member) code(c *codec) {
 	m.series.code(c)
+	m.codeOwn(c)
+}
+
+// codeOwn codes what a member has beside its series.
+func (m *member) codeOwn(c *codec) {
 	c.time(&m.seen)
 	c.value(&m.used)
+	c.bool(&m.full)
 }
 
 func (s *series) code(c *codec) {

@@ -47,7 +47,7 @@ type series struct {
 	idle     bool  // utilisation is known, and is zero since busyAt
 }
 
-// newSeries returns a series whose owner started at began (ns), 0 if unknown.
+// newSeries returns an empty series of that configuration.
 func newSeries(cfg Config) *series {
 	s := &series{windows: make([]window, len(cfg.Windows))}
 	s.reset(cfg)
