@@ -499,6 +499,7 @@ func TestFixtureIsWhole(t *testing.T) {
 	walk(reflect.ValueOf(fixture()).Elem(), "State", filled)
 	unused := []string{
 		"State.DriverReason", // TestDriverDown
+		"State.Awaited",      // for the pages
 		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited",
 		"State.Devices.Instances.Judgement.Members", "State.Devices.Instances.Judgement.Groups", "State.Devices.Instances.Judgement.Exited",
 		"State.Devices.Instances.Judgement.Resets",
@@ -564,7 +565,7 @@ func walk(v reflect.Value, path string, filled map[string]bool) {
 // TestCollectConcurrently scrapes from many sides at once, while the State
 // changes. It is for the race detector.
 func TestCollectConcurrently(t *testing.T) {
-	states := []*State{fixture(), {DriverReason: "starting"}}
+	states := []*State{fixture(), {DriverReason: ReasonStarting}}
 	var mu sync.Mutex
 	n := 0
 	c, err := New(func() *State {

@@ -162,7 +162,7 @@ var verdictRows = []verdictRow{
 	}, {
 		name: "memory_pattern",
 		help: "1 for the pattern that {memory} follows, for 60 seconds at least: stable, idle, warmup, plateau, step, sawtooth, spikes, " +
-			"leak_linear, leak_staircase, leak_cyclic, fragmentation, zombie or unreleased. The others are absent.",
+			"leak_linear, leak_staircase or leak_cyclic. The others are absent.",
 		labels: []string{"pattern"},
 		each: func(v *detector.Verdict, e *emitter) {
 			if v.Judged && v.Pattern != detector.PatternUnknown {

@@ -17,8 +17,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// loop samples one GPU. All but its atomic fields belong to the goroutine of
-// run.
+// leaveGrace is how long a loop has to end before another takes its GPU.
+const leaveGrace = 100 * time.Millisecond
+
+// loop samples one GPU. Its progress belongs to the goroutine of run.
 type loop struct {
 	sampler *Sampler
 	device  gpu.Device
@@ -29,22 +31,29 @@ type loop struct {
 
 	published atomic.Pointer[publication]
 	prepared  atomic.Pointer[deviceHistory] // for the state file
-	reading   stopwatch                     // since when a call into the device is under way
+	reading   stopwatch                     // since when the GPU is being read; each call starts it anew
 	missed    atomic.Uint64
 	ended     atomic.Bool
 	retired   stopwatch // since when the device is gone
 
+	progress
+}
+
+// progress is what a loop has learnt of its GPU so far.
+type progress struct {
 	frames    gpu.Frames
 	domain    *domain
 	instances map[instanceKey]*domain
 	processes processTable
 	peak      peak
+	leaks     leakLog
 	status    gpu.Status
 	readings  []reading
 	slowAt    time.Duration // when the status was read last, on the source's clock
 	slowOnce  bool
-	fault     string // what was said of the last failure; "" when there is none
-	lost      bool
+	fault     faultLog
+	lost      bool // the GPU cannot be read, and what it held is gone
+	laidOut   bool // instances is the layout of a sample, or of an earlier exporter's last
 	exits     uint64
 	// ahead is how far the wall clock has been set since the source's clock was
 	// started: by that much its moments are off the wall clock's.
@@ -79,10 +88,12 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	info := d.Info()
 	return &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
-		logger:    log.With(s.cfg.Logger, "gpu", info.Index, "uuid", info.UUID),
-		domain:    s.newDomain(),
-		instances: map[instanceKey]*domain{},
-		processes: newProcessTable(s.cfg),
+		logger: log.With(s.cfg.Logger, "gpu", info.Index, "uuid", info.UUID),
+		progress: progress{
+			domain:    s.newDomain(),
+			instances: map[instanceKey]*domain{},
+			processes: newProcessTable(s.cfg),
+		},
 	}
 }
 
@@ -94,6 +105,13 @@ func (s *Sampler) newDomain() *domain {
 		panic(err)
 	}
 	return d
+}
+
+// reads reports whether the loop is that of a device's GPU. Where it has a UUID,
+// it may be another device by now.
+func (l *loop) reads(d gpu.Device) bool {
+	uuid := d.Info().UUID
+	return l.device == d || (uuid != "" && uuid == l.info.UUID)
 }
 
 // start readies the loop to be retired and runs it until ctx is done, the GPU
@@ -117,17 +135,15 @@ func (l *loop) run(ctx context.Context) {
 			return // ctx is done
 		}
 		l.missed.Add(uint64(missed))
-		l.reading.start()
 		l.step(ctx)
-		l.reading.stop()
 		if time.Since(l.preparedAt) >= l.sampler.cfg.StateInterval/2 {
 			l.prepare()
 		}
 	}
 }
 
-// prepare makes the GPU's part of the state file. A GPU that was never read keeps
-// what an earlier exporter left of it.
+// prepare makes the GPU's part of the state file. A GPU that was not read yet
+// keeps what an earlier exporter left of it; revive has prepared that.
 func (l *loop) prepare() {
 	if l.sampler.cfg.StateFile == "" {
 		return
@@ -136,48 +152,68 @@ func (l *loop) prepare() {
 	l.prepared.Store(l.history())
 }
 
-// step takes one sample and publishes what follows from it.
+// step takes one sample and publishes what follows from it. It does so before it
+// reads the status, which may take many times as long.
 func (l *loop) step(ctx context.Context) {
+	l.reading.start()
+	defer l.reading.stop()
 	began := time.Now()
 	sample, err := l.device.Read(ctx)
+	took := time.Since(began)
 	if err != nil {
 		l.fail(err)
 		return
 	}
-	l.recover()
-	took := time.Since(began)
+	l.fault.succeeded(l.logger)
+	l.lost = false
+	l.reading.start() // an owner is looked up in procfs, which can hang, too
+	l.publish(&sample)
 	if l.slowDue(sample.T) {
 		l.readStatus(ctx, took)
+		l.publishStatus()
 	}
-	l.publish(&sample)
 }
 
-// fail publishes that the GPU cannot be read and says why, once.
+// fail publishes that the GPU cannot be read.
 func (l *loop) fail(err error) {
-	l.lost = l.lost || errors.Is(err, gpu.ErrLost)
-	if fault := err.Error(); fault != l.fault {
-		l.fault = fault
-		level.Error(l.logger).Log("msg", "GPU cannot be read, will try again", "err", err)
+	if wentAway(err) {
+		l.forget()
 	}
+	l.fault.failed(l.logger, err)
+	l.publishDown(l.published.Load())
+}
+
+// publishDown publishes that the GPU cannot be read, and when that was possible
+// last.
+func (l *loop) publishDown(last *publication) {
 	down := &DeviceState{Info: l.info}
-	if last := l.published.Load(); last != nil {
+	if last != nil {
 		down.SampleTime = last.state.SampleTime
 	}
 	l.published.Store(&publication{state: down})
 }
 
-// recover notes that the GPU can be read again. One that was lost has been
-// reset: what it held is gone.
-func (l *loop) recover() {
-	if l.fault == "" {
+// wentAway reports whether what a GPU held is gone with this failure: it has to
+// be reset before it can be read again, or the driver to be loaded. A driver that
+// only does not answer yet is still there.
+func wentAway(err error) bool {
+	if errors.Is(err, gpu.ErrLost) {
+		return true
+	}
+	driver, ok := errors.AsType[*gpu.DriverError](err)
+	return ok && driver.Reason != reasonInUse && driver.Reason != reasonHangs
+}
+
+// forget throws away the histories of a GPU that holds nothing of what it held,
+// once until it is read again. It is not left for then: the exporter may have
+// been started again, from the state file.
+func (l *loop) forget() {
+	if l.lost {
 		return
 	}
-	level.Info(l.logger).Log("msg", "GPU can be read again")
-	if l.lost {
-		l.domain.Reset(detector.ReasonDeviceReset)
-		clear(l.instances)
-	}
-	l.fault, l.lost = "", false
+	l.lost, l.laidOut = true, false
+	l.domain.Reset(detector.ReasonDeviceReset)
+	clear(l.instances)
 }
 
 func (l *loop) slowDue(t time.Duration) bool {
@@ -195,6 +231,7 @@ func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 	readings := make([]reading, 0, len(l.sampler.cfg.Groups))
 	for _, g := range l.sampler.cfg.Groups {
 		began := time.Now()
+		l.reading.start()
 		err := l.device.ReadGroup(ctx, g, &status)
 		r := reading{group: g, failed: err != nil, duration: time.Since(began)}
 		if g == gpu.GroupMemory {
@@ -224,7 +261,17 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.processes.show(sample, state)
 	state.ExitsNearCapacity = l.exits
 	state.toWall(l.ahead)
+	l.leaks.update(l.logger, state)
 	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
+}
+
+// publishStatus publishes the last sample once more, with the status that was
+// read after it.
+func (l *loop) publishStatus() {
+	last := l.published.Load()
+	state := *last.state
+	state.Status = l.status
+	l.published.Store(&publication{state: &state, unresolved: last.unresolved, readings: l.readings})
 }
 
 // unattributed is the used memory that no process holds; absent where that
@@ -253,6 +300,12 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	if j := l.observe(l.domain, frame); j != nil {
 		state.Judgement = l.take(j, sample, index, state, gpu.Opt[uint32]{})
 	}
+	if len(sample.Instances) > 0 {
+		// The slices run out of memory, not the GPU: of the whole there are
+		// statistics and no verdict.
+		v := &state.Judgement.Device
+		*v = detector.Verdict{Windows: v.Windows, SpikesTotal: v.SpikesTotal, Trough: v.Trough}
+	}
 	for i := range sample.Instances {
 		in := &sample.Instances[i]
 		frame, index := l.frames.Instance(l.info, sample, in)
@@ -265,8 +318,10 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 }
 
 // repartition follows the MIG layout. A new one leaves nothing of the old
-// histories valid.
+// histories valid, be it that it was made while no exporter ran.
 func (l *loop) repartition(sample *gpu.Sample) {
+	known := l.laidOut
+	l.laidOut = true
 	same := len(sample.Instances) == len(l.instances)
 	for i := range sample.Instances {
 		in := &sample.Instances[i]
@@ -275,7 +330,7 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	if same {
 		return
 	}
-	if l.published.Load() != nil {
+	if known {
 		l.domain.Reset(detector.ReasonRepartition)
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
@@ -318,12 +373,17 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 	return own
 }
 
-// workloadState names a group by the owner of one of its members.
+// workloadState names a group by the owner of one of its members. Members of a pod
+// may be of several jobs: a pod has no job, lest its series change their name.
 func workloadState(g *detector.GroupVerdict, sample *gpu.Sample, index []int, instance gpu.Opt[uint32]) WorkloadState {
 	w := WorkloadState{Instance: instance, Used: uint64(g.Used), Verdict: g.Verdict}
 	for _, i := range index {
 		if o := sample.Processes[i].Owner; o.Group() == g.Group {
-			w.Namespace, w.Pod, w.SlurmJob = o.Namespace, o.Pod, o.SlurmJob
+			if o.Pod == "" {
+				w.SlurmJob = o.SlurmJob
+				break
+			}
+			w.Namespace, w.Pod = o.Namespace, o.Pod
 			break
 		}
 	}
@@ -332,14 +392,18 @@ func workloadState(g *detector.GroupVerdict, sample *gpu.Sample, index []int, in
 
 // current returns the state of the GPU now, for one reader: the published one,
 // or only that it is down when a call has not returned for too long or the GPU
-// is gone.
+// is gone. It is nil while the first sample may still come: nothing is known then.
 func (l *loop) current() *DeviceState {
+	down := l.retired.on() || l.reading.running() > l.sampler.cfg.Timeout
 	d := DeviceState{Info: l.info}
-	if p := l.published.Load(); p != nil {
+	p := l.published.Load()
+	switch {
+	case p == nil && !down:
+		return nil
+	case p != nil && down:
+		d.SampleTime = p.state.SampleTime
+	case p != nil:
 		d = *p.state
-	}
-	if l.retired.on() || l.reading.running() > l.sampler.cfg.Timeout {
-		d = DeviceState{Info: l.info, SampleTime: d.SampleTime}
 	}
 	d.Missed = l.missed.Load()
 	return &d
@@ -355,26 +419,37 @@ func (l *loop) retire(logger log.Logger) {
 	level.Warn(logger).Log("msg", "GPU is gone", "gpu", l.info.Index, "uuid", l.info.UUID)
 }
 
-// over reports whether the GPU was gone and the loop has left the device, which one
-// goroutine at a time may read: then another loop can take it when it comes back.
-func (l *loop) over() bool {
-	if !l.retired.on() {
-		return false
-	}
-	select {
-	case <-l.done:
-		return true
-	default:
-		return false
-	}
+// leave ends the loop and reports whether it has left the GPU, which one goroutine
+// at a time may read: then another loop can take it. It gives the loop a moment,
+// which is not enough for one that is stuck in a call.
+func (l *loop) leave() bool {
+	l.cancel()
+	moment := time.NewTimer(leaveGrace)
+	defer moment.Stop()
+	return !await(l.done, moment.C, false)
 }
 
 // follow makes l, which has not been started, go on with the GPU of a loop that is
 // over. The GPU was gone, so that what it held is gone, too; its counters go on.
 func (l *loop) follow(before *loop) {
-	l.domain, l.exits = before.domain, before.exits
+	l.domain, l.exits, l.lost = before.domain, before.exits, before.lost
+	l.forget()
 	l.missed.Store(before.missed.Load())
-	l.fault, l.lost = "it was gone", true
+	l.publishDown(before.published.Load())
+}
+
+// succeed makes l, which has not been started, go on where a loop ended whose GPU
+// was all the time there, but is now another device.
+func (l *loop) succeed(before *loop) {
+	l.progress = before.progress
+	l.slowOnce = false // the end may have cut the last reading of the status short
+	l.missed.Store(before.missed.Load())
+	l.prepared.Store(before.prepared.Load())
+	if p := before.published.Load(); p != nil {
+		now, state := *p, *p.state
+		state.Info, now.state = l.info, &state
+		l.published.Store(&now)
+	}
 }
 
 // gone returns for how long the GPU has been gone.

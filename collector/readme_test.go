@@ -16,8 +16,6 @@ import (
 // readmeHead is what stands above the tables of README.md.
 const readmeHead = `# The series
 
-Made from the tables in this folder by ` + "`go test ./collector -run Readme -update`" + `; a test fails where they differ.
-
 Units are base units. What the driver does not offer is absent, never 0; a reading that failed is absent until the next one
 succeeds. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may change over a reboot. An empty label is one
 that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 0`" + `) only the series marked † stay.
@@ -30,6 +28,16 @@ that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 
 | a workload: a pod or job with two processes or more on a GPU | %s |
 
 ` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there; the series is absent while that has not been judged.
+On a GPU in MIG mode the slices are judged, not the whole. ` + "`promtool check metrics`" + ` objects to the names
+` + "`…spike_count`" + `, because histograms end in ` + "`_count`" + `; they stay, as the one exception.
+
+Beside these there are ` + "`gpu_leak_exporter_build_info`" + `, and ` + "`go_*`, `process_*` and `promhttp_*`" + ` about the
+exporter's own process unless ` + "`--web.disable-exporter-metrics`" + ` is given.
+`
+
+// readmeFoot is what stands below them.
+const readmeFoot = `
+This file is made from the tables in the folder by ` + "`go test ./collector -run Readme -update`" + `.
 `
 
 // TestReadme holds README.md to the tables.
@@ -50,6 +58,7 @@ func TestReadme(t *testing.T) {
 			b.WriteString(readmeRow(m))
 		}
 	}
+	b.WriteString(readmeFoot)
 	if *update {
 		if err := os.WriteFile("README.md", []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

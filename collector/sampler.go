@@ -24,17 +24,22 @@ import (
 const (
 	// retryDriver is how often a driver that does not answer is asked again.
 	retryDriver = time.Second
-	// rememberDevice is how long a GPU that is gone is still shown as down.
+	// rememberDevice is how long a GPU that is gone is still shown as down, and the
+	// history of one that an earlier exporter saw is kept.
 	rememberDevice = 24 * time.Hour
 	// retryWatch is how long to wait before events are asked for again.
 	retryWatch = 30 * time.Second
 	// stopGrace is how long Run waits for a loop that is inside the driver.
 	stopGrace = time.Second
-	// reasonStarting and reasonHangs stand for the driver's reason before its
-	// first answer, and while it gives none.
-	reasonStarting = "starting"
-	reasonHangs    = "call_does_not_return"
+	// reasonHangs stands for the driver's reason while it gives none.
+	reasonHangs = "call_does_not_return"
+	// reasonInUse is the driver's while a call of ours keeps it from being
+	// initialised again.
+	reasonInUse = "in_use"
 )
+
+// ReasonStarting is the State's DriverReason before the driver's first answer.
+const ReasonStarting = "starting"
 
 // SamplerConfig says what a Sampler reads and how.
 type SamplerConfig struct {
@@ -60,8 +65,8 @@ type SamplerConfig struct {
 	// leaves the PCI bus unread.
 	ProcFS, SysFS string
 	// StateFile is where the detector's histories outlive the exporter; "" for
-	// nowhere. It is written every StateInterval and when Run ends, and read by
-	// NewSampler.
+	// nowhere. A crash loses what was learnt in a StateInterval, for it is written
+	// twice in one; and when Run ends. NewSampler reads it.
 	StateFile     string
 	StateInterval time.Duration
 	// Logger takes what an operator should know, once each.
@@ -108,25 +113,32 @@ type Sampler struct {
 	cfg     SamplerConfig
 	windows []string
 	xids    xidCounts
-	// watching says that events are being watched.
-	watching atomic.Bool
-	fatal    chan error
-	boot     string
-	// past are the histories of an earlier exporter, by UUID, until a loop takes
-	// them. They belong to the supervisor.
-	past map[string]*deviceHistory
+	// watched has the UUIDs of the GPUs whose XID errors would be noticed now.
+	watched sync.Map
+	fatal   chan error
+	boot    string
+	// writing is held while the state file is written.
+	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
 	saved atomic.Pointer[StateFileState]
 	// asking is since when Devices of the source is under way; see stopwatch.
 	asking stopwatch
 	// shared is what the supervisor publishes.
 	shared atomic.Pointer[shared]
+	// host is what the system showed last.
+	host atomic.Pointer[host]
 }
 
 // shared is the part of the state that concerns no single GPU. It is immutable.
 type shared struct {
-	reason  string
-	loops   []*loop
+	reason string
+	loops  []*loop
+	// past are the histories of an earlier exporter that no loop has taken yet.
+	past []*deviceHistory
+}
+
+// host is what the system, not the driver, shows of the GPUs. It is immutable.
+type host struct {
 	pci     gpu.Opt[int]
 	holders []DeviceHolder
 }
@@ -144,33 +156,13 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	for _, w := range cfg.Detector.Windows {
 		s.windows = append(s.windows, model.Duration(w).String())
 	}
-	s.shared.Store(&shared{reason: reasonStarting})
-	if cfg.StateFile != "" {
-		if err := s.load(); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// load reads the state file.
-func (s *Sampler) load() error {
-	h, err := readHistories(s.cfg.StateFile)
+	past, err := s.load()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.boot, s.past = bootID(s.cfg.ProcFS), map[string]*deviceHistory{}
-	if len(h.Devices) > 0 && (h.BootID == "" || h.BootID != s.boot) {
-		level.Info(s.cfg.Logger).Log("msg", "the state file is of another boot: judging starts anew", "file", s.cfg.StateFile)
-		return nil
-	}
-	for i := range h.Devices {
-		s.past[h.Devices[i].UUID] = &h.Devices[i]
-	}
-	if len(h.Devices) > 0 {
-		level.Info(s.cfg.Logger).Log("msg", "going on from the state file", "file", s.cfg.StateFile, "saved", h.Saved.UTC().Format(time.RFC3339), "gpus", len(h.Devices))
-	}
-	return nil
+	s.shared.Store(&shared{reason: ReasonStarting, past: past})
+	s.host.Store(&host{})
+	return s, nil
 }
 
 // Fatal delivers an error after which only a fresh process can go on: the
@@ -178,16 +170,10 @@ func (s *Sampler) load() error {
 func (s *Sampler) Fatal() <-chan error { return s.fatal }
 
 // Run reads until ctx is done. It returns when its loops have ended, but for
-// those that are stuck in a call into the driver.
+// those that are stuck in a call into the driver or the system.
 func (s *Sampler) Run(ctx context.Context) {
-	var wg sync.WaitGroup
-	wg.Go(func() { s.watch(ctx) })
-	wg.Go(func() { s.save(ctx) })
-	supervised := make(chan struct{})
-	go func() {
-		defer close(supervised)
-		s.supervise(ctx)
-	}()
+	supervised := inBackground(ctx, s.supervise)
+	others := []<-chan struct{}{inBackground(ctx, s.watch), inBackground(ctx, s.save), inBackground(ctx, s.lookAround)}
 	<-ctx.Done()
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()
@@ -195,56 +181,20 @@ func (s *Sampler) Run(ctx context.Context) {
 	for _, l := range s.shared.Load().loops {
 		expired = await(l.done, grace.C, expired)
 	}
-	if !expired {
-		wg.Wait()
+	for _, done := range others {
+		expired = await(done, grace.C, expired)
 	}
 	s.write()
 }
 
-// save writes the state file again and again. Both it and the loops, which
-// prepare what it writes, do so twice an interval, so that no more than an
-// interval is ever lost.
-func (s *Sampler) save(ctx context.Context) {
-	if s.cfg.StateFile == "" {
-		return
-	}
-	ticker := time.NewTicker(s.cfg.StateInterval / 2)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			s.write()
-		}
-	}
-}
-
-// write writes what the loops have prepared to the state file.
-func (s *Sampler) write() {
-	if s.cfg.StateFile == "" {
-		return
-	}
-	h := histories{BootID: s.boot, Saved: time.Now()}
-	for _, l := range s.shared.Load().loops {
-		if d := l.prepared.Load(); d != nil {
-			h.Devices = append(h.Devices, *d)
-		}
-	}
-	if len(h.Devices) == 0 {
-		return // the driver has not answered yet: keep what an earlier exporter left
-	}
-	before, now := s.saved.Load(), StateFileState{Time: h.Saved, Success: true}
-	if err := h.write(s.cfg.StateFile); err != nil {
-		now = StateFileState{}
-		if before != nil {
-			now.Time = before.Time
-		}
-		if before == nil || before.Success {
-			level.Error(s.cfg.Logger).Log("msg", "a restart would lose the histories, will try again", "err", err)
-		}
-	}
-	s.saved.Store(&now)
+// inBackground runs f and returns what is closed when it has returned.
+func inBackground(ctx context.Context, f func(context.Context)) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(ctx)
+	}()
+	return done
 }
 
 // await waits for done until the grace period is over, and says whether it is.
@@ -268,11 +218,8 @@ func await(done <-chan struct{}, grace <-chan time.Time, expired bool) bool {
 func (s *Sampler) watch(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
-		s.watching.Store(true)
 		err := s.source.Watch(ctx, s.event)
-		if err != nil {
-			s.watching.Store(false)
-		}
+		s.watched.Clear()
 		if errors.Is(err, gpu.ErrNoEvents) {
 			return
 		}
@@ -287,18 +234,26 @@ func (s *Sampler) watch(ctx context.Context) {
 	}
 }
 
-// xidsOf returns the XID errors of a GPU. While events cannot be watched, that
-// there were none is not known.
+// xidsOf returns the XID errors of a GPU. While nobody watches it, that there were
+// none is not known.
 func (s *Sampler) xidsOf(uuid string) []XIDState {
 	counts := s.xids.of(uuid)
-	if s.watching.Load() {
+	if _, watched := s.watched.Load(uuid); watched {
 		return counts
 	}
 	return slices.DeleteFunc(slices.Clone(counts), func(x XIDState) bool { return x.Count == 0 })
 }
 
-// event counts an XID error.
+// event notes which GPUs are watched, and counts their XID errors.
 func (s *Sampler) event(e gpu.Event) {
+	switch e.Kind {
+	case gpu.Watched:
+		s.watched.Store(e.UUID, true)
+		return
+	case gpu.Unwatched:
+		s.watched.Delete(e.UUID)
+		return
+	}
 	for _, l := range s.shared.Load().loops {
 		info := l.device.Info()
 		if info.UUID == e.UUID || (e.UUID == "" && sameBus(info.PCIBusID, e.PCIBusID)) {
@@ -320,10 +275,9 @@ func (s *Sampler) supervise(ctx context.Context) {
 		next := *s.shared.Load()
 		s.driver(&next, err)
 		if err == nil {
-			next.loops = s.follow(ctx, next.loops, devices)
+			s.follow(ctx, &next, devices)
 		}
 		s.shared.Store(&next)
-		s.lookAround(ctx, next)
 		pause := s.cfg.SlowInterval
 		if err != nil {
 			pause = min(pause, retryDriver)
@@ -355,40 +309,24 @@ func (s *Sampler) driver(next *shared, err error) {
 	case next.reason == before:
 	case err != nil:
 		level.Error(s.cfg.Logger).Log("msg", "no GPU can be read, will try again", "reason", next.reason, "err", err)
-	case before != reasonStarting:
+	case before != ReasonStarting:
 		level.Info(s.cfg.Logger).Log("msg", "the driver answers again")
 	}
 }
 
-// follow returns the loops for the devices that are there now: those of before,
+// follow gives next the loops for the devices that are there now: those of before,
 // new ones, and for a while those of devices that are gone.
-func (s *Sampler) follow(ctx context.Context, before []*loop, devices []gpu.Device) []*loop {
-	var now []*loop
+func (s *Sampler) follow(ctx context.Context, next *shared, devices []gpu.Device) {
+	before, now := next.loops, []*loop(nil)
 	for _, d := range devices {
-		i := slices.IndexFunc(before, func(l *loop) bool { return l.device == d })
-		if i >= 0 && !before[i].over() {
-			now = append(now, before[i])
-			continue
-		}
-		info := d.Info()
-		level.Info(s.cfg.Logger).Log("msg", "GPU found", "gpu", info.Index, "uuid", info.UUID, "name", info.Name)
-		l := newLoop(s, d)
-		if i >= 0 {
-			l.follow(before[i])
-		} else {
-			s.revive(l)
-		}
-		now = append(now, l)
-		l.start(ctx)
+		now = append(now, s.loopOf(ctx, next, d))
 	}
 	for _, l := range before {
-		if slices.Contains(now, l) {
+		if slices.ContainsFunc(now, func(o *loop) bool { return o.reads(l.device) }) {
 			continue
 		}
-		uuid := l.device.Info().UUID
 		l.retire(s.cfg.Logger)
-		replaced := slices.ContainsFunc(now, func(o *loop) bool { return o.device.Info().UUID == uuid })
-		if !replaced && l.gone() < rememberDevice {
+		if l.gone() < rememberDevice {
 			now = append(now, l)
 		}
 	}
@@ -396,29 +334,57 @@ func (s *Sampler) follow(ctx context.Context, before []*loop, devices []gpu.Devi
 		x, y := a.device.Info(), b.device.Info()
 		return cmp.Or(cmp.Compare(x.Index, y.Index), cmp.Compare(x.UUID, y.UUID))
 	})
-	return now
+	next.loops = now
 }
 
-// revive gives a new loop the history that an earlier exporter left of its GPU.
-func (s *Sampler) revive(l *loop) {
-	h := s.past[l.info.UUID]
-	if h == nil {
+// loopOf returns the loop of a device that is there now: that of before, or a new
+// one, which goes on where one of the same GPU has ended. While that has not, it
+// stays.
+func (s *Sampler) loopOf(ctx context.Context, next *shared, d gpu.Device) *loop {
+	var before *loop
+	if i := slices.IndexFunc(next.loops, func(l *loop) bool { return l.reads(d) }); i >= 0 {
+		before = next.loops[i]
+		if (before.device == d && !before.retired.on()) || !before.leave() {
+			return before
+		}
+	}
+	l := newLoop(s, d)
+	switch {
+	case before == nil:
+		level.Info(l.logger).Log("msg", "GPU found", "name", l.info.Name)
+		s.revive(next, l)
+	case before.retired.on():
+		level.Info(l.logger).Log("msg", "GPU found again", "name", l.info.Name)
+		l.follow(before)
+	default:
+		level.Info(l.logger).Log("msg", "GPU has another index", "before", before.info.Index)
+		l.succeed(before)
+	}
+	l.start(ctx)
+	return l
+}
+
+// lookAround publishes what the system, not the driver, shows of the GPUs, again
+// and again. It walks through all of procfs, which takes its time and may hang:
+// nothing waits for it.
+func (s *Sampler) lookAround(ctx context.Context) {
+	if s.cfg.SysFS == "" && s.cfg.Owners == nil {
 		return
 	}
-	delete(s.past, l.info.UUID)
-	if err := l.restore(h); err != nil {
-		level.Error(s.cfg.Logger).Log("msg", "judging starts anew", "file", s.cfg.StateFile, "err", err)
+	for ctx.Err() == nil {
+		now := *s.host.Load()
+		if s.cfg.SysFS != "" {
+			now.pci = countPCIDevices(s.cfg.SysFS)
+			bus := now
+			s.host.Store(&bus)
+		}
+		now.holders = s.holders(ctx)
+		s.host.Store(&now)
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.cfg.SlowInterval):
+		}
 	}
-}
-
-// lookAround publishes what the system, not the driver, shows of the GPUs. It
-// comes after the rest, because it may take its time.
-func (s *Sampler) lookAround(ctx context.Context, next shared) {
-	if s.cfg.SysFS != "" {
-		next.pci = countPCIDevices(s.cfg.SysFS)
-	}
-	next.holders = s.holders(ctx)
-	s.shared.Store(&next)
 }
 
 func (s *Sampler) holders(ctx context.Context) []DeviceHolder {
@@ -435,10 +401,10 @@ func (s *Sampler) holders(ctx context.Context) []DeviceHolder {
 
 // State returns the current state. It never blocks.
 func (s *Sampler) State() *State {
-	shared := s.shared.Load()
+	shared, host := s.shared.Load(), s.host.Load()
 	state := &State{
 		Time: time.Now(), DriverReason: shared.reason, Windows: s.windows,
-		PCIDevices: shared.pci, Calls: s.source.Calls().Snapshot(), DeviceHolders: shared.holders,
+		PCIDevices: host.pci, Calls: s.source.Calls().Snapshot(), DeviceHolders: host.holders,
 	}
 	if s.asking.running() > s.cfg.Timeout {
 		state.DriverReason = reasonHangs
@@ -446,6 +412,10 @@ func (s *Sampler) State() *State {
 	state.StateFile = s.saved.Load()
 	for _, l := range shared.loops {
 		d := l.current()
+		if d == nil {
+			state.Awaited++
+			continue
+		}
 		d.XIDs = s.xidsOf(d.Info.UUID)
 		state.Devices = append(state.Devices, d)
 		if p := l.published.Load(); p != nil && d.Up {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,12 @@ func (s *scriptSource) set(err error, devices ...gpu.Device) {
 func (s *scriptSource) Watch(ctx context.Context, report func(gpu.Event)) error {
 	if s.blind != nil {
 		return s.blind
+	}
+	s.mu.Lock()
+	devices := s.devices
+	s.mu.Unlock()
+	for _, d := range devices {
+		report(gpu.Event{Kind: gpu.Watched, UUID: d.Info().UUID})
 	}
 	for {
 		select {
@@ -329,14 +336,189 @@ func TestLostGPULosesItsOwn(t *testing.T) {
 	})
 }
 
+// A driver that was unloaded has taken what GPUs held with it; one that is only
+// busy has not.
+func TestDriverReloadStartsAnew(t *testing.T) {
+	for reason, resets := range map[string]uint64{"driver_not_loaded": 1, "uninitialized": 1, reasonInUse: 0, reasonHangs: 0} {
+		d := newGPU(0, func(second int) (gpu.Sample, error) {
+			if second >= 100 && second < 110 {
+				return gpu.Sample{}, fmt.Errorf("memory: %w", &gpu.DriverError{Reason: reason, Err: errors.New("no answer")})
+			}
+			return flat(1 << 30)(second)
+		})
+		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+			after(150500 * time.Millisecond)
+			j := s.State().Devices[0].Judgement
+			if n := j.Resets[detector.ReasonDeviceReset]; n != resets || (j.Device.Windows[0].N > 60) == (resets > 0) {
+				t.Errorf("%s: %d resets, %d samples", reason, n, j.Device.Windows[0].N)
+			}
+		})
+	}
+}
+
+// The timeout is that of one reading: a status that takes long, each part of it
+// less than that, neither puts a GPU down nor holds its sample back.
+func TestSlowStatusIsNoHang(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		time.Sleep(500 * time.Millisecond) // of the bubble
+		return flat(1 << 30)(second)
+	})
+	var ended atomic.Bool
+	d.group = func(g gpu.Group, s *gpu.Status) error {
+		if !ended.Load() {
+			time.Sleep(9 * time.Second) // of the bubble
+		}
+		if g == gpu.GroupPower {
+			s.Power.Watts = gpu.Some(100.0)
+		}
+		return nil
+	}
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(1600 * time.Millisecond)
+		if d := s.State().Devices; len(d) != 1 || d[0].SampleTime.IsZero() {
+			t.Fatal("the first sample waits for the status")
+		}
+		for range 300 {
+			after(time.Second)
+			if d := s.State().Devices[0]; !d.Up {
+				t.Fatal("down, though no reading takes 10 s")
+			}
+		}
+		got := s.State().Devices[0]
+		if got.Status.Power.Watts != gpu.Some(100.0) || got.Judgement.Device.Windows[0].N < 10 || got.Memory.Used.V != 1<<30 {
+			t.Errorf("with its status: %+v", got)
+		}
+		ended.Store(true)
+		after(10 * time.Second)
+	})
+}
+
+// A GPU is left out until something is known of it.
+func TestGPUBeforeItsFirstSample(t *testing.T) {
+	release := map[int]chan struct{}{}
+	slow := func(index int) *scriptDevice {
+		return newGPU(index, func(second int) (gpu.Sample, error) {
+			<-release[index]
+			return flat(1 << 30)(second)
+		})
+	}
+	failing := newGPU(2, func(int) (gpu.Sample, error) { return gpu.Sample{}, errors.New("unknown") })
+	source := &scriptSource{}
+	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+		release[0], release[1] = make(chan struct{}), make(chan struct{})
+		after(time.Second)
+		source.set(nil, slow(0), slow(1), failing)
+		after(14500 * time.Millisecond) // they are found after 15 s in all
+		if st := s.State(); len(st.Devices) != 0 || st.Awaited != 3 {
+			t.Errorf("before the first reading: %d GPUs, %d awaited", len(st.Devices), st.Awaited)
+		}
+		after(3 * time.Second)
+		close(release[0])
+		after(time.Second)
+		if d := s.State().Devices; len(d) != 2 || !d[0].Up || d[1].Up || d[1].Info.Index != 2 {
+			t.Errorf("with one that was read and one that failed: %+v", d)
+		}
+		after(10 * time.Second)
+		if st := s.State(); len(st.Devices) != 3 || st.Devices[1].Up || st.Awaited != 0 {
+			t.Errorf("with one that hangs: %+v", st)
+		}
+		close(release[1])
+		after(time.Second)
+		if d := s.State().Devices[1]; !d.Up {
+			t.Errorf("after it has returned: %+v", d)
+		}
+	})
+}
+
+// walker counts the walks through procfs, each of which hangs if it is to.
+type walker struct {
+	owners
+	walks atomic.Int32
+	hang  chan struct{}
+}
+
+func (w *walker) Holders(context.Context) ([]DeviceHolder, error) {
+	w.walks.Add(1)
+	if w.hang != nil {
+		<-w.hang
+	}
+	return nil, nil
+}
+
+// What walks through procfs does so at the slow interval, driver or not, and keeps
+// nothing else waiting.
+func TestWalkThroughProcFS(t *testing.T) {
+	source, w := &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}, &walker{}
+	runSampler(t, source, func(c *SamplerConfig) { c.Owners = w }, func(*Sampler, *lines) {
+		after(2*time.Minute - time.Second)
+		if n := w.walks.Load(); n != 8 {
+			t.Errorf("%d walks in 2 min without a driver, want 8", n)
+		}
+	})
+	source, w = &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}, &walker{}
+	var ended time.Time
+	synctest.Test(t, func(t *testing.T) {
+		w.hang, source.events = make(chan struct{}), make(chan gpu.Event)
+		s, err := NewSampler(source, SamplerConfig{
+			SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig(), Owners: w,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			s.Run(ctx)
+			ended = time.Now()
+			close(done)
+		}()
+		after(20 * time.Second)
+		source.set(nil, newGPU(0, flat(1<<30)))
+		after(3 * time.Second)
+		if st := s.State(); len(st.Devices) != 1 || !st.Devices[0].Up {
+			t.Errorf("while procfs hangs: %+v", st)
+		}
+		stopped := time.Now()
+		cancel()
+		<-done // although procfs hangs
+		if took := ended.Sub(stopped); took > stopGrace {
+			t.Errorf("took %s to end", took)
+		}
+		close(w.hang)
+		synctest.Wait()
+	})
+}
+
+// A pod's processes may be of several jobs; its series keep their name.
+func TestWorkloadHasOneName(t *testing.T) {
+	sample := &gpu.Sample{Processes: []gpu.Process{
+		{Owner: &gpu.Owner{Namespace: "ns", Pod: "pod", SlurmJob: "1"}},
+		{Owner: &gpu.Owner{Namespace: "ns", Pod: "pod", SlurmJob: "2"}},
+		{Owner: &gpu.Owner{Namespace: "other", SlurmJob: "3"}},
+	}}
+	for group, want := range map[string]WorkloadState{
+		"ns/pod": {Namespace: "ns", Pod: "pod"}, "slurm/3": {SlurmJob: "3"},
+	} {
+		for _, index := range [][]int{{0, 1, 2}, {2, 1, 0}} {
+			if got := workloadState(&detector.GroupVerdict{Group: group}, sample, index, gpu.Opt[uint32]{}); got != want {
+				t.Errorf("%s: %+v", group, got)
+			}
+		}
+	}
+}
+
 // Where events cannot be watched, that there were none is not known.
 func TestUnwatchedXIDsAreAbsent(t *testing.T) {
 	for _, err := range []error{gpu.ErrNoEvents, errors.New("not supported")} {
 		source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30))}, blind: err}
 		runSampler(t, source, nil, func(s *Sampler, out *lines) {
-			after(time.Minute)
-			if x := s.State().Devices[0].XIDs; len(x) != 0 {
-				t.Errorf("%v: XIDs %+v", err, x)
+			for range 600 { // over a second try to watch
+				after(100 * time.Millisecond)
+				for _, d := range s.State().Devices {
+					if len(d.XIDs) != 0 {
+						t.Fatalf("%v: XIDs %+v", err, d.XIDs)
+					}
+				}
 			}
 			want := 1
 			if errors.Is(err, gpu.ErrNoEvents) {
@@ -347,6 +529,29 @@ func TestUnwatchedXIDsAreAbsent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each GPU has its zeros while it is watched itself; what was counted stays.
+func TestXIDsOfAMixedFleet(t *testing.T) {
+	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30))}}
+	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+		after(time.Second)
+		expect := func(what string, first, second int) {
+			t.Helper()
+			synctest.Wait()
+			d := s.State().Devices
+			if len(d[0].XIDs) != first || len(d[1].XIDs) != second {
+				t.Errorf("%s: %d and %d codes, want %d and %d", what, len(d[0].XIDs), len(d[1].XIDs), first, second)
+			}
+		}
+		all := len(pagingXIDs)
+		expect("both are watched", all, all)
+		source.events <- gpu.Event{UUID: "GPU-1", XID: 48}
+		source.events <- gpu.Event{Kind: gpu.Unwatched, UUID: "GPU-1"}
+		expect("the second is not, after an error", all, 1)
+		source.events <- gpu.Event{Kind: gpu.Watched, UUID: "GPU-1"}
+		expect("both again", all, all)
+	})
 }
 
 func xidOf(d *DeviceState, code uint64) XIDState {
@@ -409,6 +614,64 @@ func TestSameGPUComesBack(t *testing.T) {
 			if j.Device.Windows[0].N > before || j.Resets[detector.ReasonDeviceReset] != n+1 {
 				t.Errorf("%d samples after %d, resets %v", j.Device.Windows[0].N, before, j.Resets)
 			}
+		}
+	})
+}
+
+// A GPU whose index changes is another device of the same UUID: its history goes
+// on, and two goroutines never read it at once.
+func TestGPUThatChangesItsIndex(t *testing.T) {
+	var reading sync.Mutex
+	var hang atomic.Pointer[chan struct{}] // of the bubble; a reading waits for it, if not nil
+	sample := func(used uint64) func(int) (gpu.Sample, error) {
+		return func(second int) (gpu.Sample, error) {
+			if !reading.TryLock() {
+				t.Error("two goroutines read one GPU")
+				return gpu.Sample{}, errors.New("busy")
+			}
+			defer reading.Unlock()
+			if c := hang.Load(); c != nil {
+				<-*c
+			}
+			return flat(used, process(42, used/2))(second)
+		}
+	}
+	a, b := newGPU(0, flat(1<<30)), newGPU(1, sample(2<<30))
+	moved := newGPU(0, sample(2<<30))
+	moved.info.UUID, moved.second = b.info.UUID, 105
+	again := newGPU(1, sample(2<<30))
+	again.second = 165
+	source := &scriptSource{devices: []gpu.Device{a, b}}
+	runSampler(t, source, nil, func(s *Sampler, out *lines) {
+		after(100 * time.Second)
+		before := s.State().Devices[1].Judgement
+		source.set(nil, moved)
+		after(20 * time.Second)
+		d := s.State().Devices
+		if len(d) != 2 || d[0].Info.UUID != "GPU-0" || d[0].Up || d[1].Info.Index != 0 || d[1].Info.UUID != "GPU-1" || !d[1].Up {
+			t.Fatalf("after it moved: %+v", d)
+		}
+		now := d[1].Judgement
+		if now.Device.Windows[0].N <= before.Device.Windows[0].N || now.Resets != before.Resets || len(d[1].Processes) != 1 {
+			t.Errorf("%d samples after %d, resets %v, %d processes",
+				now.Device.Windows[0].N, before.Device.Windows[0].N, now.Resets, len(d[1].Processes))
+		}
+		release := make(chan struct{})
+		hang.Store(&release)
+		after(2 * time.Second)
+		source.set(nil, a, again)
+		after(30 * time.Second)
+		if d := s.State().Devices; len(d) != 2 || d[1].Info.UUID != "GPU-1" || d[1].Info.Index != 0 || d[1].Up {
+			t.Errorf("while the old loop is stuck: %+v", d)
+		}
+		hang.Store(nil)
+		close(release)
+		after(20 * time.Second)
+		if d := s.State().Devices; len(d) != 2 || d[1].Info.Index != 1 || !d[1].Up || d[1].Judgement.Resets != before.Resets {
+			t.Errorf("once it has ended: %+v", d)
+		}
+		if n := out.count("has another index"); n != 2 {
+			t.Errorf("said %d times that the index is another", n)
 		}
 	})
 }
@@ -591,6 +854,9 @@ func TestMIGInstancesAreJudgedApart(t *testing.T) {
 		if len(got.Instances) != 2 || !got.Instances[0].Judgement.Device.Leak || got.Instances[1].Judgement.Device.Leak {
 			t.Fatalf("instances %+v", got.Instances)
 		}
+		if v := got.Judgement.Device; v.Judged || v.Leak || !v.Windows[0].Slope.OK {
+			t.Errorf("the GPU as a whole: %+v", v)
+		}
 		if !got.Processes[0].Verdict.Leak || got.Processes[1].Verdict.Leak || got.Judgement.Headroom.OK {
 			t.Errorf("processes %+v, headroom of the GPU %v", got.Processes, got.Judgement.Headroom)
 		}
@@ -601,6 +867,28 @@ func TestMIGInstancesAreJudgedApart(t *testing.T) {
 		}
 		if n := out.count("MIG layout changed"); n != 1 {
 			t.Errorf("said %d times that the layout changed", n)
+		}
+	})
+}
+
+// A leak is said once when it is found and once when it is over.
+func TestLeaksAreLogged(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		p := process(1, 1<<30+uint64(second)<<20)
+		p.Owner = &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "train-0"}
+		if second > 2000 {
+			return flat(1 << 30)(second)
+		}
+		return flat(p.Used.V, p)(second)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(_ *Sampler, out *lines) {
+		after(1900 * time.Second)
+		if n := out.count("memory leak detected"); n != 1 || out.count("pid=1 process=train.py group=ml/train-0") != 1 || out.count("the leak is over") != 0 {
+			t.Errorf("said %d times that it leaks: %s", n, out.b.String())
+		}
+		after(200 * time.Second)
+		if n := out.count("the leak is over"); n != 1 || out.count("memory leak detected") != 1 {
+			t.Errorf("said %d times that it is over: %s", n, out.b.String())
 		}
 	})
 }

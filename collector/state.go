@@ -17,13 +17,15 @@ type State struct {
 	// Time is when the state was asked for.
 	Time time.Time
 	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while
-	// the driver answers, "starting" before its first answer.
+	// the driver answers, ReasonStarting before its first answer.
 	DriverReason string
 	// Windows are the names of the detector's windows as Prometheus prints
 	// durations, in the order of detector.Verdict.Windows.
 	Windows []string
 	// Devices are the GPUs seen in the last 24 h, ordered by index and UUID.
 	Devices []*DeviceState
+	// Awaited is how many more GPUs there are, whose first sample is still to come.
+	Awaited int
 	// PCIDevices is how many NVIDIA display controllers the PCI bus shows; absent
 	// where it cannot be read.
 	PCIDevices gpu.Opt[int]
@@ -135,7 +137,7 @@ type ProcessState struct {
 // WorkloadState is what is known of the processes of one pod or job on a GPU.
 type WorkloadState struct {
 	Instance gpu.Opt[uint32]
-	// Namespace, Pod and SlurmJob name it.
+	// Namespace and Pod, or SlurmJob, name it.
 	Namespace, Pod, SlurmJob string
 	// Used is the sum of its processes' memory in bytes.
 	Used    uint64

@@ -5,6 +5,7 @@ package collector
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,19 +14,31 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
 	"github.com/google/renameio/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// stateFormat begins the first line of a state file, which ends with the
-// checksum of what follows it.
-const stateFormat = "gpu_leak_exporter state v1 crc32c="
+const (
+	// stateName begins the first line of a state file of any version.
+	stateName = "gpu_leak_exporter state "
+	// stateFormat begins that line in this version. It ends with the checksum of
+	// what follows it.
+	stateFormat = stateName + "v1 crc32c="
+	// setAside is added to the name of a state file that cannot be used.
+	setAside = ".bad"
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errUnusable says that a state file is ours and yet of no use.
+var errUnusable = errors.New("state file cannot be used")
 
 // histories is what a state file holds: the detector's memory of all GPUs.
 type histories struct {
@@ -39,7 +52,10 @@ type histories struct {
 
 // deviceHistory is the detector's memory of one GPU and its instances.
 type deviceHistory struct {
-	UUID      string            `json:"uuid"`
+	UUID string `json:"uuid"`
+	// Saved is when the history was as it is here. It may have been written again
+	// since, for want of a newer one.
+	Saved     time.Time         `json:"saved,omitzero"`
 	Domain    []byte            `json:"domain"`
 	Instances []instanceHistory `json:"instances,omitempty"`
 }
@@ -65,7 +81,7 @@ func (h *histories) write(path string) error {
 }
 
 // readHistories reads a state file. One that does not exist is empty. The error
-// says what to do about a file that is none of ours.
+// is errUnusable, wrapped, or says what to do about a file that is none of ours.
 func readHistories(path string) (*histories, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,26 +95,157 @@ func readHistories(path string) (*histories, error) {
 
 func parseHistories(path string, b []byte) (*histories, error) {
 	head, body, _ := bytes.Cut(b, []byte("\n"))
+	if !strings.HasPrefix(string(head), stateName) {
+		return nil, fmt.Errorf("%s is not a state file of gpu_leak_exporter: remove it or name another one", path)
+	}
 	if !strings.HasPrefix(string(head), stateFormat) {
-		return nil, fmt.Errorf("%s is not a state file of this version: remove it or name another one", path)
+		return nil, fmt.Errorf("%w: it is of another version", errUnusable)
 	}
 	if want := fmt.Sprintf("%s%08x", stateFormat, crc32.Checksum(body, castagnoli)); string(head) != want {
-		return nil, fmt.Errorf("%s is damaged (its checksum does not match): remove it", path)
+		return nil, fmt.Errorf("%w: its checksum does not match", errUnusable)
 	}
 	var h histories
 	if err := json.Unmarshal(body, &h); err != nil {
-		return nil, fmt.Errorf("%s is damaged: remove it: %w", path, err)
+		return nil, fmt.Errorf("%w: %w", errUnusable, err)
 	}
 	return &h, nil
 }
 
-// bootID returns the kernel's identifier of this boot; "" where it is not known.
-func bootID(procfs string) string {
+// bootID returns the kernel's identifier of this boot.
+func bootID(procfs string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(procfs, "sys/kernel/random/boot_id"))
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("reading the boot id: %w", err)
 	}
-	return strings.TrimSpace(string(b))
+	return strings.TrimSpace(string(b)), nil
+}
+
+// load reads the state file, if there is to be one, and returns the histories that
+// go on. A file that is ours and of no use is set aside: it must not keep an
+// exporter that is started again and again from working.
+func (s *Sampler) load() ([]*deviceHistory, error) {
+	if s.cfg.StateFile == "" {
+		return nil, nil
+	}
+	logger := log.With(s.cfg.Logger, "file", s.cfg.StateFile)
+	boot, bootErr := bootID(s.cfg.ProcFS)
+	s.boot = boot
+	h, err := readHistories(s.cfg.StateFile)
+	switch {
+	case errors.Is(err, errUnusable):
+		kept := s.cfg.StateFile + setAside
+		if failed := os.Rename(s.cfg.StateFile, kept); failed != nil {
+			kept, err = "", errors.Join(err, failed)
+		}
+		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", err)
+	case err != nil:
+		return nil, err
+	case len(h.Devices) == 0:
+	case bootErr != nil:
+		level.Error(logger).Log("msg", "judging starts anew: nothing tells whether the state file is of this boot", "err", bootErr)
+	case h.BootID == "":
+		level.Warn(logger).Log("msg", "judging starts anew: the state file does not tell of which boot it is")
+	case h.BootID != boot:
+		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot")
+	default:
+		level.Info(logger).Log("msg", "going on from the state file", "saved", h.Saved.UTC().Format(time.RFC3339), "gpus", len(h.Devices))
+		return h.each(), nil
+	}
+	return nil, nil
+}
+
+// each returns the histories of the GPUs, with the time of each.
+func (h *histories) each() []*deviceHistory {
+	var all []*deviceHistory
+	for i := range h.Devices {
+		d := &h.Devices[i]
+		if d.Saved.IsZero() {
+			d.Saved = h.Saved
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// save writes the state file again and again. Both it and the loops, which
+// prepare what it writes, do so twice an interval, so that no more than an
+// interval is ever lost.
+func (s *Sampler) save(ctx context.Context) {
+	if s.cfg.StateFile == "" {
+		return
+	}
+	ticker := time.NewTicker(s.cfg.StateInterval / 2)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.write()
+		}
+	}
+}
+
+// write writes what the loops have prepared to the state file.
+func (s *Sampler) write() {
+	if s.cfg.StateFile == "" {
+		return
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	h := s.histories()
+	if len(h.Devices) == 0 {
+		return // the driver has not answered yet: keep what an earlier exporter left
+	}
+	before, now := s.saved.Load(), StateFileState{Time: h.Saved, Success: true}
+	if err := h.write(s.cfg.StateFile); err != nil {
+		now = StateFileState{}
+		if before != nil {
+			now.Time = before.Time
+		}
+		if before == nil || before.Success {
+			level.Error(s.cfg.Logger).Log("msg", "a restart would lose the histories, will try again", "err", err)
+		}
+	}
+	s.saved.Store(&now)
+}
+
+// histories returns what is to be written: what the loops have prepared and, if
+// there is any of that, what an earlier exporter left of GPUs that have not shown
+// up yet, for a day.
+func (s *Sampler) histories() *histories {
+	h := &histories{BootID: s.boot, Saved: time.Now()}
+	shared := s.shared.Load()
+	for _, l := range shared.loops {
+		if d := l.prepared.Load(); d != nil {
+			h.Devices = append(h.Devices, *d)
+		}
+	}
+	if len(h.Devices) == 0 {
+		return h
+	}
+	for _, d := range shared.past {
+		if time.Since(d.Saved) < rememberDevice {
+			h.Devices = append(h.Devices, *d)
+		}
+	}
+	return h
+}
+
+// revive gives a new loop, which has not been started, the history that an earlier
+// exporter left of its GPU, and takes it out of next.
+func (s *Sampler) revive(next *shared, l *loop) {
+	i := slices.IndexFunc(next.past, func(d *deviceHistory) bool { return d.UUID == l.info.UUID })
+	if i < 0 {
+		return
+	}
+	h := next.past[i]
+	next.past = slices.Delete(slices.Clone(next.past), i, i+1)
+	if err := l.restore(h); err != nil {
+		level.Error(s.cfg.Logger).Log("msg", "judging starts anew", "file", s.cfg.StateFile, "err", err)
+		return
+	}
+	l.prepared.Store(h)
 }
 
 // appendProcessID and readProcessID code the name of a detector's member.
@@ -118,16 +265,18 @@ func readProcessID(b []byte) (gpu.ProcessID, bool) {
 
 // history returns the detector's memory of the loop's GPU.
 func (l *loop) history() *deviceHistory {
-	h := &deviceHistory{UUID: l.info.UUID, Domain: l.domain.Save(nil, appendProcessID)}
+	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now(), Domain: l.domain.Save(nil, appendProcessID)}
 	for key, d := range l.instances {
 		h.Instances = append(h.Instances, instanceHistory{ID: key.id, Profile: key.profile, Domain: d.Save(nil, appendProcessID)})
 	}
 	return h
 }
 
-// restore gives the loop the memory that an earlier exporter had of its GPU.
+// restore gives the loop the memory that an earlier exporter had of its GPU: all
+// of it or, on an error, nothing.
 func (l *loop) restore(h *deviceHistory) error {
-	if err := l.domain.Restore(h.Domain, readProcessID); err != nil {
+	whole, instances := l.sampler.newDomain(), map[instanceKey]*domain{}
+	if err := whole.Restore(h.Domain, readProcessID); err != nil {
 		return fmt.Errorf("GPU %s: %w", h.UUID, err)
 	}
 	for _, in := range h.Instances {
@@ -135,7 +284,8 @@ func (l *loop) restore(h *deviceHistory) error {
 		if err := d.Restore(in.Domain, readProcessID); err != nil {
 			return fmt.Errorf("GPU %s, instance %d: %w", h.UUID, in.ID, err)
 		}
-		l.instances[instanceKey{in.ID, in.Profile}] = d
+		instances[instanceKey{in.ID, in.Profile}] = d
 	}
+	l.domain, l.instances, l.laidOut = whole, instances, true
 	return nil
 }

@@ -5,11 +5,16 @@ package collector
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -130,25 +135,172 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wrong := bytes.Clone(good)
+	wrong[len(wrong)-9] ^= 1
 	for name, c := range map[string]struct {
 		content []byte
-		want    string
+		refused bool
+		says    string
 	}{
-		"another program's":  {[]byte("hello\n"), "not a state file"},
-		"empty":              {nil, "not a state file"},
-		"of a later version": {[]byte("gpu_leak_exporter state v2 crc32c=00000000\n{}"), "not a state file of this version"},
-		"cut":                {good[:len(good)-5], "damaged"},
-		"one bit wrong":      {append(good[:len(good)-9:len(good)-9], append([]byte{good[len(good)-9] ^ 1}, good[len(good)-8:]...)...), "damaged"},
+		"another program's":  {[]byte("hello\n"), true, "not a state file of gpu_leak_exporter: remove it"},
+		"empty":              {nil, true, "not a state file of gpu_leak_exporter: remove it"},
+		"of a later version": {[]byte("gpu_leak_exporter state v2 crc32c=00000000\n{}"), false, "of another version"},
+		"cut":                {good[:len(good)-5], false, "checksum"},
+		"one bit wrong":      {wrong, false, "checksum"},
 	} {
-		if err := os.WriteFile(file, c.content, 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(file, c.content, 0o600), os.RemoveAll(file+".bad")); err != nil {
 			t.Fatal(err)
 		}
-		cfg := SamplerConfig{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig()}
+		var out lines
+		cfg := SamplerConfig{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
 		withState(t, file, "a")(&cfg)
 		_, err := NewSampler(&scriptSource{}, cfg)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remove it") {
-			t.Errorf("%s: error %v", name, err)
+		if c.refused {
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: error %v", name, err)
+			}
+			continue
 		}
+		// It must not keep an exporter from starting, nor be lost.
+		if err != nil || out.count("level=error") != 1 || out.count(c.says) != 1 {
+			t.Errorf("%s: error %v, log %s", name, err, out.b.String())
+		}
+		if kept, err := os.ReadFile(file + ".bad"); err != nil || !bytes.Equal(kept, c.content) {
+			t.Errorf("%s: kept %q, %v", name, kept, err)
+		}
+	}
+}
+
+// A new life of a GPU that was repartitioned, or lost, before or while no exporter
+// ran has nothing of the old one.
+func TestHistoryThatEndedBeforeTheRestart(t *testing.T) {
+	at := func(base int, s gpu.Sample) *scriptDevice {
+		return newGPU(0, func(second int) (gpu.Sample, error) {
+			c := s
+			c.T = scriptStart + time.Duration(base+second)*time.Second
+			return c, nil
+		})
+	}
+	whole := gpu.Sample{Memory: memoryOf(60 << 30), ProcessesComplete: true}
+	mig := gpu.Sample{
+		Memory: memoryOf(1 << 30), ProcessesComplete: true, MIGEnabled: gpu.Some(true),
+		Instances: []gpu.Instance{{ID: 1, Profile: "1g.10gb", Memory: memoryOf(1 << 30)}},
+	}
+	lost := at(0, whole)
+	read := lost.sample
+	lost.sample = func(second int) (gpu.Sample, error) {
+		if second > 350 {
+			return gpu.Sample{}, gpu.ErrLost
+		}
+		return read(second)
+	}
+	for name, c := range map[string]struct {
+		before, then *scriptDevice
+		repartitions uint64
+		anew         bool
+	}{
+		"MIG switched on":  {at(0, whole), at(600, mig), 1, true},
+		"MIG switched off": {at(0, mig), at(600, whole), 1, true},
+		"lost":             {lost, at(600, whole), 0, true},
+		"as it was":        {at(0, whole), at(600, whole), 0, false},
+		"MIG as it was":    {at(0, mig), at(600, mig), 0, false},
+	} {
+		config := withState(t, filepath.Join(t.TempDir(), "state"), "a")
+		runSampler(t, &scriptSource{devices: []gpu.Device{c.before}}, config, func(*Sampler, *lines) { after(400 * time.Second) })
+		runSampler(t, &scriptSource{devices: []gpu.Device{c.then}}, config, func(s *Sampler, _ *lines) {
+			after(60 * time.Second)
+			j := s.State().Devices[0].Judgement
+			if n := j.Device.Windows[0].N; (n <= 60) != c.anew || j.Resets[detector.ReasonRepartition] != c.repartitions {
+				t.Errorf("%s: %d samples, resets %v", name, n, j.Resets)
+			}
+		})
+	}
+}
+
+// The histories of GPUs that an exporter has not read yet outlive it, too, for a
+// day after they were made.
+func TestHistoriesOfGPUsThatWereNotRead(t *testing.T) {
+	config := withState(t, filepath.Join(t.TempDir(), "state"), "a")
+	devices := func(from int) []gpu.Device {
+		all := []gpu.Device{leakAt(from), leakAt(from), leakAt(from)}
+		for i, d := range all {
+			d.(*scriptDevice).info = newGPU(i, nil).info
+		}
+		return all
+	}
+	runSampler(t, &scriptSource{devices: devices(0)}, config, func(*Sampler, *lines) { after(600 * time.Second) })
+	synctest.Test(t, func(t *testing.T) {
+		// GPU 0 can be read, GPU 1 hangs at once, GPU 2 is not there.
+		release := make(chan struct{})
+		now := devices(660)
+		now[1].(*scriptDevice).sample = func(int) (gpu.Sample, error) {
+			<-release
+			return gpu.Sample{}, errors.New("timeout")
+		}
+		source := &scriptSource{devices: now[:2], events: make(chan gpu.Event)}
+		cfg := SamplerConfig{SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig()}
+		config(&cfg)
+		s, err := NewSampler(source, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			s.Run(ctx)
+			close(done)
+		}()
+		after(5 * time.Minute)
+		cancel()
+		<-done
+		close(release)
+		synctest.Wait()
+	})
+	runSampler(t, &scriptSource{devices: devices(1000)}, config, func(s *Sampler, _ *lines) {
+		after(2500 * time.Millisecond)
+		for _, d := range s.State().Devices {
+			if n := d.Judgement.Device.Windows[0].N; n < 100 {
+				t.Errorf("GPU %d: %d samples", d.Info.Index, n)
+			}
+		}
+	})
+}
+
+func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
+	for age, want := range map[time.Duration]int{23 * time.Hour: 2, 25 * time.Hour: 1} {
+		file := filepath.Join(t.TempDir(), "state")
+		h := histories{BootID: "a", Saved: bubbleStart.Add(-age), Devices: []deviceHistory{{UUID: "GPU-gone", Domain: []byte{1}}}}
+		if err := h.write(file); err != nil {
+			t.Fatal(err)
+		}
+		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) {
+			after(5 * time.Minute)
+			h, err := readHistories(file)
+			if err != nil || len(h.Devices) != want {
+				t.Errorf("%s after it was saved: %+v, %v", age, h, err)
+			}
+		})
+	}
+}
+
+func TestUnknownBoot(t *testing.T) {
+	for says, boot := range map[string]string{"nothing tells whether": "", "does not tell of which boot": "a"} {
+		file := filepath.Join(t.TempDir(), "state")
+		h := histories{Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}}}}
+		if err := h.write(file); err != nil {
+			t.Fatal(err)
+		}
+		config := func(c *SamplerConfig) {
+			withState(t, file, boot)(c)
+			if boot == "" {
+				c.ProcFS = t.TempDir()
+			}
+		}
+		runSampler(t, &scriptSource{}, config, func(_ *Sampler, out *lines) {
+			if out.count(says) != 1 || out.count("another boot") != 0 {
+				t.Errorf("log %s, want one line with %q", out.b.String(), says)
+			}
+		})
 	}
 }
 

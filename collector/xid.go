@@ -7,7 +7,7 @@ import "strconv"
 
 var _ = register(family{name: "xid", enabled: true, metrics: []metric{
 	counters("gpu_xid_errors_total",
-		"XID errors of the GPU since the exporter started, by code of NVIDIA's XID catalogue. The severe ones are there from the start with 0.",
+		"XID errors of the GPU since the exporter started, by code of NVIDIA's XID catalogue. The severe ones are there with 0 while the GPU's events are watched.",
 		[]string{"xid"},
 		func(d *DeviceState, e *emitter) {
 			for i := range d.XIDs {

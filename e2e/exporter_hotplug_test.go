@@ -48,6 +48,71 @@ func TestHotPlug(t *testing.T) {
 	m.wellBehaved(t)
 }
 
+// TestIndexChanges takes the first GPU away and adds another: once the library is
+// initialised again, the list starts elsewhere. The index is the one that nvidia-smi
+// shows, and the history of a GPU that stayed goes on.
+func TestIndexChanges(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 3)
+	m.EnumerateAtInit = true
+	three := m.GPUs
+	m.GPUs = three[:2:2]
+	m.plug(t)
+	p := m.start(t)
+	stayed := map[string]string{"uuid": three[1].UUID, "window": "10m"}
+	before := 0.0
+	eventually(t, p, func(s harness.Metrics) error {
+		filled, err := s.Value("gpu_detector_window_fill_ratio", stayed)
+		if err == nil && filled < 0.005 {
+			err = fmt.Errorf("the window is filled by %g", filled)
+		}
+		before = filled
+		return errors.Join(err, m.driverUp(s))
+	})
+
+	m.GPUs = three[1:]
+	m.apply(t)
+	m.plug(t)
+	s := eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(m.up(s, 1, 1), onlyDown(s, map[string]string{"gpu": "0", "uuid": three[0].UUID}))
+	})
+	if after, err := s.Value("gpu_detector_window_fill_ratio", stayed); err != nil || after < before {
+		t.Errorf("the window is filled by %g, by %g before the index changed: %v", after, before, err)
+	}
+	for _, series := range s {
+		if series.Has(map[string]string{"gpu": "1", "uuid": three[1].UUID}) {
+			t.Errorf("%s%v has the old index", series.Name, series.Labels)
+		}
+	}
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestMIGAttributesFail lets the calls fail that only describe a MIG device: the
+// GPU is read as before, and what its instances are called stays.
+func TestMIGAttributesFail(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 3)
+	m.GPUs[0].Processes = nil
+	m.GPUs[0].Partition("1g.10gb", "2g.20gb")
+	p := m.start(t)
+	layout := func(s harness.Metrics) error {
+		return errors.Join(m.layout(s, 0, 0, "1=1g.10gb", "2=2g.20gb"), m.up(s, 1, 1, 1))
+	}
+	eventually(t, p, layout)
+	for _, in := range m.GPUs[0].MIG.Instances {
+		for _, call := range []string{"nvmlDeviceGetName", "nvmlDeviceGetAttributes_v2", "nvmlDeviceGetUUID"} {
+			m.Faults = append(m.Faults, fakenvml.Fail(call, fakenvml.UnknownError).On(in.Devices[0].UUID))
+		}
+	}
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(layout(s), positive(s, "gpu_nvml_errors_total", with(m.id(0), "call", "nvmlDeviceGetName")))
+	})
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
 // TestNoGPU starts with a driver that has no GPU, which is no error, and then gets
 // one.
 func TestNoGPU(t *testing.T) {

@@ -26,7 +26,8 @@ func (m *machine) listening(t *testing.T) {
 	})
 }
 
-// xids returns an error unless a GPU has these counts, and 0 for the XIDs that page.
+// xids returns an error unless a GPU has these counts, and 0 for the XIDs that page
+// while its events can be had.
 func (m *machine) xids(s harness.Metrics, gpu int, counts map[int]float64) error {
 	all := map[int]float64{}
 	for _, xid := range pagingXIDs {

@@ -194,7 +194,7 @@ func notReal(s source.Config) string {
 	case math.IsInf(s.Speed, 1):
 		note += ", as fast as it goes"
 	case s.Speed != 1:
-		note += fmt.Sprintf(", at %g times the speed of a clock", s.Speed)
+		note += fmt.Sprintf(", %g times as fast as real time", s.Speed)
 	}
 	return note + "."
 }

@@ -33,7 +33,7 @@ func TestLeakIsSeen(t *testing.T) {
 	if code := r.end(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	if log := r.stderr.String(); !strings.Contains(log, `level=warn`) || !strings.Contains(log, `msg="These GPUs are simulated: scenario leak, at 600 times the speed of a clock."`) {
+	if log := r.stderr.String(); !strings.Contains(log, `level=warn`) || !strings.Contains(log, `msg="These GPUs are simulated: scenario leak, 600 times as fast as real time."`) {
 		t.Error(log)
 	}
 }

@@ -221,7 +221,7 @@ func (p *parser) stateFlags() {
 	c := p.config
 	p.flag("detector.state-file", "File in which the detector's windows outlive a restart. Empty: they do not.",
 		setting.Checked("detector.state-file", &c.stateFile, checkStateFile), "")
-	p.flag("detector.state-interval", "Time between two writings of --detector.state-file. A crash loses no more than that.",
+	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
 		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
 }
 

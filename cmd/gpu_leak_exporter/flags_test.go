@@ -69,7 +69,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--source=sim:x", `--source=sim:x: unknown scenario "x": choose one of ` + scenarios},
 		{"--source=replay:", `--source="replay:": name a recording: replay:FILE`},
 		{"--source=replay:/none", "--source=replay:/none: recording: stat /none: no such file or directory"},
-		{"--source=replay:" + recording, "--source=replay:" + recording + ": " + recording + ":1: no header line, and no recording of gpu_leak_exporter: record with nvidia-smi --format=csv, without noheader"},
+		{"--source=replay:" + recording, "--source=replay:" + recording + ": " + recording + ":1: no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording"},
 		{"--source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
 		{"--source=sim:leak --source.speed=0", "--source.speed=0: must be between 0.001 and +Inf"},
 		{"--source=sim:leak --source.speed=fast", "--source.speed=fast: is not a number"},
@@ -85,7 +85,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--detector.state-file=" + dir, "--detector.state-file=" + dir + ": is not a file"},
 		{
 			"--source=sim:leak --web.listen-address=127.0.0.1:0 --detector.state-file=" + recording,
-			recording + " is not a state file of this version: remove it or name another one",
+			recording + " is not a state file of gpu_leak_exporter: remove it or name another one",
 		},
 		{"--detector.state-interval=0s", "--detector.state-interval=0s: must be between 1s and 1h"},
 		{"--detector.window=30s", "--detector.window=30s: must be between 1m and 1d"},

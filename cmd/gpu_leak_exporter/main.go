@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 )
 
@@ -33,6 +34,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends at once
+	release.Complete()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

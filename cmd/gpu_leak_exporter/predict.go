@@ -169,7 +169,7 @@ func (h *predictor) refreshed(s *collector.State) string {
 
 // headline sums the page up in one sentence.
 func (v *view) headline(s *collector.State) {
-	up, watched, judged := overview(s)
+	up, waiting, watched := overview(s)
 	switch {
 	case len(v.Leaks) > 0:
 		v.Urgent = true
@@ -178,42 +178,49 @@ func (v *view) headline(s *collector.State) {
 		if len(v.Leaks) > 1 {
 			v.Detail = plural(len(v.Leaks), "leak") + " on " + plural(up, "GPU") + ", the most urgent first."
 		}
-	case s.DriverReason == starting:
+	case s.DriverReason == collector.ReasonStarting:
 		v.Headline, v.Detail = "Waiting for the driver", "This takes a few seconds."
+	case s.DriverReason == "" && len(s.Devices) == 0 && s.Awaited > 0:
+		v.Headline, v.Detail = "Waiting for "+plural(s.Awaited, "GPU"), "This takes a few seconds."
 	case up == 0 && s.DriverReason != "":
 		v.Headline, v.Detail = "No GPU can be seen", "GPUs are picked up as soon as the driver answers."
 	case up == 0 && len(s.Devices) > 0:
 		v.Headline, v.Detail = "No GPU can be read", "GPUs are picked up as soon as they answer."
 	case up == 0:
 		v.Headline, v.Detail = "No GPU found", "The driver answers, but lists no GPU."
-	case judged == 0:
+	case waiting == up:
 		v.Headline = "Watching " + plural(up, "GPU")
 		v.Detail = "No judgement yet: watched for " + solid(humanize.Duration(watched)) + " so far."
 	default:
-		v.Headline = "No leak found on " + plural(up, "GPU")
+		v.Headline = "No leak found on " + plural(up-waiting, "GPU")
 		v.Detail = "The longest window holds " + solid(humanize.Duration(watched)) + "."
+		if waiting > 0 {
+			v.Detail += " " + plural(waiting, "more GPU") + " not judged yet."
+		}
 	}
 	if down := len(s.Devices) - up; down > 0 && up > 0 {
 		v.Detail += " " + plural(down, "more GPU") + " cannot be read."
 	}
 }
 
-// overview counts the GPUs that can be read and the memories that were judged, and
-// says how far the fullest window looks back.
-func overview(s *collector.State) (up int, watched time.Duration, judged int) {
+// overview counts the GPUs that can be read, and those of them of which no memory
+// was judged yet, and says how far the fullest window looks back.
+func overview(s *collector.State) (up, waiting int, watched time.Duration) {
 	for _, d := range s.Devices {
 		if !d.Up {
 			continue
 		}
 		up++
+		judged := false
 		for _, m := range domainsOf(d) {
 			watched = max(watched, watchedFor(m.judgement, s.Windows))
-			if m.judgement.Device.Judged {
-				judged++
-			}
+			judged = judged || m.judgement.Device.Judged
+		}
+		if !judged {
+			waiting++
 		}
 	}
-	return up, watched, judged
+	return up, waiting, watched
 }
 
 // solid keeps the parts of an amount on one line.
@@ -252,7 +259,7 @@ func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
 
 // hints say what to do about the driver's reasons that have a usual cause.
 var hints = map[string]string{
-	starting:                   "the exporter has just started",
+	collector.ReasonStarting:   "the exporter has just started",
 	"library_not_found":        "libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere",
 	"driver_not_loaded":        "the kernel module is not loaded. Load it with modprobe nvidia, or see dmesg for why it cannot be",
 	"no_permission":            "this user may not open /dev/nvidiactl",

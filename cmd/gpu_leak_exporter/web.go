@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"io"
@@ -114,7 +115,7 @@ func newLanding(cfg *config) (http.Handler, error) {
 	return web.NewLandingPage(web.LandingConfig{
 		Name:        program,
 		Description: "Finds GPU memory leaks before they become out-of-memory errors.",
-		Version:     version.Info(),
+		Version:     cmp.Or(version.Version, "unknown"),
 		ExtraHTML:   extra,
 		Profiling:   "false",
 		Links: []web.LandingLinks{
@@ -147,9 +148,9 @@ func (h *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // notReady says what is being waited for; "" if nothing is.
 func notReady(s *collector.State) string {
 	switch {
-	case s.DriverReason == starting:
+	case s.DriverReason == collector.ReasonStarting:
 		return "the driver has not answered yet"
-	case s.DriverReason != "" || len(s.Devices) == 0:
+	case s.DriverReason != "" || len(s.Devices)+s.Awaited == 0:
 		return ""
 	}
 	for _, d := range s.Devices {
@@ -159,6 +160,3 @@ func notReady(s *collector.State) string {
 	}
 	return "no GPU has been read yet"
 }
-
-// starting is the State's DriverReason before the driver's first answer.
-const starting = "starting"

@@ -187,7 +187,7 @@ func TestLanding(t *testing.T) {
 	}
 	for _, page := range []string{"/", "/predict"} {
 		body := request(h, "GET", page).Body.String()
-		const want = "These GPUs are replayed from the recording /tmp/&lt;script&gt;alert(1)&lt;/script&gt;.csv, at 60 times the speed of a clock."
+		const want = "These GPUs are replayed from the recording /tmp/&lt;script&gt;alert(1)&lt;/script&gt;.csv, 60 times as fast as real time."
 		if !strings.Contains(body, want) || strings.Contains(body, "<script") {
 			t.Errorf("%s: no %q in\n%s", page, want, body)
 		}
@@ -206,9 +206,11 @@ func TestReady(t *testing.T) {
 		want  string // "" is ready
 		late  string // after the time that a call may take
 	}{
-		{&collector.State{DriverReason: "starting"}, "the driver has not answered yet", ""},
+		{&collector.State{DriverReason: collector.ReasonStarting}, "the driver has not answered yet", ""},
 		{&collector.State{DriverReason: "library_not_found"}, "", ""},
 		{&collector.State{}, "", ""}, // the driver answers and has no GPU
+		{&collector.State{Awaited: 1}, "no GPU has been read yet", ""},
+		{&collector.State{Awaited: 1, Devices: []*collector.DeviceState{sampled}}, "", ""},
 		{&collector.State{Devices: []*collector.DeviceState{down}}, "no GPU has been read yet", ""},
 		{&collector.State{Devices: []*collector.DeviceState{down, sampled}}, "", ""},
 	} {
@@ -327,7 +329,7 @@ func TestPredictSays(t *testing.T) {
 		note  string
 		want  []string
 	}{
-		"starting": {collector.State{DriverReason: "starting"}, "", []string{"Waiting for the driver"}},
+		"starting": {collector.State{DriverReason: collector.ReasonStarting}, "", []string{"Waiting for the driver"}},
 		"no driver": {
 			collector.State{DriverReason: "library_not_found"},
 			"",
@@ -335,6 +337,7 @@ func TestPredictSays(t *testing.T) {
 		},
 		"other reason": {collector.State{DriverReason: "error_42"}, "", []string{"The driver does not answer (error_42)."}},
 		"no GPU":       {collector.State{}, "", []string{"No GPU found"}},
+		"awaited":      {collector.State{Awaited: 2}, "", []string{"Waiting for 2 GPUs"}},
 		"all lost": {
 			collector.State{Devices: []*collector.DeviceState{lost}},
 			"",

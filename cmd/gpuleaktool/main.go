@@ -19,6 +19,8 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 )
 
 const program = "gpuleaktool"
@@ -32,6 +34,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends at once
+	release.Complete()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -29,11 +29,13 @@ func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
 type Source interface {
 	// Devices lists the GPUs that can be seen now, ordered by index. It is asked
 	// again to notice GPUs that come and go; a GPU that stayed is the same
-	// Device value as before. It may block as long as the driver does. A
-	// *DriverError means that no GPU can be seen at all, and why.
+	// Device value as before, unless its index has changed. It may block as long as
+	// the driver does. A *DriverError means that no GPU can be seen at all, and why.
 	Devices(ctx context.Context) ([]Device, error)
-	// Watch reports events until ctx is done, one call of report at a time. It
-	// returns nil then, and an error if events cannot be had from this source.
+	// Watch reports events until ctx is done, one call of report at a time and none
+	// after its end. It returns nil then, and an error if events cannot be had from
+	// this source. Which GPUs it watches is an event, too: once it has returned it
+	// watches none.
 	Watch(ctx context.Context, report func(Event)) error
 	// Calls are the statistics of the calls into the driver. It never blocks.
 	Calls() *Calls
@@ -81,20 +83,35 @@ func (e *DriverError) Error() string { return fmt.Sprintf("driver: %s: %v", e.Re
 // Unwrap returns the cause.
 func (e *DriverError) Unwrap() error { return e.Err }
 
-// Event is something that the driver reported outside of a sample.
+// EventKind says what an Event tells of its GPU.
+type EventKind uint8
+
+const (
+	// XIDError is an error that the driver reported.
+	XIDError EventKind = iota
+	// Watched says that the XID errors of the GPU are reported from now on: only
+	// then does silence mean that there are none.
+	Watched
+	// Unwatched says that they are not any more.
+	Unwatched
+)
+
+// Event is something that the driver reported outside of a sample, or whether it
+// would be noticed.
 type Event struct {
-	// Time is the wall clock when it was reported.
+	Kind EventKind
+	// Time is the wall clock when the driver reported an XIDError.
 	Time time.Time
 	// UUID is that of the GPU; PCIBusID stands in where only the bus address is
 	// known, as in the kernel log. One of them may be empty.
 	UUID, PCIBusID string
-	// XID is the code of the error, as NVIDIA's XID catalogue lists it.
+	// XID is the code of an XIDError, as NVIDIA's XID catalogue lists it.
 	XID uint64
 }
 
 // Info identifies a GPU. Fields that the driver does not offer are empty.
 type Info struct {
-	Index                      int    // position in the driver's list; may change over a reboot
+	Index                      int    // position in the driver's list; may change when the driver is initialised
 	UUID                       string // with its GPU- prefix
 	Name                       string
 	PCIBusID                   string // as NVML prints it, 00000000:3B:00.0

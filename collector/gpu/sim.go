@@ -129,8 +129,12 @@ func (s *sim) Devices(ctx context.Context) ([]Device, error) {
 	return slices.Clone(s.devices), nil
 }
 
-// Watch implements Source: it reports each XID error of the script once.
+// Watch implements Source: it watches all GPUs of the script at once, and reports
+// each of its XID errors once.
 func (s *sim) Watch(ctx context.Context, report func(Event)) error {
+	for _, g := range s.script.gpus {
+		report(Event{Kind: Watched, UUID: g.info.UUID, PCIBusID: g.info.PCIBusID})
+	}
 	for {
 		n := s.next.Load()
 		if int(n) >= len(s.script.events) {

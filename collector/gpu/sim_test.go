@@ -461,11 +461,16 @@ func TestSimFaults(t *testing.T) {
 			t.Errorf("Watch: %v", err)
 		}
 		want := []Event{
-			{simStart.Add(90 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 94},
-			{simStart.Add(91 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 63},
-			{simStart.Add(3 * time.Minute), lost.Info().UUID, lost.Info().PCIBusID, 79},
+			{XIDError, simStart.Add(90 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 94},
+			{XIDError, simStart.Add(91 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 63},
+			{XIDError, simStart.Add(3 * time.Minute), lost.Info().UUID, lost.Info().PCIBusID, 79},
 		}
-		if !reflect.DeepEqual(events, want) {
+		for i, d := range devices {
+			if e := events[i]; e.Kind != Watched || e.UUID != d.Info().UUID {
+				t.Errorf("event %d: %+v, want that GPU %d is watched", i, e, i)
+			}
+		}
+		if events := events[len(devices):]; !reflect.DeepEqual(events, want) {
 			t.Errorf("events %+v\nwant   %+v", events, want)
 		}
 		if _, err := src.Devices(t.Context()); !errors.Is(err, errClosed) {
@@ -482,7 +487,11 @@ func TestSimWatchTime(t *testing.T) {
 		devicesOf(t, src, err)
 		begin := time.Now()
 		var at []time.Duration
-		report := func(Event) { at = append(at, time.Since(begin).Round(time.Millisecond)) }
+		report := func(e Event) {
+			if e.Kind == XIDError {
+				at = append(at, time.Since(begin).Round(time.Millisecond))
+			}
+		}
 		for _, d := range []time.Duration{1510 * time.Millisecond, time.Millisecond, time.Minute} {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
 			if err := src.Watch(ctx, report); err != nil {

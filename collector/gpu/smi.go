@@ -69,7 +69,7 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 	}
 	switch {
 	case len(h.known) == 0:
-		return nil, errors.New("no header line, and no recording of gpu_leak_exporter: record with nvidia-smi --format=csv, without noheader")
+		return nil, errors.New("no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording")
 	case !h.known["timestamp"]:
 		return nil, errors.New("no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1")
 	}

@@ -121,7 +121,7 @@ type ECC struct {
 	RetiredPages        []Named[uint64]
 	RetiredPagesPending Opt[bool]
 	// RecoveryAction is what the driver asks for: 0 none, 1 GPU reset, 2 node
-	// reboot, 3 drain peer-to-peer, 4 drain and reset, 5 reset of the IMEX domain.
+	// reboot, 3 drain peer-to-peer, 4 drain and reset, 5 recover the IMEX domain.
 	RecoveryAction Opt[int]
 }
 

@@ -33,6 +33,7 @@ type device struct {
 	schedule  schedule
 	stamper   stamper
 	processes processTable
+	profiles  map[uint32]string // of GPU instances at the last sample, by ID
 }
 
 var _ gpu.Device = (*device)(nil)
@@ -60,8 +61,9 @@ func (d *device) uuid() string {
 func (d *device) Wait(ctx context.Context) (missed int, err error) { return d.schedule.wait(ctx) }
 
 // Read implements gpu.Device. A list of processes that cannot be read is no
-// error: the sample says that it is not complete. Without the memory, or with
-// GPU instances that come and go under its eyes, there is no sample.
+// error: the sample says that it is not complete. Neither is what describes a MIG
+// device. Without the memory, the MIG mode or the list of GPU instances there is no
+// sample.
 func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
 	if err := ctx.Err(); err != nil {
 		return gpu.Sample{}, err
@@ -188,6 +190,16 @@ func (r *reading) try(name string, f func() nvml.Return, also ...nvml.Return) er
 		r.ended = terminal(err)
 	}
 	return err
+}
+
+// aside makes calls whose failure concerns nothing else: what they ask for is
+// absent, as if it were not offered. One after which no call is made counts.
+func (r *reading) aside(f func()) {
+	before := len(r.errs)
+	f()
+	if !r.ended {
+		r.errs = r.errs[:before]
+	}
 }
 
 // failure returns what failed so far, nil if nothing did.

@@ -4,7 +4,6 @@
 package nvml
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -52,11 +51,10 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 	var devices []*device
 	for i := range n {
 		d := s.indices[i].answer()
-		if d != nil && !slices.Contains(devices, d) {
-			devices = append(devices, d)
+		if d != nil && !slices.ContainsFunc(devices, func(o *device) bool { return o.info.UUID == d.info.UUID }) {
+			devices = append(devices, s.known.at(i, d.info.UUID))
 		}
 	}
-	slices.SortStableFunc(devices, func(a, b *device) int { return cmp.Compare(a.info.Index, b.info.Index) })
 	return devices, nil
 }
 

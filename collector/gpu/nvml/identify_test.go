@@ -98,6 +98,42 @@ func TestKnownDevicesStay(t *testing.T) {
 	}
 }
 
+// What identifies a device never changes: at another index it is another one.
+func TestKnownDeviceMoves(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := newDevice(s, gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"})
+	first.current.Store(&handle{generation: 7})
+	s.known.add(first)
+	if s.known.at(1, "GPU-1") != first {
+		t.Error("a GPU that stayed is another device")
+	}
+	moved := s.known.at(0, "GPU-1")
+	if want := (gpu.Info{UUID: "GPU-1", Name: "a"}); moved == first || moved.Info() != want || first.Info().Index != 1 {
+		t.Errorf("moved: %+v, before: %+v", moved.Info(), first.Info())
+	}
+	if moved.current.Load().generation != 7 || s.known.get("GPU-1") != moved || s.known.at(0, "GPU-1") != moved {
+		t.Error("the device that moved does not stay")
+	}
+}
+
+// What fails aside leaves the sample valid, unless nothing can be read any more.
+func TestAside(t *testing.T) {
+	for _, c := range []struct {
+		ret   nvml.Return
+		fails bool
+	}{{nvml.ERROR_UNKNOWN, false}, {nvml.ERROR_GPU_IS_LOST, true}} {
+		err := &callError{"nvmlDeviceGetName", c.ret, classify(c.ret, nil)}
+		var r reading
+		r.aside(func() { r.errs, r.ended = append(r.errs, err), terminal(err) })
+		if got := r.failure(); (got != nil) != c.fails {
+			t.Errorf("%v aside: failure %v", err, got)
+		}
+	}
+}
+
 func TestDevicesWithoutLibrary(t *testing.T) {
 	for path, reason := range map[string]string{
 		"/nonexistent/libnvidia-ml.so.1": "library_not_found",

@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,7 +32,9 @@ func (r *reading) instances() []gpu.Instance {
 		r.migDevice(i, &instances)
 	}
 	slices.SortFunc(instances, func(a, b gpu.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	r.device.profiles = make(map[uint32]string, len(instances))
 	for _, in := range instances {
+		r.device.profiles[in.ID] = in.Profile
 		slices.SortFunc(in.Devices, func(a, b gpu.MIGDevice) int { return cmp.Compare(a.ComputeInstance, b.ComputeInstance) })
 	}
 	return instances
@@ -50,25 +53,39 @@ func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
 	d := device.V
 	id := get(r, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId, gone)
 	compute := get(r, "nvmlDeviceGetComputeInstanceId", d.GetComputeInstanceId, gone)
-	uuid := get(r, "nvmlDeviceGetUUID", d.GetUUID, gone)
-	if !id.OK || !compute.OK || !uuid.OK {
+	if !id.OK || !compute.OK {
+		return
+	}
+	var uuid string
+	var err error
+	r.aside(func() {
+		err = r.try("nvmlDeviceGetUUID", func() (ret nvml.Return) { uuid, ret = d.GetUUID(); return ret }, gone)
+	})
+	if errors.Is(err, errAbsent) {
 		return
 	}
 	at := slices.IndexFunc(*instances, func(in gpu.Instance) bool { return in.ID == uint32(id.V) })
 	if at < 0 {
-		in := gpu.Instance{ID: uint32(id.V), Profile: r.profile(d), Memory: r.memory(d)}
+		in := gpu.Instance{ID: uint32(id.V)}
+		r.aside(func() { in.Profile, in.Memory = r.profile(d, in.ID), r.memory(d) })
 		*instances = append(*instances, in)
 		at = len(*instances) - 1
 	}
 	in := &(*instances)[at]
-	in.Devices = append(in.Devices, gpu.MIGDevice{ComputeInstance: uint32(compute.V), UUID: uuid.V})
+	in.Devices = append(in.Devices, gpu.MIGDevice{ComputeInstance: uint32(compute.V), UUID: uuid})
 }
 
 // profile returns the profile of the GPU instance under a MIG device, as
 // nvidia-smi names it. The device's name ends in it; where it does not, the
-// attributes tell its size.
-func (r *reading) profile(d nvml.Device) string {
-	if p := profileOf(get(r, "nvmlDeviceGetName", d.GetName, nvml.ERROR_INVALID_ARGUMENT).V); p != "" {
+// attributes tell its size. An instance whose name cannot be read for once keeps
+// its profile: with another one it would be another instance.
+func (r *reading) profile(d nvml.Device, instance uint32) string {
+	var name string
+	err := r.try("nvmlDeviceGetName", func() (ret nvml.Return) { name, ret = d.GetName(); return ret }, nvml.ERROR_INVALID_ARGUMENT)
+	if p := profileOf(name); err == nil && p != "" {
+		return p
+	}
+	if p := r.device.profiles[instance]; p != "" && err != nil && !errors.Is(err, errAbsent) {
 		return p
 	}
 	a := get(r, "nvmlDeviceGetAttributes_v2", d.GetAttributes, nvml.ERROR_INVALID_ARGUMENT)

@@ -62,7 +62,7 @@ func (r *reading) processes(s *gpu.Sample) {
 			continue
 		}
 		complete = false
-		unseen = unseen || (err != errAbsent && !t.read[i])
+		unseen = unseen || (!errors.Is(err, errAbsent) && !t.read[i])
 		merged.add(t.last[i], l.kind, true)
 	}
 	all := merged.list()

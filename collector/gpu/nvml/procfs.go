@@ -43,6 +43,8 @@ type procfs struct {
 	boot     gpu.Opt[time.Duration] // the moment of boot on the steady clock
 	hostOnce sync.Once
 	host     bool
+	ownOnce  sync.Once
+	own      bool
 }
 
 func newProcFS(root string, c clock) *procfs { return &procfs{root: root, clock: c} }
@@ -60,6 +62,18 @@ func (p *procfs) hostNamespace() bool {
 		p.host = err == nil && link == hostPIDNamespace
 	})
 	return p.host
+}
+
+// numbersMatch reports whether the driver's process numbers are those of this
+// procfs. Outside the host's pid namespace the driver reports those of the
+// namespace that this process runs in, and the procfs must be that namespace's:
+// there self is the number that this process has for itself.
+func (p *procfs) numbersMatch() bool {
+	p.ownOnce.Do(func() {
+		self, err := os.Readlink(filepath.Join(p.root, "self"))
+		p.own = err == nil && self == strconv.Itoa(os.Getpid())
+	})
+	return p.own || p.hostNamespace()
 }
 
 // bootTime returns the moment of boot on the steady clock. It is asked for once:
@@ -85,11 +99,15 @@ func (p *procfs) bootTime() gpu.Opt[time.Duration] {
 // read returns what procfs says of pid now. before is what it said for the last
 // sample, nil if that was never asked; a process that cannot be found any more is
 // still that one while the driver lists its number, because a successor of the
-// same number could be found. It returns nil where nothing is known.
+// same number could be found. It returns nil where nothing is known, as where the
+// procfs counts processes otherwise than the driver.
 //
 // The file is parsed here and not with the procfs module, which also stats the
 // directory and takes twice as long in all: there may be thousands of processes.
 func (p *procfs) read(pid uint32, before *process) *process {
+	if !p.numbersMatch() {
+		return nil
+	}
 	s, err := p.stat(pid)
 	if err != nil {
 		if before == nil {

@@ -215,19 +215,42 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
+// contain makes the tree a procfs in which this process has the number self and
+// runs in a container.
+func (f tree) contain(self int) {
+	f.t.Helper()
+	if err := os.RemoveAll(filepath.Join(f.root, "self")); err != nil {
+		f.t.Fatal(err)
+	}
+	name := strconv.Itoa(self)
+	if err := os.MkdirAll(filepath.Join(f.root, name, "ns"), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	for link, to := range map[string]string{"self": name, name + "/ns/pid": "pid:[4026532000]"} {
+		if err := os.Symlink(to, filepath.Join(f.root, link)); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
 func TestNoOrphansInAnotherNamespace(t *testing.T) {
 	f := newTree(t)
-	link := filepath.Join(f.root, "self/ns/pid")
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("pid:[4026532000]", link); err != nil {
-		t.Fatal(err)
-	}
+	f.contain(os.Getpid())
 	f.process(42, "S", 1, 100, session)
 	p := newProcFS(f.root, newClock())
 	if p.hostNamespace() || p.read(42, nil).orphaned {
 		t.Error("the children of a container's first process are called orphans")
+	}
+}
+
+// In a container the driver's numbers are the container's: the host's process of
+// the same number is somebody else.
+func TestStrangersInTheHostsProcFS(t *testing.T) {
+	f := newTree(t)
+	f.contain(os.Getpid() + 1)
+	f.process(42, "S", 7, 100, session)
+	if got := newProcFS(f.root, newClock()).read(42, nil); got != nil {
+		t.Errorf("process 42 of the container is taken for the host's: %+v", got)
 	}
 }
 

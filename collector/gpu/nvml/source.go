@@ -37,7 +37,9 @@ type Config struct {
 	// Interval is the time between two samples of a GPU; 1 s.
 	Interval time.Duration
 	// ProcFS and SysFS are where the host's procfs and sysfs are mounted; /proc
-	// and /sys.
+	// and /sys. Outside the host's pid namespace the driver's process numbers are
+	// not the host's, and processes are looked up in the procfs of the own
+	// namespace only.
 	ProcFS, SysFS string
 	// KernelLog is read for XID errors of GPUs for which the driver offers no
 	// events; /dev/kmsg.
@@ -300,6 +302,24 @@ func (k *known) add(d *device) *device {
 		return old
 	}
 	k.devices[d.info.UUID] = d
+	return d
+}
+
+// at returns the known device of that uuid at its position in the driver's list.
+// The position may change when the library is initialised again: then it is
+// another device from then on, since what identifies a device never changes.
+func (k *known) at(index int, uuid string) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.devices[uuid]
+	if old.info.Index == index {
+		return old
+	}
+	info := old.info
+	info.Index = index
+	d := newDevice(old.source, info)
+	d.current.Store(old.current.Load())
+	k.devices[uuid] = d
 	return d
 }
 

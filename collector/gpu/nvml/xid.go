@@ -25,8 +25,9 @@ const (
 )
 
 // Watch implements gpu.Source: it reports XID errors as the driver's events tell
-// them, and from the kernel log those of GPUs for which there are no events. It
-// watches the GPUs that Devices has found, also those that it finds later. The
+// them, and from the kernel log those of GPUs for which there are no events. A GPU
+// is watched while it is registered for events, or the kernel log can be read in
+// their stead: of those that Devices has found, also those that it finds later. The
 // error is that of the kernel log, where all GPUs depend on it and it cannot be
 // read.
 //
@@ -38,7 +39,7 @@ func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 		source:    s,
 		reporter:  reporter{report: report},
 		log:       kernelLog{path: s.cfg.KernelLog, fd: -1},
-		listeners: make(map[*device]*listener),
+		listeners: make(map[string]*listener),
 	}
 	defer w.log.close()
 	defer w.end()
@@ -89,18 +90,18 @@ type watcher struct {
 	source    *Source
 	reporter  reporter
 	log       kernelLog
-	listeners map[*device]*listener
+	listeners map[string]*listener // by UUID: a GPU may become another device
 	running   sync.WaitGroup
 }
 
 // listen starts to listen to the GPUs that came.
 func (w *watcher) listen(ctx context.Context) {
 	for _, d := range w.source.known.now() {
-		if w.listeners[d] != nil {
+		if w.listeners[d.info.UUID] != nil {
 			continue
 		}
 		l := &listener{device: d, reporter: &w.reporter}
-		w.listeners[d] = l
+		w.listeners[d.info.UUID] = l
 		w.running.Go(func() { l.run(ctx) })
 	}
 }
@@ -120,8 +121,17 @@ func (w *watcher) end() {
 
 // eventless reports whether the driver has no events for a GPU.
 func (w *watcher) eventless(d *device) bool {
-	l := w.listeners[d]
+	l := w.listeners[d.info.UUID]
 	return l != nil && l.eventless.Load()
+}
+
+// logged reports whether the kernel log watches the GPUs without events.
+func (w *watcher) logged(watched bool) {
+	for _, l := range w.listeners {
+		if l.eventless.Load() {
+			l.watch(watched)
+		}
+	}
 }
 
 // readLog reports what the kernel log has about GPUs without events. It is not
@@ -136,9 +146,11 @@ func (w *watcher) readLog() error {
 		}
 	}
 	if eventless == 0 {
+		w.logged(false)
 		return nil
 	}
 	lines, err := w.log.read()
+	w.logged(err == nil)
 	if err != nil && events == 0 {
 		return fmt.Errorf("XID errors cannot be had: no GPU has events, and the kernel log: %w", err)
 	}
@@ -171,6 +183,22 @@ type listener struct {
 	reporter  *reporter
 	eventless atomic.Bool // the driver has none for this GPU
 	failures  int         // in a row
+	// watched is what was reported last. It belongs to run, and to the watcher once
+	// the GPU has turned out to be eventless.
+	watched bool
+}
+
+// watch reports whether the GPU is watched, where that has changed.
+func (l *listener) watch(watched bool) {
+	if watched == l.watched {
+		return
+	}
+	l.watched = watched
+	e := gpu.Event{Kind: gpu.Unwatched, UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID}
+	if watched {
+		e.Kind = gpu.Watched
+	}
+	l.reporter.event(e)
 }
 
 // run listens until ctx is done or the GPU turns out to have no events.
@@ -223,8 +251,22 @@ func (l *listener) listen(ctx context.Context) error {
 	err = call("nvmlDeviceRegisterEvents", func() nvml.Return {
 		return h.RegisterEvents(nvml.EventTypeXidCriticalError, set)
 	})
+	if err != nil {
+		return err
+	}
+	return l.waitAll(ctx, set, call)
+}
+
+// waitAll waits for events of the set until that fails or ctx is done. Meanwhile
+// the GPU is watched.
+func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) (err error) {
+	l.watch(true)
 	for err == nil && ctx.Err() == nil {
 		err = l.wait(set, call)
+	}
+	// A lost GPU has reported its last error; that there was no other is still so.
+	if !errors.Is(err, gpu.ErrLost) {
+		l.watch(false)
 	}
 	return err
 }

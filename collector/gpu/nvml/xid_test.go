@@ -6,6 +6,7 @@ package nvml
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -27,12 +28,18 @@ func watched(t *testing.T, kernelLogPath string) (*watcher, *[]gpu.Event) {
 		source:    s,
 		reporter:  reporter{report: func(e gpu.Event) { *events = append(*events, e) }},
 		log:       kernelLog{path: kernelLogPath, fd: -1},
-		listeners: map[*device]*listener{with: {}, without: {}},
+		listeners: map[string]*listener{},
 	}
-	w.listeners[without].eventless.Store(true)
+	for _, d := range []*device{with, without} {
+		w.listeners[d.info.UUID] = &listener{device: d, reporter: &w.reporter}
+	}
+	w.listeners["GPU-without"].eventless.Store(true)
 	t.Cleanup(w.log.close)
 	return w, events
 }
+
+// kmsgWatches says that the GPU without events is watched.
+var kmsgWatches = gpu.Event{Kind: gpu.Watched, UUID: "GPU-without", PCIBusID: "00000000:2D:00.0"}
 
 func TestKernelLogStandsInForEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kmsg")
@@ -40,9 +47,12 @@ func TestKernelLogStandsInForEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, events := watched(t, path)
-	if err := w.readLog(); err != nil || len(*events) != 0 {
-		t.Fatalf("first reading: %v, %v", *events, err)
+	for range 2 {
+		if err := w.readLog(); err != nil || !reflect.DeepEqual(*events, []gpu.Event{kmsgWatches}) {
+			t.Fatalf("before anything was added: %+v, %v", *events, err)
+		}
 	}
+	*events = nil
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -75,9 +85,12 @@ func TestKernelLogStandsInForEvents(t *testing.T) {
 }
 
 func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
-	w, _ := watched(t, filepath.Join(t.TempDir(), "none"))
+	w, events := watched(t, filepath.Join(t.TempDir(), "none"))
 	if err := w.readLog(); err != nil {
 		t.Errorf("beside a GPU with events: %v", err)
+	}
+	if len(*events) != 0 {
+		t.Errorf("nobody watches the GPU without events, and yet: %+v", *events)
 	}
 	for _, l := range w.listeners {
 		l.eventless.Store(true)
@@ -88,6 +101,28 @@ func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
 	w.source.known.list(nil)
 	if err := w.readLog(); err != nil {
 		t.Errorf("without GPUs: %v", err)
+	}
+}
+
+// A GPU is not watched any more once the log cannot be read, and is again later.
+func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "kmsg")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, events := watched(t, path)
+	unwatched := kmsgWatches
+	unwatched.Kind = gpu.Unwatched
+	for _, path := range []string{path, dir, path} { // a folder opens, and cannot be read
+		w.log.close()
+		w.log.path = path
+		if err := w.readLog(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []gpu.Event{kmsgWatches, unwatched, kmsgWatches}; !reflect.DeepEqual(*events, want) {
+		t.Errorf("events %+v, want %+v", *events, want)
 	}
 }
 

@@ -1,0 +1,104 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// leakLog says each leak of a GPU once, when it is detected, and once more when
+// it is over: what a page showed for a minute at night can be read in the
+// morning.
+type leakLog struct{ known, now map[leakKey]bool }
+
+// leakKey names who leaks: a process, a workload, or what nobody is known to
+// hold.
+type leakKey struct {
+	process  processKey
+	workload string
+	instance gpu.Opt[uint32]
+}
+
+// labels are the key-value pairs that name k in the log.
+func (k leakKey) labels() (pairs []any) {
+	if k.instance.OK {
+		pairs = append(pairs, "gpu_instance", k.instance.V)
+	}
+	switch {
+	case k.process != processKey{}:
+		pairs = append(pairs, "pid", k.process.id.PID)
+	case k.workload != "":
+		pairs = append(pairs, "workload", k.workload)
+	default:
+		pairs = append(pairs, "who", "unknown")
+	}
+	return pairs
+}
+
+// update compares the leaks of a new state with those of the one before.
+func (l *leakLog) update(logger log.Logger, state *DeviceState) {
+	if l.known == nil {
+		l.known, l.now = map[leakKey]bool{}, map[leakKey]bool{}
+	}
+	clear(l.now)
+	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
+	named := map[gpu.Opt[uint32]]bool{} // instances of which a leaking process or workload is known
+	for i := range state.Processes {
+		p := &state.Processes[i]
+		if p.Verdict.Leak {
+			named[p.Instance] = true
+			l.note(logger, leakKey{process: processKey{p.ID, p.Instance}, instance: p.Instance}, &p.Verdict,
+				"process", p.Owner.Process, "group", p.Owner.Group())
+		}
+	}
+	for i := range state.Workloads {
+		w := &state.Workloads[i]
+		if w.Verdict.Leak {
+			named[w.Instance] = true
+			o := gpu.Owner{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob}
+			l.note(logger, leakKey{workload: o.Group(), instance: w.Instance}, &w.Verdict)
+		}
+	}
+	l.domain(logger, gpu.Opt[uint32]{}, &state.Judgement.Device, named)
+	for i := range state.Instances {
+		l.domain(logger, gpu.Some(state.Instances[i].ID), &state.Instances[i].Judgement.Device, named)
+	}
+	for k := range l.known {
+		if !l.now[k] {
+			level.Info(log.With(logger, k.labels()...)).Log("msg", "the leak is over: taken back, or the process has ended")
+		}
+	}
+	l.known, l.now = l.now, l.known
+}
+
+// domain notes the leak of a memory as a whole where nobody in it is known to
+// leak.
+func (l *leakLog) domain(logger log.Logger, instance gpu.Opt[uint32], v *detector.Verdict, named map[gpu.Opt[uint32]]bool) {
+	if v.Leak && !named[instance] {
+		l.note(logger, leakKey{instance: instance}, v)
+	}
+}
+
+// note says a leak that was not known.
+func (l *leakLog) note(logger log.Logger, k leakKey, v *detector.Verdict, more ...any) {
+	l.now[k] = true
+	if l.known[k] {
+		return
+	}
+	left := "unknown"
+	if v.SecondsToOOM.OK && !math.IsInf(v.SecondsToOOM.V, 0) {
+		left = strconv.FormatFloat(math.Round(v.SecondsToOOM.V), 'f', -1, 64)
+	}
+	pairs := append(k.labels(), more...)
+	level.Warn(log.With(logger, pairs...)).Log("msg", "memory leak detected", "pattern", v.Pattern,
+		"bytes_per_second", math.Round(v.Rate.V), "leaked_bytes", v.Leaked.V, "seconds_to_oom", left)
+}
