@@ -100,5 +100,5 @@ func (l *leakLog) note(logger log.Logger, k leakKey, v *detector.Verdict, more .
 	}
 	pairs := append(k.labels(), more...)
 	level.Warn(log.With(logger, pairs...)).Log("msg", "memory leak detected", "pattern", v.Pattern,
-		"bytes_per_second", math.Round(v.Rate.V), "leaked_bytes", v.Leaked.V, "seconds_to_oom", left)
+		"bytes_per_second", int64(math.Round(v.Rate.V)), "leaked_bytes", int64(v.Leaked.V), "seconds_to_oom", left)
 }
