@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -213,5 +214,28 @@ func TestMemoryAddsUp(t *testing.T) {
 			return fmt.Errorf("only %d different values of used memory", len(moved))
 		}
 		return nil
+	})
+}
+
+// TestCoherentMemory has a GPU whose memory is the host's, too: freed pages stay
+// allocated there, so that nothing is called unattributed and nothing is foretold.
+func TestCoherentMemory(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 2)
+	for i := range m.GPUs {
+		m.GPUs[i].Memory.Used = fakenvml.Constant(8 * gib)
+		m.GPUs[i].Processes = nil
+	}
+	m.GPUs[0].Modes.Addressing = 2 // ATS
+	p := m.start(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		errs := []error{
+			want(s, 1, "gpu_info", with(m.id(0), "memory", "coherent")), want(s, 1, "gpu_info", with(m.id(1), "memory", "")),
+			want(s, 0, "gpu_detector_attributed", m.id(0)), positive(s, "gpu_oom_headroom_bytes", m.id(1)),
+		}
+		for _, name := range []string{"gpu_memory_unattributed_bytes", "gpu_oom_headroom_bytes", "gpu_seconds_to_oom"} {
+			errs = append(errs, gone(s, name, m.id(0)))
+		}
+		return errors.Join(append(errs, wantAll(s, m.id(0), map[string]float64{"gpu_memory_used_bytes": 8 * gib}))...)
 	})
 }

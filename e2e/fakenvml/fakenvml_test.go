@@ -149,11 +149,12 @@ func pair[A, B any](a A, b B, ret nvml.Return) ([2]any, nvml.Return) {
 // eventually polls until cond holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !cond(); {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(10 * time.Second); !cond(); <-poll.C {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
