@@ -20,6 +20,9 @@ import (
 // leaveGrace is how long a loop has to end before another takes its GPU.
 const leaveGrace = 100 * time.Millisecond
 
+// peakSpan is over how long gpu_memory_used_peak_bytes is the highest sample.
+const peakSpan = time.Minute
+
 // loop samples one GPU. Its progress belongs to the goroutine of run.
 type loop struct {
 	sampler *Sampler
@@ -45,7 +48,7 @@ type progress struct {
 	domain    *domain
 	instances map[instanceKey]*domain
 	processes processTable
-	peak      peak
+	peak      detector.Crest[uint64]
 	leaks     leakLog
 	status    gpu.Status
 	readings  []reading
@@ -255,7 +258,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 	}
 	if sample.Memory.Used.OK {
-		state.UsedPeak = gpu.Some(l.peak.add(sample.T, sample.Memory.Used.V))
+		state.UsedPeak = gpu.Some(l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V))
 	}
 	l.judge(sample, state)
 	l.processes.show(sample, state)

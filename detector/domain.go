@@ -61,7 +61,7 @@ type Domain[K comparable] struct {
 	residual *series
 	members  map[K]*member
 	groups   map[string]*group
-	crest    crest
+	crest    Crest[int64]
 	// attributed and attributedAt remember the last complete list: one that could
 	// not be read is no reason to judge the device by other means for a frame.
 	attributed   bool
@@ -114,7 +114,7 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 func (d *Domain[K]) clear() {
 	d.used, d.residual = nil, nil
 	d.members, d.groups = map[K]*member{}, map[string]*group{}
-	d.crest = crest{}
+	d.crest = Crest[int64]{}
 	d.attributed = false
 	d.frames = 0
 }
@@ -443,7 +443,7 @@ func (d *Domain[K]) forecast(f *Frame[K], capacity float64, hasCapacity bool) {
 	if !ok {
 		return
 	}
-	top := float64(d.crest.add(int64(f.T), used))
+	top := float64(d.crest.Add(f.T, crestSpan, used))
 	if !hasCapacity {
 		return
 	}

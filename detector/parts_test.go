@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 func TestSpikes(t *testing.T) {
@@ -202,5 +203,31 @@ func TestForecast(t *testing.T) {
 	d.rate = 1
 	if eta, lower, _ = d.secondsTo(0); eta != 0 || lower != 0 {
 		t.Errorf("no headroom gives %g [%g, …]", eta, lower)
+	}
+}
+
+// The crest against the highest of all values of the span, which it may exceed by
+// what a slot holds that is older by less than its width.
+func TestCrest(t *testing.T) {
+	const span = time.Minute
+	rng := rand.New(rand.NewPCG(19, 20))
+	var c Crest[int64]
+	var times []time.Duration
+	var values []int64
+	now := time.Duration(0)
+	for range 5000 {
+		now += time.Duration(1 + rng.Int64N(int64(3*time.Second)))
+		times, values = append(times, now), append(values, rng.Int64N(1000))
+		got := c.Add(now, span, values[len(values)-1])
+		least, most := int64(0), int64(0)
+		for i := len(times) - 1; i >= 0 && times[i] > now-span-span/crestSlots; i-- {
+			most = max(most, values[i])
+			if times[i] > now-span+span/crestSlots {
+				least = max(least, values[i])
+			}
+		}
+		if got < least || got > most {
+			t.Fatalf("at %s: %d, not in [%d, %d]", now, got, least, most)
+		}
 	}
 }
