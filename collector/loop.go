@@ -346,16 +346,16 @@ func (l *loop) repartition(sample *gpu.Sample) {
 
 // observe adds a frame to a domain; a clock that went back starts it anew.
 func (l *loop) observe(d *domain, frame *detector.Frame[gpu.ProcessID]) *detector.Judgement[gpu.ProcessID] {
-	j, err := d.Observe(frame)
+	err := d.Observe(frame)
 	if err == nil {
-		return j
+		return d.Judgement()
 	}
 	level.Warn(l.logger).Log("msg", "the clock of the source went back; judging starts anew", "err", err)
 	d.Reset(detector.ReasonClockStep)
-	if j, err = d.Observe(frame); err != nil {
+	if err = d.Observe(frame); err != nil {
 		return nil
 	}
-	return j
+	return d.Judgement()
 }
 
 // take copies a judgement, which belongs to the domain, into the state.

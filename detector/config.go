@@ -31,6 +31,26 @@ type Config struct {
 	MinAge time.Duration
 	// MinGrowth is the least retained growth in bytes that can be a leak.
 	MinGrowth float64
+	// MinSpan is the shortest growth that can be a leak.
+	MinSpan time.Duration
+	// SettleTime is how long growth must last to be a leak where nothing is known
+	// from before it: a process that fills its memory from its start on, or one
+	// that was already growing when it was first seen.
+	SettleTime time.Duration
+	// FalseAlarm is the probability (0 to 1) that a series without a trend is ever
+	// taken for a leak, however long it is watched.
+	FalseAlarm float64
+	// HighWaterRate is the number of new maxima per e-fold of age that a healthy
+	// process is granted.
+	HighWaterRate float64
+	// ZombieAfter is how long a process must have computed nothing before its
+	// memory can be a zombie's, and UnreleasedAfter how long memory must stay after
+	// its process ended to be unreleased. MinZombie and MinUnreleased are the
+	// least such memory in bytes.
+	ZombieAfter, UnreleasedAfter time.Duration
+	MinZombie, MinUnreleased     float64
+	// Mute switches the judgement off: statistics alone are given.
+	Mute bool
 	// SpikeHeight is the least rise in bytes that can be a spike; SpikeRatio is
 	// the same as a share (0 to 1) of the capacity. The larger one holds.
 	SpikeHeight, SpikeRatio float64
@@ -47,9 +67,19 @@ func DefaultConfig() Config {
 		ClearThreshold: 0.4,
 		MinAge:         5 * time.Minute,
 		MinGrowth:      16 << 20,
-		SpikeHeight:    64 << 20,
-		SpikeRatio:     0.02,
-		SpikeWidth:     time.Minute,
+		MinSpan:        8 * time.Minute,
+		SettleTime:     time.Hour,
+		FalseAlarm:     0.01,
+		HighWaterRate:  3,
+
+		ZombieAfter:     10 * time.Minute,
+		UnreleasedAfter: time.Minute,
+		MinZombie:       64 << 20,
+		MinUnreleased:   64 << 20,
+
+		SpikeHeight: 64 << 20,
+		SpikeRatio:  0.02,
+		SpikeWidth:  time.Minute,
 	}
 }
 
@@ -76,6 +106,22 @@ func (c Config) Validate() error {
 		return fmt.Errorf("minimum age %s is negative", c.MinAge)
 	case !(c.MinGrowth > 0 && c.MinGrowth <= MaxBytes):
 		return fmt.Errorf("minimum growth of %g bytes is not in (0, %d]", c.MinGrowth, int64(MaxBytes))
+	case c.MinSpan <= 0 || c.MinSpan > MaxWindow:
+		return fmt.Errorf("minimum span %s is not in (0, %s]", c.MinSpan, MaxWindow)
+	case c.SettleTime < 0 || c.SettleTime > MaxWindow:
+		return fmt.Errorf("settle time %s is not in [0, %s]", c.SettleTime, MaxWindow)
+	case !(c.FalseAlarm > 0 && c.FalseAlarm <= 0.5):
+		return fmt.Errorf("false alarm probability %g is not in (0, 0.5]", c.FalseAlarm)
+	case !(c.HighWaterRate > 0 && c.HighWaterRate <= 100):
+		return fmt.Errorf("high-water rate %g is not in (0, 100]", c.HighWaterRate)
+	case c.ZombieAfter <= 0:
+		return errors.New("time until a zombie must be above 0")
+	case c.UnreleasedAfter <= 0:
+		return errors.New("time until memory is unreleased must be above 0")
+	case !(c.MinZombie > 0 && c.MinZombie <= MaxBytes):
+		return fmt.Errorf("minimum zombie memory of %g bytes is not in (0, %d]", c.MinZombie, int64(MaxBytes))
+	case !(c.MinUnreleased > 0 && c.MinUnreleased <= MaxBytes):
+		return fmt.Errorf("minimum unreleased memory of %g bytes is not in (0, %d]", c.MinUnreleased, int64(MaxBytes))
 	case !(c.SpikeHeight > 0 && c.SpikeHeight <= MaxBytes):
 		return fmt.Errorf("spike height of %g bytes is not in (0, %d]", c.SpikeHeight, int64(MaxBytes))
 	case !(c.SpikeRatio >= 0 && c.SpikeRatio <= 1):

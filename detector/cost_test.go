@@ -32,9 +32,21 @@ func busyFrame(f *Frame[int], n, second int, rng *rand.Rand) {
 	}
 }
 
-// BenchmarkObserve tells what a frame costs a member, all windows, scales and
-// verdicts included.
+// BenchmarkObserve tells what a frame costs a member, all windows and scales
+// included.
 func BenchmarkObserve(b *testing.B) {
+	benchmarkFrames(b, func(d *Domain[int], f *Frame[int]) error { return d.Observe(f) })
+}
+
+// BenchmarkJudgement is the same with fits, verdicts and forecasts.
+func BenchmarkJudgement(b *testing.B) {
+	benchmarkFrames(b, func(d *Domain[int], f *Frame[int]) error {
+		_, err := look(d, f)
+		return err
+	})
+}
+
+func benchmarkFrames(b *testing.B, observe func(*Domain[int], *Frame[int]) error) {
 	for _, n := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprintf("members=%d", n), func(b *testing.B) {
 			d := newDomain(b)
@@ -44,7 +56,7 @@ func BenchmarkObserve(b *testing.B) {
 			step := func() {
 				second++
 				busyFrame(&f, n, second, rng)
-				if _, err := d.Observe(&f); err != nil {
+				if err := observe(d, &f); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -71,9 +83,10 @@ func TestObserveAllocatesNothing(t *testing.T) {
 		for i := range f.Members {
 			f.Members[i].Group = "pod"
 		}
-		if _, err := d.Observe(&f); err != nil {
+		if err := d.Observe(&f); err != nil {
 			t.Fatal(err)
 		}
+		d.Judgement()
 	}
 	for range 700 {
 		step()

@@ -4,7 +4,6 @@
 package detector
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -66,37 +65,51 @@ type Domain[K comparable] struct {
 	// not be read is no reason to judge the device by other means for a frame.
 	attributed   bool
 	attributedAt int64
-	// held is the highest confidence of what this frame does not tell the memory of.
-	held  float64
-	free  []*series
+	free         []*series
+
+	// Of the last frame: its list in order, whether that was complete, whether the
+	// used memory was known, its crest and its capacity.
+	present     []listing[K]
+	listed      bool
+	known       bool
+	top         int64
+	capacity    int64
+	hasCapacity bool
+
+	// Of the last judgement: what is told, whether it was, what leaks, and the
+	// highest confidence of what the frame does not tell the memory of.
 	out   Judgement[K]
+	told  bool
 	grown []grower
+	held  float64
+}
+
+// listing is an entry of the list of a frame. Without a member it is one too many
+// or listed twice; known says that its memory is.
+type listing[K comparable] struct {
+	key    K
+	member *member
+	group  *group
+	known  bool
 }
 
 type member struct {
 	*series
-	seen int64 // last frame that listed it, ns
-	used Value
-	full bool // then the memory as a whole was near its capacity
+	group string // of the last frame
+	seen  int64  // last frame that listed it, ns
+	used  Value
+	full  bool // then the memory as a whole was near its capacity
 }
 
 type group struct {
 	*series
 	seen int64 // last frame with a member, ns
-	// Of this frame: the sum of the members, how many they are, whether the memory
-	// of one is not known, and whether one leaks.
+	// Of the last frame: the sum of the members, how many they are, and whether the
+	// memory of one is not known.
 	sum     float64
 	members int
 	unknown bool
-	leaking bool
-}
-
-// grower is a leaking contributor of the frame.
-type grower struct {
-	g       *growth
-	pattern Pattern
-	since   int64
-	leaked  float64
+	leaking bool // one of them does; of the last judgement
 }
 
 // NewDomain returns a Domain without history. config is asked once a series, at
@@ -117,6 +130,7 @@ func (d *Domain[K]) clear() {
 	d.crest = Crest[int64]{}
 	d.attributed = false
 	d.frames = 0
+	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
 }
 
 // Reset throws the history away, because it is not that of the memory any more,
@@ -129,12 +143,13 @@ func (d *Domain[K]) Reset(r Reason) {
 	}
 }
 
-// Observe adds a frame and returns what is to be said after it. The error is
-// ErrTime, wrapped; nothing has changed then.
-func (d *Domain[K]) Observe(f *Frame[K]) (*Judgement[K], error) {
+// Observe adds a frame. The error is ErrTime, wrapped; nothing has changed then.
+// It does not allocate but when a series is born; what is to be said after the
+// frame is worked out by Judgement alone.
+func (d *Domain[K]) Observe(f *Frame[K]) error {
 	t := int64(f.T)
 	if t <= d.last {
-		return nil, fmt.Errorf("frame at %s after %s: %w", f.T, time.Duration(d.last), ErrTime)
+		return fmt.Errorf("frame at %s after %s: %w", f.T, time.Duration(d.last), ErrTime)
 	}
 	if d.last > 0 {
 		d.deltas[d.frames%intervalSamples] = t - d.last
@@ -142,17 +157,18 @@ func (d *Domain[K]) Observe(f *Frame[K]) (*Judgement[K], error) {
 	}
 	d.last = t
 	o := observation{t: t, interval: d.interval()}
-	capacity, hasCapacity := bytesOf(f.Capacity)
-	o.capacity = float64(capacity)
-	d.out.T = f.T
+	d.capacity, d.hasCapacity = bytesOf(f.Capacity)
+	o.capacity = float64(d.capacity)
 	used, ok := bytesOf(f.Used)
-	full := ok && hasCapacity && float64(used) >= nearCapacity*o.capacity
+	full := ok && d.hasCapacity && float64(used) >= nearCapacity*o.capacity
 	d.exits(f)
 	d.observeMembers(f, o, full)
 	d.observeGroups(o)
-	d.observeDevice(f, o)
-	d.forecast(f, o.capacity, hasCapacity)
-	return &d.out, nil
+	d.listed, d.known = f.Complete, ok
+	if ok {
+		d.observeDevice(f, o, used)
+	}
+	return nil
 }
 
 // bytesOf returns v as whole bytes; ok is false where it is absent or cannot be
@@ -190,6 +206,27 @@ func (d *Domain[K]) newSeries(subject Subject[K]) *series {
 	return newSeries(cfg)
 }
 
+// Reconfigure asks for the configuration of every series again. History stays,
+// but for windows of another length, which start empty.
+func (d *Domain[K]) Reconfigure() {
+	again := func(s *series, subject Subject[K]) {
+		if s == nil {
+			return
+		}
+		if cfg := d.config(subject); cfg.Validate() == nil {
+			s.configure(cfg)
+		}
+	}
+	again(d.used, Subject[K]{Kind: KindDevice})
+	again(d.residual, Subject[K]{Kind: KindResidual})
+	for key, m := range d.members {
+		again(m.series, Subject[K]{Kind: KindMember, Key: key, Group: m.group})
+	}
+	for name, g := range d.groups {
+		again(g.series, Subject[K]{Kind: KindGroup, Group: name})
+	}
+}
+
 // release keeps a series that is not needed any more for the next newcomer.
 func (d *Domain[K]) release(s *series) {
 	if s != nil && len(d.free) < MaxMembers {
@@ -199,7 +236,9 @@ func (d *Domain[K]) release(s *series) {
 
 // exits removes the members that are gone.
 func (d *Domain[K]) exits(f *Frame[K]) {
-	d.out.Exited = d.out.Exited[:0]
+	if d.told {
+		d.out.Exited, d.told = d.out.Exited[:0], false
+	}
 	t := int64(f.T)
 	for i := range f.Members {
 		if m := d.members[f.Members[i].Key]; m != nil {
@@ -212,42 +251,38 @@ func (d *Domain[K]) exits(f *Frame[K]) {
 		}
 		delete(d.members, key)
 		d.release(m.series)
-		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
+		if len(d.out.Exited) < MaxMembers {
+			d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
+		}
 	}
 }
 
 // observeMembers adds the frame to the members' series and sums their groups.
 // full says that the memory as a whole is near its capacity.
 func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
-	d.out.Members = d.out.Members[:0]
-	d.grown, d.held = d.grown[:0], 0
+	d.present = d.present[:0]
 	for _, g := range d.groups {
-		g.sum, g.members, g.unknown, g.leaking = 0, 0, false, false
+		g.sum, g.members, g.unknown = 0, 0, false
 	}
 	for i := range f.Members {
 		in := &f.Members[i]
-		d.out.Members = append(d.out.Members, MemberVerdict[K]{Key: in.Key})
-		used, ok := bytesOf(in.Used)
 		m := d.member(in)
 		if m != nil && m.last == o.t {
+			d.present = append(d.present, listing[K]{key: in.Key})
 			continue // listed twice
 		}
+		used, ok := bytesOf(in.Used)
 		g := d.addToGroup(in.Group, used, ok, o.t)
+		d.present = append(d.present, listing[K]{key: in.Key, member: m, group: g, known: ok})
 		if m == nil {
 			continue
 		}
-		m.seen, m.used, m.full = o.t, Value{V: float64(used), OK: ok}, full
+		m.seen, m.group, m.used, m.full = o.t, in.Group, Value{V: float64(used), OK: ok}, full
 		if !ok {
 			continue
 		}
 		o.used, o.started, o.sm = used, int64(in.Started), in.SM
-		out := &d.out.Members[i]
 		m.observe(&o)
-		m.verdict(&out.Verdict)
-		d.grow(m.series, &out.Verdict)
-		if g != nil && out.Leak {
-			g.leaking = true
-		}
 	}
 }
 
@@ -260,13 +295,6 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 		d.members[in.Key] = m
 	}
 	return m
-}
-
-// grow notes a series that leaks as a contributor to the domain's leak.
-func (d *Domain[K]) grow(s *series, v *Verdict) {
-	if g := s.growing(); g != nil && v.Leak {
-		d.grown = append(d.grown, grower{g: g, pattern: v.Pattern, since: s.since, leaked: v.Leaked.V})
-	}
 }
 
 // addToGroup adds a member's memory to the sum of its group and returns the
@@ -293,7 +321,6 @@ func (d *Domain[K]) addToGroup(name string, used int64, known bool, t int64) *gr
 // observeGroups adds the sums to the series of the groups that have had two
 // members at once.
 func (d *Domain[K]) observeGroups(o observation) {
-	d.out.Groups = d.out.Groups[:0]
 	for name, g := range d.groups {
 		if o.t-g.seen >= absence {
 			d.release(g.series)
@@ -303,179 +330,36 @@ func (d *Domain[K]) observeGroups(o observation) {
 		if g.series == nil && g.members >= 2 {
 			g.series = d.newSeries(Subject[K]{Kind: KindGroup, Group: name})
 		}
-		if g.series == nil || g.members == 0 || g.unknown {
-			continue
-		}
-		o.used, _ = bytesOf(Of(min(g.sum, MaxBytes)))
-		g.observe(&o)
-		out := GroupVerdict{Group: name, Used: g.sum}
-		g.verdict(&out.Verdict)
-		d.out.Groups = append(d.out.Groups, out)
-		if !g.leaking {
-			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
+		if g.summed() {
+			o.used, _ = bytesOf(Of(min(g.sum, MaxBytes)))
+			g.observe(&o)
 		}
 	}
-	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
 }
 
-// observeDevice adds the frame to the raw and the residual series and composes
-// the verdict on the device.
-func (d *Domain[K]) observeDevice(f *Frame[K], o observation) {
-	d.out.Device, d.out.Residual, d.out.Headroom = Verdict{}, Verdict{}, Value{}
-	used, ok := bytesOf(f.Used)
-	if !ok {
-		return
-	}
+// summed reports whether the last frame gave the group's series a sample.
+func (g *group) summed() bool { return g.series != nil && g.members > 0 && !g.unknown }
+
+// observeDevice adds the frame to the raw series, whose value is used, and to the
+// residual.
+func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 	if d.used == nil {
 		d.used = d.newSeries(Subject[K]{Kind: KindDevice})
 	}
 	o.used = used
 	d.used.observe(&o)
-	d.used.verdict(&d.out.Device)
-	if f.Complete {
-		d.observeResidual(f, o)
-		d.attributed, d.attributedAt = true, o.t
-	} else {
-		d.withoutList(o.t)
-	}
-	d.out.Attributed = d.attributed
-	if d.attributed {
-		d.compose()
+	d.top = d.crest.Add(f.T, crestSpan, used)
+	if !f.Complete {
 		return
 	}
-	// The members are part of the raw series. Where it leaks, its growth counts;
-	// where only some of them do, and others shrink, theirs does.
-	if d.used.growing() != nil {
-		d.grown = d.grown[:0]
-		d.grow(d.used, &d.out.Device)
-	} else if len(d.grown) > 0 {
-		d.combine()
-	}
-}
-
-// withoutList stands in for a complete list that this frame does not bring: for
-// a while, what leaked when it was last seen still does.
-func (d *Domain[K]) withoutList(t int64) {
-	if !d.attributed {
-		return
-	}
-	if t-d.attributedAt >= absence {
-		d.attributed = false
-		return
-	}
-	for _, m := range d.members {
-		if m.last != t {
-			d.growUnseen(m.series)
-		}
-	}
-	d.growUnseen(d.residual)
-}
-
-// growUnseen notes a series that leaked when it was last seen.
-func (d *Domain[K]) growUnseen(s *series) {
-	var v Verdict
-	s.verdict(&v)
-	d.held = max(d.held, v.Confidence)
-	d.grow(s, &v)
-}
-
-// observeResidual adds what no member accounts for.
-func (d *Domain[K]) observeResidual(f *Frame[K], o observation) {
+	d.attributed, d.attributedAt = true, o.t
 	if d.residual == nil {
 		d.residual = d.newSeries(Subject[K]{Kind: KindResidual})
 	}
 	for i := range f.Members {
-		used, _ := bytesOf(f.Members[i].Used)
-		o.used -= used
+		member, _ := bytesOf(f.Members[i].Used)
+		o.used -= member
 	}
 	o.used = max(o.used, 0) // the lists are read a moment apart from the memory
 	d.residual.observe(&o)
-	d.residual.verdict(&d.out.Residual)
-	d.grow(d.residual, &d.out.Residual)
-}
-
-// compose replaces the judgement of the raw series by that of the members, the
-// groups and the residual: a job that arrives is no leak of the GPU.
-func (d *Domain[K]) compose() {
-	v := &d.out.Device
-	if !v.Judged {
-		return
-	}
-	v.Confidence, v.Leak, v.Since = max(d.held, d.out.Residual.Confidence), false, 0
-	v.Rate, v.Leaked = Value{}, Value{}
-	if v.Pattern.leaks() {
-		v.Pattern = PatternPlateau // the sum grows, and no part of it leaks
-	}
-	d.combine()
-}
-
-// combine adds what leaks to the verdict on the device.
-func (d *Domain[K]) combine() {
-	v := &d.out.Device
-	if !v.Judged {
-		return
-	}
-	for i := range d.out.Members {
-		v.Confidence = max(v.Confidence, d.out.Members[i].Confidence)
-	}
-	for i := range d.out.Groups {
-		v.Confidence = max(v.Confidence, d.out.Groups[i].Confidence)
-	}
-	var largest float64
-	for i := range d.grown {
-		c := &d.grown[i]
-		if !v.Leak || c.since < int64(v.Since) {
-			v.Since = time.Duration(c.since)
-		}
-		v.Leak = true
-		v.Rate = Of(v.Rate.V + c.g.rate)
-		v.Leaked = Of(v.Leaked.V + c.leaked)
-		if c.g.rate > largest {
-			largest, v.Pattern = c.g.rate, c.pattern
-		}
-	}
-}
-
-// forecast gives every verdict that contributes to the domain's leak the
-// domain's time to out-of-memory, and +Inf to the others.
-func (d *Domain[K]) forecast(f *Frame[K], capacity float64, hasCapacity bool) {
-	used, ok := bytesOf(f.Used)
-	if !ok {
-		return
-	}
-	top := float64(d.crest.Add(f.T, crestSpan, used))
-	if !hasCapacity {
-		return
-	}
-	headroom := max(0, capacity-top)
-	d.out.Headroom = Of(headroom)
-	var sum drift
-	for i := range d.grown {
-		sum.add(d.grown[i].g)
-	}
-	eta, lower, upper := sum.secondsTo(headroom)
-	d.out.Device.dies(eta, lower, upper)
-	d.out.Residual.dies(eta, lower, upper)
-	for i := range d.out.Members {
-		m := &d.out.Members[i]
-		m.dies(eta, lower, upper)
-		if m.Leak && sum.rate > 0 {
-			m.Share = Of(clamp(m.Rate.V / sum.rate))
-		}
-	}
-	for i := range d.out.Groups {
-		d.out.Groups[i].dies(eta, lower, upper)
-	}
-}
-
-// dies sets the forecast: the domain's for who leaks, never for who does not.
-func (v *Verdict) dies(eta, lower, upper float64) {
-	switch {
-	case !v.Judged:
-	case v.Leak:
-		v.SecondsToOOM, v.Lower, v.Upper = Of(eta), Of(lower), Of(upper)
-	default:
-		never := Of(math.Inf(1))
-		v.SecondsToOOM, v.Lower, v.Upper = never, never, never
-	}
 }

@@ -33,6 +33,14 @@ func newDomain(t testing.TB) *Domain[int] {
 // round is what NVML shows of an amount of memory.
 func round(bytes float64) float64 { return math.Floor(bytes/(2*mib)) * 2 * mib }
 
+// look adds a frame and judges it.
+func look[K comparable](d *Domain[K], f *Frame[K]) (*Judgement[K], error) {
+	if err := d.Observe(f); err != nil {
+		return nil, err
+	}
+	return d.Judgement(), nil
+}
+
 // observe adds a frame with members of the given memory; started an hour before
 // the first frame.
 func observe(t testing.TB, d *Domain[int], second int, residual float64, members map[int]float64) *Judgement[int] {
@@ -46,7 +54,7 @@ func observe(t testing.TB, d *Domain[int], second int, residual float64, members
 			f.Used.V += used
 		}
 	}
-	j, err := d.Observe(&f)
+	j, err := look(d, &f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +175,7 @@ func TestGroupSumsItsMembers(t *testing.T) {
 			f.Members = append(f.Members, Member[int]{Key: 3*(s/300) + w, Group: "team/loader", Used: Of(round(used)), Started: start + time.Duration(s/300*300)*time.Second})
 		}
 		var err error
-		if j, err = d.Observe(&f); err != nil {
+		if j, err = look(d, &f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +195,7 @@ func TestGroupWithAnUnknownMemberHasNoSum(t *testing.T) {
 			{Key: 1, Group: "pod", Used: Of(gib)}, {Key: 2, Group: "pod", Used: Of(gib)},
 		}}
 		f.Members[1].Used.OK = s%100 != 99
-		j, err := d.Observe(&f)
+		j, err := look(d, &f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +241,7 @@ func TestExitNearCapacityOfAnIncompleteList(t *testing.T) {
 		if s == 100 {
 			f.Members, f.Used = nil, Of(gib)
 		}
-		j, err := d.Observe(&f)
+		j, err := look(d, &f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,13 +262,13 @@ func TestIncompleteListKeepsTheVerdict(t *testing.T) {
 		observe(t, d, s, 0, map[int]float64{1: round(10*gib + float64(s)*mib), 2: gib})
 	}
 	f := Frame[int]{T: start + 1800*time.Second, Used: Of(round(11*gib + 1800*mib)), Capacity: Of(80 * gib)}
-	j, err := d.Observe(&f)
+	j, err := look(d, &f)
 	if err != nil || !j.Device.Leak || !j.Attributed || len(j.Exited) != 0 {
 		t.Fatalf("a list that could not be read once clears the leak: %+v %v", j, err)
 	}
 	for s := 1801; s < 2600; s++ {
 		f.T = start + time.Duration(s)*time.Second
-		if j, err = d.Observe(&f); err != nil {
+		if j, err = look(d, &f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -279,7 +287,7 @@ func TestUnknownMembersKeepTheVerdict(t *testing.T) {
 	}
 	confidence, eta := before.Device.Confidence, before.Device.SecondsToOOM.V
 	for s := 1800; s < 1810; s++ {
-		j, err := d.Observe(&Frame[int]{
+		j, err := look(d, &Frame[int]{
 			T: start + time.Duration(s)*time.Second, Used: Of(round(11*gib + float64(s)*mib)), Capacity: Of(80 * gib),
 			Members: []Member[int]{{Key: 1}, {Key: 2}},
 		})
@@ -298,7 +306,7 @@ func TestLeakThatOthersHide(t *testing.T) {
 	for s := range 3600 {
 		grown := float64(s) * mib
 		var err error
-		j, err = d.Observe(&Frame[int]{
+		j, err = look(d, &Frame[int]{
 			T: start + time.Duration(s)*time.Second, Used: Of(40 * gib), Capacity: Of(80 * gib),
 			Members: []Member[int]{{Key: 1, Used: Of(round(10*gib + grown))}, {Key: 2, Used: Of(round(20*gib - grown))}},
 		})
@@ -314,7 +322,7 @@ func TestLeakThatOthersHide(t *testing.T) {
 func TestWithoutListTheRawSeriesIsJudged(t *testing.T) {
 	d := newDomain(t)
 	for s := range 3600 {
-		j, err := d.Observe(&Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(round(float64(s) * mib))})
+		j, err := look(d, &Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(round(float64(s) * mib))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +338,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 		observe(t, d, s, 0, map[int]float64{1: 10 * gib})
 	}
 	for i, bad := range []Value{{}, Of(math.NaN()), Of(math.Inf(1)), Of(-1), Of(math.MaxUint64), Of(MaxBytes * 1.01)} {
-		j, err := d.Observe(&Frame[int]{
+		j, err := look(d, &Frame[int]{
 			T: start + time.Duration(1200+i)*time.Second, Used: bad, Capacity: bad, Complete: true,
 			Members: []Member[int]{{Key: 1, Used: bad}},
 		})
@@ -351,7 +359,7 @@ func TestTimeMustIncrease(t *testing.T) {
 	d := newDomain(t)
 	observe(t, d, 10, 0, map[int]float64{1: gib})
 	for _, s := range []int{10, 9, -1_770_000_001} {
-		_, err := d.Observe(&Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(0), Complete: true})
+		_, err := look(d, &Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(0), Complete: true})
 		if !errors.Is(err, ErrTime) {
 			t.Errorf("second %d after 10: error %v", s, err)
 		}
@@ -373,7 +381,7 @@ func TestVerdictDoesNotDependOnOrigin(t *testing.T) {
 		var all []Verdict
 		for s := range 3000 {
 			used := base + 20*gib + float64(s)*mib + float64(rng.IntN(50))*2*mib
-			j, err := d.Observe(&Frame[int]{T: start + shift + time.Duration(s)*time.Second, Used: Of(used), Capacity: Of(base + 80*gib)})
+			j, err := look(d, &Frame[int]{T: start + shift + time.Duration(s)*time.Second, Used: Of(used), Capacity: Of(base + 80*gib)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -410,7 +418,7 @@ func TestManyMembersAreBounded(t *testing.T) {
 			f.Members[i].Group = "a" // over the bound of members
 		}
 	}
-	j, err := d.Observe(&f)
+	j, err := look(d, &f)
 	if err != nil || len(d.members) != MaxMembers || len(d.groups) != MaxGroups || len(j.Members) != 3000 {
 		t.Fatalf("%d members, %d groups, %d verdicts, %v", len(d.members), len(d.groups), len(j.Members), err)
 	}

@@ -29,7 +29,7 @@ func FuzzDomain(f *testing.F) {
 		for ; len(data) >= 4; data = data[4:] {
 			clock += fuzzStep(data[0])
 			f := fuzzFrame(clock, data)
-			j, err := d.Observe(&f)
+			j, err := look(d, &f)
 			if err != nil {
 				continue
 			}

@@ -35,7 +35,7 @@ func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 			if s > 1800 {
 				f.Members = f.Members[:3]
 			}
-			j, err := d.Observe(&f)
+			j, err := look(d, &f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		for s := range 3 {
-			j, err := d.Observe(&Frame[int]{
+			j, err := look(d, &Frame[int]{
 				T: time.Duration(d.last) + time.Duration(s+1)*10*time.Second, Used: Of(gib), Capacity: Of(2 * gib), Complete: s != 1,
 				Members: []Member[int]{{Key: 1, Used: Of(gib)}},
 			})

@@ -5,6 +5,7 @@ package detector
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -69,6 +70,22 @@ func (s *series) reset(cfg Config) {
 		s.ladder[i].width = width
 		width *= envelopeGrowth
 	}
+}
+
+// configure gives s another configuration and keeps the history, but for windows
+// of a length that it did not have.
+func (s *series) configure(cfg Config) {
+	if !slices.Equal(cfg.Windows, s.cfg.Windows) {
+		old := s.windows
+		s.windows = make([]window, len(cfg.Windows))
+		for i, span := range cfg.Windows {
+			s.windows[i] = window{span: int64(span)}
+			if at := slices.Index(s.cfg.Windows, span); at >= 0 {
+				s.windows[i] = old[at]
+			}
+		}
+	}
+	s.cfg = cfg
 }
 
 // observation is one sample of a series and what is known beside it.
@@ -155,7 +172,7 @@ func (p Pattern) leaks() bool {
 // judged reports whether the series was seen for long enough for a verdict. How
 // old its owner is does not help: what it did before is not known.
 func (s *series) judged() bool {
-	return s.seen && s.last-s.first >= int64(s.cfg.MinAge) && s.ladder[0].closed >= minLevels
+	return s.seen && !s.cfg.Mute && s.last-s.first >= int64(s.cfg.MinAge) && s.ladder[0].closed >= minLevels
 }
 
 // shape returns the pattern that fits at time t.

@@ -121,15 +121,16 @@ func TestFit(t *testing.T) {
 			checked := make([]int, len(cfg.Windows))
 			for n := 1; n <= len(points); n++ {
 				last := points[n-1]
-				j, err := domain.Observe(&detector.Frame[int]{T: last.T, Used: detector.Of(float64(last.Y))})
+				err := domain.Observe(&detector.Frame[int]{T: last.T, Used: detector.Of(float64(last.Y))})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if n%checkEvery != 0 && n != len(points) {
 					continue
 				}
+				judgement := domain.Judgement()
 				for w, window := range cfg.Windows {
-					fit := j.Device.Windows[w]
+					fit := judgement.Device.Windows[w]
 					checkEdge(t, points[:n], window, fit.N)
 					if fit.Slope.OK {
 						checked[w]++

@@ -1,0 +1,210 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// grower is a leaking contributor of the frame.
+type grower struct {
+	g       *growth
+	pattern Pattern
+	since   int64
+	leaked  float64
+}
+
+// Judgement returns what is to be said after the last frame. It belongs to the
+// Domain and is valid until the next call of any of its methods.
+func (d *Domain[K]) Judgement() *Judgement[K] {
+	d.out.T = time.Duration(d.last)
+	d.grown, d.held, d.told = d.grown[:0], 0, true
+	d.judgeMembers()
+	d.judgeGroups()
+	d.judgeDevice()
+	d.forecast()
+	return &d.out
+}
+
+func (d *Domain[K]) judgeMembers() {
+	d.out.Members = d.out.Members[:0]
+	for _, g := range d.groups {
+		g.leaking = false
+	}
+	for i := range d.present {
+		in := &d.present[i]
+		d.out.Members = append(d.out.Members, MemberVerdict[K]{Key: in.key})
+		if in.member == nil || !in.known {
+			continue
+		}
+		out := &d.out.Members[i]
+		in.member.verdict(&out.Verdict)
+		d.grow(in.member.series, &out.Verdict)
+		if in.group != nil && out.Leak {
+			in.group.leaking = true
+		}
+	}
+}
+
+func (d *Domain[K]) judgeGroups() {
+	d.out.Groups = d.out.Groups[:0]
+	for name, g := range d.groups {
+		if !g.summed() {
+			continue
+		}
+		out := GroupVerdict{Group: name, Used: g.sum}
+		g.verdict(&out.Verdict)
+		d.out.Groups = append(d.out.Groups, out)
+		if !g.leaking {
+			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
+		}
+	}
+	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
+}
+
+// judgeDevice composes the verdict on the device.
+func (d *Domain[K]) judgeDevice() {
+	d.out.Device, d.out.Residual = Verdict{}, Verdict{}
+	if !d.known {
+		return
+	}
+	d.used.verdict(&d.out.Device)
+	if d.listed {
+		d.residual.verdict(&d.out.Residual)
+		d.grow(d.residual, &d.out.Residual)
+	} else {
+		d.withoutList()
+	}
+	d.out.Attributed = d.attributed
+	if d.attributed {
+		d.compose()
+		return
+	}
+	// The members are part of the raw series. Where it leaks, its growth counts;
+	// where only some of them do, and others shrink, theirs does.
+	if d.used.growing() != nil {
+		d.grown = d.grown[:0]
+		d.grow(d.used, &d.out.Device)
+	} else if len(d.grown) > 0 {
+		d.combine()
+	}
+}
+
+// grow notes a series that leaks as a contributor to the domain's leak.
+func (d *Domain[K]) grow(s *series, v *Verdict) {
+	if g := s.growing(); g != nil && v.Leak {
+		d.grown = append(d.grown, grower{g: g, pattern: v.Pattern, since: s.since, leaked: v.Leaked.V})
+	}
+}
+
+// withoutList stands in for a complete list that this frame does not bring: for
+// a while, what leaked when it was last seen still does.
+func (d *Domain[K]) withoutList() {
+	if !d.attributed {
+		return
+	}
+	if d.last-d.attributedAt >= absence {
+		d.attributed = false
+		return
+	}
+	for _, m := range d.members {
+		if m.last != d.last {
+			d.growUnseen(m.series)
+		}
+	}
+	d.growUnseen(d.residual)
+}
+
+// growUnseen notes a series that leaked when it was last seen.
+func (d *Domain[K]) growUnseen(s *series) {
+	var v Verdict
+	s.verdict(&v)
+	d.held = max(d.held, v.Confidence)
+	d.grow(s, &v)
+}
+
+// compose replaces the judgement of the raw series by that of the members, the
+// groups and the residual: a job that arrives is no leak of the GPU.
+func (d *Domain[K]) compose() {
+	v := &d.out.Device
+	if !v.Judged {
+		return
+	}
+	v.Confidence, v.Leak, v.Since = max(d.held, d.out.Residual.Confidence), false, 0
+	v.Rate, v.Leaked = Value{}, Value{}
+	if v.Pattern.leaks() {
+		v.Pattern = PatternPlateau // the sum grows, and no part of it leaks
+	}
+	d.combine()
+}
+
+// combine adds what leaks to the verdict on the device.
+func (d *Domain[K]) combine() {
+	v := &d.out.Device
+	if !v.Judged {
+		return
+	}
+	for i := range d.out.Members {
+		v.Confidence = max(v.Confidence, d.out.Members[i].Confidence)
+	}
+	for i := range d.out.Groups {
+		v.Confidence = max(v.Confidence, d.out.Groups[i].Confidence)
+	}
+	var largest float64
+	for i := range d.grown {
+		c := &d.grown[i]
+		if !v.Leak || c.since < int64(v.Since) {
+			v.Since = time.Duration(c.since)
+		}
+		v.Leak = true
+		v.Rate = Of(v.Rate.V + c.g.rate)
+		v.Leaked = Of(v.Leaked.V + c.leaked)
+		if c.g.rate > largest {
+			largest, v.Pattern = c.g.rate, c.pattern
+		}
+	}
+}
+
+// forecast gives every verdict that contributes to the domain's leak the
+// domain's time to out-of-memory, and +Inf to the others.
+func (d *Domain[K]) forecast() {
+	d.out.Headroom = Value{}
+	if !d.known || !d.hasCapacity {
+		return
+	}
+	headroom := float64(max(0, d.capacity-d.top))
+	d.out.Headroom = Of(headroom)
+	var sum drift
+	for i := range d.grown {
+		sum.add(d.grown[i].g)
+	}
+	eta, lower, upper := sum.secondsTo(headroom)
+	d.out.Device.dies(eta, lower, upper)
+	d.out.Residual.dies(eta, lower, upper)
+	for i := range d.out.Members {
+		m := &d.out.Members[i]
+		m.dies(eta, lower, upper)
+		if m.Leak && sum.rate > 0 {
+			m.Share = Of(clamp(m.Rate.V / sum.rate))
+		}
+	}
+	for i := range d.out.Groups {
+		d.out.Groups[i].dies(eta, lower, upper)
+	}
+}
+
+// dies sets the forecast: the domain's for who leaks, never for who does not.
+func (v *Verdict) dies(eta, lower, upper float64) {
+	switch {
+	case !v.Judged:
+	case v.Leak:
+		v.SecondsToOOM, v.Lower, v.Upper = Of(eta), Of(lower), Of(upper)
+	default:
+		never := Of(math.Inf(1))
+		v.SecondsToOOM, v.Lower, v.Upper = never, never, never
+	}
+}
