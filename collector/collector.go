@@ -119,10 +119,14 @@ func (c *Collector) collectDevice(e *emitter, d *DeviceState) {
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
-		o := ownerOf(&p.Process)
-		if e.enter(ofProcess, index, uuid, instanceID(p.Instance), pidOf(&p.Process),
-			o.Process, o.Namespace, o.Pod, o.Container, o.SlurmJob) {
+		if e.enter(ofProcess, processValues(d, p.Instance, p.ID, ownerOf(&p.Process))...) {
 			e.emitAll(c.rows[ofProcess], p, true)
+		}
+	}
+	for i := range d.Unreleased {
+		u := &d.Unreleased[i]
+		if e.enter(ofUnreleased, processValues(d, u.Instance, u.ID, u.Owner)...) {
+			e.emitAll(c.rows[ofUnreleased], u, true)
 		}
 	}
 	for i := range d.Workloads {
@@ -130,6 +134,14 @@ func (c *Collector) collectDevice(e *emitter, d *DeviceState) {
 		if e.enter(ofWorkload, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob) {
 			e.emitAll(c.rows[ofWorkload], w, true)
 		}
+	}
+}
+
+// processValues returns the values of the labels of a process.
+func processValues(d *DeviceState, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) []string {
+	return []string{
+		strconv.Itoa(d.Info.Index), d.Info.UUID, instanceID(instance), strconv.FormatUint(uint64(id.PID), 10),
+		o.Process, o.Namespace, o.Pod, o.Container, o.SlurmJob,
 	}
 }
 

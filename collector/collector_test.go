@@ -294,12 +294,13 @@ func contract() []string {
 		gpu_mig_enabled gpu_mig_info gpu_mig_memory_total_bytes gpu_mig_memory_used_bytes gpu_mig_memory_free_bytes
 		gpu_mig_memory_reserved_bytes
 		gpu_workload_memory_used_bytes gpu_process_device_open gpu_processes_unresolved
-		gpu_oom_headroom_bytes gpu_mig_oom_headroom_bytes gpu_process_leak_share_ratio
+		gpu_oom_headroom_bytes gpu_mig_oom_headroom_bytes gpu_process_leak_share_ratio gpu_unreleased_memory_bytes
 		gpu_detector_window_fill_ratio gpu_detector_resets_total gpu_detector_attributed
 		gpu_up gpu_info gpu_devices gpu_pci_devices gpu_driver_up gpu_driver_error gpu_sample_timestamp_seconds
 		gpu_samples_missed_total gpu_nvml_errors_total gpu_nvml_call_seconds_total gpu_nvml_calls_total
 		gpu_nvml_call_in_flight_seconds gpu_collector_success gpu_collector_duration_seconds
-		gpu_leak_exporter_state_file_last_write_successful gpu_leak_exporter_state_file_write_timestamp_seconds`)
+		gpu_leak_exporter_state_file_last_write_successful gpu_leak_exporter_state_file_write_timestamp_seconds
+		gpu_leak_exporter_config_last_reload_successful gpu_leak_exporter_config_last_reload_success_timestamp_seconds`)
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "gpu_driver_error" }) // TestDriverDown
 	for _, scope := range []string{"gpu", "gpu_mig", "gpu_process", "gpu_workload"} {
 		for suffix := range strings.FieldsSeq(`
@@ -404,7 +405,7 @@ func TestVerdictNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := allFamilies(false)
 			o.Enabled["detector"] = true
-			s := &State{Windows: []string{"10m"}, Devices: []*DeviceState{{Up: true, Processes: []ProcessState{{Verdict: tc.verdict}}}}}
+			s := &State{Devices: []*DeviceState{{Up: true, Processes: []ProcessState{{Verdict: tc.verdict}}}}}
 			var got []string
 			for name := range gather(t, newCollector(t, s, o)) {
 				if suffix, ok := strings.CutPrefix(name, "gpu_process_"); ok {
@@ -500,8 +501,9 @@ func TestFixtureIsWhole(t *testing.T) {
 	unused := []string{
 		"State.DriverReason", // TestDriverDown
 		"State.Awaited",      // for the pages
-		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited",
+		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited", "State.Devices.Judgement.Unreleased",
 		"State.Devices.Instances.Judgement.Members", "State.Devices.Instances.Judgement.Groups", "State.Devices.Instances.Judgement.Exited",
+		"State.Devices.Instances.Judgement.Unreleased",
 		"State.Devices.Instances.Judgement.Resets",
 	}
 	for path, ok := range filled {

@@ -33,6 +33,10 @@ var _ = register(family{name: "detector", enabled: true, metrics: slices.Concat(
 		"{oom}":    "the GPU or GPU instance is out of memory, if this pod or job contributes to it; +Inf: judged, and it does not",
 	}, func(w *WorkloadState) *detector.Verdict { return &w.Verdict }),
 	domainMetrics,
+	[]metric{gauge("gpu_unreleased_memory_bytes",
+		"Memory in bytes that has stayed in use since this process ended, and that no process accounts for. The labels are those that the process had. "+
+			"Present while it stays, for 8 processes of a GPU or GPU instance at most.",
+		func(u *UnreleasedState) optional { return gpu.Some(float64(u.Used)) })},
 )})
 
 // domainMetrics are the detector's series that only some of the scopes have.
@@ -162,7 +166,8 @@ var verdictRows = []verdictRow{
 	}, {
 		name: "memory_pattern",
 		help: "1 for the pattern that {memory} follows, for 60 seconds at least: stable, idle, warmup, plateau, step, sawtooth, spikes, " +
-			"leak_linear, leak_staircase or leak_cyclic. The others are absent.",
+			"leak_linear, leak_staircase, leak_cyclic, fragmentation, zombie (held, and nobody will use it again) or unreleased " +
+			"(held after the end of its process). The others are absent.",
 		labels: []string{"pattern"},
 		each: func(v *detector.Verdict, e *emitter) {
 			if v.Judged && v.Pattern != detector.PatternUnknown {
@@ -172,10 +177,12 @@ var verdictRows = []verdictRow{
 	},
 }
 
-// eachWindow emits what get says of each window, with its name as the only label.
+// eachWindow emits what get says of each window, with its length as the only label.
 func eachWindow(v *detector.Verdict, e *emitter, get func(*detector.Fit) optional) {
-	for i, window := range e.state.Windows[:min(len(e.state.Windows), len(v.Windows))] {
-		e.maybe(get(&v.Windows[i]), window)
+	for i := range v.Windows {
+		if f := &v.Windows[i]; f.Span > 0 {
+			e.maybe(get(f), e.windowName(f.Span))
+		}
 	}
 }
 

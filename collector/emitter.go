@@ -7,10 +7,12 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 )
 
 // emitter turns the subjects of one State into series. The series of a subject
@@ -29,6 +31,21 @@ type emitter struct {
 	seen [][]ownLabel
 	// slab holds series to hand out, so that not each is an allocation.
 	slab []series
+	// windows are the lengths of windows as Prometheus prints durations.
+	windows map[time.Duration]string
+}
+
+// windowName returns the length of a window as the value of a label.
+func (e *emitter) windowName(span time.Duration) string {
+	name, ok := e.windows[span]
+	if !ok {
+		name = model.Duration(span).String()
+		if e.windows == nil {
+			e.windows = map[time.Duration]string{}
+		}
+		e.windows[span] = name
+	}
+	return name
 }
 
 // ownLabel is a label that the subject does not carry, and where its value lies.

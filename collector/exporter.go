@@ -102,6 +102,22 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 				e.emit(c.Duration.Seconds(), c.Name)
 			}
 		}),
+	gauge("gpu_leak_exporter_config_last_reload_successful",
+		"Whether (1 or 0) --detector.config could be read the last time. With 0 the rules of the time before hold. Absent without such a file.",
+		func(s *State) optional {
+			if s.Reload == nil {
+				return optional{}
+			}
+			return gpu.Some(oneIf(s.Reload.Success))
+		}),
+	gauge("gpu_leak_exporter_config_last_reload_success_timestamp_seconds",
+		"When --detector.config was last read without an error, in seconds since the Unix epoch.",
+		func(s *State) optional {
+			if s.Reload == nil {
+				return optional{}
+			}
+			return timestamp(s.Reload.Time)
+		}),
 	gauge("gpu_leak_exporter_state_file_last_write_successful",
 		"Whether (1 or 0) the detector's histories could be written to --detector.state-file the last time. Absent without such a file.",
 		func(s *State) optional {

@@ -51,19 +51,23 @@ const (
 	ofInstance
 	ofProcess
 	ofWorkload
+	ofUnreleased
 	numScopes
 )
 
 var scopeLabels = [numScopes][]string{
-	ofGPU:      {"gpu", "uuid"},
-	ofInstance: {"gpu", "uuid", "gpu_instance", "profile"},
-	ofProcess:  {"gpu", "uuid", "gpu_instance", "pid", "process", "namespace", "pod", "container", "slurm_job"},
-	ofWorkload: {"gpu", "uuid", "gpu_instance", "namespace", "pod", "slurm_job"},
+	ofGPU:        {"gpu", "uuid"},
+	ofInstance:   {"gpu", "uuid", "gpu_instance", "profile"},
+	ofProcess:    processLabels,
+	ofWorkload:   {"gpu", "uuid", "gpu_instance", "namespace", "pod", "slurm_job"},
+	ofUnreleased: processLabels, // those that the process had
 }
+
+var processLabels = []string{"gpu", "uuid", "gpu_instance", "pid", "process", "namespace", "pod", "container", "slurm_job"}
 
 // subject is what the metrics of a scope are read from.
 type subject interface {
-	State | DeviceState | InstanceState | ProcessState | WorkloadState
+	State | DeviceState | InstanceState | ProcessState | WorkloadState | UnreleasedState
 }
 
 func scopeOf[T subject]() scope {
@@ -76,6 +80,8 @@ func scopeOf[T subject]() scope {
 		return ofProcess
 	case *WorkloadState:
 		return ofWorkload
+	case *UnreleasedState:
+		return ofUnreleased
 	}
 	return ofExporter
 }

@@ -56,6 +56,7 @@ func fixture() *State {
 			},
 		},
 		Unresolved: 9,
+		Reload:     &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
 		StateFile:  &StateFileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
 		DeviceHolders: []DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
@@ -102,6 +103,10 @@ func fullGPU() *DeviceState {
 		Workloads: []WorkloadState{
 			{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Used: 31e9, Verdict: verdict(400, true)},
 			{SlurmJob: "4712", Used: 32e9, Verdict: detector.Verdict{}},
+		},
+		Unreleased: []UnreleasedState{
+			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
+			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: unknownOwner, Used: 6.5e9, Since: fixtureSince(-80)},
 		},
 	}
 	d.Judgement.Resets = [detector.NumReasons]uint64{13, 14, 15}
@@ -164,11 +169,11 @@ func fullStatus() gpu.Status {
 func verdict(n float64, leak bool) detector.Verdict {
 	v := detector.Verdict{
 		Windows: [detector.MaxWindows]detector.Fit{
-			{Slope: detector.Of(n + 0.25), R2: detector.Of(0.001 * n), Spikes: detector.Of(n + 1), Fill: 1 / n, N: 600},
-			{Slope: detector.Of(-n - 0.5), Fill: 0.5 / n, N: 90},
+			{Span: 10 * time.Minute, Slope: detector.Of(n + 0.25), R2: detector.Of(0.001 * n), Spikes: detector.Of(n + 1), Fill: 1 / n, N: 600},
+			{Span: time.Hour, Slope: detector.Of(-n - 0.5), Fill: 0.5 / n, N: 90},
 		},
 		SpikesTotal: uint64(n) + 2, Trough: detector.Of(n + 3),
-		Judged: true, Confidence: 0.0012 * n, Pattern: detector.PatternSawtooth,
+		Judged: true, Muted: true, Confidence: 0.0012 * n, Pattern: detector.PatternSawtooth,
 		SecondsToOOM: detector.Of(math.Inf(1)), Lower: detector.Of(math.Inf(1)), Upper: detector.Of(math.Inf(1)),
 	}
 	if leak {
@@ -229,6 +234,9 @@ func migGPU() *DeviceState {
 		Processes: []ProcessState{process(1, 600), process(2, 700)}, ProcessesKnown: true, ProcessCount: 2,
 		Workloads: []WorkloadState{
 			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
+		},
+		Unreleased: []UnreleasedState{
+			{Instance: gpu.Some(uint32(1)), ID: gpu.ProcessID{PID: 3002, Start: 8}, Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0"}, Used: 900},
 		},
 	}
 }

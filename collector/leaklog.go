@@ -5,6 +5,7 @@ package collector
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,8 +18,11 @@ import (
 
 // leakLog says each leak of a GPU once, when it is detected, and once more when
 // it is over: what a page showed for a minute at night can be read in the
-// morning.
-type leakLog struct{ known, now map[leakKey]bool }
+// morning. It does the same for memory that stays after its process has ended.
+type leakLog struct {
+	known, now map[leakKey]bool
+	stays      map[processKey]bool
+}
 
 // leakKey names who leaks: a process, a workload, or what nobody is known to
 // hold.
@@ -48,9 +52,11 @@ func (k leakKey) labels() (pairs []any) {
 func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 	if l.known == nil {
 		l.known, l.now = map[leakKey]bool{}, map[leakKey]bool{}
+		l.stays = map[processKey]bool{}
 	}
 	clear(l.now)
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
+	l.unreleased(logger, state)
 	named := map[gpu.Opt[uint32]]bool{} // instances of which a leaking process or workload is known
 	for i := range state.Processes {
 		p := &state.Processes[i]
@@ -78,6 +84,26 @@ func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 		}
 	}
 	l.known, l.now = l.now, l.known
+}
+
+// unreleased says what has stayed after the end of a process, and what has gone.
+func (l *leakLog) unreleased(logger log.Logger, state *DeviceState) {
+	for i := range state.Unreleased {
+		u := &state.Unreleased[i]
+		key := processKey{u.ID, u.Instance}
+		if !l.stays[key] {
+			l.stays[key] = true
+			pairs := append(leakKey{process: key, instance: u.Instance}.labels(), "process", u.Owner.Process, "group", u.Owner.Group())
+			level.Warn(log.With(logger, pairs...)).Log("msg", "memory has stayed after its process ended",
+				"bytes", u.Used, "ended", time.Unix(0, int64(u.Since)).UTC().Format(time.RFC3339))
+		}
+	}
+	for key := range l.stays {
+		if !slices.ContainsFunc(state.Unreleased, func(u UnreleasedState) bool { return key == processKey{u.ID, u.Instance} }) {
+			delete(l.stays, key)
+			level.Info(log.With(logger, leakKey{process: key, instance: key.instance}.labels()...)).Log("msg", "memory that had stayed after its process ended is free")
+		}
+	}
 }
 
 // domain notes the leak of a memory as a whole where nobody in it is known to

@@ -4,9 +4,11 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +47,7 @@ type loop struct {
 // progress is what a loop has learnt of its GPU so far.
 type progress struct {
 	frames    gpu.Frames
+	tuning    *tuning
 	domain    *domain
 	instances map[instanceKey]*domain
 	processes processTable
@@ -57,6 +60,7 @@ type progress struct {
 	fault     faultLog
 	lost      bool // the GPU cannot be read, and what it held is gone
 	laidOut   bool // instances is the layout of a sample, or of an earlier exporter's last
+	restored  bool // from the state file, which does not tell whose the processes are
 	exits     uint64
 	// ahead is how far the wall clock has been set since the source's clock was
 	// started: by that much its moments are off the wall clock's.
@@ -89,25 +93,17 @@ type reading struct {
 
 func newLoop(s *Sampler, d gpu.Device) *loop {
 	info := d.Info()
-	return &loop{
+	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
 		logger: log.With(s.cfg.Logger, "gpu", info.Index, "uuid", info.UUID),
 		progress: progress{
-			domain:    s.newDomain(),
 			instances: map[instanceKey]*domain{},
 			processes: newProcessTable(s.cfg),
 		},
 	}
-}
-
-// newDomain returns a domain of the sampler's configuration, which was checked
-// when the sampler was made.
-func (s *Sampler) newDomain() *domain {
-	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return s.cfg.Detector })
-	if err != nil {
-		panic(err)
-	}
-	return d
+	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
+	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})
+	return l
 }
 
 // reads reports whether the loop is that of a device's GPU. Where it has a UUID,
@@ -252,6 +248,7 @@ func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 func (l *loop) publish(sample *gpu.Sample) {
 	l.ahead += sample.Step
 	unresolved := l.processes.note(sample)
+	l.reconfigure()
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status,
@@ -261,6 +258,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		state.UsedPeak = gpu.Some(l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V))
 	}
 	l.judge(sample, state)
+	l.processes.bury(l.knows)
 	l.processes.show(sample, state)
 	state.ExitsNearCapacity = l.exits
 	state.toWall(l.ahead)
@@ -340,7 +338,8 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	clear(l.instances)
 	for i := range sample.Instances {
 		in := &sample.Instances[i]
-		l.instances[instanceKey{in.ID, in.Profile}] = l.sampler.newDomain()
+		key := instanceKey{in.ID, in.Profile}
+		l.instances[key] = l.tuning.newDomain(gpu.Some(key))
 	}
 }
 
@@ -371,9 +370,30 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 	for i := range j.Groups {
 		state.Workloads = append(state.Workloads, workloadState(&j.Groups[i], sample, index, instance))
 	}
+	for _, u := range j.Unreleased {
+		state.Unreleased = append(state.Unreleased, UnreleasedState{
+			Instance: instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, instance}), Used: uint64(u.Used), Since: u.Since,
+		})
+	}
+	slices.SortFunc(state.Unreleased, func(a, b UnreleasedState) int {
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
+	})
 	own := *j
-	own.Members, own.Groups, own.Exited = nil, nil, nil
+	own.Members, own.Groups, own.Exited, own.Unreleased = nil, nil, nil, nil
 	return own
+}
+
+// knows reports whether the detector can still name a process.
+func (l *loop) knows(key processKey) bool {
+	if !key.instance.OK {
+		return l.domain.Knows(key.id)
+	}
+	for in, d := range l.instances {
+		if in.id == key.instance.V {
+			return d.Knows(key.id)
+		}
+	}
+	return false
 }
 
 // workloadState names a group by the owner of one of its members. Members of a pod
@@ -436,6 +456,8 @@ func (l *loop) leave() bool {
 // over. The GPU was gone, so that what it held is gone, too; its counters go on.
 func (l *loop) follow(before *loop) {
 	l.domain, l.exits, l.lost = before.domain, before.exits, before.lost
+	l.tuning = before.tuning
+	l.tuning.loop = l
 	l.forget()
 	l.missed.Store(before.missed.Load())
 	l.publishDown(before.published.Load())
@@ -445,6 +467,7 @@ func (l *loop) follow(before *loop) {
 // was all the time there, but is now another device.
 func (l *loop) succeed(before *loop) {
 	l.progress = before.progress
+	l.tuning.loop = l
 	l.slowOnce = false // the end may have cut the last reading of the status short
 	l.missed.Store(before.missed.Load())
 	l.prepared.Store(before.prepared.Load())

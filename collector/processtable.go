@@ -26,7 +26,11 @@ const (
 type processTable struct {
 	cfg     SamplerConfig
 	entries map[processKey]*processEntry
+	// ended tells whose the processes were that have ended, while the detector knows
+	// them.
+	ended   map[processKey]*gpu.Owner
 	begun   bool            // a sample has been noted
+	renamed bool            // the owner of a process has changed with the last sample
 	rank    []*processEntry // scratch
 }
 
@@ -52,7 +56,7 @@ type processEntry struct {
 var unknownOwner = &gpu.Owner{}
 
 func newProcessTable(cfg SamplerConfig) processTable {
-	return processTable{cfg: cfg, entries: map[processKey]*processEntry{}}
+	return processTable{cfg: cfg, entries: map[processKey]*processEntry{}, ended: map[processKey]*gpu.Owner{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
@@ -60,6 +64,7 @@ func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 // note fills in the owners of the sample's processes, forgets those that are
 // gone and returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
+	t.renamed = false
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		e := t.entries[keyOf(p)]
@@ -72,7 +77,9 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		if !p.SM.OK || p.SM.V > 0 {
 			e.busy = sample.T
 		}
+		before := e.owner
 		t.attribute(e, p)
+		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
 		if p.ID.Start == 0 {
 			unresolved++
@@ -81,10 +88,32 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	for key, e := range t.entries {
 		if e.seen != sample.T {
 			delete(t.entries, key)
+			t.ended[key] = e.owner
 		}
 	}
 	t.begun = true
 	return unresolved
+}
+
+// bury forgets whose the processes were that have ended and that nobody asks for
+// any more.
+func (t *processTable) bury(known func(processKey) bool) {
+	for key := range t.ended {
+		if t.entries[key] != nil || !known(key) {
+			delete(t.ended, key)
+		}
+	}
+}
+
+// lastOwner returns whose process it is, or was.
+func (t *processTable) lastOwner(key processKey) *gpu.Owner {
+	if e := t.entries[key]; e != nil {
+		return e.owner
+	}
+	if o := t.ended[key]; o != nil {
+		return o
+	}
+	return unknownOwner
 }
 
 // attribute settles whose process it is. Once its first series is out, it

@@ -82,7 +82,7 @@ func readmeRow(m metric) string {
 	if m.kind == prometheus.CounterValue {
 		name += " (counter)"
 	}
-	of := [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload"}[m.scope]
+	of := [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended"}[m.scope]
 	help := strings.NewReplacer("|", `\|`, "\n", " ").Replace(m.help)
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, of, strings.Join(labels, ", "), help)
 }

@@ -56,7 +56,10 @@ type SamplerConfig struct {
 	ProcessMinAge time.Duration
 	// Groups are the parts of the slow reading that are wanted.
 	Groups []gpu.Group
-	// Detector is the configuration of all series.
+	// Resolve gives series a configuration of their own; nil gives all of them
+	// Detector, which also stands for one that cannot hold. See Configure.
+	Resolve Resolver
+	// Detector is the configuration of the series.
 	Detector detector.Config
 	// Owners tells whose a process is, where the source does not; nil leaves it
 	// unknown.
@@ -127,6 +130,8 @@ type Sampler struct {
 	shared atomic.Pointer[shared]
 	// host is what the system showed last.
 	host atomic.Pointer[host]
+	// rules are what the detector's series are configured by.
+	rules atomic.Pointer[rules]
 }
 
 // shared is the part of the state that concerns no single GPU. It is immutable.
@@ -162,6 +167,7 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	}
 	s.shared.Store(&shared{reason: ReasonStarting, past: past})
 	s.host.Store(&host{})
+	s.rules.Store(&rules{cfg.Resolve})
 	return s, nil
 }
 

@@ -794,10 +794,14 @@ func TestOwnersAreLatched(t *testing.T) {
 // bubbleStart is when the clock of every bubble begins.
 var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// leaked is the memory of a process that holds still for 10 minutes and leaks a MiB
+// a second from then on.
+func leaked(second int) uint64 { return 2<<30 + uint64(max(0, second-600))<<20 }
+
 func TestCapKeepsLeakersAndIncumbents(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		ps := []gpu.Process{
-			process(1, 10<<30), process(2, 8<<30), process(3, 1<<30+uint64(second)<<20),
+			process(1, 10<<30), process(2, 8<<30), process(3, leaked(second)),
 			process(4, 8<<30+uint64(second%2)<<20), // takes turns with 2 in size
 		}
 		if second > 2000 {
@@ -837,7 +841,7 @@ func TestCapKeepsLeakersAndIncumbents(t *testing.T) {
 
 func TestMIGInstancesAreJudgedApart(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		leaking, other := process(1, 1<<30+uint64(second)<<20), process(2, 1<<30)
+		leaking, other := process(1, leaked(second)), process(2, 1<<30)
 		leaking.Instance, other.Instance = gpu.Some(uint32(1)), gpu.Some(uint32(2))
 		s, _ := flat(leaking.Used.V+other.Used.V, leaking, other)(second)
 		s.MIGEnabled = gpu.Some(true)
@@ -874,7 +878,7 @@ func TestMIGInstancesAreJudgedApart(t *testing.T) {
 // A leak is said once when it is found and once when it is over.
 func TestLeaksAreLogged(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		p := process(1, 1<<30+uint64(second)<<20)
+		p := process(1, leaked(second))
 		p.Owner = &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "train-0"}
 		if second > 2000 {
 			return flat(1 << 30)(second)
@@ -915,15 +919,15 @@ func TestClockThatGoesBackStartsAnew(t *testing.T) {
 // time.
 func TestWallClockThatIsSet(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		p := process(1, 1<<30+uint64(second)<<20)
+		p := process(1, leaked(second))
 		s, _ := flat(p.Used.V, p)(second)
-		if second == 1000 {
+		if second == 1500 {
 			s.Step = time.Hour
 		}
 		return s, nil
 	})
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
-		after(999500 * time.Millisecond)
+		after(1499500 * time.Millisecond)
 		before := s.State().Devices[0].Processes[0]
 		after(2 * time.Second)
 		now := s.State().Devices[0].Processes[0]

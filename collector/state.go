@@ -19,8 +19,9 @@ type State struct {
 	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while
 	// the driver answers, ReasonStarting before its first answer.
 	DriverReason string
-	// Windows are the names of the detector's windows as Prometheus prints
-	// durations, in the order of detector.Verdict.Windows.
+	// Windows are the lengths of the detector's windows as Prometheus prints
+	// durations, in the order of detector.Verdict.Windows, of the series for which no
+	// rule says otherwise. Each detector.Fit tells its own.
 	Windows []string
 	// Devices are the GPUs seen in the last 24 h, ordered by index and UUID.
 	Devices []*DeviceState
@@ -43,6 +44,16 @@ type State struct {
 	// StateFile tells how the last writing of the state file went; nil before the
 	// first, and without such a file.
 	StateFile *StateFileState
+	// Reload tells how the last reading of the detector's rules went; nil where
+	// there are none. It is not the Sampler's to know.
+	Reload *ReloadState
+}
+
+// ReloadState tells how the last reading of a configuration went.
+type ReloadState struct {
+	Success bool
+	// Time is that of the last success.
+	Time time.Time
 }
 
 // StateFileState tells how the last writing of the state file went.
@@ -86,8 +97,8 @@ type DeviceState struct {
 	Unattributed gpu.Opt[uint64]
 	MIGEnabled   gpu.Opt[bool]
 	Status       gpu.Status
-	// Judgement is the detector's; its fields Members, Groups and Exited are nil
-	// here, they are in Processes, Workloads and ExitsNearCapacity.
+	// Judgement is the detector's; its fields Members, Groups, Exited and Unreleased
+	// are nil here, they are in Processes, Workloads, ExitsNearCapacity and Unreleased.
 	Judgement detector.Judgement[gpu.ProcessID]
 	// Instances are the GPU instances of a GPU in MIG mode.
 	Instances []InstanceState
@@ -108,6 +119,9 @@ type DeviceState struct {
 	ExitsNearCapacity uint64
 	// Workloads are the pods and jobs with two processes or more on this GPU.
 	Workloads []WorkloadState
+	// Unreleased is the memory that stayed after its process had ended, ordered by
+	// instance, pid and start.
+	Unreleased []UnreleasedState
 }
 
 // XIDState counts one XID error.
@@ -120,7 +134,7 @@ type XIDState struct {
 // InstanceState is what is known of one GPU instance.
 type InstanceState struct {
 	gpu.Instance
-	Judgement detector.Judgement[gpu.ProcessID] // without Members, Groups and Exited
+	Judgement detector.Judgement[gpu.ProcessID] // without what DeviceState has elsewhere
 }
 
 // ProcessState is what is known of one process on a GPU.
@@ -132,6 +146,17 @@ type ProcessState struct {
 	// Verdict is the detector's, and Share its part of the leak of its domain.
 	Verdict detector.Verdict
 	Share   detector.Value
+}
+
+// UnreleasedState is memory that stayed after its process had ended.
+type UnreleasedState struct {
+	Instance gpu.Opt[uint32]
+	ID       gpu.ProcessID
+	Owner    *gpu.Owner // whose process it was; never nil
+	// Used is what still stays, in bytes.
+	Used uint64
+	// Since is when the process ended, on the clock of detector.Frame.T.
+	Since time.Duration
 }
 
 // WorkloadState is what is known of the processes of one pod or job on a GPU.
@@ -171,5 +196,8 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 	}
 	for i := range d.Workloads {
 		move(&d.Workloads[i].Verdict)
+	}
+	for i := range d.Unreleased {
+		d.Unreleased[i].Since += ahead
 	}
 }

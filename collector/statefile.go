@@ -58,6 +58,23 @@ type deviceHistory struct {
 	Saved     time.Time         `json:"saved,omitzero"`
 	Domain    []byte            `json:"domain"`
 	Instances []instanceHistory `json:"instances,omitempty"`
+	// Ended are the labels of the processes whose memory may have stayed: nobody
+	// can be asked for them any more.
+	Ended []endedProcess `json:"ended,omitempty"`
+	// Living are those of the processes that were there: the rules for a series are
+	// asked for before the first sample tells them.
+	Living []endedProcess `json:"living,omitempty"`
+}
+
+type endedProcess struct {
+	PID       uint32  `json:"pid"`
+	Start     uint64  `json:"start"`
+	Instance  *uint32 `json:"gpu_instance,omitempty"`
+	Process   string  `json:"process,omitempty"`
+	Namespace string  `json:"namespace,omitempty"`
+	Pod       string  `json:"pod,omitempty"`
+	Container string  `json:"container,omitempty"`
+	SlurmJob  string  `json:"slurm_job,omitempty"`
 }
 
 type instanceHistory struct {
@@ -269,23 +286,49 @@ func (l *loop) history() *deviceHistory {
 	for key, d := range l.instances {
 		h.Instances = append(h.Instances, instanceHistory{ID: key.id, Profile: key.profile, Domain: d.Save(nil, appendProcessID)})
 	}
+	for key, o := range l.processes.ended {
+		h.Ended = append(h.Ended, processHistory(key, o))
+	}
+	for key, e := range l.processes.entries {
+		h.Living = append(h.Living, processHistory(key, e.owner))
+	}
 	return h
+}
+
+// processHistory returns the labels of a process.
+func processHistory(key processKey, o *gpu.Owner) endedProcess {
+	e := endedProcess{
+		PID: key.id.PID, Start: key.id.Start,
+		Process: o.Process, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, SlurmJob: o.SlurmJob,
+	}
+	if key.instance.OK {
+		e.Instance = &key.instance.V
+	}
+	return e
 }
 
 // restore gives the loop the memory that an earlier exporter had of its GPU: all
 // of it or, on an error, nothing.
 func (l *loop) restore(h *deviceHistory) error {
-	whole, instances := l.sampler.newDomain(), map[instanceKey]*domain{}
+	for _, e := range slices.Concat(h.Ended, h.Living) {
+		key := processKey{id: gpu.ProcessID{PID: e.PID, Start: e.Start}}
+		if e.Instance != nil {
+			key.instance = gpu.Some(*e.Instance)
+		}
+		l.processes.ended[key] = &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob}
+	}
+	whole, instances := l.tuning.newDomain(gpu.Opt[instanceKey]{}), map[instanceKey]*domain{}
 	if err := whole.Restore(h.Domain, readProcessID); err != nil {
 		return fmt.Errorf("GPU %s: %w", h.UUID, err)
 	}
 	for _, in := range h.Instances {
-		d := l.sampler.newDomain()
+		key := instanceKey{in.ID, in.Profile}
+		d := l.tuning.newDomain(gpu.Some(key))
 		if err := d.Restore(in.Domain, readProcessID); err != nil {
 			return fmt.Errorf("GPU %s, instance %d: %w", h.UUID, in.ID, err)
 		}
-		instances[instanceKey{in.ID, in.Profile}] = d
+		instances[key] = d
 	}
-	l.domain, l.instances, l.laidOut = whole, instances, true
+	l.domain, l.instances, l.laidOut, l.restored = whole, instances, true, true
 	return nil
 }

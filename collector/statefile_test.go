@@ -33,11 +33,10 @@ func withState(t *testing.T, file, boot string) func(*SamplerConfig) {
 	return func(c *SamplerConfig) { c.StateFile, c.StateInterval, c.ProcFS = file, 30*time.Second, proc }
 }
 
-// leakAt is a device whose process leaks a MiB a second, from so many seconds of
-// its life on.
+// leakAt is a device whose process leaks, from so many seconds of its life on.
 func leakAt(from int) *scriptDevice {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		p, unresolved := process(1, 1<<30+uint64(second)<<20), process(2, 1<<30)
+		p, unresolved := process(1, leaked(second)), process(2, 1<<30)
 		unresolved.ID.Start = 0
 		return flat(p.Used.V+unresolved.Used.V, p, unresolved)(second)
 	})
@@ -48,7 +47,7 @@ func leakAt(from int) *scriptDevice {
 func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "boot-a"), func(s *Sampler, _ *lines) {
-		after(1200500 * time.Millisecond)
+		after(1500500 * time.Millisecond)
 		if !s.State().Devices[0].Processes[0].Verdict.Leak {
 			t.Fatal("no leak to remember")
 		}
@@ -72,7 +71,7 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 		if err := os.WriteFile(second, kept, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(1260)}}, withState(t, second, c.boot), func(s *Sampler, out *lines) {
+		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(1560)}}, withState(t, second, c.boot), func(s *Sampler, out *lines) {
 			after(5 * time.Second)
 			d := s.State().Devices[0]
 			if v := d.Processes[0].Verdict; v.Leak != c.known || (v.Windows[0].N > 500) != c.known {

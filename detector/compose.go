@@ -12,7 +12,7 @@ import (
 
 // grower is a leaking contributor of the frame.
 type grower struct {
-	g       *growth
+	trend   *trend
 	pattern Pattern
 	since   int64
 	leaked  float64
@@ -26,6 +26,7 @@ func (d *Domain[K]) Judgement() *Judgement[K] {
 	d.judgeMembers()
 	d.judgeGroups()
 	d.judgeDevice()
+	d.judgeUnreleased()
 	d.forecast()
 	return &d.out
 }
@@ -43,10 +44,24 @@ func (d *Domain[K]) judgeMembers() {
 		}
 		out := &d.out.Members[i]
 		in.member.verdict(&out.Verdict)
+		if out.Judged && !out.Leak {
+			d.name(in, &out.Verdict)
+		}
 		d.grow(in.member.series, &out.Verdict)
 		if in.group != nil && out.Leak {
 			in.group.leaking = true
 		}
+	}
+}
+
+// name gives a member that does not leak the pattern that its memory alone does
+// not show.
+func (d *Domain[K]) name(in *listing[K], v *Verdict) {
+	switch {
+	case d.zombie(in):
+		v.Pattern = PatternZombie
+	case d.fragmented(in.member):
+		v.Pattern = PatternFragmentation
 	}
 }
 
@@ -86,7 +101,7 @@ func (d *Domain[K]) judgeDevice() {
 	}
 	// The members are part of the raw series. Where it leaks, its growth counts;
 	// where only some of them do, and others shrink, theirs does.
-	if d.used.growing() != nil {
+	if d.used.leak.on {
 		d.grown = d.grown[:0]
 		d.grow(d.used, &d.out.Device)
 	} else if len(d.grown) > 0 {
@@ -96,8 +111,8 @@ func (d *Domain[K]) judgeDevice() {
 
 // grow notes a series that leaks as a contributor to the domain's leak.
 func (d *Domain[K]) grow(s *series, v *Verdict) {
-	if g := s.growing(); g != nil && v.Leak {
-		d.grown = append(d.grown, grower{g: g, pattern: v.Pattern, since: s.since, leaked: v.Leaked.V})
+	if s.leak.on && v.Leak {
+		d.grown = append(d.grown, grower{trend: &s.leak.trend, pattern: v.Pattern, since: s.leak.since, leaked: v.Leaked.V})
 	}
 }
 
@@ -161,10 +176,10 @@ func (d *Domain[K]) combine() {
 			v.Since = time.Duration(c.since)
 		}
 		v.Leak = true
-		v.Rate = Of(v.Rate.V + c.g.rate)
+		v.Rate = Of(v.Rate.V + c.trend.rate)
 		v.Leaked = Of(v.Leaked.V + c.leaked)
-		if c.g.rate > largest {
-			largest, v.Pattern = c.g.rate, c.pattern
+		if c.trend.rate > largest {
+			largest, v.Pattern = c.trend.rate, c.pattern
 		}
 	}
 }
@@ -180,7 +195,7 @@ func (d *Domain[K]) forecast() {
 	d.out.Headroom = Of(headroom)
 	var sum drift
 	for i := range d.grown {
-		sum.add(d.grown[i].g)
+		sum.add(d.grown[i].trend)
 	}
 	eta, lower, upper := sum.secondsTo(headroom)
 	d.out.Device.dies(eta, lower, upper)

@@ -63,13 +63,13 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Windows:        []time.Duration{10 * time.Minute, time.Hour},
-		LeakThreshold:  0.8,
-		ClearThreshold: 0.4,
+		LeakThreshold:  0.7,
+		ClearThreshold: 0.35,
 		MinAge:         5 * time.Minute,
 		MinGrowth:      16 << 20,
-		MinSpan:        8 * time.Minute,
+		MinSpan:        10 * time.Minute,
 		SettleTime:     time.Hour,
-		FalseAlarm:     0.01,
+		FalseAlarm:     0.2,
 		HighWaterRate:  3,
 
 		ZombieAfter:     10 * time.Minute,

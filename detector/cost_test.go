@@ -27,7 +27,7 @@ func busyFrame(f *Frame[int], n, second int, rng *rand.Rand) {
 		case 3:
 			used += float64(rng.IntN(64)) * 2 * mib
 		}
-		f.Members = append(f.Members, Member[int]{Key: k, Used: Of(round(used)), Started: start - time.Hour, SM: Of(0.5)})
+		f.Members = append(f.Members, Member[int]{Key: k, Used: Of(round(used)), Started: start - time.Hour, SM: Of(0.5), CPU: Of(float64(second)), State: StateAlive})
 		f.Used.V += used
 	}
 }

@@ -61,6 +61,8 @@ type Domain[K comparable] struct {
 	members  map[K]*member
 	groups   map[string]*group
 	crest    Crest[int64]
+	fullness fullness
+	partings partings[K]
 	// attributed and attributedAt remember the last complete list: one that could
 	// not be read is no reason to judge the device by other means for a frame.
 	attributed   bool
@@ -99,11 +101,15 @@ type member struct {
 	seen  int64  // last frame that listed it, ns
 	used  Value
 	full  bool // then the memory as a whole was near its capacity
+
+	activity activity
+	flushing flushing
 }
 
 type group struct {
 	*series
-	seen int64 // last frame with a member, ns
+	seen  int64 // last frame with a member, ns
+	ended cohort
 	// Of the last frame: the sum of the members, how many they are, and whether the
 	// memory of one is not known.
 	sum     float64
@@ -127,7 +133,8 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 func (d *Domain[K]) clear() {
 	d.used, d.residual = nil, nil
 	d.members, d.groups = map[K]*member{}, map[string]*group{}
-	d.crest = Crest[int64]{}
+	d.crest, d.fullness = Crest[int64]{}, fullness{}
+	d.partings.clear()
 	d.attributed = false
 	d.frames = 0
 	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
@@ -161,7 +168,10 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	o.capacity = float64(d.capacity)
 	used, ok := bytesOf(f.Used)
 	full := ok && d.hasCapacity && float64(used) >= nearCapacity*o.capacity
-	d.exits(f)
+	if ok {
+		d.fullness.note(t, used, d.capacity)
+	}
+	d.exits(f, o.interval)
 	d.observeMembers(f, o, full)
 	d.observeGroups(o)
 	d.listed, d.known = f.Complete, ok
@@ -234,22 +244,40 @@ func (d *Domain[K]) release(s *series) {
 	}
 }
 
-// exits removes the members that are gone.
-func (d *Domain[K]) exits(f *Frame[K]) {
+// exits removes the members that are gone. interval is the typical time between
+// frames.
+func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 	if d.told {
 		d.out.Exited, d.told = d.out.Exited[:0], false
 	}
-	t := int64(f.T)
+	t, seen := int64(f.T), 0
+	d.present = d.present[:0]
 	for i := range f.Members {
-		if m := d.members[f.Members[i].Key]; m != nil {
+		key := f.Members[i].Key
+		m := d.members[key]
+		d.present = append(d.present, listing[K]{key: key, member: m})
+		if m != nil && m.seen != t {
 			m.seen = t
+			seen++
 		}
+	}
+	if seen == len(d.members) {
+		return
 	}
 	for key, m := range d.members {
 		if m.seen == t || (!f.Complete && t-m.seen < absence) {
 			continue
 		}
 		delete(d.members, key)
+		if m.used.OK && m.used.V >= crestExit*float64(d.top) {
+			d.crest = Crest[int64]{} // what it held is no part of the crest any more
+		}
+		if g := d.groups[m.group]; g != nil {
+			g.ended.leave(&m.activity, m.seen)
+		}
+		if f.Complete && d.residual != nil {
+			d.partings.leave(key, t, interval, m.series.used, &d.residual.cfg)
+		}
 		d.release(m.series)
 		if len(d.out.Exited) < MaxMembers {
 			d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
@@ -260,27 +288,31 @@ func (d *Domain[K]) exits(f *Frame[K]) {
 // observeMembers adds the frame to the members' series and sums their groups.
 // full says that the memory as a whole is near its capacity.
 func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
-	d.present = d.present[:0]
 	for _, g := range d.groups {
 		g.sum, g.members, g.unknown = 0, 0, false
 	}
 	for i := range f.Members {
-		in := &f.Members[i]
-		m := d.member(in)
+		in, at := &f.Members[i], &d.present[i]
+		if at.member == nil {
+			at.member = d.member(in)
+		}
+		m := at.member
 		if m != nil && m.last == o.t {
-			d.present = append(d.present, listing[K]{key: in.Key})
+			at.member = nil
 			continue // listed twice
 		}
 		used, ok := bytesOf(in.Used)
 		g := d.addToGroup(in.Group, used, ok, o.t)
-		d.present = append(d.present, listing[K]{key: in.Key, member: m, group: g, known: ok})
+		at.group, at.known = g, ok
 		if m == nil {
 			continue
 		}
 		m.seen, m.group, m.used, m.full = o.t, in.Group, Value{V: float64(used), OK: ok}, full
+		m.activity.note(o.t, o.interval, m.cfg.allowance(), in.SM, in.CPU, in.State, in.Started)
 		if !ok {
 			continue
 		}
+		m.flushing.note(o.t, o.interval, used, d.capacity, &d.fullness)
 		o.used, o.started, o.sm = used, int64(in.Started), in.SM
 		m.observe(&o)
 	}
@@ -293,6 +325,7 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 	if m == nil && len(d.members) < MaxMembers {
 		m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
+		d.partings.back(in.Key)
 	}
 	return m
 }
@@ -348,6 +381,9 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 	}
 	o.used = used
 	d.used.observe(&o)
+	if float64(used) <= idleLevel(o.capacity) {
+		d.crest = Crest[int64]{}
+	}
 	d.top = d.crest.Add(f.T, crestSpan, used)
 	if !f.Complete {
 		return
@@ -358,8 +394,9 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 	}
 	for i := range f.Members {
 		member, _ := bytesOf(f.Members[i].Used)
-		o.used -= member
+		o.used = max(o.used-member, -MaxBytes)
 	}
+	d.partings.observe(o.t, o.interval, o.used, &d.residual.cfg)
 	o.used = max(o.used, 0) // the lists are read a moment apart from the memory
 	d.residual.observe(&o)
 }

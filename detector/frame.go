@@ -72,6 +72,7 @@ const (
 	StateUnkillable              // D: in an uninterruptible wait
 	StateOrphaned                // its parent is gone and it is no service
 	StateZombieProcess           // Z: it has exited and holds no GPU memory of its own
+	StateGone                    // there is no such process any more, and yet it is a member
 )
 
 // Judgement is what a Domain says after a Frame. It and all it refers to belong
@@ -98,6 +99,9 @@ type Judgement[K comparable] struct {
 	Groups []GroupVerdict
 	// Exited are the members that are gone, in no order.
 	Exited []Exit[K]
+	// Unreleased is the memory that stayed after its process had ended, oldest
+	// first, MaxUnreleased at most.
+	Unreleased []Unreleased[K]
 	// Resets counts, by reason, how often history was thrown away.
 	Resets [NumReasons]uint64
 }
@@ -142,6 +146,8 @@ type Verdict struct {
 	// Judged says that the series has been seen for long enough to be judged.
 	// Confidence, Leak, Pattern and the forecast mean nothing while it is false.
 	Judged bool
+	// Muted says that the series is not to be judged, however long it is seen.
+	Muted bool
 	// Confidence is how sure the detector is of a leak, 0 to 1.
 	Confidence float64
 	// Leak holds from the frame at which Confidence reaches the leak threshold
@@ -163,6 +169,8 @@ type Verdict struct {
 
 // Fit is the plain statistics of one window.
 type Fit struct {
+	// Span is the length of the window; 0 in a Verdict for one that is not there.
+	Span time.Duration
 	// Slope is the least-squares slope of used memory over time in bytes per
 	// second, and R2 its coefficient of determination (0 for a constant series).
 	Slope, R2 Value

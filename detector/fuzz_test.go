@@ -12,13 +12,14 @@ import (
 
 // FuzzDomain feeds frames of any times and values: whatever comes, Observe does
 // not panic, and no number that it gives is NaN, no time negative and no
-// probability outside of 0 to 1.
+// probability outside of 0 to 1; and what it saves in the end can be restored.
 func FuzzDomain(f *testing.F) {
-	leak := make([]byte, 0, 4*400)
+	noise := make([]byte, 0, 4*400)
 	for i := range 400 {
-		leak = append(leak, 1, byte(i), 3, byte(i))
+		noise = append(noise, 1, byte(i), 3, byte(i))
 	}
-	f.Add(leak)
+	f.Add(noise)
+	f.Add(fuzzLeak)
 	f.Add([]byte{0, 255, 255, 255, 9, 0, 0, 0, 200, 128, 7, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := NewDomain(defaults)
@@ -35,6 +36,7 @@ func FuzzDomain(f *testing.F) {
 			}
 			checkVerdict(t, &j.Device)
 			checkVerdict(t, &j.Residual)
+			checkUnreleased(t, j)
 			for i := range j.Members {
 				checkVerdict(t, &j.Members[i].Verdict)
 				within(t, "share", j.Members[i].Share, 0, 1)
@@ -44,7 +46,36 @@ func FuzzDomain(f *testing.F) {
 			}
 			within(t, "headroom", j.Headroom, 0, MaxBytes)
 		}
+		if err := newDomain(t).Restore(d.Save(nil, appendKey), readKey); err != nil {
+			t.Fatal(err)
+		}
 	})
+}
+
+// fuzzLeak are frames every 10 s of a process that computes, holds 4 GiB for 25
+// minutes and then grows by 16 MiB a frame.
+var fuzzLeak = func() (frames []byte) {
+	for i := range 300 {
+		frames = append(frames, 10, byte(max(0, i-150)), 1, 1)
+	}
+	return frames
+}()
+
+// The corpus has a leak in it, or the fuzzing would not see what only leaks reach.
+func TestFuzzLeakIsOne(t *testing.T) {
+	d, clock := newDomain(t), start
+	var j *Judgement[int]
+	for data := fuzzLeak; len(data) > 0; data = data[4:] {
+		clock += fuzzStep(data[0])
+		f := fuzzFrame(clock, data)
+		var err error
+		if j, err = look(d, &f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !j.Device.Leak || !j.Members[0].Leak {
+		t.Errorf("device %+v, member %+v", j.Device, j.Members[0])
+	}
 }
 
 // fuzzStep is how far the clock goes: mostly seconds, sometimes back, not at
@@ -83,7 +114,8 @@ func fuzzFrame(clock time.Duration, data []byte) Frame[int] {
 	f := Frame[int]{T: clock, Used: used, Capacity: Of(80 * gib), Complete: data[3]&1 == 1}
 	for k := range int(data[3] & 7) {
 		f.Members = append(f.Members, Member[int]{
-			Key: k % 5, Group: "g", Used: Of(x / float64(k+1)), Started: clock - time.Duration(data[1])*time.Minute, SM: Of(float64(data[2] & 1)),
+			Key: k % 5, Group: "g", Used: Of(x / float64(k+1)), Started: clock - time.Duration(data[1])*time.Minute,
+			SM: Of(float64(data[2] & 1)), CPU: Of(float64(data[2] >> 1)), State: ProcState(data[1] % 8),
 		})
 	}
 	return f
@@ -106,6 +138,19 @@ func checkVerdict(t *testing.T, v *Verdict) {
 	within(t, "upper bound", v.Upper, v.SecondsToOOM.V, math.Inf(1))
 	if v.Leak && (v.Since <= 0 || !v.Rate.OK || !v.Pattern.leaks()) {
 		t.Fatalf("incomplete leak: %+v", v)
+	}
+}
+
+func checkUnreleased(t *testing.T, j *Judgement[int]) {
+	t.Helper()
+	if len(j.Unreleased) > MaxUnreleased {
+		t.Fatalf("%d processes left something", len(j.Unreleased))
+	}
+	for _, u := range j.Unreleased {
+		within(t, "unreleased", Of(u.Used), 0, MaxBytes)
+		if u.Since <= 0 || u.Since > j.T {
+			t.Fatalf("%+v at %s", u, j.T)
+		}
 	}
 }
 

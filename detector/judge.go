@@ -5,116 +5,282 @@ package detector
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
 const (
-	// certain is the evidence (−log10 of the larger of the two null
-	// probabilities) at which the confidence is not limited by chance any more.
-	// The default leak threshold, 0.8 of it, is a probability of 4·10⁻⁷ a look.
-	certain = 8
-	// minLevels and minSpan are the fewest retained levels and the shortest
-	// growth that can be a leak.
+	// minLevels is the fewest retained levels that can be a leak.
 	minLevels = 4
-	minSpan   = 3 * time.Minute
-	// youngest stands in for an age of zero, at which new maxima would be
-	// expected without end.
-	youngest = 30 * time.Second
-	// staircaseStep is the least typical step in bytes of a staircase; below it
-	// the allocator's own granularity makes every leak one.
-	staircaseStep = 8 << 20
+	// gateConfidence is the confidence of a series that the nulls are just rejected
+	// for and that nothing else speaks against: the default leak threshold.
+	gateConfidence = 0.7
+	// loadRate is a growth in bytes per second that programs reach when they load
+	// and leaks seldom do: 1 GiB a minute. It must last twice as long.
+	loadRate = 1 << 30 / 60.0
+	// idleLoadRate is a growth in bytes per second, from an idle memory on, that is
+	// a load: 4 MiB/s.
+	idleLoadRate = 4 << 20
+	// settled is how long a series must be known, above idle, before its growth
+	// begins, for its start to be no excuse.
+	settled = int64(5 * time.Minute)
+	// swellSpan is from when on growth that becomes faster may be a daily load.
+	swellSpan = int64(2 * time.Hour)
+	// Growth from the start on has the share unsettled of its confidence at first,
+	// unsettledMost in the end. It must last for Config.SettleTime, or for
+	// patienceShare of the time until it has filled the memory, but for a day at
+	// most: what is slow may be watched for longer, and a load that follows the time
+	// of day is slow.
+	unsettled     = 0.4
+	unsettledMost = 0.7
+	patienceShare = 0.25
+	day           = int64(24 * time.Hour)
 )
 
-// growth is what one envelope says about a leak.
+// growth is what one scale says about a leak.
 type growth struct {
 	confidence float64
+	evidence   float64 // −log10 of the likelier null's probability
 	levels     int
-	retained   int64   // bytes between the first and the last level
-	base       int64   // the first level, bytes
+	retained   int64   // bytes since the growth began
+	base       int64   // the level before it, bytes
 	since, end int64   // first and last growth, ns
-	rate       float64 // bytes per second over complete gaps
-	// variance is that of the growth in bytes² per second, and rateVariance that
-	// of rate: see forecast.go.
-	variance, rateVariance float64
-	recency, shape         float64 // factors of confidence
-	flat                   float64 // share of blocks without growth
+	gap        int64   // typical time between two moves, ns
+	flat       float64 // share of the blocks that are kept without growth
+	step       float64 // what a level adds to the one before on average, bytes
+	points     int     // the last ones, over which it is steady
+	// The factors of confidence.
+	recency, pace, spread, steadiness, reversal, start float64
 }
 
-// judge looks for a leak in the envelope at time t. began is when the owner of
-// the series started, both in ns.
-func (e *envelope) judge(t, began int64, cfg *Config) growth {
-	k := e.depth
-	if k < minLevels {
+// judge looks for a leak in the troughs. given is the largest gradual rise in units
+// that the series gave back, here or at a wider scale.
+func (e *scale) judge(s *series, given float64) growth {
+	r := &e.run
+	retained := int64(e.level-min(r.low, e.level)) * unit
+	if r.falling || float64(retained) < s.cfg.MinGrowth || int(r.ups) < minLevels-1 {
 		return growth{}
 	}
-	levels := e.stack[:k]
+	var buffer [scaleBlocks]point
+	pts := e.points(&buffer)
+	if pts[0].at <= r.lowAt {
+		pts = onset(pts, r.lowAt)
+		r.onset = pts[0].at
+	}
+	for len(pts) > 1 && pts[0].at < r.onset {
+		pts = pts[1:]
+	}
+	from, last := r.onset, pts[len(pts)-1]
+	levels := kept(pts)
+	span := int64(e.movedAt-from) * tick
+	if levels < minLevels || span <= 0 {
+		return growth{}
+	}
 	g := growth{
-		levels: k, base: levels[0].v, retained: levels[k-1].v - levels[0].v,
-		since: levels[1].t, end: levels[k-1].t,
+		levels: levels, retained: retained, base: int64(r.low) * unit,
+		since: s.first + int64(from)*tick, end: s.first + int64(e.movedAt)*tick,
+		pace: 1, gap: max(int64(e.movedAt-pts[0].at)*tick/int64(levels-1), e.width),
+		flat: 1 - clamp(float64(levels-1)*float64(e.width)/float64(int64(e.movedAt-pts[0].at)*tick+e.width)),
+		step: max(0, float64(last.bytes()-pts[0].bytes())) / float64(levels-1),
 	}
-	span := g.end - g.since
-	if float64(g.retained) < cfg.MinGrowth || span < int64(minSpan) {
-		return growth{}
+	g.evidence = math.Log10(max(min(e.walk.wealth(), e.high.fortune), 1e-9))
+	if g.evidence < 0 {
+		return g
 	}
-	g.rate = float64(levels[k-1].v-levels[1].v) / seconds(span)
-	gap := float64(span) / float64(k-2)
-	g.recency = clamp(1 - (float64(t-g.end)/max(gap, float64(e.width))-3)/3)
-	g.shape = steadiness(levels)
-	g.flat = 1 - clamp(float64(k-1)*float64(e.width)/float64(span+e.width))
-	g.spread(levels)
-	g.confidence = clamp(e.evidence(t, began)/certain) * g.recency * g.shape
+	g.spread = spread(pts)
+	var steady []point
+	g.pace, g.steadiness, steady = steadiness(pts, int64(s.cfg.MinSpan))
+	g.reversal = clamp(float64(retained/unit)/max(given, 1) - 1)
+	gate := min(1, gateConfidence*max(0, g.evidence)/-math.Log10(e.share*s.cfg.FalseAlarm))
+	rate := float64(steady[len(steady)-1].bytes()-steady[0].bytes()) / max(seconds(int64(steady[len(steady)-1].at-steady[0].at)*tick), 1)
+	g.start = s.startFactor(&g, pts, rate, steady[0].bytes(), span)
+	least := int64(s.cfg.MinSpan)
+	if rate > loadRate {
+		least *= 2
+	}
+	if span < least {
+		gate *= float64(span) / float64(least) * 0.99
+	}
+	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
+	g.points = len(steady)
 	return g
 }
 
-// evidence is −log10 of the probability that the levels came about without a
-// leak: under the more likely of a driftless walk and a high-water process.
-func (e *envelope) evidence(t, began int64) float64 {
-	walk := walkTail(e.numMoves, min(e.depth, e.numMoves+1))
-	from := float64(max(e.stack[0].t-began, int64(youngest)))
-	to := max(float64(t-began), from)
-	return -math.Log10(max(walk, highWaterTail(e.depth-1, from, to), 1e-300))
+// onset returns the troughs from the one on at which the growth that began at the
+// time low got under way: the last one within a twentieth of it. What crept
+// upwards before does not make the growth older.
+func onset(pts []point, low int32) []point {
+	for len(pts) > 1 && pts[0].at < low {
+		pts = pts[1:]
+	}
+	first, last := pts[0].v, pts[len(pts)-1].v
+	if last <= first {
+		return pts
+	}
+	under := first + (last-first)/20
+	for i := len(pts) - 1; i > 0; i-- {
+		if pts[i].v <= under {
+			return pts[i:]
+		}
+	}
+	return pts
+}
+
+// kept counts the levels among the troughs that were reached and never given
+// back.
+func kept(pts []point) int {
+	n, lowest := 0, uint32(math.MaxUint32)
+	for _, p := range slices.Backward(pts) {
+		if p.v+moveUnits <= lowest {
+			lowest = p.v
+			n++
+		}
+	}
+	return n
+}
+
+// fresh is 1 while the last growth is less than 3 typical gaps ago, and falls to 0
+// at twice that.
+func (g *growth) fresh(t int64) float64 {
+	return clamp(2 - float64(t-g.end)/float64(3*g.gap))
 }
 
 // steadiness is 1 while growth goes on at the pace at which it began and falls
-// to 0 as the second half of the span holds less than half of what the first
-// does: a warm-up and a cache that fills slow down, a leak does not.
-func steadiness(levels []ratchet) float64 {
-	first, last := levels[1], levels[len(levels)-1]
-	middle := first.t + (last.t-first.t)/2
-	half := first.v
-	for _, l := range levels[1:] {
-		if l.t > middle {
+// to 0 as it slows down, which a warm-up and a cache that fills do and a leak
+// does not. What grew otherwise before, such as the load of a model, is left out:
+// up to half of the span.
+func steadiness(pts []point, least int64) (pacing, even float64, steady []point) {
+	steady = pts
+	if len(pts) < 4 {
+		return 1, 1, steady
+	}
+	for _, skip := range [...]int{0, len(pts) / 8, len(pts) / 4, len(pts) * 3 / 8, len(pts) / 2} {
+		rest := pts[skip:]
+		if skip > 0 && (len(rest) < 8 || int64(rest[len(rest)-1].at-rest[0].at)*tick < least) {
 			break
 		}
-		half = l.v
+		p := clamp((pace(rest) - 0.75) / 0.15)
+		pacing = max(pacing, p)
+		if e := p * evenness(rest) * spread(rest); e > even {
+			even, steady = e, rest
+		}
+		if even == 1 {
+			break
+		}
 	}
-	early, late := half-first.v, last.v-half
+	return pacing, even, steady
+}
+
+// evenness is 1 where each quarter of the time holds a tenth of the growth, and
+// falls to 0 where one holds next to nothing: a job that comes in jumps. It is 0
+// where nothing has grown.
+func evenness(pts []point) float64 {
+	last := len(pts) - 1
+	span, total := pts[last].at-pts[0].at, float64(pts[last].v)-float64(pts[0].v)
+	if total <= 0 {
+		return 0
+	}
+	least, i, from := 1.0, 0, float64(pts[0].v)
+	for q := int32(1); q <= 4; q++ {
+		for i < last && pts[i].at < pts[0].at+span*q/4 {
+			i++
+		}
+		least = min(least, (float64(pts[i].v)-from)/total)
+		from = float64(pts[i].v)
+	}
+	return clamp((least - 0.02) / 0.08)
+}
+
+// spread is 1 where the growth came in seven steps of like size or more, and
+// falls to 0 as it came in three: jobs that come, however long their memory takes
+// to settle. The number of steps is that of equal ones with the same self-normalised
+// sum, (Σd)²/Σd².
+func spread(pts []point) float64 {
+	sum := float64(pts[len(pts)-1].v) - float64(pts[0].v)
+	squares := 0.0
+	for i := 1; i < len(pts); i++ {
+		d := float64(pts[i].v) - float64(pts[i-1].v)
+		squares += d * d
+	}
+	return clamp((sum*sum/squares - 3) / 4)
+}
+
+// pace returns the growth in the second half of the troughs over that in the
+// first, or as much more as chance allows for: 0.6 standard deviations, which
+// follow from how unequal the changes from block to block are.
+func pace(pts []point) float64 {
+	h := len(pts) / 2
+	early, varEarly := change(pts[:h+1])
+	late, varLate := change(pts[h:])
+	if len(pts)%2 == 0 {
+		late *= float64(h) / float64(h-1)
+	}
 	if early <= 0 {
 		return 1
 	}
-	return clamp((float64(late)/float64(early) - 0.5) / 0.4)
+	ratio := late / early
+	return ratio + 0.6*math.Sqrt(varLate+ratio*ratio*varEarly)/early
 }
 
-// spread estimates how irregular the growth is.
-func (g *growth) spread(levels []ratchet) {
-	n := float64(len(levels) - 2) // complete gaps
-	span := seconds(g.end - g.since)
-	var gap2, step2 float64
-	for i := 2; i < len(levels); i++ {
-		dt := seconds(levels[i].t - levels[i-1].t)
-		dv := float64(levels[i].v - levels[i-1].v)
-		gap2 += dt * dt
-		step2 += dv * dv
+// change returns the change over the troughs and its variance.
+func change(pts []point) (sum, variance float64) {
+	var squares float64
+	for i := 1; i < len(pts); i++ {
+		d := float64(pts[i].v) - float64(pts[i-1].v)
+		sum += d
+		squares += d * d
 	}
-	gap, step := span/n, g.rate*span/n
-	cvGap2 := max(0, gap2/n/(gap*gap)-1)
-	cvStep2 := max(0, step2/n/(step*step)-1)
-	g.variance = step * step / gap * (cvStep2 + cvGap2)
-	g.rateVariance = (g.variance*span+step*step/6)/(span*span) + 0.0025*g.rate*g.rate
+	n := float64(len(pts) - 1)
+	return sum, max(0, squares-sum*sum/n)
 }
 
-// step is what a level adds to the one before on average, in bytes.
-func (g *growth) step() float64 { return float64(g.retained) / float64(max(g.levels-1, 1)) }
+// startFactor holds growth back for which there is a harmless reason in how it
+// began, until it has lasted for a while: a job that began shortly before; growth
+// that was there when the series was first seen; from an idle memory on, what grows
+// as fast as a program loads; and what swells over hours as a daily load does. base
+// is the level that the growth is above in bytes, rate its pace in bytes per second,
+// span how long it has lasted in ns.
+func (s *series) startFactor(g *growth, pts []point, rate float64, base, span int64) float64 {
+	if s.leak.on {
+		return 1 // that was decided when it was declared
+	}
+	lead := max(settled, span/3)
+	excused := g.since-max(s.began, s.first) < lead
+	if float64(base) <= idleLevel(s.capacity) {
+		excused = excused || rate > idleLoadRate
+	} else {
+		excused = excused || s.idleAt > 0 && g.since-s.idleAt < lead
+	}
+	patience := int64(s.cfg.SettleTime)
+	if s.capacity > 0 && rate > 0 {
+		ahead := (s.capacity - float64(s.used)) / rate * float64(time.Second)
+		patience = int64(min(max(float64(patience), patienceShare*ahead), float64(day)))
+		if span > swellSpan && (swelling(pts) || ahead > float64(day) && s.last-s.first < day) {
+			excused, patience = true, max(patience, min(day, int64(ahead)))
+		}
+	}
+	if !excused || span >= patience {
+		return 1
+	}
+	return unsettled + (unsettledMost-unsettled)*float64(span)/float64(patience)
+}
+
+// swelling reports whether less than half as much was gained in the first third of
+// the time as in the last one.
+func swelling(pts []point) bool {
+	last := len(pts) - 1
+	first, third := float64(pts[0].v), (pts[last].at-pts[0].at)/3
+	early, late := first, first
+	for _, p := range pts {
+		if p.at <= pts[0].at+third {
+			early = float64(p.v)
+		}
+		if p.at <= pts[last].at-third {
+			late = float64(p.v)
+		}
+	}
+	return early-first < 0.5*(float64(pts[last].v)-late)
+}
 
 func clamp(x float64) float64 {
 	switch {

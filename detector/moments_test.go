@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-type point struct{ x, y int64 }
+type xy struct{ x, y int64 }
 
 // rational computes the line through the points from its definition, in exact
 // rational arithmetic.
-func rational(points []point) (slope, r2 float64) {
+func rational(points []xy) (slope, r2 float64) {
 	n := new(big.Rat).SetInt64(int64(len(points)))
-	sum := func(f func(point) *big.Int) *big.Rat {
+	sum := func(f func(xy) *big.Int) *big.Rat {
 		s := new(big.Int)
 		for _, p := range points {
 			s.Add(s, f(p))
@@ -24,14 +24,14 @@ func rational(points []point) (slope, r2 float64) {
 		return new(big.Rat).SetInt(s)
 	}
 	mul := func(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
-	sx, sy := sum(func(p point) *big.Int { return big.NewInt(p.x) }), sum(func(p point) *big.Int { return big.NewInt(p.y) })
+	sx, sy := sum(func(p xy) *big.Int { return big.NewInt(p.x) }), sum(func(p xy) *big.Int { return big.NewInt(p.y) })
 	central := func(s, a, b *big.Rat) *big.Rat {
 		ab := new(big.Rat).Mul(a, b)
 		return new(big.Rat).Sub(s, ab.Quo(ab, n))
 	}
-	cxx := central(sum(func(p point) *big.Int { return mul(p.x, p.x) }), sx, sx)
-	cyy := central(sum(func(p point) *big.Int { return mul(p.y, p.y) }), sy, sy)
-	cxy := central(sum(func(p point) *big.Int { return mul(p.x, p.y) }), sx, sy)
+	cxx := central(sum(func(p xy) *big.Int { return mul(p.x, p.x) }), sx, sx)
+	cyy := central(sum(func(p xy) *big.Int { return mul(p.y, p.y) }), sy, sy)
+	cxy := central(sum(func(p xy) *big.Int { return mul(p.x, p.y) }), sx, sy)
 	if cxx.Sign() == 0 || cyy.Sign() == 0 {
 		return 0, 0
 	}
@@ -60,7 +60,7 @@ func TestSlidingLineIsThatOfExactRationals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(5, 6))
 			w := window{span: 600e9}
-			var all []point
+			var all []xy
 			x := int64(1_700_000_000_000_000_000)
 			for i := range int64(1800) {
 				x += 1e9 + rng.Int64N(1e6) // sampling jitters
@@ -69,7 +69,7 @@ func TestSlidingLineIsThatOfExactRationals(t *testing.T) {
 				}
 				y := signal(rng, i)
 				w.add(x, y, 1e9, 0)
-				all = append(all, point{x, y})
+				all = append(all, xy{x, y})
 				if i%97 != 0 || i < 10 {
 					continue
 				}
@@ -106,9 +106,9 @@ func TestLongSlideDoesNotDrift(t *testing.T) {
 		w.add(x, MaxBytes/2+i%5*3, step, 0)
 	}
 	got := w.fit()
-	var last []point
+	var last []xy
 	for i := 4_000_000 - got.N; i < 4_000_000; i++ {
-		last = append(last, point{(i + 1) * step, MaxBytes/2 + i%5*3})
+		last = append(last, xy{(i + 1) * step, MaxBytes/2 + i%5*3})
 	}
 	slope, r2 := rational(last)
 	near(t, "slope", got.Slope.V, slope*1e9, 1e-12)
@@ -128,7 +128,7 @@ func TestShiftedSeriesHaveTheSameLine(t *testing.T) {
 		return w.fit()
 	}
 	want := fit(0, 0)
-	for _, d := range []point{{1e18, 0}, {0, 1e14}, {1.7e18 + 3, 12345678901}} {
+	for _, d := range []xy{{1e18, 0}, {0, 1e14}, {1.7e18 + 3, 12345678901}} {
 		if got := fit(d.x, d.y); got != want {
 			t.Errorf("shifted by %+v: %+v, want %+v", d, got, want)
 		}
@@ -141,8 +141,19 @@ func TestWindowForgetsWhatIsOutside(t *testing.T) {
 		w.add(i*1e9, i*i, 1e9, 1)
 	}
 	w.add(1000e9, 5, 3e9, 0)
-	if f := w.fit(); f.N != 1 || f.Slope.OK || w.spikes != 0 || w.covered != 3e9 {
-		t.Errorf("after a gap longer than the window: %+v, %d spikes, %d ns covered", f, w.spikes, w.covered)
+	if f := w.fit(); f.N != 1 || f.Slope.OK || w.spikes != 0 || w.covered != 3000 {
+		t.Errorf("after a gap longer than the window: %+v, %d spikes, %d ms covered", f, w.spikes, w.covered)
+	}
+}
+
+// Months between samples are no more than the window.
+func TestWindowOfRareSamplesIsCovered(t *testing.T) {
+	w := window{span: int64(MaxWindow)}
+	for i := range int64(20) {
+		w.add(i*3e15, 0, 3e15, 0) // a month
+		if f := w.fit(); f.Fill < 0 || f.Fill > 1 || w.covered < 0 {
+			t.Fatalf("fill %g, %d ms covered", f.Fill, w.covered)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 1
+const stateVersion = 2
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -41,10 +41,17 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 	for name, g := range d.groups {
 		c.bytes([]byte(name))
 		c.time(&g.seen)
+		g.ended.code(&c)
 		c.flag(g.series != nil)
 		if g.series != nil {
 			g.code(&c)
 		}
+	}
+	c.count(len(d.partings.list))
+	for i := range d.partings.list {
+		e := &d.partings.list[i]
+		c.bytes(key(nil, e.key))
+		e.code(&c)
 	}
 	return c.b
 }
@@ -87,10 +94,22 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 	for range c.countUpTo(MaxGroups) {
 		name, g := string(c.bytes(nil)), &group{}
 		c.time(&g.seen)
+		g.ended.code(&c)
 		if c.flag(false) {
 			g.series = d.restoreSeries(&c, Subject[K]{Kind: KindGroup, Group: name})
 		}
 		d.groups[name] = g
+	}
+	for range c.countUpTo(maxPartings) {
+		k, known := key(c.bytes(nil))
+		e := parting[K]{key: k}
+		e.code(&c)
+		if known {
+			d.partings.list = append(d.partings.list, e)
+		}
+	}
+	if d.partings.staying() > MaxUnreleased {
+		c.fail()
 	}
 	if c.err == nil && len(c.b) > 0 {
 		c.fail()
@@ -178,6 +197,13 @@ func (c *codec) amount(v *int64) {
 	}
 }
 
+// units codes an amount of memory in units.
+func (c *codec) units(v *uint32) {
+	x := int(*v)
+	c.within(&x, 0, math.MaxUint32)
+	*v = uint32(x)
+}
+
 func (c *codec) wide(v *int128) {
 	c.int(&v.hi)
 	lo := int64(v.lo)
@@ -211,6 +237,13 @@ func (c *codec) positive(v *float64, most float64) {
 		c.fail()
 		*v = 0
 	}
+}
+
+// small is positive for a float32.
+func (c *codec) small(v *float32, most float32) {
+	x := float64(*v)
+	c.positive(&x, float64(most))
+	*v = float32(x)
 }
 
 // flag codes a bool; reading, v is ignored.
@@ -269,6 +302,8 @@ func (d *Domain[K]) code(c *codec) {
 		c.time(&d.crest.slots[i].start)
 		c.amount(&d.crest.slots[i].max)
 	}
+	d.fullness.code(c)
+	d.partings.code(c)
 	for i := range d.out.Resets {
 		n := int64(d.out.Resets[i])
 		c.natural(&n)
@@ -286,33 +321,52 @@ func (m *member) codeOwn(c *codec) {
 	c.time(&m.seen)
 	c.value(&m.used)
 	c.bool(&m.full)
+	m.activity.code(c)
+	m.flushing.code(c)
 }
 
 func (s *series) code(c *codec) {
 	s.codeWindows(c)
 	s.spikes.code(c)
+	total := int64(s.total)
+	c.natural(&total)
+	s.total = uint64(total)
 	for i := range s.ladder {
 		s.ladder[i].code(c)
 		s.growths[i].code(c)
 	}
-	c.time(&s.began)
-	c.time(&s.first)
-	c.time(&s.last)
-	c.amount(&s.used)
-	c.bool(&s.seen)
-	c.within(&s.best, 0, envelopeScales-1)
-	total := int64(s.total)
-	c.natural(&total)
-	s.total = uint64(total)
-	c.bool(&s.leak)
-	c.time(&s.since)
-	c.amount(&s.base)
-	pattern := int(s.pattern)
+	s.cycles.code(c)
+	s.leak.code(c)
+	pattern := int(s.shape.pattern)
 	c.within(&pattern, 0, int(numPatterns)-1)
-	s.pattern = Pattern(pattern)
-	c.time(&s.patterns)
-	c.time(&s.busyAt)
+	s.shape.pattern = Pattern(pattern)
+	c.time(&s.shape.since)
+	c.bool(&s.seen)
+	c.natural(&s.samples)
+	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.nearAt, &s.busyAt} {
+		c.time(v)
+	}
+	c.amount(&s.used)
+	c.positive(&s.capacity, MaxBytes)
 	c.bool(&s.idle)
+	c.bool(&s.effort.known)
+	c.bool(&s.effort.busy)
+	c.positive(&s.effort.resting, math.MaxFloat64)
+	c.positive(&s.effort.working, math.MaxFloat64)
+}
+
+func (l *leak) code(c *codec) {
+	c.bool(&l.on)
+	c.positive(&l.confidence, 1)
+	c.within(&l.best, 0, numScales-1)
+	for _, v := range []*int64{&l.above, &l.since, &l.grown} {
+		c.time(v)
+	}
+	c.amount(&l.base)
+	c.amount(&l.high)
+	l.trend.code(c)
+	c.within(&l.scale, 0, numScales-1)
+	c.natural(&l.closed)
 }
 
 // codeWindows reads windows of the configured lengths and drops others.
@@ -347,9 +401,9 @@ func (w *window) code(c *codec) {
 	for i := range w.len {
 		b := &w.blocks[(w.head+i)%windowBlocks]
 		b.m.code(c)
-		c.natural(&b.covered)
-		c.natural(&b.spikes)
-		if b.spikes > b.m.n {
+		c.int32(&b.covered)
+		c.int32(&b.spikes)
+		if b.covered < 0 || b.spikes < 0 || int64(b.spikes) > b.m.n {
 			c.fail()
 		}
 		if i == 0 {
@@ -361,11 +415,12 @@ func (w *window) code(c *codec) {
 			c.fail()
 		}
 		sums.total.merge(&b.m)
-		sums.covered += b.covered
-		sums.spikes += b.spikes
+		sums.covered += int64(b.covered)
+		sums.spikes += int64(b.spikes)
 	}
 	if !c.writing {
 		w.total, w.covered, w.spikes = sums.total, sums.covered, sums.spikes
+		w.oldest = w.blocks[w.head].start()
 	}
 }
 
@@ -397,45 +452,99 @@ func (s *spikeCounter) code(c *codec) {
 	c.time(&s.since)
 	c.time(&s.last)
 	c.positive(&s.duty, 1)
+	if !c.writing {
+		s.lowFrom = math.MinInt64 // what was noted of the slots follows from them
+	}
 }
 
-func (e *envelope) code(c *codec) {
+func (e *scale) code(c *codec) {
+	c.natural(&e.width)
+	c.positive(&e.share, 1)
 	c.time(&e.start)
 	c.within(&e.n, 0, math.MaxInt)
 	c.amount(&e.min)
-	c.amount(&e.max)
-	c.natural(&e.closed)
-	c.amount(&e.level)
-	c.within(&e.depth, 0, len(e.stack))
-	for i := range e.depth {
-		c.time(&e.stack[i].t)
-		c.amount(&e.stack[i].v)
-		if i > 0 && (e.stack[i].t <= e.stack[i-1].t || e.stack[i].v <= e.stack[i-1].v) {
+	c.within(&e.len, 0, scaleBlocks)
+	if !c.writing {
+		e.head = 0
+	}
+	for i := range e.len {
+		p := &e.ring[(e.head+i)%scaleBlocks]
+		p.code(c)
+		if i > 0 && p.at < e.ring[(e.head+i-1)%scaleBlocks].at {
 			c.fail()
 		}
 	}
-	c.within(&e.nextMove, 0, envelopeBlocks-1)
-	c.within(&e.numMoves, 0, envelopeBlocks)
-	for i := range e.numMoves {
-		c.int32(&e.moves[(e.nextMove+envelopeBlocks-1-i)%envelopeBlocks])
+	c.natural(&e.closed)
+	c.natural(&e.moves)
+	c.units(&e.level)
+	c.int32(&e.movedAt)
+	e.run.code(c)
+	c.natural(&e.runs)
+	c.positive(&e.walk.base, 2)
+	c.positive(&e.walk.signs, mostWealth)
+	for i := range e.walk.climbs {
+		c.small(&e.walk.climbs[i].fortune, mostClimb)
+		c.small(&e.walk.climbs[i].below, 1)
 	}
-	c.time(&e.epoch)
-	c.bool(&e.rising)
-	c.natural(&e.reversals)
-	c.amount(&e.amplitude)
+	c.positive(&e.walk.typical, math.MaxUint32)
+	c.positive(&e.high.fortune, mostWealth)
+	c.positive(&e.high.blocks, math.MaxFloat64)
+	c.positive(&e.high.maxima, math.MaxFloat64)
+	c.positive(&e.given, math.MaxUint32)
+	if !c.writing && (e.closed > 0) != (e.len > 0) {
+		c.fail()
+	}
+}
+
+func (p *point) code(c *codec) {
+	c.int32(&p.at)
+	c.units(&p.v)
+}
+
+func (r *run) code(c *codec) {
+	c.bool(&r.falling)
+	for _, v := range []*uint32{&r.low, &r.high} {
+		c.units(v)
+	}
+	for _, v := range []*int32{&r.lowAt, &r.ups, &r.onset, &r.popped, &r.downs} {
+		c.int32(v)
+	}
+	if r.high < r.low || r.ups < 0 || r.popped < 0 {
+		c.fail()
+	}
+}
+
+func (c *cycles) code(with *codec) {
+	with.bool(&c.falling)
+	c.low.code(with)
+	with.units(&c.high)
+	with.positive(&c.size, math.MaxUint32)
+	with.int32(&c.last)
+	with.positive(&c.length, math.MaxInt32)
+	if c.falling && c.high < c.low.v {
+		with.fail()
+	}
 }
 
 func (g *growth) code(c *codec) {
-	c.positive(&g.confidence, 1)
-	c.within(&g.levels, 0, envelopeBlocks+1)
-	c.amount(&g.retained)
-	c.amount(&g.base)
-	c.time(&g.since)
-	c.time(&g.end)
-	for _, v := range []*float64{&g.rate, &g.variance, &g.rateVariance} {
-		c.positive(v, math.MaxFloat64)
-	}
-	for _, v := range []*float64{&g.recency, &g.shape, &g.flat} {
+	c.within(&g.levels, 0, scaleBlocks)
+	for _, v := range []*float64{&g.confidence, &g.recency, &g.pace, &g.spread, &g.steadiness, &g.reversal, &g.start, &g.flat} {
 		c.positive(v, 1)
 	}
+	c.float(&g.evidence)
+	c.amount(&g.retained)
+	c.amount(&g.base)
+	c.positive(&g.step, MaxBytes)
+	c.time(&g.since)
+	c.time(&g.end)
+	c.natural(&g.gap)
+	c.within(&g.points, 0, scaleBlocks)
+}
+
+func (t *trend) code(c *codec) {
+	c.float(&t.rate)
+	for _, v := range []*float64{&t.bend, &t.variance, &t.wander} {
+		c.positive(v, math.MaxFloat64)
+	}
+	c.within(&t.n, 0, scaleBlocks)
 }

@@ -6,7 +6,9 @@ package detector
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,17 +25,27 @@ func readKey(b []byte) (int, bool) {
 // A domain that is saved and restored anywhere goes on as if it had never been
 // away.
 func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
-	run := func(restoreEvery int) (all []string) {
+	leaking := 0 // at a restore
+	run := func(restore func(s int) bool) (all []string) {
 		d := newDomain(t)
 		rng := rand.New(rand.NewPCG(17, 18))
 		var f Frame[int]
 		for s := range 2500 {
 			busyFrame(&f, 5, s, rng)
+			f.Capacity = Of(6.5 * gib)
 			for i := range f.Members {
-				f.Members[i].Group = "pod"
+				f.Members[i].Group, f.Members[i].CPU, f.Members[i].State = "pod", Of(100), StateOrphaned
+			}
+			f.Members[0].SM = Of(0)
+			f.Used.V -= f.Members[1].Used.V
+			f.Members[1].Used = Of(round(gib + float64(max(0, s-900))*mib/2)) // leaks from there on
+			f.Used.V += f.Members[1].Used.V
+			if s%300 >= 295 {
+				f.Members[4].Used.V -= gib
+				f.Used.V -= gib
 			}
 			if s > 1800 {
-				f.Members = f.Members[:3]
+				f.Members = f.Members[:3] // and yet their memory stays
 			}
 			j, err := look(d, &f)
 			if err != nil {
@@ -41,7 +53,8 @@ func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 			}
 			slices.SortFunc(j.Exited, func(a, b Exit[int]) int { return a.Key - b.Key })
 			all = append(all, fmt.Sprintf("%+v", *j))
-			if restoreEvery > 0 && s%restoreEvery == 0 {
+			if restore(s) {
+				leaking += btoi(j.Device.Leak)
 				saved := d.Save(nil, appendKey)
 				d = newDomain(t)
 				if err := d.Restore(saved, readKey); err != nil {
@@ -51,18 +64,85 @@ func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 		}
 		return all
 	}
-	want := run(0)
-	for _, every := range []int{1, 37, 700} {
-		got := run(every)
+	want := run(func(int) bool { return false })
+	for name, restore := range map[string]func(s int) bool{
+		"each time for a while": func(s int) bool { return s >= 1500 && s < 1900 },
+		"now and then":          func(s int) bool { return s%37 == 0 },
+		"seldom":                func(s int) bool { return s%700 == 0 },
+	} {
+		got := run(restore)
 		for i := range want {
 			if got[i] != want[i] {
-				t.Fatalf("restored every %d frames, frame %d differs:\n%s\nwant\n%s", every, i, got[i], want[i])
+				t.Fatalf("restored %s, frame %d differs:\n%s\nwant\n%s", name, i, got[i], want[i])
 			}
 		}
 	}
-	if !strings.Contains(want[len(want)-1], "Leak:true") {
-		t.Error("nothing leaks: the test shows little")
+	if leaking < 100 {
+		t.Errorf("a leak is on at only %d restores: the test shows little", leaking)
 	}
+	for _, part := range []string{"Leak:true", "Pattern:zombie", "Pattern:unreleased", "Pattern:fragmentation", "Unreleased:[{Key:3 Used:1.09"} {
+		if !strings.Contains(strings.Join(want, "\n"), part) {
+			t.Errorf("%s is nowhere: the test shows little", part)
+		}
+	}
+}
+
+// No field of a series is forgotten, whatever it has seen.
+func TestSeriesIsRestoredWhole(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	for name, memory := range map[string]func(s int) float64{
+		"leaks":       func(s int) float64 { return 2*gib + leaked(s) },
+		"accelerates": func(s int) float64 { return 2*gib + leaked(s)*leaked(s)/gib },
+		"cyclic leak": func(s int) float64 { return 2*gib + leaked(s) + float64(s%60)*100*mib },
+		"epochs":      func(s int) float64 { return 2*gib + float64(s%700)*10*mib },
+		"wanders":     func(s int) float64 { return 20*gib + 8*gib*math.Sin(float64(s)/300) + float64(rng.IntN(100))*mib },
+		"spikes":      func(s int) float64 { return 2*gib + float64(btoi(s%200 < 7))*gib },
+	} {
+		s := newSeries(DefaultConfig())
+		for at := range quiet + 3000 {
+			s.observe(&observation{
+				t: int64(seconds2026(at)), used: int64(round(memory(at))), interval: int64(time.Second), capacity: 60 * gib,
+				started: int64(start - time.Hour), sm: Of(float64(at / 700 % 2)),
+			})
+			if at%397 != 0 && at != quiet+2999 {
+				continue
+			}
+			w := codec{writing: true, last: s.last}
+			s.code(&w)
+			r := codec{b: w.b, last: s.last}
+			restored := newSeries(s.cfg)
+			restored.code(&r)
+			if r.err != nil || len(r.b) > 0 || !reflect.DeepEqual(flat(restored), flat(s)) {
+				t.Fatalf("%s, second %d: %v, %d bytes left\n%+v\nwant\n%+v", name, at, r.err, len(r.b), flat(restored), flat(s))
+			}
+		}
+		if leaks := name == "leaks" || name == "accelerates" || name == "cyclic leak"; s.leak.on != leaks {
+			t.Errorf("%s: a leak: %t", name, s.leak.on)
+		}
+	}
+}
+
+// flat returns s without what only tells how it is kept: where a ring begins, what
+// is left over in it, and what was noted of it.
+func flat(s *series) series {
+	c := *s
+	for i := range c.ladder {
+		e := &c.ladder[i]
+		var ring [scaleBlocks]point
+		e.points(&ring)
+		e.ring, e.head = ring, 0
+	}
+	c.spikes.low, c.spikes.lowFrom = 0, 0
+	c.windows = slices.Clone(c.windows)
+	for i := range c.windows {
+		w := &c.windows[i]
+		var blocks [windowBlocks]block
+		for j := range w.len {
+			blocks[j] = w.blocks[(w.head+j)%windowBlocks]
+		}
+		w.blocks, w.head = blocks, 0
+	}
+	return c
 }
 
 func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
@@ -127,7 +207,26 @@ func FuzzRestore(f *testing.F) {
 		observe(f, d, s, 0, map[int]float64{1: float64(s) * mib * 10})
 	}
 	f.Add(d.Save(nil, appendKey))
+	for s := 60; s < 200; s++ { // what process 2 held stays, and 3 has just ended
+		members := map[int]float64{1: gib, 2: gib, 3: gib}
+		if s >= 100 {
+			delete(members, 2)
+		}
+		if s >= 197 {
+			delete(members, 3)
+		}
+		observe(f, d, s, float64(3-len(members))*gib, members)
+	}
+	f.Add(d.Save(nil, appendKey))
 	f.Add([]byte{stateVersion})
+	d = newDomain(f)
+	for s := 0; s < quiet+1200; s += 5 { // a leak that is on
+		observe(f, d, s, 0, map[int]float64{1: round(2*gib + leaked(s))})
+	}
+	if !d.members[1].leak.on {
+		f.Fatal("no leak in the corpus")
+	}
+	f.Add(d.Save(nil, appendKey))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newDomain(t)
 		if err := d.Restore(b, readKey); err != nil {
@@ -143,6 +242,7 @@ func FuzzRestore(f *testing.F) {
 			}
 			checkVerdict(t, &j.Device)
 			checkVerdict(t, &j.Residual)
+			checkUnreleased(t, j)
 			for i := range j.Members {
 				checkVerdict(t, &j.Members[i].Verdict)
 			}

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// quantum is the least change of a trough in bytes that counts: NVML gives
-	// process memory in units of 2 MiB.
-	quantum = 2 << 20
-	// patternHold is how long a pattern stays at least.
-	patternHold = int64(time.Minute)
-	// idleAfter is how long a process must be without compute to be idle.
-	idleAfter = int64(10 * time.Minute)
-	// warmupAge is until when growth counts as a warm-up.
-	warmupAge = int64(30 * time.Minute)
-	// busySpikes is how many spikes in the first window make them the pattern.
-	busySpikes = 3
+	// settleSamples is after how many samples the sampling interval is known.
+	settleSamples = 6
+	// idleBytes and idleRatio (of the capacity) bound the memory of a GPU that
+	// nobody uses; the larger one holds.
+	idleBytes = 1 << 30
+	idleRatio = 0.01
+	// nearlyFull is the share of the capacity above which a fall takes nothing back.
+	nearlyFull = 0.9
+	// nearBefore is how long before a fall the memory may have been nearly full.
+	nearBefore = int64(time.Minute)
+	// busySM is the least utilisation that counts as work.
+	busySM = 0.01
 )
 
 // series judges one series of used memory.
@@ -28,24 +29,33 @@ type series struct {
 	cfg     Config
 	windows []window
 	spikes  spikeCounter
-	ladder  [envelopeScales]envelope
+	total   uint64 // spikes
+	ladder  [numScales]scale
+	growths [numScales]growth // what each scale says
+	cycles  cycles
+	leak    leak
+	shape   shape
 
-	began   int64 // when its owner started, ns
-	first   int64 // first sample, ns
-	last    int64 // last sample, ns
-	used    int64 // last value, bytes
-	seen    bool
-	growths [envelopeScales]growth
-	best    int // the scale of the highest confidence
+	seen     bool
+	samples  int64
+	began    int64 // when its owner started; the first sample if that is not known, ns
+	first    int64 // first sample, ns
+	last     int64 // last sample, ns
+	used     int64 // last value, bytes
+	capacity float64
+	idleAt   int64 // when the memory was last as low as that of an idle GPU, ns; 0 never
+	nearAt   int64 // when it was last nearly full, ns; 0 never
+	busyAt   int64 // when its owner last computed, ns; first sample if never
+	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
+	effort   effort
+}
 
-	total    uint64 // spikes
-	leak     bool
-	since    int64 // of the leak, ns
-	base     int64 // retained level before it
-	pattern  Pattern
-	patterns int64 // since when pattern holds, ns
-	busyAt   int64 // when it last computed, ns; first sample if never
-	idle     bool  // utilisation is known, and is zero since busyAt
+// effort tells whether memory grew while its owner computed.
+type effort struct {
+	known, busy bool // utilisation since the last block of the narrowest scale
+	// What the present growth of that scale gained in blocks without and with
+	// compute, in units.
+	resting, working float64
 }
 
 // newSeries returns an empty series of that configuration.
@@ -65,11 +75,18 @@ func (s *series) reset(cfg Config) {
 		windows[i] = window{span: int64(cfg.Windows[i])}
 	}
 	*s = series{cfg: cfg, windows: windows}
-	width := envelopeBase
+	s.climb(ladderBase)
+}
+
+// climb sets the widths of the ladder, evenly from the narrowest to the widest.
+func (s *series) climb(narrowest int64) {
+	step := math.Pow(float64(ladderTop)/float64(narrowest), 1.0/(ladderScales-1))
+	width := float64(narrowest)
 	for i := range s.ladder {
-		s.ladder[i].width = width
-		width *= envelopeGrowth
+		s.ladder[i] = scale{width: int64(width), share: (1 - finestShare) / (numScales - 1)}
+		width *= max(step, coarsest)
 	}
+	s.ladder[0].share = finestShare
 }
 
 // configure gives s another configuration and keeps the history, but for windows
@@ -100,11 +117,33 @@ type observation struct {
 // observe adds a sample, later than all before it.
 func (s *series) observe(o *observation) {
 	if !s.seen {
-		s.seen, s.first, s.began, s.busyAt, s.patterns = true, o.t, o.t, o.t, o.t
+		s.seen, s.first, s.began, s.busyAt, s.shape.since = true, o.t, o.t, o.t, o.t
 		if o.started > 0 {
 			s.began = min(o.started, o.t)
 		}
 	}
+	s.count(o)
+	if o.sm.OK && o.sm.V > 0 || !o.sm.OK {
+		s.busyAt = o.t
+	}
+	s.idle = o.sm.OK && o.t-s.busyAt >= idleAfter
+	s.effort.known = s.effort.known || o.sm.OK
+	s.effort.busy = s.effort.busy || o.sm.OK && o.sm.V >= busySM
+	s.last, s.used, s.capacity = o.t, o.used, o.capacity
+	s.samples++
+	if o.capacity > 0 && float64(o.used) >= nearlyFull*o.capacity {
+		s.nearAt = o.t
+	}
+	if s.climbed(o) {
+		s.decide(o.t)
+	}
+	if float64(o.used) <= idleLevel(o.capacity) {
+		s.idleAt = o.t
+	}
+}
+
+// count adds the sample to the windows.
+func (s *series) count(o *observation) {
 	covered := int64(0)
 	if s.last > 0 {
 		covered = min(o.t-s.last, 3*o.interval)
@@ -119,55 +158,74 @@ func (s *series) observe(o *observation) {
 	for i := range s.windows {
 		s.windows[i].add(o.t, o.used, covered, ended)
 	}
-	if o.sm.OK && o.sm.V > 0 || !o.sm.OK {
-		s.busyAt = o.t
-	}
-	s.idle = o.sm.OK && o.t-s.busyAt >= idleAfter
-	s.last, s.used = o.t, o.used
-	s.envelopes(o)
 }
 
-// envelopes adds the sample to the ladder and judges anew where a block closed.
-func (s *series) envelopes(o *observation) {
-	closed := false
+// climbed adds the sample to the ladder, judges anew the scales of which a block
+// closed and reports whether there are any.
+func (s *series) climbed(o *observation) bool {
+	if s.samples == settleSamples && blockSamples*o.interval > ladderBase {
+		s.climb(blockSamples * o.interval)
+	}
+	n := nature{
+		began: int32(max((s.began-s.first)/tick, math.MinInt32/2)), rate: s.cfg.HighWaterRate,
+		near: s.nearAt > 0 && o.t-s.nearAt < nearBefore,
+	}
+	closed := 0
+	before := s.ladder[0].level
+	if trough, ok := s.ladder[0].add(o.t, o.used, 1, s.first, n); ok {
+		closed = 1
+		s.effort.block(&s.ladder[0], before)
+		for i := 1; i < ladderScales; i++ { // a wide block is made of narrow ones
+			if _, ok := s.ladder[i].add(o.t, trough, blockSamples, s.first, n); ok {
+				closed |= 1 << i
+			}
+		}
+	}
+	if p, ok := s.cycles.add(ticks(o.t-s.first), units(o.used)); ok {
+		c := &s.ladder[cycleScale]
+		c.width = max(int64(s.cycles.length)*tick, ladderBase)
+		c.close(p, n)
+		closed |= 1 << cycleScale
+	}
 	for i := range s.ladder {
-		e := &s.ladder[i]
-		if e.add(o.t, o.used, quantum) {
-			s.growths[i] = e.judge(o.t, s.began, &s.cfg)
-			closed = true
+		if closed&(1<<i) != 0 {
+			s.growths[i] = s.ladder[i].judge(s, s.given(i))
 		}
 	}
-	if closed {
-		s.decide(o.t)
-	}
+	return closed != 0
 }
 
-// decide updates the leak and the pattern at time t.
-func (s *series) decide(t int64) {
-	s.best = 0
-	for i := range s.growths {
-		if s.growths[i].confidence > s.growths[s.best].confidence {
-			s.best = i
+// given returns the largest gradual rise in units that was given back at scale i or
+// at a wider one.
+func (s *series) given(i int) float64 {
+	e := &s.ladder[i]
+	most := e.given
+	for j := range s.ladder {
+		if w := &s.ladder[j]; w.width >= e.width {
+			most = max(most, w.given)
 		}
 	}
-	g := &s.growths[s.best]
-	switch {
-	case !s.judged():
-		s.leak = false
-	case !s.leak && g.confidence >= s.cfg.LeakThreshold:
-		s.leak, s.since, s.base = true, g.since, g.base
-	case s.leak && g.confidence < s.cfg.ClearThreshold:
-		s.leak = false
-	}
-	if p := s.shape(t); p != s.pattern && (t-s.patterns >= patternHold || p.leaks() != s.pattern.leaks()) {
-		s.pattern, s.patterns = p, t
-	}
+	return most
 }
 
-// leaks reports whether p is one of the leak_* patterns.
-func (p Pattern) leaks() bool {
-	return p == PatternLeakLinear || p == PatternLeakStaircase || p == PatternLeakCyclic
+// block notes whether the growth of the block that closed came with compute.
+func (f *effort) block(e *scale, before uint32) {
+	if e.run.ups == 0 {
+		f.resting, f.working = 0, 0
+	}
+	if gained := float64(e.level) - float64(before); gained > 0 && f.known {
+		if f.busy {
+			f.working += gained
+		} else {
+			f.resting += gained
+		}
+	}
+	f.known, f.busy = false, false
 }
+
+// idleLevel is the most memory in bytes that a GPU of that capacity has in use
+// when nobody uses it.
+func idleLevel(capacity float64) float64 { return max(idleBytes, idleRatio*capacity) }
 
 // judged reports whether the series was seen for long enough for a verdict. How
 // old its owner is does not help: what it did before is not known.
@@ -175,67 +233,9 @@ func (s *series) judged() bool {
 	return s.seen && !s.cfg.Mute && s.last-s.first >= int64(s.cfg.MinAge) && s.ladder[0].closed >= minLevels
 }
 
-// shape returns the pattern that fits at time t.
-func (s *series) shape(t int64) Pattern {
-	fine := &s.ladder[0]
-	g := s.finest()
-	switch {
-	case !s.judged():
-		return PatternUnknown
-	case s.leak:
-		return s.leakShape(g)
-	case s.idle:
-		return PatternIdle
-	case s.windows[0].spikes >= busySpikes && s.spikes.duty < 0.5:
-		return PatternSpikes
-	case g != nil && g.recency > 0 && (g.shape == 0 || t-s.began < warmupAge):
-		return PatternWarmup
-	case fine.reversals >= 3 && fine.numMoves >= 6, s.spikes.duty >= 0.5:
-		return PatternSawtooth
-	case g != nil:
-		return PatternPlateau
-	case fine.depth > 1:
-		return PatternStep
-	}
-	return PatternStable
-}
-
-// finest returns the growth of the narrowest scale that shows any, nil if none.
-func (s *series) finest() *growth {
-	for i := range s.growths {
-		if s.growths[i].levels > 0 {
-			return &s.growths[i]
-		}
-	}
-	return nil
-}
-
-// leakShape names the leak that the best scale is surest of: cyclic where memory
-// swings inside its blocks by much more than it retains a block, staircase where
-// most blocks of the finest growth retain nothing.
-func (s *series) leakShape(finest *growth) Pattern {
-	best := &s.growths[s.best]
-	switch {
-	case float64(s.ladder[s.best].amplitude) >= 4*best.step():
-		return PatternLeakCyclic
-	case finest.flat >= 0.5 && finest.step() >= staircaseStep:
-		return PatternLeakStaircase
-	}
-	return PatternLeakLinear
-}
-
-// growing returns the growth of the leak, nil without one. A leak always has
-// one: its confidence is not below the clear threshold, so not 0.
-func (s *series) growing() *growth {
-	if !s.leak {
-		return nil
-	}
-	return &s.growths[s.best]
-}
-
 // verdict fills v. What depends on the domain, its forecast, is left absent.
 func (s *series) verdict(v *Verdict) {
-	*v = Verdict{SpikesTotal: s.total, Judged: s.judged()}
+	*v = Verdict{SpikesTotal: s.total, Judged: s.judged(), Muted: s.cfg.Mute}
 	for i := range s.windows {
 		v.Windows[i] = s.windows[i].fit()
 	}
@@ -246,13 +246,11 @@ func (s *series) verdict(v *Verdict) {
 	if !v.Judged {
 		return
 	}
-	v.Confidence = s.growths[s.best].confidence
-	v.Pattern = s.pattern
-	g := s.growing()
-	if g == nil {
+	v.Confidence, v.Pattern = s.leak.confidence, s.shape.pattern
+	if !s.leak.on {
 		return
 	}
-	v.Leak, v.Since = true, time.Duration(s.since)
-	v.Rate = Of(g.rate)
-	v.Leaked = Of(math.Max(0, float64(trough-s.base)))
+	v.Leak, v.Since = true, time.Duration(s.leak.since)
+	v.Rate = Of(s.leak.trend.rate)
+	v.Leaked = Of(math.Max(0, float64(trough-s.leak.base)))
 }

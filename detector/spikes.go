@@ -3,6 +3,8 @@
 
 package detector
 
+import "math"
+
 const (
 	// spikeSlots is into how many slots the time is cut over which the baseline
 	// of a spike is the lowest value.
@@ -22,6 +24,10 @@ type spikeCounter struct {
 	slots [spikeSlots]spikeSlot
 	next  int
 	len   int
+
+	// low is the lowest value of the slots that were complete when it was noted, of
+	// which the oldest began at lowFrom.
+	low, lowFrom int64
 
 	active bool
 	base   int64 // level before the rise
@@ -75,25 +81,42 @@ func (s *spikeCounter) restart() { s.active, s.len = false, 0 }
 
 // baseline returns the lowest value since the time from.
 func (s *spikeCounter) baseline(from int64) (lowest int64, ok bool) {
-	for i := range s.len {
-		slot := &s.slots[(s.next+spikeSlots-1-i)%spikeSlots]
-		if slot.start < from {
-			break
-		}
-		if !ok || slot.min < lowest {
-			lowest, ok = slot.min, true
-		}
+	if s.len == 0 {
+		return 0, false
 	}
-	return lowest, ok
+	newest := &s.slots[(s.next+spikeSlots-1)%spikeSlots]
+	if newest.start < from {
+		return 0, false
+	}
+	if s.lowFrom < from {
+		s.find(from)
+	}
+	return min(s.low, newest.min), true
+}
+
+// find notes the lowest value of the complete slots that began at the time from or
+// later.
+func (s *spikeCounter) find(from int64) {
+	s.low, s.lowFrom = math.MaxInt64, math.MaxInt64
+	for i := 1; i < s.len; i++ {
+		slot := &s.slots[(s.next+2*spikeSlots-1-i)%spikeSlots]
+		if slot.start < from {
+			return
+		}
+		s.low, s.lowFrom = min(s.low, slot.min), slot.start
+	}
 }
 
 func (s *spikeCounter) note(t, y, slot int64) {
-	if s.len > 0 {
+	if s.len == 0 {
+		s.low, s.lowFrom = math.MaxInt64, math.MaxInt64
+	} else {
 		last := &s.slots[(s.next+spikeSlots-1)%spikeSlots]
 		if t-last.start < slot {
 			last.min = min(last.min, y)
 			return
 		}
+		s.low, s.lowFrom = min(s.low, last.min), min(s.lowFrom, last.start)
 	}
 	s.slots[s.next] = spikeSlot{start: t, min: y}
 	s.next = (s.next + 1) % spikeSlots

@@ -22,7 +22,8 @@ const (
 type window struct {
 	span   int64 // ns
 	blocks [windowBlocks]block
-	head   int // oldest block
+	oldest int64 // start of the oldest block, ns
+	head   int   // that block
 	len    int
 	total  moments
 	// covered and spikes are the sums over the blocks.
@@ -33,8 +34,8 @@ type window struct {
 // block is a part of a window that leaves it as a whole.
 type block struct {
 	m       moments // about the block's start and its first value
-	covered int64   // ns between its samples and the ones before them, gaps left out
-	spikes  int64
+	covered int32   // ms between its samples and the ones before them, gaps left out
+	spikes  int32
 }
 
 // start is when the block begins, in ns.
@@ -54,17 +55,18 @@ func (w *window) add(t, y, covered int64, spikes int) {
 		b = w.push(t, y, width)
 	}
 	b.m.add(t, y)
-	b.covered += covered
-	b.spikes += int64(spikes)
+	ms := (min(covered, w.span) + int64(time.Millisecond/2)) / int64(time.Millisecond)
+	b.covered += int32(ms)
+	b.spikes += int32(spikes)
 	w.total.add(t, y)
-	w.covered += covered
+	w.covered += ms
 	w.spikes += int64(spikes)
 }
 
 // expire drops the blocks that began at t−span or before: what is left lies in
 // (t−span, t], the range of PromQL's [span] at t.
 func (w *window) expire(t int64) {
-	for w.len > 0 && w.blocks[w.head].start() <= t-w.span {
+	for w.len > 0 && w.oldest <= t-w.span {
 		w.drop()
 	}
 }
@@ -73,8 +75,8 @@ func (w *window) expire(t int64) {
 func (w *window) drop() {
 	b := &w.blocks[w.head]
 	w.total.remove(&b.m)
-	w.covered -= b.covered
-	w.spikes -= b.spikes
+	w.covered -= int64(b.covered)
+	w.spikes -= int64(b.spikes)
 	w.head = (w.head + 1) % windowBlocks
 	w.len--
 	if w.len == 0 {
@@ -82,6 +84,7 @@ func (w *window) drop() {
 	}
 	// The origin follows the window, or x would outgrow the bound of moments.
 	o := &w.blocks[w.head].m
+	w.oldest = o.x0
 	w.total = w.total.about(o.x0, o.y0)
 }
 
@@ -104,6 +107,9 @@ func (w *window) push(t, y, width int64) *block {
 		w.drop()
 	}
 	w.len++
+	if w.len == 1 {
+		w.oldest = start
+	}
 	b := w.newest()
 	*b = block{m: moments{x0: start, y0: y}}
 	return b
@@ -111,7 +117,7 @@ func (w *window) push(t, y, width int64) *block {
 
 // fit returns the statistics of the window.
 func (w *window) fit() Fit {
-	f := Fit{N: w.total.n, Fill: min(1, float64(w.covered)/(float64(w.span)*(windowBlocks-1)/windowBlocks))}
+	f := Fit{Span: time.Duration(w.span), N: w.total.n, Fill: min(1, float64(w.covered)*float64(time.Millisecond)/(float64(w.span)*(windowBlocks-1)/windowBlocks))}
 	if f.N < fitSamples || f.Fill < fitFill {
 		return f
 	}

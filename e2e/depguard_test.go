@@ -33,9 +33,11 @@ func TestDepguard(t *testing.T) {
 		{"cmd/gpuleaktool/a.go", module + "/collector", "tool"},
 		{"cmd/gpuleaktool/b.go", "github.com/prometheus/client_golang/prometheus", "tool"},
 		{"cmd/internal/a.go", "github.com/alecthomas/kingpin/v2", "internal"},
+		{"cmd/internal/b.go", "github.com/prometheus/alertmanager/config", "internal"},
 		{"cmd/gpu_leak_exporter/a.go", "google.golang.org/protobuf/proto", "exporter"},
 		{"e2e/a.go", module + "/detector", "e2e"},
 		{"e2e/oracle/a.go", module + "/collector/gpu", "oracle"},
+		{"e2e/bench/a.go", module + "/collector", "bench"},
 		{"collector/c.go", "os/exec", "processes"},
 		{"collector/gpu/c.go", "go.uber.org/goleak", "tests"},
 		// These are allowed.
@@ -43,6 +45,7 @@ func TestDepguard(t *testing.T) {
 		{"collector/gpu/ok_test.go", "go.uber.org/goleak", ""},
 		{"collector/ok.go", module + "/detector", ""},
 		{"e2e/oracle/ok.go", module + "/detector", ""},
+		{"e2e/bench/ok.go", module + "/collector/gpu", ""},
 		{"e2e/ok.go", "os/exec", ""},
 	}
 	dir := t.TempDir()

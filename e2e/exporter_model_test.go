@@ -112,7 +112,6 @@ func (m *model) nothing(id map[string]string) {
 	if m.detector {
 		m.resets(id)
 		m.want.set("gpu_detector_attributed", id, 0)
-		m.want.set("gpu_detector_window_fill_ratio", with(id, "window", window), 0)
 	}
 }
 

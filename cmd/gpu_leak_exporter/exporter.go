@@ -39,6 +39,7 @@ type exporter struct {
 	slogger   *slog.Logger
 	source    gpu.Source
 	sampler   *collector.Sampler
+	reloader  *reloader
 	server    *http.Server
 	listeners []net.Listener // none where exporter-toolkit has to open them
 }
@@ -64,7 +65,8 @@ func (e *exporter) wire() (err error) {
 	if e.sampler, err = newSampler(e.cfg, e.source, e.logger); err != nil {
 		return err
 	}
-	handler, err := newHandler(e.cfg, e.sampler.State, e.slogger)
+	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
+	handler, err := newHandler(e.cfg, e.reloader.with(e.sampler.State), e.reloader, e.slogger)
 	if err != nil {
 		return err
 	}
@@ -90,6 +92,7 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Samp
 		ProcessMinAge: cfg.processMinAge,
 		Groups:        cfg.groups(),
 		Detector:      cfg.detector,
+		Resolve:       cfg.rules.For,
 		ProcFS:        cfg.source.ProcFS,
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,
@@ -145,18 +148,19 @@ func (e *exporter) run(ctx context.Context) int {
 		defer close(sampled)
 		e.sampler.Run(sampling)
 	}()
-	// What sends SIGHUP wants a daemon to read its configuration or to open its
-	// log again. There is neither, and it does not want the daemon to die.
+	// Without a file to read again SIGHUP is taken, too: what sends it does not
+	// want a daemon to die.
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
+	go e.reloader.follow(sampling, hangup)
 	served := make(chan error, 1)
 	go func() {
 		defer close(served)
 		served <- e.serve()
 	}()
 
-	code := e.wait(ctx, served, hangup)
+	code := e.wait(ctx, served)
 	e.stopServing()
 	for range served { // until it has returned
 	}
@@ -207,21 +211,17 @@ func (e *exporter) serve() error {
 }
 
 // wait returns the exit code once there is a reason to stop.
-func (e *exporter) wait(ctx context.Context, served <-chan error, hangup <-chan os.Signal) int {
-	for {
-		select {
-		case <-ctx.Done():
-			level.Info(e.logger).Log("msg", "Stopping")
-			return exitOK
-		case err := <-served:
-			level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
-			return exitFailure
-		case err := <-e.sampler.Fatal():
-			level.Error(e.logger).Log("msg", "The driver was replaced by another version; exiting to be started again", "code", exitAfresh, "err", err)
-			return exitAfresh
-		case <-hangup:
-			level.Info(e.logger).Log("msg", "Ignoring SIGHUP: there is no file to read again")
-		}
+func (e *exporter) wait(ctx context.Context, served <-chan error) int {
+	select {
+	case <-ctx.Done():
+		level.Info(e.logger).Log("msg", "Stopping")
+		return exitOK
+	case err := <-served:
+		level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
+		return exitFailure
+	case err := <-e.sampler.Fatal():
+		level.Error(e.logger).Log("msg", "The driver was replaced by another version; exiting to be started again", "code", exitAfresh, "err", err)
+		return exitAfresh
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
@@ -41,7 +42,6 @@ const (
 	maxSlowInterval  = time.Hour
 	maxShown         = 1024 // processes of a GPU that are judged
 	maxProcessAge    = time.Hour
-	maxDetectorAge   = 24 * time.Hour
 	maxTimeout       = 10 * time.Minute
 	samplesPerWindow = 10
 )
@@ -64,6 +64,9 @@ type config struct {
 	processMinAge   time.Duration
 	processCommand  bool
 	detector        detector.Config
+	rulesFile       string
+	rules           *detectorconfig.Config
+	lifecycle       bool
 	stateFile       string
 	stateInterval   time.Duration
 }
@@ -71,6 +74,23 @@ type config struct {
 // groups returns the parts of the slow reading that an enabled family shows.
 func (c *config) groups() []gpu.Group {
 	return slices.DeleteFunc(slices.Clone(gpu.Groups), func(g gpu.Group) bool { return !c.families[string(g)] })
+}
+
+// minWindow returns the shortest window that holds enough samples; 0 where the
+// interval is that of a recording.
+func (c *config) minWindow() time.Duration {
+	if c.source.Kind == source.Replay {
+		return 0
+	}
+	return samplesPerWindow * c.source.Interval
+}
+
+// loadRules reads the rules of the detector; without a file there are none.
+func (c *config) loadRules() (*detectorconfig.Config, error) {
+	if c.rulesFile == "" {
+		return detectorconfig.New(c.detector), nil
+	}
+	return detectorconfig.Load(c.rulesFile, detectorconfig.Options{Base: c.detector, MinWindow: c.minWindow()})
 }
 
 // parser reads a command line into a config.
@@ -130,6 +150,7 @@ func (p *parser) webFlags() {
 		setting.Checked("web.telemetry-path", &c.telemetryPath, checkPath), "/metrics")
 	p.flag("web.max-requests", "Scrapes that are served at the same time; more get status 503. 0 is no limit.",
 		setting.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "40")
+	p.app.Flag("web.enable-lifecycle", "Let a POST to "+reloadPath+" read --detector.config again, as SIGHUP does.").BoolVar(&c.lifecycle)
 	p.app.Flag("web.disable-exporter-metrics", "Leave out the metrics about the exporter itself (go_*, process_*, promhttp_*).").
 		BoolVar(&p.noOwn)
 }
@@ -198,23 +219,13 @@ func (p *parser) detectorFlags() {
 	for _, w := range def.Windows {
 		windows = append(windows, humanize.FormatDuration(w))
 	}
-	number := func(v float64) string { return fmt.Sprintf("%g", v) }
 	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d.",
 		setting.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
-	p.flag("detector.leak-threshold", "Confidence (0 to 1) at which a leak is declared.",
-		setting.Float("detector.leak-threshold", &d.LeakThreshold, 0.01, 1), number(def.LeakThreshold))
-	p.flag("detector.clear-threshold", "Confidence (0 to 1) under which a declared leak is taken back.",
-		setting.Float("detector.clear-threshold", &d.ClearThreshold, 0.01, 1), number(def.ClearThreshold))
-	p.flag("detector.min-age", "How long memory must have been watched before it is judged.",
-		setting.Duration("detector.min-age", &d.MinAge, 0, maxDetectorAge), humanize.FormatDuration(def.MinAge))
-	p.flag("detector.min-growth", "The least retained growth that can be a leak, such as 16MiB.",
-		setting.Bytes("detector.min-growth", &d.MinGrowth, 1, detector.MaxBytes), humanize.FormatBytes(def.MinGrowth))
-	p.flag("detector.spike-height", "The least rise that can be a spike.",
-		setting.Bytes("detector.spike-height", &d.SpikeHeight, 1, detector.MaxBytes), humanize.FormatBytes(def.SpikeHeight))
-	p.flag("detector.spike-ratio", "The least rise that can be a spike, as a share (0 to 1) of the capacity. The larger of the two holds.",
-		setting.Float("detector.spike-ratio", &d.SpikeRatio, 0, 1), number(def.SpikeRatio))
-	p.flag("detector.spike-width", "The longest time from the rise of a spike to its end.",
-		setting.Duration("detector.spike-width", &d.SpikeWidth, time.Second, detector.MaxWindow), humanize.FormatDuration(def.SpikeWidth))
+	for _, t := range detectorconfig.Thresholds() {
+		p.flag(t.Flag(), t.Usage(), t.Value(d), t.Default())
+	}
+	p.app.Flag("detector.config", "File of rules that give other thresholds and windows to the series that they match, or mute them. "+
+		"gpuleaktool check config checks it; SIGHUP reads it again.").StringVar(&p.config.rulesFile)
 }
 
 func (p *parser) stateFlags() {
@@ -266,12 +277,12 @@ func (p *parser) check() error {
 		c.families[name] = f.on && (f.given || !p.disable)
 	}
 	d, interval := &c.detector, humanize.FormatDuration(c.source.Interval)
-	switch least := samplesPerWindow * c.source.Interval; {
+	switch least := c.minWindow(); {
 	case c.source.Kind == source.NVML && p.speed:
 		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
 	case c.slowInterval < c.source.Interval:
 		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", humanize.FormatDuration(c.slowInterval), interval)
-	case c.source.Kind != source.Replay && d.Windows[0] < least:
+	case d.Windows[0] < least:
 		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
 			humanize.FormatDuration(d.Windows[0]), samplesPerWindow, interval, humanize.FormatDuration(least))
 	case d.ClearThreshold >= d.LeakThreshold:
@@ -279,6 +290,10 @@ func (p *parser) check() error {
 	}
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("--detector flags: %w", err)
+	}
+	var err error
+	if c.rules, err = c.loadRules(); err != nil {
+		return fmt.Errorf("--detector.config: %w", err)
 	}
 	if err := web.Validate(*c.listen.WebConfigFile); err != nil {
 		return fmt.Errorf("--web.config.file=%s: %w", *c.listen.WebConfigFile, err)

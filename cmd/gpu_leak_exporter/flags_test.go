@@ -5,6 +5,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -35,6 +37,7 @@ func TestWrongCalls(t *testing.T) {
 	unknownKey := write("unknown.yml", "tls_server_confg:\n  cert_file: a\n")
 	noCertificate := write("tls.yml", "tls_server_config:\n  cert_file: none.pem\n  key_file: none.key\n")
 	recording := write("broken.csv", "hello\n")
+	rules := write("rules.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    clear_threshold: 0.6\n  - windows: [1m]\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +57,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--web.telemetry-path=metrics", "--web.telemetry-path=metrics: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
 		{"--web.telemetry-path=/a{b}", "--web.telemetry-path=/a{b}: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
 		{"--web.telemetry-path=/", "--web.telemetry-path=/: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
-		{"--web.telemetry-path=/predict", "--web.telemetry-path=/predict: is taken: choose another one than /-/healthy, /-/ready, /predict, /api/v1/verdicts"},
+		{"--web.telemetry-path=/predict", "--web.telemetry-path=/predict: is taken: choose another one than /-/healthy, /-/ready, /predict, /api/v1/verdicts, /-/reload"},
 		{"--web.config.file=/none.yml", "--web.config.file=/none.yml: open /none.yml: no such file or directory"},
 		{"--web.config.file=" + unknownKey, "--web.config.file=" + unknownKey + ": yaml: unmarshal errors: line 1: field tls_server_confg not found in type web.Config"},
 		{"--web.config.file=" + noCertificate, "--web.config.file=" + noCertificate + ": failed to read cert_file (" + dir + "/none.pem): open " + dir + "/none.pem: no such file or directory"},
@@ -99,17 +102,31 @@ func TestWrongCalls(t *testing.T) {
 			"--sample.interval=10s --detector.window=1m",
 			"--detector.window=1m holds fewer than 10 samples at --sample.interval=10s: choose 1m40s or more, or sample more often",
 		},
-		{"--detector.leak-threshold=0.4", "--detector.clear-threshold=0.4 must be below --detector.leak-threshold=0.4"},
+		{"--detector.leak-threshold=0.4 --detector.clear-threshold=0.4", "--detector.clear-threshold=0.4 must be below --detector.leak-threshold=0.4"},
 		{"--detector.leak-threshold=80", "--detector.leak-threshold=80: must be between 0.01 and 1"},
 		{"--detector.leak-threshold=nan", "--detector.leak-threshold=nan: must be between 0.01 and 1"},
 		{"--detector.min-growth=16M", "--detector.min-growth=16M: is not a number of bytes, such as 16MiB, 1.5GB or 16777216"},
 		{"--detector.min-growth=0", "--detector.min-growth=0: must be between 1B and 256TiB"},
 		{"--detector.spike-ratio=2", "--detector.spike-ratio=2: must be between 0 and 1"},
+		{"--detector.false-alarm-probability=0", "--detector.false-alarm-probability=0: must be between 1e-09 and 0.5"},
+		{"--detector.unreleased-min=1YB", "--detector.unreleased-min=1YB: is not a number of bytes, such as 16MiB, 1.5GB or 16777216"},
+		{"--detector.config=/none.yml", "--detector.config: open /none.yml: no such file or directory"},
+		{
+			"--detector.leak-threshold=0.5 --detector.config=" + rules,
+			"--detector.config: " + rules + ":6: the rule has no match: for all series write match: ['{}']",
+		},
+		{
+			"--sample.interval=10s --detector.window=2m --detector.config=" + rules,
+			"--detector.config: " + rules + ":6: windows: 1m: must be between 1m40s and 1d",
+		},
 		{"--detector.spike-width=0s", "--detector.spike-width=0s: must be between 1s and 1d"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), strings.Fields(tt.args), &stdout, &stderr)
+			// A call that is right after all ends with the context.
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			code := run(ctx, strings.Fields(tt.args), &stdout, &stderr)
 			if want := program + ": error: " + tt.want + "\n"; code != exitFailure || stderr.String() != want || stdout.Len() > 0 {
 				t.Errorf("exit code %d\nstderr %q\n  want %q\nstdout %q", code, stderr.String(), want, stdout.String())
 			}
@@ -127,7 +144,7 @@ func TestControlCharacters(t *testing.T) {
 
 func TestHelpAndVersion(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--help":    "--detector.leak-threshold=0.8",
+		"--help":    fmt.Sprintf("--detector.leak-threshold=%g", detector.DefaultConfig().LeakThreshold),
 		"-h":        "--web.listen-address=:9844",
 		"--version": program + ", version ",
 	} {

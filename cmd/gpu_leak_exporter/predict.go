@@ -57,8 +57,9 @@ type view struct {
 	Detail    string
 	Problems  []string
 	Leaks     []leakRow
+	Idle      []idleRow
 	GPUs      []gpuRow
-	Window    string // over which GPUs has slopes
+	Window    string // over which GPUs has slopes, unless a row says another one
 	Refreshed string
 }
 
@@ -77,11 +78,20 @@ type leakRow struct {
 	headline     string
 }
 
+// idleRow is memory that nobody will use again: a process has left it behind, or
+// holds it and does nothing.
+type idleRow struct {
+	GPU, Model string
+	Who, Where string
+	Held, Why  string
+	bytes      float64
+}
+
 // gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
 type gpuRow struct {
 	GPU, Model string
 	Memory     bar
-	Class      string // ok, bad, warn, wait or down
+	Class      string // ok, bad, warn, wait (or muted) or down
 	Verdict    string
 	Pattern    string
 	Confidence string
@@ -141,8 +151,9 @@ func (h *predictor) view(s *collector.State) *view {
 			continue
 		}
 		for _, m := range domainsOf(d) {
-			v.Leaks = append(v.Leaks, h.leaksOf(m, s.Windows)...)
-			v.GPUs = append(v.GPUs, h.gpuRow(m))
+			v.Leaks = append(v.Leaks, h.leaksOf(m)...)
+			v.Idle = append(v.Idle, h.idleOf(m)...)
+			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
 		}
 	}
 	slices.SortStableFunc(v.Leaks, func(a, b leakRow) int { return cmp.Compare(a.order, b.order) })
@@ -169,7 +180,7 @@ func (h *predictor) refreshed(s *collector.State) string {
 
 // headline sums the page up in one sentence.
 func (v *view) headline(s *collector.State) {
-	up, waiting, watched := overview(s)
+	up, waiting, muted, watched := overview(s)
 	switch {
 	case len(v.Leaks) > 0:
 		v.Urgent = true
@@ -188,39 +199,59 @@ func (v *view) headline(s *collector.State) {
 		v.Headline, v.Detail = "No GPU can be read", "GPUs are picked up as soon as they answer."
 	case up == 0:
 		v.Headline, v.Detail = "No GPU found", "The driver answers, but lists no GPU."
-	case waiting == up:
-		v.Headline = "Watching " + plural(up, "GPU")
+	case muted == up:
+		v.Headline, v.Detail = plural(up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged."
+	case waiting+muted == up:
+		v.Headline = "Watching " + plural(waiting, "GPU")
 		v.Detail = "No judgement yet: watched for " + solid(humanize.Duration(watched)) + " so far."
 	default:
-		v.Headline = "No leak found on " + plural(up-waiting, "GPU")
+		v.Headline = "No leak found on " + plural(up-waiting-muted, "GPU")
 		v.Detail = "The longest window holds " + solid(humanize.Duration(watched)) + "."
 		if waiting > 0 {
 			v.Detail += " " + plural(waiting, "more GPU") + " not judged yet."
 		}
+	}
+	if muted > 0 && muted < up {
+		v.Detail += " " + plural(muted, "more GPU") + " muted."
+	}
+	if bytes := idleBytes(v.Idle); bytes > 0 {
+		v.Detail += " " + solid(humanize.Bytes(bytes)) + " are held that nobody will use again."
 	}
 	if down := len(s.Devices) - up; down > 0 && up > 0 {
 		v.Detail += " " + plural(down, "more GPU") + " cannot be read."
 	}
 }
 
-// overview counts the GPUs that can be read, and those of them of which no memory
-// was judged yet, and says how far the fullest window looks back.
-func overview(s *collector.State) (up, waiting int, watched time.Duration) {
+func idleBytes(rows []idleRow) (sum float64) {
+	for _, r := range rows {
+		sum += r.bytes
+	}
+	return sum
+}
+
+// overview counts the GPUs that can be read, those of them of which no memory was
+// judged yet and those whose memories are all muted, and says how far the fullest
+// window looks back.
+func overview(s *collector.State) (up, waiting, muted int, watched time.Duration) {
 	for _, d := range s.Devices {
 		if !d.Up {
 			continue
 		}
 		up++
-		judged := false
+		judged, silent := false, true
 		for _, m := range domainsOf(d) {
-			watched = max(watched, watchedFor(m.judgement, s.Windows))
+			watched = max(watched, watchedFor(m.judgement))
 			judged = judged || m.judgement.Device.Judged
+			silent = silent && m.judgement.Device.Muted
 		}
-		if !judged {
+		switch {
+		case silent:
+			muted++
+		case !judged:
 			waiting++
 		}
 	}
-	return up, waiting, watched
+	return up, waiting, muted, watched
 }
 
 // solid keeps the parts of an amount on one line.
@@ -234,12 +265,9 @@ func plural(n int, what string) string {
 }
 
 // watchedFor returns how far the fullest window looks back.
-func watchedFor(j *detector.Judgement[gpu.ProcessID], windows []string) (d time.Duration) {
-	for i, name := range windows[:min(len(windows), len(j.Device.Windows))] {
-		// The names are the sampler's own and parse.
-		if w, err := humanize.ParseDuration(name); err == nil {
-			d = max(d, time.Duration(float64(w)*j.Device.Windows[i].Fill))
-		}
+func watchedFor(j *detector.Judgement[gpu.ProcessID]) (d time.Duration) {
+	for _, f := range j.Device.Windows {
+		d = max(d, time.Duration(float64(f.Span)*f.Fill))
 	}
 	return d
 }
@@ -278,17 +306,15 @@ func driverProblem(reason string) string {
 }
 
 // leaksOf returns a row for each part of a memory that leaks.
-func (h *predictor) leaksOf(m domain, windows []string) []leakRow {
+func (h *predictor) leaksOf(m domain) []leakRow {
 	var rows []leakRow
 	for i := range m.device.Processes {
 		p := &m.device.Processes[i]
 		if p.Instance != m.instance || !p.Verdict.Judged || !p.Verdict.Leak {
 			continue
 		}
-		row := h.row(m, &p.Verdict, windows)
-		o := ownerOf(p)
-		row.Who = fmt.Sprintf("%s (pid %d)", cmp.Or(o.Process, "unknown process"), p.ID.PID)
-		row.Where = whereOf(o)
+		row := h.row(m, &p.Verdict)
+		row.Who, row.Where = whoIs(p.ID, p.Owner)
 		if p.Used.OK {
 			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V)), barOf(m.memory, p.Used.V)
 		}
@@ -296,20 +322,57 @@ func (h *predictor) leaksOf(m domain, windows []string) []leakRow {
 	}
 	j := m.judgement
 	if j.Residual.Judged && j.Residual.Leak {
-		row := h.row(m, &j.Residual, windows)
+		row := h.row(m, &j.Residual)
 		row.Who, row.Where = "no process", "memory that no process on the GPU accounts for"
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 && j.Device.Judged && j.Device.Leak {
-		row := h.row(m, &j.Device, windows)
+		row := h.row(m, &j.Device)
 		row.Who, row.Where = "not known", "no single process that is shown leaks, or their memory cannot be told apart"
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// whereOf says in which pod or job a process runs, and whose it is.
-func whereOf(o *gpu.Owner) string {
+// idleOf returns a row for each process that has left memory behind, and for each
+// that will not use its own again.
+func (h *predictor) idleOf(m domain) []idleRow {
+	var rows []idleRow
+	add := func(id gpu.ProcessID, o *gpu.Owner, bytes uint64, why string) {
+		row := idleRow{
+			GPU: m.name, Model: m.device.Info.Name, bytes: float64(bytes), Held: humanize.Bytes(float64(bytes)), Why: why,
+		}
+		row.Who, row.Where = whoIs(id, o)
+		rows = append(rows, row)
+	}
+	for i := range m.device.Unreleased {
+		u := &m.device.Unreleased[i]
+		if u.Instance == m.instance {
+			add(u.ID, u.Owner, u.Used, "has ended, and its memory has stayed "+h.since(steadyTime(u.Since), m.device.SampleTime))
+		}
+	}
+	for i := range m.device.Processes {
+		p := &m.device.Processes[i]
+		if p.Instance != m.instance || !p.Verdict.Judged || p.Verdict.Pattern != detector.PatternZombie {
+			continue
+		}
+		why := "will not go on"
+		if p.Idle.OK {
+			why = "has computed nothing " + h.since(m.device.SampleTime.Add(-p.Idle.V), m.device.SampleTime) + ", and will not go on"
+		}
+		add(p.ID, p.Owner, p.Used.V, why)
+	}
+	return rows
+}
+
+// since writes a moment, and how long ago it was.
+func (h *predictor) since(t, now time.Time) string {
+	return fmt.Sprintf("since %s (%s)", h.moment(t, now, "15:04"), humanize.Duration(max(0, now.Sub(t))))
+}
+
+// whoIs names a process, and says in which pod or job it runs and whose it is.
+func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
+	o := ownerOf(owner)
 	named := func(what, name string) string {
 		if name == "" {
 			return ""
@@ -320,15 +383,16 @@ func whereOf(o *gpu.Owner) string {
 	if o.Pod != "" {
 		pod = o.Namespace + "/" + o.Pod
 	}
-	return joined(named("pod", pod), named("container", o.Container), named("Slurm job", o.SlurmJob), named("user", o.User))
+	return fmt.Sprintf("%s (pid %d)", cmp.Or(o.Process, "unknown process"), id.PID),
+		joined(named("pod", pod), named("container", o.Container), named("Slurm job", o.SlurmJob), named("user", o.User))
 }
 
 // row fills what all leaks have in common.
-func (h *predictor) row(m domain, v *detector.Verdict, windows []string) leakRow {
+func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	row := leakRow{
 		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
 		Confidence: percent(v.Confidence), Pattern: patternWords(v.Pattern), Memory: barOf(m.memory, 0),
-		Why: h.why(m, v, windows), headline: m.name + " leaks",
+		Why: h.why(m, v), headline: m.name + " leaks",
 	}
 	if v.Rate.OK {
 		row.Growth = humanize.Rate(v.Rate.V)
@@ -383,16 +447,14 @@ func rangeOf(v *detector.Verdict) string {
 }
 
 // why says what the judgement rests on.
-func (h *predictor) why(m domain, v *detector.Verdict, windows []string) string {
+func (h *predictor) why(m domain, v *detector.Verdict) string {
 	var parts []string
 	if v.Leaked.OK {
-		since, now := sinceOf(v), m.device.SampleTime
-		parts = append(parts, fmt.Sprintf("Kept %s since %s (%s)", humanize.Bytes(v.Leaked.V), h.moment(since, now, "15:04"),
-			humanize.Duration(max(0, now.Sub(since)))))
+		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(steadyTime(v.Since), m.device.SampleTime))
 	}
-	for i, name := range windows[:min(len(windows), len(v.Windows))] {
+	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Slope.OK && f.R2.OK {
-			parts = append(parts, fmt.Sprintf("slope over %s: %s, R² %.2f", name, humanize.Rate(f.Slope.V), f.R2.V))
+			parts = append(parts, fmt.Sprintf("slope over %s: %s, R² %.2f", humanize.FormatDuration(f.Span), humanize.Rate(f.Slope.V), f.R2.V))
 		}
 	}
 	return strings.Join(parts, " · ")
@@ -430,27 +492,20 @@ func barOf(m gpu.Memory, part uint64) bar {
 	}
 }
 
-func (h *predictor) gpuRow(m domain) gpuRow {
+func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	v := &m.judgement.Device
 	row := gpuRow{GPU: m.name, Memory: barOf(m.memory, 0)}
-	n := 0
-	if !m.instance.OK {
-		n = m.device.ProcessCount - len(m.device.Processes) // those that are not shown
-	}
-	for i := range m.device.Processes {
-		if m.device.Processes[i].Instance == m.instance {
-			n++
+	row.Model = joined(m.device.Info.Name, processesOf(m))
+	if f := &v.Windows[0]; f.Slope.OK {
+		row.Slope = humanize.Rate(f.Slope.V)
+		if name := humanize.FormatDuration(f.Span); name != window {
+			row.Slope += " over " + name
 		}
 	}
-	processes := "1 process"
-	if n != 1 {
-		processes = fmt.Sprintf("%d processes", n)
-	}
-	row.Model = joined(m.device.Info.Name, processes)
-	if v.Windows[0].Slope.OK {
-		row.Slope = humanize.Rate(v.Windows[0].Slope.V)
-	}
 	switch {
+	case v.Muted:
+		row.Class, row.Verdict = "wait", "muted"
+		return row
 	case !v.Judged:
 		row.Class, row.Verdict = "wait", "not judged yet"
 		return row
@@ -463,4 +518,28 @@ func (h *predictor) gpuRow(m domain) gpuRow {
 	}
 	row.Pattern, row.Confidence = patternWords(v.Pattern), percent(v.Confidence)
 	return row
+}
+
+// processesOf says how many processes are on a memory.
+func processesOf(m domain) string {
+	n, muted := 0, 0
+	if !m.instance.OK {
+		n = m.device.ProcessCount - len(m.device.Processes) // those that are not shown
+	}
+	for i := range m.device.Processes {
+		if p := &m.device.Processes[i]; p.Instance == m.instance {
+			n++
+			if p.Verdict.Muted {
+				muted++
+			}
+		}
+	}
+	text := "1 process"
+	if n != 1 {
+		text = fmt.Sprintf("%d processes", n)
+	}
+	if muted > 0 {
+		text += fmt.Sprintf(" (%d muted)", muted)
+	}
+	return text
 }

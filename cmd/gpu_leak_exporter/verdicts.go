@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -20,18 +21,20 @@ import (
 //
 //	{"status":"success","data":{"time":…,"driver":{"up":true,"reason":""},"devices":[{
 //	  "labels":{"gpu":"0","uuid":"GPU-…"},"name":…,"up":true,"sample_time":…,"memory":{…},"verdict":{…},
-//	  "instances":[…],"processes":[…],"workloads":[…]}]}}
+//	  "instances":[…],"processes":[…],"workloads":[…],"unreleased":[…]}]}}
 //
 // labels are those of the series of the same subject. Lists are in the order of
 // State and never null, so one State always gives the same text. A number that is
 // not known is null, and so is the verdict of what has not been seen by the
-// detector.
+// detector. A verdict that is muted is never judged: a rule of --detector.config
+// says so. unreleased is memory that stayed after its process had ended, with the
+// labels that the process had.
 //
 // JSON has no infinity. oom says how to read seconds_to_oom, which the metrics
 // would show as +Inf where oom is never:
 //
-//	unknown   not judged yet, or no capacity is known: seconds_to_oom is null
-//	never     judged, and no leak contributes to it:   seconds_to_oom is null
+//	unknown   muted, not judged yet, or no capacity is known: seconds_to_oom is null
+//	never     judged, and no leak contributes to it: seconds_to_oom is null
 //	foreseen  seconds_to_oom is a number, seconds_to_oom_lower and _upper its 90 %
 //	          interval; an end of it that is null is open
 func verdicts(state func() *collector.State) http.Handler {
@@ -66,9 +69,10 @@ type (
 		Memory       memoryJSON        `json:"memory"`
 		Unattributed *uint64           `json:"unattributed_bytes"`
 		domainJSON
-		Instances []instanceJSON `json:"instances"`
-		Processes []processJSON  `json:"processes"`
-		Workloads []workloadJSON `json:"workloads"`
+		Instances  []instanceJSON   `json:"instances"`
+		Processes  []processJSON    `json:"processes"`
+		Workloads  []workloadJSON   `json:"workloads"`
+		Unreleased []unreleasedJSON `json:"unreleased"`
 	}
 	memoryJSON struct {
 		Total    *uint64 `json:"total_bytes"`
@@ -99,8 +103,15 @@ type (
 		Used    uint64            `json:"memory_used_bytes"`
 		Verdict *verdictJSON      `json:"verdict"`
 	}
+	unreleasedJSON struct {
+		Labels map[string]string `json:"labels"`
+		User   string            `json:"user"`
+		Used   uint64            `json:"memory_used_bytes"`
+		Ended  *time.Time        `json:"ended"`
+	}
 	verdictJSON struct {
 		Judged     bool         `json:"judged"`
+		Muted      bool         `json:"muted"`
 		Leak       bool         `json:"leak"`
 		Confidence *float64     `json:"confidence"`
 		Pattern    string       `json:"pattern"`
@@ -131,57 +142,69 @@ func verdictsOf(s *collector.State) verdictsData {
 		Devices: []deviceJSON{},
 	}
 	for _, d := range s.Devices {
-		data.Devices = append(data.Devices, deviceOf(d, s.Windows))
+		data.Devices = append(data.Devices, deviceOf(d))
 	}
 	return data
 }
 
-func deviceOf(d *collector.DeviceState, windows []string) deviceJSON {
+func deviceOf(d *collector.DeviceState) deviceJSON {
 	device := func() map[string]string {
 		return map[string]string{"gpu": strconv.Itoa(d.Info.Index), "uuid": d.Info.UUID}
 	}
 	j := deviceJSON{
 		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: momentOf(d.SampleTime),
-		Instances: []instanceJSON{}, Processes: []processJSON{}, Workloads: []workloadJSON{},
+		Instances: []instanceJSON{}, Processes: []processJSON{}, Workloads: []workloadJSON{}, Unreleased: []unreleasedJSON{},
 	}
 	if !d.Up {
 		return j // nothing else means anything
 	}
 	j.Memory, j.Unattributed = memoryOf(d.Memory), known(d.Unattributed)
-	j.domainJSON = domainOf(&d.Judgement, windows)
+	j.domainJSON = domainOf(&d.Judgement)
 	for i := range d.Instances {
 		in := &d.Instances[i]
 		labels := device()
 		labels["gpu_instance"], labels["profile"] = strconv.FormatUint(uint64(in.ID), 10), in.Profile
-		j.Instances = append(j.Instances, instanceJSON{labels, memoryOf(in.Memory), domainOf(&in.Judgement, windows)})
+		j.Instances = append(j.Instances, instanceJSON{labels, memoryOf(in.Memory), domainOf(&in.Judgement)})
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
-		j.Processes = append(j.Processes, processOf(device(), p, windows))
+		j.Processes = append(j.Processes, processOf(device(), p))
 	}
 	for i := range d.Workloads {
 		w := &d.Workloads[i]
 		labels := device()
 		labels["gpu_instance"] = instanceName(w.Instance)
 		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
-		j.Workloads = append(j.Workloads, workloadJSON{labels, w.Used, verdictOf(&w.Verdict, windows)})
+		j.Workloads = append(j.Workloads, workloadJSON{labels, w.Used, verdictOf(&w.Verdict)})
+	}
+	for i := range d.Unreleased {
+		u := &d.Unreleased[i]
+		labels, o := device(), ownerOf(u.Owner)
+		nameProcess(labels, u.Instance, u.ID, o)
+		j.Unreleased = append(j.Unreleased, unreleasedJSON{labels, o.User, u.Used, momentOf(steadyTime(u.Since))})
 	}
 	return j
 }
 
-func processOf(labels map[string]string, p *collector.ProcessState, windows []string) processJSON {
-	o := ownerOf(p)
-	labels["gpu_instance"], labels["pid"] = instanceName(p.Instance), strconv.FormatUint(uint64(p.ID.PID), 10)
-	labels["process"], labels["namespace"], labels["pod"] = o.Process, o.Namespace, o.Pod
-	labels["container"], labels["slurm_job"] = o.Container, o.SlurmJob
-	return processJSON{labels, o.User, known(p.Used), finite(p.Share), verdictOf(&p.Verdict, windows)}
+func processOf(labels map[string]string, p *collector.ProcessState) processJSON {
+	o := ownerOf(p.Owner)
+	nameProcess(labels, p.Instance, p.ID, o)
+	return processJSON{labels, o.User, known(p.Used), finite(p.Share), verdictOf(&p.Verdict)}
 }
 
-func ownerOf(p *collector.ProcessState) *gpu.Owner {
-	if p.Owner == nil {
+// nameProcess adds the labels of a process.
+func nameProcess(labels map[string]string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) {
+	labels["gpu_instance"], labels["pid"] = instanceName(instance), strconv.FormatUint(uint64(id.PID), 10)
+	labels["process"], labels["namespace"], labels["pod"] = o.Process, o.Namespace, o.Pod
+	labels["container"], labels["slurm_job"] = o.Container, o.SlurmJob
+}
+
+// ownerOf returns the owner of a process, an empty one for nil.
+func ownerOf(o *gpu.Owner) *gpu.Owner {
+	if o == nil {
 		return &gpu.Owner{}
 	}
-	return p.Owner
+	return o
 }
 
 func instanceName(id gpu.Opt[uint32]) string {
@@ -195,25 +218,26 @@ func memoryOf(m gpu.Memory) memoryJSON {
 	return memoryJSON{known(m.Total), known(m.Used), known(m.Free), known(m.Reserved)}
 }
 
-func domainOf(j *detector.Judgement[gpu.ProcessID], windows []string) domainJSON {
+func domainOf(j *detector.Judgement[gpu.ProcessID]) domainJSON {
 	if j.T == 0 { // no frame yet
 		return domainJSON{}
 	}
-	return domainJSON{j.Attributed, finite(j.Headroom), verdictOf(&j.Device, windows)}
+	return domainJSON{j.Attributed, finite(j.Headroom), verdictOf(&j.Device)}
 }
 
-func verdictOf(v *detector.Verdict, windows []string) *verdictJSON {
-	j := &verdictJSON{Judged: v.Judged, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []windowJSON{}}
-	for i, name := range windows[:min(len(windows), len(v.Windows))] {
-		f := &v.Windows[i]
-		j.Windows = append(j.Windows, windowJSON{name, finite(f.Slope), finite(f.R2), finite(f.Spikes), f.Fill})
+func verdictOf(v *detector.Verdict) *verdictJSON {
+	j := &verdictJSON{Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []windowJSON{}}
+	for i := range v.Windows {
+		if f := &v.Windows[i]; f.Span > 0 {
+			j.Windows = append(j.Windows, windowJSON{humanize.FormatDuration(f.Span), finite(f.Slope), finite(f.R2), finite(f.Spikes), f.Fill})
+		}
 	}
 	if !v.Judged {
 		return j
 	}
 	j.Leak, j.Confidence, j.Pattern = v.Leak, finite(detector.Of(v.Confidence)), v.Pattern.String()
 	if v.Leak {
-		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), momentOf(sinceOf(v))
+		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), momentOf(steadyTime(v.Since))
 	}
 	switch {
 	case !v.SecondsToOOM.OK:
@@ -225,8 +249,8 @@ func verdictOf(v *detector.Verdict, windows []string) *verdictJSON {
 	return j
 }
 
-// sinceOf returns when the leak began.
-func sinceOf(v *detector.Verdict) time.Time { return time.Unix(0, int64(v.Since)) }
+// steadyTime returns a moment on the clock of detector.Frame.T as a time.
+func steadyTime(t time.Duration) time.Time { return time.Unix(0, int64(t)) }
 
 func momentOf(t time.Time) *time.Time {
 	if t.IsZero() {

@@ -28,13 +28,14 @@ const (
 	readyPath    = "/-/ready"
 	predictPath  = "/predict"
 	verdictsPath = "/api/v1/verdicts"
+	reloadPath   = "/-/reload"
 )
 
-var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath}
+var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath, reloadPath}
 
 // newHandler returns all that is served. state must not block; each request asks
-// it once.
-func newHandler(cfg *config, state func() *collector.State, logger *slog.Logger) (http.Handler, error) {
+// it once. reload answers who wants the configuration to be read again.
+func newHandler(cfg *config, state func() *collector.State, reload http.Handler, logger *slog.Logger) (http.Handler, error) {
 	metrics, err := newMetrics(cfg, state, logger)
 	if err != nil {
 		return nil, err
@@ -50,6 +51,7 @@ func newHandler(cfg *config, state func() *collector.State, logger *slog.Logger)
 		plain(w, http.StatusOK, program+" is healthy.")
 	})
 	mux.Handle("GET "+readyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
+	mux.Handle("POST "+reloadPath, reload)
 	mux.Handle("GET "+verdictsPath, verdicts(state))
 	mux.Handle("GET "+predictPath, &predictor{
 		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, location: time.Local, logger: logger,

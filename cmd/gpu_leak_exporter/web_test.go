@@ -33,13 +33,13 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func steady(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
 func fit(slope, r2, spikes, fill float64) detector.Fit {
-	return detector.Fit{Slope: detector.Of(slope), R2: detector.Of(r2), Spikes: detector.Of(spikes), Fill: fill, N: 600}
+	return detector.Fit{Span: 10 * time.Minute, Slope: detector.Of(slope), R2: detector.Of(r2), Spikes: detector.Of(spikes), Fill: fill, N: 600}
 }
 
 // leaking is the verdict on what leaks 1 MiB/s and is out of memory in that time.
 func leaking(left time.Duration) detector.Verdict {
 	return detector.Verdict{
-		Windows:     [detector.MaxWindows]detector.Fit{fit(1<<20, 0.99, 0, 1), {Fill: 0.4}},
+		Windows:     [detector.MaxWindows]detector.Fit{fit(1<<20, 0.99, 0, 1), {Span: time.Hour, Fill: 0.4}},
 		SpikesTotal: 2, Trough: detector.Of(5 << 30), Judged: true, Confidence: 0.9712, Leak: true, Pattern: detector.PatternLeakLinear,
 		Rate: detector.Of(1 << 20), Leaked: detector.Of(1.5 * (1 << 30)), Since: steady(epoch.Add(-25 * time.Minute)),
 		SecondsToOOM: detector.Of(left.Seconds()), Lower: detector.Of(0.9 * left.Seconds()), Upper: detector.Of(math.Inf(1)),
@@ -50,16 +50,29 @@ func leaking(left time.Duration) detector.Verdict {
 func healthy(confidence float64) detector.Verdict {
 	never := detector.Of(math.Inf(1))
 	return detector.Verdict{
-		Windows: [detector.MaxWindows]detector.Fit{fit(0, 0, 1, 1), {Fill: 0.4}}, Trough: detector.Of(1 << 30),
+		Windows: [detector.MaxWindows]detector.Fit{fit(0, 0, 1, 1), {Span: time.Hour, Fill: 0.4}}, Trough: detector.Of(1 << 30),
 		Judged: true, Confidence: confidence, Pattern: detector.PatternStable, SecondsToOOM: never, Lower: never, Upper: never,
 	}
+}
+
+// muted is the verdict on what a rule switches the judgement off for.
+func muted() detector.Verdict {
+	v := healthy(0)
+	return detector.Verdict{Windows: v.Windows, Trough: v.Trough, Muted: true}
+}
+
+// zombie is the verdict on a process that holds memory and will not go on.
+func zombie() detector.Verdict {
+	v := healthy(0)
+	v.Pattern = detector.PatternZombie
+	return v
 }
 
 func memory(total, used, reserved uint64) gpu.Memory {
 	return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - used - reserved), Reserved: gpu.Some(reserved)}
 }
 
-// fixture is a State of a GPU that leaks, one in MIG mode that leaks too, one that
+// fixture is a State of a GPU that leaks and holds what nobody will use again, one in MIG mode that leaks too, one that
 // is lost, one that has just been found and one that offers nothing.
 func fixture() *collector.State {
 	const gib = 1 << 30
@@ -68,7 +81,7 @@ func fixture() *collector.State {
 		Devices: []*collector.DeviceState{
 			{
 				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),
-				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 5,
+				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7,
 				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(90 * time.Minute), Attributed: true, Headroom: detector.Of(38 * gib)},
 				Processes: []collector.ProcessState{
 					{
@@ -78,7 +91,19 @@ func fixture() *collector.State {
 						Verdict: leaking(90 * time.Minute), Share: detector.Of(1),
 					},
 					{Process: gpu.Process{ID: gpu.ProcessID{PID: 43}}, Verdict: detector.Verdict{}},
+					{
+						Process: gpu.Process{ID: gpu.ProcessID{PID: 45}, Used: gpu.Some(uint64(2 * gib)), Owner: &gpu.Owner{Process: "vllm", Namespace: "serving", Pod: "llm-0"}},
+						Verdict: muted(),
+					},
+					{
+						Process: gpu.Process{ID: gpu.ProcessID{PID: 46}, Used: gpu.Some(uint64(3 * gib)), Owner: &gpu.Owner{Process: "ddp_worker.py", User: "bob", SlurmJob: "4712"}},
+						Idle:    gpu.Some(20 * time.Minute), Verdict: zombie(),
+					},
 				},
+				Unreleased: []collector.UnreleasedState{{
+					ID: gpu.ProcessID{PID: 40, Start: 6}, Used: 6 * gib, Since: steady(epoch.Add(-5 * time.Minute)),
+					Owner: &gpu.Owner{Process: "evaluate.py", User: "bob", SlurmJob: "4712"},
+				}},
 				Workloads: []collector.WorkloadState{{Namespace: "ml", Pod: "train-0", Used: 31 * gib, Verdict: healthy(0.25)}},
 			},
 			{
@@ -106,7 +131,7 @@ func testHandler(t *testing.T, s *collector.State, args ...string) http.Handler 
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHandler(cfg, func() *collector.State { return s }, slog.New(slog.DiscardHandler))
+	h, err := newHandler(cfg, func() *collector.State { return s }, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +206,7 @@ func TestLanding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHandler(cfg, fixture, slog.New(slog.DiscardHandler))
+	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +266,7 @@ func TestTooManyScrapes(t *testing.T) {
 		close(entered)
 		<-leave
 		return fixture()
-	}, slog.New(slog.DiscardHandler))
+	}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +348,7 @@ func TestPredictSays(t *testing.T) {
 		}
 	}
 	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
-	unjudged := detector.Verdict{Windows: [detector.MaxWindows]detector.Fit{{Fill: 0.5}, {Fill: 0.1}}}
+	unjudged := detector.Verdict{Windows: [detector.MaxWindows]detector.Fit{{Span: 10 * time.Minute, Fill: 0.5}, {Span: time.Hour, Fill: 0.1}}}
 	for name, tt := range map[string]struct {
 		state collector.State
 		note  string
@@ -356,6 +381,21 @@ func TestPredictSays(t *testing.T) {
 			"",
 			[]string{"No leak found on 2 GPUs", "The longest window holds 24 min.", "1 more GPU cannot be read."},
 		},
+		"muted": {
+			collector.State{Devices: []*collector.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
+			"",
+			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "T4, 0 processes not known muted – 0 B/min –"},
+		},
+		"all muted": {
+			collector.State{Devices: []*collector.DeviceState{device(muted()), device(muted())}},
+			"",
+			[]string{"2 muted GPUs", "The rules of --detector.config say that nothing here is to be judged."},
+		},
+		"muted and young": {
+			collector.State{Devices: []*collector.DeviceState{device(muted()), device(unjudged)}},
+			"",
+			[]string{"Watching 1 GPU", "1 more GPU muted."},
+		},
 		"suspect":      {collector.State{Devices: []*collector.DeviceState{device(healthy(0.799))}}, "", []string{"not sure", "79 %"}},
 		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
 		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
@@ -368,6 +408,24 @@ func TestPredictSays(t *testing.T) {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: no %q in %s", name, want, got)
 			}
+		}
+	}
+}
+
+// TestPredictIdle lists what nobody will use again, on a GPU and on a GPU instance.
+func TestPredictIdle(t *testing.T) {
+	s := fixture()
+	s.Devices[1].Unreleased = []collector.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
+	got := words(predict(s, ""))
+	for _, want := range []string{
+		"2 leaks on 3 GPUs, the most urgent first. 9.50 GiB are held that nobody will use again.",
+		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and its memory has stayed since 11:55 (4 min)",
+		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob has computed nothing since 11:39 (20 min), and will not go on",
+		"512 MiB GPU 1, MIG 3 (2g.20gb) NVIDIA H200 unknown process (pid 47) has ended, and its memory has stayed since 11:58 (1 min)",
+		"NVIDIA H200, 7 processes (1 muted)",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
 		}
 	}
 }
@@ -396,6 +454,9 @@ func TestPredictEscapes(t *testing.T) {
 			d.Processes[i].Owner = &gpu.Owner{
 				Process: evil, User: evil, Command: evil, ContainerID: evil, Namespace: evil, Pod: evil, Container: evil, SlurmJob: evil,
 			}
+		}
+		for i := range d.Unreleased {
+			d.Unreleased[i].Owner = &gpu.Owner{Process: evil, User: evil, Namespace: evil, Pod: evil, Container: evil, SlurmJob: evil}
 		}
 		for i := range d.Instances {
 			d.Instances[i].Profile = evil

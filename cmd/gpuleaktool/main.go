@@ -1,10 +1,11 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpuleaktool works beside gpu_leak_exporter: it records what the
-// exporter would sample, for a replay.
+// Command gpuleaktool works beside gpu_leak_exporter: it runs the exporter's
+// detector over recorded history, and records what the exporter would sample.
 //
-// It exits with 2 when the call was wrong or could not be carried out.
+// It exits with 2 when the call was wrong or could not be carried out, and with 1
+// when a backtest has found a leak.
 package main
 
 import (
@@ -25,9 +26,10 @@ import (
 
 const program = "gpuleaktool"
 
-// Exit codes. 1 is a backtest's that found a leak.
+// Exit codes.
 const (
 	exitOK    = 0
+	exitLeak  = 1
 	exitWrong = 2
 )
 
@@ -39,16 +41,21 @@ func main() {
 }
 
 // command is a subcommand. It says what goes wrong in one line.
-type command func(ctx context.Context, stderr io.Writer) error
+type command func(ctx context.Context, stdout, stderr io.Writer) error
+
+// errLeak says that a backtest found a leak. It is no failure.
+var errLeak = errors.New("a leak was found")
 
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ended := false
-	app := kingpin.New(program, "Works beside gpu_leak_exporter.")
+	app := kingpin.New(program, "Backtests gpu_leak_exporter's detector on recorded history, and records history.")
 	app.Version(version.Print(program))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { ended = true })
 	commands := map[string]command{}
+	addBacktest(app, commands)
+	addCheck(app, commands)
 	addRecord(app, commands)
 
 	err := errors.New("choose a command; try --help")
@@ -58,8 +65,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return exitOK
 		}
 		if err == nil {
-			err = commands[name](ctx, stderr)
+			err = commands[name](ctx, stdout, stderr)
 		}
+	}
+	if errors.Is(err, errLeak) {
+		return exitLeak
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: error: %s\n", program, strings.ReplaceAll(err.Error(), "\n", " "))

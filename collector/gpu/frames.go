@@ -74,6 +74,8 @@ func (p *Process) procState() detector.ProcState {
 		return detector.StateUnknown
 	case p.State == 'Z':
 		return detector.StateZombieProcess
+	case p.State == 'X':
+		return detector.StateGone
 	case p.State == 'D':
 		return detector.StateUnkillable
 	case p.Orphaned:

@@ -231,7 +231,8 @@ type Process struct {
 	SM, MemoryController, Encoder, Decoder Opt[float64]
 	// CPU is the processor time that it has used so far.
 	CPU Opt[time.Duration]
-	// State is the letter of /proc/PID/stat, 0 when unknown; Orphaned says that
+	// State is the letter of /proc/PID/stat, 0 when unknown, X where it has ended and
+	// the driver lists it all the same; Orphaned says that
 	// its parent is gone and that it is no service.
 	State    byte
 	Orphaned bool

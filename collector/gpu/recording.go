@@ -161,6 +161,15 @@ func (*recordingFormat) end() []reading { return nil }
 // parseRecordingLine reads a line. What it does not know is an error: it was
 // written by a program that knows more, and would be lost.
 func parseRecordingLine(text string) (recordingLine, error) {
+	var line recordingLine
+	if scanLine(text, &line) {
+		return line, nil
+	}
+	return decodeRecordingLine(text)
+}
+
+// decodeRecordingLine reads any line, and says what is wrong with it.
+func decodeRecordingLine(text string) (recordingLine, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber() // 64-bit integers do not fit a float64
 	var object map[string]any

@@ -96,6 +96,8 @@ func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run 
 	for i, p := range g.processes {
 		run, ok := p.at(t)
 		if !ok {
+			used += p.kept(t)
+			inside[p.instance.V] += p.kept(t)
 			continue
 		}
 		out := p.process(start, t, run, owner(i, run.number))

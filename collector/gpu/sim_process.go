@@ -37,6 +37,9 @@ type simProcess struct {
 	// cores is the processor time that it uses in a second.
 	cores    float64
 	orphaned bool
+	// keeps is the memory in bytes that stays in use after a run has ended, until the
+	// next one starts: the driver does not get it back.
+	keeps uint64
 	// hidden says that the driver does not tell the memory of this process.
 	hidden bool
 }
@@ -78,6 +81,14 @@ func (p *simProcess) seed(run uint64) uint64 { return mix(uint64(p.id)<<32 ^ run
 // used returns the memory that a run holds in bytes.
 func (p *simProcess) used(run simRun) uint64 {
 	return uint64(max(p.shape(run.age, p.seed(run.number)), 0)) / simPage * simPage
+}
+
+// kept returns what the last run has left behind at t, in bytes.
+func (p *simProcess) kept(t time.Duration) uint64 {
+	if _, alive := p.at(t); alive || t < p.start {
+		return 0
+	}
+	return p.keeps / simPage * simPage
 }
 
 // pid returns the number of a run: those of a scenario are spread over the range

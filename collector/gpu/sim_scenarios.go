@@ -18,8 +18,8 @@ type simScenario struct {
 // scenarios are all scenarios. TestScenarios holds every script to what a driver
 // would never break.
 var scenarios = []simScenario{
-	{ScenarioInfo{"node", "a busy node of 8 GPUs: linear, staircase and cyclic leaks, a leak in a MIG slice, and the healthy shapes that look like leaks"}, nodeScript},
-	{ScenarioInfo{"leak", "1 GPU whose only process leaks 50 MB a minute, is out of memory after 120 minutes, dies and starts again 30 s later"}, leakScript},
+	{ScenarioInfo{"node", "a busy node of 8 GPUs on which leaks begin after 10 to 12 minutes: linear, staircase and cyclic leaks, a leak in a MIG slice, a zombie, memory that stays after its process, and the healthy shapes that look like leaks"}, nodeScript},
+	{ScenarioInfo{"leak", "1 GPU whose only process holds still for 15 minutes, then leaks 50 MB a minute, is out of memory after 120 minutes of that, dies and starts again 30 s later"}, leakScript},
 	{ScenarioInfo{"healthy", "5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that fills, flat server"}, healthyScript},
 	{ScenarioInfo{"faulty", "8 GPUs of which 7 go wrong: hang after 2m, XID 79 after 3m, ECC errors after 90s, heat after 1m, unknown process memory, an old consumer card, failing reads"}, faultyScript},
 	{ScenarioInfo{"mig", "3 GPUs with MIG: seven 1g.10gb slices of which one leaks, a mixed layout, and one with MIG off"}, migScript},
@@ -112,12 +112,13 @@ func trainer(o Owner, floor, peak float64, epoch time.Duration) *simProcess {
 	}
 }
 
-// leaker returns a process that grows from base by perMinute until it has eaten
-// room, dies and is started again after half a minute.
-func leaker(o Owner, base, perMinute, room float64) *simProcess {
+// leaker returns a process that loads base, holds still until its age is quiet, and
+// from then on grows by perMinute until it has eaten room, dies and is started again
+// after half a minute.
+func leaker(o Owner, quiet time.Duration, base, perMinute, room float64) *simProcess {
 	return &simProcess{
-		owner: o, shape: sum(flat(base), line(perMinute)), sm: 0.35, cores: 0.6,
-		life: outOfMemory(room, perMinute), gap: 30 * time.Second,
+		owner: o, shape: sum(load(base, 20*time.Second), from(quiet, line(perMinute))), sm: 0.35, cores: 0.6,
+		life: quiet + outOfMemory(room, perMinute), gap: 30 * time.Second,
 	}
 }
 
@@ -135,7 +136,8 @@ func nodeScript() script {
 			owner: job("481623", "finetune.py", "bob"), sm: 0.92, cores: 1.1,
 			shape: sum(flat(520*mib), load(15*gib, 40*time.Second), from(45*time.Second, warmup(34*gib, 4*time.Minute))),
 		},
-		server(job("481623", "tensorboard", "bob"), 310*mib, 0))
+		server(job("481623", "tensorboard", "bob"), 310*mib, 0),
+		nodeZombie(), nodeUnreleased())
 	b.add(&simH100,
 		&simProcess{
 			owner: pod("inference", "llama-70b-7c9d8b6f54-q8wzn", "vllm", "vllm", "vllm"),
@@ -148,11 +150,26 @@ func nodeScript() script {
 	return b.script()
 }
 
+// nodeZombie is what is left of a job whose launcher was killed: a rank that holds
+// its share of the model, and does nothing.
+func nodeZombie() *simProcess {
+	return &simProcess{owner: job("481607", "ddp_worker.py", "bob"), start: -3 * time.Hour, shape: flat(17 * gib), orphaned: true}
+}
+
+// nodeUnreleased is an evaluation that runs every half hour, and of whose memory
+// the driver keeps a part until the next one starts.
+func nodeUnreleased() *simProcess {
+	return &simProcess{
+		owner: job("481630", "evaluate.py", "bob"), start: -18 * time.Minute, shape: flat(11 * gib), sm: 0.02, cores: 0.9,
+		life: 20 * time.Minute, gap: 10 * time.Minute, keeps: 6 * gib,
+	}
+}
+
 // nodeLinear is a search service that keeps every request's tensors.
 func nodeLinear(capacity float64) []*simProcess {
 	const reranker, base, perMinute = 6200 * mib, 24 * gib, 90 * mib
 	leak := leaker(pod("search", "rag-embedder-6d5f8c7b9-x2k4q", "embedder", "serve.py", "app"),
-		base, perMinute, capacity-reranker-base)
+		35*time.Minute, base, perMinute, capacity-reranker-base)
 	leak.start = -25 * time.Minute
 	return []*simProcess{
 		leak, server(pod("search", "reranker-0", "reranker", "tritonserver", "triton-server"), reranker, 0.12),
@@ -161,14 +178,15 @@ func nodeLinear(capacity float64) []*simProcess {
 
 // nodeStaircase is a gateway with a cache per tenant that has no bound.
 func nodeStaircase(capacity float64) []*simProcess {
-	const asr, base, step, every = 4700 * mib, 11 * gib, 384 * mib, 3 * time.Minute
+	const asr, base, step, every = 4700 * mib, 11 * gib, 192 * mib, 90 * time.Second
+	const quiet = 50 * time.Minute
 	fits := int((capacity - asr - base) / step)
 	return []*simProcess{
 		{
 			owner: pod("chat", "gateway-84b6f9d7c5-h7jvp", "gateway", "gateway.py", "app"),
-			start: -40 * time.Minute, shape: sum(flat(base), steps(step, every)), sm: 0.3, cores: 0.8,
+			start: -40 * time.Minute, shape: sum(load(base, 20*time.Second), from(quiet, steps(step, every))), sm: 0.3, cores: 0.8,
 			// The step that does not fit is the end.
-			life: time.Duration(fits+1) * every, gap: 45 * time.Second,
+			life: quiet + time.Duration(fits+1)*every, gap: 45 * time.Second,
 		},
 		server(pod("chat", "asr-0", "asr", "asr_server.py", "app"), asr, 0.1),
 	}
@@ -178,7 +196,7 @@ func nodeStaircase(capacity float64) []*simProcess {
 func nodeCyclic(capacity float64) []*simProcess {
 	const base, amplitude, perMinute, transcoder = 9 * gib, 12 * gib, 160 * mib, 900 * mib
 	leak := leaker(pod("vision", "detector-7f6c5d4b8-zk9ws", "detector", "detect.py", "vision"),
-		base, perMinute, capacity-base-amplitude-transcoder)
+		40*time.Minute, base, perMinute, capacity-base-amplitude-transcoder)
 	leak.shape = sum(leak.shape, saw(amplitude, 75*time.Second))
 	leak.start = -30 * time.Minute
 	video := server(pod("vision", "transcode-0", "ffmpeg", "ffmpeg", "vision"), transcoder, 0.04)
@@ -191,7 +209,7 @@ func nodeCyclic(capacity float64) []*simProcess {
 func nodeMIG(b *simBuilder) {
 	const base, perMinute = 3 * gib, 30 * mib
 	room := float64(20096*mib - 64*mib - base)
-	leak := leaker(pod("labs", "jupyter-carol", "notebook", "python3.12", "carol"), base, perMinute, room)
+	leak := leaker(pod("labs", "jupyter-carol", "notebook", "python3.12", "carol"), 27*time.Minute, base, perMinute, room)
 	leak.start = -15 * time.Minute
 	g := b.add(&simH100,
 		in(1, trainer(pod("labs", "train-resnet-8x2lp", "train", "train.py", "dave"), 6*gib, 18*gib, 2*time.Minute)),
@@ -205,11 +223,11 @@ func nodeMIG(b *simBuilder) {
 func leakScript() script {
 	// 50 MB (not MiB) a minute eat 6 GB in 120 minutes: what is left of the
 	// card is what the process has at its start.
-	const perMinute, life = 50e6, 120 * time.Minute
-	room := perMinute * life.Minutes()
+	const quiet, perMinute, leaks = 15 * time.Minute, 50e6, 120 * time.Minute
+	room := perMinute * leaks.Minutes()
 	b := &simBuilder{name: "leak"}
 	b.add(&simT4, leaker(pod("default", "leaky-0", "app", "app.py", "app"),
-		simT4.capacity()-simBaseline-room, perMinute, room))
+		quiet, simT4.capacity()-simBaseline-room, perMinute, room))
 	return b.script()
 }
 
@@ -271,7 +289,7 @@ func migScript() script {
 		id := uint32(7 + i)
 		o := pod("batch", fmt.Sprintf("worker-%d", i), "worker", "worker.py", "app")
 		if i == 4 {
-			leak := leaker(o, base, perMinute, total-64*mib-base)
+			leak := leaker(o, 20*time.Minute, base, perMinute, total-64*mib-base)
 			leak.start = -10 * time.Minute
 			processes = append(processes, in(id, leak))
 			continue
@@ -295,7 +313,7 @@ func churnScript() script {
 	b := &simBuilder{name: "churn"}
 	const workers, each, base, perMinute = 64, 300 * mib, 2 * gib, 40 * mib
 	leak := leaker(pod("default", "router-0", "router", "router.py", "app"),
-		base, perMinute, simA100.capacity()-simBaseline-workers*2*each-base)
+		20*time.Minute, base, perMinute, simA100.capacity()-simBaseline-workers*2*each-base)
 	leak.start = -10 * time.Minute
 	processes := []*simProcess{leak}
 	for i := range workers {
@@ -315,7 +333,7 @@ func nodriverScript() script {
 	const base, perMinute = 8 * gib, 60 * mib
 	b.add(&simT4, server(pod("default", "bge-0", "tei", "text-embeddings-router", "app"), 3*gib, 0.2))
 	b.add(&simT4, leaker(pod("default", "leaky-0", "app", "app.py", "app"),
-		base, perMinute, simT4.capacity()-simBaseline-base))
+		12*time.Minute, base, perMinute, simT4.capacity()-simBaseline-base))
 	s := b.script()
 	s.driverAfter = time.Minute
 	return s

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // simStart is the start of the scenarios in tests.
@@ -335,19 +337,22 @@ func TestSimLeak(t *testing.T) {
 		}
 		return s.Processes[0].Used.V
 	}
-	base := used(time.Second)
-	if got := float64(used(time.Hour)-base) / 60; math.Abs(got-50e6) > 0.1e6 {
+	base := used(time.Minute)
+	if used(15*time.Minute) != base {
+		t.Error("does not hold still for 15 minutes")
+	}
+	if got := float64(used(75*time.Minute)-base) / 60; math.Abs(got-50e6) > 0.1e6 {
 		t.Errorf("leaks %v bytes a minute, want 50 MB", got)
 	}
 	first := next(t, d)
-	full := used(120*time.Minute - time.Second)
+	full := used(135*time.Minute - time.Second)
 	if free := uint64(simT4.capacity()) - simBaseline - full; free > 2*mib {
 		t.Errorf("%d bytes are free a second before the end", free)
 	}
-	if used(120*time.Minute) != 0 || used(120*time.Minute+29*time.Second) != 0 {
+	if used(135*time.Minute) != 0 || used(135*time.Minute+29*time.Second) != 0 {
 		t.Error("lives on without memory")
 	}
-	if used(120*time.Minute+31*time.Second) != base {
+	if used(136*time.Minute+30*time.Second) != base {
 		t.Error("does not start again as it was")
 	}
 	second := next(t, d)
@@ -587,5 +592,126 @@ func TestSimContext(t *testing.T) {
 	}
 	if _, err := devices[0].Read(t.Context()); !errors.Is(err, errClosed) {
 		t.Errorf("Read after Close: %v", err)
+	}
+}
+
+// TestSimVerdicts lets the detector look at the scenarios: it finds each leak within
+// 20 minutes of its beginning, steady ones within 13, and says so of nobody else.
+func TestSimVerdicts(t *testing.T) {
+	for _, tt := range []struct {
+		scenario string
+		minutes  int
+		// When the leak of a process begins and by when it must have been found, in
+		// minutes.
+		leaks map[string][2]int
+	}{
+		{"leak", 40, map[string][2]int{"app.py": {15, 28}}},
+		{"node", 40, map[string][2]int{"serve.py": {10, 23}, "gateway.py": {10, 30}, "detect.py": {10, 30}, "python3.12 of carol": {12, 25}}},
+		{"healthy", 240, nil},
+		{"mig", 40, map[string][2]int{"worker.py of worker-4": {10, 23}}},
+		{"churn", 30, map[string][2]int{"router.py": {10, 23}}},
+		{"nodriver", 30, map[string][2]int{"app.py": {12, 25}}},
+	} {
+		t.Run(tt.scenario, func(t *testing.T) {
+			t.Parallel()
+			_, devices := simOf(t, tt.scenario, 2*time.Second)
+			found := map[string]bool{}
+			for _, d := range devices {
+				watch(t, d, tt.minutes*30, func(p *Process, at time.Duration) {
+					name := p.Owner.Process
+					for _, more := range []string{" of " + p.Owner.User, " of " + p.Owner.Pod} {
+						if _, ok := tt.leaks[name+more]; ok {
+							name += more
+						}
+					}
+					span, ok := tt.leaks[name]
+					if begins, by := time.Duration(span[0])*time.Minute, time.Duration(span[1])*time.Minute; !ok || at < begins || !found[name] && at > by {
+						t.Fatalf("%s leaks at %v", name, at)
+					}
+					found[name] = true
+				})
+			}
+			if len(found) != len(tt.leaks) {
+				t.Errorf("found %v, want %v", found, tt.leaks)
+			}
+		})
+	}
+}
+
+// watch feeds that many samples of a device, and of its instances, to the detector
+// and calls leaks for each verdict on a process that leaks.
+func watch(t *testing.T, d Device, samples int, leaks func(p *Process, at time.Duration)) {
+	t.Helper()
+	domains := map[uint32]*detector.Domain[ProcessID]{}
+	const whole = math.MaxUint32 // no instance has that number
+	var frames Frames
+	for range samples {
+		s := next(t, d)
+		observe := func(id uint32, frame *detector.Frame[ProcessID], index []int) {
+			if domains[id] == nil {
+				domain, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
+				if err != nil {
+					t.Fatal(err)
+				}
+				domains[id] = domain
+			}
+			if err := domains[id].Observe(frame); err != nil {
+				t.Fatal(err)
+			}
+			j := domains[id].Judgement()
+			leaking := false
+			for i := range j.Members {
+				if j.Members[i].Leak {
+					leaking = true
+					leaks(&s.Processes[index[i]], s.Time.Sub(simStart))
+				}
+			}
+			if j.Device.Leak && !leaking {
+				t.Fatalf("%s leaks at %v, and none of its processes", d.Info().UUID, s.Time.Sub(simStart))
+			}
+		}
+		if len(s.Instances) == 0 {
+			frame, index := frames.Device(d.Info(), &s)
+			observe(whole, frame, index)
+		}
+		for i := range s.Instances {
+			frame, index := frames.Instance(d.Info(), &s, &s.Instances[i])
+			observe(s.Instances[i].ID, frame, index)
+		}
+	}
+}
+
+// TestSimNode lets the detector look at the GPU of the busy node on which a process
+// is a zombie, and another one leaves memory behind when it ends.
+func TestSimNode(t *testing.T) {
+	src, devices := simOf(t, "node", time.Second)
+	const gpu = 3
+	zombie, leaves := src.script.gpus[gpu].processes[2], src.script.gpus[gpu].processes[3]
+	d, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames Frames
+	for s := 1; s <= 900; s++ {
+		sample := next(t, devices[gpu])
+		frame, index := frames.Device(devices[gpu].Info(), &sample)
+		if err := d.Observe(frame); err != nil {
+			t.Fatal(err)
+		}
+		// Its first run ends after 2 minutes, and the next one begins after 12.
+		j := d.Judgement()
+		stays := s >= 180 && s <= 720
+		if len(j.Unreleased) != 0 != stays {
+			t.Fatalf("second %d: %+v stays", s, j.Unreleased)
+		}
+		if stays && (j.Unreleased[0].Key.PID != leaves.pid(0) || j.Unreleased[0].Used != float64(leaves.keeps)) {
+			t.Fatalf("second %d: %+v stays", s, j.Unreleased)
+		}
+		for i := range j.Members {
+			is := sample.Processes[index[i]].ID.PID == zombie.pid(0)
+			if called := j.Members[i].Pattern == detector.PatternZombie; called != (is && s >= 601) {
+				t.Fatalf("second %d: %s is %q", s, sample.Processes[index[i]].Owner.Process, j.Members[i].Pattern)
+			}
+		}
 	}
 }

@@ -20,6 +20,7 @@ type smiHeader struct {
 	columns []smiField
 	known   map[string]bool
 	loc     *time.Location
+	fields  []string // of the last row, to be used again
 }
 
 // smiField is a column of a header. parse is nil for one that is not needed.
@@ -79,6 +80,9 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 // isSMIHeader reports whether a line inside a file is a header again, because
 // nvidia-smi was started again and appended to the file.
 func isSMIHeader(line string) bool {
+	if !strings.Contains(line, "timestamp") {
+		return false // as almost all
+	}
 	for field := range strings.SplitSeq(line, ",") {
 		if strings.TrimSpace(field) == "timestamp" {
 			return true
@@ -87,14 +91,15 @@ func isSMIHeader(line string) bool {
 	return false
 }
 
-// row reads a line below the header.
-func (h *smiHeader) row(line string) (*smiRow, error) {
-	fields := strings.Split(line, ",")
-	if fields = h.join(fields); len(fields) != len(h.columns) {
-		return nil, fmt.Errorf("has %d fields, but the header has %d columns: remove or repair the line", len(fields), len(h.columns))
+// read puts a line below the header into an empty row.
+func (h *smiHeader) read(line string, r *smiRow) error {
+	h.split(line)
+	fields := h.join(h.fields)
+	if len(fields) != len(h.columns) {
+		return fmt.Errorf("has %d fields, but the header has %d columns: remove or repair the line", len(fields), len(h.columns))
 	}
-	r := new(smiRow)
-	for i, c := range h.columns {
+	for i := range h.columns {
+		c := &h.columns[i]
 		if c.parse == nil {
 			continue
 		}
@@ -102,7 +107,7 @@ func (h *smiHeader) row(line string) (*smiRow, error) {
 		if c.name == "timestamp" {
 			t, err := parseSMITime(text, h.loc)
 			if err != nil {
-				return nil, fmt.Errorf("timestamp: %w", err)
+				return fmt.Errorf("timestamp: %w", err)
 			}
 			r.t = t
 			continue
@@ -111,10 +116,24 @@ func (h *smiHeader) row(line string) (*smiRow, error) {
 			continue
 		}
 		if err := c.parse(r, text, c.unit); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	return r, nil
+	return nil
+}
+
+// split puts the parts of a line between its commas into fields.
+func (h *smiHeader) split(line string) {
+	h.fields = h.fields[:0]
+	for {
+		i := strings.IndexByte(line, ',')
+		if i < 0 {
+			h.fields = append(h.fields, line)
+			return
+		}
+		h.fields = append(h.fields, line[:i])
+		line = line[i+1:]
+	}
 }
 
 // join puts the name of a process together again that has commas in it, which
@@ -137,6 +156,9 @@ func smiAbsent(text string) bool {
 
 // parseSMITime reads a time stamp of nvidia-smi, or one in ISO 8601.
 func parseSMITime(text string, loc *time.Location) (time.Duration, error) {
+	if t, ok := parseSMIStamp(text, loc); ok {
+		return t, nil
+	}
 	for _, layout := range []string{"2006/01/02 15:04:05", time.DateTime, "2006-01-02T15:04:05", time.RFC3339} {
 		t, err := time.ParseInLocation(layout, text, loc)
 		if err != nil {
@@ -148,6 +170,37 @@ func parseSMITime(text string, loc *time.Location) (time.Duration, error) {
 		return time.Duration(t.UnixNano()), nil
 	}
 	return 0, fmt.Errorf("cannot read %q as a time such as 2026/03/01 17:01:16.000", text)
+}
+
+// parseSMIStamp reads what nvidia-smi writes, 2026/03/01 17:01:16.000, as time.Parse
+// does, but in a fraction of the time. ok is false for all else.
+func parseSMIStamp(text string, loc *time.Location) (t time.Duration, ok bool) {
+	const form = "0000/00/00 00:00:00.000"
+	if len(text) != len(form) {
+		return 0, false
+	}
+	var numbers [7]int // year, month, day, hour, minute, second, millisecond
+	n := 0
+	for i := range len(form) {
+		switch c := text[i]; {
+		case form[i] == '0' && c >= '0' && c <= '9':
+			numbers[n] = 10*numbers[n] + int(c-'0')
+		case form[i] != '0' && c == form[i]:
+			n++
+		default:
+			return 0, false
+		}
+	}
+	year, month, day := numbers[0], time.Month(numbers[1]), numbers[2]
+	hour, minute, second := numbers[3], numbers[4], numbers[5]
+	if year < 1972 || year >= lastYear || hour > 23 || minute > 59 || second > 59 {
+		return 0, false
+	}
+	moment := time.Date(year, month, day, hour, minute, second, numbers[6]*int(time.Millisecond), loc)
+	if month < 1 || month > 12 || day < 1 || day > 28 && time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Day() != day {
+		return 0, false
+	}
+	return time.Duration(moment.UnixNano()), true
 }
 
 // identify fills in Info.UUID and Info.Index. indices numbers the GPUs in the order of
@@ -177,14 +230,24 @@ func (r *smiRow) identify(indices map[string]int) {
 type smiGPUs struct {
 	header  *smiHeader
 	indices map[string]int
+	// reuse says that a reading is used up when the next is read: all of them share
+	// one row.
+	reuse bool
+	row   *smiRow
 }
 
 func (f *smiGPUs) line(text string) (reading, bool, error) {
 	if isSMIHeader(text) {
 		return reading{}, false, again(&f.header, text)
 	}
-	row, err := f.header.row(text)
-	if err != nil {
+	row := f.row
+	if row == nil || !f.reuse {
+		row = new(smiRow)
+		f.row = row
+	} else {
+		*row = smiRow{}
+	}
+	if err := f.header.read(text, row); err != nil {
 		return reading{}, false, err
 	}
 	row.identify(f.indices)
@@ -261,8 +324,8 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 	if isSMIHeader(text) {
 		return reading{}, false, again(&f.header, text)
 	}
-	row, err := f.header.row(text)
-	if err != nil {
+	row := new(smiRow)
+	if err := f.header.read(text, row); err != nil {
 		return reading{}, false, err
 	}
 	if !row.pid.OK {

@@ -70,20 +70,20 @@ var smiColumns = map[string]smiColumn{
 	"utilization.jpeg":    smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.JPEG }),
 	"utilization.ofa":     smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.OFA }),
 
-	"temperature.gpu":    smiNamed(smiCelsius, "gpu", func(r *smiRow) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
-	"temperature.memory": smiNamed(smiCelsius, "memory", func(r *smiRow) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
-	"temperature.gpu.tlimit": smiFloat(smiCelsius, func(r *smiRow) *Opt[float64] {
+	"temperature.gpu":    smiNamed(&smiCelsius, "gpu", func(r *smiRow) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
+	"temperature.memory": smiNamed(&smiCelsius, "memory", func(r *smiRow) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
+	"temperature.gpu.tlimit": smiFloat(&smiCelsius, func(r *smiRow) *Opt[float64] {
 		return &r.status.Thermal.Margin
 	}),
 	"fan.speed": smiFan,
 
-	"power.draw":           smiFloat(smiWatts, func(r *smiRow) *Opt[float64] { return &r.status.Power.Watts }),
-	"power.draw.instant":   smiFloat(smiWatts, func(r *smiRow) *Opt[float64] { return &r.status.Power.Watts }),
-	"enforced.power.limit": smiNamed(smiWatts, "enforced", smiLimits),
-	"power.limit":          smiNamed(smiWatts, "management", smiLimits),
-	"power.default_limit":  smiNamed(smiWatts, "default", smiLimits),
-	"power.min_limit":      smiNamed(smiWatts, "min", smiLimits),
-	"power.max_limit":      smiNamed(smiWatts, "max", smiLimits),
+	"power.draw":           smiFloat(&smiWatts, func(r *smiRow) *Opt[float64] { return &r.status.Power.Watts }),
+	"power.draw.instant":   smiFloat(&smiWatts, func(r *smiRow) *Opt[float64] { return &r.status.Power.Watts }),
+	"enforced.power.limit": smiNamed(&smiWatts, "enforced", smiLimits),
+	"power.limit":          smiNamed(&smiWatts, "management", smiLimits),
+	"power.default_limit":  smiNamed(&smiWatts, "default", smiLimits),
+	"power.min_limit":      smiNamed(&smiWatts, "min", smiLimits),
+	"power.max_limit":      smiNamed(&smiWatts, "max", smiLimits),
 	"pstate":               smiPerformanceState,
 
 	"ecc.mode.current":                   smiFlag(func(r *smiRow) *Opt[bool] { return &r.status.ECC.Enabled }),
@@ -139,8 +139,7 @@ var (
 
 // read reads a number. Its unit is the one behind it, else that of the header,
 // else nvidia-smi's own.
-func (u smiUnit) read(text, header string) (float64, error) {
-	wrong := fmt.Errorf("cannot read %q as %s", text, u.name)
+func (u *smiUnit) read(text, header string) (float64, error) {
 	digits, unit, _ := strings.Cut(text, " ")
 	unit = cmp.Or(strings.TrimSpace(unit), header, u.name)
 	scale, ok := u.units[unit]
@@ -150,19 +149,31 @@ func (u smiUnit) read(text, header string) (float64, error) {
 	if ok && header != "" && unit != header {
 		return 0, fmt.Errorf("cannot read %q: the header says %s", text, header)
 	}
-	// ParseFloat also reads nan, inf, hexadecimal numbers and underscores.
-	if !ok || strings.Trim(digits, "-.0123456789") != "" {
-		return 0, wrong
+	if !ok || !isDecimal(digits) {
+		return 0, u.wrong(text)
 	}
 	v, err := strconv.ParseFloat(digits, 64)
 	if err != nil {
-		return 0, wrong
+		return 0, u.wrong(text)
 	}
 	v = v * scale.times / scale.by
 	if v < u.min || v > u.max || u.wholeBase && v != math.Trunc(v) {
-		return 0, wrong
+		return 0, u.wrong(text)
 	}
 	return v + 0, nil // -0 is 0
+}
+
+func (u *smiUnit) wrong(text string) error { return fmt.Errorf("cannot read %q as %s", text, u.name) }
+
+// isDecimal reports whether a text holds no more than digits, signs and points:
+// ParseFloat also reads nan, inf, hexadecimal numbers and underscores.
+func isDecimal(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; (c < '0' || c > '9') && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
 }
 
 func smiText(at func(*smiRow) *string) smiColumn {
@@ -182,7 +193,7 @@ func smiBytes(at func(*smiRow) *Opt[uint64]) smiColumn {
 	}
 }
 
-func smiFloat(u smiUnit, at func(*smiRow) *Opt[float64]) smiColumn {
+func smiFloat(u *smiUnit, at func(*smiRow) *Opt[float64]) smiColumn {
 	return func(r *smiRow, text, unit string) error {
 		v, err := u.read(text, unit)
 		if err == nil {
@@ -192,9 +203,9 @@ func smiFloat(u smiUnit, at func(*smiRow) *Opt[float64]) smiColumn {
 	}
 }
 
-func smiRatio(at func(*smiRow) *Opt[float64]) smiColumn { return smiFloat(smiPercent, at) }
+func smiRatio(at func(*smiRow) *Opt[float64]) smiColumn { return smiFloat(&smiPercent, at) }
 
-func smiNamed(u smiUnit, name string, at func(*smiRow) *[]Named[float64]) smiColumn {
+func smiNamed(u *smiUnit, name string, at func(*smiRow) *[]Named[float64]) smiColumn {
 	return func(r *smiRow, text, unit string) error {
 		v, err := u.read(text, unit)
 		if err == nil {

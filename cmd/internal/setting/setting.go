@@ -21,6 +21,7 @@ import (
 // Value is the value of one flag.
 type Value struct {
 	flag       string
+	key        string // of a file, instead of the flag
 	set        func(string) error
 	show       func() string
 	cumulative bool
@@ -32,9 +33,18 @@ func (v *Value) Set(s string) error {
 		if s == "" || strings.HasSuffix(s, ":") || strings.ContainsFunc(s, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
 			s = strconv.Quote(s)
 		}
+		if v.key != "" {
+			return fmt.Errorf("%s: %s: %w", v.key, s, err)
+		}
 		return fmt.Errorf("--%s=%s: %w", v.flag, s, err)
 	}
 	return nil
+}
+
+// InFile makes the errors name a key of a file instead of the flag.
+func (v *Value) InFile(key string) *Value {
+	v.key = key
+	return v
 }
 
 // String returns the value.

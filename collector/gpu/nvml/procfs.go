@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ type process struct {
 	start    uint64 // field 22 of /proc/PID/stat; 0 where it was never seen
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
-	state    byte // 0 where it could not be read this time
+	state    byte // 0 where it could not be read this time, X where it is not there any more
 	parent   int
 	orphaned bool
 	alive    bool // it could be read this time
@@ -113,7 +114,11 @@ func (p *procfs) read(pid uint32, before *process) *process {
 		if before == nil {
 			return nil
 		}
-		return &process{start: before.start, started: before.started}
+		gone := &process{start: before.start, started: before.started}
+		if before.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
+			gone.state = 'X'
+		}
+		return gone
 	}
 	now := &process{
 		start:  s.start,

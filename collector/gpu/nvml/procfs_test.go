@@ -168,8 +168,8 @@ func TestProcessThatCannotBeFound(t *testing.T) {
 	before := p.read(42, nil)
 	f.remove(42)
 	gone := p.read(42, before)
-	if gone == nil || gone.start != 100 || gone.started != before.started || gone.alive || gone.state != 0 || gone.cpu.OK {
-		t.Errorf("after its end: %+v, want the same identity and nothing else", gone)
+	if gone == nil || gone.start != 100 || gone.started != before.started || gone.alive || gone.state != 'X' || gone.cpu.OK {
+		t.Errorf("after its end: %+v, want the same identity and that it has ended", gone)
 	}
 	if still := p.read(42, gone); still == nil || still.start != 100 {
 		t.Errorf("later: %+v", still)

@@ -1,0 +1,118 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-kit/log"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+)
+
+const (
+	muting   = "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    mute: true\n"
+	mistaken = "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    mute: often\n  - mute: true\n"
+)
+
+// reloading is a reloader over a file, and whether the pod a is muted by what it
+// has applied.
+type reloading struct {
+	*reloader
+	file  string
+	log   strings.Builder
+	muted func() bool
+}
+
+func newReloading(t *testing.T, args ...string) *reloading {
+	t.Helper()
+	r := &reloading{file: filepath.Join(t.TempDir(), "rules.yml")}
+	r.write(t, muting)
+	cfg, err := parseFlags(append(args, "--detector.config="+r.file), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolve := collector.Resolver(cfg.rules.For)
+	r.muted = func() bool { return resolve(map[string]string{"scope": "process", "pod": "a"}).Mute }
+	r.reloader = newReloader(cfg, func(f collector.Resolver) { resolve = f }, log.NewLogfmtLogger(&r.log))
+	return r
+}
+
+func (r *reloading) write(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *reloading) reloadState() collector.ReloadState {
+	return *r.with(func() *collector.State { return &collector.State{} })().Reload
+}
+
+func TestReload(t *testing.T) {
+	r := newReloading(t, "--web.enable-lifecycle")
+	started := r.reloadState()
+	if !r.muted() || !started.Success || started.Time.IsZero() {
+		t.Errorf("at the start: muted %v, %+v", r.muted(), started)
+	}
+
+	r.write(t, mistaken)
+	w := request(r, http.MethodPost, reloadPath)
+	want := r.file + ":5: mute: often: must be true or false\n" + r.file + ":6: the rule has no match: for all series write match: ['{}']\n"
+	if w.Code != http.StatusInternalServerError || w.Body.String() != want {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	if s := r.reloadState(); !r.muted() || s.Success || s.Time != started.Time {
+		t.Errorf("after a bad file: muted %v, %+v", r.muted(), s)
+	}
+	if n := strings.Count(r.log.String(), "level=error"); n != 1 || !strings.Contains(r.log.String(), ":5: mute") {
+		t.Errorf("%d errors in the log:\n%s", n, &r.log)
+	}
+
+	if err := os.Remove(r.file); err != nil {
+		t.Fatal(err)
+	}
+	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "no such file") || !r.muted() {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+
+	r.write(t, "groups: []")
+	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusOK || w.Body.String() != "The rules of "+r.file+" hold.\n" {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	if s := r.reloadState(); r.muted() || !s.Success || !s.Time.After(started.Time) {
+		t.Errorf("after a good file: muted %v, %+v", r.muted(), s)
+	}
+}
+
+func TestReloadIsSwitchedOff(t *testing.T) {
+	r := newReloading(t)
+	r.write(t, "groups: []")
+	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "--web.enable-lifecycle") ||
+		strings.Count(w.Body.String(), "\n") != 1 {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	if !r.muted() {
+		t.Error("it was read all the same")
+	}
+}
+
+func TestReloadWithoutFile(t *testing.T) {
+	cfg, err := parseFlags([]string{"--web.enable-lifecycle"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReloader(cfg, func(collector.Resolver) { t.Error("there is nothing to apply") }, log.NewNopLogger())
+	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusOK {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	if s := r.with(func() *collector.State { return &collector.State{} })(); s.Reload != nil {
+		t.Errorf("%+v", s.Reload)
+	}
+}

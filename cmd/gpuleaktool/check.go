@@ -1,0 +1,76 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// addCheck adds the command check config.
+func addCheck(app *kingpin.Application, commands map[string]command) {
+	base, files := detector.DefaultConfig(), []string{}
+	check := app.Command("check", "Check files before the exporter reads them.")
+	cmd := check.Command("config", "Check files of --detector.config. Give the threshold flags that the exporter has, too: rules are held against them.")
+	cmd.Arg("file", "File of rules.").Required().StringsVar(&files)
+	addThresholds(cmd, &base)
+	commands[cmd.FullCommand()] = func(_ context.Context, stdout, stderr io.Writer) error {
+		if err := base.Validate(); err != nil {
+			return fmt.Errorf("--detector flags: %w", err)
+		}
+		return checkFiles(files, base, stdout, stderr)
+	}
+}
+
+// addThresholds adds the exporter's flags for thresholds, which set c.
+func addThresholds(cmd *kingpin.CmdClause, c *detector.Config) {
+	for _, t := range detectorconfig.Thresholds() {
+		cmd.Flag(t.Flag(), t.Usage()).Default(t.Default()).SetValue(t.Value(c))
+	}
+}
+
+// checkFiles says of each file what is in it or what is wrong with it. The error
+// counts those that are wrong.
+func checkFiles(files []string, base detector.Config, stdout, stderr io.Writer) error {
+	failed := 0
+	for _, file := range files {
+		fmt.Fprintf(stdout, "Checking %s\n", file)
+		c, err := detectorconfig.Load(file, detectorconfig.Options{Base: base})
+		if err != nil {
+			failed++
+			lines := []string{err.Error()}
+			if errs, ok := errors.AsType[detectorconfig.Errors](err); ok {
+				lines = errs.Lines()
+			}
+			fmt.Fprintln(stderr, "  FAILED:")
+			for _, line := range lines {
+				fmt.Fprintf(stderr, "    %s\n", line)
+			}
+			continue
+		}
+		for _, g := range c.Groups() {
+			fmt.Fprintf(stdout, "  %s: %s\n", g.Name, count(g.Rules, "rule"))
+		}
+		fmt.Fprintf(stdout, "  SUCCESS: %s, %s\n", count(len(c.Groups()), "group"), count(c.Rules(), "rule"))
+	}
+	if failed > 0 {
+		return fmt.Errorf("%s of %d cannot be used", count(failed, "file"), len(files))
+	}
+	return nil
+}
+
+// count returns a number of things.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

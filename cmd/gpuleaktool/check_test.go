@@ -1,0 +1,60 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCheckConfig(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    leak_threshold: 0.7\n- name: b\n")
+	bad := write("bad.yml", "groups:\n- name: a\n  rules:\n  - mute: true\n  - match: ['{job=\"a\"}']\n    mute: true\n")
+	const example = "../../examples/detector.yml"
+	checked := func(path string) string {
+		return "Checking " + path + "\n  a: 1 rule\n  b: 0 rules\n  SUCCESS: 2 groups, 1 rule\n"
+	}
+	badErrors := "  FAILED:\n    " + bad + ":4: the rule has no match: for all series write match: ['{}']\n    " + bad +
+		":5: match: {job=\"a\"}: matches no series: none has a label job, only scope, gpu, uuid, name, gpu_instance, profile, pid, process, namespace, pod, container, slurm_job\n"
+	for _, tt := range []struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		{good, exitOK, checked(good), ""},
+		{good + " " + bad, exitWrong, checked(good) + "Checking " + bad + "\n", badErrors + "gpuleaktool: error: 1 file of 2 cannot be used\n"},
+		{
+			"/none.yml /none.yml", exitWrong, strings.Repeat("Checking /none.yml\n", 2),
+			strings.Repeat("  FAILED:\n    open /none.yml: no such file or directory\n", 2) + "gpuleaktool: error: 2 files of 2 cannot be used\n",
+		},
+		{
+			"--detector.leak-threshold=0.8 --detector.clear-threshold=0.75 " + good, exitWrong, "Checking " + good + "\n",
+			"  FAILED:\n    " + good + ":5: leak_threshold contradicts the flags or the rest of the rule: clear threshold 0.75 is not between 0 and the leak threshold 0.7\n" +
+				"gpuleaktool: error: 1 file of 1 cannot be used\n",
+		},
+		{"--detector.clear-threshold=0.9 --detector.leak-threshold=0.8 " + good, exitWrong, "", "gpuleaktool: error: --detector flags: clear threshold 0.9 is not between 0 and the leak threshold 0.8\n"},
+		{"", exitWrong, "", "gpuleaktool: error: required argument 'file' not provided\n"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"check", "config"}, strings.Fields(tt.args)...), &stdout, &stderr)
+		if code != tt.code || stdout.String() != tt.stdout || stderr.String() != tt.stderr {
+			t.Errorf("%s: exit code %d\nstdout\n%s\nwant\n%s\nstderr\n%s\nwant\n%s", tt.args, code, &stdout, tt.stdout, &stderr, tt.stderr)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"check", "config", example}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "SUCCESS: 3 groups") {
+		t.Errorf("the example: exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// settings are those of the detector: the exporter's flags and file of rules.
+type settings struct {
+	base detector.Config
+	file string
+}
+
+// addFlags adds the exporter's flags.
+func (s *settings) addFlags(cmd *kingpin.CmdClause) {
+	s.base = detector.DefaultConfig()
+	cmd.Flag("detector.config", "File of rules, as the exporter takes it.").StringVar(&s.file)
+	addThresholds(cmd, &s.base)
+}
+
+// load returns the rules.
+func (s *settings) load() (*detectorconfig.Config, error) {
+	if err := s.base.Validate(); err != nil {
+		return nil, fmt.Errorf("--detector flags: %w", err)
+	}
+	if s.file == "" {
+		return detectorconfig.New(s.base), nil
+	}
+	return detectorconfig.Load(s.file, detectorconfig.Options{Base: s.base})
+}
+
+// config returns the settings of a series of this memory.
+func (m *judgedMemory) config(s detector.Subject[gpu.ProcessID]) detector.Config {
+	values := map[string]string{"scope": "gpu", "name": m.info.Name}
+	put := func(l labels) {
+		for _, x := range l {
+			values[x.name] = x.value
+		}
+	}
+	put(m.labels)
+	switch s.Kind {
+	case detector.KindMember:
+		values["scope"] = "process"
+		if x := m.members[s.Key]; x != nil {
+			put(x.labels)
+		}
+	case detector.KindGroup:
+		values["scope"] = "workload"
+		if g := m.groups[s.Group]; g != nil {
+			put(g.labels)
+		}
+	case detector.KindResidual:
+		values["scope"] = "residual"
+	default:
+		if m.labels.get("gpu_instance") != "" {
+			values["scope"] = "mig"
+		}
+	}
+	return m.judge.rules.For(values)
+}

@@ -1,0 +1,93 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package detectorconfig knows how the detector is configured: by flags, and by a
+// file of rules that give other settings to the series that they match. The
+// exporter and its tool share it.
+package detectorconfig
+
+import (
+	"github.com/prometheus/alertmanager/pkg/labels"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Config tells the configuration of each series: what the flags say, and what the
+// rules that match the series say otherwise. It is immutable.
+type Config struct {
+	base   detector.Config
+	groups []Group
+	rules  []rule // of all groups, in the order of the file
+}
+
+// Group is a named part of a file.
+type Group struct {
+	Name  string
+	Rules int
+}
+
+// rule changes settings of the series that it matches.
+type rule struct {
+	line    int
+	match   []selector // any of them
+	values  detector.Config
+	changes []change
+}
+
+// selector is a list of matchers all of which must match.
+type selector []*labels.Matcher
+
+// change is one setting of a rule, which it copies from the values of the rule.
+type change struct {
+	line int
+	key  string
+	copy func(to, from *detector.Config)
+}
+
+// New returns a Config without rules: every series has the configuration base.
+func New(base detector.Config) *Config { return &Config{base: base} }
+
+// Groups returns the groups in the order of the file.
+func (c *Config) Groups() []Group { return c.groups }
+
+// Rules returns the number of rules in all groups.
+func (c *Config) Rules() int { return len(c.rules) }
+
+// For returns the configuration of the series with these labels; Labels lists
+// their names. The rules apply in the order of the file, so that of several which
+// match and give the same setting the last one wins.
+func (c *Config) For(labels map[string]string) detector.Config {
+	cfg := c.base
+	for i := range c.rules {
+		if r := &c.rules[i]; r.matches(labels) {
+			r.apply(&cfg)
+		}
+	}
+	return cfg
+}
+
+func (r *rule) matches(labels map[string]string) bool {
+	for _, s := range r.match {
+		if s.matches(labels) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *rule) apply(cfg *detector.Config) {
+	for _, c := range r.changes {
+		c.copy(cfg, &r.values)
+	}
+}
+
+// matches reports whether all matchers match. As in PromQL, a label that is not
+// there is an empty one.
+func (s selector) matches(labels map[string]string) bool {
+	for _, m := range s {
+		if !m.Matches(labels[m.Name]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,211 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detectorconfig
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// base is what the flags say in these tests, whatever the defaults become.
+func base() detector.Config {
+	c := detector.DefaultConfig()
+	c.LeakThreshold, c.ClearThreshold = 0.8, 0.4
+	return c
+}
+
+func options() Options { return Options{Base: base(), MinWindow: time.Minute} }
+
+func load(t *testing.T, path string) *Config {
+	t.Helper()
+	c, err := Load(path, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestNoRules(t *testing.T) {
+	for _, c := range []*Config{New(base()), load(t, "testdata/good/empty.yml")} {
+		if got := c.For(map[string]string{"scope": "process", "pod": "a"}); !reflect.DeepEqual(got, base()) {
+			t.Errorf("%+v", got)
+		}
+		if len(c.Groups()) != 0 || c.Rules() != 0 {
+			t.Errorf("%d groups, %d rules", len(c.Groups()), c.Rules())
+		}
+	}
+}
+
+func TestFor(t *testing.T) {
+	c := load(t, "testdata/good/rules.yml")
+	if want := []Group{{"inference", 2}, {"desktops", 1}, {"nothing", 0}, {"last", 2}}; !reflect.DeepEqual(c.Groups(), want) || c.Rules() != 5 {
+		t.Errorf("groups %v, want %v; %d rules", c.Groups(), want, c.Rules())
+	}
+	for _, tt := range []struct {
+		labels map[string]string
+		want   func(*detector.Config)
+	}{
+		{map[string]string{"scope": "gpu", "gpu": "0", "name": "NVIDIA GeForce RTX 4090"}, nil},
+		{map[string]string{"scope": "process", "namespace": "serving", "process": "vllm", "pod": "a"}, func(c *detector.Config) { c.Mute = true }},
+		{map[string]string{"scope": "process", "namespace": "serving", "process": "xvllm", "pod": "a"}, nil}, // anchored
+		{map[string]string{"scope": "process", "pod": "loader-1"}, func(c *detector.Config) {
+			c.MinGrowth, c.LeakThreshold = 256<<20, 0.9
+			c.Windows = []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour}
+		}},
+		{map[string]string{"scope": "workload", "pod": "loader-1"}, nil},
+		{map[string]string{"scope": "residual", "name": "NVIDIA GeForce RTX 4090"}, func(c *detector.Config) {
+			c.MinAge, c.MinSpan, c.MinZombie = 0, 90*time.Minute, 256<<20
+		}},
+		// The last one wins, setting by setting: it is unmuted, and keeps what else
+		// the earlier rules gave.
+		{map[string]string{"scope": "process", "pod": "big-0", "name": "GeForce"}, func(c *detector.Config) {
+			c.MinAge, c.MinSpan, c.MinZombie = 0, 90*time.Minute, 256<<20
+			c.ClearThreshold, c.LeakThreshold = 0.7, 0.95
+		}},
+		{map[string]string{"scope": "process", "pod": "loader-1", "slurm_job": "17"}, func(c *detector.Config) {
+			c.MinGrowth = 256 << 20
+			c.Windows = []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour}
+			c.ClearThreshold, c.LeakThreshold = 0.7, 0.95
+		}},
+	} {
+		want := base()
+		want.SpikeRatio = 0 // the rule for all
+		if tt.want != nil {
+			tt.want(&want)
+		}
+		got := c.For(tt.labels)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v\n got %+v\nwant %+v", tt.labels, got, want)
+		}
+		if err := got.Validate(); err != nil {
+			t.Errorf("%v: %v", tt.labels, err)
+		}
+	}
+}
+
+// TestBad holds the messages of each bad file to what stands beside it.
+func TestBad(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			c, err := Load(file, options())
+			errs, ok := errors.AsType[Errors](err)
+			if !ok {
+				t.Fatalf("%v, %v", c, err)
+			}
+			got, golden := strings.Join(errs.Lines(), "\n")+"\n", strings.TrimSuffix(file, ".yml")+".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || got != string(want) {
+				t.Errorf("got\n%s\nwant (go test -update)\n%s\n%v", got, want, err)
+			}
+			if one := errs.Error(); strings.Contains(one, "\n") {
+				t.Errorf("several lines: %q", one)
+			}
+		})
+	}
+}
+
+// TestBounds gives a file more than it may have.
+func TestBounds(t *testing.T) {
+	const rule = "  - {match: ['{}'], mute: true}\n"
+	const head = "groups:\n- name: a\n  rules:\n"
+	for name, tt := range map[string]struct{ text, want string }{
+		"rules":     {head + strings.Repeat(rule, maxRules+1), "f:2: there are more than 1000 rules"},
+		"aliases":   {head + "  - &r {match: ['{}'], mute: true}\n" + strings.Repeat("  - *r\n", maxRules), "f:2: there are more than 1000 rules"},
+		"selectors": {head + "  - {mute: true, match: [" + strings.Repeat("'{}',", maxSelectors+1) + "]}\n", "f:4: match has more than 100 entries: write several rules"},
+		"itself":    {"groups: &g [*g]\n", "f:1: a group must be a mapping with name, rules"},
+	} {
+		_, err := Parse("f", []byte(tt.text), options())
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
+		}
+	}
+	if c, err := Parse("f", []byte(head+strings.Repeat(rule, maxRules)), options()); err != nil || c.Rules() != maxRules {
+		t.Errorf("%v, %v", c, err)
+	}
+	_, err := Parse("f", []byte(strings.Repeat("a: 1\n", 2*maxErrors)), options())
+	if errs, ok := errors.AsType[Errors](err); !ok || len(errs) != maxErrors {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMinWindow(t *testing.T) {
+	o := options()
+	o.MinWindow = 100 * time.Second
+	_, err := Parse("f", []byte("groups: [{name: a, rules: [{match: '{}', windows: [1m]}]}]"), o)
+	if want := "f:1: windows: 1m: must be between 1m40s and 1d"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yml")
+	if err := os.WriteFile(large, make([]byte, maxSize+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/none.yml": "open /none.yml: no such file or directory",
+		dir:         dir + " is no regular file",
+		large:       large + " has more than 1048576 bytes",
+	} {
+		if _, err := Load(path, options()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// FuzzParse wants an answer to every text, and every answer to be usable.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*/*.yml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Parse("f", text, options())
+		if (c == nil) == (err == nil) {
+			t.Fatal(c, err)
+		}
+		if errs, ok := errors.AsType[Errors](err); err != nil && (!ok || len(errs) == 0) {
+			t.Fatalf("%T %v", err, err)
+		}
+		if c == nil {
+			return
+		}
+		for _, labels := range []map[string]string{
+			nil,
+			{"scope": "gpu", "gpu": "0", "uuid": "GPU-0", "name": "NVIDIA GeForce RTX 4090"},
+			{"scope": "process", "namespace": "serving", "process": "vllm", "pod": "loader-1"},
+		} {
+			if err := c.For(labels).Validate(); err != nil {
+				t.Errorf("%v: %v", labels, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,62 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detectorconfig
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestDocs holds the table in the detector's documentation to the thresholds.
+func TestDocs(t *testing.T) {
+	const file, begin, end = "../../../detector/README.md", "<!-- thresholds -->\n", "<!-- /thresholds -->\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, begun := strings.Cut(string(text), begin)
+	table, foot, ended := strings.Cut(rest, end)
+	if !begun || !ended {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	var want strings.Builder
+	want.WriteString("| flag | key | default | | why this default |\n|---|---|---|---|---|\n")
+	for _, th := range Thresholds() {
+		fmt.Fprintf(&want, "| `--%s` | `%s` | `%s` | %s | %s |\n", th.Flag(), th.Key(), th.Default(), th.Help, th.Reason)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(head+begin+want.String()+end+foot), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if table != want.String() {
+		t.Errorf("%s does not say what the table does: go test ./cmd/internal/detectorconfig -update", file)
+	}
+}
+
+// TestExample wants the rules of the example to do what their comments say.
+func TestExample(t *testing.T) {
+	c := load(t, "../../../examples/detector.yml")
+	for _, tt := range []struct {
+		labels map[string]string
+		mute   bool
+	}{
+		{map[string]string{"scope": "process", "namespace": "serving", "process": "vllm"}, true},
+		{map[string]string{"scope": "gpu", "name": "NVIDIA GeForce RTX 4090"}, false},
+		{map[string]string{"scope": "residual", "name": "NVIDIA GeForce RTX 4090"}, true},
+		{map[string]string{"scope": "process", "name": "NVIDIA H200", "namespace": "batch", "pod": "nightly-trainer-1"}, false},
+	} {
+		if got := c.For(tt.labels); got.Mute != tt.mute {
+			t.Errorf("%v: muted %v", tt.labels, got.Mute)
+		}
+	}
+	job := c.For(map[string]string{"scope": "workload", "namespace": "batch", "pod": "a"})
+	nightly := c.For(map[string]string{"scope": "workload", "namespace": "batch", "pod": "nightly-trainer-1"})
+	if !(job.SettleTime > nightly.SettleTime && job.UnreleasedAfter == nightly.UnreleasedAfter) {
+		t.Errorf("%+v\n%+v", job, nightly)
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detectorconfig
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Threshold is a setting of detector.Config that is one number. It is a flag, and
+// a key of the rules in a file.
+type Threshold struct {
+	// Name is that of the flag without the leading detector, and with underscores
+	// that of the key.
+	Name string
+	// Help says in a sentence what the threshold is, and Reason why its default is
+	// what it is.
+	Help, Reason string
+
+	value func(flag string, c *detector.Config) *setting.Value
+	copy  func(to, from *detector.Config)
+}
+
+// Flag returns the name of the threshold's flag, without dashes before it.
+func (t *Threshold) Flag() string { return "detector." + t.Name }
+
+// Key returns the threshold's key in a file.
+func (t *Threshold) Key() string { return strings.ReplaceAll(t.Name, "-", "_") }
+
+// Value returns the threshold in c as the value of its flag.
+func (t *Threshold) Value(c *detector.Config) *setting.Value { return t.value(t.Flag(), c) }
+
+// Default returns the default as the flag takes it.
+func (t *Threshold) Default() string {
+	c := detector.DefaultConfig()
+	return t.Value(&c).String()
+}
+
+// Usage returns the help of the flag.
+func (t *Threshold) Usage() string { return t.Help + " Why this default: " + t.Reason }
+
+// Thresholds returns all thresholds in the order in which they are explained.
+func Thresholds() []Threshold { return slices.Clone(thresholds) }
+
+const (
+	day = 24 * time.Hour
+	// least is the shortest time that a threshold can be which is not 0.
+	least = time.Second
+)
+
+var thresholds = []Threshold{
+	number("leak-threshold", 0.01, 1, func(c *detector.Config) *float64 { return &c.LeakThreshold },
+		"Confidence (0 to 1) at which a leak is declared.",
+		"neither chance nor a cache that fills explains growth of that confidence, and a steady leak reaches it within minutes."),
+	number("clear-threshold", 0.01, 1, func(c *detector.Config) *float64 { return &c.ClearThreshold },
+		"Confidence (0 to 1) under which a declared leak is taken back; below the leak threshold.",
+		"half of the leak threshold: a leak that pauses for a while is still one, and an alert must not flap."),
+	period("min-age", 0, day, func(c *detector.Config) *time.Duration { return &c.MinAge },
+		"How long memory must have been watched before it is judged.",
+		"loading a model looks like a leak while it lasts."),
+	amount("min-growth", func(c *detector.Config) *float64 { return &c.MinGrowth },
+		"The least retained growth that can be a leak, such as 16MiB.",
+		"eight of the steps of 2 MiB in which the driver counts the memory of a process."),
+	period("min-span", least, day, func(c *detector.Config) *time.Duration { return &c.MinSpan },
+		"The shortest growth that can be a leak.",
+		"what programs load in one go and ramps of load last less; two thirds of the 15 minutes in which a leak should be found."),
+	period("settle-time", 0, day, func(c *detector.Config) *time.Duration { return &c.SettleTime },
+		"How long growth must last to be a leak where nothing is known from before it: memory that fills from the start of its process on, or after it was idle. A quarter of the time until it is full holds if that is longer.",
+		"an epoch, a cache that fills, a warm-up last less."),
+	number("false-alarm-probability", 1e-9, 0.5, func(c *detector.Config) *float64 { return &c.FalseAlarm },
+		"Probability (0 to 0.5) that a series without a trend is ever taken for a leak, however long it is watched.",
+		"the level for the life of a series at which both nulls are rejected; a smaller one finds leaks later."),
+	number("high-water-rate", 0.01, 100, func(c *detector.Config) *float64 { return &c.HighWaterRate },
+		"New maxima per e-fold of age that a healthy process is granted: a caching allocator keeps the highest demand so far.",
+		"public logs of long jobs show 0.7 on average and 2.4 at the high end."),
+	period("zombie-after", least, 7*day, func(c *detector.Config) *time.Duration { return &c.ZombieAfter },
+		"How long a process must have computed nothing before its memory can be a zombie's.",
+		"an evaluation, or a checkpoint that is written, pauses a GPU for minutes."),
+	amount("zombie-min", func(c *detector.Config) *float64 { return &c.MinZombie },
+		"The least memory that can be a zombie's.",
+		"less is missed by nobody."),
+	period("unreleased-after", least, day, func(c *detector.Config) *time.Duration { return &c.UnreleasedAfter },
+		"How long memory must stay after its process ended to be unreleased.",
+		"the driver takes seconds to free the memory of a large process."),
+	amount("unreleased-min", func(c *detector.Config) *float64 { return &c.MinUnreleased },
+		"The least memory that can be unreleased.",
+		"memory and processes are read a moment apart, and what the driver itself holds changes by less."),
+	amount("spike-height", func(c *detector.Config) *float64 { return &c.SpikeHeight },
+		"The least rise that can be a spike.",
+		"smaller moves are the daily work of an allocator."),
+	number("spike-ratio", 0, 1, func(c *detector.Config) *float64 { return &c.SpikeRatio },
+		"The least rise that can be a spike, as a share (0 to 1) of the capacity. The larger of the two holds.",
+		"on a large GPU the daily moves are larger."),
+	period("spike-width", least, day, func(c *detector.Config) *time.Duration { return &c.SpikeWidth },
+		"The longest time from the rise of a spike to its end.",
+		"the autotuning of kernels allocates and frees within seconds; what stays for longer is a step."),
+}
+
+// number returns a threshold without a unit.
+func number(name string, lo, hi float64, at func(*detector.Config) *float64, help, reason string) Threshold {
+	return Threshold{
+		Name: name, Help: help, Reason: reason, copy: copier(at),
+		value: func(flag string, c *detector.Config) *setting.Value { return setting.Float(flag, at(c), lo, hi) },
+	}
+}
+
+// amount returns a threshold in bytes.
+func amount(name string, at func(*detector.Config) *float64, help, reason string) Threshold {
+	return Threshold{
+		Name: name, Help: help, Reason: reason, copy: copier(at),
+		value: func(flag string, c *detector.Config) *setting.Value {
+			return setting.Bytes(flag, at(c), 1, detector.MaxBytes)
+		},
+	}
+}
+
+// period returns a threshold that is a time.
+func period(name string, lo, hi time.Duration, at func(*detector.Config) *time.Duration, help, reason string) Threshold {
+	return Threshold{
+		Name: name, Help: help, Reason: reason, copy: copier(at),
+		value: func(flag string, c *detector.Config) *setting.Value { return setting.Duration(flag, at(c), lo, hi) },
+	}
+}
+
+func copier[T any](at func(*detector.Config) *T) func(to, from *detector.Config) {
+	return func(to, from *detector.Config) { *at(to) = *at(from) }
+}

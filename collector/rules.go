@@ -1,0 +1,130 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Resolver returns the configuration of the detector's series with these labels:
+// those that they have in the metrics, and
+//
+//	scope    gpu, mig, process, workload, or residual for the memory that no process
+//	         of a GPU or GPU instance accounts for
+//	name     the model of the GPU
+//	profile  that of the GPU instance
+//
+// It is called from several goroutines, one a GPU, and must not block.
+type Resolver func(labels map[string]string) detector.Config
+
+// rules is a Resolver that is in force; without one, all series have the
+// configuration of the sampler.
+type rules struct{ resolve Resolver }
+
+// Configure replaces SamplerConfig.Resolve: new series ask resolve for their
+// configuration at their birth, the others at the next sample of their GPU. Their history stays,
+// but for windows of another length, which start empty. It may be called at any
+// time.
+func (s *Sampler) Configure(resolve Resolver) { s.rules.Store(&rules{resolve}) }
+
+// tuning gives the detector's series of a GPU their configuration. Where another
+// loop goes on with the domains, it does with their tuning.
+type tuning struct {
+	loop  *loop
+	rules *rules // those that the series have
+}
+
+// newDomain returns a domain without history: that of the GPU, or of a GPU
+// instance.
+func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
+	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance) })
+	if err != nil {
+		panic(err) // config returns nothing invalid for a GPU or GPU instance
+	}
+	return d
+}
+
+// config returns the configuration of a series.
+func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) detector.Config {
+	common := t.loop.sampler.cfg.Detector
+	if t.rules.resolve == nil {
+		return common
+	}
+	if cfg := t.rules.resolve(t.loop.labelsOf(s, instance)); cfg.Validate() == nil {
+		return cfg
+	}
+	return common
+}
+
+// reconfigure makes the series ask for their configuration again if there are
+// other rules, or if labels of a series have changed.
+func (l *loop) reconfigure() {
+	t, now := l.tuning, l.sampler.rules.Load()
+	renamed := l.processes.renamed || l.restored
+	l.restored = false
+	if now == t.rules && (!renamed || now.resolve == nil) {
+		return
+	}
+	t.rules = now
+	l.domain.Reconfigure()
+	for _, d := range l.instances {
+		d.Reconfigure()
+	}
+}
+
+// labelsOf returns the labels of a series of the GPU or of one of its instances.
+func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) map[string]string {
+	labels := map[string]string{
+		"scope": "gpu", "gpu": strconv.Itoa(l.info.Index), "uuid": l.info.UUID, "name": l.info.Name,
+	}
+	id := gpu.Opt[uint32]{}
+	if instance.OK {
+		id = gpu.Some(instance.V.id)
+		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", instanceID(id), instance.V.profile
+	}
+	switch s.Kind {
+	case detector.KindResidual:
+		labels["scope"] = "residual"
+	case detector.KindMember:
+		o := l.processes.lastOwner(processKey{s.Key, id})
+		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
+		labels["process"], labels["container"] = o.Process, o.Container
+		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob
+	case detector.KindGroup:
+		labels["scope"] = "workload"
+		o := l.processes.ownerOf(s.Group)
+		labels["namespace"], labels["pod"] = o.Namespace, o.Pod
+		if o.Pod == "" { // as workloadState has it
+			labels["slurm_job"] = o.SlurmJob
+		}
+	}
+	for name, value := range labels {
+		labels[name] = labelValue(name, value)
+	}
+	return labels
+}
+
+// ownerOf returns the owner of a process of that group or, while none is known,
+// what the name of the group says.
+func (t *processTable) ownerOf(group string) gpu.Owner {
+	for _, e := range t.entries {
+		if e.owner.Group() == group {
+			return *e.owner
+		}
+	}
+	for _, o := range t.ended {
+		if o.Group() == group {
+			return *o
+		}
+	}
+	namespace, name, _ := strings.Cut(group, "/")
+	if o := (gpu.Owner{SlurmJob: name}); o.Group() == group {
+		return o
+	}
+	return gpu.Owner{Namespace: namespace, Pod: name}
+}

@@ -1,0 +1,351 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// troughs are the points of levels in MiB, 10 s apart.
+func troughs(levels []float64) (pts []point) {
+	for i, v := range levels {
+		pts = append(pts, point{at: int32(i+1) * 100, v: uint32(math.Round(v * oneMiB))})
+	}
+	return pts
+}
+
+// curve is n levels from 1000 MiB on that follow f, from 0 to 1, up to high MiB more.
+func curve(n int, high float64, f func(x float64) float64) (levels []float64) {
+	for i := range n {
+		levels = append(levels, 1000+high*f(float64(i)/float64(n-1)))
+	}
+	return levels
+}
+
+func line01(x float64) float64 { return x }
+
+// saturating reaches 1 − e⁻³ of where it would go.
+func saturating(x float64) float64 { return 1 - math.Exp(-3*x) }
+
+func about(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= 0.01) {
+		t.Errorf("%s is %.4g, want %.4g", what, got, want)
+	}
+}
+
+func TestOnset(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		levels []float64
+		low    int32 // block
+		want   int32 // block
+	}{
+		{"at once", ramp(20, 100, 10), 1, 1},
+		{"flat before", join(repeat(10, 100), ramp(20, 120, 10)), 10, 10},
+		{"crept before", join(ramp(10, 100, 0.5), ramp(30, 110, 10)), 1, 11},
+		{"under noise", join(mibs(100, 104, 101, 105, 100, 104), ramp(30, 110, 10)), 5, 7},
+		{"nothing grew", repeat(10, 100), 1, 1},
+	} {
+		if got := onset(troughs(c.levels), c.low*100)[0].at; got != c.want*100 {
+			t.Errorf("%s: block %g, want %d", c.name, float64(got)/100, c.want)
+		}
+	}
+}
+
+func TestKeptLevels(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		levels []float64
+		want   int
+	}{
+		{"flat", repeat(20, 100), 1},
+		{"growth", ramp(20, 100, 10), 20},
+		{"growth by less than a quantum a block", ramp(20, 100, 1), 10},
+		{"all given back", join(ramp(20, 100, 10), mibs(100)), 1},
+		{"half of it", join(ramp(20, 100, 10), mibs(200)), 11},
+		{"spikes", mibs(100, 500, 110, 600, 120, 700, 130), 4},
+	} {
+		if got := kept(troughs(c.levels)); got != c.want {
+			t.Errorf("%s: %d levels, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		f    func(x float64) float64
+		want float64
+	}{
+		{"straight", line01, 1},
+		{"it saturates", saturating, math.Exp(-1.5)},
+		{"it accelerates", func(x float64) float64 { return x * x }, 3},
+		{"it has stopped", func(x float64) float64 { return min(1, 2*x) }, 0},
+		{"it has just begun", func(x float64) float64 { return max(0, 3*x-2) }, 1},
+	} {
+		for _, n := range []int{96, 95} { // in even and odd numbers alike
+			got := pace(troughs(curve(n, 1e5, c.f)))
+			if slack := 0.2; math.Abs(got-c.want) > slack {
+				t.Errorf("%s, %d troughs: pace %.3g, want %.3g", c.name, n, got, c.want)
+			}
+		}
+	}
+}
+
+func TestEvenness(t *testing.T) {
+	// quarters are 40 equal intervals whose quarters hold those shares of the growth.
+	quarters := func(shares ...float64) []float64 {
+		levels, v := mibs(1000), 1000.0
+		for _, share := range shares {
+			for range 10 {
+				v += share * 1e4 / 10
+				levels = append(levels, v)
+			}
+		}
+		return levels
+	}
+	for _, c := range []struct {
+		name   string
+		levels []float64
+		want   float64
+	}{
+		{"straight", quarters(0.25, 0.25, 0.25, 0.25), 1},
+		{"a quarter holds a tenth", quarters(0.3, 0.1, 0.3, 0.3), 1},
+		{"a quarter holds 6 %", quarters(0.34, 0.3, 0.06, 0.3), 0.5},
+		{"a quarter holds 2 %", quarters(0.34, 0.34, 0.3, 0.02), 0},
+		{"a quarter falls", quarters(0.6, -0.2, 0.3, 0.3), 0},
+		{"three jobs that come", quarters(0.5, 0, 0.3, 0.2), 0},
+		{"nothing has grown", quarters(0, 0, 0, 0), 0},
+		{"it falls", quarters(-0.025, -0.025, -0.025, -0.025), 0},
+	} {
+		about(t, c.name, evenness(troughs(c.levels)), c.want)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	// steps are n of the same height, and small ones between them.
+	steps := func(n int, small float64) (levels []float64) {
+		v := 1000.0
+		for i := range 90 {
+			v += small
+			if i*n/90 != (i-1)*n/90 || i == 0 {
+				v += 1e4
+			}
+			levels = append(levels, v)
+		}
+		return join(mibs(1000), levels)
+	}
+	for _, c := range []struct {
+		name   string
+		levels []float64
+		want   float64
+	}{
+		{"straight", curve(40, 1e4, line01), 1},
+		{"seven steps", steps(7, 0), 1},
+		{"five steps", steps(5, 0), 0.5},
+		{"three steps", steps(3, 0), 0},
+		{"three jobs whose memory settles", steps(3, 5), 0.02},
+		{"one step in much growth", join(ramp(40, 1000, 100), ramp(40, 6000, 100)), 1},
+		{"all of it in one step", join(repeat(40, 1000), repeat(40, 6000)), 0},
+	} {
+		about(t, c.name, spread(troughs(c.levels)), c.want)
+	}
+}
+
+func TestSwelling(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		f    func(x float64) float64
+		want bool
+	}{
+		{"straight", line01, false},
+		{"twice as fast in the end", func(x float64) float64 { return x + x*x/2 }, false},
+		{"the morning of a daily load", func(x float64) float64 { return 1 - math.Cos(x*math.Pi/2) }, true},
+		{"its afternoon", func(x float64) float64 { return math.Sin(x * math.Pi / 2) }, false},
+		{"quadratic", func(x float64) float64 { return x * x }, true},
+	} {
+		if got := swelling(troughs(curve(96, 1e4, c.f))); got != c.want {
+			t.Errorf("%s: swelling %t", c.name, got)
+		}
+	}
+}
+
+func TestSteadiness(t *testing.T) {
+	rng := rand.New(rand.NewPCG(61, 62))
+	noisy := func(levels []float64) []float64 {
+		for i := range levels {
+			levels[i] += 40 * rng.NormFloat64()
+		}
+		return levels
+	}
+	for _, c := range []struct {
+		name       string
+		levels     []float64
+		pace, even [2]float64 // from, to
+		points     [2]int
+	}{
+		{"straight", curve(96, 1e4, line01), [2]float64{1, 1}, [2]float64{1, 1}, [2]int{96, 96}},
+		{"straight, with noise", noisy(curve(96, 4000, line01)), [2]float64{1, 1}, [2]float64{1, 1}, [2]int{90, 96}},
+		{"it accelerates", curve(96, 1e4, func(x float64) float64 { return x * (1 + x) / 2 }), [2]float64{1, 1}, [2]float64{1, 1}, [2]int{96, 96}},
+		{"a warm-up", curve(96, 1e4, saturating), [2]float64{0, 0.05}, [2]float64{0, 0.05}, [2]int{1, 96}},
+		{"it has slowed down by a half", curve(96, 1e4, func(x float64) float64 { return min(x, 0.25+x/2) }), [2]float64{0, 1}, [2]float64{0, 1}, [2]int{1, 96}},
+		{"a load, then a leak", join(ramp(10, 0, 2000), ramp(86, 20000, 10)), [2]float64{1, 1}, [2]float64{1, 1}, [2]int{48, 86}},
+		{"a load, then nothing", join(ramp(10, 0, 2000), ramp(86, 20000, 0)), [2]float64{0, 1}, [2]float64{0, 0}, [2]int{1, 96}},
+		{"two jobs", join(repeat(30, 1000), repeat(30, 2000), repeat(36, 3000)), [2]float64{0, 1}, [2]float64{0, 0}, [2]int{1, 96}},
+	} {
+		p, even, steady := steadiness(troughs(c.levels), int64(2*time.Minute))
+		if p < c.pace[0] || p > c.pace[1] || even < c.even[0] || even > c.even[1] || len(steady) < c.points[0] || len(steady) > c.points[1] {
+			t.Errorf("%s: pace %.3g, steady %.3g over %d troughs; want %+v", c.name, p, even, len(steady), c)
+		}
+	}
+}
+
+// What holds growth back, how far, and for how long.
+func TestStartFactor(t *testing.T) {
+	const minute, hour = int64(time.Minute), int64(time.Hour)
+	// known is a series that was seen for 5 hours when its growth began, at 20 of 80 GiB.
+	type known struct {
+		lead, span, idle int64   // quiet before the growth, its length, from when it was idle until it began
+		base             float64 // bytes
+		rate             float64 // bytes per second
+		capacity         float64
+		f                func(x float64) float64
+		on               bool
+		settle           time.Duration
+	}
+	for _, c := range []struct {
+		name   string
+		change func(k *known)
+		want   float64
+	}{
+		{"a quiet lead-in", func(*known) {}, 1},
+		{"5 minutes of it, for young growth", func(k *known) { k.lead, k.span = 5*minute, 10*minute }, 1},
+		{"a third of the growth", func(k *known) { k.lead, k.span = 20*minute, 59*minute }, 1},
+		{"less than a third", func(k *known) { k.lead, k.span = 15*minute, 54*minute }, 0.4 + 0.3*0.9},
+		{"none", func(k *known) { k.lead, k.span = 0, 15*minute }, 0.4 + 0.3*0.25},
+		{"none, and it lasted for an hour", func(k *known) { k.lead, k.span = 0, hour }, 1},
+		{"none, and another settle time", func(k *known) { k.lead, k.span, k.settle = 0, 15*minute, 20*time.Minute }, 0.4 + 0.3*0.75},
+		{"none, and no settle time: a quarter of what is left", func(k *known) { k.lead, k.span, k.settle = 0, 6*minute+24e9, 0 }, 0.4 + 0.3*0.5},
+		{"none, no settle time, and a quarter has passed", func(k *known) { k.lead, k.span, k.settle = 0, 13*minute, 0 }, 1},
+		{"none, and it was a leak before", func(k *known) { k.lead, k.span, k.on = 0, minute, true }, 1},
+		{"none, and 20 hours are left", func(k *known) { k.lead, k.rate = 0, 60*gib/72e3 }, 0.4 + 0.3*0.2},
+		{"none, of an unknown capacity", func(k *known) { k.lead, k.span, k.capacity, k.rate = 0, 59*minute, 0, mib/100 }, 0.4 + 0.3*59/60},
+		{"slow, and seen for long", func(k *known) { k.rate = 60 * gib / 300e3 }, 1},
+		{"slower than a day, for hours", func(k *known) { k.rate, k.span = 60*gib/300e3, 3*hour }, 0.4 + 0.3*3/24},
+
+		{"from idle on, as fast as a program loads", func(k *known) { k.base, k.rate, k.span = 512*mib, 5*mib, 30*minute }, 0.4 + 0.3*0.5},
+		{"from idle on, slower", func(k *known) { k.base, k.rate, k.span = 512*mib, 3*mib, 30*minute }, 1},
+		{"idle until 3 minutes before", func(k *known) { k.idle, k.span = 3*minute, 15*minute }, 0.4 + 0.3*0.25},
+		{"idle until 30 minutes before", func(k *known) { k.idle, k.span = 30*minute, 15*minute }, 1},
+
+		{"it swells, for an hour", func(k *known) { k.f = func(x float64) float64 { return x * x } }, 1},
+		{"it swells, for three hours, and 10 are left", func(k *known) {
+			k.f, k.span, k.rate = func(x float64) float64 { return x * x }, 3*hour, 60*gib/36e3
+		}, 0.4 + 0.3*0.3},
+		{"it does not swell", func(k *known) { k.span, k.rate = 3*hour, 60*gib/36e3 }, 1},
+	} {
+		k := known{lead: 5 * hour, span: hour, idle: 5 * hour, base: 20 * gib, rate: 20 * mib, capacity: 80 * gib, f: line01, settle: time.Hour}
+		c.change(&k)
+		s := newSeries(DefaultConfig())
+		s.cfg.SettleTime = k.settle
+		s.first = int64(start)
+		s.began = s.first - hour // its owner may be older: what that did is not known
+		begin := s.first + k.lead
+		s.last, s.used, s.capacity, s.leak.on = begin+k.span, int64(20*gib), k.capacity, k.on
+		if k.idle < 5*hour {
+			s.idleAt = begin - k.idle
+		}
+		got := s.startFactor(&growth{since: begin}, troughs(curve(96, 1e4, k.f)), k.rate, int64(k.base), k.span)
+		about(t, c.name, got, c.want)
+	}
+}
+
+// judged judges the troughs, 10 s apart, of a series that was flat for half an hour
+// before them. given is what it gave back before, in MiB.
+func judged(levels []float64, given float64) growth {
+	s := newSeries(DefaultConfig())
+	levels = join(repeat(180, levels[0]), levels)
+	e := climbing(levels, false)
+	s.seen, s.first, s.capacity, s.used = true, int64(start), 80*gib, int64(levels[len(levels)-1]*mib)
+	s.began, s.last = s.first, s.first+int64(len(levels))*ladderBase
+	return e.judge(s, given*oneMiB)
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		levels           []float64
+		given            float64
+		least, most      float64 // confidence
+		levelsAre, since int     // without the first twentieth; 0: not asked
+	}{
+		{"a leak", ramp(70, 10000, 20), 0, 1, 1, 67, 1800},
+		{"flat", repeat(70, 10000), 0, 0, 0, 0, 0},
+		{"three levels", join(ramp(3, 10000, 20), repeat(5, 10040)), 0, 0, 0, 0, 0},
+		{"less than the least growth", ramp(70, 10000, 0.2), 0, 0, 0, 0, 0},
+		{"it falls", join(ramp(70, 10000, 20), ramp(5, 10500, -10)), 0, 0, 0, 0, 0},
+		{"shorter than the least span", ramp(50, 10000, 20), 0, 0.5, 0.98, 48, 1800},
+		{"as long as it", ramp(66, 10000, 20), 0, 1, 1, 63, 1800},
+		{"as fast as programs load", ramp(70, 10000, 200), 0, 0.4, 0.7, 67, 1800},
+		{"as fast, twice as long", ramp(122, 10000, 200), 0, 1, 1, 0, 1800},
+		{"a warm-up", curve(70, 4000, saturating), 0, 0, 0.1, 0, 0},
+		{"few jobs", join(repeat(24, 10000), repeat(24, 11000), repeat(24, 12000), repeat(20, 13000)), 0, 0, 0, 0, 0},
+
+		{"it gave as much back", ramp(70, 10000, 20), 1380, 0.25, 0.27, 67, 0},
+		{"it gave half as much back", ramp(70, 10000, 20), 690, 1, 1, 67, 0},
+		{"it gave two thirds back", ramp(70, 10000, 20), 920, 0.62, 0.63, 67, 0},
+		{"it gave more back", ramp(70, 10000, 20), 5000, 0.25, 0.25, 67, 0},
+	} {
+		g := judged(c.levels, c.given)
+		if !(g.confidence >= c.least-1e-9 && g.confidence <= c.most+1e-9) {
+			t.Errorf("%s: confidence %.4g, want %g to %g: %+v", c.name, g.confidence, c.least, c.most, g)
+		}
+		if c.levelsAre > 0 && g.levels != c.levelsAre {
+			t.Errorf("%s: %d levels, want %d", c.name, g.levels, c.levelsAre)
+		}
+		if at := int((g.since - int64(start)) / 1e9); c.since > 0 && (at < c.since-10 || at > c.since+50) {
+			t.Errorf("%s: since %d s, want %d", c.name, at, c.since)
+		}
+	}
+}
+
+// What the growth is, not only how sure it is.
+func TestGrowth(t *testing.T) {
+	g := judged(ramp(70, 10000, 20), 0)
+	if want := int64(69 * 20 * mib); g.retained != want || g.base != 10000*mib || g.step != 20*mib || g.flat > 0.02 || g.gap != 10e9 || g.points < 60 {
+		t.Errorf("%+v", g)
+	}
+	stairs := judged(join(repeat(6, 10000), repeat(6, 10100), repeat(6, 10200), repeat(6, 10300), repeat(6, 10400), repeat(6, 10500), repeat(6, 10600), repeat(6, 10700), repeat(6, 10800), repeat(6, 10900), repeat(6, 11000), repeat(6, 11100), repeat(6, 11200)), 0)
+	if stairs.flat < 0.8 || stairs.flat > 0.9 || stairs.step != 100*mib || stairs.gap < 55e9 || stairs.gap > 60e9 {
+		t.Errorf("stairs: %+v", stairs)
+	}
+	// Of a growth that is longer than what is kept, shares are those of what is kept.
+	long := judged(ramp(1000, 10000, 20), 0)
+	if long.retained != 999*20*mib || long.flat > 0.02 || long.step != 20*mib || long.levels != scaleBlocks {
+		t.Errorf("long: %+v", long)
+	}
+}
+
+// Growth that goes on is fresh, and one that has ended is not any more.
+func TestFresh(t *testing.T) {
+	g := growth{end: int64(start), gap: 20e9}
+	for s, want := range map[int64]float64{0: 1, 59: 1, 60: 1, 90: 0.5, 120: 0, 1e6: 0} {
+		about(t, "recency", g.fresh(int64(start)+s*1e9), want)
+	}
+}
+
+func TestClampIsNeverNaN(t *testing.T) {
+	for x, want := range map[float64]float64{-1: 0, 0: 0, 0.5: 0.5, 1: 1, 2: 1, math.Inf(1): 1, math.Inf(-1): 0} {
+		if got := clamp(x); got != want {
+			t.Errorf("%g: %g", x, got)
+		}
+	}
+	if got := clamp(math.NaN()); got != 0 {
+		t.Errorf("NaN: %g", got)
+	}
+}

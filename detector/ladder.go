@@ -1,0 +1,350 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"math"
+	"time"
+)
+
+// The ladder of block widths over which troughs are taken: 10 s to 2560 s, each
+// seen over scaleBlocks of them: 16 minutes to 68 hours. A fast leak shows at the
+// narrow end; one under a sawtooth only where a block is as long as the sawtooth.
+const (
+	ladderScales = 7
+	// cycleScale is the one beside them whose blocks are the cycles of the series.
+	cycleScale = ladderScales
+	numScales  = ladderScales + 1
+	// finestShare is the share of the probability of a false alarm that the
+	// narrowest scale has, because a fast leak is urgent. The others share the rest.
+	finestShare = 0.5
+	ladderBase  = 10 * int64(time.Second)
+	ladderTop   = 2560 * int64(time.Second)
+	scaleBlocks = 96
+	// blockSamples is how many samples a block needs before its lowest one is a
+	// trough. Where they are so far apart that this takes longer than ladderBase,
+	// the ladder starts there, and its steps are smaller, but coarsest at least.
+	blockSamples = 3
+	coarsest     = 1.5
+)
+
+// quantum is the least change of a trough in bytes that counts: NVML gives
+// process memory in units of 2 MiB.
+const quantum = 2 << 20
+
+const (
+	// unit is the resolution of the troughs that are kept, in bytes: a 32nd of a
+	// quantum.
+	unit = 64 << 10
+	// tick is that of their times, in ns: an int32 of them lasts for 6.8 years.
+	tick = int64(100 * time.Millisecond)
+	// moveUnits is the quantum in units.
+	moveUnits = quantum / unit
+)
+
+const (
+	// retrace is the share of a rise that must be given back for the rise to have
+	// ended, and of a fall that must be regained for the fall to have.
+	retrace = 0.25
+	// toothMoves is from how many upward moves on a rise counts as gradual: only
+	// what grew gradually and was given back tells that growth is no leak. A job
+	// that comes in a few steps and goes does not.
+	toothMoves = 4
+	// youngest is the age in ticks from which on new maxima are bet on: at an age of
+	// zero they are expected without end.
+	youngest = int32(300)
+	// pauseBlocks is after how many blocks without a move growth has ended.
+	pauseBlocks = 8
+	// toothHold is how long, in multiples of the time that a rise took, the top of
+	// a tooth may last: memory that stays for longer and then goes is that of a job
+	// that ended.
+	toothHold = 2
+	// forgetting is the share by which the largest give-back decays a block.
+	forgetting = 0.0005
+)
+
+// point is the trough of a block: its lowest value, in units, at the block's
+// end, in ticks since the series began.
+type point struct {
+	at int32
+	v  uint32
+}
+
+// scale follows the troughs of a series at one width of blocks.
+type scale struct {
+	width int64   // ns
+	share float64 // of the probability of a false alarm
+
+	start int64 // of the open block, ns
+	min   int64 // of the open block, bytes
+	n     int   // samples in it
+
+	ring [scaleBlocks]point // the last troughs
+	head int                // oldest
+	len  int
+
+	closed  int64  // blocks closed so far
+	moves   int64  // changes of the level by a quantum so far
+	level   uint32 // the trough at the last move
+	movedAt int32  // when
+
+	run  run
+	runs int64 // begun so far
+	walk walkBet
+	high highWaterBet
+	// given is the largest gradual rise that was given back, in units, decaying.
+	given float64
+}
+
+// run is growth that goes on, or a fall. Growth begins where the level was low
+// for the last time; it ends with a fall that takes back retrace of its height or
+// of its moves, or when the level has stayed for pauseBlocks.
+type run struct {
+	falling bool
+	// The lowest and the highest level, and when the lowest was last reached. ups
+	// counts the moves upwards since then.
+	low, high uint32
+	lowAt     int32
+	ups       int32
+	// onset is when the growth got under way; see onset().
+	onset int32
+	// Of a fall: how many levels it took back, and how many moves it took.
+	popped, downs int32
+}
+
+// nature is what a scale must know of the owner of the memory.
+type nature struct {
+	began int32   // when it started, ticks since the series began
+	rate  float64 // Config.HighWaterRate
+	near  bool    // the memory is near the capacity
+}
+
+// cycles finds the troughs of the cycles of a series, such as the steps, epochs or
+// requests of a program: one a cycle, where a block would hold several or none.
+type cycles struct {
+	falling bool
+	low     point
+	high    uint32
+	size    float64 // typical height of a cycle, units
+	last    int32   // when the cycle before ended
+	length  float64 // typical length, ticks
+}
+
+const (
+	// minCycle is the least height of a cycle, in units.
+	minCycle = 8 * moveUnits
+	// half a typical cycle must be taken back for one to end, and cycleTurn of what
+	// was taken back must be regained for the next one to begin.
+	cycleTurn = 0.25
+	// cycleMemory is the weight of the last cycle in what is typical.
+	cycleMemory = 0.2
+)
+
+// add takes the value v in units at the time at and reports whether a trough was
+// passed, and which.
+func (c *cycles) add(at int32, v uint32) (trough point, passed bool) {
+	if !c.falling {
+		c.high = max(c.high, v)
+		if float64(c.high)-float64(v) >= max(minCycle, c.size/2) {
+			c.falling, c.low = true, point{at, v}
+		}
+		return point{}, false
+	}
+	if v <= c.low.v {
+		c.low = point{at, v}
+	}
+	height := float64(c.high - c.low.v)
+	if float64(v-c.low.v) < max(minCycle, cycleTurn*height) {
+		return point{}, false
+	}
+	c.falling, c.high = false, v
+	if c.size == 0 {
+		c.size = height
+	}
+	c.size += cycleMemory * (height - c.size)
+	if c.last > 0 {
+		length := float64(c.low.at - c.last)
+		if c.length == 0 {
+			c.length = length
+		}
+		c.length += cycleMemory * (length - c.length)
+	}
+	c.last = c.low.at
+	return c.low, true
+}
+
+// add takes the samples up to the time t, of which y is the lowest, and reports
+// whether a block closed before them, and with which trough. They are n samples; t
+// and y count as in observation. epoch is when the series began, in ns.
+func (e *scale) add(t, y int64, samples int, epoch int64, n nature) (trough int64, closed bool) {
+	closed, trough = e.n >= blockSamples && t-e.start >= e.width, e.min
+	if closed {
+		e.close(point{at: ticks(t - epoch), v: units(e.min)}, n)
+		e.n = 0
+	}
+	if e.n == 0 {
+		e.start, e.min = t, y
+	}
+	e.n += samples
+	e.min = min(e.min, y)
+	return trough, closed
+}
+
+// close takes the trough of a block.
+func (e *scale) close(p point, n nature) {
+	e.closed++
+	e.given -= e.given * forgetting
+	r := &e.run
+	if age := e.age(n); r.ups > 0 && !r.falling && age >= youngest {
+		e.high.block(p.v >= r.high+moveUnits, n.rate, float64(age), float64(max(p.at-n.began, age+1)))
+	}
+	switch d := int64(p.v) - int64(e.level); {
+	case e.closed == 1:
+		e.level, e.movedAt = p.v, p.at
+		e.begin(p)
+	case d >= moveUnits:
+		e.moves++
+		e.walk.move(float64(d))
+		r.up(p)
+		e.level, e.movedAt = p.v, p.at
+	case -d >= moveUnits:
+		e.moves++
+		e.walk.move(float64(d))
+		e.fall(p, n.near)
+		e.level, e.movedAt = p.v, p.at
+	case r.ups == 0:
+		r.lowAt, r.onset = p.at, p.at // still as low
+	case int64(p.at-e.movedAt)*tick >= pauseBlocks*e.width:
+		e.begin(point{at: p.at, v: e.level})
+	}
+	e.push(p)
+}
+
+// age returns the age of the owner at the last trough, in ticks.
+func (e *scale) age(n nature) int32 {
+	if e.len == 0 {
+		return 0
+	}
+	return e.ring[(e.head+e.len-1)%scaleBlocks].at - n.began
+}
+
+// begin starts a run at p.
+func (e *scale) begin(p point) {
+	e.runs++
+	e.walk.begin(allotted(e.runs))
+	e.high.begin(allotted(e.runs))
+	e.run = run{low: p.v, high: p.v, lowAt: p.at, onset: p.at}
+}
+
+// up follows a move upwards to p.
+func (r *run) up(p point) {
+	r.ups++
+	if r.falling && float64(p.v-r.low) < retrace*float64(r.high-r.low) {
+		return // a fall is over when a quarter of it is regained
+	}
+	r.popped, r.downs = 0, 0
+	if r.falling || p.v > r.high {
+		r.falling, r.high = false, p.v
+	}
+}
+
+// fall follows a move downwards to p and notes how much gradual growth it takes
+// back, unless it began near the capacity: there an allocator empties its cache
+// before it fails, and fills it again.
+func (e *scale) fall(p point, near bool) {
+	r := &e.run
+	popped, height, gradual := e.pop(p)
+	r.popped += popped
+	r.downs++
+	if gradual && !near {
+		e.given = max(e.given, height)
+	}
+	// What falls gradually rose at some time, seen or not; and how the memory rose
+	// that was there at first, and does not stay, is not known.
+	first := e.runs == 1 && int64(p.at-e.movedAt)*tick < pauseBlocks*e.width
+	if (first || r.falling && r.downs >= toothMoves) && !near {
+		e.given = max(e.given, float64(r.high)-float64(p.v))
+	}
+	if !r.falling && (float64(r.high)-float64(p.v) > retrace*float64(r.high-r.low) ||
+		r.popped >= toothMoves && float64(r.high)-float64(p.v) > 0.5*(float64(r.high)-float64(e.back(scaleBlocks/2)))) {
+		top, downs := r.high, r.downs
+		e.begin(p)
+		r.falling, r.high, r.downs = true, top, downs
+	}
+	if p.v < r.low {
+		r.low, r.lowAt, r.onset, r.ups = p.v, p.at, p.at, 0
+	}
+}
+
+// back returns the trough of n blocks ago, or the oldest one that is kept.
+func (e *scale) back(n int) uint32 {
+	return e.ring[(e.head+max(e.len-n, 0))%scaleBlocks].v
+}
+
+// pop counts the levels above p that the series had reached and kept until now,
+// and tells their height, and whether they are a gradual growth that did not last.
+func (e *scale) pop(p point) (levels int32, height float64, gradual bool) {
+	lowest, newest := uint32(math.MaxUint32), point{}
+	oldest := newest
+	for i := e.len - 1; i >= 0; i-- {
+		q := e.ring[(e.head+i)%scaleBlocks]
+		if q.v <= p.v {
+			break
+		}
+		if q.v+moveUnits <= lowest {
+			lowest = q.v
+			levels++
+			oldest = q
+			if levels == 1 {
+				newest = q
+			}
+		} else if levels == 1 {
+			newest.at = q.at // the top was reached then
+		}
+	}
+	height = float64(newest.v) - float64(oldest.v)
+	if e.closed == int64(e.len)+1 && levels > 0 && e.ring[e.head].v > p.v && oldest == e.ring[e.head] {
+		height = float64(newest.v) - float64(p.v) // it rose from lower before it was first seen
+	}
+	rise, hold := newest.at-oldest.at, p.at-newest.at
+	gradual = levels >= toothMoves && int64(hold) <= toothHold*int64(rise)+blockSamples*e.width/tick
+	return levels, height, gradual
+}
+
+// push adds a trough to the ring.
+func (e *scale) push(p point) {
+	if e.len == scaleBlocks {
+		e.head = (e.head + 1) % scaleBlocks
+		e.len--
+	}
+	e.ring[(e.head+e.len)%scaleBlocks] = p
+	e.len++
+}
+
+// points copies the troughs that are kept to out, oldest first.
+func (e *scale) points(out *[scaleBlocks]point) []point {
+	n := copy(out[:], e.ring[e.head:min(e.head+e.len, scaleBlocks)])
+	copy(out[n:], e.ring[:e.len-n])
+	return out[:e.len]
+}
+
+// trough returns the lower envelope now, in bytes.
+func (e *scale) trough() (int64, bool) {
+	if e.closed == 0 {
+		return 0, false
+	}
+	level := e.ring[(e.head+e.len-1)%scaleBlocks].bytes()
+	if e.n > 0 {
+		level = min(level, e.min)
+	}
+	return level, true
+}
+
+func (p point) bytes() int64 { return int64(p.v) * unit }
+
+// units rounds an amount of memory down to units.
+func units(bytes int64) uint32 { return uint32(min(bytes/unit, math.MaxUint32)) }
+
+// ticks rounds a time in ns since the series began to ticks.
+func ticks(ns int64) int32 { return int32(min(ns/tick, math.MaxInt32)) }

@@ -1,0 +1,137 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import "time"
+
+const (
+	// confirm is how long the confidence must be above the leak threshold, in ns: a
+	// load can look like a leak for a moment.
+	confirm = int64(45 * time.Second)
+	// nearHold is how long a leak stays after it was last seen to grow, and after the
+	// memory was nearly full.
+	nearHold = int64(15 * time.Minute)
+	// A leak that pauses stays for pauseShare of the time that it has lasted, and
+	// for longestPause at most.
+	pauseShare   = 0.25
+	longestPause = int64(10 * time.Minute)
+	// restingShare of a growth without compute make it a load, of which
+	// restingConfidence is left.
+	restingShare      = 0.8
+	restingConfidence = 0.3
+	// A scale foresees from trendPoints troughs on, where its steadiness and its
+	// start are trendClear at least.
+	trendPoints = 16
+	trendClear  = 0.8
+)
+
+// leak is the leak of a series, if it has one.
+type leak struct {
+	on         bool
+	confidence float64
+	best       int   // the scale that is surest
+	above      int64 // since when the confidence is above the leak threshold, ns; 0 if it is not
+
+	// While on: since when, above which level in bytes, the highest level that was
+	// retained, when it was last seen to grow, and the line that it followed then.
+	since, base, high, grown int64
+	trend                    trend
+	scale                    int   // of trend
+	closed                   int64 // blocks of it then
+}
+
+// decide updates the leak and the shape at time t.
+func (s *series) decide(t int64) {
+	l := &s.leak
+	l.confidence, l.best = -1, 0
+	for i := range s.growths {
+		g := &s.growths[i]
+		if g.levels == 0 {
+			continue
+		}
+		g.recency = g.fresh(t)
+		if c := g.confidence * g.recency * s.slowdown(i); c > l.confidence {
+			l.confidence, l.best = c, i
+		}
+	}
+	l.confidence = max(l.confidence, 0)
+	if f := &s.effort; f.resting > restingShare*(f.resting+f.working) {
+		l.confidence *= restingConfidence
+	}
+	switch {
+	case !s.judged():
+		l.on, l.above = false, 0
+	case l.on:
+		s.hold(t)
+	case l.confidence < s.cfg.LeakThreshold:
+		l.above = 0
+	case l.above == 0:
+		l.above = t
+	case t-l.above >= confirm:
+		g := &s.growths[l.best]
+		l.on, l.since, l.base, l.high, l.closed = true, g.since, g.base, g.base, 0
+		s.hold(t)
+	}
+	s.shape.update(s, t)
+}
+
+// hold keeps a leak, or ends it. One that pauses stays for a while, unless its
+// memory is given back; and an allocator that empties its cache when memory runs
+// out, as PyTorch's does before it fails, gives nothing back.
+func (s *series) hold(t int64) {
+	l := &s.leak
+	trough, ok := s.ladder[0].trough()
+	kept := !ok || float64(trough-l.base) >= (1-retrace)*float64(l.high-l.base)
+	full := s.nearAt > 0 && t-min(s.nearAt, l.grown) < nearHold
+	paused := t-l.grown < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
+	switch {
+	case l.confidence >= s.cfg.ClearThreshold && kept:
+		g := &s.growths[l.best]
+		l.high, l.grown = max(l.high, g.base+g.retained), t
+		s.foresee()
+	case full || paused && kept:
+		l.confidence = max(l.confidence, s.cfg.ClearThreshold)
+	default:
+		l.on, l.above = false, 0
+		l.confidence = min(l.confidence, s.cfg.ClearThreshold)
+	}
+}
+
+// foresee fits the line that the leak is foreseen by: that of the widest scale which
+// sees it clearly, because that has seen most of it. Without a new trough there,
+// nothing changes.
+func (s *series) foresee() {
+	l, scale := &s.leak, s.leak.best
+	for i := len(s.growths) - 1; i >= 0; i-- {
+		g := &s.growths[i]
+		if g.points >= trendPoints && g.steadiness >= trendClear && g.start >= trendClear && g.recency > 0 {
+			scale = i
+			break
+		}
+	}
+	e := &s.ladder[scale]
+	if l.scale == scale && l.closed == e.closed {
+		return
+	}
+	var buffer [scaleBlocks]point
+	pts := e.points(&buffer)
+	fit := fitTrend(pts[max(len(pts)-s.growths[scale].points, 0):])
+	if fit.rate > 0 {
+		l.trend, l.scale, l.closed = fit, scale, e.closed
+	}
+}
+
+// slowdown is less than 1 where a wider scale sees the very growth of scale i, and
+// sees it slow down: the narrow one sees but the last of a warm-up.
+func (s *series) slowdown(i int) float64 {
+	g, least := &s.growths[i], 1.0
+	for j := i + 1; j < ladderScales; j++ {
+		w := &s.growths[j]
+		same := w.since+2*s.ladder[j].width > g.since && float64(w.retained) < 1.5*float64(g.retained)
+		if w.spread == 1 && w.pace < g.pace && same {
+			least = min(least, w.pace/g.pace)
+		}
+	}
+	return least
+}

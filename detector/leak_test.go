@@ -1,0 +1,301 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+// sample is one second of a process on a GPU of 80 GiB.
+type sample struct {
+	used float64 // bytes
+	sm   Value
+}
+
+// follow gives a series a sample a second and calls look after each.
+func follow(s *series, from, to int, at func(sec int) sample, look func(sec int)) {
+	for sec := from; sec < to; sec++ {
+		m := at(sec)
+		s.observe(&observation{
+			t: int64(seconds2026(sec)), used: int64(round(m.used)), interval: int64(time.Second), capacity: 80 * gib, sm: m.sm,
+		})
+		if look != nil {
+			look(sec)
+		}
+	}
+}
+
+// leaking returns in which seconds a leak of that memory begins and ends.
+func leaking(seconds int, at func(sec int) float64) (changes []int) {
+	s := newSeries(DefaultConfig())
+	follow(s, 0, seconds, func(sec int) sample { return sample{used: at(sec)} }, func(sec int) {
+		if s.leak.on != (len(changes)%2 == 1) {
+			changes = append(changes, sec)
+		}
+	})
+	return changes
+}
+
+// scripted is a series that was flat for an hour, and whose growth at the narrowest
+// scale is written by hand: decide alone is on trial.
+func scripted() *series {
+	s := newSeries(DefaultConfig())
+	follow(s, 0, 3600, func(int) sample { return sample{used: 10 * gib} }, nil)
+	return s
+}
+
+// A leak is one after its confidence has been above the threshold for 45 s, and until
+// it is below the clear threshold.
+func TestLeakIsConfirmedAndCleared(t *testing.T) {
+	cfg := DefaultConfig()
+	high, low := cfg.LeakThreshold, cfg.ClearThreshold
+	mid := (high + low) / 2
+	for _, c := range []struct {
+		name       string
+		confidence []float64 // every 10 s
+		on         []int     // from which to which it is
+	}{
+		{"never", slices.Repeat([]float64{high - 0.01}, 20), nil},
+		{"for long", slices.Repeat([]float64{high}, 20), []int{5, 20}},
+		{"for 40 s", join(slices.Repeat([]float64{high}, 5), repeat(10, 0)), nil},
+		{"twice for 40 s", join(repeat(5, high), repeat(1, high-0.01), repeat(5, high), repeat(4, 0)), nil},
+		{"then between the two", join(repeat(10, high), repeat(10, mid)), []int{5, 20}},
+		{"then at the lower one", join(repeat(10, high), repeat(10, low)), []int{5, 20}},
+		{"then none: held for a quarter of its time", join(repeat(10, high), repeat(10, low-0.01)), []int{5, 12}},
+		{"none for a moment", join(repeat(10, high), repeat(1, 0), repeat(10, high)), []int{5, 21}},
+	} {
+		s := scripted()
+		var on []int
+		for i, confidence := range c.confidence {
+			at := s.last + int64(i)*ladderBase
+			s.growths[0] = growth{levels: 20, confidence: confidence, since: s.last, end: at, gap: ladderBase, base: 9 * gib, retained: gib}
+			s.decide(at)
+			if s.leak.on != (len(on)%2 == 1) {
+				on = append(on, i)
+			}
+			if s.leak.on && s.leak.confidence < low {
+				t.Errorf("%s: on at %g", c.name, s.leak.confidence)
+			}
+		}
+		if s.leak.on {
+			on = append(on, len(c.confidence))
+		}
+		if !slices.Equal(on, c.on) {
+			t.Errorf("%s: a leak in %v, want %v", c.name, on, c.on)
+		}
+	}
+}
+
+// The surest scale counts, as long as its growth goes on, and no wider scale sees the
+// very same growth slow down.
+func TestConfidenceOfTheScales(t *testing.T) {
+	now := int64(seconds2026(3600))
+	full := growth{levels: 20, confidence: 0.9, since: now - 1000e9, end: now, gap: 10e9, retained: gib, pace: 1, spread: 1}
+	changed := func(change func(g *growth)) growth {
+		g := full
+		change(&g)
+		return g
+	}
+	for _, c := range []struct {
+		name          string
+		narrow, wider growth
+		want          float64
+		best          int
+	}{
+		{"one", full, growth{}, 0.9, 0},
+		{"none", growth{}, growth{}, 0, 0},
+		{"the wider one", changed(func(g *growth) { g.confidence = 0.3 }), full, 0.9, 2},
+		{"has just stopped", changed(func(g *growth) { g.end -= 45e9 }), growth{}, 0.45, 0},
+		{"has stopped", changed(func(g *growth) { g.end -= 100e9 }), growth{}, 0, 0},
+		{"the wider one sees it slow down", full, changed(func(g *growth) { g.confidence, g.pace = 0, 0.3 }), 0.27, 0},
+		{"it saw another growth, too", full, changed(func(g *growth) { g.confidence, g.pace, g.retained = 0, 0.3, 5*gib }), 0.9, 0},
+		{"an older one", full, changed(func(g *growth) { g.confidence, g.pace, g.since = 0, 0.3, now-9000e9 }), 0.9, 0},
+		{"one of a few jumps", full, changed(func(g *growth) { g.confidence, g.pace, g.spread = 0, 0.3, 0.5 }), 0.9, 0},
+	} {
+		s := scripted()
+		s.growths[0], s.growths[2] = c.narrow, c.wider
+		s.decide(now)
+		if math.Abs(s.leak.confidence-c.want) > 1e-9 || s.leak.best != c.best {
+			t.Errorf("%s: %.3g of scale %d, want %g of %d", c.name, s.leak.confidence, s.leak.best, c.want, c.best)
+		}
+	}
+}
+
+// Growth goes on at a MiB a second for 40 minutes after a quiet hour, and then
+// something happens. The wider scales see it later.
+func TestLeakIsHeld(t *testing.T) {
+	const begins, then = 3600, 6000
+	grows := func(sec int) float64 { return 10*gib + float64(max(0, sec-begins))*mib }
+	top := grows(then)
+	for _, c := range []struct {
+		name string
+		then func(sec int) float64 // seconds since
+		ends [2]int                // when it ends after that, from and to; 0 not within an hour
+	}{
+		{"goes on", func(sec int) float64 { return top + float64(sec)*mib }, [2]int{}},
+		{"pauses for five minutes", func(sec int) float64 { return top + float64(max(0, sec-300))*mib }, [2]int{}},
+		{"stops", func(int) float64 { return top }, [2]int{600, 1800}},
+		{"gives a tenth back, and stops", func(int) float64 { return top - 240*mib }, [2]int{600, 1800}},
+		{"gives all back", func(int) float64 { return 10 * gib }, [2]int{0, 20}},
+		{"gives half back", func(int) float64 { return top - 1200*mib }, [2]int{0, 20}},
+		{"slows down for good", func(sec int) float64 { return top + 600*mib*(1-math.Exp(-float64(sec)/600)) }, [2]int{600, 3000}},
+	} {
+		changes := leaking(then+3600, func(sec int) float64 {
+			if sec < then {
+				return grows(sec)
+			}
+			return c.then(sec - then)
+		})
+		if len(changes) == 0 || changes[0] < begins || changes[0] > begins+900 {
+			t.Errorf("%s: no leak in time: %v", c.name, changes)
+			continue
+		}
+		held := 0
+		if len(changes) > 1 {
+			held = changes[1] - then
+		}
+		if held < c.ends[0] || held > c.ends[1] {
+			t.Errorf("%s: held until %d s, want %v", c.name, held, c.ends)
+		}
+	}
+}
+
+// A leak that has only just begun does not stay for as long without growth.
+func TestYoungLeakIsNotHeldForLong(t *testing.T) {
+	changes := leaking(9000, func(sec int) float64 { return 10*gib + float64(min(max(0, sec-3600), 900))*mib })
+	if len(changes) != 2 || changes[1]-4500 < 150 || changes[1]-4500 > 700 {
+		t.Errorf("a leak of 15 minutes that stops: %v", changes)
+	}
+}
+
+// Near the capacity an allocator empties its cache before it fails, and goes on: that
+// gives nothing back.
+func TestLeakNearTheCapacity(t *testing.T) {
+	const begins = 3600
+	fills := func(high float64) func(sec int) float64 { // from 40 GiB on, then falls to 30
+		full := begins + int((high-40*gib)/(8*mib))
+		return func(sec int) float64 {
+			if sec >= full {
+				return 30 * gib
+			}
+			return 40*gib + float64(max(0, sec-begins))*8*mib
+		}
+	}
+	for _, c := range []struct {
+		name string
+		high float64
+		held [2]int
+	}{
+		{"there", 78 * gib, [2]int{880, 910}},
+		{"there is room", 60 * gib, [2]int{0, 20}},
+	} {
+		changes := leaking(14400, fills(c.high))
+		full := begins + int((c.high-40*gib)/(8*mib))
+		if len(changes) != 2 || changes[1]-full < c.held[0] || changes[1]-full > c.held[1] {
+			t.Errorf("%s: %v, full at %d", c.name, changes, full)
+		}
+	}
+}
+
+// Memory that grows while nothing is computed is loaded.
+func TestGrowthWithoutComputeIsALoad(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		sm    func(sec int) Value
+		leaks bool
+	}{
+		{"it computes", func(int) Value { return Of(0.9) }, true},
+		{"now and then", func(sec int) Value { return Of(0.9 * float64(btoi(sec/60%3 == 0))) }, true},
+		{"not known", func(int) Value { return Value{} }, true},
+		{"never", func(int) Value { return Of(0) }, false},
+		{"less than a hundredth", func(int) Value { return Of(0.004) }, false},
+		{"before it grew alone", func(sec int) Value { return Of(0.9 * float64(btoi(sec < quiet))) }, false},
+		{"hardly ever", func(sec int) Value { return Of(0.9 * float64(btoi(sec%300 < 5))) }, false},
+	} {
+		s, leaks := newSeries(DefaultConfig()), false
+		follow(s, 0, quiet+3000, func(sec int) sample { return sample{10*gib + leaked(sec), c.sm(sec)} }, func(int) { leaks = leaks || s.leak.on })
+		if leaks != c.leaks {
+			t.Errorf("%s: a leak: %t, confidence %.3g", c.name, leaks, s.leak.confidence)
+		}
+	}
+}
+
+// Muted in the middle of a leak there is none; what was seen is not forgotten.
+func TestMuteEndsALeak(t *testing.T) {
+	s := newSeries(DefaultConfig())
+	at := func(sec int) sample { return sample{used: 10*gib + leaked(sec)} }
+	end := quiet + 1500
+	follow(s, 0, end, at, nil)
+	if !s.leak.on {
+		t.Fatal("no leak")
+	}
+	since := s.leak.since
+	mute := s.cfg
+	mute.Mute = true
+	s.configure(mute)
+	var v Verdict
+	if s.verdict(&v); v.Judged || v.Leak || v.Rate.OK || !v.Windows[0].Slope.OK {
+		t.Errorf("muted: %+v", v)
+	}
+	follow(s, end, end+60, at, nil)
+	if s.leak.on {
+		t.Error("muted, and a leak all the same")
+	}
+	s.configure(DefaultConfig())
+	follow(s, end+60, end+180, at, nil)
+	if !s.leak.on || s.leak.since < since-60e9 || s.leak.since > since+120e9 {
+		t.Errorf("not found again: %+v, since %d", s.leak, since)
+	}
+}
+
+// A new configuration in the middle of a leak leaves it, as long as its confidence is
+// above the clear threshold.
+func TestReconfigureInTheMiddleOfALeak(t *testing.T) {
+	cfg := DefaultConfig()
+	d, err := NewDomain(func(Subject[int]) Config { return cfg })
+	if err != nil {
+		t.Fatal(err)
+	}
+	see := func(s int) *Judgement[int] {
+		return observe(t, d, s, 512*mib, map[int]float64{1: round(10*gib + leaked(s))})
+	}
+	at := quiet + 1500
+	var before Verdict
+	for s := range at {
+		before = see(s).Members[0].Verdict
+	}
+	if !before.Leak {
+		t.Fatal("no leak")
+	}
+	for name, change := range map[string]func(){
+		"higher threshold": func() { cfg.LeakThreshold = 1 },
+		"other windows":    func() { cfg.Windows = []time.Duration{5 * time.Minute, time.Hour} },
+		"settle time":      func() { cfg.SettleTime = 12 * time.Hour },
+		"least growth":     func() { cfg.MinGrowth = 256 * mib },
+		"defaults":         func() { cfg = DefaultConfig() },
+	} {
+		change()
+		d.Reconfigure()
+		for range 60 {
+			j := see(at)
+			v := j.Members[0].Verdict
+			if !v.Leak || v.Since != before.Since || !j.Device.Leak || v.Rate.V < 0.9*mib || v.Windows[1].N < 1000 {
+				t.Fatalf("%s, second %d: %+v, before %+v", name, at, v, before)
+			}
+			at++
+		}
+	}
+	cfg.MinGrowth = 100 * gib // that is no leak any more
+	d.Reconfigure()
+	for range 1200 {
+		see(at)
+		at++
+	}
+	if j := see(at); j.Members[0].Leak || j.Device.Leak {
+		t.Errorf("less than the least growth: %+v", j.Members[0])
+	}
+}

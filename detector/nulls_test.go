@@ -1,0 +1,371 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// laws are those of the moves of driftless walks: symmetric, with light tails, heavy
+// ones and none. The moves are amounts of memory in units, about 10 MiB each. Those
+// of the Cauchy law, which has no mean, are cut off far out on both sides alike.
+var laws = []struct {
+	name string
+	move func(rng *rand.Rand) float64
+}{
+	{"Gaussian", func(rng *rand.Rand) float64 { return 160 * rng.NormFloat64() }},
+	{"Cauchy", func(rng *rand.Rand) float64 {
+		return max(-1e6, min(1e6, 160*math.Tan(math.Pi*(rng.Float64()-0.5))))
+	}},
+	{"Laplace", func(rng *rand.Rand) float64 { return 160 * rng.ExpFloat64() * float64(1-2*rng.IntN(2)) }},
+	{"two-point", func(rng *rand.Rand) float64 { return 160 * float64(1-2*rng.IntN(2)) }},
+}
+
+// atMost fails where hits of n trials are more than a probability of at most level
+// explains: by three standard deviations.
+func atMost(t *testing.T, what string, hits, n int, level float64) {
+	t.Helper()
+	share := float64(hits) / float64(n)
+	t.Logf("%s: %d of %d, %.4f, level %.4f", what, hits, n, share, level)
+	if share > level+3*math.Sqrt(level*(1-level)/float64(n)) {
+		t.Errorf("%s: %.4f of %d, more than %.4f", what, share, n, level)
+	}
+}
+
+// As many downs as ups: over all sequences of signs the mean of a fortune is what it
+// began with, whatever the sizes are. There is no chance in this test.
+func TestBetsOnAWalkAreFair(t *testing.T) {
+	const n = 12
+	for name, size := range map[string]func(i int) float64{
+		"equal":             func(int) float64 { return 64 },
+		"a quantum":         func(int) float64 { return moveUnits },
+		"growing":           func(i int) float64 { return 32 * math.Pow(1.7, float64(i)) },
+		"mixed with jitter": func(i int) float64 { return [...]float64{3000, 40, 700, 33, 9000}[i%5] },
+		"larger than any":   func(i int) float64 { return 1e7 * float64(i+1) },
+	} {
+		var signs, wealth, runs float64
+		var climbs [climbBets]float64
+		for outcome := range 1 << n {
+			var once, again walkBet
+			once.begin(1)
+			again.begin(allotted(1))
+			for i, run := 0, int64(1); i < n; i++ {
+				d := size(i) * float64(1-2*(outcome>>i&1))
+				once.move(d)
+				again.move(d)
+				if d < 0 { // as where growth ends, and another one begins
+					run++
+					again.begin(allotted(run))
+				}
+			}
+			signs += once.signs / (1 << n)
+			wealth += once.wealth() / (1 << n)
+			runs += again.wealth() / (1 << n)
+			for i := range climbs {
+				climbs[i] += float64(once.climbs[i].fortune) / (1 << n)
+			}
+		}
+		for i := range climbs {
+			if math.Abs(climbs[i]-1) > 1e-4 {
+				t.Errorf("%s moves: the climb of %d MiB has the mean %.9g", name, leastClimb<<i/oneMiB, climbs[i])
+			}
+		}
+		if math.Abs(signs-1) > 1e-9 || math.Abs(wealth-1) > 1e-4 {
+			t.Errorf("%s moves: the signs have the mean %.12g, the whole %.9g", name, signs, wealth)
+		}
+		if runs > 1 {
+			t.Errorf("%s moves: run after run the mean is %.9g", name, runs)
+		}
+	}
+}
+
+// The same for the bet on new maxima, over all outcomes of a few blocks, each as
+// likely as the null has it.
+func TestBetOnMaximaIsFair(t *testing.T) {
+	const n = 12
+	for _, rate := range []float64{0.5, 1, 3, 30} {
+		for _, from := range []float64{30, 600, 36000} {
+			for _, width := range []float64{10, 2560} {
+				mean := 0.0
+				for outcome := range 1 << n {
+					var b highWaterBet
+					b.begin(1)
+					probability := 1.0
+					for i := range n {
+						age, next := from+float64(i)*width, from+float64(i+1)*width
+						maximum := outcome>>i&1 == 1
+						p := 1 - math.Pow(age/next, rate)
+						if !maximum {
+							p = 1 - p
+						}
+						probability *= p
+						b.block(maximum, rate, age, next)
+					}
+					mean += probability * b.fortune
+				}
+				if math.Abs(mean-1) > 1e-6 {
+					t.Errorf("rate %g, blocks of %g s from %g s on: the mean is %.12g", rate, width, from, mean)
+				}
+			}
+		}
+	}
+}
+
+// However many runs a scale has, no more than 1 is allotted to them.
+func TestAllRunsShareOne(t *testing.T) {
+	sum := 0.0
+	for n := int64(1); n <= 1_000_000; n++ {
+		sum += allotted(n)
+	}
+	if sum > 1 || sum < 0.999 {
+		t.Errorf("a million runs are allotted %.9g", sum)
+	}
+	if last := allotted(math.MaxInt64 / 4); !(last > 0) || last > 1e-30 {
+		t.Errorf("the last run is allotted %g", last)
+	}
+}
+
+// walkScale returns a scale whose troughs are a walk of that law, from far above 0,
+// and calls look after each.
+func walkScale(rng *rand.Rand, law func(*rand.Rand) float64, blocks int, look func(e *scale)) {
+	e := scale{width: ladderBase}
+	v := float64(1 << 31)
+	for i := range blocks {
+		e.close(point{at: int32(i+1) * 100, v: uint32(v)}, nature{rate: 3})
+		look(&e)
+		v += math.Round(law(rng))
+	}
+}
+
+// The share of driftless walks against which the bet is ever won is at most the
+// level, however long they are watched and in however many runs.
+func TestLevelOfTheWalk(t *testing.T) {
+	const walks, blocks = 600, 800
+	levels := []float64{0.2, 0.05, 0.01}
+	for _, law := range laws {
+		rng := rand.New(rand.NewPCG(41, 42))
+		won := make([]int, len(levels))
+		runs := int64(0)
+		for range walks {
+			best := 0.0
+			walkScale(rng, law.move, blocks, func(e *scale) {
+				best = max(best, e.walk.wealth())
+				runs += int64(btoi(e.closed == blocks)) * e.runs
+			})
+			for i, level := range levels {
+				won[i] += btoi(best >= 1/level)
+			}
+		}
+		t.Logf("%s: %d runs", law.name, runs)
+		for i, level := range levels {
+			atMost(t, law.name, won[i], walks, level)
+		}
+	}
+}
+
+// The same for memory that is the maximum of a stationary demand: of several pools,
+// each with independent demands, and at the very rate that is granted.
+func TestLevelOfTheHighWater(t *testing.T) {
+	const trials, blocks, width = 1000, 600, 100
+	levels := []float64{0.2, 0.05, 0.01}
+	for _, began := range []int32{0, -36000} { // an hour before the first block
+		n := nature{began: began, rate: 3}
+		from := map[int32]string{0: "new", -36000: "an hour old"}[began]
+		for name, next := range map[string]func(rng *rand.Rand, highs *[3]float64, age, next float64) float64{
+			"three pools, light tails": func(rng *rand.Rand, highs *[3]float64, _, _ float64) float64 {
+				return demand(highs, func() float64 { return 3000 * rng.ExpFloat64() })
+			},
+			"three pools, heavy tails": func(rng *rand.Rand, highs *[3]float64, _, _ float64) float64 {
+				return demand(highs, func() float64 { return 3000 * math.Pow(1-rng.Float64(), -1/1.5) })
+			},
+			"records at the granted rate": func(rng *rand.Rand, highs *[3]float64, age, next float64) float64 {
+				highs[0] += 64 * float64(btoi(rng.Float64() < 1-math.Pow(age/next, n.rate)))
+				return highs[0]
+			},
+		} {
+			rng := rand.New(rand.NewPCG(43, 44))
+			won := make([]int, len(levels))
+			for range trials {
+				e, best, highs := scale{width: ladderBase}, 0.0, [3]float64{}
+				for past := n.began / width; past < 0; past++ { // before it was first seen
+					next(rng, &highs, float64(past*width-n.began), float64((past+1)*width-n.began))
+				}
+				for i := range int32(blocks) {
+					v := next(rng, &highs, float64(i*width-n.began), float64((i+1)*width-n.began))
+					e.close(point{at: (i + 1) * width, v: uint32(v)}, n)
+					best = max(best, e.high.fortune)
+				}
+				for i, level := range levels {
+					won[i] += btoi(best >= 1/level)
+				}
+			}
+			for i, level := range levels {
+				atMost(t, from+", "+name, won[i], trials, level)
+			}
+		}
+	}
+}
+
+// demand gives each pool a new demand and returns what all of them keep.
+func demand(highs *[3]float64, next func() float64) (sum float64) {
+	for i := range highs {
+		highs[i] = max(highs[i], next())
+		sum += highs[i]
+	}
+	return sum
+}
+
+// The level of the whole, all scales at once, is that of the configuration: so many
+// series without a trend ever have the evidence of a leak. The samples are the walk
+// here. Their lowest ones in blocks are correlated a little, which costs up to a third
+// of the level; what else is asked of a leak makes up for that.
+func TestLevelOfTheSeries(t *testing.T) {
+	const trials, samples, step = 150, 1500, 10
+	cfg := DefaultConfig()
+	cfg.FalseAlarm = 0.1
+	for _, kind := range []string{"Gaussian", "Cauchy", "Laplace", "two-point", "high water"} {
+		rng := rand.New(rand.NewPCG(45, 46))
+		convinced, alarmed := 0, 0
+		for range trials {
+			s := newSeries(cfg)
+			v, highs := float64(1<<31), [3]float64{}
+			ever, alarm := false, false
+			for i := range samples {
+				if kind == "high water" {
+					v = 16384 + demand(&highs, func() float64 { return 3000 * rng.ExpFloat64() })
+				} else {
+					for _, law := range laws {
+						if law.name == kind {
+							v += math.Round(law.move(rng))
+						}
+					}
+				}
+				s.observe(&observation{t: int64(seconds2026(i * step)), used: int64(v) * unit, interval: step * 1e9})
+				for k := range s.ladder {
+					ever = ever || s.growths[k].evidence >= -math.Log10(s.ladder[k].share*cfg.FalseAlarm)
+				}
+				alarm = alarm || s.leak.on
+			}
+			convinced += btoi(ever)
+			alarmed += btoi(alarm)
+		}
+		atMost(t, kind, convinced, trials, cfg.FalseAlarm)
+		atMost(t, kind+", alarms", alarmed, trials, cfg.FalseAlarm/2)
+	}
+}
+
+// ups returns after how many moves upwards in a row, all of that size in units, the
+// bet of a first run has shown what a level asks for.
+func ups(level, size float64) int {
+	var b walkBet
+	b.begin(allotted(1))
+	for n := 1; ; n++ {
+		if b.move(size); b.wealth() >= 1/level {
+			return n
+		}
+	}
+}
+
+// What a leak must show: so many moves, all upwards.
+func TestMovesThatShowALeak(t *testing.T) {
+	wider := (1 - finestShare) / (numScales - 1)
+	for _, c := range []struct {
+		falseAlarm float64
+		share      float64
+		size       float64
+		want       int
+	}{
+		{0.1, finestShare, moveUnits, 8},
+		{0.1, finestShare, 100 * moveUnits, 7},
+		{0.1, wider, moveUnits, 11},
+		{0.1, wider, 100 * moveUnits, 11},
+		{0.01, finestShare, moveUnits, 11},
+		{0.01, wider, moveUnits, 15},
+		{0.5, finestShare, moveUnits, 5},
+	} {
+		if got := ups(c.falseAlarm*c.share, c.size); got != c.want {
+			t.Errorf("false alarm %g, share %.3g, moves of %g units: %d ups, want %d", c.falseAlarm, c.share, c.size, got, c.want)
+		}
+	}
+}
+
+// A trend under noise: as many moves down as the signs allow for no bet on them, and
+// the climb that fits the noise grows all the same. And neither shows anything where
+// there is no trend.
+func TestClimbsShowATrendUnderNoise(t *testing.T) {
+	const moves = 600
+	for name, c := range map[string]struct {
+		next  func(rng *rand.Rand, i int, v float64) float64
+		shown bool
+	}{
+		"a walk that drifts":            {func(rng *rand.Rand, _ int, v float64) float64 { return v + 60 + 200*rng.NormFloat64() }, true},
+		"noise about a line":            {func(rng *rand.Rand, i int, _ float64) float64 { return 30*float64(i) + 200*rng.NormFloat64() }, true},
+		"two up, one as far down again": {func(_ *rand.Rand, i int, v float64) float64 { return v + 64*float64(1-2*btoi(i%3 == 2)) }, true},
+		"a walk that does not drift":    {func(rng *rand.Rand, _ int, v float64) float64 { return v + 200*rng.NormFloat64() }, false},
+		"noise about a level":           {func(rng *rand.Rand, _ int, _ float64) float64 { return 200 * rng.NormFloat64() }, false},
+	} {
+		rng := rand.New(rand.NewPCG(47, 48))
+		var b walkBet
+		b.begin(allotted(1))
+		v, best, signs := 0.0, 0.0, 0.0
+		for i := range moves {
+			w := c.next(rng, i, v)
+			b.move(w - v)
+			v, best, signs = w, max(best, b.wealth()), max(signs, b.signs*b.base)
+		}
+		if shown := best >= 1/(0.1*finestShare); shown != c.shown || signs >= 1/(0.1*finestShare) {
+			t.Errorf("%s: the bet reaches %g, the signs alone %g", name, best, signs)
+		}
+	}
+}
+
+// How many blocks with a new maximum in each show that no high water rises so, by
+// the age at which they begin.
+func TestMaximaThatShowALeak(t *testing.T) {
+	for _, c := range []struct {
+		age, width float64 // s
+		want       int
+	}{
+		{60, 10, 5},
+		{600, 10, 2},
+		{3600, 10, 1},
+		{3600, 2560, 7},
+		{86400, 2560, 2},
+	} {
+		var b highWaterBet
+		b.begin(allotted(1))
+		n := 0
+		for age := c.age; b.fortune < 1/(0.1*finestShare); age += c.width {
+			b.block(true, 3, age, age+c.width)
+			n++
+		}
+		if n != c.want {
+			t.Errorf("blocks of %g s from an age of %g s on: %d, want %d", c.width, c.age, n, c.want)
+		}
+	}
+}
+
+// Nothing that is bet on ever makes a fortune that is not a number, or infinite.
+func TestFortunesStayFinite(t *testing.T) {
+	for name, move := range map[string]func(i int) float64{
+		"up for ever":      func(int) float64 { return 1e6 },
+		"down for ever":    func(int) float64 { return -1e6 },
+		"up, and all down": func(i int) float64 { return 1e3 - 1e6*float64(btoi(i%1000 == 999)) },
+		"as far as can be": func(i int) float64 { return math.MaxUint32 * float64(1-2*(i%2)) },
+	} {
+		var b walkBet
+		var h highWaterBet
+		b.begin(allotted(1))
+		h.begin(allotted(1))
+		for i := range 5000 {
+			b.move(move(i))
+			h.block(move(i) > 0, 3, float64(300+i), float64(301+i))
+			if w := b.wealth(); !(w >= 0 && w <= mostWealth) || !(h.fortune >= 0 && h.fortune <= mostWealth) {
+				t.Fatalf("%s: %g and %g after %d moves", name, w, h.fortune, i+1)
+			}
+		}
+	}
+}

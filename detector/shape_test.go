@@ -1,0 +1,135 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Each pattern that the memory of one series shows, at the given second.
+func TestPatterns(t *testing.T) {
+	rng := rand.New(rand.NewPCG(81, 82))
+	constant := func(int) float64 { return 10 * gib }
+	busy := func(int) Value { return Of(0.9) }
+	for _, c := range []struct {
+		name   string
+		memory func(sec int) float64
+		sm     func(sec int) Value
+		at     int
+		want   Pattern
+	}{
+		{"too young", constant, busy, 200, PatternUnknown},
+		{"constant", constant, busy, 3600, PatternStable},
+		{"jitter below a quantum", func(sec int) float64 { return 10*gib + float64(sec%2)*mib }, busy, 3600, PatternStable},
+		{"nothing computed for ten minutes", constant, func(int) Value { return Of(0) }, 3600, PatternIdle},
+		{"for nine", constant, func(sec int) Value { return Of(float64(btoi(sec < 3060))) }, 3600, PatternStable},
+		{"utilisation not known", constant, func(int) Value { return Value{} }, 3600, PatternStable},
+		{"a model that loads", func(sec int) float64 { return 2*gib + min(float64(sec)*8*mib, 20*gib) }, busy, 900, PatternWarmup},
+		{"a cache that fills", func(sec int) float64 { return 2*gib + 20*gib*(1-math.Exp(-float64(sec)/600)) }, busy, 1500, PatternWarmup},
+		{"and has filled", func(sec int) float64 { return 2*gib + 20*gib*(1-math.Exp(-float64(sec)/600)) }, busy, 9000, PatternPlateau},
+		{"and has filled, long ago", func(sec int) float64 { return 2*gib + 20*gib*(1-math.Exp(-float64(sec)/600)) }, busy, 80000, PatternPlateau},
+		{"one step", func(sec int) float64 { return 10*gib + float64(btoi(sec > 2000))*5*gib }, busy, 3600, PatternStep},
+		{"a step down", func(sec int) float64 { return 10*gib - float64(btoi(sec > 2000))*5*gib }, busy, 3600, PatternStep},
+		{"batches of a minute", func(sec int) float64 { return 10*gib + float64(sec%60)*100*mib }, busy, 3600, PatternSawtooth},
+		{"requests all the time", func(int) float64 { return 10*gib + float64(rng.IntN(200))*40*mib }, busy, 3600, PatternSawtooth},
+		{"it was one", func(sec int) float64 { return 10*gib + float64(btoi(sec < 1800))*float64(sec%60)*100*mib }, busy, 3600, PatternStep},
+		{"tuning now and then", func(sec int) float64 { return 10*gib + float64(btoi(sec%100 < 2))*4*gib }, busy, 3600, PatternSpikes},
+		{"twice", func(sec int) float64 { return 10*gib + float64(btoi(sec == 3000 || sec == 3300))*4*gib }, busy, 3600, PatternStable},
+		{"a MiB a second", func(sec int) float64 { return 10*gib + leaked(sec) }, busy, 3600, PatternLeakLinear},
+		{"for a day", func(sec int) float64 { return 10*gib + leaked(sec)/2 }, busy, 60000, PatternLeakLinear},
+		{"100 MiB a minute at once", func(sec int) float64 { return 10*gib + float64(max(0, sec-quiet)/60)*100*mib }, busy, 3600, PatternLeakStaircase},
+		{"under batches", func(sec int) float64 { return 10*gib + float64(sec%30)*200*mib + leaked(sec) }, busy, 3600, PatternLeakCyclic},
+	} {
+		s := newSeries(DefaultConfig())
+		follow(s, 0, c.at+1, func(sec int) sample { return sample{c.memory(sec), c.sm(sec)} }, nil)
+		var v Verdict
+		if s.verdict(&v); v.Pattern != c.want || v.Leak != c.want.leaks() {
+			t.Errorf("%s: %q, want %q", c.name, v.Pattern, c.want)
+		}
+	}
+}
+
+// A pattern stays for a minute at least, but for the one that tells a leak.
+func TestPatternsHold(t *testing.T) {
+	rng := rand.New(rand.NewPCG(83, 84))
+	s := newSeries(DefaultConfig())
+	changes, leaks, last, at := 0, 0, PatternUnknown, 0
+	used := 10.0 * gib
+	follow(s, 0, 40000, func(sec int) sample {
+		switch sec / 1000 % 5 { // now this, now that
+		case 0:
+			used += float64(rng.IntN(10)) * mib
+		case 1:
+			used -= float64(rng.IntN(10)) * mib
+		case 2:
+			used = 10*gib + float64(sec%40)*100*mib
+		case 4:
+			used = 10*gib + float64(btoi(sec%50 < 3))*4*gib
+		}
+		if sec > 30000 {
+			used = 10*gib + float64(max(0, min(sec, 35000)-32000))*8*mib
+		}
+		used = max(used, gib)
+		return sample{used: used}
+	}, func(sec int) {
+		p := s.shape.pattern
+		if p.leaks() != s.leak.on && s.judged() {
+			t.Fatalf("second %d: %q, a leak: %t", sec, p, s.leak.on)
+		}
+		if p == last {
+			return
+		}
+		changes++
+		leaks += btoi(p.leaks())
+		if held := time.Duration(sec-at) * time.Second; held < time.Minute && p.leaks() == last.leaks() {
+			t.Errorf("second %d: %q for %s, then %q", sec, last, held, p)
+		}
+		last, at = p, sec
+	})
+	if changes < 10 || leaks == 0 {
+		t.Errorf("only %d changes, %d leaks: the test shows little", changes, leaks)
+	}
+}
+
+// A pattern waits for the end of its minute; a leak waits for nothing.
+func TestPatternThatWaits(t *testing.T) {
+	s := scripted()
+	if s.shape.pattern != PatternStable {
+		t.Fatalf("pattern %q", s.shape.pattern)
+	}
+	since := s.last
+	s.shape = shape{pattern: PatternSawtooth, since: since}
+	for _, c := range []struct {
+		after int64 // s
+		on    bool
+		want  Pattern
+	}{
+		{1, false, PatternSawtooth},
+		{59, false, PatternSawtooth},
+		{60, false, PatternStable},
+		{61, true, PatternLeakLinear},
+		{62, false, PatternStable},
+	} {
+		s.leak.on = c.on
+		s.shape.update(s, since+c.after*1e9)
+		if s.shape.pattern != c.want {
+			t.Errorf("after %d s: %q, want %q", c.after, s.shape.pattern, c.want)
+		}
+	}
+}
+
+// A leak whose growth no scale shows any more, because it pauses, keeps its name.
+func TestPausingLeakKeepsItsPattern(t *testing.T) {
+	for _, p := range []Pattern{PatternLeakLinear, PatternLeakStaircase, PatternLeakCyclic} {
+		s := scripted()
+		s.leak.on, s.shape = true, shape{pattern: p}
+		s.shape.update(s, s.last)
+		if s.shape.pattern != p {
+			t.Errorf("%q becomes %q", p, s.shape.pattern)
+		}
+	}
+}

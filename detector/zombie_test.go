@@ -1,0 +1,237 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"testing"
+	"time"
+)
+
+// idler is a process that holds 20 GiB and does nothing, as nobody's child.
+func idler(int) Member[int] {
+	return Member[int]{Used: Of(20 * gib), SM: Of(0), CPU: Of(100), State: StateOrphaned}
+}
+
+// watch gives the members of each second to a new domain, each with its key, and
+// returns the patterns of the member of key 0 by second; "" while it is not there.
+func watch(t *testing.T, seconds int, members func(s int) []Member[int]) []string {
+	t.Helper()
+	d := newDomain(t)
+	patterns := make([]string, seconds)
+	for s := range seconds {
+		f := Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(512 * mib), Capacity: Of(80 * gib), Complete: true, Members: members(s)}
+		for i := range f.Members {
+			f.Used.V += f.Members[i].Used.V
+		}
+		j, err := look(d, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range j.Members {
+			if j.Members[i].Key == 0 {
+				patterns[s] = j.Members[i].Pattern.String()
+			}
+		}
+	}
+	return patterns
+}
+
+// first returns the second in which the pattern was first there, -1 if never.
+func first(patterns []string, pattern Pattern) int {
+	for s := range patterns {
+		if patterns[s] == pattern.String() {
+			return s
+		}
+	}
+	return -1
+}
+
+// alone watches one process for an hour.
+func alone(t *testing.T, process func(s int) Member[int]) []string {
+	return watch(t, 3600, func(s int) []Member[int] {
+		m := process(s)
+		m.Started = start - time.Hour
+		return []Member[int]{m}
+	})
+}
+
+func TestZombie(t *testing.T) {
+	for name, c := range map[string]struct {
+		process func(s int) Member[int]
+		at      int // first second as a zombie; -1 never
+		end     Pattern
+	}{
+		"orphan":                {idler, 600, PatternZombie},
+		"unkillable throughout": {changed(func(m *Member[int], _ int) { m.State = StateUnkillable }), 600, PatternZombie},
+		"orphan that is unkillable at times": {changed(func(m *Member[int], s int) {
+			if s%3 == 0 {
+				m.State = StateUnkillable
+			}
+		}), 600, PatternZombie},
+		"orphan whose threads look at the clock": {changed(func(m *Member[int], s int) { m.CPU.V += float64(s/20) * 0.01 }), 600, PatternZombie},
+		"orphan that has computed until now": {changed(func(m *Member[int], s int) {
+			if s < 1000 {
+				m.SM = Of(0.9)
+			}
+		}), 999 + 600, PatternZombie},
+		"ended, and listed all the same": {changed(func(m *Member[int], s int) {
+			m.State = StateAlive
+			if s >= 1000 {
+				m.State, m.CPU = StateGone, Value{}
+			}
+		}), 1600, PatternZombie},
+		"its parent went late": {changed(func(m *Member[int], s int) {
+			if s < 2000 {
+				m.State = StateAlive
+			}
+		}), 2600, PatternZombie},
+		"a reading that failed now and then": {changed(func(m *Member[int], s int) {
+			if s%20 == 19 {
+				m.SM, m.CPU, m.State = Value{}, Value{}, StateUnknown
+			}
+		}), 600, PatternZombie},
+
+		"idle server":             {changed(func(m *Member[int], _ int) { m.State = StateAlive }), -1, PatternIdle},
+		"waits for a disk, often": {changed(func(m *Member[int], s int) { m.State = ProcState(1 + s%100/99 ^ 1) }), -1, PatternIdle},
+		"already exited":          {changed(func(m *Member[int], _ int) { m.State = StateZombieProcess }), -1, PatternIdle},
+		"state not known":         {changed(func(m *Member[int], _ int) { m.State = StateUnknown }), -1, PatternIdle},
+		"utilisation not known":   {changed(func(m *Member[int], _ int) { m.SM = Value{} }), -1, PatternStable},
+		"processor not known":     {changed(func(m *Member[int], _ int) { m.CPU = Value{} }), -1, PatternIdle},
+		"uses a processor":        {changed(func(m *Member[int], s int) { m.CPU.V += float64(s) * 0.005 }), -1, PatternIdle},
+		"works every 9 minutes": {changed(func(m *Member[int], s int) {
+			if s%540 == 0 {
+				m.SM = Of(0.01)
+			}
+		}), -1, PatternStable},
+		"small": {changed(func(m *Member[int], _ int) { m.Used = Of(512 * mib) }), -1, PatternIdle}, // under 1 % of 80 GiB
+	} {
+		t.Run(name, func(t *testing.T) {
+			patterns := alone(t, c.process)
+			if at := first(patterns, PatternZombie); at != c.at || patterns[3599] != c.end.String() {
+				t.Errorf("zombie from second %d on, want %d; at the end %q, want %q", at, c.at, patterns[3599], c.end)
+			}
+		})
+	}
+}
+
+// changed is idler with a change.
+func changed(change func(m *Member[int], s int)) func(int) Member[int] {
+	return func(s int) Member[int] {
+		m := idler(s)
+		change(&m, s)
+		return m
+	}
+}
+
+func TestZombieThatComputesIsNone(t *testing.T) {
+	patterns := alone(t, changed(func(m *Member[int], s int) {
+		if s == 2000 {
+			m.SM = Of(0.01)
+		}
+	}))
+	if patterns[1999] != "zombie" || patterns[2000] == "zombie" || patterns[2599] == "zombie" || patterns[2600] != "zombie" {
+		t.Errorf("before %q, at once %q, for ten minutes %q, then %q", patterns[1999], patterns[2000], patterns[2599], patterns[2600])
+	}
+}
+
+// A process that leaks is a leak, whoever will use it again.
+func TestLeakIsNoZombie(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate float64
+		want string
+	}{"leaks": {mib, "leak_linear"}, "stays": {0, "zombie"}} {
+		patterns := alone(t, changed(func(m *Member[int], s int) {
+			m.Used = Of(round(10*gib + float64(max(0, s-quiet))*c.rate))
+			if s < quiet+1200 {
+				m.SM = Of(0.9) // or its growth would be a load
+			}
+		}))
+		if p := patterns[3599]; p != c.want {
+			t.Errorf("%s: pattern %q, want %q", name, p, c.want)
+		}
+	}
+}
+
+// rank is one of the processes of a job that computes until it ends; the one of
+// key 0 stays, and does nothing from then on.
+func rank(key, s, ends int) Member[int] {
+	m := Member[int]{Key: key, Group: "slurm/7", Used: Of(8 * gib), Started: start - time.Hour, SM: Of(0.9), CPU: Of(1000), State: StateAlive}
+	if s >= ends {
+		m.SM = Of(0)
+	}
+	return m
+}
+
+func TestZombieIsWhatIsLeftOfAJob(t *testing.T) {
+	const ends = 1200
+	for name, c := range map[string]struct {
+		members func(s int) []Member[int]
+		at      int
+	}{
+		"all others died while it computed": {func(s int) []Member[int] {
+			return ranks(s, ends, [4]int{3600, ends, ends + 2, ends + 5})
+		}, ends + 5 - 1 + 600},
+		"one of two died": {func(s int) []Member[int] { return ranks(s, ends, [4]int{3600, ends, 0, 0}) }, ends - 1 + 600},
+
+		"a pool shrinks, for want of work": {func(s int) []Member[int] {
+			return ranks(s, ends, [4]int{3600, ends + 300, ends + 300, ends + 300})
+		}, -1},
+		"of a pool one works on for a while": {func(s int) []Member[int] {
+			return ranks(s, ends+400, [4]int{3600, ends, ends, ends})
+		}, -1},
+		"a pool is taken down one by one": {func(s int) []Member[int] {
+			return ranks(s, ends, [4]int{3600, ends - 90, ends - 45, ends})
+		}, -1},
+		"two are left":       {func(s int) []Member[int] { return ranks(s, ends, [4]int{3600, ends, ends, 3600}) }, -1},
+		"all of them idle":   {func(s int) []Member[int] { return ranks(s, ends, [4]int{3600, 3600, 3600, 3600}) }, -1},
+		"others of its time": {func(s int) []Member[int] { return ungrouped(ranks(s, ends, [4]int{3600, ends, ends, ends})) }, -1},
+		"its workers ended, it had waited for them": {func(s int) []Member[int] {
+			all := ranks(s, ends, [4]int{3600, ends, ends, ends})
+			if s > 300 {
+				all[0].SM = Of(0)
+			}
+			return all
+		}, -1},
+		"a worker was made anew": {func(s int) []Member[int] {
+			all := ranks(s, ends, [4]int{3600, ends, ends, ends})
+			if s > ends {
+				fresh := rank(9, s, 0)
+				fresh.Started = start + ends*time.Second
+				all = append(all, fresh)
+			}
+			return all
+		}, -1},
+		"helpers that never computed": {func(s int) []Member[int] {
+			all := ranks(s, ends, [4]int{3600, ends, ends, ends})
+			for i := range all[1:] {
+				all[1+i].SM = Of(0)
+			}
+			return all
+		}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if at := first(watch(t, 3600, c.members), PatternZombie); at != c.at {
+				t.Errorf("zombie from second %d on, want %d", at, c.at)
+			}
+		})
+	}
+}
+
+// ranks returns the ranks that are alive at second s: each computes until stops
+// and lives until its own end.
+func ranks(s, stops int, ends [4]int) (all []Member[int]) {
+	for key, end := range ends {
+		if s < end {
+			all = append(all, rank(key, s, stops))
+		}
+	}
+	return all
+}
+
+func ungrouped(all []Member[int]) []Member[int] {
+	for i := range all {
+		all[i].Group = ""
+	}
+	return all
+}

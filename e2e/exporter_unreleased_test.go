@@ -1,0 +1,105 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// TestUnreleased has a process end that is on two GPUs: one gets its memory back, the
+// other does not until it is reset. The series names the process there, as long as
+// that is so, and nothing else does.
+func TestUnreleased(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 2)
+	dies, lives := m.child(t), fakenvml.Process{PID: m.child(t), Memory: fakenvml.Constant(20 * gib)}
+	m.GPUs[0].Memory.Used = fakenvml.Constant(gib)
+	m.GPUs[0].Processes = []fakenvml.Process{{PID: dies, Memory: fakenvml.Constant(6 * gib)}, lives}
+	m.GPUs[1].Processes = []fakenvml.Process{{PID: dies, Memory: fakenvml.Constant(3 * gib)}}
+	p := m.start(t, "--detector.unreleased-after=10s")
+	held := with(m.id(0), "pid", strconv.FormatUint(uint64(dies), 10))
+	s := eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(want(s, gib, "gpu_memory_unattributed_bytes", m.id(0)), want(s, 6*gib, "gpu_process_memory_used_bytes", held))
+	})
+	labels := s.All("gpu_process_memory_used_bytes", held)[0].Labels
+	if labels["process"] == "" {
+		t.Errorf("labels %v", labels)
+	}
+	m.GPUs[0].Memory.Used = fakenvml.Constant(7 * gib)
+	m.GPUs[0].Processes, m.GPUs[1].Processes = []fakenvml.Process{lives}, nil
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(want(s, 7*gib, "gpu_memory_unattributed_bytes", m.id(0)), gone(s, "gpu_unreleased_memory_bytes", nil))
+	})
+	s = eventually(t, p, func(s harness.Metrics) error { return want(s, 6*gib, "gpu_unreleased_memory_bytes", labels) })
+	if n := len(s.All("gpu_unreleased_memory_bytes", nil)); n != 1 {
+		t.Errorf("%d series", n)
+	}
+	const appears, goes = "memory has stayed after its process ended", "memory that had stayed after its process ended is free"
+	if out := p.Output(); strings.Count(out, appears) != 1 || strings.Contains(out, goes) {
+		t.Errorf("said: %s", out)
+	}
+	m.GPUs[0].Memory.Used = fakenvml.Constant(gib)
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(want(s, gib, "gpu_memory_unattributed_bytes", m.id(0)), gone(s, "gpu_unreleased_memory_bytes", nil))
+	})
+	if out := p.Output(); strings.Count(out, appears) != 1 || strings.Count(out, goes) != 1 {
+		t.Errorf("said: %s", out)
+	}
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestZombie has two processes that hold memory and compute nothing: one that has
+// lost its parent, and a server of the system.
+func TestZombie(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	for pid, group := range map[int]string{70_001: "/user.slice/user-1000.slice/session-2.scope", 70_002: "/system.slice/vllm.service"} {
+		dir := filepath.Join(m.procfs, strconv.Itoa(pid))
+		write(t, filepath.Join(dir, "stat"), fmt.Sprintf("%d (serve) S 1 1 1 0 -1 0 0 0 0 0 5 6 0 0 20 0 1 0 %d 0 0\n", pid, pid))
+		write(t, filepath.Join(dir, "cgroup"), "0::"+group+"\n")
+		m.GPUs[0].Processes = append(m.GPUs[0].Processes, fakenvml.Process{PID: uint32(pid), Memory: fakenvml.Constant(10 * gib)})
+	}
+	p := m.start(t, "--detector.zombie-after=10s", "--detector.min-age=0s")
+	left, server := with(m.id(0), "pid", "70001"), with(m.id(0), "pid", "70002")
+	var s harness.Metrics
+	harness.Eventually(t, 4*patience, func() error { // what it judges by takes a few blocks of 10 s
+		var err error
+		if s, err = p.TryScrape(); err != nil {
+			return err
+		}
+		return want(s, 1, "gpu_process_memory_pattern", with(left, "pattern", "zombie"))
+	})
+	if err := errors.Join(gone(s, "gpu_process_memory_pattern", with(server, "pattern", "zombie"))); err != nil {
+		t.Error(err)
+	}
+	if idle, err := s.Value("gpu_process_idle_seconds", left); err != nil || idle < 10 {
+		t.Errorf("idle for %g s: %v", idle, err)
+	}
+	// It computes again.
+	for i := range m.GPUs[0].Processes {
+		m.GPUs[0].Processes[i].Utilization = &fakenvml.Utilization{SM: 50}
+	}
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return gone(s, "gpu_process_memory_pattern", with(left, "pattern", "zombie"))
+	})
+	time.Sleep(time.Second)
+	if err := gone(p.Scrape(t), "gpu_process_memory_pattern", with(left, "pattern", "zombie")); err != nil {
+		t.Error(err)
+	}
+	p.Stop(t)
+	m.wellBehaved(t)
+}
