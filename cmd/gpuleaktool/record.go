@@ -73,7 +73,7 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 		setting.Duration("nvml.timeout", &s.Timeout, time.Second, 10*time.Minute))
 	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
 	cmd.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
-	commands["record"] = func(ctx context.Context, stderr io.Writer) error {
+	commands["record"] = func(ctx context.Context, _, stderr io.Writer) error {
 		if s.Kind == source.NVML && speed {
 			return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
 		}

@@ -1,0 +1,282 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+	_ "time/tzdata" // a container may have no time zones
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// The choices of --output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputHTML  = "html"
+)
+
+// backtest runs the detector over recorded history.
+type backtest struct {
+	files      []string
+	format     string
+	output     string
+	outputFile string
+	step       time.Duration
+	unit       float64 // bytes; 0 is to find out
+	capacity   float64 // bytes; 0 is what the history says
+	location   *time.Location
+	prometheus promQuery
+	detector   settings
+	rules      *detectorconfig.Config
+	progress   bool // also where stderr is no terminal
+}
+
+const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
+
+FILE is a log of nvidia-smi (--query-gpu=timestamp,… or --query-compute-apps=timestamp,…, with --format=csv), what "gpuleaktool record" wrote, or used memory in the text format of OpenMetrics, as "promtool tsdb dump-openmetrics" writes it; each may be compressed with gzip. Or ask a Prometheus with --prometheus.url and --query.
+
+The exit status is 0 without a leak, 1 with one, and 2 if the input or the call was wrong.`
+
+// addBacktest adds the command backtest.
+func addBacktest(app *kingpin.Application, commands map[string]command) {
+	b := &backtest{location: time.UTC}
+	cmd := app.Command("backtest", backtestHelp)
+	choice := func(name, help, def string, p *string, choices ...string) {
+		set := func(s string) error { *p = s; return nil }
+		cmd.Flag(name, help).Default(def).SetValue(setting.OneOf(name, choices, set, func() string { return *p }))
+	}
+	unit, zone := "", ""
+	choice("format", "What the files are: auto, nvidia-smi, compute-apps or openmetrics. auto knows recordings, too.", formatAuto, &b.format,
+		formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatOpenMetrics)
+	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
+	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
+	cmd.Flag("step", "Time between two verdicts.").Default("1m").SetValue(setting.Duration("step", &b.step, 100*time.Millisecond, 24*time.Hour))
+	choice("unit", "Unit of the metric: auto (from its name), B or MiB. Logs of nvidia-smi and recordings tell theirs.", "auto", &unit, "auto", "B", "MiB")
+	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(setting.Bytes("capacity", &b.capacity, 1, detector.MaxBytes))
+	cmd.Flag("timezone", "Time zone of nvidia-smi's time stamps and of what is shown, such as Europe/Berlin.").Default("UTC").
+		SetValue(setting.Checked("timezone", &zone, b.setLocation))
+	cmd.Flag("progress", "Say how far it is, even if the standard error is no terminal.").BoolVar(&b.progress)
+	b.prometheus.addFlags(cmd)
+	b.detector.addFlags(cmd)
+	cmd.Arg("file", "Files to read, each on its own.").StringsVar(&b.files)
+	commands["backtest"] = func(ctx context.Context, stdout, stderr io.Writer) error {
+		b.unit = map[string]float64{"B": 1, "MiB": mebibyte}[unit]
+		return b.run(ctx, stdout, stderr)
+	}
+}
+
+func (b *backtest) setLocation(name string) error {
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return errors.New("is no time zone such as UTC or Europe/Berlin")
+	}
+	b.location = loc
+	return nil
+}
+
+// run judges the history and writes what came out. The error is errLeak if a leak
+// was found.
+func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	var err error
+	if b.rules, err = b.detector.load(); err != nil {
+		return err
+	}
+	var list []*series
+	if b.prometheus.url != "" {
+		list, err = b.judgePrometheus(ctx, stderr)
+	} else {
+		list, err = b.judgeFiles(ctx, stderr)
+	}
+	if err != nil {
+		return err
+	}
+	findings := findingsOf(list)
+	if err := b.write(stdout, list, findings); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(findings, func(f finding) bool { return f.alarm != nil }) {
+		return errLeak
+	}
+	return nil
+}
+
+// check returns an error if the call cannot be carried out.
+func (b *backtest) check() error {
+	if err := b.prometheus.check(); err != nil {
+		return err
+	}
+	switch {
+	case b.prometheus.url == "" && len(b.files) == 0:
+		return errors.New("name the files to read, or a Prometheus with --prometheus.url; try gpuleaktool help backtest")
+	case b.prometheus.url != "" && len(b.files) > 0:
+		return fmt.Errorf("either files or --prometheus.url, not both: %s", b.files[0])
+	case b.prometheus.url != "" && b.format != formatAuto:
+		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.format)
+	}
+	return nil
+}
+
+// judgePrometheus judges what a Prometheus holds.
+func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*series, error) {
+	span, err := b.prometheus.timeRange(time.Now().Truncate(time.Second))
+	if err != nil {
+		return nil, err
+	}
+	p := newProgress(stderr, b.progress, "asked for")
+	defer p.end()
+	b.prometheus.warn = func(text string) { fmt.Fprintf(stderr, "%s: Prometheus: %s\n", program, text) }
+	h, err := b.prometheus.read(ctx, span, b.unit, p.set)
+	if err != nil {
+		return nil, err
+	}
+	return b.judge(ctx, h)
+}
+
+// judgeFiles judges the files, several at once. Their series come in the order of
+// the files.
+func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := newProgress(stderr, b.progress, "read")
+	defer p.end()
+	for _, name := range b.files {
+		if info, err := os.Stat(name); err == nil {
+			p.all += info.Size()
+		}
+	}
+	lists, errs := make([][]*series, len(b.files)), make([]error, len(b.files))
+	var workers sync.WaitGroup
+	next := make(chan int)
+	for range min(len(b.files), runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := range next {
+				if lists[i], errs[i] = b.judgeFile(ctx, b.files[i], p); errs[i] != nil {
+					cancel()
+				}
+			}
+		})
+	}
+	for i := range b.files {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	for _, err := range errs {
+		// Those that were called off because of another one say nothing.
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, errors.New("interrupted")
+	}
+	return slices.Concat(lists...), nil
+}
+
+// judgeFile judges one file.
+func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) ([]*series, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	h, err := b.open(ctx, name, &countingReader{in: file, count: p.add})
+	if err != nil {
+		return nil, err
+	}
+	list, err := b.judge(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes", name)
+	}
+	for _, x := range list {
+		if len(b.files) > 1 {
+			x.from = name
+		}
+	}
+	return list, nil
+}
+
+// judge runs the detector over a history.
+func (b *backtest) judge(ctx context.Context, h history) ([]*series, error) {
+	j := newJudge(b.rules, b.step, b.output == outputHTML)
+	err := h.each(ctx, func(m *memory, s *gpu.Sample) error {
+		if b.capacity > 0 {
+			b.limit(s)
+		}
+		return j.add(m, s)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return j.end(), nil
+}
+
+// limit gives a sample the capacity that was asked for. Where only the processes
+// are known, their sum stands in for the memory that is to be held against it.
+func (b *backtest) limit(s *gpu.Sample) {
+	s.Memory.Total, s.Memory.Reserved = gpu.Some(uint64(b.capacity)), gpu.Opt[uint64]{}
+	if s.Memory.Used.OK || !s.ProcessesKnown {
+		return
+	}
+	var sum uint64
+	for i := range s.Processes {
+		if !s.Processes[i].Used.OK {
+			return
+		}
+		sum += s.Processes[i].Used.V
+	}
+	s.Memory.Used, s.ProcessesComplete = gpu.Some(sum), true
+}
+
+// write writes what came out.
+func (b *backtest) write(stdout io.Writer, list []*series, findings []finding) (err error) {
+	w := stdout
+	if b.outputFile != "" {
+		file, err := os.Create(b.outputFile)
+		if err != nil {
+			return fmt.Errorf("--output-file=%s: %w", b.outputFile, err)
+		}
+		defer func() {
+			if failed := file.Close(); err == nil && failed != nil {
+				err = fmt.Errorf("--output-file=%s: %w", b.outputFile, failed)
+			}
+		}()
+		w = file
+	}
+	switch b.output {
+	case outputJSON:
+		err = writeLines(w, list)
+	case outputHTML:
+		err = writeReport(w, findings, b.location)
+	default:
+		err = writeTable(w, findings, b.location)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the %s: %w", b.output, err)
+	}
+	return nil
+}

@@ -1,0 +1,352 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// tool runs the program.
+func tool(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// golden compares with a file of testdata, or rewrites it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%.3000s", path, got)
+	}
+}
+
+func TestBacktestGolden(t *testing.T) {
+	for _, c := range []struct {
+		name, golden string
+		args         []string
+		code         int
+	}{
+		{"a leak", "leak.table", []string{"testdata/leak.csv"}, exitLeak},
+		{"as JSON", "leak.json", []string{"--output=json", "--step=5m", "testdata/leak.csv"}, exitLeak},
+		{"as a page", "leak.html", []string{"--output=html", "--step=2m", "--timezone=Asia/Kolkata", "testdata/leak.csv"}, exitLeak},
+		{"no leak", "healthy.table", []string{"testdata/healthy.csv"}, exitOK},
+		{"processes", "apps.table", []string{"--capacity=16GiB", "testdata/apps.csv"}, exitLeak},
+		{"processes alone", "apps.json", []string{"--output=json", "--step=10m", "--format=compute-apps", "testdata/apps.csv"}, exitLeak},
+		{"a metric", "metric.json", []string{"--output=json", "--step=10m", "--capacity=10GiB", "testdata/leak.om"}, exitLeak},
+		{"several files", "several.table", []string{"testdata/healthy.csv", "testdata/leak.csv", "testdata/leak.om"}, exitLeak},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := tool(t.Context(), append([]string{"backtest"}, c.args...)...)
+			if code != c.code || stderr != "" {
+				t.Errorf("exit code %d, want %d: %s", code, c.code, stderr)
+			}
+			golden(t, c.golden, stdout)
+			_, again, _ := tool(t.Context(), append([]string{"backtest"}, c.args...)...)
+			if again != stdout {
+				t.Error("a second run says something else")
+			}
+		})
+	}
+}
+
+// lines reads what --output=json has printed and checks its order.
+func lines(t *testing.T, text string) []line {
+	t.Helper()
+	var list []line
+	for dec := json.NewDecoder(strings.NewReader(text)); ; {
+		var l line
+		err := dec.Decode(&l)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(list); n > 0 && l.Time.Before(list[n-1].Time) {
+			t.Errorf("%s comes after %s", l.Time, list[n-1].Time)
+		}
+		list = append(list, l)
+	}
+}
+
+// TestSteps holds the times of the lines against what the contract says: each
+// multiple of the step that follows a sample, and the last sample.
+func TestSteps(t *testing.T) {
+	stamps := []string{"10:00:20.000", "10:00:50.000", "10:01:00.000", "10:01:00.001", "10:07:59.000", "10:08:30.500"}
+	var log bytes.Buffer
+	log.WriteString("timestamp,index,memory.used [MiB]\n")
+	for _, s := range stamps {
+		fmt.Fprintf(&log, "2026/03/01 %s,0,100\n", s)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, log.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := tool(t.Context(), "backtest", "--output=json", path)
+	if code != exitOK {
+		t.Fatal(stderr)
+	}
+	var got []string
+	for _, l := range lines(t, stdout) {
+		got = append(got, l.Time.Format("15:04:05.000"))
+	}
+	if want := []string{"10:01:00.000", "10:02:00.000", "10:08:00.000", "10:08:30.500"}; !slices.Equal(got, want) {
+		t.Errorf("steps %v, want %v", got, want)
+	}
+}
+
+// TestProcessEnds tells of a process that ends between two steps with its last
+// sample, and goes on with the one that stays.
+func TestProcessEnds(t *testing.T) {
+	var log bytes.Buffer
+	log.WriteString("timestamp,gpu_uuid,pid,process_name,used_gpu_memory [MiB]\n")
+	begin := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	for i := range 10 {
+		stamp := begin.Add(time.Duration(i) * 25 * time.Second).Format("2006/01/02 15:04:05.000")
+		if i < 5 {
+			fmt.Fprintf(&log, "%s,GPU-0,7,a,100\n", stamp)
+		}
+		fmt.Fprintf(&log, "%s,GPU-0,9,b,200\n", stamp)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, log.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, _ := tool(t.Context(), "backtest", "--output=json", path)
+	var got []string
+	for _, l := range lines(t, stdout) {
+		var labels map[string]string
+		if err := json.Unmarshal(l.Series, &labels); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(l.Time.Format("04:05"), " ", labels["process"], " ", l.Used/(1<<20)))
+	}
+	want := []string{
+		"00:00 a 100", "00:00 b 200", "01:00 a 100", "01:00 b 200", "01:40 a 100",
+		"02:00 b 200", "03:00 b 200", "03:45 b 200",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestRecordedNode backtests what record has written: GPUs, slices, processes, and
+// workloads of several processes.
+func TestRecordedNode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.gz")
+	if code, _, stderr := tool(t.Context(), "record", "--output="+path, "--source=sim:node", "--source.speed=inf", "--duration=10m", "--interval=5s"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	_, stdout, stderr := tool(t.Context(), "backtest", "--output=json", "--step=2m", path)
+	kinds := map[string]bool{}
+	for _, l := range lines(t, stdout) {
+		var labels map[string]string
+		if err := json.Unmarshal(l.Series, &labels); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case labels["gpu"] == "" || labels["uuid"] == "":
+			t.Fatalf("labels %v", labels)
+		case labels["pid"] != "":
+			kinds["process"] = true
+		case labels["profile"] != "":
+			kinds["slice"] = true
+		case labels["slurm_job"] != "":
+			kinds["job"] = true
+		default:
+			kinds["gpu"] = true
+		}
+		if l.File != "" {
+			t.Errorf("file %q, though there is only one", l.File)
+		}
+	}
+	if len(kinds) != 4 {
+		t.Errorf("series of %v: %s", kinds, stderr)
+	}
+}
+
+func TestCompressed(t *testing.T) {
+	for _, name := range []string{"leak.csv", "leak.om"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), name+".gz")
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, plain, _ := tool(t.Context(), "backtest", "--output=json", filepath.Join("testdata", name))
+		if code, packed, stderr := tool(t.Context(), "backtest", "--output=json", path); code != exitLeak || packed != plain {
+			t.Errorf("%s: exit code %d, %s", name, code, stderr)
+		}
+	}
+}
+
+func TestOutputFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.html")
+	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", "--output-file="+path, "testdata/leak.csv")
+	text, err := os.ReadFile(path)
+	if code != exitLeak || stdout != "" || err != nil {
+		t.Fatalf("exit code %d, %q %q, %v", code, stdout, stderr, err)
+	}
+	if strings.Contains(string(text), "http://") || strings.Contains(string(text), "https://") {
+		t.Error("the page names another resource")
+	}
+	// Each plot is well-formed XML.
+	for rest := string(text); ; {
+		begin, end := strings.Index(rest, "<svg"), strings.Index(rest, "</svg>")
+		if begin < 0 {
+			break
+		}
+		dec := xml.NewDecoder(strings.NewReader(rest[begin : end+6]))
+		for {
+			if _, err := dec.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rest = rest[end+6:]
+	}
+}
+
+func TestBacktestErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	other := write("other.om", "load 1 1700000000\n")
+	for _, c := range []struct {
+		args string
+		want string // a part of the error
+	}{
+		{"", "name the files to read"},
+		{"testdata/leak.csv --prometheus.url=http://localhost:1 --query=a --start=-1h", "either files or --prometheus.url"},
+		{"--query=up testdata/leak.csv", "need --prometheus.url"},
+		{"--prometheus.url=localhost:9090 --query=a --start=-1h", "--prometheus.url: is not an address"},
+		{"--prometheus.url=http://localhost:1 --start=-1h", "--query is missing"},
+		{"--prometheus.url=http://localhost:1 --query=a", "--start is missing"},
+		{"--prometheus.url=http://localhost:1 --query=a --start=yesterday", "--start=yesterday: is not a time"},
+		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --end=-2h", "is not before --end"},
+		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --format=openmetrics", "leave it out with --prometheus.url"},
+		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --http.config.file=" + dir + "/absent", "--http.config.file=" + dir + "/absent: "},
+		{"--output=xml testdata/leak.csv", "--output=xml: choose one of table, json, html"},
+		{"--format=csv testdata/leak.csv", "choose one of auto, nvidia-smi, compute-apps, openmetrics"},
+		{"--format=compute-apps testdata/leak.csv", "this is a file of the format nvidia-smi"},
+		{"--format=openmetrics testdata/leak.csv", "testdata/leak.csv:1: "},
+		{"--unit=B testdata/leak.csv", "--unit is for metrics"},
+		{"--unit=GiB testdata/leak.om", "choose one of auto, B, MiB"},
+		{"--step=0s testdata/leak.csv", "--step=0s: must be between"},
+		{"--capacity=all testdata/leak.csv", "--capacity=all: is not a number of bytes"},
+		{"--timezone=Mars testdata/leak.csv", "--timezone=Mars: is no time zone"},
+		{"--output-file=" + dir + "/absent/x testdata/leak.csv", "--output-file=" + dir + "/absent/x: "},
+		{"--detector.config=" + dir + "/absent testdata/leak.csv", dir + "/absent: no such file"},
+		{"--detector.leak-threshold=0.1 testdata/leak.csv", "--detector flags: "},
+		{"testdata/leak.csv " + dir + "/absent", "absent: no such file"},
+		{dir, "is a directory"},
+		{write("empty", ""), "empty: is empty"},
+		{write("text", "hello\n"), "no header line of nvidia-smi"},
+		{write("unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "holds no used memory"},
+		{other, "load does not tell its unit: give --unit=B or --unit=MiB"},
+		{write("header", "timestamp,memory.used [MiB]\n"), "holds no"},
+		{write("bad.csv", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), "bad.csv:2: memory.used: cannot read"},
+		{write("huge.om", "DCGM_FI_DEV_FB_USED 1e12 1700000000\n"), "more than any GPU has: check --unit"},
+		{write("negative.om", "x_bytes -5 1700000000\n"), "this is no used memory"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, stdout, stderr := tool(t.Context(), append([]string{"backtest"}, strings.Fields(c.args)...)...)
+			if code != exitWrong || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, stdout, stderr, c.want)
+			}
+		})
+	}
+	if code, _, stderr := tool(t.Context(), "backtest", "--unit=MiB", other); code != exitOK {
+		t.Error(stderr)
+	}
+}
+
+func TestInterruptedBacktest(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code, stdout, _ := tool(ctx, "backtest", "testdata/leak.csv", "testdata/leak.om"); code != exitWrong || stdout != "" {
+		t.Errorf("exit code %d, %q", code, stdout)
+	}
+}
+
+// TestBacktestTraces backtests real logs, and a day of real pods.
+func TestBacktestTraces(t *testing.T) {
+	paths, err := filepath.Glob("../../../shared/traces/*.[co][sm]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Skip("traces: there are none in ../../../shared/traces")
+	}
+	code, stdout, stderr := tool(t.Context(), append([]string{"backtest", "--output=json"}, paths...)...)
+	if code == exitWrong {
+		t.Fatal(stderr)
+	}
+	files := map[string]bool{}
+	for _, l := range lines(t, stdout) {
+		files[l.File] = true
+	}
+	if len(files) != len(paths) {
+		t.Errorf("%d files of %d", len(files), len(paths))
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	p := &progress{w: &out, what: "read", now: func() time.Time { return now }, shown: now, all: 200}
+	p.add(50)
+	now = now.Add(progressEvery)
+	p.add(50)
+	p.terminal = true
+	now = now.Add(progressEvery)
+	p.set(3, 4)
+	p.end()
+	if want := "gpuleaktool: read 50 %\n\rgpuleaktool: read 75 %\r\x1b[K"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}

@@ -1,0 +1,73 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// said is a series of an hour of which each step says the same.
+func said(k kind, s step, pairs ...string) *series {
+	x := &series{kind: k, labels: labelsOf(append(pairs, "gpu", "0", "uuid", "GPU-0")...), samples: 60, last: time.Hour}
+	for i := range 60 {
+		s.t = time.Duration(i) * time.Minute
+		x.steps = append(x.steps, s)
+	}
+	return x
+}
+
+func TestHeadline(t *testing.T) {
+	fine, young, mute, leak := step{judged: true}, step{}, step{muted: true}, step{judged: true, leak: true}
+	for _, tt := range []struct {
+		list []*series
+		want string
+	}{
+		{[]*series{said(kindMemory, fine)}, "Would not have alerted: no leak in 1 series, the longest of 1 h."},
+		{
+			[]*series{said(kindMemory, fine), said(kindProcess, young), said(kindProcess, young), said(kindProcess, mute)},
+			"Would not have alerted: no leak in 1 series, the longest of 1 h; 1 more is muted; 2 more are too short for a verdict.",
+		},
+		{[]*series{said(kindMemory, young)}, "Nothing was judged: the longest of 1 series covers 1 h, and a verdict takes more."},
+		{[]*series{said(kindMemory, mute), said(kindProcess, mute)}, "Nothing was judged: all 2 series are muted."},
+		{[]*series{said(kindMemory, mute), said(kindProcess, young)}, "Nothing was judged: 1 of 2 series are muted, and the others too short."},
+		{
+			[]*series{said(kindMemory, leak), said(kindProcess, fine, "pid", "7"), said(kindProcess, leak, "pid", "8", "process", "a")},
+			"Would have alerted at 1970-01-01 00:00 UTC for GPU 0 (a, pid 8), 1 h before the record ends at 0 B; 2 series leak in all.",
+		},
+		{
+			[]*series{said(kindMemory, leak), said(kindProcess, leak, "pid", "8", "gpu_instance", "3")},
+			"Would have alerted at 1970-01-01 00:00 UTC for GPU 0, 1 h before the record ends at 0 B; 2 series leak in all.",
+		},
+	} {
+		if got := headline(findingsOf(tt.list), time.UTC); got != tt.want {
+			t.Errorf("got  %s\nwant %s", got, tt.want)
+		}
+	}
+}
+
+// TestBriefRows has more short-lived processes than anyone wants to see.
+func TestBriefRows(t *testing.T) {
+	list := []*series{said(kindMemory, step{judged: true})}
+	for range 25 {
+		list = append(list, said(kindProcess, step{}))
+	}
+	list = append(list, said(kindProcess, step{muted: true}, "pid", "8"), said(kindProcess, step{judged: true, leak: true}, "pid", "9"))
+	var table, page bytes.Buffer
+	if err := writeTable(&table, findingsOf(list), time.UTC); err != nil {
+		t.Fatal(err)
+	}
+	if got := table.String(); strings.Count(got, "not judged") != briefRows || !strings.Contains(got, "\n... and 15 more processes that ended before a verdict\n") ||
+		strings.Count(got, "muted") != 1 || strings.Count(got, "leak at") != 1 {
+		t.Error(got)
+	}
+	if err := writeReport(&page, findingsOf(list), time.UTC); err != nil {
+		t.Fatal(err)
+	}
+	if got := page.String(); strings.Count(got, "not judged</") != briefRows || !strings.Contains(got, "28 series, 1 of them leaking; 1680 samples. Times are UTC. Not shown are 15 processes that ended before a verdict.") {
+		t.Error(got)
+	}
+}

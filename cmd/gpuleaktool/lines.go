@@ -1,0 +1,117 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// line is what --output=json prints of one series at one step. The rate is that
+// of a leak, and absent without one; an out-of-memory that is not foreseen is
+// null, as is what is not known.
+type line struct {
+	Time       time.Time       `json:"time"`
+	Series     json.RawMessage `json:"series"`
+	Leak       bool            `json:"leak"`
+	Pattern    string          `json:"pattern"`
+	Confidence float64         `json:"confidence"`
+	Slope      *float64        `json:"slope_bytes_per_second"`
+	R2         *float64        `json:"r2"`
+	Spikes     *float64        `json:"spike_count"`
+	Leaked     float64         `json:"leaked_bytes"`
+	Seconds    *float64        `json:"seconds_to_oom"`
+	Lower      *float64        `json:"seconds_to_oom_lower"`
+	Upper      *float64        `json:"seconds_to_oom_upper"`
+	// Beyond what the metrics of the same names show.
+	Judged   bool     `json:"judged"`
+	Muted    bool     `json:"muted"`
+	Rate     *float64 `json:"leak_rate_bytes_per_second"`
+	Used     float64  `json:"used_bytes"`
+	Capacity *float64 `json:"capacity_bytes"`
+	Trough   *float64 `json:"trough_bytes"`
+	File     string   `json:"file,omitempty"`
+}
+
+// writeLines writes a line for each step of each series, in the order of time; at
+// the same time in that of the series.
+func writeLines(w io.Writer, list []*series) error {
+	out := bufio.NewWriterSize(w, 64<<10)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	type at struct{ series, step int }
+	var order []at
+	names := make([]json.RawMessage, len(list))
+	for i, x := range list {
+		names[i] = x.labels.json()
+		for k := range x.steps {
+			order = append(order, at{i, k})
+		}
+	}
+	slices.SortFunc(order, func(a, b at) int {
+		return cmp.Or(cmp.Compare(list[a.series].steps[a.step].t, list[b.series].steps[b.step].t), cmp.Compare(a.series, b.series))
+	})
+	for _, o := range order {
+		x := list[o.series]
+		if err := encoder.Encode(lineOf(names[o.series], x, &x.steps[o.step])); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+func lineOf(name json.RawMessage, x *series, s *step) line {
+	return line{
+		Time: wall(s.t), Series: name, File: x.from,
+		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
+		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
+		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),
+		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Capacity: finite(s.capacity), Trough: finite(s.trough),
+	}
+}
+
+// json writes the labels as an object.
+func (l labels) json() json.RawMessage {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	b.WriteByte('{')
+	for i, x := range l {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		for k, text := range []string{x.name, x.value} {
+			if k == 1 {
+				b.WriteByte(':')
+			}
+			_ = encoder.Encode(text) // a string can be encoded, and a buffer takes it
+			b.Truncate(b.Len() - 1)  // the line break
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// wall returns the moment on the clock of a recording.
+func wall(t time.Duration) time.Time { return time.Unix(0, int64(t)).UTC() }
+
+// finite returns nil for what is absent and for what JSON cannot write.
+func finite(v detector.Value) *float64 {
+	if !v.OK || math.IsNaN(v.V) || math.IsInf(v.V, 0) {
+		return nil
+	}
+	return &v.V
+}

@@ -1,0 +1,99 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// progressEvery is how often progress is shown; what is shorter shows none.
+const progressEvery = time.Second
+
+// progress says on a terminal how far a long run is. Its methods may be called
+// from any goroutine.
+type progress struct {
+	w        io.Writer // nil shows nothing
+	terminal bool
+	what     string
+	now      func() time.Time
+
+	mu        sync.Mutex
+	done, all int64
+	shown     time.Time
+	written   bool
+}
+
+// newProgress returns a progress that is shown if w is a terminal, or always.
+func newProgress(w io.Writer, always bool, what string) *progress {
+	p := &progress{terminal: isTerminal(w), what: what, now: time.Now}
+	if p.terminal || always {
+		p.w, p.shown = w, p.now()
+	}
+	return p
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// add counts what was done.
+func (p *progress) add(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += int64(n)
+	p.show()
+}
+
+// set says how much was done of all.
+func (p *progress) set(done, all int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done, p.all = int64(done), int64(all)
+	p.show()
+}
+
+func (p *progress) show() {
+	if p.w == nil || p.all <= 0 {
+		return
+	}
+	now := p.now()
+	if now.Sub(p.shown) < progressEvery {
+		return
+	}
+	p.shown, p.written = now, true
+	begin, end := "", "\n"
+	if p.terminal {
+		begin, end = "\r", ""
+	}
+	fmt.Fprintf(p.w, "%s%s: %s %d %%%s", begin, program, p.what, min(100*p.done/p.all, 100), end)
+}
+
+// end takes the line off a terminal.
+func (p *progress) end() {
+	if p.terminal && p.written {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// countingReader tells count what is read.
+type countingReader struct {
+	in    io.Reader
+	count func(n int)
+}
+
+// Read implements io.Reader.
+func (r *countingReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	r.count(n)
+	return n, err
+}

@@ -1,0 +1,275 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/client_golang/api"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/version"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+)
+
+const (
+	// chunkPoints is how many points are asked for at once: Prometheus refuses more
+	// than 11,000 a series.
+	chunkPoints = 10_000
+	// askTimeout bounds one request.
+	askTimeout = 5 * time.Minute
+)
+
+// promQuery is the history that a Prometheus keeps.
+type promQuery struct {
+	url, query, capacity string
+	httpConfig           string // file
+	step                 time.Duration
+	start, end           string
+	warn                 func(string)
+}
+
+// addFlags adds the flags of the query.
+func (q *promQuery) addFlags(cmd *kingpin.CmdClause) {
+	cmd.Flag("prometheus.url", "Address of a Prometheus to read from, such as http://localhost:9090.").StringVar(&q.url)
+	cmd.Flag("query", "PromQL for the used memory, such as DCGM_FI_DEV_FB_USED. Each series that it returns is judged.").StringVar(&q.query)
+	cmd.Flag("capacity.query", "PromQL for the memory that there is, such as gpu_memory_total_bytes - gpu_memory_reserved_bytes. Its series are those of --query that agree in all labels that both have.").StringVar(&q.capacity)
+	cmd.Flag("query-step", "Time between two points to ask for.").Default("15s").SetValue(setting.Duration("query-step", &q.step, time.Second, time.Hour))
+	cmd.Flag("start", "Where the history begins: 2026-03-01T00:00:00Z, or -6h before now.").StringVar(&q.start)
+	cmd.Flag("end", "Where it ends, in the same forms; now if left out.").StringVar(&q.end)
+	cmd.Flag("http.config.file", "Basic authentication, TLS and so on for the Prometheus: the http_config of its own configuration.").StringVar(&q.httpConfig)
+}
+
+// check returns an error if something is missing or without effect.
+func (q *promQuery) check() error {
+	switch u, err := url.Parse(q.url); {
+	case q.url == "" && (q.query != "" || q.capacity != "" || q.start != "" || q.end != "" || q.httpConfig != ""):
+		return errors.New("--query, --capacity.query, --start, --end and --http.config.file need --prometheus.url")
+	case q.url == "":
+		return nil
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return errors.New("--prometheus.url: is not an address such as http://localhost:9090")
+	case q.query == "":
+		return errors.New("--query is missing: the used memory, such as --query=gpu_memory_used_bytes or --query=DCGM_FI_DEV_FB_USED")
+	case q.start == "":
+		return errors.New("--start is missing: where the history begins, such as --start=-6h or --start=2026-03-01T00:00:00Z")
+	}
+	return nil
+}
+
+// timeRange returns the times to ask for, aligned to the step, so that two calls
+// see the same points.
+func (q *promQuery) timeRange(now time.Time) (v1.Range, error) {
+	r := v1.Range{Start: now, End: now, Step: q.step}
+	for _, m := range []struct {
+		flag, text string
+		t          *time.Time
+	}{{"start", q.start, &r.Start}, {"end", q.end, &r.End}} {
+		t, err := parseMoment(m.text, now)
+		if err != nil {
+			return r, fmt.Errorf("--%s=%s: %w", m.flag, m.text, err)
+		}
+		*m.t = t.Truncate(q.step)
+	}
+	if !r.Start.Before(r.End) {
+		return r, fmt.Errorf("--start (%s) is not before --end (%s)", r.Start.UTC().Format(time.RFC3339), r.End.UTC().Format(time.RFC3339))
+	}
+	return r, nil
+}
+
+// parseMoment reads a time: RFC 3339, seconds since the Unix epoch, or a duration
+// before now, such as -6h. Nothing is now.
+func parseMoment(text string, now time.Time) (time.Time, error) {
+	if text == "" || text == "now" {
+		return now, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if s, err := strconv.ParseUint(text, 10, 33); err == nil {
+		return time.Unix(int64(s), 0), nil
+	}
+	if text[0] == '-' {
+		if d, err := humanize.ParseDuration(text[1:]); err == nil && d >= 0 {
+			return now.Add(-d), nil
+		}
+	}
+	return now, errors.New("is not a time: give it as 2026-03-01T00:00:00Z, or as -6h before now")
+}
+
+// read asks for the whole range. unit is how many bytes one is; 0 is to find out.
+// asked is told what share has been answered.
+func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked func(done, all int)) (*scalars, error) {
+	client, err := q.client()
+	if err != nil {
+		return nil, err
+	}
+	h := &scalars{from: "Prometheus", unit: unit, capacityUnit: unit}
+	if h.used, err = q.ask(ctx, client, "query", q.query, r, &h.unit, asked); err != nil {
+		return nil, err
+	}
+	if q.capacity == "" {
+		return h, nil
+	}
+	h.capacity, err = q.ask(ctx, client, "capacity.query", q.capacity, r, &h.capacityUnit, func(int, int) {})
+	return h, err
+}
+
+// client returns a client that keeps no connection.
+func (q *promQuery) client() (v1.API, error) {
+	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
+	if q.httpConfig != "" {
+		var err error
+		if cfg, _, err = config.LoadHTTPConfigFile(q.httpConfig); err != nil {
+			return nil, fmt.Errorf("--http.config.file=%s: %w", q.httpConfig, err)
+		}
+	}
+	c, err := config.NewClientFromConfig(*cfg, program, config.WithKeepAlivesDisabled(), config.WithUserAgent(version.ComponentUserAgent(program)))
+	if err != nil {
+		return nil, fmt.Errorf("--http.config.file=%s: %w", q.httpConfig, err)
+	}
+	prometheus, err := api.NewClient(api.Config{Address: q.url, Client: c})
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus.url: %w", err)
+	}
+	return v1.NewAPI(prometheus), nil
+}
+
+// ask asks for a query over the whole range, in chunks. unit is filled in unless
+// it is known. flag is what gave the query.
+func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, r v1.Range, unit *float64, asked func(done, all int)) ([]*scalar, error) {
+	length := (chunkPoints - 1) * r.Step
+	all := int(r.End.Sub(r.Start)/(length+r.Step)) + 1
+	m := promMatrix{series: map[string]*scalar{}}
+	for i := range all {
+		chunk := r
+		chunk.Start = r.Start.Add(time.Duration(i) * (length + r.Step))
+		if end := chunk.Start.Add(length); end.Before(r.End) {
+			chunk.End = end
+		}
+		if err := q.askChunk(ctx, client, query, chunk, &m); err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		asked(i+1, all)
+	}
+	if len(m.order) == 0 {
+		return nil, fmt.Errorf("--%s: has no result from %s to %s: check the query and the range", flag, r.Start.UTC().Format(time.RFC3339), r.End.UTC().Format(time.RFC3339))
+	}
+	if *unit == 0 {
+		var err error
+		if *unit, err = unitOfAll(m.names, query); err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+	}
+	return m.list(), nil
+}
+
+// unitOfAll returns the unit of metrics or, where a query has taken their names
+// away, that of the query.
+func unitOfAll(names []string, query string) (float64, error) {
+	if len(names) == 0 {
+		names = []string{query}
+	}
+	var unit float64
+	for _, name := range names {
+		own, ok := unitOf(name)
+		if !ok {
+			return 0, fmt.Errorf("%s %w", name, errUnit)
+		}
+		if unit != 0 && own != unit {
+			return 0, errors.New("some of its metrics are in bytes and some in MiB: ask for them one by one")
+		}
+		unit = own
+	}
+	return unit, nil
+}
+
+// askChunk adds what a part of the range holds.
+func (q *promQuery) askChunk(ctx context.Context, client v1.API, query string, r v1.Range, m *promMatrix) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	value, warnings, _, err := client.QueryRange(ctx, query, r)
+	for _, w := range warnings {
+		q.warn(w)
+	}
+	if err != nil {
+		return err
+	}
+	matrix, ok := value.(model.Matrix)
+	if !ok {
+		return fmt.Errorf("answered with a %s instead of a matrix", value.Type())
+	}
+	return m.add(matrix)
+}
+
+// promMatrix joins the parts of a range.
+type promMatrix struct {
+	series map[string]*scalar
+	order  []*scalar
+	names  []string
+}
+
+// list returns the series, ordered by name and labels.
+func (m *promMatrix) list() []*scalar {
+	slices.SortFunc(m.order, func(a, b *scalar) int { return cmp.Compare(a.String(), b.String()) })
+	for _, x := range m.order {
+		if len(m.names) > 1 {
+			x.labels = x.labels.with("__name__", x.name)
+		}
+	}
+	return m.order
+}
+
+func (m *promMatrix) add(matrix model.Matrix) error {
+	for _, stream := range matrix {
+		x := scalarOf(stream.Metric)
+		key := x.String()
+		if known := m.series[key]; known != nil {
+			x = known
+		} else {
+			m.series[key] = x
+			m.order = append(m.order, x)
+			if x.name != "" && !slices.Contains(m.names, x.name) {
+				m.names = append(m.names, x.name)
+			}
+		}
+		for _, p := range stream.Values {
+			t := time.Duration(p.Timestamp) * time.Millisecond
+			if n := len(x.points); n > 0 && t <= x.points[n-1].t {
+				return fmt.Errorf("%s: %s is not after the point before it", x, wall(t).Format(time.RFC3339))
+			}
+			// NaN is no amount: the series has a gap there.
+			if v := float64(p.Value); v == v {
+				x.points = append(x.points, scalarPoint{t, v})
+			}
+		}
+	}
+	return nil
+}
+
+// scalarOf returns a series without points.
+func scalarOf(metric model.Metric) *scalar {
+	x := &scalar{}
+	for name, value := range metric {
+		switch {
+		case name == model.MetricNameLabel:
+			x.name = string(value)
+		case value != "":
+			x.labels = append(x.labels, label{string(name), string(value)})
+		}
+	}
+	x.labels.sort()
+	return x
+}

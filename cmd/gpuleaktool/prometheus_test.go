@@ -1,0 +1,210 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakePrometheus answers range queries with what series says of the moment; NaN
+// stands for no point.
+type fakePrometheus struct {
+	series map[string]func(query string, t float64) (float64, bool) // by labels, in JSON
+	status int
+	body   string // instead of a result
+
+	mu     sync.Mutex
+	asked  []string // query start end step
+	points int      // the most that were asked for at once
+	auth   string
+}
+
+func (f *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	number := func(name string) float64 {
+		v, err := strconv.ParseFloat(r.FormValue(name), 64)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+		return v
+	}
+	query, start, end, step := r.FormValue("query"), number("start"), number("end"), number("step")
+	points := int((end-start)/step) + 1
+	f.mu.Lock()
+	f.asked = append(f.asked, fmt.Sprintf("%s %.0f %.0f %.0f", query, start, end, step))
+	f.points, f.auth = max(f.points, points), r.Header.Get("Authorization")
+	f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if f.body != "" {
+		w.WriteHeader(f.status)
+		fmt.Fprint(w, f.body)
+		return
+	}
+	type result struct {
+		Metric json.RawMessage `json:"metric"`
+		Values [][2]any        `json:"values"`
+	}
+	var results []result
+	for labels, value := range f.series {
+		x := result{Metric: json.RawMessage(labels)}
+		for i := range points {
+			t := start + float64(i)*step
+			if v, ok := value(query, t); ok {
+				x.Values = append(x.Values, [2]any{t, strconv.FormatFloat(v, 'f', -1, 64)})
+			}
+		}
+		if x.Values != nil {
+			results = append(results, x)
+		}
+	}
+	text, err := json.Marshal(results)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintf(w, `{"status":"success","warnings":["some blocks are missing"],"data":{"resultType":"matrix","result":%s}}`, text)
+}
+
+func TestPrometheus(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	leak := func(query string, at float64) (float64, bool) {
+		if query == "total" {
+			return 81559, true
+		}
+		minutes := (at - float64(begin.Unix())) / 60
+		if minutes > 100 && minutes < 110 {
+			return 0, false // the target was down
+		}
+		return 8000 + float64(int(max(0, minutes-200)*10)), true
+	}
+	flat := func(query string, _ float64) (float64, bool) { return 4000, query != "total" }
+	f := &fakePrometheus{series: map[string]func(string, float64) (float64, bool){
+		`{"__name__":"DCGM_FI_DEV_FB_USED","gpu":"0","pod":"x"}`: leak,
+		`{"__name__":"DCGM_FI_DEV_FB_USED","gpu":"1","pod":""}`:  flat,
+	}}
+	server := httptest.NewServer(f)
+	defer server.Close()
+	args := []string{
+		"backtest", "--prometheus.url=" + server.URL, "--query=used", "--capacity.query=total", "--unit=MiB",
+		"--start=2026-03-01T00:00:07Z", "--end=2026-03-04T00:00:00Z", "--output=json", "--step=30m",
+	}
+	code, stdout, stderr := tool(t.Context(), args...)
+	if code != exitLeak || !strings.Contains(stderr, "some blocks are missing") {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if f.points > 11000 || len(f.asked) != 4 {
+		t.Errorf("asked for %d points at once: %v", f.points, f.asked)
+	}
+	// The parts follow each other without a gap and without an overlap.
+	if want := fmt.Sprintf("used %d %d 15", begin.Unix(), begin.Unix()+9999*15); f.asked[0] != want {
+		t.Errorf("asked for %s, want %s", f.asked[0], want)
+	}
+	if want := fmt.Sprintf("used %d %d 15", begin.Unix()+10000*15, begin.Unix()+3*86400); f.asked[1] != want {
+		t.Errorf("asked for %s, want %s", f.asked[1], want)
+	}
+	capacities := map[string]bool{}
+	for _, l := range lines(t, stdout) {
+		known := "unknown"
+		if l.Capacity != nil {
+			known = strconv.FormatFloat(*l.Capacity, 'f', -1, 64)
+		}
+		capacities[string(l.Series)+" "+known] = true
+	}
+	if len(capacities) != 2 || !capacities[`{"gpu":"0","pod":"x"} 85520809984`] || !capacities[`{"gpu":"1"} unknown`] {
+		t.Errorf("capacities %v", capacities)
+	}
+	if _, again, _ := tool(t.Context(), args...); again != stdout {
+		t.Error("a second run says something else")
+	}
+}
+
+func TestPrometheusUnit(t *testing.T) {
+	for _, c := range []struct {
+		name, query string
+		value       float64
+		want        string
+	}{
+		{"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED", 2, `"used_bytes":2097152`},
+		{"gpu_memory_used_bytes", "gpu_memory_used_bytes", 2, `"used_bytes":2,`},
+		{"", "sum by (pod) (DCGM_FI_DEV_FB_USED)", 2, `"used_bytes":2097152`},
+		{"", "sum(x)", 2, "--query: sum(x) does not tell its unit"},
+		{"", "DCGM_FI_DEV_FB_USED * 1048576", 2e12, "check --unit"},
+	} {
+		server := httptest.NewServer(&fakePrometheus{series: map[string]func(string, float64) (float64, bool){
+			fmt.Sprintf(`{"__name__":%q}`, c.name): func(string, float64) (float64, bool) { return c.value, true },
+		}})
+		_, stdout, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query="+c.query, "--start=-5m", "--output=json")
+		if !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("%s: %s%s", c.query, stdout, stderr)
+		}
+		server.Close()
+	}
+}
+
+func TestPrometheusErrors(t *testing.T) {
+	for _, c := range []struct {
+		status     int
+		body, want string
+	}{
+		{http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\":\nparse error"}`, "--query: bad_data: invalid parameter \"query\": parse error"},
+		{http.StatusUnauthorized, "Unauthorized", "--query: client_error: client error: 401"},
+		{http.StatusInternalServerError, "oops", "--query: server_error: server error: 500"},
+		{http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "--query: has no result from"},
+		{http.StatusOK, `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`, "--query: answered with a scalar"},
+		{http.StatusOK, "<html>", "--query: "},
+	} {
+		server := httptest.NewServer(&fakePrometheus{status: c.status, body: c.body})
+		code, stdout, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h")
+		if code != exitWrong || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%d %s: exit code %d, %q", c.status, c.body, code, stderr)
+		}
+		server.Close()
+	}
+	server := httptest.NewServer(nil)
+	server.Close()
+	if code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h"); code != exitWrong || !strings.Contains(stderr, "connection refused") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+func TestPrometheusAuthentication(t *testing.T) {
+	f := &fakePrometheus{series: map[string]func(string, float64) (float64, bool){
+		`{"__name__":"x_bytes"}`: func(string, float64) (float64, bool) { return 1, true },
+	}}
+	server := httptest.NewServer(f)
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "http.yml")
+	if err := os.WriteFile(path, []byte("basic_auth:\n  username: me\n  password: secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h", "--http.config.file="+path)
+	if code != exitOK || f.auth != "Basic bWU6c2VjcmV0" {
+		t.Errorf("exit code %d, authorization %q: %s", code, f.auth, stderr)
+	}
+}
+
+func TestParseMoment(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for text, want := range map[string]time.Time{
+		"": now, "now": now, "-6h": now.Add(-6 * time.Hour), "-1d": now.Add(-24 * time.Hour), "1700000001": now.Add(time.Second),
+		"2023-11-14T22:13:20Z": now, "2023-11-14T23:13:20+01:00": now,
+	} {
+		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"6h", "-", "2023-11-14", "--6h", "99999999999999"} {
+		if got, err := parseMoment(text, now); err == nil {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}

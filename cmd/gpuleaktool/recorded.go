@@ -1,0 +1,39 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// recorded is the history that a recording of GPUs holds.
+type recorded struct{ reader *gpu.RecordingReader }
+
+// each implements history.
+func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
+	gpus := map[string]*memory{}
+	for ctx.Err() == nil {
+		info, sample, err := r.reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		m := gpus[info.UUID]
+		if m == nil {
+			m = &memory{info: info, labels: labelsOf("gpu", strconv.Itoa(info.Index), "uuid", info.UUID)}
+			gpus[info.UUID] = m
+		}
+		if err := take(m, &sample); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}

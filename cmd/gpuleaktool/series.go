@@ -1,0 +1,98 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// kind says what a series is about.
+type kind uint8
+
+const (
+	kindMemory   kind = iota // of a GPU, a GPU instance, or a series that was given as such
+	kindProcess              // of one process
+	kindWorkload             // of a pod or job of several processes
+)
+
+// series is one memory, process or workload, and what the detector said of it.
+type series struct {
+	labels   labels
+	kind     kind
+	from     string // the file it is from
+	first    time.Duration
+	last     time.Duration
+	samples  uint64
+	used     float64 // the last sample, bytes
+	peak     float64
+	capacity detector.Value
+	fresh    bool // there was a sample since the last step
+	steps    []step
+	full     time.Duration // when it was first near its capacity, if filled
+	filled   bool
+	sliced   bool           // a GPU in MIG mode: its slices are judged
+	plot     *plot.Envelope // nil unless it is to be plotted
+}
+
+// step is what was said at one moment.
+type step struct {
+	t            time.Duration
+	judged, leak bool
+	muted        bool // it is not to be judged
+	pattern      detector.Pattern
+	confidence   float64
+	since        time.Duration
+	// Over the first window.
+	slope, r2, spikes detector.Value
+
+	rate, leaked, trough  detector.Value
+	seconds, lower, upper detector.Value // to out-of-memory
+	headroom              detector.Value // of the memory that it is on
+	used                  float64
+	capacity              detector.Value
+}
+
+func (j *judge) newSeries(l labels, k kind) *series {
+	x := &series{labels: l, kind: k}
+	if j.plot {
+		x.plot = &plot.Envelope{}
+	}
+	j.series = append(j.series, x)
+	return x
+}
+
+// add notes a sample.
+func (x *series) add(t time.Duration, used float64, capacity detector.Value) {
+	if x.samples == 0 {
+		x.first = t
+	}
+	x.samples++
+	x.last, x.used, x.peak, x.fresh = t, used, max(x.peak, used), true
+	if capacity.OK {
+		x.capacity = capacity
+		if !x.filled && used >= nearCapacity*capacity.V {
+			x.full, x.filled = t, true
+		}
+	}
+	if x.plot != nil {
+		x.plot.Add(t, used)
+	}
+}
+
+// tell notes a verdict at time t unless nothing came since the last one.
+func (x *series) tell(t time.Duration, v *detector.Verdict, headroom detector.Value) {
+	if !x.fresh {
+		return
+	}
+	x.fresh = false
+	w := &v.Windows[0]
+	x.steps = append(x.steps, step{
+		t: t, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
+		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
+		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper, headroom: headroom, used: x.used, capacity: x.capacity,
+	})
+}

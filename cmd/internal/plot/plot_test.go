@@ -1,0 +1,140 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plot
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	gib   = 1 << 30
+	begin = 1_772_323_200 * time.Second // 2026-03-01
+)
+
+// TestEnvelope holds a long series against its own extremes: no spike is lost, and
+// the memory is bounded.
+func TestEnvelope(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 2, 1000, 100_000} {
+		var e Envelope
+		low, high := math.Inf(1), math.Inf(-1)
+		for i := range n {
+			v := random.NormFloat64()
+			low, high = min(low, v), max(high, v)
+			e.Add(begin+time.Duration(i)*time.Second, v)
+		}
+		if len(e.bins) > maxBins {
+			t.Errorf("%d samples: %d bins", n, len(e.bins))
+		}
+		list := e.stretches()
+		if len(list) != 1 {
+			t.Fatalf("%d samples: %d stretches", n, len(list))
+		}
+		gotLow, gotHigh := math.Inf(1), math.Inf(-1)
+		for i, x := range list[0] {
+			gotLow, gotHigh = min(gotLow, x.low), max(gotHigh, x.high)
+			if x.t < begin || x.t > begin+time.Duration(n)*time.Second || i > 0 && x.t <= list[0][i-1].t {
+				t.Fatalf("%d samples: %s after %s", n, x.t, begin)
+			}
+		}
+		if gotLow != low || gotHigh != high {
+			t.Errorf("%d samples: %g to %g, want %g to %g", n, gotLow, gotHigh, low, high)
+		}
+	}
+	if got := (*Envelope)(nil).stretches(); got != nil {
+		t.Errorf("nothing has %v", got)
+	}
+}
+
+func TestEnvelopeGap(t *testing.T) {
+	var e Envelope
+	for i := range 100 {
+		at := begin + time.Duration(i)*time.Minute
+		if i >= 50 {
+			at += 2 * time.Hour
+		}
+		e.Add(at, 1)
+	}
+	if list := e.stretches(); len(list) != 2 || len(list[0]) != 50 || len(list[1]) != 50 {
+		t.Errorf("stretches %v", list)
+	}
+}
+
+// numbers are the places in a drawing.
+var numbers = regexp.MustCompile(`(?:[xy][12]?|width|height)="([^"]*)"|points="([^"]*)"|d="([^"]*)"`)
+
+// TestSVG draws what is unusual, too, and checks that it is XML within its frame.
+func TestSVG(t *testing.T) {
+	var used, empty Envelope
+	for i := range 600 {
+		used.Add(begin+time.Duration(i)*time.Minute, float64(10*gib+i%7*gib+i*40<<20))
+	}
+	end := begin + 10*time.Hour
+	at := begin + 3*time.Hour
+	plots := map[string]*Plot{
+		"empty":    {From: begin, To: begin, Used: &empty},
+		"no leak":  {From: begin, To: end, Used: &used},
+		"far away": {From: begin, To: end, Used: &used, Capacity: 1024 * gib, Title: `<"&>`},
+		"leak": {
+			From: begin, To: end, Used: &used, Capacity: 40 * gib, Alarms: []Span{{From: at, To: at + 2*time.Hour}, {From: at + 121*time.Minute, To: end, Open: true}},
+			Troughs: []Point{{begin, 10 * gib}, {end, 30 * gib}}, Fit: []Point{{begin, 9 * gib}, {at, 16 * gib}},
+			Forecast: &Forecast{From: Point{at, 22 * gib}, At: at + 5*time.Hour, Lower: at + 4*time.Hour, Upper: at + 6*time.Hour},
+		},
+		"never": {
+			From: begin, To: end, Used: &used, Capacity: 40 * gib, Alarms: []Span{{From: end, To: end, Open: true}},
+			Forecast: &Forecast{From: Point{end, 22 * gib}, At: end + 5000*time.Hour, Lower: end + time.Hour, Upper: end + 1e6*time.Hour},
+		},
+	}
+	for name, p := range plots {
+		t.Run(name, func(t *testing.T) {
+			p.Location = time.UTC
+			text := string(p.SVG())
+			for dec := xml.NewDecoder(strings.NewReader(text)); ; {
+				if _, err := dec.Token(); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatalf("%v in %s", err, text)
+				}
+			}
+			for _, m := range numbers.FindAllStringSubmatch(text, -1) {
+				for _, n := range strings.FieldsFunc(m[1]+m[2]+m[3], func(r rune) bool { return strings.ContainsRune("ML Z,", r) }) {
+					if v, err := strconv.ParseFloat(n, 64); err != nil || v < -1 || v > width+1 {
+						t.Errorf("%q in %s", n, m[0])
+					}
+				}
+			}
+		})
+	}
+	text := string(plots["leak"].SVG())
+	for _, want := range []string{"alarm 03:00", "cleared 05:00", "capacity 40.0 GiB", `class="band"`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for span, want := range map[time.Duration]time.Duration{
+		3 * time.Second: time.Second, time.Hour: 10 * time.Minute, 10 * time.Hour: 2 * time.Hour, 24 * time.Hour: 3 * time.Hour,
+		20 * 24 * time.Hour: 3 * 24 * time.Hour,
+	} {
+		if got := timeTick(span); got != want {
+			t.Errorf("%s: a tick every %s, want %s", span, got, want)
+		}
+	}
+	for highest, want := range map[float64]float64{83 * gib: 20 * gib, gib: gib / 4, 1.2 * gib: gib / 4, 900 << 20: 200 << 20, 4: 1} {
+		if got := amountTick(highest); got != want {
+			t.Errorf("%g: a tick every %g, want %g", highest, got, want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// smiLog returns so many seconds of the log of 8 GPUs.
+func smiLog(seconds int) []byte {
+	var b bytes.Buffer
+	b.WriteString("timestamp, index, uuid, memory.used [MiB], memory.total [MiB], utilization.gpu [%]\n")
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for s := range seconds {
+		stamp := begin.Add(time.Duration(s) * time.Second).Format("2006/01/02 15:04:05.000")
+		for g := range 8 {
+			fmt.Fprintf(&b, "%s, %d, GPU-0000000%d-1111-2222-3333-444444444444, %d MiB, 81559 MiB, %d %%\n", stamp, g, g, 2000+s/8, s%100)
+		}
+	}
+	return b.Bytes()
+}
+
+func TestRecordingReader(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		kind RecordingKind
+	}{
+		{string(smiLog(3)), KindGPUs},
+		{"timestamp, gpu_uuid, pid, used_gpu_memory [MiB]\n2026/03/01 00:00:00.000, GPU-a, 1, 100 MiB\n", KindApps},
+		{`{"format":"gpu_leak_exporter recording","version":1}` + "\n", KindRecording},
+	} {
+		r, err := NewRecordingReader("log", strings.NewReader(c.text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind() != c.kind {
+			t.Errorf("kind %s, want %s", r.Kind(), c.kind)
+		}
+		samples := 0
+		for {
+			info, s, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil || info.UUID == "" || s.T == 0 {
+				t.Fatal(info, s, err)
+			}
+			samples++
+		}
+		if want := map[RecordingKind]int{KindGPUs: 24, KindApps: 1}[c.kind]; samples != want {
+			t.Errorf("%s: %d samples, want %d", c.kind, samples, want)
+		}
+	}
+	for _, text := range []string{"", "a,b\n", "timestamp,index\n2026/03/01 00:00:00.000, x\n"} {
+		r, err := NewRecordingReader("log", strings.NewReader(text), nil)
+		if err == nil {
+			_, _, err = r.Next()
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "log") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// BenchmarkRecordingReader reads rows of a log of nvidia-smi.
+func BenchmarkRecordingReader(b *testing.B) {
+	log := smiLog(10_000)
+	rows := bytes.Count(log, []byte("\n")) - 1
+	b.ReportAllocs()
+	for n := 0; n < b.N; n += rows {
+		r, err := NewRecordingReader("log", bytes.NewReader(log), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range min(rows, b.N-n) {
+			if _, _, err := r.Next(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestSMIStamp holds the fast way to read a time stamp against time.Parse.
+func TestSMIStamp(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, zone := range []string{"UTC", "Europe/Berlin", "America/St_Johns"} {
+		loc, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(text string) {
+			want, err := time.ParseInLocation("2006/01/02 15:04:05", text, loc)
+			got, ok := parseSMIStamp(text, loc)
+			if ok != (err == nil) || ok && int64(got) != want.UnixNano() {
+				t.Fatalf("%s in %s: %d %t, want %d, %v", text, zone, got, ok, want.UnixNano(), err)
+			}
+		}
+		for range 20_000 {
+			check(fmt.Sprintf("%04d/%02d/%02d %02d:%02d:%02d.%03d", 1972+random.IntN(220), random.IntN(14), random.IntN(33),
+				random.IntN(25), random.IntN(61), random.IntN(61), random.IntN(1000)))
+		}
+		for _, text := range []string{"2026/03/29 02:30:00.000", "2026/10/25 02:30:00.000", "2024/02/29 00:00:00.000", "2026/02/29 00:00:00.000", "2026-03/29 02:30:00.000"} {
+			check(text)
+		}
+	}
+}
