@@ -34,8 +34,11 @@ LDFLAGS := -X $(PKG_VERSION).Version=$(VERSION) \
 # All modules of this repository but the tools, which hold no code of ours.
 MODULES := . e2e
 
+# Real logs, for tests and measurements; what reads them does without.
+TRACES := $(CURDIR)/../shared/traces
+
 # Runs `go test -json`, prints what a reader needs and fails on a skipped test.
-GOTEST := $(BIN)/gotest -allow-skip=traces:=$(CURDIR)/../shared/traces -summary=$(BIN)/test-summary.txt --
+GOTEST := $(BIN)/gotest -allow-skip=traces:=$(TRACES) -summary=$(BIN)/test-summary.txt --
 
 DEMO_ADDRESS ?= localhost:9844
 DEMO_SOURCE  ?= sim:node
@@ -127,6 +130,12 @@ checkmetrics: tools $(BIN)/gotest ## hold what the exporter exposes against Prom
 .PHONY: bench
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: bench-detect
+bench-detect: ## measure the detector and its rivals, and write detector/BENCHMARK.md
+	mkdir -p $(BIN)
+	cd e2e && $(GO) run ./bench --set=test --series=20 --hours=100000 --curve --traces=$(TRACES) --markdown > $(BIN)/BENCHMARK.md
+	mv $(BIN)/BENCHMARK.md detector/BENCHMARK.md
 
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME

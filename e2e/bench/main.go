@@ -1,0 +1,184 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures the leak detector, and the rules of other systems, on
+// labelled series of used GPU memory.
+//
+//	bench [--set=tune|test] [--series=N] [--kind=SUBSTRING] [--rivals=false] [--curve] [--hours=H] [--traces=DIR] [--markdown] [--verbose]
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
+)
+
+// intro is the begin of the page that --markdown writes.
+const intro = `# How well leaks are detected
+
+Written by ` + "`make bench-detect`" + ` from generated series, the used memory of a GPU and nothing else. The seeds
+are not those that the detector was tuned on.
+
+- A leak is **found** by an alarm that begins after the onset and is still on 10 min later, or when memory runs out.
+- **Precision** counts series: those found, of those with an alarm that were found, that are healthy or that had an
+  alarm before the onset (an **early** one).
+- The **ETA** is judged in the middle between onset and out-of-memory, where that comes within 48 h; no forecast is
+  an error of 100 % and does not cover.
+- The rules of other systems are built from their documents and asked once a minute; those that tell no interval or
+  no ETA have none here. Ours is asked after each sample.
+
+`
+
+// options are the flags.
+type options struct {
+	set      workloads.Set
+	series   int
+	hours    float64
+	kind     string
+	traces   string
+	rivals   bool
+	curve    bool
+	verbose  bool
+	markdown bool
+}
+
+func main() {
+	opt, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		out := bufio.NewWriter(os.Stdout)
+		err = errors.Join(bench(out, opt), out.Flush())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var set string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&set, "set", "tune", "the seeds: tune or test")
+	f.IntVar(&o.series, "series", 6, "series of each kind; 0 for none")
+	f.Float64Var(&o.hours, "hours", 0, "also run healthy series of 1 to 3 days for so many series-hours")
+	f.StringVar(&o.kind, "kind", "", "only kinds whose name contains this")
+	f.StringVar(&o.traces, "traces", "", "also run the nvidia-smi logs in this directory")
+	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems too")
+	f.BoolVar(&o.curve, "curve", false, "also tell what other leak thresholds would give")
+	f.BoolVar(&o.verbose, "verbose", false, "a line for each leak that is missed and each healthy series with an alarm")
+	f.BoolVar(&o.markdown, "markdown", false, "write markdown")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	var err error
+	o.set, err = workloads.SetNamed(set)
+	return o, err
+}
+
+// bench runs what the options ask for and writes the tables.
+func bench(w io.Writer, opt options) error {
+	var kinds []workloads.Kind
+	for _, k := range workloads.Kinds() {
+		if strings.Contains(k.Name, opt.kind) {
+			kinds = append(kinds, k)
+		}
+	}
+	if len(kinds) == 0 {
+		return fmt.Errorf("no kind has a name that contains %q", opt.kind)
+	}
+	if opt.markdown {
+		if _, err := io.WriteString(w, intro); err != nil {
+			return err
+		}
+	}
+	if opt.series > 0 {
+		if err := benchSeries(w, opt, kinds); err != nil {
+			return err
+		}
+	}
+	if opt.hours > 0 {
+		if err := benchHours(w, opt, kinds); err != nil {
+			return err
+		}
+	}
+	if opt.traces != "" {
+		return benchTraces(w, opt)
+	}
+	return nil
+}
+
+// writeNotes writes the lines of --verbose.
+func writeNotes(w io.Writer, results []judged) {
+	for i := range results {
+		if results[i].note != "" {
+			fmt.Fprintln(w, results[i].note)
+		}
+	}
+}
+
+// writeTables writes the tables that have rows.
+func writeTables(w io.Writer, opt options, tables ...*table) error {
+	for _, t := range tables {
+		if len(t.rows) == 0 {
+			continue
+		}
+		if err := t.write(w, opt.markdown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// benchSeries writes the tables of the labelled series.
+func benchSeries(w io.Writer, opt options, kinds []workloads.Kind) error {
+	r := &runner{set: opt.set, rivals: opt.rivals, curve: opt.curve, verbose: opt.verbose}
+	results, err := r.run(jobsFor(kinds, opt.series))
+	if err != nil {
+		return err
+	}
+	writeNotes(w, results)
+	leaks, healthy := byKind(results)
+	tables := []*table{allRules(results, opt), leaks, healthy}
+	if opt.curve {
+		tables = append(tables, curveTable(results))
+	}
+	return writeTables(w, opt, tables...)
+}
+
+// allRules returns the table of ours and the rivals.
+func allRules(results []judged, opt options) *table {
+	names, all := figuresOf(results, opt.rivals)
+	f := all[0]
+	title := fmt.Sprintf("Set %s: %d leaks, %d healthy series of %.0f h", opt.set, f.leaks, f.healthy, f.hours)
+	return compared(title, slices.Concat(leakRows, healthyRows, forecastRows), names, all)
+}
+
+// figuresOf returns the names and figures of ours and the rivals.
+func figuresOf(results []judged, withRivals bool) (names []string, all []*figures) {
+	names, all = []string{"ours"}, []*figures{{}}
+	if withRivals {
+		for _, rule := range rivalRules {
+			names, all = append(names, rule.name), append(all, &figures{})
+		}
+	}
+	for i := range results {
+		all[0].add(&results[i].ours)
+		for j := range results[i].rivals {
+			all[j+1].add(&results[i].rivals[j])
+		}
+	}
+	return names, all
+}
