@@ -68,17 +68,19 @@ func (d *Domain[K]) name(in *listing[K], v *Verdict) {
 func (d *Domain[K]) judgeGroups() {
 	d.out.Groups = d.out.Groups[:0]
 	for name, g := range d.groups {
-		if !g.summed() {
-			continue
+		if g.summed() {
+			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name, Used: g.sum})
 		}
-		out := GroupVerdict{Group: name, Used: g.sum}
+	}
+	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
+	for i := range d.out.Groups {
+		out := &d.out.Groups[i]
+		g := d.groups[out.Group]
 		g.verdict(&out.Verdict)
-		d.out.Groups = append(d.out.Groups, out)
 		if !g.leaking {
 			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
 		}
 	}
-	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
 }
 
 // judgeDevice composes the verdict on the device.

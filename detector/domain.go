@@ -93,6 +93,7 @@ type listing[K comparable] struct {
 	member *member
 	group  *group
 	known  bool
+	twice  bool // it was listed before in the frame
 }
 
 type member struct {
@@ -110,6 +111,7 @@ type group struct {
 	*series
 	seen  int64 // last frame with a member, ns
 	ended cohort
+	most  int // members at once so far
 	// Of the last frame: the sum of the members, how many they are, and whether the
 	// memory of one is not known.
 	sum     float64
@@ -145,6 +147,7 @@ func (d *Domain[K]) clear() {
 func (d *Domain[K]) Reset(r Reason) {
 	d.clear()
 	d.last = 0
+	d.out.Exited, d.out.Attributed = d.out.Exited[:0], false
 	if r < NumReasons {
 		d.out.Resets[r]++
 	}
@@ -298,8 +301,8 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
 		}
 		m := at.member
 		if m != nil && m.last == o.t {
-			at.member = nil
-			continue // listed twice
+			at.member, at.twice = nil, true
+			continue
 		}
 		used, ok := bytesOf(in.Used)
 		g := d.addToGroup(in.Group, used, ok, o.t)
@@ -363,6 +366,13 @@ func (d *Domain[K]) observeGroups(o observation) {
 		if g.series == nil && g.members >= 2 {
 			g.series = d.newSeries(Subject[K]{Kind: KindGroup, Group: name})
 		}
+		if g.members > g.most {
+			// A pool that becomes larger than it ever was grows, and does not leak.
+			if g.series != nil {
+				g.interrupt()
+			}
+			g.most = g.members
+		}
 		if g.summed() {
 			o.used, _ = bytesOf(Of(min(g.sum, MaxBytes)))
 			g.observe(&o)
@@ -393,8 +403,9 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 		d.residual = d.newSeries(Subject[K]{Kind: KindResidual})
 	}
 	for i := range f.Members {
-		member, _ := bytesOf(f.Members[i].Used)
-		o.used = max(o.used-member, -MaxBytes)
+		if member, _ := bytesOf(f.Members[i].Used); !d.present[i].twice {
+			o.used = max(o.used-member, -MaxBytes)
+		}
 	}
 	d.partings.observe(o.t, o.interval, o.used, &d.residual.cfg)
 	o.used = max(o.used, 0) // the lists are read a moment apart from the memory

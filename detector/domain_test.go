@@ -500,3 +500,60 @@ func TestMemberOfAnImpossibleConfig(t *testing.T) {
 		t.Errorf("member %+v", j.Members[0])
 	}
 }
+
+// Workers that are added to a pool are no leak of the pool, nor of its GPU; once they
+// are all there, growth counts.
+func TestPoolThatBecomesLargerIsNoLeak(t *testing.T) {
+	d := newDomain(t)
+	workers := func(s int) int { return 2 + min(12, max(0, s-3600)/120) }
+	found := 0
+	for s := range 14400 {
+		f := Frame[int]{T: start + time.Duration(s)*time.Second, Capacity: Of(80 * gib), Complete: true}
+		for w := range workers(s) {
+			used := round(2*gib + float64(max(0, s-9000))*mib/10)
+			f.Members = append(f.Members, Member[int]{Key: w, Group: "team/pool", Used: Of(used), Started: start + time.Duration(s)*time.Second})
+			f.Used.V += used
+		}
+		f.Used.OK = true
+		j, err := look(d, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leak := j.Device.Leak || j.Groups[0].Leak; leak && s < 9000 {
+			t.Fatalf("second %d: a pool of %d workers leaks: %+v", s, workers(s), j.Groups[0].Verdict)
+		} else if leak && found == 0 {
+			found = s
+		}
+	}
+	if found == 0 || found > 9000+1200 {
+		t.Errorf("the leak of all workers, from second 9000 on, is found at %d", found)
+	}
+}
+
+// A load that was given back is no reason to overlook a leak a day later.
+func TestLeakLongAfterALoad(t *testing.T) {
+	for _, held := range []int{1200, 7200, 8 * 3600} {
+		begins := held + 24*3600
+		changes := leaking(begins+3600, func(sec int) float64 {
+			if sec < held {
+				return 60 * gib
+			}
+			return 5*gib + float64(max(0, sec-begins))*100/60*mib
+		})
+		if len(changes) != 1 || changes[0] < begins || changes[0] > begins+1200 {
+			t.Errorf("60 GiB for %d s, a quiet day and a leak from %d on: found %v", held, begins, changes)
+		}
+	}
+}
+
+// A member that is listed twice is subtracted once.
+func TestListedTwice(t *testing.T) {
+	d := newDomain(t)
+	twice := Member[int]{Key: 1, Used: Of(10 * gib)}
+	if err := d.Observe(&Frame[int]{T: start, Used: Of(21 * gib), Complete: true, Members: []Member[int]{twice, twice}}); err != nil {
+		t.Fatal(err)
+	}
+	if d.residual.used != 11*gib {
+		t.Errorf("the residual is %d", d.residual.used)
+	}
+}

@@ -93,13 +93,17 @@ func (e *scale) judge(s *series, given float64) growth {
 	g.reversal = clamp(float64(retained/unit)/max(given, 1) - 1)
 	gate := min(1, gateConfidence*max(0, g.evidence)/-math.Log10(e.share*s.cfg.FalseAlarm))
 	rate := float64(steady[len(steady)-1].bytes()-steady[0].bytes()) / max(seconds(int64(steady[len(steady)-1].at-steady[0].at)*tick), 1)
-	g.start = s.startFactor(&g, pts, rate, steady[0].bytes(), span)
+	base := g.base
+	if len(steady) < len(pts) {
+		base = steady[0].bytes() // what was left out, such as a load, led there
+	}
+	g.start = s.startFactor(&g, pts, rate, base, span)
 	least := int64(s.cfg.MinSpan)
 	if rate > loadRate {
 		least *= 2
 	}
 	if span < least {
-		gate *= float64(span) / float64(least) * 0.99
+		gate *= gateConfidence * float64(span) / float64(least)
 	}
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
@@ -182,7 +186,7 @@ func evenness(pts []point) float64 {
 	}
 	least, i, from := 1.0, 0, float64(pts[0].v)
 	for q := int32(1); q <= 4; q++ {
-		for i < last && pts[i].at < pts[0].at+span*q/4 {
+		for i < last && pts[i].at < pts[0].at+int32(int64(span)*int64(q)/4) {
 			i++
 		}
 		least = min(least, (float64(pts[i].v)-from)/total)

@@ -291,7 +291,7 @@ func TestJudge(t *testing.T) {
 		{"it falls", join(ramp(70, 10000, 20), ramp(5, 10500, -10)), 0, 0, 0, 0, 0},
 		{"shorter than the least span", ramp(50, 10000, 20), 0, 0.5, 0.98, 48, 1800},
 		{"as long as it", ramp(66, 10000, 20), 0, 1, 1, 63, 1800},
-		{"as fast as programs load", ramp(70, 10000, 200), 0, 0.4, 0.7, 67, 1800},
+		{"as fast as programs load", ramp(70, 10000, 200), 0, 0.3, 0.5, 67, 1800},
 		{"as fast, twice as long", ramp(122, 10000, 200), 0, 1, 1, 0, 1800},
 		{"a warm-up", curve(70, 4000, saturating), 0, 0, 0.1, 0, 0},
 		{"few jobs", join(repeat(24, 10000), repeat(24, 11000), repeat(24, 12000), repeat(20, 13000)), 0, 0, 0, 0, 0},

@@ -56,6 +56,9 @@ const (
 	youngest = int32(300)
 	// pauseBlocks is after how many blocks without a move growth has ended.
 	pauseBlocks = 8
+	// unsettledTop is how long, in ns, the memory that was there at first may have
+	// stayed for its fall to tell that it was no job's.
+	unsettledTop = int64(10 * time.Minute)
 	// toothHold is how long, in multiples of the time that a rise took, the top of
 	// a tooth may last: memory that stays for longer and then goes is that of a job
 	// that ended.
@@ -88,6 +91,8 @@ type scale struct {
 	moves   int64  // changes of the level by a quantum so far
 	level   uint32 // the trough at the last move
 	movedAt int32  // when
+	// movedBlock is how many blocks were closed then.
+	movedBlock int64
 
 	run  run
 	runs int64 // begun so far
@@ -213,10 +218,13 @@ func (e *scale) close(p point, n nature) {
 		e.walk.move(float64(d))
 		e.fall(p, n.near)
 		e.level, e.movedAt = p.v, p.at
+	case (r.ups > 0 || r.falling) && e.closed-e.movedBlock >= pauseBlocks:
+		e.begin(point{at: p.at, v: e.level})
 	case r.ups == 0:
 		r.lowAt, r.onset = p.at, p.at // still as low
-	case int64(p.at-e.movedAt)*tick >= pauseBlocks*e.width:
-		e.begin(point{at: p.at, v: e.level})
+	}
+	if e.movedAt == p.at {
+		e.movedBlock = e.closed
 	}
 	e.push(p)
 }
@@ -262,7 +270,7 @@ func (e *scale) fall(p point, near bool) {
 	}
 	// What falls gradually rose at some time, seen or not; and how the memory rose
 	// that was there at first, and does not stay, is not known.
-	first := e.runs == 1 && int64(p.at-e.movedAt)*tick < pauseBlocks*e.width
+	first := e.runs == 1 && int64(p.at-e.movedAt)*tick < min(pauseBlocks*e.width, unsettledTop)
 	if (first || r.falling && r.downs >= toothMoves) && !near {
 		e.given = max(e.given, float64(r.high)-float64(p.v))
 	}

@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 2
+const stateVersion = 3
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -42,6 +42,7 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 		c.bytes([]byte(name))
 		c.time(&g.seen)
 		g.ended.code(&c)
+		c.within(&g.most, 0, math.MaxInt32)
 		c.flag(g.series != nil)
 		if g.series != nil {
 			g.code(&c)
@@ -95,6 +96,7 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 		name, g := string(c.bytes(nil)), &group{}
 		c.time(&g.seen)
 		g.ended.code(&c)
+		c.within(&g.most, 0, math.MaxInt32)
 		if c.flag(false) {
 			g.series = d.restoreSeries(&c, Subject[K]{Kind: KindGroup, Group: name})
 		}
@@ -108,7 +110,7 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 			d.partings.list = append(d.partings.list, e)
 		}
 	}
-	if d.partings.staying() > MaxUnreleased {
+	if d.partings.staying() > MaxUnreleased || d.attributed && d.residual == nil {
 		c.fail()
 	}
 	if c.err == nil && len(c.b) > 0 {
@@ -296,6 +298,7 @@ func (d *Domain[K]) code(c *codec) {
 	}
 	c.bool(&d.attributed)
 	c.time(&d.attributedAt)
+	c.amount(&d.top)
 	c.within(&d.crest.head, 0, crestSlots-1)
 	c.within(&d.crest.len, 0, crestSlots)
 	for i := range d.crest.slots {
@@ -319,6 +322,7 @@ func (m *member) code(c *codec) {
 // codeOwn codes what a member has beside its series.
 func (m *member) codeOwn(c *codec) {
 	c.time(&m.seen)
+	m.group = string(c.bytes([]byte(m.group)))
 	c.value(&m.used)
 	c.bool(&m.full)
 	m.activity.code(c)
@@ -478,6 +482,7 @@ func (e *scale) code(c *codec) {
 	c.natural(&e.moves)
 	c.units(&e.level)
 	c.int32(&e.movedAt)
+	c.natural(&e.movedBlock)
 	e.run.code(c)
 	c.natural(&e.runs)
 	c.positive(&e.walk.base, 2)

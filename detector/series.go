@@ -105,6 +105,16 @@ func (s *series) configure(cfg Config) {
 	s.cfg = cfg
 }
 
+// interrupt begins the growth anew: what was gained so far has a reason.
+func (s *series) interrupt() {
+	for i := range s.ladder {
+		if e := &s.ladder[i]; e.closed > 0 {
+			e.begin(point{at: ticks(s.last - s.first), v: e.level})
+			s.growths[i] = growth{}
+		}
+	}
+}
+
 // observation is one sample of a series and what is known beside it.
 type observation struct {
 	t, used  int64   // ns, bytes
