@@ -224,7 +224,8 @@ func TestStartFactor(t *testing.T) {
 		want   float64
 	}{
 		{"a quiet lead-in", func(*known) {}, 1},
-		{"5 minutes of it, for young growth", func(k *known) { k.lead, k.span = 5*minute, 10*minute }, 1},
+		{"9 minutes of it, for young growth", func(k *known) { k.lead, k.span = 9*minute, 10*minute }, 1},
+		{"8 minutes of it", func(k *known) { k.lead, k.span = 8*minute, 15*minute }, 0.4 + 0.3*0.25},
 		{"a third of the growth", func(k *known) { k.lead, k.span = 20*minute, 59*minute }, 1},
 		{"less than a third", func(k *known) { k.lead, k.span = 15*minute, 54*minute }, 0.4 + 0.3*0.9},
 		{"none", func(k *known) { k.lead, k.span = 0, 15*minute }, 0.4 + 0.3*0.25},

@@ -68,7 +68,12 @@ func TestHangupReadsRules(t *testing.T) {
 			want(s, 0, "gpu_leak_detected", nil), // nor does the GPU leak: it is judged through its processes
 			positive(s, "gpu_process_leak_slope_bytes_per_second", with(leaky, "window", "10m")))
 	})
+	first, err := p.Scrape(t).Value("gpu_leak_exporter_config_last_reload_success_timestamp_seconds", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	hangUp(t, p) // the same file once more changes nothing
+	eventually(t, p, func(s harness.Metrics) error { return errors.Join(readAfter(s, first), reloaded(s, 1)) })
 	write(t, file, badRules)
 	hangUp(t, p)
 	s := eventually(t, p, func(s harness.Metrics) error {
@@ -90,13 +95,18 @@ func TestHangupReadsRules(t *testing.T) {
 	write(t, file, noRules)
 	hangUp(t, p)
 	eventually(t, p, func(s harness.Metrics) error {
-		now, err := s.Value("gpu_leak_exporter_config_last_reload_success_timestamp_seconds", nil)
-		if err == nil && !(now > before) {
-			err = fmt.Errorf("the last success is still that of %g", now)
-		}
-		return errors.Join(err, reloaded(s, 1), want(s, 1, "gpu_process_leak_detected", leaky))
+		return errors.Join(readAfter(s, before), reloaded(s, 1), want(s, 1, "gpu_process_leak_detected", leaky))
 	})
 	endsPromptly(t, p)
+}
+
+// readAfter returns an error until the rules were read after that time.
+func readAfter(s harness.Metrics, before float64) error {
+	now, err := s.Value("gpu_leak_exporter_config_last_reload_success_timestamp_seconds", nil)
+	if err == nil && !(now > before) {
+		err = fmt.Errorf("the last success is still that of %g", now)
+	}
+	return err
 }
 
 // ask sends a request to /-/reload and returns status and body.
