@@ -36,6 +36,7 @@ type leak struct {
 	// While on: since when, above which level in bytes, the highest level that was
 	// retained, when it was last seen to grow, and the line that it followed then.
 	since, base, high, grown int64
+	kept                     int64 // the level of the surest scale then, bytes
 	trend                    trend
 	scale                    int   // of trend
 	closed                   int64 // blocks of it then
@@ -89,6 +90,7 @@ func (s *series) hold(t int64) {
 	case l.confidence >= s.cfg.ClearThreshold && kept:
 		g := &s.growths[l.best]
 		l.high, l.grown = max(l.high, g.base+g.retained), t
+		l.kept = int64(s.ladder[l.best].level) * unit
 		s.foresee()
 	case full || paused && kept:
 		l.confidence = max(l.confidence, s.cfg.ClearThreshold)

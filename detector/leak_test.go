@@ -299,3 +299,30 @@ func TestReconfigureInTheMiddleOfALeak(t *testing.T) {
 		t.Errorf("less than the least growth: %+v", j.Members[0])
 	}
 }
+
+// What a leak under cycles has retained, and the lower envelope, do not swing with
+// the cycles.
+func TestCyclesDoNotSwingWhatIsLeaked(t *testing.T) {
+	const begins = 3600
+	s := newSeries(DefaultConfig())
+	var v Verdict
+	leaked, trough, seen := 0.0, 0.0, 0
+	follow(s, 0, 4*3600, func(sec int) sample {
+		return sample{used: 20*gib + float64(sec%120)*40*mib + float64(max(0, sec-begins))*mib}
+	}, func(sec int) {
+		s.verdict(&v)
+		if !v.Leak {
+			return
+		}
+		if v.Leaked.V < leaked-quantum || v.Trough.V < trough-quantum {
+			t.Fatalf("second %d: %.0f MiB leaked after %.0f, trough at %.0f after %.0f", sec, v.Leaked.V/mib, leaked/mib, v.Trough.V/mib, trough/mib)
+		}
+		if lost := float64(sec-begins) * mib; v.Leaked.V > 1.1*lost+512*mib {
+			t.Fatalf("second %d: %.0f MiB leaked of %.0f", sec, v.Leaked.V/mib, lost/mib)
+		}
+		leaked, trough, seen = v.Leaked.V, v.Trough.V, seen+1
+	})
+	if seen < 3600 || leaked < 0.8*float64(3*3600)*mib {
+		t.Errorf("a leak in %d seconds, %.0f MiB in the end", seen, leaked/mib)
+	}
+}

@@ -368,6 +368,7 @@ func (l *leak) code(c *codec) {
 	}
 	c.amount(&l.base)
 	c.amount(&l.high)
+	c.amount(&l.kept)
 	l.trend.code(c)
 	c.within(&l.scale, 0, numScales-1)
 	c.natural(&l.closed)

@@ -249,8 +249,7 @@ func (s *series) verdict(v *Verdict) {
 	for i := range s.windows {
 		v.Windows[i] = s.windows[i].fit()
 	}
-	trough, ok := s.ladder[0].trough()
-	if ok {
+	if trough, ok := s.trough(); ok {
 		v.Trough = Of(float64(trough))
 	}
 	if !v.Judged {
@@ -262,5 +261,15 @@ func (s *series) verdict(v *Verdict) {
 	}
 	v.Leak, v.Since = true, time.Duration(s.leak.since)
 	v.Rate = Of(s.leak.trend.rate)
-	v.Leaked = Of(math.Max(0, float64(trough-s.leak.base)))
+	v.Leaked = Of(math.Max(0, float64(s.leak.kept-s.leak.base)))
+}
+
+// trough returns the lower envelope now, in bytes: while the memory goes in cycles,
+// that is the end of the last one and not where the present one is.
+func (s *series) trough() (int64, bool) {
+	trough, ok := s.ladder[0].trough()
+	if ok && s.cycling(s.last) {
+		trough = min(trough, int64(s.ladder[cycleScale].level)*unit)
+	}
+	return trough, ok
 }

@@ -170,16 +170,16 @@ func (f *finding) forecast() string {
 	return text
 }
 
-// early says how long the alarm came before the memory was full, or before the
-// end of the record.
+// early says how long the alarm came before the memory was as good as full, or
+// before the end of the record.
 func (f *finding) early() string {
 	switch {
 	case f.alarm == nil:
 		return ""
 	case f.filled && f.full >= f.alarm.t:
-		return humanize.Duration(f.full-f.alarm.t) + " before it was full"
+		return humanize.Duration(f.full-f.alarm.t) + " before 95 % was in use"
 	case f.filled:
-		return humanize.Duration(f.alarm.t-f.full) + " after it was full"
+		return humanize.Duration(f.alarm.t-f.full) + " after 95 % was in use"
 	}
 	return humanize.Duration(f.last-f.alarm.t) + " before the end"
 }
