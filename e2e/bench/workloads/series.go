@@ -30,7 +30,7 @@ type Set uint32
 // The sets. They share no seed.
 const (
 	Tune Set = 1 // for setting thresholds
-	Test Set = 2 // for the figures that are published
+	Test Set = 3 // for the figures that are published; 2 was looked at when the leak threshold was chosen
 )
 
 // String returns the name of the set as in the flag --set.
