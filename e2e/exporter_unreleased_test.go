@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
@@ -96,8 +95,19 @@ func TestZombie(t *testing.T) {
 	eventually(t, p, func(s harness.Metrics) error {
 		return gone(s, "gpu_process_memory_pattern", with(left, "pattern", "zombie"))
 	})
-	time.Sleep(time.Second)
-	if err := gone(p.Scrape(t), "gpu_process_memory_pattern", with(left, "pattern", "zombie")); err != nil {
+	// And it stays so in the samples that follow.
+	before, err := p.Scrape(t).Value("gpu_sample_timestamp_seconds", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := eventually(t, p, func(s harness.Metrics) error {
+		now, err := s.Value("gpu_sample_timestamp_seconds", nil)
+		if err == nil && now < before+1 {
+			err = fmt.Errorf("the last sample is of %.1f s later", now-before)
+		}
+		return err
+	})
+	if err := gone(later, "gpu_process_memory_pattern", with(left, "pattern", "zombie")); err != nil {
 		t.Error(err)
 	}
 	p.Stop(t)

@@ -356,9 +356,9 @@ func (h *predictor) idleOf(m domain) []idleRow {
 		if p.Instance != m.instance || !p.Verdict.Judged || p.Verdict.Pattern != detector.PatternZombie {
 			continue
 		}
-		why := "will not go on"
+		why := "shows no sign of going on"
 		if p.Idle.OK {
-			why = "has computed nothing " + h.since(m.device.SampleTime.Add(-p.Idle.V), m.device.SampleTime) + ", and will not go on"
+			why = "has computed nothing " + h.since(m.device.SampleTime.Add(-p.Idle.V), m.device.SampleTime) + ", and shows no sign of going on"
 		}
 		add(p.ID, p.Owner, p.Used.V, why)
 	}

@@ -420,7 +420,7 @@ func TestPredictIdle(t *testing.T) {
 	for _, want := range []string{
 		"2 leaks on 3 GPUs, the most urgent first. 9.50 GiB are held that nobody will use again.",
 		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and its memory has stayed since 11:55 (4 min)",
-		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob has computed nothing since 11:39 (20 min), and will not go on",
+		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob has computed nothing since 11:39 (20 min), and shows no sign of going on",
 		"512 MiB GPU 1, MIG 3 (2g.20gb) NVIDIA H200 unknown process (pid 47) has ended, and its memory has stayed since 11:58 (1 min)",
 		"NVIDIA H200, 7 processes (1 muted)",
 	} {
