@@ -16,8 +16,10 @@ const (
 	// for and that nothing else speaks against: the default leak threshold.
 	gateConfidence = 0.7
 	// loadRate is a growth in bytes per second that programs reach when they load
-	// and leaks seldom do: 1 GiB a minute. It must last twice as long.
-	loadRate = 1 << 30 / 60.0
+	// and leaks seldom do: 512 MiB a minute. It must last twice as long.
+	loadRate = 512 << 20 / 60.0
+	// jobStep is a step in units, 1 GiB, that a job brings and a leak seldom does.
+	jobStep = 1024 * oneMiB
 	// idleLoadRate is a growth in bytes per second, from an idle memory on, that is
 	// a load: 4 MiB/s.
 	idleLoadRate = 4 << 20
@@ -145,9 +147,9 @@ func kept(pts []point) int {
 }
 
 // fresh is 1 while the last growth is less than 3 typical gaps ago, and falls to 0
-// at twice that.
-func (g *growth) fresh(t int64) float64 {
-	return clamp(2 - float64(t-g.end)/float64(3*g.gap))
+// at twice that. ago is the time since then, ns.
+func (g *growth) fresh(ago int64) float64 {
+	return clamp(2 - float64(ago)/float64(3*g.gap))
 }
 
 // steadiness is 1 while growth goes on at the pace at which it began and falls
@@ -185,21 +187,31 @@ func evenness(pts []point) float64 {
 	if total <= 0 {
 		return 0
 	}
-	least, i, from := 1.0, 0, float64(pts[0].v)
+	least, i, from := 1.0, 1, float64(pts[0].v)
 	for q := int32(1); q <= 4; q++ {
-		for i < last && pts[i].at < pts[0].at+int32(int64(span)*int64(q)/4) {
+		at := pts[0].at + int32(int64(span)*int64(q)/4)
+		for i < last && pts[i].at < at {
 			i++
 		}
-		least = min(least, (float64(pts[i].v)-from)/total)
-		from = float64(pts[i].v)
+		v := between(pts[i-1], pts[i], at)
+		least = min(least, (v-from)/total)
+		from = v
 	}
 	return clamp((least - 0.02) / 0.08)
 }
 
-// spread is 1 where the growth came in seven steps of like size or more, and
-// falls to 0 as it came in three: jobs that come, however long their memory takes
-// to settle. The number of steps is that of equal ones with the same self-normalised
-// sum, (Σd)²/Σd².
+// between returns the level at a time on the line between two troughs: there may
+// be a gap between them.
+func between(a, b point, at int32) float64 {
+	return float64(a.v) + (float64(b.v)-float64(a.v))*clamp(float64(at-a.at)/float64(b.at-a.at))
+}
+
+// spread is 1 where the growth came in five steps of like size or more, and falls to
+// 0 as it came in three: jobs that come, however long their memory takes to settle.
+// Of steps of more than jobStep, which jobs bring and leaks seldom, two more are
+// asked for a doubling, and eleven at most. The number of steps is that of equal ones
+// with the same self-normalised sum, (Σd)²/Σd², and their size that of the average
+// byte's step, Σd²/Σd.
 func spread(pts []point) float64 {
 	sum := float64(pts[len(pts)-1].v) - float64(pts[0].v)
 	squares := 0.0
@@ -207,7 +219,8 @@ func spread(pts []point) float64 {
 		d := float64(pts[i].v) - float64(pts[i-1].v)
 		squares += d * d
 	}
-	return clamp((sum*sum/squares - 3) / 4)
+	more := 2 * min(max(0, math.Log2(squares/sum/jobStep)), 3)
+	return clamp((sum*sum/squares - 3) / (2 + more))
 }
 
 // pace returns the growth in the second half of the troughs over that in the

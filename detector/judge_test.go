@@ -129,12 +129,12 @@ func TestEvenness(t *testing.T) {
 
 func TestSpread(t *testing.T) {
 	// steps are n of the same height, and small ones between them.
-	steps := func(n int, small float64) (levels []float64) {
+	steps := func(n int, size, small float64) (levels []float64) {
 		v := 1000.0
 		for i := range 90 {
 			v += small
 			if i*n/90 != (i-1)*n/90 || i == 0 {
-				v += 1e4
+				v += size
 			}
 			levels = append(levels, v)
 		}
@@ -146,10 +146,14 @@ func TestSpread(t *testing.T) {
 		want   float64
 	}{
 		{"straight", curve(40, 1e4, line01), 1},
-		{"seven steps", steps(7, 0), 1},
-		{"five steps", steps(5, 0), 0.5},
-		{"three steps", steps(3, 0), 0},
-		{"three jobs whose memory settles", steps(3, 5), 0.02},
+		{"five steps of 500 MiB", steps(5, 500, 0), 1},
+		{"four steps of 500 MiB", steps(4, 500, 0), 0.5},
+		{"three steps of 500 MiB", steps(3, 500, 0), 0},
+		{"five steps of 2 GiB", steps(5, 2048, 0), 0.5},
+		{"seven steps of 2 GiB", steps(7, 2048, 0), 1},
+		{"seven steps of 8 GiB and more", steps(7, 10000, 0), 0.5},
+		{"eleven steps of 8 GiB and more", steps(11, 10000, 0), 1},
+		{"three jobs whose memory settles", steps(3, 10000, 5), 0.01},
 		{"one step in much growth", join(ramp(40, 1000, 100), ramp(40, 6000, 100)), 1},
 		{"all of it in one step", join(repeat(40, 1000), repeat(40, 6000)), 0},
 	} {
@@ -334,9 +338,9 @@ func TestGrowth(t *testing.T) {
 
 // Growth that goes on is fresh, and one that has ended is not any more.
 func TestFresh(t *testing.T) {
-	g := growth{end: int64(start), gap: 20e9}
+	g := growth{gap: 20e9}
 	for s, want := range map[int64]float64{0: 1, 59: 1, 60: 1, 90: 0.5, 120: 0, 1e6: 0} {
-		about(t, "recency", g.fresh(int64(start)+s*1e9), want)
+		about(t, "recency", g.fresh(s*1e9), want)
 	}
 }
 

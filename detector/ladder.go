@@ -16,16 +16,24 @@ const (
 	// cycleScale is the one beside them whose blocks are the cycles of the series.
 	cycleScale = ladderScales
 	numScales  = ladderScales + 1
-	// finestShare is the share of the probability of a false alarm that the
-	// narrowest scale has, because a fast leak is urgent. The others share the rest.
-	finestShare = 0.5
+	// cycleShare is the share of the probability of a false alarm that the cycles
+	// have. Of the rest, each scale has narrowing times the share of the next
+	// narrower one, so that all add up to 1: a fast leak is urgent, and a slow one
+	// has the time to show.
+	cycleShare  = 0.2
+	narrowing   = 0.7
+	narrowing7  = narrowing * narrowing * narrowing * narrowing * narrowing * narrowing * narrowing
+	finestShare = (1 - cycleShare) * (1 - narrowing) / (1 - narrowing7)
 	ladderBase  = 10 * int64(time.Second)
 	ladderTop   = 2560 * int64(time.Second)
 	scaleBlocks = 96
 	// blockSamples is how many samples a block needs before its lowest one is a
-	// trough. Where they are so far apart that this takes longer than ladderBase,
-	// the ladder starts there, and its steps are smaller, but coarsest at least.
+	// trough, or as many as come in blockTime, if that is less: growth that takes
+	// ten minutes must show in some blocks. Where samples are so far apart that this
+	// takes longer than ladderBase, the ladder starts there, and its steps are
+	// smaller, but coarsest at least.
 	blockSamples = 3
+	blockTime    = int64(time.Minute)
 	coarsest     = 1.5
 )
 
@@ -77,9 +85,11 @@ type point struct {
 // scale follows the troughs of a series at one width of blocks.
 type scale struct {
 	width int64   // ns
+	least int     // samples in a block
 	share float64 // of the probability of a false alarm
 
 	start int64 // of the open block, ns
+	until int64 // its last sample, ns
 	min   int64 // of the open block, bytes
 	n     int   // samples in it
 
@@ -179,21 +189,27 @@ func (c *cycles) add(at int32, v uint32) (trough point, passed bool) {
 	return c.low, true
 }
 
-// add takes the samples up to the time t, of which y is the lowest, and reports
-// whether a block closed before them, and with which trough. They are n samples; t
-// and y count as in observation. epoch is when the series began, in ns.
-func (e *scale) add(t, y int64, samples int, epoch int64, n nature) (trough int64, closed bool) {
-	closed, trough = e.n >= blockSamples && t-e.start >= e.width, e.min
-	if closed {
-		e.close(point{at: ticks(t - epoch), v: units(e.min)}, n)
+// trough is the lowest value of a block, in bytes, and when the block ended, in ns.
+type trough struct{ at, bytes int64 }
+
+// add takes the sample y at the time t, or the narrower trough that ended then, and
+// reports whether a block closed before it, and with which trough. t and y count as
+// in observation. epoch is when the series began, in ns. A block ends where it is as
+// wide as it should be, or with its last sample, and not with the next one: that may
+// come a long time after.
+func (e *scale) add(t, y, epoch int64, n nature) (low trough, closed bool) {
+	if closed = e.n >= e.least && t-e.start >= e.width; closed {
+		low = trough{at: max(e.start+e.width, e.until), bytes: e.min}
+		e.close(point{at: ticks(low.at - epoch), v: units(low.bytes)}, n)
 		e.n = 0
 	}
 	if e.n == 0 {
 		e.start, e.min = t, y
 	}
-	e.n += samples
+	e.n++
+	e.until = t
 	e.min = min(e.min, y)
-	return trough, closed
+	return low, closed
 }
 
 // close takes the trough of a block.
@@ -337,8 +353,8 @@ func (e *scale) points(out *[scaleBlocks]point) []point {
 	return out[:e.len]
 }
 
-// trough returns the lower envelope now, in bytes.
-func (e *scale) trough() (int64, bool) {
+// envelope returns the lower envelope now, in bytes.
+func (e *scale) envelope() (int64, bool) {
 	if e.closed == 0 {
 		return 0, false
 	}

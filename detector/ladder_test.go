@@ -49,24 +49,24 @@ func TestTroughsOfBlocks(t *testing.T) {
 		{"ten seconds: three samples all the same", 10, []int64{9, 7, 8, 5, 6, 9, 1}, []int64{7, 5}},
 		{"a minute", 60, []int64{3, 2, 1, 6, 5, 4, 9}, []int64{1, 4}},
 	} {
-		e := scale{width: ladderBase}
+		e := scale{width: ladderBase, least: blockSamples}
 		var got []int64
 		for i, v := range c.used {
-			if trough, closed := e.add(int64(i)*c.step*1e9, v*mib, 1, 0, nature{rate: 3}); closed {
-				got = append(got, trough/mib)
+			if low, closed := e.add(int64(i)*c.step*1e9, v*mib, 0, nature{rate: 3}); closed {
+				got = append(got, low.bytes/mib)
 			}
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: troughs %v, want %v", c.name, got, c.want)
 		}
-		if level, ok := e.trough(); !ok || level != min(c.want[len(c.want)-1], c.used[len(c.used)-1])*mib {
+		if level, ok := e.envelope(); !ok || level != min(c.want[len(c.want)-1], c.used[len(c.used)-1])*mib {
 			t.Errorf("%s: the trough now is %d", c.name, level)
 		}
 	}
 }
 
 // Where samples are far apart, the ladder begins where a block holds three of them,
-// and each step is at least half as wide again.
+// or as many as come in a minute, and each step is at least half as wide again.
 func TestLadderFitsTheInterval(t *testing.T) {
 	for _, c := range []struct {
 		interval int64   // s
@@ -75,8 +75,9 @@ func TestLadderFitsTheInterval(t *testing.T) {
 		{1, []int64{10, 25, 63, 160, 403, 1016, 2560}},
 		{3, []int64{10, 25, 63, 160, 403, 1016, 2560}},
 		{15, []int64{45, 88, 173, 339, 666, 1305, 2560}},
-		{60, []int64{180, 280, 436, 679, 1057, 1645, 2560}},
-		{600, []int64{1800, 2700, 4050, 6075, 9113, 13669, 20503}},
+		{30, []int64{60, 112, 210, 392, 733, 1369, 2560}},
+		{60, []int64{60, 112, 210, 392, 733, 1369, 2560}},
+		{600, []int64{600, 900, 1350, 2025, 3038, 4556, 6834}},
 	} {
 		s := newSeries(DefaultConfig())
 		samples, blocks := 0, int64(0)
@@ -86,7 +87,7 @@ func TestLadderFitsTheInterval(t *testing.T) {
 			if e := &s.ladder[0]; i <= settleSamples {
 				samples, blocks = e.n, e.closed
 			} else if e.closed != blocks {
-				if samples < blockSamples {
+				if samples < min(blockSamples, max(1, int(60/c.interval))) {
 					t.Fatalf("every %d s: a block of %d samples", c.interval, samples)
 				}
 				samples, blocks = 1, e.closed
@@ -97,6 +98,11 @@ func TestLadderFitsTheInterval(t *testing.T) {
 				t.Errorf("every %d s: scale %d is %d s wide, want %d", c.interval, k, got, want)
 			}
 		}
+		shares := 0.0
+		for k := range s.ladder {
+			shares += s.ladder[k].share
+		}
+		about(t, "all shares of the probability of a false alarm", shares, 1)
 		if blocks < 190 || s.ladder[0].share != finestShare {
 			t.Errorf("every %d s: %d blocks closed, share %g", c.interval, blocks, s.ladder[0].share)
 		}
@@ -121,7 +127,7 @@ func TestScalesAreNested(t *testing.T) {
 			}
 			newest := s.ladder[0].back(1)
 			for k := 1; k < ladderScales; k++ {
-				if e := &s.ladder[k]; e.n == blockSamples { // it closed, and begins with the newest trough
+				if e := &s.ladder[k]; e.n == 1 { // it closed, and begins with the newest trough
 					if e.len > 1 && before[k] > 0 {
 						compared++
 						if e.back(1) != before[k] {

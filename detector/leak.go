@@ -51,7 +51,7 @@ func (s *series) decide(t int64) {
 		if g.levels == 0 {
 			continue
 		}
-		g.recency = g.fresh(t)
+		g.recency = g.fresh(s.watched(g.end, t))
 		if c := g.confidence * g.recency * s.slowdown(i); c > l.confidence {
 			l.confidence, l.best = c, i
 		}
@@ -82,10 +82,10 @@ func (s *series) decide(t int64) {
 // out, as PyTorch's does before it fails, gives nothing back.
 func (s *series) hold(t int64) {
 	l := &s.leak
-	trough, ok := s.ladder[0].trough()
+	trough, ok := s.ladder[0].envelope()
 	kept := !ok || float64(trough-l.base) >= (1-retrace)*float64(l.high-l.base)
 	full := s.nearAt > 0 && t-min(s.nearAt, l.grown) < nearHold
-	paused := t-l.grown < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
+	paused := s.watched(l.grown, t) < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
 	switch {
 	case l.confidence >= s.cfg.ClearThreshold && kept:
 		g := &s.growths[l.best]

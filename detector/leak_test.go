@@ -167,8 +167,40 @@ func TestLeakIsHeld(t *testing.T) {
 // A leak that has only just begun does not stay for as long without growth.
 func TestYoungLeakIsNotHeldForLong(t *testing.T) {
 	changes := leaking(9000, func(sec int) float64 { return 10*gib + float64(min(max(0, sec-3600), 900))*mib })
-	if len(changes) != 2 || changes[1]-4500 < 150 || changes[1]-4500 > 700 {
+	if len(changes) != 2 || changes[1]-4500 < 150 || changes[1]-4500 > 900 {
 		t.Errorf("a leak of 15 minutes that stops: %v", changes)
+	}
+}
+
+// What was not seen did not pause: a leak goes on over a time without samples, and
+// one that begins is found in spite of it. It must show itself again after a time that
+// is longer than the leak had lasted: what grew then may have come at once.
+func TestGapIsNoPause(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		gap  [2]int // seconds without samples
+		by   []int  // the changes come at these times at the latest
+	}{
+		{"once it is known", [2]int{4500, 4920}, []int{4400}},
+		{"while it begins", [2]int{3900, 4200}, []int{5100}},
+		{"for long", [2]int{5000, 8000}, []int{4400, 8500, 8900}},
+	} {
+		s := newSeries(DefaultConfig())
+		var changes []int
+		for sec := range 12000 {
+			if sec > c.gap[0] && sec < c.gap[1] {
+				continue
+			}
+			used := 10*gib + int64(max(0, sec-3600))*mib
+			s.observe(&observation{t: int64(start) + int64(sec)*1e9, used: used, interval: 1e9, capacity: 80 * gib})
+			if s.leak.on != (len(changes)%2 == 1) {
+				changes = append(changes, sec)
+			}
+		}
+		late := func(i int) bool { return changes[i] > c.by[i] }
+		if len(changes) != len(c.by) || slices.ContainsFunc([]int{0, len(changes) - 1}, late) {
+			t.Errorf("a gap %s: the leak changes at %v, want by %v", c.name, changes, c.by)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 3
+const stateVersion = 4
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -347,9 +347,10 @@ func (s *series) code(c *codec) {
 	c.time(&s.shape.since)
 	c.bool(&s.seen)
 	c.natural(&s.samples)
-	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.nearAt, &s.busyAt} {
+	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.nearAt, &s.busyAt, &s.gap.from} {
 		c.time(v)
 	}
+	c.natural(&s.gap.length)
 	c.amount(&s.used)
 	c.positive(&s.capacity, MaxBytes)
 	c.bool(&s.idle)
@@ -465,7 +466,9 @@ func (s *spikeCounter) code(c *codec) {
 func (e *scale) code(c *codec) {
 	c.natural(&e.width)
 	c.positive(&e.share, 1)
+	c.within(&e.least, 0, blockSamples)
 	c.time(&e.start)
+	c.time(&e.until)
 	c.within(&e.n, 0, math.MaxInt)
 	c.amount(&e.min)
 	c.within(&e.len, 0, scaleBlocks)

@@ -20,6 +20,8 @@ const (
 	nearlyFull = 0.9
 	// nearBefore is how long before a fall the memory may have been nearly full.
 	nearBefore = int64(time.Minute)
+	// gapIntervals is how many sampling intervals without a sample are a gap.
+	gapIntervals = 3
 	// busySM is the least utilisation that counts as work.
 	busySM = 0.01
 )
@@ -45,9 +47,24 @@ type series struct {
 	capacity float64
 	idleAt   int64 // when the memory was last as low as that of an idle GPU, ns; 0 never
 	nearAt   int64 // when it was last nearly full, ns; 0 never
+	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
 	effort   effort
+}
+
+// gap is a time without samples.
+type gap struct {
+	from, length int64 // ns
+}
+
+// watched returns for how long the series was watched from the time from to the
+// time t, ns: nothing is known of a gap, and what was not seen did not pause.
+func (s *series) watched(from, t int64) int64 {
+	if from <= s.gap.from {
+		return t - from - s.gap.length
+	}
+	return t - from
 }
 
 // effort tells whether memory grew while its owner computed.
@@ -75,18 +92,20 @@ func (s *series) reset(cfg Config) {
 		windows[i] = window{span: int64(cfg.Windows[i])}
 	}
 	*s = series{cfg: cfg, windows: windows}
-	s.climb(ladderBase)
+	s.climb(ladderBase, blockSamples)
 }
 
-// climb sets the widths of the ladder, evenly from the narrowest to the widest.
-func (s *series) climb(narrowest int64) {
+// climb sets the widths of the ladder, evenly from the narrowest to the widest, and
+// how many samples a narrowest block has at least. A wide one is made of narrow ones.
+func (s *series) climb(narrowest int64, samples int) {
 	step := math.Pow(float64(ladderTop)/float64(narrowest), 1.0/(ladderScales-1))
-	width := float64(narrowest)
+	width, share := float64(narrowest), finestShare
 	for i := range s.ladder {
-		s.ladder[i] = scale{width: int64(width), share: (1 - finestShare) / (numScales - 1)}
+		s.ladder[i] = scale{width: int64(width), least: 1, share: share}
 		width *= max(step, coarsest)
+		share *= narrowing
 	}
-	s.ladder[0].share = finestShare
+	s.ladder[0].least, s.ladder[cycleScale].share = samples, cycleShare
 }
 
 // configure gives s another configuration and keeps the history, but for windows
@@ -133,6 +152,9 @@ func (s *series) observe(o *observation) {
 		}
 	}
 	s.count(o)
+	if s.seen && s.last > 0 && o.t-s.last > gapIntervals*o.interval {
+		s.gap = gap{from: s.last, length: o.t - s.last}
+	}
 	if o.sm.OK && o.sm.V > 0 || !o.sm.OK {
 		s.busyAt = o.t
 	}
@@ -173,8 +195,11 @@ func (s *series) count(o *observation) {
 // climbed adds the sample to the ladder, judges anew the scales of which a block
 // closed and reports whether there are any.
 func (s *series) climbed(o *observation) bool {
-	if s.samples == settleSamples && blockSamples*o.interval > ladderBase {
-		s.climb(blockSamples * o.interval)
+	if s.samples == settleSamples {
+		samples := max(1, min(blockSamples, blockTime/max(o.interval, 1)))
+		if samples*o.interval > ladderBase {
+			s.climb(samples*o.interval, int(samples))
+		}
 	}
 	n := nature{
 		began: int32(max((s.began-s.first)/tick, math.MinInt32/2)), rate: s.cfg.HighWaterRate,
@@ -182,11 +207,11 @@ func (s *series) climbed(o *observation) bool {
 	}
 	closed := 0
 	before := s.ladder[0].level
-	if trough, ok := s.ladder[0].add(o.t, o.used, 1, s.first, n); ok {
+	if low, ok := s.ladder[0].add(o.t, o.used, s.first, n); ok {
 		closed = 1
 		s.effort.block(&s.ladder[0], before)
 		for i := 1; i < ladderScales; i++ { // a wide block is made of narrow ones
-			if _, ok := s.ladder[i].add(o.t, trough, blockSamples, s.first, n); ok {
+			if _, ok := s.ladder[i].add(low.at, low.bytes, s.first, n); ok {
 				closed |= 1 << i
 			}
 		}
@@ -267,7 +292,7 @@ func (s *series) verdict(v *Verdict) {
 // trough returns the lower envelope now, in bytes: while the memory goes in cycles,
 // that is the end of the last one and not where the present one is.
 func (s *series) trough() (int64, bool) {
-	trough, ok := s.ladder[0].trough()
+	trough, ok := s.ladder[0].envelope()
 	if ok && s.cycling(s.last) {
 		trough = min(trough, int64(s.ladder[cycleScale].level)*unit)
 	}
