@@ -219,8 +219,11 @@ func spread(pts []point) float64 {
 		d := float64(pts[i].v) - float64(pts[i-1].v)
 		squares += d * d
 	}
-	more := 2 * min(max(0, math.Log2(squares/sum/jobStep)), 3)
-	return clamp((sum*sum/squares - 3) / (2 + more))
+	enough := 5.0
+	if step := squares / sum; step > jobStep {
+		enough += 2 * min(math.Log2(step/jobStep), 3)
+	}
+	return clamp((sum*sum/squares - 3) / (enough - 3))
 }
 
 // pace returns the growth in the second half of the troughs over that in the

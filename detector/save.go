@@ -413,19 +413,19 @@ func (w *window) code(c *codec) {
 			c.fail()
 		}
 		if i == 0 {
-			sums.total = moments{x0: b.m.x0, y0: b.m.y0}
+			sums.closed = moments{x0: b.m.x0, y0: b.m.y0}
 		} else if previous := &w.blocks[(w.head+i-1)%windowBlocks]; b.start() <= previous.start() {
 			c.fail()
 		}
-		if b.start()-sums.total.x0 > w.span {
+		if b.start()-sums.closed.x0 > w.span {
 			c.fail()
 		}
-		sums.total.merge(&b.m)
-		sums.covered += int64(b.covered)
-		sums.spikes += int64(b.spikes)
+		if i < w.len-1 {
+			sums.close(b)
+		}
 	}
 	if !c.writing {
-		w.total, w.covered, w.spikes = sums.total, sums.covered, sums.spikes
+		w.closed, w.covered, w.spikes = sums.closed, sums.covered, sums.spikes
 		w.oldest = w.blocks[w.head].start()
 	}
 }

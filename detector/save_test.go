@@ -172,7 +172,7 @@ func TestRestoreWithOtherWindows(t *testing.T) {
 	if err := e.Restore(saved, readKey); err != nil {
 		t.Fatal(err)
 	}
-	if a, b := e.used.windows[0].total.n, e.used.windows[1].total.n; a != 100 || b != 0 {
+	if a, b := e.used.windows[0].fit().N, e.used.windows[1].fit().N; a != 100 || b != 0 {
 		t.Errorf("%d and %d samples in the windows that stayed and came", a, b)
 	}
 }

@@ -25,10 +25,9 @@ type window struct {
 	oldest int64 // start of the oldest block, ns
 	head   int   // that block
 	len    int
-	total  moments
-	// covered and spikes are the sums over the blocks.
-	covered int64
-	spikes  int64
+	// The sums over all blocks but the newest, which is added to with each sample.
+	closed          moments
+	covered, spikes int64
 }
 
 // block is a part of a window that leaves it as a whole.
@@ -46,21 +45,14 @@ func (b *block) start() int64 { return b.m.x0 }
 // at this sample.
 func (w *window) add(t, y, covered int64, spikes int) {
 	w.expire(t)
-	if w.len == 0 {
-		w.total = moments{x0: t, y0: y}
-	}
 	width := w.span / windowBlocks
 	b := w.newest()
 	if b == nil || t-b.start() >= width || b.m.n >= maxBlockSamples {
 		b = w.push(t, y, width)
 	}
 	b.m.add(t, y)
-	ms := (min(covered, w.span) + int64(time.Millisecond/2)) / int64(time.Millisecond)
-	b.covered += int32(ms)
+	b.covered += int32((min(covered, w.span) + int64(time.Millisecond/2)) / int64(time.Millisecond))
 	b.spikes += int32(spikes)
-	w.total.add(t, y)
-	w.covered += ms
-	w.spikes += int64(spikes)
 }
 
 // expire drops the blocks that began at t−span or before: what is left lies in
@@ -74,18 +66,18 @@ func (w *window) expire(t int64) {
 // drop removes the oldest block.
 func (w *window) drop() {
 	b := &w.blocks[w.head]
-	w.total.remove(&b.m)
-	w.covered -= int64(b.covered)
-	w.spikes -= int64(b.spikes)
 	w.head = (w.head + 1) % windowBlocks
 	w.len--
 	if w.len == 0 {
 		return
 	}
+	w.closed.remove(&b.m)
+	w.covered -= int64(b.covered)
+	w.spikes -= int64(b.spikes)
 	// The origin follows the window, or x would outgrow the bound of moments.
 	o := &w.blocks[w.head].m
 	w.oldest = o.x0
-	w.total = w.total.about(o.x0, o.y0)
+	w.closed = w.closed.about(o.x0, o.y0)
 }
 
 func (w *window) newest() *block {
@@ -100,32 +92,49 @@ func (w *window) newest() *block {
 // nothing.
 func (w *window) push(t, y, width int64) *block {
 	start := t
-	if b := w.newest(); b != nil && t-b.start() >= width {
-		start -= (t - b.start()) % width
+	if b := w.newest(); b != nil {
+		if t-b.start() >= width {
+			start -= (t - b.start()) % width
+		}
+		w.close(b)
 	}
 	if w.len == windowBlocks {
 		w.drop()
 	}
 	w.len++
 	if w.len == 1 {
-		w.oldest = start
+		w.oldest, w.closed = start, moments{x0: start, y0: y}
 	}
 	b := w.newest()
 	*b = block{m: moments{x0: start, y0: y}}
 	return b
 }
 
+// close adds the newest block to the sums: another one follows it.
+func (w *window) close(b *block) {
+	w.closed.merge(&b.m)
+	w.covered += int64(b.covered)
+	w.spikes += int64(b.spikes)
+}
+
 // fit returns the statistics of the window.
 func (w *window) fit() Fit {
-	f := Fit{Span: time.Duration(w.span), N: w.total.n, Fill: min(1, float64(w.covered)*float64(time.Millisecond)/(float64(w.span)*(windowBlocks-1)/windowBlocks))}
+	all, covered, spikes := w.closed, w.covered, w.spikes
+	if b := w.newest(); b != nil {
+		all.merge(&b.m)
+		covered += int64(b.covered)
+		spikes += int64(b.spikes)
+	}
+	full := float64(w.span) * (windowBlocks - 1) / windowBlocks
+	f := Fit{Span: time.Duration(w.span), N: all.n, Fill: min(1, float64(covered)*float64(time.Millisecond)/full)}
 	if f.N < fitSamples || f.Fill < fitFill {
 		return f
 	}
-	slope, r2, ok := w.total.line()
+	slope, r2, ok := all.line()
 	if !ok {
 		return f
 	}
 	f.Slope, f.R2 = Of(slope*float64(time.Second)), Of(r2)
-	f.Spikes = Of(float64(w.spikes))
+	f.Spikes = Of(float64(spikes))
 	return f
 }
