@@ -293,7 +293,7 @@ func contract() []string {
 		gpu_nvlink_up gpu_nvlink_errors_total gpu_nvlink_bytes_total
 		gpu_mig_enabled gpu_mig_info gpu_mig_memory_total_bytes gpu_mig_memory_used_bytes gpu_mig_memory_free_bytes
 		gpu_mig_memory_reserved_bytes
-		gpu_workload_memory_used_bytes gpu_process_device_open gpu_processes_unresolved
+		gpu_workload_memory_used_bytes gpu_process_device_open gpu_processes_unresolved gpu_allocated
 		gpu_oom_headroom_bytes gpu_mig_oom_headroom_bytes gpu_process_leak_share_ratio gpu_unreleased_memory_bytes
 		gpu_detector_window_fill_ratio gpu_detector_resets_total gpu_detector_attributed
 		gpu_up gpu_info gpu_devices gpu_pci_devices gpu_driver_up gpu_driver_error gpu_sample_timestamp_seconds

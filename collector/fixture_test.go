@@ -77,7 +77,7 @@ func fullGPU() *DeviceState {
 	d := &DeviceState{
 		Info: gpu.Info{
 			Index: 0, UUID: "GPU-full", Name: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOSVersion: "96.00",
-			Architecture: "hopper", DriverVersion: "580.65.06", CUDAVersion: "13.0", CoherentMemory: true,
+			Architecture: "hopper", DriverVersion: "580.65.06", CUDAVersion: "13.0", CoherentMemory: true, Minor: gpu.Some(7),
 		},
 		Up: true, SampleTime: fixtureAt(99.5), Missed: 11,
 		XIDs:   []XIDState{{Code: 48}, {Code: 79, Count: 12, Last: fixtureAt(42)}},
@@ -107,6 +107,10 @@ func fullGPU() *DeviceState {
 		Unreleased: []UnreleasedState{
 			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
 			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: unknownOwner, Used: 6.5e9, Since: fixtureSince(-80)},
+		},
+		Allotments: []AllotmentState{
+			{Namespace: "ml", Pod: "train-0", Container: "main"},
+			{Instance: gpu.Some(uint32(7)), Namespace: "ml", Pod: "idle-0", Container: "main"},
 		},
 	}
 	d.Judgement.Resets = [detector.NumReasons]uint64{13, 14, 15}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -98,7 +99,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 		logger: log.With(s.cfg.Logger, "gpu", info.Index, "uuid", info.UUID),
 		progress: progress{
 			instances: map[instanceKey]*domain{},
-			processes: newProcessTable(s.cfg),
+			processes: newProcessTable(s.cfg, info.Index, s.jobs.Load),
 		},
 	}
 	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
@@ -468,6 +469,7 @@ func (l *loop) follow(before *loop) {
 func (l *loop) succeed(before *loop) {
 	l.progress = before.progress
 	l.tuning.loop = l
+	l.processes.index = strconv.Itoa(l.info.Index)
 	l.slowOnce = false // the end may have cut the last reading of the status short
 	l.missed.Store(before.missed.Load())
 	l.prepared.Store(before.prepared.Load())

@@ -6,6 +6,7 @@ package collector
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -24,7 +25,11 @@ const (
 // processTable remembers what must not change between the samples of a process:
 // its owner, whether it has series of its own, since when it idles.
 type processTable struct {
-	cfg     SamplerConfig
+	cfg SamplerConfig
+	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes
+	// them down.
+	index   string
+	jobs    func() *jobsState
 	entries map[processKey]*processEntry
 	// ended tells whose the processes were that have ended, while the detector knows
 	// them.
@@ -45,7 +50,10 @@ type processEntry struct {
 	newcomer    bool          // it was not there when the exporter started
 	busy        time.Duration // when it last computed, or was first seen
 	owner       *gpu.Owner
-	final       bool // owner will not change any more
+	final       bool   // owner will not change any more
+	jobsKnown   uint64 // the generation of jobs when it was first seen
+	job         string // that the batch system wrote down, once jobSettled
+	jobSettled  bool
 	shown       bool
 	position    int // in the sample
 	used        uint64
@@ -55,8 +63,8 @@ type processEntry struct {
 
 var unknownOwner = &gpu.Owner{}
 
-func newProcessTable(cfg SamplerConfig) processTable {
-	return processTable{cfg: cfg, entries: map[processKey]*processEntry{}, ended: map[processKey]*gpu.Owner{}}
+func newProcessTable(cfg SamplerConfig, index int, jobs func() *jobsState) processTable {
+	return processTable{cfg: cfg, index: strconv.Itoa(index), jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*gpu.Owner{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
@@ -70,6 +78,9 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		e := t.entries[keyOf(p)]
 		if e == nil {
 			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun}
+			if known := t.jobs(); known != nil {
+				e.jobsKnown = known.generation
+			}
 			t.entries[keyOf(p)] = e
 		}
 		e.seen, e.position, e.used = sample.T, i, p.Used.V
@@ -121,20 +132,44 @@ func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 func (t *processTable) attribute(e *processEntry, p *gpu.Process) {
 	switch {
 	case e.final:
+	case t.cfg.Owners == nil && !e.shown && p.Owner != nil:
+		// A recording tells the pod a moment after the process, as it came to know it.
+		e.owner = p.Owner
 	case p.Owner != nil:
-		e.owner, e.final = p.Owner, true
+		e.owner, e.final = cmp.Or(e.owner, p.Owner), true
 	case t.cfg.Owners == nil || p.ID.Start == 0:
 		// A process that cannot be told from another of its number is nobody's.
 		e.owner, e.final = unknownOwner, true
 	default:
 		owner, done := t.cfg.Owners.Owner(p.ID)
-		if done || e.owner == nil {
+		owner, done = t.addJob(e, p, owner, done)
+		if done || !e.shown {
 			e.owner, e.final = owner, done
 		}
 		if e.owner == nil {
 			e.owner = unknownOwner
 		}
 	}
+}
+
+// addJob adds the job that the batch system wrote down for the GPU, where the
+// process itself does not tell its own. That is decided once, by a reading of the
+// mapping files that began after the process was first seen.
+func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner, done bool) (*gpu.Owner, bool) {
+	known := t.jobs()
+	if known == nil || owner.SlurmJob != "" {
+		return owner, done
+	}
+	if !e.jobSettled && known.generation >= e.jobsKnown+2 {
+		e.job = known.jobs.Of(t.index, instanceID(p.Instance), time.Unix(0, int64(p.Started.V)))
+		e.jobSettled = true
+	}
+	if e.job != "" {
+		with := *owner
+		with.SlurmJob = e.job
+		owner = &with
+	}
+	return owner, done && e.jobSettled
 }
 
 // judged notes the verdict on the process at that position of the sample.

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -104,9 +105,21 @@ type Owners interface {
 	// Owner returns whose process id is; it does not block for longer than a read
 	// of procfs. done says that the answer is final; until then it is asked again.
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
-	// Holders returns the processes that have a device file of the driver open.
-	// It may take long and is called at the slow interval.
+	// Holders returns the processes that have a device file of the driver open, and
+	// Allotments the GPUs that are allotted to containers. Both may take long and are
+	// called at the slow interval.
 	Holders(ctx context.Context) ([]DeviceHolder, error)
+	Allotments(ctx context.Context) ([]Allotment, error)
+	// Unreadable returns of how many processes the last Holders could not see the
+	// open files.
+	Unreadable() int
+	// Jobs returns the jobs on each GPU that the batch system wrote down; nil where
+	// it does not. It is called once a second.
+	Jobs() (workload.Jobs, error)
+	// Run does in the background what Owner must not wait for, until ctx ends.
+	Run(ctx context.Context)
+	// RuntimeProblem returns why the container runtime cannot be asked; nil if it can.
+	RuntimeProblem() error
 }
 
 // Sampler reads the GPUs of a source in the background, one loop a GPU, judges
@@ -130,6 +143,10 @@ type Sampler struct {
 	shared atomic.Pointer[shared]
 	// host is what the system showed last.
 	host atomic.Pointer[host]
+	// jobs are those of the mapping files; nil where there are none.
+	jobs atomic.Pointer[jobsState]
+	// walking and readingJobs are since when the owners are asked.
+	walking, readingJobs stopwatch
 	// rules are what the detector's series are configured by.
 	rules atomic.Pointer[rules]
 }
@@ -140,12 +157,6 @@ type shared struct {
 	loops  []*loop
 	// past are the histories of an earlier exporter that no loop has taken yet.
 	past []*deviceHistory
-}
-
-// host is what the system, not the driver, shows of the GPUs. It is immutable.
-type host struct {
-	pci     gpu.Opt[int]
-	holders []DeviceHolder
 }
 
 // NewSampler returns a Sampler that reads nothing until Run. The error names the
@@ -167,6 +178,9 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	}
 	s.shared.Store(&shared{reason: ReasonStarting, past: past})
 	s.host.Store(&host{})
+	if cfg.Owners != nil {
+		s.jobs.Store(&jobsState{})
+	}
 	s.rules.Store(&rules{cfg.Resolve})
 	return s, nil
 }
@@ -180,6 +194,9 @@ func (s *Sampler) Fatal() <-chan error { return s.fatal }
 func (s *Sampler) Run(ctx context.Context) {
 	supervised := inBackground(ctx, s.supervise)
 	others := []<-chan struct{}{inBackground(ctx, s.watch), inBackground(ctx, s.save), inBackground(ctx, s.lookAround)}
+	if s.cfg.Owners != nil {
+		others = append(others, inBackground(ctx, s.cfg.Owners.Run), inBackground(ctx, s.followJobs))
+	}
 	<-ctx.Done()
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()
@@ -370,41 +387,6 @@ func (s *Sampler) loopOf(ctx context.Context, next *shared, d gpu.Device) *loop 
 	return l
 }
 
-// lookAround publishes what the system, not the driver, shows of the GPUs, again
-// and again. It walks through all of procfs, which takes its time and may hang:
-// nothing waits for it.
-func (s *Sampler) lookAround(ctx context.Context) {
-	if s.cfg.SysFS == "" && s.cfg.Owners == nil {
-		return
-	}
-	for ctx.Err() == nil {
-		now := *s.host.Load()
-		if s.cfg.SysFS != "" {
-			now.pci = countPCIDevices(s.cfg.SysFS)
-			bus := now
-			s.host.Store(&bus)
-		}
-		now.holders = s.holders(ctx)
-		s.host.Store(&now)
-		select {
-		case <-ctx.Done():
-		case <-time.After(s.cfg.SlowInterval):
-		}
-	}
-}
-
-func (s *Sampler) holders(ctx context.Context) []DeviceHolder {
-	if s.cfg.Owners == nil {
-		return nil
-	}
-	holders, err := s.cfg.Owners.Holders(ctx)
-	if err != nil {
-		level.Debug(s.cfg.Logger).Log("msg", "cannot see who holds the device files", "err", err)
-		return nil
-	}
-	return holders
-}
-
 // State returns the current state. It never blocks.
 func (s *Sampler) State() *State {
 	shared, host := s.shared.Load(), s.host.Load()
@@ -423,11 +405,15 @@ func (s *Sampler) State() *State {
 			continue
 		}
 		d.XIDs = s.xidsOf(d.Info.UUID)
+		d.Allotments = allotmentsOf(d, host.allotments)
 		state.Devices = append(state.Devices, d)
 		if p := l.published.Load(); p != nil && d.Up {
 			state.Unresolved += p.unresolved
 		}
 		state.addReadings(l)
+	}
+	if f, ok := s.attribution(host); ok {
+		state.Collectors = append(state.Collectors, f)
 	}
 	slices.SortFunc(state.Collectors, func(a, b FamilyState) int { return cmp.Compare(a.Name, b.Name) })
 	return state

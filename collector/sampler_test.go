@@ -18,6 +18,7 @@ import (
 	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -749,6 +750,16 @@ func (*owners) Holders(context.Context) ([]DeviceHolder, error) {
 	return []DeviceHolder{{Device: "/dev/nvidia0"}}, nil
 }
 
+func (*owners) Allotments(context.Context) ([]Allotment, error) { return nil, nil }
+
+func (*owners) Jobs() (workload.Jobs, error) { return nil, nil }
+
+func (*owners) Run(context.Context) {}
+
+func (*owners) Unreadable() int { return 0 }
+
+func (*owners) RuntimeProblem() error { return nil }
+
 func TestOwnersAreLatched(t *testing.T) {
 	young := process(4, 1)
 	young.Started = gpu.Some(scriptStart + time.Second)
@@ -787,6 +798,31 @@ func TestOwnersAreLatched(t *testing.T) {
 		w := s.State().Devices[0].Workloads
 		if len(w) != 1 || w[0].Pod != "pod" || w[0].Namespace != "ns" || w[0].Used != 3 {
 			t.Errorf("workloads %+v", w)
+		}
+	})
+}
+
+// A recording tells the pod a moment later than the process. Its first series have it,
+// and it changes no more.
+func TestOwnersOfARecording(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		p := process(1, 1<<30)
+		p.Owner = &gpu.Owner{Process: "p"}
+		if second > 1 {
+			p.Owner = &gpu.Owner{Process: "p", Pod: "pod"}
+		}
+		if second > 60 {
+			p.Owner = &gpu.Owner{Process: "q", Pod: "another"}
+		}
+		return flat(5<<30, p)(second)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		for range 2 {
+			after(time.Minute)
+			ps := s.State().Devices[0].Processes
+			if len(ps) != 1 || ps[0].Owner.Process != "p" || ps[0].Owner.Pod != "pod" {
+				t.Errorf("processes %+v", ps)
+			}
 		}
 	})
 }

@@ -74,6 +74,9 @@ type FamilyState struct {
 // DeviceHolder is a process that has a device file of the driver open.
 type DeviceHolder = workload.Holder
 
+// Allotment is a GPU, or a GPU instance, that is allotted to a container.
+type Allotment = workload.Allotment
+
 // DeviceState is what is known of one GPU. Its moments (when a process started,
 // when a leak began) are the wall clock's, as far as that is known by now.
 type DeviceState struct {
@@ -122,6 +125,9 @@ type DeviceState struct {
 	// Unreleased is the memory that stayed after its process had ended, ordered by
 	// instance, pid and start.
 	Unreleased []UnreleasedState
+	// Allotments are the containers that the GPU and its instances are allotted to,
+	// ordered by instance and names.
+	Allotments []AllotmentState
 }
 
 // XIDState counts one XID error.

@@ -7,7 +7,7 @@ import "github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 
 var _ = register(family{name: "workload", enabled: true, metrics: []metric{
 	gauge("gpu_workload_memory_used_bytes",
-		"GPU memory in bytes that the processes of a pod or Slurm job hold together, where there are two of them or more.",
+		"GPU memory in bytes that the processes of a pod or Slurm job hold together, once there have been two of them or more at a time.",
 		func(w *WorkloadState) optional { return gpu.Some(float64(w.Used)) }),
 	gauges("gpu_process_device_open",
 		"Always 1: the process has this device file of the driver open, whether it holds GPU memory or not. "+
@@ -18,6 +18,16 @@ var _ = register(family{name: "workload", enabled: true, metrics: []metric{
 				h := &s.DeviceHolders[i]
 				o := ownerOf(&h.Process)
 				e.emit(1, h.Device, pidOf(&h.Process), o.Process, o.Namespace, o.Pod, o.Container, o.SlurmJob)
+			}
+		}),
+	gauges("gpu_allocated",
+		"Always 1: the kubelet has allotted the GPU, or the GPU instance, to the container, whether it uses it or not. "+
+			"A GPU that is shared is allotted to several.",
+		[]string{"gpu_instance", "namespace", "pod", "container"},
+		func(d *DeviceState, e *emitter) {
+			for i := range d.Allotments {
+				a := &d.Allotments[i]
+				e.emit(1, instanceID(a.Instance), a.Namespace, a.Pod, a.Container)
 			}
 		}),
 	gauge("gpu_processes_unresolved",

@@ -98,7 +98,7 @@ func (m *model) compute() {
 	m.want.set("gpu_pci_devices", none, float64(len(m.GPUs)))
 	m.want.set("gpu_driver_up", none, 1)
 	m.want.set("gpu_processes_unresolved", none, float64(unresolved))
-	for _, c := range []string{"memory", "utilization", "thermal", "power", "clocks", "ecc", "pcie", "nvlink"} {
+	for _, c := range []string{"memory", "utilization", "thermal", "power", "clocks", "ecc", "pcie", "nvlink", "workload"} {
 		if c == "nvlink" && !m.nvlink {
 			continue
 		}

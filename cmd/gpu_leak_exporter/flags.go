@@ -62,7 +62,7 @@ type config struct {
 	families        map[string]bool
 	processMax      int
 	processMinAge   time.Duration
-	processCommand  bool
+	workload        source.OwnersConfig
 	detector        detector.Config
 	rulesFile       string
 	rules           *detectorconfig.Config
@@ -210,7 +210,13 @@ func (p *parser) collectorFlags() {
 	p.flag("collector.process.min-age", "How old a process must be to have series of its own.",
 		setting.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
 	p.app.Flag("collector.process.command", "Show the arguments of processes in gpu_process_info. They may hold secrets.").
-		BoolVar(&c.processCommand)
+		BoolVar(&c.workload.Command)
+	p.app.Flag("collector.workload.cri-socket", "Socket of the container runtime, which tells the pod of a container. Repeatable: the first runtime that has containers is asked. "+
+		"Default: where containerd, CRI-O, k3s, k0s, MicroK8s and cri-dockerd have it.").StringsVar(&c.workload.RuntimeSockets)
+	p.app.Flag("collector.workload.pod-resources-socket", "Socket of the kubelet's pod-resources API, which tells which pod a GPU is allotted to. "+
+		"Default: /var/lib/kubelet/pod-resources/kubelet.sock, if it is there.").StringVar(&c.workload.PodResourcesSocket)
+	p.app.Flag("collector.workload.job-mapping-dir", "Directory in which the batch system has a file for each GPU, named by its index (or 2.1 for instance 1 of GPU 2), that holds the jobs on it, "+
+		"as for dcgm-exporter. For processes that started after the file was written and whose control group tells no Slurm job.").StringVar(&c.workload.JobMappingDir)
 }
 
 func (p *parser) detectorFlags() {

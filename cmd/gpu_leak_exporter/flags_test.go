@@ -168,7 +168,7 @@ func TestDefaults(t *testing.T) {
 	if c.source != want {
 		t.Errorf("source %+v, want %+v", c.source, want)
 	}
-	if c.slowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.processCommand ||
+	if c.slowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
 		c.stateFile != "" || c.stateInterval != 30*time.Second {
 		t.Errorf("%+v", c)
 	}
@@ -194,7 +194,7 @@ func TestSettings(t *testing.T) {
 	if d := c.detector; !reflect.DeepEqual(d.Windows, []time.Duration{5 * time.Minute, 24 * time.Hour}) || d.MinGrowth != 1.5e9 || d.SpikeHeight != 1<<30 {
 		t.Errorf("detector %+v", d)
 	}
-	if c.exporterMetrics || !c.processCommand {
+	if c.exporterMetrics || !c.workload.Command {
 		t.Errorf("%+v", c)
 	}
 }

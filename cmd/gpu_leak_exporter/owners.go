@@ -12,16 +12,19 @@ import (
 )
 
 // lazyOwners is a Resolver that does not look through the open files of all
-// processes, for when nobody wants to know.
+// processes and does not ask the kubelet, for when nobody wants to know.
 type lazyOwners struct{ *workload.Resolver }
 
 // Holders returns none.
 func (lazyOwners) Holders(context.Context) ([]collector.DeviceHolder, error) { return nil, nil }
 
+// Allotments returns none.
+func (lazyOwners) Allotments(context.Context) ([]collector.Allotment, error) { return nil, nil }
+
 // newOwners returns what tells whose the processes are, and who holds the device
 // files if that is shown.
 func newOwners(cfg *config) (collector.Owners, error) {
-	resolver, err := source.Owners(cfg.source, cfg.processCommand)
+	resolver, err := source.Owners(cfg.source, cfg.workload)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func plain(w http.ResponseWriter, code int, text string) {
 
 // newMetrics returns the handler of the metrics, on a registry of its own.
 func newMetrics(cfg *config, state func() *collector.State, logger *slog.Logger) (http.Handler, error) {
-	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.processCommand})
+	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.workload.Command})
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,8 @@ type recorder struct {
 // owners tells whose a process is.
 type owners interface {
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
+	// Run asks in the background until ctx ends.
+	Run(ctx context.Context)
 }
 
 // addRecord adds the command record.
@@ -89,12 +91,14 @@ func (r *recorder) run(ctx context.Context) error {
 		return err
 	}
 	if r.source.Kind == source.NVML {
-		resolver, err := source.Owners(r.source, false)
+		resolver, err := source.Owners(r.source, source.OwnersConfig{})
 		if err != nil {
 			return errors.Join(err, src.Close())
 		}
 		r.owners = resolver
 	}
+	var background sync.WaitGroup
+	defer background.Wait()
 	if r.file, err = createRecording(r.output); err != nil {
 		return errors.Join(err, src.Close())
 	}
@@ -105,6 +109,9 @@ func (r *recorder) run(ctx context.Context) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.duration+r.source.Timeout)
 		defer cancel()
+	}
+	if r.owners != nil {
+		background.Go(func() { r.owners.Run(ctx) })
 	}
 	r.record(ctx, src)
 	if err := src.Close(); err != nil {

@@ -118,7 +118,8 @@ type Info struct {
 	Serial, VBIOSVersion       string
 	Architecture               string // hopper, ada, …
 	DriverVersion, CUDAVersion string
-	CoherentMemory             bool // NUMA-coherent, such as GH200: freed pages stay allocated
+	Minor                      Opt[int] // the number of its device file, /dev/nvidia0
+	CoherentMemory             bool     // NUMA-coherent, such as GH200: freed pages stay allocated
 }
 
 // Sample is one fast reading of a GPU.

@@ -14,6 +14,9 @@ import (
 const (
 	maxLabel   = 128
 	maxCommand = 256
+	// maxName is the longest name of an object in Kubernetes, which must be whole to
+	// be joined with the series of others.
+	maxName = 253
 )
 
 // label returns s as the value of a label: valid UTF-8 of at most limit bytes that

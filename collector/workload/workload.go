@@ -3,7 +3,8 @@
 
 // Package workload tells whose a process on a GPU is: its program, its user, the
 // container and the Slurm job that it runs in, and which processes have a GPU's
-// device file open. All of it comes from procfs.
+// device file open, from procfs; the pod of the container, from the container
+// runtime; and which GPUs are allotted to which container, from the kubelet.
 //
 // # Who may see what
 //
@@ -18,6 +19,11 @@
 //   - Program of an interpreter, and the command: /proc/PID/cmdline. Anyone.
 //   - User: /proc/PID/status. Anyone. The name: a file of users, see Config.Passwd.
 //   - Container and Slurm job: /proc/PID/cgroup. Anyone.
+//   - Pod, namespace and the container's name: the socket of the container runtime
+//     (CRI), which is root's as a rule. A process with uid 0 may connect without any
+//     capability.
+//   - Allotted GPUs: the socket of the kubelet's pod-resources API, which is root's.
+//   - Jobs of mapping files: the files of Config.JobMappingDir.
 //   - Device files: /proc/PID/fd, like a debugger. Without that right Holders sees
 //     the processes of its own user only, and Unreadable counts the others.
 //
@@ -33,6 +39,7 @@ package workload
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,6 +71,15 @@ type Config struct {
 	Passwd string
 	// Command tells the arguments of processes, too. They may hold secrets.
 	Command bool
+	// RuntimeSockets are the sockets of container runtimes (CRI), of which the first
+	// that has containers is asked. None stands for the usual ones.
+	RuntimeSockets []string
+	// PodResourcesSocket is that of the kubelet's pod-resources API. "" is the usual
+	// one.
+	PodResourcesSocket string
+	// JobMappingDir has a file for each GPU that holds the jobs on it, as
+	// dcgm-exporter has it. "" is none.
+	JobMappingDir string
 	// MaxProcesses bounds how many answers are kept; 0 is DefaultMaxProcesses.
 	// With more processes than that, they are looked up anew each time.
 	MaxProcesses int
@@ -72,8 +88,10 @@ type Config struct {
 // Resolver looks up whose a process is. Its methods may be called from several
 // goroutines; a read of procfs that hangs delays its own caller alone.
 type Resolver struct {
-	cfg   Config
-	users *users
+	cfg        Config
+	users      *users
+	containers *containers
+	allotments *allotments
 	// open is a field so that tests can have a read fail, or a process replaced
 	// between two reads.
 	open func(pid uint32) (procDir, error)
@@ -87,10 +105,11 @@ type Resolver struct {
 	turned     time.Time
 }
 
-// answer is what is known of a process. The owner is immutable.
+// answer is what is known of a process. The owner is immutable. read says that all
+// was read of procfs that can be, done that nothing else will be learnt either.
 type answer struct {
-	owner *gpu.Owner
-	done  bool
+	owner      *gpu.Owner
+	read, done bool
 }
 
 // nobody is the owner of a process of which nothing is known.
@@ -111,10 +130,15 @@ func New(cfg Config) (*Resolver, error) {
 		return nil, fmt.Errorf("ProcFS: %s is not a directory", cfg.ProcFS)
 	}
 	r := &Resolver{
-		cfg:    cfg,
-		users:  &users{files: passwdFiles(cfg)},
-		young:  map[gpu.ProcessID]answer{},
-		turned: time.Now(),
+		cfg:        cfg,
+		users:      &users{files: passwdFiles(cfg)},
+		containers: newContainers(usualRuntimeSockets, false),
+		allotments: newAllotments(cfg.PodResourcesSocket, cfg.PodResourcesSocket != ""),
+		young:      map[gpu.ProcessID]answer{},
+		turned:     time.Now(),
+	}
+	if len(cfg.RuntimeSockets) > 0 {
+		r.containers = newContainers(cfg.RuntimeSockets, true)
 	}
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
 	return r, nil
@@ -124,16 +148,39 @@ func (r *Resolver) path(pid uint32) string {
 	return filepath.Join(r.cfg.ProcFS, strconv.FormatUint(uint64(pid), 10))
 }
 
-// Owner returns whose process id is; Namespace, Pod and Container are empty, for
-// procfs does not know them. The owner is never nil, is the same pointer to all
-// who ask for this process, and is not changed any more. It is what was seen
-// first: a program that retitles itself later keeps its name.
+// Run asks the container runtime in the background for the containers that Owner
+// has met, until ctx ends. Without it no process has a pod.
+func (r *Resolver) Run(ctx context.Context) { r.containers.run(ctx) }
+
+// RuntimeProblem returns why the container runtime cannot be asked, and what to do;
+// nil if it can, or if there is none.
+func (r *Resolver) RuntimeProblem() error { return r.containers.problem() }
+
+// Allotments returns which GPUs the kubelet has allotted to which containers; none
+// where there is no kubelet. It may take seconds.
+func (r *Resolver) Allotments(ctx context.Context) ([]Allotment, error) {
+	return r.allotments.list(ctx)
+}
+
+// Jobs returns the jobs on each GPU that Config.JobMappingDir tells of; nil without
+// that.
+func (r *Resolver) Jobs() (Jobs, error) {
+	if r.cfg.JobMappingDir == "" {
+		return nil, nil
+	}
+	return readJobs(r.cfg.JobMappingDir)
+}
+
+// Owner returns whose process id is. The owner is never nil, once it is final is the
+// same pointer to all who ask for this process, and is not changed any more. It is
+// what was seen first: a program that retitles itself later keeps its name.
 //
-// done says that the answer is final, because all could be read that may be read,
-// or because the process is gone. A process of another start than id's is not
-// this one, which is gone then. If done is false the system lacked something for a
-// moment (files, memory); what was found is in the owner, and asking again may
-// fill in fields that are empty now, and change no other.
+// done says that the answer is final, because all could be read that may be read
+// and the container runtime has answered, or because the process is gone. A process
+// of another start than id's is not this one, which is gone then. If done is false
+// the system lacked something for a moment (files, memory) or the runtime has not
+// answered; what was found is in the owner, and asking again may fill in fields that
+// are empty now, and change no other.
 //
 // Owner reads a few files of procfs the first time and none later. It reads the
 // arguments, for which the kernel may wait for a lock of the process, only where
@@ -146,8 +193,27 @@ func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if ok && known.done {
 		return known.owner, true
 	}
-	a := r.keep(id, r.look(id))
+	if !ok || !known.read {
+		known = r.look(id)
+	}
+	a := r.keep(id, r.locate(known))
 	return a.owner, a.done
+}
+
+// locate adds the pod to an answer: procfs knows the container only.
+func (r *Resolver) locate(a answer) answer {
+	if a.owner.ContainerID == "" {
+		a.done = a.read
+		return a
+	}
+	at, done := r.containers.find(a.owner.ContainerID)
+	a.done = a.read && done
+	if at != (place{}) {
+		located := *a.owner
+		located.Namespace, located.Pod, located.Container = at.namespace, at.pod, at.container
+		a.owner = &located
+	}
+	return a
 }
 
 // recall returns the answer that was given before, and saves it from being
@@ -195,6 +261,9 @@ func merge(first, later *gpu.Owner) *gpu.Owner {
 		Process:     cmp.Or(first.Process, later.Process),
 		User:        cmp.Or(first.User, later.User),
 		Command:     cmp.Or(first.Command, later.Command),
+		Namespace:   cmp.Or(first.Namespace, later.Namespace),
+		Pod:         cmp.Or(first.Pod, later.Pod),
+		Container:   cmp.Or(first.Container, later.Container),
 		ContainerID: cmp.Or(first.ContainerID, later.ContainerID),
 		SlurmJob:    cmp.Or(first.SlurmJob, later.SlurmJob),
 	}
@@ -220,12 +289,12 @@ func (r *Resolver) turn() {
 func (r *Resolver) look(id gpu.ProcessID) answer {
 	d, err := r.open(id.PID)
 	if err != nil {
-		return answer{nobody, !momentary(err)}
+		return answer{owner: nobody, read: !momentary(err)}
 	}
 	defer d.Close()
 	s, err := readStat(d)
 	if err != nil || s.start != id.Start {
-		return answer{nobody, !momentary(err)}
+		return answer{owner: nobody, read: !momentary(err)}
 	}
 	found, whole := r.read(d, s)
 	// On Linux d stays with one process, also when its number goes to another. The
@@ -233,13 +302,13 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 	s, err = readStat(d)
 	switch {
 	case gone(err):
-		return answer{&found, true}
+		return answer{owner: &found, read: true}
 	case err != nil:
-		return answer{nobody, !momentary(err)}
+		return answer{owner: nobody, read: !momentary(err)}
 	case s.start != id.Start:
-		return answer{nobody, true}
+		return answer{owner: nobody, read: true}
 	}
-	return answer{&found, whole}
+	return answer{owner: &found, read: whole}
 }
 
 // read returns what the process's files say; whole is false if something was left

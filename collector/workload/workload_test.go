@@ -109,6 +109,9 @@ func (t tree) resolver(cfg Config) *Resolver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(cfg.RuntimeSockets) == 0 {
+		r.containers = newContainers(nil, false) // that of the machine is not asked
+	}
 	return r
 }
 
@@ -514,8 +517,8 @@ func TestScriptThatEnds(t *testing.T) {
 	if _, err := readStat(d); !gone(err) {
 		t.Errorf("its directory says %v", err)
 	}
-	if a := r.look(id); !a.done || *a.owner != (gpu.Owner{}) {
-		t.Errorf("%+v, done %t", a.owner, a.done)
+	if a := r.look(id); !a.read || *a.owner != (gpu.Owner{}) {
+		t.Errorf("%+v, read %t", a.owner, a.read)
 	}
 }
 
@@ -666,4 +669,51 @@ func BenchmarkOwnerNew(b *testing.B) {
 	for b.Loop() {
 		runtime.KeepAlive(r.look(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.start}))
 	}
+}
+
+// The pod of a process is that of its container, which the runtime tells a moment
+// later; until then the rest is known, and procfs is not read again.
+func TestOwnerInAPod(t *testing.T) {
+	tr := newTree(t)
+	in := func(container string) string {
+		return "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + container + ".scope\n"
+	}
+	trainer := tr.add(100, process{comm: "python3", exe: "/usr/bin/train", uid: 1000, start: 5, cgroup: in(idA)})
+	sidecar := tr.add(101, process{comm: "python3", exe: "/usr/bin/copy", uid: 1000, start: 6, cgroup: in(idB)})
+	daemon := tr.add(102, process{comm: "daemon", exe: "/usr/bin/daemon", uid: 1000, start: 7, cgroup: "0::/system.slice/d.service\n"})
+	socket := runtimeSocket(t)
+	having(inPod(idA, "ml", "train-0", "main")).start(t, socket)
+	r := tr.resolver(Config{RuntimeSockets: []string{"unix://" + socket}})
+	expect(t, r, daemon, gpu.Owner{Process: "daemon", User: "alice"}, true)
+	expect(t, r, trainer, gpu.Owner{Process: "train", User: "alice", ContainerID: idA}, false)
+	expect(t, r, sidecar, gpu.Owner{Process: "copy", User: "alice", ContainerID: idB}, false)
+	tr.remove(100) // what is known stays, though the process is gone
+	pauses := running(t, r.containers)
+	<-pauses
+	want := gpu.Owner{Process: "train", User: "alice", ContainerID: idA, Namespace: "ml", Pod: "train-0", Container: "main"}
+	first := expect(t, r, trainer, want, true)
+	// The runtime does not know it: a container of Docker's.
+	expect(t, r, sidecar, gpu.Owner{Process: "copy", User: "alice", ContainerID: idB}, true)
+	if again := expect(t, r, trainer, want, true); again != first {
+		t.Error("the owner is another one each time")
+	}
+	if err := r.RuntimeProblem(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pid that goes to another process does not bring the pod of the one before.
+func TestReusedPIDHasNoPod(t *testing.T) {
+	tr := newTree(t)
+	socket := runtimeSocket(t)
+	having(inPod(idA, "ml", "train-0", "main")).start(t, socket)
+	r := tr.resolver(Config{RuntimeSockets: []string{socket}})
+	before := tr.add(100, process{comm: "python3", exe: "/usr/bin/train", uid: 1000, start: 5, cgroup: "0::/cri-containerd-" + idA + ".scope\n"})
+	r.Owner(before)
+	pauses := running(t, r.containers)
+	<-pauses
+	expect(t, r, before, gpu.Owner{Process: "train", User: "alice", ContainerID: idA, Namespace: "ml", Pod: "train-0", Container: "main"}, true)
+	tr.remove(100)
+	after := tr.add(100, process{comm: "bash", exe: "/usr/bin/bash", uid: 1000, start: 6, cgroup: "0::/user.slice\n"})
+	expect(t, r, after, gpu.Owner{Process: "bash", User: "alice"}, true)
 }

@@ -97,10 +97,14 @@ func Open(c Config) (gpu.Source, error) {
 	return src, nil
 }
 
-// Owners returns what tells whose a process of the driver's source is; with its
-// arguments if command says so.
-func Owners(c Config, command bool) (*workload.Resolver, error) {
-	r, err := workload.New(workload.Config{ProcFS: c.ProcFS, Command: command})
+// OwnersConfig says what is told of processes, and who is asked.
+type OwnersConfig = workload.Config
+
+// Owners returns what tells whose a process of the driver's source is. The procfs is
+// that of the source.
+func Owners(c Config, w OwnersConfig) (*workload.Resolver, error) {
+	w.ProcFS = c.ProcFS
+	r, err := workload.New(w)
 	if err != nil {
 		return nil, fmt.Errorf("--path.procfs=%s: %w", c.ProcFS, err)
 	}

@@ -60,14 +60,14 @@ func TestOpen(t *testing.T) {
 
 // TestOwners asks for the owner of this very process.
 func TestOwners(t *testing.T) {
-	r, err := Owners(Config{ProcFS: "/proc"}, false)
+	r, err := Owners(Config{ProcFS: "/proc"}, OwnersConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o, done := r.Owner(gpu.ProcessID{PID: uint32(os.Getpid())}); o == nil || !done {
 		t.Errorf("owner %v, %v", o, done)
 	}
-	if r, err := Owners(Config{ProcFS: "/none"}, false); err == nil {
+	if r, err := Owners(Config{ProcFS: "/none"}, OwnersConfig{}); err == nil {
 		t.Errorf("no error but %v", r)
 	}
 }

@@ -144,6 +144,7 @@ func (r *reading) info(i gpu.Info) gpu.Info {
 	}
 	i.Name = get(r, "nvmlDeviceGetName", r.handle.GetName).V
 	i.Serial = get(r, "nvmlDeviceGetSerial", r.handle.GetSerial).V
+	i.Minor = get(r, "nvmlDeviceGetMinorNumber", r.handle.GetMinorNumber)
 	i.VBIOSVersion = get(r, "nvmlDeviceGetVbiosVersion", r.handle.GetVbiosVersion).V
 	i.PCIBusID = busID(get(r, "nvmlDeviceGetPciInfo_v3", r.handle.GetPciInfo).V)
 	i.Architecture = architecture(get(r, "nvmlDeviceGetArchitecture", r.handle.GetArchitecture))

@@ -1,0 +1,237 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
+)
+
+// jobsInterval is how often the mapping files are read: a process must know its job
+// before its first series.
+const jobsInterval = time.Second
+
+// host is what the system, not the driver, shows of the GPUs. It is immutable.
+type host struct {
+	pci        gpu.Opt[int]
+	holders    []DeviceHolder
+	allotments []Allotment
+	// walked says that the owners were asked, failed that something of it failed, and
+	// took is the time that it took.
+	walked, failed bool
+	took           time.Duration
+	unresolved     int // processes that could not be looked up
+}
+
+// jobsState is what is known of the mapping files. It is immutable.
+type jobsState struct {
+	jobs workload.Jobs // of the last reading that was whole
+	// generation counts the readings that were whole. Before the first one nothing is
+	// known: that is not the same as that there are no jobs.
+	generation uint64
+	failed     bool // the last reading
+}
+
+// complaints logs what is wrong when it begins, changes and ends, and not each time.
+type complaints struct {
+	logger log.Logger
+	said   map[string]string
+}
+
+// about notes how it went and reports whether it failed.
+func (c *complaints) about(what string, err error) (failed bool) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if before := c.said[what]; before != text {
+		if err != nil {
+			level.Warn(c.logger).Log("msg", what, "err", err)
+		} else {
+			level.Info(c.logger).Log("msg", "it works again", "before", what)
+		}
+	}
+	c.said[what] = text
+	return err != nil
+}
+
+// lookAround publishes what the system, not the driver, shows of the GPUs, again
+// and again. It walks through all of procfs and asks the kubelet, which takes its
+// time and may hang: nothing waits for it.
+func (s *Sampler) lookAround(ctx context.Context) {
+	if s.cfg.SysFS == "" && s.cfg.Owners == nil {
+		return
+	}
+	c := complaints{s.cfg.Logger, map[string]string{}}
+	for ctx.Err() == nil {
+		now := *s.host.Load()
+		if s.cfg.SysFS != "" {
+			now.pci = countPCIDevices(s.cfg.SysFS)
+			bus := now
+			s.host.Store(&bus)
+		}
+		if s.cfg.Owners != nil {
+			s.askOwners(ctx, &now, &c)
+		}
+		s.host.Store(&now)
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.cfg.SlowInterval):
+		}
+	}
+}
+
+// askOwners fills in who holds the device files, and whose the GPUs are. What
+// failed is absent until the next time.
+func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
+	began := time.Now()
+	s.walking.start()
+	defer s.walking.stop()
+	var held, allotted error
+	now.holders, held = s.cfg.Owners.Holders(ctx)
+	now.allotments, allotted = s.cfg.Owners.Allotments(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	failed := c.about("cannot see who holds the device files", held)
+	failed = c.about("cannot ask the kubelet which pods have GPUs", allotted) || failed
+	// A right that is missing is said, and is no failure.
+	runtime := s.cfg.Owners.RuntimeProblem()
+	failed = c.about("cannot ask the container runtime for pods", runtime) && !errors.Is(runtime, fs.ErrPermission) || failed
+	now.walked, now.failed, now.took = true, failed, time.Since(began)
+	s.sayWhatIsHidden(now, c)
+}
+
+// What a missing right hides is no failure: it is absent, and said once.
+var (
+	errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
+	errUnreadable = errors.New("those of other users need root or CAP_SYS_PTRACE; gpu_process_device_open lacks such processes")
+)
+
+// sayWhatIsHidden says which right is missing, if something cannot be seen. A
+// process that is about to end may not be found for once.
+func (s *Sampler) sayWhatIsHidden(now *host, c *complaints) {
+	unresolved := 0
+	for _, l := range s.shared.Load().loops {
+		if p := l.published.Load(); p != nil {
+			unresolved += p.unresolved
+		}
+	}
+	var hidden, closed error
+	if before := s.host.Load().unresolved; before > 0 && unresolved > 0 {
+		hidden = errUnresolved
+	}
+	if s.cfg.Owners.Unreadable() > 0 {
+		closed = errUnreadable
+	}
+	now.unresolved = unresolved
+	c.about("cannot look up whose some processes on the GPUs are", hidden)
+	c.about("cannot see all open device files", closed)
+}
+
+// followJobs publishes the jobs of the mapping files again and again, if there are
+// any.
+func (s *Sampler) followJobs(ctx context.Context) {
+	c := complaints{s.cfg.Logger, map[string]string{}}
+	for ctx.Err() == nil {
+		s.readingJobs.start()
+		jobs, err := s.cfg.Owners.Jobs()
+		s.readingJobs.stop()
+		if jobs == nil && err == nil {
+			s.jobs.Store(nil) // nobody writes jobs down
+			return
+		}
+		now := *s.jobs.Load()
+		if now.failed = c.about("cannot read which jobs run on the GPUs", err); !now.failed {
+			now.jobs, now.generation = jobs, now.generation+1
+		}
+		s.jobs.Store(&now)
+		select {
+		case <-ctx.Done():
+		case <-time.After(jobsInterval):
+		}
+	}
+}
+
+// attribution returns how well it is known whose the processes and the GPUs are; ok
+// is false before that was asked. What hangs has failed.
+func (s *Sampler) attribution(h *host) (f FamilyState, ok bool) {
+	failed := h.failed || s.walking.running() > s.cfg.Timeout || s.readingJobs.running() > s.cfg.Timeout
+	if jobs := s.jobs.Load(); jobs != nil {
+		failed = failed || jobs.failed
+	}
+	return FamilyState{Name: "workload", Success: !failed, Duration: h.took}, h.walked || failed
+}
+
+// AllotmentState is a container that a GPU, or a GPU instance, is allotted to.
+type AllotmentState struct {
+	Instance                  gpu.Opt[uint32]
+	Namespace, Pod, Container string
+}
+
+// allotmentsOf returns those of a GPU and its instances, each once.
+func allotmentsOf(d *DeviceState, all []Allotment) []AllotmentState {
+	var list []AllotmentState
+	for i := range all {
+		a := &all[i]
+		if instance, ok := instanceNamed(d, a.Device); ok {
+			list = append(list, AllotmentState{instance, a.Namespace, a.Pod, a.Container})
+		}
+	}
+	slices.SortFunc(list, func(a, b AllotmentState) int {
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), compareBool(a.Instance.OK, b.Instance.OK),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
+	})
+	return slices.Compact(list)
+}
+
+// instanceNamed reports whether a device is this GPU, or which instance of it:
+//
+//	GPU-UUID, nvidia0                      the GPU
+//	MIG-UUID, MIG-GPU-UUID/7/0, nvidia0/gi7  an instance
+func instanceNamed(d *DeviceState, device string) (instance gpu.Opt[uint32], ok bool) {
+	if device == d.Info.UUID {
+		return instance, device != ""
+	}
+	for i := range d.Instances {
+		for _, m := range d.Instances[i].Devices {
+			if m.UUID == device {
+				return gpu.Some(d.Instances[i].ID), true
+			}
+		}
+	}
+	if rest, found := strings.CutPrefix(device, "MIG-"+d.Info.UUID+"/"); found && d.Info.UUID != "" {
+		id, _, _ := strings.Cut(rest, "/")
+		return numbered(id)
+	}
+	if !d.Info.Minor.OK {
+		return instance, false
+	}
+	file := "nvidia" + strconv.Itoa(d.Info.Minor.V)
+	if id, found := strings.CutPrefix(device, file+"/gi"); found {
+		return numbered(id)
+	}
+	return instance, device == file
+}
+
+// numbered returns the instance of that number.
+func numbered(id string) (instance gpu.Opt[uint32], ok bool) {
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil {
+		return instance, false
+	}
+	return gpu.Some(uint32(n)), true
+}

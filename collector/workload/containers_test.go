@@ -1,0 +1,621 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// fakeRuntime answers ListContainers, and nothing else.
+type fakeRuntime struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	list  func(context.Context) ([]*runtimeapi.Container, error)
+	lists atomic.Int64
+}
+
+func (r *fakeRuntime) ListContainers(ctx context.Context, q *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	r.lists.Add(1)
+	if q.GetFilter() != nil {
+		return nil, errors.New("the list is to have all containers")
+	}
+	containers, err := r.list(ctx)
+	return &runtimeapi.ListContainersResponse{Containers: containers}, err
+}
+
+// start serves at a socket until stop is called, which removes the socket.
+func (r *fakeRuntime) start(t testing.TB, socket string) (stop func()) {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	if r.list != nil {
+		runtimeapi.RegisterRuntimeServiceServer(server, r)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	var stopped bool
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		server.Stop()
+		if err := <-ended; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// having is a runtime that has these containers.
+func having(containers ...*runtimeapi.Container) *fakeRuntime {
+	return &fakeRuntime{list: func(context.Context) ([]*runtimeapi.Container, error) { return containers, nil }}
+}
+
+// failing is a runtime that has an error for all who ask.
+func failing(code codes.Code) *fakeRuntime {
+	return &fakeRuntime{list: func(context.Context) ([]*runtimeapi.Container, error) {
+		return nil, status.Error(code, "not today")
+	}}
+}
+
+// containerNumber returns the ID of one of many containers.
+func containerNumber(n int) string { return fmt.Sprintf("%064x", n) }
+
+// inPod returns a container as the kubelet labels it.
+func inPod(id, namespace, pod, name string) *runtimeapi.Container {
+	return &runtimeapi.Container{Id: id, State: runtimeapi.ContainerState_CONTAINER_RUNNING, Labels: map[string]string{
+		"io.kubernetes.pod.namespace":  namespace,
+		"io.kubernetes.pod.name":       pod,
+		"io.kubernetes.container.name": name,
+	}}
+}
+
+// runtimeSocket returns a path for a socket: that of t.TempDir may be longer than
+// the 107 bytes that the address of a socket has.
+func runtimeSocket(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // for its length
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "cri.sock")
+}
+
+// running has c.run go on until the test ends. After each list it waits until the
+// test takes from the channel how long it would have paused.
+func running(t testing.TB, c *containers) <-chan time.Duration {
+	t.Helper()
+	pauses := make(chan time.Duration)
+	c.pause = func(ctx context.Context, d time.Duration) bool {
+		select {
+		case pauses <- d:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.run(t.Context())
+	}()
+	t.Cleanup(func() { <-ended })
+	return pauses
+}
+
+// unknown says that c does not know this container yet.
+func unknown(t testing.TB, c *containers, id string) {
+	t.Helper()
+	if p, done := c.find(id); done || p != (place{}) {
+		t.Fatalf("find(%s) = %+v, %v; want nothing known yet", id, p, done)
+	}
+}
+
+// known says what c knows for sure.
+func known(t testing.TB, c *containers, id string, want place) {
+	t.Helper()
+	if p, done := c.find(id); !done || p != want {
+		t.Fatalf("find(%s) = %+v, %v; want %+v for sure; problem: %v", id, p, done, want, c.problem())
+	}
+}
+
+func TestContainersFind(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		listed []*runtimeapi.Container
+		want   place
+	}{
+		{
+			name:   "found",
+			listed: []*runtimeapi.Container{inPod(idB, "default", "other", "main"), inPod(idA, "research", "train-0", "pytorch")},
+			want:   place{"research", "train-0", "pytorch"},
+		},
+		{name: "not listed", listed: []*runtimeapi.Container{inPod(idB, "default", "other", "main")}},
+		{name: "nothing listed"},
+		{name: "in no pod", listed: []*runtimeapi.Container{{Id: idA, Labels: map[string]string{"maintainer": "somebody"}}}},
+		{
+			name:   "ended",
+			listed: []*runtimeapi.Container{{Id: idA, State: runtimeapi.ContainerState_CONTAINER_EXITED, Labels: inPod(idA, "research", "train-0", "pytorch").Labels}},
+			want:   place{"research", "train-0", "pytorch"},
+		},
+		{
+			name:   "not fit for a label",
+			listed: []*runtimeapi.Container{inPod(idA, "re\nsearch", "train\x1b[31m", strings.Repeat("é", maxName))},
+			want:   place{"re search", "train\uFFFD[31m", strings.Repeat("é", maxName/2)},
+		},
+		{name: "not an ID", listed: []*runtimeapi.Container{nil, {}, inPod("../"+idA, "a", "b", "c"), inPod(idA[:12], "a", "b", "c")}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, socket := having(c.listed...), runtimeSocket(t)
+			r.start(t, socket)
+			cs := newContainers([]string{"unix://" + socket}, true)
+			pauses := running(t, cs)
+			unknown(t, cs, idA)
+			if d := <-pauses; d != minListInterval {
+				t.Errorf("the next list is made after %v, want %v", d, minListInterval)
+			}
+			known(t, cs, idA, c.want)
+			known(t, cs, idA, c.want)
+			if n := r.lists.Load(); n != 1 || cs.problem() != nil {
+				t.Errorf("%d lists, problem %v; want one and none", n, cs.problem())
+			}
+		})
+	}
+}
+
+func TestContainersWithoutRuntimeSocket(t *testing.T) {
+	socket := runtimeSocket(t)
+	usual := newContainers([]string{socket, socket + "2"}, false)
+	known(t, usual, idA, place{})
+	if err := usual.problem(); err != nil {
+		t.Errorf("problem of a host without Kubernetes: %v", err)
+	}
+
+	given := newContainers([]string{socket}, true)
+	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
+	pauses := running(t, given)
+	unknown(t, given, idA)
+	<-pauses
+	wantProblem(t, given, socket, "no such file", "--collector.workload.cri-socket")
+
+	// The runtime comes later than the exporter. What was answered stays.
+	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
+	if err := given.problem(); err != nil {
+		t.Errorf("problem of a socket that is there now: %v", err)
+	}
+	unknown(t, given, idA)
+	<-pauses
+	known(t, given, idA, place{"default", "late", "main"})
+	pauses = running(t, usual)
+	known(t, usual, idA, place{})
+	unknown(t, usual, idB)
+	<-pauses
+	known(t, usual, idB, place{"default", "later", "main"})
+	known(t, usual, idA, place{})
+}
+
+// wantProblem says what the problem is to tell.
+func wantProblem(t *testing.T, c *containers, parts ...string) {
+	t.Helper()
+	err := c.problem()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the problem does not tell %q: %v", part, err)
+		}
+	}
+}
+
+func TestExplainList(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}, "uid 0"},
+		{&fs.PathError{Op: "stat", Path: "/x", Err: syscall.ENOENT}, "--collector.workload.cri-socket"},
+		{&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, "nothing listens"},
+		{status.Error(codes.Unimplemented, "unknown service runtime.v1.RuntimeService"), "CRI plugin"},
+		{context.DeadlineExceeded, "deadline exceeded"},
+	} {
+		err := explainList("/run/x.sock", c.err)
+		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "/run/x.sock") {
+			t.Errorf("explainList(%v) = %q, want %q in it", c.err, err, c.want)
+		}
+	}
+}
+
+func TestContainersRuntimeHangs(t *testing.T) {
+	asked := make(chan struct{})
+	r := &fakeRuntime{list: func(ctx context.Context) ([]*runtimeapi.Container, error) {
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > listTimeout {
+			t.Errorf("the list has until %v, want %v", deadline, listTimeout)
+		}
+		asked <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	socket := runtimeSocket(t)
+	r.start(t, socket)
+	c := newContainers([]string{socket}, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.run(ctx)
+	}()
+	unknown(t, c, idA)
+	<-asked
+	unknown(t, c, idA) // it does not wait for the list
+	unknown(t, c, idB)
+	begin := time.Now()
+	cancel()
+	<-ended
+	if d := time.Since(begin); d > listTimeout/2 {
+		t.Errorf("run ended %v after its context", d)
+	}
+	if err := c.problem(); err != nil {
+		t.Errorf("problem because of the end: %v", err)
+	}
+}
+
+func TestContainersRuntimeRestarts(t *testing.T) {
+	for _, given := range []bool{true, false} {
+		t.Run(fmt.Sprintf("given %v", given), func(t *testing.T) {
+			a, b := place{"default", "a", "main"}, place{"default", "b", "main"}
+			socket := runtimeSocket(t)
+			stop := having(inPod(idA, "default", "a", "main")).start(t, socket)
+			c := newContainers([]string{socket}, given)
+			pauses := running(t, c)
+			unknown(t, c, idA)
+			<-pauses
+			known(t, c, idA, a)
+
+			stop()
+			unknown(t, c, idB)
+			<-pauses
+			unknown(t, c, idB) // it will be back: this host has Kubernetes
+			<-pauses
+			wantProblem(t, c, socket, "no such file")
+			known(t, c, idA, a)
+
+			having(inPod(idB, "default", "b", "main")).start(t, socket)
+			unknown(t, c, idB)
+			<-pauses
+			known(t, c, idB, b)
+			known(t, c, idA, a)
+			if err := c.problem(); err != nil {
+				t.Errorf("problem after the restart: %v", err)
+			}
+		})
+	}
+}
+
+func TestContainersRuntimeWithoutCRI(t *testing.T) {
+	withoutService := func() *fakeRuntime { return &fakeRuntime{} }
+	withoutMethod := func() *fakeRuntime { return failing(codes.Unimplemented) }
+	for name, newRuntime := range map[string]func() *fakeRuntime{"service": withoutService, "method": withoutMethod} {
+		t.Run("given, no "+name, func(t *testing.T) {
+			socket := runtimeSocket(t)
+			newRuntime().start(t, socket)
+			c := newContainers([]string{socket}, true)
+			pauses := running(t, c)
+			unknown(t, c, idA)
+			<-pauses
+			unknown(t, c, idA)
+			wantProblem(t, c, socket, "CRI plugin", "--collector.workload.cri-socket")
+		})
+		t.Run("usual, no "+name, func(t *testing.T) {
+			socket := runtimeSocket(t)
+			stop := newRuntime().start(t, socket)
+			c := newContainers([]string{socket + "0", socket}, false)
+			pauses := running(t, c)
+			unknown(t, c, idA)
+			<-pauses
+			known(t, c, idA, place{})
+			known(t, c, idB, place{}) // at once
+			if err := c.problem(); err != nil {
+				t.Errorf("problem of a Docker host: %v", err)
+			}
+
+			// It is asked again after a while.
+			c.mu.Lock()
+			c.unservedAt = c.unservedAt.Add(-askAgainAfter)
+			c.mu.Unlock()
+			unknown(t, c, containerNumber(1))
+			<-pauses
+			known(t, c, containerNumber(1), place{})
+			known(t, c, containerNumber(2), place{})
+
+			// And when it is started anew, with the CRI this time.
+			stop()
+			having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
+			unknown(t, c, containerNumber(3))
+			<-pauses
+			known(t, c, containerNumber(3), place{"default", "a", "main"})
+			known(t, c, idA, place{})
+		})
+	}
+}
+
+// A Docker host has a containerd of its own beside that of Kubernetes.
+func TestContainersSeveralRuntimes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		first *fakeRuntime
+		lists int64
+	}{
+		{"nothing at the first", nil, 0},
+		{"no CRI at the first", failing(codes.Unimplemented), 1},
+		{"no containers at the first", having(), 1},
+		{"failure of the first", failing(codes.Unavailable), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first, second, third := runtimeSocket(t), runtimeSocket(t), runtimeSocket(t)
+			if c.first != nil {
+				c.first.start(t, first)
+			}
+			having(inPod(idA, "default", "a", "main")).start(t, second)
+			last := having(inPod(idB, "default", "b", "main"))
+			last.start(t, third)
+			cs := newContainers([]string{first, second, third}, false)
+			pauses := running(t, cs)
+			unknown(t, cs, idA)
+			<-pauses
+			known(t, cs, idA, place{"default", "a", "main"})
+			unknown(t, cs, idB)
+			<-pauses
+			known(t, cs, idB, place{})
+			if c.first != nil && c.first.lists.Load() != c.lists {
+				t.Errorf("the first was asked %d times, want %d", c.first.lists.Load(), c.lists)
+			}
+			if n := last.lists.Load(); n != 0 {
+				t.Errorf("the last was asked %d times, want never", n)
+			}
+		})
+	}
+}
+
+func TestContainersOneRuntimeListForAll(t *testing.T) {
+	var listed []*runtimeapi.Container
+	for n := range 500 {
+		listed = append(listed, inPod(containerNumber(n), "default", fmt.Sprintf("pod-%d", n), "main"))
+	}
+	r, socket := having(listed...), runtimeSocket(t)
+	r.start(t, socket)
+	c := newContainers([]string{socket}, true)
+	for n := range 1000 {
+		unknown(t, c, containerNumber(n))
+	}
+	pauses := running(t, c)
+	<-pauses
+	for n := range 1000 {
+		var want place
+		if n < 500 {
+			want = place{"default", fmt.Sprintf("pod-%d", n), "main"}
+		}
+		known(t, c, containerNumber(n), want)
+	}
+	if n := r.lists.Load(); n != 1 {
+		t.Errorf("%d lists, want one", n)
+	}
+}
+
+// A list knows nothing of the containers that were started while it was made.
+func TestContainersAskedDuringRuntimeList(t *testing.T) {
+	begun, answer := make(chan struct{}), make(chan []*runtimeapi.Container)
+	r := &fakeRuntime{list: func(context.Context) ([]*runtimeapi.Container, error) {
+		begun <- struct{}{}
+		return <-answer, nil
+	}}
+	socket := runtimeSocket(t)
+	r.start(t, socket)
+	c := newContainers([]string{socket}, true)
+	pauses := running(t, c)
+	unknown(t, c, idA)
+	<-begun
+	const early, late = 1, 2
+	unknown(t, c, idA)
+	unknown(t, c, idB)
+	unknown(t, c, containerNumber(early))
+	unknown(t, c, containerNumber(late))
+	answer <- []*runtimeapi.Container{inPod(containerNumber(early), "default", "early", "main")}
+	<-pauses
+	<-begun
+	known(t, c, idA, place{})
+	known(t, c, containerNumber(early), place{"default", "early", "main"})
+	unknown(t, c, idB)
+	unknown(t, c, containerNumber(late))
+	answer <- []*runtimeapi.Container{inPod(containerNumber(late), "default", "late", "main")}
+	<-pauses
+	known(t, c, idB, place{})
+	known(t, c, containerNumber(late), place{"default", "late", "main"})
+	// The last wake-up found nobody waiting.
+	if n := r.lists.Load(); n != 2 {
+		t.Errorf("%d lists, want 2", n)
+	}
+}
+
+func TestContainersRuntimeFails(t *testing.T) {
+	r, socket := failing(codes.Unavailable), runtimeSocket(t)
+	r.start(t, socket)
+	c := newContainers([]string{socket}, false)
+	pauses := running(t, c)
+	var delays []time.Duration
+	for range 7 {
+		unknown(t, c, idA)
+		delays = append(delays, <-pauses)
+	}
+	want := []time.Duration{1e9, 2e9, 4e9, 8e9, 10e9, 10e9, 10e9}
+	if !slices.Equal(delays, want) {
+		t.Errorf("pauses of %v, want %v", delays, want)
+	}
+	wantProblem(t, c, socket, "not today")
+	// Nobody asks any more.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) != 0 {
+		t.Errorf("%d are waited for after failures", len(c.waiting))
+	}
+}
+
+func TestContainersRuntimeListTooLong(t *testing.T) {
+	r, socket := having(inPod(idA, "default", strings.Repeat("x", maxListSize), "main")), runtimeSocket(t)
+	r.start(t, socket)
+	c := newContainers([]string{socket}, false)
+	pauses := running(t, c)
+	unknown(t, c, idA)
+	<-pauses
+	unknown(t, c, idA)
+	wantProblem(t, c, socket, "ResourceExhausted")
+}
+
+func TestContainersAreBounded(t *testing.T) {
+	const many = 20_000
+	var listed []*runtimeapi.Container
+	for n := range many {
+		listed = append(listed, inPod(containerNumber(n), "default", fmt.Sprintf("pod-%d", n), "main"))
+	}
+	socket := runtimeSocket(t)
+	having(listed...).start(t, socket)
+	c := newContainers([]string{socket}, true)
+	pauses := running(t, c)
+	left := map[int]bool{}
+	for n := 0; n < 2*many; n += 4 {
+		left[n] = true // more than can be remembered
+	}
+	// All get their answer in the end, those in no pod too.
+	for len(left) > 0 {
+		before := len(left)
+		for n := range left {
+			var want place
+			if n < many {
+				want = place{"default", fmt.Sprintf("pod-%d", n), "main"}
+			}
+			if p, done := c.find(containerNumber(n)); done && p != want {
+				t.Fatalf("container %d is in %+v, want %+v", n, p, want)
+			} else if done {
+				delete(left, n)
+			}
+		}
+		checkBound(t, c)
+		if len(left) == before {
+			<-pauses
+		}
+	}
+
+	absent := newContainers(nil, false)
+	for n := range many {
+		known(t, absent, containerNumber(n), place{})
+		checkBound(t, absent)
+	}
+}
+
+func checkBound(t *testing.T, c *containers) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.listed) + len(c.young) + len(c.old); n > maxContainers || len(c.waiting) > maxWaiting {
+		t.Fatalf("%d answers and %d waiting, want at most %d and %d", n, len(c.waiting), maxContainers, maxWaiting)
+	}
+}
+
+func TestContainersPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		if !pause(t.Context(), time.Second) || time.Since(begin) != time.Second {
+			t.Errorf("paused %v, want 1s", time.Since(begin))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if pause(ctx, time.Hour) {
+			t.Error("the pause does not tell of the end")
+		}
+	})
+}
+
+func BenchmarkContainersFind(b *testing.B) {
+	c := newContainers(usualRuntimeSockets, true)
+	c.put(idA, place{"research", "train-0", "pytorch"})
+	b.Run("known", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.find(idA)
+		}
+	})
+	b.Run("waiting", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.find(idB)
+		}
+	})
+}
+
+// Of several sockets that are named one is enough.
+func TestContainersOfTwoNamedSockets(t *testing.T) {
+	socket, missing := runtimeSocket(t), runtimeSocket(t)
+	having().start(t, socket)
+	c := newContainers([]string{missing, socket}, true)
+	if err := c.problem(); err != nil {
+		t.Errorf("at the start: %v", err)
+	}
+	pauses := running(t, c)
+	c.find(idA)
+	<-pauses
+	if p, done := c.find(idA); p != (place{}) || !done {
+		t.Errorf("found %+v, %t", p, done)
+	}
+	if err := c.problem(); err != nil {
+		t.Errorf("after a list: %v", err)
+	}
+	if err := newContainers([]string{missing, missing + "2"}, true).problem(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without any: %v", err)
+	}
+}
+
+// A problem that nobody has met again for a while is none any more.
+func TestContainersProblemPasses(t *testing.T) {
+	socket := runtimeSocket(t)
+	failing(codes.DeadlineExceeded).start(t, socket)
+	c := newContainers([]string{socket}, true)
+	pauses := running(t, c)
+	c.find(idA)
+	<-pauses
+	if c.problem() == nil {
+		t.Error("no problem")
+	}
+	c.mu.Lock()
+	c.troubleAt = c.troubleAt.Add(-2*maxListDelay - time.Second)
+	c.mu.Unlock()
+	if err := c.problem(); err != nil {
+		t.Errorf("later: %v", err)
+	}
+	c.find(idA)
+	<-pauses
+	if c.problem() == nil {
+		t.Error("no problem, though it was met again")
+	}
+}

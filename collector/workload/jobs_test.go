@@ -1,0 +1,244 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// jobDir returns a directory of mapping files.
+func jobDir(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// ids are Jobs without the times.
+type ids map[string][]string
+
+func idsOf(jobs Jobs) ids {
+	all := ids{}
+	for name, file := range jobs {
+		all[name] = file.IDs
+	}
+	return all
+}
+
+// now is after every file was written.
+var now = time.Now().Add(time.Hour)
+
+func TestReadJobs(t *testing.T) {
+	dir := jobDir(t, map[string]string{
+		"0": "4711\n", "1": "", "2": "17 18\n\n\t19\r\n17\n", "2.1": "23_4", "999": "1", "7.13": "a.b/c[1-3]",
+		"00": "x", "01": "x", "1000": "x", "-1": "x", "+1": "x", " 1": "x", "1 ": "x", "1.": "x", ".1": "x", "1.2.3": "x", "1.01": "x",
+		"0x1": "x", "gpu0": "x", "0.tmp": "x", ".0.swp": "x", "0~": "x", "٣": "x", "1\n": "x",
+	})
+	got, err := readJobs(dir)
+	want := ids{"0": {"4711"}, "1": nil, "2": {"17", "18", "19"}, "2.1": {"23_4"}, "999": {"1"}, "7.13": {"a.b/c[1-3]"}}
+	if err != nil || !reflect.DeepEqual(idsOf(got), want) {
+		t.Errorf("%v, %v, want %q", got, err, want)
+	}
+}
+
+func TestReadJobsOfNoFile(t *testing.T) {
+	dir := jobDir(t, map[string]string{"0": "1", "other": "2"})
+	secret := filepath.Join(t.TempDir(), "secret")
+	for _, err := range []error{
+		os.WriteFile(secret, []byte("3"), 0o600),
+		os.Symlink(secret, filepath.Join(dir, "1")),
+		os.Symlink("0", filepath.Join(dir, "2")),
+		os.Symlink("nowhere", filepath.Join(dir, "3")),
+		os.Mkdir(filepath.Join(dir, "4"), 0o755),
+		syscall.Mkfifo(filepath.Join(dir, "5"), 0o644),
+		os.Symlink("/dev/zero", filepath.Join(dir, "6")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := readJobs(dir)
+	if want := (ids{"0": {"1"}}); err != nil || !reflect.DeepEqual(idsOf(got), want) {
+		t.Errorf("%v, %v, want %q", got, err, want)
+	}
+	// A name may come to stand for something else after the directory was listed.
+	for _, name := range []string{"1", "2", "3", "4", "5", "6"} {
+		if b, _, err := readJobFile(filepath.Join(dir, name)); b != nil || !errors.Is(err, errNotRegular) {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if _, _, err := readJobFile("/dev/null"); !errors.Is(err, errNotRegular) {
+		t.Errorf("device: %v", err)
+	}
+	if _, _, err := readJobFile(filepath.Join(dir, "8")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("gone: %v", err)
+	}
+}
+
+func TestNoJobDirectory(t *testing.T) {
+	dir := jobDir(t, map[string]string{"file": ""})
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		want error
+	}{
+		{filepath.Join(dir, "missing"), fs.ErrNotExist},
+		{filepath.Join(dir, "file"), syscall.ENOTDIR},
+		{fifo, syscall.ENOTDIR},
+	} {
+		jobs, err := readJobs(c.path)
+		if jobs != nil || !errors.Is(err, c.want) || !strings.Contains(err.Error(), "--collector.workload.job-mapping-dir") {
+			t.Errorf("%s: %v, %v", c.path, jobs, err)
+		}
+	}
+}
+
+func TestReadJobsDenied(t *testing.T) {
+	dir := jobDir(t, map[string]string{"2": "17", "2.1": "18", "3": "19"})
+	if err := os.Chmod(filepath.Join(dir, "2.1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	// Root may read everything, so this thread touches files as another user.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if os.Getuid() == 0 {
+		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Setfsuid(65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs, err := readJobs(dir)
+	if err := syscall.Setfsuid(os.Getuid()); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, fs.ErrPermission) || jobs.Of("3", "", now) != "19" || jobs.Of("2", "", now) != "17" || jobs.Of("2", "1", now) != "" {
+		t.Errorf("%v, %v", jobs, err)
+	}
+}
+
+func TestReadJobsIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxJobFiles + 300 {
+		name := filepath.Join(dir, fmt.Sprintf("%d.%d", i/100, i%100))
+		if err := os.WriteFile(name, []byte("1"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if jobs, err := readJobs(dir); err != nil || len(jobs) != maxJobFiles {
+		t.Errorf("%d files, %v", len(jobs), err)
+	}
+	long := strings.Repeat("1234567 ", 2*maxJobFileSize/8)
+	dir = jobDir(t, map[string]string{"0": long})
+	if b, _, err := readJobFile(filepath.Join(dir, "0")); err != nil || len(b) != maxJobFileSize+1 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+func TestJobsOf(t *testing.T) {
+	all := ids{"0": {"10"}, "1": {"11", "12"}, "2": {"13"}, "2.1": {"14"}, "2.2": nil, "3": nil, "3.1": {"15"}, "5.": {"x"}}
+	jobs := Jobs{}
+	for name, jobIDs := range all {
+		jobs[name] = JobFile{IDs: jobIDs, Written: now.Add(-time.Minute)}
+	}
+	for _, c := range []struct{ index, instance, want string }{
+		{"0", "", "10"},
+		{"0", "1", "10"},
+		{"1", "", ""},
+		{"1", "1", ""},
+		{"2", "", "13"},
+		{"2", "1", "14"},
+		{"2", "2", ""},
+		{"2", "3", "13"},
+		{"3", "", ""},
+		{"3", "1", "15"},
+		{"3", "2", ""},
+		{"4", "", ""},
+		{"5", "", ""},
+		{"", "", ""},
+	} {
+		if got := jobs.Of(c.index, c.instance, now); got != c.want {
+			t.Errorf("GPU %q, instance %q: %q, want %q", c.index, c.instance, got, c.want)
+		}
+	}
+	// The prolog writes the file, and then the job starts.
+	for started, want := range map[time.Duration]string{-time.Hour: "", -63 * time.Second: "", -61 * time.Second: "10", 0: "10"} {
+		if got := jobs.Of("0", "", now.Add(started)); got != want {
+			t.Errorf("started %s after now: %q, want %q", started, got, want)
+		}
+	}
+	if got := Jobs(nil).Of("0", "", now); got != "" {
+		t.Errorf("none: %q", got)
+	}
+}
+
+func TestParseJobs(t *testing.T) {
+	many := make([]string, 2*maxJobsPerGPU)
+	for i := range many {
+		many[i] = fmt.Sprint("job", i)
+	}
+	for _, c := range []struct {
+		name, file string
+		want       []string
+	}{
+		{name: "empty"},
+		{name: "white space", file: " \n\t\r\n"},
+		{name: "one", file: "123", want: []string{"123"}},
+		{name: "array and step", file: "123_4\n123.batch\n", want: []string{"123_4", "123.batch"}},
+		{name: "server of PBS", file: "123.pbs1.example.org\n", want: []string{"123.pbs1.example.org"}},
+		{name: "twice", file: "2\n1\n2\n1", want: []string{"2", "1"}},
+		{name: "many", file: strings.Join(many, "\n"), want: many[:maxJobsPerGPU]},
+		{name: "long", file: strings.Repeat("j", 500), want: []string{strings.Repeat("j", maxLabel)}},
+		{name: "does not print", file: "1\x00\xff\u202e", want: []string{"1\ufffd\ufffd\ufffd"}},
+		{name: "cut short", file: "1 2\n" + strings.Repeat(" ", maxJobFileSize-6) + "345", want: []string{"1", "2"}},
+		{name: "whole at the bound", file: "1 2\n" + strings.Repeat(" ", maxJobFileSize-7) + "345", want: []string{"1", "2", "345"}},
+		{name: "one beyond all bounds", file: strings.Repeat("j", maxJobFileSize+1)},
+	} {
+		if got := parseJobs([]byte(c.file)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func FuzzParseJobs(f *testing.F) {
+	for _, file := range []string{"", "1", "17 18\n\n\t19\r\n17\n", "1\x00\xff\u2028\u202e2", "123_[1-4%2]\n"} {
+		f.Add([]byte(file))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		jobs := parseJobs(file)
+		if len(jobs) > maxJobsPerGPU {
+			t.Errorf("%d jobs", len(jobs))
+		}
+		for i, job := range jobs {
+			checkLabel(t, job, maxLabel)
+			if job == "" || slices.Contains(jobs[:i], job) {
+				t.Errorf("%q in %q", job, jobs)
+			}
+		}
+		// Jobs that follow change nothing before them.
+		if again := parseJobs(append(bytes.Clone(file), "\n1\n"...)); len(file) < 1024 && !slices.Equal(again[:min(len(again), len(jobs))], jobs) {
+			t.Errorf("%q, and %q with one more", jobs, again)
+		}
+	})
+}
