@@ -81,8 +81,8 @@ vet:
 e2e: tools lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheus, a browser and other programs
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout 20m ./...
 
-# Debian packages that the end-to-end tests use; none so far.
-E2E_PACKAGES :=
+# Debian packages that the end-to-end tests use.
+E2E_PACKAGES := containerd runc
 .PHONY: e2e-packages
 e2e-packages:
 	@for p in $(E2E_PACKAGES); do \

@@ -76,7 +76,7 @@ func (g *GPU) Partition(profiles ...string) {
 			Memory: Memory{Total: p.MemoryMB << 20, Reserved: 16 << 20, Used: Constant(uint64(i+1) << 20), AddProcesses: true},
 			Devices: []MIGDevice{{
 				Index: uint32(i), Slices: p.Slices, Multiprocessors: p.Multiprocessors,
-				UUID: fmt.Sprintf("MIG-%s-%02x", g.UUID[len("GPU-"):len(g.UUID)-3], id),
+				UUID: fmt.Sprintf("MIG-%s%02x", g.UUID[len("GPU-"):len(g.UUID)-2], id),
 			}},
 		})
 		start += p.Slices

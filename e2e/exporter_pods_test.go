@@ -1,0 +1,305 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// container names one, or with the name alone left out a pod.
+type container struct{ namespace, pod, name string }
+
+var (
+	trainer = container{"ml", "trainer-0", "main"}
+	server  = container{"ml", "server-1", "vllm"}
+	noPod   = container{}
+)
+
+// labels are those of a container.
+func (c container) labels() map[string]string {
+	return map[string]string{"namespace": c.namespace, "pod": c.pod, "container": c.name}
+}
+
+// contain starts a container, lets the machine's procfs show its process and returns
+// the pid.
+func (m *machine) contain(t *testing.T, cd *harness.Containerd, c container) uint32 {
+	t.Helper()
+	pid, _ := cd.RunPod(t, c.namespace, c.pod, c.name)
+	link(t, fmt.Sprintf("/proc/%d", pid), filepath.Join(m.procfs, strconv.Itoa(pid)))
+	return uint32(pid)
+}
+
+// use lets a process hold memory on a GPU.
+func (m *machine) use(gpu int, pid uint32, memory uint64) {
+	m.GPUs[gpu].Processes = append(m.GPUs[gpu].Processes, fakenvml.Process{PID: pid, Memory: fakenvml.Constant(memory)})
+}
+
+// process are the labels of a process on a GPU.
+func (m *machine) process(gpu int, pid uint32) map[string]string {
+	return with(m.id(gpu), "pid", strconv.FormatUint(uint64(pid), 10))
+}
+
+// isIn returns an error unless the process on the GPU has this memory, and its
+// series says that it is in that container.
+func (m *machine) isIn(s harness.Metrics, gpu int, pid uint32, memory float64, c container) error {
+	found := s.All("gpu_process_memory_used_bytes", m.process(gpu, pid))
+	if len(found) != 1 {
+		return fmt.Errorf("process %d has %d series, want 1", pid, len(found))
+	}
+	if l := found[0]; l.Value != memory || !l.Has(c.labels()) {
+		return fmt.Errorf("process %d: %g and labels %v, want %g and %v", pid, l.Value, l.Labels, memory, c)
+	}
+	return nil
+}
+
+// TestPods has a GPU that two pods and a process of no pod share: each process gets
+// the pod that it is in, not one that the GPU is allotted to.
+func TestPods(t *testing.T) {
+	t.Parallel()
+	cd := harness.StartContainerd(t)
+	m := newMachine(t, 2)
+	inTrainer, inServer, inNone := m.contain(t, cd, trainer), m.contain(t, cd, server), m.child(t)
+	m.use(0, inTrainer, 3*gib)
+	m.use(0, inServer, 2*gib)
+	m.use(0, inNone, gib)
+	m.use(1, inServer, 5*gib)
+	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
+	s := eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(
+			m.isIn(s, 0, inTrainer, 3*gib, trainer), m.isIn(s, 0, inServer, 2*gib, server),
+			m.isIn(s, 0, inNone, gib, noPod), m.isIn(s, 1, inServer, 5*gib, server),
+			want(s, 1, "gpu_process_info", with(m.process(0, inTrainer), "process", "pause", "pod", trainer.pod)))
+	})
+	// A pod with one process is no workload of its own, and nobody has allotted a GPU.
+	if err := errors.Join(gone(s, "gpu_workload_memory_used_bytes", nil), gone(s, "gpu_allocated", nil)); err != nil {
+		t.Error(err)
+	}
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestPodsWorkload has processes of two containers of a pod on a GPU: the pod has
+// their sum.
+func TestPodsWorkload(t *testing.T) {
+	t.Parallel()
+	cd := harness.StartContainerd(t)
+	m := newMachine(t, 1)
+	sidecar := container{trainer.namespace, trainer.pod, "eval"}
+	// A pod of the same name elsewhere is another.
+	elsewhere := container{"test", trainer.pod, trainer.name}
+	first, second, other := m.contain(t, cd, trainer), m.contain(t, cd, sidecar), m.contain(t, cd, elsewhere)
+	m.use(0, first, 3*gib)
+	m.use(0, second, 2*gib)
+	m.use(0, other, gib)
+	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
+	pod := with(m.id(0), "gpu_instance", "", "namespace", trainer.namespace, "pod", trainer.pod, "slurm_job", "")
+	s := eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(want(s, 5*gib, "gpu_workload_memory_used_bytes", pod),
+			m.isIn(s, 0, first, 3*gib, trainer), m.isIn(s, 0, second, 2*gib, sidecar), m.isIn(s, 0, other, gib, elsewhere))
+	})
+	if n := len(s.All("gpu_workload_memory_used_bytes", nil)); n != 1 {
+		t.Errorf("%d workloads, want 1", n)
+	}
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestPodsRestart stops containerd and starts it again: what was known stays as it
+// was, and the pods of what came meanwhile are known afterwards.
+func TestPodsRestart(t *testing.T) {
+	t.Parallel()
+	cd := harness.StartContainerd(t)
+	m := newMachine(t, 1)
+	meanwhile, later := container{"ml", "meanwhile-0", "main"}, container{"ml", "later-0", "main"}
+	known, inNone := m.contain(t, cd, trainer), m.child(t)
+	m.use(0, known, 3*gib)
+	m.use(0, inNone, gib)
+	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
+	before := eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(m.isIn(s, 0, known, 3*gib, trainer), m.isIn(s, 0, inNone, gib, noPod))
+	})
+	labels := func(s harness.Metrics, pid uint32) map[string]string {
+		return s.All("gpu_process_memory_used_bytes", m.process(0, pid))[0].Labels
+	}
+	same := func(s harness.Metrics) error {
+		err := errors.Join(m.isIn(s, 0, known, 3*gib, trainer), m.isIn(s, 0, inNone, gib, noPod))
+		for _, pid := range []uint32{known, inNone} {
+			if err == nil && !maps.Equal(labels(s, pid), labels(before, pid)) {
+				err = fmt.Errorf("process %d has labels %v, had %v", pid, labels(s, pid), labels(before, pid))
+			}
+		}
+		return err
+	}
+
+	asked := map[string]string{"collector": "workload"}
+	// Nobody has asked for this container before: that it is there is news.
+	appears := m.contain(t, cd, meanwhile)
+	cd.Stop(t)
+	m.use(0, appears, 2*gib)
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		if err := same(s); err != nil {
+			t.Fatalf("while containerd is stopped: %v", err)
+		}
+		// Its series do not wait for ever for its pod.
+		return errors.Join(m.isIn(s, 0, appears, 2*gib, noPod), want(s, 0, "gpu_collector_success", asked))
+	})
+
+	cd.Start(t)
+	comes := m.contain(t, cd, later)
+	m.use(0, comes, gib/2)
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		if err := same(s); err != nil {
+			t.Fatalf("after the restart of containerd: %v", err)
+		}
+		return errors.Join(m.isIn(s, 0, appears, 2*gib, meanwhile), m.isIn(s, 0, comes, gib/2, later),
+			want(s, 1, "gpu_collector_success", asked))
+	})
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestPodsEnd removes a pod whose process the driver shows for some time yet, as it
+// does while it takes the memory back: that one keeps its pod's name.
+func TestPodsEnd(t *testing.T) {
+	t.Parallel()
+	cd := harness.StartContainerd(t)
+	m := newMachine(t, 1)
+	pid := m.contain(t, cd, trainer)
+	m.use(0, pid, 3*gib)
+	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
+	eventually(t, p, func(s harness.Metrics) error { return m.isIn(s, 0, pid, 3*gib, trainer) })
+	cd.RemovePod(t, trainer.namespace, trainer.pod)
+	removed, err := p.Scrape(t).Value("gpu_sample_timestamp_seconds", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, func(s harness.Metrics) error {
+		if err := m.isIn(s, 0, pid, 3*gib, trainer); err != nil {
+			t.Fatalf("after the end of the pod: %v", err)
+		}
+		now, err := s.Value("gpu_sample_timestamp_seconds", nil)
+		if err == nil && now < removed+1 {
+			err = fmt.Errorf("the last sample is of %.1f s later", now-removed)
+		}
+		return err
+	})
+	m.GPUs[0].Processes = nil
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error { return gone(s, "gpu_process_memory_used_bytes", nil) })
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// kubelet serves the pod-resources API, of which the exporter uses List.
+type kubelet struct {
+	podresources.UnimplementedPodResourcesListerServer
+
+	mu   sync.Mutex
+	pods []*podresources.PodResources
+}
+
+// startKubelet serves what has been allotted on a socket, whose path it returns,
+// until the end of the test.
+func startKubelet(t *testing.T) (k *kubelet, socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "kubelet.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k = &kubelet{}
+	s := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(s, k)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-done; err != nil {
+			t.Errorf("kubelet: %v", err)
+		}
+	})
+	return k, socket
+}
+
+// List tells which devices the pods have.
+func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return &podresources.ListPodResourcesResponse{PodResources: k.pods}, nil
+}
+
+// allot gives a container the devices with these IDs, as the device plugin calls
+// them.
+func (k *kubelet) allot(c container, ids ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods = append(k.pods, &podresources.PodResources{
+		Namespace: c.namespace, Name: c.pod,
+		Containers: []*podresources.ContainerResources{{
+			Name: c.name, Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: ids}},
+		}},
+	})
+}
+
+// free ends the pods of all containers.
+func (k *kubelet) free() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods = nil
+}
+
+// TestPodsAllocated has a GPU that is shared in time between two pods, and one that
+// is allotted to a pod without a process on it: that one is wasted.
+func TestPodsAllocated(t *testing.T) {
+	t.Parallel()
+	cd := harness.StartContainerd(t)
+	k, socket := startKubelet(t)
+	m := newMachine(t, 3)
+	m.GPUs[2].Partition("1g.10gb", "2g.20gb")
+	idle, slice := container{"ml", "idle-0", "main"}, container{"ml", "slice-0", "main"}
+	k.allot(slice, m.GPUs[2].MIG.Instances[1].Devices[0].UUID)
+	k.allot(trainer, m.GPUs[0].UUID+"::0")
+	k.allot(server, m.GPUs[0].UUID+"::1")
+	k.allot(idle, m.GPUs[1].UUID)
+	k.allot(container{"kube-system", "dns-0", "dns"}) // has no GPU
+	inTrainer, inServer := m.contain(t, cd, trainer), m.contain(t, cd, server)
+	m.use(0, inTrainer, 3*gib)
+	m.use(0, inServer, 2*gib)
+	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket, "--collector.workload.pod-resources-socket="+socket)
+	allocated := func(s harness.Metrics, gpu int, instance string, c container) error {
+		labels := with(c.labels(), "gpu_instance", instance)
+		maps.Copy(labels, m.id(gpu))
+		return want(s, 1, "gpu_allocated", labels)
+	}
+	s := eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(allocated(s, 0, "", trainer), allocated(s, 0, "", server), allocated(s, 1, "", idle),
+			allocated(s, 2, strconv.FormatUint(uint64(m.GPUs[2].MIG.Instances[1].ID), 10), slice),
+			m.isIn(s, 0, inTrainer, 3*gib, trainer), m.isIn(s, 0, inServer, 2*gib, server))
+	})
+	if n := len(s.All("gpu_allocated", nil)); n != 4 {
+		t.Errorf("%d series gpu_allocated, want 4", n)
+	}
+	k.free()
+	eventually(t, p, func(s harness.Metrics) error { return gone(s, "gpu_allocated", nil) })
+	p.Stop(t)
+	m.wellBehaved(t)
+}

@@ -1,0 +1,465 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package harness
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// image is what all containers are made from, those of the pods themselves too.
+	image = "docker.io/e2e/pause:1"
+	// runtimeTimeout bounds a request to containerd. A container starts in less than
+	// a second.
+	runtimeTimeout = time.Minute
+	// cgroupFS is where the control groups are mounted, one below the other.
+	cgroupFS = "/sys/fs/cgroup"
+)
+
+// Containerd is a real containerd with its CRI plugin, as the kubelet of a node uses
+// it, with pods of its own. It shares nothing with another one on this machine.
+type Containerd struct {
+	// Socket is the path of its socket, the same after Stop and Start.
+	Socket string
+
+	// dir holds all its files. Its last part names its control groups.
+	dir     string
+	process *Process
+	runtime cri.RuntimeServiceClient
+	images  cri.ImageServiceClient
+	pods    map[string]*pod // by namespace/name
+}
+
+// pod is one that runs.
+type pod struct {
+	id     string
+	config *cri.PodSandboxConfig
+}
+
+// StartContainerd runs containerd with no pods until the end of the test, and what
+// it has started no longer than that. It has to be root's.
+func StartContainerd(t testing.TB) *Containerd {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("containerd has to be run as root")
+	}
+	// The directory of a test has too long a name for a socket in it.
+	dir, err := os.MkdirTemp("", "cd") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Containerd{Socket: filepath.Join(dir, "c.sock"), dir: dir, pods: map[string]*pod{}}
+	t.Cleanup(func() { c.clear(t) })
+	config := fmt.Sprintf(containerdConfig, dir, c.Socket, image)
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient("unix://"+c.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))) // it may be starting
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c.runtime, c.images = cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
+	c.Start(t)
+	c.importImage(t)
+	return c
+}
+
+// containerdConfig keeps containerd to its own folder, and asks for nothing that a
+// container, in which the tests may run, does not have.
+const containerdConfig = `version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+[debug]
+level = "warn"
+[grpc]
+address = "%[2]s"
+[plugins."io.containerd.internal.v1.opt"]
+path = "%[1]s/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "%[3]s"
+disable_apparmor = true
+disable_tcp_service = true
+restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+conf_dir = "%[1]s/cni"
+[plugins."io.containerd.grpc.v1.cri".containerd]
+snapshotter = "native"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+Root = "%[1]s/runc"
+SystemdCgroup = false
+`
+
+// Start runs containerd again after Stop, and returns once it answers.
+func (c *Containerd) Start(t testing.TB) {
+	t.Helper()
+	c.process = start(t, "containerd", exec.Command("containerd", "--config", filepath.Join(c.dir, "config.toml")))
+	// What is registered last runs first: it is needed to remove pods.
+	t.Cleanup(func() { c.removePods(t) })
+	err := poll(startDeadline, c.process.done, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.runtime.Version(ctx, &cri.VersionRequest{})
+		return err
+	})
+	if err != nil {
+		t.Fatalf("containerd: %v\n%s", err, c.process.Output())
+	}
+}
+
+// Stop ends containerd. The containers run on, as they do when a node's is updated.
+func (c *Containerd) Stop(t testing.TB) {
+	t.Helper()
+	c.process.Stop(t)
+}
+
+// RunPod starts a container in a pod, which is made if it is not there, as the
+// kubelet does. It returns the number of the container's process, as the host has
+// it, and the container's ID.
+func (c *Containerd) RunPod(t testing.TB, namespace, name, container string) (pid int, containerID string) {
+	t.Helper()
+	p := c.pods[namespace+"/"+name]
+	if p == nil {
+		p = c.newPod(t, namespace, name)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
+	defer cancel()
+	created, err := c.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
+		PodSandboxId: p.id,
+		Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: container},
+			Image:    &cri.ImageSpec{Image: image},
+			Labels:   with(p.config.GetLabels(), "io.kubernetes.container.name", container),
+			Linux:    &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces}},
+		},
+		SandboxConfig: p.config,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	containerID = created.GetContainerId()
+	if _, err := c.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: containerID}); err != nil {
+		t.Fatal(err)
+	}
+	status, err := c.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: containerID, Verbose: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct{ PID int }
+	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &info); err != nil || info.PID == 0 {
+		t.Fatalf("container %s has no pid: %v: %s", containerID, err, status.GetInfo())
+	}
+	return info.PID, containerID
+}
+
+// namespaces are those of a pod that has the host's network, for which nothing has
+// to be set up.
+var namespaces = &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
+
+// newPod starts a pod without containers.
+func (c *Containerd) newPod(t testing.TB, namespace, name string) *pod {
+	t.Helper()
+	uid := fmt.Sprintf("%08x-0000-4000-8000-000000000000", len(c.pods)+1)
+	config := &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: uid},
+		Labels: map[string]string{
+			"io.kubernetes.pod.namespace": namespace,
+			"io.kubernetes.pod.name":      name,
+			"io.kubernetes.pod.uid":       uid,
+		},
+		Linux: &cri.LinuxPodSandboxConfig{
+			// Where the kubelet has it with --cgroup-root.
+			CgroupParent:    "/" + filepath.Base(c.dir) + "/kubepods/besteffort/pod" + uid,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces},
+		},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
+	defer cancel()
+	r, err := c.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pod{r.GetPodSandboxId(), config}
+	c.pods[namespace+"/"+name] = p
+	return p
+}
+
+// RemovePod ends a pod and its containers.
+func (c *Containerd) RemovePod(t testing.TB, namespace, name string) {
+	t.Helper()
+	if err := c.remove(c.pods[namespace+"/"+name].id); err != nil {
+		t.Fatal(err)
+	}
+	delete(c.pods, namespace+"/"+name)
+}
+
+func (c *Containerd) remove(podID string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), runtimeTimeout) // the test may be over
+	defer cancel()
+	if _, err := c.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: podID}); err != nil {
+		return err
+	}
+	_, err := c.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: podID})
+	return err
+}
+
+// removePods ends all pods, unless containerd has been stopped.
+func (c *Containerd) removePods(t testing.TB) {
+	select {
+	case <-c.process.done:
+		return
+	default:
+	}
+	for name, p := range c.pods {
+		if err := c.remove(p.id); err != nil {
+			t.Errorf("remove pod %s: %v", name, err)
+		}
+		delete(c.pods, name)
+	}
+}
+
+// with returns labels and one more.
+func with(labels map[string]string, name, value string) map[string]string {
+	all := maps.Clone(labels)
+	all[name] = value
+	return all
+}
+
+// importImage makes the image known to containerd. There is no registry to pull it
+// from.
+func (c *Containerd) importImage(t testing.TB) {
+	t.Helper()
+	file, err := buildImage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("ctr", "--address", c.Socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	Eventually(t, startDeadline, func() error { // its CRI plugin hears of it later
+		ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
+		defer cancel()
+		r, err := c.images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+		if err == nil && r.GetImage() == nil {
+			err = fmt.Errorf("there is no image %s", image)
+		}
+		return err
+	})
+}
+
+// buildImage makes the image, in the form of `docker save`, and returns its file.
+var buildImage = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(dir, "pause")
+	cmd := exec.Command("go", "build", "-o", program, "./cmd/pause")
+	cmd.Dir = filepath.Join(Root(), "e2e")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // there is no libc in the image
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		return "", err
+	}
+	layer, err := archive(file{"pause", binary})
+	if err != nil {
+		return "", err
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": runtime.GOOS,
+		"config": map[string]any{"Entrypoint": []string{"/pause"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+	})
+	if err != nil {
+		return "", err
+	}
+	manifest, err := json.Marshal([]map[string]any{
+		{"Config": "config.json", "RepoTags": []string{image}, "Layers": []string{"layer.tar"}},
+	})
+	if err != nil {
+		return "", err
+	}
+	whole, err := archive(file{"manifest.json", manifest}, file{"config.json", config}, file{"layer.tar", layer})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "pause.tar")
+	return path, os.WriteFile(path, whole, 0o600)
+})
+
+type file struct {
+	name    string
+	content []byte
+}
+
+// archive returns a tar archive of programs or other files.
+func archive(files ...file) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, f := range files {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o755, Size: int64(len(f.content))}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return b.Bytes(), err
+}
+
+// clear takes away what is left of containerd: everything, if the test failed while
+// it was stopped; of a test that went well, the folders.
+func (c *Containerd) clear(t testing.TB) {
+	groups := c.groups()
+	Eventually(t, stopDeadline, func() error {
+		left := append(c.shims(), processesOf(groups)...)
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // fails only if it has just ended
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("processes %v are left", left)
+		}
+		return nil
+	})
+	for _, s := range c.shimSockets() {
+		_ = os.Remove(s) // one that ended by itself has removed its own
+	}
+	mounts, err := c.mounts()
+	errs := []error{err}
+	for _, m := range mounts {
+		errs = append(errs, syscall.Unmount(m, syscall.MNT_DETACH))
+	}
+	for _, g := range groups {
+		// A group is busy for a moment after its last process.
+		errs = append(errs, poll(stopDeadline, nil, func() error {
+			if err := os.Remove(g); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}))
+	}
+	// Not before everything is unmounted: what is mounted may be the host's.
+	if err := errors.Join(errs...); err != nil {
+		t.Errorf("left of containerd in %s: %v", c.dir, err)
+		return
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// shims returns containerd's processes that look after a pod. They are nobody's
+// children and have its socket among their arguments.
+func (c *Containerd) shims() []int {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // fails only if the pattern is wrong
+	var pids []int
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // it has ended
+		}
+		args := strings.Split(string(b), "\x00")
+		if strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") && slices.Contains(args, c.Socket) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f))) // the pattern has digits
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// shimSockets returns the sockets of the shims, which are in a folder that all
+// containerds share.
+func (c *Containerd) shimSockets() []string {
+	files, _ := filepath.Glob(filepath.Join(c.dir, "state/io.containerd.runtime.v2.task/*/*/address")) // fails only if the pattern is wrong
+	var sockets []string
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil {
+			sockets = append(sockets, strings.TrimPrefix(string(b), "unix://"))
+		}
+	}
+	return sockets
+}
+
+// groups returns the control groups of the pods, the inner ones first. On a host
+// with version 1 there are some in each hierarchy.
+func (c *Containerd) groups() []string {
+	var groups []string
+	for _, pattern := range []string{cgroupFS, cgroupFS + "/*"} {
+		tops, _ := filepath.Glob(filepath.Join(pattern, filepath.Base(c.dir))) // fails only if the pattern is wrong
+		for _, top := range tops {
+			_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					groups = append(groups, path)
+				}
+				return nil // a group that has gone is no error
+			})
+		}
+	}
+	slices.SortFunc(groups, func(a, b string) int { return cmp.Compare(b, a) })
+	return slices.Compact(groups)
+}
+
+// processesOf returns the processes that are in these control groups.
+func processesOf(groups []string) []int {
+	var pids []int
+	for _, g := range groups {
+		b, err := os.ReadFile(filepath.Join(g, "cgroup.procs"))
+		if err != nil {
+			continue // it has gone
+		}
+		for line := range strings.Lines(string(b)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// mounts returns what is mounted in containerd's folder, the inner ones first.
+func (c *Containerd) mounts() ([]string, error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var mounts []string
+	for line := range strings.Lines(string(b)) {
+		// Field 5 is where it is mounted; see proc_pid_mountinfo(5).
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], c.dir+"/") {
+			mounts = append(mounts, fields[4])
+		}
+	}
+	slices.Reverse(mounts)
+	return mounts, nil
+}
