@@ -115,8 +115,8 @@ func (m *machine) options(args ...string) harness.Options {
 	return harness.Options{
 		Args: append([]string{
 			"--nvml.library-path=" + m.library, "--path.procfs=" + m.procfs, "--path.sysfs=" + m.sysfs,
-			"--collector.process.min-age=0s",
-		}, withDefault(withDefault(args, "--sample.interval=", "200ms"), "--sample.slow-interval=", "200ms")...),
+		}, withDefault(withDefault(withDefault(args, "--collector.process.min-age=", "0s"),
+			"--sample.interval=", "200ms"), "--sample.slow-interval=", "200ms")...),
 		Env: fakenvml.Env(m.script, m.calls),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,4 +195,84 @@ func TestReusedPID(t *testing.T) {
 		t.Errorf("the GPU has %d slopes", n)
 	}
 	eventually(t, p, func(s harness.Metrics) error { return errors.Join(settled(s, first), settled(s, other)) })
+}
+
+// short makes the machine's procfs show a process in a container of its own, which
+// has just started.
+func (m *machine) short(t *testing.T, pid uint32) {
+	t.Helper()
+	m.setStart(t, pid, procStat(t, uint32(os.Getpid()), 22)+uint64(pid%100_000))
+	dir := filepath.Join(m.procfs, strconv.Itoa(int(pid)))
+	write(t, filepath.Join(dir, "cgroup"), fmt.Sprintf("0::/kubepods/pod1/cri-containerd-%064x.scope\n", pid))
+	write(t, filepath.Join(dir, "status"), "Uid:\t0\t0\t0\t0\n")
+	write(t, filepath.Join(dir, "cmdline"), "worker\x00--job\x00")
+}
+
+// TestShortLivedProcesses has 2,000 processes come and go, each in a container of
+// its own: they are summed while they are there, and leave no series, no memory and
+// little work behind.
+func TestShortLivedProcesses(t *testing.T) {
+	t.Parallel()
+	const rounds, crowd = 20, 100
+	m := newMachine(t, 1)
+	p := m.start(t, "--collector.process.min-age=1m")
+	before := eventually(t, p, func(s harness.Metrics) error { return m.up(s, 1) })
+	busy := procStat(t, uint32(p.PID()), 14) + procStat(t, uint32(p.PID()), 15)
+	for round := range uint32(rounds) {
+		m.GPUs[0].Processes = nil
+		for n := range uint32(crowd) {
+			pid := 100_000 + round*crowd + n
+			m.short(t, pid)
+			m.GPUs[0].Processes = append(m.GPUs[0].Processes, fakenvml.Process{PID: pid, Memory: fakenvml.Constant(mib)})
+		}
+		m.apply(t)
+		eventually(t, p, func(s harness.Metrics) error {
+			return errors.Join(wantAll(s, m.id(0), map[string]float64{
+				"gpu_processes": crowd, "gpu_processes_other": crowd, "gpu_processes_other_memory_used_bytes": crowd * mib,
+			}), want(s, 0, "gpu_processes_unresolved", nil), m.atMost(s, 0, 0))
+		})
+		for n := range uint32(crowd) {
+			if err := os.RemoveAll(filepath.Join(m.procfs, strconv.Itoa(int(100_000+round*crowd+n)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m.GPUs[0].Processes = nil
+	m.apply(t)
+	after := eventually(t, p, func(s harness.Metrics) error { return want(s, 0, "gpu_processes", m.id(0)) })
+	for _, name := range after.Names() {
+		if strings.HasPrefix(name, "gpu_process_") && len(before.All(name, nil)) < len(after.All(name, nil)) {
+			t.Errorf("%d series %s stay", len(after.All(name, nil)), name)
+		}
+	}
+	smallEnough(t, p)
+	busy = procStat(t, uint32(p.PID()), 14) + procStat(t, uint32(p.PID()), 15) - busy
+	t.Logf("%d processes took %d ms of a processor, samples and scrapes included; %d MiB", rounds*crowd, 10*busy, residentBytes(t, p.PID())/mib)
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestForeignPIDNamespace runs the exporter as in a container without the host's
+// pids: what cannot be known is absent and counted, and one line of the log says
+// what is missing.
+func TestForeignPIDNamespace(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	ns := filepath.Join(m.procfs, "self/ns/pid")
+	if err := os.Remove(ns); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "pid:[4026532000]", ns)
+	m.GPUs[0].Processes = []fakenvml.Process{{PID: 4_000_001, Memory: fakenvml.Constant(gib)}}
+	p := m.start(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		said := strings.Count(p.Output(), "hostPID: true")
+		if said != 1 {
+			return fmt.Errorf("said %d times", said)
+		}
+		return errors.Join(want(s, 1, "gpu_processes_unresolved", nil), want(s, 0, "gpu_detector_attributed", m.id(0)),
+			gone(s, "gpu_memory_unattributed_bytes", nil), want(s, gib, "gpu_process_memory_used_bytes", with(m.id(0), "process", "", "pod", "")))
+	})
+	p.Stop(t)
+	m.wellBehaved(t)
 }

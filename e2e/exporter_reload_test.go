@@ -83,15 +83,18 @@ func TestHangupReadsRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := 0
-	for line := range strings.Lines(p.Output()) {
-		if strings.Contains(line, "level=error") && strings.Contains(line, file+":4: ") && strings.Contains(line, file+":5: ") {
-			said++
+	harness.Eventually(t, patience, func() error { // the log comes by another way than the metrics
+		said := 0
+		for line := range strings.Lines(p.Output()) {
+			if strings.Contains(line, "level=error") && strings.Contains(line, file+":4: ") && strings.Contains(line, file+":5: ") {
+				said++
+			}
 		}
-	}
-	if said != 1 {
-		t.Errorf("%d lines say what is wrong with the file, want 1", said)
-	}
+		if said != 1 {
+			return fmt.Errorf("%d lines say what is wrong with the file, want 1", said)
+		}
+		return nil
+	})
 	write(t, file, noRules)
 	hangUp(t, p)
 	eventually(t, p, func(s harness.Metrics) error {

@@ -101,7 +101,7 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Samp
 	if cfg.source.Kind == source.NVML {
 		c.SysFS = cfg.source.SysFS
 		var err error
-		if c.Owners, err = newOwners(cfg); err != nil {
+		if c.Owners, err = newOwners(cfg, logger); err != nil {
 			return nil, err
 		}
 	}

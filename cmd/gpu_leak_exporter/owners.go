@@ -6,6 +6,9 @@ package main
 import (
 	"context"
 
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
@@ -23,10 +26,13 @@ func (lazyOwners) Allotments(context.Context) ([]collector.Allotment, error) { r
 
 // newOwners returns what tells whose the processes are, and who holds the device
 // files if that is shown.
-func newOwners(cfg *config) (collector.Owners, error) {
+func newOwners(cfg *config, logger log.Logger) (collector.Owners, error) {
 	resolver, err := source.Owners(cfg.source, cfg.workload)
 	if err != nil {
 		return nil, err
+	}
+	for _, what := range resolver.Lacking() {
+		level.Info(logger).Log("msg", what)
 	}
 	if !cfg.families["workload"] {
 		return lazyOwners{resolver}, nil

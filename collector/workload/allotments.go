@@ -68,6 +68,11 @@ func newAllotments(socket string, given bool) *allotments {
 	return &allotments{socket: socket, given: given, timeout: podResourcesTimeout}
 }
 
+// none says that no socket is named and none is at the usual place.
+func (a *allotments) none() bool {
+	return !a.given && lookAt([]string{a.socket})[0].missing
+}
+
 // list returns what is allotted now, sorted, each once, and no more than
 // maxAllotments. It is nil, nil where there is no kubelet.
 //

@@ -156,6 +156,13 @@ func (c *containers) problem() error {
 	return trouble
 }
 
+// none says that no runtime is named and none is at the usual places.
+func (c *containers) none() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.needed && !slices.ContainsFunc(lookAt(c.sockets), func(s socketFile) bool { return !s.missing })
+}
+
 // nobodyToAsk says that no socket is there, or that those that are there do not
 // serve Kubernetes. It looks at files only, and needs c.mu.
 func (c *containers) nobodyToAsk() bool {

@@ -156,6 +156,19 @@ func (r *Resolver) Run(ctx context.Context) { r.containers.run(ctx) }
 // nil if it can, or if there is none.
 func (r *Resolver) RuntimeProblem() error { return r.containers.problem() }
 
+// Lacking says which sockets of Kubernetes are at none of the usual places, and what
+// is not known without them: nothing is missing if this host is no node.
+func (r *Resolver) Lacking() []string {
+	var lacking []string
+	if r.containers.none() {
+		lacking = append(lacking, "no socket of a container runtime at the usual places: processes have no pods; --collector.workload.cri-socket names it")
+	}
+	if r.allotments.none() {
+		lacking = append(lacking, "no pod-resources socket of the kubelet at the usual place: gpu_allocated is absent; --collector.workload.pod-resources-socket names it")
+	}
+	return lacking
+}
+
 // Allotments returns which GPUs the kubelet has allotted to which containers; none
 // where there is no kubelet. It may take seconds.
 func (r *Resolver) Allotments(ctx context.Context) ([]Allotment, error) {

@@ -717,3 +717,22 @@ func TestReusedPIDHasNoPod(t *testing.T) {
 	after := tr.add(100, process{comm: "bash", exe: "/usr/bin/bash", uid: 1000, start: 6, cgroup: "0::/user.slice\n"})
 	expect(t, r, after, gpu.Owner{Process: "bash", User: "alice"}, true)
 }
+
+func TestLacking(t *testing.T) {
+	tr, socket := newTree(t), runtimeSocket(t)
+	if got := tr.resolver(Config{}).Lacking(); len(got) != 2 {
+		t.Errorf("on a host without Kubernetes: %q", got)
+	}
+	// What is named and missing is an error, when it is asked.
+	if got := tr.resolver(Config{RuntimeSockets: []string{socket}, PodResourcesSocket: socket}).Lacking(); len(got) != 0 {
+		t.Errorf("with named sockets: %q", got)
+	}
+	r := tr.resolver(Config{})
+	if err := os.WriteFile(socket, nil, 0o600); err != nil { // it is only looked at
+		t.Fatal(err)
+	}
+	r.containers, r.allotments = newContainers([]string{socket}, false), newAllotments(socket, false)
+	if got := r.Lacking(); len(got) != 0 {
+		t.Errorf("with sockets at the usual places: %q", got)
+	}
+}
