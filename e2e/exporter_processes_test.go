@@ -215,7 +215,7 @@ func TestShortLivedProcesses(t *testing.T) {
 	t.Parallel()
 	const rounds, crowd = 20, 100
 	m := newMachine(t, 1)
-	p := m.start(t, "--collector.process.min-age=1m")
+	p := m.start(t, "--collector.process.min-age=1h")
 	before := eventually(t, p, func(s harness.Metrics) error { return m.up(s, 1) })
 	busy := procStat(t, uint32(p.PID()), 14) + procStat(t, uint32(p.PID()), 15)
 	for round := range uint32(rounds) {
