@@ -118,7 +118,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 // What a missing right hides is no failure: it is absent, and said once.
 var (
 	errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
-	errUnreadable = errors.New("those of other users need root or CAP_SYS_PTRACE; gpu_process_device_open lacks such processes")
+	errUnreadable = errors.New("those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away; gpu_process_device_open lacks such processes")
 )
 
 // sayWhatIsHidden says which right is missing, if something cannot be seen. A
