@@ -171,6 +171,35 @@ func TestMemoryThatNobodyHoldsCanLeak(t *testing.T) {
 	}
 }
 
+// The growth of a device is split among the processes that leak, and the one that
+// does not has no part in it.
+func TestGrowthIsSplit(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range quiet + 3600 {
+		fast, slow := leaked(s), leaked(s)/3
+		f := Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(round(20*gib + fast + slow)), Capacity: Of(80 * gib), Complete: true}
+		for key, used := range []float64{gib + fast, gib + slow, gib} {
+			f.Members = append(f.Members, Member[int]{Key: key, Used: Of(round(used)), Started: start})
+		}
+		var err error
+		if j, err = look(d, &f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(j.Members) != 3 {
+		t.Fatalf("members %+v", j.Members)
+	}
+	for i, want := range []float64{0.75, 0.25} {
+		if share := j.Members[i].Share; !share.OK || math.Abs(share.V-want) > 0.02 {
+			t.Errorf("member %d has the share %+v, want %g", i, share, want)
+		}
+	}
+	if quietOne := j.Members[2]; quietOne.Leak || quietOne.Share.V != 0 {
+		t.Errorf("the one that does not grow: %+v", quietOne)
+	}
+}
+
 func TestGroupSumsItsMembers(t *testing.T) {
 	d := newDomain(t)
 	var j *Judgement[int]

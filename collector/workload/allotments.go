@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
@@ -31,9 +29,6 @@ const (
 	// podResourcesTimeout is the most that an answer may take. The kubelet gives it
 	// out of its memory.
 	podResourcesTimeout = 5 * time.Second
-	// maxPodResources bounds the answer, which holds the CPUs and the memory of all
-	// pods, too. gRPC's own bound of 4 MiB is too low for large nodes.
-	maxPodResources = 16 << 20
 	// maxAllotments is enough for 8 GPUs of 7 instances, each shared by 64 containers.
 	maxAllotments = 4096
 )
@@ -81,16 +76,15 @@ func (a *allotments) none() bool {
 func (a *allotments) list(ctx context.Context) ([]Allotment, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", a.socket)
+	client, hangUp, err := dialSocket(ctx, a.socket)
 	if errors.Is(err, fs.ErrNotExist) && !a.given {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the kubelet's pod-resources API: %w%s", err, dialAdvice(err))
 	}
-	defer conn.Close()
-	pods, err := listPods(ctx, conn)
+	defer hangUp()
+	pods, err := listPods(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("list the kubelet's pod resources at %s: %w", a.socket, err)
 	}
@@ -111,27 +105,8 @@ func dialAdvice(err error) string {
 	return ""
 }
 
-// listPods calls List over conn, which is closed afterwards.
-func listPods(ctx context.Context, conn net.Conn) ([]*podresourcesv1.PodResources, error) {
-	// gRPC hides why it cannot connect, so it gets a connection that is made. A
-	// second one, if the first breaks, would be for the next call to make.
-	once := make(chan net.Conn, 1)
-	once <- conn
-	client, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the rights to the socket are the security
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			default:
-				return nil, net.ErrClosed
-			}
-		}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxPodResources)))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
+// listPods calls List.
+func listPods(ctx context.Context, client *grpc.ClientConn) ([]*podresourcesv1.PodResources, error) {
 	r, err := podresourcesv1.NewPodResourcesListerClient(client).List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 	switch {
 	case err == nil:

@@ -246,7 +246,7 @@ func TestLargeAnswerOfKubelet(t *testing.T) {
 	if got, err := newAllotments(socket, true).list(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("%d, %v", len(got), err)
 	}
-	socket = servePods(t, pod(strings.Repeat("p", maxPodResources), plugged("c", "nvidia.com/gpu", uuidA)))
+	socket = servePods(t, pod(strings.Repeat("p", maxAnswer), plugged("c", "nvidia.com/gpu", uuidA)))
 	if got, err := newAllotments(socket, true).list(t.Context()); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%d, %v", len(got), err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -17,9 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -44,8 +41,6 @@ const (
 	maxListDelay = 10 * time.Second
 	// listTimeout is for one list of one runtime.
 	listTimeout = 5 * time.Second
-	// maxListSize is the size of a list in bytes; the kubelet takes no more either.
-	maxListSize = 16 << 20
 	// askAgainAfter is how long a runtime that does not serve Kubernetes is taken
 	// at its word, unless its socket is replaced before.
 	askAgainAfter = 30 * time.Second
@@ -367,34 +362,13 @@ func listFirst(ctx context.Context, sockets []socketFile, needed bool) (listing,
 func list(ctx context.Context, socket string) ([]*runtimeapi.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	// gRPC makes a text of the error, from which the cause cannot be told.
-	refused := make(chan error, 1)
-	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-		if err != nil {
-			select {
-			case refused <- err:
-			default: // the first one will do
-			}
-		}
-		return conn, err
-	}
-	// The address is not used, but it is what the runtime gets to see, and some
-	// servers refuse a path there.
-	conn, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithContextDialer(dial),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxListSize)))
+	client, hangUp, err := dialSocket(ctx, socket)
 	if err != nil {
-		return nil, fmt.Errorf("prepare the connection: %w", err)
+		return nil, err
 	}
-	defer conn.Close()
-	answer, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	defer hangUp()
+	answer, err := runtimeapi.NewRuntimeServiceClient(client).ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
-		select {
-		case err = <-refused:
-		default:
-		}
 		return nil, err
 	}
 	return answer.GetContainers(), nil

@@ -483,7 +483,7 @@ func TestContainersRuntimeFails(t *testing.T) {
 }
 
 func TestContainersRuntimeListTooLong(t *testing.T) {
-	r, socket := having(inPod(idA, "default", strings.Repeat("x", maxListSize), "main")), runtimeSocket(t)
+	r, socket := having(inPod(idA, "default", strings.Repeat("x", maxAnswer), "main")), runtimeSocket(t)
 	r.start(t, socket)
 	c := newContainers([]string{socket}, false)
 	pauses := running(t, c)
