@@ -106,12 +106,22 @@ func (l *leakLog) unreleased(logger log.Logger, state *DeviceState) {
 	}
 }
 
-// domain notes the leak of a memory as a whole where nobody in it is known to
-// leak.
+// domain notes the leak of a memory as a whole where nobody in it is known to leak.
 func (l *leakLog) domain(logger log.Logger, instance gpu.Opt[uint32], v *detector.Verdict, named map[gpu.Opt[uint32]]bool) {
-	if v.Leak && !named[instance] {
+	if v.Leak && !named[instance] && !l.pausing(instance) {
 		l.note(logger, leakKey{instance: instance}, v)
 	}
+}
+
+// pausing reports whether a workload leaked in a memory that leaks on without it, and
+// keeps it: between two lives of a crash loop a workload has no process and no state.
+func (l *leakLog) pausing(instance gpu.Opt[uint32]) (found bool) {
+	for k := range l.known {
+		if k.workload != "" && k.instance == instance {
+			l.now[k], found = true, true
+		}
+	}
+	return found
 }
 
 // note says a leak that was not known.

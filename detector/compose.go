@@ -68,19 +68,39 @@ func (d *Domain[K]) name(in *listing[K], v *Verdict) {
 func (d *Domain[K]) judgeGroups() {
 	d.out.Groups = d.out.Groups[:0]
 	for name, g := range d.groups {
-		if g.summed() {
+		if g.summed() || g.looping() {
 			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name, Used: g.sum})
 		}
 	}
 	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
-	for i := range d.out.Groups {
-		out := &d.out.Groups[i]
+	told := d.out.Groups[:0]
+	for _, out := range d.out.Groups {
 		g := d.groups[out.Group]
 		g.verdict(&out.Verdict)
-		if !g.leaking {
+		switch {
+		case g.leaking || !g.summed() && d.leaks(out.Group):
+		case g.leak.on:
 			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
+		case out.Leak:
+			d.grown = append(d.grown, grower{trend: &g.restarts.trend, pattern: out.Pattern, since: g.restarts.since, leaked: out.Leaked.V})
+		}
+		if g.summed() {
+			told = append(told, out)
+		} else {
+			d.held = max(d.held, out.Confidence) // between two lives of a crash loop
 		}
 	}
+	d.out.Groups = told
+}
+
+// leaks reports whether a member of that group leaked when it was last seen.
+func (d *Domain[K]) leaks(group string) bool {
+	for _, m := range d.members {
+		if m.group == group && m.leak.on {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeDevice composes the verdict on the device.
@@ -151,7 +171,7 @@ func (d *Domain[K]) compose() {
 	if !v.Judged {
 		return
 	}
-	v.Confidence, v.Leak, v.Since = max(d.held, d.out.Residual.Confidence), false, 0
+	v.Confidence, v.Leak, v.Since = d.out.Residual.Confidence, false, 0
 	v.Rate, v.Leaked = Value{}, Value{}
 	if v.Pattern.leaks() {
 		v.Pattern = PatternPlateau // the sum grows, and no part of it leaks
@@ -165,6 +185,7 @@ func (d *Domain[K]) combine() {
 	if !v.Judged {
 		return
 	}
+	v.Confidence = max(v.Confidence, d.held)
 	for i := range d.out.Members {
 		v.Confidence = max(v.Confidence, d.out.Members[i].Confidence)
 	}

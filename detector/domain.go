@@ -59,7 +59,7 @@ type Domain[K comparable] struct {
 	used     *series
 	residual *series
 	members  map[K]*member
-	groups   map[string]*group
+	groups   map[string]*group[K]
 	crest    Crest[int64]
 	fullness fullness
 	partings partings[K]
@@ -91,7 +91,7 @@ type Domain[K comparable] struct {
 type listing[K comparable] struct {
 	key    K
 	member *member
-	group  *group
+	group  *group[K]
 	known  bool
 	twice  bool // it was listed before in the frame
 }
@@ -107,16 +107,24 @@ type member struct {
 	flushing flushing
 }
 
-type group struct {
+type group[K comparable] struct {
 	*series
-	seen  int64 // last frame with a member, ns
-	ended cohort
-	most  int // members at once so far
-	// Of the last frame: the sum of the members, how many they are, and whether the
-	// memory of one is not known.
+	seen     int64 // last frame with a member, ns
+	ended    cohort
+	restarts restarts
+	most     int   // members at once so far
+	crowded  int64 // last frame with two members or more, ns
+	// last is the member that was the only one of a frame last; single says that there
+	// was one.
+	last   K
+	single bool
+	// Of the last frame: the sum of the members, how many they are, whether the
+	// memory of one is not known, and the last of them, nil if it is not judged.
 	sum     float64
 	members int
 	unknown bool
+	key     K
+	only    *member
 	leaking bool // one of them does; of the last judgement
 }
 
@@ -134,7 +142,7 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 // clear forgets all series.
 func (d *Domain[K]) clear() {
 	d.used, d.residual = nil, nil
-	d.members, d.groups = map[K]*member{}, map[string]*group{}
+	d.members, d.groups = map[K]*member{}, map[string]*group[K]{}
 	d.crest, d.fullness = Crest[int64]{}, fullness{}
 	d.partings.clear()
 	d.attributed = false
@@ -277,6 +285,7 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 		}
 		if g := d.groups[m.group]; g != nil {
 			g.ended.leave(&m.activity, m.seen)
+			d.ended(g, m)
 		}
 		if f.Complete && d.residual != nil {
 			d.partings.leave(key, t, interval, m.series.used, &d.residual.cfg)
@@ -292,7 +301,7 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 // full says that the memory as a whole is near its capacity.
 func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
 	for _, g := range d.groups {
-		g.sum, g.members, g.unknown = 0, 0, false
+		g.sum, g.members, g.unknown, g.only = 0, 0, false, nil
 	}
 	for i := range f.Members {
 		in, at := &f.Members[i], &d.present[i]
@@ -305,7 +314,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
 			continue
 		}
 		used, ok := bytesOf(in.Used)
-		g := d.addToGroup(in.Group, used, ok, o.t)
+		g := d.addToGroup(in, m, used, ok)
 		at.group, at.known = g, ok
 		if m == nil {
 			continue
@@ -335,19 +344,19 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 
 // addToGroup adds a member's memory to the sum of its group and returns the
 // group; nil if it has none. Without the memory of one member there is no sum.
-func (d *Domain[K]) addToGroup(name string, used int64, known bool, t int64) *group {
-	if name == "" {
+func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool) *group[K] {
+	if in.Group == "" {
 		return nil
 	}
-	g := d.groups[name]
+	g := d.groups[in.Group]
 	if g == nil {
 		if len(d.groups) >= MaxGroups {
 			return nil
 		}
-		g = &group{}
-		d.groups[name] = g
+		g = &group[K]{}
+		d.groups[in.Group] = g
 	}
-	g.seen = t
+	g.seen, g.key, g.only = d.last, in.Key, m
 	g.sum += float64(used)
 	g.members++
 	g.unknown = g.unknown || !known
@@ -355,7 +364,7 @@ func (d *Domain[K]) addToGroup(name string, used int64, known bool, t int64) *gr
 }
 
 // observeGroups adds the sums to the series of the groups that have had two
-// members at once.
+// members, at once or one after the other.
 func (d *Domain[K]) observeGroups(o observation) {
 	for name, g := range d.groups {
 		if o.t-g.seen >= absence {
@@ -363,16 +372,10 @@ func (d *Domain[K]) observeGroups(o observation) {
 			delete(d.groups, name)
 			continue
 		}
-		if g.series == nil && g.members >= 2 {
+		if g.series == nil && (g.members >= 2 || g.replaced()) {
 			g.series = d.newSeries(Subject[K]{Kind: KindGroup, Group: name})
 		}
-		if g.members > g.most {
-			// A pool that becomes larger than it ever was grows, and does not leak.
-			if g.series != nil {
-				g.interrupt()
-			}
-			g.most = g.members
-		}
+		g.turn(o.t)
 		if g.summed() {
 			o.used, _ = bytesOf(Of(min(g.sum, MaxBytes)))
 			g.observe(&o)
@@ -380,8 +383,37 @@ func (d *Domain[K]) observeGroups(o observation) {
 	}
 }
 
+// replaced reports whether the only member of the frame is not the one that was the
+// only one before.
+func (g *group[K]) replaced() bool { return g.members == 1 && g.single && g.key != g.last }
+
+// turn follows how many members a frame at time t has, and which. A pool that becomes
+// larger than it ever was grows, and does not leak. A process that takes the place of
+// the only one begins anew, and so does a group that has a second one for the first
+// time: growth that begins there has the excuses of growth that begins with a process.
+func (g *group[K]) turn(t int64) {
+	grows := g.members > g.most
+	if g.series != nil && (grows || g.most == 1 && g.replaced()) {
+		g.interrupt()
+		if g.most <= 1 {
+			g.began = t
+		}
+	}
+	g.most = max(g.most, g.members)
+	switch {
+	case g.members >= 2:
+		g.crowded = t
+		g.restarts.clear()
+	case g.members == 1:
+		if g.only != nil {
+			g.restarts.follow(g.only, g.single && g.key == g.last && g.only.first == t, t)
+		}
+		g.last, g.single = g.key, true
+	}
+}
+
 // summed reports whether the last frame gave the group's series a sample.
-func (g *group) summed() bool { return g.series != nil && g.members > 0 && !g.unknown }
+func (g *group[K]) summed() bool { return g.series != nil && g.members > 0 && !g.unknown }
 
 // observeDevice adds the frame to the raw series, whose value is used, and to the
 // residual.

@@ -94,8 +94,8 @@ type Judgement[K comparable] struct {
 	Residual Verdict
 	// Members are the verdicts on the members of the frame, in its order.
 	Members []MemberVerdict[K]
-	// Groups are the verdicts on the sums of groups with two members or more,
-	// ordered by name.
+	// Groups are the verdicts on the sums of groups of two members or more, at once or
+	// one after the other, ordered by name. One without a member has none.
 	Groups []GroupVerdict
 	// Exited are the members that are gone, in no order.
 	Exited []Exit[K]

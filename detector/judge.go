@@ -18,6 +18,10 @@ const (
 	// loadRate is a growth in bytes per second that programs reach when they load
 	// and leaks seldom do: 512 MiB a minute. It must last twice as long.
 	loadRate = 512 << 20 / 60.0
+	// Growth in fewSteps of like size is that of jobs that come, growth in enoughSteps
+	// is not.
+	fewSteps    = 3.0
+	enoughSteps = 5.0
 	// jobStep is a step in units, 1 GiB, that a job brings and a leak seldom does.
 	jobStep = 1024 * oneMiB
 	// idleLoadRate is a growth in bytes per second, from an idle memory on, that is
@@ -166,7 +170,7 @@ func steadiness(pts []point, least int64) (pacing, even float64, steady []point)
 		if skip > 0 && (len(rest) < 8 || int64(rest[len(rest)-1].at-rest[0].at)*tick < least) {
 			break
 		}
-		p := clamp((pace(rest) - 0.75) / 0.15)
+		p := keeping(rest)
 		pacing = max(pacing, p)
 		if e := p * evenness(rest) * spread(rest); e > even {
 			even, steady = e, rest
@@ -177,6 +181,10 @@ func steadiness(pts []point, least int64) (pacing, even float64, steady []point)
 	}
 	return pacing, even, steady
 }
+
+// keeping is 1 where the second half brought nearly as much as the first one, and falls
+// to 0 where it brought three quarters of that.
+func keeping(pts []point) float64 { return clamp((pace(pts) - 0.75) / 0.15) }
 
 // evenness is 1 where each quarter of the time holds a tenth of the growth, and
 // falls to 0 where one holds next to nothing: a job that comes in jumps. It is 0
@@ -209,21 +217,27 @@ func between(a, b point, at int32) float64 {
 // spread is 1 where the growth came in five steps of like size or more, and falls to
 // 0 as it came in three: jobs that come, however long their memory takes to settle.
 // Of steps of more than jobStep, which jobs bring and leaks seldom, two more are
-// asked for a doubling, and eleven at most. The number of steps is that of equal ones
-// with the same self-normalised sum, (Σd)²/Σd², and their size that of the average
-// byte's step, Σd²/Σd.
+// asked for a doubling, and eleven at most.
 func spread(pts []point) float64 {
+	n, size := steps(pts)
+	enough := enoughSteps
+	if size > jobStep {
+		enough += 2 * min(math.Log2(size/jobStep), 3)
+	}
+	return clamp((n - fewSteps) / (enough - fewSteps))
+}
+
+// steps returns the number of steps in which the troughs grew, and their size in
+// units: the number is that of equal ones with the same self-normalised sum,
+// (Σd)²/Σd², and the size that of the average byte's step, Σd²/Σd.
+func steps(pts []point) (n, size float64) {
 	sum := float64(pts[len(pts)-1].v) - float64(pts[0].v)
 	squares := 0.0
 	for i := 1; i < len(pts); i++ {
 		d := float64(pts[i].v) - float64(pts[i-1].v)
 		squares += d * d
 	}
-	enough := 5.0
-	if step := squares / sum; step > jobStep {
-		enough += 2 * min(math.Log2(step/jobStep), 3)
-	}
-	return clamp((sum*sum/squares - 3) / (enough - 3))
+	return sum * sum / squares, squares / sum
 }
 
 // pace returns the growth in the second half of the troughs over that in the

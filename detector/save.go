@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 4
+const stateVersion = 5
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -40,9 +40,11 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 	c.count(len(d.groups))
 	for name, g := range d.groups {
 		c.bytes([]byte(name))
-		c.time(&g.seen)
-		g.ended.code(&c)
-		c.within(&g.most, 0, math.MaxInt32)
+		g.codeOwn(&c)
+		c.flag(g.single)
+		if g.single {
+			c.bytes(key(nil, g.last))
+		}
 		c.flag(g.series != nil)
 		if g.series != nil {
 			g.code(&c)
@@ -93,10 +95,11 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 		}
 	}
 	for range c.countUpTo(MaxGroups) {
-		name, g := string(c.bytes(nil)), &group{}
-		c.time(&g.seen)
-		g.ended.code(&c)
-		c.within(&g.most, 0, math.MaxInt32)
+		name, g := string(c.bytes(nil)), &group[K]{}
+		g.codeOwn(&c)
+		if c.flag(false) {
+			g.last, g.single = key(c.bytes(nil))
+		}
 		if c.flag(false) {
 			g.series = d.restoreSeries(&c, Subject[K]{Kind: KindGroup, Group: name})
 		}
@@ -327,6 +330,15 @@ func (m *member) codeOwn(c *codec) {
 	c.bool(&m.full)
 	m.activity.code(c)
 	m.flushing.code(c)
+}
+
+// codeOwn codes what a group has beside its series and the key of its last member.
+func (g *group[K]) codeOwn(c *codec) {
+	c.time(&g.seen)
+	g.ended.code(c)
+	g.restarts.code(c)
+	c.within(&g.most, 0, math.MaxInt32)
+	c.time(&g.crowded)
 }
 
 func (s *series) code(c *codec) {

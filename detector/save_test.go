@@ -227,6 +227,20 @@ func FuzzRestore(f *testing.F) {
 		f.Fatal("no leak in the corpus")
 	}
 	f.Add(d.Save(nil, appendKey))
+	d = newDomain(f)
+	for s := range 5 * 400 { // a crash loop
+		life, at := s/400, s%400
+		if _, err := look(d, &Frame[int]{
+			T: seconds2026(s), Used: Of(gib * (4 + float64(at)/6)), Capacity: Of(70 * gib), Complete: true,
+			Members: []Member[int]{{Key: life, Group: "ml/loop", Used: Of(gib * (4 + float64(at)/6))}},
+		}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if !d.groups["ml/loop"].looping() {
+		f.Fatal("no crash loop in the corpus")
+	}
+	f.Add(d.Save(nil, appendKey))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newDomain(t)
 		if err := d.Restore(b, readKey); err != nil {
@@ -235,7 +249,7 @@ func FuzzRestore(f *testing.F) {
 		for s := range 3 {
 			j, err := look(d, &Frame[int]{
 				T: time.Duration(d.last) + time.Duration(s+1)*10*time.Second, Used: Of(gib), Capacity: Of(2 * gib), Complete: s != 1,
-				Members: []Member[int]{{Key: 1, Used: Of(gib)}},
+				Members: []Member[int]{{Key: 1, Group: "ml/loop", Used: Of(gib)}},
 			})
 			if err != nil {
 				return // the saved time was at the end of all time
@@ -245,6 +259,9 @@ func FuzzRestore(f *testing.F) {
 			checkUnreleased(t, j)
 			for i := range j.Members {
 				checkVerdict(t, &j.Members[i].Verdict)
+			}
+			for i := range j.Groups {
+				checkVerdict(t, &j.Groups[i].Verdict)
 			}
 		}
 	})

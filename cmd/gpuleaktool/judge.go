@@ -65,7 +65,7 @@ type listing struct {
 // judgedGroup is a pod or job.
 type judgedGroup struct {
 	labels labels
-	series *series // nil until the detector tells of it: it has had two processes at once
+	series *series // nil until the detector tells of it: it has had two processes
 	// Of the last frame.
 	sum     float64
 	unknown bool // as is the memory of one of its processes

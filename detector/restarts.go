@@ -1,0 +1,363 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// leastLives is the fewest lives in a row that can be a crash loop, and keptLives
+	// how many of the last ones are kept.
+	leastLives = 3
+	keptLives  = 8
+	// lifePoints is the fewest troughs that show how a life grew: they have enoughSteps.
+	lifePoints = 6
+	// loadStep is how many times as large as a typical one the first step of a growth is
+	// that still is one of the load before it.
+	loadStep = 2
+	// loadLasts is how long growth must last, in ns, that is as fast as programs load.
+	loadLasts = int64(2 * time.Minute)
+	// alikeFactor is by how much the rates of like lives may differ from their median.
+	alikeFactor = 1.5
+	// sureLives is the fewest lives that leave no doubt. Each one less takes a tenth of
+	// the confidence, which leaves gateConfidence for leastLives.
+	sureLives = 6
+	// outlives is how many times as long as the longest life of a chain a process
+	// must live, without growing, to end it; after that it is looked at again each
+	// outliveLook-th of the longest life.
+	outlives    = 1.5
+	outliveLook = 8
+)
+
+// life is that of a process which was alone in its group and grew steadily until
+// its end.
+type life struct {
+	from, to int64 // its first and last sample, ns
+	base     int64 // the level at which the growth began: what it had loaded, bytes
+	onset    int64 // when, ns
+	lasted   int64 // for how long it was seen to grow, ns
+	ahead    int64 // what was left to the capacity at its pace, ns; 0 unknown
+	trend    trend
+}
+
+// restarts finds a crash loop: a process grows steadily and dies, is started again,
+// and so on. Each death gives back all memory, so that neither the process, which
+// lives too short, nor the sum of the group, whose troughs fall back, shows the leak.
+// The chain is that of the last lives in a row that grew.
+type restarts struct {
+	lives   [keptLives]life // a ring: the n-th life is at n % keptLives
+	n       int             // lives in the chain
+	longest int64           // of them, ns
+	full    streak          // the last ones, that ended with the memory nearly full
+	alike   streak          // the last ones, of like rate
+	proof   int             // lives of the chain that is a leak; 0 it is none
+	since   int64           // when it began, ns
+	noted   int64           // the frame that noted the last end of a process, ns
+	look    int64           // when a process that outlives them is looked at again, ns
+
+	// What follows from the lives: the median of their rates with its error, and that
+	// of their bases.
+	trend trend
+	base  int64
+}
+
+// streak is a part of a chain, up to its end.
+type streak struct {
+	n      int
+	since  int64 // when its first life began, ns
+	lasted int64 // for how long its lives grew together, ns
+}
+
+func (s *streak) add(l *life) {
+	if s.n == 0 {
+		s.since = l.from
+	}
+	s.n++
+	s.lasted += l.lasted
+}
+
+// clear ends the chain.
+func (r *restarts) clear() {
+	if r.n > 0 {
+		*r = restarts{noted: r.noted}
+	}
+}
+
+// add takes a life that grew. full says that it filled the memory.
+//
+// Three lives or more are a leak when they filled the memory one after another and
+// grew for MinSpan in all; or when their rates are alike and they grew together for
+// as long as a single growth must that begins with its process.
+func (r *restarts) add(l life, full bool, cfg *Config) {
+	var rates [keptLives]float64
+	if n := r.rates(&rates, r.alike.n); n > 0 {
+		if m := median(rates[:n]); l.trend.rate > alikeFactor*m || m > alikeFactor*l.trend.rate {
+			r.alike = streak{}
+		}
+	}
+	r.lives[r.n%keptLives] = l
+	r.n++
+	r.longest, r.look = max(r.longest, l.to-l.from), 0
+	r.alike.add(&l)
+	if !full {
+		r.full = streak{}
+	} else {
+		r.full.add(&l)
+	}
+	r.settle()
+	if r.proof > 0 {
+		r.proof++
+		return
+	}
+	patience := max(int64(cfg.SettleTime), min(int64(patienceShare*float64(l.ahead)), day))
+	r.prove(&r.alike, patience)
+	r.prove(&r.full, int64(cfg.MinSpan))
+}
+
+// prove makes the chain a leak if the streak is long enough.
+func (r *restarts) prove(s *streak, least int64) {
+	if s.n >= leastLives && s.lasted >= least && s.n > r.proof {
+		r.proof, r.since = s.n, s.since
+	}
+}
+
+// rates copies the rates of the last n lives that are kept to out.
+func (r *restarts) rates(out *[keptLives]float64, n int) int {
+	n = min(n, r.n, keptLives)
+	for i := range n {
+		out[i] = r.lives[(r.n-1-i)%keptLives].trend.rate
+	}
+	return n
+}
+
+// settle works out what follows from the lives.
+func (r *restarts) settle() {
+	var rates, bases [keptLives]float64
+	n := r.rates(&rates, keptLives)
+	if n == 0 {
+		return
+	}
+	r.trend = trend{rate: median(rates[:n]), n: n}
+	for i := range n {
+		l := &r.lives[(r.n-1-i)%keptLives]
+		off := rates[i] - r.trend.rate
+		r.trend.variance += off * off / float64(max(n-1, 1))
+		r.trend.wander += l.trend.wander / float64(n)
+		bases[i] = float64(l.base)
+	}
+	r.base = int64(median(bases[:n]))
+}
+
+// median returns the middle one of at least one value, the mean of two; it sorts them.
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
+}
+
+// confidence returns how sure a leak is, 0 to 1.
+func (r *restarts) confidence() float64 {
+	if r.proof == 0 {
+		return 0
+	}
+	return float64(10-max(0, sureLives-r.proof)) / 10
+}
+
+// lived returns the life of the series' process so far, and whether it grew steadily
+// until now at any scale that holds all of it.
+func (s *series) lived() (l life, grew bool) {
+	l = life{from: s.first, to: s.last}
+	if s.cfg.Mute {
+		return l, false
+	}
+	var whole, buffer [scaleBlocks]point
+	var finest []point // of the narrowest scale that holds all of it
+	for i := range s.ladder {
+		e := &s.ladder[i]
+		if e.closed != int64(e.len) || e.len < lifePoints {
+			continue
+		}
+		pts := e.points(&buffer)
+		if finest == nil {
+			finest = e.points(&whole)
+		}
+		for skip := 0; skip <= len(pts)/2 && len(pts)-skip >= lifePoints; skip++ {
+			if s.grewSteadily(pts[skip:], e.width, &l) {
+				return l, toTheEnd(finest, ticks(l.onset-s.first), ticks(s.last-s.first))
+			}
+		}
+	}
+	return l, false
+}
+
+// toTheEnd reports whether the last tenth of what was gained since the onset came in
+// the last fifth of the time until the end.
+func toTheEnd(pts []point, onset, end int32) bool {
+	for len(pts) > 1 && pts[0].at < onset {
+		pts = pts[1:]
+	}
+	low, high := float64(pts[0].v), 0.0
+	for _, p := range pts {
+		high = max(high, float64(p.v))
+	}
+	i := slices.IndexFunc(pts, func(p point) bool { return float64(p.v) >= high-(high-low)/10 })
+	return 5*int64(end-pts[i].at) <= int64(end-onset)
+}
+
+// grewSteadily reports whether a life grew steadily over the troughs, which leave out
+// what it loaded, and fills in how. It is no growth to load a model: without compute;
+// from an idle memory on at idleLoadRate, which holds where the line of the growth
+// leads back to one at the first sample; or at loadRate for less than loadLasts.
+func (s *series) grewSteadily(pts []point, width int64, l *life) bool {
+	first, last := pts[0], pts[len(pts)-1]
+	grown := float64(last.bytes() - first.bytes())
+	if f := &s.effort; grown < s.cfg.MinGrowth || f.resting > restingShare*(f.resting+f.working) && f.working*unit < (1-restingShare)*grown {
+		return false
+	}
+	if float64(pts[1].bytes()-first.bytes()) > loadStep*grown/float64(len(pts)-1) {
+		return false // the rest of a load
+	}
+	// The steps of a single process are no jobs that come, however large they are.
+	n, _ := steps(pts)
+	if keeping(pts)*evenness(pts)*clamp((n-fewSteps)/(enoughSteps-fewSteps)) < gateConfidence {
+		return false
+	}
+	fit := fitLine(pts)
+	l.base, l.onset = first.bytes(), s.first+int64(first.at)*tick
+	l.lasted, l.ahead = int64(last.at-first.at)*tick, 0
+	if !(fit.rate > 0) || fit.rate > loadRate && l.lasted < loadLasts {
+		return false
+	}
+	// The trough of a block is where growth began, a width before its end; and the
+	// process may have begun up to an interval before it was first seen.
+	since := max(0, l.onset-width-s.first) + (s.last-s.first)/max(s.samples-1, 1)
+	if fit.rate > idleLoadRate && float64(l.base)-fit.rate*seconds(since) <= idleLevel(s.capacity) {
+		return false
+	}
+	if s.capacity > 0 {
+		l.ahead = int64(min(max(0, s.capacity-float64(s.used))/fit.rate*float64(time.Second), math.MaxInt64/2))
+	}
+	l.trend = trend{rate: fit.rate, variance: fit.variance, wander: fit.wander, n: len(pts)}
+	return true
+}
+
+// slight reports whether the process never held more than a GPU that nobody uses: a
+// check that runs before a program, or a tool.
+func (s *series) slight() bool {
+	highest := s.used
+	e := &s.ladder[0]
+	for i := range e.len {
+		highest = max(highest, e.ring[(e.head+i)%scaleBlocks].bytes())
+	}
+	return float64(highest) <= idleLevel(s.capacity)
+}
+
+// ended takes the end of a member of g. One that had company breaks the chain, and so
+// does one that did not grow to its end; a slight one counts for nothing. Two ends in
+// a frame, as after a gap, come in no order that could be told.
+func (d *Domain[K]) ended(g *group[K], m *member) {
+	r, cfg := &g.restarts, &m.cfg
+	if g.series != nil {
+		cfg = &g.cfg
+	}
+	life, grew := m.lived()
+	switch {
+	case r.noted == d.last || g.crowded >= m.first:
+		r.clear()
+	case grew:
+		r.add(life, d.filled(&life), cfg)
+	case !m.slight():
+		r.clear()
+	}
+	r.noted = d.last
+}
+
+// filled reports whether the memory was nearly full when the life ended, and was not
+// when its growth began. An allocator may have emptied its cache just before it failed.
+func (d *Domain[K]) filled(l *life) bool {
+	return d.fullness.until >= l.to-nearBefore && d.fullness.since > l.onset
+}
+
+// follow follows the member that is the only one of g in a frame at time t: one that
+// is seen again has not ended, one that outlives the chain without growing ends it.
+func (r *restarts) follow(m *member, again bool, t int64) {
+	if again {
+		r.clear()
+	}
+	if r.proof == 0 || t < r.look || float64(t-m.first) <= outlives*float64(r.longest) {
+		return
+	}
+	r.look = t + r.longest/outliveLook
+	if _, grew := m.lived(); !grew {
+		r.clear()
+	}
+}
+
+// looping reports whether the group is in a crash loop that is a leak, once it is
+// judged.
+func (g *group[K]) looping() bool {
+	return g.series != nil && g.restarts.proof > 0 && g.restarts.confidence() >= g.cfg.LeakThreshold
+}
+
+// verdict is that of the series, or that of a crash loop where the series shows no
+// leak: its cycles are the lives, of which nothing is retained.
+func (g *group[K]) verdict(v *Verdict) {
+	g.series.verdict(v)
+	if !v.Judged || v.Leak {
+		return
+	}
+	v.Confidence = max(v.Confidence, g.restarts.confidence())
+	if !g.looping() {
+		return
+	}
+	v.Leak, v.Pattern, v.Since = true, PatternLeakCyclic, time.Duration(g.restarts.since)
+	v.Rate, v.Leaked = Of(g.restarts.trend.rate), Of(0)
+	if g.members == 1 && g.only != nil {
+		if trough, ok := g.only.trough(); ok {
+			v.Leaked = Of(float64(max(0, trough-g.restarts.base)))
+		}
+	}
+}
+
+func (r *restarts) code(c *codec) {
+	c.within(&r.n, 0, math.MaxInt32)
+	for i := range min(r.n, keptLives) {
+		r.lives[(r.n-1-i)%keptLives].code(c)
+	}
+	c.natural(&r.longest)
+	r.full.code(c, r.n)
+	r.alike.code(c, r.n)
+	c.within(&r.proof, 0, r.n)
+	c.time(&r.since)
+	c.time(&r.noted)
+	c.natural(&r.look)
+	if r.proof > 0 && (r.proof < leastLives || r.since == 0) {
+		c.fail()
+		*r = restarts{}
+	}
+	if !c.writing {
+		r.settle()
+	}
+}
+
+func (l *life) code(c *codec) {
+	for _, v := range []*int64{&l.from, &l.to, &l.onset} {
+		c.time(v)
+	}
+	c.amount(&l.base)
+	c.time(&l.lasted)
+	c.natural(&l.ahead)
+	l.trend.code(c)
+	if l.to < l.from || !(l.trend.rate > 0 && l.trend.rate <= MaxBytes) {
+		c.fail()
+	}
+}
+
+func (s *streak) code(c *codec, most int) {
+	c.within(&s.n, 0, most)
+	c.time(&s.since)
+	c.time(&s.lasted)
+}

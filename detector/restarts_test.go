@@ -1,0 +1,703 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// program is a workload of one process at a time. The n-th life, from 0 on, lasts for
+// some seconds, in which memory tells what it holds; then nothing holds any for pause
+// seconds.
+type program struct {
+	capacity float64
+	step     int // seconds between frames; 1 if 0
+	lasts    func(n int) int
+	memory   func(n, s int) float64
+	pause    func(n int) int
+	sm       func(n, s int) Value
+	other    float64 // memory of a process of another pod
+	lives    int
+}
+
+// told is what was said of a program.
+type told struct {
+	changes []int // seconds at which the device's verdict on leaks changed
+	lives   []int // the lives in which it did
+	// While the program had a process last: the verdicts on its pod, and on the device.
+	pod, device Verdict
+}
+
+// loopVerdict returns the verdict on the program's pod, the zero Verdict if there is
+// none.
+func loopVerdict(j *Judgement[int]) Verdict {
+	for i := range j.Groups {
+		if j.Groups[i].Group == "ml/loop" {
+			return j.Groups[i].Verdict
+		}
+	}
+	return Verdict{}
+}
+
+// dying returns a program that loads for 20 s up to base, grows at rate and dies when
+// it holds most, or after life seconds.
+func dying(capacity, base, rate, most float64, life int) program {
+	if full := 20 + int((most-base)/rate); full < life {
+		life = full
+	}
+	return program{
+		capacity: capacity, lasts: func(int) int { return life }, pause: func(int) int { return 10 }, lives: 12,
+		memory: func(_, s int) float64 { return base*min(float64(s+1)/20, 1) + rate*float64(max(0, s-20)) },
+	}
+}
+
+// filling returns a program that dies of out-of-memory after life seconds.
+func filling(capacity, base float64, life int) program {
+	return dying(capacity, base, (0.99*capacity-base)/float64(life-20), 0.99*capacity, life)
+}
+
+func constant(n int) func(int) int { return func(int) int { return n } }
+
+// run feeds a program to a domain; restart, if any, replaces the domain at each second.
+func (p *program) run(t *testing.T, d *Domain[int], restart func(second int, d *Domain[int]) *Domain[int]) (all told) {
+	t.Helper()
+	second := 0
+	frame := Frame[int]{Capacity: Of(p.capacity), Complete: true}
+	for n := range p.lives {
+		lasts := p.lasts(n)
+		for s := 0; s < lasts+p.pause(n); s += max(p.step, 1) {
+			frame.T, frame.Used = seconds2026(second), Of(p.other)
+			frame.Members = append(frame.Members[:0], Member[int]{Key: 1, Group: "ml/other", Used: Of(p.other), Started: start})
+			if s < lasts {
+				used := round(min(p.memory(n, s), p.capacity-p.other))
+				m := Member[int]{Key: 100 + n, Group: "ml/loop", Used: Of(used), Started: seconds2026(second - s)}
+				if p.sm != nil {
+					m.SM = p.sm(n, s)
+				}
+				frame.Members = append(frame.Members, m)
+				frame.Used.V += used
+			}
+			if err := d.Observe(&frame); err != nil {
+				t.Fatal(err)
+			}
+			if s%judgeEach < max(p.step, 1) {
+				all.note(t, n, second, s < lasts, d.Judgement())
+			}
+			second += max(p.step, 1)
+			if restart != nil {
+				d = restart(second, d)
+			}
+		}
+	}
+	return all
+}
+
+// judgeEach is how many seconds of a life are between two looks at the verdict.
+const judgeEach = 4
+
+// note takes a judgement of a second in the n-th life, or after it.
+func (a *told) note(t *testing.T, n, second int, lives bool, j *Judgement[int]) {
+	t.Helper()
+	if leak := len(a.changes)%2 == 1; j.Device.Leak != leak {
+		a.changes, a.lives = append(a.changes, second), append(a.lives, n)
+	}
+	checkLoop(t, second, j)
+	if lives {
+		a.pod, a.device = loopVerdict(j), j.Device
+	}
+}
+
+// checkLoop checks that all parts of a verdict agree.
+func checkLoop(t *testing.T, second int, j *Judgement[int]) {
+	t.Helper()
+	checkVerdict(t, &j.Device)
+	for _, g := range append(j.Groups, GroupVerdict{Group: "the device", Verdict: j.Device}) {
+		checkVerdict(t, &g.Verdict)
+		finite := g.SecondsToOOM.OK && !math.IsInf(g.SecondsToOOM.V, 1)
+		if g.Leak != g.Rate.OK || g.Leak != g.Leaked.OK || g.Leak != finite || g.Leak != g.Pattern.leaks() {
+			t.Fatalf("second %d: the parts of the verdict on %s disagree: %+v", second, g.Group, g.Verdict)
+		}
+		if g.Leak && g.Group != "the device" && (!j.Device.Leak || g.SecondsToOOM != j.Device.SecondsToOOM) {
+			t.Fatalf("second %d: the device does not die with %s", second, g.Group)
+		}
+	}
+}
+
+// A process that leaks until it is killed is found although it never lives for as
+// long as a leak takes to show, and stays found over the pauses between its lives.
+func TestCrashLoopIsFound(t *testing.T) {
+	noisy := func(p program, noise, tooth float64, period int) program {
+		rng := rand.New(rand.NewPCG(31, 32))
+		clean := p.memory
+		p.memory = func(n, s int) float64 {
+			return clean(n, s) + noise*rng.Float64() + tooth*float64(s%period)/float64(period)
+		}
+		return p
+	}
+	with := func(p program, change func(*program)) program { change(&p); return p }
+	backOff := func(p *program) { p.pause = func(n int) int { return min(10<<n, 300) } }
+	cases := map[string]struct {
+		program
+		found int // the life in which it is found
+	}{
+		"6 minutes, 80 GiB":                              {filling(80*gib, 10*gib, 360), 3},
+		"25 minutes, 80 GiB":                             {filling(80*gib, 10*gib, 1500), 3},
+		"6 minutes, 16 GiB":                              {filling(16*gib, 4*gib, 360), 3},
+		"25 minutes, 16 GiB":                             {filling(16*gib, 4*gib, 1500), 3},
+		"2 minutes, not for long enough until the sixth": {filling(80*gib, 40*gib, 170), 5},
+		"back-off":                                       {with(filling(80*gib, 10*gib, 360), backOff), 3},
+		"every 15 s":                                     {with(filling(80*gib, 10*gib, 480), func(p *program) { p.step = 15 }), 3},
+		"no pause":                                       {with(filling(80*gib, 10*gib, 360), func(p *program) { p.pause = constant(0) }), 3},
+		"beside another process":                         {with(dying(80*gib, 10*gib, 60*mib, 59*gib, 900), func(p *program) { p.other = 20 * gib }), 3},
+		"not full, 25 minutes":                           {dying(80*gib, 4*gib, 50*mib, 80*gib, 1500), 3},
+		"not full, 6 minutes":                            {dying(80*gib, 4*gib, 50*mib, 80*gib, 360), 11},
+		"slow, not full":                                 {dying(16*gib, 4*gib, mib/5, 16*gib, 1500), 11},
+		"noise":                                          {noisy(filling(16*gib, 4*gib, 900), 200*mib, 0, 1), 3},
+		"sawtooth":                                       {noisy(filling(16*gib, 4*gib, 1500), 0, 400*mib, 40), 3},
+		"computing":                                      {with(filling(80*gib, 40*gib, 360), func(p *program) { p.sm = func(_, s int) Value { return Of(float64(min(s/20, 1))) } }), 3},
+		"a check before each life": {with(filling(80*gib, 10*gib, 600), func(p *program) {
+			lasts, memory := p.lasts, p.memory
+			p.lasts = func(n int) int {
+				if n%2 == 0 {
+					return 5
+				}
+				return lasts(n)
+			}
+			p.memory = func(n, s int) float64 {
+				if n%2 == 0 {
+					return 400 * mib
+				}
+				return memory(n, s)
+			}
+		}), 6},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.lives = c.found + 3
+			all := c.run(t, newDomain(t), nil)
+			if len(all.changes) != 1 || all.lives[0] > c.found || all.lives[0] < c.found-1 {
+				t.Fatalf("the verdict changed in the lives %v, want it found at the end of life %d or in %d", all.lives, c.found-1, c.found)
+			}
+			v := all.pod
+			if !v.Leak || v.Pattern != PatternLeakCyclic || v.Confidence < gateConfidence {
+				t.Errorf("in the end: %+v", v)
+			}
+		})
+	}
+}
+
+// One life, and whether it counts as one that grew.
+func TestLifeThatGrew(t *testing.T) {
+	steady := func(from, to float64) func(s int) float64 {
+		return func(s int) float64 { return min(gib+from/20*float64(s), from) + max(0, float64(s-20))*(to-from)/1180 }
+	}
+	resting := func(until int) func(s int) Value { return func(s int) Value { return Of(float64(btoi(s >= until))) } }
+	for name, c := range map[string]struct {
+		memory func(s int) float64
+		sm     func(s int) Value // not known if nil
+		grew   bool
+	}{
+		"steady":                             {steady(10*gib, 30*gib), nil, true},
+		"after a load without compute":       {steady(40*gib, 42*gib), resting(40), true},
+		"without compute":                    {steady(10*gib, 30*gib), resting(1200), false},
+		"slowing down":                       {func(s int) float64 { return 10*gib + 20*gib*(1-math.Exp(-float64(s)/1000)) }, nil, false},
+		"faster and faster":                  {func(s int) float64 { return 10*gib + float64(s)*float64(s)*10*1024 }, nil, true},
+		"in four jumps":                      {func(s int) float64 { return 10*gib + float64((s+150)/300)*gib }, nil, false},
+		"in eight jumps":                     {func(s int) float64 { return 10*gib + float64((s+75)/150)*gib }, nil, true},
+		"at its beginning and its end alone": {func(s int) float64 { return 10*gib + float64(min(s, 260)+max(0, s-940))*10*mib }, nil, false},
+		"until a sixth before its end":       {func(s int) float64 { return 10*gib + float64(min(s, 1000))*10*mib }, nil, false},
+		"after half of it":                   {func(s int) float64 { return 10*gib + float64(max(0, s-560))*10*mib }, nil, true},
+		"less than the least growth":         {steady(10*gib, 10*gib+15*mib), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSeries(DefaultConfig())
+			for at := range 1200 {
+				o := observation{t: int64(seconds2026(at)), used: int64(round(c.memory(at))), interval: int64(time.Second), capacity: 80 * gib}
+				if c.sm != nil {
+					o.sm = c.sm(at)
+				}
+				s.observe(&o)
+			}
+			l, grew := s.lived()
+			if grew != c.grew || l.from != int64(seconds2026(0)) || l.to != int64(seconds2026(1199)) {
+				t.Fatalf("grew: %t, want %t; %+v", grew, c.grew, l)
+			}
+			if name == "steady" {
+				near(t, "rate", l.trend.rate, 20*gib/1180, 0.01)
+				near(t, "base", float64(l.base), 10*gib, 0.05)
+				near(t, "time left", seconds(l.ahead), 50*1180/20, 0.03)
+			}
+		})
+	}
+}
+
+// Which lives in a row are a leak.
+func TestChain(t *testing.T) {
+	lives := func(rates ...float64) []float64 { return rates }
+	for name, c := range map[string]struct {
+		rates  []float64     // MiB a second; negative for a life that did not fill the memory
+		lasted time.Duration // each
+		ahead  time.Duration // of each that did not
+		proof  int
+		since  int // the number of its first life
+	}{
+		"three full ones":                 {lives(1, 5, 25), 10 * time.Minute, 0, 3, 0},
+		"two full ones":                   {lives(1, 5), time.Hour, 0, 0, 0},
+		"three full ones, shorter":        {lives(1, 5, 25), 3 * time.Minute, 0, 0, 0},
+		"four full ones, shorter":         {lives(1, 5, 25, 1), 3 * time.Minute, 0, 4, 0},
+		"one in between":                  {lives(1, 5, -25, 1, 5), 10 * time.Minute, 0, 0, 0},
+		"after one that was not":          {lives(-25, 1, 5, 25), 10 * time.Minute, 0, 3, 1},
+		"like ones":                       {lives(-10, -14, -9), 20 * time.Minute, time.Hour, 3, 0},
+		"two like ones":                   {lives(-10, -10), time.Hour, time.Hour, 0, 0},
+		"like ones, shorter":              {lives(-10, -14, -9), 19 * time.Minute, time.Hour, 0, 0},
+		"like ones, slow":                 {lives(-10, -14, -9), 20 * time.Minute, 5 * time.Hour, 0, 0},
+		"like ones, very slow":            {lives(-10, -14, -9), 8 * time.Hour, 900 * time.Hour, 3, 0},
+		"unlike ones":                     {lives(-10, -16, -10, -16), time.Hour, time.Hour, 0, 0},
+		"unlike ones, the other way":      {lives(-16, -10, -16, -10), time.Hour, time.Hour, 0, 0},
+		"like ones after one that is not": {lives(-2, -10, -10, -10), time.Hour, time.Hour, 3, 1},
+		"both":                            {lives(10, 10, 10, 10), 20 * time.Minute, time.Hour, 4, 0},
+		"unlike ones after the proof":     {lives(1, 5, 25, -125), 10 * time.Minute, time.Hour, 4, 0},
+	} {
+		var r restarts
+		cfg := DefaultConfig()
+		for i, rate := range c.rates {
+			l := life{from: int64(i + 1), to: int64(i + 2), lasted: int64(c.lasted), trend: trend{rate: math.Abs(rate) * mib, n: 9}}
+			if rate < 0 {
+				l.ahead = int64(c.ahead)
+			}
+			r.add(l, rate > 0, &cfg)
+		}
+		if r.proof != c.proof || c.proof > 0 && r.since != int64(c.since+1) {
+			t.Errorf("%s: proof of %d since %d, want %d since %d", name, r.proof, r.since-1, c.proof, c.since)
+		}
+	}
+}
+
+// A life has filled the memory if that was nearly full at its end, and not before.
+func TestFilled(t *testing.T) {
+	minutes := func(n float64) int64 { return int64(n * float64(time.Minute)) }
+	for name, c := range map[string]struct {
+		since, until float64 // the memory was full, minutes
+		want         bool
+	}{
+		"until its end":                {18, 20, true},
+		"until its cache was emptied":  {18, 19.5, true},
+		"until long before":            {12, 15, false},
+		"from before its growth began": {4, 20, false},
+		"never":                        {0, 0, false},
+	} {
+		d := newDomain(t)
+		d.fullness = fullness{since: minutes(c.since), until: minutes(c.until)}
+		if got := d.filled(&life{from: minutes(3), onset: minutes(5), to: minutes(20)}); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// Of ends that a list tells of together, nobody knows which came first.
+func TestEndsOfOneFrameAreNoChain(t *testing.T) {
+	p, d := filling(80*gib, 10*gib, 900), newDomain(t)
+	f := Frame[int]{Capacity: Of(80 * gib)}
+	for second := range 1260 { // the list is not complete: the first may still be there
+		f.T, f.Used = seconds2026(second), Of(round(p.memory(0, second%900)))
+		f.Members = append(f.Members[:0], Member[int]{Key: second / 900, Group: "ml/loop", Used: f.Used})
+		if err := d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g := d.groups["ml/loop"]; len(d.members) != 2 || g.restarts.n != 0 {
+		t.Fatalf("%d processes, %d lives", len(d.members), g.restarts.n)
+	}
+	f.T, f.Members, f.Complete = f.T+time.Second, nil, true
+	if err := d.Observe(&f); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.groups["ml/loop"].restarts.n; len(d.members) != 0 || n != 0 {
+		t.Errorf("%d processes, %d lives", len(d.members), n)
+	}
+}
+
+// What a workload does one process after another, and which is no leak, is none: not
+// of the pod, not of the GPU.
+func TestLivesThatAreNoCrashLoop(t *testing.T) {
+	with := func(p program, change func(*program)) program { change(&p); return p }
+	lives := func(lasts int, memory func(n, s int) float64) program {
+		return program{capacity: 80 * gib, lasts: constant(lasts), pause: constant(10), memory: memory, lives: max(5, 9000/max(lasts, 1))}
+	}
+	ramp := func(s int, rate, most float64) float64 { return min(gib/2+rate*float64(s), most) }
+	rng := rand.New(rand.NewPCG(33, 34))
+	for name, p := range map[string]program{
+		"load and hold still":            lives(600, func(_, s int) float64 { return ramp(s, 500*mib, 40*gib) }),
+		"load for half of it":            lives(600, func(_, s int) float64 { return ramp(s, 100*mib, 30*gib) }),
+		"load, end, do not fit":          lives(150, func(_, s int) float64 { return ramp(s, 600*mib, 80*gib) }),
+		"a slow load that does not fit":  lives(800, func(_, s int) float64 { return ramp(s, 102*mib, 80*gib) }),
+		"the same, seen every 15 s late": with(lives(800, func(_, s int) float64 { return ramp(s+13, 101*mib, 80*gib) }), func(p *program) { p.step = 15 }),
+		"a load in two paces without compute": with(lives(400, func(_, s int) float64 {
+			return min(ramp(s, gib, 20*gib)+ramp(max(0, s-20), 155*mib, 60*gib), 79.5*gib)
+		}), func(p *program) { p.sm = func(int, int) Value { return Of(0) } }),
+		"a fast last load of 100 s": lives(140, func(_, s int) float64 {
+			return min(ramp(s, gib, 30*gib)+ramp(max(0, s-40), 0.5*gib, 80*gib), 79.5*gib)
+		}),
+		"warm up and stay":           lives(1200, func(_, s int) float64 { return 10*gib + 20*gib*(1-math.Exp(-float64(s)/150)) }),
+		"warm up all the time":       lives(1200, func(_, s int) float64 { return 10*gib + 20*gib*(1-math.Exp(-float64(s)/600)) }),
+		"a cache that fills the GPU": lives(1500, func(_, s int) float64 { return min(10*gib+float64(s)*60*mib, 78*gib) }),
+		"a cache that fills slowly":  lives(1500, func(_, s int) float64 { return min(10*gib+float64(s)*2*mib, 12*gib) }),
+		"a last quarter without":     lives(1000, func(_, s int) float64 { return 10*gib + min(float64(s), 780)*20*mib }),
+		"workers of 1 to 40 s":       with(lives(0, func(_, s int) float64 { return gib + float64(s)*500*mib }), func(p *program) { p.lasts, p.lives, p.pause = func(n int) int { return 1 + 7*n%40 }, 200, constant(1) }),
+		"restarted once":             with(filling(80*gib, 10*gib, 1500), func(p *program) { p.lives = 2 }),
+		"restarted once, then still": with(filling(80*gib, 10*gib, 900), func(p *program) {
+			fill := p.memory
+			p.memory = func(n, s int) float64 {
+				if n%3 == 2 {
+					return 10 * gib
+				}
+				return fill(n, s)
+			}
+		}),
+		"another pace each time":            lives(1500, func(n, s int) float64 { return 10*gib + float64(s)*float64(1+2*(n%2))*5*mib }),
+		"another pace on a full GPU":        with(lives(600, func(n, s int) float64 { return 1.5*gib + float64(s)*float64(1+2*(n%2))*mib }), func(p *program) { p.other = 77 * gib }),
+		"less than the least growth":        lives(1500, func(_, s int) float64 { return 10*gib + float64(s)*10*1024 }),
+		"warm up at 2 MiB/s":                lives(2700, func(_, s int) float64 { return 2*gib + min(float64(s), 840)*2*mib }),
+		"each holds more than the last one": with(lives(300, func(n, _ int) float64 { return 10*gib + float64(n)*300*mib }), func(p *program) { p.pause, p.capacity = constant(0), 24*gib }),
+		"noise":                             lives(900, func(int, int) float64 { return 10*gib + rng.Float64()*4*gib }),
+		"sawtooth":                          lives(900, func(_, s int) float64 { return 10*gib + float64(s%300)*30*mib }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDomain(t)
+			all := p.run(t, d, nil)
+			if len(all.changes) > 0 {
+				t.Errorf("a leak from second %d on, in life %d: %+v", all.changes[0], all.lives[0], d.groups["ml/loop"].restarts)
+			}
+			if d.groups["ml/loop"].series == nil {
+				t.Error("the pod has no series: the test shows little")
+			}
+		})
+	}
+}
+
+// Lives whose memory wanders are no crash loop but by chance.
+func TestWanderingLivesAreNoCrashLoop(t *testing.T) {
+	alarmed := 0
+	for seed := range uint64(24) {
+		rng := rand.New(rand.NewPCG(seed, 35))
+		level := 0.0
+		p := program{
+			capacity: 24 * gib, lasts: func(int) int { return 300 + rng.IntN(900) }, pause: constant(20), lives: 16, step: 4,
+			memory: func(_, s int) float64 {
+				if s == 0 {
+					level = 8 * gib
+				}
+				if s%20 == 0 {
+					level = max(gib, level+rng.NormFloat64()*200*mib)
+				}
+				return level
+			},
+		}
+		lasts := make([]int, p.lives) // asked for more than once
+		for n := range lasts {
+			lasts[n] = p.lasts(n)
+		}
+		p.lasts = func(n int) int { return lasts[n] }
+		if all := p.run(t, newDomain(t), nil); len(all.changes) > 0 {
+			alarmed++
+		}
+	}
+	if alarmed > 1 {
+		t.Errorf("%d of 24 alarmed", alarmed)
+	}
+}
+
+// The GPU's verdict stays over the pauses, the pod's is there while it has a process;
+// the forecast is that of the present life; and a life that stays flat ends it all.
+func TestCrashLoopIsForecastAndEnds(t *testing.T) {
+	p := filling(80*gib, 10*gib, 900)
+	rate := (0.99*p.capacity - 10*gib) / 880
+	cured := 8 // the life in which the leak is mended
+	lasts, memory := p.lasts, p.memory
+	p.pause, p.lives = constant(240), cured+1
+	p.lasts = func(n int) int {
+		if n == cured {
+			return 3000
+		}
+		return lasts(n)
+	}
+	p.memory = func(n, s int) float64 {
+		if n == cured {
+			s = min(s, 60)
+		}
+		return memory(n, s)
+	}
+	d := newDomain(t)
+	all := p.run(t, d, nil)
+	begins := cured * (900 + 240)
+	if len(all.changes) != 2 || all.lives[0] != 2 || all.lives[1] != cured || all.changes[1] > begins+900*3/2+10 {
+		t.Fatalf("the verdict changed at %v in the lives %v; the mended one begins at %d", all.changes, all.lives, begins)
+	}
+	if all.pod.Leak || !math.IsInf(all.pod.SecondsToOOM.V, 1) || all.pod.Confidence > 0.35 || all.device.Leak {
+		t.Errorf("in the end: the pod %+v, the device %+v", all.pod, all.device)
+	}
+
+	p.lasts, p.memory, p.pause, p.lives = lasts, memory, constant(240), 4
+	d = newDomain(t)
+	p.run(t, d, func(second int, d *Domain[int]) *Domain[int] {
+		n, s := second/1140, second%1140-1
+		if n < 3 || s < 0 {
+			return d
+		}
+		j := d.Judgement()
+		v, dev := loopVerdict(j), j.Device
+		if !dev.Leak || dev.Pattern != PatternLeakCyclic || dev.Since != seconds2026(0) || dev.Confidence < 0.7 {
+			t.Fatalf("second %d of life %d: the device %+v", s, n, dev)
+		}
+		near(t, "rate", dev.Rate.V, rate, 0.02)
+		if s >= 900 {
+			if v.Judged || dev.Leaked.V != 0 {
+				t.Fatalf("second %d, without a process: pod %+v, device %+v", s, v, dev)
+			}
+			return d
+		}
+		if s >= 60 && s < 800 { // troughs lag by a block or two, which is much in the end
+			if off := v.Leaked.V - float64(s-30)*rate; math.Abs(off) > 15*rate {
+				t.Fatalf("second %d: %g bytes have leaked, %g more than they should", s, v.Leaked.V, off)
+			}
+			near(t, "time to out-of-memory", v.SecondsToOOM.V, (p.capacity-memory(n, s))/rate, 0.05)
+			if v.Lower.V > v.SecondsToOOM.V || v.Upper.V < v.SecondsToOOM.V || v.Upper.V > 3*v.SecondsToOOM.V {
+				t.Fatalf("second %d: %g to %g around %g", s, v.Lower.V, v.Upper.V, v.SecondsToOOM.V)
+			}
+		}
+		return d
+	})
+}
+
+// A process that leaks by itself counts once.
+func TestCrashLoopIsNotCountedTwice(t *testing.T) {
+	p := dying(80*gib, 4*gib, 3*mib, 80*gib, 2400)
+	lasts := p.lasts
+	p.lives, p.pause = 4, constant(0)
+	p.lasts = func(n int) int { return lasts(n) + n/3*6000 }
+	d, both := newDomain(t), 0
+	p.run(t, d, func(_ int, d *Domain[int]) *Domain[int] {
+		j := d.Judgement()
+		for i := range j.Members {
+			if j.Members[i].Leak && d.groups["ml/loop"].looping() {
+				both++
+				near(t, "rate", j.Device.Rate.V, 3*mib, 0.1)
+			}
+		}
+		return d
+	})
+	if both < 600 {
+		t.Errorf("a process of the loop leaks for only %d s", both)
+	}
+	j, err := look(d, &Frame[int]{T: time.Duration(d.last) + time.Second, Used: Of(40 * gib), Capacity: Of(80 * gib)})
+	if err != nil || !j.Device.Leak || len(j.Members) > 0 {
+		t.Fatalf("without a list: %+v %v", j, err)
+	}
+	near(t, "rate without a list", j.Device.Rate.V, 3*mib, 0.1)
+}
+
+// The verdict is that of the rules for the pod.
+func TestCrashLoopIsJudgedByItsRules(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config, Kind)
+		want   []int // the lives in which the verdict changes
+	}{
+		"leak threshold 0.9":       {func(c *Config, _ Kind) { c.LeakThreshold = 0.9 }, []int{4}},
+		"minimum span 2 h":         {func(c *Config, _ Kind) { c.MinSpan, c.SettleTime = 2*time.Hour, 3*time.Hour }, []int{8}},
+		"settle time 30 m":         {func(c *Config, _ Kind) { c.SettleTime, c.MinSpan = 30*time.Minute, 24*time.Hour }, []int{2}},
+		"minimum growth":           {func(c *Config, _ Kind) { c.MinGrowth = 75 * gib }, nil},
+		"mute":                     {func(c *Config, _ Kind) { c.Mute = true }, nil},
+		"mute the processes alone": {func(c *Config, k Kind) { c.Mute = k == KindMember }, nil},
+		"minimum age of 90 m":      {func(c *Config, _ Kind) { c.MinAge = 90 * time.Minute }, []int{6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := NewDomain(func(s Subject[int]) Config {
+				cfg := DefaultConfig()
+				if s.Group == "ml/loop" {
+					c.change(&cfg, s.Kind)
+				}
+				return cfg
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := filling(80*gib, 10*gib, 900)
+			p.step = 2
+			if all := p.run(t, d, nil); !slices.Equal(all.lives, c.want) {
+				t.Errorf("the verdict changed in the lives %v, want %v", all.lives, c.want)
+			}
+		})
+	}
+}
+
+// The list of a frame may miss a process: one that is seen again is no other one, and
+// did not end. Nor is a process another one for an exporter that was restarted.
+func TestProcessThatIsSeenAgainIsNoRestart(t *testing.T) {
+	d := newDomain(t)
+	f := Frame[int]{Capacity: Of(80 * gib), Complete: true}
+	for s := range 3000 {
+		f.T, f.Members, f.Used = seconds2026(s), nil, Of(0)
+		if s%600 != 599 {
+			f.Used = Of(round(10*gib + float64(s%600)*100*mib))
+			f.Members = []Member[int]{{Key: 1, Group: "ml/loop", Used: f.Used, Started: start}}
+		}
+		j, err := look(d, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(j.Groups) > 0 || j.Device.Leak {
+			t.Fatalf("second %d: groups %+v, device %+v", s, j.Groups, j.Device)
+		}
+		if s%500 == 499 {
+			d = restored(t, d)
+		}
+	}
+	if n := d.groups["ml/loop"].restarts.n; n > 1 {
+		t.Errorf("a process that was away for a moment has had %d lives", n)
+	}
+}
+
+// A time with two processes at once breaks the chain, and so does a life that began
+// with one.
+func TestCompanyBreaksTheChain(t *testing.T) {
+	p := filling(80*gib, 10*gib, 900)
+	d, f := newDomain(t), Frame[int]{Capacity: Of(80 * gib), Complete: true}
+	for second := range 12 * 910 {
+		n, s := second/910, second%910
+		f.T, f.Members = seconds2026(second), f.Members[:0]
+		f.Used = Of(0)
+		if s < 900 {
+			f.Used = Of(round(p.memory(n, s)))
+			f.Members = append(f.Members, Member[int]{Key: n, Group: "ml/loop", Used: f.Used})
+		}
+		if n%3 == 2 && s == 1 {
+			f.Members = append(f.Members, Member[int]{Key: 1000 + n, Group: "ml/loop", Used: Of(0)})
+		}
+		j, err := look(d, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := &d.groups["ml/loop"].restarts; j.Device.Leak || r.n > 2 || n%3 == 2 && s > 0 && r.n > 0 {
+			t.Fatalf("second %d of life %d: %d lives in a row", s, n, r.n)
+		}
+		if second%100 == 0 {
+			d = restored(t, d)
+		}
+	}
+}
+
+// restored returns a domain that goes on where d was saved, with the same groups.
+func restored(t *testing.T, d *Domain[int]) *Domain[int] {
+	t.Helper()
+	next := newDomain(t)
+	if err := next.Restore(d.Save(nil, appendKey), readKey); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range d.groups {
+		g := next.groups[name]
+		if g.restarts != want.restarts || g.seen != want.seen || g.ended != want.ended || g.most != want.most ||
+			g.crowded != want.crowded || g.last != want.last || g.single != want.single || (g.series == nil) != (want.series == nil) {
+			t.Fatalf("restored %+v, want %+v", g, want)
+		}
+	}
+	return next
+}
+
+// A chain goes on over a restart of the exporter, whenever it comes.
+func TestCrashLoopIsRestored(t *testing.T) {
+	run := func(every int) (all []string) {
+		p := filling(80*gib, 10*gib, 400)
+		p.step, p.lives, p.other, p.pause = 4, 6, 300*mib, constant(40)
+		memory := p.memory
+		p.lasts = func(n int) int { return 400 * (1 + n/5) } // the last one is slower, and outlives the others
+		p.memory = func(n, s int) float64 { return memory(n, s/(1+n/5)) }
+		p.run(t, newDomain(t), func(second int, d *Domain[int]) *Domain[int] {
+			all = append(all, fmt.Sprintf("%+v", *d.Judgement()))
+			if second%every != 0 {
+				return d
+			}
+			return restored(t, d)
+		})
+		return all
+	}
+	want := run(math.MaxInt)
+	for _, every := range []int{4, 148} {
+		got := run(every)
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("restored each %d s, frame %d differs:\n%s\nwant\n%s", every, i, got[i], want[i])
+			}
+		}
+	}
+	if !strings.Contains(strings.Join(want, "\n"), "Pattern:leak_cyclic") {
+		t.Error("no crash loop is found: the test shows little")
+	}
+}
+
+// What no chain can be is refused.
+func TestRestoreRefusesChains(t *testing.T) {
+	whole := restarts{n: 3, proof: 3, since: 5, longest: 10}
+	for i := range whole.n {
+		whole.lives[i] = life{from: 5, to: 15, lasted: 8, trend: trend{rate: mib, n: 9}}
+	}
+	for name, change := range map[string]func(*restarts){
+		"":                       func(*restarts) {},
+		"proof of more lives":    func(r *restarts) { r.proof = 4 },
+		"proof of two":           func(r *restarts) { r.proof = 2 },
+		"proof since nowhen":     func(r *restarts) { r.since = 0 },
+		"a streak of more":       func(r *restarts) { r.full.n = 4 },
+		"a life that shrinks":    func(r *restarts) { r.lives[1].trend.rate = -1 },
+		"a life without a rate":  func(r *restarts) { r.lives[2].trend.rate = 0 },
+		"a life that ends first": func(r *restarts) { r.lives[0].to = 4 },
+		"a life yet to come":     func(r *restarts) { r.lives[0].to = 21 },
+	} {
+		r := whole
+		change(&r)
+		w := codec{writing: true, last: 20}
+		r.code(&w)
+		var got restarts
+		c := codec{b: w.b, last: 20}
+		if got.code(&c); (c.err == nil) != (name == "") {
+			t.Errorf("%s: %v", name, c.err)
+		}
+	}
+}
+
+func TestGroupIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(group[int]{}); size > 1536 {
+		t.Errorf("a group takes %d bytes beside its series", size)
+	}
+}
+
+// A crash loop costs no allocation but for the processes that begin.
+func TestCrashLoopAllocatesNothing(t *testing.T) {
+	d, second := newDomain(t), 0
+	f := Frame[int]{Capacity: Of(80 * gib), Complete: true, Members: make([]Member[int], 0, 1)}
+	step := func() {
+		n, s := second/120, second%120
+		f.T, f.Members, f.Used = seconds2026(second), f.Members[:0], Of(0)
+		if s < 100 {
+			f.Used = Of(round(10*gib + float64(s)*600*mib))
+			f.Members = append(f.Members, Member[int]{Key: n, Group: "ml/loop", Used: f.Used})
+		}
+		if err := d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+		d.Judgement()
+		second++
+	}
+	for range 7200 {
+		step()
+	}
+	if n := testing.AllocsPerRun(6000, step); n > 0.05 {
+		t.Errorf("%g allocations a frame, want that of a process every 120 frames", n)
+	}
+}
