@@ -74,8 +74,8 @@ func TestNewSimErrors(t *testing.T) {
 		name, scenario, want string
 		opt                  SimOptions
 	}{
-		{"unknown", "nod", `unknown scenario "nod": choose one of node, leak, healthy, faulty, mig, churn, nodriver`, SimOptions{}},
-		{"empty", "", `unknown scenario "": choose one of node, leak, healthy, faulty, mig, churn, nodriver`, SimOptions{}},
+		{"unknown", "nod", `unknown scenario "nod": choose one of node, leak, healthy, faulty, mig, churn, crashloop, nodriver`, SimOptions{}},
+		{"empty", "", `unknown scenario "": choose one of node, leak, healthy, faulty, mig, churn, crashloop, nodriver`, SimOptions{}},
 		{"interval", "node", "sampling interval -1s: must be above 0", SimOptions{Interval: -time.Second}},
 		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", SimOptions{Speed: -2}},
 		{"start", "node", "start 0002-01-01 00:00:00 +0000 UTC: must lie between 1971 and 2200", SimOptions{Start: time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC)}},
@@ -635,6 +635,42 @@ func TestSimVerdicts(t *testing.T) {
 				t.Errorf("found %v, want %v", found, tt.leaks)
 			}
 		})
+	}
+}
+
+// TestSimCrashLoop lets the detector look at a pod that leaks, dies and is started again:
+// from its third death on the GPU leaks, and so does the pod while it has a process.
+func TestSimCrashLoop(t *testing.T) {
+	_, devices := simOf(t, "crashloop", 2*time.Second)
+	d, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames Frames
+	deaths, lived := 0, true
+	for range 130 * 30 {
+		s := next(t, devices[0])
+		if lives := len(s.Processes) > 0; lives != lived {
+			lived = lives
+			if !lives {
+				deaths++
+			}
+		}
+		frame, _ := frames.Device(devices[0].Info(), &s)
+		if err := d.Observe(frame); err != nil {
+			t.Fatal(err)
+		}
+		j := d.Judgement()
+		if len(j.Members) > 0 && j.Members[0].Leak {
+			t.Fatalf("the process leaks by itself after %v: no crash loop is needed to find it", s.Time.Sub(simStart))
+		}
+		found := len(j.Groups) == 1 && j.Groups[0].Leak && j.Groups[0].Group == "default/crashy-0"
+		if want := deaths >= 3; j.Device.Leak != want || found != (want && lived) {
+			t.Fatalf("after %v and %d deaths: the GPU leaks: %t, the pod: %t", s.Time.Sub(simStart), deaths, j.Device.Leak, found)
+		}
+	}
+	if deaths < 4 {
+		t.Errorf("died %d times", deaths)
 	}
 }
 
