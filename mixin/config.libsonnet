@@ -1,25 +1,97 @@
-// What a user of the mixin may set.
+// What a user of the mixin may set. Everything else follows from it.
 {
   _config+:: {
-    // Selects the series of the exporter.
+    // Selects the series of the exporter. It stands in every selector.
     exporterSelector: 'job="gpu_leak_exporter"',
 
-    // Labels by which the nodes of a fleet are told apart. Add your cluster's.
-    nodeLabels: ['job', 'instance'],
+    // The label of the target that names the node: 'instance', or 'node' where
+    // relabelling sets one.
+    nodeLabel: 'instance',
 
-    // A page wakes somebody up: the memory is full within the hour.
+    // The label by which several clusters in one Prometheus, Thanos or Mimir are
+    // told apart. It stands in every aggregation and join, and does no harm where
+    // no series has it; showMultiCluster adds the variable to the dashboards.
+    clusterLabel: 'cluster',
+    showMultiCluster: false,
+
+    // A page wakes somebody up: memory is full within the hour.
     oomPageSeconds: 60 * 60,
-    // A ticket is for working hours: it is full within the day.
+    // A ticket is for working hours: memory is full within the day.
     oomTicketSeconds: 24 * 60 * 60,
 
-    // How long a failed scrape may last before it resolves an alert.
-    scrapeGap: '5m',
+    // How old the last sample of an alert on memory may be. A scrape that fails
+    // ends all series of a target at once; without this the `for` of each alert
+    // would begin anew with every scrape that is lost.
+    scrapeGap: '2m',
+    // How long an alert outlives its condition: a node that dies of its leak, or is
+    // not scraped for a while, has not recovered.
+    keepFiringFor: '10m',
+
+    // The `for` of each class of alert. '0s' has its use in tests on simulated time.
+    forOOM: '3m',
+    forLeak: '2m',
+    forZombie: '15m',
+    forUnreleased: '15m',
+    forNearlyFull: '10m',
+    forFragmentation: '15m',
+    forSpikes: '15m',
+    forHealth: '5m',
+    forThrottle: '15m',
+    forExporter: '5m',
+    forCollector: '15m',
+    forAbsent: '15m',
+
+    // Zombies and unreleased memory below this many bytes are nobody's ticket.
+    heldBytes: 512 * 1024 * 1024,
+    // Memory is nearly full above this share of what can be allocated. A process
+    // that preallocates, as vLLM and JAX do, holds more than this for good.
+    nearlyFullRatio: 0.95,
+    // Where one process that holds still has this share, it is full on purpose.
+    preallocatedRatio: 0.75,
+    // Spikes in a window of the exporter (--detector.window) beyond which memory is
+    // said to be unsteady ...
+    spikeWindow: '1h',
+    spikesPerWindow: 12,
+    // ... where the highest use of the hour left less than this share of it.
+    spikeHeadroomRatio: 0.05,
+    // Processes that end within an hour while the memory is full, as many as are a
+    // crash loop.
+    crashesPerHour: 3,
+    // Corrected memory errors within an hour that are worth a look.
+    correctedECCPerHour: 100,
+    // A GPU is throttled while a clock event holds it back for this share of a
+    // quarter of an hour.
+    throttleRatio: 0.25,
+    // GPUs that tell no thresholds are hot above this, in degrees Celsius.
+    temperatureCelsius: 90,
+    // The clocks event reason that tells of a want of power. sw_power_cap does not:
+    // busy GPUs run at their power limit.
+    powerReason: 'reason="hw_power_brake_slowdown"',
+    // Samples are stale when none came for so long: several scrapes at least.
+    staleFor: '5m',
+
+    // What an hour of a GPU costs, in the currency that gpuHourCurrency names for
+    // Grafana's units. 0: no money is recorded and none is shown.
+    gpuHourPrice: 0,
+    gpuHourCurrency: 'currencyUSD',
 
     // %s is the name of the alert in lower case, the anchor of its heading.
     runbookURLPattern: 'https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/runbook.md#%s',
+    // Where Grafana is, for the links in alerts.
+    grafanaURL: 'http://localhost:3000',
 
     dashboardTags: ['gpu', 'gpu-leak-exporter'],
     dashboardInterval: 'now-6h',
     dashboardRefresh: '1m',
+    dashboardTimezone: 'browser',
+
+    // Only the dashboards use what follows.
+    // The time range of the dashboard of one GPU. It ends in the future, where the
+    // forecast is.
+    leakFrom: 'now-4h',
+    leakTo: 'now+2h',
+    // --detector.leak-threshold and --detector.clear-threshold of the exporters.
+    leakThreshold: 0.7,
+    clearThreshold: 0.35,
   },
 }

@@ -1,35 +1,119 @@
-// Alerts on GPUs that cannot be watched.
+// Alerts on what is not watched: a GPU, a driver, a node.
 {
-  _config+:: {
-    exporterSelector: error 'must provide exporterSelector',
-    scrapeGap: error 'must provide scrapeGap',
-  },
+  local config = $._config,
+  local lib = (import '../lib/alert.libsonnet')(config),
+  local text = (import '../lib/text.libsonnet')(config),
+
+  // A page outlives a node that is not scraped for a while.
+  local alert(name, severity, expr, wait, summary, description, dashboard='exporter.json') =
+    lib.alert(name, severity, expr, wait, summary, description, dashboard=dashboard, keep=if severity == 'critical' then config.keepFiringFor else '0s'),
+
+  // Up once within the gap is not down.
+  local highest(metric) = 'max_over_time(%s[%s])' % [lib.select(metric), config.scrapeGap],
 
   prometheusAlerts+:: {
     groups+: [{
       name: 'gpu-exporter',
       rules: [
+        alert(
+          'GPULost',
+          'critical',
+          '%s == 0 unless on (%s) %s == 0' % [highest('gpu_up'), lib.node, highest('gpu_driver_up')],
+          config.forExporter,
+          'A GPU cannot be read.',
+          text.text([
+            text.gpu,
+            ' does not answer, though the driver does: it has fallen off the bus, or a call to it hangs. Drain the node. `dmesg | grep -i xid` on the node and gpu_nvml_errors_total tell more.',
+          ]),
+          dashboard='health.json',
+        ),
+        alert(
+          'GPUMissing',
+          'warning',
+          |||
+            %s < %s
+            unless on (%s) %s == 0
+            unless on (%s) %s == 0
+          ||| % [lib.last('gpu_devices'), lib.last('gpu_pci_devices'), lib.node, highest('gpu_up'), lib.node, highest('gpu_driver_up')],
+          config.forExporter,
+          'A node has GPUs that its driver does not show.',
+          text.text(['The driver on ', text.node, ' shows {{ $value }} GPUs', text.ask(text.last('gpu_pci_devices', '$node'), ', and the PCI bus {{ .Value }}'), ': the driver has not initialised the rest, or it is given to virtual machines. `nvidia-smi -L` and `lspci -d 10de:` on the node tell which.']),
+          dashboard='health.json',
+        ),
+        // A node without a GPU needs no driver.
+        alert(
+          'GPUDriverDown',
+          'critical',
+          '%s == 0 unless on (%s) %s == 0' % [highest('gpu_driver_up'), lib.node, lib.last('gpu_pci_devices')],
+          config.forExporter,
+          'The NVIDIA driver does not answer.',
+          text.text([
+            '{{ $reason := "" }}',
+            text.ask(text.last('gpu_driver_error', '$node'), '{{ $reason = .Labels.reason }}'),
+            'The exporter on ',
+            text.node,
+            ' runs and cannot reach the NVIDIA driver{{ with $reason }} ({{ . }}){{ end }}',
+            ': none of its GPUs is watched, and programs cannot use them. ',
+            '{{ if eq $reason "lib_rm_version_mismatch" }}The driver was upgraded while the old one is still loaded: reboot the node, or end all that uses its GPUs and load the new one.',
+            '{{ else }}Run `nvidia-smi` on the node: if it fails too, mend the driver or drain the node; if it works, look at the permissions of the exporter and restart it.{{ end }}',
+          ]),
+        ),
+        // up is there whether the scrape succeeds or not: no range is needed.
+        alert(
+          'GPUExporterDown',
+          'warning',
+          lib.select('up') + ' == 0',
+          config.forExporter,
+          'gpu_leak_exporter does not answer.',
+          'Prometheus cannot scrape gpu_leak_exporter on ' + text.node + ': its GPUs are not watched, and a leak there pages nobody. Is the node up, and the exporter running?',
+        ),
         {
-          alert: 'GPUExporterDriverDown',
-          // Once up within the gap is not down.
-          expr: 'max_over_time(gpu_driver_up{%(exporterSelector)s}[%(scrapeGap)s]) == 0' % $._config,
-          'for': '5m',
-          labels: { severity: 'warning' },
-          annotations: {
-            summary: 'The NVIDIA driver does not answer.',
-            description: 'The exporter at {{ $labels.instance }} runs and cannot reach the NVIDIA driver: none of its GPUs is watched. gpu_driver_error says why.',
-          },
-        },
-        {
-          alert: 'GPUDown',
-          expr: 'max_over_time(gpu_up{%(exporterSelector)s}[%(scrapeGap)s]) == 0' % $._config,
-          'for': '5m',
+          alert: 'GPUExporterAbsent',
+          expr: 'absent(%s)' % lib.select('up'),
+          'for': config.forAbsent,
           labels: { severity: 'critical' },
           annotations: {
-            summary: 'A GPU cannot be read.',
-            description: 'GPU {{ $labels.gpu }} ({{ $labels.uuid }}) of {{ $labels.instance }} does not answer, though the driver does: it is lost, or a call to it hangs.',
+            summary: 'Prometheus knows no gpu_leak_exporter.',
+            description: 'No target of Prometheus is selected by {%s}: no GPU is watched. Look at the scrape configuration and at the service discovery.' % config.exporterSelector,
+            dashboard_url: '%s/d/%s' % [config.grafanaURL, std.md5('exporter.json')],
           },
         },
+        // Without clocks being compared: the time stamp stands still.
+        alert(
+          'GPUSamplesStale',
+          'warning',
+          |||
+            %(last)s == %(before)s
+            unless on (%(gpu)s) %(up)s == 0
+          ||| % { last: lib.last('gpu_sample_timestamp_seconds'), before: 'last_over_time(%s[%s] offset %s)' % [lib.select('gpu_sample_timestamp_seconds'), config.scrapeGap, config.staleFor], gpu: lib.gpu, up: highest('gpu_up') },
+          config.forExporter,
+          'The samples of a GPU are old.',
+          text.text(['The memory of ', text.gpu, ' has not been read for %s or more, so that a leak there is not seen. The driver is slow, or the node is: gpu_nvml_call_in_flight_seconds shows a call that hangs.' % config.staleFor]),
+        ),
+        alert(
+          'GPUCollectorFailing',
+          'warning',
+          highest('gpu_collector_success') + ' == 0',
+          config.forCollector,
+          'A collector of gpu_leak_exporter fails.',
+          'The collector {{ $labels.collector }} of gpu_leak_exporter on ' + text.node + ' fails: its metrics are missing or incomplete. The log of the exporter says why; --no-collector.{{ $labels.collector }} switches it off.',
+        ),
+        alert(
+          'GPUExporterConfigReloadFailed',
+          'warning',
+          highest('gpu_leak_exporter_config_last_reload_successful') + ' == 0',
+          config.forExporter,
+          'gpu_leak_exporter could not reload its configuration.',
+          'gpu_leak_exporter on ' + text.node + ' could not read its --detector.config, and goes on with its previous rules. `gpuleaktool check config FILE` says what is wrong.',
+        ),
+        alert(
+          'GPUExporterStateFileFailing',
+          'warning',
+          highest('gpu_leak_exporter_state_file_last_write_successful') + ' == 0',
+          config.forExporter,
+          'gpu_leak_exporter could not save its state.',
+          'gpu_leak_exporter on ' + text.node + ' could not write its --detector.state-file: after a restart it has to learn again what leaks. Is the disk full, or the directory not writable?',
+        ),
       ],
     }],
   },

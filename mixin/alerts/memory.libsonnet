@@ -1,60 +1,301 @@
 // Alerts on memory that is not given back.
 {
-  _config+:: {
-    exporterSelector: error 'must provide exporterSelector',
-    oomPageSeconds: error 'must provide oomPageSeconds',
-    oomTicketSeconds: error 'must provide oomTicketSeconds',
-    scrapeGap: error 'must provide scrapeGap',
-  },
+  local config = $._config,
+  local lib = (import '../lib/alert.libsonnet')(config),
+  local text = (import '../lib/text.libsonnet')(config),
 
-  // A failed scrape ends all series of a target at once. Without a range it would
-  // resolve the alert, and the next scrape would start it anew.
-  local last(metric) = 'last_over_time(%s{%s}[%s])' % [metric, $._config.exporterSelector, $._config.scrapeGap],
-
-  local outOfMemory(severity, seconds, within) = {
-    alert: 'GPUOutOfMemoryPredicted',
+  // Who grows on each memory, and how fast: leaking processes by name and owner, and
+  // workloads that leak as a whole while none of their processes does.
+  local owners = 'namespace, pod, container, slurm_job, process',
+  local rate = 'gpu_owner:gpu_leak_rate_bytes_per_second:sum',
+  local growing = {
+    record: rate,
     expr: |||
-      %s < %d
-      or
-      %s < %d
-    ||| % [last('gpu_seconds_to_oom'), seconds, last('gpu_mig_seconds_to_oom'), seconds],
-    'for': '2m',
-    labels: { severity: severity },
-    annotations: {
-      summary: 'GPU memory will be full within %s.' % within,
-      description: 'GPU {{ $labels.gpu }} ({{ $labels.uuid }}{{ with $labels.gpu_instance }}, GPU instance {{ . }}{{ end }}) of {{ $labels.instance }} will be out of memory in {{ $value | humanizeDuration }}.',
+      sum by (%(domain)s, %(owners)s) (
+        %(process)s
+        or
+        (
+          %(workload)s
+          unless on (%(domain)s, namespace, pod, slurm_job)
+          %(process)s
+        )
+      )
+    ||| % {
+      domain: lib.domain,
+      owners: owners,
+      process: lib.last('gpu_process_leak_rate_bytes_per_second'),
+      workload: lib.last('gpu_workload_leak_rate_bytes_per_second'),
     },
   },
+
+  // The largest of them, whose labels the page carries. It stays the one of the last
+  // evaluation until another grows twice as fast: two programs that grow alike would
+  // take turns, each turn would be another alert, and none would last for its `for`.
+  local culprit = 'gpu:gpu_leak_rate_bytes_per_second:culprit',
+  local largest = {
+    record: culprit,
+    expr: |||
+      topk by (%(domain)s) (1,
+        %(rate)s
+        and on (%(domain)s, %(owners)s) %(culprit)s
+        and on (%(domain)s, %(owners)s)
+        %(rate)s > on (%(domain)s) group_left () (max by (%(domain)s) (%(rate)s) / 2)
+      )
+      or on (%(domain)s)
+      topk by (%(domain)s) (1, %(rate)s)
+    ||| % { domain: lib.domain, owners: owners, rate: rate, culprit: culprit },
+  },
+
+  local timeLeft = lib.both(function(scope) lib.least(scope + 'seconds_to_oom')),
+
+  // One page for one leak, however many processes take part in it: the time left is
+  // that of the GPU, and the page carries the owner of the largest contributor, so that
+  // it can be routed. The pid is in the text: a label that moves from one worker to the
+  // next would make a new page of each.
+  local outOfMemory(severity, seconds, within) = lib.alert(
+    'GPUOutOfMemoryPredicted',
+    severity,
+    |||
+      ((%(left)s) < %(seconds)d)
+      * on (%(domain)s) group_left (%(owners)s) (0 * %(culprit)s + 1)
+      or on (%(domain)s)
+      (%(left)s) < %(seconds)d
+    ||| % { left: timeLeft, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit },
+    // The detector has made sure of it, and holds a leak until its confidence falls
+    // below the threshold that clears it. What a range remembers of one that was taken
+    // back at once must not page, so this is longer than scrapeGap.
+    config.forOOM,
+    'GPU memory will be full within %s%s.' % [within, '{{ with $labels.process }}: {{ . }} leaks{{ end }}'],
+    text.text([
+      text.gpu,
+      ' runs out of memory in {{ $value | humanizeDuration }}',
+      text.interval,
+      '. ',
+      text.growing,
+      text.retained(),
+      ' Once it is full, the next allocation fails, in whichever process makes it: save a checkpoint, then restart what grows.',
+    ]),
+  ),
+
+  local judged(scope) = lib.last(scope + 'leak_detected') + ' == 1',
+
+  // Tickets: which processes leak, however far from out-of-memory.
+  local leak = lib.alert(
+    'GPUMemoryLeakDetected',
+    'warning',
+    |||
+      %(process)s
+      or
+      (
+        (%(gpu)s or %(mig)s)
+        unless on (%(domain)s) (%(process)s or %(workload)s)
+      )
+    ||| % {
+      process: judged('gpu_process_'),
+      gpu: judged('gpu_'),
+      mig: judged('gpu_mig_'),
+      workload: judged('gpu_workload_'),
+      domain: lib.domain,
+    },
+    config.forLeak,
+    'GPU memory leaks{{ with $labels.process }} in {{ . }}{{ end }}.',
+    text.text([
+      '{{ if $labels.process }}',
+      text.process('$labels'),
+      ' on ',
+      text.gpu,
+      ' grows',
+      text.rate,
+      ' and gives nothing back.',
+      text.retained('gpu_process_', '$memory ", pid=\\"" $labels.pid "\\""'),
+      '{{ else }}Memory of ',
+      text.gpu,
+      ' grows and is not given back. ',
+      text.growing,
+      text.retained(),
+      '{{ end }}',
+      text.left,
+    ]),
+  ),
+
+  local workloadLeak = lib.alert(
+    'GPUWorkloadMemoryLeakDetected',
+    'warning',
+    |||
+      %s
+      unless on (%s, namespace, pod, slurm_job) %s
+    ||| % [judged('gpu_workload_'), lib.domain, judged('gpu_process_')],
+    config.forLeak,
+    'GPU memory leaks in ' + text.workload('$labels') + ' as a whole.',
+    text.text([
+      'The processes of ',
+      text.workload('$labels'),
+      ' on ',
+      text.gpu,
+      ' hold more and more memory together',
+      text.workloadRate,
+      ', and none of them leaks by itself: workers that come and go, or one that leaks, dies and is started again.',
+      text.retained('gpu_workload_', '$memory ", namespace=\\"" $labels.namespace "\\", pod=\\"" $labels.pod "\\", slurm_job=\\"" $labels.slurm_job "\\""'),
+      text.left,
+    ]),
+  ),
+
+  local zombie = lib.alert(
+    'GPUMemoryZombie',
+    'warning',
+    |||
+      %s > %d
+      and on (%s, pid)
+      %s == 1
+    ||| % [
+      lib.last('gpu_process_memory_used_bytes'),
+      config.heldBytes,
+      lib.domain,
+      lib.last('gpu_process_memory_pattern', ['pattern="zombie"']),
+    ],
+    config.forZombie,
+    '{{ $labels.process }} holds GPU memory and will not use it again.',
+    text.text([
+      text.process('$labels'),
+      ' holds {{ $value | humanize1024 }}B of ',
+      text.gpu,
+      ' and computes nothing; as far as can be told it never will again, since its launcher has died or it is stuck in the kernel. End it to free the memory; where `kill -9` does not, only a reboot of the node does.',
+    ]),
+  ),
+
+  local unreleased = lib.alert(
+    'GPUMemoryUnreleased',
+    'warning',
+    '%s > %d' % [lib.last('gpu_unreleased_memory_bytes'), config.heldBytes],
+    config.forUnreleased,
+    'GPU memory of {{ $labels.process }} was not released when it ended.',
+    text.text([
+      '{{ $value | humanize1024 }}B of ',
+      text.gpu,
+      ' have stayed in use since ',
+      text.process('$labels'),
+      ' ended, and no process accounts for them. `fuser -v /dev/nvidia*` on the node, or gpu_process_device_open, tells who still has the device open.',
+    ]),
+  ),
+
+  local capacity(scope) = '(%s - (%s or 0 * %s))' % [
+    lib.last(scope + 'memory_total_bytes'),
+    lib.last(scope + 'memory_reserved_bytes'),
+    lib.last(scope + 'memory_total_bytes'),
+  ],
+
+  // Not where it grows, which has alerts of its own, and not where one process that
+  // holds still has taken most of it: a server that preallocates is full on purpose.
+  local nearlyFull = lib.alert(
+    'GPUMemoryNearlyFull',
+    'warning',
+    |||
+      (%(full)s) > %(ratio)g
+      unless on (%(domain)s) ((%(left)s) < +Inf)
+      unless on (%(domain)s) (
+        max by (%(domain)s) (
+          %(process)s
+          and on (%(domain)s, pid)
+          %(pattern)s == 1
+        )
+        / on (%(domain)s)
+        max by (%(domain)s) (%(total)s)
+        > %(preallocated)g
+      )
+    ||| % {
+      full: lib.both(function(scope) '%s / %s' % [lib.last(scope + 'memory_used_bytes'), capacity(scope)]),
+      ratio: config.nearlyFullRatio,
+      left: timeLeft,
+      domain: lib.domain,
+      process: lib.last('gpu_process_memory_used_bytes'),
+      pattern: lib.last('gpu_process_memory_pattern', ['pattern=~"stable|plateau|idle"']),
+      total: lib.both(function(scope) lib.last(scope + 'memory_total_bytes')),
+      preallocated: config.preallocatedRatio,
+    },
+    config.forNearlyFull,
+    'GPU memory is nearly full, though nothing leaks.',
+    text.text([
+      text.gpu,
+      ' has {{ $value | humanizePercentage }} of its memory in use: the next batch or request that is larger than usual does not fit. Move a program elsewhere, or let one ask for less.',
+      text.holding(),
+    ]),
+  ),
+
+  // The headroom is what the crest of the last hour leaves.
+  local spikes = lib.alert(
+    'GPUMemorySpikes',
+    'info',
+    |||
+      (%(spikes)s) > %(many)g
+      and on (%(domain)s)
+      (%(room)s) < %(little)g
+    ||| % {
+      spikes: lib.both(function(scope) lib.last(scope + 'spike_count', ['window="%s"' % config.spikeWindow])),
+      many: config.spikesPerWindow,
+      room: lib.both(function(scope) '%s / %s' % [lib.last(scope + 'oom_headroom_bytes'), lib.last(scope + 'memory_total_bytes')]),
+      little: config.spikeHeadroomRatio,
+      domain: lib.domain,
+    },
+    config.forSpikes,
+    'GPU memory has spikes that nearly fill it.',
+    text.text([
+      text.gpu,
+      ' had {{ $value }} spikes of used memory within %s' % config.spikeWindow,
+      text.of('oom_headroom_bytes', ', and its highest use left {{ .Value | humanize1024 }}B'),
+      '. A batch, sequence or request of unusual size is the cause as a rule: a larger one does not fit.',
+      text.holding(),
+    ]),
+  ),
+
+  local fragmentation = lib.alert(
+    'GPUMemoryFragmentation',
+    'info',
+    |||
+      %s
+      and on (%s, pid)
+      %s == 1
+    ||| % [lib.last('gpu_process_memory_used_bytes'), lib.domain, lib.last('gpu_process_memory_pattern', ['pattern="fragmentation"'])],
+    config.forFragmentation,
+    '{{ $labels.process }} may run out of GPU memory by fragmentation.',
+    text.text([
+      text.process('$labels'),
+      ' on ',
+      text.gpu,
+      ' holds {{ $value | humanize1024 }}B, and empties its cache again and again as the memory fills. From outside this is a hint and no proof: its own allocator knows, torch.cuda.memory_stats() for PyTorch.',
+    ]),
+  ),
+
+  local crashLoop = lib.alert(
+    'GPUOutOfMemoryCrashLoop',
+    'warning',
+    // Not increase(), which takes two exits soon after the start for three.
+    '%s - min_over_time(%s[1h]) >= %d' % [lib.last('gpu_process_exits_near_capacity_total'), lib.select('gpu_process_exits_near_capacity_total'), config.crashesPerHour],
+    '0s',
+    'Processes end again and again while GPU memory is full.',
+    text.text([
+      '{{ $value | printf "%.0f" }} processes ended on ',
+      text.gpu,
+      ' within an hour while less than 5 % of its memory was free: probably they die of out-of-memory and are started again.',
+      text.holding('$gpu'),
+    ]),
+  ),
 
   prometheusAlerts+:: {
     groups+: [{
       name: 'gpu-memory',
       rules: [
-        outOfMemory('critical', $._config.oomPageSeconds, 'the hour'),
-        outOfMemory('warning', $._config.oomTicketSeconds, 'the day'),
-        {
-          alert: 'GPUMemoryLeakDetected',
-          // The processes that leak; and what leaks without a process that does.
-          expr: |||
-            %(process)s == 1
-            or
-            (%(gpu)s == 1 unless on (uuid) %(process)s == 1)
-            or
-            (%(mig)s == 1 unless on (uuid, gpu_instance) %(process)s == 1)
-          ||| % {
-            process: last('gpu_process_leak_detected'),
-            gpu: last('gpu_leak_detected'),
-            mig: last('gpu_mig_leak_detected'),
-          },
-          // The detector has made sure of it already: it holds a leak until its
-          // confidence falls below the threshold that clears it.
-          'for': '2m',
-          labels: { severity: 'warning' },
-          annotations: {
-            summary: 'GPU memory is leaking.',
-            description: '{{ with $labels.process }}Process {{ . }} (pid {{ $labels.pid }}{{ with $labels.pod }}, pod {{ $labels.namespace }}/{{ . }}{{ end }}){{ else }}Memory that no leaking process accounts for{{ end }} on GPU {{ $labels.gpu }} ({{ $labels.uuid }}) of {{ $labels.instance }} grows and is not given back.',
-          },
-        },
+        growing,
+        largest,
+        outOfMemory('critical', config.oomPageSeconds, 'the hour'),
+        outOfMemory('warning', config.oomTicketSeconds, 'the day'),
+        leak,
+        workloadLeak,
+        zombie,
+        unreleased,
+        nearlyFull,
+        spikes,
+        fragmentation,
+        crashLoop,
       ],
     }],
   },

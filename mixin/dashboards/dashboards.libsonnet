@@ -1,1 +1,5 @@
-(import 'leak.libsonnet') + (import '../lib/dashboard-defaults.libsonnet')
+(import 'fleet.libsonnet')
++ (import 'leak.libsonnet')
++ (import 'health.libsonnet')
++ (import 'exporter.libsonnet')
++ (import '../lib/dashboard-defaults.libsonnet')

@@ -1,109 +1,380 @@
+// One GPU, or one GPU instance: when it is out of memory, and why the detector thinks
+// so. The time range ends in the future, where the forecast is. What holds now is asked
+// for at $now, the last scrape of the node.
 local panel = import '../lib/panel.libsonnet';
 
 {
-  _config+:: { exporterSelector: error 'must provide exporterSelector' },
+  _config+:: {
+    oomPageSeconds: error 'must provide oomPageSeconds',
+    oomTicketSeconds: error 'must provide oomTicketSeconds',
+    leakFrom: error 'must provide leakFrom',
+    leakTo: error 'must provide leakTo',
+    leakThreshold: error 'must provide leakThreshold',
+    clearThreshold: error 'must provide clearThreshold',
+  },
 
-  local exporter = $._config.exporterSelector,
-  local node = exporter + ', instance=~"$instance"',
-  local gpu = node + ', uuid=~"$uuid"',
-  local perGPU = 'GPU {{gpu}} {{instance}}',
-  local perProcess = '{{process}} {{pid}} GPU {{gpu}} {{instance}}',
+  local config = $._config,
+  local q = (import '../lib/dashboard-query.libsonnet')(config),
+  local patterns = import '../lib/dashboard-patterns.libsonnet',
+  local variables = (import '../lib/dashboard-variables.libsonnet')(config),
+  local instant = panel.instant,
+  local target = panel.target,
+  local column = panel.column,
+  local with(expr) = expr % q.words,
+  local now(suffix) = q.memory(suffix, ' @ $now'),
+
+  local urgency = [[null, 'text'], [0, 'red'], [config.oomPageSeconds, 'orange'], [config.oomTicketSeconds, 'green']],
+  local sureness = [[null, 'text'], [0, 'green'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
+  // Nothing, where it is judged that nothing leaks; else what is not judged has no value.
+  local growing = [[null, 'text'], [0, 'green'], [1, 'orange']],
+  local nothing = panel.mapped([panel.valueMapping({ '0': { text: 'nothing leaks', color: 'green' } })]),
+  local orNothing(suffix) = '(%s or 0 * %s)' % [now(suffix), now('leak_confidence')],
+  local never = panel.mapped([panel.infinity('never')]),
+  local perProcess = '{{process}} {{pid}}',
+
+  local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),
+  local codeMapping = panel.valueMapping({
+    [std.toString(i + 1)]: { text: patterns[i].text, color: patterns[i].color, index: i }
+    for i in std.range(0, std.length(patterns) - 1)
+  }),
+  local codedMemory(at='') =
+    q.coded('', '__name__=~"gpu_memory_pattern|gpu_mig_memory_pattern", ' + q.instance, 'pattern', codes, q.gpuBy, at),
 
   local summary = [
     panel.stat(
-      'Leaking processes',
-      'Processes whose memory grows and is not given back.',
-      'none',
-      'sum(gpu_process_leak_detected{%s}) or vector(0)' % gpu,
-      [[null, 'green'], [1, 'orange']],
-    ),
-    panel.stat(
-      'First out of memory',
-      'Until the first of these GPUs is full, at the rate at which it leaks now.',
+      'Time left',
+      'Until the memory is full, at the rate at which it leaks now: the headroom over the sum of the growth of what leaks.',
       's',
-      'min(gpu_seconds_to_oom{%s} < +Inf)' % gpu,
-      [[null, 'red'], [$._config.oomPageSeconds, 'orange'], [$._config.oomTicketSeconds, 'green']],
-    ),
+      [instant(now('seconds_to_oom'))],
+      urgency,
+    ) + panel.decimals(1) + never + panel.noValue('not judged'),
     panel.stat(
-      'GPUs that do not answer',
-      'GPUs that the driver lists and that cannot be read.',
-      'none',
-      'count(gpu_up{%s} == 0) or vector(0)' % gpu,
-      [[null, 'green'], [1, 'red']],
-    ),
+      '90 % interval',
+      'Between these times it is full with 90 % certainty, if it goes on as it does.',
+      's',
+      [
+        instant(now('seconds_to_oom_lower'), 'at the earliest'),
+        instant(now('seconds_to_oom_upper'), 'at the latest'),
+      ],
+      urgency,
+    ) + panel.decimals(1) + panel.withNames + never + panel.noValue('not judged'),
     panel.stat(
-      'Drivers down',
-      'Exporters that run and cannot reach the driver.',
+      'Culprit',
+      'What grows fastest: a process with its PID; or a pod or job as a whole; or no process, where the memory is that of the driver or of what has ended.',
       'none',
-      'count(gpu_driver_up{%s} == 0) or vector(0)' % node,
-      [[null, 'green'], [1, 'red']],
-    ),
+      [instant(with(|||
+        topk(1, gpu_process_leak_rate_bytes_per_second{%(instance)s} @ $now)
+        or on ()
+        label_replace(topk(1, gpu_workload_leak_rate_bytes_per_second{%(instance)s} @ $now), "process", "pod or job as a whole", "", "")
+        or on ()
+        label_replace(topk(1, %%s), "process", "no process", "", "")
+        or on ()
+        label_replace(0 * topk(1, %%s), "process", "nothing leaks", "", "")
+        or on ()
+        label_replace(vector(-1), "process", "not judged", "", "")
+      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')], '{{process}} {{pid}}')],
+      growing,
+    ) + panel.named,
+    panel.stat(
+      'Growth per hour',
+      'Growth of the memory that is never given back, while a leak is detected.',
+      'bytes',
+      [instant(orNothing('leak_rate_bytes_per_second') + ' * 3600')],
+      growing,
+    ) + panel.decimals(1) + nothing + panel.noValue('not judged'),
+    panel.stat(
+      'Retained',
+      'Memory that has been retained since the leak began.',
+      'bytes',
+      [instant(orNothing('leaked_bytes'))],
+      growing,
+    ) + panel.decimals(1) + nothing + panel.noValue('not judged'),
+    panel.stat(
+      'Confidence',
+      'How sure the detector is that this memory leaks. A leak is declared at %d %% and taken back under %d %%.' % [config.leakThreshold * 100, config.clearThreshold * 100],
+      'percentunit',
+      [instant(now('leak_confidence'))],
+      sureness,
+    ) + panel.decimals(0) + panel.noValue('not judged'),
+    panel.stat(
+      'Pattern',
+      'What the used memory does: see the panel "Pattern" below for its history.',
+      'none',
+      [instant(codedMemory(' @ $now'))],
+      [[null, 'text']],
+    ) + panel.mapped([codeMapping]) + panel.noValue('not judged'),
   ],
 
-  local memory = [
+  // past ends a line now: Prometheus goes on for 5 minutes with the last sample.
+  local past(expr) = expr + '\nand on () vector(time()) <= $now',
+
+  // The forecast: the headroom shrinks in a straight line, and is used up when the time
+  // to out-of-memory is over. The crest of the memory, not its trough, meets the
+  // capacity.
+  local capacity = '(%s - %s or %s)' % [now('memory_total_bytes'), now('memory_reserved_bytes'), now('memory_total_bytes')],
+  local forecast(suffix) = |||
+    (
+      %(capacity)s - %(headroom)s * clamp_min(1 - (time() - $now) / %(left)s, 0)
+      and %(first)s < +Inf
+    )
+    and on () vector(time()) >= $now
+  ||| % { capacity: capacity, headroom: now('oom_headroom_bytes'), left: now(suffix), first: now('seconds_to_oom') },
+
+  // The line of the leak: from where it began to the trough now, by its rate.
+  local leakLine = past(|||
+    (
+      %(trough)s + %(rate)s * (time() - $now)
+      >= %(trough)s - %(leaked)s
+    )
+  ||| % { trough: now('memory_trough_bytes'), rate: now('leak_rate_bytes_per_second'), leaked: now('leaked_bytes') }),
+
+  local dashed(color) = {
+    color: { mode: 'fixed', fixedColor: color },
+    'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
+    'custom.lineWidth': 2,
+  },
+
+  local memory =
     panel.timeSeries(
-      'Memory used and never given back',
-      'Used memory, its lower envelope (what is held and was never given back), and the total.',
+      'Memory, its leak and its forecast',
+      'Used memory; what of it is never given back (its troughs); the line of the leak through the troughs; and from the last scrape on the forecast, with its 90 % interval, until it meets the capacity. No forecast: nothing leaks, or the time range ends now. Choose one that ends later, such as now+1d.',
       'bytes',
       [
-        panel.target('gpu_memory_used_bytes{%s}' % gpu, perGPU + ' used'),
-        panel.target('gpu_memory_trough_bytes{%s}' % gpu, perGPU + ' trough'),
-        panel.target('gpu_memory_total_bytes{%s}' % gpu, perGPU + ' total'),
+        target(past(q.memory('memory_used_bytes')), 'used'),
+        target(past(q.memory('memory_trough_bytes')), 'never given back'),
+        target(capacity, 'capacity'),
+        target(leakLine, 'leak'),
+        target(forecast('seconds_to_oom'), 'forecast'),
+        target(forecast('seconds_to_oom_lower'), 'at the earliest'),
+        target(forecast('seconds_to_oom_upper'), 'at the latest'),
       ],
-    ),
+    ) + panel.min(0) + panel.noValue('This GPU tells no memory.')
+    + panel.override('used', { color: { mode: 'fixed', fixedColor: 'blue' }, 'custom.fillOpacity': 15, 'custom.lineWidth': 1 })
+    + panel.override('never given back', { color: { mode: 'fixed', fixedColor: 'purple' }, 'custom.lineWidth': 2 })
+    + panel.override('capacity', { color: { mode: 'fixed', fixedColor: 'text' }, 'custom.lineWidth': 2 })
+    + panel.override('leak', dashed('orange'))
+    + panel.override('forecast', dashed('red'))
+    + panel.override('at the earliest', {
+      color: { mode: 'fixed', fixedColor: 'red' },
+      'custom.fillBelowTo': 'at the latest',
+      'custom.fillOpacity': 20,
+      'custom.lineWidth': 0,
+    })
+    + panel.override('at the latest', { color: { mode: 'fixed', fixedColor: 'red' }, 'custom.lineWidth': 0 }),
+
+  local windows = '{{window}}',
+  local evidence = [
+    panel.timeSeries(
+      'Confidence',
+      'How sure the detector is. Dashed: where a leak is declared, and where it is taken back.',
+      'percentunit',
+      [target(q.memory('leak_confidence'), 'confidence')],
+    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'red']])
+    + panel.override('confidence', { color: { mode: 'fixed', fixedColor: 'blue' }, 'custom.fillOpacity': 15 })
+    + panel.noValue('Not judged yet.'),
+    panel.timeSeries(
+      'R² by window',
+      'How much of the used memory a straight line explains, 0 to 1. Near 1 with a positive slope is steady growth; a sawtooth has little. On a window that is not full yet it is an estimate of that part only.',
+      'percentunit',
+      [target(q.memory('leak_r2'), windows)],
+    ) + panel.ratio + panel.noValue('No window is full enough yet.'),
+    panel.timeSeries(
+      'Growth per hour',
+      'Least-squares slope of the used memory over each window, and the growth of what is never given back (leak). A leak that is one stays when the window grows.',
+      'bytes',
+      [
+        target(q.memory('leak_slope_bytes_per_second') + ' * 3600', windows),
+        target(q.memory('leak_rate_bytes_per_second') + ' * 3600', 'leak'),
+      ],
+    ) + panel.override('leak', { color: { mode: 'fixed', fixedColor: 'orange' }, 'custom.lineWidth': 2 })
+    + panel.noValue('No window is full enough yet.'),
+    panel.timeSeries(
+      'Spikes by window',
+      'Spikes of the used memory, up and back, that ended inside the window. They are no leak, but each needs room.',
+      'short',
+      [target(q.memory('spike_count'), windows)],
+    ) + panel.counts + panel.stepped + panel.noValue('No window is full enough yet.'),
+  ],
+
+  local history = [
+    panel.timeline(
+      'Pattern',
+      'What the memory of the GPU and of its processes does. Leaks are red, memory that nobody will use again is purple.',
+      [
+        target(codedMemory(), 'GPU {{gpu}}'),
+        target(q.coded('gpu_process_memory_pattern', q.instance, 'pattern', codes, q.gpuBy + ', process, pid'), perProcess),
+      ],
+      [codeMapping],
+    ) + panel.noValue('Not judged yet.'),
     panel.timeSeries(
       'Time to out-of-memory',
-      'Headroom over the rate of the leaks, with its 90 % interval. No line: nothing leaks.',
-      's',
+      'How the forecast has changed, with its 90 % interval. Where it falls as fast as time goes by, it comes true. No line: nothing leaked.',
+      'h',
       [
-        panel.target('gpu_seconds_to_oom{%s} < +Inf' % gpu, perGPU),
-        panel.target('gpu_seconds_to_oom_lower{%s} < +Inf' % gpu, perGPU + ' lower'),
-        panel.target('gpu_seconds_to_oom_upper{%s} < +Inf' % gpu, perGPU + ' upper'),
+        target(q.memory('seconds_to_oom') + ' / 3600 < +Inf', 'time left'),
+        target(q.memory('seconds_to_oom_lower') + ' / 3600 < +Inf', 'at the earliest'),
+        target(q.memory('seconds_to_oom_upper') + ' / 3600 < +Inf', 'at the latest'),
       ],
-    ),
+    ) + panel.min(0) + panel.noValue('Nothing leaks.')
+    + panel.override('time left', { color: { mode: 'fixed', fixedColor: 'red' }, 'custom.lineWidth': 2 })
+    + panel.override('at the latest', {
+      color: { mode: 'fixed', fixedColor: 'red' },
+      'custom.fillBelowTo': 'at the earliest',
+      'custom.fillOpacity': 20,
+      'custom.lineWidth': 0,
+    })
+    + panel.override('at the earliest', { color: { mode: 'fixed', fixedColor: 'red' }, 'custom.lineWidth': 0 }),
   ],
 
   local processes = [
     panel.timeSeries(
       'Memory by process',
-      'Memory that each process holds.',
+      'Memory that each process holds. No process: what none of them accounts for, such as that of the driver, or of a process that has ended.',
       'bytes',
-      [panel.target('gpu_process_memory_used_bytes{%s}' % gpu, perProcess)],
-    ),
+      [
+        target(with('gpu_memory_unattributed_bytes{%(instance)s}'), 'no process'),
+        target(with('gpu_processes_other_memory_used_bytes{%(instance)s} > 0'), 'other processes'),
+        target(with('gpu_process_memory_used_bytes{%(instance)s}'), perProcess),
+      ],
+    ) + panel.stacked + panel.min(0) + panel.noValue('The driver lists no process here.')
+    + panel.override('no process', { color: { mode: 'fixed', fixedColor: 'purple' } })
+    + panel.override('other processes', { color: { mode: 'fixed', fixedColor: '#7b8087' } }),
     panel.timeSeries(
       'Confidence by process',
-      'How sure the detector is that the process leaks.',
+      'How sure the detector is that each process leaks. Dashed: where a leak is declared, and where it is taken back.',
       'percentunit',
-      [panel.target('gpu_process_leak_confidence{%s} > 0' % gpu, perProcess)],
-    ),
+      [target(with('gpu_process_leak_confidence{%(instance)s}'), perProcess)],
+    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'red']])
+    + panel.noValue('No process is judged yet.'),
+    panel.timeSeries(
+      'Share of the leak',
+      'The part of each process in the growth. What is missing to 100 % is of no process.',
+      'percentunit',
+      [target(with('gpu_process_leak_share_ratio{%(instance)s}'), perProcess)],
+    ) + panel.ratio + panel.stacked + panel.noValue('Nothing leaks.'),
   ],
 
-  local leaking = [
-    panel.table(
-      'What leaks',
-      'Processes that leak, and the growth of the memory that they never give back.',
-      'Bps',
-      'sort_desc(gpu_process_leak_rate_bytes_per_second{%s})' % gpu,
-      ['instance', 'gpu', 'process', 'pid', 'namespace', 'pod', 'container', 'slurm_job'],
-    ),
+  local ofProcess(suffix) = instant(with('gpu_process_%%s{%(instance)s} @ $now') % suffix),
+  local gigabytes = { unit: 'bytes', decimals: 1, 'custom.width': 110 },
+  local table = panel.table(
+    'Processes now',
+    'The processes that hold memory here, those that hold most first. Never given back: the trough of their memory. Idle for: since when they have held memory without computing.',
+    [
+      ofProcess('memory_used_bytes'),
+      ofProcess('memory_trough_bytes'),
+      ofProcess('leak_rate_bytes_per_second') { expr+: ' * 3600' },
+      ofProcess('leak_confidence'),
+      ofProcess('idle_seconds'),
+      ofProcess('memory_pattern'),
+    ],
+    [
+      column('process', 'Process', { 'custom.minWidth': 120 }),
+      column('pid', 'PID', { 'custom.width': 85 }),
+      column('pod', 'Pod', { 'custom.minWidth': 150 }),
+      column('namespace', 'Namespace', { 'custom.width': 110 }),
+      column('container', 'Container', { 'custom.width': 110 }),
+      column('slurm_job', 'Slurm job', { 'custom.width': 100 }),
+      column('A', 'Used', gigabytes),
+      column('B', 'Never given back', gigabytes { 'custom.width': 140 }),
+      column('C', 'Growth per hour', gigabytes { 'custom.width': 130 }),
+      column('pattern', 'Pattern', {
+        'custom.width': 120,
+        mappings: [panel.valueMapping({ [p.name]: { text: p.text, color: p.color } for p in patterns })],
+        'custom.cellOptions': { type: 'color-text' },
+      }),
+      column('D', 'Confidence', panel.gauge(sureness) { 'custom.width': 130 }),
+      column('E', 'Idle for', { unit: 's', decimals: 1, 'custom.width': 100 }),
+    ],
+    'Used',
+    'No process holds memory here.',
+    desc=true,
+  ),
+
+  local perWorkload = '{{namespace}} {{pod}}{{slurm_job}}',
+  local workloads = [
+    panel.timeSeries(
+      'Memory by pod and job',
+      'Memory of pods and Slurm jobs of two processes or more.',
+      'bytes',
+      [target(with('gpu_workload_memory_used_bytes{%(instance)s}'), perWorkload)],
+    ) + panel.min(0) + panel.noValue('No pod or job of two processes is here.'),
+    panel.timeSeries(
+      'Confidence by pod and job',
+      'How sure the detector is that the pod or job leaks as a whole, as where its processes come and go.',
+      'percentunit',
+      [target(with('gpu_workload_leak_confidence{%(instance)s}'), perWorkload)],
+    ) + panel.ratio + panel.noValue('No pod or job of two processes is here.'),
+    panel.timeline(
+      'Pattern by pod and job',
+      'What the memory of each pod or job does as a whole.',
+      [target(q.coded('gpu_workload_memory_pattern', q.instance, 'pattern', codes, q.gpuBy + ', namespace, pod, slurm_job'), perWorkload)],
+      [codeMapping],
+    ) + panel.noValue('No pod or job of two processes is here.'),
   ],
+
+  local basis = [
+    panel.timeSeries(
+      'Fill of the windows',
+      'How much of each window holds samples. Slope, R² and spikes are estimates of this part.',
+      'percentunit',
+      [target(with('gpu_detector_window_fill_ratio{%(gpu)s}'), windows)],
+    ) + panel.ratio + panel.noValue('No sample was taken yet.'),
+    panel.timeline(
+      'Judged by its processes',
+      'Whether the list of processes is complete. Where it is not, used memory is judged as one, and a job that arrives may look like growth.',
+      [target(with('gpu_detector_attributed{%(gpu)s} unless on (%(by)s) gpu_mig_enabled{%(gpu)s} == 1'), 'GPU {{gpu}}')],
+      [panel.valueMapping({ '0': { text: 'no: used memory as one', color: 'orange' }, '1': { text: 'yes', color: 'semi-dark-green' } })],
+    ) + panel.noValue('In MIG mode: its instances are judged.'),
+    panel.timeSeries(
+      'History thrown away',
+      'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.',
+      'short',
+      q.rare('increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval])', '{{reason}}', 'none'),
+    ) + panel.counts + panel.bars + panel.noValue('Never.'),
+  ],
+
+  local annotation(name, expr, title, color, valueForTime) = {
+    name: name,
+    datasource: { type: 'prometheus', uid: '${datasource}' },
+    enable: true,
+    hide: false,
+    expr: expr,
+    step: '60s',
+    titleFormat: title,
+    textFormat: '{{pod}}{{slurm_job}}',
+    iconColor: color,
+    useValueForTime: valueForTime,
+  },
 
   grafanaDashboards+:: {
     'leak.json': {
-      title: 'GPU memory leaks',
-      description: 'Which GPU runs out of memory, when, and which process is to blame.',
-      templating: {
-        list: [
-          panel.datasourceVariable,
-          panel.queryVariable('instance', 'Instance', 'label_values(gpu_driver_up{%s}, instance)' % exporter),
-          panel.queryVariable('uuid', 'GPU', 'label_values(gpu_up{%s}, uuid)' % node),
-        ],
-      },
+      title: 'GPU memory / Leak',
+      description: 'One GPU: when it is out of memory, what leaks, and why the detector thinks so.',
+      time: { from: config.leakFrom, to: config.leakTo },
+      templating: { list: [
+        variables.datasource,
+        variables.cluster,
+        variables.urgent.node,
+        variables.urgent.now,
+        variables.urgent.gpu,
+        variables.urgent.instance,
+      ] },
+      annotations: { list: [
+        annotation('Leak began', with('gpu_process_leak_start_timestamp_seconds{%(instance)s} @ $now * 1000'), 'Leak began: {{process}} {{pid}}', 'orange', true),
+        annotation('Leak declared', with('gpu_process_leak_detected{%(instance)s} == 1 unless gpu_process_leak_detected{%(instance)s} offset 1m == 1'), 'Leak declared: {{process}} {{pid}}', 'red', false),
+        annotation('Ended while full', with('increase(gpu_process_exits_near_capacity_total{%(gpu)s}[1m]) > 0'), 'A process ended while less than 5 % of the memory was free', 'purple', false),
+      ] },
       panels: panel.grid([
-        { height: 4, panels: summary },
-        { height: 10, panels: memory },
-        { height: 10, panels: processes },
-        { height: 8, panels: leaking },
+        { height: 4, panels: summary, widths: [4, 4, 4, 3, 3, 3, 3] },
+        { height: 12, panels: [memory] },
+        { title: 'Why' },
+        { height: 7, panels: evidence },
+        { height: 8, panels: history },
+        { title: 'Who' },
+        { height: 7, panels: [table] },
+        { height: 9, panels: processes },
+        { title: 'Pods and jobs as a whole', rows: [{ height: 8, panels: workloads }] },
+        { title: 'What the judgement rests on', rows: [{ height: 7, panels: basis }] },
       ]),
     },
   },

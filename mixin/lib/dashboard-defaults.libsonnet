@@ -1,7 +1,31 @@
 // What all dashboards share. The uid is that of the file, so that a link to a
 // dashboard outlives its upgrade.
 {
+  _config+:: {
+    dashboardTags: error 'must provide dashboardTags',
+    dashboardInterval: error 'must provide dashboardInterval',
+    dashboardRefresh: error 'must provide dashboardRefresh',
+    dashboardTimezone: error 'must provide dashboardTimezone',
+  },
+
   local config = $._config,
+
+  // The dashboard of one GPU chooses a node, a GPU, and a time range that ends in the
+  // future, which the others do not have: a link from or to it takes less along.
+  local single = 'leak.json',
+  local link(dashboards, from, to) = {
+    type: 'link',
+    title: dashboards[to].title,
+    tooltip: dashboards[to].description,
+    url: '/d/%s%s' % [std.md5(to), if to == single then '?${datasource:queryparam}&${cluster:queryparam}' else ''],
+    icon: 'dashboard',
+    keepTime: from != single && to != single,
+    includeVars: to != single,
+    targetBlank: false,
+    asDropdown: false,
+    tags: [],
+  },
+
   grafanaDashboards::
     local dashboards = super.grafanaDashboards;
     {
@@ -10,10 +34,11 @@
         tags: config.dashboardTags,
         time: { from: config.dashboardInterval, to: 'now' },
         refresh: config.dashboardRefresh,
-        timezone: '',
+        timezone: config.dashboardTimezone,
         editable: true,
         graphTooltip: 1,
         schemaVersion: 39,
+        links: [link(dashboards, file, to) for to in std.objectFields(dashboards) if to != file],
       } + dashboards[file]
       for file in std.objectFields(dashboards)
     },

@@ -1,24 +1,158 @@
+// Recording rules for fleets, for what is asked of many nodes at once. Each is of
+// instant vectors only, and those of a cluster are made of those of its nodes: a
+// fleet of 10,000 nodes costs one series a node and rule.
 {
-  _config+:: {
-    exporterSelector: error 'must provide exporterSelector',
-    nodeLabels: error 'must provide nodeLabels',
+  local config = $._config,
+  local lib = (import '../lib/alert.libsonnet')(config),
+  local cluster = config.clusterLabel,
+  local node = lib.node,
+
+  local rule(record, expr) = { record: record, expr: std.rstripChars(expr, '\n') },
+  local both(metric) = lib.both(function(scope) lib.select(scope + metric)),
+
+  // orNone is 0 for the nodes that an expression finds nothing on.
+  local orNone(expr) = '%s\nor\n0 * count by (%s) (%s)' % [std.rstripChars(expr, '\n'), node, lib.select('gpu_up')],
+
+  // How many GPUs, by 1 or 0 each. A GPU in MIG mode counts once for its instances.
+  local perGPU(expr) = 'max by (%s) (%s)' % [lib.gpu, expr],
+
+  local memory = [
+    // The memory of a node that is full first. +Inf: none.
+    rule('node:gpu_seconds_to_oom:min', 'min by (%s) (%s)' % [node, both('seconds_to_oom')]),
+    rule('cluster:gpu_seconds_to_oom:min', 'min by (%s) (node:gpu_seconds_to_oom:min)' % cluster),
+
+    // GPUs that leak.
+    rule('node:gpu_leak_detected:sum', 'sum by (%s) (%s)' % [node, perGPU(both('leak_detected'))]),
+    rule('cluster:gpu_leak_detected:sum', 'sum by (%s) (node:gpu_leak_detected:sum)' % cluster),
+    rule('cluster_model:gpu_leak_detected:sum', |||
+      sum by (%(cluster)s, name) (
+        %(leaking)s
+        * on (%(gpu)s) group_left (name)
+        %(info)s
+      )
+    ||| % { cluster: cluster, gpu: lib.gpu, leaking: perGPU(both('leak_detected')), info: 'max by (%s, name) (%s)' % [lib.gpu, lib.select('gpu_info')] }),
+
+    // Pods and Slurm jobs that leak, by one of their processes or as a whole: each
+    // counts once, on however many GPUs it runs. Processes outside of both count by
+    // themselves.
+    rule('cluster_namespace:gpu_workload_leak_detected:sum', |||
+      sum by (%(cluster)s, namespace) (
+        max by (%(cluster)s, namespace, pod, slurm_job) (
+          %(inPod)s
+          or
+          %(inJob)s
+          or
+          %(workload)s
+        )
+        or
+        max by (%(node)s, namespace, pid) (
+          %(all)s
+          unless (%(inPod)s or %(inJob)s)
+        )
+      )
+    ||| % {
+      cluster: cluster,
+      node: node,
+      inPod: lib.select('gpu_process_leak_detected', ['pod!=""']),
+      inJob: lib.select('gpu_process_leak_detected', ['slurm_job!=""']),
+      all: lib.select('gpu_process_leak_detected'),
+      workload: lib.select('gpu_workload_leak_detected'),
+    }),
+
+    // Memory that nobody gets back before a process ends: what leaked.
+    rule('node:gpu_leaked_bytes:sum', orNone('sum by (%s) (%s)' % [node, both('leaked_bytes')])),
+    rule('cluster:gpu_leaked_bytes:sum', 'sum by (%s) (node:gpu_leaked_bytes:sum)' % cluster),
+    rule('cluster_namespace:gpu_process_leaked_bytes:sum', 'sum by (%s, namespace) (%s)' % [cluster, lib.select('gpu_process_leaked_bytes')]),
+    // ... and what zombies hold, and what stayed after its process.
+    rule('node:gpu_zombie_memory_bytes:sum', orNone(|||
+      sum by (%(node)s) (
+        %(used)s
+        and on (%(domain)s, pid)
+        %(zombie)s
+      )
+    ||| % { node: node, domain: lib.domain, used: lib.select('gpu_process_memory_used_bytes'), zombie: lib.select('gpu_process_memory_pattern', ['pattern="zombie"']) })),
+    rule('node:gpu_unreleased_memory_bytes:sum', orNone('sum by (%s) (%s)' % [node, lib.select('gpu_unreleased_memory_bytes')])),
+  ],
+
+  // GPU-hours at risk: how long the programs have run on each GPU that will be out of
+  // memory within the day, as far as they leak, or all of them where none does by
+  // itself. What they have computed since is lost but for their checkpoints, which no
+  // exporter knows of. A GPU instance is its share of the GPU's memory.
+  local atRisk = |||
+    sum by (%(node)s) (
+      (
+        time() - (
+          min by (%(domain)s) (
+            %(started)s
+            and on (%(domain)s, pid)
+            (%(leaking)s == 1)
+          )
+          or on (%(domain)s)
+          min by (%(domain)s) (%(started)s)
+        )
+      )
+      * on (%(domain)s) (
+        max by (%(domain)s) (%(slice)s / on (%(gpu)s) group_left () (max by (%(gpu)s) (%(total)s) > 0))
+        or on (%(domain)s)
+        max by (%(domain)s) (0 * %(up)s + 1)
+      )
+      and on (%(domain)s)
+      ((%(left)s) < %(day)d)
+    ) / 3600
+  ||| % {
+    node: node,
+    domain: lib.domain,
+    gpu: lib.gpu,
+    started: lib.select('gpu_process_start_time_seconds'),
+    leaking: lib.select('gpu_process_leak_detected'),
+    slice: lib.select('gpu_mig_memory_total_bytes'),
+    total: lib.select('gpu_memory_total_bytes'),
+    up: lib.select('gpu_up'),
+    left: both('seconds_to_oom'),
+    day: config.oomTicketSeconds,
   },
 
+  local risk = [
+    rule('node:gpu_hours_at_risk:sum', orNone(atRisk)),
+    rule('cluster:gpu_hours_at_risk:sum', 'sum by (%s) (node:gpu_hours_at_risk:sum)' % cluster),
+  ] + (
+    if config.gpuHourPrice > 0 then
+      [rule('cluster:gpu_money_at_risk:sum', 'cluster:gpu_hours_at_risk:sum * %g' % config.gpuHourPrice)]
+    else []
+  ),
+
+  // A GPU is unhealthy that cannot be read, or whose memory or driver asks for a reset
+  // or a replacement. A leak is the fault of a program.
+  local health = [
+    rule('node:gpu_up:count', 'count by (%s) (%s)' % [node, lib.select('gpu_up')]),
+    rule('node:gpu_unhealthy:sum', orNone(|||
+      count by (%(node)s) (
+        group by (%(gpu)s) (
+          %(up)s == 0
+          or %(failed)s == 1
+          or %(pending)s == 1
+          or %(pages)s == 1
+          or %(action)s > 0
+        )
+      )
+    ||| % {
+      node: node,
+      gpu: lib.gpu,
+      up: lib.select('gpu_up'),
+      failed: lib.select('gpu_row_remap_failed'),
+      pending: lib.select('gpu_row_remap_pending'),
+      pages: lib.select('gpu_retired_pages_pending'),
+      action: lib.select('gpu_recovery_action'),
+    })),
+    rule('cluster:gpu_up:count', 'sum by (%s) (node:gpu_up:count)' % cluster),
+    rule('cluster:gpu_unhealthy:ratio', 'sum by (%s) (node:gpu_unhealthy:sum) / sum by (%s) (node:gpu_up:count)' % [cluster, cluster]),
+  ],
+
   prometheusRules+:: {
-    groups+: [{
-      name: 'gpu-memory.rules',
-      rules: [{
-        // Of each node, the memory that is full first. GPUs in MIG mode count by
-        // their instances.
-        record: 'instance:gpu_seconds_to_oom:min',
-        expr: |||
-          min by (%(by)s) (
-            gpu_seconds_to_oom{%(selector)s}
-            or
-            gpu_mig_seconds_to_oom{%(selector)s}
-          )
-        ||| % { by: std.join(', ', $._config.nodeLabels), selector: $._config.exporterSelector },
-      }],
-    }],
+    groups+: [
+      { name: 'gpu-memory.rules', rules: memory },
+      { name: 'gpu-risk.rules', rules: risk },
+      { name: 'gpu-health.rules', rules: health },
+    ],
   },
 }

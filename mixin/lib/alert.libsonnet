@@ -1,0 +1,39 @@
+// What the alerts share: how they select and join series, and how long they wait.
+function(config) {
+  local join = '%s, %s' % [config.clusterLabel, config.nodeLabel],
+
+  // The labels that one GPU has in all its series, and those of one memory: a GPU,
+  // or a GPU instance of it. Indices change; nodes of a simulation share UUIDs.
+  gpu: '%s, uuid' % join,
+  domain: '%s, uuid, gpu_instance' % join,
+  node: join,
+
+  // labels puts the labels of the target into a selector, with others.
+  select(metric, matchers=[]): '%s{%s}' % [metric, std.join(', ', [config.exporterSelector] + matchers)],
+
+  // last is the last sample within the scrape gap, however the last scrape went.
+  last(metric, matchers=[]): 'last_over_time(%s[%s])' % [self.select(metric, matchers), config.scrapeGap],
+
+  // least is the lowest sample within the scrape gap. Of the time to out-of-memory
+  // that is the one to ask for: a single +Inf would be the highest of any range.
+  least(metric, matchers=[]): 'min_over_time(%s[%s])' % [self.select(metric, matchers), config.scrapeGap],
+
+  // both is an expression on GPUs and on GPU instances.
+  both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],
+
+  // alert makes a rule. dashboard is the file of the one that shows why.
+  alert(name, severity, expr, wait, summary, description, dashboard='leak.json', keep=config.keepFiringFor):: {
+    alert: name,
+    expr: expr,
+    [if wait != '0s' then 'for']: wait,
+    [if keep != '0s' then 'keep_firing_for']: keep,
+    labels: { severity: severity },
+    annotations: {
+      summary: summary,
+      description: description,
+      dashboard_url: '%s/d/%s?var-cluster={{ $labels.%s }}&var-node={{ $labels.%s }}' %
+                     [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +
+                     '{{ with $labels.uuid }}&var-gpu={{ . }}{{ end }}{{ with $labels.gpu_instance }}&var-gpu_instance={{ . }}{{ end }}',
+    },
+  },
+}

@@ -1,0 +1,94 @@
+// The selectors of the dashboards and the labels of their joins. Several nodes may
+// show the same GPU when they are simulated, so the node stands in every join.
+local panel = import 'panel.libsonnet';
+
+function(config) {
+  local q = self,
+
+  cluster: '%s, %s=~"$cluster"' % [config.exporterSelector, config.clusterLabel],
+  node: '%s, %s=~"$node"' % [self.cluster, config.nodeLabel],
+  gpu: self.node + ', uuid=~"$gpu"',
+  // owner also selects what has no namespace and no pod, while all are chosen.
+  owner: self.gpu + ', namespace=~"$namespace", pod=~"$pod"',
+  instance: self.gpu + ', gpu_instance=~"$gpu_instance"',
+
+  // What names a node: in legends, in the columns of tables, and in the links of rows.
+  local several = config.showMultiCluster,
+  nodeLegend: (if several then '{{%s}} ' % config.clusterLabel else '') + '{{%s}}' % config.nodeLabel,
+  nodeColumns:
+    (if several then [{ field: config.clusterLabel, title: 'Cluster', properties: { 'custom.width': 100 } }] else [])
+    + [{ field: config.nodeLabel, title: 'Node', properties: { 'custom.minWidth': 135 } }],
+  nodeLink: '${datasource:queryparam}&%s&var-node=${__data.fields.Node}' % (if several then 'var-cluster=${__data.fields.Cluster}' else '${cluster:queryparam}'),
+
+  nodeBy: '%s, %s' % [config.clusterLabel, config.nodeLabel],
+  by: self.nodeBy + ', uuid',
+  domainBy: self.by + ', gpu_instance',
+  gpuBy: self.by + ', gpu',
+  workloadBy: self.domainBy + ', namespace, pod, slurm_job',
+
+  // words are the selectors and labels for expressions with %(name)s.
+  words: {
+    node: q.node,
+    gpu: q.gpu,
+    owner: q.owner,
+    instance: q.instance,
+    nodeBy: q.nodeBy,
+    by: q.by,
+    domainBy: q.domainBy,
+    gpuBy: q.gpuBy,
+    workloadBy: q.workloadBy,
+  },
+
+  // either is the metric of GPUs, and of the instances of those in MIG mode, which
+  // have no verdict of their own.
+  either(suffix):: '(gpu_%(s)s{%(m)s} or gpu_mig_%(s)s{%(m)s})' % { s: suffix, m: q.gpu },
+
+  // contributors selects, of a metric that all scopes have, the series of what leaks:
+  // processes; pods and jobs that leak as a whole while no process of theirs does; and
+  // the GPUs or GPU instances where neither does: memory of the driver, or of what has
+  // ended. The label process says which of them.
+  contributors(suffix):: |||
+    (
+      gpu_process_%(s)s{%(owner)s} and ignoring (pattern) gpu_process_leak_detected{%(owner)s} == 1
+      or
+      label_replace(
+        gpu_workload_%(s)s{%(owner)s} and ignoring (pattern) gpu_workload_leak_detected{%(owner)s} == 1
+        unless on (%(workloadBy)s) gpu_process_leak_detected{%(gpu)s} == 1,
+        "process", "pod or job as a whole", "", ""
+      )
+      or
+      label_replace(
+        (
+          gpu_%(s)s{%(owner)s} and ignoring (pattern) gpu_leak_detected{%(owner)s} == 1
+          or
+          gpu_mig_%(s)s{%(owner)s} and ignoring (pattern) gpu_mig_leak_detected{%(owner)s} == 1
+        )
+        unless on (%(domainBy)s) (gpu_process_leak_detected{%(gpu)s} == 1 or gpu_workload_leak_detected{%(gpu)s} == 1),
+        "process", "no process", "", ""
+      )
+    )
+  ||| % (self.words { s: suffix }),
+
+  // memory is the metric of the GPU, or of the GPU instance, that a dashboard of one of
+  // them is about; at is a modifier.
+  memory(suffix, at=''):: '(gpu_%(s)s{%(m)s}%(at)s or gpu_mig_%(s)s{%(m)s}%(at)s)' % { s: suffix, m: q.instance, at: at },
+
+  // newXIDs are the XID errors of a time, those among them of a number whose series was
+  // not there before, which increase does not see.
+  newXIDs(range):: '(increase(gpu_xid_errors_total{%%(gpu)s}[%(r)s]) > 0 or (gpu_xid_errors_total{%%(gpu)s} > 0 unless gpu_xid_errors_total{%%(gpu)s} offset %(r)s))' % { r: range },
+
+  // rare is the queries for what is zero as a rule: the series that are not, and one
+  // for each node that has none, so that good news do not look like missing data.
+  rare(expr, legend, none='none$at'):: [
+    panel.target('%s > 0' % (expr % q.words), legend),
+    panel.target('sum by (%s) (%s) == 0' % [q.nodeBy, expr % q.words], none),
+  ],
+
+  // coded turns states that are labels into numbers: codes is a list of [code, value
+  // of the label]. Where several hold, the last of the list is shown.
+  coded(metric, matchers, label, codes, by, at='')::
+    'max by (%s) (\n%s\n)' % [by, std.join('\nor\n', [
+      '  %d * (%s{%s, %s="%s"}%s > 0)' % [c[0], metric, matchers, label, c[1], at]
+      for c in codes
+    ])],
+}

@@ -1,0 +1,102 @@
+// What the texts of alerts are made of. They are Go templates that Prometheus
+// expands whenever it evaluates an alert. What a text says beside the labels of its
+// alert is asked for with `query`, over the range of the alert's own condition: a
+// failed scrape takes no name out of a page that fires. What changes while an alert
+// fires, such as the pid that grows most, is in the text and no label: each change of
+// a label is another alert.
+function(config) {
+  local node = '$labels.' + config.nodeLabel,
+  local cluster = '$labels.' + config.clusterLabel,
+
+  // text begins a text that asks: $node, $gpu and $memory are the matchers of the
+  // alert's node, its GPU, and its GPU or GPU instance; $scope is the prefix of the
+  // latter's metrics.
+  text(parts):
+    '{{ $node := printf `%s, %s=%%q, %s=%%q` %s %s }}' % [config.exporterSelector, config.clusterLabel, config.nodeLabel, cluster, node] +
+    '{{ $gpu := printf `%s, uuid=%q` $node $labels.uuid }}' +
+    '{{ $memory := printf `%s, gpu_instance=%q` $gpu $labels.gpu_instance }}' +
+    '{{ $scope := "gpu_" }}{{ if $labels.gpu_instance }}{{ $scope = "gpu_mig_" }}{{ end }}' +
+    std.join('', parts),
+
+  // last is the expression for the last sample of a metric, as arguments of print.
+  last(metric, matchers): '"last_over_time(%s{" %s "}[%s])"' % [metric, matchers, config.scrapeGap],
+
+  // ask is the text for the first series that an expression finds, if there is one:
+  // . is the series.
+  ask(expr, text, otherwise=''): '{{ with print %s | query }}{{ with first . }}%s{{ end }}%s{{ end }}' % [expr, text, if otherwise == '' then '' else '{{ else }}' + otherwise],
+
+  // of asks for a metric of the GPU, or of the GPU instance, by the end of its name.
+  of(metric, text): self.ask('"round(last_over_time(" $scope "%s{" $memory "}[%s]))"' % [metric, config.scrapeGap], text),
+
+  // soonest is of for a time left, if there is an end: the least, as the alerts have it.
+  soonest(metric, text, otherwise=''): self.ask('"round(min_over_time(" $scope "%s{" $memory "}[%s])) < Inf"' % [metric, config.scrapeGap], text, otherwise),
+
+  // node is the node of the alert.
+  node: '{{ %s }}' % node,
+
+  // gpu names the GPU, or the GPU instance, and its node.
+  gpu: 'GPU {{ $labels.gpu }}{{ with $labels.gpu_instance }}, GPU instance {{ . }},{{ end }} of ' + self.node + ' (' +
+       self.ask(self.last('gpu_info', '$gpu'), '{{ .Labels.name }}, ') + '{{ $labels.uuid }})',
+
+  // workload names a pod or job; labels are those of the alert or of a series.
+  workload(labels):
+    '{{ with %(l)s.pod }}pod {{ with %(l)s.namespace }}{{ . }}/{{ end }}{{ . }}{{ end }}{{ with %(l)s.slurm_job }}Slurm job {{ . }}{{ end }}' % { l: labels },
+
+  // process names a process: its pid, and whose it is as far as that is known.
+  process(labels):
+    '{{ %(l)s.process }} (pid {{ %(l)s.pid }}' % { l: labels } +
+    '{{ with %(l)s.pod }}, pod {{ with %(l)s.namespace }}{{ . }}/{{ end }}{{ . }}{{ end }}{{ with %(l)s.container }}, container {{ . }}{{ end }}' % { l: labels } +
+    '{{ with %s.slurm_job }}, Slurm job {{ . }}{{ end }}' % labels +
+    self.ask(
+      self.last('gpu_process_info', '$gpu ", pid=\\"" %s.pid "\\""' % labels),
+      '{{ with .Labels.user }}, user {{ . }}{{ end }}'
+    ) + ')',
+
+  // rate is the growth of the process of the alert, workloadRate that of its workload.
+  local growth(metric, matchers, text) = self.ask('"60 * " ' + self.last(metric, '$memory ' + matchers), text),
+  rate: growth('gpu_process_leak_rate_bytes_per_second', '", pid=\\"" $labels.pid "\\""', ' by {{ .Value | humanize1024 }}B a minute'),
+  workloadRate: growth(
+    'gpu_workload_leak_rate_bytes_per_second',
+    '", namespace=\\"" $labels.namespace "\\", pod=\\"" $labels.pod "\\", slurm_job=\\"" $labels.slurm_job "\\""',
+    ' ({{ .Value | humanize1024 }}B more a minute)'
+  ),
+
+  // growing lists what leaks on the GPU, the fastest first, with its growth.
+  growing:
+    local processes = self.last('gpu_process_leak_rate_bytes_per_second', '$memory');
+    local workloads = self.last('gpu_workload_leak_rate_bytes_per_second', '$memory');
+    '{{ with print "sort_desc(topk(3, 60 * (" %s " or (" %s " unless on (namespace, pod, slurm_job) " %s "))))" | query }}' % [processes, workloads, processes] +
+    'Growing: {{ range $i, $s := . }}{{ if $i }}; {{ end }}' +
+    '{{ if $s.Labels.process }}' + self.process('$s.Labels') + '{{ else }}' + self.workload('$s.Labels') + ' as a whole{{ end }}' +
+    ' by {{ $s.Value | humanize1024 }}B a minute{{ end }}.' +
+    '{{ else }}No process accounts for the growth: it is memory of the driver, of what has ended, or of a process that the exporter cannot see.{{ end }}',
+
+  // holding lists who holds most of the memory of the GPU or GPU instance now, or of
+  // the whole GPU ($gpu).
+  holding(matchers='$memory'):
+    '{{ with print "sort_desc(topk(3, " %s "))" | query }}' % self.last('gpu_process_memory_used_bytes', matchers) +
+    ' Most is held by {{ range $i, $s := . }}{{ if $i }}; {{ end }}' + self.process('$s.Labels') + ' with {{ $s.Value | humanize1024 }}B{{ end }}.{{ end }}',
+
+  // retained says how much has been retained since when, and what is left: of the GPU
+  // or GPU instance, or of a metric with that prefix and those matchers.
+  retained(prefix='', matchers='$memory'):
+    local own(metric, text) = if prefix == '' then self.of(metric, text)
+    else self.ask('"round(" %s ")"' % self.last(prefix + metric, matchers), text);
+    own(
+      'leaked_bytes',
+      ' %s has retained {{ .Value | humanize1024 }}B' % (if prefix == '' then 'The GPU' else 'It')
+      + own('leak_start_timestamp_seconds', ' since {{ .Value | humanizeTimestamp }}')
+      + self.of('oom_headroom_bytes', '; {{ .Value | humanize1024 }}B left')
+      + '.',
+    ),
+
+  // interval is the 90 % interval of the time left.
+  interval:
+    self.soonest(
+      'seconds_to_oom_lower',
+      ' (90 % interval: {{ .Value | humanizeDuration }}' + self.soonest('seconds_to_oom_upper', ' to {{ .Value | humanizeDuration }}', ' or more') + ')'
+    ),
+
+  // left is the time left with its interval, where there is a forecast.
+  left: self.soonest('seconds_to_oom', ' Out of memory in {{ .Value | humanizeDuration }}' + self.interval + '.'),
+}
