@@ -1,5 +1,5 @@
 # Needs make, bash, Go and gcc. Whatever else a target uses is built from the
-# exact versions in e2e/tools/go.mod, into bin/.
+# exact versions in the modules of e2e/tools, into bin/.
 
 SHELL         := /bin/bash
 .SHELLFLAGS   := -euo pipefail -c
@@ -31,8 +31,8 @@ LDFLAGS := -X $(PKG_VERSION).Version=$(VERSION) \
 	-X $(PKG_VERSION).Branch=$(BRANCH) \
 	-X $(PKG_VERSION).BuildDate=$(BUILD_DATE)
 
-# All modules of this repository but the tools, which hold no code of ours.
-MODULES := . e2e
+# All modules of this repository but the tools that hold no code of ours.
+MODULES := . e2e e2e/tools/dashboardlint
 
 # Real logs, for tests and measurements; what reads them does without.
 TRACES := $(CURDIR)/../shared/traces
@@ -116,11 +116,13 @@ dashboards: tools ## render the dashboards of the mixin into dashboards/
 	$(BIN)/jsonnet -J mixin -m dashboards -e '(import "mixin.libsonnet").grafanaDashboards' >/dev/null
 
 .PHONY: checkrules
-checkrules: mixin dashboards ## check and test the rules of the mixin
+checkrules: mixin dashboards ## check and test the rules, dashboards and examples
 	find mixin -name '*.*sonnet' -print0 | xargs -0 -r -n1 $(BIN)/jsonnet-lint -J mixin --
 	$(BIN)/promtool check rules --lint=all --lint-fatal dashboards/alerts.yaml dashboards/rules.yaml
 	$(BIN)/promtool test rules mixin/tests/*.yaml
 	$(BIN)/promtool check config --syntax-only examples/prometheus.yml
+	$(BIN)/amtool check-config examples/alertmanager.yml
+	$(BIN)/dashboardlint -exceptions=e2e/tools/dashboardlint/exceptions.yml dashboards/*.json
 	$(BIN)/pint --offline --no-color --config mixin/pint.hcl lint --fail-on=warning dashboards/alerts.yaml dashboards/rules.yaml
 
 .PHONY: checkmetrics
@@ -150,13 +152,24 @@ promu-build: tools ## build both binaries as a release does
 	$(BIN)/promu build --prefix .build/linux-$$($(GO) env GOARCH)
 
 .PHONY: tools
-tools: $(BIN)/.tools ## build promtool, Prometheus, jsonnet, promu and pint into bin/
+tools: $(BIN)/.tools $(BIN)/.alertmanager $(BIN)/dashboardlint ## build Prometheus, Alertmanager, jsonnet, promu and pint into bin/
 
 # One link of seven programs is what takes the time, hence a stamp.
 $(BIN)/.tools: e2e/tools/go.mod e2e/tools/go.sum
 	mkdir -p $(BIN)
 	cd e2e/tools && CGO_ENABLED=0 $(GO) build -trimpath -tags remove_all_sd -ldflags '-s -w' -o $(BIN)/ tool
 	touch $@
+
+# Alertmanager and amtool. Prometheus asks for a version of this module that has
+# no web assets, hence a module of their own.
+$(BIN)/.alertmanager: e2e/tools/alertmanager/go.mod e2e/tools/alertmanager/go.sum
+	mkdir -p $(BIN)
+	cd e2e/tools/alertmanager && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
+	touch $@
+
+$(BIN)/dashboardlint: $(wildcard e2e/tools/dashboardlint/*.go) e2e/tools/dashboardlint/go.mod e2e/tools/dashboardlint/go.sum
+	mkdir -p $(BIN)
+	cd e2e/tools/dashboardlint && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ .
 
 .PHONY: lint-tool
 lint-tool: $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION)

@@ -7,18 +7,13 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
-
-// exampleTarget is the address in examples/prometheus.yml.
-const exampleTarget = "localhost:9844"
 
 // startSim runs the exporter on a simulated node until it shows processes, some
 // of them in pods, and returns what it shows.
@@ -45,16 +40,8 @@ func startSim(t *testing.T) (*harness.Process, harness.Metrics) {
 // is another: labels arrive as they were exposed, and nothing is added to those
 // of a GPU but the target's job and instance.
 func TestExampleConfig(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "examples", "prometheus.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), exampleTarget); n != 1 {
-		t.Fatalf("the example names %s %d times, want 1", exampleTarget, n)
-	}
 	exporter, _ := startSim(t)
-	target := strings.TrimPrefix(exporter.URL, "http://")
-	prometheus := harness.StartPrometheus(t, strings.Replace(string(text), exampleTarget, target, 1))
+	prometheus := harness.Example{Targets: []*harness.Process{exporter}}.StartPrometheus(t)
 
 	processes := query(t, prometheus, `gpu_process_memory_used_bytes{pod!=""}`)
 	for _, s := range processes {
@@ -62,7 +49,7 @@ func TestExampleConfig(t *testing.T) {
 			t.Errorf("%v: the process's own label was renamed", s.Labels)
 		}
 	}
-	want := map[string]string{"job": "gpu_leak_exporter", "instance": target}
+	want := map[string]string{"job": "gpu_leak_exporter", "instance": exporter.Address()}
 	for _, s := range query(t, prometheus, `gpu_memory_used_bytes`) {
 		if !s.Has(want) || len(s.Labels) != len(want)+3 { // __name__, gpu, uuid
 			t.Errorf("labels %v, want gpu, uuid and %v", s.Labels, want)
@@ -95,7 +82,7 @@ scrape_configs:
     honor_labels: false
     static_configs: [{targets: ['%[1]s'], labels: {pod: exporter-pod, namespace: monitoring}}]
 `
-	prometheus := harness.StartPrometheus(t, fmt.Sprintf(config, strings.TrimPrefix(exporter.URL, "http://")))
+	prometheus := harness.StartPrometheus(t, fmt.Sprintf(config, exporter.Address()))
 
 	for _, tc := range []struct {
 		job string

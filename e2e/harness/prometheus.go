@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -33,6 +34,107 @@ func StartPrometheus(t testing.TB, config string) *Process {
 	p.waitReady(t)
 	return p
 }
+
+// What a test replaces in examples/prometheus.yml.
+const (
+	exampleInterval     = ": 15s"
+	exampleRules        = "/etc/prometheus/rules/gpu_leak_exporter/*.yaml"
+	exampleAlertmanager = "localhost:9093"
+	exampleTarget       = "localhost:9844"
+)
+
+// Example says what differs from examples/prometheus.yml. What is empty is as the
+// example has it.
+type Example struct {
+	// Targets are the exporters to scrape, in place of the one on this machine.
+	Targets []*Process
+	// Alertmanager is who gets the alerts.
+	Alertmanager *Process
+	// Rules is the folder of the rule files, *.yaml.
+	Rules string
+	// Cluster is a label that the targets get.
+	Cluster string
+	// Interval is that of scrapes and of evaluations, such as 1s.
+	Interval string
+}
+
+// StartPrometheus runs Prometheus with the example as StartPrometheus does.
+func (e Example) StartPrometheus(t testing.TB) *Process {
+	t.Helper()
+	return StartPrometheus(t, e.config(t))
+}
+
+func (e Example) config(t testing.TB) string {
+	t.Helper()
+	text := ReadExample(t, "prometheus.yml")
+	if len(e.Targets) > 0 {
+		addresses := make([]string, len(e.Targets))
+		for i, p := range e.Targets {
+			addresses[i] = p.Address()
+		}
+		text = Replace(t, text, exampleTarget, strings.Join(addresses, "', '"), 1)
+	}
+	if e.Cluster != "" {
+		text = strings.TrimRight(text, "\n") + "\n        labels: {cluster: " + e.Cluster + "}\n"
+	}
+	if e.Alertmanager != nil {
+		text = Replace(t, text, exampleAlertmanager, e.Alertmanager.Address(), 1)
+	}
+	if e.Rules != "" {
+		text = Replace(t, text, exampleRules, filepath.Join(e.Rules, "*.yaml"), 1)
+	}
+	if e.Interval != "" {
+		text = Replace(t, text, exampleInterval, ": "+e.Interval, 2)
+	}
+	return text
+}
+
+// ReadExample returns a file of examples/.
+func ReadExample(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(), "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Replace replaces a part of a text that has to be there n times: what a test
+// changes in an example must not silently stay as it was.
+func Replace(t testing.TB, text, from, to string, n int) string {
+	t.Helper()
+	if got := strings.Count(text, from); got != n {
+		t.Fatalf("the example has %q %d times, want %d", from, got, n)
+	}
+	return strings.ReplaceAll(text, from, to)
+}
+
+// atOnce is the mixin for simulated time, in which a minute passes in less than a
+// second: no alert waits, and none outlives its condition. But those on the scrapes
+// themselves wait for a few of them, because scrapes are in real time; and how long
+// targets must be absent is as shipped, as all else is.
+const atOnce = `
+local mixin = import 'mixin.libsonnet';
+local waits = [k for k in std.objectFields(mixin._config) if std.startsWith(k, 'for') || k == 'keepFiringFor'];
+mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', forAbsent: mixin._config.forAbsent } }`
+
+// FastRules renders the alerts and rules of the mixin so that alerts do not wait, and
+// returns their folder.
+func FastRules(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, field := range []string{"prometheusAlerts", "prometheusRules"} {
+		file := filepath.Join(dir, field+".yaml") // JSON is YAML
+		cmd := exec.Command(ExternalTool(t, "jsonnet"), "-J", filepath.Join(Root(), "mixin"), "-o", file, "-e", "("+atOnce+")."+field)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, out)
+		}
+	}
+	return dir
+}
+
+// Address returns host and port of URL.
+func (p *Process) Address() string { return strings.TrimPrefix(p.URL, "http://") }
 
 // Query evaluates a PromQL expression, now. The name of a series is its label
 // __name__ too.

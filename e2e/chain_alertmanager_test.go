@@ -1,0 +1,211 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// alertOf returns an alert of ours on a GPU; of a node where uuid is empty.
+func alertOf(name, severity, instance, uuid string, more ...string) harness.Alert {
+	labels := map[string]string{
+		"alertname": name, "severity": severity, "job": "gpu_leak_exporter", "instance": instance,
+	}
+	if uuid != "" {
+		labels["uuid"] = uuid
+	}
+	return harness.Alert{
+		Labels:      with(labels, more...),
+		Annotations: map[string]string{"summary": name + " of " + uuid},
+	}
+}
+
+// router is an Alertmanager with the example's configuration, and whom it tells.
+type router struct {
+	*harness.Process
+	to *harness.Webhook
+}
+
+func newRouter(t *testing.T) *router {
+	t.Helper()
+	to := harness.StartWebhook(t)
+	return &router{harness.StartExampleAlertmanager(t, to), to}
+}
+
+// sent waits until the receiver got the alert.
+func (r *router) sent(t *testing.T, receiver, status string, alerts ...harness.Alert) {
+	t.Helper()
+	for _, a := range alerts {
+		harness.Eventually(t, patience, func() error {
+			if len(r.to.Sent(receiver, status, a.Labels)) == 0 {
+				return fmt.Errorf("%s got no notification that %v is %s", receiver, a.Labels, status)
+			}
+			return nil
+		})
+	}
+}
+
+// suppressed is how many alerts were left out of notifications so far.
+func (r *router) suppressed() (float64, error) {
+	m, err := r.TryScrape()
+	if err != nil {
+		return 0, err
+	}
+	var sum float64
+	for _, s := range m.All("alertmanager_notifications_suppressed_total", map[string]string{"reason": "inhibition"}) {
+		sum += s.Value
+	}
+	return sum, nil
+}
+
+// silent posts alerts and waits until each was left out of a notification. It fails
+// the test if anybody was told of one.
+func (r *router) silent(t *testing.T, alerts ...harness.Alert) {
+	t.Helper()
+	before, err := r.suppressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.PostAlerts(t, alerts...)
+	// Each group leaves out what it has of them every second: in two rounds all of
+	// them were, however the groups take turns.
+	harness.Eventually(t, patience, func() error {
+		now, err := r.suppressed()
+		if want := before + 2*float64(len(alerts)); err == nil && now < want {
+			err = fmt.Errorf("%g alerts left out, want %g", now, want)
+		}
+		return err
+	})
+	for _, a := range alerts {
+		for _, receiver := range []string{"pager", "tickets"} {
+			if n := len(r.to.Sent(receiver, "firing", a.Labels)); n != 0 {
+				t.Errorf("%s was told %d times of %v", receiver, n, a.Labels)
+			}
+		}
+	}
+}
+
+// TestAlertmanagerExample posts alerts to the real Alertmanager with the example's
+// configuration: who is told, and what is not told because of another alert.
+func TestAlertmanagerExample(t *testing.T) {
+	const node, other = "node-1:9844", "node-2:9844"
+	page := alertOf("GPUOutOfMemoryPredicted", "critical", node, "GPU-a")
+	ticket := alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a")
+	leak := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "pid", "4711")
+	workload := alertOf("GPUWorkloadMemoryLeakDetected", "warning", node, "GPU-a", "pod", "train-0")
+
+	t.Run("a page alone, and its end", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		r.PostAlerts(t, page)
+		r.sent(t, "pager", "firing", page)
+		r.silent(t, ticket, leak, workload)
+		ended := page
+		ended.StartsAt, ended.EndsAt = time.Now().Add(-time.Minute), time.Now()
+		r.PostAlerts(t, ended)
+		r.sent(t, "pager", "resolved", page)
+		// The tickets are there still, and nothing hides them any more.
+		r.sent(t, "tickets", "firing", ticket, leak, workload)
+		for _, n := range r.to.Notifications() {
+			if want := map[string]string{"instance": node, "uuid": "GPU-a"}; !equalLabels(n.GroupLabels, want) {
+				t.Errorf("a notification of %v, want one of %v", n.GroupLabels, want)
+			}
+		}
+	})
+	t.Run("a page hides no ticket of another memory", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		r.PostAlerts(t, page)
+		r.sent(t, "pager", "firing", page)
+		others := []harness.Alert{
+			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b"),
+			alertOf("GPUMemoryLeakDetected", "warning", other, "GPU-a"),
+			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "cluster", "west"),
+			alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a", "gpu_instance", "3"),
+			alertOf("GPURowRemapPending", "warning", node, "GPU-a"),
+		}
+		r.PostAlerts(t, others...)
+		r.sent(t, "tickets", "firing", others...)
+	})
+	t.Run("a lost GPU", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		lost := alertOf("GPULost", "critical", node, "GPU-a")
+		r.PostAlerts(t, lost)
+		r.sent(t, "pager", "firing", lost)
+		r.silent(t, page, leak, alertOf("GPUXIDCritical", "critical", node, "GPU-a", "xid", "79"))
+		neighbour := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "pid", "99")
+		r.PostAlerts(t, neighbour)
+		r.sent(t, "tickets", "firing", neighbour)
+	})
+	t.Run("no driver", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		down := alertOf("GPUDriverDown", "critical", node, "")
+		r.PostAlerts(t, down)
+		r.sent(t, "pager", "firing", down)
+		r.silent(t, alertOf("GPULost", "critical", node, "GPU-a"), leak, alertOf("GPUSamplesStale", "warning", node, "GPU-b"))
+		elsewhere := alertOf("GPULost", "critical", other, "GPU-a")
+		r.PostAlerts(t, elsewhere)
+		r.sent(t, "pager", "firing", elsewhere)
+	})
+	t.Run("no exporter", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		down := alertOf("GPUExporterDown", "warning", node, "")
+		r.PostAlerts(t, down)
+		r.sent(t, "tickets", "firing", down)
+		r.silent(t, leak, alertOf("GPUCollectorFailing", "warning", node, ""))
+		r.PostAlerts(t, page)
+		r.sent(t, "pager", "firing", page)
+	})
+	t.Run("information", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		info := alertOf("GPUMemorySpikes", "info", node, "GPU-b")
+		unknown := alertOf("Another", "", node, "GPU-b")
+		delete(unknown.Labels, "severity")
+		r.PostAlerts(t, info)
+		r.PostAlerts(t, leak, unknown)
+		r.sent(t, "tickets", "firing", leak, unknown)
+		for _, n := range r.to.Notifications() {
+			for _, a := range n.Alerts {
+				if a.Has(info.Labels) {
+					t.Errorf("%s was told of %v", n.Receiver, a.Labels)
+				}
+			}
+		}
+	})
+}
+
+func equalLabels(a, b map[string]string) bool {
+	return len(a) == len(b) && harness.Sample{Labels: a}.Has(b)
+}
+
+// TestAlertmanagerExampleNames holds the names of alerts in the example against the
+// rules: an inhibition by an alert that does not exist never takes place.
+func TestAlertmanagerExampleNames(t *testing.T) {
+	rules, err := os.ReadFile(filepath.Join(harness.Root(), "dashboards", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`\bGPU[A-Z]\w+`).FindAllString(harness.ReadExample(t, "alertmanager.yml"), -1)
+	if len(names) == 0 {
+		t.Error("the example names no alert")
+	}
+	for _, name := range names {
+		if !regexp.MustCompile(`alert: "?` + name + `\b`).Match(rules) {
+			t.Errorf("the example has %s, and there is no such alert", name)
+		}
+	}
+}

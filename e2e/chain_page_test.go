@@ -1,0 +1,249 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// chain is what stands between GPUs and who is on call: the exporter, Prometheus and
+// Alertmanager, both as the examples configure them, and the two webhooks.
+type chain struct {
+	exporter, prometheus, alertmanager *harness.Process
+	to                                 *harness.Webhook
+}
+
+func newChain(t *testing.T, exporter *harness.Process) *chain {
+	t.Helper()
+	c := &chain{exporter: exporter, to: harness.StartWebhook(t)}
+	c.alertmanager = harness.StartExampleAlertmanager(t, c.to)
+	c.prometheus = harness.Example{
+		Targets: []*harness.Process{exporter}, Alertmanager: c.alertmanager, Rules: harness.FastRules(t), Interval: "1s",
+	}.StartPrometheus(t)
+	return c
+}
+
+// paged waits for the page that memory will be full within the hour, and returns it
+// and what the exporter showed right after.
+func (c *chain) paged(t *testing.T, deadline time.Duration) (harness.Alert, harness.Metrics) {
+	t.Helper()
+	var page harness.Alert
+	harness.Eventually(t, deadline, func() error {
+		pages := c.to.Sent("pager", "firing", map[string]string{"alertname": "GPUOutOfMemoryPredicted", "severity": "critical"})
+		if len(pages) == 0 {
+			return fmt.Errorf("no page; %d other notifications", len(c.to.Notifications()))
+		}
+		page = pages[0]
+		return nil
+	})
+	t.Logf("the page:\n\t%s\n\t%s\n\t%s\n\t%s", page.Annotations["summary"], page.Annotations["description"],
+		page.Annotations["runbook_url"], page.Annotations["dashboard_url"])
+	return page, c.exporter.Scrape(t)
+}
+
+// What a page says, whatever the words around it: the process, its pid and its pod or
+// job, its growth a minute, and the time left.
+var (
+	pagedProcess = regexp.MustCompile(`([\w.-]+) \(pid (\d+)`)
+	pagedGrowth  = regexp.MustCompile(`by ([0-9.]+)([KMGT]i)B a minute`)
+	pagedLeft    = regexp.MustCompile(`out of memory in (?:[0-9.]+[dhms] ?)+`)
+)
+
+// growth returns the bytes a second that a page speaks of first.
+func growth(text string) (float64, error) {
+	m := pagedGrowth.FindStringSubmatch(text)
+	if m == nil {
+		return 0, fmt.Errorf("no growth in %q", text)
+	}
+	v, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return 0, fmt.Errorf("growth %q: %w", m[0], err)
+	}
+	power := strings.Index("KMGT", m[2][:1]) + 1
+	return v * math.Pow(1024, float64(power)) / 60, nil
+}
+
+// namesLeak returns an error unless the page names the process that leaks most on its
+// GPU, as the exporter shows it, with its growth and the time left; and it returns the
+// labels of that process.
+func namesLeak(page harness.Alert, s harness.Metrics) (map[string]string, error) {
+	text := page.Annotations["description"]
+	var worst harness.Sample
+	for _, r := range s.All("gpu_process_leak_rate_bytes_per_second", map[string]string{"uuid": page.Labels["uuid"]}) {
+		if r.Labels["gpu_instance"] == page.Labels["gpu_instance"] && r.Value > worst.Value {
+			worst = r
+		}
+	}
+	if worst.Labels == nil {
+		return nil, fmt.Errorf("no process of %s leaks", page.Labels["uuid"])
+	}
+	if n := len(s.All("gpu_process_info", map[string]string{"uuid": page.Labels["uuid"], "pid": worst.Labels["pid"]})); n != 1 {
+		return nil, fmt.Errorf("%d processes with pid %s", n, worst.Labels["pid"])
+	}
+	var errs []error
+	if m := pagedProcess.FindStringSubmatch(text); m == nil || m[1] != worst.Labels["process"] || m[2] != worst.Labels["pid"] {
+		errs = append(errs, fmt.Errorf("the page names %v, want %v", m, worst.Labels))
+	}
+	for _, owner := range []string{"namespace", "pod", "container", "slurm_job"} {
+		if !strings.Contains(text, worst.Labels[owner]) {
+			errs = append(errs, fmt.Errorf("the page does not name the %s %q", owner, worst.Labels[owner]))
+		}
+	}
+	rate, err := growth(text)
+	if err == nil && math.Abs(rate-worst.Value) > 0.1*worst.Value {
+		err = fmt.Errorf("the page tells of a growth of %g bytes a second, the exporter of %g", rate, worst.Value)
+	}
+	if !pagedLeft.MatchString(text) {
+		errs = append(errs, errors.New("the page does not tell the time left"))
+	}
+	return worst.Labels, errors.Join(append(errs, err)...)
+}
+
+// readable returns an error unless an alert has all that a human needs, and nothing of
+// its templates is left in it.
+func readable(a harness.Alert) error {
+	var errs []error
+	for _, name := range []string{"summary", "description", "runbook_url", "dashboard_url"} {
+		text := a.Annotations[name]
+		for _, broken := range []string{"{{", "<no value>", "<error", "NaN", "%!"} {
+			if text == "" || strings.Contains(text, broken) {
+				errs = append(errs, fmt.Errorf("%s of %s is %q", name, a.Labels["alertname"], text))
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// TestChainSimulated has the leaks of a simulated node end in a page that names the
+// process, while there is memory left.
+func TestChainSimulated(t *testing.T) {
+	t.Parallel()
+	// The first leak of this node has less than an hour left after more than five
+	// hours, which take three minutes. Faster, that hour would be too short for a page
+	// on its way.
+	c := newChain(t, harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=100"}}))
+	page, s := c.paged(t, 8*time.Minute)
+	gpu := map[string]string{"uuid": page.Labels["uuid"]}
+	leaking, err := namesLeak(page, s)
+	if err != nil {
+		t.Error(err)
+	}
+	if leaking["pod"] == "" {
+		t.Errorf("the process that leaks is in no pod: %v", leaking)
+	}
+	free, err := s.Value("gpu_memory_free_bytes", gpu)
+	left, err2 := s.Value("gpu_seconds_to_oom", gpu)
+	if err := errors.Join(err, err2); err != nil || free <= 0 || left <= 0 || left >= 3600 {
+		t.Errorf("the page came with %g bytes free and %g s left: %v", free, left, err)
+	}
+	if exits, err := s.Value("gpu_process_exits_near_capacity_total", gpu); err != nil || exits != 0 {
+		t.Errorf("%g processes had run out of memory before the page came, %v", exits, err)
+	}
+	// The tickets on this leak came before, and the page silences them.
+	if len(c.to.Sent("tickets", "firing", with(gpu, "alertname", "GPUOutOfMemoryPredicted"))) == 0 {
+		t.Error("nobody got a ticket in the hours before the page")
+	}
+	harness.Eventually(t, patience, func() error {
+		n, err := (&router{c.alertmanager, c.to}).suppressed()
+		if err == nil && n == 0 {
+			err = errors.New("the page silences no ticket")
+		}
+		return err
+	})
+	for _, n := range c.to.Notifications() {
+		for _, a := range n.Alerts {
+			if err := readable(a); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestChainDriver has a process of this machine leak in real time on a GPU of the fake
+// driver, until the page names it.
+func TestChainDriver(t *testing.T) {
+	t.Parallel()
+	const rate = 256 * mib
+	m := newMachine(t, 2)
+	pid := m.child(t)
+	m.GPUs[0].Processes = []fakenvml.Process{
+		{PID: pid, Memory: fakenvml.Constant(10 * gib)},
+		{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)},
+	}
+	m.GPUs[1].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(20 * gib)}}
+	c := newChain(t, m.start(t, "--sample.interval=100ms", "--detector.window="+window,
+		"--detector.min-age=5s", "--detector.min-span=10s", "--detector.settle-time=10s",
+		"--detector.leak-threshold=0.03", "--detector.clear-threshold=0.01"))
+	// It has to hold still for so long that the growth is not taken for a start.
+	harness.Eventually(t, 4*patience, func() error {
+		s, err := c.exporter.TryScrape()
+		return errors.Join(err, want(s, math.Inf(1), "gpu_seconds_to_oom", m.id(0)))
+	})
+	before := uint64(rate * m.Elapsed(time.Now()).Seconds())
+	m.GPUs[0].Processes[0].Memory = fakenvml.Ramp{Base: 10*gib - before, Rate: rate}
+	m.apply(t)
+	page, s := c.paged(t, 3*time.Minute)
+	leaking, err := namesLeak(page, s)
+	if err := errors.Join(err, readable(page)); err != nil {
+		t.Error(err)
+	}
+	if leaking["pid"] != strconv.FormatUint(uint64(pid), 10) {
+		t.Errorf("%v leaks, want pid %d", leaking, pid)
+	}
+	if v, err := growth(page.Annotations["description"]); err != nil || math.Abs(v-rate) > 0.1*rate {
+		t.Errorf("the page tells of a growth of %g bytes a second, want %d, %v", v, int(rate), err)
+	}
+	if page.Labels["uuid"] != m.GPUs[0].UUID {
+		t.Errorf("the page is on %s", page.Labels["uuid"])
+	}
+	m.wellBehaved(t)
+}
+
+// TestChainHealthy has nobody told anything of GPUs that only look like leaking for
+// two hours, then ends the exporter: that is told.
+func TestChainHealthy(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	c := newChain(t, harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--source.speed=60"}}))
+	harness.Eventually(t, 4*time.Minute, func() error {
+		if n := c.to.Notifications(); len(n) > 0 {
+			t.Fatalf("a healthy node made somebody look after %s: %+v", 60*time.Since(begin), n)
+		}
+		if time.Since(begin) < 2*time.Minute {
+			return errors.New("not yet two hours")
+		}
+		return nil
+	})
+	judged := query(t, c.prometheus, `count(gpu_seconds_to_oom == +Inf)`)
+	if judged[0].Value != 5 {
+		t.Errorf("%g GPUs are judged, want 5", judged[0].Value)
+	}
+	c.exporter.Stop(t)
+	harness.Eventually(t, patience, func() error {
+		if len(c.to.Sent("tickets", "firing", map[string]string{"alertname": "GPUExporterDown"})) == 0 {
+			return errors.New("nobody is told that the exporter is down")
+		}
+		return nil
+	})
+	for _, n := range c.to.Notifications() {
+		for _, a := range n.Alerts {
+			if a.Labels["alertname"] != "GPUExporterDown" {
+				t.Errorf("%s was told of %v", n.Receiver, a.Labels)
+			}
+		}
+	}
+}

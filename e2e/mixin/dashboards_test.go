@@ -1,0 +1,400 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mixin
+
+import (
+	"crypto/md5" //nolint:gosec // Grafana's uid is no secret.
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// dashboard is what the tests need of Grafana's format.
+type dashboard struct {
+	UID, Title, Description string
+	Panels                  []panel
+	Templating              struct{ List []variable }
+	Annotations             struct{ List []annotation }
+
+	file, text string
+}
+
+type panel struct {
+	ID                       int
+	Type, Title, Description string
+	Datasource               datasource
+	GridPos                  struct{ X, Y, W, H int }
+	Targets                  []target
+	FieldConfig              struct {
+		Defaults  struct{ Unit string }
+		Overrides []struct {
+			Matcher    struct{ ID, Options string }
+			Properties []struct {
+				ID    string
+				Value any
+			}
+		}
+	}
+	Transformations []struct {
+		ID      string
+		Options struct {
+			Include       struct{ Names []string }
+			ExcludeByName map[string]bool
+			RenameByName  map[string]string
+		}
+	}
+	Panels []panel
+}
+
+type target struct {
+	Datasource                        datasource
+	Expr, LegendFormat, RefID, Format string
+	Instant                           bool
+}
+
+type datasource struct{ Type, UID string }
+
+type variable struct {
+	Name, Type, Label, Regex, AllValue string
+	Datasource                         datasource
+	Query                              json.RawMessage
+	IncludeAll, Multi                  bool
+}
+
+// annotation is a query whose results are drawn over the panels. Grafana's own, of
+// alerts and notes, has a datasource of its own.
+type annotation struct {
+	Name, Expr string
+	Datasource datasource
+	Target     target
+}
+
+func (a annotation) query() string { return a.Expr + a.Target.Expr }
+
+// readDashboards reads dashboards/*.json.
+func readDashboards(t *testing.T) []dashboard {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(shipped(), "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d dashboards: %v", len(files), err)
+	}
+	var all []dashboard
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := dashboard{file: filepath.Base(file), text: string(text)}
+		if err := json.Unmarshal(text, &d); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// panels returns all panels but the rows, those inside of rows too.
+func (d dashboard) panels() []panel {
+	var all []panel
+	for _, p := range d.Panels {
+		if p.Type == "row" {
+			all = append(all, p.Panels...)
+		} else {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// expressions returns the queries of a variable: PromQL, and the label whose values are
+// wanted if that is what it asks for.
+func (v variable) expression() (expr, label string, err error) {
+	var query struct{ Query string }
+	if err := json.Unmarshal(v.Query, &query.Query); err != nil {
+		if err := json.Unmarshal(v.Query, &query); err != nil {
+			return "", "", fmt.Errorf("query of variable %s: %w", v.Name, err)
+		}
+	}
+	function, rest, _ := strings.Cut(strings.TrimSpace(query.Query), "(")
+	arguments, ok := strings.CutSuffix(rest, ")")
+	switch {
+	case ok && function == "query_result":
+		return arguments, "", nil
+	case ok && function == "label_values":
+		if i := strings.LastIndex(arguments, ","); i >= 0 {
+			return strings.TrimSpace(arguments[:i]), strings.TrimSpace(arguments[i+1:]), nil
+		}
+	}
+	return "", "", fmt.Errorf("variable %s: %q is neither query_result(…) nor label_values(…, …)", v.Name, query.Query)
+}
+
+// used finds the variables that a text uses, as Grafana does.
+var used = regexp.MustCompile(`\$(\w+)|\$\{(\w+)(?:[:.][^}]*)?\}|\[\[(\w+)(?::\w+)?\]\]`)
+
+// builtIn are the variables that Grafana has by itself and that stand for a number or
+// a duration in a query, with a value to parse it with.
+func builtIn() map[string]string {
+	return map[string]string{
+		"__rate_interval": "1m", "__interval": "1m", "__range": "6h", "__range_s": "21600",
+		"__interval_ms": "60000", "__range_ms": "21600000", "__from": "1000", "__to": "2000",
+	}
+}
+
+// replaceVariables puts values in the place of variables.
+func replaceVariables(text string, value func(name string) string) string {
+	return used.ReplaceAllStringFunc(text, func(match string) string {
+		return value(strings.Join(used.FindStringSubmatch(match)[1:], ""))
+	})
+}
+
+var (
+	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	legend = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
+)
+
+// parseQuery parses a query of a dashboard with the values of its variables: anything
+// inside of quotes, and a number outside.
+func parseQuery(query string) (parser.Expr, error) {
+	query = quoted.ReplaceAllStringFunc(query, func(q string) string {
+		return replaceVariables(q, func(name string) string {
+			if strings.Trim(name, "0123456789") == "" {
+				return "$" + name // of label_replace
+			}
+			return ".*"
+		})
+	})
+	query = replaceVariables(query, func(name string) string {
+		if v, ok := builtIn()[name]; ok {
+			return v
+		}
+		return "1"
+	})
+	return parser.NewParser(parser.Options{}).ParseExpr(query)
+}
+
+// checkQuery holds a query against the series that there are, and returns the labels of
+// its result.
+func checkQuery(s schema, query string) (labelSet, error) {
+	e, err := parseQuery(query)
+	if err != nil {
+		return labelSet{}, fmt.Errorf("%s: %w", query, err)
+	}
+	in := inference{schema: s}
+	has := in.of(e)
+	if len(in.errs) > 0 {
+		return has, errors.Join(in.errs...)
+	}
+	return has, nil
+}
+
+// TestDashboardQueries holds all queries of the dashboards, and the legends, against the
+// series that there are.
+func TestDashboardQueries(t *testing.T) {
+	t.Parallel()
+	s := readSchema(t)
+	for _, d := range readDashboards(t) {
+		for _, v := range d.Templating.List {
+			if v.Type != "query" {
+				continue
+			}
+			expr, label, err := v.expression()
+			if err != nil {
+				t.Errorf("%s: %v", d.file, err)
+				continue
+			}
+			has, err := checkQuery(s, expr)
+			if err != nil {
+				t.Errorf("%s, variable %s: %v", d.file, v.Name, err)
+			}
+			if label != "" && !has[label] {
+				t.Errorf("%s, variable %s: there is no label %s", d.file, v.Name, label)
+			}
+		}
+		for _, a := range d.Annotations.List {
+			if a.query() == "" {
+				continue
+			}
+			if _, err := checkQuery(s, a.query()); err != nil {
+				t.Errorf("%s, annotation %s: %v", d.file, a.Name, err)
+			}
+		}
+		for _, p := range d.panels() {
+			for _, q := range p.Targets {
+				has, err := checkQuery(s, q.Expr)
+				if err != nil {
+					t.Errorf("%s, %q %s: %v", d.file, p.Title, q.RefID, err)
+				}
+				for _, m := range legend.FindAllStringSubmatch(q.LegendFormat, -1) {
+					if m[1] != "__name__" && !has[m[1]] {
+						t.Errorf("%s, %q %s: the legend %q has a label that the series have not", d.file, p.Title, q.RefID, q.LegendFormat)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestDashboardForm holds what the dashboards say of themselves: what a reader needs to
+// read a panel, and what makes Grafana show it.
+func TestDashboardForm(t *testing.T) {
+	for _, d := range readDashboards(t) {
+		t.Run(d.file, func(t *testing.T) {
+			sum := md5.Sum([]byte(d.file)) //nolint:gosec // as above
+			if want := hex.EncodeToString(sum[:]); d.UID != want {
+				t.Errorf("uid %s, want %s: links would break", d.UID, want)
+			}
+			if d.Title == "" || d.Description == "" {
+				t.Error("no title or no description")
+			}
+			ids := map[int]string{}
+			for _, p := range slices.Concat(d.Panels, d.panels()) {
+				if other, ok := ids[p.ID]; ok && other != p.Title || p.ID == 0 {
+					t.Errorf("%q has the id %d of %q", p.Title, p.ID, other)
+				}
+				ids[p.ID] = p.Title
+				if p.Title == "" {
+					t.Errorf("panel %d has no title", p.ID)
+				}
+			}
+			for _, p := range d.panels() {
+				checkPanel(t, p)
+			}
+			checkGrid(t, d.Panels)
+			for _, p := range d.Panels {
+				checkGrid(t, p.Panels)
+			}
+			checkVariables(t, d)
+		})
+	}
+}
+
+func checkPanel(t *testing.T, p panel) {
+	t.Helper()
+	if p.Description == "" {
+		t.Errorf("%q has no description", p.Title)
+	}
+	if p.Type == "text" {
+		return
+	}
+	unit := p.FieldConfig.Defaults.Unit
+	if unit == "" && p.Type != "table" {
+		t.Errorf("%q has no unit", p.Title)
+	}
+	if len(p.Targets) == 0 {
+		t.Errorf("%q asks for nothing", p.Title)
+	}
+	refs := map[string]bool{}
+	for _, q := range p.Targets {
+		if q.Datasource != (datasource{"prometheus", "${datasource}"}) {
+			t.Errorf("%q %s has the data source %v", p.Title, q.RefID, q.Datasource)
+		}
+		if refs[q.RefID] || q.RefID == "" {
+			t.Errorf("%q has several queries %q", p.Title, q.RefID)
+		}
+		refs[q.RefID] = true
+		if unit == "" && !p.hasUnit(q) {
+			heading, _ := p.column(q)
+			t.Errorf("%q has no unit for its column %q", p.Title, heading)
+		}
+	}
+	if p.Datasource != (datasource{"prometheus", "${datasource}"}) {
+		t.Errorf("%q has the data source %v", p.Title, p.Datasource)
+	}
+}
+
+// column returns the heading of a table's column for the values of a query; none if it
+// is not shown.
+func (p panel) column(q target) (heading string, shown bool) {
+	heading = "Value"
+	if len(p.Targets) > 1 {
+		heading = "Value #" + q.RefID
+	}
+	for _, t := range p.Transformations {
+		if t.ID == "filterFieldsByName" && !slices.Contains(t.Options.Include.Names, heading) || t.Options.ExcludeByName[heading] {
+			return "", false
+		}
+		if name, ok := t.Options.RenameByName[heading]; ok {
+			heading = name
+		}
+	}
+	return heading, true
+}
+
+// hasUnit reports whether a table has a unit for the value of this query, shows words
+// in place of it, or hides it.
+func (p panel) hasUnit(q target) bool {
+	heading, shown := p.column(q)
+	if !shown {
+		return true
+	}
+	for _, o := range p.FieldConfig.Overrides {
+		if o.Matcher.ID != "byName" || o.Matcher.Options != heading {
+			continue
+		}
+		for _, property := range o.Properties {
+			switch property.ID {
+			case "unit", "custom.hidden", "mappings":
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkGrid fails the test where two panels overlap or one is outside of the grid of 24
+// columns.
+func checkGrid(t *testing.T, panels []panel) {
+	t.Helper()
+	for i, p := range panels {
+		a := p.GridPos
+		if a.W <= 0 || a.H <= 0 || a.X < 0 || a.X+a.W > 24 || a.Y < 0 {
+			t.Errorf("%q is at %+v", p.Title, a)
+		}
+		for _, other := range panels[:i] {
+			b := other.GridPos
+			if a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
+				t.Errorf("%q lies over %q", p.Title, other.Title)
+			}
+		}
+	}
+}
+
+// checkVariables fails the test if a variable that all dashboards have is missing, or
+// one is used that there is not.
+func checkVariables(t *testing.T, d dashboard) {
+	t.Helper()
+	has := map[string]bool{}
+	for _, v := range d.Templating.List {
+		if has[v.Name] || v.Name == "" || v.Label == "" {
+			t.Errorf("variable %q: another has its name, or it has no name or no label", v.Name)
+		}
+		has[v.Name] = true
+		if v.Type == "query" && v.Datasource != (datasource{"prometheus", "${datasource}"}) {
+			t.Errorf("variable %s has the data source %v", v.Name, v.Datasource)
+		}
+	}
+	for _, name := range []string{"datasource", "cluster", "node"} {
+		if !has[name] {
+			t.Errorf("there is no variable %s", name)
+		}
+	}
+	if len(d.Templating.List) == 0 || d.Templating.List[0].Type != "datasource" {
+		t.Error("the data source is not the first variable")
+	}
+	for _, m := range used.FindAllStringSubmatch(d.text, -1) {
+		name := strings.Join(m[1:], "")
+		if !has[name] && !strings.HasPrefix(name, "__") && strings.Trim(name, "0123456789") != "" {
+			t.Errorf("%s is used, and there is no such variable", m[0])
+		}
+	}
+}

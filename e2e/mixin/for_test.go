@@ -1,0 +1,202 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mixin
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/util/teststorage"
+)
+
+// scrapeInterval is that of examples/prometheus.yml; rules are evaluated as often.
+const scrapeInterval = 15 * time.Second
+
+// evaluation evaluates one shipped alert on series of its own, at times that the test
+// gives.
+type evaluation struct {
+	t       *testing.T
+	storage *teststorage.TestStorage
+	group   *rules.Group
+	rule    *rules.AlertingRule
+	now     time.Time
+	started time.Time
+}
+
+func newEvaluation(t *testing.T, alert, severity string) *evaluation {
+	t.Helper()
+	storage := teststorage.New(t)
+	parsing := parser.NewParser(parser.Options{})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: parsing})
+	t.Cleanup(func() { _ = engine.Close() })
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc: rules.EngineQueryFunc(engine, storage), Appendable: storage, Queryable: storage,
+		Context: t.Context(), Logger: slog.New(slog.DiscardHandler), Parser: parsing,
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+	})
+	groups, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	for _, g := range groups {
+		for _, r := range g.AlertingRules() {
+			if r.Name() == alert && r.Labels().Get("severity") == severity {
+				return &evaluation{t: t, storage: storage, group: g, rule: r, now: start, started: start}
+			}
+		}
+	}
+	t.Fatalf("there is no alert %s (%s)", alert, severity)
+	return nil
+}
+
+// scrape stores these values of the alert's series, evaluates the alert at that time,
+// and lets the interval pass. A scrape that fails stores the markers of stale series.
+func (e *evaluation) scrape(series map[string]float64, failed bool) {
+	e.t.Helper()
+	app := e.storage.Appender(e.t.Context())
+	for name, v := range series {
+		if failed {
+			v = math.Float64frombits(value.StaleNaN)
+		}
+		l := labels.FromStrings("__name__", name, "job", "gpu_leak_exporter", "instance", "node-1:9844", "gpu", "0", "uuid", "GPU-a")
+		if _, err := app.Append(0, l, e.now.UnixMilli(), v); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	if err := app.Commit(); err != nil {
+		e.t.Fatal(err)
+	}
+	e.group.Eval(e.t.Context(), e.now)
+	e.now = e.now.Add(scrapeInterval)
+}
+
+// until scrapes these values until a time after the start, that scrape included, and
+// fails the test unless the alert is in one state all along.
+func (e *evaluation) until(end time.Duration, series map[string]float64, failed bool, want rules.AlertState) {
+	e.t.Helper()
+	for !e.now.After(e.started.Add(end)) {
+		at := e.now.Sub(e.started)
+		e.scrape(series, failed)
+		if got := e.rule.State(); got != want {
+			e.t.Fatalf("after %s the alert is %s, want %s", at, got, want)
+		}
+	}
+}
+
+// reach returns how far back the expression of an alert looks: for so long after its
+// last bad sample its condition holds.
+func reach(t *testing.T, expr parser.Expr) time.Duration {
+	t.Helper()
+	var longest time.Duration
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		if m, ok := n.(*parser.MatrixSelector); ok {
+			longest = max(longest, m.Range)
+		}
+		return nil
+	})
+	if longest < 4*scrapeInterval {
+		t.Fatalf("the alert looks back for %s: a failed scrape or two end it", longest)
+	}
+	return longest
+}
+
+// TestMixinFailedScrapes has scrapes fail at times while an alert is pending and while
+// it fires: neither does it start anew nor does it end. When its cause has gone, it ends
+// after keep_firing_for, and not before.
+func TestMixinFailedScrapes(t *testing.T) {
+	for _, tc := range []struct {
+		alert, severity string
+		well, ill       map[string]float64
+	}{
+		{
+			alert: "GPUOutOfMemoryPredicted", severity: "critical",
+			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 1800},
+		}, {
+			alert: "GPUOutOfMemoryPredicted", severity: "warning",
+			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 36000},
+		}, {
+			alert: "GPUMemoryLeakDetected", severity: "warning",
+			well: map[string]float64{"gpu_leak_detected": 0}, ill: map[string]float64{"gpu_leak_detected": 1},
+		}, {
+			alert: "GPUMemoryUnreleased", severity: "warning",
+			well: map[string]float64{"gpu_unreleased_memory_bytes": 0}, ill: map[string]float64{"gpu_unreleased_memory_bytes": 6 << 30},
+		}, {
+			alert: "GPURowRemapFailed", severity: "critical",
+			well: map[string]float64{"gpu_row_remap_failed": 0}, ill: map[string]float64{"gpu_row_remap_failed": 1},
+		},
+	} {
+		t.Run(tc.alert+" "+tc.severity, func(t *testing.T) {
+			t.Parallel()
+			e := newEvaluation(t, tc.alert, tc.severity)
+			wait, keep := e.rule.HoldDuration(), e.rule.KeepFiringFor()
+			shippedWaits(t, tc.alert, tc.severity, wait, keep)
+			back := reach(t, e.rule.Query())
+			if wait < 4*scrapeInterval {
+				t.Fatalf("for is %s: too short for this test", wait)
+			}
+			const healthy = 5 * time.Minute
+			e.until(healthy-scrapeInterval, tc.well, false, rules.StateInactive)
+			// It is ill from here on. Two scrapes fail on the way.
+			e.until(healthy+scrapeInterval, tc.ill, false, rules.StatePending)
+			e.until(healthy+3*scrapeInterval, tc.ill, true, rules.StatePending)
+			e.until(healthy+wait-scrapeInterval, tc.ill, false, rules.StatePending)
+			fires := healthy + wait
+			e.until(fires, tc.ill, false, rules.StateFiring)
+			// All scrapes fail for as long as the expression looks back, less one.
+			e.until(fires+back-scrapeInterval, tc.ill, true, rules.StateFiring)
+			last := fires + back
+			e.until(last, tc.ill, false, rules.StateFiring)
+			if holdsBack(tc.alert) {
+				// What was bad within the gap counts: the lowest is taken.
+				last += back - scrapeInterval
+				e.until(last, tc.well, false, rules.StateFiring)
+			}
+			// It is well again from here on.
+			e.until(last+keep, tc.well, false, rules.StateFiring)
+			e.until(last+keep+time.Minute, tc.well, false, rules.StateInactive)
+		})
+	}
+}
+
+// holdsBack reports whether the alert takes the worst sample within the gap, not the
+// last one.
+func holdsBack(alert string) bool { return alert == "GPUOutOfMemoryPredicted" }
+
+// TestMixinLostNode has a page fire while its node goes for good: it outlives the node
+// by the time that the mixin says, and ends then.
+func TestMixinLostNode(t *testing.T) {
+	t.Parallel()
+	e := newEvaluation(t, "GPUOutOfMemoryPredicted", "critical")
+	wait, keep, back := e.rule.HoldDuration(), e.rule.KeepFiringFor(), reach(t, e.rule.Query())
+	if keep <= 0 {
+		t.Fatal("the page has no keep_firing_for: a node that dies of its leak resolves it")
+	}
+	ill := map[string]float64{"gpu_seconds_to_oom": 60}
+	e.until(wait-scrapeInterval, ill, false, rules.StatePending)
+	e.until(wait, ill, false, rules.StateFiring)
+	e.until(wait+back-scrapeInterval+keep, ill, true, rules.StateFiring)
+	e.until(wait+back+keep+time.Minute, ill, true, rules.StateInactive)
+}
+
+// shippedWaits holds the times that Prometheus took against the file.
+func shippedWaits(t *testing.T, alert, severity string, wait, keep time.Duration) {
+	t.Helper()
+	for _, r := range readRules(t, "alerts.yaml") {
+		if r.Alert == alert && r.Labels["severity"] == severity {
+			if time.Duration(r.For) != wait || time.Duration(r.KeepFiringFor) != keep {
+				t.Errorf("Prometheus waits for %s and keeps for %s, the file has %s and %s", wait, keep, r.For, r.KeepFiringFor)
+			}
+		}
+	}
+}

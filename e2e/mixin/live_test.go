@@ -1,0 +1,383 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package mixin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// question is a query of a dashboard, and where it is from.
+type question struct {
+	where, expr string
+	instant     bool
+}
+
+// grafana asks Prometheus what Grafana would for a dashboard.
+type grafana struct {
+	prometheus *harness.Process
+	since      time.Time
+	// offered are the variables that have offered a value, as "file variable".
+	offered map[string]bool
+}
+
+// has reports whether a query has any result.
+func (g grafana) has(expr string, instant bool) (bool, error) {
+	if instant {
+		m, err := g.prometheus.Query(expr)
+		return len(m) > 0, err
+	}
+	now := time.Now()
+	arguments := url.Values{
+		"query": {expr}, "step": {"5"},
+		"start": {seconds(g.since)}, "end": {seconds(now)},
+	}
+	body, err := harness.Get(g.prometheus.URL + "/api/v1/query_range?" + arguments.Encode())
+	if err != nil {
+		return false, err
+	}
+	var answer struct {
+		Data struct{ Result []json.RawMessage }
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return false, fmt.Errorf("answer to query %q: %w", expr, err)
+	}
+	return len(answer.Data.Result) > 0, nil
+}
+
+func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+
+// fill puts the values of variables into a query.
+func (g grafana) fill(query string, values map[string]string) string {
+	builtins := builtIn()
+	builtins["__range"] = strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s"
+	return replaceVariables(query, func(name string) string {
+		if v, ok := values[name]; ok {
+			return v
+		}
+		if v, ok := builtins[name]; ok {
+			return v
+		}
+		return "$" + name // of label_replace
+	})
+}
+
+// options returns the values of a variable. Of one that takes several there is one: all
+// of them. Of one that is empty there is the empty one.
+func (g grafana) options(file string, v variable, values map[string]string) ([]string, error) {
+	expr, label, err := v.expression()
+	if err != nil {
+		return nil, err
+	}
+	expr = g.fill(expr, values)
+	m, err := g.prometheus.Query(expr)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, s := range m {
+		if label != "" {
+			all = append(all, s.Labels[label])
+			continue
+		}
+		value, err := find(v.Regex, resultText(s))
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+		all = append(all, value)
+	}
+	all = slices.DeleteFunc(all, func(value string) bool { return value == "" })
+	g.offered[file+" "+v.Name] = g.offered[file+" "+v.Name] || len(all) > 0
+	switch {
+	case v.IncludeAll:
+		return []string{v.AllValue}, nil
+	case len(all) == 0:
+		return []string{""}, nil
+	}
+	return all, nil
+}
+
+// resultText is how Grafana writes a series that query_result found.
+func resultText(s harness.Sample) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+		if name != "__name__" {
+			pairs = append(pairs, fmt.Sprintf("%s=%q", name, s.Labels[name]))
+		}
+	}
+	value := strconv.FormatFloat(s.Value, 'f', -1, 64)
+	return fmt.Sprintf("%s{%s} %s %d", s.Labels["__name__"], strings.Join(pairs, ","), value, time.Now().UnixMilli())
+}
+
+// find applies the regular expression of a variable as Grafana does: the group named
+// value counts, or else the first one, or else the whole text.
+func find(expression, text string) (string, error) {
+	if expression == "" {
+		return text, nil
+	}
+	re, err := regexp.Compile(strings.Trim(expression, "/"))
+	if err != nil {
+		return "", err
+	}
+	m := re.FindStringSubmatch(text)
+	switch i := re.SubexpIndex("value"); {
+	case m == nil:
+		return "", nil
+	case i > 0:
+		return m[i], nil
+	case len(m) > 1:
+		return m[1], nil
+	}
+	return m[0], nil
+}
+
+// choices returns all combinations of values of the variables of a dashboard.
+func (g grafana) choices(file string, list []variable, values map[string]string) ([]map[string]string, error) {
+	if len(list) == 0 {
+		return []map[string]string{values}, nil
+	}
+	options := []string{"-"} // what is no query, such as the data source
+	if list[0].Type == "query" {
+		var err error
+		if options, err = g.options(file, list[0], values); err != nil {
+			return nil, err
+		}
+	}
+	var all []map[string]string
+	for _, o := range options {
+		chosen := maps.Clone(values)
+		chosen[list[0].Name] = o
+		more, err := g.choices(file, list[1:], chosen)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+// rightlyEmpty are the panels that have nothing to show of simulated nodes, and why.
+func rightlyEmpty() map[string]string {
+	return map[string]string{
+		"exporter.json Scrapes with errors A": "an exporter that answers does so with 200: what fails is a series of its own",
+	}
+}
+
+// driverNode is a node with the fake driver: for what simulated GPUs do not have.
+type driverNode struct {
+	*fakenvml.Node
+	script   string
+	exporter *harness.Process
+}
+
+func startDriverNode(t *testing.T) driverNode {
+	t.Helper()
+	library, err := fakenvml.Build(harness.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	n := driverNode{Node: fakenvml.NewNode(8), script: filepath.Join(dir, "script")}
+	old := &n.GPUs[4] // before Ampere, pages are retired
+	old.Unsupported, old.RetiredPages = nil, []fakenvml.RetiredPage{{Cause: 0, Address: 1}}
+	// One more process than are shown.
+	n.GPUs[2].Processes = []fakenvml.Process{
+		{PID: uint32(os.Getpid()), Memory: fakenvml.Constant(2 << 30)}, {PID: uint32(os.Getppid()), Memory: fakenvml.Constant(1 << 30)},
+	}
+	n.apply(t)
+	bus := filepath.Join(dir, "sys/bus/pci/devices/0000:3b:00.0")
+	for name, text := range map[string]string{"vendor": "0x10de\n", "class": "0x030200\n"} {
+		if err := errors.Join(os.MkdirAll(bus, 0o755), os.WriteFile(filepath.Join(bus, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.exporter = harness.StartExporter(t, harness.Options{
+		Args: []string{
+			"--nvml.library-path=" + library, "--nvml.timeout=1s", "--path.sysfs=" + filepath.Join(dir, "sys"),
+			"--detector.config=" + filepath.Join(harness.Root(), "examples/detector.yml"),
+			"--detector.state-file=" + filepath.Join(dir, "state"), "--detector.state-interval=1s", "--sample.slow-interval=1s",
+			"--collector.process.max=1",
+		},
+		Env: fakenvml.Env(n.script, ""),
+	})
+	return n
+}
+
+// apply makes the driver see the node as it is now.
+func (n driverNode) apply(t *testing.T) {
+	t.Helper()
+	if err := n.Write(n.script); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fail has things happen to the node once Prometheus has scraped it, one after the
+// other: replays on a PCIe link, a GPU that is lost for a moment, one that hangs for one.
+func (n driverNode) fail(t *testing.T, prometheus *harness.Process) {
+	t.Helper()
+	until := func(p *harness.Process, ask func(*harness.Process) (harness.Metrics, error)) {
+		t.Helper()
+		harness.Eventually(t, patience, func() error {
+			m, err := ask(p)
+			if err == nil && len(m) == 0 {
+				err = errors.New("not yet")
+			}
+			return err
+		})
+	}
+	for _, metric := range []string{"gpu_pcie_replays_total", "gpu_detector_resets_total", "gpu_samples_missed_total"} {
+		until(prometheus, func(p *harness.Process) (harness.Metrics, error) {
+			return p.Query(fmt.Sprintf(`%s{uuid=%q}`, metric, n.GPUs[0].UUID))
+		})
+	}
+	n.GPUs[0].PCIe.Replays += 3
+	for _, step := range []struct {
+		fault fakenvml.Fault
+		shows string
+		least float64
+	}{
+		{fakenvml.Fail("nvmlDeviceGetMemoryInfo*", fakenvml.GPUIsLost).On(n.GPUs[0].UUID), "gpu_nvml_errors_total", 1},
+		{fakenvml.Hang("nvmlDeviceGetMemoryInfo*").On(n.GPUs[1].UUID), "gpu_nvml_call_in_flight_seconds", 3},
+	} {
+		n.Faults = []fakenvml.Fault{step.fault}
+		n.apply(t)
+		until(n.exporter, func(p *harness.Process) (harness.Metrics, error) {
+			m, err := p.TryScrape()
+			return slices.DeleteFunc(m, func(s harness.Sample) bool { return s.Name != step.shows || s.Value < step.least }), err
+		})
+	}
+	n.Faults = nil
+	n.apply(t)
+}
+
+func (d dashboard) questions() []question {
+	var all []question
+	for _, a := range d.Annotations.List {
+		if a.query() != "" {
+			all = append(all, question{where: "annotation " + a.Name, expr: a.query()})
+		}
+	}
+	for _, p := range d.panels() {
+		for _, q := range p.Targets {
+			all = append(all, question{where: p.Title + " " + q.RefID, expr: q.Expr, instant: q.Instant})
+		}
+	}
+	return all
+}
+
+// unanswered returns the questions to which there is no answer yet, whichever of its
+// GPUs a dashboard shows.
+func (g grafana) unanswered(d dashboard, open []question) ([]question, error) {
+	choices, err := g.choices(d.file, d.Templating.List, map[string]string{})
+	if err != nil {
+		return open, err
+	}
+	var errs []error
+	still := slices.DeleteFunc(slices.Clone(open), func(q question) bool {
+		for _, values := range choices {
+			found, err := g.has(g.fill(q.expr, values), q.instant)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", q.where, err))
+			}
+			if found {
+				return true
+			}
+		}
+		return false
+	})
+	return still, errors.Join(errs...)
+}
+
+// TestDashboardsLive asks a real Prometheus that scrapes simulated nodes every query of
+// every dashboard, of its variables and of its annotations: each has data to show.
+func TestDashboardsLive(t *testing.T) {
+	t.Parallel()
+	g := grafana{since: time.Now(), offered: map[string]bool{}}
+	driver := startDriverNode(t)
+	g.prometheus = harness.Example{
+		Targets: []*harness.Process{
+			simulated(t, "node", "60", "--collector.nvlink"),
+			// GPUs that hang, that are lost, that are hot, whose memory has errors: slow
+			// enough for a scrape before.
+			simulated(t, "faulty", "10"),
+			// Its driver is not there for a minute.
+			simulated(t, "nodriver", "1"),
+			// Its process runs out of memory after half a minute, and after another.
+			simulated(t, "leak", "300"),
+			driver.exporter,
+		},
+		Rules: harness.FastRules(t), Cluster: "test", Interval: "1s",
+	}.StartPrometheus(t)
+	driver.fail(t, g.prometheus)
+	dashboards, empty := readDashboards(t), rightlyEmpty()
+	open := make([][]question, len(dashboards))
+	for i, d := range dashboards {
+		open[i] = slices.DeleteFunc(d.questions(), func(q question) bool { return empty[d.file+" "+q.where] != "" })
+	}
+	harness.Eventually(t, 4*time.Minute, func() error {
+		var errs []error
+		for i, d := range dashboards {
+			var err error
+			if open[i], err = g.unanswered(d, open[i]); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", d.file, err))
+			}
+			for _, q := range open[i] {
+				errs = append(errs, fmt.Errorf("%s %s has no answer: %s", d.file, q.where, q.expr))
+			}
+		}
+		for v, offered := range g.offered {
+			if !offered {
+				errs = append(errs, fmt.Errorf("the variable %s offers nothing", v))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// TestDashboardLint has Grafana's linter find nothing in the dashboards but what the
+// exceptions name, and find what is wrong with one that has a data source of its own.
+func TestDashboardLint(t *testing.T) {
+	t.Parallel()
+	lint := func(exceptions string, files ...string) (string, error) {
+		out, err := exec.Command(harness.ExternalTool(t, "dashboardlint"), append([]string{"-exceptions=" + exceptions}, files...)...).CombinedOutput()
+		return string(out), err
+	}
+	exceptions := filepath.Join(harness.Root(), "e2e/tools/dashboardlint/exceptions.yml")
+	var files []string
+	for _, d := range readDashboards(t) {
+		files = append(files, filepath.Join(shipped(), d.file))
+	}
+	if out, err := lint(exceptions, files...); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	dir := t.TempDir()
+	broken, none := filepath.Join(dir, "broken.json"), filepath.Join(dir, "none.yml")
+	text := strings.ReplaceAll(readDashboards(t)[0].text, "${datasource}", "mine")
+	if err := errors.Join(os.WriteFile(broken, []byte(text), 0o600), os.WriteFile(none, []byte("[]"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := lint(none, broken); err == nil || !strings.Contains(out, "panel-datasource-rule") {
+		t.Errorf("a data source that is fixed: %v\n%s", err, out)
+	}
+	if out, err := lint(exceptions, broken); err == nil || !strings.Contains(out, "nothing breaks the rule") {
+		t.Errorf("exceptions for other dashboards: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,301 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mixin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/template"
+	"go.yaml.in/yaml/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// rule is a rule as it is shipped, with what its expression parses to.
+type rule struct {
+	Record, Alert, Expr string
+	For                 model.Duration
+	KeepFiringFor       model.Duration `yaml:"keep_firing_for"`
+	Labels, Annotations map[string]string
+
+	expr parser.Expr
+}
+
+func (r *rule) name() string { return r.Record + r.Alert }
+
+// shipped is the folder of what the mixin renders.
+func shipped() string { return filepath.Join(harness.Root(), "dashboards") }
+
+// readRules reads a rule file of dashboards/.
+func readRules(t *testing.T, file string) []rule {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(shipped(), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content struct {
+		Groups []struct {
+			Name     string
+			Interval model.Duration
+			Rules    []rule
+		}
+	}
+	if err := yaml.UnmarshalStrict(text, &content); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	var rules []rule
+	for _, g := range content.Groups {
+		for _, r := range g.Rules {
+			r.expr = parse(t, r.Expr)
+			rules = append(rules, r)
+		}
+	}
+	if len(rules) == 0 {
+		t.Fatalf("%s has no rules", file)
+	}
+	return rules
+}
+
+// TestMixinRules holds every rule against the series that there are: names and labels
+// in expressions, and in the texts of alerts with the queries that these make.
+func TestMixinRules(t *testing.T) {
+	t.Parallel()
+	s := readSchema(t)
+	for _, r := range slices.Concat(readRules(t, "rules.yaml"), readRules(t, "alerts.yaml")) {
+		in := inference{schema: s}
+		has := in.of(r.expr)
+		for _, err := range in.errs {
+			t.Errorf("%s: %v", r.name(), err)
+		}
+		if r.Alert == "" {
+			continue
+		}
+		has = has.union(labelsNamed("alertname")).union(labelsNamed(slices.Collect(maps.Keys(r.Labels))...))
+		for _, name := range []string{"summary", "description", "runbook_url", "dashboard_url"} {
+			if r.Annotations[name] == "" {
+				t.Errorf("%s has no %s", r.Alert, name)
+			}
+		}
+		for name, text := range r.Annotations {
+			if err := checkText(s, has, text); err != nil {
+				t.Errorf("%s, %s: %v", r.Alert, name, err)
+			}
+		}
+		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) {
+			t.Errorf("%s has severity %q", r.Alert, r.Labels["severity"])
+		}
+	}
+}
+
+// What a text does with labels but print them: it sets a variable, whose queries are
+// checked, or asks whether there is one.
+var silent = regexp.MustCompile(`{{-? *(?:\$\w+ *:=[^}]*|(?:with|if) \$labels\.\w+) *-?}}`)
+
+var (
+	ofAlert  = regexp.MustCompile(`\$labels\.(\w+)`)
+	ofSeries = regexp.MustCompile(`(?:\$\w+)?\.Labels\.(\w+)`)
+)
+
+// checkText expands the text of an alert that has these labels, once with all of them
+// and once with those of the target alone, and holds the queries of the text and the
+// labels that it names against the series that there are.
+func checkText(s schema, has labelSet, text string) error {
+	var errs []error
+	asked := labelSet{}
+	ask := func(_ context.Context, query string, _ time.Time) (promql.Vector, error) {
+		e, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+		if err != nil {
+			return nil, err
+		}
+		in := inference{schema: s}
+		found := in.of(e)
+		for _, err := range in.errs {
+			errs = append(errs, fmt.Errorf("%s: %w", query, err))
+		}
+		asked = asked.union(found)
+		return promql.Vector{{F: 123456, Metric: labels.FromMap(valued(found))}}, nil
+	}
+	for _, with := range []labelSet{has, targetLabels()} {
+		out, err := expand(text, valued(with), ask)
+		if err != nil || strings.Contains(out, "<no value>") || strings.Contains(out, "%!") {
+			errs = append(errs, fmt.Errorf("expands to %q: %w", out, err))
+		}
+	}
+	for _, m := range ofAlert.FindAllStringSubmatch(silent.ReplaceAllString(text, ""), -1) {
+		if !has[m[1]] {
+			errs = append(errs, fmt.Errorf("the alert has no label %s", m[1]))
+		}
+	}
+	for _, m := range ofSeries.FindAllStringSubmatch(text, -1) {
+		if !asked[m[1]] {
+			errs = append(errs, fmt.Errorf("no query of the text gives a label %s", m[1]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// valued gives each label a value.
+func valued(names labelSet) map[string]string {
+	m := map[string]string{}
+	for l := range names {
+		m[l] = l + "-1"
+	}
+	return m
+}
+
+// expand expands the text of an alert as Prometheus does.
+func expand(text string, of map[string]string, ask template.QueryFunc) (string, error) {
+	const begin = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
+	data := template.AlertTemplateData(of, nil, "http://prometheus", promql.Sample{F: 123456})
+	return template.NewTemplateExpander(context.Background(), begin+text, "text", data, model.Now(), ask,
+		&url.URL{Scheme: "http", Host: "prometheus"}, []string{"missingkey=zero"}).Expand()
+}
+
+// TestMixinTextRefuses has mistakes in texts of which each has to be found.
+func TestMixinTextRefuses(t *testing.T) {
+	s := schema{"a": labelsNamed("uuid", "pid")}
+	has := labelsNamed("uuid", "instance")
+	for text, wrong := range map[string]bool{
+		"{{ $labels.uuid }}": false, "{{ $labels.pid }}": true, "{{ .NoSuch }}": true,
+		"{{ with $labels.pid }}{{ . }}{{ end }}": false, "{{ $a := $labels.pid }}": false, "{{ if $labels.uuid }}{{ $labels.pid }}{{ end }}": true, "{{ $value | humanize }}": false,
+		"{{ with `a{uuid=\"x\"}` | query }}{{ (first .).Labels.pid }}{{ end }}":                   false,
+		"{{ with `a{uuid=\"x\"}` | query }}{{ with first . }}{{ .Labels.pod }}{{ end }}{{ end }}": true,
+		"{{ with `a{pod=\"x\"}` | query }}{{ end }}":                                              true,
+		"{{ with `b` | query }}{{ end }}":                                                         true,
+		"{{ with `a{` | query }}{{ end }}":                                                        true,
+	} {
+		if err := checkText(s, has, text); (err != nil) != wrong {
+			t.Errorf("%s: found %v, want something wrong: %v", text, err, wrong)
+		}
+	}
+}
+
+// TestMixinRunbook holds the runbook against the alerts, both ways.
+func TestMixinRunbook(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "mixin", "runbook.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (GPU\w+)$`).FindAllStringSubmatch(string(text), -1) {
+		headings[m[1]] = true
+	}
+	alerts := map[string]bool{}
+	for _, r := range readRules(t, "alerts.yaml") {
+		if r.Alert == "" {
+			continue
+		}
+		alerts[r.Alert] = true
+		if !headings[r.Alert] {
+			t.Errorf("mixin/runbook.md has no heading %s", r.Alert)
+		}
+		if want := "mixin/runbook.md#" + strings.ToLower(r.Alert); !strings.HasSuffix(r.Annotations["runbook_url"], want) {
+			t.Errorf("runbook_url of %s is %s, want …%s", r.Alert, r.Annotations["runbook_url"], want)
+		}
+	}
+	for h := range headings {
+		if !alerts[h] {
+			t.Errorf("mixin/runbook.md has a heading %s, and there is no such alert", h)
+		}
+	}
+}
+
+// ruleTest is what a file of mixin/tests says of alerts.
+type ruleTest struct {
+	Name           string
+	AlertRuleTests []struct {
+		EvalTime  model.Duration `yaml:"eval_time"`
+		Alertname string
+		ExpAlerts []struct {
+			ExpLabels      map[string]string `yaml:"exp_labels"`
+			ExpAnnotations map[string]string `yaml:"exp_annotations"`
+		} `yaml:"exp_alerts"`
+	} `yaml:"alert_rule_test"`
+}
+
+// readRuleTests reads the tests of all files.
+func readRuleTests(t *testing.T) []ruleTest {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(harness.Root(), "mixin", "tests", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []ruleTest
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content struct{ Tests []ruleTest }
+		if err := yaml.Unmarshal(text, &content); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, content.Tests...)
+	}
+	return all
+}
+
+// states returns what a test expects of an alert of this severity, in the order of
+// time: 0 silent, 1 firing, 2 firing with all its annotations.
+func (rt ruleTest) states(alert, severity string) []byte {
+	at := map[model.Duration]byte{}
+	for _, c := range rt.AlertRuleTests {
+		if c.Alertname != alert {
+			continue
+		}
+		state := byte('0')
+		for _, a := range c.ExpAlerts {
+			if a.ExpLabels["severity"] != severity {
+				continue
+			}
+			state = '1'
+			if a.ExpAnnotations["description"] != "" && a.ExpAnnotations["summary"] != "" {
+				state = '2'
+			}
+		}
+		at[c.EvalTime] = state
+	}
+	var states []byte
+	for _, time := range slices.Sorted(maps.Keys(at)) {
+		states = append(states, at[time])
+	}
+	return states
+}
+
+// TestMixinAlertsTested demands a test of each alert in which it is silent, then fires
+// with its labels and annotations, and then ends.
+func TestMixinAlertsTested(t *testing.T) {
+	wanted := regexp.MustCompile(`0.*2.*0`)
+	tests := readRuleTests(t)
+	for _, r := range readRules(t, "alerts.yaml") {
+		if r.Alert == "" {
+			continue
+		}
+		var found []string
+		for _, rt := range tests {
+			if s := rt.states(r.Alert, r.Labels["severity"]); len(s) > 0 {
+				found = append(found, string(s))
+			}
+		}
+		if !slices.ContainsFunc(found, wanted.MatchString) {
+			t.Errorf("%s (%s): no test has it silent, then firing, then silent: %v (0 silent, 1 firing, 2 with its text)",
+				r.Alert, r.Labels["severity"], found)
+		}
+	}
+}
