@@ -122,6 +122,24 @@ func TestAlertmanagerExample(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a job that leaks on all of its GPUs is one page", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		ranks := []harness.Alert{
+			alertOf("GPUOutOfMemoryPredicted", "critical", node, "GPU-a", "slurm_job", "4711"),
+			alertOf("GPUOutOfMemoryPredicted", "critical", node, "GPU-b", "slurm_job", "4711"),
+			alertOf("GPUOutOfMemoryPredicted", "critical", other, "GPU-c", "slurm_job", "4711"),
+		}
+		pod := alertOf("GPUOutOfMemoryPredicted", "critical", node, "GPU-d", "namespace", "ml", "pod", "train-0")
+		r.PostAlerts(t, append(ranks, pod)...)
+		r.sent(t, "pager", "firing", append(ranks, pod)...)
+		for _, n := range r.to.Notifications() {
+			job, of := map[string]string{"slurm_job": "4711"}, map[string]string{"namespace": "ml", "pod": "train-0"}
+			if !equalLabels(n.GroupLabels, job) && !equalLabels(n.GroupLabels, of) {
+				t.Errorf("a notification of %v", n.GroupLabels)
+			}
+		}
+	})
 	t.Run("a page hides no ticket of another memory", func(t *testing.T) {
 		t.Parallel()
 		r := newRouter(t)

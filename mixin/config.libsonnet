@@ -46,7 +46,7 @@
     // Memory is nearly full above this share of what can be allocated. A process
     // that preallocates, as vLLM and JAX do, holds more than this for good.
     nearlyFullRatio: 0.95,
-    // Where one process that holds still has this share, it is full on purpose.
+    // Where processes that hold still have this share, it is full on purpose.
     preallocatedRatio: 0.75,
     // Spikes in a window of the exporter (--detector.window) beyond which memory is
     // said to be unsteady ...
@@ -69,6 +69,9 @@
     powerReason: 'reason="hw_power_brake_slowdown"',
     // Samples are stale when none came for so long: several scrapes at least.
     staleFor: '5m',
+
+    // How often the recording rules for fleets are evaluated.
+    rulesInterval: '1m',
 
     // What an hour of a GPU costs, in the currency that gpuHourCurrency names for
     // Grafana's units. 0: no money is recorded and none is shown.

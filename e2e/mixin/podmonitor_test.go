@@ -4,6 +4,7 @@
 package mixin
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -68,7 +69,7 @@ func TestPodMonitor(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m podMonitor
-	if err := yaml.Unmarshal(text, &m); err != nil {
+	if err := errors.Join(yaml.Unmarshal(text, &m), yaml.UnmarshalStrict(text, &map[string]any{})); err != nil {
 		t.Fatal(err)
 	}
 	if len(m.Spec.PodMetricsEndpoints) != 1 || m.Spec.PodMetricsEndpoints[0].Port != "metrics" || !m.Spec.PodMetricsEndpoints[0].HonorLabels {

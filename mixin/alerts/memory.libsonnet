@@ -184,17 +184,23 @@
     lib.last(scope + 'memory_total_bytes'),
   ],
 
-  // Not where it grows, which has alerts of its own, and not where one process that
-  // holds still has taken most of it: a server that preallocates is full on purpose.
+  local full(scope) = '%s / %s' % [lib.last(scope + 'memory_used_bytes'), capacity(scope)],
+
+  // Of a GPU in MIG mode the instances. Not where it grows, which has alerts of its own, and not where processes that hold
+  // still have taken most of it: servers that preallocate fill it on purpose.
   local nearlyFull = lib.alert(
     'GPUMemoryNearlyFull',
     'warning',
     |||
-      (%(full)s) > %(ratio)g
+      (
+        (%(gpuFull)s) unless on (%(gpu)s) %(slices)s
+        or
+        %(sliceFull)s
+      ) > %(ratio)g
       unless on (%(domain)s) ((%(left)s) < +Inf)
       unless on (%(domain)s) (
-        max by (%(domain)s) (
-          %(process)s
+        sum by (%(domain)s) (
+          max by (%(domain)s, pid) (%(process)s)
           and on (%(domain)s, pid)
           %(pattern)s == 1
         )
@@ -203,7 +209,10 @@
         > %(preallocated)g
       )
     ||| % {
-      full: lib.both(function(scope) '%s / %s' % [lib.last(scope + 'memory_used_bytes'), capacity(scope)]),
+      gpuFull: full('gpu_'),
+      sliceFull: full('gpu_mig_'),
+      gpu: lib.gpu,
+      slices: lib.last('gpu_mig_memory_total_bytes'),
       ratio: config.nearlyFullRatio,
       left: timeLeft,
       domain: lib.domain,
@@ -268,14 +277,14 @@
   local crashLoop = lib.alert(
     'GPUOutOfMemoryCrashLoop',
     'warning',
-    // Not increase(), which takes two exits soon after the start for three.
-    '%s - min_over_time(%s[1h]) >= %d' % [lib.last('gpu_process_exits_near_capacity_total'), lib.select('gpu_process_exits_near_capacity_total'), config.crashesPerHour],
+    // Times and not processes: the ranks of a job end together, and once.
+    'changes(%(exits)s[1h]) - resets(%(exits)s[1h]) >= %(many)d' % { exits: lib.select('gpu_process_exits_near_capacity_total'), many: config.crashesPerHour },
     '0s',
     'Processes end again and again while GPU memory is full.',
     text.text([
-      '{{ $value | printf "%.0f" }} processes ended on ',
+      '{{ $value | printf "%.0f" }} times within an hour a process ended on ',
       text.gpu,
-      ' within an hour while less than 5 % of its memory was free: probably they die of out-of-memory and are started again.',
+      ' while less than 5 % of its memory was free: probably it dies of out-of-memory and is started again.',
       text.holding('$gpu'),
     ]),
   ),

@@ -171,7 +171,7 @@ local panel = import '../lib/panel.libsonnet';
       'h',
       [target('min by (%s) (%s) / 3600 < 7 * 24' % [q.nodeBy, q.either('seconds_to_oom')], q.nodeLegend)],
     ) + panel.limits([[null, 'red'], [config.oomPageSeconds / 3600, 'orange'], [config.oomTicketSeconds / 3600, 'transparent']])
-    + panel.min(0) + panel.noValue('Nothing leaks.'),
+    + panel.min(0) + panel.coarse + panel.noValue('Nothing leaks.'),
     panel.timeSeries(
       'Leaking GPUs by model',
       'GPUs whose memory leaks, by their model. A GPU in MIG mode counts once for its instances.',
@@ -182,7 +182,7 @@ local panel = import '../lib/panel.libsonnet';
           * on (%(by)s) group_left (name) max by (%(by)s, name) (gpu_info{%(gpu)s})
         )
       ||| % { cluster: config.clusterLabel, by: q.by, gpu: q.gpu, leaks: q.either('leak_detected') }, '{{name}}' + inCluster)],
-    ) + panel.counts + panel.stepped + panel.stacked + panel.noValue('Nothing is judged yet.'),
+    ) + panel.counts + panel.stepped + panel.stacked + panel.coarse + panel.noValue('Nothing is judged yet.'),
     panel.timeSeries(
       'Leaking processes by namespace',
       'Processes that leak, by their namespace. Those outside of Kubernetes are under "no namespace".',
@@ -192,7 +192,7 @@ local panel = import '../lib/panel.libsonnet';
           label_replace(gpu_process_leak_detected{%(owner)s}, "namespace", "no namespace", "namespace", "")
         )
       ||| % { cluster: config.clusterLabel, owner: q.owner }, '{{namespace}}' + inCluster)],
-    ) + panel.counts + panel.stepped + panel.stacked + panel.noValue('No process is judged yet.'),
+    ) + panel.counts + panel.stepped + panel.stacked + panel.coarse + panel.noValue('No process is judged yet.'),
     panel.barGauge(
       'Fullest GPUs',
       'Used memory of the ten GPUs that are the fullest now. Full is no leak: vLLM and JAX take nearly all of it on purpose.',
@@ -244,7 +244,7 @@ local panel = import '../lib/panel.libsonnet';
         problem('needs a reset to repair its memory', 'gpu_row_remap_pending{%(gpu)s} == 1'),
         problem('the driver asks for a recovery', 'gpu_recovery_action{%(gpu)s} > 0'),
         problem('memory errors without correction', 'max by (%(gpuBy)s) (gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="volatile"}) > 0'),
-        problem('XID $1 in the last hour', q.newXIDs('1h'), 'xid', '(.*)'),
+        problem('XID $1 in the last hour', 'time() - gpu_xid_last_timestamp_seconds{%(gpu)s} < 3600', 'xid', '(.*)'),
         problem('throttled: $1', 'gpu_clock_event_active{%(gpu)s, reason=~"hw_slowdown|.*_thermal_slowdown|hw_power_brake_slowdown"} == 1', 'reason', '(.*)'),
       ]))],
       [

@@ -14,7 +14,7 @@ local panel = import '../lib/panel.libsonnet';
   },
 
   local config = $._config,
-  local q = (import '../lib/dashboard-query.libsonnet')(config),
+  local q = (import '../lib/dashboard-query.libsonnet')(config, one=true),
   local patterns = import '../lib/dashboard-patterns.libsonnet',
   local variables = (import '../lib/dashboard-variables.libsonnet')(config),
   local instant = panel.instant,
@@ -72,7 +72,7 @@ local panel = import '../lib/panel.libsonnet';
         label_replace(0 * topk(1, %%s), "process", "nothing leaks", "", "")
         or on ()
         label_replace(vector(-1), "process", "not judged", "", "")
-      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')], '{{process}} {{pid}}')],
+      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')], '{{process}} {{pid}} {{pod}}{{slurm_job}}')],
       growing,
     ) + panel.named,
     panel.stat(
@@ -155,12 +155,13 @@ local panel = import '../lib/panel.libsonnet';
     + panel.override('leak', dashed('orange'))
     + panel.override('forecast', dashed('red'))
     + panel.override('at the earliest', {
+      'custom.hideFrom': { legend: true, tooltip: false, viz: false },
       color: { mode: 'fixed', fixedColor: 'red' },
       'custom.fillBelowTo': 'at the latest',
       'custom.fillOpacity': 20,
       'custom.lineWidth': 0,
     })
-    + panel.override('at the latest', { color: { mode: 'fixed', fixedColor: 'red' }, 'custom.lineWidth': 0 }),
+    + panel.override('at the latest', { color: { mode: 'fixed', fixedColor: 'red' }, 'custom.lineWidth': 0, 'custom.hideFrom': { legend: true, tooltip: false, viz: false } }),
 
   local windows = '{{window}}',
   local evidence = [

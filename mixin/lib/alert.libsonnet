@@ -31,7 +31,9 @@ function(config) {
     annotations: {
       summary: summary,
       description: description,
-      dashboard_url: '%s/d/%s?var-cluster={{ $labels.%s }}&var-node={{ $labels.%s }}' %
+      // Rules see no external labels, so a cluster that is missing here may be there in
+      // Grafana: then the dashboard shows all.
+      dashboard_url: '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
                      [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +
                      '{{ with $labels.uuid }}&var-gpu={{ . }}{{ end }}{{ with $labels.gpu_instance }}&var-gpu_instance={{ . }}{{ end }}',
     },

@@ -2,12 +2,15 @@
 // show the same GPU when they are simulated, so the node stands in every join.
 local panel = import 'panel.libsonnet';
 
-function(config) {
+// one is for a dashboard that shows one node and one GPU: there Grafana does not escape
+// a value for a regular expression, such as the brackets of an IPv6 address.
+function(config, one=false) {
   local q = self,
+  local is = if one then '=' else '=~',
 
   cluster: '%s, %s=~"$cluster"' % [config.exporterSelector, config.clusterLabel],
-  node: '%s, %s=~"$node"' % [self.cluster, config.nodeLabel],
-  gpu: self.node + ', uuid=~"$gpu"',
+  node: '%s, %s%s"$node"' % [self.cluster, config.nodeLabel, is],
+  gpu: self.node + ', uuid%s"$gpu"' % is,
   // owner also selects what has no namespace and no pod, while all are chosen.
   owner: self.gpu + ', namespace=~"$namespace", pod=~"$pod"',
   instance: self.gpu + ', gpu_instance=~"$gpu_instance"',

@@ -2,6 +2,7 @@
 // link takes their values along.
 function(config) {
   local q = (import 'dashboard-query.libsonnet')(config),
+  local one = (import 'dashboard-query.libsonnet')(config, one=true),
   local datasource = { type: 'prometheus', uid: '${datasource}' },
 
   local query(name, label, expr) = {
@@ -27,6 +28,10 @@ function(config) {
     sort: 1,
     current: { selected: true, text: ['All'], value: ['$__all'] },
   },
+
+  // seldom is for what is long in a fleet: it is asked for when a dashboard is opened, not
+  // with each refresh.
+  local seldom = { refresh: 1 },
 
   // pair takes the labels text and value of a series as what is shown and what is meant.
   local pair = { regex: '/text="(?<text>[^"]*)".*value="(?<value>[^"]*)"/' },
@@ -55,10 +60,10 @@ function(config) {
     'gpu',
     'GPU',
     'query_result(label_replace(label_join(gpu_info{%s}, "text", " ", "gpu", "name", "%s"), "value", "$1", "uuid", "(.+)"))' % [q.node, config.nodeLabel]
-  ) + all + pair + { sort: 3 },
+  ) + all + pair + seldom + { sort: 3 },
 
-  namespace: query('namespace', 'Namespace', 'label_values(gpu_process_info{%s}, namespace)' % q.gpu) + all,
-  pod: query('pod', 'Pod', 'label_values(gpu_process_info{%s, namespace=~"$namespace"}, pod)' % q.gpu) + all,
+  namespace: query('namespace', 'Namespace', 'label_values(gpu_process_info{%s}, namespace)' % q.gpu) + all + seldom,
+  pod: query('pod', 'Pod', 'label_values(gpu_process_info{%s, namespace=~"$namespace"}, pod)' % q.gpu) + all + seldom,
 
   // at is the end of a legend: the node where several are shown, else nothing.
   at: query(
@@ -86,14 +91,14 @@ function(config) {
     now: query(
       'now',
       'Last scrape',
-      'query_result(max(timestamp(gpu_driver_up{%(m)s})) or max(max_over_time(timestamp(gpu_driver_up{%(m)s})[$__range:1m])) or vector(time()))' % { m: q.node }
+      'query_result(max(timestamp(gpu_driver_up{%(m)s})) or max(max_over_time(timestamp(gpu_driver_up{%(m)s})[$__range:1m])) or vector(time()))' % { m: one.node }
     ) { regex: '/} ([0-9.]+)/', hide: 2, skipUrlSync: true },
 
     gpu: query(
       'gpu',
       'GPU',
       'query_result(label_replace(label_join(sort(min by (%(by)s, gpu) (%(left)s or last_over_time(gpu_up{%(m)s}[$__range]) + Inf) + on (%(by)s) group_left (name) (0 * max by (%(by)s, name) (last_over_time(gpu_info{%(m)s}[$__range])))), "text", " ", "gpu", "name"), "value", "$1", "uuid", "(.+)"))'
-      % { by: q.by, m: q.node, left: left(q.node, ' @ $now') }
+      % { by: q.by, m: one.node, left: left(one.node, ' @ $now') }
     ) + pair,
 
     // instance is one instance of a GPU in MIG mode, and empty for other GPUs: their
@@ -102,7 +107,7 @@ function(config) {
       'gpu_instance',
       'MIG instance',
       'query_result(label_replace(label_join(sort(gpu_mig_seconds_to_oom{%(m)s} @ $now or last_over_time(gpu_mig_memory_used_bytes{%(m)s}[$__range]) + Inf), "text", " ", "gpu_instance", "profile"), "value", "$1", "gpu_instance", "(.+)"))'
-      % { m: q.gpu }
+      % { m: one.gpu }
     ) + pair,
   },
 }

@@ -84,6 +84,9 @@
       },
     },
 
+  // coarse asks for few points: for panels over a whole fleet.
+  coarse:: { maxDataPoints: 100 },
+
   // stacked and bars are for time series that add up, and that are counts.
   stacked:: { fieldConfig+: { defaults+: { custom+: { fillOpacity: 30, lineWidth: 1, stacking: { mode: 'normal', group: 'A' } } } } },
   bars:: { fieldConfig+: { defaults+: { custom+: { drawStyle: 'bars', fillOpacity: 60, lineWidth: 0, stacking: { mode: 'normal', group: 'A' } } } } },

@@ -150,9 +150,9 @@
 
   prometheusRules+:: {
     groups+: [
-      { name: 'gpu-memory.rules', rules: memory },
-      { name: 'gpu-risk.rules', rules: risk },
-      { name: 'gpu-health.rules', rules: health },
+      { name: 'gpu-memory.rules', interval: config.rulesInterval, rules: memory },
+      { name: 'gpu-risk.rules', interval: config.rulesInterval, rules: risk },
+      { name: 'gpu-health.rules', interval: config.rulesInterval, rules: health },
     ],
   },
 }
