@@ -28,17 +28,29 @@
     keepFiringFor: '10m',
 
     // The `for` of each class of alert. '0s' has its use in tests on simulated time.
+    //
+    // The detector has made sure of a leak before it says so, and holds it: these two
+    // only outlast scrapeGap, by which a range remembers what was taken back at once.
+    // The ticket comes first, so that it can name what the page is about.
     forOOM: '3m',
     forLeak: '2m',
+    // Nothing gets worse while these wait: a rank may be between two steps, a driver may
+    // take minutes to free what an exit leaves behind, a spike may be the last one.
     forZombie: '15m',
     forUnreleased: '15m',
-    forNearlyFull: '10m',
     forFragmentation: '15m',
     forSpikes: '15m',
+    // Longer than most loads and evaluations that pass through a full memory.
+    forNearlyFull: '10m',
+    // States that do not go away by themselves, but for a reset that is under way.
     forHealth: '5m',
+    // A share of 15 minutes that has to last for as long again: no single hot job.
     forThrottle: '15m',
+    // A restart of the exporter, the driver or the node takes less.
     forExporter: '5m',
+    // A collector that fails now and then is tried again every 15 s.
     forCollector: '15m',
+    // Prometheus itself needs a while after its start to discover its targets.
     forAbsent: '15m',
 
     // Zombies and unreleased memory below this many bytes are nobody's ticket.
