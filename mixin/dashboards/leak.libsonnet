@@ -203,7 +203,7 @@ local panel = import '../lib/panel.libsonnet';
       'What the memory of the GPU and of its processes does. Leaks are red, memory that nobody will use again is purple.',
       [
         target(codedMemory(), 'GPU {{gpu}}'),
-        target(q.coded('gpu_process_memory_pattern', q.instance, 'pattern', codes, q.gpuBy + ', process, pid'), perProcess),
+        target(q.coded('gpu_process_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', process, pid'), perProcess),
       ],
       [codeMapping],
     ) + panel.noValue('Not judged yet.'),
@@ -235,7 +235,7 @@ local panel = import '../lib/panel.libsonnet';
       [
         target(with('gpu_memory_unattributed_bytes{%(instance)s}'), 'no process'),
         target(with('gpu_processes_other_memory_used_bytes{%(instance)s} > 0'), 'other processes'),
-        target(with('gpu_process_memory_used_bytes{%(instance)s}'), perProcess),
+        target(with('gpu_process_memory_used_bytes{%(part)s}'), perProcess),
       ],
     ) + panel.stacked + panel.min(0) + panel.noValue('The driver lists no process here.')
     + panel.override('no process', { color: { mode: 'fixed', fixedColor: 'purple' } })
@@ -244,18 +244,18 @@ local panel = import '../lib/panel.libsonnet';
       'Confidence by process',
       'How sure the detector is that each process leaks. Dashed: where a leak is declared, and where it is taken back.',
       'percentunit',
-      [target(with('gpu_process_leak_confidence{%(instance)s}'), perProcess)],
+      [target(with('gpu_process_leak_confidence{%(part)s}'), perProcess)],
     ) + panel.ratio + panel.limits([[null, 'transparent'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'red']])
     + panel.noValue('No process is judged yet.'),
     panel.timeSeries(
       'Share of the leak',
       'The part of each process in the growth. What is missing to 100 % is of no process.',
       'percentunit',
-      [target(with('gpu_process_leak_share_ratio{%(instance)s}'), perProcess)],
+      [target(with('gpu_process_leak_share_ratio{%(part)s}'), perProcess)],
     ) + panel.ratio + panel.stacked + panel.noValue('Nothing leaks.'),
   ],
 
-  local ofProcess(suffix) = instant(with('gpu_process_%%s{%(instance)s} @ $now') % suffix),
+  local ofProcess(suffix) = instant(with('gpu_process_%%s{%(part)s} @ $now') % suffix),
   local gigabytes = { unit: 'bytes', decimals: 1, 'custom.width': 110 },
   local table = panel.table(
     'Processes now',
@@ -295,20 +295,29 @@ local panel = import '../lib/panel.libsonnet';
   local workloads = [
     panel.timeSeries(
       'Memory by pod and job',
-      'Memory of pods and Slurm jobs of two processes or more.',
+      'Memory of pods and Slurm jobs of two processes or more, and what of it is never given back.',
       'bytes',
-      [target(with('gpu_workload_memory_used_bytes{%(instance)s}'), perWorkload)],
+      [
+        target(with('gpu_workload_memory_used_bytes{%(part)s}'), perWorkload),
+        target(with('gpu_workload_memory_trough_bytes{%(part)s}'), 'never given back ' + perWorkload),
+      ],
     ) + panel.min(0) + panel.noValue('No pod or job of two processes is here.'),
+    panel.timeSeries(
+      'Growth per hour by pod and job',
+      'Least-squares slope of the memory of each pod or job over each window. A sawtooth has slopes too: growth that is never given back shows in the panel beside.',
+      'bytes',
+      [target(with('gpu_workload_leak_slope_bytes_per_second{%(part)s} * 3600'), windows + ' ' + perWorkload)],
+    ) + panel.noValue('No pod or job of two processes is here.'),
     panel.timeSeries(
       'Confidence by pod and job',
       'How sure the detector is that the pod or job leaks as a whole, as where its processes come and go.',
       'percentunit',
-      [target(with('gpu_workload_leak_confidence{%(instance)s}'), perWorkload)],
+      [target(with('gpu_workload_leak_confidence{%(part)s}'), perWorkload)],
     ) + panel.ratio + panel.noValue('No pod or job of two processes is here.'),
     panel.timeline(
       'Pattern by pod and job',
       'What the memory of each pod or job does as a whole.',
-      [target(q.coded('gpu_workload_memory_pattern', q.instance, 'pattern', codes, q.gpuBy + ', namespace, pod, slurm_job'), perWorkload)],
+      [target(q.coded('gpu_workload_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', namespace, pod, slurm_job'), perWorkload)],
       [codeMapping],
     ) + panel.noValue('No pod or job of two processes is here.'),
   ],
@@ -359,6 +368,8 @@ local panel = import '../lib/panel.libsonnet';
         variables.urgent.now,
         variables.urgent.gpu,
         variables.urgent.instance,
+        variables.urgent.namespace,
+        variables.urgent.pod,
       ] },
       annotations: { list: [
         annotation('Leak began', with('gpu_process_leak_start_timestamp_seconds{%(instance)s} @ $now * 1000'), 'Leak began: {{process}} {{pid}}', 'orange', true),

@@ -14,6 +14,8 @@ function(config, one=false) {
   // owner also selects what has no namespace and no pod, while all are chosen.
   owner: self.gpu + ', namespace=~"$namespace", pod=~"$pod"',
   instance: self.gpu + ', gpu_instance=~"$gpu_instance"',
+  // part are the processes and workloads of the instance that are chosen.
+  part: self.instance + ', namespace=~"$namespace", pod=~"$pod"',
 
   // What names a node: in legends, in the columns of tables, and in the links of rows.
   local several = config.showMultiCluster,
@@ -35,6 +37,7 @@ function(config, one=false) {
     gpu: q.gpu,
     owner: q.owner,
     instance: q.instance,
+    part: q.part,
     nodeBy: q.nodeBy,
     by: q.by,
     domainBy: q.domainBy,

@@ -109,5 +109,9 @@ function(config) {
       'query_result(label_replace(label_join(sort(gpu_mig_seconds_to_oom{%(m)s} @ $now or last_over_time(gpu_mig_memory_used_bytes{%(m)s}[$__range]) + Inf), "text", " ", "gpu_instance", "profile"), "value", "$1", "gpu_instance", "(.+)"))'
       % { m: one.gpu }
     ) + pair,
+
+    // namespace and pod choose among the processes and workloads that a GPU has.
+    namespace: query('namespace', 'Namespace', 'label_values(gpu_process_info{%s}, namespace)' % one.instance) + all,
+    pod: query('pod', 'Pod', 'label_values(gpu_process_info{%s, namespace=~"$namespace"}, pod)' % one.instance) + all,
   },
 }
