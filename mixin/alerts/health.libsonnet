@@ -32,8 +32,9 @@ local xid = import '../lib/xid.libsonnet';
     '{{ $labels.xid }}: ' + cases('$labels.xid "%s"', { [code]: '%s. %s' % catalogue[code] for code in std.objectFields(catalogue) }),
   local codes(catalogue) = ['xid=~"%s"' % std.join('|', std.objectFields(catalogue))],
 
-  // These are there with 0 before the first of them, so that an increase shows it, but
-  // for one that came before the first scrape. It lasts while the clocks are wrong.
+  // These are there with 0 before the first of them, so that an increase shows it,
+  // however the clocks of node and Prometheus differ. One that came before the first
+  // scrape is no increase: its time stamp shows it, where the clocks agree.
   local xidCritical = alert(
     'GPUXIDCritical',
     'critical',

@@ -94,18 +94,9 @@ local panel = import '../lib/panel.libsonnet';
     'At risk within the day',
     'What the GPU-hours cost that are lost when the GPUs above are out of memory within the day: those since the programs that leak on them were started, as if they wrote no checkpoints.',
     config.gpuHourCurrency,
-    [instant(with(|||
-      sum(
-        (
-          time() - min by (%(domainBy)s) (
-            gpu_process_start_time_seconds{%(owner)s} and on (%(domainBy)s, pid) gpu_process_leak_detected{%(owner)s} == 1
-          )
-        )
-        and on (%(domainBy)s) %%s < %%d
-      ) / 3600 * %%g or vector(0)
-    |||) % [q.either('seconds_to_oom'), config.oomTicketSeconds, config.gpuHourPrice])],
+    [instant('sum(node:gpu_hours_at_risk:sum{%s=~"$cluster", %s=~"$node"}) * %g' % [config.clusterLabel, config.nodeLabel, config.gpuHourPrice])],
     none,
-  ) + panel.decimals(0),
+  ) + panel.decimals(0) + panel.noValue('rules.yaml is not loaded'),
 
   local leakURL =
     '/d/%s?%s&var-gpu=${__data.fields.uuid}' % [std.md5('leak.json'), q.nodeLink],
