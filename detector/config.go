@@ -69,7 +69,7 @@ func DefaultConfig() Config {
 		MinGrowth:      16 << 20,
 		MinSpan:        10 * time.Minute,
 		SettleTime:     time.Hour,
-		FalseAlarm:     0.2,
+		FalseAlarm:     0.4,
 		HighWaterRate:  3,
 
 		ZombieAfter:     10 * time.Minute,

@@ -396,7 +396,7 @@ func (g *group[K]) turn(t int64) {
 	if g.series != nil && (grows || g.most == 1 && g.replaced()) {
 		g.interrupt()
 		if g.most <= 1 {
-			g.began = t
+			g.succeed(t)
 		}
 	}
 	g.most = max(g.most, g.members)

@@ -24,6 +24,12 @@ const (
 	enoughSteps = 5.0
 	// jobStep is a step in units, 1 GiB, that a job brings and a leak seldom does.
 	jobStep = 1024 * oneMiB
+	// safely is how many times the largest give-back must be retained for growth not to
+	// be the next one.
+	safely = 1.5
+	// jobsRate is a growth in bytes per second, 384 MiB a minute, that several jobs make
+	// which come one after another: its evenness is looked at in eighths.
+	jobsRate = 384 << 20 / 60.0
 	// idleLoadRate is a growth in bytes per second, from an idle memory on, that is
 	// a load: 4 MiB/s.
 	idleLoadRate = 4 << 20
@@ -37,10 +43,14 @@ const (
 	// unsettledMost in the end. It must last for Config.SettleTime, or for
 	// patienceShare of the time until it has filled the memory, but for a day at
 	// most: what is slow may be watched for longer, and a load that follows the time
-	// of day is slow.
+	// of day is slow. What has lasted for shortSettle, and for nearTimes the time that
+	// is left, need not last longer: caches, epochs and models are made to end before
+	// the memory is full.
 	unsettled     = 0.4
 	unsettledMost = 0.7
 	patienceShare = 0.25
+	shortSettle   = int64(20 * time.Minute)
+	nearTimes     = 5.0
 	day           = int64(24 * time.Hour)
 )
 
@@ -97,7 +107,7 @@ func (e *scale) judge(s *series, given float64) growth {
 	g.spread = spread(pts)
 	var steady []point
 	g.pace, g.steadiness, steady = steadiness(pts, int64(s.cfg.MinSpan))
-	g.reversal = clamp(float64(retained/unit)/max(given, 1) - 1)
+	g.reversal = clamp((float64(retained/unit)/max(given, 1) - 1) / (safely - 1))
 	gate := min(1, gateConfidence*max(0, g.evidence)/-math.Log10(e.share*s.cfg.FalseAlarm))
 	rate := float64(steady[len(steady)-1].bytes()-steady[0].bytes()) / max(seconds(int64(steady[len(steady)-1].at-steady[0].at)*tick), 1)
 	base := g.base
@@ -172,7 +182,7 @@ func steadiness(pts []point, least int64) (pacing, even float64, steady []point)
 		}
 		p := keeping(rest)
 		pacing = max(pacing, p)
-		if e := p * evenness(rest) * spread(rest); e > even {
+		if e := p * evenness(rest, parts(rest)) * spread(rest); e > even {
 			even, steady = e, rest
 		}
 		if even == 1 {
@@ -186,18 +196,30 @@ func steadiness(pts []point, least int64) (pacing, even float64, steady []point)
 // to 0 where it brought three quarters of that.
 func keeping(pts []point) float64 { return clamp((pace(pts) - 0.75) / 0.15) }
 
-// evenness is 1 where each quarter of the time holds a tenth of the growth, and
-// falls to 0 where one holds next to nothing: a job that comes in jumps. It is 0
-// where nothing has grown.
-func evenness(pts []point) float64 {
+// evenParts is in how many parts of the time growth must be even.
+const evenParts = 4
+
+// parts returns evenParts, and twice as many for growth at jobsRate or more.
+func parts(pts []point) int32 {
+	last := pts[len(pts)-1]
+	if float64(last.bytes()-pts[0].bytes()) >= jobsRate*seconds(int64(last.at-pts[0].at)*tick) {
+		return 2 * evenParts
+	}
+	return evenParts
+}
+
+// evenness is 1 where each of so many parts of the time holds two fifths of its
+// share of the growth, and falls to 0 where one holds next to nothing: jobs that come
+// in jumps, or one after another. It is 0 where nothing has grown.
+func evenness(pts []point, parts int32) float64 {
 	last := len(pts) - 1
 	span, total := pts[last].at-pts[0].at, float64(pts[last].v)-float64(pts[0].v)
 	if total <= 0 {
 		return 0
 	}
 	least, i, from := 1.0, 1, float64(pts[0].v)
-	for q := int32(1); q <= 4; q++ {
-		at := pts[0].at + int32(int64(span)*int64(q)/4)
+	for q := int32(1); q <= parts; q++ {
+		at := pts[0].at + int32(int64(span)*int64(q)/int64(parts))
 		for i < last && pts[i].at < at {
 			i++
 		}
@@ -205,7 +227,7 @@ func evenness(pts []point) float64 {
 		least = min(least, (v-from)/total)
 		from = v
 	}
-	return clamp((least - 0.02) / 0.08)
+	return clamp((least*float64(parts) - 0.08) / 0.32)
 }
 
 // between returns the level at a time on the line between two troughs: there may
@@ -289,7 +311,8 @@ func (s *series) startFactor(g *growth, pts []point, rate float64, base, span in
 	patience := int64(s.cfg.SettleTime)
 	if s.capacity > 0 && rate > 0 {
 		ahead := (s.capacity - float64(s.used)) / rate * float64(time.Second)
-		patience = int64(min(max(float64(patience), patienceShare*ahead), float64(day)))
+		short := min(float64(patience), max(float64(shortSettle), nearTimes*ahead))
+		patience = int64(min(max(short, patienceShare*ahead), float64(day)))
 		if span > swellSpan && (swelling(pts) || ahead > float64(day) && s.last-s.first < day) {
 			excused, patience = true, max(patience, min(day, int64(ahead)))
 		}

@@ -123,7 +123,7 @@ func TestEvenness(t *testing.T) {
 		{"nothing has grown", quarters(0, 0, 0, 0), 0},
 		{"it falls", quarters(-0.025, -0.025, -0.025, -0.025), 0},
 	} {
-		about(t, c.name, evenness(troughs(c.levels)), c.want)
+		about(t, c.name, evenness(troughs(c.levels), evenParts), c.want)
 	}
 }
 
@@ -238,10 +238,14 @@ func TestStartFactor(t *testing.T) {
 		{"none, and no settle time: a quarter of what is left", func(k *known) { k.lead, k.span, k.settle = 0, 6*minute+24e9, 0 }, 0.4 + 0.3*0.5},
 		{"none, no settle time, and a quarter has passed", func(k *known) { k.lead, k.span, k.settle = 0, 13*minute, 0 }, 1},
 		{"none, and it was a leak before", func(k *known) { k.lead, k.span, k.on = 0, minute, true }, 1},
+		{"none, and it is five sixths of the way to full", func(k *known) { k.lead, k.span, k.rate = 0, 30*minute, 60*gib/359 }, 1},
+		{"none, and nearly so", func(k *known) { k.lead, k.span, k.rate = 0, 30*minute, 60*gib/480 }, 0.4 + 0.3*30/40},
+		{"none, and nearly full after 15 minutes", func(k *known) { k.lead, k.span, k.rate = 0, 15*minute, 60*gib/60 }, 0.4 + 0.3*0.75},
 		{"none, and 20 hours are left", func(k *known) { k.lead, k.rate = 0, 60*gib/72e3 }, 0.4 + 0.3*0.2},
 		{"none, of an unknown capacity", func(k *known) { k.lead, k.span, k.capacity, k.rate = 0, 59*minute, 0, mib/100 }, 0.4 + 0.3*59/60},
 		{"slow, and seen for long", func(k *known) { k.rate = 60 * gib / 300e3 }, 1},
 		{"slower than a day, for hours", func(k *known) { k.rate, k.span = 60*gib/300e3, 3*hour }, 0.4 + 0.3*3/24},
+		{"the same, seen for a day", func(k *known) { k.lead, k.rate, k.span = 22*hour, 60*gib/300e3, 3*hour }, 1},
 
 		{"from idle on, as fast as a program loads", func(k *known) { k.base, k.rate, k.span = 512*mib, 5*mib, 30*minute }, 0.4 + 0.3*0.5},
 		{"from idle on, slower", func(k *known) { k.base, k.rate, k.span = 512*mib, 3*mib, 30*minute }, 1},
@@ -302,8 +306,8 @@ func TestJudge(t *testing.T) {
 		{"few jobs", join(repeat(24, 10000), repeat(24, 11000), repeat(24, 12000), repeat(20, 13000)), 0, 0, 0, 0, 0},
 
 		{"it gave as much back", ramp(70, 10000, 20), 1380, 0.25, 0.27, 67, 0},
-		{"it gave half as much back", ramp(70, 10000, 20), 690, 1, 1, 67, 0},
-		{"it gave two thirds back", ramp(70, 10000, 20), 920, 0.62, 0.63, 67, 0},
+		{"it gave two thirds back", ramp(70, 10000, 20), 920, 1, 1, 67, 0},
+		{"it gave four fifths back", ramp(70, 10000, 20), 1104, 0.62, 0.63, 67, 0},
 		{"it gave more back", ramp(70, 10000, 20), 5000, 0.25, 0.25, 67, 0},
 	} {
 		g := judged(c.levels, c.given)

@@ -14,19 +14,19 @@ import (
 const (
 	ladderScales = 7
 	// cycleScale is the one beside them whose blocks are the cycles of the series.
-	cycleScale = ladderScales
-	numScales  = ladderScales + 1
-	// cycleShare is the share of the probability of a false alarm that the cycles
-	// have. Of the rest, each scale has narrowing times the share of the next
-	// narrower one, so that all add up to 1: a fast leak is urgent, and a slow one
-	// has the time to show.
-	cycleShare  = 0.2
-	narrowing   = 0.7
-	narrowing7  = narrowing * narrowing * narrowing * narrowing * narrowing * narrowing * narrowing
-	finestShare = (1 - cycleShare) * (1 - narrowing) / (1 - narrowing7)
+	cycleScale  = ladderScales
+	numScales   = ladderScales + 1
 	ladderBase  = 10 * int64(time.Second)
 	ladderTop   = 2560 * int64(time.Second)
 	scaleBlocks = 96
+	// cycleShare is the share of the probability of a false alarm that the cycles
+	// have. The rest is for the other scales, as a bell over the logarithm of the width:
+	// it is highest at urgentWidth and falls by 1/√e at each urgentSpread e-folds. In
+	// the ten minutes that a leak must last at least, narrower blocks show more
+	// moves than they need, and wider ones belong to leaks that have the time to show.
+	cycleShare   = 0.25
+	urgentWidth  = int64(time.Minute)
+	urgentSpread = 1.6
 	// blockSamples is how many samples a block needs before its lowest one is a
 	// trough, or as many as come in blockTime, if that is less: growth that takes
 	// ten minutes must show in some blocks. Where samples are so far apart that this
@@ -36,6 +36,12 @@ const (
 	blockTime    = int64(time.Minute)
 	coarsest     = 1.5
 )
+
+// urgency weighs a scale of blocks of that width, ns, against the others.
+func urgency(width int64) float64 {
+	off := math.Log(float64(width)/float64(urgentWidth)) / urgentSpread
+	return math.Exp(-off * off / 2)
+}
 
 // quantum is the least change of a trough in bytes that counts: NVML gives
 // process memory in units of 2 MiB.

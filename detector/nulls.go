@@ -40,8 +40,8 @@ const (
 func allotted(n int64) float64 { return 1 / (float64(n) * float64(n+1)) }
 
 // walkBet is a bet against a driftless random walk, in which a move is as likely up
-// as down whatever its size and whatever was before. A half is bet on the signs of
-// the moves, a half on climbs.
+// as down whatever its size and whatever was before. Two thirds are bet on the signs
+// of the moves, one on climbs.
 type walkBet struct {
 	base    float64 // what the run began with
 	signs   float64
@@ -106,7 +106,7 @@ func (b *walkBet) wealth() float64 {
 	for i := range b.climbs {
 		climbs += float64(b.climbs[i].fortune) / climbBets
 	}
-	return b.base * (b.signs + climbs) / 2
+	return b.base * (2*b.signs + climbs) / 3
 }
 
 // highWaterBet is a bet against a process whose memory is the maximum of a

@@ -271,20 +271,21 @@ func ups(level, size float64) int {
 
 // What a leak must show: so many moves, all upwards.
 func TestMovesThatShowALeak(t *testing.T) {
-	widest := finestShare * math.Pow(narrowing, ladderScales-1)
+	finest, urgent, widest := shareOf(0), shareOf(2), shareOf(ladderScales-1)
 	for _, c := range []struct {
 		falseAlarm float64
 		share      float64
 		size       float64
 		want       int
 	}{
-		{0.2, finestShare, moveUnits, 8},
-		{0.2, finestShare, 100 * moveUnits, 7},
-		{0.2, cycleShare, moveUnits, 8},
-		{0.2, widest, moveUnits, 11},
-		{0.01, finestShare, moveUnits, 12},
-		{0.01, widest, moveUnits, 16},
-		{0.5, finestShare, moveUnits, 6},
+		{0.4, finest, moveUnits, 7},
+		{0.4, finest, 100 * moveUnits, 7},
+		{0.4, urgent, moveUnits, 6},
+		{0.4, cycleShare, moveUnits, 6},
+		{0.4, widest, moveUnits, 11},
+		{0.01, finest, moveUnits, 14},
+		{0.01, widest, moveUnits, 17},
+		{0.5, urgent, moveUnits, 6},
 	} {
 		if got := ups(c.falseAlarm*c.share, c.size); got != c.want {
 			t.Errorf("false alarm %g, share %.3g, moves of %g units: %d ups, want %d", c.falseAlarm, c.share, c.size, got, c.want)
@@ -316,7 +317,7 @@ func TestClimbsShowATrendUnderNoise(t *testing.T) {
 			b.move(w - v)
 			v, best, signs = w, max(best, b.wealth()), max(signs, b.signs*b.base)
 		}
-		if shown := best >= 1/(0.2*finestShare); shown != c.shown || signs >= 1/(0.2*finestShare) {
+		if shown := best >= 1/(0.4*shareOf(0)); shown != c.shown || signs >= 1/(0.4*shareOf(0)) {
 			t.Errorf("%s: the bet reaches %g, the signs alone %g", name, best, signs)
 		}
 	}
@@ -338,7 +339,7 @@ func TestMaximaThatShowALeak(t *testing.T) {
 		var b highWaterBet
 		b.begin(allotted(1))
 		n := 0
-		for age := c.age; b.fortune < 1/(0.2*finestShare); age += c.width {
+		for age := c.age; b.fortune < 1/(0.4*shareOf(0)); age += c.width {
 			b.block(true, 3, age, age+c.width)
 			n++
 		}

@@ -222,7 +222,7 @@ func (s *series) grewSteadily(pts []point, width int64, l *life) bool {
 	}
 	// The steps of a single process are no jobs that come, however large they are.
 	n, _ := steps(pts)
-	if keeping(pts)*evenness(pts)*clamp((n-fewSteps)/(enoughSteps-fewSteps)) < gateConfidence {
+	if keeping(pts)*evenness(pts, evenParts)*clamp((n-fewSteps)/(enoughSteps-fewSteps)) < gateConfidence {
 		return false
 	}
 	fit := fitLine(pts)
@@ -302,18 +302,23 @@ func (g *group[K]) looping() bool {
 	return g.series != nil && g.restarts.proof > 0 && g.restarts.confidence() >= g.cfg.LeakThreshold
 }
 
-// verdict is that of the series, or that of a crash loop where the series shows no
-// leak: its cycles are the lives, of which nothing is retained.
+// verdict is that of the series, with the pattern and the begin of a crash loop where
+// there is one: its cycles are the lives, of which nothing is retained. Where the
+// series shows no leak, the rate is that of the lives before.
 func (g *group[K]) verdict(v *Verdict) {
 	g.series.verdict(v)
-	if !v.Judged || v.Leak {
+	if !v.Judged {
 		return
 	}
 	v.Confidence = max(v.Confidence, g.restarts.confidence())
 	if !g.looping() {
 		return
 	}
-	v.Leak, v.Pattern, v.Since = true, PatternLeakCyclic, time.Duration(g.restarts.since)
+	v.Pattern, v.Since = PatternLeakCyclic, time.Duration(g.restarts.since)
+	if v.Leak {
+		return // the present life shows by itself, and better, how fast
+	}
+	v.Leak = true
 	v.Rate, v.Leaked = Of(g.restarts.trend.rate), Of(0)
 	if g.members == 1 && g.only != nil {
 		if trough, ok := g.only.trough(); ok {

@@ -99,11 +99,17 @@ func (s *series) reset(cfg Config) {
 // how many samples a narrowest block has at least. A wide one is made of narrow ones.
 func (s *series) climb(narrowest int64, samples int) {
 	step := math.Pow(float64(ladderTop)/float64(narrowest), 1.0/(ladderScales-1))
-	width, share := float64(narrowest), finestShare
+	width, sum := float64(narrowest), 0.0
 	for i := range s.ladder {
-		s.ladder[i] = scale{width: int64(width), least: 1, share: share}
+		s.ladder[i] = scale{width: int64(width), least: 1, share: urgency(int64(width))}
 		width *= max(step, coarsest)
-		share *= narrowing
+	}
+	s.ladder[cycleScale].share = 0
+	for i := range s.ladder {
+		sum += s.ladder[i].share
+	}
+	for i := range s.ladder {
+		s.ladder[i].share *= (1 - cycleShare) / sum
 	}
 	s.ladder[0].least, s.ladder[cycleScale].share = samples, cycleShare
 }
@@ -132,6 +138,12 @@ func (s *series) interrupt() {
 			s.growths[i] = growth{}
 		}
 	}
+}
+
+// succeed begins the growth with a process that takes the place of another at time t:
+// what leaked, and the memory that was nearly full, went with the one before.
+func (s *series) succeed(t int64) {
+	s.began, s.nearAt, s.leak = t, 0, leak{}
 }
 
 // observation is one sample of a series and what is known beside it.

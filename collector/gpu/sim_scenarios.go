@@ -24,7 +24,7 @@ var scenarios = []simScenario{
 	{ScenarioInfo{"faulty", "8 GPUs of which 7 go wrong: hang after 2m, XID 79 after 3m, ECC errors after 90s, heat after 1m, unknown process memory, an old consumer card, failing reads"}, faultyScript},
 	{ScenarioInfo{"mig", "3 GPUs with MIG: seven 1g.10gb slices of which one leaks, a mixed layout, and one with MIG off"}, migScript},
 	{ScenarioInfo{"churn", "1 GPU on which 64 workers start and end processes all the time, 50,000 an hour, beside a server that leaks"}, churnScript},
-	{ScenarioInfo{"crashloop", "1 GPU whose only pod leaks 400 MiB a minute, is out of memory after 25 minutes, dies, and is started again a minute later, for ever"}, crashLoopScript},
+	{ScenarioInfo{"crashloop", "1 GPU whose only pod leaks 600 MiB a minute, is out of memory after 17 minutes, dies, and is started again a minute later, for ever"}, crashLoopScript},
 	{ScenarioInfo{"nodriver", "2 GPUs whose driver is not loaded for the first 60 s"}, nodriverScript},
 }
 
@@ -331,7 +331,7 @@ func churnScript() script {
 
 func crashLoopScript() script {
 	// What a life grows by is the card less what it has loaded.
-	const perMinute, grows = 400 * mib, 24 * time.Minute
+	const perMinute, grows = 600 * mib, 16 * time.Minute
 	room := perMinute * grows.Minutes()
 	b := &simBuilder{name: "crashloop"}
 	loop := leaker(pod("default", "crashy-0", "app", "app.py", "app"),
