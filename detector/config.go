@@ -35,10 +35,11 @@ type Config struct {
 	MinSpan time.Duration
 	// SettleTime is how long growth must last to be a leak where nothing is known
 	// from before it: a process that fills its memory from its start on, or one
-	// that was already growing when it was first seen.
+	// that was already growing when it was first seen. What has nearly filled the
+	// memory need not last for it.
 	SettleTime time.Duration
-	// FalseAlarm is the probability (0 to 1) that a series without a trend is ever
-	// taken for a leak, however long it is watched.
+	// FalseAlarm is the probability (0 to 0.5) that a series without a trend ever
+	// passes for one with a trend, however long it is watched.
 	FalseAlarm float64
 	// HighWaterRate is the number of new maxima per e-fold of age that a healthy
 	// process is granted.
