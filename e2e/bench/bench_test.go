@@ -95,6 +95,10 @@ func TestForecast(t *testing.T) {
 			t.Errorf("%g (%g to %g): %+v, want %+v", c.eta, c.lower, c.upper, o.forecast, c.want)
 		}
 	}
+	is.length = is.half - time.Minute
+	if o := (fake{eta: 3600}).score(is); o.forecast.due {
+		t.Error("a forecast is due after the end")
+	}
 	is.half, is.oom = 0, 0
 	if o := (fake{eta: 1}).score(is); o.forecast.due {
 		t.Error("a forecast is due without an out-of-memory")
@@ -108,7 +112,7 @@ func labelled() []outcome {
 	leak := truth{leak: true, onset: 1 * hours, length: 5 * hours}
 	fine, big := leak, leak
 	fine.fine = true
-	big.fine, big.steadyBig = true, true
+	big.fine, big.steadyBig, big.fromStart = true, true, true
 	dies := truth{leak: true, onset: 1 * hours, half: 2 * hours, oom: 3 * hours, length: 3 * hours}
 	told := at(100 * minutes)
 	told.eta, told.lower, told.upper = 2700, 2000, 3800
@@ -128,13 +132,14 @@ func TestFigures(t *testing.T) {
 	}
 	want := map[string]string{
 		"precision (series)": "66.7 %", "recall": "4/6 66.7 %", "found within 15 min": "2/6 33.3 %",
-		"steady ≥ 50 MB/min within 15 min": "1/1 100.0 %", "delay, median": "17m30s", "delay, 90 %": "40m0s",
+		"steady ≥ 50 MB/min within 15 min": "1/1 100.0 %", laterRow.name: "1/5 20.0 %", "delay, median": "17m30s", "delay, 90 %": "40m0s",
 		"early alarms": "1/6 16.7 %", "false episodes per 100 series-hours": "10.00",
 		"healthy series ever alarmed": "1/3 33.3 %", "healthy time in alarm": "10.0 %",
 		"ETA error at half-life, median": "62.5 %", "ETA error at half-life, 90 %": "100.0 %",
 		"90 % interval covers": "1/2 50.0 %", "90 % interval, median width/true": "none",
 	}
-	for _, r := range slices.Concat(leakRows, healthyRows, forecastRows) {
+	rows := slices.Concat(leakRows, []figureRow{laterRow}, healthyRows, forecastRows)
+	for _, r := range rows {
 		if text, ok := want[r.name]; ok && r.of(&f) != text {
 			t.Errorf("%s: %s, want %s", r.name, r.of(&f), text)
 		}
@@ -143,7 +148,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("sampled finely: %+v", f)
 	}
 	var none figures
-	for _, r := range slices.Concat(leakRows, healthyRows, forecastRows) {
+	for _, r := range rows {
 		if text := r.of(&none); text != "–" {
 			t.Errorf("%s of nothing: %s", r.name, text)
 		}

@@ -16,6 +16,7 @@ type figures struct {
 	big, bigQuick              int // steady ones of 50 MB/min and more
 	bigFine, bigFineQuick      int // of those, sampled at 15 s or finer
 	fine, fineQuick            int
+	later, laterQuick          int // those that do not begin with their program
 	early                      int
 	healthy, alarmed, episodes int
 	hours, alarmedHours        float64 // of healthy series
@@ -59,6 +60,8 @@ func (f *figures) addLeak(o *outcome) {
 		quick = o.found-o.onset <= quickly
 	}
 	count(&f.quick, quick)
+	count(&f.later, !o.fromStart)
+	count(&f.laterQuick, !o.fromStart && quick)
 	count(&f.fine, o.fine)
 	count(&f.fineQuick, o.fine && quick)
 	count(&f.big, o.steadyBig)

@@ -19,8 +19,8 @@ const start = 1_790_000_000 * time.Second
 type ours struct {
 	domain *detector.Domain[int]
 	frame  detector.Frame[int]
-	last   detector.Verdict
-	err    error // the first one
+	last   detector.Verdict // when it was asked last
+	err    error            // the first one
 }
 
 func newOurs() (*ours, error) {
@@ -37,17 +37,14 @@ func (o *ours) Observe(t time.Duration, used, capacity int64) {
 	o.frame.T = start + t
 	o.frame.Used = detector.Of(float64(used))
 	o.frame.Capacity = detector.Of(float64(capacity))
-	if err := o.domain.Observe(&o.frame); err != nil {
-		if o.err == nil {
-			o.err = err
-		}
-		return
+	if err := o.domain.Observe(&o.frame); err != nil && o.err == nil {
+		o.err = err
 	}
-	o.last = o.domain.Judgement().Device
 }
 
 // Verdict implements rivals.Rule.
 func (o *ours) Verdict() (leak bool, eta, lower, upper float64) {
+	o.last = o.domain.Judgement().Device
 	v := &o.last
 	if !v.Judged {
 		return false, math.NaN(), math.NaN(), math.NaN()
@@ -63,7 +60,7 @@ func number(v detector.Value) float64 {
 	return v.V
 }
 
-// confidence returns the confidence, 0 while nothing is judged.
+// confidence returns that of the last verdict, 0 while nothing is judged.
 func (o *ours) confidence() float64 {
 	if !o.last.Judged {
 		return 0

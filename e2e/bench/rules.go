@@ -5,7 +5,8 @@ package main
 
 import "github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 
-// rivalRules are the rules that ours is measured against.
+// rivalRules are the rules that ours is measured against: those of other systems,
+// and what the study that this project began with had come to.
 var rivalRules = []struct {
 	name string
 	make func() rivals.Rule
@@ -14,4 +15,5 @@ var rivalRules = []struct {
 	{"gpumemprof", rivals.NewGpumemprof},
 	{"predict_linear", rivals.NewPredictLinear},
 	{"Mann-Kendall", rivals.NewMannKendall},
+	{"prototype", rivals.NewPrototype},
 }

@@ -34,6 +34,7 @@ type judged struct {
 type runner struct {
 	set                    workloads.Set
 	rivals, curve, verbose bool
+	minutely               bool // ours is asked as seldom as the rivals
 }
 
 // jobsFor returns n jobs of each kind.
@@ -73,7 +74,9 @@ func (r *runner) run(jobs []job) ([]judged, error) {
 	results := parallel(len(jobs), func(i int) judged {
 		j := jobs[i]
 		s := j.kind.New(r.set, j.index, j.length)
-		return r.judge(s.Name, s, s.Capacity, truthOf(s), func(w *watch, o *outcome) string { return w.note(s, o) })
+		return r.judge(s.Name, s, s.Capacity, truthOf(s), func(w *watch, o *outcome) string {
+			return w.note(noted{fmt.Sprintf("%s/%d", s.Name, s.Index), s.Interval, s.Capacity, s.Rate}, o)
+		})
 	})
 	return results, firstError(results)
 }
@@ -99,7 +102,7 @@ func (r *runner) judge(name string, s source, capacity int64, is truth, note fun
 	if err != nil {
 		return judged{name: name, err: err}
 	}
-	w := &watch{ours: o, score: newScorer(is)}
+	w := &watch{ours: o, score: newScorer(is), minutely: r.minutely}
 	if r.curve {
 		w.curve = newCurve(is)
 	}
@@ -133,14 +136,34 @@ type watch struct {
 	others []*contender
 	minute time.Duration // the last one at which the rivals were asked
 
+	minutely bool // ours is asked then only, too
+
 	atFirst string // confidence and pattern at the first alarm
 	peak    float64
 	peakT   time.Duration
 }
 
-// observe takes a sample. Ours is asked after each one, the rivals each minute.
+// observe takes a sample. Ours is asked after each one unless it is minutely, the
+// rivals each minute.
 func (w *watch) observe(t time.Duration, used, capacity int64) {
+	minute := t.Truncate(time.Minute)
+	ask := minute > w.minute
+	w.minute = minute
 	w.ours.Observe(t, used, capacity)
+	if ask || !w.minutely {
+		w.ask(t)
+	}
+	for _, c := range w.others {
+		c.rule.Observe(t, used, capacity)
+		if ask {
+			leak, eta, lower, upper := c.rule.Verdict()
+			c.score.observe(t, leak, eta, lower, upper)
+		}
+	}
+}
+
+// ask asks ours.
+func (w *watch) ask(t time.Duration) {
 	leak, eta, lower, upper := w.ours.Verdict()
 	w.score.observe(t, leak, eta, lower, upper)
 	confidence := w.ours.confidence()
@@ -153,16 +176,6 @@ func (w *watch) observe(t time.Duration, used, capacity int64) {
 	}
 	for _, c := range w.curve {
 		c.observe(t, confidence)
-	}
-	minute := t.Truncate(time.Minute)
-	ask := minute > w.minute
-	w.minute = minute
-	for _, c := range w.others {
-		c.rule.Observe(t, used, capacity)
-		if ask {
-			leak, eta, lower, upper := c.rule.Verdict()
-			c.score.observe(t, leak, eta, lower, upper)
-		}
 	}
 }
 
@@ -177,26 +190,34 @@ func (w *watch) end() judged {
 	return out
 }
 
+// noted is what a note tells of a series besides its truth.
+type noted struct {
+	name     string
+	interval time.Duration
+	capacity int64
+	rate     float64
+}
+
 // note returns a line for a leak that was missed or found early, and for a
 // healthy series with an alarm; "" for another.
-func (w *watch) note(s *workloads.Series, o *outcome) string {
+func (w *watch) note(s noted, o *outcome) string {
 	var what string
 	switch {
-	case s.Leak && o.early:
+	case o.leak && o.early:
 		what = "early"
-	case s.Leak && o.found == never:
+	case o.leak && o.found == never:
 		what = "missed"
-	case !s.Leak && o.episodes > 0:
+	case !o.leak && o.episodes > 0:
 		what = "false"
 	default:
 		return ""
 	}
 	v := &w.ours.last
-	line := fmt.Sprintf("%-6s %s/%d every %s of %s on %.0f GiB", what, s.Name, s.Index, s.Interval, short(s.Length), float64(s.Capacity)/(1<<30))
-	if s.Leak {
-		line += fmt.Sprintf(", %.2f MiB/s from %s", s.Rate/(1<<20), short(s.Onset))
-		if s.OOM > 0 {
-			line += " to out-of-memory at " + short(s.OOM)
+	line := fmt.Sprintf("%-6s %s every %s of %s on %.0f GiB", what, s.name, s.interval, short(o.length), float64(s.capacity)/(1<<30))
+	if o.leak {
+		line += fmt.Sprintf(", %.2f MiB/s from %s", s.rate/(1<<20), short(o.onset))
+		if o.oom > 0 {
+			line += " to out-of-memory at " + short(o.oom)
 		}
 	}
 	if o.first != never {

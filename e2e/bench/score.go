@@ -23,15 +23,19 @@ type truth struct {
 	length              time.Duration
 	straight, steadyBig bool
 	fine                bool // sampled at 15 s or finer
+	fromStart           bool // leaks from the begin of its program on
 }
 
 // bigRate is 50 MB a minute, in bytes per second.
 const bigRate = 50e6 / 60
 
+// finely is the longest interval that counts as fine.
+const finely = 15 * time.Second
+
 func truthOf(s *workloads.Series) truth {
 	return truth{
 		leak: s.Leak, onset: s.Onset, half: s.HalfLife(), oom: s.OOM, length: s.Length, straight: s.Straight,
-		steadyBig: s.Steady && s.Rate >= bigRate, fine: s.Interval <= 15*time.Second,
+		steadyBig: s.Steady && s.Rate >= bigRate, fine: s.Interval <= finely,
 	}
 }
 
@@ -54,7 +58,7 @@ type outcome struct {
 
 // forecast is what was foretold at the half-life.
 type forecast struct {
-	due     bool    // the series has an out-of-memory
+	due     bool    // the series has an out-of-memory and lasts to the half-life
 	error   float64 // |foretold - true| / true, 1 without a forecast
 	covered bool    // the true time is between the bounds
 	width   float64 // (upper - lower) / true, +Inf without a forecast
@@ -71,7 +75,7 @@ type scorer struct {
 func newScorer(is truth) *scorer {
 	s := &scorer{candidate: never}
 	s.out = outcome{truth: is, found: never, first: never}
-	s.out.forecast = forecast{due: is.oom > 0, error: 1, width: math.Inf(1)}
+	s.out.forecast = forecast{due: is.oom > 0 && is.half <= is.length, error: 1, width: math.Inf(1)}
 	return s
 }
 

@@ -81,7 +81,7 @@ func (r *replayed) truth() truth {
 	for t, _, ok := run.Next(); ok; t, _, ok = run.Next() {
 		is.length = t
 	}
-	is.fine = is.length/time.Duration(max(run.n-1, 1)) <= 15*time.Second
+	is.fine = is.length/time.Duration(max(run.n-1, 1)) <= finely
 	if is.leak && is.length < r.end() {
 		is.oom = is.length
 		is.half = is.onset + (is.oom-is.onset)/2
