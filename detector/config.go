@@ -68,7 +68,7 @@ func DefaultConfig() Config {
 		ClearThreshold: 0.35,
 		MinAge:         5 * time.Minute,
 		MinGrowth:      16 << 20,
-		MinSpan:        10 * time.Minute,
+		MinSpan:        6 * time.Minute,
 		SettleTime:     time.Hour,
 		FalseAlarm:     0.4,
 		HighWaterRate:  3,

@@ -17,7 +17,7 @@ type drift struct {
 
 // rateError is the share by which the rate of a leak is taken to change until it
 // has filled the memory, beside what its troughs tell.
-const rateError = 0.12
+const rateError = 0.14
 
 // add adds the growth of one more leaking series.
 func (d *drift) add(t *trend) {

@@ -18,6 +18,10 @@ const (
 	// loadRate is a growth in bytes per second that programs reach when they load
 	// and leaks seldom do: 512 MiB a minute. It must last twice as long.
 	loadRate = 512 << 20 / 60.0
+	// rampFill is how long growth takes to fill the whole capacity that is as fast as
+	// ramps of load are. It must last rampTimes as long: ramps take minutes.
+	rampFill  = int64(2 * time.Hour)
+	rampTimes = 5 / 3.0
 	// Growth in fewSteps of like size is that of jobs that come, growth in enoughSteps
 	// is not.
 	fewSteps    = 3.0
@@ -25,8 +29,10 @@ const (
 	// jobStep is a step in units, 1 GiB, that a job brings and a leak seldom does.
 	jobStep = 1024 * oneMiB
 	// safely is how many times the largest give-back must be retained for growth not to
-	// be the next one.
-	safely = 1.5
+	// be the next one, and safelySoon if it has lasted for less than rampTimes MinSpan: one
+	// tooth of ten minutes tells little of the height of the next one.
+	safely     = 1.5
+	safelySoon = 2.5
 	// jobsRate is a growth in bytes per second, 384 MiB a minute, that several jobs make
 	// which come one after another: its evenness is looked at in eighths.
 	jobsRate = 384 << 20 / 60.0
@@ -39,6 +45,13 @@ const (
 	settled = int64(9 * time.Minute)
 	// swellSpan is from when on growth that becomes faster may be a daily load.
 	swellSpan = int64(2 * time.Hour)
+	// Growth that is not found within slowSpan and needs more than slowAhead to fill the
+	// memory may be a daily load too: half a day of it fits into the memory, and it is
+	// steepest 3.8 hours (24 h/2π) of that pace before the top. It must last for slowShare
+	// of the time that it needs.
+	slowSpan  = int64(20 * time.Minute)
+	slowAhead = int64(4 * time.Hour)
+	slowShare = 0.8
 	// Growth from the start on has the share unsettled of its confidence at first,
 	// unsettledMost in the end. It must last for Config.SettleTime, or for
 	// patienceShare of the time until it has filled the memory, but for a day at
@@ -107,7 +120,11 @@ func (e *scale) judge(s *series, given float64) growth {
 	g.spread = spread(pts)
 	var steady []point
 	g.pace, g.steadiness, steady = steadiness(pts, int64(s.cfg.MinSpan))
-	g.reversal = clamp((float64(retained/unit)/max(given, 1) - 1) / (safely - 1))
+	safe := safely
+	if float64(span) < rampTimes*float64(s.cfg.MinSpan) {
+		safe = safelySoon
+	}
+	g.reversal = clamp((float64(retained/unit)/max(given, 1) - 1) / (safe - 1))
 	gate := min(1, gateConfidence*max(0, g.evidence)/-math.Log10(e.share*s.cfg.FalseAlarm))
 	rate := float64(steady[len(steady)-1].bytes()-steady[0].bytes()) / max(seconds(int64(steady[len(steady)-1].at-steady[0].at)*tick), 1)
 	base := g.base
@@ -115,16 +132,24 @@ func (e *scale) judge(s *series, given float64) growth {
 		base = steady[0].bytes() // what was left out, such as a load, led there
 	}
 	g.start = s.startFactor(&g, pts, rate, base, span)
-	least := int64(s.cfg.MinSpan)
-	if rate > loadRate {
-		least *= 2
-	}
-	if span < least {
+	if least := s.leastSpan(rate); span < least {
 		gate *= gateConfidence * float64(span) / float64(least)
 	}
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
 	return g
+}
+
+// leastSpan returns for how long growth at that pace, in bytes per second, must last, ns.
+func (s *series) leastSpan(rate float64) int64 {
+	least := float64(s.cfg.MinSpan)
+	if s.capacity > 0 && rate*seconds(rampFill) > s.capacity {
+		least *= rampTimes
+	}
+	if rate > loadRate {
+		least *= 2
+	}
+	return int64(least)
 }
 
 // onset returns the troughs from the one on at which the growth that began at the
@@ -169,32 +194,47 @@ func (g *growth) fresh(ago int64) float64 {
 // steadiness is 1 while growth goes on at the pace at which it began and falls
 // to 0 as it slows down, which a warm-up and a cache that fills do and a leak
 // does not. What grew otherwise before, such as the load of a model, is left out:
-// up to half of the span.
+// up to half of the span. steady is the rest that is most even.
 func steadiness(pts []point, least int64) (pacing, even float64, steady []point) {
 	steady = pts
 	if len(pts) < 4 {
 		return 1, 1, steady
 	}
+	best := 0.0
 	for _, skip := range [...]int{0, len(pts) / 8, len(pts) / 4, len(pts) * 3 / 8, len(pts) / 2} {
 		rest := pts[skip:]
 		if skip > 0 && (len(rest) < 8 || int64(rest[len(rest)-1].at-rest[0].at)*tick < least) {
 			break
 		}
-		p := keeping(rest)
+		p, n := keeping(rest, slowed, held), parts(rest)
+		e, holds := evenness(rest, n), p*spread(rest)
 		pacing = max(pacing, p)
-		if e := p * evenness(rest, parts(rest)) * spread(rest); e > even {
-			even, steady = e, rest
+		if n > evenParts {
+			holds *= e
 		}
-		if even == 1 {
+		even = max(even, holds)
+		if holds*e > best {
+			best, steady = holds*e, rest
+		}
+		if best == 1 {
 			break
 		}
 	}
 	return pacing, even, steady
 }
 
-// keeping is 1 where the second half brought nearly as much as the first one, and falls
-// to 0 where it brought three quarters of that.
-func keeping(pts []point) float64 { return clamp((pace(pts) - 0.75) / 0.15) }
+// Growth of which the second half brought the share held of what the first half did has
+// kept its pace, and one that brought but the share slowed has not.
+const (
+	slowed = 0.5
+	held   = 0.75
+)
+
+// keeping is 1 where the second half brought the share full of what the first one did, or
+// more, and falls to 0 where it brought the share none.
+func keeping(pts []point, none, full float64) float64 {
+	return clamp((pace(pts) - none) / (full - none))
+}
 
 // evenParts is in how many parts of the time growth must be even.
 const evenParts = 4
@@ -313,6 +353,9 @@ func (s *series) startFactor(g *growth, pts []point, rate float64, base, span in
 		ahead := (s.capacity - float64(s.used)) / rate * float64(time.Second)
 		short := min(float64(patience), max(float64(shortSettle), nearTimes*ahead))
 		patience = int64(min(max(short, patienceShare*ahead), float64(day)))
+		if span > slowSpan && ahead > float64(slowAhead) {
+			excused, patience = true, max(patience, min(day, int64(slowShare*ahead)))
+		}
 		if span > swellSpan && (swelling(pts) || ahead > float64(day) && s.last-s.first < day) {
 			excused, patience = true, max(patience, min(day, int64(ahead)))
 		}

@@ -241,14 +241,18 @@ func TestStartFactor(t *testing.T) {
 		{"none, and it is five sixths of the way to full", func(k *known) { k.lead, k.span, k.rate = 0, 30*minute, 60*gib/359 }, 1},
 		{"none, and nearly so", func(k *known) { k.lead, k.span, k.rate = 0, 30*minute, 60*gib/480 }, 0.4 + 0.3*30/40},
 		{"none, and nearly full after 15 minutes", func(k *known) { k.lead, k.span, k.rate = 0, 15*minute, 60*gib/60 }, 0.4 + 0.3*0.75},
-		{"none, and 20 hours are left", func(k *known) { k.lead, k.rate = 0, 60*gib/72e3 }, 0.4 + 0.3*0.2},
+		{"none, and 20 hours are left", func(k *known) { k.lead, k.span, k.rate = 0, 20*minute, 60*gib/72e3 }, 0.4 + 0.3*20/300},
 		{"none, of an unknown capacity", func(k *known) { k.lead, k.span, k.capacity, k.rate = 0, 59*minute, 0, mib/100 }, 0.4 + 0.3*59/60},
-		{"slow, and seen for long", func(k *known) { k.rate = 60 * gib / 300e3 }, 1},
+		{"slow, for 20 minutes", func(k *known) { k.span, k.rate = 20*minute, 60*gib/36e3 }, 1},
+		{"slow, for an hour", func(k *known) { k.rate = 60 * gib / 36e3 }, 0.4 + 0.3/8},
+		{"slow, for eight tenths of what is left", func(k *known) { k.rate, k.span = 60*gib/36e3, 8*hour }, 1},
+		{"less than 4 hours are left", func(k *known) { k.rate = 60 * gib / 14300 }, 1},
+		{"slower than a day, for an hour", func(k *known) { k.rate = 60 * gib / 300e3 }, 0.4 + 0.3/24},
 		{"slower than a day, for hours", func(k *known) { k.rate, k.span = 60*gib/300e3, 3*hour }, 0.4 + 0.3*3/24},
-		{"the same, seen for a day", func(k *known) { k.lead, k.rate, k.span = 22*hour, 60*gib/300e3, 3*hour }, 1},
+		{"the same, seen for a day", func(k *known) { k.lead, k.rate, k.span = 22*hour, 60*gib/90e3, 3*hour }, 0.4 + 0.3*3/20},
 
 		{"from idle on, as fast as a program loads", func(k *known) { k.base, k.rate, k.span = 512*mib, 5*mib, 30*minute }, 0.4 + 0.3*0.5},
-		{"from idle on, slower", func(k *known) { k.base, k.rate, k.span = 512*mib, 3*mib, 30*minute }, 1},
+		{"from idle on, slower", func(k *known) { k.base, k.rate, k.span, k.capacity = 512*mib, 3*mib, 30*minute, 60*gib }, 1},
 		{"idle until 3 minutes before", func(k *known) { k.idle, k.span = 3*minute, 15*minute }, 0.4 + 0.3*0.25},
 		{"idle until 30 minutes before", func(k *known) { k.idle, k.span = 30*minute, 15*minute }, 1},
 
@@ -256,7 +260,10 @@ func TestStartFactor(t *testing.T) {
 		{"it swells, for three hours, and 10 are left", func(k *known) {
 			k.f, k.span, k.rate = func(x float64) float64 { return x * x }, 3*hour, 60*gib/36e3
 		}, 0.4 + 0.3*0.3},
-		{"it does not swell", func(k *known) { k.span, k.rate = 3*hour, 60*gib/36e3 }, 1},
+		{"it does not swell, and 10 are left", func(k *known) { k.span, k.rate = 3*hour, 60*gib/36e3 }, 0.4 + 0.3*3/8},
+		{"it swells, for three hours, and 2 are left", func(k *known) {
+			k.f, k.span, k.rate = func(x float64) float64 { return x * x }, 3*hour, 60*gib/7200
+		}, 1},
 	} {
 		k := known{lead: 5 * hour, span: hour, idle: 5 * hour, base: 20 * gib, rate: 20 * mib, capacity: 80 * gib, f: line01, settle: time.Hour}
 		c.change(&k)
@@ -298,8 +305,8 @@ func TestJudge(t *testing.T) {
 		{"three levels", join(ramp(3, 10000, 20), repeat(5, 10040)), 0, 0, 0, 0, 0},
 		{"less than the least growth", ramp(70, 10000, 0.2), 0, 0, 0, 0, 0},
 		{"it falls", join(ramp(70, 10000, 20), ramp(5, 10500, -10)), 0, 0, 0, 0, 0},
-		{"shorter than the least span", ramp(50, 10000, 20), 0, 0.5, 0.98, 48, 1800},
-		{"as long as it", ramp(66, 10000, 20), 0, 1, 1, 63, 1800},
+		{"shorter than the least span", ramp(28, 10000, 20), 0, 0.5, 0.98, 27, 1800},
+		{"as long as it", ramp(40, 10000, 20), 0, 1, 1, 39, 1800},
 		{"as fast as programs load", ramp(70, 10000, 200), 0, 0.3, 0.5, 67, 1800},
 		{"as fast, twice as long", ramp(122, 10000, 200), 0, 1, 1, 0, 1800},
 		{"a warm-up", curve(70, 4000, saturating), 0, 0, 0.1, 0, 0},

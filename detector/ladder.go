@@ -9,22 +9,28 @@ import (
 )
 
 // The ladder of block widths over which troughs are taken: 10 s to 2560 s, each
-// seen over scaleBlocks of them: 16 minutes to 68 hours. A fast leak shows at the
+// seen over scaleBlocks of them: 15 minutes to 63 hours. A fast leak shows at the
 // narrow end; one under a sawtooth only where a block is as long as the sawtooth.
 const (
 	ladderScales = 7
 	// cycleScale is the one beside them whose blocks are the cycles of the series.
-	cycleScale  = ladderScales
-	numScales   = ladderScales + 1
+	cycleScale = ladderScales
+	// levelScale is one as wide as the scale levelWidth, whose blocks hold the median of
+	// the narrowest troughs, less the shape of the cycles.
+	levelScale  = cycleScale + 1
+	levelWidth  = 1
+	numScales   = levelScale + 1
 	ladderBase  = 10 * int64(time.Second)
 	ladderTop   = 2560 * int64(time.Second)
-	scaleBlocks = 96
+	scaleBlocks = 88
 	// cycleShare is the share of the probability of a false alarm that the cycles
-	// have. The rest is for the other scales, as a bell over the logarithm of the width:
-	// it is highest at urgentWidth and falls by 1/√e at each urgentSpread e-folds. In
-	// the ten minutes that a leak must last at least, narrower blocks show more
-	// moves than they need, and wider ones belong to leaks that have the time to show.
-	cycleShare   = 0.25
+	// have, and levelShare that of the level scale. The rest is for the other scales, as a
+	// bell over the logarithm of the width: it is highest at urgentWidth and falls by 1/√e
+	// at each urgentSpread e-folds. In the minutes that a leak must last at least, narrower
+	// blocks show more moves than they need, and wider ones belong to leaks that have the
+	// time to show.
+	cycleShare   = 0.15
+	levelShare   = 0.15
 	urgentWidth  = int64(time.Minute)
 	urgentSpread = 1.6
 	// blockSamples is how many samples a block needs before its lowest one is a
@@ -79,6 +85,10 @@ const (
 	toothHold = 2
 	// forgetting is the share by which the largest give-back decays a block.
 	forgetting = 0.0005
+	// noiseTimes is how many times the typical change that the next block takes back
+	// a change of the level must be, and noiseMemory the weight of the last one in that.
+	noiseTimes  = 3
+	noiseMemory = 0.05
 )
 
 // point is the trough of a block: its lowest value, in units, at the block's
@@ -116,6 +126,9 @@ type scale struct {
 	high highWaterBet
 	// given is the largest gradual rise that was given back, in units, decaying.
 	given float64
+	// noise is the typical change from trough to trough that the next one takes back,
+	// and change the last change, units.
+	noise, change float64
 }
 
 // run is growth that goes on, or a fall. Growth begins where the level was low
@@ -148,8 +161,10 @@ type cycles struct {
 	low     point
 	high    uint32
 	size    float64 // typical height of a cycle, units
+	fell    int32   // when the last fall began
 	last    int32   // when the cycle before ended
 	length  float64 // typical length, ticks
+	varies  float64 // by how much one typically differs from it, ticks
 }
 
 const (
@@ -160,6 +175,9 @@ const (
 	cycleTurn = 0.25
 	// cycleMemory is the weight of the last cycle in what is typical.
 	cycleMemory = 0.2
+	// noiseCycle is how many times as high as a typical cycle one is that shows that
+	// the cycles before were noise.
+	noiseCycle = 3
 )
 
 // add takes the value v in units at the time at and reports whether a trough was
@@ -168,7 +186,7 @@ func (c *cycles) add(at int32, v uint32) (trough point, passed bool) {
 	if !c.falling {
 		c.high = max(c.high, v)
 		if float64(c.high)-float64(v) >= max(minCycle, c.size/2) {
-			c.falling, c.low = true, point{at, v}
+			c.falling, c.low, c.fell = true, point{at, v}, at
 		}
 		return point{}, false
 	}
@@ -180,8 +198,8 @@ func (c *cycles) add(at int32, v uint32) (trough point, passed bool) {
 		return point{}, false
 	}
 	c.falling, c.high = false, v
-	if c.size == 0 {
-		c.size = height
+	if c.size == 0 || height > noiseCycle*c.size {
+		c.size, c.last, c.length, c.varies = height, 0, 0, 0
 	}
 	c.size += cycleMemory * (height - c.size)
 	if c.last > 0 {
@@ -189,6 +207,7 @@ func (c *cycles) add(at int32, v uint32) (trough point, passed bool) {
 		if c.length == 0 {
 			c.length = length
 		}
+		c.varies += cycleMemory * (math.Abs(length-c.length) - c.varies)
 		c.length += cycleMemory * (length - c.length)
 	}
 	c.last = c.low.at
@@ -204,7 +223,7 @@ type trough struct{ at, bytes int64 }
 // wide as it should be, or with its last sample, and not with the next one: that may
 // come a long time after.
 func (e *scale) add(t, y, epoch int64, n nature) (low trough, closed bool) {
-	if closed = e.n >= e.least && t-e.start >= e.width; closed {
+	if closed = e.full(t); closed {
 		low = trough{at: max(e.start+e.width, e.until), bytes: e.min}
 		e.close(point{at: ticks(low.at - epoch), v: units(low.bytes)}, n)
 		e.n = 0
@@ -218,6 +237,9 @@ func (e *scale) add(t, y, epoch int64, n nature) (low trough, closed bool) {
 	return low, closed
 }
 
+// full reports whether a sample at the time t, ns, ends the open block.
+func (e *scale) full(t int64) bool { return e.n >= e.least && t-e.start >= e.width }
+
 // close takes the trough of a block.
 func (e *scale) close(p point, n nature) {
 	e.closed++
@@ -226,18 +248,19 @@ func (e *scale) close(p point, n nature) {
 	if age := e.age(n); r.ups > 0 && !r.falling && age >= youngest {
 		e.high.block(p.v >= r.high+moveUnits, n.rate, float64(age), float64(max(p.at-n.began, age+1)))
 	}
+	least := e.leastMove()
 	switch d := int64(p.v) - int64(e.level); {
 	case e.closed == 1:
 		e.level, e.movedAt = p.v, p.at
 		e.begin(p)
-	case d >= moveUnits:
+	case d >= least:
 		e.moves++
-		e.walk.move(float64(d))
+		e.walk.move(d > 0, r.rising())
 		r.up(p)
 		e.level, e.movedAt = p.v, p.at
-	case -d >= moveUnits:
+	case -d >= least:
 		e.moves++
-		e.walk.move(float64(d))
+		e.walk.move(d > 0, r.rising())
 		e.fall(p, n.near)
 		e.level, e.movedAt = p.v, p.at
 	case (r.ups > 0 || r.falling) && e.closed-e.movedBlock >= pauseBlocks:
@@ -248,7 +271,35 @@ func (e *scale) close(p point, n nature) {
 	if e.movedAt == p.at {
 		e.movedBlock = e.closed
 	}
+	if e.len > 0 {
+		e.listen(p.v)
+	}
 	e.push(p)
+}
+
+// leastMove returns the least change of the level that is a move, units: a quantum, or
+// several times the noise.
+func (e *scale) leastMove() int64 { return max(moveUnits, int64(noiseTimes*e.noise)) }
+
+// listen takes the change to the next trough into the noise: what of the change before it
+// takes back. A trend has none, however fast. It counts from the next trough on, so that
+// the next move is as likely up as down of a walk.
+func (e *scale) listen(v uint32) {
+	change := float64(v) - float64(e.back(1).v)
+	back := 0.0
+	if change*e.change < 0 {
+		back = min(math.Abs(change), math.Abs(e.change))
+	}
+	e.noise += noiseMemory * (back - e.noise)
+	e.change = change
+}
+
+// rising returns how many moves upwards the growth has made; 0 in a fall.
+func (r *run) rising() int32 {
+	if r.falling {
+		return 0
+	}
+	return r.ups
 }
 
 // age returns the age of the owner at the last trough, in ticks.
@@ -297,7 +348,7 @@ func (e *scale) fall(p point, near bool) {
 		e.given = max(e.given, float64(r.high)-float64(p.v))
 	}
 	if !r.falling && (float64(r.high)-float64(p.v) > retrace*float64(r.high-r.low) ||
-		r.popped >= toothMoves && float64(r.high)-float64(p.v) > 0.5*(float64(r.high)-float64(e.back(scaleBlocks/2)))) {
+		r.popped >= toothMoves && float64(r.high)-float64(p.v) > 0.5*(float64(r.high)-float64(e.back(scaleBlocks/2).v))) {
 		top, downs := r.high, r.downs
 		e.begin(p)
 		r.falling, r.high, r.downs = true, top, downs
@@ -308,8 +359,8 @@ func (e *scale) fall(p point, near bool) {
 }
 
 // back returns the trough of n blocks ago, or the oldest one that is kept.
-func (e *scale) back(n int) uint32 {
-	return e.ring[(e.head+max(e.len-n, 0))%scaleBlocks].v
+func (e *scale) back(n int) point {
+	return e.ring[(e.head+max(e.len-n, 0))%scaleBlocks]
 }
 
 // pop counts the levels above p that the series had reached and kept until now,

@@ -129,13 +129,13 @@ func TestScalesAreNested(t *testing.T) {
 			if !closed {
 				continue
 			}
-			newest := s.ladder[0].back(1)
+			newest := s.ladder[0].back(1).v
 			for k := 1; k < ladderScales; k++ {
 				if e := &s.ladder[k]; e.n == 1 { // it closed, and begins with the newest trough
 					if e.len > 1 && before[k] > 0 {
 						compared++
-						if e.back(1) != before[k] {
-							t.Fatalf("every %d s, sample %d: scale %d has the trough %d, want %d", interval, i, k, e.back(1), before[k])
+						if e.back(1).v != before[k] {
+							t.Fatalf("every %d s, sample %d: scale %d has the trough %d, want %d", interval, i, k, e.back(1).v, before[k])
 						}
 					}
 					lowest[k] = newest
@@ -259,10 +259,10 @@ func TestRingOfTroughs(t *testing.T) {
 				t.Fatalf("%d blocks: the %d-th is %+v, want that of %d", n, i, p, want)
 			}
 		}
-		if got, want := e.back(1), uint32(n*oneMiB); got != want {
+		if got, want := e.back(1).v, uint32(n*oneMiB); got != want {
 			t.Errorf("%d blocks: the last is %d, want %d", n, got, want)
 		}
-		if got, want := e.back(1000), uint32((n-len(pts)+1)*oneMiB); got != want {
+		if got, want := e.back(1000).v, uint32((n-len(pts)+1)*oneMiB); got != want {
 			t.Errorf("%d blocks: the oldest is %d, want %d", n, got, want)
 		}
 	}

@@ -36,6 +36,7 @@ type leak struct {
 	// While on: since when, above which level in bytes, the highest level that was
 	// retained, when it was last seen to grow, and the line that it followed then.
 	since, base, high, grown int64
+	level                    bool  // the level scale declared it: base is a median, not a trough
 	kept                     int64 // the level of the surest scale then, bytes
 	trend                    trend
 	scale                    int   // of trend
@@ -72,6 +73,7 @@ func (s *series) decide(t int64) {
 	case t-l.above >= confirm:
 		g := &s.growths[l.best]
 		l.on, l.since, l.base, l.high, l.closed = true, g.since, g.base, g.base, 0
+		l.level = l.best == levelScale
 		s.hold(t)
 	}
 	s.shape.update(s, t)
@@ -83,6 +85,9 @@ func (s *series) decide(t int64) {
 func (s *series) hold(t int64) {
 	l := &s.leak
 	trough, ok := s.ladder[0].envelope()
+	if e := &s.ladder[levelScale]; l.level && e.len > 0 {
+		trough = max(trough, e.back(1).bytes())
+	}
 	kept := !ok || float64(trough-l.base) >= (1-retrace)*float64(l.high-l.base)
 	full := s.nearAt > 0 && t-min(s.nearAt, l.grown) < nearHold
 	paused := s.watched(l.grown, t) < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
@@ -90,7 +95,7 @@ func (s *series) hold(t int64) {
 	case l.confidence >= s.cfg.ClearThreshold && kept:
 		g := &s.growths[l.best]
 		l.high, l.grown = max(l.high, g.base+g.retained), t
-		l.kept = int64(s.ladder[l.best].level) * unit
+		l.kept = s.keeps(l.best)
 		s.foresee()
 	case full || paused && kept:
 		l.confidence = max(l.confidence, s.cfg.ClearThreshold)
@@ -100,12 +105,21 @@ func (s *series) hold(t int64) {
 	}
 }
 
+// keeps returns what is retained by what scale i sees, in bytes. In a season that is the
+// end of the last cycle, whichever scale is surest.
+func (s *series) keeps(i int) int64 {
+	if i == cycleScale || i == levelScale && s.levels.inSeason {
+		return s.ladder[cycleScale].back(1).bytes()
+	}
+	return int64(s.ladder[i].level) * unit
+}
+
 // foresee fits the line that the leak is foreseen by: that of the widest scale which
 // sees it clearly, because that has seen most of it. Without a new trough there,
 // nothing changes.
 func (s *series) foresee() {
 	l, scale := &s.leak, s.leak.best
-	for i := len(s.growths) - 1; i >= 0; i-- {
+	for i := cycleScale; i >= 0; i-- {
 		g := &s.growths[i]
 		if g.points >= trendPoints && g.steadiness >= trendClear && g.start >= trendClear && g.recency > 0 {
 			scale = i

@@ -16,98 +16,58 @@ import "math"
 // it is multiplied by 1 + stake then and by 1 − stake otherwise.
 const stake = 0.85
 
-// climbs are the drawdowns, in units, that the bets on a climb allow for: 16 MiB
-// times a power of two.
+// turnStake is the share that is staked on the next move being opposite to the last
+// one, while growth has made less than trendMoves moves.
 const (
-	climbBets  = 12
-	leastClimb = 16 * oneMiB
+	turnStake  = 0.5
+	trendMoves = 2
 )
 
 // oneMiB is a MiB in units.
 const oneMiB = 1 << 20 / unit
 
-// small is the share of the typical move below which a move is not bet on: jitter.
-const small = 0.125
-
 // mostWealth bounds a bet, so that it stays finite.
-const (
-	mostWealth = 1e60
-	mostClimb  = 1e30 // of a float32
-)
+const mostWealth = 1e60
 
 // allotted is the part of the initial 1 that the n-th run of a scale (from 1 on)
 // begins with: 1/(n·(n+1)), which sum up to 1 over all runs.
 func allotted(n int64) float64 { return 1 / (float64(n) * float64(n+1)) }
 
 // walkBet is a bet against a driftless random walk, in which a move is as likely up
-// as down whatever its size and whatever was before. Two thirds are bet on the signs
-// of the moves, one on climbs.
+// as down whatever its size and whatever was before. One half is bet on moves upwards
+// only. The other half is bet on turns while nothing grows, and on moves upwards while
+// something does: memory under noise turns at nearly each move, so that this half gains
+// from the noise what the first one loses by it, and growth finds a fortune to begin with.
 type walkBet struct {
-	base    float64 // what the run began with
-	signs   float64
-	typical float64 // size of the moves that were bet on, units
-	climbs  [climbBets]climb
-}
-
-// climb is a bet that the walk will not fall by some drawdown h below its highest
-// level. It holds such a share of the walk that its fortune is the part 1 − below
-// of exp(highest/h): the martingale of Azéma and Yor (Une solution simple au
-// problème de Skorokhod, Séminaire de Probabilités XIII, 1979), by which a walk
-// climbs k·h without a drawdown of h with the probability exp(−k). So it grows on a
-// slow trend under noise, which signs alone do not show.
-type climb struct {
-	fortune float32
-	below   float32 // the present drawdown as a share of h
-}
-
-// move settles the bet on a move by d, as a share of h. Moves of more than a half
-// count as a half, so that no move takes more than there is.
-func (c *climb) move(d float64) {
-	part := float32(max(min(d, 0.5), -0.5))
-	share := min(1/(1-c.below), 2)
-	c.fortune = min(c.fortune*(1+share*part), mostClimb)
-	c.below = min(max(c.below-part, 0), 1)
+	base float64 // what the run began with
+	// The fortunes of the two halves, of 1 each at the begin.
+	ups, turns float64
+	last       int8 // sign of the last move; 0 before the first one
 }
 
 // begin starts a run: what is left of the bets before, 1 at most, and what is
 // allotted to it, are bet anew.
 func (b *walkBet) begin(allotted float64) {
-	*b = walkBet{base: min(1, b.wealth()) + allotted, signs: 1}
-	for i := range b.climbs {
-		b.climbs[i].fortune = 1
-	}
+	*b = walkBet{base: min(1, b.wealth()) + allotted, ups: 1, turns: 1, last: b.last}
 }
 
-// move settles the bet on a move by d units.
-func (b *walkBet) move(d float64) {
-	h := float64(leastClimb)
-	for i := range b.climbs {
-		b.climbs[i].move(d / h)
-		h *= 2
+// move settles the bet on a move. rising is how many moves upwards the growth had
+// made before it.
+func (b *walkBet) move(up bool, rising int32) {
+	onUp := -turnStake * float64(b.last)
+	if rising >= trendMoves {
+		onUp = stake
 	}
-	size, typical := math.Abs(d), b.typical
-	if typical == 0 {
-		typical = size
+	b.last = -1
+	if up {
+		b.last = 1
 	}
-	b.typical = math.Sqrt(math.Sqrt(size * typical * typical * typical))
-	if size < small*typical {
-		return
-	}
-	if d > 0 {
-		b.signs = min(b.signs*(1+stake), mostWealth)
-	} else {
-		b.signs *= 1 - stake
-	}
+	b.ups = min(b.ups*(1+stake*float64(b.last)), mostWealth)
+	b.turns = min(b.turns*(1+onUp*float64(b.last)), mostWealth)
 }
 
 // wealth is the present fortune.
-func (b *walkBet) wealth() float64 {
-	climbs := 0.0
-	for i := range b.climbs {
-		climbs += float64(b.climbs[i].fortune) / climbBets
-	}
-	return b.base * (2*b.signs + climbs) / 3
-}
+func (b *walkBet) wealth() float64 { return b.base * (b.ups + b.turns) / 2 }
 
 // highWaterBet is a bet against a process whose memory is the maximum of a
 // stationary demand, as a caching allocator's is. Records of independent demands

@@ -36,48 +36,40 @@ func atMost(t *testing.T, what string, hits, n int, level float64) {
 }
 
 // As many downs as ups: over all sequences of signs the mean of a fortune is what it
-// began with, whatever the sizes are. There is no chance in this test.
+// began with, whatever growth the bets take for one. There is no chance in this test.
 func TestBetsOnAWalkAreFair(t *testing.T) {
-	const n = 12
-	for name, size := range map[string]func(i int) float64{
-		"equal":             func(int) float64 { return 64 },
-		"a quantum":         func(int) float64 { return moveUnits },
-		"growing":           func(i int) float64 { return 32 * math.Pow(1.7, float64(i)) },
-		"mixed with jitter": func(i int) float64 { return [...]float64{3000, 40, 700, 33, 9000}[i%5] },
-		"larger than any":   func(i int) float64 { return 1e7 * float64(i+1) },
+	const n = 14
+	for name, rising := range map[string]func(ups int32) int32{
+		"as growth goes": func(ups int32) int32 { return ups },
+		"never growth":   func(int32) int32 { return 0 },
+		"always growth":  func(int32) int32 { return trendMoves },
 	} {
-		var signs, wealth, runs float64
-		var climbs [climbBets]float64
+		var ups, turns, wealth, runs float64
 		for outcome := range 1 << n {
 			var once, again walkBet
 			once.begin(1)
 			again.begin(allotted(1))
+			row := int32(0)
 			for i, run := 0, int64(1); i < n; i++ {
-				d := size(i) * float64(1-2*(outcome>>i&1))
-				once.move(d)
-				again.move(d)
-				if d < 0 { // as where growth ends, and another one begins
+				up := outcome>>i&1 == 0
+				once.move(up, rising(row))
+				again.move(up, rising(row))
+				if row++; !up { // as where growth ends, and another one begins
+					row = 0
 					run++
 					again.begin(allotted(run))
 				}
 			}
-			signs += once.signs / (1 << n)
+			ups += once.ups / (1 << n)
+			turns += once.turns / (1 << n)
 			wealth += once.wealth() / (1 << n)
 			runs += again.wealth() / (1 << n)
-			for i := range climbs {
-				climbs[i] += float64(once.climbs[i].fortune) / (1 << n)
-			}
 		}
-		for i := range climbs {
-			if math.Abs(climbs[i]-1) > 1e-4 {
-				t.Errorf("%s moves: the climb of %d MiB has the mean %.9g", name, leastClimb<<i/oneMiB, climbs[i])
-			}
-		}
-		if math.Abs(signs-1) > 1e-9 || math.Abs(wealth-1) > 1e-4 {
-			t.Errorf("%s moves: the signs have the mean %.12g, the whole %.9g", name, signs, wealth)
+		if math.Abs(ups-1) > 1e-9 || math.Abs(turns-1) > 1e-9 || math.Abs(wealth-1) > 1e-9 {
+			t.Errorf("%s: the bets have the means %.12g and %.12g, the whole %.12g", name, ups, turns, wealth)
 		}
 		if runs > 1 {
-			t.Errorf("%s moves: run after run the mean is %.9g", name, runs)
+			t.Errorf("%s: run after run the mean is %.9g", name, runs)
 		}
 	}
 }
@@ -257,13 +249,13 @@ func TestLevelOfTheSeries(t *testing.T) {
 	}
 }
 
-// ups returns after how many moves upwards in a row, all of that size in units, the
-// bet of a first run has shown what a level asks for.
-func ups(level, size float64) int {
+// ups returns after how many moves upwards in a row the bet of a first run has shown
+// what a level asks for.
+func ups(level float64) int {
 	var b walkBet
 	b.begin(allotted(1))
 	for n := 1; ; n++ {
-		if b.move(size); b.wealth() >= 1/level {
+		if b.move(true, int32(n-1)); b.wealth() >= 1/level {
 			return n
 		}
 	}
@@ -275,50 +267,57 @@ func TestMovesThatShowALeak(t *testing.T) {
 	for _, c := range []struct {
 		falseAlarm float64
 		share      float64
-		size       float64
 		want       int
 	}{
-		{0.4, finest, moveUnits, 7},
-		{0.4, finest, 100 * moveUnits, 7},
-		{0.4, urgent, moveUnits, 6},
-		{0.4, cycleShare, moveUnits, 6},
-		{0.4, widest, moveUnits, 11},
-		{0.01, finest, moveUnits, 14},
-		{0.01, widest, moveUnits, 17},
-		{0.5, urgent, moveUnits, 6},
+		{0.4, finest, 8},
+		{0.4, urgent, 7},
+		{0.4, cycleShare, 7},
+		{0.4, levelShare, 7},
+		{0.4, widest, 11},
+		{0.01, finest, 14},
+		{0.01, widest, 17},
+		{0.5, urgent, 6},
 	} {
-		if got := ups(c.falseAlarm*c.share, c.size); got != c.want {
-			t.Errorf("false alarm %g, share %.3g, moves of %g units: %d ups, want %d", c.falseAlarm, c.share, c.size, got, c.want)
+		if got := ups(c.falseAlarm * c.share); got != c.want {
+			t.Errorf("false alarm %g, share %.3g: %d ups, want %d", c.falseAlarm, c.share, got, c.want)
 		}
 	}
 }
 
-// A trend under noise: as many moves down as the signs allow for no bet on them, and
-// the climb that fits the noise grows all the same. And neither shows anything where
-// there is no trend.
-func TestClimbsShowATrendUnderNoise(t *testing.T) {
-	const moves = 600
+// Memory that turns at each move leaves the bets a fortune with which growth is shown
+// in as few moves as in a fresh series; memory that goes on as often as it turns does not.
+func TestTurnsKeepTheFortune(t *testing.T) {
 	for name, c := range map[string]struct {
-		next  func(rng *rand.Rand, i int, v float64) float64
-		shown bool
+		down func(i int) bool
+		want int // moves upwards until growth is shown
 	}{
-		"a walk that drifts":            {func(rng *rand.Rand, _ int, v float64) float64 { return v + 60 + 200*rng.NormFloat64() }, true},
-		"noise about a line":            {func(rng *rand.Rand, i int, _ float64) float64 { return 30*float64(i) + 200*rng.NormFloat64() }, true},
-		"two up, one as far down again": {func(_ *rand.Rand, i int, v float64) float64 { return v + 64*float64(1-2*btoi(i%3 == 2)) }, true},
-		"a walk that does not drift":    {func(rng *rand.Rand, _ int, v float64) float64 { return v + 200*rng.NormFloat64() }, false},
-		"noise about a level":           {func(rng *rand.Rand, _ int, _ float64) float64 { return 200 * rng.NormFloat64() }, false},
+		"nothing before": {nil, 8},
+		"turns":          {func(i int) bool { return i%2 == 0 }, 7},
+		"two of a kind":  {func(i int) bool { return i%4 < 2 }, 13},
 	} {
-		rng := rand.New(rand.NewPCG(47, 48))
-		var b walkBet
-		b.begin(allotted(1))
-		v, best, signs := 0.0, 0.0, 0.0
-		for i := range moves {
-			w := c.next(rng, i, v)
-			b.move(w - v)
-			v, best, signs = w, max(best, b.wealth()), max(signs, b.signs*b.base)
+		e := scale{width: ladderBase}
+		v, n := uint32(1<<20), 0
+		add := func(d int) {
+			v = uint32(int(v) + d)
+			n++
+			e.close(point{at: int32(n) * 100, v: v}, nature{rate: 3})
 		}
-		if shown := best >= 1/(0.4*shareOf(0)); shown != c.shown || signs >= 1/(0.4*shareOf(0)) {
-			t.Errorf("%s: the bet reaches %g, the signs alone %g", name, best, signs)
+		add(0)
+		for i := range 400 {
+			switch {
+			case c.down == nil:
+			case c.down(i):
+				add(-64 * moveUnits)
+			default:
+				add(64 * moveUnits)
+			}
+		}
+		got := 0
+		for ; e.walk.wealth() < 1/(0.4*shareOf(0)) && got < 100; got++ {
+			add(1024 * moveUnits)
+		}
+		if got != c.want {
+			t.Errorf("%s: shown after %d moves, want %d", name, got, c.want)
 		}
 	}
 }
@@ -362,7 +361,7 @@ func TestFortunesStayFinite(t *testing.T) {
 		b.begin(allotted(1))
 		h.begin(allotted(1))
 		for i := range 5000 {
-			b.move(move(i))
+			b.move(move(i) > 0, int32(i%9))
 			h.block(move(i) > 0, 3, float64(300+i), float64(301+i))
 			if w := b.wealth(); !(w >= 0 && w <= mostWealth) || !(h.fortune >= 0 && h.fortune <= mostWealth) {
 				t.Fatalf("%s: %g and %g after %d moves", name, w, h.fortune, i+1)

@@ -21,6 +21,11 @@ const (
 	loadStep = 2
 	// loadLasts is how long growth must last, in ns, that is as fast as programs load.
 	loadLasts = int64(2 * time.Minute)
+	// A life whose second half brought the share lifeHeld of what the first half did kept
+	// its pace, and one that brought but lifeSlowed has not. It is known to its end, and
+	// has to be more even than growth that goes on.
+	lifeSlowed = 0.75
+	lifeHeld   = 0.9
 	// alikeFactor is by how much the rates of like lives may differ from their median.
 	alikeFactor = 1.5
 	// sureLives is the fewest lives that leave no doubt. Each one less takes a tenth of
@@ -90,8 +95,9 @@ func (r *restarts) clear() {
 // add takes a life that grew. full says that it filled the memory.
 //
 // Three lives or more are a leak when they filled the memory one after another and
-// grew for MinSpan in all; or when their rates are alike and they grew together for
-// as long as a single growth must that begins with its process.
+// grew for rampTimes MinSpan in all, as growth as fast as a ramp must; or when their rates
+// are alike and they grew together for as long as a single growth must that begins with
+// its process.
 func (r *restarts) add(l life, full bool, cfg *Config) {
 	var rates [keptLives]float64
 	if n := r.rates(&rates, r.alike.n); n > 0 {
@@ -115,7 +121,7 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 	}
 	patience := max(int64(cfg.SettleTime), min(int64(patienceShare*float64(l.ahead)), day))
 	r.prove(&r.alike, patience)
-	r.prove(&r.full, int64(cfg.MinSpan))
+	r.prove(&r.full, int64(rampTimes*float64(cfg.MinSpan)))
 }
 
 // prove makes the chain a leak if the streak is long enough.
@@ -175,7 +181,7 @@ func (s *series) lived() (l life, grew bool) {
 	}
 	var whole, buffer [scaleBlocks]point
 	var finest []point // of the narrowest scale that holds all of it
-	for i := range s.ladder {
+	for i := range levelScale {
 		e := &s.ladder[i]
 		if e.closed != int64(e.len) || e.len < lifePoints {
 			continue
@@ -222,7 +228,7 @@ func (s *series) grewSteadily(pts []point, width int64, l *life) bool {
 	}
 	// The steps of a single process are no jobs that come, however large they are.
 	n, _ := steps(pts)
-	if keeping(pts)*evenness(pts, evenParts)*clamp((n-fewSteps)/(enoughSteps-fewSteps)) < gateConfidence {
+	if keeping(pts, lifeSlowed, lifeHeld)*evenness(pts, evenParts)*clamp((n-fewSteps)/(enoughSteps-fewSteps)) < gateConfidence {
 		return false
 	}
 	fit := fitLine(pts)

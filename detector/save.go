@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 5
+const stateVersion = 6
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -244,10 +244,25 @@ func (c *codec) positive(v *float64, most float64) {
 	}
 }
 
-// small is positive for a float32.
-func (c *codec) small(v *float32, most float32) {
+// signed codes a number that must lie in [-most, most].
+func (c *codec) signed(v *float64, most float64) {
+	size := math.Abs(*v)
+	down := c.flag(*v < 0)
+	c.positive(&size, most)
+	*v = size
+	if down {
+		*v = -size
+	}
+}
+
+// within32 codes a float32 that must lie in [low, high].
+func (c *codec) within32(v *float32, low, high float32) {
 	x := float64(*v)
-	c.positive(&x, float64(most))
+	c.float(&x)
+	if !c.writing && !(x >= float64(low) && x <= float64(high)) {
+		c.fail()
+		x = float64(low)
+	}
 	*v = float32(x)
 }
 
@@ -352,6 +367,10 @@ func (s *series) code(c *codec) {
 		s.growths[i].code(c)
 	}
 	s.cycles.code(c)
+	s.levels.code(c)
+	if s.levels.n == 0 && s.ladder[levelScale].n > 0 {
+		c.fail()
+	}
 	s.leak.code(c)
 	pattern := int(s.shape.pattern)
 	c.within(&pattern, 0, int(numPatterns)-1)
@@ -382,6 +401,7 @@ func (l *leak) code(c *codec) {
 	c.amount(&l.base)
 	c.amount(&l.high)
 	c.amount(&l.kept)
+	c.bool(&l.level)
 	l.trend.code(c)
 	c.within(&l.scale, 0, numScales-1)
 	c.natural(&l.closed)
@@ -502,16 +522,17 @@ func (e *scale) code(c *codec) {
 	e.run.code(c)
 	c.natural(&e.runs)
 	c.positive(&e.walk.base, 2)
-	c.positive(&e.walk.signs, mostWealth)
-	for i := range e.walk.climbs {
-		c.small(&e.walk.climbs[i].fortune, mostClimb)
-		c.small(&e.walk.climbs[i].below, 1)
-	}
-	c.positive(&e.walk.typical, math.MaxUint32)
+	c.positive(&e.walk.ups, mostWealth)
+	c.positive(&e.walk.turns, mostWealth)
+	last := int(e.walk.last)
+	c.within(&last, -1, 1)
+	e.walk.last = int8(last)
 	c.positive(&e.high.fortune, mostWealth)
 	c.positive(&e.high.blocks, math.MaxFloat64)
 	c.positive(&e.high.maxima, math.MaxFloat64)
 	c.positive(&e.given, math.MaxUint32)
+	c.positive(&e.noise, math.MaxUint32)
+	c.signed(&e.change, math.MaxUint32)
 	if !c.writing && (e.closed > 0) != (e.len > 0) {
 		c.fail()
 	}
@@ -540,10 +561,44 @@ func (c *cycles) code(with *codec) {
 	c.low.code(with)
 	with.units(&c.high)
 	with.positive(&c.size, math.MaxUint32)
+	with.int32(&c.fell)
 	with.int32(&c.last)
 	with.positive(&c.length, math.MaxInt32)
+	with.positive(&c.varies, math.MaxInt32)
 	if c.falling && c.high < c.low.v {
 		with.fail()
+	}
+}
+
+func (l *levels) code(c *codec) {
+	l.season.code(c)
+	c.bool(&l.inSeason)
+	c.within(&l.n, 0, levelValues)
+	for i := range l.n {
+		c.units(&l.values[i])
+	}
+}
+
+func (s *season) code(c *codec) {
+	c.int32(&s.part)
+	c.int32(&s.begun)
+	c.within(&s.cycles, 0, math.MaxInt32)
+	if s.part < 0 || s.begun < 0 || s.part == 0 && s.cycles > 0 {
+		c.fail()
+	}
+	if s.part == 0 {
+		return
+	}
+	c.positive(&s.foot, math.MaxUint32)
+	c.positive(&s.off, math.MaxUint32)
+	for i := range s.shape {
+		c.within32(&s.shape[i], unknownPart, math.MaxUint32)
+		n := int(s.n[i])
+		c.within(&n, 0, math.MaxUint16)
+		s.n[i] = uint16(n)
+		if n > 0 {
+			c.within32(&s.sum[i], 0, math.MaxFloat32)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type series struct {
 	ladder  [numScales]scale
 	growths [numScales]growth // what each scale says
 	cycles  cycles
+	levels  levels
 	leak    leak
 	shape   shape
 
@@ -100,18 +101,19 @@ func (s *series) reset(cfg Config) {
 func (s *series) climb(narrowest int64, samples int) {
 	step := math.Pow(float64(ladderTop)/float64(narrowest), 1.0/(ladderScales-1))
 	width, sum := float64(narrowest), 0.0
-	for i := range s.ladder {
+	for i := range levelScale {
 		s.ladder[i] = scale{width: int64(width), least: 1, share: urgency(int64(width))}
 		width *= max(step, coarsest)
 	}
-	s.ladder[cycleScale].share = 0
-	for i := range s.ladder {
+	for i := range ladderScales {
 		sum += s.ladder[i].share
 	}
-	for i := range s.ladder {
-		s.ladder[i].share *= (1 - cycleShare) / sum
+	for i := range ladderScales {
+		s.ladder[i].share *= (1 - cycleShare - levelShare) / sum
 	}
 	s.ladder[0].least, s.ladder[cycleScale].share = samples, cycleShare
+	s.levels = levels{}
+	s.ladder[levelScale] = scale{width: s.ladder[levelWidth].width, least: 1, share: levelShare}
 }
 
 // configure gives s another configuration and keeps the history, but for windows
@@ -227,8 +229,16 @@ func (s *series) climbed(o *observation) bool {
 				closed |= 1 << i
 			}
 		}
+		if s.follow(low, n) {
+			closed |= 1 << levelScale
+		}
 	}
-	if p, ok := s.cycles.add(ticks(o.t-s.first), units(o.used)); ok {
+	fell := s.cycles.fell
+	p, ok := s.cycles.add(ticks(o.t-s.first), units(o.used))
+	if s.cycles.fell != fell {
+		s.levels.season.turn(s.cycles.fell, &s.cycles, int32(s.ladder[0].width/tick))
+	}
+	if ok {
 		c := &s.ladder[cycleScale]
 		c.width = max(int64(s.cycles.length)*tick, ladderBase)
 		c.close(p, n)
@@ -243,12 +253,14 @@ func (s *series) climbed(o *observation) bool {
 }
 
 // given returns the largest gradual rise in units that was given back at scale i or
-// at a wider one.
+// at a wider one, and for the level scale, while it follows what is above the cycles: there.
 func (s *series) given(i int) float64 {
-	e := &s.ladder[i]
-	most := e.given
-	for j := range s.ladder {
-		if w := &s.ladder[j]; w.width >= e.width {
+	width, most := s.ladder[i].width, s.ladder[i].given
+	if i == levelScale && s.levels.inSeason {
+		return max(most, s.levels.season.allowance(s.cycles.size))
+	}
+	for j := range levelScale {
+		if w := &s.ladder[j]; w.width >= width {
 			most = max(most, w.given)
 		}
 	}
@@ -306,7 +318,7 @@ func (s *series) verdict(v *Verdict) {
 func (s *series) trough() (int64, bool) {
 	trough, ok := s.ladder[0].envelope()
 	if ok && s.cycling(s.last) {
-		trough = min(trough, int64(s.ladder[cycleScale].level)*unit)
+		trough = min(trough, s.ladder[cycleScale].back(1).bytes())
 	}
 	return trough, ok
 }

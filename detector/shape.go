@@ -78,7 +78,7 @@ func (s *series) cycling(t int64) bool {
 
 // finest returns the growth of the narrowest scale that shows any, nil if none.
 func (s *series) finest() *growth {
-	for i := range s.growths {
+	for i := range levelScale {
 		if s.growths[i].levels > 0 {
 			return &s.growths[i]
 		}
