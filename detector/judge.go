@@ -40,8 +40,7 @@ const (
 	// a load: 4 MiB/s.
 	idleLoadRate = 4 << 20
 	// settled is how long a series must be known, above idle, before its growth
-	// begins, for its start to be no excuse: about as long as the shortest growth
-	// that can be a leak. Teeth and ramps follow each other sooner in many a program.
+	// begins, for its start to be no excuse. Teeth and ramps follow each other sooner in many a program.
 	settled = int64(9 * time.Minute)
 	// swellSpan is from when on growth that becomes faster may be a daily load.
 	swellSpan = int64(2 * time.Hour)

@@ -161,7 +161,7 @@ type cycles struct {
 	low     point
 	high    uint32
 	size    float64 // typical height of a cycle, units
-	fell    int32   // when the last fall began
+	fell    int32   // when the last fall was seen
 	last    int32   // when the cycle before ended
 	length  float64 // typical length, ticks
 	varies  float64 // by how much one typically differs from it, ticks

@@ -142,6 +142,9 @@ func (s *series) foresee() {
 // sees it slow down: the narrow one sees but the last of a warm-up.
 func (s *series) slowdown(i int) float64 {
 	g, least := &s.growths[i], 1.0
+	if i == levelScale {
+		i = levelWidth
+	}
 	for j := i + 1; j < ladderScales; j++ {
 		w := &s.growths[j]
 		same := w.since+2*s.ladder[j].width > g.since && float64(w.retained) < 1.5*float64(g.retained)

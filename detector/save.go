@@ -498,7 +498,7 @@ func (s *spikeCounter) code(c *codec) {
 func (e *scale) code(c *codec) {
 	c.natural(&e.width)
 	c.positive(&e.share, 1)
-	c.within(&e.least, 0, blockSamples)
+	c.within(&e.least, 1, blockSamples)
 	c.time(&e.start)
 	c.time(&e.until)
 	c.within(&e.n, 0, math.MaxInt)

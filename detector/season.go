@@ -38,9 +38,15 @@ const (
 )
 
 // season is the shape of the cycles of a series: what it holds at each time since the
-// last fall began, in the mean over the cycles. So what the memory is above its cycles is
+// last fall was seen, in the mean over the cycles. So what the memory is above its cycles is
 // known at each moment, and not only when one has ended: where cycles are alike, growth
 // shows within one.
+//
+// An epoch that grows from 10 to 14 GiB in ten minutes has a shape of 10 to 14 GiB, and its
+// foot is 10 GiB. When the memory is at 12.5 GiB in the middle of a later one, it is half a
+// GiB above the shape, and would be at 10.5 GiB at the foot of a cycle.
+//
+// The zero season is that of a series whose cycles are not alike.
 type season struct {
 	part   int32 // width of a part, ticks; 0 while cycles are not alike
 	begun  int32 // when the present cycle began, ticks
@@ -182,7 +188,7 @@ func (s *season) at(i int32, off float64) float64 {
 }
 
 // levelValues is how many of the narrowest blocks of one of the level scale its median
-// is of at most: there are three, or as few as two where samples are far apart.
+// is of at most. As a rule there are three, or two where samples are far apart.
 const levelValues = 8
 
 // levels is what the level scale of a series is fed from.
@@ -230,7 +236,7 @@ func (s *series) follow(low trough, n nature) (closed bool) {
 	}
 	e := &s.ladder[levelScale]
 	if e.full(low.at) {
-		e.min = int64(l.take()) * unit
+		e.min = int64(l.take()) * unit // the block that add closes holds the median
 	}
 	l.add(uint32(level))
 	_, closed = e.add(low.at, int64(level)*unit, s.first, n)
