@@ -35,7 +35,7 @@ const (
 	urgentSpread = 1.6
 	// blockSamples is how many samples a block needs before its lowest one is a
 	// trough, or as many as come in blockTime, if that is less: growth that takes
-	// ten minutes must show in some blocks. Where samples are so far apart that this
+	// minutes must show in some blocks. Where samples are so far apart that this
 	// takes longer than ladderBase, the ladder starts there, and its steps are
 	// smaller, but coarsest at least.
 	blockSamples = 3

@@ -115,6 +115,7 @@ func (f Families[B]) At(index int) Family[B] {
 		}
 		i -= one.Count
 	}
+	// The caller counts to Leaks + Healthy: another index is a mistake in its code.
 	panic(fmt.Sprintf("exams: a set has no series %d", index))
 }
 
