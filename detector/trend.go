@@ -15,10 +15,13 @@ type trend struct {
 }
 
 const (
-	// bendSure is how many standard deviations, and bendRatio how many times, the
-	// growth must be faster in the second half for a leak to accelerate.
-	bendSure  = 4
-	bendRatio = 1.25
+	// bendSure is how many standard errors the bend of a parabola must be for a leak to
+	// accelerate: traffic that comes and goes bends growth by a few.
+	bendSure = 8
+	// bendLeast is the share of the mean rate by which the rate must have changed.
+	bendLeast = 0.25
+	// bendPoints is the fewest troughs that a parabola is laid through.
+	bendPoints = 12
 	// mostCorrelated bounds the estimated correlation of neighbouring residuals.
 	mostCorrelated = 0.95
 )
@@ -31,29 +34,34 @@ type line struct {
 	span     float64 // seconds
 }
 
-// fitTrend fits the troughs of a growth.
+// parabola is a least-squares parabola through troughs.
+type parabola struct {
+	rate     float64 // at the last trough, bytes per second
+	bend     float64 // change of the rate, bytes per second²
+	sure     float64 // bend in standard errors
+	variance float64 // of rate
+	wander   float64
+}
+
+// fitTrend fits the troughs of a growth: a line, or a parabola if it accelerates.
 func fitTrend(pts []point) trend {
 	if len(pts) < 4 {
 		return trend{n: len(pts)}
 	}
-	all := fitLine(pts)
-	t := trend{rate: all.rate, variance: all.variance, wander: all.wander, n: len(pts)}
-	if len(pts) < 12 {
+	l := fitLine(pts)
+	t := trend{rate: l.rate, variance: l.variance, wander: l.wander, n: len(pts)}
+	if len(pts) < bendPoints {
 		return t
 	}
-	early, late := fitLine(pts[:len(pts)/2]), fitLine(pts[len(pts)/2:])
-	change := late.rate - early.rate
-	if early.rate > 0 && late.rate > bendRatio*early.rate && change*change > bendSure*bendSure*(early.variance+late.variance) {
-		t.bend = change / (all.span / 2)
-		t.rate = late.rate + t.bend*late.span/2
-		t.variance = late.variance
+	if p := fitParabola(pts); p.sure > bendSure && p.bend*l.span > bendLeast*l.rate {
+		t.rate, t.bend, t.variance, t.wander = p.rate, p.bend, p.variance, p.wander
 	}
 	return t
 }
 
 // fitLine fits a least-squares line to the troughs, three at least, and tells how
 // sure its slope is: residuals of a wandering series are correlated, and the changes
-// of the residuals from block to block tell by how much (Durbin and Watson).
+// of the residuals from block to block tell by how much.
 func fitLine(pts []point) line {
 	n := float64(len(pts))
 	x0, y0 := pts[0].at, pts[0].v
@@ -84,14 +92,68 @@ func fitLine(pts []point) line {
 		}
 		last = residual
 	}
-	errors, correlated := max(0, cyy-cxy*l.rate), 0.0
-	if errors > 0 {
-		correlated = min(max(0, 1-changes/errors/2), mostCorrelated)
-	}
+	errors := max(0, cyy-cxy*l.rate)
+	correlated := correlation(errors, changes)
 	l.variance = errors / max(n-2, 1) / cxx * (1 + correlated) / (1 - correlated)
 	l.wander = changes / l.span * correlated
 	if math.IsNaN(l.variance) {
 		l.variance = 0
 	}
 	return l
+}
+
+// fitParabola fits a least-squares parabola to the troughs, four at least: a line, and what
+// of the square of the time is orthogonal to it, so that neither changes the other's
+// coefficient. Standard errors are those of fitLine.
+func fitParabola(pts []point) parabola {
+	n := float64(len(pts))
+	var mx, my float64
+	x := func(p point) float64 { return float64(p.at-pts[0].at) * float64(tick) / 1e9 }
+	y := func(p point) float64 { return (float64(p.v) - float64(pts[0].v)) * unit }
+	for _, p := range pts {
+		mx += x(p) / n
+		my += y(p) / n
+	}
+	var s2, s3, s4, s1y, s2y float64
+	for _, p := range pts {
+		dx, dy := x(p)-mx, y(p)-my
+		s2 += dx * dx
+		s3 += dx * dx * dx
+		s4 += dx * dx * dx * dx
+		s1y += dx * dy
+		s2y += dx * dx * dy
+	}
+	skew := s3 / s2
+	norm := s4 - s3*skew - s2*s2/n // of dx² - skew·dx - s2/n
+	if !(s2 > 0 && norm > 0) {
+		return parabola{}
+	}
+	rate, square := s1y/s2, (s2y-skew*s1y)/norm
+	var errors, changes, last float64
+	for i, p := range pts {
+		dx := x(p) - mx
+		residual := y(p) - my - rate*dx - square*(dx*dx-skew*dx-s2/n)
+		errors += residual * residual
+		if i > 0 {
+			changes += (residual - last) * (residual - last)
+		}
+		last = residual
+	}
+	span := x(pts[len(pts)-1])
+	correlated := correlation(errors, changes)
+	variance := errors / max(n-3, 1) * (1 + correlated) / (1 - correlated)
+	slope := 2*(span-mx) - skew
+	return parabola{
+		rate: rate + square*slope, bend: 2 * square, sure: square / math.Sqrt(variance/norm),
+		variance: variance/s2 + slope*slope*variance/norm, wander: changes / span * correlated,
+	}
+}
+
+// correlation returns that of neighbouring residuals, 0 at least, from the sums of their
+// squares and of those of their changes (Durbin and Watson).
+func correlation(errors, changes float64) float64 {
+	if errors <= 0 {
+		return 0
+	}
+	return min(max(0, 1-changes/errors/2), mostCorrelated)
 }

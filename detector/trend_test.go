@@ -114,32 +114,61 @@ func TestBendIsSure(t *testing.T) {
 	}
 }
 
+// wanderRoot returns a root of (headroom − r·t)² = z²·wander·t, at or before headroom/r or at
+// or after it, by bisection of the logarithm of t.
+func wanderRoot(headroom, r, zz float64, late bool) float64 {
+	above := func(t float64) bool { return (headroom-r*t)*(headroom-r*t) > zz*t }
+	in, out := headroom/r, headroom/r // above holds beyond out only
+	for above(out) == above(in) {
+		if late {
+			out *= 4
+		} else {
+			out /= 4
+		}
+	}
+	for range 200 {
+		mid := math.Sqrt(in) * math.Sqrt(out)
+		if above(mid) {
+			out = mid
+		} else {
+			in = mid
+		}
+	}
+	return out
+}
+
 // solved checks that the time to out-of-memory and its bounds solve the equations
 // that they are defined by.
 func solved(t *testing.T, d *drift, headroom float64) {
 	t.Helper()
 	eta, lower, upper := d.secondsTo(headroom)
 	near(t, "growth until then", d.rate*eta+d.bend*eta*eta/2, headroom, 1e-9)
-	r := headroom / eta
-	s2 := d.variance * r * r / (d.rate * d.rate)
-	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
-	for _, x := range []float64{lower, upper} {
-		if math.IsInf(x, 1) {
-			if r*r > z*z*s2*(1+1e-9) {
-				t.Errorf("%+v: no upper bound", d)
-			}
-			continue
-		}
-		left, right := (headroom-r*x)*(headroom-r*x), z*z*(d.wander*x+s2*x*x)
-		if math.Abs(left-right) > 1e-6*(headroom*headroom+left) {
-			t.Errorf("%+v, headroom %g: at %g s %g is not %g", d, headroom, x, left, right)
-		}
+	if !(lower >= 0 && lower <= eta && eta <= upper) {
+		t.Errorf("%+v, headroom %g: %g is not in [%g, %g]", d, headroom, eta, lower, upper)
 	}
-	if !(lower > 0 && lower <= eta && eta <= upper) {
-		t.Errorf("%+v: %g is not in [%g, %g]", d, eta, lower, upper)
+	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
+	r := headroom / eta
+	wandering, changing := 0.0, z*math.Sqrt(d.variance)/d.rate // logarithms of the factors
+	if d.wander > 0 {
+		late := wanderRoot(headroom, r, z*z*d.wander, true)
+		near(t, "the early root, mirrored", eta*eta/wanderRoot(headroom, r, z*z*d.wander, false), late, 1e-6)
+		wandering = math.Log(late / eta)
+	}
+	both := math.Sqrt(wandering*wandering + changing*changing)
+	if both > 600 { // e to that power is no number to divide by
+		return
+	}
+	if !(lower > 0) || math.IsInf(upper, 0) {
+		t.Errorf("%+v, headroom %g: [%g, %g], and the factor is e^%g only", d, headroom, lower, upper, both)
+	}
+	for _, ln := range []float64{math.Log(upper / eta), math.Log(eta / lower)} {
+		if math.Abs(ln-both) > 1e-6*both+1e-7 { // what is next to nothing is lost in rounding
+			t.Errorf("%+v, headroom %g: a factor of e^%.9g, want e^%.9g, of %g and %g", d, headroom, ln, both, wandering, changing)
+		}
 	}
 }
 
+// The interval is made of that of a leak that wanders and that of one whose rate changes.
 func TestForecastSolvesItsEquation(t *testing.T) {
 	for _, d := range []drift{
 		{rate: mib, points: 96},
@@ -157,13 +186,37 @@ func TestForecastSolvesItsEquation(t *testing.T) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(77, 78))
-	for range 5000 {
+	for range 2000 {
 		between := func(least, most float64) float64 { return least * math.Pow(most/least, rng.Float64()) }
 		d := drift{rate: between(1, 1e10), points: 1 + rng.IntN(96)}
 		d.variance = d.rate * d.rate * between(1e-6, 10) * float64(rng.IntN(2))
 		d.wander = between(1, 1e18) * float64(rng.IntN(2))
 		d.bend = d.rate * between(1e-7, 1e-2) * float64(rng.IntN(2))
 		solved(t, &d, between(mib, MaxBytes))
+	}
+}
+
+// A forecast by hand: 1000 MiB at 1 MiB/s. z is 1.645·1.5 for five troughs, and 1.645·2.5 for
+// three or fewer.
+func TestForecastByHand(t *testing.T) {
+	const mib2 = mib * mib
+	for _, c := range []struct {
+		d      drift
+		factor float64
+	}{
+		{drift{points: 5, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 1.5)},
+		{drift{points: 3, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 2.5)},
+		{drift{points: 1, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 2.5)},
+		{drift{points: 152, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 1.01)},
+		// With u = t/1000 s and z²·wander = 500 MiB²/s: (1 − u)² = u/2, and u is 2 or ½.
+		{drift{points: 5, wander: 500 * mib2 / (2.4675 * 2.4675)}, 2},
+		{drift{points: 5, variance: 0.01 * mib2, wander: 500 * mib2 / (2.4675 * 2.4675)}, math.Exp(math.Hypot(math.Ln2, 0.24675))},
+	} {
+		c.d.rate = mib
+		eta, lower, upper := c.d.secondsTo(1000 * mib)
+		near(t, "time", eta, 1000, 1e-12)
+		near(t, "upper bound", upper, 1000*c.factor, 1e-9)
+		near(t, "lower bound", lower, 1000/c.factor, 1e-9)
 	}
 }
 
@@ -220,5 +273,184 @@ func TestDriftAdds(t *testing.T) {
 	if d.rate != 60 || d.bend != 3 || d.wander != 12 || d.points != 17 {
 		t.Errorf("%+v", d)
 	}
-	near(t, "variance", d.variance, 10+rateError*rateError*(100+900+400), 1e-12)
+	near(t, "variance", d.variance, 10*2+30*math.Sqrt(6)+0.0025*(100+900+400), 1e-12)
+}
+
+// Parabolas without noise have the rate and the bend that they are made of, wherever they
+// begin and however the troughs lie.
+func TestParabolaIsExact(t *testing.T) {
+	rng := rand.New(rand.NewPCG(101, 102))
+	for _, c := range []struct{ rate, bend float64 }{ // units a tick, and a tick²
+		{16, 0.5}, {16, -0.125}, {0, 2}, {-64, 0.5}, {1000, 1e-3},
+	} {
+		for _, n := range []int{4, 12, 13, scaleBlocks} {
+			var pts []point
+			at := int32(0)
+			for range n {
+				x := float64(at)
+				pts = append(pts, point{at: 12345 + at, v: uint32(1e7 + math.Round(c.rate*x+c.bend*x*x/2))})
+				at += 20 + int32(rng.IntN(30))
+			}
+			end := float64(pts[n-1].at - pts[0].at)
+			scale := math.Abs(c.rate) + math.Abs(c.bend)*end
+			p := fitParabola(pts)
+			rate, bend := p.rate/(unit/seconds(tick)), p.bend/(unit/seconds(tick)/seconds(tick))
+			if math.Abs(rate-c.rate-c.bend*end) > 3e-3*scale || math.Abs(bend-c.bend)*end > 3e-3*scale {
+				t.Errorf("%+v, %d troughs: rate %g, bend %g", c, n, rate, bend)
+			}
+			stated := math.Sqrt(p.variance) / (unit / seconds(tick)) // what is left is rounding
+			if !(stated <= 3e-3*scale && p.wander >= 0) || c.bend*p.sure < 0 {
+				t.Errorf("%+v, %d troughs: %+v", c, n, p)
+			}
+		}
+	}
+	for name, pts := range map[string][]point{
+		"none":        nil,
+		"one":         {{at: 9, v: 9}},
+		"one time":    {{at: 9, v: 9}, {at: 9, v: 90}, {at: 9, v: 900}, {at: 9, v: 1}},
+		"two times":   {{at: 9, v: 9}, {at: 9, v: 90}, {at: 19, v: 900}, {at: 19, v: 1}},
+		"two troughs": {{at: 9, v: 9}, {at: 19, v: 90}},
+	} {
+		if p := fitParabola(pts); p != (parabola{}) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// A parabola by hand: five troughs 10 s apart, off x² MiB by −1, 2, 0, −2 and 1 times 3 MiB,
+// which is orthogonal to all parabolas.
+func TestParabolaByHand(t *testing.T) {
+	p := fitParabola(troughs([]float64{1000 - 3, 1100 + 6, 1400, 1900 - 6, 2600 + 3}))
+	const variance = 90. / 2 * mib * mib // of a trough: two of five are left to chance
+	near(t, "rate", p.rate, 80*mib, 1e-12)
+	near(t, "bend", p.bend, 2*mib, 1e-12)
+	near(t, "bend in errors", p.sure, mib/math.Sqrt(variance/140_000), 1e-9)
+	near(t, "variance", p.variance, variance/1000+40*40*variance/140_000, 1e-9)
+	if p.wander != 0 {
+		t.Errorf("it wanders: %g", p.wander)
+	}
+}
+
+// The bend of a line under white noise is as many standard errors as chance makes it, the rate
+// at its end as far off as it says; and of a walk it says less than is true, as fitLine does.
+func TestErrorsOfTheParabola(t *testing.T) {
+	const trials, n, noise, rate = 600, 60, 30.0, 20.0 // MiB, MiB a block
+	for _, walks := range []bool{false, true} {
+		rng := rand.New(rand.NewPCG(103, 104))
+		var sure, stated, actual, wander float64
+		for range trials {
+			levels, walk := make([]float64, n), 0.0
+			for i := range levels {
+				e := noise * rng.NormFloat64()
+				walk += e
+				levels[i] = 10000 + rate*float64(i) + e
+				if walks {
+					levels[i] += walk - e
+				}
+			}
+			p := fitParabola(troughs(levels))
+			sure += p.sure * p.sure / trials
+			stated += p.variance / trials
+			actual += (p.rate - rate*mib/10) * (p.rate - rate*mib/10) / trials
+			wander += p.wander / trials * 10 / (noise * noise * mib * mib) // of a walk that is 1 at best
+		}
+		t.Logf("a walk: %t: bend %.3g errors², variance %.3g times what is stated, wander %.3g", walks, sure, actual/stated, wander)
+		switch {
+		case !walks && (math.Abs(sure-1) > 0.2 || math.Abs(actual/stated-1) > 0.2 || wander > 0.2):
+			t.Errorf("noise: bend %g errors², variance %g times what is stated, wander %g", sure, actual/stated, wander)
+		case walks && (sure > 7 || actual/stated < 1 || actual/stated > 7 || wander < 0.6 || wander > 1.1):
+			t.Errorf("a walk: bend %g errors², variance %g times what is stated, wander %g", sure, actual/stated, wander)
+		}
+	}
+}
+
+// Traffic that makes a leak faster and slower, some times over, does not bend it; growth that
+// is quadratic is bent under the same noise, and the line and the parabola are each told whole.
+func TestTrafficIsNoBend(t *testing.T) {
+	const n, noise = 88, 0.004
+	for _, c := range []struct {
+		name string
+		f    func(x, phase float64) float64
+		bend bool
+	}{
+		{"even", func(x, _ float64) float64 { return x }, false},
+		{"one and a half turns", func(x, phase float64) float64 { return x - 0.4/(3*math.Pi)*math.Cos(3*math.Pi*(x+phase)) }, false},
+		{"two turns", func(x, phase float64) float64 { return x - 0.5/(4*math.Pi)*math.Cos(4*math.Pi*(x+phase)) }, false},
+		{"four turns", func(x, phase float64) float64 { return x - 0.8/(8*math.Pi)*math.Cos(8*math.Pi*(x+phase)) }, false},
+		{"faster by 60 % of the mean", func(x, _ float64) float64 { return 0.7*x + 0.3*x*x }, true},
+		{"faster by 30 % of the mean", func(x, _ float64) float64 { return 0.85*x + 0.15*x*x }, true},
+		{"faster by 20 % of the mean", func(x, _ float64) float64 { return 0.9*x + 0.1*x*x }, false},
+		{"slower by 60 % of the mean", func(x, _ float64) float64 { return 1.3*x - 0.3*x*x }, false},
+	} {
+		rng := rand.New(rand.NewPCG(105, 106))
+		bent := 0
+		for i := range 40 {
+			pts := troughs(curve(n, 1e4, func(x float64) float64 {
+				return 1 + c.f(x, float64(i)/20) + noise*rng.NormFloat64()
+			}))
+			fit, l, p := fitTrend(pts), fitLine(pts), fitParabola(pts)
+			want := trend{rate: l.rate, variance: l.variance, wander: l.wander, n: n}
+			if fit.bend != 0 {
+				bent++
+				want = trend{rate: p.rate, bend: p.bend, variance: p.variance, wander: p.wander, n: n}
+			}
+			if fit != want {
+				t.Errorf("%s: %+v, want %+v", c.name, fit, want)
+			}
+		}
+		t.Logf("%s: %d of 40 are bent", c.name, bent)
+		if bent != 40*btoi(c.bend) {
+			t.Errorf("%s: %d of 40 are bent", c.name, bent)
+		}
+	}
+}
+
+// A bend counts from just over eight standard errors on, and from twelve troughs on.
+func TestBendIsEightErrors(t *testing.T) {
+	bent := func(n int, noise float64) (parabola, bool) {
+		levels := curve(n, 1e4, func(x float64) float64 { return x * x })
+		for i := range levels { // a pattern whose neighbours are opposite: not correlated
+			levels[i] += noise * float64(1-2*(i%2))
+		}
+		return fitParabola(troughs(levels)), fitTrend(troughs(levels)).bend != 0
+	}
+	least, most := math.Inf(1), 0.0
+	for noise := 500.0; noise < 4000; noise *= 1.002 {
+		if p, is := bent(40, noise); is {
+			least = min(least, p.sure)
+		} else {
+			most = max(most, p.sure)
+		}
+	}
+	if least < 8 || most > 8 || least > 8.1 || most < 7.9 {
+		t.Errorf("bends of %g errors on count, those up to %g do not", least, most)
+	}
+	if _, is := bent(12, 1); !is {
+		t.Error("twelve troughs are not bent")
+	}
+	if _, is := bent(11, 1); is {
+		t.Error("eleven troughs are bent")
+	}
+}
+
+// The correlation of neighbours is half of what their changes lack of those of noise, and
+// in bounds.
+func TestCorrelation(t *testing.T) {
+	for _, c := range []struct{ errors, changes, want float64 }{
+		{100, 200, 0}, {100, 100, 0.5}, {100, 20, 0.9}, {100, 0, 0.95}, {100, 1, 0.95}, {100, 399, 0}, {0, 0, 0}, {-1, 5, 0},
+	} {
+		if got := correlation(c.errors, c.changes); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%+v: %g", c, got)
+		}
+	}
+	rng := rand.New(rand.NewPCG(107, 108))
+	for _, want := range []float64{0, 0.3, 0.7, 0.9} {
+		x, last, errors, changes := 0.0, 0.0, 0.0, 0.0
+		for range 100_000 {
+			last, x = x, want*x+rng.NormFloat64()
+			errors += x * x
+			changes += (x - last) * (x - last)
+		}
+		about(t, "correlation", correlation(errors, changes), want)
+	}
 }

@@ -77,6 +77,23 @@ func TestBacktestGolden(t *testing.T) {
 	}
 }
 
+// The README shows what the program prints: a reader compares the two.
+func TestReadmeShowsTheTable(t *testing.T) {
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("testdata/leak.table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if !strings.Contains(string(page), line) {
+			t.Errorf("README.md lacks this line of testdata/leak.table:\n%s", line)
+		}
+	}
+}
+
 // lines reads what --output=json has printed and checks its order.
 func lines(t *testing.T, text string) []line {
 	t.Helper()
