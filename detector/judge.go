@@ -78,6 +78,7 @@ type growth struct {
 	flat       float64 // share of the blocks that are kept without growth
 	step       float64 // what a level adds to the one before on average, bytes
 	points     int     // the last ones, over which it is steady
+	fitted     bool    // it is a line, and its base the beginning of that
 	// The factors of confidence.
 	recency, pace, spread, steadiness, reversal, start float64
 }
@@ -119,11 +120,7 @@ func (e *scale) judge(s *series, given float64) growth {
 	g.spread = spread(pts)
 	var steady []point
 	g.pace, g.steadiness, steady = steadiness(pts, int64(s.cfg.MinSpan))
-	safe := safely
-	if float64(span) < rampTimes*float64(s.cfg.MinSpan) {
-		safe = safelySoon
-	}
-	g.reversal = clamp((float64(retained/unit)/max(given, 1) - 1) / (safe - 1))
+	g.reversal = s.reversal(float64(retained/unit), given, span)
 	gate := min(1, gateConfidence*max(0, g.evidence)/-math.Log10(e.share*s.cfg.FalseAlarm))
 	rate := float64(steady[len(steady)-1].bytes()-steady[0].bytes()) / max(seconds(int64(steady[len(steady)-1].at-steady[0].at)*tick), 1)
 	base := g.base
@@ -137,6 +134,17 @@ func (e *scale) judge(s *series, given float64) growth {
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
 	return g
+}
+
+// reversal is 1 where so many times the largest give-back is retained that growth which
+// has lasted for span, ns, is not the next one, and 0 where no more than that is. Both count
+// in units.
+func (s *series) reversal(retained, given float64, span int64) float64 {
+	safe := safely
+	if float64(span) < rampTimes*float64(s.cfg.MinSpan) {
+		safe = safelySoon
+	}
+	return clamp((retained/max(given, 1) - 1) / (safe - 1))
 }
 
 // leastSpan returns for how long growth at that pace, in bytes per second, must last, ns.
@@ -279,13 +287,15 @@ func between(a, b point, at int32) float64 {
 // 0 as it came in three: jobs that come, however long their memory takes to settle.
 // Of steps of more than jobStep, which jobs bring and leaks seldom, two more are
 // asked for a doubling, and eleven at most.
-func spread(pts []point) float64 {
-	n, size := steps(pts)
-	enough := enoughSteps
+func spread(pts []point) float64 { return enough(steps(pts)) }
+
+// enough is spread for growth in n steps of a size in units.
+func enough(n, size float64) float64 {
+	most := enoughSteps
 	if size > jobStep {
-		enough += 2 * min(math.Log2(size/jobStep), 3)
+		most += 2 * min(math.Log2(size/jobStep), 3)
 	}
-	return clamp((n - fewSteps) / (enough - fewSteps))
+	return clamp((n - fewSteps) / (most - fewSteps))
 }
 
 // steps returns the number of steps in which the troughs grew, and their size in

@@ -36,7 +36,7 @@ type leak struct {
 	// While on: since when, above which level in bytes, the highest level that was
 	// retained, when it was last seen to grow, and the line that it followed then.
 	since, base, high, grown int64
-	level                    bool  // the level scale declared it: base is a median, not a trough
+	level                    bool  // base is a median or the beginning of a line, not a trough
 	kept                     int64 // the level of the surest scale then, bytes
 	trend                    trend
 	scale                    int   // of trend
@@ -73,7 +73,7 @@ func (s *series) decide(t int64) {
 	case t-l.above >= confirm:
 		g := &s.growths[l.best]
 		l.on, l.since, l.base, l.high, l.closed = true, g.since, g.base, g.base, 0
-		l.level = l.best == levelScale
+		l.level = l.best == levelScale || g.fitted
 		s.hold(t)
 	}
 	s.shape.update(s, t)
@@ -148,7 +148,7 @@ func (s *series) slowdown(i int) float64 {
 	for j := i + 1; j < ladderScales; j++ {
 		w := &s.growths[j]
 		same := w.since+2*s.ladder[j].width > g.since && float64(w.retained) < 1.5*float64(g.retained)
-		if w.spread == 1 && w.pace < g.pace && same {
+		if w.spread == 1 && w.pace < g.pace && same && !w.fitted {
 			least = min(least, w.pace/g.pace)
 		}
 	}

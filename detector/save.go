@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 6
+const stateVersion = 7
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -381,6 +381,10 @@ func (s *series) code(c *codec) {
 	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.nearAt, &s.busyAt, &s.gap.from} {
 		c.time(v)
 	}
+	c.int32(&s.anew)
+	if s.anew < 0 {
+		c.fail()
+	}
 	c.natural(&s.gap.length)
 	c.amount(&s.used)
 	c.positive(&s.capacity, MaxBytes)
@@ -615,6 +619,7 @@ func (g *growth) code(c *codec) {
 	c.time(&g.end)
 	c.natural(&g.gap)
 	c.within(&g.points, 0, scaleBlocks)
+	c.bool(&g.fitted)
 }
 
 func (t *trend) code(c *codec) {

@@ -51,6 +51,7 @@ type series struct {
 	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
+	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
 }
 
@@ -134,6 +135,7 @@ func (s *series) configure(cfg Config) {
 
 // interrupt begins the growth anew: what was gained so far has a reason.
 func (s *series) interrupt() {
+	s.anew = ticks(s.last - s.first)
 	for i := range s.ladder {
 		if e := &s.ladder[i]; e.closed > 0 {
 			e.begin(point{at: ticks(s.last - s.first), v: e.level})
@@ -246,7 +248,14 @@ func (s *series) climbed(o *observation) bool {
 	}
 	for i := range s.ladder {
 		if closed&(1<<i) != 0 {
-			s.growths[i] = s.ladder[i].judge(s, s.given(i))
+			given := s.given(i)
+			s.growths[i] = s.ladder[i].judge(s, given)
+			if s.growths[i].confidence >= s.cfg.LeakThreshold {
+				continue
+			}
+			if g := s.regress(i, given); g.confidence > s.growths[i].confidence {
+				s.growths[i] = g
+			}
 		}
 	}
 	return closed != 0

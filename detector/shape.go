@@ -76,10 +76,11 @@ func (s *series) cycling(t int64) bool {
 	return s.ladder[cycleScale].closed >= sawtoothCycles && t-s.first-int64(c.last)*tick < int64(cyclesGone*c.length)*tick
 }
 
-// finest returns the growth of the narrowest scale that shows any, nil if none.
+// finest returns the growth of the narrowest scale that shows any in its troughs, nil if
+// none.
 func (s *series) finest() *growth {
 	for i := range levelScale {
-		if s.growths[i].levels > 0 {
+		if s.growths[i].levels > 0 && !s.growths[i].fitted {
 			return &s.growths[i]
 		}
 	}
