@@ -128,9 +128,7 @@ func (e *scale) judge(s *series, given float64) growth {
 		base = steady[0].bytes() // what was left out, such as a load, led there
 	}
 	g.start = s.startFactor(&g, pts, rate, base, span)
-	if least := s.leastSpan(rate); span < least {
-		gate *= gateConfidence * float64(span) / float64(least)
-	}
+	gate *= s.lasting(rate, span)
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
 	return g
@@ -147,8 +145,9 @@ func (s *series) reversal(retained, given float64, span int64) float64 {
 	return clamp((retained/max(given, 1) - 1) / (safe - 1))
 }
 
-// leastSpan returns for how long growth at that pace, in bytes per second, must last, ns.
-func (s *series) leastSpan(rate float64) int64 {
+// lasting is 1 where growth at that pace, in bytes per second, has lasted for as long as it
+// must, and gateConfidence at most before. span is how long it has, ns.
+func (s *series) lasting(rate float64, span int64) float64 {
 	least := float64(s.cfg.MinSpan)
 	if s.capacity > 0 && rate*seconds(rampFill) > s.capacity {
 		least *= rampTimes
@@ -156,7 +155,10 @@ func (s *series) leastSpan(rate float64) int64 {
 	if rate > loadRate {
 		least *= 2
 	}
-	return int64(least)
+	if span >= int64(least) {
+		return 1
+	}
+	return gateConfidence * float64(span) / least
 }
 
 // onset returns the troughs from the one on at which the growth that began at the

@@ -71,6 +71,7 @@ func rises(before, pts []point) bool {
 	return sum > newest*float64(highest(before))
 }
 
+// highest returns the highest of the troughs, in units.
 func highest(pts []point) uint32 {
 	most := uint32(0)
 	for _, p := range pts {
@@ -95,7 +96,7 @@ func (s *series) judgeLine(before, pts []point, given float64) growth {
 	last := pts[len(pts)-1]
 	span := int64(last.at-pts[0].at) * tick
 	g := growth{
-		levels: max(1, kept(pts)), retained: int64(retained), base: int64(max(0, end-retained)),
+		levels: kept(pts), retained: int64(retained), base: int64(max(0, end-retained)),
 		since: s.first + int64(pts[0].at)*tick, end: s.first + int64(last.at)*tick,
 		gap: span / int64(len(pts)-1), points: len(pts), fitted: true,
 	}
@@ -109,10 +110,7 @@ func (s *series) judgeLine(before, pts []point, given float64) growth {
 	g.steadiness = g.pace * g.spread
 	g.reversal = s.reversal(retained/unit, given, span)
 	g.start = s.startFactor(&g, pts, l.rate, g.base, span)
-	if least := s.leastSpan(l.rate); span < least {
-		sure *= gateConfidence * float64(span) / float64(least)
-	}
-	g.confidence = sure * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
+	g.confidence = sure * s.lasting(l.rate, span) * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	return g
 }
 

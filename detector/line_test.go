@@ -718,13 +718,13 @@ func TestInterruptionIsRestored(t *testing.T) {
 	if r.err != nil || g.anew != 35990 || again.anew != g.anew || !reflect.DeepEqual(flat(again), flat(g.series)) {
 		t.Fatalf("%v: begun anew at %d, restored at %d", r.err, g.anew, again.anew)
 	}
-	for _, anew := range []int32{-1, math.MinInt32} {
+	for _, anew := range []int32{-1, math.MinInt32, ticks(g.last-g.first) + 1, math.MaxInt32} {
 		g.anew = anew
 		w := codec{writing: true, last: g.last}
 		g.code(&w)
 		r := codec{b: w.b, last: g.last}
 		if newSeries(g.cfg).code(&r); r.err == nil {
-			t.Errorf("growth that was begun anew at %d, before the series began, is accepted", anew)
+			t.Errorf("growth that was begun anew at %d, when there was no series, is accepted", anew)
 		}
 	}
 	g.series = again

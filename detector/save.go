@@ -382,7 +382,7 @@ func (s *series) code(c *codec) {
 		c.time(v)
 	}
 	c.int32(&s.anew)
-	if s.anew < 0 {
+	if s.anew < 0 || s.anew > ticks(s.last-s.first) {
 		c.fail()
 	}
 	c.natural(&s.gap.length)
