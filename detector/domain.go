@@ -399,6 +399,9 @@ func (g *group[K]) turn(t int64) {
 			g.succeed(t)
 		}
 	}
+	if g.most == 1 && g.replaced() && g.only != nil {
+		g.only.again = true
+	}
 	g.most = max(g.most, g.members)
 	switch {
 	case g.members >= 2:

@@ -31,7 +31,7 @@ const (
 	// safely is how many times the largest give-back must be retained for growth not to
 	// be the next one, and safelySoon if it has lasted for less than rampTimes MinSpan: one
 	// tooth of ten minutes tells little of the height of the next one.
-	safely     = 1.5
+	safely     = 2.0
 	safelySoon = 2.5
 	// jobsRate is a growth in bytes per second, 384 MiB a minute, that several jobs make
 	// which come one after another: its evenness is looked at in eighths.
@@ -64,6 +64,14 @@ const (
 	shortSettle   = int64(20 * time.Minute)
 	nearTimes     = 5.0
 	day           = int64(24 * time.Hour)
+	// Growth from the start on need not last for so long if it is straight and would take
+	// more than slowAhead to fill what is left: few loads and caches are that slow. It
+	// must last for plainLess less than Config.SettleTime, which leaves 11 minutes of an
+	// hour, and for plainLeast. It is straight if its second half brought that share of
+	// what the first one did.
+	plainLess  = int64(49 * time.Minute)
+	plainLeast = int64(11 * time.Minute)
+	straight   = 0.9
 )
 
 // growth is what one scale says about a leak.
@@ -127,7 +135,7 @@ func (e *scale) judge(s *series, given float64) growth {
 	if len(steady) < len(pts) {
 		base = steady[0].bytes() // what was left out, such as a load, led there
 	}
-	g.start = s.startFactor(&g, pts, rate, base, span)
+	g.start = s.startFactor(&g, pts, steady, rate, base)
 	gate *= s.lasting(rate, span)
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
@@ -314,9 +322,16 @@ func steps(pts []point) (n, size float64) {
 }
 
 // pace returns the growth in the second half of the troughs over that in the
-// first, or as much more as chance allows for: 0.6 standard deviations, which
-// follow from how unequal the changes from block to block are.
+// first, or as much more as chance allows for: 0.6 standard deviations.
 func pace(pts []point) float64 {
+	ratio, deviation := halves(pts)
+	return ratio + 0.6*deviation
+}
+
+// halves returns the growth in the second half of the troughs over that in the first, and
+// its standard deviation, which follows from how unequal the changes from block to block
+// are. The ratio is 1 where the first half has not grown.
+func halves(pts []point) (ratio, deviation float64) {
 	h := len(pts) / 2
 	early, varEarly := change(pts[:h+1])
 	late, varLate := change(pts[h:])
@@ -324,10 +339,10 @@ func pace(pts []point) float64 {
 		late *= float64(h) / float64(h-1)
 	}
 	if early <= 0 {
-		return 1
+		return 1, 0
 	}
-	ratio := late / early
-	return ratio + 0.6*math.Sqrt(varLate+ratio*ratio*varEarly)/early
+	ratio = late / early
+	return ratio, math.Sqrt(varLate+ratio*ratio*varEarly) / early
 }
 
 // change returns the change over the troughs and its variance.
@@ -345,13 +360,14 @@ func change(pts []point) (sum, variance float64) {
 // startFactor holds growth back for which there is a harmless reason in how it
 // began, until it has lasted for a while: a job that began shortly before; growth
 // that was there when the series was first seen; from an idle memory on, what grows
-// as fast as a program loads; and what swells over hours as a daily load does. base
-// is the level that the growth is above in bytes, rate its pace in bytes per second,
-// span how long it has lasted in ns.
-func (s *series) startFactor(g *growth, pts []point, rate float64, base, span int64) float64 {
+// as fast as a program loads; and what swells over hours as a daily load does. steady is
+// the part of the troughs over which it is steady, base the level that the growth is above
+// in bytes, and rate its pace in bytes per second.
+func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base int64) float64 {
 	if s.leak.on {
 		return 1 // that was decided when it was declared
 	}
+	span := g.end - g.since
 	lead := max(settled, span/3)
 	excused := g.since-max(s.began, s.first) < lead
 	if float64(base) <= idleLevel(s.capacity) {
@@ -364,6 +380,7 @@ func (s *series) startFactor(g *growth, pts []point, rate float64, base, span in
 		ahead := (s.capacity - float64(s.used)) / rate * float64(time.Second)
 		short := min(float64(patience), max(float64(shortSettle), nearTimes*ahead))
 		patience = int64(min(max(short, patienceShare*ahead), float64(day)))
+		excused = excused && !s.plain(g, steady, base, ahead)
 		if span > slowSpan && ahead > float64(slowAhead) {
 			excused, patience = true, max(patience, min(day, int64(slowShare*ahead)))
 		}
@@ -375,6 +392,16 @@ func (s *series) startFactor(g *growth, pts []point, rate float64, base, span in
 		return 1
 	}
 	return unsettled + (unsettledMost-unsettled)*float64(span)/float64(patience)
+}
+
+// plain reports whether growth from the start on is too slow and too straight for a program
+// that loads, and began above an idle memory. What a process gains that took the place of
+// another may be what that one had. ahead is how long it needs to fill what is left, ns.
+func (s *series) plain(g *growth, steady []point, base int64, ahead float64) bool {
+	ratio, _ := halves(steady)
+	lasted := int64(steady[len(steady)-1].at-steady[0].at) * tick
+	return !s.again && ahead > float64(slowAhead) && float64(base) > idleLevel(s.capacity) && g.spread == 1 &&
+		lasted >= max(plainLeast, int64(s.cfg.SettleTime)-plainLess) && ratio > straight
 }
 
 // swelling reports whether less than half as much was gained in the first third of

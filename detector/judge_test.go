@@ -221,7 +221,20 @@ func TestStartFactor(t *testing.T) {
 		f                func(x float64) float64
 		on               bool
 		settle           time.Duration
+		spread           float64
+		steady           int // of the 96 troughs, 10 s apart
 	}
+	bent := func(late float64) func(float64) float64 {
+		return func(x float64) float64 { return min(x, 0.5) + late*max(x-0.5, 0) }
+	}
+	// plain is growth from the start on of which nothing but that is known, four hours before the end.
+	plain := func(change func(k *known)) func(*known) {
+		return func(k *known) {
+			k.lead, k.span, k.rate, k.spread = 0, 15*minute, 60*gib/14410, 1
+			change(k)
+		}
+	}
+	excused := 0.4 + 0.3*0.25
 	for _, c := range []struct {
 		name   string
 		change func(k *known)
@@ -251,6 +264,30 @@ func TestStartFactor(t *testing.T) {
 		{"slower than a day, for hours", func(k *known) { k.rate, k.span = 60*gib/300e3, 3*hour }, 0.4 + 0.3*3/24},
 		{"the same, seen for a day", func(k *known) { k.lead, k.rate, k.span = 22*hour, 60*gib/90e3, 3*hour }, 0.4 + 0.3*3/20},
 
+		{"none, but plain", plain(func(*known) {}), 1},
+		{"plain, and 4 hours are not left", plain(func(k *known) { k.rate = 60 * gib / 14390 }), excused},
+		{"plain, and days are left", plain(func(k *known) { k.rate = 60 * gib / 300e3 }), 1},
+		{"plain, of an unknown capacity", plain(func(k *known) { k.capacity = 0 }), excused},
+		{"plain, from idle on", plain(func(k *known) { k.base = 1023 * mib }), excused},
+		{"plain, from just above idle on", plain(func(k *known) { k.base = 1025 * mib }), 1},
+		{"plain, and it was idle", plain(func(k *known) { k.lead, k.idle = 5*hour-1, minute }), 1},
+		{"plain, and short of the fifth step", plain(func(k *known) { k.spread = 0.99 }), excused},
+		{"steady for 10 minutes 50", plain(func(k *known) { k.steady = 66 }), excused},
+		{"steady for 11 minutes", plain(func(k *known) { k.steady = 67 }), 1},
+		{"the same, and a longer settle time", plain(func(k *known) { k.steady, k.settle = 67, 61*time.Minute }), 0.4 + 0.3*15/61},
+		{"a minute more, as much longer", plain(func(k *known) { k.steady, k.settle = 73, 61*time.Minute }), 1},
+		{"11 minutes, and a shorter settle time", plain(func(k *known) { k.steady, k.settle = 67, 50*time.Minute }), 1},
+		{"less, and a shorter settle time", plain(func(k *known) { k.steady, k.settle = 66, 50*time.Minute }), 0.4 + 0.3*15/60.04},
+		{"a second half that brought 0.88 of the first", plain(func(k *known) { k.f = bent(0.88) }), excused},
+		{"a second half that brought 0.92 of the first", plain(func(k *known) { k.f = bent(0.92) }), 1},
+		{"slower after a steep start that is left out", plain(func(k *known) {
+			k.steady, k.f = 80, func(x float64) float64 { return 10*min(x, 0.1) + x }
+		}), 1},
+		{"plain, and slow, for half an hour", plain(func(k *known) { k.span, k.rate = 30*minute, 60*gib/36e3 }), 0.4 + 0.3/16},
+		{"plain, and it swells, for three hours", plain(func(k *known) {
+			k.span, k.f = 3*hour, func(x float64) float64 { return x * x }
+		}), 0.4 + 0.3*3*3600/14410},
+
 		{"from idle on, as fast as a program loads", func(k *known) { k.base, k.rate, k.span = 512*mib, 5*mib, 30*minute }, 0.4 + 0.3*0.5},
 		{"from idle on, slower", func(k *known) { k.base, k.rate, k.span, k.capacity = 512*mib, 3*mib, 30*minute, 60*gib }, 1},
 		{"idle until 3 minutes before", func(k *known) { k.idle, k.span = 3*minute, 15*minute }, 0.4 + 0.3*0.25},
@@ -265,7 +302,7 @@ func TestStartFactor(t *testing.T) {
 			k.f, k.span, k.rate = func(x float64) float64 { return x * x }, 3*hour, 60*gib/7200
 		}, 1},
 	} {
-		k := known{lead: 5 * hour, span: hour, idle: 5 * hour, base: 20 * gib, rate: 20 * mib, capacity: 80 * gib, f: line01, settle: time.Hour}
+		k := known{lead: 5 * hour, span: hour, idle: 5 * hour, base: 20 * gib, rate: 20 * mib, capacity: 80 * gib, f: line01, settle: time.Hour, steady: 96}
 		c.change(&k)
 		s := newSeries(DefaultConfig())
 		s.cfg.SettleTime = k.settle
@@ -276,7 +313,8 @@ func TestStartFactor(t *testing.T) {
 		if k.idle < 5*hour {
 			s.idleAt = begin - k.idle
 		}
-		got := s.startFactor(&growth{since: begin}, troughs(curve(96, 1e4, k.f)), k.rate, int64(k.base), k.span)
+		pts := troughs(curve(96, 1e4, k.f))
+		got := s.startFactor(&growth{since: begin, end: s.last, spread: k.spread}, pts, pts[len(pts)-k.steady:], k.rate, int64(k.base))
 		about(t, c.name, got, c.want)
 	}
 }
@@ -313,8 +351,8 @@ func TestJudge(t *testing.T) {
 		{"few jobs", join(repeat(24, 10000), repeat(24, 11000), repeat(24, 12000), repeat(20, 13000)), 0, 0, 0, 0, 0},
 
 		{"it gave as much back", ramp(70, 10000, 20), 1380, 0.25, 0.27, 67, 0},
-		{"it gave two thirds back", ramp(70, 10000, 20), 920, 1, 1, 67, 0},
-		{"it gave four fifths back", ramp(70, 10000, 20), 1104, 0.62, 0.63, 67, 0},
+		{"it gave half back", ramp(70, 10000, 20), 690, 1, 1, 67, 0},
+		{"it gave two thirds back", ramp(70, 10000, 20), 920, 0.62, 0.63, 67, 0},
 		{"it gave more back", ramp(70, 10000, 20), 5000, 0.25, 0.25, 67, 0},
 	} {
 		g := judged(c.levels, c.given)

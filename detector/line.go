@@ -109,7 +109,7 @@ func (s *series) judgeLine(before, pts []point, given float64) growth {
 	g.spread = enough(quietSteps(pts))
 	g.steadiness = g.pace * g.spread
 	g.reversal = s.reversal(retained/unit, given, span)
-	g.start = s.startFactor(&g, pts, l.rate, g.base, span)
+	g.start = s.startFactor(&g, pts, pts, l.rate, g.base)
 	g.confidence = sure * s.lasting(l.rate, span) * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	return g
 }

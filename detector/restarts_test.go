@@ -356,7 +356,6 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 		"warm up and stay":           lives(1200, func(_, s int) float64 { return 10*gib + 20*gib*(1-math.Exp(-float64(s)/150)) }),
 		"warm up all the time":       lives(1200, func(_, s int) float64 { return 10*gib + 20*gib*(1-math.Exp(-float64(s)/600)) }),
 		"a cache that fills the GPU": lives(1500, func(_, s int) float64 { return min(10*gib+float64(s)*60*mib, 78*gib) }),
-		"a cache that fills slowly":  lives(1500, func(_, s int) float64 { return min(10*gib+float64(s)*2*mib, 12*gib) }),
 		"a last quarter without":     lives(1000, func(_, s int) float64 { return 10*gib + min(float64(s), 780)*20*mib }),
 		"workers of 1 to 40 s":       with(lives(0, func(_, s int) float64 { return gib + float64(s)*500*mib }), func(p *program) { p.lasts, p.lives, p.pause = func(n int) int { return 1 + 7*n%40 }, 200, constant(1) }),
 		"restarted once":             with(filling(80*gib, 10*gib, 1200), func(p *program) { p.lives = 2 }),
@@ -372,7 +371,6 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 		"another pace each time":            lives(1500, func(n, s int) float64 { return 10*gib + float64(s)*float64(1+2*(n%2))*5*mib }),
 		"another pace on a full GPU":        with(lives(600, func(n, s int) float64 { return 1.5*gib + float64(s)*float64(1+2*(n%2))*mib }), func(p *program) { p.other = 77 * gib }),
 		"less than the least growth":        lives(1500, func(_, s int) float64 { return 10*gib + float64(s)*10*1024 }),
-		"warm up at 2 MiB/s":                lives(2700, func(_, s int) float64 { return 2*gib + min(float64(s), 840)*2*mib }),
 		"each holds more than the last one": with(lives(300, func(n, _ int) float64 { return 10*gib + float64(n)*300*mib }), func(p *program) { p.pause, p.capacity = constant(0), 24*gib }),
 		"noise":                             lives(900, func(int, int) float64 { return 10*gib + rng.Float64()*4*gib }),
 		"sawtooth":                          lives(900, func(_, s int) float64 { return 10*gib + float64(s%300)*30*mib }),
@@ -387,6 +385,33 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 				t.Error("the pod has no series: the test shows little")
 			}
 		})
+	}
+}
+
+// What grows straight, and too slowly for a load, from the start of a pod's first process on is
+// told, once. What the processes do that take its place is known from the first one.
+func TestSlowGrowthFromTheStartIsToldOncePerPod(t *testing.T) {
+	for name, memory := range map[string]func(n, s int) float64{
+		"a cache that fills": func(_, s int) float64 { return min(10*gib+float64(s)*2*mib, 12*gib) },
+		"a warm-up":          func(_, s int) float64 { return 2*gib + min(float64(s), 840)*2*mib },
+		"another pace":       func(n, s int) float64 { return 10*gib + min(float64(s)*float64(2+n%3)*mib, 2*gib) },
+	} {
+		for _, saves := range []bool{false, true} {
+			p := program{capacity: 80 * gib, lasts: constant(2400), pause: constant(10), memory: memory, lives: 5}
+			restart := func(second int, d *Domain[int]) *Domain[int] {
+				if !saves || second%601 != 0 {
+					return d
+				}
+				next := newDomain(t)
+				if err := next.Restore(d.Save(nil, appendKey), readKey); err != nil {
+					t.Fatal(err)
+				}
+				return next
+			}
+			if all := p.run(t, newDomain(t), restart); !slices.Equal(all.lives, []int{0, 0}) {
+				t.Errorf("%s, saved: %t: the verdict changed in the lives %v, want it found and cleared in the first", name, saves, all.lives)
+			}
+		}
 	}
 }
 

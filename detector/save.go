@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 7
+const stateVersion = 8
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -385,6 +385,7 @@ func (s *series) code(c *codec) {
 	if s.anew < 0 || s.anew > ticks(s.last-s.first) {
 		c.fail()
 	}
+	c.bool(&s.again)
 	c.natural(&s.gap.length)
 	c.amount(&s.used)
 	c.positive(&s.capacity, MaxBytes)

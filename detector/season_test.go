@@ -506,7 +506,7 @@ func leaky(memory func(s int) float64, rate float64, from int) func(s int) float
 // A leak under epochs, longer than it needs to show, is found above their shape; the
 // epochs alone are none.
 func TestLeakAboveCycles(t *testing.T) {
-	for _, c := range []struct{ interval, within int }{{1, 19}, {5, 19}, {15, 23}} {
+	for _, c := range []struct{ interval, within int }{{1, 22}, {5, 22}, {15, 24}} {
 		for _, noise := range []float64{0, 20 * mib} {
 			for seed := range uint64(2) {
 				name := fmt.Sprintf("every %d s, noise %g, seed %d", c.interval, noise, seed)

@@ -51,6 +51,7 @@ type series struct {
 	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
+	again    bool  // its owner took the place of another one
 	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
 }
@@ -147,7 +148,7 @@ func (s *series) interrupt() {
 // succeed begins the growth with a process that takes the place of another at time t:
 // what leaked, and the memory that was nearly full, went with the one before.
 func (s *series) succeed(t int64) {
-	s.began, s.nearAt, s.leak = t, 0, leak{}
+	s.began, s.again, s.nearAt, s.leak = t, true, 0, leak{}
 }
 
 // observation is one sample of a series and what is known beside it.
