@@ -142,17 +142,27 @@ func wanderRoot(headroom, r, zz float64, late bool) float64 {
 func solved(t *testing.T, d *drift, headroom float64) {
 	t.Helper()
 	eta, lower, upper := d.secondsTo(headroom)
-	near(t, "growth until then", d.rate*eta+d.bend*eta*eta/2, headroom, 1e-9)
 	if !(lower >= 0 && lower <= eta && eta <= upper) {
 		t.Errorf("%+v, headroom %g: %g is not in [%g, %g]", d, headroom, eta, lower, upper)
 	}
+	s := math.Log(upper/lower) / 3.29
+	switch {
+	case s > 1.645: // s² is more than the half of the interval
+		if eta != lower {
+			t.Errorf("%+v, headroom %g: %g, want the lower bound %g", d, headroom, eta, lower)
+		}
+	default:
+		near(t, "the forecast of the middle", eta, math.Sqrt(lower)*math.Sqrt(upper)*math.Exp(-s*s), 1e-9)
+	}
+	mid := math.Sqrt(lower) * math.Sqrt(upper)
+	near(t, "growth until the middle", d.rate*mid+d.bend*mid*mid/2, headroom, 1e-9)
 	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
-	r := headroom / eta
+	r := headroom / mid
 	wandering, changing := 0.0, z*math.Sqrt(d.variance)/d.rate // logarithms of the factors
 	if d.wander > 0 {
 		late := wanderRoot(headroom, r, z*z*d.wander, true)
-		near(t, "the early root, mirrored", eta*eta/wanderRoot(headroom, r, z*z*d.wander, false), late, 1e-6)
-		wandering = math.Log(late / eta)
+		near(t, "the early root, mirrored", mid*mid/wanderRoot(headroom, r, z*z*d.wander, false), late, 1e-6)
+		wandering = math.Log(late / mid)
 	}
 	both := math.Sqrt(wandering*wandering + changing*changing)
 	if both > 600 { // e to that power is no number to divide by
@@ -161,7 +171,7 @@ func solved(t *testing.T, d *drift, headroom float64) {
 	if !(lower > 0) || math.IsInf(upper, 0) {
 		t.Errorf("%+v, headroom %g: [%g, %g], and the factor is e^%g only", d, headroom, lower, upper, both)
 	}
-	for _, ln := range []float64{math.Log(upper / eta), math.Log(eta / lower)} {
+	for _, ln := range []float64{math.Log(upper / mid), math.Log(mid / lower)} {
 		if math.Abs(ln-both) > 1e-6*both+1e-7 { // what is next to nothing is lost in rounding
 			t.Errorf("%+v, headroom %g: a factor of e^%.9g, want e^%.9g, of %g and %g", d, headroom, ln, both, wandering, changing)
 		}
@@ -214,7 +224,8 @@ func TestForecastByHand(t *testing.T) {
 	} {
 		c.d.rate = mib
 		eta, lower, upper := c.d.secondsTo(1000 * mib)
-		near(t, "time", eta, 1000, 1e-12)
+		s := math.Log(c.factor) / 1.645
+		near(t, "time", eta, 1000/math.Exp(s*s), 1e-9)
 		near(t, "upper bound", upper, 1000*c.factor, 1e-9)
 		near(t, "lower bound", lower, 1000/c.factor, 1e-9)
 	}

@@ -184,5 +184,8 @@ func TestReplay(t *testing.T) {
 func headroomOverRate(s harness.Metrics, id map[string]string) error {
 	headroom, err := s.Value("gpu_oom_headroom_bytes", id)
 	rate, err2 := s.Value("gpu_leak_rate_bytes_per_second", id)
-	return errors.Join(err, err2, near(s, headroom/rate, 1e-9, "gpu_seconds_to_oom", id))
+	lower, err3 := s.Value("gpu_seconds_to_oom_lower", id)
+	upper, err4 := s.Value("gpu_seconds_to_oom_upper", id)
+	deviation := math.Log(upper/lower) / 3.29
+	return errors.Join(err, err2, err3, err4, near(s, headroom/rate*math.Exp(-deviation*deviation), 1e-9, "gpu_seconds_to_oom", id))
 }
