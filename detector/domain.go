@@ -174,7 +174,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 		d.frames++
 	}
 	d.last = t
-	o := observation{t: t, interval: d.interval()}
+	o := observation{t: t, interval: d.interval(), whole: d.used}
 	d.capacity, d.hasCapacity = bytesOf(f.Capacity)
 	o.capacity = float64(d.capacity)
 	used, ok := bytesOf(f.Used)
@@ -280,6 +280,7 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 			continue
 		}
 		delete(d.members, key)
+		m.doubt()
 		if m.used.OK && m.used.V >= crestExit*float64(d.top) {
 			d.crest = Crest[int64]{} // what it held is no part of the crest any more
 		}
@@ -398,9 +399,6 @@ func (g *group[K]) turn(t int64) {
 		if g.most <= 1 {
 			g.succeed(t)
 		}
-	}
-	if g.most == 1 && g.replaced() && g.only != nil {
-		g.only.again = true
 	}
 	g.most = max(g.most, g.members)
 	switch {

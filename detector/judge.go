@@ -64,14 +64,14 @@ const (
 	shortSettle   = int64(20 * time.Minute)
 	nearTimes     = 5.0
 	day           = int64(24 * time.Hour)
-	// Growth from the start on need not last for so long if it is straight and would take
-	// more than slowAhead to fill what is left: few loads and caches are that slow. It
-	// must last for plainLess less than Config.SettleTime, which leaves 11 minutes of an
-	// hour, and for plainLeast. It is straight if its second half brought that share of
-	// what the first one did.
-	plainLess  = int64(49 * time.Minute)
-	plainLeast = int64(11 * time.Minute)
-	straight   = 0.9
+	// Growth from the start on need last for plainSpan only if it is straight and would
+	// take more than slowAhead to fill what is left: few loads and caches are that slow.
+	// It is straight if one of its halves brought that share of what the other one did.
+	// Who sets Config.SettleTime to more than plainSettle has caches for which this
+	// would not hold.
+	plainSpan   = int64(11 * time.Minute)
+	plainSettle = time.Hour
+	straight    = 0.9
 )
 
 // growth is what one scale says about a leak.
@@ -87,6 +87,7 @@ type growth struct {
 	step       float64 // what a level adds to the one before on average, bytes
 	points     int     // the last ones, over which it is steady
 	fitted     bool    // it is a line, and its base the beginning of that
+	plain      bool    // it needs no patience although it was there from the start
 	// The factors of confidence.
 	recency, pace, spread, steadiness, reversal, start float64
 }
@@ -380,7 +381,8 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 		ahead := (s.capacity - float64(s.used)) / rate * float64(time.Second)
 		short := min(float64(patience), max(float64(shortSettle), nearTimes*ahead))
 		patience = int64(min(max(short, patienceShare*ahead), float64(day)))
-		excused = excused && !s.plain(g, steady, base, ahead)
+		g.plain = excused && s.plain(g, steady, rate, base)
+		excused = excused && !g.plain
 		if span > slowSpan && ahead > float64(slowAhead) {
 			excused, patience = true, max(patience, min(day, int64(slowShare*ahead)))
 		}
@@ -391,17 +393,45 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 	if !excused || span >= patience {
 		return 1
 	}
+	g.plain = false
 	return unsettled + (unsettledMost-unsettled)*float64(span)/float64(patience)
 }
 
 // plain reports whether growth from the start on is too slow and too straight for a program
-// that loads, and began above an idle memory. What a process gains that took the place of
-// another may be what that one had. ahead is how long it needs to fill what is left, ns.
-func (s *series) plain(g *growth, steady []point, base int64, ahead float64) bool {
+// that loads, and began above an idle memory. What counts is how long the whole memory takes
+// to fill, by all that grows in it. Where such growth turned out to be none, it is not plain.
+func (s *series) plain(g *growth, steady []point, rate float64, base int64) bool {
+	memory := s.memory()
+	if memory.wary || s.cfg.SettleTime > plainSettle || float64(base) <= idleLevel(s.capacity) || g.spread < 1 {
+		return false
+	}
+	if memory != s {
+		rate = max(rate, memory.rising(g.since))
+	}
 	ratio, _ := halves(steady)
 	lasted := int64(steady[len(steady)-1].at-steady[0].at) * tick
-	return !s.again && ahead > float64(slowAhead) && float64(base) > idleLevel(s.capacity) && g.spread == 1 &&
-		lasted >= max(plainLeast, int64(s.cfg.SettleTime)-plainLess) && ratio > straight
+	return (s.capacity-float64(memory.used))/rate > seconds(slowAhead) &&
+		lasted >= plainSpan && ratio > straight && ratio < 1/straight
+}
+
+// rising returns how fast the troughs have risen from a time on, in bytes per second: from
+// the first one on if all came later, and 0 if the first ones are forgotten.
+func (s *series) rising(since int64) float64 {
+	var buffer [scaleBlocks]point
+	from := ticks(since - s.first)
+	for i := range ladderScales {
+		pts := s.ladder[i].points(&buffer)
+		if len(pts) < 2 || pts[0].at > from && s.ladder[i].closed > int64(len(pts)) {
+			continue
+		}
+		j := 1
+		for j < len(pts)-1 && pts[j].at <= from {
+			j++
+		}
+		last, at := pts[len(pts)-1], max(from, pts[0].at)
+		return (float64(last.v) - between(pts[j-1], pts[j], at)) * unit / max(seconds(int64(last.at-at)*tick), 1)
+	}
+	return 0
 }
 
 // swelling reports whether less than half as much was gained in the first third of

@@ -29,6 +29,8 @@ const (
 // leak is the leak of a series, if it has one.
 type leak struct {
 	on         bool
+	plain      bool // told sooner than other growth that begins with its program
+	level      bool // base is a median or the beginning of a line, not a trough
 	confidence float64
 	best       int   // the scale that is surest
 	above      int64 // since when the confidence is above the leak threshold, ns; 0 if it is not
@@ -36,7 +38,6 @@ type leak struct {
 	// While on: since when, above which level in bytes, the highest level that was
 	// retained, when it was last seen to grow, and the line that it followed then.
 	since, base, high, grown int64
-	level                    bool  // base is a median or the beginning of a line, not a trough
 	kept                     int64 // the level of the surest scale then, bytes
 	trend                    trend
 	scale                    int   // of trend
@@ -72,7 +73,7 @@ func (s *series) decide(t int64) {
 		l.above = t
 	case t-l.above >= confirm:
 		g := &s.growths[l.best]
-		l.on, l.since, l.base, l.high, l.closed = true, g.since, g.base, g.base, 0
+		l.on, l.plain, l.since, l.base, l.high, l.closed = true, g.plain, g.since, g.base, g.base, 0
 		l.level = l.best == levelScale || g.fitted
 		s.hold(t)
 	}
@@ -100,8 +101,18 @@ func (s *series) hold(t int64) {
 	case full || paused && kept:
 		l.confidence = max(l.confidence, s.cfg.ClearThreshold)
 	default:
+		s.doubt()
 		l.on, l.above = false, 0
 		l.confidence = min(l.confidence, s.cfg.ClearThreshold)
+	}
+}
+
+// doubt is for the end of a leak or of its process. If it was told sooner because it is
+// plain, and would not have been told by then otherwise, what is plain need be no leak in
+// this memory: it can be full in hours only.
+func (s *series) doubt() {
+	if l := &s.leak; l.on && l.plain && l.grown-l.since < int64(s.cfg.SettleTime) {
+		s.memory().wary = true
 	}
 }
 

@@ -385,7 +385,7 @@ func (s *series) code(c *codec) {
 	if s.anew < 0 || s.anew > ticks(s.last-s.first) {
 		c.fail()
 	}
-	c.bool(&s.again)
+	c.bool(&s.wary)
 	c.natural(&s.gap.length)
 	c.amount(&s.used)
 	c.positive(&s.capacity, MaxBytes)
@@ -398,6 +398,7 @@ func (s *series) code(c *codec) {
 
 func (l *leak) code(c *codec) {
 	c.bool(&l.on)
+	c.bool(&l.plain)
 	c.positive(&l.confidence, 1)
 	c.within(&l.best, 0, numScales-1)
 	for _, v := range []*int64{&l.above, &l.since, &l.grown} {

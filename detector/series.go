@@ -51,9 +51,18 @@ type series struct {
 	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
-	again    bool  // its owner took the place of another one
+	wary     bool  // plain growth that was called a leak turned out to be none, here or in a part of it
 	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
+	whole    *series // of the memory that it is a part of, of the last sample; nil if it is the whole
+}
+
+// memory returns the series of the memory that s is a part of.
+func (s *series) memory() *series {
+	if s.whole != nil {
+		return s.whole
+	}
+	return s
 }
 
 // gap is a time without samples.
@@ -148,7 +157,7 @@ func (s *series) interrupt() {
 // succeed begins the growth with a process that takes the place of another at time t:
 // what leaked, and the memory that was nearly full, went with the one before.
 func (s *series) succeed(t int64) {
-	s.began, s.again, s.nearAt, s.leak = t, true, 0, leak{}
+	s.began, s.nearAt, s.leak = t, 0, leak{}
 }
 
 // observation is one sample of a series and what is known beside it.
@@ -158,6 +167,7 @@ type observation struct {
 	capacity float64 // bytes, 0 unknown
 	started  int64   // of the owner, ns, 0 unknown
 	sm       Value
+	whole    *series // of the memory that it is a part of, nil if there is none
 }
 
 // observe adds a sample, later than all before it.
@@ -178,7 +188,7 @@ func (s *series) observe(o *observation) {
 	s.idle = o.sm.OK && o.t-s.busyAt >= idleAfter
 	s.effort.known = s.effort.known || o.sm.OK
 	s.effort.busy = s.effort.busy || o.sm.OK && o.sm.V >= busySM
-	s.last, s.used, s.capacity = o.t, o.used, o.capacity
+	s.last, s.used, s.capacity, s.whole = o.t, o.used, o.capacity, o.whole
 	s.samples++
 	if o.capacity > 0 && float64(o.used) >= nearlyFull*o.capacity {
 		s.nearAt = o.t
