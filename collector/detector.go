@@ -15,12 +15,12 @@ var _ = register(family{name: "detector", enabled: true, metrics: slices.Concat(
 	verdictMetrics("gpu_", map[string]string{
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
-		"{oom}":    "the GPU is out of memory: gpu_oom_headroom_bytes / the sum of its leak rates, times exp(-(ln(upper/lower)/3.29)^2) of its 90% interval: the less sure, the sooner; +Inf: judged, and no leak",
+		"{oom}":    "the GPU is out of memory: gpu_oom_headroom_bytes / the sum of its leak rates, and sooner the wider its 90% interval is; +Inf: judged, and no leak",
 	}, func(d *DeviceState) *detector.Verdict { return domainVerdict(&d.Judgement) }),
 	verdictMetrics("gpu_mig_", map[string]string{
 		"{memory}": "the used memory of the GPU instance",
 		"{owner}":  "the GPU instance (its leaking processes and what no process accounts for, together)",
-		"{oom}":    "the GPU instance is out of memory: gpu_mig_oom_headroom_bytes / the sum of its leak rates, times exp(-(ln(upper/lower)/3.29)^2) of its 90% interval: the less sure, the sooner; +Inf: judged, and no leak",
+		"{oom}":    "the GPU instance is out of memory: gpu_mig_oom_headroom_bytes / the sum of its leak rates, and sooner the wider its 90% interval is; +Inf: judged, and no leak",
 	}, func(in *InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
 	verdictMetrics("gpu_process_", map[string]string{
 		"{memory}": "the GPU memory of the process",

@@ -21,10 +21,6 @@ type drift struct {
 // exams grow, from a rate that is known to 0.5 % to one known to 30 %.
 const rateError = 0.05
 
-// normal90 is how many standard deviations to both sides of its mean hold 90 % of a normal
-// distribution.
-const normal90 = 1.645
-
 // add adds the growth of one more leaking series.
 func (d *drift) add(t *trend) {
 	d.rate += t.rate
@@ -47,10 +43,10 @@ func (d *drift) add(t *trend) {
 // another one, by a factor of e to the power of ±z·√variance/rate. The two are independent, so that
 // the squares of their logarithms add up.
 //
-// The time is then log-normal, with the median t and the standard deviation s =
-// ln(upper/lower)/(2·1.645) of its logarithm. eta is the forecast whose error is the least share of
-// the time on average: t·exp(−s²), the median of the density that is in proportion to 1/t times that
-// of the time (T. Gneiting, Making and Evaluating Point Forecasts, 2011: the absolute percentage
+// The time is taken as log-normal, with the median t and the standard deviation s =
+// ln(upper/lower)/(2·z) of its logarithm. eta is the forecast whose error is the least share of the
+// time on average: t·exp(−s²), the median of the density that is in proportion to 1/t times that of
+// the time (T. Gneiting, Making and Evaluating Point Forecasts, 2011: the absolute percentage
 // error). What is not sure is foretold sooner than at the middle, but in the interval.
 func (d *drift) secondsTo(headroom float64) (eta, lower, upper float64) {
 	if !(d.rate > 0) {
@@ -60,10 +56,10 @@ func (d *drift) secondsTo(headroom float64) (eta, lower, upper float64) {
 		return 0, 0, 0
 	}
 	t := 2 * headroom / (d.rate + math.Sqrt(d.rate*d.rate+2*d.bend*headroom))
-	z := normal90 * (1 + 1.5/float64(max(d.points-2, 1)))
+	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
 	// The roots are t/x and t·x with (x + 1/x)/2 = 1 + z²·wander/(2·r·headroom).
 	wandered := math.Acosh(1 + z*z*d.wander*t/(2*headroom*headroom))
 	bound := math.Hypot(wandered, z*math.Sqrt(d.variance)/d.rate)
-	s := bound / normal90
+	s := bound / z
 	return t * math.Exp(-min(s*s, bound)), t * math.Exp(-bound), t * math.Exp(bound)
 }

@@ -145,18 +145,17 @@ func solved(t *testing.T, d *drift, headroom float64) {
 	if !(lower >= 0 && lower <= eta && eta <= upper) {
 		t.Errorf("%+v, headroom %g: %g is not in [%g, %g]", d, headroom, eta, lower, upper)
 	}
-	s := math.Log(upper/lower) / 3.29
+	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
+	mid, s := math.Sqrt(lower)*math.Sqrt(upper), math.Log(upper/lower)/(2*z)
+	near(t, "growth until the middle", d.rate*mid+d.bend*mid*mid/2, headroom, 1e-9)
 	switch {
-	case s > 1.645: // s² is more than the half of the interval
+	case s > z: // s² is more than the half of the interval
 		if eta != lower {
 			t.Errorf("%+v, headroom %g: %g, want the lower bound %g", d, headroom, eta, lower)
 		}
 	default:
-		near(t, "the forecast of the middle", eta, math.Sqrt(lower)*math.Sqrt(upper)*math.Exp(-s*s), 1e-9)
+		near(t, "the forecast of the middle", eta, mid*math.Exp(-s*s), 1e-9)
 	}
-	mid := math.Sqrt(lower) * math.Sqrt(upper)
-	near(t, "growth until the middle", d.rate*mid+d.bend*mid*mid/2, headroom, 1e-9)
-	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
 	r := headroom / mid
 	wandering, changing := 0.0, z*math.Sqrt(d.variance)/d.rate // logarithms of the factors
 	if d.wander > 0 {
@@ -211,21 +210,20 @@ func TestForecastSolvesItsEquation(t *testing.T) {
 func TestForecastByHand(t *testing.T) {
 	const mib2 = mib * mib
 	for _, c := range []struct {
-		d      drift
-		factor float64
+		d         drift
+		factor, s float64
 	}{
-		{drift{points: 5, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 1.5)},
-		{drift{points: 3, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 2.5)},
-		{drift{points: 1, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 2.5)},
-		{drift{points: 152, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 1.01)},
+		{drift{points: 5, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 1.5), 0.1},
+		{drift{points: 3, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 2.5), 0.1},
+		{drift{points: 1, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 2.5), 0.1},
+		{drift{points: 152, variance: 0.01 * mib2}, math.Exp(0.1 * 1.645 * 1.01), 0.1},
 		// With u = t/1000 s and z²·wander = 500 MiB²/s: (1 − u)² = u/2, and u is 2 or ½.
-		{drift{points: 5, wander: 500 * mib2 / (2.4675 * 2.4675)}, 2},
-		{drift{points: 5, variance: 0.01 * mib2, wander: 500 * mib2 / (2.4675 * 2.4675)}, math.Exp(math.Hypot(math.Ln2, 0.24675))},
+		{drift{points: 5, wander: 500 * mib2 / (2.4675 * 2.4675)}, 2, math.Ln2 / 2.4675},
+		{drift{points: 5, variance: 0.01 * mib2, wander: 500 * mib2 / (2.4675 * 2.4675)}, math.Exp(math.Hypot(math.Ln2, 0.24675)), math.Hypot(math.Ln2/2.4675, 0.1)},
 	} {
 		c.d.rate = mib
 		eta, lower, upper := c.d.secondsTo(1000 * mib)
-		s := math.Log(c.factor) / 1.645
-		near(t, "time", eta, 1000/math.Exp(s*s), 1e-9)
+		near(t, "time", eta, 1000/math.Exp(c.s*c.s), 1e-9)
 		near(t, "upper bound", upper, 1000*c.factor, 1e-9)
 		near(t, "lower bound", lower, 1000/c.factor, 1e-9)
 	}

@@ -180,12 +180,15 @@ func TestReplay(t *testing.T) {
 	golden(t, "series-replay.golden", text)
 }
 
-// headroomOverRate checks the formula that the help gives to users.
+// headroomOverRate checks what the help tells users: headroom over rate is the middle of the
+// interval, and the forecast a little sooner.
 func headroomOverRate(s harness.Metrics, id map[string]string) error {
 	headroom, err := s.Value("gpu_oom_headroom_bytes", id)
 	rate, err2 := s.Value("gpu_leak_rate_bytes_per_second", id)
 	lower, err3 := s.Value("gpu_seconds_to_oom_lower", id)
 	upper, err4 := s.Value("gpu_seconds_to_oom_upper", id)
-	deviation := math.Log(upper/lower) / 3.29
-	return errors.Join(err, err2, err3, err4, near(s, headroom/rate*math.Exp(-deviation*deviation), 1e-9, "gpu_seconds_to_oom", id))
+	if middle := math.Sqrt(lower * upper); math.Abs(middle*rate/headroom-1) > 1e-9 {
+		err = errors.Join(err, fmt.Errorf("the middle of the interval is %g s, want %g", middle, headroom/rate))
+	}
+	return errors.Join(err, err2, err3, err4, near(s, headroom/rate, 0.01, "gpu_seconds_to_oom", id))
 }

@@ -43,7 +43,7 @@ local panel = import '../lib/panel.libsonnet';
   local summary = [
     panel.stat(
       'Time left',
-      'Until the memory is full, at the rate at which it leaks now: the headroom over the sum of the growth of what leaks.',
+      'Until the memory is full, at the rate at which it leaks now: the headroom over the sum of the growth of what leaks, and sooner the less sure that is.',
       's',
       [instant(now('seconds_to_oom'))],
       urgency,
