@@ -393,7 +393,6 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 	if !excused || span >= patience {
 		return 1
 	}
-	g.plain = false
 	return unsettled + (unsettledMost-unsettled)*float64(span)/float64(patience)
 }
 

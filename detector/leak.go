@@ -111,7 +111,7 @@ func (s *series) hold(t int64) {
 // plain, and would not have been told by then otherwise, what is plain need be no leak in
 // this memory: it can be full in hours only.
 func (s *series) doubt() {
-	if l := &s.leak; l.on && l.plain && l.grown-l.since < int64(s.cfg.SettleTime) {
+	if l := &s.leak; l.plain && l.grown-l.since < int64(s.cfg.SettleTime) {
 		s.memory().wary = true
 	}
 }

@@ -280,6 +280,29 @@ func TestReplayTruth(t *testing.T) {
 	if list := replaysWithLeaks([]*trace{tr}); len(list) != 1 {
 		t.Errorf("%d leaks leave memory for 40 min", len(list))
 	}
+	if got := p.sampled(); got != 1990*time.Second {
+		t.Errorf("sampled for %s", got)
+	}
+	gaps := &trace{name: "gaps", capacity: 80 << 30}
+	for _, s := range tr.samples {
+		if s.t%hours <= 10*time.Minute { // a sixth of the time
+			gaps.samples = append(gaps.samples, s)
+		}
+	}
+	q := &replayed{trace: gaps, onset: 2 * hours}
+	if got := q.sampled(); got != 40*time.Minute {
+		t.Errorf("with gaps sampled for %s", got)
+	}
+	if q.onset = 2*hours + 10*time.Second; q.sampled() != 40*time.Minute-10*time.Second {
+		t.Errorf("with gaps sampled for %s", q.sampled())
+	}
+	if list := replaysWithLeaks([]*trace{gaps}); len(list) != len(injected) {
+		t.Errorf("%d leaks are sampled for 40 min", len(list))
+	}
+	gaps.samples = slices.DeleteFunc(gaps.samples, func(s traceSample) bool { return s.t > 5*hours && s.t < 6*hours })
+	if list := replaysWithLeaks([]*trace{gaps}); len(list) != 0 {
+		t.Errorf("%d leaks are sampled for 30 min", len(list))
+	}
 	p.lost = nil
 	if is := p.truth(); is.leak || is.oom != 0 || is.length != 6*hours {
 		t.Errorf("%+v", is)

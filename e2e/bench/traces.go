@@ -19,9 +19,11 @@ import (
 const (
 	mib = 1 << 20
 	// traceLeast is how long a log must be for a leak to be put into it, and
-	// traceLasts how long memory must last then.
+	// traceLasts for how long it must be sampled then, until the memory is full: a gap of
+	// more than traceGap hides any leak.
 	traceLeast = 90 * time.Minute
 	traceLasts = 40 * time.Minute
+	traceGap   = 10 * time.Minute
 )
 
 // injected are the leaks that are put into real logs, from one third of their
@@ -87,6 +89,20 @@ func (r *replayed) truth() truth {
 		is.half = is.onset + (is.oom-is.onset)/2
 	}
 	return is
+}
+
+// sampled returns for how long the leak is sampled, found by running a copy of the replay.
+func (r *replayed) sampled() (sum time.Duration) {
+	run, last := *r, r.onset
+	for t, _, ok := run.Next(); ok; t, _, ok = run.Next() {
+		if step := t - last; t > r.onset {
+			last = t
+			if step <= traceGap {
+				sum += step
+			}
+		}
+	}
+	return sum
 }
 
 func (tr *trace) end() time.Duration { return tr.samples[len(tr.samples)-1].t }
@@ -202,7 +218,7 @@ func replaysWithLeaks(traces []*trace) []namedReplay {
 	for _, leak := range injected {
 		for _, tr := range traces {
 			p := namedReplay{leak.name, &replayed{trace: tr, onset: tr.end() / 3, steady: leak.steady, lost: leak.lost}}
-			if is := p.truth(); tr.end() >= traceLeast && is.length-is.onset >= traceLasts {
+			if tr.end() >= traceLeast && p.sampled() >= traceLasts {
 				list = append(list, p)
 			}
 		}
