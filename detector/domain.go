@@ -280,7 +280,9 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 			continue
 		}
 		delete(d.members, key)
-		m.doubt()
+		if m.doubtful() && d.used != nil {
+			d.used.wary = true
+		}
 		if m.used.OK && m.used.V >= crestExit*float64(d.top) {
 			d.crest = Crest[int64]{} // what it held is no part of the crest any more
 		}
