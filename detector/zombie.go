@@ -75,7 +75,9 @@ func (a *activity) note(t, interval int64, allowance float64, sm, cpu Value, sta
 
 // allowance returns how much processor time at once is no work: the heartbeat of
 // the time until a zombie.
-func (c *Config) allowance() float64 { return max(minHeartbeat, heartbeat*c.ZombieAfter.Seconds()) }
+func (c *Config) allowance() float64 {
+	return max(minHeartbeat, heartbeat*seconds(int64(c.ZombieAfter)))
+}
 
 // cohort are the ranks of a group that ended together.
 type cohort struct {
