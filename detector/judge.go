@@ -378,7 +378,7 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 	}
 	patience := int64(s.cfg.SettleTime)
 	if s.capacity > 0 && rate > 0 {
-		ahead := (s.capacity - float64(s.used)) / rate * float64(time.Second)
+		ahead := s.left() / rate * float64(time.Second)
 		short := min(float64(patience), max(float64(shortSettle), nearTimes*ahead))
 		patience = int64(min(max(short, patienceShare*ahead), float64(day)))
 		g.plain = excused && s.plain(g, steady, rate, base)
@@ -409,9 +409,12 @@ func (s *series) plain(g *growth, steady []point, rate float64, base int64) bool
 	}
 	ratio, _ := halves(steady)
 	lasted := int64(steady[len(steady)-1].at-steady[0].at) * tick
-	return (s.capacity-float64(memory.used))/rate > seconds(slowAhead) &&
+	return s.left()/rate > seconds(slowAhead) &&
 		lasted >= plainSpan && ratio > straight && ratio < 1/straight
 }
+
+// left returns what is left of the memory that s is a part of, whoever holds the rest, in bytes.
+func (s *series) left() float64 { return s.capacity - float64(s.memory().used) }
 
 // rising returns how fast the troughs have risen from a time on, in bytes per second: from
 // the first one on if all came later, and 0 if the first ones are forgotten.

@@ -477,6 +477,36 @@ func TestPlainOnASharedGPU(t *testing.T) {
 	}
 }
 
+// What others hold is not left: 1 MiB/s from the start of a program on is not slow where they
+// hold nearly all of the GPU.
+func TestSlowOnASharedGPU(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		others      float64 // GiB
+		least, most float64 // minutes until it is told
+	}{
+		{"6 GiB are left", 72, 55, 65},
+		{"2 GiB are left", 76, 20, 32},
+	} {
+		d, first := newDomain(t), -1.0
+		f := Frame[int]{Capacity: Of(80 * gib), Complete: true}
+		for second := range 3 * 3600 {
+			used := round(2*gib + mib*float64(second))
+			f.T, f.Used = seconds2026(second), Of(min(used+c.others*gib, 80*gib))
+			f.Members = append(f.Members[:0], Member[int]{Key: 1, Used: Of(used), Started: start}, Member[int]{Key: 2, Used: Of(f.Used.V - used), Started: start - time.Hour})
+			if err := d.Observe(&f); err != nil {
+				t.Fatal(err)
+			}
+			if first < 0 && d.Judgement().Device.Leak {
+				first = float64(second) / 60
+			}
+		}
+		if first < c.least || first > c.most {
+			t.Errorf("%s: told after %g min, want it in [%g, %g]", c.name, first, c.least, c.most)
+		}
+	}
+}
+
 // How fast the troughs rose: over what is remembered, at the narrowest scale that reaches back.
 func TestRising(t *testing.T) {
 	g := gauge(1, 80*gib)

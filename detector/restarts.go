@@ -244,7 +244,7 @@ func (s *series) grewSteadily(pts []point, width int64, l *life) bool {
 		return false
 	}
 	if s.capacity > 0 {
-		l.ahead = int64(min(max(0, s.capacity-float64(s.used))/fit.rate*float64(time.Second), math.MaxInt64/2))
+		l.ahead = int64(min(max(0, s.left())/fit.rate*float64(time.Second), math.MaxInt64/2))
 	}
 	l.trend = trend{rate: fit.rate, variance: fit.variance, wander: fit.wander, n: len(pts)}
 	return true
