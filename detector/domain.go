@@ -280,9 +280,7 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 			continue
 		}
 		delete(d.members, key)
-		if m.doubtful() && d.used != nil {
-			d.used.wary = true
-		}
+		m.doubt()
 		if m.used.OK && m.used.V >= crestExit*float64(d.top) {
 			d.crest = Crest[int64]{} // what it held is no part of the crest any more
 		}

@@ -400,21 +400,21 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 // that loads, and began above an idle memory. What counts is how long the whole memory takes
 // to fill, by all that grows in it. Where such growth turned out to be none, it is not plain.
 func (s *series) plain(g *growth, steady []point, rate float64, base int64) bool {
-	memory := s.memory()
-	if memory.wary || s.cfg.SettleTime > plainSettle || float64(base) <= idleLevel(s.capacity) || g.spread < 1 {
+	memory, lasted := s.memory(), int64(steady[len(steady)-1].at-steady[0].at)*tick
+	if memory.wary || s.cfg.SettleTime > plainSettle || lasted < plainSpan ||
+		float64(base) <= idleLevel(s.capacity) || g.spread < 1 {
 		return false
 	}
 	if memory != s {
 		rate = max(rate, memory.rising(g.since))
 	}
 	ratio, _ := halves(steady)
-	lasted := int64(steady[len(steady)-1].at-steady[0].at) * tick
-	return s.left()/rate > seconds(slowAhead) &&
-		lasted >= plainSpan && ratio > straight && ratio < 1/straight
+	return s.left()/rate > seconds(slowAhead) && ratio > straight && ratio < 1/straight
 }
 
-// left returns what is left of the memory that s is a part of, whoever holds the rest, in bytes.
-func (s *series) left() float64 { return s.capacity - float64(s.memory().used) }
+// left returns what is left of the memory that s is a part of, whoever holds the rest, in
+// bytes. That was read a frame ago, or longer: s itself may hold more by now.
+func (s *series) left() float64 { return s.capacity - float64(max(s.used, s.memory().used)) }
 
 // rising returns how fast the troughs have risen from a time on, in bytes per second: from
 // the first one on if all came later, and 0 if the first ones are forgotten.

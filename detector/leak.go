@@ -101,20 +101,19 @@ func (s *series) hold(t int64) {
 	case full || paused && kept:
 		l.confidence = max(l.confidence, s.cfg.ClearThreshold)
 	default:
-		if s.doubtful() {
-			s.memory().wary = true
-		}
+		s.doubt()
 		l.on, l.above = false, 0
 		l.confidence = min(l.confidence, s.cfg.ClearThreshold)
 	}
 }
 
-// doubtful reports, at the end of a leak or of its process, whether it was told sooner because
-// it is plain and would not have been told by then otherwise: what is plain need be no leak
-// in its memory, which it could have filled in hours only.
-func (s *series) doubtful() bool {
-	l := &s.leak
-	return l.plain && l.grown-l.since < int64(s.cfg.SettleTime)
+// doubt is for the end of a leak or of its process. If it was told sooner because it is
+// plain, and would not have been told by then otherwise, what is plain need be no leak in
+// this memory: it could have filled it in hours only.
+func (s *series) doubt() {
+	if l := &s.leak; l.plain && l.grown-l.since < int64(s.cfg.SettleTime) {
+		s.memory().wary = true
+	}
 }
 
 // keeps returns what is retained by what scale i sees, in bytes. In a season that is the

@@ -124,6 +124,7 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 
 func (d *Domain[K]) restoreSeries(c *codec, subject Subject[K]) *series {
 	s := d.newSeries(subject)
+	s.whole = d.used
 	s.code(c)
 	return s
 }

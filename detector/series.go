@@ -54,7 +54,7 @@ type series struct {
 	wary     bool  // plain growth that was called a leak turned out to be none, here or in a part of it
 	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
-	whole    *series // of the memory that it is a part of, of the last sample; nil if it is the whole
+	whole    *series // of the memory that it is a part of; nil where there is none but its own
 }
 
 // memory returns the series of the memory that s is a part of.
@@ -167,7 +167,7 @@ type observation struct {
 	capacity float64 // bytes, 0 unknown
 	started  int64   // of the owner, ns, 0 unknown
 	sm       Value
-	whole    *series // of the memory that it is a part of, nil if there is none
+	whole    *series // of the memory that it is a part of; nil before the first frame's
 }
 
 // observe adds a sample, later than all before it.
