@@ -182,6 +182,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	if ok {
 		d.fullness.note(t, used, d.capacity)
 	}
+	o.full = d.fullness
 	d.exits(f, o.interval)
 	d.observeMembers(f, o, full)
 	d.observeGroups(o)

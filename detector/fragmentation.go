@@ -6,9 +6,8 @@ package detector
 import "time"
 
 const (
-	// fullShare is from which share of its capacity a memory is full, and flushShare
-	// the least share that an allocator gives back when it empties its cache.
-	fullShare  = 0.9
+	// flushShare is the least share of the capacity that an allocator gives back when it
+	// empties its cache.
 	flushShare = 0.1
 	// fullAfter is how long a memory must have been full; flushWithin within which
 	// time of that the cache is emptied.
@@ -21,24 +20,6 @@ const (
 	// flushes is how many of them make a fragmentation.
 	flushes = 2
 )
-
-// fullness is for how long a memory has been full without a break.
-type fullness struct {
-	full         bool
-	since, until int64 // first and last frame that found it full, ns
-}
-
-// note adds a frame.
-func (f *fullness) note(t, used, capacity int64) {
-	now := capacity > 0 && float64(used) >= fullShare*float64(capacity)
-	if now && !f.full {
-		f.since = t
-	}
-	if now {
-		f.until = t
-	}
-	f.full = now
-}
 
 // flushing looks for an allocator that empties its cache and goes on.
 type flushing struct {
@@ -87,12 +68,6 @@ func (p *flushing) note(t, interval, used, capacity int64, f *fullness) {
 func (d *Domain[K]) fragmented(m *member) bool {
 	oldest := m.flushing.times[flushes-1]
 	return oldest > 0 && d.last-oldest <= int64(m.cfg.Windows[len(m.cfg.Windows)-1])
-}
-
-func (f *fullness) code(c *codec) {
-	c.bool(&f.full)
-	c.time(&f.since)
-	c.time(&f.until)
 }
 
 func (p *flushing) code(c *codec) {

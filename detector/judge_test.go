@@ -333,7 +333,7 @@ func TestStartFactor(t *testing.T) {
 func judged(levels []float64, given float64) growth {
 	s := newSeries(DefaultConfig())
 	levels = join(repeat(180, levels[0]), levels)
-	e := climbing(levels, false)
+	e := climbing(levels, -1)
 	s.seen, s.first, s.capacity, s.used = true, int64(start), 80*gib, int64(levels[len(levels)-1]*mib)
 	s.began, s.last = s.first, s.first+int64(len(levels))*ladderBase
 	return e.judge(s, given*oneMiB)
@@ -417,7 +417,7 @@ func TestClampIsNeverNaN(t *testing.T) {
 func TestPlainAfterALoad(t *testing.T) {
 	levels := join(ramp(10, 10000, 100), ramp(76, 10920, 20))
 	s := newSeries(DefaultConfig())
-	e := climbing(levels, false)
+	e := climbing(levels, -1)
 	s.seen, s.first, s.capacity, s.used = true, int64(start), 80*gib, int64(levels[len(levels)-1]*mib)
 	s.began, s.last = s.first, s.first+int64(len(levels))*ladderBase
 	if g := e.judge(s, 0); g.start != 1 || !g.plain || g.points >= len(levels)-1 || g.points < 67 {

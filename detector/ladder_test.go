@@ -32,10 +32,10 @@ func ramp(n int, from, step float64) (all []float64) {
 func shareOf(scale int) float64 { return newSeries(DefaultConfig()).ladder[scale].share }
 
 // climbing gives a scale of blocks of 10 s those troughs, in MiB.
-func climbing(levels []float64, near bool) *scale {
+func climbing(levels []float64, filled int32) *scale {
 	e := &scale{width: ladderBase, share: shareOf(0)}
 	for i, v := range levels {
-		e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, nature{began: -36000, rate: 3, near: near})
+		e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, nature{began: -36000, rate: 3, filled: filled})
 	}
 	return e
 }
@@ -163,7 +163,7 @@ func TestMoves(t *testing.T) {
 		{"a quantum in small steps", ramp(9, 100, 0.5), 2},
 		{"up and down", mibs(100, 110, 100, 110), 3},
 	} {
-		if e := climbing(c.levels, false); e.moves != c.moves {
+		if e := climbing(c.levels, -1); e.moves != c.moves {
 			t.Errorf("%s: %d moves, want %d", c.name, e.moves, c.moves)
 		}
 	}
@@ -195,7 +195,7 @@ func TestRuns(t *testing.T) {
 		{"falls below where it began", join(ramp(3, 100, 10), mibs(50)), 2, true, 50, 120, 0, 4},
 		{"back to the very low", join(ramp(3, 100, 10), mibs(50, 60, 40, 60)), 2, false, 40, 60, 1, 6},
 	} {
-		e := climbing(c.levels, false)
+		e := climbing(c.levels, -1)
 		r := &e.run
 		if e.runs != c.runs || r.falling != c.falling || r.low != uint32(c.low*oneMiB) || r.high != uint32(c.high*oneMiB) || r.ups != c.ups || r.lowAt != c.lowAt*100 {
 			t.Errorf("%s: %d runs, %+v; want %+v", c.name, e.runs, *r, c)
@@ -204,8 +204,8 @@ func TestRuns(t *testing.T) {
 }
 
 // What grew gradually and was given back is held against later growth. A job that
-// came in a step or two, stayed for long and went is not, nor is what goes near the
-// capacity.
+// came in a step or two, stayed for long and went is not, nor is what filled the
+// memory.
 func TestGiven(t *testing.T) {
 	// known is a series that had grown before: what it had at first is another thing.
 	known := join(mibs(60), repeat(12, 100))
@@ -213,25 +213,26 @@ func TestGiven(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		levels []float64
-		near   bool
+		filled int32   // since when the memory is full, ticks
 		want   float64 // MiB
 	}{
-		{"a tooth", join(known, tooth, mibs(100)), false, 90}, // above the level of 110
-		{"a tooth that stayed for as long as it rose", join(known, tooth, repeat(7, 200), mibs(100)), false, 90},
-		{"a part of a tooth", join(known, tooth, mibs(150)), false, 40},
-		{"the largest of teeth", join(known, tooth, ramp(21, 100, 10), ramp(6, 100, 10), mibs(100)), false, 190},
-		{"a tooth near the capacity", join(known, tooth, mibs(100)), true, 0},
-		{"growth that goes on", join(known, tooth), false, 0},
-		{"a dip", join(known, tooth, mibs(180, 210)), false, 0},
-		{"a job in two steps", join(known, mibs(150), repeat(20, 200), mibs(100)), false, 0},
-		{"a job in one step, at once", join(known, mibs(200, 100)), false, 0},
-		{"a job that loaded gradually, and stayed", join(known, tooth, repeat(60, 200), mibs(100)), false, 0},
-		{"a gradual decline", join(known, repeat(60, 200), ramp(10, 190, -10)), false, 100},
-		{"a decline in two steps", join(known, repeat(60, 200), mibs(150, 100)), false, 0},
-		{"memory that was there at first", mibs(200, 200, 200, 100), false, 100},
-		{"that, near the capacity", mibs(200, 200, 200, 100), true, 0},
+		{"a tooth", join(known, tooth, mibs(100)), -1, 90}, // above the level of 110
+		{"a tooth that stayed for as long as it rose", join(known, tooth, repeat(7, 200), mibs(100)), -1, 90},
+		{"a part of a tooth", join(known, tooth, mibs(150)), -1, 40},
+		{"the largest of teeth", join(known, tooth, ramp(21, 100, 10), ramp(6, 100, 10), mibs(100)), -1, 190},
+		{"a tooth that filled the memory", join(known, tooth, mibs(100)), 2000, 0},
+		{"a tooth in a memory that was full before", join(known, tooth, mibs(100)), 1200, 90},
+		{"growth that goes on", join(known, tooth), -1, 0},
+		{"a dip", join(known, tooth, mibs(180, 210)), -1, 0},
+		{"a job in two steps", join(known, mibs(150), repeat(20, 200), mibs(100)), -1, 0},
+		{"a job in one step, at once", join(known, mibs(200, 100)), -1, 0},
+		{"a job that loaded gradually, and stayed", join(known, tooth, repeat(60, 200), mibs(100)), -1, 0},
+		{"a gradual decline", join(known, repeat(60, 200), ramp(10, 190, -10)), -1, 100},
+		{"a decline in two steps", join(known, repeat(60, 200), mibs(150, 100)), -1, 0},
+		{"memory that was there at first", mibs(200, 200, 200, 100), -1, 100},
+		{"that, in a full memory", mibs(200, 200, 200, 100), 0, 0},
 	} {
-		if got := climbing(c.levels, c.near).given / oneMiB; got < 0.97*c.want || got > c.want+3 {
+		if got := climbing(c.levels, c.filled).given / oneMiB; got < 0.97*c.want || got > c.want+3 {
 			t.Errorf("%s: %g MiB given back, want %g", c.name, got, c.want)
 		}
 	}
@@ -239,7 +240,7 @@ func TestGiven(t *testing.T) {
 
 // A give-back is forgotten in time.
 func TestGivenIsForgotten(t *testing.T) {
-	e := climbing(join(repeat(12, 100), ramp(11, 100, 10), repeat(2000, 100)), false)
+	e := climbing(join(repeat(12, 100), ramp(11, 100, 10), repeat(2000, 100)), -1)
 	if got := e.given / oneMiB; got < 30 || got > 40 {
 		t.Errorf("after 2000 blocks %g of 100 MiB", got)
 	}
@@ -248,7 +249,7 @@ func TestGivenIsForgotten(t *testing.T) {
 // The ring holds the newest troughs, in order.
 func TestRingOfTroughs(t *testing.T) {
 	for _, n := range []int{1, 2, scaleBlocks - 1, scaleBlocks, scaleBlocks + 1, 3*scaleBlocks + 7} {
-		e := climbing(ramp(n, 1, 1), false)
+		e := climbing(ramp(n, 1, 1), -1)
 		var buffer [scaleBlocks]point
 		pts := e.points(&buffer)
 		if len(pts) != min(n, scaleBlocks) || e.closed != int64(n) {

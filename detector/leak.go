@@ -9,9 +9,9 @@ const (
 	// confirm is how long the confidence must be above the leak threshold, in ns: a
 	// load can look like a leak for a moment.
 	confirm = int64(45 * time.Second)
-	// nearHold is how long a leak stays after it was last seen to grow, and after the
-	// memory was nearly full.
-	nearHold = int64(15 * time.Minute)
+	// fullHold is how long a leak stays that has filled the memory, after it was last
+	// seen to grow, and after the memory was last full.
+	fullHold = int64(15 * time.Minute)
 	// A leak that pauses stays for pauseShare of the time that it has lasted, and
 	// for longestPause at most.
 	pauseShare   = 0.25
@@ -44,9 +44,9 @@ type leak struct {
 	closed                   int64 // blocks of it then
 }
 
-// decide updates the leak and the shape at time t.
-func (s *series) decide(t int64) {
-	l := &s.leak
+// decide updates the leak and the shape after a sample.
+func (s *series) decide(o *observation) {
+	l, t := &s.leak, o.t
 	l.confidence, l.best = -1, 0
 	for i := range s.growths {
 		g := &s.growths[i]
@@ -66,7 +66,7 @@ func (s *series) decide(t int64) {
 	case !s.judged():
 		l.on, l.above = false, 0
 	case l.on:
-		s.hold(t)
+		s.hold(o)
 	case l.confidence < s.cfg.LeakThreshold:
 		l.above = 0
 	case l.above == 0:
@@ -75,7 +75,7 @@ func (s *series) decide(t int64) {
 		g := &s.growths[l.best]
 		l.on, l.plain, l.since, l.base, l.high, l.closed = true, g.plain, g.since, g.base, g.base, 0
 		l.level = l.best == levelScale || g.fitted
-		s.hold(t)
+		s.hold(o)
 	}
 	s.shape.update(s, t)
 }
@@ -83,14 +83,14 @@ func (s *series) decide(t int64) {
 // hold keeps a leak, or ends it. One that pauses stays for a while, unless its
 // memory is given back; and an allocator that empties its cache when memory runs
 // out, as PyTorch's does before it fails, gives nothing back.
-func (s *series) hold(t int64) {
-	l := &s.leak
+func (s *series) hold(o *observation) {
+	l, t := &s.leak, o.t
 	trough, ok := s.ladder[0].envelope()
 	if e := &s.ladder[levelScale]; l.level && e.len > 0 {
 		trough = max(trough, e.back(1).bytes())
 	}
 	kept := !ok || float64(trough-l.base) >= (1-retrace)*float64(l.high-l.base)
-	full := s.nearAt > 0 && t-min(s.nearAt, l.grown) < nearHold
+	full := o.full.lately > l.since && t-min(o.full.until, l.grown) < fullHold
 	paused := s.watched(l.grown, t) < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
 	switch {
 	case l.confidence >= s.cfg.ClearThreshold && kept:

@@ -18,11 +18,15 @@ type sample struct {
 
 // follow gives a series a sample a second and calls look after each.
 func follow(s *series, from, to int, at func(sec int) sample, look func(sec int)) {
+	var full fullness
 	for sec := from; sec < to; sec++ {
 		m := at(sec)
-		s.observe(&observation{
+		o := observation{
 			t: int64(seconds2026(sec)), used: int64(round(m.used)), interval: int64(time.Second), capacity: 80 * gib, sm: m.sm,
-		})
+		}
+		full.note(o.t, o.used, int64(o.capacity))
+		o.full = full
+		s.observe(&o)
 		if look != nil {
 			look(sec)
 		}
@@ -73,7 +77,7 @@ func TestLeakIsConfirmedAndCleared(t *testing.T) {
 		for i, confidence := range c.confidence {
 			at := s.last + int64(i)*ladderBase
 			s.growths[0] = growth{levels: 20, confidence: confidence, since: s.last, end: at, gap: ladderBase, base: 9 * gib, retained: gib}
-			s.decide(at)
+			s.decide(&observation{t: at})
 			if s.leak.on != (len(on)%2 == 1) {
 				on = append(on, i)
 			}
@@ -118,7 +122,7 @@ func TestConfidenceOfTheScales(t *testing.T) {
 	} {
 		s := scripted()
 		s.growths[0], s.growths[2] = c.narrow, c.wider
-		s.decide(now)
+		s.decide(&observation{t: now})
 		if math.Abs(s.leak.confidence-c.want) > 1e-9 || s.leak.best != c.best {
 			t.Errorf("%s: %.3g of scale %d, want %g of %d", c.name, s.leak.confidence, s.leak.best, c.want, c.best)
 		}

@@ -821,7 +821,7 @@ func TestLeakOfALineIsHeldAtItsLevel(t *testing.T) {
 		for range 6 {
 			at += ladderBase
 			grow(1)
-			s.decide(at)
+			s.decide(&observation{t: at})
 		}
 		if !s.leak.on || s.leak.level != fitted {
 			t.Fatalf("of a line: %t, leak %t, held at its level: %t", fitted, s.leak.on, s.leak.level)
@@ -830,7 +830,7 @@ func TestLeakOfALineIsHeldAtItsLevel(t *testing.T) {
 		s.ladder[levelScale].push(point{at: ticks(at - s.first), v: units(10*gib + gib/8)})
 		s.ladder[0].push(point{at: ticks(at - s.first), v: units(10*gib - 90*mib)})
 		grow(1)
-		s.decide(at + ladderBase)
+		s.decide(&observation{t: at + ladderBase})
 		if s.leak.on != fitted {
 			t.Errorf("of a line: %t, a leak after one low trough: %t", fitted, s.leak.on)
 		}

@@ -274,17 +274,11 @@ func (d *Domain[K]) ended(g *group[K], m *member) {
 	case r.noted == d.last || g.crowded >= m.first:
 		r.clear()
 	case grew:
-		r.add(life, d.filled(&life), cfg)
+		r.add(life, d.fullness.filled(life.onset, life.to), cfg)
 	case !m.slight():
 		r.clear()
 	}
 	r.noted = d.last
-}
-
-// filled reports whether the memory was nearly full when the life ended, and was not
-// when its growth began. An allocator may have emptied its cache just before it failed.
-func (d *Domain[K]) filled(l *life) bool {
-	return d.fullness.until >= l.to-nearBefore && d.fullness.since > l.onset
 }
 
 // follow follows the member that is the only one of g in a frame at time t: one that

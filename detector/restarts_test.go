@@ -301,9 +301,8 @@ func TestFilled(t *testing.T) {
 		"from before its growth began": {4, 20, false},
 		"never":                        {0, 0, false},
 	} {
-		d := newDomain(t)
-		d.fullness = fullness{since: minutes(c.since), until: minutes(c.until)}
-		if got := d.filled(&life{from: minutes(3), onset: minutes(5), to: minutes(20)}); got != c.want {
+		f := fullness{since: minutes(c.since), until: minutes(c.until)}
+		if got := f.filled(minutes(5), minutes(20)); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

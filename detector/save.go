@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 8
+const stateVersion = 9
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -379,7 +379,7 @@ func (s *series) code(c *codec) {
 	c.time(&s.shape.since)
 	c.bool(&s.seen)
 	c.natural(&s.samples)
-	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.nearAt, &s.busyAt, &s.gap.from} {
+	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.busyAt, &s.gap.from} {
 		c.time(v)
 	}
 	c.int32(&s.anew)

@@ -16,10 +16,6 @@ const (
 	// nobody uses; the larger one holds.
 	idleBytes = 1 << 30
 	idleRatio = 0.01
-	// nearlyFull is the share of the capacity above which a fall takes nothing back.
-	nearlyFull = 0.9
-	// nearBefore is how long before a fall the memory may have been nearly full.
-	nearBefore = int64(time.Minute)
 	// gapIntervals is how many sampling intervals without a sample are a gap.
 	gapIntervals = 3
 	// busySM is the least utilisation that counts as work.
@@ -47,7 +43,6 @@ type series struct {
 	used     int64 // last value, bytes
 	capacity float64
 	idleAt   int64 // when the memory was last as low as that of an idle GPU, ns; 0 never
-	nearAt   int64 // when it was last nearly full, ns; 0 never
 	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
@@ -155,9 +150,9 @@ func (s *series) interrupt() {
 }
 
 // succeed begins the growth with a process that takes the place of another at time t:
-// what leaked, and the memory that was nearly full, went with the one before.
+// what leaked went with the one before.
 func (s *series) succeed(t int64) {
-	s.began, s.nearAt, s.leak = t, 0, leak{}
+	s.began, s.leak = t, leak{}
 }
 
 // observation is one sample of a series and what is known beside it.
@@ -168,6 +163,7 @@ type observation struct {
 	started  int64   // of the owner, ns, 0 unknown
 	sm       Value
 	whole    *series // of the memory that it is a part of; nil before the first frame's
+	full     fullness
 }
 
 // observe adds a sample, later than all before it.
@@ -190,11 +186,8 @@ func (s *series) observe(o *observation) {
 	s.effort.busy = s.effort.busy || o.sm.OK && o.sm.V >= busySM
 	s.last, s.used, s.capacity, s.whole = o.t, o.used, o.capacity, o.whole
 	s.samples++
-	if o.capacity > 0 && float64(o.used) >= nearlyFull*o.capacity {
-		s.nearAt = o.t
-	}
 	if s.climbed(o) {
-		s.decide(o.t)
+		s.decide(o)
 	}
 	if float64(o.used) <= idleLevel(o.capacity) {
 		s.idleAt = o.t
@@ -230,7 +223,10 @@ func (s *series) climbed(o *observation) bool {
 	}
 	n := nature{
 		began: int32(max((s.began-s.first)/tick, math.MinInt32/2)), rate: s.cfg.HighWaterRate,
-		near: s.nearAt > 0 && o.t-s.nearAt < nearBefore,
+		filled: -1,
+	}
+	if o.full.by(o.t) {
+		n.filled = ticks(max(0, o.full.lately-s.first))
 	}
 	closed := 0
 	before := s.ladder[0].level
