@@ -65,7 +65,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 		formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatOpenMetrics)
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
 	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
-	cmd.Flag("step", "Time between two verdicts.").Default("1m").SetValue(setting.Duration("step", &b.step, 100*time.Millisecond, 24*time.Hour))
+	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(setting.Duration("step", &b.step, 100*time.Millisecond, 24*time.Hour))
 	choice("unit", "Unit of the metric: auto (from its name), B or MiB. Logs of nvidia-smi and recordings tell theirs.", "auto", &unit, "auto", "B", "MiB")
 	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(setting.Bytes("capacity", &b.capacity, 1, detector.MaxBytes))
 	cmd.Flag("timezone", "Time zone of nvidia-smi's time stamps and of what is shown, such as Europe/Berlin.").Default("UTC").
@@ -269,7 +269,7 @@ func (b *backtest) write(stdout io.Writer, list []*series, findings []finding) (
 	}
 	switch b.output {
 	case outputJSON:
-		err = writeLines(w, list)
+		err = writeLines(w, list, b.step)
 	case outputHTML:
 		err = writeReport(w, findings, b.location)
 	default:

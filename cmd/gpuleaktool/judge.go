@@ -16,17 +16,30 @@ import (
 )
 
 // judge runs the detector over a history, as the exporter runs it over its GPUs,
-// and notes its verdicts at every step.
+// and notes its verdicts at every step, and between two that are far apart.
 type judge struct {
 	rules    *detectorconfig.Config
-	interval time.Duration // between two steps
+	interval time.Duration // between two verdicts
 	plot     bool          // keep what the plots show
 	gpus     map[*memory]*judgedGPU
 	series   []*series // in the order in which they were first seen
 }
 
-func newJudge(rules *detectorconfig.Config, interval time.Duration, plot bool) *judge {
-	return &judge{rules: rules, interval: interval, plot: plot, gpus: map[*memory]*judgedGPU{}}
+func newJudge(rules *detectorconfig.Config, step time.Duration, plot bool) *judge {
+	return &judge{rules: rules, interval: within(step), plot: plot, gpus: map[*memory]*judgedGPU{}}
+}
+
+// mostApart is how far two verdicts may be apart, whatever step is asked for: an alarm
+// that begins and ends between two steps was an alarm.
+const mostApart = time.Minute
+
+// within returns the longest whole part of a step that is mostApart at most.
+func within(step time.Duration) time.Duration {
+	n := max(1, ceil(step, mostApart)/mostApart)
+	for step%n != 0 {
+		n++
+	}
+	return step / n
 }
 
 // judgedGPU is a GPU and, in MIG mode, its GPU instances.
@@ -167,7 +180,7 @@ func (m *judgedMemory) observe(f *detector.Frame[gpu.ProcessID], s *gpu.Sample, 
 	}
 	if f.T > m.due {
 		if m.begun {
-			m.tell(m.due, nil)
+			m.tell(m.due, false, nil)
 		}
 		m.due = ceil(f.T, m.judge.interval)
 	}
@@ -249,7 +262,7 @@ func (m *judgedMemory) tellGone(next []listing) {
 			stays[l.group.series] = true
 		}
 	}
-	m.tell(m.last, stays)
+	m.tell(m.last, true, stays)
 }
 
 // member returns the series of a process.
@@ -295,13 +308,13 @@ func (m *judgedMemory) owned(pairs ...string) labels {
 // end tells of the last samples.
 func (m *judgedMemory) end() {
 	if m.begun {
-		m.tell(m.last, nil)
+		m.tell(m.last, true, nil)
 	}
 }
 
 // tell notes what the detector says after the last frame, at time t, of all series
-// but those that stay on.
-func (m *judgedMemory) tell(t time.Duration, stays map[*series]bool) {
+// but those that stay on. last says that it is the end of them.
+func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) {
 	j := m.domain.Judgement()
 	if m.slices {
 		v := &j.Device
@@ -309,11 +322,11 @@ func (m *judgedMemory) tell(t time.Duration, stays map[*series]bool) {
 	}
 	if m.used != nil && !stays[m.used] {
 		m.used.sliced = m.slices
-		m.used.tell(t, &j.Device, j.Headroom)
+		m.used.tell(t, last, &j.Device, j.Headroom)
 	}
 	for i, l := range m.listed {
 		if !stays[l.series] {
-			l.series.tell(t, &j.Members[i].Verdict, j.Headroom)
+			l.series.tell(t, last, &j.Members[i].Verdict, j.Headroom)
 		}
 	}
 	for i := range j.Groups {
@@ -327,7 +340,7 @@ func (m *judgedMemory) tell(t time.Duration, stays map[*series]bool) {
 			g.series.add(m.last, told.Used, m.capacity)
 		}
 		if !stays[g.series] {
-			g.series.tell(t, &told.Verdict, j.Headroom)
+			g.series.tell(t, last, &told.Verdict, j.Headroom)
 		}
 	}
 }

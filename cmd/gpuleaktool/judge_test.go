@@ -4,8 +4,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +66,53 @@ func TestSettings(t *testing.T) {
 	}
 	if code, _, stderr := tool(t.Context(), "backtest", "--detector.min-growth=1TiB", "testdata/leak.csv"); code != exitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// An alarm counts that begins and ends between two steps, and the lines stay as far apart as
+// was asked for.
+func TestAlarmBetweenSteps(t *testing.T) {
+	var log strings.Builder
+	log.WriteString("timestamp,index,memory.used [MiB],memory.total [MiB]\n")
+	begin := time.Date(2026, 3, 1, 1, 0, 0, 0, time.UTC)
+	for i := range 4 * 360 {
+		used := 10_000
+		if i >= 360 && i < 720 { // an hour of 120 MiB a minute, and then it is as before
+			used += (i - 360) * 20
+		}
+		fmt.Fprintf(&log, "%s,0,%d,81920\n", begin.Add(time.Duration(i)*10*time.Second).Format("2006/01/02 15:04:05.000"), used)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte(log.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, every, _ := tool(t.Context(), "backtest", path)
+	for step, want := range map[string][]string{
+		"90m": {"01:30:00", "03:00:00", "04:30:00", "04:59:50"},
+		"24h": {"04:59:50"},
+	} {
+		if code, stdout, stderr := tool(t.Context(), "backtest", "--step="+step, path); code != exitLeak || stdout != every {
+			t.Errorf("step %s: exit code %d: %s%s\nwith the step of a minute: %s", step, code, stdout, stderr, every)
+		}
+		_, stdout, _ := tool(t.Context(), "backtest", "--output=json", "--step="+step, path)
+		var got []string
+		for _, l := range lines(t, stdout) {
+			got = append(got, l.Time.Format(time.TimeOnly))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("step %s: lines at %q, want %q", step, got, want)
+		}
+	}
+}
+
+// The longest whole part of a step that is a minute at most.
+func TestWithin(t *testing.T) {
+	for step, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 100 * time.Millisecond, time.Minute: time.Minute, 61 * time.Second: 30500 * time.Millisecond,
+		90 * time.Second: 45 * time.Second, 24 * time.Hour: time.Minute, 2*time.Minute + 3*time.Millisecond: 40*time.Second + time.Millisecond,
+	} {
+		if got := within(step); got != want {
+			t.Errorf("%s: %s, want %s", step, got, want)
+		}
 	}
 }

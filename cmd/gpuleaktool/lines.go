@@ -44,26 +44,31 @@ type line struct {
 }
 
 // writeLines writes a line for each step of each series, in the order of time; at
-// the same time in that of the series.
-func writeLines(w io.Writer, list []*series) error {
+// the same time in that of the series. every is the time between two.
+func writeLines(w io.Writer, list []*series, every time.Duration) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
-	type at struct{ series, step int }
+	type at struct {
+		t            time.Duration
+		series, step int
+	}
 	var order []at
 	names := make([]json.RawMessage, len(list))
 	for i, x := range list {
 		names[i] = x.labels.json()
 		for k := range x.steps {
-			order = append(order, at{i, k})
+			if t, due := x.due(k, every); due {
+				order = append(order, at{t, i, k})
+			}
 		}
 	}
 	slices.SortFunc(order, func(a, b at) int {
-		return cmp.Or(cmp.Compare(list[a.series].steps[a.step].t, list[b.series].steps[b.step].t), cmp.Compare(a.series, b.series))
+		return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(a.series, b.series))
 	})
 	for _, o := range order {
 		x := list[o.series]
-		if err := encoder.Encode(lineOf(names[o.series], x, &x.steps[o.step])); err != nil {
+		if err := encoder.Encode(lineOf(names[o.series], x, &x.steps[o.step], o.t)); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 	}
@@ -73,9 +78,20 @@ func writeLines(w io.Writer, list []*series) error {
 	return nil
 }
 
-func lineOf(name json.RawMessage, x *series, s *step) line {
+// due reports whether the k-th verdict is the one that a step tells which are so far apart,
+// and when that step is: where the series ends, that is its end.
+func (x *series) due(k int, every time.Duration) (t time.Duration, due bool) {
+	s := &x.steps[k]
+	if s.last {
+		return s.t, true
+	}
+	t = ceil(s.t, every)
+	return t, k+1 == len(x.steps) || ceil(x.steps[k+1].t, every) != t
+}
+
+func lineOf(name json.RawMessage, x *series, s *step, t time.Duration) line {
 	return line{
-		Time: wall(s.t), Series: name, File: x.from,
+		Time: wall(t), Series: name, File: x.from,
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
 		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
 		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),

@@ -41,6 +41,7 @@ type series struct {
 // step is what was said at one moment.
 type step struct {
 	t            time.Duration
+	last         bool // the series ended here, at least for a while
 	judged, leak bool
 	muted        bool // it is not to be judged
 	pattern      detector.Pattern
@@ -83,15 +84,15 @@ func (x *series) add(t time.Duration, used float64, capacity detector.Value) {
 	}
 }
 
-// tell notes a verdict at time t unless nothing came since the last one.
-func (x *series) tell(t time.Duration, v *detector.Verdict, headroom detector.Value) {
+// tell notes a verdict at time t unless nothing came since the last one. last is as in step.
+func (x *series) tell(t time.Duration, last bool, v *detector.Verdict, headroom detector.Value) {
 	if !x.fresh {
 		return
 	}
 	x.fresh = false
 	w := &v.Windows[0]
 	x.steps = append(x.steps, step{
-		t: t, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
+		t: t, last: last, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
 		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
 		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper, headroom: headroom, used: x.used, capacity: x.capacity,
 	})
