@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -29,6 +30,9 @@ const (
 	outputJSON  = "json"
 	outputHTML  = "html"
 )
+
+// leastCapacity is the least --capacity, in bytes: less is a number without its unit.
+const leastCapacity = 64 << 20
 
 // backtest runs the detector over recorded history.
 type backtest struct {
@@ -67,7 +71,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
 	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(setting.Duration("step", &b.step, 100*time.Millisecond, 24*time.Hour))
 	choice("unit", "Unit of the metric: auto (from its name), B or MiB. Logs of nvidia-smi and recordings tell theirs.", "auto", &unit, "auto", "B", "MiB")
-	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(setting.Bytes("capacity", &b.capacity, 1, detector.MaxBytes))
+	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(setting.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
 	cmd.Flag("timezone", "Time zone of nvidia-smi's time stamps and of what is shown, such as Europe/Berlin.").Default("UTC").
 		SetValue(setting.Checked("timezone", &zone, b.setLocation))
 	cmd.Flag("progress", "Say how far it is, even if the standard error is no terminal.").BoolVar(&b.progress)
@@ -225,7 +229,9 @@ func (b *backtest) judge(ctx context.Context, h history) ([]*series, error) {
 	j := newJudge(b.rules, b.step, b.output == outputHTML)
 	err := h.each(ctx, func(m *memory, s *gpu.Sample) error {
 		if b.capacity > 0 {
-			b.limit(s)
+			if err := b.limit(s); err != nil {
+				return err
+			}
 		}
 		return j.add(m, s)
 	})
@@ -237,19 +243,27 @@ func (b *backtest) judge(ctx context.Context, h history) ([]*series, error) {
 
 // limit gives a sample the capacity that was asked for. Where only the processes
 // are known, their sum stands in for the memory that is to be held against it.
-func (b *backtest) limit(s *gpu.Sample) {
+func (b *backtest) limit(s *gpu.Sample) error {
 	s.Memory.Total, s.Memory.Reserved = gpu.Some(uint64(b.capacity)), gpu.Opt[uint64]{}
-	if s.Memory.Used.OK || !s.ProcessesKnown {
-		return
+	if !s.Memory.Used.OK && s.ProcessesKnown {
+		s.Memory.Used, s.ProcessesComplete = sumOf(s.Processes), true
 	}
+	if used := float64(s.Memory.Used.V); used > b.capacity {
+		return fmt.Errorf("--capacity=%s: %s are in use at %s: give what the GPU has, such as 80GiB", humanize.Bytes(b.capacity), humanize.Bytes(used), s.Time.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// sumOf returns what the processes hold together, absent if one does not tell.
+func sumOf(list []gpu.Process) gpu.Opt[uint64] {
 	var sum uint64
-	for i := range s.Processes {
-		if !s.Processes[i].Used.OK {
-			return
+	for i := range list {
+		if !list[i].Used.OK {
+			return gpu.Opt[uint64]{}
 		}
-		sum += s.Processes[i].Used.V
+		sum += list[i].Used.V
 	}
-	s.Memory.Used, s.ProcessesComplete = gpu.Some(sum), true
+	return gpu.Some(sum)
 }
 
 // write writes what came out.

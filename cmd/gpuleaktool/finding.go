@@ -271,6 +271,24 @@ func culprit(list []finding, on *finding) string {
 	return first.whose()
 }
 
+// worst is the highest sample that a verdict of a leak tells of.
+func (f *finding) worst() (used float64) {
+	for i := range f.steps {
+		if s := &f.steps[i]; s.leak {
+			used = max(used, s.used)
+		}
+	}
+	return used
+}
+
+// amount writes used memory, as a share of that if it is one of its own.
+func (f *finding) amount(used float64) string {
+	if share := f.share(used); share != "" && f.kind == kindMemory {
+		return share + " of the memory"
+	}
+	return humanize.Bytes(used)
+}
+
 // sentence is the headline about the first of so many leaking series, and who holds
 // the memory that leaks.
 func (f *finding) sentence(loc *time.Location, who string, leaking int) string {
@@ -283,12 +301,9 @@ func (f *finding) sentence(loc *time.Location, who string, leaking int) string {
 	if f.filled && f.full >= f.alarm.t {
 		fmt.Fprintf(&b, "%s before %d %% of the memory was in use and ", humanize.Duration(f.full-f.alarm.t), int(100*nearCapacity))
 	}
-	fmt.Fprintf(&b, "%s before the record ends", humanize.Duration(f.last-f.alarm.t))
-	switch share := f.share(f.used); {
-	case share != "" && f.kind == kindMemory:
-		fmt.Fprintf(&b, " at %s of the memory", share)
-	default:
-		fmt.Fprintf(&b, " at %s", humanize.Bytes(f.used))
+	fmt.Fprintf(&b, "%s before the record ends at %s", humanize.Duration(f.last-f.alarm.t), f.amount(f.used))
+	if worst := f.worst(); f.used < worst/2 {
+		fmt.Fprintf(&b, ", after %s while it leaked", f.amount(worst))
 	}
 	if leaking > 1 {
 		fmt.Fprintf(&b, "; %d series leak in all", leaking)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // said is a series of an hour of which each step says the same.
@@ -16,6 +18,15 @@ func said(k kind, s step, pairs ...string) *series {
 	for i := range 60 {
 		s.t = time.Duration(i) * time.Minute
 		x.steps = append(x.steps, s)
+	}
+	return x
+}
+
+// fallen is a series whose memory was given back in the end, as by a crash.
+func fallen(x *series) *series {
+	x.capacity, x.used = detector.Of(100*gib), gib
+	for i := range x.steps {
+		x.steps[i].used = 85 * gib
 	}
 	return x
 }
@@ -41,6 +52,18 @@ func TestHeadline(t *testing.T) {
 		{
 			[]*series{said(kindMemory, leak), said(kindProcess, leak, "pid", "8", "gpu_instance", "3")},
 			"Would have alerted at 1970-01-01 00:00 UTC for GPU 0, 1 h before the record ends at 0 B; 2 series leak in all.",
+		},
+		{
+			[]*series{fallen(said(kindMemory, leak))},
+			"Would have alerted at 1970-01-01 00:00 UTC for GPU 0, 1 h before the record ends at 1 % of the memory, after 85 % of the memory while it leaked.",
+		},
+		{
+			[]*series{{labels: labelsOf("gpu", "3", "UUID", "GPU-3", "Hostname", "n1", "pod", "x", "namespace", "ml"), steps: []step{leak}}},
+			"Would have alerted at 1970-01-01 00:00 UTC for GPU 3, pod ml/x, 0 s before the record ends at 0 B.",
+		},
+		{
+			[]*series{said(kindMemory, fine, "instance", "a:9844"), said(kindMemory, leak, "instance", "b:9844", "job", "gpu\x1b[2J")},
+			"Would have alerted at 1970-01-01 00:00 UTC for GPU 0, instance b:9844, 1 h before the record ends at 0 B.",
 		},
 	} {
 		if got := headline(findingsOf(tt.list), time.UTC); got != tt.want {

@@ -25,7 +25,14 @@ type history interface {
 type memory struct {
 	info   gpu.Info
 	labels labels
+	scope  string // of a metric's series, as rules name it; "" is that of a GPU
 }
+
+// The scopes of series that are no memory but share one with others.
+const (
+	scopeProcess  = "process"
+	scopeWorkload = "workload"
+)
 
 // label is a name and a value that is not empty.
 type label struct{ name, value string }

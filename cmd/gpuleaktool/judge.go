@@ -55,6 +55,7 @@ type judgedMemory struct {
 	judge  *judge
 	info   gpu.Info
 	labels labels
+	scope  string // as in memory
 	domain *detector.Domain[gpu.ProcessID]
 	slices bool // its instances are judged instead: there are statistics and no verdict
 
@@ -88,7 +89,7 @@ type judgedGroup struct {
 func (j *judge) add(m *memory, s *gpu.Sample) error {
 	g := j.gpus[m]
 	if g == nil {
-		first, err := j.newMemory(m.info, m.labels)
+		first, err := j.newMemory(m.info, m.labels, m.scope)
 		if err != nil {
 			return err
 		}
@@ -111,11 +112,22 @@ func (j *judge) add(m *memory, s *gpu.Sample) error {
 	return nil
 }
 
-func (j *judge) newMemory(info gpu.Info, l labels) (*judgedMemory, error) {
-	m := &judgedMemory{judge: j, info: info, labels: l, members: map[gpu.ProcessID]*series{}, groups: map[string]*judgedGroup{}}
+func (j *judge) newMemory(info gpu.Info, l labels, scope string) (*judgedMemory, error) {
+	m := &judgedMemory{judge: j, info: info, labels: l, scope: scope, members: map[gpu.ProcessID]*series{}, groups: map[string]*judgedGroup{}}
 	var err error
 	m.domain, err = detector.NewDomain(m.config)
 	return m, err
+}
+
+// kind says what its used memory is of.
+func (m *judgedMemory) kind() kind {
+	switch m.scope {
+	case scopeProcess:
+		return kindProcess
+	case scopeWorkload:
+		return kindWorkload
+	}
+	return kindMemory
 }
 
 // partition follows the MIG layout. A new one leaves nothing of the old histories
@@ -135,7 +147,7 @@ func (g *judgedGPU) partition(s *gpu.Sample) error {
 	g.slices, g.order, g.instances = len(s.Instances) > 0, nil, map[string]*judgedMemory{}
 	for i := range s.Instances {
 		in := &s.Instances[i]
-		m, err := g.judge.newMemory(g.info, g.labels.with("gpu_instance", strconv.FormatUint(uint64(in.ID), 10), "profile", in.Profile))
+		m, err := g.judge.newMemory(g.info, g.labels.with("gpu_instance", strconv.FormatUint(uint64(in.ID), 10), "profile", in.Profile), "")
 		if err != nil {
 			return err
 		}
@@ -171,7 +183,7 @@ func (j *judge) end() []*series {
 // observe judges a frame.
 func (m *judgedMemory) observe(f *detector.Frame[gpu.ProcessID], s *gpu.Sample, index []int) error {
 	if f.Used.OK && m.used == nil {
-		m.used = m.judge.newSeries(m.labels, kindMemory)
+		m.used = m.judge.newSeries(m.labels, m.kind())
 	}
 	listed := m.listed
 	if !m.sameProcesses(f) {

@@ -53,6 +53,8 @@ func TestSettings(t *testing.T) {
 		{"leak.csv", `{scope="gpu", uuid="GPU-00"}`, exitLeak},
 		{"apps.csv", `{scope="process", process="serve", gpu="0"}`, exitOK},
 		{"leak.om", `{pod="b", namespace="ml"}`, exitOK},
+		{"scopes.om", `{scope="process", process="serve"}`, exitOK},
+		{"scopes.om", `{scope="gpu"}`, exitLeak},
 	} {
 		path := filepath.Join(t.TempDir(), "rules.yml")
 		rules := "groups:\n- name: a\n  rules:\n  - match: ['" + c.selector + "']\n    mute: true\n"

@@ -38,6 +38,7 @@ type line struct {
 	Muted    bool     `json:"muted"`
 	Rate     *float64 `json:"leak_rate_bytes_per_second"`
 	Used     float64  `json:"used_bytes"`
+	Since    *float64 `json:"leak_start_timestamp_seconds"`
 	Capacity *float64 `json:"capacity_bytes"`
 	Trough   *float64 `json:"trough_bytes"`
 	File     string   `json:"file,omitempty"`
@@ -90,12 +91,16 @@ func (x *series) due(k int, every time.Duration) (t time.Duration, due bool) {
 }
 
 func lineOf(name json.RawMessage, x *series, s *step, t time.Duration) line {
+	var since detector.Value
+	if s.leak {
+		since = detector.Of(s.since.Seconds())
+	}
 	return line{
 		Time: wall(t), Series: name, File: x.from,
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
 		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
 		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),
-		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Capacity: finite(s.capacity), Trough: finite(s.trough),
+		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Since: finite(since), Capacity: finite(s.capacity), Trough: finite(s.trough),
 	}
 }
 

@@ -4,39 +4,65 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/prometheus/common/model"
 )
+
+// spoken are the labels that words has in its own way, or that say nothing beside them.
+var spoken = []string{
+	"gpu", "uuid", "UUID", "device", "gpu_instance", "profile", "process", "pid", "namespace", "pod", "container", "slurm_job", model.MetricNameLabel,
+}
+
+// telling returns the names of the other labels in which the GPUs of a list differ, such as
+// the instance of a fleet's, in order.
+func telling(list []*series) []string {
+	values := map[string]string{}
+	var names []string
+	for _, x := range list {
+		for _, l := range x.labels {
+			if v, ok := values[l.name]; ok && v != l.value && !slices.Contains(names, l.name) && !slices.Contains(spoken, l.name) {
+				names = append(names, l.name)
+			}
+			values[l.name] = l.value
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // namesOf names each series as people do. Those that would share a name bear the
 // uuid of their GPU.
 func namesOf(list []*series) []string {
-	names := make([]string, len(list))
+	names, others := make([]string, len(list)), telling(list)
 	type named struct{ from, name string }
 	uuids := map[named][]string{}
 	for i, x := range list {
-		names[i] = x.words()
+		names[i] = x.words(others)
 		key := named{x.from, names[i]}
-		if uuid := x.labels.get("uuid"); !slices.Contains(uuids[key], uuid) {
+		if uuid := x.labels.uuid(); !slices.Contains(uuids[key], uuid) {
 			uuids[key] = append(uuids[key], uuid)
 		}
 	}
 	for i, x := range list {
 		if len(uuids[named{x.from, names[i]}]) > 1 {
-			names[i] += " [" + x.labels.get("uuid") + "]"
+			names[i] += " [" + x.labels.uuid() + "]"
 		}
 	}
 	return names
 }
 
-// words names what a series is about.
-func (x *series) words() string {
+// words names what a series is about, with those of its labels that others names.
+func (x *series) words(others []string) string {
 	l := x.labels
-	if l.get("gpu") == "" || l.get("uuid") == "" {
+	if l.get("gpu") == "" || l.uuid() == "" {
 		if len(l) == 0 {
 			return "the series"
 		}
-		return l.String()
+		return printable(l.String())
 	}
 	parts := []string{"GPU " + l.get("gpu")}
 	add := func(what, name string) {
@@ -50,7 +76,23 @@ func (x *series) words() string {
 	}
 	add("MIG ", slice)
 	add("", x.whose())
-	return strings.Join(parts, ", ")
+	for _, name := range others {
+		add(name+" ", l.get(name))
+	}
+	return printable(strings.Join(parts, ", "))
+}
+
+// uuid returns that of the GPU, which DCGM's labels write in capitals.
+func (l labels) uuid() string { return cmp.Or(l.get("uuid"), l.get("UUID")) }
+
+// printable replaces what a terminal would act on: labels come from outside.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // whose names the process, pod or job that a series is about; "" if it is about none.

@@ -206,7 +206,7 @@ func (r *openMetrics) note(x *scalar) {
 // bounds it.
 func isMemoryMetric(name string) bool {
 	for used, m := range memoryMetrics {
-		if name == used || (name != "" && (name == m.total || name == m.reserved)) {
+		if name == used || (name != "" && (name == m.total || name == m.reserved || name == m.free)) {
 			return true
 		}
 	}
@@ -230,7 +230,7 @@ func (r *openMetrics) history(unit float64) (*scalars, error) {
 	default:
 		return nil, fmt.Errorf("%s: holds no sample of used memory", r.name)
 	}
-	h := &scalars{from: r.name, unit: unit, capacityUnit: unit}
+	h := &scalars{from: r.name, unit: unit, capacityUnit: unit, bounds: map[string]*bounds{}}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		if kind := r.types[name]; kind != "" && kind != "gauge" && kind != "unknown" && kind != "untyped" {
 			return nil, fmt.Errorf("%s: %s is a %s: used memory is a gauge", r.name, name, kind)
@@ -274,11 +274,18 @@ func (r *openMetrics) share(h *scalars, used map[string]bool) {
 			continue
 		}
 		for name := range used {
+			b := h.bounds[name]
+			if b == nil {
+				b = &bounds{}
+				h.bounds[name] = b
+			}
 			switch m := memoryMetrics[name]; x.name {
 			case m.total:
-				h.capacity = append(h.capacity, x)
+				b.total = append(b.total, x)
 			case m.reserved:
-				h.reserved = append(h.reserved, x)
+				b.reserved = append(b.reserved, x)
+			case m.free:
+				b.free = append(b.free, x)
 			}
 		}
 	}
@@ -414,14 +421,15 @@ func digits(text []byte) (v uint64, ok bool) {
 	return v, len(text) <= 18
 }
 
-// parseNumber reads a value; ok is false for NaN, which is no amount: the series has
-// a gap there.
+// parseNumber reads a value; ok is false for NaN and the infinities, which are no amounts:
+// the series has a gap there. A dump of an exporter holds other metrics, too, which may be that.
 func parseNumber(text []byte) (v float64, ok bool, err error) {
 	// 2^53 has 16 digits.
 	if n, whole := digits(text); whole && len(text) > 0 && len(text) < 16 {
 		return float64(n), true, nil
 	}
-	if bytes.EqualFold(text, []byte("nan")) {
+	switch strings.ToLower(string(text)) {
+	case "nan", "inf", "+inf", "-inf":
 		return 0, false, nil
 	}
 	v, err = strconv.ParseFloat(string(text), 64)

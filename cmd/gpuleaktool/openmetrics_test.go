@@ -52,6 +52,7 @@ func TestOpenMetrics(t *testing.T) {
 		{"labels in another order", "a_bytes{x=\"1\",y=\"2\"} 5 1700000000\na_bytes{y=\"2\",x=\"1\"} 6 1700000060\n", `{"x":"1","y":"2"} 1.7e+09:5 1.70000006e+09:6`},
 		{"series that take turns", "a_bytes{x=\"1\"} 5 1700000000\na_bytes{x=\"2\"} 7 1700000000\na_bytes{x=\"1\"} 6 1700000060\n", `{"x":"1"} 1.7e+09:5 1.70000006e+09:6 {"x":"2"} 1.7e+09:7`},
 		{"NaN is a gap", "a_bytes 5 1700000000\na_bytes NaN 1700000030\na_bytes 6 1700000060\n", `{} 1.7e+09:5 1.70000006e+09:6`},
+		{"so are infinities, as a dump of the exporter holds them", "a_bytes +Inf 1700000000\na_bytes -Inf 1700000030\na_bytes 6 1700000060\n", `{} 1.70000006e+09:6`},
 		{"MiB by name", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 2 " + at, `{"gpu":"0"} 1.7e+09:2097152`},
 		{"bytes by unit", "# TYPE mem gauge\n# UNIT mem bytes\n# HELP mem text\nmem 2 " + at, `{} 1.7e+09:2`},
 		{
@@ -63,6 +64,28 @@ func TestOpenMetrics(t *testing.T) {
 		{
 			"two metrics", "gpu_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_process_memory_used_bytes{gpu=\"0\"} 6 1700000000\n",
 			`{"__name__":"gpu_memory_used_bytes","gpu":"0"} 1.7e+09:5 {"__name__":"gpu_process_memory_used_bytes","gpu":"0"} 1.7e+09:6`,
+		},
+		{
+			"a process has no capacity, and a slice not that of its GPU", "gpu_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\n" +
+				"gpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"1\"} 3 1700000000\ngpu_mig_memory_total_bytes{gpu=\"0\",gpu_instance=\"1\"} 20 1700000000\n" +
+				"gpu_process_memory_used_bytes{gpu=\"0\",pid=\"7\"} 2 1700000000\n",
+			`{"__name__":"gpu_memory_used_bytes","gpu":"0"} 1.7e+09:5/100 {"__name__":"gpu_mig_memory_used_bytes","gpu":"0","gpu_instance":"1"} 1.7e+09:3/20 ` +
+				`{"__name__":"gpu_process_memory_used_bytes","gpu":"0","pid":"7"} 1.7e+09:2`,
+		},
+		{
+			"what is free makes the capacity, where it was read at once", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 2 1700000060\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 4 1700000090\n" +
+				"DCGM_FI_DEV_FB_FREE{gpu=\"0\"} 7 1700000060\n",
+			`{"gpu":"0"} 1.7e+09:1048576 1.70000006e+09:2097152/9437184 1.70000009e+09:4194304/9437184`,
+		},
+		{
+			"a capacity with the very same labels", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\nDCGM_FI_DEV_FB_USED{gpu=\"0\",pod=\"a\"} 2 1700000060\n" +
+				"DCGM_FI_DEV_FB_TOTAL{gpu=\"0\"} 8 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"a\"} 9 1700000060\n",
+			`{"gpu":"0"} 1.7e+09:1048576/8388608 {"gpu":"0","pod":"a"} 1.70000006e+09:2097152/9437184`,
+		},
+		{
+			"capacities that are the same", "gpu_memory_used_bytes{gpu=\"0\"} 1 1700000000\n" +
+				"gpu_memory_total_bytes{x=\"1\"} 8 1700000000\ngpu_memory_total_bytes{x=\"2\"} 8 1700000060\n",
+			`{"gpu":"0"} 1.7e+09:1/8`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,7 +110,7 @@ func TestOpenMetricsErrors(t *testing.T) {
 		{"{x=\"1\"} 5 1700000000\n", "f:1: no name"},
 		{"5 5 1700000000\n", "f:1: no name"},
 		{"a_bytes 0x5 1700000000\n", "f:1: cannot read the value"},
-		{"a_bytes +Inf 1700000000\n", "f:1: cannot read the value"},
+		{"a_bytes infinite 1700000000\n", "f:1: cannot read the value"},
 		{"a_bytes 5 yesterday\n", "f:1: cannot read the time stamp"},
 		{"a_bytes 5 1700\n", "f:1: cannot read the time stamp"},
 		{"a_bytes 5 -1700000000\n", "f:1: cannot read the time stamp"},
@@ -98,7 +121,7 @@ func TestOpenMetricsErrors(t *testing.T) {
 		{"# TYPE a_bytes counter\na_bytes 1 1700000000\n", "f: a_bytes is a counter"},
 		{"load 1 1700000000\n", "f: load does not tell its unit"},
 		{"DCGM_FI_DEV_FB_USED 1 1700000000\ngpu_memory_used_bytes 1 1700000000\n", "in bytes and in MiB"},
-		{"gpu_memory_used_bytes{gpu=\"0\"} 1 1700000000\ngpu_memory_total_bytes{x=\"1\"} 1 1700000000\ngpu_memory_total_bytes{x=\"2\"} 1 1700000000\n", "could be the capacity of"},
+		{"gpu_memory_used_bytes{gpu=\"0\"} 1 1700000000\ngpu_memory_total_bytes{x=\"1\"} 1 1700000000\ngpu_memory_total_bytes{x=\"2\"} 2 1700000000\n", "could be the capacity of"},
 		{"a_bytes{" + strings.Repeat("x", maxOpenMetricsLine) + "} 1 1700000000\n", "f:1: the line is too long"},
 	} {
 		if _, err := amounts(t, c.text, 0); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

@@ -6,11 +6,15 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -123,7 +127,15 @@ func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked fu
 	if q.capacity == "" {
 		return h, nil
 	}
-	h.capacity, err = q.ask(ctx, client, "capacity.query", q.capacity, r, &h.capacityUnit, func(int, int) {})
+	b := &bounds{}
+	h.bounds = map[string]*bounds{}
+	for _, x := range h.used {
+		if s := memoryMetrics[x.name].scope; s == scopeProcess || s == scopeWorkload {
+			return nil, fmt.Errorf("--capacity.query: %s is a part of a memory, and what others hold of that is not known: leave it out, or ask for gpu_memory_used_bytes", x.name)
+		}
+		h.bounds[x.name] = b
+	}
+	b.total, err = q.ask(ctx, client, "capacity.query", q.capacity, r, &h.capacityUnit, func(int, int) {})
 	return h, err
 }
 
@@ -176,10 +188,16 @@ func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, 
 	return m.list(), nil
 }
 
+// quoted are the texts of a query.
+var quoted = regexp.MustCompile("\"(?:\\\\.|[^\"])*\"|'(?:\\\\.|[^'])*'|`[^`]*`")
+
 // unitOfAll returns the unit of metrics or, where a query has taken their names
 // away, that of the query.
 func unitOfAll(names []string, query string) (float64, error) {
 	if len(names) == 0 {
+		if strings.ContainsAny(quoted.ReplaceAllString(query, ""), "*/%^") {
+			return 0, fmt.Errorf("%s %w", query, errUnit) // bytes over bytes are none
+		}
 		names = []string{query}
 	}
 	var unit float64
@@ -205,13 +223,44 @@ func (q *promQuery) askChunk(ctx context.Context, client v1.API, query string, r
 		q.warn(w)
 	}
 	if err != nil {
-		return err
+		return q.refused(err)
 	}
 	matrix, ok := value.(model.Matrix)
 	if !ok {
 		return fmt.Errorf("answered with a %s instead of a matrix", value.Type())
 	}
 	return m.add(matrix)
+}
+
+// refused adds to an error of the server what it said, which the client leaves out, and who
+// it is: a proxy before it may have answered.
+func (q *promQuery) refused(err error) error {
+	answer, ok := errors.AsType[*v1.Error](err)
+	if !ok {
+		return err // of the connection: it names the address
+	}
+	said := answer.Detail
+	var body struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(said), &body) == nil && body.Error != "" {
+		said = body.Error
+	}
+	if said = excerpt(said); said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	where, _ := url.Parse(q.url) // check has read it
+	return fmt.Errorf("%s: %w", where.Redacted(), err)
+}
+
+// excerpt is the beginning of a text from outside, in one line of what can be printed.
+func excerpt(text string) string {
+	const most = 200
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > most {
+		runes = append(runes[:most], '…')
+	}
+	return printable(string(runes))
 }
 
 // promMatrix joins the parts of a range.
@@ -250,8 +299,8 @@ func (m *promMatrix) add(matrix model.Matrix) error {
 			if n := len(x.points); n > 0 && t <= x.points[n-1].t {
 				return fmt.Errorf("%s: %s is not after the point before it", x, wall(t).Format(time.RFC3339))
 			}
-			// NaN is no amount: the series has a gap there.
-			if v := float64(p.Value); v == v {
+			// What is not finite is no amount: the series has a gap there.
+			if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
 				x.points = append(x.points, scalarPoint{t, v})
 			}
 		}

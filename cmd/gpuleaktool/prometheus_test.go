@@ -137,7 +137,9 @@ func TestPrometheusUnit(t *testing.T) {
 		{"gpu_memory_used_bytes", "gpu_memory_used_bytes", 2, `"used_bytes":2,`},
 		{"", "sum by (pod) (DCGM_FI_DEV_FB_USED)", 2, `"used_bytes":2097152`},
 		{"", "sum(x)", 2, "--query: sum(x) does not tell its unit"},
-		{"", "DCGM_FI_DEV_FB_USED * 1048576", 2e12, "check --unit"},
+		{"", "a_bytes / b_bytes", 0.5, "--query: a_bytes / b_bytes does not tell its unit"},
+		{"", `sum(a_bytes{pod=~"x.*/y", b='*'})`, 2, `"used_bytes":2,`},
+		{"", "DCGM_FI_DEV_FB_USED * 1048576", 2e12, "does not tell its unit"},
 	} {
 		server := httptest.NewServer(&fakePrometheus{series: map[string]func(string, float64) (float64, bool){
 			fmt.Sprintf(`{"__name__":%q}`, c.name): func(string, float64) (float64, bool) { return c.value, true },
@@ -155,9 +157,11 @@ func TestPrometheusErrors(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		{http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\":\nparse error"}`, "--query: bad_data: invalid parameter \"query\": parse error"},
-		{http.StatusUnauthorized, "Unauthorized", "--query: client_error: client error: 401"},
-		{http.StatusInternalServerError, "oops", "--query: server_error: server error: 500"},
+		{http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\":\nparse error"}`, "bad_data: invalid parameter \"query\": parse error"},
+		{http.StatusUnauthorized, "Unauthorized", ": client_error: client error: 401: Unauthorized"},
+		{http.StatusInternalServerError, "oops", ": server_error: server error: 500: oops"},
+		{http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`, "server error: 503: query timed out"},
+		{http.StatusForbidden, "<html>\n\x1b[31m" + strings.Repeat("x", 1000), "client error: 403: <html> \ufffd[31mxxx"},
 		{http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "--query: has no result from"},
 		{http.StatusOK, `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`, "--query: answered with a scalar"},
 		{http.StatusOK, "<html>", "--query: "},

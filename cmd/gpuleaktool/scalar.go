@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -31,25 +34,31 @@ type scalarPoint struct {
 // scalars is the history that series of metrics tell: their used memory and, where
 // it is known, the capacity.
 type scalars struct {
-	from     string // the file or the query; stands in errors
-	used     []*scalar
-	capacity []*scalar
-	reserved []*scalar // is no part of the capacity
+	from string // the file or the query; stands in errors
+	used []*scalar
+	// bounds are the series that bound the used memory, by the name of its metric.
+	bounds map[string]*bounds
 	// unit and capacityUnit are how many bytes one is.
 	unit, capacityUnit float64
 }
 
-// memoryMetric is a metric whose name says that it is used memory.
-type memoryMetric struct{ total, reserved string }
+// bounds are series that tell how much memory there is: all of it, what of that can never
+// be allocated, and what is free.
+type bounds struct{ total, reserved, free []*scalar }
+
+// memoryMetric is a metric whose name says that it is used memory, the scope of its series
+// as rules name it, and the metrics that bound it. A process or a workload has none: it
+// shares a memory with others.
+type memoryMetric struct{ scope, total, reserved, free string }
 
 // memoryMetrics are those of this exporter, DCGM's and nvidia_gpu_exporter's.
 var memoryMetrics = map[string]memoryMetric{
-	"gpu_memory_used_bytes":          {"gpu_memory_total_bytes", "gpu_memory_reserved_bytes"},
-	"gpu_mig_memory_used_bytes":      {"gpu_mig_memory_total_bytes", "gpu_mig_memory_reserved_bytes"},
-	"gpu_process_memory_used_bytes":  {},
-	"gpu_workload_memory_used_bytes": {},
-	"DCGM_FI_DEV_FB_USED":            {"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_RESERVED"},
-	"nvidia_smi_memory_used_bytes":   {"nvidia_smi_memory_total_bytes", "nvidia_smi_memory_reserved_bytes"},
+	"gpu_memory_used_bytes":          {"gpu", "gpu_memory_total_bytes", "gpu_memory_reserved_bytes", ""},
+	"gpu_mig_memory_used_bytes":      {"mig", "gpu_mig_memory_total_bytes", "gpu_mig_memory_reserved_bytes", ""},
+	"gpu_process_memory_used_bytes":  {scope: scopeProcess},
+	"gpu_workload_memory_used_bytes": {scope: scopeWorkload},
+	"DCGM_FI_DEV_FB_USED":            {"gpu", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_FREE"},
+	"nvidia_smi_memory_used_bytes":   {"gpu", "nvidia_smi_memory_total_bytes", "nvidia_smi_memory_reserved_bytes", "nvidia_smi_memory_free_bytes"},
 }
 
 const mebibyte = 1 << 20
@@ -70,27 +79,20 @@ func unitOf(text string) (unit float64, ok bool) {
 // each implements history.
 func (h *scalars) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
 	for _, x := range h.used {
-		total, err := h.match(x, h.capacity)
-		if err != nil {
-			return err
-		}
-		reserved, err := h.match(x, h.reserved)
+		c, err := h.capacityOf(x)
 		if err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m := &memory{labels: x.labels}
+		m := &memory{labels: x.labels, scope: memoryMetrics[x.name].scope}
 		for _, p := range x.points {
 			s := gpu.Sample{Time: wall(p.t), T: p.t}
 			if s.Memory.Used, err = h.bytes(x, p, h.unit); err != nil {
 				return err
 			}
-			if s.Memory.Total, err = total.at(h, p.t); err != nil {
-				return err
-			}
-			if s.Memory.Reserved, err = reserved.at(h, p.t); err != nil {
+			if err := c.at(p.t, &s.Memory); err != nil {
 				return err
 			}
 			if err := take(m, &s); err != nil {
@@ -126,25 +128,80 @@ func (x *scalar) String() string {
 	return b.String() + "}"
 }
 
+// capacity walks along the series that bound one of used memory.
+type capacity struct {
+	h                     *scalars
+	total, reserved, free cursor
+	sum                   gpu.Opt[uint64] // used and free memory, when both were known last
+}
+
+// capacityOf finds what bounds a series of used memory.
+func (h *scalars) capacityOf(x *scalar) (*capacity, error) {
+	c, b := &capacity{h: h}, h.bounds[x.name]
+	if b == nil {
+		return c, nil
+	}
+	for _, m := range []struct {
+		to   *cursor
+		list []*scalar
+	}{{&c.total, b.total}, {&c.reserved, b.reserved}, {&c.free, b.free}} {
+		var err error
+		if m.to.series, err = h.match(x, m.list); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// at fills in the memory that there is at time t, which does not decrease. Where no series
+// tells it, it is what is used and what is free together, where both were read at once.
+func (c *capacity) at(t time.Duration, m *gpu.Memory) (err error) {
+	if m.Reserved, _, err = c.reserved.at(c.h, t); err != nil {
+		return err
+	}
+	if m.Total, _, err = c.total.at(c.h, t); err != nil || c.total.series != nil {
+		return err
+	}
+	free, read, err := c.free.at(c.h, t)
+	if read == t && free.OK {
+		c.sum = gpu.Some(m.Used.V + free.V)
+	}
+	m.Total, m.Reserved = c.sum, gpu.Opt[uint64]{} // reserved memory is not free
+	return err
+}
+
 // cursor walks along a series. The zero cursor has none.
 type cursor struct {
 	series *scalar
 	next   int
 }
 
-// match returns the one of list whose labels do not contradict those of x.
-func (h *scalars) match(x *scalar, list []*scalar) (cursor, error) {
-	var found cursor
+// match returns the one of list whose labels do not contradict those of x: that with the very
+// same ones if there are several, as of a GPU that had no pod for a while. Nil is none.
+func (h *scalars) match(x *scalar, list []*scalar) (*scalar, error) {
+	own := slices.DeleteFunc(slices.Clone(x.labels), func(l label) bool { return l.name == model.MetricNameLabel })
+	var found *scalar
 	for _, c := range list {
-		if !agree(x.labels, c.labels) {
-			continue
+		switch {
+		case slices.Equal(own, c.labels):
+			return c, nil
+		case !agree(own, c.labels):
+		case found == nil:
+			found = c
+		case !found.same(c):
+			return nil, fmt.Errorf("%s: both %s and %s could be the capacity of %s, and they differ: aggregate them, as in max by (gpu) (…)", h.from, found, c, x)
 		}
-		if found.series != nil {
-			return cursor{}, fmt.Errorf("%s: both %s and %s could be the capacity of %s: aggregate them, as in max by (gpu) (…)", h.from, found.series, c, x)
-		}
-		found.series = c
 	}
 	return found, nil
+}
+
+// same reports whether both series have one and the same value all the time.
+func (x *scalar) same(other *scalar) bool {
+	if len(x.points) == 0 || len(other.points) == 0 {
+		return false
+	}
+	differs := func(p scalarPoint) bool { return p.v != x.points[0].v }
+	return !slices.ContainsFunc(x.points, differs) && !slices.ContainsFunc(other.points, differs)
 }
 
 // agree reports whether no label that both have differs. Both are ordered.
@@ -164,16 +221,18 @@ func agree(a, b labels) bool {
 	return true
 }
 
-// at returns the last amount until t, the first one before that. t does not
-// decrease.
-func (c *cursor) at(h *scalars, t time.Duration) (gpu.Opt[uint64], error) {
+// at returns the last amount until t, the first one before that, and when it was read. t does
+// not decrease.
+func (c *cursor) at(h *scalars, t time.Duration) (v gpu.Opt[uint64], read time.Duration, err error) {
 	if c.series == nil || len(c.series.points) == 0 {
-		return gpu.Opt[uint64]{}, nil
+		return v, 0, nil
 	}
 	for c.next+1 < len(c.series.points) && c.series.points[c.next+1].t <= t {
 		c.next++
 	}
-	return h.bytes(c.series, c.series.points[c.next], h.capacityUnit)
+	p := c.series.points[c.next]
+	v, err = h.bytes(c.series, p, h.capacityUnit)
+	return v, p.t, err
 }
 
 // errUnit says that the unit of a metric is not known.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -39,7 +40,7 @@ func (s *settings) load() (*detectorconfig.Config, error) {
 
 // config returns the settings of a series of this memory.
 func (m *judgedMemory) config(s detector.Subject[gpu.ProcessID]) detector.Config {
-	values := map[string]string{"scope": "gpu", "name": m.info.Name}
+	values, scope := map[string]string{"name": m.info.Name}, cmp.Or(m.scope, "gpu")
 	put := func(l labels) {
 		for _, x := range l {
 			values[x.name] = x.value
@@ -48,21 +49,22 @@ func (m *judgedMemory) config(s detector.Subject[gpu.ProcessID]) detector.Config
 	put(m.labels)
 	switch s.Kind {
 	case detector.KindMember:
-		values["scope"] = "process"
+		scope = scopeProcess
 		if x := m.members[s.Key]; x != nil {
 			put(x.labels)
 		}
 	case detector.KindGroup:
-		values["scope"] = "workload"
+		scope = scopeWorkload
 		if g := m.groups[s.Group]; g != nil {
 			put(g.labels)
 		}
 	case detector.KindResidual:
-		values["scope"] = "residual"
+		scope = "residual"
 	default:
 		if m.labels.get("gpu_instance") != "" {
-			values["scope"] = "mig"
+			scope = "mig"
 		}
 	}
+	values["scope"] = scope // whatever label of a metric is called so
 	return m.judge.rules.For(values)
 }
