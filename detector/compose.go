@@ -96,7 +96,7 @@ func (d *Domain[K]) judgeGroups() {
 // leaks reports whether a member of that group leaked when it was last seen.
 func (d *Domain[K]) leaks(group string) bool {
 	for _, m := range d.members {
-		if m.group == group && m.leak.on {
+		if m.group == group && m.leak.on && !m.cfg.Mute {
 			return true
 		}
 	}
@@ -123,7 +123,7 @@ func (d *Domain[K]) judgeDevice() {
 	}
 	// The members are part of the raw series. Where it leaks, its growth counts;
 	// where only some of them do, and others shrink, theirs does.
-	if d.used.leak.on {
+	if d.out.Device.Leak {
 		d.grown = d.grown[:0]
 		d.grow(d.used, &d.out.Device)
 	} else if len(d.grown) > 0 {

@@ -63,7 +63,7 @@ func (s *series) decide(o *observation) {
 		l.confidence *= restingConfidence
 	}
 	switch {
-	case !s.judged():
+	case !s.ripe():
 		l.on, l.above = false, 0
 	case l.on:
 		s.hold(o)
@@ -109,9 +109,9 @@ func (s *series) hold(o *observation) {
 
 // doubt is for the end of a leak or of its process. If it was told sooner because it is
 // plain, and would not have been told by then otherwise, what is plain need be no leak in
-// this memory: it could have filled it in hours only.
+// this memory: it could have filled it in hours only. What is muted tells of nobody else.
 func (s *series) doubt() {
-	if l := &s.leak; l.plain && l.grown-l.since < int64(s.cfg.SettleTime) {
+	if l := &s.leak; l.plain && !s.cfg.Mute && l.grown-l.since < int64(s.cfg.SettleTime) {
 		s.memory().wary = true
 	}
 }

@@ -302,11 +302,15 @@ func (f *effort) block(e *scale, before uint32) {
 // when nobody uses it.
 func idleLevel(capacity float64) float64 { return max(idleBytes, idleRatio*capacity) }
 
-// judged reports whether the series was seen for long enough for a verdict. How
-// old its owner is does not help: what it did before is not known.
-func (s *series) judged() bool {
-	return s.seen && !s.cfg.Mute && s.last-s.first >= int64(s.cfg.MinAge) && s.ladder[0].closed >= minLevels
+// ripe reports whether the series was seen for long enough for a verdict. How old its
+// owner is does not help: what it did before is not known.
+func (s *series) ripe() bool {
+	return s.seen && s.last-s.first >= int64(s.cfg.MinAge) && s.ladder[0].closed >= minLevels
 }
+
+// judged reports whether there is a verdict. What is muted goes on to be followed, so that
+// a leak that was muted by mistake is there at once when it is not any more.
+func (s *series) judged() bool { return s.ripe() && !s.cfg.Mute }
 
 // verdict fills v. What depends on the domain, its forecast, is left absent.
 func (s *series) verdict(v *Verdict) {
