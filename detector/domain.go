@@ -4,6 +4,7 @@
 package detector
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -72,6 +73,7 @@ type Domain[K comparable] struct {
 	// Of the last frame: its list in order, whether that was complete, whether the
 	// used memory was known, its crest and its capacity.
 	present     []listing[K]
+	leaving     []K
 	listed      bool
 	known       bool
 	top         int64
@@ -100,6 +102,7 @@ type member struct {
 	*series
 	group string // of the last frame
 	seen  int64  // last frame that listed it, ns
+	place int    // in the list of that frame
 	used  Value
 	full  bool // then the memory as a whole was near its capacity
 
@@ -176,6 +179,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	d.last = t
 	o := observation{t: t, interval: d.interval(), whole: d.used}
 	d.capacity, d.hasCapacity = bytesOf(f.Capacity)
+	d.hasCapacity = d.hasCapacity && d.capacity > 0
 	o.capacity = float64(d.capacity)
 	used, ok := bytesOf(f.Used)
 	full := ok && d.hasCapacity && float64(used) >= nearCapacity*o.capacity
@@ -269,17 +273,15 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 		m := d.members[key]
 		d.present = append(d.present, listing[K]{key: key, member: m})
 		if m != nil && m.seen != t {
-			m.seen = t
+			m.seen, m.place = t, i
 			seen++
 		}
 	}
 	if seen == len(d.members) {
 		return
 	}
-	for key, m := range d.members {
-		if m.seen == t || (!f.Complete && t-m.seen < absence) {
-			continue
-		}
+	for _, key := range d.gone(f) {
+		m := d.members[key]
 		delete(d.members, key)
 		m.doubt()
 		if m.used.OK && m.used.V >= crestExit*float64(d.top) {
@@ -297,6 +299,22 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 			d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
 		}
 	}
+}
+
+// gone returns the members that left, in the order of the last list of each: that of a map
+// would tell the same frames differently each time.
+func (d *Domain[K]) gone(f *Frame[K]) []K {
+	d.leaving = d.leaving[:0]
+	for key, m := range d.members {
+		if m.seen < int64(f.T) && (f.Complete || int64(f.T)-m.seen >= absence) {
+			d.leaving = append(d.leaving, key)
+		}
+	}
+	slices.SortFunc(d.leaving, func(a, b K) int {
+		x, y := d.members[a], d.members[b]
+		return cmp.Or(cmp.Compare(x.seen, y.seen), cmp.Compare(x.place, y.place))
+	})
+	return d.leaving
 }
 
 // observeMembers adds the frame to the members' series and sums their groups.
@@ -321,7 +339,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
 		if m == nil {
 			continue
 		}
-		m.seen, m.group, m.used, m.full = o.t, in.Group, Value{V: float64(used), OK: ok}, full
+		m.seen, m.place, m.group, m.used, m.full = o.t, i, in.Group, Value{V: float64(used), OK: ok}, full
 		m.activity.note(o.t, o.interval, m.cfg.allowance(), in.SM, in.CPU, in.State, in.Started)
 		if !ok {
 			continue

@@ -589,3 +589,33 @@ func TestListedTwice(t *testing.T) {
 		t.Errorf("the residual is %d", d.residual.used)
 	}
 }
+
+// A capacity of nothing is none: nobody knows when it is used up.
+func TestNoCapacity(t *testing.T) {
+	d := newDomain(t)
+	for s := range 3600 {
+		used := round(2*gib + leaked(s))
+		j, err := look(d, &Frame[int]{T: seconds2026(s), Capacity: Of(0), Complete: true, Used: Of(used), Members: []Member[int]{{Key: 1, Used: Of(used), Started: start - time.Hour}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.Headroom.OK || j.Device.SecondsToOOM.OK {
+			t.Fatalf("second %d: %+v", s, j.Device)
+		}
+	}
+	if !d.Judgement().Device.Leak {
+		t.Error("no leak: the test shows nothing")
+	}
+}
+
+// Of a gap nothing counts as watched, wherever the growth ended.
+func TestWatched(t *testing.T) {
+	s := &series{gap: gap{from: 100, length: 50}}
+	for _, c := range []struct{ from, to, want int64 }{
+		{20, 200, 130}, {100, 200, 50}, {130, 200, 50}, {150, 200, 50}, {160, 200, 40},
+	} {
+		if got := s.watched(c.from, c.to); got != c.want {
+			t.Errorf("from %d to %d: %d, want %d", c.from, c.to, got, c.want)
+		}
+	}
+}

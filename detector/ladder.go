@@ -246,11 +246,10 @@ func (e *scale) full(t int64) bool { return e.n >= e.least && t-e.start >= e.wid
 func (e *scale) close(p point, n nature) {
 	e.closed++
 	e.given -= e.given * forgetting
-	r := &e.run
+	r, least := &e.run, e.leastMove()
 	if age := e.age(n); r.ups > 0 && !r.falling && age >= youngest {
-		e.high.block(p.v >= r.high+moveUnits, n.rate, float64(age), float64(max(p.at-n.began, age+1)))
+		e.high.block(int64(p.v) >= int64(r.high)+least, n.rate, float64(age), float64(max(p.at-n.began, age+1)))
 	}
-	least := e.leastMove()
 	switch d := int64(p.v) - int64(e.level); {
 	case e.closed == 1:
 		e.level, e.movedAt = p.v, p.at

@@ -203,6 +203,27 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// What is within the noise above the highest level is no new maximum of the high-water mark: a
+// plateau there is one, not one after the other.
+func TestMaximaUnderNoise(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	levels := repeat(400, 0)
+	for i := range levels {
+		levels[i] = 60_000 + 6*rng.NormFloat64()
+	}
+	e := climbing(append(levels, 60_025), -1)
+	high, before := float64(e.run.high)*unit/mib, e.high.fortune
+	if e.run.ups == 0 || e.leastMove() < 4*moveUnits {
+		t.Fatalf("growth of %d moves, noise %g units: the test shows nothing", e.run.ups, e.noise)
+	}
+	for i := range 7 {
+		e.close(point{at: int32(402+i) * 100, v: uint32((high + 3) * oneMiB)}, nature{began: -36000, rate: 3, filled: -1})
+	}
+	if e.high.fortune > before {
+		t.Errorf("a plateau 3 MiB above the highest level: the fortune grows from %g to %g", before, e.high.fortune)
+	}
+}
+
 // What grew gradually and was given back is held against later growth. A job that
 // came in a step or two, stayed for long and went is not, nor is what filled the
 // memory.

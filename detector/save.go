@@ -341,6 +341,7 @@ func (m *member) code(c *codec) {
 // codeOwn codes what a member has beside its series.
 func (m *member) codeOwn(c *codec) {
 	c.time(&m.seen)
+	c.within(&m.place, 0, math.MaxInt32)
 	m.group = string(c.bytes([]byte(m.group)))
 	c.value(&m.used)
 	c.bool(&m.full)
@@ -623,6 +624,7 @@ func (g *growth) code(c *codec) {
 	c.natural(&g.gap)
 	c.within(&g.points, 0, scaleBlocks)
 	c.bool(&g.fitted)
+	c.bool(&g.plain)
 }
 
 func (t *trend) code(c *codec) {

@@ -91,6 +91,7 @@ func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 func TestSeriesIsRestoredWhole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	for name, memory := range map[string]func(s int) float64{
+		"plain":       func(s int) float64 { return 2*gib + 1.2*mib*float64(s) },
 		"leaks":       func(s int) float64 { return 2*gib + leaked(s) },
 		"accelerates": func(s int) float64 { return 2*gib + leaked(s)*leaked(s)/gib },
 		"cyclic leak": func(s int) float64 { return 2*gib + leaked(s) + float64(s%60)*100*mib },
@@ -116,7 +117,7 @@ func TestSeriesIsRestoredWhole(t *testing.T) {
 				t.Fatalf("%s, second %d: %v, %d bytes left\n%+v\nwant\n%+v", name, at, r.err, len(r.b), flat(restored), flat(s))
 			}
 		}
-		if leaks := name == "leaks" || name == "accelerates" || name == "cyclic leak"; s.leak.on != leaks {
+		if leaks := name == "plain" || name == "leaks" || name == "accelerates" || name == "cyclic leak"; s.leak.on != leaks {
 			t.Errorf("%s: a leak: %t", name, s.leak.on)
 		}
 	}

@@ -65,11 +65,12 @@ type gap struct {
 	from, length int64 // ns
 }
 
-// watched returns for how long the series was watched from the time from to the
-// time t, ns: nothing is known of a gap, and what was not seen did not pause.
+// watched returns for how long the series was watched from the time from to the time t, ns,
+// as far as its last gap is concerned: nothing is known of that, and what was not seen did not
+// pause. A block of samples, and so a growth, may end within a gap.
 func (s *series) watched(from, t int64) int64 {
-	if from <= s.gap.from {
-		return t - from - s.gap.length
+	if end := s.gap.from + s.gap.length; from < end {
+		return t - from - (end - max(from, s.gap.from))
 	}
 	return t - from
 }

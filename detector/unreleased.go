@@ -92,7 +92,7 @@ func (p *partings[K]) leave(key K, t, interval, used int64, cfg *Config) {
 	if i > 0 && !p.list[i-1].stays && t-p.list[i-1].opened <= releaseGrace {
 		e.opened, e.before = p.list[i-1].opened, p.list[i-1].before
 	} else {
-		e.before = p.median()
+		e.before = p.before()
 	}
 	for i > 0 && p.list[i-1].opened == e.opened && p.list[i-1].used < used {
 		i--
@@ -106,11 +106,16 @@ func (p *partings[K]) leave(key K, t, interval, used int64, cfg *Config) {
 	p.list = slices.Insert(p.list, i, e)
 }
 
-// median returns the middle one of the last residuals.
-func (p *partings[K]) median() int64 {
+// before returns the residual just before now: the middle one of the last ones, or the lower
+// one of the last two where it grows, so that what it gained on the way is nobody's.
+func (p *partings[K]) before() int64 {
 	sorted := p.recent
 	slices.Sort(sorted[:p.len])
-	return sorted[p.len/2]
+	last := p.recent[(p.next+residuals-1)%residuals]
+	if p.len > 1 {
+		last = min(last, p.recent[(p.next+residuals-2)%residuals])
+	}
+	return max(sorted[p.len/2], last)
 }
 
 // observe adds the residual of a frame, which may be negative.

@@ -239,6 +239,20 @@ func btoi(b bool) int {
 
 // Workers that come and go many times a second, each of which is still in the
 // memory for a moment after it has left the list: nothing stays.
+// What grows beside the processes is not what one of them left.
+func TestUnreleasedBesideGrowth(t *testing.T) {
+	d := newDomain(t)
+	for s := 0; s < 7200; s += 15 {
+		held := map[int]float64{2: gib}
+		if s < 5400 {
+			held[1] = 10 * gib
+		}
+		if j := observe(t, d, s, gib+float64(max(0, s-1800))*mib, held); len(j.Unreleased) > 0 {
+			t.Fatalf("second %d: process %d is said to have left %.0f MiB", s, j.Unreleased[0].Key, j.Unreleased[0].Used/mib)
+		}
+	}
+}
+
 func TestUnreleasedChurn(t *testing.T) {
 	d := newDomain(t)
 	rng := rand.New(rand.NewPCG(31, 32))

@@ -124,6 +124,31 @@ func changed(change func(m *Member[int], s int)) func(int) Member[int] {
 	}
 }
 
+// Two that end in a frame, of which one is a rank: the same frames tell the same each time.
+func TestEndsOfOneFrameTellTheSame(t *testing.T) {
+	told := map[Pattern]int{}
+	for range 30 {
+		d, f := newDomain(t), Frame[int]{Capacity: Of(80 * gib), Complete: true, Used: Of(20 * gib)}
+		for s := 0; s < 3000; s += 5 {
+			busy := Of(float64(btoi(s < 1200)))
+			in := func(key int, started time.Duration) Member[int] {
+				return Member[int]{Key: key, Group: "ml/job", Used: Of(4 * gib), Started: started, SM: busy, CPU: Of(100), State: StateAlive}
+			}
+			f.T, f.Members = seconds2026(s), append(f.Members[:0], in(1, start-time.Hour))
+			if s < 1205 {
+				f.Members = append(f.Members, in(2, start-time.Hour), in(3, start-30*time.Minute))
+			}
+			if err := d.Observe(&f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told[d.Judgement().Members[0].Pattern]++
+	}
+	if len(told) != 1 {
+		t.Errorf("the same frames: %v", told)
+	}
+}
+
 func TestZombieThatComputesIsNone(t *testing.T) {
 	patterns := alone(t, changed(func(m *Member[int], s int) {
 		if s == 2000 {
