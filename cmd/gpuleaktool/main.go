@@ -34,10 +34,28 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends at once
+	ctx := untilSignal()
 	release.Complete()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// untilSignal returns a context that a signal ends. A second one ends the program
+// at once, but for SIGHUP: a session that drops sends it from both its shell and
+// its terminal.
+func untilSignal() context.Context {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	hangup := !signal.Ignored(syscall.SIGHUP) // under nohup it stays ignored
+	if hangup {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	context.AfterFunc(ctx, func() {
+		if hangup {
+			signal.Ignore(syscall.SIGHUP)
+		}
+		stop()
+	})
+	return ctx
 }
 
 // command is a subcommand. It says what goes wrong in one line.

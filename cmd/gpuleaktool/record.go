@@ -4,14 +4,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -36,13 +40,12 @@ type recorder struct {
 	slowInterval time.Duration
 	duration     time.Duration // of the source's clock; 0 is until stopped
 
-	stderr  io.Writer
-	owners  owners // nil where the source tells whose a process is
-	file    *recordingFile
-	fail    context.CancelCauseFunc // ends the recording with an error
-	said    sync.Map                // lines
-	samples atomic.Uint64
-	gpus    atomic.Int64
+	stderr io.Writer
+	owners owners // nil where the source tells whose a process is
+	file   *recordingFile
+	fail   context.CancelCauseFunc // ends the recording with an error
+	said   sync.Map                // lines
+	gpus   atomic.Int64
 }
 
 // owners tells whose a process is.
@@ -60,7 +63,7 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 	flag := func(name, help, def string, v *setting.Value) {
 		cmd.Flag(name, help).Default(def).SetValue(v)
 	}
-	cmd.Flag("output", "File to write, compressed if it ends in .gz. It appears once the recording is complete.").Required().StringVar(&r.output)
+	cmd.Flag("output", "File to write, compressed if it ends in .gz. It appears once the recording is complete; until then it is FILE.partial, which backtest reads, too.").Required().StringVar(&r.output)
 	flag("source", "Where GPUs come from: nvml, sim:SCENARIO or replay:FILE.", string(source.NVML), setting.Checked("source", &spec, s.SetSpec))
 	speed := false
 	cmd.Flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.").
@@ -79,6 +82,7 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 		if s.Kind == source.NVML && speed {
 			return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
 		}
+		defer outliveReader()()
 		r.source, r.stderr = s, stderr
 		return r.run(ctx)
 	}
@@ -117,18 +121,42 @@ func (r *recorder) run(ctx context.Context) error {
 	if err := src.Close(); err != nil {
 		fmt.Fprintf(r.stderr, "%s: %v\n", program, err)
 	}
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return errors.Join(err, r.file.abandon())
+	failed := context.Cause(ctx)
+	if errors.Is(failed, context.Canceled) || errors.Is(failed, context.DeadlineExceeded) {
+		failed = nil
 	}
-	if r.samples.Load() == 0 {
-		return errors.Join(errors.New("no sample was taken, so there is no recording"), r.file.abandon())
-	}
-	size, err := r.file.commit()
-	if err != nil {
+	return r.finish(failed)
+}
+
+// finish completes the file and says what is in it. failed is why the recording
+// has ended before its time; what came before is kept.
+func (r *recorder) finish(failed error) error {
+	done, err := r.file.complete()
+	failed = cmp.Or(failed, done.failed)
+	size := humanize.Bytes(float64(done.size))
+	switch {
+	case err != nil && failed != nil:
+		return fmt.Errorf("%w; %w", failed, err)
+	case err != nil:
 		return err
+	case done.samples == 0 && failed != nil:
+		return fmt.Errorf("%w: no sample is whole, so there is no recording", failed)
+	case done.samples == 0:
+		return errors.New("no sample was taken, so there is no recording")
+	case failed != nil:
+		return fmt.Errorf("%w: what came before is kept in %s (%s): samples %d", failed, r.output, size, done.samples)
 	}
-	fmt.Fprintf(r.stderr, "%s: recorded %s (%s): samples %d, GPUs %d\n", program, r.output, humanize.Bytes(float64(size)), r.samples.Load(), r.gpus.Load())
+	fmt.Fprintf(r.stderr, "%s: recorded %s (%s): samples %d, GPUs %d\n", program, r.output, size, done.samples, r.gpus.Load())
 	return nil
+}
+
+// outliveReader lets writing to a pipe that nobody reads any more fail, as to any
+// other file, until restore is called. A session that has dropped would otherwise
+// end the program at its next line, before the recording is complete.
+func outliveReader() (restore func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGPIPE)
+	return func() { signal.Stop(c) }
 }
 
 // record gives each GPU a loop and returns when all have ended, or some time after
@@ -243,7 +271,6 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 			r.fail(err)
 			return
 		}
-		r.samples.Add(1)
 	}
 }
 

@@ -70,6 +70,79 @@ func TestRecordingReader(t *testing.T) {
 	}
 }
 
+// TestPartialRecording cuts a recording off anywhere: under a name that says so,
+// what is whole is read.
+func TestPartialRecording(t *testing.T) {
+	var plain, packed bytes.Buffer
+	w := NewWriter(&plain)
+	whole := 0 // bytes of packed that hold all but the last member
+	for i := range 9 {
+		from := plain.Len()
+		now := simStart.Add(time.Duration(i) * time.Second)
+		if err := w.Write(Info{UUID: "GPU-a"}, Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
+			t.Fatal(err)
+		}
+		whole = packed.Len()
+		packed.WriteString(compress(t, plain.String()[from:]))
+	}
+	begin := bytes.Index(plain.Bytes(), []byte(`{"uuid"`))
+	for _, c := range []struct {
+		name, text string
+		from       int // where the first sample may be whole
+		last       int // from where 8 samples are whole
+	}{
+		{"plain", plain.String(), begin, bytes.LastIndexByte(plain.Bytes()[:plain.Len()-1], '\n') + 1},
+		{"compressed", packed.String(), 1, whole},
+	} {
+		before := 0
+		for size := c.from; size <= len(c.text); size++ {
+			n, err := countReadings("r.partial", c.text[:size])
+			if n < before || n < 8 && size >= c.last || n < 9 && size == len(c.text) {
+				t.Fatalf("%s: %d samples in %d of %d bytes, %d in fewer", c.name, n, size, len(c.text), before)
+			}
+			// A file without a whole line is empty, which is said.
+			if err != nil && (n > 0 || err.Error() != "r.partial: is empty") {
+				t.Fatalf("%s: %d of %d bytes: %v", c.name, size, len(c.text), err)
+			}
+			before = n
+		}
+		if n, err := countReadings("r", c.text[:len(c.text)-1]); err == nil || !strings.Contains(err.Error(), "this line") && !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%s, under another name: %d samples, %v", c.name, n, err)
+		}
+	}
+}
+
+// countReadings reads a recording to its end.
+func countReadings(name, text string) (n int, err error) {
+	r, err := NewRecordingReader(name, strings.NewReader(text), nil)
+	for err == nil {
+		if _, _, err = r.Next(); err == nil {
+			n++
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// TestPartialErrors says of a recording that was cut off what is said of any
+// other.
+func TestPartialErrors(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "r.partial: is empty"},
+		{"UTF-16", "\xff\xfe{\x00", "r.partial: is UTF-16"},
+		{"no recording", "hello\nwor", "r.partial:1: no header line"},
+		{"a wrong line", string(smiLog(1)) + "x\n2026/", "r.partial:10: has 1 fields"},
+		{"a long line", string(smiLog(1)) + strings.Repeat("x", maxLine+1), "r.partial:10: the line is longer than"},
+		{"compressed badly", "\x1f\x8b" + strings.Repeat("x", 20), "r.partial: gzip: gzip: invalid header"},
+	} {
+		if _, err := countReadings("r.partial", c.text); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+}
+
 // BenchmarkRecordingReader reads rows of a log of nvidia-smi.
 func BenchmarkRecordingReader(b *testing.B) {
 	log := smiLog(10_000)
