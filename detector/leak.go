@@ -3,7 +3,10 @@
 
 package detector
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// confirm is how long the confidence must be above the leak threshold, in ns: a
@@ -16,6 +19,9 @@ const (
 	// for longestPause at most.
 	pauseShare   = 0.25
 	longestPause = int64(10 * time.Minute)
+	// longestGap is the longest gap that a leak is granted between two moves, whatever the
+	// scale, unless no scale sees it move sooner.
+	longestGap = int64(10 * time.Minute)
 	// restingShare of a growth without compute make it a load, of which
 	// restingConfidence is left.
 	restingShare      = 0.8
@@ -38,27 +44,40 @@ type leak struct {
 	// While on: since when, above which level in bytes, the highest level that was
 	// retained, when it was last seen to grow, and the line that it followed then.
 	since, base, high, grown int64
-	kept                     int64 // the level of the surest scale then, bytes
-	trend                    trend
-	scale                    int   // of trend
-	closed                   int64 // blocks of it then
+	// gap is the shortest time between two moves at a scale that has been sure of it, ns.
+	gap    int64
+	kept   int64 // the level of the surest scale then, bytes
+	trend  trend
+	scale  int   // of trend
+	closed int64 // blocks of it then
 }
 
 // decide updates the leak and the shape after a sample.
 func (s *series) decide(o *observation) {
 	l, t := &s.leak, o.t
 	l.confidence, l.best = -1, 0
+	gap, again := int64(math.MaxInt64), 0.0
+	if l.on {
+		gap = max(longestGap, l.gap)
+	}
 	for i := range s.growths {
 		g := &s.growths[i]
 		if g.levels == 0 {
 			continue
 		}
-		g.recency = g.fresh(s.watched(g.end, t))
-		if c := g.confidence * g.recency * s.slowdown(i); c > l.confidence {
+		ago := s.watched(g.end, t)
+		g.recency = g.fresh(ago, gap)
+		again = max(again, g.confidence*g.fresh(ago, math.MaxInt64))
+		c := g.confidence * g.recency
+		if c > l.confidence {
 			l.confidence, l.best = c, i
+		}
+		if l.on && c >= s.cfg.LeakThreshold {
+			l.gap = min(l.gap, g.gap)
 		}
 	}
 	l.confidence = max(l.confidence, 0)
+	stopped := l.on && l.confidence < s.cfg.ClearThreshold && again >= s.cfg.LeakThreshold
 	if f := &s.effort; f.resting > restingShare*(f.resting+f.working) {
 		l.confidence *= restingConfidence
 	}
@@ -74,8 +93,12 @@ func (s *series) decide(o *observation) {
 	case t-l.above >= confirm:
 		g := &s.growths[l.best]
 		l.on, l.plain, l.since, l.base, l.high, l.closed = true, g.plain, g.since, g.base, g.base, 0
+		l.gap = g.gap
 		l.level = l.best == levelScale || g.fitted
 		s.hold(o)
+	}
+	if stopped && !l.on {
+		s.interrupt() // a wide scale must not tell of the same growth again
 	}
 	s.shape.update(s, t)
 }
@@ -147,21 +170,4 @@ func (s *series) foresee() {
 	if fit.rate > 0 {
 		l.trend, l.scale, l.closed = fit, scale, e.closed
 	}
-}
-
-// slowdown is less than 1 where a wider scale sees the very growth of scale i, and
-// sees it slow down: the narrow one sees but the last of a warm-up.
-func (s *series) slowdown(i int) float64 {
-	g, least := &s.growths[i], 1.0
-	if i == levelScale {
-		i = levelWidth
-	}
-	for j := i + 1; j < ladderScales; j++ {
-		w := &s.growths[j]
-		same := w.since+2*s.ladder[j].width > g.since && float64(w.retained) < 1.5*float64(g.retained)
-		if w.spread == 1 && w.pace < g.pace && same && !w.fitted {
-			least = min(least, w.pace/g.pace)
-		}
-	}
-	return least
 }

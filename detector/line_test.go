@@ -792,23 +792,6 @@ func TestLineIsRestored(t *testing.T) {
 	}
 }
 
-// A wide line says how fast its whole window grows, and not that the growth slows down, which a
-// narrow scale could miss.
-func TestLineVetoesNothing(t *testing.T) {
-	for _, fitted := range []bool{false, true} {
-		s := newSeries(DefaultConfig())
-		s.growths[0] = growth{levels: 20, pace: 1, spread: 1, since: s.first, retained: gib}
-		s.growths[4] = growth{levels: 20, pace: 0.5, spread: 1, since: s.first, retained: gib, fitted: fitted}
-		want := 0.5
-		if fitted {
-			want = 1
-		}
-		if got := s.slowdown(0); got != want {
-			t.Errorf("a wide growth at half its pace, of a line: %t: %g is left", fitted, got)
-		}
-	}
-}
-
 // Single troughs are below a line, by the noise: a leak of which a line is the proof is not taken
 // back by the next one, but by the level.
 func TestLeakOfALineIsHeldAtItsLevel(t *testing.T) {

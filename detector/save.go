@@ -406,6 +406,7 @@ func (l *leak) code(c *codec) {
 	for _, v := range []*int64{&l.above, &l.since, &l.grown} {
 		c.time(v)
 	}
+	c.natural(&l.gap)
 	c.amount(&l.base)
 	c.amount(&l.high)
 	c.amount(&l.kept)

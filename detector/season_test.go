@@ -840,16 +840,3 @@ func TestSeasonEndsWithItsCycles(t *testing.T) {
 		t.Errorf("half an hour later: in season %t, %d blocks, at %d units", g.levels.inSeason, e.closed, e.level)
 	}
 }
-
-// The level scale sees but the last of a warm-up, as other narrow ones do: a wider one
-// that sees it slow down counts, and one as wide does not.
-func TestLevelScaleIsVetoed(t *testing.T) {
-	for wide, want := range map[int]float64{levelWidth: 1, levelWidth + 1: 0.5, ladderScales - 1: 0.5} {
-		s := newSeries(DefaultConfig())
-		s.growths[levelScale] = growth{levels: 9, since: 3600e9, retained: gib, pace: 1, spread: 1}
-		s.growths[wide] = growth{levels: 9, since: 3600e9, retained: gib, pace: 0.5, spread: 1}
-		if got := s.slowdown(levelScale); got != want {
-			t.Errorf("seen to slow down by scale %d: %g, want %g", wide, got, want)
-		}
-	}
-}
