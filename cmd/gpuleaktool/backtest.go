@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ type backtest struct {
 
 const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
 
-FILE is a log of nvidia-smi (--query-gpu=timestamp,… or --query-compute-apps=timestamp,…, with --format=csv), what "gpuleaktool record" wrote, or used memory in the text format of OpenMetrics, as "promtool tsdb dump-openmetrics" writes it; each may be compressed with gzip. Or ask a Prometheus with --prometheus.url and --query.
+FILE is a log of nvidia-smi (--query-gpu=timestamp,… or --query-compute-apps=timestamp,…, with --format=csv), what "gpuleaktool record" wrote, or used memory in the text format of OpenMetrics, as "promtool tsdb dump-openmetrics" writes it; each may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
 
 The exit status is 0 without a leak, 1 with one, and 2 if the input or the call was wrong.`
 
@@ -77,7 +78,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 	cmd.Flag("progress", "Say how far it is, even if the standard error is no terminal.").BoolVar(&b.progress)
 	b.prometheus.addFlags(cmd)
 	b.detector.addFlags(cmd)
-	cmd.Arg("file", "Files to read, each on its own.").StringsVar(&b.files)
+	cmd.Arg("file", "Files to read, each on its own; - is the standard input.").StringsVar(&b.files)
 	commands["backtest"] = func(ctx context.Context, stdout, stderr io.Writer) error {
 		b.unit = map[string]float64{"B": 1, "MiB": mebibyte}[unit]
 		return b.run(ctx, stdout, stderr)
@@ -131,7 +132,9 @@ func (b *backtest) check() error {
 	case b.prometheus.url == "" && len(b.files) == 0:
 		return errors.New("name the files to read, or a Prometheus with --prometheus.url; try gpuleaktool help backtest")
 	case b.prometheus.url != "" && len(b.files) > 0:
-		return fmt.Errorf("either files or --prometheus.url, not both: %s", b.files[0])
+		return fmt.Errorf("either files or --prometheus.url, not both: %s", cmp.Or(b.files[0], "-"))
+	case len(slices.DeleteFunc(slices.Clone(b.files), isNamed)) > 1:
+		return errors.New(standardInput + ": can be read only once: name - once")
 	case b.prometheus.url != "" && b.format != formatAuto:
 		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.format)
 	}
@@ -160,19 +163,19 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := newProgress(stderr, b.progress, "read")
-	defer p.end()
 	for _, name := range b.files {
 		if info, err := os.Stat(name); err == nil {
 			p.all += info.Size()
 		}
 	}
 	lists, errs := make([][]*series, len(b.files)), make([]error, len(b.files))
+	warnings := make([][]string, len(b.files))
 	var workers sync.WaitGroup
 	next := make(chan int)
 	for range min(len(b.files), runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for i := range next {
-				if lists[i], errs[i] = b.judgeFile(ctx, b.files[i], p); errs[i] != nil {
+				if lists[i], warnings[i], errs[i] = b.judgeFile(ctx, b.files[i], p); errs[i] != nil {
 					cancel()
 				}
 			}
@@ -183,6 +186,10 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series,
 	}
 	close(next)
 	workers.Wait()
+	p.end()
+	for _, text := range slices.Concat(warnings...) {
+		fmt.Fprintf(stderr, "%s: %s\n", program, text)
+	}
 	for _, err := range errs {
 		// Those that were called off because of another one say nothing.
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -195,33 +202,37 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series,
 	return slices.Concat(lists...), nil
 }
 
-// judgeFile judges one file.
-func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) ([]*series, error) {
+// judgeFile judges one file. The warnings tell what it did not use of it.
+func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (list []*series, warnings []string, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	file, err := os.Open(name)
+	file, name, err := openFile(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Close()
 	h, err := b.open(ctx, name, &countingReader{in: file, count: p.add})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	list, err := b.judge(ctx, h)
-	if err != nil {
-		return nil, err
+	if list, err = b.judge(ctx, h); err != nil {
+		return nil, nil, err
+	}
+	if r, ok := h.(*recorded); ok {
+		for _, text := range r.leftOut() {
+			warnings = append(warnings, name+": "+text)
+		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes", name)
+		return nil, warnings, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes", name)
 	}
 	for _, x := range list {
 		if len(b.files) > 1 {
 			x.from = name
 		}
 	}
-	return list, nil
+	return list, warnings, nil
 }
 
 // judge runs the detector over a history.

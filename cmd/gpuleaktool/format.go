@@ -8,8 +8,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -24,10 +26,33 @@ const (
 // peeked is how much of a file is looked at to find out its format.
 const peeked = 64 << 10
 
+// standardInput stands for the name of a file: in errors, and in the list of files as -.
+const standardInput = "standard input"
+
+// openFile opens a file, or takes the standard input for -, and returns its name for
+// messages. kingpin hands - over as an empty name, as which an empty variable of a
+// shell comes, too: who waits for neither is told.
+func openFile(name string) (file *os.File, shown string, err error) {
+	if isNamed(name) {
+		file, err = os.Open(name)
+		return file, name, err
+	}
+	if isTerminal(os.Stdin) {
+		return nil, "", errors.New(standardInput + ": nothing is piped into it: name a file, or pipe the output of nvidia-smi into it")
+	}
+	return os.Stdin, standardInput, nil
+}
+
+// isNamed reports whether a name is that of a file, not the standard input.
+func isNamed(name string) bool { return name != "-" && name != "" }
+
 // open returns the history that a file holds. name stands in errors.
 func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history, error) {
 	buffered := bufio.NewReaderSize(in, peeked)
 	head, packed := peek(buffered)
+	if why := gpu.Unreadable([]byte(head)); why != "" {
+		return nil, fmt.Errorf("%s: %s", name, why)
+	}
 	if b.format == formatOpenMetrics || b.format == formatAuto && isOpenMetrics(head) {
 		var text io.Reader = buffered
 		if packed {

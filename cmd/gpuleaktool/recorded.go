@@ -15,6 +15,15 @@ import (
 // recorded is the history that a recording of GPUs holds.
 type recorded struct{ reader *gpu.RecordingReader }
 
+// leftOut tells, in a line for each reason, of what is of no use in the recording.
+func (r *recorded) leftOut() []string {
+	var lines []string
+	for _, l := range r.reader.LeftOut() {
+		lines = append(lines, l.String())
+	}
+	return lines
+}
+
 // each implements history.
 func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
 	gpus := map[string]*memory{}

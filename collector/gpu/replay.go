@@ -36,7 +36,7 @@ const maxReplayGPUs = 1024
 // nvidia-smi --query-gpu or --query-compute-apps with --format=csv, or what a
 // Writer wrote; each may be compressed with gzip. The whole file is read and
 // checked first, so that a bad line is an error here and not later; the error
-// names file and line. It must be a regular file, which is then read once per
+// names file and line. What RecordingReader.LeftOut tells of is left out. It must be a regular file, which is then read once per
 // GPU and never held in memory; what is appended to it afterwards is not read.
 //
 // The clock of its samples is that of the recording. Wait ends with io.EOF.
@@ -102,6 +102,9 @@ func (r *replay) scan() error {
 			r.first = reading.sample.T
 		}
 		infos[reading.info.UUID] = reading.info
+	}
+	if len(infos) == 0 && len(f.left) > 0 {
+		return fmt.Errorf("%s: holds no samples: %s", r.path, f.left)
 	}
 	if len(infos) == 0 {
 		return fmt.Errorf("%s: holds no samples, only a header: let the recording run longer", r.path)

@@ -31,7 +31,15 @@ type format interface {
 	end() []reading
 }
 
-// recordingFile reads the readings of a file in its order. It checks that the
+// logFormat is a format that another program writes: what is wrong in it may be left
+// out, as a leftOutError says. The time of each of its GPUs increases.
+type logFormat interface {
+	format
+	// isWhole reports whether nothing is missing of a last line without a line break.
+	isWhole(text string) bool
+}
+
+// recordingFile reads the readings of a file in its order. It sees to it that the
 // time of each GPU increases.
 type recordingFile struct {
 	file   *os.File // nil if it reads something else
@@ -39,7 +47,8 @@ type recordingFile struct {
 	lines  *lineReader
 	format format
 	last   map[string]time.Duration // by UUID
-	rest   []reading                // after the last line
+	left   leftOutLines
+	rest   []reading // after the last line
 	ended  bool
 }
 
@@ -76,32 +85,37 @@ func newRecordingFile(name string, in io.Reader, loc *time.Location) (*recording
 	if err != nil {
 		return nil, err
 	}
-	format, err := detectFormat(lines, loc)
-	if err != nil {
-		return nil, err
-	}
-	return &recordingFile{lines: lines, format: format, last: map[string]time.Duration{}}, nil
+	f := &recordingFile{lines: lines, last: map[string]time.Duration{}}
+	return f, f.detect(loc)
 }
 
-// detectFormat takes the first line and returns the format that it heads.
-func detectFormat(lines *lineReader, loc *time.Location) (format, error) {
-	first, err := lines.next()
-	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: is empty", lines.name)
+// detect takes the first line and finds out the format that it heads. nvidia-smi may
+// have failed before it wrote its header.
+func (f *recordingFile) detect(loc *time.Location) error {
+	first, err := f.lines.next()
+	for err == nil && isSMIMessage(first) {
+		f.left.add(f.lines.number, smiMessage(first))
+		first, err = f.lines.next()
 	}
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, io.EOF) && len(f.left) > 0:
+		return fmt.Errorf("%s: holds only messages of nvidia-smi, such as %s", f.lines.name, f.left[0].Why)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%s: is empty", f.lines.name)
+	case errors.Is(err, errCut):
+		return f.lines.errorf("%w", err)
+	case err != nil:
+		return err
 	}
-	var f format
 	if strings.HasPrefix(first, "{") {
-		f, err = newRecordingFormat(first)
+		f.format, err = newRecordingFormat(first)
 	} else {
-		f, err = newSMIFormat(first, loc)
+		f.format, err = newSMIFormat(first, loc)
 	}
 	if err != nil {
-		return nil, lines.errorf("%w", err)
+		return f.lines.errorf("%w", err)
 	}
-	return f, nil
+	return nil
 }
 
 // next returns the next reading, io.EOF at the end, or an error that names file
@@ -113,15 +127,21 @@ func (f *recordingFile) next() (reading, error) {
 			f.ended, f.rest = true, f.format.end()
 			break
 		}
-		if err != nil {
+		var r reading
+		whole := false
+		switch {
+		case err == nil:
+			r, whole, err = f.format.line(text)
+		case errors.Is(err, errCut):
+			r, whole, err = f.cutLine(text)
+		default:
 			return reading{}, err
 		}
-		r, whole, err := f.format.line(text)
-		if err != nil {
+		if err != nil && !f.leaveOut(err) {
 			return reading{}, f.lines.errorf("%w", err)
 		}
 		if whole {
-			return f.checked(r)
+			return r, f.check(&r)
 		}
 	}
 	if len(f.rest) == 0 {
@@ -129,20 +149,49 @@ func (f *recordingFile) next() (reading, error) {
 	}
 	r := f.rest[0]
 	f.rest = f.rest[1:]
-	return f.checked(r)
+	return r, f.check(&r)
 }
 
-// checked returns r unless its time has not moved on.
-func (f *recordingFile) checked(r reading) (reading, error) {
-	t, last := r.sample.T, f.last[r.info.UUID]
-	if _, known := f.last[r.info.UUID]; known && t <= last {
-		return reading{}, f.lines.errorf("%w", notAfter(r.info.UUID, t, last))
+// leaveOut reports whether the line of an error is left out, and counts it.
+func (f *recordingFile) leaveOut(err error) bool {
+	left, ok := errors.AsType[*leftOutError](err)
+	if ok {
+		f.left.add(f.lines.number, left)
+	}
+	return ok
+}
+
+// cutLine takes a last line that has no line break. That of a log is of use only if it
+// is certain that nothing of it is missing.
+func (f *recordingFile) cutLine(text string) (reading, bool, error) {
+	log, ok := f.format.(logFormat)
+	if !ok {
+		return reading{}, false, errCut
+	}
+	if log.isWhole(text) {
+		r, whole, err := log.line(text)
+		if _, left := errors.AsType[*leftOutError](err); left || err == nil {
+			return r, whole, err
+		}
+	}
+	return reading{}, false, &leftOutError{leftOutCut, "the file ends inside it: " + quoteLine(text)}
+}
+
+// check returns an error if the time of a GPU has not moved on. The logs of other
+// programs see to that themselves.
+func (f *recordingFile) check(r *reading) error {
+	if _, ok := f.format.(logFormat); ok {
+		return nil
+	}
+	t := r.sample.T
+	if last, known := f.last[r.info.UUID]; known && t <= last {
+		return f.lines.errorf("%w", notAfter(r.info.UUID, t, last))
 	}
 	f.last[r.info.UUID] = t
-	return r, nil
+	return nil
 }
 
-// notAfter returns the error of a row whose time has not moved on.
+// notAfter returns the error of a sample whose time has not moved on.
 func notAfter(uuid string, t, last time.Duration) error {
 	const form = "2006-01-02 15:04:05.000"
 	return fmt.Errorf("timestamp: %s of GPU %q is not after %s, its row before: split the file where the clock was set back or two recordings overlap, and record with the uuid if rows of several GPUs are mixed",
@@ -165,9 +214,13 @@ type lineReader struct {
 	gzip   bool
 }
 
+// errCut is the error of a last line without a line break.
+var errCut = errors.New("the file ends inside this line: remove the line, or end it with a line break if it is whole")
+
 // newLineReader returns a reader of the lines of in, which is unpacked first if
 // it is compressed. name stands in errors.
 func newLineReader(name string, in io.Reader) (*lineReader, error) {
+	const peeked = 512
 	l := &lineReader{name: name, in: bufio.NewReaderSize(in, 64<<10)}
 	if magic, _ := l.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(l.in)
@@ -176,29 +229,29 @@ func newLineReader(name string, in io.Reader) (*lineReader, error) {
 		}
 		l.in, l.gzip = bufio.NewReaderSize(z, 64<<10), true
 	}
-	bom, _ := l.in.Peek(3)
+	head, _ := l.in.Peek(peeked) // what is wrong comes up again when it is read
+	if why := Unreadable(head); why != "" {
+		return nil, fmt.Errorf("%s: %s", name, why)
+	}
 	switch {
-	case bytes.HasPrefix(bom, []byte{0xef, 0xbb, 0xbf}):
+	case bytes.HasPrefix(head, []byte{0xef, 0xbb, 0xbf}):
 		if _, err := l.in.Discard(3); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-	case bytes.HasPrefix(bom, []byte{0xff, 0xfe}), bytes.HasPrefix(bom, []byte{0xfe, 0xff}):
+	case bytes.HasPrefix(head, []byte{0xff, 0xfe}), bytes.HasPrefix(head, []byte{0xfe, 0xff}):
 		return nil, fmt.Errorf("%s: is UTF-16, as PowerShell's > writes it: record with nvidia-smi -f FILE, or convert it to UTF-8", name)
 	}
 	return l, nil
 }
 
 // next returns the next line that is not blank, without the line break and the
-// blanks around it; io.EOF after the last.
+// blanks around it; io.EOF after the last. With errCut it returns what is there.
 func (l *lineReader) next() (string, error) {
 	for {
 		l.number++
 		text, err := l.whole()
-		if err != nil {
-			return "", err
-		}
-		if text := strings.TrimSpace(text); text != "" {
-			return text, nil
+		if text = strings.TrimSpace(text); text != "" || err != nil {
+			return text, err
 		}
 	}
 }
@@ -224,7 +277,7 @@ func (l *lineReader) whole() (string, error) {
 		case err == io.EOF && len(bytes.TrimSpace(long)) == 0:
 			return "", io.EOF
 		case err == io.EOF:
-			return "", l.errorf("the file ends inside this line: remove the line, or end it with a line break if it is whole")
+			return string(long), errCut
 		case l.gzip && errors.Is(err, io.ErrUnexpectedEOF):
 			return "", l.errorf("the compressed file is cut off: save its whole lines with zcat FILE | head -n -1 > NEW")
 		default:

@@ -13,13 +13,19 @@ import (
 	"time"
 )
 
+// The commands that record a log with all that is of use here.
+const (
+	smiQueryGPUs = "nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"
+	smiQueryApps = "nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1"
+)
+
 // smiHeader is a header line of nvidia-smi's CSV: names of columns, with their
 // units in brackets.
 type smiHeader struct {
 	text    string
 	columns []smiField
 	known   map[string]bool
-	loc     *time.Location
+	zone    smiZone
 	fields  []string // of the last row, to be used again
 }
 
@@ -31,7 +37,7 @@ type smiField struct {
 
 // smiRow is what a line says. Values that it does not tell are absent.
 type smiRow struct {
-	t       time.Duration
+	stamp   smiStamp
 	index   Opt[int]
 	info    Info
 	memory  Memory
@@ -51,12 +57,12 @@ func newSMIFormat(line string, loc *time.Location) (format, error) {
 	if h.known["pid"] {
 		return newSMIApps(h)
 	}
-	return &smiGPUs{header: h, indices: map[string]int{}}, nil
+	return &smiGPUs{header: h, indices: map[string]int{}, last: map[string]*smiStamp{}}, nil
 }
 
 // parseSMIHeader reads a header line.
 func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
-	h := &smiHeader{text: line, known: map[string]bool{}, loc: loc}
+	h := &smiHeader{text: line, known: map[string]bool{}, zone: smiZone{loc: loc}}
 	for field := range strings.SplitSeq(line, ",") {
 		name, unit := strings.ToLower(strings.TrimSpace(field)), ""
 		if before, after, ok := strings.Cut(strings.TrimSpace(field), "["); ok && strings.HasSuffix(after, "]") {
@@ -72,7 +78,7 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 	case len(h.known) == 0:
 		return nil, errors.New("no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording")
 	case !h.known["timestamp"]:
-		return nil, errors.New("no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1")
+		return nil, errors.New("no timestamp column: record with " + smiQueryGPUs)
 	}
 	return h, nil
 }
@@ -105,11 +111,11 @@ func (h *smiHeader) read(line string, r *smiRow) error {
 		}
 		text := strings.TrimSpace(fields[i])
 		if c.name == "timestamp" {
-			t, err := parseSMITime(text, h.loc)
+			stamp, err := h.zone.read(text)
 			if err != nil {
 				return fmt.Errorf("timestamp: %w", err)
 			}
-			r.t = t
+			r.stamp = stamp
 			continue
 		}
 		if smiAbsent(text) {
@@ -154,59 +160,12 @@ func smiAbsent(text string) bool {
 	return text == "" || strings.EqualFold(text, "N/A") || strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]")
 }
 
-// parseSMITime reads a time stamp of nvidia-smi, or one in ISO 8601.
-func parseSMITime(text string, loc *time.Location) (time.Duration, error) {
-	if t, ok := parseSMIStamp(text, loc); ok {
-		return t, nil
-	}
-	for _, layout := range []string{"2006/01/02 15:04:05", time.DateTime, "2006-01-02T15:04:05", time.RFC3339} {
-		t, err := time.ParseInLocation(layout, text, loc)
-		if err != nil {
-			continue
-		}
-		if y := t.UTC().Year(); y < 1971 || y > lastYear {
-			return 0, fmt.Errorf("%q is not between 1971 and %d", text, lastYear)
-		}
-		return time.Duration(t.UnixNano()), nil
-	}
-	return 0, fmt.Errorf("cannot read %q as a time such as 2026/03/01 17:01:16.000", text)
-}
-
-// parseSMIStamp reads what nvidia-smi writes, 2026/03/01 17:01:16.000, as time.Parse
-// does, but in a fraction of the time. ok is false for all else.
-func parseSMIStamp(text string, loc *time.Location) (t time.Duration, ok bool) {
-	const form = "0000/00/00 00:00:00.000"
-	if len(text) != len(form) {
-		return 0, false
-	}
-	var numbers [7]int // year, month, day, hour, minute, second, millisecond
-	n := 0
-	for i := range len(form) {
-		switch c := text[i]; {
-		case form[i] == '0' && c >= '0' && c <= '9':
-			numbers[n] = 10*numbers[n] + int(c-'0')
-		case form[i] != '0' && c == form[i]:
-			n++
-		default:
-			return 0, false
-		}
-	}
-	year, month, day := numbers[0], time.Month(numbers[1]), numbers[2]
-	hour, minute, second := numbers[3], numbers[4], numbers[5]
-	if year < 1972 || year >= lastYear || hour > 23 || minute > 59 || second > 59 {
-		return 0, false
-	}
-	moment := time.Date(year, month, day, hour, minute, second, numbers[6]*int(time.Millisecond), loc)
-	if month < 1 || month > 12 || day < 1 || day > 28 && time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Day() != day {
-		return 0, false
-	}
-	return time.Duration(moment.UnixNano()), true
-}
-
 // identify fills in Info.UUID and Info.Index. indices numbers the GPUs in the order of
-// their first rows, for logs without an index column.
-func (r *smiRow) identify(indices map[string]int) {
+// their first rows, for logs without an index column. known is false if no column
+// tells which GPU it is.
+func (r *smiRow) identify(indices map[string]int) (known bool) {
 	i := &r.info
+	known = i.UUID != "" || i.PCIBusID != "" || i.Serial != "" || r.index.OK
 	switch {
 	case i.UUID != "":
 	case i.PCIBusID != "":
@@ -218,18 +177,21 @@ func (r *smiRow) identify(indices map[string]int) {
 	}
 	if r.index.OK {
 		i.Index = r.index.V
-		return
+		return known
 	}
 	if _, ok := indices[i.UUID]; !ok {
 		indices[i.UUID] = len(indices)
 	}
 	i.Index = indices[i.UUID]
+	return known
 }
 
 // smiGPUs is the format of --query-gpu.
 type smiGPUs struct {
 	header  *smiHeader
 	indices map[string]int
+	last    map[string]*smiStamp // by UUID
+	bursts  smiBursts            // of the rows of no known GPU
 	// reuse says that a reading is used up when the next is read: all of them share
 	// one row.
 	reuse bool
@@ -248,9 +210,14 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 		*row = smiRow{}
 	}
 	if err := f.header.read(text, row); err != nil {
+		return reading{}, false, smiWrong(err, text)
+	}
+	if known := row.identify(f.indices); !known && f.bursts.add(row.stamp.t) {
+		return reading{}, false, errors.New("the rows come in bursts, as of several GPUs, and no column tells which: record with index or uuid: " + smiQueryGPUs)
+	}
+	if err := f.order(row); err != nil {
 		return reading{}, false, err
 	}
-	row.identify(f.indices)
 	if !f.header.known["memory.used"] {
 		row.memory.deriveUsed()
 	}
@@ -258,13 +225,30 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 		info:   row.info,
 		status: &row.status,
 		sample: Sample{
-			Time: time.Unix(0, int64(row.t)).UTC(), T: row.t,
+			Time: time.Unix(0, int64(row.stamp.t)).UTC(), T: row.stamp.t,
 			Memory: row.memory, MIGEnabled: row.mig,
 		},
 	}, true, nil
 }
 
+// order returns an error if the time of the row's GPU has not moved on.
+func (f *smiGPUs) order(row *smiRow) error {
+	last := f.last[row.info.UUID]
+	if last == nil {
+		last = new(smiStamp)
+		f.last[row.info.UUID] = last
+	}
+	row.stamp.settle(last.t)
+	if row.stamp.t <= last.t {
+		return notAfterRow(row, last)
+	}
+	*last = row.stamp
+	return nil
+}
+
 func (*smiGPUs) end() []reading { return nil }
+
+func (f *smiGPUs) isWhole(text string) bool { return f.header.isWhole(text) }
 
 // deriveUsed works out Used as Memory defines it, for a log of free memory only.
 func (m *Memory) deriveUsed() {
@@ -278,7 +262,7 @@ func again(h **smiHeader, text string) error {
 	if text == (*h).text {
 		return nil
 	}
-	next, err := parseSMIHeader(text, (*h).loc)
+	next, err := parseSMIHeader(text, (*h).zone.loc)
 	if err != nil {
 		return err
 	}
@@ -289,9 +273,9 @@ func again(h **smiHeader, text string) error {
 	return nil
 }
 
-// smiSlack is how far apart the stamps of the rows of one list of processes can
-// lie: nvidia-smi stamps each row when it writes it.
-const smiSlack = 20 * time.Millisecond
+// smiSlack is how far apart the stamps of two rows of one list of processes can lie
+// that follow each other: nvidia-smi stamps each row when it writes it.
+const smiSlack = 50 * time.Millisecond
 
 // smiApps is the format of --query-compute-apps: the rows of one time stamp are
 // the processes of a GPU at that time. It tells no memory of the GPU, and no
@@ -308,14 +292,14 @@ type smiList struct {
 	info    Info
 	number  uint64 // how many lists were before
 	begin   time.Duration
-	last    time.Duration // stamp of the last row
+	last    smiStamp // of the last row
 	current map[uint32]Process
 	before  map[uint32]uint64 // ProcessID.Start by pid
 }
 
 func newSMIApps(h *smiHeader) (*smiApps, error) {
 	if !h.known["used_gpu_memory"] && !h.known["used_memory"] {
-		return nil, errors.New("no used_gpu_memory column: record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1")
+		return nil, errors.New("no used_gpu_memory column: record with " + smiQueryApps)
 	}
 	return &smiApps{header: h, indices: map[string]int{}, lists: map[string]*smiList{}}, nil
 }
@@ -326,10 +310,10 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 	}
 	row := new(smiRow)
 	if err := f.header.read(text, row); err != nil {
-		return reading{}, false, err
+		return reading{}, false, smiWrong(err, text)
 	}
 	if !row.pid.OK {
-		return reading{}, false, errors.New("pid: is missing: remove the line")
+		return reading{}, false, smiWrong(errors.New("pid: is missing: remove the line"), text)
 	}
 	row.identify(f.indices)
 	l := f.lists[row.info.UUID]
@@ -337,24 +321,27 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 		l = &smiList{info: row.info}
 		f.lists[row.info.UUID] = l
 	}
+	row.stamp.settle(l.last.t)
 	_, twice := l.current[row.pid.V]
-	switch {
+	switch t := row.stamp.t; {
 	case l.current == nil:
-		l.open(row.t)
-	case row.t < l.last, row.t == l.begin && twice:
-		if twice && row.t == l.last {
-			return reading{}, false, fmt.Errorf("pid: %d stands twice in the list of GPU %q: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.pid.V, l.info.UUID)
-		}
-		return reading{}, false, notAfter(l.info.UUID, row.t, l.last)
-	case twice, row.t > l.begin+smiSlack:
+		l.open(t)
+	case t < l.last.t:
+		return reading{}, false, notAfterRow(row, &l.last)
+	case twice && t == l.begin:
+		err := fmt.Errorf("pid: %d stands twice in the list of GPU %q: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.pid.V, l.info.UUID)
+		return reading{}, false, smiWrong(err, text)
+	case twice, t > l.last.t+smiSlack:
 		done := l.close()
-		l.open(row.t)
+		l.open(t)
 		l.add(row)
 		return done, true, nil
 	}
 	l.add(row)
 	return reading{}, false, nil
 }
+
+func (f *smiApps) isWhole(text string) bool { return f.header.isWhole(text) }
 
 func (f *smiApps) end() []reading {
 	var out []reading
@@ -366,7 +353,7 @@ func (f *smiApps) end() []reading {
 
 // open begins a list.
 func (l *smiList) open(t time.Duration) {
-	l.begin, l.last, l.current = t, t, map[uint32]Process{}
+	l.begin, l.current = t, map[uint32]Process{}
 }
 
 // add puts a row into the list. A log does not tell when a process started, so
@@ -377,7 +364,7 @@ func (l *smiList) add(r *smiRow) {
 	if !ok {
 		start = l.number
 	}
-	l.last = r.t
+	l.last = r.stamp
 	l.current[r.pid.V] = Process{
 		ID: ProcessID{PID: r.pid.V, Start: start}, Type: Compute,
 		Used: r.used, Owner: &Owner{Process: r.process},

@@ -147,7 +147,7 @@ func (u *smiUnit) read(text, header string) (float64, error) {
 		scale, ok = smiScale{1, 1}, true
 	}
 	if ok && header != "" && unit != header {
-		return 0, fmt.Errorf("cannot read %q: the header says %s", text, header)
+		return 0, fmt.Errorf("cannot read %q: the header says %q", text, header)
 	}
 	if !ok || !isDecimal(digits) {
 		return 0, u.wrong(text)

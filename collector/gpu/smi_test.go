@@ -82,6 +82,30 @@ func TestReplayApps(t *testing.T) {
 			}},
 		},
 		{
+			"rows of long lists whose stamps differ",
+			`timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]
+2026/03/01 10:00:00.000, GPU-a, 1, a, 1
+2026/03/01 10:00:00.050, GPU-a, 2, b, 2
+2026/03/01 10:00:00.055, GPU-b, 9, z, 9
+2026/03/01 10:00:00.100, GPU-a, 3, c, 3
+2026/03/01 10:00:00.150, GPU-a, 4, d, 4
+2026/03/01 10:00:00.201, GPU-a, 5, e, 5
+`,
+			map[string][]Sample{
+				"GPU-a": {
+					apps("10:00:00", app(1, 0, "a", m(1)), app(2, 0, "b", m(2)), app(3, 0, "c", m(3)), app(4, 0, "d", m(4))),
+					{
+						Time: at("10:00:00").Add(201 * time.Millisecond), T: since1970("10:00:00") + 201*time.Millisecond,
+						Processes: []Process{app(5, 1, "e", m(5))}, ProcessesKnown: true,
+					},
+				},
+				"GPU-b": {{
+					Time: at("10:00:00").Add(55 * time.Millisecond), T: since1970("10:00:00") + 55*time.Millisecond,
+					Processes: []Process{app(9, 0, "z", m(9))}, ProcessesKnown: true,
+				}},
+			},
+		},
+		{
 			"commas in a name, unknown names and amounts, no uuid",
 			`timestamp, pid, process_name, used_memory [MiB]
 2026/03/01 10:00:00.000, 1, /opt/chrome --type=gpu, --a,b, 12 MiB
@@ -109,11 +133,10 @@ func TestReplayAppsErrors(t *testing.T) {
 	const good = "2026/03/01 10:00:01.000, GPU-a, 1, a, 1 MiB\n"
 	for _, tc := range []struct{ name, text, want string }{
 		{"no memory", "timestamp, pid\n", "FILE:1: no used_gpu_memory column: record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1"},
-		{"pid", head + "2026/03/01 10:00:01.000, GPU-a, one, a, 1 MiB\n", `FILE:2: pid: cannot read "one" as a process id`},
-		{"no pid", head + "2026/03/01 10:00:01.000, GPU-a, [N/A], a, 1 MiB\n", "FILE:2: pid: is missing: remove the line"},
-		{"big pid", head + "2026/03/01 10:00:01.000, GPU-a, 4294967296, a, 1 MiB\n", `FILE:2: pid: cannot read "4294967296" as a process id`},
-		{"twice", head + good + good, "FILE:3: pid: 1 stands twice in the list of GPU \"GPU-a\": record with gpu_uuid, and each GPU instance of a MIG GPU apart"},
-		{"back", head + good + "2026/03/01 10:00:00.000, GPU-a, 2, b, 1 MiB\n", "FILE:3: timestamp: 2026-03-01 10:00:00.000 of GPU \"GPU-a\" is not after 2026-03-01 10:00:01.000, its row before: split the file where the clock was set back or two recordings overlap, and record with the uuid if rows of several GPUs are mixed"},
+		{"pid", head + "2026/03/01 10:00:01.000, GPU-a, one, a, 1 MiB\n", `FILE:2: pid: cannot read "one" as a process id: "2026/03/01 10:00:01.000, GPU-a, one, a, 1 MiB"`},
+		{"no pid", head + "2026/03/01 10:00:01.000, GPU-a, [N/A], a, 1 MiB\n", `FILE:2: pid: is missing: remove the line: "2026/03/01 10:00:01.000, GPU-a, [N/A], a, 1 MiB"`},
+		{"big pid", head + "2026/03/01 10:00:01.000, GPU-a, 4294967296, a, 1 MiB\n", `FILE:2: pid: cannot read "4294967296" as a process id: "2026/03/01 10:00:01.000, GPU-a, 4294967296, a, 1 MiB"`},
+		{"twice", head + good + good, "FILE:3: pid: 1 stands twice in the list of GPU \"GPU-a\": record with gpu_uuid, and each GPU instance of a MIG GPU apart: \"2026/03/01 10:00:01.000, GPU-a, 1, a, 1 MiB\""},
 		{"other header", head + good + "timestamp, memory.used [MiB]\n", "FILE:3: a header of another query: split the file, GPUs and processes are replayed one by one"},
 		{"nothing ran", head, "FILE: holds no samples, only a header: let the recording run longer"},
 	} {
@@ -211,6 +234,7 @@ func FuzzReplaySMI(f *testing.F) {
 	f.Add(", index, uuid, memory.used [MiB], utilization.gpu [%]\n", ", 0, GPU-a, 1826 MiB, 17 %\n", ", 0, GPU-a, 1828 MiB, [N/A]\n")
 	f.Add(", memory.free [MiB], memory.total [MiB], power.draw [W], pstate\n", ", 1, 2, 71.3 W, P0\n", ", 1, 2, 71, P8\n")
 	f.Add(", clocks.sm [MHz], ecc.errors.corrected.volatile.total, fan.speed [%]\n", ", 1e3, 0x1, nan\n", ", -0, inf, 1_0\n")
+	f.Add(", uuid, memory.used [\riB]\n", ", GPU-a, 1 MiB\n", ", GPU-a, 2 MiB\n")
 	f.Fuzz(func(t *testing.T, header, first, second string) {
 		readFuzzed(t, "timestamp"+header+"2026/03/01 10:00:00.000"+first+"2026/03/01 10:00:01.000"+second)
 		readFuzzed(t, header+first+second)

@@ -1,0 +1,129 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// LeftOut tells of the lines of a log of nvidia-smi that were left out for one reason.
+type LeftOut struct {
+	Lines int    // how many
+	First int    // number of the first of them
+	Why   string // what is wrong with the first of them
+
+	reason leftOutReason
+}
+
+// String says so in one line.
+func (l LeftOut) String() string {
+	if l.Lines == 1 {
+		return fmt.Sprintf("left out 1 line, line %d: %s", l.First, l.Why)
+	}
+	return fmt.Sprintf("left out %d lines, the first is line %d: %s", l.Lines, l.First, l.Why)
+}
+
+type leftOutReason int
+
+const (
+	leftOutCut     leftOutReason = iota // the file ends inside the line
+	leftOutMessage                      // nvidia-smi says what failed
+	leftOutTime                         // the time of the GPU has not moved on
+)
+
+// LeftOut returns which lines Next has left out so far because they cannot be used: a
+// last line that is cut off, messages of nvidia-smi, and rows whose time is not after
+// that of the row before. There is one LeftOut for each such reason.
+func (r *RecordingReader) LeftOut() []LeftOut { return slices.Clone(r.file.left) }
+
+// leftOutError is the error of a line that is left out where it stands in a log.
+type leftOutError struct {
+	reason leftOutReason
+	why    string
+}
+
+func (e *leftOutError) Error() string { return e.why }
+
+// leftOutLines are the lines of a log that were left out, by reason.
+type leftOutLines []LeftOut
+
+// add counts a line.
+func (l *leftOutLines) add(number int, e *leftOutError) {
+	i := slices.IndexFunc(*l, func(have LeftOut) bool { return have.reason == e.reason })
+	if i < 0 {
+		*l = append(*l, LeftOut{Lines: 1, First: number, Why: e.why, reason: e.reason})
+		return
+	}
+	(*l)[i].Lines++
+}
+
+// String says in one line what was left out.
+func (l leftOutLines) String() string {
+	var parts []string
+	for _, o := range l {
+		parts = append(parts, o.String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// smiMessages are how the messages begin that nvidia-smi writes among the rows when
+// it has no driver, or when a GPU has failed. Another line that is no row may be a
+// row that was damaged, which nobody shall lose unawares.
+var smiMessages = []string{
+	"Failed to initialize NVML: ",
+	"NVML library version: ", // the second line of a version mismatch
+	"Failed to properly shut down NVML: ",
+	"Unable to determine the device handle for ",
+	"No devices were found",
+	"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+	"NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
+	"Please also try adding directory that contains libnvidia-ml.so to your system PATH.",
+}
+
+// isSMIMessage reports whether a line is a message of nvidia-smi.
+func isSMIMessage(text string) bool {
+	return slices.ContainsFunc(smiMessages, func(begin string) bool { return strings.HasPrefix(text, begin) })
+}
+
+// smiMessage returns the error of a line that is a message of nvidia-smi.
+func smiMessage(text string) *leftOutError {
+	return &leftOutError{leftOutMessage, quoteLine(text)}
+}
+
+// smiWrong returns the error of a line that cannot be read because of err.
+func smiWrong(err error, text string) error {
+	if isSMIMessage(text) {
+		return smiMessage(text)
+	}
+	return fmt.Errorf("%w: %s", err, quoteLine(text))
+}
+
+// notAfterRow returns the error of a row whose time has not moved on.
+func notAfterRow(r *smiRow, last *smiStamp) error {
+	return &leftOutError{leftOutTime, fmt.Sprintf("%s of GPU %q is not after %s, its row before: the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap",
+		r.stamp.text, r.info.UUID, last.text)}
+}
+
+// quoteLine returns a line to be shown in an error, without its end if it is long.
+func quoteLine(text string) string {
+	const most = 120
+	if len(text) <= most {
+		return fmt.Sprintf("%q", text)
+	}
+	end := most
+	for !utf8.RuneStart(text[end]) && end > most-utf8.UTFMax {
+		end--
+	}
+	return fmt.Sprintf("%q", text[:end]+"…")
+}
+
+// isWhole reports whether a line without a line break has its last field whole: of
+// one that ends with its unit nothing is missing, while 10 may have been 10000.
+func (h *smiHeader) isWhole(text string) bool {
+	unit := h.columns[len(h.columns)-1].unit
+	return unit != "" && strings.HasSuffix(text, " "+unit)
+}

@@ -1,0 +1,157 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// readLog reads a log and returns when its samples are, in UTC, with the used memory
+// in MiB or the number of processes, and what was left out.
+func readLog(t *testing.T, text string, loc *time.Location) (samples, left []string, err error) {
+	t.Helper()
+	r, err := NewRecordingReader("log", strings.NewReader(text), loc)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		_, s, err := r.Next()
+		if err != nil {
+			for _, l := range r.LeftOut() {
+				left = append(left, l.String())
+			}
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return samples, left, err
+		}
+		if !s.Time.Equal(time.Unix(0, int64(s.T))) {
+			t.Errorf("time %v, t %v", s.Time, s.T)
+		}
+		value := s.Memory.Used.V / mib
+		if s.ProcessesKnown {
+			value = uint64(len(s.Processes))
+		}
+		samples = append(samples, fmt.Sprint(s.Time.Format("15:04:05.999 "), value))
+	}
+}
+
+func zoneOf(t *testing.T, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
+}
+
+const leftOutWhy = ": the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap"
+
+func TestLeftOut(t *testing.T) {
+	const head = "timestamp, uuid, memory.used [MiB]\n"
+	const good = "2026/03/01 10:00:00.000, GPU-a, 10 MiB\n"
+	for _, tc := range []struct {
+		name, text    string
+		samples, left []string
+	}{
+		{
+			"cut inside a field", head + good + "2026/03/01 10:0",
+			[]string{"10:00:00 10"},
+			[]string{`left out 1 line, line 3: the file ends inside it: "2026/03/01 10:0"`},
+		},
+		{
+			"cut, and the number looks whole", head + good + "2026/03/01 10:00:01.000, GPU-a, 1",
+			[]string{"10:00:00 10"},
+			[]string{`left out 1 line, line 3: the file ends inside it: "2026/03/01 10:00:01.000, GPU-a, 1"`},
+		},
+		{"only the line break is missing", head + good + "2026/03/01 10:00:01.000, GPU-a, 11 MiB", []string{"10:00:00 10", "10:00:01 11"}, nil},
+		{
+			"cut, with a field too few", "timestamp, memory.free [MiB], memory.used [MiB]\n2026/03/01 10:00:00.000, 9 MiB, 10 MiB\n2026/03/01 10:00:01.000, 11 MiB",
+			[]string{"10:00:00 10"},
+			[]string{`left out 1 line, line 3: the file ends inside it: "2026/03/01 10:00:01.000, 11 MiB"`},
+		},
+		{
+			"messages", head + good + "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error\nNo devices were found\n" +
+				"2026/03/01 10:00:05.000, GPU-a, 11 MiB\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.86\n",
+			[]string{"10:00:00 10", "10:00:05 11"},
+			[]string{`left out 4 lines, the first is line 3: "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error"`},
+		},
+		{
+			"messages before the header",
+			"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n\n" + head + good,
+			[]string{"10:00:00 10"},
+			[]string{`left out 1 line, line 1: "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is…"`},
+		},
+		{
+			"equal times, and the clock is set back",
+			head + good + good + "2026/03/01 10:00:01.000, GPU-a, 11 MiB\n2026/03/01 09:59:59.000, GPU-a, 12 MiB\n2026/03/01 09:59:59.000, GPU-b, 20 MiB\n2026/03/01 10:00:01.500, GPU-a, 13 MiB\n",
+			[]string{"10:00:00 10", "10:00:01 11", "09:59:59 20", "10:00:01.5 13"},
+			[]string{`left out 2 lines, the first is line 3: 2026/03/01 10:00:00.000 of GPU "GPU-a" is not after 2026/03/01 10:00:00.000, its row before` + leftOutWhy},
+		},
+		{
+			"each reason", head + good + "2026-03-01T09:00:00, GPU-a, 10 MiB\nNo devices were found\n2026/03/01 10:00:01.000, GP",
+			[]string{"10:00:00 10"},
+			[]string{
+				`left out 1 line, line 3: 2026-03-01T09:00:00 of GPU "GPU-a" is not after 2026/03/01 10:00:00.000, its row before` + leftOutWhy,
+				`left out 1 line, line 4: "No devices were found"`,
+				`left out 1 line, line 5: the file ends inside it: "2026/03/01 10:00:01.000, GP"`,
+			},
+		},
+		{
+			"processes", "timestamp, gpu_uuid, pid, used_memory [MiB]\n2026/03/01 10:00:01.000, GPU-a, 1, 1 MiB\n2026/03/01 10:00:00.000, GPU-a, 2, 2 MiB\nNo devices were found\n2026/03/01 10:00:02.000, GPU-a, 1, 1 MiB\n2026/03",
+			[]string{"10:00:01 1", "10:00:02 1"},
+			[]string{
+				`left out 1 line, line 3: 2026/03/01 10:00:00.000 of GPU "GPU-a" is not after 2026/03/01 10:00:01.000, its row before` + leftOutWhy,
+				`left out 1 line, line 4: "No devices were found"`,
+				`left out 1 line, line 6: the file ends inside it: "2026/03"`,
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, text := range []string{tc.text, compress(t, tc.text)} {
+				samples, left, err := readLog(t, text, nil)
+				if err != nil || !slices.Equal(samples, tc.samples) || !slices.Equal(left, tc.left) {
+					t.Errorf("samples %q, left out %q, %v\nwant    %q, left out %q", samples, left, err, tc.samples, tc.left)
+				}
+			}
+			// The exporter replays the same samples.
+			got := 0
+			for _, r := range replayAll(t, write(t, tc.text), nil) {
+				got += len(r.samples)
+			}
+			if got != len(tc.samples) {
+				t.Errorf("replayed %d samples, want %d", got, len(tc.samples))
+			}
+		})
+	}
+}
+
+// TestNotLeftOut reads what is left out nowhere, and logs of which nothing is left.
+func TestNotLeftOut(t *testing.T) {
+	const head = "timestamp, uuid, memory.used [MiB]\n"
+	long := "2026/03/01 10:00:00.000, GPU-a, " + strings.Repeat("ä", 100)
+	for _, tc := range []struct{ name, text, want string }{
+		{"another message", head + "Segmentation fault\n", `FILE:2: has 1 fields, but the header has 3 columns: remove or repair the line: "Segmentation fault"`},
+		{"a message inside a line", head + "GPU-a: No devices were found\n", `FILE:2: has 1 fields, but the header has 3 columns: remove or repair the line: "GPU-a: No devices were found"`},
+		{"a bad line before the end", head + "2026/03/01 10:0\n2026/03/01 10:00:00.000, GPU-a, 1 MiB\n", `FILE:2: has 1 fields, but the header has 3 columns: remove or repair the line: "2026/03/01 10:0"`},
+		{"a long line", head + strings.TrimSuffix(long, "ä") + ",\n", `FILE:2: has 4 fields, but the header has 3 columns: remove or repair the line: "2026/03/01 10:00:00.000, GPU-a, ` + strings.Repeat("ä", 44) + `…"`},
+		{"the only row is cut", head + "2026/03/01 10:00", `FILE: holds no samples: left out 1 line, line 2: the file ends inside it: "2026/03/01 10:00"`},
+		{"only messages", "\nNo devices were found\nNo devices were found", `FILE:3: the file ends inside this line: remove the line, or end it with a line break if it is whole`},
+		{"only whole messages", "\nNo devices were found\nNo devices were found\n", `FILE: holds only messages of nvidia-smi, such as "No devices were found"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := write(t, tc.text)
+			_, err := NewReplay(path, ReplayOptions{})
+			if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
+				t.Errorf("error %v\nwant  %s", err, tc.want)
+			}
+		})
+	}
+}
