@@ -174,9 +174,25 @@ func (d *Domain[K]) compose() {
 	v.Confidence, v.Leak, v.Since = d.out.Residual.Confidence, false, 0
 	v.Rate, v.Leaked = Value{}, Value{}
 	if v.Pattern.leaks() {
-		v.Pattern = PatternPlateau // the sum grows, and no part of it leaks
+		v.Pattern = d.growing()
 	}
 	d.combine()
+}
+
+// growing returns the pattern of what grows most of a memory whose sum grows though no part of
+// it leaks; a plateau if nothing does.
+func (d *Domain[K]) growing() Pattern {
+	p, most := PatternPlateau, 0.0
+	note := func(v *Verdict) {
+		if slope := v.Windows[0].Slope; v.Judged && slope.OK && slope.V > most {
+			p, most = v.Pattern, slope.V
+		}
+	}
+	for i := range d.out.Members {
+		note(&d.out.Members[i].Verdict)
+	}
+	note(&d.out.Residual)
+	return p
 }
 
 // combine adds what leaks to the verdict on the device.

@@ -170,7 +170,7 @@ func (d *Domain[K]) Reset(r Reason) {
 func (d *Domain[K]) Observe(f *Frame[K]) error {
 	t := int64(f.T)
 	if t <= d.last {
-		return fmt.Errorf("frame at %s after %s: %w", f.T, time.Duration(d.last), ErrTime)
+		return fmt.Errorf("frame %s before the last one: %w", time.Duration(d.last)-f.T, ErrTime)
 	}
 	if d.last > 0 {
 		d.deltas[d.frames%intervalSamples] = t - d.last

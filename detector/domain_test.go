@@ -163,6 +163,27 @@ func TestJobThatArrivesIsNoLeakOfTheGPU(t *testing.T) {
 	}
 }
 
+// A GPU whose sum grows though nothing on it leaks yet is what grows most of it: one that grows
+// has not stopped.
+func TestPatternOfAGPUThatGrows(t *testing.T) {
+	d, grows, seen := newDomain(t), 0, map[string]bool{}
+	for s := range 3600 {
+		held := map[int]float64{1: 40 * gib}
+		if s >= 1800 {
+			held[2] = round(gib + 2*mib*float64(s-1800)) // from its start on: it may fill a cache
+		}
+		j := observe(t, d, s, 512*mib, held)
+		if s < 2400 || j.Device.Leak {
+			continue
+		}
+		grows++
+		seen[j.Device.Pattern.String()+" "+j.Members[1].Pattern.String()] = true
+	}
+	if grows == 0 || len(seen) != 1 || !seen["warmup warmup"] {
+		t.Errorf("in %d frames: %v", grows, seen)
+	}
+}
+
 func TestMemoryThatNobodyHoldsCanLeak(t *testing.T) {
 	d := newDomain(t)
 	var j *Judgement[int]

@@ -62,6 +62,8 @@ func (s *series) fitting(t int64) Pattern {
 		return PatternWarmup
 	case s.cycling(t), s.spikes.duty >= 0.5:
 		return PatternSawtooth
+	case g != nil && g.recency > 0:
+		return PatternWarmup // it grows, and is not known to leak
 	case g != nil, s.shape.pattern == PatternWarmup, s.shape.pattern == PatternPlateau:
 		return PatternPlateau // until something else happens
 	case s.ladder[0].moves > 0:
