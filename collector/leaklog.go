@@ -80,7 +80,7 @@ func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 	}
 	for k := range l.known {
 		if !l.now[k] {
-			level.Info(log.With(logger, k.labels()...)).Log("msg", "the leak is over: it was taken back or muted, or the process has ended")
+			level.Info(log.With(logger, k.labels()...)).Log("msg", "the leak is over: it was taken back or muted, its process has ended, or judging has started anew")
 		}
 	}
 	l.known, l.now = l.now, l.known

@@ -33,7 +33,10 @@ type processTable struct {
 	entries map[processKey]*processEntry
 	// ended tells whose the processes were that have ended, while the detector knows
 	// them.
-	ended   map[processKey]*gpu.Owner
+	ended map[processKey]*gpu.Owner
+	// idle is since when the processes of a state file had computed nothing, on the
+	// source's clock, until the first sample.
+	idle    map[processKey]time.Duration
 	begun   bool            // a sample has been noted
 	renamed bool            // the owner of a process has changed with the last sample
 	rank    []*processEntry // scratch
@@ -81,6 +84,9 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			if known := t.jobs(); known != nil {
 				e.jobsKnown = known.generation
 			}
+			if since, known := t.idle[keyOf(p)]; known && since < sample.T {
+				e.busy = since
+			}
 			t.entries[keyOf(p)] = e
 		}
 		e.seen, e.position, e.used = sample.T, i, p.Used.V
@@ -102,7 +108,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			t.ended[key] = e.owner
 		}
 	}
-	t.begun = true
+	t.begun, t.idle = true, nil
 	return unresolved
 }
 

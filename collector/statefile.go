@@ -75,6 +75,8 @@ type endedProcess struct {
 	Pod       string  `json:"pod,omitempty"`
 	Container string  `json:"container,omitempty"`
 	SlurmJob  string  `json:"slurm_job,omitempty"`
+	// Busy is when one that lives computed last, on the source's clock, ns.
+	Busy time.Duration `json:"busy,omitempty"`
 }
 
 type instanceHistory struct {
@@ -111,6 +113,9 @@ func readHistories(path string) (*histories, error) {
 }
 
 func parseHistories(path string, b []byte) (*histories, error) {
+	if len(bytes.Trim(b, "\x00")) == 0 {
+		return nil, fmt.Errorf("%w: it is empty, as a crash of the machine may leave it", errUnusable)
+	}
 	head, body, _ := bytes.Cut(b, []byte("\n"))
 	if !strings.HasPrefix(string(head), stateName) {
 		return nil, fmt.Errorf("%s is not a state file of gpu_leak_exporter: remove it or name another one", path)
@@ -290,7 +295,9 @@ func (l *loop) history() *deviceHistory {
 		h.Ended = append(h.Ended, processHistory(key, o))
 	}
 	for key, e := range l.processes.entries {
-		h.Living = append(h.Living, processHistory(key, e.owner))
+		p := processHistory(key, e.owner)
+		p.Busy = e.busy
+		h.Living = append(h.Living, p)
 	}
 	return h
 }
@@ -310,10 +317,14 @@ func processHistory(key processKey, o *gpu.Owner) endedProcess {
 // restore gives the loop the memory that an earlier exporter had of its GPU: all
 // of it or, on an error, nothing.
 func (l *loop) restore(h *deviceHistory) error {
+	l.processes.idle = map[processKey]time.Duration{}
 	for _, e := range slices.Concat(h.Ended, h.Living) {
 		key := processKey{id: gpu.ProcessID{PID: e.PID, Start: e.Start}}
 		if e.Instance != nil {
 			key.instance = gpu.Some(*e.Instance)
+		}
+		if e.Busy > 0 {
+			l.processes.idle[key] = e.Busy
 		}
 		l.processes.ended[key] = &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob}
 	}

@@ -87,6 +87,35 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 	}
 }
 
+// A process that computes nothing has done so since before the restart, as its pattern says.
+func TestIdleTimeOutlivesARestart(t *testing.T) {
+	idler := func(from int) *scriptDevice {
+		d := newGPU(0, func(second int) (gpu.Sample, error) {
+			p := process(1, 1<<30)
+			p.SM = gpu.Some(0.0)
+			return flat(p.Used.V, p)(second)
+		})
+		d.second = from
+		return d
+	}
+	file := filepath.Join(t.TempDir(), "state")
+	for _, c := range []struct {
+		from  int
+		least time.Duration
+	}{{0, 295 * time.Second}, {400, 400 * time.Second}} {
+		runSampler(t, &scriptSource{devices: []gpu.Device{idler(c.from)}}, withState(t, file, "a"), func(s *Sampler, _ *lines) {
+			wait := 300500 * time.Millisecond
+			if c.from > 0 {
+				wait = 5 * time.Second
+			}
+			after(wait)
+			if idle := s.State().Devices[0].Processes[0].Idle; !idle.OK || idle.V < c.least || idle.V > c.least+20*time.Second {
+				t.Errorf("from %d s on: idle for %v, want %s", c.from, idle, c.least)
+			}
+		})
+	}
+}
+
 func TestStateFileThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "absent")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, filepath.Join(dir, "state"), "a"), func(s *Sampler, out *lines) {
@@ -142,7 +171,8 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 		says    string
 	}{
 		"another program's":  {[]byte("hello\n"), true, "not a state file of gpu_leak_exporter: remove it"},
-		"empty":              {nil, true, "not a state file of gpu_leak_exporter: remove it"},
+		"empty":              {nil, false, "it is empty"},
+		"zeros":              {make([]byte, 4096), false, "it is empty"},
 		"of a later version": {[]byte("gpu_leak_exporter state v2 crc32c=00000000\n{}"), false, "of another version"},
 		"cut":                {good[:len(good)-5], false, "checksum"},
 		"one bit wrong":      {wrong, false, "checksum"},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,10 +164,15 @@ func TestNoFile(t *testing.T) {
 	if err := os.WriteFile(large, make([]byte, maxSize+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pipe := filepath.Join(dir, "pipe") // whoever opens it would wait for a writer
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
 		"/none.yml": "open /none.yml: no such file or directory",
 		dir:         dir + " is no regular file",
 		large:       large + " has more than 1048576 bytes",
+		pipe:        pipe + " is no regular file",
 	} {
 		if _, err := Load(path, options()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -55,7 +56,7 @@ func Load(path string, o Options) (*Config, error) {
 // read returns what is in a file. A pipe or a device, which may have no end, is
 // none.
 func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe waits for its writer
 	if err != nil {
 		return nil, err
 	}
