@@ -37,13 +37,12 @@ const program = "gpu_leak_exporter"
 
 // Bounds of flags that no package below has an opinion on.
 const (
-	minInterval      = 100 * time.Millisecond
-	maxInterval      = time.Minute
-	maxSlowInterval  = time.Hour
-	maxShown         = 1024 // processes of a GPU that are judged
-	maxProcessAge    = time.Hour
-	maxTimeout       = 10 * time.Minute
-	samplesPerWindow = 10
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = time.Minute
+	maxSlowInterval = time.Hour
+	maxShown        = 1024 // processes of a GPU that are judged
+	maxProcessAge   = time.Hour
+	maxTimeout      = 10 * time.Minute
 )
 
 // errNoStart says that the command line asked for something else than to start,
@@ -82,7 +81,7 @@ func (c *config) minWindow() time.Duration {
 	if c.source.Kind == source.Replay {
 		return 0
 	}
-	return samplesPerWindow * c.source.Interval
+	return detectorconfig.SamplesPerWindow * c.source.Interval
 }
 
 // loadRules reads the rules of the detector; without a file there are none.
@@ -225,7 +224,7 @@ func (p *parser) detectorFlags() {
 	for _, w := range def.Windows {
 		windows = append(windows, humanize.FormatDuration(w))
 	}
-	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d.",
+	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d. Without any: 10m and 1h.",
 		setting.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
 	for _, t := range detectorconfig.Thresholds() {
 		p.flag(t.Flag(), t.Usage(), t.Value(d), t.Default())
@@ -290,7 +289,7 @@ func (p *parser) check() error {
 		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", humanize.FormatDuration(c.slowInterval), interval)
 	case d.Windows[0] < least:
 		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
-			humanize.FormatDuration(d.Windows[0]), samplesPerWindow, interval, humanize.FormatDuration(least))
+			humanize.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, humanize.FormatDuration(least))
 	case d.ClearThreshold >= d.LeakThreshold:
 		return fmt.Errorf("--detector.clear-threshold=%g must be below --detector.leak-threshold=%g", d.ClearThreshold, d.LeakThreshold)
 	}

@@ -8,25 +8,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // addCheck adds the command check config.
 func addCheck(app *kingpin.Application, commands map[string]command) {
-	base, files := detector.DefaultConfig(), []string{}
+	base, files, interval := detector.DefaultConfig(), []string{}, time.Duration(0)
 	check := app.Command("check", "Check files before the exporter reads them.")
 	cmd := check.Command("config", "Check files of --detector.config. Give the threshold flags that the exporter has, too: rules are held against them.")
 	cmd.Arg("file", "File of rules.").Required().StringsVar(&files)
+	cmd.Flag("sample.interval", "Time between two samples that the exporter is given: a window must hold some.").Default("1s").
+		SetValue(setting.Duration("sample.interval", &interval, 100*time.Millisecond, time.Minute))
 	addThresholds(cmd, &base)
 	commands[cmd.FullCommand()] = func(_ context.Context, stdout, stderr io.Writer) error {
 		if err := base.Validate(); err != nil {
 			return fmt.Errorf("--detector flags: %w", err)
 		}
-		return checkFiles(files, base, stdout, stderr)
+		options := detectorconfig.Options{Base: base, MinWindow: detectorconfig.SamplesPerWindow * interval}
+		return checkFiles(files, options, stdout, stderr)
 	}
 }
 
@@ -39,11 +44,11 @@ func addThresholds(cmd *kingpin.CmdClause, c *detector.Config) {
 
 // checkFiles says of each file what is in it or what is wrong with it. The error
 // counts those that are wrong.
-func checkFiles(files []string, base detector.Config, stdout, stderr io.Writer) error {
+func checkFiles(files []string, options detectorconfig.Options, stdout, stderr io.Writer) error {
 	failed := 0
 	for _, file := range files {
 		fmt.Fprintf(stdout, "Checking %s\n", file)
-		c, err := detectorconfig.Load(file, detectorconfig.Options{Base: base})
+		c, err := detectorconfig.Load(file, options)
 		if err != nil {
 			failed++
 			lines := []string{err.Error()}

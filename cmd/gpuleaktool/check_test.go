@@ -22,6 +22,7 @@ func TestCheckConfig(t *testing.T) {
 	}
 	good := write("good.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    leak_threshold: 0.7\n- name: b\n")
 	bad := write("bad.yml", "groups:\n- name: a\n  rules:\n  - mute: true\n  - match: ['{job=\"a\"}']\n    mute: true\n")
+	short := write("short.yml", "groups:\n- name: a\n  rules:\n  - match: ['{}']\n    windows: [1m]\n")
 	const example = "../../examples/detector.yml"
 	checked := func(path string) string {
 		return "Checking " + path + "\n  a: 1 rule\n  b: 0 rules\n  SUCCESS: 2 groups, 1 rule\n"
@@ -44,6 +45,11 @@ func TestCheckConfig(t *testing.T) {
 			"  FAILED:\n    " + good + ":5: leak_threshold contradicts the flags or the rest of the rule: clear threshold 0.75 is not between 0 and the leak threshold 0.7\n" +
 				"gpuleaktool: error: 1 file of 1 cannot be used\n",
 		},
+		{
+			"--sample.interval=30s " + short, exitWrong, "Checking " + short + "\n",
+			"  FAILED:\n    " + short + ":5: windows: 1m: must be between 5m and 1d\ngpuleaktool: error: 1 file of 1 cannot be used\n",
+		},
+		{short, exitOK, "Checking " + short + "\n  a: 1 rule\n  SUCCESS: 1 group, 1 rule\n", ""},
 		{"--detector.clear-threshold=0.9 --detector.leak-threshold=0.8 " + good, exitWrong, "", "gpuleaktool: error: --detector flags: clear threshold 0.9 is not between 0 and the leak threshold 0.8\n"},
 		{"", exitWrong, "", "gpuleaktool: error: required argument 'file' not provided\n"},
 	} {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +44,9 @@ type Options struct {
 	// known.
 	MinWindow time.Duration
 }
+
+// SamplesPerWindow is how many samples a window must hold at least: fewer make no slope.
+const SamplesPerWindow = 10
 
 // Load reads the file of that name. An error of what it says is of type Errors.
 func Load(path string, o Options) (*Config, error) {
@@ -132,7 +136,7 @@ func (p *parser) document(text []byte) {
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		line, what := yamlError(err)
-		p.fail(line, "is no YAML: %s", what)
+		p.fail(max(line, brokenLine(text)), "is no YAML: %s", what)
 	}
 }
 
@@ -148,6 +152,22 @@ func yamlError(err error) (line int, text string) {
 		}
 	}
 	return line, strings.Join(strings.Fields(text), " ")
+}
+
+// brokenLine returns the line with which a text ceases to be YAML: the library names the line
+// where the block around it begins, which may be the first one of the file. Within brackets
+// or quotes over several lines it may be any of those.
+func brokenLine(text []byte) int {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	ends, end := make([]int, len(lines)), 0
+	for i, l := range lines {
+		end += len(l)
+		ends[i] = end
+	}
+	return 1 + sort.Search(len(ends)-1, func(i int) bool {
+		var n yaml.Node
+		return yaml.Unmarshal(text[:ends[i]], &n) != nil
+	})
 }
 
 // field is what a key of a mapping says.
