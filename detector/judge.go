@@ -44,13 +44,15 @@ const (
 	settled = int64(9 * time.Minute)
 	// swellSpan is from when on growth that becomes faster may be a daily load.
 	swellSpan = int64(2 * time.Hour)
-	// Growth that is not found within slowSpan and needs more than slowAhead to fill the
+	// Growth that is not found within slowSpan, or in slowBlocks of the narrowest blocks where
+	// samples are minutes apart, and needs more than slowAhead to fill the
 	// memory may be a daily load too: half a day of it fits into the memory, and it is
 	// steepest 3.8 hours (24 h/2π) of that pace before the top. It must last for slowShare
 	// of the time that it needs.
-	slowSpan  = int64(20 * time.Minute)
-	slowAhead = int64(4 * time.Hour)
-	slowShare = 0.8
+	slowSpan   = int64(20 * time.Minute)
+	slowBlocks = 8
+	slowAhead  = int64(4 * time.Hour)
+	slowShare  = 0.8
 	// Growth from the start on has the share unsettled of its confidence at first,
 	// unsettledMost in the end. It must last for Config.SettleTime, or for
 	// patienceShare of the time until it has filled the memory, but for a day at
@@ -383,7 +385,7 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 		patience = int64(min(max(short, patienceShare*ahead), float64(day)))
 		g.plain = excused && s.plain(g, steady, rate, base)
 		excused = excused && !g.plain
-		if span > slowSpan && ahead > float64(slowAhead) {
+		if span > max(slowSpan, slowBlocks*s.ladder[0].width) && ahead > float64(slowAhead) {
 			excused, patience = true, max(patience, min(day, int64(slowShare*ahead)))
 		}
 		if span > swellSpan && (swelling(pts) || ahead > float64(day) && s.last-s.first < day) {

@@ -521,3 +521,24 @@ func TestRising(t *testing.T) {
 		near(t, fmt.Sprintf("since hour %g", c.since), g.rising(int64(start)+int64(c.since*3600e9)), c.want*mib, 0.05)
 	}
 }
+
+// Where samples are minutes apart, growth takes longer to show itself, and is not slow for that.
+func TestSeldomSamples(t *testing.T) {
+	for interval, most := range map[int]int{60: 10, 120: 20, 180: 30, 300: 45, 600: 90} { // s, min
+		d, found := newDomain(t), -1
+		f := Frame[int]{Capacity: Of(80 * gib)}
+		begins := max(7200, 30*interval)
+		for s := 0; s < begins+2*3600 && found < 0; s += interval {
+			f.T, f.Used = seconds2026(s), Of(round(10*gib+mib/3.*float64(max(0, s-begins))))
+			if err := d.Observe(&f); err != nil {
+				t.Fatal(err)
+			}
+			if d.Judgement().Device.Leak {
+				found = (s - begins) / 60
+			}
+		}
+		if found < 0 || found > most {
+			t.Errorf("20 MiB a minute, sampled every %d s: found after %d min, want %d at most", interval, found, most)
+		}
+	}
+}

@@ -73,7 +73,7 @@ var thresholds = []Threshold{
 		"How long growth must last to be a leak where nothing is known from before it: memory that fills from the start of its process on, or after it was idle. A quarter of the time until it is full holds if that is longer; 20 minutes are enough for what is five sixths of the way there, and 11 for what is straight and needs more than 4 hours to fill the memory, unless this is more than 1h.",
 		"an epoch, a cache that fills, a warm-up last less."),
 	number("false-alarm-probability", 1e-9, 0.5, func(c *detector.Config) *float64 { return &c.FalseAlarm },
-		"Probability (0 to 0.5) that a series without a trend ever passes for one with a trend, however long it is watched; half as many, at most, are then taken for leaks.",
+		"Probability (0 to 0.5) that a series without a trend ever passes for one with a trend, however long it is watched; about half as many, in simulations, are then taken for leaks.",
 		"the level for the life of a series at which both nulls are rejected. Half of it finds one or two leaks in a hundred later than 15 minutes, and calls a third fewer walks a leak."),
 	number("high-water-rate", 0.01, 100, func(c *detector.Config) *float64 { return &c.HighWaterRate },
 		"New maxima per e-fold of age that a healthy process is granted: a caching allocator keeps the highest demand so far.",
