@@ -224,7 +224,7 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 			warnings = append(warnings, name+": "+text)
 		}
 	}
-	if len(list) == 0 {
+	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {
 		return nil, warnings, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes", name)
 	}
 	for _, x := range list {

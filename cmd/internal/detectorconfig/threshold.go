@@ -12,6 +12,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
+// leastAmount is the least amount of memory that a threshold may be, in bytes: the detector
+// keeps memory in units of that, and less is a number without its unit.
+const leastAmount = 64 << 10
+
 // Threshold is a setting of detector.Config that is one number. It is a flag, and
 // a key of the rules in a file.
 type Threshold struct {
@@ -114,7 +118,7 @@ func amount(name string, at func(*detector.Config) *float64, help, reason string
 	return Threshold{
 		Name: name, Help: help, Reason: reason, copy: copier(at),
 		value: func(flag string, c *detector.Config) *setting.Value {
-			return setting.Bytes(flag, at(c), 1, detector.MaxBytes)
+			return setting.Bytes(flag, at(c), leastAmount, detector.MaxBytes)
 		},
 	}
 }
