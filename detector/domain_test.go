@@ -294,6 +294,31 @@ func TestExitNearCapacity(t *testing.T) {
 	}
 }
 
+// The crest is that of the last hour, and begins anew when a member ends that held a tenth
+// of it.
+func TestHeadroomIsBelowTheCrest(t *testing.T) {
+	for _, c := range []struct {
+		minutes int // from the peak of 50 GiB on
+		held    float64
+		want    float64 // GiB
+	}{
+		{59, 1, 30},
+		{61, 1, 40},
+		{1, 4.5, 30},
+		{1, 5.5, 40},
+	} {
+		d := newDomain(t)
+		observe(t, d, 0, (50-c.held)*gib, map[int]float64{1: c.held * gib})
+		var j *Judgement[int]
+		for minute := 1; minute <= c.minutes; minute++ {
+			j = observe(t, d, 60*minute, 40*gib, nil)
+		}
+		if j.Headroom != Of(c.want*gib) {
+			t.Errorf("%d minutes after the end of %g of 50 GiB: headroom %g GiB, want %g", c.minutes, c.held, j.Headroom.V/gib, c.want)
+		}
+	}
+}
+
 // An exit that an incomplete list leaves open for minutes is judged by the moment
 // when the process was last seen.
 func TestExitNearCapacityOfAnIncompleteList(t *testing.T) {

@@ -32,6 +32,11 @@ func line01(x float64) float64 { return x }
 // saturating reaches 1 − e⁻³ of where it would go.
 func saturating(x float64) float64 { return 1 - math.Exp(-3*x) }
 
+// lulled gains nine tenths in its first and its last quarter.
+func lulled(x float64) float64 {
+	return 1.8*min(x, 0.25) + 0.2*max(0, min(x, 0.75)-0.25) + 1.8*max(0, x-0.75)
+}
+
 func about(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= 0.01) {
@@ -128,6 +133,15 @@ func TestEvenness(t *testing.T) {
 	}
 }
 
+// Growth as fast as several jobs make it is looked at in twice as many parts.
+func TestParts(t *testing.T) {
+	for rate, want := range map[float64]int32{100: 4, 383: 4, 384: 8, 385: 8} { // MiB a minute
+		if got := parts(troughs(ramp(61, 1000, rate/6))); got != want {
+			t.Errorf("%g MiB a minute: %d parts, want %d", rate, got, want)
+		}
+	}
+}
+
 func TestSpread(t *testing.T) {
 	// steps are n of the same height, and small ones between them.
 	steps := func(n int, size, small float64) (levels []float64) {
@@ -201,6 +215,8 @@ func TestSteadiness(t *testing.T) {
 		{"it has slowed down by a half", curve(96, 1e4, func(x float64) float64 { return min(x, 0.25+x/2) }), [2]float64{0, 1}, [2]float64{0, 1}, [2]int{1, 96}},
 		{"a load, then a leak", join(ramp(10, 0, 2000), ramp(86, 20000, 10)), [2]float64{1, 1}, [2]float64{1, 1}, [2]int{48, 86}},
 		{"a load, then nothing", join(ramp(10, 0, 2000), ramp(86, 20000, 0)), [2]float64{0, 1}, [2]float64{0, 0}, [2]int{1, 96}},
+		{"too slow for jobs, a tenth in the middle half", curve(96, 1000, lulled), [2]float64{1, 1}, [2]float64{1, 1}, [2]int{48, 96}},
+		{"as fast as jobs, and so", curve(96, 1e4, lulled), [2]float64{1, 1}, [2]float64{0.55, 0.65}, [2]int{48, 96}},
 		{"two jobs", join(repeat(30, 1000), repeat(30, 2000), repeat(36, 3000)), [2]float64{0, 1}, [2]float64{0, 0}, [2]int{1, 96}},
 	} {
 		p, even, steady := steadiness(troughs(c.levels), int64(2*time.Minute))
@@ -339,6 +355,16 @@ func judged(levels []float64, given float64) growth {
 	return e.judge(s, given*oneMiB)
 }
 
+// quarterly are four jobs of 1 GiB and more, one in each quarter of 16 minutes, at that many
+// MiB a minute in all. Each takes 100 s to load, and there is next to no growth between them.
+func quarterly(rate float64) (levels []float64) {
+	for job := range 4 {
+		from := 10000 + 4*rate*float64(job)
+		levels = join(levels, ramp(14, from, 1), ramp(10, from+0.4*rate, 0.4*rate))
+	}
+	return levels
+}
+
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -357,6 +383,8 @@ func TestJudge(t *testing.T) {
 		{"as fast as programs load", ramp(70, 10000, 200), 0, 0.3, 0.5, 67, 1800},
 		{"as fast, twice as long", ramp(122, 10000, 200), 0, 1, 1, 0, 1800},
 		{"a warm-up", curve(70, 4000, saturating), 0, 0, 0.1, 0, 0},
+		{"a job a quarter, as fast as jobs", quarterly(410), 0, 0, 0.2, 0, 0},
+		{"a job a quarter, slower", quarterly(300), 0, 1, 1, 0, 0},
 		{"few jobs", join(repeat(24, 10000), repeat(24, 11000), repeat(24, 12000), repeat(20, 13000)), 0, 0, 0, 0, 0},
 
 		{"it gave as much back", ramp(70, 10000, 20), 1380, 0.25, 0.27, 67, 0},

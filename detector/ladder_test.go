@@ -194,6 +194,12 @@ func TestRuns(t *testing.T) {
 		{"grows anew", join(ramp(6, 100, 10), repeat(8, 150), ramp(3, 160, 10)), 2, false, 150, 180, 3, 14},
 		{"falls below where it began", join(ramp(3, 100, 10), mibs(50)), 2, true, 50, 120, 0, 4},
 		{"back to the very low", join(ramp(3, 100, 10), mibs(50, 60, 40, 60)), 2, false, 40, 60, 1, 6},
+
+		// Fast growth to 1100, of which what follows gives back less than a quarter.
+		{"gives back half of the last 44 blocks' gain", join(ramp(11, 100, 100), ramp(50, 1104, 4), mibs(1212)), 2, true, 1212, 1300, 0, 62},
+		{"gives back less of it", join(ramp(11, 100, 100), ramp(50, 1104, 4), mibs(1216)), 1, false, 100, 1300, 60, 1},
+		{"gives back more of it, in four levels", join(ramp(11, 100, 100), ramp(46, 1104, 4), mibs(1400, 1450, 1500, 1550, 1300)), 2, true, 1300, 1550, 0, 62},
+		{"gives back more of it, in three levels", join(ramp(11, 100, 100), ramp(46, 1104, 4), mibs(1400, 1450, 1550, 1300)), 1, false, 100, 1550, 59, 1},
 	} {
 		e := climbing(c.levels, -1)
 		r := &e.run
@@ -239,6 +245,11 @@ func TestGiven(t *testing.T) {
 	}{
 		{"a tooth", join(known, tooth, mibs(100)), -1, 90}, // above the level of 110
 		{"a tooth that stayed for as long as it rose", join(known, tooth, repeat(7, 200), mibs(100)), -1, 90},
+		{"a tooth that stayed for twice that, and three blocks", join(known, tooth, repeat(20, 200), mibs(100)), -1, 90},
+		{"a tooth that stayed for longer", join(known, tooth, repeat(21, 200), mibs(100)), -1, 0},
+		{"a tooth that stayed for 2.5 times that", join(known, tooth, repeat(24, 200), mibs(100)), -1, 0},
+		{"a tooth of four levels", join(known, ramp(4, 110, 10), mibs(100)), -1, 30},
+		{"a job in three levels", join(known, ramp(3, 110, 10), mibs(100)), -1, 0},
 		{"a part of a tooth", join(known, tooth, mibs(150)), -1, 40},
 		{"the largest of teeth", join(known, tooth, ramp(21, 100, 10), ramp(6, 100, 10), mibs(100)), -1, 190},
 		{"a tooth that filled the memory", join(known, tooth, mibs(100)), 2000, 0},
@@ -249,12 +260,31 @@ func TestGiven(t *testing.T) {
 		{"a job in one step, at once", join(known, mibs(200, 100)), -1, 0},
 		{"a job that loaded gradually, and stayed", join(known, tooth, repeat(60, 200), mibs(100)), -1, 0},
 		{"a gradual decline", join(known, repeat(60, 200), ramp(10, 190, -10)), -1, 100},
+		{"a decline in four steps", join(known, repeat(60, 200), ramp(4, 175, -25)), -1, 100},
+		{"a decline in three steps", join(known, repeat(60, 200), mibs(170, 140, 100)), -1, 0},
+		{"a decline in two steps, and in two from where it went on to grow", join(known, repeat(60, 200), mibs(150, 100, 130, 115, 100)), -1, 0},
 		{"a decline in two steps", join(known, repeat(60, 200), mibs(150, 100)), -1, 0},
 		{"memory that was there at first", mibs(200, 200, 200, 100), -1, 100},
 		{"that, in a full memory", mibs(200, 200, 200, 100), 0, 0},
 	} {
 		if got := climbing(c.levels, c.filled).given / oneMiB; got < 0.97*c.want || got > c.want+3 {
 			t.Errorf("%s: %g MiB given back, want %g", c.name, got, c.want)
+		}
+	}
+}
+
+// New maxima are expected without end of what is new: they are bet on from an age on.
+func TestMaximaOfTheYoung(t *testing.T) {
+	for _, c := range []struct {
+		age  int32 // at the trough before the last one, ticks
+		bets float64
+	}{{290, 0}, {299, 0}, {300, 1}, {310, 1}} {
+		var e scale
+		for i, v := range mibs(100, 110, 120) {
+			e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, nature{began: 200 - c.age, rate: 3, filled: -1})
+		}
+		if e.high.blocks != c.bets || e.high.maxima != c.bets {
+			t.Errorf("an age of %d ticks: %g blocks are bet on, with %g maxima", c.age, e.high.blocks, e.high.maxima)
 		}
 	}
 }
@@ -286,6 +316,29 @@ func TestRingOfTroughs(t *testing.T) {
 		}
 		if got, want := e.back(1000).v, uint32((n-len(pts)+1)*oneMiB); got != want {
 			t.Errorf("%d blocks: the oldest is %d, want %d", n, got, want)
+		}
+	}
+}
+
+// A cycle ends when a quarter of what was taken back is regained, and some quanta at least.
+func TestWhatEndsACycle(t *testing.T) {
+	for _, c := range []struct {
+		low, then float64 // MiB, after 2000
+		ends      bool
+	}{
+		{1000, 1240, false},
+		{1000, 1250, true},
+		{1000, 1300, true},
+		{1960, 1975, false},
+		{1960, 1976, true},
+	} {
+		var y cycles
+		passed := false
+		for i, v := range mibs(2000, c.low, c.then) {
+			_, passed = y.add(int32(i+1)*10, uint32(v*oneMiB))
+		}
+		if passed != c.ends {
+			t.Errorf("from 2000 to %g and to %g MiB: a cycle has ended: %t", c.low, c.then, passed)
 		}
 	}
 }

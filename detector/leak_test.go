@@ -124,6 +124,79 @@ func TestConfidenceOfTheScales(t *testing.T) {
 	}
 }
 
+// What holds a leak that has lasted for two hours: growth, a pause, and a memory that is full
+// and was lately when it grew.
+func TestWhatHoldsALeak(t *testing.T) {
+	const now, minute = int64(start) + 7200e9, int64(time.Minute)
+	cfg := DefaultConfig()
+	for _, c := range []struct {
+		name        string
+		confidence  float64
+		grown, full int64 // minutes ago; no time if -1
+		back        bool  // more than a quarter is given back
+		on          bool
+		want        float64
+	}{
+		{"it grows", 0.9, 0, -1, false, true, 0.9},
+		{"all the same, less surely", 0.36, 0, -1, false, true, 0.36},
+		{"it pauses", 0, 9, -1, false, true, cfg.ClearThreshold},
+		{"for long", 0, 11, -1, false, false, 0},
+		{"for long, in a memory that is full", 0, 14, 0, false, true, cfg.ClearThreshold},
+		{"for longer there", 0, 16, 0, false, false, 0},
+		{"for long, in one that was full", 0, 11, 14, false, true, cfg.ClearThreshold},
+		{"for long, in one that was full for longer ago", 0, 11, 16, false, false, 0},
+		{"it is given back", 0.9, 0, -1, true, false, cfg.ClearThreshold},
+		{"it is given back, and hardly was one", 0.2, 0, -1, true, false, 0.2},
+		{"it is given back in a full memory", 0.9, 1, 0, true, true, 0.9},
+	} {
+		s := scripted()
+		s.growths[0] = growth{levels: 20, base: 9 * gib, retained: gib}
+		s.leak = leak{on: true, confidence: c.confidence, since: int64(start), base: 9 * gib, high: 10 * gib, grown: now - c.grown*minute}
+		if c.back {
+			s.leak.high = 11 * gib
+		}
+		o := observation{t: now}
+		if c.full >= 0 {
+			o.full = fullness{since: int64(start) + 1, lately: int64(start) + 1, until: now - c.full*minute}
+		}
+		s.hold(&o)
+		if s.leak.on != c.on || s.leak.confidence != c.want {
+			t.Errorf("%s: a leak: %t, confidence %g; want %t, %g", c.name, s.leak.on, s.leak.confidence, c.on, c.want)
+		}
+	}
+}
+
+// A leak is foreseen by the widest scale that sees it clearly, and by the surest if none does.
+func TestWhichScaleForesees(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(g *growth) // of scale 3, which sees just enough
+		want   int
+	}{
+		{"it sees enough", func(*growth) {}, 3},
+		{"15 troughs", func(g *growth) { g.points = 15 }, 1},
+		{"a little unsteady", func(g *growth) { g.steadiness = 0.79 }, 1},
+		{"it may be a load", func(g *growth) { g.start = 0.79 }, 1},
+		{"hardly seen to grow any more", func(g *growth) { g.recency = 0.01 }, 3},
+		{"not seen to grow any more", func(g *growth) { g.recency = 0 }, 1},
+	} {
+		s := scripted()
+		for i, step := range map[int]float64{1: 1, 3: 3} {
+			for _, p := range troughs(ramp(20, 20000, step)) {
+				s.ladder[i].push(p)
+			}
+		}
+		s.growths[3] = growth{points: 16, steadiness: 0.8, start: 0.8, recency: 1}
+		c.change(&s.growths[3])
+		s.growths[1].points, s.leak.best = 10, 1
+		s.foresee()
+		if s.leak.scale != c.want {
+			t.Errorf("%s: scale %d, want %d", c.name, s.leak.scale, c.want)
+		}
+		near(t, c.name+": rate", s.leak.trend.rate, float64(c.want)*mib/10, 1e-9)
+	}
+}
+
 // Growth goes on at a MiB a second for 40 minutes after a quiet hour, and then
 // something happens. The wider scales see it later.
 func TestLeakIsHeld(t *testing.T) {

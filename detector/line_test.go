@@ -369,13 +369,13 @@ func TestWhereLinesAreLaid(t *testing.T) {
 		change   func(s *series, pts []point)
 		points   int // of the line, 0 if there is none
 	}{
-		{"twelve after twelve", grown(12, 12), lineScales, 70, nil, 12},
+		{"twelve after twelve", grown(12, 12), 1, 70, nil, 12},
 		{"twelve after eleven", grown(11, 12), 2, 70, nil, 0},
 		{"nine after fourteen", grown(14, 9), 2, 70, nil, 0},
 		{"at a wider scale", grown(12, 12), 6, 70, nil, 12},
 		{"at the cycles", grown(12, 12), cycleScale, 70, nil, 12},
 		{"at the level", grown(12, 12), levelScale, 70, nil, 12},
-		{"at the next narrower scale", grown(12, 12), lineScales - 1, 70, nil, 0},
+		{"at the narrowest scale", grown(12, 12), 0, 70, nil, 0},
 		{"begun anew before", grown(13, 12), 2, 70, from(1), 12},
 		{"begun anew since", grown(13, 12), 2, 70, from(2), 0},
 		{"begun anew with the growth", grown(40, 12), 2, 70, from(39), 0},

@@ -65,6 +65,20 @@ func TestSpikes(t *testing.T) {
 	}
 }
 
+// A slot leaves the crest when the span is over since its begin, between the begins of two
+// slots as well.
+func TestCrestEnds(t *testing.T) {
+	const span = time.Minute
+	for at, want := range map[time.Duration]int64{span - 1: 100, span: 1, span + 1: 1} {
+		var c Crest[int64]
+		c.Add(0, span, 100)
+		c.Add(span-span/crestSlots/2, span, 1)
+		if got := c.Add(at, span, 1); got != want {
+			t.Errorf("%s after a peak: %d, want %d", at, got, want)
+		}
+	}
+}
+
 // The crest against the highest of all values of the span, which it may exceed by
 // what a slot holds that is older by less than its width.
 func TestCrest(t *testing.T) {

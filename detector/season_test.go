@@ -347,6 +347,25 @@ func TestCycleThatWasNotSeen(t *testing.T) {
 	}
 }
 
+// Of a cycle that was seen only where no other one was, nothing tells its level: the shape
+// does not learn from it.
+func TestCycleBesideTheShape(t *testing.T) {
+	for _, c := range []struct {
+		from   int32
+		learns bool
+	}{{2300, false}, {2100, true}} { // the shape ends at 2200
+		y := learned(4, 2200, 6400, tooth(6400, 2200))
+		before := y.season
+		for since := c.from; since < 3200; since += seasonBlock {
+			y.above(y.at+since, 50000, y.c.size)
+		}
+		y.turn(y.at, &y.c, seasonBlock)
+		if learns := y.season != before; learns != c.learns || learns != y.has(25) {
+			t.Errorf("a cycle that was seen from %d on: learned %t: %+v", c.from, learns, y.season)
+		}
+	}
+}
+
 // The shape is never below zero, where it would be no memory.
 func TestShapeIsNotNegative(t *testing.T) {
 	step := func(high float64) func(since int32) float64 {

@@ -53,6 +53,77 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
+// Where each pattern begins and ends, of a flat series but for what is said.
+func TestWhereAPatternEnds(t *testing.T) {
+	const length = 600 // of a cycle, ticks
+	// cycling is in cycles, of which the last one ended so many lengths ago.
+	cycling := func(s *series, ago float64) {
+		s.ladder[cycleScale].closed, s.cycles.length = 3, length
+		s.cycles.last = ticks(s.last-s.first) - int32(ago*length)
+	}
+	grows := growth{levels: 20, recency: 1, pace: 1}
+	for _, c := range []struct {
+		name   string
+		change func(s *series)
+		want   Pattern
+	}{
+		{"nothing", func(*series) {}, PatternStable},
+		{"grows under cycles at 29 minutes", func(s *series) { cycling(s, 1); s.growths[0] = grows; s.began = s.last - 29*60e9 }, PatternWarmup},
+		{"at 31 minutes", func(s *series) { cycling(s, 1); s.growths[0] = grows; s.began = s.last - 31*60e9 }, PatternSawtooth},
+		{"grows ever slower at 31 minutes", func(s *series) {
+			cycling(s, 1)
+			s.growths[0] = growth{levels: 20, recency: 1, pace: 0.99}
+			s.began = s.last - 31*60e9
+		}, PatternWarmup},
+		{"two spikes", func(s *series) { s.windows[0].spikes = 2 }, PatternStable},
+		{"three", func(s *series) { s.windows[0].spikes = 3 }, PatternSpikes},
+		{"three, nearly half of the time", func(s *series) { s.windows[0].spikes, s.spikes.duty = 3, 0.49 }, PatternSpikes},
+		{"three, half of the time", func(s *series) { s.windows[0].spikes, s.spikes.duty = 3, 0.5 }, PatternSawtooth},
+		{"one that takes less than half of the time", func(s *series) { s.spikes.duty = 0.49 }, PatternStable},
+		{"two cycles", func(s *series) { cycling(s, 1); s.ladder[cycleScale].closed = 2 }, PatternStable},
+		{"three cycles", func(s *series) { cycling(s, 1) }, PatternSawtooth},
+		{"none for nearly three lengths", func(s *series) { cycling(s, 2.9) }, PatternSawtooth},
+		{"none for more than three", func(s *series) { cycling(s, 3.1) }, PatternStable},
+		{"growth at any scale", func(s *series) { s.growths[2] = grows }, PatternWarmup},
+		{"growth of the level alone", func(s *series) { s.growths[levelScale] = grows }, PatternStable},
+		{"a line that noise may draw", func(s *series) { s.growths[2] = grows; s.growths[2].fitted = true }, PatternStable},
+	} {
+		s := scripted()
+		c.change(s)
+		if got := s.fitting(s.last); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// What the steps and the cycles of a leak of 16 MiB a cycle must be to give it their name.
+func TestNamesOfLeaks(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		flat  float64 // share of the blocks without growth
+		step  float64 // MiB
+		swing float64 // of a cycle, MiB; 0: no cycles
+		want  Pattern
+	}{
+		{"steps of 8 MiB", 0.5, 8, 0, PatternLeakStaircase},
+		{"lower ones", 0.5, 7.9, 0, PatternLeakLinear},
+		{"with little between them", 0.49, 8, 0, PatternLeakLinear},
+		{"cycles that swing by more than four times as much", 0.5, 8, 65, PatternLeakCyclic},
+		{"cycles that swing by less", 0.5, 8, 63, PatternLeakStaircase},
+	} {
+		s := scripted()
+		s.leak.on, s.leak.trend.rate = true, 16*mib/60.0
+		s.growths[0] = growth{levels: 20, flat: c.flat, step: c.step * mib}
+		if c.swing > 0 {
+			s.ladder[cycleScale].closed = 3
+			s.cycles = cycles{last: ticks(s.last - s.first), length: 600, size: c.swing * oneMiB}
+		}
+		if got := s.fitting(s.last); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // A pattern stays for a minute at least, but for the one that tells a leak.
 func TestPatternsHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(83, 84))
