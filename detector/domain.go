@@ -286,6 +286,7 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 		m.doubt()
 		if m.used.OK && m.used.V >= crestExit*float64(d.top) {
 			d.crest = Crest[int64]{} // what it held is no part of the crest any more
+			d.fullness.left = true
 		}
 		if g := d.groups[m.group]; g != nil {
 			g.ended.leave(&m.activity, m.seen)

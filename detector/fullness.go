@@ -18,6 +18,8 @@ type fullness struct {
 	full         bool
 	since, until int64 // first and last frame of those in a row that found it full, ns; 0 never
 	lately       int64 // the first one of those that were not crestSpan apart, ns; 0 never
+	// left says that who held much of it has ended since: who fills it next begins anew.
+	left bool
 }
 
 // note adds a frame.
@@ -27,24 +29,24 @@ func (f *fullness) note(t, used, capacity int64) {
 		f.since = t
 	}
 	if now {
-		if f.until == 0 || t-f.until >= int64(crestSpan) {
+		if f.until == 0 || f.left || t-f.until >= int64(crestSpan) {
 			f.lately = t
 		}
-		f.until = t
+		f.until, f.left = t, false
 	}
 	f.full = now
 }
 
-// by reports whether the memory was full at the time t, ns, or a while before.
-func (f *fullness) by(t int64) bool { return f.until > 0 && f.until >= t-fullBefore }
-
 // filled reports whether what grew from the time onset on, ns, may have filled the memory by
 // the time t: that is full then, or was a while before, and was not when the growth began.
-func (f *fullness) filled(onset, t int64) bool { return f.by(t) && f.since > onset }
+func (f *fullness) filled(onset, t int64) bool {
+	return f.until > 0 && f.until >= t-fullBefore && f.since > onset
+}
 
 func (f *fullness) code(c *codec) {
 	c.bool(&f.full)
 	c.time(&f.since)
 	c.time(&f.until)
 	c.time(&f.lately)
+	c.bool(&f.left)
 }

@@ -6,6 +6,7 @@ package detector
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // teeth is a healthy demand: from low on it rises by 2 to 3 GiB in fast to slow seconds, and
@@ -96,6 +97,63 @@ func TestFlushOnASharedGPU(t *testing.T) {
 		}
 		if !found || flushed == 0 {
 			t.Errorf("beside %g GiB: found %t, %g GiB flushed", others, found, flushed/gib)
+		}
+	}
+}
+
+// After a flush that frees much the leak is told again long before the memory is full again: at
+// no scale has the flush given back what a leak gains.
+func TestLeakAfterAFlush(t *testing.T) {
+	d, f := newDomain(t), Frame[int]{Capacity: Of(80 * gib), Complete: true}
+	const others, rate, flush = 30 * gib, 6 * gib / 3600., 12 * gib
+	flushed := 0
+	for s := 0; flushed == 0 || s < flushed+45*60; s++ {
+		used := round(10*gib + rate*float64(max(0, s-3600)))
+		if flushed > 0 {
+			used -= flush
+		} else if used+others >= 78*gib {
+			flushed = s
+		}
+		f.T, f.Used = seconds2026(s), Of(used+others)
+		f.Members = append(f.Members[:0], Member[int]{Key: 1, Used: Of(used), Started: start}, Member[int]{Key: 2, Used: Of(others), Started: start})
+		if err := d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j := d.Judgement(); !j.Device.Leak || !j.Members[0].Leak {
+		t.Errorf("45 min after the flush at %d s no leak: %+v", flushed, j.Members[0].Verdict)
+	}
+	for i := range d.members[1].ladder {
+		if given := d.members[1].ladder[i].given; given > 0 {
+			t.Errorf("scale %d: %g GiB given back", i, given*unit/gib)
+		}
+	}
+}
+
+// For how long a memory has been full is counted anew where it was not for an hour, and where
+// who held much of it has ended.
+func TestFullLately(t *testing.T) {
+	var f fullness
+	minutes := func(n int) int64 { return int64(n) * int64(time.Minute) }
+	for _, c := range []struct {
+		at, used     int // min, GiB
+		left         bool
+		since, until int // of what was full lately, min
+	}{
+		{1, 50, false, 0, 0},
+		{2, 75, false, 2, 2},
+		{3, 76, false, 2, 3},
+		{10, 50, false, 2, 3},
+		{61, 75, false, 2, 61},
+		{122, 75, false, 122, 122},
+		{123, 50, true, 122, 122},
+		{130, 75, false, 130, 130},
+		{131, 75, false, 130, 131},
+	} {
+		f.left = f.left || c.left
+		f.note(minutes(c.at), int64(c.used)*gib, 80*gib)
+		if f.lately != minutes(c.since) || f.until != minutes(c.until) {
+			t.Errorf("minute %d: full from %d to %d, want %+v", c.at, f.lately/minutes(1), f.until/minutes(1), c)
 		}
 	}
 }

@@ -206,9 +206,9 @@ func kept(pts []point) int {
 }
 
 // fresh is 1 while the last growth is less than 3 typical gaps ago, and falls to 0
-// at twice that. ago is the time since then, and longest the most that a gap may be, ns.
-func (g *growth) fresh(ago, longest int64) float64 {
-	return clamp(2 - float64(ago)/float64(3*min(g.gap, longest)))
+// at twice that. ago is the time since then, ns.
+func (g *growth) fresh(ago int64) float64 {
+	return clamp(2 - float64(ago)/float64(3*g.gap))
 }
 
 // steadiness is 1 while growth goes on at the pace at which it began and falls

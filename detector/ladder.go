@@ -151,9 +151,9 @@ type run struct {
 type nature struct {
 	began int32   // when it started, ticks since the series began
 	rate  float64 // Config.HighWaterRate
-	// filled is since when the memory has been full, ticks since the series began: what
-	// began to grow before that may have filled it. It is -1 where it is not.
-	filled int32
+	// filled and full are since when and until when the memory has been full, ticks since
+	// the series began: what began to grow before that may have filled it. -1 is never.
+	filled, full int32
 }
 
 // cycles finds the troughs of the cycles of a series, such as the steps, epochs or
@@ -262,7 +262,7 @@ func (e *scale) close(p point, n nature) {
 	case -d >= least:
 		e.moves++
 		e.walk.move(d > 0, r.rising())
-		e.fall(p, n.filled)
+		e.fall(p, n)
 		e.level, e.movedAt = p.v, p.at
 	case (r.ups > 0 || r.falling) && e.closed-e.movedBlock >= pauseBlocks:
 		e.begin(point{at: p.at, v: e.level})
@@ -333,10 +333,11 @@ func (r *run) up(p point) {
 
 // fall follows a move downwards to p and notes how much gradual growth it takes
 // back, unless that has filled the memory: there an allocator empties its cache
-// before it fails, and fills it again. filled is as in nature.
-func (e *scale) fall(p point, filled int32) {
+// before it fails, and fills it again. Where in its block the memory fell is not known.
+func (e *scale) fall(p point, n nature) {
 	r := &e.run
-	full := filled > r.onset
+	lately := n.full >= 0 && int64(p.at-n.full)*tick <= fullBefore+e.width
+	full := lately && n.filled > r.onset
 	popped, height, gradual := e.pop(p)
 	r.popped += popped
 	r.downs++
@@ -346,7 +347,7 @@ func (e *scale) fall(p point, filled int32) {
 	// What falls gradually rose at some time, seen or not; and how the memory rose
 	// that was there at first, and does not stay, is not known: it may have filled it.
 	first := e.runs == 1 && int64(p.at-e.movedAt)*tick < min(pauseBlocks*e.width, unsettledTop)
-	if first && filled < 0 || r.falling && r.downs >= toothMoves && !full {
+	if first && !lately || r.falling && r.downs >= toothMoves && !full {
 		e.given = max(e.given, float64(r.high)-float64(p.v))
 	}
 	if !r.falling && (float64(r.high)-float64(p.v) > retrace*float64(r.high-r.low) ||

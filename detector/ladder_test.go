@@ -35,7 +35,11 @@ func shareOf(scale int) float64 { return newSeries(DefaultConfig()).ladder[scale
 func climbing(levels []float64, filled int32) *scale {
 	e := &scale{width: ladderBase, share: shareOf(0)}
 	for i, v := range levels {
-		e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, nature{began: -36000, rate: 3, filled: filled})
+		n := nature{began: -36000, rate: 3, filled: filled, full: -1}
+		if filled >= 0 {
+			n.full = int32(i) * 100 // it is to this moment
+		}
+		e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, n)
 	}
 	return e
 }

@@ -3,10 +3,7 @@
 
 package detector
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 const (
 	// confirm is how long the confidence must be above the leak threshold, in ns: a
@@ -19,9 +16,6 @@ const (
 	// for longestPause at most.
 	pauseShare   = 0.25
 	longestPause = int64(10 * time.Minute)
-	// longestGap is the longest gap that a leak is granted between two moves, whatever the
-	// scale, unless no scale sees it move sooner.
-	longestGap = int64(10 * time.Minute)
 	// restingShare of a growth without compute make it a load, of which
 	// restingConfidence is left.
 	restingShare      = 0.8
@@ -44,40 +38,27 @@ type leak struct {
 	// While on: since when, above which level in bytes, the highest level that was
 	// retained, when it was last seen to grow, and the line that it followed then.
 	since, base, high, grown int64
-	// gap is the shortest time between two moves at a scale that has been sure of it, ns.
-	gap    int64
-	kept   int64 // the level of the surest scale then, bytes
-	trend  trend
-	scale  int   // of trend
-	closed int64 // blocks of it then
+	kept                     int64 // the level of the surest scale then, bytes
+	trend                    trend
+	scale                    int   // of trend
+	closed                   int64 // blocks of it then
 }
 
 // decide updates the leak and the shape after a sample.
 func (s *series) decide(o *observation) {
 	l, t := &s.leak, o.t
 	l.confidence, l.best = -1, 0
-	gap, again := int64(math.MaxInt64), 0.0
-	if l.on {
-		gap = max(longestGap, l.gap)
-	}
 	for i := range s.growths {
 		g := &s.growths[i]
 		if g.levels == 0 {
 			continue
 		}
-		ago := s.watched(g.end, t)
-		g.recency = g.fresh(ago, gap)
-		again = max(again, g.confidence*g.fresh(ago, math.MaxInt64))
-		c := g.confidence * g.recency
-		if c > l.confidence {
+		g.recency = g.fresh(s.watched(g.end, t))
+		if c := g.confidence * g.recency; c > l.confidence {
 			l.confidence, l.best = c, i
-		}
-		if l.on && c >= s.cfg.LeakThreshold {
-			l.gap = min(l.gap, g.gap)
 		}
 	}
 	l.confidence = max(l.confidence, 0)
-	stopped := l.on && l.confidence < s.cfg.ClearThreshold && again >= s.cfg.LeakThreshold
 	if f := &s.effort; f.resting > restingShare*(f.resting+f.working) {
 		l.confidence *= restingConfidence
 	}
@@ -93,12 +74,8 @@ func (s *series) decide(o *observation) {
 	case t-l.above >= confirm:
 		g := &s.growths[l.best]
 		l.on, l.plain, l.since, l.base, l.high, l.closed = true, g.plain, g.since, g.base, g.base, 0
-		l.gap = g.gap
 		l.level = l.best == levelScale || g.fitted
 		s.hold(o)
-	}
-	if stopped && !l.on {
-		s.interrupt() // a wide scale must not tell of the same growth again
 	}
 	s.shape.update(s, t)
 }

@@ -406,7 +406,6 @@ func (l *leak) code(c *codec) {
 	for _, v := range []*int64{&l.above, &l.since, &l.grown} {
 		c.time(v)
 	}
-	c.natural(&l.gap)
 	c.amount(&l.base)
 	c.amount(&l.high)
 	c.amount(&l.kept)

@@ -224,10 +224,10 @@ func (s *series) climbed(o *observation) bool {
 	}
 	n := nature{
 		began: int32(max((s.began-s.first)/tick, math.MinInt32/2)), rate: s.cfg.HighWaterRate,
-		filled: -1,
+		filled: -1, full: -1,
 	}
-	if o.full.by(o.t) {
-		n.filled = ticks(max(0, o.full.lately-s.first))
+	if f := &o.full; f.until > 0 && f.until >= s.first {
+		n.filled, n.full = ticks(max(0, f.lately-s.first)), ticks(f.until-s.first)
 	}
 	closed := 0
 	before := s.ladder[0].level

@@ -50,7 +50,7 @@ func (h *shape) update(s *series, t int64) {
 func (s *series) fitting(t int64) Pattern {
 	g := s.finest()
 	switch {
-	case !s.judged():
+	case !s.ripe():
 		return PatternUnknown
 	case s.leak.on:
 		return s.leaking(g, t)

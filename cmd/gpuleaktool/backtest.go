@@ -35,6 +35,9 @@ const (
 // leastCapacity is the least --capacity, in bytes: less is a number without its unit.
 const leastCapacity = 64 << 20
 
+// leastStep is the shortest --step, of which any is a multiple.
+const leastStep = 100 * time.Millisecond
+
 // backtest runs the detector over recorded history.
 type backtest struct {
 	files      []string
@@ -70,7 +73,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 		formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatOpenMetrics)
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
 	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
-	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(setting.Duration("step", &b.step, 100*time.Millisecond, 24*time.Hour))
+	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(setting.Duration("step", &b.step, leastStep, 24*time.Hour))
 	choice("unit", "Unit of the metric: auto (from its name), B or MiB. Logs of nvidia-smi and recordings tell theirs.", "auto", &unit, "auto", "B", "MiB")
 	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(setting.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
 	cmd.Flag("timezone", "Time zone of nvidia-smi's time stamps and of what is shown, such as Europe/Berlin.").Default("UTC").
@@ -135,6 +138,8 @@ func (b *backtest) check() error {
 		return fmt.Errorf("either files or --prometheus.url, not both: %s", cmp.Or(b.files[0], "-"))
 	case len(slices.DeleteFunc(slices.Clone(b.files), isNamed)) > 1:
 		return errors.New(standardInput + ": can be read only once: name - once")
+	case b.step%leastStep != 0:
+		return fmt.Errorf("--step=%s: must be a multiple of %s", humanize.FormatDuration(b.step), humanize.FormatDuration(leastStep))
 	case b.prometheus.url != "" && b.format != formatAuto:
 		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.format)
 	}

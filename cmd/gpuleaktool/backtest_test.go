@@ -294,6 +294,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--unit=B testdata/leak.csv", "--unit is for metrics"},
 		{"--unit=GiB testdata/leak.om", "choose one of auto, B, MiB"},
 		{"--step=0s testdata/leak.csv", "--step=0s: must be between"},
+		{"--step=150ms testdata/leak.csv", "--step=150ms: must be a multiple of 100ms"},
 		{"--capacity=all testdata/leak.csv", "--capacity=all: is not a number of bytes"},
 		{"--timezone=Mars testdata/leak.csv", "--timezone=Mars: is no time zone"},
 		{"--output-file=" + dir + "/absent/x testdata/leak.csv", "--output-file=" + dir + "/absent/x: "},

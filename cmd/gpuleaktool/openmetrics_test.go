@@ -83,6 +83,11 @@ func TestOpenMetrics(t *testing.T) {
 			`{"gpu":"0"} 1.7e+09:1048576/8388608 {"gpu":"0","pod":"a"} 1.70000006e+09:2097152/9437184`,
 		},
 		{
+			"a capacity that comes after one with other labels", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\n" +
+				"DCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"a\"} 9 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"b\"} 7 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\"} 8 1700000000\n",
+			`{"gpu":"0"} 1.7e+09:1048576/8388608`,
+		},
+		{
 			"capacities that are the same", "gpu_memory_used_bytes{gpu=\"0\"} 1 1700000000\n" +
 				"gpu_memory_total_bytes{x=\"1\"} 8 1700000000\ngpu_memory_total_bytes{x=\"2\"} 8 1700000060\n",
 			`{"gpu":"0"} 1.7e+09:1/8`,

@@ -180,11 +180,12 @@ type cursor struct {
 // same ones if there are several, as of a GPU that had no pod for a while. Nil is none.
 func (h *scalars) match(x *scalar, list []*scalar) (*scalar, error) {
 	own := slices.DeleteFunc(slices.Clone(x.labels), func(l label) bool { return l.name == model.MetricNameLabel })
+	if i := slices.IndexFunc(list, func(c *scalar) bool { return slices.Equal(own, c.labels) }); i >= 0 {
+		return list[i], nil
+	}
 	var found *scalar
 	for _, c := range list {
 		switch {
-		case slices.Equal(own, c.labels):
-			return c, nil
 		case !agree(own, c.labels):
 		case found == nil:
 			found = c

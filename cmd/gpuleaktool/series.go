@@ -73,7 +73,7 @@ func (x *series) add(t time.Duration, used float64, capacity detector.Value) {
 	}
 	x.samples++
 	x.last, x.used, x.peak, x.fresh = t, used, max(x.peak, used), true
-	if capacity.OK {
+	if capacity.OK && capacity.V > 0 {
 		x.capacity = capacity
 		if !x.filled && used >= nearCapacity*capacity.V {
 			x.full, x.filled = t, true
