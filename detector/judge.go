@@ -74,6 +74,9 @@ const (
 	plainSpan   = int64(11 * time.Minute)
 	plainSettle = time.Hour
 	straight    = 0.9
+	// doubtSpan is for how long nothing is plain in a memory where such growth was none: what
+	// is deployed each day or each week comes again within it.
+	doubtSpan = 7 * day
 )
 
 // growth is what one scale says about a leak.
@@ -400,10 +403,10 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 
 // plain reports whether growth from the start on is too slow and too straight for a program
 // that loads, and began above an idle memory. What counts is how long the whole memory takes
-// to fill, by all that grows in it. Where such growth turned out to be none, it is not plain.
+// to fill, by all that grows in it. Where such growth turned out to be none lately, it is not plain.
 func (s *series) plain(g *growth, steady []point, rate float64, base int64) bool {
 	memory, lasted := s.memory(), int64(steady[len(steady)-1].at-steady[0].at)*tick
-	if memory.wary || s.cfg.SettleTime > plainSettle || lasted < plainSpan ||
+	if memory.doubted > 0 && s.last-memory.doubted < doubtSpan || s.cfg.SettleTime > plainSettle || lasted < plainSpan ||
 		float64(base) <= idleLevel(s.capacity) || g.spread < 1 {
 		return false
 	}

@@ -239,9 +239,9 @@ func TestStartFactor(t *testing.T) {
 		on               bool
 		settle           time.Duration
 		spread           float64
-		steady           int   // of the 96 troughs, 10 s apart
-		after            int64 // the growth ended
-		wary             bool
+		steady           int           // of the 96 troughs, 10 s apart
+		after            int64         // the growth ended
+		doubted          time.Duration // how long ago; 0 never
 	}
 	bent := func(late float64) func(float64) float64 {
 		return func(x float64) float64 { return min(x, 0.5) + late*max(x-0.5, 0) }
@@ -301,7 +301,8 @@ func TestStartFactor(t *testing.T) {
 		{"steady for 11 minutes", plain(func(k *known) { k.steady = 67 }), 1},
 		{"plain, and a longer settle time", plain(func(k *known) { k.settle = 61 * time.Minute }), 0.4 + 0.3*15/61},
 		{"plain, and a shorter settle time", plain(func(k *known) { k.settle = 50 * time.Minute }), 1},
-		{"plain, as something was that was no leak", plain(func(k *known) { k.wary = true }), excused},
+		{"plain, as something was that was no leak", plain(func(k *known) { k.doubted = 6 * 24 * time.Hour }), excused},
+		{"plain, as something was a week ago that was no leak", plain(func(k *known) { k.doubted = 8 * 24 * time.Hour }), 1},
 		{"a second half that brought 0.88 of the first", plain(func(k *known) { k.f = bent(0.88) }), excused},
 		{"a second half that brought 0.92 of the first", plain(func(k *known) { k.f = bent(0.92) }), 1},
 		{"a second half that brought 1.08 times the first", plain(func(k *known) { k.f = bent(1.08) }), 1},
@@ -338,7 +339,10 @@ func TestStartFactor(t *testing.T) {
 			s.idleAt = begin - k.idle
 		}
 		pts := troughs(curve(96, 1e4, k.f))
-		s.last, s.wary = s.last+k.after, k.wary
+		s.last += k.after
+		if k.doubted > 0 {
+			s.doubted = s.last - int64(k.doubted)
+		}
 		got := s.startFactor(&growth{since: begin, end: s.last - k.after, spread: k.spread}, pts, pts[len(pts)-k.steady:], k.rate, int64(k.base))
 		about(t, c.name, got, c.want)
 	}

@@ -112,7 +112,7 @@ func (s *series) hold(o *observation) {
 // this memory: it could have filled it in hours only. What is muted tells of nobody else.
 func (s *series) doubt() {
 	if l := &s.leak; l.plain && !s.cfg.Mute && l.grown-l.since < int64(s.cfg.SettleTime) {
-		s.memory().wary = true
+		s.memory().doubted = s.last
 	}
 }
 

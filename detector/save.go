@@ -387,7 +387,7 @@ func (s *series) code(c *codec) {
 	if s.anew < 0 || s.anew > ticks(s.last-s.first) {
 		c.fail()
 	}
-	c.bool(&s.wary)
+	c.time(&s.doubted)
 	c.natural(&s.gap.length)
 	c.amount(&s.used)
 	c.positive(&s.capacity, MaxBytes)

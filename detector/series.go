@@ -35,7 +35,6 @@ type series struct {
 	leak    leak
 	shape   shape
 
-	seen     bool
 	samples  int64
 	began    int64 // when its owner started; the first sample if that is not known, ns
 	first    int64 // first sample, ns
@@ -45,8 +44,9 @@ type series struct {
 	idleAt   int64 // when the memory was last as low as that of an idle GPU, ns; 0 never
 	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
+	seen     bool  // a sample
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
-	wary     bool  // plain growth that was called a leak turned out to be none, here or in a part of it
+	doubted  int64 // when plain growth that was called a leak turned out to be none last, here or in a part of it, ns; 0 never
 	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
 	whole    *series // of the memory that it is a part of; nil where there is none but its own
