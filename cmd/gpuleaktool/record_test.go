@@ -156,21 +156,11 @@ func TestFaultyGPUs(t *testing.T) {
 	}
 }
 
-// TestProgram is no test: it is the program where a test runs it in another
-// process, for what the system does to a whole one.
-func TestProgram(t *testing.T) {
-	if os.Getenv("GPULEAKTOOL_ARGS") == "" {
-		t.Skip("run by other tests")
-	}
-	os.Args = append(os.Args[:1], strings.Fields(os.Getenv("GPULEAKTOOL_ARGS"))...)
-	main()
-}
-
 // process returns the program in a process of its own, after some lines of shell.
 func process(t *testing.T, shell, args string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", shell+`; exec "$0" -test.run='^TestProgram$'`, os.Args[0])
-	cmd.Env = append(os.Environ(), "GPULEAKTOOL_ARGS="+args)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", shell+`; exec "$0"`, os.Args[0])
+	cmd.Env = append(os.Environ(), programArgs+"="+args)
 	return cmd
 }
 
