@@ -106,8 +106,8 @@ func (d *Domain[K]) leaks(group string) bool {
 // judgeDevice composes the verdict on the device.
 func (d *Domain[K]) judgeDevice() {
 	d.out.Device, d.out.Residual = Verdict{}, Verdict{}
-	d.out.Attributed = d.attributed
 	if !d.known {
+		d.out.Attributed = d.attributed
 		return
 	}
 	d.used.verdict(&d.out.Device)

@@ -151,9 +151,9 @@ type run struct {
 type nature struct {
 	began int32   // when it started, ticks since the series began
 	rate  float64 // Config.HighWaterRate
-	// filled and full are since when and until when the memory has been full, ticks since
-	// the series began: what began to grow before that may have filled it. -1 is never.
-	filled, full int32
+	// When the memory has been full lately, ticks since the series began, -1 never: what
+	// began to grow before that may have filled it.
+	fullSince, fullUntil int32
 }
 
 // cycles finds the troughs of the cycles of a series, such as the steps, epochs or
@@ -336,8 +336,8 @@ func (r *run) up(p point) {
 // before it fails, and fills it again. Where in its block the memory fell is not known.
 func (e *scale) fall(p point, n nature) {
 	r := &e.run
-	lately := n.full >= 0 && int64(p.at-n.full)*tick <= fullBefore+e.width
-	full := lately && n.filled > r.onset
+	lately := n.fullUntil >= 0 && int64(p.at-n.fullUntil)*tick <= fullBefore+e.width
+	full := lately && n.fullSince > r.onset
 	popped, height, gradual := e.pop(p)
 	r.popped += popped
 	r.downs++

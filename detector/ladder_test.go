@@ -35,9 +35,9 @@ func shareOf(scale int) float64 { return newSeries(DefaultConfig()).ladder[scale
 func climbing(levels []float64, filled int32) *scale {
 	e := &scale{width: ladderBase, share: shareOf(0)}
 	for i, v := range levels {
-		n := nature{began: -36000, rate: 3, filled: filled, full: -1}
+		n := nature{began: -36000, rate: 3, fullSince: filled, fullUntil: -1}
 		if filled >= 0 {
-			n.full = int32(i) * 100 // it is to this moment
+			n.fullUntil = int32(i) * 100 // it is to this moment
 		}
 		e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, n)
 	}
@@ -227,7 +227,7 @@ func TestMaximaUnderNoise(t *testing.T) {
 		t.Fatalf("growth of %d moves, noise %g units: the test shows nothing", e.run.ups, e.noise)
 	}
 	for i := range 7 {
-		e.close(point{at: int32(402+i) * 100, v: uint32((high + 3) * oneMiB)}, nature{began: -36000, rate: 3, filled: -1})
+		e.close(point{at: int32(402+i) * 100, v: uint32((high + 3) * oneMiB)}, nature{began: -36000, rate: 3, fullSince: -1, fullUntil: -1})
 	}
 	if e.high.fortune > before {
 		t.Errorf("a plateau 3 MiB above the highest level: the fortune grows from %g to %g", before, e.high.fortune)
@@ -285,7 +285,7 @@ func TestMaximaOfTheYoung(t *testing.T) {
 	}{{290, 0}, {299, 0}, {300, 1}, {310, 1}} {
 		var e scale
 		for i, v := range mibs(100, 110, 120) {
-			e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, nature{began: 200 - c.age, rate: 3, filled: -1})
+			e.close(point{at: int32(i+1) * 100, v: uint32(v * oneMiB)}, nature{began: 200 - c.age, rate: 3, fullSince: -1, fullUntil: -1})
 		}
 		if e.high.blocks != c.bets || e.high.maxima != c.bets {
 			t.Errorf("an age of %d ticks: %g blocks are bet on, with %g maxima", c.age, e.high.blocks, e.high.maxima)

@@ -44,9 +44,9 @@ type series struct {
 	idleAt   int64 // when the memory was last as low as that of an idle GPU, ns; 0 never
 	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
+	doubted  int64 // when plain growth that was called a leak turned out to be none last, here or in a part of it, ns; 0 never
 	seen     bool  // a sample
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
-	doubted  int64 // when plain growth that was called a leak turned out to be none last, here or in a part of it, ns; 0 never
 	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
 	whole    *series // of the memory that it is a part of; nil where there is none but its own
@@ -224,10 +224,10 @@ func (s *series) climbed(o *observation) bool {
 	}
 	n := nature{
 		began: int32(max((s.began-s.first)/tick, math.MinInt32/2)), rate: s.cfg.HighWaterRate,
-		filled: -1, full: -1,
+		fullSince: -1, fullUntil: -1,
 	}
 	if f := &o.full; f.until > 0 && f.until >= s.first {
-		n.filled, n.full = ticks(max(0, f.lately-s.first)), ticks(f.until-s.first)
+		n.fullSince, n.fullUntil = ticks(max(0, f.lately-s.first)), ticks(f.until-s.first)
 	}
 	closed := 0
 	before := s.ladder[0].level

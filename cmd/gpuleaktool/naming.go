@@ -7,10 +7,14 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/prometheus/common/model"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 )
+
+// longestName bounds the name of a series, in characters.
+const longestName = 1000
 
 // spoken are the labels that words has in its own way, or that say nothing beside them.
 var spoken = []string{
@@ -62,7 +66,7 @@ func (x *series) words(others []string) string {
 		if len(l) == 0 {
 			return "the series"
 		}
-		return printable(l.String())
+		return humanize.Printable(l.String(), longestName)
 	}
 	parts := []string{"GPU " + l.get("gpu")}
 	add := func(what, name string) {
@@ -79,21 +83,11 @@ func (x *series) words(others []string) string {
 	for _, name := range others {
 		add(name+" ", l.get(name))
 	}
-	return printable(strings.Join(parts, ", "))
+	return humanize.Printable(strings.Join(parts, ", "), longestName)
 }
 
 // uuid returns that of the GPU, which DCGM's labels write in capitals.
 func (l labels) uuid() string { return cmp.Or(l.get("uuid"), l.get("UUID")) }
-
-// printable replaces what a terminal would act on: labels come from outside.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
-}
 
 // whose names the process, pod or job that a series is about; "" if it is about none.
 func (x *series) whose() string {

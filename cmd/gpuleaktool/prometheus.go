@@ -255,12 +255,7 @@ func (q *promQuery) refused(err error) error {
 
 // excerpt is the beginning of a text from outside, in one line of what can be printed.
 func excerpt(text string) string {
-	const most = 200
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) > most {
-		runes = append(runes[:most], '…')
-	}
-	return printable(string(runes))
+	return humanize.Printable(strings.Join(strings.Fields(text), " "), 200)
 }
 
 // promMatrix joins the parts of a range.

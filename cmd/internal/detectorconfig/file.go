@@ -16,10 +16,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -101,23 +101,8 @@ type parser struct {
 
 func (p *parser) fail(line int, format string, args ...any) {
 	if len(p.errors) < maxErrors {
-		p.errors = append(p.errors, Error{File: p.file, Line: line, Text: oneLine(fmt.Sprintf(format, args...))})
+		p.errors = append(p.errors, Error{File: p.file, Line: line, Text: humanize.Printable(fmt.Sprintf(format, args...), maxText)})
 	}
-}
-
-// oneLine takes out what a terminal would not print but act on, and what is too
-// much: texts come from the file.
-func oneLine(text string) string {
-	runes := []rune(text)
-	for i, r := range runes {
-		if !unicode.IsPrint(r) {
-			runes[i] = unicode.ReplacementChar
-		}
-		if i == maxText {
-			return string(runes[:i]) + "…"
-		}
-	}
-	return string(runes)
 }
 
 // document reads the one document of the file.
