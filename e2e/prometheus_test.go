@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -57,6 +58,48 @@ func TestExampleConfig(t *testing.T) {
 	}
 	if down := query(t, prometheus, `up`); down[0].Value != 1 {
 		t.Errorf("up is %g", down[0].Value)
+	}
+}
+
+// TestBacktestPrometheus asks a Prometheus for the memory of GPUs, and gets it with its processes,
+// each with the capacity of its GPU.
+func TestBacktestPrometheus(t *testing.T) {
+	exporter, _ := startSim(t)
+	const config = `
+scrape_configs:
+  - job_name: gpus
+    scrape_interval: 1s
+    honor_labels: true
+    static_configs: [{targets: ['%s']}]
+`
+	prometheus := harness.StartPrometheus(t, fmt.Sprintf(config, exporter.Address()))
+	query(t, prometheus, `count_over_time(gpu_process_memory_used_bytes{pod!=""}[1m]) > 3`)
+	cmd := exec.Command(harness.Tool(t), "backtest", "--prometheus.url="+prometheus.URL, `--query=gpu_memory_used_bytes{instance="`+exporter.Address()+`"}`,
+		"--start=-1m", "--query-step=1s", "--output=json")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, out)
+	}
+	gpus, processes := map[string]bool{}, 0
+	for text := range strings.Lines(string(out)) {
+		var line struct {
+			Series   map[string]string
+			Capacity float64 `json:"capacity_bytes"`
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if line.Series["uuid"] == "" || line.Series["instance"] != exporter.Address() || line.Series["__name__"] != "" {
+			t.Errorf("series %v", line.Series)
+		}
+		if line.Series["pid"] == "" {
+			gpus[line.Series["gpu"]] = true
+		} else if processes++; line.Capacity == 0 {
+			t.Errorf("%v has no capacity", line.Series)
+		}
+	}
+	if len(gpus) != 8 || processes < 8 {
+		t.Errorf("%d GPUs, %d lines of processes: %s", len(gpus), processes, out)
 	}
 }
 

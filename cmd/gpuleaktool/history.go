@@ -65,6 +65,11 @@ func (l labels) with(pairs ...string) labels {
 	return out
 }
 
+// without returns l without labels of these names.
+func (l labels) without(names ...string) labels {
+	return slices.DeleteFunc(slices.Clone(l), func(x label) bool { return slices.Contains(names, x.name) })
+}
+
 // get returns the value of a label, "" without it.
 func (l labels) get(name string) string {
 	for _, x := range l {

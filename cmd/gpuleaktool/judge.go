@@ -313,8 +313,7 @@ func (m *judgedMemory) group(o *gpu.Owner) *judgedGroup {
 // owned returns the labels of what is on this memory. The profile of an instance
 // is not among them.
 func (m *judgedMemory) owned(pairs ...string) labels {
-	l := slices.DeleteFunc(slices.Clone(m.labels), func(x label) bool { return x.name == "profile" })
-	return l.with(pairs...)
+	return m.labels.without("profile").with(pairs...)
 }
 
 // end tells of the last samples.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +42,7 @@ type openMetrics struct {
 }
 
 // readOpenMetrics reads all of in. name stands in errors.
-func readOpenMetrics(ctx context.Context, name string, in io.Reader, unit float64) (*scalars, error) {
+func readOpenMetrics(ctx context.Context, name string, in io.Reader, unit float64) (history, error) {
 	r := &openMetrics{
 		name: name, in: bufio.NewReaderSize(in, maxOpenMetricsLine),
 		types: map[string]string{}, units: map[string]string{}, series: map[string]*scalar{}, known: map[string]*scalar{},
@@ -203,35 +202,34 @@ func (r *openMetrics) note(x *scalar) {
 }
 
 // isMemoryMetric reports whether the name is that of used memory, or of what
-// bounds it.
+// tells more about it.
 func isMemoryMetric(name string) bool {
-	for used, m := range memoryMetrics {
-		if name == used || (name != "" && (name == m.total || name == m.reserved || name == m.free)) {
-			return true
-		}
-	}
-	return false
+	_, used := memoryMetrics[name]
+	_, _, bound := bounding(name)
+	_, part := exportedMetrics[name]
+	return used || bound || part
 }
 
 // history returns what was read.
-func (r *openMetrics) history(unit float64) (*scalars, error) {
-	used := map[string]bool{}
+func (r *openMetrics) history(unit float64) (history, error) {
+	var used []string
 	for _, x := range r.order {
-		if _, ok := memoryMetrics[x.name]; ok && len(x.points) > 0 {
-			used[x.name] = true
+		if _, ok := memoryMetrics[x.name]; ok && len(x.points) > 0 && !slices.Contains(used, x.name) {
+			used = append(used, x.name)
 		}
 	}
 	switch {
 	case len(used) > 0:
 	case len(r.other) == 1:
-		used[r.other[0]] = true
+		used = r.other
 	case len(r.other) > 1:
 		return nil, fmt.Errorf("%s: holds several metrics, such as %s and %s: keep the lines of the one that is used memory", r.name, r.other[0], r.other[1])
 	default:
 		return nil, fmt.Errorf("%s: holds no sample of used memory", r.name)
 	}
-	h := &scalars{from: r.name, unit: unit, capacityUnit: unit, bounds: map[string]*bounds{}}
-	for _, name := range slices.Sorted(maps.Keys(used)) {
+	slices.Sort(used)
+	h := &scalars{from: r.name, unit: unit, capacityUnit: unit}
+	for _, name := range used {
 		if kind := r.types[name]; kind != "" && kind != "gauge" && kind != "unknown" && kind != "untyped" {
 			return nil, fmt.Errorf("%s: %s is a %s: used memory is a gauge", r.name, name, kind)
 		}
@@ -239,8 +237,7 @@ func (r *openMetrics) history(unit float64) (*scalars, error) {
 			return nil, err
 		}
 	}
-	r.share(h, used)
-	return h, nil
+	return h.history(r.order, used)
 }
 
 // scale sets the unit of the history, which all of its metrics share.
@@ -260,35 +257,6 @@ func (r *openMetrics) scale(h *scalars, name string, unit float64) error {
 	}
 	h.unit, h.capacityUnit = own, own
 	return nil
-}
-
-// share gives the series to the history, those of used memory in the order of the
-// file.
-func (r *openMetrics) share(h *scalars, used map[string]bool) {
-	for _, x := range r.order {
-		if used[x.name] {
-			if len(used) > 1 {
-				x.labels = x.labels.with("__name__", x.name)
-			}
-			h.used = append(h.used, x)
-			continue
-		}
-		for name := range used {
-			b := h.bounds[name]
-			if b == nil {
-				b = &bounds{}
-				h.bounds[name] = b
-			}
-			switch m := memoryMetrics[name]; x.name {
-			case m.total:
-				b.total = append(b.total, x)
-			case m.reserved:
-				b.reserved = append(b.reserved, x)
-			case m.free:
-				b.free = append(b.free, x)
-			}
-		}
-	}
 }
 
 // parseSelector reads a name and labels, name{label="value",…}, where the name may

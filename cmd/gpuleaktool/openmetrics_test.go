@@ -62,15 +62,18 @@ func TestOpenMetrics(t *testing.T) {
 			`{"gpu":"0"} 1.7e+09:5/90 1.70000009e+09:6/190`,
 		},
 		{
-			"two metrics", "gpu_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_process_memory_used_bytes{gpu=\"0\"} 6 1700000000\n",
-			`{"__name__":"gpu_memory_used_bytes","gpu":"0"} 1.7e+09:5 {"__name__":"gpu_process_memory_used_bytes","gpu":"0"} 1.7e+09:6`,
+			"two metrics", "gpu_workload_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_process_memory_used_bytes{gpu=\"0\"} 6 1700000000\n",
+			`{"__name__":"gpu_workload_memory_used_bytes","gpu":"0"} 1.7e+09:5 {"__name__":"gpu_process_memory_used_bytes","gpu":"0"} 1.7e+09:6`,
 		},
 		{
-			"a process has no capacity, and a slice not that of its GPU", "gpu_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\n" +
-				"gpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"1\"} 3 1700000000\ngpu_mig_memory_total_bytes{gpu=\"0\",gpu_instance=\"1\"} 20 1700000000\n" +
+			"a process has no capacity", "gpu_workload_memory_used_bytes{gpu=\"0\",pod=\"p\"} 5 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\n" +
 				"gpu_process_memory_used_bytes{gpu=\"0\",pid=\"7\"} 2 1700000000\n",
-			`{"__name__":"gpu_memory_used_bytes","gpu":"0"} 1.7e+09:5/100 {"__name__":"gpu_mig_memory_used_bytes","gpu":"0","gpu_instance":"1"} 1.7e+09:3/20 ` +
-				`{"__name__":"gpu_process_memory_used_bytes","gpu":"0","pid":"7"} 1.7e+09:2`,
+			`{"__name__":"gpu_workload_memory_used_bytes","gpu":"0","pod":"p"} 1.7e+09:5 {"__name__":"gpu_process_memory_used_bytes","gpu":"0","pid":"7"} 1.7e+09:2`,
+		},
+		{
+			"a slice has its own capacity", "gpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"1\"} 3 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\n" +
+				"gpu_mig_memory_total_bytes{gpu=\"0\",gpu_instance=\"1\"} 20 1700000000\n",
+			`{"gpu":"0","gpu_instance":"1"} 1.7e+09:3/20`,
 		},
 		{
 			"what is free makes the capacity, where it was read at once", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 2 1700000060\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 4 1700000090\n" +

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"regexp"
@@ -32,6 +33,8 @@ const (
 	// chunkPoints is how many points are asked for at once: Prometheus refuses more
 	// than 11,000 a series.
 	chunkPoints = 10_000
+	// fewestPoints is the number from which on less is not tried.
+	fewestPoints = 100
 	// askTimeout bounds one request.
 	askTimeout = 5 * time.Minute
 )
@@ -48,8 +51,8 @@ type promQuery struct {
 // addFlags adds the flags of the query.
 func (q *promQuery) addFlags(cmd *kingpin.CmdClause) {
 	cmd.Flag("prometheus.url", "Address of a Prometheus to read from, such as http://localhost:9090.").StringVar(&q.url)
-	cmd.Flag("query", "PromQL for the used memory, such as DCGM_FI_DEV_FB_USED. Each series that it returns is judged.").StringVar(&q.query)
-	cmd.Flag("capacity.query", "PromQL for the memory that there is, such as gpu_memory_total_bytes - gpu_memory_reserved_bytes. Its series are those of --query that agree in all labels that both have.").StringVar(&q.capacity)
+	cmd.Flag("query", "PromQL for the used memory, such as DCGM_FI_DEV_FB_USED. Each series that it returns is judged. Of gpu_memory_used_bytes the processes and MIG slices are, too.").StringVar(&q.query)
+	cmd.Flag("capacity.query", "PromQL for the memory that there is, such as gpu_memory_total_bytes - gpu_memory_reserved_bytes. Its series are those of --query that agree in all labels that both have. Metrics of this exporter, DCGM's and nvidia_gpu_exporter's need none.").StringVar(&q.capacity)
 	cmd.Flag("query-step", "Time between two points to ask for.").Default("15s").SetValue(setting.Duration("query-step", &q.step, time.Second, time.Hour))
 	cmd.Flag("start", "Where the history begins: 2026-03-01T00:00:00Z, or -6h before now.").StringVar(&q.start)
 	cmd.Flag("end", "Where it ends, in the same forms; now if left out.").StringVar(&q.end)
@@ -115,28 +118,101 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 
 // read asks for the whole range. unit is how many bytes one is; 0 is to find out.
 // asked is told what share has been answered.
-func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked func(done, all int)) (*scalars, error) {
+func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked func(done, all int)) (history, error) {
 	client, err := q.client()
 	if err != nil {
 		return nil, err
 	}
 	h := &scalars{from: "Prometheus", unit: unit, capacityUnit: unit}
-	if h.used, err = q.ask(ctx, client, "query", q.query, r, &h.unit, asked); err != nil {
+	query := q.query
+	if q.capacity == "" {
+		query = withBounds(query)
+	}
+	all, err := q.ask(ctx, client, "query", query, r, asked)
+	if err != nil {
 		return nil, err
 	}
-	if q.capacity == "" {
-		return h, nil
+	used := usedNames(all)
+	if h.unit, err = unitOfAll(unit, used, query); err != nil {
+		return nil, fmt.Errorf("--query: %w", err)
 	}
-	b := &bounds{}
-	h.bounds = map[string]*bounds{}
+	if q.capacity == "" {
+		h.capacityUnit = h.unit
+		return h.history(all, used)
+	}
+	h.sort(all, used)
 	for _, x := range h.used {
 		if s := memoryMetrics[x.name].scope; s == scopeProcess || s == scopeWorkload {
 			return nil, fmt.Errorf("--capacity.query: %s is a part of a memory, and what others hold of that is not known: leave it out, or ask for gpu_memory_used_bytes", x.name)
 		}
-		h.bounds[x.name] = b
 	}
-	b.total, err = q.ask(ctx, client, "capacity.query", q.capacity, r, &h.capacityUnit, func(int, int) {})
-	return h, err
+	b := &bounds{}
+	for name := range h.bounds {
+		h.bounds[name] = b
+	}
+	if b.total, err = q.ask(ctx, client, "capacity.query", q.capacity, r, func(int, int) {}); err != nil {
+		return nil, err
+	}
+	if h.capacityUnit, err = unitOfAll(unit, namesIn(b.total), q.capacity); err != nil {
+		return nil, fmt.Errorf("--capacity.query: %w", err)
+	}
+	return h, nil
+}
+
+// namesIn returns the names of series, in order. A query may have taken them away: "" is one, too.
+func namesIn(list []*scalar) []string {
+	var names []string
+	for _, x := range list {
+		if !slices.Contains(names, x.name) {
+			names = append(names, x.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// usedNames returns the names of series that are used memory: those that do not
+// tell more about another one.
+func usedNames(list []*scalar) []string {
+	names := namesIn(list)
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		of, _, bound := bounding(name)
+		if _, used := memoryMetrics[name]; used {
+			return false
+		}
+		_, part := exportedMetrics[name]
+		return bound && slices.Contains(names, of) || part && slices.Contains(names, "gpu_memory_used_bytes")
+	})
+}
+
+// plainSelector is a query for one metric, without its quoted texts: its name and its matchers.
+var plainSelector = regexp.MustCompile(`^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{([^{}]*)\})?\s*$`)
+
+// withBounds returns a query that asks for what bounds the used memory, too, and for the
+// parts of that of a GPU, if it asks for a known metric and does nothing with it.
+func withBounds(query string) string {
+	parts := plainSelector.FindStringSubmatch(quoted.ReplaceAllString(query, `""`))
+	if parts == nil {
+		return query
+	}
+	m, ok := memoryMetrics[parts[1]]
+	if !ok || m.total == "" {
+		return query
+	}
+	names := []string{parts[1]}
+	if parts[1] == "gpu_memory_used_bytes" {
+		names = slices.Sorted(maps.Keys(exportedMetrics))
+	} else {
+		names = append(names, m.total, m.reserved)
+		if m.free != "" {
+			names = append(names, m.free)
+		}
+	}
+	var matchers string
+	if _, inner, ok := strings.Cut(query, "{"); ok {
+		matchers = ", " + strings.TrimSuffix(strings.TrimSpace(inner), "}")
+	}
+	return fmt.Sprintf(`{__name__=~"%s"%s}`, strings.Join(names, "|"), matchers)
 }
 
 // client returns a client that keeps no connection.
@@ -159,48 +235,56 @@ func (q *promQuery) client() (v1.API, error) {
 	return v1.NewAPI(prometheus), nil
 }
 
-// ask asks for a query over the whole range, in chunks. unit is filled in unless
-// it is known. flag is what gave the query.
-func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, r v1.Range, unit *float64, asked func(done, all int)) ([]*scalar, error) {
-	length := (chunkPoints - 1) * r.Step
-	all := int(r.End.Sub(r.Start)/(length+r.Step)) + 1
+// ask asks for a query over the whole range, in chunks. flag is what gave the query.
+func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, r v1.Range, asked func(done, all int)) ([]*scalar, error) {
 	m := promMatrix{series: map[string]*scalar{}}
-	for i := range all {
+	points, all := chunkPoints, int(r.End.Sub(r.Start)/r.Step)+1
+	for start := r.Start; !start.After(r.End); {
 		chunk := r
-		chunk.Start = r.Start.Add(time.Duration(i) * (length + r.Step))
-		if end := chunk.Start.Add(length); end.Before(r.End) {
+		chunk.Start = start
+		if end := start.Add(time.Duration(points-1) * r.Step); end.Before(r.End) {
 			chunk.End = end
 		}
-		if err := q.askChunk(ctx, client, query, chunk, &m); err != nil {
+		err := q.askChunk(ctx, client, query, chunk, &m)
+		if isTooMuch(err) && points > fewestPoints {
+			points /= 2
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
-		asked(i+1, all)
+		asked(int(chunk.End.Sub(r.Start)/r.Step)+1, all)
+		start = chunk.End.Add(r.Step)
 	}
 	if len(m.order) == 0 {
 		return nil, fmt.Errorf("--%s: has no result from %s to %s: check the query and the range", flag, r.Start.UTC().Format(time.RFC3339), r.End.UTC().Format(time.RFC3339))
 	}
-	if *unit == 0 {
-		var err error
-		if *unit, err = unitOfAll(m.names, query); err != nil {
-			return nil, fmt.Errorf("--%s: %w", flag, err)
-		}
-	}
-	return m.list(), nil
+	slices.SortFunc(m.order, func(a, b *scalar) int { return cmp.Compare(a.String(), b.String()) })
+	return m.order, nil
+}
+
+// isTooMuch reports whether a server refused a request because its answer has too many samples.
+// Prometheus counts them over all series: --query.max-samples.
+func isTooMuch(err error) bool {
+	answer, ok := errors.AsType[*v1.Error](err)
+	return ok && strings.Contains(answer.Msg+answer.Detail, "too many samples")
 }
 
 // quoted are the texts of a query.
 var quoted = regexp.MustCompile("\"(?:\\\\.|[^\"])*\"|'(?:\\\\.|[^'])*'|`[^`]*`")
 
 // unitOfAll returns the unit of metrics or, where a query has taken their names
-// away, that of the query.
-func unitOfAll(names []string, query string) (float64, error) {
-	if len(names) == 0 {
+// away, that of the query; unit, if that is given.
+func unitOfAll(unit float64, names []string, query string) (float64, error) {
+	if unit != 0 {
+		return unit, nil
+	}
+	if names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" }); len(names) == 0 {
 		if strings.ContainsAny(quoted.ReplaceAllString(query, ""), "*/%^") {
 			return 0, fmt.Errorf("%s %w", query, errUnit) // bytes over bytes are none
 		}
 		names = []string{query}
 	}
-	var unit float64
 	for _, name := range names {
 		own, ok := unitOf(name)
 		if !ok {
@@ -262,18 +346,6 @@ func excerpt(text string) string {
 type promMatrix struct {
 	series map[string]*scalar
 	order  []*scalar
-	names  []string
-}
-
-// list returns the series, ordered by name and labels.
-func (m *promMatrix) list() []*scalar {
-	slices.SortFunc(m.order, func(a, b *scalar) int { return cmp.Compare(a.String(), b.String()) })
-	for _, x := range m.order {
-		if len(m.names) > 1 {
-			x.labels = x.labels.with("__name__", x.name)
-		}
-	}
-	return m.order
 }
 
 func (m *promMatrix) add(matrix model.Matrix) error {
@@ -285,9 +357,6 @@ func (m *promMatrix) add(matrix model.Matrix) error {
 		} else {
 			m.series[key] = x
 			m.order = append(m.order, x)
-			if x.name != "" && !slices.Contains(m.names, x.name) {
-				m.names = append(m.names, x.name)
-			}
 		}
 		for _, p := range stream.Values {
 			t := time.Duration(p.Timestamp) * time.Millisecond

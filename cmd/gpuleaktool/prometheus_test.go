@@ -23,6 +23,7 @@ type fakePrometheus struct {
 	series map[string]func(query string, t float64) (float64, bool) // by labels, in JSON
 	status int
 	body   string // instead of a result
+	most   int    // more points at once are too many; 0 is no bound
 
 	mu     sync.Mutex
 	asked  []string // query start end step
@@ -45,6 +46,11 @@ func (f *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.points, f.auth = max(f.points, points), r.Header.Get("Authorization")
 	f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+	if f.most > 0 && points > f.most {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprint(w, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}`)
+		return
+	}
 	if f.body != "" {
 		w.WriteHeader(f.status)
 		fmt.Fprint(w, f.body)
@@ -149,6 +155,60 @@ func TestPrometheusUnit(t *testing.T) {
 			t.Errorf("%s: %s%s", c.query, stdout, stderr)
 		}
 		server.Close()
+	}
+}
+
+// TestTooManySamples asks for less at once where a server refuses more, and gives up where
+// that is no use.
+func TestTooManySamples(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Unix()
+	f := &fakePrometheus{most: 3000, series: map[string]func(string, float64) (float64, bool){
+		`{"__name__":"x_bytes"}`: func(_ string, at float64) (float64, bool) { return at - float64(begin), true },
+	}}
+	server := httptest.NewServer(f)
+	defer server.Close()
+	args := []string{"backtest", "--prometheus.url=" + server.URL, "--query=x_bytes", "--start=2026-03-01T00:00:00Z", "--end=2026-03-02T00:00:00Z", "--output=json", "--step=15s"}
+	_, stdout, stderr := tool(t.Context(), args...)
+	for i, l := range lines(t, stdout) {
+		if l.Used != float64(15*i) {
+			t.Fatalf("line %d: %g bytes", i+1, l.Used)
+		}
+	}
+	// The whole, half of it, then a quarter of what may be asked for at once.
+	if n := len(lines(t, stdout)); n != 24*60*4+1 || len(f.asked) != 2+3 {
+		t.Errorf("%d lines, asked %q: %s", n, f.asked, stderr)
+	}
+	f.most = 10
+	if code, _, stderr := tool(t.Context(), args...); code != exitWrong || !strings.Contains(stderr, "too many samples") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+// TestWithBounds asks for all that is needed with one metric, and leaves every other query alone.
+func TestWithBounds(t *testing.T) {
+	const dcgm = "DCGM_FI_DEV_FB_USED|DCGM_FI_DEV_FB_TOTAL|DCGM_FI_DEV_FB_RESERVED|DCGM_FI_DEV_FB_FREE"
+	for query, want := range map[string]string{
+		"DCGM_FI_DEV_FB_USED":                      `{__name__=~"` + dcgm + `"}`,
+		" DCGM_FI_DEV_FB_USED {} ":                 `{__name__=~"` + dcgm + `", }`,
+		`DCGM_FI_DEV_FB_USED{a="}{",b=~'x|y',}`:    `{__name__=~"` + dcgm + `", a="}{",b=~'x|y',}`,
+		`gpu_mig_memory_used_bytes{a="b"}`:         `{__name__=~"gpu_mig_memory_used_bytes|gpu_mig_memory_total_bytes|gpu_mig_memory_reserved_bytes", a="b"}`,
+		`gpu_process_memory_used_bytes{pod="x"}`:   "",
+		"max by (gpu) (DCGM_FI_DEV_FB_USED)":       "",
+		"DCGM_FI_DEV_FB_USED offset 1d":            "",
+		"DCGM_FI_DEV_FB_USED{a=\"b\"} / 2":         "",
+		"x_bytes":                                  "",
+		`{__name__=~"DCGM_FI_DEV_FB_(USED|FREE)"}`: "",
+		`DCGM_FI_DEV_FB_USED{a="b"} or x{a="b"}`:   "",
+	} {
+		if got := withBounds(query); got != want && (want != "" || got != query) {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	own := withBounds(`gpu_memory_used_bytes{instance="a"}`)
+	for name := range exportedMetrics {
+		if !strings.Contains(own, name) {
+			t.Errorf("%s does not ask for %s", own, name)
+		}
 	}
 }
 

@@ -63,6 +63,53 @@ var memoryMetrics = map[string]memoryMetric{
 
 const mebibyte = 1 << 20
 
+// bounding returns the used memory that a metric bounds, and its place among what does; ok
+// is false for another metric.
+func bounding(name string) (used string, of func(*bounds) *[]*scalar, ok bool) {
+	for used, m := range memoryMetrics {
+		switch name {
+		case "":
+		case m.total:
+			return used, func(b *bounds) *[]*scalar { return &b.total }, true
+		case m.reserved:
+			return used, func(b *bounds) *[]*scalar { return &b.reserved }, true
+		case m.free:
+			return used, func(b *bounds) *[]*scalar { return &b.free }, true
+		}
+	}
+	return "", nil, false
+}
+
+// history returns what series tell that were read together. used are the names of those that are
+// used memory.
+func (h *scalars) history(all []*scalar, used []string) (history, error) {
+	if isExported(used) {
+		return newExported(h, all)
+	}
+	h.sort(all, used)
+	return h, nil
+}
+
+// sort takes series over that were read together. used are the names of those that are used
+// memory; others bound that, or are of no use.
+func (h *scalars) sort(all []*scalar, used []string) {
+	h.bounds = map[string]*bounds{}
+	for _, name := range used {
+		h.bounds[name] = &bounds{}
+	}
+	for _, x := range all {
+		if slices.Contains(used, x.name) {
+			if len(used) > 1 {
+				x.labels = x.labels.with(model.MetricNameLabel, x.name)
+			}
+			h.used = append(h.used, x)
+		} else if name, of, ok := bounding(x.name); ok && h.bounds[name] != nil {
+			list := of(h.bounds[name])
+			*list = append(*list, x)
+		}
+	}
+}
+
 // unitOf returns how many bytes one is of a metric, or of a query; ok is false where
 // it does not tell.
 func unitOf(text string) (unit float64, ok bool) {
@@ -170,7 +217,7 @@ func (c *capacity) at(t time.Duration, m *gpu.Memory) (err error) {
 	return err
 }
 
-// cursor walks along a series. The zero cursor has none.
+// cursor walks along a series that has a point. The zero cursor has none.
 type cursor struct {
 	series *scalar
 	next   int
@@ -179,7 +226,7 @@ type cursor struct {
 // match returns the one of list whose labels do not contradict those of x: that with the very
 // same ones if there are several, as of a GPU that had no pod for a while. Nil is none.
 func (h *scalars) match(x *scalar, list []*scalar) (*scalar, error) {
-	own := slices.DeleteFunc(slices.Clone(x.labels), func(l label) bool { return l.name == model.MetricNameLabel })
+	own := x.labels.without(model.MetricNameLabel)
 	if i := slices.IndexFunc(list, func(c *scalar) bool { return slices.Equal(own, c.labels) }); i >= 0 {
 		return list[i], nil
 	}
@@ -234,6 +281,39 @@ func (c *cursor) at(h *scalars, t time.Duration) (v gpu.Opt[uint64], read time.D
 	p := c.series.points[c.next]
 	v, err = h.bytes(c.series, p, h.capacityUnit)
 	return v, p.t, err
+}
+
+// on returns the value at t, if there is one. t does not decrease.
+func (c *cursor) on(t time.Duration) (v float64, ok bool) {
+	if c.series == nil {
+		return 0, false
+	}
+	points := c.series.points
+	for c.next+1 < len(points) && points[c.next+1].t <= t {
+		c.next++
+	}
+	return points[c.next].v, points[c.next].t == t
+}
+
+// amountOn returns the amount at t, absent if there is none. t does not decrease.
+func (c *cursor) amountOn(h *scalars, t time.Duration) (gpu.Opt[uint64], error) {
+	if _, ok := c.on(t); !ok {
+		return gpu.Opt[uint64]{}, nil
+	}
+	return h.bytes(c.series, c.series.points[c.next], h.unit)
+}
+
+// first returns when the series begins; one that is not there, never.
+func (c *cursor) first() time.Duration {
+	if c.series == nil {
+		return math.MaxInt64
+	}
+	return c.series.points[0].t
+}
+
+// ended reports whether the series has nothing after t.
+func (c *cursor) ended(t time.Duration) bool {
+	return c.series.points[len(c.series.points)-1].t <= t
 }
 
 // errUnit says that the unit of a metric is not known.

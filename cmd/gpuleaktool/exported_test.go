@@ -1,0 +1,271 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// dump writes the samples of a recording as a database writes the series that the exporter
+// makes of them when it is scraped at each one: series by series.
+type dump struct {
+	series map[string]*bytes.Buffer
+	order  []string
+	busy   map[gpu.ProcessID]time.Duration
+}
+
+func (d *dump) add(t time.Duration, name, labels string, v float64) {
+	series := fmt.Sprintf("%s{%s}", name, labels)
+	if d.series[series] == nil {
+		d.series[series] = &bytes.Buffer{}
+		d.order = append(d.order, series)
+	}
+	fmt.Fprintf(d.series[series], "%s %.17g %d.%09d\n", series, v, t/time.Second, t%time.Second)
+}
+
+func (d *dump) memory(t time.Duration, name, labels string, m gpu.Memory) {
+	for what, v := range map[string]gpu.Opt[uint64]{"total": m.Total, "used": m.Used, "reserved": m.Reserved} {
+		if v.OK {
+			d.add(t, name+what+"_bytes", labels, float64(v.V))
+		}
+	}
+}
+
+// sample adds a sample. Its labels are also those of a target.
+func (d *dump) sample(info gpu.Info, s *gpu.Sample) {
+	device := fmt.Sprintf(`gpu="%d",instance="node:9844",uuid=%q`, info.Index, info.UUID)
+	d.add(s.T, "gpu_info", fmt.Sprintf(`%s,name=%q,memory="dedicated",driver_version="580"`, device, info.Name), 1)
+	d.memory(s.T, "gpu_memory_", device, s.Memory)
+	if sum := sumOf(s.Processes); s.ProcessesComplete && sum.OK {
+		d.add(s.T, "gpu_memory_unattributed_bytes", device, float64(s.Memory.Used.V-min(sum.V, s.Memory.Used.V)))
+	}
+	for _, in := range s.Instances {
+		d.memory(s.T, "gpu_mig_memory_", fmt.Sprintf(`%s,gpu_instance="%d",profile=%q`, device, in.ID, in.Profile), in.Memory)
+	}
+	for _, p := range s.Processes {
+		instance := ""
+		if p.Instance.OK {
+			instance = strconv.FormatUint(uint64(p.Instance.V), 10)
+		}
+		labels := fmt.Sprintf(`%s,container=%q,gpu_instance=%q,namespace=%q,pid="%d",pod=%q,process=%q,slurm_job=%q`, device,
+			p.Owner.Container, instance, p.Owner.Namespace, p.ID.PID, p.Owner.Pod, p.Owner.Process, p.Owner.SlurmJob)
+		if p.Used.OK {
+			d.add(s.T, "gpu_process_memory_used_bytes", labels, float64(p.Used.V))
+		}
+		if p.Started.OK {
+			d.add(s.T, "gpu_process_start_time_seconds", labels, p.Started.V.Seconds())
+		}
+		if !p.SM.OK {
+			continue
+		}
+		if _, ok := d.busy[p.ID]; !ok || p.SM.V > 0 {
+			d.busy[p.ID] = s.T
+		}
+		d.add(s.T, "gpu_process_sm_utilization_ratio", labels, p.SM.V)
+		d.add(s.T, "gpu_process_idle_seconds", labels, (s.T - d.busy[p.ID]).Seconds())
+	}
+}
+
+// dumped writes a recording as a database writes it.
+func dumped(t *testing.T, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	reader, err := gpu.NewRecordingReader(path, file, time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dump{series: map[string]*bytes.Buffer{}, busy: map[gpu.ProcessID]time.Duration{}}
+	for {
+		info, s, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.sample(info, &s)
+	}
+	slices.Sort(d.order) // as a database has them
+	var text strings.Builder
+	for _, name := range d.order {
+		text.Write(d.series[name].Bytes())
+	}
+	text.WriteString("# EOF\n")
+	return text.String()
+}
+
+// TestExported judges what the exporter's own series tell as the exporter judged its samples: a
+// dump of them as the recording of them.
+func TestExported(t *testing.T) {
+	for scenario, leaks := range map[string]int{"node": 8, "mig": 2, "crashloop": 1, "healthy": 0} {
+		t.Run(scenario, func(t *testing.T) {
+			recording := filepath.Join(t.TempDir(), "r")
+			if code, stderr := call(t.Context(), t, "record", "--output="+recording, "--source=sim:"+scenario, "--source.speed=inf", "--interval=15s", "--duration=3h"); code != exitOK {
+				t.Fatal(stderr)
+			}
+			path := filepath.Join(t.TempDir(), "dump")
+			if err := os.WriteFile(path, []byte(dumped(t, recording)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// A zombie is told by its processor time and state, of which there are no series.
+			zombies := map[string]bool{}
+			said := func(path string) []string {
+				_, stdout, stderr := tool(t.Context(), "backtest", "--output=json", path)
+				if stderr != "" {
+					t.Fatal(stderr)
+				}
+				stdout = strings.ReplaceAll(stdout, `"instance":"node:9844",`, "")
+				list := lines(t, stdout)
+				for _, l := range list {
+					if l.Pattern == "zombie" {
+						zombies[string(l.Series)] = true
+					}
+				}
+				var kept []string
+				for i, text := range strings.Split(strings.TrimSpace(stdout), "\n") {
+					if !zombies[string(list[i].Series)] {
+						kept = append(kept, text)
+					}
+				}
+				return kept
+			}
+			want, got := said(recording), said(path)
+			if len(got) != len(want) {
+				t.Errorf("%d lines, want %d", len(got), len(want))
+			}
+			for i := range min(len(got), len(want)) {
+				if got[i] != want[i] {
+					t.Fatalf("line %d:\n%s\nwant\n%s", i+1, got[i], want[i])
+				}
+			}
+			leaking := map[string]bool{}
+			for _, l := range lines(t, strings.Join(got, "\n")) {
+				if l.Leak {
+					leaking[string(l.Series)] = true
+				}
+			}
+			if len(leaking) < leaks || leaks == 0 && len(leaking) > 0 {
+				t.Errorf("%d series leak, want %d", len(leaking), leaks)
+			}
+		})
+	}
+}
+
+// joined writes the samples that a text tells: the GPU, seconds after the first one,
+// used/capacity, = where all processes are there, then the instances and the processes.
+func joined(t *testing.T, text string) (string, error) {
+	t.Helper()
+	h, err := readOpenMetrics(t.Context(), "f", strings.NewReader(text), 0)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	amount := func(m gpu.Memory) {
+		fmt.Fprintf(&b, "%d", m.Used.V)
+		if c := m.Capacity(); c.OK {
+			fmt.Fprintf(&b, "/%d", c.V)
+		}
+	}
+	err = h.each(t.Context(), func(m *memory, s *gpu.Sample) error {
+		fmt.Fprintf(&b, "%s +%g ", m.labels.String()+m.info.Name, s.T.Seconds()-1.7e9)
+		amount(s.Memory)
+		if s.ProcessesComplete {
+			b.WriteString(" =")
+		}
+		for _, in := range s.Instances {
+			fmt.Fprintf(&b, " %d:%s:", in.ID, in.Profile)
+			amount(in.Memory)
+		}
+		for _, p := range s.Processes {
+			fmt.Fprintf(&b, " %d", p.ID.PID)
+			if p.Instance.OK {
+				fmt.Fprintf(&b, "@%d", p.Instance.V)
+			}
+			if p.Started.OK {
+				fmt.Fprintf(&b, "(%+g)", time.Duration(p.ID.Start).Seconds()-1.7e9)
+			}
+			fmt.Fprintf(&b, ":%d", p.Used.V)
+			if p.SM.OK {
+				fmt.Fprintf(&b, "*%g", p.SM.V)
+			}
+			b.WriteString(p.Owner.Group())
+		}
+		b.WriteByte('\n')
+		return nil
+	})
+	return b.String(), err
+}
+
+func TestJoin(t *testing.T) {
+	const used, process = "gpu_memory_used_bytes", "gpu_process_memory_used_bytes"
+	for _, c := range []struct{ name, text, want string }{
+		{
+			"times, labels of a target, a driver that was updated",
+			`gpu_info{gpu="0",name="A",driver_version="1",job="j"} 1 1700000000` + "\n" + `gpu_info{gpu="0",name="A",driver_version="2",job="j"} 1 1700000015` + "\n" +
+				used + `{gpu="0",job="j"} 9 1700000000` + "\n" + used + `{gpu="0",job="j"} 10 1700000015` + "\n" + used + `{gpu="0",job="j"} 11 1700000030` + "\n" +
+				`gpu_memory_total_bytes{gpu="0",job="j"} 100 1700000000` + "\n" + `gpu_memory_reserved_bytes{gpu="0",job="j"} 5 1700000000` + "\n" +
+				`gpu_memory_unattributed_bytes{gpu="0",job="j"} 2 1700000000` + "\n" + `gpu_memory_unattributed_bytes{gpu="0",job="j"} 2 1700000015` + "\n" +
+				process + `{gpu="0",pid="7",job="j"} 7 1700000000` + "\n" + process + `{gpu="0",pid="8",pod="p",namespace="n",job="j"} 1 1700000015` + "\n",
+			"gpu=0, job=jA +0 9/95 = 7:7\ngpu=0, job=jA +15 10/95 8:1n/p\ngpu=0, job=jA +30 11/95\n",
+		},
+		{
+			"a pid is used again", used + "{gpu=\"0\"} 9 1700000000\n" + used + "{gpu=\"0\"} 9 1700000015\n" + used + "{gpu=\"0\"} 9 1700000030\n" +
+				process + "{gpu=\"0\",pid=\"7\"} 1 1700000000\n" + process + "{gpu=\"0\",pid=\"7\"} 1 1700000015\n" + process + "{gpu=\"0\",pid=\"7\"} 1 1700000030\n" +
+				"gpu_process_start_time_seconds{gpu=\"0\",pid=\"7\"} 1699999990 1700000000\n" + // the clock was set, then another process
+				"gpu_process_start_time_seconds{gpu=\"0\",pid=\"7\"} 1699999996 1700000015\n" + "gpu_process_start_time_seconds{gpu=\"0\",pid=\"7\"} 1700000020 1700000030\n",
+			"gpu=0 +0 9 7(-10):1\ngpu=0 +15 9 7(-10):1\ngpu=0 +30 9 7(+20):1\n",
+		},
+		{
+			"compute between the samples is not known", used + "{gpu=\"0\"} 9 1700000000\n" + used + "{gpu=\"0\"} 9 1700000015\n" + used + "{gpu=\"0\"} 9 1700000030\n" +
+				process + "{gpu=\"0\",pid=\"7\"} 1 1700000000\n" + process + "{gpu=\"0\",pid=\"7\"} 1 1700000015\n" + process + "{gpu=\"0\",pid=\"7\"} 1 1700000030\n" +
+				"gpu_process_sm_utilization_ratio{gpu=\"0\",pid=\"7\"} 0.5 1700000000\ngpu_process_sm_utilization_ratio{gpu=\"0\",pid=\"7\"} 0 1700000015\ngpu_process_sm_utilization_ratio{gpu=\"0\",pid=\"7\"} 0 1700000030\n" +
+				"gpu_process_idle_seconds{gpu=\"0\",pid=\"7\"} 0 1700000000\ngpu_process_idle_seconds{gpu=\"0\",pid=\"7\"} 5 1700000015\ngpu_process_idle_seconds{gpu=\"0\",pid=\"7\"} 20 1700000030\n",
+			"gpu=0 +0 9 7:1*0.5\ngpu=0 +15 9 7:1\ngpu=0 +30 9 7:1*0\n",
+		},
+		{
+			"slices", used + "{gpu=\"0\"} 9 1700000000\ngpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"11\",profile=\"1g\"} 3 1700000000\n" +
+				"gpu_mig_memory_total_bytes{gpu=\"0\",gpu_instance=\"11\",profile=\"1g\"} 30 1700000000\ngpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"2\",profile=\"2g\"} 4 1700000000\n" +
+				process + "{gpu=\"0\",gpu_instance=\"11\",pid=\"7\"} 3 1700000000\n",
+			"gpu=0 +0 9 2:2g:4 11:1g:3/30 7@11:3\n",
+		},
+		{
+			"labels that were not honored", used + "{gpu=\"0\",pod=\"exporter\",namespace=\"m\"} 9 1700000000\n" +
+				process + "{gpu=\"0\",pid=\"7\",pod=\"exporter\",namespace=\"m\",exported_pod=\"p\",exported_namespace=\"n\"} 3 1700000000\n",
+			"gpu=0 +0 9 7:3n/p\n",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got, err := joined(t, c.text); got != c.want || err != nil {
+				t.Errorf("got\n%swant\n%s%v", got, c.want, err)
+			}
+		})
+	}
+	for _, c := range []struct{ text, want string }{
+		{process + "{gpu=\"1\",pid=\"7\"} 3 1700000000\n", `f: gpu_process_memory_used_bytes{gpu="1",pid="7"} has no gpu_memory_used_bytes with the same labels of a GPU`},
+		{process + "{gpu=\"0\"} 3 1700000000\n", `f: gpu_process_memory_used_bytes{gpu="0"}: its pid is no number`},
+		{process + "{gpu=\"0\",pid=\"7\",gpu_instance=\"x\"} 3 1700000000\n", "its gpu_instance is no number"},
+		{used + "{gpu=\"0\",pod=\"x\"} 3 1700000000\n" + process + "{gpu=\"0\",pid=\"7\"} 3 1700000000\n", `both gpu_memory_used_bytes{gpu="0"} and gpu_memory_used_bytes{gpu="0",pod="x"} are of one GPU`},
+		{process + "{gpu=\"0\",pid=\"7\"} -3 1700000000\n", `gpu_process_memory_used_bytes{gpu="0",pid="7"} is -3 at 2023-11-14T22:13:20Z: this is no used memory`},
+	} {
+		if _, err := joined(t, used+"{gpu=\"0\"} 9 1700000000\n"+c.text); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.text, err)
+		}
+	}
+}
