@@ -83,6 +83,9 @@ var exportedMetrics = map[string]func(*exportedGPU, *scalar) (*cursor, error){
 	"gpu_process_idle_seconds":         ofProcess(func(p *exportedProcess) *cursor { return &p.idle }),
 }
 
+// latestStart is when no process has started yet, in seconds since the Unix epoch: in 2242.
+const latestStart = 1 << 33
+
 // isExported reports whether used memory of these names can be joined, and needs to be: all
 // is of this exporter, and there are GPUs and parts of them.
 func isExported(used []string) bool {
@@ -317,7 +320,7 @@ func (e *exported) processesAt(list []*exportedProcess, t time.Duration) ([]gpu.
 // at returns the process at t.
 func (p *exportedProcess) at(t time.Duration, used gpu.Opt[uint64]) gpu.Process {
 	found := gpu.Process{Instance: p.instance, Used: used, Owner: p.owner}
-	if start, ok := p.start.on(t); ok {
+	if start, ok := p.start.on(t); ok && start >= 0 && start < latestStart {
 		started := time.Duration(start * float64(time.Second))
 		found.Started = gpu.Some(started)
 		// Another process has started since this one was seen last. A start that moves by less is a
@@ -339,7 +342,7 @@ func (p *exportedProcess) busy(t time.Duration) gpu.Opt[float64] {
 		return gpu.Opt[float64]{}
 	}
 	// A database has milliseconds.
-	if idle, ok := p.idle.on(t); ok && sm == 0 && p.seen > 0 && t-time.Duration(idle*float64(time.Second)) > p.seen+time.Millisecond {
+	if idle, ok := p.idle.on(t); ok && sm == 0 && p.seen > 0 && t.Seconds()-idle > (p.seen+time.Millisecond).Seconds() {
 		return gpu.Opt[float64]{}
 	}
 	return gpu.Some(sm)

@@ -163,6 +163,9 @@ func FuzzOpenMetrics(f *testing.F) {
 		"# TYPE a_bytes gauge\na_bytes{x=\"1\"} 5 1700000000.5\na_bytes{x=\"1\"} 6 1700000060\n# EOF\n",
 		"a_bytes 5e3 1700000000250", "{\"a_bytes\",\"b.c\"=\"\\\"\"} NaN 1.7e9", "DCGM_FI_DEV_FB_USED{} -1 1700000000",
 		"gpu_memory_used_bytes 1 1700000000\ngpu_memory_total_bytes 2 1700000000\n",
+		"gpu_memory_used_bytes 9 1700000000\ngpu_memory_unattributed_bytes 8 1700000000\ngpu_process_memory_used_bytes{pid=\"7\"} 1 1700000000\n" +
+			"gpu_process_start_time_seconds{pid=\"7\"} 1e300 1700000000\ngpu_process_sm_utilization_ratio{pid=\"7\"} 0 1700000000\ngpu_process_idle_seconds{pid=\"7\"} 1e300 1700000000\n",
+		"gpu_memory_used_bytes 9 1700000000\ngpu_mig_memory_used_bytes{gpu_instance=\"1\",profile=\"1g\"} 1 1700000000\n",
 	} {
 		f.Add(text)
 	}
