@@ -5,11 +5,6 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -29,6 +24,7 @@ type exported struct {
 // exportedGPU is the series of one GPU.
 type exportedGPU struct {
 	memory    *memory
+	series    []*scalar // all
 	own       exportedMemory
 	unowned   cursor                       // used memory that no process accounts for
 	instances map[string]*exportedInstance // by labels
@@ -49,6 +45,7 @@ type exportedInstance struct {
 type exportedProcess struct {
 	id       gpu.ProcessID
 	instance gpu.Opt[uint32]
+	labels   labels
 	owner    *gpu.Owner
 
 	used, start, sm, idle cursor
@@ -68,12 +65,12 @@ var infoLabels = []string{"name", "pci_bus_id", "serial", "vbios_version", "arch
 
 // exportedMetrics are the series of this exporter that a history is joined from, and where
 // each goes.
-var exportedMetrics = map[string]func(*exportedGPU, *scalar) (*cursor, error){
+var exportedMetrics = map[string]func(*exportedGPU, *scalar) *cursor{
 	"gpu_info":                         (*exportedGPU).identify,
-	"gpu_memory_used_bytes":            func(g *exportedGPU, _ *scalar) (*cursor, error) { return &g.own.used, nil },
-	"gpu_memory_total_bytes":           func(g *exportedGPU, _ *scalar) (*cursor, error) { return &g.own.total, nil },
-	"gpu_memory_reserved_bytes":        func(g *exportedGPU, _ *scalar) (*cursor, error) { return &g.own.reserved, nil },
-	"gpu_memory_unattributed_bytes":    func(g *exportedGPU, _ *scalar) (*cursor, error) { return &g.unowned, nil },
+	"gpu_memory_used_bytes":            func(g *exportedGPU, _ *scalar) *cursor { return &g.own.used },
+	"gpu_memory_total_bytes":           func(g *exportedGPU, _ *scalar) *cursor { return &g.own.total },
+	"gpu_memory_reserved_bytes":        func(g *exportedGPU, _ *scalar) *cursor { return &g.own.reserved },
+	"gpu_memory_unattributed_bytes":    func(g *exportedGPU, _ *scalar) *cursor { return &g.unowned },
 	"gpu_mig_memory_used_bytes":        ofInstance(func(m *exportedMemory) *cursor { return &m.used }),
 	"gpu_mig_memory_total_bytes":       ofInstance(func(m *exportedMemory) *cursor { return &m.total }),
 	"gpu_mig_memory_reserved_bytes":    ofInstance(func(m *exportedMemory) *cursor { return &m.reserved }),
@@ -104,34 +101,32 @@ func isExported(used []string) bool {
 	return gpus && parts
 }
 
-// newExported joins the series. h is without series.
-func newExported(h *scalars, all []*scalar) (*exported, error) {
+// newExported joins the series. h is without series: it takes those that cannot be joined, which
+// are each judged alone.
+func newExported(h *scalars, all []*scalar) *exported {
 	e := &exported{scalars: h, gpus: map[string]*exportedGPU{}}
+	all = slices.DeleteFunc(slices.Clone(all), func(x *scalar) bool { return len(x.points) == 0 })
+	slices.SortStableFunc(all, func(a, b *scalar) int { return cmp.Compare(a.points[0].t, b.points[0].t) })
+	var alone []*scalar
 	for _, x := range all {
+		g := e.gpu(x)
+		g.series = append(g.series, x)
 		place := exportedMetrics[x.name]
-		if place == nil || len(x.points) == 0 {
+		if place == nil {
 			continue
 		}
-		at, err := place(e.gpu(x), x)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", h.from, x, err)
+		if at := place(g, x); at == nil || !at.add(x) {
+			alone = append(alone, x)
 		}
-		if at.series != nil {
-			return nil, fmt.Errorf("%s: both %s and %s are of one GPU: leave out one of them", h.from, at.series, x)
-		}
-		at.series = x
 	}
 	for _, g := range e.order {
-		if g.own.used.series != nil {
-			continue
+		if g.own.used.series == nil {
+			alone = append(alone, g.series...)
 		}
-		for _, p := range g.processes {
-			if p.used.series != nil {
-				return nil, fmt.Errorf("%s: %s has no gpu_memory_used_bytes with the same labels of a GPU: add that, or leave out one of the metrics", h.from, p.used.series)
-			}
-		}
+		g.attribute()
 	}
-	return e, nil
+	h.sort(alone, slices.DeleteFunc(namesIn(alone), func(name string) bool { return memoryMetrics[name].scope == "" }))
+	return e
 }
 
 // gpu returns the GPU that a series is of, making it at first sight.
@@ -156,17 +151,17 @@ func (e *exported) gpu(x *scalar) *exportedGPU {
 
 // identify takes what gpu_info tells. It has no value of use: there may be several, as after the
 // driver was updated.
-func (g *exportedGPU) identify(x *scalar) (*cursor, error) {
+func (g *exportedGPU) identify(x *scalar) *cursor {
 	g.memory.info.Name, g.memory.info.CoherentMemory = x.labels.get("name"), x.labels.get("memory") == "coherent"
-	return &cursor{}, nil
+	return &cursor{}
 }
 
 // ofInstance returns where a series goes that is of a GPU instance.
-func ofInstance(field func(*exportedMemory) *cursor) func(*exportedGPU, *scalar) (*cursor, error) {
-	return func(g *exportedGPU, x *scalar) (*cursor, error) {
-		id, err := instanceID(x.labels)
-		if err != nil {
-			return nil, err
+func ofInstance(field func(*exportedMemory) *cursor) func(*exportedGPU, *scalar) *cursor {
+	return func(g *exportedGPU, x *scalar) *cursor {
+		id, ok := instanceID(x.labels)
+		if !ok {
+			return nil
 		}
 		key := x.labels.String()
 		in := g.instances[key]
@@ -174,176 +169,82 @@ func ofInstance(field func(*exportedMemory) *cursor) func(*exportedGPU, *scalar)
 			in = &exportedInstance{id: id.V, profile: x.labels.get("profile")}
 			g.instances[key] = in
 		}
-		return field(&in.exportedMemory), nil
+		return field(&in.exportedMemory)
 	}
 }
 
 // ofProcess returns where a series goes that is of a process.
-func ofProcess(field func(*exportedProcess) *cursor) func(*exportedGPU, *scalar) (*cursor, error) {
-	return func(g *exportedGPU, x *scalar) (*cursor, error) {
+func ofProcess(field func(*exportedProcess) *cursor) func(*exportedGPU, *scalar) *cursor {
+	return func(g *exportedGPU, x *scalar) *cursor {
 		l := x.labels
 		key := l.String()
 		p := g.processes[key]
 		if p == nil {
 			pid, err := strconv.ParseUint(l.get("pid"), 10, 32)
-			if err != nil {
-				return nil, errors.New("its pid is no number: leave it out")
+			instance, ok := instanceID(l)
+			if err != nil || !ok {
+				return nil
 			}
-			p = &exportedProcess{id: gpu.ProcessID{PID: uint32(pid)}, owner: ownerOf(l)}
-			if p.instance, err = instanceID(l); err != nil {
-				return nil, err
-			}
+			p = &exportedProcess{id: gpu.ProcessID{PID: uint32(pid)}, instance: instance, labels: l}
 			g.processes[key] = p
 		}
-		return field(p), nil
+		return field(p)
 	}
 }
 
-// ownerOf returns whose process the labels name. Where Prometheus did not honor them, they
-// have another name, and those of the exporter's own pod have theirs.
-func ownerOf(l labels) *gpu.Owner {
-	o := &gpu.Owner{Process: l.get("process"), Namespace: l.get("namespace"), Pod: l.get("pod"), Container: l.get("container"), SlurmJob: l.get("slurm_job")}
-	if pod := l.get("exported_pod"); pod != "" {
-		o.Namespace, o.Pod, o.Container = l.get("exported_namespace"), pod, l.get("exported_container")
+// attribute finds out whose the processes are. One whose owner was not known at first has
+// had other labels then: it has the last one all the time.
+func (g *exportedGPU) attribute() {
+	exporters := map[string]bool{} // pods
+	for _, x := range g.series {
+		if pod := x.labels.get("pod"); x.name == "gpu_memory_used_bytes" && pod != "" {
+			exporters[pod] = true
+		}
+	}
+	type process struct {
+		instance gpu.Opt[uint32]
+		pid      uint32
+		start    float64
+	}
+	last := map[process]*exportedProcess{}
+	for _, p := range g.processes {
+		p.owner = ownerOf(p.labels, exporters)
+		if p.start.series == nil {
+			continue
+		}
+		key := process{p.instance, p.id.PID, p.start.series.points[0].v}
+		if known := last[key]; known == nil || p.start.first() > known.start.first() {
+			last[key] = p
+		}
+	}
+	for _, p := range g.processes {
+		if p.start.series != nil {
+			p.owner = last[process{p.instance, p.id.PID, p.start.series.points[0].v}].owner
+		}
+	}
+}
+
+// ownerOf returns whose process the labels name. Where Prometheus did not honor them, those that
+// the target has, too, have another name, and a process of no pod has got that of the exporter.
+func ownerOf(l labels, exporters map[string]bool) *gpu.Owner {
+	own := func(name string) string { return cmp.Or(l.get("exported_"+name), l.get(name)) }
+	o := &gpu.Owner{Process: l.get("process"), SlurmJob: l.get("slurm_job")}
+	if pod := own("pod"); pod != "" && !exporters[pod] {
+		o.Namespace, o.Pod = own("namespace"), pod
+	}
+	if o.Pod != "" || len(exporters) == 0 {
+		o.Container = own("container")
 	}
 	return o
 }
 
-// instanceID returns the GPU instance that a series is of; absent without MIG.
-func instanceID(l labels) (gpu.Opt[uint32], error) {
+// instanceID returns the GPU instance that a series is of, absent without MIG; ok is false where
+// that is no number.
+func instanceID(l labels) (id gpu.Opt[uint32], ok bool) {
 	text := l.get("gpu_instance")
 	if text == "" {
-		return gpu.Opt[uint32]{}, nil
+		return id, true
 	}
-	id, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return gpu.Opt[uint32]{}, errors.New("its gpu_instance is no number: leave it out")
-	}
-	return gpu.Some(uint32(id)), nil
-}
-
-// each implements history.
-func (e *exported) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
-	for _, g := range e.order {
-		if g.own.used.series == nil {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := e.eachOf(g, take); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eachOf hands over the samples of one GPU. The series of one scrape have one time.
-func (e *exported) eachOf(g *exportedGPU, take func(*memory, *gpu.Sample) error) error {
-	instances := slices.SortedFunc(maps.Values(g.instances), func(a, b *exportedInstance) int { return cmp.Compare(a.id, b.id) })
-	waiting := slices.SortedFunc(maps.Values(g.processes), func(a, b *exportedProcess) int {
-		return cmp.Or(cmp.Compare(a.used.first(), b.used.first()), cmp.Compare(a.instance.V, b.instance.V), cmp.Compare(a.id.PID, b.id.PID))
-	})
-	var alive []*exportedProcess
-	before := time.Duration(math.MinInt64)
-	for _, point := range g.own.used.series.points {
-		t := point.t
-		s := gpu.Sample{Time: wall(t), T: t}
-		var err error
-		if s.Memory, err = e.memoryAt(&g.own, t); err != nil {
-			return err
-		}
-		for _, in := range instances {
-			m, err := e.memoryAt(&in.exportedMemory, t)
-			if err != nil {
-				return err
-			}
-			if m.Used.OK {
-				s.Instances = append(s.Instances, gpu.Instance{ID: in.id, Profile: in.profile, Memory: m})
-			}
-		}
-		for len(waiting) > 0 && waiting[0].used.first() <= t {
-			alive, waiting = append(alive, waiting[0]), waiting[1:]
-		}
-		alive = slices.DeleteFunc(alive, func(p *exportedProcess) bool { return p.used.ended(before) })
-		if s.Processes, err = e.processesAt(alive, t); err != nil {
-			return err
-		}
-		s.ProcessesKnown = len(g.processes) > 0
-		s.ProcessesComplete = g.complete(&s)
-		if err := take(g.memory, &s); err != nil {
-			return err
-		}
-		before = t
-	}
-	return nil
-}
-
-// complete reports whether the sample has all processes: then the exporter found the same
-// memory that no process accounts for. Those that are young, or too many, have no series.
-func (g *exportedGPU) complete(s *gpu.Sample) bool {
-	unowned, ok := g.unowned.on(s.T)
-	sum := sumOf(s.Processes)
-	return ok && s.Memory.Used.OK && sum.OK && unowned == float64(s.Memory.Used.V-min(sum.V, s.Memory.Used.V))
-}
-
-// memoryAt returns the amounts at t. What does not change may be from the last time that it was read.
-func (e *exported) memoryAt(m *exportedMemory, t time.Duration) (found gpu.Memory, err error) {
-	if found.Used, err = m.used.amountOn(e.scalars, t); err != nil {
-		return found, err
-	}
-	if found.Total, _, err = m.total.at(e.scalars, t); err != nil {
-		return found, err
-	}
-	found.Reserved, _, err = m.reserved.at(e.scalars, t)
-	return found, err
-}
-
-// processesAt returns those that are there at t, ordered as in any sample.
-func (e *exported) processesAt(list []*exportedProcess, t time.Duration) ([]gpu.Process, error) {
-	var found []gpu.Process
-	for _, p := range list {
-		used, err := p.used.amountOn(e.scalars, t)
-		if err != nil {
-			return nil, err
-		}
-		if used.OK {
-			found = append(found, p.at(t, used))
-		}
-	}
-	slices.SortStableFunc(found, func(a, b gpu.Process) int {
-		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
-	})
-	return found, nil
-}
-
-// at returns the process at t.
-func (p *exportedProcess) at(t time.Duration, used gpu.Opt[uint64]) gpu.Process {
-	found := gpu.Process{Instance: p.instance, Used: used, Owner: p.owner}
-	if start, ok := p.start.on(t); ok && start >= 0 && start < latestStart {
-		started := time.Duration(start * float64(time.Second))
-		found.Started = gpu.Some(started)
-		// Another process has started since this one was seen last. A start that moves by less is a
-		// clock that was set.
-		if p.id.Start == 0 || started > p.seen {
-			p.id.Start = uint64(max(started, 1))
-		}
-	}
-	found.ID, found.SM = p.id, p.busy(t)
-	p.seen = t
-	return found
-}
-
-// busy returns the utilisation since the process was seen last. The exporter tells that of its own
-// last sample: where that is none, but the process has computed since, it is not known.
-func (p *exportedProcess) busy(t time.Duration) gpu.Opt[float64] {
-	sm, ok := p.sm.on(t)
-	if !ok {
-		return gpu.Opt[float64]{}
-	}
-	// A database has milliseconds.
-	if idle, ok := p.idle.on(t); ok && sm == 0 && p.seen > 0 && t.Seconds()-idle > (p.seen+time.Millisecond).Seconds() {
-		return gpu.Opt[float64]{}
-	}
-	return gpu.Some(sm)
+	n, err := strconv.ParseUint(text, 10, 32)
+	return gpu.Some(uint32(n)), err == nil
 }

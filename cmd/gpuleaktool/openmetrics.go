@@ -116,7 +116,7 @@ func (r *openMetrics) append(t time.Duration, v float64) error {
 		return fmt.Errorf("%s is not after %s, the sample of this series before it: sort the lines of each series by time, and give each series labels of its own",
 			wall(t).Format(form), wall(x.points[n-1].t).Format(form))
 	}
-	x.points = append(x.points, scalarPoint{t, v})
+	x.append(t, v)
 	return nil
 }
 
@@ -237,7 +237,7 @@ func (r *openMetrics) history(unit float64) (history, error) {
 			return nil, err
 		}
 	}
-	return h.history(r.order, used)
+	return h.history(r.order, used), nil
 }
 
 // scale sets the unit of the history, which all of its metrics share.

@@ -124,13 +124,16 @@ func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked fu
 		return nil, err
 	}
 	h := &scalars{from: "Prometheus", unit: unit, capacityUnit: unit}
-	query := q.query
+	query, metric := q.query, ""
 	if q.capacity == "" {
-		query = withBounds(query)
+		query, metric = withBounds(query)
 	}
 	all, err := q.ask(ctx, client, "query", query, r, asked)
 	if err != nil {
 		return nil, err
+	}
+	if metric != "" && !slices.Contains(namesIn(all), metric) {
+		return nil, errNoResult("query", r) // but of what it was to be judged with
 	}
 	used := usedNames(all)
 	if h.unit, err = unitOfAll(unit, used, query); err != nil {
@@ -138,7 +141,7 @@ func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked fu
 	}
 	if q.capacity == "" {
 		h.capacityUnit = h.unit
-		return h.history(all, used)
+		return h.history(all, used), nil
 	}
 	h.sort(all, used)
 	for _, x := range h.used {
@@ -189,15 +192,17 @@ func usedNames(list []*scalar) []string {
 var plainSelector = regexp.MustCompile(`^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{([^{}]*)\})?\s*$`)
 
 // withBounds returns a query that asks for what bounds the used memory, too, and for the
-// parts of that of a GPU, if it asks for a known metric and does nothing with it.
-func withBounds(query string) string {
+// parts of that of a GPU, if it asks for a known metric and does nothing with it. metric is that;
+// "" is another query.
+func withBounds(query string) (all, metric string) {
 	parts := plainSelector.FindStringSubmatch(quoted.ReplaceAllString(query, `""`))
-	if parts == nil {
-		return query
+	// With VictoriaMetrics, matchers may stand in an or: the name would be one of the first ones only.
+	if parts == nil || strings.Contains(parts[2], " or ") {
+		return query, ""
 	}
 	m, ok := memoryMetrics[parts[1]]
 	if !ok || m.total == "" {
-		return query
+		return query, ""
 	}
 	names := []string{parts[1]}
 	if parts[1] == "gpu_memory_used_bytes" {
@@ -212,7 +217,7 @@ func withBounds(query string) string {
 	if _, inner, ok := strings.Cut(query, "{"); ok {
 		matchers = ", " + strings.TrimSuffix(strings.TrimSpace(inner), "}")
 	}
-	return fmt.Sprintf(`{__name__=~"%s"%s}`, strings.Join(names, "|"), matchers)
+	return fmt.Sprintf(`{__name__=~"%s"%s}`, strings.Join(names, "|"), matchers), parts[1]
 }
 
 // client returns a client that keeps no connection.
@@ -238,7 +243,8 @@ func (q *promQuery) client() (v1.API, error) {
 // ask asks for a query over the whole range, in chunks. flag is what gave the query.
 func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, r v1.Range, asked func(done, all int)) ([]*scalar, error) {
 	m := promMatrix{series: map[string]*scalar{}}
-	points, all := chunkPoints, int(r.End.Sub(r.Start)/r.Step)+1
+	all := int(r.End.Sub(r.Start)/r.Step) + 1
+	points := min(chunkPoints, all)
 	for start := r.Start; !start.After(r.End); {
 		chunk := r
 		chunk.Start = start
@@ -247,7 +253,7 @@ func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, 
 		}
 		err := q.askChunk(ctx, client, query, chunk, &m)
 		if isTooMuch(err) && points > fewestPoints {
-			points /= 2
+			points = (points + 1) / 2
 			continue
 		}
 		if err != nil {
@@ -257,17 +263,26 @@ func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, 
 		start = chunk.End.Add(r.Step)
 	}
 	if len(m.order) == 0 {
-		return nil, fmt.Errorf("--%s: has no result from %s to %s: check the query and the range", flag, r.Start.UTC().Format(time.RFC3339), r.End.UTC().Format(time.RFC3339))
+		return nil, errNoResult(flag, r)
 	}
 	slices.SortFunc(m.order, func(a, b *scalar) int { return cmp.Compare(a.String(), b.String()) })
 	return m.order, nil
 }
 
-// isTooMuch reports whether a server refused a request because its answer has too many samples.
-// Prometheus counts them over all series: --query.max-samples.
+// errNoResult says that the query of a flag found nothing.
+func errNoResult(flag string, r v1.Range) error {
+	return fmt.Errorf("--%s: has no result from %s to %s: check the query and the range", flag, r.Start.UTC().Format(time.RFC3339), r.End.UTC().Format(time.RFC3339))
+}
+
+// tooMuch is what the error of a server says, besides other things, that is refused for the number
+// of samples: that of Prometheus (--query.max-samples), VictoriaMetrics and Mimir.
+var tooMuch = []string{"too many samples", "-search.maxSamplesPerQuery", "err-mimir-max-chunks-per-query"}
+
+// isTooMuch reports whether a server refused a request because its answer has too many samples,
+// which are counted over all series.
 func isTooMuch(err error) bool {
 	answer, ok := errors.AsType[*v1.Error](err)
-	return ok && strings.Contains(answer.Msg+answer.Detail, "too many samples")
+	return ok && slices.ContainsFunc(tooMuch, func(text string) bool { return strings.Contains(answer.Msg+answer.Detail, text) })
 }
 
 // quoted are the texts of a query.
@@ -365,7 +380,7 @@ func (m *promMatrix) add(matrix model.Matrix) error {
 			}
 			// What is not finite is no amount: the series has a gap there.
 			if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
-				x.points = append(x.points, scalarPoint{t, v})
+				x.append(t, v)
 			}
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 )
 
 // fakePrometheus answers range queries with what series says of the moment; NaN
@@ -174,13 +176,30 @@ func TestTooManySamples(t *testing.T) {
 			t.Fatalf("line %d: %g bytes", i+1, l.Used)
 		}
 	}
-	// The whole, half of it, then a quarter of what may be asked for at once.
-	if n := len(lines(t, stdout)); n != 24*60*4+1 || len(f.asked) != 2+3 {
+	// The whole, then both halves.
+	if n := len(lines(t, stdout)); n != 24*60*4+1 || len(f.asked) != 3 {
 		t.Errorf("%d lines, asked %q: %s", n, f.asked, stderr)
+	}
+	f.most, f.asked = 200, nil
+	if _, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=2026-03-01T00:00:00Z", "--end=2026-03-01T01:00:00Z"); len(f.asked) != 3 {
+		t.Errorf("a short range: asked %q: %s", f.asked, stderr)
 	}
 	f.most = 10
 	if code, _, stderr := tool(t.Context(), args...); code != exitWrong || !strings.Contains(stderr, "too many samples") {
 		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+func TestIsTooMuch(t *testing.T) {
+	for said, want := range map[string]bool{
+		"query processing would load too many samples into memory in query execution":                                                   true,
+		"cannot select more than -search.maxSamplesPerQuery=1000000000 samples; possible solutions: to reduce time range for the query": true,
+		"the query exceeded the maximum number of chunks (limit: 2000000 chunks) (err-mimir-max-chunks-per-query)":                      true,
+		"query timed out in expression evaluation":                                                                                      false,
+	} {
+		if got := isTooMuch(fmt.Errorf("x: %w", &v1.Error{Type: v1.ErrExec, Msg: said})); got != want {
+			t.Errorf("%s: %t", said, got)
+		}
 	}
 }
 
@@ -199,16 +218,35 @@ func TestWithBounds(t *testing.T) {
 		"x_bytes":                                  "",
 		`{__name__=~"DCGM_FI_DEV_FB_(USED|FREE)"}`: "",
 		`DCGM_FI_DEV_FB_USED{a="b"} or x{a="b"}`:   "",
+		`DCGM_FI_DEV_FB_USED{a="b" or c="d"}`:      "",
+		`DCGM_FI_DEV_FB_USED{a="b or c"}`:          `{__name__=~"` + dcgm + `", a="b or c"}`,
 	} {
-		if got := withBounds(query); got != want && (want != "" || got != query) {
+		if got, _ := withBounds(query); got != want && (want != "" || got != query) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	own := withBounds(`gpu_memory_used_bytes{instance="a"}`)
+	own, _ := withBounds(`gpu_memory_used_bytes{instance="a"}`)
 	for name := range exportedMetrics {
 		if !strings.Contains(own, name) {
 			t.Errorf("%s does not ask for %s", own, name)
 		}
+	}
+}
+
+// TestOnlyBounds takes what bounds a memory for no used memory.
+func TestOnlyBounds(t *testing.T) {
+	for query, series := range map[string]string{
+		"DCGM_FI_DEV_FB_USED":   `{"__name__":"DCGM_FI_DEV_FB_FREE","gpu":"0"}`,
+		"gpu_memory_used_bytes": `{"__name__":"gpu_info","gpu":"0"}`,
+	} {
+		server := httptest.NewServer(&fakePrometheus{series: map[string]func(string, float64) (float64, bool){
+			series: func(string, float64) (float64, bool) { return 1, true },
+		}})
+		code, stdout, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query="+query, "--start=-1h")
+		if code != exitWrong || stdout != "" || !strings.Contains(stderr, "--query: has no result from") {
+			t.Errorf("%s: exit code %d, %s%s", query, code, stdout, stderr)
+		}
+		server.Close()
 	}
 }
 

@@ -26,6 +26,19 @@ type scalar struct {
 	points []scalarPoint
 }
 
+// steadyMetrics hardly ever change: points that say the same as the one before are not kept.
+var steadyMetrics = []string{
+	"gpu_info", "gpu_memory_total_bytes", "gpu_memory_reserved_bytes", "gpu_mig_memory_total_bytes", "gpu_mig_memory_reserved_bytes",
+	"gpu_process_start_time_seconds",
+}
+
+// append adds a point after the last one.
+func (x *scalar) append(t time.Duration, v float64) {
+	if n := len(x.points); n == 0 || x.points[n-1].v != v || !slices.Contains(steadyMetrics, x.name) {
+		x.points = append(x.points, scalarPoint{t, v})
+	}
+}
+
 type scalarPoint struct {
 	t time.Duration // since the Unix epoch
 	v float64
@@ -82,12 +95,12 @@ func bounding(name string) (used string, of func(*bounds) *[]*scalar, ok bool) {
 
 // history returns what series tell that were read together. used are the names of those that are
 // used memory.
-func (h *scalars) history(all []*scalar, used []string) (history, error) {
+func (h *scalars) history(all []*scalar, used []string) history {
 	if isExported(used) {
 		return newExported(h, all)
 	}
 	h.sort(all, used)
-	return h, nil
+	return h
 }
 
 // sort takes series over that were read together. used are the names of those that are used
@@ -203,24 +216,18 @@ func (h *scalars) capacityOf(x *scalar) (*capacity, error) {
 // at fills in the memory that there is at time t, which does not decrease. Where no series
 // tells it, it is what is used and what is free together, where both were read at once.
 func (c *capacity) at(t time.Duration, m *gpu.Memory) (err error) {
-	if m.Reserved, _, err = c.reserved.at(c.h, t); err != nil {
+	if m.Reserved, _, err = c.reserved.latest(c.h, t); err != nil {
 		return err
 	}
-	if m.Total, _, err = c.total.at(c.h, t); err != nil || c.total.series != nil {
+	if m.Total, _, err = c.total.latest(c.h, t); err != nil || c.total.series != nil {
 		return err
 	}
-	free, read, err := c.free.at(c.h, t)
+	free, read, err := c.free.latest(c.h, t)
 	if read == t && free.OK {
 		c.sum = gpu.Some(m.Used.V + free.V)
 	}
 	m.Total, m.Reserved = c.sum, gpu.Opt[uint64]{} // reserved memory is not free
 	return err
-}
-
-// cursor walks along a series that has a point. The zero cursor has none.
-type cursor struct {
-	series *scalar
-	next   int
 }
 
 // match returns the one of list whose labels do not contradict those of x: that with the very
@@ -267,53 +274,6 @@ func agree(a, b labels) bool {
 		}
 	}
 	return true
-}
-
-// at returns the last amount until t, the first one before that, and when it was read. t does
-// not decrease.
-func (c *cursor) at(h *scalars, t time.Duration) (v gpu.Opt[uint64], read time.Duration, err error) {
-	if c.series == nil || len(c.series.points) == 0 {
-		return v, 0, nil
-	}
-	for c.next+1 < len(c.series.points) && c.series.points[c.next+1].t <= t {
-		c.next++
-	}
-	p := c.series.points[c.next]
-	v, err = h.bytes(c.series, p, h.capacityUnit)
-	return v, p.t, err
-}
-
-// on returns the value at t, if there is one. t does not decrease.
-func (c *cursor) on(t time.Duration) (v float64, ok bool) {
-	if c.series == nil {
-		return 0, false
-	}
-	points := c.series.points
-	for c.next+1 < len(points) && points[c.next+1].t <= t {
-		c.next++
-	}
-	return points[c.next].v, points[c.next].t == t
-}
-
-// amountOn returns the amount at t, absent if there is none. t does not decrease.
-func (c *cursor) amountOn(h *scalars, t time.Duration) (gpu.Opt[uint64], error) {
-	if _, ok := c.on(t); !ok {
-		return gpu.Opt[uint64]{}, nil
-	}
-	return h.bytes(c.series, c.series.points[c.next], h.unit)
-}
-
-// first returns when the series begins; one that is not there, never.
-func (c *cursor) first() time.Duration {
-	if c.series == nil {
-		return math.MaxInt64
-	}
-	return c.series.points[0].t
-}
-
-// ended reports whether the series has nothing after t.
-func (c *cursor) ended(t time.Duration) bool {
-	return c.series.points[len(c.series.points)-1].t <= t
 }
 
 // errUnit says that the unit of a metric is not known.

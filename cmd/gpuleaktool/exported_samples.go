@@ -1,0 +1,142 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// each implements history.
+func (e *exported) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
+	for _, g := range e.order {
+		if g.own.used.series == nil {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := e.eachOf(g, take); err != nil {
+			return err
+		}
+	}
+	return e.scalars.each(ctx, take)
+}
+
+// eachOf hands over the samples of one GPU. The series of one scrape have one time.
+func (e *exported) eachOf(g *exportedGPU, take func(*memory, *gpu.Sample) error) error {
+	instances := slices.SortedFunc(maps.Values(g.instances), func(a, b *exportedInstance) int { return cmp.Compare(a.id, b.id) })
+	waiting := slices.SortedFunc(maps.Values(g.processes), func(a, b *exportedProcess) int {
+		return cmp.Or(cmp.Compare(a.used.first(), b.used.first()), cmp.Compare(a.instance.V, b.instance.V), cmp.Compare(a.id.PID, b.id.PID))
+	})
+	var alive []*exportedProcess
+	before := time.Duration(math.MinInt64)
+	for _, point := range g.own.used.series.points {
+		t := point.t
+		s := gpu.Sample{Time: wall(t), T: t}
+		var err error
+		if s.Memory, err = e.memoryAt(&g.own, t); err != nil {
+			return err
+		}
+		for _, in := range instances {
+			m, err := e.memoryAt(&in.exportedMemory, t)
+			if err != nil {
+				return err
+			}
+			// A slice that could not be read for a moment is no other layout.
+			if m.Used.OK || in.used.first() <= t && !in.used.ended(t) {
+				s.Instances = append(s.Instances, gpu.Instance{ID: in.id, Profile: in.profile, Memory: m})
+			}
+		}
+		for len(waiting) > 0 && waiting[0].used.first() <= t {
+			alive, waiting = append(alive, waiting[0]), waiting[1:]
+		}
+		alive = slices.DeleteFunc(alive, func(p *exportedProcess) bool { return p.used.ended(before) })
+		if s.Processes, err = e.processesAt(alive, t); err != nil {
+			return err
+		}
+		s.ProcessesKnown = len(g.processes) > 0
+		s.ProcessesComplete = g.complete(&s)
+		if err := take(g.memory, &s); err != nil {
+			return err
+		}
+		before = t
+	}
+	return nil
+}
+
+// complete reports whether the sample has all processes: then the exporter found the same
+// memory that no process accounts for. Those that are young, or too many, have no series.
+func (g *exportedGPU) complete(s *gpu.Sample) bool {
+	unowned, ok := g.unowned.exactly(s.T)
+	sum := sumOf(s.Processes)
+	return ok && s.Memory.Used.OK && sum.OK && unowned == float64(s.Memory.Used.V-min(sum.V, s.Memory.Used.V))
+}
+
+// memoryAt returns the amounts at t. What does not change may be from the last time that it was read.
+func (e *exported) memoryAt(m *exportedMemory, t time.Duration) (found gpu.Memory, err error) {
+	if found.Used, err = m.used.amountExactly(e.scalars, t); err != nil {
+		return found, err
+	}
+	if found.Total, _, err = m.total.latest(e.scalars, t); err != nil {
+		return found, err
+	}
+	found.Reserved, _, err = m.reserved.latest(e.scalars, t)
+	return found, err
+}
+
+// processesAt returns those that are there at t, ordered as in any sample.
+func (e *exported) processesAt(list []*exportedProcess, t time.Duration) ([]gpu.Process, error) {
+	var found []gpu.Process
+	for _, p := range list {
+		used, err := p.used.amountExactly(e.scalars, t)
+		if err != nil {
+			return nil, err
+		}
+		if used.OK {
+			found = append(found, p.at(t, used))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b gpu.Process) int {
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
+	})
+	return found, nil
+}
+
+// at returns the process at t.
+func (p *exportedProcess) at(t time.Duration, used gpu.Opt[uint64]) gpu.Process {
+	found := gpu.Process{Instance: p.instance, Used: used, Owner: p.owner}
+	if start, ok := p.start.until(t); ok && start >= 0 && start < latestStart {
+		started := time.Duration(start * float64(time.Second))
+		found.Started = gpu.Some(started)
+		// Another process has started since this one was seen last. A start that moves by less is a
+		// clock that was set.
+		if p.id.Start == 0 || started > p.seen {
+			p.id.Start = uint64(max(started, 1))
+		}
+	}
+	found.ID, found.SM = p.id, p.busy(t)
+	p.seen = t
+	return found
+}
+
+// busy returns the utilisation since the process was seen last. The exporter tells that of its own
+// last sample: where that is none, but the process has computed since, it is not known.
+func (p *exportedProcess) busy(t time.Duration) gpu.Opt[float64] {
+	sm, ok := p.sm.exactly(t)
+	if !ok {
+		return gpu.Opt[float64]{}
+	}
+	// A database has milliseconds.
+	if idle, ok := p.idle.exactly(t); ok && sm == 0 && p.seen > 0 && t.Seconds()-idle > (p.seen+time.Millisecond).Seconds() {
+		return gpu.Opt[float64]{}
+	}
+	return gpu.Some(sm)
+}
