@@ -49,6 +49,7 @@ type options struct {
 	kind     string
 	exams    []exam
 	seeds    seedRange
+	nodes    bool
 	traces   string
 	rivals   bool
 	curve    bool
@@ -80,6 +81,7 @@ func parse(args []string) (options, error) {
 	f.Float64Var(&o.hours, "hours", 0, "also run healthy series of 1 to 3 days for so many series-hours")
 	f.StringVar(&o.kind, "kind", "", "only kinds whose name contains this")
 	f.StringVar(&names, "exam", "", "also run these exams: "+examNames())
+	f.BoolVar(&o.nodes, "nodes", false, "also run the exam of GPUs with their processes")
 	f.StringVar(&seeds, "seeds", "1-10", "the sets of an exam: the first and the last seed; 1-10 were looked at in tuning, publish from 301 on")
 	f.StringVar(&o.traces, "traces", "", "also run the nvidia-smi logs in this directory")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems and the prototype too")
@@ -111,7 +113,7 @@ func bench(w io.Writer, opt options) error {
 			kinds = append(kinds, k)
 		}
 	}
-	if len(kinds) == 0 && !slices.ContainsFunc(opt.exams, func(e exam) bool { return len(e.indices(opt.kind)) > 0 }) {
+	if len(kinds) == 0 && !opt.nodes && !slices.ContainsFunc(opt.exams, func(e exam) bool { return len(e.indices(opt.kind)) > 0 }) {
 		return fmt.Errorf("no kind has a name that contains %q", opt.kind)
 	}
 	if opt.markdown {
@@ -131,6 +133,11 @@ func bench(w io.Writer, opt options) error {
 	}
 	for _, e := range opt.exams {
 		if err := benchExam(w, opt, e); err != nil {
+			return err
+		}
+	}
+	if opt.nodes {
+		if err := benchNodes(w, opt); err != nil {
 			return err
 		}
 	}
