@@ -66,19 +66,28 @@ func (d *Domain[K]) name(in *listing[K], v *Verdict) {
 }
 
 func (d *Domain[K]) judgeGroups() {
-	d.out.Groups = d.out.Groups[:0]
+	d.out.Groups, d.programs = d.out.Groups[:0], d.programs[:0]
 	for name, g := range d.groups {
-		if g.summed() || g.looping() {
-			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name, Used: g.sum})
+		switch {
+		case name.program:
+			if g.looping() {
+				d.programs = append(d.programs, name)
+			}
+		case g.summed() || g.looping():
+			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name.name, Used: g.sum})
 		}
+	}
+	slices.SortFunc(d.programs, func(a, b groupName) int { return cmp.Compare(a.name, b.name) })
+	for _, name := range d.programs {
+		d.judgeProgram(name, d.groups[name])
 	}
 	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
 	told := d.out.Groups[:0]
 	for _, out := range d.out.Groups {
-		g := d.groups[out.Group]
+		g := d.groups[groupName{name: out.Group}]
 		g.verdict(&out.Verdict)
 		switch {
-		case g.leaking || !g.summed() && d.leaks(out.Group):
+		case g.leaking || !g.summed() && d.leaks(groupName{name: out.Group}):
 		case g.leak.on:
 			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
 		case out.Leak:
@@ -93,8 +102,28 @@ func (d *Domain[K]) judgeGroups() {
 	d.out.Groups = told
 }
 
+// judgeProgram tells of the crash loop of a program that is in no pod or job. The process that
+// runs now bears the verdict, if there is one.
+func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
+	if g.leaking || g.members == 0 && d.leaks(name) {
+		return
+	}
+	var v Verdict
+	g.verdict(&v)
+	if !v.Leak {
+		return
+	}
+	d.grown = append(d.grown, grower{trend: &g.restarts.trend, pattern: v.Pattern, since: g.restarts.since, leaked: v.Leaked.V})
+	d.held = max(d.held, v.Confidence)
+	for i := range d.present {
+		if out := &d.out.Members[i].Verdict; d.present[i].member != nil && d.present[i].member == g.only && out.Judged {
+			out.Confidence, out.Leak, out.Pattern, out.Since, out.Rate, out.Leaked = v.Confidence, true, v.Pattern, v.Since, v.Rate, v.Leaked
+		}
+	}
+}
+
 // leaks reports whether a member of that group leaked when it was last seen.
-func (d *Domain[K]) leaks(group string) bool {
+func (d *Domain[K]) leaks(group groupName) bool {
 	for _, m := range d.members {
 		if m.group == group && m.leak.on && !m.cfg.Mute {
 			return true
@@ -114,6 +143,9 @@ func (d *Domain[K]) judgeDevice() {
 	if d.listed {
 		d.residual.verdict(&d.out.Residual)
 		d.grow(d.residual, &d.out.Residual)
+		for i := range d.missing {
+			d.growUnseen(d.missing[i].series)
+		}
 	} else {
 		d.withoutList()
 	}

@@ -60,10 +60,11 @@ type Domain[K comparable] struct {
 	used     *series
 	residual *series
 	members  map[K]*member
-	groups   map[string]*group[K]
+	groups   map[groupName]*group[K]
 	crest    Crest[int64]
 	fullness fullness
 	partings partings[K]
+	missing  []missing[K]
 	// attributed and attributedAt remember the last complete list: one that could
 	// not be read is no reason to judge the device by other means for a frame.
 	attributed   bool
@@ -82,10 +83,11 @@ type Domain[K comparable] struct {
 
 	// Of the last judgement: what is told, whether it was, what leaks, and the
 	// highest confidence of what the frame does not tell the memory of.
-	out   Judgement[K]
-	told  bool
-	grown []grower
-	held  float64
+	out      Judgement[K]
+	told     bool
+	grown    []grower
+	held     float64
+	programs []groupName // in a crash loop
 }
 
 // listing is an entry of the list of a frame. Without a member it is one too many
@@ -100,22 +102,40 @@ type listing[K comparable] struct {
 
 type member struct {
 	*series
-	group string // of the last frame
-	seen  int64  // last frame that listed it, ns
-	place int    // in the list of that frame
+	group groupName // of the last frame
+	seen  int64     // last frame that listed it, ns
+	place int       // in the list of that frame
 	used  Value
-	full  bool // then the memory as a whole was near its capacity
+	full  bool  // then the memory as a whole was near its capacity
+	room  Value // and what was free of it, bytes
 
 	activity activity
 	flushing flushing
+}
+
+// groupName names a group: a pod or job, or the program that the processes run who belong to
+// none. The memory of those is nobody's sum: they are followed one after the other alone.
+type groupName struct {
+	name    string
+	program bool
+}
+
+// groupOf returns the name of the group of a member; the zero one if it has none.
+func groupOf[K comparable](in *Member[K]) groupName {
+	if in.Group != "" || in.Program == "" {
+		return groupName{name: in.Group}
+	}
+	return groupName{in.Program, true}
 }
 
 type group[K comparable] struct {
 	*series
 	seen     int64 // last frame with a member, ns
 	ended    cohort
+	pool     pool
 	restarts restarts
 	most     int   // members at once so far
+	busiest  int   // of them, such as were not known to rest
 	crowded  int64 // last frame with two members or more, ns
 	// last is the member that was the only one of a frame last; single says that there
 	// was one.
@@ -125,6 +145,7 @@ type group[K comparable] struct {
 	// memory of one is not known, and the last of them, nil if it is not judged.
 	sum     float64
 	members int
+	resting int // of them, those that have not computed for long
 	unknown bool
 	key     K
 	only    *member
@@ -145,9 +166,10 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 // clear forgets all series.
 func (d *Domain[K]) clear() {
 	d.used, d.residual = nil, nil
-	d.members, d.groups = map[K]*member{}, map[string]*group[K]{}
+	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
 	d.crest, d.fullness = Crest[int64]{}, fullness{}
 	d.partings.clear()
+	d.missing = d.missing[:0]
 	d.attributed = false
 	d.frames = 0
 	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
@@ -182,13 +204,15 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	d.hasCapacity = d.hasCapacity && d.capacity > 0
 	o.capacity = float64(d.capacity)
 	used, ok := bytesOf(f.Used)
-	full := ok && d.hasCapacity && float64(used) >= nearCapacity*o.capacity
+	room := Value{V: max(0, o.capacity-float64(used)), OK: ok && d.hasCapacity}
 	if ok {
 		d.fullness.note(t, used, d.capacity)
 	}
 	o.full = d.fullness
-	d.exits(f, o.interval)
-	d.observeMembers(f, o, full)
+	rest, known := unowned(f)
+	d.exits(f, o.interval, rest, known)
+	d.observeMembers(f, o, room)
+	d.search(rest, known, o.interval)
 	d.observeGroups(o)
 	d.listed, d.known = f.Complete, ok
 	if ok {
@@ -246,10 +270,10 @@ func (d *Domain[K]) Reconfigure() {
 	again(d.used, Subject[K]{Kind: KindDevice})
 	again(d.residual, Subject[K]{Kind: KindResidual})
 	for key, m := range d.members {
-		again(m.series, Subject[K]{Kind: KindMember, Key: key, Group: m.group})
+		again(m.series, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
 	}
 	for name, g := range d.groups {
-		again(g.series, Subject[K]{Kind: KindGroup, Group: name})
+		again(g.series, g.subject(name))
 	}
 }
 
@@ -261,8 +285,8 @@ func (d *Domain[K]) release(s *series) {
 }
 
 // exits removes the members that are gone. interval is the typical time between
-// frames.
-func (d *Domain[K]) exits(f *Frame[K], interval int64) {
+// frames, rest the memory that no member accounts for, if that is known.
+func (d *Domain[K]) exits(f *Frame[K], interval, rest int64, known bool) {
 	if d.told {
 		d.out.Exited, d.told = d.out.Exited[:0], false
 	}
@@ -283,22 +307,14 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) {
 	for _, key := range d.gone(f) {
 		m := d.members[key]
 		delete(d.members, key)
-		m.doubt()
-		if m.used.OK && m.used.V >= crestExit*float64(d.top) {
-			d.crest = Crest[int64]{} // what it held is no part of the crest any more
-			d.fullness.left = true
+		if !f.Complete {
+			d.bury(key, m)
+			continue
 		}
-		if g := d.groups[m.group]; g != nil {
-			g.ended.leave(&m.activity, m.seen)
-			d.ended(g, m)
-		}
-		if f.Complete && d.residual != nil {
+		if d.residual != nil {
 			d.partings.leave(key, t, interval, m.series.used, &d.residual.cfg)
 		}
-		d.release(m.series)
-		if len(d.out.Exited) < MaxMembers {
-			d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
-		}
+		d.depart(key, m, rest, known)
 	}
 }
 
@@ -319,10 +335,11 @@ func (d *Domain[K]) gone(f *Frame[K]) []K {
 }
 
 // observeMembers adds the frame to the members' series and sums their groups.
-// full says that the memory as a whole is near its capacity.
-func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
+// room is what is free of the memory as a whole.
+func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
+	full := room.OK && room.V <= (1-nearCapacity)*o.capacity
 	for _, g := range d.groups {
-		g.sum, g.members, g.unknown, g.only = 0, 0, false, nil
+		g.sum, g.members, g.resting, g.unknown, g.only = 0, 0, 0, false, nil
 	}
 	for i := range f.Members {
 		in, at := &f.Members[i], &d.present[i]
@@ -340,8 +357,11 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
 		if m == nil {
 			continue
 		}
-		m.seen, m.place, m.group, m.used, m.full = o.t, i, in.Group, Value{V: float64(used), OK: ok}, full
+		m.seen, m.place, m.group, m.used, m.full, m.room = o.t, i, groupOf(in), Value{V: float64(used), OK: ok}, full, room
 		m.activity.note(o.t, o.interval, m.cfg.allowance(), in.SM, in.CPU, in.State, in.Started)
+		if g != nil && in.SM.OK && m.activity.rested(o.t) {
+			g.resting++
+		}
 		if !ok {
 			continue
 		}
@@ -356,7 +376,9 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, full bool) {
 func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
 	if m == nil && len(d.members) < MaxMembers {
-		m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
+		if m = d.found(in); m == nil {
+			m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
+		}
 		d.members[in.Key] = m
 		d.partings.back(in.Key)
 	}
@@ -366,16 +388,17 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 // addToGroup adds a member's memory to the sum of its group and returns the
 // group; nil if it has none. Without the memory of one member there is no sum.
 func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool) *group[K] {
-	if in.Group == "" {
+	name := groupOf(in)
+	if name == (groupName{}) {
 		return nil
 	}
-	g := d.groups[in.Group]
+	g := d.groups[name]
 	if g == nil {
 		if len(d.groups) >= MaxGroups {
 			return nil
 		}
 		g = &group[K]{}
-		d.groups[in.Group] = g
+		d.groups[name] = g
 	}
 	g.seen, g.key, g.only = d.last, in.Key, m
 	g.sum += float64(used)
@@ -393,8 +416,9 @@ func (d *Domain[K]) observeGroups(o observation) {
 			delete(d.groups, name)
 			continue
 		}
-		if g.series == nil && (g.members >= 2 || g.replaced()) {
-			g.series = d.newSeries(Subject[K]{Kind: KindGroup, Group: name})
+		g.unknown = g.unknown || d.lacks(name) || name.program && g.members > 1
+		if g.series == nil && (g.members >= 2 && !name.program || g.replaced()) {
+			g.series = d.newSeries(g.subject(name))
 		}
 		g.turn(o.t)
 		if g.summed() {
@@ -404,16 +428,35 @@ func (d *Domain[K]) observeGroups(o observation) {
 	}
 }
 
+// pod returns the name of a pod or job; "" for that of a program.
+func (n groupName) pod() string {
+	if n.program {
+		return ""
+	}
+	return n.name
+}
+
+// subject names the group's series. That of a program has the configuration of its process.
+func (g *group[K]) subject(name groupName) Subject[K] {
+	if name.program {
+		return Subject[K]{Kind: KindMember, Key: g.key}
+	}
+	return Subject[K]{Kind: KindGroup, Group: name.name}
+}
+
 // replaced reports whether the only member of the frame is not the one that was the
 // only one before.
 func (g *group[K]) replaced() bool { return g.members == 1 && g.single && g.key != g.last }
 
 // turn follows how many members a frame at time t has, and which. A pool that becomes
-// larger than it ever was grows, and does not leak. A process that takes the place of
+// larger than it ever was grows, and does not leak; but one that is larger only by those that
+// do nothing may. A process that takes the place of
 // the only one begins anew, and so does a group that has a second one for the first
 // time: growth that begins there has the excuses of growth that begins with a process.
 func (g *group[K]) turn(t int64) {
-	grows := g.members > g.most
+	working := g.members - g.resting
+	grows := working > g.busiest
+	g.busiest = max(g.busiest, working)
 	if g.series != nil && (grows || g.most == 1 && g.replaced()) {
 		g.interrupt()
 		if g.most <= 1 {
@@ -461,6 +504,6 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 		}
 	}
 	d.partings.observe(o.t, o.interval, o.used, &d.residual.cfg)
-	o.used = max(o.used, 0) // the lists are read a moment apart from the memory
+	o.used = max(o.used-d.unlisted(), 0) // the lists are read a moment apart from the memory
 	d.residual.observe(&o)
 }

@@ -263,7 +263,7 @@ func TestGroupWithAnUnknownMemberHasNoSum(t *testing.T) {
 			t.Fatalf("second %d: groups %+v", s, j.Groups)
 		}
 	}
-	if g := d.groups["pod"]; g.shape.pattern != PatternStable {
+	if g := d.groups[groupName{name: "pod"}]; g.shape.pattern != PatternStable {
 		t.Errorf("a constant pod is %s", g.shape.pattern)
 	}
 }
@@ -515,7 +515,7 @@ func TestManyMembersAreBounded(t *testing.T) {
 	if err != nil || len(d.members) != MaxMembers || len(d.groups) != MaxGroups || len(j.Members) != 3000 {
 		t.Fatalf("%d members, %d groups, %d verdicts, %v", len(d.members), len(d.groups), len(j.Members), err)
 	}
-	if sum := d.groups["a"].sum; sum != 101*mib {
+	if sum := d.groups[groupName{name: "a"}].sum; sum != 101*mib {
 		t.Errorf("a group beyond the bound sums up to %g MiB", sum/mib)
 	}
 	if used := d.residual.used; used != 80*gib-3000*mib {

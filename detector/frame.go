@@ -47,6 +47,9 @@ type Member[K comparable] struct {
 	Key K
 	// Group is the pod or job that the process belongs to; "" when unknown.
 	Group string
+	// Program is the name of what the process runs. In no Group, one that is started again
+	// and again is known by it; "" when unknown.
+	Program string
 	// Used is the memory that the process holds, in bytes.
 	Used Value
 	// Started is when the process started, on the clock of Frame.T. It may lie

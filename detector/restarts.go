@@ -61,6 +61,7 @@ type restarts struct {
 	alike   streak          // the last ones, of like rate
 	proof   int             // lives of the chain that is a leak; 0 it is none
 	since   int64           // when it began, ns
+	spared  bool            // the last end was of a life that filled the memory, though not steadily
 	noted   int64           // the frame that noted the last end of a process, ns
 	look    int64           // when a process that outlives them is looked at again, ns
 
@@ -107,6 +108,7 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 	}
 	r.lives[r.n%keptLives] = l
 	r.n++
+	r.spared = false
 	r.longest, r.look = max(r.longest, l.to-l.from), 0
 	r.alike.add(&l)
 	if !full {
@@ -274,11 +276,24 @@ func (d *Domain[K]) ended(g *group[K], m *member) {
 	case r.noted == d.last || g.crowded >= m.first:
 		r.clear()
 	case grew:
-		r.add(life, d.fullness.filled(life.onset, life.to), cfg)
-	case !m.slight():
+		r.add(life, d.filled(m, life.onset, life.base), cfg)
+	case m.slight():
+	case r.n > 0 && !r.spared && d.filled(m, m.first, 0):
+		r.spared, r.alike = true, streak{}
+	default:
 		r.clear()
 	}
 	r.noted = d.last
+}
+
+// filled reports whether the end of a member found the memory nearly full, by what it gained from
+// the time onset on: the memory was not full then, or it took three quarters of what was free.
+func (d *Domain[K]) filled(m *member, onset, base int64) bool {
+	if d.fullness.filled(onset, m.last) {
+		return true
+	}
+	gained := m.used.V - float64(base)
+	return d.fullness.until >= m.last-fullBefore && m.room.OK && m.room.V <= gained/3
 }
 
 // follow follows the member that is the only one of g in a frame at time t: one that
@@ -337,6 +352,7 @@ func (r *restarts) code(c *codec) {
 	r.alike.code(c, r.n)
 	c.within(&r.proof, 0, r.n)
 	c.time(&r.since)
+	c.bool(&r.spared)
 	c.time(&r.noted)
 	c.natural(&r.look)
 	if r.proof > 0 && (r.proof < leastLives || r.since == 0) {

@@ -319,14 +319,14 @@ func TestEndsOfOneFrameAreNoChain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if g := d.groups["ml/loop"]; len(d.members) != 2 || g.restarts.n != 0 {
+	if g := d.groups[groupName{name: "ml/loop"}]; len(d.members) != 2 || g.restarts.n != 0 {
 		t.Fatalf("%d processes, %d lives", len(d.members), g.restarts.n)
 	}
 	f.T, f.Members, f.Complete = f.T+time.Second, nil, true
 	if err := d.Observe(&f); err != nil {
 		t.Fatal(err)
 	}
-	if n := d.groups["ml/loop"].restarts.n; len(d.members) != 0 || n != 0 {
+	if n := d.groups[groupName{name: "ml/loop"}].restarts.n; len(d.members) != 0 || n != 0 {
 		t.Errorf("%d processes, %d lives", len(d.members), n)
 	}
 }
@@ -378,9 +378,9 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 			d := newDomain(t)
 			all := p.run(t, d, nil)
 			if len(all.changes) > 0 {
-				t.Errorf("a leak from second %d on, in life %d: %+v", all.changes[0], all.lives[0], d.groups["ml/loop"].restarts)
+				t.Errorf("a leak from second %d on, in life %d: %+v", all.changes[0], all.lives[0], d.groups[groupName{name: "ml/loop"}].restarts)
 			}
-			if d.groups["ml/loop"].series == nil {
+			if d.groups[groupName{name: "ml/loop"}].series == nil {
 				t.Error("the pod has no series: the test shows little")
 			}
 		})
@@ -478,7 +478,7 @@ func TestTimeLeftOfALifeOnASharedGPU(t *testing.T) {
 			}
 			return d
 		})
-		r := &d.groups["ml/loop"].restarts
+		r := &d.groups[groupName{name: "ml/loop"}].restarts
 		if r.n != 2 {
 			t.Fatalf("%d lives", r.n)
 		}
@@ -590,7 +590,7 @@ func TestCrashLoopIsNotCountedTwice(t *testing.T) {
 	p.run(t, d, func(_ int, d *Domain[int]) *Domain[int] {
 		j := d.Judgement()
 		for i := range j.Members {
-			if j.Members[i].Leak && d.groups["ml/loop"].looping() {
+			if j.Members[i].Leak && d.groups[groupName{name: "ml/loop"}].looping() {
 				both++
 				near(t, "rate", j.Device.Rate.V, 6*mib, 0.1)
 			}
@@ -663,7 +663,7 @@ func TestProcessThatIsSeenAgainIsNoRestart(t *testing.T) {
 			d = restored(t, d)
 		}
 	}
-	if n := d.groups["ml/loop"].restarts.n; n > 1 {
+	if n := d.groups[groupName{name: "ml/loop"}].restarts.n; n > 1 {
 		t.Errorf("a process that was away for a moment has had %d lives", n)
 	}
 }
@@ -688,7 +688,7 @@ func TestCompanyBreaksTheChain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := &d.groups["ml/loop"].restarts; j.Device.Leak || r.n > 2 || n%3 == 2 && s > 0 && r.n > 0 {
+		if r := &d.groups[groupName{name: "ml/loop"}].restarts; j.Device.Leak || r.n > 2 || n%3 == 2 && s > 0 && r.n > 0 {
 			t.Fatalf("second %d of life %d: %d lives in a row", s, n, r.n)
 		}
 		if second%100 == 0 {

@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 9
+const stateVersion = 10
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -37,9 +37,16 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 		c.bytes(key(nil, k))
 		m.code(&c)
 	}
+	c.count(len(d.missing))
+	for i := range d.missing {
+		x := &d.missing[i]
+		c.bytes(key(nil, x.key))
+		x.member.code(&c)
+		x.code(&c)
+	}
 	c.count(len(d.groups))
 	for name, g := range d.groups {
-		c.bytes([]byte(name))
+		name.code(&c)
 		g.codeOwn(&c)
 		c.flag(g.single)
 		if g.single {
@@ -94,14 +101,23 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 			d.members[k] = m
 		}
 	}
+	for range c.countUpTo(maxMissing) {
+		k, known := key(c.bytes(nil))
+		x := missing[K]{key: k, member: &member{series: d.restoreSeries(&c, Subject[K]{Kind: KindMember, Key: k})}}
+		x.codeOwn(&c)
+		if x.code(&c); known {
+			d.missing = append(d.missing, x)
+		}
+	}
 	for range c.countUpTo(MaxGroups) {
-		name, g := string(c.bytes(nil)), &group[K]{}
+		name, g := groupName{}, &group[K]{}
+		name.code(&c)
 		g.codeOwn(&c)
 		if c.flag(false) {
 			g.last, g.single = key(c.bytes(nil))
 		}
-		if c.flag(false) {
-			g.series = d.restoreSeries(&c, Subject[K]{Kind: KindGroup, Group: name})
+		if g.key = g.last; c.flag(false) {
+			g.series = d.restoreSeries(&c, g.subject(name))
 		}
 		d.groups[name] = g
 	}
@@ -342,19 +358,27 @@ func (m *member) code(c *codec) {
 func (m *member) codeOwn(c *codec) {
 	c.time(&m.seen)
 	c.within(&m.place, 0, math.MaxInt32)
-	m.group = string(c.bytes([]byte(m.group)))
+	m.group.code(c)
 	c.value(&m.used)
 	c.bool(&m.full)
+	c.value(&m.room)
 	m.activity.code(c)
 	m.flushing.code(c)
 }
 
 // codeOwn codes what a group has beside its series and the key of its last member.
+func (n *groupName) code(c *codec) {
+	n.name = string(c.bytes([]byte(n.name)))
+	c.bool(&n.program)
+}
+
 func (g *group[K]) codeOwn(c *codec) {
 	c.time(&g.seen)
 	g.ended.code(c)
+	g.pool.code(c)
 	g.restarts.code(c)
 	c.within(&g.most, 0, math.MaxInt32)
+	c.within(&g.busiest, 0, math.MaxInt32)
 	c.time(&g.crowded)
 }
 

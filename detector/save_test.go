@@ -238,7 +238,7 @@ func FuzzRestore(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
-	if !d.groups["ml/loop"].looping() {
+	if !d.groups[groupName{name: "ml/loop"}].looping() {
 		f.Fatal("no crash loop in the corpus")
 	}
 	f.Add(d.Save(nil, appendKey))

@@ -118,6 +118,11 @@ func (p *partings[K]) before() int64 {
 	return max(sorted[p.len/2], last)
 }
 
+// last returns the residual of the last frame that had one.
+func (p *partings[K]) last() (residual int64, ok bool) {
+	return p.recent[(p.next+residuals-1)%residuals], p.len > 0
+}
+
 // observe adds the residual of a frame, which may be negative.
 func (p *partings[K]) observe(t, interval, residual int64, cfg *Config) {
 	if p.len > 0 && t-p.at > max(stale, 3*interval) {

@@ -27,6 +27,16 @@ const (
 	lockstep = int64(time.Minute)
 )
 
+const (
+	// passedOver is how many workers of a pool must have come, computed and ended since
+	// one of them stopped for that one to be forgotten, and keptWorkers how many are kept
+	// in mind.
+	passedOver  = 5
+	keptWorkers = 8
+	// alikeHeld is by which share the memory of workers that do the same differs at most.
+	alikeHeld = 0.1
+)
+
 // activity is what a process does with what it holds.
 type activity struct {
 	known    int64   // last frame that told utilisation, processor time and state, ns; 0 none
@@ -52,7 +62,12 @@ func (a *activity) note(t, interval int64, allowance float64, sm, cpu Value, sta
 	if state == StateGone {
 		cpu = Of(a.cpu) // it uses no more
 	}
-	if !sm.OK || !cpu.OK || !(cpu.V >= 0 && cpu.V <= math.MaxInt32) || state == StateUnknown || state == StateZombieProcess {
+	stuck := state == StateUnkillable || state == StateGone // who is, computes nothing
+	lost := stuck || state == StateOrphaned
+	if !lost && state != StateUnknown {
+		a.lost = 0
+	}
+	if !sm.OK && !stuck || !cpu.OK || !(cpu.V >= 0 && cpu.V <= math.MaxInt32) || state == StateUnknown || state == StateZombieProcess {
 		return
 	}
 	first := a.known == 0
@@ -64,14 +79,14 @@ func (a *activity) note(t, interval int64, allowance float64, sm, cpu Value, sta
 	if first || cpu.V < a.cpu || a.beat > allowance {
 		a.quiet, a.beat = t, 0
 	}
-	switch lost := state == StateUnkillable || state == StateOrphaned || state == StateGone; {
-	case !lost:
-		a.lost = 0
-	case a.lost == 0:
+	if lost && a.lost == 0 {
 		a.lost = t
 	}
 	a.known, a.cpu = t, cpu.V
 }
+
+// rested reports whether it has computed, and not for long.
+func (a *activity) rested(t int64) bool { return a.computed > 0 && t-a.computed >= idleAfter }
 
 // allowance returns how much processor time at once is no work: the heartbeat of
 // the time until a zombie.
@@ -110,6 +125,51 @@ func (c *cohort) strands(a *activity) bool {
 
 func together(a, b int64) bool { return a-b <= rankSpan && b-a <= rankSpan }
 
+// worker is a process of a pool that has computed and ended.
+type worker struct {
+	started int64 // ns
+	held    int64 // what it held last, bytes
+}
+
+// pool is those of a group that have ended last.
+type pool struct {
+	workers [keptWorkers]worker // a ring: the n-th is at n % keptWorkers
+	n       int
+	oldest  int64 // the earliest start of those that have ended, ns
+}
+
+// leave notes that a process has ended that held used bytes.
+func (p *pool) leave(a *activity, used Value) {
+	if a.computed == 0 || a.started == 0 || !used.OK {
+		return
+	}
+	if p.n == 0 || a.started < p.oldest {
+		p.oldest = a.started
+	}
+	p.workers[p.n%keptWorkers] = worker{a.started, int64(used.V)}
+	if p.n++; p.n == 2*keptWorkers {
+		p.n = keptWorkers
+	}
+}
+
+// forgets reports whether a, which holds used bytes, is a worker that the pool does not use any
+// more: others that held as much were started after it had stopped computing, computed and
+// ended. It is none of the pool's first processes, which may be the parent of the others.
+func (p *pool) forgets(a *activity, used int64) bool {
+	if a.computed == 0 || a.started <= p.oldest {
+		return false
+	}
+	n := 0
+	for i := range min(p.n, keptWorkers) {
+		w := &p.workers[i]
+		off := math.Abs(float64(w.held - used))
+		if w.started > a.computed && off <= alikeHeld*float64(used) {
+			n++
+		}
+	}
+	return n >= passedOver
+}
+
 // zombie reports whether a member of the last frame holds memory that nobody will
 // use again. For ZombieAfter it has held at least max(MinZombie, 1 % of the
 // capacity), used no multiprocessor, and no more processor time than a heartbeat;
@@ -117,7 +177,8 @@ func together(a, b int64) bool { return a-b <= rankSpan && b-a <= rankSpan }
 //
 //   - it has been unkillable (D), or its parent has been gone and it is no
 //     service, or it has ended and the driver lists it all the same; or
-//   - all other ranks of its group have been gone: see cohort.
+//   - all other ranks of its group have been gone: see cohort; or
+//   - its pool has made and used others instead: see pool.
 //
 // Without the latter it is idle, as a server at night is. What is not known is no
 // evidence: without utilisation (as under MIG), processor time or state there is
@@ -139,7 +200,10 @@ func (d *Domain[K]) zombie(in *listing[K]) bool {
 		return true
 	}
 	g := in.group
-	return g != nil && g.members == 1 && d.last-g.ended.last >= after && g.ended.strands(a)
+	if g == nil {
+		return false
+	}
+	return g.members == 1 && d.last-g.ended.last >= after && g.ended.strands(a) || !m.group.program && g.pool.forgets(a, m.series.used)
 }
 
 func (a *activity) code(c *codec) {
@@ -148,6 +212,15 @@ func (a *activity) code(c *codec) {
 	}
 	c.positive(&a.cpu, math.MaxInt32)
 	c.positive(&a.beat, math.MaxInt32)
+}
+
+func (p *pool) code(c *codec) {
+	c.within(&p.n, 0, 2*keptWorkers-1)
+	c.time(&p.oldest)
+	for i := range min(p.n, keptWorkers) {
+		c.time(&p.workers[i].started)
+		c.amount(&p.workers[i].held)
+	}
 }
 
 func (c *cohort) code(with *codec) {

@@ -59,12 +59,20 @@ func (f *Frames) begin(s *Sample, m Memory, coherent bool) {
 func (f *Frames) add(p *Process, index int) {
 	f.index = append(f.index, index)
 	f.frame.Members = append(f.frame.Members, detector.Member[ProcessID]{
-		Key: p.ID, Group: p.Owner.Group(), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
+		Key: p.ID, Group: p.Owner.Group(), Program: p.Owner.program(), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
 		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: p.procState(),
 	})
 	if !p.Used.OK {
 		f.frame.Complete = false
 	}
+}
+
+// program returns the name of what the process runs; "" if it is not known.
+func (o *Owner) program() string {
+	if o == nil {
+		return ""
+	}
+	return o.Process
 }
 
 // procState translates the kernel's letter.

@@ -1,0 +1,148 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import "time"
+
+const (
+	// missingFor is how long a process may be missing from complete lists before it has
+	// ended though the memory did not fall, in ns; a few frames where those are further
+	// apart.
+	missingFor    = int64(10 * time.Second)
+	missingFrames = 3
+	// maxMissing bounds how many are waited for.
+	maxMissing = 64
+)
+
+// missing is a member that is not in the list any more, while what it held is still in use:
+// lists lack a process for a moment now and then.
+type missing[K comparable] struct {
+	key K
+	*member
+	since int64 // the first frame without it, ns
+	rest  int64 // what no process accounted for in the frame before, bytes
+}
+
+// unowned returns the used memory that no process of a complete list accounts for, which may be
+// negative; ok is false where that is not known.
+func unowned[K comparable](f *Frame[K]) (rest int64, ok bool) {
+	rest, ok = bytesOf(f.Used)
+	if !ok || !f.Complete {
+		return 0, false
+	}
+	for i := range f.Members {
+		used, _ := bytesOf(f.Members[i].Used)
+		rest = max(rest-used, -MaxBytes)
+	}
+	return rest, true
+}
+
+// depart takes the end of members that are not in a complete list any more, but for those that
+// may only be missing: what they held is still in use, by nobody else. rest is what no process
+// accounts for, if that is known.
+func (d *Domain[K]) depart(key K, m *member, rest int64, known bool) {
+	before, ok := d.partings.last()
+	for i := range d.missing {
+		if x := &d.missing[i]; x.since == d.last {
+			before += int64(x.used.V) // it accounts for that
+		}
+	}
+	if !known || !ok || !m.used.OK || !m.holds(rest-before) {
+		d.bury(key, m)
+		return
+	}
+	if len(d.missing) == maxMissing {
+		first := d.missing[0]
+		d.forget(append(d.missing[:0], d.missing[1:]...))
+		d.bury(first.key, first.member)
+	}
+	d.missing = append(d.missing, missing[K]{key, m, d.last, before})
+}
+
+// holds reports whether the member may be who holds what is in use beyond what is accounted for.
+func (m *member) holds(more int64) bool { return 2*float64(more) > m.used.V }
+
+// search ends the wait for those that are missing for too long, or whose memory was given back.
+func (d *Domain[K]) search(rest int64, known bool, interval int64) {
+	kept := d.missing[:0]
+	for _, x := range d.missing {
+		if d.last-x.since >= max(missingFor, missingFrames*interval) || known && !x.holds(rest-x.rest) {
+			d.bury(x.key, x.member)
+		} else {
+			kept = append(kept, x)
+		}
+	}
+	d.forget(kept)
+}
+
+// forget shortens the list of those that are missing to its first ones.
+func (d *Domain[K]) forget(kept []missing[K]) {
+	clear(d.missing[len(kept):])
+	d.missing = kept
+}
+
+// found returns the member of that key if it was missing. Who comes new to a group comes
+// after those who are missing from it: they have ended.
+func (d *Domain[K]) found(in *Member[K]) *member {
+	var m *member
+	kept, name := d.missing[:0], groupOf(in)
+	for _, x := range d.missing {
+		if x.key == in.Key {
+			m = x.member
+		}
+	}
+	for _, x := range d.missing {
+		switch {
+		case x.key == in.Key:
+		case m == nil && x.group == name && name != (groupName{}):
+			d.bury(x.key, x.member)
+		default:
+			kept = append(kept, x)
+		}
+	}
+	d.forget(kept)
+	return m
+}
+
+// lacks reports whether a group misses a member: then its sum is not known.
+func (d *Domain[K]) lacks(group groupName) bool {
+	for i := range d.missing {
+		if d.missing[i].group == group {
+			return true
+		}
+	}
+	return false
+}
+
+// unlisted returns what those hold that are missing, in bytes.
+func (d *Domain[K]) unlisted() int64 {
+	var sum int64
+	for i := range d.missing {
+		sum += int64(d.missing[i].used.V)
+	}
+	return sum
+}
+
+// bury takes the end of a member.
+func (d *Domain[K]) bury(key K, m *member) {
+	m.doubt()
+	if m.used.OK && m.used.V >= crestExit*float64(d.top) {
+		d.crest = Crest[int64]{} // what it held is no part of the crest any more
+		d.fullness.left = true
+	}
+	if g := d.groups[m.group]; g != nil {
+		g.ended.leave(&m.activity, m.seen)
+		g.pool.leave(&m.activity, m.used)
+		d.ended(g, m)
+	}
+	d.release(m.series)
+	if len(d.out.Exited) < MaxMembers {
+		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
+	}
+}
+
+func (x *missing[K]) code(c *codec) {
+	c.time(&x.since)
+	c.level(&x.rest)
+}
