@@ -65,6 +65,7 @@ type Domain[K comparable] struct {
 	fullness fullness
 	partings partings[K]
 	missing  []missing[K]
+	crowd    int // the most members at once so far
 	// attributed and attributedAt remember the last complete list: one that could
 	// not be read is no reason to judge the device by other means for a frame.
 	attributed   bool
@@ -169,7 +170,7 @@ func (d *Domain[K]) clear() {
 	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
 	d.crest, d.fullness = Crest[int64]{}, fullness{}
 	d.partings.clear()
-	d.missing = d.missing[:0]
+	d.missing, d.crowd = d.missing[:0], 0
 	d.attributed = false
 	d.frames = 0
 	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
@@ -504,6 +505,10 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 		}
 	}
 	d.partings.observe(o.t, o.interval, o.used, &d.residual.cfg)
+	if n := len(f.Members); n > d.crowd {
+		d.crowd = n // the driver needs something for each process that it tells of nobody
+		d.residual.interrupt()
+	}
 	o.used = max(o.used-d.unlisted(), 0) // the lists are read a moment apart from the memory
 	d.residual.observe(&o)
 }

@@ -59,7 +59,7 @@ func (s *series) decide(o *observation) {
 		}
 	}
 	l.confidence = max(l.confidence, 0)
-	if f := &s.effort; f.resting > restingShare*(f.resting+f.working) {
+	if f, g := &s.effort, &s.growths[l.best]; f.resting > restingShare*(f.resting+f.working) && s.watched(g.since, t) < int64(s.cfg.SettleTime) {
 		l.confidence *= restingConfidence
 	}
 	switch {

@@ -278,7 +278,7 @@ func (d *Domain[K]) ended(g *group[K], m *member) {
 	case grew:
 		r.add(life, d.filled(m, life.onset, life.base), cfg)
 	case m.slight():
-	case r.n > 0 && !r.spared && d.filled(m, m.first, 0):
+	case r.n > 0 && (!r.spared || r.proof > 0) && d.filled(m, m.first, 0):
 		r.spared, r.alike = true, streak{}
 	default:
 		r.clear()

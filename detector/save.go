@@ -342,6 +342,7 @@ func (d *Domain[K]) code(c *codec) {
 	}
 	d.fullness.code(c)
 	d.partings.code(c)
+	c.within(&d.crowd, 0, math.MaxInt32)
 	for i := range d.out.Resets {
 		n := int64(d.out.Resets[i])
 		c.natural(&n)

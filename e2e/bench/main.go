@@ -5,7 +5,7 @@
 // labelled series of used GPU memory.
 //
 //	bench [--set=tune|test] [--series=N] [--kind=SUBSTRING] [--rivals=false] [--curve] [--hours=H]
-//	      [--exam=NAME,NAME] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
+//	      [--exam=NAME,NAME] [--nodes] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
 package main
 
 import (
@@ -38,6 +38,9 @@ are not those that the detector was tuned on.
 - An **exam** is sets of 80 leaks and 120 healthy series by an author who had seen neither the detector nor the other
   series. The ranges of its parameters were set so that the prototype and the rules of other systems fare about as on
   the unseen set of the study; no series was chosen by what a rule says of it.
+- The exam **nodes** has GPUs with their processes instead: pods that share one, pools, crash loops, processes that hang, lists with gaps. The rules of other systems see
+  the used memory, as ever. Most of its leaks begin with their program, or before the first sample, and many are slow: what counts there is before how many out-of-memories
+  an alarm was on, and who is named.
 
 `
 

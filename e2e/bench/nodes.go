@@ -481,7 +481,7 @@ func nodeTables(results []nodeResult, opt options) []*table {
 
 // whoTable tells how well it is named who holds memory.
 func whoTable(results []nodeResult) *table {
-	t := &table{title: "Exam nodes: who it is", header: []string{"", ""}}
+	t := &table{title: "Exam nodes: who it is", header: []string{"", "ours"}}
 	var sum nodeResult
 	var f figures
 	either, zombies, idle, unreleased := 0, 0, 0, 0
@@ -515,9 +515,9 @@ func whoTable(results []nodeResult) *table {
 	row("… within 15 min", share(f.quick, f.leaks))
 	row("alarms on what does not leak", fmt.Sprintf("%d of %d processes in %.0f h", sum.innocent, sum.processes, sum.hours))
 	row("zombies named", share(zombies, len(sum.zombies)))
-	row("… by ten minutes without compute", share(idle, len(sum.idle)))
+	row("… by the rule of ten minutes without compute", share(idle, len(sum.idle)))
 	row("others called zombies", strconv.Itoa(sum.falseZombies))
-	row("… by ten minutes without compute", strconv.Itoa(sum.falseIdle))
+	row("… by the rule of ten minutes without compute", strconv.Itoa(sum.falseIdle))
 	row("unreleased memory named", share(unreleased, len(sum.unreleased)))
 	row("… told/true, median", number2(median(sum.amounts)))
 	row("other memory called unreleased", strconv.Itoa(sum.falseUnreleased))
