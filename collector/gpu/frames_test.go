@@ -19,9 +19,9 @@ func frameSample() *Sample {
 		Memory:         Memory{Total: bytes(1000), Reserved: bytes(100), Used: bytes(600), Free: bytes(300)},
 		ProcessesKnown: true, ProcessesComplete: true,
 		Processes: []Process{
-			{ID: ProcessID{PID: 1, Start: 10}, Used: bytes(100), SM: Some(0.5), CPU: Some(2 * time.Second), State: 'D', Owner: &Owner{Namespace: "ml", Pod: "a"}},
+			{ID: ProcessID{PID: 1, Start: 10}, Used: bytes(100), SM: Some(0.5), CPU: Some(2 * time.Second), State: 'D', Owner: &Owner{Process: "train.py", Namespace: "ml", Pod: "a"}},
 			{ID: ProcessID{PID: 2, Start: 20}, Used: bytes(200), Instance: Some(uint32(1)), State: 'Z', Started: Some(3 * time.Second), Owner: &Owner{SlurmJob: "9"}},
-			{ID: ProcessID{PID: 3, Start: 30}, Used: bytes(250), Instance: Some(uint32(2)), State: 'S', Orphaned: true},
+			{ID: ProcessID{PID: 3, Start: 30}, Used: bytes(250), Instance: Some(uint32(2)), State: 'S', Orphaned: true, Owner: &Owner{Process: "serve"}},
 			{ID: ProcessID{PID: 5, Start: 50}, Used: bytes(50), State: 'X'},
 		},
 	}
@@ -34,9 +34,9 @@ func TestFrameOfAGPU(t *testing.T) {
 		t.Errorf("frame %+v", frame)
 	}
 	want := []detector.Member[ProcessID]{
-		{Key: ProcessID{1, 10}, Group: "ml/a", Used: detector.Of(100 << 20), SM: detector.Of(0.5), CPU: detector.Of(2), State: detector.StateUnkillable},
+		{Key: ProcessID{1, 10}, Group: "ml/a", Program: "train.py", Used: detector.Of(100 << 20), SM: detector.Of(0.5), CPU: detector.Of(2), State: detector.StateUnkillable},
 		{Key: ProcessID{2, 20}, Group: "slurm/9", Used: detector.Of(200 << 20), Started: 3 * time.Second, State: detector.StateZombieProcess},
-		{Key: ProcessID{3, 30}, Used: detector.Of(250 << 20), State: detector.StateOrphaned},
+		{Key: ProcessID{3, 30}, Program: "serve", Used: detector.Of(250 << 20), State: detector.StateOrphaned},
 		{Key: ProcessID{5, 50}, Used: detector.Of(50 << 20), State: detector.StateGone},
 	}
 	if len(frame.Members) != len(want) {
