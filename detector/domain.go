@@ -504,7 +504,11 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 			o.used = max(o.used-member, -MaxBytes)
 		}
 	}
-	d.partings.observe(o.t, o.interval, o.used, &d.residual.cfg)
+	pace := 0.0
+	if l := &d.residual.leak; l.on {
+		pace = l.trend.rate
+	}
+	d.partings.observe(o.t, o.interval, o.used, pace, &d.residual.cfg)
 	if n := len(f.Members); n > d.crowd {
 		d.crowd = n // the driver needs something for each process that it tells of nobody
 		d.residual.interrupt()

@@ -44,6 +44,17 @@ type leak struct {
 	closed                   int64 // blocks of it then
 }
 
+// grownFor returns for how long, in ns, the scales that are sure of a leak have seen it.
+func (s *series) grownFor(t int64) int64 {
+	longest := int64(0)
+	for i := range s.growths {
+		if g := &s.growths[i]; g.levels > 0 && g.confidence*g.recency >= s.cfg.LeakThreshold {
+			longest = max(longest, s.watched(g.since, t))
+		}
+	}
+	return longest
+}
+
 // decide updates the leak and the shape after a sample.
 func (s *series) decide(o *observation) {
 	l, t := &s.leak, o.t
@@ -59,7 +70,7 @@ func (s *series) decide(o *observation) {
 		}
 	}
 	l.confidence = max(l.confidence, 0)
-	if f, g := &s.effort, &s.growths[l.best]; f.resting > restingShare*(f.resting+f.working) && s.watched(g.since, t) < int64(s.cfg.SettleTime) {
+	if f := &s.effort; f.resting > restingShare*(f.resting+f.working) && s.grownFor(t) < int64(s.cfg.SettleTime) {
 		l.confidence *= restingConfidence
 	}
 	switch {

@@ -455,3 +455,25 @@ func TestCyclesDoNotSwingWhatIsLeaked(t *testing.T) {
 		t.Errorf("a leak in %d seconds, %.0f MiB in the end", seen, leaked/mib)
 	}
 }
+
+// TestLeakWithoutCompute leaks in a process that never uses the multiprocessors, as a server that holds
+// memory for others: for an hour that may be a model that loads, and no longer.
+func TestLeakWithoutCompute(t *testing.T) {
+	for _, sm := range []float64{0, 0.5} {
+		d, found := newDomain(t), -1
+		for s := 0; s < quiet+2*3600 && found < 0; s++ {
+			f := Frame[int]{T: start + time.Duration(s)*time.Second, Used: Of(round(10*gib + 8*leaked(s))), Capacity: Of(80 * gib), Complete: true}
+			f.Members = []Member[int]{{Key: 1, Used: f.Used, Started: start - time.Hour, SM: Of(sm)}}
+			j, err := look(d, &f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if j.Members[0].Leak {
+				found = s - quiet
+			}
+		}
+		if low, high := 3600, 3600+300; sm == 0 && (found < low || found > high) || sm > 0 && (found < 0 || found > 900) {
+			t.Errorf("utilisation %g: found after %d s", sm, found)
+		}
+	}
+}

@@ -123,8 +123,9 @@ func (p *partings[K]) last() (residual int64, ok bool) {
 	return p.recent[(p.next+residuals-1)%residuals], p.len > 0
 }
 
-// observe adds the residual of a frame, which may be negative.
-func (p *partings[K]) observe(t, interval, residual int64, cfg *Config) {
+// observe adds the residual of a frame, which may be negative. pace is that at which it is known to
+// leak, in bytes per second: what comes by that is not left by who has ended.
+func (p *partings[K]) observe(t, interval, residual int64, pace float64, cfg *Config) {
 	if p.len > 0 && t-p.at > max(stale, 3*interval) {
 		p.next, p.len = 0, 0
 		p.list = slices.DeleteFunc(p.list, func(e parting[K]) bool { return !e.stays })
@@ -147,7 +148,7 @@ func (p *partings[K]) observe(t, interval, residual int64, cfg *Config) {
 			n++
 		}
 		if !p.list[i].stays {
-			n = p.wait(i, n, t, residual, level, cfg)
+			n = p.wait(i, n, t, residual, level, int64(pace*seconds(t-p.list[i].opened+interval)), cfg)
 		}
 		i += n
 	}
@@ -155,8 +156,8 @@ func (p *partings[K]) observe(t, interval, residual int64, cfg *Config) {
 }
 
 // wait watches the n exits from the i-th on, which share what stays, and returns
-// how many of them stay in the list.
-func (p *partings[K]) wait(i, n int, t, residual, level int64, cfg *Config) int {
+// how many of them stay in the list. leaked is what else the residual has gained since.
+func (p *partings[K]) wait(i, n int, t, residual, level, leaked int64, cfg *Config) int {
 	batch := p.list[i : i+n]
 	var all, held, newest int64
 	frames := math.MaxInt // since the newest
@@ -169,7 +170,7 @@ func (p *partings[K]) wait(i, n int, t, residual, level int64, cfg *Config) int 
 	if frames < 2 {
 		return n // level is still partly that of the frame before the exit
 	}
-	before := batch[0].before
+	before := batch[0].before + leaked
 	excess := float64(level - before)
 	for k := range batch {
 		e := &batch[k]

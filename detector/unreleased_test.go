@@ -381,3 +381,31 @@ func TestUnreleasedIsNoLeak(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// TestLeakOfNobodyIsNotLeftBehind ends a process while memory that belongs to none leaks: what comes by
+// that is not blamed on the dead, and what they leave behind is told all the same.
+func TestLeakOfNobodyIsNotLeftBehind(t *testing.T) {
+	for _, left := range []float64{0, gib} {
+		d := newDomain(t)
+		const end, step = quiet + 2*3600, 30
+		for s := 0; s < end+600; s += step {
+			rest, members := gib+float64(max(0, s-quiet))*2*mib, map[int]float64{1: 4 * gib}
+			if s >= end {
+				rest, members = rest+left, nil
+			}
+			j := observe(t, d, s, rest, members)
+			if s == end-step && !j.Residual.Leak {
+				t.Fatal("nothing leaks: the test shows little")
+			}
+			if s < end+5*step {
+				continue
+			}
+			if left == 0 && len(j.Unreleased) > 0 {
+				t.Fatalf("%d s after the end: %+v", s-end, j.Unreleased)
+			}
+			if left > 0 && (len(j.Unreleased) != 1 || math.Abs(j.Unreleased[0].Used-left) > 0.1*gib) {
+				t.Fatalf("%d s after the end: %+v", s-end, j.Unreleased)
+			}
+		}
+	}
+}
