@@ -31,9 +31,9 @@ type processTable struct {
 	index   string
 	jobs    func() *jobsState
 	entries map[processKey]*processEntry
-	// ended tells whose the processes were that have ended, while the detector knows
-	// them.
-	ended map[processKey]*gpu.Owner
+	// ended are the processes that are not in the list any more, while the detector knows
+	// them; of those of a state file only the owner is known.
+	ended map[processKey]*processEntry
 	// idle is since when the processes of a state file had computed nothing, on the
 	// source's clock, until the first sample.
 	idle    map[processKey]time.Duration
@@ -67,7 +67,7 @@ type processEntry struct {
 var unknownOwner = &gpu.Owner{}
 
 func newProcessTable(cfg SamplerConfig, index int, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: strconv.Itoa(index), jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*gpu.Owner{}}
+	return processTable{cfg: cfg, index: strconv.Itoa(index), jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
@@ -79,6 +79,10 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		e := t.entries[keyOf(p)]
+		if was := t.ended[keyOf(p)]; e == nil && was != nil && was.seen > 0 {
+			e = was // it was missing from the list for a moment
+			t.entries[keyOf(p)] = e
+		}
 		if e == nil {
 			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun}
 			if known := t.jobs(); known != nil {
@@ -105,7 +109,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	for key, e := range t.entries {
 		if e.seen != sample.T {
 			delete(t.entries, key)
-			t.ended[key] = e.owner
+			t.ended[key] = e
 		}
 	}
 	t.begun, t.idle = true, nil
@@ -127,8 +131,8 @@ func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 	if e := t.entries[key]; e != nil {
 		return e.owner
 	}
-	if o := t.ended[key]; o != nil {
-		return o
+	if e := t.ended[key]; e != nil {
+		return e.owner
 	}
 	return unknownOwner
 }

@@ -117,9 +117,9 @@ func (t *processTable) ownerOf(group string) gpu.Owner {
 			return *e.owner
 		}
 	}
-	for _, o := range t.ended {
-		if o.Group() == group {
-			return *o
+	for _, e := range t.ended {
+		if e.owner.Group() == group {
+			return *e.owner
 		}
 	}
 	namespace, name, _ := strings.Cut(group, "/")

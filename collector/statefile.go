@@ -291,8 +291,8 @@ func (l *loop) history() *deviceHistory {
 	for key, d := range l.instances {
 		h.Instances = append(h.Instances, instanceHistory{ID: key.id, Profile: key.profile, Domain: d.Save(nil, appendProcessID)})
 	}
-	for key, o := range l.processes.ended {
-		h.Ended = append(h.Ended, processHistory(key, o))
+	for key, e := range l.processes.ended {
+		h.Ended = append(h.Ended, processHistory(key, e.owner))
 	}
 	for key, e := range l.processes.entries {
 		p := processHistory(key, e.owner)
@@ -326,7 +326,7 @@ func (l *loop) restore(h *deviceHistory) error {
 		if e.Busy > 0 {
 			l.processes.idle[key] = e.Busy
 		}
-		l.processes.ended[key] = &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob}
+		l.processes.ended[key] = &processEntry{owner: &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob}}
 	}
 	whole, instances := l.tuning.newDomain(gpu.Opt[instanceKey]{}), map[instanceKey]*domain{}
 	if err := whole.Restore(h.Domain, readProcessID); err != nil {

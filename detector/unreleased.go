@@ -289,10 +289,11 @@ func (d *Domain[K]) judgeUnreleased() {
 	}
 }
 
-// Knows reports whether the domain judges that process, or watches what it left
-// behind: its key can still be in a Judgement.
+// Knows reports whether the domain judges that process, waits for it, or watches what it
+// left behind: its key can still be in a Judgement.
 func (d *Domain[K]) Knows(key K) bool {
-	return d.members[key] != nil || slices.ContainsFunc(d.partings.list, func(e parting[K]) bool { return e.key == key })
+	return d.members[key] != nil || slices.ContainsFunc(d.missing, func(x missing[K]) bool { return x.key == key }) ||
+		slices.ContainsFunc(d.partings.list, func(e parting[K]) bool { return e.key == key })
 }
 
 // code codes all but the keys.
