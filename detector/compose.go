@@ -73,7 +73,7 @@ func (d *Domain[K]) judgeGroups() {
 			if g.looping() {
 				d.programs = append(d.programs, name)
 			}
-		case g.summed() || g.looping():
+		case g.summed() || g.looping() || g.interrupted(d.last):
 			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name.name, Used: g.sum})
 		}
 	}
@@ -96,7 +96,7 @@ func (d *Domain[K]) judgeGroups() {
 		if g.summed() {
 			told = append(told, out)
 		} else {
-			d.held = max(d.held, out.Confidence) // between two lives of a crash loop
+			d.held = max(d.held, out.Confidence) // a crash loop between two lives, or a sum that is not known
 		}
 	}
 	d.out.Groups = told
@@ -129,6 +129,11 @@ func (d *Domain[K]) leaks(group groupName) bool {
 			return true
 		}
 	}
+	for i := range d.missing {
+		if m := d.missing[i].member; m.group == group && m.leak.on && !m.cfg.Mute {
+			return true
+		}
+	}
 	return false
 }
 
@@ -143,11 +148,11 @@ func (d *Domain[K]) judgeDevice() {
 	if d.listed {
 		d.residual.verdict(&d.out.Residual)
 		d.grow(d.residual, &d.out.Residual)
-		for i := range d.missing {
-			d.growUnseen(d.missing[i].series)
-		}
 	} else {
 		d.withoutList()
+	}
+	for i := range d.missing {
+		d.growUnseen(d.missing[i].series)
 	}
 	d.out.Attributed = d.attributed
 	if d.attributed {

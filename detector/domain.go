@@ -170,7 +170,11 @@ func (d *Domain[K]) clear() {
 	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
 	d.crest, d.fullness = Crest[int64]{}, fullness{}
 	d.partings.clear()
-	d.missing, d.crowd = d.missing[:0], 0
+	if d.missing == nil {
+		d.missing = make([]missing[K], 0, maxMissing)
+	}
+	d.forget(d.missing[:0])
+	d.crowd = 0
 	d.attributed = false
 	d.frames = 0
 	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
@@ -210,8 +214,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 		d.fullness.note(t, used, d.capacity)
 	}
 	o.full = d.fullness
-	rest, known := unowned(f)
-	d.exits(f, o.interval, rest, known)
+	rest, known := d.exits(f, o.interval)
 	d.observeMembers(f, o, room)
 	d.search(rest, known, o.interval)
 	d.observeGroups(o)
@@ -273,8 +276,14 @@ func (d *Domain[K]) Reconfigure() {
 	for key, m := range d.members {
 		again(m.series, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
 	}
+	for i := range d.missing {
+		x := &d.missing[i]
+		again(x.series, Subject[K]{Kind: KindMember, Key: x.key, Group: x.group.pod()})
+	}
 	for name, g := range d.groups {
-		again(g.series, g.subject(name))
+		if !name.program || d.Knows(g.key) { // between two processes there is nobody to ask for
+			again(g.series, g.subject(name))
+		}
 	}
 }
 
@@ -285,26 +294,34 @@ func (d *Domain[K]) release(s *series) {
 	}
 }
 
-// exits removes the members that are gone. interval is the typical time between
-// frames, rest the memory that no member accounts for, if that is known.
-func (d *Domain[K]) exits(f *Frame[K], interval, rest int64, known bool) {
+// exits takes back the members that were missing and removes those that are gone. interval is the
+// typical time between frames, rest the memory that no process of the frame accounts for, if
+// that is known.
+func (d *Domain[K]) exits(f *Frame[K], interval int64) (rest int64, known bool) {
 	if d.told {
 		d.out.Exited, d.told = d.out.Exited[:0], false
 	}
 	t, seen := int64(f.T), 0
+	before, was := d.partings.last()
+	before -= d.unlisted() // they were missing then
 	d.present = d.present[:0]
 	for i := range f.Members {
 		key := f.Members[i].Key
 		m := d.members[key]
-		d.present = append(d.present, listing[K]{key: key, member: m})
+		if m == nil {
+			m = d.reclaim(key)
+		}
+		d.present = append(d.present, listing[K]{key: key, member: m, twice: m != nil && m.seen == t})
 		if m != nil && m.seen != t {
 			m.seen, m.place = t, i
 			seen++
 		}
 	}
+	rest, known = d.unowned(f)
 	if seen == len(d.members) {
-		return
+		return rest, known
 	}
+	more := rest - before - d.unlisted()
 	for _, key := range d.gone(f) {
 		m := d.members[key]
 		delete(d.members, key)
@@ -315,8 +332,9 @@ func (d *Domain[K]) exits(f *Frame[K], interval, rest int64, known bool) {
 		if d.residual != nil {
 			d.partings.leave(key, t, interval, m.series.used, &d.residual.cfg)
 		}
-		d.depart(key, m, rest, known)
+		d.depart(key, m, more, before, known && was)
 	}
+	return rest, known
 }
 
 // gone returns the members that left, in the order of the last list of each: that of a map
@@ -376,10 +394,12 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 // bound.
 func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
+	if m == nil {
+		m = d.reclaim(in.Key)
+	}
 	if m == nil && len(d.members) < MaxMembers {
-		if m = d.found(in); m == nil {
-			m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
-		}
+		d.supersede(groupOf(in))
+		m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
 		d.partings.back(in.Key)
 	}
@@ -479,6 +499,12 @@ func (g *group[K]) turn(t int64) {
 
 // summed reports whether the last frame gave the group's series a sample.
 func (g *group[K]) summed() bool { return g.series != nil && g.members > 0 && !g.unknown }
+
+// interrupted reports whether the group leaked when it had a sum last, not long before t, which it
+// lacks only because the memory of a member is not known.
+func (g *group[K]) interrupted(t int64) bool {
+	return g.series != nil && g.unknown && g.leak.on && t-g.series.last < absence
+}
 
 // observeDevice adds the frame to the raw series, whose value is used, and to the
 // residual.

@@ -3,7 +3,10 @@
 
 package detector
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// missingFor is how long a process may be missing from complete lists before it has
@@ -21,34 +24,29 @@ type missing[K comparable] struct {
 	key K
 	*member
 	since int64 // the first frame without it, ns
-	rest  int64 // what no process accounted for in the frame before, bytes
+	rest  int64 // what no process accounted for in the frame before, listed or missing, bytes
 }
 
 // unowned returns the used memory that no process of a complete list accounts for, which may be
 // negative; ok is false where that is not known.
-func unowned[K comparable](f *Frame[K]) (rest int64, ok bool) {
+func (d *Domain[K]) unowned(f *Frame[K]) (rest int64, ok bool) {
 	rest, ok = bytesOf(f.Used)
 	if !ok || !f.Complete {
 		return 0, false
 	}
 	for i := range f.Members {
-		used, _ := bytesOf(f.Members[i].Used)
-		rest = max(rest-used, -MaxBytes)
+		if used, _ := bytesOf(f.Members[i].Used); !d.present[i].twice {
+			rest = max(rest-used, -MaxBytes)
+		}
 	}
 	return rest, true
 }
 
-// depart takes the end of members that are not in a complete list any more, but for those that
-// may only be missing: what they held is still in use, by nobody else. rest is what no process
-// accounts for, if that is known.
-func (d *Domain[K]) depart(key K, m *member, rest int64, known bool) {
-	before, ok := d.partings.last()
-	for i := range d.missing {
-		if x := &d.missing[i]; x.since == d.last {
-			before += int64(x.used.V) // it accounts for that
-		}
-	}
-	if !known || !ok || !m.used.OK || !m.holds(rest-before) {
+// depart takes the end of a member that is not in a complete list any more, unless it may only
+// be missing: what it held is still in use, by nobody else. Of what no process accounts for, if
+// that is known, there was before in the last frame, and there is more now.
+func (d *Domain[K]) depart(key K, m *member, more, before int64, known bool) {
+	if !known || !m.used.OK || !m.holds(more) {
 		d.bury(key, m)
 		return
 	}
@@ -65,9 +63,14 @@ func (m *member) holds(more int64) bool { return 2*float64(more) > m.used.V }
 
 // search ends the wait for those that are missing for too long, or whose memory was given back.
 func (d *Domain[K]) search(rest int64, known bool, interval int64) {
+	for i := d.freed(rest); known && i >= 0; i = d.freed(rest) {
+		x := d.missing[i]
+		d.missing = slices.Delete(d.missing, i, i+1)
+		d.bury(x.key, x.member)
+	}
 	kept := d.missing[:0]
 	for _, x := range d.missing {
-		if d.last-x.since >= max(missingFor, missingFrames*interval) || known && !x.holds(rest-x.rest) {
+		if d.last-x.since >= max(missingFor, missingFrames*interval) {
 			d.bury(x.key, x.member)
 		} else {
 			kept = append(kept, x)
@@ -76,33 +79,56 @@ func (d *Domain[K]) search(rest int64, known bool, interval int64) {
 	d.forget(kept)
 }
 
+// freed returns the number of the one that is missing whose memory was given back, rest being what
+// no process accounts for; of several the one that held most nearly as much as is lacking; -1 if
+// none.
+func (d *Domain[K]) freed(rest int64) int {
+	held, best, least := d.unlisted(), -1, int64(0)
+	for i := range d.missing {
+		x := &d.missing[i]
+		used := int64(x.used.V)
+		lacking := held - (rest - x.rest)
+		if off := distance(lacking, used); !x.holds(used-lacking) && (best < 0 || off < least) {
+			best, least = i, off
+		}
+	}
+	return best
+}
+
 // forget shortens the list of those that are missing to its first ones.
 func (d *Domain[K]) forget(kept []missing[K]) {
 	clear(d.missing[len(kept):])
 	d.missing = kept
 }
 
-// found returns the member of that key if it was missing. Who comes new to a group comes
-// after those who are missing from it: they have ended.
-func (d *Domain[K]) found(in *Member[K]) *member {
-	var m *member
-	kept, name := d.missing[:0], groupOf(in)
-	for _, x := range d.missing {
-		if x.key == in.Key {
-			m = x.member
-		}
+// reclaim takes a member back that was missing, and returns it; nil if it was not.
+func (d *Domain[K]) reclaim(key K) *member {
+	i := slices.IndexFunc(d.missing, func(x missing[K]) bool { return x.key == key })
+	if i < 0 || len(d.members) >= MaxMembers {
+		return nil
 	}
+	m := d.missing[i].member
+	d.missing = slices.Delete(d.missing, i, i+1)
+	d.members[key] = m
+	d.partings.back(key)
+	return m
+}
+
+// supersede ends the wait for those of a group to which somebody comes who is new: they have
+// ended before.
+func (d *Domain[K]) supersede(group groupName) {
+	if group == (groupName{}) {
+		return
+	}
+	kept := d.missing[:0]
 	for _, x := range d.missing {
-		switch {
-		case x.key == in.Key:
-		case m == nil && x.group == name && name != (groupName{}):
+		if x.group == group {
 			d.bury(x.key, x.member)
-		default:
+		} else {
 			kept = append(kept, x)
 		}
 	}
 	d.forget(kept)
-	return m
 }
 
 // lacks reports whether a group misses a member: then its sum is not known.
@@ -145,4 +171,7 @@ func (d *Domain[K]) bury(key K, m *member) {
 func (x *missing[K]) code(c *codec) {
 	c.time(&x.since)
 	c.level(&x.rest)
+	if !x.used.OK {
+		c.fail()
+	}
 }

@@ -26,6 +26,8 @@ type program struct {
 	sm       func(n, s int) Value
 	other    float64 // memory of a process of another pod
 	lives    int
+	bare     bool // its processes are in no pod: they are known by what they run
+	turned   bool // lists are in the other order
 }
 
 // told is what was said of a program.
@@ -79,11 +81,17 @@ func (p *program) run(t *testing.T, d *Domain[int], restart func(second int, d *
 			if s < lasts {
 				used := round(min(p.memory(n, s), p.capacity-p.other))
 				m := Member[int]{Key: 100 + n, Group: "ml/loop", Used: Of(used), Started: seconds2026(second - s)}
+				if p.bare {
+					m.Group, m.Program = "", "loop.py"
+				}
 				if p.sm != nil {
 					m.SM = p.sm(n, s)
 				}
 				frame.Members = append(frame.Members, m)
 				frame.Used.V += used
+			}
+			if p.turned {
+				slices.Reverse(frame.Members)
 			}
 			if err := d.Observe(&frame); err != nil {
 				t.Fatal(err)
@@ -802,5 +810,221 @@ func TestCrashLoopAllocatesNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(6000, step); n > 0.05 {
 		t.Errorf("%g allocations a frame, want that of a process every 120 frames", n)
+	}
+}
+
+// loop is the name of the group of the bare program of these tests.
+var loop = groupName{"loop.py", true}
+
+// A crash loop of a program in no pod is found as that of a pod is. The process that runs now
+// bears the verdict once it is judged, the GPU does throughout, and no group is told.
+func TestCrashLoopOfAProgram(t *testing.T) {
+	p := filling(80*gib, 10*gib, 900)
+	p.bare, p.other, p.lives, p.step, p.pause = true, 300*mib, 5, 4, constant(100)
+	for _, turned := range []bool{false, true} {
+		for _, each := range []int{1 << 30, 4, 148} { // seconds between restores
+			p.turned = turned
+			named := 0
+			all := p.run(t, newDomain(t), func(second int, d *Domain[int]) *Domain[int] {
+				j := d.Judgement()
+				if len(j.Groups) > 0 || j.Device.Leak && j.Device.Confidence < gateConfidence {
+					t.Fatalf("second %d: groups %+v, the GPU %+v", second, j.Groups, j.Device)
+				}
+				for i := range j.Members {
+					m := &j.Members[i]
+					if m.Leak && (m.Key == 1 || m.Pattern != PatternLeakCyclic || m.SecondsToOOM != j.Device.SecondsToOOM || !m.Rate.OK || m.Share.V != 1) {
+						t.Fatalf("second %d: %+v, the GPU %+v", second, m, j.Device)
+					}
+					if m.Key == 103 && m.Judged {
+						named++
+						near(t, "rate", m.Rate.V, (0.99*p.capacity-10*gib)/880, 0.05)
+					}
+				}
+				if second%each == 0 {
+					return restored(t, d)
+				}
+				return d
+			})
+			if !slices.Equal(all.lives, []int{2}) || named < 100 || all.device.Pattern != PatternLeakCyclic {
+				t.Errorf("turned %t, restored each %d s: the verdict changed in the lives %v, was on the process in %d frames", turned, each, all.lives, named)
+			}
+		}
+	}
+}
+
+// The chain of a program ends with a life that does not grow.
+func TestCrashLoopOfAProgramEnds(t *testing.T) {
+	p := filling(80*gib, 10*gib, 900)
+	memory := p.memory
+	p.bare, p.lives, p.step = true, 5, 2
+	p.lasts = func(n int) int { return 900 * (1 + n/4*2) }
+	p.memory = func(n, s int) float64 {
+		if n == 4 {
+			s = min(s, 60)
+		}
+		return memory(n, s)
+	}
+	d := newDomain(t)
+	if all := p.run(t, d, nil); !slices.Equal(all.lives, []int{2, 4}) || all.device.Leak {
+		t.Errorf("the verdict changed in the lives %v; in the end %+v", all.lives, all.device)
+	}
+	f := Frame[int]{T: time.Duration(d.last + absence), Used: Of(0), Capacity: Of(80 * gib), Complete: true}
+	if err := d.Observe(&f); err != nil || len(d.groups) > 0 {
+		t.Errorf("%d groups after ten minutes without a process, %v", len(d.groups), err)
+	}
+}
+
+// Of two processes of a program at once nobody knows which is started in place of which.
+func TestTwoLoopsOfAProgramAtOnce(t *testing.T) {
+	p, d := filling(80*gib, 10*gib, 900), newDomain(t)
+	f := Frame[int]{Capacity: Of(160 * gib), Complete: true}
+	for s := 0; s < 12*910; s += 2 {
+		f.T, f.Used, f.Members = seconds2026(s), Of(0), f.Members[:0]
+		for of, at := range []int{s, s + 400} {
+			if n, at := at/910, at%910; at < 900 {
+				used := round(p.memory(n, at))
+				f.Members = append(f.Members, Member[int]{Key: 2*n + of, Program: "loop.py", Used: Of(used), Started: seconds2026(s - at)})
+				f.Used.V += used
+			}
+		}
+		j, err := look(d, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := &d.groups[loop].restarts; j.Device.Leak || r.proof > 0 || len(j.Groups) > 0 {
+			t.Fatalf("second %d: %d lives, groups %+v, the GPU %+v", s, r.n, j.Groups, j.Device)
+		}
+	}
+}
+
+// Who is in a pod is known by that, whatever it runs.
+func TestProgramsOfPods(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   Member[int]
+		want groupName
+	}{
+		"a pod":     {Member[int]{Group: "ml/loop", Program: "loop.py"}, groupName{name: "ml/loop"}},
+		"no pod":    {Member[int]{Program: "loop.py"}, loop},
+		"not known": {Member[int]{}, groupName{}},
+	} {
+		if got := groupOf(&c.in); got != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// The processes of a program are not summed up, and are judged by the rules for a process.
+func TestProgramHasNoSum(t *testing.T) {
+	d, err := NewDomain(func(s Subject[int]) Config {
+		if s.Kind == KindGroup {
+			t.Errorf("asked for the group %q", s.Group)
+		}
+		return DefaultConfig()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Frame[int]{Used: Of(20 * gib), Capacity: Of(80 * gib), Complete: true}
+	for s := range 1200 {
+		f.T, f.Members = seconds2026(s), f.Members[:0]
+		for n := range 1 + s/300%2 {
+			f.Members = append(f.Members, Member[int]{Key: s/300 + n, Program: "a.py", Used: Of(gib)})
+		}
+		j, err := look(d, &f)
+		if err != nil || len(j.Groups) > 0 {
+			t.Fatalf("second %d: groups %+v, %v", s, j.Groups, err)
+		}
+	}
+	d.Reconfigure()
+}
+
+// The verdict on a program is that of the rules for its processes.
+func TestCrashLoopOfAMutedProgram(t *testing.T) {
+	d, err := NewDomain(func(s Subject[int]) Config {
+		cfg := DefaultConfig()
+		cfg.Mute = s.Kind == KindMember && s.Key >= 100
+		return cfg
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := filling(80*gib, 10*gib, 900)
+	p.bare, p.lives, p.step = true, 6, 4
+	if all := p.run(t, d, nil); len(all.lives) > 0 {
+		t.Errorf("the verdict changed in the lives %v", all.lives)
+	}
+}
+
+// Where others nearly fill the memory, a life fills it that takes three quarters of what is free.
+func TestLifeOnANearlyFullGPU(t *testing.T) {
+	const capacity = 80 * gib
+	for name, c := range map[string]struct {
+		until  int64   // the memory was full last, minutes
+		since  int64   // and since when
+		gained float64 // by the life, GiB
+		room   Value   // that it left, GiB
+		want   bool
+	}{
+		"it was not full before":           {20, 18, 1, Of(8), true},
+		"it was, three quarters":           {20, 1, 6, Of(2), true},
+		"it was, less":                     {20, 1, 6, Of(2.1), false},
+		"the room is not known":            {20, 1, 6, Value{V: 1}, false},
+		"it gave back":                     {20, 1, -6, Of(0), false},
+		"it was full long before the end":  {18, 1, 6, Of(1), false},
+		"it was never full, and all taken": {0, 0, 6, Of(0), false},
+	} {
+		d := newDomain(t)
+		d.fullness = fullness{since: c.since * int64(time.Minute), until: c.until * int64(time.Minute)}
+		m := &member{series: &series{last: int64(20 * time.Minute)}, used: Of((10 + c.gained) * gib), room: Value{V: c.room.V * gib, OK: c.room.OK}}
+		if got := d.filled(m, int64(5*time.Minute), 10*gib); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	for name, c := range map[string]struct {
+		most  float64 // GiB that the program holds when it ends
+		lives []int
+	}{"it fills what is free": {7.9, []int{3}}, "it leaves a third of that": {5, nil}} {
+		p := program{
+			capacity: capacity, other: 72 * gib, lasts: constant(300), pause: constant(10), lives: 8, step: 2,
+			memory: func(_, s int) float64 { return 2*gib + (c.most-2)*gib*float64(s)/300 },
+		}
+		again := func(_ int, d *Domain[int]) *Domain[int] { return restored(t, d) }
+		if all := p.run(t, newDomain(t), again); len(all.lives) != len(c.lives) || len(c.lives) > 0 && all.lives[0] > c.lives[0] {
+			t.Errorf("%s: the verdict changed in the lives %v, want %v", name, all.lives, c.lives)
+		}
+	}
+}
+
+// One life that filled the memory unsteadily is spared, but not two, nor one that did not fill it.
+func TestLifeThatIsSpared(t *testing.T) {
+	fill := filling(80*gib, 10*gib, 600)
+	steady := func(s int) float64 { return fill.memory(0, s) }
+	jumps := func(s int) float64 { return min(10*gib+float64(s/120)*30*gib, 79.5*gib) }
+	still := func(int) float64 { return 10 * gib }
+	for name, c := range map[string]struct {
+		lives string // s: steady, j: fills the memory in jumps, -: stays as it is
+		n     int    // lives in the chain
+		spare bool
+	}{
+		"steady":             {"sss", 3, false},
+		"one that jumps":     {"ssj", 2, true},
+		"and goes on":        {"ssjs", 3, false},
+		"two that jump":      {"ssjj", 0, false},
+		"each second jumps":  {"sjsjs", 3, false},
+		"one that stays":     {"ss-", 0, false},
+		"it begins with one": {"jss", 2, false},
+	} {
+		p := program{capacity: 80 * gib, lasts: constant(600), pause: constant(10), lives: len(c.lives), step: 2}
+		p.memory = func(n, s int) float64 {
+			return map[byte]func(int) float64{'s': steady, 'j': jumps, '-': still}[c.lives[n]](s)
+		}
+		d := newDomain(t)
+		p.run(t, d, func(_ int, now *Domain[int]) *Domain[int] {
+			d = restored(t, now)
+			return d
+		})
+		if r := &d.groups[groupName{name: "ml/loop"}].restarts; r.n != c.n || r.spared != c.spare {
+			t.Errorf("%s: %d lives, spared: %t, want %d, %t", name, r.n, r.spared, c.n, c.spare)
+		}
 	}
 }

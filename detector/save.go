@@ -295,9 +295,10 @@ func (c *codec) flag(v bool) bool {
 
 func (c *codec) bool(v *bool) { *v = c.flag(*v) }
 
-func (c *codec) value(v *Value) {
+// held codes an amount of memory that may not be known.
+func (c *codec) held(v *Value) {
 	c.bool(&v.OK)
-	c.float(&v.V)
+	c.positive(&v.V, MaxBytes)
 }
 
 func (c *codec) count(n int) { c.within(&n, 0, math.MaxInt32) }
@@ -360,19 +361,19 @@ func (m *member) codeOwn(c *codec) {
 	c.time(&m.seen)
 	c.within(&m.place, 0, math.MaxInt32)
 	m.group.code(c)
-	c.value(&m.used)
+	c.held(&m.used)
 	c.bool(&m.full)
-	c.value(&m.room)
+	c.held(&m.room)
 	m.activity.code(c)
 	m.flushing.code(c)
 }
 
-// codeOwn codes what a group has beside its series and the key of its last member.
 func (n *groupName) code(c *codec) {
 	n.name = string(c.bytes([]byte(n.name)))
 	c.bool(&n.program)
 }
 
+// codeOwn codes what a group has beside its series and the key of its last member.
 func (g *group[K]) codeOwn(c *codec) {
 	c.time(&g.seen)
 	g.ended.code(c)

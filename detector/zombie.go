@@ -46,6 +46,7 @@ type activity struct {
 	computed int64   // when it last used the multiprocessors, ns; 0 never
 	cpu      float64 // processor time used so far, s
 	beat     float64 // what it has used lately beyond a heartbeat, s
+	blind    bool    // known tells it without utilisation: of who is stuck
 }
 
 // note adds a frame at time t. interval is the typical time between frames, and
@@ -67,6 +68,9 @@ func (a *activity) note(t, interval int64, allowance float64, sm, cpu Value, sta
 	if !lost && state != StateUnknown {
 		a.lost = 0
 	}
+	if a.blind && !sm.OK && !stuck && state != StateUnknown {
+		a.known = 0 // it may have computed since
+	}
 	if !sm.OK && !stuck || !cpu.OK || !(cpu.V >= 0 && cpu.V <= math.MaxInt32) || state == StateUnknown || state == StateZombieProcess {
 		return
 	}
@@ -82,7 +86,7 @@ func (a *activity) note(t, interval int64, allowance float64, sm, cpu Value, sta
 	if lost && a.lost == 0 {
 		a.lost = t
 	}
-	a.known, a.cpu = t, cpu.V
+	a.known, a.cpu, a.blind = t, cpu.V, !sm.OK
 }
 
 // rested reports whether it has computed, and not for long.
@@ -212,6 +216,7 @@ func (a *activity) code(c *codec) {
 	}
 	c.positive(&a.cpu, math.MaxInt32)
 	c.positive(&a.beat, math.MaxInt32)
+	c.bool(&a.blind)
 }
 
 func (p *pool) code(c *codec) {

@@ -260,3 +260,227 @@ func ungrouped(all []Member[int]) []Member[int] {
 	}
 	return all
 }
+
+// Who is unkillable or gone computes nothing, also where utilisation is not known; who is an
+// orphan may.
+func TestZombieWithoutUtilisation(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *Member[int], s int)
+		at     int
+	}{
+		"unkillable":               {func(m *Member[int], _ int) { m.State = StateUnkillable }, 600},
+		"unkillable from a moment": {func(m *Member[int], s int) { m.State = ProcState(1 + btoi(s >= 900)) }, 1500},
+		"gone":                     {func(m *Member[int], _ int) { m.State, m.CPU = StateGone, Value{} }, 600},
+		"state not known at times": {func(m *Member[int], s int) { m.State = ProcState(2 * btoi(s%20 < 19)) }, 600},
+		"unkillable, then gone": {func(m *Member[int], s int) {
+			if m.State = StateUnkillable; s >= 300 {
+				m.State, m.CPU = StateGone, Value{}
+			}
+		}, 600},
+		"orphan":                             {func(m *Member[int], _ int) { m.State = StateOrphaned }, -1},
+		"alive":                              {func(m *Member[int], _ int) { m.State = StateAlive }, -1},
+		"orphan that is unkillable at times": {func(m *Member[int], s int) { m.State = ProcState(3 - btoi(s%50 == 0)) }, -1},
+		"utilisation known at times": {func(m *Member[int], s int) {
+			if m.State = StateUnkillable; s%30 > 0 {
+				m.SM = Of(0)
+			}
+		}, 600},
+		"unkillable but for seconds": {func(m *Member[int], s int) { m.State = ProcState(2 - btoi(s%300 == 299)) }, -1},
+		"uses a processor": {func(m *Member[int], s int) {
+			m.State = StateUnkillable
+			m.CPU.V += float64(s) * 0.005
+		}, -1},
+		"processor not known": {func(m *Member[int], _ int) { m.State, m.CPU = StateUnkillable, Value{} }, -1},
+		"computes at times": {func(m *Member[int], s int) {
+			if m.State = StateUnkillable; s%300 == 0 {
+				m.SM = Of(0.5)
+			}
+		}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patterns := alone(t, changed(func(m *Member[int], s int) {
+				m.SM = Value{}
+				c.change(m, s)
+			}))
+			if at := first(patterns, PatternZombie); at != c.at {
+				t.Errorf("zombie from second %d on, want %d", at, c.at)
+			}
+		})
+	}
+}
+
+// A pool of workers of a pod. A worker computes until it ends, 5 minutes after its start, and
+// the next one begins; the one of key 0 computes for 2 minutes and stays.
+type crew struct {
+	parent bool              // the one of key 0 is the first of all
+	group  string            // "ml/pool" if ""
+	held   func(n int) Value // of the n-th worker; that of key 0 if nil
+	idle   func(n int) bool  // the n-th worker never computes
+	most   int               // workers after the one of key 0; any number if 0
+	again  int               // second in which the one of key 0 computes again
+}
+
+func (c *crew) members(s int) (all []Member[int]) {
+	worker := func(key, from int) Member[int] {
+		m := Member[int]{Key: key, Group: c.group, Used: Of(4 * gib), Started: seconds2026(from), SM: Of(0.5), CPU: Of(100), State: StateAlive}
+		if c.group == "" {
+			m.Group = "ml/pool"
+		}
+		return m
+	}
+	begins := 310 * btoi(!c.parent) // of the one of key 0: after the first worker
+	if n := s / 300; s%300 < 290 && (c.most == 0 || n <= c.most) {
+		m := worker(1+n, 300*n)
+		if c.held != nil {
+			m.Used = c.held(n)
+		}
+		if c.idle != nil && c.idle(n) {
+			m.SM = Of(0)
+		}
+		all = append(all, m)
+	}
+	if s >= begins {
+		m := worker(0, begins)
+		if s >= begins+120 && s != c.again {
+			m.SM = Of(0)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// A worker that its pool has passed over is a zombie, and nobody else who waits.
+func TestWorkerThatIsForgotten(t *testing.T) {
+	const fifth = 7*300 - 10 // the fifth worker that began after second 430 has ended
+	for name, c := range map[string]struct {
+		crew
+		at int
+	}{
+		"forgotten":               {crew{}, fifth},
+		"of nearly their size":    {crew{held: func(int) Value { return Of(4.3 * gib) }}, fifth},
+		"computes again":          {crew{again: 1600}, 3300 - 10},
+		"five others":             {crew{most: 6}, fifth},
+		"four others":             {crew{most: 5}, -1},
+		"the parent of all":       {crew{parent: true}, -1},
+		"others are smaller":      {crew{held: func(int) Value { return Of(3.5 * gib) }}, -1},
+		"others are larger":       {crew{held: func(int) Value { return Of(4.5 * gib) }}, -1},
+		"others do not compute":   {crew{idle: func(n int) bool { return n > 1 }}, -1},
+		"each second one is like": {crew{held: func(n int) Value { return Of(float64(1+n%2) * 4 * gib) }}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patterns := watch(t, 3600, c.members)
+			if at := first(patterns, PatternZombie); at != c.at {
+				t.Errorf("zombie from second %d on, want %d", at, c.at)
+			}
+		})
+	}
+	none := func(s int) (all []Member[int]) {
+		c := crew{}
+		all = ungrouped(c.members(s))
+		for i := range all {
+			all[i].Program = "worker.py"
+		}
+		return all
+	}
+	if at := first(watch(t, 3600, none), PatternZombie); at >= 0 {
+		t.Errorf("processes of one program that are in no pod: a zombie from second %d on", at)
+	}
+}
+
+// A worker that was forgotten is none in the very frame in which it computes.
+func TestForgottenWorkerThatComputes(t *testing.T) {
+	c := crew{again: 2600}
+	patterns := watch(t, 3600, c.members)
+	if patterns[2599] != "zombie" || patterns[2600] == "zombie" || patterns[2601] == "zombie" {
+		t.Errorf("before %q, at once %q, then %q", patterns[2599], patterns[2600], patterns[2601])
+	}
+}
+
+// What a pool remembers of its workers is restored.
+func TestForgottenWorkerIsRestored(t *testing.T) {
+	c, d, at := crew{}, newDomain(t), -1
+	for s := range 2400 {
+		f := Frame[int]{T: seconds2026(s), Used: Of(0), Capacity: Of(80 * gib), Complete: true, Members: c.members(s)}
+		for i := range f.Members {
+			f.Used.V += f.Members[i].Used.V
+		}
+		j, err := look(d, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range j.Members {
+			if j.Members[i].Pattern == PatternZombie && at < 0 {
+				at = s
+			}
+		}
+		if s%100 == 99 {
+			pools := map[groupName]pool{}
+			for name, g := range d.groups {
+				pools[name] = g.pool
+			}
+			d = restored(t, d)
+			for name, g := range d.groups {
+				if g.pool != pools[name] || g.busiest == 0 {
+					t.Fatalf("second %d: restored %+v, want %+v", s, g.pool, pools[name])
+				}
+			}
+		}
+	}
+	if at != 7*300-10 {
+		t.Errorf("zombie from second %d on", at)
+	}
+}
+
+// A pool that works with more and more of it grows; one in which more and more hang leaks.
+func TestPoolOfWorkersThatHang(t *testing.T) {
+	for name, hang := range map[string]bool{"they work": false, "they hang": true} {
+		d, leaks := newDomain(t), 0
+		for s := 0; s < 4*3600; s += 5 {
+			f := Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(80 * gib), Complete: true}
+			for n := range 2 + s/300 {
+				from := max(0, n-1) * 300
+				m := Member[int]{Key: n, Group: "ml/pool", Used: Of(gib), Started: seconds2026(from), SM: Of(0.5), CPU: Of(100), State: StateAlive}
+				if hang && n > 1 && s >= from+60 {
+					m.SM = Of(0)
+				}
+				f.Used.V += m.Used.V
+				f.Members = append(f.Members, m)
+			}
+			j, err := look(d, &f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaks += btoi(j.Groups[0].Leak)
+			if j.Groups[0].Leak != j.Device.Leak {
+				t.Fatalf("%s: second %d: pool %+v, device %+v", name, s, j.Groups[0].Verdict, j.Device)
+			}
+		}
+		if leaks > 0 != hang {
+			t.Errorf("%s: the pool leaks in %d frames", name, leaks)
+		}
+	}
+}
+
+// Ranks in no pod are known by what they run.
+func TestZombieIsWhatIsLeftOfAProgram(t *testing.T) {
+	const ends = 1200
+	for name, c := range map[string]struct {
+		program func(key int) string
+		at      int
+	}{
+		"all run the same": {func(int) string { return "train.py" }, ends - 1 + 600},
+		"each another":     {func(key int) string { return string(rune('a' + key)) }, -1},
+		"not known":        {func(int) string { return "" }, -1},
+	} {
+		patterns := watch(t, 2400, func(s int) []Member[int] {
+			all := ungrouped(ranks(s, ends, [4]int{3600, ends, ends, ends}))
+			for i := range all {
+				all[i].Program = c.program(all[i].Key)
+			}
+			return all
+		})
+		if at := first(patterns, PatternZombie); at != c.at {
+			t.Errorf("%s: zombie from second %d on, want %d", name, at, c.at)
+		}
+	}
+}
