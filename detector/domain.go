@@ -104,11 +104,13 @@ type listing[K comparable] struct {
 type member struct {
 	*series
 	group groupName // of the last frame
-	seen  int64     // last frame that listed it, ns
-	place int       // in the list of that frame
-	used  Value
-	full  bool  // then the memory as a whole was near its capacity
-	room  Value // and what was free of it, bytes
+	// program is what it runs, "" where that is not known.
+	program string
+	seen    int64 // last frame that listed it, ns
+	place   int   // in the list of that frame
+	used    Value
+	full    bool  // then the memory as a whole was near its capacity
+	room    Value // and what was free of it, bytes
 
 	activity activity
 	flushing flushing
@@ -136,7 +138,7 @@ type group[K comparable] struct {
 	pool     pool
 	restarts restarts
 	most     int   // members at once so far
-	busiest  int   // of them, such as were not known to rest
+	busiest  int   // the most of them that did not rest
 	crowded  int64 // last frame with two members or more, ns
 	// last is the member that was the only one of a frame last; single says that there
 	// was one.
@@ -146,7 +148,7 @@ type group[K comparable] struct {
 	// memory of one is not known, and the last of them, nil if it is not judged.
 	sum     float64
 	members int
-	resting int // of them, those that have not computed for long
+	resting int // of them, those that have not computed for long and will not again
 	unknown bool
 	key     K
 	only    *member
@@ -217,7 +219,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	rest, known := d.exits(f, o.interval)
 	d.observeMembers(f, o, room)
 	d.search(rest, known, o.interval)
-	d.observeGroups(o)
+	d.observeGroups(o, f.Complete)
 	d.listed, d.known = f.Complete, ok
 	if ok {
 		d.observeDevice(f, o, used)
@@ -376,9 +378,10 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 		if m == nil {
 			continue
 		}
-		m.seen, m.place, m.group, m.used, m.full, m.room = o.t, i, groupOf(in), Value{V: float64(used), OK: ok}, full, room
+		m.seen, m.place, m.group, m.program = o.t, i, groupOf(in), in.Program
+		m.used, m.full, m.room = Value{V: float64(used), OK: ok}, full, room
 		m.activity.note(o.t, o.interval, m.cfg.allowance(), in.SM, in.CPU, in.State, in.Started)
-		if g != nil && in.SM.OK && m.activity.rested(o.t) {
+		if g != nil && in.SM.OK && m.activity.rested(o.t) && (m.activity.lost > 0 || g.pool.forgets(&m.activity, m.program, used)) {
 			g.resting++
 		}
 		if !ok {
@@ -415,7 +418,11 @@ func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool)
 	}
 	g := d.groups[name]
 	if g == nil {
-		if len(d.groups) >= MaxGroups {
+		most := MaxGroups
+		if name.program {
+			most /= 2 // pods come first
+		}
+		if len(d.groups) >= most {
 			return nil
 		}
 		g = &group[K]{}
@@ -430,7 +437,7 @@ func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool)
 
 // observeGroups adds the sums to the series of the groups that have had two
 // members, at once or one after the other.
-func (d *Domain[K]) observeGroups(o observation) {
+func (d *Domain[K]) observeGroups(o observation, complete bool) {
 	for name, g := range d.groups {
 		if o.t-g.seen >= absence {
 			d.release(g.series)
@@ -440,6 +447,9 @@ func (d *Domain[K]) observeGroups(o observation) {
 		g.unknown = g.unknown || d.lacks(name) || name.program && g.members > 1
 		if g.series == nil && (g.members >= 2 && !name.program || g.replaced()) {
 			g.series = d.newSeries(g.subject(name))
+		}
+		if complete && g.members == 0 && !g.unknown {
+			g.pool = pool{} // who comes next may be the parent of others
 		}
 		g.turn(o.t)
 		if g.summed() {
@@ -469,11 +479,11 @@ func (g *group[K]) subject(name groupName) Subject[K] {
 // only one before.
 func (g *group[K]) replaced() bool { return g.members == 1 && g.single && g.key != g.last }
 
-// turn follows how many members a frame at time t has, and which. A pool that becomes
-// larger than it ever was grows, and does not leak; but one that is larger only by those that
-// do nothing may. A process that takes the place of
-// the only one begins anew, and so does a group that has a second one for the first
-// time: growth that begins there has the excuses of growth that begins with a process.
+// turn follows how many members a frame at time t has, and which. A pool of which more members
+// work than ever did grows, and does not leak; one that is larger only by members that will not work
+// again may leak. A process that takes the place of the only one begins anew, and so does a group
+// that has a second one for the first time: growth that begins there has the excuses of growth that
+// begins with a process.
 func (g *group[K]) turn(t int64) {
 	working := g.members - g.resting
 	grows := working > g.busiest

@@ -100,7 +100,8 @@ type Judgement[K comparable] struct {
 	// Groups are the verdicts on the sums of groups of two members or more, at once or
 	// one after the other, ordered by name. One without a member has none.
 	Groups []GroupVerdict
-	// Exited are the members that are gone, in no order.
+	// Exited are the members that are gone, in no order. One whose memory stays in use is told
+	// once it was waited for: up to 10 s, or three frames, later.
 	Exited []Exit[K]
 	// Unreleased is the memory that stayed after its process had ended, oldest
 	// first, MaxUnreleased at most.

@@ -61,7 +61,7 @@ type restarts struct {
 	alike   streak          // the last ones, of like rate
 	proof   int             // lives of the chain that is a leak; 0 it is none
 	since   int64           // when it began, ns
-	spared  bool            // the last end was of a life that filled the memory, though not steadily
+	spared  bool            // the last end broke no chain: the life filled the memory, though not steadily
 	noted   int64           // the frame that noted the last end of a process, ns
 	look    int64           // when a process that outlives them is looked at again, ns
 
@@ -272,11 +272,18 @@ func (d *Domain[K]) ended(g *group[K], m *member) {
 		cfg = &g.cfg
 	}
 	life, grew := m.lived()
+	filled := grew && d.filled(m, life.onset, life.base)
+	if m.group.program {
+		// Whoever runs a program once more may have done what it was for: only what dies of
+		// a full memory is in a loop.
+		filled = filled && m.full
+		grew = filled
+	}
 	switch {
 	case r.noted == d.last || g.crowded >= m.first:
 		r.clear()
 	case grew:
-		r.add(life, d.filled(m, life.onset, life.base), cfg)
+		r.add(life, filled, cfg)
 	case m.slight():
 	case r.n > 0 && (!r.spared || r.proof > 0) && d.filled(m, m.first, 0):
 		r.spared, r.alike = true, streak{}
@@ -287,13 +294,14 @@ func (d *Domain[K]) ended(g *group[K], m *member) {
 }
 
 // filled reports whether the end of a member found the memory nearly full, by what it gained from
-// the time onset on: the memory was not full then, or it took three quarters of what was free.
+// the time onset on, above base: the memory was not full then, or what it gained is three quarters
+// or more of what was free when its growth began.
 func (d *Domain[K]) filled(m *member, onset, base int64) bool {
 	if d.fullness.filled(onset, m.last) {
 		return true
 	}
 	gained := m.used.V - float64(base)
-	return d.fullness.until >= m.last-fullBefore && m.room.OK && m.room.V <= gained/3
+	return m.full && d.fullness.until >= m.last-fullBefore && m.room.V <= gained/3
 }
 
 // follow follows the member that is the only one of g in a frame at time t: one that

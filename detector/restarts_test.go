@@ -963,19 +963,21 @@ func TestLifeOnANearlyFullGPU(t *testing.T) {
 		since  int64   // and since when
 		gained float64 // by the life, GiB
 		room   Value   // that it left, GiB
+		small  bool    // that is less than 5 % of the capacity
 		want   bool
 	}{
-		"it was not full before":           {20, 18, 1, Of(8), true},
-		"it was, three quarters":           {20, 1, 6, Of(2), true},
-		"it was, less":                     {20, 1, 6, Of(2.1), false},
-		"the room is not known":            {20, 1, 6, Value{V: 1}, false},
-		"it gave back":                     {20, 1, -6, Of(0), false},
-		"it was full long before the end":  {18, 1, 6, Of(1), false},
-		"it was never full, and all taken": {0, 0, 6, Of(0), false},
+		"it was not full before":           {20, 18, 1, Of(8), false, true},
+		"it was, three quarters":           {20, 1, 6, Of(2), true, true},
+		"it was, too much is left":         {20, 1, 20, Of(5), false, false},
+		"it was, less":                     {20, 1, 6, Of(2.1), true, false},
+		"the room is not known":            {20, 1, 6, Value{V: 1}, false, false},
+		"it gave back":                     {20, 1, -6, Of(0), true, false},
+		"it was full long before the end":  {18, 1, 6, Of(1), true, false},
+		"it was never full, and all taken": {0, 0, 6, Of(0), true, false},
 	} {
 		d := newDomain(t)
 		d.fullness = fullness{since: c.since * int64(time.Minute), until: c.until * int64(time.Minute)}
-		m := &member{series: &series{last: int64(20 * time.Minute)}, used: Of((10 + c.gained) * gib), room: Value{V: c.room.V * gib, OK: c.room.OK}}
+		m := &member{series: &series{last: int64(20 * time.Minute)}, used: Of((10 + c.gained) * gib), room: Value{V: c.room.V * gib, OK: c.room.OK}, full: c.small}
 		if got := d.filled(m, int64(5*time.Minute), 10*gib); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -1026,5 +1028,43 @@ func TestLifeThatIsSpared(t *testing.T) {
 		if r := &d.groups[groupName{name: "ml/loop"}].restarts; r.n != c.n || r.spared != c.spare {
 			t.Errorf("%s: %d lives, spared: %t, want %d, %t", name, r.n, r.spared, c.n, c.spare)
 		}
+	}
+}
+
+// Whoever runs a program again and again in no pod may do so because it has done its work: each run grows,
+// and ends far from a full memory.
+func TestRunsOfAProgramAreNoLoop(t *testing.T) {
+	const lasts, pause = 1500, 30
+	for _, most := range []float64{13, 78} {
+		d, leaks := newDomain(t), 0
+		for s := range 8 * (lasts + pause) {
+			n, age := s/(lasts+pause), s%(lasts+pause)
+			f := Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(80 * gib), Complete: true}
+			if age < lasts {
+				held := round(10*gib + (most-10)*gib*float64(age)/lasts)
+				f.Members = []Member[int]{{Key: n, Program: "sweep.py", Used: Of(held), Started: seconds2026(s - age), SM: Of(0.5)}}
+				f.Used.V += held
+			}
+			j, err := look(d, &f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaks += btoi(n > 4 && age > 600 && j.Device.Leak)
+		}
+		if full := most > 70; leaks > 0 != full {
+			t.Errorf("to %g of 80 GiB: a leak in %d frames", most, leaks)
+		}
+	}
+}
+
+// A worker is forgotten for others that run the same.
+func TestForgottenForOthersLikeIt(t *testing.T) {
+	var p pool
+	for n := range int64(passedOver + 1) {
+		p.leave(&activity{computed: 1, started: 1 + 100*n}, "train.py", Of(gib))
+	}
+	a := &activity{started: 50, computed: 60}
+	if !p.forgets(a, "train.py", gib) || p.forgets(a, "ipython", gib) {
+		t.Errorf("train.py %v, ipython %v", p.forgets(a, "train.py", gib), p.forgets(a, "ipython", gib))
 	}
 }

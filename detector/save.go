@@ -361,6 +361,7 @@ func (m *member) codeOwn(c *codec) {
 	c.time(&m.seen)
 	c.within(&m.place, 0, math.MaxInt32)
 	m.group.code(c)
+	m.program = string(c.bytes([]byte(m.program)))
 	c.held(&m.used)
 	c.bool(&m.full)
 	c.held(&m.room)

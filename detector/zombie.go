@@ -89,7 +89,7 @@ func (a *activity) note(t, interval int64, allowance float64, sm, cpu Value, sta
 	a.known, a.cpu, a.blind = t, cpu.V, !sm.OK
 }
 
-// rested reports whether it has computed, and not for long.
+// rested reports whether it has computed, but not in the last idleAfter.
 func (a *activity) rested(t int64) bool { return a.computed > 0 && t-a.computed >= idleAfter }
 
 // allowance returns how much processor time at once is no work: the heartbeat of
@@ -131,11 +131,12 @@ func together(a, b int64) bool { return a-b <= rankSpan && b-a <= rankSpan }
 
 // worker is a process of a pool that has computed and ended.
 type worker struct {
+	program string
 	started int64 // ns
 	held    int64 // what it held last, bytes
 }
 
-// pool is those of a group that have ended last.
+// pool is what a group remembers of its processes that have ended: the last keptWorkers.
 type pool struct {
 	workers [keptWorkers]worker // a ring: the n-th is at n % keptWorkers
 	n       int
@@ -143,23 +144,23 @@ type pool struct {
 }
 
 // leave notes that a process has ended that held used bytes.
-func (p *pool) leave(a *activity, used Value) {
+func (p *pool) leave(a *activity, program string, used Value) {
 	if a.computed == 0 || a.started == 0 || !used.OK {
 		return
 	}
 	if p.n == 0 || a.started < p.oldest {
 		p.oldest = a.started
 	}
-	p.workers[p.n%keptWorkers] = worker{a.started, int64(used.V)}
+	p.workers[p.n%keptWorkers] = worker{program, a.started, int64(used.V)}
 	if p.n++; p.n == 2*keptWorkers {
 		p.n = keptWorkers
 	}
 }
 
-// forgets reports whether a, which holds used bytes, is a worker that the pool does not use any
-// more: others that held as much were started after it had stopped computing, computed and
-// ended. It is none of the pool's first processes, which may be the parent of the others.
-func (p *pool) forgets(a *activity, used int64) bool {
+// forgets reports whether a, which runs that program and holds used bytes, is a worker that the
+// pool does not use any more: others like it were started after it had stopped computing, computed
+// and ended. It is none of the pool's first processes, which may be the parent of the others.
+func (p *pool) forgets(a *activity, program string, used int64) bool {
 	if a.computed == 0 || a.started <= p.oldest {
 		return false
 	}
@@ -167,7 +168,7 @@ func (p *pool) forgets(a *activity, used int64) bool {
 	for i := range min(p.n, keptWorkers) {
 		w := &p.workers[i]
 		off := math.Abs(float64(w.held - used))
-		if w.started > a.computed && off <= alikeHeld*float64(used) {
+		if w.program == program && w.started > a.computed && off <= alikeHeld*float64(used) {
 			n++
 		}
 	}
@@ -207,7 +208,7 @@ func (d *Domain[K]) zombie(in *listing[K]) bool {
 	if g == nil {
 		return false
 	}
-	return g.members == 1 && d.last-g.ended.last >= after && g.ended.strands(a) || !m.group.program && g.pool.forgets(a, m.series.used)
+	return g.members == 1 && d.last-g.ended.last >= after && g.ended.strands(a) || !m.group.program && g.pool.forgets(a, m.program, m.series.used)
 }
 
 func (a *activity) code(c *codec) {
@@ -223,8 +224,10 @@ func (p *pool) code(c *codec) {
 	c.within(&p.n, 0, 2*keptWorkers-1)
 	c.time(&p.oldest)
 	for i := range min(p.n, keptWorkers) {
-		c.time(&p.workers[i].started)
-		c.amount(&p.workers[i].held)
+		w := &p.workers[i]
+		w.program = string(c.bytes([]byte(w.program)))
+		c.time(&w.started)
+		c.amount(&w.held)
 	}
 }
 

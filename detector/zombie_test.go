@@ -431,16 +431,30 @@ func TestForgottenWorkerIsRestored(t *testing.T) {
 	}
 }
 
-// A pool that works with more and more of it grows; one in which more and more hang leaks.
+// A pool of which more and more work grows; one in which more and more hang, while others come and
+// go, leaks. Each minute one comes, of which each fifth stays. Notebooks that rest may be used again:
+// each five minutes there is one more.
 func TestPoolOfWorkersThatHang(t *testing.T) {
-	for name, hang := range map[string]bool{"they work": false, "they hang": true} {
+	for name, c := range map[string]struct {
+		every int  // seconds
+		lasts int  // such as do not stay, seconds; 0 is all stay
+		rests int  // seconds after which one that stays computes no more; 0 never
+		want  bool // it leaks
+	}{
+		"they work": {60, 300, 0, false},
+		"they hang": {60, 300, 60, true},
+		"notebooks": {300, 0, 180, false},
+	} {
 		d, leaks := newDomain(t), 0
 		for s := 0; s < 4*3600; s += 5 {
 			f := Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(80 * gib), Complete: true}
-			for n := range 2 + s/300 {
-				from := max(0, n-1) * 300
-				m := Member[int]{Key: n, Group: "ml/pool", Used: Of(gib), Started: seconds2026(from), SM: Of(0.5), CPU: Of(100), State: StateAlive}
-				if hang && n > 1 && s >= from+60 {
+			for n := range 1 + s/c.every {
+				age, stays := s-n*c.every, c.lasts == 0 || n%5 == 1
+				if !stays && age >= c.lasts {
+					continue
+				}
+				m := Member[int]{Key: n, Group: "ml/pool", Used: Of(gib), Started: seconds2026(n * c.every), SM: Of(0.5), CPU: Of(100), State: StateAlive}
+				if stays && c.rests > 0 && age >= c.rests {
 					m.SM = Of(0)
 				}
 				f.Used.V += m.Used.V
@@ -450,12 +464,15 @@ func TestPoolOfWorkersThatHang(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if len(j.Groups) == 0 {
+				continue
+			}
 			leaks += btoi(j.Groups[0].Leak)
 			if j.Groups[0].Leak != j.Device.Leak {
 				t.Fatalf("%s: second %d: pool %+v, device %+v", name, s, j.Groups[0].Verdict, j.Device)
 			}
 		}
-		if leaks > 0 != hang {
+		if leaks > 0 != c.want {
 			t.Errorf("%s: the pool leaks in %d frames", name, leaks)
 		}
 	}
