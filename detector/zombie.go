@@ -187,7 +187,7 @@ func (p *pool) forgets(a *activity, program string, used int64) bool {
 //
 // Without the latter it is idle, as a server at night is. What is not known is no
 // evidence: without utilisation (as under MIG), processor time or state there is
-// no zombie. A process in state Z holds nothing. It is none any more in the frame
+// no zombie, but for one that is unkillable or has ended. A process in state Z holds nothing. It is none any more in the frame
 // in which it computes. A rank that hangs in a collective keeps the
 // multiprocessors busy, and is none before that ends.
 func (d *Domain[K]) zombie(in *listing[K]) bool {
