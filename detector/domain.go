@@ -389,6 +389,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 		}
 		m.flushing.note(o.t, o.interval, used, d.capacity, &d.fullness)
 		o.used, o.started, o.sm = used, int64(in.Started), in.SM
+		m.again = g != nil && g.restarts.full.n > 0
 		m.observe(&o)
 	}
 }

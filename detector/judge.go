@@ -382,6 +382,9 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 		excused = excused || s.idleAt > 0 && g.since-s.idleAt < lead
 	}
 	patience := int64(s.cfg.SettleTime)
+	if s.again {
+		patience = min(patience, shortSettle)
+	}
 	if s.capacity > 0 && rate > 0 {
 		ahead := s.left() / rate * float64(time.Second)
 		short := min(float64(patience), max(float64(shortSettle), nearTimes*ahead))

@@ -1068,3 +1068,41 @@ func TestForgottenForOthersLikeIt(t *testing.T) {
 		t.Errorf("train.py %v, ipython %v", p.forgets(a, "train.py", gib), p.forgets(a, "ipython", gib))
 	}
 }
+
+// Where the process before died of a full memory that it had filled, growth from the start on must last for
+// 20 minutes, not for an hour or five sixths of the way.
+func TestSecondLifeIsToldSooner(t *testing.T) {
+	const lasts, pause = 3000, 20
+	for _, c := range []struct {
+		name, group, program string
+		most                 float64 // GiB when it ends
+		first, second        [2]int  // seconds of a life between which it is told
+	}{
+		{"a pod that dies of a full memory", "ml/loop", "serve", 79, [2]int{2400, 2700}, [2]int{1150, 1400}},
+		{"a program that does", "", "serve", 79, [2]int{2400, 2700}, [2]int{1150, 1400}},
+		{"a pod that ends before", "ml/loop", "serve", 60, [2]int{-1, -1}, [2]int{-1, -1}},
+	} {
+		d, told := newDomain(t), [2]int{-1, -1}
+		for s := range 2*lasts + pause {
+			n, age := s/(lasts+pause), s%(lasts+pause)
+			f := Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(80 * gib), Complete: true}
+			if age < lasts {
+				held := round(10*gib + (c.most-11)*gib*float64(age)/lasts)
+				f.Members = []Member[int]{{Key: n, Group: c.group, Program: c.program, Used: Of(held), Started: seconds2026(s - age)}}
+				f.Used.V += held
+			}
+			j, err := look(d, &f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(j.Members) > 0 && j.Members[0].Leak && told[n] < 0 {
+				told[n] = age
+			}
+		}
+		for n, want := range [][2]int{c.first, c.second} {
+			if told[n] < want[0] || told[n] > want[1] {
+				t.Errorf("%s: life %d is told after %d s, want %v", c.name, n, told[n], want)
+			}
+		}
+	}
+}

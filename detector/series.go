@@ -47,6 +47,7 @@ type series struct {
 	doubted  int64 // when plain growth that was called a leak turned out to be none last, here or in a part of it, ns; 0 never
 	seen     bool  // a sample
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
+	again    bool  // its owner is started again, where the one before died of a full memory that it had filled
 	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
 	whole    *series // of the memory that it is a part of; nil where there is none but its own
