@@ -297,7 +297,7 @@ func (d *Domain[K]) release(s *series) {
 }
 
 // exits takes back the members that were missing and removes those that are gone. interval is the
-// typical time between frames, rest the memory that no process of the frame accounts for, if
+// typical time between frames. It returns the memory that no process of the frame accounts for, if
 // that is known.
 func (d *Domain[K]) exits(f *Frame[K], interval int64) (rest int64, known bool) {
 	if d.told {

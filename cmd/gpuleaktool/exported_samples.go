@@ -45,15 +45,8 @@ func (e *exported) eachOf(g *exportedGPU, take func(*memory, *gpu.Sample) error)
 		if s.Memory, err = e.memoryAt(&g.own, t); err != nil {
 			return err
 		}
-		for _, in := range instances {
-			m, err := e.memoryAt(&in.exportedMemory, t)
-			if err != nil {
-				return err
-			}
-			// A slice that could not be read for a moment is no other layout.
-			if m.Used.OK || in.used.first() <= t && !in.used.ended(t) {
-				s.Instances = append(s.Instances, gpu.Instance{ID: in.id, Profile: in.profile, Memory: m})
-			}
+		if s.Instances, err = e.instancesAt(instances, t); err != nil {
+			return err
 		}
 		for len(waiting) > 0 && waiting[0].used.first() <= t {
 			alive, waiting = append(alive, waiting[0]), waiting[1:]
@@ -90,6 +83,21 @@ func (e *exported) memoryAt(m *exportedMemory, t time.Duration) (found gpu.Memor
 	}
 	found.Reserved, _, err = m.reserved.latest(e.scalars, t)
 	return found, err
+}
+
+// instancesAt returns those that are there at t, or could only not be read then: that is no other
+// layout.
+func (e *exported) instancesAt(list []*exportedInstance, t time.Duration) (found []gpu.Instance, err error) {
+	for _, in := range list {
+		m, err := e.memoryAt(&in.exportedMemory, t)
+		if err != nil {
+			return nil, err
+		}
+		if m.Used.OK || in.used.first() <= t && !in.used.ended(t) {
+			found = append(found, gpu.Instance{ID: in.id, Profile: in.profile, Memory: m})
+		}
+	}
+	return found, nil
 }
 
 // processesAt returns those that are there at t, ordered as in any sample.

@@ -109,14 +109,20 @@ func (f Families[B]) At(index int) Family[B] {
 	if index >= Leaks {
 		list, i = f.Healthy, index-Leaks
 	}
+	return Nth(list, i)
+}
+
+// Nth returns the family of the series with that index in a list of families.
+func Nth[B any](list []Family[B], index int) Family[B] {
+	i := index
 	for _, one := range list {
 		if i < one.Count {
 			return one
 		}
 		i -= one.Count
 	}
-	// The caller counts to Leaks + Healthy: another index is a mistake in its code.
-	panic(fmt.Sprintf("exams: a set has no series %d", index))
+	// The caller counts no further than the families do: another index is a mistake in its code.
+	panic(fmt.Sprintf("exams: the families have no series %d", index))
 }
 
 // Random draws what a series is made of.

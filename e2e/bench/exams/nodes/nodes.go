@@ -81,16 +81,7 @@ const Stories = 100
 var families = slices.Concat(leaking, stuck, healthy)
 
 // at returns the family of an index.
-func at(index int) exams.Family[*node] {
-	for _, one := range families {
-		if index < one.Count {
-			return one
-		}
-		index -= one.Count
-	}
-	// The caller counts to Stories: another index is a mistake in its code.
-	panic("nodes: there is no such story")
-}
+func at(index int) exams.Family[*node] { return exams.Nth(families, index) }
 
 // Kind returns the name of the family of a story, so that one can choose stories
 // without making them.
