@@ -109,14 +109,11 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 		return
 	}
 	var v Verdict
-	g.verdict(&v)
-	if !v.Leak {
-		return
-	}
+	g.loop(&v)
 	d.grown = append(d.grown, grower{trend: &g.restarts.trend, pattern: v.Pattern, since: g.restarts.since, leaked: v.Leaked.V})
 	d.held = max(d.held, v.Confidence)
 	for i := range d.present {
-		if out := &d.out.Members[i].Verdict; d.present[i].member != nil && d.present[i].member == g.only && out.Judged {
+		if out := &d.out.Members[i].Verdict; g.heir != nil && d.present[i].member == g.heir && out.Judged && 2*g.heir.series.used >= g.restarts.base {
 			out.Confidence, out.Leak, out.Pattern, out.Since, out.Rate, out.Leaked = v.Confidence, true, v.Pattern, v.Since, v.Rate, v.Leaked
 		}
 	}

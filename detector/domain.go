@@ -111,6 +111,8 @@ type member struct {
 	used    Value
 	full    bool  // then the memory as a whole was near its capacity
 	room    Value // and what was free of it, bytes
+	// company is the most that one other of its group held when it was listed last.
+	company float64
 
 	activity activity
 	flushing flushing
@@ -137,13 +139,15 @@ type group[K comparable] struct {
 	ended    cohort
 	pool     pool
 	restarts restarts
-	most     int   // members at once so far
-	busiest  int   // the most of them that did not rest
-	crowded  int64 // last frame with two members or more, ns
+	most     int // members at once so far
+	busiest  int // the most of them that did not rest
 	// last is the member that was the only one of a frame last; single says that there
 	// was one.
 	last   K
 	single bool
+	// culprit is the process of the last life of the chain; accused says that it is known.
+	culprit K
+	accused bool
 	// Of the last frame: the sum of the members, how many they are, whether the
 	// memory of one is not known, and the last of them, nil if it is not judged.
 	sum     float64
@@ -153,6 +157,10 @@ type group[K comparable] struct {
 	key     K
 	only    *member
 	leaking bool // one of them does; of the last judgement
+	// The two largest amounts that one of them held, and who holds most of those that
+	// came after the last life of the chain, nil if nobody did.
+	largest, second float64
+	heir            *member
 }
 
 // NewDomain returns a Domain without history. config is asked once a series, at
@@ -327,6 +335,9 @@ func (d *Domain[K]) exits(f *Frame[K], interval int64) (rest int64, known bool) 
 	for _, key := range d.gone(f) {
 		m := d.members[key]
 		delete(d.members, key)
+		if g := d.groups[m.group]; g != nil {
+			m.company = g.company(m)
+		}
 		if !f.Complete {
 			d.bury(key, m)
 			continue
@@ -361,6 +372,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 	full := room.OK && room.V <= (1-nearCapacity)*o.capacity
 	for _, g := range d.groups {
 		g.sum, g.members, g.resting, g.unknown, g.only = 0, 0, 0, false, nil
+		g.largest, g.second, g.heir = 0, 0, nil
 	}
 	for i := range f.Members {
 		in, at := &f.Members[i], &d.present[i]
@@ -389,8 +401,9 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 		}
 		m.flushing.note(o.t, o.interval, used, d.capacity, &d.fullness)
 		o.used, o.started, o.sm = used, int64(in.Started), in.SM
-		m.again = g != nil && g.restarts.full.n > 0
+		m.again = g != nil && g.restarts.full.n > 0 && g.restarts.follows(m.first)
 		m.observe(&o)
+		g.inherit(m)
 	}
 }
 
@@ -403,6 +416,9 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 	}
 	if m == nil && len(d.members) < MaxMembers {
 		d.supersede(groupOf(in))
+		if g := d.groups[groupOf(in)]; g != nil && g.accused && g.culprit == in.Key {
+			g.restarts.clear() // one that is seen again has not ended
+		}
 		m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
 		d.partings.back(in.Key)
@@ -431,6 +447,11 @@ func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool)
 	}
 	g.seen, g.key, g.only = d.last, in.Key, m
 	g.sum += float64(used)
+	if u := float64(used); u > g.largest {
+		g.largest, g.second = u, g.largest
+	} else {
+		g.second = max(g.second, u)
+	}
 	g.members++
 	g.unknown = g.unknown || !known
 	return g
@@ -446,7 +467,7 @@ func (d *Domain[K]) observeGroups(o observation, complete bool) {
 			continue
 		}
 		g.unknown = g.unknown || d.lacks(name) || name.program && g.members > 1
-		if g.series == nil && (g.members >= 2 && !name.program || g.replaced()) {
+		if g.series == nil && (g.members >= 2 && !name.program || g.replaced() || g.restarts.n > 0 && g.members > 0) {
 			g.series = d.newSeries(g.subject(name))
 		}
 		if complete && g.members == 0 && !g.unknown {
@@ -496,16 +517,29 @@ func (g *group[K]) turn(t int64) {
 		}
 	}
 	g.most = max(g.most, g.members)
-	switch {
-	case g.members >= 2:
-		g.crowded = t
-		g.restarts.clear()
-	case g.members == 1:
-		if g.only != nil {
-			g.restarts.follow(g.only, g.single && g.key == g.last && g.only.first == t, t)
-		}
+	if g.members == 1 {
 		g.last, g.single = g.key, true
 	}
+	if g.heir != nil {
+		g.restarts.follow(g.heir, t)
+	}
+}
+
+// inherit notes that m, which the frame has, may be the next life of the group's chain: of
+// those that came after the last one, who holds most.
+func (g *group[K]) inherit(m *member) {
+	if g != nil && g.restarts.follows(m.first) && (g.heir == nil || m.series.used > g.heir.series.used) {
+		g.heir = m
+	}
+}
+
+// company returns the most that one of the others held in the last frame in which m, a member
+// of the group, was seen, in bytes; that frame was the last one.
+func (g *group[K]) company(m *member) float64 {
+	if m.used.V < g.largest {
+		return g.largest
+	}
+	return g.second
 }
 
 // summed reports whether the last frame gave the group's series a sample.

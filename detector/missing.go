@@ -160,7 +160,7 @@ func (d *Domain[K]) bury(key K, m *member) {
 	if g := d.groups[m.group]; g != nil {
 		g.ended.leave(&m.activity, m.seen)
 		g.pool.leave(&m.activity, m.program, m.used)
-		d.ended(g, m)
+		d.ended(key, g, m)
 	}
 	d.release(m.series)
 	if len(d.out.Exited) < MaxMembers {

@@ -31,6 +31,9 @@ const (
 	// sureLives is the fewest lives that leave no doubt. Each one less takes a tenth of
 	// the confidence, which leaves gateConfidence for leastLives.
 	sureLives = 6
+	// helperShare is the share of what another process of its group holds up to which a
+	// process is its helper: the parent of an engine, a probe that opens the GPU.
+	helperShare = 0.25
 	// outlives is how many times as long as the longest life of a chain a process
 	// must live, without growing, to end it; after that it is looked at again each
 	// outliveLook-th of the longest life.
@@ -38,8 +41,8 @@ const (
 	outliveLook = 8
 )
 
-// life is that of a process which was alone in its group and grew steadily until
-// its end.
+// life is that of a process which grew steadily until its end and had but helpers in
+// its group.
 type life struct {
 	from, to int64 // its first and last sample, ns
 	base     int64 // the level at which the growth began: what it had loaded, bytes
@@ -263,34 +266,62 @@ func (s *series) slight() bool {
 	return float64(highest) <= idleLevel(s.capacity)
 }
 
-// ended takes the end of a member of g. One that had company breaks the chain, and so
-// does one that did not grow to its end; a slight one counts for nothing. Two ends in
-// a frame, as after a gap, come in no order that could be told.
-func (d *Domain[K]) ended(g *group[K], m *member) {
+// ended takes the end of a member of g. That of a helper counts for nothing, nor does that of a
+// slight one. One that had company of its size breaks the chain, and so does one that was there
+// before the last life ended, or did not grow to its end. Two ends in a frame, as after a gap, come
+// in no order that could be told.
+//
+// The processes of a program that are in no pod or job need not belong together: of those, company
+// and what was there before count for nothing.
+func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	r, cfg := &g.restarts, &m.cfg
 	if g.series != nil {
 		cfg = &g.cfg
 	}
+	program := m.group.program
+	apart := r.follows(m.first)
+	least := m.company
+	if !apart {
+		least = max(least, r.held())
+	}
+	if m.used.V <= helperShare*least || m.slight() || program && !apart {
+		return
+	}
 	life, grew := m.lived()
 	filled := grew && d.filled(m, life.onset, life.base)
-	if m.group.program {
+	if program {
 		// Whoever runs a program once more may have done what it was for: only what dies of
 		// a full memory is in a loop.
 		filled = filled && m.full
 		grew = filled
 	}
 	switch {
-	case r.noted == d.last || g.crowded >= m.first:
+	case r.noted == d.last || !apart || !program && m.company > helperShare*m.used.V:
 		r.clear()
 	case grew:
 		r.add(life, filled, cfg)
-	case m.slight():
+		g.culprit, g.accused = key, true
 	case r.n > 0 && (!r.spared || r.proof > 0) && d.filled(m, m.first, 0):
 		r.spared, r.alike = true, streak{}
 	default:
 		r.clear()
 	}
 	r.noted = d.last
+}
+
+// held returns how much the last life of the chain held when it ended, in bytes; 0 without one.
+func (r *restarts) held() float64 {
+	if r.n == 0 {
+		return 0
+	}
+	l := &r.lives[(r.n-1)%keptLives]
+	return float64(l.base) + l.trend.rate*seconds(l.to-l.onset)
+}
+
+// follows reports whether a member that was first seen at the given time came after the last life of
+// the chain had ended.
+func (r *restarts) follows(first int64) bool {
+	return r.n == 0 || first > r.lives[(r.n-1)%keptLives].to
 }
 
 // filled reports whether the end of a member found the memory nearly full, by what it gained from
@@ -304,12 +335,9 @@ func (d *Domain[K]) filled(m *member, onset, base int64) bool {
 	return m.full && d.fullness.until >= m.last-fullBefore && m.room.V <= gained/3
 }
 
-// follow follows the member that is the only one of g in a frame at time t: one that
-// is seen again has not ended, one that outlives the chain without growing ends it.
-func (r *restarts) follow(m *member, again bool, t int64) {
-	if again {
-		r.clear()
-	}
+// follow follows the heir of g in a frame at time t: one that outlives the chain without growing
+// ends it.
+func (r *restarts) follow(m *member, t int64) {
 	if r.proof == 0 || t < r.look || float64(t-m.first) <= outlives*float64(r.longest) {
 		return
 	}
@@ -326,25 +354,30 @@ func (g *group[K]) looping() bool {
 }
 
 // verdict is that of the series, with the pattern and the begin of a crash loop where
-// there is one: its cycles are the lives, of which nothing is retained. Where the
-// series shows no leak, the rate is that of the lives before.
+// there is one.
 func (g *group[K]) verdict(v *Verdict) {
 	g.series.verdict(v)
 	if !v.Judged {
 		return
 	}
 	v.Confidence = max(v.Confidence, g.restarts.confidence())
-	if !g.looping() {
-		return
+	if g.looping() {
+		g.loop(v)
 	}
+}
+
+// loop makes a verdict that of the crash loop: its cycles are the lives, of which nothing is
+// retained. Where the series shows no leak, the rate is that of the lives before.
+func (g *group[K]) loop(v *Verdict) {
+	v.Confidence = max(v.Confidence, g.restarts.confidence())
 	v.Pattern, v.Since = PatternLeakCyclic, time.Duration(g.restarts.since)
 	if v.Leak {
 		return // the present life shows by itself, and better, how fast
 	}
 	v.Leak = true
 	v.Rate, v.Leaked = Of(g.restarts.trend.rate), Of(0)
-	if g.members == 1 && g.only != nil {
-		if trough, ok := g.only.trough(); ok {
+	if g.heir != nil {
+		if trough, ok := g.heir.trough(); ok {
 			v.Leaked = Of(float64(max(0, trough-g.restarts.base)))
 		}
 	}

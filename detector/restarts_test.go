@@ -25,9 +25,12 @@ type program struct {
 	pause    func(n int) int
 	sm       func(n, s int) Value
 	other    float64 // memory of a process of another pod
-	lives    int
-	bare     bool // its processes are in no pod: they are known by what they run
-	turned   bool // lists are in the other order
+	// company is another process of the pod, or of the program: its key, 0 for none, and
+	// its memory.
+	company func(n, s int) (key int, used float64)
+	lives   int
+	bare    bool // its processes are in no pod: they are known by what they run
+	turned  bool // lists are in the other order
 }
 
 // told is what was said of a program.
@@ -79,16 +82,16 @@ func (p *program) run(t *testing.T, d *Domain[int], restart func(second int, d *
 			frame.T, frame.Used = seconds2026(second), Of(p.other)
 			frame.Members = append(frame.Members[:0], Member[int]{Key: 1, Group: "ml/other", Used: Of(p.other), Started: start})
 			if s < lasts {
-				used := round(min(p.memory(n, s), p.capacity-p.other))
-				m := Member[int]{Key: 100 + n, Group: "ml/loop", Used: Of(used), Started: seconds2026(second - s)}
-				if p.bare {
-					m.Group, m.Program = "", "loop.py"
-				}
+				m := Member[int]{Key: 100 + n, Used: Of(round(min(p.memory(n, s), p.capacity-p.other))), Started: seconds2026(second - s)}
 				if p.sm != nil {
 					m.SM = p.sm(n, s)
 				}
-				frame.Members = append(frame.Members, m)
-				frame.Used.V += used
+				p.join(&frame, m)
+			}
+			if p.company != nil {
+				if key, used := p.company(n, s); key != 0 {
+					p.join(&frame, Member[int]{Key: key, Used: Of(round(used))})
+				}
 			}
 			if p.turned {
 				slices.Reverse(frame.Members)
@@ -106,6 +109,16 @@ func (p *program) run(t *testing.T, d *Domain[int], restart func(second int, d *
 		}
 	}
 	return all
+}
+
+// join puts a process of the program in a frame.
+func (p *program) join(f *Frame[int], m Member[int]) {
+	m.Group = "ml/loop"
+	if p.bare {
+		m.Group, m.Program = "", "loop.py"
+	}
+	f.Members = append(f.Members, m)
+	f.Used.V += m.Used.V
 }
 
 // judgeEach is how many seconds of a life are between two looks at the verdict.
@@ -676,31 +689,65 @@ func TestProcessThatIsSeenAgainIsNoRestart(t *testing.T) {
 	}
 }
 
-// A time with two processes at once breaks the chain, and so does a life that began
-// with one.
-func TestCompanyBreaksTheChain(t *testing.T) {
-	p := filling(80*gib, 10*gib, 900)
-	d, f := newDomain(t), Frame[int]{Capacity: Of(80 * gib), Complete: true}
-	for second := range 12 * 910 {
-		n, s := second/910, second%910
-		f.T, f.Members = seconds2026(second), f.Members[:0]
-		f.Used = Of(0)
-		if s < 900 {
-			f.Used = Of(round(p.memory(n, s)))
-			f.Members = append(f.Members, Member[int]{Key: n, Group: "ml/loop", Used: f.Used})
+// Helpers do not hide a crash loop, whenever they come and go; processes of the size of those that
+// die do, and lives that overlap are no loop. Programs in no pod need not belong together.
+func TestCrashLoopInCompany(t *testing.T) {
+	const lasts, pause = 900, 20
+	keep := func(used float64) func(n, s int) (int, float64) {
+		return func(int, int) (int, float64) { return 1000, used }
+	}
+	when := func(is func(n, s int) bool, key func(n, s int) int, used float64) func(n, s int) (int, float64) {
+		return func(n, s int) (int, float64) {
+			if !is(n, s) {
+				return 0, 0
+			}
+			return key(n, s), used
 		}
-		if n%3 == 2 && s == 1 {
-			f.Members = append(f.Members, Member[int]{Key: 1000 + n, Group: "ml/loop", Used: Of(0)})
-		}
-		j, err := look(d, &f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r := &d.groups[groupName{name: "ml/loop"}].restarts; j.Device.Leak || r.n > 2 || n%3 == 2 && s > 0 && r.n > 0 {
-			t.Fatalf("second %d of life %d: %d lives in a row", s, n, r.n)
-		}
-		if second%100 == 0 {
-			d = restored(t, d)
+	}
+	byLife := func(n, _ int) int { return 1000 + n }
+	for name, c := range map[string]struct {
+		company   func(n, s int) (int, float64)
+		pod, bare bool // found
+	}{
+		"a parent with its context":      {keep(500 * mib), true, true},
+		"a large parent":                 {keep(12 * gib), true, true},
+		"a parent that dies with it":     {when(func(_, s int) bool { return s < lasts }, byLife, 2*gib), true, true},
+		"a parent that dies just before": {when(func(_, s int) bool { return s < lasts-8 }, byLife, 2*gib), true, true},
+		"a parent that dies just after":  {when(func(_, s int) bool { return s < lasts+8 }, byLife, 2*gib), true, true},
+		"a parent that starts it":        {when(func(n, s int) bool { return n > 0 && s < 300 || s >= lasts+8 }, func(n, s int) int { return 1000 + n + s/lasts }, 2*gib), true, true},
+		"a probe":                        {when(func(_, s int) bool { return s%60 < 4 }, func(n, s int) int { return 10000 + n*100 + s/60 }, 500*mib), true, true},
+		"a check after its end":          {when(func(_, s int) bool { return s >= lasts+4 && s < lasts+16 }, byLife, 500*mib), true, true},
+		"one as large, at its end":       {when(func(_, s int) bool { return s >= lasts-100 && s < lasts }, byLife, 25*gib), false, true},
+		"one as large, always":           {keep(25 * gib), false, true},
+		"the next life, before its end":  {when(func(_, s int) bool { return s >= lasts-100 }, func(n, _ int) int { return 101 + n }, 300*mib), false, false},
+		"one half as large, in between":  {when(func(_, s int) bool { return s >= lasts+4 }, byLife, 40*gib), false, false},
+	} {
+		for _, bare := range []bool{false, true} {
+			for _, each := range []int{1 << 30, 28} { // seconds between restores
+				used := 0.0
+				for n := range 2 * lasts {
+					_, held := c.company(1, n%lasts)
+					used = max(used, held)
+				}
+				p := filling(80*gib-used, 10*gib, lasts)
+				p.capacity, p.bare, p.company, p.lives, p.step, p.pause = 80*gib, bare, c.company, 6, 4, constant(pause)
+				all := p.run(t, newDomain(t), func(second int, d *Domain[int]) *Domain[int] {
+					if j := d.Judgement(); slices.ContainsFunc(j.Members, func(m MemberVerdict[int]) bool { return m.Leak && m.Key >= 1000 }) {
+						t.Fatalf("%s, bare %t: second %d: %+v", name, bare, second, j.Members)
+					}
+					if second%each == 0 {
+						return restored(t, d)
+					}
+					return d
+				})
+				want := []int{}
+				if bare && c.bare || !bare && c.pod {
+					want = []int{2}
+				}
+				if !slices.Equal(all.lives, want) {
+					t.Errorf("%s, bare %t, restored each %d s: the verdict changed in the lives %v", name, bare, each, all.lives)
+				}
+			}
 		}
 	}
 }
@@ -715,7 +762,8 @@ func restored(t *testing.T, d *Domain[int]) *Domain[int] {
 	for name, want := range d.groups {
 		g := next.groups[name]
 		if g.restarts != want.restarts || g.seen != want.seen || g.ended != want.ended || g.most != want.most ||
-			g.crowded != want.crowded || g.last != want.last || g.single != want.single || (g.series == nil) != (want.series == nil) {
+			g.last != want.last || g.single != want.single ||
+			g.culprit != want.culprit || g.accused != want.accused || g.largest != want.largest || g.second != want.second || (g.series == nil) != (want.series == nil) {
 			t.Fatalf("restored %+v, want %+v", g, want)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 10
+const stateVersion = 11
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -51,6 +51,10 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 		c.flag(g.single)
 		if g.single {
 			c.bytes(key(nil, g.last))
+		}
+		c.flag(g.accused)
+		if g.accused {
+			c.bytes(key(nil, g.culprit))
 		}
 		c.flag(g.series != nil)
 		if g.series != nil {
@@ -115,6 +119,9 @@ func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
 		g.codeOwn(&c)
 		if c.flag(false) {
 			g.last, g.single = key(c.bytes(nil))
+		}
+		if c.flag(false) {
+			g.culprit, g.accused = key(c.bytes(nil))
 		}
 		if g.key = g.last; c.flag(false) {
 			g.series = d.restoreSeries(&c, g.subject(name))
@@ -365,6 +372,7 @@ func (m *member) codeOwn(c *codec) {
 	c.held(&m.used)
 	c.bool(&m.full)
 	c.held(&m.room)
+	c.positive(&m.company, MaxBytes)
 	m.activity.code(c)
 	m.flushing.code(c)
 }
@@ -382,7 +390,8 @@ func (g *group[K]) codeOwn(c *codec) {
 	g.restarts.code(c)
 	c.within(&g.most, 0, math.MaxInt32)
 	c.within(&g.busiest, 0, math.MaxInt32)
-	c.time(&g.crowded)
+	c.positive(&g.largest, MaxBytes)
+	c.positive(&g.second, g.largest)
 }
 
 func (s *series) code(c *codec) {
