@@ -21,6 +21,12 @@ const (
 	loadStep = 2
 	// loadLasts is how long growth must last, in ns, that is as fast as programs load.
 	loadLasts = int64(2 * time.Minute)
+	// Bursts give back burstsLose of what they take at most, and each of them is less than
+	// burstShare of what is kept in the end.
+	burstsLose = 0.1
+	burstShare = 0.5
+	// burstsLast is the shortest life, in ns, that can be one of bursts: a load by parts is sooner over.
+	burstsLast = int64(10 * time.Minute)
 	// A life whose second half brought the share lifeHeld of what the first half did kept
 	// its pace, and one that brought but lifeSlowed has not. It is known to its end, and
 	// has to be more even than growth that goes on.
@@ -50,6 +56,7 @@ type life struct {
 	lasted   int64 // for how long it was seen to grow, ns
 	ahead    int64 // what was left to the capacity at its pace, ns; 0 unknown
 	trend    trend
+	uneven   bool // it grew by bursts
 }
 
 // restarts finds a crash loop: a process grows steadily and dies, is started again,
@@ -61,10 +68,11 @@ type restarts struct {
 	n       int             // lives in the chain
 	longest int64           // of them, ns
 	full    streak          // the last ones, that ended with the memory nearly full
+	fatal   streak          // the same, with those that grew by bursts
 	alike   streak          // the last ones, of like rate
 	proof   int             // lives of the chain that is a leak; 0 it is none
 	since   int64           // when it began, ns
-	spared  bool            // the last end broke no chain: the life filled the memory, though not steadily
+	spared  bool            // the last life filled the memory, though not steadily
 	noted   int64           // the frame that noted the last end of a process, ns
 	look    int64           // when a process that outlives them is looked at again, ns
 
@@ -99,9 +107,9 @@ func (r *restarts) clear() {
 // add takes a life that grew. full says that it filled the memory.
 //
 // Three lives or more are a leak when they filled the memory one after another and
-// grew for rampTimes MinSpan in all, as growth as fast as a ramp must; or when their rates
-// are alike and they grew together for as long as a single growth must that begins with
-// its process.
+// grew for rampTimes MinSpan in all, as growth as fast as a ramp must; or when they filled the memory,
+// some of them by bursts, or their rates are alike, and they grew together for as long as a single
+// growth must that begins with its process.
 func (r *restarts) add(l life, full bool, cfg *Config) {
 	var rates [keptLives]float64
 	if n := r.rates(&rates, r.alike.n); n > 0 {
@@ -111,13 +119,22 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 	}
 	r.lives[r.n%keptLives] = l
 	r.n++
-	r.spared = false
 	r.longest, r.look = max(r.longest, l.to-l.from), 0
-	r.alike.add(&l)
-	if !full {
+	switch {
+	case !full:
+		r.full, r.fatal = streak{}, streak{}
+	case l.uneven && r.spared:
 		r.full = streak{}
-	} else {
+	case !l.uneven:
 		r.full.add(&l)
+	}
+	if r.spared = l.uneven; l.uneven {
+		r.alike = streak{}
+	} else {
+		r.alike.add(&l)
+	}
+	if full {
+		r.fatal.add(&l)
 	}
 	r.settle()
 	if r.proof > 0 {
@@ -126,6 +143,7 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 	}
 	patience := max(int64(cfg.SettleTime), min(int64(patienceShare*float64(l.ahead)), day))
 	r.prove(&r.alike, patience)
+	r.prove(&r.fatal, patience)
 	r.prove(&r.full, int64(rampTimes*float64(cfg.MinSpan)))
 }
 
@@ -201,7 +219,43 @@ func (s *series) lived() (l life, grew bool) {
 			}
 		}
 	}
-	return l, false
+	return l, s.grewByBursts(finest, &l)
+}
+
+// grewByBursts reports whether a life grew, not steadily, but by several steps of which hardly
+// anything was given back, over the troughs but for those of its first quarter, in which it loads;
+// and fills in how.
+func (s *series) grewByBursts(pts []point, l *life) bool {
+	for len(pts) > 0 && 4*int64(pts[0].at)*tick < s.last-s.first {
+		pts = pts[1:]
+	}
+	if len(pts) < lifePoints || s.last-s.first < burstsLast || s.idle && s.busyAt == s.first {
+		return false // too short, or it never computed
+	}
+	var up, down, largest, burst float64
+	still := 0
+	for i, p := range pts[1:] {
+		step := float64(p.bytes() - pts[i].bytes())
+		if step <= 0 {
+			still++
+			burst, down = 0, down-step
+			continue
+		}
+		up, burst = up+step, burst+step
+		largest = max(largest, burst)
+	}
+	grown := up - down
+	if grown < s.cfg.MinGrowth || down > burstsLose*up || largest >= burstShare*grown || 2*still < len(pts) {
+		return false
+	}
+	fit := fitLine(pts)
+	if !(fit.rate > 0) {
+		return false
+	}
+	l.base, l.onset, l.uneven = pts[0].bytes(), s.first+int64(pts[0].at)*tick, true
+	l.lasted, l.ahead = s.last-l.onset, 0
+	l.trend = trend{rate: fit.rate, variance: fit.variance, wander: fit.wander, n: len(pts)}
+	return true
 }
 
 // toTheEnd reports whether the last tenth of what was gained since the onset came in
@@ -289,6 +343,7 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	}
 	life, grew := m.lived()
 	filled := grew && d.filled(m, life.onset, life.base)
+	grew = grew && (filled || !life.uneven)
 	if program {
 		// Whoever runs a program once more may have done what it was for: only what dies of
 		// a full memory is in a loop.
@@ -390,6 +445,7 @@ func (r *restarts) code(c *codec) {
 	}
 	c.natural(&r.longest)
 	r.full.code(c, r.n)
+	r.fatal.code(c, r.n)
 	r.alike.code(c, r.n)
 	c.within(&r.proof, 0, r.n)
 	c.time(&r.since)
@@ -413,6 +469,7 @@ func (l *life) code(c *codec) {
 	c.time(&l.lasted)
 	c.natural(&l.ahead)
 	l.trend.code(c)
+	c.bool(&l.uneven)
 	if l.to < l.from || !(l.trend.rate > 0 && l.trend.rate <= MaxBytes) {
 		c.fail()
 	}

@@ -165,6 +165,19 @@ func TestCrashLoopIsFound(t *testing.T) {
 	}
 	with := func(p program, change func(*program)) program { change(&p); return p }
 	backOff := func(p *program) { p.pause = func(n int) int { return min(10<<n, 300) } }
+	bursts := func(p *program) {
+		steady, gaps := p.memory, []int{300, 1000, 1150, 1900, 2399, 1 << 20}
+		p.memory = func(n, s int) float64 {
+			from := 20
+			for _, to := range gaps {
+				if s < to {
+					break
+				}
+				from = to
+			}
+			return steady(n, min(s, from))
+		}
+	}
 	cases := map[string]struct {
 		program
 		found int // the life in which it is found
@@ -186,6 +199,8 @@ func TestCrashLoopIsFound(t *testing.T) {
 		"slow, not full":                                 {dying(16*gib, 4*gib, mib/5, 16*gib, 1500), 11, false},
 		"noise":                                          {noisy(filling(16*gib, 4*gib, 900), 200*mib, 0, 1), 3, false},
 		"sawtooth":                                       {noisy(filling(16*gib, 4*gib, 1500), 0, 400*mib, 40), 3, true},
+		"by bursts":                                      {with(filling(80*gib, 10*gib, 2400), bursts), 2, false},
+		"by bursts, with pauses":                         {with(filling(80*gib, 10*gib, 2400), func(p *program) { bursts(p); backOff(p) }), 2, false},
 		"computing":                                      {with(filling(80*gib, 40*gib, 360), func(p *program) { p.sm = func(_, s int) Value { return Of(float64(min(s/20, 1))) } }), 3, false},
 		"a check before each life": {with(filling(80*gib, 10*gib, 600), func(p *program) {
 			lasts, memory := p.lasts, p.memory
@@ -232,18 +247,23 @@ func TestLifeThatGrew(t *testing.T) {
 		memory func(s int) float64
 		sm     func(s int) Value // not known if nil
 		grew   bool
+		bursts bool
 	}{
-		"steady":                             {steady(10*gib, 30*gib), nil, true},
-		"after a load without compute":       {steady(40*gib, 42*gib), resting(40), true},
-		"without compute":                    {steady(10*gib, 30*gib), resting(1200), false},
-		"slowing down":                       {func(s int) float64 { return 10*gib + 20*gib*(1-math.Exp(-float64(s)/1000)) }, nil, false},
-		"faster and faster":                  {func(s int) float64 { return 10*gib + float64(s)*float64(s)*10*1024 }, nil, true},
-		"in four jumps":                      {func(s int) float64 { return 10*gib + float64((s+150)/300)*gib }, nil, false},
-		"in eight jumps":                     {func(s int) float64 { return 10*gib + float64((s+75)/150)*gib }, nil, true},
-		"at its beginning and its end alone": {func(s int) float64 { return 10*gib + float64(min(s, 260)+max(0, s-940))*10*mib }, nil, false},
-		"until a sixth before its end":       {func(s int) float64 { return 10*gib + float64(min(s, 1000))*10*mib }, nil, false},
-		"after half of it":                   {func(s int) float64 { return 10*gib + float64(max(0, s-560))*10*mib }, nil, true},
-		"less than the least growth":         {steady(10*gib, 10*gib+15*mib), nil, false},
+		"steady":                             {steady(10*gib, 30*gib), nil, true, false},
+		"after a load without compute":       {steady(40*gib, 42*gib), resting(40), true, false},
+		"without compute":                    {steady(10*gib, 30*gib), resting(1200), false, false},
+		"slowing down":                       {func(s int) float64 { return 10*gib + 20*gib*(1-math.Exp(-float64(s)/1000)) }, nil, false, false},
+		"faster and faster":                  {func(s int) float64 { return 10*gib + float64(s)*float64(s)*10*1024 }, nil, true, false},
+		"in four jumps":                      {func(s int) float64 { return 10*gib + float64((s+150)/300)*gib }, nil, true, true},
+		"in eight jumps":                     {func(s int) float64 { return 10*gib + float64((s+75)/150)*gib }, nil, true, false},
+		"at its beginning and its end alone": {func(s int) float64 { return 10*gib + float64(min(s, 260)+max(0, s-940))*10*mib }, nil, false, false},
+		"until a sixth before its end":       {func(s int) float64 { return 10*gib + float64(min(s, 1000))*10*mib }, nil, false, false},
+		"after half of it":                   {func(s int) float64 { return 10*gib + float64(max(0, s-560))*10*mib }, nil, true, false},
+		"less than the least growth":         {steady(10*gib, 10*gib+15*mib), nil, false, false},
+		"in two jumps":                       {func(s int) float64 { return 10*gib + float64((s+150)/600)*gib }, nil, false, false},
+		"in jumps without compute":           {func(s int) float64 { return 10*gib + float64((s+150)/300)*gib }, resting(1200), false, false},
+		"in jumps that it gives back":        {func(s int) float64 { return 10*gib + float64((s+150)/300%2+s/600)*gib }, nil, false, false},
+		"its last phase needs more":          {func(s int) float64 { return 10*gib + float64(max(0, s-1000))*100*mib }, nil, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSeries(DefaultConfig())
@@ -255,8 +275,8 @@ func TestLifeThatGrew(t *testing.T) {
 				s.observe(&o)
 			}
 			l, grew := s.lived()
-			if grew != c.grew || l.from != int64(seconds2026(0)) || l.to != int64(seconds2026(1199)) {
-				t.Fatalf("grew: %t, want %t; %+v", grew, c.grew, l)
+			if grew != c.grew || l.uneven != c.bursts || l.from != int64(seconds2026(0)) || l.to != int64(seconds2026(1199)) {
+				t.Fatalf("grew: %t, want %t, by bursts %t; %+v", grew, c.grew, c.bursts, l)
 			}
 			if name == "steady" {
 				near(t, "rate", l.trend.rate, 20*gib/1180, 0.01)
@@ -271,7 +291,7 @@ func TestLifeThatGrew(t *testing.T) {
 func TestChain(t *testing.T) {
 	lives := func(rates ...float64) []float64 { return rates }
 	for name, c := range map[string]struct {
-		rates  []float64     // MiB a second; negative for a life that did not fill the memory
+		rates  []float64     // MiB a second; negative for a life that did not fill the memory, 100 and more for one by bursts
 		lasted time.Duration // each
 		ahead  time.Duration // of each that did not
 		proof  int
@@ -292,12 +312,19 @@ func TestChain(t *testing.T) {
 		"unlike ones, the other way":      {lives(-16, -10, -16, -10), time.Hour, time.Hour, 0, 0},
 		"like ones after one that is not": {lives(-2, -10, -10, -10), time.Hour, time.Hour, 3, 1},
 		"both":                            {lives(10, 10, 10, 10), 20 * time.Minute, time.Hour, 4, 0},
-		"unlike ones after the proof":     {lives(1, 5, 25, -125), 10 * time.Minute, time.Hour, 4, 0},
+		"unlike ones after the proof":     {lives(1, 5, 25, -95), 10 * time.Minute, time.Hour, 4, 0},
+		"full by bursts":                  {lives(100, 500, 200), 20 * time.Minute, time.Hour, 3, 0},
+		"full by bursts, shorter":         {lives(100, 500, 200), 19 * time.Minute, time.Hour, 0, 0},
+		"two full by bursts":              {lives(100, 500), time.Hour, time.Hour, 0, 0},
+		"some of them by bursts":          {lives(1, 100, 5, 200), 15 * time.Minute, time.Hour, 4, 0},
+		"one of them by bursts":           {lives(1, 5, 100, 25), 5 * time.Minute, time.Hour, 3, 0},
+		"by bursts after one that is not": {lives(-10, 100, 100, 100), 20 * time.Minute, time.Hour, 3, 1},
+		"by bursts, one that is not":      {lives(100, 100, -10, 100), 30 * time.Minute, time.Hour, 0, 0},
 	} {
 		var r restarts
 		cfg := DefaultConfig()
 		for i, rate := range c.rates {
-			l := life{from: int64(i + 1), to: int64(i + 2), lasted: int64(c.lasted), trend: trend{rate: math.Abs(rate) * mib, n: 9}}
+			l := life{from: int64(i + 1), to: int64(i + 2), lasted: int64(c.lasted), trend: trend{rate: math.Abs(rate) * mib, n: 9}, uneven: rate >= 100}
 			if rate < 0 {
 				l.ahead = int64(c.ahead)
 			}
@@ -388,6 +415,8 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 				return fill(n, s)
 			}
 		}),
+		"a last phase that does not fit":    lives(2400, func(_, s int) float64 { return 10*gib + float64(max(0, s-2300))*0.7*gib }),
+		"a request that does not fit":       lives(2400, func(_, s int) float64 { return 10*gib + float64(btoi(s%500 < 50)*(s/500+1))*14*gib }),
 		"another pace each time":            lives(1500, func(n, s int) float64 { return 10*gib + float64(s)*float64(1+2*(n%2))*5*mib }),
 		"another pace on a full GPU":        with(lives(600, func(n, s int) float64 { return 1.5*gib + float64(s)*float64(1+2*(n%2))*mib }), func(p *program) { p.other = 77 * gib }),
 		"less than the least growth":        lives(1500, func(_, s int) float64 { return 10*gib + float64(s)*10*1024 }),
