@@ -5,7 +5,7 @@
 // labelled series of used GPU memory.
 //
 //	bench [--set=tune|test] [--series=N] [--kind=SUBSTRING] [--rivals=false] [--curve] [--hours=H]
-//	      [--exam=NAME,NAME] [--nodes] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
+//	      [--exam=NAME,NAME] [--nodes] [--incidents] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
 package main
 
 import (
@@ -53,6 +53,8 @@ type options struct {
 	exams    []exam
 	seeds    seedRange
 	nodes    bool
+	// incidents are lived again, and then nothing else is measured.
+	incidents bool
 	traces   string
 	rivals   bool
 	curve    bool
@@ -85,6 +87,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.kind, "kind", "", "only kinds whose name contains this")
 	f.StringVar(&names, "exam", "", "also run these exams: "+examNames())
 	f.BoolVar(&o.nodes, "nodes", false, "also run the exam of GPUs with their processes")
+	f.BoolVar(&o.incidents, "incidents", false, "run what was reported in public, with nothing else")
 	f.StringVar(&seeds, "seeds", "1-10", "the sets of an exam: the first and the last seed; 1-10 were looked at in tuning, publish from 301 on")
 	f.StringVar(&o.traces, "traces", "", "also run the nvidia-smi logs in this directory")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems and the prototype too")
@@ -110,6 +113,9 @@ func parse(args []string) (options, error) {
 
 // bench runs what the options ask for and writes the tables.
 func bench(w io.Writer, opt options) error {
+	if opt.incidents {
+		return benchIncidents(w, opt)
+	}
 	var kinds []workloads.Kind
 	for _, k := range workloads.Kinds() {
 		if strings.Contains(k.Name, opt.kind) {

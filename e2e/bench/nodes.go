@@ -34,6 +34,8 @@ type nodeResult struct {
 	// Warned tells of each rule, as in gpu, before how many of the ooms an alarm had been on for ten minutes.
 	warned []int
 	ooms   int
+	// Ahead is for how long ours had been on before those of the ooms.
+	ahead []time.Duration
 	// Leaks are how ours did on each labelled leak by its name; pods says of which the
 	// pod or job was named.
 	leaks []outcome
@@ -60,24 +62,30 @@ func benchNodes(w io.Writer, opt options) error {
 	}
 	n := int(opt.seeds.last-opt.seeds.first+1) * len(indices)
 	results := parallel(n, func(i int) nodeResult {
-		return judgeStory(opt.seeds.first+uint64(i/len(indices)), indices[i%len(indices)], opt.rivals)
+		seed, index := opt.seeds.first+uint64(i/len(indices)), indices[i%len(indices)]
+		return judgeStory(nodes.New(seed, index), seed, index, opt.rivals)
 	})
+	if err := told(w, results, opt.verbose); err != nil {
+		return err
+	}
+	return writeTables(w, opt, append(nodeTables("Exam nodes", results, opt), nodesByKind(results))...)
+}
+
+// told writes what was noted of the stories, if wanted; the error is the first one's.
+func told(w io.Writer, results []nodeResult, verbose bool) error {
 	for i := range results {
 		if err := results[i].err; err != nil {
 			return fmt.Errorf("%s: %w", results[i].kind, err)
 		}
-		if opt.verbose {
-			for _, note := range results[i].notes {
-				fmt.Fprintln(w, note)
-			}
+		for k := 0; verbose && k < len(results[i].notes); k++ {
+			fmt.Fprintln(w, results[i].notes[k])
 		}
 	}
-	return writeTables(w, opt, nodeTables(results, opt)...)
+	return nil
 }
 
 // judgeStory runs a story past all rules.
-func judgeStory(seed uint64, index int, withRivals bool) nodeResult {
-	s := nodes.New(seed, index)
+func judgeStory(s *nodes.Story, seed uint64, index int, withRivals bool) nodeResult {
 	j := newStoryJudge(s, fmt.Sprintf("%s/%d/%d", s.Kind, seed, index), withRivals)
 	if j.out.err != nil {
 		return j.out
@@ -338,6 +346,9 @@ func (j *storyJudge) outOfMemory(t time.Duration) {
 		for i, since := range j.since {
 			count(&j.out.warned[i], since != never && since <= j.story.OOMs[j.out.ooms]-held)
 		}
+		if since := j.since[0]; since != never {
+			j.out.ahead = append(j.out.ahead, j.story.OOMs[j.out.ooms]-since)
+		}
 		if since := j.since[0]; since == never || since > j.story.OOMs[j.out.ooms]-held {
 			j.note("unannounced OOM %d at %s", j.out.ooms, short(j.story.OOMs[j.out.ooms]))
 		}
@@ -446,8 +457,8 @@ func (j *storyJudge) end() nodeResult {
 	return j.out
 }
 
-// nodeTables returns the tables of the exam.
-func nodeTables(results []nodeResult, opt options) []*table {
+// nodeTables returns the tables of an exam with processes, but for those by kind.
+func nodeTables(exam string, results []nodeResult, opt options) []*table {
 	names := []string{"ours", "ours without processes"}
 	if opt.rivals {
 		for _, r := range rivalRules {
@@ -462,7 +473,7 @@ func nodeTables(results []nodeResult, opt options) []*table {
 		}
 	}
 	f := all[0]
-	title := fmt.Sprintf("Exam nodes, seeds %d to %d: %d GPUs with a leak, %d healthy ones of %.0f h", opt.seeds.first, opt.seeds.last, f.leaks, f.healthy, f.hours)
+	title := fmt.Sprintf("%s, seeds %d to %d: %d GPUs with a leak, %d healthy ones of %.0f h", exam, opt.seeds.first, opt.seeds.last, f.leaks, f.healthy, f.hours)
 	rules := compared(title, slices.Concat(leakRows, healthyRows, forecastRows), names, all)
 	row := []string{"out-of-memories with an alarm 10 min before"}
 	for i := range names {
@@ -473,15 +484,12 @@ func nodeTables(results []nodeResult, opt options) []*table {
 		row = append(row, share(warned, ooms))
 	}
 	rules.rows = append(rules.rows, row)
-	return []*table{
-		rules,
-		whoTable(results), nodesByKind(results),
-	}
+	return []*table{rules, whoTable(exam, results)}
 }
 
 // whoTable tells how well it is named who holds memory.
-func whoTable(results []nodeResult) *table {
-	t := &table{title: "Exam nodes: who it is", header: []string{"", "ours"}}
+func whoTable(exam string, results []nodeResult) *table {
+	t := &table{title: exam + ": who it is", header: []string{"", "ours"}}
 	var sum nodeResult
 	var f figures
 	either, zombies, idle, unreleased := 0, 0, 0, 0

@@ -124,7 +124,7 @@ func TestNodes(t *testing.T) {
 	for nodes.Kind(index) != "unreleased" {
 		index++
 	}
-	r := judgeStory(1, index, false)
+	r := judgeStory(nodes.New(1, index), 1, index, false)
 	if r.err != nil || len(r.unreleased) == 0 || r.unreleased[0] < time.Minute || r.unreleased[0] > 10*time.Minute || len(r.gpu) != 2 || r.processes == 0 {
 		t.Errorf("%+v", r)
 	}

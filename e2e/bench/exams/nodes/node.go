@@ -96,14 +96,10 @@ func (e *events) Pop() any {
 
 // create sets up the GPU of a story: its hardware, its monitor, and by its family
 // what runs on it.
-func create(seed uint64, index int) *node {
-	n := &node{Random: exams.NewRandom(seed, 0x6e6f646573<<16+uint64(index))}
-	one := at(index)
+func create(seed, stream uint64, one exams.Family[*node]) *node {
+	n := &node{Random: exams.NewRandom(seed, stream)}
 	n.labels.Kind = one.Kind
-	nominal := n.Pick([]float64{16, 24, 24, 40, 48, 48, 80, 80, 80, 141})
-	reserved := n.Between(150, 700)
-	n.labels.Capacity = quantum(nominal*1024 - reserved)
-	n.limit = n.labels.Capacity - quantum(n.About(2, 120))
+	n.memory(n.Pick([]float64{16, 24, 24, 40, 48, 48, 80, 80, 80, 141}))
 	// The driver's own contexts (display, persistence daemon, monitoring agents)
 	// are in the used memory of some set-ups and in none of its processes.
 	n.driver = n.About(2, 30)
@@ -111,7 +107,7 @@ func create(seed uint64, index int) *node {
 		n.driver = n.Between(300, 600)
 	}
 	n.used = quantum(n.driver)
-	n.budget = float64(n.limit)/mib - n.driver - 100
+	n.share()
 	seconds := n.Pick([]float64{1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 5, 5, 5, 5, 5, 10, 10, 15})
 	n.labels.Interval = time.Duration(seconds) * time.Second
 	n.dt = seconds
@@ -125,6 +121,16 @@ func create(seed uint64, index int) *node {
 	one.Build(n)
 	return n
 }
+
+// memory sets what the GPU has, in GiB.
+func (n *node) memory(nominal float64) {
+	reserved := n.Between(150, 700)
+	n.labels.Capacity = quantum(nominal*1024 - reserved)
+	n.limit = n.labels.Capacity - quantum(n.About(2, 120))
+}
+
+// share sets what can be promised to programs.
+func (n *node) share() { n.budget = float64(n.limit)/mib - n.driver - 100 }
 
 // shift lets what the driver has for itself change now and then by some MiB, as
 // clients that are no processes of compute come and go.

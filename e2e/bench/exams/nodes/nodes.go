@@ -87,17 +87,21 @@ func at(index int) exams.Family[*node] { return exams.Nth(families, index) }
 // without making them.
 func Kind(index int) string { return at(index).Kind }
 
-// New returns a story. The same seed and index always give the same one. The GPU
-// lives twice: first for the labels, as nobody knows before when memory runs out,
-// and then for the reader.
+// New returns a story. The same seed and index always give the same one.
 func New(seed uint64, index int) *Story {
-	first := create(seed, index)
+	return tell(func() *node { return create(seed, 0x6e6f646573<<16+uint64(index), at(index)) })
+}
+
+// tell lets a GPU live twice: first for the labels, as nobody knows before when
+// memory runs out, and then for the reader.
+func tell(create func() *node) *Story {
+	first := create()
 	var frame Frame
 	for first.next(&frame) {
 		continue
 	}
 	first.finish()
-	return &Story{Labels: first.labels, Next: create(seed, index).next}
+	return &Story{Labels: first.labels, Next: create().next}
 }
 
 // State is what the kernel says about a process.

@@ -181,7 +181,7 @@ func TestSame(t *testing.T) {
 // what was lost, but for what it needs besides.
 func TestLost(t *testing.T) {
 	each(t, func(t *testing.T, seed uint64, index int) {
-		s, n := New(seed, index), create(seed, index)
+		s, n := New(seed, index), create(seed, 0x6e6f646573<<16+uint64(index), at(index))
 		var f Frame
 		type gain struct{ at, end, room float64 }
 		gains := map[int]*gain{}
@@ -234,7 +234,7 @@ func TestLost(t *testing.T) {
 
 func TestOOM(t *testing.T) {
 	each(t, func(t *testing.T, seed uint64, index int) {
-		s, n := New(seed, index), create(seed, index)
+		s, n := New(seed, index), create(seed, 0x6e6f646573<<16+uint64(index), at(index))
 		if len(s.OOMs) == 0 {
 			return
 		}
