@@ -110,6 +110,7 @@ type member struct {
 	place   int   // in the list of that frame
 	used    Value
 	full    bool  // then the memory as a whole was near its capacity
+	fullAt  int64 // since when without a break, ns
 	room    Value // and what was free of it, bytes
 	// company is the most that one other of its group held when it was listed last.
 	company float64
@@ -391,6 +392,9 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 			continue
 		}
 		m.seen, m.place, m.group, m.program = o.t, i, groupOf(in), in.Program
+		if full && !m.full {
+			m.fullAt = o.t
+		}
 		m.used, m.full, m.room = Value{V: float64(used), OK: ok}, full, room
 		m.activity.note(o.t, o.interval, m.cfg.allowance(), in.SM, in.CPU, in.State, in.Started)
 		if g != nil && in.SM.OK && m.activity.rested(o.t) && (m.activity.lost > 0 || g.pool.forgets(&m.activity, m.program, used)) {
@@ -439,7 +443,7 @@ func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool)
 		if name.program {
 			most /= 2 // pods come first
 		}
-		if len(d.groups) >= most {
+		if len(d.groups) >= most && !d.makeRoom() {
 			return nil
 		}
 		g = &group[K]{}
@@ -462,8 +466,7 @@ func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool)
 func (d *Domain[K]) observeGroups(o observation, complete bool) {
 	for name, g := range d.groups {
 		if o.t-g.seen >= absence {
-			d.release(g.series)
-			delete(d.groups, name)
+			d.retire(name, g)
 			continue
 		}
 		g.unknown = g.unknown || d.lacks(name) || name.program && g.members > 1
@@ -479,6 +482,42 @@ func (d *Domain[K]) observeGroups(o observation, complete bool) {
 			g.observe(&o)
 		}
 	}
+}
+
+// retire forgets a group that has had no member for long, but for a day its chain of lives, if it
+// has one: who restarts a job by hand takes a while for it.
+func (d *Domain[K]) retire(name groupName, g *group[K]) {
+	d.release(g.series)
+	if g.restarts.n == 0 || d.last-g.seen >= day {
+		delete(d.groups, name)
+		return
+	}
+	*g = group[K]{seen: g.seen, restarts: g.restarts, culprit: g.culprit, accused: g.accused}
+	g.restarts.paused = true
+}
+
+// makeRoom forgets the group that has been retired for longest, and reports whether there was one.
+func (d *Domain[K]) makeRoom() bool {
+	var first groupName
+	var found *group[K]
+	for name, g := range d.groups {
+		if d.last-g.seen >= absence && (found == nil || g.seen < found.seen || g.seen == found.seen && name.less(first)) {
+			first, found = name, g
+		}
+	}
+	if found != nil {
+		d.release(found.series)
+		delete(d.groups, first)
+	}
+	return found != nil
+}
+
+// less orders names.
+func (n groupName) less(other groupName) bool {
+	if n.name != other.name {
+		return n.name < other.name
+	}
+	return !n.program && other.program
 }
 
 // pod returns the name of a pod or job; "" for that of a program.

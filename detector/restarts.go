@@ -25,8 +25,16 @@ const (
 	// burstShare of what is kept in the end.
 	burstsLose = 0.1
 	burstShare = 0.5
-	// burstsLast is the shortest life, in ns, that can be one of bursts: a load by parts is sooner over.
-	burstsLast = int64(10 * time.Minute)
+	// keptShare is the least share of what a life grew by in all that its later half did
+	// not give back.
+	keptShare = 0.1
+	// fatalWithin is how long, in ns, a life may go on where the memory is full, or a quarter of the
+	// life if that is longer, to have died of it.
+	fatalWithin = int64(5 * time.Minute)
+	// unevenLasts is how long a life must have worked, in ns, that can be seen to grow
+	// unevenly, and loadOver the same where nobody knows whether it works: loads by parts are over sooner.
+	unevenLasts = int64(2 * time.Minute)
+	loadOver    = int64(7 * time.Minute)
 	// A life whose second half brought the share lifeHeld of what the first half did kept
 	// its pace, and one that brought but lifeSlowed has not. It is known to its end, and
 	// has to be more even than growth that goes on.
@@ -40,6 +48,9 @@ const (
 	// helperShare is the share of what another process of its group holds up to which a
 	// process is its helper: the parent of an engine, a probe that opens the GPU.
 	helperShare = 0.25
+	// growsAgain is the share of what the last life grew by at which one that comes after a
+	// pause is known to do the same.
+	growsAgain = 0.25
 	// outlives is how many times as long as the longest life of a chain a process
 	// must live, without growing, to end it; after that it is looked at again each
 	// outliveLook-th of the longest life.
@@ -56,7 +67,8 @@ type life struct {
 	lasted   int64 // for how long it was seen to grow, ns
 	ahead    int64 // what was left to the capacity at its pace, ns; 0 unknown
 	trend    trend
-	uneven   bool // it grew by bursts
+	uneven   bool    // it did not grow steadily, or not alone
+	step     float64 // the largest step of its growth if that was uneven, bytes; not kept
 }
 
 // restarts finds a crash loop: a process grows steadily and dies, is started again,
@@ -68,11 +80,12 @@ type restarts struct {
 	n       int             // lives in the chain
 	longest int64           // of them, ns
 	full    streak          // the last ones, that ended with the memory nearly full
-	fatal   streak          // the same, with those that grew by bursts
+	fatal   streak          // the same, with those that grew unevenly
 	alike   streak          // the last ones, of like rate
 	proof   int             // lives of the chain that is a leak; 0 it is none
 	since   int64           // when it began, ns
 	spared  bool            // the last life filled the memory, though not steadily
+	paused  bool            // nobody has come in place of the last life for long, or who has does not grow yet
 	noted   int64           // the frame that noted the last end of a process, ns
 	look    int64           // when a process that outlives them is looked at again, ns
 
@@ -143,8 +156,9 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 	}
 	patience := max(int64(cfg.SettleTime), min(int64(patienceShare*float64(l.ahead)), day))
 	r.prove(&r.alike, patience)
-	r.prove(&r.fatal, patience)
-	r.prove(&r.full, int64(rampTimes*float64(cfg.MinSpan)))
+	ramp := int64(rampTimes * float64(cfg.MinSpan))
+	r.prove(&r.full, ramp)
+	r.prove(&r.fatal, max(ramp, shortSettle))
 }
 
 // prove makes the chain a leak if the streak is long enough.
@@ -189,7 +203,7 @@ func median(v []float64) float64 {
 
 // confidence returns how sure a leak is, 0 to 1.
 func (r *restarts) confidence() float64 {
-	if r.proof == 0 {
+	if r.proof == 0 || r.paused {
 		return 0
 	}
 	return float64(10-max(0, sureLives-r.proof)) / 10
@@ -219,19 +233,52 @@ func (s *series) lived() (l life, grew bool) {
 			}
 		}
 	}
-	return l, s.grewByBursts(finest, &l)
+	return l, s.grewUnevenly(finest, &l)
 }
 
-// grewByBursts reports whether a life grew, not steadily, but by several steps of which hardly
-// anything was given back, over the troughs but for those of its first quarter, in which it loads;
-// and fills in how.
-func (s *series) grewByBursts(pts []point, l *life) bool {
-	for len(pts) > 0 && 4*int64(pts[0].at)*tick < s.last-s.first {
+// grewUnevenly reports whether a life grew, not steadily, but by what it did not give back, over
+// the troughs after its load; and fills in how. Its load is over when it first computes; where that
+// is not known, a load is what grows most of the time, and over in the first quarter of a life.
+func (s *series) grewUnevenly(pts []point, l *life) bool {
+	loaded, least := s.workedAt-s.first, unevenLasts
+	if s.workedAt == 0 {
+		if s.idle && s.busyAt == s.first {
+			return false // it never computed
+		}
+		loaded, least = (s.last-s.first)/4, loadOver
+	}
+	for len(pts) > 0 && int64(pts[0].at)*tick < loaded {
 		pts = pts[1:]
 	}
-	if len(pts) < lifePoints || s.last-s.first < burstsLast || s.idle && s.busyAt == s.first {
-		return false // too short, or it never computed
+	if len(pts) < lifePoints || s.last-s.first-loaded < least || s.workedAt == 0 && !stands(pts) {
+		return false
 	}
+	early, late := lowest(pts[:len(pts)/2]), lowest(pts[len(pts)/2:])
+	grown := float64(s.used) - early
+	if late-early < max(s.cfg.MinGrowth, keptShare*grown) {
+		return false
+	}
+	for i := max(1, len(pts)/4); i < len(pts); i++ {
+		l.step = max(l.step, float64(pts[i].bytes()-pts[i-1].bytes()))
+	}
+	l.base, l.onset, l.uneven = int64(early), s.first+int64(pts[0].at)*tick, true
+	l.lasted, l.ahead = s.last-l.onset, 0
+	l.trend = trend{rate: grown / seconds(l.lasted), n: len(pts)}
+	return true
+}
+
+// lowest returns the lowest trough, in bytes.
+func lowest(pts []point) float64 {
+	v := math.Inf(1)
+	for _, p := range pts {
+		v = min(v, float64(p.bytes()))
+	}
+	return v
+}
+
+// stands reports whether troughs grow by three bursts or more, of which hardly anything is given
+// back, and stand still for most of the time in between.
+func stands(pts []point) bool {
 	var up, down, largest, burst float64
 	still := 0
 	for i, p := range pts[1:] {
@@ -244,18 +291,7 @@ func (s *series) grewByBursts(pts []point, l *life) bool {
 		up, burst = up+step, burst+step
 		largest = max(largest, burst)
 	}
-	grown := up - down
-	if grown < s.cfg.MinGrowth || down > burstsLose*up || largest >= burstShare*grown || 2*still < len(pts) {
-		return false
-	}
-	fit := fitLine(pts)
-	if !(fit.rate > 0) {
-		return false
-	}
-	l.base, l.onset, l.uneven = pts[0].bytes(), s.first+int64(pts[0].at)*tick, true
-	l.lasted, l.ahead = s.last-l.onset, 0
-	l.trend = trend{rate: fit.rate, variance: fit.variance, wander: fit.wander, n: len(pts)}
-	return true
+	return down <= burstsLose*up && largest < burstShare*(up-down) && 2*still >= len(pts)
 }
 
 // toTheEnd reports whether the last tenth of what was gained since the onset came in
@@ -342,26 +378,38 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 		return
 	}
 	life, grew := m.lived()
-	filled := grew && d.filled(m, life.onset, life.base)
-	grew = grew && (filled || !life.uneven)
-	if program {
+	alone := apart && (program || m.company <= helperShare*m.used.V)
+	life.uneven = life.uneven || !alone        // of several nobody knows who took whose place
+	short := m.room.OK && m.room.V < life.step // of memory for one step more
+	filled := grew && (short || d.filled(m, life.onset, life.base))
+	switch {
+	case program:
 		// Whoever runs a program once more may have done what it was for: only what dies of
 		// a full memory is in a loop.
-		filled = filled && m.full
+		filled = filled && (short || m.full) && !(life.uneven && m.outlasted())
+		grew = filled
+	case life.uneven:
+		filled = filled && !m.outlasted()
 		grew = filled
 	}
 	switch {
-	case r.noted == d.last || !apart || !program && m.company > helperShare*m.used.V:
+	case r.noted == d.last:
 		r.clear()
 	case grew:
 		r.add(life, filled, cfg)
 		g.culprit, g.accused = key, true
-	case r.n > 0 && (!r.spared || r.proof > 0) && d.filled(m, m.first, 0):
+	case !alone && d.filled(m, m.first, 0): // with what the others hold
+	case alone && r.n > 0 && (!r.spared || r.proof > 0) && d.filled(m, m.first, 0):
 		r.spared, r.alike = true, streak{}
 	default:
 		r.clear()
 	}
 	r.noted = d.last
+}
+
+// outlasted reports whether the member went on for long where there was no memory left.
+func (m *member) outlasted() bool {
+	return m.full && m.last-m.fullAt > max(fatalWithin, (m.last-m.first)/4)
 }
 
 // held returns how much the last life of the chain held when it ended, in bytes; 0 without one.
@@ -393,6 +441,9 @@ func (d *Domain[K]) filled(m *member, onset, base int64) bool {
 // follow follows the heir of g in a frame at time t: one that outlives the chain without growing
 // ends it.
 func (r *restarts) follow(m *member, t int64) {
+	if from := float64(r.base); float64(m.series.used) > from+growsAgain*(r.held()-from) {
+		r.paused = false
+	}
 	if r.proof == 0 || t < r.look || float64(t-m.first) <= outlives*float64(r.longest) {
 		return
 	}
@@ -405,7 +456,7 @@ func (r *restarts) follow(m *member, t int64) {
 // looping reports whether the group is in a crash loop that is a leak, once it is
 // judged.
 func (g *group[K]) looping() bool {
-	return g.series != nil && g.restarts.proof > 0 && g.restarts.confidence() >= g.cfg.LeakThreshold
+	return g.series != nil && g.restarts.proof > 0 && !g.restarts.paused && g.restarts.confidence() >= g.cfg.LeakThreshold
 }
 
 // verdict is that of the series, with the pattern and the begin of a crash loop where
@@ -450,6 +501,7 @@ func (r *restarts) code(c *codec) {
 	c.within(&r.proof, 0, r.n)
 	c.time(&r.since)
 	c.bool(&r.spared)
+	c.bool(&r.paused)
 	c.time(&r.noted)
 	c.natural(&r.look)
 	if r.proof > 0 && (r.proof < leastLives || r.since == 0) {

@@ -371,6 +371,7 @@ func (m *member) codeOwn(c *codec) {
 	m.program = string(c.bytes([]byte(m.program)))
 	c.held(&m.used)
 	c.bool(&m.full)
+	c.time(&m.fullAt)
 	c.held(&m.room)
 	c.positive(&m.company, MaxBytes)
 	m.activity.code(c)
@@ -416,7 +417,7 @@ func (s *series) code(c *codec) {
 	c.time(&s.shape.since)
 	c.bool(&s.seen)
 	c.natural(&s.samples)
-	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.busyAt, &s.gap.from} {
+	for _, v := range []*int64{&s.began, &s.first, &s.last, &s.idleAt, &s.busyAt, &s.workedAt, &s.gap.from} {
 		c.time(v)
 	}
 	c.int32(&s.anew)

@@ -44,6 +44,7 @@ type series struct {
 	idleAt   int64 // when the memory was last as low as that of an idle GPU, ns; 0 never
 	gap      gap   // the last one between samples
 	busyAt   int64 // when its owner last computed, ns; first sample if never
+	workedAt int64 // when it was first known to compute, ns; 0 never
 	doubted  int64 // when plain growth that was called a leak turned out to be none last, here or in a part of it, ns; 0 never
 	seen     bool  // a sample
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
@@ -182,6 +183,9 @@ func (s *series) observe(o *observation) {
 	}
 	if o.sm.OK && o.sm.V > 0 || !o.sm.OK {
 		s.busyAt = o.t
+	}
+	if s.workedAt == 0 && o.sm.OK && o.sm.V >= busySM {
+		s.workedAt = o.t
 	}
 	s.idle = o.sm.OK && o.t-s.busyAt >= idleAfter
 	s.effort.known = s.effort.known || o.sm.OK
