@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// leastLives is the fewest lives in a row that can be a crash loop, and keptLives
-	// how many of the last ones are kept.
-	leastLives = 3
-	keptLives  = 8
+	// leastLives is the fewest lives in a row that can be a crash loop, leastDeaths the same
+	// of like ones that filled the memory, and keptLives how many of the last ones are kept.
+	leastLives  = 3
+	leastDeaths = 2
+	keptLives   = 8
 	// lifePoints is the fewest troughs that show how a life grew: they have enoughSteps.
 	lifePoints = 6
 	// loadStep is how many times as large as a typical one the first step of a growth is
@@ -43,7 +44,7 @@ const (
 	// alikeFactor is by how much the rates of like lives may differ from their median.
 	alikeFactor = 1.5
 	// sureLives is the fewest lives that leave no doubt. Each one less takes a tenth of
-	// the confidence, which leaves gateConfidence for leastLives.
+	// the confidence, down to gateConfidence for leastLives and fewer.
 	sureLives = 6
 	// helperShare is the share of what another process of its group holds up to which a
 	// process is its helper: the parent of an engine, a probe that opens the GPU.
@@ -120,9 +121,10 @@ func (r *restarts) clear() {
 // add takes a life that grew. full says that it filled the memory.
 //
 // Three lives or more are a leak when they filled the memory one after another and
-// grew for rampTimes MinSpan in all, as growth as fast as a ramp must; or when they filled the memory,
-// some of them by bursts, or their rates are alike, and they grew together for as long as a single
-// growth must that begins with its process.
+// grew for rampTimes MinSpan in all, as growth as fast as a ramp must; or when their rates
+// are alike and they grew together for as long as a single growth must that begins with
+// its process. Lives that filled the memory, some of them unevenly, have to grow for shortSettle, and
+// two of them are enough where they are alike.
 func (r *restarts) add(l life, full bool, cfg *Config) {
 	var rates [keptLives]float64
 	if n := r.rates(&rates, r.alike.n); n > 0 {
@@ -155,15 +157,28 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 		return
 	}
 	patience := max(int64(cfg.SettleTime), min(int64(patienceShare*float64(l.ahead)), day))
-	r.prove(&r.alike, patience)
+	r.prove(&r.alike, leastLives, patience)
 	ramp := int64(rampTimes * float64(cfg.MinSpan))
-	r.prove(&r.full, ramp)
-	r.prove(&r.fatal, max(ramp, shortSettle))
+	r.prove(&r.full, leastLives, ramp)
+	deaths := leastLives
+	if r.twice() {
+		deaths = leastDeaths
+	}
+	r.prove(&r.fatal, deaths, max(ramp, shortSettle))
+}
+
+// twice reports whether the last two lives are like each other.
+func (r *restarts) twice() bool {
+	if r.n < 2 {
+		return false
+	}
+	a, b := r.lives[(r.n-1)%keptLives].trend.rate, r.lives[(r.n-2)%keptLives].trend.rate
+	return a <= alikeFactor*b && b <= alikeFactor*a
 }
 
 // prove makes the chain a leak if the streak is long enough.
-func (r *restarts) prove(s *streak, least int64) {
-	if s.n >= leastLives && s.lasted >= least && s.n > r.proof {
+func (r *restarts) prove(s *streak, lives int, least int64) {
+	if s.n >= lives && s.lasted >= least && s.n > r.proof {
 		r.proof, r.since = s.n, s.since
 	}
 }
@@ -206,7 +221,7 @@ func (r *restarts) confidence() float64 {
 	if r.proof == 0 || r.paused {
 		return 0
 	}
-	return float64(10-max(0, sureLives-r.proof)) / 10
+	return float64(10-min(max(0, sureLives-r.proof), sureLives-leastLives)) / 10
 }
 
 // lived returns the life of the series' process so far, and whether it grew steadily
@@ -504,7 +519,7 @@ func (r *restarts) code(c *codec) {
 	c.bool(&r.paused)
 	c.time(&r.noted)
 	c.natural(&r.look)
-	if r.proof > 0 && (r.proof < leastLives || r.since == 0) {
+	if r.proof > 0 && (r.proof < leastDeaths || r.since == 0) {
 		c.fail()
 		*r = restarts{}
 	}

@@ -639,7 +639,7 @@ func TestSimVerdicts(t *testing.T) {
 }
 
 // TestSimCrashLoop lets the detector look at a pod that leaks, dies and is started again:
-// from its third death on the GPU leaks, and so does the pod while it has a process.
+// from its second death on the GPU leaks, and so does the pod while it has a process.
 func TestSimCrashLoop(t *testing.T) {
 	_, devices := simOf(t, "crashloop", 2*time.Second)
 	d, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
@@ -665,7 +665,7 @@ func TestSimCrashLoop(t *testing.T) {
 			t.Fatalf("the process leaks by itself after %v: no crash loop is needed to find it", s.Time.Sub(simStart))
 		}
 		found := len(j.Groups) == 1 && j.Groups[0].Leak && j.Groups[0].Group == "default/crashy-0"
-		if want := deaths >= 3; j.Device.Leak != want || found != (want && lived) {
+		if want := deaths >= 2; j.Device.Leak != want || found != (want && lived) {
 			t.Fatalf("after %v and %d deaths: the GPU leaks: %t, the pod: %t", s.Time.Sub(simStart), deaths, j.Device.Leak, found)
 		}
 	}

@@ -46,20 +46,20 @@ are not those that the detector was tuned on.
 
 // options are the flags.
 type options struct {
-	set      workloads.Set
-	series   int
-	hours    float64
-	kind     string
-	exams    []exam
-	seeds    seedRange
-	nodes    bool
+	set    workloads.Set
+	series int
+	hours  float64
+	kind   string
+	exams  []exam
+	seeds  seedRange
+	nodes  bool
 	// incidents are lived again, and then nothing else is measured.
 	incidents bool
-	traces   string
-	rivals   bool
-	curve    bool
-	verbose  bool
-	markdown bool
+	traces    string
+	rivals    bool
+	curve     bool
+	verbose   bool
+	markdown  bool
 }
 
 func main() {
