@@ -134,8 +134,10 @@ bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 .PHONY: bench-detect
-bench-detect: ## measure the detector and its rivals, and write detector/BENCHMARK.md
+bench-detect: ## measure the detector and its rivals, and write detector/BENCHMARK.md and INCIDENTS.md
 	mkdir -p $(BIN)
+	cd e2e && $(GO) run ./bench --incidents --seeds=301-310 --markdown > $(BIN)/INCIDENTS.md
+	mv $(BIN)/INCIDENTS.md detector/INCIDENTS.md
 	cd e2e && $(GO) run ./bench --set=test --series=20 --hours=100000 --curve --exam=jobs,layers --nodes --seeds=301-310 --traces=$(TRACES) --markdown > $(BIN)/BENCHMARK.md
 	mv $(BIN)/BENCHMARK.md detector/BENCHMARK.md
 

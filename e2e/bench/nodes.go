@@ -46,6 +46,8 @@ type nodeResult struct {
 	// False ones: alarms of subjects that do not leak, processes called zombies by
 	// ours and by the rule of idleness, memory called unreleased.
 	innocent, falseZombies, falseIdle, falseUnreleased int
+	// Foreseen are those of the innocent that leak later, as the next life in a crash loop does.
+	foreseen int
 	processes, fragmented                              int
 	changes                                            int // of patterns of the GPU
 	hours                                              float64
@@ -390,6 +392,7 @@ func (j *storyJudge) alarm(t time.Duration, who subject, v *detector.Verdict) {
 	leak := v.Judged && v.Leak
 	if leak && !j.on[who] && !slices.ContainsFunc(j.story.Leaks, func(l nodes.Leak) bool { return l.From <= t && t <= l.To+held && j.accused(who, &l) }) {
 		j.out.innocent++
+		count(&j.out.foreseen, slices.ContainsFunc(j.story.Leaks, func(l nodes.Leak) bool { return l.From > t && j.accused(who, &l) }))
 		j.note("innocent %+v at %s: %s %.2f", who, short(t), v.Pattern, v.Confidence)
 	}
 	j.on[who] = leak
@@ -502,6 +505,7 @@ func whoTable(exam string, results []nodeResult) *table {
 		sum.zombies, sum.idle, sum.unreleased = append(sum.zombies, r.zombies...), append(sum.idle, r.idle...), append(sum.unreleased, r.unreleased...)
 		sum.amounts = append(sum.amounts, r.amounts...)
 		sum.innocent += r.innocent
+		sum.foreseen += r.foreseen
 		sum.falseZombies += r.falseZombies
 		sum.falseIdle += r.falseIdle
 		sum.falseUnreleased += r.falseUnreleased
@@ -522,6 +526,7 @@ func whoTable(exam string, results []nodeResult) *table {
 	row("… or whose pod was", share(either, f.leaks))
 	row("… within 15 min", share(f.quick, f.leaks))
 	row("alarms on what does not leak", fmt.Sprintf("%d of %d processes in %.0f h", sum.innocent, sum.processes, sum.hours))
+	row("… of them on what leaks later", strconv.Itoa(sum.foreseen))
 	row("zombies named", share(zombies, len(sum.zombies)))
 	row("… by the rule of ten minutes without compute", share(idle, len(sum.idle)))
 	row("others called zombies", strconv.Itoa(sum.falseZombies))

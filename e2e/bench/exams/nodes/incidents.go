@@ -32,6 +32,10 @@ var incidents = slices.Concat(serving, training)
 // not change them.
 func Incidents() []Incident { return incidents }
 
+// Later returns the index of the first incident that was collected after the
+// detector had been tuned on those before; there may be none.
+func Later() int { return len(serving) + len(training) }
+
 // NewIncident returns the story of an incident. What its report does not tell is
 // drawn by the seed. The same seed and index always give the same story.
 func NewIncident(seed uint64, index int) *Story {
