@@ -22,9 +22,7 @@ const (
 	loadStep = 2
 	// loadLasts is how long growth must last, in ns, that is as fast as programs load.
 	loadLasts = int64(2 * time.Minute)
-	// Bursts give back burstsLose of what they take at most, and each of them is less than
-	// burstShare of what is kept in the end.
-	burstsLose = 0.1
+	// burstShare is the share of what is kept in the end that each burst takes less of.
 	burstShare = 0.5
 	// keptShare is the least share of what a life grew by in all that its later half did
 	// not give back.
@@ -85,7 +83,7 @@ type restarts struct {
 	alike   streak          // the last ones, of like rate
 	proof   int             // lives of the chain that is a leak; 0 it is none
 	since   int64           // when it began, ns
-	spared  bool            // the last life filled the memory, though not steadily
+	spared  bool            // the last end broke no chain: the life filled the memory, though it did not grow
 	paused  bool            // nobody has come in place of the last life for long, or who has does not grow yet
 	noted   int64           // the frame that noted the last end of a process, ns
 	look    int64           // when a process that outlives them is looked at again, ns
@@ -132,18 +130,20 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 			r.alike = streak{}
 		}
 	}
+	again := r.n > 0 && l.uneven && r.lives[(r.n-1)%keptLives].uneven
 	r.lives[r.n%keptLives] = l
 	r.n++
+	r.spared = false
 	r.longest, r.look = max(r.longest, l.to-l.from), 0
 	switch {
 	case !full:
 		r.full, r.fatal = streak{}, streak{}
-	case l.uneven && r.spared:
+	case again:
 		r.full = streak{}
 	case !l.uneven:
 		r.full.add(&l)
 	}
-	if r.spared = l.uneven; l.uneven {
+	if l.uneven {
 		r.alike = streak{}
 	} else {
 		r.alike.add(&l)
@@ -291,22 +291,23 @@ func lowest(pts []point) float64 {
 	return v
 }
 
-// stands reports whether troughs grow by three bursts or more, of which hardly anything is given
-// back, and stand still for most of the time in between.
+// stands reports whether what troughs keep grows by three bursts or more, none of them half of it,
+// and stands still for most of the time in between.
 func stands(pts []point) bool {
-	var up, down, largest, burst float64
+	var largest, burst float64
 	still := 0
-	for i, p := range pts[1:] {
-		step := float64(p.bytes() - pts[i].bytes())
-		if step <= 0 {
+	last := pts[len(pts)-1].bytes()
+	kept := last // the lowest from here on
+	for i := len(pts) - 2; i >= 0; i-- {
+		level := min(kept, pts[i].bytes())
+		if level == kept {
 			still++
-			burst, down = 0, down-step
-			continue
+			burst = 0
 		}
-		up, burst = up+step, burst+step
-		largest = max(largest, burst)
+		burst += float64(kept - level)
+		largest, kept = max(largest, burst), level
 	}
-	return down <= burstsLose*up && largest < burstShare*(up-down) && 2*still >= len(pts)
+	return largest < burstShare*float64(last-kept) && 2*still >= len(pts)
 }
 
 // toTheEnd reports whether the last tenth of what was gained since the onset came in
@@ -393,7 +394,7 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 		return
 	}
 	life, grew := m.lived()
-	alone := apart && (program || m.company <= helperShare*m.used.V)
+	alone := apart && m.company <= helperShare*m.used.V
 	life.uneven = life.uneven || !alone        // of several nobody knows who took whose place
 	short := m.room.OK && m.room.V < life.step // of memory for one step more
 	filled := grew && (short || d.filled(m, life.onset, life.base))
