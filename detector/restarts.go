@@ -373,12 +373,13 @@ func (s *series) slight() bool {
 }
 
 // ended takes the end of a member of g. That of a helper counts for nothing, nor does that of a
-// slight one. One that had company of its size breaks the chain, and so does one that was there
-// before the last life ended, or did not grow to its end. Two ends in a frame, as after a gap, come
-// in no order that could be told.
+// slight one. Who did not grow to its end breaks the chain, but for what dies of what others hold, or
+// for once, of a full memory. Who had company of its size, or was there before the last life ended, is
+// in a chain only if it filled the memory. Two ends in a frame, as after a gap, come in no order that
+// could be told.
 //
-// The processes of a program that are in no pod or job need not belong together: of those, company
-// and what was there before count for nothing.
+// The processes of a program that are in no pod or job need not belong together: of those, what was
+// there before the last life ended counts for nothing.
 func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	r, cfg := &g.restarts, &m.cfg
 	if g.series != nil {
@@ -398,14 +399,15 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	life.uneven = life.uneven || !alone        // of several nobody knows who took whose place
 	short := m.room.OK && m.room.V < life.step // of memory for one step more
 	filled := grew && (short || d.filled(m, life.onset, life.base))
-	switch {
-	case program:
+	if life.uneven {
+		filled = filled && !m.outlasted()
+	}
+	if program {
 		// Whoever runs a program once more may have done what it was for: only what dies of
 		// a full memory is in a loop.
-		filled = filled && (short || m.full) && !(life.uneven && m.outlasted())
-		grew = filled
-	case life.uneven:
-		filled = filled && !m.outlasted()
+		filled = filled && (short || m.full)
+	}
+	if program || life.uneven {
 		grew = filled
 	}
 	switch {
