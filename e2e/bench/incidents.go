@@ -32,7 +32,7 @@ is assumed, each time otherwise: a report is lived with ten seeds. The code in `
 // The first run, and what is said of the reports that came later.
 const (
 	firstRun  = "549 of 1517 out-of-memories were announced (36.2 %%), with an alarm on 45 of 550 healthy GPUs (8.2 %%)"
-	laterOnes = " The reports under *never tuned on* were collected after that, and have been run only."
+	laterOnes = " The reports under *never tuned on* were collected after that, and were run; a last rule was refused by them, none was made."
 )
 
 // benchIncidents lives what was reported in public again and writes how it was judged.

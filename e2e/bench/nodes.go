@@ -47,11 +47,11 @@ type nodeResult struct {
 	// ours and by the rule of idleness, memory called unreleased.
 	innocent, falseZombies, falseIdle, falseUnreleased int
 	// Foreseen are those of the innocent that leak later, as the next life in a crash loop does.
-	foreseen int
-	processes, fragmented                              int
-	changes                                            int // of patterns of the GPU
-	hours                                              float64
-	notes                                              []string
+	foreseen              int
+	processes, fragmented int
+	changes               int // of patterns of the GPU
+	hours                 float64
+	notes                 []string
 }
 
 // benchNodes writes the tables of the exam of GPUs with their processes.

@@ -26,7 +26,7 @@ type Incident struct {
 }
 
 // incidents are all of them.
-var incidents = slices.Concat(serving, training)
+var incidents = slices.Concat(serving, training, later)
 
 // Incidents returns all incidents, in the order of their indices. The caller must
 // not change them.
