@@ -31,7 +31,7 @@ is assumed, each time otherwise: a report is lived with ten seeds. The code in `
 
 // The first run, and what is said of the reports that came later.
 const (
-	firstRun  = "549 of 1517 out-of-memories were announced (36.2 %%), with an alarm on 45 of 550 healthy GPUs (8.2 %%)"
+	firstRun  = "549 of 1517 out-of-memories were announced (36.2 %), with an alarm on 45 of 550 healthy GPUs (8.2 %)"
 	laterOnes = " The reports under *never tuned on* were collected after that, and were run; a last rule was refused by them, none was made."
 )
 
@@ -53,7 +53,7 @@ func benchIncidents(w io.Writer, opt options) error {
 		return err
 	}
 	if opt.markdown {
-		if _, err := fmt.Fprintf(w, incidentIntro, fmt.Sprintf(firstRun), laterOnes); err != nil {
+		if _, err := fmt.Fprintf(w, incidentIntro, firstRun, laterOnes); err != nil {
 			return err
 		}
 	}
