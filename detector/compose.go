@@ -112,10 +112,22 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 	g.loop(&v)
 	d.grown = append(d.grown, grower{trend: &g.restarts.trend, pattern: v.Pattern, since: g.restarts.since, leaked: v.Leaked.V})
 	d.held = max(d.held, v.Confidence)
+	bears := -1
 	for i := range d.present {
-		if out := &d.out.Members[i].Verdict; g.heir != nil && d.present[i].member == g.heir && out.Judged && 2*g.heir.series.used >= g.restarts.base {
-			out.Confidence, out.Leak, out.Pattern, out.Since, out.Rate, out.Leaked = v.Confidence, true, v.Pattern, v.Since, v.Rate, v.Leaked
+		m := d.present[i].member
+		if m == nil || d.present[i].group != g || !g.restarts.follows(m.first) || float64(m.series.used) < loadedShare*float64(g.restarts.base) {
+			continue
 		}
+		if bears >= 0 {
+			return // nobody knows which of them it is
+		}
+		bears = i
+	}
+	if bears < 0 {
+		return
+	}
+	if out := &d.out.Members[bears].Verdict; out.Judged {
+		out.Confidence, out.Leak, out.Pattern, out.Since, out.Rate, out.Leaked = v.Confidence, true, v.Pattern, v.Since, v.Rate, v.Leaked
 	}
 }
 

@@ -110,7 +110,6 @@ type member struct {
 	place   int   // in the list of that frame
 	used    Value
 	full    bool  // then the memory as a whole was near its capacity
-	fullAt  int64 // since when without a break, ns
 	room    Value // and what was free of it, bytes
 	// company is the most that one other of its group held when it was listed last.
 	company float64
@@ -392,9 +391,6 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 			continue
 		}
 		m.seen, m.place, m.group, m.program = o.t, i, groupOf(in), in.Program
-		if full && !m.full {
-			m.fullAt = o.t
-		}
 		m.used, m.full, m.room = Value{V: float64(used), OK: ok}, full, room
 		m.activity.note(o.t, o.interval, m.cfg.allowance(), in.SM, in.CPU, in.State, in.Started)
 		if g != nil && in.SM.OK && m.activity.rested(o.t) && (m.activity.lost > 0 || g.pool.forgets(&m.activity, m.program, used)) {
@@ -421,7 +417,7 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 	if m == nil && len(d.members) < MaxMembers {
 		d.supersede(groupOf(in))
 		if g := d.groups[groupOf(in)]; g != nil && g.accused && g.culprit == in.Key {
-			g.restarts.clear() // one that is seen again has not ended
+			g.restarts.revoke() // one that is seen again has not ended
 		}
 		m = &member{series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
@@ -443,7 +439,7 @@ func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool)
 		if name.program {
 			most /= 2 // pods come first
 		}
-		if len(d.groups) >= most && !d.makeRoom() {
+		if len(d.groups) >= most && !d.makeRoom(name.program) {
 			return nil
 		}
 		g = &group[K]{}
@@ -476,7 +472,7 @@ func (d *Domain[K]) observeGroups(o observation, complete bool) {
 		if complete && g.members == 0 && !g.unknown {
 			g.pool = pool{} // who comes next may be the parent of others
 		}
-		g.turn(o.t)
+		g.turn(o.t, name.program)
 		if g.summed() {
 			o.used, _ = bytesOf(Of(min(g.sum, MaxBytes)))
 			g.observe(&o)
@@ -496,12 +492,13 @@ func (d *Domain[K]) retire(name groupName, g *group[K]) {
 	g.restarts.paused = true
 }
 
-// makeRoom forgets the group that has been retired for longest, and reports whether there was one.
-func (d *Domain[K]) makeRoom() bool {
+// makeRoom forgets the group that has been retired for longest, for a program one of a program, and
+// reports whether there was one.
+func (d *Domain[K]) makeRoom(program bool) bool {
 	var first groupName
 	var found *group[K]
 	for name, g := range d.groups {
-		if d.last-g.seen >= absence && (found == nil || g.seen < found.seen || g.seen == found.seen && name.less(first)) {
+		if d.last-g.seen >= absence && (name.program || !program) && (found == nil || g.seen < found.seen || g.seen == found.seen && name.less(first)) {
 			first, found = name, g
 		}
 	}
@@ -545,7 +542,7 @@ func (g *group[K]) replaced() bool { return g.members == 1 && g.single && g.key 
 // again may leak. A process that takes the place of the only one begins anew, and so does a group
 // that has a second one for the first time: growth that begins there has the excuses of growth that
 // begins with a process.
-func (g *group[K]) turn(t int64) {
+func (g *group[K]) turn(t int64, program bool) {
 	working := g.members - g.resting
 	grows := working > g.busiest
 	g.busiest = max(g.busiest, working)
@@ -559,8 +556,12 @@ func (g *group[K]) turn(t int64) {
 	if g.members == 1 {
 		g.last, g.single = g.key, true
 	}
-	if g.heir != nil {
-		g.restarts.follow(g.heir, t)
+	if g.members > 0 {
+		others := g.largest
+		if program {
+			others = 0
+		}
+		g.restarts.follow(g.heir, others, t)
 	}
 }
 

@@ -27,9 +27,12 @@ const (
 	// keptShare is the least share of what a life grew by in all that its later half did
 	// not give back.
 	keptShare = 0.1
-	// fatalWithin is how long, in ns, a life may go on where the memory is full, or a quarter of the
-	// life if that is longer, to have died of it.
+	// fatalWithin is how long, in ns, a life may go on with what it holds to have died because that
+	// was not enough; or fatalShare of the life, or fatalWaits times as long as it waited for more
+	// before, if that is longer.
 	fatalWithin = int64(5 * time.Minute)
+	fatalShare  = 0.25
+	fatalWaits  = 1.25
 	// unevenLasts is how long a life must have worked, in ns, that can be seen to grow
 	// unevenly, and loadOver the same where nobody knows whether it works: loads by parts are over sooner.
 	unevenLasts = int64(2 * time.Minute)
@@ -47,6 +50,9 @@ const (
 	// helperShare is the share of what another process of its group holds up to which a
 	// process is its helper: the parent of an engine, a probe that opens the GPU.
 	helperShare = 0.25
+	// loadedShare is the share of what the lives of a chain had when they began to grow from which one
+	// that came after them may be the next.
+	loadedShare = 0.5
 	// growsAgain is the share of what the last life grew by at which one that comes after a
 	// pause is known to do the same.
 	growsAgain = 0.25
@@ -114,6 +120,15 @@ func (r *restarts) clear() {
 	if r.n > 0 {
 		*r = restarts{noted: r.noted}
 	}
+}
+
+// revoke takes back that the last life ended. What is a leak without it goes on to be one.
+func (r *restarts) revoke() {
+	if r.proof <= leastLives {
+		r.clear()
+		return
+	}
+	r.proof--
 }
 
 // add takes a life that grew. full says that it filled the memory.
@@ -270,7 +285,7 @@ func (s *series) grewUnevenly(pts []point, l *life) bool {
 	}
 	early, late := lowest(pts[:len(pts)/2]), lowest(pts[len(pts)/2:])
 	grown := float64(s.used) - early
-	if late-early < max(s.cfg.MinGrowth, keptShare*grown) {
+	if late-early < max(s.cfg.MinGrowth, keptShare*grown) || s.stood(pts, early/unit) {
 		return false
 	}
 	for i := max(1, len(pts)/4); i < len(pts); i++ {
@@ -322,6 +337,23 @@ func toTheEnd(pts []point, onset, end int32) bool {
 	}
 	i := slices.IndexFunc(pts, func(p point) bool { return float64(p.v) >= high-(high-low)/10 })
 	return 5*int64(end-pts[i].at) <= int64(end-onset)
+}
+
+// stood reports whether the process lived for long with what it holds, and longer than it ever waited
+// for the next tenth of what it gained above low, in units: what fits does not die.
+func (s *series) stood(pts []point, low float64) bool {
+	high := low
+	for _, p := range pts {
+		high = max(high, float64(p.v))
+	}
+	since, waited, tenth := pts[0].at, int32(0), 1
+	for _, p := range pts {
+		for ; tenth < 10 && float64(p.v) >= low+float64(tenth)/10*(high-low); tenth++ {
+			waited, since = max(waited, p.at-since), p.at
+		}
+	}
+	stands := s.last - s.first - int64(since)*tick
+	return stands > max(fatalWithin, int64(fatalShare*float64(s.last-s.first))) && float64(stands) > fatalWaits*float64(int64(waited)*tick)
 }
 
 // grewSteadily reports whether a life grew steadily over the troughs, which leave out
@@ -387,11 +419,11 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	}
 	program := m.group.program
 	apart := r.follows(m.first)
-	least := m.company
-	if !apart {
-		least = max(least, r.held())
+	least := helperShare * r.held()
+	if apart {
+		least = min(least, loadedShare*float64(r.base)) // the next life may have been it, and still
 	}
-	if m.used.V <= helperShare*least || m.slight() || program && !apart {
+	if m.used.V <= max(least, helperShare*m.company) || m.slight() || program && !apart {
 		return
 	}
 	life, grew := m.lived()
@@ -399,9 +431,6 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	life.uneven = life.uneven || !alone        // of several nobody knows who took whose place
 	short := m.room.OK && m.room.V < life.step // of memory for one step more
 	filled := grew && (short || d.filled(m, life.onset, life.base))
-	if life.uneven {
-		filled = filled && !m.outlasted()
-	}
 	if program {
 		// Whoever runs a program once more may have done what it was for: only what dies of
 		// a full memory is in a loop.
@@ -417,7 +446,7 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 		r.add(life, filled, cfg)
 		g.culprit, g.accused = key, true
 	case !alone && d.filled(m, m.first, 0): // with what the others hold
-	case alone && r.n > 0 && (!r.spared || r.proof > 0) && d.filled(m, m.first, 0):
+	case alone && r.n > 0 && (!r.spared || r.proof > 0) && !m.filledEarly() && d.filled(m, m.first, 0):
 		r.spared, r.alike = true, streak{}
 	default:
 		r.clear()
@@ -425,9 +454,19 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	r.noted = d.last
 }
 
-// outlasted reports whether the member went on for long where there was no memory left.
-func (m *member) outlasted() bool {
-	return m.full && m.last-m.fullAt > max(fatalWithin, (m.last-m.first)/4)
+// filledEarly reports whether the process had nearly all that it holds after a quarter of its life: so
+// does what takes at its start what it needs.
+func (m *member) filledEarly() bool {
+	e := &m.ladder[levelScale-1]
+	for i := range levelScale {
+		if m.ladder[i].closed == int64(m.ladder[i].len) {
+			e = &m.ladder[i]
+			break
+		}
+	}
+	var buffer [scaleBlocks]point
+	pts := e.points(&buffer)
+	return len(pts) > 0 && float64(pts[len(pts)/4].bytes()) >= fullShare*m.used.V
 }
 
 // held returns how much the last life of the chain held when it ended, in bytes; 0 without one.
@@ -456,11 +495,34 @@ func (d *Domain[K]) filled(m *member, onset, base int64) bool {
 	return m.full && d.fullness.until >= m.last-fullBefore && m.room.V <= gained/3
 }
 
-// follow follows the heir of g in a frame at time t: one that outlives the chain without growing
-// ends it.
-func (r *restarts) follow(m *member, t int64) {
-	if from := float64(r.base); float64(m.series.used) > from+growsAgain*(r.held()-from) {
+// follow follows the chain in a frame at time t, and who came after its last life, nil if nobody did:
+// one that outlives the chain without growing ends it. It is paused where nobody came for as long as a
+// group may be without members, or but helpers, however many, in the time that is left to the next life
+// beside; and forgotten after a day. others is the most that one who was there before holds and that
+// may be the next life of a pool, bytes.
+func (r *restarts) follow(m *member, others float64, t int64) {
+	if r.n == 0 {
+		return
+	}
+	idle, wait := float64(t-r.lives[(r.n-1)%keptLives].to), float64(absence)
+	used, base := 0.0, float64(r.base)
+	if m != nil {
+		used = float64(m.series.used)
+	}
+	if m != nil || others >= loadedShare*base {
+		wait += outlives * float64(r.longest)
+	}
+	switch {
+	case used > base+growsAgain*(r.held()-base):
 		r.paused = false
+	case used >= loadedShare*base: // it may grow yet
+	case idle >= max(wait, float64(day)):
+		r.clear()
+	case idle >= wait:
+		r.paused = true
+	}
+	if m == nil {
+		return
 	}
 	if r.proof == 0 || t < r.look || float64(t-m.first) <= outlives*float64(r.longest) {
 		return
@@ -474,7 +536,7 @@ func (r *restarts) follow(m *member, t int64) {
 // looping reports whether the group is in a crash loop that is a leak, once it is
 // judged.
 func (g *group[K]) looping() bool {
-	return g.series != nil && g.restarts.proof > 0 && !g.restarts.paused && g.restarts.confidence() >= g.cfg.LeakThreshold
+	return g.series != nil && !g.cfg.Mute && g.restarts.proof > 0 && !g.restarts.paused && g.restarts.confidence() >= g.cfg.LeakThreshold
 }
 
 // verdict is that of the series, with the pattern and the begin of a crash loop where

@@ -287,6 +287,67 @@ func TestLifeThatGrew(t *testing.T) {
 	}
 }
 
+// The limits of what counts as uneven growth. Each row lies just within or just beyond one.
+func TestLifeThatGrewUnevenly(t *testing.T) {
+	steps := func(size float64, at ...int) func(s int) float64 {
+		return func(s int) float64 {
+			held := 10 * float64(gib)
+			for _, from := range at {
+				held += size * float64(btoi(s >= from))
+			}
+			return held
+		}
+	}
+	plus := func(a, b func(s int) float64) func(s int) float64 {
+		return func(s int) float64 { return a(s) + b(s) - 10*gib }
+	}
+	ramps := func(size float64, long int, at ...int) func(s int) float64 {
+		return func(s int) float64 {
+			held := 10 * float64(gib)
+			for _, from := range at {
+				held += size * min(max(float64(s-from)/float64(long), 0), 1)
+			}
+			return held
+		}
+	}
+	from := func(at int) func(s int) Value { return func(s int) Value { return Of(float64(btoi(s >= at))) } }
+	for name, c := range map[string]struct {
+		lasts  int
+		memory func(s int) float64
+		sm     func(s int) Value // not known if nil
+		want   bool
+	}{
+		"keeps a ninth":                           {1200, plus(steps(gib, 500, 900), steps(7*gib, 1190)), from(20), true},
+		"keeps a fourteenth":                      {1200, plus(steps(gib, 500, 900), steps(12*gib, 1190)), from(20), false},
+		"works for 150 s":                         {800, steps(gib, 680, 710, 730, 760, 785), from(650), true},
+		"works for 110 s":                         {800, steps(gib, 705, 720, 740, 765, 785), from(690), false},
+		"600 s, nobody knows whether it works":    {600, steps(gib, 200, 300, 420, 580), nil, true},
+		"520 s, nobody knows whether it works":    {520, steps(gib, 170, 260, 360, 500), nil, false},
+		"stands still for most of the time":       {1200, plus(ramps(3*gib, 100, 310, 1095), ramps(4*gib, 100, 560)), nil, true},
+		"loads for most of the time":              {1200, plus(ramps(3*gib, 230, 310, 965), ramps(4*gib, 230, 560)), nil, false},
+		"one burst of two fifths":                 {1200, plus(steps(3*gib, 400, 1000), steps(4*gib, 700)), nil, true},
+		"one burst of three fifths":               {1200, plus(steps(gib, 400, 1000), steps(3*gib, 700)), nil, false},
+		"lives on for a quarter of its time":      {1200, steps(2*gib, 200, 330, 450, 560, 640), from(20), false},
+		"waits as long for the next as before":    {1300, steps(2*gib, 200, 560, 900), from(20), true},
+		"what it needs at once is not kept":       {1200, func(s int) float64 { return 10*gib + float64(btoi(s%400 > 300))*20*gib }, from(20), false},
+		"it has computed, and not until it loads": {1200, steps(2*gib, 400, 700, 1000, 1150), from(1300), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSeries(DefaultConfig())
+			for at := range c.lasts {
+				o := observation{t: int64(seconds2026(at)), used: int64(round(c.memory(at))), interval: int64(time.Second), capacity: 80 * gib}
+				if c.sm != nil {
+					o.sm = c.sm(at)
+				}
+				s.observe(&o)
+			}
+			if l, grew := s.lived(); (grew && l.uneven) != c.want {
+				t.Errorf("grew: %t, unevenly: %t, want %t; %+v", grew, l.uneven, c.want, l)
+			}
+		})
+	}
+}
+
 // Which lives in a row are a leak.
 func TestChain(t *testing.T) {
 	lives := func(rates ...float64) []float64 { return rates }
@@ -318,6 +379,8 @@ func TestChain(t *testing.T) {
 		"two full by bursts":              {lives(100, 500), time.Hour, time.Hour, 0, 0},
 		"some of them by bursts":          {lives(1, 100, 5, 200), 5 * time.Minute, time.Hour, 4, 0},
 		"one of them by bursts":           {lives(1, 5, 100, 25), 4 * time.Minute, time.Hour, 3, 0},
+		"two in a row by bursts":          {lives(1, 5, 100, 500, 25), 210 * time.Second, time.Hour, 0, 0},
+		"two by bursts, not in a row":     {lives(1, 100, 5, 500, 25), 210 * time.Second, time.Hour, 3, 0},
 		"by bursts after one that is not": {lives(-10, 100, 100, 100), 20 * time.Minute, time.Hour, 3, 1},
 		"by bursts, one that is not":      {lives(100, 500, -10, 100), 30 * time.Minute, time.Hour, 0, 0},
 		"two like full ones":              {lives(10, 14), 10 * time.Minute, time.Hour, 2, 0},
@@ -741,18 +804,20 @@ func TestCrashLoopInCompany(t *testing.T) {
 		company   func(n, s int) (int, float64)
 		pod, bare int // the life in which it is found, 0 if it is not
 	}{
-		"a parent with its context":      {keep(500 * mib), 1, 1},
-		"a large parent":                 {keep(12 * gib), 1, 1},
-		"a parent that dies with it":     {when(func(_, s int) bool { return s < lasts }, byLife, 2*gib), 1, 1},
-		"a parent that dies just before": {when(func(_, s int) bool { return s < lasts-8 }, byLife, 2*gib), 1, 1},
-		"a parent that dies just after":  {when(func(_, s int) bool { return s < lasts+8 }, byLife, 2*gib), 1, 1},
-		"a parent that starts it":        {when(func(n, s int) bool { return n > 0 && s < 300 || s >= lasts+8 }, func(n, s int) int { return 1000 + n + s/lasts }, 2*gib), 1, 1},
-		"a probe":                        {when(func(_, s int) bool { return s%60 < 4 }, func(n, s int) int { return 10000 + n*100 + s/60 }, 500*mib), 1, 1},
-		"a check after its end":          {when(func(_, s int) bool { return s >= lasts+4 && s < lasts+16 }, byLife, 500*mib), 1, 1},
-		"one as large, at its end":       {when(func(_, s int) bool { return s >= lasts-100 && s < lasts }, byLife, 25*gib), 0, 1},
-		"one as large, always":           {keep(25 * gib), 1, 1},
-		"the next life, before its end":  {when(func(_, s int) bool { return s >= lasts-100 }, func(n, _ int) int { return 101 + n }, 300*mib), 0, 0},
-		"one half as large, in between":  {when(func(_, s int) bool { return s >= lasts+4 }, byLife, 40*gib), 0, 0},
+		"a parent with its context":       {keep(500 * mib), 1, 1},
+		"a large parent":                  {keep(12 * gib), 1, 1},
+		"a parent that dies with it":      {when(func(_, s int) bool { return s < lasts }, byLife, 2*gib), 1, 1},
+		"a parent that dies just before":  {when(func(_, s int) bool { return s < lasts-8 }, byLife, 2*gib), 1, 1},
+		"a parent that dies just after":   {when(func(_, s int) bool { return s < lasts+8 }, byLife, 2*gib), 1, 1},
+		"a parent that starts it":         {when(func(n, s int) bool { return n > 0 && s < 300 || s >= lasts+8 }, func(n, s int) int { return 1000 + n + s/lasts }, 2*gib), 1, 1},
+		"a probe":                         {when(func(_, s int) bool { return s%60 < 4 }, func(n, s int) int { return 10000 + n*100 + s/60 }, 500*mib), 1, 1},
+		"a check after its end":           {when(func(_, s int) bool { return s >= lasts+4 && s < lasts+16 }, byLife, 500*mib), 1, 1},
+		"a small job in between":          {when(func(_, s int) bool { return s >= lasts+4 && s < lasts+16 }, byLife, 2*gib), 1, 1},
+		"a small job that begins with it": {when(func(_, s int) bool { return s >= 40 && s < 120 }, byLife, 2*gib), 1, 1},
+		"one as large, at its end":        {when(func(_, s int) bool { return s >= lasts-100 && s < lasts }, byLife, 25*gib), 0, 1},
+		"one as large, always":            {keep(25 * gib), 1, 1},
+		"the next life, before its end":   {when(func(_, s int) bool { return s >= lasts-100 }, func(n, _ int) int { return 101 + n }, 300*mib), 0, 0},
+		"one half as large, in between":   {when(func(_, s int) bool { return s >= lasts+4 }, byLife, 40*gib), 0, 0},
 	} {
 		for _, bare := range []bool{false, true} {
 			for _, each := range []int{1 << 30, 28} { // seconds between restores
@@ -1146,6 +1211,205 @@ func TestForgottenForOthersLikeIt(t *testing.T) {
 	a := &activity{started: 50, computed: 60}
 	if !p.forgets(a, "train.py", gib) || p.forgets(a, "ipython", gib) {
 		t.Errorf("train.py %v, ipython %v", p.forgets(a, "train.py", gib), p.forgets(a, "ipython", gib))
+	}
+}
+
+// Who starts a job again after an hour may have mended it: it is told again once it grows as the ones
+// before did, and not at all if it does not.
+func TestCrashLoopWithLongPauses(t *testing.T) {
+	const lasts, pause = 1500, 3600
+	for _, mended := range []bool{false, true} {
+		for _, each := range []int{1 << 30, 60} { // seconds between restores
+			p := filling(80*gib, 10*gib, lasts)
+			fill := p.memory
+			p.bare, p.lives, p.step, p.pause = true, 4, 4, constant(pause)
+			p.memory = func(n, s int) float64 {
+				if mended && n == 3 {
+					s = min(s, 200) // at which an eighth of what the others gained has come
+				}
+				return fill(n, s)
+			}
+			all := p.run(t, newDomain(t), func(second int, d *Domain[int]) *Domain[int] {
+				if second%each == 0 {
+					return restored(t, d)
+				}
+				return d
+			})
+			near := func(at, want int) bool { return at > want-60 && at < want+120 }
+			third, fourth, n := 2*(lasts+pause), 3*(lasts+pause), len(all.changes)
+			switch {
+			case mended && !near(all.changes[n-1], third+lasts+600):
+				t.Errorf("mended, restored each %d s: the verdict changed at %v; the third life ended at %d", each, all.changes, third+lasts)
+			case !mended && !(near(all.changes[n-2], fourth+lasts/4) && near(all.changes[n-1], fourth+lasts+600)):
+				t.Errorf("restored each %d s: the verdict changed at %v; the fourth life began at %d", each, all.changes, fourth)
+			}
+		}
+	}
+}
+
+// Where nobody comes in place of the last life, or only who is no next one, it is told for no longer than
+// a pod may be away, and that long beside the time that the next one has.
+func TestCrashLoopThatIsGivenUp(t *testing.T) {
+	const lasts, lives = 900, 4
+	for name, c := range map[string]struct {
+		company func(s int) (int, float64)
+		until   int // seconds after the last life
+	}{
+		"its parent stays":     {func(int) (int, float64) { return 1000, 600 * mib }, 600},
+		"a probe now and then": {func(s int) (int, float64) { return 1000 + s/60, 500 * mib * float64(btoi(s%60 < 20)) }, 600 + lasts*3/2},
+		"small jobs in a row":  {func(s int) (int, float64) { return 1000 + s/300, 4 * gib }, 600 + lasts*3/2},
+	} {
+		for _, bare := range []bool{false, true} {
+			p := filling(80*gib, 10*gib, lasts)
+			p.lives, p.step, p.bare = lives+1, 4, bare
+			p.pause = func(n int) int { return 20 + n/lives*20000 }
+			p.lasts = func(n int) int { return lasts * btoi(n < lives) }
+			p.company = func(n, s int) (int, float64) {
+				key, used := c.company(n*(lasts+20) + s)
+				if used == 0 {
+					key = 0
+				}
+				return key, used
+			}
+			d := newDomain(t)
+			all := p.run(t, d, func(_ int, now *Domain[int]) *Domain[int] { d = now; return d })
+			end := lives*(lasts+20) - 20 + c.until
+			if len(all.changes) != 2 || all.changes[1] < end-20 || all.changes[1] > end+40 {
+				t.Errorf("%s, bare %t: the verdict changed at %v, want its end at %d", name, bare, all.changes, end)
+			}
+		}
+	}
+}
+
+// A mended program that takes at its start what it needs ends the chain, though that fills the memory.
+func TestMendedProgramThatFillsTheMemory(t *testing.T) {
+	for _, share := range []float64{0.92, 0.97} {
+		for _, bare := range []bool{false, true} {
+			p := filling(80*gib, 10*gib, 900)
+			fill := p.memory
+			p.lives, p.step, p.bare = 8, 4, bare
+			p.memory = func(n, s int) float64 {
+				if n >= 4 {
+					return min(float64(s)*2*gib, share*80*gib)
+				}
+				return fill(n, s)
+			}
+			if all := p.run(t, newDomain(t), nil); !slices.Equal(all.lives, []int{1, 4}) {
+				t.Errorf("%g, bare %t: the verdict changed in the lives %v", share, bare, all.lives)
+			}
+		}
+	}
+}
+
+// A frame that could not be read takes no chain away that is long enough without the process which it lacks.
+func TestFrameThatLacksALoop(t *testing.T) {
+	for lacks, want := range map[int][]int{2: {1, 2, 4}, 6: {1}} { // the life that is not seen for a frame
+		p, d := filling(80*gib, 10*gib, 900), newDomain(t)
+		var lives []int
+		for s := 0; s < 8*920; s += 4 {
+			n, age := s/920, s%920
+			f := Frame[int]{T: seconds2026(s), Used: Of(0), Capacity: Of(80 * gib), Complete: true}
+			if age < 900 {
+				f.Used = Of(round(p.memory(n, age)))
+				f.Members = []Member[int]{{Key: n, Group: "ml/loop", Used: f.Used}}
+			}
+			if n == lacks && age == 600 {
+				f.Used, f.Members = Value{}, nil
+			}
+			j, err := look(d, &f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Used.OK && j.Device.Leak != (len(lives)%2 == 1) {
+				lives = append(lives, n)
+			}
+		}
+		if !slices.Equal(lives, want) {
+			t.Errorf("life %d is not seen for a frame: the verdict changed in the lives %v, want %v", lacks, lives, want)
+		}
+	}
+}
+
+// Who mutes a program hears nothing more of its crash loop.
+func TestCrashLoopThatIsMutedLater(t *testing.T) {
+	mute := false
+	d, err := NewDomain(func(s Subject[int]) Config {
+		cfg := DefaultConfig()
+		cfg.Mute = mute && s.Kind == KindMember
+		return cfg
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := filling(80*gib, 10*gib, 900)
+	p.bare, p.lives, p.step, p.pause = true, 4, 4, constant(0)
+	if all := p.run(t, d, nil); !all.device.Leak {
+		t.Fatal("no crash loop: the test shows nothing")
+	}
+	mute = true
+	d.Reconfigure()
+	if j := d.Judgement(); j.Device.Leak {
+		t.Errorf("it is muted: %+v", j.Device)
+	}
+}
+
+// Of two processes that may be the next life of a program nobody knows which one it is.
+func TestCrashLoopBesideAnotherOfTheProgram(t *testing.T) {
+	const lasts, pause = 900, 20
+	p := filling(50*gib, 10*gib, lasts)
+	p.capacity, p.bare, p.lives, p.step, p.pause = 80*gib, true, 4, 4, constant(pause)
+	p.company = func(n, s int) (int, float64) {
+		key := 1000
+		if at := n*(lasts+pause) + s; at >= 3*(lasts+pause)-10 {
+			key = 1001 // begins just before the fourth life, and is larger for the most of it
+		}
+		return key, 30 * gib
+	}
+	named := 0
+	p.run(t, newDomain(t), func(_ int, d *Domain[int]) *Domain[int] {
+		for _, m := range d.Judgement().Members {
+			if m.Leak && m.Key >= 1000 {
+				named++
+			}
+		}
+		return d
+	})
+	if named > 0 {
+		t.Errorf("in %d frames the leak is told on who does not grow", named)
+	}
+}
+
+// What fits does not die: who has lived for long with what it holds ends for another reason, however
+// nearly full the memory is, and however little was left of it.
+func TestWhatFitsDoesNotDie(t *testing.T) {
+	steps := func(first, step float64, at ...int) func(n, s int) float64 {
+		return func(_, s int) float64 {
+			held := min(gib*float64(1+s), first*gib)
+			for _, from := range at {
+				held += gib * max(0, min(step, float64(s-from)))
+			}
+			return held
+		}
+	}
+	for name, c := range map[string]struct {
+		lasts  int
+		memory func(n, s int) float64
+		dies   bool
+	}{
+		"a server of five models, loaded one by one": {21600, steps(14, 14, 1000, 2500, 9000, 12000), false},
+		"a notebook whose fourth cell does not fit":  {4200, steps(12, 18, 500, 1000, 1500), false},
+		"a cache that has enough at 92 %":            {7200, steps(40, 4.25, 300, 600, 900, 1200, 1500, 1800, 2100, 2400), false},
+		"a step that is lacking soon after the last": {4200, steps(12, 18, 1100, 2200, 3300), true},
+	} {
+		for _, bare := range []bool{false, true} {
+			p := program{
+				capacity: 80 * gib, lasts: constant(c.lasts), memory: c.memory, pause: constant(60), lives: 4, step: 4, bare: bare,
+				sm: func(int, int) Value { return Of(0.6) },
+			}
+			if all := p.run(t, newDomain(t), nil); len(all.changes) > 0 != c.dies {
+				t.Errorf("%s, bare %t: the verdict changed at %v, in the lives %v", name, bare, all.changes, all.lives)
+			}
+		}
 	}
 }
 

@@ -371,7 +371,6 @@ func (m *member) codeOwn(c *codec) {
 	m.program = string(c.bytes([]byte(m.program)))
 	c.held(&m.used)
 	c.bool(&m.full)
-	c.time(&m.fullAt)
 	c.held(&m.room)
 	c.positive(&m.company, MaxBytes)
 	m.activity.code(c)
