@@ -116,13 +116,13 @@ func addIncident(lists *[3]table, one *nodes.Incident, of []nodeResult) {
 	if ooms > 0 {
 		announced = of2(warned, ooms)
 	}
-	switch {
-	case gpus.leaks > 0:
+	switch one.Ending {
+	case nodes.Fills, nodes.GoesOn:
 		row = append(row, of2(gpus.found, gpus.leaks), delay(&gpus, median(gpus.delays)), announced, before)
 		lists[0].rows = append(lists[0].rows, row)
-	case held > 0:
+	case nodes.Holds:
 		lists[1].rows = append(lists[1].rows, append(row, of2(named, held)))
-	default:
+	case nodes.WasNone:
 		lists[2].rows = append(lists[2].rows, append(row, of2(gpus.alarmed, gpus.healthy)))
 	}
 }

@@ -6,8 +6,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/exams/nodes"
 )
 
 // TestIncidents lives a report of each sort again: each has its row, in the table of its sort.
@@ -26,19 +24,5 @@ func TestIncidents(t *testing.T) {
 				t.Errorf("%s: not once %q:\n%s", kind, want, out.String())
 			}
 		}
-	}
-}
-
-// TestEachIncidentHasARow runs none of the stories: each index has a report, and no kind is there twice.
-func TestEachIncidentHasARow(t *testing.T) {
-	seen := map[string]bool{}
-	for _, one := range nodes.Incidents() {
-		if seen[one.Kind] || one.Told == "" || one.Assumed == "" || !strings.HasPrefix(one.Thread, "https://") {
-			t.Errorf("%+v", one)
-		}
-		seen[one.Kind] = true
-	}
-	if n := nodes.Later(); n == 0 || n > len(seen) {
-		t.Errorf("the later ones begin at %d of %d", n, len(seen))
 	}
 }

@@ -21,9 +21,22 @@ type Incident struct {
 	// memory, rate, time until the end. Assumed is what it does not tell and the
 	// story adds.
 	Told, Assumed string
+	// Ending is what the report says of how it ended.
+	Ending Ending
 
 	build func(*node)
 }
+
+// Ending is how an incident ended.
+type Ending uint8
+
+// The endings.
+const (
+	Fills   Ending = iota // memory is lost until there is none
+	GoesOn                // memory is lost, and nothing is told of an end
+	Holds                 // memory is held after the work has ended
+	WasNone               // it was no leak
+)
 
 // incidents are all of them.
 var incidents = slices.Concat(serving, training, later)

@@ -11,6 +11,7 @@ var later = []Incident{
 		Thread:  "https://github.com/Xpra-org/xpra/issues/733",
 		Told:    "Each encoder context that is closed keeps about 50 MB; resizing one window goes through up to 20 of them, so 1 GB is gone, and soon no context can be made.",
 		Assumed: "4 GB, 350 MB for the server, a resize of 8 to 20 contexts every 8 to 40 minutes, a restart.",
+		Ending:  Fills,
 		build:   xpraContexts,
 	},
 	{
@@ -18,6 +19,7 @@ var later = []Incident{
 		Thread:  "https://github.com/AUTOMATIC1111/stable-diffusion-webui/issues/53",
 		Told:    "On a GTX 1080 of 8 GB each image whose faces are restored costs 500 MB more, until a large batch fails, in every run alike.",
 		Assumed: "3.6 GB for the model, half a minute an image, new runs after a quarter of an hour to an hour.",
+		Ending:  Fills,
 		build:   webuiFaces,
 	},
 	{
@@ -25,6 +27,7 @@ var later = []Incident{
 		Thread:  "https://github.com/explosion/spaCy/issues/9432",
 		Told:    "A service for named entities is out of memory after five or six documents of 2 to 10 pages, mostly before the tenth, as the graph of each inference is kept.",
 		Assumed: "8 GB, 1.5 GB for the model, a document every minute or two, a restart.",
+		Ending:  Fills,
 		build:   entityDocuments,
 	},
 	{
@@ -32,6 +35,7 @@ var later = []Incident{
 		Thread:  "https://github.com/OlivierAlbertini/Voxtral-WebUI/issues/3",
 		Told:    "A 2080 Ti has 9.5 GB in use with the first parts of a long recording, 10762 of 11264 MiB after 2000 seconds, and then nothing is left.",
 		Assumed: "Straight growth; the next recording after 10 to 40 minutes.",
+		Ending:  Fills,
 		build:   voxtralMeeting,
 	},
 	{
@@ -39,6 +43,7 @@ var later = []Incident{
 		Thread:  "https://github.com/docling-project/docling/issues/1079",
 		Told:    "A converter of documents on a MIG slice of 12 GB (H100) grows with each PDF and fails after the fourth.",
 		Assumed: "2 GB for its models, a PDF every few minutes, equal steps, a restart.",
+		Ending:  Fills,
 		build:   doclingSlice,
 	},
 	{
@@ -46,6 +51,7 @@ var later = []Incident{
 		Thread:  "https://github.com/2U1/Qwen-VL-Series-Finetune/issues/82",
 		Told:    "Fine-tuning a 7B model goes steadily from 10 to 20 GB within nearly 100 steps, and on until it is out of memory.",
 		Assumed: "24 GB, one to two and a half minutes a step, new runs.",
+		Ending:  Fills,
 		build:   qwenSteps,
 	},
 	{
@@ -53,6 +59,7 @@ var later = []Incident{
 		Thread:  "https://github.com/lixado/PyBoy-RL/issues/1",
 		Told:    "A program that learns a game takes about 2 MB more each second; a GPU of 11 GB is full within a couple of hours.",
 		Assumed: "1.5 GB at the start, new runs.",
+		Ending:  Fills,
 		build:   gameLearner,
 	},
 	{
@@ -60,6 +67,7 @@ var later = []Incident{
 		Thread:  "https://github.com/mtazzari/galario/issues/104",
 		Told:    "Twelve processes of a fit have 290 MB each, 490 at work, and 2 MB more after every ten evaluations; some time after 380 it is out of memory.",
 		Assumed: "8 GB, 2 to 6 seconds an evaluation, all end when one fails, the user starts them again.",
+		Ending:  Fills,
 		build:   galarioWorkers,
 	},
 	{
@@ -67,6 +75,7 @@ var later = []Incident{
 		Thread:  "https://github.com/jlko/STOVE/issues/3",
 		Told:    "Training starts at about 7 GB and is beyond 10 after 30 epochs, where it fails; an older PyTorch does not leak.",
 		Assumed: "11 GB, 8 to 18 minutes an epoch.",
+		Ending:  Fills,
 		build:   stoveEpochs,
 	},
 	{
@@ -74,6 +83,7 @@ var later = []Incident{
 		Thread:  "https://github.com/juspay/kolu/pull/1416",
 		Told:    "Switching between terminals in a browser takes 2 MB a time: 1032 MB at first, 1941 after 500 switches, 3159 after 1000, the whole 4 GB after 1500, where all is thrown away.",
 		Assumed: "1500 switches in 3 to 5 hours; that the browser's process ends at the ceiling and comes back.",
+		Ending:  Fills,
 		build:   webglTerminals,
 	},
 	{
@@ -81,6 +91,7 @@ var later = []Incident{
 		Thread:  "https://github.com/invoke-ai/InvokeAI/issues/444",
 		Told:    "On a 3090 the model has 4.9 GB, 7.9 after the first images and no more from text; from images to images it climbs to an idle 23 of 24 GB, and then what used to work fails.",
 		Assumed: "250 to 600 MB kept of each, one every five minutes, a restart of the bot.",
+		Ending:  Fills,
 		build:   imageToImage,
 	},
 	{
@@ -88,6 +99,7 @@ var later = []Incident{
 		Thread:  "https://github.com/fireice-uk/xmr-stak/issues/2360",
 		Told:    "A miner on a Vega 56 of 8 GB has filled it after a day, with half the hash rate.",
 		Assumed: "3 to 5 GB at the start, straight growth, a restart.",
+		Ending:  Fills,
 		build:   minerDay,
 	},
 	{
@@ -95,6 +107,7 @@ var later = []Incident{
 		Thread:  "https://github.com/open-mpi/ompi/issues/12849",
 		Told:    "Handles of shared buffers stay in a cache of Open MPI: the program itself needs the same all the time, the A100 of 40 GB goes past 27496 MiB until it is full.",
 		Assumed: "3 to 6 GB for the solver, 20 minutes to an hour for it, new runs.",
+		Ending:  Fills,
 		build:   mpiCache,
 	},
 	{
@@ -102,6 +115,7 @@ var later = []Incident{
 		Thread:  "https://github.com/TheTom/llama-cpp-turboquant/issues/325",
 		Told:    "On a 5060 Ti of 16311 MiB the floor rises by a few to a few hundred MiB with each large prompt and never falls, until the room above the KV cache is eaten.",
 		Assumed: "1.2 to 2.2 GB of room, a prompt every few minutes, a restart.",
+		Ending:  Fills,
 		build:   ratchetingFloor,
 	},
 	{
@@ -109,6 +123,7 @@ var later = []Incident{
 		Thread:  "https://github.com/mitsuba-renderer/mitsuba3/issues/433",
 		Told:    "On a 3080 Ti for laptops each iteration of an optimization keeps a little, and after more than 300 of them 256 MB cannot be had.",
 		Assumed: "16 GB, 3 to 5 GB at the start, 3 to 10 seconds an iteration, new runs.",
+		Ending:  Fills,
 		build:   textureOptimization,
 	},
 
@@ -118,6 +133,7 @@ var later = []Incident{
 		Thread:  "https://github.com/mitsuba-renderer/mitsuba3/issues/477",
 		Told:    "On a 3090 the loop of an example goes from 3.36 to 3.79 GB in 500 iterations, a few MB each second.",
 		Assumed: "2 to 4 iterations a second, runs of 2000 to 8000 of them.",
+		Ending:  GoesOn,
 		build:   poseEstimation,
 	},
 	{
@@ -125,6 +141,7 @@ var later = []Incident{
 		Thread:  "https://github.com/invoke-ai/InvokeAI/pull/3633",
 		Told:    "Each generated image loses about 160 MB of the GPU, which the change ends.",
 		Assumed: "12 GB, 3 to 4 GB for the model, an image every minute to six, a restart when it is full.",
+		Ending:  GoesOn,
 		build:   promptEmbedding,
 	},
 	{
@@ -132,6 +149,7 @@ var later = []Incident{
 		Thread:  "https://github.com/docling-project/docling-serve/issues/233",
 		Told:    "On an A100 of 40 GB, 10 files add memory, 20 more add to that, and with 100 more it is nearly all in use; nothing comes back when the work is done.",
 		Assumed: "About 250 MB of each file, half an hour between batches, a restart an hour later, and the same again.",
+		Ending:  GoesOn,
 		build:   doclingBatches,
 	},
 	{
@@ -139,6 +157,7 @@ var later = []Incident{
 		Thread:  "https://github.com/cmosig/sentle/issues/18",
 		Told:    "Each batch of a cloud detection takes about 2 MiB more and none of it comes back.",
 		Assumed: "24 GB, 2 to 4 GB at the start, a batch every 3 to 12 seconds, jobs of 3 to 6 hours, others on the GPU.",
+		Ending:  GoesOn,
 		build:   cloudBatches,
 	},
 	{
@@ -146,6 +165,7 @@ var later = []Incident{
 		Thread:  "https://github.com/hyprwm/Hyprland/issues/8056",
 		Told:    "Each time a monitor is turned off and on again, the compositor has 200 MB more.",
 		Assumed: "12 GB, that it happens every two to five hours, two days of it.",
+		Ending:  GoesOn,
 		build:   monitorsOff,
 	},
 	{
@@ -153,6 +173,7 @@ var later = []Incident{
 		Thread:  "https://github.com/billythegoat356/OVNI/issues/1",
 		Told:    "The library asks a new encoder session what it can do and does not close it: 2 MB stay for each encoder.",
 		Assumed: "16 GB, a clip every 15 to 60 seconds, 600 MB for the rest.",
+		Ending:  GoesOn,
 		build:   encoderCapabilities,
 	},
 
@@ -162,6 +183,7 @@ var later = []Incident{
 		Thread:  "https://github.com/sgl-project/sglang/issues/23627",
 		Told:    "When a job ends, workers of the server stay with 100998 MiB, their parent is init, and the next job on the node is out of memory.",
 		Assumed: "141 GB, three jobs that fail within an hour or so, somebody who kills the worker 1 to 4 hours later.",
+		Ending:  Holds,
 		build:   outlivesSlurm,
 	},
 	{
@@ -169,6 +191,7 @@ var later = []Incident{
 		Thread:  "https://github.com/AMD-AGI/Hyperloom/pull/1572",
 		Told:    "The container of a job that was cancelled three hours ago holds about 168 of 288 GiB; vLLM, which comes next, is refused.",
 		Assumed: "Two refusals; that it is found after 3 to 4.5 hours.",
+		Ending:  Holds,
 		build:   orphanedContainer,
 	},
 	{
@@ -176,6 +199,7 @@ var later = []Incident{
 		Thread:  "https://github.com/vllm-project/vllm-omni/issues/2317",
 		Told:    "After the container is removed by force, two workers of a speech server stay on an L40S of 48 GB with about 22 GB; only kill -9 frees it.",
 		Assumed: "A new container a few minutes later, which has room; the kill after 1 to 4 hours.",
+		Ending:  Holds,
 		build:   removedContainer,
 	},
 	{
@@ -183,6 +207,7 @@ var later = []Incident{
 		Thread:  "https://github.com/vllm-project/vllm-omni/pull/3848",
 		Told:    "One of three workers fails while it starts; the two others stay alive and pin 4371 MiB of a GH200, and nothing can reclaim them.",
 		Assumed: "96 GB; a second try minutes later that works beside them, and that nobody kills them within the story.",
+		Ending:  Holds,
 		build:   partialStart,
 	},
 	{
@@ -190,6 +215,7 @@ var later = []Incident{
 		Thread:  "https://github.com/vllm-project/vllm/issues/20860",
 		Told:    "After a batch run is complete, each A100 of 80 GB still has about 73 GB in use at no utilization, by processes that are busy on the CPU.",
 		Assumed: "Runs of 1 to 2 hours; the user kills them half an hour to three hours later and runs again.",
+		Ending:  Holds,
 		build:   runComplete,
 	},
 	{
@@ -197,6 +223,7 @@ var later = []Incident{
 		Thread:  "https://github.com/pytorch/pytorch/issues/910",
 		Told:    "A program has crashed, and the TITAN still has 11409 of 12207 MiB in use at no utilization.",
 		Assumed: "That no process of the list has it; 2 to 6 hours until an administrator resets the GPU, and work after that.",
+		Ending:  Holds,
 		build:   crashedTorch,
 	},
 	{
@@ -204,6 +231,7 @@ var later = []Incident{
 		Thread:  "https://github.com/microsoft/pai/issues/3372",
 		Told:    "Experiments find a GPU in use before they do anything, and fail: a process of a stopped job waits in state D. The node is rebooted the next day.",
 		Assumed: "12 GB, 6 to 9 GB held, 16 to 24 hours, small jobs that still fit.",
+		Ending:  Holds,
 		build:   stateD,
 	},
 	{
@@ -211,6 +239,7 @@ var later = []Incident{
 		Thread:  "https://github.com/ROCm/ATOM/issues/1511",
 		Told:    "After the server is killed, its workers wait for ever with some 275 GB of each GPU; a restart in the same container fails, and operators remove the container.",
 		Assumed: "288 GB; one to three restarts in vain, twice in the story.",
+		Ending:  Holds,
 		build:   atomWorkers,
 	},
 
@@ -220,6 +249,7 @@ var later = []Incident{
 		Thread:  "https://github.com/ingra14m/Deformable-3D-Gaussians/issues/16",
 		Told:    "On a 4090 of 24 GB it has 15 % after 5000 iterations and 65 % after 14000: Gaussians are added until the 15000th, which is normal.",
 		Assumed: "40000 iterations in 90 to 120 minutes, of which the growth takes 18 to 28; several scenes.",
+		Ending:  WasNone,
 		build:   densifyGaussians,
 	},
 	{
@@ -227,6 +257,7 @@ var later = []Incident{
 		Thread:  "https://github.com/graphdeco-inria/gaussian-splatting/issues/44",
 		Told:    "Rendering 700 to 800 images starts at 4 to 5 GB and goes gradually to 14.5 on an A10; with a limit of 7.2 GB it works as well, as PyTorch caches.",
 		Assumed: "Runs of 25 to 40 minutes.",
+		Ending:  WasNone,
 		build:   renderCache,
 	},
 	{
@@ -234,6 +265,7 @@ var later = []Incident{
 		Thread:  "https://github.com/NVIDIA/DALI/issues/278",
 		Told:    "On a GTX 1080 of 8 GB the memory grows slowly in training, and by hundreds of MB with a validation; after a couple of epochs the largest samples have been seen.",
 		Assumed: "5.5 GB at the start, up to 1.3 GB more, half an hour to an hour an epoch.",
+		Ending:  WasNone,
 		build:   daliWatermark,
 	},
 	{
@@ -241,6 +273,7 @@ var later = []Incident{
 		Thread:  "https://github.com/OpenNMT/OpenNMT-py/issues/492",
 		Told:    "Training goes from 17 to 23 GB after the first epoch, because of the large batches of the validation.",
 		Assumed: "24 GB, 40 to 100 minutes an epoch.",
+		Ending:  WasNone,
 		build:   firstValidation,
 	},
 	{
@@ -248,6 +281,7 @@ var later = []Incident{
 		Thread:  "https://github.com/tianrun-chen/SAM-Adapter-PyTorch/issues/28",
 		Told:    "Training needs 28192 MiB, and twice as much from the first evaluation on.",
 		Assumed: "80 GB, 20 to 50 minutes an epoch.",
+		Ending:  WasNone,
 		build:   evaluationDoubles,
 	},
 	{
@@ -255,6 +289,7 @@ var later = []Incident{
 		Thread:  "https://github.com/ultralytics/ultralytics/issues/7996",
 		Told:    "On a 4070 SUPER of 12281 MiB training has 50 to 60 %, more towards the end of an epoch, and each validation fills the card.",
 		Assumed: "2 to 7 minutes an epoch; that it goes back after each.",
+		Ending:  WasNone,
 		build:   validationFills,
 	},
 	{
@@ -262,6 +297,7 @@ var later = []Incident{
 		Thread:  "https://github.com/NVIDIA/egl-wayland/issues/126",
 		Told:    "Resizing windows makes the memory of Xwayland leap up, but it stops at about 1.3 GB: buffers that the driver keeps.",
 		Assumed: "8 GB, 200 MB at first, a spell of resizing every 5 to 40 minutes.",
+		Ending:  WasNone,
 		build:   resizePool,
 	},
 	{
@@ -269,6 +305,7 @@ var later = []Incident{
 		Thread:  "https://github.com/taj-ny/kwin-effects-forceblur/issues/108",
 		Told:    "The compositor has 110 MB after boot, 2.5 GB after the browser was opened, and the same when it is closed; the driver does not free it.",
 		Assumed: "12 GB, the browser opened again some times, with nothing on top.",
+		Ending:  WasNone,
 		build:   kwinStays,
 	},
 	{
@@ -276,6 +313,7 @@ var later = []Incident{
 		Thread:  "https://github.com/RPCS3/rpcs3/issues/13928",
 		Told:    "A view of a game takes 250 MB a second until the card is full, then all that is unused is cleaned up, and so on without end; 1.1 to 1.6 GB are needed.",
 		Assumed: "A Radeon of 24 GB, on which it goes on for ever as is told; others can crash; some minutes in that view, then others.",
+		Ending:  WasNone,
 		build:   textureCleanup,
 	},
 	{
@@ -283,6 +321,7 @@ var later = []Incident{
 		Thread:  "https://github.com/QuantumSavory/QuantumClifford.jl/issues/164",
 		Told:    "After a few runs 5.782 of 5.799 GiB are in use, 5.656 of which the pool of CUDA.jl has reserved and only 2.852 are live: expected, it is reclaimed when it is short.",
 		Assumed: "A session of hours without the failure that made the reporter ask; the pool is emptied by hand now and then.",
+		Ending:  WasNone,
 		build:   juliaPool,
 	},
 	{
@@ -290,6 +329,7 @@ var later = []Incident{
 		Thread:  "https://github.com/NVIDIA/TensorRT-RTX/issues/14",
 		Told:    "The first execution context leaves 4 to 14 MB, and the first run up to 6 more, which no later one adds to.",
 		Assumed: "8 GB, a context for each request, 150 to 450 MB while it lives.",
+		Ending:  WasNone,
 		build:   staticContext,
 	},
 	{
@@ -297,6 +337,7 @@ var later = []Incident{
 		Thread:  "https://github.com/ageitgey/face_recognition/issues/868",
 		Told:    "On a card of 2048 MB 52 % are in use before, 97 after the first face, 94 after the second, and the memory stays.",
 		Assumed: "The same from then on, a face now and then.",
+		Ending:  WasNone,
 		build:   smallCard,
 	},
 	{
@@ -304,6 +345,7 @@ var later = []Incident{
 		Thread:  "https://github.com/microsoft/onnxruntime/issues/14526",
 		Told:    "A model of 4137 MB takes 18081 MB when it is loaded.",
 		Assumed: "24 GB, when it starts, and steady requests.",
+		Ending:  WasNone,
 		build:   onnxArena,
 	},
 	{
@@ -311,6 +353,7 @@ var later = []Incident{
 		Thread:  "https://github.com/facebookresearch/detectron2/issues/433",
 		Told:    "On a TITAN X of 12 GB a training goes from 3 GB to 5 in some dozens of iterations, to 7 in some hundreds, and fails between the 3000th and 10000th: an image with many instances needs more.",
 		Assumed: "Half a second an iteration; that one image ends it, so that no leak has filled the GPU; new runs.",
+		Ending:  WasNone,
 		build:   crowdedImages,
 	},
 	{
@@ -318,6 +361,7 @@ var later = []Incident{
 		Thread:  "https://github.com/pytorch/pytorch/issues/130162",
 		Told:    "A notebook takes 2165 MiB, frees them after five seconds, and has them until its kernel is restarted: they are in the cache of the allocator.",
 		Assumed: "6 GB, further cells that fit in it, a restart of the kernel every hour to three.",
+		Ending:  WasNone,
 		build:   notebookCache,
 	},
 	{
@@ -325,6 +369,7 @@ var later = []Incident{
 		Thread:  "https://github.com/CVCUDA/CV-CUDA/issues/192",
 		Told:    "Cropping to random sizes lets the memory rise to some 2351 MB, cropping to certain sizes does not.",
 		Assumed: "That it is the library's cache of objects by size, which has seen nearly all sizes after 1 to 3 hours; 8 GB.",
+		Ending:  WasNone,
 		build:   cropCache,
 	},
 }

@@ -16,6 +16,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/triton-inference-server/server/issues/4372",
 		Told:    "Ready at 20958 of 81920 MiB, the server is at 80342 MiB after a day of requests, and then allocations of ONNX Runtime fail.",
 		Assumed: "Straight growth, a restart after the failure; that pools which are never given back count as lost.",
+		Ending:  Fills,
 		build:   tritonDay,
 	},
 	{
@@ -23,6 +24,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/pytorch/serve/issues/1003",
 		Told:    "Three models on 11 GB, of which 1.1 GB was taken before: 5983 MB when loaded, about 8 GB after 4 or 5 requests, then one model is out of memory.",
 		Assumed: "A request each minute or so to each of three workers, all of which lose; the same step each time.",
+		Ending:  Fills,
 		build:   torchserveRequests,
 	},
 	{
@@ -30,6 +32,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/numz/ComfyUI-SeedVR2_VideoUpscaler/issues/20",
 		Told:    "Queued runs peak at 31.5, 35.4, 39.3 and 43.3 GB; the fifth fails at 46 GB.",
 		Assumed: "A GPU of 48 GB, 6 to 14 minutes a run, a restart after the failure.",
+		Ending:  Fills,
 		build:   seedvr2Queue,
 	},
 	{
@@ -37,6 +40,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/QuentinFuxa/WhisperLiveKit/issues/275",
 		Told:    "With a medium model the memory is full after little more than ten minutes of live transcription, ever faster; tensors of cross-attention piled up.",
 		Assumed: "12 GB, 3.2 GB for the model, sessions with breaks, a restart when it fails.",
+		Ending:  Fills,
 		build:   whisperLive,
 	},
 	{
@@ -44,6 +48,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/obsproject/obs-studio/issues/13656",
 		Told:    "Each restart of the encoder keeps about 200 MiB; a card of 4 GB is full after some 12 of them in two days, though no session is open. Killing it frees all.",
 		Assumed: "Reconnects about every four hours, two instances of which one loses, a restart by a supervisor.",
+		Ending:  Fills,
 		build:   obsReconnect,
 	},
 	{
@@ -51,6 +56,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/obsproject/obs-studio/issues/12146",
 		Told:    "On a 2080 Ti the 29th start of the replay buffer beside a game is refused its memory; what a stop frees is not all.",
 		Assumed: "A start every two minutes; a game with 4 to 5 GB.",
+		Ending:  Fills,
 		build:   obsReplay,
 	},
 	{
@@ -58,6 +64,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/immich-app/immich/issues/23462",
 		Told:    "On an RTX 4080 of 16 GB a run of OCR takes 665 MiB more each minute (11200 to 14193 MiB in 4.5 minutes); only a restart brings it back to 1 to 3 GB.",
 		Assumed: "A library that takes one to two hours, failures at the ceiling with a restart, and recycling after idleness.",
+		Ending:  Fills,
 		build:   immichOCR,
 	},
 	{
@@ -65,6 +72,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/immich-app/immich/issues/31675",
 		Told:    "With 2.3 GB of others on the card, face detection with four jobs climbs in jumps to over 9.5 GB and fails after about 8 minutes; a pause frees nothing.",
 		Assumed: "12 GB; jobs some time apart; that an arena which only ever grows into the ceiling counts as lost.",
+		Ending:  Fills,
 		build:   immichFaces,
 	},
 	{
@@ -72,6 +80,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/PaddlePaddle/PaddleOCR/issues/17790",
 		Told:    "The memory goes slowly from 8 to 11 GB until an allocation fails; the reporter catches that and starts the program again.",
 		Assumed: "A card of 11 or 12 GB, 4 to 10 hours for it.",
+		Ending:  Fills,
 		build:   paddleSlow,
 	},
 	{
@@ -79,6 +88,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/davisking/dlib/issues/890",
 		Told:    "A face detector uses 2727 MB; after each smaller batch between, the usual one needs 53 MB more than before, in the end too much.",
 		Assumed: "8 GB, a smaller batch every one to three minutes.",
+		Ending:  Fills,
 		build:   dlibBatches,
 	},
 	{
@@ -86,6 +96,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/k2-fsa/OmniVoice/issues/199",
 		Told:    "On an RTX 5060 Ti of 16 GB each synthesis keeps memory; after 3 to 5 of them a long text runs out of it, while short ones still pass.",
 		Assumed: "5.5 GB for the model, up to 4.5 GB for a long text, 1.6 to 2.1 GB kept, a restart of the container.",
+		Ending:  Fills,
 		build:   omnivoice,
 	},
 	{
@@ -93,6 +104,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/ikawrakow/ik_llama.cpp/issues/1232",
 		Told:    "Two 3090s start at 61 and 68 %; identical queries add chunks of about 90 MB for CUDA graphs until the server crashes after several. Without graphs 11 queries change nothing.",
 		Assumed: "One of the two cards, 7 to 10 chunks a query, a query every minute or two.",
+		Ending:  Fills,
 		build:   ikLlama,
 	},
 	{
@@ -100,6 +112,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/ggml-org/llama.cpp/issues/22638",
 		Told:    "On a tight RTX 3070 of 8 GB, half an hour to three hours of ever new prompts end in out-of-memory when a graph is instantiated.",
 		Assumed: "0.5 to 1 GB free at the start that is lost evenly, a restart.",
+		Ending:  Fills,
 		build:   llamaGraphs,
 	},
 	{
@@ -107,6 +120,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/NVIDIA-NeMo/Speech/issues/5755",
 		Told:    "Transcribing file after file in a hosted notebook fails for memory after 40 minutes to an hour, as the hypotheses that are returned keep their tensors on the GPU.",
 		Assumed: "A T4 of 15 GB, 2.5 GB for the model; the loop is started again.",
+		Ending:  Fills,
 		build:   nemoTranscribe,
 	},
 	{
@@ -114,6 +128,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/oobabooga/textgen/issues/2743",
 		Told:    "Unloading a 13B model in the web interface frees nothing; the next one comes on top and probably runs out of memory.",
 		Assumed: "24 GB, 8 to 9.5 GB a model, a change every quarter to three quarters of an hour, a failure by the third, a restart.",
+		Ending:  Fills,
 		build:   exllamaUnload,
 	},
 	{
@@ -121,6 +136,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/facebookresearch/faiss/issues/872",
 		Told:    "Each time an index is loaded over the old one, another 18 % of the GPU is blocked instead of the same again.",
 		Assumed: "16 GB, an index of 2 GB that is loaded every hour or two, a failure when there are no 18 % left, a restart.",
+		Ending:  Fills,
 		build:   faissReload,
 	},
 
@@ -130,6 +146,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/triton-inference-server/server/issues/6961",
 		Told:    "5520 MiB after the start, 8176 while a video pipeline sends requests, 5680 after it has stopped; it adds up with each repetition.",
 		Assumed: "24 GB, pipelines of half an hour to an hour and a half, 160 MiB kept of each.",
+		Ending:  GoesOn,
 		build:   tritonStreams,
 	},
 	{
@@ -137,6 +154,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/huggingface/text-generation-inference/issues/801",
 		Told:    "On an A100 of 40 GB the free memory falls from 1517 to 337 MB in a session of five hours; the reporter ends it before it fails.",
 		Assumed: "Straight loss, and the same again after the restart.",
+		Ending:  GoesOn,
 		build:   tgiSession,
 	},
 	{
@@ -144,6 +162,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/ollama/ollama/issues/10597",
 		Told:    "Each load and unload of a 3B model on a Radeon of 24 GB keeps 300 MB: 153 MB at first, 1051 after three loops, 5835 after twenty.",
 		Assumed: "A loop every five or six minutes for four hours; 3.5 GB for the loaded model.",
+		Ending:  GoesOn,
 		build:   ollamaReload,
 	},
 	{
@@ -151,6 +170,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/michaelfeil/infinity/issues/661",
 		Told:    "An embedding server on a card of 32 GiB goes from 2 to 4 GiB to over 28 within several hours of usual traffic, at full throughput; restarting the container clears it.",
 		Assumed: "4 to 7 hours for it, a restart by hand at 28 GiB.",
+		Ending:  GoesOn,
 		build:   infinityEmbeddings,
 	},
 	{
@@ -158,6 +178,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/elFarto/nvidia-vaapi-driver/issues/146",
 		Told:    "Pausing a stream in the browser frees 10 MB and going on takes 80 again; the total of nvidia-smi rises by what no process of its list has, into gigabytes.",
 		Assumed: "8 GB, a pause every 4 to 12 minutes, a desktop with a browser.",
+		Ending:  GoesOn,
 		build:   vaapiPause,
 	},
 	{
@@ -165,6 +186,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/KoljaB/RealtimeTTS/issues/132",
 		Told:    "A speech server goes from 2 to 5 GB in half a day of use; only a restart brings it back.",
 		Assumed: "12 GB, 5 to 7 hours, straight; others on the GPU.",
+		Ending:  GoesOn,
 		build:   realtimeTTS,
 	},
 	{
@@ -172,6 +194,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/m-bain/whisperX/issues/972",
 		Told:    "Each inference adds very little, which over a long time becomes more than 20 GB; the reporter restarts the server now and then.",
 		Assumed: "24 GB, from 4.5 to 20 GB in 18 to 30 hours.",
+		Ending:  GoesOn,
 		build:   whisperxTrickle,
 	},
 	{
@@ -179,6 +202,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/sgl-project/sglang/issues/5958",
 		Told:    "20 GB more after seven days and half a million to a million requests, by many small allocations that are never freed.",
 		Assumed: "80 GB with 70 % static; the first three days of it.",
+		Ending:  GoesOn,
 		build:   sglangWeek,
 	},
 
@@ -188,6 +212,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/unslothai/unsloth/issues/3331",
 		Told:    "After a stop the engine of a server with 60 % of an H100 of 80 GB turns for ever in a loop of the UVM driver, its parent is init, kill -9 does nothing, only a reboot helps.",
 		Assumed: "When it was stopped; that no reboot comes within the story.",
+		Ending:  Holds,
 		build:   vllmSpin,
 	},
 	{
@@ -195,6 +220,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/Blackwellboy/model-serving-minefield/pull/53",
 		Told:    "Killing the API server of vLLM leaves its engine with 104277 MiB on a GB10, and the next start has no memory; seen twice in a session.",
 		Assumed: "10 to 40 minutes until the operator kills the orphan, one to two hours between.",
+		Ending:  Holds,
 		build:   sparkOrphan,
 	},
 	{
@@ -202,6 +228,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/mudler/LocalAI/issues/7958",
 		Told:    "Stopping a model of any backend on an RTX 3060 in Kubernetes leaves its child process with all its memory.",
 		Assumed: "12 GB; two models of 3 to 6 GB that are stopped one after the other, and a small third one.",
+		Ending:  Holds,
 		build:   localaiStopped,
 	},
 	{
@@ -209,6 +236,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/ollama/ollama/issues/7927",
 		Told:    "After some time several runners are on the GPU, of which only one works; the others keep a constant memory. Models of 6.8 and 3.1 GB.",
 		Assumed: "24 GB, two stale runners, an hour or two apart.",
+		Ending:  Holds,
 		build:   ollamaStale,
 	},
 	{
@@ -216,6 +244,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/NVIDIA/gpu-operator/issues/2880",
 		Told:    "Inference processes of removed deployments stay on a T4 of 16 GB: 5144, 2070, 1562, 866 and 5154 MiB, and the next deployment has no memory.",
 		Assumed: "The last one is the one that works; one to two hours between deployments.",
+		Ending:  Holds,
 		build:   visionEdge,
 	},
 	{
@@ -223,6 +252,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/LMCache/LMCache/issues/4014",
 		Told:    "When the container of a vLLM with 85 % of a B200 (178 GiB) dies, the cache server keeps 112252 MiB of its KV pool mapped; the next vLLM is refused, until the cache server restarts.",
 		Assumed: "One to three hours until that restart; nobody else uses the cache server.",
+		Ending:  Holds,
 		build:   lmcacheMapped,
 	},
 
@@ -232,6 +262,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/microsoft/onnxruntime/issues/24376",
 		Told:    "3306 MiB before, 5116 after the first request with a batch of 16, and 5068 after six smaller ones and all the others.",
 		Assumed: "16 GB, a request now and then for hours.",
+		Ending:  WasNone,
 		build:   ortBatches,
 	},
 	{
@@ -239,6 +270,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/triton-inference-server/server/issues/3379",
 		Told:    "2 GB with the models loaded, 4 after the first inference, 6 after the second, and no more from then on: warm-up and caching.",
 		Assumed: "16 GB, another tenant.",
+		Ending:  WasNone,
 		build:   tritonWarm,
 	},
 	{
@@ -246,6 +278,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/pytorch/serve/issues/3253",
 		Told:    "A request with four images takes 14 GB, and they stay when later ones have one image: the pool of PyTorch.",
 		Assumed: "24 GB, 3 GB for the model, requests minutes apart.",
+		Ending:  WasNone,
 		build:   torchservePool,
 	},
 	{
@@ -253,6 +286,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/SYSTRAN/faster-whisper/issues/390",
 		Told:    "In a file of three hours the peak of a large model goes in twenty steps from 3302 to 5798 MB, where 4755 were expected.",
 		Assumed: "12 GB, 20 to 40 minutes of computing; further files stay below that peak.",
+		Ending:  WasNone,
 		build:   fasterWhisper,
 	},
 	{
@@ -260,6 +294,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/huggingface/text-generation-inference/issues/926",
 		Told:    "A 13B model on an A100: 79645 of 81920 MiB as soon as it is deployed, as the server takes all for its cache.",
 		Assumed: "When it starts, and steady requests.",
+		Ending:  WasNone,
 		build:   tgiAll,
 	},
 	{
@@ -267,6 +302,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/NVIDIA/TensorRT-LLM/issues/732",
 		Told:    "A card has 12 GB with the engine alone and 28 GB under Triton: the buffer of the paged KV cache.",
 		Assumed: "48 GB, another tenant.",
+		Ending:  WasNone,
 		build:   trtllmPaged,
 	},
 	{
@@ -274,6 +310,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/ollama/ollama/issues/8660",
 		Told:    "After leaving the prompt of a 32B model the 24 GB of a 3090 stay full at 0 % use; the model is kept on purpose for a while.",
 		Assumed: "Five minutes of keeping, the default; talks of minutes with long breaks.",
+		Ending:  WasNone,
 		build:   ollamaKeep,
 	},
 	{
@@ -281,6 +318,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/PaddlePaddle/PaddleSpeech/issues/142",
 		Told:    "On a K40c of 12 GB each call seemed to add memory; a few hundred calls show that it only moves about 1 GB.",
 		Assumed: "A call every 20 seconds or so.",
+		Ending:  WasNone,
 		build:   paddleSpeech,
 	},
 	{
@@ -288,6 +326,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/oobabooga/textgen/issues/2636",
 		Told:    "With the first inference 2 GB come, and after that it never falls below 3.1 GB, however many models are loaded and unloaded.",
 		Assumed: "24 GB, models of 4 to 14 GB.",
+		Ending:  WasNone,
 		build:   textgenBuffer,
 	},
 	{
@@ -295,6 +334,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/xorbitsai/inference/issues/3735",
 		Told:    "A reranker of 0.6B parameters has over 20 GB of an A100 of 80 GB after a few days, peaks at 20 to 30 GB and stays in service: a cache.",
 		Assumed: "Two days, in the first of which most of it comes.",
+		Ending:  WasNone,
 		build:   xinferenceReranker,
 	},
 	{
@@ -302,6 +342,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/tensorflow/serving/issues/1929",
 		Told:    "The smallest sample model has 22553 of 24265 MiB.",
 		Assumed: "When it starts, and a few requests.",
+		Ending:  WasNone,
 		build:   tfServing,
 	},
 	{
@@ -309,6 +350,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/huanngzh/ComfyUI-MVAdapter/issues/45",
 		Told:    "On a 4090 sampling goes to 57 % and then 44 % stay: the loader keeps the model for the next run.",
 		Assumed: "Runs of one to four minutes with breaks of some minutes to half an hour.",
+		Ending:  WasNone,
 		build:   mvadapterKept,
 	},
 	{
@@ -316,6 +358,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/Comfy-Org/ComfyUI/issues/5536",
 		Told:    "After all models are unloaded 1 to 2 GB remain instead of a few hundred MB: what custom nodes have loaded is not managed.",
 		Assumed: "24 GB, 8 to 16 GB while a workflow runs, the same remainder after each.",
+		Ending:  WasNone,
 		build:   comfyResidue,
 	},
 	{
@@ -323,6 +366,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/sgl-project/sglang/pull/22662",
 		Told:    "Each other rank opens a context of about 500 MiB on the GPU that features come from, 1.6 GiB for four ranks.",
 		Assumed: "80 GB; they come with the first images.",
+		Ending:  WasNone,
 		build:   sglangContexts,
 	},
 	{
@@ -330,6 +374,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/facebookresearch/faiss/issues/257",
 		Told:    "Memory is left after an index is reset: not the index, but 18 % of the GPU as scratch space, kept as long as the resources live.",
 		Assumed: "16 GB; an index of up to 2 GB that is built again and again.",
+		Ending:  WasNone,
 		build:   faissScratch,
 	},
 	{
@@ -337,6 +382,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/immich-app/immich/issues/31675",
 		Told:    "With an arena that shrinks after each call, 50000 pictures move the card between 2800 and 3900 MiB, without a failure.",
 		Assumed: "2.3 GB of that are others'; 12 GB, two to four hours.",
+		Ending:  WasNone,
 		build:   immichShrinking,
 	},
 	{
@@ -344,6 +390,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/xberg-io/xberg/issues/1717",
 		Told:    "70 shards of 25 pages on an A100 of 40 GB peak at 9.5 GB in the median, 23.8 in the ninth decile and 32.6 at most, by the document alone.",
 		Assumed: "A process for each shard, of 3 to 9 minutes, one after the other.",
+		Ending:  WasNone,
 		build:   paddleVL,
 	},
 	{
@@ -351,6 +398,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/nebuly-ai/nos/issues/39",
 		Told:    "The MPS server has 27 MB of a V100 of 32 GB at all times, so that two slices of 16 GB do not fit.",
 		Assumed: "One client with the slice that fits.",
+		Ending:  WasNone,
 		build:   mpsConstant,
 	},
 	{
@@ -358,6 +406,7 @@ var serving = []Incident{
 		Thread:  "https://github.com/vllm-project/vllm/issues/550",
 		Told:    "A 13B model has 73 GB of 80 where it needs 26: 90 % is reserved for the cache.",
 		Assumed: "When it starts, and steady requests.",
+		Ending:  WasNone,
 		build:   vllmNinety,
 	},
 }

@@ -14,6 +14,7 @@ var training = []Incident{
 		Told: "Training with Lightning runs out of memory in epoch 80, after 8 hours; " +
 			"an epoch has 858 steps at 2.5 per second.",
 		Assumed: "24 GiB, 5 to 11 GiB at the start, the same loss at each step; started again by hand.",
+		Ending:  Fills,
 		build:   forecasterEpochs,
 	},
 	{
@@ -21,25 +22,29 @@ var training = []Incident{
 		Told: "The GPU is 22 % full when training with a loss over a memory bank begins, and 68 % full 900 steps later.",
 		Assumed: "16 to 32 GiB, 2 to 6 s a step, the same loss at each; " +
 			"the user stops at 68 to 75 % and tries again.",
-		build: lightningPercent,
+		Ending: GoesOn,
+		build:  lightningPercent,
 	},
 	{
 		Kind: "metrics-bootstrap-validation", Thread: "https://github.com/behavioral-data/Homekit2020/issues/13",
 		Told: "An A40 with 48 GB is out of memory after 125 epochs; " +
 			"what is lost is lost in the bootstraps of the metrics while it validates.",
 		Assumed: "Epochs of 3 to 7 min, of which a tenth to a quarter as long for validation; 4 to 10 GiB at the start.",
+		Ending:  Fills,
 		build:   metricsBootstrap,
 	},
 	{
 		Kind: "evaluation-forward-graph", Thread: "https://github.com/yalesong/pvse/issues/30",
 		Told:    "An evaluation script loses at each forward pass and is out of memory at about 7700 samples on 24 GB.",
 		Assumed: "1 to 4 samples a second, 2 to 4.5 GiB for the model; tried three times.",
+		Ending:  Fills,
 		build:   evaluationForward,
 	},
 	{
 		Kind: "superresolution-17-epochs", Thread: "https://github.com/isaaccorley/torchrs/issues/24",
 		Told:    "Training in a hosted notebook on a T4 (15.9 GiB) is out of memory at epoch 17.",
 		Assumed: "Epochs of 7 to 15 min which keep the same each, 3 to 6 GiB at the start.",
+		Ending:  Fills,
 		build:   superresolutionEpochs,
 	},
 	{
@@ -47,12 +52,14 @@ var training = []Incident{
 		Told: "Losses are summed up with their graph: memory of RTX 2080 Ti with 10.7 GB grows slowly and steadily, " +
 			"and is full after about 2 epochs.",
 		Assumed: "Epochs of 2 to 4 h, 5 to 7 GiB at the start.",
+		Ending:  Fills,
 		build:   accumulatedLoss,
 	},
 	{
 		Kind: "waves-100-mb-an-epoch", Thread: "https://github.com/dingo-gw/dingo/issues/60",
 		Told:    "Memory grows slowly within each epoch, by about 100 MB in all of it.",
 		Assumed: "40 GiB, 8 to 16 GiB at the start, epochs of 3 to 7 min, other tenants; stopped before it is full.",
+		Ending:  GoesOn,
 		build:   wavesEpochs,
 	},
 	{
@@ -60,6 +67,7 @@ var training = []Incident{
 		Told: "With 81559 MiB, 49258 MiB are used before the first checkpoint of the full state, " +
 			"61558 MiB after it, 76124 MiB after the second; the third is out of memory.",
 		Assumed: "A checkpoint every 40 to 90 min.",
+		Ending:  Fills,
 		build:   fullStateSave,
 	},
 	{
@@ -67,6 +75,7 @@ var training = []Incident{
 		Told: "A model of 3 B parameters is saved every 5 steps; in 100 steps the reserved memory grows by 10 GB " +
 			"and is never given back, in the end it is out of memory.",
 		Assumed: "80 GiB, 24 to 30 GiB at the start, 8 to 16 s a step, 10 to 30 s a checkpoint.",
+		Ending:  Fills,
 		build:   hsdpCheckpoints,
 	},
 	{
@@ -74,6 +83,7 @@ var training = []Incident{
 		Told: "A GAN on a TITAN X (12196 MiB) grows from 8400 MiB on by 2 MiB at a time until it is out of memory " +
 			"at iteration 7990, at 1.1 s each; in another environment it does not.",
 		Assumed: "How long the user looks for the cause.",
+		Ending:  Fills,
 		build:   radianceGAN,
 	},
 	{
@@ -81,6 +91,7 @@ var training = []Incident{
 		Told: "Fine-tuning a U-Net grows from 2065 MiB to 2575 MiB in 50 epochs, " +
 			"by a step after about every 15; layers kept a reference to their input.",
 		Assumed: "8 to 24 GiB, epochs of 40 to 90 s, other tenants; run four times.",
+		Ending:  GoesOn,
 		build:   unetFineTune,
 	},
 	{
@@ -88,6 +99,7 @@ var training = []Incident{
 		Told: "A vocoder GAN on an L4 takes less than half of the memory at first and much more towards " +
 			"the end of the first epoch of 2375 steps, where it is out of memory.",
 		Assumed: "0.9 to 1.8 s a step; a seventh of the pace in the first 60 % of the epoch; started again by hand.",
+		Ending:  Fills,
 		build:   vocoderEpoch,
 	},
 	{
@@ -95,6 +107,7 @@ var training = []Incident{
 		Told: "Reinforcement learning of a model of 7 B parameters on H100 with 80 GB, where 60 % are for the rollouts, " +
 			"is out of memory after 50 to 60 steps.",
 		Assumed: "Steps of 4 to 7 min, 60 to 64 GiB at the start; started again by hand.",
+		Ending:  Fills,
 		build:   verlSteps,
 	},
 	{
@@ -102,6 +115,7 @@ var training = []Incident{
 		Told: "A simulator has switched off Python's garbage collector: PPO on an A800 with 80 GB has 4.48 GB after " +
 			"the first iteration and loses 3.41 GB at each, out of memory within minutes; mended, it is flat for 10 hours.",
 		Assumed: "10 to 25 s an iteration, 8 to 14 GiB for the simulation, three to five tries before it is mended.",
+		Ending:  Fills,
 		build:   disabledGC,
 	},
 	{
@@ -109,6 +123,7 @@ var training = []Incident{
 		Told: "Each stop and start of a simulation keeps 0.1 GiB, from 1.5 to 3.5 GiB in all, " +
 			"until the application is started again.",
 		Assumed: "8 GiB; seconds to a quarter of an hour for each cycle, and breaks as long.",
+		Ending:  GoesOn,
 		build:   stopAndPlay,
 	},
 	{
@@ -116,12 +131,14 @@ var training = []Incident{
 		Told: "Fits of UMAP one after another: memory piles up over some, most of it is collected, not all, " +
 			"and after 641 fits in 20 minutes it is out of memory.",
 		Assumed: "A T4 with 16 GB; 0.5 to 1.5 GiB are collected every 15 to 40 s; run four times.",
+		Ending:  Fills,
 		build:   umapLoop,
 	},
 	{
 		Kind: "forecasting-optuna-trials", Thread: "https://github.com/sktime/pytorch-forecasting/issues/1161",
 		Told:    "A search of 100 trials in one process runs out of memory on a GPU of more than 30 GB.",
 		Assumed: "Out of memory in trial 70 to 98, trials of 2.5 to 6 min, 2 to 5 GiB for one.",
+		Ending:  Fills,
 		build:   forecastingTrials,
 	},
 	{
@@ -129,6 +146,7 @@ var training = []Incident{
 		Told: "A search with the Trainer keeps the model of each trial: number 8 fails on 14.76 GiB, " +
 			"of which 13.66 GiB are allocated.",
 		Assumed: "Trials of 20 to 50 min, about the same kept of each; started again by hand.",
+		Ending:  Fills,
 		build:   searchKeepsModels,
 	},
 	{
@@ -136,6 +154,7 @@ var training = []Incident{
 		Told: "With the client of a game shop running, Xorg accumulates several GB on an RTX 3080 Ti within days, " +
 			"until games stutter and crash.",
 		Assumed: "12 GiB, 2.5 to 4.5 GB in 60 hours; a game of 3 to 5 GB for some hours now and then.",
+		Ending:  GoesOn,
 		build:   xorgSteam,
 	},
 	{
@@ -143,6 +162,7 @@ var training = []Incident{
 		Told: "Each time a video stream in the browser is left and started again, 10 MB come back and 80 MB are taken. " +
 			"No process is listed with that memory; it is free when the browser is closed.",
 		Assumed: "8 GiB, a restart every 2 to 8 min, closed after 25 to 60.",
+		Ending:  GoesOn,
 		build:   videoGhost,
 	},
 	{
@@ -150,6 +170,7 @@ var training = []Incident{
 		Told: "Each window of a browser that is opened adds 70 MB to the compositor, " +
 			"on an RTX 5060 Ti with 16 GB, and its end does not give them back.",
 		Assumed: "A window every 10 to 40 min for a day.",
+		Ending:  GoesOn,
 		build:   compositorWindows,
 	},
 	{
@@ -157,6 +178,7 @@ var training = []Incident{
 		Told: "On an RTX 4090, memory is constant for 200 iterations and then grows for several hundred " +
 			"until training crashes.",
 		Assumed: "3 to 6 s an iteration, 400 to 700 from the onset to the crash, 9 to 14 GiB before.",
+		Ending:  Fills,
 		build:   robotArm,
 	},
 	{
@@ -164,6 +186,7 @@ var training = []Incident{
 		Told: "Each fit of gradient boosting in a notebook keeps its memory; " +
 			"on 16 GB the same fit cannot be run twice, and the kernel crashes.",
 		Assumed: "70 to 85 % of what is free kept of a fit, fits of seconds to minutes; again half an hour later.",
+		Ending:  Fills,
 		build:   boostingFits,
 	},
 	{
@@ -171,6 +194,7 @@ var training = []Incident{
 		Told: "A service computes free energies one after another and leaves contexts of the simulation behind; " +
 			"after many, creating arrays is out of memory. Jobs of up to 24 hours mostly escape.",
 		Assumed: "11 GiB, 20 to 50 min for each, out of memory after 27 to 44 h; started again by itself.",
+		Ending:  Fills,
 		build:   dynamicsContexts,
 	},
 
@@ -180,6 +204,7 @@ var training = []Incident{
 		Told: "Ctrl-C ends a training, but 17323 of 24259 MiB on an RTX 3090 stay used and the next run is out of " +
 			"memory, until the rest is killed by hand.",
 		Assumed: "Interrupted after 15 to 60 min, two runs in vain, killed after half an hour to three hours.",
+		Ending:  Holds,
 		build:   drivingInterrupted,
 	},
 	{
@@ -187,6 +212,7 @@ var training = []Incident{
 		Told: "A training became a zombie while its child for input runs on; " +
 			"the driver lists 5371 MiB for it under the name of an unknown error.",
 		Assumed: "12 GiB, jobs of others beside it; it stays until the end.",
+		Ending:  Holds,
 		build:   mxnetZombie,
 	},
 	{
@@ -194,12 +220,14 @@ var training = []Incident{
 		Told: "After Ctrl-C one process of distributed training on P100 stays in state D, " +
 			"cannot be killed, and the machine has to be started again.",
 		Assumed: "16 GiB, 8 to 13 GiB of them in use; the list of processes stays readable; restart after 2 to 7 h.",
+		Ending:  Holds,
 		build:   ddpUnkillable,
 	},
 	{
 		Kind: "imagenet-defunct", Thread: "https://github.com/pytorch/examples/issues/137",
 		Told:    "One time in ten that a training is killed, its main process stays defunct and its memory is not released.",
 		Assumed: "12 GiB, runs of 1 to 2.5 h with 3.5 to 5 GiB, one bad kill; a reset of the GPU hours later.",
+		Ending:  Holds,
 		build:   imagenetDefunct,
 	},
 	{
@@ -207,6 +235,7 @@ var training = []Incident{
 		Told: "A run on an A100 that was stopped when memory was short leaves 10151 of 81920 MiB used; " +
 			"no process can be found that has them.",
 		Assumed: "70 to 76 GiB before; other runs go on in what is left.",
+		Ending:  Holds,
 		build:   noSuchProcess,
 	},
 	{
@@ -214,24 +243,28 @@ var training = []Incident{
 		Told: "Every so often a trial that a sweep's agent ends does not give all its memory back, " +
 			"no process is listed with it, and only a restart of the machine helps.",
 		Assumed: "24 GiB, trials of 10 to 60 min with 4 to 7 GiB, one or two such ends in 16 h, 60 to 100 % left.",
+		Ending:  Holds,
 		build:   sweepAgent,
 	},
 	{
 		Kind: "notebook-network-cut", Thread: "https://github.com/jupyter/notebook/issues/5421",
 		Told:    "A remote notebook was cut off: 8525 of 11019 MiB of an RTX 2080 Ti stay used, and no process has them.",
 		Assumed: "Cut off after 1 to 3 h, free again 4 to 8 h later.",
+		Ending:  Holds,
 		build:   notebookCut,
 	},
 	{
 		Kind: "ray-actor-finished", Thread: "https://github.com/ray-project/ray/issues/11608",
 		Told:    "After training in an actor 2338 MiB stay used with no process listed, until all of Ray is killed.",
 		Assumed: "11 GiB, trainings of 30 to 80 min, killed 1 to 4 h later, then the same again.",
+		Ending:  Holds,
 		build:   rayActor,
 	},
 	{
 		Kind: "ray-driver-exit", Thread: "https://github.com/ray-project/ray/issues/376",
 		Told:    "The driver has ended and its workers have not: each K80 has 11283 of 11439 MiB in use and does nothing.",
 		Assumed: "Trainings of 1 to 2 h, two runs in vain, all stopped by hand 1 to 4 h later.",
+		Ending:  Holds,
 		build:   rayDriverExit,
 	},
 	{
@@ -239,6 +272,7 @@ var training = []Incident{
 		Told: "Loader processes outlive three cancelled jobs and pin about 39 GiB on 7 of 8 GPUs; " +
 			"the driver lists processes that are not there any more.",
 		Assumed: "80 GiB, jobs of 2 to 4 h, of which the first leaves memory on this GPU; sometimes cleared after hours.",
+		Ending:  Holds,
 		build:   cancelledLoaders,
 	},
 	{
@@ -246,6 +280,7 @@ var training = []Incident{
 		Told: "A shard for rollouts on GB200 was killed and its engine keeps 115 of 184 GiB; " +
 			"five restarts in 370 s do not find room.",
 		Assumed: "A trainer of 20 to 35 GiB goes on beside it; the job ends 1 to 4 h later.",
+		Ending:  Holds,
 		build:   rolloutOrphan,
 	},
 
@@ -255,12 +290,14 @@ var training = []Incident{
 		Told: "Each of 8 ranks has 24409 MiB on its own GPU and 933 MiB on each of the others: " +
 			"contexts that are opened once.",
 		Assumed: "32 GiB, jobs of 3 to 5 h.",
+		Ending:  WasNone,
 		build:   ranksEverywhere,
 	},
 	{
 		Kind: "second-iteration-optimizer", Thread: "https://github.com/git-disl/recap/issues/2",
 		Told:    "2400 MB in the first iteration and 2800 MB from the second on: the states of the optimizer.",
 		Assumed: "8 to 24 GiB, iterations of 2 to 10 min, runs of 1 to 3 h, other tenants.",
+		Ending:  WasNone,
 		build:   secondIteration,
 	},
 	{
@@ -268,12 +305,14 @@ var training = []Incident{
 		Told: "On 12 GB the first iterations have 2934, 4413, 4433, 4537 MB and all others the same; " +
 			"with cuDNN 1686 and then 1791 MB.",
 		Assumed: "1 to 4 s for these iterations, runs of 20 to 60 min, by turns.",
+		Ending:  WasNone,
 		build:   firstIterations,
 	},
 	{
 		Kind: "skeleton-evaluation-epoch", Thread: "https://github.com/open-mmlab/mmskeleton/issues/94",
 		Told:    "2697 MiB in each epoch until the first evaluation, every tenth epoch, and 2845 MiB after it.",
 		Assumed: "12 GiB, epochs of 5 to 12 min; no more than that comes later.",
+		Ending:  WasNone,
 		build:   skeletonEvaluation,
 	},
 	{
@@ -281,36 +320,42 @@ var training = []Incident{
 		Told: "59464 MB in the first 150 iterations and 63285 MB later: the number of points varies. " +
 			"The cache is emptied after each step.",
 		Assumed: "80 GiB, the highest is reached within some hours.",
+		Ending:  WasNone,
 		build:   pointCloud,
 	},
 	{
 		Kind: "speech-reserved-constant", Thread: "https://github.com/rwth-i6/returnn/issues/1478",
 		Told:    "20.4 GB are reserved at all times while 2.7 to 18.8 GB are allocated, as sequences differ in length.",
 		Assumed: "24 GiB, the highest within the first hour.",
+		Ending:  WasNone,
 		build:   speechReserved,
 	},
 	{
 		Kind: "detector-mosaic-creep", Thread: "https://github.com/Intellindust-AI-Lab/DEIMv2/issues/131",
 		Told:    "Training on RTX 4090 creeps from 6 to 9 GB, as augmented images have more boxes, and never runs out.",
 		Assumed: "Half of it in 1.5 to 3 h, ever more slowly; other tenants.",
+		Ending:  WasNone,
 		build:   detectorMosaic,
 	},
 	{
 		Kind: "maskformer-8-to-16-gb", Thread: "https://github.com/open-mmlab/mmdetection/issues/8640",
 		Told:    "The log of a training begins with 8 GB and ends with 16 GB: images are resized at random.",
 		Assumed: "32 GiB, 38 h of which the last ones are flat; then it ends.",
+		Ending:  WasNone,
 		build:   maskformerResize,
 	},
 	{
 		Kind: "yolo-instances", Thread: "https://github.com/ultralytics/ultralytics/issues/730",
 		Told:    "2.8 GB in epochs 2 to 5 and 3.92 GB in epoch 58 on an RTX 3090: it depends on the objects in a batch.",
 		Assumed: "Epochs of 1 to 3 min, 150 to 200 in all, other tenants.",
+		Ending:  WasNone,
 		build:   yoloInstances,
 	},
 	{
 		Kind: "yolo-first-epoch", Thread: "https://github.com/WongKinYiu/yolov7/issues/1354",
 		Told:    "7.49 GB in the first epoch and 5.66 to 5.93 GB in all that follow.",
 		Assumed: "12 GiB, epochs of 3 to 8 min; started twice.",
+		Ending:  WasNone,
 		build:   yoloFirstEpoch,
 	},
 	{
@@ -318,48 +363,56 @@ var training = []Incident{
 		Told: "9 GB at the beginning and 13 to 14 GB later, by where the rasterizer finds the shapes; " +
 			"it trains stably for long.",
 		Assumed: "24 GiB, most of it in the first 3 to 5 h.",
+		Ending:  WasNone,
 		build:   splatterRasterizer,
 	},
 	{
 		Kind: "lora-epoch-spike", Thread: "https://github.com/Nerogar/OneTrainer/issues/928",
 		Told:    "10 GB; after each epoch but the first 14 GB for 10 to 20 steps, and then 10 GB again.",
 		Assumed: "16 GiB, 5 to 10 s a step, epochs of 10 to 25 min.",
+		Ending:  WasNone,
 		build:   loraSpike,
 	},
 	{
 		Kind: "jax-import-60-gb", Thread: "https://github.com/MichaelTMatthews/Craftax/issues/28",
 		Told:    "An import takes 60 GB of an H100: JAX takes three quarters of a GPU when it begins.",
 		Assumed: "Runs of 1 to 3 h one after another.",
+		Ending:  WasNone,
 		build:   jaxImport,
 	},
 	{
 		Kind: "jax-notebook-prealloc", Thread: "https://github.com/jax-ml/jax/issues/7046",
 		Told:    "One cell takes an RTX 2070 with a desktop from 1250 to 7523 MB within 2 s, and it stays there.",
 		Assumed: "Cells now and then for hours, kernel ended and started again twice.",
+		Ending:  WasNone,
 		build:   jaxNotebook,
 	},
 	{
 		Kind: "tensorflow-until-exit", Thread: "https://github.com/tensorflow/tensorflow/issues/1578",
 		Told:    "Sessions of a moment, with 20 s of sleep between them, keep 5843 of 6143 MiB until the program exits.",
 		Assumed: "Programs of 1 to 3 h.",
+		Ending:  WasNone,
 		build:   tensorflowExit,
 	},
 	{
 		Kind: "catboost-idle-kernels", Thread: "https://github.com/catboost/catboost/issues/619",
 		Told:    "After a fit on an RTX 2080 Ti each notebook keeps 200 MiB until its kernel is shut down.",
 		Assumed: "Four to six kernels opened one after another, fits with 0.4 to 1.2 GiB now and then.",
+		Ending:  WasNone,
 		build:   catboostKernels,
 	},
 	{
 		Kind: "fastai-notebook-kept", Thread: "https://github.com/fastai/fastai/issues/770",
 		Told:    "After a fit in a notebook 6745 of 7618 MiB of an M60 stay with the learner.",
 		Assumed: "A fit of 1 to 2 h, a break, then other cells in the same kernel.",
+		Ending:  WasNone,
 		build:   fastaiKept,
 	},
 	{
 		Kind: "cupy-pool", Thread: "https://github.com/cupy/cupy/issues/8478",
 		Told:    "An array of 4 GB is deleted and its memory stays with the process: the pool keeps it for the next.",
 		Assumed: "12 GiB, such cells now and then for hours; the pool is emptied once.",
+		Ending:  WasNone,
 		build:   cupyPool,
 	},
 	{
@@ -367,6 +420,7 @@ var training = []Incident{
 		Told: "Resizing windows on an RTX 3090 drives the memory of the compositor up fast, to 2500 MB and no further; " +
 			"after a while it is sometimes given back.",
 		Assumed: "A spell of it every 20 to 90 min.",
+		Ending:  WasNone,
 		build:   compositorCapped,
 	},
 }
