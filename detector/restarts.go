@@ -63,8 +63,7 @@ const (
 	outliveLook = 8
 )
 
-// life is that of a process which grew steadily until its end and had but helpers in
-// its group.
+// life is that of a process which grew until its end.
 type life struct {
 	from, to int64 // its first and last sample, ns
 	base     int64 // the level at which the growth began: what it had loaded, bytes
@@ -73,10 +72,10 @@ type life struct {
 	ahead    int64 // what was left to the capacity at its pace, ns; 0 unknown
 	trend    trend
 	uneven   bool    // it did not grow steadily, or not alone
-	step     float64 // the largest step of its growth if that was uneven, bytes; not kept
+	step     float64 // the largest step of its growth if that was uneven, bytes
 }
 
-// restarts finds a crash loop: a process grows steadily and dies, is started again,
+// restarts finds a crash loop: a process grows and dies, is started again,
 // and so on. Each death gives back all memory, so that neither the process, which
 // lives too short, nor the sum of the group, whose troughs fall back, shows the leak.
 // The chain is that of the last lives in a row that grew.
@@ -146,6 +145,7 @@ func (r *restarts) add(l life, full bool, cfg *Config) {
 		}
 	}
 	again := r.n > 0 && l.uneven && r.lives[(r.n-1)%keptLives].uneven
+	l.step = 0 // of no use any more, and not saved
 	r.lives[r.n%keptLives] = l
 	r.n++
 	r.spared = false
@@ -407,8 +407,8 @@ func (s *series) slight() bool {
 // ended takes the end of a member of g. That of a helper counts for nothing, nor does that of a
 // slight one. Who did not grow to its end breaks the chain, but for what dies of what others hold, or
 // for once, of a full memory. Who had company of its size, or was there before the last life ended, is
-// in a chain only if it filled the memory. Two ends in a frame, as after a gap, come in no order that
-// could be told.
+// in a chain only if it filled the memory. Two ends in a frame, as after a gap or when a pod is killed,
+// come in no order that could be told: those that filled the memory are one death.
 //
 // The processes of a program that are in no pod or job need not belong together: of those, what was
 // there before the last life ended counts for nothing.
@@ -439,13 +439,16 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	if program || life.uneven {
 		grew = filled
 	}
+	same := r.noted == d.last
 	switch {
-	case r.noted == d.last:
+	case same && filled: // the same death
+	case !grew && !alone && d.filled(m, m.first, 0): // of what the others hold
+		return
+	case same:
 		r.clear()
 	case grew:
 		r.add(life, filled, cfg)
 		g.culprit, g.accused = key, true
-	case !alone && d.filled(m, m.first, 0): // with what the others hold
 	case alone && r.n > 0 && (!r.spared || r.proof > 0) && !m.filledEarly() && d.filled(m, m.first, 0):
 		r.spared, r.alike = true, streak{}
 	default:
