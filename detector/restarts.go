@@ -285,7 +285,7 @@ func (s *series) grewUnevenly(pts []point, l *life) bool {
 	}
 	early, late := lowest(pts[:len(pts)/2]), lowest(pts[len(pts)/2:])
 	grown := float64(s.used) - early
-	if late-early < max(s.cfg.MinGrowth, keptShare*grown) || s.stood(pts, early/unit) {
+	if min(late-early, grown) < max(s.cfg.MinGrowth, keptShare*grown) || s.stood(pts, early/unit) {
 		return false
 	}
 	for i := max(1, len(pts)/4); i < len(pts); i++ {

@@ -330,6 +330,7 @@ func TestLifeThatGrewUnevenly(t *testing.T) {
 		"lives on for a quarter of its time":      {1200, steps(2*gib, 200, 330, 450, 560, 640), from(20), false},
 		"waits as long for the next as before":    {1300, steps(2*gib, 200, 560, 900), from(20), true},
 		"what it needs at once is not kept":       {1200, func(s int) float64 { return 10*gib + float64(btoi(s%400 > 300))*20*gib }, from(20), false},
+		"gives back in the end":                   {1200, func(s int) float64 { return 10*gib + float64(s/300%4)*2*gib - float64(btoi(s >= 1195))*7*gib }, from(20), false},
 		"it has computed, and not until it loads": {1200, steps(2*gib, 400, 700, 1000, 1150), from(1300), false},
 	} {
 		t.Run(name, func(t *testing.T) {
