@@ -149,13 +149,12 @@ type group[K comparable] struct {
 	culprit K
 	accused bool
 	// Of the last frame: the sum of the members, how many they are, whether the
-	// memory of one is not known, and the last of them, nil if it is not judged.
+	// memory of one is not known, and the key of the last of them.
 	sum     float64
 	members int
 	resting int // of them, those that have not computed for long and will not again
 	unknown bool
 	key     K
-	only    *member
 	leaking bool // one of them does; of the last judgement
 	// The two largest amounts that one of them held, and who holds most of those that
 	// came after the last life of the chain, nil if nobody did.
@@ -371,7 +370,7 @@ func (d *Domain[K]) gone(f *Frame[K]) []K {
 func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 	full := room.OK && room.V <= (1-nearCapacity)*o.capacity
 	for _, g := range d.groups {
-		g.sum, g.members, g.resting, g.unknown, g.only = 0, 0, 0, false, nil
+		g.sum, g.members, g.resting, g.unknown = 0, 0, 0, false
 		g.largest, g.second, g.heir = 0, 0, nil
 	}
 	for i := range f.Members {
@@ -385,7 +384,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 			continue
 		}
 		used, ok := bytesOf(in.Used)
-		g := d.addToGroup(in, m, used, ok)
+		g := d.addToGroup(in, used, ok)
 		at.group, at.known = g, ok
 		if m == nil {
 			continue
@@ -428,7 +427,7 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 
 // addToGroup adds a member's memory to the sum of its group and returns the
 // group; nil if it has none. Without the memory of one member there is no sum.
-func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool) *group[K] {
+func (d *Domain[K]) addToGroup(in *Member[K], used int64, known bool) *group[K] {
 	name := groupOf(in)
 	if name == (groupName{}) {
 		return nil
@@ -445,7 +444,7 @@ func (d *Domain[K]) addToGroup(in *Member[K], m *member, used int64, known bool)
 		g = &group[K]{}
 		d.groups[name] = g
 	}
-	g.seen, g.key, g.only = d.last, in.Key, m
+	g.seen, g.key = d.last, in.Key
 	g.sum += float64(used)
 	if u := float64(used); u > g.largest {
 		g.largest, g.second = u, g.largest
@@ -483,11 +482,15 @@ func (d *Domain[K]) observeGroups(o observation, complete bool) {
 // retire forgets a group that has had no member for long, but for a day its chain of lives, if it
 // has one: who restarts a job by hand takes a while for it.
 func (d *Domain[K]) retire(name groupName, g *group[K]) {
-	d.release(g.series)
 	if g.restarts.n == 0 || d.last-g.seen >= day {
+		d.release(g.series)
 		delete(d.groups, name)
 		return
 	}
+	if g.series == nil && g.restarts.paused {
+		return // it is already
+	}
+	d.release(g.series)
 	*g = group[K]{seen: g.seen, restarts: g.restarts, culprit: g.culprit, accused: g.accused}
 	g.restarts.paused = true
 }

@@ -35,7 +35,7 @@ func TestIncidents(t *testing.T) {
 			for seed := uint64(1); seed <= seeds; seed++ {
 				s, again := NewIncident(seed, index), NewIncident(seed, index)
 				lives := watchIncident(t, s, again)
-				checkIncidentLabels(t, s, lives)
+				checkSpans(t, s, lives)
 				checkEnding(t, s, one.Ending)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
@@ -70,42 +70,6 @@ func watchIncident(t *testing.T, s, again *Story) map[int]*life {
 		t.Errorf("%v, sampled every %v", s.Length, s.Interval)
 	}
 	return lives
-}
-
-// checkIncidentLabels checks that labels lie within the story and name processes that can be seen.
-// Which labels there should be, checkLabels knows by the family only.
-func checkIncidentLabels(t *testing.T, s *Story, lives map[int]*life) {
-	t.Helper()
-	// For that long the list of processes can be unreadable.
-	const unseen = 15 * time.Minute
-	check := func(what string, id int, from, to time.Duration, inside bool) {
-		t.Helper()
-		if from < 0 || from >= to || to > s.Length {
-			t.Errorf("%s from %v to %v in a story of %v", what, from, to, s.Length)
-		}
-		if id == 0 {
-			return
-		}
-		l := lives[id]
-		if l == nil || inside && (l.first > from+unseen || l.last < to-unseen) {
-			t.Errorf("%s of process %d from %v to %v, which is seen at %v", what, id, from, to, l)
-		}
-	}
-	for _, l := range s.Leaks {
-		check("leak", l.ID, l.From, l.To, true)
-		if l.Rate <= 0 {
-			t.Errorf("leak with a rate of %v", l.Rate)
-		}
-	}
-	for _, z := range s.Zombies {
-		check("zombie", z.ID, z.From, z.To, true)
-	}
-	for _, u := range s.Unreleased {
-		check("memory", u.ID, u.From, u.To, false)
-	}
-	if !slices.IsSorted(s.OOMs) {
-		t.Errorf("OOMs at %v", s.OOMs)
-	}
 }
 
 // TestPlateau looks at those that were no leak: what is used in their last quarter was used before, but

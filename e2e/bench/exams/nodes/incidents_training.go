@@ -581,14 +581,7 @@ func metricsBootstrap(n *node) {
 	n.userRuns(0, g, "train", 3600, func(p *process, _ int) {
 		x := n.leak(p, 0, rate*5)
 		x.born(false)
-		mine := l
-		mine.evaluating = func(_ *process, on bool) {
-			x.rate = 0
-			if on {
-				x.rate = rate
-			}
-		}
-		p.train(mine)
+		p.trainLosing(x, l, rate)
 	})
 }
 

@@ -167,17 +167,21 @@ func evaluation(n *node) {
 	}
 	n.serve(g, n.name("train"), age, func(p *process) {
 		x := n.drip(p, rate)
-		x.rate = 0
 		x.born(false)
-		mine := l
-		mine.evaluating = func(_ *process, on bool) {
-			x.rate = 0
-			if on {
-				x.rate = rate
-			}
-		}
-		p.train(mine)
+		p.trainLosing(x, l, rate)
 	})
+}
+
+// trainLosing lets a process train by a plan, and lose at rate while it evaluates.
+func (p *process) trainLosing(x *loss, l plan, rate float64) {
+	x.rate = 0
+	l.evaluating = func(_ *process, on bool) {
+		x.rate = 0
+		if on {
+			x.rate = rate
+		}
+	}
+	p.train(l)
 }
 
 // sharedPod has several pods on one GPU, of which others come and go.

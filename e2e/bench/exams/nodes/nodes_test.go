@@ -112,6 +112,21 @@ func checkFrame(t *testing.T, s *Story, f *Frame, lives map[int]*life) {
 
 func checkLabels(t *testing.T, s *Story, lives map[int]*life) {
 	t.Helper()
+	checkSpans(t, s, lives)
+	isLeak := place(s.Kind) < place(stuck[0].Kind)
+	if isLeak != (len(s.Leaks) > 0) {
+		t.Errorf("%d leaks", len(s.Leaks))
+	}
+	isHealthy := place(s.Kind) >= place(healthy[0].Kind)
+	wrong := len(s.Leaks) + len(s.Zombies) + len(s.Unreleased) + len(s.OOMs)
+	if isHealthy && wrong > 0 || !isHealthy && wrong == 0 {
+		t.Errorf("%d labels", wrong)
+	}
+}
+
+// checkSpans checks that labels lie within the story and name processes that can be seen.
+func checkSpans(t *testing.T, s *Story, lives map[int]*life) {
+	t.Helper()
 	// In that time before or after what is seen a process can have been there,
 	// not listed.
 	const unseen = 15 * time.Minute
@@ -143,14 +158,8 @@ func checkLabels(t *testing.T, s *Story, lives map[int]*life) {
 	for _, u := range s.Unreleased {
 		check("memory", u.ID, u.From, u.To, false)
 	}
-	isLeak := place(s.Kind) < place(stuck[0].Kind)
-	if isLeak != (len(s.Leaks) > 0) {
-		t.Errorf("%d leaks", len(s.Leaks))
-	}
-	isHealthy := place(s.Kind) >= place(healthy[0].Kind)
-	wrong := len(s.Leaks) + len(s.Zombies) + len(s.Unreleased) + len(s.OOMs)
-	if isHealthy && wrong > 0 || !isHealthy && wrong == 0 {
-		t.Errorf("%d labels", wrong)
+	if !slices.IsSorted(s.OOMs) {
+		t.Errorf("OOMs at %v", s.OOMs)
 	}
 }
 
