@@ -89,7 +89,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.nodes, "nodes", false, "also run the exam of GPUs with their processes")
 	f.BoolVar(&o.incidents, "incidents", false, "run what was reported in public, with nothing else")
 	f.StringVar(&seeds, "seeds", "1-10", "the sets of an exam: the first and the last seed; 1-10 were looked at in tuning, publish from 301 on")
-	f.StringVar(&o.traces, "traces", "", "also run the nvidia-smi logs in this directory")
+	f.StringVar(&o.traces, "traces", "", "also run the real histories in this directory: logs of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems and the prototype too")
 	f.BoolVar(&o.curve, "curve", false, "also tell what other leak thresholds would give")
 	f.BoolVar(&o.verbose, "verbose", false, "a line for each leak that is missed and each healthy series with an alarm")

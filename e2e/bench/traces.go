@@ -107,19 +107,25 @@ func (r *replayed) sampled() (sum time.Duration) {
 
 func (tr *trace) end() time.Duration { return tr.samples[len(tr.samples)-1].t }
 
-// readTraces reads the logs in a directory.
+// readTraces reads the logs in a directory: those of nvidia-smi, and histories in
+// the text format of OpenMetrics.
 func readTraces(dir string) ([]*trace, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.csv"))
-	if err != nil {
-		return nil, fmt.Errorf("list the logs: %w", err)
-	}
 	var all []*trace
-	for _, path := range paths {
-		of, err := readTrace(path)
+	for _, kind := range []struct {
+		pattern string
+		read    func(path string) ([]*trace, error)
+	}{{"*.csv", readTrace}, {"*.om", readHistory}} {
+		paths, err := filepath.Glob(filepath.Join(dir, kind.pattern))
 		if err != nil {
-			return nil, fmt.Errorf("read a log: %w", err)
+			return nil, fmt.Errorf("list the logs: %w", err)
 		}
-		all = append(all, of...)
+		for _, path := range paths {
+			of, err := kind.read(path)
+			if err != nil {
+				return nil, fmt.Errorf("read a log: %w", err)
+			}
+			all = append(all, of...)
+		}
 	}
 	return all, nil
 }
