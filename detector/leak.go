@@ -130,7 +130,7 @@ func (s *series) doubt() {
 // keeps returns what is retained by what scale i sees, in bytes. In a season that is the
 // end of the last cycle, whichever scale is surest.
 func (s *series) keeps(i int) int64 {
-	if i == cycleScale || i == levelScale && s.levels.inSeason {
+	if i == cycleScale || s.cycling(s.last) {
 		return s.ladder[cycleScale].back(1).bytes()
 	}
 	return int64(s.ladder[i].level) * unit

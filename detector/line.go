@@ -15,10 +15,10 @@ const (
 	// lineScales is the narrowest scale at which lines are laid: narrower ones see noise.
 	lineScales = 1
 	// A line that rises by lineSome standard errors or less, or by wanderSome times as much
-	// as the troughs wandered before it or less, shows nothing; from so many more on it is
-	// sure. That holds where Config.FalseAlarm is lineFalseAlarm.
-	lineSome, lineMore     = 5.0, 2.0
-	wanderSome, wanderMore = 4.0, 1.0
+	// as lines through the troughs before it or less, shows nothing; from so many more on it
+	// is sure. That holds where Config.FalseAlarm is lineFalseAlarm.
+	lineSome, lineMore     = 3.5, 2.0
+	wanderSome, wanderMore = 6.0, 1.0
 	lineFalseAlarm         = 0.4
 	// aboveShare is the share of the growth that must be above all troughs before it, and
 	// beforeShare that of its rate which these may have had already.
@@ -120,17 +120,28 @@ func (c *Config) asRare(z float64) float64 {
 	return math.Sqrt(max(0, z*z+2*math.Log(lineFalseAlarm/c.FalseAlarm)))
 }
 
-// wandering returns by how much troughs that go on as these do typically change in n
-// blocks, in units: by the root of n times as much as in one if they walk, and by that at
-// most otherwise.
+// wandering returns by how much a line through n troughs typically rises or falls where they
+// go on as these do, in units: the root mean square over all stretches of n of them, or of half
+// of what there is, if that is less. What a stretch rises by is the difference of the means of
+// its halves times √3, which is that of its ends in the root mean square where the troughs
+// walk. Noise wanders the less the longer a stretch is, and a walk by the root of that.
 func wandering(pts []point, n int) float64 {
-	lag := min(n, len(pts)) / 2
-	sum := 0.0
-	for i := lag; i < len(pts); i++ {
-		d := float64(pts[i].v) - float64(pts[i-lag].v)
-		sum += d * d
+	half := min(n, len(pts)/2) / 2
+	rise, squares, stretches := 0.0, 0.0, 0.0 // half times the difference of the means
+	for i, p := range pts {
+		rise += float64(p.v)
+		if i >= half {
+			rise -= 2 * float64(pts[i-half].v)
+		}
+		if i >= 2*half {
+			rise += float64(pts[i-2*half].v)
+		}
+		if i >= 2*half-1 {
+			squares += rise * rise
+			stretches++
+		}
 	}
-	return math.Sqrt(sum / float64(len(pts)-lag) * float64(n) / float64(lag))
+	return math.Sqrt(3*squares/stretches*float64(n)/float64(2*half)) / float64(half)
 }
 
 // mean returns the mean of troughs in bytes.
