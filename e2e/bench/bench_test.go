@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
 )
 
 // fake is a detector whose alarms and forecasts are known.
@@ -68,8 +70,8 @@ func TestScore(t *testing.T) {
 		{"healthy", silent([2]time.Duration{30 * minutes, 40 * minutes}, [2]time.Duration{90 * minutes, 91 * minutes}), healthy, never, false, 2, 11 * minutes},
 	} {
 		o := c.fake.score(c.is)
-		if o.found != c.found || o.early != c.early || o.episodes != c.episodes || o.alarmed != c.alarmed {
-			t.Errorf("%s: found %s, early %t, %d episodes for %s", c.name, o.found, o.early, o.episodes, o.alarmed)
+		if o.found != c.found || o.early != c.early || len(o.begun) != c.episodes || o.alarmed != c.alarmed {
+			t.Errorf("%s: found %s, early %t, %d episodes for %s", c.name, o.found, o.early, len(o.begun), o.alarmed)
 		}
 	}
 }
@@ -306,5 +308,31 @@ func TestReplayTruth(t *testing.T) {
 	p.lost = nil
 	if is := p.truth(); is.leak || is.oom != 0 || is.length != 6*hours {
 		t.Errorf("%+v", is)
+	}
+}
+
+// Episodes and hours count at the age at which they are.
+func TestFalseEpisodesByAge(t *testing.T) {
+	young := judged{ours: outcome{truth: truth{length: time.Hour}, begun: []time.Duration{time.Minute, 29 * time.Minute, 30 * time.Minute}}}
+	old := judged{ours: outcome{truth: truth{length: 20 * time.Hour}, begun: []time.Duration{2 * time.Hour, 20 * time.Hour}}}
+	var got []string
+	for _, row := range byAge([]judged{young, old}).rows {
+		got = append(got, strings.Join(row[:5], " "))
+	}
+	want := []string{"0s 30m0s 2 1 20000.00", "30m0s 2h0m0s 1 2 5000.00", "2h0m0s 12h0m0s 1 10 1000.00", "12h0m0s the end 1 8 1250.00"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The hard kinds are told with each noise.
+func TestHard(t *testing.T) {
+	var out strings.Builder
+	if err := bench(&out, options{set: workloads.Test, hard: 1}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2+len(workloads.HardKinds(0)) || strings.Count(out.String(), " of 1, ") != 3*len(workloads.HardKinds(0)) {
+		t.Errorf("not a row a kind, with a column a noise:\n%s", out.String())
 	}
 }

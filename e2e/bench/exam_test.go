@@ -42,8 +42,8 @@ func TestExamIsAskedEachMinute(t *testing.T) {
 	found := 0
 	for i := range 8 {
 		j := (&runner{minutely: true, verbose: true}).examine(e, 1, i)
-		if j.err != nil || j.ours.first%time.Minute != 0 && j.ours.first != never {
-			t.Errorf("%s %d: alarm at %s, %v", j.name, i, j.ours.first, j.err)
+		if j.err != nil || j.ours.first()%time.Minute != 0 && j.ours.first() != never {
+			t.Errorf("%s %d: alarm at %s, %v", j.name, i, j.ours.first(), j.err)
 		}
 		if j.ours.found != never {
 			found++

@@ -40,10 +40,10 @@ func (f *figures) add(o *outcome) {
 
 func (f *figures) addHealthy(o *outcome) {
 	f.healthy++
-	f.episodes += o.episodes
+	f.episodes += len(o.begun)
 	f.hours += o.length.Hours()
 	f.alarmedHours += o.alarmed.Hours()
-	if o.episodes > 0 {
+	if len(o.begun) > 0 {
 		f.alarmed++
 	}
 }

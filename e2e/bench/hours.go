@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
 )
@@ -37,12 +38,42 @@ func benchHours(w io.Writer, opt options, kinds []workloads.Kind) error {
 	healthy.rows = append(healthy.rows, []string{
 		"all", strconv.Itoa(f.healthy), strconv.Itoa(f.alarmed), strconv.Itoa(f.episodes), fmt.Sprintf("%.0f", f.hours), percent(f.alarmedHours / f.hours),
 	})
-	if err := writeTables(w, opt, healthy); err != nil {
+	if err := writeTables(w, opt, healthy, byAge(results)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(w, "False episodes per 10,000 series-hours: %.2f, with 95 %% confidence at most %.2f.\n\n",
 		rate*float64(f.episodes), rate*poissonUpper(f.episodes, 0.95))
 	return err
+}
+
+// byAge returns the table of the false episodes by how long the memory was known when they
+// began.
+func byAge(results []judged) *table {
+	t := &table{
+		title:  "False episodes by how long the memory was watched before",
+		header: []string{"from", "to", "episodes", "hours", "in 10,000 h", "at most, with 95 % confidence"},
+	}
+	ages := []time.Duration{0, 30 * time.Minute, 2 * time.Hour, 12 * time.Hour, math.MaxInt64}
+	for i, from := range ages[:len(ages)-1] {
+		to, name, episodes, hours := ages[i+1], short(ages[i+1]), 0, 0.0
+		if i == len(ages)-2 {
+			name = "the end"
+		}
+		for j := range results {
+			o := &results[j].ours
+			hours += max(0, min(o.length, to)-from).Hours()
+			for _, at := range o.begun {
+				if at >= from && at < to {
+					episodes++
+				}
+			}
+		}
+		rate := 1e4 / hours
+		t.rows = append(t.rows, []string{
+			short(from), name, strconv.Itoa(episodes), fmt.Sprintf("%.0f", hours), number2(rate * float64(episodes)), number2(rate * poissonUpper(episodes, 0.95)),
+		})
+	}
+	return t
 }
 
 // hoursJobs returns long series of each healthy kind in turn.

@@ -5,7 +5,7 @@
 // labelled series of used GPU memory.
 //
 //	bench [--set=tune|test] [--series=N] [--kind=SUBSTRING] [--rivals=false] [--curve] [--hours=H]
-//	      [--exam=NAME,NAME] [--nodes] [--incidents] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
+//	      [--hard=N] [--exam=NAME,NAME] [--nodes] [--incidents] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
 package main
 
 import (
@@ -55,6 +55,7 @@ type options struct {
 	nodes  bool
 	// incidents are lived again, and then nothing else is measured.
 	incidents bool
+	hard      int
 	traces    string
 	rivals    bool
 	curve     bool
@@ -88,6 +89,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&names, "exam", "", "also run these exams: "+examNames())
 	f.BoolVar(&o.nodes, "nodes", false, "also run the exam of GPUs with their processes")
 	f.BoolVar(&o.incidents, "incidents", false, "run what was reported in public, with nothing else")
+	f.IntVar(&o.hard, "hard", 0, "also run so many series of each kind of healthy growth that only its end tells from a leak, with noise on it and without")
 	f.StringVar(&seeds, "seeds", "1-10", "the sets of an exam: the first and the last seed; 1-10 were looked at in tuning, publish from 301 on")
 	f.StringVar(&o.traces, "traces", "", "also run the real histories in this directory: logs of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems and the prototype too")
@@ -137,6 +139,11 @@ func bench(w io.Writer, opt options) error {
 	}
 	if opt.hours > 0 {
 		if err := benchHours(w, opt, kinds); err != nil {
+			return err
+		}
+	}
+	if opt.hard > 0 {
+		if err := benchHard(w, opt); err != nil {
 			return err
 		}
 	}

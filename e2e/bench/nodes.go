@@ -444,8 +444,8 @@ func (j *storyJudge) end() nodeResult {
 	if o := &j.out.gpu[0]; o.leak {
 		j.note("GPU: onset %s oom %s stop %s found %s start %v oft %d", short(o.onset), short(o.oom), short(j.stop), short(o.found), o.fromStart, len(j.story.OOMs))
 	}
-	if o := &j.out.gpu[0]; !o.leak && o.episodes > 0 {
-		j.note("false: %d alarms on the GPU, first at %s", o.episodes, short(o.first))
+	if o := &j.out.gpu[0]; !o.leak && len(o.begun) > 0 {
+		j.note("false: %d alarms on the GPU, first at %s", len(o.begun), short(o.first()))
 	}
 	for i, z := range j.story.Zombies {
 		if j.out.zombies[i] == never {

@@ -207,7 +207,7 @@ func (w *watch) note(s noted, o *outcome) string {
 		what = "early"
 	case o.leak && o.found == never:
 		what = "missed"
-	case !o.leak && o.episodes > 0:
+	case !o.leak && len(o.begun) > 0:
 		what = "false"
 	default:
 		return ""
@@ -220,8 +220,8 @@ func (w *watch) note(s noted, o *outcome) string {
 			line += " to out-of-memory at " + short(o.oom)
 		}
 	}
-	if o.first != never {
-		line += fmt.Sprintf("; %d alarms for %s, first at %s: %s", o.episodes, short(o.alarmed), short(o.first), w.atFirst)
+	if o.first() != never {
+		line += fmt.Sprintf("; %d alarms for %s, first at %s: %s", len(o.begun), short(o.alarmed), short(o.first()), w.atFirst)
 	}
 	return line + fmt.Sprintf("; peak %.2f at %s, end %.2f %s", w.peak, short(w.peakT), w.ours.confidence(), v.Pattern)
 }

@@ -47,13 +47,18 @@ type outcome struct {
 	// found is when the alarm began that found the leak: one that begins after
 	// the onset and is on 10 min later, or when memory ran out before that.
 	found time.Duration
-	// episodes are the alarms that began, false ones or not, and alarmed the time
-	// with one.
-	episodes int
+	// begun is when alarms began, false ones or not, and alarmed the time with one.
+	begun    []time.Duration
 	alarmed  time.Duration
-	// first is when the first alarm began.
-	first    time.Duration
 	forecast forecast
+}
+
+// first returns when the first alarm began.
+func (o *outcome) first() time.Duration {
+	if len(o.begun) == 0 {
+		return never
+	}
+	return o.begun[0]
 }
 
 // forecast is what was foretold at the half-life.
@@ -74,7 +79,7 @@ type scorer struct {
 
 func newScorer(is truth) *scorer {
 	s := &scorer{candidate: never}
-	s.out = outcome{truth: is, found: never, first: never}
+	s.out = outcome{truth: is, found: never}
 	s.out.forecast = forecast{due: is.oom > 0 && is.half <= is.length, error: 1, width: math.Inf(1)}
 	return s
 }
@@ -100,10 +105,7 @@ func (s *scorer) observe(t time.Duration, leak bool, eta, lower, upper float64) 
 
 // begin notes that an alarm begins at t.
 func (s *scorer) begin(t time.Duration) {
-	s.out.episodes++
-	if s.out.first == never {
-		s.out.first = t
-	}
+	s.out.begun = append(s.out.begun, t)
 	switch {
 	case s.out.leak && t < s.out.onset:
 		s.out.early = true

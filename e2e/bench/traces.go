@@ -247,7 +247,7 @@ func traceTables(healthy, leaks []judged, withRivals bool) []*table {
 // traceNote returns a line for a log with a false alarm or a leak not found.
 func traceNote(p namedReplay, w *watch, o *outcome) string {
 	switch {
-	case o.leak && !o.early && o.found != never, !o.leak && o.episodes == 0:
+	case o.leak && !o.early && o.found != never, !o.leak && len(o.begun) == 0:
 		return ""
 	}
 	what := "false"
@@ -261,8 +261,8 @@ func traceNote(p namedReplay, w *watch, o *outcome) string {
 	if o.leak {
 		line += fmt.Sprintf(" with %s from %s", p.name, short(o.onset))
 	}
-	if o.first != never {
-		line += fmt.Sprintf("; %d alarms for %s, first at %s: %s", o.episodes, short(o.alarmed), short(o.first), w.atFirst)
+	if o.first() != never {
+		line += fmt.Sprintf("; %d alarms for %s, first at %s: %s", len(o.begun), short(o.alarmed), short(o.first()), w.atFirst)
 	}
 	return line + fmt.Sprintf("; peak %.2f at %s, end %.2f %s", w.peak, short(w.peakT), w.ours.confidence(), w.ours.last.Pattern)
 }

@@ -4,6 +4,7 @@
 package workloads
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"testing"
@@ -154,3 +155,32 @@ func BenchmarkNext(b *testing.B) {
 		})
 	}
 }
+
+// The hard kinds are as said, and the same beneath each noise.
+func TestHardKinds(t *testing.T) {
+	sds := []float64{0, 100, 200}
+	for noise := range Noises {
+		for j, k := range HardKinds(noise) {
+			for i := range 4 {
+				s := k.New(Test, i, Mixed)
+				samples, bare := all(s), all(HardKinds(0)[j].New(Test, i, Mixed))
+				checkSamples(t, s, samples)
+				checkTruth(t, k, s, samples[len(samples)-1].t)
+				if bare[0].used < 64*mib || slices.MaxFunc(bare, byUsed).used-bare[0].used < 100*mib {
+					t.Errorf("%s %d: %d bytes at first, then never 100 MiB more", k.Name, i, bare[0].used)
+				}
+				sum, squares := 0.0, 0.0
+				for n := range bare {
+					d := float64(samples[n].used-bare[n].used)/mib - 4*sds[noise]
+					sum, squares = sum+d, squares+d*d
+				}
+				n := float64(len(bare))
+				if mean, sd := sum/n, math.Sqrt(squares/n); math.Abs(mean) > 40 || math.Abs(sd-sds[noise]) > 0.1*sds[noise]+2 {
+					t.Errorf("%s %d, noise %s: off by %.1f MiB, by %.1f in the root mean square", k.Name, i, Noises[noise], mean, sd)
+				}
+			}
+		}
+	}
+}
+
+func byUsed(a, b sample) int { return cmp.Compare(a.used, b.used) }
