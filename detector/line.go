@@ -17,7 +17,7 @@ const (
 	// A line that rises by lineSome standard errors or less, or by wanderSome times as much
 	// as lines through the troughs before it or less, shows nothing; from so many more on it
 	// is sure. That holds where Config.FalseAlarm is lineFalseAlarm.
-	lineSome, lineMore     = 3.5, 2.0
+	lineSome, lineMore     = 5.0, 2.0
 	wanderSome, wanderMore = 6.0, 1.0
 	lineFalseAlarm         = 0.4
 	// aboveShare is the share of the growth that must be above all troughs before it, and
