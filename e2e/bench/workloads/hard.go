@@ -15,7 +15,8 @@ var hardKinds = []made{
 	{"five jobs within 40 minutes", fiveJobs},
 	{"a ramp of 15 minutes each morning", mornings},
 	{"office hours", officeHours},
-	{"a walk of 10 MiB in 10 seconds", walks},
+	{"a walk of 10 MiB in 10 seconds", func(d *draw) spec { return walks(d, 10, 10) }},
+	{"a walk of 50 MiB each second", func(d *draw) spec { return walks(d, 50, 1) }},
 }
 
 // Noises are what is added to the hard kinds, by name.
@@ -88,9 +89,9 @@ func (d *draw) days(took float64) spec {
 	return spec{background: sum{level(d.part(0.1, 0.4)), f}, end: 72 * hour}
 }
 
-// walks moves by some 10 MiB each 10 s.
-func walks(d *draw) spec {
-	w := &walk{r: d.source(), hi: 0.8 * d.room, step: 10, every: 10, now: 0.4 * d.room}
+// walks moves by about step MiB each so many seconds.
+func walks(d *draw, step, every float64) spec {
+	w := &walk{r: d.source(), hi: 0.8 * d.room, step: step, every: every, now: 0.4 * d.room}
 	return spec{background: w, end: 12 * hour}
 }
 
