@@ -26,6 +26,9 @@ const (
 	beforeShare = 0.1
 	// newest is how many of the last troughs must be higher than all before the line.
 	newest = 3
+	// alternation is the share of a change that the next one takes back in the mean from which on
+	// troughs alternate: of noise without memory it is a half.
+	alternation = 0.7
 )
 
 // regress looks for growth in the troughs of scale i that noise breaks into many runs, by
@@ -155,8 +158,28 @@ func mean(pts []point) float64 {
 
 // quietSteps is steps where noise is none: what a change takes back of the one before, or
 // the next one of it, does not count. Σd² + 2Σd·d' is the sum of squares of a series of which
-// the noise has been taken off.
+// the noise has been taken off, if its values have nothing to do with each other. Where they
+// alternate that takes more off than there is, and pairs of them are looked at.
 func quietSteps(pts []point) (n, size float64) {
+	n, size, alternate := echoless(pts)
+	if !alternate {
+		return n, size
+	}
+	var buffer [scaleBlocks]point
+	for from := range 2 {
+		pairs := buffer[:0]
+		for i := from + 1; i < len(pts); i += 2 {
+			pairs = append(pairs, point{at: pts[i].at, v: uint32((uint64(pts[i-1].v) + uint64(pts[i].v)) / 2)})
+		}
+		if m, s, _ := echoless(pairs); m < n {
+			n, size = m, s
+		}
+	}
+	return n, size
+}
+
+// echoless is quietSteps of troughs that do not alternate, and tells whether they do.
+func echoless(pts []point) (n, size float64, alternate bool) {
 	sum := float64(pts[len(pts)-1].v) - float64(pts[0].v)
 	squares, echoes, last := 0.0, 0.0, 0.0
 	for i := 1; i < len(pts); i++ {
@@ -165,10 +188,11 @@ func quietSteps(pts []point) (n, size float64) {
 		echoes += d * last
 		last = d
 	}
+	alternate = -echoes > alternation*squares
 	if sum <= 0 {
-		return 0, 0
+		return 0, 0, alternate
 	}
 	// So many equal steps are the most that there can be.
 	squares = max(squares+2*min(echoes, 0), sum*sum/float64(len(pts)-1))
-	return sum * sum / squares, squares / sum
+	return sum * sum / squares, squares / sum, alternate
 }

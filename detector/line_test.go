@@ -87,7 +87,8 @@ func TestQuietSteps(t *testing.T) {
 		n, size float64
 	}{
 		"a line":           {ramp(20, 1000, 10), 19, 10},
-		"a line and noise": {slices.Repeat([]float64{1000, 1500}, 10), 19, 500. / 19}, // as many as there can be
+		"an alternation":   {slices.Repeat([]float64{1000, 1500}, 10), 0, 0},
+		"a step under one": {join(slices.Repeat([]float64{1000, 1500}, 5), slices.Repeat([]float64{1300, 1800}, 5)), 1, 300},
 		"no growth":        {repeat(20, 1000), 0, 0},
 		"a fall":           {ramp(20, 1000, -10), 0, 0},
 		"two troughs":      {[]float64{1000, 1010}, 1, 10},
@@ -432,6 +433,21 @@ func TestLengthsOfLines(t *testing.T) {
 	for _, c := range []struct{ before, n, want int }{{56, 16, 12}, {40, 40, 37}} {
 		if g := ringed(join(repeat(c.before, 20000), ramp(c.n, 20010, 10)), 2, 70, nil); g.points != c.want || g.confidence != 1 {
 			t.Errorf("growth of %d troughs after %d: %+v", c.n, c.before, g)
+		}
+	}
+}
+
+// A step is one step whatever the troughs beneath it do, and no growth.
+func TestStepUnderAnAlternationIsNoLeak(t *testing.T) {
+	for _, wave := range []int{20, 30, 40, 50, 60} { // seconds up, and down
+		for _, step := range []float64{50, 100, 200, 350} {
+			for at := 7700; at < 7740; at += 13 {
+				if told := leaking(4*3600, func(s int) float64 {
+					return 20*gib + 40*mib*float64(s/wave%2) + step*mib*float64(btoi(s > at))
+				}); len(told) > 0 {
+					t.Errorf("%g MiB at %d s, on a wave of %d s: a leak at %d s", step, at, 2*wave, told)
+				}
+			}
 		}
 	}
 }
