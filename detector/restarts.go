@@ -258,8 +258,9 @@ func (s *series) lived() (l life, grew bool) {
 			finest = e.points(&whole)
 		}
 		for skip := 0; skip <= len(pts)/2 && len(pts)-skip >= lifePoints; skip++ {
-			if s.grewSteadily(pts[skip:], e.width, &l) {
-				return l, toTheEnd(finest, ticks(l.onset-s.first), ticks(s.last-s.first))
+			steady := life{from: l.from, to: l.to}
+			if s.grewSteadily(pts[skip:], e.width, &steady) && toTheEnd(finest, ticks(steady.onset-s.first), ticks(s.last-s.first)) {
+				return steady, true
 			}
 		}
 	}

@@ -1453,3 +1453,18 @@ func TestSecondLifeIsToldSooner(t *testing.T) {
 		}
 	}
 }
+
+// A life that grows steadily and stands still at the top for the rest of it, however long that rest
+// is, filled the memory all the same.
+func TestLivesThatEndAtTheTop(t *testing.T) {
+	for top := 600; top <= 890; top += 10 {
+		p := program{
+			capacity: 80 * gib, lasts: constant(900), pause: constant(10), lives: 5,
+			sm:     func(int, int) Value { return Of(0.9) },
+			memory: func(_, s int) float64 { return 20*gib + 59*gib*min(1, float64(s)/float64(top)) },
+		}
+		if len(p.run(t, newDomain(t), nil).lives) == 0 {
+			t.Errorf("at the top after %d of 900 s: no crash loop", top)
+		}
+	}
+}
