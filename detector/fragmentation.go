@@ -10,7 +10,7 @@ const (
 	// empties its cache.
 	flushShare = 0.1
 	// fullAfter is how long a memory must have been full; flushWithin within which
-	// time of that the cache is emptied.
+	// time of that the cache is emptied, or three frames if those take longer.
 	fullAfter   = int64(time.Minute)
 	flushWithin = int64(10 * time.Second)
 	// regainWithin is within which time the memory is full again; nor may it take

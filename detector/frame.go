@@ -132,8 +132,8 @@ type Exit[K comparable] struct {
 	Key K
 	// Used is what it held when it was last seen, in bytes.
 	Used Value
-	// NearCapacity says that at its last frame the device had less than 5 % of
-	// its capacity free: it may have died of out-of-memory.
+	// NearCapacity says that at its last frame the device had 5 % of its capacity
+	// free or less: it may have died of out-of-memory.
 	NearCapacity bool
 }
 
@@ -154,8 +154,9 @@ type Verdict struct {
 	Muted bool
 	// Confidence is how sure the detector is of a leak, 0 to 1.
 	Confidence float64
-	// Leak holds from the frame at which Confidence reaches the leak threshold
-	// until the one at which it falls below the clear threshold.
+	// Leak holds from the frame at which Confidence has been at the leak threshold or
+	// above for 45 s until a quarter of the leak is given back, or Confidence is below the
+	// clear threshold and the leak does not merely pause.
 	Leak bool
 	// Pattern is the shape of the series.
 	Pattern Pattern

@@ -68,7 +68,7 @@ const (
 	day           = int64(24 * time.Hour)
 	// Growth from the start on need last for plainSpan only if it is straight and would
 	// take more than slowAhead to fill what is left: few loads and caches are that slow.
-	// It is straight if one of its halves brought that share of what the other one did.
+	// It is straight if each of its halves brought more than that share of what the other one did.
 	// Who sets Config.SettleTime to more than plainSettle has caches for which this
 	// would not hold.
 	plainSpan   = int64(11 * time.Minute)

@@ -132,8 +132,9 @@ type scale struct {
 }
 
 // run is growth that goes on, or a fall. Growth begins where the level was low
-// for the last time; it ends with a fall that takes back retrace of its height or
-// of its moves, or when the level has stayed for pauseBlocks.
+// for the last time; it ends with a fall that takes back more than retrace of its height,
+// or toothMoves of its levels and half of what the last scaleBlocks/2 gained, or when the level
+// has stayed for pauseBlocks.
 type run struct {
 	falling bool
 	// The lowest and the highest level, and when the lowest was last reached. ups

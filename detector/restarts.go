@@ -409,7 +409,7 @@ func (s *series) slight() bool {
 // slight one. Who did not grow to its end breaks the chain, but for what dies of what others hold, or
 // for once, of a full memory. Who had company of its size, or was there before the last life ended, is
 // in a chain only if it filled the memory. Two ends in a frame, as after a gap or when a pod is killed,
-// come in no order that could be told: those that filled the memory are one death.
+// come in no order that could be told: those that filled the memory are one death, others break the chain.
 //
 // The processes of a program that are in no pod or job need not belong together: of those, what was
 // there before the last life ended counts for nothing.
@@ -500,9 +500,9 @@ func (d *Domain[K]) filled(m *member, onset, base int64) bool {
 }
 
 // follow follows the chain in a frame at time t, and who came after its last life, nil if nobody did:
-// one that outlives the chain without growing ends it. It is paused where nobody came for as long as a
-// group may be without members, or but helpers, however many, in the time that is left to the next life
-// beside; and forgotten after a day. others is the most that one who was there before holds and that
+// one that outlives the chain without growing ends it. The chain is paused where nobody came for as long
+// as a group may be without members, or only helpers for outlives times the longest life more; and
+// forgotten after a day. others is the most that one who was there before holds and that
 // may be the next life of a pool, bytes.
 func (r *restarts) follow(m *member, others float64, t int64) {
 	if r.n == 0 {

@@ -50,7 +50,7 @@ type parting[K comparable] struct {
 // before, and stays so.
 //
 // Before: the median of the last nine residuals, because the list of processes is
-// read a moment apart from the memory. After: the higher of two in a row, for the
+// read a moment apart from the memory; or the lower one of the last two, if that is more. After: the higher of two in a row, for the
 // same reason. What stays is the least of that since the exit, so that memory
 // which somebody takes later, or which belongs to a process that is not in the
 // list yet, is not blamed on the dead: it would have to come as the memory goes,
