@@ -20,6 +20,8 @@ const (
 	// restingConfidence is left.
 	restingShare      = 0.8
 	restingConfidence = 0.3
+	// The end of the last cycle shows what is retained for overdueCycles typical lengths.
+	overdueCycles = 1.5
 	// A scale foresees from trendPoints troughs on, where its steadiness and its
 	// start are trendClear at least.
 	trendPoints = 16
@@ -127,10 +129,14 @@ func (s *series) doubt() {
 	}
 }
 
-// keeps returns what is retained by what scale i sees, in bytes. In a season that is the
-// end of the last cycle, whichever scale is surest.
+// keeps returns what is retained by what scale i sees, in bytes. While the memory goes in cycles
+// that is the end of the last one, whichever scale is surest; but that of one that was before the
+// leak shows nothing of it, nor does one where the next is long overdue.
 func (s *series) keeps(i int) int64 {
-	if i == cycleScale || s.cycling(s.last) {
+	c := &s.cycles
+	end := s.first + int64(c.last)*tick
+	lately := end > s.leak.since && s.last-end < int64(overdueCycles*c.length*float64(tick))
+	if i == cycleScale || i == levelScale && s.levels.inSeason || s.cycling(s.last) && lately {
 		return s.ladder[cycleScale].back(1).bytes()
 	}
 	return int64(s.ladder[i].level) * unit

@@ -456,6 +456,31 @@ func TestCyclesDoNotSwingWhatIsLeaked(t *testing.T) {
 	}
 }
 
+// The end of a cycle from before the leak shows nothing of it: what outgrows its epochs has leaked.
+func TestLeakThatOutgrowsItsEpochsHasLeaked(t *testing.T) {
+	for _, length := range []int{600, 7200} {
+		begins := 6 * length
+		memory := func(s int) float64 {
+			if s < begins {
+				return epochs(length, 2*gib)(s)
+			}
+			return 12*gib + 2*mib*float64(s-begins)
+		}
+		g, seen := gauge(5, 80*gib), 0
+		g.until(begins+3*length, memory, func() {
+			if g.second <= begins || !g.leak.on {
+				return
+			}
+			if seen++; g.leak.kept <= g.leak.base {
+				t.Fatalf("epochs of %d s: nothing has leaked %d s after it began", length, g.second-begins)
+			}
+		})
+		if seen == 0 {
+			t.Errorf("epochs of %d s: no leak", length)
+		}
+	}
+}
+
 // TestLeakWithoutCompute leaks in a process that never uses the multiprocessors, as a server that holds
 // memory for others: for an hour that may be a model that loads, and no longer.
 func TestLeakWithoutCompute(t *testing.T) {

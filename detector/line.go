@@ -27,8 +27,8 @@ const (
 	// newest is how many of the last troughs must be higher than all before the line.
 	newest = 3
 	// alternation is the share of a change that the next one takes back in the mean from which on
-	// troughs alternate: of noise without memory it is a half.
-	alternation = 0.7
+	// troughs alternate: of noise without memory it is a half, and of few such troughs it may be more.
+	alternation = 0.6
 )
 
 // regress looks for growth in the troughs of scale i that noise breaks into many runs, by

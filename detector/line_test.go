@@ -439,10 +439,10 @@ func TestLengthsOfLines(t *testing.T) {
 
 // A step is one step whatever the troughs beneath it do, and no growth.
 func TestStepUnderAnAlternationIsNoLeak(t *testing.T) {
-	for _, wave := range []int{20, 30, 40, 50, 60} { // seconds up, and down
-		for _, step := range []float64{50, 100, 200, 350} {
-			for at := 7700; at < 7740; at += 13 {
-				if told := leaking(4*3600, func(s int) float64 {
+	for _, wave := range []int{20, 25, 30, 40, 60} { // seconds up, and down
+		for _, step := range []float64{50, 80, 120, 350} {
+			for at := 7700; at < 7760; at += 10 {
+				if told := leaking(9500, func(s int) float64 {
 					return 20*gib + 40*mib*float64(s/wave%2) + step*mib*float64(btoi(s > at))
 				}); len(told) > 0 {
 					t.Errorf("%g MiB at %d s, on a wave of %d s: a leak at %d s", step, at, 2*wave, told)
