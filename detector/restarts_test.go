@@ -1468,3 +1468,18 @@ func TestLivesThatEndAtTheTop(t *testing.T) {
 		}
 	}
 }
+
+// A life that was told to leak, and is followed by the next one, leaves no pattern of a leak behind:
+// run checks that at each frame.
+func TestPatternOfALeakEndsWithItsProcess(t *testing.T) {
+	for _, step := range []int{1, 5, 15} {
+		for _, pause := range []int{0, 5, 10} {
+			p := program{
+				capacity: 80 * gib, lasts: constant(1800), pause: constant(pause), lives: 3, step: step,
+				sm:     func(int, int) Value { return Of(0.9) },
+				memory: func(_, s int) float64 { return 20*gib + 52*gib*min(1, float64(s)/1300) },
+			}
+			p.run(t, newDomain(t), nil)
+		}
+	}
+}

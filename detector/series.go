@@ -153,9 +153,12 @@ func (s *series) interrupt() {
 }
 
 // succeed begins the growth with a process that takes the place of another at time t:
-// what leaked went with the one before.
+// what leaked went with the one before, and its pattern.
 func (s *series) succeed(t int64) {
 	s.began, s.leak = t, leak{}
+	if s.shape.pattern.leaks() {
+		s.shape.update(s, t)
+	}
 }
 
 // observation is one sample of a series and what is known beside it.

@@ -22,14 +22,11 @@ func benchHard(w io.Writer, opt options) error {
 				return err
 			}
 			writeNotes(w, results)
-			var f figures
-			for i := range results {
-				f.add(&results[i].ours)
-			}
 			if noise == 0 {
 				t.rows = append(t.rows, []string{k.Name})
 			}
-			t.rows[row] = append(t.rows[row], fmt.Sprintf("%d of %d, %d alarms", f.alarmed, f.healthy, f.episodes))
+			_, all := figuresOf(results, false)
+			t.rows[row] = append(t.rows[row], fmt.Sprintf("%d of %d, %d alarms", all[0].alarmed, all[0].healthy, all[0].episodes))
 		}
 	}
 	return writeTables(w, opt, t)
