@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -26,7 +27,8 @@ func readHistory(path string) ([]*trace, error) {
 		return nil, err
 	}
 	var all []*trace
-	of, first := map[uint64]*trace{}, map[uint64]int64{} // by the hash of the labels
+	first := map[string]int64{} // ms, by name
+	of := map[string]*trace{}
 	p := textparse.NewOpenMetricsParser(text, labels.NewSymbolTable())
 	for {
 		entry, err := p.Next()
@@ -39,16 +41,22 @@ func readHistory(path string) ([]*trace, error) {
 		if entry != textparse.EntrySeries {
 			continue
 		}
-		_, at, used := p.Series()
 		var l labels.Labels
 		p.Labels(&l)
-		key := l.Hash()
-		tr := of[key]
+		name := l.String()
+		_, at, used := p.Series()
+		if at == nil {
+			return nil, fmt.Errorf("%s: a sample of %s has no time", path, name)
+		}
+		if math.IsNaN(used) {
+			continue // the series was not there then
+		}
+		tr := of[name]
 		if tr == nil {
-			tr = &trace{name: l.String(), capacity: historyCapacity}
-			of[key], first[key] = tr, *at
+			tr = &trace{name: name, capacity: historyCapacity}
+			of[name], first[name] = tr, *at
 			all = append(all, tr)
 		}
-		tr.samples = append(tr.samples, traceSample{time.Duration(*at-first[key]) * time.Millisecond, int64(used)})
+		tr.samples = append(tr.samples, traceSample{time.Duration(*at-first[name]) * time.Millisecond, int64(used)})
 	}
 }

@@ -19,6 +19,7 @@ func TestReadHistory(t *testing.T) {
 gpu_memory_used_bytes{pod="a"} 1024 1662858720.000
 gpu_memory_used_bytes{pod="a"} 2.048e3 1662858777.5
 gpu_memory_used_bytes{pod="b"} 7 1662850000.000
+gpu_memory_used_bytes{pod="b"} NaN 1662850057.000
 gpu_memory_used_bytes{pod="a"} 3072 1662858834.000
 # EOF
 `
@@ -40,8 +41,10 @@ gpu_memory_used_bytes{pod="a"} 3072 1662858834.000
 	if b := got[1]; !slices.Equal(b.samples, []traceSample{{0, 7}}) {
 		t.Errorf("%+v", b)
 	}
-	write(strings.Replace(history, "7 1662850000.000", "seven", 1))
-	if _, err := readTraces(dir); err == nil || !strings.Contains(err.Error(), "pods.om") {
-		t.Errorf("a value that is none: %v", err)
+	for _, bad := range []string{"seven", "7"} {
+		write(strings.Replace(history, "7 1662850000.000", bad, 1))
+		if _, err := readTraces(dir); err == nil || !strings.Contains(err.Error(), "pods.om") {
+			t.Errorf("%s, and no time: %v", bad, err)
+		}
 	}
 }

@@ -62,12 +62,12 @@ func follows(d *draw) spec {
 }
 
 func fiveJobs(d *draw) spec {
-	f := &polygon{}
+	var m sum
 	for range 5 {
 		at, size := quietFirst+d.between(0, 40*minute), d.some()/3
-		f.jobs = append(f.jobs, line{from: at, rise: size, took: d.between(5, 60)})
+		m = append(m, &line{from: at, rise: size, took: d.between(5, 60)})
 	}
-	return healthy(sum{level(d.part(0.05, 0.2)), f})
+	return healthy(append(m, level(d.part(0.05, 0.2))))
 }
 
 func mornings(d *draw) spec { return d.days(15 * minute) }
@@ -95,27 +95,16 @@ func walks(d *draw, step, every float64) spec {
 	return spec{background: w, end: 12 * hour}
 }
 
-// polygon goes from corner to corner, the first of which is at 0, and stays at the last; jobs come
-// upon it.
-type polygon struct {
-	t, v []float64
-	jobs []line
-}
+// polygon goes from corner to corner, the first of which is at 0, and stays at the last.
+type polygon struct{ t, v []float64 }
 
 func (p *polygon) add(t, v float64) { p.t, p.v = append(p.t, t), append(p.v, v) }
 
 func (p *polygon) at(t float64) float64 {
-	sum := 0.0
-	for i := range p.jobs {
-		sum += p.jobs[i].at(t)
-	}
 	for i, next := range p.t {
 		if t < next {
-			return sum + p.v[i-1] + (p.v[i]-p.v[i-1])*(t-p.t[i-1])/(next-p.t[i-1])
+			return p.v[i-1] + (p.v[i]-p.v[i-1])*(t-p.t[i-1])/(next-p.t[i-1])
 		}
 	}
-	if len(p.v) > 0 {
-		sum += p.v[len(p.v)-1]
-	}
-	return sum
+	return p.v[len(p.v)-1]
 }
