@@ -99,13 +99,25 @@ func (b *backtest) setLocation(name string) error {
 
 // run judges the history and writes what came out. The error is errLeak if a leak
 // was found.
-func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if err := b.check(); err != nil {
 		return err
 	}
-	var err error
 	if b.rules, err = b.detector.load(); err != nil {
 		return err
+	}
+	out := func(write func(io.Writer) error) error { return write(stdout) }
+	if b.outputFile != "" {
+		file, failed := openOutputFile(b.outputFile, b.files)
+		if failed != nil {
+			return failed
+		}
+		defer func() {
+			if failed := file.close(); failed != nil && (err == nil || errors.Is(err, errLeak)) {
+				err = failed
+			}
+		}()
+		out = file.write
 	}
 	var list []*series
 	if b.prometheus.url != "" {
@@ -117,7 +129,7 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	findings := findingsOf(list)
-	if err := b.write(stdout, list, findings); err != nil {
+	if err := out(func(w io.Writer) error { return b.write(w, list, findings) }); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(findings, func(f finding) bool { return f.alarm != nil }) {
@@ -283,20 +295,7 @@ func sumOf(list []gpu.Process) gpu.Opt[uint64] {
 }
 
 // write writes what came out.
-func (b *backtest) write(stdout io.Writer, list []*series, findings []finding) (err error) {
-	w := stdout
-	if b.outputFile != "" {
-		file, err := os.Create(b.outputFile)
-		if err != nil {
-			return fmt.Errorf("--output-file=%s: %w", b.outputFile, err)
-		}
-		defer func() {
-			if failed := file.Close(); err == nil && failed != nil {
-				err = fmt.Errorf("--output-file=%s: %w", b.outputFile, failed)
-			}
-		}()
-		w = file
-	}
+func (b *backtest) write(w io.Writer, list []*series, findings []finding) (err error) {
 	switch b.output {
 	case outputJSON:
 		err = writeLines(w, list, b.step)

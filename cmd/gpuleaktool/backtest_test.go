@@ -263,6 +263,49 @@ func TestOutputFile(t *testing.T) {
 	}
 }
 
+// What --output-file names is written when there is something to write, and not before.
+func TestOutputFileKeeps(t *testing.T) {
+	dir := t.TempDir()
+	log, err := os.ReadFile("testdata/leak.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	history, old, link := filepath.Join(dir, "history.csv"), filepath.Join(dir, "old"), filepath.Join(dir, "link")
+	for path, text := range map[string]string{history: string(log), old: strings.Repeat("what it held\n", 1000)} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(history, link); err != nil {
+		t.Fatal(err)
+	}
+	_, plain, _ := tool(t.Context(), "backtest", history)
+	for _, c := range []struct {
+		name, path, input string
+		code              int
+		want              string // of the file, - for that there is none
+	}{
+		{"the input", history, history, exitWrong, string(log)},
+		{"a link to the input", link, history, exitWrong, string(log)},
+		{"an input that can't be read", old, filepath.Join(dir, "absent"), exitWrong, strings.Repeat("what it held\n", 1000)},
+		{"a new file, and an input that can't be read", filepath.Join(dir, "new"), filepath.Join(dir, "absent"), exitWrong, "-"},
+		{"longer before", old, history, exitLeak, plain},
+		{"a device", os.DevNull, history, exitLeak, ""},
+	} {
+		code, stdout, stderr := tool(t.Context(), "backtest", "--output-file="+c.path, c.input)
+		text := "-"
+		if read, err := os.ReadFile(c.path); err == nil {
+			text = string(read)
+		}
+		if code != c.code || stdout != "" || text != c.want {
+			t.Errorf("%s: exit code %d, %s; %d bytes, want %d", c.name, code, stderr, len(text), len(c.want))
+		}
+		if code == exitWrong && strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: %q is not one line", c.name, stderr)
+		}
+	}
+}
+
 func TestBacktestErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -1,0 +1,60 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// outputFile is the file of --output-file. It is opened before the work is done, so that
+// a path which can't be written costs no wait, and keeps what it held until there is something to
+// write.
+type outputFile struct {
+	file *os.File
+	path string
+	made bool // by this call
+}
+
+// openOutputFile opens the file at path. One of the inputs can't be it.
+func openOutputFile(path string, inputs []string) (*outputFile, error) {
+	is, err := os.Stat(path)
+	made := errors.Is(err, os.ErrNotExist)
+	for _, name := range inputs {
+		if of, err := os.Stat(name); err == nil && os.SameFile(is, of) {
+			return nil, fmt.Errorf("--output-file=%s: is a file to read: name another one", path)
+		}
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // A report, not a secret: the umask decides.
+	if err != nil {
+		return nil, fmt.Errorf("--output-file=%s: %w", path, err)
+	}
+	return &outputFile{file: file, path: path, made: made}, nil
+}
+
+// write puts what f writes in the place of what the file held.
+func (o *outputFile) write(f func(io.Writer) error) error {
+	// A pipe or a device holds nothing.
+	if is, err := o.file.Stat(); err == nil && is.Mode().IsRegular() {
+		if err := o.file.Truncate(0); err != nil {
+			return fmt.Errorf("--output-file=%s: %w", o.path, err)
+		}
+	}
+	o.made = false
+	return f(o.file)
+}
+
+// close closes the file, and takes it away again if it was made for nothing.
+func (o *outputFile) close() error {
+	err := o.file.Close()
+	if o.made {
+		err = errors.Join(err, os.Remove(o.path))
+	}
+	if err != nil {
+		return fmt.Errorf("--output-file=%s: %w", o.path, err)
+	}
+	return nil
+}
