@@ -108,7 +108,7 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	}
 	out := func(write func(io.Writer) error) error { return write(stdout) }
 	if b.outputFile != "" {
-		file, failed := openOutputFile(b.outputFile, b.files)
+		file, failed := openOutputFile(b.outputFile, b.inputs())
 		if failed != nil {
 			return failed
 		}
@@ -136,6 +136,17 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return errLeak
 	}
 	return nil
+}
+
+// inputs returns the files that are read. The history may be that of a Prometheus.
+func (b *backtest) inputs() []string {
+	inputs := slices.Clone(b.files)
+	for _, name := range []string{b.detector.file, b.prometheus.httpConfig} {
+		if name != "" {
+			inputs = append(inputs, name)
+		}
+	}
+	return inputs
 }
 
 // check returns an error if the call cannot be carried out.

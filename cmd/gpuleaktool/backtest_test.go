@@ -306,6 +306,48 @@ func TestOutputFileKeeps(t *testing.T) {
 	}
 }
 
+// What is read besides the files named is not overwritten either.
+func TestOutputFileIsNoInput(t *testing.T) {
+	dir := t.TempDir()
+	log, err := os.ReadFile("testdata/leak.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	history, rules, client := filepath.Join(dir, "history.csv"), filepath.Join(dir, "rules.yml"), filepath.Join(dir, "client.yml")
+	texts := map[string]string{history: string(log), rules: "groups: []\n", client: "follow_redirects: true\n"}
+	for path, text := range texts {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pipe(t, history)
+	for path, args := range map[string][]string{
+		history: {"-"},
+		rules:   {"--detector.config=" + rules, history},
+		client:  {"--prometheus.url=http://localhost:1", "--query=up", "--start=-1h", "--http.config.file=" + client},
+	} {
+		code, _, stderr := tool(t.Context(), append([]string{"backtest", "--output-file=" + path}, args...)...)
+		read, err := os.ReadFile(path)
+		if code != exitWrong || !strings.Contains(stderr, "is a file to read") || err != nil || string(read) != texts[path] {
+			t.Errorf("%s: exit code %d, %s, %d bytes are left of %d, %v", path, code, stderr, len(read), len(texts[path]), err)
+		}
+	}
+}
+
+// A link whose target is absent is not taken for a file that was made.
+func TestOutputFileLink(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("target", link); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := tool(t.Context(), "backtest", "--output-file="+link, "absent"); code != exitWrong {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "target" {
+		t.Errorf("the link leads to %q: %v", to, err)
+	}
+}
+
 func TestBacktestErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -19,20 +19,34 @@ type outputFile struct {
 	made bool // by this call
 }
 
-// openOutputFile opens the file at path. One of the inputs can't be it.
+// openOutputFile opens the file at path. One of the inputs can't be it: files, of which - is the
+// standard input.
 func openOutputFile(path string, inputs []string) (*outputFile, error) {
-	is, err := os.Stat(path)
-	made := errors.Is(err, os.ErrNotExist)
-	for _, name := range inputs {
-		if of, err := os.Stat(name); err == nil && os.SameFile(is, of) {
-			return nil, fmt.Errorf("--output-file=%s: is a file to read: name another one", path)
+	if is, err := os.Stat(path); err == nil {
+		for _, name := range inputs {
+			if of, err := statInput(name); err == nil && is.Mode().IsRegular() && os.SameFile(is, of) {
+				return nil, fmt.Errorf("--output-file=%s: is a file to read: name another one", path)
+			}
 		}
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // A report, not a secret: the umask decides.
+	// What a link points to is made if it is absent, and stays: only what has this very name is taken away.
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) //nolint:gosec // A report, not a secret: the umask decides.
+	made := err == nil
+	if errors.Is(err, os.ErrExist) {
+		file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // As above.
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--output-file=%s: %w", path, err)
 	}
 	return &outputFile{file: file, path: path, made: made}, nil
+}
+
+// statInput returns what is known of an input.
+func statInput(name string) (os.FileInfo, error) {
+	if isNamed(name) {
+		return os.Stat(name)
+	}
+	return os.Stdin.Stat()
 }
 
 // write puts what f writes in the place of what the file held.
