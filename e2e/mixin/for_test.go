@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,14 +96,22 @@ func (e *evaluation) until(end time.Duration, series map[string]float64, failed 
 }
 
 // reach returns how far back the expression of an alert looks: for so long after its
-// last bad sample its condition holds.
+// last bad sample its condition holds. What an alert makes way for holds no condition.
 func reach(t *testing.T, expr parser.Expr) time.Duration {
 	t.Helper()
 	var longest time.Duration
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		if m, ok := n.(*parser.MatrixSelector); ok {
-			longest = max(longest, m.Range)
+	parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
+		m, ok := n.(*parser.MatrixSelector)
+		if !ok {
+			return nil
 		}
+		for i, of := range path {
+			unless, ok := of.(*parser.BinaryExpr)
+			if ok && unless.Op == parser.LUNLESS && slices.Contains(append(slices.Clone(path[i+1:]), n), parser.Node(unless.RHS)) {
+				return nil
+			}
+		}
+		longest = max(longest, m.Range)
 		return nil
 	})
 	if longest < 4*scrapeInterval {

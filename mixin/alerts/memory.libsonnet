@@ -52,7 +52,7 @@
   // that of the GPU, and the page carries the owner of the largest contributor, so that
   // it can be routed. The pid is in the text: a label that moves from one worker to the
   // next would make a new page of each.
-  local outOfMemory(severity, seconds, within) = lib.alert(
+  local outOfMemory(severity, seconds, within, wait) = lib.alert(
     'GPUOutOfMemoryPredicted',
     severity,
     |||
@@ -61,10 +61,7 @@
       or on (%(domain)s)
       (%(left)s) < %(seconds)d
     ||| % { left: timeLeft, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit },
-    // The detector has made sure of it, and holds a leak until its confidence falls
-    // below the threshold that clears it. What a range remembers of one that was taken
-    // back at once must not page, so this is longer than scrapeGap.
-    config.forOOM,
+    wait,
     'GPU memory will be full within %s%s.' % [within, '{{ with $labels.process }}: {{ . }} leaks{{ end }}'],
     text.text([
       text.gpu,
@@ -79,7 +76,23 @@
 
   local judged(scope) = lib.last(scope + 'leak_detected') + ' == 1',
 
-  // Tickets: which processes leak, however far from out-of-memory.
+  // What has leaked for as long as its ticket takes, which fires from this evaluation on.
+  // The lowest sample is not enough: who leaks from the first one on has no others.
+  local lasting(scope) =
+    local detected = lib.select(scope + 'leak_detected');
+    if config.forLeak == '0s' then judged(scope) else
+      '(%s and last_over_time(%s[%s] offset %s) == 1 and min_over_time(%s[%s]) == 1)' %
+      [judged(scope), detected, config.scrapeGap, config.forLeak, detected, config.forLeak],
+
+  // The ticket of a workload begins anew with each process of it that leaks.
+  local lastingWorkload =
+    if config.forLeak == '0s' then judged('gpu_workload_') else
+      '%s unless on (%s, namespace, pod, slurm_job) max_over_time(%s[%s]) == 1' %
+      [lasting('gpu_workload_'), lib.domain, lib.select('gpu_process_leak_detected'), config.forLeak],
+
+  // Tickets: which processes leak, however far from out-of-memory. Their memory waits
+  // beside them until one of them has a ticket: in a crash loop, or where programs take
+  // turns, nobody may leak for as long as that takes, and the memory leaks all the time.
   local leak = lib.alert(
     'GPUMemoryLeakDetected',
     'warning',
@@ -88,13 +101,14 @@
       or
       (
         (%(gpu)s or %(mig)s)
-        unless on (%(domain)s) (%(process)s or %(workload)s)
+        unless on (%(domain)s) (%(lasting)s or (%(workload)s))
       )
     ||| % {
       process: judged('gpu_process_'),
       gpu: judged('gpu_'),
       mig: judged('gpu_mig_'),
-      workload: judged('gpu_workload_'),
+      lasting: lasting('gpu_process_'),
+      workload: lastingWorkload,
       domain: lib.domain,
     },
     config.forLeak,
@@ -295,8 +309,8 @@
       rules: [
         growing,
         largest,
-        outOfMemory('critical', config.oomPageSeconds, 'the hour'),
-        outOfMemory('warning', config.oomTicketSeconds, 'the day'),
+        outOfMemory('critical', config.oomPageSeconds, 'the hour', config.forOOM),
+        outOfMemory('warning', config.oomTicketSeconds, 'the day', config.forLeak),
         leak,
         workloadLeak,
         zombie,
