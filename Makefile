@@ -141,6 +141,12 @@ bench-detect: ## measure the detector and its rivals, and write detector/BENCHMA
 	cd e2e && $(GO) run ./bench --set=test --series=20 --hours=100000 --curve --hard=40 --exam=jobs,layers --nodes --seeds=301-310 --traces=$(TRACES) --markdown > $(BIN)/BENCHMARK.md
 	mv $(BIN)/BENCHMARK.md detector/BENCHMARK.md
 
+.PHONY: bench-trade
+bench-trade: ## measure what other thresholds give, and write detector/TRADE.md (20 minutes)
+	mkdir -p $(BIN)
+	cd e2e && $(GO) run ./bench --trade --set=test --hours=100000 --exam=jobs,layers --seeds=301-310 --markdown > $(BIN)/TRADE.md
+	mv $(BIN)/TRADE.md detector/TRADE.md
+
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME
 	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

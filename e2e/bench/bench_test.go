@@ -84,13 +84,13 @@ func TestForecast(t *testing.T) {
 		eta, lower, upper float64
 		want              forecast
 	}{
-		{3600, 1800, 5400, forecast{true, 0, true, 1}},
-		{2700, 1800, 3000, forecast{true, 0.25, false, 1.0 / 3}},
-		{5400, 4000, 7600, forecast{true, 0.5, false, 1}},
-		{3600, 1800, inf, forecast{true, 0, true, inf}},
-		{3600, nan, nan, forecast{true, 0, false, inf}},
-		{inf, inf, inf, forecast{true, 1, false, inf}},
-		{nan, nan, nan, forecast{true, 1, false, inf}},
+		{3600, 1800, 5400, forecast{true, 0, true, 1, 1}},
+		{2700, 1800, 3000, forecast{true, 0.25, false, 1.0 / 3, 1200.0 / 2700}},
+		{5400, 4000, 7600, forecast{true, 0.5, false, 1, 3600.0 / 5400}},
+		{3600, 1800, inf, forecast{true, 0, true, inf, inf}},
+		{3600, nan, nan, forecast{true, 0, false, inf, 0}},
+		{inf, inf, inf, forecast{true, 1, false, inf, 0}},
+		{nan, nan, nan, forecast{true, 1, false, inf, 0}},
 	} {
 		o := fake{eta: c.eta, lower: c.lower, upper: c.upper}.score(is)
 		if o.forecast != c.want {
@@ -139,8 +139,10 @@ func TestFigures(t *testing.T) {
 		"healthy series ever alarmed": "1/3 33.3 %", "healthy time in alarm": "10.0 %",
 		"ETA error at half-life, median": "62.5 %", "ETA error at half-life, 90 %": "100.0 %",
 		"90 % interval covers": "1/2 50.0 %", "90 % interval, median width/true": "none",
+		"healthy series ever paged": "0/3 0.0 %", "out-of-memories with a page 10 min before": "1/2 50.0 %", "page to out-of-memory, median": "1h17m0s",
+		"page to out-of-memory, 10 % to 90 %": "1h17m0s to 1h17m0s", "leaks with a page before the onset": "0/6 0.0 %",
 	}
-	rows := slices.Concat(leakRows, []figureRow{laterRow}, healthyRows, forecastRows)
+	rows := slices.Concat(leakRows, []figureRow{laterRow}, healthyRows, forecastRows, pageRows)
 	for _, r := range rows {
 		if text, ok := want[r.name]; ok && r.of(&f) != text {
 			t.Errorf("%s: %s, want %s", r.name, r.of(&f), text)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -32,7 +33,7 @@ func newCurve(is truth) []*threshold {
 
 func (c *threshold) observe(t time.Duration, confidence float64) {
 	c.on = confidence >= c.leak || (c.on && confidence >= c.clear)
-	c.score.observe(t, c.on, 0, 0, 0)
+	c.score.observe(t, c.on, math.NaN(), math.NaN(), math.NaN())
 }
 
 // curveTable returns what other leak thresholds would give.

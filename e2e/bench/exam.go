@@ -56,6 +56,9 @@ func examsNamed(list string) ([]exam, error) {
 // seedRange is the seeds from first to last.
 type seedRange struct{ first, last uint64 }
 
+// count returns how many they are.
+func (r seedRange) count() int { return int(r.last - r.first + 1) }
+
 // parseSeeds reads the value of --seeds.
 func parseSeeds(text string) (seedRange, error) {
 	first, last, _ := strings.Cut(text, "-")
@@ -85,7 +88,7 @@ func benchExam(w io.Writer, opt options, e exam) error {
 		return nil // another exam or the sets have that kind
 	}
 	r := &runner{rivals: opt.rivals, verbose: opt.verbose, minutely: true}
-	results := parallel(int(opt.seeds.last-opt.seeds.first+1)*len(indices), func(i int) judged {
+	results := parallel(opt.seeds.count()*len(indices), func(i int) judged {
 		return r.examine(e, opt.seeds.first+uint64(i/len(indices)), indices[i%len(indices)])
 	})
 	if err := firstError(results); err != nil {
@@ -99,13 +102,17 @@ func benchExam(w io.Writer, opt options, e exam) error {
 // other healthy series: no label tells it from them.
 func (r *runner) examine(e exam, seed uint64, index int) judged {
 	s := e.make(seed, index)
-	is := truth{
+	return r.judge(s.Kind, s, s.Capacity, examTruth(s), func(w *watch, o *outcome) string {
+		return w.note(noted{fmt.Sprintf("%s/%d/%d", s.Kind, seed, index), s.Interval, s.Capacity, s.Rate}, o)
+	})
+}
+
+// examTruth returns what is true of a series of an exam.
+func examTruth(s *exams.Series) truth {
+	return truth{
 		leak: s.Leak, onset: s.Onset, half: s.HalfLife(), oom: s.OOM, length: s.Length, fromStart: s.FromStart,
 		steadyBig: s.Steady && s.Rate >= bigRate, fine: s.Interval <= finely,
 	}
-	return r.judge(s.Kind, s, s.Capacity, is, func(w *watch, o *outcome) string {
-		return w.note(noted{fmt.Sprintf("%s/%d/%d", s.Kind, seed, index), s.Interval, s.Capacity, s.Rate}, o)
-	})
 }
 
 // laterRow is a row of exams alone: the labels of the sets do not say which leaks
@@ -120,9 +127,9 @@ func examTables(results []judged, opt options, e exam) []*table {
 	f := all[0]
 	title := fmt.Sprintf("Exam %s, seeds %d to %d: %d leaks, %d healthy series of %.0f h",
 		e.name, opt.seeds.first, opt.seeds.last, f.leaks, f.healthy, f.hours)
-	rules := compared(title, slices.Concat(leakRows, []figureRow{laterRow}, healthyRows, forecastRows), names, all)
+	rules := compared(title, slices.Concat(leakRows, []figureRow{laterRow}, healthyRows, forecastRows, pageRows), names, all)
 	leaks, healthy := byKind(results)
 	leaks.title = "Leaks by kind, exam " + e.name
 	healthy.title = "Healthy series by kind, exam " + e.name
-	return []*table{rules, leaks, healthy}
+	return []*table{rules, leaks, healthy, calibration(results, e.name)}
 }

@@ -21,6 +21,7 @@ type figures struct {
 	healthy, alarmed, episodes int
 	hours, alarmedHours        float64 // of healthy series
 	delays                     []time.Duration
+	alerts                     alerts
 	errors, widths             []float64
 	covered                    int
 }
@@ -43,9 +44,8 @@ func (f *figures) addHealthy(o *outcome) {
 	f.episodes += len(o.begun)
 	f.hours += o.length.Hours()
 	f.alarmedHours += o.alarmed.Hours()
-	if len(o.begun) > 0 {
-		f.alarmed++
-	}
+	count(&f.alarmed, len(o.begun) > 0)
+	f.alerts.add(o)
 }
 
 func (f *figures) addLeak(o *outcome) {
@@ -68,11 +68,16 @@ func (f *figures) addLeak(o *outcome) {
 	count(&f.bigQuick, o.steadyBig && quick)
 	count(&f.bigFine, o.steadyBig && o.fine)
 	count(&f.bigFineQuick, o.steadyBig && o.fine && quick)
-	if p := o.forecast; p.due {
-		f.errors = append(f.errors, p.error)
-		f.widths = append(f.widths, p.width)
-		count(&f.covered, p.covered)
+	f.alerts.add(o)
+	if o.forecast.due {
+		f.addForecast(o.forecast)
 	}
+}
+
+func (f *figures) addForecast(p forecast) {
+	f.errors = append(f.errors, p.error)
+	f.widths = append(f.widths, p.width)
+	count(&f.covered, p.covered)
 }
 
 func count(n *int, yes bool) {

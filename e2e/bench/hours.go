@@ -41,8 +41,9 @@ func benchHours(w io.Writer, opt options, kinds []workloads.Kind) error {
 	if err := writeTables(w, opt, healthy, byAge(results)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "False episodes per 10,000 series-hours: %.2f, with 95 %% confidence at most %.2f.\n\n",
-		rate*float64(f.episodes), rate*poissonUpper(f.episodes, 0.95))
+	_, err = fmt.Fprintf(w, "False episodes per 10,000 series-hours: %.2f, with 95 %% confidence at most %.2f. False tickets: %.2f, at most %.2f. False pages: %.2f, at most %.2f.\n\n",
+		rate*float64(f.episodes), rate*poissonUpper(f.episodes, 0.95), rate*float64(f.alerts.falseTickets), rate*poissonUpper(f.alerts.falseTickets, 0.95),
+		rate*float64(f.alerts.falsePages), rate*poissonUpper(f.alerts.falsePages, 0.95))
 	return err
 }
 

@@ -5,7 +5,7 @@
 // labelled series of used GPU memory.
 //
 //	bench [--set=tune|test] [--series=N] [--kind=SUBSTRING] [--rivals=false] [--curve] [--hours=H]
-//	      [--hard=N] [--exam=NAME,NAME] [--nodes] [--incidents] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
+//	      [--hard=N] [--exam=NAME,NAME] [--nodes] [--incidents] [--trade] [--seeds=A-B] [--traces=DIR] [--markdown] [--verbose]
 package main
 
 import (
@@ -59,6 +59,7 @@ type options struct {
 	traces    string
 	rivals    bool
 	curve     bool
+	trade     bool
 	verbose   bool
 	markdown  bool
 }
@@ -94,6 +95,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.traces, "traces", "", "also run the real histories in this directory: logs of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems and the prototype too")
 	f.BoolVar(&o.curve, "curve", false, "also tell what other leak thresholds would give")
+	f.BoolVar(&o.trade, "trade", false, "tell what other thresholds would give in the exams and hours that are asked for, and nothing else")
 	f.BoolVar(&o.verbose, "verbose", false, "a line for each leak that is missed and each healthy series with an alarm")
 	f.BoolVar(&o.markdown, "markdown", false, "write markdown")
 	if err := f.Parse(args); err != nil {
@@ -126,6 +128,9 @@ func bench(w io.Writer, opt options) error {
 	}
 	if len(kinds) == 0 && !opt.nodes && !slices.ContainsFunc(opt.exams, func(e exam) bool { return len(e.indices(opt.kind)) > 0 }) {
 		return fmt.Errorf("no kind has a name that contains %q", opt.kind)
+	}
+	if opt.trade {
+		return benchTrade(w, opt, kinds)
 	}
 	if opt.markdown {
 		if _, err := io.WriteString(w, intro); err != nil {
@@ -206,7 +211,7 @@ func allRules(results []judged, opt options) *table {
 	names, all := figuresOf(results, opt.rivals)
 	f := all[0]
 	title := fmt.Sprintf("Set %s: %d leaks, %d healthy series of %.0f h", opt.set, f.leaks, f.healthy, f.hours)
-	return compared(title, slices.Concat(leakRows, healthyRows, forecastRows), names, all)
+	return compared(title, slices.Concat(leakRows, healthyRows, forecastRows, pageRows), names, all)
 }
 
 // figuresOf returns the names and figures of ours and the rivals.

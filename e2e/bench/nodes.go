@@ -34,6 +34,8 @@ type nodeResult struct {
 	// Warned tells of each rule, as in gpu, before how many of the ooms an alarm had been on for ten minutes.
 	warned []int
 	ooms   int
+	// Alerts are how those were paged by each rule, in whichever life.
+	alerts []alerts
 	// Ahead is for how long ours had been on before those of the ooms.
 	ahead []time.Duration
 	// Leaks are how ours did on each labelled leak by its name; pods says of which the
@@ -62,7 +64,7 @@ func benchNodes(w io.Writer, opt options) error {
 			indices = append(indices, i)
 		}
 	}
-	n := int(opt.seeds.last-opt.seeds.first+1) * len(indices)
+	n := opt.seeds.count() * len(indices)
 	results := parallel(n, func(i int) nodeResult {
 		seed, index := opt.seeds.first+uint64(i/len(indices)), indices[i%len(indices)]
 		return judgeStory(nodes.New(seed, index), seed, index, opt.rivals)
@@ -121,6 +123,8 @@ type storyJudge struct {
 
 	gpu   []*scorer       // in the order of nodeResult.gpu
 	since []time.Duration // of the alarm of each rule, never while there is none
+	// pages follow the page of each rule, in whichever life.
+	pages []alert
 	stop  time.Duration
 	leaks []*scorer
 	group map[int]string // by process
@@ -144,7 +148,7 @@ func newStoryJudge(s *nodes.Story, name string, withRivals bool) *storyJudge {
 	if j.ours, j.out.err = detector.NewDomain(func(detector.Subject[int]) detector.Config { return cfg }); j.out.err != nil {
 		return j
 	}
-	if j.alone, j.out.err = newOurs(); j.out.err != nil {
+	if j.alone, j.out.err = newOurs(detector.DefaultConfig()); j.out.err != nil {
 		return j
 	}
 	j.others = []rivals.Rule{j.alone}
@@ -158,6 +162,7 @@ func newStoryJudge(s *nodes.Story, name string, withRivals bool) *storyJudge {
 		j.gpu = append(j.gpu, newScorer(is))
 	}
 	j.since, j.out.warned = nevers(len(j.gpu)), make([]int, len(j.gpu))
+	j.pages, j.out.alerts = slices.Repeat([]alert{newAlert(pageFor)}, len(j.gpu)), make([]alerts, len(j.gpu))
 	for i := range s.Leaks {
 		j.leaks = append(j.leaks, newScorer(j.truthOf(&s.Leaks[i])))
 		j.out.pods = append(j.out.pods, false)
@@ -334,6 +339,7 @@ func (j *storyJudge) askGPU(t time.Duration, rule int, a answer) {
 	if t <= j.stop {
 		a.observe(j.gpu[rule], t)
 	}
+	j.pages[rule].observe(t, pages(a.leak, a.eta))
 	switch {
 	case !a.leak:
 		j.since[rule] = never
@@ -347,6 +353,7 @@ func (j *storyJudge) outOfMemory(t time.Duration) {
 	for j.out.ooms < len(j.story.OOMs) && j.story.OOMs[j.out.ooms] <= t {
 		for i, since := range j.since {
 			count(&j.out.warned[i], since != never && since <= j.story.OOMs[j.out.ooms]-held)
+			j.out.alerts[i].outOfMemory(j.pages[i].on, j.story.OOMs[j.out.ooms])
 		}
 		if since := j.since[0]; since != never {
 			j.out.ahead = append(j.out.ahead, j.story.OOMs[j.out.ooms]-since)
@@ -474,10 +481,11 @@ func nodeTables(exam string, results []nodeResult, opt options) []*table {
 		for k := range results {
 			all[i].add(&results[k].gpu[i])
 		}
+		all[i].alerts.deaths(results, i)
 	}
 	f := all[0]
 	title := fmt.Sprintf("%s, seeds %d to %d: %d GPUs with a leak, %d healthy ones of %.0f h", exam, opt.seeds.first, opt.seeds.last, f.leaks, f.healthy, f.hours)
-	rules := compared(title, slices.Concat(leakRows, healthyRows, forecastRows), names, all)
+	rules := compared(title, slices.Concat(leakRows, healthyRows, forecastRows, pageRows), names, all)
 	row := []string{"out-of-memories with an alarm 10 min before"}
 	for i := range names {
 		warned, ooms := 0, 0
@@ -488,6 +496,15 @@ func nodeTables(exam string, results []nodeResult, opt options) []*table {
 	}
 	rules.rows = append(rules.rows, row)
 	return []*table{rules, whoTable(exam, results)}
+}
+
+// deaths puts all out-of-memories of the stories in the place of the first of each.
+func (a *alerts) deaths(results []nodeResult, rule int) {
+	a.ooms, a.ahead, a.leads = 0, 0, nil
+	for i := range results {
+		of := &results[i].alerts[rule]
+		a.ooms, a.ahead, a.leads = a.ooms+of.ooms, a.ahead+of.ahead, append(a.leads, of.leads...)
+	}
 }
 
 // whoTable tells how well it is named who holds memory.

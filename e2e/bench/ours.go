@@ -23,8 +23,7 @@ type ours struct {
 	err    error            // the first one
 }
 
-func newOurs() (*ours, error) {
-	cfg := detector.DefaultConfig()
+func newOurs(cfg detector.Config) (*ours, error) {
 	d, err := detector.NewDomain(func(detector.Subject[int]) detector.Config { return cfg })
 	if err != nil {
 		return nil, fmt.Errorf("make a detector: %w", err)

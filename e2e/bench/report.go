@@ -74,6 +74,15 @@ var (
 		{"false episodes per 100 series-hours", func(f *figures) string { return number2(100 * float64(f.episodes) / f.hours) }},
 		{"healthy series ever alarmed", func(f *figures) string { return share(f.alarmed, f.healthy) }},
 		{"healthy time in alarm", func(f *figures) string { return percent(f.alarmedHours / f.hours) }},
+		{"healthy series with a ticket", func(f *figures) string { return share(f.alerts.ticketed, f.healthy) }},
+		{"healthy series ever paged", func(f *figures) string { return share(f.alerts.paged, f.healthy) }},
+	}
+	pageRows = []figureRow{
+		{"out-of-memories with a page 10 min before", func(f *figures) string { return share(f.alerts.ahead, f.alerts.ooms) }},
+		{"page to out-of-memory, median", func(f *figures) string { return lead(f, 0.5) }},
+		{"page to out-of-memory, 10 % to 90 %", leadRange},
+		{"leaks with a ticket or a page", func(f *figures) string { return share(f.alerts.told, f.leaks) }},
+		{"leaks with a page before the onset", func(f *figures) string { return share(f.alerts.early, f.leaks) }},
 	}
 	forecastRows = []figureRow{
 		{"ETA error at half-life, median", func(f *figures) string { return forecasts(f, median(f.errors)) }},
@@ -122,6 +131,22 @@ func delay(f *figures, d time.Duration) string {
 		return "–"
 	}
 	return short(d)
+}
+
+// lead returns a quantile of the times from a page to the out-of-memory.
+func lead(f *figures, q float64) string {
+	if len(f.alerts.leads) == 0 {
+		return "–"
+	}
+	return short(quantile(f.alerts.leads, q))
+}
+
+// leadRange returns between which four fifths of the times from a page to the out-of-memory are.
+func leadRange(f *figures) string {
+	if len(f.alerts.leads) == 0 {
+		return "–"
+	}
+	return lead(f, 0.1) + " to " + lead(f, 0.9)
 }
 
 func forecasts(f *figures, x float64) string {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
 )
@@ -98,7 +99,7 @@ type source interface {
 
 // judge runs one series past all rules.
 func (r *runner) judge(name string, s source, capacity int64, is truth, note func(*watch, *outcome) string) judged {
-	o, err := newOurs()
+	o, err := newOurs(detector.DefaultConfig())
 	if err != nil {
 		return judged{name: name, err: err}
 	}

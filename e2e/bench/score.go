@@ -48,9 +48,13 @@ type outcome struct {
 	// the onset and is on 10 min later, or when memory ran out before that.
 	found time.Duration
 	// begun is when alarms began, false ones or not, and alarmed the time with one.
-	begun    []time.Duration
-	alarmed  time.Duration
-	forecast forecast
+	begun   []time.Duration
+	alarmed time.Duration
+	// paged and ticketed are when pages and tickets began, and paging when the page began that is on
+	// in the end, or was at the out-of-memory.
+	paged, ticketed []time.Duration
+	paging          time.Duration
+	forecast        forecast
 }
 
 // first returns when the first alarm began.
@@ -67,19 +71,21 @@ type forecast struct {
 	error   float64 // |foretold - true| / true, 1 without a forecast
 	covered bool    // the true time is between the bounds
 	width   float64 // (upper - lower) / true, +Inf without a forecast
+	told    float64 // (upper - lower) / foretold, as a reader sees it, 0 without a forecast
 }
 
 // scorer follows the verdicts of one rule on one series.
 type scorer struct {
-	out       outcome
-	on, asked bool
-	last      time.Duration
-	candidate time.Duration // begin of an alarm that may have found the leak
+	out          outcome
+	on, asked    bool
+	last         time.Duration
+	candidate    time.Duration // begin of an alarm that may have found the leak
+	page, ticket alert
 }
 
 func newScorer(is truth) *scorer {
-	s := &scorer{candidate: never}
-	s.out = outcome{truth: is, found: never}
+	s := &scorer{candidate: never, page: newAlert(pageFor), ticket: newAlert(ticketFor)}
+	s.out = outcome{truth: is, found: never, paging: never}
 	s.out.forecast = forecast{due: is.oom > 0 && is.half <= is.length, error: 1, width: math.Inf(1)}
 	return s
 }
@@ -94,6 +100,7 @@ func (s *scorer) observe(t time.Duration, leak bool, eta, lower, upper float64) 
 		s.begin(t)
 	}
 	s.on = leak
+	s.alert(t, leak, eta)
 	if s.candidate != never && t >= s.candidate+held {
 		s.settle()
 	}
@@ -114,6 +121,20 @@ func (s *scorer) begin(t time.Duration) {
 	}
 }
 
+// alert follows the alerts until the out-of-memory: after it nobody is told of it.
+func (s *scorer) alert(t time.Duration, leak bool, eta float64) {
+	if s.out.oom > 0 && t >= s.out.oom {
+		return
+	}
+	if s.page.observe(t, pages(leak, eta)) {
+		s.out.paged = append(s.out.paged, t)
+	}
+	if s.ticket.observe(t, leak) {
+		s.out.ticketed = append(s.out.ticketed, t)
+	}
+	s.out.paging = s.page.on
+}
+
 // settle decides on the candidate.
 func (s *scorer) settle() {
 	if s.on {
@@ -131,7 +152,7 @@ func (s *scorer) foretold(is, eta, lower, upper float64) {
 	f.error = math.Abs(eta-is) / is
 	f.covered = lower <= is && is <= upper
 	if w := (upper - lower) / is; w >= 0 {
-		f.width = w
+		f.width, f.told = w, (upper-lower)/eta
 	}
 }
 
