@@ -30,15 +30,20 @@ func openOutputFile(path string, inputs []string) (*outputFile, error) {
 		}
 	}
 	// What a link points to is made if it is absent, and stays: only what has this very name is taken away.
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) //nolint:gosec // A report, not a secret: the umask decides.
+	file, err := create(path, os.O_EXCL)
 	made := err == nil
 	if errors.Is(err, os.ErrExist) {
-		file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // As above.
+		file, err = create(path, 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--output-file=%s: %w", path, err)
 	}
 	return &outputFile{file: file, path: path, made: made}, nil
+}
+
+// create opens a file for writing, and leaves what is in it.
+func create(path string, flag int) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, 0o666) //nolint:gosec // A report is no secret, and has the mode that os.Create gives: the umask decides who reads it.
 }
 
 // statInput returns what is known of an input.

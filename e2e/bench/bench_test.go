@@ -9,13 +9,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
 )
 
@@ -179,16 +179,17 @@ func TestPoissonUpper(t *testing.T) {
 	}
 }
 
+// TestCurve holds the row of the default threshold against the table of the same series.
 func TestCurve(t *testing.T) {
-	c := newCurve(truth{length: hours})
-	i := slices.Index(curveThresholds, 0.6)
-	var on []bool
-	for n, confidence := range []float64{0.1, 0.59, 0.6, 0.31, 0.29, 0.5} {
-		c[i].observe(time.Duration(n)*time.Minute, confidence)
-		on = append(on, c[i].on)
+	got := text(t, "--kind=st", "--series=1", "--rivals=false", "--markdown", "--curve")
+	row := func(name string) []string {
+		_, rest, _ := strings.Cut(got, "\n| "+name+" | ")
+		cells, _, _ := strings.Cut(rest, " |\n")
+		return strings.Split(cells, " | ")
 	}
-	if want := []bool{false, false, true, true, false, false}; !reflect.DeepEqual(on, want) {
-		t.Errorf("%v, want %v", on, want)
+	want := []string{row("recall")[0], row("found within 15 min")[0], row("early alarms")[0], row("healthy series ever alarmed")[0], row("false episodes per 100 series-hours")[0], row("delay, median")[0]}
+	if curve := row(fmt.Sprint(detector.DefaultConfig().LeakThreshold)); !slices.Equal(curve, want) || want[0] == "" {
+		t.Errorf("the row of the default is %q, want %q", curve, want)
 	}
 }
 

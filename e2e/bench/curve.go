@@ -5,8 +5,7 @@ package main
 
 import (
 	"fmt"
-	"math"
-	"time"
+	"io"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -14,43 +13,32 @@ import (
 // curveThresholds are the leak thresholds of --curve.
 var curveThresholds = []float64{0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95}
 
-// threshold is the alarm that another leak threshold would give. The clear
-// threshold keeps its ratio to it.
-type threshold struct {
-	leak, clear float64
-	on          bool
-	score       *scorer
+// leakThreshold returns the setting of a leak threshold, with half of it to clear, as the defaults
+// have it.
+func leakThreshold(x float64) setting {
+	return setting{fmt.Sprintf("leak-threshold=%g clear-threshold=%g", x, x/2), func(c *detector.Config) { c.LeakThreshold, c.ClearThreshold = x, x/2 }}
 }
 
-func newCurve(is truth) []*threshold {
-	cfg := detector.DefaultConfig()
-	var list []*threshold
-	for _, x := range curveThresholds {
-		list = append(list, &threshold{leak: x, clear: x * cfg.ClearThreshold / cfg.LeakThreshold, score: newScorer(is)})
+// benchCurve writes what other leak thresholds give on the labelled series.
+func benchCurve(w io.Writer, opt options, jobs []job) error {
+	list := make([]setting, len(curveThresholds))
+	for i, x := range curveThresholds {
+		list[i] = leakThreshold(x)
 	}
-	return list
-}
-
-func (c *threshold) observe(t time.Duration, confidence float64) {
-	c.on = confidence >= c.leak || (c.on && confidence >= c.clear)
-	c.score.observe(t, c.on, math.NaN(), math.NaN(), math.NaN())
-}
-
-// curveTable returns what other leak thresholds would give.
-func curveTable(results []judged) *table {
+	all, err := tryJobs(opt, jobs, list)
+	if err != nil {
+		return err
+	}
 	t := &table{
 		title:  "Other leak thresholds",
 		header: []string{"threshold", "recall", "within 15 min", "early", "healthy ever alarmed", "episodes per 100 h", "median delay"},
 	}
 	for i, x := range curveThresholds {
-		var f figures
-		for j := range results {
-			f.add(&results[j].curve[i])
-		}
+		f := &all[i]
 		t.rows = append(t.rows, []string{
 			fmt.Sprint(x), share(f.found, f.leaks), share(f.quick, f.leaks), share(f.early, f.leaks), share(f.alarmed, f.healthy),
-			number2(100 * float64(f.episodes) / f.hours), delay(&f, median(f.delays)),
+			number2(100 * float64(f.episodes) / f.hours), delay(f, median(f.delays)),
 		})
 	}
-	return t
+	return writeTables(w, opt, t)
 }

@@ -192,18 +192,18 @@ func writeTables(w io.Writer, opt options, tables ...*table) error {
 
 // benchSeries writes the tables of the labelled series.
 func benchSeries(w io.Writer, opt options, kinds []workloads.Kind) error {
-	r := &runner{set: opt.set, rivals: opt.rivals, curve: opt.curve, verbose: opt.verbose}
-	results, err := r.run(jobsFor(kinds, opt.series))
+	r := &runner{set: opt.set, rivals: opt.rivals, verbose: opt.verbose}
+	jobs := jobsFor(kinds, opt.series)
+	results, err := r.run(jobs)
 	if err != nil {
 		return err
 	}
 	writeNotes(w, results)
 	leaks, healthy := byKind(results)
-	tables := []*table{allRules(results, opt), leaks, healthy}
-	if opt.curve {
-		tables = append(tables, curveTable(results))
+	if err := writeTables(w, opt, allRules(results, opt), leaks, healthy); err != nil || !opt.curve {
+		return err
 	}
-	return writeTables(w, opt, tables...)
+	return benchCurve(w, opt, jobs)
 }
 
 // allRules returns the table of ours and the rivals.

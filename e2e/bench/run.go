@@ -26,16 +26,15 @@ type judged struct {
 	name   string
 	ours   outcome
 	rivals []outcome // in the order of rivalRules
-	curve  []outcome // in the order of curveThresholds
 	note   string    // for --verbose
 	err    error
 }
 
 // runner runs jobs.
 type runner struct {
-	set                    workloads.Set
-	rivals, curve, verbose bool
-	minutely               bool // ours is asked as seldom as the rivals
+	set             workloads.Set
+	rivals, verbose bool
+	minutely        bool // ours is asked as seldom as the rivals
 }
 
 // jobsFor returns n jobs of each kind.
@@ -104,9 +103,6 @@ func (r *runner) judge(name string, s source, capacity int64, is truth, note fun
 		return judged{name: name, err: err}
 	}
 	w := &watch{ours: o, score: newScorer(is), minutely: r.minutely}
-	if r.curve {
-		w.curve = newCurve(is)
-	}
 	if r.rivals {
 		for _, rule := range rivalRules {
 			w.others = append(w.others, &contender{rule: rule.make(), score: newScorer(is)})
@@ -133,7 +129,6 @@ type contender struct {
 type watch struct {
 	ours   *ours
 	score  *scorer
-	curve  []*threshold
 	others []*contender
 	minute time.Duration // the last one at which the rivals were asked
 
@@ -175,18 +170,12 @@ func (w *watch) ask(t time.Duration) {
 	if confidence > w.peak && t >= w.score.out.onset {
 		w.peak, w.peakT = confidence, t
 	}
-	for _, c := range w.curve {
-		c.observe(t, confidence)
-	}
 }
 
 func (w *watch) end() judged {
 	out := judged{ours: w.score.end(), err: w.ours.err}
 	for _, c := range w.others {
 		out.rivals = append(out.rivals, c.score.end())
-	}
-	for _, c := range w.curve {
-		out.curve = append(out.curve, c.score.end())
 	}
 	return out
 }

@@ -35,7 +35,7 @@ func settings() []setting {
 	list := []setting{{"the defaults", func(*detector.Config) {}}}
 	add := func(flags string, change func(c *detector.Config)) { list = append(list, setting{flags, change}) }
 	for _, x := range []float64{0.4, 0.5, 0.6, 0.9} {
-		add(fmt.Sprintf("leak-threshold=%g clear-threshold=%g", x, x/2), func(c *detector.Config) { c.LeakThreshold, c.ClearThreshold = x, x/2 })
+		list = append(list, leakThreshold(x))
 	}
 	for _, d := range []time.Duration{time.Minute, 30 * time.Minute, 90 * time.Minute, 4 * time.Hour} {
 		add("settle-time="+d.String(), func(c *detector.Config) { c.SettleTime = d })
@@ -112,6 +112,14 @@ func sum(results []tried, n int) ([]figures, error) {
 	return all, nil
 }
 
+// tryJobs returns the figures of each setting on the series of a set, asked after each sample.
+func tryJobs(opt options, jobs []job, list []setting) ([]figures, error) {
+	return sum(parallel(len(jobs), func(i int) tried {
+		s := jobs[i].kind.New(opt.set, jobs[i].index, jobs[i].length)
+		return try(s, s.Capacity, truthOf(s), list, false)
+	}), len(list))
+}
+
 // aimedAt is the row of what the project aims at, in the order of the columns.
 var aimedAt = []string{"aimed at", "≥ 95", "≥ 70", "≥ 95", "≤ 5", "≤ 0.2", "", "", "≤ 40", "≤ 1", "", ""}
 
@@ -145,11 +153,7 @@ func benchTrade(w io.Writer, opt options, kinds []workloads.Kind) error {
 		}
 		of = append(of, all)
 	}
-	long := hoursJobs(opt, kinds)
-	healthy, err := sum(parallel(len(long), func(i int) tried {
-		s := long[i].kind.New(opt.set, long[i].index, long[i].length)
-		return try(s, s.Capacity, truthOf(s), list, false)
-	}), len(list))
+	healthy, err := tryJobs(opt, hoursJobs(opt, kinds), list)
 	if err != nil {
 		return err
 	}
