@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"bufio"
 	"fmt"
 	"io/fs"
 	"os"
@@ -484,7 +485,7 @@ func TestThisProcess(t *testing.T) {
 // directory, opened before, shows no other process.
 func TestScriptThatEnds(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "run.sh")
-	if err := os.WriteFile(script, []byte("read line\n"), 0o644); err != nil {
+	if err := os.WriteFile(script, []byte("echo runs\nread line\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("bash", "-u", script, "x")
@@ -492,8 +493,16 @@ func TestScriptThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
+	}
+	// Start returns while the kernel still replaces the program: its arguments come last.
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatalf("the script says %q: %v", line, err)
 	}
 	r, err := New(Config{})
 	if err != nil {
