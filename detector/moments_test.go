@@ -135,6 +135,26 @@ func TestShiftedSeriesHaveTheSameLine(t *testing.T) {
 	}
 }
 
+func TestScaledSeriesHaveTheScaledLine(t *testing.T) {
+	fit := func(factor int64) Fit {
+		rng := rand.New(rand.NewPCG(9, 10))
+		w := window{span: 600e9}
+		for i := range int64(1000) {
+			w.add(i*1e9+rng.Int64N(1e8), factor*(i*1e7+rng.Int64N(1e10)), 1e9, 0)
+		}
+		return w.fit()
+	}
+	want := fit(1)
+	if want.R2.V < 0.001 || want.R2.V > 0.999 {
+		t.Fatalf("R² is %g: the test shows little", want.R2.V)
+	}
+	for _, factor := range []int64{2, 3, 1024, -1, 999_983} {
+		got := fit(factor)
+		near(t, "slope", got.Slope.V, float64(factor)*want.Slope.V, 1e-12)
+		near(t, "R²", got.R2.V, want.R2.V, 1e-12)
+	}
+}
+
 func TestWindowForgetsWhatIsOutside(t *testing.T) {
 	w := window{span: 60e9}
 	for i := range int64(100) {
