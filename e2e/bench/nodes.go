@@ -121,13 +121,12 @@ type storyJudge struct {
 	alone  *ours
 	others []rivals.Rule
 
-	gpu   []*scorer       // in the order of nodeResult.gpu
-	since []time.Duration // of the alarm of each rule, never while there is none
-	// pages follow the page of each rule, in whichever life.
-	pages []alert
-	stop  time.Duration
-	leaks []*scorer
-	group map[int]string // by process
+	gpu []*scorer // in the order of nodeResult.gpu
+	// alarms and pages follow the alarm and the page of each rule, in whichever life.
+	alarms, pages []alert
+	stop          time.Duration
+	leaks         []*scorer
+	group         map[int]string // by process
 
 	on      map[subject]bool
 	zombies map[int]bool
@@ -161,7 +160,7 @@ func newStoryJudge(s *nodes.Story, name string, withRivals bool) *storyJudge {
 	for range len(j.others) + 1 {
 		j.gpu = append(j.gpu, newScorer(is))
 	}
-	j.since, j.out.warned = nevers(len(j.gpu)), make([]int, len(j.gpu))
+	j.alarms, j.out.warned = slices.Repeat([]alert{newAlert(0)}, len(j.gpu)), make([]int, len(j.gpu))
 	j.pages, j.out.alerts = slices.Repeat([]alert{newAlert(pageFor)}, len(j.gpu)), make([]alerts, len(j.gpu))
 	for i := range s.Leaks {
 		j.leaks = append(j.leaks, newScorer(j.truthOf(&s.Leaks[i])))
@@ -339,27 +338,25 @@ func (j *storyJudge) askGPU(t time.Duration, rule int, a answer) {
 	if t <= j.stop {
 		a.observe(j.gpu[rule], t)
 	}
+	j.alarms[rule].observe(t, a.leak)
 	j.pages[rule].observe(t, pages(a.leak, a.eta))
-	switch {
-	case !a.leak:
-		j.since[rule] = never
-	case j.since[rule] == never:
-		j.since[rule] = t
-	}
 }
 
 // outOfMemory counts who had warned, before what is said at t or later.
 func (j *storyJudge) outOfMemory(t time.Duration) {
 	for j.out.ooms < len(j.story.OOMs) && j.story.OOMs[j.out.ooms] <= t {
-		for i, since := range j.since {
-			count(&j.out.warned[i], since != never && since <= j.story.OOMs[j.out.ooms]-held)
-			j.out.alerts[i].outOfMemory(j.pages[i].on, j.story.OOMs[j.out.ooms])
+		at := j.story.OOMs[j.out.ooms]
+		for i := range j.alarms {
+			since := j.alarms[i].on
+			count(&j.out.warned[i], since != never && since <= at-held)
+			j.out.alerts[i].outOfMemory(j.pages[i].on, at)
 		}
-		if since := j.since[0]; since != never {
-			j.out.ahead = append(j.out.ahead, j.story.OOMs[j.out.ooms]-since)
+		ours := j.alarms[0].on
+		if ours != never {
+			j.out.ahead = append(j.out.ahead, at-ours)
 		}
-		if since := j.since[0]; since == never || since > j.story.OOMs[j.out.ooms]-held {
-			j.note("unannounced OOM %d at %s", j.out.ooms, short(j.story.OOMs[j.out.ooms]))
+		if ours == never || ours > at-held {
+			j.note("unannounced OOM %d at %s", j.out.ooms, short(at))
 		}
 		j.out.ooms++
 	}
