@@ -107,6 +107,25 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// A leak of which a third is lost by the half-life has twice as long to go, at its mean rate, as it has.
+func TestClairvoyant(t *testing.T) {
+	is := truth{leak: true, onset: 1 * hours, half: 2 * hours, oom: 3 * hours, length: 3 * hours}
+	var results []judged
+	for _, lost := range []float64{1.0 / 2, 1.0 / 3, 3.0 / 4, 0} {
+		is.halfLost = lost
+		results = append(results, judged{ours: silent().score(is)})
+	}
+	if got, want := clairvoyant(results)[1:], []string{"3", "66.7 %", "100.0 %", "–"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := untold(results)[1:], []string{"4", "100.0 %", "100.0 %", "0/4 0.0 %"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if none := calibration(nil, "none").rows; none[len(none)-1][2] != "–" || none[len(none)-2][4] != "–" {
+		t.Errorf("of nothing: %q", none)
+	}
+}
+
 // labelled are the outcomes of a fake detector on six leaks, three healthy
 // series and a straight fill.
 func labelled() []outcome {
@@ -115,11 +134,13 @@ func labelled() []outcome {
 	fine, big := leak, leak
 	fine.fine = true
 	big.fine, big.steadyBig, big.fromStart = true, true, true
+	late := leak
+	late.steadyBig = true
 	dies := truth{leak: true, onset: 1 * hours, half: 2 * hours, oom: 3 * hours, length: 3 * hours}
 	told := at(100 * minutes)
 	told.eta, told.lower, told.upper = 2700, 2000, 3800
 	return []outcome{
-		at(70 * minutes).score(leak), at(80 * minutes).score(fine), at(75 * minutes).score(big),
+		at(70 * minutes).score(late), at(80 * minutes).score(fine), at(75 * minutes).score(big),
 		silent().score(leak), told.score(dies), at(30 * minutes).score(dies),
 		silent().score(truth{length: 5 * hours}), silent().score(truth{length: 10 * hours}),
 		silent([2]time.Duration{60 * minutes, 120 * minutes}, [2]time.Duration{180 * minutes, 240 * minutes}).score(truth{length: 5 * hours}),
@@ -134,7 +155,7 @@ func TestFigures(t *testing.T) {
 	}
 	want := map[string]string{
 		"precision (series)": "66.7 %", "recall": "4/6 66.7 %", "found within 15 min": "2/6 33.3 %",
-		"steady ≥ 50 MB/min within 15 min": "1/1 100.0 %", laterRow.name: "1/5 20.0 %", "delay, median": "17m30s", "delay, 90 %": "40m0s",
+		"steady ≥ 50 MB/min within 15 min": "2/2 100.0 %", laterRows[0].name: "1/5 20.0 %", laterRows[1].name: "1/1 100.0 %", "delay, median": "17m30s", "delay, 90 %": "40m0s",
 		"early alarms": "1/6 16.7 %", "false episodes per 100 series-hours": "10.00",
 		"healthy series ever alarmed": "1/3 33.3 %", "healthy time in alarm": "10.0 %",
 		"ETA error at half-life, median": "62.5 %", "ETA error at half-life, 90 %": "100.0 %",
@@ -142,7 +163,7 @@ func TestFigures(t *testing.T) {
 		"healthy series ever paged": "0/3 0.0 %", "out-of-memories with a page 10 min before": "1/2 50.0 %", "page to out-of-memory, median": "1h17m0s",
 		"page to out-of-memory, 10 % to 90 %": "1h17m0s to 1h17m0s", "leaks with a page before the onset": "0/6 0.0 %",
 	}
-	rows := slices.Concat(leakRows, []figureRow{laterRow}, healthyRows, forecastRows, pageRows)
+	rows := slices.Concat(leakRows, laterRows, healthyRows, forecastRows, pageRows)
 	for _, r := range rows {
 		if text, ok := want[r.name]; ok && r.of(&f) != text {
 			t.Errorf("%s: %s, want %s", r.name, r.of(&f), text)
@@ -191,6 +212,33 @@ func TestCurve(t *testing.T) {
 	if curve := row(fmt.Sprint(detector.DefaultConfig().LeakThreshold)); !slices.Equal(curve, want) || want[0] == "" {
 		t.Errorf("the row of the default is %q, want %q", curve, want)
 	}
+}
+
+// An episode that begins on a tooth of more than 15 minutes is counted apart, and one in its pause is not.
+func TestOnFills(t *testing.T) {
+	i := slices.IndexFunc(workloads.Kinds(), func(k workloads.Kind) bool { return k.Name == "epochs-grow" })
+	for index := range 40 {
+		j := job{workloads.Kinds()[i], index, workloads.Long}
+		s := j.kind.New(workloads.Tune, index, j.length)
+		var on, off []time.Duration
+		for at, _, ok := s.Next(); ok; at, _, ok = s.Next() {
+			if s.Fills() {
+				on = append(on, at)
+			} else {
+				off = append(off, at)
+			}
+		}
+		if len(on) < 3 || len(off) < 1 {
+			continue
+		}
+		begun := []time.Duration{on[0], off[0], on[len(on)-1]}
+		slices.Sort(begun)
+		if n := onFills([]job{j}, []judged{{ours: outcome{begun: begun}}}, workloads.Tune); n != 2 {
+			t.Errorf("%d of 2 episodes began in a straight fill", n)
+		}
+		return
+	}
+	t.Error("no series has long teeth and pauses")
 }
 
 // text runs the program and returns what it writes.

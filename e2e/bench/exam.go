@@ -110,16 +110,21 @@ func (r *runner) examine(e exam, seed uint64, index int) judged {
 // examTruth returns what is true of a series of an exam.
 func examTruth(s *exams.Series) truth {
 	return truth{
-		leak: s.Leak, onset: s.Onset, half: s.HalfLife(), oom: s.OOM, length: s.Length, fromStart: s.FromStart,
+		leak: s.Leak, onset: s.Onset, half: s.HalfLife(), oom: s.OOM, halfLost: s.HalfLost, length: s.Length, fromStart: s.FromStart,
 		steadyBig: s.Steady && s.Rate >= bigRate, fine: s.Interval <= finely,
 	}
 }
 
-// laterRow is a row of exams alone: the labels of the sets do not say which leaks
+// laterRows are rows of exams alone: the labels of the sets do not say which leaks
 // begin with their program.
-var laterRow = figureRow{"found within 15 min, without leaks that begin with their program", func(f *figures) string {
-	return share(f.laterQuick, f.later)
-}}
+var laterRows = []figureRow{
+	{"found within 15 min, without leaks that begin with their program", func(f *figures) string {
+		return share(f.laterQuick, f.later)
+	}},
+	{"steady ≥ 50 MB/min within 15 min, without leaks that begin with their program", func(f *figures) string {
+		return share(f.bigLaterQuick, f.bigLater)
+	}},
+}
 
 // examTables returns the table of all rules and those of ours by kind.
 func examTables(results []judged, opt options, e exam) []*table {
@@ -127,7 +132,7 @@ func examTables(results []judged, opt options, e exam) []*table {
 	f := all[0]
 	title := fmt.Sprintf("Exam %s, seeds %d to %d: %d leaks, %d healthy series of %.0f h",
 		e.name, opt.seeds.first, opt.seeds.last, f.leaks, f.healthy, f.hours)
-	rules := compared(title, slices.Concat(leakRows, []figureRow{laterRow}, healthyRows, forecastRows, pageRows), names, all)
+	rules := compared(title, slices.Concat(leakRows, laterRows, healthyRows, forecastRows, pageRows), names, all)
 	leaks, healthy := byKind(results)
 	leaks.title = "Leaks by kind, exam " + e.name
 	healthy.title = "Healthy series by kind, exam " + e.name

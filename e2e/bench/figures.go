@@ -17,6 +17,7 @@ type figures struct {
 	bigFine, bigFineQuick      int // of those, sampled at 15 s or finer
 	fine, fineQuick            int
 	later, laterQuick          int // those that do not begin with their program
+	bigLater, bigLaterQuick    int // of those, steady ones of 50 MB/min and more
 	early                      int
 	healthy, alarmed, episodes int
 	hours, alarmedHours        float64 // of healthy series
@@ -62,6 +63,8 @@ func (f *figures) addLeak(o *outcome) {
 	count(&f.quick, quick)
 	count(&f.later, !o.fromStart)
 	count(&f.laterQuick, !o.fromStart && quick)
+	count(&f.bigLater, !o.fromStart && o.steadyBig)
+	count(&f.bigLaterQuick, !o.fromStart && o.steadyBig && quick)
 	count(&f.fine, o.fine)
 	count(&f.fineQuick, o.fine && quick)
 	count(&f.big, o.steadyBig)

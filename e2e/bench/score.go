@@ -20,6 +20,7 @@ const never = time.Duration(-1)
 type truth struct {
 	leak                bool
 	onset, half, oom    time.Duration // half and oom are 0 without an out-of-memory
+	halfLost            float64       // the share of what leaks that has leaked by half; 0 for not known
 	length              time.Duration
 	straight, steadyBig bool
 	fine                bool // sampled at 15 s or finer

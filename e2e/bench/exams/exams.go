@@ -59,6 +59,9 @@ type Labels struct {
 	Onset time.Duration
 	// OOM is when an allocation fails for the first time; 0 for not within Horizon.
 	OOM time.Duration
+	// HalfLost is the share, from 0 to 1, of what leaks until the out-of-memory that
+	// has leaked by the half-life; 0 without an out-of-memory.
+	HalfLost float64
 	// Length is when the series ends at the latest.
 	Length time.Duration
 	// Interval is the time between samples.
@@ -76,6 +79,15 @@ func (l *Labels) HalfLife() time.Duration {
 		return 0
 	}
 	return l.Onset + (l.OOM-l.Onset)/2
+}
+
+// RunsOut notes that memory runs out at t. gone is what had leaked by each sample until then.
+func (l *Labels) RunsOut(t time.Duration, gone []float64) {
+	l.OOM = t
+	last := len(gone) - 1
+	if gone[last] > 0 {
+		l.HalfLost = gone[min(int(l.HalfLife()/l.Interval), last)] / gone[last]
+	}
 }
 
 // Source gives the samples of a series: their time since its start and the used

@@ -91,6 +91,9 @@ func checkSamples(t *testing.T, index int, s, again *exams.Series) (n int, sum f
 func checkLabels(t *testing.T, index int, l *exams.Labels) {
 	t.Helper()
 	half := l.HalfLife()
+	if (l.HalfLost > 0) != (l.OOM > 0) || l.HalfLost >= 1 {
+		t.Errorf("%d: %g is lost by the half-life of %+v", index, l.HalfLost, l)
+	}
 	switch {
 	case !l.Leak:
 		if l.Onset != 0 || l.OOM != 0 || l.Rate != 0 || l.Steady || l.FromStart || half != 0 {

@@ -53,10 +53,15 @@ func straightFill(d *draw) spec {
 }
 
 // line rises in a straight line and stays.
-type line struct{ from, rise, took float64 }
+type line struct{ from, rise, took, now float64 }
 
 func (l *line) at(t float64) float64 {
+	l.now = t
 	return l.rise * min(max(t-l.from, 0)/l.took, 1)
+}
+
+func (l *line) fills() bool {
+	return l.took > straightFrom && l.now >= l.from && l.now < l.from+l.took
 }
 
 // warmUp fills a cache whose misses become rare: exponential, with a time

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -20,6 +21,24 @@ const (
 // called with times that grow by the interval of the series.
 type memory interface {
 	at(t float64) float64
+}
+
+// filler is memory that fills in a straight line now and then: as the memory of a leak
+// does, as long as it lasts.
+type filler interface {
+	// fills says whether the moment of the last call of at is part of a straight fill of
+	// more than straightFrom.
+	fills() bool
+}
+
+// straightFrom is how long a straight fill is, in seconds, that is not told from a leak while
+// it lasts.
+const straightFrom = 15 * minute
+
+// fills says whether m does; what is no filler does not.
+func fills(m memory) bool {
+	f, ok := m.(filler)
+	return ok && f.fills()
 }
 
 // intervals are the times between samples in use.
@@ -113,6 +132,8 @@ func (s sum) at(t float64) float64 {
 	return v
 }
 
+func (s sum) fills() bool { return slices.ContainsFunc(s, fills) }
+
 // level is constant memory.
 type level float64
 
@@ -136,6 +157,8 @@ func (s *started) at(t float64) float64 {
 	return s.idle + v
 }
 
+func (s *started) fills() bool { return fills(s.inner) }
+
 // aged is a process that ran for a while before the series begins.
 type aged struct {
 	age   float64
@@ -143,6 +166,7 @@ type aged struct {
 }
 
 func (a *aged) at(t float64) float64 { return a.inner.at(t + a.age) }
+func (a *aged) fills() bool          { return fills(a.inner) }
 
 // segments rounds up to whole segments of the allocator.
 type segments struct {
@@ -151,6 +175,7 @@ type segments struct {
 }
 
 func (s *segments) at(t float64) float64 { return math.Ceil(s.inner.at(t)/s.size) * s.size }
+func (s *segments) fills() bool          { return fills(s.inner) }
 
 // begin lets half of the series begin with the start of the program, at most
 // 10 min in, and half in the middle of its life.

@@ -123,6 +123,10 @@ func (s *Series) Next() (t time.Duration, used int64, ok bool) {
 	return t, min(int64(v)*mib, s.Capacity), true
 }
 
+// Fills says whether the last sample is of a straight fill of more than 15 minutes,
+// healthy or not: the load of a model, or a tooth of what is freed in the end.
+func (s *Series) Fills() bool { return fills(s.background) }
+
 // HalfLife returns the moment in the middle between onset and out-of-memory; 0
 // without one.
 func (s *Series) HalfLife() time.Duration {

@@ -34,7 +34,7 @@ type cycle struct {
 	bent                       bool    // it rises as a square root
 	wander                     float64 // the range of the troughs
 	begun, took, height, floor float64
-	next                       float64
+	now, next                  float64
 }
 
 func (c *cycle) at(t float64) float64 {
@@ -45,6 +45,7 @@ func (c *cycle) at(t float64) float64 {
 		c.floor = c.wander * c.r.Float64()
 		c.next += c.took + c.pause
 	}
+	c.now = t
 	x := (t - c.begun) / c.took
 	if x >= 1 {
 		return c.floor
@@ -54,6 +55,8 @@ func (c *cycle) at(t float64) float64 {
 	}
 	return c.floor + c.height*x
 }
+
+func (c *cycle) fills() bool { return !c.bent && c.took > straightFrom && c.now < c.begun+c.took }
 
 // epochsEval trains at a level, evaluates at another and writes checkpoints; in
 // the first epochs the allocator still grows.

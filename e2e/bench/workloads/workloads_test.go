@@ -6,6 +6,7 @@ package workloads
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -112,6 +113,36 @@ func TestRate(t *testing.T) {
 			want, off := s.Rate*took, 2*(20*mib+s.Rate*s.Interval.Seconds())
 			if lost := float64(last.used - first.used); math.Abs(lost-want) > off {
 				t.Errorf("%d: %g bytes in %g s, said %g", i, lost, took, want)
+			}
+		}
+	}
+}
+
+// A tooth or a load of more than 15 minutes is a straight fill as long as it rises, whatever wraps it.
+func TestFills(t *testing.T) {
+	tooth := func(grow float64, bent bool) memory {
+		return &cycle{r: &rng{rand.New(rand.NewPCG(1, 2))}, grow: grow, pause: hour, rise: gib, bent: bent}
+	}
+	long := func() memory { return tooth(20*minute, false) }
+	for _, c := range []struct {
+		name     string
+		m        memory
+		from, to float64 // minutes in which it fills, of the first 30
+	}{
+		{"a tooth", long(), 0, 20},
+		{"a short one", tooth(14*minute, false), 0, 0},
+		{"a bent one", tooth(20*minute, true), 0, 0},
+		{"a load", &line{from: 5 * minute, rise: gib, took: 16 * minute}, 5, 21},
+		{"a short load", &line{from: 5 * minute, rise: gib, took: 14 * minute}, 0, 0},
+		{"beside others", sum{level(1), tooth(minute, false), &segments{20, long()}}, 0, 20},
+		{"in the midst of it", &aged{5 * minute, long()}, 0, 15},
+		{"later", &started{0, 3 * minute, minute, long()}, 3, 23},
+		{"a level", level(1), 0, 0},
+	} {
+		for x := 0.0; x < 30; x++ {
+			c.m.at(x * minute)
+			if got, want := fills(c.m), x >= c.from && x < c.to; got != want {
+				t.Errorf("%s after %g minutes: %t, want %t", c.name, x, got, want)
 			}
 		}
 	}

@@ -30,7 +30,8 @@ type recording struct {
 	exams.Labels
 	late  *rand.Rand // of the times of the samples
 	parts []part
-	lost  part // what leaked; nil without a leak
+	lost  part    // what leaked; nil without a leak
+	gone  float64 // what had leaked by the last sample, in MiB
 	n     int
 }
 
@@ -52,13 +53,15 @@ func Kind(index int) string { return families.At(index).Kind }
 func (r *recording) foresee(run *recording) {
 	plan := r.Length
 	run.Length = exams.Horizon
+	var gone []float64
 	for {
 		t, used := run.sample()
+		gone = append(gone, run.gone)
 		if t >= run.Length {
 			break
 		}
 		if used > run.Capacity {
-			r.OOM = t
+			r.RunsOut(t, gone)
 			break
 		}
 	}
@@ -92,7 +95,7 @@ func (r *recording) sample() (t time.Duration, used int64) {
 	}
 	total = max(total, 0)
 	if r.lost != nil {
-		total += r.lost.at(t.Seconds())
+		r.gone = r.lost.at(t.Seconds())
 	}
-	return t, int64(math.Ceil(total/quantum)) * exams.Quantum
+	return t, int64(math.Ceil((total+r.gone)/quantum)) * exams.Quantum
 }

@@ -48,9 +48,12 @@ func Kind(index int) string { return families.At(index).Kind }
 // live lives the series once, to see when it runs out of memory. A series goes on
 // beyond its half-life, if it has one, but not beyond its end.
 func (s *series) live(p *plan) {
+	var gone []float64
 	for t := time.Duration(0); t <= exams.Horizon; t += s.Interval {
-		if p.used(t.Seconds()) > p.ceiling {
-			s.OOM = t
+		used := p.used(t.Seconds())
+		gone = append(gone, p.gone)
+		if used > p.ceiling {
+			s.RunsOut(t, gone)
 			s.Length = min(max(s.Length, s.HalfLife()+30*time.Minute), s.OOM)
 			return
 		}

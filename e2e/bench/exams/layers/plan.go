@@ -26,6 +26,7 @@ type plan struct {
 
 	leak              part // by the seconds since the onset; nil for none
 	onset, rate       float64
+	gone              float64 // what had leaked by the last sample, in bytes
 	steady, fromStart bool
 }
 
@@ -55,9 +56,9 @@ func (p *plan) used(t float64) float64 {
 		sum += f(t)
 	}
 	if p.leak != nil && t >= p.onset {
-		sum += p.leak(t - p.onset)
+		p.gone = p.leak(t - p.onset)
 	}
-	return sum
+	return sum + p.gone
 }
 
 // share returns from a to b of the capacity.
