@@ -88,7 +88,7 @@ func (d *Domain[K]) judgeGroups() {
 		g.verdict(&out.Verdict)
 		switch {
 		case g.leaking || !g.summed() && d.leaks(groupName{name: out.Group}):
-		case g.leak.on:
+		case g.leak.on && g.lives():
 			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
 		case out.Leak:
 			d.grown = append(d.grown, grower{trend: &g.restarts.trend, pattern: out.Pattern, since: g.restarts.since, leaked: out.Leaked.V})

@@ -62,6 +62,7 @@ type Domain[K comparable] struct {
 	members  map[K]*member
 	groups   map[groupName]*group[K]
 	crest    Crest[int64]
+	leftAt   int64 // when a process ended last that held much of the crest, ns; 0 never
 	fullness fullness
 	partings partings[K]
 	missing  []missing[K]
@@ -145,6 +146,8 @@ type group[K comparable] struct {
 	// was one.
 	last   K
 	single bool
+	// vacant says that who held most has ended, beside helpers, and nobody has come since.
+	vacant bool
 	// culprit is the process of the last life of the chain; accused says that it is known.
 	culprit K
 	accused bool
@@ -154,6 +157,7 @@ type group[K comparable] struct {
 	members int
 	resting int // of them, those that have not computed for long and will not again
 	unknown bool
+	joined  bool // one of them was not seen before
 	key     K
 	leaking bool // one of them does; of the last judgement
 	// The two largest amounts that one of them held, and who holds most of those that
@@ -177,7 +181,7 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 func (d *Domain[K]) clear() {
 	d.used, d.residual = nil, nil
 	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
-	d.crest, d.fullness = Crest[int64]{}, fullness{}
+	d.crest, d.leftAt, d.fullness = Crest[int64]{}, 0, fullness{}
 	d.partings.clear()
 	if d.missing == nil {
 		d.missing = make([]missing[K], 0, maxMissing)
@@ -370,12 +374,13 @@ func (d *Domain[K]) gone(f *Frame[K]) []K {
 func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 	full := room.OK && room.V <= (1-nearCapacity)*o.capacity
 	for _, g := range d.groups {
-		g.sum, g.members, g.resting, g.unknown = 0, 0, 0, false
+		g.sum, g.members, g.resting, g.unknown, g.joined = 0, 0, 0, false, false
 		g.largest, g.second, g.heir = 0, 0, nil
 	}
 	for i := range f.Members {
 		in, at := &f.Members[i], &d.present[i]
-		if at.member == nil {
+		joined := at.member == nil
+		if joined {
 			at.member = d.member(in)
 		}
 		m := at.member
@@ -384,10 +389,17 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 			continue
 		}
 		used, ok := bytesOf(in.Used)
-		g := d.addToGroup(in, used, ok)
+		held := used
+		if m != nil && !ok {
+			held = m.series.used // for all that is known
+		}
+		g := d.addToGroup(in, held, ok)
 		at.group, at.known = g, ok
 		if m == nil {
 			continue
+		}
+		if g != nil {
+			g.joined = g.joined || joined
 		}
 		m.seen, m.place, m.group, m.program = o.t, i, groupOf(in), in.Program
 		m.used, m.full, m.room = Value{V: float64(used), OK: ok}, full, room
@@ -395,13 +407,12 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o observation, room Value) {
 		if g != nil && in.SM.OK && m.activity.rested(o.t) && (m.activity.lost > 0 || g.pool.forgets(&m.activity, m.program, used)) {
 			g.resting++
 		}
-		if !ok {
-			continue
+		if ok {
+			m.flushing.note(o.t, o.interval, used, d.capacity, &d.fullness)
+			o.used, o.started, o.sm = used, int64(in.Started), in.SM
+			m.again = g != nil && g.restarts.full.n > 0 && g.restarts.follows(m.first)
+			m.observe(&o)
 		}
-		m.flushing.note(o.t, o.interval, used, d.capacity, &d.fullness)
-		o.used, o.started, o.sm = used, int64(in.Started), in.SM
-		m.again = g != nil && g.restarts.full.n > 0 && g.restarts.follows(m.first)
-		m.observe(&o)
 		g.inherit(m)
 	}
 }
@@ -426,7 +437,8 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 }
 
 // addToGroup adds a member's memory to the sum of its group and returns the
-// group; nil if it has none. Without the memory of one member there is no sum.
+// group; nil if it has none. Without the memory of one member there is no sum: used
+// is what it held last, then.
 func (d *Domain[K]) addToGroup(in *Member[K], used int64, known bool) *group[K] {
 	name := groupOf(in)
 	if name == (groupName{}) {
@@ -464,14 +476,18 @@ func (d *Domain[K]) observeGroups(o observation, complete bool) {
 			d.retire(name, g)
 			continue
 		}
-		g.unknown = g.unknown || d.lacks(name) || name.program && g.members > 1
+		lacks := d.lacks(name)
+		g.unknown = g.unknown || lacks || name.program && g.members > 1
 		if g.series == nil && (g.members >= 2 && !name.program || g.replaced() || g.restarts.n > 0 && g.members > 0) {
 			g.series = d.newSeries(g.subject(name))
 		}
 		if complete && g.members == 0 && !g.unknown {
 			g.pool = pool{} // who comes next may be the parent of others
 		}
-		g.turn(o.t, name.program)
+		g.turn(o.t)
+		if g.members > 0 && !lacks {
+			g.follow(o.t, name.program)
+		}
 		if g.summed() {
 			o.used, _ = bytesOf(Of(min(g.sum, MaxBytes)))
 			g.observe(&o)
@@ -542,16 +558,19 @@ func (g *group[K]) replaced() bool { return g.members == 1 && g.single && g.key 
 
 // turn follows how many members a frame at time t has, and which. A pool of which more members
 // work than ever did grows, and does not leak; one that is larger only by members that will not work
-// again may leak. A process that takes the place of the only one begins anew, and so does a group
+// again may leak. A process that takes the place of the only one, or of the only one that is no
+// helper, begins anew, and so does a group
 // that has a second one for the first time: growth that begins there has the excuses of growth that
 // begins with a process.
-func (g *group[K]) turn(t int64, program bool) {
+func (g *group[K]) turn(t int64) {
 	working := g.members - g.resting
 	grows := working > g.busiest
 	g.busiest = max(g.busiest, working)
-	if g.series != nil && (grows || g.most == 1 && g.replaced()) {
+	follows := g.vacant && g.joined
+	g.vacant = g.vacant && !g.joined
+	if g.series != nil && (grows || follows || g.most == 1 && g.replaced()) {
 		g.interrupt()
-		if g.most <= 1 {
+		if g.most <= 1 || follows {
 			g.succeed(t)
 		}
 	}
@@ -559,13 +578,15 @@ func (g *group[K]) turn(t int64, program bool) {
 	if g.members == 1 {
 		g.last, g.single = g.key, true
 	}
-	if g.members > 0 {
-		others := g.largest
-		if program {
-			others = 0
-		}
-		g.restarts.follow(g.heir, others, t)
+}
+
+// follow follows the chain of the group in a frame at time t.
+func (g *group[K]) follow(t int64, program bool) {
+	others := g.largest
+	if program {
+		others = 0
 	}
+	g.restarts.follow(g.heir, others, t)
 }
 
 // inherit notes that m, which the frame has, may be the next life of the group's chain: of
@@ -600,9 +621,11 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 	if d.used == nil {
 		d.used = d.newSeries(Subject[K]{Kind: KindDevice})
 	}
+	// A driver takes a while to free what a large process held.
+	freeing := d.leftAt > 0 && o.t-d.leftAt < max(releaseGrace, missingFrames*o.interval) && used < d.used.used
 	o.used = used
 	d.used.observe(&o)
-	if float64(used) <= idleLevel(o.capacity) {
+	if freeing || float64(used) <= idleLevel(o.capacity) {
 		d.crest = Crest[int64]{}
 	}
 	d.top = d.crest.Add(f.T, crestSpan, used)

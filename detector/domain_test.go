@@ -665,3 +665,77 @@ func TestWatched(t *testing.T) {
 		}
 	}
 }
+
+// What a driver has not freed yet when a process is known to have ended is no part of the crest: a
+// minute later all that is free is headroom.
+func TestHeadroomWhileMemoryIsFreed(t *testing.T) {
+	const big, end = 60 * gib, 600
+	for _, step := range []int{1, 5, 15} {
+		for takes := range 5 { // frames
+			d := newDomain(t)
+			for s := 0; s <= end+60; s += step {
+				f := Frame[int]{T: seconds2026(s), Used: Of(11 * gib), Capacity: Of(80 * gib), Complete: true}
+				f.Members = []Member[int]{{Key: 1, Used: Of(10 * gib), Started: start - time.Hour}}
+				if s < end {
+					f.Members = append(f.Members, Member[int]{Key: 2, Used: Of(big), Started: start - time.Hour})
+				}
+				f.Used.V += big * clamp(float64(takes+1-max(0, (s-end)/step+1))/float64(takes+1))
+				if s < end {
+					f.Used.V = 11*gib + big
+				}
+				j, err := look(d, &f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s >= end+60 && j.Headroom.V != 69*gib {
+					t.Errorf("a frame each %d s, freed within %d more: headroom of %g GiB, 69 are free", step, takes, j.Headroom.V/gib)
+				}
+			}
+		}
+	}
+}
+
+// restartedEngine returns after how many seconds a GPU is told to leak on which the engine of a pod
+// is started again, beside a helper, and fills in so many seconds what it had before, from load on;
+// 0 if it never is. With leaks it goes on after that.
+func restartedEngine(t *testing.T, helper, load float64, fill int, leaks bool) int {
+	const restart = 3 * 3600
+	d := newDomain(t)
+	for s := 0; s < restart+3*3600; s += 5 {
+		f := Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(80 * gib), Complete: true}
+		engine, used := 2, 20.0*gib
+		if s >= restart {
+			engine, used = 3, load+(20*gib-load)*float64(s-restart)/float64(fill)
+		}
+		if !leaks {
+			used = min(used, 20*gib)
+		}
+		f.Members = []Member[int]{{Key: 1, Group: "ml/pod", Used: Of(helper), SM: Of(0)}, {Key: engine, Group: "ml/pod", Used: Of(round(used)), SM: Of(0.5)}}
+		f.Used.V += helper + round(used)
+		j, err := look(d, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.Device.Leak {
+			return s - restart
+		}
+	}
+	return 0
+}
+
+// An engine that is started again beside its parent has the excuses of a program that begins, as it
+// would have without the parent: its pod has no more than it had.
+func TestEngineThatIsStartedAgain(t *testing.T) {
+	for _, helper := range []float64{64 * mib, 512 * mib, 4 * gib} {
+		for _, load := range []float64{2 * gib, 5 * gib} {
+			for _, fill := range []int{600, 1200, 1800, 2700} {
+				if told := restartedEngine(t, helper, load, fill, false); told > 0 {
+					t.Errorf("helper of %g GiB, %g GiB at first, the rest in %d s: a leak after %d s", helper/gib, load/gib, fill, told)
+				}
+			}
+		}
+		if told := restartedEngine(t, helper, 2*gib, 1800, true); told == 0 {
+			t.Errorf("helper of %g GiB: an engine that goes on to grow is no leak", helper/gib)
+		}
+	}
+}

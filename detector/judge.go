@@ -142,7 +142,7 @@ func (e *scale) judge(s *series, given float64) growth {
 		base = steady[0].bytes() // what was left out, such as a load, led there
 	}
 	g.start = s.startFactor(&g, pts, steady, rate, base)
-	gate *= s.lasting(rate, span)
+	gate *= s.lasting(rate, s.watched(g.since, g.end))
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
 	return g
@@ -373,7 +373,7 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 	if s.leak.on {
 		return 1 // that was decided when it was declared
 	}
-	span := g.end - g.since
+	span := s.watched(g.since, g.end)
 	lead := max(settled, span/3)
 	excused := g.since-max(s.began, s.first) < lead
 	if float64(base) <= idleLevel(s.capacity) {

@@ -124,7 +124,7 @@ func (s *series) hold(o *observation) {
 // plain, and would not have been told by then otherwise, what is plain need be no leak in
 // this memory: it could have filled it in hours only. What is muted tells of nobody else.
 func (s *series) doubt() {
-	if l := &s.leak; l.plain && !s.cfg.Mute && l.grown-l.since < int64(s.cfg.SettleTime) {
+	if l := &s.leak; l.on && l.plain && !s.cfg.Mute && l.grown-l.since < int64(s.cfg.SettleTime) {
 		s.memory().doubted = s.last
 	}
 }

@@ -502,3 +502,75 @@ func TestLeakWithoutCompute(t *testing.T) {
 		}
 	}
 }
+
+// What was plain and stopped is held against others for a week from then, and not from the end of
+// its process on, which may be days later.
+func TestDoubtIsNotRenewedByTheEndOfAProcess(t *testing.T) {
+	d, ends := newDomain(t), 86400
+	var doubted int64
+	for s := 0; s < ends+60; s += 10 {
+		m := map[int]float64{2: 5 * gib}
+		if s < ends {
+			m[1] = round(10*gib + min(float64(s), 1500)*mib)
+		}
+		observe(t, d, s, 0, m)
+		if s == ends/2 {
+			doubted = d.used.doubted
+		}
+	}
+	if doubted == 0 || d.used.doubted != doubted {
+		t.Errorf("in doubt since %s, and then for %s more", time.Duration(doubted)-start, time.Duration(d.used.doubted-doubted))
+	}
+}
+
+// acrossGap returns after how many seconds of growth at 5 MiB a second, which lasts for ramp
+// seconds, a series is told that was quiet for some seconds and then not seen for gap seconds;
+// 0 if it never is.
+func acrossGap(before, gap, ramp int) int {
+	s := newSeries(DefaultConfig())
+	for sec := range before + 3600 {
+		at := sec
+		if sec >= before {
+			at += gap
+		}
+		used := 20*gib + 5*mib*min(float64(max(0, sec-before)), float64(ramp))
+		s.observe(&observation{t: int64(seconds2026(at)), used: int64(round(used)), interval: int64(time.Second), capacity: 80 * gib})
+		if s.leak.on {
+			return sec - before
+		}
+	}
+	return 0
+}
+
+// What was not seen did not grow: an exporter that was away for a few minutes does not make a
+// ramp of three minutes long enough for a leak, nor a new program old enough.
+func TestGapIsNoGrowth(t *testing.T) {
+	for _, gap := range []int{0, 180, 300, 600, 900} {
+		if told := acrossGap(3600, gap, 180); told > 0 {
+			t.Errorf("gap of %d s: a ramp of 3 minutes is a leak after %d s", gap, told)
+		}
+		if told := acrossGap(3600, gap, 1200); told < 420 || told > 720 {
+			t.Errorf("gap of %d s: a leak is told after %d s", gap, told)
+		}
+	}
+}
+
+// A leak that filled the memory stays for a while when the program gives back what it held, but
+// what is not in use any more is not leaked.
+func TestNoMoreIsLeakedThanIsInUse(t *testing.T) {
+	d, held := newDomain(t), 0
+	for s := 0; s < 5200; s++ {
+		used := round(10*gib + 20*leaked(s))
+		if used >= 78*gib || held > 0 {
+			held++
+			used = 12 * gib
+		}
+		j := observe(t, d, s, 0, map[int]float64{1: used})
+		if m := &j.Members[0]; m.Leak && m.Leaked.V > used {
+			t.Fatalf("%d s after it was given back: %g GiB are leaked of %g GiB", held, m.Leaked.V/gib, used/gib)
+		}
+	}
+	if held == 0 {
+		t.Error("the memory was never full")
+	}
+}

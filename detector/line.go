@@ -113,7 +113,7 @@ func (s *series) judgeLine(before, pts []point, given float64) growth {
 	g.steadiness = g.pace * g.spread
 	g.reversal = s.reversal(retained/unit, given, span)
 	g.start = s.startFactor(&g, pts, pts, l.rate, g.base)
-	g.confidence = sure * s.lasting(l.rate, span) * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
+	g.confidence = sure * s.lasting(l.rate, s.watched(g.since, g.end)) * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	return g
 }
 

@@ -154,12 +154,13 @@ func (d *Domain[K]) unlisted() int64 {
 func (d *Domain[K]) bury(key K, m *member) {
 	m.doubt()
 	if m.used.OK && m.used.V >= crestExit*float64(d.top) {
-		d.crest = Crest[int64]{} // what it held is no part of the crest any more
+		d.crest, d.leftAt = Crest[int64]{}, d.last // what it held is no part of the crest any more
 		d.fullness.left = true
 	}
 	if g := d.groups[m.group]; g != nil {
 		g.ended.leave(&m.activity, m.seen)
 		g.pool.leave(&m.activity, m.program, m.used)
+		g.vacant = g.vacant || m.company <= helperShare*m.used.V
 		d.ended(key, g, m)
 	}
 	d.release(m.series)

@@ -543,6 +543,10 @@ func (g *group[K]) looping() bool {
 	return g.series != nil && !g.cfg.Mute && g.restarts.proof > 0 && !g.restarts.paused && g.restarts.confidence() >= g.cfg.LeakThreshold
 }
 
+// lives reports whether the group has a process, listed or missing: what the series of one that has none
+// held was given back with the last.
+func (g *group[K]) lives() bool { return g.members > 0 || g.unknown }
+
 // verdict is that of the series, with the pattern and the begin of a crash loop where
 // there is one.
 func (g *group[K]) verdict(v *Verdict) {
@@ -561,7 +565,7 @@ func (g *group[K]) verdict(v *Verdict) {
 func (g *group[K]) loop(v *Verdict) {
 	v.Confidence = max(v.Confidence, g.restarts.confidence())
 	v.Pattern, v.Since = PatternLeakCyclic, time.Duration(g.restarts.since)
-	if v.Leak {
+	if v.Leak && g.lives() {
 		return // the present life shows by itself, and better, how fast
 	}
 	v.Leak = true

@@ -1483,3 +1483,89 @@ func TestPatternOfALeakEndsWithItsProcess(t *testing.T) {
 		}
 	}
 }
+
+// Between two lives nothing is leaked: the memory of the last one is given back, also where that
+// one was told to leak by itself.
+func TestNothingIsLeakedBetweenTwoLives(t *testing.T) {
+	const life = 1800
+	d, itself := newDomain(t), 0
+	for s := range 4 * (life + 10) {
+		n, at := s/(life+10), s%(life+10)
+		f := &Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(40 * gib), Complete: true}
+		if at < life {
+			used := round(4*gib + 34.9*gib*float64(at)/life)
+			f.Used.V += used
+			f.Members = []Member[int]{{Key: 100 + n, Group: "ml/loop", Used: Of(used), Started: seconds2026(s - at)}}
+		}
+		j, err := look(d, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at == life-1 && len(j.Groups) == 1 && j.Members[0].Leak {
+			itself++
+		}
+		if n > 0 && at >= life && (!j.Device.Leak || j.Device.Leaked.V > 0) {
+			t.Fatalf("second %d: of %g GiB in use %g GiB are leaked", s, f.Used.V/gib, j.Device.Leaked.V/gib)
+		}
+	}
+	if itself == 0 {
+		t.Error("no life is told to leak by itself: the test shows little")
+	}
+}
+
+// crashLoop are the frames of a pod whose process fills 40 GiB in life seconds, dies and is started
+// again 10 s later; a frame every 5 s.
+func crashLoop(life, s int) *Frame[int] {
+	n, at := s/(life+10), s%(life+10)
+	f := &Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(40 * gib), Complete: true}
+	if at < life {
+		used := round(4*gib + 34.9*gib*float64(at)/float64(life))
+		f.Used.V += used
+		f.Members = append(f.Members, Member[int]{Key: 100 + n, Group: "ml/loop", Used: Of(used), Started: seconds2026(s - at)})
+	}
+	return f
+}
+
+// A list that cannot be read leaves its processes in the frame, with their memory not known. That
+// pauses no crash loop, however long the present life goes on.
+func TestCrashLoopOutlivesAnUnreadableList(t *testing.T) {
+	for _, at := range []int{200, 700, 800, 900, 1100} {
+		d := newDomain(t)
+		for s := 0; s < 6*1210; s += 5 {
+			f := crashLoop(1200, s)
+			unreadable := s == 4*1210+at
+			if unreadable {
+				f.Complete = false
+				f.Members[0].Used = Value{}
+			}
+			j, err := look(d, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s >= 4*1210 && !j.Device.Leak {
+				t.Errorf("list of second %d of a life: no leak at second %d of life %d", at, s%1210, s/1210)
+				break
+			}
+		}
+	}
+}
+
+// Nor does a list that lacks the process for a moment, but has a helper of its pod.
+func TestCrashLoopOutlivesAListThatLacksIt(t *testing.T) {
+	d := newDomain(t)
+	for s := 0; s < 6*1210; s += 5 {
+		f := crashLoop(1200, s)
+		if s == 4*1210+800 {
+			f.Members = f.Members[:0]
+		}
+		f.Members = append(f.Members, Member[int]{Key: 1, Group: "ml/loop", Used: Of(256 * mib), Started: start})
+		f.Used.V += 256 * mib
+		j, err := look(d, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s >= 4*1210 && !j.Device.Leak {
+			t.Fatalf("no leak at second %d of life %d", s%1210, s/1210)
+		}
+	}
+}

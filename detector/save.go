@@ -14,7 +14,7 @@ import (
 
 // stateVersion is that of the layout which Save writes: each code method below
 // lists the fields of its type, in order.
-const stateVersion = 11
+const stateVersion = 12
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -348,6 +348,7 @@ func (d *Domain[K]) code(c *codec) {
 		c.time(&d.crest.slots[i].start)
 		c.amount(&d.crest.slots[i].max)
 	}
+	c.time(&d.leftAt)
 	d.fullness.code(c)
 	d.partings.code(c)
 	c.within(&d.crowd, 0, math.MaxInt32)
@@ -390,6 +391,7 @@ func (g *group[K]) codeOwn(c *codec) {
 	g.restarts.code(c)
 	c.within(&g.most, 0, math.MaxInt32)
 	c.within(&g.busiest, 0, math.MaxInt32)
+	c.bool(&g.vacant)
 	c.positive(&g.largest, MaxBytes)
 	c.positive(&g.second, g.largest)
 }

@@ -68,13 +68,11 @@ type gap struct {
 }
 
 // watched returns for how long the series was watched from the time from to the time t, ns,
-// as far as its last gap is concerned: nothing is known of that, and what was not seen did not
-// pause. A block of samples, and so a growth, may end within a gap.
+// as far as its last gap is concerned: nothing is known of that, and what was not seen neither
+// grew nor paused. A block of samples, and so a growth, may end within a gap, or before it.
 func (s *series) watched(from, t int64) int64 {
-	if end := s.gap.from + s.gap.length; from < end {
-		return t - from - (end - max(from, s.gap.from))
-	}
-	return t - from
+	begin, end := max(from, s.gap.from), min(t, s.gap.from+s.gap.length)
+	return t - from - max(0, end-begin)
 }
 
 // effort tells whether memory grew while its owner computed.
@@ -339,7 +337,7 @@ func (s *series) verdict(v *Verdict) {
 	}
 	v.Leak, v.Since = true, time.Duration(s.leak.since)
 	v.Rate = Of(s.leak.trend.rate)
-	v.Leaked = Of(math.Max(0, float64(s.leak.kept-s.leak.base)))
+	v.Leaked = Of(float64(max(0, min(s.leak.kept, s.used)-s.leak.base)))
 }
 
 // trough returns the lower envelope now, in bytes: while the memory goes in cycles,
