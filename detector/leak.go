@@ -33,8 +33,11 @@ type leak struct {
 	on         bool
 	plain      bool // told sooner than other growth that begins with its program
 	level      bool // base is a median or the beginning of a line, not a trough
+	over       bool // it was ended because it stood still, and has not grown since
+	best       int8 // the scale that is surest
+	scale      int8 // while on: that of trend
+	rest       rest
 	confidence float64
-	best       int   // the scale that is surest
 	above      int64 // since when the confidence is above the leak threshold, ns; 0 if it is not
 
 	// While on: since when, above which level in bytes, the highest level that was
@@ -42,8 +45,7 @@ type leak struct {
 	since, base, high, grown int64
 	kept                     int64 // the level of the surest scale then, bytes
 	trend                    trend
-	scale                    int   // of trend
-	closed                   int64 // blocks of it then
+	closed                   int64 // blocks of its scale then
 }
 
 // grownFor returns for how long, in ns, the scales that are sure of a leak have seen it.
@@ -68,18 +70,19 @@ func (s *series) decide(o *observation) {
 		}
 		g.recency = g.fresh(s.watched(g.end, t))
 		if c := g.confidence * g.recency; c > l.confidence {
-			l.confidence, l.best = c, i
+			l.confidence, l.best = c, int8(i)
 		}
 	}
-	l.confidence = max(l.confidence, 0)
+	rested := s.rested()
+	l.confidence = max(l.confidence, 0) * rested
 	if f := &s.effort; f.resting > restingShare*(f.resting+f.working) && s.grownFor(t) < int64(s.cfg.SettleTime) {
 		l.confidence *= restingConfidence
 	}
 	switch {
 	case !s.ripe():
-		l.on, l.above = false, 0
+		l.on, l.over, l.above, l.rest = false, false, 0, rest{}
 	case l.on:
-		s.hold(o)
+		s.hold(o, rested < 1)
 	case l.confidence < s.cfg.LeakThreshold:
 		l.above = 0
 	case l.above == 0:
@@ -88,15 +91,16 @@ func (s *series) decide(o *observation) {
 		g := &s.growths[l.best]
 		l.on, l.plain, l.since, l.base, l.high, l.closed = true, g.plain, g.since, g.base, g.base, 0
 		l.level = l.best == levelScale || g.fitted
-		s.hold(o)
+		s.hold(o, false)
 	}
 	s.shape.update(s, t)
 }
 
 // hold keeps a leak, or ends it. One that pauses stays for a while, unless its
 // memory is given back; and an allocator that empties its cache when memory runs
-// out, as PyTorch's does before it fails, gives nothing back.
-func (s *series) hold(o *observation) {
+// out, as PyTorch's does before it fails, gives nothing back. resting says that its memory stands
+// still for too long.
+func (s *series) hold(o *observation, resting bool) {
 	l, t := &s.leak, o.t
 	trough, ok := s.ladder[0].envelope()
 	if e := &s.ladder[levelScale]; l.level && e.len > 0 {
@@ -104,18 +108,21 @@ func (s *series) hold(o *observation) {
 	}
 	kept := !ok || float64(trough-l.base) >= (1-retrace)*float64(l.high-l.base)
 	full := o.full.lately > l.since && t-min(o.full.until, l.grown) < fullHold
-	paused := s.watched(l.grown, t) < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
+	paused := !resting && s.watched(l.grown, t) < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
 	switch {
 	case l.confidence >= s.cfg.ClearThreshold && kept:
 		g := &s.growths[l.best]
 		l.high, l.grown = max(l.high, g.base+g.retained), t
-		l.kept = s.keeps(l.best)
+		l.kept = s.keeps(int(l.best))
 		s.foresee()
 	case full || paused && kept:
 		l.confidence = max(l.confidence, s.cfg.ClearThreshold)
 	default:
 		s.doubt()
-		l.on, l.above = false, 0
+		l.on, l.above, l.over = false, 0, resting
+		if !resting {
+			l.rest = rest{}
+		}
 		l.confidence = min(l.confidence, s.cfg.ClearThreshold)
 	}
 }
@@ -150,7 +157,7 @@ func (s *series) foresee() {
 	for i := cycleScale; i >= 0; i-- {
 		g := &s.growths[i]
 		if g.points >= trendPoints && g.steadiness >= trendClear && g.start >= trendClear && g.recency > 0 {
-			scale = i
+			scale = int8(i)
 			break
 		}
 	}

@@ -118,7 +118,7 @@ func TestConfidenceOfTheScales(t *testing.T) {
 		s := scripted()
 		s.growths[0], s.growths[2] = c.narrow, c.wider
 		s.decide(&observation{t: now})
-		if math.Abs(s.leak.confidence-c.want) > 1e-9 || s.leak.best != c.best {
+		if math.Abs(s.leak.confidence-c.want) > 1e-9 || int(s.leak.best) != c.best {
 			t.Errorf("%s: %.3g of scale %d, want %g of %d", c.name, s.leak.confidence, s.leak.best, c.want, c.best)
 		}
 	}
@@ -159,7 +159,7 @@ func TestWhatHoldsALeak(t *testing.T) {
 		if c.full >= 0 {
 			o.full = fullness{since: int64(start) + 1, lately: int64(start) + 1, until: now - c.full*minute}
 		}
-		s.hold(&o)
+		s.hold(&o, false)
 		if s.leak.on != c.on || s.leak.confidence != c.want {
 			t.Errorf("%s: a leak: %t, confidence %g; want %t, %g", c.name, s.leak.on, s.leak.confidence, c.on, c.want)
 		}
@@ -190,7 +190,7 @@ func TestWhichScaleForesees(t *testing.T) {
 		c.change(&s.growths[3])
 		s.growths[1].points, s.leak.best = 10, 1
 		s.foresee()
-		if s.leak.scale != c.want {
+		if int(s.leak.scale) != c.want {
 			t.Errorf("%s: scale %d, want %d", c.name, s.leak.scale, c.want)
 		}
 		near(t, c.name+": rate", s.leak.trend.rate, float64(c.want)*mib/10, 1e-9)
@@ -284,17 +284,20 @@ func TestLeakThatStops(t *testing.T) {
 		hours int
 		at    func(sec int) float64 // bytes, seconds after the begin
 		most  int                   // minutes until it is over
+		told  int                   // how often
 	}{
-		{"an hour", 1, func(sec int) float64 { return 0.8 * mib * float64(sec) }, 45},
-		{"six hours", 6, func(sec int) float64 { return 0.8 * mib * float64(sec) }, 180},
-		{"a day", 24, func(sec int) float64 { return 0.4 * mib * float64(sec) }, 300},
-		{"half days, and three hours of rest", 57, func(sec int) float64 { return 0.2 * mib * float64(sec/54000*43200+min(sec%54000, 43200)) }, 330},
-		{"a day of steps", 24, func(sec int) float64 { return 1200 * mib * float64(sec/2400) }, 300},
+		{"an hour", 1, func(sec int) float64 { return 0.8 * mib * float64(sec) }, 11, 1},
+		{"six hours", 6, func(sec int) float64 { return 0.8 * mib * float64(sec) }, 11, 1},
+		{"a day", 24, func(sec int) float64 { return 0.4 * mib * float64(sec) }, 11, 1},
+		{"half days, and three hours of rest", 57, func(sec int) float64 { return 0.2 * mib * float64(sec/54000*43200+min(sec%54000, 43200)) }, 330, 2},
+		{"minutes, and two of rest", 6, func(sec int) float64 { return mib * float64(sec/600*480+min(sec%600, 480)) }, 11, 1},
+		{"minutes, and ten of rest", 6, func(sec int) float64 { return mib * float64(sec/1800*1200+min(sec%1800, 1200)) }, 60, 2},
+		{"a day of steps", 24, func(sec int) float64 { return 1200 * mib * float64(sec/2400) }, 300, 1},
 	} {
 		ends := begins + c.hours*3600
 		changes := leaking(ends+6*3600, func(sec int) float64 { return 20*gib + c.at(max(0, min(sec, ends)-begins)) })
-		if len(changes) != 2 || changes[1] < ends || changes[1] > ends+c.most*60 {
-			t.Errorf("%s, from %d to %d: a leak in %v, want it over after %d min", c.name, begins, ends, changes, c.most)
+		if over := changes[len(changes)-1]; len(changes) != 2*c.told || over < ends || over > ends+c.most*60 {
+			t.Errorf("%s, from %d to %d: a leak in %v, want it %d times, and over after %d min", c.name, begins, ends, changes, c.told, c.most)
 		}
 	}
 }
@@ -559,7 +562,7 @@ func TestGapIsNoGrowth(t *testing.T) {
 // what is not in use any more is not leaked.
 func TestNoMoreIsLeakedThanIsInUse(t *testing.T) {
 	d, held := newDomain(t), 0
-	for s := 0; s < 5200; s++ {
+	for s := range 5200 {
 		used := round(10*gib + 20*leaked(s))
 		if used >= 78*gib || held > 0 {
 			held++

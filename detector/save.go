@@ -199,6 +199,13 @@ func (c *codec) int32(v *int32) {
 	*v = int32(x)
 }
 
+// scale codes one of the scales of a series.
+func (c *codec) scale(v *int8) {
+	x := int(*v)
+	c.within(&x, 0, numScales-1)
+	*v = int8(x)
+}
+
 // natural codes a number that is not negative.
 func (c *codec) natural(v *int64) {
 	c.int(v)
@@ -440,7 +447,7 @@ func (l *leak) code(c *codec) {
 	c.bool(&l.on)
 	c.bool(&l.plain)
 	c.positive(&l.confidence, 1)
-	c.within(&l.best, 0, numScales-1)
+	c.scale(&l.best)
 	for _, v := range []*int64{&l.above, &l.since, &l.grown} {
 		c.time(v)
 	}
@@ -449,8 +456,15 @@ func (l *leak) code(c *codec) {
 	c.amount(&l.kept)
 	c.bool(&l.level)
 	l.trend.code(c)
-	c.within(&l.scale, 0, numScales-1)
+	c.scale(&l.scale)
 	c.natural(&l.closed)
+	c.bool(&l.over)
+	c.units(&l.rest.top)
+	c.int32(&l.rest.at)
+	c.int32(&l.rest.longest)
+	if l.rest.at < 0 || l.rest.longest < 0 {
+		c.fail()
+	}
 }
 
 // codeWindows reads windows of the configured lengths and drops others.

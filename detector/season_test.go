@@ -496,7 +496,7 @@ func (g *gauged) until(second int, memory func(s int) float64, look func()) *gau
 		})
 		if g.leak.on && !was {
 			if g.episodes++; g.found < 0 {
-				g.found, g.best = g.second, g.leak.best
+				g.found, g.best = g.second, int(g.leak.best)
 			}
 		}
 		if look != nil {
