@@ -11,8 +11,10 @@ import (
 const (
 	// maxBins is the most that an Envelope holds: about one a pixel.
 	maxBins = 1024
-	// finest is the width with which an Envelope begins.
-	finest = time.Millisecond
+	// finest is the width with which an Envelope begins. Nobody samples much more often, and
+	// of a narrower one a process that lives for seconds would fill all bins: a page may be
+	// made of hundreds of thousands of them.
+	finest = time.Second
 	// gapSamples is how many times the typical interval a series pauses where its
 	// line is interrupted.
 	gapSamples = 5

@@ -200,24 +200,29 @@ func (c *canvas) line(class string, a, b Point) {
 }
 
 // forecast draws the line to the capacity and the band around it, cut off at the
-// end of the axis.
+// ends of the axes.
 func (c *canvas) forecast(f *Forecast) {
 	earliest, latest := c.cut(f.From, f.Lower), c.cut(f.From, f.Upper)
 	corners := []Point{f.From, earliest}
-	if earliest.V >= c.Capacity && latest.T == c.to {
-		corners = append(corners, Point{c.to, c.Capacity})
+	if top := math.Min(c.Capacity, c.highest); earliest.V >= top && latest.T == c.to {
+		corners = append(corners, Point{c.to, top})
 	}
 	fmt.Fprintf(&c.b, `<polygon class="band" points="%s"/>`, c.path(append(corners, latest)))
 	c.line("forecast", f.From, c.cut(f.From, f.At))
 }
 
 // cut returns where the line from a to the capacity at time t ends: there, or at
-// the end of the axis.
+// the end of an axis. The capacity may lie beyond that of memory: a line that was cut
+// off there by its amount alone would be less steep than what was foreseen.
 func (c *canvas) cut(a Point, t time.Duration) Point {
-	if t <= c.to {
-		return Point{max(t, a.T), c.Capacity}
+	top := math.Min(c.Capacity, c.highest)
+	if top < c.Capacity {
+		t = a.T + time.Duration(float64(t-a.T)*math.Max(0, top-a.V)/(c.Capacity-a.V))
 	}
-	return Point{c.to, a.V + (c.Capacity-a.V)*float64(c.to-a.T)/float64(t-a.T)}
+	if t <= c.to {
+		return Point{max(t, a.T), top}
+	}
+	return Point{c.to, a.V + (top-a.V)*float64(c.to-a.T)/float64(t-a.T)}
 }
 
 // spans shades the time in which a leak was told.

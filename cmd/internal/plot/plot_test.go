@@ -56,6 +56,17 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
+// TestShortEnvelopeIsSmall has a process that lives for ten seconds.
+func TestShortEnvelopeIsSmall(t *testing.T) {
+	var e Envelope
+	for i := range 10 {
+		e.Add(begin+time.Duration(i)*time.Second, 1)
+	}
+	if len(e.bins) > 10 {
+		t.Errorf("%d bins", len(e.bins))
+	}
+}
+
 func TestEnvelopeGap(t *testing.T) {
 	var e Envelope
 	for i := range 100 {
@@ -119,6 +130,29 @@ func TestSVG(t *testing.T) {
 	for _, want := range []string{"alarm 03:00", "cleared 05:00", "capacity 40.0 GiB", `class="band"`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestForecastKeepsItsSlope has a capacity far above the axis: the line and both ends of its
+// band are as steep as what was foreseen.
+func TestForecastKeepsItsSlope(t *testing.T) {
+	var used Envelope
+	for i := range 600 {
+		used.Add(begin+time.Duration(i)*time.Minute, float64(10*gib+i*16<<20))
+	}
+	p := &Plot{
+		Location: time.UTC, From: begin, To: begin + 10*time.Hour, Used: &used, Capacity: 80 * gib,
+		Forecast: &Forecast{From: Point{begin + 5*time.Hour, 14 * gib}, At: begin + 50*time.Hour, Lower: begin + 20*time.Hour, Upper: begin + 200*time.Hour},
+	}
+	c := &canvas{Plot: p, to: p.end(), highest: p.highest()}
+	f := p.Forecast
+	for _, at := range []time.Duration{f.At, f.Lower, f.Upper} {
+		end := c.cut(f.From, at)
+		got := (end.V - f.From.V) / (end.T - f.From.T).Seconds()
+		want := (p.Capacity - f.From.V) / (at - f.From.T).Seconds()
+		if math.Abs(got/want-1) > 1e-6 || end.V > c.highest || end.T > c.to {
+			t.Errorf("to %s: %g bytes a second until %s and %g, want %g", at, got, end.T, end.V, want)
 		}
 	}
 }
