@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +37,9 @@ type openMetrics struct {
 	series  map[string]*scalar // by name and labels, as written
 	known   map[string]*scalar // by name and labels, in order
 	order   []*scalar
-	last    *scalar // of the line before, and how it is written
+	last    *scalar // of the line before, nil if that is of no use, and how it is written
 	written []byte
+	used    bool     // there is a sample of a metric whose name says that it is used memory
 	other   []string // names that do not say that they are used memory; two at most
 }
 
@@ -55,6 +57,9 @@ func readOpenMetrics(ctx context.Context, name string, in io.Reader, unit float6
 				err = errors.New("the line is too long: this is no OpenMetrics")
 			}
 			return nil, r.at(err)
+		}
+		if r.number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 		}
 		if failed := r.line(bytes.TrimSpace(line)); failed != nil {
 			return nil, r.at(failed)
@@ -81,7 +86,7 @@ func (r *openMetrics) line(line []byte) error {
 	if err != nil {
 		return err
 	}
-	if r.last == nil || !bytes.Equal(written, r.written) {
+	if len(r.written) == 0 || !bytes.Equal(written, r.written) {
 		if r.last, err = r.find(written); err != nil {
 			return err
 		}
@@ -111,12 +116,19 @@ func (r *openMetrics) line(line []byte) error {
 // append adds a point to the series of the line.
 func (r *openMetrics) append(t time.Duration, v float64) error {
 	x := r.last
+	if x == nil {
+		return nil
+	}
 	if n := len(x.points); n > 0 && t <= x.points[n-1].t {
 		const form = "2006-01-02T15:04:05.000Z07:00"
 		return fmt.Errorf("%s is not after %s, the sample of this series before it: sort the lines of each series by time, and give each series labels of its own",
 			wall(t).Format(form), wall(x.points[n-1].t).Format(form))
 	}
 	x.append(t, v)
+	if _, used := memoryMetrics[x.name]; used && !r.used {
+		r.used = true
+		r.drop()
+	}
 	return nil
 }
 
@@ -173,8 +185,11 @@ func field(line []byte) (word, rest []byte) {
 	return line[:i], bytes.TrimLeft(line[i:], " \t")
 }
 
-// find returns the series that is written so, making it at first sight.
+// find returns the series that is written so, making it at first sight; nil is of no use.
 func (r *openMetrics) find(written []byte) (*scalar, error) {
+	if name, _, _ := bytes.Cut(written, []byte("{")); r.isUseless(string(bytes.TrimSpace(name))) {
+		return nil, nil
+	}
 	if x := r.series[string(written)]; x != nil {
 		return x, nil
 	}
@@ -182,12 +197,18 @@ func (r *openMetrics) find(written []byte) (*scalar, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.isUseless(x.name) { // as a name in quotes, which only now is known
+		return nil, nil
+	}
 	canonical := x.String()
 	if same := r.known[canonical]; same != nil {
 		x = same // written with its labels in another order
 	} else {
 		r.known[canonical] = x
 		r.note(x)
+	}
+	if r.isUseless(x.name) {
+		return nil, nil
 	}
 	r.series[string(written)] = x
 	return x, nil
@@ -198,7 +219,23 @@ func (r *openMetrics) note(x *scalar) {
 	r.order = append(r.order, x)
 	if !slices.Contains(r.other, x.name) && len(r.other) < 2 && !isMemoryMetric(x.name) {
 		r.other = append(r.other, x.name)
+		r.drop()
 	}
+}
+
+// isUseless reports whether series of that name tell nothing: a metric that does not say that
+// it is used memory is taken for it only if there is no other one. A dump of a whole database
+// holds millions of them.
+func (r *openMetrics) isUseless(name string) bool {
+	return name != "" && (r.used || len(r.other) > 1) && !isMemoryMetric(name)
+}
+
+// drop forgets the series that are of no use.
+func (r *openMetrics) drop() {
+	useless := func(x *scalar) bool { return r.isUseless(x.name) }
+	r.order = slices.DeleteFunc(r.order, useless)
+	maps.DeleteFunc(r.series, func(_ string, x *scalar) bool { return useless(x) })
+	maps.DeleteFunc(r.known, func(_ string, x *scalar) bool { return useless(x) })
 }
 
 // isMemoryMetric reports whether the name is that of used memory, or of what

@@ -44,7 +44,9 @@ func TestOpenMetrics(t *testing.T) {
 		{"exponents", "a_bytes 5e3 1.7e9\n", `{} 1.7e+09:5000`},
 		{"blanks", "a_bytes { pod = \"x\" , } \t 5.0 1700000000  \n", `{"pod":"x"} 1.7e+09:5`},
 		{"no line break at the end", "# EOF\na_bytes 5 " + at, `{} 1.7e+09:5`},
-		{"CRLF and a byte order mark aside", "a_bytes 5 " + at + "\r\n\r\n", `{} 1.7e+09:5`},
+		{"a byte order mark before a comment", "\ufeff# HELP a_bytes text\na_bytes 5 " + at, `{} 1.7e+09:5`},
+		{"a byte order mark before a sample", "\ufeffa_bytes 5 " + at, `{} 1.7e+09:5`},
+		{"CRLF", "a_bytes 5 " + at + "\r\n\r\n", `{} 1.7e+09:5`},
 		{"escapes", `a_bytes{x="a\"b\\c\nd",y="}"} 5 ` + at, `{"x":"a\"b\\c\nd","y":"}"} 1.7e+09:5`},
 		{"empty labels are none", `a_bytes{x="",y="1"} 5 ` + at, `{"y":"1"} 1.7e+09:5`},
 		{"a quoted name", `{"a_bytes","b.c"="1"} 5 ` + at, `{"b.c":"1"} 1.7e+09:5`},
@@ -135,6 +137,25 @@ func TestOpenMetricsErrors(t *testing.T) {
 		if _, err := amounts(t, c.text, 0); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.80q: %v, want %s", c.text, err, c.want)
 		}
+	}
+}
+
+// TestOpenMetricsKeepsLittle reads a dump of a whole database: what is no memory is not kept.
+func TestOpenMetricsKeepsLittle(t *testing.T) {
+	r := &openMetrics{types: map[string]string{}, units: map[string]string{}, series: map[string]*scalar{}, known: map[string]*scalar{}}
+	take := func(format string, args ...any) {
+		t.Helper()
+		if err := r.line(fmt.Appendf(nil, format, args...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 100 {
+		take(`container_%d{id="%d"} 1 %d`, i%3, i, 1_700_000_000+i)
+		take(`gpu_memory_used_bytes{gpu="0"} 5 %d`, 1_700_000_000+i)
+	}
+	take(`{"container.io",id="1"} 1 1700000000`)
+	if len(r.order) != 1 || len(r.series) != 1 || len(r.known) != 1 || len(r.order[0].points) != 100 {
+		t.Errorf("keeps %d series, %d by text, %d by labels", len(r.order), len(r.series), len(r.known))
 	}
 }
 
