@@ -481,6 +481,7 @@ func TestWrongCalls(t *testing.T) {
 		{"record --output=x --source=sim:y", `--source=sim:y: unknown scenario "y": choose one of node, leak, healthy, faulty, mig, churn, crashloop, nodriver`},
 		{"record --source=sim:leak --output=" + there, "--output=" + there + ": exists already: choose another name or remove it"},
 		{"record --source=sim:leak --output=" + half, "--output=" + half + ": " + half + ".partial exists: another recording is under way or was cut off; backtest reads what it left"},
+		{"record --source=sim:leak --duration=1s --output=", "--output: is empty: name the file to write"},
 		{"record --source=sim:leak --output=/none/x", "--output=/none/x: open /none/x.partial: no such file or directory"},
 	} {
 		code, stderr := call(t.Context(), t, strings.Fields(tt.args)...)

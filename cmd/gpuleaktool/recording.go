@@ -62,6 +62,9 @@ func (t *tally) Write(b []byte) (int, error) {
 // createRecording begins the recording path. Neither it nor what another
 // recording left unfinished is overwritten.
 func createRecording(path string) (*recordingFile, error) {
+	if path == "" { // as of an empty variable of a shell: it would fail at the end only
+		return nil, errors.New("--output: is empty: name the file to write")
+	}
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("--output=%s: exists already: choose another name or remove it", path)
 	}
