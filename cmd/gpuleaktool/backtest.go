@@ -12,7 +12,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 	_ "time/tzdata" // a container may have no time zones
 
@@ -177,12 +176,26 @@ func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*se
 	}
 	p := newProgress(stderr, b.progress, "asked for")
 	defer p.end()
-	b.prometheus.warn = func(text string) { fmt.Fprintf(stderr, "%s: Prometheus: %s\n", program, text) }
+	said := map[string]bool{} // each part of the range may be answered with the same warning
+	b.prometheus.warn = func(text string) {
+		if text = excerpt(text); !said[text] {
+			said[text] = true
+			fmt.Fprintf(stderr, "%s: Prometheus: %s\n", program, text)
+		}
+	}
 	h, err := b.prometheus.read(ctx, span, b.unit, p.set)
 	if err != nil {
 		return nil, err
 	}
 	return b.judge(ctx, h)
+}
+
+// judgedFile is what came of a file.
+type judgedFile struct {
+	at       int // its place in the list of files
+	series   []*series
+	warnings []string
+	err      error
 }
 
 // judgeFiles judges the files, several at once. Their series come in the order of
@@ -191,43 +204,64 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := newProgress(stderr, b.progress, "read")
-	for _, name := range b.files {
+	next := make(chan int, len(b.files))
+	for i, name := range b.files {
 		if info, err := os.Stat(name); err == nil {
 			p.all += info.Size()
 		}
-	}
-	lists, errs := make([][]*series, len(b.files)), make([]error, len(b.files))
-	warnings := make([][]string, len(b.files))
-	var workers sync.WaitGroup
-	next := make(chan int)
-	for range min(len(b.files), runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			for i := range next {
-				if lists[i], warnings[i], errs[i] = b.judgeFile(ctx, b.files[i], p); errs[i] != nil {
-					cancel()
-				}
-			}
-		})
-	}
-	for i := range b.files {
 		next <- i
 	}
 	close(next)
-	workers.Wait()
-	p.end()
-	for _, text := range slices.Concat(warnings...) {
-		fmt.Fprintf(stderr, "%s: %s\n", program, text)
+	judged := make(chan judgedFile, len(b.files)) // there is room for one that nobody waits for
+	for range min(len(b.files), runtime.GOMAXPROCS(0)) {
+		go func() {
+			for i := range next {
+				f := judgedFile{at: i}
+				if f.series, f.warnings, f.err = b.judgeFile(ctx, b.files[i], p); f.err != nil {
+					cancel()
+				}
+				judged <- f
+			}
+		}()
 	}
-	for _, err := range errs {
-		// Those that were called off because of another one say nothing.
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return nil, err
+	files := awaitFiles(ctx, judged)
+	p.end()
+	var list []*series
+	for _, f := range files {
+		for _, text := range f.warnings {
+			fmt.Fprintf(stderr, "%s: %s\n", program, text)
 		}
+	}
+	for _, f := range files {
+		// Those that were called off because of another one say nothing.
+		if f.err != nil && !errors.Is(f.err, context.Canceled) {
+			return nil, f.err
+		}
+		list = append(list, f.series...)
 	}
 	if ctx.Err() != nil {
 		return nil, errors.New("interrupted")
 	}
-	return slices.Concat(lists...), nil
+	return list, nil
+}
+
+// awaitFiles returns what came of the files, as many as there is room for, in their order. Once
+// ctx is done it waits for a moment only: nothing wakes a reader of a pipe whose writer is silent.
+func awaitFiles(ctx context.Context, judged <-chan judgedFile) (files []judgedFile) {
+	var over <-chan time.Time
+	done := ctx.Done()
+	for ended := false; !ended && len(files) < cap(judged); {
+		select {
+		case f := <-judged:
+			files = append(files, f)
+		case <-done:
+			done, over = nil, time.After(stopGrace)
+		case <-over:
+			ended = true
+		}
+	}
+	slices.SortFunc(files, func(a, b judgedFile) int { return cmp.Compare(a.at, b.at) })
+	return files
 }
 
 // judgeFile judges one file. The warnings tell what it did not use of it.
@@ -250,6 +284,9 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 	if r, ok := h.(*recorded); ok {
 		for _, text := range r.leftOut() {
 			warnings = append(warnings, name+": "+text)
+		}
+		if err := r.useless(); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {

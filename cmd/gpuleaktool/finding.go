@@ -24,6 +24,8 @@ type finding struct {
 	name   string // in words
 	alarm  *step  // the first, nil without a leak
 	alarms []plot.Span
+	full   time.Duration // when the leak first brought it near its capacity, if filled
+	filled bool
 }
 
 // findingsOf returns what was found out about each series.
@@ -42,6 +44,7 @@ func findingOf(x *series, name string) finding {
 		s := &x.steps[i]
 		open := len(f.alarms) > 0 && f.alarms[len(f.alarms)-1].Open
 		switch {
+		case s.blind: // one reading that failed takes no alarm back
 		case s.leak && !open:
 			f.alarms = append(f.alarms, plot.Span{From: s.t, To: s.t, Open: true})
 			if f.alarm == nil {
@@ -54,7 +57,23 @@ func findingOf(x *series, name string) finding {
 			last.To, last.Open = s.t, false
 		}
 	}
+	f.fill()
 	return f
+}
+
+// fill finds out when the memory was first near its capacity since the leak of the first alarm
+// began. What filled it before was another job, or a peak that was given back, and tells
+// nothing of how early the alarm came.
+func (f *finding) fill() {
+	if f.alarm == nil {
+		return
+	}
+	for i := range f.steps {
+		if s := &f.steps[i]; s.near && s.nearAt >= f.alarm.since {
+			f.full, f.filled = s.nearAt, true
+			return
+		}
+	}
 }
 
 // judged reports whether there was any verdict.
@@ -63,7 +82,20 @@ func (f *finding) judged() bool {
 }
 
 // muted reports whether it was not to be judged.
-func (f *finding) muted() bool { return len(f.steps) > 0 && f.steps[len(f.steps)-1].muted }
+func (f *finding) muted() bool {
+	s := f.final()
+	return s != nil && s.muted
+}
+
+// final is the last step at which something was said, nil if nothing ever was.
+func (f *finding) final() *step {
+	for i := len(f.steps) - 1; i >= 0; i-- {
+		if s := &f.steps[i]; !s.blind {
+			return s
+		}
+	}
+	return nil
+}
 
 // title is its name, and the file that it is from if there are several.
 func (f *finding) title() string {
@@ -118,8 +150,8 @@ func (f *finding) verdict(loc *time.Location) string {
 // pattern is the one at the alarm, or the last one.
 func (f *finding) pattern() string {
 	s := f.alarm
-	if s == nil && len(f.steps) > 0 {
-		s = &f.steps[len(f.steps)-1]
+	if s == nil {
+		s = f.final()
 	}
 	if s == nil {
 		return ""

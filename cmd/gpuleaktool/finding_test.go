@@ -5,6 +5,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +72,33 @@ func TestHeadline(t *testing.T) {
 		if got := headline(findingsOf(tt.list), time.UTC); got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
+	}
+}
+
+// TestFull has a job that takes almost all of a GPU and ends, before one that leaks: the alarm
+// came before the memory was full, not hours after it.
+func TestFull(t *testing.T) {
+	const at = 1_772_323_200
+	var text strings.Builder
+	for s := 0; s < 6*3600; s += 15 {
+		used := 20.0 * gib
+		switch {
+		case s < 600:
+			used = 79 * gib
+		case s < 3600:
+			used = 0
+		case s >= 7200:
+			used = min(79, 20+float64(s-7200)/150) * gib
+		}
+		fmt.Fprintf(&text, "gpu_memory_used_bytes %.0f %d\ngpu_memory_total_bytes %d %d\n", used, at+s, 80*gib, at+s)
+	}
+	path := filepath.Join(t.TempDir(), "full.om")
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := tool(t.Context(), "backtest", path)
+	if code != exitLeak || strings.Count(stdout, " before 95 % ") != 2 || strings.Contains(stdout, "after 95 %") {
+		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
 	}
 }
 

@@ -74,7 +74,7 @@ func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history
 	if b.unit != 0 && b.unit != mebibyte {
 		return nil, fmt.Errorf("%s: --unit is for metrics: this file tells its units", name)
 	}
-	return &recorded{reader}, nil
+	return &recorded{reader: reader}, nil
 }
 
 // peek returns the first lines, unpacked, and leaves the reader where it was.

@@ -333,11 +333,11 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 	}
 	if m.used != nil && !stays[m.used] {
 		m.used.sliced = m.slices
-		m.used.tell(t, last, &j.Device, j.Headroom)
+		m.used.tell(t, m.last, last, &j.Device, j.Headroom)
 	}
 	for i, l := range m.listed {
 		if !stays[l.series] {
-			l.series.tell(t, last, &j.Members[i].Verdict, j.Headroom)
+			l.series.tell(t, m.last, last, &j.Members[i].Verdict, j.Headroom)
 		}
 	}
 	for i := range j.Groups {
@@ -351,7 +351,7 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 			g.series.add(m.last, told.Used, m.capacity)
 		}
 		if !stays[g.series] {
-			g.series.tell(t, last, &told.Verdict, j.Headroom)
+			g.series.tell(t, m.last, last, &told.Verdict, j.Headroom)
 		}
 	}
 }

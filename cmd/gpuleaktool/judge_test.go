@@ -107,6 +107,35 @@ func TestAlarmBetweenSteps(t *testing.T) {
 	}
 }
 
+// TestFailedReading has a leak of which one reading fails, at the moment of a verdict, and one
+// at the end: that takes no alarm back.
+func TestFailedReading(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("timestamp, index, uuid, memory.used [MiB], memory.total [MiB]\n")
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for s := 0; s <= 3*3600; s += 5 {
+		used := fmt.Sprint(10000+max(0, s-3600)*2, " MiB")
+		if s == 2*3600 || s == 3*3600 {
+			used = "[Unknown Error]"
+		}
+		fmt.Fprintf(&text, "%s, 0, GPU-0, %s, 81559 MiB\n", begin.Add(time.Duration(s)*time.Second).Format("2006/01/02 15:04:05.000"), used)
+	}
+	dir := t.TempDir()
+	path, rules := filepath.Join(dir, "gpu.csv"), filepath.Join(dir, "mute.yml")
+	for name, text := range map[string]string{path: text.String(), rules: "groups: [{name: a, rules: [{match: ['{}'], mute: true}]}]\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, stdout, stderr := tool(t.Context(), "backtest", path)
+	if code != exitLeak || strings.Contains(stdout, "cleared") {
+		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
+	}
+	if _, stdout, _ = tool(t.Context(), "backtest", "--detector.config="+rules, path); !strings.Contains(stdout, "all 1 series are muted") {
+		t.Error(stdout)
+	}
+}
+
 // The longest whole part of a step that is a minute at most.
 func TestWithin(t *testing.T) {
 	for step, want := range map[time.Duration]time.Duration{

@@ -80,6 +80,8 @@ func (p *progress) show() {
 
 // end takes the line off a terminal.
 func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.terminal && p.written {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}

@@ -265,6 +265,10 @@ func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, 
 	if len(m.order) == 0 {
 		return nil, errNoResult(flag, r)
 	}
+	m.order = slices.DeleteFunc(m.order, func(x *scalar) bool { return len(x.points) == 0 })
+	if len(m.order) == 0 {
+		return nil, fmt.Errorf("--%s: what it found is no amount: all of it is NaN, infinite or a histogram", flag)
+	}
 	slices.SortFunc(m.order, func(a, b *scalar) int { return cmp.Compare(a.String(), b.String()) })
 	return m.order, nil
 }
@@ -325,7 +329,10 @@ func (q *promQuery) askChunk(ctx context.Context, client v1.API, query string, r
 		return q.refused(err)
 	}
 	matrix, ok := value.(model.Matrix)
-	if !ok {
+	switch {
+	case value == nil: // the answer was valid JSON, but nothing else
+		return errors.New("answered without a result: is this the address of a Prometheus?")
+	case !ok:
 		return fmt.Errorf("answered with a %s instead of a matrix", value.Type())
 	}
 	return m.add(matrix)

@@ -263,6 +263,12 @@ func TestPrometheusErrors(t *testing.T) {
 		{http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "--query: has no result from"},
 		{http.StatusOK, `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`, "--query: answered with a scalar"},
 		{http.StatusOK, "<html>", "--query: "},
+		{http.StatusOK, "null", "--query: answered without a result"},
+		{http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1700000000,"NaN"]]}]}}`, "--query: what it found is no amount"},
+		{
+			http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"histograms":[[1700000000,{"count":"1","sum":"2","buckets":[[0,"1","2","1"]]}]]}]}}`,
+			"--query: what it found is no amount",
+		},
 	} {
 		server := httptest.NewServer(&fakePrometheus{status: c.status, body: c.body})
 		code, stdout, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h")
@@ -275,6 +281,17 @@ func TestPrometheusErrors(t *testing.T) {
 	server.Close()
 	if code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h"); code != exitWrong || !strings.Contains(stderr, "connection refused") {
 		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+// TestPrometheusWarns has a range that is asked for in several parts, each with the same warning.
+func TestPrometheusWarns(t *testing.T) {
+	body := `{"status":"success","warnings":["a store\n\u001b[31m is down"],"data":{"resultType":"matrix","result":[]}}`
+	server := httptest.NewServer(&fakePrometheus{status: http.StatusOK, body: body})
+	defer server.Close()
+	_, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-7d")
+	if want := "Prometheus: a store \ufffd[31m is down\n"; strings.Count(stderr, want) != 1 || strings.Count(stderr, "\n") != 2 {
+		t.Errorf("%q", stderr)
 	}
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -13,7 +14,10 @@ import (
 )
 
 // recorded is the history that a recording of GPUs holds.
-type recorded struct{ reader *gpu.RecordingReader }
+type recorded struct {
+	reader *gpu.RecordingReader
+	rows   int // that were read
+}
 
 // leftOut tells, in a line for each reason, of what is of no use in the recording.
 func (r *recorded) leftOut() []string {
@@ -22,6 +26,17 @@ func (r *recorded) leftOut() []string {
 		lines = append(lines, l.String())
 	}
 	return lines
+}
+
+// useless returns an error where a single row of a time to come, as of a clock that was
+// wrong until it was set, has cost most of the rows: nothing would be said of what is in them.
+func (r *recorded) useless() error {
+	for _, l := range r.reader.LeftOut() {
+		if l.SetBack() && l.Lines > r.rows {
+			return fmt.Errorf("has more rows that cannot be used than others: %s: take out the row before it, or split the file there", l)
+		}
+	}
+	return nil
 }
 
 // each implements history.
@@ -40,6 +55,7 @@ func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) err
 			m = &memory{info: info, labels: labelsOf("gpu", strconv.Itoa(info.Index), "uuid", info.UUID)}
 			gpus[info.UUID] = m
 		}
+		r.rows++
 		if err := take(m, &sample); err != nil {
 			return err
 		}

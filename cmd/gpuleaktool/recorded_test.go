@@ -4,10 +4,13 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // TestLeftOut warns of the lines of logs that are of no use, once for each reason.
@@ -21,6 +24,7 @@ func TestLeftOut(t *testing.T) {
 			"2026/03/01 10:00:01.000, GPU-a, 10 MiB\n2026/03/01 10:00:02",
 		"berlin.csv":  head + "2026/10/25 02:30:00.000, GPU-a, 10 MiB\n2026/10/25 02:10:00.000, GPU-a, 10 MiB\n",
 		"nothing.csv": "timestamp, uuid, memory.used [MiB]\n2026/03/01 10:00",
+		"future.csv":  head + "2027/03/01 10:00:00.000, GPU-a, 10 MiB\n" + strings.Repeat("2026/03/01 10:00:01.000, GPU-a, 10 MiB\n", 3),
 	} {
 		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -39,6 +43,14 @@ func TestLeftOut(t *testing.T) {
 		{"two reasons", messages, []string{path("messages.csv")}, exitOK},
 		{"in the order of the files", "gpuleaktool: DIR/" + berlin + messages, []string{path("berlin.csv"), path("good.csv"), path("messages.csv")}, exitOK},
 		{"with the time zone", "", []string{"--timezone=Europe/Berlin", path("berlin.csv")}, exitOK},
+		{
+			"most is left out", "gpuleaktool: error: DIR/future.csv: has more rows that cannot be used than others: " +
+				"left out 3 lines, the first is line 4: 2026/03/01 10:00:01.000 of GPU \"GPU-a\" is not after 2027/03/01 10:00:00.000, its row before: " +
+				"the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap: " +
+				"take out the row before it, or split the file there\n",
+			[]string{path("future.csv")},
+			exitWrong,
+		},
 		{
 			"nothing is left", "gpuleaktool: DIR/nothing.csv: left out 1 line, line 2: the file ends inside it: \"2026/03/01 10:00\"\n" +
 				"gpuleaktool: error: DIR/nothing.csv: holds no used memory: record memory.used and memory.total, or used_memory of processes\n",
@@ -107,6 +119,45 @@ func TestStandardInput(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, stdout, stderr, c.want)
 			}
 		})
+	}
+}
+
+// TestSilentPipe has an input whose writer says nothing: a signal and an error in another file
+// end the wait for it.
+func TestSilentPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := os.OpenFile(path, os.O_RDWR, 0) // as a reader, too: that waits for nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() // then the readers that were left behind end
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	for _, c := range []struct {
+		ctx  context.Context
+		args []string
+		want string
+	}{
+		{ctx, []string{path}, "interrupted"},
+		{t.Context(), []string{"testdata/missing", path}, "no such file"},
+	} {
+		code, stdout, stderr := 0, "", ""
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			code, stdout, stderr = tool(c.ctx, append([]string{"backtest"}, c.args...)...)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%q: does not end", c.args)
+		}
+		if code != exitWrong || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit code %d, %q, want %q", c.args, code, stderr, c.want)
+		}
 	}
 }
 

@@ -32,8 +32,8 @@ type series struct {
 	capacity detector.Value
 	fresh    bool // there was a sample since the last step
 	steps    []step
-	full     time.Duration // when it was first near its capacity, if filled
-	filled   bool
+	nearAt   time.Duration // when it was first near its capacity since the last step, if near
+	near     bool
 	sliced   bool           // a GPU in MIG mode: its slices are judged
 	plot     *plot.Envelope // nil unless it is to be plotted
 }
@@ -44,6 +44,9 @@ type step struct {
 	last         bool // the series ended here, at least for a while
 	judged, leak bool
 	muted        bool // it is not to be judged
+	near         bool // it was near its capacity since the step before, first at nearAt
+	nearAt       time.Duration
+	blind        bool // its memory was not known at this very moment, so that nothing was said
 	pattern      detector.Pattern
 	confidence   float64
 	since        time.Duration
@@ -75,8 +78,8 @@ func (x *series) add(t time.Duration, used float64, capacity detector.Value) {
 	x.last, x.used, x.peak, x.fresh = t, used, max(x.peak, used), true
 	if capacity.OK && capacity.V > 0 {
 		x.capacity = capacity
-		if !x.filled && used >= nearCapacity*capacity.V {
-			x.full, x.filled = t, true
+		if !x.near && used >= nearCapacity*capacity.V {
+			x.nearAt, x.near = t, true
 		}
 	}
 	if x.plot != nil {
@@ -84,16 +87,19 @@ func (x *series) add(t time.Duration, used float64, capacity detector.Value) {
 	}
 }
 
-// tell notes a verdict at time t unless nothing came since the last one. last is as in step.
-func (x *series) tell(t time.Duration, last bool, v *detector.Verdict, headroom detector.Value) {
+// tell notes a verdict at time t unless nothing came since the last one. frame is when the last
+// frame was, last is as in step.
+func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, headroom detector.Value) {
 	if !x.fresh {
 		return
 	}
 	x.fresh = false
 	w := &v.Windows[0]
 	x.steps = append(x.steps, step{
-		t: t, last: last, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
+		t: t, last: last, blind: x.last < frame, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
 		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
 		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper, headroom: headroom, used: x.used, capacity: x.capacity,
+		near: x.near, nearAt: x.nearAt,
 	})
+	x.near = false
 }

@@ -27,6 +27,9 @@ func (l LeftOut) String() string {
 	return fmt.Sprintf("left out %d lines, the first is line %d: %s", l.Lines, l.First, l.Why)
 }
 
+// SetBack reports whether it is their time that is wrong, or that of the rows before them.
+func (l LeftOut) SetBack() bool { return l.reason == leftOutTime }
+
 type leftOutReason int
 
 const (
