@@ -60,10 +60,13 @@ func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 	named := map[gpu.Opt[uint32]]bool{} // instances of which a leaking process or workload is known
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		if p.Verdict.Leak {
+		key := leakKey{process: processKey{p.ID, p.Instance}, instance: p.Instance}
+		switch {
+		case p.Verdict.Leak:
 			named[p.Instance] = true
-			l.note(logger, leakKey{process: processKey{p.ID, p.Instance}, instance: p.Instance}, &p.Verdict,
-				"process", p.Owner.Process, "group", p.Owner.Group())
+			l.note(logger, key, &p.Verdict, "process", p.Owner.Process, "group", p.Owner.Group())
+		case unsaid(&p.Verdict):
+			l.keep(func(k leakKey) bool { return k == key })
 		}
 	}
 	for i := range state.Workloads {
@@ -108,16 +111,28 @@ func (l *leakLog) unreleased(logger log.Logger, state *DeviceState) {
 
 // domain notes the leak of a memory as a whole where nobody in it is known to leak.
 func (l *leakLog) domain(logger log.Logger, instance gpu.Opt[uint32], v *detector.Verdict, named map[gpu.Opt[uint32]]bool) {
-	if v.Leak && !named[instance] && !l.pausing(instance) {
+	switch {
+	case unsaid(v):
+		l.keep(func(k leakKey) bool { return k.instance == instance })
+	case v.Leak && !named[instance] && !l.pausing(instance):
 		l.note(logger, leakKey{instance: instance}, v)
 	}
 }
 
+// unsaid reports whether nothing is said of a memory, as where reading it has failed: that ends no
+// leak.
+func unsaid(v *detector.Verdict) bool { return !v.Judged && !v.Muted }
+
 // pausing reports whether a workload leaked in a memory that leaks on without it, and
 // keeps it: between two lives of a crash loop a workload has no process and no state.
-func (l *leakLog) pausing(instance gpu.Opt[uint32]) (found bool) {
+func (l *leakLog) pausing(instance gpu.Opt[uint32]) bool {
+	return l.keep(func(k leakKey) bool { return k.workload != "" && k.instance == instance })
+}
+
+// keep keeps the leaks that were known before and are meant, and reports whether there are any.
+func (l *leakLog) keep(meant func(leakKey) bool) (found bool) {
 	for k := range l.known {
-		if k.workload != "" && k.instance == instance {
+		if meant(k) {
 			l.now[k], found = true, true
 		}
 	}

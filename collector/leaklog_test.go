@@ -32,7 +32,7 @@ func TestLeakLogOfACrashLoop(t *testing.T) {
 		t.Errorf("while it goes on:\n%s", got)
 	}
 	out.Reset()
-	l.update(logger, &DeviceState{})
+	l.update(logger, &DeviceState{Judgement: detector.Judgement[gpu.ProcessID]{Device: detector.Verdict{Judged: true}}})
 	const ends = `level=info workload=ml/train-0 msg="the leak is over`
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(withoutTime(got), ends) {
 		t.Errorf("at its end:\n%s", got)
@@ -42,6 +42,40 @@ func TestLeakLogOfACrashLoop(t *testing.T) {
 	l.update(logger, pauses)
 	if got := out.String(); !strings.Contains(got, "who=unknown") {
 		t.Errorf("of nobody:\n%s", got)
+	}
+}
+
+// A reading that fails ends no leak, of a process or of a whole GPU: the log would tell of it again with
+// the next one. What is muted is over.
+func TestLeakLogOfAReadingThatFails(t *testing.T) {
+	leak, fine := detector.Verdict{Judged: true, Leak: true}, detector.Verdict{Judged: true}
+	state := func(device, process detector.Verdict) *DeviceState {
+		s := &DeviceState{Judgement: detector.Judgement[gpu.ProcessID]{Device: device}}
+		s.Processes = []ProcessState{{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: process}}
+		return s
+	}
+	for name, c := range map[string]struct {
+		leaks *DeviceState
+		then  []*DeviceState
+		ends  int // in which of these the leak is said to be over; -1 none
+	}{
+		"of a process":            {state(leak, leak), []*DeviceState{state(leak, detector.Verdict{}), state(leak, leak)}, -1},
+		"of its GPU":              {state(leak, leak), []*DeviceState{state(detector.Verdict{}, leak), state(leak, leak)}, -1},
+		"of all":                  {state(leak, leak), []*DeviceState{state(detector.Verdict{}, detector.Verdict{}), state(leak, leak)}, -1},
+		"of a GPU without a list": {state(leak, fine), []*DeviceState{state(detector.Verdict{}, fine), state(leak, fine)}, -1},
+		"and then it is over":     {state(leak, leak), []*DeviceState{state(detector.Verdict{}, detector.Verdict{}), state(fine, fine)}, 1},
+		"muted":                   {state(leak, leak), []*DeviceState{state(fine, detector.Verdict{Muted: true})}, 0},
+	} {
+		var out bytes.Buffer
+		logger, l := log.NewLogfmtLogger(&out), leakLog{}
+		l.update(logger, c.leaks)
+		for i, s := range c.then {
+			out.Reset()
+			l.update(logger, s)
+			if over := strings.Contains(out.String(), "the leak is over"); over != (i == c.ends) || strings.Contains(out.String(), "detected") {
+				t.Errorf("%s, state %d:\n%s", name, i, out.String())
+			}
+		}
 	}
 }
 
