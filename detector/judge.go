@@ -142,7 +142,9 @@ func (e *scale) judge(s *series, given float64) growth {
 		base = steady[0].bytes() // what was left out, such as a load, led there
 	}
 	g.start = s.startFactor(&g, pts, steady, rate, base)
-	gate *= s.lasting(rate, s.watched(g.since, g.end))
+	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
+	// it was reached, in the mean, and the first growth half a block after it began.
+	gate *= s.lasting(rate, s.watched(g.since, g.end)-e.width)
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
 	return g

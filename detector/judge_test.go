@@ -382,7 +382,7 @@ func TestJudge(t *testing.T) {
 		{"three levels", join(ramp(3, 10000, 20), repeat(5, 10040)), 0, 0, 0, 0, 0},
 		{"less than the least growth", ramp(70, 10000, 0.2), 0, 0, 0, 0, 0},
 		{"it falls", join(ramp(70, 10000, 20), ramp(5, 10500, -10)), 0, 0, 0, 0, 0},
-		{"shorter than the least span", ramp(28, 10000, 20), 0, 0.5, 0.98, 27, 1800},
+		{"shorter than the least span", ramp(28, 10000, 20), 0, 0.48, 0.49, 27, 1800},
 		{"as long as it", ramp(40, 10000, 20), 0, 1, 1, 39, 1800},
 		{"as fast as programs load", ramp(70, 10000, 200), 0, 0.3, 0.5, 67, 1800},
 		{"as fast, twice as long", ramp(122, 10000, 200), 0, 1, 1, 0, 1800},
@@ -570,6 +570,29 @@ func TestSeldomSamples(t *testing.T) {
 		}
 		if found < 0 || found > most {
 			t.Errorf("20 MiB a minute, sampled every %d s: found after %d min, want %d at most", interval, found, most)
+		}
+	}
+}
+
+// A ramp of five minutes is shorter than the least span however wide the blocks are in which it is seen,
+// and a leak of as much is told in time.
+func TestRampIsNotLongerThanItIs(t *testing.T) {
+	for _, interval := range []int{1, 5, 10, 15} {
+		for _, ramp := range []int{300, 3600} {
+			told := 0
+			for phase := 0; phase < 60; phase += 7 {
+				s := newSeries(DefaultConfig())
+				for sec := 0; sec < 2*3600 && !s.leak.on; sec += interval {
+					used := 20*gib + 5*mib*float64(max(0, min(sec-3600-phase, ramp)))
+					s.observe(&observation{t: int64(seconds2026(sec)), used: int64(round(used)), interval: int64(interval) * 1e9, capacity: 80 * gib})
+				}
+				if s.leak.on && s.last <= int64(seconds2026(3600+phase+900)) {
+					told++
+				}
+			}
+			if want := 9 * (ramp / 3600); told != want {
+				t.Errorf("every %d s, growth of %d s: told in %d of 9 cases, want %d", interval, ramp, told, want)
+			}
 		}
 	}
 }
