@@ -72,7 +72,7 @@ var thresholds = []Threshold{
 		"eight of the steps of 2 MiB in which the driver counts the memory of a process."),
 	period("min-span", least, day, func(c *detector.Config) *time.Duration { return &c.MinSpan },
 		"The shortest growth that can be a leak.",
-		"less than half of the 15 minutes in which a leak should be found. What is as fast as ramps of load (the whole capacity in two hours) must last for five thirds of it, and for twice as long above 512 MiB a minute, as programs load. Growth that noise breaks up must last for twice as long, too."),
+		"less than half of the 15 minutes in which a leak should be found. What is as fast as ramps of load (the whole capacity in two hours) must last for five thirds of it, and for twice as long above 512 MiB a minute, as programs load. Growth that noise breaks up must last for twice as long, too. And a leak that has stood still for as long begins to be none."),
 	period("settle-time", 0, day, func(c *detector.Config) *time.Duration { return &c.SettleTime },
 		"How long growth must last to be a leak where nothing is known from before it: memory that fills from the start of its process on, or after it was idle. A quarter of the time until it is full holds if that is longer; 20 minutes are enough for what is five sixths of the way there, and 11 for what is straight and needs more than 4 hours to fill the memory, unless this is more than 1h.",
 		"an epoch, a cache that fills, a warm-up last less."),
