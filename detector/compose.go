@@ -48,8 +48,12 @@ func (d *Domain[K]) judgeMembers() {
 			d.name(in, &out.Verdict)
 		}
 		d.grow(in.member.series, &out.Verdict)
-		if in.group != nil && out.Leak {
-			in.group.leaking = true
+		if g := in.group; g != nil && out.Leak {
+			g.leaking = true
+			if g.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
+				c := &d.grown[len(d.grown)-1]
+				c.pattern, c.since = PatternLeakCyclic, g.restarts.since
+			}
 		}
 	}
 }

@@ -1569,3 +1569,35 @@ func TestCrashLoopOutlivesAListThatLacksIt(t *testing.T) {
 		}
 	}
 }
+
+// A GPU tells of the same leak as the pod that is in a crash loop, from its beginning to its end: also
+// while the present life is told by itself.
+func TestCrashLoopIsOneLeakOfTheGPU(t *testing.T) {
+	const life = 1800
+	d := newDomain(t)
+	var since time.Duration
+	itself, patterns := 0, map[Pattern]int{}
+	for s := 0; s < 5*(life+10); s += 5 {
+		f := crashLoop(life, s)
+		j, err := look(d, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s < 2*(life+10) {
+			continue
+		}
+		if since == 0 {
+			since = j.Device.Since
+		}
+		if !j.Device.Leak || j.Device.Since != since {
+			t.Fatalf("second %d: a leak: %t, since %s, before %s", s, j.Device.Leak, j.Device.Since-start, since-start)
+		}
+		patterns[j.Device.Pattern]++
+		if len(j.Members) == 1 && j.Members[0].Leak {
+			itself++
+		}
+	}
+	if itself == 0 || len(patterns) != 1 || patterns[PatternLeakCyclic] == 0 {
+		t.Errorf("told by itself in %d frames; patterns %v", itself, patterns)
+	}
+}
