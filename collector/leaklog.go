@@ -77,9 +77,9 @@ func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 			l.note(logger, leakKey{workload: o.Group(), instance: w.Instance}, &w.Verdict)
 		}
 	}
-	l.domain(logger, gpu.Opt[uint32]{}, &state.Judgement.Device, named)
+	l.domain(logger, gpu.Opt[uint32]{}, &state.Judgement.Device, named, state.ProcessesKnown)
 	for i := range state.Instances {
-		l.domain(logger, gpu.Some(state.Instances[i].ID), &state.Instances[i].Judgement.Device, named)
+		l.domain(logger, gpu.Some(state.Instances[i].ID), &state.Instances[i].Judgement.Device, named, state.ProcessesKnown)
 	}
 	for k := range l.known {
 		if !l.now[k] {
@@ -109,11 +109,12 @@ func (l *leakLog) unreleased(logger log.Logger, state *DeviceState) {
 	}
 }
 
-// domain notes the leak of a memory as a whole where nobody in it is known to leak.
-func (l *leakLog) domain(logger log.Logger, instance gpu.Opt[uint32], v *detector.Verdict, named map[gpu.Opt[uint32]]bool) {
+// domain notes the leak of a memory as a whole where nobody in it is known to leak. listed says that there
+// is a list of processes: who is not in it has ended, also in a memory of which nothing is ever said.
+func (l *leakLog) domain(logger log.Logger, instance gpu.Opt[uint32], v *detector.Verdict, named map[gpu.Opt[uint32]]bool, listed bool) {
 	switch {
 	case unsaid(v):
-		l.keep(func(k leakKey) bool { return k.instance == instance })
+		l.keep(func(k leakKey) bool { return k.instance == instance && !(listed && k.process != processKey{}) })
 	case v.Leak && !named[instance] && !l.pausing(instance):
 		l.note(logger, leakKey{instance: instance}, v)
 	}

@@ -79,6 +79,23 @@ func TestLeakLogOfAReadingThatFails(t *testing.T) {
 	}
 }
 
+// A process that is gone leaks no more, also where the driver never tells how much of the GPU is in use.
+func TestLeakLogOfAGPUWithoutUsedMemory(t *testing.T) {
+	for name, gone := range map[string]bool{"the process is gone": true, "its list cannot be read": false} {
+		var out bytes.Buffer
+		logger, l := log.NewLogfmtLogger(&out), leakLog{}
+		leaks := &DeviceState{ProcessesKnown: true, Processes: []ProcessState{
+			{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: detector.Verdict{Judged: true, Leak: true}},
+		}}
+		leaks.Processes[0].ID.PID = 7
+		l.update(logger, leaks)
+		l.update(logger, &DeviceState{ProcessesKnown: gone})
+		if over := strings.Contains(out.String(), "the leak is over"); over != gone {
+			t.Errorf("%s:\n%s", name, out.String())
+		}
+	}
+}
+
 // withoutTime cuts the time stamp of a state out of a line.
 func withoutTime(line string) string {
 	return strings.ReplaceAll(line, "at=0001-01-01T00:00:00Z ", "")

@@ -142,9 +142,13 @@ func (e *scale) judge(s *series, given float64) growth {
 		base = steady[0].bytes() // what was left out, such as a load, led there
 	}
 	g.start = s.startFactor(&g, pts, steady, rate, base)
-	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
-	// it was reached, in the mean, and the first growth half a block after it began.
-	gate *= s.lasting(rate, s.watched(g.since, g.end)-e.width)
+	lasted := s.watched(g.since, g.end)
+	if e != &s.ladder[cycleScale] {
+		// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
+		// it was reached, in the mean, and the first growth half a block after it began.
+		lasted -= e.width
+	}
+	gate *= s.lasting(rate, lasted)
 	g.confidence = gate * g.steadiness * (0.25 + 0.75*g.reversal) * g.start
 	g.points = len(steady)
 	return g
@@ -174,7 +178,7 @@ func (s *series) lasting(rate float64, span int64) float64 {
 	if span >= int64(least) {
 		return 1
 	}
-	return gateConfidence * float64(span) / least
+	return gateConfidence * max(0, float64(span)) / least
 }
 
 // onset returns the troughs from the one on at which the growth that began at the
@@ -372,7 +376,7 @@ func change(pts []point) (sum, variance float64) {
 // the part of the troughs over which it is steady, base the level that the growth is above
 // in bytes, and rate its pace in bytes per second.
 func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base int64) float64 {
-	if s.leak.on {
+	if s.leak.on || s.leak.over {
 		return 1 // that was decided when it was declared
 	}
 	span := s.watched(g.since, g.end)

@@ -33,7 +33,7 @@ type leak struct {
 	on         bool
 	plain      bool // told sooner than other growth that begins with its program
 	level      bool // base is a median or the beginning of a line, not a trough
-	over       bool // it was ended because it stood still, and has not grown since
+	over       bool // it was ended because it stood still, and may go on
 	best       int8 // the scale that is surest
 	scale      int8 // while on: that of trend
 	rest       rest
@@ -73,8 +73,8 @@ func (s *series) decide(o *observation) {
 			l.confidence, l.best = c, int8(i)
 		}
 	}
-	rested := s.rested()
-	l.confidence = max(l.confidence, 0) * rested
+	goesOn := s.goesOn()
+	l.confidence = max(l.confidence, 0) * goesOn
 	if f := &s.effort; f.resting > restingShare*(f.resting+f.working) && s.grownFor(t) < int64(s.cfg.SettleTime) {
 		l.confidence *= restingConfidence
 	}
@@ -82,13 +82,16 @@ func (s *series) decide(o *observation) {
 	case !s.ripe():
 		l.on, l.over, l.above, l.rest = false, false, 0, rest{}
 	case l.on:
-		s.hold(o, rested < 1)
+		s.hold(o, goesOn < 1)
+	case l.over:
+		s.resume(o)
 	case l.confidence < s.cfg.LeakThreshold:
 		l.above = 0
 	case l.above == 0:
 		l.above = t
 	case t-l.above >= confirm:
 		g := &s.growths[l.best]
+		s.beginRest(g)
 		l.on, l.plain, l.since, l.base, l.high, l.closed = true, g.plain, g.since, g.base, g.base, 0
 		l.level = l.best == levelScale || g.fitted
 		s.hold(o, false)
@@ -102,11 +105,7 @@ func (s *series) decide(o *observation) {
 // still for too long.
 func (s *series) hold(o *observation, resting bool) {
 	l, t := &s.leak, o.t
-	trough, ok := s.ladder[0].envelope()
-	if e := &s.ladder[levelScale]; l.level && e.len > 0 {
-		trough = max(trough, e.back(1).bytes())
-	}
-	kept := !ok || float64(trough-l.base) >= (1-retrace)*float64(l.high-l.base)
+	kept := s.kept()
 	full := o.full.lately > l.since && t-min(o.full.until, l.grown) < fullHold
 	paused := !resting && s.watched(l.grown, t) < min(int64(pauseShare*float64(l.grown-l.since)), longestPause)
 	switch {
@@ -119,12 +118,22 @@ func (s *series) hold(o *observation, resting bool) {
 		l.confidence = max(l.confidence, s.cfg.ClearThreshold)
 	default:
 		s.doubt()
-		l.on, l.above, l.over = false, 0, resting
-		if !resting {
+		l.on, l.above, l.over = false, 0, resting && kept
+		if !l.over {
 			l.rest = rest{}
 		}
 		l.confidence = min(l.confidence, s.cfg.ClearThreshold)
 	}
+}
+
+// kept reports whether three quarters of what has leaked, or more, are still there.
+func (s *series) kept() bool {
+	l := &s.leak
+	trough, ok := s.ladder[0].envelope()
+	if e := &s.ladder[levelScale]; l.level && e.len > 0 {
+		trough = max(trough, e.back(1).bytes())
+	}
+	return !ok || float64(trough-l.base) >= (1-retrace)*float64(l.high-l.base)
 }
 
 // doubt is for the end of a leak or of its process. If it was told sooner because it is

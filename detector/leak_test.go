@@ -211,7 +211,7 @@ func TestLeakIsHeld(t *testing.T) {
 		{"goes on", func(sec int) float64 { return top + float64(sec)*mib }, [2]int{}},
 		{"pauses for five minutes", func(sec int) float64 { return top + float64(max(0, sec-300))*mib }, [2]int{}},
 		{"stops", func(int) float64 { return top }, [2]int{600, 2100}},
-		{"gives a tenth back, and stops", func(int) float64 { return top - 240*mib }, [2]int{600, 1800}},
+		{"gives a tenth back, and stops", func(int) float64 { return top - 240*mib }, [2]int{500, 1800}},
 		{"gives all back", func(int) float64 { return 10 * gib }, [2]int{0, 20}},
 		{"gives half back", func(int) float64 { return top - 1200*mib }, [2]int{0, 20}},
 		{"slows down for good", func(sec int) float64 { return top + 600*mib*(1-math.Exp(-float64(sec)/600)) }, [2]int{600, 3000}},

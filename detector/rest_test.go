@@ -81,3 +81,54 @@ func TestLeakUnderNoiseDoesNotStandStill(t *testing.T) {
 		}
 	}
 }
+
+// What passes the top of before on its way up does not stand still: after a request, or with a cache
+// emptied, a leak needs hours to come back to it.
+func TestLeakThatPassesItsOldTop(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		at   func(sec int) float64 // MiB, seconds after the leak began
+	}{
+		{"a request", func(sec int) float64 { return 0.2*float64(sec) + 600*float64(btoi(sec >= 4800 && sec < 4860)) }},
+		{"a little given back", func(sec int) float64 { return 0.5*float64(sec) - 360*float64(btoi(sec > 7200)) }},
+	} {
+		changes := leaking(8*3600, func(sec int) float64 { return 10*gib + c.at(max(0, sec-7200))*mib })
+		if len(changes) != 1 {
+			t.Errorf("%s: a leak from and to %v", c.name, changes)
+		}
+	}
+}
+
+// What grows on from where it rested is no other growth, and its rests stay known: a leak that rests each
+// other hour is told twice, and not every two hours.
+func TestRestsStayKnown(t *testing.T) {
+	changes := leaking(12*3600, func(sec int) float64 {
+		sec = max(0, sec-7200)
+		return 10*gib + 0.5*mib*float64(sec/7200*3600+min(sec%7200, 3600))
+	})
+	if len(changes) != 3 {
+		t.Errorf("a leak from and to %v", changes)
+	}
+}
+
+// A slow leak that was over, gives a tenth back and goes on is told when it is above its old top again, however
+// long it took to get there; what a request holds for a minute ends no rest.
+func TestSlowLeakGoesOn(t *testing.T) {
+	const stands = 6 * 3600
+	for _, c := range []struct {
+		name string
+		then func(sec int) float64 // MiB, seconds after the leak stood still
+		told int
+	}{
+		{"a slow leak from below", func(sec int) float64 { return 0.3*float64(max(0, sec-900)) - 2160*float64(btoi(sec > 900)) }, 2},
+		{"requests", func(sec int) float64 { return 300 * float64(btoi(sec > 1800 && sec%3600 > 3500)) }, 1},
+	} {
+		changes := leaking(16*3600, func(sec int) float64 {
+			sec -= 7200
+			return 10*gib + (float64(max(0, min(sec, stands)))+c.then(max(0, sec-stands)))*mib
+		})
+		if told := (len(changes) + 1) / 2; told != c.told {
+			t.Errorf("%s: a leak from and to %v", c.name, changes)
+		}
+	}
+}

@@ -459,10 +459,10 @@ func (l *leak) code(c *codec) {
 	c.scale(&l.scale)
 	c.natural(&l.closed)
 	c.bool(&l.over)
-	c.units(&l.rest.top)
-	c.int32(&l.rest.at)
+	c.units(&l.rest.level)
+	c.int32(&l.rest.since)
 	c.int32(&l.rest.longest)
-	if l.rest.at < 0 || l.rest.longest < 0 {
+	if l.rest.since < 0 || l.rest.longest < 0 || l.on && l.over {
 		c.fail()
 	}
 }
