@@ -95,6 +95,7 @@ func TestSeriesIsRestoredWhole(t *testing.T) {
 		"leaks":       func(s int) float64 { return 2*gib + leaked(s) },
 		"accelerates": func(s int) float64 { return 2*gib + leaked(s)*leaked(s)/gib },
 		"cyclic leak": func(s int) float64 { return 2*gib + leaked(s) + float64(s%60)*100*mib },
+		"stands":      func(s int) float64 { return 2*gib + leaked(min(s, quiet+2000)) },
 		"epochs":      func(s int) float64 { return 2*gib + float64(s%700)*10*mib },
 		"wanders":     func(s int) float64 { return 20*gib + 8*gib*math.Sin(float64(s)/300) + float64(rng.IntN(100))*mib },
 		"spikes":      func(s int) float64 { return 2*gib + float64(btoi(s%200 < 7))*gib },
@@ -119,6 +120,9 @@ func TestSeriesIsRestoredWhole(t *testing.T) {
 		}
 		if leaks := name == "plain" || name == "leaks" || name == "accelerates" || name == "cyclic leak"; s.leak.on != leaks {
 			t.Errorf("%s: a leak: %t", name, s.leak.on)
+		}
+		if s.leak.over != (name == "stands") {
+			t.Errorf("%s: a leak that stands still: %t", name, s.leak.over)
 		}
 	}
 }
