@@ -246,7 +246,8 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series,
 }
 
 // awaitFiles returns what came of the files, as many as there is room for, in their order. Once
-// ctx is done it waits for a moment only: nothing wakes a reader of a pipe whose writer is silent.
+// ctx is done it waits for a moment only: nothing wakes a reader of a pipe whose writer is silent. It is left
+// behind, and ends with its writer, or with the program, which has nothing to do but to say so.
 func awaitFiles(ctx context.Context, judged <-chan judgedFile) (files []judgedFile) {
 	var over <-chan time.Time
 	done := ctx.Done()
