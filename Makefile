@@ -40,6 +40,10 @@ TRACES := $(CURDIR)/../shared/traces
 # Runs `go test -json`, prints what a reader needs and fails on a skipped test.
 GOTEST := $(BIN)/gotest -allow-skip=traces:=$(TRACES) -summary=$(BIN)/test-summary.txt --
 
+# What make hardware hands to e2e/hardware/run.py, and what make hardware-bundle writes.
+HARDWARE_FLAGS  ?=
+HARDWARE_BUNDLE ?= gpu_leak_exporter-hardware.tar.gz
+
 DEMO_ADDRESS ?= localhost:9844
 DEMO_SOURCE  ?= sim:node
 DEMO_SPEED   ?= 60
@@ -82,12 +86,21 @@ e2e: tools lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheu
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout 20m ./...
 
 # Debian packages that the end-to-end tests use.
-E2E_PACKAGES := containerd runc
+E2E_PACKAGES := containerd runc python3
 .PHONY: e2e-packages
 e2e-packages:
 	@for p in $(E2E_PACKAGES); do \
 		dpkg -s "$$p" >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq --yes --no-install-recommends $(E2E_PACKAGES); break; }; \
 	done
+
+.PHONY: hardware
+hardware: build ## try the exporter on the GPU of this machine, in ten minutes; needs a Python with PyTorch
+	python3 e2e/hardware/run.py --bin=. --archive $(HARDWARE_FLAGS)
+
+.PHONY: hardware-bundle
+hardware-bundle: build ## pack the binaries and the hardware suite, for a machine that has a GPU and no Go
+	tar czf $(HARDWARE_BUNDLE) --transform='s,^\(e2e/hardware/\)\?,gpu_leak_exporter-hardware/,' \
+		gpu_leak_exporter gpuleaktool LICENSE e2e/hardware/README.md e2e/hardware/run.py e2e/hardware/suite/*.py e2e/hardware/programs/*.py
 
 .PHONY: lint
 lint: lint-tool tools check-format checkrules ## golangci-lint, formats, rules and jsonnet

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# Copyright 2026 The gpu_leak_exporter Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tries gpu_leak_exporter on a machine with a GPU, in under ten minutes.
+
+It needs the two binaries, this folder, and a Python with PyTorch. Everything that it
+finds lies in one folder afterwards; report.md there is the page to read first.
+README.md beside this file says more.
+
+Exit status: 0 nothing is wrong, 1 something is (report.md says what), 2 it could not
+be tried at all.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, HERE)
+
+from suite import cost, exporter as exposition, faults, judge, machine, results, values  # noqa: E402
+from suite.programs import Programs, known  # noqa: E402
+from suite.shift import Shift  # noqa: E402
+
+PHASES = ("values", "cost", "leaks", "faults")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", help="folder of gpu_leak_exporter and gpuleaktool; default: this one, or the root of the repository")
+    parser.add_argument("--out", default="hardware-report", help="folder for what is found; it must not exist yet")
+    parser.add_argument("--archive", action="store_true", help="also pack the folder into OUT.tar.gz, to send it")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch")
+    parser.add_argument("--gpu", type=int, default=0, help="index of the GPU to use")
+    parser.add_argument("--only", default=",".join(PHASES), help="of %s, those to run" % ",".join(PHASES))
+    parser.add_argument("--programs", default="", help="only programs whose names hold one of these words, such as hook,training")
+    parser.add_argument("--library", default="", help="the NVML library; default: the driver's")
+    parser.add_argument("--limit", type=float, default=570, help="seconds after which nothing new is begun, and what runs is ended")
+    parser.add_argument("--lead", type=float, default=25, help="seconds of healthy work before the leaks begin")
+    parser.add_argument("--seconds", type=float, default=150, help="seconds for which the leaks of a shift grow")
+    parser.add_argument("--pace", type=float, default=30, help="minutes that a minute of a shift stands for")
+    parser.add_argument("--interval", type=float, default=0.25, help="seconds between two samples of a recording")
+    parser.add_argument("--contexts", default="1,8,64", help="numbers of processes beside which the exporter's cost is measured")
+    options = parser.parse_args()
+    options.only = options.only.split(",")
+    unknown = set(options.only) - set(PHASES)
+    if unknown:
+        parser.error("--only: %s is none of %s" % (", ".join(sorted(unknown)), ", ".join(PHASES)))
+    options.exporter, options.tool = binaries(options.bin, parser)
+    if os.path.exists(options.out):
+        parser.error("--out: %s exists already; name another folder" % options.out)
+    return options
+
+
+def binaries(folder, parser):
+    """The two binaries: where they were named, beside this file, or two folders up."""
+    for place in [folder] if folder else [HERE, os.path.dirname(os.path.dirname(HERE))]:
+        found = [os.path.join(os.path.abspath(place), name) for name in ("gpu_leak_exporter", "gpuleaktool")]
+        if all(os.access(path, os.X_OK) for path in found):
+            return found
+    parser.error("gpu_leak_exporter and gpuleaktool are not in %s; --bin names their folder" % (folder or HERE))
+
+
+class Launch:
+    """Starts exporters, and knows which GPU is used."""
+
+    def __init__(self, options, found):
+        self.options, self.results = options, found
+        self.uuid = None
+        self.public = None
+
+    def exporter(self, name, flags=(), env=None, prepare=None, library=True):
+        flags = ["--sample.slow-interval=2s"] + list(flags)
+        if library and self.options.library:
+            flags.append("--nvml.library-path=" + self.options.library)
+        env = dict(os.environ, **env) if env else None
+        binary = self.public_binary() if prepare else self.options.exporter
+        return exposition.Exporter(binary, self.results.path(name + ".log"), flags, env, prepare)
+
+    def public_binary(self):
+        """A copy that every user can execute: the folder of the original may be root's alone."""
+        if self.public is None:
+            self.public = tempfile.TemporaryDirectory()
+            os.chmod(self.public.name, 0o755)
+            shutil.copy(self.options.exporter, self.public.name)
+        return os.path.join(self.public.name, os.path.basename(self.options.exporter))
+
+    def replay(self, name, recording):
+        """An exporter over a recording, as fast as it goes."""
+        flags = ["--source=replay:" + recording, "--source.speed=inf"]
+        return exposition.Exporter(self.options.exporter, self.results.path(name + ".log"), flags)
+
+    def choose(self, exporter):
+        """The UUID of the GPU; None where the exporter sees none."""
+        def totals(m):
+            return exposition.select(m, "gpu_memory_total_bytes", gpu=str(self.options.gpu))
+
+        metrics, _ = exporter.wait(lambda m: totals(m) or [r for r in faults.reasons(m) if r != "starting"], 30)
+        if totals(metrics):
+            self.uuid = totals(metrics)[0][0]["uuid"]
+        else:
+            self.results.problem("the exporter sees no GPU %d: gpu_driver_error %s, gpu_devices %s" % (
+                self.options.gpu, faults.reasons(metrics) or "none", exposition.value(metrics, "gpu_devices")))
+        return self.uuid
+
+
+class Suite:
+    """The phases, each within what is left of the time."""
+
+    def __init__(self, options, found):
+        self.options, self.results = options, found
+        self.end = time.monotonic() + options.limit
+        self.launch = Launch(options, found)
+        self.programs = Programs(options.python, found.folder)
+
+    def due(self, phase, seconds, what=""):
+        """Whether a phase is asked for and fits into the time that is left."""
+        if phase not in self.options.only:
+            self.results.skip(what or phase, "not asked for")
+            return False
+        left = self.end - time.monotonic()
+        if left < seconds:
+            self.results.skip(what or phase, "needs %.0f s, and %.0f s are left" % (seconds, left))
+            return False
+        return True
+
+    def run(self):
+        """Runs all phases; False if there is no GPU to try."""
+        o, r = self.options, self.results
+        r.facts = machine.facts(o.exporter, o.tool, o.python)
+        exporter = self.launch.exporter("exporter", ["--collector.nvlink", "--detector.state-file=" + r.path("state")])
+        try:
+            if not self.launch.choose(exporter):
+                return False
+            os.environ["CUDA_VISIBLE_DEVICES"] = self.launch.uuid
+            self._phases(exporter)
+            self._exporter_itself(exporter)
+            return True
+        finally:
+            self.programs.kill_all()
+            status = exporter.stop()
+            if status != 0:
+                r.problem("the exporter ended with exit status %s" % status)
+
+    def _phases(self, exporter):
+        o, r, uuid = self.options, self.results, self.launch.uuid
+        if self.due("values", 20):
+            values.compare(r, "Values at idle", exporter, uuid, o.python, o.library)
+        if self.due("cost", 20):
+            cost.latencies(r, o.python, o.library or "libnvidia-ml.so.1", uuid, exporter.metrics())
+            cost.exporter_cost(r, self.launch, exporter, [int(n) for n in o.contexts.split(",")], self.programs)
+        mig = exposition.value(exporter.metrics(), "gpu_mig_enabled", uuid=uuid) == 1
+        if mig:
+            # Its UUID names no device that a program could use, and its slices are not ours to choose.
+            r.skip("leaks and faults", "GPU %d is in MIG mode; --gpu names another one" % o.gpu)
+        for shift in [] if mig else self._shifts():
+            if self.due("leaks", o.lead + o.seconds + 50, "shift " + shift.name) and shift.run(exporter, uuid):
+                judge.Judge(shift, o, r, self.launch).run()
+        if not mig and self.due("faults", 40):
+            faults.Faults(r, self.launch, self.programs).run()
+
+    def _shifts(self):
+        """Two shifts with half of the programs each: five leaks at a time are told apart
+        by their processes, and ten would share the memory too thinly."""
+        words = [w for w in self.options.programs.split(",") if w]
+        leaks, healthy = ([n for n in names if not words or any(w in n for w in words)] for names in known())
+        halves = [(leaks[0::2], healthy[0::2]), (leaks[1::2], healthy[1::2])]
+        if words:
+            halves = [(leaks, healthy)]
+        return [Shift("ab"[i], half[0], half[1], self.options, self.results, self.programs) for i, half in enumerate(halves)]
+
+    def _exporter_itself(self, exporter):
+        """What the exporter says of its own run."""
+        r = self.results
+        if not exporter.alive():
+            return r.problem("the exporter ended by itself; its log ends: " + exporter.tail())
+        metrics = exporter.metrics()
+        rows = [["CPU seconds", exporter.cpu_seconds()], ["RSS, MiB", exporter.rss_mib()],
+                ["samples missed", exposition.value(metrics, "gpu_samples_missed_total", uuid=self.launch.uuid)],
+                ["processes not resolved", exposition.value(metrics, "gpu_processes_unresolved")]]
+        for labels, count in exposition.select(metrics, "gpu_nvml_errors_total"):
+            rows.append(["%s: %s" % (labels["call"], labels["error"]), count])
+            r.problem("a call into the driver failed: %s: %s, %d times" % (labels["call"], labels["error"], count))
+        lines = [line for line in exporter.output().splitlines() if "level=error" in line or "level=ERROR" in line]
+        for line in lines[:5]:
+            r.problem("the exporter's log: " + line)
+        r.table("The exporter itself", ["", ""], rows, "Over the whole run, at the default sampling interval.")
+
+
+def main():
+    options = arguments()
+    os.makedirs(options.out)
+    found = results.Results(os.path.abspath(options.out))
+    began = time.monotonic()
+    # An end from outside still leaves the report of what was found so far.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    status = 2
+    try:
+        if Suite(options, found).run():
+            status = 1 if found.problems else 0
+    except KeyboardInterrupt:
+        found.problem("it was interrupted")
+    except Exception:  # noqa: BLE001: what was found before must not be lost
+        traceback.print_exc()
+        found.problem("the suite failed: " + traceback.format_exc().strip().splitlines()[-1])
+    finally:
+        found.facts["the suite took"] = "%.0f s" % (time.monotonic() - began)
+        for leftover in ("state", "state.lock"):
+            if os.path.exists(found.path(leftover)):
+                os.remove(found.path(leftover))
+        found.write()
+    if options.archive:
+        with tarfile.open(options.out.rstrip("/") + ".tar.gz", "w:gz") as archive:
+            archive.add(options.out, arcname=os.path.basename(options.out.rstrip("/")))
+    print("\n%d problems, %d skipped. Read %s" % (len(found.problems), len(found.skipped), found.path("report.md")))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+# Copyright 2026 The gpu_leak_exporter Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A shift: some programs that leak and some that do not, at the same time on one GPU,
+beside the exporter and a recording."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from suite import values
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+# What a program needs beside its leak, at most: a CUDA context with the framework's
+# kernels, and its first tensors; and what a healthy one takes. It decides how fast
+# the leaks may be on a small GPU.
+CONTEXT = 900 * MIB
+HEALTHY = 2 * GIB
+
+# What the ballast leaves for each healthy program to move in, beside what it holds already.
+ROOM = 256 * MIB
+
+# Bytes a minute of the leaks of a shift, in turn: 1 to 4 GiB/min.
+RATES = [2 * GIB, 1.5 * GIB, 3 * GIB, 1 * GIB, 4 * GIB]
+
+
+class Shift:
+    """One shift. run() leaves the recording, the truths and what was seen."""
+
+    def __init__(self, name, leaks, healthy, options, results, programs):
+        self.name, self.leaks, self.healthy = name, leaks, healthy
+        self.options, self.results, self.programs = options, results, programs
+        self.recording = results.path("shift-%s.rec.gz" % name)
+        self.running = []
+        self.seen = []  # what the live exporter said, each second
+
+    def rates(self, free):
+        """The rates, and what the ballast has to leave of the memory when the leaks
+        begin. They meet its end when five sixths of the time are over."""
+        growing = self.options.seconds * 5 / 6 / 60
+        rates = [RATES[i % len(RATES)] for i in range(len(self.leaks))]
+        fixed = (len(self.leaks) + len(self.healthy)) * CONTEXT + len(self.healthy) * HEALTHY
+        most = 0.9 * free - fixed
+        if most <= 0:
+            return None, 0
+        scale = min(1, most / (sum(rates) * growing)) if rates else 1
+        return [r * scale for r in rates], len(self.healthy) * ROOM + sum(rates) * scale * growing
+
+    def run(self, exporter, uuid):
+        """True unless it could not be tried."""
+        print("shift %s: %s; healthy: %s" % (self.name, ", ".join(self.leaks), ", ".join(self.healthy)), flush=True)
+        free = exporter.wait(lambda m: values.exposition.value(m, "gpu_memory_free_bytes", uuid=uuid) is not None, 10)[0]
+        free = values.exposition.value(free, "gpu_memory_free_bytes", uuid=uuid)
+        rates, leave = self.rates(free or 0)
+        if rates is None:
+            self.results.skip("shift " + self.name, "%d MiB of free memory do not hold %d programs" % ((free or 0) / MIB, len(self.leaks + self.healthy)))
+            return False
+        recorder = self._record()
+        try:
+            self.go = self.results.path("shift-%s-leaks" % self.name)
+            self.ballast = self.programs.start("ballast", ["%dB" % leave, self.go], seconds=self.options.seconds + 60)
+            self._start(rates)
+            self._watch(exporter, uuid, sum(rates) / 60)
+        finally:
+            self.programs.kill_all()
+            self._end(recorder)
+            if os.path.exists(self.go):
+                os.remove(self.go)
+        if not self.ballast.event("ready"):
+            self.results.problem("shift %s: no ballast: %s" % (self.name, self.programs.last_word(self.ballast)))
+        return True
+
+    def _record(self):
+        args = [self.options.tool, "record", "--interval=%gs" % self.options.interval, "--output=" + self.recording]
+        if self.options.library:
+            args.append("--nvml.library-path=" + self.options.library)
+        log = open(self.results.path("record-%s.log" % self.name), "wb")
+        return subprocess.Popen(args, stdout=log, stderr=log)
+
+    def _end(self, recorder):
+        # A while longer, so that the ends of all programs are in the recording.
+        time.sleep(2 * self.options.interval + 0.5)
+        recorder.send_signal(signal.SIGTERM)
+        try:
+            recorder.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            recorder.kill()
+        if not os.path.exists(self.recording):
+            self.results.problem("shift %s: gpuleaktool record left no recording; see record-%s.log" % (self.name, self.name))
+
+    def _start(self, rates):
+        o = self.options
+        for name, rate in list(zip(self.leaks, rates)) + [(name, None) for name in self.healthy]:
+            self.running.append(self.programs.start(name, rate=rate, lead=o.lead, seconds=o.seconds))
+
+    def _watch(self, exporter, uuid, drift):
+        o = self.options
+        end = time.monotonic() + o.lead + o.seconds + 30  # 30 s for the imports
+        compared = False
+        leaking = None
+        with open(self.results.path("live-%s.jsonl" % self.name), "w") as out:
+            while time.monotonic() < end and any(not p.ended() for p in self.running):
+                now = time.time()
+                try:
+                    line = self._look(exporter, uuid)
+                    self.seen.append((now, line))
+                    out.write(json.dumps({"time": now, "devices": line}) + "\n")
+                except OSError as error:
+                    self.results.problem("shift %s: a request to the exporter failed: %s" % (self.name, error))
+                if leaking is None and all(p.event("onset") or p.ended() for p in self.running if p.name in self.leaks):
+                    leaking = time.monotonic()
+                    open(self.go, "w").close()
+                if leaking and not compared and time.monotonic() > leaking + o.seconds / 5:
+                    compared = True
+                    values.compare(self.results, "Values under load, shift %s" % self.name, exporter, uuid, o.python, o.library, drift)
+                time.sleep(1)
+
+    def _look(self, exporter, uuid):
+        """What matters of the verdicts, small enough to keep each second."""
+        kept = {}
+        for device in exporter.verdicts()["devices"]:
+            if device["labels"]["uuid"] != uuid:
+                continue
+            kept["gpu"] = short(device)
+            for process in device["processes"]:
+                kept[process["labels"]["pid"]] = short(process)
+        return kept
+
+
+def short(entry):
+    verdict = entry.get("verdict") or {}
+    keys = ("judged", "leak", "confidence", "pattern", "leak_rate_bytes_per_second", "seconds_to_oom")
+    return {key: verdict.get(key) for key in keys}

@@ -1,0 +1,256 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// suitePatience is how long the hardware suite may take before the test says that
+// it hangs.
+const suitePatience = 10 * time.Minute
+
+// bench is a machine for the hardware suite: the bundle unpacked, a fake driver, and
+// a Python that finds the stub of PyTorch.
+type bench struct {
+	dir, library, python string
+	env                  []string
+}
+
+// hardwareReport is report.json.
+type hardwareReport struct {
+	Problems, Skipped []string
+	Tables            []struct {
+		Title  string
+		Header []string
+		Rows   [][]any
+	}
+}
+
+// newBench unpacks the bundle that `make hardware-bundle` makes where there is no Go.
+func newBench(t *testing.T, opts ...fakenvml.Option) *bench {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatalf("%v: make e2e-packages installs it", err)
+	}
+	library, err := fakenvml.Build(harness.Dir(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{dir: t.TempDir(), library: library, python: python}
+	// An exporter of another user has to reach the library and its script.
+	for _, dir := range []string{harness.Dir(), filepath.Dir(b.dir), b.dir} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bundle, err := hardwareBundle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "xzf", bundle, "-C", b.dir).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+
+	node := fakenvml.NewNode(1)
+	node.GPUs[0].Processes, node.GPUs[0].Samples = nil, nil
+	node.GPUs[0].Memory.AddProcesses, node.GPUs[0].Memory.Used = true, fakenvml.Constant(4*mib)
+	script := filepath.Join(b.dir, "script")
+	if err := node.Write(script); err != nil {
+		t.Fatal(err)
+	}
+	stub := filepath.Join(harness.Root(), "e2e", "hardware", "stub")
+	path := strings.Join([]string{filepath.Join(stub, "bin"), filepath.Dir(python), "/usr/bin", "/bin"}, ":")
+	b.env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") }),
+		"PATH="+path, "PYTHONPATH="+stub, "PYTHONDONTWRITEBYTECODE=1", fakenvml.EnvState+"="+script)
+	b.background(t, filepath.Join(stub, "fakedriver.py"))
+	return b
+}
+
+// hardwareBundle makes the bundle as a user does, once for all tests.
+var hardwareBundle = sync.OnceValues(func() (string, error) {
+	bundle := filepath.Join(harness.Dir(), "hardware.tar.gz")
+	out, err := exec.Command("make", "-C", harness.Root(), "hardware-bundle", "HARDWARE_BUNDLE="+bundle).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("make hardware-bundle: %w\n%s", err, out)
+	}
+	return bundle, nil
+})
+
+// background runs a Python program until the end of the test.
+func (b *bench) background(t *testing.T, script string) {
+	t.Helper()
+	cmd := exec.Command(b.python, script)
+	cmd.Env = b.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it runs for ever
+		_ = cmd.Wait()
+	})
+}
+
+// suite runs the suite and returns its report, if there is one, its exit status and
+// what it printed. A minute of it stands for an hour, or the test would take ten.
+func (b *bench) suite(t *testing.T, env []string, args ...string) (*hardwareReport, int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), suitePatience)
+	defer cancel()
+	out := filepath.Join(b.dir, "report")
+	args = append([]string{
+		filepath.Join(b.dir, "gpu_leak_exporter-hardware", "run.py"), "--out=" + out, "--archive",
+		"--pace=60", "--lead=13", "--seconds=45", "--contexts=1,2",
+	}, args...)
+	cmd := exec.CommandContext(ctx, b.python, args...)
+	cmd.Env, cmd.Dir = append(slices.Clone(b.env), env...), b.dir
+	printed, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		t.Fatalf("the suite did not end within %s:\n%s", suitePatience, printed)
+	}
+	if err != nil && cmd.ProcessState.ExitCode() < 0 {
+		t.Fatalf("the suite: %v\n%s", err, printed)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "report.json"))
+	if err != nil {
+		return nil, cmd.ProcessState.ExitCode(), string(printed)
+	}
+	var r hardwareReport
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	return &r, cmd.ProcessState.ExitCode(), string(printed)
+}
+
+// rows returns the rows of the tables whose title begins so, by their first cell.
+func (r *hardwareReport) rows(title string) map[string][]any {
+	found := map[string][]any{}
+	for _, table := range r.Tables {
+		if strings.HasPrefix(table.Title, title) {
+			for _, row := range table.Rows {
+				found[fmt.Sprint(row[0])] = row
+			}
+		}
+	}
+	return found
+}
+
+// TestHardwareSuite runs the suite from the bundle, in a folder without Go, over a
+// driver and programs with which nothing is wrong.
+func TestHardwareSuite(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r, status, printed := b.suite(t, nil, "--library="+b.library, "--programs=hook,cudamalloc,jax,cupy,graphs,training,models")
+	if r == nil || status != 0 || len(r.Problems) > 0 {
+		t.Fatalf("exit status %d, want 0:\n%s", status, printed)
+	}
+	const foundAfter = 5 // the column
+	leaks := r.rows("Leaks")
+	for _, name := range []string{"leak_hook", "leak_cudamalloc", "leak_jax", "leak_cupy", "leak_graphs"} {
+		if row := leaks[name]; row == nil || row[foundAfter] == nil {
+			t.Errorf("%s: %v, want a leak that was found", name, row)
+		}
+	}
+	if n := len(r.rows("Healthy")); n != 2 {
+		t.Errorf("%d healthy programs, want 2", n)
+	}
+	for title, least := range map[string]int{
+		"Values at idle": 50, "Values under load": 5, "Latency": 20, "Cost": 2, "Faults": 4, "The exporter itself": 4,
+	} {
+		if n := len(r.rows(title)); n < least {
+			t.Errorf("table %q has %d rows, want %d or more", title, n, least)
+		}
+	}
+	for _, name := range []string{
+		"report.md", "shift-a.rec.gz", "predict-a.html", "metrics-a.prom", "verdicts-a.json", "backtest-a.html",
+		"live-a.jsonl", "exporter.log", "programs/leak_hook.truth.jsonl",
+	} {
+		if info, err := os.Stat(filepath.Join(b.dir, "report", name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v, want a file that is not empty", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "report.tar.gz")); err != nil {
+		t.Error(err)
+	}
+	page, err := os.ReadFile(filepath.Join(b.dir, "report", "predict-a.html"))
+	if err != nil || !strings.Contains(string(page), "leak_cudamalloc.py") {
+		t.Errorf("predict-a.html does not name the program that leaks: %v", err)
+	}
+}
+
+// TestHardwareSuiteFinds has three things wrong: a value of nvidia-smi that the
+// exporter does not have, a call that the driver lacks, and a leak that the driver
+// does not show. Each is a problem in the report, and there is no other.
+func TestHardwareSuiteFinds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fakenvml.Missing("nvmlDeviceGetPerformanceState"))
+	r, status, printed := b.suite(t, []string{"STUB_SMI_WRONG=gpu_temp", "STUB_HIDDEN_LEAK=leak_hook"},
+		"--library="+b.library, "--programs=hook,cache,pool", "--only=values,leaks")
+	if r == nil || status != 1 {
+		t.Fatalf("exit status %d, want 1:\n%s", status, printed)
+	}
+	wrong := map[string]int{`gpu_temperature_celsius{sensor="gpu"} is`: 0, "gpu_performance_state is absent": 0, "leak_hook leaked": 0}
+	for _, problem := range r.Problems {
+		known := false
+		for part := range wrong {
+			if strings.Contains(problem, part) {
+				wrong[part]++
+				known = true
+			}
+		}
+		if !known {
+			t.Errorf("unexpected problem: %s", problem)
+		}
+	}
+	for part, n := range wrong {
+		if n == 0 {
+			t.Errorf("no problem says %q; there are:\n%s", part, strings.Join(r.Problems, "\n"))
+		}
+	}
+	if !slices.ContainsFunc(r.Skipped, func(s string) bool { return strings.Contains(s, "not asked for") }) {
+		t.Errorf("nothing says that the costs and the faults were left out: %q", r.Skipped)
+	}
+}
+
+// TestHardwareSuiteCannotRun has no GPU, and calls that are wrong: one line says
+// what, and the exit status is 2.
+func TestHardwareSuiteCannotRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, c := range []struct{ arg, want string }{
+		{"--library=" + filepath.Join(b.dir, "missing.so"), "sees no GPU 0"},
+		{"--gpu=7", "sees no GPU 7"},
+		{"--out=" + b.dir, "exists already"},
+		{"--bin=" + b.dir, "--bin names their folder"},
+		{"--only=leeks", "leeks is none of values, cost, leaks, faults"},
+	} {
+		args := []string{c.arg}
+		if !strings.HasPrefix(c.arg, "--library") {
+			args = append(args, "--library="+b.library)
+		}
+		_, status, printed := b.suite(t, nil, args...)
+		if status != 2 || !strings.Contains(printed, c.want) {
+			t.Errorf("%s: exit status %d, want 2 and %q:\n%s", c.arg, status, c.want, printed)
+		}
+		if err := os.RemoveAll(filepath.Join(b.dir, "report")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
