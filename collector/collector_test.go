@@ -305,7 +305,7 @@ func contract() []string {
 	for _, scope := range []string{"gpu", "gpu_mig", "gpu_process", "gpu_workload"} {
 		for suffix := range strings.FieldsSeq(`
 			leak_slope_bytes_per_second leak_r2 spike_count spikes_total memory_trough_bytes leak_rate_bytes_per_second
-			seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper leak_confidence leak_detected leaked_bytes
+			seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper seconds_to_full seconds_to_full_lower seconds_to_full_upper leak_withheld_seconds leak_confidence leak_detected leaked_bytes
 			leak_start_timestamp_seconds memory_pattern`) {
 			names = append(names, scope+"_"+suffix)
 		}
@@ -320,7 +320,7 @@ func TestProcessLabels(t *testing.T) {
 	own := map[string][]string{
 		"gpu_process_info":                        {"container_id", "type", "user"},
 		"gpu_process_leak_slope_bytes_per_second": {"window"}, "gpu_process_leak_r2": {"window"}, "gpu_process_spike_count": {"window"},
-		"gpu_process_memory_pattern": {"pattern"},
+		"gpu_process_memory_pattern": {"pattern"}, "gpu_process_leak_withheld_seconds": {"reason"},
 	}
 	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
 		if !strings.HasPrefix(name, "gpu_process_") || name == "gpu_process_exits_near_capacity_total" || name == "gpu_process_device_open" {
@@ -390,8 +390,9 @@ func TestVerdictNotYet(t *testing.T) {
 	unjudged.Judged = false
 	cleared := verdict(200, true)
 	cleared.Leak = false
-	always := strings.Fields("leak_r2 leak_slope_bytes_per_second memory_trough_bytes spike_count spikes_total")
-	judged := strings.Fields("leak_confidence leak_detected memory_pattern seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper")
+	always := strings.Fields("leak_r2 leak_slope_bytes_per_second memory_trough_bytes seconds_to_full seconds_to_full_lower seconds_to_full_upper " +
+		"spike_count spikes_total")
+	judged := strings.Fields("leak_confidence leak_detected leak_withheld_seconds memory_pattern seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper")
 	leak := strings.Fields("leak_rate_bytes_per_second leak_start_timestamp_seconds leaked_bytes")
 	for name, tc := range map[string]struct {
 		verdict detector.Verdict

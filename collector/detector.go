@@ -16,21 +16,25 @@ var _ = register(family{name: "detector", enabled: true, metrics: slices.Concat(
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
 		"{oom}":    "the GPU is out of memory: gpu_oom_headroom_bytes / the sum of its leak rates, and sooner the wider its 90% interval is; +Inf: judged, and no leak",
+		"{part}":   "",
 	}, func(d *DeviceState) *detector.Verdict { return domainVerdict(&d.Judgement) }),
 	verdictMetrics("gpu_mig_", map[string]string{
 		"{memory}": "the used memory of the GPU instance",
 		"{owner}":  "the GPU instance (its leaking processes and what no process accounts for, together)",
 		"{oom}":    "the GPU instance is out of memory: gpu_mig_oom_headroom_bytes / the sum of its leak rates, and sooner the wider its 90% interval is; +Inf: judged, and no leak",
+		"{part}":   "",
 	}, func(in *InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
 	verdictMetrics("gpu_process_", map[string]string{
 		"{memory}": "the GPU memory of the process",
 		"{owner}":  "the process",
 		"{oom}":    "the GPU or GPU instance is out of memory, if this process contributes to it; +Inf: judged, and it does not",
+		"{part}":   ". Of a process that brings a tenth of the growth or more",
 	}, func(p *ProcessState) *detector.Verdict { return &p.Verdict }),
 	verdictMetrics("gpu_workload_", map[string]string{
 		"{memory}": "the summed GPU memory of the pod or job",
 		"{owner}":  "the pod or job",
 		"{oom}":    "the GPU or GPU instance is out of memory, if this pod or job contributes to it; +Inf: judged, and it does not",
+		"{part}":   ". Of a pod or job that brings a tenth of the growth or more",
 	}, func(w *WorkloadState) *detector.Verdict { return &w.Verdict }),
 	domainMetrics,
 	[]metric{gauge("gpu_unreleased_memory_bytes",
@@ -163,6 +167,29 @@ var verdictRows = []verdictRow{
 		name: "seconds_to_oom_upper",
 		help: "Upper end of the 90 % interval of {prefix}seconds_to_oom, in seconds. It is there with it.",
 		each: onceJudged(func(v *detector.Verdict) optional { return value(v.Upper) }),
+	}, {
+		name: "seconds_to_full",
+		help: "Seconds until the memory of the GPU or GPU instance is full if its present growth goes on, be it a leak or not{part}. " +
+			"Absent where the highest use has not grown for five minutes.",
+		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.SecondsToFull)) },
+	}, {
+		name: "seconds_to_full_lower",
+		help: "Lower end of the 90 % interval of {prefix}seconds_to_full, in seconds. It is there with it.",
+		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.FullLower)) },
+	}, {
+		name: "seconds_to_full_upper",
+		help: "Upper end of the 90 % interval of {prefix}seconds_to_full, in seconds; +Inf: the growth may end before. It is there with it.",
+		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.FullUpper)) },
+	}, {
+		name: "leak_withheld_seconds",
+		help: "Seconds that growth of {memory} must still last before this reason no longer keeps it from being called a leak: min_span (any growth must last), " +
+			"load_ramp, program_load (fast, and without compute), program_begin, daily_load. Present only while growth is suspected.",
+		labels: []string{"reason"},
+		each: func(v *detector.Verdict, e *emitter) {
+			if v.Judged && v.Withheld != detector.WithheldNone {
+				e.emit(v.WithheldFor.Seconds(), v.Withheld.String())
+			}
+		},
 	}, {
 		name: "memory_pattern",
 		help: "1 for the pattern that {memory} follows, for 60 seconds at least: stable, idle, warmup, plateau, step, sawtooth, spikes, " +

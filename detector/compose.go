@@ -228,6 +228,29 @@ func (d *Domain[K]) compose() {
 		v.Pattern = d.growing()
 	}
 	d.combine()
+	d.withhold()
+}
+
+// withhold gives the device the reason of whichever of its parts is told soonest; none once a part
+// of it leaks.
+func (d *Domain[K]) withhold() {
+	v := &d.out.Device
+	v.Withheld, v.WithheldFor = WithheldNone, 0
+	if v.Leak {
+		return
+	}
+	soonest := func(part *Verdict) {
+		if part.Withheld != WithheldNone && (v.Withheld == WithheldNone || part.WithheldFor < v.WithheldFor) {
+			v.Withheld, v.WithheldFor = part.Withheld, part.WithheldFor
+		}
+	}
+	soonest(&d.out.Residual)
+	for i := range d.out.Members {
+		soonest(&d.out.Members[i].Verdict)
+	}
+	for i := range d.out.Groups {
+		soonest(&d.out.Groups[i].Verdict)
+	}
 }
 
 // growing returns the pattern of what grows most of a memory whose sum grows though no part of
@@ -259,6 +282,9 @@ func (d *Domain[K]) combine() {
 	for i := range d.out.Groups {
 		v.Confidence = max(v.Confidence, d.out.Groups[i].Confidence)
 	}
+	if len(d.grown) > 0 {
+		v.Withheld, v.WithheldFor = WithheldNone, 0
+	}
 	var largest float64
 	for i := range d.grown {
 		c := &d.grown[i]
@@ -283,6 +309,7 @@ func (d *Domain[K]) forecast() {
 	}
 	headroom := float64(max(0, d.capacity-d.top))
 	d.out.Headroom = Of(headroom)
+	d.fill(headroom)
 	var sum drift
 	for i := range d.grown {
 		sum.add(d.grown[i].trend)

@@ -158,6 +158,11 @@ type Verdict struct {
 	// above for 45 s until a quarter of the leak is given back, or Confidence is below the
 	// clear threshold and the leak does not merely pause.
 	Leak bool
+	// Withheld is why growth that is suspected is not called a leak yet, and WithheldFor for how
+	// long it must still last; WithheldNone where nothing is suspected, or only chance, noise or
+	// give-backs speak against it.
+	Withheld    Withheld
+	WithheldFor time.Duration
 	// Pattern is the shape of the series.
 	Pattern Pattern
 	// Rate is the growth of the trough in bytes per second, while Leak.
@@ -170,6 +175,11 @@ type Verdict struct {
 	// leak contributes to it. Lower and Upper bound it with 90 % confidence.
 	// All are absent while the series is not judged or has no capacity.
 	SecondsToOOM, Lower, Upper Value
+	// SecondsToFull is the time until the memory as a whole is full if the present growth of its
+	// crest goes on, leak or not, of whatever contributes to that growth. FullLower and FullUpper
+	// bound it with 90 % confidence; FullUpper is +Inf where the growth may end before. All are
+	// absent where the crest has not grown for five minutes, and without a capacity.
+	SecondsToFull, FullLower, FullUpper Value
 }
 
 // Fit is the plain statistics of one window.

@@ -168,13 +168,7 @@ func (s *series) reversal(retained, given float64, span int64) float64 {
 // lasting is 1 where growth at that pace, in bytes per second, has lasted for as long as it
 // must, and gateConfidence at most before. span is how long it has, ns.
 func (s *series) lasting(rate float64, span int64) float64 {
-	least := float64(s.cfg.MinSpan)
-	if s.capacity > 0 && rate*seconds(rampFill) > s.capacity {
-		least *= rampTimes
-	}
-	if rate > loadRate {
-		least *= 2
-	}
+	least, _ := s.least(rate)
 	if span >= int64(least) {
 		return 1
 	}

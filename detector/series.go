@@ -332,6 +332,7 @@ func (s *series) verdict(v *Verdict) {
 		return
 	}
 	v.Confidence, v.Pattern = s.leak.confidence, s.shape.pattern
+	v.Withheld, v.WithheldFor = s.withheld()
 	if !s.leak.on {
 		return
 	}

@@ -93,6 +93,7 @@ type gpuRow struct {
 	Memory     bar
 	Class      string // ok, bad, warn, wait (or muted) or down
 	Verdict    string
+	Why        string // what withholds a verdict, or when the memory is full without one
 	Pattern    string
 	Confidence string
 	Slope      string
@@ -516,8 +517,33 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	default:
 		row.Class, row.Verdict = "ok", "no leak"
 	}
+	if !v.Leak {
+		row.Why = whyNot(v)
+	}
 	row.Pattern, row.Confidence = patternWords(v.Pattern), percent(v.Confidence)
 	return row
+}
+
+// withheldWords says what keeps growth from being called a leak.
+var withheldWords = map[detector.Withheld]string{
+	detector.WithheldMinSpan:      "grows, not yet for long",
+	detector.WithheldLoadRamp:     "may be a ramp of load",
+	detector.WithheldProgramLoad:  "may be a program that loads",
+	detector.WithheldProgramBegin: "may be the begin of a program",
+	detector.WithheldDailyLoad:    "may be a daily load",
+}
+
+// whyNot says why growth on a memory is no leak yet, for how long that will be so, and when
+// the memory is full if it goes on; "" where nothing grows.
+func whyNot(v *detector.Verdict) string {
+	var parts []string
+	if words, ok := withheldWords[v.Withheld]; ok {
+		parts = append(parts, fmt.Sprintf("%s: another %s", words, humanize.Duration(v.WithheldFor)))
+	}
+	if v.SecondsToFull.OK {
+		parts = append(parts, fmt.Sprintf("full in %s if it goes on", humanize.Seconds(v.SecondsToFull.V)))
+	}
+	return strings.Join(parts, " · ")
 }
 
 // processesOf says how many processes are on a memory.

@@ -37,6 +37,10 @@ import (
 //	never     judged, and no leak contributes to it: seconds_to_oom is null
 //	foreseen  seconds_to_oom is a number, seconds_to_oom_lower and _upper its 90 %
 //	          interval; an end of it that is null is open
+//
+// seconds_to_full is null where the memory does not grow; its upper end is null where
+// the growth may end before. withheld is the reason for which growth is not called a
+// leak yet, and null where nothing is suspected.
 func verdicts(state func() *collector.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -122,6 +126,11 @@ type (
 		Seconds    *float64     `json:"seconds_to_oom"`
 		Lower      *float64     `json:"seconds_to_oom_lower"`
 		Upper      *float64     `json:"seconds_to_oom_upper"`
+		Full       *float64     `json:"seconds_to_full"`
+		FullLower  *float64     `json:"seconds_to_full_lower"`
+		FullUpper  *float64     `json:"seconds_to_full_upper"`
+		Withheld   *string      `json:"withheld"`
+		WithheldS  *float64     `json:"withheld_seconds"`
 		Trough     *float64     `json:"memory_trough_bytes"`
 		Spikes     uint64       `json:"spikes_total"`
 		Windows    []windowJSON `json:"windows"`
@@ -226,7 +235,10 @@ func domainOf(j *detector.Judgement[gpu.ProcessID]) domainJSON {
 }
 
 func verdictOf(v *detector.Verdict) *verdictJSON {
-	j := &verdictJSON{Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []windowJSON{}}
+	j := &verdictJSON{
+		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []windowJSON{},
+		Full: finite(v.SecondsToFull), FullLower: finite(v.FullLower), FullUpper: finite(v.FullUpper),
+	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Span > 0 {
 			j.Windows = append(j.Windows, windowJSON{humanize.FormatDuration(f.Span), finite(f.Slope), finite(f.R2), finite(f.Spikes), f.Fill})
@@ -234,6 +246,9 @@ func verdictOf(v *detector.Verdict) *verdictJSON {
 	}
 	if !v.Judged {
 		return j
+	}
+	if why := v.Withheld.String(); why != "" {
+		j.Withheld, j.WithheldS = &why, finite(detector.Of(v.WithheldFor.Seconds()))
 	}
 	j.Leak, j.Confidence, j.Pattern = v.Leak, finite(detector.Of(v.Confidence)), v.Pattern.String()
 	if v.Leak {

@@ -43,6 +43,7 @@ func leaking(left time.Duration) detector.Verdict {
 		SpikesTotal: 2, Trough: detector.Of(5 << 30), Judged: true, Confidence: 0.9712, Leak: true, Pattern: detector.PatternLeakLinear,
 		Rate: detector.Of(1 << 20), Leaked: detector.Of(1.5 * (1 << 30)), Since: steady(epoch.Add(-25 * time.Minute)),
 		SecondsToOOM: detector.Of(left.Seconds()), Lower: detector.Of(0.9 * left.Seconds()), Upper: detector.Of(math.Inf(1)),
+		SecondsToFull: detector.Of(0.95 * left.Seconds()), FullLower: detector.Of(0.8 * left.Seconds()), FullUpper: detector.Of(math.Inf(1)),
 	}
 }
 
@@ -53,6 +54,13 @@ func healthy(confidence float64) detector.Verdict {
 		Windows: [detector.MaxWindows]detector.Fit{fit(0, 0, 1, 1), {Span: time.Hour, Fill: 0.4}}, Trough: detector.Of(1 << 30),
 		Judged: true, Confidence: confidence, Pattern: detector.PatternStable, SecondsToOOM: never, Lower: never, Upper: never,
 	}
+}
+
+// withheld is the verdict on what grows, and may be the begin of a program.
+func withheld() detector.Verdict {
+	v := healthy(0.42)
+	v.Withheld, v.WithheldFor, v.SecondsToFull = detector.WithheldProgramBegin, 25*time.Minute, detector.Of(2400)
+	return v
 }
 
 // muted is the verdict on what a rule switches the judgement off for.
@@ -397,6 +405,7 @@ func TestPredictSays(t *testing.T) {
 			[]string{"Watching 1 GPU", "1 more GPU muted."},
 		},
 		"suspect":      {collector.State{Devices: []*collector.DeviceState{device(healthy(0.799))}}, "", []string{"not sure", "79 %"}},
+		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(withheld())}}, "", []string{"may be the begin of a program: another 25 min", "full in 40 min if it goes on"}},
 		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
 		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
 		"tomorrow":     {collector.State{Devices: []*collector.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},

@@ -33,6 +33,11 @@ type line struct {
 	Seconds    *float64        `json:"seconds_to_oom"`
 	Lower      *float64        `json:"seconds_to_oom_lower"`
 	Upper      *float64        `json:"seconds_to_oom_upper"`
+	Full       *float64        `json:"seconds_to_full"`
+	FullLower  *float64        `json:"seconds_to_full_lower"`
+	FullUpper  *float64        `json:"seconds_to_full_upper"`
+	Withheld   *string         `json:"withheld"`
+	WithheldS  *float64        `json:"withheld_seconds"`
 	// Beyond what the metrics of the same names show.
 	Judged   bool     `json:"judged"`
 	Muted    bool     `json:"muted"`
@@ -95,11 +100,17 @@ func lineOf(name json.RawMessage, x *series, s *step, t time.Duration) line {
 	if s.leak {
 		since = detector.Of(s.since.Seconds())
 	}
+	var withheld *string
+	var withheldFor detector.Value
+	if why := s.withheld.String(); why != "" {
+		withheld, withheldFor = &why, detector.Of(s.withheldFor.Seconds())
+	}
 	return line{
 		Time: wall(t), Series: name, File: x.from,
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
 		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
 		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),
+		Withheld: withheld, WithheldS: finite(withheldFor), Full: finite(s.full), FullLower: finite(s.fullLower), FullUpper: finite(s.fullUpper),
 		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Since: finite(since), Capacity: finite(s.capacity), Trough: finite(s.trough),
 	}
 }
