@@ -106,6 +106,33 @@ func TestGpulse(t *testing.T) {
 	}
 }
 
+func TestOLS(t *testing.T) {
+	rising := func(i int) float64 { return 1e10 + 1e6*float64(i) }
+	for _, c := range []struct {
+		name string
+		n    int
+		used func(i int) float64
+		leak bool
+	}{
+		{"not a quarter of an hour", 90, rising, false},
+		{"a quarter of an hour", 91, rising, true},
+		{"falls", 200, func(i int) float64 { return 1e10 - 1e6*float64(i) }, false},
+		// R² of a single step in the middle is 3/4.
+		{"one step", 135, func(i int) float64 { return 1e10 + 1e10*float64(i/90) }, false},
+	} {
+		o := NewOLS()
+		feed(o, c.n, 10*time.Second, 80e9, c.used)
+		leak, eta, _, _ := o.Verdict()
+		if leak != c.leak || leak == math.IsNaN(eta) {
+			t.Errorf("%s: %t, forecast %g", c.name, leak, eta)
+		}
+	}
+	o := NewOLS()
+	feed(o, 101, 10*time.Second, 80e9, rising)
+	_, eta, _, _ := o.Verdict()
+	near(t, "forecast", eta, (70e9-1e8)/1e5)
+}
+
 func TestGpumemprof(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -1,8 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rivals holds the detection rules of other systems and the prototype of
-// the study that this project began with, built from their documents, so that they
+// Package rivals holds the detection rules of other systems, built from their documents, so that they
 // can be measured on the same series.
 package rivals
 
