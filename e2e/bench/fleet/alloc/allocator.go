@@ -63,6 +63,7 @@ type Allocator struct {
 	calls               uint64 // allocations so far
 	region              uint64 // the size of BFC's next region
 	spare               []*Block
+	limited             bool // the last failure was of the limit
 }
 
 // pool holds the free blocks of one owner: of all ordinary code, or of a graph.
@@ -90,6 +91,10 @@ func (a *Allocator) Reserved() uint64 { return a.reserved }
 
 // Allocated returns the bytes of the blocks that are handed out, as rounded.
 func (a *Allocator) Allocated() uint64 { return a.allocated }
+
+// Limited reports whether the last request that failed did so at the limit of the
+// allocator, and not because the device was full.
+func (a *Allocator) Limited() bool { return a.limited }
 
 // NewPool returns the number of a new private pool, such as a CUDA graph has.
 func (a *Allocator) NewPool() int {
@@ -189,7 +194,8 @@ func (a *Allocator) block() *Block {
 
 // reserve takes n bytes of the device, within the limit.
 func (a *Allocator) reserve(n uint64) bool {
-	if (a.o.Limit > 0 && a.reserved+n > a.o.Limit) || !a.dev.Take(n) {
+	a.limited = a.o.Limit > 0 && a.reserved+n > a.o.Limit
+	if a.limited || !a.dev.Take(n) {
 		return false
 	}
 	a.reserved += n

@@ -162,6 +162,7 @@ func (a *Allocator) extend(l *freeList, size uint64) *Block {
 	if a.o.Limit > 0 {
 		n = min(n, a.o.Limit-min(a.reserved, a.o.Limit))
 	}
+	a.limited = n < need
 	for n >= need {
 		if b := a.segment(l, n); b != nil {
 			if !doubled {
