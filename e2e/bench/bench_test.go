@@ -190,3 +190,19 @@ gpu_memory_used_bytes{pod="a"} 3072 1662858834.000
 		}
 	}
 }
+
+// TestReports lives a report of each sort again: each has its row, in the table of its sort.
+func TestReports(t *testing.T) {
+	for kind, want := range map[string][]string{
+		"ollama-reload-loop":    {"1 GPUs with a leak, 0 healthy ones", ": leaks\n", "| 1 of 1 | "},
+		"imagenet-defunct":      {"0 GPUs with a leak, 1 healthy ones", ": memory that was held for nobody\n", "| 1 of 1 |"},
+		"jax-notebook-prealloc": {"0 GPUs with a leak, 1 healthy ones", ": what was taken for a leak and was none\n", "| 0 of 1 |"},
+	} {
+		got := printed(t, options{incidents: true, family: kind, marked: true, rivals: true})
+		for _, want := range append(want, "["+kind+"](https://") {
+			if strings.Count(got, want) != 1 {
+				t.Errorf("%s: not once %q:\n%s", kind, want, got)
+			}
+		}
+	}
+}

@@ -285,8 +285,14 @@ func newForecast(a answer, left time.Duration) forecast {
 func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
 	l := &s.w.truth.Leaks[oom.Leak]
 	o := oomOutcome{leak: oom.Leak, lead: never, oracle: never}
+	from := l.From
+	for i := range s.w.truth.Leaks { // the lives of a program before this one
+		if e := &s.w.truth.Leaks[i]; e.Instance == l.Instance && e.Program == l.Program && e.Group == l.Group {
+			from = min(from, e.From)
+		}
+	}
 	for _, p := range s.pages {
-		if p.from >= l.From && p.from <= oom.T && oom.T <= p.to {
+		if p.from >= from && p.from <= oom.T && oom.T <= p.to {
 			o.lead = oom.T - p.from
 		}
 	}
