@@ -46,8 +46,7 @@ type Family struct {
 	// is known from.
 	About string
 	// Draw returns a scenario of this family. All that varies is drawn from r,
-	// so that a seed gives the same scenario again. The scenario goes on
-	// drawing from r in Next: one r belongs to one scenario.
+	// so that a seed gives the same scenario again.
 	Draw func(r *rand.Rand) *Scenario
 }
 
@@ -110,15 +109,15 @@ type LeakTruth struct {
 	// held such bytes, or the last sample if one still does.
 	From, Until time.Duration
 	// Rate is the mean rate in bytes per second at which the defect retained
-	// memory while its processes ran, from From to Until.
+	// memory, over the time in which a process (or nobody) held some of it.
 	Rate float64
 	// Retained is the most that was retained at one time, in bytes. In the
 	// memory of a process less may show: an allocator serves small
 	// leaks from what it has cached.
 	Retained uint64
-	// Visible says that the memory of a process (or, where it exits, the
-	// memory that nobody owns) grew by VisibleGrowth because of the leak, and
-	// VisibleAt when it had.
+	// Visible says that in the recording the memory of a process (or the memory
+	// that nobody owns) grew by VisibleGrowth because of the leak, and VisibleAt
+	// when it had.
 	Visible   bool
 	VisibleAt time.Duration
 	// Fatal says that a program failed to allocate because of this leak.
@@ -134,8 +133,8 @@ type OOM struct {
 	// Process is the one that failed to allocate, which need not be one that leaks.
 	Process gpu.ProcessID
 	// Leak is the position in Truth.Leaks of the leak that caused it: the one
-	// that retained most in this memory, if that was VisibleGrowth or more. -1 is
-	// none: the memory was too small for its healthy use.
+	// that retained most in this memory, if that was VisibleGrowth or more and
+	// what was missing. -1 is none: the memory was too small for its healthy use.
 	Leak int
 	// Growth is how long that leak had been retaining memory without a
 	// restart when the allocation failed; 0 without a leak.
@@ -158,7 +157,11 @@ func Families() []Family {
 		Leak: {trainingLeaks, servingLeaks}, Healthy: {healthyFamilies}, Growing: {growingFamilies},
 	} {
 		for _, f := range slices.Concat(lists...) {
-			f.Class, f.Held = Class(class), held(f.Name)
+			build := f.Draw
+			f.Class, f.Held = Class(class), hash(salt+f.Name)%3 == 0
+			f.Draw = func(r *rand.Rand) *Scenario { // one seed draws another GPU in each family
+				return build(rand.New(rand.NewPCG(r.Uint64(), hash(f.Name))))
+			}
 			families = append(families, f)
 		}
 	}
@@ -168,10 +171,13 @@ func Families() []Family {
 	return families
 }
 
-// held holds out the names whose hash is 0 modulo 3: a third of them, whatever
-// their results are. A family keeps its side when others are added.
-func held(name string) bool {
+// salt is added to the names before their hash decides what is held out: a third
+// of them, whatever their results are. It is the first number with which a third
+// of each class is, rounded down or up. A family keeps its side when others are added.
+const salt = "67"
+
+func hash(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return h.Sum64()>>32%3 == 0
+	return h.Sum64() >> 16 // its low bits are the weaker ones
 }

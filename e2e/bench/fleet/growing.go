@@ -36,9 +36,14 @@ type fill struct {
 	owed   float64
 }
 
+// hours draws how long something grows: some of it is seen to its end.
+func (w *world) hours() time.Duration {
+	return max(time.Hour, time.Duration(w.u(0.3, 1.6)*float64(w.end)))
+}
+
 // filling draws one.
 func (w *world) filling() *fill {
-	f := &fill{most: w.share(0.05, 0.35), full: w.span(time.Hour, 30*time.Hour)}
+	f := &fill{most: w.share(0.05, 0.35), full: w.hours()}
 	f.part = max(f.most/uint64(w.logu(100, 4000)), 16*alloc.KiB)
 	return f
 }
@@ -69,7 +74,7 @@ func (f *fill) clear(*proc) { f.blocks, f.owed = nil, 0 }
 // serveFilling starts a service that fills a store as requests come.
 func (w *world) serveFilling(f *fill, slow bool, o alloc.Options) {
 	c := w.serving()
-	c.weights, c.request = c.weights*2/3, c.request*2/3
+	c.weights, c.request = c.weights*2/3, c.request/3
 	c.onBegin = f.clear
 	c.onRequests = func(p *proc, n int) {
 		d := max(w.sc.Interval, time.Second)
@@ -113,7 +118,7 @@ func replayToBound(w *world) {
 
 func sortedBatches(w *world) {
 	c := w.training()
-	epoch := w.span(time.Hour, 24*time.Hour)
+	epoch := w.hours()
 	shape := w.u(0.7, 3)
 	c.scale = func(p *proc) float64 {
 		at := float64((w.now-p.started)%epoch) / float64(epoch)
@@ -131,7 +136,7 @@ func sortedBatches(w *world) {
 
 func curriculum(w *world) {
 	c := w.training()
-	stages, over := float64(w.n(4, 60)), w.span(2*time.Hour, 40*time.Hour)
+	stages, over := float64(w.n(4, 60)), w.hours()
 	from := w.u(0.1, 0.4)
 	c.scale = func(p *proc) float64 {
 		at := min(1, float64(w.now-p.started)/float64(over))
@@ -142,7 +147,7 @@ func curriculum(w *world) {
 
 func unfreezing(w *world) {
 	c := w.training()
-	layers, over := w.n(4, 24), w.span(time.Hour, 30*time.Hour)
+	layers, over := w.n(4, 24), w.hours()
 	more := (c.states + c.acts/3) / uint64(layers)
 	c.states, c.acts = c.states/5, c.acts*2/3
 	done := 0
@@ -170,7 +175,7 @@ func graphsToBound(w *world) {
 	c.weights = c.weights * 2 / 3
 	g := graphs{seen: map[int]bool{}, most: w.n(20, 400)}
 	g.size = w.share(0.1, 0.5) / uint64(g.most)
-	gap := w.span(time.Hour, 20*time.Hour) / time.Duration(g.most)
+	gap := w.hours() / time.Duration(2*g.most) // the last shapes are rare
 	c.onBegin = func(*proc) { clear(g.seen) }
 	c.onRequests = func(p *proc, _ int) {
 		for range min(20, poisson(w.r, max(w.sc.Interval, time.Second).Seconds()/gap.Seconds())) {
@@ -183,14 +188,14 @@ func graphsToBound(w *world) {
 func indexBuild(w *world) {
 	c := &store{lists: w.n(1, 64), traffic: w.traffic(0.2, 10), most: w.share(0.2, 0.5)}
 	c.traffic.swing, c.traffic.noise = 0, 0.1
-	c.chunk = uint64(float64(c.most)/(c.traffic.mean*w.span(time.Hour, 30*time.Hour).Seconds())) + alloc.KiB
+	c.chunk = uint64(float64(c.most)/(c.traffic.mean*w.hours().Seconds())) + alloc.KiB
 	w.serve(c.run, alloc.Options{Kind: pick(w, alloc.Plain, alloc.Caching)})
 }
 
 func peopleArriving(w *world) {
-	n := w.n(5, 14)
+	n := w.n(5, 12)
 	for range n {
-		c := w.notebook(0.3/float64(n), 0.7/float64(n))
+		c := w.notebook(0.2/float64(n), 0.5/float64(n))
 		comes := time.Duration(w.u(7, 14) * float64(time.Hour))
 		var begin func()
 		begin = func() {
@@ -199,7 +204,7 @@ func peopleArriving(w *world) {
 		}
 		arrive := func() time.Duration {
 			d := comes + w.span(time.Minute, time.Hour) - w.clock()%(24*time.Hour)
-			if d <= 0 {
+			if d <= 2*time.Hour { // not twice a day
 				d += 24 * time.Hour
 			}
 			return d

@@ -206,7 +206,7 @@ func rollingDeploys(w *world) {
 	o := w.torch()
 	w.deploys(w.span(20*time.Minute, 12*time.Hour), func(int) *job {
 		c := w.serving()
-		c.weights, c.request = c.weights*2/3, c.request*2/3
+		c.weights, c.request = c.weights/2, c.request/2
 		return w.serviceJob(c.run, o)
 	})
 }

@@ -99,7 +99,7 @@ func (p *proc) on(a *alloc.Allocator, size uint64, stream, pool int) *alloc.Bloc
 	b := a.Alloc(size, stream, pool)
 	if b == nil {
 		p.failed = true
-		p.w.outOfMemory(p, a)
+		p.w.outOfMemory(p, size, a.Limited())
 	}
 	return b
 }
@@ -216,7 +216,7 @@ func (j *job) begin() {
 	p.cpu = time.Duration(w.u(1, 8) * float64(time.Second)) // imports
 	p.native = alloc.New(j.dom.dev, alloc.Options{Kind: alloc.Plain})
 	if !j.dom.dev.Take(j.context) { // cudaErrorMemoryAllocation while CUDA starts
-		w.outOfMemory(p, p.native)
+		w.outOfMemory(p, j.context, false)
 		j.again()
 		return
 	}

@@ -72,7 +72,7 @@ func responseCache(w *world) {
 
 func graphsByShape(w *world) {
 	c, l := w.serving(), w.leak(2, 500)
-	gap := w.span(10*time.Second, 10*time.Minute)
+	gap := l.often(10*time.Second, 10*time.Minute)
 	l.large(l.per(gap) / 3)
 	c.onRequests = func(p *proc, _ int) {
 		d := max(w.sc.Interval, time.Second)
@@ -110,13 +110,15 @@ func errorsOnly(w *world) {
 
 func afterDeploy(w *world) {
 	c, l := w.serving(), w.leak(0.5, 2000)
-	c.weights, c.request = c.weights*2/3, c.request*2/3 // two versions fit at a time
+	c.weights, c.request = c.weights/2, c.request/2 // two versions fit at a time
 	bad := *c
 	bad.onRequests = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
 	o := w.backend()
 	owner, first, last := w.owner("server.py"), w.n(1, 3), w.n(1, 4)
+	every := w.span(time.Hour, 12*time.Hour)
+	w.later(every * time.Duration(first))
 	w.neighbours()
-	w.deploys(w.span(time.Hour, 12*time.Hour), func(n int) *job {
+	w.deploys(every, func(n int) *job {
 		j := w.serviceJob(c.run, o)
 		if n >= first && n < first+last {
 			j.main = bad.run
@@ -168,13 +170,13 @@ func (w *world) arrivals(c *serving, l *leak, gap time.Duration, get func(p *pro
 
 func adaptersWithoutBound(w *world) {
 	c, l := w.serving(), w.leak(0.5, 300)
-	w.arrivals(c, l, w.span(time.Minute, time.Hour), l.owe)
+	w.arrivals(c, l, l.often(time.Minute, time.Hour), l.owe)
 	w.serve(c.run, w.torch())
 }
 
 func modelReload(w *world) {
 	c, l := w.serving(), w.leak(0.5, 500)
-	w.arrivals(c, l, w.span(5*time.Minute, 6*time.Hour), func(p *proc, bytes float64) {
+	w.arrivals(c, l, l.often(5*time.Minute, 6*time.Hour), func(p *proc, bytes float64) {
 		p.drop(p.keep(c.weights/3, c.weights/24+alloc.KiB)) // the new version beside the old one
 		l.owe(p, bytes)
 	})

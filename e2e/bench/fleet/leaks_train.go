@@ -85,7 +85,7 @@ func keptGraph(w *world) {
 
 func forwardHooks(w *world) {
 	c, l := w.training(), w.leak(0.5, 500)
-	c.evalEvery = w.span(5*time.Minute, time.Hour)
+	c.evalEvery = l.often(5*time.Minute, time.Hour)
 	hooks := 1.0
 	c.onBegin = func(*proc) { hooks = 1 }
 	c.onEval = func(*proc) { hooks++ }
@@ -95,7 +95,8 @@ func forwardHooks(w *world) {
 
 func evalOutputs(w *world) {
 	c, l := w.training(), w.leak(0.2, 300)
-	c.evalEvery = w.span(2*time.Minute, 2*time.Hour)
+	c.evalEvery = l.often(2*time.Minute, 2*time.Hour)
+	c.evalFor = min(c.evalFor, c.evalEvery/4)
 	l.large(l.per(c.evalEvery) / 20)
 	c.onEval = func(p *proc) { l.owe(p, l.per(c.evalEvery+c.evalFor)) }
 	w.train(c, w.torch())
@@ -111,7 +112,7 @@ func metricStates(w *world) {
 
 func bestModels(w *world) {
 	c, l := w.training(), w.leak(1, 300)
-	c.checkpoints = w.span(5*time.Minute, 3*time.Hour)
+	c.checkpoints = l.often(5*time.Minute, 3*time.Hour)
 	l.large(l.per(c.checkpoints) / 10)
 	c.onCheckpoint = func(p *proc) {
 		if w.chance(0.5) {
@@ -123,7 +124,7 @@ func bestModels(w *world) {
 
 func recreatedOptimizers(w *world) {
 	c, l := w.training(), w.leak(1, 200)
-	phase := w.span(20*time.Minute, 4*time.Hour)
+	phase := l.often(20*time.Minute, 4*time.Hour)
 	l.large(l.per(phase) / 24)
 	var next time.Duration
 	c.onBegin = func(*proc) { next = w.now + phase }
@@ -138,7 +139,7 @@ func recreatedOptimizers(w *world) {
 
 func replayWithoutBound(w *world) {
 	c, l := w.training(), w.leak(0.5, 1000)
-	episode := w.span(2*time.Second, 3*time.Minute)
+	episode := l.often(2*time.Second, 3*time.Minute)
 	c.onStep = func(p *proc, n int) {
 		for range poisson(w.r, float64(n)*c.each.Seconds()/episode.Seconds()) {
 			l.owe(p, l.per(episode)*w.u(0.2, 1.8))
@@ -150,7 +151,8 @@ func replayWithoutBound(w *world) {
 
 func blockedWriter(w *world) {
 	c, l := w.training(), w.leak(1, 1000)
-	from := w.span(20*time.Minute, 20*time.Hour)
+	from := w.lead + w.span(20*time.Minute, 20*time.Hour)
+	w.later(from - w.lead)
 	blocked := false
 	w.at(from, func() { blocked = true })
 	c.onStep = func(p *proc, n int) {
@@ -181,7 +183,8 @@ func autogradCycles(w *world) {
 
 func ddpOneRank(w *world) {
 	c, l := w.training(), w.leak(0.5, 500)
-	c.evalEvery = w.span(3*time.Minute, time.Hour)
+	c.evalEvery = l.often(3*time.Minute, time.Hour)
+	c.evalFor = min(c.evalFor, c.evalEvery/4)
 	l.large(l.per(c.evalEvery) / 20)
 	c.onEval = func(p *proc) { l.owe(p, l.per(c.evalEvery+c.evalFor)) }
 	j := w.train(c, alloc.Options{})
@@ -200,7 +203,7 @@ func (w *world) bfc(preallocated float64) alloc.Options {
 
 func tfRetracing(w *world) {
 	c, l := w.training(), w.leak(0.5, 500)
-	trace := w.span(10*time.Second, 10*time.Minute)
+	trace := l.often(10*time.Second, 10*time.Minute)
 	c.onStep = func(p *proc, n int) {
 		for range poisson(w.r, float64(n)*c.each.Seconds()/trace.Seconds()) {
 			l.owe(p, l.per(trace))
@@ -211,7 +214,7 @@ func tfRetracing(w *world) {
 
 func jitCache(w *world) {
 	c, l := w.training(), w.leak(0.5, 300)
-	shape := w.span(30*time.Second, 20*time.Minute)
+	shape := l.often(30*time.Second, 20*time.Minute)
 	l.large(l.per(shape) / 3)
 	c.onStep = func(p *proc, n int) {
 		for range poisson(w.r, float64(n)*c.each.Seconds()/shape.Seconds()) {
@@ -224,7 +227,7 @@ func jitCache(w *world) {
 
 func notebookOutputs(w *world) {
 	c, l := w.notebook(0.1, 0.5), w.leak(1, 1000)
-	cell := c.think + time.Minute
+	cell := 4 * (c.think + time.Minute) // with the hours in which nobody works
 	l.large(l.per(cell) / 2)
 	c.onCell = func(p *proc) {
 		if w.chance(0.5) {

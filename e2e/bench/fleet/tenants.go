@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -112,6 +113,9 @@ func (c burst) run(p *proc) step {
 func (w *world) bursts(d *domain, o *gpu.Owner, size uint64, lasts time.Duration, next func() time.Duration) {
 	options := alloc.Options{Kind: pick(w, alloc.Caching, alloc.Caching, alloc.Plain)}
 	w.every(next, func() {
+		if d := cmp.Or(d, w.domains[0]); d.dev.Capacity()-d.dev.Used() < size {
+			return // the queue waits for room
+		}
 		c := burst{uint64(float64(size) * w.u(0.3, 1)), w.around(lasts), w.u(0.2, 0.95)}
 		w.start(&job{dom: d, main: c.run, owner: w.recreated(o), options: options}, 0)
 	})
@@ -189,10 +193,10 @@ func (c *store) run(p *proc) step {
 		d := max(w.sc.Interval, 5*time.Second)
 		p.rest()
 		n := poisson(w.r, c.traffic.rate(w)*d.Seconds())
-		if c.most > 0 && total >= c.most {
-			n = 0
-		}
 		for range min(n, 32) {
+			if c.most > 0 && total >= c.most {
+				break
+			}
 			total += c.add(p, &lists[w.r.IntN(len(lists))], c.chunk*uint64(max(1, n/32)))
 		}
 		if c.onAdd != nil && n > 0 {

@@ -15,9 +15,10 @@ import (
 type leak struct {
 	w      *world
 	dom    *domain
-	rate   float64 // bytes per second that it is meant to retain on average
-	object uint64  // bytes of one allocation
-	lib    bool    // it is in a library, outside of the framework
+	rate   float64       // bytes per second that it is meant to retain on average
+	object uint64        // bytes of one allocation
+	half   time.Duration // until it has filled half of the memory
+	lib    bool          // it is in a library, outside of the framework
 	t      LeakTruth
 
 	owed     float64 // bytes that do not make an object yet
@@ -25,16 +26,17 @@ type leak struct {
 	begun    bool
 	since    time.Duration // start of the growth that no restart has broken
 	retained uint64        // now, in bytes
-	stranded uint64        // of these, what no process owns
+	stranded uint64        // since the first sample, what no process owns
 	sum      uint64        // over all lives, in bytes
-	ran      time.Duration // how long the lives that have ended retained memory
+	ran      time.Duration // how long some was retained
+	at       time.Duration // when that was last counted
 }
 
 // life is what a process has retained.
 type life struct {
 	p        *proc
-	since    time.Duration
 	retained uint64
+	before   uint64 // of it, what was retained before the recording
 	// base is what the process would hold without the leak, in bytes: the most
 	// that it held before, or held besides in its first minutes.
 	base uint64
@@ -56,10 +58,15 @@ func (w *world) leak(lo, hi float64) *leak {
 	l.t.Instance = l.dom.id
 	total := min(l.rate*maxLength.Seconds(), float64(l.dom.dev.Capacity()))
 	l.object = uint64(max(w.logu(4*alloc.KiB, 4*alloc.MiB), total/maxObjects))
-	l.dom.rate = max(l.dom.rate, l.rate)
 	w.leaks = append(w.leaks, l)
+	l.half = time.Duration(min(float64(l.dom.dev.Capacity())/2/l.rate, 1e6) * float64(time.Second))
+	w.planLeak(l.half)
 	return l
 }
+
+// often draws the time between the events of a leak so that it takes six of them
+// or more to fill half of the memory.
+func (l *leak) often(lo, hi time.Duration) time.Duration { return min(l.w.span(lo, hi), l.half/6) }
 
 // per returns the bytes that the defect retains at events that are d apart on average.
 func (l *leak) per(d time.Duration) float64 { return l.rate * d.Seconds() }
@@ -94,7 +101,7 @@ func (l *leak) note(p *proc, bytes, base uint64) {
 	if i < 0 {
 		l.begin(p)
 		i = len(l.lives)
-		l.lives = append(l.lives, &life{p: p, since: l.w.now, base: base})
+		l.lives = append(l.lives, &life{p: p, base: base})
 		l.t.Processes = append(l.t.Processes, p.id)
 	}
 	l.lives[i].retained += bytes
@@ -126,7 +133,6 @@ func (w *world) forget(p *proc) {
 	for _, l := range w.leaks {
 		for i, x := range l.lives {
 			if x.p == p {
-				l.ran += w.now - x.since
 				l.retained -= x.retained
 				l.t.Until = w.now
 				l.owed = 0
@@ -146,13 +152,24 @@ func (w *world) look() {
 		p.peak = max(p.peak, p.used())
 	}
 	for _, l := range w.leaks {
+		if l.retained > 0 {
+			l.ran += w.now - max(l.at, l.since)
+		}
+		l.at = w.now
 		for _, x := range l.lives {
-			if w.now-x.p.started < warmUp {
-				x.base = max(x.base, x.p.used()-min(x.retained, x.p.used()))
+			if w.now <= 0 { // what is there at the first sample is not seen to grow
+				x.base, x.before = x.p.used(), x.retained
 			}
-			if x.retained >= VisibleGrowth && x.p.used() >= x.base+VisibleGrowth {
+			shown := x.retained - x.before
+			if w.now-x.p.started < warmUp {
+				x.base = max(x.base, x.p.used()-min(shown, x.p.used()))
+			}
+			if shown >= VisibleGrowth && x.p.used() >= x.base+VisibleGrowth {
 				l.show()
 			}
+		}
+		if w.now <= 0 {
+			l.stranded = 0
 		}
 		if l.stranded >= VisibleGrowth {
 			l.show()
@@ -161,7 +178,7 @@ func (w *world) look() {
 }
 
 func (l *leak) show() {
-	if !l.t.Visible && l.w.now >= 0 {
+	if !l.t.Visible && l.w.now > 0 {
 		l.t.Visible, l.t.VisibleAt = true, l.w.now
 	}
 }
@@ -169,15 +186,11 @@ func (l *leak) show() {
 // finish returns the truth about the leak, on the clock of the samples.
 func (l *leak) finish() LeakTruth {
 	w, t := l.w, l.t
-	ran := l.ran
-	for _, x := range l.lives {
-		ran += w.now - x.since
-		if x.retained > 0 {
-			t.Until = w.now
-		}
+	if l.retained > 0 {
+		t.Until = w.now
 	}
-	if ran > 0 {
-		t.Rate = float64(l.sum) / ran.Seconds()
+	if l.ran > 0 {
+		t.Rate = float64(l.sum) / l.ran.Seconds()
 	}
 	t.From, t.Until, t.VisibleAt = w.epoch+max(t.From, 0), w.epoch+max(t.Until, 0), w.epoch+max(t.VisibleAt, 0)
 	if !t.Visible {
@@ -186,24 +199,26 @@ func (l *leak) finish() LeakTruth {
 	return t
 }
 
-// cause returns the position of the leak that has filled a domain, and -1 if
-// none has.
-func (w *world) cause(d *domain) int {
-	best, most := -1, uint64(VisibleGrowth)
+// cause returns the position of the leak but for which p could have allocated
+// size bytes, and -1 if there is none.
+func (w *world) cause(p *proc, size uint64, own bool) int {
+	d := p.j.dom.dev
+	best, most := -1, max(VisibleGrowth, size-min(size, d.Capacity()-d.Used()))
 	for i, l := range w.leaks {
-		if l.dom == d && l.retained >= most {
+		inside := slices.ContainsFunc(l.lives, func(x *life) bool { return x.p == p })
+		if l.dom == p.j.dom && l.retained >= most && (inside || !own) {
 			best, most = i, l.retained
 		}
 	}
 	return best
 }
 
-// outOfMemory notes that p could not allocate from a.
-func (w *world) outOfMemory(p *proc, a *alloc.Allocator) {
-	d := p.j.dom
+// outOfMemory notes that p could not allocate size bytes. own says that it was at
+// a limit of its own.
+func (w *world) outOfMemory(p *proc, size uint64, own bool) {
 	o := OOM{
-		T: w.clock(), Instance: d.id, Process: p.id, Leak: w.cause(d), Survived: p.j.catches != nil,
-		Own: a.Limited(),
+		T: w.clock(), Instance: p.j.dom.id, Process: p.id, Leak: w.cause(p, size, own), Survived: p.j.catches != nil,
+		Own: own,
 	}
 	if o.Leak >= 0 {
 		l := w.leaks[o.Leak]

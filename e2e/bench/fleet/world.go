@@ -47,7 +47,6 @@ type domain struct {
 	id      gpu.Opt[uint32]
 	profile string
 	uuid    string
-	rate    float64 // bytes per second of the fastest leak, for the length
 }
 
 // event is something that happens to the node at a time.
@@ -90,11 +89,6 @@ func newWorld(r *rand.Rand) *world {
 
 // plan fixes how long and how often is sampled, once the programs are known.
 func (w *world) plan() {
-	for _, d := range w.domains {
-		if d.rate > 0 {
-			w.planLeak(time.Duration(min(float64(d.dev.Capacity())/2/d.rate, 1e6) * float64(time.Second)))
-		}
-	}
 	choices := []time.Duration{time.Second, 5 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second}
 	choices = slices.DeleteFunc(choices, func(d time.Duration) bool { return int((w.end+w.lead)/d) > maxSamples })
 	w.sc.Interval = pick(w, choices...)
@@ -120,6 +114,9 @@ func (w *world) planLeak(half time.Duration) {
 	w.end = min(w.end, max(minLength, 4*half))
 	w.lead = min(w.lead, half/3)
 }
+
+// later makes the recording longer by the time after which a leak begins.
+func (w *world) later(d time.Duration) { w.end = min(w.end+d, maxLength) }
 
 // at lets something happen at a time after the start of the world.
 func (w *world) at(t time.Duration, do func()) {
