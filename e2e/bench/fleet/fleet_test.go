@@ -79,7 +79,7 @@ func follow(t *testing.T, seed int, sc *Scenario, n int) bool {
 	var last time.Duration
 	seen := map[gpu.ProcessID]gpu.Process{}
 	torn := 0
-	for i := 0; i < n; i++ {
+	for i := range n {
 		if !sc.Next(&s) {
 			if sc.Next(&s) || i == 0 {
 				t.Fatalf("seed %d: %d samples, and more after the end", seed, i)

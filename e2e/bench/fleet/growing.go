@@ -12,7 +12,7 @@ import (
 
 // Healthy use whose memory grows for hours, up to a bound.
 var growingFamilies = []Family{
-	{Name: "cache_to_its_bound", About: "A cache with eviction of the least recently used fills until its bound.", Draw: draw(cacheToBound)},
+	{Name: "cache_to_its_bound", About: "A cache with eviction of the least recently used fills until its bound.", Draw: draw(func(w *world) { w.serveFilling(w.filling(), w.chance(0.5), w.backend()) })},
 	{Name: "sorted_batches", About: "Inputs sorted by length, shortest first: the memory grows for an epoch (group_by_length and bucketing samplers).", Draw: draw(sortedBatches)},
 	{Name: "curriculum", About: "The length of the inputs is raised in stages, as in DeepSpeed's curriculum learning.", Draw: draw(curriculum)},
 	{Name: "index_build", About: "An index of vectors is filled until all data is in.", Draw: draw(indexBuild)},
@@ -82,8 +82,6 @@ func (w *world) serveFilling(f *fill, slow bool, o alloc.Options) {
 	}
 	w.serve(c.run, o)
 }
-
-func cacheToBound(w *world) { w.serveFilling(w.filling(), w.chance(0.5), w.backend()) }
 
 func prefixCache(w *world) {
 	f := w.filling()
@@ -197,8 +195,7 @@ func peopleArriving(w *world) {
 	for range n {
 		c := w.notebook(0.2/float64(n), 0.5/float64(n))
 		comes := time.Duration(w.u(7, 14) * float64(time.Hour))
-		var begin func()
-		begin = func() {
+		begin := func() {
 			j := w.start(w.kernel(c), 0)
 			w.in(w.span(4*time.Hour, 10*time.Hour), j.kill)
 		}

@@ -12,9 +12,9 @@ import (
 
 // Ordinary healthy use.
 var healthyFamilies = []Family{
-	{Name: "train_fixed_length", About: "A training with padded inputs, evaluations and checkpoints.", Draw: draw(trainFixed)},
-	{Name: "train_variable_length", About: "A training whose batches differ in length, in PyTorch's allocator with its defaults.", Draw: draw(trainVariable)},
-	{Name: "train_expandable_segments", About: "The same with expandable segments.", Draw: draw(trainExpandable)},
+	{Name: "train_fixed_length", About: "A training with padded inputs, evaluations and checkpoints.", Draw: draw(func(w *world) { w.trainHealthy(w.training(), alloc.Options{}) })},
+	{Name: "train_variable_length", About: "A training whose batches differ in length, in PyTorch's allocator with its defaults.", Draw: draw(func(w *world) { w.trainHealthy(w.training().variable(w), alloc.Options{}) })},
+	{Name: "train_expandable_segments", About: "The same with expandable segments.", Draw: draw(func(w *world) { w.trainHealthy(w.training().variable(w), alloc.Options{Expandable: true}) })},
 	{Name: "train_bounded_cache", About: "The same with max_split_size, or garbage collection above a threshold.", Draw: draw(trainBounded)},
 	{Name: "train_compile", About: "A training that torch.compile recompiles for some shapes in its first minutes.", Draw: draw(trainCompile)},
 	{Name: "train_bfc", About: "A training in TensorFlow or JAX, half of them with preallocated memory.", Draw: draw(trainBFC)},
@@ -24,10 +24,10 @@ var healthyFamilies = []Family{
 	{Name: "ddp_ranks", About: "Several ranks on one GPU.", Draw: draw(ddpRanks)},
 	{Name: "hyperparameter_sweep", About: "Jobs of one array, one after the other, of any size.", Draw: draw(sweep)},
 	{Name: "growing_sweep", About: "A search for the largest batch: each job takes more than the last.", Draw: draw(growingSweep)},
-	{Name: "serve_batches", About: "A service with dynamic batches under a day's traffic.", Draw: draw(serveBatches)},
-	{Name: "serve_plain", About: "A service that allocates by cudaMalloc for each batch.", Draw: draw(servePlain)},
+	{Name: "serve_batches", About: "A service with dynamic batches under a day's traffic.", Draw: draw(func(w *world) { w.serve(w.serving().run, w.torch()) })},
+	{Name: "serve_plain", About: "A service that allocates by cudaMalloc for each batch.", Draw: draw(func(w *world) { w.serve(w.serving().run, alloc.Options{Kind: alloc.Plain}) })},
 	{Name: "serve_preallocated", About: "A service that takes 85 to 95 % of the memory for its KV cache at its start, as vLLM does (gpu_memory_utilization).", Draw: draw(servePreallocated)},
-	{Name: "serve_conversations", About: "Sessions that hold a KV cache while they last.", Draw: draw(serveConversations)},
+	{Name: "serve_conversations", About: "Sessions that hold a KV cache while they last.", Draw: draw(func(w *world) { w.serve(w.chat().run, w.torch()) })},
 	{Name: "serve_autoscaled_models", About: "Models that are loaded when they are asked for and unloaded when they idle.", Draw: draw(serveAutoscaled)},
 	{Name: "rolling_deploys", About: "New versions start beside the old ones.", Draw: draw(rollingDeploys)},
 	{Name: "recycled_workers", About: "Workers that end after some hundred tasks, as with max_requests of gunicorn.", Draw: draw(recycledWorkers)},
@@ -48,14 +48,6 @@ func (w *world) trainHealthy(c *training, o alloc.Options) {
 	}
 	w.neighbours()
 	w.start(j, w.soon())
-}
-
-func trainFixed(w *world) { w.trainHealthy(w.training(), alloc.Options{}) }
-
-func trainVariable(w *world) { w.trainHealthy(w.training().variable(w), alloc.Options{}) }
-
-func trainExpandable(w *world) {
-	w.trainHealthy(w.training().variable(w), alloc.Options{Expandable: true})
 }
 
 func trainBounded(w *world) {
@@ -156,10 +148,6 @@ func growingSweep(w *world) {
 	}, w.span(5*time.Minute, 3*time.Hour))
 }
 
-func serveBatches(w *world) { w.serve(w.serving().run, w.torch()) }
-
-func servePlain(w *world) { w.serve(w.serving().run, alloc.Options{Kind: alloc.Plain}) }
-
 func servePreallocated(w *world) {
 	c := w.serving()
 	c.weights, c.request = w.share(0.1, 0.4), w.share(0.02, 0.06)/uint64(c.most)
@@ -174,8 +162,6 @@ func servePreallocated(w *world) {
 	}
 	w.start(w.serviceJob(c.run, alloc.Options{}), w.soon())
 }
-
-func serveConversations(w *world) { w.serve(w.chat().run, w.torch()) }
 
 func serveAutoscaled(w *world) {
 	c := w.serving()

@@ -52,10 +52,15 @@ func (w *world) backend() alloc.Options {
 	return w.torch()
 }
 
+// eachRequest lets a leak retain its rate as requests come.
+func (c *serving) eachRequest(l *leak) {
+	c.onRequests = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
+}
+
 func byTraffic(w *world) {
 	c, l := w.serving(), w.leak(0.2, 500)
 	c.traffic.swing = w.u(0.7, 1)
-	c.onRequests = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
+	c.eachRequest(l)
 	w.serve(c.run, w.backend())
 }
 
@@ -91,7 +96,7 @@ func graphsByShape(w *world) {
 func nativeLibrary(w *world) {
 	c, l := w.serving(), w.leak(0.2, 2000)
 	l.lib = true
-	c.onRequests = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
+	c.eachRequest(l)
 	w.serve(c.run, w.backend())
 }
 
@@ -112,7 +117,7 @@ func afterDeploy(w *world) {
 	c, l := w.serving(), w.leak(0.5, 2000)
 	c.weights, c.request = c.weights/2, c.request/2 // two versions fit at a time
 	bad := *c
-	bad.onRequests = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
+	bad.eachRequest(l)
 	o := w.backend()
 	owner, first, last := w.owner("server.py"), w.n(1, 3), w.n(1, 4)
 	every := w.span(time.Hour, 12*time.Hour)
@@ -253,7 +258,7 @@ func (w *world) within(i int, j *job) *job {
 func migService(w *world) {
 	w.divide()
 	c, l := w.serving(), w.leak(0.2, 200)
-	c.onRequests = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
+	c.eachRequest(l)
 	w.start(w.serviceJob(c.run, w.torch()), w.soon())
 	w.migTenants(1)
 }

@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -146,7 +147,7 @@ func (w *world) owner(process string) *gpu.Owner {
 		o.Container = pick(w, "main", "app", "worker")
 		o.Pod = fmt.Sprintf("%s-%s-%s", pick(w, "ranker", "llm", "asr", "embed", "train", "detect"), w.hex(9), w.hex(5))
 	case slurm:
-		o.User, o.SlurmJob = w.user(), fmt.Sprint(w.n(10000, 9999999))
+		o.User, o.SlurmJob = w.user(), strconv.Itoa(w.n(10000, 9999999))
 	case docker:
 		o.ContainerID = w.hex(16) + w.hex(16) + w.hex(16) + w.hex(16)
 	case people:

@@ -197,7 +197,7 @@ func (c *store) run(p *proc) step {
 			if c.most > 0 && total >= c.most {
 				break
 			}
-			total += c.add(p, &lists[w.r.IntN(len(lists))], c.chunk*uint64(max(1, n/32)))
+			total += lists[w.r.IntN(len(lists))].add(p, c.chunk*uint64(max(1, n/32)))
 		}
 		if c.onAdd != nil && n > 0 {
 			c.onAdd(p, n)
@@ -208,8 +208,8 @@ func (c *store) run(p *proc) step {
 	}
 }
 
-// add appends bytes to a list.
-func (c *store) add(p *proc, l *list, bytes uint64) uint64 {
+// add appends bytes to the list, and returns how many it has got longer.
+func (l *list) add(p *proc, bytes uint64) uint64 {
 	if l.b == nil || l.used+bytes > l.b.Size() {
 		longer := p.alloc(max(2*l.used, l.used+bytes))
 		if longer == nil {

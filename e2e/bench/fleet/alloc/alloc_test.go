@@ -5,170 +5,80 @@ package alloc
 
 import (
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
 )
 
-// op is a call: a size above 0 allocates, one below frees block number −size
-// (counted from 1), and 0 empties the cache.
-type op struct {
-	kib          int // of the request
-	free         int
-	stream, pool int
-	reserved     int // afterwards, in KiB
-	allocated    int
-	fails        bool
-}
-
+// TestSequences gives each allocator requests and compares what it reserves and
+// what it has handed out. A call is a request (30m, 1k; 30m@1 on stream 1, 30m#1
+// in pool 1), the release of what request number N got (-N), or empty; "!" stands
+// before a request that fails. Behind the colon are the bytes reserved and allocated then.
 func TestSequences(t *testing.T) {
-	const m = 1024
 	for name, c := range map[string]struct {
-		capacity int // MiB
+		capacity uint64 // MiB
 		o        Options
-		pools    int
-		ops      []op
+		calls    string
 	}{
-		"a small request takes a segment of 2 MiB": {1000, Options{}, 0, []op{
-			{kib: 1, reserved: 2 * m, allocated: 1},
-			{kib: 1024, reserved: 2 * m, allocated: 1025},
-			{kib: 1024, reserved: 4 * m, allocated: 2049},
-			{free: 2, reserved: 4 * m, allocated: 1025},
-		}},
-		"a middle one takes 20 MiB, a large one what it needs": {1000, Options{}, 0, []op{
-			{kib: 1025, reserved: 20 * m, allocated: 1025},
-			{kib: 9 * m, reserved: 20 * m, allocated: 1025 + 9*m},
-			{kib: 15*m + 1, reserved: 36 * m, allocated: 25*m + 1025},
-		}},
-		"a rest of 1 MiB or less is not split off": {1000, Options{}, 0, []op{
-			{kib: 11 * m, reserved: 12 * m, allocated: 12 * m},
-			{kib: 1025, reserved: 32 * m, allocated: 12*m + 1025},
-		}},
-		"what is freed serves its own stream alone": {1000, Options{}, 0, []op{
-			{kib: 30 * m, reserved: 30 * m, allocated: 30 * m},
-			{free: 1, reserved: 30 * m},
-			{kib: 30 * m, stream: 1, reserved: 60 * m, allocated: 30 * m},
-			{kib: 30 * m, reserved: 60 * m, allocated: 60 * m},
-		}},
-		"neighbours are joined": {1000, Options{}, 0, []op{
-			{kib: 6 * m, reserved: 20 * m, allocated: 6 * m},
-			{kib: 6 * m, reserved: 20 * m, allocated: 12 * m},
-			{kib: 6 * m, reserved: 20 * m, allocated: 18 * m},
-			{free: 1, reserved: 20 * m, allocated: 12 * m},
-			{free: 2, reserved: 20 * m, allocated: 6 * m},
-			{kib: 9 * m, reserved: 20 * m, allocated: 15 * m},
-		}},
-		"one block holds a segment": {1000, Options{}, 0, []op{
-			{kib: 6 * m, reserved: 20 * m, allocated: 6 * m},
-			{kib: 6 * m, reserved: 20 * m, allocated: 12 * m},
-			{kib: 40 * m, reserved: 60 * m, allocated: 52 * m},
-			{free: 1, reserved: 60 * m, allocated: 46 * m},
-			{free: 3, reserved: 60 * m, allocated: 6 * m},
-			{reserved: 20 * m, allocated: 6 * m},
-			{free: 2, reserved: 20 * m},
-			{},
-		}},
-		"a full device flushes the cache and tries again": {100, Options{}, 0, []op{
-			{kib: 60 * m, reserved: 60 * m, allocated: 60 * m},
-			{free: 1, reserved: 60 * m},
-			{kib: 70 * m, reserved: 70 * m, allocated: 70 * m},
-			{kib: 40 * m, reserved: 70 * m, allocated: 70 * m, fails: true},
-		}},
-		"a graph keeps its pool until it is released": {100, Options{}, 1, []op{
-			{kib: 40 * m, pool: 1, reserved: 40 * m, allocated: 40 * m},
-			{free: 1, reserved: 40 * m},
-			{kib: 40 * m, reserved: 80 * m, allocated: 40 * m},
-			{reserved: 80 * m, allocated: 40 * m},
-		}},
-		"max_split_size keeps large blocks whole": {1000, Options{MaxSplit: 50 * MiB}, 0, []op{
-			{kib: 60 * m, reserved: 60 * m, allocated: 60 * m},
-			{free: 1, reserved: 60 * m},
-			{kib: 30 * m, reserved: 90 * m, allocated: 30 * m},
-			{kib: 50 * m, reserved: 90 * m, allocated: 90 * m},
-		}},
-		"max_split_size gives large blocks back first": {100, Options{MaxSplit: 50 * MiB}, 0, []op{
-			{kib: 60 * m, reserved: 60 * m, allocated: 60 * m},
-			{kib: 20 * m, reserved: 80 * m, allocated: 80 * m},
-			{free: 1, reserved: 80 * m, allocated: 20 * m},
-			{free: 2, reserved: 80 * m},
-			{kib: 30 * m, reserved: 50 * m, allocated: 30 * m},
-		}},
-		"the oldest blocks go above the threshold": {1000, Options{Limit: 100 * MiB, GCThreshold: 0.5}, 0, []op{
-			{kib: 30 * m, reserved: 30 * m, allocated: 30 * m},
-			{kib: 28 * m, reserved: 58 * m, allocated: 58 * m},
-			{free: 1, reserved: 58 * m, allocated: 28 * m},
-			{free: 2, reserved: 58 * m},
-			{kib: 32 * m, reserved: 62 * m, allocated: 32 * m},
-		}},
-		"a limit of the process": {1000, Options{Limit: 50 * MiB}, 0, []op{
-			{kib: 40 * m, reserved: 40 * m, allocated: 40 * m},
-			{kib: 20 * m, reserved: 40 * m, allocated: 40 * m, fails: true},
-		}},
-		"an expandable segment grows by pages of 20 MiB": {1000, Options{Expandable: true}, 0, []op{
-			{kib: 30 * m, reserved: 40 * m, allocated: 30 * m},
-			{kib: 30 * m, reserved: 60 * m, allocated: 60 * m},
-			{free: 1, reserved: 60 * m, allocated: 30 * m},
-			{free: 2, reserved: 60 * m},
-			{kib: 60 * m, reserved: 60 * m, allocated: 60 * m},
-		}},
-		"an expandable segment gives whole pages back": {100, Options{Expandable: true}, 0, []op{
-			{kib: 50 * m, reserved: 60 * m, allocated: 50 * m},
-			{kib: 10 * m, reserved: 60 * m, allocated: 60 * m},
-			{free: 1, reserved: 60 * m, allocated: 10 * m},
-			{reserved: 20 * m, allocated: 10 * m},
-			{kib: 70 * m, reserved: 100 * m, allocated: 80 * m},
-		}},
-		"BFC doubles its regions and keeps them": {1000, Options{Kind: BFC}, 0, []op{
-			{kib: 1, reserved: 2 * m, allocated: 1},
-			{kib: 3 * m, reserved: 6 * m, allocated: 3*m + 1 + 1024},
-			{kib: 3 * m, reserved: 14 * m, allocated: 6*m + 1025},
-			{free: 2, reserved: 14 * m, allocated: 3*m + 1},
-			{reserved: 14 * m, allocated: 3*m + 1},
-		}},
-		"BFC takes less where a region does not fit": {100, Options{Kind: BFC}, 0, []op{
-			{kib: 60 * m, reserved: 64 * m, allocated: 64 * m},
-			{kib: 20 * m, reserved: 64*m + 34*m, allocated: 64*m + 34*m},
-			{kib: 20 * m, reserved: 98 * m, allocated: 98 * m, fails: true},
-		}},
-		"BFC preallocates": {1000, Options{Kind: BFC, Preallocate: 750 * MiB}, 0, []op{
-			{kib: 300 * m, reserved: 750 * m, allocated: 300 * m},
-			{kib: 500 * m, reserved: 750 * m, allocated: 300 * m, fails: true},
-		}},
-		"cudaMalloc packs small requests and gives pages back": {1000, Options{Kind: Plain}, 0, []op{
-			{kib: 1, reserved: 2 * m, allocated: 1},
-			{kib: 1, reserved: 2 * m, allocated: 2},
-			{kib: 3 * m, reserved: 6 * m, allocated: 4*m + 2},
-			{free: 3, reserved: 2 * m, allocated: 2},
-			{free: 1, reserved: 2 * m, allocated: 1},
-			{free: 2},
-		}},
+		"a small request takes a segment of 2 MiB":             {1000, Options{}, "1k:2m/1k 1m:2m/1025k 1m:4m/2049k -2:4m/1025k"},
+		"a middle one takes 20 MiB, a large one what it needs": {1000, Options{}, "1025k:20m/1025k 9m:20m/10241k 12m:32m/22529k 15361k:48m/38913k"},
+		"a rest of 1 MiB or less is not split off":             {1000, Options{}, "11m:12m/12m 1025k:32m/13313k"},
+		"what is freed serves its own stream alone":            {1000, Options{}, "30m:30m/30m -1:30m/0k 30m@1:60m/30m 30m:60m/60m"},
+		"neighbours are joined":                                {1000, Options{}, "6m:20m/6m 6m:20m/12m 6m:20m/18m -1:20m/12m -2:20m/6m 9m:20m/15m"},
+		"one block holds a segment":                            {1000, Options{}, "6m:20m/6m 6m:20m/12m 40m:60m/52m -1:60m/46m -3:60m/6m empty:20m/6m -2:20m/0k empty:0k/0k"},
+		"a full device flushes the cache and tries again":      {100, Options{}, "60m:60m/60m -1:60m/0k 70m:70m/70m !40m:70m/70m"},
+		"a graph keeps its pool":                               {100, Options{}, "40m#1:40m/40m -1:40m/0k 40m:80m/40m empty:80m/40m"},
+		"max_split_size keeps large blocks whole":              {1000, Options{MaxSplit: 50 * MiB}, "60m:60m/60m -1:60m/0k 30m:90m/30m 50m:90m/90m"},
+		"max_split_size gives large blocks back first":         {100, Options{MaxSplit: 50 * MiB}, "60m:60m/60m 20m:80m/80m -1:80m/20m -2:80m/0k 30m:50m/30m"},
+		"the oldest blocks go above the threshold":             {1000, Options{Limit: 100 * MiB, GCThreshold: 0.5}, "30m:30m/30m 28m:58m/58m -1:58m/28m -2:58m/0k 32m:62m/32m"},
+		"a limit of the process":                               {1000, Options{Limit: 50 * MiB}, "40m:40m/40m !20m:40m/40m"},
+		"an expandable segment grows by pages of 20 MiB":       {1000, Options{Expandable: true}, "30m:40m/30m 30m:60m/60m -1:60m/30m -2:60m/0k 60m:60m/60m"},
+		"an expandable segment gives whole pages back":         {100, Options{Expandable: true}, "50m:60m/50m 10m:60m/60m -1:60m/10m empty:20m/10m 70m:100m/80m"},
+		"BFC doubles its regions and keeps them":               {1000, Options{Kind: BFC}, "1k:2m/1k 3m:6m/4097k 3m:14m/7169k -2:14m/3073k empty:14m/3073k"},
+		"BFC takes less where a region does not fit":           {100, Options{Kind: BFC}, "60m:64m/64m 20m:98m/98m !20m:98m/98m"},
+		"BFC preallocates":                                     {1000, Options{Kind: BFC, Preallocate: 750 * MiB}, "300m:750m/300m !500m:750m/300m"},
+		"cudaMalloc packs small requests, gives pages back":    {1000, Options{Kind: Plain}, "1k:2m/1k 1k:2m/2k 3m:6m/4098k -3:2m/2k -1:2m/1k -2:0k/0k"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := NewDevice(uint64(c.capacity) * MiB)
-			a := New(d, c.o)
-			for range c.pools {
-				a.NewPool()
-			}
+			a := New(NewDevice(c.capacity*MiB), c.o)
+			a.NewPool()
 			var blocks []*Block
-			for i, o := range c.ops {
+			for call := range strings.FieldsSeq(c.calls) {
+				do, want, _ := strings.Cut(call, ":")
+				request, fails := strings.CutPrefix(do, "!")
 				switch {
-				case o.kib > 0:
-					b := a.Alloc(uint64(o.kib)*KiB, o.stream, o.pool)
-					if (b == nil) != o.fails {
-						t.Fatalf("call %d: failed %t", i+1, b == nil)
-					}
-					if b != nil {
-						blocks = append(blocks, b)
-					}
-				case o.free > 0:
-					a.Free(blocks[o.free-1])
-				default:
+				case do == "empty":
 					a.EmptyCache()
+				case do[0] == '-':
+					a.Free(blocks[size(do[1:])-1])
+				default:
+					request, stream, _ := strings.Cut(request, "@")
+					request, pool, _ := strings.Cut(request, "#")
+					b := a.Alloc(size(request), int(size(stream)), int(size(pool)))
+					if (b == nil) != fails {
+						t.Fatalf("%s: failed %t", call, b == nil)
+					}
+					blocks = append(blocks, b)
 				}
-				if r, n := int(a.Reserved()/KiB), int(a.Allocated()/KiB); r != o.reserved || n != o.allocated {
-					t.Errorf("call %d: %d KiB reserved and %d allocated, want %d and %d", i+1, r, n, o.reserved, o.allocated)
+				reserved, allocated, _ := strings.Cut(want, "/")
+				if a.Reserved() != size(reserved) || a.Allocated() != size(allocated) {
+					t.Errorf("%s: %d KiB reserved and %d allocated", call, a.Reserved()/KiB, a.Allocated()/KiB)
 				}
 			}
 		})
 	}
+}
+
+// size reads a number of bytes; "" is 0.
+func size(text string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimRight(text, "km"), 10, 64)
+	switch {
+	case strings.HasSuffix(text, "k"):
+		n *= KiB
+	case strings.HasSuffix(text, "m"):
+		n *= MiB
+	}
+	return n
 }
 
 func TestReleasedPoolGoesWithTheCache(t *testing.T) {

@@ -3,6 +3,8 @@
 
 package alloc
 
+import "slices"
+
 // Kind is one of the mechanisms.
 type Kind uint8
 
@@ -247,9 +249,9 @@ func (a *Allocator) empty(l *freeList) {
 		a.unmap(l)
 		return
 	}
-	for i := len(l.entries) - 1; i >= 0; i-- {
-		if b := l.entries[i].b; b.whole() {
-			a.drop(b)
+	for _, e := range slices.Backward(slices.Clone(l.entries)) {
+		if e.b.whole() {
+			a.drop(e.b)
 		}
 	}
 }

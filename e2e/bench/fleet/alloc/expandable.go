@@ -35,10 +35,7 @@ func (a *Allocator) lengthen(l *freeList, size uint64) *Block {
 		if before+hole.size < size {
 			continue
 		}
-		n := up(size-before, l.pageSize())
-		if n > hole.size {
-			n = hole.size
-		}
+		n := min(up(size-before, l.pageSize()), hole.size)
 		if !a.reserve(n) {
 			return nil
 		}
