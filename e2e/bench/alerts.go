@@ -7,8 +7,8 @@ import "time"
 
 // The alerts of the mixin: mixin/config.libsonnet has the times.
 const (
-	// pageWithin and pageFor are those of the page, GPUOutOfMemoryPredicted: memory is full within
-	// the hour, and that is said for three minutes.
+	// pageWithin and pageFor are those of the page, GPUOutOfMemoryPredicted: memory is full within the hour, and that is said for
+	// three minutes.
 	pageWithin = time.Hour
 	pageFor    = 3 * time.Minute
 	// ticketFor is that of the ticket, GPUMemoryLeakDetected.
@@ -23,8 +23,7 @@ const never = time.Duration(-1)
 // span is from when until when an alarm or an alert was on, the end excluded.
 type span struct{ from, to time.Duration }
 
-// spans returns when a condition held, of the times at which it was asked for. What holds last
-// holds until after the end.
+// spans returns when a condition held, of the times at which it was asked for. What holds last holds until after the end.
 func spans(minutes []minute, on func(i int) bool) []span {
 	var list []span
 	for i := range minutes {
@@ -48,8 +47,8 @@ func nextTime(minutes []minute, i int) time.Duration {
 	return minutes[i+1].t
 }
 
-// alerts returns when an alert was on whose condition held in the spans: it begins when the
-// condition has held for so long, and outlives it.
+// alerts returns when an alert was on whose condition held in the spans: it begins when the condition has held for so long, and
+// outlives it.
 func alerts(conditions []span, hold time.Duration) []span {
 	var list []span
 	for _, c := range conditions {

@@ -25,8 +25,7 @@ type prices struct {
 // defaultPrices are those that the plan of the benchmark sets.
 var defaultPrices = prices{oom: 100, paged: 5, falsePage: 10, ticket: 1}
 
-// ofOOM returns the cost of an out-of-memory with so long a lead: linear between no page and a page
-// 30 minutes ahead.
+// ofOOM returns the cost of an out-of-memory with so long a lead: linear between no page and a page 30 minutes ahead.
 func (p prices) ofOOM(lead time.Duration) float64 {
 	if lead == never {
 		return p.oom
@@ -34,8 +33,8 @@ func (p prices) ofOOM(lead time.Duration) float64 {
 	return p.oom + (p.paged-p.oom)*min(float64(lead)/float64(ahead), 1)
 }
 
-// ofFleet returns the cost of 1,000 node-days without a leak and 20 leaks that end in an
-// out-of-memory. A leak costs what its out-of-memories cost on average, however many they are.
+// ofFleet returns the cost of 1,000 node-days without a leak and 20 leaks that end in an out-of-memory. A leak costs what its
+// out-of-memories cost on average, however many they are.
 func (p prices) ofFleet(perLeak, falsePages, falseTickets float64) float64 {
 	return fleetLeaks*perLeak + p.falsePage*falsePages + p.ticket*falseTickets
 }

@@ -14,9 +14,9 @@ import (
 
 // figures are the scores of one rule on many scenarios.
 type figures struct {
-	leaks, found, inTime, rated, named, listed, early int
-	delays                                            []time.Duration
-	leakScenarios                                     int
+	leaks, found, inTime, rated, named, listed, who, early int
+	delays                                                 []time.Duration
+	leakScenarios                                          int
 	// By class: scenarios, and those that ever had an alarm.
 	scenarios, alarmed         [fleet.Growing + 1]int
 	episodes, pages, tickets   int
@@ -29,8 +29,8 @@ type figures struct {
 
 // forecasts are the scores of many.
 type forecasts struct {
-	errors, widths []float64
-	covered, told  int
+	errors, told, widths []float64
+	covered              int
 }
 
 func (f *forecasts) add(p forecast) {
@@ -39,7 +39,9 @@ func (f *forecasts) add(p forecast) {
 	}
 	f.errors, f.widths = append(f.errors, p.error), append(f.widths, p.width)
 	count(&f.covered, p.covered)
-	count(&f.told, p.told)
+	if p.told {
+		f.told = append(f.told, p.error)
+	}
 }
 
 // add takes how the rule did on a scenario.
@@ -69,6 +71,7 @@ func (f *figures) addLeak(l *leakOutcome) {
 		f.delays = append(f.delays, l.delay)
 		count(&f.listed, l.listed)
 		count(&f.named, l.listed && l.named)
+		count(&f.who, l.who)
 	}
 	f.half.add(l.half)
 	f.first.add(l.first)
@@ -102,8 +105,7 @@ func (f *figures) addOOMs(all []oomOutcome, p prices) {
 // perDays returns n in 1,000 days without a leak.
 func (f *figures) perDays(n int) float64 { return float64(n) / f.freeHours * 24 * fleetDays }
 
-// cost returns that of a fleet, and best that of an oracle, who pages as soon as 64 MiB of a leak
-// show, and for nothing else.
+// cost returns that of a fleet, and best that of an oracle, who pages as soon as 64 MiB of a leak show, and for nothing else.
 func (f *figures) cost(p prices) (cost, best float64) {
 	return p.ofFleet(mean(f.costs), f.perDays(f.pages), f.perDays(f.tickets)), p.ofFleet(mean(f.oracle), 0, 0)
 }

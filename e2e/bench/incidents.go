@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -41,17 +42,33 @@ says what was assumed.
 type life struct {
 	incident *incidents.Incident
 	outcomes []outcome
-	hours    float64
 	ooms     int
 	warned   []int           // of the ooms, by rule
 	ahead    []time.Duration // for how long ours had been on before them
-	// Processes that never computed again, and memory that stayed; what of them ours named, and what else.
-	zombies, zombiesNamed, zombiesWrong int
-	stayed, stayedNamed, stayedWrong    int
-	err                                 error
+	// Processes that never computed again, and memory that stayed after one.
+	zombies, stayed matched
+	err             error
 }
 
-// holder is ours, and what it says of memory that is held for nobody.
+// matched is how many there were of what is held for nobody, how many of them were named, and how many others.
+type matched struct{ all, named, wrong int }
+
+func (m *matched) add(o matched) {
+	m.all, m.named, m.wrong = m.all+o.all, m.named+o.named, m.wrong+o.wrong
+}
+
+func match(is []incidents.Held, said map[gpu.ProcessID]time.Duration) matched {
+	m := matched{all: len(is), wrong: len(said)}
+	for _, h := range is {
+		if t, ok := said[h.ID]; ok && t >= h.From {
+			m.named++
+			m.wrong--
+		}
+	}
+	return m
+}
+
+// holder is ours, and when it named memory that is held for nobody.
 type holder struct {
 	*ours
 	zombies, stayed map[gpu.ProcessID]time.Duration
@@ -84,9 +101,13 @@ func benchIncidents(w io.Writer, opt options) error {
 	}
 	seeds := opt.seeds.count()
 	lives := parallel(seeds*len(all), func(i int) life { return live(&all[i/seeds], opt.seeds.first+uint64(i%seeds), opt) })
+	later := len(lives)
 	for i := range lives {
 		if lives[i].err != nil {
 			return fmt.Errorf("%s: %w", lives[i].incident.Kind, lives[i].err)
+		}
+		if lives[i].incident.Later {
+			later = min(later, i)
 		}
 	}
 	if opt.marked {
@@ -94,41 +115,24 @@ func benchIncidents(w io.Writer, opt options) error {
 			return fmt.Errorf("write the page: %w", err)
 		}
 	}
-	later := slices.IndexFunc(lives, func(l life) bool { return l.incident.Later })
-	if later < 0 {
-		later = len(lives)
-	}
-	for _, part := range []struct {
-		title string
-		of    []life
-	}{{"Reports that were tuned on", lives[:later]}, {"Reports never tuned on", lives[later:]}} {
-		for _, t := range incidentTables(part.title, part.of, opt) {
-			if err := t.write(w, opt.marked); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	tables := append(incidentTables("Reports that were tuned on", lives[:later], opt), incidentTables("Reports never tuned on", lives[later:], opt)...)
+	return writeAll(w, opt, tables...)
 }
 
 // live lives a report again.
 func live(one *incidents.Incident, seed uint64, opt options) life {
 	s := incidents.New(one, seed)
-	l := life{incident: one, hours: one.Hours}
+	l := life{incident: one}
 	h := &holder{zombies: map[gpu.ProcessID]time.Duration{}, stayed: map[gpu.ProcessID]time.Duration{}}
 	w, err := watch(&s.Scenario, func(info gpu.Info) ([]judge, error) {
 		list, err := newJudges(info, opt.rivals)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			h.ours, _ = list[0].(*ours)
+			list[0] = h
 		}
-		h.ours, _ = list[0].(*ours)
-		list[0] = h
-		return list, nil
+		return list, err
 	})
-	if l.err = err; err != nil {
-		return l
-	}
-	if l.err = s.Err; s.Err != nil {
+	if l.err = errors.Join(err, s.Err); l.err != nil {
 		return l
 	}
 	for rule := range w.rules() {
@@ -137,47 +141,34 @@ func live(one *incidents.Incident, seed uint64, opt options) life {
 		l.outcomes = append(l.outcomes, o)
 		l.warned = append(l.warned, l.announced(&w, rule))
 	}
-	l.ooms = len(w.truth.OOMs)
-	l.zombies, l.zombiesNamed, l.zombiesWrong = matched(s.Zombies, h.zombies)
-	l.stayed, l.stayedNamed, l.stayedWrong = matched(s.Unreleased, h.stayed)
+	l.ooms, l.zombies, l.stayed = len(w.truth.OOMs), match(s.Zombies, h.zombies), match(s.Unreleased, h.stayed)
 	return l
 }
 
 // announced returns before how many of the out-of-memories an alarm had been on for ten minutes.
 func (l *life) announced(w *watched, rule int) int {
 	n := 0
-	for _, r := range w.records {
-		s := newScorer(w, r, rule, nil)
+	for _, a := range newScorer(w, w.records[0], rule, nil).alarms {
 		for _, oom := range w.truth.OOMs {
-			for _, a := range s.alarms {
-				if a.from > oom.T || oom.T > a.to {
-					continue
-				}
-				count(&n, oom.T-a.from >= held)
-				if rule == 0 {
-					l.ahead = append(l.ahead, oom.T-a.from)
-				}
-				break
+			if a.from > oom.T || oom.T > a.to {
+				continue
+			}
+			count(&n, oom.T-a.from >= held)
+			if rule == 0 {
+				l.ahead = append(l.ahead, oom.T-a.from)
 			}
 		}
 	}
 	return n
 }
 
-// matched returns how many there are, how many of them were named, and how many others.
-func matched(is []incidents.Held, said map[gpu.ProcessID]time.Duration) (all, named, wrong int) {
-	wrong = len(said)
-	for _, h := range is {
-		if t, ok := said[h.ID]; ok && t >= h.From {
-			named++
-			wrong--
-		}
+// class returns whether memory was lost.
+func class(i *incidents.Incident) fleet.Class {
+	if i.Ending == "fills" || i.Ending == "goes on" {
+		return fleet.Leak
 	}
-	return len(is), named, wrong
+	return fleet.Healthy
 }
-
-// leaks reports whether memory was lost.
-func leaks(i *incidents.Incident) bool { return i.Ending == "fills" || i.Ending == "goes on" }
 
 // incidentTables returns the tables of some reports: all together, and each one.
 func incidentTables(title string, of []life, opt options) []*table {
@@ -185,21 +176,19 @@ func incidentTables(title string, of []life, opt options) []*table {
 		return nil
 	}
 	all := make([]figures, len(of[0].outcomes))
-	warned, ooms, gpus, hours := make([]int, len(all)), 0, 0, 0.0
+	warned, ooms, hours := make([]int, len(all)), 0, 0.0
+	var zombies, stayed matched
 	for i := range of {
-		l := &of[i]
-		class := fleet.Healthy
-		if leaks(l.incident) {
-			class = fleet.Leak
-			gpus++
-		}
 		for rule := range all {
-			all[rule].add(class, &l.outcomes[rule], opt.prices)
-			warned[rule] += l.warned[rule]
+			all[rule].add(class(of[i].incident), &of[i].outcomes[rule], opt.prices)
+			warned[rule] += of[i].warned[rule]
 		}
-		ooms, hours = ooms+l.ooms, hours+l.hours
+		ooms, hours = ooms+of[i].ooms, hours+of[i].incident.Hours
+		zombies.add(of[i].zombies)
+		stayed.add(of[i].stayed)
 	}
-	name := fmt.Sprintf("%s, seeds %d to %d: %d GPUs with a leak, %d healthy ones, %.0f h", title, opt.seeds.first, opt.seeds.last, gpus, len(of)-gpus, hours)
+	name := fmt.Sprintf("%s, seeds %d to %d: %d GPUs with a leak, %d healthy ones, %.0f h",
+		title, opt.seeds.first, opt.seeds.last, all[0].scenarios[fleet.Leak], all[0].scenarios[fleet.Healthy], hours)
 	main := compared(name, slices.DeleteFunc(rows(opt.prices), func(r row) bool {
 		return strings.Contains(r.name, "growing") || strings.Contains(r.name, "cost") || strings.Contains(r.name, "oracle")
 	}), opt.names(), all)
@@ -208,75 +197,46 @@ func incidentTables(title string, of []life, opt options) []*table {
 		announced = append(announced, share(warned[rule], ooms))
 	}
 	main.rows = append(main.rows, announced)
-	return append([]*table{main, whoTable(title, of)}, reportTables(title, of)...)
-}
-
-// whoTable tells how well it is named who holds memory for nobody.
-func whoTable(title string, of []life) *table {
-	var sum life
-	for _, l := range of {
-		sum.zombies, sum.zombiesNamed, sum.zombiesWrong = sum.zombies+l.zombies, sum.zombiesNamed+l.zombiesNamed, sum.zombiesWrong+l.zombiesWrong
-		sum.stayed, sum.stayedNamed, sum.stayedWrong = sum.stayed+l.stayed, sum.stayedNamed+l.stayedNamed, sum.stayedWrong+l.stayedWrong
-	}
-	return &table{title: title + ": who it is", header: []string{"", "ours"}, rows: [][]string{
-		{"zombies named", share(sum.zombiesNamed, sum.zombies)},
-		{"others called zombies", strconv.Itoa(sum.zombiesWrong)},
-		{"unreleased memory named", share(sum.stayedNamed, sum.stayed)},
-		{"other memory called unreleased", strconv.Itoa(sum.stayedWrong)},
+	who := &table{title: title + ": who it is", header: []string{"", "ours"}, rows: [][]string{
+		{"zombies named", share(zombies.named, zombies.all)},
+		{"others called zombies", strconv.Itoa(zombies.wrong)},
+		{"unreleased memory named", share(stayed.named, stayed.all)},
+		{"other memory called unreleased", strconv.Itoa(stayed.wrong)},
 	}}
+	return append([]*table{main, who}, reportTables(title, of)...)
 }
 
 // reportTables returns a table for each sort of reports, with a row for each.
 func reportTables(title string, of []life) []*table {
-	lost := table{title: title + ": leaks", header: []string{"what was told", "found", "after", "announced", "before"}}
-	kept := table{title: title + ": memory that was held for nobody", header: []string{"what was told", "named"}}
-	none := table{title: title + ": what was taken for a leak and was none", header: []string{"what was told", "with an alarm"}}
+	lost := &table{title: title + ": leaks", header: []string{"what was told", "found", "after", "announced", "before"}}
+	kept := &table{title: title + ": memory that was held for nobody", header: []string{"what was told", "named"}}
+	none := &table{title: title + ": what was taken for a leak and was none", header: []string{"what was told", "with an alarm"}}
+	of2 := func(n, m int) string { return fmt.Sprintf("%d of %d", n, m) }
 	for len(of) > 0 {
 		one := of[0].incident
-		n := slices.IndexFunc(of, func(l life) bool { return l.incident != one })
-		if n < 0 {
-			n = len(of)
+		told := fmt.Sprintf("[%s](%s): %s", one.Kind, one.Thread, one.Told)
+		var f figures
+		var named matched
+		warned, ooms, announced := 0, 0, "–"
+		var ahead []time.Duration
+		for ; len(of) > 0 && of[0].incident == one; of = of[1:] {
+			l := &of[0]
+			f.add(class(one), &l.outcomes[0], defaultPrices)
+			warned, ooms, ahead = warned+l.warned[0], ooms+l.ooms, append(ahead, l.ahead...)
+			named.add(l.zombies)
+			named.add(l.stayed)
+		}
+		if ooms > 0 {
+			announced = of2(warned, ooms)
 		}
 		switch {
-		case leaks(one):
-			lost.rows = append(lost.rows, reportRow(of[:n]))
+		case class(one) == fleet.Leak:
+			lost.rows = append(lost.rows, []string{told, of2(f.found, f.leaks), short(f.delays, 0.5), announced, short(ahead, 0.5)})
 		case one.Ending == "holds":
-			kept.rows = append(kept.rows, reportRow(of[:n]))
+			kept.rows = append(kept.rows, []string{told, of2(named.named, named.all)})
 		default:
-			none.rows = append(none.rows, reportRow(of[:n]))
+			none.rows = append(none.rows, []string{told, of2(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy])})
 		}
-		of = of[n:]
 	}
-	return slices.DeleteFunc([]*table{&lost, &kept, &none}, func(t *table) bool { return len(t.rows) == 0 })
-}
-
-// reportRow returns the row of one report.
-func reportRow(of []life) []string {
-	one := of[0].incident
-	var f figures
-	warned, ooms, held, named := 0, 0, 0, 0
-	var ahead []time.Duration
-	for i := range of {
-		l := &of[i]
-		class := fleet.Healthy
-		if leaks(one) {
-			class = fleet.Leak
-		}
-		f.add(class, &l.outcomes[0], defaultPrices)
-		warned, ooms, ahead = warned+l.warned[0], ooms+l.ooms, append(ahead, l.ahead...)
-		held, named = held+l.zombies+l.stayed, named+l.zombiesNamed+l.stayedNamed
-	}
-	of2 := func(n, m int) string { return fmt.Sprintf("%d of %d", n, m) }
-	told := fmt.Sprintf("[%s](%s): %s", one.Kind, one.Thread, one.Told)
-	switch {
-	case one.Ending == "holds":
-		return []string{told, of2(named, held)}
-	case !leaks(one):
-		return []string{told, of2(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy])}
-	}
-	announced := "–"
-	if ooms > 0 {
-		announced = of2(warned, ooms)
-	}
-	return []string{told, of2(f.found, f.leaks), short(f.delays, 0.5), announced, short(ahead, 0.5)}
+	return []*table{lost, kept, none}
 }

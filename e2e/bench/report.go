@@ -47,6 +47,19 @@ func (t *table) write(w io.Writer, markdown bool) error {
 	return nil
 }
 
+// writeAll writes the tables that have rows.
+func writeAll(w io.Writer, opt options, tables ...*table) error {
+	for _, t := range tables {
+		if len(t.rows) == 0 {
+			continue
+		}
+		if err := t.write(w, opt.marked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // row is a row of a table of rules.
 type row struct {
 	name string
@@ -57,7 +70,7 @@ type row struct {
 func rows(p prices) []row {
 	return []row{
 		{"leaks found", func(f *figures) string { return share(f.found, f.leaks) }},
-		{"… and the right culprit named", func(f *figures) string { return share(f.named, f.listed) }},
+		{"… and the right culprit named", func(f *figures) string { return share(f.named, f.listed*min(f.who, 1)) }},
 		{"… told before a quarter of the headroom was gone", func(f *figures) string { return share(f.inTime, f.rated) }},
 		{"delay, median", func(f *figures) string { return short(f.delays, 0.5) }},
 		{"delay, 90 %", func(f *figures) string { return short(f.delays, 0.9) }},
@@ -71,11 +84,13 @@ func rows(p prices) []row {
 		{"… at all", func(f *figures) string { return share(f.paged, f.ooms) }},
 		{"false pages in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.pages)) }},
 		{"false tickets in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.tickets)) }},
-		{"forecast error at half-life, median", func(f *figures) string { return f.half.off(0.5) }},
-		{"forecast error at half-life, 90 %", func(f *figures) string { return f.half.off(0.9) }},
-		{"90 % interval at half-life covers", func(f *figures) string { return share(f.half.covered, len(f.half.errors)) }},
+		{"forecasts at half-life", func(f *figures) string { return share(len(f.half.told), len(f.half.errors)) }},
+		{"… error, median", func(f *figures) string { return off(f.half.errors, 0.5) }},
+		{"… error, 90 %", func(f *figures) string { return off(f.half.errors, 0.9) }},
+		{"… error of those told, median", func(f *figures) string { return off(f.half.told, 0.5) }},
+		{"90 % interval at half-life covers", func(f *figures) string { return f.half.covers() }},
 		{"… median width/true", func(f *figures) string { return f.half.wide() }},
-		{"90 % interval at the first alarm covers", func(f *figures) string { return share(f.first.covered, len(f.first.errors)) }},
+		{"90 % interval at the first alarm covers", func(f *figures) string { return f.first.covers() }},
 		{"… median width/true", func(f *figures) string { return f.first.wide() }},
 		{"**cost of a fleet**", func(f *figures) string {
 			cost, _ := f.cost(p)
@@ -129,20 +144,29 @@ func short(list []time.Duration, q float64) string {
 }
 
 // off returns a quantile of the errors.
-func (f *forecasts) off(q float64) string {
-	if len(f.errors) == 0 {
+func off(errors []float64, q float64) string {
+	if len(errors) == 0 {
 		return "–"
 	}
-	return percent(quantile(f.errors, q))
+	return percent(quantile(errors, q))
 }
 
-// wide returns the median width.
+// wide returns the median width, of a rule that tells intervals.
 func (f *forecasts) wide() string {
-	if f.told == 0 {
+	w := median(f.widths)
+	switch {
+	case len(f.widths) == 0 || !slices.ContainsFunc(f.widths, func(w float64) bool { return w < math.Inf(1) }):
+		return "–"
+	case math.IsInf(w, 1):
+		return "none"
+	}
+	return number2(w)
+}
+
+// covers returns how many intervals have the true time in them.
+func (f *forecasts) covers() string {
+	if f.wide() == "–" {
 		return "–"
 	}
-	if w := median(f.widths); !math.IsInf(w, 1) {
-		return number2(w)
-	}
-	return "none"
+	return share(f.covered, len(f.errors))
 }

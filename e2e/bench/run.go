@@ -73,27 +73,23 @@ func benchFleet(w io.Writer, opt options, families []fleet.Family) error {
 			}
 		}
 	}
-	parts := []struct {
+	var tables []*table
+	for _, p := range []struct {
 		title string
 		in    func(f *fleet.Family) bool
 	}{
 		{"Families for tuning", func(f *fleet.Family) bool { return !f.Held }},
 		{"Families held out", func(f *fleet.Family) bool { return f.Held }},
-		{"All families", func(*fleet.Family) bool { return true }},
-	}
-	for _, p := range parts {
-		of := chosen(results, p.in)
-		if len(of) == 0 || len(of) == len(results) && opt.held != "both" && p.title == "All families" {
-			continue
-		}
-		if err := compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)).write(w, opt.marked); err != nil {
-			return err
+		{"All families", func(*fleet.Family) bool { return opt.held == "both" }},
+	} {
+		if of := chosen(results, p.in); len(of) > 0 {
+			tables = append(tables, compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)))
 		}
 	}
-	if !opt.families {
-		return nil
+	if opt.families {
+		tables = append(tables, familyTables(opt, results)...)
 	}
-	return writeFamilies(w, opt, results)
+	return writeAll(w, opt, tables...)
 }
 
 // chosen returns the results of the families that are meant.
@@ -125,8 +121,8 @@ func title(what string, opt options, of []result) string {
 	return fmt.Sprintf("%s, seeds %d to %d: %d families, %d GPUs, %.0f node-days", what, opt.seeds.first, opt.seeds.last, len(names), len(of), hours/24)
 }
 
-// writeFamilies writes the tables of ours by family.
-func writeFamilies(w io.Writer, opt options, results []result) error {
+// familyTables returns the tables of ours by family.
+func familyTables(opt options, results []result) []*table {
 	leaks := table{title: "Leaks by family", header: []string{"family", "GPUs", "found", "named", "in time", "delay, median", "early", "OOMs paged", "10 min ahead", "error at half-life", "covered", "cost of a leak", "of an oracle"}}
 	healthy := table{title: "Healthy use by family", header: []string{"family", "GPUs", "alarmed", "episodes", "pages", "tickets", "hours", "in alarm"}}
 	var order []string
@@ -149,21 +145,14 @@ func writeFamilies(w io.Writer, opt options, results []result) error {
 			healthy.rows = append(healthy.rows, f.healthyRow(name+map[bool]string{true: " (growing)"}[of[name][0].job.family.Class == fleet.Growing]))
 		}
 	}
-	for _, t := range []*table{&leaks, &healthy} {
-		if len(t.rows) > 0 {
-			if err := t.write(w, opt.marked); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return []*table{&leaks, &healthy}
 }
 
 func (f *figures) leakRow(name string) []string {
 	of := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
 	return []string{
 		name, strconv.Itoa(f.leakScenarios), of(f.found, f.leaks), of(f.named, f.listed), of(f.inTime, f.rated), short(f.delays, 0.5),
-		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), f.half.off(0.5), of(f.half.covered, len(f.half.errors)),
+		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.half.errors, 0.5), of(f.half.covered, len(f.half.errors)),
 		number0(mean(f.costs)), number0(mean(f.oracle)),
 	}
 }

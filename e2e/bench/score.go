@@ -12,8 +12,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// held is how long an alarm must be on to have found a leak, and how long after the end of a leak
-// an alarm is still one on it. It is also the least growth of which a forecast is asked for.
+// held is how long an alarm must be on to have found a leak, and how long after the end of a leak an alarm is still one on it. It
+// is also the least growth of which a forecast is asked for.
 const held = 10 * time.Minute
 
 // quarter is the share of the headroom at the onset that may be gone when a leak is told in time.
@@ -39,9 +39,10 @@ type leakOutcome struct {
 	delay time.Duration // from the onset until then
 	// inTime says that it was told before a quarter of the headroom was gone; rated that it can be said.
 	inTime, rated bool
-	// named says that the right culprit was named; listed that there was a list of processes to name it from.
-	named, listed bool
-	first, half   forecast // at the alarm that found it, and at the half-life
+	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that the
+	// rule named somebody.
+	named, listed, who bool
+	first, half        forecast // at the alarm that found it, and at the half-life
 }
 
 // oomOutcome is one out-of-memory that a leak caused.
@@ -53,7 +54,7 @@ type oomOutcome struct {
 // forecast is what was foretold of an out-of-memory.
 type forecast struct {
 	due     bool    // there was something to foretell
-	told    bool    // there was an interval
+	told    bool    // there was a forecast
 	error   float64 // |foretold - true| / true, 1 without a forecast
 	covered bool    // the true time is between the bounds
 	width   float64 // (upper - lower) / true, +Inf without an interval
@@ -80,23 +81,10 @@ func score(w *watched, rule int) outcome {
 	return o
 }
 
-// distinct returns the out-of-memories that leaks caused. Who catches the error fails again with
-// each request: of one growth the first counts.
+// distinct returns the out-of-memories that leaks caused. Who catches the error, or is started into a full memory, fails again and
+// again: of one growth the first counts.
 func distinct(all []fleet.OOM) []fleet.OOM {
-	type growth struct {
-		leak int
-		from time.Duration
-	}
-	seen := map[growth]bool{}
-	var list []fleet.OOM
-	for _, o := range all {
-		g := growth{o.Leak, (o.T - o.Growth).Round(time.Second)}
-		if o.Leak >= 0 && !seen[g] {
-			seen[g] = true
-			list = append(list, o)
-		}
-	}
-	return list
+	return slices.DeleteFunc(slices.Clone(all), func(o fleet.OOM) bool { return o.Leak < 0 || o.Again })
 }
 
 // freeHours returns for how long nothing leaked in any memory.
@@ -179,15 +167,15 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 		}
 		o.found, o.delay = begin, begin-l.From
 		o.inTime = o.rated && begin <= told
-		o.named = right(s.at(until).who, l)
+		who := s.at(until).who
+		o.who, o.named = who.ok, right(who, l)
 		o.first = s.atFirst(index, begin)
 		break
 	}
 	return o
 }
 
-// until returns how long an alarm must last that began then: ten minutes, or until memory runs out
-// or the leak ends.
+// until returns how long an alarm must last that began then: ten minutes, or until memory runs out or the leak ends.
 func (s *scorer) until(index int, l *fleet.LeakTruth, begin time.Duration) time.Duration {
 	until := min(begin+held, l.Until)
 	for i := range s.ooms {
@@ -242,12 +230,12 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 	return l.From + time.Duration(min(quarter*free/l.Rate, 1e9)*float64(time.Second))
 }
 
-// atFirst scores the forecast of the first alarm, where the growth that it tells of ends in an
-// out-of-memory.
+// atFirst scores the forecast of the first alarm, where the growth that it tells of ends in an out-of-memory, and not at a limit of
+// the program that nobody else knows.
 func (s *scorer) atFirst(index int, begin time.Duration) forecast {
 	for i := range s.ooms {
 		if o := &s.ooms[i]; o.Leak == index && o.T > begin {
-			if o.T-o.Growth > begin {
+			if o.T-o.Growth > begin || o.Own {
 				break
 			}
 			return newForecast(s.at(begin), o.T-begin)
@@ -259,7 +247,7 @@ func (s *scorer) atFirst(index int, begin time.Duration) forecast {
 // atHalf scores the forecast in the middle of the first growth that is long enough.
 func (s *scorer) atHalf(index int) forecast {
 	for i := range s.ooms {
-		if o := &s.ooms[i]; o.Leak == index && o.Growth >= held {
+		if o := &s.ooms[i]; o.Leak == index && o.Growth >= held && !o.Own {
 			return newForecast(s.at(o.T-o.Growth/2), o.Growth/2)
 		}
 	}
@@ -273,10 +261,10 @@ func newForecast(a answer, left time.Duration) forecast {
 	if math.IsNaN(a.eta) || math.IsInf(a.eta, 0) {
 		return f
 	}
-	f.error = math.Abs(a.eta-is) / is
+	f.told, f.error = true, math.Abs(a.eta-is)/is
 	f.covered = a.lower <= is && is <= a.upper
 	if w := (a.upper - a.lower) / is; w >= 0 {
-		f.width, f.told = w, true
+		f.width = w
 	}
 	return f
 }

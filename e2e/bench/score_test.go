@@ -102,6 +102,11 @@ func TestTwoLeaks(t *testing.T) {
 	other.Instance = gpu.Some[uint32](1)
 	truth.Leaks = append(truth.Leaks, second, hidden, other)
 	o := fake{alarms: [][2]int{{70, 400}}}.score(truth, 300)
+	again, other2 := truth.OOMs[0], truth.OOMs[0]
+	again.Again, other2.Leak = true, -1
+	if list := distinct(append(truth.OOMs, again, other2)); len(list) != 1 {
+		t.Errorf("%d out-of-memories", len(list))
+	}
 	if len(o.leaks) != 2 || o.leaks[0].delay != minutesOf(10) || o.leaks[1].delay != 0 || o.leaks[1].found != minutesOf(100) {
 		t.Errorf("%+v", o.leaks)
 	}
@@ -145,7 +150,7 @@ func TestForecast(t *testing.T) {
 	}{
 		{3600, 1800, 5400, forecast{true, true, 0, true, 1}, forecast{true, true, 1.0 / 3, true, 2.0 / 3}},
 		{2700, 1800, 3000, forecast{true, true, 0.25, false, 1.0 / 3}, forecast{true, true, 0.5, false, 2.0 / 9}},
-		{3600, nan, nan, forecast{true, false, 0, false, inf}, forecast{true, false, 1.0 / 3, false, inf}},
+		{3600, nan, nan, forecast{true, true, 0, false, inf}, forecast{true, true, 1.0 / 3, false, inf}},
 		{inf, inf, inf, forecast{true, false, 1, false, inf}, forecast{true, false, 1, false, inf}},
 		{nan, nan, nan, forecast{true, false, 1, false, inf}, forecast{true, false, 1, false, inf}},
 	} {
@@ -187,17 +192,6 @@ func TestPages(t *testing.T) {
 		if got := o.ooms[0]; got.lead != c.lead || o.pages != c.pages || o.tickets != c.tickets {
 			t.Errorf("%s: paged %s before, %d false pages, %d tickets", c.name, got.lead, o.pages, o.tickets)
 		}
-	}
-}
-
-// Who catches the error fails at each request; a new growth is another out-of-memory.
-func TestDistinct(t *testing.T) {
-	oom := func(at, growth, leak int) fleet.OOM {
-		return fleet.OOM{T: minutesOf(at), Growth: minutesOf(growth), Leak: leak}
-	}
-	got := distinct([]fleet.OOM{oom(10, 0, -1), oom(100, 40, 0), oom(101, 41, 0), oom(101, 41, 1), oom(200, 50, 0)})
-	if want := []fleet.OOM{oom(100, 40, 0), oom(101, 41, 1), oom(200, 50, 0)}; !slices.Equal(got, want) {
-		t.Errorf("%v", got)
 	}
 }
 

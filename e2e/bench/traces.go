@@ -19,8 +19,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// historyCapacity is what the GPUs of a history of used memory are taken to have, which it does not
-// tell. The pods of the public one hold up to 47 GiB.
+// historyCapacity is what the GPUs of a history of used memory are taken to have, which it does not tell. The pods of the public
+// one hold up to 47 GiB.
 const historyCapacity = 80 << 30
 
 // benchTraces writes how many of the real logs had an alarm. What of them leaks nobody knows.
@@ -86,8 +86,7 @@ func (tr *trace) scenario() *fleet.Scenario {
 	}
 }
 
-// readTraces reads the logs in a directory: those of nvidia-smi, and histories of used memory in
-// the text format of OpenMetrics.
+// readTraces reads the logs in a directory: those of nvidia-smi, and histories of used memory in the text format of OpenMetrics.
 func readTraces(dir string) ([]*trace, error) {
 	var all []*trace
 	for _, kind := range []struct {
@@ -146,8 +145,7 @@ func readLog(path string) (all []*trace, err error) {
 	return all, nil
 }
 
-// readHistory reads the series of used memory from a file in the text format of OpenMetrics, in
-// which each sample has its time.
+// readHistory reads the series of used memory from a file in the text format of OpenMetrics, in which each sample has its time.
 func readHistory(path string) ([]*trace, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

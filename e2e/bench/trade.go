@@ -25,38 +25,25 @@ page.
 // setting is what flags make of the thresholds.
 type setting struct {
 	flags  string // without "--detector."
-	change func(*detector.Config)
+	change func(c *detector.Config)
 }
 
 // settings are the rows of --trade, the defaults first.
 func settings() []setting {
 	list := []setting{{"the defaults", func(*detector.Config) {}}}
-	add := func(flags string, change func(c *detector.Config)) { list = append(list, setting{flags, change}) }
-	for _, x := range []float64{0.4, 0.5, 0.6, 0.9} {
-		add(fmt.Sprintf("leak-threshold=%g clear-threshold=%g", x, x/2), func(c *detector.Config) { c.LeakThreshold, c.ClearThreshold = x, x/2 })
+	of := func(flag string, change func(c *detector.Config, x float64), values ...float64) {
+		for _, x := range values {
+			list = append(list, setting{fmt.Sprintf(flag, x), func(c *detector.Config) { change(c, x) }})
+		}
 	}
-	for _, d := range []time.Duration{time.Minute, 30 * time.Minute, 90 * time.Minute, 4 * time.Hour} {
-		add("settle-time="+d.String(), func(c *detector.Config) { c.SettleTime = d })
-	}
-	for _, d := range []time.Duration{3 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute} {
-		add("min-span="+d.String(), func(c *detector.Config) { c.MinSpan = d })
-	}
-	for _, d := range []time.Duration{30 * time.Minute, 2 * time.Hour} {
-		add("min-age="+d.String(), func(c *detector.Config) { c.MinAge = d })
-	}
-	for _, x := range []float64{0.01, 0.1} {
-		add(fmt.Sprintf("false-alarm-probability=%g", x), func(c *detector.Config) { c.FalseAlarm = x })
-	}
-	for _, x := range []float64{1, 10} {
-		add(fmt.Sprintf("high-water-rate=%g", x), func(c *detector.Config) { c.HighWaterRate = x })
-	}
-	for _, x := range []float64{1, 4} {
-		add(fmt.Sprintf("min-growth=%gGiB", x), func(c *detector.Config) { c.MinGrowth = x * (1 << 30) })
-	}
-	add("settle-time=1m min-span=4m leak-threshold=0.4 clear-threshold=0.2", func(c *detector.Config) {
-		c.SettleTime, c.MinSpan, c.LeakThreshold, c.ClearThreshold = time.Minute, 4*time.Minute, 0.4, 0.2
-	})
-	add("min-age=2h settle-time=4h min-span=30m", func(c *detector.Config) { c.MinAge, c.SettleTime, c.MinSpan = 2*time.Hour, 4*time.Hour, 30*time.Minute })
+	minutes := func(x float64) time.Duration { return time.Duration(x * float64(time.Minute)) }
+	of("leak-threshold=%g, and half of it to clear", func(c *detector.Config, x float64) { c.LeakThreshold, c.ClearThreshold = x, x/2 }, 0.4, 0.5, 0.6, 0.9)
+	of("settle-time=%gm", func(c *detector.Config, x float64) { c.SettleTime = minutes(x) }, 1, 30, 90, 240)
+	of("min-span=%gm", func(c *detector.Config, x float64) { c.MinSpan = minutes(x) }, 3, 10, 20, 30)
+	of("min-age=%gm", func(c *detector.Config, x float64) { c.MinAge = minutes(x) }, 30, 120)
+	of("false-alarm-probability=%g", func(c *detector.Config, x float64) { c.FalseAlarm = x }, 0.01, 0.1)
+	of("high-water-rate=%g", func(c *detector.Config, x float64) { c.HighWaterRate = x }, 1, 10)
+	of("min-growth=%gGiB", func(c *detector.Config, x float64) { c.MinGrowth = x * (1 << 30) }, 1, 4)
 	return list
 }
 

@@ -28,8 +28,7 @@ type minute struct {
 	used, capacity float64       // 0 where not known
 }
 
-// watched is all that was recorded of a scenario. It is scored afterwards, since what is true is
-// known at the end alone.
+// watched is all that was recorded of a scenario. It is scored afterwards, since what is true is known at the end alone.
 type watched struct {
 	truth   fleet.Truth
 	length  time.Duration // from the first sample to the last
@@ -142,8 +141,7 @@ func (j job) draw() *fleet.Scenario {
 
 func (j job) String() string { return fmt.Sprintf("%s/%d", j.family.Name, j.seed) }
 
-// parallel returns what f makes of 0 to n-1, in this order. It calls f as often at a time as there
-// are processors.
+// parallel returns what f makes of 0 to n-1, in this order. It calls f as often at a time as there are processors.
 func parallel[T any](n int, f func(i int) T) []T {
 	results := make([]T, n)
 	next := make(chan int)

@@ -1,19 +1,17 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package incidents lives again what people reported in public about the memory of their GPUs. The
-// reports are data, a line each in incidents.jsonl: what was told, what was assumed besides, and the
-// programs that were on the GPU. This package makes a scenario of each; what a report does not tell
-// is drawn by the seed.
+// Package incidents lives again what people reported in public about the memory of their GPUs. The reports are data, a line each in
+// incidents.jsonl: what was told, what was assumed besides, and the programs that were on the GPU. This package makes a scenario of
+// each; what a report does not tell is drawn by the seed.
 //
-// A quantity is text. "3-5" is drawn once for a story, and then differs by some percent each time;
-// "3..5" is drawn each time, and "3~50" each time by its order of magnitude. Behind it, s, m and h are
-// seconds, minutes and hours; memory is in MiB, with a c a share of the card, and with a g what the
-// GPU has in use with it, so that the part of the driver is less. "free/8" is the eighth part of what
-// was free when the process was loaded, "free*0.5" the half of it, and "free-300" leaves 300 MiB.
+// A quantity is text. "3-5" is drawn once for a story, and then differs by some percent each time; "3..5" is drawn each time, and
+// "3~50" each time by its order of magnitude. Behind it, s, m and h are seconds, minutes and hours; memory is in MiB, with a c a
+// share of the card, and with a g what the GPU has in use with it, so that the part of the driver is less. "free/8" is the eighth
+// part of what was free when the process was loaded, "free*0.5" the half of it, and "free-300" leaves 300 MiB.
 //
-// A program does steps: first those of do, then those of loop again and again, or turns times, and
-// then those of last. The steps are
+// A program does steps: first those of do, then those of loop again and again, or turns times, and then those of last. The steps
+// are
 //
 //	work TIME [+MEMORY]      it computes, and needs some more memory for it
 //	idle TIME [+MEMORY]      it does not compute
@@ -48,18 +46,17 @@ var lines []byte
 type Incident struct {
 	// Kind names it: the software, and what happened.
 	Kind string
-	// Thread is the address of the report, Told what it tells, in our words and with its figures, and
-	// Assumed what it does not tell.
+	// Thread is the address of the report, Told what it tells, in our words and with its figures, and Assumed what it does not
+	// tell.
 	Thread, Told, Assumed string
-	// Ending is how it ended: "fills" until there is no memory, "goes on", "holds" memory after the
-	// work has ended, or "was none".
+	// Ending is how it ended: "fills" until there is no memory, "goes on", "holds" memory after the work has ended, or "was none".
 	Ending string
 	// Later marks one that was collected after the detector had been tuned on those before.
 	Later bool
 	// GPU is its memory in GiB, and Hours how long the story is.
 	GPU, Hours float64
-	// Bare is a host without pods or jobs, Pods one with them; without both it is drawn. NoSM marks one
-	// that tells no utilisation of processes.
+	// Bare is a host without pods or jobs, Pods one with them; without both it is drawn. NoSM marks one that tells no utilisation
+	// of processes.
 	Bare, Pods, NoSM bool
 	// Beside is what the incident needs in MiB, where there are tenants on the rest; 0 for none.
 	Beside   float64

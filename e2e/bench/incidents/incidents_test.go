@@ -12,8 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// TestIncidents lives each report to its end: it is complete, ends as it was told, and the same seed
-// gives the same story.
+// TestIncidents lives each report to its end: it is complete, ends as it was told, and the same seed gives the same story.
 func TestIncidents(t *testing.T) {
 	all, err := All()
 	if err != nil || len(all) != 148 {

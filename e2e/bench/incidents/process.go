@@ -34,12 +34,13 @@ type process struct {
 	leak                         int // in the truth, -1 before the first byte
 	total                        float64
 	rate, lump, span, begun      float64 // of the continuous leak
+	owed, next                   float64 // what it has not lost yet, and from how much on it does
 	shape                        string
 	sm                           float64
 }
 
-// manner is how a program computes: how often a second and on how many multiprocessors, by how many
-// processors while it does and does not, what it needs and how much that differs.
+// manner is how a program computes: how often a second and on how many multiprocessors, by how many processors while it does and
+// does not, what it needs and how much that differs.
 type manner struct {
 	often, busySM, cores, idle, need, spread, keep, chunk float64
 	caching                                               bool
@@ -105,18 +106,10 @@ func (p *process) leaks() {
 	case p.shape == "late":
 		mean *= 2.275
 	}
-	p.lose(p.lump * float64(p.s.poisson(mean/p.lump)))
-}
-
-func (s *Story) poisson(mean float64) int {
-	if mean > 30 {
-		return max(int(mean+math.Sqrt(mean)*s.r.NormFloat64()), 0)
+	if p.owed += mean; p.owed >= p.next {
+		p.lose(p.owed)
+		p.owed, p.next = 0, p.lump*p.s.r.ExpFloat64()
 	}
-	n, product, least := 0, s.r.Float64(), math.Exp(-mean)
-	for ; product > least; n++ {
-		product *= s.r.Float64()
-	}
-	return n
 }
 
 // lose loses so many MiB.
