@@ -174,14 +174,17 @@ func (p *process) to(size, seconds float64) {
 
 // freeze stops a process for ever.
 func (p *process) freeze(state string, cores float64) {
-	p.state, p.orphaned = map[string]byte{"unkillable": 'D', "gone": 'X'}[state], state == "orphaned"
+	p.state, p.orphaned = map[string]byte{"alive": 'S', "orphaned": 'S', "unkillable": 'D', "gone": 'X'}[state], state == "orphaned"
 	if p.state == 0 {
-		p.state = 'S'
+		p.s.wrong("no process hangs " + state)
 	}
 	if p.orphaned {
 		owner := *p.owner
 		owner.Namespace, owner.Pod = "", ""
 		p.owner = &owner
+	}
+	if cores < 0.1 && p.s.chance(0.5) {
+		cores = 0 // it waits for ever, with no thread that looks at a queue now and then
 	}
 	p.frozen, p.busy, p.drip = true, false, cores
 	p.s.Zombies = append(p.s.Zombies, Held{p.id, p.s.clock()})
@@ -231,7 +234,7 @@ func (p *process) entry(skewed bool) gpu.Process {
 		used = p.before
 	}
 	e := gpu.Process{
-		ID: p.id, Type: gpu.Compute, Used: gpu.Some(uint64(used/quantum) * quantum * mib), Started: gpu.Some(epoch + p.s.at(p.started)),
+		ID: p.id, Type: gpu.Compute, Used: gpu.Some(uint64(used/quantum) * quantum * mib), Started: gpu.Some(epoch + at(p.started)),
 		CPU: gpu.Some(time.Duration(math.Floor(p.cpu*100)) * 10 * time.Millisecond), State: p.state, Orphaned: p.orphaned, Owner: p.owner,
 	}
 	if !p.s.noSM {

@@ -5,7 +5,6 @@ package incidents
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -66,11 +65,11 @@ func (c *crew) launch() {
 			p.cpu = 0.3 * (s.now - p.started)
 			p.fixed = p.base
 		}
-		p.id = gpu.ProcessID{PID: s.pids, Start: uint64(p.started*100) + 3e9}
+		p.id = gpu.ProcessID{PID: s.pids, Start: uint64(p.started*100 + 3e9)}
 		p.to(p.base, 0.8*load)
 		p.after(load, func() {
 			p.busy, p.space = true, p.room()
-			p.do(slices.Clone(c.p.Do))
+			p.do(c.p.Do)
 		})
 	}
 }
@@ -138,6 +137,29 @@ func (p *process) act(words []string) (seconds float64) {
 		return max(arg(1), 0.01)
 	case "wait":
 		return max(arg(1), 0.01)
+	case "hang":
+		p.freeze(words[1], arg(2))
+	case "then":
+		for i := range p.crew.p.Then {
+			s.start(&p.crew.p.Then[i], 0)
+		}
+	case "leave":
+		p.leave(arg(1), arg(2))
+	case "reset":
+		for _, other := range s.procs {
+			other.end()
+		}
+	case "end":
+		p.end()
+	default:
+		p.takes(words, arg)
+	}
+	return 0
+}
+
+// takes does one step that changes how much memory the process holds.
+func (p *process) takes(words []string, arg func(i int) float64) {
+	switch words[0] {
 	case "keep":
 		// At once, so that what is lost is never there twice.
 		p.more = 0
@@ -153,28 +175,9 @@ func (p *process) act(words []string) (seconds float64) {
 		p.pace = 3 / arg(2)
 	case "to":
 		p.to(p.base+arg(1), arg(2))
-	case "hang":
-		cores := arg(2)
-		if cores < 0.1 && s.chance(0.5) {
-			cores = 0 // it waits for ever, with no thread that looks at a queue now and then
-		}
-		p.freeze(words[1], cores)
-	case "then":
-		for i := range p.crew.p.Then {
-			s.start(&p.crew.p.Then[i], 0)
-		}
-	case "leave":
-		p.leave(arg(1), arg(2))
-	case "reset":
-		for _, other := range s.procs {
-			other.end()
-		}
-	case "end":
-		p.end()
 	default:
-		s.wrong("a program does not " + words[0])
+		p.s.wrong("a program does not " + words[0])
 	}
-	return 0
 }
 
 // starts begins a leak of so many MiB a second, or one that fills what is free in so many seconds.

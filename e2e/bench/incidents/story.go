@@ -87,7 +87,7 @@ func New(one *Incident, seed uint64) *Story {
 		s.slow = s.between(1.5, 20)
 	}
 	s.Interval, s.now = time.Duration(s.dt*float64(time.Second)), -s.dt
-	s.Truth.Start, s.Truth.Length = epoch, s.at(s.length)
+	s.Truth.Start, s.Truth.Length = epoch, at(s.length)
 	s.Info = gpu.Info{UUID: fmt.Sprintf("GPU-%s-%d", one.Kind, seed), Name: "GPU"}
 	if one.Beside > 0 {
 		s.tenants(s.limit - s.used - one.Beside)
@@ -112,11 +112,9 @@ func (s *Story) chance(p float64) bool             { return s.r.Float64() < p }
 func (s *Story) pick(list ...float64) float64      { return list[s.r.IntN(len(list))] }
 
 // at returns a time of the story as a duration since its start.
-func (s *Story) at(seconds float64) time.Duration {
-	return time.Duration(seconds * float64(time.Second))
-}
+func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-func (s *Story) clock() time.Duration { return epoch + s.at(max(s.now, 0)) }
+func (s *Story) clock() time.Duration { return epoch + at(max(s.now, 0)) }
 
 // after plans something.
 func (s *Story) after(seconds float64, do func()) {
@@ -178,7 +176,7 @@ func (s *Story) next(to *gpu.Sample) bool {
 // show fills a sample.
 func (s *Story) show(to *gpu.Sample) {
 	*to = gpu.Sample{
-		T: epoch + s.at(s.now), Time: time.Unix(0, int64(epoch+s.at(s.now))), Processes: to.Processes[:0],
+		T: epoch + at(s.now), Time: time.Unix(0, int64(epoch+at(s.now))), Processes: to.Processes[:0],
 		Memory: gpu.Memory{Total: gpu.Some(s.capacity), Used: gpu.Some(uint64(math.Ceil(s.used/quantum)*quantum) * mib), Reserved: gpu.Some[uint64](0)},
 	}
 	if s.blind > 0 && s.chance(s.blind*s.dt/3600) {
