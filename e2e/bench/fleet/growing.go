@@ -13,16 +13,16 @@ import (
 // Healthy use whose memory grows for hours, up to a bound.
 var growingFamilies = []Family{
 	{Name: "cache_to_its_bound", About: "A cache with eviction of the least recently used fills until its bound.", Draw: draw(func(w *world) { w.serveFilling(w.filling(), w.chance(0.5), w.backend()) })},
-	{Name: "sorted_batches", About: "Inputs sorted by length, shortest first: the memory grows for an epoch (group_by_length and bucketing samplers).", Draw: draw(sortedBatches)},
-	{Name: "curriculum", About: "The length of the inputs is raised in stages, as in DeepSpeed's curriculum learning.", Draw: draw(curriculum)},
+	{Name: "sorted_batches", About: "Inputs sorted by length, shortest first: the memory grows for an epoch (group_by_length and bucketing samplers).", Draw: healthyTraining(sortedBatches)},
+	{Name: "curriculum", About: "The length of the inputs is raised in stages, as in DeepSpeed's curriculum learning.", Draw: healthyTraining(curriculum)},
 	{Name: "index_build", About: "An index of vectors is filled until all data is in.", Draw: draw(indexBuild)},
 	{Name: "prefix_cache_warming", About: "A cache of KV blocks outside of a preallocated pool warms with the traffic.", Draw: draw(prefixCache)},
 	{Name: "graphs_to_a_bound", About: "CUDA graphs are recorded for each shape of a finite set.", Draw: draw(graphsToBound)},
-	{Name: "replay_buffer_to_its_bound", About: "A replay buffer fills, and then drops the oldest.", Draw: draw(replayToBound)},
+	{Name: "replay_buffer_to_its_bound", About: "A replay buffer fills, and then drops the oldest.", Draw: healthyTraining(func(w *world, c *training) { c.filling(w, w.filling(), false) })},
 	{Name: "adapters_to_a_bound", About: "Adapters are loaded as they are asked for, up to a number (vLLM's max_loras).", Draw: draw(adaptersToBound)},
-	{Name: "progressive_unfreezing", About: "Layers are unfrozen one after the other, each with gradients and states.", Draw: draw(unfreezing)},
-	{Name: "longest_input_yet", About: "Rare long inputs raise what the allocator has reserved, more and more rarely.", Draw: draw(longestYet)},
-	{Name: "dynamic_embeddings", About: "A table on the GPU gets a row for each new key, up to its capacity.", Draw: draw(dynamicEmbeddings)},
+	{Name: "progressive_unfreezing", About: "Layers are unfrozen one after the other, each with gradients and states.", Draw: healthyTraining(unfreezing)},
+	{Name: "longest_input_yet", About: "Rare long inputs raise what the allocator has reserved, more and more rarely.", Draw: healthyTraining(longestYet)},
+	{Name: "dynamic_embeddings", About: "A table on the GPU gets a row for each new key, up to its capacity.", Draw: healthyTraining(func(w *world, c *training) { c.filling(w, w.filling(), true) })},
 	{Name: "people_arriving", About: "In the morning one kernel after the other is started; in the evening they are ended.", Draw: draw(peopleArriving)},
 }
 
@@ -77,7 +77,7 @@ func (w *world) serveFilling(f *fill, slow bool, o alloc.Options) {
 	c.weights, c.request = c.weights*2/3, c.request/3
 	c.onBegin = f.clear
 	c.onRequests = func(p *proc, n int) {
-		d := max(w.sc.Interval, time.Second)
+		d := w.tick()
 		f.take(p, d, float64(n)/(c.traffic.mean*d.Seconds()), slow)
 	}
 	w.serve(c.run, o)
@@ -96,26 +96,14 @@ func adaptersToBound(w *world) {
 	w.serveFilling(f, w.chance(0.7), w.torch())
 }
 
-func dynamicEmbeddings(w *world) {
-	f := w.filling()
-	c := w.training()
+// filling lets a training fill a store.
+func (c *training) filling(w *world, f *fill, slow bool) {
 	c.weights, c.acts = c.weights*2/3, c.acts*2/3
 	c.onBegin = f.clear
-	c.onStep = func(p *proc, n int) { f.take(p, time.Duration(n)*c.each, 1, true) }
-	w.trainHealthy(c, w.torch())
+	c.onStep = func(p *proc, n int) { f.take(p, time.Duration(n)*c.each, w.u(0.3, 1.7), slow) }
 }
 
-func replayToBound(w *world) {
-	f := w.filling()
-	c := w.training()
-	c.weights, c.acts, c.evalEvery = c.weights*2/3, c.acts*2/3, 0
-	c.onBegin = f.clear
-	c.onStep = func(p *proc, n int) { f.take(p, time.Duration(n)*c.each, w.u(0.3, 1.7), false) }
-	w.trainHealthy(c, w.torch())
-}
-
-func sortedBatches(w *world) {
-	c := w.training()
+func sortedBatches(w *world, c *training) {
 	epoch := w.hours()
 	shape := w.u(0.7, 3)
 	c.scale = func(p *proc) float64 {
@@ -129,22 +117,18 @@ func sortedBatches(w *world) {
 			p.cache.EmptyCache()
 		}
 	}
-	w.trainHealthy(c, w.torch())
 }
 
-func curriculum(w *world) {
-	c := w.training()
+func curriculum(w *world, c *training) {
 	stages, over := float64(w.n(4, 60)), w.hours()
 	from := w.u(0.1, 0.4)
 	c.scale = func(p *proc) float64 {
 		at := min(1, float64(w.now-p.started)/float64(over))
 		return from + (1-from)*math.Floor(at*stages)/stages
 	}
-	w.trainHealthy(c, w.torch())
 }
 
-func unfreezing(w *world) {
-	c := w.training()
+func unfreezing(w *world, c *training) {
 	layers, over := w.n(4, 24), w.hours()
 	more := (c.states + c.acts/3) / uint64(layers)
 	c.states, c.acts = c.states/5, c.acts*2/3
@@ -156,16 +140,14 @@ func unfreezing(w *world) {
 			p.keep(more, more/12+alloc.KiB)
 		}
 	}
-	w.trainHealthy(c, alloc.Options{})
 }
 
-func longestYet(w *world) {
-	c := w.training()
+func longestYet(w *world, c *training) {
 	c.batch = w.n(1, 4)
 	c.lengths = lognormal(w.u(0.01, 0.05), w.u(0.6, 0.9))
 	c.acts = w.share(0.4, 0.6)
 	c.evalEvery = 0
-	w.trainHealthy(c, alloc.Options{Expandable: w.chance(0.3)})
+	c.options = alloc.Options{Expandable: w.chance(0.3)}
 }
 
 func graphsToBound(w *world) {
@@ -176,7 +158,7 @@ func graphsToBound(w *world) {
 	gap := w.hours() / time.Duration(2*g.most) // the last shapes are rare
 	c.onBegin = func(*proc) { clear(g.seen) }
 	c.onRequests = func(p *proc, _ int) {
-		for range min(20, poisson(w.r, max(w.sc.Interval, time.Second).Seconds()/gap.Seconds())) {
+		for range min(20, poisson(w.r, w.tick().Seconds()/gap.Seconds())) {
 			g.capture(p, w.u(0.001, 1))
 		}
 	}

@@ -21,11 +21,12 @@ type serving struct {
 	traffic *traffic
 	load    time.Duration
 	errors  float64 // share (0 to 1) of requests that fail
+	options alloc.Options
 
+	started    func(j *job) // once, when the service is set up
 	onBegin    func(p *proc)
 	onRequests func(p *proc, n int) // while a batch of them is at work
 	onErrors   func(p *proc, n int)
-	onIdle     func(p *proc)
 }
 
 // serving draws a usual one that takes up to 20 to 65 % of the memory.
@@ -36,9 +37,29 @@ func (w *world) serving() *serving {
 	return &serving{
 		weights: weights, request: (peak - weights) / uint64(most), most: most, took: w.logu(0.01, 2),
 		lengths: lognormal(w.u(0.1, 0.5), w.u(0.3, 0.8)), traffic: w.traffic(0.05, 50),
-		load: w.span(5*time.Second, 3*time.Minute), errors: w.logu(0.0005, 0.02),
+		load: w.span(5*time.Second, 3*time.Minute), errors: w.logu(0.0005, 0.02), options: w.backend(),
 	}
 }
+
+// backend draws the allocator of a service.
+func (w *world) backend() alloc.Options {
+	switch w.n(0, 5) {
+	case 0:
+		return alloc.Options{Kind: alloc.Plain}
+	case 1:
+		return w.bfc(0)
+	}
+	return w.torch()
+}
+
+// shrink makes it smaller, so that others have room beside it.
+func (c *serving) shrink(by uint64) *serving {
+	c.weights, c.request = c.weights/by, c.request/by
+	return c
+}
+
+// tick returns for how long a service answers requests in one step.
+func (w *world) tick() time.Duration { return max(w.sc.Interval, time.Second) }
 
 type server struct {
 	*serving
@@ -64,7 +85,7 @@ func (s *server) step() time.Duration {
 			s.onBegin(p)
 		}
 	}
-	d := max(w.sc.Interval, time.Second)
+	d := w.tick()
 	p.rest()
 	rate := s.traffic.rate(w)
 	n := poisson(w.r, rate*d.Seconds())
@@ -72,9 +93,6 @@ func (s *server) step() time.Duration {
 	p.busy(min(1, load), 0.05+min(1, load))
 	if n == 0 {
 		p.busy(0, 0.02)
-		if s.onIdle != nil {
-			s.onIdle(p)
-		}
 		return d
 	}
 	s.answer(min(s.most, 1+poisson(w.r, rate*s.took)))
@@ -165,6 +183,16 @@ func (c *chat) step(p *proc, sessions []*session) []*session {
 	p.cache.Free(p.alloc(c.weights / 20))
 	p.busy(min(1, float64(len(sessions))/float64(c.most)), 0.5)
 	return sessions
+}
+
+// serve starts a service and what else is on the GPU.
+func (w *world) serve(main program, o alloc.Options) *job {
+	j := w.serviceJob(main, o)
+	if w.chance(0.3) { // it answers with an error and goes on
+		j.catches = func(p *proc) { p.cache.EmptyCache() }
+	}
+	w.neighbours()
+	return w.start(j, w.soon())
 }
 
 // serviceJob returns the job of a service that is kept running.

@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -81,11 +80,6 @@ func (w *world) kernel(c *notebook) *job {
 	return j
 }
 
-// restarts lets a person restart a kernel every now and then.
-func (w *world) restarts(j *job, every time.Duration) {
-	w.every(func() time.Duration { return w.wait(every) }, func() { j.reset(w.span(5*time.Second, 10*time.Minute)) })
-}
-
 // burst is a job that computes for a time and ends: a batch, a cron job, a worker.
 type burst struct {
 	size  uint64 // bytes at its peak
@@ -110,14 +104,14 @@ func (c burst) run(p *proc) step {
 }
 
 // bursts starts such jobs again and again, next apart, each of another size.
-func (w *world) bursts(d *domain, o *gpu.Owner, size uint64, lasts time.Duration, next func() time.Duration) {
+func (w *world) bursts(o *gpu.Owner, size uint64, lasts time.Duration, next func() time.Duration) {
 	options := alloc.Options{Kind: pick(w, alloc.Caching, alloc.Caching, alloc.Plain)}
 	w.every(next, func() {
-		if d := cmp.Or(d, w.domains[0]); d.dev.Capacity()-d.dev.Used() < size {
+		if d := w.domains[0].dev; d.Capacity()-d.Used() < size {
 			return // the queue waits for room
 		}
 		c := burst{uint64(float64(size) * w.u(0.3, 1)), w.around(lasts), w.u(0.2, 0.95)}
-		w.start(&job{dom: d, main: c.run, owner: w.recreated(o), options: options}, 0)
+		w.start(&job{main: c.run, owner: w.recreated(o), options: options}, 0)
 	})
 }
 
@@ -154,7 +148,7 @@ func (w *world) neighbours() {
 		w.start(w.serviceJob(c.run, alloc.Options{}), 0)
 	case 2:
 		every := pick(w, 15*time.Minute, time.Hour, 4*time.Hour)
-		w.bursts(nil, w.owner("nightly.py"), w.share(0.02, 0.07), every/8, regular(w, every))
+		w.bursts(w.owner("nightly.py"), w.share(0.02, 0.07), every/8, regular(w, every))
 	case 3:
 		w.start(&job{main: idle, owner: w.owner("python3"), context: w.contextSize()}, w.span(time.Second, 10*time.Hour))
 	case 4:

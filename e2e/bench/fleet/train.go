@@ -6,6 +6,7 @@ package fleet
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
@@ -20,6 +21,9 @@ type training struct {
 	batch   int // inputs that are padded to the longest of them
 	load    time.Duration
 	sm      float64
+	options alloc.Options
+	owner   *gpu.Owner // nil is a new one
+	restart restart
 
 	evalEvery, evalFor   time.Duration // 0 is no evaluation
 	evalActs             uint64
@@ -41,11 +45,17 @@ func (w *world) training() *training {
 	peak := w.share(0.30, 0.75)
 	model := uint64(float64(peak) * w.u(0.2, 0.7))
 	return &training{
-		weights: model / 4, states: model / 2, acts: peak - model, each: w.span(50*time.Millisecond, 4*time.Second),
+		options: w.torch(), weights: model / 4, states: model / 2, acts: peak - model, each: w.span(50*time.Millisecond, 4*time.Second),
 		lengths: fixed, batch: w.n(4, 128), load: w.span(5*time.Second, 2*time.Minute), sm: w.u(0.5, 0.99),
 		evalEvery: w.span(5*time.Minute, 4*time.Hour), evalFor: w.span(10*time.Second, 10*time.Minute),
 		evalActs: uint64(float64(peak-model) * w.u(0.2, 0.9)), checkpoints: w.span(10*time.Minute, 6*time.Hour),
 	}
+}
+
+// shrink makes it smaller, so that others have room beside it.
+func (c *training) shrink(by uint64) *training {
+	c.weights, c.states, c.acts, c.evalActs = c.weights/by, c.states/by, c.acts/by, c.evalActs/by
+	return c
 }
 
 // variable lets the inputs differ in length.
@@ -184,6 +194,30 @@ func (t *trainer) checkpoint() time.Duration {
 }
 
 // job returns the job that trains.
-func (w *world) trainingJob(c *training, o alloc.Options) *job {
-	return &job{main: c.run, options: o, owner: w.owner(pick(w, "train.py", "finetune.py", "main.py", "run.py"))}
+func (c *training) job(w *world) *job {
+	if c.owner == nil {
+		c.owner = w.owner(pick(w, "train.py", "finetune.py", "main.py", "run.py"))
+	}
+	return &job{main: c.run, options: c.options, owner: c.owner, restart: c.restart}
+}
+
+// torch draws settings of PyTorch's allocator. Most programs have the defaults.
+func (w *world) torch() alloc.Options {
+	switch w.n(0, 9) {
+	case 0:
+		return alloc.Options{Expandable: true}
+	case 1:
+		return alloc.Options{MaxSplit: uint64(pick(w, 32, 128, 512)) * alloc.MiB}
+	case 2:
+		return alloc.Options{Limit: w.share(0.85, 1), GCThreshold: w.u(0.6, 0.9)}
+	}
+	return alloc.Options{}
+}
+
+// bfc draws settings of TensorFlow's and JAX's allocator.
+func (w *world) bfc(preallocated float64) alloc.Options {
+	if w.chance(preallocated) {
+		return alloc.Options{Kind: alloc.BFC, Preallocate: w.share(0.75, 0.92)}
+	}
+	return alloc.Options{Kind: alloc.BFC}
 }

@@ -218,6 +218,11 @@ func (a *Allocator) segment(l *freeList, n uint64) *Block {
 // drop gives the segment of a free block back to the device.
 func (a *Allocator) drop(b *Block) {
 	b.list.remove(b)
+	a.release(b)
+}
+
+// release does so with a block that is in no list any more.
+func (a *Allocator) release(b *Block) {
 	a.reserved -= b.size
 	a.dev.Give(b.size)
 	a.unlink(b)
@@ -249,11 +254,17 @@ func (a *Allocator) empty(l *freeList) {
 		a.unmap(l)
 		return
 	}
-	for _, e := range slices.Backward(slices.Clone(l.entries)) {
-		if e.b.whole() {
-			a.drop(e.b)
-		}
+	if l.wholes == 0 {
+		return
 	}
+	l.wholes = 0
+	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool {
+		whole := e.b.whole()
+		if whole {
+			a.release(e.b)
+		}
+		return whole
+	})
 }
 
 // Close gives everything back, as the end of the process does. The allocator

@@ -61,8 +61,7 @@ func (a *Allocator) fill(l *freeList, i int, n uint64) *Block {
 // unmap gives back all whole pages of the list's free blocks.
 func (a *Allocator) unmap(l *freeList) {
 	page := l.pageSize()
-	free := slices.Clone(l.entries)
-	for _, e := range free {
+	for _, e := range slices.Clone(l.entries[l.search(page, 0):]) {
 		b := e.b
 		from, to := up(b.addr, page), (b.addr+b.size)/page*page
 		if from >= to {

@@ -13,6 +13,7 @@ import (
 // best fit.
 type freeList struct {
 	entries []entry
+	wholes  int // of the entries, those that are whole segments
 	small   bool
 	holes   []*Block // the unmapped parts of its expandable segment
 }
@@ -31,11 +32,17 @@ func (l *freeList) search(size, addr uint64) int {
 
 func (l *freeList) insert(b *Block) {
 	b.free = true
+	if b.whole() {
+		l.wholes++
+	}
 	l.entries = slices.Insert(l.entries, l.search(b.size, b.addr), entry{b.size, b.addr, b})
 }
 
 func (l *freeList) remove(b *Block) {
 	b.free = false
+	if b.whole() {
+		l.wholes--
+	}
 	i := l.search(b.size, b.addr)
 	l.entries = slices.Delete(l.entries, i, i+1)
 }

@@ -122,7 +122,7 @@ func (a *Allocator) collect() {
 // ages in allocations.
 func (a *Allocator) ages() (blocks []*Block, total uint64) {
 	for _, l := range a.pools[0].large {
-		if l == nil {
+		if l == nil || l.wholes == 0 {
 			continue
 		}
 		for _, e := range l.entries {
