@@ -143,7 +143,7 @@ func TestVerbose(t *testing.T) {
 
 func TestTrade(t *testing.T) {
 	got := printed(t, options{trade: true, family: "fast", marked: true})
-	if !strings.Contains(got, "| the defaults | 1/1 100.0 % |") || strings.Count(got, "\n| ") != len(settings())+1 {
+	if !strings.Contains(got, "| the defaults | 1/1 100.0 % | 1/1 100.0 % |") || strings.Count(got, "\n| ") != len(settings())+1 {
 		t.Errorf("%s", got)
 	}
 }
@@ -180,7 +180,11 @@ gpu_memory_used_bytes{pod="a"} 3072 1662858834.000
 	if s := got[0].samples; s[1].T-s[0].T != 57500*time.Millisecond || s[2].Memory.Used != gpu.Some[uint64](3072) || s[0].Memory.Total.V != historyCapacity {
 		t.Errorf("%+v", s)
 	}
-	if got := printed(t, options{traces: dir, family: "flat"}); !strings.Contains(got, "Real logs: 1, 0 h") || !strings.Contains(got, "0/1 0.0 %") {
+	const log = "timestamp, index, memory.used [MiB], memory.total [MiB]\n2026/03/01 12:00:00.000, 0, 1000 MiB, 16000 MiB\n2026/03/01 14:00:00.000, 0, 1000 MiB, 16000 MiB\n"
+	if err := os.WriteFile(filepath.Join(dir, "gpus.csv"), []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := printed(t, options{traces: dir, family: "flat"}); !strings.Contains(got, "Real logs: 2, 2 h") || !strings.Contains(got, "0/2 0.0 %") {
 		t.Errorf("%s", got)
 	}
 	for _, bad := range []string{"seven", "7"} {

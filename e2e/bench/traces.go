@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +18,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// historyCapacity is what the GPUs of a history of used memory are taken to have, which it does not tell. The pods of the public
-// one hold up to 47 GiB.
+// historyCapacity is what the GPUs of a history of used memory are taken to have, which it does not
+// tell. The pods of the public one hold up to 47 GiB.
 const historyCapacity = 80 << 30
 
 // benchTraces writes how many of the real logs had an alarm. What of them leaks nobody knows.
@@ -33,21 +32,18 @@ func benchTraces(w io.Writer, opt options) error {
 		_, err := fmt.Fprintf(w, "No real logs: there are none in the directory of --traces.\n")
 		return err
 	}
-	type ran struct {
-		watched
-		err error
-	}
-	results := parallel(len(logs), func(i int) ran {
-		out, err := watch(logs[i].scenario(), func(info gpu.Info) ([]judge, error) { return newJudges(info, opt.rivals) })
-		return ran{out, err}
+	errs, runs := make([]error, len(logs)), make([]watched, len(logs))
+	parallel(len(logs), func(i int) (none struct{}) {
+		runs[i], errs[i] = watch(logs[i].scenario(), func(info gpu.Info) ([]judge, error) { return newJudges(info, opt.rivals) })
+		return none
 	})
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	all := make([]figures, len(opt.names()))
-	for i := range results {
-		if results[i].err != nil {
-			return fmt.Errorf("%s: %w", logs[i].name, results[i].err)
-		}
-		for rule := range results[i].rules() {
-			o := score(&results[i].watched, rule)
+	for i := range runs {
+		for rule := range runs[i].rules() {
+			o := score(&runs[i], rule)
 			all[rule].add(fleet.Healthy, &o, opt.prices)
 			if opt.verbose && rule == 0 && o.alarmed {
 				fmt.Fprintf(w, "alarm on %s\n", logs[i].name)
@@ -55,10 +51,10 @@ func benchTraces(w io.Writer, opt options) error {
 		}
 	}
 	t := compared(fmt.Sprintf("Real logs: %d, %.0f h", len(logs), all[0].freeHours), []row{
-		{"ever alarmed", func(f *figures) string { return share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]) }},
-		{"time in alarm", func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
-		{"pages", func(f *figures) string { return strconv.Itoa(f.pages) }},
-		{"tickets", func(f *figures) string { return strconv.Itoa(f.tickets) }},
+		{"ever alarmed", false, func(f *figures) string { return share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]) }},
+		{"time in alarm", false, func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
+		{"pages", false, func(f *figures) string { return strconv.Itoa(f.pages) }},
+		{"tickets", false, func(f *figures) string { return strconv.Itoa(f.tickets) }},
 	}, opt.names(), all)
 	return t.write(w, opt.marked)
 }
@@ -73,38 +69,41 @@ type trace struct {
 // scenario returns the log as a scenario in which nothing is known to leak.
 func (tr *trace) scenario() *fleet.Scenario {
 	n := 0
-	return &fleet.Scenario{
-		Info: tr.info, Truth: fleet.Truth{Start: tr.samples[0].T},
-		Next: func(s *gpu.Sample) bool {
-			if n == len(tr.samples) {
-				return false
-			}
-			*s = tr.samples[n]
-			n++
-			return true
-		},
-	}
+	return &fleet.Scenario{Info: tr.info, Truth: fleet.Truth{Start: tr.samples[0].T}, Next: func(s *gpu.Sample) bool {
+		if n == len(tr.samples) {
+			return false
+		}
+		*s = tr.samples[n]
+		n++
+		return true
+	}}
 }
 
-// readTraces reads the logs in a directory: those of nvidia-smi, and histories of used memory in the text format of OpenMetrics.
+// readTraces reads the logs in a directory that have two samples or more: those of nvidia-smi, and
+// histories of used memory in the text format of OpenMetrics.
 func readTraces(dir string) ([]*trace, error) {
 	var all []*trace
 	for _, kind := range []struct {
 		pattern string
-		read    func(path string) ([]*trace, error)
+		read    func(in *os.File) (map[string]*trace, []string, error)
 	}{{"*.csv", readLog}, {"*.om", readHistory}} {
 		paths, err := filepath.Glob(filepath.Join(dir, kind.pattern))
 		if err != nil {
 			return nil, fmt.Errorf("list the logs: %w", err)
 		}
 		for _, path := range paths {
-			of, err := kind.read(path)
+			in, err := os.Open(path)
 			if err != nil {
 				return nil, fmt.Errorf("read a log: %w", err)
 			}
-			for _, tr := range of {
-				if len(tr.samples) > 1 {
-					all = append(all, tr)
+			of, names, err := kind.read(in)
+			if err = errors.Join(err, in.Close()); err != nil {
+				return nil, fmt.Errorf("read %s: %w", path, err)
+			}
+			for _, name := range names {
+				if len(of[name].samples) > 1 {
+					of[name].name = filepath.Base(path) + " " + name
+					all = append(all, of[name])
 				}
 			}
 		}
@@ -113,46 +112,35 @@ func readTraces(dir string) ([]*trace, error) {
 }
 
 // readLog reads the GPUs of a log of nvidia-smi.
-func readLog(path string) (all []*trace, err error) {
-	src, err := gpu.NewReplay(path, gpu.ReplayOptions{Speed: math.Inf(1)})
+func readLog(in *os.File) (of map[string]*trace, names []string, err error) {
+	r, err := gpu.NewRecordingReader(in.Name(), in, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	ctx := context.Background()
-	devices, err := src.Devices(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range devices {
-		tr := &trace{name: filepath.Base(path), info: d.Info()}
-		all = append(all, tr)
-		for {
-			if _, err := d.Wait(ctx); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, err
-			}
-			s, err := d.Read(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if s.Memory.Used.OK && s.Memory.Total.OK {
-				tr.samples = append(tr.samples, s)
-			}
+	of = map[string]*trace{}
+	for {
+		info, s, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return of, names, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if of[info.UUID] == nil {
+			of[info.UUID] = &trace{info: info}
+			names = append(names, info.UUID)
+		}
+		if s.Memory.Used.OK && s.Memory.Total.OK {
+			of[info.UUID].samples = append(of[info.UUID].samples, s)
 		}
 	}
-	return all, nil
 }
 
-// readHistory reads the series of used memory from a file in the text format of OpenMetrics, in which each sample has its time.
-func readHistory(path string) ([]*trace, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var all []*trace
-	of := map[string]*trace{}
+// readHistory reads the series of used memory from a file in the text format of OpenMetrics, in which
+// each sample has its time.
+func readHistory(in *os.File) (of map[string]*trace, names []string, err error) {
+	text, err := io.ReadAll(in)
+	of = map[string]*trace{}
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
@@ -160,22 +148,22 @@ func readHistory(path string) ([]*trace, error) {
 		end := strings.LastIndexByte(line, '}') + 1
 		fields := strings.Fields(line[end:])
 		if len(fields) != 2 {
-			return nil, fmt.Errorf("%s: %q is not a sample with its time", path, line)
+			return nil, nil, fmt.Errorf("%q is not a sample with its time", line)
 		}
 		used, err := strconv.ParseFloat(fields[0], 64)
 		at, err2 := strconv.ParseFloat(fields[1], 64)
 		if err := errors.Join(err, err2); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, nil, err
 		}
-		tr := of[line[:end]]
-		if tr == nil {
-			tr = &trace{name: line[:end]}
-			of[tr.name], all = tr, append(all, tr)
+		name := line[:end]
+		if of[name] == nil {
+			of[name] = &trace{}
+			names = append(names, name)
 		}
 		if !math.IsNaN(used) { // else the series was not there then
 			memory := gpu.Memory{Total: gpu.Some[uint64](historyCapacity), Used: gpu.Some(uint64(used))}
-			tr.samples = append(tr.samples, gpu.Sample{T: time.Duration(at*1e3) * time.Millisecond, Memory: memory})
+			of[name].samples = append(of[name].samples, gpu.Sample{T: time.Duration(at*1e3) * time.Millisecond, Memory: memory})
 		}
 	}
-	return all, nil
+	return of, names, err
 }

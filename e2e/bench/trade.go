@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -17,7 +18,7 @@ import (
 const tradeIntro = `# What other thresholds give
 
 Written by ` + "`make bench-trade`" + ` from the families of [BENCHMARK.md](BENCHMARK.md) that are for tuning: each threshold of
-the verdict *leak* alone, less and more sensitive than its default, and some together. The columns are the rows of that
+the verdict *leak* alone, less and more sensitive than its default, and some together. The columns are rows of that
 page.
 
 `
@@ -72,7 +73,7 @@ func benchTrade(w io.Writer, opt options, families []fleet.Family) error {
 		}
 	}
 	t := &table{title: title("Families for tuning", opt, results), header: []string{"flags, without `--detector.`"}}
-	columns := rows(opt.prices)
+	columns := slices.DeleteFunc(rows(opt.prices), func(r row) bool { return !r.trade })
 	for _, c := range columns {
 		t.header = append(t.header, c.name)
 	}
