@@ -198,7 +198,10 @@ func (s *Story) show(to *gpu.Sample) {
 func (s *Story) refused(p *process, short float64) bool {
 	lost, worst := 0.0, -1
 	for i, l := range s.procs {
-		if lost += l.lost; l.lost > 0 && (worst < 0 || l.lost > s.procs[worst].lost) {
+		if l.dead || l.lost == 0 {
+			continue
+		}
+		if lost += l.lost; worst < 0 || l.lost > s.procs[worst].lost {
 			worst = i
 		}
 	}
