@@ -54,8 +54,9 @@ var mayImport = map[string][]string{
 var e2eMayImport = map[string][]string{
 	"/e2e/oracle": {"/detector"},
 	// What is measured, and what it is fed by.
-	"/e2e/bench":       {"/detector", "/collector/gpu"},
-	"/e2e/bench/fleet": {"/collector/gpu"},
+	"/e2e/bench":           {"/detector", "/collector/gpu"},
+	"/e2e/bench/fleet":     {"/collector/gpu"},
+	"/e2e/bench/incidents": {"/collector/gpu"},
 }
 
 // testsMayImport is what the tests of any package may import as well.
