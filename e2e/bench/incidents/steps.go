@@ -24,9 +24,11 @@ type crew struct {
 // start starts a program: after its time, or after so many seconds where that is not negative.
 func (s *Story) start(p *Program, after float64) {
 	c := &crew{s: s, p: p}
-	if !s.bare {
-		c.group = fmt.Sprintf("%s-%05x", strings.ToLower(p.Name), s.r.IntN(1<<20))
+	// Those of one name are in one pod.
+	if !s.bare && s.pods[p.Name] == "" {
+		s.pods[p.Name] = fmt.Sprintf("%s-%05x", strings.ToLower(p.Name), s.r.IntN(1<<20))
 	}
+	c.group = s.pods[p.Name]
 	switch {
 	case p.Since:
 		c.launch()

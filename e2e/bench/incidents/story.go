@@ -47,6 +47,7 @@ type Story struct {
 	capacity        uint64
 	pids            uint32
 	drawn           map[string]float64
+	pods            map[string]string // by program
 	skew, slow      float64
 	blind, blindEnd float64
 }
@@ -62,7 +63,7 @@ type event struct {
 
 // New returns the story of an incident. The same seed gives the same one.
 func New(one *Incident, seed uint64) *Story {
-	s := &Story{r: rand.New(rand.NewPCG(seed, hash(one.Kind))), length: one.Hours * 3600, drawn: map[string]float64{}, pids: 1000}
+	s := &Story{r: rand.New(rand.NewPCG(seed, hash(one.Kind))), length: one.Hours * 3600, drawn: map[string]float64{}, pods: map[string]string{}, pids: 1000}
 	reserved := s.between(150, 700)
 	s.capacity = uint64(one.GPU*1024-reserved) * mib
 	s.limit = one.GPU*1024 - reserved - s.about(2, 120)
@@ -131,12 +132,12 @@ func (s *Story) after(seconds float64, do func()) {
 // tenants puts programs that do not leak on a part of so many MiB.
 func (s *Story) tenants(free float64) {
 	free *= s.between(0.2, 0.8)
-	for free > 1500 {
+	for i := 0; free > 1500; i++ {
 		size := min(free, s.between(1000, max(free, 1001)))
 		free -= size
-		p := Program{Name: "tenant", Is: "serve", Since: true, Held: fmt.Sprint(0.8 * size), Need: fmt.Sprint(0.15 * size)}
+		p := Program{Name: fmt.Sprintf("tenant%d", i), Is: "serve", Since: true, Held: fmt.Sprint(0.8 * size), Need: fmt.Sprint(0.15 * size)}
 		if s.chance(0.3) {
-			p = Program{Name: "job", Is: "train", Held: fmt.Sprint(size), Pause: "2~1200", Do: []string{"work 10m~2h", "end"}}
+			p = Program{Name: fmt.Sprintf("job%d", i), Is: "train", Held: fmt.Sprint(size), Pause: "2~1200", Do: []string{"work 10m~2h", "end"}}
 		}
 		s.start(&p, -1)
 	}
