@@ -25,7 +25,8 @@ detector decides. A third of the families is **held out**: nothing is ever tuned
 - **Page** and **ticket** are those of the mixin: memory full within the hour, for 3 minutes; a leak, for 30. A page that
   began before the leak is none. Of an out-of-memory that a program survives again and again the first counts.
 - False is what begins while nothing leaks: on healthy GPUs, and before a leak on others.
-- **Growing** is healthy use whose memory grows for hours, up to a bound.
+- **Growing** is healthy use whose memory grows for hours, up to a bound. Healthy node-days are of the families as they
+  are, about one in four of them growing: a fleet with fewer of those has fewer false alarms.
 - The forecast is judged in the middle of the growth that ends in an out-of-memory, where it lasts for 10 minutes; no
   forecast is an error of 100 %% and does not cover.
 - The **cost of a fleet** is that of 1,000 node-days without a leak and 20 leaks that end in an out-of-memory: %g for one
