@@ -72,7 +72,7 @@ func rows(p prices) []row {
 	return []row{
 		{"leaks found", true, func(f *figures) string { return share(f.found, f.leaks) }},
 		{"… and the right culprit named", false, func(f *figures) string { return share(f.named, f.listed*min(f.who, 1)) }},
-		{"… told before a quarter of the headroom was gone", true, func(f *figures) string { return share(f.inTime, f.rated) }},
+		{"told before a quarter of the headroom was gone", true, func(f *figures) string { return share(f.inTime, f.rated) }},
 		{"delay, median", true, func(f *figures) string { return short(f.delays, 0.5) }},
 		{"delay, 90 %", false, func(f *figures) string { return short(f.delays, 0.9) }},
 		{"GPUs with an alarm before the leak", false, func(f *figures) string { return share(f.early, f.leakScenarios) }},
@@ -81,7 +81,7 @@ func rows(p prices) []row {
 		{"healthy: time in alarm", false, func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
 		{"false episodes in 10,000 h", false, func(f *figures) string { return number2(1e4 * float64(f.episodes) / f.freeHours) }},
 		{"out-of-memories paged 30 min ahead", false, func(f *figures) string { return share(f.ahead3, f.ooms) }},
-		{"… 10 min ahead", true, func(f *figures) string { return share(f.ahead, f.ooms) }},
+		{"out-of-memories paged 10 min ahead", true, func(f *figures) string { return share(f.ahead, f.ooms) }},
 		{"… at all", false, func(f *figures) string { return share(f.paged, f.ooms) }},
 		{"false pages in 1,000 healthy node-days", true, func(f *figures) string { return number1(f.perDays(f.pages)) }},
 		{"false tickets in 1,000 healthy node-days", true, func(f *figures) string { return number1(f.perDays(f.tickets)) }},

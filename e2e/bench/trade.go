@@ -18,7 +18,7 @@ import (
 const tradeIntro = `# What other thresholds give
 
 Written by ` + "`make bench-trade`" + ` from the families of [BENCHMARK.md](BENCHMARK.md) that are for tuning: each threshold of
-the verdict *leak* alone, less and more sensitive than its default, and some together. The columns are rows of that
+the verdict *leak* alone, less and more sensitive than its default. The columns are rows of that
 page.
 
 `
