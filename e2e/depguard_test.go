@@ -38,6 +38,8 @@ func TestDepguard(t *testing.T) {
 		{"e2e/a.go", module + "/detector", "e2e"},
 		{"e2e/oracle/a.go", module + "/collector/gpu", "oracle"},
 		{"e2e/bench/a.go", module + "/collector", "bench"},
+		{"e2e/bench/b.go", module + "/e2e/harness", "bench"},
+		{"e2e/bench/fleet/a.go", module + "/detector", "fleet"},
 		{"collector/c.go", "os/exec", "processes"},
 		{"collector/gpu/c.go", "go.uber.org/goleak", "tests"},
 		// These are allowed.
@@ -46,6 +48,7 @@ func TestDepguard(t *testing.T) {
 		{"collector/ok.go", module + "/detector", ""},
 		{"e2e/oracle/ok.go", module + "/detector", ""},
 		{"e2e/bench/ok.go", module + "/collector/gpu", ""},
+		{"e2e/bench/fleet/ok.go", module + "/collector/gpu", ""},
 		{"e2e/ok.go", "os/exec", ""},
 	}
 	dir := t.TempDir()

@@ -53,8 +53,10 @@ var mayImport = map[string][]string{
 // tests may import. The others know the binaries and the files, not the code.
 var e2eMayImport = map[string][]string{
 	"/e2e/oracle": {"/detector"},
-	// What is measured, and the logs on which it is.
-	"/e2e/bench": {"/detector", "/collector/gpu"},
+	// What is measured, and what it is fed by.
+	"/e2e/bench":           {"/detector", "/collector/gpu"},
+	"/e2e/bench/fleet":     {"/collector/gpu"},
+	"/e2e/bench/incidents": {"/collector/gpu"},
 }
 
 // testsMayImport is what the tests of any package may import as well.
@@ -137,7 +139,7 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range goList(t, filepath.Join(harness.Root(), "e2e")) {
+	for _, p := range slices.Concat(goList(t, filepath.Join(harness.Root(), "e2e")), goList(t, filepath.Join(harness.Root(), "e2e", "bench"))) {
 		pkg := strings.TrimPrefix(p.ImportPath, module)
 		for _, path := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
 			own, isOwn := strings.CutPrefix(path, module)

@@ -3,82 +3,64 @@
 
 package main
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
-// pageWithin and pageFor are those of the page of the mixin, GPUOutOfMemoryPredicted: memory
-// is full within the hour, and that is said for three minutes. TicketFor is that of its ticket,
-// GPUMemoryLeakDetected.
+// The alerts of the mixin: mixin/config.libsonnet has the times.
 const (
+	// pageWithin and pageFor are those of the page, GPUOutOfMemoryPredicted: memory is full within the hour, and that is said for
+	// three minutes.
 	pageWithin = time.Hour
 	pageFor    = 3 * time.Minute
-	ticketFor  = 30 * time.Minute
+	// ticketFor is that of the ticket, GPUMemoryLeakDetected.
+	ticketFor = 30 * time.Minute
+	// keepFor is for how long each outlives its condition.
+	keepFor = 10 * time.Minute
 )
 
-// alert follows whether an alert is on.
-type alert struct {
-	hold time.Duration // for which its condition must have been true
-	met  time.Duration // since when it is, or never
-	on   time.Duration // since when the alert is on, or never
+// never is a time that did not come.
+const never = time.Duration(-1)
+
+// span is from when until when an alarm or an alert was on, the end excluded.
+type span struct{ from, to time.Duration }
+
+// spans returns when a condition held, of the times at which it was asked for. What holds last holds until after the end.
+func spans(minutes []minute, on func(i int) bool) []span {
+	var list []span
+	for i := range minutes {
+		t := minutes[i].t
+		switch n := len(list); {
+		case !on(i):
+		case n > 0 && list[n-1].to == t:
+			list[n-1].to = nextTime(minutes, i)
+		default:
+			list = append(list, span{t, nextTime(minutes, i)})
+		}
+	}
+	return list
 }
 
-func newAlert(hold time.Duration) alert { return alert{hold, never, never} }
-
-// observe takes whether the condition is true at t, and reports whether the alert begins with it.
-func (a *alert) observe(t time.Duration, condition bool) bool {
-	switch {
-	case !condition:
-		a.met, a.on = never, never
-		return false
-	case a.met == never:
-		a.met = t
+// nextTime returns when the rules were asked after minute i.
+func nextTime(minutes []minute, i int) time.Duration {
+	if i+1 == len(minutes) {
+		return minutes[i].t + time.Minute
 	}
-	if a.on == never && t >= a.met+a.hold {
-		a.on = t
-		return true
-	}
-	return false
+	return minutes[i+1].t
 }
 
-// pages reports whether the page's condition is true of what a rule says.
-func pages(leak bool, eta float64) bool { return leak && eta < pageWithin.Seconds() }
-
-// alerts are the scores of the alerts that the verdicts of one rule make.
-type alerts struct {
-	ooms, ahead  int             // out-of-memories, and those with a page 10 min before
-	leads        []time.Duration // from the begin of a page to the out-of-memory at which it was on
-	early        int             // leaks with a page before the onset
-	told         int             // leaks with a page or a ticket after it
-	paged        int             // healthy series with a page
-	ticketed     int             // ... with a ticket
-	falsePages   int             // of healthy series
-	falseTickets int
-}
-
-// outOfMemory counts one at that time, and the page that had been on since then, or never.
-func (a *alerts) outOfMemory(since, at time.Duration) {
-	a.ooms++
-	if since == never {
-		return
+// alerts returns when an alert was on whose condition held in the spans: it begins when the condition has held for so long, and
+// outlives it.
+func alerts(conditions []span, hold time.Duration) []span {
+	var list []span
+	for _, c := range conditions {
+		// It is seen when the rules are asked, for the last time a minute before the end.
+		n, from := len(list), c.from+hold
+		switch {
+		case n > 0 && c.from < list[n-1].to:
+			// It is still on, and goes on with the first evaluation.
+			list[n-1].to = c.to + keepFor
+		case from < c.to:
+			list = append(list, span{from, c.to + keepFor})
+		}
 	}
-	a.leads = append(a.leads, at-since)
-	count(&a.ahead, at-since >= held)
-}
-
-// add takes the outcome of a series.
-func (a *alerts) add(o *outcome) {
-	if !o.leak {
-		count(&a.paged, len(o.paged) > 0)
-		count(&a.ticketed, len(o.ticketed) > 0)
-		a.falsePages += len(o.paged)
-		a.falseTickets += len(o.ticketed)
-		return
-	}
-	count(&a.early, len(o.paged) > 0 && o.paged[0] < o.onset)
-	count(&a.told, slices.ContainsFunc(slices.Concat(o.paged, o.ticketed), func(t time.Duration) bool { return t >= o.onset }))
-	if o.oom > 0 && o.oom <= o.length {
-		a.outOfMemory(o.paging, o.oom)
-	}
+	return list
 }

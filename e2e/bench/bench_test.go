@@ -4,386 +4,209 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
-	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// fake is a detector whose alarms and forecasts are known.
-type fake struct {
-	alarms            [][2]time.Duration // from and until
-	eta, lower, upper float64
-}
-
-// score runs it past a series that is sampled each minute.
-func (f fake) score(is truth) outcome {
-	s := newScorer(is)
-	for t := time.Duration(0); t <= is.length; t += time.Minute {
-		on := slices.ContainsFunc(f.alarms, func(a [2]time.Duration) bool { return a[0] <= t && t < a[1] })
-		s.observe(t, on, f.eta, f.lower, f.upper)
+// line returns a scenario of one process that holds 8 GiB, and from hour one on so many bytes more each second, until the GPU of 16
+// GiB is full or twelve hours are over.
+func line(slice gpu.Opt[uint32], rate float64) *fleet.Scenario {
+	const interval, onset, length = 15 * time.Second, time.Hour, 12 * time.Hour
+	start := 1_790_000_000 * time.Second
+	s := &fleet.Scenario{Interval: interval, Truth: fleet.Truth{Start: start, Length: length}}
+	t, ended := time.Duration(0), false
+	s.Next = func(to *gpu.Sample) bool {
+		lost := max(0, rate*(t-onset).Seconds())
+		used := uint64(8*gib + lost)
+		if ended = ended || used > 15.5*gib; ended || t > length {
+			if rate > 0 {
+				s.Truth.Leaks = []fleet.LeakTruth{{
+					Processes: []gpu.ProcessID{culprit}, Instance: slice, From: start + onset, Until: start + t, Rate: rate,
+					Retained: uint64(lost), Visible: true, VisibleAt: start + onset + time.Minute, Fatal: ended,
+				}}
+			}
+			if ended {
+				s.Truth.OOMs = []fleet.OOM{{T: start + t, Instance: slice, Process: culprit, Growth: t - onset}}
+			}
+			return false
+		}
+		memory := gpu.Memory{Total: gpu.Some[uint64](16 * gib), Used: gpu.Some(used), Reserved: gpu.Some[uint64](gib / 2)}
+		*to = gpu.Sample{
+			T: start + t, Memory: memory, ProcessesKnown: true, ProcessesComplete: true,
+			Processes: []gpu.Process{{ID: culprit, Instance: slice, Used: gpu.Some(used), Started: gpu.Some(start - time.Hour), SM: gpu.Some(0.7)}},
+		}
+		if slice.OK {
+			to.Instances = []gpu.Instance{{ID: slice.V, Memory: memory}, {ID: slice.V + 1, Memory: gpu.Memory{Total: memory.Total, Used: gpu.Some[uint64](gib)}}}
+		}
+		t += interval
+		return true
 	}
-	return s.end()
+	return s
 }
 
-const (
-	minutes = time.Minute
-	hours   = time.Hour
-)
-
-var nan = math.NaN()
-
-func silent(alarms ...[2]time.Duration) fake {
-	return fake{alarms: alarms, eta: nan, lower: nan, upper: nan}
+// lines are families of such scenarios, a leak and a healthy one of which are held out.
+func lines() []fleet.Family {
+	of := func(name string, class fleet.Class, isHeld bool, slice gpu.Opt[uint32], rate float64) fleet.Family {
+		return fleet.Family{Name: name, Class: class, Held: isHeld, Draw: func(r *rand.Rand) *fleet.Scenario {
+			return line(slice, rate*(1+r.Float64()/10))
+		}}
+	}
+	none, slice := gpu.Opt[uint32]{}, gpu.Some[uint32](5)
+	return []fleet.Family{
+		of("leak_fast", fleet.Leak, false, none, 1<<20), of("leak_on_a_slice", fleet.Leak, true, slice, 1<<20),
+		of("leak_slow", fleet.Leak, false, none, 1<<17), of("flat", fleet.Healthy, false, none, 0), of("flat_slice", fleet.Healthy, true, slice, 0),
+	}
 }
 
-func TestScore(t *testing.T) {
-	leak := truth{leak: true, onset: 1 * hours, length: 5 * hours}
-	healthy := truth{length: 5 * hours}
-	for _, c := range []struct {
-		name     string
-		fake     fake
-		is       truth
-		found    time.Duration
-		early    bool
-		episodes int
-		alarmed  time.Duration
-	}{
-		{"no alarm", silent(), leak, never, false, 0, 0},
-		{"stays on", silent([2]time.Duration{70 * minutes, 9 * hours}), leak, 70 * minutes, false, 1, 230 * minutes},
-		{"off after 9 min", silent([2]time.Duration{70 * minutes, 79 * minutes}), leak, never, false, 1, 9 * minutes},
-		{"still on after 10 min", silent([2]time.Duration{70 * minutes, 81 * minutes}), leak, 70 * minutes, false, 1, 11 * minutes},
-		{"off and on again at 10 min", silent([2]time.Duration{70 * minutes, 72 * minutes}, [2]time.Duration{80 * minutes, 82 * minutes}), leak, 70 * minutes, false, 2, 4 * minutes},
-		{"the second holds", silent([2]time.Duration{70 * minutes, 72 * minutes}, [2]time.Duration{100 * minutes, 9 * hours}), leak, 100 * minutes, false, 2, 202 * minutes},
-		{"before the onset", silent([2]time.Duration{30 * minutes, 9 * hours}), leak, never, true, 1, 270 * minutes},
-		{"before and after", silent([2]time.Duration{30 * minutes, 40 * minutes}, [2]time.Duration{90 * minutes, 9 * hours}), leak, 90 * minutes, true, 2, 220 * minutes},
-		{"on at the end", silent([2]time.Duration{295 * minutes, 9 * hours}), leak, 295 * minutes, false, 1, 5 * minutes},
-		{"healthy", silent([2]time.Duration{30 * minutes, 40 * minutes}, [2]time.Duration{90 * minutes, 91 * minutes}), healthy, never, false, 2, 11 * minutes},
+func printed(t *testing.T, opt options) string {
+	t.Helper()
+	if opt.held == "" {
+		opt.held = "both"
+	}
+	opt.prices = defaultPrices
+	if opt.list == nil {
+		opt.list = lines()
+	}
+	if opt.seeds.first == 0 {
+		opt.seeds = seedRange{1, 1}
+	}
+	var out strings.Builder
+	if err := bench(&out, opt); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestBench runs lines past all rules: ours finds them, names the process, pages, and is silent on the others.
+func TestBench(t *testing.T) {
+	got := printed(t, options{rivals: true, families: true, marked: true})
+	for _, want := range []string{
+		"# How well", "## Families for tuning, seeds 1 to 1: 3 families, 3 GPUs, 1 node-days", "## Families held out", "## All families",
+		"| leaks found | 3/3 100.0 % | 3/3 100.0 % |", "| … and the right culprit named | 3/3 100.0 % | – |",
+		"| out-of-memories paged 10 min ahead | 2/2 100.0 % |", "| healthy, ordinary: ever alarmed | 0/2 0.0 % | 0/2 0.0 % |",
+		"| **cost of a fleet** | 100 | 100 |", "| … of an oracle | 100 |", "| leak fast | 1 | 1/1 |", "| leak, held out | 1 | 1/1 |", "| flat | 1 | 0 |",
 	} {
-		o := c.fake.score(c.is)
-		if o.found != c.found || o.early != c.early || len(o.begun) != c.episodes || o.alarmed != c.alarmed {
-			t.Errorf("%s: found %s, early %t, %d episodes for %s", c.name, o.found, o.early, len(o.begun), o.alarmed)
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "leak on a slice") {
+		t.Error("a family that is held out has a line of its own")
+	}
+}
+
+// What is printed does not depend on how many run at a time.
+func TestDeterministic(t *testing.T) {
+	opt := options{families: true, verbose: true, seeds: seedRange{1, 2}}
+	all := printed(t, opt)
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	if one := printed(t, opt); one != all {
+		t.Errorf("with one processor\n%s\nwith all\n%s", one, all)
+	}
+}
+
+// TestHeld leaves out what it is told to.
+func TestHeld(t *testing.T) {
+	if got := printed(t, options{held: "without"}); strings.Contains(got, "held out") || strings.Contains(got, "All families") {
+		t.Errorf("without:\n%s", got)
+	}
+	if got := printed(t, options{held: "only", families: true}); strings.Contains(got, "for tuning") || !strings.Contains(got, "leak on a slice") {
+		t.Errorf("only:\n%s", got)
+	}
+	if _, err := parse([]string{"--held=no"}); err == nil {
+		t.Error("--held=no is accepted")
+	}
+	if err := bench(nil, options{held: "both", list: lines(), family: "no such"}); err == nil {
+		t.Error("no family, and no error")
+	}
+}
+
+// TestVerbose says what ours missed: a leak that begins at once and fills the GPU within a minute.
+func TestVerbose(t *testing.T) {
+	fast := fleet.Family{Name: "at_once", Class: fleet.Leak, Draw: func(*rand.Rand) *fleet.Scenario { return line(gpu.Opt[uint32]{}, 1<<28) }}
+	got := printed(t, options{verbose: true, list: []fleet.Family{fast}})
+	for _, want := range []string{"missed         at_once/1: 256.000 MiB/s from 1h0m0s", "unpaged        at_once/1: out of memory at 1h0m45s after 45s of growth"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
 }
 
-func TestForecast(t *testing.T) {
-	// At 2 h, the half-life, there are 3600 s left.
-	is := truth{leak: true, onset: 1 * hours, half: 2 * hours, oom: 3 * hours, length: 3 * hours}
-	inf := math.Inf(1)
-	for _, c := range []struct {
-		eta, lower, upper float64
-		want              forecast
-	}{
-		{3600, 1800, 5400, forecast{true, 0, true, 1, 1}},
-		{2700, 1800, 3000, forecast{true, 0.25, false, 1.0 / 3, 1200.0 / 2700}},
-		{5400, 4000, 7600, forecast{true, 0.5, false, 1, 3600.0 / 5400}},
-		{3600, 1800, inf, forecast{true, 0, true, inf, inf}},
-		{3600, nan, nan, forecast{true, 0, false, inf, 0}},
-		{inf, inf, inf, forecast{true, 1, false, inf, 0}},
-		{nan, nan, nan, forecast{true, 1, false, inf, 0}},
+func TestTrade(t *testing.T) {
+	got := printed(t, options{trade: true, family: "fast", marked: true})
+	if !strings.Contains(got, "| the defaults | 1/1 100.0 % | 1/1 100.0 % |") || strings.Count(got, "\n| ") != len(settings())+1 {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestSeeds(t *testing.T) {
+	for text, want := range map[string]seedRange{"3": {3, 3}, "301-310": {301, 310}, "2-1": {}, "x": {}, "1-": {}} {
+		if got, err := parseSeeds(text); got != want || (err == nil) != (want.last > 0) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+// Each series of a history is a log of its own; a value that is not there is left out.
+func TestTraces(t *testing.T) {
+	history := `# TYPE gpu_memory_used_bytes gauge
+gpu_memory_used_bytes{pod="a"} 1024 1662858720.000
+gpu_memory_used_bytes{pod="a"} 2.048e3 1662858777.5
+gpu_memory_used_bytes{pod="b"} 7 1662850000.000
+gpu_memory_used_bytes{pod="b"} NaN 1662850057.000
+gpu_memory_used_bytes{pod="a"} 3072 1662858834.000
+# EOF
+`
+	dir := t.TempDir()
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "pods.om"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(history)
+	got, err := readTraces(dir)
+	if err != nil || len(got) != 1 || len(got[0].samples) != 3 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if s := got[0].samples; s[1].T-s[0].T != 57500*time.Millisecond || s[2].Memory.Used != gpu.Some[uint64](3072) || s[0].Memory.Total.V != historyCapacity {
+		t.Errorf("%+v", s)
+	}
+	const log = "timestamp, index, memory.used [MiB], memory.total [MiB]\n2026/03/01 12:00:00.000, 0, 1000 MiB, 16000 MiB\n2026/03/01 14:00:00.000, 0, 1000 MiB, 16000 MiB\n"
+	if err := os.WriteFile(filepath.Join(dir, "gpus.csv"), []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := printed(t, options{traces: dir, family: "flat"}); !strings.Contains(got, "Real logs: 2, 2 h") || !strings.Contains(got, "0/2 0.0 %") {
+		t.Errorf("%s", got)
+	}
+	for _, bad := range []string{"seven", "7"} {
+		write(strings.Replace(history, "7 1662850000.000", bad, 1))
+		if _, err := readTraces(dir); err == nil || !strings.Contains(err.Error(), "pods.om") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestReports lives a report of each sort again: each has its row, in the table of its sort.
+func TestReports(t *testing.T) {
+	for kind, want := range map[string][]string{
+		"ollama-reload-loop":    {"1 GPUs with a leak, 0 healthy ones", ": leaks\n", "| 1 of 1 | "},
+		"imagenet-defunct":      {"0 GPUs with a leak, 1 healthy ones", ": memory that was held for nobody\n", "| 1 of 1 |"},
+		"jax-notebook-prealloc": {"0 GPUs with a leak, 1 healthy ones", ": what was taken for a leak and was none\n", "| 0 of 1 |"},
 	} {
-		o := fake{eta: c.eta, lower: c.lower, upper: c.upper}.score(is)
-		if o.forecast != c.want {
-			t.Errorf("%g (%g to %g): %+v, want %+v", c.eta, c.lower, c.upper, o.forecast, c.want)
-		}
-	}
-	is.length = is.half - time.Minute
-	if o := (fake{eta: 3600}).score(is); o.forecast.due {
-		t.Error("a forecast is due after the end")
-	}
-	is.half, is.oom = 0, 0
-	if o := (fake{eta: 1}).score(is); o.forecast.due {
-		t.Error("a forecast is due without an out-of-memory")
-	}
-}
-
-// A leak of which a third is lost by the half-life has twice as long to go, at its mean rate, as it has.
-func TestClairvoyant(t *testing.T) {
-	is := truth{leak: true, onset: 1 * hours, half: 2 * hours, oom: 3 * hours, length: 3 * hours}
-	var results []judged
-	for _, lost := range []float64{1.0 / 2, 1.0 / 3, 3.0 / 4, 0} {
-		is.halfLost = lost
-		results = append(results, judged{ours: silent().score(is)})
-	}
-	if got, want := clairvoyant(results)[1:], []string{"3", "66.7 %", "100.0 %", "–"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got, want := untold(results)[1:], []string{"4", "100.0 %", "100.0 %", "0/4 0.0 %"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if none := calibration(nil, "none").rows; none[len(none)-1][2] != "–" || none[len(none)-2][4] != "–" {
-		t.Errorf("of nothing: %q", none)
-	}
-}
-
-// labelled are the outcomes of a fake detector on six leaks, three healthy
-// series and a straight fill.
-func labelled() []outcome {
-	at := func(found time.Duration) fake { return silent([2]time.Duration{found, 9 * hours}) }
-	leak := truth{leak: true, onset: 1 * hours, length: 5 * hours}
-	fine, big := leak, leak
-	fine.fine = true
-	big.fine, big.steadyBig, big.fromStart = true, true, true
-	late := leak
-	late.steadyBig = true
-	dies := truth{leak: true, onset: 1 * hours, half: 2 * hours, oom: 3 * hours, length: 3 * hours}
-	told := at(100 * minutes)
-	told.eta, told.lower, told.upper = 2700, 2000, 3800
-	return []outcome{
-		at(70 * minutes).score(late), at(80 * minutes).score(fine), at(75 * minutes).score(big),
-		silent().score(leak), told.score(dies), at(30 * minutes).score(dies),
-		silent().score(truth{length: 5 * hours}), silent().score(truth{length: 10 * hours}),
-		silent([2]time.Duration{60 * minutes, 120 * minutes}, [2]time.Duration{180 * minutes, 240 * minutes}).score(truth{length: 5 * hours}),
-		silent([2]time.Duration{60 * minutes, 120 * minutes}).score(truth{length: 5 * hours, straight: true}),
-	}
-}
-
-func TestFigures(t *testing.T) {
-	var f figures
-	for _, o := range labelled() {
-		f.add(&o)
-	}
-	want := map[string]string{
-		"precision (series)": "66.7 %", "recall": "4/6 66.7 %", "found within 15 min": "2/6 33.3 %",
-		"steady ≥ 50 MB/min within 15 min": "2/2 100.0 %", laterRows[0].name: "1/5 20.0 %", laterRows[1].name: "1/1 100.0 %", "delay, median": "17m30s", "delay, 90 %": "40m0s",
-		"early alarms": "1/6 16.7 %", "false episodes per 100 series-hours": "10.00",
-		"healthy series ever alarmed": "1/3 33.3 %", "healthy time in alarm": "10.0 %",
-		"ETA error at half-life, median": "62.5 %", "ETA error at half-life, 90 %": "100.0 %",
-		"90 % interval covers": "1/2 50.0 %", "90 % interval, median width/true": "none",
-		"healthy series ever paged": "0/3 0.0 %", "out-of-memories with a page 10 min before": "1/2 50.0 %", "page to out-of-memory, median": "1h17m0s",
-		"page to out-of-memory, 10 % to 90 %": "1h17m0s to 1h17m0s", "leaks with a page before the onset": "0/6 0.0 %",
-	}
-	rows := slices.Concat(leakRows, laterRows, healthyRows, forecastRows, pageRows)
-	for _, r := range rows {
-		if text, ok := want[r.name]; ok && r.of(&f) != text {
-			t.Errorf("%s: %s, want %s", r.name, r.of(&f), text)
-		}
-	}
-	if f.fine != 2 || f.fineQuick != 1 || f.bigFineQuick != 1 {
-		t.Errorf("sampled finely: %+v", f)
-	}
-	var none figures
-	for _, r := range rows {
-		if text := r.of(&none); text != "–" {
-			t.Errorf("%s of nothing: %s", r.name, text)
-		}
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	list := []float64{4, 1, 3, 2}
-	if quantile(list, 0.9) != 4 || quantile(list, 0.5) != 2 || median(list) != 2.5 || median(list[:3]) != 3 {
-		t.Error(quantile(list, 0.9), quantile(list, 0.5), median(list), median(list[:3]))
-	}
-	inf := math.Inf(1)
-	if median([]float64{inf, inf}) != inf || median([]float64{1, inf}) != inf {
-		t.Error("the median of infinities is none")
-	}
-}
-
-// The bounds are those of the usual tables: chi² of 2n+2 at 0.95, halved.
-func TestPoissonUpper(t *testing.T) {
-	for n, want := range map[int]float64{0: 2.9957, 1: 4.7439, 2: 6.2958, 10: 16.9622, 100: 118.0792} {
-		if got := poissonUpper(n, 0.95); math.Abs(got-want) > 1e-3 {
-			t.Errorf("%d seen: at most %.4f, want %.4f", n, got, want)
-		}
-	}
-}
-
-// TestCurve holds the row of the default threshold against the table of the same series.
-func TestCurve(t *testing.T) {
-	got := text(t, "--kind=st", "--series=1", "--rivals=false", "--markdown", "--curve")
-	row := func(name string) []string {
-		_, rest, _ := strings.Cut(got, "\n| "+name+" | ")
-		cells, _, _ := strings.Cut(rest, " |\n")
-		return strings.Split(cells, " | ")
-	}
-	want := []string{row("recall")[0], row("found within 15 min")[0], row("early alarms")[0], row("healthy series ever alarmed")[0], row("false episodes per 100 series-hours")[0], row("delay, median")[0]}
-	if curve := row(fmt.Sprint(detector.DefaultConfig().LeakThreshold)); !slices.Equal(curve, want) || want[0] == "" {
-		t.Errorf("the row of the default is %q, want %q", curve, want)
-	}
-}
-
-// An episode that begins on a tooth of more than 15 minutes is counted apart, and one in its pause is not.
-func TestOnFills(t *testing.T) {
-	i := slices.IndexFunc(workloads.Kinds(), func(k workloads.Kind) bool { return k.Name == "epochs-grow" })
-	for index := range 40 {
-		j := job{workloads.Kinds()[i], index, workloads.Long}
-		s := j.kind.New(workloads.Tune, index, j.length)
-		var on, off []time.Duration
-		for at, _, ok := s.Next(); ok; at, _, ok = s.Next() {
-			if s.Fills() {
-				on = append(on, at)
-			} else {
-				off = append(off, at)
+		got := printed(t, options{incidents: true, family: kind, marked: true, rivals: true})
+		for _, want := range append(want, "["+kind+"](https://") {
+			if strings.Count(got, want) != 1 {
+				t.Errorf("%s: not once %q:\n%s", kind, want, got)
 			}
 		}
-		if len(on) < 3 || len(off) < 1 {
-			continue
-		}
-		begun := []time.Duration{on[0], off[0], on[len(on)-1]}
-		slices.Sort(begun)
-		if n := onFills([]job{j}, []judged{{ours: outcome{begun: begun}}}, workloads.Tune); n != 2 {
-			t.Errorf("%d of 2 episodes began in a straight fill", n)
-		}
-		return
-	}
-	t.Error("no series has long teeth and pauses")
-}
-
-// text runs the program and returns what it writes.
-func text(t *testing.T, args ...string) string {
-	t.Helper()
-	opt, err := parse(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := bench(&b, opt); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func TestSameForAnyNumberOfWorkers(t *testing.T) {
-	args := []string{"--kind=st", "--series=2", "--hours=300", "--verbose", "--curve"}
-	many := text(t, args...)
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	if one := text(t, args...); one != many {
-		t.Errorf("with one worker:\n%s\nwith more:\n%s", one, many)
-	}
-	for _, want := range []string{"Set tune: ", "Leaks by kind", "stairs-small", "Other leak thresholds", "series-hours: "} {
-		if !strings.Contains(many, want) {
-			t.Errorf("%q is missing in\n%s", want, many)
-		}
-	}
-}
-
-func TestMarkdown(t *testing.T) {
-	got := text(t, "--kind=constant", "--series=1", "--rivals=false", "--markdown", "--set=test")
-	for _, want := range []string{"# How well", "## Set test: 0 leaks, 1 healthy", "|  | ours |\n|---|---:|\n", "| constant | 1 |"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
-	}
-}
-
-func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"--set=all"}, {"x"}, {"--hours=x"}} {
-		if _, err := parse(args); err == nil {
-			t.Errorf("%q is accepted", args)
-		}
-	}
-	opt, err := parse([]string{"--kind=no such kind"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bench(&bytes.Buffer{}, opt); err == nil {
-		t.Error("no kind, no error")
-	}
-}
-
-func TestTraces(t *testing.T) {
-	dir := t.TempDir()
-	if got := text(t, "--series=0", "--traces="+dir); !strings.Contains(got, "No real logs") {
-		t.Error(got)
-	}
-	var b strings.Builder
-	b.WriteString("timestamp, index, uuid, memory.used [MiB], memory.total [MiB]\n")
-	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	for i := range 6 * 60 * 6 { // 6 h each 10 s
-		fmt.Fprintf(&b, "%s, 0, GPU-1, %d MiB, 24000 MiB\n", at.Add(time.Duration(i)*10*time.Second).Format("2006/01/02 15:04:05.000"), 9000+2*(i%3))
-	}
-	if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got := text(t, "--series=0", "--verbose", "--rivals=false", "--traces="+dir)
-	for _, want := range []string{"Real logs as they are: 1 of 6 h", "with a leak from one third on: 4", "0.5 MiB/s"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
-	}
-}
-
-// A leak of 2 MiB/s in 1 GiB free from 2 h on: 512 s, and 1000 MiB of it in steps
-// of 500 at 2000 s.
-func TestReplayTruth(t *testing.T) {
-	tr := &trace{name: "a", capacity: 2048 * mib}
-	for i := range 6*360 + 1 {
-		tr.samples = append(tr.samples, traceSample{time.Duration(i) * 10 * time.Second, 1024 * mib})
-	}
-	p := &replayed{trace: tr, onset: 2 * hours, steady: injected[2].steady, lost: injected[2].lost}
-	is := p.truth()
-	if is.oom != 2*hours+510*time.Second || is.half != 2*hours+255*time.Second || !is.fine || !is.steadyBig {
-		t.Errorf("%+v", is)
-	}
-	if p.lost = injected[3].lost; p.truth().oom != 2*hours+1990*time.Second {
-		t.Errorf("%+v", p.truth())
-	}
-	if list := replaysWithLeaks([]*trace{tr}); len(list) != 1 {
-		t.Errorf("%d leaks leave memory for 40 min", len(list))
-	}
-	if got := p.sampled(); got != 1990*time.Second {
-		t.Errorf("sampled for %s", got)
-	}
-	gaps := &trace{name: "gaps", capacity: 80 << 30}
-	for _, s := range tr.samples {
-		if s.t%hours <= 10*time.Minute { // a sixth of the time
-			gaps.samples = append(gaps.samples, s)
-		}
-	}
-	q := &replayed{trace: gaps, onset: 2 * hours}
-	if got := q.sampled(); got != 40*time.Minute {
-		t.Errorf("with gaps sampled for %s", got)
-	}
-	if q.onset = 2*hours + 10*time.Second; q.sampled() != 40*time.Minute-10*time.Second {
-		t.Errorf("with gaps sampled for %s", q.sampled())
-	}
-	if list := replaysWithLeaks([]*trace{gaps}); len(list) != len(injected) {
-		t.Errorf("%d leaks are sampled for 40 min", len(list))
-	}
-	gaps.samples = slices.DeleteFunc(gaps.samples, func(s traceSample) bool { return s.t > 5*hours && s.t < 6*hours })
-	if list := replaysWithLeaks([]*trace{gaps}); len(list) != 0 {
-		t.Errorf("%d leaks are sampled for 30 min", len(list))
-	}
-	p.lost = nil
-	if is := p.truth(); is.leak || is.oom != 0 || is.length != 6*hours {
-		t.Errorf("%+v", is)
-	}
-}
-
-// Episodes and hours count at the age at which they are.
-func TestFalseEpisodesByAge(t *testing.T) {
-	young := judged{ours: outcome{truth: truth{length: time.Hour}, begun: []time.Duration{time.Minute, 29 * time.Minute, 30 * time.Minute}}}
-	old := judged{ours: outcome{truth: truth{length: 20 * time.Hour}, begun: []time.Duration{2 * time.Hour, 20 * time.Hour}}}
-	var got []string
-	for _, row := range byAge([]judged{young, old}).rows {
-		got = append(got, strings.Join(row[:5], " "))
-	}
-	want := []string{"0s 30m0s 2 1 20000.00", "30m0s 2h0m0s 1 2 5000.00", "2h0m0s 12h0m0s 1 10 1000.00", "12h0m0s the end 1 8 1250.00"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// The hard kinds are told with each noise.
-func TestHard(t *testing.T) {
-	var out strings.Builder
-	if err := bench(&out, options{set: workloads.Test, hard: 1}); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2+len(workloads.HardKinds(0)) || strings.Count(out.String(), " of 1, ") != 3*len(workloads.HardKinds(0)) {
-		t.Errorf("not a row a kind, with a column a noise:\n%s", out.String())
 	}
 }

@@ -8,91 +8,116 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// figures are the scores of one rule on many series.
+// figures are the scores of one rule on many scenarios.
 type figures struct {
-	leaks, found, quick        int
-	big, bigQuick              int // steady ones of 50 MB/min and more
-	bigFine, bigFineQuick      int // of those, sampled at 15 s or finer
-	fine, fineQuick            int
-	later, laterQuick          int // those that do not begin with their program
-	bigLater, bigLaterQuick    int // of those, steady ones of 50 MB/min and more
-	early                      int
-	healthy, alarmed, episodes int
-	hours, alarmedHours        float64 // of healthy series
-	delays                     []time.Duration
-	alerts                     alerts
-	errors, widths             []float64
-	covered                    int
+	leaks, found, inTime, rated, named, listed, who, early int
+	delays                                                 []time.Duration
+	leakScenarios                                          int
+	// By class: scenarios, and those that ever had an alarm.
+	scenarios, alarmed         [fleet.Growing + 1]int
+	episodes, pages, tickets   int
+	freeHours                  float64
+	alarmedHours, memoryHours  float64 // of scenarios without a leak
+	ooms, paged, ahead, ahead3 int
+	half, first                forecasts
+	costs, oracle              []float64 // of the leaks that end in an out-of-memory
 }
 
-// quickly is how soon a leak is to be found.
-const quickly = 15 * time.Minute
-
-// add takes one outcome. Straight fills belong to neither side.
-func (f *figures) add(o *outcome) {
-	switch {
-	case o.leak:
-		f.addLeak(o)
-	case !o.straight:
-		f.addHealthy(o)
-	}
+// forecasts are the scores of many.
+type forecasts struct {
+	errors, told, widths []float64
+	covered              int
 }
 
-func (f *figures) addHealthy(o *outcome) {
-	f.healthy++
-	f.episodes += len(o.begun)
-	f.hours += o.length.Hours()
-	f.alarmedHours += o.alarmed.Hours()
-	count(&f.alarmed, len(o.begun) > 0)
-	f.alerts.add(o)
-}
-
-func (f *figures) addLeak(o *outcome) {
-	f.leaks++
-	if o.early {
-		f.early++
+func (f *forecasts) add(p forecast) {
+	if !p.due {
+		return
 	}
-	quick := false
-	if o.found != never {
-		f.found++
-		f.delays = append(f.delays, o.found-o.onset)
-		quick = o.found-o.onset <= quickly
-	}
-	count(&f.quick, quick)
-	count(&f.later, !o.fromStart)
-	count(&f.laterQuick, !o.fromStart && quick)
-	count(&f.bigLater, !o.fromStart && o.steadyBig)
-	count(&f.bigLaterQuick, !o.fromStart && o.steadyBig && quick)
-	count(&f.fine, o.fine)
-	count(&f.fineQuick, o.fine && quick)
-	count(&f.big, o.steadyBig)
-	count(&f.bigQuick, o.steadyBig && quick)
-	count(&f.bigFine, o.steadyBig && o.fine)
-	count(&f.bigFineQuick, o.steadyBig && o.fine && quick)
-	f.alerts.add(o)
-	if o.forecast.due {
-		f.addForecast(o.forecast)
-	}
-}
-
-func (f *figures) addForecast(p forecast) {
-	f.errors = append(f.errors, p.error)
-	f.widths = append(f.widths, p.width)
+	f.errors, f.widths = append(f.errors, p.error), append(f.widths, p.width)
 	count(&f.covered, p.covered)
-}
-
-func count(n *int, yes bool) {
-	if yes {
-		*n++
+	if p.told {
+		f.told = append(f.told, p.error)
 	}
 }
 
-// precision is the share of the series with an alarm that leak and were found: a
-// healthy series with an alarm counts against it, and so does a leak with an
-// early one.
-func (f *figures) precision() float64 { return ratio(f.found, f.found+f.alarmed+f.early) }
+// add takes how the rule did on a scenario.
+func (f *figures) add(class fleet.Class, o *outcome, p prices) {
+	f.scenarios[class]++
+	count(&f.alarmed[class], o.alarmed)
+	f.episodes, f.pages, f.tickets = f.episodes+o.episodes, f.pages+o.pages, f.tickets+o.tickets
+	f.freeHours += o.free
+	if class != fleet.Leak {
+		f.alarmedHours, f.memoryHours = f.alarmedHours+o.alarmedHours, f.memoryHours+o.memoryHours
+		return
+	}
+	f.leakScenarios++
+	count(&f.early, o.early)
+	for i := range o.leaks {
+		f.addLeak(&o.leaks[i])
+	}
+	f.addOOMs(o.ooms, p)
+}
+
+func (f *figures) addLeak(l *leakOutcome) {
+	f.leaks++
+	count(&f.rated, l.rated)
+	count(&f.inTime, l.inTime)
+	if l.found != never {
+		f.found++
+		f.delays = append(f.delays, l.delay)
+		count(&f.listed, l.listed)
+		count(&f.named, l.listed && l.named)
+		count(&f.who, l.who)
+	}
+	f.half.add(l.half)
+	f.first.add(l.first)
+}
+
+// addOOMs counts out-of-memories, and what each leak costs on average.
+func (f *figures) addOOMs(all []oomOutcome, p prices) {
+	of := map[int][]oomOutcome{}
+	var order []int
+	for _, o := range all {
+		f.ooms++
+		count(&f.paged, o.lead != never)
+		count(&f.ahead, o.lead >= held)
+		count(&f.ahead3, o.lead >= ahead)
+		if len(of[o.leak]) == 0 {
+			order = append(order, o.leak)
+		}
+		of[o.leak] = append(of[o.leak], o)
+	}
+	for _, leak := range order {
+		cost, best := 0.0, 0.0
+		for _, o := range of[leak] {
+			cost += p.ofOOM(o.lead)
+			best += p.ofOOM(o.oracle)
+		}
+		n := float64(len(of[leak]))
+		f.costs, f.oracle = append(f.costs, cost/n), append(f.oracle, best/n)
+	}
+}
+
+// perDays returns n in 1,000 days without a leak.
+func (f *figures) perDays(n int) float64 { return float64(n) / f.freeHours * 24 * fleetDays }
+
+// cost returns that of a fleet, and best that of an oracle, who pages as soon as 64 MiB of a leak show, and for nothing else.
+func (f *figures) cost(p prices) (cost, best float64) {
+	return p.ofFleet(mean(f.costs), f.perDays(f.pages), f.perDays(f.tickets)), p.ofFleet(mean(f.oracle), 0, 0)
+}
+
+// mean returns that of the list, NaN of none.
+func mean(list []float64) float64 {
+	sum := 0.0
+	for _, x := range list {
+		sum += x
+	}
+	return sum / float64(len(list))
+}
 
 // ratio returns n of m, NaN of none.
 func ratio(n, m int) float64 {

@@ -8,10 +8,11 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
 // table is a title, a header and rows of as many cells.
@@ -23,26 +24,21 @@ type table struct {
 
 // write prints the table, aligned or as markdown.
 func (t *table) write(w io.Writer, markdown bool) error {
-	if markdown {
-		return t.markdown(w)
-	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "%s\n", t.title)
-	for _, row := range slices.Insert(slices.Clone(t.rows), 0, t.header) {
-		fmt.Fprintf(tw, "%s\n", strings.Join(row, "\t"))
-	}
-	fmt.Fprintln(tw)
-	if err := tw.Flush(); err != nil {
-		return fmt.Errorf("write a table: %w", err)
-	}
-	return nil
-}
-
-func (t *table) markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n| %s |\n|---|%s\n", t.title, strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
-	for _, row := range t.rows {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+	if markdown {
+		fmt.Fprintf(&b, "## %s\n\n| %s |\n|---|%s\n", t.title, strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
+		for _, row := range t.rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		}
+	} else {
+		fmt.Fprintf(&b, "%s\n", t.title)
+		tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, row := range slices.Concat([][]string{t.header}, t.rows) {
+			fmt.Fprintln(tw, strings.Join(row, "\t"))
+		}
+		if err := tw.Flush(); err != nil {
+			return fmt.Errorf("write a table: %w", err)
+		}
 	}
 	b.WriteByte('\n')
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -51,56 +47,72 @@ func (t *table) markdown(w io.Writer) error {
 	return nil
 }
 
-// figureRow is a row of a table of all rules.
-type figureRow struct {
-	name string
-	of   func(f *figures) string
+// writeAll writes the tables that have rows.
+func writeAll(w io.Writer, opt options, tables ...*table) error {
+	for _, t := range tables {
+		if len(t.rows) == 0 {
+			continue
+		}
+		if err := t.write(w, opt.marked); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// The rows of the table of labelled series.
-var (
-	leakRows = []figureRow{
-		{"precision (series)", func(f *figures) string { return percent(f.precision()) }},
-		{"recall", func(f *figures) string { return share(f.found, f.leaks) }},
-		{"found within 15 min", func(f *figures) string { return share(f.quick, f.leaks) }},
-		{"… sampled at 15 s or finer", func(f *figures) string { return share(f.fineQuick, f.fine) }},
-		{"steady ≥ 50 MB/min within 15 min", func(f *figures) string { return share(f.bigQuick, f.big) }},
-		{"… sampled at 15 s or finer", func(f *figures) string { return share(f.bigFineQuick, f.bigFine) }},
-		{"delay, median", func(f *figures) string { return delay(f, median(f.delays)) }},
-		{"delay, 90 %", func(f *figures) string { return delay(f, quantile(f.delays, 0.9)) }},
-		{"early alarms", func(f *figures) string { return share(f.early, f.leaks) }},
+// row is a row of a table of rules.
+type row struct {
+	name  string
+	trade bool // it is a column of --trade, too
+	of    func(f *figures) string
+}
+
+// rows returns the rows of the main tables.
+func rows(p prices) []row {
+	return []row{
+		{"leaks found", true, func(f *figures) string { return share(f.found, f.leaks) }},
+		{"… and the right culprit named", false, func(f *figures) string { return share(f.named, f.listed*min(f.who, 1)) }},
+		{"told before a quarter of the headroom was gone", true, func(f *figures) string { return share(f.inTime, f.rated) }},
+		{"delay, median", true, func(f *figures) string { return short(f.delays, 0.5) }},
+		{"delay, 90 %", false, func(f *figures) string { return short(f.delays, 0.9) }},
+		{"GPUs with an alarm before the leak", false, func(f *figures) string { return share(f.early, f.leakScenarios) }},
+		{"healthy, ordinary: ever alarmed", true, func(f *figures) string { return share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]) }},
+		{"healthy, growing: ever alarmed", true, func(f *figures) string { return share(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]) }},
+		{"healthy: time in alarm", false, func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
+		{"false episodes in 10,000 h", false, func(f *figures) string { return number2(1e4 * float64(f.episodes) / f.freeHours) }},
+		{"out-of-memories paged 30 min ahead", false, func(f *figures) string { return share(f.ahead3, f.ooms) }},
+		{"out-of-memories paged 10 min ahead", true, func(f *figures) string { return share(f.ahead, f.ooms) }},
+		{"… at all", false, func(f *figures) string { return share(f.paged, f.ooms) }},
+		{"false pages in 1,000 healthy node-days", true, func(f *figures) string { return number1(f.perDays(f.pages)) }},
+		{"false tickets in 1,000 healthy node-days", true, func(f *figures) string { return number1(f.perDays(f.tickets)) }},
+		{"forecasts at half-life", false, func(f *figures) string { return share(len(f.half.told), len(f.half.errors)) }},
+		{"… error, median", false, func(f *figures) string { return off(f.half.errors, 0.5) }},
+		{"… error, 90 %", false, func(f *figures) string { return off(f.half.errors, 0.9) }},
+		{"… error of those told, median", false, func(f *figures) string { return off(f.half.told, 0.5) }},
+		{"90 % interval at half-life covers", false, func(f *figures) string { return f.half.covers() }},
+		{"… median width/true", false, func(f *figures) string { return f.half.wide() }},
+		{"90 % interval at the first alarm covers", false, func(f *figures) string { return f.first.covers() }},
+		{"… median width/true", false, func(f *figures) string { return f.first.wide() }},
+		{"**cost of a fleet**", true, func(f *figures) string {
+			cost, _ := f.cost(p)
+			return number0(cost)
+		}},
+		{"… of an oracle", false, func(f *figures) string {
+			_, best := f.cost(p)
+			return number0(best)
+		}},
 	}
-	healthyRows = []figureRow{
-		{"false episodes per 100 series-hours", func(f *figures) string { return number2(100 * float64(f.episodes) / f.hours) }},
-		{"healthy series ever alarmed", func(f *figures) string { return share(f.alarmed, f.healthy) }},
-		{"healthy time in alarm", func(f *figures) string { return percent(f.alarmedHours / f.hours) }},
-		{"healthy series with a ticket", func(f *figures) string { return share(f.alerts.ticketed, f.healthy) }},
-		{"healthy series ever paged", func(f *figures) string { return share(f.alerts.paged, f.healthy) }},
-	}
-	pageRows = []figureRow{
-		{"out-of-memories with a page 10 min before", func(f *figures) string { return share(f.alerts.ahead, f.alerts.ooms) }},
-		{"page to out-of-memory, median", func(f *figures) string { return lead(f, 0.5) }},
-		{"page to out-of-memory, 10 % to 90 %", leadRange},
-		{"leaks with a ticket or a page", func(f *figures) string { return share(f.alerts.told, f.leaks) }},
-		{"leaks with a page before the onset", func(f *figures) string { return share(f.alerts.early, f.leaks) }},
-	}
-	forecastRows = []figureRow{
-		{"ETA error at half-life, median", func(f *figures) string { return forecasts(f, median(f.errors)) }},
-		{"ETA error at half-life, 90 %", func(f *figures) string { return forecasts(f, quantile(f.errors, 0.9)) }},
-		{"90 % interval covers", func(f *figures) string { return share(f.covered, len(f.errors)) }},
-		{"90 % interval, median width/true", width},
-	}
-)
+}
 
 // compared returns a table of all rules.
-func compared(title string, rows []figureRow, names []string, all []*figures) *table {
+func compared(title string, rows []row, names []string, all []figures) *table {
 	t := &table{title: title, header: append([]string{""}, names...)}
 	for _, r := range rows {
-		row := []string{r.name}
-		for _, f := range all {
-			row = append(row, r.of(f))
+		cells := []string{r.name}
+		for i := range all {
+			cells = append(cells, r.of(&all[i]))
 		}
-		t.rows = append(t.rows, row)
+		t.rows = append(t.rows, cells)
 	}
 	return t
 }
@@ -112,54 +124,39 @@ func share(n, m int) string {
 	return fmt.Sprintf("%d/%d %s", n, m, percent(ratio(n, m)))
 }
 
-func percent(x float64) string {
-	if math.IsNaN(x) {
+func percent(x float64) string { return formatted("%.1f %%", 100*x) }
+func number0(x float64) string { return formatted("%.0f", x) }
+func number1(x float64) string { return formatted("%.1f", x) }
+func number2(x float64) string { return formatted("%.2f", x) }
+
+func formatted(format string, x float64) string {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "–"
 	}
-	return fmt.Sprintf("%.1f %%", 100*x)
+	return fmt.Sprintf(format, x)
 }
 
-func number2(x float64) string {
-	if math.IsNaN(x) {
+// short returns a quantile in whole seconds.
+func short(list []time.Duration, q float64) string {
+	if len(list) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", x)
+	return quantile(list, q).Round(time.Second).String()
 }
 
-func delay(f *figures, d time.Duration) string {
-	if len(f.delays) == 0 {
+// off returns a quantile of the errors.
+func off(errors []float64, q float64) string {
+	if len(errors) == 0 {
 		return "–"
 	}
-	return short(d)
+	return percent(quantile(errors, q))
 }
 
-// lead returns a quantile of the times from a page to the out-of-memory.
-func lead(f *figures, q float64) string {
-	if len(f.alerts.leads) == 0 {
-		return "–"
-	}
-	return short(quantile(f.alerts.leads, q))
-}
-
-// leadRange returns between which four fifths of the times from a page to the out-of-memory are.
-func leadRange(f *figures) string {
-	if len(f.alerts.leads) == 0 {
-		return "–"
-	}
-	return lead(f, 0.1) + " to " + lead(f, 0.9)
-}
-
-func forecasts(f *figures, x float64) string {
-	if len(f.errors) == 0 {
-		return "–"
-	}
-	return percent(x)
-}
-
-func width(f *figures) string {
+// wide returns the median width, of a rule that tells intervals.
+func (f *forecasts) wide() string {
 	w := median(f.widths)
 	switch {
-	case len(f.widths) == 0:
+	case len(f.widths) == 0 || !slices.ContainsFunc(f.widths, func(w float64) bool { return w < math.Inf(1) }):
 		return "–"
 	case math.IsInf(w, 1):
 		return "none"
@@ -167,60 +164,10 @@ func width(f *figures) string {
 	return number2(w)
 }
 
-// byKind returns the tables of ours by kind of leak and of healthy series.
-func byKind(results []judged) (leaks, healthy *table) {
-	leaks = &table{
-		title:  "Leaks by kind",
-		header: []string{"kind", "n", "found", "in 15 min", "median delay", "90 % delay", "early", "ETA error", "covered"},
+// covers returns how many intervals have the true time in them.
+func (f *forecasts) covers() string {
+	if f.wide() == "–" {
+		return "–"
 	}
-	healthy = &table{
-		title:  "Healthy series by kind (straight fills are counted in no other table)",
-		header: []string{"kind", "n", "alarmed", "episodes", "hours", "in alarm"},
-	}
-	for _, of := range grouped(results) {
-		if name := of[0].name; of[0].ours.leak {
-			leaks.rows = append(leaks.rows, leakRow(name, of))
-		} else {
-			healthy.rows = append(healthy.rows, healthyRow(name, of))
-		}
-	}
-	return leaks, healthy
-}
-
-// grouped returns the results by name, in the order of their first.
-func grouped(results []judged) [][]judged {
-	var groups [][]judged
-	at := map[string]int{}
-	for _, j := range results {
-		i, ok := at[j.name]
-		if !ok {
-			i = len(groups)
-			at[j.name] = i
-			groups = append(groups, nil)
-		}
-		groups[i] = append(groups[i], j)
-	}
-	return groups
-}
-
-func leakRow(name string, of []judged) []string {
-	var f figures
-	for i := range of {
-		f.add(&of[i].ours)
-	}
-	return []string{
-		strings.TrimPrefix(name, "leak-"), strconv.Itoa(f.leaks), strconv.Itoa(f.found), strconv.Itoa(f.quick), delay(&f, median(f.delays)),
-		delay(&f, quantile(f.delays, 0.9)), strconv.Itoa(f.early), forecasts(&f, median(f.errors)), share(f.covered, len(f.errors)),
-	}
-}
-
-func healthyRow(name string, of []judged) []string {
-	var f figures
-	for i := range of {
-		f.addHealthy(&of[i].ours)
-	}
-	return []string{
-		name, strconv.Itoa(f.healthy), strconv.Itoa(f.alarmed), strconv.Itoa(f.episodes), fmt.Sprintf("%.0f", f.hours),
-		percent(f.alarmedHours / f.hours),
-	}
+	return share(f.covered, len(f.errors))
 }

@@ -5,216 +5,199 @@ package main
 
 import (
 	"fmt"
-	"runtime"
-	"sync"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// job is a series to be judged.
-type job struct {
-	kind   workloads.Kind
-	index  int
-	length workloads.Length
+// result is what came of a job: an outcome for each rule.
+type result struct {
+	job      job
+	outcomes []outcome
+	hours    float64
+	notes    []string
+	err      error
 }
 
-// judged is what came of a job.
-type judged struct {
-	name   string
-	ours   outcome
-	rivals []outcome // in the order of rivalRules
-	note   string    // for --verbose
-	err    error
-}
-
-// runner runs jobs.
-type runner struct {
-	set             workloads.Set
-	rivals, verbose bool
-	minutely        bool // ours is asked as seldom as the rivals
-}
-
-// jobsFor returns n jobs of each kind.
-func jobsFor(kinds []workloads.Kind, n int) []job {
-	var jobs []job
-	for _, k := range kinds {
-		for i := range n {
-			jobs = append(jobs, job{kind: k, index: i})
+// run runs the scenarios of the families.
+func run(opt options, families []fleet.Family, judges func(gpu.Info) ([]judge, error)) ([]result, error) {
+	jobs := jobsOf(families, opt.seeds)
+	results := parallel(len(jobs), func(i int) result {
+		r := result{job: jobs[i]}
+		w, err := watch(jobs[i].draw(), judges)
+		if err != nil {
+			r.err = fmt.Errorf("%s: %w", jobs[i], err)
+			return r
 		}
-	}
-	return jobs
-}
-
-// parallel returns what f makes of 0 to n-1, in this order. It calls f as often
-// at a time as there are processors.
-func parallel[T any](n int, f func(i int) T) []T {
-	results := make([]T, n)
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := range next {
-				results[i] = f(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-	return results
-}
-
-// run runs the jobs and returns what came of each, in their order.
-func (r *runner) run(jobs []job) ([]judged, error) {
-	results := parallel(len(jobs), func(i int) judged {
-		j := jobs[i]
-		s := j.kind.New(r.set, j.index, j.length)
-		return r.judge(s.Name, s, s.Capacity, truthOf(s), func(w *watch, o *outcome) string {
-			return w.note(noted{fmt.Sprintf("%s/%d", s.Name, s.Index), s.Interval, s.Capacity, s.Rate}, o)
-		})
+		r.hours = w.length.Hours()
+		for rule := range w.rules() {
+			r.outcomes = append(r.outcomes, score(&w, rule))
+		}
+		if opt.verbose && len(r.outcomes) > 0 {
+			r.notes = notes(jobs[i], &w, &r.outcomes[0])
+		}
+		return r
 	})
-	return results, firstError(results)
-}
-
-// firstError returns the first error of the results.
-func firstError(results []judged) error {
 	for i := range results {
-		if err := results[i].err; err != nil {
-			return fmt.Errorf("%s: %w", results[i].name, err)
+		if results[i].err != nil {
+			return nil, results[i].err
 		}
 	}
-	return nil
+	return results, nil
 }
 
-// source gives samples: their time since the start and the used memory in bytes.
-type source interface {
-	Next() (t time.Duration, used int64, ok bool)
+// rules returns how many there are.
+func (w *watched) rules() int {
+	if len(w.records) == 0 {
+		return 0
+	}
+	return len(w.records[0].said)
 }
 
-// judge runs one series past all rules.
-func (r *runner) judge(name string, s source, capacity int64, is truth, note func(*watch, *outcome) string) judged {
-	o, err := newOurs(detector.DefaultConfig())
+// benchFleet writes the tables of the simulated fleet.
+func benchFleet(w io.Writer, opt options, families []fleet.Family) error {
+	results, err := run(opt, families, func(info gpu.Info) ([]judge, error) { return newJudges(info, opt.rivals) })
 	if err != nil {
-		return judged{name: name, err: err}
+		return err
 	}
-	w := &watch{ours: o, score: newScorer(is), minutely: r.minutely}
-	if r.rivals {
-		for _, rule := range rivalRules {
-			w.others = append(w.others, &contender{rule: rule.make(), score: newScorer(is)})
+	for i := range results {
+		// What is held out is not looked at by the way.
+		if !results[i].job.family.Held || opt.held == "only" {
+			for _, line := range results[i].notes {
+				fmt.Fprintln(w, line)
+			}
 		}
 	}
-	for t, used, ok := s.Next(); ok; t, used, ok = s.Next() {
-		w.observe(t, used, capacity)
-	}
-	out := w.end()
-	out.name = name
-	if r.verbose {
-		out.note = note(w, &out.ours)
-	}
-	return out
-}
-
-// contender is a rival on one series.
-type contender struct {
-	rule  rivals.Rule
-	score *scorer
-}
-
-// watch is all rules on one series.
-type watch struct {
-	ours   *ours
-	score  *scorer
-	others []*contender
-	minute time.Duration // the last one at which the rivals were asked
-
-	minutely bool // ours is asked then only, too
-
-	atFirst string // confidence and pattern at the first alarm
-	peak    float64
-	peakT   time.Duration
-}
-
-// observe takes a sample. Ours is asked after each one unless it is minutely, the
-// rivals each minute.
-func (w *watch) observe(t time.Duration, used, capacity int64) {
-	minute := t.Truncate(time.Minute)
-	ask := minute > w.minute
-	w.minute = minute
-	w.ours.Observe(t, used, capacity)
-	if ask || !w.minutely {
-		w.ask(t)
-	}
-	for _, c := range w.others {
-		c.rule.Observe(t, used, capacity)
-		if ask {
-			leak, eta, lower, upper := c.rule.Verdict()
-			c.score.observe(t, leak, eta, lower, upper)
+	var tables []*table
+	for _, p := range []struct {
+		title string
+		in    func(f *fleet.Family) bool
+	}{
+		{"Families for tuning", func(f *fleet.Family) bool { return !f.Held }},
+		{"Families held out", func(f *fleet.Family) bool { return f.Held }},
+		{"All families", func(*fleet.Family) bool { return opt.held == "both" }},
+	} {
+		if of := chosen(results, p.in); len(of) > 0 {
+			tables = append(tables, compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)))
 		}
 	}
+	if opt.families {
+		tables = append(tables, familyTables(opt, results)...)
+	}
+	return writeAll(w, opt, tables...)
 }
 
-// ask asks ours.
-func (w *watch) ask(t time.Duration) {
-	leak, eta, lower, upper := w.ours.Verdict()
-	w.score.observe(t, leak, eta, lower, upper)
-	confidence := w.ours.confidence()
-	if w.atFirst == "" && leak {
-		w.atFirst = fmt.Sprintf("%.2f %s", confidence, w.ours.last.Pattern)
-	}
-	// Before the onset it is no merit.
-	if confidence > w.peak && t >= w.score.out.onset {
-		w.peak, w.peakT = confidence, t
-	}
+// chosen returns the results of the families that are meant.
+func chosen(results []result, in func(f *fleet.Family) bool) []result {
+	return slices.DeleteFunc(slices.Clone(results), func(r result) bool { return !in(r.job.family) })
 }
 
-func (w *watch) end() judged {
-	out := judged{ours: w.score.end(), err: w.ours.err}
-	for _, c := range w.others {
-		out.rivals = append(out.rivals, c.score.end())
-	}
-	return out
-}
-
-// noted is what a note tells of a series besides its truth.
-type noted struct {
-	name     string
-	interval time.Duration
-	capacity int64
-	rate     float64
-}
-
-// note returns a line for a leak that was missed or found early, and for a
-// healthy series with an alarm; "" for another.
-func (w *watch) note(s noted, o *outcome) string {
-	var what string
-	switch {
-	case o.leak && o.early:
-		what = "early"
-	case o.leak && o.found == never:
-		what = "missed"
-	case !o.leak && len(o.begun) > 0:
-		what = "false"
-	default:
-		return ""
-	}
-	v := &w.ours.last
-	line := fmt.Sprintf("%-6s %s every %s of %s on %.0f GiB", what, s.name, s.interval, short(o.length), float64(s.capacity)/(1<<30))
-	if o.leak {
-		line += fmt.Sprintf(", %.2f MiB/s from %s", s.rate/(1<<20), short(o.onset))
-		if o.oom > 0 {
-			line += " to out-of-memory at " + short(o.oom)
+// sum returns the figures of each rule.
+func sum(opt options, results []result) []figures {
+	var all []figures
+	for i := range results {
+		for rule := range results[i].outcomes {
+			if rule == len(all) {
+				all = append(all, figures{})
+			}
+			all[rule].add(results[i].job.family.Class, &results[i].outcomes[rule], opt.prices)
 		}
 	}
-	if o.first() != never {
-		line += fmt.Sprintf("; %d alarms for %s, first at %s: %s", len(o.begun), short(o.alarmed), short(o.first()), w.atFirst)
-	}
-	return line + fmt.Sprintf("; peak %.2f at %s, end %.2f %s", w.peak, short(w.peakT), w.ours.confidence(), v.Pattern)
+	return all
 }
 
-// short returns a duration in whole seconds.
-func short(d time.Duration) string { return d.Round(time.Second).String() }
+// title says what a table is made of.
+func title(what string, opt options, of []result) string {
+	names, hours := map[string]bool{}, 0.0
+	for i := range of {
+		names[of[i].job.family.Name] = true
+		hours += of[i].hours
+	}
+	return fmt.Sprintf("%s, seeds %d to %d: %d families, %d GPUs, %.0f node-days", what, opt.seeds.first, opt.seeds.last, len(names), len(of), hours/24)
+}
+
+// familyTables returns the tables of ours by family.
+func familyTables(opt options, results []result) []*table {
+	leaks := table{title: "Leaks by family", header: []string{"family", "GPUs", "found", "named", "in time", "delay, median", "early", "OOMs paged", "10 min ahead", "error at half-life", "covered", "cost of a leak", "of an oracle"}}
+	healthy := table{title: "Healthy use by family", header: []string{"family", "GPUs", "alarmed", "episodes", "pages", "tickets", "hours", "in alarm"}}
+	var order []string
+	of := map[string][]result{}
+	for _, r := range results {
+		name := strings.ReplaceAll(r.job.family.Name, "_", " ")
+		if r.job.family.Held && opt.held != "only" {
+			name = r.job.family.Class.String() + ", held out"
+		}
+		if len(of[name]) == 0 {
+			order = append(order, name)
+		}
+		of[name] = append(of[name], r)
+	}
+	for _, name := range order {
+		f := &sum(opt, of[name])[0]
+		if of[name][0].job.family.Class == fleet.Leak {
+			leaks.rows = append(leaks.rows, f.leakRow(name))
+		} else {
+			healthy.rows = append(healthy.rows, f.healthyRow(name+map[bool]string{true: " (growing)"}[of[name][0].job.family.Class == fleet.Growing]))
+		}
+	}
+	return []*table{&leaks, &healthy}
+}
+
+func (f *figures) leakRow(name string) []string {
+	of := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
+	return []string{
+		name, strconv.Itoa(f.leakScenarios), of(f.found, f.leaks), of(f.named, f.listed), of(f.inTime, f.rated), short(f.delays, 0.5),
+		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.half.errors, 0.5), of(f.half.covered, len(f.half.errors)),
+		number0(mean(f.costs)), number0(mean(f.oracle)),
+	}
+}
+
+func (f *figures) healthyRow(name string) []string {
+	n := f.scenarios[fleet.Healthy] + f.scenarios[fleet.Growing]
+	return []string{
+		name, strconv.Itoa(n), strconv.Itoa(f.alarmed[fleet.Healthy] + f.alarmed[fleet.Growing]), strconv.Itoa(f.episodes),
+		strconv.Itoa(f.pages), strconv.Itoa(f.tickets), number0(f.freeHours), percent(f.alarmedHours / f.memoryHours),
+	}
+}
+
+// notes returns the lines of --verbose: what ours missed, and what it said that was wrong.
+func notes(j job, w *watched, o *outcome) []string {
+	var list []string
+	note := func(what, format string, args ...any) {
+		list = append(list, fmt.Sprintf("%-14s %s: ", what, j)+fmt.Sprintf(format, args...))
+	}
+	at := func(t time.Duration) string { return (t - w.truth.Start).Round(time.Second).String() }
+	for _, l := range o.leaks {
+		t := &w.truth.Leaks[l.index]
+		if l.found == never {
+			note("missed", "%.3f MiB/s from %s to %s, visible at %s, %.0f MiB in all, fatal %t", t.Rate/(1<<20), at(t.From), at(t.Until), at(t.VisibleAt), float64(t.Retained)/(1<<20), t.Fatal)
+		} else if l.listed && !l.named {
+			note("not named", "the alarm of %s, after %s", at(l.found), l.delay.Round(time.Second))
+		}
+	}
+	ooms := distinct(w.truth.OOMs)
+	for _, r := range w.records {
+		s := newScorer(w, r, 0, ooms)
+		for _, kind := range []struct {
+			what string
+			list []span
+		}{{"false alarm", s.alarms}, {"false page", s.pages}, {"false ticket", s.tickets}} {
+			for _, a := range kind.list {
+				if !s.leaking(a.from) {
+					note(kind.what, "%s to %s", at(a.from), at(a.to))
+				}
+			}
+		}
+		for i := range ooms {
+			if ooms[i].Instance == r.instance && s.outOfMemory(&ooms[i]).lead < held {
+				note("unpaged", "out of memory at %s after %s of growth", at(ooms[i].T), ooms[i].Growth.Round(time.Second))
+			}
+		}
+	}
+	return list
+}

@@ -5,162 +5,293 @@ package main
 
 import (
 	"math"
+	"slices"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/workloads"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// held is how long after its begin an alarm must be on to have found a leak.
+// held is how long an alarm must be on to have found a leak, and how long after the end of a leak an alarm is still one on it. It
+// is also the least growth of which a forecast is asked for.
 const held = 10 * time.Minute
 
-// never is a time that did not come.
-const never = time.Duration(-1)
+// quarter is the share of the headroom at the onset that may be gone when a leak is told in time.
+const quarter = 0.25
 
-// truth is what is true of a series, and all that the scoring knows of it.
-type truth struct {
-	leak                bool
-	onset, half, oom    time.Duration // half and oom are 0 without an out-of-memory
-	halfLost            float64       // the share of what leaks that has leaked by half; 0 for not known
-	length              time.Duration
-	straight, steadyBig bool
-	fine                bool // sampled at 15 s or finer
-	fromStart           bool // leaks from the begin of its program on
-}
-
-// bigRate is 50 MB a minute, in bytes per second.
-const bigRate = 50e6 / 60
-
-// finely is the longest interval that counts as fine.
-const finely = 15 * time.Second
-
-func truthOf(s *workloads.Series) truth {
-	return truth{
-		leak: s.Leak, onset: s.Onset, half: s.HalfLife(), oom: s.OOM, length: s.Length, straight: s.Straight,
-		steadyBig: s.Steady && s.Rate >= bigRate, fine: s.Interval <= finely,
-	}
-}
-
-// outcome is how a rule did on one series.
+// outcome is how one rule did on one scenario.
 type outcome struct {
-	truth
-	// early says that an alarm began before the onset.
-	early bool
-	// found is when the alarm began that found the leak: one that begins after
-	// the onset and is on 10 min later, or when memory ran out before that.
-	found time.Duration
-	// begun is when alarms began, false ones or not, and alarmed the time with one.
-	begun   []time.Duration
-	alarmed time.Duration
-	// paged and ticketed are when pages and tickets began, and paging when the page began that is on
-	// in the end, or was at the out-of-memory.
-	paged, ticketed []time.Duration
-	paging          time.Duration
-	forecast        forecast
+	leaks []leakOutcome // those that showed
+	ooms  []oomOutcome  // those that a leak caused
+	// alarmed says that there was an alarm, early one before any leak.
+	alarmed, early bool
+	// The begins of alarms, pages and tickets while nothing leaked, and the hours without a leak.
+	episodes, pages, tickets int
+	free                     float64
+	// alarmedHours of memoryHours were in alarm, summed over the memories of the GPU.
+	alarmedHours, memoryHours float64
 }
 
-// first returns when the first alarm began.
-func (o *outcome) first() time.Duration {
-	if len(o.begun) == 0 {
-		return never
-	}
-	return o.begun[0]
+// leakOutcome is how a rule did on one leak.
+type leakOutcome struct {
+	index int
+	found time.Duration // when the alarm began that found it, or never
+	delay time.Duration // from the onset until then
+	// inTime says that it was told before a quarter of the headroom was gone; rated that it can be said.
+	inTime, rated bool
+	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that the
+	// rule named somebody.
+	named, listed, who bool
+	first, half        forecast // at the alarm that found it, and at the half-life
 }
 
-// forecast is what was foretold at the half-life.
+// oomOutcome is one out-of-memory that a leak caused.
+type oomOutcome struct {
+	leak         int
+	lead, oracle time.Duration // from the page until then, and from that of who knows; never without one
+}
+
+// forecast is what was foretold of an out-of-memory.
 type forecast struct {
-	due     bool    // the series has an out-of-memory and lasts to the half-life
+	due     bool    // there was something to foretell
+	told    bool    // there was a forecast
 	error   float64 // |foretold - true| / true, 1 without a forecast
 	covered bool    // the true time is between the bounds
-	width   float64 // (upper - lower) / true, +Inf without a forecast
-	told    float64 // (upper - lower) / foretold, as a reader sees it, 0 without a forecast
+	width   float64 // (upper - lower) / true, +Inf without an interval
 }
 
-// scorer follows the verdicts of one rule on one series.
+// score returns how a rule did.
+func score(w *watched, rule int) outcome {
+	o := outcome{free: freeHours(w)}
+	ooms := distinct(w.truth.OOMs)
+	for _, r := range w.records {
+		s := newScorer(w, r, rule, ooms)
+		s.count(&o)
+		for i := range w.truth.Leaks {
+			if l := &w.truth.Leaks[i]; l.Instance == r.instance && l.Visible {
+				o.leaks = append(o.leaks, s.leak(i, l))
+			}
+		}
+		for i := range ooms {
+			if oom := &ooms[i]; oom.Instance == r.instance {
+				o.ooms = append(o.ooms, s.outOfMemory(oom))
+			}
+		}
+	}
+	return o
+}
+
+// distinct returns the out-of-memories that leaks caused. Who catches the error, or is started into a full memory, fails again and
+// again: of one growth the first counts.
+func distinct(all []fleet.OOM) []fleet.OOM {
+	return slices.DeleteFunc(slices.Clone(all), func(o fleet.OOM) bool { return o.Leak < 0 || o.Again })
+}
+
+// freeHours returns for how long nothing leaked in any memory.
+func freeHours(w *watched) float64 {
+	var busy []span
+	for i := range w.truth.Leaks {
+		l := &w.truth.Leaks[i]
+		busy = append(busy, span{l.From, l.Until + held})
+	}
+	slices.SortFunc(busy, func(a, b span) int { return int(a.from - b.from) })
+	end := w.truth.Start + w.length
+	free, at := time.Duration(0), w.truth.Start
+	for _, b := range busy {
+		free += max(min(b.from, end)-at, 0)
+		at = max(at, b.to)
+	}
+	return (free + max(end-at, 0)).Hours()
+}
+
+// scorer scores one rule on one memory.
 type scorer struct {
-	out          outcome
-	on, asked    bool
-	last         time.Duration
-	candidate    time.Duration // begin of an alarm that may have found the leak
-	page, ticket alert
+	w                      *watched
+	r                      *record
+	said                   []answer
+	ooms                   []fleet.OOM
+	alarms, pages, tickets []span
 }
 
-func newScorer(is truth) *scorer {
-	s := &scorer{candidate: never, page: newAlert(pageFor), ticket: newAlert(ticketFor)}
-	s.out = outcome{truth: is, found: never, paging: never}
-	s.out.forecast = forecast{due: is.oom > 0 && is.half <= is.length, error: 1, width: math.Inf(1)}
-	return s
-}
-
-// observe takes the verdict at t.
-func (s *scorer) observe(t time.Duration, leak bool, eta, lower, upper float64) {
-	if s.on {
-		s.out.alarmed += t - s.last
-	}
-	s.last = t
-	if leak && !s.on {
-		s.begin(t)
-	}
-	s.on = leak
-	s.alert(t, leak, eta)
-	if s.candidate != never && t >= s.candidate+held {
-		s.settle()
-	}
-	if s.out.forecast.due && !s.asked && t >= s.out.half {
-		s.asked = true
-		s.foretold((s.out.oom - t).Seconds(), eta, lower, upper)
+func newScorer(w *watched, r *record, rule int, ooms []fleet.OOM) *scorer {
+	said := r.said[rule]
+	return &scorer{
+		w: w, r: r, said: said, ooms: ooms,
+		alarms: spans(r.minutes, func(i int) bool { return said[i].leak }),
+		pages: alerts(spans(r.minutes, func(i int) bool {
+			return said[i].leak && said[i].eta < pageWithin.Seconds()
+		}), pageFor),
+		tickets: alerts(spans(r.minutes, func(i int) bool { return said[i].ticket }), ticketFor),
 	}
 }
 
-// begin notes that an alarm begins at t.
-func (s *scorer) begin(t time.Duration) {
-	s.out.begun = append(s.out.begun, t)
+// count adds the alarms and alerts that began while nothing leaked.
+func (s *scorer) count(o *outcome) {
+	for _, a := range s.alarms {
+		o.alarmed = true
+		o.early = o.early || !slices.ContainsFunc(s.w.truth.Leaks, func(l fleet.LeakTruth) bool { return l.From <= a.from })
+		o.alarmedHours += (a.to - a.from).Hours()
+	}
+	o.memoryHours += s.w.length.Hours()
+	o.episodes += s.wrong(s.alarms)
+	o.pages += s.wrong(s.pages)
+	o.tickets += s.wrong(s.tickets)
+}
+
+func (s *scorer) wrong(list []span) int {
+	n := 0
+	for _, a := range list {
+		count(&n, !s.leaking(a.from))
+	}
+	return n
+}
+
+// leaking reports whether something leaks in this memory at t, or did until a moment before.
+func (s *scorer) leaking(t time.Duration) bool {
+	return slices.ContainsFunc(s.w.truth.Leaks, func(l fleet.LeakTruth) bool {
+		return l.Instance == s.r.instance && l.From <= t && t <= l.Until+held
+	})
+}
+
+// leak scores one leak.
+func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
+	o := leakOutcome{index: index, found: never, listed: s.w.listed}
+	o.half = s.atHalf(index)
+	told := s.quarterGone(l)
+	o.rated = told != never
+	for _, a := range s.alarms {
+		begin := max(a.from, l.From)
+		until := s.until(index, l, begin)
+		if !s.leaking(a.from) || begin > l.Until || a.to <= begin || a.to < until {
+			continue
+		}
+		o.found, o.delay = begin, begin-l.From
+		o.inTime = o.rated && begin <= told
+		who := s.at(until).who
+		o.who, o.named = who.ok, right(who, l)
+		o.first = s.atFirst(index, begin)
+		break
+	}
+	return o
+}
+
+// until returns how long an alarm must last that began then: ten minutes, or until memory runs out or the leak ends.
+func (s *scorer) until(index int, l *fleet.LeakTruth, begin time.Duration) time.Duration {
+	until := min(begin+held, l.Until)
+	for i := range s.ooms {
+		if o := &s.ooms[i]; o.Leak == index && o.T >= begin {
+			until = min(until, o.T)
+		}
+	}
+	return until
+}
+
+// at returns the last answer until t.
+func (s *scorer) at(t time.Duration) answer {
+	i, ok := slices.BinarySearchFunc(s.r.minutes, t, func(m minute, t time.Duration) int { return int(m.t - t) })
+	if !ok {
+		i--
+	}
+	if i < 0 {
+		return answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()}
+	}
+	return s.said[i]
+}
+
+// right reports whether it is who leaks.
+func right(who named, l *fleet.LeakTruth) bool {
 	switch {
-	case s.out.leak && t < s.out.onset:
-		s.out.early = true
-	case s.out.leak && s.out.found == never && s.candidate == never:
-		s.candidate = t
+	case !who.ok:
+		return false
+	case who.group != "":
+		return who.group == l.Group
+	case who.id != gpu.ProcessID{}:
+		return slices.Contains(l.Processes, who.id)
 	}
+	return len(l.Processes) == 0
 }
 
-// alert follows the alerts until the out-of-memory: after it nobody is told of it.
-func (s *scorer) alert(t time.Duration, leak bool, eta float64) {
-	if s.out.oom > 0 && t >= s.out.oom {
-		return
+// quarterGone returns when a leak of this rate has taken a quarter of what was free at the onset.
+func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
+	if len(s.r.minutes) == 0 {
+		return never
 	}
-	if s.page.observe(t, pages(leak, eta)) {
-		s.out.paged = append(s.out.paged, t)
+	at := s.r.minutes[0]
+	for _, m := range s.r.minutes {
+		if m.t > l.From {
+			break
+		}
+		at = m
 	}
-	if s.ticket.observe(t, leak) {
-		s.out.ticketed = append(s.out.ticketed, t)
+	free := at.capacity - at.used
+	if at.capacity == 0 || free <= 0 || l.Rate <= 0 {
+		return never
 	}
-	s.out.paging = s.page.on
+	return l.From + time.Duration(min(quarter*free/l.Rate, 1e9)*float64(time.Second))
 }
 
-// settle decides on the candidate.
-func (s *scorer) settle() {
-	if s.on {
-		s.out.found = s.candidate
+// atFirst scores the forecast of the first alarm, where the growth that it tells of ends in an out-of-memory, and not at a limit of
+// the program that nobody else knows.
+func (s *scorer) atFirst(index int, begin time.Duration) forecast {
+	for i := range s.ooms {
+		if o := &s.ooms[i]; o.Leak == index && o.T > begin {
+			if o.T-o.Growth > begin || o.Own {
+				break
+			}
+			return newForecast(s.at(begin), o.T-begin)
+		}
 	}
-	s.candidate = never
+	return forecast{}
 }
 
-// foretold scores a forecast against the true seconds to out-of-memory.
-func (s *scorer) foretold(is, eta, lower, upper float64) {
-	f := &s.out.forecast
-	if is <= 0 || math.IsNaN(eta) || math.IsInf(eta, 0) {
-		return
+// atHalf scores the forecast in the middle of the first growth that is long enough.
+func (s *scorer) atHalf(index int) forecast {
+	for i := range s.ooms {
+		if o := &s.ooms[i]; o.Leak == index && o.Growth >= held && !o.Own {
+			return newForecast(s.at(o.T-o.Growth/2), o.Growth/2)
+		}
 	}
-	f.error = math.Abs(eta-is) / is
-	f.covered = lower <= is && is <= upper
-	if w := (upper - lower) / is; w >= 0 {
-		f.width, f.told = w, (upper-lower)/eta
-	}
+	return forecast{}
 }
 
-// end returns the outcome after the last sample.
-func (s *scorer) end() outcome {
-	if s.candidate != never {
-		s.settle()
+// newForecast scores an answer by the true time that was left.
+func newForecast(a answer, left time.Duration) forecast {
+	is := left.Seconds()
+	f := forecast{due: true, error: 1, width: math.Inf(1)}
+	if math.IsNaN(a.eta) || math.IsInf(a.eta, 0) {
+		return f
 	}
-	return s.out
+	f.told, f.error = true, math.Abs(a.eta-is)/is
+	f.covered = a.lower <= is && is <= a.upper
+	if w := (a.upper - a.lower) / is; w >= 0 {
+		f.width = w
+	}
+	return f
+}
+
+// outOfMemory returns for how long a page had been on. One that began before the leak is none.
+func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
+	l := &s.w.truth.Leaks[oom.Leak]
+	o := oomOutcome{leak: oom.Leak, lead: never, oracle: never}
+	from := l.From
+	for i := range s.w.truth.Leaks { // the lives of a program before this one
+		if e := &s.w.truth.Leaks[i]; e.Instance == l.Instance && e.Program == l.Program && e.Group == l.Group {
+			from = min(from, e.From)
+		}
+	}
+	for _, p := range s.pages {
+		if p.from >= from && p.from <= oom.T && oom.T <= p.to {
+			o.lead = oom.T - p.from
+		}
+	}
+	if l.Visible && l.VisibleAt <= oom.T {
+		o.oracle = oom.T - l.VisibleAt
+	}
+	return o
+}
+
+func count(n *int, yes bool) {
+	if yes {
+		*n++
+	}
 }

@@ -4,265 +4,166 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-const (
-	mib = 1 << 20
-	// traceLeast is how long a log must be for a leak to be put into it, and
-	// traceLasts for how long it must be sampled then, until the memory is full: a gap of
-	// more than traceGap hides any leak.
-	traceLeast = 90 * time.Minute
-	traceLasts = 40 * time.Minute
-	traceGap   = 10 * time.Minute
-)
+// historyCapacity is what the GPUs of a history of used memory are taken to have, which it does not
+// tell. The pods of the public one hold up to 47 GiB.
+const historyCapacity = 80 << 30
 
-// injected are the leaks that are put into real logs, from one third of their
-// time on.
-var injected = []struct {
-	name   string
-	steady float64                       // bytes a second, 0 for steps
-	lost   func(seconds float64) float64 // MiB
-}{
-	{"0.1 MiB/s", 0.1 * mib, func(s float64) float64 { return 0.1 * s }},
-	{"0.5 MiB/s", 0.5 * mib, func(s float64) float64 { return 0.5 * s }},
-	{"2 MiB/s", 2 * mib, func(s float64) float64 { return 2 * s }},
-	{"500 MiB each 1000 s", 0, func(s float64) float64 { return 500 * (1 + math.Floor(s/1000)) }},
-}
-
-// trace is a real log of one GPU or process.
-type trace struct {
-	name     string
-	capacity int64
-	samples  []traceSample
-}
-
-type traceSample struct {
-	t    time.Duration // since the first one
-	used int64
-}
-
-// replayed is a trace that is replayed, with a leak or without.
-type replayed struct {
-	*trace
-	onset  time.Duration
-	steady float64
-	lost   func(seconds float64) float64
-	n      int
-}
-
-// Next implements source.
-func (r *replayed) Next() (t time.Duration, used int64, ok bool) {
-	if r.n == len(r.samples) {
-		return 0, 0, false
+// benchTraces writes how many of the real logs had an alarm. What of them leaks nobody knows.
+func benchTraces(w io.Writer, opt options) error {
+	logs, err := readTraces(opt.traces)
+	if err != nil {
+		return err
 	}
-	s := r.samples[r.n]
-	r.n++
-	if r.lost != nil && s.t >= r.onset {
-		s.used += 2 * mib * int64(math.Ceil(r.lost((s.t-r.onset).Seconds())/2))
-		if s.used > r.capacity {
-			return 0, 0, false
-		}
+	if len(logs) == 0 {
+		_, err := fmt.Fprintf(w, "No real logs: there are none in the directory of --traces.\n")
+		return err
 	}
-	return s.t, s.used, true
-}
-
-// truth returns what is true of the replay, found by running a copy of it.
-func (r *replayed) truth() truth {
-	run := *r
-	is := truth{leak: r.lost != nil, onset: r.onset, steadyBig: r.steady >= bigRate}
-	for t, _, ok := run.Next(); ok; t, _, ok = run.Next() {
-		is.length = t
+	errs, runs := make([]error, len(logs)), make([]watched, len(logs))
+	parallel(len(logs), func(i int) (none struct{}) {
+		runs[i], errs[i] = watch(logs[i].scenario(), func(info gpu.Info) ([]judge, error) { return newJudges(info, opt.rivals) })
+		return none
+	})
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	is.fine = is.length/time.Duration(max(run.n-1, 1)) <= finely
-	if is.leak && is.length < r.end() {
-		is.oom = is.length
-		is.half = is.onset + (is.oom-is.onset)/2
-	}
-	return is
-}
-
-// sampled returns for how long the leak is sampled, found by running a copy of the replay.
-func (r *replayed) sampled() (sum time.Duration) {
-	run, last := *r, r.onset
-	for t, _, ok := run.Next(); ok; t, _, ok = run.Next() {
-		if step := t - last; t > r.onset {
-			last = t
-			if step <= traceGap {
-				sum += step
+	all := make([]figures, len(opt.names()))
+	for i := range runs {
+		for rule := range runs[i].rules() {
+			o := score(&runs[i], rule)
+			all[rule].add(fleet.Healthy, &o, opt.prices)
+			if opt.verbose && rule == 0 && o.alarmed {
+				fmt.Fprintf(w, "alarm on %s\n", logs[i].name)
 			}
 		}
 	}
-	return sum
+	t := compared(fmt.Sprintf("Real logs: %d, %.0f h", len(logs), all[0].freeHours), []row{
+		{"ever alarmed", false, func(f *figures) string { return share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]) }},
+		{"time in alarm", false, func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
+		{"pages", false, func(f *figures) string { return strconv.Itoa(f.pages) }},
+		{"tickets", false, func(f *figures) string { return strconv.Itoa(f.tickets) }},
+	}, opt.names(), all)
+	return t.write(w, opt.marked)
 }
 
-func (tr *trace) end() time.Duration { return tr.samples[len(tr.samples)-1].t }
+// trace is a real log of one GPU.
+type trace struct {
+	name    string
+	info    gpu.Info
+	samples []gpu.Sample
+}
 
-// readTraces reads the logs in a directory: those of nvidia-smi, and histories in
-// the text format of OpenMetrics.
+// scenario returns the log as a scenario in which nothing is known to leak.
+func (tr *trace) scenario() *fleet.Scenario {
+	n := 0
+	return &fleet.Scenario{Info: tr.info, Truth: fleet.Truth{Start: tr.samples[0].T}, Next: func(s *gpu.Sample) bool {
+		if n == len(tr.samples) {
+			return false
+		}
+		*s = tr.samples[n]
+		n++
+		return true
+	}}
+}
+
+// readTraces reads the logs in a directory that have two samples or more: those of nvidia-smi, and
+// histories of used memory in the text format of OpenMetrics.
 func readTraces(dir string) ([]*trace, error) {
 	var all []*trace
 	for _, kind := range []struct {
 		pattern string
-		read    func(path string) ([]*trace, error)
-	}{{"*.csv", readTrace}, {"*.om", readHistory}} {
+		read    func(in *os.File) (map[string]*trace, []string, error)
+	}{{"*.csv", readLog}, {"*.om", readHistory}} {
 		paths, err := filepath.Glob(filepath.Join(dir, kind.pattern))
 		if err != nil {
 			return nil, fmt.Errorf("list the logs: %w", err)
 		}
 		for _, path := range paths {
-			of, err := kind.read(path)
+			in, err := os.Open(path)
 			if err != nil {
 				return nil, fmt.Errorf("read a log: %w", err)
 			}
-			all = append(all, of...)
-		}
-	}
-	return all, nil
-}
-
-// readTrace reads the GPUs of a log of nvidia-smi.
-func readTrace(path string) (all []*trace, err error) {
-	src, err := gpu.NewReplay(path, gpu.ReplayOptions{Speed: math.Inf(1)})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	devices, err := src.Devices(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range devices {
-		tr := &trace{name: filepath.Base(path)}
-		if err := tr.read(d); err != nil {
-			return nil, err
-		}
-		if len(tr.samples) > 1 {
-			all = append(all, tr)
-		}
-	}
-	return all, nil
-}
-
-// read reads a GPU to its end. Samples without a reading are passed over.
-func (tr *trace) read(d gpu.Device) error {
-	ctx := context.Background()
-	var first time.Duration
-	for {
-		if _, err := d.Wait(ctx); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		s, err := d.Read(ctx)
-		if err != nil {
-			return err
-		}
-		if !s.Memory.Used.OK || !s.Memory.Total.OK {
-			continue
-		}
-		if len(tr.samples) == 0 {
-			first = s.T
-		}
-		tr.capacity = int64(s.Memory.Total.V)
-		tr.samples = append(tr.samples, traceSample{s.T - first, int64(s.Memory.Used.V)})
-	}
-}
-
-// benchTraces runs the logs, once as they are and once with each leak.
-func benchTraces(w io.Writer, opt options) error {
-	traces, err := readTraces(opt.traces)
-	if err != nil {
-		return err
-	}
-	if len(traces) == 0 {
-		_, err := fmt.Fprintf(w, "No real logs: there are none in the directory of --traces.\n")
-		return err
-	}
-	r := &runner{rivals: opt.rivals, verbose: opt.verbose}
-	judgedAll := func(list []namedReplay) []judged {
-		return parallel(len(list), func(i int) judged {
-			p := list[i]
-			return r.judge(p.name, p.replayed, p.capacity, p.truth(), func(w *watch, o *outcome) string { return traceNote(p, w, o) })
-		})
-	}
-	healthy, leaks := judgedAll(replays(traces)), judgedAll(replaysWithLeaks(traces))
-	if err := errors.Join(firstError(healthy), firstError(leaks)); err != nil {
-		return err
-	}
-	writeNotes(w, slices.Concat(healthy, leaks))
-	return writeTables(w, opt, traceTables(healthy, leaks, opt.rivals)...)
-}
-
-// namedReplay is a replay with the name of its leak.
-type namedReplay struct {
-	name string
-	*replayed
-}
-
-func replays(traces []*trace) []namedReplay {
-	var list []namedReplay
-	for _, tr := range traces {
-		list = append(list, namedReplay{tr.name, &replayed{trace: tr}})
-	}
-	return list
-}
-
-// replaysWithLeaks returns each leak in each log that is long enough and has as
-// much memory free.
-func replaysWithLeaks(traces []*trace) []namedReplay {
-	var list []namedReplay
-	for _, leak := range injected {
-		for _, tr := range traces {
-			p := namedReplay{leak.name, &replayed{trace: tr, onset: tr.end() / 3, steady: leak.steady, lost: leak.lost}}
-			if tr.end() >= traceLeast && p.sampled() >= traceLasts {
-				list = append(list, p)
+			of, names, err := kind.read(in)
+			if err = errors.Join(err, in.Close()); err != nil {
+				return nil, fmt.Errorf("read %s: %w", path, err)
+			}
+			for _, name := range names {
+				if len(of[name].samples) > 1 {
+					of[name].name = filepath.Base(path) + " " + name
+					all = append(all, of[name])
+				}
 			}
 		}
 	}
-	return list
+	return all, nil
 }
 
-// traceTables returns the tables of the logs as they are and with leaks.
-func traceTables(healthy, leaks []judged, withRivals bool) []*table {
-	names, all := figuresOf(healthy, withRivals)
-	asIs := compared(fmt.Sprintf("Real logs as they are: %d of %.0f h", all[0].healthy, all[0].hours), healthyRows, names, all)
-	names, all = figuresOf(leaks, withRivals)
-	title := fmt.Sprintf("Real logs of %s and more with a leak from one third on: %d", short(traceLeast), all[0].leaks)
-	with := compared(title, slices.Concat(leakRows[1:], forecastRows), names, all)
-	byLeak, _ := byKind(leaks)
-	byLeak.title = "Real logs by leak"
-	return []*table{asIs, with, byLeak}
+// readLog reads the GPUs of a log of nvidia-smi.
+func readLog(in *os.File) (of map[string]*trace, names []string, err error) {
+	r, err := gpu.NewRecordingReader(in.Name(), in, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	of = map[string]*trace{}
+	for {
+		info, s, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return of, names, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if of[info.UUID] == nil {
+			of[info.UUID] = &trace{info: info}
+			names = append(names, info.UUID)
+		}
+		if s.Memory.Used.OK && s.Memory.Total.OK {
+			of[info.UUID].samples = append(of[info.UUID].samples, s)
+		}
+	}
 }
 
-// traceNote returns a line for a log with a false alarm or a leak not found.
-func traceNote(p namedReplay, w *watch, o *outcome) string {
-	switch {
-	case o.leak && !o.early && o.found != never, !o.leak && len(o.begun) == 0:
-		return ""
+// readHistory reads the series of used memory from a file in the text format of OpenMetrics, in which
+// each sample has its time.
+func readHistory(in *os.File) (of map[string]*trace, names []string, err error) {
+	text, err := io.ReadAll(in)
+	of = map[string]*trace{}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		end := strings.LastIndexByte(line, '}') + 1
+		fields := strings.Fields(line[end:])
+		if len(fields) != 2 {
+			return nil, nil, fmt.Errorf("%q is not a sample with its time", line)
+		}
+		used, err := strconv.ParseFloat(fields[0], 64)
+		at, err2 := strconv.ParseFloat(fields[1], 64)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, nil, err
+		}
+		name := line[:end]
+		if of[name] == nil {
+			of[name] = &trace{}
+			names = append(names, name)
+		}
+		if !math.IsNaN(used) { // else the series was not there then
+			memory := gpu.Memory{Total: gpu.Some[uint64](historyCapacity), Used: gpu.Some(uint64(used))}
+			of[name].samples = append(of[name].samples, gpu.Sample{T: time.Duration(at*1e3) * time.Millisecond, Memory: memory})
+		}
 	}
-	what := "false"
-	if o.leak {
-		what = "missed"
-	}
-	if o.early {
-		what = "early"
-	}
-	line := fmt.Sprintf("%-6s %s of %s", what, p.trace.name, short(o.length))
-	if o.leak {
-		line += fmt.Sprintf(" with %s from %s", p.name, short(o.onset))
-	}
-	if o.first() != never {
-		line += fmt.Sprintf("; %d alarms for %s, first at %s: %s", len(o.begun), short(o.alarmed), short(o.first()), w.atFirst)
-	}
-	return line + fmt.Sprintf("; peak %.2f at %s, end %.2f %s", w.peak, short(w.peakT), w.ours.confidence(), w.ours.last.Pattern)
+	return of, names, err
 }

@@ -16,113 +16,84 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// feed gives a rule n samples of used(i), every so often from 0 on.
-func feed(r Rule, n int, every time.Duration, capacity int64, used func(i int) float64) {
+// feed gives a rule n samples of used(i), every so often from 0 on, on a GPU of 80 GB.
+func feed(r Rule, n int, every time.Duration, used func(i int) float64) {
 	for i := range n {
-		r.Observe(time.Duration(i)*every, int64(used(i)), capacity)
+		r.Observe(time.Duration(i)*every, int64(used(i)), 80e9)
+	}
+}
+
+// rising is 10 GB and so many bytes more with each sample.
+func rising(each float64) func(int) float64 {
+	return func(i int) float64 { return 1e10 + each*float64(i) }
+}
+
+// levels are 10 GB, and as much again after each so many samples.
+func levels(each int) func(int) float64 {
+	return func(i int) float64 { return 1e10 + 1e10*float64(i/each) }
+}
+
+func TestRules(t *testing.T) {
+	none := math.NaN()
+	for _, c := range []struct {
+		name  string
+		rule  Rule
+		n     int
+		every time.Duration
+		used  func(i int) float64
+		leak  bool
+		eta   float64 // 0 for any
+	}{
+		// 1 MB/s and R² of 0.8, from 20 samples on; R² of L equal levels is about 1 - 1/L².
+		{"gpulse, 19 samples", NewGpulse(), 19, 30 * time.Second, rising(6e7), false, none},
+		{"gpulse, 31 samples", NewGpulse(), 31, 30 * time.Second, rising(6e7), true, 68.2e9 / 2e6},
+		{"gpulse, steep enough", NewGpulse(), 60, 30 * time.Second, rising(3.03e7), true, 0},
+		{"gpulse, not steep enough", NewGpulse(), 60, 30 * time.Second, rising(2.97e7), false, none},
+		{"gpulse, one step", NewGpulse(), 60, 30 * time.Second, levels(30), false, none},
+		{"gpulse, two steps", NewGpulse(), 60, 30 * time.Second, levels(20), true, 0},
+		{"gpulse, 19 samples of each second", NewGpulse(), 19 * 30, time.Second, rising(2e6), false, none},
+		{"gpumemprof, four", NewGpumemprof(), 4, time.Second, rising(1e9), false, none},
+		{"gpumemprof, five", NewGpumemprof(), 5, time.Second, rising(1e9), true, none},
+		// r = 2/sqrt(10 * 0.8) = 0.71, but t = 0.71 sqrt(3/0.5) = 1.7 < 3.18.
+		{"gpumemprof, p above 0.05", NewGpumemprof(), 5, time.Second, levels(4), false, none},
+		{"gpumemprof, falls", NewGpumemprof(), 5, time.Second, rising(-1e9), false, none},
+		{"gpumemprof, constant", NewGpumemprof(), 5, time.Second, rising(0), false, none},
+		// From 10 GB, an hour and four hours more: 5 h at 3.9 MB/s are 70.2 GB.
+		{"predict_linear, to the end", NewPredictLinear(), 3601, time.Second, rising(3.9e6), true, (7e10 - 3.9e6*3600) / 3.9e6},
+		{"predict_linear, not to the end", NewPredictLinear(), 3601, time.Second, rising(3.8e6), false, (7e10 - 3.8e6*3600) / 3.8e6},
+		{"predict_linear, falls", NewPredictLinear(), 3601, time.Second, rising(-1e6), false, none},
+		{"predict_linear, one sample", NewPredictLinear(), 1, time.Second, rising(1e9), false, none},
+		{"OLS, not a quarter of an hour", NewOLS(), 90, 10 * time.Second, rising(1e6), false, none},
+		{"OLS, a quarter of an hour", NewOLS(), 101, 10 * time.Second, rising(1e6), true, (70e9 - 1e8) / 1e5},
+		{"OLS, one step", NewOLS(), 135, 10 * time.Second, levels(90), false, none},
+		{"OLS, falls", NewOLS(), 200, 10 * time.Second, rising(-1e6), false, none},
+		{"Mann-Kendall, 9 full minutes", NewMannKendall(), 10 * 60, time.Second, rising(1e6), false, none},
+		{"Mann-Kendall, 61 full minutes", NewMannKendall(), 61*60 + 1, time.Second, rising(1e6), true, (80e9 - 1.366e10) / 1e6},
+		{"Mann-Kendall, falls", NewMannKendall(), 7200, time.Second, rising(-1e5), false, none},
+	} {
+		feed(c.rule, c.n, c.every, c.used)
+		leak, eta := c.rule.Verdict()
+		if leak != c.leak || math.IsNaN(eta) != math.IsNaN(c.eta) {
+			t.Errorf("%s: %t, forecast %g", c.name, leak, eta)
+		}
+		if c.eta > 0 {
+			near(t, c.name, eta, c.eta)
+		}
 	}
 }
 
 func TestFit(t *testing.T) {
-	f, ok := fitOf([]point{{0, 1}, {1, 3}, {2, 5}})
+	// Means 1 and 1; sums of products: tt 2, tv 3, vv 6.
+	f, ok := fitOf([]point{{0, 0}, {1, 0}, {2, 3}})
 	if !ok {
 		t.Fatal("no fit")
 	}
-	near(t, "slope", f.slope, 2)
-	near(t, "end", f.end, 5)
-	near(t, "r", f.r, 1)
-	// Means 1 and 1; sums of products: tt 2, tv 3, vv 6.
-	f, _ = fitOf([]point{{0, 0}, {1, 0}, {2, 3}})
 	near(t, "slope", f.slope, 1.5)
 	near(t, "end", f.end, 2.5)
 	near(t, "r", f.r, 3/math.Sqrt(12))
-	f, _ = fitOf([]point{{0, 7}, {1, 7}})
-	near(t, "r of a constant", f.r, 0)
 	for _, points := range [][]point{nil, {{1, 1}}, {{1, 1}, {1, 2}}} {
 		if _, ok := fitOf(points); ok {
 			t.Errorf("%v has a fit", points)
-		}
-	}
-}
-
-func TestRecord(t *testing.T) {
-	r := record{age: 10}
-	for i := range 100 {
-		r.add(time.Duration(i)*time.Second, int64(i))
-	}
-	if p := r.last(); len(p) != 10 || p[0].t != 90 || p[9].v != 99 {
-		t.Errorf("%v", p)
-	}
-	r = record{most: 3}
-	for i := range 100 {
-		r.add(time.Duration(i)*time.Second, int64(i))
-	}
-	if p := r.last(); len(p) != 3 || p[0].t != 97 || len(r.points) > 10 {
-		t.Errorf("%v of %d", p, len(r.points))
-	}
-}
-
-func TestGpulse(t *testing.T) {
-	const interval = 30 * time.Second
-	rising := func(mb float64) func(int) float64 {
-		return func(i int) float64 { return 1e10 + mb*1e6*30*float64(i) }
-	}
-	// 1 MB/s and R² of 0.8, from 20 samples on.
-	for _, c := range []struct {
-		name string
-		n    int
-		used func(i int) float64
-		leak bool
-	}{
-		{"19 samples", 19, rising(2), false},
-		{"20 samples", 20, rising(2), true},
-		{"just steep enough", 60, rising(1.01), true},
-		{"not steep enough", 60, rising(0.99), false},
-		// R² of L equal levels is about 1 - 1/L².
-		{"one step", 60, func(i int) float64 { return 1e10 + 1e10*float64(i/30) }, false},
-		{"two steps", 60, func(i int) float64 { return 1e10 + 1e10*float64(i/20) }, true},
-		{"a spike alone", 60, func(i int) float64 { return 1e10 + 5e9*float64(i/59) }, false},
-		{"falls", 60, rising(-2), false},
-	} {
-		g := NewGpulse()
-		feed(g, c.n, interval, 80e9, c.used)
-		leak, eta, _, _ := g.Verdict()
-		if leak != c.leak || leak == math.IsNaN(eta) {
-			t.Errorf("%s: %t, forecast %g", c.name, leak, eta)
-		}
-	}
-	g := NewGpulse()
-	feed(g, 31, interval, 80e9, rising(2)) // 11.8 GB now
-	_, eta, lower, upper := g.Verdict()
-	near(t, "forecast", eta, 68.2e9/2e6)
-	if !math.IsNaN(lower) || !math.IsNaN(upper) {
-		t.Error("gpulse has no interval")
-	}
-	// Samples come each 30 s, however often there are some.
-	g = NewGpulse()
-	feed(g, 19*30, time.Second, 80e9, func(i int) float64 { return 1e10 + 2e6*float64(i) })
-	if leak, _, _, _ := g.Verdict(); leak {
-		t.Error("a leak from 19 samples")
-	}
-}
-
-func TestGpumemprof(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		values []float64
-		leak   bool
-	}{
-		{"four", []float64{0, 1, 2, 3}, false},
-		{"five", []float64{0, 1, 2, 3, 4}, true},
-		// r = 2/sqrt(10 * 0.8) = 0.71, but t = 0.71 sqrt(3/0.5) = 1.7 < 3.18.
-		{"p above 0.05", []float64{0, 0, 0, 0, 1}, false},
-		{"falls", []float64{4, 3, 2, 1, 0}, false},
-		{"constant", []float64{1, 1, 1, 1, 1}, false},
-	} {
-		g := NewGpumemprof()
-		feed(g, len(c.values), time.Second, 80e9, func(i int) float64 { return 1e9 * c.values[i] })
-		if leak, eta, _, _ := g.Verdict(); leak != c.leak || !math.IsNaN(eta) {
-			t.Errorf("%s: %t, %g", c.name, leak, eta)
 		}
 	}
 	// t = 0.55 sqrt(13/(1-0.3025)) = 2.37 > 2.160; 0.5 sqrt(13/0.75) = 2.08 is not.
@@ -131,74 +102,33 @@ func TestGpumemprof(t *testing.T) {
 	}
 }
 
-func TestPredictLinear(t *testing.T) {
-	for _, c := range []struct {
-		rate float64
-		leak bool
-	}{
-		// From 10 GB, an hour and four hours more: 5 h at 3.9 MB/s are 70.2 GB.
-		{3.9e6, true},
-		{3.8e6, false},
-		{-1e6, false},
-		{0, false},
-	} {
-		p := NewPredictLinear()
-		feed(p, 3601, time.Second, 80e9, func(i int) float64 { return 1e10 + c.rate*float64(i) })
-		leak, eta, _, _ := p.Verdict()
-		if leak != c.leak {
-			t.Errorf("%g B/s: %t", c.rate, leak)
-		}
-		if c.rate > 0 {
-			near(t, "forecast", eta, (7e10-c.rate*3600)/c.rate)
-		} else if !math.IsNaN(eta) {
-			t.Errorf("%g B/s: %g s", c.rate, eta)
-		}
+func TestRecord(t *testing.T) {
+	old, few := record{age: 10}, record{most: 3}
+	for i := range 100 {
+		old.add(time.Duration(i)*time.Second, float64(i))
+		few.add(time.Duration(i)*time.Second, float64(i))
 	}
-	p := NewPredictLinear()
-	p.Observe(0, 1e9, 80e9)
-	if leak, _, _, _ := p.Verdict(); leak {
-		t.Error("a leak from one sample")
+	if p := old.last(); len(p) != 10 || p[0].t != 90 || p[9].v != 99 {
+		t.Errorf("%v", p)
 	}
-}
-
-func points(values ...float64) []point {
-	var list []point
-	for i, v := range values {
-		list = append(list, point{float64(i), v})
+	if p := few.last(); len(p) != 3 || p[0].t != 97 || len(few.points) > 10 {
+		t.Errorf("%v of %d", p, len(few.points))
 	}
-	return list
 }
 
 func TestKendall(t *testing.T) {
+	points := func(values ...float64) (list []point) {
+		for i, v := range values {
+			list = append(list, point{float64(i), v})
+		}
+		return list
+	}
 	// S = 45, var = 10*9*25/18 = 125.
 	near(t, "z", kendall(points(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)), 44/math.Sqrt(125))
 	near(t, "z", kendall(points(10, 9, 8, 7, 6, 5, 4, 3, 2, 1)), -44/math.Sqrt(125))
 	// S = 4, var = (4*3*13 - 2*2*1*9)/18 = 120/18.
 	near(t, "z with ties", kendall(points(1, 1, 2, 2)), 3/math.Sqrt(120.0/18))
 	near(t, "z of a constant", kendall(points(3, 3, 3, 3)), 0)
-	// Slopes 1, 2 and 3.
-	near(t, "Sen's slope", sen(points(0, 1, 4)), 2)
-	// Slopes 1, 0, 1, -1, 1 and 3.
-	near(t, "Sen's slope", sen(points(0, 1, 0, 3)), 1)
-}
-
-func TestMannKendall(t *testing.T) {
-	m := NewMannKendall()
-	feed(m, 10*60, time.Second, 80e9, func(i int) float64 { return 1e10 + 1e6*float64(i) })
-	if leak, _, _, _ := m.Verdict(); leak {
-		t.Error("a leak from 9 full minutes")
-	}
-	// 60 full minutes: the forecast is (80 - 13.66) GB at 1 MB/s.
-	m = NewMannKendall()
-	feed(m, 61*60+1, time.Second, 80e9, func(i int) float64 { return 1e10 + 1e6*float64(i) })
-	leak, eta, _, _ := m.Verdict()
-	if !leak {
-		t.Error("no leak")
-	}
-	near(t, "forecast", eta, (80e9-1.366e10)/1e6)
-	m = NewMannKendall()
-	feed(m, 7200, time.Second, 80e9, func(i int) float64 { return 1e10 - 1e5*float64(i) })
-	if leak, _, _, _ := m.Verdict(); leak {
-		t.Error("a leak that falls")
-	}
+	near(t, "Sen's slope", sen(points(0, 1, 4)), 2)    // of 1, 2 and 3
+	near(t, "Sen's slope", sen(points(0, 1, 0, 3)), 1) // of 1, 0, 1, -1, 1 and 3
 }

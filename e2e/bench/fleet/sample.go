@@ -1,0 +1,157 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
+)
+
+// listing says what a recording tells of the processes.
+type listing uint8
+
+const (
+	all         listing = iota
+	noList              // the driver tells no processes, as under vGPU
+	noMemory            // it lists them without their memory, as under WSL
+	foreignPIDs         // the recorder runs in a pid namespace of its own
+)
+
+// readings are how good the readings are.
+type readings struct {
+	torn       float64 // share (0 to 1) of samples whose memory is older than their list
+	noReserved bool    // the driver tells no reserved memory: it counts as used
+	noUse      bool    // nor the utilisation of processes
+}
+
+// gap is a time without samples: the node or the recorder was away.
+type gap struct{ from, to time.Duration }
+
+// drawListing draws what the recording has. Most nodes have everything.
+func (w *world) drawListing() {
+	switch x := w.r.Float64(); {
+	case x < 0.06:
+		w.listing = noList
+	case x < 0.10:
+		w.listing = noMemory
+	case x < 0.14:
+		w.listing = foreignPIDs
+	}
+	w.machine.torn = w.logu(0.0002, 0.02)
+	w.machine.noReserved = w.chance(0.05)
+	w.machine.noUse = w.chance(0.05)
+}
+
+func (w *world) drawGaps() {
+	if !w.chance(0.1) {
+		return
+	}
+	for range w.n(1, 3) {
+		from := time.Duration(w.u(0.05, 0.95) * float64(w.end))
+		w.gaps = append(w.gaps, gap{from, from + w.span(30*time.Second, 20*time.Minute)})
+	}
+}
+
+func (w *world) inGap(t time.Duration) bool {
+	return t > 0 && slices.ContainsFunc(w.gaps, func(g gap) bool { return g.from <= t && t < g.to })
+}
+
+// sample simulates until the sample at t and fills it in.
+func (w *world) sample(s *gpu.Sample, t time.Duration) {
+	late := time.Duration(w.r.ExpFloat64() * float64(3*time.Millisecond))
+	torn := w.chance(w.machine.torn)
+	if !torn {
+		w.advance(t)
+	}
+	w.memories(s)
+	if torn {
+		w.advance(t)
+	}
+	s.T = w.epoch + t + min(late, w.sc.Interval/4)
+	s.Time = time.Unix(0, int64(s.T)).UTC()
+	s.Step = 0
+	w.processes(s)
+}
+
+// memories fills in the memory of the GPU and of its instances.
+func (w *world) memories(s *gpu.Sample) {
+	m := &w.machine
+	total, reserved := m.total*alloc.MiB, m.reserved*alloc.MiB
+	used := uint64(0)
+	s.MIGEnabled = gpu.Opt[bool]{}
+	if m.mig != nil {
+		s.MIGEnabled = gpu.Some(w.divided())
+	}
+	s.Instances = s.Instances[:0]
+	for _, d := range w.domains {
+		used += d.dev.Used() // that of the GPU is the sum of its instances
+		if d.id.OK {
+			mem := gpu.Memory{
+				Total: gpu.Some(d.dev.Capacity()), Reserved: gpu.Some(uint64(0)),
+				Used: gpu.Some(d.dev.Used()), Free: gpu.Some(d.dev.Capacity() - d.dev.Used()),
+			}
+			devices := []gpu.MIGDevice{{ComputeInstance: 0, UUID: d.uuid}}
+			s.Instances = append(s.Instances, gpu.Instance{ID: d.id.V, Profile: d.profile, Memory: mem, Devices: devices})
+		}
+	}
+	s.Memory = gpu.Memory{Total: gpu.Some(total), Reserved: gpu.Some(reserved), Used: gpu.Some(used), Free: gpu.Some(total - reserved - used)}
+	if m.noReserved {
+		s.Memory.Reserved, s.Memory.Used = gpu.Opt[uint64]{}, gpu.Some(used+reserved)
+	}
+}
+
+func (w *world) divided() bool { return w.domains[0].id.OK }
+
+// processes fills in the list.
+func (w *world) processes(s *gpu.Sample) {
+	s.Processes = s.Processes[:0]
+	s.ProcessesKnown = w.listing != noList
+	s.ProcessesComplete = w.listing == all
+	if !s.ProcessesKnown {
+		return
+	}
+	for _, p := range w.procs {
+		s.Processes = append(s.Processes, p.entry())
+	}
+	slices.SortFunc(s.Processes, func(a, b gpu.Process) int {
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
+	})
+}
+
+// entry returns the process as the recording has it.
+func (p *proc) entry() gpu.Process {
+	w := p.w
+	p.count()
+	e := gpu.Process{ID: p.id, Type: p.j.kind, Instance: p.j.dom.id, Used: gpu.Some(p.used())}
+	if w.listing == noMemory {
+		e.Used = gpu.Opt[uint64]{}
+	}
+	if !w.divided() && !w.machine.noUse {
+		e.SM, e.MemoryController = gpu.Some(w.ratio(p.sm)), gpu.Some(w.ratio(p.sm*0.6))
+		e.Encoder, e.Decoder = gpu.Some(0.0), gpu.Some(0.0)
+	}
+	if w.listing == foreignPIDs {
+		return e
+	}
+	e.Started = gpu.Some(w.epoch + p.started)
+	e.CPU = gpu.Some(p.cpu.Truncate(10 * time.Millisecond))
+	e.Owner, e.Orphaned, e.State = p.owner, p.orphaned, p.state
+	if p.state == 'S' && p.cores > 0.5 && w.chance(min(1, p.cores)) {
+		e.State = 'R'
+	}
+	return e
+}
+
+// ratio returns a utilisation as the driver tells it, in whole percent.
+func (w *world) ratio(v float64) float64 {
+	if v <= 0 {
+		return 0
+	}
+	return math.Round(100*min(1, max(0.01, v*(1+0.1*w.r.NormFloat64())))) / 100
+}

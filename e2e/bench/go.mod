@@ -1,0 +1,7 @@
+module github.com/gpuleak/gpu_leak_exporter/e2e/bench
+
+go 1.26.0
+
+require github.com/gpuleak/gpu_leak_exporter v0.0.0-00010101000000-000000000000
+
+replace github.com/gpuleak/gpu_leak_exporter => ../../

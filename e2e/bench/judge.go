@@ -1,0 +1,164 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
+)
+
+// answer is what a rule says of one memory when it is asked.
+type answer struct {
+	leak bool
+	// ticket is the condition of the ticket: the memory leaks, or a process or a pod on it.
+	ticket bool
+	// eta is the seconds to out-of-memory, lower and upper the bounds of its 90 % interval. NaN is not told.
+	eta, lower, upper float64
+	who               named
+}
+
+// named is who is said to leak most: a process, a group, or neither for memory of no process.
+type named struct {
+	ok    bool
+	id    gpu.ProcessID
+	group string
+}
+
+// judge is a rule that watches one memory.
+type judge interface {
+	// observe takes a sample; in is the GPU instance that is watched, nil for the GPU itself.
+	observe(s *gpu.Sample, in *gpu.Instance) error
+	ask() answer
+}
+
+// ruleNames are the rules in the order of the columns.
+var ruleNames = []string{"ours", "ours, GPU memory only", "gpulse", "gpumemprof", "predict_linear", "OLS", "Mann-Kendall"}
+
+// newJudges returns a judge of each rule; without the rivals the first two.
+func newJudges(info gpu.Info, withRivals bool) ([]judge, error) {
+	all, err := newOurs(info, detector.DefaultConfig(), false)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := newOurs(info, detector.DefaultConfig(), true)
+	if err != nil {
+		return nil, err
+	}
+	list := []judge{all, alone}
+	if !withRivals {
+		return list, nil
+	}
+	for _, newRule := range []func() rivals.Rule{
+		rivals.NewGpulse, rivals.NewGpumemprof, rivals.NewPredictLinear, rivals.NewOLS, rivals.NewMannKendall,
+	} {
+		list = append(list, &rival{rule: newRule()})
+	}
+	return list, nil
+}
+
+// ours is the detector of the exporter. Alone it sees the memory of the GPU and no processes.
+type ours struct {
+	domain *detector.Domain[gpu.ProcessID]
+	frames gpu.Frames
+	info   gpu.Info
+	alone  bool
+}
+
+func newOurs(info gpu.Info, cfg detector.Config, alone bool) (*ours, error) {
+	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return cfg })
+	if err != nil {
+		return nil, fmt.Errorf("make a detector: %w", err)
+	}
+	return &ours{domain: d, info: info, alone: alone}, nil
+}
+
+func (o *ours) observe(s *gpu.Sample, in *gpu.Instance) error {
+	if o.alone {
+		less := *s
+		less.Processes, less.ProcessesKnown, less.ProcessesComplete = nil, false, false
+		s = &less
+	}
+	frame, _ := o.frames.Device(o.info, s)
+	if in != nil {
+		frame, _ = o.frames.Instance(o.info, s, in)
+	}
+	if err := o.domain.Observe(frame); err != nil {
+		return fmt.Errorf("observe a frame: %w", err)
+	}
+	return nil
+}
+
+func (o *ours) ask() answer {
+	said := o.domain.Judgement()
+	v := &said.Device
+	a := answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()}
+	if v.Judged {
+		a.leak, a.eta, a.lower, a.upper = v.Leak, number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
+	}
+	a.ticket = a.leak
+	most := 0.0
+	leads := func(v *detector.Verdict, who named) {
+		if !v.Judged || !v.Leak {
+			return
+		}
+		a.ticket = true
+		if v.Rate.V > most || !a.who.ok {
+			most, a.who = v.Rate.V, who
+		}
+	}
+	for i := range said.Members {
+		leads(&said.Members[i].Verdict, named{ok: true, id: said.Members[i].Key})
+	}
+	// A pod counts where no process is named, as in the mixin.
+	if !a.who.ok {
+		for i := range said.Groups {
+			leads(&said.Groups[i].Verdict, named{ok: true, group: said.Groups[i].Group})
+		}
+	}
+	if !a.who.ok && said.Attributed {
+		leads(&said.Residual, named{ok: true})
+	}
+	return a
+}
+
+// number returns v, NaN where it is absent.
+func number(v detector.Value) float64 {
+	if !v.OK {
+		return math.NaN()
+	}
+	return v.V
+}
+
+// rival is a rule of another system: it sees used memory and capacity alone.
+type rival struct {
+	rule  rivals.Rule
+	first time.Duration
+	begun bool
+}
+
+func (r *rival) observe(s *gpu.Sample, in *gpu.Instance) error {
+	m := s.Memory
+	if in != nil {
+		m = in.Memory
+	}
+	capacity := m.Capacity()
+	if !m.Used.OK || !capacity.OK {
+		return nil
+	}
+	if !r.begun {
+		r.begun, r.first = true, s.T
+	}
+	r.rule.Observe(s.T-r.first, int64(m.Used.V), int64(capacity.V))
+	return nil
+}
+
+func (r *rival) ask() answer {
+	leak, eta := r.rule.Verdict()
+	return answer{leak: leak, ticket: leak, eta: eta, lower: math.NaN(), upper: math.NaN()}
+}
