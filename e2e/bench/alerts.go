@@ -3,7 +3,11 @@
 
 package main
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // The alerts of the mixin: mixin/config.libsonnet has the times.
 const (
@@ -11,6 +15,9 @@ const (
 	// three minutes.
 	pageWithin = time.Hour
 	pageFor    = 3 * time.Minute
+	// fullWithin and fullFor are those of the page GPUMemoryFillsUp, which a leak need not have made.
+	fullWithin = 15 * time.Minute
+	fullFor    = 2 * time.Minute
 	// ticketFor is that of the ticket, GPUMemoryLeakDetected.
 	ticketFor = 30 * time.Minute
 	// keepFor is for how long each outlives its condition.
@@ -45,6 +52,21 @@ func nextTime(minutes []minute, i int) time.Duration {
 		return minutes[i].t + time.Minute
 	}
 	return minutes[i+1].t
+}
+
+// either returns when one of two alerts was on: the one inhibits the other.
+func either(a, b []span) []span {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var list []span
+	for _, s := range all {
+		if n := len(list); n > 0 && s.from <= list[n-1].to {
+			list[n-1].to = max(list[n-1].to, s.to)
+			continue
+		}
+		list = append(list, s)
+	}
+	return list
 }
 
 // alerts returns when an alert was on whose condition held in the spans: it begins when the condition has held for so long, and

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -20,7 +21,9 @@ type answer struct {
 	ticket bool
 	// eta is the seconds to out-of-memory, lower and upper the bounds of its 90 % interval. NaN is not told.
 	eta, lower, upper float64
-	who               named
+	// fills is the condition of the page GPUMemoryFillsUp: the memory is full soon, leak or not.
+	fills bool
+	who   named
 }
 
 // named is who is said to leak most: a process, a group, or neither for memory of no process.
@@ -98,6 +101,7 @@ func (o *ours) ask() answer {
 	said := o.domain.Judgement()
 	v := &said.Device
 	a := answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()}
+	a.fills = v.SecondsToFull.OK && v.SecondsToFull.V < fullWithin.Seconds() && !loading(said)
 	if v.Judged {
 		a.leak, a.eta, a.lower, a.upper = v.Leak, number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
 	}
@@ -125,6 +129,12 @@ func (o *ours) ask() answer {
 		leads(&said.Residual, named{ok: true})
 	}
 	return a
+}
+
+// loading reports whether something grows as a program does that loads.
+func loading(j *detector.Judgement[gpu.ProcessID]) bool {
+	return j.Device.Withheld == detector.WithheldProgramLoad ||
+		slices.ContainsFunc(j.Members, func(m detector.MemberVerdict[gpu.ProcessID]) bool { return m.Withheld == detector.WithheldProgramLoad })
 }
 
 // number returns v, NaN where it is absent.

@@ -118,9 +118,10 @@ func newScorer(w *watched, r *record, rule int, ooms []fleet.OOM) *scorer {
 	return &scorer{
 		w: w, r: r, said: said, ooms: ooms,
 		alarms: spans(r.minutes, func(i int) bool { return said[i].leak }),
-		pages: alerts(spans(r.minutes, func(i int) bool {
-			return said[i].leak && said[i].eta < pageWithin.Seconds()
-		}), pageFor),
+		pages: either(
+			alerts(spans(r.minutes, func(i int) bool { return said[i].leak && said[i].eta < pageWithin.Seconds() }), pageFor),
+			alerts(spans(r.minutes, func(i int) bool { return said[i].fills }), fullFor),
+		),
 		tickets: alerts(spans(r.minutes, func(i int) bool { return said[i].ticket }), ticketFor),
 	}
 }
@@ -134,8 +135,17 @@ func (s *scorer) count(o *outcome) {
 	}
 	o.memoryHours += s.w.length.Hours()
 	o.episodes += s.wrong(s.alarms)
-	o.pages += s.wrong(s.pages)
+	for _, p := range s.pages {
+		count(&o.pages, !s.leaking(p.from) && !s.fails(p))
+	}
 	o.tickets += s.wrong(s.tickets)
+}
+
+// fails reports whether memory runs out while a page is on, and as soon as it says, leak or not: then the page is right.
+func (s *scorer) fails(p span) bool {
+	return slices.ContainsFunc(s.w.truth.OOMs, func(o fleet.OOM) bool {
+		return o.Instance == s.r.instance && !o.Own && p.from <= o.T && o.T <= min(p.to, p.from+pageWithin)
+	})
 }
 
 func (s *scorer) wrong(list []span) int {

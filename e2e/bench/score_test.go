@@ -195,6 +195,30 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestFillsUp has a page for a memory that fills up without a leak: it is false unless memory runs out within the hour.
+func TestFillsUp(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fails int // minute at which a program fails to allocate; 0 never
+		pages int
+	}{{"nothing fails", 0, 1}, {"it fails", 40, 0}, {"it fails long after", 200, 1}} {
+		w := watched{length: minutesOf(300)}
+		if c.fails > 0 {
+			w.truth.OOMs = []fleet.OOM{{T: minutesOf(c.fails), Leak: -1}}
+		}
+		r := &record{said: make([][]answer, 1)}
+		for i := range 300 {
+			r.minutes = append(r.minutes, minute{t: minutesOf(i)})
+			r.said[0] = append(r.said[0], answer{fills: i >= 20 && i < 250, eta: math.NaN()})
+		}
+		var o outcome
+		newScorer(&w, r, 0, nil).count(&o)
+		if o.pages != c.pages {
+			t.Errorf("%s: %d false pages, want %d", c.name, o.pages, c.pages)
+		}
+	}
+}
+
 func TestCost(t *testing.T) {
 	p := defaultPrices
 	for lead, want := range map[time.Duration]float64{never: 100, 0: 100, 15 * time.Minute: 52.5, 30 * time.Minute: 5, 9 * time.Hour: 5} {
