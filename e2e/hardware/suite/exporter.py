@@ -3,6 +3,8 @@
 
 """The exporter as a process, and what it answers."""
 
+import ctypes
+import http.client
 import json
 import os
 import re
@@ -13,6 +15,16 @@ import urllib.request
 
 SERIES = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+# Past any proxy that the environment names.
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_suite():
+    """Run in a child that was just forked: the kernel ends it when the suite ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def parse(text):
@@ -45,9 +57,15 @@ class Exporter:
         self.log_path = log
         self.log = open(log, "ab")
         args = [binary, "--web.listen-address=127.0.0.1:0"] + list(flags)
-        self.process = subprocess.Popen(args, stdout=self.log, stderr=self.log, env=env, preexec_fn=prepare)
+
+        def before():
+            if prepare:
+                prepare()
+            die_with_suite()  # last: another user would undo it
+
+        self.process = subprocess.Popen(args, stdout=self.log, stderr=self.log, env=env, preexec_fn=before)
         self.url = None
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60  # without persistence the driver takes seconds for each GPU
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -74,8 +92,11 @@ class Exporter:
 
     def get(self, path):
         """The body; OSError where there is no answer or none with status 200."""
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
-            return answer.read().decode()
+        try:
+            with DIRECT.open(self.url + path, timeout=10) as answer:
+                return answer.read().decode()
+        except http.client.HTTPException as error:
+            raise OSError("%s: %r" % (path, error))
 
     def metrics(self):
         return parse(self.get("/metrics"))
@@ -91,6 +112,17 @@ class Exporter:
             if condition(metrics) or time.monotonic() > deadline:
                 return metrics, condition(metrics)
             time.sleep(0.2)
+
+    def settled_free(self, uuid, seconds=20):
+        """The free memory of the GPU once it stands still; the driver takes a while to
+        free what killed processes held. None where there is no such series."""
+        deadline, before = time.monotonic() + seconds, None
+        while True:
+            free = value(self.metrics(), "gpu_memory_free_bytes", uuid=uuid)
+            if time.monotonic() > deadline or None not in (before, free) and abs(free - before) < 16 << 20:
+                return free
+            before = free
+            time.sleep(2)
 
     def cpu_seconds(self):
         with open("/proc/%d/stat" % self.process.pid) as f:

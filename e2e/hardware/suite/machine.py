@@ -48,12 +48,14 @@ print(json.dumps(found))
 def packages(python):
     """The Python packages that the programs use."""
     text = run([python, "-c", PACKAGES], timeout=120)
-    return json.loads(text.splitlines()[-1]) if text else {"torch": "not there: %s failed" % python}
+    # Some packages print on their own when they are imported, and at the end.
+    found = [line for line in (text or "").splitlines() if line.startswith('{"torch"')]
+    return json.loads(found[0]) if found else {"torch": "not there: %s failed" % python}
 
 
 def is_gvisor():
     """gVisor has its own kernel: procfs and device files differ there."""
-    return "gvisor" in (run(["dmesg"]) or "").lower() or "gvisor" in (read("/proc/version") or "").lower()
+    return "gvisor" in (run(["dmesg"]) or "").lower() or platform.version().endswith("15:06:54 PST 2016")
 
 
 def facts(exporter, tool, python):

@@ -26,7 +26,7 @@ class Program:
 
     def __init__(self, name, process, truth, log):
         self.name, self.process, self.path, self.log = name, process, truth, log
-        self.killed = False
+        self.gone = False
 
     def truth(self):
         """The lines so far. The last one may be cut off while it is written."""
@@ -91,13 +91,20 @@ class Programs:
         return lines[-1] if lines else "it said nothing (exit status %s)" % program.process.poll()
 
     def kill(self, program):
-        """Ends a program and its children; NVML frees what they hold."""
-        program.killed = program.killed or not program.ended()
+        """Ends a program and its children, and waits until they are gone: until then
+        they hold their memory. Once only: its number may be another one's later."""
+        if program.gone:
+            return
+        program.gone = True
+        deadline = time.monotonic() + 10  # a container may have nobody who reaps the children
         try:
-            os.killpg(program.process.pid, signal.SIGKILL)
+            while time.monotonic() < deadline:
+                os.killpg(program.process.pid, signal.SIGKILL)
+                program.process.poll()
+                time.sleep(0.05)
         except ProcessLookupError:
             pass
-        program.process.wait()
+        program.process.poll()
 
     def kill_all(self):
         for program in self.all:

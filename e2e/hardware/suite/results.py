@@ -18,18 +18,21 @@ class Results:
         self.problems, self.skipped, self.notes = [], [], []
 
     def problem(self, text):
+        text = one_line(text)
         print("  PROBLEM: " + text, flush=True)
         self.problems.append(text)
 
     def skip(self, what, why):
-        print("  skipped: %s: %s" % (what, why), flush=True)
-        self.skipped.append("%s: %s" % (what, why))
+        text = one_line("%s: %s" % (what, why))
+        print("  skipped: " + text, flush=True)
+        self.skipped.append(text)
 
     def note(self, text):
         self.notes.append(text)
 
     def table(self, title, header, rows, about=""):
         self.tables.append({"title": title, "header": header, "rows": rows, "about": about})
+        self.write()  # what ends the suite from outside leaves what was found so far
 
     def path(self, name):
         """Where a file of the report lies."""
@@ -57,6 +60,11 @@ class Results:
             lines += ["| %s |" % " | ".join(table["header"]), "|" + "---|" * len(table["header"])]
             lines += ["| %s |" % " | ".join(cell(c) for c in row) for row in table["rows"]] + [""]
         return "\n".join(lines)
+
+
+def one_line(text):
+    """Errors of frameworks have many lines, some of them drawn."""
+    return " ".join(str(text).split())[:600]
 
 
 def cell(value):

@@ -13,7 +13,7 @@ ABSENT = ("N/A", "[N/A]", "None", "Unknown", "Not Supported", "[Not Supported]",
 
 def query():
     """{uuid: GPU}; OSError where there is no nvidia-smi, RuntimeError where it fails."""
-    done = subprocess.run(["nvidia-smi", "-q", "-x"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, universal_newlines=True)
+    done = subprocess.run(["nvidia-smi", "-q", "-x"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, universal_newlines=True, errors="replace")
     if done.returncode != 0:
         raise RuntimeError("nvidia-smi -q -x: %s" % (done.stderr or done.stdout).strip()[:300])
     return parse(done.stdout)
