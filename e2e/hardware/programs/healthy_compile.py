@@ -8,7 +8,6 @@ import program
 p = program.Program("warm-up with torch.compile", leaks=False)
 torch = p.torch()
 model = torch.nn.Linear(1024, 1024).cuda()
-compiled = torch.compile(model)
 steps = 0
 
 
@@ -20,4 +19,9 @@ def work():
     steps += 1
 
 
+try:
+    compiled = torch.compile(model)
+    work()
+except Exception as error:  # noqa: BLE001: it needs a compiler for C, Python's headers, Triton
+    p.skip("torch.compile does not work here: %s" % error)
 p.run(work)

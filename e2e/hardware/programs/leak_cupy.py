@@ -1,7 +1,8 @@
 # Copyright 2026 The gpu_leak_exporter Authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""CuPy's pool: arrays that are freed, each a little larger than all before."""
+"""CuPy's pool: arrays that are freed, each a little larger than all before. Where CuPy
+itself meets the end of the memory it gives its pool back, and goes on."""
 
 import program
 
@@ -11,14 +12,15 @@ steps = 0
 
 
 def work():
-    cupy.ones(1024 * 1024, dtype=cupy.float32).sum().item()
+    cupy.zeros(1024 * 1024, dtype=cupy.float32)  # set by the driver: no kernel has to be compiled
 
 
 def leak(n):
     global steps
-    # 512 bytes is the granularity of the pool: no free block fits.
-    cupy.zeros(n + 512 * steps, dtype=cupy.uint8)
     steps += 1
+    # 512 bytes is the granularity of the pool: no free block fits. The driver's is 2 MiB:
+    # it gives n bytes.
+    cupy.zeros(n - 2 * program.MIB + 512 * steps, dtype=cupy.uint8)
 
 
 p.run(work, leak)

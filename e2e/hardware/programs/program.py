@@ -21,7 +21,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 
 MIB = 1 << 20
@@ -32,9 +31,8 @@ GIB = 1 << 30
 # that very size, so that what leaks is what the driver sees.
 PIECE = 24 * MIB
 
-# Exit statuses. SKIPPED: what the program needs is not installed.
+# The exit status of a program that cannot run here.
 SKIPPED = 77
-WATCHDOG = 3
 
 
 def size(text):
@@ -55,7 +53,7 @@ def die_with_parent():
 def is_out_of_memory(error):
     """Whether an exception of PyTorch, JAX, CuPy or the driver says that."""
     text = str(error).lower()
-    return "out of memory" in text or "out_of_memory" in text or "resource_exhausted" in text
+    return any(words in text for words in ("out of memory", "out_of_memory", "resource_exhausted", "alloc_failed"))
 
 
 class Program:
@@ -73,19 +71,16 @@ class Program:
         self.leaked = 0
         self.reserved = lambda: None  # bytes that PyTorch has from the driver
         self.out = open(self.args.truth, "a", buffering=1) if self.args.truth else sys.stdout
-        self.lock = threading.Lock()
         die_with_parent()
-        # The watchdog covers an import or a kernel that never returns.
-        watchdog = threading.Timer(self.args.lead + self.args.seconds + 60, os._exit, [WATCHDOG])
-        watchdog.daemon = True
-        watchdog.start()
+        # The watchdog: an import or a kernel may never return. The signal ends the
+        # process without Python's help.
+        signal.alarm(int(self.args.lead + self.args.seconds + 60))
         name = os.path.splitext(os.path.basename(sys.argv[0]))[0]
         self.say("start", program=name, pid=os.getpid(), leaks=leaks, about=about, rate=self.rate if leaks else 0)
 
     def say(self, event, **more):
         """Writes a line of the truth."""
-        with self.lock:
-            print(json.dumps({"time": time.time(), "event": event, **more}), file=self.out, flush=True)
+        print(json.dumps({"time": time.time(), "event": event, **more}), file=self.out, flush=True)
 
     def need(self, module):
         """Imports a module; where it is not installed the program is skipped."""

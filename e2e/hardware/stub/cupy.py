@@ -23,15 +23,7 @@ class _Array:
     def __del__(self):
         _free[self.n] += 1
 
-    def sum(self):
-        return self
-
-    def item(self):
-        return 0
-
 
 def zeros(n, dtype=float32):
     return _Array(n * dtype)
 
-
-ones = zeros
