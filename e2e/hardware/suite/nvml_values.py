@@ -25,18 +25,20 @@ def add(name, call, absolute=0, share=0, **labels):
 def main(uuid):
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
-    add("gpu_memory_total_bytes", lambda: memory.total)
-    add("gpu_memory_reserved_bytes", lambda: memory.reserved)
-    add("gpu_memory_used_bytes", lambda: memory.used)
-    add("gpu_memory_free_bytes", lambda: memory.free)
-    add("gpu_energy_joules_total", lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000, absolute=5000)
+    for field in ("total", "reserved", "used", "free"):
+        # Drivers before 510 have no version 2.
+        add("gpu_memory_%s_bytes" % field, lambda: getattr(pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2), field))
+    add("gpu_energy_joules_total", lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000, absolute=200)
     add("gpu_power_watts", lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000, absolute=20, share=0.3)
     add("gpu_power_limit_watts", lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000, limit="enforced")
     add("gpu_temperature_celsius", lambda: pynvml.nvmlDeviceGetTemperature(handle, 0), absolute=4, sensor="gpu")
-    for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+    try:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except pynvml.NVMLError:
+        processes = []
+    for process in processes:
         add("gpu_process_memory_used_bytes", lambda: process.usedGpuMemory, pid=str(process.pid))
     print(json.dumps(found))
 
 
-main(sys.argv[1].encode() if sys.version_info < (3,) else sys.argv[1])
+main(sys.argv[1])

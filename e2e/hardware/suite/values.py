@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -24,7 +25,7 @@ def state(*yes):
 
 # A series, its labels, the paths under which nvidia-smi has had it, how its text
 # is read, and how far two readings a second apart may lie from each other:
-# absolutely, and as a share.
+# absolutely, and as a share. What moves faster is compared again, see TRIES.
 plain = scaled(1)
 CLOCKS = (("graphics", "graphics_clock"), ("sm", "sm_clock"), ("memory", "mem_clock"), ("video", "video_clock"))
 POWER = ("gpu_power_readings", "power_readings")
@@ -92,7 +93,7 @@ MAP += [
         "gpu_clock_event_active",
         {"reason": reason},
         ["clocks_event_reasons/clocks_event_reason_" + reason, "clocks_throttle_reasons/clocks_throttle_reason_" + reason],
-        state("Active"), 1, 0,
+        state("Active"), 0, 0,
     )
     for reason in REASONS
 ]
@@ -110,8 +111,10 @@ IDENTITY = [
 ]
 
 
-class Difference(Exception):
-    pass
+# How often all is compared before a difference counts: what jumps up and down lies
+# beside both readings now and then, a wrong unit always.
+TRIES = 3
+ONLY_HERE = "only the exporter has it"
 
 
 def near(ours, before, after, absolute, share):
@@ -138,12 +141,13 @@ class Comparison:
     def __init__(self, results, title, uuid, drift):
         self.results, self.title, self.uuid = results, title, uuid
         self.drift = drift  # bytes by which memory may move within a sample
-        self.rows, self.compared = [], set()
+        self.rows, self.compared = [], {"gpu_info"}
+        self.problems, self.notes = [], []
 
     def row(self, source, series, ours, theirs, good, remark=""):
         self.rows.append([series, ours, theirs, relative(ours, theirs) if ours is not None and theirs is not None else None, source, remark or ("" if good else "DIFFERS")])
         if not good:
-            self.results.problem("%s: %s is %s, %s says %s" % (self.title, series, "absent" if ours is None else "%.6g" % ours, source, "nothing" if theirs is None else "%.6g" % theirs))
+            self.problems.append("%s: %s is %s, %s says %s" % (self.title, series, "absent" if ours is None else "%.6g" % ours, source, "nothing" if theirs is None else "%.6g" % theirs))
 
     def against_smi(self, metrics, before, after):
         used = set()
@@ -161,15 +165,15 @@ class Comparison:
             if ours is None and first is None:
                 continue
             if first is None:
-                self.row("nvidia-smi", series, ours, None, True, "only the exporter has it")
+                self.row("nvidia-smi", series, ours, None, True, ONLY_HERE)
             elif ours is None:
                 self.row("nvidia-smi", series, None, second, False, "MISSING in the exporter")
             else:
                 self.row("nvidia-smi", series, ours, second, near(ours, first, second, absolute, share))
         self._identity(metrics, before, used)
         self._processes(metrics, before, after)
-        rest = sorted(path for path in before.leaves if path not in used and smi.number(before.text(path) or "") is not None)
-        self.results.note("%s: numbers of nvidia-smi without a counterpart here: %s" % (self.title, ", ".join(rest) or "none"))
+        rest = sorted(path for path in before.leaves if path not in used and re.match(r"-?\d", before.text(path) or ""))
+        self.notes.append("%s: numbers of nvidia-smi without a counterpart here: %s" % (self.title, ", ".join(rest) or "none"))
 
     def _identity(self, metrics, gpu, used):
         info = exposition.select(metrics, "gpu_info", uuid=self.uuid)
@@ -182,7 +186,7 @@ class Comparison:
             same = (ours or "").lower() == (theirs or "").lower()
             self.rows.append(["gpu_info{%s}" % label, ours, theirs, None, "nvidia-smi", "" if same else "DIFFERS"])
             if not same:
-                self.results.problem("%s: gpu_info has %s=%r, nvidia-smi says %r" % (self.title, label, ours, theirs))
+                self.problems.append("%s: gpu_info has %s=%r, nvidia-smi says %r" % (self.title, label, ours, theirs))
 
     def _processes(self, metrics, before, after):
         ours = {int(l["pid"]): v for l, v in exposition.select(metrics, "gpu_process_memory_used_bytes", uuid=self.uuid)}
@@ -196,13 +200,15 @@ class Comparison:
             mine = ours.get(pid)
             self.row("nvidia-smi", series, mine, second, mine is not None and near(mine, first, second, 2 * MIB + self.drift, 0))
         for pid in sorted(set(ours) - set(before.processes) - set(after.processes)):
-            self.row("nvidia-smi", 'gpu_process_memory_used_bytes{pid="%d"}' % pid, ours[pid], None, True, "only the exporter has it")
+            self.row("nvidia-smi", 'gpu_process_memory_used_bytes{pid="%d"}' % pid, ours[pid], None, True, ONLY_HERE)
 
     def against_nvml(self, metrics, before, after):
         """The same against nvidia-ml-py, which has bytes where nvidia-smi has MiB."""
         for key, first in before.items():
+            if key not in after:
+                continue  # a process that has ended
             name, labels, absolute, share = first["name"], first["labels"], first["absolute"], first["share"]
-            second = after.get(key, first)
+            second = after[key]
             self.compared.add(name)
             ours = exposition.value(metrics, name, uuid=self.uuid, **labels)
             if name.startswith("gpu_memory_") or name.startswith("gpu_process_"):
@@ -211,12 +217,16 @@ class Comparison:
             self.row("nvidia-ml-py", labelled(name, labels), ours, second["value"], good)
 
     def finish(self, metrics):
+        """Reports it."""
+        for problem in self.problems:
+            self.results.problem(problem)
         alone = sorted({n for n, l in metrics if dict(l).get("uuid") == self.uuid and n not in self.compared and not n.startswith(("gpu_leak", "gpu_process_leak", "gpu_detector"))})
-        self.results.note("%s: series without a counterpart there: %s" % (self.title, ", ".join(alone) or "none"))
+        for note in self.notes + ["%s: series without a counterpart there: %s" % (self.title, ", ".join(alone) or "none")]:
+            self.results.note(note)
         rows, about = self.rows, ""
         if self.drift:  # the table at idle has them all
-            rows = [row for row in self.rows if row[3] != "0" or row[5]]
-            about = "%d values that are equal are left out." % (len(self.rows) - len(rows))
+            rows = [row for row in self.rows if row[3] not in ("0", None) or row[5] not in ("", ONLY_HERE)]
+            about = "%d values that are equal, or in one place only, are left out." % (len(self.rows) - len(rows))
         self.results.table(self.title, ["series", "exporter", "other", "difference", "other is", ""], rows, about)
 
 
@@ -233,26 +243,47 @@ def nvml_values(python, library, uuid):
 
 
 def compare(results, title, exporter, uuid, python, library, drift=0):
-    """Compares all values once. drift is by how many bytes a second memory may move."""
+    """Compares all values, again while they differ. drift is by how many bytes a second
+    memory may move."""
     print(title, flush=True)
-    try:
-        before = smi.query()
-    except (OSError, RuntimeError, subprocess.TimeoutExpired, smi.ElementTree.ParseError) as error:
-        before = None
-        results.skip(title + ", nvidia-smi", error)
+    for _ in range(TRIES):
+        skipped, comparison, metrics = once(results, title, exporter, uuid, python, library, drift)
+        if not comparison.problems:
+            break
+    for what, why in skipped:
+        results.skip(title + ", " + what, why)
+    comparison.finish(metrics)
+
+
+def once(results, title, exporter, uuid, python, library, drift):
+    """One comparison: what was skipped and why, the comparison, and the scrape."""
+    smi_before, why = nvidia_smi()
+    skipped = [("nvidia-smi", why)] if why else []
     nvml_before, why = nvml_values(python, library, uuid)
-    if nvml_before is None:
-        results.skip(title + ", nvidia-ml-py", why)
+    skipped += [("nvidia-ml-py", why)] if why else []
     time.sleep(2.5)  # longer than both sampling intervals: what is scraped was read after the first reading
     metrics = exporter.metrics()
-    nvml_after, _ = nvml_values(python, library, uuid) if nvml_before is not None else (None, "")
     comparison = Comparison(results, title, uuid, 3 * drift)
-    if before is not None:
-        after = smi.query()
-        if uuid in before and uuid in after:
-            comparison.against_smi(metrics, before[uuid], after[uuid])
-        else:
-            results.problem("%s: nvidia-smi does not list %s" % (title, uuid))
     if nvml_before is not None:
-        comparison.against_nvml(metrics, nvml_before, nvml_after or {})
-    comparison.finish(metrics)
+        nvml_after, why = nvml_values(python, library, uuid)
+        skipped += [("nvidia-ml-py", why)] if why else []
+    if smi_before is not None:
+        smi_after, why = nvidia_smi()
+        skipped += [("nvidia-smi", why)] if why else []
+        if smi_after is None:
+            pass
+        elif uuid in smi_before and uuid in smi_after:
+            comparison.against_smi(metrics, smi_before[uuid], smi_after[uuid])
+        else:
+            comparison.problems.append("%s: nvidia-smi does not list %s" % (title, uuid))
+    if nvml_before is not None and nvml_after is not None:
+        comparison.against_nvml(metrics, nvml_before, nvml_after)
+    return skipped, comparison, metrics
+
+
+def nvidia_smi():
+    """What nvidia-smi says; None and the reason where it cannot."""
+    try:
+        return smi.query(), ""
+    except (OSError, RuntimeError, subprocess.TimeoutExpired, smi.ElementTree.ParseError) as error:
+        return None, str(error)
