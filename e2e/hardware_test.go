@@ -78,8 +78,9 @@ func newBench(t *testing.T, opts ...fakenvml.Option) *bench {
 	}
 	stub := filepath.Join(harness.Root(), "e2e", "hardware", "stub")
 	path := strings.Join([]string{filepath.Join(stub, "bin"), filepath.Dir(python), "/usr/bin", "/bin"}, ":")
+	// Nothing of it may go through the proxy of the machine: there is none at this address.
 	b.env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") }),
-		"PATH="+path, "PYTHONPATH="+stub, "PYTHONDONTWRITEBYTECODE=1", fakenvml.EnvState+"="+script)
+		"http_proxy=http://127.0.0.1:1", "PATH="+path, "PYTHONPATH="+stub, "PYTHONDONTWRITEBYTECODE=1", fakenvml.EnvState+"="+script)
 	b.background(t, filepath.Join(stub, "fakedriver.py"))
 	return b
 }
@@ -239,7 +240,7 @@ func TestHardwareSuiteCannotRun(t *testing.T) {
 		{"--gpu=7", "sees no GPU 7"},
 		{"--out=" + b.dir, "exists already"},
 		{"--bin=" + b.dir, "--bin names their folder"},
-		{"--only=leeks", "leeks is none of values, cost, leaks, faults"},
+		{"--only=leeks", "leeks is none of values, leaks, cost, faults"},
 	} {
 		args := []string{c.arg}
 		if !strings.HasPrefix(c.arg, "--library") {

@@ -23,6 +23,7 @@ import time
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+DRIVER_TOOLS = "/usr/local/nvidia/bin"  # where some container runtimes put nvidia-smi, in no PATH
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
@@ -30,7 +31,11 @@ from suite import cost, exporter as exposition, faults, judge, machine, results,
 from suite.programs import Programs, known  # noqa: E402
 from suite.shift import Shift  # noqa: E402
 
-PHASES = ("values", "cost", "leaks", "faults")
+PHASES = ("values", "leaks", "cost", "faults")
+
+# Seconds that a part takes: the imports and the judging of a shift besides its lead and
+# its leaks, the least that leaks are worth, the costs, the faults.
+AROUND_SHIFT, LEAST_LEAKING, COST, FAULTS = 40, 60, 75, 45
 
 
 def arguments():
@@ -43,9 +48,9 @@ def arguments():
     parser.add_argument("--only", default=",".join(PHASES), help="of %s, those to run" % ",".join(PHASES))
     parser.add_argument("--programs", default="", help="only programs whose names hold one of these words, such as hook,training")
     parser.add_argument("--library", default="", help="the NVML library; default: the driver's")
-    parser.add_argument("--limit", type=float, default=570, help="seconds after which nothing new is begun, and what runs is ended")
+    parser.add_argument("--limit", type=float, default=570, help="seconds after which nothing new is begun; the shifts get shorter to end by then")
     parser.add_argument("--lead", type=float, default=25, help="seconds of healthy work before the leaks begin")
-    parser.add_argument("--seconds", type=float, default=150, help="seconds for which the leaks of a shift grow")
+    parser.add_argument("--seconds", type=float, default=150, help="seconds for which the leaks of a shift grow, at most")
     parser.add_argument("--pace", type=float, default=30, help="minutes that a minute of a shift stands for")
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between two samples of a recording")
     parser.add_argument("--contexts", default="1,8,64", help="numbers of processes beside which the exporter's cost is measured")
@@ -121,14 +126,26 @@ class Suite:
         self.launch = Launch(options, found)
         self.programs = Programs(options.python, found.folder)
 
+    def left(self):
+        return self.end - time.monotonic()
+
+    def attempt(self, what, part, *arguments):
+        """Runs a part. What goes wrong in it must not take the others with it."""
+        try:
+            part(*arguments)
+        except Exception as error:  # noqa: BLE001
+            traceback.print_exc()
+            self.results.problem("%s: the suite failed: %s: %s" % (what, type(error).__name__, error))
+        finally:
+            self.programs.kill_all()
+
     def due(self, phase, seconds, what=""):
         """Whether a phase is asked for and fits into the time that is left."""
         if phase not in self.options.only:
             self.results.skip(what or phase, "not asked for")
             return False
-        left = self.end - time.monotonic()
-        if left < seconds:
-            self.results.skip(what or phase, "needs %.0f s, and %.0f s are left" % (seconds, left))
+        if self.left() < seconds:
+            self.results.skip(what or phase, "needs %.0f s, and %.0f s are left" % (seconds, self.left()))
             return False
         return True
 
@@ -136,13 +153,17 @@ class Suite:
         """Runs all phases; False if there is no GPU to try."""
         o, r = self.options, self.results
         r.facts = machine.facts(o.exporter, o.tool, o.python)
-        exporter = self.launch.exporter("exporter", ["--collector.nvlink", "--detector.state-file=" + r.path("state")])
+        # Every process has series, also one that has just begun, so that all can be compared.
+        flags = ["--collector.nvlink", "--collector.process.min-age=0s", "--detector.state-file=" + r.path("state")]
+        exporter = self.launch.exporter("exporter", flags)
         try:
             if not self.launch.choose(exporter):
                 return False
             os.environ["CUDA_VISIBLE_DEVICES"] = self.launch.uuid
+            for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+                os.environ.pop(name, None)  # the leaks are made for PyTorch's default allocator
             self._phases(exporter)
-            self._exporter_itself(exporter)
+            self.attempt("the exporter itself", self._exporter_itself, exporter)
             return True
         finally:
             self.programs.kill_all()
@@ -153,19 +174,28 @@ class Suite:
     def _phases(self, exporter):
         o, r, uuid = self.options, self.results, self.launch.uuid
         if self.due("values", 20):
-            values.compare(r, "Values at idle", exporter, uuid, o.python, o.library)
-        if self.due("cost", 20):
-            cost.latencies(r, o.python, o.library or "libnvidia-ml.so.1", uuid, exporter.metrics())
-            cost.exporter_cost(r, self.launch, exporter, [int(n) for n in o.contexts.split(",")], self.programs)
+            self.attempt("values", values.compare, r, "Values at idle", exporter, uuid, o.python, o.library)
+            self.attempt("latency", cost.latencies, r, o.python, o.library or "libnvidia-ml.so.1", uuid, exporter)
         mig = exposition.value(exporter.metrics(), "gpu_mig_enabled", uuid=uuid) == 1
         if mig:
             # Its UUID names no device that a program could use, and its slices are not ours to choose.
-            r.skip("leaks and faults", "GPU %d is in MIG mode; --gpu names another one" % o.gpu)
-        for shift in [] if mig else self._shifts():
-            if self.due("leaks", o.lead + o.seconds + 50, "shift " + shift.name) and shift.run(exporter, uuid):
-                judge.Judge(shift, o, r, self.launch).run()
-        if not mig and self.due("faults", 40):
-            faults.Faults(r, self.launch, self.programs).run()
+            return r.skip("all that uses the GPU", "GPU %d is in MIG mode; --gpu names another one" % o.gpu)
+        shifts = self._shifts()
+        for i, shift in enumerate(shifts):
+            if self.due("leaks", o.lead + min(LEAST_LEAKING, o.seconds) + AROUND_SHIFT, "shift " + shift.name):
+                # They share the time; the costs are short, and come behind them for that.
+                share = (self.left() - COST - FAULTS) / (len(shifts) - i) - o.lead - AROUND_SHIFT
+                shift.seconds = min(o.seconds, max(LEAST_LEAKING, share))
+                self.attempt("shift " + shift.name, self._shift, shift, exporter)
+        if self.due("cost", COST):
+            counts = [int(n) for n in o.contexts.split(",")]
+            self.attempt("cost", cost.exporter_cost, r, self.launch, exporter, counts, self.programs)
+        if self.due("faults", FAULTS):
+            self.attempt("faults", faults.Faults(r, self.launch, self.programs, self.left).run)
+
+    def _shift(self, shift, exporter):
+        if shift.run(exporter, self.launch.uuid):
+            judge.Judge(shift, self.options, self.results, self.launch).run()
 
     def _shifts(self):
         """Two shifts with half of the programs each: five leaks at a time are told apart
@@ -197,26 +227,26 @@ class Suite:
 
 def main():
     options = arguments()
+    os.environ["PATH"] = os.environ.get("PATH", os.defpath) + ":" + DRIVER_TOOLS
     os.makedirs(options.out)
     found = results.Results(os.path.abspath(options.out))
     began = time.monotonic()
     # An end from outside still leaves the report of what was found so far.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 2
     try:
         if Suite(options, found).run():
             status = 1 if found.problems else 0
     except KeyboardInterrupt:
         found.problem("it was interrupted")
-    except Exception:  # noqa: BLE001: what was found before must not be lost
+    except Exception as error:  # noqa: BLE001: what was found before must not be lost
         traceback.print_exc()
-        found.problem("the suite failed: " + traceback.format_exc().strip().splitlines()[-1])
-    finally:
-        found.facts["the suite took"] = "%.0f s" % (time.monotonic() - began)
-        for leftover in ("state", "state.lock"):
-            if os.path.exists(found.path(leftover)):
-                os.remove(found.path(leftover))
-        found.write()
+        found.problem("the suite failed: %s: %s" % (type(error).__name__, error))
+    found.facts["the suite took"] = "%.0f s" % (time.monotonic() - began)
+    for leftover in ("state", "state.lock"):
+        if os.path.exists(found.path(leftover)):
+            os.remove(found.path(leftover))
+    found.write()
     if options.archive:
         with tarfile.open(options.out.rstrip("/") + ".tar.gz", "w:gz") as archive:
             archive.add(options.out, arcname=os.path.basename(options.out.rstrip("/")))

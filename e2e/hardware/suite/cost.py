@@ -13,17 +13,17 @@ from suite import exporter as exposition
 MEASURED = 8  # seconds of CPU time that one row is made of
 
 
-def latencies(results, python, library, uuid, metrics):
+def latencies(results, python, library, uuid, exporter):
     """The latency of each call: median and 99 %, and the mean that the exporter saw."""
     print("latency of NVML's calls", flush=True)
     reader = os.path.join(os.path.dirname(__file__), "nvml_latency.py")
     try:
         done = subprocess.run([python, reader, library, uuid], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, universal_newlines=True)
-    except subprocess.TimeoutExpired:
-        return results.problem("latency of NVML's calls: the reader did not end within a minute")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return results.problem("latency of NVML's calls: %s" % error)
     if done.returncode != 0:
         return results.problem("latency of NVML's calls: %s" % (done.stderr.strip().splitlines() or [done.returncode])[-1])
-    rows = []
+    rows, metrics = [], exporter.metrics()
     for call in json.loads(done.stdout):
         if call["status"] is None:
             rows.append([call["call"], None, None, None, None, "this driver does not have it"])
@@ -40,16 +40,13 @@ def latencies(results, python, library, uuid, metrics):
 def exporter_cost(results, launch, exporter, counts, programs):
     """CPU time of the exporter at its default interval, beside so many processes."""
     rows = []
+    holder = programs.start("contexts", [",".join(map(str, counts)), str(MEASURED + 4)], seconds=120)
     for n in counts:
         print("cost of the exporter beside %d processes" % n, flush=True)
-        holder = None
-        if n > 0:
-            holder = programs.start("contexts", [str(n)], seconds=90)
-            if not programs.wait_for(holder, "ready", 60):
-                results.skip("cost beside %d processes" % n, programs.last_word(holder))
-                programs.kill(holder)
-                break
-            time.sleep(2)
+        if not programs.wait_for(holder, "ready %d" % n, 60):
+            results.skip("cost beside %d processes" % n, programs.last_word(holder))
+            break
+        time.sleep(1)  # until all are sampled
         scrapes, began, cpu = [], time.monotonic(), exporter.cpu_seconds()
         while time.monotonic() < began + MEASURED:
             at = time.monotonic()
@@ -59,7 +56,6 @@ def exporter_cost(results, launch, exporter, counts, programs):
         spent = (exporter.cpu_seconds() - cpu) / (time.monotonic() - began)
         listed = exposition.value(exporter.metrics(), "gpu_processes", uuid=launch.uuid)
         rows.append([n, listed, 100 * spent, exporter.rss_mib(), 1e3 * sorted(scrapes)[len(scrapes) // 2], size])
-        if holder:
-            programs.kill(holder)
+    programs.kill(holder)
     results.table("Cost of the exporter", ["processes", "of them listed", "CPU, % of a core", "RSS, MiB", "a scrape, ms", "bytes a scrape"], rows,
                   "Sampled each second and scraped each second.")

@@ -63,8 +63,8 @@ def scale(sample, origin, pace):
             process["cpu"] = int(process["cpu"] * pace)
 
 
-def verdicts(tool, recording, origin, pace, log):
-    """{series key: [(real time, line), …]}; the key is a pid, or "gpu"."""
+def verdicts(tool, recording, origin, pace, uuid, log):
+    """{series key: [(real time, line), …]} of one GPU; the key is a pid, or "gpu"."""
     args = [tool, "backtest", "--output=json", "--step=%gs" % pace, recording]
     with open(log, "w") as errors:
         done = subprocess.run(args, stdout=subprocess.PIPE, stderr=errors, universal_newlines=True, timeout=120)
@@ -73,6 +73,8 @@ def verdicts(tool, recording, origin, pace, log):
     found = {}
     for text in done.stdout.splitlines():
         line = json.loads(text)
+        if line["series"].get("uuid") != uuid:
+            continue
         at = datetime.datetime.strptime(line["time"].split(".")[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc).timestamp()
         found.setdefault(line["series"].get("pid", "gpu"), []).append((origin + (at - origin) / pace, line))
     return found
@@ -111,17 +113,17 @@ class Judge:
         stretched = r.path("shift-%s-stretched.rec.gz" % self.shift.name)
         try:
             origin = stretch(self.shift.recording, stretched, o.pace)
-            said = verdicts(o.tool, stretched, origin, o.pace, r.path("backtest-%s.log" % self.shift.name))
+            said = verdicts(o.tool, stretched, origin, o.pace, self.launch.uuid, r.path("backtest-%s.log" % self.shift.name))
             with open(r.path("backtest-%s.log" % self.shift.name), "a") as log:
                 subprocess.run([o.tool, "backtest", "--output=html", "--output-file=" + r.path("backtest-%s.html" % self.shift.name), stretched], stdout=log, stderr=log, timeout=120)
-        except (OSError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+        except (OSError, EOFError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
             return r.problem("shift %s: %s" % (self.shift.name, error))
-        self._page(stretched)
-        listed = any(s.pid in said for s in self.stories)
+        listed = any(pid in said for s in self.stories for pid in [s.pid] + s.children)
         if not listed:
-            r.note("shift %s: the driver lists none of the programs' processes here; they are judged by the GPU's memory alone" % self.shift.name)
+            r.note("shift %s: the driver lists none of the programs' processes here; the leaks are judged by the GPU's memory alone, and the healthy programs not at all" % self.shift.name)
         self._leaks(said, listed)
         self._healthy(said, listed)
+        self._page(stretched)
 
     def _page(self, stretched):
         """The page and the series as they were when two thirds of the way to the first
@@ -129,7 +131,7 @@ class Judge:
         r, onsets = self.results, [s.onset for s in self.stories if s.leaks and s.onset]
         if not onsets:
             return
-        first = self.ooms[0] if self.ooms else max(s.end for s in self.stories)
+        first = self.ooms[0] if self.ooms else max(s.end for s in self.stories if s.end)
         part = r.path("shift-%s-part.rec.gz" % self.shift.name)
         cut(stretched, part, self.options.pace, min(onsets) + (first - min(onsets)) * 2 / 3)
         exporter = self.launch.replay("replay-" + self.shift.name, part)
@@ -147,7 +149,7 @@ class Judge:
         if story.skipped:
             self.results.skip(story.name, story.skipped)
         elif story.failed or story.onset is None:
-            self.results.problem("%s did not run: %s" % (story.name, story.failed or "it did not begin; see programs/%s.log" % story.name))
+            self.results.problem("%s %s" % (story.name, "failed: " + story.failed if story.failed else "did not begin; see programs/%s.log" % story.name))
         else:
             return True
         return False
@@ -165,26 +167,26 @@ class Judge:
         )
 
     def _leak(self, story, said, listed):
-        # The children of leak_contexts are its leak.
-        own = [key for key in [story.pid] + story.children if key in said] if listed else ["gpu"]
-        alarms = sorted((at, key) for key in own for at, line in said[key] if line["leak"] and at < story.end + 1)
+        # Where no process of its own grows only the GPU's verdict can say so, which all leaks share.
+        shared = not listed or bool(story.children)
+        onset = min(s.onset for s in self.stories if s.leaks and s.onset) if shared else story.onset
+        alarms = [(at, line) for at, line in said.get("gpu" if shared else story.pid, ()) if line["leak"] and at < story.end + 1]
         found = alarms[0][0] if alarms else None
-        remark = ""
+        remark = "by the GPU, as a whole" if shared else ""
         if found is None and (story.end - story.onset) * self.options.pace < TELLABLE:
             remark = "too short to tell"
             self.results.skip(story.name, "it leaked for %.0f s only, which is too short to tell" % (story.end - story.onset))
         elif found is None:
             remark = "NOT FOUND"
             self.results.problem("%s leaked %.1f GiB in %.0f s and was not found" % (story.name, story.leaked / GIB, story.end - story.onset))
-        elif found < story.onset:
+        elif found < onset:
             remark = "BEFORE IT BEGAN"
-            self.results.problem("%s was called a leak %.0f s before it leaked" % (story.name, story.onset - found))
-        key = alarms[0][1] if alarms else None
-        last = [line for at, line in said[key] if line["leak"]][-1] if key else {}
+            self.results.problem("%s was called a leak %.0f s before it leaked" % (story.name, onset - found))
+        last = alarms[-1][1] if alarms else {}
         rate = last.get("leak_rate_bytes_per_second")
         half, true = self._half(story, said)
         return [
-            story.name, story.rate * 60 / GIB, story.leaked / GIB, story.end - story.onset, "out of memory" if story.oom else "by itself",
+            story.name, (story.rate or 0) * 60 / GIB, story.leaked / GIB, story.end - story.onset, "out of memory" if story.oom else "by itself",
             found - story.onset if found else None, self._live(story), last.get("pattern"),
             rate * self.options.pace * 60 / GIB if rate else None, half, true, remark,
         ]
@@ -202,10 +204,7 @@ class Judge:
 
     def _live(self, story):
         """When the exporter itself said so, in real time."""
-        for at, devices in self.shift.seen:
-            if any((devices.get(pid) or {}).get("leak") for pid in [story.pid] + story.children):
-                return at - story.onset
-        return None
+        return next((at - story.onset for at, devices in self.shift.seen if (devices.get(story.pid) or {}).get("leak")), None)
 
     def _healthy(self, said, listed):
         rows = []
@@ -213,13 +212,14 @@ class Judge:
             if not self._ran(story):
                 continue
             # Once the memory is full everything on the GPU behaves in other ways.
-            until = min([self.ooms[0]] if self.ooms else [story.end], default=story.end)
+            until = self.ooms[0] if self.ooms else story.end
             lines = [line for at, line in said.get(story.pid, ()) if at <= until] if listed else []
             alarmed = any(line["leak"] for line in lines)
             live = self._live(story)
             patterns = sorted({line["pattern"] for line in lines if line.get("pattern")})
             confidence = max([line["confidence"] or 0 for line in lines] or [0]) if lines else None
-            rows.append([story.name, until - story.began, confidence, ", ".join(patterns) or None, "CALLED A LEAK" if alarmed or live is not None else ""])
+            remark = "CALLED A LEAK" if alarmed or live is not None else "" if lines else "not judged: not listed"
+            rows.append([story.name, until - story.began, confidence, ", ".join(patterns) or None, remark])
             if alarmed:
                 self.results.problem("%s is healthy and was called a leak" % story.name)
             if live is not None:

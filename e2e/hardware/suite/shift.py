@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 
+from suite import exporter as exposition
 from suite import values
 
 GIB = 1 << 30
@@ -20,6 +21,9 @@ MIB = 1 << 20
 # the leaks may be on a small GPU.
 CONTEXT = 900 * MIB
 HEALTHY = 2 * GIB
+
+# A leak that grows by less during a shift is not worth a place on a small GPU.
+LEAST = 512 * MIB
 
 # What the ballast leaves for each healthy program to move in, beside what it holds already.
 ROOM = 256 * MIB
@@ -32,37 +36,47 @@ class Shift:
     """One shift. run() leaves the recording, the truths and what was seen."""
 
     def __init__(self, name, leaks, healthy, options, results, programs):
-        self.name, self.leaks, self.healthy = name, leaks, healthy
+        self.name, self.leaks, self.healthy = name, list(leaks), list(healthy)
         self.options, self.results, self.programs = options, results, programs
+        self.seconds = options.seconds  # for which the leaks grow
         self.recording = results.path("shift-%s.rec.gz" % name)
         self.running = []
         self.seen = []  # what the live exporter said, each second
 
+    def need(self):
+        """Bytes that the programs take beside their leaks, at most; the first context is the ballast's."""
+        return (1 + len(self.leaks) + len(self.healthy)) * CONTEXT + len(self.healthy) * HEALTHY
+
+    def fit(self, free):
+        """Leaves out programs until the others fit; False if not even one of a kind does."""
+        while 0.9 * free < self.need() + len(self.leaks) * LEAST:
+            if len(self.leaks) + len(self.healthy) <= 2:
+                return False
+            name = (self.leaks if len(self.leaks) > len(self.healthy) else self.healthy).pop()
+            self.results.skip(name, "%d MiB of free memory hold no more programs; --programs chooses others" % (free / MIB))
+        return True
+
     def rates(self, free):
         """The rates, and what the ballast has to leave of the memory when the leaks
         begin. They meet its end when five sixths of the time are over."""
-        growing = self.options.seconds * 5 / 6 / 60
+        growing = self.seconds * 5 / 6 / 60
         rates = [RATES[i % len(RATES)] for i in range(len(self.leaks))]
-        fixed = (len(self.leaks) + len(self.healthy)) * CONTEXT + len(self.healthy) * HEALTHY
-        most = 0.9 * free - fixed
-        if most <= 0:
-            return None, 0
+        most = 0.9 * free - self.need()
         scale = min(1, most / (sum(rates) * growing)) if rates else 1
         return [r * scale for r in rates], len(self.healthy) * ROOM + sum(rates) * scale * growing
 
     def run(self, exporter, uuid):
         """True unless it could not be tried."""
         print("shift %s: %s; healthy: %s" % (self.name, ", ".join(self.leaks), ", ".join(self.healthy)), flush=True)
-        free = exporter.wait(lambda m: values.exposition.value(m, "gpu_memory_free_bytes", uuid=uuid) is not None, 10)[0]
-        free = values.exposition.value(free, "gpu_memory_free_bytes", uuid=uuid)
-        rates, leave = self.rates(free or 0)
-        if rates is None:
-            self.results.skip("shift " + self.name, "%d MiB of free memory do not hold %d programs" % ((free or 0) / MIB, len(self.leaks + self.healthy)))
+        free = exporter.settled_free(uuid) or 0
+        if not self.fit(free):
+            self.results.skip("shift " + self.name, "%d MiB of free memory do not hold its programs" % (free / MIB))
             return False
+        rates, leave = self.rates(free)
         recorder = self._record()
         try:
             self.go = self.results.path("shift-%s-leaks" % self.name)
-            self.ballast = self.programs.start("ballast", ["%dB" % leave, self.go], seconds=self.options.seconds + 60)
+            self.ballast = self.programs.start("ballast", ["%dB" % leave, "%dB" % self.need(), self.go], seconds=self.seconds + 60)
             self._start(rates)
             self._watch(exporter, uuid, sum(rates) / 60)
         finally:
@@ -79,7 +93,7 @@ class Shift:
         if self.options.library:
             args.append("--nvml.library-path=" + self.options.library)
         log = open(self.results.path("record-%s.log" % self.name), "wb")
-        return subprocess.Popen(args, stdout=log, stderr=log)
+        return subprocess.Popen(args, stdout=log, stderr=log, preexec_fn=exposition.die_with_suite)
 
     def _end(self, recorder):
         # A while longer, so that the ends of all programs are in the recording.
@@ -95,12 +109,12 @@ class Shift:
     def _start(self, rates):
         o = self.options
         for name, rate in list(zip(self.leaks, rates)) + [(name, None) for name in self.healthy]:
-            self.running.append(self.programs.start(name, rate=rate, lead=o.lead, seconds=o.seconds))
+            self.running.append(self.programs.start(name, rate=rate, lead=o.lead, seconds=self.seconds))
 
     def _watch(self, exporter, uuid, drift):
         o = self.options
-        end = time.monotonic() + o.lead + o.seconds + 30  # 30 s for the imports
-        compared = False
+        end = time.monotonic() + o.lead + self.seconds + 30  # 30 s for the imports
+        compared = failed = False
         leaking = None
         with open(self.results.path("live-%s.jsonl" % self.name), "w") as out:
             while time.monotonic() < end and any(not p.ended() for p in self.running):
@@ -109,14 +123,17 @@ class Shift:
                     line = self._look(exporter, uuid)
                     self.seen.append((now, line))
                     out.write(json.dumps({"time": now, "devices": line}) + "\n")
+                    if leaking and not compared and time.monotonic() > leaking + self.seconds / 5:
+                        compared = True
+                        values.compare(self.results, "Values under load, shift %s" % self.name, exporter, uuid, o.python, o.library, drift)
                 except OSError as error:
-                    self.results.problem("shift %s: a request to the exporter failed: %s" % (self.name, error))
+                    if not failed:
+                        self.results.problem("shift %s: a request to the exporter failed: %s" % (self.name, error))
+                    failed = True
                 if leaking is None and all(p.event("onset") or p.ended() for p in self.running if p.name in self.leaks):
                     leaking = time.monotonic()
+                    end = min(end, leaking + self.seconds + 3)  # a healthy one that compiled for long ends earlier
                     open(self.go, "w").close()
-                if leaking and not compared and time.monotonic() > leaking + o.seconds / 5:
-                    compared = True
-                    values.compare(self.results, "Values under load, shift %s" % self.name, exporter, uuid, o.python, o.library, drift)
                 time.sleep(1)
 
     def _look(self, exporter, uuid):
