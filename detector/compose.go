@@ -161,6 +161,7 @@ func (d *Domain[K]) judgeDevice() {
 	if d.listed {
 		d.residual.verdict(&d.out.Residual)
 		d.grow(d.residual, &d.out.Residual)
+		d.judgeResting()
 	} else {
 		d.withoutList()
 	}

@@ -59,9 +59,12 @@ type Domain[K comparable] struct {
 	deltas   [intervalSamples]int64
 	used     *series
 	residual *series
+	resting  *series // the sum of the members that have not computed for long
 	members  map[K]*member
 	groups   map[groupName]*group[K]
 	crest    Crest[int64]
+	reached  int64 // the highest use before the slots of the crest, since a process of weight left, bytes
+	reaching int64 // when the oldest slot begins that was looked at for it, ns
 	leftAt   int64 // when a process ended last that held much of the crest, ns; 0 never
 	fullness fullness
 	partings partings[K]
@@ -179,9 +182,10 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 
 // clear forgets all series.
 func (d *Domain[K]) clear() {
-	d.used, d.residual = nil, nil
+	d.used, d.residual, d.resting = nil, nil, nil
 	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
 	d.crest, d.leftAt, d.fullness = Crest[int64]{}, 0, fullness{}
+	d.reached, d.reaching = 0, 0
 	d.partings.clear()
 	if d.missing == nil {
 		d.missing = make([]missing[K], 0, maxMissing)
@@ -230,6 +234,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	rest, known := d.exits(f, o.interval)
 	d.observeMembers(f, o, room)
 	d.search(rest, known, o.interval)
+	d.observeResting(f, o)
 	d.observeGroups(o, f.Complete)
 	d.listed, d.known = f.Complete, ok
 	if ok {
@@ -286,6 +291,7 @@ func (d *Domain[K]) Reconfigure() {
 	}
 	again(d.used, Subject[K]{Kind: KindDevice})
 	again(d.residual, Subject[K]{Kind: KindResidual})
+	again(d.resting, Subject[K]{Kind: KindResidual})
 	for key, m := range d.members {
 		again(m.series, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
 	}
@@ -626,9 +632,10 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o observation, used int64) {
 	o.used = used
 	d.used.observe(&o)
 	if freeing || float64(used) <= idleLevel(o.capacity) {
-		d.crest = Crest[int64]{}
+		d.crest, d.reached, d.reaching = Crest[int64]{}, 0, 0
 	}
 	d.top = d.crest.Add(f.T, crestSpan, used)
+	d.reach()
 	if !f.Complete {
 		return
 	}

@@ -338,7 +338,9 @@ func (r *run) up(p point) {
 func (e *scale) fall(p point, n nature) {
 	r := &e.run
 	lately := n.fullUntil >= 0 && int64(p.at-n.fullUntil)*tick <= fullBefore+e.width
-	full := lately && n.fullSince > r.onset
+	// What leaks cannot be flushed: where next to nothing of the rise stays, it was no leak.
+	stays := float64(p.v)-float64(r.low) >= retrace*(float64(r.high)-float64(r.low))
+	full := lately && n.fullSince > r.onset && stays
 	popped, height, gradual := e.pop(p)
 	r.popped += popped
 	r.downs++

@@ -699,6 +699,7 @@ func growing(t *testing.T, shift time.Duration, base float64, restore func(s int
 		if v.Leak {
 			v.Since -= shift
 		}
+		v.SecondsToFull, v.FullLower, v.FullUpper = Value{}, Value{}, Value{} // takes a share of the capacity, which the base is a part of
 		all = append(all, v)
 		if restore(s) {
 			d = restored(t, d)

@@ -13,8 +13,12 @@ import (
 )
 
 // stateVersion is that of the layout which Save writes: each code method below
-// lists the fields of its type, in order.
-const stateVersion = 12
+// lists the fields of its type, in order. The version before it is read, too: an upgrade
+// loses no leak that is active. A release of before it starts without history.
+const (
+	stateVersion  = 13
+	stateVersion0 = 12 // without the resting series and the height reached
+)
 
 // errState says that what Restore was given is not what Save wrote.
 var errState = errors.New("not a state of the detector")
@@ -22,32 +26,43 @@ var errState = errors.New("not a state of the detector")
 // Save appends the history of the domain to b: Restore continues as if the
 // domain had never been away. key appends the name of a member.
 func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
-	c := codec{b: append(b, stateVersion), writing: true}
-	d.code(&c)
+	c := codec{b: append(b, stateVersion), writing: true, version: stateVersion}
+	return d.saved(&c, key)
+}
+
+// saved appends the history in the layout of the codec's version.
+func (d *Domain[K]) saved(c *codec, key func([]byte, K) []byte) []byte {
+	d.code(c)
 	c.flag(d.used != nil)
 	if d.used != nil {
-		d.used.code(&c)
+		d.used.code(c)
 	}
 	c.flag(d.residual != nil)
 	if d.residual != nil {
-		d.residual.code(&c)
+		d.residual.code(c)
+	}
+	if c.version > stateVersion0 {
+		c.flag(d.resting != nil)
+		if d.resting != nil {
+			d.resting.code(c)
+		}
 	}
 	c.count(len(d.members))
 	for k, m := range d.members {
 		c.bytes(key(nil, k))
-		m.code(&c)
+		m.code(c)
 	}
 	c.count(len(d.missing))
 	for i := range d.missing {
 		x := &d.missing[i]
 		c.bytes(key(nil, x.key))
-		x.member.code(&c)
-		x.code(&c)
+		x.member.code(c)
+		x.code(c)
 	}
 	c.count(len(d.groups))
 	for name, g := range d.groups {
-		name.code(&c)
-		g.codeOwn(&c)
+		name.code(c)
+		g.codeOwn(c)
 		c.flag(g.single)
 		if g.single {
 			c.bytes(key(nil, g.last))
@@ -58,14 +73,14 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 		}
 		c.flag(g.series != nil)
 		if g.series != nil {
-			g.code(&c)
+			g.code(c)
 		}
 	}
 	c.count(len(d.partings.list))
 	for i := range d.partings.list {
 		e := &d.partings.list[i]
 		c.bytes(key(nil, e.key))
-		e.code(&c)
+		e.code(c)
 	}
 	return c.b
 }
@@ -86,16 +101,19 @@ func (d *Domain[K]) Restore(b []byte, key func([]byte) (K, bool)) error {
 }
 
 func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
-	if len(b) == 0 || b[0] != stateVersion {
-		return fmt.Errorf("%w of version %d", errState, stateVersion)
+	if len(b) == 0 || b[0] != stateVersion && b[0] != stateVersion0 {
+		return fmt.Errorf("%w of version %d or %d", errState, stateVersion0, stateVersion)
 	}
-	c := codec{b: b[1:]}
+	c := codec{b: b[1:], version: b[0]}
 	d.code(&c)
 	if c.flag(false) {
 		d.used = d.restoreSeries(&c, Subject[K]{Kind: KindDevice})
 	}
 	if c.flag(false) {
 		d.residual = d.restoreSeries(&c, Subject[K]{Kind: KindResidual})
+	}
+	if c.version > stateVersion0 && c.flag(false) {
+		d.resting = d.restoreSeries(&c, Subject[K]{Kind: KindResidual})
 	}
 	for range c.countUpTo(MaxMembers) {
 		k, known := key(c.bytes(nil))
@@ -157,6 +175,7 @@ func (d *Domain[K]) restoreSeries(c *codec, subject Subject[K]) *series {
 type codec struct {
 	b       []byte
 	writing bool
+	version byte
 	err     error
 	last    int64 // time of the last frame, ns
 }
@@ -354,6 +373,10 @@ func (d *Domain[K]) code(c *codec) {
 	for i := range d.crest.slots {
 		c.time(&d.crest.slots[i].start)
 		c.amount(&d.crest.slots[i].max)
+	}
+	if c.version > stateVersion0 {
+		c.amount(&d.reached)
+		c.time(&d.reaching)
 	}
 	c.time(&d.leftAt)
 	d.fullness.code(c)

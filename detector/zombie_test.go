@@ -432,8 +432,9 @@ func TestForgottenWorkerIsRestored(t *testing.T) {
 }
 
 // A pool of which more and more work grows; one in which more and more hang, while others come and
-// go, leaks. Each minute one comes, of which each fifth stays. Notebooks that rest may be used again:
-// each five minutes there is one more.
+// go, leaks. Each minute one comes, of which each fifth stays. Notebooks that rest may be used again, so
+// that their pod does not leak: each five minutes there is one more. That they fill the memory is told of
+// what rests (TestWhatRests).
 func TestPoolOfWorkersThatHang(t *testing.T) {
 	for name, c := range map[string]struct {
 		every int  // seconds
@@ -468,7 +469,7 @@ func TestPoolOfWorkersThatHang(t *testing.T) {
 				continue
 			}
 			leaks += btoi(j.Groups[0].Leak)
-			if j.Groups[0].Leak != j.Device.Leak {
+			if j.Groups[0].Leak != j.Device.Leak && name != "notebooks" {
 				t.Fatalf("%s: second %d: pool %+v, device %+v", name, s, j.Groups[0].Verdict, j.Device)
 			}
 		}

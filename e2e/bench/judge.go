@@ -101,7 +101,7 @@ func (o *ours) ask() answer {
 	said := o.domain.Judgement()
 	v := &said.Device
 	a := answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()}
-	a.fills = v.SecondsToFull.OK && v.SecondsToFull.V < fullWithin.Seconds() && !loading(said)
+	a.fills = v.SecondsToFull.OK && v.SecondsToFull.V < fullWithin.Seconds() && !math.IsInf(v.FullUpper.V, 1) && !loading(said)
 	if v.Judged {
 		a.leak, a.eta, a.lower, a.upper = v.Leak, number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
 	}
