@@ -62,7 +62,6 @@ func TestFull(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			j, first := filled(t, int(c.hours*3600), c.used)
 			v := &j.Device
 			if v.SecondsToFull.OK != c.full {

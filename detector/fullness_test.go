@@ -34,7 +34,7 @@ func (d *teeth) at(s int) float64 {
 func TestTeethInAFullMemory(t *testing.T) {
 	for _, held := range []float64{20, 67, 68, 69, 70, 73} {
 		for _, listed := range []bool{true, false} {
-			for seed := range uint64(10) {
+			for seed := range uint64(4) {
 				if begins := alarmsOfTeeth(t, seed, held*gib, listed); begins > 0 {
 					t.Errorf("%g GiB held, processes listed: %t, seed %d: %d alarms after the first cycles", held, listed, seed, begins)
 				}

@@ -221,7 +221,7 @@ func demand(highs []float64, next func() float64) (sum float64) {
 // else is asked of a leak makes up for that: it is half as many, or of a small level, to which lines do
 // not hold, as many, that ever are an alarm. Where the capacity is known, as it is of a GPU, fewer are.
 func TestLevelOfTheSeries(t *testing.T) {
-	const trials, samples, step = 80, 4320, 10
+	const trials, samples, step = 40, 4320, 10
 	for _, c := range []struct {
 		level, alarms, capacity float64
 	}{

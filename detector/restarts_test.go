@@ -830,7 +830,7 @@ func TestCrashLoopInCompany(t *testing.T) {
 					used = max(used, held)
 				}
 				p := filling(80*gib-used, 10*gib, lasts)
-				p.capacity, p.bare, p.company, p.lives, p.step, p.pause = 80*gib, bare, c.company, 6, 4, constant(pause)
+				p.capacity, p.bare, p.company, p.lives, p.step, p.pause = 80*gib, bare, c.company, 4, 4, constant(pause)
 				all := p.run(t, newDomain(t), func(second int, d *Domain[int]) *Domain[int] {
 					if j := d.Judgement(); slices.ContainsFunc(j.Members, func(m MemberVerdict[int]) bool { return m.Leak && m.Key >= 1000 }) {
 						t.Fatalf("%s, bare %t: second %d: %+v", name, bare, second, j.Members)
@@ -1169,8 +1169,10 @@ func TestLifeThatIsSpared(t *testing.T) {
 			return map[byte]func(int) float64{'s': steady, 'j': jumps, '-': still}[c.lives[n]](s)
 		}
 		d := newDomain(t)
-		p.run(t, d, func(_ int, now *Domain[int]) *Domain[int] {
-			d = restored(t, now)
+		p.run(t, d, func(second int, now *Domain[int]) *Domain[int] {
+			if d = now; second%10 == 0 {
+				d = restored(t, now)
+			}
 			return d
 		})
 		if r := &d.groups[groupName{name: "ml/loop"}].restarts; r.n != c.n || r.spared != c.spare {

@@ -24,7 +24,6 @@ func TestWhatRests(t *testing.T) {
 		{name: "a few that stay", every: 4 * 3600, sm: Of(0)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			d, leaks := newDomain(t), 0
 			for s := 0; s < 5*3600; s += 10 {
 				f := Frame[int]{T: seconds2026(s), Used: Of(gib), Capacity: Of(80 * gib), Complete: true}

@@ -31,7 +31,6 @@ func TestWithheld(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			d := newDomain(t)
 			var seen Verdict
 			found := 0

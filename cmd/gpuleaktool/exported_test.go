@@ -117,7 +117,7 @@ func TestExported(t *testing.T) {
 	for scenario, leaks := range map[string]int{"node": 8, "mig": 2, "crashloop": 1, "healthy": 0} {
 		t.Run(scenario, func(t *testing.T) {
 			recording := filepath.Join(t.TempDir(), "r")
-			if code, stderr := call(t.Context(), t, "record", "--output="+recording, "--source=sim:"+scenario, "--source.speed=inf", "--interval=15s", "--duration=3h"); code != exitOK {
+			if code, stderr := call(t.Context(), t, "record", "--output="+recording, "--source=sim:"+scenario, "--source.speed=inf", "--interval=15s", "--duration=2h"); code != exitOK {
 				t.Fatal(stderr)
 			}
 			path := filepath.Join(t.TempDir(), "dump")

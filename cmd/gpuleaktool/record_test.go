@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -156,10 +157,17 @@ func TestFaultyGPUs(t *testing.T) {
 	}
 }
 
-// process returns the program in a process of its own, after some lines of shell.
+// process returns the program in a process of its own, after some lines of shell. It is
+// killed just before the time of the test is over: one left behind would write on and on.
 func process(t *testing.T, shell, args string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", shell+`; exec "$0"`, os.Args[0])
+	ctx := t.Context()
+	if over, ok := t.Deadline(); ok {
+		limited, cancel := context.WithDeadline(ctx, over.Add(-10*time.Second))
+		t.Cleanup(cancel)
+		ctx = limited
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", shell+`; exec "$0"`, os.Args[0])
 	cmd.Env = append(os.Environ(), programArgs+"="+args)
 	return cmd
 }
@@ -214,6 +222,12 @@ func TestFullDisk(t *testing.T) {
 // says any more, and the signal comes more than once. A GPU hangs, so that it
 // takes a while to end.
 func TestHangup(t *testing.T) {
+	// Where nohup runs the tests the signal is ignored, and what they start inherits that.
+	// What they take themselves is at its default in what they start.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
 	path := filepath.Join(t.TempDir(), "r")
 	cmd := process(t, ":", "record --output="+path+" --source=sim:faulty --source.speed=1000")
 	r, w, err := os.Pipe()
@@ -237,7 +251,7 @@ func TestHangup(t *testing.T) {
 		select {
 		case err := <-ended:
 			if over = true; err != nil {
-				t.Error(err)
+				t.Error("the recording that was hung up on:", err)
 			}
 		case <-again.C:
 		}

@@ -3,7 +3,8 @@
 
 // Command gotest runs `go test -json`, prints what a reader needs of it and
 // fails where `go test` passes: on a test that was skipped. A skip says that
-// something was not tested, which nobody sees in a green run.
+// something was not tested, which nobody sees in a green run. Where the process
+// of a package dies, as at a timeout, it says which tests were running, and where.
 //
 //	gotest [-allow-skip=PREFIX=PATH] [-summary=FILE] -- go test -race ./...
 package main
@@ -29,7 +30,7 @@ func main() {
 	allow := flag.String("allow-skip", "", "PREFIX=PATH: a skip whose message starts with PREFIX is no failure while PATH is absent")
 	summary := flag.String("summary", "", "file to append the summary to")
 	flag.Parse()
-	if err := run(flag.Args(), *allow, *summary); err != nil {
+	if err := run(os.Stdout, flag.Args(), *allow, *summary); err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		os.Exit(1)
 	}
@@ -37,7 +38,7 @@ func main() {
 
 // run runs the go test command in args and returns an error unless every test
 // ran and passed.
-func run(args []string, allow, summary string) error {
+func run(out io.Writer, args []string, allow, summary string) error {
 	if len(args) < 2 || args[1] != "test" {
 		return errors.New("usage: gotest [flags] -- go test …")
 	}
@@ -55,12 +56,12 @@ func run(args []string, allow, summary string) error {
 		return err
 	}
 	start := time.Now()
-	res := newResult(os.Stdout)
+	res := newResult(out)
 	readErr := res.read(events)
 	waitErr := cmd.Wait()
 	skipped := res.unexpectedSkips(prefix)
 	text := res.summary(strings.Join(args, " "), time.Since(start), skipped)
-	fmt.Print(text)
+	fmt.Fprint(out, text)
 	if summary != "" {
 		if err := appendTo(summary, text); err != nil {
 			return err
@@ -94,6 +95,7 @@ func allowedSkip(flagValue string) (string, error) {
 
 // event is one line of `go test -json`, as `go doc test2json` describes it.
 type event struct {
+	Time                                      time.Time
 	Action, Package, ImportPath, Test, Output string
 }
 
@@ -105,11 +107,14 @@ type result struct {
 	output map[test][]string
 	counts map[string]int // by action, of single tests
 	skips  map[test]string
-	lines  []string // the line that go test prints for a package
+	lines  []string // the line that go test prints for a package, and its tests that did not end
+	begun  []begin
+	late   map[string][]string // by package: what came after the end of a test
+	last   time.Time           // of the last event
 }
 
 func newResult(out io.Writer) *result {
-	return &result{out: out, output: map[test][]string{}, counts: map[string]int{}, skips: map[test]string{}}
+	return &result{out: out, output: map[test][]string{}, counts: map[string]int{}, skips: map[test]string{}, late: map[string][]string{}}
 }
 
 func (r *result) read(events io.Reader) error {
@@ -125,6 +130,9 @@ func (r *result) read(events io.Reader) error {
 			}
 		}
 		if errors.Is(err, io.EOF) {
+			for len(r.begun) > 0 { // go test itself died
+				r.unended(r.begun[0].pkg, r.last)
+			}
 			return nil
 		}
 		if err != nil {
@@ -135,6 +143,8 @@ func (r *result) read(events io.Reader) error {
 
 func (r *result) add(e event) {
 	id := test{e.Package, e.Test}
+	r.last = e.Time
+	r.track(e)
 	switch e.Action {
 	case "output", "build-output":
 		switch {
@@ -148,9 +158,13 @@ func (r *result) add(e event) {
 		}
 	case "pass", "fail", "skip":
 		if e.Test == "" {
+			if e.Action == "fail" {
+				r.unended(e.Package, e.Time)
+			}
 			return
 		}
 		r.counts[e.Action]++
+		r.output[id] = r.keepLate(id, e.Action, r.output[id])
 		if e.Action == "skip" {
 			r.skips[id] = skipMessage(r.output[id])
 		}
@@ -196,8 +210,8 @@ func (r *result) summary(command string, took time.Duration, skipped []string) s
 	for _, l := range slices.Concat(r.lines, skipped) {
 		fmt.Fprintln(&b, "  "+l)
 	}
-	fmt.Fprintf(&b, "  %d passed, %d failed, %d skipped in %s\n",
-		r.counts["pass"], r.counts["fail"], r.counts["skip"], took.Round(100*time.Millisecond))
+	fmt.Fprintf(&b, "  %d passed, %d failed, %d skipped, %d did not end in %s\n",
+		r.counts["pass"], r.counts["fail"], r.counts["skip"], r.counts["unended"], took.Round(100*time.Millisecond))
 	return b.String()
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,7 +90,7 @@ func TestRun(t *testing.T) {
 			write(t, filepath.Join(dir, "a_test.go"), "package m\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {"+tc.body+"}\n")
 			t.Chdir(dir)
 			summary := filepath.Join(dir, "summary")
-			err := run([]string{"go", "test", "./..."}, "", summary)
+			err := run(io.Discard, []string{"go", "test", "./..."}, "", summary)
 			if (tc.wantErr == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Errorf("run: %v, want an error with %q", err, tc.wantErr)
 			}
@@ -98,7 +99,7 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
-	if err := run([]string{"make"}, "", ""); err == nil {
+	if err := run(io.Discard, []string{"make"}, "", ""); err == nil {
 		t.Error("run accepted a command that is not go test")
 	}
 }
