@@ -140,6 +140,29 @@ func TestAlertmanagerExample(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the page of a leak takes the place of that of a memory that fills up", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		r.PostAlerts(t, page)
+		r.sent(t, "pager", "firing", page)
+		r.silent(t, alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a"), alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a", "slurm_job", "4711"))
+		others := []harness.Alert{
+			alertOf("GPUMemoryFillsUp", "critical", node, "GPU-b"),
+			alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a", "gpu_instance", "3"),
+			alertOf("GPUMemoryFillsUp", "critical", other, "GPU-a", "slurm_job", "4711"),
+			alertOf("GPUMemoryFillsUp", "critical", other, "GPU-c", "slurm_job", "4711"),
+		}
+		r.PostAlerts(t, others...)
+		r.sent(t, "pager", "firing", others...)
+		// It hides no ticket: that a memory leaks is another matter.
+		r.PostAlerts(t, alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b"))
+		r.sent(t, "tickets", "firing", alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b"))
+		for _, n := range r.to.Notifications() {
+			if job := map[string]string{"slurm_job": "4711"}; n.Alerts[0].Has(job) && !equalLabels(n.GroupLabels, job) {
+				t.Errorf("a notification of %v", n.GroupLabels)
+			}
+		}
+	})
 	t.Run("a page hides no ticket of another memory", func(t *testing.T) {
 		t.Parallel()
 		r := newRouter(t)

@@ -18,6 +18,9 @@
     oomPageSeconds: 60 * 60,
     // A ticket is for working hours: memory is full within the day.
     oomTicketSeconds: 24 * 60 * 60,
+    // A memory that fills up within this time is a page, leak or not: later than this
+    // the detector may yet make sure, and most growth that is no leak ends before.
+    fillsUpSeconds: 15 * 60,
 
     // How old the last sample of an alert on memory may be. A scrape that fails
     // ends all series of a target at once; without this the `for` of each alert
@@ -33,6 +36,9 @@
     // it says so, and holds it. This only outlasts scrapeGap, by which a range remembers
     // what was taken back at once.
     forOOM: '3m',
+    // Growth has lasted for five minutes before there is a forecast of it, and there are
+    // few left. This outlasts a part of the growth that is faster than the others.
+    forFillsUp: '2m',
     // The tickets can wait: in series of days, of what is called a leak and is none, one in
     // five is still called so after half an hour (detector/BENCHMARK.md has the counts; in
     // jobs of hours it is half and more). What is full sooner is a page, where the capacity
@@ -70,6 +76,9 @@
     spikesPerWindow: 12,
     // ... where the highest use of the hour left less than this share of it.
     spikeHeadroomRatio: 0.05,
+    // The shortest window of the exporter (--detector.window): its slopes tell who grows
+    // most while a memory fills up.
+    growthWindow: '10m',
     // Processes that end within an hour while the memory is full, as many as are a
     // crash loop.
     crashesPerHour: 3,

@@ -135,6 +135,9 @@ func TestMixinFailedScrapes(t *testing.T) {
 			alert: "GPUOutOfMemoryPredicted", severity: "warning",
 			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 36000},
 		}, {
+			alert: "GPUMemoryFillsUp", severity: "critical",
+			well: map[string]float64{"gpu_seconds_to_full": 7200}, ill: map[string]float64{"gpu_seconds_to_full": 600},
+		}, {
 			alert: "GPUMemoryLeakDetected", severity: "warning",
 			well: map[string]float64{"gpu_leak_detected": 0}, ill: map[string]float64{"gpu_leak_detected": 1},
 		}, {

@@ -4,12 +4,12 @@
   local lib = (import '../lib/alert.libsonnet')(config),
   local text = (import '../lib/text.libsonnet')(config),
 
-  // Who grows on each memory, and how fast: leaking processes by name and owner, and
-  // workloads that leak as a whole while none of their processes does.
+  // Who grows on each memory, and how fast: processes by name and owner, and workloads
+  // that grow as a whole while none of their processes does. of is the expression for
+  // either, by the prefix of its metrics.
   local owners = 'namespace, pod, container, slurm_job, process',
-  local rate = 'gpu_owner:gpu_leak_rate_bytes_per_second:sum',
-  local growing = {
-    record: rate,
+  local growing(record, of) = {
+    record: record,
     expr: |||
       sum by (%(domain)s, %(owners)s) (
         %(process)s
@@ -23,28 +23,40 @@
     ||| % {
       domain: lib.domain,
       owners: owners,
-      process: lib.last('gpu_process_leak_rate_bytes_per_second'),
-      workload: lib.last('gpu_workload_leak_rate_bytes_per_second'),
+      process: of('gpu_process_'),
+      workload: of('gpu_workload_'),
     },
   },
 
   // The largest of them, whose labels the page carries. It stays the one of the last
   // evaluation until another grows twice as fast: two programs that grow alike would
   // take turns, each turn would be another alert, and none would last for its `for`.
-  local culprit = 'gpu:gpu_leak_rate_bytes_per_second:culprit',
-  local largest = {
-    record: culprit,
+  local largest(record, rate) = {
+    record: record,
     expr: |||
       topk by (%(domain)s) (1,
         %(rate)s
-        and on (%(domain)s, %(owners)s) %(culprit)s
+        and on (%(domain)s, %(owners)s) %(largest)s
         and on (%(domain)s, %(owners)s)
         %(rate)s > on (%(domain)s) group_left () (max by (%(domain)s) (%(rate)s) / 2)
       )
       or on (%(domain)s)
       topk by (%(domain)s) (1, %(rate)s)
-    ||| % { domain: lib.domain, owners: owners, rate: rate, culprit: culprit },
+    ||| % { domain: lib.domain, owners: owners, rate: rate, largest: record },
   },
+
+  // What leaks.
+  local rate = 'gpu_owner:gpu_leak_rate_bytes_per_second:sum',
+  local culprit = 'gpu:gpu_leak_rate_bytes_per_second:culprit',
+  local leaking(scope) = lib.last(scope + 'leak_rate_bytes_per_second'),
+
+  // What fills a memory up, leak or not.
+  local slope = 'gpu_owner:gpu_leak_slope_bytes_per_second:sum',
+  local filler = 'gpu:gpu_leak_slope_bytes_per_second:largest',
+  local filling(scope) = '(%s and ignoring (window) %s)' % [
+    lib.last(scope + 'leak_slope_bytes_per_second', ['window="%s"' % config.growthWindow]),
+    lib.last(scope + 'seconds_to_full'),
+  ],
 
   local timeLeft = lib.both(function(scope) lib.least(scope + 'seconds_to_oom')),
 
@@ -71,6 +83,47 @@
       text.growing,
       text.retained(),
       ' Once it is full, the next allocation fails, in whichever process makes it: save a checkpoint, then restart what grows.',
+    ]),
+  ),
+
+  // The other page for a memory: full within minutes, though nobody knows yet whether it
+  // leaks. Where the page of a leak holds, that one says more. A program that loads
+  // computes nothing meanwhile, and what it loads has an end.
+  local fillsUp = lib.alert(
+    'GPUMemoryFillsUp',
+    'critical',
+    |||
+      (
+        (%(left)s)
+        * on (%(domain)s) group_left (%(owners)s) (0 * %(filler)s + 1)
+        or on (%(domain)s)
+        (%(left)s)
+      ) < %(seconds)d
+      unless on (%(domain)s) ((%(leaks)s) < %(page)d)
+      unless on (%(domain)s) (%(loads)s)
+    ||| % {
+      left: lib.both(function(scope) lib.last(scope + 'seconds_to_full')),
+      domain: lib.domain,
+      owners: owners,
+      filler: filler,
+      seconds: config.fillsUpSeconds,
+      leaks: timeLeft,
+      page: config.oomPageSeconds,
+      loads: std.join(' or ', [
+        lib.last(scope + 'leak_withheld_seconds', ['reason="program_load"'])
+        for scope in ['gpu_', 'gpu_mig_', 'gpu_process_']
+      ]),
+    },
+    config.forFillsUp,
+    'GPU memory will be full within %d minutes{{ with $labels.process }}: {{ . }} grows{{ end }}.' % (config.fillsUpSeconds / 60),
+    text.text([
+      text.gpu,
+      ' is full in {{ $value | humanizeDuration }} if its growth goes on',
+      text.fullInterval,
+      '. ',
+      text.filling,
+      text.withheld,
+      ' Save a checkpoint now: once the memory is full, the next allocation fails, in whichever process makes it. If a program fills its memory on purpose, see the runbook.',
     ]),
   ),
 
@@ -307,10 +360,13 @@
     groups+: [{
       name: 'gpu-memory',
       rules: [
-        growing,
-        largest,
+        growing(rate, leaking),
+        largest(culprit, rate),
+        growing(slope, filling),
+        largest(filler, slope),
         outOfMemory('critical', config.oomPageSeconds, 'the hour', config.forOOM),
         outOfMemory('warning', config.oomTicketSeconds, 'the day', config.forLeak),
+        fillsUp,
         leak,
         workloadLeak,
         zombie,

@@ -7,6 +7,7 @@ local panel = import '../lib/panel.libsonnet';
   _config+:: {
     oomPageSeconds: error 'must provide oomPageSeconds',
     oomTicketSeconds: error 'must provide oomTicketSeconds',
+    fillsUpSeconds: error 'must provide fillsUpSeconds',
     leakFrom: error 'must provide leakFrom',
     leakTo: error 'must provide leakTo',
     leakThreshold: error 'must provide leakThreshold',
@@ -24,6 +25,7 @@ local panel = import '../lib/panel.libsonnet';
   local now(suffix) = q.memory(suffix, ' @ $now'),
 
   local urgency = [[null, 'text'], [0, 'red'], [config.oomPageSeconds, 'orange'], [config.oomTicketSeconds, 'green']],
+  local fills = [[null, 'text'], [0, 'red'], [config.fillsUpSeconds, 'orange'], [config.oomPageSeconds, 'text']],
   local sureness = [[null, 'text'], [0, 'green'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
   // Nothing, where it is judged that nothing leaks; else what is not judged has no value.
   local growing = [[null, 'text'], [0, 'green'], [1, 'orange']],
@@ -31,6 +33,15 @@ local panel = import '../lib/panel.libsonnet';
   local orNothing(suffix) = '(%s or 0 * %s)' % [now(suffix), now('leak_confidence')],
   local never = panel.mapped([panel.infinity('never')]),
   local perProcess = '{{process}} {{pid}}',
+
+  // What keeps growth from being called a leak, in words.
+  local reasons = {
+    min_span: 'it is young',
+    load_ramp: 'may be a ramp of load',
+    program_load: 'may be a program that loads',
+    program_begin: 'began with its program',
+    daily_load: 'may be a daily load',
+  },
 
   local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),
   local codeMapping = panel.valueMapping({
@@ -59,6 +70,13 @@ local panel = import '../lib/panel.libsonnet';
       urgency,
     ) + panel.decimals(1) + panel.withNames + never + panel.noValue('not judged'),
     panel.stat(
+      'Full, if growth goes on',
+      'Until the memory is full if it goes on to grow as in the last minutes, be it a leak or not. There is none where the highest use has not grown for five minutes.',
+      's',
+      [instant(now('seconds_to_full'))],
+      fills,
+    ) + panel.decimals(1) + panel.noValue('not growing'),
+    panel.stat(
       'Culprit',
       'What grows fastest: a process with its PID; or a pod or job as a whole; or no process, where the memory is that of the driver or of what has ended.',
       'none',
@@ -75,6 +93,20 @@ local panel = import '../lib/panel.libsonnet';
       |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')], '{{process}} {{pid}} {{pod}}{{slurm_job}}')],
       growing,
     ) + panel.named,
+    std.foldl(
+      function(p, reason) p + panel.override(reason, { displayName: reasons[reason] }),
+      std.objectFields(reasons),
+      panel.stat(
+        'No leak yet',
+        'Why growth is not called a leak, and for how long it must still last until this is no reason any more.',
+        's',
+        [instant(now('leak_withheld_seconds'), '{{reason}}')],
+        [[null, 'text']],
+      ) + panel.decimals(1) + panel.withNames + panel.noValue('nothing suspected')
+    ),
+  ],
+
+  local details = [
     panel.stat(
       'Growth per hour',
       'Growth of the memory that is never given back, while a leak is detected.',
@@ -377,7 +409,8 @@ local panel = import '../lib/panel.libsonnet';
         annotation('Ended while full', with('increase(gpu_process_exits_near_capacity_total{%(gpu)s}[1m]) > 0'), 'A process ended while less than 5 % of the memory was free', 'purple', false),
       ] },
       panels: panel.grid([
-        { height: 4, panels: summary, widths: [4, 4, 4, 3, 3, 3, 3] },
+        { height: 4, panels: summary, widths: [4, 4, 4, 6, 6] },
+        { height: 3, panels: details },
         { height: 12, panels: [memory] },
         { title: 'Why' },
         { height: 7, panels: evidence },

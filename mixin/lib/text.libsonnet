@@ -61,15 +61,26 @@ function(config) {
     ' ({{ .Value | humanize1024 }}B more a minute)'
   ),
 
-  // growing lists what leaks on the GPU, the fastest first, with its growth.
-  growing:
-    local processes = self.last('gpu_process_leak_rate_bytes_per_second', '$memory');
-    local workloads = self.last('gpu_workload_leak_rate_bytes_per_second', '$memory');
+  // growers lists what grows on the GPU, the fastest first, with its growth: of is the
+  // expression for processes, or for workloads, by the prefix of their metrics.
+  local growers(of) =
+    local processes = of('gpu_process_');
+    local workloads = of('gpu_workload_');
     '{{ with print "sort_desc(topk(3, 60 * (" %s " or (" %s " unless on (namespace, pod, slurm_job) " %s "))))" | query }}' % [processes, workloads, processes] +
     'Growing: {{ range $i, $s := . }}{{ if $i }}; {{ end }}' +
     '{{ if $s.Labels.process }}' + self.process('$s.Labels') + '{{ else }}' + self.workload('$s.Labels') + ' as a whole{{ end }}' +
     ' by {{ $s.Value | humanize1024 }}B a minute{{ end }}.' +
     '{{ else }}No process accounts for the growth: it is memory of the driver, of what has ended, or of a process that the exporter cannot see.{{ end }}',
+
+  // growing lists what leaks, filling what fills the memory up, leak or not.
+  growing: growers(function(scope) self.last(scope + 'leak_rate_bytes_per_second', '$memory')),
+  filling: growers(
+    function(scope)
+      '"(" %s " and ignoring (window) " %s ")"' % [
+        self.last(scope + 'leak_slope_bytes_per_second', '$memory ", window=\\"%s\\""' % config.growthWindow),
+        self.last(scope + 'seconds_to_full', '$memory'),
+      ]
+  ),
 
   // holding lists who holds most of the memory of the GPU or GPU instance now, or of
   // the whole GPU ($gpu).
@@ -95,6 +106,35 @@ function(config) {
     self.soonest(
       'seconds_to_oom_lower',
       ' (90 % interval: {{ .Value | humanizeDuration }}' + self.soonest('seconds_to_oom_upper', ' to {{ .Value | humanizeDuration }}', ' or more') + ')'
+    ),
+
+  // fullInterval is that of the time until the memory is full.
+  fullInterval:
+    self.of(
+      'seconds_to_full_lower',
+      ' (90 % interval: {{ .Value | humanizeDuration }}' +
+      self.ask(
+        '"round(last_over_time(" $scope "seconds_to_full_upper{" $memory "}[%s])) < Inf"' % config.scrapeGap,
+        ' to {{ .Value | humanizeDuration }}',
+        ' or more; the growth may end before'
+      ) + ')'
+    ),
+
+  // withheld says why the growth of the memory is not called a leak, as far as that is
+  // known.
+  withheld:
+    local because = [
+      ['min_span', 'it is young'],
+      ['load_ramp', 'it may be a ramp of load'],
+      ['program_begin', 'it began with its program'],
+      ['daily_load', 'it may be a daily load'],
+    ];
+    self.ask(
+      '"topk(1, round(last_over_time(" $scope "leak_withheld_seconds{" $memory "}[%s])))"' % config.scrapeGap,
+      ' It is not called a leak yet: ' +
+      std.join('', ['{{ if eq .Labels.reason "%s" }}%s, and {{ end }}' % b for b in because]) +
+      'it must last for another {{ .Value | humanizeDuration }}.',
+      self.ask('"last_over_time(" $scope "leak_detected{" $memory "}[%s]) == 0"' % config.scrapeGap, ' It is not called a leak.'),
     ),
 
   // left is the time left with its interval, where there is a forecast.
