@@ -269,13 +269,16 @@ func (d *Domain[K]) newSeries(subject Subject[K]) *series {
 	if cfg.Validate() != nil {
 		cfg = d.config(Subject[K]{Kind: KindDevice}) // NewDomain has checked this one
 	}
+	var s *series
 	if n := len(d.free); n > 0 {
-		s := d.free[n-1]
+		s = d.free[n-1]
 		d.free = d.free[:n-1]
 		s.reset(cfg)
-		return s
+	} else {
+		s = newSeries(cfg)
 	}
-	return newSeries(cfg)
+	s.loadless = subject.Kind == KindResidual
+	return s
 }
 
 // Reconfigure asks for the configuration of every series again. History stays,

@@ -366,7 +366,7 @@ func change(pts []point) (sum, variance float64) {
 // startFactor holds growth back for which there is a harmless reason in how it
 // began, until it has lasted for a while: a job that began shortly before; growth
 // that was there when the series was first seen; from an idle memory on, what grows
-// as fast as a program loads; and what swells over hours as a daily load does. steady is
+// as fast as a program loads; and, where somebody computes, what swells over hours as a daily load does. steady is
 // the part of the troughs over which it is steady, base the level that the growth is above
 // in bytes, and rate its pace in bytes per second.
 func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base int64) float64 {
@@ -391,10 +391,10 @@ func (s *series) startFactor(g *growth, pts, steady []point, rate float64, base 
 		patience = int64(min(max(short, patienceShare*ahead), float64(day)))
 		g.plain = excused && s.plain(g, steady, rate, base)
 		excused = excused && !g.plain
-		if span > max(slowSpan, slowBlocks*s.ladder[0].width) && ahead > float64(slowAhead) {
+		if !s.loadless && span > max(slowSpan, slowBlocks*s.ladder[0].width) && ahead > float64(slowAhead) {
 			excused, patience = true, max(patience, min(day, int64(slowShare*ahead)))
 		}
-		if span > swellSpan && (swelling(pts) || ahead > float64(day) && s.last-s.first < day) {
+		if !s.loadless && span > swellSpan && (swelling(pts) || ahead > float64(day) && s.last-s.first < day) {
 			excused, patience = true, max(patience, min(day, int64(ahead)))
 		}
 	}

@@ -596,3 +596,24 @@ func TestRampIsNotLongerThanItIs(t *testing.T) {
 		}
 	}
 }
+
+// Slow growth that a load would excuse in a process is none in memory that nobody computes with: a
+// wave that takes a day to rise is a leak there within hours, and not in the process.
+func TestNobodysMemoryHasNoLoad(t *testing.T) {
+	wave := func(s int) float64 { return 10*gib + 10*gib*(1-math.Cos(2*math.Pi*float64(s)/86400)) }
+	told := func(used func(s int) (residual, member float64)) int {
+		d := newDomain(t)
+		for s := 10; s < 10*3600; s += 10 {
+			residual, member := used(s)
+			if j := observe(t, d, s, residual, map[int]float64{1: round(member)}); j.Device.Leak {
+				return s
+			}
+		}
+		return math.MaxInt
+	}
+	residual := told(func(s int) (float64, float64) { return round(wave(s)), 10 * gib })
+	member := told(func(s int) (float64, float64) { return gib, wave(s) })
+	if residual > 4*3600 || member < 2*residual {
+		t.Errorf("the wave of nobody's memory is told at %d s, that of a process at %d s", residual, member)
+	}
+}
