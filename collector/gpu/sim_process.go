@@ -34,6 +34,8 @@ type simProcess struct {
 	shape shape
 	// sm is the mean ratio of busy multiprocessors; encoder likewise.
 	sm, encoder float64
+	// loads is for how long a run computes nothing at first: weights are copied.
+	loads time.Duration
 	// cores is the processor time that it uses in a second.
 	cores    float64
 	orphaned bool
@@ -144,7 +146,7 @@ func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner
 
 // busy returns mean with the noise of the moment, in whole per cent.
 func (p *simProcess) busy(run simRun, mean float64) float64 {
-	if mean == 0 {
+	if mean == 0 || run.age < p.loads {
 		return 0
 	}
 	noise := unit(p.seed(run.number), uint64(run.age/time.Second)) - 0.5

@@ -243,7 +243,7 @@ func healthyScript() script {
 		shape: sum(flat(6*gib), warmup(30*gib, 6*time.Minute)),
 	})
 	b.add(&simA100, &simProcess{
-		owner: pod("inference", "mixtral-0", "server", "text-generation-launcher", "app"), sm: 0.4, cores: 0.7,
+		owner: pod("inference", "mixtral-0", "server", "text-generation-launcher", "app"), sm: 0.4, cores: 0.7, loads: 7 * time.Minute,
 		shape: sum(flat(480*mib), load(64*gib, 7*time.Minute), from(7*time.Minute, bursts(2*gib, 4*time.Minute, 12*time.Second))),
 	})
 	b.add(&simA100, &simProcess{

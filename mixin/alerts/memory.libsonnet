@@ -102,7 +102,8 @@
       unless on (%(domain)s) ((%(leaks)s) < %(page)d)
       unless on (%(domain)s) (%(loads)s)
     ||| % {
-      left: lib.both(function(scope) lib.last(scope + 'seconds_to_full')),
+      // Growth that slows down may end before: its interval is open, and it is nobody's page.
+      left: lib.both(function(scope) '(%s and %s < Inf)' % [lib.last(scope + 'seconds_to_full'), lib.last(scope + 'seconds_to_full_upper')]),
       domain: lib.domain,
       owners: owners,
       filler: filler,

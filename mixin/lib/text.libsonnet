@@ -70,7 +70,7 @@ function(config) {
     'Growing: {{ range $i, $s := . }}{{ if $i }}; {{ end }}' +
     '{{ if $s.Labels.process }}' + self.process('$s.Labels') + '{{ else }}' + self.workload('$s.Labels') + ' as a whole{{ end }}' +
     ' by {{ $s.Value | humanize1024 }}B a minute{{ end }}.' +
-    '{{ else }}No process accounts for the growth: it is memory of the driver, of what has ended, or of a process that the exporter cannot see.{{ end }}',
+    '{{ else }}No process accounts for the growth: it is memory of idle processes that become more, of the driver, of what has ended, or of a process that the exporter cannot see.{{ end }}',
 
   // growing lists what leaks, filling what fills the memory up, leak or not.
   growing: growers(function(scope) self.last(scope + 'leak_rate_bytes_per_second', '$memory')),
@@ -115,8 +115,7 @@ function(config) {
       ' (90 % interval: {{ .Value | humanizeDuration }}' +
       self.ask(
         '"round(last_over_time(" $scope "seconds_to_full_upper{" $memory "}[%s])) < Inf"' % config.scrapeGap,
-        ' to {{ .Value | humanizeDuration }}',
-        ' or more; the growth may end before'
+        ' to {{ .Value | humanizeDuration }}'
       ) + ')'
     ),
 
