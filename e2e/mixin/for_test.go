@@ -136,7 +136,8 @@ func TestMixinFailedScrapes(t *testing.T) {
 			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 36000},
 		}, {
 			alert: "GPUMemoryFillsUp", severity: "critical",
-			well: map[string]float64{"gpu_seconds_to_full": 7200}, ill: map[string]float64{"gpu_seconds_to_full": 600},
+			well: map[string]float64{"gpu_seconds_to_full": 7200, "gpu_seconds_to_full_upper": 9000},
+			ill:  map[string]float64{"gpu_seconds_to_full": 600, "gpu_seconds_to_full_upper": 900},
 		}, {
 			alert: "GPUMemoryLeakDetected", severity: "warning",
 			well: map[string]float64{"gpu_leak_detected": 0}, ill: map[string]float64{"gpu_leak_detected": 1},
