@@ -17,8 +17,8 @@ type drift struct {
 
 // Leaks change until they have filled the memory. rateError is the share by which the rate
 // of one does that is as even as can be. For another, the square root of its relative
-// standard error is the typical share: so the errors of forecasts on the tuning seeds of the
-// exams grow, from a rate that is known to 0.5 % to one known to 30 %.
+// standard error is the typical share: so the errors of forecasts grew on generated series, from a
+// rate that was known to 0.5 % to one known to 30 %.
 const rateError = 0.05
 
 // add adds the growth of one more leaking series.

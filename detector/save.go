@@ -33,19 +33,10 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 // saved appends the history in the layout of the codec's version.
 func (d *Domain[K]) saved(c *codec, key func([]byte, K) []byte) []byte {
 	d.code(c)
-	c.flag(d.used != nil)
-	if d.used != nil {
-		d.used.code(c)
-	}
-	c.flag(d.residual != nil)
-	if d.residual != nil {
-		d.residual.code(c)
-	}
+	d.used.save(c)
+	d.residual.save(c)
 	if c.version > stateVersion0 {
-		c.flag(d.resting != nil)
-		if d.resting != nil {
-			d.resting.code(c)
-		}
+		d.resting.save(c)
 	}
 	c.count(len(d.members))
 	for k, m := range d.members {
@@ -71,10 +62,7 @@ func (d *Domain[K]) saved(c *codec, key func([]byte, K) []byte) []byte {
 		if g.accused {
 			c.bytes(key(nil, g.culprit))
 		}
-		c.flag(g.series != nil)
-		if g.series != nil {
-			g.code(c)
-		}
+		g.series.save(c)
 	}
 	c.count(len(d.partings.list))
 	for i := range d.partings.list {
@@ -83,6 +71,13 @@ func (d *Domain[K]) saved(c *codec, key func([]byte, K) []byte) []byte {
 		e.code(c)
 	}
 	return c.b
+}
+
+// save appends the series, if there is one.
+func (s *series) save(c *codec) {
+	if c.flag(s != nil) {
+		s.code(c)
+	}
 }
 
 // Restore replaces the history by one that Save wrote. key reads the name of a

@@ -39,10 +39,9 @@
     // Growth has lasted for five minutes before there is a forecast of it, and there are
     // few left. This outlasts a part of the growth that is faster than the others.
     forFillsUp: '2m',
-    // The tickets can wait: in series of days, of what is called a leak and is none, one in
-    // five is still called so after half an hour (detector/BENCHMARK.md has the counts; in
-    // jobs of hours it is half and more). What is full sooner is a page, where the capacity
-    // is known: without one there is no forecast, and nothing is said until then.
+    // The tickets can wait: some of what is called a leak and is none has ended after half
+    // an hour. What is full sooner is a page, where the capacity is known: without one
+    // there is no forecast, and nothing is said until then.
     forLeak: '30m',
     // Nothing gets worse while these wait: a rank may be between two steps, a driver may
     // take minutes to free what an exit leaves behind, a spike may be the last one.
