@@ -62,7 +62,7 @@ func (d *Domain[K]) saved(c *codec, key func([]byte, K) []byte) []byte {
 		if g.accused {
 			c.bytes(key(nil, g.culprit))
 		}
-		g.series.save(c)
+		g.save(c) // of its series
 	}
 	c.count(len(d.partings.list))
 	for i := range d.partings.list {
