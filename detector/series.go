@@ -43,12 +43,12 @@ type series struct {
 	capacity float64
 	idleAt   int64 // when the memory was last as low as that of an idle GPU, ns; 0 never
 	gap      gap   // the last one between samples
-	loadless bool  // nobody computes with it: what no process owns, and what rests
 	busyAt   int64 // when its owner last computed, or that was not known, ns; first sample if never
 	workedAt int64 // when it was first known to compute, ns; 0 never
 	doubted  int64 // when plain growth that was called a leak turned out to be none last, here or in a part of it, ns; 0 never
 	seen     bool  // a sample
 	idle     bool  // utilisation is known, and is zero since busyAt for idleAfter
+	loadless bool  // nobody computes with it: what no process owns, and what rests
 	again    bool  // its owner is started again, where the one before died of a full memory that it had filled
 	anew     int32 // when growth was last begun anew, ticks since the series began
 	effort   effort
