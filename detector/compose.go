@@ -8,20 +8,24 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
 // grower is a leaking contributor of the frame.
 type grower struct {
-	trend   *trend
+	trend   *stat.Trend
 	pattern Pattern
-	since   int64
+	since   time.Duration
 	leaked  float64
 }
 
 // Judgement returns what is to be said after the last frame. It belongs to the
 // Domain and is valid until the next call of any of its methods.
 func (d *Domain[K]) Judgement() *Judgement[K] {
-	d.out.T = time.Duration(d.last)
+	d.out.T, d.out.Resets = d.past.Last, d.past.Resets
 	d.grown, d.held, d.told = d.grown[:0], 0, true
 	d.judgeMembers()
 	d.judgeGroups()
@@ -43,16 +47,16 @@ func (d *Domain[K]) judgeMembers() {
 			continue
 		}
 		out := &d.out.Members[i]
-		in.member.verdict(&out.Verdict)
+		in.member.Judge(&out.Verdict)
 		if out.Judged && !out.Leak {
 			d.name(in, &out.Verdict)
 		}
-		d.grow(in.member.series, &out.Verdict)
+		d.grow(in.member.Series, &out.Verdict)
 		if g := in.group; g != nil && out.Leak {
 			g.leaking = true
-			if g.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
+			if g.frame.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
 				c := &d.grown[len(d.grown)-1]
-				c.pattern, c.since = PatternLeakCyclic, g.restarts.since
+				c.pattern, c.since = PatternLeakCyclic, g.Loop.Since
 			}
 		}
 	}
@@ -73,29 +77,29 @@ func (d *Domain[K]) judgeGroups() {
 	d.out.Groups, d.programs = d.out.Groups[:0], d.programs[:0]
 	for name, g := range d.groups {
 		switch {
-		case name.program:
+		case name.Program:
 			if g.looping() {
 				d.programs = append(d.programs, name)
 			}
-		case g.summed() || g.looping() || g.interrupted(d.last):
-			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name.name, Used: g.sum})
+		case g.summed() || g.looping() || g.interrupted(d.past.Last):
+			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name.Name, Used: float64(g.frame.sum)})
 		}
 	}
-	slices.SortFunc(d.programs, func(a, b groupName) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(d.programs, func(a, b groupName) int { return cmp.Compare(a.Name, b.Name) })
 	for _, name := range d.programs {
 		d.judgeProgram(name, d.groups[name])
 	}
 	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
 	told := d.out.Groups[:0]
 	for _, out := range d.out.Groups {
-		g := d.groups[groupName{name: out.Group}]
+		g := d.groups[groupName{Name: out.Group}]
 		g.verdict(&out.Verdict)
 		switch {
-		case g.leaking || !g.summed() && d.leaks(groupName{name: out.Group}):
-		case g.leak.on && g.lives():
-			d.grow(g.series, &out.Verdict) // as a whole, over members that come and go
+		case g.leaking || !g.summed() && d.leaks(groupName{Name: out.Group}):
+		case g.Leaks() && g.lives():
+			d.grow(g.Series, &out.Verdict) // as a whole, over members that come and go
 		case out.Leak:
-			d.grown = append(d.grown, grower{trend: &g.restarts.trend, pattern: out.Pattern, since: g.restarts.since, leaked: out.Leaked.V})
+			d.grown = append(d.grown, grower{trend: &g.Loop.Trend, pattern: out.Pattern, since: g.Loop.Since, leaked: out.Leaked.V})
 		}
 		if g.summed() {
 			told = append(told, out)
@@ -109,17 +113,17 @@ func (d *Domain[K]) judgeGroups() {
 // judgeProgram tells of the crash loop of a program that is in no pod or job. The process that
 // runs now bears the verdict, if there is one.
 func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
-	if g.leaking || g.members == 0 && d.leaks(name) {
+	if g.leaking || g.frame.members == 0 && d.leaks(name) {
 		return
 	}
 	var v Verdict
 	g.loop(&v)
-	d.grown = append(d.grown, grower{trend: &g.restarts.trend, pattern: v.Pattern, since: g.restarts.since, leaked: v.Leaked.V})
+	d.grown = append(d.grown, grower{trend: &g.Loop.Trend, pattern: v.Pattern, since: g.Loop.Since, leaked: v.Leaked.V})
 	d.held = max(d.held, v.Confidence)
 	bears := -1
 	for i := range d.present {
 		m := d.present[i].member
-		if m == nil || d.present[i].group != g || !g.restarts.follows(m.first) || float64(m.series.used) < loadedShare*float64(g.restarts.base) {
+		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Series.Used) < process.LoadedShare*float64(g.Loop.Base) {
 			continue
 		}
 		if bears >= 0 {
@@ -138,12 +142,12 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 // leaks reports whether a member of that group leaked when it was last seen.
 func (d *Domain[K]) leaks(group groupName) bool {
 	for _, m := range d.members {
-		if m.group == group && m.leak.on && !m.cfg.Mute {
+		if m.group == group && m.Leaks() && !m.Config().Mute {
 			return true
 		}
 	}
 	for i := range d.missing {
-		if m := d.missing[i].member; m.group == group && m.leak.on && !m.cfg.Mute {
+		if m := d.missing[i].member; m.group == group && m.Leaks() && !m.Config().Mute {
 			return true
 		}
 	}
@@ -154,22 +158,22 @@ func (d *Domain[K]) leaks(group groupName) bool {
 func (d *Domain[K]) judgeDevice() {
 	d.out.Device, d.out.Residual = Verdict{}, Verdict{}
 	if !d.known {
-		d.out.Attributed = d.attributed
+		d.out.Attributed = d.past.Attributed
 		return
 	}
-	d.used.verdict(&d.out.Device)
+	d.used.Judge(&d.out.Device)
 	if d.listed {
-		d.residual.verdict(&d.out.Residual)
+		d.residual.Judge(&d.out.Residual)
 		d.grow(d.residual, &d.out.Residual)
 		d.judgeResting()
 	} else {
 		d.withoutList()
 	}
 	for i := range d.missing {
-		d.growUnseen(d.missing[i].series)
+		d.growUnseen(d.missing[i].Series)
 	}
-	d.out.Attributed = d.attributed
-	if d.attributed {
+	d.out.Attributed = d.past.Attributed
+	if d.past.Attributed {
 		d.compose()
 		return
 	}
@@ -184,34 +188,34 @@ func (d *Domain[K]) judgeDevice() {
 }
 
 // grow notes a series that leaks as a contributor to the domain's leak.
-func (d *Domain[K]) grow(s *series, v *Verdict) {
-	if s.leak.on && v.Leak {
-		d.grown = append(d.grown, grower{trend: &s.leak.trend, pattern: v.Pattern, since: s.leak.since, leaked: v.Leaked.V})
+func (d *Domain[K]) grow(s *series.Series, v *Verdict) {
+	if v.Leak {
+		d.grown = append(d.grown, grower{trend: &s.Leak.Trend, pattern: v.Pattern, since: s.Leak.Since, leaked: v.Leaked.V})
 	}
 }
 
 // withoutList stands in for a complete list that this frame does not bring: for
 // a while, what leaked when it was last seen still does.
 func (d *Domain[K]) withoutList() {
-	if !d.attributed {
+	if !d.past.Attributed {
 		return
 	}
-	if d.last-d.attributedAt >= absence {
-		d.attributed = false
+	if d.past.Last-d.past.AttributedAt >= process.Absence {
+		d.past.Attributed = false
 		return
 	}
 	for _, m := range d.members {
-		if m.last != d.last {
-			d.growUnseen(m.series)
+		if m.Last != d.past.Last {
+			d.growUnseen(m.Series)
 		}
 	}
 	d.growUnseen(d.residual)
 }
 
 // growUnseen notes a series that leaked when it was last seen.
-func (d *Domain[K]) growUnseen(s *series) {
+func (d *Domain[K]) growUnseen(s *series.Series) {
 	var v Verdict
-	s.verdict(&v)
+	s.Judge(&v)
 	d.held = max(d.held, v.Confidence)
 	d.grow(s, &v)
 }
@@ -225,7 +229,7 @@ func (d *Domain[K]) compose() {
 	}
 	v.Confidence, v.Leak, v.Since = d.out.Residual.Confidence, false, 0
 	v.Rate, v.Leaked = Value{}, Value{}
-	if v.Pattern.leaks() {
+	if v.Pattern.Leaks() {
 		v.Pattern = d.growing()
 	}
 	d.combine()
@@ -289,14 +293,14 @@ func (d *Domain[K]) combine() {
 	var largest float64
 	for i := range d.grown {
 		c := &d.grown[i]
-		if !v.Leak || c.since < int64(v.Since) {
-			v.Since = time.Duration(c.since)
+		if !v.Leak || c.since < v.Since {
+			v.Since = c.since
 		}
 		v.Leak = true
-		v.Rate = Of(v.Rate.V + c.trend.rate)
+		v.Rate = Of(v.Rate.V + c.trend.Rate)
 		v.Leaked = Of(v.Leaked.V + c.leaked)
-		if c.trend.rate > largest {
-			largest, v.Pattern = c.trend.rate, c.pattern
+		if c.trend.Rate > largest {
+			largest, v.Pattern = c.trend.Rate, c.pattern
 		}
 	}
 }
@@ -308,7 +312,7 @@ func (d *Domain[K]) forecast() {
 	if !d.known || !d.hasCapacity {
 		return
 	}
-	headroom := float64(max(0, d.capacity-d.top))
+	headroom := float64(max(0, d.capacity-d.past.Top))
 	d.out.Headroom = Of(headroom)
 	d.fill(headroom)
 	var sum drift
@@ -316,22 +320,22 @@ func (d *Domain[K]) forecast() {
 		sum.add(d.grown[i].trend)
 	}
 	eta, lower, upper := sum.secondsTo(headroom)
-	d.out.Device.dies(eta, lower, upper)
-	d.out.Residual.dies(eta, lower, upper)
+	dies(&d.out.Device, eta, lower, upper)
+	dies(&d.out.Residual, eta, lower, upper)
 	for i := range d.out.Members {
 		m := &d.out.Members[i]
-		m.dies(eta, lower, upper)
+		dies(&m.Verdict, eta, lower, upper)
 		if m.Leak && sum.rate > 0 {
-			m.Share = Of(clamp(m.Rate.V / sum.rate))
+			m.Share = Of(stat.Clamp(m.Rate.V / sum.rate))
 		}
 	}
 	for i := range d.out.Groups {
-		d.out.Groups[i].dies(eta, lower, upper)
+		dies(&d.out.Groups[i].Verdict, eta, lower, upper)
 	}
 }
 
 // dies sets the forecast: the domain's for who leaks, never for who does not.
-func (v *Verdict) dies(eta, lower, upper float64) {
+func dies(v *Verdict, eta, lower, upper float64) {
 	switch {
 	case !v.Judged:
 	case v.Leak:
@@ -339,5 +343,49 @@ func (v *Verdict) dies(eta, lower, upper float64) {
 	default:
 		never := Of(math.Inf(1))
 		v.SecondsToOOM, v.Lower, v.Upper = never, never, never
+	}
+}
+
+// judgeResting adds what rests to the leaks of the device, unless one that rests leaks by itself.
+func (d *Domain[K]) judgeResting() {
+	if d.resting == nil {
+		return
+	}
+	for i := range d.present {
+		if m := d.present[i].member; m != nil && m.Idle && m.Leaks() {
+			return
+		}
+	}
+	var v Verdict
+	d.resting.Judge(&v)
+	d.grow(d.resting, &v)
+	if v.Leak {
+		d.held = max(d.held, v.Confidence)
+	}
+}
+
+// judgeUnreleased tells what stays: only where the members and the residual are
+// judged, because elsewhere memory that nobody is known to own is nothing unusual.
+// It names the pattern of the residual and of the memory as a whole.
+func (d *Domain[K]) judgeUnreleased() {
+	d.out.Unreleased = d.out.Unreleased[:0]
+	if !d.past.Attributed || d.residual == nil || d.residual.Config().Mute {
+		return
+	}
+	left := d.exits.Remaining()
+	for i := range d.exits.List {
+		if e := &d.exits.List[i]; e.Stays {
+			d.out.Unreleased = append(d.out.Unreleased, Unreleased[K]{
+				Key: e.Key, Used: float64(e.Held) * left, Since: e.Since,
+			})
+		}
+	}
+	if len(d.out.Unreleased) == 0 {
+		return
+	}
+	for _, v := range []*Verdict{&d.out.Device, &d.out.Residual} {
+		if v.Judged && !v.Leak {
+			v.Pattern = PatternUnreleased
+		}
 	}
 }

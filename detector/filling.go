@@ -3,9 +3,20 @@
 
 package detector
 
-import "math"
+import (
+	"math"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
 
 const (
+	// crestSpan is over how long the crest is the highest value: long enough to
+	// hold an epoch of training with its evaluation, or a rush of requests.
+	crestSpan = time.Hour
+	// crestExit is the share of the crest that a member must have held for the crest
+	// to begin anew when it is gone.
+	crestExit = 0.1
 	// fillParts is into how many parts of equal length growth of the crest is cut. The first one
 	// is the level before it, so that the others are five minutes of growth at the least: a part
 	// is one slot of the crest, or more of them where the steps of the growth are further apart.
@@ -44,17 +55,17 @@ func (c crestSeries) growth(least float64) (f crestGrowth, ok bool) {
 }
 
 // crestSeries is the crest of a domain by its slots.
-type crestSeries struct{ *Crest[int64] }
+type crestSeries struct{ *stat.Crest[stat.Bytes] }
 
 // slot returns the i-th slot before the newest one.
-func (c crestSeries) slot(i int) (start int64, peak float64) {
-	s := &c.slots[(c.head+crestSlots-i)%crestSlots]
-	return s.start, float64(s.max)
+func (c crestSeries) slot(i int) (start time.Duration, peak float64) {
+	s := &c.Slots[(c.Head+stat.CrestSlots-i)%stat.CrestSlots]
+	return time.Duration(s.Start), float64(s.Max)
 }
 
 // grown is growth for parts of so many slots.
 func (c crestSeries) grown(slots int, least float64) (f crestGrowth, ok bool) {
-	if c.len < fillParts*slots+1 {
+	if c.Len < fillParts*slots+1 {
 		return f, false
 	}
 	var at, peak [fillParts]float64 // the end of each part, s, and the highest value in it
@@ -62,7 +73,7 @@ func (c crestSeries) grown(slots int, least float64) (f crestGrowth, ok bool) {
 		part := fillParts - 1 - i/slots
 		end, _ := c.slot(i) // the slot after it begins there
 		_, v := c.slot(i + 1)
-		at[part] = max(at[part], seconds(end))
+		at[part] = max(at[part], end.Seconds())
 		peak[part] = max(peak[part], v)
 	}
 	var rates [fillParts - 1]float64
@@ -86,9 +97,9 @@ func (c crestSeries) grown(slots int, least float64) (f crestGrowth, ok bool) {
 func (c crestSeries) before(n int) float64 {
 	newest, _ := c.slot(0)
 	highest := 0.0
-	for i := n; i < c.len; i++ {
+	for i := n; i < c.Len; i++ {
 		start, v := c.slot(i)
-		if start <= newest-int64(crestSpan) {
+		if start <= newest-crestSpan {
 			break
 		}
 		highest = max(highest, v)
@@ -98,11 +109,11 @@ func (c crestSeries) before(n int) float64 {
 
 // reach follows the highest use before that which the crest knows.
 func (d *Domain[K]) reach() {
-	if d.crest.len < crestSlots {
+	if d.past.Crest.Len < stat.CrestSlots {
 		return
 	}
-	if start, v := (crestSeries{&d.crest}).slot(crestSlots - 1); start != d.reaching {
-		d.reaching, d.reached = start, max(d.reached, int64(v))
+	if start, v := (crestSeries{&d.past.Crest}).slot(stat.CrestSlots - 1); start != d.past.Reaching {
+		d.past.Reaching, d.past.Reached = start, max(d.past.Reached, stat.Bytes(v))
 	}
 }
 
@@ -141,11 +152,11 @@ func (f *crestGrowth) secondsTo(headroom float64) (eta, lower, upper float64) {
 // fill gives the device the time until its memory is full, leak or not, and all that contribute
 // to the growth the same.
 func (d *Domain[K]) fill(headroom float64) {
-	f, ok := crestSeries{&d.crest}.growth(max(d.used.cfg.MinGrowth, fillLeast*float64(d.capacity)))
+	f, ok := crestSeries{&d.past.Crest}.growth(max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity)))
 	if !ok {
 		return
 	}
-	if d.top <= d.reached {
+	if d.past.Top <= d.past.Reached {
 		return // a height that these processes had before is not new: an epoch, a day
 	}
 	eta, lower, upper := f.secondsTo(headroom)

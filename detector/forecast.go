@@ -3,7 +3,11 @@
 
 package detector
 
-import "math"
+import (
+	"math"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
 
 // drift is growth that several series contribute to.
 type drift struct {
@@ -22,13 +26,13 @@ type drift struct {
 const rateError = 0.05
 
 // add adds the growth of one more leaking series.
-func (d *drift) add(t *trend) {
-	d.rate += t.rate
-	d.bend += t.bend
-	d.variance += t.rate * (math.Sqrt(t.variance) + rateError*rateError*t.rate)
-	d.wander += t.wander
-	if d.contributors == 0 || t.n < d.points {
-		d.points = t.n
+func (d *drift) add(t *stat.Trend) {
+	d.rate += t.Rate
+	d.bend += t.Bend
+	d.variance += t.Rate * (math.Sqrt(t.Variance) + rateError*rateError*t.Rate)
+	d.wander += t.Wander
+	if d.contributors == 0 || t.N < d.points {
+		d.points = t.N
 	}
 	d.contributors++
 }

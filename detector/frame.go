@@ -3,22 +3,92 @@
 
 package detector
 
-import "time"
+import (
+	"cmp"
+	"time"
 
-// Value is a number that may be absent: what a driver does not offer is
-// neither zero nor NaN. The zero Value is absent.
-type Value struct {
-	V  float64
-	OK bool
-}
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// The vocabulary of the rooms below; each is documented where it stands.
+type (
+	// Value is a number that may be absent.
+	Value = stat.Value
+	// Config holds the windows and thresholds of one series.
+	Config = series.Config
+	// Verdict is what the detector says about one series of used memory.
+	Verdict = series.Verdict
+	// Fit is the plain statistics of one window.
+	Fit = stat.Fit
+	// Pattern names the shape of a series of used memory.
+	Pattern = series.Pattern
+	// Withheld is the harmless reason for which growth is not called a leak yet.
+	Withheld = series.Withheld
+	// ProcState is what the kernel says about a process.
+	ProcState = process.State
+	// Crest is the highest value of the last while.
+	Crest[V cmp.Ordered] = stat.Crest[V]
+)
 
 // Of returns the present Value v.
-func Of(v float64) Value { return Value{V: v, OK: true} }
+func Of(v float64) Value { return stat.Of(v) }
+
+// The patterns, in the words of the metric's label.
+const (
+	PatternUnknown       = series.PatternUnknown
+	PatternStable        = series.PatternStable
+	PatternIdle          = series.PatternIdle
+	PatternWarmup        = series.PatternWarmup
+	PatternPlateau       = series.PatternPlateau
+	PatternStep          = series.PatternStep
+	PatternSawtooth      = series.PatternSawtooth
+	PatternSpikes        = series.PatternSpikes
+	PatternLeakLinear    = series.PatternLeakLinear
+	PatternLeakStaircase = series.PatternLeakStaircase
+	PatternLeakCyclic    = series.PatternLeakCyclic
+	PatternFragmentation = series.PatternFragmentation
+	PatternZombie        = series.PatternZombie
+	PatternUnreleased    = series.PatternUnreleased
+)
+
+// The states of a process.
+const (
+	StateUnknown       = process.StateUnknown
+	StateAlive         = process.StateAlive
+	StateUnkillable    = process.StateUnkillable
+	StateOrphaned      = process.StateOrphaned
+	StateZombieProcess = process.StateZombieProcess
+	StateGone          = process.StateGone
+)
+
+// The reasons for which growth is withheld.
+const (
+	WithheldNone         = series.WithheldNone
+	WithheldMinSpan      = series.WithheldMinSpan
+	WithheldLoadRamp     = series.WithheldLoadRamp
+	WithheldProgramLoad  = series.WithheldProgramLoad
+	WithheldProgramBegin = series.WithheldProgramBegin
+	WithheldDailyLoad    = series.WithheldDailyLoad
+)
+
+// Bounds of the configuration.
+const (
+	// MaxWindows is how many windows a series can have.
+	MaxWindows = series.MaxWindows
+	// MinWindow and MaxWindow bound the length of a window.
+	MinWindow = series.MinWindow
+	MaxWindow = series.MaxWindow
+)
+
+// DefaultConfig returns the defaults; README.md gives the reason for each.
+func DefaultConfig() Config { return series.DefaultConfig() }
 
 // MaxBytes is the largest amount of memory that the detector takes for a
 // measurement: 256 TiB. Drivers mark "not available" with numbers near 2^64,
 // and the exact sums of a window are proven for values up to this bound.
-const MaxBytes = 1 << 48
+const MaxBytes = stat.MaxBytes
 
 // Frame is everything that is known about one memory (a GPU, or a GPU instance
 // of a MIG GPU) at one moment. Observe reads it and keeps nothing of it, so one
@@ -63,20 +133,6 @@ type Member[K comparable] struct {
 	// State is what the kernel says about the process.
 	State ProcState
 }
-
-// ProcState is what the kernel says about a process, as far as it matters for
-// memory that nobody will use again.
-type ProcState uint8
-
-// The states of a process.
-const (
-	StateUnknown       ProcState = iota
-	StateAlive                   // runs, sleeps or is stopped
-	StateUnkillable              // D: in an uninterruptible wait
-	StateOrphaned                // its parent is gone and it is no service
-	StateZombieProcess           // Z: it has exited and holds no GPU memory of its own
-	StateGone                    // there is no such process any more, and yet it is a member
-)
 
 // Judgement is what a Domain says after a Frame. It and all it refers to belong
 // to the Domain and are valid until the next Observe.
@@ -137,100 +193,16 @@ type Exit[K comparable] struct {
 	NearCapacity bool
 }
 
-// Verdict is what the detector says about one series of used memory.
-type Verdict struct {
-	// Windows are the plain statistics, one entry a window of Config.Windows
-	// and in its order.
-	Windows [MaxWindows]Fit
-	// SpikesTotal counts the spikes (up and back) since the series began.
-	SpikesTotal uint64
-	// Trough is the lower envelope of the memory now, in bytes: what is held
-	// and has not been given back. Absent until a first block has closed.
-	Trough Value
-	// Judged says that the series has been seen for long enough to be judged.
-	// Confidence, Leak, Pattern and the forecast mean nothing while it is false.
-	Judged bool
-	// Muted says that the series is not to be judged, however long it is seen.
-	Muted bool
-	// Confidence is how sure the detector is of a leak, 0 to 1.
-	Confidence float64
-	// Leak holds from the frame at which Confidence has been at the leak threshold or
-	// above for 45 s until a quarter of the leak is given back, or Confidence is below the
-	// clear threshold and the leak does not merely pause.
-	Leak bool
-	// Withheld is why growth that is suspected is not called a leak yet, and WithheldFor for how
-	// long it must still last; WithheldNone where nothing is suspected, or only chance, noise or
-	// give-backs speak against it.
-	Withheld    Withheld
-	WithheldFor time.Duration
-	// Pattern is the shape of the series.
-	Pattern Pattern
-	// Rate is the growth of the trough in bytes per second, while Leak.
-	Rate Value
-	// Leaked is what has been retained since the leak began, in bytes, while Leak.
-	Leaked Value
-	// Since is when the leak began, on the clock of Frame.T, while Leak.
+// MaxUnreleased bounds how many processes of a domain are named as those whose memory has stayed.
+const MaxUnreleased = process.MaxUnreleased
+
+// Unreleased is memory that stayed after its process had ended.
+type Unreleased[K comparable] struct {
+	Key K
+	// Used is what still stays, in bytes.
+	Used float64
+	// Since is when the process ended.
 	Since time.Duration
-	// SecondsToOOM is the time until the crest meets the capacity; +Inf when no
-	// leak contributes to it. Lower and Upper bound it with 90 % confidence.
-	// All are absent while the series is not judged or has no capacity.
-	SecondsToOOM, Lower, Upper Value
-	// SecondsToFull is the time until the memory as a whole is full if the present growth of its
-	// crest goes on, leak or not, of whatever contributes to that growth. FullLower and FullUpper
-	// bound it with 90 % confidence; FullUpper is +Inf where the growth may end before. All are
-	// absent where the crest has not grown for five minutes, and without a capacity.
-	SecondsToFull, FullLower, FullUpper Value
-}
-
-// Fit is the plain statistics of one window.
-type Fit struct {
-	// Span is the length of the window; 0 in a Verdict for one that is not there.
-	Span time.Duration
-	// Slope is the least-squares slope of used memory over time in bytes per
-	// second, and R2 its coefficient of determination (0 for a constant series).
-	Slope, R2 Value
-	// Spikes is the number of spikes that ended inside the window.
-	Spikes Value
-	// Fill is the share (0 to 1) of the window that holds samples.
-	Fill float64
-	// N is the number of samples in the window.
-	N int64
-}
-
-// Pattern names the shape of a series of used memory.
-type Pattern uint8
-
-// The patterns, in the words of the metric's label.
-const (
-	PatternUnknown Pattern = iota
-	PatternStable
-	PatternIdle
-	PatternWarmup
-	PatternPlateau
-	PatternStep
-	PatternSawtooth
-	PatternSpikes
-	PatternLeakLinear
-	PatternLeakStaircase
-	PatternLeakCyclic
-	PatternFragmentation
-	PatternZombie
-	PatternUnreleased
-	numPatterns
-)
-
-var patternNames = [numPatterns]string{
-	"", "stable", "idle", "warmup", "plateau", "step", "sawtooth", "spikes",
-	"leak_linear", "leak_staircase", "leak_cyclic", "fragmentation", "zombie", "unreleased",
-}
-
-// String returns the pattern as the label value of the metric; "" for
-// PatternUnknown.
-func (p Pattern) String() string {
-	if p >= numPatterns {
-		return ""
-	}
-	return patternNames[p]
 }
 
 // Reason says why a Domain threw history away.

@@ -6,13 +6,15 @@ package detector
 import (
 	"slices"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
 const (
 	// missingFor is how long a process may be missing from complete lists before it has
 	// ended though the memory did not fall, in ns; a few frames where those are further
 	// apart.
-	missingFor    = int64(10 * time.Second)
+	missingFor    = 10 * time.Second
 	missingFrames = 3
 	// maxMissing bounds how many are waited for.
 	maxMissing = 64
@@ -23,13 +25,13 @@ const (
 type missing[K comparable] struct {
 	key K
 	*member
-	since int64 // the first frame without it, ns
-	rest  int64 // what no process accounted for in the frame before, listed or missing, bytes
+	since time.Duration // the first frame without it
+	rest  stat.Bytes    // what no process accounted for in the frame before, listed or missing
 }
 
 // unowned returns the used memory that no process of a complete list accounts for, which may be
 // negative; ok is false where that is not known.
-func (d *Domain[K]) unowned(f *Frame[K]) (rest int64, ok bool) {
+func (d *Domain[K]) unowned(f *Frame[K]) (rest stat.Bytes, ok bool) {
 	rest, ok = bytesOf(f.Used)
 	if !ok || !f.Complete {
 		return 0, false
@@ -45,8 +47,8 @@ func (d *Domain[K]) unowned(f *Frame[K]) (rest int64, ok bool) {
 // depart takes the end of a member that is not in a complete list any more, unless it may only
 // be missing: what it held is still in use, by nobody else. Of what no process accounts for, if
 // that is known, there was before in the last frame, and there is more now.
-func (d *Domain[K]) depart(key K, m *member, more, before int64, known bool) {
-	if !known || !m.used.OK || !m.holds(more) {
+func (d *Domain[K]) depart(key K, m *member, more, before stat.Bytes, known bool) {
+	if !known || !m.Held.OK || !m.holds(more) {
 		d.bury(key, m)
 		return
 	}
@@ -55,14 +57,14 @@ func (d *Domain[K]) depart(key K, m *member, more, before int64, known bool) {
 		d.forget(append(d.missing[:0], d.missing[1:]...))
 		d.bury(first.key, first.member)
 	}
-	d.missing = append(d.missing, missing[K]{key, m, d.last, before})
+	d.missing = append(d.missing, missing[K]{key, m, d.past.Last, before})
 }
 
 // holds reports whether the member may be who holds what is in use beyond what is accounted for.
-func (m *member) holds(more int64) bool { return 2*float64(more) > m.used.V }
+func (m *member) holds(more stat.Bytes) bool { return 2*float64(more) > m.Held.V }
 
 // search ends the wait for those that are missing for too long, or whose memory was given back.
-func (d *Domain[K]) search(rest int64, known bool, interval int64) {
+func (d *Domain[K]) search(rest stat.Bytes, known bool, interval time.Duration) {
 	for i := d.freed(rest); known && i >= 0; i = d.freed(rest) {
 		x := d.missing[i]
 		d.missing = slices.Delete(d.missing, i, i+1)
@@ -70,7 +72,7 @@ func (d *Domain[K]) search(rest int64, known bool, interval int64) {
 	}
 	kept := d.missing[:0]
 	for _, x := range d.missing {
-		if d.last-x.since >= max(missingFor, missingFrames*interval) {
+		if d.past.Last-x.since >= max(missingFor, missingFrames*interval) {
 			d.bury(x.key, x.member)
 		} else {
 			kept = append(kept, x)
@@ -82,13 +84,13 @@ func (d *Domain[K]) search(rest int64, known bool, interval int64) {
 // freed returns the number of the one that is missing whose memory was given back, rest being what
 // no process accounts for; of several the one that held most nearly as much as is lacking; -1 if
 // none.
-func (d *Domain[K]) freed(rest int64) int {
-	held, best, least := d.unlisted(), -1, int64(0)
+func (d *Domain[K]) freed(rest stat.Bytes) int {
+	held, best, least := d.unlisted(), -1, stat.Bytes(0)
 	for i := range d.missing {
 		x := &d.missing[i]
-		used := int64(x.used.V)
+		used := stat.Bytes(x.Held.V)
 		lacking := held - (rest - x.rest)
-		if off := distance(lacking, used); !x.holds(used-lacking) && (best < 0 || off < least) {
+		if off := max(lacking-used, used-lacking); !x.holds(used-lacking) && (best < 0 || off < least) {
 			best, least = i, off
 		}
 	}
@@ -110,7 +112,7 @@ func (d *Domain[K]) reclaim(key K) *member {
 	m := d.missing[i].member
 	d.missing = slices.Delete(d.missing, i, i+1)
 	d.members[key] = m
-	d.partings.back(key)
+	d.exits.Back(key)
 	return m
 }
 
@@ -142,37 +144,10 @@ func (d *Domain[K]) lacks(group groupName) bool {
 }
 
 // unlisted returns what those hold that are missing, in bytes.
-func (d *Domain[K]) unlisted() int64 {
-	var sum int64
+func (d *Domain[K]) unlisted() stat.Bytes {
+	var sum stat.Bytes
 	for i := range d.missing {
-		sum += int64(d.missing[i].used.V)
+		sum += stat.Bytes(d.missing[i].Held.V)
 	}
 	return sum
-}
-
-// bury takes the end of a member.
-func (d *Domain[K]) bury(key K, m *member) {
-	m.doubt()
-	if m.used.OK && m.used.V >= crestExit*float64(d.top) {
-		d.crest, d.leftAt = Crest[int64]{}, d.last // what it held is no part of the crest any more
-		d.fullness.left = true
-	}
-	if g := d.groups[m.group]; g != nil {
-		g.ended.leave(&m.activity, m.seen)
-		g.pool.leave(&m.activity, m.program, m.used)
-		g.vacant = g.vacant || m.company <= helperShare*m.used.V
-		d.ended(key, g, m)
-	}
-	d.release(m.series)
-	if len(d.out.Exited) < MaxMembers {
-		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.used, NearCapacity: m.full})
-	}
-}
-
-func (x *missing[K]) code(c *codec) {
-	c.time(&x.since)
-	c.level(&x.rest)
-	if !x.used.OK {
-		c.fail()
-	}
 }

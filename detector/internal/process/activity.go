@@ -1,0 +1,183 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"math"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+const (
+	// heartbeat is the share of a processor that a process may use and still do
+	// nothing: threads that wake up to look at a clock use less.
+	heartbeat = 0.001
+	// minHeartbeat is the least processor time in seconds that is more than a
+	// heartbeat at once: ten ticks of the kernel's clock.
+	minHeartbeat = 0.1
+	// zombieShare is the share of the capacity that a zombie holds at least.
+	zombieShare = 0.01
+	// factGap is how long facts may be missing before they have to show anew that
+	// a process does nothing. Utilisation and processor time cover the time since
+	// they were last read, so that a reading that fails hides nothing.
+	factGap = time.Minute
+	// rankSpan is within which time the ranks of a job start, and end; lockstep is
+	// how far from the end of the others a rank stops computing.
+	rankSpan = 30 * time.Second
+	lockstep = time.Minute
+	// maxRanks bounds how many are counted.
+	maxRanks = 1024
+)
+
+const (
+	// passedOver is how many workers of a pool must have come, computed and ended since
+	// one of them stopped for that one to be forgotten, and keptWorkers how many are kept
+	// in mind.
+	passedOver  = 5
+	keptWorkers = 8
+	// alikeHeld is by which share the memory of workers that do the same differs at most.
+	alikeHeld = 0.1
+)
+
+// Activity is what a process does with what it holds.
+type Activity struct {
+	Known    time.Duration // last frame that told utilisation, processor time and state; 0 none
+	Quiet    time.Duration // since when it has used neither multiprocessors nor processors
+	Lost     time.Duration // since when it is unkillable, an orphan or gone; 0 it is not
+	Started  time.Duration // its start; 0 unknown
+	Computed time.Duration // when it last used the multiprocessors; 0 never
+	CPU      float64       // processor time used so far, s
+	Beat     float64       // what it has used lately beyond a heartbeat, s
+	Blind    bool          // Known tells it without utilisation: of who is stuck
+}
+
+// Note adds a frame at time t. interval is the typical time between frames, and
+// allowance how much processor time at once is no work.
+func (a *Activity) Note(t, interval time.Duration, allowance float64, sm, cpu stat.Value, state State, started time.Duration) {
+	a.Started = min(max(started, 0), t)
+	busy := sm.OK && sm.V != 0
+	if busy {
+		a.Computed = t
+	}
+	if busy || state == StateZombieProcess || t-a.Known > max(factGap, 3*interval) {
+		a.Known = 0
+	}
+	if state == StateGone {
+		cpu = stat.Of(a.CPU) // it uses no more
+	}
+	stuck := state == StateUnkillable || state == StateGone // who is, computes nothing
+	lost := stuck || state == StateOrphaned
+	if !lost && state != StateUnknown {
+		a.Lost = 0
+	}
+	if a.Blind && !sm.OK && !stuck && state != StateUnknown {
+		a.Known = 0 // it may have computed since
+	}
+	if !sm.OK && !stuck || !cpu.OK || !(cpu.V >= 0 && cpu.V <= math.MaxInt32) || state == StateUnknown || state == StateZombieProcess {
+		return
+	}
+	first := a.Known == 0
+	if first {
+		a.Lost = 0
+	} else {
+		a.Beat = max(0, a.Beat+cpu.V-a.CPU-heartbeat*(t-a.Known).Seconds())
+	}
+	if first || cpu.V < a.CPU || a.Beat > allowance {
+		a.Quiet, a.Beat = t, 0
+	}
+	if lost && a.Lost == 0 {
+		a.Lost = t
+	}
+	a.Known, a.CPU, a.Blind = t, cpu.V, !sm.OK
+}
+
+// Rested reports whether it has computed, but not in the last series.IdleAfter.
+func (a *Activity) Rested(t time.Duration) bool {
+	return a.Computed > 0 && t-a.Computed >= series.IdleAfter
+}
+
+// Allowance returns how much processor time at once is no work: the heartbeat of
+// the time until a zombie.
+func Allowance(zombieAfter time.Duration) float64 {
+	return max(minHeartbeat, heartbeat*zombieAfter.Seconds())
+}
+
+// Cohort are the ranks of a group that ended together.
+type Cohort struct {
+	Started     time.Duration // start of the first one that ended
+	First, Last time.Duration // when the first and the last of them ended
+	N           int
+}
+
+// Leave notes that a rank was seen last at that time. Who never computed, or
+// started at a time that is not known, is no rank.
+func (c *Cohort) Leave(a *Activity, seen time.Duration) {
+	switch {
+	case a.Computed == 0 || a.Started == 0:
+	case c.N == 0 || !together(a.Started, c.Started):
+		*c = Cohort{a.Started, seen, seen, 1}
+	default:
+		c.First, c.Last = min(c.First, seen), max(c.Last, seen)
+		c.N = min(c.N+1, maxRanks)
+	}
+}
+
+// Strands reports whether a is what is left of the cohort: it started with the
+// others, they all ended together, and it stopped computing when they did. A
+// worker of a pool that lives on was idle before, which is why the pool has
+// shrunk, or works on.
+func (c *Cohort) Strands(a *Activity) bool {
+	return c.N > 0 && a.Started > 0 && together(a.Started, c.Started) && c.Last-c.First <= rankSpan &&
+		a.Computed >= c.First-lockstep && a.Computed <= c.Last+lockstep
+}
+
+func together(a, b time.Duration) bool { return a-b <= rankSpan && b-a <= rankSpan }
+
+// worker is a process of a pool that has computed and ended.
+type worker struct {
+	Program string
+	Started time.Duration
+	Held    stat.Bytes // what it held last
+}
+
+// Pool is what a group remembers of its processes that have ended: the last keptWorkers.
+type Pool struct {
+	Workers [keptWorkers]worker // a ring: the n-th is at n % keptWorkers
+	N       int
+	Oldest  time.Duration // the earliest start of those that have ended
+}
+
+// Leave notes that a process has ended that held used bytes.
+func (p *Pool) Leave(a *Activity, program string, used stat.Value) {
+	if a.Computed == 0 || a.Started == 0 || !used.OK {
+		return
+	}
+	if p.N == 0 || a.Started < p.Oldest {
+		p.Oldest = a.Started
+	}
+	p.Workers[p.N%keptWorkers] = worker{program, a.Started, stat.Bytes(used.V)}
+	if p.N++; p.N == 2*keptWorkers {
+		p.N = keptWorkers
+	}
+}
+
+// Forgets reports whether a, which runs that program and holds used bytes, is a worker that the
+// pool does not use any more: others like it were started after it had stopped computing, computed
+// and ended. It is none of the pool's first processes, which may be the parent of the others.
+func (p *Pool) Forgets(a *Activity, program string, used stat.Bytes) bool {
+	if a.Computed == 0 || a.Started <= p.Oldest {
+		return false
+	}
+	n := 0
+	for i := range min(p.N, keptWorkers) {
+		w := &p.Workers[i]
+		off := math.Abs(float64(w.Held - used))
+		if w.Program == program && w.Started > a.Computed && off <= alikeHeld*float64(used) {
+			n++
+		}
+	}
+	return n >= passedOver
+}

@@ -1,0 +1,136 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// Bounds of the configuration.
+const (
+	// MaxWindows is how many windows a series can have.
+	MaxWindows = 4
+	// MinWindow and MaxWindow bound the length of a window.
+	MinWindow = time.Minute
+	MaxWindow = 24 * time.Hour
+)
+
+// Config holds the windows and thresholds of one series.
+type Config struct {
+	// Windows are the lengths over which slope, R² and spikes are given, in
+	// increasing order.
+	Windows []time.Duration
+	// LeakThreshold is the confidence (0 to 1) at which a leak is declared;
+	// ClearThreshold, below it, the one under which it is taken back.
+	LeakThreshold, ClearThreshold float64
+	// MinAge is how old a series must be before it is judged: a program that
+	// loads its model looks like a leak while it does.
+	MinAge time.Duration
+	// MinGrowth is the least retained growth in bytes that can be a leak.
+	MinGrowth float64
+	// MinSpan is the shortest growth that can be a leak.
+	MinSpan time.Duration
+	// SettleTime is how long growth must last to be a leak where nothing is known
+	// from before it: a process that fills its memory from its start on, or one
+	// that was already growing when it was first seen. What has nearly filled the
+	// memory need not last for it.
+	SettleTime time.Duration
+	// FalseAlarm is the probability (0 to 0.5) that a series without a trend ever
+	// passes for one with a trend, however long it is watched.
+	FalseAlarm float64
+	// HighWaterRate is the number of new maxima per e-fold of age that a healthy
+	// process is granted.
+	HighWaterRate float64
+	// ZombieAfter is how long a process must have computed nothing before its
+	// memory can be a zombie's, and UnreleasedAfter how long memory must stay after
+	// its process ended to be unreleased. MinZombie and MinUnreleased are the
+	// least such memory in bytes.
+	ZombieAfter, UnreleasedAfter time.Duration
+	MinZombie, MinUnreleased     float64
+	// Mute switches the judgement off: statistics alone are given.
+	Mute bool
+	// SpikeHeight is the least rise in bytes that can be a spike; SpikeRatio is
+	// the same as a share (0 to 1) of the capacity. The larger one holds.
+	SpikeHeight, SpikeRatio float64
+	// SpikeWidth is the longest time from the rise of a spike to its end.
+	SpikeWidth time.Duration
+}
+
+// DefaultConfig returns the defaults; detector/README.md gives the reason for
+// each.
+func DefaultConfig() Config {
+	return Config{
+		Windows:        []time.Duration{10 * time.Minute, time.Hour},
+		LeakThreshold:  0.7,
+		ClearThreshold: 0.35,
+		MinAge:         5 * time.Minute,
+		MinGrowth:      16 << 20,
+		MinSpan:        6 * time.Minute,
+		SettleTime:     time.Hour,
+		FalseAlarm:     0.4,
+		HighWaterRate:  3,
+
+		ZombieAfter:     10 * time.Minute,
+		UnreleasedAfter: time.Minute,
+		MinZombie:       64 << 20,
+		MinUnreleased:   64 << 20,
+
+		SpikeHeight: 64 << 20,
+		SpikeRatio:  0.02,
+		SpikeWidth:  time.Minute,
+	}
+}
+
+// Validate returns an error that names the first setting that cannot hold and
+// says what could.
+func (c Config) Validate() error {
+	if len(c.Windows) == 0 || len(c.Windows) > MaxWindows {
+		return fmt.Errorf("%d windows given, 1 to %d are possible", len(c.Windows), MaxWindows)
+	}
+	for i, w := range c.Windows {
+		if w < MinWindow || w > MaxWindow {
+			return fmt.Errorf("window %s is not between %s and %s", w, MinWindow, MaxWindow)
+		}
+		if i > 0 && w <= c.Windows[i-1] {
+			return fmt.Errorf("window %s does not come after %s: give each once, shortest first", w, c.Windows[i-1])
+		}
+	}
+	switch {
+	case !(c.LeakThreshold > 0 && c.LeakThreshold <= 1):
+		return fmt.Errorf("leak threshold %g is not in (0, 1]", c.LeakThreshold)
+	case !(c.ClearThreshold > 0 && c.ClearThreshold < c.LeakThreshold):
+		return fmt.Errorf("clear threshold %g is not between 0 and the leak threshold %g", c.ClearThreshold, c.LeakThreshold)
+	case c.MinAge < 0:
+		return fmt.Errorf("minimum age %s is negative", c.MinAge)
+	case !(c.MinGrowth > 0 && c.MinGrowth <= stat.MaxBytes):
+		return fmt.Errorf("minimum growth of %g bytes is not in (0, %d]", c.MinGrowth, int64(stat.MaxBytes))
+	case c.MinSpan <= 0 || c.MinSpan > MaxWindow:
+		return fmt.Errorf("minimum span %s is not in (0, %s]", c.MinSpan, MaxWindow)
+	case c.SettleTime < 0 || c.SettleTime > MaxWindow:
+		return fmt.Errorf("settle time %s is not in [0, %s]", c.SettleTime, MaxWindow)
+	case !(c.FalseAlarm > 0 && c.FalseAlarm <= 0.5):
+		return fmt.Errorf("false alarm probability %g is not in (0, 0.5]", c.FalseAlarm)
+	case !(c.HighWaterRate > 0 && c.HighWaterRate <= 100):
+		return fmt.Errorf("high-water rate %g is not in (0, 100]", c.HighWaterRate)
+	case c.ZombieAfter <= 0:
+		return errors.New("time until a zombie must be above 0")
+	case c.UnreleasedAfter <= 0:
+		return errors.New("time until memory is unreleased must be above 0")
+	case !(c.MinZombie > 0 && c.MinZombie <= stat.MaxBytes):
+		return fmt.Errorf("minimum zombie memory of %g bytes is not in (0, %d]", c.MinZombie, int64(stat.MaxBytes))
+	case !(c.MinUnreleased > 0 && c.MinUnreleased <= stat.MaxBytes):
+		return fmt.Errorf("minimum unreleased memory of %g bytes is not in (0, %d]", c.MinUnreleased, int64(stat.MaxBytes))
+	case !(c.SpikeHeight > 0 && c.SpikeHeight <= stat.MaxBytes):
+		return fmt.Errorf("spike height of %g bytes is not in (0, %d]", c.SpikeHeight, int64(stat.MaxBytes))
+	case !(c.SpikeRatio >= 0 && c.SpikeRatio <= 1):
+		return fmt.Errorf("spike ratio %g is not in [0, 1]", c.SpikeRatio)
+	case c.SpikeWidth <= 0:
+		return errors.New("spike width must be above 0")
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+const (
+	// enough is the confidence of growth that is just as it must be to be a leak, in each of the
+	// respects that are looked at: the default leak threshold.
+	enough = 0.7
+	// minLevels is the fewest retained levels that can be a leak.
+	minLevels = 4
+	// Growth of which the second half brought the share held of what the first half did has kept
+	// its pace, and one that brought but the share slowed has not.
+	slowed = 0.5
+	held   = 0.75
+	// evenParts is in how many parts of the time growth must be even: each holds evenShare of what
+	// it would if all were alike. None of it is left where one holds unevenShare.
+	evenParts              = 4
+	unevenShare, evenShare = 0.08, 0.40
+	// Growth in fewSteps of like size is that of jobs that come, growth in enoughSteps is not. Of steps
+	// of more than jobStep bytes, which jobs bring and leaks seldom, two more are asked for a doubling.
+	fewSteps, enoughSteps = 3.0, 5.0
+	jobStep               = 1 << 30
+	mostSteps             = 11.0
+	// safely is how many times the largest give-back must be retained for growth not to be the next
+	// one.
+	safely = 2.0
+)
+
+// Growth is growth that one scale sees going on. The zero Growth is none.
+type Growth struct {
+	Since, End time.Duration // first and last growth
+	Base       stat.Bytes    // the level before it
+	Retained   stat.Bytes    // since it began
+	Levels     int           // that were reached and kept
+	Rate       float64       // of the steady part, bytes per second
+	Steady     int           // troughs of that, the last ones
+	SteadyBase stat.Bytes    // the level at which that began
+	Flat       float64       // share of the blocks that are kept without growth
+	Step       float64       // what a level adds to the one before on average, bytes
+	// How sure a leak is in each respect, 0 to 1: that the growth keeps its pace and is even, and
+	// that the like of it was not given back.
+	Pace, Form, Kept float64
+	// Waited is how sure it is that it has lasted for long enough, Need how long it must last, and
+	// Reason what it may be until then.
+	Waited float64
+	Lasted time.Duration
+	Need   time.Duration
+	Reason Withheld
+}
+
+// confidence is that of the weakest respect.
+func (g *Growth) confidence() float64 { return min(g.Form, g.Kept, g.Waited) }
+
+// judge looks for growth that goes on in the troughs of scale i.
+func (s *Series) judge(i int) Growth {
+	e := &s.Scales[i]
+	r := &e.Run
+	if r.Falling || float64(e.Level-r.Low) < s.cfg.MinGrowth || r.Ups < minLevels-1 {
+		return Growth{}
+	}
+	pts := from(e.points(), r.LowAt)
+	first, last := pts[0], pts[len(pts)-1]
+	levels := kept(pts)
+	if levels < minLevels || e.MovedAt <= r.LowAt {
+		return Growth{}
+	}
+	moving := e.MovedAt - first.At
+	g := Growth{
+		Since: r.LowAt, End: e.MovedAt, Base: r.Low, Retained: e.Level - r.Low, Levels: levels,
+		Flat: 1 - stat.Clamp(float64(levels-1)*float64(e.Width)/float64(moving+e.Width)),
+		Step: max(0, float64(last.V-first.V)) / float64(levels-1),
+	}
+	steady := steadiest(pts, s.cfg.MinSpan, &g)
+	g.Steady = len(steady)
+	g.Rate = float64(last.V-steady[0].V) / max((last.At-steady[0].At).Seconds(), 1)
+	if g.SteadyBase = g.Base; len(steady) < len(pts) {
+		g.SteadyBase = steady[0].V // what was left out, such as a load, led there
+	}
+	g.Kept = 0.25 + 0.75*stat.Clamp((float64(g.Retained)/max(s.given(i), 1)-1)/(safely-1))
+	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
+	// it was reached, in the mean, and the first growth half a block after it began.
+	g.Lasted = s.watched(g.Since, g.End) - e.Width
+	s.wait(&g)
+	return g
+}
+
+// given returns the largest gradual rise that was given back at scale i or at a wider one, in bytes.
+func (s *Series) given(i int) float64 {
+	most := 0.0
+	for j := i; j < numScales; j++ {
+		most = max(most, s.Scales[j].Given)
+	}
+	return most
+}
+
+// from returns the points from the time t on, the last one at least.
+func from(pts []stat.Point, t time.Duration) []stat.Point {
+	for len(pts) > 1 && pts[0].At < t {
+		pts = pts[1:]
+	}
+	return pts
+}
+
+// kept counts the levels among the troughs that were reached and never given back.
+func kept(pts []stat.Point) int {
+	n, lowest := 0, stat.Bytes(math.MaxInt64)
+	for _, p := range slices.Backward(pts) {
+		if p.V <= lowest-quantum {
+			lowest = p.V
+			n++
+		}
+	}
+	return n
+}
+
+// steadiest returns the last troughs, half of the time or more, over which growth is steadiest, and
+// sets its pace and form. What grew otherwise before, such as the load of a model, is left out.
+// Growth that goes on at the pace at which it began is a leak's, and that of a warm-up or a cache
+// that fills slows down.
+func steadiest(pts []stat.Point, least time.Duration, g *Growth) []stat.Point {
+	best := pts
+	if len(pts) < 4 {
+		g.Pace, g.Form = 1, 1
+		return best
+	}
+	for skip := range 5 {
+		rest := pts[skip*len(pts)/8:]
+		if skip > 0 && (len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < least) {
+			break
+		}
+		pace := keeping(rest, slowed, held)
+		form := min(pace, evenness(rest), spread(rest))
+		if g.Pace = max(g.Pace, pace); form > g.Form {
+			g.Form, best = form, rest
+		}
+		if g.Form == 1 {
+			break
+		}
+	}
+	return best
+}
+
+// keeping is 1 where the second half brought the share full of what the first one did, or more, and
+// falls to 0 where it brought the share none. It is 1 where the first half has not grown.
+func keeping(pts []stat.Point, none, full float64) float64 {
+	first, middle, last := pts[0], pts[len(pts)/2], pts[len(pts)-1]
+	if middle.V <= first.V {
+		return 1
+	}
+	early := float64(middle.V-first.V) / float64(middle.At-first.At)
+	late := float64(last.V-middle.V) / float64(max(last.At-middle.At, 1))
+	return stat.Clamp((late/early - none) / (full - none))
+}
+
+// evenness is 1 where each part of the time holds its share of the growth, and falls to 0 where one
+// holds next to nothing: jobs that come in jumps, or one after another. It is 0 where nothing has
+// grown.
+func evenness(pts []stat.Point) float64 {
+	last := len(pts) - 1
+	span, total := pts[last].At-pts[0].At, float64(pts[last].V-pts[0].V)
+	if total <= 0 {
+		return 0
+	}
+	least, i, before := 1.0, 1, float64(pts[0].V)
+	for part := range evenParts {
+		at := pts[0].At + span*time.Duration(part+1)/evenParts
+		for i < last && pts[i].At < at {
+			i++
+		}
+		v := between(pts[i-1], pts[i], at)
+		least = min(least, (v-before)/total)
+		before = v
+	}
+	return stat.Clamp((least*evenParts - unevenShare) / (evenShare - unevenShare))
+}
+
+// spread is 1 where the growth came in enoughSteps of like size or more, and falls to 0 as it came in
+// fewSteps: jobs that come, however long their memory takes to settle. Their number is that of equal
+// ones with the same self-normalised sum, (Σd)²/Σd², and their size that of the average byte's step,
+// Σd²/Σd.
+func spread(pts []stat.Point) float64 {
+	sum, squares := float64(pts[len(pts)-1].V-pts[0].V), 0.0
+	for i := 1; i < len(pts); i++ {
+		d := float64(pts[i].V - pts[i-1].V)
+		squares += d * d
+	}
+	most := min(mostSteps, enoughSteps+2*math.Log2(max(1, squares/sum/jobStep)))
+	return stat.Clamp((sum*sum/squares - fewSteps) / (most - fewSteps))
+}
+
+// between returns the level at a time on the line between two troughs: there may be a gap between
+// them.
+func between(a, b stat.Point, at time.Duration) float64 {
+	return float64(a.V) + float64(b.V-a.V)*stat.Clamp(float64(at-a.At)/float64(b.At-a.At))
+}

@@ -1,0 +1,218 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// The ladder of block widths over which troughs are taken, each seen over scaleBlocks of them:
+// 15 minutes to 63 hours. A fast leak shows at the narrow end; one under a sawtooth only where a
+// block is as long as the sawtooth.
+const (
+	numScales   = 7
+	narrowest   = 10 * time.Second
+	widest      = 2560 * time.Second
+	scaleBlocks = 88
+	// A narrowest block needs blockSamples samples before its lowest one is a trough, or as many
+	// as come in blockTime, if that is less: growth that takes minutes must show in some blocks.
+	// Where that takes longer than the narrowest width, the ladder starts there, and its steps are
+	// smaller, but coarsest at least.
+	blockSamples = 3
+	blockTime    = time.Minute
+	coarsest     = 1.5
+)
+
+// quantum is the least change of a trough that counts: NVML gives process memory in units of 2 MiB.
+const quantum stat.Bytes = 2 << 20
+
+const (
+	// retrace is the share of a rise that must be given back for the rise to have ended, and of a
+	// fall that must be regained for the fall to have.
+	retrace = 0.25
+	// toothMoves is from how many levels on a rise counts as gradual: only what grew gradually and
+	// was given back tells that growth is no leak. A job that comes in a few steps and goes does not.
+	toothMoves = 4
+	// pauseBlocks is after how many blocks without a move growth has ended.
+	pauseBlocks = 8
+	// forgetting is the share by which the largest give-back decays a block.
+	forgetting = 0.0005
+)
+
+// Scale follows the troughs of a series at one width of blocks.
+type Scale struct {
+	Width time.Duration
+	Least int // samples in a block
+
+	// The open block: its first and last sample, its lowest value, and how many samples it has.
+	Start, Until time.Duration
+	Min          stat.Bytes
+	N            int
+
+	Troughs [scaleBlocks]stat.Point // the last ones, oldest first: the lowest value of each block, at its end
+	Len     int
+	Closed  int64 // blocks so far
+
+	Level      stat.Bytes    // the trough at the last move, which is a change by a quantum
+	MovedAt    time.Duration // when
+	MovedBlock int64         // how many blocks were closed then
+	Moves      int64         // so far
+
+	Run Run
+	Bet Bet
+	// Given is the largest gradual rise that was given back, decaying.
+	Given float64
+}
+
+// Run is growth that goes on, or a fall. Growth begins where the level was low for the last time;
+// it ends with a fall that takes back more than retrace of its height, or when the level has
+// stayed for pauseBlocks.
+type Run struct {
+	Falling   bool
+	Low, High stat.Bytes    // the lowest and the highest level
+	LowAt     time.Duration // when the lowest was last reached
+	Ups       int           // moves upwards since then
+}
+
+// points returns the troughs that are kept, oldest first.
+func (e *Scale) points() []stat.Point { return e.Troughs[:e.Len] }
+
+// last returns the last trough; there must be one.
+func (e *Scale) last() stat.Point { return e.Troughs[e.Len-1] }
+
+// holds reports whether no trough since the time t is forgotten.
+func (e *Scale) holds(t time.Duration) bool {
+	return e.Len > 0 && (e.Closed == int64(e.Len) || e.Troughs[0].At <= t)
+}
+
+// add takes the value v at the time t, or the narrower trough that ended then, and reports whether
+// a block closed before it, and with which trough. A block ends where it is as wide as it should
+// be, or with its last sample, and not with the next one: that may come a long time after.
+func (e *Scale) add(t time.Duration, v stat.Bytes, full *Fullness) (low stat.Point, closed bool) {
+	if closed = e.N >= e.Least && t-e.Start >= e.Width; closed {
+		low = stat.Point{At: max(e.Start+e.Width, e.Until), V: e.Min}
+		e.close(low, full)
+		e.N = 0
+	}
+	if e.N == 0 {
+		e.Start, e.Min = t, v
+	}
+	e.N++
+	e.Until = t
+	e.Min = min(e.Min, v)
+	return low, closed
+}
+
+// close takes the trough of a block.
+func (e *Scale) close(p stat.Point, full *Fullness) {
+	e.Closed++
+	e.Given -= e.Given * forgetting
+	r, change := &e.Run, p.V-e.Level
+	moved := change >= quantum || -change >= quantum
+	switch {
+	case e.Closed == 1:
+		e.begin(p)
+		moved = true
+	case moved:
+		e.Moves++
+		e.Bet.move(change > 0)
+		if change > 0 {
+			r.up(p)
+		} else {
+			e.fall(p, full)
+		}
+	case (r.Ups > 0 || r.Falling) && e.Closed-e.MovedBlock >= pauseBlocks:
+		e.begin(stat.Point{At: p.At, V: e.Level})
+	case r.Ups == 0:
+		r.LowAt = p.At // still as low
+	}
+	if moved {
+		e.Level, e.MovedAt, e.MovedBlock = p.V, p.At, e.Closed
+	}
+	e.push(p)
+}
+
+// push adds a trough; the oldest one goes where there are too many.
+func (e *Scale) push(p stat.Point) {
+	if e.Len == scaleBlocks {
+		copy(e.Troughs[:], e.Troughs[1:])
+		e.Len--
+	}
+	e.Troughs[e.Len] = p
+	e.Len++
+}
+
+// begin starts a run at p.
+func (e *Scale) begin(p stat.Point) {
+	e.Bet.begin()
+	e.Run = Run{Low: p.V, High: p.V, LowAt: p.At}
+}
+
+// up follows a move upwards to p.
+func (r *Run) up(p stat.Point) {
+	r.Ups++
+	if r.Falling && float64(p.V-r.Low) < retrace*float64(r.High-r.Low) {
+		return // a fall is over when a quarter of it is regained
+	}
+	if r.Falling || p.V > r.High {
+		r.Falling, r.High = false, p.V
+	}
+}
+
+// fall follows a move downwards to p and notes how much gradual growth it takes back, unless that
+// has filled the memory: there an allocator empties its cache before it fails, and fills it again.
+// What leaks cannot be flushed: where next to nothing of the rise stays, it was no leak.
+func (e *Scale) fall(p stat.Point, full *Fullness) {
+	r := &e.Run
+	flushed := full.Until > 0 && p.At-full.Until <= fullBefore+e.Width && full.Lately > r.LowAt &&
+		float64(p.V-r.Low) >= retrace*float64(r.High-r.Low)
+	if height, levels := e.above(p.V); levels >= toothMoves && !flushed {
+		e.Given = max(e.Given, float64(height))
+	}
+	if !r.Falling && float64(r.High-p.V) > retrace*float64(r.High-r.Low) {
+		top := r.High
+		e.begin(p)
+		r.Falling, r.High = true, top
+	}
+	if p.V < r.Low {
+		r.Low, r.LowAt, r.Ups = p.V, p.At, 0
+	}
+}
+
+// above returns the height and the number of the levels above v that the series had reached and
+// kept until now.
+func (e *Scale) above(v stat.Bytes) (height stat.Bytes, levels int) {
+	lowest, top := stat.Bytes(math.MaxInt64), stat.Bytes(0)
+	for i := e.Len - 1; i >= 0 && e.Troughs[i].V > v; i-- {
+		if q := e.Troughs[i].V; q <= lowest-quantum {
+			if levels == 0 {
+				top = q
+			}
+			lowest = q
+			levels++
+		}
+	}
+	if levels == 0 {
+		return 0, 0
+	}
+	if e.Closed == int64(e.Len)+1 && e.Troughs[0].V > v {
+		lowest = min(lowest, v) // it rose from lower before it was first seen
+	}
+	return top - lowest, levels
+}
+
+// envelope returns the lower envelope now.
+func (e *Scale) envelope() (stat.Bytes, bool) {
+	if e.Len == 0 {
+		return 0, false
+	}
+	level := e.last().V
+	if e.N > 0 {
+		level = min(level, e.Min)
+	}
+	return level, true
+}

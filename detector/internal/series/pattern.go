@@ -1,0 +1,131 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import "time"
+
+// Pattern names the shape of a series of used memory.
+type Pattern uint8
+
+// The patterns, in the words of the metric's label.
+const (
+	PatternUnknown Pattern = iota
+	PatternStable
+	PatternIdle
+	PatternWarmup
+	PatternPlateau
+	PatternStep
+	PatternSawtooth
+	PatternSpikes
+	PatternLeakLinear
+	PatternLeakStaircase
+	PatternLeakCyclic
+	PatternFragmentation
+	PatternZombie
+	PatternUnreleased
+	numPatterns
+)
+
+var patternNames = [numPatterns]string{
+	"", "stable", "idle", "warmup", "plateau", "step", "sawtooth", "spikes",
+	"leak_linear", "leak_staircase", "leak_cyclic", "fragmentation", "zombie", "unreleased",
+}
+
+// String returns the pattern as the label value of the metric; "" for
+// PatternUnknown.
+func (p Pattern) String() string {
+	if p >= numPatterns {
+		return ""
+	}
+	return patternNames[p]
+}
+
+// Leaks reports whether p is one of the leak_* patterns.
+func (p Pattern) Leaks() bool {
+	return p == PatternLeakLinear || p == PatternLeakStaircase || p == PatternLeakCyclic
+}
+
+const (
+	// patternHold is how long a pattern stays at least.
+	patternHold = time.Minute
+	// warmupAge is until when growth counts as a warm-up.
+	warmupAge = 30 * time.Minute
+	// busySpikes is how many spikes in the first window make them the pattern, unless they are on
+	// for longer than quietDuty of the time.
+	busySpikes = 3
+	quietDuty  = 0.5
+	// cyclicSwing is how many times what it retains a cycle swings in a cyclic leak.
+	cyclicSwing = 4
+	// staircaseStep is the least typical step of a staircase in bytes; below it the
+	// allocator's own granularity makes every leak one.
+	staircaseStep = 8 << 20
+	// staircaseFlat is the share of blocks that retain nothing in a staircase.
+	staircaseFlat = 0.5
+)
+
+// Shape is the pattern of a series.
+type Shape struct {
+	Pattern Pattern
+	Since   time.Duration
+}
+
+// pattern gives the series the pattern that fits now. One holds for patternHold at least, but a leak
+// and no leak change at once.
+func (s *Series) pattern() {
+	h := &s.Shape
+	if p := s.fitting(); p != h.Pattern && (s.Last-h.Since >= patternHold || p.Leaks() != h.Pattern.Leaks()) {
+		h.Pattern, h.Since = p, s.Last
+	}
+}
+
+// fitting returns the pattern that fits now, the first that does.
+func (s *Series) fitting() Pattern {
+	g := s.finest()
+	switch {
+	case !s.ripe():
+		return PatternUnknown
+	case s.Leak.Phase == PhaseLeaking:
+		return s.leaking(g)
+	case s.Idle:
+		return PatternIdle
+	case s.Windows[0].Spikes >= busySpikes && s.Spikes.Duty < quietDuty:
+		return PatternSpikes
+	case g != nil && (g.Pace < 1 || s.Last-s.Began < warmupAge):
+		return PatternWarmup
+	case s.Cycles.cycling(s.Last), s.Spikes.Duty >= quietDuty:
+		return PatternSawtooth
+	case g != nil:
+		return PatternWarmup // it grows, and is not known to leak
+	case s.Shape.Pattern == PatternWarmup, s.Shape.Pattern == PatternPlateau:
+		return PatternPlateau // until something else happens
+	case s.Scales[0].Moves > 0:
+		return PatternStep
+	}
+	return PatternStable
+}
+
+// finest returns the growth of the narrowest scale that shows any, nil if none does.
+func (s *Series) finest() *Growth {
+	for i := range s.Growths {
+		if s.Growths[i].Levels > 0 {
+			return &s.Growths[i]
+		}
+	}
+	return nil
+}
+
+// leaking names a leak: cyclic where memory swings by much more than it retains a
+// cycle, staircase where most blocks of the finest growth retain nothing.
+func (s *Series) leaking(finest *Growth) Pattern {
+	retained := s.Leak.Trend.Rate * s.Cycles.Length.Seconds()
+	switch {
+	case s.Cycles.cycling(s.Last) && s.Cycles.Size >= cyclicSwing*retained:
+		return PatternLeakCyclic
+	case finest != nil && finest.Flat >= staircaseFlat && finest.Step >= staircaseStep:
+		return PatternLeakStaircase
+	case finest == nil && s.Shape.Pattern.Leaks():
+		return s.Shape.Pattern // it pauses
+	}
+	return PatternLeakLinear
+}

@@ -1,0 +1,106 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+const (
+	// fullHold is how long a leak stays that has filled the memory, after it was last seen to grow,
+	// and after the memory was last full.
+	fullHold = 15 * time.Minute
+	// A scale foresees from trendPoints troughs on, where its form is trendForm at least.
+	trendPoints = 16
+	trendForm   = 0.8
+)
+
+// Phase is where a series stands with its leak.
+type Phase uint8
+
+// The phases.
+const (
+	PhaseNone Phase = iota
+	PhaseLeaking
+	numPhases
+)
+
+// Leak is what is known of the leak of a series.
+type Leak struct {
+	Phase      Phase
+	Best       uint8 // the scale that is surest
+	Confidence float64
+	// While leaking: since when, above which level, the highest level that was retained, when it was
+	// last seen to grow, and the line that it follows.
+	Since      time.Duration
+	Base, High stat.Bytes
+	Grown      time.Duration
+	Trend      stat.Trend
+	TrendScale uint8
+	TrendAt    int64 // blocks of that scale when it was fitted
+}
+
+// decide updates the leak after a block has closed.
+func (s *Series) decide(full *Fullness) {
+	l := &s.Leak
+	l.Confidence, l.Best = -1, 0
+	for i := range s.Growths {
+		if g := &s.Growths[i]; g.Levels > 0 && g.confidence() > l.Confidence {
+			l.Confidence, l.Best = g.confidence(), uint8(i)
+		}
+	}
+	l.Confidence = max(0, min(l.Confidence, enough*s.evidence(), 1))
+	switch {
+	case !s.ripe():
+		*l = Leak{Confidence: l.Confidence, Best: l.Best}
+	case l.Phase == PhaseLeaking:
+		s.hold(full)
+	case l.Confidence >= s.cfg.LeakThreshold:
+		g := &s.Growths[l.Best]
+		l.Phase, l.Since, l.Base, l.High, l.TrendAt = PhaseLeaking, g.Since, g.Base, g.Base, 0
+		s.hold(full)
+	}
+	s.pattern()
+}
+
+// hold keeps a leak, or ends it. An allocator that empties its cache when memory runs out, as
+// PyTorch's does before it fails, gives nothing back.
+func (s *Series) hold(full *Fullness) {
+	l := &s.Leak
+	low, ok := s.Scales[0].envelope()
+	stays := !ok || float64(low-l.Base) >= (1-retrace)*float64(l.High-l.Base)
+	switch {
+	case l.Confidence >= s.cfg.ClearThreshold && stays:
+		g := &s.Growths[l.Best]
+		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
+		s.foresee()
+	case full.Lately > l.Since && s.Last-min(full.Until, l.Grown) < fullHold:
+		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold)
+	default:
+		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold), Best: l.Best}
+	}
+}
+
+// foresee fits the line that the leak is foreseen by: that of the widest scale which sees it
+// clearly, because that has seen most of it. Without a new trough there, nothing changes.
+func (s *Series) foresee() {
+	l, scale := &s.Leak, s.Leak.Best
+	for i := numScales - 1; i >= 0; i-- {
+		if g := &s.Growths[i]; g.Steady >= trendPoints && g.Form >= trendForm {
+			scale = uint8(i)
+			break
+		}
+	}
+	e := &s.Scales[scale]
+	if l.TrendScale == scale && l.TrendAt == e.Closed {
+		return
+	}
+	pts := e.points()
+	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[scale].Steady, 0):])
+	if fit.Rate > 0 {
+		l.Trend, l.TrendScale, l.TrendAt = fit, scale, e.Closed
+	}
+}

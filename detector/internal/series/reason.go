@@ -1,0 +1,152 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// Withheld is the harmless reason for which growth is not called a leak yet.
+type Withheld uint8
+
+// The reasons.
+const (
+	WithheldNone         Withheld = iota
+	WithheldMinSpan               // any growth must last for Config.MinSpan
+	WithheldLoadRamp              // it is as fast as a ramp of load
+	WithheldProgramLoad           // a program that loads: fast, from an idle memory on or faster than leaks are, without compute
+	WithheldProgramBegin          // it began with its program, or before that was seen
+	WithheldDailyLoad             // it is slow enough for a load that follows the time of day
+	numWithheld
+)
+
+var withheldNames = [numWithheld]string{"", "min_span", "load_ramp", "program_load", "program_begin", "daily_load"}
+
+// String returns the reason as the label value of the metric; "" for WithheldNone.
+func (w Withheld) String() string {
+	if w >= numWithheld {
+		return ""
+	}
+	return withheldNames[w]
+}
+
+const (
+	// rampFill is how long growth takes to fill the whole capacity that is as fast as ramps of load
+	// are. It must last rampTimes as long as any: ramps take minutes.
+	rampFill  = 2 * time.Hour
+	rampTimes = 5 / 3.0
+	// loadRate is a growth in bytes per second that programs reach when they load and leaks seldom
+	// do: 512 MiB a minute. idleLoadRate is the same from an idle memory on: 4 MiB/s.
+	loadRate     = 512 << 20 / 60.0
+	idleLoadRate = 4 << 20
+	// idleBytes and idleRatio (of the capacity) bound the memory of a GPU that nobody uses; the
+	// larger one holds.
+	idleBytes = 1 << 30
+	idleRatio = 0.01
+	// settled is how long a series must be known before its growth begins for its start to be no
+	// excuse, or a third of the growth, if that is more. Teeth and ramps follow each other sooner in
+	// many a program.
+	settled = 9 * time.Minute
+	// What has lasted for shortSettle, and for nearTimes the time that is left, need not settle for
+	// longer: caches, epochs and models are made to end before the memory is full.
+	shortSettle = 20 * time.Minute
+	nearTimes   = 5
+	// Growth that is not found within slowSpan, or in slowBlocks of the narrowest blocks where
+	// samples are minutes apart, and needs more than slowAhead to fill the memory may be a daily
+	// load: half a day of it fits into the memory, and it is steepest 3.8 hours (24 h/2π) of that
+	// pace before the top. It must last for slowShare of the time that it needs.
+	slowSpan   = 20 * time.Minute
+	slowBlocks = 8
+	slowAhead  = 4 * time.Hour
+	slowShare  = 0.8
+	day        = 24 * time.Hour
+)
+
+// reasons is the table of harmless reasons: a function tells how long growth must last not to be
+// that, 0 where it is not.
+var reasons = [...]struct {
+	why  Withheld
+	need func(*Series, *Growth) time.Duration
+}{
+	{WithheldMinSpan, func(s *Series, _ *Growth) time.Duration { return s.cfg.MinSpan }},
+	{WithheldLoadRamp, (*Series).ramp},
+	{WithheldProgramLoad, (*Series).programLoad},
+	{WithheldProgramBegin, (*Series).programBegin},
+	{WithheldDailyLoad, (*Series).dailyLoad},
+}
+
+// wait sets the reason for which growth must last longest.
+func (s *Series) wait(g *Growth) {
+	for _, r := range reasons {
+		if need := r.need(s, g); need > g.Need {
+			g.Need, g.Reason = need, r.why
+		}
+	}
+	if g.Waited = 1; g.Lasted < g.Need {
+		g.Waited = enough * max(0, float64(g.Lasted)/float64(g.Need))
+	}
+}
+
+// ramp is for growth as fast as a ramp of load.
+func (s *Series) ramp(g *Growth) time.Duration {
+	times := 0.0
+	if s.Capacity > 0 && g.Rate*rampFill.Seconds() > float64(s.Capacity) {
+		times = rampTimes
+	}
+	if g.Rate > loadRate {
+		times = 2 * max(times, 1)
+	}
+	return time.Duration(times * float64(s.cfg.MinSpan))
+}
+
+// programLoad is for growth as fast as a program loads, without compute.
+func (s *Series) programLoad(g *Growth) time.Duration {
+	if !s.rested(g.Since) || g.Rate <= loadRate && !s.fromIdle(g) {
+		return 0
+	}
+	return s.patience(g)
+}
+
+// programBegin is for growth that was there when its program began, or was first seen.
+func (s *Series) programBegin(g *Growth) time.Duration {
+	lead := max(settled, g.Lasted/3)
+	if g.Since-max(s.Began, s.First) >= lead && !s.fromIdle(g) {
+		return 0
+	}
+	return s.patience(g)
+}
+
+// dailyLoad is for growth that is as slow as a load which follows the time of day.
+func (s *Series) dailyLoad(g *Growth) time.Duration {
+	ahead := s.ahead(g)
+	if s.Loadless || ahead <= slowAhead || g.Lasted <= max(slowSpan, slowBlocks*s.Scales[0].Width) {
+		return 0
+	}
+	return max(s.patience(g), min(day, time.Duration(slowShare*float64(ahead))))
+}
+
+// fromIdle reports whether growth is a load from an idle memory on.
+func (s *Series) fromIdle(g *Growth) bool {
+	return float64(g.SteadyBase) <= IdleLevel(s.Capacity) && g.Rate > idleLoadRate
+}
+
+// patience returns how long growth must last that may settle.
+func (s *Series) patience(g *Growth) time.Duration {
+	return min(s.cfg.SettleTime, max(shortSettle, min(day, nearTimes*s.ahead(g))))
+}
+
+// ahead returns how long the growth takes to fill what is left of the memory, whoever holds the
+// rest; a year at most, and where that is not known.
+func (s *Series) ahead(g *Growth) time.Duration {
+	const year = 365 * day
+	if s.Capacity == 0 || g.Rate <= 0 {
+		return 0
+	}
+	return time.Duration(min(float64(max(0, s.Left))/g.Rate*float64(time.Second), float64(year)))
+}
+
+// IdleLevel is the most memory in bytes that a GPU of that capacity has in use when nobody uses it.
+func IdleLevel(capacity stat.Bytes) float64 { return max(idleBytes, idleRatio*float64(capacity)) }

@@ -1,0 +1,264 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package series judges one series of used memory: it takes the troughs of the memory at several
+// widths of blocks, finds growth in them that goes on and is not given back, and calls it a leak
+// where no harmless reason is left. It knows no processes. Exported fields are what a state file
+// keeps.
+package series
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+const (
+	// settleSamples is after how many samples the sampling interval is known.
+	settleSamples = 6
+	// gapIntervals is how many sampling intervals without a sample are a gap.
+	gapIntervals = 3
+	// busySM is the least utilisation that counts as work.
+	busySM = 0.01
+	// IdleAfter is how long a process must be without compute to be idle.
+	IdleAfter = 10 * time.Minute
+)
+
+// Series judges one series of used memory. One goroutine owns it.
+type Series struct {
+	cfg *Config
+
+	Windows []stat.Window // the last ones are not used
+	Spikes  stat.Spikes
+	Total   uint64 // spikes
+	Scales  [numScales]Scale
+	Growths [numScales]Growth // what each scale says
+	Cycles  Cycles
+	Leak    Leak
+	Shape   Shape
+
+	Loadless bool // nobody computes with it: what no process owns, and what rests
+	Idle     bool // utilisation is known, and is zero since BusyAt for IdleAfter
+	Samples  int64
+	Began    time.Duration // when its owner started; the first sample if that is not known
+	First    time.Duration // first sample; 0 before it
+	Last     time.Duration // last sample
+	Used     stat.Bytes    // last value
+	Capacity stat.Bytes    // 0 unknown
+	Left     stat.Bytes    // of the memory that it is a part of
+	BusyAt   time.Duration // when its owner last computed, or that was not known; first sample if never
+	WorkedAt time.Duration // when it was first known to compute; 0 never
+	// The last gap between samples: nothing is known of that.
+	GapFrom, GapLength time.Duration
+}
+
+// New returns an empty series of that configuration.
+func New(cfg *Config) *Series {
+	s := &Series{}
+	s.Reset(cfg)
+	return s
+}
+
+// Reset makes s as new, keeping its memory.
+func (s *Series) Reset(cfg *Config) {
+	windows := s.Windows
+	if len(windows) != len(cfg.Windows) {
+		windows = make([]stat.Window, len(cfg.Windows))
+	}
+	for i := range windows {
+		windows[i] = stat.Window{Span: int64(cfg.Windows[i])}
+	}
+	*s = Series{cfg: cfg, Windows: windows}
+	s.climb(narrowest, blockSamples)
+}
+
+// Config returns the configuration.
+func (s *Series) Config() *Config { return s.cfg }
+
+// climb sets the widths of the ladder, evenly from the narrowest to the widest, and
+// how many samples a narrowest block has at least. A wide one is made of narrow ones.
+func (s *Series) climb(narrowest time.Duration, samples int) {
+	step := max(coarsest, math.Pow(float64(widest)/float64(narrowest), 1.0/(numScales-1)))
+	width := float64(narrowest)
+	for i := range s.Scales {
+		s.Scales[i] = Scale{Width: time.Duration(width), Least: 1}
+		width *= step
+	}
+	s.Scales[0].Least = samples
+}
+
+// Configure gives s another configuration and keeps the history, but for windows
+// of a length that it did not have.
+func (s *Series) Configure(cfg *Config) {
+	s.cfg = cfg
+	old := s.Windows
+	s.Windows = make([]stat.Window, len(cfg.Windows))
+	for i, span := range cfg.Windows {
+		s.Windows[i] = stat.Window{Span: int64(span)}
+		if at := slices.IndexFunc(old, func(w stat.Window) bool { return w.Span == int64(span) }); at >= 0 {
+			s.Windows[i] = old[at]
+		}
+	}
+}
+
+// Interrupt begins the growth anew: what was gained so far has a reason.
+func (s *Series) Interrupt() {
+	for i := range s.Scales {
+		if e := &s.Scales[i]; e.Closed > 0 {
+			e.begin(stat.Point{At: s.Last, V: e.Level})
+			s.Growths[i] = Growth{}
+		}
+	}
+}
+
+// Succeed begins the growth with a process that takes the place of another at time t:
+// what leaked went with the one before, and its pattern.
+func (s *Series) Succeed(t time.Duration) {
+	s.Began, s.Leak = t, Leak{}
+	if s.Shape.Pattern.Leaks() {
+		s.pattern()
+	}
+}
+
+// Sample is one value of a series and what is known beside it.
+type Sample struct {
+	T        time.Duration // later than all before it
+	Used     stat.Bytes
+	Interval time.Duration // typical time between samples
+	Capacity stat.Bytes    // 0 unknown
+	Left     stat.Bytes    // of the capacity
+	Started  time.Duration // of the owner, 0 unknown
+	SM       stat.Value
+	Full     *Fullness // of the memory as a whole
+}
+
+// Observe adds a sample.
+func (s *Series) Observe(o *Sample) {
+	if s.First == 0 {
+		s.First, s.Began, s.BusyAt, s.Shape.Since = o.T, o.T, o.T, o.T
+		if o.Started > 0 {
+			s.Began = min(o.Started, o.T)
+		}
+	}
+	s.count(o)
+	if s.Last > 0 && o.T-s.Last > gapIntervals*o.Interval {
+		s.GapFrom, s.GapLength = s.Last, o.T-s.Last
+	}
+	if !o.SM.OK || o.SM.V > 0 {
+		s.BusyAt = o.T
+	}
+	if s.WorkedAt == 0 && o.SM.OK && o.SM.V >= busySM {
+		s.WorkedAt = o.T
+	}
+	s.Idle = o.SM.OK && o.T-s.BusyAt >= IdleAfter
+	s.Last, s.Used, s.Capacity, s.Left = o.T, o.Used, o.Capacity, o.Left
+	s.Samples++
+	if s.climbed(o) {
+		s.decide(o.Full)
+	}
+}
+
+// count adds the sample to the windows.
+func (s *Series) count(o *Sample) {
+	covered := time.Duration(0)
+	if s.Last > 0 {
+		covered = min(o.T-s.Last, gapIntervals*o.Interval)
+	}
+	width := max(s.cfg.SpikeWidth, gapIntervals*o.Interval)
+	height := max(s.cfg.SpikeHeight, s.cfg.SpikeRatio*float64(o.Capacity))
+	ended := 0
+	if s.Spikes.Add(int64(o.T), int64(o.Used), int64(width), height) {
+		ended = 1
+		s.Total++
+	}
+	for i := range s.Windows {
+		s.Windows[i].Add(int64(o.T), int64(o.Used), int64(covered), ended)
+	}
+}
+
+// climbed adds the sample to the ladder, judges anew the scales of which a block
+// closed and reports whether there are any.
+func (s *Series) climbed(o *Sample) bool {
+	if s.Samples == settleSamples {
+		samples := max(1, min(blockSamples, blockTime/max(o.Interval, 1)))
+		if samples*o.Interval > narrowest {
+			s.climb(samples*o.Interval, int(samples))
+		}
+	}
+	s.Cycles.add(o.T, o.Used)
+	low, closed := s.Scales[0].add(o.T, o.Used, o.Full)
+	if !closed {
+		return false
+	}
+	var changed [numScales]bool
+	changed[0] = true
+	for i := 1; i < numScales; i++ { // a wide block is made of narrow ones
+		_, changed[i] = s.Scales[i].add(low.At, low.V, o.Full)
+	}
+	for i := range changed {
+		if changed[i] {
+			s.Growths[i] = s.judge(i)
+		}
+	}
+	return true
+}
+
+// watched returns for how long the series was watched from the time from to the time t, as far as
+// its last gap is concerned: what was not seen neither grew nor paused. A block of samples, and so a
+// growth, may end within a gap, or before it.
+func (s *Series) watched(from, t time.Duration) time.Duration {
+	begin, end := max(from, s.GapFrom), min(t, s.GapFrom+s.GapLength)
+	return t - from - max(0, end-begin)
+}
+
+// rested reports whether it is known that the owner has not computed since that time.
+func (s *Series) rested(since time.Duration) bool { return s.WorkedAt == 0 && s.BusyAt <= since }
+
+// ripe reports whether the series was seen for long enough for a verdict. How old its
+// owner is does not help: what it did before is not known.
+func (s *Series) ripe() bool {
+	return s.First > 0 && s.Last-s.First >= s.cfg.MinAge && s.Scales[0].Closed >= minLevels
+}
+
+// Leaks reports whether the series leaks, muted or not.
+func (s *Series) Leaks() bool { return s.Leak.Phase == PhaseLeaking }
+
+// Trough returns the lower envelope now: while the memory goes in cycles, that is the end of the
+// last one and not where the present one is.
+func (s *Series) Trough() (stat.Bytes, bool) {
+	trough, ok := s.Scales[0].envelope()
+	if ok && s.Cycles.cycling(s.Last) {
+		trough = min(trough, s.Cycles.Ended.V)
+	}
+	return trough, ok
+}
+
+// Judge fills v. What depends on the memory as a whole, its forecast, is left absent. What is muted
+// goes on to be followed, so that a leak that was muted by mistake is there at once when it is not
+// any more.
+func (s *Series) Judge(v *Verdict) {
+	*v = Verdict{SpikesTotal: s.Total, Judged: s.ripe() && !s.cfg.Mute, Muted: s.cfg.Mute}
+	for i := range s.Windows {
+		v.Windows[i] = s.Windows[i].Fit()
+	}
+	trough, ok := s.Trough()
+	if ok {
+		v.Trough = stat.Of(float64(trough))
+	}
+	if !v.Judged {
+		return
+	}
+	l := &s.Leak
+	v.Confidence, v.Pattern = l.Confidence, s.Shape.Pattern
+	if !s.Leaks() {
+		if g := &s.Growths[l.Best]; g.Lasted < g.Need && min(g.Form, g.Kept, enough*s.evidence()) >= s.cfg.ClearThreshold {
+			v.Withheld, v.WithheldFor = g.Reason, g.Need-g.Lasted
+		}
+		return
+	}
+	v.Leak, v.Since = true, l.Since
+	v.Rate = stat.Of(l.Trend.Rate)
+	v.Leaked = stat.Of(float64(max(0, min(trough, s.Used)-l.Base)))
+}

@@ -1,0 +1,55 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// Verdict is what the detector says about one series of used memory.
+type Verdict struct {
+	// Windows are the plain statistics, one entry a window of Config.Windows
+	// and in its order.
+	Windows [MaxWindows]stat.Fit
+	// SpikesTotal counts the spikes (up and back) since the series began.
+	SpikesTotal uint64
+	// Trough is the lower envelope of the memory now, in bytes: what is held
+	// and has not been given back. Absent until a first block has closed.
+	Trough stat.Value
+	// Judged says that the series has been seen for long enough to be judged.
+	// Confidence, Leak, Pattern and the forecast mean nothing while it is false.
+	Judged bool
+	// Muted says that the series is not to be judged, however long it is seen.
+	Muted bool
+	// Confidence is how sure the detector is of a leak, 0 to 1.
+	Confidence float64
+	// Leak holds from the frame at which Confidence has been at the leak threshold or
+	// above for 45 s until a quarter of the leak is given back, or Confidence is below the
+	// clear threshold and the leak does not merely pause.
+	Leak bool
+	// Withheld is why growth that is suspected is not called a leak yet, and WithheldFor for how
+	// long it must still last; WithheldNone where nothing is suspected, or only chance, noise or
+	// give-backs speak against it.
+	Withheld    Withheld
+	WithheldFor time.Duration
+	// Pattern is the shape of the series.
+	Pattern Pattern
+	// Rate is the growth of the trough in bytes per second, while Leak.
+	Rate stat.Value
+	// Leaked is what has been retained since the leak began, in bytes, while Leak.
+	Leaked stat.Value
+	// Since is when the leak began, on the clock of Frame.T, while Leak.
+	Since time.Duration
+	// SecondsToOOM is the time until the crest meets the capacity; +Inf when no
+	// leak contributes to it. Lower and Upper bound it with 90 % confidence.
+	// All are absent while the series is not judged or has no capacity.
+	SecondsToOOM, Lower, Upper stat.Value
+	// SecondsToFull is the time until the memory as a whole is full if the present growth of its
+	// crest goes on, leak or not, of whatever contributes to that growth. FullLower and FullUpper
+	// bound it with 90 % confidence; FullUpper is +Inf where the growth may end before. All are
+	// absent where the crest has not grown for five minutes, and without a capacity.
+	SecondsToFull, FullLower, FullUpper stat.Value
+}

@@ -1,0 +1,62 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import (
+	"cmp"
+	"time"
+)
+
+// CrestSlots is into how many slots a crest is cut.
+const CrestSlots = 60
+
+// Crest is the highest value of the last while, in slots of a 60th of it, so that
+// its memory is bounded however many values come. The zero Crest is ready for use
+// by one goroutine.
+type Crest[V cmp.Ordered] struct {
+	Slots [CrestSlots]struct {
+		Start int64 // ns
+		Max   V
+	}
+	Head int // newest
+	Len  int
+	// rest is the highest value of the slots of the last span but the newest, of
+	// which the earliest began at oldest. looked says that they are known.
+	Rest   V
+	Oldest int64
+	Looked bool
+}
+
+// Add takes the value v at time t, later than all before it, and returns the
+// highest value of the last span, which is the same in every call.
+func (c *Crest[V]) Add(t, span time.Duration, v V) V {
+	newest := &c.Slots[c.Head]
+	if c.Len > 0 && int64(t)-newest.Start < int64(span/CrestSlots) {
+		newest.Max = max(newest.Max, v)
+	} else {
+		c.Head = (c.Head + 1) % CrestSlots
+		c.Len = min(c.Len+1, CrestSlots)
+		newest = &c.Slots[c.Head]
+		newest.Start, newest.Max = int64(t), v
+		c.Looked = false
+	}
+	if begin := int64(t - span); !c.Looked || c.Oldest <= begin {
+		c.look(begin)
+	}
+	return max(newest.Max, c.Rest)
+}
+
+// look finds the highest value of the slots that began after begin. The newest,
+// which goes on to change, counts with what it holds now.
+func (c *Crest[V]) look(begin int64) {
+	newest := &c.Slots[c.Head]
+	c.Rest, c.Oldest, c.Looked = newest.Max, newest.Start, true
+	for i := 1; i < c.Len; i++ {
+		slot := &c.Slots[(c.Head+CrestSlots-i)%CrestSlots]
+		if slot.Start <= begin {
+			break
+		}
+		c.Rest, c.Oldest = max(c.Rest, slot.Max), slot.Start
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import "math"
+
+const (
+	// spikeSlots is into how many slots the time is cut over which the baseline
+	// of a spike is the lowest value.
+	spikeSlots = 12
+	// spikeReturn is how far from its beginning, as a share of its height, a
+	// spike may end.
+	spikeReturn = 0.25
+	// dutySpan is over how long duty is averaged, in ns.
+	dutySpan = 600e9
+)
+
+// Spikes counts spikes: rises by at least a given height above the lowest
+// value of the last width that fall back within width to where they began, give
+// or take a quarter of the height reached. A rise that stays is a step or a
+// ramp, and one that ends far below its beginning is the end of a sawtooth.
+type Spikes struct {
+	Slots [spikeSlots]spikeSlot
+	Next  int
+	Len   int
+
+	// low is the lowest value of the slots that were complete when it was noted, of
+	// which the oldest began at lowFrom.
+	Low, LowFrom int64
+
+	Active bool
+	Base   int64 // level before the rise
+	Peak   int64
+	Since  int64 // ns, when the rise was seen
+	Last   int64 // ns, the sample before
+	// Duty is the share of the last ten minutes, roughly, in which a spike was on.
+	Duty float64
+}
+
+type spikeSlot struct{ Start, Min int64 }
+
+// Add takes the sample y at time t and reports whether a spike ended with it.
+// Times are in ns, height in bytes.
+func (s *Spikes) Add(t, y, width int64, height float64) bool {
+	ended := false
+	s.average(t)
+	switch {
+	case !s.Active:
+		base, ok := s.baseline(t - width)
+		if ok && float64(y-base) >= height {
+			s.Active, s.Base, s.Peak, s.Since = true, base, y, t
+		}
+	case t-s.Since > width:
+		s.restart() // it stayed: the new level is the baseline
+	default:
+		s.Peak = max(s.Peak, y)
+		margin, above := spikeReturn*float64(s.Peak-s.Base), float64(y-s.Base)
+		if above <= margin {
+			ended = above >= -margin
+			s.restart()
+		}
+	}
+	s.note(t, y, width/spikeSlots)
+	return ended
+}
+
+// average updates Duty with the time since the last sample.
+func (s *Spikes) average(t int64) {
+	on := 0.0
+	if s.Active {
+		on = 1
+	}
+	if s.Last > 0 {
+		s.Duty += (on - s.Duty) * min(1, float64(t-s.Last)/dutySpan)
+	}
+	s.Last = t
+}
+
+func (s *Spikes) restart() { s.Active, s.Len = false, 0 }
+
+// baseline returns the lowest value since the time from.
+func (s *Spikes) baseline(from int64) (lowest int64, ok bool) {
+	if s.Len == 0 {
+		return 0, false
+	}
+	newest := &s.Slots[(s.Next+spikeSlots-1)%spikeSlots]
+	if newest.Start < from {
+		return 0, false
+	}
+	if s.LowFrom < from {
+		s.find(from)
+	}
+	return min(s.Low, newest.Min), true
+}
+
+// find notes the lowest value of the complete slots that began at the time from or
+// later.
+func (s *Spikes) find(from int64) {
+	s.Low, s.LowFrom = math.MaxInt64, math.MaxInt64
+	for i := 1; i < s.Len; i++ {
+		slot := &s.Slots[(s.Next+2*spikeSlots-1-i)%spikeSlots]
+		if slot.Start < from {
+			return
+		}
+		s.Low, s.LowFrom = min(s.Low, slot.Min), slot.Start
+	}
+}
+
+func (s *Spikes) note(t, y, slot int64) {
+	if s.Len == 0 {
+		s.Low, s.LowFrom = math.MaxInt64, math.MaxInt64
+	} else {
+		last := &s.Slots[(s.Next+spikeSlots-1)%spikeSlots]
+		if t-last.Start < slot {
+			last.Min = min(last.Min, y)
+			return
+		}
+		s.Low, s.LowFrom = min(s.Low, last.Min), min(s.LowFrom, last.Start)
+	}
+	s.Slots[s.Next] = spikeSlot{Start: t, Min: y}
+	s.Next = (s.Next + 1) % spikeSlots
+	s.Len = min(s.Len+1, spikeSlots)
+}

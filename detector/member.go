@@ -1,0 +1,242 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// zombieShare is the share of the capacity that a zombie holds at least.
+const zombieShare = 0.01
+
+type member struct {
+	*series.Series
+	memberPast
+	group groupName // of the last frame
+}
+
+// memberPast is what a member has beside its series.
+type memberPast struct {
+	// Program is what it runs, "" where that is not known.
+	Program string
+	Seen    time.Duration // last frame that listed it
+	Place   int           // in the list of that frame
+	Held    Value         // its memory then
+	Full    bool          // then the memory as a whole was near its capacity
+	// Company is the most that one other of its group held when it was listed last.
+	Company stat.Bytes
+
+	Activity process.Activity
+	Flushing process.Flushing
+}
+
+// leave takes back the members that were missing and removes those that are gone. interval is the
+// typical time between frames. It returns the memory that no process of the frame accounts for, if
+// that is known.
+func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) (rest stat.Bytes, known bool) {
+	if d.told {
+		d.out.Exited, d.told = d.out.Exited[:0], false
+	}
+	seen := 0
+	before, was := d.exits.Residual()
+	before -= d.unlisted() // they were missing then
+	d.present = d.present[:0]
+	for i := range f.Members {
+		key := f.Members[i].Key
+		m := d.members[key]
+		if m == nil {
+			m = d.reclaim(key)
+		}
+		d.present = append(d.present, listing[K]{key: key, member: m, twice: m != nil && m.Seen == f.T})
+		if m != nil && m.Seen != f.T {
+			m.Seen, m.Place = f.T, i
+			seen++
+		}
+	}
+	rest, known = d.unowned(f)
+	if seen == len(d.members) {
+		return rest, known
+	}
+	more := rest - before - d.unlisted()
+	for _, key := range d.gone(f) {
+		m := d.members[key]
+		delete(d.members, key)
+		if g := d.groups[m.group]; g != nil {
+			m.Company = g.company(m)
+		}
+		if !f.Complete {
+			d.bury(key, m)
+			continue
+		}
+		if d.residual != nil {
+			d.exits.Leave(key, f.T, interval, m.Series.Used, d.residual.Config())
+		}
+		d.depart(key, m, more, before, known && was)
+	}
+	return rest, known
+}
+
+// gone returns the members that left, in the order of the last list of each: that of a map
+// would tell the same frames differently each time.
+func (d *Domain[K]) gone(f *Frame[K]) []K {
+	d.leaving = d.leaving[:0]
+	for key, m := range d.members {
+		if m.Seen < f.T && (f.Complete || f.T-m.Seen >= process.Absence) {
+			d.leaving = append(d.leaving, key)
+		}
+	}
+	slices.SortFunc(d.leaving, func(a, b K) int {
+		x, y := d.members[a], d.members[b]
+		return cmp.Or(cmp.Compare(x.Seen, y.Seen), cmp.Compare(x.Place, y.Place))
+	})
+	return d.leaving
+}
+
+// observeMembers adds the frame to the members' series and sums their groups.
+// room is what is free of the memory as a whole.
+func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
+	full := room.OK && room.V <= (1-nearCapacity)*float64(o.Capacity)
+	for _, g := range d.groups {
+		g.frame = groupFrame{}
+	}
+	for i := range f.Members {
+		in, at := &f.Members[i], &d.present[i]
+		joined := at.member == nil
+		if joined {
+			at.member = d.member(in)
+		}
+		m := at.member
+		if m != nil && m.Last == o.T {
+			at.member, at.twice = nil, true
+			continue
+		}
+		used, ok := bytesOf(in.Used)
+		held := used
+		if m != nil && !ok {
+			held = m.Series.Used // for all that is known
+		}
+		g := d.addToGroup(in, held, ok)
+		at.group, at.known = g, ok
+		if m == nil {
+			continue
+		}
+		m.Seen, m.Place, m.group, m.Program = o.T, i, groupOf(in), in.Program
+		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
+		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State, in.Started)
+		if ok {
+			m.Flushing.Note(o.T, o.Interval, used, d.capacity, &d.past.Fullness)
+			o.Used, o.Started, o.SM = used, in.Started, in.SM
+			m.Observe(&o)
+		}
+		if g != nil {
+			g.take(m, in, used, joined, o.T)
+		}
+	}
+}
+
+// member returns the member of that key, making it at first sight; nil beyond the
+// bound.
+func (d *Domain[K]) member(in *Member[K]) *member {
+	m := d.members[in.Key]
+	if m == nil {
+		m = d.reclaim(in.Key)
+	}
+	if m == nil && len(d.members) < MaxMembers {
+		d.supersede(groupOf(in))
+		if g := d.groups[groupOf(in)]; g != nil && g.accused && g.culprit == in.Key {
+			g.Loop.Revoke() // one that is seen again has not ended
+		}
+		m = &member{Series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
+		d.members[in.Key] = m
+		d.exits.Back(in.Key)
+	}
+	return m
+}
+
+// bury takes the end of a member.
+func (d *Domain[K]) bury(key K, m *member) {
+	if m.Held.OK && m.Held.V >= crestExit*float64(d.past.Top) {
+		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last // what it held is no part of the crest any more
+		d.past.Fullness.Left = true
+	}
+	if g := d.groups[m.group]; g != nil {
+		g.Ended.Leave(&m.Activity, m.Seen)
+		g.Pool.Leave(&m.Activity, m.Program, m.Held)
+		g.Vacant = g.Vacant || float64(m.Company) <= helperShare*m.Held.V
+		d.ended(key, g, m)
+	}
+	d.release(m.Series)
+	if len(d.out.Exited) < MaxMembers {
+		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})
+	}
+}
+
+// Knows reports whether the domain judges that process, waits for it, or watches what it
+// left behind: its key can still be in a Judgement.
+func (d *Domain[K]) Knows(key K) bool {
+	return d.members[key] != nil || slices.ContainsFunc(d.missing, func(x missing[K]) bool { return x.key == key }) ||
+		slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })
+}
+
+// zombie reports whether a member of the last frame holds memory that nobody will
+// use again. For ZombieAfter it has held at least max(MinZombie, 1 % of the
+// capacity), used no multiprocessor, and no more processor time than a heartbeat;
+// and as long as that
+//
+//   - it has been unkillable (D), or its parent has been gone and it is no
+//     service, or it has ended and the driver lists it all the same; or
+//   - all other ranks of its group have been gone: see process.Cohort; or
+//   - its pool has made and used others instead: see process.Pool.
+//
+// Without the latter it is idle, as a server at night is. What is not known is no
+// evidence: without utilisation (as under MIG), processor time or state there is
+// no zombie, but for one that is unkillable or has ended. A process in state Z holds nothing. It is none any more in the frame
+// in which it computes. A rank that hangs in a collective keeps the
+// multiprocessors busy, and is none before that ends.
+func (d *Domain[K]) zombie(in *listing[K]) bool {
+	m := in.member
+	cfg, a, now := m.Config(), &m.Activity, d.past.Last
+	least := cfg.MinZombie
+	if d.hasCapacity {
+		least = max(least, zombieShare*float64(d.capacity))
+	}
+	if a.Known == 0 || now-a.Quiet < cfg.ZombieAfter || float64(m.Series.Used) < least {
+		return false
+	}
+	if a.Lost > 0 && now-a.Lost >= cfg.ZombieAfter {
+		return true
+	}
+	g := in.group
+	if g == nil {
+		return false
+	}
+	return g.frame.members == 1 && now-g.Ended.Last >= cfg.ZombieAfter && g.Ended.Strands(a) ||
+		!m.group.Program && g.Pool.Forgets(a, m.Program, m.Series.Used)
+}
+
+// fragmented reports whether m's memory looks like that of an allocator that has
+// the bytes but not in one piece: twice or more within the longest window, the
+// memory of the domain had been at 90 % of its capacity or more for a minute, then
+// this very process gave back 10 % of the capacity or more at once, and soon the
+// memory was full again. PyTorch does that: when an allocation fails it empties
+// its cache and tries again.
+//
+// That is a weak sign. NVML does not show what is free inside the allocator's
+// cache, a flush between two samples is not seen, and a program that empties its
+// cache by itself for a moment looks the same. So it is a pattern only: it has no
+// confidence, and a leak, which can be what fills the memory, keeps its own. An
+// epoch that fills the memory on its way up is not at the top for long enough, or
+// not back soon enough. Without members nobody can tell whose memory fell: the raw
+// series is never called fragmented.
+func (d *Domain[K]) fragmented(m *member) bool {
+	windows := m.Config().Windows
+	oldest := m.Flushing.Often()
+	return oldest > 0 && d.past.Last-oldest <= windows[len(windows)-1]
+}
