@@ -160,9 +160,9 @@ type Verdict struct {
 	Leak bool
 	// Withheld is why growth that is suspected is not called a leak yet, and WithheldFor for how
 	// long it must still last; WithheldNone where nothing is suspected, or only chance, noise or
-	// give-backs speak against it.
-	Withheld    Withheld
-	WithheldFor time.Duration
+	// give-backs speak against it. Lasted is for how long that growth has lasted.
+	Withheld            Withheld
+	WithheldFor, Lasted time.Duration
 	// Pattern is the shape of the series.
 	Pattern Pattern
 	// Rate is the growth of the trough in bytes per second, while Leak.

@@ -333,7 +333,7 @@ func (s *series) verdict(v *Verdict) {
 		return
 	}
 	v.Confidence, v.Pattern = s.leak.confidence, s.shape.pattern
-	v.Withheld, v.WithheldFor = s.withheld()
+	v.Withheld, v.WithheldFor, v.Lasted = s.withheld()
 	if !s.leak.on {
 		return
 	}

@@ -30,16 +30,17 @@ func (w Withheld) String() string {
 }
 
 // withheld returns the reason that keeps the growth which is looked at longest from being a leak,
-// and for how long it must still last; WithheldNone where nothing is suspected.
-func (s *series) withheld() (Withheld, time.Duration) {
+// for how long it must still last, and for how long it has lasted; WithheldNone where nothing is
+// suspected.
+func (s *series) withheld() (why Withheld, more, lasted time.Duration) {
 	g := &s.growths[s.leak.best]
 	if s.leak.on || s.leak.over || g.levels == 0 || g.recency <= 0 {
-		return WithheldNone, 0
+		return WithheldNone, 0, 0
 	}
 	span := s.watched(g.since, g.end)
 	rate := float64(g.retained) / max(seconds(span), 1)
 	if otherwise := g.confidence / (max(g.start, 1e-9) * max(s.lasting(rate, span), 1e-9)); otherwise < s.cfg.ClearThreshold {
-		return WithheldNone, 0 // chance, noise or give-backs speak against it, too
+		return WithheldNone, 0, 0 // chance, noise or give-backs speak against it, too
 	}
 	least, reason := s.least(rate)
 	need := int64(least) - span
@@ -51,12 +52,12 @@ func (s *series) withheld() (Withheld, time.Duration) {
 		}
 	}
 	if need <= 0 {
-		return WithheldNone, 0
+		return WithheldNone, 0, 0
 	}
 	if loads := rate > loadRate || float64(g.base) <= idleLevel(s.capacity) && rate > idleLoadRate; loads && s.restedSince(g.since) {
 		reason = WithheldProgramLoad
 	}
-	return reason, time.Duration(need)
+	return reason, time.Duration(need), time.Duration(max(0, span))
 }
 
 // least returns for how long growth at that pace, in bytes per second, must last, ns, and why.

@@ -27,7 +27,7 @@ func TestWithheld(t *testing.T) {
 		{"the begin of a program", 0, 400 * mib / 60, 2 * gib, 0.5, WithheldProgramBegin, 900},
 		{"a program that loads", 0, 20 * mib, 0.25 * gib, 0, WithheldProgramLoad, 240 + 120},
 		{"it computes while it fills", 0, 20 * mib, 0.25 * gib, 0.5, WithheldProgramBegin, 240 + 120},
-		{"a daily load", quiet, 0, 10 * gib, 0.5, WithheldDailyLoad, 3 * 3600},
+		{"a daily load", 0, 0, 10 * gib, 0.5, WithheldDailyLoad, 3 * 3600},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -54,9 +54,12 @@ func TestWithheld(t *testing.T) {
 				}
 				if s == c.at {
 					seen = *v
-					if d := &j.Device; d.Withheld != v.Withheld || d.WithheldFor != v.WithheldFor {
+					if d := &j.Device; d.Withheld != v.Withheld || d.WithheldFor != v.WithheldFor || d.Lasted != v.Lasted {
 						t.Errorf("the device says %s, its process %s", d.Withheld, v.Withheld)
 					}
+				}
+				if v.Withheld == WithheldNone && v.Lasted != 0 {
+					t.Fatalf("second %d: nothing is withheld, and lasted for %s", s, v.Lasted)
 				}
 				if v.Leak && v.Withheld != WithheldNone {
 					t.Fatalf("second %d: a leak is withheld because of %s", s, v.Withheld)
@@ -64,6 +67,10 @@ func TestWithheld(t *testing.T) {
 			}
 			if seen.Withheld != c.want || seen.WithheldFor <= 0 {
 				t.Fatalf("withheld because of %q for %s, want %q", seen.Withheld, seen.WithheldFor, c.want)
+			}
+			lasted := time.Duration(float64(c.at)-c.begins) * time.Second
+			if d := lasted - seen.Lasted; seen.Lasted <= 0 || d < -time.Minute || d > max(2*time.Minute, lasted/3) {
+				t.Errorf("it says that it has lasted for %s; it began %s ago", seen.Lasted, lasted)
 			}
 			if found == 0 {
 				return // the memory was full before
