@@ -111,18 +111,18 @@ func Part(over, whole time.Duration) string {
 		name string
 	}{{time.Second, "s"}, {time.Minute, "min"}} {
 		if whole <= 2*60*unit.size {
-			return fmt.Sprintf("%d of %d %s", over/unit.size, ceil(whole, unit.size), unit.name)
+			return fmt.Sprintf("%d of %d %s", over/unit.size, ceil(whole, unit.size)/unit.size, unit.name)
 		}
 	}
 	smallest := time.Minute
 	if whole > 24*time.Hour-smallest {
 		smallest = time.Hour
 	}
-	return Duration(over) + " of " + Duration(ceil(whole, smallest)*smallest)
+	return Duration(over) + " of " + Duration(ceil(whole, smallest))
 }
 
-// ceil returns how many units d is, a part of one counted as one.
-func ceil(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit }
+// ceil rounds d up to a multiple of unit.
+func ceil(d, unit time.Duration) time.Duration { return (d + unit - 1).Truncate(unit) }
 
 // Seconds writes a number of seconds as Duration does; "never" for +Inf.
 func Seconds(s float64) string {
