@@ -60,6 +60,7 @@ func TestBacktestGolden(t *testing.T) {
 		{"as a page", "leak.html", []string{"--output=html", "--step=2m", "--timezone=Asia/Kolkata", "testdata/leak.csv"}, exitLeak},
 		{"withheld", "withheld.table", []string{"testdata/withheld.csv"}, exitLeak},
 		{"withheld, as a page", "withheld.html", []string{"--output=html", "testdata/withheld.csv"}, exitLeak},
+		{"withheld, as JSON", "withheld.json", []string{"--output=json", "--step=20m", "testdata/withheld.csv"}, exitLeak},
 		{"no leak", "healthy.table", []string{"testdata/healthy.csv"}, exitOK},
 		{"processes", "apps.table", []string{"--capacity=16GiB", "testdata/apps.csv"}, exitLeak},
 		{"processes alone", "apps.json", []string{"--output=json", "--step=10m", "--format=compute-apps", "testdata/apps.csv"}, exitLeak},
