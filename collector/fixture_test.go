@@ -180,7 +180,7 @@ func verdict(n float64, leak bool) detector.Verdict {
 		Judged: true, Muted: true, Confidence: 0.0012 * n, Pattern: detector.PatternSawtooth,
 		SecondsToOOM: detector.Of(math.Inf(1)), Lower: detector.Of(math.Inf(1)), Upper: detector.Of(math.Inf(1)),
 		SecondsToFull: detector.Of(n + 11), FullLower: detector.Of(n + 10), FullUpper: detector.Of(n + 12),
-		Withheld: detector.WithheldProgramBegin, WithheldFor: time.Duration(n+13) * time.Second,
+		Withheld: detector.WithheldProgramBegin, WithheldFor: time.Duration(n+13) * time.Second, Lasted: time.Duration(n+14) * time.Second,
 	}
 	if leak {
 		v.Leak, v.Pattern = true, detector.PatternLeakStaircase

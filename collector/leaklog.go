@@ -18,10 +18,12 @@ import (
 
 // leakLog says each leak of a GPU once, when it is detected, and once more when
 // it is over: what a page showed for a minute at night can be read in the
-// morning. It does the same for memory that stays after its process has ended.
+// morning. It does the same for memory that stays after its process has ended,
+// and says what is withheld for long.
 type leakLog struct {
 	known, now map[leakKey]bool
 	stays      map[processKey]bool
+	waits      waitLog
 }
 
 // leakKey names who leaks: a process, a workload, or what nobody is known to
@@ -58,6 +60,23 @@ func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
 	l.unreleased(logger, state)
 	named := map[gpu.Opt[uint32]]bool{} // instances of which a leaking process or workload is known
+	l.processes(logger, state, named)
+	l.workloads(logger, state, named)
+	l.domain(logger, state, gpu.Opt[uint32]{}, &state.Judgement.Device, named)
+	for i := range state.Instances {
+		l.domain(logger, state, gpu.Some(state.Instances[i].ID), &state.Instances[i].Judgement.Device, named)
+	}
+	l.waits.update(logger, state.SampleTime)
+	for k := range l.known {
+		if !l.now[k] {
+			level.Info(log.With(logger, k.labels()...)).Log("msg", "the leak is over: it was taken back or muted, its process has ended, or judging has started anew")
+		}
+	}
+	l.known, l.now = l.now, l.known
+}
+
+// processes notes the leaks of processes, and what of them is withheld.
+func (l *leakLog) processes(logger log.Logger, state *DeviceState, named map[gpu.Opt[uint32]]bool) {
 	for i := range state.Processes {
 		p := &state.Processes[i]
 		key := leakKey{process: processKey{p.ID, p.Instance}, instance: p.Instance}
@@ -67,26 +86,25 @@ func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 			l.note(logger, key, &p.Verdict, "process", p.Owner.Process, "group", p.Owner.Group())
 		case unsaid(&p.Verdict):
 			l.keep(func(k leakKey) bool { return k == key })
+		case p.Verdict.Withheld != detector.WithheldNone:
+			l.waits.note(key, state.SampleTime, &p.Verdict, "process", p.Owner.Process, "group", p.Owner.Group())
 		}
 	}
+}
+
+// workloads does the same for pods and jobs.
+func (l *leakLog) workloads(logger log.Logger, state *DeviceState, named map[gpu.Opt[uint32]]bool) {
 	for i := range state.Workloads {
 		w := &state.Workloads[i]
+		o := gpu.Owner{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob}
+		key := leakKey{workload: o.Group(), instance: w.Instance}
 		if w.Verdict.Leak {
 			named[w.Instance] = true
-			o := gpu.Owner{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob}
-			l.note(logger, leakKey{workload: o.Group(), instance: w.Instance}, &w.Verdict)
+			l.note(logger, key, &w.Verdict)
+			continue
 		}
+		l.waits.note(key, state.SampleTime, &w.Verdict)
 	}
-	l.domain(logger, gpu.Opt[uint32]{}, &state.Judgement.Device, named, state.ProcessesKnown)
-	for i := range state.Instances {
-		l.domain(logger, gpu.Some(state.Instances[i].ID), &state.Instances[i].Judgement.Device, named, state.ProcessesKnown)
-	}
-	for k := range l.known {
-		if !l.now[k] {
-			level.Info(log.With(logger, k.labels()...)).Log("msg", "the leak is over: it was taken back or muted, its process has ended, or judging has started anew")
-		}
-	}
-	l.known, l.now = l.now, l.known
 }
 
 // unreleased says what has stayed after the end of a process, and what has gone.
@@ -109,14 +127,17 @@ func (l *leakLog) unreleased(logger log.Logger, state *DeviceState) {
 	}
 }
 
-// domain notes the leak of a memory as a whole where nobody in it is known to leak. listed says that there
-// is a list of processes: who is not in it has ended, also in a memory of which nothing is ever said.
-func (l *leakLog) domain(logger log.Logger, instance gpu.Opt[uint32], v *detector.Verdict, named map[gpu.Opt[uint32]]bool, listed bool) {
+// domain notes the leak of a memory as a whole where nobody in it is known to leak. Where there
+// is a list of processes, who is not in it has ended, also in a memory of which nothing is ever said.
+func (l *leakLog) domain(logger log.Logger, state *DeviceState, instance gpu.Opt[uint32], v *detector.Verdict, named map[gpu.Opt[uint32]]bool) {
+	listed := state.ProcessesKnown
 	switch {
 	case unsaid(v):
 		l.keep(func(k leakKey) bool { return k.instance == instance && !(listed && k.process != processKey{}) })
 	case v.Leak && !named[instance] && !l.pausing(instance):
 		l.note(logger, leakKey{instance: instance}, v)
+	case v.Withheld != detector.WithheldNone && !l.waits.waiting(instance, state.SampleTime):
+		l.waits.note(leakKey{instance: instance}, state.SampleTime, v)
 	}
 }
 
@@ -151,6 +172,9 @@ func (l *leakLog) note(logger log.Logger, k leakKey, v *detector.Verdict, more .
 		left = strconv.FormatFloat(math.Round(v.SecondsToOOM.V), 'f', -1, 64)
 	}
 	pairs := append(k.labels(), more...)
-	level.Warn(log.With(logger, pairs...)).Log("msg", "memory leak detected", "pattern", v.Pattern,
-		"bytes_per_second", int64(math.Round(v.Rate.V)), "leaked_bytes", int64(v.Leaked.V), "seconds_to_oom", left)
+	leak := []any{
+		"msg", "memory leak detected", "pattern", v.Pattern,
+		"bytes_per_second", int64(math.Round(v.Rate.V)), "leaked_bytes", int64(v.Leaked.V), "seconds_to_oom", left,
+	}
+	level.Warn(log.With(logger, pairs...)).Log(append(leak, l.waits.over(k, v)...)...)
 }

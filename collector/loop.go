@@ -366,6 +366,7 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 	for i := range j.Exited {
 		if j.Exited[i].NearCapacity {
 			l.exits++
+			l.leaks.waits.ended = append(l.leaks.waits.ended, processKey{j.Exited[i].Key, instance})
 		}
 	}
 	for i := range j.Groups {

@@ -240,13 +240,13 @@ func (d *Domain[K]) compose() {
 // of it leaks.
 func (d *Domain[K]) withhold() {
 	v := &d.out.Device
-	v.Withheld, v.WithheldFor = WithheldNone, 0
+	v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
 	if v.Leak {
 		return
 	}
 	soonest := func(part *Verdict) {
 		if part.Withheld != WithheldNone && (v.Withheld == WithheldNone || part.WithheldFor < v.WithheldFor) {
-			v.Withheld, v.WithheldFor = part.Withheld, part.WithheldFor
+			v.Withheld, v.WithheldFor, v.Lasted = part.Withheld, part.WithheldFor, part.Lasted
 		}
 	}
 	soonest(&d.out.Residual)
@@ -288,7 +288,7 @@ func (d *Domain[K]) combine() {
 		v.Confidence = max(v.Confidence, d.out.Groups[i].Confidence)
 	}
 	if len(d.grown) > 0 {
-		v.Withheld, v.WithheldFor = WithheldNone, 0
+		v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
 	}
 	var largest float64
 	for i := range d.grown {

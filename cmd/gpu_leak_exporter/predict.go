@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -524,21 +525,12 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	return row
 }
 
-// withheldWords says what keeps growth from being called a leak.
-var withheldWords = map[detector.Withheld]string{
-	detector.WithheldMinSpan:      "grows, not yet for long",
-	detector.WithheldLoadRamp:     "may be a ramp of load",
-	detector.WithheldProgramLoad:  "may be a program that loads",
-	detector.WithheldProgramBegin: "may be the begin of a program",
-	detector.WithheldDailyLoad:    "may be a daily load",
-}
-
-// whyNot says why growth on a memory is no leak yet, for how long that will be so, and when
+// whyNot says why growth on a memory is no leak yet, how much of the wait is over, and when
 // the memory is full if it goes on; "" where nothing grows.
 func whyNot(v *detector.Verdict) string {
 	var parts []string
-	if words, ok := withheldWords[v.Withheld]; ok {
-		parts = append(parts, fmt.Sprintf("%s: another %s", words, humanize.Duration(v.WithheldFor)))
+	if phrase := withheld.Phrase(v.Withheld, v.Lasted, v.WithheldFor); phrase != "" {
+		parts = append(parts, phrase)
 	}
 	if v.SecondsToFull.OK {
 		parts = append(parts, fmt.Sprintf("full in %s if it goes on", humanize.Seconds(v.SecondsToFull.V)))

@@ -56,10 +56,10 @@ func healthy(confidence float64) detector.Verdict {
 	}
 }
 
-// withheld is the verdict on what grows, and may be the begin of a program.
-func withheld() detector.Verdict {
+// growing is the verdict on what grows, and may be the start of a program.
+func growing() detector.Verdict {
 	v := healthy(0.42)
-	v.Withheld, v.WithheldFor, v.SecondsToFull = detector.WithheldProgramBegin, 25*time.Minute, detector.Of(2400)
+	v.Withheld, v.Lasted, v.WithheldFor, v.SecondsToFull = detector.WithheldProgramBegin, 35*time.Minute, 25*time.Minute, detector.Of(2400)
 	return v
 }
 
@@ -405,7 +405,7 @@ func TestPredictSays(t *testing.T) {
 			[]string{"Watching 1 GPU", "1 more GPU muted."},
 		},
 		"suspect":      {collector.State{Devices: []*collector.DeviceState{device(healthy(0.799))}}, "", []string{"not sure", "79 %"}},
-		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(withheld())}}, "", []string{"may be the begin of a program: another 25 min", "full in 40 min if it goes on"}},
+		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(growing())}}, "", []string{"may be the start of a program; 35 of 60 min", "full in 40 min if it goes on"}},
 		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
 		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
 		"tomorrow":     {collector.State{Devices: []*collector.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},

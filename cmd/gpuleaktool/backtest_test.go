@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,9 @@ func TestBacktestGolden(t *testing.T) {
 		{"a leak", "leak.table", []string{"testdata/leak.csv"}, exitLeak},
 		{"as JSON", "leak.json", []string{"--output=json", "--step=5m", "testdata/leak.csv"}, exitLeak},
 		{"as a page", "leak.html", []string{"--output=html", "--step=2m", "--timezone=Asia/Kolkata", "testdata/leak.csv"}, exitLeak},
+		{"withheld", "withheld.table", []string{"testdata/withheld.csv"}, exitLeak},
+		{"withheld, as a page", "withheld.html", []string{"--output=html", "testdata/withheld.csv"}, exitLeak},
+		{"withheld, as JSON", "withheld.json", []string{"--output=json", "--step=20m", "testdata/withheld.csv"}, exitLeak},
 		{"no leak", "healthy.table", []string{"testdata/healthy.csv"}, exitOK},
 		{"processes", "apps.table", []string{"--capacity=16GiB", "testdata/apps.csv"}, exitLeak},
 		{"processes alone", "apps.json", []string{"--output=json", "--step=10m", "--format=compute-apps", "testdata/apps.csv"}, exitLeak},
@@ -90,6 +94,18 @@ func TestReadmeShowsTheTable(t *testing.T) {
 	for line := range strings.Lines(string(table)) {
 		if !strings.Contains(string(page), line) {
 			t.Errorf("README.md lacks this line of testdata/leak.table:\n%s", line)
+		}
+	}
+	if table, err = os.ReadFile("testdata/withheld.table"); err != nil {
+		t.Fatal(err)
+	}
+	reasons := regexp.MustCompile(`0\.\d\d: .*`).FindAllString(string(table), -1)
+	if len(reasons) != 3 {
+		t.Fatalf("testdata/withheld.table has the reasons %q", reasons)
+	}
+	for _, why := range reasons {
+		if !strings.Contains(string(page), "| `"+why+"` |") {
+			t.Errorf("README.md does not explain this of testdata/withheld.table: %s", why)
 		}
 	}
 }

@@ -26,6 +26,8 @@ type finding struct {
 	alarms []plot.Span
 	full   time.Duration // when the leak first brought it near its capacity, if filled
 	filled bool
+
+	suspected suspicion
 }
 
 // findingsOf returns what was found out about each series.
@@ -42,9 +44,12 @@ func findingOf(x *series, name string) finding {
 	f := finding{series: x, name: name}
 	for i := range x.steps {
 		s := &x.steps[i]
+		if s.blind { // one reading that failed takes no alarm back
+			continue
+		}
 		open := len(f.alarms) > 0 && f.alarms[len(f.alarms)-1].Open
+		f.suspected.note(s, s.leak && !open)
 		switch {
-		case s.blind: // one reading that failed takes no alarm back
 		case s.leak && !open:
 			f.alarms = append(f.alarms, plot.Span{From: s.t, To: s.t, Open: true})
 			if f.alarm == nil {
@@ -134,6 +139,8 @@ func (f *finding) verdict(loc *time.Location) string {
 		return "muted"
 	case f.alarm == nil && !f.judged():
 		return "not judged"
+	case f.alarm == nil && f.suspected.open():
+		return "no leak yet"
 	case f.alarm == nil:
 		return "no leak"
 	}
@@ -263,7 +270,7 @@ func headline(list []finding, loc *time.Location) string {
 	if short := len(list) - judged - muted - sliced(list); short > 0 {
 		text += "; " + more(short) + " too short for a verdict"
 	}
-	return text + "."
+	return text + "." + suspects(list)
 }
 
 func more(n int) string {

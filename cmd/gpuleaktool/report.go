@@ -29,15 +29,18 @@ type report struct {
 	Style    template.CSS
 	Leaks    []reportRow
 	Others   []reportRow
+
+	Suspected bool // a plot marks growth that was suspected
 }
 
 // reportRow is one series.
 type reportRow struct {
 	Name, File, Verdict     string
-	Class                   string // bad, ok or wait
+	Class                   string // bad, warn, ok or wait
 	Span, Samples, Peak     string
 	Pattern, Growth, Leaked string
 	Forecast, Early         string
+	Withheld, AtEnd         string // why it was no leak yet when it was surest, and why it is none yet
 	Plot                    template.HTML
 }
 
@@ -47,6 +50,7 @@ func writeReport(w io.Writer, list []finding, loc *time.Location) error {
 	shown, brief := rows(list)
 	for i := range shown {
 		row := rowOf(&shown[i], loc)
+		r.Suspected = r.Suspected || shown[i].suspected.surest != nil
 		if shown[i].alarm != nil {
 			r.Leaks, r.Urgent = append(r.Leaks, row), true
 		} else {
@@ -69,11 +73,14 @@ func rowOf(f *finding, loc *time.Location) reportRow {
 		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
 		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Early: f.early(),
+		Withheld: f.atSurest(loc), AtEnd: f.atEnd(),
 		Plot: f.drawing(loc).SVG(),
 	}
 	switch {
 	case f.alarm != nil:
 		row.Class = "bad"
+	case f.suspected.open():
+		row.Class = "warn"
 	case !f.judged():
 		row.Class = "wait"
 	}
@@ -84,7 +91,7 @@ func rowOf(f *finding, loc *time.Location) reportRow {
 func (f *finding) drawing(loc *time.Location) *plot.Plot {
 	p := &plot.Plot{
 		Title: fmt.Sprintf("Memory used by %s: %s", f.name, f.verdict(loc)), Location: loc,
-		From: f.first, To: f.last, Used: f.plot, Alarms: f.alarms,
+		From: f.first, To: f.last, Used: f.plot, Alarms: f.alarms, Suspected: f.suspected.spans,
 	}
 	if f.capacity.OK && f.kind == kindMemory { // a process meets no capacity of its own
 		p.Capacity = f.capacity.V

@@ -56,10 +56,11 @@ type step struct {
 	rate, leaked, trough  detector.Value
 	seconds, lower, upper detector.Value // to out-of-memory
 	// full and its interval are the time until the memory is full, leak or not; withheld is why
-	// growth is not called a leak yet, and withheldFor how long it must still last.
+	// growth is not called a leak yet, withheldFor how long it must still last, and lasted how long
+	// it has lasted.
 	full, fullLower, fullUpper detector.Value
 	withheld                   detector.Withheld
-	withheldFor                time.Duration
+	withheldFor, lasted        time.Duration
 	headroom                   detector.Value // of the memory that it is on
 	used                       float64
 	capacity                   detector.Value
@@ -104,7 +105,7 @@ func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, he
 		t: t, last: last, blind: x.last < frame, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
 		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
 		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper,
-		full: v.SecondsToFull, fullLower: v.FullLower, fullUpper: v.FullUpper, withheld: v.Withheld, withheldFor: v.WithheldFor, headroom: headroom, used: x.used, capacity: x.capacity,
+		full: v.SecondsToFull, fullLower: v.FullLower, fullUpper: v.FullUpper, withheld: v.Withheld, withheldFor: v.WithheldFor, lasted: v.Lasted, headroom: headroom, used: x.used, capacity: x.capacity,
 		near: x.near, nearAt: x.nearAt,
 	})
 	x.near = false

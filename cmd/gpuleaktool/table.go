@@ -37,9 +37,13 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 	if leaks {
 		head = append(head, "GROWTH", "LEAKED", "FORECAST", "ALARM")
 	}
+	shown, brief := rows(list)
+	withheld := slices.ContainsFunc(shown, func(f finding) bool { return f.withheld(loc) != "" })
+	if withheld {
+		head = append(head, "WITHHELD")
+	}
 	row := func(cells []string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 	row(head)
-	shown, brief := rows(list)
 	for i := range shown {
 		f := &shown[i]
 		cells := []string{f.title(), humanize.Duration(f.span()), strconv.FormatUint(f.samples, 10), f.peakText(), f.verdict(loc), cmp.Or(f.pattern(), "-")}
@@ -47,6 +51,9 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 			for _, cell := range []string{f.growth(), f.retained(), f.forecast(), f.early()} {
 				cells = append(cells, cmp.Or(cell, "-"))
 			}
+		}
+		if withheld {
+			cells = append(cells, cmp.Or(f.withheld(loc), "-"))
 		}
 		row(cells)
 	}

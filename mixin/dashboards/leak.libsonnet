@@ -34,12 +34,12 @@ local panel = import '../lib/panel.libsonnet';
   local never = panel.mapped([panel.infinity('never')]),
   local perProcess = '{{process}} {{pid}}',
 
-  // What keeps growth from being called a leak, in words.
+  // What keeps growth from being called a leak, in the words of the page (cmd/internal/withheld).
   local reasons = {
-    min_span: 'it is young',
+    min_span: 'grows, not yet for long',
     load_ramp: 'may be a ramp of load',
     program_load: 'may be a program that loads',
-    program_begin: 'began with its program',
+    program_begin: 'may be the start of a program',
     daily_load: 'may be a daily load',
   },
 

@@ -20,10 +20,11 @@ const (
 	width, height = 960.0, 276.0
 	left, right   = 76.0, 14.0
 	top, bottom   = 26.0, 26.0
+	strip         = 5.0 // the mark on the axis of time
 )
 
-// Style is what the page has to bring, beside the variables --fg, --dim, --line
-// and --bad.
+// Style is what the page has to bring, beside the variables --fg, --dim, --line,
+// --warn and --bad.
 const Style template.CSS = `
 .scroll { overflow-x: auto; }
 svg.plot { display: block; width: 100%; min-width: 40rem; height: auto; }
@@ -35,6 +36,7 @@ svg.plot { display: block; width: 100%; min-width: 40rem; height: auto; }
 .plot .fit { stroke: var(--bad); stroke-width: 2.2; }
 .plot .forecast { stroke: var(--bad); stroke-width: 1.6; stroke-dasharray: 6 4; }
 .plot .band { fill: var(--bad); opacity: .16; }
+.plot .suspected { fill: var(--warn); }
 .plot .leak { fill: var(--bad); opacity: .07; }
 .plot .alarm { stroke: var(--bad); stroke-width: 1.4; }
 .plot .alarm.end { stroke-dasharray: 3 3; }
@@ -73,6 +75,8 @@ type Plot struct {
 	Fit      []Point // the line through the troughs, as it was at the first alarm
 	Forecast *Forecast
 	Alarms   []Span
+	// Suspected is when growth was suspected that was not called a leak.
+	Suspected []Span
 }
 
 // canvas turns times and amounts into places, and collects what is drawn.
@@ -225,12 +229,31 @@ func (c *canvas) cut(a Point, t time.Duration) Point {
 	return Point{c.to, a.V + (top-a.V)*float64(c.to-a.T)/float64(t-a.T)}
 }
 
-// spans shades the time in which a leak was told.
+// spans shades the time in which a leak was told, and marks on the axis of time when growth was
+// only suspected: that comes and goes by the minute, and is not to look like an alarm.
 func (c *canvas) spans() {
-	for _, s := range c.Alarms {
+	shade := func(class string, s Span, y, high float64) {
 		x := c.x(s.From)
-		fmt.Fprintf(&c.b, `<rect class="leak" x="%s" y="%g" width="%s" height="%g"/>`, short(x), top, short(math.Max(c.x(s.To)-x, 1)), height-top-bottom)
+		fmt.Fprintf(&c.b, `<rect class="%s" x="%s" y="%g" width="%s" height="%g"/>`, class, short(x), y, short(math.Max(c.x(s.To)-x, 1)), high)
 	}
+	for _, s := range c.Alarms {
+		shade("leak", s, top, height-top-bottom)
+	}
+	for _, s := range c.joined(c.Suspected) {
+		shade("suspected", s, height-bottom, strip)
+	}
+}
+
+// joined returns the spans, those that would touch each other as one.
+func (c *canvas) joined(list []Span) (out []Span) {
+	for _, s := range list {
+		if n := len(out); n > 0 && c.x(s.From)-c.x(out[n-1].To) < 1 {
+			out[n-1].To = s.To
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // marks draws when leaks were told and taken back.

@@ -93,8 +93,11 @@ func TestSVG(t *testing.T) {
 	end := begin + 10*time.Hour
 	at := begin + 3*time.Hour
 	plots := map[string]*Plot{
-		"empty":    {From: begin, To: begin, Used: &empty},
-		"no leak":  {From: begin, To: end, Used: &used},
+		"empty":   {From: begin, To: begin, Used: &empty},
+		"no leak": {From: begin, To: end, Used: &used},
+		"suspected": {From: begin, To: end, Used: &used, Suspected: []Span{
+			{From: begin, To: at}, {From: at + time.Second, To: at + time.Minute}, {From: at + time.Hour, To: at + time.Hour}, {From: end, To: end, Open: true},
+		}},
 		"far away": {From: begin, To: end, Used: &used, Capacity: 1024 * gib, Title: `<"&>`},
 		"leak": {
 			From: begin, To: end, Used: &used, Capacity: 40 * gib, Alarms: []Span{{From: at, To: at + 2*time.Hour}, {From: at + 121*time.Minute, To: end, Open: true}},
@@ -125,6 +128,10 @@ func TestSVG(t *testing.T) {
 				}
 			}
 		})
+	}
+	// The first two are drawn as one: nobody sees the second between them.
+	if got := strings.Count(string(plots["suspected"].SVG()), `class="suspected"`); got != 3 {
+		t.Errorf("%d marks of what was suspected, want 3", got)
 	}
 	text := string(plots["leak"].SVG())
 	for _, want := range []string{"alarm 03:00", "cleared 05:00", "capacity 40.0 GiB", `class="band"`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {

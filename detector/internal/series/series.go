@@ -254,7 +254,7 @@ func (s *Series) Judge(v *Verdict) {
 	v.Confidence, v.Pattern = l.Confidence, s.Shape.Pattern
 	if !s.Leaks() {
 		if g := &s.Growths[l.Best]; g.Lasted < g.Need && min(g.Form, g.Kept, enough*s.evidence()) >= s.cfg.ClearThreshold {
-			v.Withheld, v.WithheldFor = g.Reason, g.Need-g.Lasted
+			v.Withheld, v.Lasted, v.WithheldFor = g.Reason, max(0, g.Lasted), g.Need-max(0, g.Lasted)
 		}
 		return
 	}

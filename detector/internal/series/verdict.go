@@ -30,11 +30,11 @@ type Verdict struct {
 	// above for 45 s until a quarter of the leak is given back, or Confidence is below the
 	// clear threshold and the leak does not merely pause.
 	Leak bool
-	// Withheld is why growth that is suspected is not called a leak yet, and WithheldFor for how
-	// long it must still last; WithheldNone where nothing is suspected, or only chance, noise or
-	// give-backs speak against it.
-	Withheld    Withheld
-	WithheldFor time.Duration
+	// Withheld is why growth that is suspected is not called a leak yet; WithheldNone where nothing is
+	// suspected, or only chance, noise or give-backs speak against it. It has lasted for Lasted and
+	// must still last for WithheldFor.
+	Withheld            Withheld
+	Lasted, WithheldFor time.Duration
 	// Pattern is the shape of the series.
 	Pattern Pattern
 	// Rate is the growth of the trough in bytes per second, while Leak.

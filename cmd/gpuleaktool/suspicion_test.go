@@ -1,0 +1,99 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// suspected is a step at which growth that began so long ago is withheld.
+func suspected(why detector.Withheld, confidence float64, lasted, more time.Duration) step {
+	return step{judged: true, confidence: confidence, withheld: why, lasted: lasted, withheldFor: more}
+}
+
+// following is a series of which each step says one of these, a minute apart.
+func following(steps ...step) *series {
+	x := &series{kind: kindMemory, labels: labelsOf("gpu", "0", "uuid", "GPU-0"), samples: 60, last: time.Duration(len(steps)-1) * time.Minute}
+	for i, s := range steps {
+		s.t = time.Duration(i) * time.Minute
+		x.steps = append(x.steps, s)
+	}
+	return x
+}
+
+// TestWithheld has what the table says of growth that is suspected.
+func TestWithheld(t *testing.T) {
+	const minute = time.Minute
+	fine, blind := step{judged: true}, step{blind: true}
+	begin := func(confidence float64, lasted time.Duration) step {
+		return suspected(detector.WithheldProgramBegin, confidence, lasted, 60*minute-lasted)
+	}
+	young := suspected(detector.WithheldMinSpan, 0.3, 5*minute, minute)
+	daily := suspected(detector.WithheldDailyLoad, 0.5, 3*time.Hour, 9*time.Hour)
+	leak := func(since time.Duration) step { return step{judged: true, leak: true, since: since} }
+	for _, c := range []struct {
+		name, verdict, want string
+		steps               []step
+	}{
+		{"nothing", "no leak", "", []step{fine, fine}},
+		{"at the end", "no leak yet", "0.42: may be the start of a program; 25 of 60 min at the end", []step{fine, begin(0.4, 24*minute), begin(0.42, 25*minute)}},
+		{"less sure at the end", "no leak yet", "0.40: may be the start of a program; 26 of 60 min at the end", []step{begin(0.42, 25*minute), begin(0.4, 26*minute)}},
+		{"it has ended", "no leak", "0.42: may be the start of a program; 25 of 60 min at 1970-01-01 00:01, never reported", []step{fine, begin(0.42, 25*minute), begin(0.3, 26*minute), fine}},
+		{"it was as sure twice", "no leak", "0.42: may be the start of a program; 25 of 60 min at 1970-01-01 00:01, never reported", []step{begin(0.42, 24*minute), begin(0.42, 25*minute), fine}},
+		{"it is reported", "leak at 1970-01-01 00:02", "0.69: may be the start of a program; 59 of 60 min, then reported", []step{begin(0.696, 59*minute), fine, leak(0), leak(0)}},
+		{"something else is reported", "leak at 1970-01-01 00:03", "0.42: may be the start of a program; 25 of 60 min at 1970-01-01 00:00, never reported", []step{begin(0.42, 25*minute), fine, fine, leak(2 * minute)}},
+		{"every leak is young", "leak at 1970-01-01 00:01", "", []step{young, leak(0)}},
+		{"too young, and over", "no leak", "0.30: grows, not yet for long; 5 of 6 min at 1970-01-01 00:00, never reported", []step{young, fine}},
+		{"surer after the leak", "leak at 1970-01-01 00:01, cleared after 1 min", "0.50: may be a daily load; 3 h of 12 h at 1970-01-01 00:03, never reported", []step{begin(0.42, 25*minute), leak(0), fine, daily, fine}},
+		{
+			"two", "no leak yet", "0.50: may be a daily load; 3 h of 12 h at 1970-01-01 00:00, never reported; 0.42: may be the start of a program; 25 of 60 min at the end",
+			[]step{daily, fine, begin(0.42, 25*minute)},
+		},
+		{"reading failed last", "no leak yet", "0.42: may be the start of a program; 25 of 60 min at the end", []step{begin(0.42, 25*minute), blind}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			list := findingsOf([]*series{following(c.steps...)})
+			if got := list[0].withheld(time.UTC); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if got := list[0].verdict(time.UTC); got != c.verdict {
+				t.Errorf("verdict %q, want %q", got, c.verdict)
+			}
+			var table bytes.Buffer
+			if err := writeTable(&table, list, time.UTC); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(table.String(), "WITHHELD"); got != (c.want != "") || !strings.Contains(table.String(), c.want) {
+				t.Error(table.String())
+			}
+		})
+	}
+}
+
+// TestSuspectedAtTheEnd: a record may end before the verdict.
+func TestSuspectedAtTheEnd(t *testing.T) {
+	s := suspected(detector.WithheldProgramBegin, 0.42, 25*time.Minute, 35*time.Minute)
+	list := []*series{said(kindMemory, s), said(kindProcess, s, "pid", "7", "process", "a"), said(kindProcess, step{judged: true}, "pid", "8")}
+	const want = "Would not have alerted: no leak in 3 series, the longest of 1 h. Suspected at the end: GPU 0, a, pid 7 (0.42: may be the start of a program; 25 of 60 min); 2 series in all."
+	if got := headline(findingsOf(list), time.UTC); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	var page bytes.Buffer
+	if err := writeReport(&page, findingsOf(list), time.UTC); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`<span class="tag warn">no leak yet</span>`, "<dt>Suspected at the end, and withheld</dt><dd>0.42: may be the start of a program; 25 of 60 min</dd>",
+		`<ul class="key"><li><i class="suspected">`, `<rect class="suspected"`,
+	} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
