@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -40,27 +39,20 @@ type judge interface {
 	ask() answer
 }
 
-// ruleNames are the rules in the order of the columns.
-var ruleNames = []string{"ours", "ours, GPU memory only", "gpulse", "gpumemprof", "predict_linear", "OLS", "Mann-Kendall"}
-
-// newJudges returns a judge of each rule; without the rivals the first two.
+// newJudges returns a judge of each rule in the order of the columns; without the rivals the first two.
 func newJudges(info gpu.Info, withRivals bool) ([]judge, error) {
-	all, err := newOurs(info, detector.DefaultConfig(), false)
-	if err != nil {
-		return nil, err
+	var list []judge
+	for _, alone := range []bool{false, true} {
+		o, err := newOurs(info, detector.DefaultConfig(), alone)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, o)
 	}
-	alone, err := newOurs(info, detector.DefaultConfig(), true)
-	if err != nil {
-		return nil, err
-	}
-	list := []judge{all, alone}
-	if !withRivals {
-		return list, nil
-	}
-	for _, newRule := range []func() rivals.Rule{
-		rivals.NewGpulse, rivals.NewGpumemprof, rivals.NewPredictLinear, rivals.NewOLS, rivals.NewMannKendall,
-	} {
-		list = append(list, &rival{rule: newRule()})
+	if withRivals {
+		for _, rule := range rivals.All() {
+			list = append(list, rival{rule})
+		}
 	}
 	return list, nil
 }
@@ -146,29 +138,20 @@ func number(v detector.Value) float64 {
 }
 
 // rival is a rule of another system: it sees used memory and capacity alone.
-type rival struct {
-	rule  rivals.Rule
-	first time.Duration
-	begun bool
-}
+type rival struct{ rule *rivals.Rule }
 
-func (r *rival) observe(s *gpu.Sample, in *gpu.Instance) error {
+func (r rival) observe(s *gpu.Sample, in *gpu.Instance) error {
 	m := s.Memory
 	if in != nil {
 		m = in.Memory
 	}
-	capacity := m.Capacity()
-	if !m.Used.OK || !capacity.OK {
-		return nil
+	if capacity := m.Capacity(); m.Used.OK && capacity.OK {
+		r.rule.Observe(s.T, m.Used.V, capacity.V)
 	}
-	if !r.begun {
-		r.begun, r.first = true, s.T
-	}
-	r.rule.Observe(s.T-r.first, int64(m.Used.V), int64(capacity.V))
 	return nil
 }
 
-func (r *rival) ask() answer {
+func (r rival) ask() answer {
 	leak, eta := r.rule.Verdict()
 	return answer{leak: leak, ticket: leak, eta: eta, lower: math.NaN(), upper: math.NaN()}
 }

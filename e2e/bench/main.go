@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
 
 // options are the flags.
@@ -135,10 +136,13 @@ func (o *options) chosen() []fleet.Family {
 	return list
 }
 
-// names are the rules that are measured.
+// names are the rules that are measured, in the order of the columns.
 func (o *options) names() []string {
+	names := []string{"ours", "ours, GPU memory only"}
 	if o.rivals {
-		return ruleNames
+		for _, rule := range rivals.All() {
+			names = append(names, rule.Name)
+		}
 	}
-	return ruleNames[:2]
+	return names
 }
