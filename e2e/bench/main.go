@@ -8,17 +8,16 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
@@ -57,8 +56,11 @@ func main() {
 	}
 	if err == nil {
 		began := time.Now()
-		out := bufio.NewWriter(os.Stdout)
-		err = errors.Join(bench(out, opt), out.Flush())
+		var out strings.Builder
+		err = bench(&out, opt)
+		if _, err2 := os.Stdout.WriteString(out.String()); err2 != nil {
+			err = errors.Join(err, fmt.Errorf("write the page: %w", err2))
+		}
 		fmt.Fprintf(os.Stderr, "bench: took %s\n", time.Since(began).Round(time.Second))
 	}
 	if err != nil {
@@ -100,7 +102,7 @@ func parse(args []string) (options, error) {
 }
 
 // bench runs what the options ask for and writes it.
-func bench(w io.Writer, opt options) error {
+func bench(w *strings.Builder, opt options) error {
 	if opt.incidents {
 		return benchIncidents(w, opt)
 	}
@@ -114,16 +116,14 @@ func bench(w io.Writer, opt options) error {
 	if opt.trade {
 		return benchTrade(w, opt, families)
 	}
-	if opt.marked {
-		if err := writeIntro(w, opt); err != nil {
-			return err
-		}
-	}
 	if err := benchFleet(w, opt, families); err != nil || opt.traces == "" {
 		return err
 	}
 	return benchTraces(w, opt)
 }
+
+// judges returns those that are asked for.
+func (o *options) judges(info gpu.Info) []judge { return newJudges(info, o.rivals) }
 
 // chosen returns the families that are asked for.
 func (o *options) chosen() []fleet.Family {

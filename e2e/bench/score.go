@@ -30,6 +30,38 @@ type outcome struct {
 	free                     float64
 	// alarmedHours of memoryHours were in alarm, summed over the memories of the GPU.
 	alarmedHours, memoryHours float64
+	// Processes that never compute again, and memory that stayed after one.
+	zombies, unreleased matched
+}
+
+// matched is how many there were of what is held for nobody, how many of them were named, and how many others.
+type matched struct{ all, named, wrong int }
+
+// match compares what is held with when it was first said so.
+func match(held []fleet.Held, said map[gpu.ProcessID]time.Duration) matched {
+	m := matched{all: len(held), wrong: len(said)}
+	for _, h := range held {
+		if t, ok := said[h.ID]; ok && t >= h.From {
+			m.named++
+			m.wrong--
+		}
+	}
+	return m
+}
+
+// firstSaid returns when each process was first named.
+func (w *watched) firstSaid(rule int, in func(a *answer) []gpu.ProcessID) map[gpu.ProcessID]time.Duration {
+	first := map[gpu.ProcessID]time.Duration{}
+	for _, r := range w.records {
+		for i := range r.said[rule] {
+			for _, id := range in(&r.said[rule][i]) {
+				if _, ok := first[id]; !ok {
+					first[id] = r.minutes[i].t
+				}
+			}
+		}
+	}
+	return first
 }
 
 // leakOutcome is how a rule did on one leak.
@@ -47,8 +79,8 @@ type leakOutcome struct {
 
 // oomOutcome is one out-of-memory that a leak caused.
 type oomOutcome struct {
-	leak         int
-	lead, oracle time.Duration // from the page until then, and from that of who knows; never without one
+	leak                int
+	lead, oracle, alarm time.Duration // from the page until then, from that of who knows, and from the alarm; never without one
 }
 
 // forecast is what was foretold of an out-of-memory.
@@ -62,7 +94,11 @@ type forecast struct {
 
 // score returns how a rule did.
 func score(w *watched, rule int) outcome {
-	o := outcome{free: freeHours(w)}
+	o := outcome{
+		free:       freeHours(w),
+		zombies:    match(w.truth.Zombies, w.firstSaid(rule, func(a *answer) []gpu.ProcessID { return a.zombies })),
+		unreleased: match(w.truth.Unreleased, w.firstSaid(rule, func(a *answer) []gpu.ProcessID { return a.unreleased })),
+	}
 	ooms := distinct(w.truth.OOMs)
 	for _, r := range w.records {
 		s := newScorer(w, r, rule, ooms)
@@ -203,7 +239,7 @@ func (s *scorer) at(t time.Duration) answer {
 		i--
 	}
 	if i < 0 {
-		return answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()}
+		return untold()
 	}
 	return s.said[i]
 }
@@ -282,7 +318,7 @@ func newForecast(a answer, left time.Duration) forecast {
 // outOfMemory returns for how long a page had been on. One that began before the leak is none.
 func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
 	l := &s.w.truth.Leaks[oom.Leak]
-	o := oomOutcome{leak: oom.Leak, lead: never, oracle: never}
+	o := oomOutcome{leak: oom.Leak, lead: never, oracle: never, alarm: never}
 	from := l.From
 	for i := range s.w.truth.Leaks { // the lives of a program before this one
 		if e := &s.w.truth.Leaks[i]; e.Instance == l.Instance && e.Program == l.Program && e.Group == l.Group {
@@ -292,6 +328,11 @@ func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
 	for _, p := range s.pages {
 		if p.from >= from && p.from <= oom.T && oom.T <= p.to {
 			o.lead = oom.T - p.from
+		}
+	}
+	for _, a := range s.alarms {
+		if a.from <= oom.T && oom.T <= a.to {
+			o.alarm = oom.T - a.from
 		}
 	}
 	if l.Visible && l.VisibleAt <= oom.T {

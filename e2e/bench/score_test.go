@@ -228,9 +228,9 @@ func TestCost(t *testing.T) {
 	}
 	// One leak with a page in time, one with none; on the healthy GPU, of 100 days, a page and two tickets.
 	var f figures
-	f.add(fleet.Leak, &outcome{ooms: []oomOutcome{{0, time.Hour, time.Hour}, {0, time.Hour, time.Hour}, {1, never, 15 * time.Minute}}}, p)
+	f.add(fleet.Leak, &outcome{ooms: []oomOutcome{{0, time.Hour, time.Hour, never}, {0, time.Hour, time.Hour, never}, {1, never, 15 * time.Minute, never}}}, p)
 	f.add(fleet.Healthy, &outcome{free: 2400, pages: 1, tickets: 2}, p)
-	cost, best := f.cost(p)
+	cost, best := f.cost(p), f.best()
 	if want := 20*52.5 + 10*10 + 20*1; math.Abs(cost-want) > 1e-9 || math.Abs(best-20*(5+52.5)/2) > 1e-9 {
 		t.Errorf("cost %g, want %g; oracle %g", cost, want, best)
 	}

@@ -45,9 +45,10 @@ type Family struct {
 	// About says in one sentence what the mechanism is and where such a thing
 	// is known from.
 	About string
-	// Draw returns a scenario of this family. All that varies is drawn from r,
-	// so that a seed gives the same scenario again.
-	Draw func(r *rand.Rand) *Scenario
+	// Draw returns a scenario of this family: a seed gives the same one again.
+	Draw func(seed uint64) *Scenario
+
+	build func(w *world)
 }
 
 // Scenario is one GPU of a node with all processes on it, or with all its MIG
@@ -81,6 +82,16 @@ type Truth struct {
 	// OOMs are all failures to allocate that a program saw, in the order of
 	// time, at most MaxOOMs.
 	OOMs []OOM
+	// Zombies are processes that hold memory and will never compute again, and
+	// Unreleased those that have ended and whose memory stayed. The families
+	// have none.
+	Zombies, Unreleased []Held
+}
+
+// Held is memory that nobody will use again: that of a process, or what stayed after one.
+type Held struct {
+	ID   gpu.ProcessID
+	From time.Duration
 }
 
 // MaxOOMs bounds the list of failed allocations of a scenario. Programs that
@@ -149,19 +160,15 @@ type OOM struct {
 	Own bool
 }
 
-// Families returns all families, leaks first, each class ordered by name. The
-// caller owns the slice.
+// Families returns all families, leaks first, each class ordered by name. The caller owns the slice.
 func Families() []Family {
 	var families []Family
-	for class, lists := range [][][]Family{
-		Leak: {trainingLeaks, servingLeaks}, Healthy: {healthyFamilies}, Growing: {growingFamilies},
+	for class, list := range [][]Family{
+		Leak: slices.Concat(trainingLeaks, servingLeaks), Healthy: healthyFamilies, Growing: growingFamilies,
 	} {
-		for _, f := range slices.Concat(lists...) {
-			build := f.Draw
-			f.Class, f.Held = Class(class), hash(salt+f.Name)%3 == 0
-			f.Draw = func(r *rand.Rand) *Scenario { // one seed draws another GPU in each family
-				return build(rand.New(rand.NewPCG(r.Uint64(), hash(f.Name))))
-			}
+		for _, f := range list {
+			f.Class, f.Held = Class(class), hash(salt+f.Name)>>16%3 == 0
+			f.Draw = f.draw
 			families = append(families, f)
 		}
 	}
@@ -171,13 +178,23 @@ func Families() []Family {
 	return families
 }
 
-// salt is added to the names before their hash decides what is held out: a third
-// of them, whatever their results are. It is the first number with which a third
-// of each class is, rounded down or up. A family keeps its side when others are added.
+// draw is Draw: one seed draws another GPU in each family.
+func (f Family) draw(seed uint64) *Scenario {
+	h := hash(f.Name)
+	w := newWorld(rand.New(rand.NewPCG(rand.NewPCG(seed, h).Uint64(), h>>16)))
+	f.build(w)
+	w.plan()
+	w.sc.Next = w.next
+	return w.sc
+}
+
+// salt is added to the names before their hash decides what is held out: a third of them, whatever their results are. It is the
+// first number with which a third of each class is, rounded down or up. A family keeps its side when others are added.
 const salt = "67"
 
+// hash returns that of a name. Its low bits are the weaker ones.
 func hash(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return h.Sum64() >> 16 // its low bits are the weaker ones
+	return h.Sum64()
 }

@@ -44,7 +44,7 @@ func TestScenarios(t *testing.T) {
 	for _, f := range Families() {
 		t.Run(f.Name, func(t *testing.T) {
 			for seed := range 20 {
-				sc := f.Draw(seeded(seed))
+				sc := f.Draw(uint64(seed))
 				n := 100
 				if seed < 3 {
 					n = math.MaxInt
@@ -161,7 +161,7 @@ func checkTruth(t *testing.T, seed int, f Family, sc *Scenario) {
 
 func TestSeedGivesTheSameAgain(t *testing.T) {
 	for _, f := range Families() {
-		a, b := f.Draw(seeded(7)), f.Draw(seeded(7))
+		a, b := f.Draw(7), f.Draw(7)
 		for range 300 {
 			var s, u gpu.Sample
 			more := a.Next(&s)
@@ -181,7 +181,7 @@ func TestRecordingsDiffer(t *testing.T) {
 	unknown, noMemory, foreign, complete := 0, 0, 0, 0
 	intervals := map[time.Duration]int{}
 	for seed := range 300 {
-		sc := f.Draw(seeded(seed))
+		sc := f.Draw(uint64(seed))
 		intervals[sc.Interval]++
 		var s gpu.Sample
 		for sc.Next(&s) && s.ProcessesKnown && len(s.Processes) == 0 {

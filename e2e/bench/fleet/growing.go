@@ -12,18 +12,18 @@ import (
 
 // Healthy use whose memory grows for hours, up to a bound.
 var growingFamilies = []Family{
-	{Name: "cache_to_its_bound", About: "A cache with eviction of the least recently used fills until its bound.", Draw: draw(func(w *world) { w.serveFilling(w.filling(), w.chance(0.5), w.backend()) })},
-	{Name: "sorted_batches", About: "Inputs sorted by length, shortest first: the memory grows for an epoch (group_by_length and bucketing samplers).", Draw: healthyTraining(sortedBatches)},
-	{Name: "curriculum", About: "The length of the inputs is raised in stages, as in DeepSpeed's curriculum learning.", Draw: healthyTraining(curriculum)},
-	{Name: "index_build", About: "An index of vectors is filled until all data is in.", Draw: draw(indexBuild)},
-	{Name: "prefix_cache_warming", About: "A cache of KV blocks outside of a preallocated pool warms with the traffic.", Draw: draw(prefixCache)},
-	{Name: "graphs_to_a_bound", About: "CUDA graphs are recorded for each shape of a finite set.", Draw: draw(graphsToBound)},
-	{Name: "replay_buffer_to_its_bound", About: "A replay buffer fills, and then drops the oldest.", Draw: healthyTraining(func(w *world, c *training) { c.filling(w, w.filling(), false) })},
-	{Name: "adapters_to_a_bound", About: "Adapters are loaded as they are asked for, up to a number (vLLM's max_loras).", Draw: draw(adaptersToBound)},
-	{Name: "progressive_unfreezing", About: "Layers are unfrozen one after the other, each with gradients and states.", Draw: healthyTraining(unfreezing)},
-	{Name: "longest_input_yet", About: "Rare long inputs raise what the allocator has reserved, more and more rarely.", Draw: healthyTraining(longestYet)},
-	{Name: "dynamic_embeddings", About: "A table on the GPU gets a row for each new key, up to its capacity.", Draw: healthyTraining(func(w *world, c *training) { c.filling(w, w.filling(), true) })},
-	{Name: "people_arriving", About: "In the morning one kernel after the other is started; in the evening they are ended.", Draw: draw(peopleArriving)},
+	{Name: "cache_to_its_bound", About: "A cache with eviction of the least recently used fills until its bound.", build: func(w *world) { w.serveFilling(w.filling(), w.chance(0.5), w.backend()) }},
+	{Name: "sorted_batches", About: "Inputs sorted by length, shortest first: the memory grows for an epoch (group_by_length and bucketing samplers).", build: healthyTraining(sortedBatches)},
+	{Name: "curriculum", About: "The length of the inputs is raised in stages, as in DeepSpeed's curriculum learning.", build: healthyTraining(curriculum)},
+	{Name: "index_build", About: "An index of vectors is filled until all data is in.", build: indexBuild},
+	{Name: "prefix_cache_warming", About: "A cache of KV blocks outside of a preallocated pool warms with the traffic.", build: prefixCache},
+	{Name: "graphs_to_a_bound", About: "CUDA graphs are recorded for each shape of a finite set.", build: graphsToBound},
+	{Name: "replay_buffer_to_its_bound", About: "A replay buffer fills, and then drops the oldest.", build: healthyTraining(func(w *world, c *training) { c.filling(w, w.filling(), false) })},
+	{Name: "adapters_to_a_bound", About: "Adapters are loaded as they are asked for, up to a number (vLLM's max_loras).", build: adaptersToBound},
+	{Name: "progressive_unfreezing", About: "Layers are unfrozen one after the other, each with gradients and states.", build: healthyTraining(unfreezing)},
+	{Name: "longest_input_yet", About: "Rare long inputs raise what the allocator has reserved, more and more rarely.", build: healthyTraining(longestYet)},
+	{Name: "dynamic_embeddings", About: "A table on the GPU gets a row for each new key, up to its capacity.", build: healthyTraining(func(w *world, c *training) { c.filling(w, w.filling(), true) })},
+	{Name: "people_arriving", About: "In the morning one kernel after the other is started; in the evening they are ended.", build: peopleArriving},
 }
 
 // fill is a store that takes parts until it is full, and then takes one for

@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -13,86 +12,86 @@ import (
 
 // Ordinary healthy use.
 var healthyFamilies = []Family{
-	{Name: "train_fixed_length", About: "A training with padded inputs, evaluations and checkpoints.", Draw: healthyTraining(func(*world, *training) {})},
-	{Name: "train_variable_length", About: "A training whose batches differ in length, in PyTorch's allocator with its defaults.", Draw: healthyTraining(func(w *world, c *training) {
+	{Name: "train_fixed_length", About: "A training with padded inputs, evaluations and checkpoints.", build: healthyTraining(func(*world, *training) {})},
+	{Name: "train_variable_length", About: "A training whose batches differ in length, in PyTorch's allocator with its defaults.", build: healthyTraining(func(w *world, c *training) {
 		c.variable(w).options = alloc.Options{}
 	})},
-	{Name: "train_expandable_segments", About: "The same with expandable segments.", Draw: healthyTraining(func(w *world, c *training) {
+	{Name: "train_expandable_segments", About: "The same with expandable segments.", build: healthyTraining(func(w *world, c *training) {
 		c.variable(w).options = alloc.Options{Expandable: true}
 	})},
-	{Name: "train_bounded_cache", About: "The same with max_split_size, or garbage collection above a threshold.", Draw: healthyTraining(func(w *world, c *training) {
+	{Name: "train_bounded_cache", About: "The same with max_split_size, or garbage collection above a threshold.", build: healthyTraining(func(w *world, c *training) {
 		c.variable(w).options = pick(w,
 			alloc.Options{MaxSplit: uint64(pick(w, 32, 128, 512)) * alloc.MiB},
 			alloc.Options{Limit: w.share(0.8, 1), GCThreshold: w.u(0.6, 0.9)})
 	})},
-	{Name: "train_compile", About: "A training that torch.compile recompiles for some shapes in its first minutes.", Draw: healthyTraining(func(w *world, c *training) {
+	{Name: "train_compile", About: "A training that torch.compile recompiles for some shapes in its first minutes.", build: healthyTraining(func(w *world, c *training) {
 		c.variable(w).compiles = w.n(2, 20)
 	})},
-	{Name: "train_bfc", About: "A training in TensorFlow or JAX, half of them with preallocated memory.", Draw: healthyTraining(func(w *world, c *training) {
+	{Name: "train_bfc", About: "A training in TensorFlow or JAX, half of them with preallocated memory.", build: healthyTraining(func(w *world, c *training) {
 		if w.chance(0.5) {
 			c.variable(w)
 		}
 		c.acts /= 2 // its regions double
 		c.options = w.bfc(0.5)
 	})},
-	{Name: "train_empty_cache", About: "A training that empties the cache after each evaluation.", Draw: healthyTraining(func(w *world, c *training) {
+	{Name: "train_empty_cache", About: "A training that empties the cache after each evaluation.", build: healthyTraining(func(w *world, c *training) {
 		c.variable(w).evalEvery = w.span(3*time.Minute, time.Hour)
 		c.onEval = func(p *proc) { p.cache.EmptyCache() }
 	})},
-	{Name: "collected_cycles", About: "Reference cycles that Python's collector frees minutes later (documentation of the gc module).", Draw: healthyTraining(collectedCycles)},
-	{Name: "train_near_capacity", About: "Variable lengths in a memory that is barely large enough; batches that fail are skipped.", Draw: draw(trainNearCapacity)},
-	{Name: "ddp_ranks", About: "Several ranks on one GPU.", Draw: draw(ddpRanks)},
-	{Name: "hyperparameter_sweep", About: "Jobs of one array, one after the other, of any size.", Draw: draw(func(w *world) {
+	{Name: "collected_cycles", About: "Reference cycles that Python's collector frees minutes later (documentation of the gc module).", build: healthyTraining(collectedCycles)},
+	{Name: "train_near_capacity", About: "Variable lengths in a memory that is barely large enough; batches that fail are skipped.", build: trainNearCapacity},
+	{Name: "ddp_ranks", About: "Several ranks on one GPU.", build: ddpRanks},
+	{Name: "hyperparameter_sweep", About: "Jobs of one array, one after the other, of any size.", build: func(w *world) {
 		w.sequence(w.owner("sweep.py"), func(int) float64 { return w.u(0.1, 0.75) }, w.span(5*time.Minute, 6*time.Hour))
-	})},
-	{Name: "growing_sweep", About: "A search for the largest batch: each job takes more than the last.", Draw: draw(func(w *world) {
+	}},
+	{Name: "growing_sweep", About: "A search for the largest batch: each job takes more than the last.", build: func(w *world) {
 		from, steps := w.u(0.05, 0.2), w.n(5, 14)
 		size := func(i int) float64 { return min(0.8, from+(0.8-from)*float64(i%steps)/float64(steps)) }
 		w.sequence(w.owner("tune.py"), size, w.span(5*time.Minute, 3*time.Hour))
-	})},
-	{Name: "serve_batches", About: "A service with dynamic batches under a day's traffic.", Draw: draw(func(w *world) { w.serve(w.serving().run, w.torch()) })},
-	{Name: "serve_plain", About: "A service that allocates by cudaMalloc for each batch.", Draw: draw(func(w *world) { w.serve(w.serving().run, alloc.Options{Kind: alloc.Plain}) })},
-	{Name: "serve_preallocated", About: "A service that takes 85 to 95 % of the memory for its KV cache at its start, as vLLM does (gpu_memory_utilization).", Draw: draw(servePreallocated)},
-	{Name: "serve_conversations", About: "Sessions that hold a KV cache while they last.", Draw: draw(func(w *world) { w.serve(w.chat().run, w.torch()) })},
-	{Name: "serve_autoscaled_models", About: "Models that are loaded when they are asked for and unloaded when they idle.", Draw: draw(serveAutoscaled)},
-	{Name: "rolling_deploys", About: "New versions start beside the old ones.", Draw: draw(func(w *world) {
+	}},
+	{Name: "serve_batches", About: "A service with dynamic batches under a day's traffic.", build: func(w *world) { w.serve(w.serving().run, w.torch()) }},
+	{Name: "serve_plain", About: "A service that allocates by cudaMalloc for each batch.", build: func(w *world) { w.serve(w.serving().run, alloc.Options{Kind: alloc.Plain}) }},
+	{Name: "serve_preallocated", About: "A service that takes 85 to 95 % of the memory for its KV cache at its start, as vLLM does (gpu_memory_utilization).", build: servePreallocated},
+	{Name: "serve_conversations", About: "Sessions that hold a KV cache while they last.", build: func(w *world) { w.serve(w.chat().run, w.torch()) }},
+	{Name: "serve_autoscaled_models", About: "Models that are loaded when they are asked for and unloaded when they idle.", build: serveAutoscaled},
+	{Name: "rolling_deploys", About: "New versions start beside the old ones.", build: func(w *world) {
 		o := w.torch()
 		w.deploys(w.span(20*time.Minute, 12*time.Hour), func(int) *job { return w.serviceJob(w.serving().shrink(2).run, o) })
-	})},
-	{Name: "recycled_workers", About: "Workers that end after some hundred tasks, as with max_requests of gunicorn.", Draw: draw(recycledWorkers)},
-	{Name: "batch_workers", About: "Short jobs from a queue.", Draw: draw(func(w *world) {
+	}},
+	{Name: "recycled_workers", About: "Workers that end after some hundred tasks, as with max_requests of gunicorn.", build: recycledWorkers},
+	{Name: "batch_workers", About: "Short jobs from a queue.", build: func(w *world) {
 		every := w.span(time.Minute, time.Hour)
 		w.bursts(w.owner("celery"), w.share(0.05, 0.3), every, func() time.Duration { return w.wait(every) + time.Second })
 		w.neighbours()
-	})},
-	{Name: "cron_jobs", About: "Jobs by the clock beside a service.", Draw: draw(func(w *world) {
+	}},
+	{Name: "cron_jobs", About: "Jobs by the clock beside a service.", build: func(w *world) {
 		w.start(w.serviceJob(w.serving().shrink(2).run, w.torch()), w.soon())
 		for range w.n(1, 3) {
 			every := pick(w, 5*time.Minute, 15*time.Minute, time.Hour, 6*time.Hour, 24*time.Hour)
 			w.bursts(w.owner("nightly.py"), w.share(0.02, 0.12), every/time.Duration(w.n(3, 20)), regular(w, every))
 		}
-	})},
-	{Name: "notebooks", About: "Several people with a kernel each on one GPU.", Draw: draw(func(w *world) {
+	}},
+	{Name: "notebooks", About: "Several people with a kernel each on one GPU.", build: func(w *world) {
 		n := w.n(2, 5)
 		for range n {
 			j := w.start(w.kernel(w.notebook(0.2/float64(n), 0.7/float64(n))), w.span(time.Second, 6*time.Hour))
 			every := w.span(2*time.Hour, 48*time.Hour)
 			w.every(func() time.Duration { return w.wait(every) }, func() { j.reset(w.span(5*time.Second, 10*time.Minute)) })
 		}
-	})},
-	{Name: "preprocessing", About: "Data in parts of differing size through a plain allocator.", Draw: draw(preprocessing)},
-	{Name: "crash_loop", About: "A service whose configuration is wrong ends soon after each start.", Draw: draw(crashLoop)},
-	{Name: "mig_tenants", About: "Healthy programs in the GPU instances.", Draw: draw(func(w *world) {
+	}},
+	{Name: "preprocessing", About: "Data in parts of differing size through a plain allocator.", build: preprocessing},
+	{Name: "crash_loop", About: "A service whose configuration is wrong ends soon after each start.", build: crashLoop},
+	{Name: "mig_tenants", About: "Healthy programs in the GPU instances.", build: func(w *world) {
 		w.divide()
 		w.start(w.serviceJob(w.serving().run, w.torch()), w.soon())
 		w.migTenants(1)
-	})},
-	{Name: "desktop", About: "A workstation with a desktop, a browser and now and then a program that computes.", Draw: draw(desktop)},
+	}},
+	{Name: "desktop", About: "A workstation with a desktop, a browser and now and then a program that computes.", build: desktop},
 }
 
-// healthyTraining returns the Draw of a training in which nothing leaks.
-func healthyTraining(build func(w *world, c *training)) func(r *rand.Rand) *Scenario {
-	return draw(func(w *world) {
+// healthyTraining sets up a training in which nothing leaks.
+func healthyTraining(build func(w *world, c *training)) func(w *world) {
+	return func(w *world) {
 		c := w.training()
 		if w.chance(0.3) {
 			c.steps = w.span(time.Hour, 48*time.Hour)
@@ -100,7 +99,7 @@ func healthyTraining(build func(w *world, c *training)) func(r *rand.Rand) *Scen
 		build(w, c)
 		w.neighbours()
 		w.start(c.job(w), w.soon())
-	})
+	}
 }
 
 func collectedCycles(w *world, c *training) {

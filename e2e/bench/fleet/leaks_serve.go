@@ -5,7 +5,6 @@ package fleet
 
 import (
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
@@ -14,11 +13,11 @@ import (
 // Leaks of services, and of what runs them. The numbers are the bounds of the
 // rate in MiB per minute.
 var servingLeaks = []Family{
-	{Name: "leak_by_traffic", About: "Each request leaves a tensor in a global list, so that the leak follows the day's traffic and rests at night.", Draw: serveLeak(0.2, 500, func(w *world, c *serving, l *leak) {
+	{Name: "leak_by_traffic", About: "Each request leaves a tensor in a global list, so that the leak follows the day's traffic and rests at night.", build: serveLeak(0.2, 500, func(w *world, c *serving, l *leak) {
 		c.traffic.swing = w.u(0.7, 1)
 		c.eachRequest(l)
 	})},
-	{Name: "response_cache", About: "Results are cached by request without eviction; new requests get rarer as the cache grows.", Draw: serveLeak(0.5, 2000, func(w *world, c *serving, l *leak) {
+	{Name: "response_cache", About: "Results are cached by request without eviction; new requests get rarer as the cache grows.", build: serveLeak(0.5, 2000, func(w *world, c *serving, l *leak) {
 		requests, known, beta := 0.0, c.traffic.mean*w.logu(600, 86400), w.u(0.6, 0.95)
 		c.onBegin = func(*proc) { requests = 0 }
 		c.onRequests = func(p *proc, n int) {
@@ -26,7 +25,7 @@ var servingLeaks = []Family{
 			l.owe(p, l.rate/c.traffic.mean*float64(n)*math.Pow(1+requests/known, beta-1))
 		}
 	})},
-	{Name: "graphs_by_shape", About: "A CUDA graph with a pool of its own is recorded for each new shape of the input (PyTorch's documentation on CUDAGraph Trees, dynamic shapes; ggml-org/llama.cpp issue 20315).", Draw: serveLeak(2, 500, func(_ *world, c *serving, l *leak) {
+	{Name: "graphs_by_shape", About: "A CUDA graph with a pool of its own is recorded for each new shape of the input (PyTorch's documentation on CUDAGraph Trees, dynamic shapes; ggml-org/llama.cpp issue 20315).", build: serveLeak(2, 500, func(_ *world, c *serving, l *leak) {
 		c.options = alloc.Options{}
 		c.atRandom(l, l.often(10*time.Second, 10*time.Minute), func(p *proc, bytes float64) {
 			before, pool := p.cache.Reserved(), p.cache.NewPool()
@@ -36,21 +35,21 @@ var servingLeaks = []Family{
 			l.note(p, p.cache.Reserved()-min(before, p.cache.Reserved()), p.peak)
 		})
 	})},
-	{Name: "native_library", About: "A C++ extension calls cudaMalloc for each request and frees it on one of two paths.", Draw: serveLeak(0.2, 2000, func(_ *world, c *serving, l *leak) {
+	{Name: "native_library", About: "A C++ extension calls cudaMalloc for each request and frees it on one of two paths.", build: serveLeak(0.2, 2000, func(_ *world, c *serving, l *leak) {
 		l.lib = true
 		c.eachRequest(l)
 	})},
-	{Name: "errors_only", About: "The traceback of each failed request is kept, and with it the tensors of its frames (PyTorch FAQ, \"My out of memory exception handler can't allocate memory\").", Draw: serveLeak(0.5, 1000, errorsOnly)},
-	{Name: "adapters_without_bound", About: "The adapter of each new customer is loaded beside the others, and none is unloaded.", Draw: serveLeak(0.5, 300, func(_ *world, c *serving, l *leak) {
+	{Name: "errors_only", About: "The traceback of each failed request is kept, and with it the tensors of its frames (PyTorch FAQ, \"My out of memory exception handler can't allocate memory\").", build: serveLeak(0.5, 1000, errorsOnly)},
+	{Name: "adapters_without_bound", About: "The adapter of each new customer is loaded beside the others, and none is unloaded.", build: serveLeak(0.5, 300, func(_ *world, c *serving, l *leak) {
 		c.atRandom(l, l.often(time.Minute, time.Hour), l.owe)
 	})},
-	{Name: "model_reload", About: "A part of the old version stays at each reload of a model (triton-inference-server/server issues 2023 and 3320).", Draw: serveLeak(0.5, 500, func(_ *world, c *serving, l *leak) {
+	{Name: "model_reload", About: "A part of the old version stays at each reload of a model (triton-inference-server/server issues 2023 and 3320).", build: serveLeak(0.5, 500, func(_ *world, c *serving, l *leak) {
 		c.atRandom(l, l.often(5*time.Minute, 6*time.Hour), func(p *proc, bytes float64) {
 			p.drop(p.keep(c.weights/3, c.weights/24+alloc.KiB)) // the new version beside the old one
 			l.owe(p, bytes)
 		})
 	})},
-	{Name: "thread_workspaces", About: "Each new thread gets a stream and a cuBLAS workspace that nobody frees (PyTorch's CUDA notes, cuBLAS workspaces).", Draw: serveLeak(1, 500, func(_ *world, c *serving, l *leak) {
+	{Name: "thread_workspaces", About: "Each new thread gets a stream and a cuBLAS workspace that nobody frees (PyTorch's CUDA notes, cuBLAS workspaces).", build: serveLeak(1, 500, func(_ *world, c *serving, l *leak) {
 		streams := 0
 		c.options = alloc.Options{}
 		c.onBegin = func(*proc) { streams = 0 }
@@ -60,7 +59,7 @@ var servingLeaks = []Family{
 			p.cache.Free(p.on(p.cache, c.request/4+alloc.KiB, streams, 0))
 		})
 	})},
-	{Name: "decoder_sessions", About: "A video decoder or encoder is made anew at each reconnect of a camera, and the old one stays (obsproject/obs-studio issue 13656).", Draw: serveLeak(1, 500, func(w *world, c *serving, l *leak) {
+	{Name: "decoder_sessions", About: "A video decoder or encoder is made anew at each reconnect of a camera, and the old one stays (obsproject/obs-studio issue 13656).", build: serveLeak(1, 500, func(w *world, c *serving, l *leak) {
 		size := w.logu(30, 250) * alloc.MiB
 		l.lib, c.options = true, alloc.Options{Kind: alloc.Plain}
 		c.atRandom(l, time.Duration(size/l.rate*float64(time.Second)), func(p *proc, bytes float64) {
@@ -68,11 +67,11 @@ var servingLeaks = []Family{
 			l.owe(p, bytes)
 		})
 	})},
-	{Name: "orphaned_workers", About: "Workers outlive each forced restart of their server and keep their memory (vllm-project/vllm issue 34643).", Draw: serveLeak(5, 300, func(w *world, c *serving, l *leak) {
+	{Name: "orphaned_workers", About: "Workers outlive each forced restart of their server and keep their memory (vllm-project/vllm issue 34643).", build: serveLeak(5, 300, func(w *world, c *serving, l *leak) {
 		c.shrink(3)
 		c.restarts(w, l, func(j *job) { j.leave(l) })
 	})},
-	{Name: "unowned_memory", About: "The driver keeps memory of processes that were killed; no process has it in the list.", Draw: serveLeak(5, 500, func(w *world, c *serving, l *leak) {
+	{Name: "unowned_memory", About: "The driver keeps memory of processes that were killed; no process has it in the list.", build: serveLeak(5, 500, func(w *world, c *serving, l *leak) {
 		c.shrink(2)
 		c.restarts(w, l, func(j *job) {
 			stays := min(j.p.used(), uint64(float64(c.weights)*w.u(0.5, 1.5)))
@@ -80,27 +79,27 @@ var servingLeaks = []Family{
 			l.strand(stays / alloc.Granule * alloc.Granule)
 		})
 	})},
-	{Name: "after_deploy", About: "A service is healthy for several versions, until one is deployed that leaks.", Draw: draw(afterDeploy)},
-	{Name: "mig_service", About: "A small service leaks in its GPU instance; the other instances are healthy.", Draw: draw(migService)},
-	{Name: "unclosed_sessions", About: "The state of a session stays when its client goes away without closing it.", Draw: draw(unclosedSessions)},
-	{Name: "conversation_cache", About: "The past keys and values of each conversation are kept for its return, without eviction.", Draw: draw(conversationCache)},
-	{Name: "index_tombstones", About: "Updates of an index of vectors append, and what they replace is only marked.", Draw: draw(indexTombstones)},
+	{Name: "after_deploy", About: "A service is healthy for several versions, until one is deployed that leaks.", build: afterDeploy},
+	{Name: "mig_service", About: "A small service leaks in its GPU instance; the other instances are healthy.", build: migService},
+	{Name: "unclosed_sessions", About: "The state of a session stays when its client goes away without closing it.", build: unclosedSessions},
+	{Name: "conversation_cache", About: "The past keys and values of each conversation are kept for its return, without eviction.", build: conversationCache},
+	{Name: "index_tombstones", About: "Updates of an index of vectors append, and what they replace is only marked.", build: indexTombstones},
 }
 
 // workspace is the default of CUBLAS_WORKSPACE_CONFIG on GPUs before Hopper, in
 // bytes: :4096:2:16:8 (PyTorch's CUDA notes).
 const workspace = (2*4096 + 8*16) * alloc.KiB
 
-// serveLeak returns the Draw of a leak in a service, at a rate between lo and hi.
-func serveLeak(lo, hi float64, build func(w *world, c *serving, l *leak)) func(r *rand.Rand) *Scenario {
-	return draw(func(w *world) {
+// serveLeak sets up a leak in a service, at a rate between lo and hi.
+func serveLeak(lo, hi float64, build func(w *world, c *serving, l *leak)) func(w *world) {
+	return func(w *world) {
 		l, c := w.leak(lo, hi), w.serving()
 		build(w, c, l)
 		if c.started == nil {
 			c.started = func(*job) {}
 		}
 		c.started(w.serve(c.run, c.options))
-	})
+	}
 }
 
 // eachRequest lets a leak retain its rate as requests come.

@@ -62,17 +62,6 @@ const (
 	maxSamples = 90000 // bounds the processor time of a scenario
 )
 
-// draw returns the Draw of a family that build sets up.
-func draw(build func(w *world)) func(r *rand.Rand) *Scenario {
-	return func(r *rand.Rand) *Scenario {
-		w := newWorld(r)
-		build(w)
-		w.plan()
-		w.sc.Next = w.next
-		return w.sc
-	}
-}
-
 // newWorld draws an empty GPU and how it is recorded.
 func newWorld(r *rand.Rand) *world {
 	w := &world{r: r, sc: &Scenario{}}

@@ -37,6 +37,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
 //go:embed incidents.jsonl
@@ -82,8 +84,8 @@ type Program struct {
 	Then           []Program
 }
 
-// All returns all incidents.
-func All() ([]Incident, error) {
+// All returns all incidents. A mistake in the data is one of this package, and ends the program.
+func All() []Incident {
 	var all []Incident
 	decoder := json.NewDecoder(bytes.NewReader(lines))
 	decoder.DisallowUnknownFields()
@@ -91,11 +93,22 @@ func All() ([]Incident, error) {
 		var one Incident
 		err := decoder.Decode(&one)
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return all
 		}
 		if err != nil {
-			return nil, fmt.Errorf("incident %d: %w", len(all)+1, err)
+			panic(fmt.Errorf("incident %d: %w", len(all)+1, err))
 		}
 		all = append(all, one)
 	}
+}
+
+// Family returns the incident as one: its scenarios are the stories that it may have been. It is a leak if memory was lost.
+func (i *Incident) Family() fleet.Family {
+	f := fleet.Family{Name: i.Kind, Class: fleet.Healthy, About: i.Told, Draw: func(seed uint64) *fleet.Scenario {
+		return &newStory(i, seed).Scenario
+	}}
+	if i.Ending == "fills" || i.Ending == "goes on" {
+		f.Class = fleet.Leak
+	}
+	return f
 }

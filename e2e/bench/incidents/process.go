@@ -15,7 +15,7 @@ import (
 type process struct {
 	*manner
 
-	s      *Story
+	s      *story
 	crew   *crew
 	id     gpu.ProcessID
 	owner  *gpu.Owner
@@ -46,7 +46,7 @@ type manner struct {
 	caching                                               bool
 }
 
-func (s *Story) newManner(p *Program) *manner {
+func (s *story) newManner(p *Program) *manner {
 	m := &manner{often: s.about(0.1, 10), busySM: s.between(0.2, 0.9), cores: s.about(0.2, 1.5), idle: s.about(0.002, 0.05), spread: s.between(0.03, 0.12)}
 	switch p.Is {
 	case "train", "notebook":
@@ -175,9 +175,6 @@ func (p *process) to(size, seconds float64) {
 // freeze stops a process for ever.
 func (p *process) freeze(state string, cores float64) {
 	p.state, p.orphaned = map[string]byte{"alive": 'S', "orphaned": 'S', "unkillable": 'D', "gone": 'X'}[state], state == "orphaned"
-	if p.state == 0 {
-		p.s.wrong("no process hangs " + state)
-	}
 	if p.orphaned {
 		owner := *p.owner
 		owner.Namespace, owner.Pod = "", ""
@@ -187,12 +184,12 @@ func (p *process) freeze(state string, cores float64) {
 		cores = 0 // it waits for ever, with no thread that looks at a queue now and then
 	}
 	p.frozen, p.busy, p.drip = true, false, cores
-	p.s.Zombies = append(p.s.Zombies, Held{p.id, p.s.clock()})
+	p.s.Truth.Zombies = append(p.s.Truth.Zombies, fleet.Held{ID: p.id, From: p.s.clock()})
 }
 
 // leave ends it, and a share of its memory stays for so long.
 func (p *process) leave(share, seconds float64) {
-	p.s.Unreleased = append(p.s.Unreleased, Held{p.id, p.s.clock()})
+	p.s.Truth.Unreleased = append(p.s.Truth.Unreleased, fleet.Held{ID: p.id, From: p.s.clock()})
 	stays := share * p.used
 	p.used -= stays
 	if seconds == 0 {
