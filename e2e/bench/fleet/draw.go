@@ -39,6 +39,14 @@ func (w *world) share(lo, hi float64) uint64 {
 	return uint64(w.u(lo, hi) * float64(w.domains[0].dev.Capacity()))
 }
 
+// unused draws what recordings have and no rule reads, each time one of so many values. It is not kept, but what comes after it stays
+// the scenario that was published.
+func (w *world) unused(values ...int) {
+	for _, n := range values {
+		w.r.IntN(n)
+	}
+}
+
 // poisson draws how many of events that come at random happen where mean are expected.
 func poisson(r *rand.Rand, mean float64) int {
 	if mean > 50 { // close to a normal distribution

@@ -56,7 +56,7 @@ type Family struct {
 type Scenario struct {
 	// Interval is the time between samples: 1, 5, 15 or 30 s.
 	Interval time.Duration
-	Info     gpu.Info
+	Info     gpu.Info // of a real log
 	// Truth is complete only after Next has returned false, because the
 	// simulation runs to the real end. Start is known from the beginning, and
 	// Length is an upper bound until then: a recording may end a while after a
@@ -150,8 +150,6 @@ type OOM struct {
 	// Growth is how long that leak had been retaining memory without a
 	// restart when the allocation failed; 0 without a leak.
 	Growth time.Duration
-	// Survived says that the program caught the error and went on.
-	Survived bool
 	// Again says that the memory had been full before in the same growth: a
 	// program that is restarted into a full memory fails again and again.
 	Again bool

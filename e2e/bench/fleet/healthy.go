@@ -150,7 +150,8 @@ func (w *world) sequence(o *gpu.Owner, size func(i int) float64, lasts time.Dura
 		c := w.training()
 		peak := float64(w.domains[0].dev.Capacity()) * size(i)
 		c.weights, c.states, c.acts = uint64(peak/6), uint64(peak/3), uint64(peak/2)
-		c.evalActs, c.steps, c.owner = c.acts/2, w.around(lasts), w.recreated(o)
+		c.evalActs, c.steps, c.owner = c.acts/2, w.around(lasts), o
+		w.recreated()
 		i++
 		j := c.job(w)
 		j.ended = next
@@ -249,7 +250,7 @@ func desktop(w *world) {
 	for _, name := range []string{"Xorg", "gnome-shell", "firefox", "code"} {
 		c := w.notebook(0.005, 0.03)
 		c.think, c.breaks = w.span(5*time.Second, time.Minute), 0.01
-		w.start(&job{main: c.run, owner: w.owner(name), kind: gpu.Graphics, context: uint64(w.n(4, 60)) * alloc.MiB, options: alloc.Options{Kind: alloc.Plain}, restart: systemd}, 0)
+		w.start(&job{main: c.run, owner: w.owner(name), context: uint64(w.n(4, 60)) * alloc.MiB, options: alloc.Options{Kind: alloc.Plain}, restart: systemd}, 0)
 	}
 	every := w.span(time.Hour, 8*time.Hour)
 	w.bursts(w.owner("blender"), w.share(0.1, 0.5), every/4, func() time.Duration { return w.around(every) })

@@ -47,7 +47,6 @@ type job struct {
 	main    program
 	options alloc.Options // of its framework's allocator
 	context uint64        // of CUDA in a process, in bytes
-	kind    gpu.ProcessType
 	restart restart
 	// catches handles an allocation that failed, so that the process goes on;
 	// nil ends it.
@@ -67,7 +66,6 @@ type proc struct {
 	j       *job
 	id      gpu.ProcessID
 	started time.Duration
-	owner   *gpu.Owner
 
 	cache    *alloc.Allocator // of its framework
 	native   *alloc.Allocator // of its libraries: cudaMalloc
@@ -79,7 +77,6 @@ type proc struct {
 	cpu      time.Duration
 	cpuAt    time.Duration
 	orphaned bool
-	state    byte
 	failed   bool // an allocation has failed in this step
 }
 
@@ -112,9 +109,7 @@ func (p *proc) work(size uint64) { p.temp = append(p.temp, p.alloc(size)) }
 
 // rest frees what the last piece of work has left.
 func (p *proc) rest() {
-	for _, b := range p.temp {
-		p.cache.Free(b)
-	}
+	p.drop(p.temp)
 	p.temp = p.temp[:0]
 }
 
@@ -175,9 +170,6 @@ func (w *world) start(j *job, after time.Duration) *job {
 	if j.context == 0 {
 		j.context = w.contextSize()
 	}
-	if j.kind == 0 {
-		j.kind = gpu.Compute
-	}
 	j.due = w.now + after
 	w.jobs = append(w.jobs, j)
 	return j
@@ -212,7 +204,7 @@ func (j *job) run() {
 // begin starts a process.
 func (j *job) begin() {
 	w := j.w
-	p := &proc{w: w, j: j, id: w.newID(), started: w.now, owner: j.owner, cpuAt: w.now, cores: 1, state: 'S'}
+	p := &proc{w: w, j: j, id: w.newID(), started: w.now, cpuAt: w.now, cores: 1}
 	p.cpu = time.Duration(w.u(1, 8) * float64(time.Second)) // imports
 	p.native = alloc.New(j.dom.dev, alloc.Options{Kind: alloc.Plain})
 	if !j.dom.dev.Take(j.context) { // cudaErrorMemoryAllocation while CUDA starts
@@ -253,7 +245,7 @@ func (j *job) again() {
 	}
 	j.due = j.w.now + min(j.restart.first<<min(j.attempts, 10), j.restart.most) + j.w.span(3*time.Second, 20*time.Second)
 	j.attempts++
-	j.owner = j.w.recreated(j.owner)
+	j.w.recreated()
 }
 
 // end ends the process and gives its memory back.
@@ -283,7 +275,7 @@ func (j *job) reset(after time.Duration) {
 	if !j.over {
 		j.end()
 		j.due = j.w.now + after
-		j.owner = j.w.recreated(j.owner)
+		j.w.recreated()
 	}
 }
 

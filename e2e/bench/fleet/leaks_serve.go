@@ -155,7 +155,7 @@ func afterDeploy(w *world) {
 			j.main = bad.run
 		}
 		next := *j.owner
-		next.Process, next.Namespace, next.Container = owner.Process, owner.Namespace, owner.Container
+		next.Process, next.Namespace = owner.Process, owner.Namespace
 		j.owner = &next
 		return j
 	})
@@ -225,7 +225,7 @@ func (j *job) leave(l *leak) {
 	p.rest()
 	p.busy(0, 0)
 	p.orphaned = w.chance(0.7)
-	p.j = &job{w: w, dom: j.dom, owner: j.owner, context: j.context, kind: j.kind, p: p, due: w.now + forever}
+	p.j = &job{w: w, dom: j.dom, owner: j.owner, context: j.context, p: p, due: w.now + forever}
 	p.j.step = func() time.Duration { return forever }
 	w.jobs = append(w.jobs, p.j)
 	l.note(p, p.used(), 0)

@@ -209,17 +209,15 @@ type graphs struct {
 	size uint64 // bytes of the pool of the largest one
 }
 
-// capture makes the graph of a shape unless there is one, and returns its bytes.
-func (g *graphs) capture(p *proc, length float64) uint64 {
+// capture makes the graph of a shape unless there is one.
+func (g *graphs) capture(p *proc, length float64) {
 	shape := int(math.Ceil(length * float64(g.most)))
 	if g.seen[shape] {
-		return 0
+		return
 	}
 	g.seen[shape] = true
-	before := p.cache.Reserved()
 	pool := p.cache.NewPool()
 	for range 3 {
 		p.on(p.cache, uint64(float64(g.size)*length/3)+alloc.KiB, 0, pool)
 	}
-	return p.cache.Reserved() - before
 }

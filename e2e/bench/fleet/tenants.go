@@ -74,7 +74,7 @@ func (w *world) kernel(c *notebook) *job {
 	j := &job{main: c.run, owner: w.owner("ipykernel_launcher"), catches: func(p *proc) { p.cache.EmptyCache() }}
 	if w.style == kubernetes {
 		o := *j.owner
-		o.Namespace, o.Pod, o.Container = "jupyter", "jupyter-"+w.user()+"-"+w.hex(3), "notebook"
+		o.Namespace, o.Pod = "jupyter", "jupyter-"+w.user()+"-"+w.hex(3)
 		j.owner = &o
 	}
 	return j
@@ -111,7 +111,8 @@ func (w *world) bursts(o *gpu.Owner, size uint64, lasts time.Duration, next func
 			return // the queue waits for room
 		}
 		c := burst{uint64(float64(size) * w.u(0.3, 1)), w.around(lasts), w.u(0.2, 0.95)}
-		w.start(&job{main: c.run, owner: w.recreated(o), options: options}, 0)
+		w.recreated()
+		w.start(&job{main: c.run, owner: o, options: options}, 0)
 	})
 }
 

@@ -95,9 +95,14 @@ func (l *leak) hold(p *proc, b *alloc.Block) {
 	}
 }
 
+// life returns the position of what p has retained, -1 where that is nothing.
+func (l *leak) life(p *proc) int {
+	return slices.IndexFunc(l.lives, func(x *life) bool { return x.p == p })
+}
+
 // note counts bytes that p will not free. base is what it holds besides.
 func (l *leak) note(p *proc, bytes, base uint64) {
-	i := slices.IndexFunc(l.lives, func(x *life) bool { return x.p == p })
+	i := l.life(p)
 	if i < 0 {
 		l.begin(p)
 		i = len(l.lives)
@@ -116,7 +121,7 @@ func (l *leak) begin(p *proc) {
 		l.begun = true
 		l.t.From = l.w.now
 	}
-	if o := p.owner; o != nil && (l.w.listing == all || l.w.listing == noMemory) {
+	if o := p.j.owner; o != nil && (l.w.listing == all || l.w.listing == noMemory) {
 		l.t.Group, l.t.Program = o.Group(), o.Process
 	}
 }
@@ -131,18 +136,16 @@ func (l *leak) count(bytes uint64) {
 // forget notes that a process has ended, and with it what it had retained.
 func (w *world) forget(p *proc) {
 	for _, l := range w.leaks {
-		for i, x := range l.lives {
-			if x.p == p {
-				l.retained -= x.retained
-				l.t.Until = w.now
-				l.owed = 0
-				if w.now < 0 { // no recording shows it
-					l.t.Processes = slices.DeleteFunc(l.t.Processes, func(id gpu.ProcessID) bool { return id == p.id })
-				}
-				l.lives = slices.Delete(l.lives, i, i+1)
-				break
-			}
+		i := l.life(p)
+		if i < 0 {
+			continue
 		}
+		l.retained -= l.lives[i].retained
+		l.t.Until, l.owed = w.now, 0
+		if w.now < 0 { // no recording shows it
+			l.t.Processes = slices.DeleteFunc(l.t.Processes, func(id gpu.ProcessID) bool { return id == p.id })
+		}
+		l.lives = slices.Delete(l.lives, i, i+1)
 	}
 }
 
@@ -156,6 +159,10 @@ func (w *world) look() {
 			l.ran += w.now - max(l.at, l.since)
 		}
 		l.at = w.now
+		if w.now <= 0 {
+			l.stranded = 0
+		}
+		shows := l.stranded >= VisibleGrowth
 		for _, x := range l.lives {
 			if w.now <= 0 { // what is there at the first sample is not seen to grow
 				x.base, x.before = x.p.used(), x.retained
@@ -164,22 +171,11 @@ func (w *world) look() {
 			if w.now-x.p.started < warmUp {
 				x.base = max(x.base, x.p.used()-min(shown, x.p.used()))
 			}
-			if shown >= VisibleGrowth && x.p.used() >= x.base+VisibleGrowth {
-				l.show()
-			}
+			shows = shows || shown >= VisibleGrowth && x.p.used() >= x.base+VisibleGrowth
 		}
-		if w.now <= 0 {
-			l.stranded = 0
+		if shows && !l.t.Visible && w.now > 0 {
+			l.t.Visible, l.t.VisibleAt = true, w.now
 		}
-		if l.stranded >= VisibleGrowth {
-			l.show()
-		}
-	}
-}
-
-func (l *leak) show() {
-	if !l.t.Visible && l.w.now > 0 {
-		l.t.Visible, l.t.VisibleAt = true, l.w.now
 	}
 }
 
@@ -205,8 +201,7 @@ func (w *world) cause(p *proc, size uint64, own bool) int {
 	d := p.j.dom.dev
 	best, most := -1, max(VisibleGrowth, size-min(size, d.Capacity()-d.Used()))
 	for i, l := range w.leaks {
-		inside := slices.ContainsFunc(l.lives, func(x *life) bool { return x.p == p })
-		if l.dom == p.j.dom && l.retained >= most && (inside || !own) {
+		if l.dom == p.j.dom && l.retained >= most && (!own || l.life(p) >= 0) {
 			best, most = i, l.retained
 		}
 	}
@@ -216,10 +211,7 @@ func (w *world) cause(p *proc, size uint64, own bool) int {
 // outOfMemory notes that p could not allocate size bytes. own says that it was at
 // a limit of its own.
 func (w *world) outOfMemory(p *proc, size uint64, own bool) {
-	o := OOM{
-		T: w.clock(), Instance: p.j.dom.id, Process: p.id, Leak: w.cause(p, size, own), Survived: p.j.catches != nil,
-		Own: own,
-	}
+	o := OOM{T: w.clock(), Instance: p.j.dom.id, Process: p.id, Leak: w.cause(p, size, own), Own: own}
 	if o.Leak >= 0 {
 		l := w.leaks[o.Leak]
 		o.Growth = w.now - l.since

@@ -6,6 +6,7 @@ package fleet
 import (
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -43,10 +44,8 @@ type world struct {
 
 // domain is a memory that can run full: of the GPU, or of a GPU instance.
 type domain struct {
-	dev     *alloc.Device
-	id      gpu.Opt[uint32]
-	profile string
-	uuid    string
+	dev *alloc.Device
+	id  gpu.Opt[uint32]
 }
 
 // event is something that happens to the node at a time.
@@ -109,12 +108,7 @@ func (w *world) later(d time.Duration) { w.end = min(w.end+d, maxLength) }
 
 // at lets something happen at a time after the start of the world.
 func (w *world) at(t time.Duration, do func()) {
-	i, _ := slices.BinarySearchFunc(w.events, t, func(e event, t time.Duration) int {
-		if e.at <= t {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(w.events), func(i int) bool { return w.events[i].at > t })
 	w.events = slices.Insert(w.events, i, event{t, do})
 }
 
