@@ -38,9 +38,42 @@ var healthyFamilies = []Family{
 		c.variable(w).evalEvery = w.span(3*time.Minute, time.Hour)
 		c.onEval = func(p *proc) { p.cache.EmptyCache() }
 	})},
-	{Name: "collected_cycles", About: "Reference cycles that Python's collector frees minutes later (documentation of the gc module).", build: healthyTraining(collectedCycles)},
-	{Name: "train_near_capacity", About: "Variable lengths in a memory that is barely large enough; batches that fail are skipped.", build: trainNearCapacity},
-	{Name: "ddp_ranks", About: "Several ranks on one GPU.", build: ddpRanks},
+	{Name: "collected_cycles", About: "Reference cycles that Python's collector frees minutes later (documentation of the gc module).", build: healthyTraining(func(w *world, c *training) {
+		every := w.span(30*time.Second, 90*time.Minute)
+		most := float64(w.share(0.02, 0.15))
+		garbage := most / every.Seconds() // bytes per second
+		var cycles []*alloc.Block
+		var next time.Duration
+		owed, part := 0.0, max(w.logu(1, 64)*alloc.MiB, most/1000)
+		c.onBegin = func(*proc) { cycles, next, owed = nil, w.now+w.around(every), 0 }
+		c.onStep = func(p *proc, n int) {
+			for owed += garbage * c.each.Seconds() * float64(n); owed >= part; owed -= part {
+				cycles = append(cycles, p.alloc(uint64(part)))
+			}
+			if w.now >= next {
+				p.drop(cycles)
+				cycles, next = cycles[:0], w.now+w.around(every)
+			}
+		}
+	})},
+	{Name: "train_near_capacity", About: "Variable lengths in a memory that is barely large enough; batches that fail are skipped.", build: func(w *world) {
+		c := w.training()
+		c.options = alloc.Options{}
+		c.acts = w.share(0.85, 1.02) - c.weights - c.states
+		c.evalActs = c.acts / 2
+		c.lengths = lognormal(w.u(0.1, 0.3), w.u(0.3, 0.6))
+		j := c.job(w)
+		j.catches = func(p *proc) { p.cache.EmptyCache() }
+		w.start(j, w.soon())
+	}},
+	{Name: "ddp_ranks", About: "Several ranks on one GPU.", build: func(w *world) {
+		n := w.n(2, 4)
+		c := w.training().variable(w).shrink(uint64(n))
+		at := w.soon()
+		for range n {
+			w.start(c.job(w), at+w.span(time.Second, 5*time.Second))
+		}
+	}},
 	{Name: "hyperparameter_sweep", About: "Jobs of one array, one after the other, of any size.", build: func(w *world) {
 		w.sequence(w.owner("sweep.py"), func(int) float64 { return w.u(0.1, 0.75) }, w.span(5*time.Minute, 6*time.Hour))
 	}},
@@ -51,14 +84,58 @@ var healthyFamilies = []Family{
 	}},
 	{Name: "serve_batches", About: "A service with dynamic batches under a day's traffic.", build: func(w *world) { w.serve(w.serving().run, w.torch()) }},
 	{Name: "serve_plain", About: "A service that allocates by cudaMalloc for each batch.", build: func(w *world) { w.serve(w.serving().run, alloc.Options{Kind: alloc.Plain}) }},
-	{Name: "serve_preallocated", About: "A service that takes 85 to 95 % of the memory for its KV cache at its start, as vLLM does (gpu_memory_utilization).", build: servePreallocated},
+	{Name: "serve_preallocated", About: "A service that takes 85 to 95 % of the memory for its KV cache at its start, as vLLM does (gpu_memory_utilization).", build: func(w *world) {
+		c := w.serving()
+		c.weights, c.request = w.share(0.1, 0.4), w.share(0.02, 0.06)/uint64(c.most)
+		cache := w.share(0.85, 0.95) - c.weights - c.request*uint64(c.most) - 2*alloc.GiB
+		g := graphs{seen: map[int]bool{}, most: w.n(8, 35), size: w.share(0.0003, 0.001)}
+		c.onBegin = func(p *proc) {
+			p.keep(cache, cache/64+1)
+			clear(g.seen)
+			for i := range g.most { // graphs of all batch sizes, at the start
+				g.capture(p, float64(i+1)/float64(g.most))
+			}
+		}
+		w.start(w.serviceJob(c.run, alloc.Options{}), w.soon())
+	}},
 	{Name: "serve_conversations", About: "Sessions that hold a KV cache while they last.", build: func(w *world) { w.serve(w.chat().run, w.torch()) }},
-	{Name: "serve_autoscaled_models", About: "Models that are loaded when they are asked for and unloaded when they idle.", build: serveAutoscaled},
+	{Name: "serve_autoscaled_models", About: "Models that are loaded when they are asked for and unloaded when they idle.", build: func(w *world) {
+		c := w.serving()
+		models := make([][]*alloc.Block, w.n(3, 8))
+		size := w.share(0.25, 0.5) / uint64(len(models))
+		used := make([]time.Duration, len(models))
+		idle, asked := w.span(5*time.Minute, 2*time.Hour), w.span(time.Minute, time.Hour)
+		c.weights /= 2
+		c.onBegin = func(*proc) { clear(models) }
+		c.onRequests = func(p *proc, _ int) {
+			for i := range models {
+				if w.chance(min(1, w.tick().Seconds()/asked.Seconds()/float64(i+1))) {
+					used[i] = w.now
+					if models[i] == nil {
+						models[i] = p.keep(size, size/12+alloc.KiB)
+					}
+				} else if models[i] != nil && w.now-used[i] > idle {
+					p.drop(models[i])
+					p.cache.EmptyCache()
+					models[i] = nil
+				}
+			}
+		}
+		w.serve(c.run, alloc.Options{})
+	}},
 	{Name: "rolling_deploys", About: "New versions start beside the old ones.", build: func(w *world) {
 		o := w.torch()
 		w.deploys(w.span(20*time.Minute, 12*time.Hour), func(int) *job { return w.serviceJob(w.serving().shrink(2).run, o) })
 	}},
-	{Name: "recycled_workers", About: "Workers that end after some hundred tasks, as with max_requests of gunicorn.", build: recycledWorkers},
+	{Name: "recycled_workers", About: "Workers that end after some hundred tasks, as with max_requests of gunicorn.", build: func(w *world) {
+		n := w.n(2, 6)
+		c := w.serving().shrink(uint64(n))
+		owner, life := w.owner("gunicorn"), w.span(10*time.Minute, 8*time.Hour)
+		for range n {
+			j := w.start(&job{main: c.run, owner: owner, restart: kubelet}, w.span(time.Second, time.Minute))
+			w.every(func() time.Duration { return w.around(life) }, func() { j.reset(w.span(time.Second, 10*time.Second)) })
+		}
+	}},
 	{Name: "batch_workers", About: "Short jobs from a queue.", build: func(w *world) {
 		every := w.span(time.Minute, time.Hour)
 		w.bursts(w.owner("celery"), w.share(0.05, 0.3), every, func() time.Duration { return w.wait(every) + time.Second })
@@ -80,7 +157,22 @@ var healthyFamilies = []Family{
 		}
 	}},
 	{Name: "preprocessing", About: "Data in parts of differing size through a plain allocator.", build: preprocessing},
-	{Name: "crash_loop", About: "A service whose configuration is wrong ends soon after each start.", build: crashLoop},
+	{Name: "crash_loop", About: "A service whose configuration is wrong ends soon after each start.", build: func(w *world) {
+		c := w.serving()
+		life := w.span(5*time.Second, 5*time.Minute)
+		run := func(p *proc) step {
+			return p.load(c.weights, life, func() time.Duration {
+				p.failed = true // any other error than one of memory
+				return life
+			})
+		}
+		r := w.supervised()
+		if r == never {
+			r = systemd
+		}
+		w.neighbours()
+		w.start(&job{main: run, owner: w.owner("serve.py"), restart: r}, w.soon())
+	}},
 	{Name: "mig_tenants", About: "Healthy programs in the GPU instances.", build: func(w *world) {
 		w.divide()
 		w.start(w.serviceJob(w.serving().run, w.torch()), w.soon())
@@ -99,45 +191,6 @@ func healthyTraining(build func(w *world, c *training)) func(w *world) {
 		build(w, c)
 		w.neighbours()
 		w.start(c.job(w), w.soon())
-	}
-}
-
-func collectedCycles(w *world, c *training) {
-	every := w.span(30*time.Second, 90*time.Minute)
-	most := float64(w.share(0.02, 0.15))
-	garbage := most / every.Seconds() // bytes per second
-	var cycles []*alloc.Block
-	var next time.Duration
-	owed, part := 0.0, max(w.logu(1, 64)*alloc.MiB, most/1000)
-	c.onBegin = func(*proc) { cycles, next, owed = nil, w.now+w.around(every), 0 }
-	c.onStep = func(p *proc, n int) {
-		for owed += garbage * c.each.Seconds() * float64(n); owed >= part; owed -= part {
-			cycles = append(cycles, p.alloc(uint64(part)))
-		}
-		if w.now >= next {
-			p.drop(cycles)
-			cycles, next = cycles[:0], w.now+w.around(every)
-		}
-	}
-}
-
-func trainNearCapacity(w *world) {
-	c := w.training()
-	c.options = alloc.Options{}
-	c.acts = w.share(0.85, 1.02) - c.weights - c.states
-	c.evalActs = c.acts / 2
-	c.lengths = lognormal(w.u(0.1, 0.3), w.u(0.3, 0.6))
-	j := c.job(w)
-	j.catches = func(p *proc) { p.cache.EmptyCache() }
-	w.start(j, w.soon())
-}
-
-func ddpRanks(w *world) {
-	n := w.n(2, 4)
-	c := w.training().variable(w).shrink(uint64(n))
-	at := w.soon()
-	for range n {
-		w.start(c.job(w), at+w.span(time.Second, 5*time.Second))
 	}
 }
 
@@ -160,56 +213,6 @@ func (w *world) sequence(o *gpu.Owner, size func(i int) float64, lasts time.Dura
 	next()
 }
 
-func servePreallocated(w *world) {
-	c := w.serving()
-	c.weights, c.request = w.share(0.1, 0.4), w.share(0.02, 0.06)/uint64(c.most)
-	cache := w.share(0.85, 0.95) - c.weights - c.request*uint64(c.most) - 2*alloc.GiB
-	g := graphs{seen: map[int]bool{}, most: w.n(8, 35), size: w.share(0.0003, 0.001)}
-	c.onBegin = func(p *proc) {
-		p.keep(cache, cache/64+1)
-		clear(g.seen)
-		for i := range g.most { // graphs of all batch sizes, at the start
-			g.capture(p, float64(i+1)/float64(g.most))
-		}
-	}
-	w.start(w.serviceJob(c.run, alloc.Options{}), w.soon())
-}
-
-func serveAutoscaled(w *world) {
-	c := w.serving()
-	models := make([][]*alloc.Block, w.n(3, 8))
-	size := w.share(0.25, 0.5) / uint64(len(models))
-	used := make([]time.Duration, len(models))
-	idle, asked := w.span(5*time.Minute, 2*time.Hour), w.span(time.Minute, time.Hour)
-	c.weights /= 2
-	c.onBegin = func(*proc) { clear(models) }
-	c.onRequests = func(p *proc, _ int) {
-		for i := range models {
-			if w.chance(min(1, w.tick().Seconds()/asked.Seconds()/float64(i+1))) {
-				used[i] = w.now
-				if models[i] == nil {
-					models[i] = p.keep(size, size/12+alloc.KiB)
-				}
-			} else if models[i] != nil && w.now-used[i] > idle {
-				p.drop(models[i])
-				p.cache.EmptyCache()
-				models[i] = nil
-			}
-		}
-	}
-	w.serve(c.run, alloc.Options{})
-}
-
-func recycledWorkers(w *world) {
-	n := w.n(2, 6)
-	c := w.serving().shrink(uint64(n))
-	owner, life := w.owner("gunicorn"), w.span(10*time.Minute, 8*time.Hour)
-	for range n {
-		j := w.start(&job{main: c.run, owner: owner, restart: kubelet}, w.span(time.Second, time.Minute))
-		w.every(func() time.Duration { return w.around(life) }, func() { j.reset(w.span(time.Second, 10*time.Second)) })
-	}
-}
-
 func preprocessing(w *world) {
 	part, size := w.span(10*time.Second, 40*time.Minute), w.share(0.1, 0.6)
 	run := func(p *proc) step {
@@ -226,23 +229,6 @@ func preprocessing(w *world) {
 	}
 	w.neighbours()
 	w.start(&job{main: run, owner: w.owner("etl.py"), options: alloc.Options{Kind: pick(w, alloc.Plain, alloc.Caching)}}, w.soon())
-}
-
-func crashLoop(w *world) {
-	c := w.serving()
-	life := w.span(5*time.Second, 5*time.Minute)
-	run := func(p *proc) step {
-		return p.load(c.weights, life, func() time.Duration {
-			p.failed = true // any other error than one of memory
-			return life
-		})
-	}
-	r := w.supervised()
-	if r == never {
-		r = systemd
-	}
-	w.neighbours()
-	w.start(&job{main: run, owner: w.owner("serve.py"), restart: r}, w.soon())
 }
 
 func desktop(w *world) {

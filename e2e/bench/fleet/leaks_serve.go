@@ -39,7 +39,16 @@ var servingLeaks = []Family{
 		l.lib = true
 		c.eachRequest(l)
 	})},
-	{Name: "errors_only", About: "The traceback of each failed request is kept, and with it the tensors of its frames (PyTorch FAQ, \"My out of memory exception handler can't allocate memory\").", build: serveLeak(0.5, 1000, errorsOnly)},
+	{Name: "errors_only", About: "The traceback of each failed request is kept, and with it the tensors of its frames (PyTorch FAQ, \"My out of memory exception handler can't allocate memory\").", build: serveLeak(0.5, 1000, func(w *world, c *serving, l *leak) {
+		usual := c.errors
+		each := l.rate / (c.traffic.mean * usual)
+		l.large(each)
+		w.every(func() time.Duration { return w.wait(6 * time.Hour) }, func() { // another system is down
+			c.errors = min(0.5, usual*w.logu(3, 50))
+			w.in(w.span(5*time.Minute, 2*time.Hour), func() { c.errors = usual })
+		})
+		c.onErrors = func(p *proc, n int) { l.owe(p, each*float64(n)/2) }
+	})},
 	{Name: "adapters_without_bound", About: "The adapter of each new customer is loaded beside the others, and none is unloaded.", build: serveLeak(0.5, 300, func(_ *world, c *serving, l *leak) {
 		c.atRandom(l, l.often(time.Minute, time.Hour), l.owe)
 	})},
@@ -79,11 +88,61 @@ var servingLeaks = []Family{
 			l.strand(stays / alloc.Granule * alloc.Granule)
 		})
 	})},
-	{Name: "after_deploy", About: "A service is healthy for several versions, until one is deployed that leaks.", build: afterDeploy},
-	{Name: "mig_service", About: "A small service leaks in its GPU instance; the other instances are healthy.", build: migService},
-	{Name: "unclosed_sessions", About: "The state of a session stays when its client goes away without closing it.", build: unclosedSessions},
-	{Name: "conversation_cache", About: "The past keys and values of each conversation are kept for its return, without eviction.", build: conversationCache},
-	{Name: "index_tombstones", About: "Updates of an index of vectors append, and what they replace is only marked.", build: indexTombstones},
+	{Name: "after_deploy", About: "A service is healthy for several versions, until one is deployed that leaks.", build: func(w *world) {
+		l, c := w.leak(0.5, 2000), w.serving().shrink(2) // two versions fit at a time
+		bad := *c
+		bad.eachRequest(l)
+		owner, first, last, every := w.owner("server.py"), w.n(1, 3), w.n(1, 4), w.span(time.Hour, 12*time.Hour)
+		w.later(every * time.Duration(first))
+		w.neighbours()
+		w.deploys(every, func(n int) *job {
+			j := w.serviceJob(c.run, c.options)
+			if n >= first && n < first+last {
+				j.main = bad.run
+			}
+			next := *j.owner
+			next.Process, next.Namespace = owner.Process, owner.Namespace
+			j.owner = &next
+			return j
+		})
+	}},
+	{Name: "mig_service", About: "A small service leaks in its GPU instance; the other instances are healthy.", build: func(w *world) {
+		w.divide()
+		l, c := w.leak(0.2, 200), w.serving()
+		c.eachRequest(l)
+		w.start(w.serviceJob(c.run, w.torch()), w.soon())
+		w.migTenants(1)
+	}},
+	{Name: "unclosed_sessions", About: "The state of a session stays when its client goes away without closing it.", build: func(w *world) {
+		l, c := w.leak(0.5, 1000), w.chat()
+		q := min(0.5, l.rate/(c.traffic.mean*float64(c.state)*0.55))
+		c.onEnd = func(p *proc, s *session) bool {
+			if !w.chance(q) {
+				return false
+			}
+			for _, b := range s.blocks {
+				l.hold(p, b)
+			}
+			return true
+		}
+		w.serve(c.run, w.torch())
+	}},
+	{Name: "conversation_cache", About: "The past keys and values of each conversation are kept for its return, without eviction.", build: func(w *world) {
+		l, c := w.leak(1, 2000), w.chat()
+		each := l.rate / c.traffic.mean
+		l.large(min(each, float64(c.state)))
+		c.onEnd = func(p *proc, _ *session) bool {
+			l.owe(p, each*w.logu(0.3, 2.2))
+			return false
+		}
+		w.serve(c.run, w.torch())
+	}},
+	{Name: "index_tombstones", About: "Updates of an index of vectors append, and what they replace is only marked.", build: func(w *world) {
+		l := w.leak(0.5, 1000)
+		c := &store{chunk: uint64(w.logu(64*alloc.KiB, 8*alloc.MiB)), lists: w.n(4, 64), traffic: w.traffic(0.1, 5), most: w.share(0.1, 0.3)}
+		c.onAdd = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
+		w.serve(c.run, pick(w, alloc.Options{Kind: alloc.Plain}, alloc.Options{}))
+	}},
 }
 
 // workspace is the default of CUBLAS_WORKSPACE_CONFIG on GPUs before Hopper, in
@@ -129,77 +188,6 @@ func (c *serving) restarts(w *world, l *leak, do func(j *job)) {
 			}
 		})
 	}
-}
-
-func errorsOnly(w *world, c *serving, l *leak) {
-	usual := c.errors
-	each := l.rate / (c.traffic.mean * usual)
-	l.large(each)
-	w.every(func() time.Duration { return w.wait(6 * time.Hour) }, func() { // another system is down
-		c.errors = min(0.5, usual*w.logu(3, 50))
-		w.in(w.span(5*time.Minute, 2*time.Hour), func() { c.errors = usual })
-	})
-	c.onErrors = func(p *proc, n int) { l.owe(p, each*float64(n)/2) }
-}
-
-func afterDeploy(w *world) {
-	l, c := w.leak(0.5, 2000), w.serving().shrink(2) // two versions fit at a time
-	bad := *c
-	bad.eachRequest(l)
-	owner, first, last, every := w.owner("server.py"), w.n(1, 3), w.n(1, 4), w.span(time.Hour, 12*time.Hour)
-	w.later(every * time.Duration(first))
-	w.neighbours()
-	w.deploys(every, func(n int) *job {
-		j := w.serviceJob(c.run, c.options)
-		if n >= first && n < first+last {
-			j.main = bad.run
-		}
-		next := *j.owner
-		next.Process, next.Namespace = owner.Process, owner.Namespace
-		j.owner = &next
-		return j
-	})
-}
-
-func unclosedSessions(w *world) {
-	l, c := w.leak(0.5, 1000), w.chat()
-	q := min(0.5, l.rate/(c.traffic.mean*float64(c.state)*0.55))
-	c.onEnd = func(p *proc, s *session) bool {
-		if !w.chance(q) {
-			return false
-		}
-		for _, b := range s.blocks {
-			l.hold(p, b)
-		}
-		return true
-	}
-	w.serve(c.run, w.torch())
-}
-
-func conversationCache(w *world) {
-	l, c := w.leak(1, 2000), w.chat()
-	each := l.rate / c.traffic.mean
-	l.large(min(each, float64(c.state)))
-	c.onEnd = func(p *proc, _ *session) bool {
-		l.owe(p, each*w.logu(0.3, 2.2))
-		return false
-	}
-	w.serve(c.run, w.torch())
-}
-
-func indexTombstones(w *world) {
-	l := w.leak(0.5, 1000)
-	c := &store{chunk: uint64(w.logu(64*alloc.KiB, 8*alloc.MiB)), lists: w.n(4, 64), traffic: w.traffic(0.1, 5), most: w.share(0.1, 0.3)}
-	c.onAdd = func(p *proc, n int) { l.owe(p, l.rate/c.traffic.mean*float64(n)) }
-	w.serve(c.run, pick(w, alloc.Options{Kind: alloc.Plain}, alloc.Options{}))
-}
-
-func migService(w *world) {
-	w.divide()
-	l, c := w.leak(0.2, 200), w.serving()
-	c.eachRequest(l)
-	w.start(w.serviceJob(c.run, w.torch()), w.soon())
-	w.migTenants(1)
 }
 
 // migTenants starts a healthy program in each GPU instance from number first on.

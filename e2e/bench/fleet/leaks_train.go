@@ -108,8 +108,37 @@ var trainingLeaks = []Family{
 		c.owner = w.owner("pipeline.py")
 		w.start(&job{main: burst{w.share(0.03, 0.1), forever, w.u(0.2, 0.8)}.run, owner: c.owner, restart: kubelet}, w.soon())
 	})},
-	{Name: "child_contexts", About: "Children that a search or a loader starts do not end, each with a CUDA context of its own (PyTorch FAQ, \"My GPU memory isn't freed properly\").", build: trainLeak(2, 1000, childContexts)},
-	{Name: "notebook_outputs", About: "IPython's output history keeps each displayed tensor (IPython's documentation of the output caching system).", build: notebookOutputs},
+	{Name: "child_contexts", About: "Children that a search or a loader starts do not end, each with a CUDA context of its own (PyTorch FAQ, \"My GPU memory isn't freed properly\").", build: trainLeak(2, 1000, func(w *world, c *training, l *leak) {
+		c.owner = w.owner("search.py")
+		parent := w.start(&job{main: idle, owner: c.owner}, w.soon())
+		context := w.contextSize()
+		gap := time.Duration(float64(context) / l.rate * float64(time.Second))
+		w.every(func() time.Duration { return w.wait(gap) }, func() {
+			if parent.p == nil || len(l.lives) > 200 {
+				return
+			}
+			w.start(&job{owner: parent.owner, context: context, main: func(p *proc) step {
+				l.note(p, p.used(), 0)
+				return idle(p)
+			}}, 0)
+		})
+	})},
+	{Name: "notebook_outputs", About: "IPython's output history keeps each displayed tensor (IPython's documentation of the output caching system).", build: func(w *world) {
+		l, c := w.leak(1, 1000), w.notebook(0.1, 0.5)
+		cell := 4 * (c.think + time.Minute) // with the hours in which nobody works
+		l.large(l.per(cell) / 2)
+		c.onCell = func(p *proc) {
+			if w.chance(0.5) {
+				l.owe(p, 2*l.per(cell)*w.logu(0.2, 2))
+			}
+		}
+		j := w.kernel(c)
+		if w.chance(0.5) { // the kernel dies with the error, and is started again
+			j.catches, j.restart = nil, restart{time.Minute, time.Hour}
+		}
+		w.neighbours()
+		w.start(j, w.soon())
+	}},
 }
 
 // trainLeak sets up a leak in a training, at a rate between lo and hi.
@@ -156,37 +185,4 @@ func (c *training) atRandom(w *world, gap time.Duration, do func(p *proc, gap ti
 			do(p, gap)
 		}
 	}
-}
-
-func childContexts(w *world, c *training, l *leak) {
-	c.owner = w.owner("search.py")
-	parent := w.start(&job{main: idle, owner: c.owner}, w.soon())
-	context := w.contextSize()
-	gap := time.Duration(float64(context) / l.rate * float64(time.Second))
-	w.every(func() time.Duration { return w.wait(gap) }, func() {
-		if parent.p == nil || len(l.lives) > 200 {
-			return
-		}
-		w.start(&job{owner: parent.owner, context: context, main: func(p *proc) step {
-			l.note(p, p.used(), 0)
-			return idle(p)
-		}}, 0)
-	})
-}
-
-func notebookOutputs(w *world) {
-	l, c := w.leak(1, 1000), w.notebook(0.1, 0.5)
-	cell := 4 * (c.think + time.Minute) // with the hours in which nobody works
-	l.large(l.per(cell) / 2)
-	c.onCell = func(p *proc) {
-		if w.chance(0.5) {
-			l.owe(p, 2*l.per(cell)*w.logu(0.2, 2))
-		}
-	}
-	j := w.kernel(c)
-	if w.chance(0.5) { // the kernel dies with the error, and is started again
-		j.catches, j.restart = nil, restart{time.Minute, time.Hour}
-	}
-	w.neighbours()
-	w.start(j, w.soon())
 }
