@@ -28,7 +28,14 @@ var growingFamilies = []Family{
 			}
 		}
 	})},
-	{Name: "curriculum", About: "The length of the inputs is raised in stages, as in DeepSpeed's curriculum learning.", build: healthyTraining(curriculum)},
+	{Name: "curriculum", About: "The length of the inputs is raised in stages, as in DeepSpeed's curriculum learning.", build: healthyTraining(func(w *world, c *training) {
+		stages, over := float64(w.n(4, 60)), w.hours()
+		from := w.u(0.1, 0.4)
+		c.scale = func(p *proc) float64 {
+			at := min(1, float64(w.now-p.started)/float64(over))
+			return from + (1-from)*math.Floor(at*stages)/stages
+		}
+	})},
 	{Name: "index_build", About: "An index of vectors is filled until all data is in.", build: func(w *world) {
 		c := &store{lists: w.n(1, 64), traffic: w.traffic(0.2, 10), most: w.share(0.2, 0.5)}
 		c.traffic.swing, c.traffic.noise = 0, 0.1
@@ -165,13 +172,4 @@ func (c *training) filling(w *world, f *fill, slow bool) {
 	c.weights, c.acts = c.weights*2/3, c.acts*2/3
 	c.onBegin = f.clear
 	c.onStep = func(p *proc, n int) { f.take(p, time.Duration(n)*c.each, w.u(0.3, 1.7), slow) }
-}
-
-func curriculum(w *world, c *training) {
-	stages, over := float64(w.n(4, 60)), w.hours()
-	from := w.u(0.1, 0.4)
-	c.scale = func(p *proc) float64 {
-		at := min(1, float64(w.now-p.started)/float64(over))
-		return from + (1-from)*math.Floor(at*stages)/stages
-	}
 }

@@ -156,7 +156,23 @@ var healthyFamilies = []Family{
 			w.every(func() time.Duration { return w.wait(every) }, func() { j.reset(w.span(5*time.Second, 10*time.Minute)) })
 		}
 	}},
-	{Name: "preprocessing", About: "Data in parts of differing size through a plain allocator.", build: preprocessing},
+	{Name: "preprocessing", About: "Data in parts of differing size through a plain allocator.", build: func(w *world) {
+		part, size := w.span(10*time.Second, 40*time.Minute), w.share(0.1, 0.6)
+		run := func(p *proc) step {
+			done, total := 0, 1
+			return func() time.Duration {
+				if done++; done >= total { // a part is done: the tables of the next one
+					p.rest()
+					done, total = 0, w.n(5, 40)
+				}
+				p.busy(w.u(0.2, 0.9), w.u(1, 8))
+				p.work(uint64(float64(size) / 50 * w.u(0.2, 1)))
+				return max(w.around(part/20), 100*time.Millisecond)
+			}
+		}
+		w.neighbours()
+		w.start(&job{main: run, owner: w.owner("etl.py"), options: alloc.Options{Kind: pick(w, alloc.Plain, alloc.Caching)}}, w.soon())
+	}},
 	{Name: "crash_loop", About: "A service whose configuration is wrong ends soon after each start.", build: func(w *world) {
 		c := w.serving()
 		life := w.span(5*time.Second, 5*time.Minute)
@@ -178,7 +194,16 @@ var healthyFamilies = []Family{
 		w.start(w.serviceJob(w.serving().run, w.torch()), w.soon())
 		w.migTenants(1)
 	}},
-	{Name: "desktop", About: "A workstation with a desktop, a browser and now and then a program that computes.", build: desktop},
+	{Name: "desktop", About: "A workstation with a desktop, a browser and now and then a program that computes.", build: func(w *world) {
+		w.style = people
+		for _, name := range []string{"Xorg", "gnome-shell", "firefox", "code"} {
+			c := w.notebook(0.005, 0.03)
+			c.think, c.breaks = w.span(5*time.Second, time.Minute), 0.01
+			w.start(&job{main: c.run, owner: w.owner(name), context: uint64(w.n(4, 60)) * alloc.MiB, options: alloc.Options{Kind: alloc.Plain}, restart: systemd}, 0)
+		}
+		every := w.span(time.Hour, 8*time.Hour)
+		w.bursts(w.owner("blender"), w.share(0.1, 0.5), every/4, func() time.Duration { return w.around(every) })
+	}},
 }
 
 // healthyTraining sets up a training in which nothing leaks.
@@ -211,33 +236,4 @@ func (w *world) sequence(o *gpu.Owner, size func(i int) float64, lasts time.Dura
 		w.start(j, w.span(5*time.Second, 5*time.Minute))
 	}
 	next()
-}
-
-func preprocessing(w *world) {
-	part, size := w.span(10*time.Second, 40*time.Minute), w.share(0.1, 0.6)
-	run := func(p *proc) step {
-		done, total := 0, 1
-		return func() time.Duration {
-			if done++; done >= total { // a part is done: the tables of the next one
-				p.rest()
-				done, total = 0, w.n(5, 40)
-			}
-			p.busy(w.u(0.2, 0.9), w.u(1, 8))
-			p.work(uint64(float64(size) / 50 * w.u(0.2, 1)))
-			return max(w.around(part/20), 100*time.Millisecond)
-		}
-	}
-	w.neighbours()
-	w.start(&job{main: run, owner: w.owner("etl.py"), options: alloc.Options{Kind: pick(w, alloc.Plain, alloc.Caching)}}, w.soon())
-}
-
-func desktop(w *world) {
-	w.style = people
-	for _, name := range []string{"Xorg", "gnome-shell", "firefox", "code"} {
-		c := w.notebook(0.005, 0.03)
-		c.think, c.breaks = w.span(5*time.Second, time.Minute), 0.01
-		w.start(&job{main: c.run, owner: w.owner(name), context: uint64(w.n(4, 60)) * alloc.MiB, options: alloc.Options{Kind: alloc.Plain}, restart: systemd}, 0)
-	}
-	every := w.span(time.Hour, 8*time.Hour)
-	w.bursts(w.owner("blender"), w.share(0.1, 0.5), every/4, func() time.Duration { return w.around(every) })
 }

@@ -154,9 +154,6 @@ func serveLeak(lo, hi float64, build func(w *world, c *serving, l *leak)) func(w
 	return func(w *world) {
 		l, c := w.leak(lo, hi), w.serving()
 		build(w, c, l)
-		if c.started == nil {
-			c.started = func(*job) {}
-		}
 		c.started(w.serve(c.run, c.options))
 	}
 }

@@ -38,6 +38,7 @@ func (w *world) serving() *serving {
 		weights: weights, request: (peak - weights) / uint64(most), most: most, took: w.logu(0.01, 2),
 		lengths: lognormal(w.u(0.1, 0.5), w.u(0.3, 0.8)), traffic: w.traffic(0.05, 50),
 		load: w.span(5*time.Second, 3*time.Minute), errors: w.logu(0.0005, 0.02), options: w.backend(),
+		started: func(*job) {}, onBegin: func(*proc) {}, onRequests: func(*proc, int) {}, onErrors: func(*proc, int) {},
 	}
 }
 
@@ -81,9 +82,7 @@ func (s *server) step() time.Duration {
 		s.began = true
 		p.lib(uint64(w.n(2, 40)) * 2 * alloc.MiB)
 		s.answer(s.most) // the warm-up of most servers
-		if s.onBegin != nil {
-			s.onBegin(p)
-		}
+		s.onBegin(p)
 	}
 	d := w.tick()
 	p.rest()
@@ -96,10 +95,8 @@ func (s *server) step() time.Duration {
 		return d
 	}
 	s.answer(min(s.most, 1+poisson(w.r, rate*s.took)))
-	if s.onRequests != nil {
-		s.onRequests(p, n)
-	}
-	if failed := poisson(w.r, float64(n)*s.errors); failed > 0 && s.onErrors != nil {
+	s.onRequests(p, n)
+	if failed := poisson(w.r, float64(n)*s.errors); failed > 0 {
 		s.onErrors(p, failed)
 	}
 	if !w.chance(load) { // the sample sees no request at work

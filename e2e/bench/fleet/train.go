@@ -49,6 +49,7 @@ func (w *world) training() *training {
 		lengths: fixed, batch: w.n(4, 128), load: w.span(5*time.Second, 2*time.Minute), sm: w.u(0.5, 0.99),
 		evalEvery: w.span(5*time.Minute, 4*time.Hour), evalFor: w.span(10*time.Second, 10*time.Minute),
 		evalActs: uint64(float64(peak-model) * w.u(0.2, 0.9)), checkpoints: w.span(10*time.Minute, 6*time.Hour),
+		onBegin: func(*proc) {}, onEval: func(*proc) {}, onCheckpoint: func(*proc) {}, scale: func(*proc) float64 { return 1 },
 	}
 }
 
@@ -106,11 +107,7 @@ func (t *trainer) step() time.Duration {
 		return t.evaluate()
 	}
 	n := p.batch(t.each)
-	length := t.lengths.longest(w.r, n*t.batch)
-	if t.scale != nil {
-		length *= t.scale(p)
-	}
-	t.pass(length, n)
+	t.pass(t.lengths.longest(w.r, n*t.batch)*t.scale(p), n)
 	return time.Duration(n) * t.each
 }
 
@@ -123,9 +120,7 @@ func (t *trainer) begin() {
 	t.compile = w.now + w.span(5*time.Second, time.Minute)
 	p.keep(t.states, max(t.states/24, alloc.MiB))
 	p.lib(uint64(w.n(4, 64)) * 2 * alloc.MiB)
-	if t.onBegin != nil {
-		t.onBegin(p)
-	}
+	t.onBegin(p)
 }
 
 // pass goes forward and backward through the layers once, in place of n times.
@@ -170,15 +165,10 @@ func (t *trainer) evaluate() time.Duration {
 	p := t.p
 	p.busy(t.sm*0.8, 1)
 	for range 2 {
-		length := t.lengths.longest(p.w.r, t.batch*4)
-		a := p.alloc(uint64(float64(t.evalActs) * length / 2))
-		b := p.alloc(uint64(float64(t.evalActs) * length / 3))
-		p.cache.Free(a)
-		p.cache.Free(b)
+		acts := float64(t.evalActs) * t.lengths.longest(p.w.r, t.batch*4)
+		p.drop([]*alloc.Block{p.alloc(uint64(acts / 2)), p.alloc(uint64(acts / 3))})
 	}
-	if t.onEval != nil {
-		t.onEval(p)
-	}
+	t.onEval(p)
 	return t.evalFor
 }
 
@@ -187,9 +177,7 @@ func (t *trainer) checkpoint() time.Duration {
 	p := t.p
 	p.busy(0, 1)
 	p.cache.Free(p.alloc(max(t.weights/24, alloc.MiB)))
-	if t.onCheckpoint != nil {
-		t.onCheckpoint(p)
-	}
+	t.onCheckpoint(p)
 	return min(time.Duration(float64(t.weights+t.states)/1e9*float64(time.Second)), 5*time.Minute)
 }
 
