@@ -15,8 +15,8 @@ const (
 	// three minutes.
 	pageWithin = time.Hour
 	pageFor    = 3 * time.Minute
-	// fullWithin and fullFor are those of the page GPUMemoryFillsUp, which a leak need not have made. Its interval must be finite:
-	// growth that may end before is nobody's page.
+	// fullWithin and fullFor are those of the page GPUMemoryFillsUp, which a leak need not have made. Its interval must be
+	// finite: growth that may end before is nobody's page.
 	fullWithin = 15 * time.Minute
 	fullFor    = 2 * time.Minute
 	// ticketFor is that of the ticket, GPUMemoryLeakDetected.

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// line returns a scenario of one process that holds 8 GiB, and from hour one on so many bytes more each second, until the GPU of 16
-// GiB is full or twelve hours are over.
+// line returns a scenario of one process that holds 8 GiB, and from hour one on so many bytes more each second, until the GPU of
+// 16 GiB is full or twelve hours are over.
 func line(slice gpu.Opt[uint32], rate float64) *fleet.Scenario {
 	const interval, onset, length = 15 * time.Second, time.Hour, 12 * time.Hour
 	start := 1_790_000_000 * time.Second

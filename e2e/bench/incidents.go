@@ -13,7 +13,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/incidents"
 )
 
-// benchIncidents lives what was reported in public again and writes how it was judged. For each life of a GPU the first leak counts.
+// benchIncidents lives what was reported in public again and writes how it was judged. For each life of a GPU the first leak
+// counts.
 func benchIncidents(w *strings.Builder, opt options) error {
 	var families []fleet.Family
 	told := map[string]incidents.Incident{}

@@ -71,8 +71,8 @@ type leakOutcome struct {
 	delay time.Duration // from the onset until then
 	// inTime says that it was told before a quarter of the headroom was gone; rated that it can be said.
 	inTime, rated bool
-	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that the
-	// rule named somebody.
+	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that
+	// the rule named somebody.
 	named, listed, who bool
 	first, half        forecast // at the alarm that found it, and at the half-life
 }
@@ -117,8 +117,8 @@ func score(w *watched, rule int) outcome {
 	return o
 }
 
-// distinct returns the out-of-memories that leaks caused. Who catches the error, or is started into a full memory, fails again and
-// again: of one growth the first counts.
+// distinct returns the out-of-memories that leaks caused. Who catches the error, or is started into a full memory, fails again
+// and again: of one growth the first counts.
 func distinct(all []fleet.OOM) []fleet.OOM {
 	return slices.DeleteFunc(slices.Clone(all), func(o fleet.OOM) bool { return o.Leak < 0 || o.Again })
 }
@@ -276,8 +276,8 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 	return l.From + time.Duration(min(quarter*free/l.Rate, 1e9)*float64(time.Second))
 }
 
-// atFirst scores the forecast of the first alarm, where the growth that it tells of ends in an out-of-memory, and not at a limit of
-// the program that nobody else knows.
+// atFirst scores the forecast of the first alarm, where the growth that it tells of ends in an out-of-memory, and not at a limit
+// of the program that nobody else knows.
 func (s *scorer) atFirst(index int, begin time.Duration) forecast {
 	for i := range s.ooms {
 		if o := &s.ooms[i]; o.Leak == index && o.T > begin {

@@ -76,8 +76,9 @@ func (o *outcome) summary() string {
 	return text
 }
 
-// TestScore runs alarms past a leak from minute 60 to 180. A quarter of 6 GiB at 1 MiB/s is gone after 25 min 36 s. It pages as the
-// mixin does: a leak, memory full within the hour, and that for three minutes. The half-life is minute 120, one hour before the end.
+// TestScore runs alarms past a leak from minute 60 to 180. A quarter of 6 GiB at 1 MiB/s is gone after 25 min 36 s. It pages as
+// the mixin does: a leak, memory full within the hour, and that for three minutes. The half-life is minute 120, one hour before
+// the end.
 func TestScore(t *testing.T) {
 	nobody := leakTruth()
 	nobody.Leaks[0].Processes = nil

@@ -36,8 +36,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestScenarios draws each family with 20 seeds and looks at the first samples
-// of each, and at all of some.
+// TestScenarios draws each family with 20 seeds and looks at the first samples of each, and at all of some.
 func TestScenarios(t *testing.T) {
 	slow, fast := math.Inf(1), 0.0
 	leaks, visible, fatal := 0, 0, 0
@@ -100,8 +99,7 @@ func follow(t *testing.T, seed int, sc *Scenario, n int) bool {
 	return false
 }
 
-// checkSample reports whether the sums fit; they need not where a list was read
-// later than the memory.
+// checkSample reports whether the sums fit; they need not where a list was read later than the memory.
 func checkSample(t *testing.T, seed int, s *gpu.Sample, seen map[gpu.ProcessID]gpu.Process) bool {
 	t.Helper()
 	m := s.Memory

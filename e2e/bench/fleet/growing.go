@@ -110,8 +110,7 @@ var growingFamilies = []Family{
 	}},
 }
 
-// fill is a store that takes parts until it is full, and then takes one for
-// another. It is full after about that time.
+// fill is a store that takes parts until it is full, and then takes one for another. It is full after about that time.
 type fill struct {
 	most   uint64 // bytes
 	part   uint64
@@ -132,8 +131,8 @@ func (w *world) filling() *fill {
 	return f
 }
 
-// take adds what comes in a time in which a share of the usual traffic (1 on
-// average) came. slow says that it gets rarer as the store fills.
+// take adds what comes in a time in which a share of the usual traffic (1 on average) came. slow says that it gets rarer as the
+// store fills.
 func (f *fill) take(p *proc, d time.Duration, share float64, slow bool) {
 	full := float64(len(f.blocks)) * float64(f.part) / float64(f.most)
 	if full >= 1 {

@@ -219,8 +219,7 @@ func healthyTraining(build func(w *world, c *training)) func(w *world) {
 	}
 }
 
-// sequence starts jobs of one owner one after the other; size tells the part (0
-// to 1) of the memory that number i takes.
+// sequence starts jobs of one owner one after the other; size tells the part (0 to 1) of the memory that number i takes.
 func (w *world) sequence(o *gpu.Owner, size func(i int) float64, lasts time.Duration) {
 	i := 0
 	var next func()

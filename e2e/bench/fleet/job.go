@@ -11,8 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// program is the code of a process: it is called when the process starts and
-// returns what it does again and again.
+// program is the code of a process: it is called when the process starts and returns what it does again and again.
 type program func(p *proc) step
 
 // step does a piece of work and returns the time until the next; exit ends the process.
@@ -29,9 +28,8 @@ type restart struct {
 }
 
 var (
-	// kubelet is the back-off of the kubelet for containers: 10 s, twice as much
-	// each time, 5 min at most, from the start again after 10 min without a crash
-	// (the page on the lifecycle of pods in Kubernetes' documentation).
+	// kubelet is the back-off of the kubelet for containers: 10 s, twice as much each time, 5 min at most, from the start again
+	// after 10 min without a crash (the page on the lifecycle of pods in Kubernetes' documentation).
 	kubelet = restart{10 * time.Second, 5 * time.Minute}
 	// systemd restarts after a constant time.
 	systemd = restart{5 * time.Second, 5 * time.Second}
@@ -48,8 +46,7 @@ type job struct {
 	options alloc.Options // of its framework's allocator
 	context uint64        // of CUDA in a process, in bytes
 	restart restart
-	// catches handles an allocation that failed, so that the process goes on;
-	// nil ends it.
+	// catches handles an allocation that failed, so that the process goes on; nil ends it.
 	catches func(p *proc)
 	ended   func() // after the last end, unless nil
 
@@ -86,8 +83,7 @@ func (p *proc) used() uint64 { return p.j.context + p.cache.Reserved() + p.nativ
 // alloc allocates in the framework, on the default stream; nil if it failed.
 func (p *proc) alloc(size uint64) *alloc.Block { return p.on(p.cache, size, 0, 0) }
 
-// on allocates size bytes. After a failure all further requests of the step
-// fail as well: an exception is on its way up.
+// on allocates size bytes. After a failure all further requests of the step fail as well: an exception is on its way up.
 func (p *proc) on(a *alloc.Allocator, size uint64, stream, pool int) *alloc.Block {
 	if p.failed {
 		return nil
@@ -128,8 +124,7 @@ func (p *proc) drop(blocks []*alloc.Block) {
 	}
 }
 
-// load returns a step that allocates a model of that size over some time and is
-// then what next is.
+// load returns a step that allocates a model of that size over some time and is then what next is.
 func (p *proc) load(bytes uint64, over time.Duration, next step) step {
 	const parts = 12
 	i := 0
@@ -144,8 +139,7 @@ func (p *proc) load(bytes uint64, over time.Duration, next step) step {
 	}
 }
 
-// busy sets the ratio of the multiprocessors and how many processors the
-// process keeps busy from now on.
+// busy sets the ratio of the multiprocessors and how many processors the process keeps busy from now on.
 func (p *proc) busy(sm, cores float64) {
 	p.count()
 	p.sm, p.cores = sm, cores
@@ -157,8 +151,7 @@ func (p *proc) count() {
 	p.cpuAt = p.w.now
 }
 
-// batch returns how many pieces of work of that length are done until the next
-// sample: they are simulated as one.
+// batch returns how many pieces of work of that length are done until the next sample: they are simulated as one.
 func (p *proc) batch(each time.Duration) int { return max(1, int(p.w.sc.Interval/each)) }
 
 // start adds a job that begins after the delay.

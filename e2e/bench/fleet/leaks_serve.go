@@ -10,8 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// Leaks of services, and of what runs them. The numbers are the bounds of the
-// rate in MiB per minute.
+// Leaks of services, and of what runs them. The numbers are the bounds of the rate in MiB per minute.
 var servingLeaks = []Family{
 	{Name: "leak_by_traffic", About: "Each request leaves a tensor in a global list, so that the leak follows the day's traffic and rests at night.", build: serveLeak(0.2, 500, func(w *world, c *serving, l *leak) {
 		c.traffic.swing = w.u(0.7, 1)
@@ -145,8 +144,7 @@ var servingLeaks = []Family{
 	}},
 }
 
-// workspace is the default of CUBLAS_WORKSPACE_CONFIG on GPUs before Hopper, in
-// bytes: :4096:2:16:8 (PyTorch's CUDA notes).
+// workspace is the default of CUBLAS_WORKSPACE_CONFIG on GPUs before Hopper, in bytes: :4096:2:16:8 (PyTorch's CUDA notes).
 const workspace = (2*4096 + 8*16) * alloc.KiB
 
 // serveLeak sets up a leak in a service, at a rate between lo and hi.
@@ -173,8 +171,8 @@ func (c *serving) atRandom(l *leak, gap time.Duration, get func(p *proc, bytes f
 	}
 }
 
-// restarts lets somebody restart the service by force, as often as the rate of
-// the leak asks for where each time about its weights are retained.
+// restarts lets somebody restart the service by force, as often as the rate of the leak asks for where each time about its
+// weights are retained.
 func (c *serving) restarts(w *world, l *leak, do func(j *job)) {
 	c.options = alloc.Options{}
 	gap := time.Duration(float64(c.weights) / l.rate * float64(time.Second))

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// Leaks of training, notebooks and other programs that compute for people. The
-// numbers are the bounds of the rate in MiB per minute.
+// Leaks of training, notebooks and other programs that compute for people. The numbers are the bounds of the rate in MiB per
+// minute.
 var trainingLeaks = []Family{
 	{Name: "kept_outputs", About: "Outputs of each step are appended to a list, detached and on the GPU (PyTorch FAQ, \"Don't hold onto tensors and variables you don't need\").", build: trainLeak(0.2, 500, func(_ *world, c *training, l *leak) {
 		c.eachStep(l)
@@ -157,8 +157,7 @@ func trainLeak(lo, hi float64, build func(w *world, c *training, l *leak)) func(
 	}
 }
 
-// soon returns when the program of a family begins: it runs already where the
-// world is simulated from before the first sample.
+// soon returns when the program of a family begins: it runs already where the world is simulated from before the first sample.
 func (w *world) soon() time.Duration {
 	if w.lead > 0 {
 		return w.span(time.Second, 20*time.Second)

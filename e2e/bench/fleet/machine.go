@@ -12,8 +12,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// model is a GPU as NVML shows it. The totals are those that nvidia-smi prints;
-// what the driver reserves varies with its version and is a rough figure.
+// model is a GPU as NVML shows it. The totals are those that nvidia-smi prints; what the driver reserves varies with its version
+// and is a rough figure.
 type model struct {
 	name, arch      string
 	total, reserved uint64 // MiB
@@ -80,8 +80,8 @@ func (w *world) divide() {
 	}
 }
 
-// contextSize draws the memory of CUDA in a process: its context, the code of
-// loaded libraries and the device heap; 300 to 600 MiB, less on old GPUs.
+// contextSize draws the memory of CUDA in a process: its context, the code of loaded libraries and the device heap; 300 to 600
+// MiB, less on old GPUs.
 func (w *world) contextSize() uint64 {
 	if w.machine.arch == "turing" || w.machine.arch == "volta" || w.domains[0].id.OK {
 		return uint64(w.n(50, 150)) * 2 * alloc.MiB

@@ -74,8 +74,7 @@ func (c *serving) run(p *proc) step {
 	return p.load(c.weights, c.load, s.step)
 }
 
-// step answers the requests of a time: its largest batch is simulated, which
-// decides what an allocator reserves.
+// step answers the requests of a time: its largest batch is simulated, which decides what an allocator reserves.
 func (s *server) step() time.Duration {
 	p, w := s.p, s.p.w
 	if !s.began {
@@ -114,8 +113,7 @@ func (s *server) answer(n int) {
 	}
 }
 
-// chat is a service whose sessions each hold a state on the GPU: a KV cache, the
-// audio of a call, the decoder of a camera.
+// chat is a service whose sessions each hold a state on the GPU: a KV cache, the audio of a call, the decoder of a camera.
 type chat struct {
 	weights uint64
 	state   uint64 // bytes of a session that has grown up
@@ -198,8 +196,7 @@ func (w *world) serviceJob(main program, o alloc.Options) *job {
 	return &job{main: main, options: o, owner: owner, restart: w.supervised()}
 }
 
-// graphs is a set of CUDA graphs, each with a pool of its own, one for each shape
-// of the input that was seen.
+// graphs is a set of CUDA graphs, each with a pool of its own, one for each shape of the input that was seen.
 type graphs struct {
 	seen map[int]bool
 	most int    // shapes that there can be

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// notebook is a person at a Jupyter kernel: cells bind variables, bind them
-// anew, and compute; in between the person reads, eats and sleeps.
+// notebook is a person at a Jupyter kernel: cells bind variables, bind them anew, and compute; in between the person reads, eats
+// and sleeps.
 type notebook struct {
 	size   uint64        // bytes of all variables together, about
 	think  time.Duration // between two cells at work
@@ -68,8 +68,7 @@ func pause(p *proc, d time.Duration, next step) step {
 	}
 }
 
-// kernel returns the job of a notebook. People restart kernels, after errors
-// too, and hubs end those that are idle.
+// kernel returns the job of a notebook. People restart kernels, after errors too, and hubs end those that are idle.
 func (w *world) kernel(c *notebook) *job {
 	j := &job{main: c.run, owner: w.owner("ipykernel_launcher"), catches: func(p *proc) { p.cache.EmptyCache() }}
 	if w.style == kubernetes {
@@ -121,8 +120,8 @@ func regular(w *world, every time.Duration) func() time.Duration {
 	return func() time.Duration { return every - w.clock()%every + w.span(time.Second, 10*time.Second) }
 }
 
-// deploys replaces a service again and again: the new one starts, and the old
-// one ends when that is ready. version makes the job of a version (0 first).
+// deploys replaces a service again and again: the new one starts, and the old one ends when that is ready. version makes the job
+// of a version (0 first).
 func (w *world) deploys(every time.Duration, version func(n int) *job) {
 	n := 0
 	current := w.start(version(0), 0)
@@ -134,8 +133,8 @@ func (w *world) deploys(every time.Duration, version func(n int) *job) {
 	})
 }
 
-// neighbours adds healthy programs of others to a third of the scenarios. They
-// take little, so that those of the family have what they were drawn for.
+// neighbours adds healthy programs of others to a third of the scenarios. They take little, so that those of the family have what
+// they were drawn for.
 func (w *world) neighbours() {
 	if !w.chance(0.35) {
 		return
@@ -163,8 +162,8 @@ func idle(p *proc) step {
 	return func() time.Duration { return forever }
 }
 
-// store is a database of vectors whose index is on the GPU. It appends chunk by
-// chunk, and copies a list that has become too short into one of twice the length.
+// store is a database of vectors whose index is on the GPU. It appends chunk by chunk, and copies a list that has become too
+// short into one of twice the length.
 type store struct {
 	chunk   uint64 // bytes of one append
 	lists   int

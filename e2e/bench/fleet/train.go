@@ -10,8 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// training is a loop over batches: forward, backward, and now and then an
-// evaluation and a checkpoint.
+// training is a loop over batches: forward, backward, and now and then an evaluation and a checkpoint.
 type training struct {
 	weights uint64 // bytes of the model
 	states  uint64 // bytes of the optimizer's state, made at the first step
@@ -36,8 +35,8 @@ type training struct {
 	onEval, onCheckpoint func(p *proc)
 }
 
-// layers is into how many tensors the activations are divided. Real models have
-// more; what counts is that several sizes are freed in the other order.
+// layers is into how many tensors the activations are divided. Real models have more; what counts is that several sizes are freed
+// in the other order.
 const layers = 8
 
 // training draws a usual one that takes up to 30 to 75 % of the memory.
@@ -111,8 +110,7 @@ func (t *trainer) step() time.Duration {
 	return time.Duration(n) * t.each
 }
 
-// begin makes what the first step makes: the optimizer's state, and the work
-// spaces of cuBLAS and cuDNN.
+// begin makes what the first step makes: the optimizer's state, and the work spaces of cuBLAS and cuDNN.
 func (t *trainer) begin() {
 	p, w := t.p, t.p.w
 	t.began, t.start = true, w.now

@@ -37,8 +37,8 @@ type life struct {
 	p        *proc
 	retained uint64
 	before   uint64 // of it, what was retained before the recording
-	// base is what the process would hold without the leak, in bytes: the most
-	// that it held before, or held besides in its first minutes.
+	// base is what the process would hold without the leak, in bytes: the most that it held before, or held besides in its first
+	// minutes.
 	base uint64
 }
 
@@ -47,8 +47,7 @@ const (
 	lull = 10 * time.Minute
 	// warmUp is for how long a process is taken to grow by itself.
 	warmUp = 5 * time.Minute
-	// maxObjects bounds how many blocks a leak makes, and so the memory of the
-	// simulation.
+	// maxObjects bounds how many blocks a leak makes, and so the memory of the simulation.
 	maxObjects = 60000
 )
 
@@ -64,15 +63,13 @@ func (w *world) leak(lo, hi float64) *leak {
 	return l
 }
 
-// often draws the time between the events of a leak so that it takes six of them
-// or more to fill half of the memory.
+// often draws the time between the events of a leak so that it takes six of them or more to fill half of the memory.
 func (l *leak) often(lo, hi time.Duration) time.Duration { return min(l.w.span(lo, hi), l.half/6) }
 
 // per returns the bytes that the defect retains at events that are d apart on average.
 func (l *leak) per(d time.Duration) float64 { return l.rate * d.Seconds() }
 
-// large makes the objects as large as what is retained at one event, up to 64 MiB
-// each: whole tensors.
+// large makes the objects as large as what is retained at one event, up to 64 MiB each: whole tensors.
 func (l *leak) large(event float64) {
 	l.object = uint64(min(max(event, float64(l.object)), 64*alloc.MiB))
 }
@@ -195,8 +192,7 @@ func (l *leak) finish() LeakTruth {
 	return t
 }
 
-// cause returns the position of the leak but for which p could have allocated
-// size bytes, and -1 if there is none.
+// cause returns the position of the leak but for which p could have allocated size bytes, and -1 if there is none.
 func (w *world) cause(p *proc, size uint64, own bool) int {
 	d := p.j.dom.dev
 	best, most := -1, max(VisibleGrowth, size-min(size, d.Capacity()-d.Used()))
@@ -208,8 +204,7 @@ func (w *world) cause(p *proc, size uint64, own bool) int {
 	return best
 }
 
-// outOfMemory notes that p could not allocate size bytes. own says that it was at
-// a limit of its own.
+// outOfMemory notes that p could not allocate size bytes. own says that it was at a limit of its own.
 func (w *world) outOfMemory(p *proc, size uint64, own bool) {
 	o := OOM{T: w.clock(), Instance: p.j.dom.id, Process: p.id, Leak: w.cause(p, size, own), Own: own}
 	if o.Leak >= 0 {

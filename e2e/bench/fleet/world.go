@@ -27,8 +27,7 @@ type world struct {
 	last  time.Duration // the time up to which the world was simulated last
 	lead  time.Duration // simulated before the first sample
 	end   time.Duration // planned time of the last sample
-	// after is how long the recording goes on after the first failure; 0 is to
-	// the planned end.
+	// after is how long the recording goes on after the first failure; 0 is to the planned end.
 	after time.Duration
 
 	domains []*domain
@@ -91,9 +90,8 @@ func (w *world) plan() {
 	w.sc.Truth.Start, w.sc.Truth.Length = w.epoch, w.end
 }
 
-// planLeak fits the length to a leak that fills half of the memory in that
-// time: most recordings of leaks go on until the memory is full, some end as
-// they happen to end, and none goes through many failures.
+// planLeak fits the length to a leak that fills half of the memory in that time: most recordings of leaks go on until the memory
+// is full, some end as they happen to end, and none goes through many failures.
 func (w *world) planLeak(half time.Duration) {
 	if w.chance(0.75) {
 		w.end = min(max(minLength, 3*half), maxLength)

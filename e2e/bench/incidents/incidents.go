@@ -1,9 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package incidents lives again what people reported in public about the memory of their GPUs. The reports are data, a line each in
-// incidents.jsonl: what was told, what was assumed besides, and the programs that were on the GPU. This package makes a scenario of
-// each; what a report does not tell is drawn by the seed.
+// Package incidents lives again what people reported in public about the memory of their GPUs. The reports are data, a line each
+// in incidents.jsonl: what was told, what was assumed besides, and the programs that were on the GPU. This package makes a
+// scenario of each; what a report does not tell is drawn by the seed.
 //
 // A quantity is text. "3-5" is drawn once for a story, and then differs by some percent each time; "3..5" is drawn each time, and
 // "3~50" each time by its order of magnitude. Behind it, s, m and h are seconds, minutes and hours; memory is in MiB, with a c a
@@ -51,7 +51,8 @@ type Incident struct {
 	// Thread is the address of the report, Told what it tells, in our words and with its figures, and Assumed what it does not
 	// tell.
 	Thread, Told, Assumed string
-	// Ending is how it ended: "fills" until there is no memory, "goes on", "holds" memory after the work has ended, or "was none".
+	// Ending is how it ended: "fills" until there is no memory, "goes on", "holds" memory after the work has ended, or "was
+	// none".
 	Ending string
 	// Later marks one that was collected after the detector had been tuned on those before.
 	Later bool

@@ -17,8 +17,8 @@ type Rule struct {
 	// Name is that of its system, as in reports.
 	Name string
 
-	// It looks at the samples of the last age, or the last most of them; 0 is no bound. Of each time every it takes the first sample,
-	// or with means the mean of all, once the time is over.
+	// It looks at the samples of the last age, or the last most of them; 0 is no bound. Of each time every it takes the first
+	// sample, or with means the mean of all, once the time is over.
 	age, every time.Duration
 	most       int
 	means      bool
@@ -65,8 +65,8 @@ func (r *Rule) Observe(t time.Duration, used, capacity uint64) {
 	r.slot, r.sum, r.n = slot, r.sum+r.used, r.n+1
 }
 
-// Verdict returns what the rule says after the last sample: whether there is a leak, and the seconds to out-of-memory from now, NaN
-// where it tells none.
+// Verdict returns what the rule says after the last sample: whether there is a leak, and the seconds to out-of-memory from now,
+// NaN where it tells none.
 func (r *Rule) Verdict() (leak bool, eta float64) {
 	points := r.points[r.head:]
 	f, ok := fitOf(points)
@@ -89,10 +89,11 @@ func (r *Rule) add(t time.Duration, used float64) {
 	}
 }
 
-// gpulse is the composite detector of gpulse 2.2 with the defaults of its configuration page: a linear trend of at least 1 MB/s (a MB
-// is taken for 10^6 bytes) with R² of at least 0.8, over 20 samples or more, one each 30 s in the last hour. Its documents are silent
-// on some things. The confidence of a trend is taken to be its R², so that each trend that passes also passes the confidence
-// threshold of 0.75; that of a spike alone, which is said to be lower, never does. The forecast is (total - used) / slope.
+// gpulse is the composite detector of gpulse 2.2 with the defaults of its configuration page: a linear trend of at least 1 MB/s
+// (a MB is taken for 10^6 bytes) with R² of at least 0.8, over 20 samples or more, one each 30 s in the last hour. Its documents
+// are silent on some things. The confidence of a trend is taken to be its R², so that each trend that passes also passes the
+// confidence threshold of 0.75; that of a spike alone, which is said to be lower, never does. The forecast is (total - used) /
+// slope.
 func gpulse(r *Rule, points []point, f fit) (leak bool, eta float64) {
 	if len(points) < 20 || f.slope < 1e6 || f.r*f.r < 0.8 {
 		return false, math.NaN()
@@ -100,13 +101,13 @@ func gpulse(r *Rule, points []point, f fit) (leak bool, eta float64) {
 	return true, until(r.capacity, points[len(points)-1].v, f.slope)
 }
 
-// student holds the 0.975 quantiles of Student's t with 3 to 13 degrees of freedom: where p of the two-sided test is 0.05. With 14
-// and more, r = 0.5 is beyond it.
+// student holds the 0.975 quantiles of Student's t with 3 to 13 degrees of freedom: where p of the two-sided test is 0.05. With
+// 14 and more, r = 0.5 is beyond it.
 var student = [...]float64{3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160}
 
-// gpumemprof is the temporal rule of gpu-memory-profiler, the insight "Memory Growth Trend" of its analyzer: the least-squares line of
-// memory over time rises, |r| > 0.5 and p < 0.05, from 5 points on. The rule is made for a finished record of profiled calls: it is
-// asked of the last 10,000 samples, as many as the tracker's ring holds. It has no forecast.
+// gpumemprof is the temporal rule of gpu-memory-profiler, the insight "Memory Growth Trend" of its analyzer: the least-squares
+// line of memory over time rises, |r| > 0.5 and p < 0.05, from 5 points on. The rule is made for a finished record of profiled
+// calls: it is asked of the last 10,000 samples, as many as the tracker's ring holds. It has no forecast.
 func gpumemprof(_ *Rule, points []point, f fit) (leak bool, eta float64) {
 	return len(points) >= 5 && f.slope > 0 && f.r > 0.5 && significant(f.r, len(points)), math.NaN()
 }
@@ -121,14 +122,14 @@ func significant(r float64, n int) bool {
 //
 //	predict_linear(used[1h], 4 * 3600) > capacity
 //
-// As in Prometheus, two samples are enough, and the window need not be full. The alert has no "for". The forecast is when the line
-// reaches the capacity, and is told without a leak, too.
+// As in Prometheus, two samples are enough, and the window need not be full. The alert has no "for". The forecast is when the
+// line reaches the capacity, and is told without a leak, too.
 func predictLinear(r *Rule, _ []point, f fit) (leak bool, eta float64) {
 	return f.end+f.slope*(4*time.Hour).Seconds() > r.capacity, until(r.capacity, f.end, f.slope)
 }
 
-// ols is what guides to monitoring advise where they advise a regression: the line of the last 15 minutes rises, with R² of at least
-// 0.8. The window must be full.
+// ols is what guides to monitoring advise where they advise a regression: the line of the last 15 minutes rises, with R² of at
+// least 0.8. The window must be full.
 func ols(r *Rule, _ []point, f fit) (leak bool, eta float64) {
 	if r.now < r.age || f.slope <= 0 || f.r*f.r < 0.8 {
 		return false, math.NaN()
@@ -136,10 +137,10 @@ func ols(r *Rule, _ []point, f fit) (leak bool, eta float64) {
 	return true, until(r.capacity, f.end, f.slope)
 }
 
-// mannKendall is the test of Mann and Kendall for a trend with p < 0.01 in the two-sided test, where z is 2.5758, and the slope of Sen,
-// on the means of the minutes of the last hour. It is the textbook's test, for independent values: no pre-whitening, the variance
-// corrected for ties, and from 10 points on, where Kendall's S is near enough to normal (Kendall, Rank Correlation Methods). The
-// forecast is what is free over that slope.
+// mannKendall is the test of Mann and Kendall for a trend with p < 0.01 in the two-sided test, where z is 2.5758, and the slope
+// of Sen, on the means of the minutes of the last hour. It is the textbook's test, for independent values: no pre-whitening, the
+// variance corrected for ties, and from 10 points on, where Kendall's S is near enough to normal (Kendall, Rank Correlation
+// Methods). The forecast is what is free over that slope.
 func mannKendall(r *Rule, points []point, _ fit) (leak bool, eta float64) {
 	if len(points) < 10 || !(kendall(points) > 2.5758) {
 		return false, math.NaN()
@@ -148,8 +149,8 @@ func mannKendall(r *Rule, points []point, _ fit) (leak bool, eta float64) {
 	return slope > 0, until(r.capacity, r.used, slope)
 }
 
-// kendall returns z of the test of Mann and Kendall: S, less 1 towards 0, over its standard deviation, with var S = (n(n-1)(2n+5) -
-// sum over the groups of u equal values of u(u-1)(2u+5)) / 18.
+// kendall returns z of the test of Mann and Kendall: S, less 1 towards 0, over its standard deviation, with var S = (n(n-1)(2n+5)
+// - sum over the groups of u equal values of u(u-1)(2u+5)) / 18.
 func kendall(points []point) float64 {
 	s := 0
 	values := make([]float64, len(points))
@@ -222,7 +223,8 @@ func fitOf(points []point) (f fit, ok bool) {
 	return f, true
 }
 
-// until returns the seconds in which a line that is at now and rises by slope reaches the capacity; NaN for one that does not rise.
+// until returns the seconds in which a line that is at now and rises by slope reaches the capacity; NaN for one that does not
+// rise.
 func until(capacity, now, slope float64) float64 {
 	if !(slope > 0) {
 		return math.NaN()

@@ -10,10 +10,9 @@ import (
 	"testing"
 )
 
-// TestSequences gives each allocator requests and compares what it reserves and
-// what it has handed out. A call is a request (30m, 1k; 30m@1 on stream 1, 30m#1
-// in pool 1), the release of what request number N got (-N), or empty; "!" stands
-// before a request that fails. Behind the colon are the bytes reserved and allocated then.
+// TestSequences gives each allocator requests and compares what it reserves and what it has handed out. A call is a request (30m,
+// 1k; 30m@1 on stream 1, 30m#1 in pool 1), the release of what request number N got (-N), or empty; "!" stands before a request
+// that fails. Behind the colon are the bytes reserved and allocated then.
 func TestSequences(t *testing.T) {
 	for name, c := range map[string]struct {
 		capacity uint64 // MiB

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package alloc holds the allocators of GPU memory as mechanisms: the caching allocator of PyTorch, the best-fit allocator with
-// coalescing (BFC) of TensorFlow and JAX, and cudaMalloc itself. They hand out addresses and no memory, so that what they reserve for
-// a sequence of requests is what the real ones would.
+// coalescing (BFC) of TensorFlow and JAX, and cudaMalloc itself. They hand out addresses and no memory, so that what they reserve
+// for a sequence of requests is what the real ones would.
 package alloc
 
 import (
@@ -126,7 +126,8 @@ type place struct {
 	small        bool
 }
 
-// freeList holds the free blocks of one place, ordered by size and then by address: the first that is large enough is the best fit.
+// freeList holds the free blocks of one place, ordered by size and then by address: the first that is large enough is the best
+// fit.
 type freeList struct {
 	place
 	blocks  []*Block
@@ -207,8 +208,8 @@ func (a *Allocator) list(size uint64, stream, pool int) *freeList {
 	return l
 }
 
-// Alloc hands out a block for size bytes on a stream (0 is the default one) from a pool. It returns nil if the device is full, after
-// what is cached was given back.
+// Alloc hands out a block for size bytes on a stream (0 is the default one) from a pool. It returns nil if the device is full,
+// after what is cached was given back.
 func (a *Allocator) Alloc(size uint64, stream, pool int) *Block {
 	a.calls++
 	size = a.rounded(size)

@@ -33,8 +33,7 @@ func (a *Allocator) rounded(size uint64) uint64 {
 	return max(up(size, unit), unit)
 }
 
-// splits reports whether the rest of a block of have bytes is kept apart when
-// want bytes of it are handed out.
+// splits reports whether the rest of a block of have bytes is kept apart when want bytes of it are handed out.
 func (a *Allocator) splits(l *freeList, have, want uint64) bool {
 	rest := have - want
 	switch {
@@ -65,8 +64,8 @@ func (a *Allocator) fit(l *freeList, size uint64) *Block {
 	return b
 }
 
-// grow reserves memory for size bytes. A full device makes PyTorch give back
-// what it caches and try once more; BFC takes less and less.
+// grow reserves memory for size bytes. A full device makes PyTorch give back what it caches and try once more; BFC takes less and
+// less.
 func (a *Allocator) grow(l *freeList, size uint64) *Block {
 	if a.o.Kind == BFC {
 		return a.extend(l, size)
@@ -98,8 +97,8 @@ func (a *Allocator) fresh(l *freeList, size uint64) *Block {
 	return a.segment(l, n)
 }
 
-// collect gives back the oldest cached large blocks once more than the threshold is reserved, as garbage_collect_cached_blocks does:
-// those that are as old as the mean, in allocations.
+// collect gives back the oldest cached large blocks once more than the threshold is reserved, as garbage_collect_cached_blocks
+// does: those that are as old as the mean, in allocations.
 func (a *Allocator) collect() {
 	limit := uint64(a.o.GCThreshold * float64(a.o.Limit))
 	if limit == 0 || a.reserved <= limit {
@@ -129,8 +128,8 @@ func (a *Allocator) collect() {
 	}
 }
 
-// flushOversize gives back cached blocks of MaxSplit and more, the largest
-// first, until size bytes are free, as release_available_cached_blocks does.
+// flushOversize gives back cached blocks of MaxSplit and more, the largest first, until size bytes are free, as
+// release_available_cached_blocks does.
 func (a *Allocator) flushOversize(l *freeList, size uint64) bool {
 	want := max(size, a.o.MaxSplit)
 	freed := uint64(0)
@@ -143,8 +142,7 @@ func (a *Allocator) flushOversize(l *freeList, size uint64) bool {
 	return freed >= want
 }
 
-// extend reserves BFC's next region: twice the last one, what there is where
-// that is too much, but never less than size.
+// extend reserves BFC's next region: twice the last one, what there is where that is too much, but never less than size.
 func (a *Allocator) extend(l *freeList, size uint64) *Block {
 	need := up(size, Granule)
 	doubled := false
