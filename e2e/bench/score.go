@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -37,31 +38,24 @@ type outcome struct {
 // matched is how many there were of what is held for nobody, how many of them were named, and how many others.
 type matched struct{ all, named, wrong int }
 
-// match compares what is held with when it was first said so.
-func match(held []fleet.Held, said map[gpu.ProcessID]time.Duration) matched {
-	m := matched{all: len(held), wrong: len(said)}
+// match compares what is held with when the rule first said so.
+func (w *watched) match(held []fleet.Held, rule int, in func(a *answer) []gpu.ProcessID) matched {
+	first := map[gpu.ProcessID]time.Duration{}
+	for _, r := range w.records {
+		for i := range r.said[rule] {
+			for _, id := range in(&r.said[rule][i]) {
+				first[id] = cmp.Or(first[id], r.minutes[i].t)
+			}
+		}
+	}
+	m := matched{all: len(held), wrong: len(first)}
 	for _, h := range held {
-		if t, ok := said[h.ID]; ok && t >= h.From {
+		if t, ok := first[h.ID]; ok && t >= h.From {
 			m.named++
 			m.wrong--
 		}
 	}
 	return m
-}
-
-// firstSaid returns when each process was first named.
-func (w *watched) firstSaid(rule int, in func(a *answer) []gpu.ProcessID) map[gpu.ProcessID]time.Duration {
-	first := map[gpu.ProcessID]time.Duration{}
-	for _, r := range w.records {
-		for i := range r.said[rule] {
-			for _, id := range in(&r.said[rule][i]) {
-				if _, ok := first[id]; !ok {
-					first[id] = r.minutes[i].t
-				}
-			}
-		}
-	}
-	return first
 }
 
 // leakOutcome is how a rule did on one leak.
@@ -96,8 +90,8 @@ type forecast struct {
 func score(w *watched, rule int) outcome {
 	o := outcome{
 		free:       freeHours(w),
-		zombies:    match(w.truth.Zombies, w.firstSaid(rule, func(a *answer) []gpu.ProcessID { return a.zombies })),
-		unreleased: match(w.truth.Unreleased, w.firstSaid(rule, func(a *answer) []gpu.ProcessID { return a.unreleased })),
+		zombies:    w.match(w.truth.Zombies, rule, func(a *answer) []gpu.ProcessID { return a.zombies }),
+		unreleased: w.match(w.truth.Unreleased, rule, func(a *answer) []gpu.ProcessID { return a.unreleased }),
 	}
 	ooms := distinct(w.truth.OOMs)
 	for _, r := range w.records {
@@ -199,15 +193,24 @@ func (s *scorer) leaking(t time.Duration) bool {
 	})
 }
 
-// leak scores one leak.
+// leak scores one leak. An alarm must last for ten minutes, or until memory runs out or the leak ends. The forecasts are asked for
+// of a growth that ends in an out-of-memory, and not at a limit of the program that nobody else knows: in the middle of the first
+// one that is long enough, and at the first alarm.
 func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 	o := leakOutcome{index: index, found: never, listed: s.w.listed}
-	o.half = s.atHalf(index)
+	ooms := slices.DeleteFunc(slices.Clone(s.ooms), func(o fleet.OOM) bool { return o.Leak != index })
+	if i := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.Growth >= held && !o.Own }); i >= 0 {
+		o.half = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2)
+	}
 	told := s.quarterGone(l)
 	o.rated = told != never
 	for _, a := range s.alarms {
 		begin := max(a.from, l.From)
-		until := s.until(index, l, begin)
+		until := min(begin+held, l.Until)
+		next := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.T >= begin })
+		if next >= 0 {
+			until = min(until, ooms[next].T)
+		}
 		if !s.leaking(a.from) || begin > l.Until || a.to <= begin || a.to < until {
 			continue
 		}
@@ -215,21 +218,12 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 		o.inTime = o.rated && begin <= told
 		who := s.at(until).who
 		o.who, o.named = who.ok, right(who, l)
-		o.first = s.atFirst(index, begin)
+		if next >= 0 && ooms[next].T > begin && ooms[next].T-ooms[next].Growth <= begin && !ooms[next].Own {
+			o.first = newForecast(s.at(begin), ooms[next].T-begin)
+		}
 		break
 	}
 	return o
-}
-
-// until returns how long an alarm must last that began then: ten minutes, or until memory runs out or the leak ends.
-func (s *scorer) until(index int, l *fleet.LeakTruth, begin time.Duration) time.Duration {
-	until := min(begin+held, l.Until)
-	for i := range s.ooms {
-		if o := &s.ooms[i]; o.Leak == index && o.T >= begin {
-			until = min(until, o.T)
-		}
-	}
-	return until
 }
 
 // at returns the last answer until t.
@@ -274,30 +268,6 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 		return never
 	}
 	return l.From + time.Duration(min(quarter*free/l.Rate, 1e9)*float64(time.Second))
-}
-
-// atFirst scores the forecast of the first alarm, where the growth that it tells of ends in an out-of-memory, and not at a limit
-// of the program that nobody else knows.
-func (s *scorer) atFirst(index int, begin time.Duration) forecast {
-	for i := range s.ooms {
-		if o := &s.ooms[i]; o.Leak == index && o.T > begin {
-			if o.T-o.Growth > begin || o.Own {
-				break
-			}
-			return newForecast(s.at(begin), o.T-begin)
-		}
-	}
-	return forecast{}
-}
-
-// atHalf scores the forecast in the middle of the first growth that is long enough.
-func (s *scorer) atHalf(index int) forecast {
-	for i := range s.ooms {
-		if o := &s.ooms[i]; o.Leak == index && o.Growth >= held && !o.Own {
-			return newForecast(s.at(o.T-o.Growth/2), o.Growth/2)
-		}
-	}
-	return forecast{}
 }
 
 // newForecast scores an answer by the true time that was left.
