@@ -50,7 +50,7 @@ func (c *crew) launch() {
 	for range c.living {
 		s.pids += 1 + uint32(s.r.IntN(60))
 		p := &process{manner: manner, s: s, crew: c, driver: c.p.Is == "driver", started: s.now, state: 'S', leak: -1, speed: 1}
-		p.owner = &gpu.Owner{Process: c.p.Name, User: "user"}
+		p.owner = &gpu.Owner{Process: c.p.Name}
 		if c.group != "" {
 			p.owner.Namespace, p.owner.Pod = "default", c.group
 		}
@@ -167,7 +167,15 @@ func (p *process) takes(words []string, arg func(i int) float64) {
 		p.more = 0
 		p.lose(arg(1))
 	case "leak":
-		p.starts(words[1], arg(2), words[min(3, len(words)-1)], arg)
+		p.rate, p.begun, p.lump, p.shape = arg(2), p.s.now, p.s.about(2, 20), ""
+		if words[1] == "in" {
+			p.rate, p.span = p.room()/p.rate, p.rate
+		}
+		if len(words) > 3 {
+			if p.shape = words[3]; p.shape != "exp" && p.shape != "late" {
+				p.lump = arg(3)
+			}
+		}
 	case "stop":
 		p.rate = 0
 	case "grow":
@@ -179,22 +187,6 @@ func (p *process) takes(words []string, arg func(i int) float64) {
 		p.to(p.base+arg(1), arg(2))
 	default:
 		panic("a program does not " + words[0])
-	}
-}
-
-// starts begins a leak of so many MiB a second, or one that fills what is free in so many seconds.
-func (p *process) starts(how string, amount float64, option string, arg func(int) float64) {
-	p.rate, p.begun, p.lump, p.shape = amount, p.s.now, p.s.about(2, 20), ""
-	if how == "in" {
-		p.rate, p.span = p.room()/amount, amount
-	}
-	switch option {
-	case "exp", "late":
-		p.shape = option
-	default:
-		if lump := arg(3); lump > 0 {
-			p.lump = lump
-		}
 	}
 }
 

@@ -81,7 +81,6 @@ func newStory(one *Incident, seed uint64) *story {
 	}
 	s.Interval, s.now = time.Duration(s.dt*float64(time.Second)), -s.dt
 	s.Truth.Start, s.Truth.Length = epoch, at(s.length)
-	s.Info = gpu.Info{UUID: fmt.Sprintf("GPU-%s-%d", one.Kind, seed), Name: "GPU"}
 	if one.Beside > 0 {
 		s.tenants(s.limit - s.used - one.Beside)
 	}
@@ -163,8 +162,10 @@ func (s *story) next(to *gpu.Sample) bool {
 // show fills a sample.
 func (s *story) show(to *gpu.Sample) {
 	*to = gpu.Sample{
-		T: epoch + at(s.now), Time: time.Unix(0, int64(epoch+at(s.now))), Processes: to.Processes[:0],
-		Memory: gpu.Memory{Total: gpu.Some(s.capacity), Used: gpu.Some(uint64(math.Ceil(s.used/quantum)*quantum) * mib), Reserved: gpu.Some[uint64](0)},
+		T: epoch + at(s.now), Processes: to.Processes[:0],
+		Memory: gpu.Memory{
+			Total: gpu.Some(s.capacity), Used: gpu.Some(uint64(math.Ceil(s.used/quantum)*quantum) * mib), Reserved: gpu.Some[uint64](0),
+		},
 	}
 	if s.blind > 0 && s.chance(s.blind*s.dt/3600) {
 		s.blindEnd = s.now + s.about(3, 150)
