@@ -155,14 +155,6 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// ratio returns n of m, NaN of none.
-func ratio(n, m int) float64 {
-	if m == 0 {
-		return math.NaN()
-	}
-	return float64(n) / float64(m)
-}
-
 // quantile returns the value of sorted rank ceil(q n), the zero value of none.
 func quantile[T cmp.Ordered](list []T, q float64) T {
 	if len(list) == 0 {

@@ -44,10 +44,10 @@ type judge interface {
 	ask() answer
 }
 
-// newJudges returns a judge of each rule in the order of the columns; without the rivals the first two.
-func newJudges(info gpu.Info, withRivals bool) []judge {
+// judges returns a judge of each rule in the order of the columns; without the rivals the first two.
+func (o *options) judges(info gpu.Info) []judge {
 	list := []judge{newOurs(info, detector.DefaultConfig(), false), newOurs(info, detector.DefaultConfig(), true)}
-	if withRivals {
+	if o.rivals {
 		for _, rule := range rivals.All() {
 			list = append(list, rival{rule})
 		}

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
@@ -121,9 +120,6 @@ func bench(w *strings.Builder, opt options) error {
 	}
 	return benchTraces(w, opt)
 }
-
-// judges returns those that are asked for.
-func (o *options) judges(info gpu.Info) []judge { return newJudges(info, o.rivals) }
 
 // chosen returns the families that are asked for.
 func (o *options) chosen() []fleet.Family {

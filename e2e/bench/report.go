@@ -117,7 +117,7 @@ func share(n, m int) string {
 	if m == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%d/%d %s", n, m, percent(ratio(n, m)))
+	return fmt.Sprintf("%d/%d %s", n, m, percent(float64(n)/float64(m)))
 }
 
 func percent(x float64) string { return formatted("%.1f %%", 100*x) }

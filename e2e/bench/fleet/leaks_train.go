@@ -106,7 +106,7 @@ var trainingLeaks = []Family{
 		l.large(l.per(10 * c.each))
 		c.eachStep(l)
 		c.owner = w.owner("pipeline.py")
-		w.start(&job{main: burst{w.share(0.03, 0.1), forever, w.u(0.2, 0.8)}.run, owner: c.owner, restart: kubelet}, w.soon())
+		w.start(&job{main: burst(w.share(0.03, 0.1), forever, w.u(0.2, 0.8)), owner: c.owner, restart: kubelet}, w.soon())
 	})},
 	{Name: "child_contexts", About: "Children that a search or a loader starts do not end, each with a CUDA context of its own (PyTorch FAQ, \"My GPU memory isn't freed properly\").", build: trainLeak(2, 1000, func(w *world, c *training, l *leak) {
 		c.owner = w.owner("search.py")

@@ -53,18 +53,14 @@ func (c *notebook) run(p *proc) step {
 		if w.chance(0.3) {
 			took = w.span(time.Minute, 20*time.Minute)
 		}
-		p.j.step = pause(p, w.wait(c.think), p.j.step)
+		wait, next := w.wait(c.think), p.j.step
+		p.j.step = func() time.Duration { // the person thinks
+			p.rest()
+			p.busy(0, 0.01)
+			p.j.step = next
+			return wait
+		}
 		return took
-	}
-}
-
-// pause returns a step that does nothing for a time and then goes on with next.
-func pause(p *proc, d time.Duration, next step) step {
-	return func() time.Duration {
-		p.rest()
-		p.busy(0, 0.01)
-		p.j.step = next
-		return d
 	}
 }
 
@@ -79,27 +75,23 @@ func (w *world) kernel(c *notebook) *job {
 	return j
 }
 
-// burst is a job that computes for a time and ends: a batch, a cron job, a worker.
-type burst struct {
-	size  uint64 // bytes at its peak
-	lasts time.Duration
-	sm    float64
-}
-
-// run is the program: it loads, works on parts of differing size, and ends.
-func (c burst) run(p *proc) step {
-	w := p.w
-	over := w.now + c.lasts
-	return p.load(c.size/3, min(c.lasts/10, time.Minute), func() time.Duration {
-		p.rest()
-		if w.now >= over {
-			return exit
-		}
-		p.busy(c.sm, 1)
-		p.work(uint64(float64(c.size) / 3 * w.u(0.2, 1)))
-		p.work(uint64(float64(c.size) / 3 * w.u(0.2, 1)))
-		return max(w.sc.Interval, time.Second)
-	})
+// burst is a program that computes for a time and ends: a batch, a cron job, a worker. It loads, and works on parts of differing size
+// that have so many bytes at their peak.
+func burst(size uint64, lasts time.Duration, sm float64) program {
+	return func(p *proc) step {
+		w := p.w
+		over := w.now + lasts
+		return p.load(size/3, min(lasts/10, time.Minute), func() time.Duration {
+			p.rest()
+			if w.now >= over {
+				return exit
+			}
+			p.busy(sm, 1)
+			p.work(uint64(float64(size) / 3 * w.u(0.2, 1)))
+			p.work(uint64(float64(size) / 3 * w.u(0.2, 1)))
+			return max(w.sc.Interval, time.Second)
+		})
+	}
 }
 
 // bursts starts such jobs again and again, next apart, each of another size.
@@ -109,9 +101,9 @@ func (w *world) bursts(o *gpu.Owner, size uint64, lasts time.Duration, next func
 		if d := w.domains[0].dev; d.Capacity()-d.Used() < size {
 			return // the queue waits for room
 		}
-		c := burst{uint64(float64(size) * w.u(0.3, 1)), w.around(lasts), w.u(0.2, 0.95)}
+		main := burst(uint64(float64(size)*w.u(0.3, 1)), w.around(lasts), w.u(0.2, 0.95))
 		w.recreated()
-		w.start(&job{main: c.run, owner: o, options: options}, 0)
+		w.start(&job{main: main, owner: o, options: options}, 0)
 	})
 }
 
