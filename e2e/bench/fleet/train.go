@@ -68,7 +68,6 @@ func (c *training) variable(w *world) *training {
 type trainer struct {
 	*training
 	p          *proc
-	began      bool
 	start      time.Duration
 	eval, ckpt time.Duration // when the next is due
 	compile    time.Duration
@@ -82,14 +81,11 @@ type trainer struct {
 // run is the program.
 func (c *training) run(p *proc) step {
 	t := &trainer{training: c, p: p}
-	return p.load(c.weights, c.load, t.step)
+	return p.load(c.weights, c.load, t.begin)
 }
 
 func (t *trainer) step() time.Duration {
 	p, w := t.p, t.p.w
-	if !t.began {
-		t.begin()
-	}
 	if t.steps > 0 && w.now-t.start > t.steps {
 		return exit
 	}
@@ -111,14 +107,15 @@ func (t *trainer) step() time.Duration {
 }
 
 // begin makes what the first step makes: the optimizer's state, and the work spaces of cuBLAS and cuDNN.
-func (t *trainer) begin() {
+func (t *trainer) begin() time.Duration {
 	p, w := t.p, t.p.w
-	t.began, t.start = true, w.now
+	p.j.step, t.start = t.step, w.now
 	t.eval, t.ckpt = w.now+t.evalEvery, w.now+t.checkpoints
 	t.compile = w.now + w.span(5*time.Second, time.Minute)
 	p.keep(t.states, max(t.states/24, alloc.MiB))
 	p.lib(uint64(w.n(4, 64)) * 2 * alloc.MiB)
 	t.onBegin(p)
+	return t.step()
 }
 
 // pass goes forward and backward through the layers once, in place of n times.
