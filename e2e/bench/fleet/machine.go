@@ -40,34 +40,23 @@ var models = []model{
 	{"NVIDIA H100 80GB HBM3", "hopper", 81559, 551, []profile{{"1g.10gb", 7, 9856}, {"2g.20gb", 3, 20096}, {"3g.40gb", 2, 40448}}},
 }
 
-// machine is the node as far as it shows in a recording.
-type machine struct {
-	model
-	base     uint64        // bytes that the driver itself takes
-	up       time.Duration // from boot to the start of the world
-	instance uint64        // bytes of a GPU instance that the driver takes
-	readings
-}
-
 // drawMachine draws a node whose GPU is not divided.
 func (w *world) drawMachine() {
-	m := pick(w, models...)
-	w.machine = machine{
-		model: m, base: uint64(w.n(1, 60)) * alloc.MiB, up: w.span(2*time.Hour, 100*24*time.Hour),
-		instance: uint64(w.n(5, 20)) * alloc.MiB, readings: w.machine.readings,
-	}
+	w.model = pick(w, models...)
+	base := uint64(w.n(1, 60)) * alloc.MiB // that the driver itself takes
+	w.up, w.instance = w.span(2*time.Hour, 100*24*time.Hour), uint64(w.n(5, 20))*alloc.MiB
 	w.unused(4, 8, 1, 1, 220) // the driver, the number of the GPU, its UUID and its bus
-	w.domains = []*domain{{dev: alloc.NewDevice((m.total - m.reserved) * alloc.MiB)}}
-	w.domains[0].dev.Take(w.machine.base)
+	w.domains = []*domain{{dev: alloc.NewDevice((w.total - w.reserved) * alloc.MiB)}}
+	w.domains[0].dev.Take(base)
 	w.style = pick(w, kubernetes, kubernetes, kubernetes, kubernetes, slurm, slurm, docker, people)
 }
 
 // divide puts the GPU in MIG mode.
 func (w *world) divide() {
-	for w.machine.mig == nil {
+	for w.mig == nil {
 		w.drawMachine()
 	}
-	p := pick(w, w.machine.mig...)
+	p := pick(w, w.mig...)
 	w.domains = nil
 	for i := range p.count {
 		d := &domain{dev: alloc.NewDevice(p.total * alloc.MiB), id: gpu.Some(uint32(7 + i))}
@@ -75,7 +64,7 @@ func (w *world) divide() {
 		if p.count < 7 {
 			d.id.V = uint32(1 + i)
 		}
-		d.dev.Take(w.machine.instance)
+		d.dev.Take(w.instance)
 		w.domains = append(w.domains, d)
 	}
 }
@@ -83,7 +72,7 @@ func (w *world) divide() {
 // contextSize draws the memory of CUDA in a process: its context, the code of loaded libraries and the device heap; 300 to 600
 // MiB, less on old GPUs.
 func (w *world) contextSize() uint64 {
-	if w.machine.arch == "turing" || w.machine.arch == "volta" || w.domains[0].id.OK {
+	if w.arch == "turing" || w.arch == "volta" || w.domains[0].id.OK {
 		return uint64(w.n(50, 150)) * 2 * alloc.MiB
 	}
 	return uint64(w.n(150, 300)) * 2 * alloc.MiB
@@ -97,7 +86,7 @@ func (w *world) newID() gpu.ProcessID {
 	if w.listing == foreignPIDs {
 		return gpu.ProcessID{PID: w.pid}
 	}
-	return gpu.ProcessID{PID: w.pid, Start: uint64((w.machine.up + w.lead + w.now) / (10 * time.Millisecond))}
+	return gpu.ProcessID{PID: w.pid, Start: uint64((w.up + w.lead + w.now) / (10 * time.Millisecond))}
 }
 
 // style is what runs the programs of a node.

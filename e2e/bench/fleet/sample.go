@@ -23,13 +23,6 @@ const (
 	foreignPIDs         // the recorder runs in a pid namespace of its own
 )
 
-// readings are how good the readings are.
-type readings struct {
-	torn       float64 // share (0 to 1) of samples whose memory is older than their list
-	noReserved bool    // the driver tells no reserved memory: it counts as used
-	noUse      bool    // nor the utilisation of processes
-}
-
 // gap is a time without samples: the node or the recorder was away.
 type gap struct{ from, to time.Duration }
 
@@ -43,9 +36,9 @@ func (w *world) drawListing() {
 	case x < 0.14:
 		w.listing = foreignPIDs
 	}
-	w.machine.torn = w.logu(0.0002, 0.02)
-	w.machine.noReserved = w.chance(0.05)
-	w.machine.noUse = w.chance(0.05)
+	w.torn = w.logu(0.0002, 0.02)
+	w.noReserved = w.chance(0.05)
+	w.noUse = w.chance(0.05)
 }
 
 func (w *world) drawGaps() {
@@ -65,7 +58,7 @@ func (w *world) inGap(t time.Duration) bool {
 // sample simulates until the sample at t and fills it in.
 func (w *world) sample(s *gpu.Sample, t time.Duration) {
 	late := time.Duration(w.r.ExpFloat64() * float64(3*time.Millisecond))
-	torn := w.chance(w.machine.torn)
+	torn := w.chance(w.torn)
 	if !torn {
 		w.advance(t)
 	}
@@ -79,7 +72,7 @@ func (w *world) sample(s *gpu.Sample, t time.Duration) {
 
 // memories fills in the memory of the GPU and of its instances.
 func (w *world) memories(s *gpu.Sample) {
-	used, reserved := uint64(0), w.machine.reserved*alloc.MiB
+	used, reserved := uint64(0), w.reserved*alloc.MiB
 	s.Instances = s.Instances[:0]
 	for _, d := range w.domains {
 		used += d.dev.Used() // that of the GPU is the sum of its instances
@@ -89,8 +82,8 @@ func (w *world) memories(s *gpu.Sample) {
 			}})
 		}
 	}
-	s.Memory = gpu.Memory{Total: gpu.Some(w.machine.total * alloc.MiB), Reserved: gpu.Some(reserved), Used: gpu.Some(used)}
-	if w.machine.noReserved {
+	s.Memory = gpu.Memory{Total: gpu.Some(w.total * alloc.MiB), Reserved: gpu.Some(reserved), Used: gpu.Some(used)}
+	if w.noReserved {
 		s.Memory.Reserved, s.Memory.Used = gpu.Opt[uint64]{}, gpu.Some(used+reserved)
 	}
 }
@@ -119,7 +112,7 @@ func (p *proc) entry() gpu.Process {
 	if w.listing != noMemory {
 		e.Used = gpu.Some(p.used())
 	}
-	if !w.domains[0].id.OK && !w.machine.noUse {
+	if !w.domains[0].id.OK && !w.noUse {
 		e.SM = gpu.Some(w.ratio(p.sm))
 		w.ratio(p.sm * 0.6) // of the memory controller, which no rule reads
 	}

@@ -17,10 +17,16 @@ import (
 type world struct {
 	r       *rand.Rand
 	sc      *Scenario
-	machine machine
 	style   style
 	listing listing
 	gaps    []gap
+
+	model
+	up         time.Duration // from boot to the start of the world
+	instance   uint64        // bytes of a GPU instance that the driver takes
+	torn       float64       // share (0 to 1) of samples whose memory is older than their list
+	noReserved bool          // the driver tells no reserved memory: it counts as used
+	noUse      bool          // nor the utilisation of processes
 
 	epoch time.Duration // the time of the first sample, since the Unix epoch
 	now   time.Duration // since the first sample; negative before it
