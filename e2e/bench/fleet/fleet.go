@@ -55,8 +55,8 @@ type Scenario struct {
 	// Truth is complete only after Next has returned false, because the simulation runs to the real end. Start is known from the
 	// beginning, and Length is an upper bound until then: a recording may end a while after a failure.
 	Truth Truth
-	// Next fills s with the next sample, as the tool's record command would have read it, and returns false at the end. The
-	// slices in s are reused by the next call if s is; the Owners are shared and never change.
+	// Next fills s with what the detector reads of the next sample, and returns false at the end. The slices in s are reused by
+	// the next call if s is; the Owners are shared and never change.
 	Next func(s *gpu.Sample) bool
 }
 

@@ -218,12 +218,8 @@ func (j *job) leave(l *leak) {
 
 // strand retains bytes that no process has any more.
 func (l *leak) strand(bytes uint64) {
-	if !l.dom.dev.Take(bytes) {
-		return
+	if l.dom.dev.Take(bytes) {
+		l.count(bytes)
+		l.stranded += bytes
 	}
-	if !l.begun {
-		l.begun, l.t.From, l.since = true, l.w.now, l.w.now
-	}
-	l.count(bytes)
-	l.stranded += bytes
 }

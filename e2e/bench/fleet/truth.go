@@ -101,7 +101,9 @@ func (l *leak) life(p *proc) int {
 func (l *leak) note(p *proc, bytes, base uint64) {
 	i := l.life(p)
 	if i < 0 {
-		l.begin(p)
+		if o := p.j.owner; o != nil && (l.w.listing == all || l.w.listing == noMemory) {
+			l.t.Group, l.t.Program = o.Group(), o.Process
+		}
 		i = len(l.lives)
 		l.lives = append(l.lives, &life{p: p, base: base})
 		l.t.Processes = append(l.t.Processes, p.id)
@@ -110,24 +112,16 @@ func (l *leak) note(p *proc, bytes, base uint64) {
 	l.count(bytes)
 }
 
-func (l *leak) begin(p *proc) {
+func (l *leak) count(bytes uint64) {
 	if l.retained == 0 {
 		l.since = l.w.now
 	}
 	if !l.begun {
-		l.begun = true
-		l.t.From = l.w.now
+		l.begun, l.t.From = true, l.w.now
 	}
-	if o := p.j.owner; o != nil && (l.w.listing == all || l.w.listing == noMemory) {
-		l.t.Group, l.t.Program = o.Group(), o.Process
-	}
-}
-
-func (l *leak) count(bytes uint64) {
 	l.retained += bytes
 	l.sum += bytes
-	l.t.Retained = max(l.t.Retained, l.retained)
-	l.t.Until = l.w.now
+	l.t.Retained, l.t.Until = max(l.t.Retained, l.retained), l.w.now
 }
 
 // forget notes that a process has ended, and with it what it had retained.
