@@ -75,8 +75,8 @@ func (w *world) kernel(c *notebook) *job {
 	return j
 }
 
-// burst is a program that computes for a time and ends: a batch, a cron job, a worker. It loads, and works on parts of differing size
-// that have so many bytes at their peak.
+// burst is a program that computes for a time and ends: a batch, a cron job, a worker. It loads, and works on parts of differing
+// size that have so many bytes at their peak.
 func burst(size uint64, lasts time.Duration, sm float64) program {
 	return func(p *proc) step {
 		w := p.w
