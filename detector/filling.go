@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -60,7 +61,7 @@ type crestSeries struct{ *stat.Crest[stat.Bytes] }
 // slot returns the i-th slot before the newest one.
 func (c crestSeries) slot(i int) (start time.Duration, peak float64) {
 	s := &c.Slots[(c.Head+stat.CrestSlots-i)%stat.CrestSlots]
-	return time.Duration(s.Start), float64(s.Max)
+	return s.Start, float64(s.Max)
 }
 
 // grown is growth for parts of so many slots.
@@ -156,7 +157,7 @@ func (d *Domain[K]) fill(headroom float64) {
 	if !ok {
 		return
 	}
-	if d.past.Top <= d.past.Reached {
+	if d.past.Top <= d.past.Reached && !ablate.Off(ablate.Reached) {
 		return // a height that these processes had before is not new: an epoch, a day
 	}
 	eta, lower, upper := f.secondsTo(headroom)

@@ -6,6 +6,7 @@ package series
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -13,9 +14,6 @@ const (
 	// fullHold is how long a leak stays that has filled the memory, after it was last seen to grow,
 	// and after the memory was last full.
 	fullHold = 15 * time.Minute
-	// A scale foresees from trendPoints troughs on, where its form is trendForm at least.
-	trendPoints = 16
-	trendForm   = 0.8
 )
 
 // Phase is where a series stands with its leak.
@@ -77,30 +75,27 @@ func (s *Series) hold(full *Fullness) {
 		g := &s.Growths[l.Best]
 		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
 		s.foresee()
-	case full.Lately > l.Since && s.Last-min(full.Until, l.Grown) < fullHold:
+	case !ablate.Off(ablate.FullHold) && full.Lately > l.Since && s.Last-min(full.Until, l.Grown) < fullHold:
 		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold)
 	default:
 		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold), Best: l.Best}
 	}
 }
 
-// foresee fits the line that the leak is foreseen by: that of the widest scale which sees it
-// clearly, because that has seen most of it. Without a new trough there, nothing changes.
+// foresee fits the line that the leak is foreseen by: that of the scale which is surest. Without a new
+// trough there, nothing changes.
 func (s *Series) foresee() {
-	l, scale := &s.Leak, s.Leak.Best
-	for i := numScales - 1; i >= 0; i-- {
-		if g := &s.Growths[i]; g.Steady >= trendPoints && g.Form >= trendForm {
-			scale = uint8(i)
-			break
-		}
-	}
-	e := &s.Scales[scale]
-	if l.TrendScale == scale && l.TrendAt == e.Closed {
+	l := &s.Leak
+	e := &s.Scales[l.Best]
+	if l.TrendScale == l.Best && l.TrendAt == e.Closed {
 		return
 	}
 	pts := e.points()
-	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[scale].Steady, 0):])
+	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[l.Best].Steady, 0):])
+	if ablate.Off(ablate.Bend) {
+		fit.Rate, fit.Bend = stat.FitLine(pts).Rate, 0
+	}
 	if fit.Rate > 0 {
-		l.Trend, l.TrendScale, l.TrendAt = fit, scale, e.Closed
+		l.Trend, l.TrendScale, l.TrendAt = fit, l.Best, e.Closed
 	}
 }

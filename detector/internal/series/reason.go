@@ -6,6 +6,7 @@ package series
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -81,6 +82,9 @@ var reasons = [...]struct {
 // wait sets the reason for which growth must last longest.
 func (s *Series) wait(g *Growth) {
 	for _, r := range reasons {
+		if ablate.Off(ablate.Mechanism(r.why.String())) {
+			continue
+		}
 		if need := r.need(s, g); need > g.Need {
 			g.Need, g.Reason = need, r.why
 		}
@@ -135,6 +139,9 @@ func (s *Series) fromIdle(g *Growth) bool {
 
 // patience returns how long growth must last that may settle.
 func (s *Series) patience(g *Growth) time.Duration {
+	if ablate.Off(ablate.Near) {
+		return s.cfg.SettleTime
+	}
 	return min(s.cfg.SettleTime, max(shortSettle, min(day, nearTimes*s.ahead(g))))
 }
 

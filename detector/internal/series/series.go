@@ -50,8 +50,6 @@ type Series struct {
 	Left     stat.Bytes    // of the memory that it is a part of
 	BusyAt   time.Duration // when its owner last computed, or that was not known; first sample if never
 	WorkedAt time.Duration // when it was first known to compute; 0 never
-	// The last gap between samples: nothing is known of that.
-	GapFrom, GapLength time.Duration
 }
 
 // New returns an empty series of that configuration.
@@ -68,7 +66,7 @@ func (s *Series) Reset(cfg *Config) {
 		windows = make([]stat.Window, len(cfg.Windows))
 	}
 	for i := range windows {
-		windows[i] = stat.Window{Span: int64(cfg.Windows[i])}
+		windows[i] = stat.Window{Span: cfg.Windows[i]}
 	}
 	*s = Series{cfg: cfg, Windows: windows}
 	s.climb(narrowest, blockSamples)
@@ -96,8 +94,8 @@ func (s *Series) Configure(cfg *Config) {
 	old := s.Windows
 	s.Windows = make([]stat.Window, len(cfg.Windows))
 	for i, span := range cfg.Windows {
-		s.Windows[i] = stat.Window{Span: int64(span)}
-		if at := slices.IndexFunc(old, func(w stat.Window) bool { return w.Span == int64(span) }); at >= 0 {
+		s.Windows[i] = stat.Window{Span: span}
+		if at := slices.IndexFunc(old, func(w stat.Window) bool { return w.Span == span }); at >= 0 {
 			s.Windows[i] = old[at]
 		}
 	}
@@ -143,9 +141,6 @@ func (s *Series) Observe(o *Sample) {
 		}
 	}
 	s.count(o)
-	if s.Last > 0 && o.T-s.Last > gapIntervals*o.Interval {
-		s.GapFrom, s.GapLength = s.Last, o.T-s.Last
-	}
 	if !o.SM.OK || o.SM.V > 0 {
 		s.BusyAt = o.T
 	}
@@ -169,12 +164,12 @@ func (s *Series) count(o *Sample) {
 	width := max(s.cfg.SpikeWidth, gapIntervals*o.Interval)
 	height := max(s.cfg.SpikeHeight, s.cfg.SpikeRatio*float64(o.Capacity))
 	ended := 0
-	if s.Spikes.Add(int64(o.T), int64(o.Used), int64(width), height) {
+	if s.Spikes.Add(o.T, o.Used, width, height) {
 		ended = 1
 		s.Total++
 	}
 	for i := range s.Windows {
-		s.Windows[i].Add(int64(o.T), int64(o.Used), int64(covered), ended)
+		s.Windows[i].Add(o.T, o.Used, covered, ended)
 	}
 }
 
@@ -203,14 +198,6 @@ func (s *Series) climbed(o *Sample) bool {
 		}
 	}
 	return true
-}
-
-// watched returns for how long the series was watched from the time from to the time t, as far as
-// its last gap is concerned: what was not seen neither grew nor paused. A block of samples, and so a
-// growth, may end within a gap, or before it.
-func (s *Series) watched(from, t time.Duration) time.Duration {
-	begin, end := max(from, s.GapFrom), min(t, s.GapFrom+s.GapLength)
-	return t - from - max(0, end-begin)
 }
 
 // rested reports whether it is known that the owner has not computed since that time.
