@@ -126,7 +126,7 @@ func (s *Series) programBegin(g *Growth) time.Duration {
 // dailyLoad is for growth that is as slow as a load which follows the time of day.
 func (s *Series) dailyLoad(g *Growth) time.Duration {
 	ahead := s.ahead(g)
-	if s.Loadless || ahead <= slowAhead || g.Lasted <= max(slowSpan, slowBlocks*s.Scales[0].Width) {
+	if s.Loadless || s.Capacity == 0 || ahead <= slowAhead || g.Lasted <= max(slowSpan, slowBlocks*s.Scales[0].Width) {
 		return 0
 	}
 	return max(s.patience(g), min(day, time.Duration(slowShare*float64(ahead))))
@@ -150,7 +150,7 @@ func (s *Series) patience(g *Growth) time.Duration {
 func (s *Series) ahead(g *Growth) time.Duration {
 	const year = 365 * day
 	if s.Capacity == 0 || g.Rate <= 0 {
-		return 0
+		return year
 	}
 	return time.Duration(min(float64(max(0, s.Left))/g.Rate*float64(time.Second), float64(year)))
 }
