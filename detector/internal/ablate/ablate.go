@@ -22,10 +22,11 @@ const (
 	ProgramLoad  Mechanism = "program_load"
 	ProgramBegin Mechanism = "program_begin"
 	DailyLoad    Mechanism = "daily_load"
-	Near         Mechanism = "near"      // less patience where the memory is full soon
-	FullHold     Mechanism = "full_hold" // a leak stays that has filled the memory
-	Bend         Mechanism = "bend"      // a leak may accelerate
-	Resting      Mechanism = "resting"   // the sum of what rests is a series
+	Near         Mechanism = "near"         // less patience where the memory is full soon
+	FullHold     Mechanism = "full_hold"    // a leak stays that has filled the memory
+	Bend         Mechanism = "bend"         // a leak may accelerate
+	WidestTrend  Mechanism = "widest_trend" // the widest scale foresees
+	Resting      Mechanism = "resting"      // the sum of what rests is a series
 	CrashLoop    Mechanism = "crash_loop"
 	Groups       Mechanism = "groups"  // sums of pods and jobs
 	Turn         Mechanism = "turn"    // a pool that grows, a process that follows another

@@ -251,12 +251,6 @@ func TestGrowthIsHeldAgainstGiveBacks(t *testing.T) {
 	}
 }
 
-// A gap within the growth is no time that it lasted.
-func TestGrowthOverAGapLastsForWhatWasSeen(t *testing.T) {
-	s := func(s *Series) { s.GapFrom, s.GapLength = block(20), 5*narrowest }
-	about(t, "lasted", judged(ramp(41, 10000, 10), s).Lasted.Seconds(), 34*narrowest.Seconds())
-}
-
 // The confidence in growth is that of its weakest respect.
 func TestConfidenceIsTheWeakest(t *testing.T) {
 	for _, g := range []Growth{{Form: 0.2, Kept: 1, Waited: 1}, {Form: 1, Kept: 0.2, Waited: 1}, {Form: 1, Kept: 1, Waited: 0.2}} {

@@ -14,6 +14,9 @@ const (
 	// fullHold is how long a leak stays that has filled the memory, after it was last seen to grow,
 	// and after the memory was last full.
 	fullHold = 15 * time.Minute
+	// A scale foresees from trendPoints troughs on, where its form is trendForm at least.
+	trendPoints = 16
+	trendForm   = 0.8
 )
 
 // Phase is where a series stands with its leak.
@@ -82,20 +85,26 @@ func (s *Series) hold(full *Fullness) {
 	}
 }
 
-// foresee fits the line that the leak is foreseen by: that of the scale which is surest. Without a new
-// trough there, nothing changes.
+// foresee fits the line that the leak is foreseen by: that of the widest scale which sees it clearly,
+// because that has seen most of it. Without a new trough there, nothing changes.
 func (s *Series) foresee() {
-	l := &s.Leak
-	e := &s.Scales[l.Best]
-	if l.TrendScale == l.Best && l.TrendAt == e.Closed {
+	l, scale := &s.Leak, s.Leak.Best
+	for i := numScales - 1; i >= 0 && !ablate.Off(ablate.WidestTrend); i-- {
+		if g := &s.Growths[i]; g.Steady >= trendPoints && g.Form >= trendForm {
+			scale = uint8(i)
+			break
+		}
+	}
+	e := &s.Scales[scale]
+	if l.TrendScale == scale && l.TrendAt == e.Closed {
 		return
 	}
 	pts := e.points()
-	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[l.Best].Steady, 0):])
+	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[scale].Steady, 0):])
 	if ablate.Off(ablate.Bend) {
 		fit.Rate, fit.Bend = stat.FitLine(pts).Rate, 0
 	}
 	if fit.Rate > 0 {
-		l.Trend, l.TrendScale, l.TrendAt = fit, l.Best, e.Closed
+		l.Trend, l.TrendScale, l.TrendAt = fit, scale, e.Closed
 	}
 }
