@@ -119,7 +119,7 @@ func (s *Series) programLoad(g *Growth) time.Duration {
 
 // programBegin is for growth that was there when its program began, or was first seen.
 func (s *Series) programBegin(g *Growth) time.Duration {
-	lead := max(settled, g.Lasted/3)
+	lead := max(settled, (g.End-g.Since)/3)
 	if g.Since-max(s.Began, s.First) >= lead && !s.fromIdle(g) {
 		return 0
 	}
