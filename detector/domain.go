@@ -20,10 +20,10 @@ const (
 	// MaxMembers bounds how many members of a domain are judged; the memory of
 	// further ones still counts in the sums.
 	MaxMembers = 1024
-	// MaxGroups is the same for groups.
+	// MaxGroups is the same for groups. Both are bounds of cost.
 	MaxGroups = 256
 	// nearCapacity is the share of the capacity from which an exit may have been
-	// an out-of-memory.
+	// an out-of-memory: the share is chosen.
 	nearCapacity = 0.95
 	// intervalSamples is over how many frames the typical interval is the median.
 	intervalSamples = 9

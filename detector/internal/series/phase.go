@@ -14,7 +14,8 @@ const (
 	// fullHold is how long a leak stays that has filled the memory, after it was last seen to grow,
 	// and after the memory was last full.
 	fullHold = 15 * time.Minute
-	// A scale foresees from trendPoints troughs on, where its form is trendForm at least.
+	// A scale foresees from trendPoints troughs on, where its form is trendForm at least. All three were
+	// fitted by hand on generated series.
 	trendPoints = 16
 	trendForm   = 0.8
 )

@@ -34,6 +34,8 @@ func (w Withheld) String() string {
 	return withheldNames[w]
 }
 
+// These were fitted by hand on generated series, but for slowAhead, which follows from a day, and the
+// idle memory, which is a definition. make bench-detect measures what they find and cost.
 const (
 	// rampFill is how long growth takes to fill the whole capacity that is as fast as ramps of load
 	// are. It must last rampTimes as long as any: ramps take minutes.

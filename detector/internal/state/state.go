@@ -17,7 +17,7 @@ import (
 // Err says that the bytes are not what Append wrote.
 var Err = errors.New("not a state of the detector")
 
-// MaxLen bounds the length of a slice and of a string that is read.
+// MaxLen bounds the length of a slice and of a string that is read, and so what a bad file can cost.
 const MaxLen = 1 << 16
 
 // Append appends what v points to.
