@@ -195,7 +195,7 @@ func (s *Series) climbed(o *Sample) bool {
 	}
 	for i := range changed {
 		if changed[i] {
-			s.Growths[i] = s.judge(i)
+			s.judge(i)
 		}
 	}
 	return true
