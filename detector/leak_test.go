@@ -34,7 +34,7 @@ func TestPatterns(t *testing.T) {
 		{"utilisation not known", constant, func(int) Value { return Value{} }, 3600, PatternStable},
 		{"a model that loads", func(s int) float64 { return 2*gib + min(float64(s)*8*mib, 20*gib) }, nil, 900, PatternWarmup},
 		{"a cache that fills", func(s int) float64 { return 2*gib + exp(s, 20, 600) }, nil, 1500, PatternWarmup},
-		{"and has filled", func(s int) float64 { return 2*gib + exp(s, 20, 600) }, nil, 30000, PatternPlateau},
+		{"and has filled", func(s int) float64 { return 2*gib + exp(s, 20, 600) }, nil, 50000, PatternPlateau},
 		{"one step", func(s int) float64 { return 10*gib + float64(btoi(s > 2000))*5*gib }, nil, 3600, PatternStep},
 		{"a step down", func(s int) float64 { return 10*gib - float64(btoi(s > 2000))*5*gib }, nil, 3600, PatternStep},
 		{"batches of a minute", func(s int) float64 { return 10*gib + float64(s%60)*100*mib }, nil, 3600, PatternSawtooth},
