@@ -305,7 +305,8 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 
 // observeResting adds the sum of the members that have not computed for series.IdleAfter to a series of
 // its own: processes that are never reaped, one a request, leak together while none of them grows, and
-// their pod begins anew with each of them. Who has no utilisation rests not.
+// their pod begins anew with each of them. Who has no utilisation rests not. What rests may end soon, as a
+// program may that has begun: its growth has the excuse of that for as long as it has one.
 func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 	if !f.Complete {
 		return
@@ -319,5 +320,6 @@ func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 		}
 	}
 	o.Used = min(o.Used, MaxBytes)
+	d.resting.Began = o.T
 	d.resting.Observe(&o)
 }

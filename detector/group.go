@@ -300,7 +300,7 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	switch {
 	case grew && (m.Full || f.Filled(life.Onset, m.Last)):
 		if !same { // two at once are the same death
-			r.Add(&life)
+			r.Add(&life, m.Config().MinSpan)
 			g.culprit, g.accused = key, true
 		}
 	case m.Full && f.Filled(m.First, m.Last): // of what nobody saw grow

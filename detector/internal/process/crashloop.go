@@ -76,8 +76,8 @@ func (r *Loop) Revoke() {
 // last returns the last life; there must be one.
 func (r *Loop) last() *series.Life { return &r.Lives[(r.N-1)%keptLives] }
 
-// Add adds a life that grew until the memory was full.
-func (r *Loop) Add(l *series.Life) {
+// Add adds a life that grew until the memory was full. No growth can be a leak that is shorter than span.
+func (r *Loop) Add(l *series.Life, span time.Duration) {
 	if r.N == 0 {
 		r.Since = l.From
 	}
@@ -89,7 +89,7 @@ func (r *Loop) Add(l *series.Life) {
 	if r.alike() {
 		least = alikeDeaths
 	}
-	r.Proven = r.Proven || r.N >= least && r.Lasted >= loopLasts
+	r.Proven = r.Proven || r.N >= least && r.Lasted >= max(loopLasts, span)
 	r.settle()
 }
 
