@@ -228,7 +228,7 @@ func (d *Domain[K]) compose() {
 		return
 	}
 	v.Confidence, v.Leak, v.Since = d.out.Residual.Confidence, false, 0
-	v.Rate, v.Leaked = Value{}, Value{}
+	v.Rate, v.Bend, v.Leaked = Value{}, 0, Value{}
 	if v.Pattern.Leaks() {
 		v.Pattern = d.growing()
 	}
@@ -298,6 +298,7 @@ func (d *Domain[K]) combine() {
 		}
 		v.Leak = true
 		v.Rate = Of(v.Rate.V + c.trend.Rate)
+		v.Bend += c.trend.Bend
 		v.Leaked = Of(v.Leaked.V + c.leaked)
 		if c.trend.Rate > largest {
 			largest, v.Pattern = c.trend.Rate, c.pattern
@@ -319,14 +320,14 @@ func (d *Domain[K]) forecast() {
 	for i := range d.grown {
 		sum.add(d.grown[i].trend)
 	}
-	eta, lower, upper := sum.secondsTo(headroom)
+	eta, lower, upper := sum.secondsTo(headroom, float64(d.capacity)-d.out.Device.Leaked.V)
 	dies(&d.out.Device, eta, lower, upper)
 	dies(&d.out.Residual, eta, lower, upper)
 	for i := range d.out.Members {
 		m := &d.out.Members[i]
 		dies(&m.Verdict, eta, lower, upper)
-		if m.Leak && sum.rate > 0 {
-			m.Share = Of(stat.Clamp(m.Rate.V / sum.rate))
+		if rate := d.out.Device.Rate.V; m.Leak && rate > 0 {
+			m.Share = Of(stat.Clamp(m.Rate.V / rate))
 		}
 	}
 	for i := range d.out.Groups {
@@ -334,12 +335,16 @@ func (d *Domain[K]) forecast() {
 	}
 }
 
-// dies sets the forecast: the domain's for who leaks, never for who does not.
+// dies sets the forecast: the domain's for who leaks, never for who does not. The rate becomes the mean one
+// until then, so that the time is the headroom over the sum of the rates.
 func dies(v *Verdict, eta, lower, upper float64) {
 	switch {
 	case !v.Judged:
 	case v.Leak:
 		v.SecondsToOOM, v.Lower, v.Upper = Of(eta), Of(lower), Of(upper)
+		if !math.IsInf(eta, 0) {
+			v.Rate.V += v.Bend * eta / 2
+		}
 	default:
 		never := Of(math.Inf(1))
 		v.SecondsToOOM, v.Lower, v.Upper = never, never, never

@@ -15,8 +15,8 @@ const (
 	// three minutes.
 	pageWithin = time.Hour
 	pageFor    = 3 * time.Minute
-	// fullWithin and fullFor are those of the page GPUMemoryFillsUp, which a leak need not have made. Its interval must be finite:
-	// growth that may end before is nobody's page.
+	// fullWithin and fullFor are those of the page GPUMemoryFillsUp, which a leak need not have made. Its interval must be
+	// finite: growth that may end before is nobody's page.
 	fullWithin = 15 * time.Minute
 	fullFor    = 2 * time.Minute
 	// ticketFor is that of the ticket, GPUMemoryLeakDetected.
@@ -34,25 +34,20 @@ type span struct{ from, to time.Duration }
 // spans returns when a condition held, of the times at which it was asked for. What holds last holds until after the end.
 func spans(minutes []minute, on func(i int) bool) []span {
 	var list []span
-	for i := range minutes {
-		t := minutes[i].t
+	for i, m := range minutes {
+		next := m.t + time.Minute
+		if i+1 < len(minutes) {
+			next = minutes[i+1].t
+		}
 		switch n := len(list); {
 		case !on(i):
-		case n > 0 && list[n-1].to == t:
-			list[n-1].to = nextTime(minutes, i)
+		case n > 0 && list[n-1].to == m.t:
+			list[n-1].to = next
 		default:
-			list = append(list, span{t, nextTime(minutes, i)})
+			list = append(list, span{m.t, next})
 		}
 	}
 	return list
-}
-
-// nextTime returns when the rules were asked after minute i.
-func nextTime(minutes []minute, i int) time.Duration {
-	if i+1 == len(minutes) {
-		return minutes[i].t + time.Minute
-	}
-	return minutes[i+1].t
 }
 
 // either returns when one of two alerts was on: the one inhibits the other.

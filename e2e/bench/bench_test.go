@@ -4,7 +4,6 @@
 package main
 
 import (
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,8 +15,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// line returns a scenario of one process that holds 8 GiB, and from hour one on so many bytes more each second, until the GPU of 16
-// GiB is full or twelve hours are over.
+// line returns a scenario of one process that holds 8 GiB, and from hour one on so many bytes more each second, until the GPU of
+// 16 GiB is full or twelve hours are over.
 func line(slice gpu.Opt[uint32], rate float64) *fleet.Scenario {
 	const interval, onset, length = 15 * time.Second, time.Hour, 12 * time.Hour
 	start := 1_790_000_000 * time.Second
@@ -55,8 +54,8 @@ func line(slice gpu.Opt[uint32], rate float64) *fleet.Scenario {
 // lines are families of such scenarios, a leak and a healthy one of which are held out.
 func lines() []fleet.Family {
 	of := func(name string, class fleet.Class, isHeld bool, slice gpu.Opt[uint32], rate float64) fleet.Family {
-		return fleet.Family{Name: name, Class: class, Held: isHeld, Draw: func(r *rand.Rand) *fleet.Scenario {
-			return line(slice, rate*(1+r.Float64()/10))
+		return fleet.Family{Name: name, Class: class, Held: isHeld, Draw: func(seed uint64) *fleet.Scenario {
+			return line(slice, rate*(1+float64(seed)/100))
 		}}
 	}
 	none, slice := gpu.Opt[uint32]{}, gpu.Some[uint32](5)
@@ -125,14 +124,14 @@ func TestHeld(t *testing.T) {
 	if _, err := parse([]string{"--held=no"}); err == nil {
 		t.Error("--held=no is accepted")
 	}
-	if err := bench(nil, options{held: "both", list: lines(), family: "no such"}); err == nil {
+	if err := bench(&strings.Builder{}, options{held: "both", list: lines(), family: "no such"}); err == nil {
 		t.Error("no family, and no error")
 	}
 }
 
 // TestVerbose says what ours missed: a leak that begins at once and fills the GPU within a minute.
 func TestVerbose(t *testing.T) {
-	fast := fleet.Family{Name: "at_once", Class: fleet.Leak, Draw: func(*rand.Rand) *fleet.Scenario { return line(gpu.Opt[uint32]{}, 1<<28) }}
+	fast := fleet.Family{Name: "at_once", Class: fleet.Leak, Draw: func(uint64) *fleet.Scenario { return line(gpu.Opt[uint32]{}, 1<<28) }}
 	got := printed(t, options{verbose: true, list: []fleet.Family{fast}})
 	for _, want := range []string{"missed         at_once/1: 256.000 MiB/s from 1h0m0s", "unpaged        at_once/1: out of memory at 1h0m45s after 45s of growth"} {
 		if !strings.Contains(got, want) {
@@ -174,10 +173,15 @@ gpu_memory_used_bytes{pod="a"} 3072 1662858834.000
 	}
 	write(history)
 	got, err := readTraces(dir)
-	if err != nil || len(got) != 1 || len(got[0].samples) != 3 {
+	if err != nil || len(got) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if s := got[0].samples; s[1].T-s[0].T != 57500*time.Millisecond || s[2].Memory.Used != gpu.Some[uint64](3072) || s[0].Memory.Total.V != historyCapacity {
+	var samples []gpu.Sample
+	var sample gpu.Sample
+	for sc := got[0].Draw(1); sc.Next(&sample); {
+		samples = append(samples, sample)
+	}
+	if s := samples; len(s) != 3 || s[1].T-s[0].T != 57500*time.Millisecond || s[2].Memory.Used != gpu.Some[uint64](3072) || s[0].Memory.Total.V != historyCapacity {
 		t.Errorf("%+v", s)
 	}
 	const log = "timestamp, index, memory.used [MiB], memory.total [MiB]\n2026/03/01 12:00:00.000, 0, 1000 MiB, 16000 MiB\n2026/03/01 14:00:00.000, 0, 1000 MiB, 16000 MiB\n"

@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -24,7 +25,10 @@ type figures struct {
 	alarmedHours, memoryHours  float64 // of scenarios without a leak
 	ooms, paged, ahead, ahead3 int
 	half, first                forecasts
-	costs, oracle              []float64 // of the leaks that end in an out-of-memory
+	warned                     int             // of the ooms, with an alarm for ten minutes before
+	alarms                     []time.Duration // for how long one had been on before them
+	costs, oracle              []float64       // of the leaks that end in an out-of-memory
+	zombies, unreleased        matched
 }
 
 // forecasts are the scores of many.
@@ -50,6 +54,8 @@ func (f *figures) add(class fleet.Class, o *outcome, p prices) {
 	count(&f.alarmed[class], o.alarmed)
 	f.episodes, f.pages, f.tickets = f.episodes+o.episodes, f.pages+o.pages, f.tickets+o.tickets
 	f.freeHours += o.free
+	f.zombies.add(o.zombies)
+	f.unreleased.add(o.unreleased)
 	if class != fleet.Leak {
 		f.alarmedHours, f.memoryHours = f.alarmedHours+o.alarmedHours, f.memoryHours+o.memoryHours
 		return
@@ -60,6 +66,10 @@ func (f *figures) add(class fleet.Class, o *outcome, p prices) {
 		f.addLeak(&o.leaks[i])
 	}
 	f.addOOMs(o.ooms, p)
+}
+
+func (m *matched) add(o matched) {
+	m.all, m.named, m.wrong = m.all+o.all, m.named+o.named, m.wrong+o.wrong
 }
 
 func (f *figures) addLeak(l *leakOutcome) {
@@ -80,35 +90,61 @@ func (f *figures) addLeak(l *leakOutcome) {
 // addOOMs counts out-of-memories, and what each leak costs on average.
 func (f *figures) addOOMs(all []oomOutcome, p prices) {
 	of := map[int][]oomOutcome{}
-	var order []int
 	for _, o := range all {
 		f.ooms++
 		count(&f.paged, o.lead != never)
 		count(&f.ahead, o.lead >= held)
 		count(&f.ahead3, o.lead >= ahead)
-		if len(of[o.leak]) == 0 {
-			order = append(order, o.leak)
+		count(&f.warned, o.alarm >= held)
+		if o.alarm != never {
+			f.alarms = append(f.alarms, o.alarm)
 		}
 		of[o.leak] = append(of[o.leak], o)
 	}
-	for _, leak := range order {
-		cost, best := 0.0, 0.0
+	for _, leak := range slices.Sorted(maps.Keys(of)) {
+		var cost, best []float64
 		for _, o := range of[leak] {
-			cost += p.ofOOM(o.lead)
-			best += p.ofOOM(o.oracle)
+			cost, best = append(cost, p.ofOOM(o.lead)), append(best, p.ofOOM(o.oracle))
 		}
-		n := float64(len(of[leak]))
-		f.costs, f.oracle = append(f.costs, cost/n), append(f.oracle, best/n)
+		f.costs, f.oracle = append(f.costs, mean(cost)), append(f.oracle, mean(best))
 	}
 }
 
 // perDays returns n in 1,000 days without a leak.
 func (f *figures) perDays(n int) float64 { return float64(n) / f.freeHours * 24 * fleetDays }
 
-// cost returns that of a fleet, and best that of an oracle, who pages as soon as 64 MiB of a leak show, and for nothing else.
-func (f *figures) cost(p prices) (cost, best float64) {
-	return p.ofFleet(mean(f.costs), f.perDays(f.pages), f.perDays(f.tickets)), p.ofFleet(mean(f.oracle), 0, 0)
+// The fleet for which the cost is told: node-days without a leak, and leaks that end in an out-of-memory.
+const fleetDays, fleetLeaks = 1000, 20
+
+// ahead is how long before the out-of-memory a page is worth the most.
+const ahead = 30 * time.Minute
+
+// prices are what the outcomes cost, in one unit of the reader's choice.
+type prices struct {
+	oom       float64 // an out-of-memory without a page
+	paged     float64 // one with a page 30 minutes ahead or more
+	falsePage float64
+	ticket    float64 // a false one
 }
+
+// defaultPrices are those that the plan of the benchmark sets.
+var defaultPrices = prices{oom: 100, paged: 5, falsePage: 10, ticket: 1}
+
+// ofOOM returns the cost of an out-of-memory with so long a lead: linear between no page and a page 30 minutes ahead.
+func (p prices) ofOOM(lead time.Duration) float64 {
+	if lead == never {
+		return p.oom
+	}
+	return p.oom + (p.paged-p.oom)*min(float64(lead)/float64(ahead), 1)
+}
+
+// cost returns that of a fleet. A leak costs what its out-of-memories cost on average, however many they are.
+func (f *figures) cost(p prices) float64 {
+	return fleetLeaks*mean(f.costs) + p.falsePage*f.perDays(f.pages) + p.ticket*f.perDays(f.tickets)
+}
+
+// best returns the cost of an oracle, who pages as soon as 64 MiB of a leak show, and for nothing else.
+func (f *figures) best() float64 { return fleetLeaks * mean(f.oracle) }
 
 // mean returns that of the list, NaN of none.
 func mean(list []float64) float64 {
@@ -119,19 +155,10 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// ratio returns n of m, NaN of none.
-func ratio(n, m int) float64 {
-	if m == 0 {
-		return math.NaN()
-	}
-	return float64(n) / float64(m)
-}
-
 // quantile returns the value of sorted rank ceil(q n), the zero value of none.
 func quantile[T cmp.Ordered](list []T, q float64) T {
 	if len(list) == 0 {
-		var none T
-		return none
+		return *new(T)
 	}
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]

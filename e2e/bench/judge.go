@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -24,7 +23,12 @@ type answer struct {
 	// fills is the condition of the page GPUMemoryFillsUp: the memory is full soon, leak or not.
 	fills bool
 	who   named
+	// zombies are processes that never compute again, and unreleased those whose memory stays, of a rule that tells them.
+	zombies, unreleased []gpu.ProcessID
 }
+
+// untold is an answer without a forecast.
+func untold() answer { return answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()} }
 
 // named is who is said to leak most: a process, a group, or neither for memory of no process.
 type named struct {
@@ -35,34 +39,20 @@ type named struct {
 
 // judge is a rule that watches one memory.
 type judge interface {
-	// observe takes a sample; in is the GPU instance that is watched, nil for the GPU itself.
-	observe(s *gpu.Sample, in *gpu.Instance) error
+	// observe takes a sample; in is the GPU instance that is watched, nil for the GPU itself, and m the memory of it.
+	observe(s *gpu.Sample, in *gpu.Instance, m gpu.Memory) error
 	ask() answer
 }
 
-// ruleNames are the rules in the order of the columns.
-var ruleNames = []string{"ours", "ours, GPU memory only", "gpulse", "gpumemprof", "predict_linear", "OLS", "Mann-Kendall"}
-
-// newJudges returns a judge of each rule; without the rivals the first two.
-func newJudges(info gpu.Info, withRivals bool) ([]judge, error) {
-	all, err := newOurs(info, detector.DefaultConfig(), false)
-	if err != nil {
-		return nil, err
+// judges returns a judge of each rule in the order of the columns; without the rivals the first two.
+func (o *options) judges(info gpu.Info) []judge {
+	list := []judge{newOurs(info, detector.DefaultConfig(), false), newOurs(info, detector.DefaultConfig(), true)}
+	if o.rivals {
+		for _, rule := range rivals.All() {
+			list = append(list, rival{rule})
+		}
 	}
-	alone, err := newOurs(info, detector.DefaultConfig(), true)
-	if err != nil {
-		return nil, err
-	}
-	list := []judge{all, alone}
-	if !withRivals {
-		return list, nil
-	}
-	for _, newRule := range []func() rivals.Rule{
-		rivals.NewGpulse, rivals.NewGpumemprof, rivals.NewPredictLinear, rivals.NewOLS, rivals.NewMannKendall,
-	} {
-		list = append(list, &rival{rule: newRule()})
-	}
-	return list, nil
+	return list
 }
 
 // ours is the detector of the exporter. Alone it sees the memory of the GPU and no processes.
@@ -73,15 +63,15 @@ type ours struct {
 	alone  bool
 }
 
-func newOurs(info gpu.Info, cfg detector.Config, alone bool) (*ours, error) {
+func newOurs(info gpu.Info, cfg detector.Config, alone bool) *ours {
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return cfg })
 	if err != nil {
-		return nil, fmt.Errorf("make a detector: %w", err)
+		panic(err) // all thresholds are in this program
 	}
-	return &ours{domain: d, info: info, alone: alone}, nil
+	return &ours{domain: d, info: info, alone: alone}
 }
 
-func (o *ours) observe(s *gpu.Sample, in *gpu.Instance) error {
+func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
 	if o.alone {
 		less := *s
 		less.Processes, less.ProcessesKnown, less.ProcessesComplete = nil, false, false
@@ -100,7 +90,7 @@ func (o *ours) observe(s *gpu.Sample, in *gpu.Instance) error {
 func (o *ours) ask() answer {
 	said := o.domain.Judgement()
 	v := &said.Device
-	a := answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()}
+	a := untold()
 	a.fills = v.SecondsToFull.OK && v.SecondsToFull.V < fullWithin.Seconds() && !math.IsInf(v.FullUpper.V, 1) && !loading(said)
 	if v.Judged {
 		a.leak, a.eta, a.lower, a.upper = v.Leak, number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
@@ -117,7 +107,11 @@ func (o *ours) ask() answer {
 		}
 	}
 	for i := range said.Members {
-		leads(&said.Members[i].Verdict, named{ok: true, id: said.Members[i].Key})
+		m := &said.Members[i]
+		leads(&m.Verdict, named{ok: true, id: m.Key})
+		if m.Judged && m.Pattern == detector.PatternZombie {
+			a.zombies = append(a.zombies, m.Key)
+		}
 	}
 	// A pod counts where no process is named, as in the mixin.
 	if !a.who.ok {
@@ -127,6 +121,9 @@ func (o *ours) ask() answer {
 	}
 	if !a.who.ok && said.Attributed {
 		leads(&said.Residual, named{ok: true})
+	}
+	for i := range said.Unreleased {
+		a.unreleased = append(a.unreleased, said.Unreleased[i].Key)
 	}
 	return a
 }
@@ -146,29 +143,18 @@ func number(v detector.Value) float64 {
 }
 
 // rival is a rule of another system: it sees used memory and capacity alone.
-type rival struct {
-	rule  rivals.Rule
-	first time.Duration
-	begun bool
-}
+type rival struct{ rule *rivals.Rule }
 
-func (r *rival) observe(s *gpu.Sample, in *gpu.Instance) error {
-	m := s.Memory
-	if in != nil {
-		m = in.Memory
+func (r rival) observe(s *gpu.Sample, _ *gpu.Instance, m gpu.Memory) error {
+	if capacity := m.Capacity(); m.Used.OK && capacity.OK {
+		r.rule.Observe(s.T, m.Used.V, capacity.V)
 	}
-	capacity := m.Capacity()
-	if !m.Used.OK || !capacity.OK {
-		return nil
-	}
-	if !r.begun {
-		r.begun, r.first = true, s.T
-	}
-	r.rule.Observe(s.T-r.first, int64(m.Used.V), int64(capacity.V))
 	return nil
 }
 
-func (r *rival) ask() answer {
-	leak, eta := r.rule.Verdict()
-	return answer{leak: leak, ticket: leak, eta: eta, lower: math.NaN(), upper: math.NaN()}
+func (r rival) ask() answer {
+	a := untold()
+	a.leak, a.eta = r.rule.Verdict()
+	a.ticket = a.leak
+	return a
 }

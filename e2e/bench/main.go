@@ -8,18 +8,17 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
 
 // options are the flags.
@@ -56,8 +55,11 @@ func main() {
 	}
 	if err == nil {
 		began := time.Now()
-		out := bufio.NewWriter(os.Stdout)
-		err = errors.Join(bench(out, opt), out.Flush())
+		var out strings.Builder
+		err = bench(&out, opt)
+		if _, err2 := os.Stdout.WriteString(out.String()); err2 != nil {
+			err = errors.Join(err, fmt.Errorf("write the page: %w", err2))
+		}
 		fmt.Fprintf(os.Stderr, "bench: took %s\n", time.Since(began).Round(time.Second))
 	}
 	if err != nil {
@@ -99,7 +101,7 @@ func parse(args []string) (options, error) {
 }
 
 // bench runs what the options ask for and writes it.
-func bench(w io.Writer, opt options) error {
+func bench(w *strings.Builder, opt options) error {
 	if opt.incidents {
 		return benchIncidents(w, opt)
 	}
@@ -112,11 +114,6 @@ func bench(w io.Writer, opt options) error {
 	}
 	if opt.trade {
 		return benchTrade(w, opt, families)
-	}
-	if opt.marked {
-		if err := writeIntro(w, opt); err != nil {
-			return err
-		}
 	}
 	if err := benchFleet(w, opt, families); err != nil || opt.traces == "" {
 		return err
@@ -135,10 +132,13 @@ func (o *options) chosen() []fleet.Family {
 	return list
 }
 
-// names are the rules that are measured.
+// names are the rules that are measured, in the order of the columns.
 func (o *options) names() []string {
+	names := []string{"ours", "ours, GPU memory only"}
 	if o.rivals {
-		return ruleNames
+		for _, rule := range rivals.All() {
+			names = append(names, rule.Name)
+		}
 	}
-	return ruleNames[:2]
+	return names
 }

@@ -4,8 +4,8 @@
 package main
 
 import (
+	"embed"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -22,42 +22,44 @@ type table struct {
 	rows   [][]string
 }
 
-// write prints the table, aligned or as markdown.
-func (t *table) write(w io.Writer, markdown bool) error {
-	var b strings.Builder
-	if markdown {
-		fmt.Fprintf(&b, "## %s\n\n| %s |\n|---|%s\n", t.title, strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
+// write prints the table, aligned or as markdown; one without rows is left out.
+func (t *table) write(w *strings.Builder, markdown bool) {
+	switch {
+	case len(t.rows) == 0:
+		return
+	case markdown:
+		fmt.Fprintf(w, "## %s\n\n| %s |\n|---|%s\n", t.title, strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
 		for _, row := range t.rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+			fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
 		}
-	} else {
-		fmt.Fprintf(&b, "%s\n", t.title)
-		tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	default:
+		fmt.Fprintf(w, "%s\n", t.title)
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, row := range slices.Concat([][]string{t.header}, t.rows) {
 			fmt.Fprintln(tw, strings.Join(row, "\t"))
 		}
-		if err := tw.Flush(); err != nil {
-			return fmt.Errorf("write a table: %w", err)
-		}
+		tw.Flush()
 	}
-	b.WriteByte('\n')
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write a table: %w", err)
-	}
-	return nil
+	w.WriteByte('\n')
 }
 
-// writeAll writes the tables that have rows.
-func writeAll(w io.Writer, opt options, tables ...*table) error {
-	for _, t := range tables {
-		if len(t.rows) == 0 {
-			continue
-		}
-		if err := t.write(w, opt.marked); err != nil {
-			return err
-		}
+//go:embed pages
+var pages embed.FS
+
+// writeIntro writes the begin of the page that --markdown writes.
+func writeIntro(w *strings.Builder, opt options, name string) {
+	if !opt.marked {
+		return
 	}
-	return nil
+	text, err := pages.ReadFile("pages/" + name + ".txt")
+	if err != nil {
+		panic(err) // it is in this program
+	}
+	price := func(x float64) string { return fmt.Sprintf("%g", x) }
+	p := opt.prices
+	w.WriteString(strings.NewReplacer(
+		"$OOM", price(p.oom), "$PAGED", price(p.paged), "$PAGE", price(p.falsePage), "$TICKET", price(p.ticket),
+	).Replace(string(text)))
 }
 
 // row is a row of a table of rules.
@@ -93,14 +95,8 @@ func rows(p prices) []row {
 		{"… median width/true", false, func(f *figures) string { return f.half.wide() }},
 		{"90 % interval at the first alarm covers", false, func(f *figures) string { return f.first.covers() }},
 		{"… median width/true", false, func(f *figures) string { return f.first.wide() }},
-		{"**cost of a fleet**", true, func(f *figures) string {
-			cost, _ := f.cost(p)
-			return number0(cost)
-		}},
-		{"… of an oracle", false, func(f *figures) string {
-			_, best := f.cost(p)
-			return number0(best)
-		}},
+		{"**cost of a fleet**", true, func(f *figures) string { return number0(f.cost(p)) }},
+		{"… of an oracle", false, func(f *figures) string { return number0(f.best()) }},
 	}
 }
 
@@ -121,7 +117,7 @@ func share(n, m int) string {
 	if m == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%d/%d %s", n, m, percent(ratio(n, m)))
+	return fmt.Sprintf("%d/%d %s", n, m, percent(float64(n)/float64(m)))
 }
 
 func percent(x float64) string { return formatted("%.1f %%", 100*x) }

@@ -5,15 +5,25 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
+
+// job is one scenario to be run.
+type job struct {
+	family *fleet.Family
+	seed   uint64
+}
+
+func (j job) String() string { return fmt.Sprintf("%s/%d", j.family.Name, j.seed) }
 
 // result is what came of a job: an outcome for each rule.
 type result struct {
@@ -24,22 +34,21 @@ type result struct {
 	err      error
 }
 
-// run runs the scenarios of the families.
-func run(opt options, families []fleet.Family, judges func(gpu.Info) ([]judge, error)) ([]result, error) {
-	jobs := jobsOf(families, opt.seeds)
-	results := parallel(len(jobs), func(i int) result {
-		r := result{job: jobs[i]}
-		w, err := watch(jobs[i].draw(), judges)
+// run runs the scenarios of the families, so that the long families are spread.
+func run(opt options, families []fleet.Family, judges func(gpu.Info) []judge) ([]result, error) {
+	results := parallel(opt.seeds.count()*len(families), func(i int) result {
+		r := result{job: job{&families[i%len(families)], opt.seeds.first + uint64(i/len(families))}}
+		w, err := watch(r.job.family.Draw(r.job.seed), judges)
 		if err != nil {
-			r.err = fmt.Errorf("%s: %w", jobs[i], err)
+			r.err = fmt.Errorf("%s: %w", r.job, err)
 			return r
 		}
 		r.hours = w.length.Hours()
 		for rule := range w.rules() {
-			r.outcomes = append(r.outcomes, score(&w, rule))
+			r.outcomes = append(r.outcomes, score(w, rule))
 		}
 		if opt.verbose && len(r.outcomes) > 0 {
-			r.notes = notes(jobs[i], &w, &r.outcomes[0])
+			r.notes = notes(r.job, w, &r.outcomes[0])
 		}
 		return r
 	})
@@ -51,6 +60,22 @@ func run(opt options, families []fleet.Family, judges func(gpu.Info) ([]judge, e
 	return results, nil
 }
 
+// parallel returns what f makes of 0 to n-1, in this order. It calls f as often at a time as there are processors.
+func parallel[T any](n int, f func(i int) T) []T {
+	results := make([]T, n)
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				results[i] = f(i)
+			}
+		})
+	}
+	workers.Wait()
+	return results
+}
+
 // rules returns how many there are.
 func (w *watched) rules() int {
 	if len(w.records) == 0 {
@@ -60,11 +85,12 @@ func (w *watched) rules() int {
 }
 
 // benchFleet writes the tables of the simulated fleet.
-func benchFleet(w io.Writer, opt options, families []fleet.Family) error {
-	results, err := run(opt, families, func(info gpu.Info) ([]judge, error) { return newJudges(info, opt.rivals) })
+func benchFleet(w *strings.Builder, opt options, families []fleet.Family) error {
+	results, err := run(opt, families, opt.judges)
 	if err != nil {
 		return err
 	}
+	writeIntro(w, opt, "fleet")
 	for i := range results {
 		// What is held out is not looked at by the way.
 		if !results[i].job.family.Held || opt.held == "only" {
@@ -73,7 +99,6 @@ func benchFleet(w io.Writer, opt options, families []fleet.Family) error {
 			}
 		}
 	}
-	var tables []*table
 	for _, p := range []struct {
 		title string
 		in    func(f *fleet.Family) bool
@@ -83,13 +108,15 @@ func benchFleet(w io.Writer, opt options, families []fleet.Family) error {
 		{"All families", func(*fleet.Family) bool { return opt.held == "both" }},
 	} {
 		if of := chosen(results, p.in); len(of) > 0 {
-			tables = append(tables, compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)))
+			compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)).write(w, opt.marked)
 		}
 	}
 	if opt.families {
-		tables = append(tables, familyTables(opt, results)...)
+		for _, t := range familyTables(opt, results) {
+			t.write(w, opt.marked)
+		}
 	}
-	return writeAll(w, opt, tables...)
+	return nil
 }
 
 // chosen returns the results of the families that are meant.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -30,6 +31,31 @@ type outcome struct {
 	free                     float64
 	// alarmedHours of memoryHours were in alarm, summed over the memories of the GPU.
 	alarmedHours, memoryHours float64
+	// Processes that never compute again, and memory that stayed after one.
+	zombies, unreleased matched
+}
+
+// matched is how many there were of what is held for nobody, how many of them were named, and how many others.
+type matched struct{ all, named, wrong int }
+
+// match compares what is held with when the rule first said so.
+func (w *watched) match(held []fleet.Held, rule int, in func(a *answer) []gpu.ProcessID) matched {
+	first := map[gpu.ProcessID]time.Duration{}
+	for _, r := range w.records {
+		for i := range r.said[rule] {
+			for _, id := range in(&r.said[rule][i]) {
+				first[id] = cmp.Or(first[id], r.minutes[i].t)
+			}
+		}
+	}
+	m := matched{all: len(held), wrong: len(first)}
+	for _, h := range held {
+		if t, ok := first[h.ID]; ok && t >= h.From {
+			m.named++
+			m.wrong--
+		}
+	}
+	return m
 }
 
 // leakOutcome is how a rule did on one leak.
@@ -39,16 +65,16 @@ type leakOutcome struct {
 	delay time.Duration // from the onset until then
 	// inTime says that it was told before a quarter of the headroom was gone; rated that it can be said.
 	inTime, rated bool
-	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that the
-	// rule named somebody.
+	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that
+	// the rule named somebody.
 	named, listed, who bool
 	first, half        forecast // at the alarm that found it, and at the half-life
 }
 
 // oomOutcome is one out-of-memory that a leak caused.
 type oomOutcome struct {
-	leak         int
-	lead, oracle time.Duration // from the page until then, and from that of who knows; never without one
+	leak                int
+	lead, oracle, alarm time.Duration // from the page until then, from that of who knows, and from the alarm; never without one
 }
 
 // forecast is what was foretold of an out-of-memory.
@@ -62,7 +88,11 @@ type forecast struct {
 
 // score returns how a rule did.
 func score(w *watched, rule int) outcome {
-	o := outcome{free: freeHours(w)}
+	o := outcome{
+		free:       freeHours(w),
+		zombies:    w.match(w.truth.Zombies, rule, func(a *answer) []gpu.ProcessID { return a.zombies }),
+		unreleased: w.match(w.truth.Unreleased, rule, func(a *answer) []gpu.ProcessID { return a.unreleased }),
+	}
 	ooms := distinct(w.truth.OOMs)
 	for _, r := range w.records {
 		s := newScorer(w, r, rule, ooms)
@@ -81,8 +111,8 @@ func score(w *watched, rule int) outcome {
 	return o
 }
 
-// distinct returns the out-of-memories that leaks caused. Who catches the error, or is started into a full memory, fails again and
-// again: of one growth the first counts.
+// distinct returns the out-of-memories that leaks caused. Who catches the error, or is started into a full memory, fails again
+// and again: of one growth the first counts.
 func distinct(all []fleet.OOM) []fleet.OOM {
 	return slices.DeleteFunc(slices.Clone(all), func(o fleet.OOM) bool { return o.Leak < 0 || o.Again })
 }
@@ -163,15 +193,24 @@ func (s *scorer) leaking(t time.Duration) bool {
 	})
 }
 
-// leak scores one leak.
+// leak scores one leak. An alarm must last for ten minutes, or until memory runs out or the leak ends. The forecasts are asked for
+// of a growth that ends in an out-of-memory, and not at a limit of the program that nobody else knows: in the middle of the first
+// one that is long enough, and at the first alarm.
 func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 	o := leakOutcome{index: index, found: never, listed: s.w.listed}
-	o.half = s.atHalf(index)
+	ooms := slices.DeleteFunc(slices.Clone(s.ooms), func(o fleet.OOM) bool { return o.Leak != index })
+	if i := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.Growth >= held && !o.Own }); i >= 0 {
+		o.half = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2)
+	}
 	told := s.quarterGone(l)
 	o.rated = told != never
 	for _, a := range s.alarms {
 		begin := max(a.from, l.From)
-		until := s.until(index, l, begin)
+		until := min(begin+held, l.Until)
+		next := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.T >= begin })
+		if next >= 0 {
+			until = min(until, ooms[next].T)
+		}
 		if !s.leaking(a.from) || begin > l.Until || a.to <= begin || a.to < until {
 			continue
 		}
@@ -179,21 +218,12 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 		o.inTime = o.rated && begin <= told
 		who := s.at(until).who
 		o.who, o.named = who.ok, right(who, l)
-		o.first = s.atFirst(index, begin)
+		if next >= 0 && ooms[next].T > begin && ooms[next].T-ooms[next].Growth <= begin && !ooms[next].Own {
+			o.first = newForecast(s.at(begin), ooms[next].T-begin)
+		}
 		break
 	}
 	return o
-}
-
-// until returns how long an alarm must last that began then: ten minutes, or until memory runs out or the leak ends.
-func (s *scorer) until(index int, l *fleet.LeakTruth, begin time.Duration) time.Duration {
-	until := min(begin+held, l.Until)
-	for i := range s.ooms {
-		if o := &s.ooms[i]; o.Leak == index && o.T >= begin {
-			until = min(until, o.T)
-		}
-	}
-	return until
 }
 
 // at returns the last answer until t.
@@ -203,7 +233,7 @@ func (s *scorer) at(t time.Duration) answer {
 		i--
 	}
 	if i < 0 {
-		return answer{eta: math.NaN(), lower: math.NaN(), upper: math.NaN()}
+		return untold()
 	}
 	return s.said[i]
 }
@@ -240,30 +270,6 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 	return l.From + time.Duration(min(quarter*free/l.Rate, 1e9)*float64(time.Second))
 }
 
-// atFirst scores the forecast of the first alarm, where the growth that it tells of ends in an out-of-memory, and not at a limit of
-// the program that nobody else knows.
-func (s *scorer) atFirst(index int, begin time.Duration) forecast {
-	for i := range s.ooms {
-		if o := &s.ooms[i]; o.Leak == index && o.T > begin {
-			if o.T-o.Growth > begin || o.Own {
-				break
-			}
-			return newForecast(s.at(begin), o.T-begin)
-		}
-	}
-	return forecast{}
-}
-
-// atHalf scores the forecast in the middle of the first growth that is long enough.
-func (s *scorer) atHalf(index int) forecast {
-	for i := range s.ooms {
-		if o := &s.ooms[i]; o.Leak == index && o.Growth >= held && !o.Own {
-			return newForecast(s.at(o.T-o.Growth/2), o.Growth/2)
-		}
-	}
-	return forecast{}
-}
-
 // newForecast scores an answer by the true time that was left.
 func newForecast(a answer, left time.Duration) forecast {
 	is := left.Seconds()
@@ -282,7 +288,7 @@ func newForecast(a answer, left time.Duration) forecast {
 // outOfMemory returns for how long a page had been on. One that began before the leak is none.
 func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
 	l := &s.w.truth.Leaks[oom.Leak]
-	o := oomOutcome{leak: oom.Leak, lead: never, oracle: never}
+	o := oomOutcome{leak: oom.Leak, lead: never, oracle: never, alarm: never}
 	from := l.From
 	for i := range s.w.truth.Leaks { // the lives of a program before this one
 		if e := &s.w.truth.Leaks[i]; e.Instance == l.Instance && e.Program == l.Program && e.Group == l.Group {
@@ -292,6 +298,11 @@ func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
 	for _, p := range s.pages {
 		if p.from >= from && p.from <= oom.T && oom.T <= p.to {
 			o.lead = oom.T - p.from
+		}
+	}
+	for _, a := range s.alarms {
+		if a.from <= oom.T && oom.T <= a.to {
+			o.alarm = oom.T - a.from
 		}
 	}
 	if l.Visible && l.VisibleAt <= oom.T {

@@ -4,8 +4,10 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,43 +53,89 @@ func leakTruth() fleet.Truth {
 	}
 }
 
-func TestFound(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		alarms   [][2]int
-		found    int // minute, -1 for never
-		early    bool
-		inTime   bool
-		episodes int // false ones
-	}{
-		{"no alarm", nil, -1, false, false, 0},
-		{"stays on", [][2]int{{70, 400}}, 70, false, true, 0},
-		{"off after 9 min", [][2]int{{70, 79}}, -1, false, false, 0},
-		{"on for 10 min", [][2]int{{70, 80}}, 70, false, true, 0},
-		{"off and on again", [][2]int{{70, 72}, {75, 90}}, 75, false, true, 0},
-		{"before the onset", [][2]int{{30, 400}}, -1, true, false, 1},
-		{"before and after", [][2]int{{30, 40}, {90, 400}}, 90, true, false, 1},
-		{"until the out-of-memory", [][2]int{{175, 180}}, 175, false, false, 0},
-		{"a moment after the end", [][2]int{{185, 300}}, -1, false, false, 0},
-		{"long after the end", [][2]int{{195, 300}}, -1, false, false, 1},
-	} {
-		o := fake{alarms: c.alarms, eta: math.NaN()}.score(leakTruth(), 300)
-		want := minutesOf(c.found)
-		if c.found < 0 {
-			want = never
-		}
-		if l := o.leaks[0]; l.found != want || l.inTime != c.inTime || !l.rated || o.early != c.early || o.episodes != c.episodes {
-			t.Errorf("%s: found %s, in time %t, early %t, %d episodes", c.name, l.found, l.inTime, o.early, o.episodes)
+// summary is what TestScore compares: what was found and when, the page, the forecasts, and what was false.
+func (o *outcome) summary() string {
+	l, oom := o.leaks[0], o.ooms[0]
+	text := "missed"
+	if l.found != never {
+		text = fmt.Sprintf("found %.0f", l.found.Minutes())
+	}
+	add := func(on bool, format string, args ...any) {
+		if on {
+			text += fmt.Sprintf(", "+format, args...)
 		}
 	}
+	add(l.inTime, "in time")
+	add(l.named, "named")
+	add(o.early, "early")
+	add(oom.lead != never, "paged %.0f", oom.lead.Minutes())
+	add(o.episodes+o.pages+o.tickets > 0, "%d false, %d pages, %d tickets", o.episodes, o.pages, o.tickets)
+	for _, f := range []forecast{l.half, l.first} {
+		add(f.told, "error %.2f of %.2f %t", f.error, f.width, f.covered)
+	}
+	return text
 }
 
-// A quarter of 6 GiB at 1 MiB/s is gone after 25 min 36 s.
-func TestInTime(t *testing.T) {
-	for begin, want := range map[int]bool{85: true, 86: false} {
-		if o := (fake{alarms: [][2]int{{begin, 400}}}).score(leakTruth(), 300); o.leaks[0].inTime != want {
-			t.Errorf("in minute %d: %t", begin, !want)
+// TestScore runs alarms past a leak from minute 60 to 180. A quarter of 6 GiB at 1 MiB/s is gone after 25 min 36 s. It pages as
+// the mixin does: a leak, memory full within the hour, and that for three minutes. The half-life is minute 120, one hour before
+// the end.
+func TestScore(t *testing.T) {
+	nobody := leakTruth()
+	nobody.Leaks[0].Processes = nil
+	inf, nan, on := math.Inf(1), math.NaN(), [][2]int{{70, 400}}
+	for name, c := range map[string]struct {
+		fake
+		truth fleet.Truth
+		want  string
+	}{
+		"no alarm":                {fake{}, leakTruth(), "missed"},
+		"stays on":                {fake{alarms: on}, leakTruth(), "found 70, in time"},
+		"off after 9 min":         {fake{alarms: [][2]int{{70, 79}}}, leakTruth(), "missed"},
+		"on for 10 min":           {fake{alarms: [][2]int{{70, 80}}}, leakTruth(), "found 70, in time"},
+		"off and on again":        {fake{alarms: [][2]int{{70, 72}, {75, 90}}}, leakTruth(), "found 75, in time"},
+		"the last minute":         {fake{alarms: [][2]int{{85, 400}}}, leakTruth(), "found 85, in time"},
+		"a minute too late":       {fake{alarms: [][2]int{{86, 400}}}, leakTruth(), "found 86"},
+		"before the onset":        {fake{alarms: [][2]int{{30, 400}}}, leakTruth(), "missed, early, 1 false, 0 pages, 0 tickets"},
+		"before and after":        {fake{alarms: [][2]int{{30, 40}, {90, 400}}}, leakTruth(), "found 90, early, 1 false, 0 pages, 0 tickets"},
+		"until the out-of-memory": {fake{alarms: [][2]int{{175, 180}}}, leakTruth(), "found 175"},
+		"a moment after the end":  {fake{alarms: [][2]int{{185, 300}}}, leakTruth(), "missed, 0 false, 0 pages, 1 tickets"},
+		"long after the end":      {fake{alarms: [][2]int{{195, 300}}}, leakTruth(), "missed, 1 false, 0 pages, 1 tickets"},
+
+		"the process":                 {fake{alarms: on, who: named{ok: true, id: culprit}}, leakTruth(), "found 70, in time, named"},
+		"a later one of its number":   {fake{alarms: on, who: named{ok: true, id: gpu.ProcessID{PID: 7, Start: 71}}}, leakTruth(), "found 70, in time"},
+		"the pod":                     {fake{alarms: on, who: named{ok: true, group: "pod"}}, leakTruth(), "found 70, in time, named"},
+		"another pod":                 {fake{alarms: on, who: named{ok: true, group: "other"}}, leakTruth(), "found 70, in time"},
+		"nobody":                      {fake{alarms: on, who: named{ok: true}}, leakTruth(), "found 70, in time"},
+		"memory of no process":        {fake{alarms: on, who: named{ok: true}}, nobody, "found 70, in time, named"},
+		"a process for that of none":  {fake{alarms: on, who: named{ok: true, id: culprit}}, nobody, "found 70, in time"},
+		"a forecast":                  {fake{[][2]int{{90, 400}}, 3600, 1800, 5400, named{}}, leakTruth(), "found 90, error 0.00 of 1.00 true, error 0.33 of 0.67 true"},
+		"one that does not cover":     {fake{[][2]int{{90, 400}}, 3660, 1800, 3000, named{}}, leakTruth(), "found 90, error 0.02 of 0.33 false, error 0.32 of 0.22 false"},
+		"one without an interval":     {fake{[][2]int{{90, 400}}, 3660, nan, nan, named{}}, leakTruth(), "found 90, error 0.02 of +Inf false, error 0.32 of +Inf false"},
+		"none in sight":               {fake{[][2]int{{90, 400}}, inf, inf, inf, named{}}, leakTruth(), "found 90"},
+		"within the hour":             {fake{alarms: [][2]int{{90, 400}}, eta: 3599}, leakTruth(), "found 90, paged 87"},
+		"for three minutes":           {fake{alarms: [][2]int{{177, 180}}, eta: 60}, leakTruth(), "found 177"},
+		"just then":                   {fake{alarms: [][2]int{{177, 190}}, eta: 60}, leakTruth(), "found 177, paged 0"},
+		"ended before, and kept":      {fake{alarms: [][2]int{{150, 171}}, eta: 60}, leakTruth(), "found 150, paged 27"},
+		"ended long before":           {fake{alarms: [][2]int{{150, 165}}, eta: 60}, leakTruth(), "found 150"},
+		"interrupted":                 {fake{alarms: [][2]int{{150, 160}, {165, 166}}, eta: 60}, leakTruth(), "found 150"},
+		"interrupted, and kept":       {fake{alarms: [][2]int{{150, 160}, {169, 171}}, eta: 60}, leakTruth(), "found 150, paged 27"},
+		"paged since before the leak": {fake{alarms: [][2]int{{20, 400}}, eta: 60}, leakTruth(), "missed, early, 1 false, 1 pages, 1 tickets"},
+		"paged before it":             {fake{alarms: [][2]int{{20, 30}}, eta: 60}, leakTruth(), "missed, early, 1 false, 1 pages, 0 tickets"},
+	} {
+		if c.eta == 0 {
+			c.eta, c.lower, c.upper = nan, nan, nan
+		} else if c.upper == 0 { // told, but of no interest
+			c.lower, c.upper = nan, nan
 		}
+		o := c.score(c.truth, 300)
+		if got := o.summary(); got != c.want && !strings.HasPrefix(got, c.want+", error") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	short := leakTruth()
+	short.OOMs[0].Growth = held - 1
+	if o := (fake{alarms: [][2]int{{90, 400}}, eta: 1}).score(short, 300); o.leaks[0].half.due || o.leaks[0].first.due {
+		t.Error("a forecast of a growth that is too short, or that began after the alarm")
 	}
 }
 
@@ -113,85 +161,6 @@ func TestTwoLeaks(t *testing.T) {
 	// From minute 310 on none leaks, 10 minutes after the end.
 	if o.free != 1 {
 		t.Errorf("%g hours without a leak, want those before the first", o.free)
-	}
-}
-
-func TestNamed(t *testing.T) {
-	nobody := leakTruth()
-	nobody.Leaks[0].Processes = nil
-	for _, c := range []struct {
-		name  string
-		truth fleet.Truth
-		who   named
-		want  bool
-	}{
-		{"the process", leakTruth(), named{ok: true, id: culprit}, true},
-		{"a later one of its number", leakTruth(), named{ok: true, id: gpu.ProcessID{PID: 7, Start: 71}}, false},
-		{"the pod", leakTruth(), named{ok: true, group: "pod"}, true},
-		{"another pod", leakTruth(), named{ok: true, group: "other"}, false},
-		{"nobody", leakTruth(), named{ok: true}, false},
-		{"none", leakTruth(), named{}, false},
-		{"memory of no process", nobody, named{ok: true}, true},
-		{"a process for that of none", nobody, named{ok: true, id: culprit}, false},
-	} {
-		o := fake{alarms: [][2]int{{70, 400}}, who: c.who}.score(c.truth, 300)
-		if got := o.leaks[0].named; got != c.want {
-			t.Errorf("%s: %t", c.name, got)
-		}
-	}
-}
-
-// The half-life is minute 120, one hour before the end; the first alarm comes 90 minutes before it.
-func TestForecast(t *testing.T) {
-	inf, nan := math.Inf(1), math.NaN()
-	for _, c := range []struct {
-		eta, lower, upper float64
-		half, first       forecast
-	}{
-		{3600, 1800, 5400, forecast{true, true, 0, true, 1}, forecast{true, true, 1.0 / 3, true, 2.0 / 3}},
-		{2700, 1800, 3000, forecast{true, true, 0.25, false, 1.0 / 3}, forecast{true, true, 0.5, false, 2.0 / 9}},
-		{3600, nan, nan, forecast{true, true, 0, false, inf}, forecast{true, true, 1.0 / 3, false, inf}},
-		{inf, inf, inf, forecast{true, false, 1, false, inf}, forecast{true, false, 1, false, inf}},
-		{nan, nan, nan, forecast{true, false, 1, false, inf}, forecast{true, false, 1, false, inf}},
-	} {
-		o := fake{alarms: [][2]int{{90, 400}}, eta: c.eta, lower: c.lower, upper: c.upper}.score(leakTruth(), 300)
-		if l := o.leaks[0]; l.half != c.half || l.first != c.first {
-			t.Errorf("%g (%g to %g): %+v and %+v", c.eta, c.lower, c.upper, l.half, l.first)
-		}
-	}
-	short := leakTruth()
-	short.OOMs[0].Growth = held - 1
-	if o := (fake{alarms: [][2]int{{90, 400}}, eta: 1}).score(short, 300); o.leaks[0].half.due || o.leaks[0].first.due {
-		t.Error("a forecast of a growth that is too short, or that began after the alarm")
-	}
-}
-
-// TestPages pages as the mixin does: a leak, memory full within the hour, and that for three minutes.
-func TestPages(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		alarms         [][2]int
-		eta            float64
-		lead           time.Duration
-		pages, tickets int // false ones
-	}{
-		{"within the hour", [][2]int{{90, 400}}, 3599, minutesOf(87), 0, 0},
-		{"in an hour", [][2]int{{90, 400}}, 3600, never, 0, 0},
-		{"never", [][2]int{{90, 400}}, math.Inf(1), never, 0, 0},
-		{"not told", [][2]int{{90, 400}}, math.NaN(), never, 0, 0},
-		{"for three minutes", [][2]int{{177, 180}}, 60, never, 0, 0},
-		{"just then", [][2]int{{177, 190}}, 60, 0, 0, 0},
-		{"ended before, and kept", [][2]int{{150, 171}}, 60, minutesOf(27), 0, 0},
-		{"ended long before", [][2]int{{150, 165}}, 60, never, 0, 0},
-		{"interrupted", [][2]int{{150, 160}, {165, 166}}, 60, never, 0, 0},
-		{"interrupted, and kept", [][2]int{{150, 160}, {169, 171}}, 60, minutesOf(27), 0, 0},
-		{"since before the leak", [][2]int{{20, 400}}, 60, never, 1, 1},
-		{"before it", [][2]int{{20, 30}}, 60, never, 1, 0},
-	} {
-		o := fake{alarms: c.alarms, eta: c.eta}.score(leakTruth(), 300)
-		if got := o.ooms[0]; got.lead != c.lead || o.pages != c.pages || o.tickets != c.tickets {
-			t.Errorf("%s: paged %s before, %d false pages, %d tickets", c.name, got.lead, o.pages, o.tickets)
-		}
 	}
 }
 
@@ -228,9 +197,9 @@ func TestCost(t *testing.T) {
 	}
 	// One leak with a page in time, one with none; on the healthy GPU, of 100 days, a page and two tickets.
 	var f figures
-	f.add(fleet.Leak, &outcome{ooms: []oomOutcome{{0, time.Hour, time.Hour}, {0, time.Hour, time.Hour}, {1, never, 15 * time.Minute}}}, p)
+	f.add(fleet.Leak, &outcome{ooms: []oomOutcome{{0, time.Hour, time.Hour, never}, {0, time.Hour, time.Hour, never}, {1, never, 15 * time.Minute, never}}}, p)
 	f.add(fleet.Healthy, &outcome{free: 2400, pages: 1, tickets: 2}, p)
-	cost, best := f.cost(p)
+	cost, best := f.cost(p), f.best()
 	if want := 20*52.5 + 10*10 + 20*1; math.Abs(cost-want) > 1e-9 || math.Abs(best-20*(5+52.5)/2) > 1e-9 {
 		t.Errorf("cost %g, want %g; oracle %g", cost, want, best)
 	}

@@ -5,23 +5,14 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
-
-// tradeIntro is the begin of the page that --trade writes with --markdown.
-const tradeIntro = `# What other thresholds give
-
-Written by ` + "`make bench-trade`" + ` from the families of [BENCHMARK.md](BENCHMARK.md) that are for tuning: each threshold of
-the verdict *leak* alone, less and more sensitive than its default. The columns are rows of that
-page.
-
-`
 
 // setting is what flags make of the thresholds.
 type setting struct {
@@ -49,29 +40,21 @@ func settings() []setting {
 }
 
 // benchTrade writes the table of the settings: all run on each scenario at once.
-func benchTrade(w io.Writer, opt options, families []fleet.Family) error {
+func benchTrade(w *strings.Builder, opt options, families []fleet.Family) error {
 	list := settings()
-	results, err := run(opt, families, func(info gpu.Info) ([]judge, error) {
+	results, err := run(opt, families, func(info gpu.Info) []judge {
 		var all []judge
 		for _, s := range list {
 			cfg := detector.DefaultConfig()
 			s.change(&cfg)
-			o, err := newOurs(info, cfg, false)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.flags, err)
-			}
-			all = append(all, o)
+			all = append(all, newOurs(info, cfg, false))
 		}
-		return all, nil
+		return all
 	})
 	if err != nil {
 		return err
 	}
-	if opt.marked {
-		if _, err := io.WriteString(w, tradeIntro); err != nil {
-			return fmt.Errorf("write the page: %w", err)
-		}
-	}
+	writeIntro(w, opt, "trade")
 	t := &table{title: title("Families for tuning", opt, results), header: []string{"flags, without `--detector.`"}}
 	columns := slices.DeleteFunc(rows(opt.prices), func(r row) bool { return !r.trade })
 	for _, c := range columns {
@@ -84,5 +67,6 @@ func benchTrade(w io.Writer, opt options, families []fleet.Family) error {
 		}
 		t.rows = append(t.rows, cells)
 	}
-	return t.write(w, opt.marked)
+	t.write(w, opt.marked)
+	return nil
 }

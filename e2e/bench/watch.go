@@ -4,11 +4,6 @@
 package main
 
 import (
-	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -18,6 +13,7 @@ import (
 // record is what the rules said of one memory, asked once a minute.
 type record struct {
 	instance gpu.Opt[uint32] // absent for the GPU itself
+	judges   []judge
 	minutes  []minute
 	said     [][]answer // by rule, then as minutes
 }
@@ -36,127 +32,68 @@ type watched struct {
 	records []*record
 }
 
-// watcher runs the rules on one scenario.
-type watcher struct {
-	info    gpu.Info
-	judges  func(gpu.Info) ([]judge, error)
-	of      map[gpu.Opt[uint32]]*judged
-	records []*record
-}
-
-// judged is one memory with its judges.
-type judged struct {
-	judges []judge
-	record *record
-}
-
 // watch runs a scenario to its end. Each memory, the GPU or a GPU instance, has judges of its own.
-func watch(s *fleet.Scenario, judges func(gpu.Info) ([]judge, error)) (watched, error) {
-	w := &watcher{info: s.Info, judges: judges, of: map[gpu.Opt[uint32]]*judged{}}
+func watch(s *fleet.Scenario, judges func(gpu.Info) []judge) (*watched, error) {
+	w := &watched{}
 	var sample gpu.Sample
-	var out watched
-	var first time.Duration
-	last := time.Duration(-1)
+	first, last := never, never
 	for s.Next(&sample) {
-		if last < 0 {
-			first = sample.T
+		if first == never {
+			first, last = sample.T, sample.T
 		}
-		ask := last >= 0 && sample.T.Truncate(time.Minute) > last.Truncate(time.Minute)
+		ask := sample.T.Truncate(time.Minute) > last.Truncate(time.Minute)
 		last = sample.T
-		out.listed = out.listed || sample.ProcessesComplete
-		if err := w.observe(&sample, ask); err != nil {
-			return watched{}, err
+		w.listed = w.listed || sample.ProcessesComplete
+		memories := []*gpu.Instance{nil}
+		if len(sample.Instances) > 0 {
+			memories = memories[:0]
+		}
+		for i := range sample.Instances {
+			memories = append(memories, &sample.Instances[i])
+		}
+		for _, in := range memories {
+			if err := w.of(in, s.Info, judges).observe(&sample, in, ask); err != nil {
+				return nil, err
+			}
 		}
 	}
-	out.truth, out.length, out.records = s.Truth, last-first, w.records
-	return out, nil
+	w.truth, w.length = s.Truth, last-first
+	return w, nil
 }
 
-func (w *watcher) observe(s *gpu.Sample, ask bool) error {
-	if len(s.Instances) == 0 {
-		return w.memory(s, nil, ask)
+// of returns the record of a GPU instance, or of the GPU itself.
+func (w *watched) of(in *gpu.Instance, info gpu.Info, judges func(gpu.Info) []judge) *record {
+	var id gpu.Opt[uint32]
+	if in != nil {
+		id = gpu.Some(in.ID)
 	}
-	for i := range s.Instances {
-		if err := w.memory(s, &s.Instances[i], ask); err != nil {
-			return err
+	for _, r := range w.records {
+		if r.instance == id {
+			return r
 		}
 	}
-	return nil
+	list := judges(info)
+	r := &record{instance: id, judges: list, said: make([][]answer, len(list))}
+	w.records = append(w.records, r)
+	return r
 }
 
-// memory hands a sample to the judges of one memory, and asks them.
-func (w *watcher) memory(s *gpu.Sample, in *gpu.Instance, ask bool) error {
-	var key gpu.Opt[uint32]
+// observe hands a sample to the judges of the memory, and asks them.
+func (r *record) observe(s *gpu.Sample, in *gpu.Instance, ask bool) error {
 	m := s.Memory
 	if in != nil {
-		key, m = gpu.Some(in.ID), in.Memory
+		m = in.Memory
 	}
-	j := w.of[key]
-	if j == nil {
-		list, err := w.judges(w.info)
-		if err != nil {
+	for i, judge := range r.judges {
+		if err := judge.observe(s, in, m); err != nil {
 			return err
 		}
-		j = &judged{judges: list, record: &record{instance: key, said: make([][]answer, len(list))}}
-		w.of[key], w.records = j, append(w.records, j.record)
-	}
-	for _, judge := range j.judges {
-		if err := judge.observe(s, in); err != nil {
-			return err
+		if ask {
+			r.said[i] = append(r.said[i], judge.ask())
 		}
 	}
-	if !ask {
-		return nil
-	}
-	j.record.minutes = append(j.record.minutes, minute{s.T, float64(m.Used.V), float64(m.Capacity().V)})
-	for i, judge := range j.judges {
-		j.record.said[i] = append(j.record.said[i], judge.ask())
+	if ask {
+		r.minutes = append(r.minutes, minute{s.T, float64(m.Used.V), float64(m.Capacity().V)})
 	}
 	return nil
-}
-
-// job is one scenario to be run.
-type job struct {
-	family *fleet.Family
-	seed   uint64
-}
-
-// jobsOf returns the scenarios of the families with the seeds, so that the long families are spread.
-func jobsOf(families []fleet.Family, seeds seedRange) []job {
-	var jobs []job
-	for seed := seeds.first; seed <= seeds.last; seed++ {
-		for i := range families {
-			jobs = append(jobs, job{&families[i], seed})
-		}
-	}
-	return jobs
-}
-
-// draw returns the scenario: it depends on the family's name and the seed alone.
-func (j job) draw() *fleet.Scenario {
-	h := fnv.New64a()
-	h.Write([]byte(j.family.Name))
-	return j.family.Draw(rand.New(rand.NewPCG(j.seed, h.Sum64())))
-}
-
-func (j job) String() string { return fmt.Sprintf("%s/%d", j.family.Name, j.seed) }
-
-// parallel returns what f makes of 0 to n-1, in this order. It calls f as often at a time as there are processors.
-func parallel[T any](n int, f func(i int) T) []T {
-	results := make([]T, n)
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := range next {
-				results[i] = f(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-	return results
 }

@@ -259,6 +259,6 @@ func (s *Series) Judge(v *Verdict) {
 		return
 	}
 	v.Leak, v.Since = true, l.Since
-	v.Rate = stat.Of(l.Trend.Rate)
+	v.Rate, v.Bend = stat.Of(l.Trend.Rate), l.Trend.Bend
 	v.Leaked = stat.Of(float64(max(0, min(trough, s.Used)-l.Base)))
 }

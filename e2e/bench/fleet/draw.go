@@ -39,6 +39,14 @@ func (w *world) share(lo, hi float64) uint64 {
 	return uint64(w.u(lo, hi) * float64(w.domains[0].dev.Capacity()))
 }
 
+// unused draws what recordings have and no rule reads, each time one of so many values. It is not kept, but what comes after it
+// stays the scenario that was published.
+func (w *world) unused(values ...int) {
+	for _, n := range values {
+		w.r.IntN(n)
+	}
+}
+
 // poisson draws how many of events that come at random happen where mean are expected.
 func poisson(r *rand.Rand, mean float64) int {
 	if mean > 50 { // close to a normal distribution
@@ -54,16 +62,15 @@ func poisson(r *rand.Rand, mean float64) int {
 // pick draws one of the values.
 func pick[T any](w *world, values ...T) T { return values[w.r.IntN(len(values))] }
 
-// lengths is a distribution of the lengths of inputs, relative to the longest
-// that a program takes: it returns the length (0 to 1) below which a share u (0
-// to 1) of them lies.
+// lengths is a distribution of the lengths of inputs, relative to the longest that a program takes: it returns the length (0 to
+// 1) below which a share u (0 to 1) of them lies.
 type lengths func(u float64) float64
 
 // fixed says that all inputs are padded to one length.
 func fixed(float64) float64 { return 1 }
 
-// lognormal is how the lengths of texts are spread: the middle one is median, a
-// standard deviation is the factor e^sigma, and the longest are cut.
+// lognormal is how the lengths of texts are spread: the middle one is median, a standard deviation is the factor e^sigma, and the
+// longest are cut.
 func lognormal(median, sigma float64) lengths {
 	return func(u float64) float64 {
 		return min(1, median*math.Exp(sigma*math.Sqrt2*math.Erfinv(2*u-1)))

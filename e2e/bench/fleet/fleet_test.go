@@ -17,8 +17,7 @@ import (
 func seeded(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 1)) }
 
 func TestFamilies(t *testing.T) {
-	count, held := map[Class]int{}, map[Class]int{}
-	names := map[string]bool{}
+	count, held, names := map[Class]int{}, map[Class]int{}, map[string]bool{}
 	for _, f := range Families() {
 		if names[f.Name] || !regexp.MustCompile(`^[a-z][a-z_]+$`).MatchString(f.Name) || f.About == "" || f.Draw == nil {
 			t.Errorf("family %q is there twice, or lacks something", f.Name)
@@ -36,15 +35,14 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestScenarios draws each family with 20 seeds and looks at the first samples
-// of each, and at all of some.
+// TestScenarios draws each family with 20 seeds and looks at the first samples of each, and at all of some.
 func TestScenarios(t *testing.T) {
 	slow, fast := math.Inf(1), 0.0
 	leaks, visible, fatal := 0, 0, 0
 	for _, f := range Families() {
 		t.Run(f.Name, func(t *testing.T) {
 			for seed := range 20 {
-				sc := f.Draw(seeded(seed))
+				sc := f.Draw(uint64(seed))
 				n := 100
 				if seed < 3 {
 					n = math.MaxInt
@@ -89,7 +87,7 @@ func follow(t *testing.T, seed int, sc *Scenario, n int) bool {
 			}
 			return true
 		}
-		if s.T <= last || s.T < sc.Truth.Start || s.T > sc.Truth.Start+sc.Truth.Length+sc.Interval || s.Time.UnixNano() != int64(s.T) {
+		if s.T <= last || s.T < sc.Truth.Start || s.T > sc.Truth.Start+sc.Truth.Length+sc.Interval {
 			t.Fatalf("seed %d: sample %d at %v after %v", seed, i, s.T, last)
 		}
 		if !checkSample(t, seed, &s, seen) {
@@ -100,12 +98,11 @@ func follow(t *testing.T, seed int, sc *Scenario, n int) bool {
 	return false
 }
 
-// checkSample reports whether the sums fit; they need not where a list was read
-// later than the memory.
+// checkSample reports whether the sums fit; they need not where a list was read later than the memory.
 func checkSample(t *testing.T, seed int, s *gpu.Sample, seen map[gpu.ProcessID]gpu.Process) bool {
 	t.Helper()
 	m := s.Memory
-	if m.Used.V > m.Total.V || m.Used.V+m.Free.V+m.Reserved.V != m.Total.V {
+	if m.Used.V > m.Total.V || m.Used.V+m.Reserved.V > m.Total.V {
 		t.Fatalf("seed %d: memory %+v", seed, m)
 	}
 	free := map[gpu.Opt[uint32]]uint64{{}: m.Used.V}
@@ -161,7 +158,7 @@ func checkTruth(t *testing.T, seed int, f Family, sc *Scenario) {
 
 func TestSeedGivesTheSameAgain(t *testing.T) {
 	for _, f := range Families() {
-		a, b := f.Draw(seeded(7)), f.Draw(seeded(7))
+		a, b := f.Draw(7), f.Draw(7)
 		for range 300 {
 			var s, u gpu.Sample
 			more := a.Next(&s)
@@ -178,32 +175,28 @@ func TestSeedGivesTheSameAgain(t *testing.T) {
 // TestRecordingsDiffer looks at what recordings may lack.
 func TestRecordingsDiffer(t *testing.T) {
 	f := Families()[0]
-	unknown, noMemory, foreign, complete := 0, 0, 0, 0
-	intervals := map[time.Duration]int{}
+	seen := map[string]int{}
 	for seed := range 300 {
-		sc := f.Draw(seeded(seed))
-		intervals[sc.Interval]++
+		sc := f.Draw(uint64(seed))
+		seen[sc.Interval.String()]++
 		var s gpu.Sample
 		for sc.Next(&s) && s.ProcessesKnown && len(s.Processes) == 0 {
 			continue
 		}
 		switch p := append(s.Processes, gpu.Process{})[0]; {
 		case !s.ProcessesKnown:
-			unknown++
+			seen["no list"]++
 		case !p.Used.OK:
-			noMemory++
+			seen["no memory"]++
 		case !s.ProcessesComplete && p.Owner == nil && p.ID.Start == 0:
-			foreign++
+			seen["foreign pids"]++
 		default:
-			complete++
+			seen["complete"]++
 		}
 	}
-	if unknown == 0 || noMemory == 0 || foreign == 0 || complete < 200 {
-		t.Errorf("%d without a list, %d without memory, %d with foreign pids, %d complete", unknown, noMemory, foreign, complete)
-	}
-	for _, d := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
-		if intervals[d] == 0 {
-			t.Errorf("none is sampled every %s: %v", d, intervals)
+	for _, what := range []string{"1s", "5s", "15s", "30s", "no list", "no memory", "foreign pids"} {
+		if seen[what] == 0 || seen["complete"] < 200 {
+			t.Errorf("no recording has %s: %v", what, seen)
 		}
 	}
 }

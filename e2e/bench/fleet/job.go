@@ -11,8 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// program is the code of a process: it is called when the process starts and
-// returns what it does again and again.
+// program is the code of a process: it is called when the process starts and returns what it does again and again.
 type program func(p *proc) step
 
 // step does a piece of work and returns the time until the next; exit ends the process.
@@ -29,9 +28,8 @@ type restart struct {
 }
 
 var (
-	// kubelet is the back-off of the kubelet for containers: 10 s, twice as much
-	// each time, 5 min at most, from the start again after 10 min without a crash
-	// (the page on the lifecycle of pods in Kubernetes' documentation).
+	// kubelet is the back-off of the kubelet for containers: 10 s, twice as much each time, 5 min at most, from the start again
+	// after 10 min without a crash (the page on the lifecycle of pods in Kubernetes' documentation).
 	kubelet = restart{10 * time.Second, 5 * time.Minute}
 	// systemd restarts after a constant time.
 	systemd = restart{5 * time.Second, 5 * time.Second}
@@ -47,10 +45,8 @@ type job struct {
 	main    program
 	options alloc.Options // of its framework's allocator
 	context uint64        // of CUDA in a process, in bytes
-	kind    gpu.ProcessType
 	restart restart
-	// catches handles an allocation that failed, so that the process goes on;
-	// nil ends it.
+	// catches handles an allocation that failed, so that the process goes on; nil ends it.
 	catches func(p *proc)
 	ended   func() // after the last end, unless nil
 
@@ -67,7 +63,6 @@ type proc struct {
 	j       *job
 	id      gpu.ProcessID
 	started time.Duration
-	owner   *gpu.Owner
 
 	cache    *alloc.Allocator // of its framework
 	native   *alloc.Allocator // of its libraries: cudaMalloc
@@ -79,7 +74,6 @@ type proc struct {
 	cpu      time.Duration
 	cpuAt    time.Duration
 	orphaned bool
-	state    byte
 	failed   bool // an allocation has failed in this step
 }
 
@@ -89,8 +83,7 @@ func (p *proc) used() uint64 { return p.j.context + p.cache.Reserved() + p.nativ
 // alloc allocates in the framework, on the default stream; nil if it failed.
 func (p *proc) alloc(size uint64) *alloc.Block { return p.on(p.cache, size, 0, 0) }
 
-// on allocates size bytes. After a failure all further requests of the step
-// fail as well: an exception is on its way up.
+// on allocates size bytes. After a failure all further requests of the step fail as well: an exception is on its way up.
 func (p *proc) on(a *alloc.Allocator, size uint64, stream, pool int) *alloc.Block {
 	if p.failed {
 		return nil
@@ -112,9 +105,7 @@ func (p *proc) work(size uint64) { p.temp = append(p.temp, p.alloc(size)) }
 
 // rest frees what the last piece of work has left.
 func (p *proc) rest() {
-	for _, b := range p.temp {
-		p.cache.Free(b)
-	}
+	p.drop(p.temp)
 	p.temp = p.temp[:0]
 }
 
@@ -133,8 +124,7 @@ func (p *proc) drop(blocks []*alloc.Block) {
 	}
 }
 
-// load returns a step that allocates a model of that size over some time and is
-// then what next is.
+// load returns a step that allocates a model of that size over some time and is then what next is.
 func (p *proc) load(bytes uint64, over time.Duration, next step) step {
 	const parts = 12
 	i := 0
@@ -149,8 +139,7 @@ func (p *proc) load(bytes uint64, over time.Duration, next step) step {
 	}
 }
 
-// busy sets the ratio of the multiprocessors and how many processors the
-// process keeps busy from now on.
+// busy sets the ratio of the multiprocessors and how many processors the process keeps busy from now on.
 func (p *proc) busy(sm, cores float64) {
 	p.count()
 	p.sm, p.cores = sm, cores
@@ -162,8 +151,7 @@ func (p *proc) count() {
 	p.cpuAt = p.w.now
 }
 
-// batch returns how many pieces of work of that length are done until the next
-// sample: they are simulated as one.
+// batch returns how many pieces of work of that length are done until the next sample: they are simulated as one.
 func (p *proc) batch(each time.Duration) int { return max(1, int(p.w.sc.Interval/each)) }
 
 // start adds a job that begins after the delay.
@@ -174,9 +162,6 @@ func (w *world) start(j *job, after time.Duration) *job {
 	}
 	if j.context == 0 {
 		j.context = w.contextSize()
-	}
-	if j.kind == 0 {
-		j.kind = gpu.Compute
 	}
 	j.due = w.now + after
 	w.jobs = append(w.jobs, j)
@@ -212,7 +197,7 @@ func (j *job) run() {
 // begin starts a process.
 func (j *job) begin() {
 	w := j.w
-	p := &proc{w: w, j: j, id: w.newID(), started: w.now, owner: j.owner, cpuAt: w.now, cores: 1, state: 'S'}
+	p := &proc{w: w, j: j, id: w.newID(), started: w.now, cpuAt: w.now, cores: 1}
 	p.cpu = time.Duration(w.u(1, 8) * float64(time.Second)) // imports
 	p.native = alloc.New(j.dom.dev, alloc.Options{Kind: alloc.Plain})
 	if !j.dom.dev.Take(j.context) { // cudaErrorMemoryAllocation while CUDA starts
@@ -253,7 +238,7 @@ func (j *job) again() {
 	}
 	j.due = j.w.now + min(j.restart.first<<min(j.attempts, 10), j.restart.most) + j.w.span(3*time.Second, 20*time.Second)
 	j.attempts++
-	j.owner = j.w.recreated(j.owner)
+	j.w.recreated()
 }
 
 // end ends the process and gives its memory back.
@@ -283,7 +268,7 @@ func (j *job) reset(after time.Duration) {
 	if !j.over {
 		j.end()
 		j.due = j.w.now + after
-		j.owner = j.w.recreated(j.owner)
+		j.w.recreated()
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// model is a GPU as NVML shows it. The totals are those that nvidia-smi prints;
-// what the driver reserves varies with its version and is a rough figure.
+// model is a GPU as NVML shows it. The totals are those that nvidia-smi prints; what the driver reserves varies with its version
+// and is a rough figure.
 type model struct {
 	name, arch      string
 	total, reserved uint64 // MiB
@@ -40,63 +40,42 @@ var models = []model{
 	{"NVIDIA H100 80GB HBM3", "hopper", 81559, 551, []profile{{"1g.10gb", 7, 9856}, {"2g.20gb", 3, 20096}, {"3g.40gb", 2, 40448}}},
 }
 
-// machine is the node as far as it shows in a recording.
-type machine struct {
-	model
-	base     uint64        // bytes that the driver itself takes
-	up       time.Duration // from boot to the start of the world
-	instance uint64        // bytes of a GPU instance that the driver takes
-	readings
-}
-
 // drawMachine draws a node whose GPU is not divided.
 func (w *world) drawMachine() {
-	m := pick(w, models...)
-	w.machine = machine{
-		model: m, base: uint64(w.n(1, 60)) * alloc.MiB, up: w.span(2*time.Hour, 100*24*time.Hour),
-		instance: uint64(w.n(5, 20)) * alloc.MiB, readings: w.machine.readings,
-	}
-	driver := pick(w, "535.183.06", "550.127.08", "570.124.06", "580.82.07")
-	w.sc.Info = gpu.Info{
-		Index: w.n(0, 7), UUID: "GPU-" + w.uuid(), Name: m.name, Architecture: m.arch,
-		PCIBusID:      fmt.Sprintf("00000000:%02X:00.0", w.n(1, 220)),
-		DriverVersion: driver, CUDAVersion: map[string]string{"535": "12.2", "550": "12.4", "570": "12.8", "580": "13.0"}[driver[:3]],
-	}
-	w.sc.Info.Minor = gpu.Some(w.sc.Info.Index)
-	w.domains = []*domain{{dev: alloc.NewDevice((m.total - m.reserved) * alloc.MiB)}}
-	w.domains[0].dev.Take(w.machine.base)
-	w.style = w.drawStyle()
+	w.model = pick(w, models...)
+	base := uint64(w.n(1, 60)) * alloc.MiB // that the driver itself takes
+	w.up, w.instance = w.span(2*time.Hour, 100*24*time.Hour), uint64(w.n(5, 20))*alloc.MiB
+	w.unused(4, 8, 1, 1, 220) // the driver, the number of the GPU, its UUID and its bus
+	w.domains = []*domain{{dev: alloc.NewDevice((w.total - w.reserved) * alloc.MiB)}}
+	w.domains[0].dev.Take(base)
+	w.style = pick(w, kubernetes, kubernetes, kubernetes, kubernetes, slurm, slurm, docker, people)
 }
 
 // divide puts the GPU in MIG mode.
 func (w *world) divide() {
-	for w.machine.mig == nil {
+	for w.mig == nil {
 		w.drawMachine()
 	}
-	p := pick(w, w.machine.mig...)
+	p := pick(w, w.mig...)
 	w.domains = nil
 	for i := range p.count {
-		d := &domain{dev: alloc.NewDevice(p.total * alloc.MiB), id: gpu.Some(uint32(7 + i)), profile: p.name, uuid: "MIG-" + w.uuid()}
+		d := &domain{dev: alloc.NewDevice(p.total * alloc.MiB), id: gpu.Some(uint32(7 + i))}
+		w.unused(1, 1) // its UUID
 		if p.count < 7 {
 			d.id.V = uint32(1 + i)
 		}
-		d.dev.Take(w.machine.instance)
+		d.dev.Take(w.instance)
 		w.domains = append(w.domains, d)
 	}
 }
 
-// contextSize draws the memory of CUDA in a process: its context, the code of
-// loaded libraries and the device heap; 300 to 600 MiB, less on old GPUs.
+// contextSize draws the memory of CUDA in a process: its context, the code of loaded libraries and the device heap; 300 to 600
+// MiB, less on old GPUs.
 func (w *world) contextSize() uint64 {
-	if w.machine.arch == "turing" || w.machine.arch == "volta" || w.domains[0].id.OK {
+	if w.arch == "turing" || w.arch == "volta" || w.domains[0].id.OK {
 		return uint64(w.n(50, 150)) * 2 * alloc.MiB
 	}
 	return uint64(w.n(150, 300)) * 2 * alloc.MiB
-}
-
-func (w *world) uuid() string {
-	a, b := w.r.Uint64(), w.r.Uint64()
-	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", a>>32, a>>16&0xffff, a&0xffff, b>>48, b&0xffffffffffff)
 }
 
 func (w *world) hex(n int) string { return fmt.Sprintf("%016x", w.r.Uint64())[:n] }
@@ -107,7 +86,7 @@ func (w *world) newID() gpu.ProcessID {
 	if w.listing == foreignPIDs {
 		return gpu.ProcessID{PID: w.pid}
 	}
-	return gpu.ProcessID{PID: w.pid, Start: uint64((w.machine.up + w.lead + w.now) / (10 * time.Millisecond))}
+	return gpu.ProcessID{PID: w.pid, Start: uint64((w.up + w.lead + w.now) / (10 * time.Millisecond))}
 }
 
 // style is what runs the programs of a node.
@@ -119,10 +98,6 @@ const (
 	docker
 	people // started from shells
 )
-
-func (w *world) drawStyle() style {
-	return pick(w, kubernetes, kubernetes, kubernetes, kubernetes, slurm, slurm, docker, people)
-}
 
 // supervised returns what the node does when a service of it has crashed.
 func (w *world) supervised() restart {
@@ -139,19 +114,20 @@ func (w *world) supervised() restart {
 
 // owner draws a new owner of a program: another pod, job or user.
 func (w *world) owner(process string) *gpu.Owner {
-	o := &gpu.Owner{Process: process, User: "root"}
+	o := &gpu.Owner{Process: process}
 	switch w.style {
 	case kubernetes:
-		o.ContainerID = w.hex(16) + w.hex(16) + w.hex(16) + w.hex(16)
+		w.recreated()
 		o.Namespace = pick(w, "ml", "inference", "research", "vision", "search")
-		o.Container = pick(w, "main", "app", "worker")
+		w.unused(3) // the container
 		o.Pod = fmt.Sprintf("%s-%s-%s", pick(w, "ranker", "llm", "asr", "embed", "train", "detect"), w.hex(9), w.hex(5))
 	case slurm:
-		o.User, o.SlurmJob = w.user(), strconv.Itoa(w.n(10000, 9999999))
+		w.user()
+		o.SlurmJob = strconv.Itoa(w.n(10000, 9999999))
 	case docker:
-		o.ContainerID = w.hex(16) + w.hex(16) + w.hex(16) + w.hex(16)
+		w.unused(1, 1, 1, 1) // the container
 	case people:
-		o.User = w.user()
+		w.user()
 	}
 	return o
 }
@@ -160,13 +136,9 @@ func (w *world) user() string {
 	return pick(w, "ana", "bert", "chen", "dilek", "erik", "fatima", "goran", "hana", "ines", "jonas")
 }
 
-// recreated returns the owner of the next life of a program: the same one, in a
-// new container.
-func (w *world) recreated(o *gpu.Owner) *gpu.Owner {
-	if o == nil || o.ContainerID == "" || w.style == docker {
-		return o
+// recreated draws the number of a new container, in which a pod starts a program anew.
+func (w *world) recreated() {
+	if w.style == kubernetes {
+		w.unused(1, 1, 1, 1)
 	}
-	next := *o
-	next.ContainerID = w.hex(16) + w.hex(16) + w.hex(16) + w.hex(16)
-	return &next
 }

@@ -23,13 +23,6 @@ const (
 	foreignPIDs         // the recorder runs in a pid namespace of its own
 )
 
-// readings are how good the readings are.
-type readings struct {
-	torn       float64 // share (0 to 1) of samples whose memory is older than their list
-	noReserved bool    // the driver tells no reserved memory: it counts as used
-	noUse      bool    // nor the utilisation of processes
-}
-
 // gap is a time without samples: the node or the recorder was away.
 type gap struct{ from, to time.Duration }
 
@@ -43,9 +36,9 @@ func (w *world) drawListing() {
 	case x < 0.14:
 		w.listing = foreignPIDs
 	}
-	w.machine.torn = w.logu(0.0002, 0.02)
-	w.machine.noReserved = w.chance(0.05)
-	w.machine.noUse = w.chance(0.05)
+	w.torn = w.logu(0.0002, 0.02)
+	w.noReserved = w.chance(0.05)
+	w.noUse = w.chance(0.05)
 }
 
 func (w *world) drawGaps() {
@@ -65,7 +58,7 @@ func (w *world) inGap(t time.Duration) bool {
 // sample simulates until the sample at t and fills it in.
 func (w *world) sample(s *gpu.Sample, t time.Duration) {
 	late := time.Duration(w.r.ExpFloat64() * float64(3*time.Millisecond))
-	torn := w.chance(w.machine.torn)
+	torn := w.chance(w.torn)
 	if !torn {
 		w.advance(t)
 	}
@@ -74,39 +67,26 @@ func (w *world) sample(s *gpu.Sample, t time.Duration) {
 		w.advance(t)
 	}
 	s.T = w.epoch + t + min(late, w.sc.Interval/4)
-	s.Time = time.Unix(0, int64(s.T)).UTC()
-	s.Step = 0
 	w.processes(s)
 }
 
 // memories fills in the memory of the GPU and of its instances.
 func (w *world) memories(s *gpu.Sample) {
-	m := &w.machine
-	total, reserved := m.total*alloc.MiB, m.reserved*alloc.MiB
-	used := uint64(0)
-	s.MIGEnabled = gpu.Opt[bool]{}
-	if m.mig != nil {
-		s.MIGEnabled = gpu.Some(w.divided())
-	}
+	used, reserved := uint64(0), w.reserved*alloc.MiB
 	s.Instances = s.Instances[:0]
 	for _, d := range w.domains {
 		used += d.dev.Used() // that of the GPU is the sum of its instances
 		if d.id.OK {
-			mem := gpu.Memory{
-				Total: gpu.Some(d.dev.Capacity()), Reserved: gpu.Some(uint64(0)),
-				Used: gpu.Some(d.dev.Used()), Free: gpu.Some(d.dev.Capacity() - d.dev.Used()),
-			}
-			devices := []gpu.MIGDevice{{ComputeInstance: 0, UUID: d.uuid}}
-			s.Instances = append(s.Instances, gpu.Instance{ID: d.id.V, Profile: d.profile, Memory: mem, Devices: devices})
+			s.Instances = append(s.Instances, gpu.Instance{ID: d.id.V, Memory: gpu.Memory{
+				Total: gpu.Some(d.dev.Capacity()), Reserved: gpu.Some(uint64(0)), Used: gpu.Some(d.dev.Used()),
+			}})
 		}
 	}
-	s.Memory = gpu.Memory{Total: gpu.Some(total), Reserved: gpu.Some(reserved), Used: gpu.Some(used), Free: gpu.Some(total - reserved - used)}
-	if m.noReserved {
+	s.Memory = gpu.Memory{Total: gpu.Some(w.total * alloc.MiB), Reserved: gpu.Some(reserved), Used: gpu.Some(used)}
+	if w.noReserved {
 		s.Memory.Reserved, s.Memory.Used = gpu.Opt[uint64]{}, gpu.Some(used+reserved)
 	}
 }
-
-func (w *world) divided() bool { return w.domains[0].id.OK }
 
 // processes fills in the list.
 func (w *world) processes(s *gpu.Sample) {
@@ -128,22 +108,21 @@ func (w *world) processes(s *gpu.Sample) {
 func (p *proc) entry() gpu.Process {
 	w := p.w
 	p.count()
-	e := gpu.Process{ID: p.id, Type: p.j.kind, Instance: p.j.dom.id, Used: gpu.Some(p.used())}
-	if w.listing == noMemory {
-		e.Used = gpu.Opt[uint64]{}
+	e := gpu.Process{ID: p.id, Instance: p.j.dom.id}
+	if w.listing != noMemory {
+		e.Used = gpu.Some(p.used())
 	}
-	if !w.divided() && !w.machine.noUse {
-		e.SM, e.MemoryController = gpu.Some(w.ratio(p.sm)), gpu.Some(w.ratio(p.sm*0.6))
-		e.Encoder, e.Decoder = gpu.Some(0.0), gpu.Some(0.0)
+	if !w.domains[0].id.OK && !w.noUse {
+		e.SM = gpu.Some(w.ratio(p.sm))
+		w.ratio(p.sm * 0.6) // of the memory controller, which no rule reads
 	}
 	if w.listing == foreignPIDs {
 		return e
 	}
-	e.Started = gpu.Some(w.epoch + p.started)
-	e.CPU = gpu.Some(p.cpu.Truncate(10 * time.Millisecond))
-	e.Owner, e.Orphaned, e.State = p.owner, p.orphaned, p.state
-	if p.state == 'S' && p.cores > 0.5 && w.chance(min(1, p.cores)) {
-		e.State = 'R'
+	e.Started, e.CPU = gpu.Some(w.epoch+p.started), gpu.Some(p.cpu.Truncate(10*time.Millisecond))
+	e.Owner, e.Orphaned, e.State = p.j.owner, p.orphaned, 'S'
+	if p.cores > 0.5 {
+		w.unused(1) // whether it runs just then
 	}
 	return e
 }

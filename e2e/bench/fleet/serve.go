@@ -38,6 +38,7 @@ func (w *world) serving() *serving {
 		weights: weights, request: (peak - weights) / uint64(most), most: most, took: w.logu(0.01, 2),
 		lengths: lognormal(w.u(0.1, 0.5), w.u(0.3, 0.8)), traffic: w.traffic(0.05, 50),
 		load: w.span(5*time.Second, 3*time.Minute), errors: w.logu(0.0005, 0.02), options: w.backend(),
+		started: func(*job) {}, onBegin: func(*proc) {}, onRequests: func(*proc, int) {}, onErrors: func(*proc, int) {},
 	}
 }
 
@@ -61,46 +62,34 @@ func (c *serving) shrink(by uint64) *serving {
 // tick returns for how long a service answers requests in one step.
 func (w *world) tick() time.Duration { return max(w.sc.Interval, time.Second) }
 
-type server struct {
-	*serving
-	p     *proc
-	began bool
-}
-
 // run is the program.
 func (c *serving) run(p *proc) step {
-	s := &server{serving: c, p: p}
-	return p.load(c.weights, c.load, s.step)
+	answer := func() time.Duration { return c.step(p) }
+	return p.load(c.weights, c.load, func() time.Duration {
+		p.j.step = answer
+		p.lib(uint64(p.w.n(2, 40)) * 2 * alloc.MiB)
+		c.answer(p, c.most) // the warm-up of most servers
+		c.onBegin(p)
+		return answer()
+	})
 }
 
-// step answers the requests of a time: its largest batch is simulated, which
-// decides what an allocator reserves.
-func (s *server) step() time.Duration {
-	p, w := s.p, s.p.w
-	if !s.began {
-		s.began = true
-		p.lib(uint64(w.n(2, 40)) * 2 * alloc.MiB)
-		s.answer(s.most) // the warm-up of most servers
-		if s.onBegin != nil {
-			s.onBegin(p)
-		}
-	}
-	d := w.tick()
+// step answers the requests of a time: its largest batch is simulated, which decides what an allocator reserves.
+func (c *serving) step(p *proc) time.Duration {
+	w, d := p.w, p.w.tick()
 	p.rest()
-	rate := s.traffic.rate(w)
+	rate := c.traffic.rate(w)
 	n := poisson(w.r, rate*d.Seconds())
-	load := rate * s.took / float64(s.most)
+	load := rate * c.took / float64(c.most)
 	p.busy(min(1, load), 0.05+min(1, load))
 	if n == 0 {
 		p.busy(0, 0.02)
 		return d
 	}
-	s.answer(min(s.most, 1+poisson(w.r, rate*s.took)))
-	if s.onRequests != nil {
-		s.onRequests(p, n)
-	}
-	if failed := poisson(w.r, float64(n)*s.errors); failed > 0 && s.onErrors != nil {
-		s.onErrors(p, failed)
+	c.answer(p, min(c.most, 1+poisson(w.r, rate*c.took)))
+	c.onRequests(p, n)
+	if failed := poisson(w.r, float64(n)*c.errors); failed > 0 {
+		c.onErrors(p, failed)
 	}
 	if !w.chance(load) { // the sample sees no request at work
 		p.rest()
@@ -109,16 +98,14 @@ func (s *server) step() time.Duration {
 }
 
 // answer holds what a batch of n requests needs, until the next step.
-func (s *server) answer(n int) {
-	length := s.lengths.longest(s.p.w.r, n)
-	size := uint64(float64(s.request) * float64(n) * length)
+func (c *serving) answer(p *proc, n int) {
+	size := uint64(float64(c.request) * float64(n) * c.lengths.longest(p.w.r, n))
 	for i := range uint64(4) {
-		s.p.work(size / 10 * (i + 1))
+		p.work(size / 10 * (i + 1))
 	}
 }
 
-// chat is a service whose sessions each hold a state on the GPU: a KV cache, the
-// audio of a call, the decoder of a camera.
+// chat is a service whose sessions each hold a state on the GPU: a KV cache, the audio of a call, the decoder of a camera.
 type chat struct {
 	weights uint64
 	state   uint64 // bytes of a session that has grown up
@@ -201,25 +188,22 @@ func (w *world) serviceJob(main program, o alloc.Options) *job {
 	return &job{main: main, options: o, owner: owner, restart: w.supervised()}
 }
 
-// graphs is a set of CUDA graphs, each with a pool of its own, one for each shape
-// of the input that was seen.
+// graphs is a set of CUDA graphs, each with a pool of its own, one for each shape of the input that was seen.
 type graphs struct {
 	seen map[int]bool
 	most int    // shapes that there can be
 	size uint64 // bytes of the pool of the largest one
 }
 
-// capture makes the graph of a shape unless there is one, and returns its bytes.
-func (g *graphs) capture(p *proc, length float64) uint64 {
+// capture makes the graph of a shape unless there is one.
+func (g *graphs) capture(p *proc, length float64) {
 	shape := int(math.Ceil(length * float64(g.most)))
 	if g.seen[shape] {
-		return 0
+		return
 	}
 	g.seen[shape] = true
-	before := p.cache.Reserved()
 	pool := p.cache.NewPool()
 	for range 3 {
 		p.on(p.cache, uint64(float64(g.size)*length/3)+alloc.KiB, 0, pool)
 	}
-	return p.cache.Reserved() - before
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// notebook is a person at a Jupyter kernel: cells bind variables, bind them
-// anew, and compute; in between the person reads, eats and sleeps.
+// notebook is a person at a Jupyter kernel: cells bind variables, bind them anew, and compute; in between the person reads, eats
+// and sleeps.
 type notebook struct {
 	size   uint64        // bytes of all variables together, about
 	think  time.Duration // between two cells at work
@@ -53,54 +53,45 @@ func (c *notebook) run(p *proc) step {
 		if w.chance(0.3) {
 			took = w.span(time.Minute, 20*time.Minute)
 		}
-		p.j.step = pause(p, w.wait(c.think), p.j.step)
+		wait, next := w.wait(c.think), p.j.step
+		p.j.step = func() time.Duration { // the person thinks
+			p.rest()
+			p.busy(0, 0.01)
+			p.j.step = next
+			return wait
+		}
 		return took
 	}
 }
 
-// pause returns a step that does nothing for a time and then goes on with next.
-func pause(p *proc, d time.Duration, next step) step {
-	return func() time.Duration {
-		p.rest()
-		p.busy(0, 0.01)
-		p.j.step = next
-		return d
-	}
-}
-
-// kernel returns the job of a notebook. People restart kernels, after errors
-// too, and hubs end those that are idle.
+// kernel returns the job of a notebook. People restart kernels, after errors too, and hubs end those that are idle.
 func (w *world) kernel(c *notebook) *job {
 	j := &job{main: c.run, owner: w.owner("ipykernel_launcher"), catches: func(p *proc) { p.cache.EmptyCache() }}
 	if w.style == kubernetes {
 		o := *j.owner
-		o.Namespace, o.Pod, o.Container = "jupyter", "jupyter-"+w.user()+"-"+w.hex(3), "notebook"
+		o.Namespace, o.Pod = "jupyter", "jupyter-"+w.user()+"-"+w.hex(3)
 		j.owner = &o
 	}
 	return j
 }
 
-// burst is a job that computes for a time and ends: a batch, a cron job, a worker.
-type burst struct {
-	size  uint64 // bytes at its peak
-	lasts time.Duration
-	sm    float64
-}
-
-// run is the program: it loads, works on parts of differing size, and ends.
-func (c burst) run(p *proc) step {
-	w := p.w
-	over := w.now + c.lasts
-	return p.load(c.size/3, min(c.lasts/10, time.Minute), func() time.Duration {
-		p.rest()
-		if w.now >= over {
-			return exit
-		}
-		p.busy(c.sm, 1)
-		p.work(uint64(float64(c.size) / 3 * w.u(0.2, 1)))
-		p.work(uint64(float64(c.size) / 3 * w.u(0.2, 1)))
-		return max(w.sc.Interval, time.Second)
-	})
+// burst is a program that computes for a time and ends: a batch, a cron job, a worker. It loads, and works on parts of differing
+// size that have so many bytes at their peak.
+func burst(size uint64, lasts time.Duration, sm float64) program {
+	return func(p *proc) step {
+		w := p.w
+		over := w.now + lasts
+		return p.load(size/3, min(lasts/10, time.Minute), func() time.Duration {
+			p.rest()
+			if w.now >= over {
+				return exit
+			}
+			p.busy(sm, 1)
+			p.work(uint64(float64(size) / 3 * w.u(0.2, 1)))
+			p.work(uint64(float64(size) / 3 * w.u(0.2, 1)))
+			return max(w.sc.Interval, time.Second)
+		})
+	}
 }
 
 // bursts starts such jobs again and again, next apart, each of another size.
@@ -110,8 +101,9 @@ func (w *world) bursts(o *gpu.Owner, size uint64, lasts time.Duration, next func
 		if d := w.domains[0].dev; d.Capacity()-d.Used() < size {
 			return // the queue waits for room
 		}
-		c := burst{uint64(float64(size) * w.u(0.3, 1)), w.around(lasts), w.u(0.2, 0.95)}
-		w.start(&job{main: c.run, owner: w.recreated(o), options: options}, 0)
+		main := burst(uint64(float64(size)*w.u(0.3, 1)), w.around(lasts), w.u(0.2, 0.95))
+		w.recreated()
+		w.start(&job{main: main, owner: o, options: options}, 0)
 	})
 }
 
@@ -120,8 +112,8 @@ func regular(w *world, every time.Duration) func() time.Duration {
 	return func() time.Duration { return every - w.clock()%every + w.span(time.Second, 10*time.Second) }
 }
 
-// deploys replaces a service again and again: the new one starts, and the old
-// one ends when that is ready. version makes the job of a version (0 first).
+// deploys replaces a service again and again: the new one starts, and the old one ends when that is ready. version makes the job
+// of a version (0 first).
 func (w *world) deploys(every time.Duration, version func(n int) *job) {
 	n := 0
 	current := w.start(version(0), 0)
@@ -133,8 +125,8 @@ func (w *world) deploys(every time.Duration, version func(n int) *job) {
 	})
 }
 
-// neighbours adds healthy programs of others to a third of the scenarios. They
-// take little, so that those of the family have what they were drawn for.
+// neighbours adds healthy programs of others to a third of the scenarios. They take little, so that those of the family have what
+// they were drawn for.
 func (w *world) neighbours() {
 	if !w.chance(0.35) {
 		return
@@ -162,8 +154,8 @@ func idle(p *proc) step {
 	return func() time.Duration { return forever }
 }
 
-// store is a database of vectors whose index is on the GPU. It appends chunk by
-// chunk, and copies a list that has become too short into one of twice the length.
+// store is a database of vectors whose index is on the GPU. It appends chunk by chunk, and copies a list that has become too
+// short into one of twice the length.
 type store struct {
 	chunk   uint64 // bytes of one append
 	lists   int

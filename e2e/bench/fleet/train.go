@@ -10,8 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
-// training is a loop over batches: forward, backward, and now and then an
-// evaluation and a checkpoint.
+// training is a loop over batches: forward, backward, and now and then an evaluation and a checkpoint.
 type training struct {
 	weights uint64 // bytes of the model
 	states  uint64 // bytes of the optimizer's state, made at the first step
@@ -36,8 +35,8 @@ type training struct {
 	onEval, onCheckpoint func(p *proc)
 }
 
-// layers is into how many tensors the activations are divided. Real models have
-// more; what counts is that several sizes are freed in the other order.
+// layers is into how many tensors the activations are divided. Real models have more; what counts is that several sizes are freed
+// in the other order.
 const layers = 8
 
 // training draws a usual one that takes up to 30 to 75 % of the memory.
@@ -49,6 +48,7 @@ func (w *world) training() *training {
 		lengths: fixed, batch: w.n(4, 128), load: w.span(5*time.Second, 2*time.Minute), sm: w.u(0.5, 0.99),
 		evalEvery: w.span(5*time.Minute, 4*time.Hour), evalFor: w.span(10*time.Second, 10*time.Minute),
 		evalActs: uint64(float64(peak-model) * w.u(0.2, 0.9)), checkpoints: w.span(10*time.Minute, 6*time.Hour),
+		onBegin: func(*proc) {}, onEval: func(*proc) {}, onCheckpoint: func(*proc) {}, scale: func(*proc) float64 { return 1 },
 	}
 }
 
@@ -68,7 +68,6 @@ func (c *training) variable(w *world) *training {
 type trainer struct {
 	*training
 	p          *proc
-	began      bool
 	start      time.Duration
 	eval, ckpt time.Duration // when the next is due
 	compile    time.Duration
@@ -82,14 +81,11 @@ type trainer struct {
 // run is the program.
 func (c *training) run(p *proc) step {
 	t := &trainer{training: c, p: p}
-	return p.load(c.weights, c.load, t.step)
+	return p.load(c.weights, c.load, t.begin)
 }
 
 func (t *trainer) step() time.Duration {
 	p, w := t.p, t.p.w
-	if !t.began {
-		t.begin()
-	}
 	if t.steps > 0 && w.now-t.start > t.steps {
 		return exit
 	}
@@ -106,26 +102,20 @@ func (t *trainer) step() time.Duration {
 		return t.evaluate()
 	}
 	n := p.batch(t.each)
-	length := t.lengths.longest(w.r, n*t.batch)
-	if t.scale != nil {
-		length *= t.scale(p)
-	}
-	t.pass(length, n)
+	t.pass(t.lengths.longest(w.r, n*t.batch)*t.scale(p), n)
 	return time.Duration(n) * t.each
 }
 
-// begin makes what the first step makes: the optimizer's state, and the work
-// spaces of cuBLAS and cuDNN.
-func (t *trainer) begin() {
+// begin makes what the first step makes: the optimizer's state, and the work spaces of cuBLAS and cuDNN.
+func (t *trainer) begin() time.Duration {
 	p, w := t.p, t.p.w
-	t.began, t.start = true, w.now
+	p.j.step, t.start = t.step, w.now
 	t.eval, t.ckpt = w.now+t.evalEvery, w.now+t.checkpoints
 	t.compile = w.now + w.span(5*time.Second, time.Minute)
 	p.keep(t.states, max(t.states/24, alloc.MiB))
 	p.lib(uint64(w.n(4, 64)) * 2 * alloc.MiB)
-	if t.onBegin != nil {
-		t.onBegin(p)
-	}
+	t.onBegin(p)
+	return t.step()
 }
 
 // pass goes forward and backward through the layers once, in place of n times.
@@ -170,15 +160,10 @@ func (t *trainer) evaluate() time.Duration {
 	p := t.p
 	p.busy(t.sm*0.8, 1)
 	for range 2 {
-		length := t.lengths.longest(p.w.r, t.batch*4)
-		a := p.alloc(uint64(float64(t.evalActs) * length / 2))
-		b := p.alloc(uint64(float64(t.evalActs) * length / 3))
-		p.cache.Free(a)
-		p.cache.Free(b)
+		acts := float64(t.evalActs) * t.lengths.longest(p.w.r, t.batch*4)
+		p.drop([]*alloc.Block{p.alloc(uint64(acts / 2)), p.alloc(uint64(acts / 3))})
 	}
-	if t.onEval != nil {
-		t.onEval(p)
-	}
+	t.onEval(p)
 	return t.evalFor
 }
 
@@ -187,9 +172,7 @@ func (t *trainer) checkpoint() time.Duration {
 	p := t.p
 	p.busy(0, 1)
 	p.cache.Free(p.alloc(max(t.weights/24, alloc.MiB)))
-	if t.onCheckpoint != nil {
-		t.onCheckpoint(p)
-	}
+	t.onCheckpoint(p)
 	return min(time.Duration(float64(t.weights+t.states)/1e9*float64(time.Second)), 5*time.Minute)
 }
 

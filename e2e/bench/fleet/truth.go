@@ -37,8 +37,8 @@ type life struct {
 	p        *proc
 	retained uint64
 	before   uint64 // of it, what was retained before the recording
-	// base is what the process would hold without the leak, in bytes: the most
-	// that it held before, or held besides in its first minutes.
+	// base is what the process would hold without the leak, in bytes: the most that it held before, or held besides in its first
+	// minutes.
 	base uint64
 }
 
@@ -47,8 +47,7 @@ const (
 	lull = 10 * time.Minute
 	// warmUp is for how long a process is taken to grow by itself.
 	warmUp = 5 * time.Minute
-	// maxObjects bounds how many blocks a leak makes, and so the memory of the
-	// simulation.
+	// maxObjects bounds how many blocks a leak makes, and so the memory of the simulation.
 	maxObjects = 60000
 )
 
@@ -64,15 +63,13 @@ func (w *world) leak(lo, hi float64) *leak {
 	return l
 }
 
-// often draws the time between the events of a leak so that it takes six of them
-// or more to fill half of the memory.
+// often draws the time between the events of a leak so that it takes six of them or more to fill half of the memory.
 func (l *leak) often(lo, hi time.Duration) time.Duration { return min(l.w.span(lo, hi), l.half/6) }
 
 // per returns the bytes that the defect retains at events that are d apart on average.
 func (l *leak) per(d time.Duration) float64 { return l.rate * d.Seconds() }
 
-// large makes the objects as large as what is retained at one event, up to 64 MiB
-// each: whole tensors.
+// large makes the objects as large as what is retained at one event, up to 64 MiB each: whole tensors.
 func (l *leak) large(event float64) {
 	l.object = uint64(min(max(event, float64(l.object)), 64*alloc.MiB))
 }
@@ -95,11 +92,18 @@ func (l *leak) hold(p *proc, b *alloc.Block) {
 	}
 }
 
+// life returns the position of what p has retained, -1 where that is nothing.
+func (l *leak) life(p *proc) int {
+	return slices.IndexFunc(l.lives, func(x *life) bool { return x.p == p })
+}
+
 // note counts bytes that p will not free. base is what it holds besides.
 func (l *leak) note(p *proc, bytes, base uint64) {
-	i := slices.IndexFunc(l.lives, func(x *life) bool { return x.p == p })
+	i := l.life(p)
 	if i < 0 {
-		l.begin(p)
+		if o := p.j.owner; o != nil && (l.w.listing == all || l.w.listing == noMemory) {
+			l.t.Group, l.t.Program = o.Group(), o.Process
+		}
 		i = len(l.lives)
 		l.lives = append(l.lives, &life{p: p, base: base})
 		l.t.Processes = append(l.t.Processes, p.id)
@@ -108,41 +112,31 @@ func (l *leak) note(p *proc, bytes, base uint64) {
 	l.count(bytes)
 }
 
-func (l *leak) begin(p *proc) {
+func (l *leak) count(bytes uint64) {
 	if l.retained == 0 {
 		l.since = l.w.now
 	}
 	if !l.begun {
-		l.begun = true
-		l.t.From = l.w.now
+		l.begun, l.t.From = true, l.w.now
 	}
-	if o := p.owner; o != nil && (l.w.listing == all || l.w.listing == noMemory) {
-		l.t.Group, l.t.Program = o.Group(), o.Process
-	}
-}
-
-func (l *leak) count(bytes uint64) {
 	l.retained += bytes
 	l.sum += bytes
-	l.t.Retained = max(l.t.Retained, l.retained)
-	l.t.Until = l.w.now
+	l.t.Retained, l.t.Until = max(l.t.Retained, l.retained), l.w.now
 }
 
 // forget notes that a process has ended, and with it what it had retained.
 func (w *world) forget(p *proc) {
 	for _, l := range w.leaks {
-		for i, x := range l.lives {
-			if x.p == p {
-				l.retained -= x.retained
-				l.t.Until = w.now
-				l.owed = 0
-				if w.now < 0 { // no recording shows it
-					l.t.Processes = slices.DeleteFunc(l.t.Processes, func(id gpu.ProcessID) bool { return id == p.id })
-				}
-				l.lives = slices.Delete(l.lives, i, i+1)
-				break
-			}
+		i := l.life(p)
+		if i < 0 {
+			continue
 		}
+		l.retained -= l.lives[i].retained
+		l.t.Until, l.owed = w.now, 0
+		if w.now < 0 { // no recording shows it
+			l.t.Processes = slices.DeleteFunc(l.t.Processes, func(id gpu.ProcessID) bool { return id == p.id })
+		}
+		l.lives = slices.Delete(l.lives, i, i+1)
 	}
 }
 
@@ -156,6 +150,10 @@ func (w *world) look() {
 			l.ran += w.now - max(l.at, l.since)
 		}
 		l.at = w.now
+		if w.now <= 0 {
+			l.stranded = 0
+		}
+		shows := l.stranded >= VisibleGrowth
 		for _, x := range l.lives {
 			if w.now <= 0 { // what is there at the first sample is not seen to grow
 				x.base, x.before = x.p.used(), x.retained
@@ -164,22 +162,11 @@ func (w *world) look() {
 			if w.now-x.p.started < warmUp {
 				x.base = max(x.base, x.p.used()-min(shown, x.p.used()))
 			}
-			if shown >= VisibleGrowth && x.p.used() >= x.base+VisibleGrowth {
-				l.show()
-			}
+			shows = shows || shown >= VisibleGrowth && x.p.used() >= x.base+VisibleGrowth
 		}
-		if w.now <= 0 {
-			l.stranded = 0
+		if shows && !l.t.Visible && w.now > 0 {
+			l.t.Visible, l.t.VisibleAt = true, w.now
 		}
-		if l.stranded >= VisibleGrowth {
-			l.show()
-		}
-	}
-}
-
-func (l *leak) show() {
-	if !l.t.Visible && l.w.now > 0 {
-		l.t.Visible, l.t.VisibleAt = true, l.w.now
 	}
 }
 
@@ -199,27 +186,21 @@ func (l *leak) finish() LeakTruth {
 	return t
 }
 
-// cause returns the position of the leak but for which p could have allocated
-// size bytes, and -1 if there is none.
+// cause returns the position of the leak but for which p could have allocated size bytes, and -1 if there is none.
 func (w *world) cause(p *proc, size uint64, own bool) int {
 	d := p.j.dom.dev
 	best, most := -1, max(VisibleGrowth, size-min(size, d.Capacity()-d.Used()))
 	for i, l := range w.leaks {
-		inside := slices.ContainsFunc(l.lives, func(x *life) bool { return x.p == p })
-		if l.dom == p.j.dom && l.retained >= most && (inside || !own) {
+		if l.dom == p.j.dom && l.retained >= most && (!own || l.life(p) >= 0) {
 			best, most = i, l.retained
 		}
 	}
 	return best
 }
 
-// outOfMemory notes that p could not allocate size bytes. own says that it was at
-// a limit of its own.
+// outOfMemory notes that p could not allocate size bytes. own says that it was at a limit of its own.
 func (w *world) outOfMemory(p *proc, size uint64, own bool) {
-	o := OOM{
-		T: w.clock(), Instance: p.j.dom.id, Process: p.id, Leak: w.cause(p, size, own), Survived: p.j.catches != nil,
-		Own: own,
-	}
+	o := OOM{T: w.clock(), Instance: p.j.dom.id, Process: p.id, Leak: w.cause(p, size, own), Own: own}
 	if o.Leak >= 0 {
 		l := w.leaks[o.Leak]
 		o.Growth = w.now - l.since

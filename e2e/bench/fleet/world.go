@@ -6,6 +6,7 @@ package fleet
 import (
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -16,18 +17,23 @@ import (
 type world struct {
 	r       *rand.Rand
 	sc      *Scenario
-	machine machine
 	style   style
 	listing listing
 	gaps    []gap
+
+	model
+	up         time.Duration // from boot to the start of the world
+	instance   uint64        // bytes of a GPU instance that the driver takes
+	torn       float64       // share (0 to 1) of samples whose memory is older than their list
+	noReserved bool          // the driver tells no reserved memory: it counts as used
+	noUse      bool          // nor the utilisation of processes
 
 	epoch time.Duration // the time of the first sample, since the Unix epoch
 	now   time.Duration // since the first sample; negative before it
 	last  time.Duration // the time up to which the world was simulated last
 	lead  time.Duration // simulated before the first sample
 	end   time.Duration // planned time of the last sample
-	// after is how long the recording goes on after the first failure; 0 is to
-	// the planned end.
+	// after is how long the recording goes on after the first failure; 0 is to the planned end.
 	after time.Duration
 
 	domains []*domain
@@ -43,10 +49,8 @@ type world struct {
 
 // domain is a memory that can run full: of the GPU, or of a GPU instance.
 type domain struct {
-	dev     *alloc.Device
-	id      gpu.Opt[uint32]
-	profile string
-	uuid    string
+	dev *alloc.Device
+	id  gpu.Opt[uint32]
 }
 
 // event is something that happens to the node at a time.
@@ -61,17 +65,6 @@ const (
 	maxLength  = 72 * time.Hour
 	maxSamples = 90000 // bounds the processor time of a scenario
 )
-
-// draw returns the Draw of a family that build sets up.
-func draw(build func(w *world)) func(r *rand.Rand) *Scenario {
-	return func(r *rand.Rand) *Scenario {
-		w := newWorld(r)
-		build(w)
-		w.plan()
-		w.sc.Next = w.next
-		return w.sc
-	}
-}
 
 // newWorld draws an empty GPU and how it is recorded.
 func newWorld(r *rand.Rand) *world {
@@ -103,9 +96,8 @@ func (w *world) plan() {
 	w.sc.Truth.Start, w.sc.Truth.Length = w.epoch, w.end
 }
 
-// planLeak fits the length to a leak that fills half of the memory in that
-// time: most recordings of leaks go on until the memory is full, some end as
-// they happen to end, and none goes through many failures.
+// planLeak fits the length to a leak that fills half of the memory in that time: most recordings of leaks go on until the memory
+// is full, some end as they happen to end, and none goes through many failures.
 func (w *world) planLeak(half time.Duration) {
 	if w.chance(0.75) {
 		w.end = min(max(minLength, 3*half), maxLength)
@@ -120,12 +112,7 @@ func (w *world) later(d time.Duration) { w.end = min(w.end+d, maxLength) }
 
 // at lets something happen at a time after the start of the world.
 func (w *world) at(t time.Duration, do func()) {
-	i, _ := slices.BinarySearchFunc(w.events, t, func(e event, t time.Duration) int {
-		if e.at <= t {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(w.events), func(i int) bool { return w.events[i].at > t })
 	w.events = slices.Insert(w.events, i, event{t, do})
 }
 

@@ -1,9 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package incidents lives again what people reported in public about the memory of their GPUs. The reports are data, a line each in
-// incidents.jsonl: what was told, what was assumed besides, and the programs that were on the GPU. This package makes a scenario of
-// each; what a report does not tell is drawn by the seed.
+// Package incidents lives again what people reported in public about the memory of their GPUs. The reports are data, a line each
+// in incidents.jsonl: what was told, what was assumed besides, and the programs that were on the GPU. This package makes a
+// scenario of each; what a report does not tell is drawn by the seed.
 //
 // A quantity is text. "3-5" is drawn once for a story, and then differs by some percent each time; "3..5" is drawn each time, and
 // "3~50" each time by its order of magnitude. Behind it, s, m and h are seconds, minutes and hours; memory is in MiB, with a c a
@@ -37,6 +37,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
 //go:embed incidents.jsonl
@@ -49,7 +51,8 @@ type Incident struct {
 	// Thread is the address of the report, Told what it tells, in our words and with its figures, and Assumed what it does not
 	// tell.
 	Thread, Told, Assumed string
-	// Ending is how it ended: "fills" until there is no memory, "goes on", "holds" memory after the work has ended, or "was none".
+	// Ending is how it ended: "fills" until there is no memory, "goes on", "holds" memory after the work has ended, or "was
+	// none".
 	Ending string
 	// Later marks one that was collected after the detector had been tuned on those before.
 	Later bool
@@ -82,8 +85,8 @@ type Program struct {
 	Then           []Program
 }
 
-// All returns all incidents.
-func All() ([]Incident, error) {
+// All returns all incidents. A mistake in the data is one of this package, and ends the program.
+func All() []Incident {
 	var all []Incident
 	decoder := json.NewDecoder(bytes.NewReader(lines))
 	decoder.DisallowUnknownFields()
@@ -91,11 +94,22 @@ func All() ([]Incident, error) {
 		var one Incident
 		err := decoder.Decode(&one)
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return all
 		}
 		if err != nil {
-			return nil, fmt.Errorf("incident %d: %w", len(all)+1, err)
+			panic(fmt.Errorf("incident %d: %w", len(all)+1, err))
 		}
 		all = append(all, one)
 	}
+}
+
+// Family returns the incident as one: its scenarios are the stories that it may have been. It is a leak if memory was lost.
+func (i *Incident) Family() fleet.Family {
+	f := fleet.Family{Name: i.Kind, Class: fleet.Healthy, About: i.Told, Draw: func(seed uint64) *fleet.Scenario {
+		return &newStory(i, seed).Scenario
+	}}
+	if i.Ending == "fills" || i.Ending == "goes on" {
+		f.Class = fleet.Leak
+	}
+	return f
 }

@@ -15,7 +15,7 @@ import (
 type process struct {
 	*manner
 
-	s      *Story
+	s      *story
 	crew   *crew
 	id     gpu.ProcessID
 	owner  *gpu.Owner
@@ -31,8 +31,7 @@ type process struct {
 	used, before, reserved, lost float64
 	state                        byte
 	orphaned                     bool
-	leak                         int // in the truth, -1 before the first byte
-	total                        float64
+	leak                         int     // in the truth, -1 before the first byte
 	rate, lump, span, begun      float64 // of the continuous leak
 	owed, next                   float64 // what it has not lost yet, and from how much on it does
 	shape                        string
@@ -42,16 +41,16 @@ type process struct {
 // manner is how a program computes: how often a second and on how many multiprocessors, by how many processors while it does and
 // does not, what it needs and how much that differs.
 type manner struct {
-	often, busySM, cores, idle, need, spread, keep, chunk float64
-	caching                                               bool
+	often, busySM, cores, idle, need, spread, keep float64
+	chunk                                          float64 // by which a caching allocator grows; 0 is another one
 }
 
-func (s *Story) newManner(p *Program) *manner {
+func (s *story) newManner(p *Program) *manner {
 	m := &manner{often: s.about(0.1, 10), busySM: s.between(0.2, 0.9), cores: s.about(0.2, 1.5), idle: s.about(0.002, 0.05), spread: s.between(0.03, 0.12)}
 	switch p.Is {
 	case "train", "notebook":
 		m.often, m.busySM, m.cores, m.spread = s.about(2, 50), s.between(0.55, 1), s.between(0.9, 2.5), s.between(0.002, 0.01)
-		m.caching, m.chunk = true, s.pick(2, 20, 20, 20, 64)
+		m.chunk = s.pick(2, 20, 20, 20, 64)
 		if m.idle = s.between(0.05, 1); p.Is == "notebook" {
 			m.idle = s.about(0.0005, 0.01)
 		}
@@ -127,8 +126,7 @@ func (p *process) lose(size float64) {
 		truth.Leaks = append(truth.Leaks, l)
 	}
 	p.lost += size
-	p.total += size
-	if l := &truth.Leaks[p.leak]; !l.Visible && p.total*mib >= fleet.VisibleGrowth {
+	if l := &truth.Leaks[p.leak]; !l.Visible && p.lost*mib >= fleet.VisibleGrowth {
 		l.Visible, l.VisibleAt = true, p.s.clock()
 	}
 }
@@ -136,7 +134,7 @@ func (p *process) lose(size float64) {
 // hold lets the process have so many MiB, or fail.
 func (p *process) hold(want float64) {
 	least := want
-	if p.caching {
+	if p.chunk > 0 {
 		if want > p.reserved {
 			p.reserved += math.Ceil((want-p.reserved)/p.chunk) * p.chunk
 		}
@@ -175,9 +173,6 @@ func (p *process) to(size, seconds float64) {
 // freeze stops a process for ever.
 func (p *process) freeze(state string, cores float64) {
 	p.state, p.orphaned = map[string]byte{"alive": 'S', "orphaned": 'S', "unkillable": 'D', "gone": 'X'}[state], state == "orphaned"
-	if p.state == 0 {
-		p.s.wrong("no process hangs " + state)
-	}
 	if p.orphaned {
 		owner := *p.owner
 		owner.Namespace, owner.Pod = "", ""
@@ -187,12 +182,12 @@ func (p *process) freeze(state string, cores float64) {
 		cores = 0 // it waits for ever, with no thread that looks at a queue now and then
 	}
 	p.frozen, p.busy, p.drip = true, false, cores
-	p.s.Zombies = append(p.s.Zombies, Held{p.id, p.s.clock()})
+	p.s.Truth.Zombies = append(p.s.Truth.Zombies, fleet.Held{ID: p.id, From: p.s.clock()})
 }
 
 // leave ends it, and a share of its memory stays for so long.
 func (p *process) leave(share, seconds float64) {
-	p.s.Unreleased = append(p.s.Unreleased, Held{p.id, p.s.clock()})
+	p.s.Truth.Unreleased = append(p.s.Truth.Unreleased, fleet.Held{ID: p.id, From: p.s.clock()})
 	stays := share * p.used
 	p.used -= stays
 	if seconds == 0 {
@@ -223,8 +218,8 @@ func (p *process) close() {
 		return
 	}
 	l := &p.s.Truth.Leaks[p.leak]
-	l.Until, l.Retained = p.s.clock(), uint64(p.total*mib)
-	l.Rate = p.total * mib / max((l.Until-l.From).Seconds(), 1)
+	l.Until, l.Retained = p.s.clock(), uint64(p.lost*mib)
+	l.Rate = p.lost * mib / max((l.Until-l.From).Seconds(), 1)
 }
 
 // entry returns what is seen of it; skewed is what it had before it grew.
@@ -234,7 +229,7 @@ func (p *process) entry(skewed bool) gpu.Process {
 		used = p.before
 	}
 	e := gpu.Process{
-		ID: p.id, Type: gpu.Compute, Used: gpu.Some(uint64(used/quantum) * quantum * mib), Started: gpu.Some(epoch + at(p.started)),
+		ID: p.id, Used: gpu.Some(uint64(used/quantum) * quantum * mib), Started: gpu.Some(epoch + at(p.started)),
 		CPU: gpu.Some(time.Duration(math.Floor(p.cpu*100)) * 10 * time.Millisecond), State: p.state, Orphaned: p.orphaned, Owner: p.owner,
 	}
 	if !p.s.noSM {

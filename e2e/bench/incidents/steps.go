@@ -13,7 +13,7 @@ import (
 
 // crew are the processes of one life of a program.
 type crew struct {
-	s      *Story
+	s      *story
 	p      *Program
 	group  string
 	all    []*process
@@ -22,7 +22,7 @@ type crew struct {
 }
 
 // start starts a program: after its time, or after so many seconds where that is not negative.
-func (s *Story) start(p *Program, after float64) {
+func (s *story) start(p *Program, after float64) {
 	c := &crew{s: s, p: p}
 	// Those of one name are in one pod.
 	if !s.bare && s.pods[p.Name] == "" {
@@ -50,7 +50,7 @@ func (c *crew) launch() {
 	for range c.living {
 		s.pids += 1 + uint32(s.r.IntN(60))
 		p := &process{manner: manner, s: s, crew: c, driver: c.p.Is == "driver", started: s.now, state: 'S', leak: -1, speed: 1}
-		p.owner = &gpu.Owner{Process: c.p.Name, User: "user"}
+		p.owner = &gpu.Owner{Process: c.p.Name}
 		if c.group != "" {
 			p.owner.Namespace, p.owner.Pod = "default", c.group
 		}
@@ -167,7 +167,15 @@ func (p *process) takes(words []string, arg func(i int) float64) {
 		p.more = 0
 		p.lose(arg(1))
 	case "leak":
-		p.starts(words[1], arg(2), words[min(3, len(words)-1)], arg)
+		p.rate, p.begun, p.lump, p.shape = arg(2), p.s.now, p.s.about(2, 20), ""
+		if words[1] == "in" {
+			p.rate, p.span = p.room()/p.rate, p.rate
+		}
+		if len(words) > 3 {
+			if p.shape = words[3]; p.shape != "exp" && p.shape != "late" {
+				p.lump = arg(3)
+			}
+		}
 	case "stop":
 		p.rate = 0
 	case "grow":
@@ -178,35 +186,12 @@ func (p *process) takes(words []string, arg func(i int) float64) {
 	case "to":
 		p.to(p.base+arg(1), arg(2))
 	default:
-		p.s.wrong("a program does not " + words[0])
-	}
-}
-
-// starts begins a leak of so many MiB a second, or one that fills what is free in so many seconds.
-func (p *process) starts(how string, amount float64, option string, arg func(int) float64) {
-	p.rate, p.begun, p.lump, p.shape = amount, p.s.now, p.s.about(2, 20), ""
-	if how == "in" {
-		p.rate, p.span = p.room()/amount, amount
-	}
-	switch option {
-	case "exp", "late":
-		p.shape = option
-	default:
-		if lump := arg(3); lump > 0 {
-			p.lump = lump
-		}
-	}
-}
-
-// wrong notes a mistake in the data.
-func (s *Story) wrong(what string) {
-	if s.Err == nil {
-		s.Err = fmt.Errorf("%s", what)
+		panic("a program does not " + words[0])
 	}
 }
 
 // draw returns a quantity; the comment of the package says how it is written.
-func (s *Story) draw(text string, free float64) float64 {
+func (s *story) draw(text string, free float64) float64 {
 	if text == "" {
 		return 0
 	}
@@ -221,28 +206,37 @@ func (s *Story) draw(text string, free float64) float64 {
 		return free - x
 	}
 	unit := text[len(text)-1]
-	for _, sort := range []struct {
-		between string
-		draw    func(low, high float64) float64
-	}{{"..", s.between}, {"~", s.about}, {"-", s.between}} {
-		from, to, ok := strings.Cut(text, sort.between)
-		switch old, known := s.drawn[text]; {
-		case !ok:
-		case known:
-			return old * s.between(0.95, 1.05)
-		default:
-			x := sort.draw(s.number(from, unit), s.number(to, unit))
-			if sort.between == "-" {
-				s.drawn[text] = x
-			}
-			return x
+	for _, between := range []string{"..", "~", "-"} {
+		from, to, ok := strings.Cut(text, between)
+		if !ok {
+			continue
 		}
+		if old, known := s.drawn[text]; known {
+			return old * s.between(0.95, 1.05)
+		}
+		low, high := s.number(from, unit), s.number(to, unit)
+		if between == "~" {
+			return s.about(low, high)
+		}
+		x := s.between(low, high)
+		if between == "-" {
+			s.drawn[text] = x
+		}
+		return x
 	}
 	return s.number(text, unit)
 }
 
-// scaled returns x of that unit in seconds or MiB.
-func (s *Story) scaled(x float64, unit byte) float64 {
+// number reads one, of that unit if it has none of its own, and returns it in seconds or MiB.
+func (s *story) number(text string, unit byte) float64 {
+	bare := strings.TrimRight(text, "smhcg")
+	if bare != text {
+		unit = text[len(text)-1]
+	}
+	x, err := strconv.ParseFloat(bare, 64)
+	if err != nil {
+		panic(err)
+	}
 	switch unit {
 	case 'm':
 		return 60 * x
@@ -254,17 +248,4 @@ func (s *Story) scaled(x float64, unit byte) float64 {
 		return x - s.driver
 	}
 	return x
-}
-
-// number reads one, of that unit if it has none of its own.
-func (s *Story) number(text string, unit byte) float64 {
-	bare := strings.TrimRight(text, "smhcg")
-	if bare != text {
-		unit = text[len(text)-1]
-	}
-	x, err := strconv.ParseFloat(bare, 64)
-	if err != nil {
-		s.wrong(err.Error())
-	}
-	return s.scaled(x, unit)
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -22,18 +23,9 @@ const (
 	epoch = 1_790_000_000 * time.Second
 )
 
-// Held is memory that nobody will use again: that of a process, or what stayed after one.
-type Held struct {
-	ID   gpu.ProcessID
-	From time.Duration // on the clock of the samples
-}
-
-// Story is an incident that is lived again. Zombies and Unreleased are complete at its end.
-type Story struct {
+// story is an incident that is lived again. Its truth is complete at its end.
+type story struct {
 	fleet.Scenario
-	Zombies, Unreleased []Held
-	// Err is a mistake in the data.
-	Err error
 
 	r               *rand.Rand
 	bare, noSM      bool
@@ -61,9 +53,9 @@ type event struct {
 	do func()
 }
 
-// New returns the story of an incident. The same seed gives the same one.
-func New(one *Incident, seed uint64) *Story {
-	s := &Story{r: rand.New(rand.NewPCG(seed, hash(one.Kind))), length: one.Hours * 3600, drawn: map[string]float64{}, pods: map[string]string{}, pids: 1000}
+// newStory returns a story of an incident. The same seed gives the same one.
+func newStory(one *Incident, seed uint64) *story {
+	s := &story{r: rand.New(rand.NewPCG(seed, hash(one.Kind))), length: one.Hours * 3600, drawn: map[string]float64{}, pods: map[string]string{}, pids: 1000}
 	reserved := s.between(150, 700)
 	s.capacity = uint64(one.GPU*1024-reserved) * mib
 	s.limit = one.GPU*1024 - reserved - s.about(2, 120)
@@ -89,7 +81,6 @@ func New(one *Incident, seed uint64) *Story {
 	}
 	s.Interval, s.now = time.Duration(s.dt*float64(time.Second)), -s.dt
 	s.Truth.Start, s.Truth.Length = epoch, at(s.length)
-	s.Info = gpu.Info{UUID: fmt.Sprintf("GPU-%s-%d", one.Kind, seed), Name: "GPU"}
 	if one.Beside > 0 {
 		s.tenants(s.limit - s.used - one.Beside)
 	}
@@ -107,30 +98,24 @@ func hash(name string) (h uint64) {
 	return h
 }
 
-func (s *Story) between(low, high float64) float64 { return low + (high-low)*s.r.Float64() }
-func (s *Story) about(low, high float64) float64   { return low * math.Pow(high/low, s.r.Float64()) }
-func (s *Story) chance(p float64) bool             { return s.r.Float64() < p }
-func (s *Story) pick(list ...float64) float64      { return list[s.r.IntN(len(list))] }
+func (s *story) between(low, high float64) float64 { return low + (high-low)*s.r.Float64() }
+func (s *story) about(low, high float64) float64   { return low * math.Pow(high/low, s.r.Float64()) }
+func (s *story) chance(p float64) bool             { return s.r.Float64() < p }
+func (s *story) pick(list ...float64) float64      { return list[s.r.IntN(len(list))] }
 
 // at returns a time of the story as a duration since its start.
 func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-func (s *Story) clock() time.Duration { return epoch + at(max(s.now, 0)) }
+func (s *story) clock() time.Duration { return epoch + at(max(s.now, 0)) }
 
 // after plans something.
-func (s *Story) after(seconds float64, do func()) {
+func (s *story) after(seconds float64, do func()) {
 	e := event{s.now + max(seconds, 0), do}
-	i, _ := slices.BinarySearchFunc(s.events, e.at, func(e event, at float64) int {
-		if e.at <= at {
-			return -1
-		}
-		return 1
-	})
-	s.events = slices.Insert(s.events, i, e)
+	s.events = slices.Insert(s.events, sort.Search(len(s.events), func(i int) bool { return s.events[i].at > e.at }), e)
 }
 
 // tenants puts programs that do not leak on a part of so many MiB.
-func (s *Story) tenants(free float64) {
+func (s *story) tenants(free float64) {
 	free *= s.between(0.2, 0.8)
 	for i := 0; free > 1500; i++ {
 		size := min(free, s.between(1000, max(free, 1001)))
@@ -144,9 +129,9 @@ func (s *Story) tenants(free float64) {
 }
 
 // next lets the time of one sample pass and shows what is then seen.
-func (s *Story) next(to *gpu.Sample) bool {
+func (s *story) next(to *gpu.Sample) bool {
 	t := max(s.now, -s.dt) + s.dt
-	if t > s.length || s.Err != nil {
+	if t > s.length {
 		s.finish()
 		return false
 	}
@@ -175,10 +160,12 @@ func (s *Story) next(to *gpu.Sample) bool {
 }
 
 // show fills a sample.
-func (s *Story) show(to *gpu.Sample) {
+func (s *story) show(to *gpu.Sample) {
 	*to = gpu.Sample{
-		T: epoch + at(s.now), Time: time.Unix(0, int64(epoch+at(s.now))), Processes: to.Processes[:0],
-		Memory: gpu.Memory{Total: gpu.Some(s.capacity), Used: gpu.Some(uint64(math.Ceil(s.used/quantum)*quantum) * mib), Reserved: gpu.Some[uint64](0)},
+		T: epoch + at(s.now), Processes: to.Processes[:0],
+		Memory: gpu.Memory{
+			Total: gpu.Some(s.capacity), Used: gpu.Some(uint64(math.Ceil(s.used/quantum)*quantum) * mib), Reserved: gpu.Some[uint64](0),
+		},
 	}
 	if s.blind > 0 && s.chance(s.blind*s.dt/3600) {
 		s.blindEnd = s.now + s.about(3, 150)
@@ -196,7 +183,7 @@ func (s *Story) show(to *gpu.Sample) {
 }
 
 // refused handles a process that needs more than there is: where leaks have taken it, it fails.
-func (s *Story) refused(p *process, short float64) bool {
+func (s *story) refused(p *process, short float64) bool {
 	lost, worst := 0.0, -1
 	for i, l := range s.procs {
 		if l.dead || l.lost == 0 {
@@ -230,7 +217,7 @@ func (s *Story) refused(p *process, short float64) bool {
 }
 
 // finish closes the leaks that are still open.
-func (s *Story) finish() {
+func (s *story) finish() {
 	for _, p := range s.procs {
 		p.close()
 	}

@@ -5,6 +5,8 @@ package rivals
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,9 +19,9 @@ func near(t *testing.T, what string, got, want float64) {
 }
 
 // feed gives a rule n samples of used(i), every so often from 0 on, on a GPU of 80 GB.
-func feed(r Rule, n int, every time.Duration, used func(i int) float64) {
+func feed(r *Rule, n int, every time.Duration, used func(i int) float64) {
 	for i := range n {
-		r.Observe(time.Duration(i)*every, int64(used(i)), 80e9)
+		r.Observe(time.Duration(i)*every, uint64(used(i)), 80e9)
 	}
 }
 
@@ -36,8 +38,7 @@ func levels(each int) func(int) float64 {
 func TestRules(t *testing.T) {
 	none := math.NaN()
 	for _, c := range []struct {
-		name  string
-		rule  Rule
+		name  string // of the rule, and what it is given
 		n     int
 		every time.Duration
 		used  func(i int) float64
@@ -45,34 +46,37 @@ func TestRules(t *testing.T) {
 		eta   float64 // 0 for any
 	}{
 		// 1 MB/s and R² of 0.8, from 20 samples on; R² of L equal levels is about 1 - 1/L².
-		{"gpulse, 19 samples", NewGpulse(), 19, 30 * time.Second, rising(6e7), false, none},
-		{"gpulse, 31 samples", NewGpulse(), 31, 30 * time.Second, rising(6e7), true, 68.2e9 / 2e6},
-		{"gpulse, steep enough", NewGpulse(), 60, 30 * time.Second, rising(3.03e7), true, 0},
-		{"gpulse, not steep enough", NewGpulse(), 60, 30 * time.Second, rising(2.97e7), false, none},
-		{"gpulse, one step", NewGpulse(), 60, 30 * time.Second, levels(30), false, none},
-		{"gpulse, two steps", NewGpulse(), 60, 30 * time.Second, levels(20), true, 0},
-		{"gpulse, 19 samples of each second", NewGpulse(), 19 * 30, time.Second, rising(2e6), false, none},
-		{"gpumemprof, four", NewGpumemprof(), 4, time.Second, rising(1e9), false, none},
-		{"gpumemprof, five", NewGpumemprof(), 5, time.Second, rising(1e9), true, none},
+		{"gpulse, 19 samples", 19, 30 * time.Second, rising(6e7), false, none},
+		{"gpulse, 31 samples", 31, 30 * time.Second, rising(6e7), true, 68.2e9 / 2e6},
+		{"gpulse, steep enough", 60, 30 * time.Second, rising(3.03e7), true, 0},
+		{"gpulse, not steep enough", 60, 30 * time.Second, rising(2.97e7), false, none},
+		{"gpulse, one step", 60, 30 * time.Second, levels(30), false, none},
+		{"gpulse, two steps", 60, 30 * time.Second, levels(20), true, 0},
+		{"gpulse, 19 samples of each second", 19 * 30, time.Second, rising(2e6), false, none},
+		{"gpumemprof, four", 4, time.Second, rising(1e9), false, none},
+		{"gpumemprof, five", 5, time.Second, rising(1e9), true, none},
 		// r = 2/sqrt(10 * 0.8) = 0.71, but t = 0.71 sqrt(3/0.5) = 1.7 < 3.18.
-		{"gpumemprof, p above 0.05", NewGpumemprof(), 5, time.Second, levels(4), false, none},
-		{"gpumemprof, falls", NewGpumemprof(), 5, time.Second, rising(-1e9), false, none},
-		{"gpumemprof, constant", NewGpumemprof(), 5, time.Second, rising(0), false, none},
+		{"gpumemprof, p above 0.05", 5, time.Second, levels(4), false, none},
+		{"gpumemprof, falls", 5, time.Second, rising(-1e9), false, none},
+		{"gpumemprof, constant", 5, time.Second, rising(0), false, none},
 		// From 10 GB, an hour and four hours more: 5 h at 3.9 MB/s are 70.2 GB.
-		{"predict_linear, to the end", NewPredictLinear(), 3601, time.Second, rising(3.9e6), true, (7e10 - 3.9e6*3600) / 3.9e6},
-		{"predict_linear, not to the end", NewPredictLinear(), 3601, time.Second, rising(3.8e6), false, (7e10 - 3.8e6*3600) / 3.8e6},
-		{"predict_linear, falls", NewPredictLinear(), 3601, time.Second, rising(-1e6), false, none},
-		{"predict_linear, one sample", NewPredictLinear(), 1, time.Second, rising(1e9), false, none},
-		{"OLS, not a quarter of an hour", NewOLS(), 90, 10 * time.Second, rising(1e6), false, none},
-		{"OLS, a quarter of an hour", NewOLS(), 101, 10 * time.Second, rising(1e6), true, (70e9 - 1e8) / 1e5},
-		{"OLS, one step", NewOLS(), 135, 10 * time.Second, levels(90), false, none},
-		{"OLS, falls", NewOLS(), 200, 10 * time.Second, rising(-1e6), false, none},
-		{"Mann-Kendall, 9 full minutes", NewMannKendall(), 10 * 60, time.Second, rising(1e6), false, none},
-		{"Mann-Kendall, 61 full minutes", NewMannKendall(), 61*60 + 1, time.Second, rising(1e6), true, (80e9 - 1.366e10) / 1e6},
-		{"Mann-Kendall, falls", NewMannKendall(), 7200, time.Second, rising(-1e5), false, none},
+		{"predict_linear, to the end", 3601, time.Second, rising(3.9e6), true, (7e10 - 3.9e6*3600) / 3.9e6},
+		{"predict_linear, not to the end", 3601, time.Second, rising(3.8e6), false, (7e10 - 3.8e6*3600) / 3.8e6},
+		{"predict_linear, falls", 3601, time.Second, rising(-1e6), false, none},
+		{"predict_linear, one sample", 1, time.Second, rising(1e9), false, none},
+		{"OLS, not a quarter of an hour", 90, 10 * time.Second, rising(1e6), false, none},
+		{"OLS, a quarter of an hour", 101, 10 * time.Second, rising(1e6), true, (70e9 - 1e8) / 1e5},
+		{"OLS, one step", 135, 10 * time.Second, levels(90), false, none},
+		{"OLS, falls", 200, 10 * time.Second, rising(-1e6), false, none},
+		{"Mann-Kendall, 9 full minutes", 10 * 60, time.Second, rising(1e6), false, none},
+		{"Mann-Kendall, 61 full minutes", 61*60 + 1, time.Second, rising(1e6), true, (80e9 - 1.366e10) / 1e6},
+		{"Mann-Kendall, falls", 7200, time.Second, rising(-1e5), false, none},
 	} {
-		feed(c.rule, c.n, c.every, c.used)
-		leak, eta := c.rule.Verdict()
+		rule, _, _ := strings.Cut(c.name, ",")
+		all := All()
+		r := all[slices.IndexFunc(all, func(r *Rule) bool { return r.Name == rule })]
+		feed(r, c.n, c.every, c.used)
+		leak, eta := r.Verdict()
 		if leak != c.leak || math.IsNaN(eta) != math.IsNaN(c.eta) {
 			t.Errorf("%s: %t, forecast %g", c.name, leak, eta)
 		}
@@ -102,16 +106,15 @@ func TestFit(t *testing.T) {
 	}
 }
 
-func TestRecord(t *testing.T) {
-	old, few := record{age: 10}, record{most: 3}
-	for i := range 100 {
-		old.add(time.Duration(i)*time.Second, float64(i))
-		few.add(time.Duration(i)*time.Second, float64(i))
+func TestPoints(t *testing.T) {
+	old, few := Rule{age: 10 * time.Second}, Rule{most: 3}
+	for _, r := range []*Rule{&old, &few} {
+		feed(r, 100, time.Second, func(i int) float64 { return float64(i) })
 	}
-	if p := old.last(); len(p) != 10 || p[0].t != 90 || p[9].v != 99 {
+	if p := old.points[old.head:]; len(p) != 10 || p[0].t != 90 || p[9].v != 99 {
 		t.Errorf("%v", p)
 	}
-	if p := few.last(); len(p) != 3 || p[0].t != 97 || len(few.points) > 10 {
+	if p := few.points[few.head:]; len(p) != 3 || p[0].t != 97 || len(few.points) > 10 {
 		t.Errorf("%v of %d", p, len(few.points))
 	}
 }

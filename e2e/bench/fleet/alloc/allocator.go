@@ -1,23 +1,70 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package alloc holds the allocators of GPU memory as mechanisms: the caching allocator of PyTorch, the best-fit allocator with
+// coalescing (BFC) of TensorFlow and JAX, and cudaMalloc itself. They hand out addresses and no memory, so that what they reserve
+// for a sequence of requests is what the real ones would.
 package alloc
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
+
+// Sizes in bytes.
+const (
+	// KiB, MiB and GiB are the binary multiples.
+	KiB = 1 << 10
+	MiB = 1 << 20
+	GiB = 1 << 30
+	// Granule is the unit in which a driver hands out device memory, as cuMemGetAllocationGranularity tells it on all GPUs since
+	// Pascal.
+	Granule = 2 * MiB
+)
+
+// Device is the memory of a GPU or of a GPU instance. It counts bytes; which of them is not told, because the GPU has virtual
+// addresses and a driver joins pages from anywhere.
+type Device struct{ capacity, used uint64 }
+
+// NewDevice returns an empty memory of capacity bytes.
+func NewDevice(capacity uint64) *Device { return &Device{capacity: capacity} }
+
+// Capacity returns its size in bytes.
+func (d *Device) Capacity() uint64 { return d.capacity }
+
+// Used returns the bytes that are taken.
+func (d *Device) Used() uint64 { return d.used }
+
+// Free returns those that are not.
+func (d *Device) Free() uint64 { return d.capacity - d.used }
+
+// Take takes n bytes, or none of them and reports false if fewer are free.
+func (d *Device) Take(n uint64) bool {
+	if n > d.Free() {
+		return false
+	}
+	d.used += n
+	return true
+}
+
+// Give returns n bytes. To give more than was taken is an error of the caller.
+func (d *Device) Give(n uint64) {
+	if n > d.used {
+		panic("alloc: more is given back than was taken")
+	}
+	d.used -= n
+}
 
 // Kind is one of the mechanisms.
 type Kind uint8
 
 // The mechanisms.
 const (
-	// Caching is PyTorch's CUDACachingAllocator: what is freed stays reserved
-	// for its stream and its pool.
+	// Caching is PyTorch's CUDACachingAllocator: what is freed stays reserved for its stream and its pool.
 	Caching Kind = iota
-	// BFC is TensorFlow's and JAX's best-fit allocator with coalescing: regions
-	// that double, and are never given back.
+	// BFC is TensorFlow's and JAX's best-fit allocator with coalescing: regions that double, and are never given back.
 	BFC
-	// Plain is cudaMalloc and cudaFree: the driver packs small requests into
-	// pages and gives a page back as soon as it is empty.
+	// Plain is cudaMalloc and cudaFree: the driver packs small requests into pages and gives a page back as soon as it is empty.
 	Plain
 )
 
@@ -26,15 +73,14 @@ type Options struct {
 	Kind Kind
 	// Limit is the most that it reserves, in bytes; 0 is no limit of its own.
 	Limit uint64
-	// GCThreshold is PyTorch's garbage_collection_threshold, a ratio of Limit
-	// (0 to 1); 0 is off. As in PyTorch it does nothing without a limit.
+	// GCThreshold is PyTorch's garbage_collection_threshold, a ratio of Limit (0 to 1); 0 is off. As in PyTorch it does nothing
+	// without a limit.
 	GCThreshold float64
 	// MaxSplit is PyTorch's max_split_size in bytes; 0 is no bound.
 	MaxSplit uint64
 	// Expandable is PyTorch's expandable_segments.
 	Expandable bool
-	// Preallocate is what BFC reserves at its start, in bytes. It then reserves
-	// nothing more.
+	// Preallocate is what BFC reserves at its start, in bytes. It then reserves nothing more.
 	Preallocate uint64
 }
 
@@ -54,32 +100,83 @@ func (b *Block) Size() uint64 { return b.size }
 // whole reports whether the block is all of its segment.
 func (b *Block) whole() bool { return b.prev == nil && b.next == nil }
 
-// Allocator hands out blocks of a Device as one process does. It is for one
-// goroutine.
+// cut shortens b to size bytes and returns the rest as a block of its own.
+func (b *Block) cut(size, now uint64) *Block {
+	rest := &Block{size: b.size - size, addr: b.addr + size, prev: b, next: b.next, list: b.list, freed: now}
+	if b.next != nil {
+		b.next.prev = rest
+	}
+	b.next, b.size = rest, size
+	return rest
+}
+
+// absorb joins b with the next block.
+func (b *Block) absorb() {
+	n := b.next
+	b.size += n.size
+	if b.next = n.next; b.next != nil {
+		b.next.prev = b
+	}
+	*n = Block{}
+}
+
+// place is what free blocks serve: small or large requests on a stream, of all ordinary code (pool 0) or of a graph.
+type place struct {
+	stream, pool int
+	small        bool
+}
+
+// freeList holds the free blocks of one place, ordered by size and then by address: the first that is large enough is the best
+// fit.
+type freeList struct {
+	place
+	blocks  []*Block
+	segment *Block // the begin of its expandable segment
+}
+
+// search returns the position of the first block that is so large, and there or behind.
+func (l *freeList) search(size, addr uint64) int {
+	low, high := 0, len(l.blocks)
+	for low < high {
+		if i := (low + high) / 2; cmp.Or(cmp.Compare(l.blocks[i].size, size), cmp.Compare(l.blocks[i].addr, addr)) < 0 {
+			low = i + 1
+		} else {
+			high = i
+		}
+	}
+	return low
+}
+
+func (l *freeList) insert(b *Block) {
+	b.free = true
+	l.blocks = slices.Insert(l.blocks, l.search(b.size, b.addr), b)
+}
+
+func (l *freeList) remove(b *Block) {
+	b.free = false
+	i := l.search(b.size, b.addr)
+	l.blocks = slices.Delete(l.blocks, i, i+1)
+}
+
+// Allocator hands out blocks of a Device as one process does. It is for one goroutine.
 type Allocator struct {
 	dev                 *Device
 	o                   Options
-	pools               []*pool // 0 is the default one, others those of graphs
+	at                  map[place]*freeList
+	lists               []*freeList // all of them, in the order of their first use
+	pools               int         // those of graphs
 	reserved, allocated uint64
 	base                uint64 // the address of the next segment
 	calls               uint64 // allocations so far
 	region              uint64 // the size of BFC's next region
-	spare               []*Block
-	limited             bool // the last failure was of the limit
+	limited             bool   // the last failure was of the limit
 }
 
-// pool holds the free blocks of one owner: of all ordinary code, or of a graph.
-type pool struct {
-	released     bool // its graph is gone: the segments may be given back
-	small, large []*freeList
-}
-
-// New returns an allocator of d's memory. A preallocation that does not fit
-// reserves what there is.
+// New returns an allocator of d's memory. A preallocation that does not fit reserves what there is.
 func New(d *Device, o Options) *Allocator {
-	a := &Allocator{dev: d, o: o, pools: []*pool{{}}, region: 2 * MiB}
+	a := &Allocator{dev: d, o: o, at: map[place]*freeList{}, region: 2 * MiB}
 	if o.Preallocate > 0 {
-		n := min(o.Preallocate, d.capacity-d.used) / Granule * Granule
+		n := min(o.Preallocate, d.Free()) / Granule * Granule
 		a.o.Limit = n
 		if l := a.list(n, 0, 0); n > 0 {
 			l.insert(a.segment(l, n))
@@ -91,26 +188,28 @@ func New(d *Device, o Options) *Allocator {
 // Reserved returns the bytes that it holds of the device.
 func (a *Allocator) Reserved() uint64 { return a.reserved }
 
-// Allocated returns the bytes of the blocks that are handed out, as rounded.
-func (a *Allocator) Allocated() uint64 { return a.allocated }
-
-// Limited reports whether the last request that failed did so at the limit of the
-// allocator, and not because the device was full.
+// Limited reports whether the last request that failed did so at the limit of the allocator, and not because the device was full.
 func (a *Allocator) Limited() bool { return a.limited }
 
 // NewPool returns the number of a new private pool, such as a CUDA graph has.
 func (a *Allocator) NewPool() int {
-	a.pools = append(a.pools, &pool{})
-	return len(a.pools) - 1
+	a.pools++
+	return a.pools
 }
 
-// ReleasePool says that the graph of a pool is gone. As in PyTorch its memory
-// returns to the device when the cache is next emptied.
-func (a *Allocator) ReleasePool(n int) { a.pools[n].released = true }
+// list returns the list that serves size bytes on a stream of a pool.
+func (a *Allocator) list(size uint64, stream, pool int) *freeList {
+	p := place{stream, pool, a.o.Kind != BFC && size <= smallLimit}
+	l := a.at[p]
+	if l == nil {
+		l = &freeList{place: p}
+		a.at[p], a.lists = l, append(a.lists, l)
+	}
+	return l
+}
 
-// Alloc hands out a block for size bytes on a stream (0 is the default one) from
-// a pool. It returns nil if the device is full, after what is cached was given
-// back.
+// Alloc hands out a block for size bytes on a stream (0 is the default one) from a pool. It returns nil if the device is full,
+// after what is cached was given back.
 func (a *Allocator) Alloc(size uint64, stream, pool int) *Block {
 	a.calls++
 	size = a.rounded(size)
@@ -123,7 +222,7 @@ func (a *Allocator) Alloc(size uint64, stream, pool int) *Block {
 	}
 	b.free = false
 	if a.splits(l, b.size, size) {
-		l.insert(a.cut(b, size))
+		l.insert(b.cut(size, a.calls))
 	}
 	a.allocated += b.size
 	return b
@@ -138,7 +237,7 @@ func (a *Allocator) Free(b *Block) {
 		panic("alloc: a block is freed twice")
 	}
 	a.allocated -= b.size
-	b = a.merge(b)
+	b = merge(b)
 	b.freed = a.calls
 	b.list.insert(b)
 	if a.o.Kind == Plain && b.whole() {
@@ -147,51 +246,17 @@ func (a *Allocator) Free(b *Block) {
 }
 
 // merge joins a block that becomes free with its free neighbours.
-func (a *Allocator) merge(b *Block) *Block {
+func merge(b *Block) *Block {
 	if p := b.prev; p != nil && p.free {
 		p.list.remove(p)
-		p.size += b.size
-		a.unlink(b)
+		p.absorb()
 		b = p
 	}
 	if n := b.next; n != nil && n.free {
 		n.list.remove(n)
-		b.size += n.size
-		a.unlink(n)
+		b.absorb()
 	}
 	return b
-}
-
-// cut shortens b to size bytes and returns the rest as a block of its own.
-func (a *Allocator) cut(b *Block, size uint64) *Block {
-	rest := a.block()
-	*rest = Block{size: b.size - size, addr: b.addr + size, prev: b, next: b.next, list: b.list, freed: a.calls}
-	if b.next != nil {
-		b.next.prev = rest
-	}
-	b.next, b.size = rest, size
-	return rest
-}
-
-// unlink takes a block out of its segment.
-func (a *Allocator) unlink(b *Block) {
-	if b.prev != nil {
-		b.prev.next = b.next
-	}
-	if b.next != nil {
-		b.next.prev = b.prev
-	}
-	*b = Block{}
-	a.spare = append(a.spare, b)
-}
-
-func (a *Allocator) block() *Block {
-	if n := len(a.spare); n > 0 {
-		b := a.spare[n-1]
-		a.spare = a.spare[:n-1]
-		return b
-	}
-	return &Block{}
 }
 
 // reserve takes n bytes of the device, within the limit.
@@ -204,71 +269,48 @@ func (a *Allocator) reserve(n uint64) bool {
 	return true
 }
 
+// release gives n bytes back to the device.
+func (a *Allocator) release(n uint64) {
+	a.reserved -= n
+	a.dev.Give(n)
+}
+
 // segment reserves n bytes as one block; nil if there is no room.
 func (a *Allocator) segment(l *freeList, n uint64) *Block {
 	if !a.reserve(n) {
 		return nil
 	}
-	b := a.block()
-	*b = Block{size: n, addr: a.base, list: l}
+	b := &Block{size: n, addr: a.base, list: l}
 	a.base += up(n, Granule)
 	return b
 }
 
-// drop gives the segment of a free block back to the device.
+// drop gives the segment of a free block back.
 func (a *Allocator) drop(b *Block) {
 	b.list.remove(b)
-	a.release(b)
+	a.release(b.size)
+	*b = Block{}
 }
 
-// release does so with a block that is in no list any more.
-func (a *Allocator) release(b *Block) {
-	a.reserved -= b.size
-	a.dev.Give(b.size)
-	a.unlink(b)
-}
-
-// EmptyCache gives back all segments in which nothing is handed out, as
-// torch.cuda.empty_cache does.
+// EmptyCache gives back all segments in which nothing is handed out, as torch.cuda.empty_cache does. A graph will replay into the
+// addresses of its pool: they stay.
 func (a *Allocator) EmptyCache() {
-	if a.o.Kind != Caching {
-		return
-	}
-	for i, p := range a.pools {
-		if i > 0 && !p.released {
-			continue // a graph will replay into these addresses
-		}
-		for _, lists := range [][]*freeList{p.small, p.large} {
-			for _, l := range lists {
-				a.empty(l)
+	for _, l := range a.lists {
+		switch {
+		case a.o.Kind != Caching || l.pool > 0:
+		case a.o.Expandable:
+			a.unmap(l)
+		default:
+			for _, b := range slices.Clone(l.blocks) {
+				if b.whole() {
+					a.drop(b)
+				}
 			}
 		}
 	}
 }
 
-func (a *Allocator) empty(l *freeList) {
-	if l == nil {
-		return
-	}
-	if a.o.Expandable {
-		a.unmap(l)
-		return
-	}
-	if l.wholes == 0 {
-		return
-	}
-	l.wholes = 0
-	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool {
-		whole := e.b.whole()
-		if whole {
-			a.release(e.b)
-		}
-		return whole
-	})
-}
-
-// Close gives everything back, as the end of the process does. The allocator
-// cannot be used afterwards.
+// Close gives everything back, as the end of the process does. The allocator cannot be used afterwards.
 func (a *Allocator) Close() {
 	a.dev.Give(a.reserved)
 	*a = Allocator{}

@@ -19,6 +19,9 @@ const (
 	bfcWaste = 128 * MiB // kMaxInternalFragmentation: more than this is split off
 )
 
+// up returns n rounded up to a multiple of unit.
+func up(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
+
 func (a *Allocator) rounded(size uint64) uint64 {
 	unit := uint64(minBlock)
 	switch {
@@ -30,8 +33,7 @@ func (a *Allocator) rounded(size uint64) uint64 {
 	return max(up(size, unit), unit)
 }
 
-// splits reports whether the rest of a block of have bytes is kept apart when
-// want bytes of it are handed out.
+// splits reports whether the rest of a block of have bytes is kept apart when want bytes of it are handed out.
 func (a *Allocator) splits(l *freeList, have, want uint64) bool {
 	rest := have - want
 	switch {
@@ -46,10 +48,10 @@ func (a *Allocator) splits(l *freeList, have, want uint64) bool {
 // fit takes the best free block out of the list; nil if none may serve.
 func (a *Allocator) fit(l *freeList, size uint64) *Block {
 	i := l.search(size, 0)
-	if i == len(l.entries) {
+	if i == len(l.blocks) {
 		return nil
 	}
-	b := l.entries[i].b
+	b := l.blocks[i]
 	if split := a.o.MaxSplit; split > 0 && !l.small {
 		if size < split && b.size >= split { // large blocks are not for small requests
 			return nil
@@ -62,8 +64,8 @@ func (a *Allocator) fit(l *freeList, size uint64) *Block {
 	return b
 }
 
-// grow reserves memory for size bytes. A full device makes PyTorch give back
-// what it caches and try once more; BFC takes less and less.
+// grow reserves memory for size bytes. A full device makes PyTorch give back what it caches and try once more; BFC takes less and
+// less.
 func (a *Allocator) grow(l *freeList, size uint64) *Block {
 	if a.o.Kind == BFC {
 		return a.extend(l, size)
@@ -95,8 +97,8 @@ func (a *Allocator) fresh(l *freeList, size uint64) *Block {
 	return a.segment(l, n)
 }
 
-// collect gives back the oldest cached blocks once more than the threshold is
-// reserved, as garbage_collect_cached_blocks does.
+// collect gives back the oldest cached large blocks once more than the threshold is reserved, as garbage_collect_cached_blocks
+// does: those that are as old as the mean, in allocations.
 func (a *Allocator) collect() {
 	limit := uint64(a.o.GCThreshold * float64(a.o.Limit))
 	if limit == 0 || a.reserved <= limit {
@@ -104,11 +106,19 @@ func (a *Allocator) collect() {
 	}
 	target := a.reserved - limit
 	for freed := uint64(0); freed < target; {
-		old, total := a.ages()
+		var old []*Block
+		ages := uint64(0)
+		for _, l := range a.lists {
+			for _, b := range l.blocks {
+				if l.pool == 0 && !l.small && b.whole() {
+					old, ages = append(old, b), ages+a.calls-b.freed
+				}
+			}
+		}
 		if len(old) == 0 {
 			return
 		}
-		mean := total / uint64(len(old))
+		mean := ages / uint64(len(old))
 		for _, b := range old {
 			if freed < target && a.calls-b.freed >= mean {
 				freed += b.size
@@ -118,30 +128,13 @@ func (a *Allocator) collect() {
 	}
 }
 
-// ages returns the large blocks that could be given back, and the sum of their
-// ages in allocations.
-func (a *Allocator) ages() (blocks []*Block, total uint64) {
-	for _, l := range a.pools[0].large {
-		if l == nil || l.wholes == 0 {
-			continue
-		}
-		for _, e := range l.entries {
-			if e.b.whole() {
-				blocks = append(blocks, e.b)
-				total += a.calls - e.b.freed
-			}
-		}
-	}
-	return blocks, total
-}
-
-// flushOversize gives back cached blocks of MaxSplit and more, the largest
-// first, until size bytes are free, as release_available_cached_blocks does.
+// flushOversize gives back cached blocks of MaxSplit and more, the largest first, until size bytes are free, as
+// release_available_cached_blocks does.
 func (a *Allocator) flushOversize(l *freeList, size uint64) bool {
 	want := max(size, a.o.MaxSplit)
 	freed := uint64(0)
-	for i := len(l.entries) - 1; i >= 0 && freed < want; i-- {
-		if b := l.entries[i].b; b.size >= a.o.MaxSplit && b.whole() {
+	for i := len(l.blocks) - 1; i >= 0 && freed < want; i-- {
+		if b := l.blocks[i]; b.size >= a.o.MaxSplit && b.whole() {
 			freed += b.size
 			a.drop(b)
 		}
@@ -149,8 +142,7 @@ func (a *Allocator) flushOversize(l *freeList, size uint64) bool {
 	return freed >= want
 }
 
-// extend reserves BFC's next region: twice the last one, what there is where
-// that is too much, but never less than size.
+// extend reserves BFC's next region: twice the last one, what there is where that is too much, but never less than size.
 func (a *Allocator) extend(l *freeList, size uint64) *Block {
 	need := up(size, Granule)
 	doubled := false
