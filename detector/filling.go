@@ -60,7 +60,7 @@ type crestSeries struct{ *stat.Crest[stat.Bytes] }
 // slot returns the i-th slot before the newest one.
 func (c crestSeries) slot(i int) (start time.Duration, peak float64) {
 	s := &c.Slots[(c.Head+stat.CrestSlots-i)%stat.CrestSlots]
-	return time.Duration(s.Start), float64(s.Max)
+	return s.Start, float64(s.Max)
 }
 
 // grown is growth for parts of so many slots.

@@ -151,7 +151,6 @@ func (r *reader[K]) oldValues() *series.Series {
 	}
 	p := &s.Spikes
 	r.Read(&p.Next, &p.Len, &p.Slots, &p.Active, &p.Base, &p.Peak, &p.Since, &p.Last, &p.Duty, &s.Total)
-	p.LowFrom = math.MinInt64 // look for it
 	for i := range s.Scales {
 		r.oldScale(&s.Scales[i])
 	}
@@ -179,13 +178,33 @@ func (r *reader[K]) oldValues() *series.Series {
 	return s
 }
 
+// oldWindow reads a window. Its blocks had whole sums of 128 bits, about their begin and first value.
 func (r *reader[K]) oldWindow() (w stat.Window) {
 	r.Read(&w.Span)
 	for i := range r.count(len(w.Blocks)) {
-		r.Read(&w.Blocks[i])
+		b := &w.Blocks[i]
+		var y0 stat.Bytes
+		var sums [5]struct {
+			High int64
+			Low  uint64
+		}
+		var covered int64 // ms
+		r.Read(&b.N, &b.From, &y0, &sums, &covered, &b.Spikes)
+		var s [5]float64 // of x, y, xx, xy and yy, in seconds and bytes
+		for i, unit := range [...]float64{1e-9, 1, 1e-18, 1e-9, 1} {
+			s[i] = math.FMA(float64(sums[i].High), 1<<64, float64(sums[i].Low)) * unit
+		}
+		n := float64(max(b.N, 1))
+		b.X, b.Y = s[0]/n, float64(y0)+s[1]/n
+		b.XX, b.XY, b.YY = max(0, s[2]-s[0]*s[0]/n), s[3]-s[0]*s[1]/n, max(0, s[4]-s[1]*s[1]/n)
+		b.Covered = time.Duration(covered) * time.Millisecond
+		if r.Check(b); i > 0 {
+			w.Closed.Merge(&w.Blocks[i-1].Moments)
+			w.Closed.Covered += w.Blocks[i-1].Covered
+			w.Closed.Spikes += w.Blocks[i-1].Spikes
+		}
 		w.Len = i + 1
 	}
-	w.Rebuild()
 	r.Check(&w)
 	return w
 }

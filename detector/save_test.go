@@ -1,9 +1,9 @@
 package detector
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
-	"encoding/binary"
 )
 
 const (

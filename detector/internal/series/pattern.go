@@ -89,7 +89,7 @@ func (s *Series) fitting() Pattern {
 		return s.leaking(g)
 	case s.Idle:
 		return PatternIdle
-	case s.Windows[0].Spikes >= busySpikes && s.Spikes.Duty < quietDuty:
+	case s.Windows[0].Closed.Spikes >= busySpikes && s.Spikes.Duty < quietDuty:
 		return PatternSpikes
 	case g != nil && (g.Pace < 1 || s.Last-s.Began < warmupAge):
 		return PatternWarmup

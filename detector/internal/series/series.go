@@ -68,7 +68,7 @@ func (s *Series) Reset(cfg *Config) {
 		windows = make([]stat.Window, len(cfg.Windows))
 	}
 	for i := range windows {
-		windows[i] = stat.Window{Span: int64(cfg.Windows[i])}
+		windows[i] = stat.Window{Span: cfg.Windows[i]}
 	}
 	*s = Series{cfg: cfg, Windows: windows}
 	s.climb(narrowest, blockSamples)
@@ -96,8 +96,8 @@ func (s *Series) Configure(cfg *Config) {
 	old := s.Windows
 	s.Windows = make([]stat.Window, len(cfg.Windows))
 	for i, span := range cfg.Windows {
-		s.Windows[i] = stat.Window{Span: int64(span)}
-		if at := slices.IndexFunc(old, func(w stat.Window) bool { return w.Span == int64(span) }); at >= 0 {
+		s.Windows[i] = stat.Window{Span: span}
+		if at := slices.IndexFunc(old, func(w stat.Window) bool { return w.Span == span }); at >= 0 {
 			s.Windows[i] = old[at]
 		}
 	}
@@ -169,12 +169,12 @@ func (s *Series) count(o *Sample) {
 	width := max(s.cfg.SpikeWidth, gapIntervals*o.Interval)
 	height := max(s.cfg.SpikeHeight, s.cfg.SpikeRatio*float64(o.Capacity))
 	ended := 0
-	if s.Spikes.Add(int64(o.T), int64(o.Used), int64(width), height) {
+	if s.Spikes.Add(o.T, o.Used, width, height) {
 		ended = 1
 		s.Total++
 	}
 	for i := range s.Windows {
-		s.Windows[i].Add(int64(o.T), int64(o.Used), int64(covered), ended)
+		s.Windows[i].Add(o.T, o.Used, covered, ended)
 	}
 }
 

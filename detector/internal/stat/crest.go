@@ -16,7 +16,7 @@ const CrestSlots = 60
 // by one goroutine.
 type Crest[V cmp.Ordered] struct {
 	Slots [CrestSlots]struct {
-		Start int64 // ns
+		Start time.Duration
 		Max   V
 	}
 	Head int // newest
@@ -24,7 +24,7 @@ type Crest[V cmp.Ordered] struct {
 	// rest is the highest value of the slots of the last span but the newest, of
 	// which the earliest began at oldest. looked says that they are known.
 	Rest   V
-	Oldest int64
+	Oldest time.Duration
 	Looked bool
 }
 
@@ -32,16 +32,16 @@ type Crest[V cmp.Ordered] struct {
 // highest value of the last span, which is the same in every call.
 func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 	newest := &c.Slots[c.Head]
-	if c.Len > 0 && int64(t)-newest.Start < int64(span/CrestSlots) {
+	if c.Len > 0 && t-newest.Start < span/CrestSlots {
 		newest.Max = max(newest.Max, v)
 	} else {
 		c.Head = (c.Head + 1) % CrestSlots
 		c.Len = min(c.Len+1, CrestSlots)
 		newest = &c.Slots[c.Head]
-		newest.Start, newest.Max = int64(t), v
+		newest.Start, newest.Max = t, v
 		c.Looked = false
 	}
-	if begin := int64(t - span); !c.Looked || c.Oldest <= begin {
+	if begin := t - span; !c.Looked || c.Oldest <= begin {
 		c.look(begin)
 	}
 	return max(newest.Max, c.Rest)
@@ -49,7 +49,7 @@ func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 
 // look finds the highest value of the slots that began after begin. The newest,
 // which goes on to change, counts with what it holds now.
-func (c *Crest[V]) look(begin int64) {
+func (c *Crest[V]) look(begin time.Duration) {
 	newest := &c.Slots[c.Head]
 	c.Rest, c.Oldest, c.Looked = newest.Max, newest.Start, true
 	for i := 1; i < c.Len; i++ {

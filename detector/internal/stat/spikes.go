@@ -3,7 +3,10 @@
 
 package stat
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// spikeSlots is into how many slots the time is cut over which the baseline
@@ -12,8 +15,8 @@ const (
 	// spikeReturn is how far from its beginning, as a share of its height, a
 	// spike may end.
 	spikeReturn = 0.25
-	// dutySpan is over how long duty is averaged, in ns.
-	dutySpan = 600e9
+	// dutySpan is over how long Duty is averaged.
+	dutySpan = 10 * time.Minute
 )
 
 // Spikes counts spikes: rises by at least a given height above the lowest
@@ -25,24 +28,28 @@ type Spikes struct {
 	Next  int
 	Len   int
 
-	// low is the lowest value of the slots that were complete when it was noted, of
-	// which the oldest began at lowFrom.
-	Low, LowFrom int64
+	// Low is the lowest value of the slots that were complete when it was noted, of
+	// which the oldest began at LowFrom. It follows from them.
+	Low     Bytes         `state:"-"`
+	LowFrom time.Duration `state:"-"`
 
 	Active bool
-	Base   int64 // level before the rise
-	Peak   int64
-	Since  int64 // ns, when the rise was seen
-	Last   int64 // ns, the sample before
+	Base   Bytes // level before the rise
+	Peak   Bytes
+	Since  time.Duration // when the rise was seen
+	Last   time.Duration // the sample before
 	// Duty is the share of the last ten minutes, roughly, in which a spike was on.
 	Duty float64
 }
 
-type spikeSlot struct{ Start, Min int64 }
+type spikeSlot struct {
+	Start time.Duration
+	Min   Bytes
+}
 
 // Add takes the sample y at time t and reports whether a spike ended with it.
-// Times are in ns, height in bytes.
-func (s *Spikes) Add(t, y, width int64, height float64) bool {
+// height is in bytes.
+func (s *Spikes) Add(t time.Duration, y Bytes, width time.Duration, height float64) bool {
 	ended := false
 	s.average(t)
 	switch {
@@ -66,13 +73,13 @@ func (s *Spikes) Add(t, y, width int64, height float64) bool {
 }
 
 // average updates Duty with the time since the last sample.
-func (s *Spikes) average(t int64) {
+func (s *Spikes) average(t time.Duration) {
 	on := 0.0
 	if s.Active {
 		on = 1
 	}
 	if s.Last > 0 {
-		s.Duty += (on - s.Duty) * min(1, float64(t-s.Last)/dutySpan)
+		s.Duty += (on - s.Duty) * min(1, float64(t-s.Last)/float64(dutySpan))
 	}
 	s.Last = t
 }
@@ -80,7 +87,7 @@ func (s *Spikes) average(t int64) {
 func (s *Spikes) restart() { s.Active, s.Len = false, 0 }
 
 // baseline returns the lowest value since the time from.
-func (s *Spikes) baseline(from int64) (lowest int64, ok bool) {
+func (s *Spikes) baseline(from time.Duration) (lowest Bytes, ok bool) {
 	if s.Len == 0 {
 		return 0, false
 	}
@@ -96,7 +103,7 @@ func (s *Spikes) baseline(from int64) (lowest int64, ok bool) {
 
 // find notes the lowest value of the complete slots that began at the time from or
 // later.
-func (s *Spikes) find(from int64) {
+func (s *Spikes) find(from time.Duration) {
 	s.Low, s.LowFrom = math.MaxInt64, math.MaxInt64
 	for i := 1; i < s.Len; i++ {
 		slot := &s.Slots[(s.Next+2*spikeSlots-1-i)%spikeSlots]
@@ -107,7 +114,7 @@ func (s *Spikes) find(from int64) {
 	}
 }
 
-func (s *Spikes) note(t, y, slot int64) {
+func (s *Spikes) note(t time.Duration, y Bytes, slot time.Duration) {
 	if s.Len == 0 {
 		s.Low, s.LowFrom = math.MaxInt64, math.MaxInt64
 	} else {
