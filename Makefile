@@ -172,6 +172,14 @@ bench-trade: ## measure what other thresholds give, and write detector/TRADE.md 
 	cd e2e/bench && $(GO) run . --trade --seeds=301-310 --markdown > $(BIN)/TRADE.md
 	mv $(BIN)/TRADE.md detector/TRADE.md
 
+# The names are the constants of detector/internal/ablate.
+.PHONY: ablate
+ablate: ## measure the detector without each of its mechanisms, and write detector/ABLATION.md (20 minutes)
+	mkdir -p $(BIN)
+	cd e2e/bench && $(GO) build -tags ablate -o $(BIN)/bench-ablate .
+	$(BIN)/bench-ablate --seeds=101-110 --markdown --ablate=$$(sed -n 's/.*Mechanism = "\(.*\)".*/\1/p' detector/internal/ablate/ablate.go | paste -sd,) > $(BIN)/ABLATION.md
+	mv $(BIN)/ABLATION.md detector/ABLATION.md
+
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME
 	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -96,7 +97,7 @@ func (d *Domain[K]) judgeGroups() {
 		g.verdict(&out.Verdict)
 		switch {
 		case g.leaking || !g.summed() && d.leaks(groupName{Name: out.Group}):
-		case g.Leaks() && g.lives():
+		case g.Leaks() && g.lives() && !ablate.Off(ablate.Groups):
 			d.grow(g.Series, &out.Verdict) // as a whole, over members that come and go
 		case out.Leak:
 			d.grown = append(d.grown, grower{trend: &g.Loop.Trend, pattern: out.Pattern, since: g.Loop.Since, leaked: out.Leaked.V})
@@ -353,7 +354,7 @@ func dies(v *Verdict, eta, lower, upper float64) {
 
 // judgeResting adds what rests to the leaks of the device, unless one that rests leaks by itself.
 func (d *Domain[K]) judgeResting() {
-	if d.resting == nil {
+	if d.resting == nil || ablate.Off(ablate.Resting) {
 		return
 	}
 	for i := range d.present {

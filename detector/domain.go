@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -294,7 +295,7 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 		pace = d.residual.Leak.Trend.Rate
 	}
 	d.exits.Observe(o.T, o.Interval, o.Used, pace, d.residual.Config())
-	if n := len(f.Members); n > p.Crowd {
+	if n := len(f.Members); n > p.Crowd && !ablate.Off(ablate.Crowd) {
 		p.Crowd = n // the driver needs something for each process that it tells of nobody
 		d.residual.Interrupt()
 	}

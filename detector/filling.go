@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -156,7 +157,7 @@ func (d *Domain[K]) fill(headroom float64) {
 	if !ok {
 		return
 	}
-	if d.past.Top <= d.past.Reached {
+	if d.past.Top <= d.past.Reached && !ablate.Off(ablate.Reached) {
 		return // a height that these processes had before is not new: an epoch, a day
 	}
 	eta, lower, upper := f.secondsTo(headroom)

@@ -6,6 +6,7 @@ package detector
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -215,6 +216,9 @@ func (g *group[K]) replaced() bool { return g.frame.members == 1 && g.single && 
 // helper, begins anew, and so does a group that has a second one for the first time: growth that begins
 // there has the excuses of growth that begins with a process.
 func (g *group[K]) turn(t time.Duration) {
+	if ablate.Off(ablate.Turn) {
+		return
+	}
 	h := &g.frame
 	working := h.members - h.resting
 	grows := working > g.Busiest
@@ -290,6 +294,9 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 	life, grew := m.Lived()
 	same := r.Noted == d.past.Last
 	r.Noted = d.past.Last
+	if ablate.Off(ablate.CrashLoop) {
+		return
+	}
 	switch {
 	case grew && (m.Full || f.Filled(life.Onset, m.Last)):
 		if !same { // two at once are the same death

@@ -161,10 +161,10 @@ func (r *reader[K]) oldValues() *series.Series {
 	r.oldMedians()
 	r.oldLeak(&s.Leak)
 	var seen, busy, known bool
-	var idleAt, anew, doubted int64
+	var idleAt, gap, anew, doubted, gapLength int64
 	var effort [2]float64
-	r.Read(&s.Shape, &seen, &s.Samples, &s.Began, &s.First, &s.Last, &idleAt, &s.BusyAt, &s.WorkedAt, &s.GapFrom,
-		&anew, &doubted, &s.GapLength, &s.Used)
+	r.Read(&s.Shape, &seen, &s.Samples, &s.Began, &s.First, &s.Last, &idleAt, &s.BusyAt, &s.WorkedAt, &gap,
+		&anew, &doubted, &gapLength, &s.Used)
 	s.Capacity = r.bytes()
 	r.Read(&s.Idle, &known, &busy, &effort)
 	for i := range s.Scales {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -48,7 +49,7 @@ func (d *Domain[K]) unowned(f *Frame[K]) (rest stat.Bytes, ok bool) {
 // be missing: what it held is still in use, by nobody else. Of what no process accounts for, if
 // that is known, there was before in the last frame, and there is more now.
 func (d *Domain[K]) depart(key K, m *member, more, before stat.Bytes, known bool) {
-	if !known || !m.Held.OK || !m.holds(more) {
+	if ablate.Off(ablate.Missing) || !known || !m.Held.OK || !m.holds(more) {
 		d.bury(key, m)
 		return
 	}

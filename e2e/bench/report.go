@@ -65,7 +65,7 @@ func writeIntro(w *strings.Builder, opt options, name string) {
 // row is a row of a table of rules.
 type row struct {
 	name  string
-	trade bool // it is a column of --trade, too
+	trade bool // it is a column of --trade and --ablate, too
 	of    func(f *figures) string
 }
 

@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +33,6 @@ func settings() []setting {
 	of("min-span=%gm", func(c *detector.Config, x float64) { c.MinSpan = minutes(x) }, 3, 10, 20, 30)
 	of("min-age=%gm", func(c *detector.Config, x float64) { c.MinAge = minutes(x) }, 30, 120)
 	of("false-alarm-probability=%g", func(c *detector.Config, x float64) { c.FalseAlarm = x }, 0.01, 0.1)
-	of("high-water-rate=%g", func(c *detector.Config, x float64) { c.HighWaterRate = x }, 1, 10)
 	of("min-growth=%gGiB", func(c *detector.Config, x float64) { c.MinGrowth = x * (1 << 30) }, 1, 4)
 	return list
 }
@@ -56,7 +54,7 @@ func benchTrade(w *strings.Builder, opt options, families []fleet.Family) error 
 	}
 	writeIntro(w, opt, "trade")
 	t := &table{title: title("Families for tuning", opt, results), header: []string{"flags, without `--detector.`"}}
-	columns := slices.DeleteFunc(rows(opt.prices), func(r row) bool { return !r.trade })
+	columns := columns(opt.prices)
 	for _, c := range columns {
 		t.header = append(t.header, c.name)
 	}

@@ -3,7 +3,11 @@
 
 package series
 
-import "math"
+import (
+	"math"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
+)
 
 // Growth must reject a driftless random walk, in which a move is as likely up as down whatever
 // its size and whatever was before. That is a bet against it which is fair under the null and pays
@@ -47,6 +51,9 @@ func (b *Bet) move(up bool) {
 // evidence returns how far what the scales own together is on its way to 1/α, on a logarithmic
 // scale: 1 there.
 func (s *Series) evidence() float64 {
+	if ablate.Off(ablate.Evidence) {
+		return 1 / enough
+	}
 	sum := 0.0
 	for i := range s.Scales {
 		if e := &s.Scales[i]; !e.Run.Falling {

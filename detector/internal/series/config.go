@@ -43,9 +43,6 @@ type Config struct {
 	// FalseAlarm is the probability (0 to 0.5) that a series without a trend ever
 	// passes for one with a trend, however long it is watched.
 	FalseAlarm float64
-	// HighWaterRate is the number of new maxima per e-fold of age that a healthy
-	// process is granted.
-	HighWaterRate float64
 	// ZombieAfter is how long a process must have computed nothing before its
 	// memory can be a zombie's, and UnreleasedAfter how long memory must stay after
 	// its process ended to be unreleased. MinZombie and MinUnreleased are the
@@ -73,7 +70,6 @@ func DefaultConfig() Config {
 		MinSpan:        6 * time.Minute,
 		SettleTime:     time.Hour,
 		FalseAlarm:     0.4,
-		HighWaterRate:  3,
 
 		ZombieAfter:     10 * time.Minute,
 		UnreleasedAfter: time.Minute,
@@ -115,8 +111,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("settle time %s is not in [0, %s]", c.SettleTime, MaxWindow)
 	case !(c.FalseAlarm > 0 && c.FalseAlarm <= 0.5):
 		return fmt.Errorf("false alarm probability %g is not in (0, 0.5]", c.FalseAlarm)
-	case !(c.HighWaterRate > 0 && c.HighWaterRate <= 100):
-		return fmt.Errorf("high-water rate %g is not in (0, 100]", c.HighWaterRate)
 	case c.ZombieAfter <= 0:
 		return errors.New("time until a zombie must be above 0")
 	case c.UnreleasedAfter <= 0:

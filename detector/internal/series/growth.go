@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -80,15 +81,18 @@ func (s *Series) judge(i int) Growth {
 		Step: max(0, float64(last.V-first.V)) / float64(levels-1),
 	}
 	steady := steadiest(pts, s.cfg.MinSpan, &g)
+	g.Kept = 1
 	g.Steady = len(steady)
 	g.Rate = float64(last.V-steady[0].V) / max((last.At-steady[0].At).Seconds(), 1)
 	if g.SteadyBase = g.Base; len(steady) < len(pts) {
 		g.SteadyBase = steady[0].V // what was left out, such as a load, led there
 	}
-	g.Kept = 0.25 + 0.75*stat.Clamp((float64(g.Retained)/max(s.given(i), 1)-1)/(safely-1))
+	if !ablate.Off(ablate.GiveBacks) {
+		g.Kept = 0.25 + 0.75*stat.Clamp((float64(g.Retained)/max(s.given(i), 1)-1)/(safely-1))
+	}
 	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
 	// it was reached, in the mean, and the first growth half a block after it began.
-	g.Lasted = s.watched(g.Since, g.End) - e.Width
+	g.Lasted = g.End - g.Since - e.Width
 	s.wait(&g)
 	return g
 }
@@ -134,11 +138,20 @@ func steadiest(pts []stat.Point, least time.Duration, g *Growth) []stat.Point {
 	}
 	for skip := range 5 {
 		rest := pts[skip*len(pts)/8:]
-		if skip > 0 && (len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < least) {
+		if skip > 0 && (ablate.Off(ablate.LoadLeftOut) || len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < least) {
 			break
 		}
 		pace := keeping(rest, slowed, held)
-		form := min(pace, evenness(rest), spread(rest))
+		form := 1.0
+		if !ablate.Off(ablate.Pace) {
+			form = min(form, pace)
+		}
+		if !ablate.Off(ablate.Evenness) {
+			form = min(form, evenness(rest))
+		}
+		if !ablate.Off(ablate.Spread) {
+			form = min(form, spread(rest))
+		}
 		if g.Pace = max(g.Pace, pace); form > g.Form {
 			g.Form, best = form, rest
 		}

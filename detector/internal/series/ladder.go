@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -125,7 +126,7 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 		} else {
 			e.fall(p, full)
 		}
-	case (r.Ups > 0 || r.Falling) && e.Closed-e.MovedBlock >= pauseBlocks:
+	case !ablate.Off(ablate.Pause) && (r.Ups > 0 || r.Falling) && e.Closed-e.MovedBlock >= pauseBlocks:
 		e.begin(stat.Point{At: p.At, V: e.Level})
 	case r.Ups == 0:
 		r.LowAt = p.At // still as low
@@ -168,7 +169,7 @@ func (r *Run) up(p stat.Point) {
 // What leaks cannot be flushed: where next to nothing of the rise stays, it was no leak.
 func (e *Scale) fall(p stat.Point, full *Fullness) {
 	r := &e.Run
-	flushed := full.Until > 0 && p.At-full.Until <= fullBefore+e.Width && full.Lately > r.LowAt &&
+	flushed := !ablate.Off(ablate.Flush) && full.Until > 0 && p.At-full.Until <= fullBefore+e.Width && full.Lately > r.LowAt &&
 		float64(p.V-r.Low) >= retrace*float64(r.High-r.Low)
 	if height, levels := e.above(p.V); levels >= toothMoves && !flushed {
 		e.Given = max(e.Given, float64(height))

@@ -6,6 +6,7 @@ package series
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -77,18 +78,18 @@ func (s *Series) hold(full *Fullness) {
 		g := &s.Growths[l.Best]
 		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
 		s.foresee()
-	case full.Lately > l.Since && s.Last-min(full.Until, l.Grown) < fullHold:
+	case !ablate.Off(ablate.FullHold) && full.Lately > l.Since && s.Last-min(full.Until, l.Grown) < fullHold:
 		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold)
 	default:
 		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold), Best: l.Best}
 	}
 }
 
-// foresee fits the line that the leak is foreseen by: that of the widest scale which sees it
-// clearly, because that has seen most of it. Without a new trough there, nothing changes.
+// foresee fits the line that the leak is foreseen by: that of the widest scale which sees it clearly,
+// because that has seen most of it. Without a new trough there, nothing changes.
 func (s *Series) foresee() {
 	l, scale := &s.Leak, s.Leak.Best
-	for i := numScales - 1; i >= 0; i-- {
+	for i := numScales - 1; i >= 0 && !ablate.Off(ablate.WidestTrend); i-- {
 		if g := &s.Growths[i]; g.Steady >= trendPoints && g.Form >= trendForm {
 			scale = uint8(i)
 			break
@@ -100,6 +101,9 @@ func (s *Series) foresee() {
 	}
 	pts := e.points()
 	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[scale].Steady, 0):])
+	if ablate.Off(ablate.Bend) {
+		fit.Rate, fit.Bend = stat.FitLine(pts).Rate, 0
+	}
 	if fit.Rate > 0 {
 		l.Trend, l.TrendScale, l.TrendAt = fit, scale, e.Closed
 	}

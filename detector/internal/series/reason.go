@@ -6,6 +6,7 @@ package series
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -81,6 +82,9 @@ var reasons = [...]struct {
 // wait sets the reason for which growth must last longest.
 func (s *Series) wait(g *Growth) {
 	for _, r := range reasons {
+		if ablate.Off(ablate.Mechanism(r.why.String())) {
+			continue
+		}
 		if need := r.need(s, g); need > g.Need {
 			g.Need, g.Reason = need, r.why
 		}
@@ -122,7 +126,7 @@ func (s *Series) programBegin(g *Growth) time.Duration {
 // dailyLoad is for growth that is as slow as a load which follows the time of day.
 func (s *Series) dailyLoad(g *Growth) time.Duration {
 	ahead := s.ahead(g)
-	if s.Loadless || ahead <= slowAhead || g.Lasted <= max(slowSpan, slowBlocks*s.Scales[0].Width) {
+	if s.Loadless || s.Capacity == 0 || ahead <= slowAhead || g.Lasted <= max(slowSpan, slowBlocks*s.Scales[0].Width) {
 		return 0
 	}
 	return max(s.patience(g), min(day, time.Duration(slowShare*float64(ahead))))
@@ -135,6 +139,9 @@ func (s *Series) fromIdle(g *Growth) bool {
 
 // patience returns how long growth must last that may settle.
 func (s *Series) patience(g *Growth) time.Duration {
+	if ablate.Off(ablate.Near) {
+		return s.cfg.SettleTime
+	}
 	return min(s.cfg.SettleTime, max(shortSettle, min(day, nearTimes*s.ahead(g))))
 }
 
@@ -143,7 +150,7 @@ func (s *Series) patience(g *Growth) time.Duration {
 func (s *Series) ahead(g *Growth) time.Duration {
 	const year = 365 * day
 	if s.Capacity == 0 || g.Rate <= 0 {
-		return 0
+		return year
 	}
 	return time.Duration(min(float64(max(0, s.Left))/g.Rate*float64(time.Second), float64(year)))
 }

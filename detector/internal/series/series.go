@@ -50,8 +50,6 @@ type Series struct {
 	Left     stat.Bytes    // of the memory that it is a part of
 	BusyAt   time.Duration // when its owner last computed, or that was not known; first sample if never
 	WorkedAt time.Duration // when it was first known to compute; 0 never
-	// The last gap between samples: nothing is known of that.
-	GapFrom, GapLength time.Duration
 }
 
 // New returns an empty series of that configuration.
@@ -143,9 +141,6 @@ func (s *Series) Observe(o *Sample) {
 		}
 	}
 	s.count(o)
-	if s.Last > 0 && o.T-s.Last > gapIntervals*o.Interval {
-		s.GapFrom, s.GapLength = s.Last, o.T-s.Last
-	}
 	if !o.SM.OK || o.SM.V > 0 {
 		s.BusyAt = o.T
 	}
@@ -203,14 +198,6 @@ func (s *Series) climbed(o *Sample) bool {
 		}
 	}
 	return true
-}
-
-// watched returns for how long the series was watched from the time from to the time t, as far as
-// its last gap is concerned: what was not seen neither grew nor paused. A block of samples, and so a
-// growth, may end within a gap, or before it.
-func (s *Series) watched(from, t time.Duration) time.Duration {
-	begin, end := max(from, s.GapFrom), min(t, s.GapFrom+s.GapLength)
-	return t - from - max(0, end-begin)
 }
 
 // rested reports whether it is known that the owner has not computed since that time.
