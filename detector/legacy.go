@@ -12,7 +12,7 @@ import (
 )
 
 // This file reads the state of the release before, once: a leak that is on goes on over the
-// upgrade. It is to be deleted with the next release, and with it state.Reader.Old and
+// upgrade. It is to be deleted with the next release, and with it state.Codec.Old and
 // series.Series.Rejudge.
 //
 // Everything is carried over but what this release does not have: what followed the cycles and
@@ -20,168 +20,123 @@ import (
 // leak that only those showed is judged anew.
 const oldVersion = 13
 
-// Troughs had a resolution, and times since the first sample.
+// Troughs had a resolution, and their times were counted in ticks from the first sample on.
 const (
 	oldUnit = 64 << 10
-	oldTick = 100 * time.Millisecond
+	oldTick = 1e8 // ns
 )
 
-// readOld reads what the release before has saved.
-func (r *reader[K]) readOld() {
-	d, p := r.d, &r.d.past
-	r.Read(&p.Last)
-	r.Last = p.Last
-	r.Read(&p.Frames, &p.Deltas, &p.Attributed, &p.AttributedAt, &p.Top, &p.Crest.Head, &p.Crest.Len, &p.Crest.Slots,
-		&p.Reached, &p.Reaching, &p.LeftAt, &p.Fullness, &d.exits, &p.Crowd, &p.Resets)
-	r.Check(p, &p.Crest)
-	d.used = r.oldSeries(Subject[K]{Kind: KindDevice})
-	d.residual = r.oldSeries(Subject[K]{Kind: KindResidual})
-	d.resting = r.oldSeries(Subject[K]{Kind: KindResidual})
-	for range r.count(MaxMembers) {
-		if k, m, known := r.oldMember(); known {
-			d.members[k] = m
-		}
-	}
-	for range r.count(maxMissing) {
-		x, known := missing[K]{}, false
-		x.key, x.member, known = r.oldMember()
-		if r.Read(&x.since, &x.rest); known {
-			d.missing = append(d.missing, x)
-		}
-	}
-	for range r.count(MaxGroups) {
-		name, g := groupName{}, &group[K]{}
-		r.Read(&name)
-		r.oldGroup(&g.groupPast)
-		g.last, g.single = r.optional()
-		g.culprit, g.accused = r.optional()
-		g.key = g.last
-		g.Series = r.oldSeries(g.subject(name))
-		d.groups[name] = g
-	}
-	r.exits()
+// oldPast reads what a domain had beside its series.
+func (c *codec[K]) oldPast() {
+	p := &c.d.past
+	c.Code(&p.Last)
+	c.Last = p.Last
+	c.Code(&p.Frames, &p.Deltas, &p.Attributed, &p.AttributedAt, &p.Top, &p.Crest.Head, &p.Crest.Len, &p.Crest.Slots,
+		&p.Reached, &p.Reaching, &p.LeftAt, &p.Fullness, &c.d.exits, &p.Crowd, &p.Resets)
+	c.Check(p, &p.Crest)
 }
 
-func (r *reader[K]) oldMember() (k K, m *member, known bool) {
-	k, known = r.name()
-	m = &member{Series: r.oldValues()}
+func (c *codec[K]) oldMember(m *member) {
+	c.oldSeries(m.Series)
 	var room struct {
 		OK bool
 		V  float64
 	}
-	r.Read(&m.Seen, &m.Place, &m.group, &m.Program, &m.Held.OK, &m.Held.V, &m.Full, &room)
-	m.Company = r.bytes()
-	r.Read(&m.Activity, &m.Flushing)
-	r.Check(&m.memberPast)
-	r.rejudge(m.Series, Subject[K]{Kind: KindMember, Key: k, Group: m.group.pod()})
-	return k, m, known
+	c.Code(&m.Seen, &m.Place, &m.group, &m.Program, &m.Held.OK, &m.Held.V, &m.Full, &room)
+	m.Company = c.bytes()
+	c.Code(&m.Activity, &m.Flushing)
+	c.Check(&m.memberPast)
 }
 
 // oldGroup reads what a group had beside its series. A crash loop is made of its last lives.
-func (r *reader[K]) oldGroup(g *groupPast) {
-	r.Read(&g.Seen, &g.Ended, &g.Pool.N, &g.Pool.Oldest)
-	r.Check(&g.Pool)
+func (c *codec[K]) oldGroup(g *groupPast) {
+	c.Code(&g.Seen, &g.Ended, &g.Pool.N, &g.Pool.Oldest)
+	c.Check(&g.Pool)
 	for i := range min(g.Pool.N, len(g.Pool.Workers)) {
-		r.Read(&g.Pool.Workers[i])
+		c.Code(&g.Pool.Workers[i])
 	}
 	n, proof := 0, 0
-	r.Read(&n)
+	c.Code(&n)
 	var lives [len(g.Loop.Lives)]series.Life // newest first
 	for i := range min(max(n, 0), len(lives)) {
 		l, ahead, uneven := &lives[i], int64(0), false
-		r.Read(&l.From, &l.To, &l.Onset, &l.Base, &l.Lasted, &ahead, &l.Trend, &uneven)
+		c.Code(&l.From, &l.To, &l.Onset, &l.Base, &l.Lasted, &ahead, &l.Trend, &uneven)
 	}
 	var longest, look time.Duration
 	var streaks [9]int64
 	var since, noted time.Duration
 	var spared, paused bool
-	r.Read(&longest, &streaks, &proof, &since, &spared, &paused, &noted, &look)
-	for i := min(proof, n, len(lives)) - 1; i >= 0 && r.Err == nil; i-- {
+	c.Code(&longest, &streaks, &proof, &since, &spared, &paused, &noted, &look)
+	for i := min(proof, n, len(lives)) - 1; i >= 0 && c.Err == nil; i-- {
 		g.Loop.Add(&lives[i])
 	}
 	if g.Loop.N > 0 {
 		g.Loop.Since, g.Loop.Paused, g.Loop.Proven = since, paused, true
 	}
 	g.Loop.Noted = noted
-	r.Read(&g.Most, &g.Busiest, &g.Vacant)
-	g.Largest, g.Second = r.bytes(), r.bytes()
-	r.Check(&g.Loop)
+	c.Code(&g.Most, &g.Busiest, &g.Vacant)
+	g.Largest, g.Second = c.bytes(), c.bytes()
+	c.Check(&g.Loop)
 }
 
 // bytes reads an amount of memory that was written as a float.
-func (r *reader[K]) bytes() stat.Bytes {
+func (c *codec[K]) bytes() stat.Bytes {
 	v := 0.0
-	r.Read(&v)
+	c.Code(&v)
 	return stat.Bytes(max(0, min(v, MaxBytes)))
 }
 
-func (r *reader[K]) oldSeries(subject Subject[K]) *series.Series {
-	if !r.flag() {
-		return nil
-	}
-	s := r.oldValues()
+// rejudge finds the growth in a series that was read.
+func (c *codec[K]) rejudge(s *series.Series, subject Subject[K]) {
 	s.Loadless = subject.Kind == KindResidual
-	r.rejudge(s, subject)
-	return s
-}
-
-// rejudge configures a series that was read and finds the growth in it.
-func (r *reader[K]) rejudge(s *series.Series, subject Subject[K]) {
+	if s.Left = s.Capacity; c.d.used != nil {
+		s.Left -= c.d.used.Used
+	}
 	for i := range s.Scales {
-		r.Check(&s.Scales[i])
+		c.Check(&s.Scales[i])
 	}
-	r.Check(s, &s.Spikes, &s.Cycles, &s.Leak, &s.Shape)
-	whole := r.d.used
-	if whole == nil {
-		whole = s
-	}
-	s.Left = s.Capacity - whole.Used
-	if r.Err == nil {
-		r.configured(s, subject).Rejudge()
+	if c.Check(s, &s.Spikes, &s.Cycles, &s.Leak, &s.Shape); c.Err == nil {
+		s.Rejudge()
 	}
 }
 
-// oldValues reads a series. Beside the scales of the ladder there were one whose blocks are the
+// oldSeries reads a series. Beside the scales of the ladder there were one whose blocks are the
 // cycles of the series and one of their medians: of the first the last trough is the end of the last
 // cycle.
-func (r *reader[K]) oldValues() *series.Series {
-	s := &series.Series{}
-	for range r.count(series.MaxWindows) {
-		s.Windows = append(s.Windows, r.oldWindow())
-	}
+func (c *codec[K]) oldSeries(s *series.Series) {
+	c.count(0, series.MaxWindows, func(int) { s.Windows = append(s.Windows, c.oldWindow()) })
 	p := &s.Spikes
-	r.Read(&p.Next, &p.Len, &p.Slots, &p.Active, &p.Base, &p.Peak, &p.Since, &p.Last, &p.Duty, &s.Total)
+	c.Code(&p.Next, &p.Len, &p.Slots, &p.Active, &p.Base, &p.Peak, &p.Since, &p.Last, &p.Duty, &s.Total)
 	for i := range s.Scales {
-		r.oldScale(&s.Scales[i])
+		c.oldScale(&s.Scales[i])
 	}
 	var cycles, medians series.Scale
-	r.oldScale(&cycles)
-	r.oldScale(&medians)
-	end := r.oldCycles(&s.Cycles)
-	r.oldMedians()
-	r.oldLeak(&s.Leak)
+	c.oldScale(&cycles)
+	c.oldScale(&medians)
+	end := c.oldCycles(&s.Cycles)
+	c.oldMedians()
+	c.oldLeak(&s.Leak)
 	var seen, busy, known bool
 	var idleAt, gap, anew, doubted, gapLength int64
 	var effort [2]float64
-	r.Read(&s.Shape, &seen, &s.Samples, &s.Began, &s.First, &s.Last, &idleAt, &s.BusyAt, &s.WorkedAt, &gap,
+	c.Code(&s.Shape, &seen, &s.Samples, &s.Began, &s.First, &s.Last, &idleAt, &s.BusyAt, &s.WorkedAt, &gap,
 		&anew, &doubted, &gapLength, &s.Used)
-	s.Capacity = r.bytes()
-	r.Read(&s.Idle, &known, &busy, &effort)
+	s.Capacity = c.bytes()
+	c.Code(&s.Idle, &known, &busy, &effort)
 	for i := range s.Scales {
 		absolute(&s.Scales[i], s.First)
 	}
 	absolute(&cycles, s.First)
-	if c := &s.Cycles; cycles.Len > 0 && end > 0 {
-		c.Low.At = s.First + c.Low.At*oldTick
-		c.N, c.Ended = cycles.Closed, stat.Point{At: s.First + end*oldTick, V: cycles.Troughs[cycles.Len-1].V}
+	if y := &s.Cycles; cycles.Len > 0 && end > 0 {
+		y.Low.At = s.First + y.Low.At*oldTick
+		y.N, y.Ended = cycles.Closed, stat.Point{At: s.First + end*oldTick, V: cycles.Troughs[cycles.Len-1].V}
 	}
-	return s
 }
 
 // oldWindow reads a window. Its blocks had whole sums of 128 bits, about their begin and first value.
-func (r *reader[K]) oldWindow() (w stat.Window) {
-	r.Read(&w.Span)
-	for i := range r.count(len(w.Blocks)) {
+func (c *codec[K]) oldWindow() (w stat.Window) {
+	c.Code(&w.Span)
+	c.count(0, len(w.Blocks), func(i int) {
 		b := &w.Blocks[i]
 		var y0 stat.Bytes
 		var sums [5]struct {
@@ -189,7 +144,7 @@ func (r *reader[K]) oldWindow() (w stat.Window) {
 			Low  uint64
 		}
 		var covered int64 // ms
-		r.Read(&b.N, &b.From, &y0, &sums, &covered, &b.Spikes)
+		c.Code(&b.N, &b.From, &y0, &sums, &covered, &b.Spikes)
 		var s [5]float64 // of x, y, xx, xy and yy, in seconds and bytes
 		for i, unit := range [...]float64{1e-9, 1, 1e-18, 1e-9, 1} {
 			s[i] = math.FMA(float64(sums[i].High), 1<<64, float64(sums[i].Low)) * unit
@@ -198,26 +153,26 @@ func (r *reader[K]) oldWindow() (w stat.Window) {
 		b.X, b.Y = s[0]/n, float64(y0)+s[1]/n
 		b.XX, b.XY, b.YY = max(0, s[2]-s[0]*s[0]/n), s[3]-s[0]*s[1]/n, max(0, s[4]-s[1]*s[1]/n)
 		b.Covered = time.Duration(covered) * time.Millisecond
-		if r.Check(b); i > 0 {
+		if c.Check(b); i > 0 {
 			w.Closed.Merge(&w.Blocks[i-1].Moments)
 			w.Closed.Covered += w.Blocks[i-1].Covered
 			w.Closed.Spikes += w.Blocks[i-1].Spikes
 		}
 		w.Len = i + 1
-	}
-	r.Check(&w)
+	})
+	c.Check(&w)
 	return w
 }
 
 // oldScale reads a scale, the times of its troughs in ticks and their values in units. The fortune of
 // a bet that is as fair is bet on. What it said of its growth follows from the troughs.
-func (r *reader[K]) oldScale(e *series.Scale) {
+func (c *codec[K]) oldScale(e *series.Scale) {
 	var share, given float64
-	r.Read(&e.Width, &share, &e.Least, &e.Start, &e.Until, &e.N, &e.Min)
-	for i := range r.count(len(e.Troughs)) {
-		r.Read(&e.Troughs[i])
+	c.Code(&e.Width, &share, &e.Least, &e.Start, &e.Until, &e.N, &e.Min)
+	c.count(0, len(e.Troughs), func(i int) {
+		c.Code(&e.Troughs[i])
 		e.Len = i + 1
-	}
+	})
 	var onset [3]int64
 	var walk struct {
 		Base, Ups, Turns float64
@@ -237,7 +192,7 @@ func (r *reader[K]) oldScale(e *series.Scale) {
 		Times      [4]int64
 		Fitted, On bool
 	}
-	r.Read(&e.Closed, &e.Moves, &e.Level, &e.MovedAt, &e.MovedBlock, &e.Run, &onset, &e.Bet.Runs, &walk, &maxima, &given, &noise, &growth)
+	c.Code(&e.Closed, &e.Moves, &e.Level, &e.MovedAt, &e.MovedBlock, &e.Run, &onset, &e.Bet.Runs, &walk, &maxima, &given, &noise, &growth)
 	e.Given = given * oldUnit
 	e.Bet.Wealth = min(walk.Base*(walk.Ups+walk.Turns)/2, 1e60)
 }
@@ -253,41 +208,40 @@ func absolute(e *series.Scale, first time.Duration) {
 }
 
 // oldCycles reads cycles and returns when the last one ended, in ticks.
-func (r *reader[K]) oldCycles(c *series.Cycles) (end time.Duration) {
+func (c *codec[K]) oldCycles(y *series.Cycles) (end time.Duration) {
 	var fell int64
 	var length, varies float64
-	r.Read(&c.Falling, &c.Low, &c.High, &c.Size, &fell, &end, &length, &varies)
-	c.Low.V, c.High, c.Size = c.Low.V*oldUnit, c.High*oldUnit, c.Size*oldUnit
-	c.Length = time.Duration(length * float64(oldTick))
+	c.Code(&y.Falling, &y.Low, &y.High, &y.Size, &fell, &end, &length, &varies)
+	y.Low.V, y.High, y.Size = y.Low.V*oldUnit, y.High*oldUnit, y.Size*oldUnit
+	y.Length = time.Duration(length * oldTick)
 	return end
 }
 
 // oldMedians reads what followed the shape of the cycles, and leaves it out.
-func (r *reader[K]) oldMedians() {
+func (c *codec[K]) oldMedians() {
 	var head [3]int64 // of which the first says whether there is a shape
 	var foot [2]float64
 	var values [8]int64
-	if r.Read(&head); head[0] > 0 {
-		r.Read(&foot)
+	if c.Code(&head); head[0] > 0 {
+		c.Code(&foot)
 		for range 32 {
 			var part, sum float64
 			var n int64
-			if r.Read(&part, &n); n > 0 {
-				r.Read(&sum)
+			if c.Code(&part, &n); n > 0 {
+				c.Code(&sum)
 			}
 		}
 	}
-	r.flag()
-	for i := range r.count(len(values)) {
-		r.Read(&values[i])
-	}
+	var above bool
+	c.Code(&above)
+	c.count(0, len(values), func(i int) { c.Code(&values[i]) })
 }
 
-func (r *reader[K]) oldLeak(l *series.Leak) {
+func (c *codec[K]) oldLeak(l *series.Leak) {
 	var on, plain, level, over bool
 	var above, kept int64
 	var rest [3]int64
-	r.Read(&on, &plain, &l.Confidence, &l.Best, &above, &l.Since, &l.Grown, &l.Base, &l.High, &kept, &level,
+	c.Code(&on, &plain, &l.Confidence, &l.Best, &above, &l.Since, &l.Grown, &l.Base, &l.High, &kept, &level,
 		&l.Trend, &l.TrendScale, &l.TrendAt, &over, &rest)
 	if !on {
 		*l = series.Leak{Confidence: l.Confidence}

@@ -5,7 +5,9 @@ package detector
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
@@ -13,137 +15,96 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/state"
 )
 
-// stateVersion is that of the layout which Save writes: of the exported fields of past, memberPast,
+// stateVersion is that of the layout which Save writes: that of the exported fields of past, memberPast,
 // groupPast and what these and a series are made of. A release that finds another one starts without
 // history, but for that of the release before: see legacy.go.
 const stateVersion = 14
 
-// writer writes what a domain is made of.
-type writer[K comparable] struct {
-	state.Writer
-	key func([]byte, K) []byte
+// codec writes what a domain is made of, or reads it.
+type codec[K comparable] struct {
+	state.Codec
+	d      *Domain[K]
+	append func([]byte, K) []byte
+	key    func([]byte) (K, bool)
 }
 
-func (w *writer[K]) name(k K) {
-	s := string(w.key(nil, k))
-	w.Add(&s)
+// name codes the name of a member and reports whether it is known.
+func (c *codec[K]) name(k *K) (known bool) {
+	s := ""
+	if c.Writing {
+		s = string(c.append(nil, *k))
+	}
+	if c.Code(&s); c.Writing {
+		return true
+	}
+	*k, known = c.key([]byte(s))
+	return known
 }
 
-// optional writes whether something is there, and its name if it is.
-func (w *writer[K]) optional(is bool, k K) {
-	if w.Add(&is); is {
-		w.name(k)
+// optional codes a name that may not be there. Who is unknown is not.
+func (c *codec[K]) optional(is *bool, k *K) {
+	if c.Code(is); *is {
+		*is = c.name(k)
 	}
 }
 
-func (w *writer[K]) series(s *series.Series) {
-	is := s != nil
-	if w.Add(&is); is {
-		w.Add(s)
+// count codes how many there are, most at the most, and calls f for each of them.
+func (c *codec[K]) count(n, most int, f func(i int)) {
+	if c.Code(&n); n < 0 || n > most {
+		c.Fail()
+	}
+	for i := 0; i < n && c.Err == nil; i++ {
+		f(i)
 	}
 }
 
-func (w *writer[K]) member(k K, m *member) {
-	w.name(k)
-	w.Add(&m.group, m.Series, &m.memberPast)
+// series codes a series that may not be there.
+func (c *codec[K]) series(s **series.Series, subject Subject[K]) {
+	is := *s != nil
+	if c.Code(&is); !is {
+		return
+	}
+	if !c.Writing {
+		*s = &series.Series{}
+	}
+	if c.Old {
+		c.oldSeries(*s)
+	} else {
+		c.Code(*s)
+	}
+	c.configure(*s, subject)
 }
 
-func (w *writer[K]) count(n int) { w.Add(&n) }
+func (c *codec[K]) member(k *K, m **member) (known bool) {
+	if known = c.name(k); !c.Writing {
+		*m = &member{Series: &series.Series{}}
+	}
+	x := *m
+	if c.Old {
+		c.oldMember(x)
+	} else {
+		c.Code(&x.group, x.Series, &x.memberPast)
+	}
+	c.configure(x.Series, Subject[K]{Kind: KindMember, Key: *k, Group: x.group.pod()})
+	return known
+}
+
+// configure gives a series that was read the configuration of its subject.
+func (c *codec[K]) configure(s *series.Series, subject Subject[K]) {
+	if c.Writing {
+		return
+	}
+	if s.Configure(c.d.configOf(subject)); c.Old {
+		c.rejudge(s, subject)
+	}
+}
 
 // Save appends the history of the domain to b: Restore continues as if the
 // domain had never been away. key appends the name of a member.
 func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
-	w := writer[K]{state.Writer{B: append(b, stateVersion)}, key}
-	w.Add(&d.past)
-	w.series(d.used)
-	w.series(d.residual)
-	w.series(d.resting)
-	w.count(len(d.members))
-	for k, m := range d.members {
-		w.member(k, m)
-	}
-	w.count(len(d.missing))
-	for i := range d.missing {
-		x := &d.missing[i]
-		w.member(x.key, x.member)
-		w.Add(&x.since, &x.rest)
-	}
-	w.count(len(d.groups))
-	for name, g := range d.groups {
-		w.Add(&name, &g.groupPast)
-		w.optional(g.single, g.last)
-		w.optional(g.accused, g.culprit)
-		w.series(g.Series)
-	}
-	w.Add(&d.exits)
-	w.count(len(d.exits.List))
-	for i := range d.exits.List {
-		e := &d.exits.List[i]
-		w.name(e.Key)
-		w.Add(e)
-	}
-	return w.B
-}
-
-// reader reads what a domain is made of.
-type reader[K comparable] struct {
-	state.Reader
-	d   *Domain[K]
-	key func([]byte) (K, bool)
-}
-
-func (r *reader[K]) name() (K, bool) {
-	var s string
-	r.Read(&s)
-	return r.key([]byte(s))
-}
-
-func (r *reader[K]) flag() (is bool) {
-	r.Read(&is)
-	return is
-}
-
-// optional reads what writer.optional has written. Who is unknown is not there.
-func (r *reader[K]) optional() (k K, is bool) {
-	if r.flag() {
-		k, is = r.name()
-	}
-	return k, is
-}
-
-// count returns the numbers up to one that is read, for as long as there is no error.
-func (r *reader[K]) count(most int) func(func(int) bool) {
-	n := 0
-	if r.Read(&n); n < 0 || n > most {
-		r.Fail()
-	}
-	return func(yield func(int) bool) {
-		for i := 0; i < n && r.Err == nil && yield(i); i++ {
-		}
-	}
-}
-
-// configured gives a series that was read the configuration of its subject.
-func (r *reader[K]) configured(s *series.Series, subject Subject[K]) *series.Series {
-	s.Configure(r.d.configOf(subject))
-	return s
-}
-
-func (r *reader[K]) series(subject Subject[K]) *series.Series {
-	if !r.flag() {
-		return nil
-	}
-	s := &series.Series{}
-	r.Read(s)
-	return r.configured(s, subject)
-}
-
-func (r *reader[K]) member() (k K, m *member, known bool) {
-	k, known = r.name()
-	m = &member{Series: &series.Series{}}
-	r.Read(&m.group, m.Series, &m.memberPast)
-	r.configured(m.Series, Subject[K]{Kind: KindMember, Key: k, Group: m.group.pod()})
-	return k, m, known
+	c := codec[K]{Codec: state.Codec{B: append(b, stateVersion), Writing: true}, d: d, append: key}
+	d.code(&c)
+	return c.B
 }
 
 // Restore replaces the history by one that Save wrote. key reads the name of a
@@ -152,78 +113,103 @@ func (r *reader[K]) member() (k K, m *member, known bool) {
 // are configured otherwise now start empty.
 func (d *Domain[K]) Restore(b []byte, key func([]byte) (K, bool)) error {
 	d.clear()
-	if err := d.restore(b, key); err != nil {
-		d.past.Resets = [NumReasons]uint64{}
-		d.clear()
-		return fmt.Errorf("restoring the detector: %w", err)
-	}
-	return nil
-}
-
-func (d *Domain[K]) restore(b []byte, key func([]byte) (K, bool)) error {
-	if len(b) == 0 || b[0] != stateVersion && b[0] != oldVersion {
-		return fmt.Errorf("%w of version %d or %d", state.Err, oldVersion, stateVersion)
-	}
-	r := reader[K]{state.Reader{B: b[1:], Last: math.MaxInt64, Old: b[0] == oldVersion}, d, key}
-	if r.Old {
-		r.readOld()
+	c := codec[K]{Codec: state.Codec{Last: math.MaxInt64}, d: d, key: key}
+	if len(b) > 0 && (b[0] == stateVersion || b[0] == oldVersion) {
+		c.B, c.Old = b[1:], b[0] == oldVersion
+		d.code(&c)
 	} else {
-		r.read()
+		c.Fail()
 	}
-	if d.past.Attributed && d.residual == nil || len(r.B) > 0 {
-		r.Fail()
+	if d.past.Attributed && d.residual == nil || len(c.B) > 0 {
+		c.Fail()
 	}
-	return r.Err
+	if c.Err == nil {
+		return nil
+	}
+	d.past.Resets = [NumReasons]uint64{}
+	d.clear()
+	return fmt.Errorf("restoring the detector: %w of version %d or %d", c.Err, oldVersion, stateVersion)
 }
 
-// read reads what Save has written.
-func (r *reader[K]) read() {
-	d := r.d
-	r.Read(&d.past)
-	r.Last = d.past.Last
-	d.used = r.series(Subject[K]{Kind: KindDevice})
-	d.residual = r.series(Subject[K]{Kind: KindResidual})
-	d.resting = r.series(Subject[K]{Kind: KindResidual})
-	for range r.count(MaxMembers) {
-		if k, m, known := r.member(); known {
+// code codes the history.
+func (d *Domain[K]) code(c *codec[K]) {
+	if c.Old {
+		c.oldPast()
+	} else {
+		c.Code(&d.past, &d.exits)
+	}
+	c.Last = d.past.Last
+	c.series(&d.used, Subject[K]{Kind: KindDevice})
+	c.series(&d.residual, Subject[K]{Kind: KindResidual})
+	c.series(&d.resting, Subject[K]{Kind: KindResidual})
+	keys := slices.Collect(maps.Keys(d.members))
+	c.count(len(keys), MaxMembers, func(i int) {
+		var k K
+		if c.Writing {
+			k = keys[i]
+		}
+		m := d.members[k]
+		if c.member(&k, &m) {
 			d.members[k] = m
 		}
-	}
-	for range r.count(maxMissing) {
-		x := missing[K]{}
-		known := false
-		x.key, x.member, known = r.member()
-		if r.Read(&x.since, &x.rest); known {
+	})
+	c.count(len(d.missing), maxMissing, func(i int) {
+		var x missing[K]
+		if c.Writing {
+			x = d.missing[i]
+		}
+		known := c.member(&x.key, &x.member)
+		if c.Code(&x.since, &x.rest); known && !c.Writing {
 			d.missing = append(d.missing, x)
 		}
-	}
-	for range r.count(MaxGroups) {
-		name, g := groupName{}, &group[K]{}
-		r.Read(&name, &g.groupPast)
-		g.last, g.single = r.optional()
-		g.culprit, g.accused = r.optional()
-		g.key = g.last
-		g.Series = r.series(g.subject(name))
-		d.groups[name] = g
-	}
-	r.Read(&d.exits)
-	r.exits()
+	})
+	c.groups()
+	c.exits()
 }
 
-func (r *reader[K]) exits() {
-	staying := 0
-	for range r.count(process.MaxExits) {
-		e, known := process.Exit[K]{}, false
-		e.Key, known = r.name()
-		if r.Read(&e); known {
-			r.d.exits.List = append(r.d.exits.List, e)
+func (c *codec[K]) groups() {
+	names := slices.Collect(maps.Keys(c.d.groups))
+	c.count(len(names), MaxGroups, func(i int) {
+		var name groupName
+		if c.Writing {
+			name = names[i]
 		}
-		if e.Stays {
+		c.Code(&name)
+		if !c.Writing {
+			c.d.groups[name] = &group[K]{}
+		}
+		g := c.d.groups[name]
+		if c.Old {
+			c.oldGroup(&g.groupPast)
+		} else {
+			c.Code(&g.groupPast)
+		}
+		c.optional(&g.single, &g.last)
+		c.optional(&g.accused, &g.culprit)
+		if !c.Writing {
+			g.key = g.last
+		}
+		c.series(&g.Series, g.subject(name))
+	})
+}
+
+func (c *codec[K]) exits() {
+	p, staying := &c.d.exits, 0
+	c.count(len(p.List), process.MaxExits, func(i int) {
+		var e process.Exit[K]
+		if c.Writing {
+			e = p.List[i]
+		}
+		known := c.name(&e.Key)
+		if c.Code(&e); e.Stays {
 			staying++
 		}
-	}
+		if known && !c.Writing {
+			p.List = append(p.List, e)
+		}
+	})
 	if staying > MaxUnreleased {
-		r.Fail()
+		c.Fail()
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Err says that the bytes are not what a Writer wrote.
+// Err says that the bytes are not what a Codec wrote.
 var Err = errors.New("not a state of the detector")
 
-// Checker is a struct that knows what its fields can be. Read asks it: it refuses what would make
-// later code panic, or loop or allocate without end. last is Reader.Last.
+// Checker is a struct that knows what its fields can be. A reading Codec asks it: it refuses what would
+// make later code panic, or loop or allocate without end. last is Codec.Last.
 type Checker interface{ Check(last time.Duration) bool }
 
 // ahead is how far a time may lie after the last one: what is waited for. No length is longer.
@@ -28,15 +28,15 @@ const ahead = 366 * 24 * time.Hour
 
 // plan is how a type is written.
 type plan struct {
-	kind   reflect.Kind
-	least  int     // bytes that it takes
-	fields []int   // of a struct
-	elems  []*plan // of these fields, or the one of all elements
+	kind   reflect.Kind // Int and Uint of any width are these
+	least  int          // bytes that it takes
+	fields []int        // of a struct
+	elems  []*plan      // of these fields, or the one of all elements
 	time   bool
 	checks bool
 }
 
-// plans are those of the types seen so far. Each Writer and Reader has its own: none is shared.
+// plans are those of the types seen so far. Each Codec has its own: none is shared.
 type plans map[reflect.Type]*plan
 
 func (p plans) of(t reflect.Type) *plan {
@@ -48,6 +48,11 @@ func (p plans) of(t reflect.Type) *plan {
 	l.checks = l.kind == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[Checker]())
 	p[t] = l
 	switch l.kind {
+	case reflect.Bool, reflect.String:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		l.kind = reflect.Int
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		l.kind = reflect.Uint
 	case reflect.Float64:
 		l.least = 8
 	case reflect.Slice, reflect.Array:
@@ -63,64 +68,19 @@ func (p plans) of(t reflect.Type) *plan {
 				l.fields, l.elems, l.least = append(l.fields, i), append(l.elems, e), l.least+e.least
 			}
 		}
+	default:
+		panic("state: a field of kind " + l.kind.String())
 	}
 	return l
 }
 
-// Writer appends to B.
-type Writer struct {
-	B     []byte
-	plans plans
-}
-
-// Add appends what each v points to.
-func (w *Writer) Add(vs ...any) {
-	if w.plans == nil {
-		w.plans = plans{}
-	}
-	for _, v := range vs {
-		e := reflect.ValueOf(v).Elem()
-		w.value(e, w.plans.of(e.Type()))
-	}
-}
-
-func (w *Writer) value(v reflect.Value, l *plan) {
-	switch l.kind {
-	case reflect.Bool:
-		is := byte(0)
-		if v.Bool() {
-			is = 1
-		}
-		w.B = append(w.B, is)
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		w.B = binary.AppendVarint(w.B, v.Int())
-	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		w.B = binary.AppendUvarint(w.B, v.Uint())
-	case reflect.Float64:
-		w.B = binary.BigEndian.AppendUint64(w.B, math.Float64bits(v.Float()))
-	case reflect.String:
-		w.B = append(binary.AppendUvarint(w.B, uint64(v.Len())), v.String()...)
-	case reflect.Slice, reflect.Array:
-		if l.kind == reflect.Slice {
-			w.B = binary.AppendUvarint(w.B, uint64(v.Len()))
-		}
-		for i := range v.Len() {
-			w.value(v.Index(i), l.elems[0])
-		}
-	case reflect.Struct:
-		for i, f := range l.fields {
-			w.value(v.Field(f), l.elems[i])
-		}
-	default:
-		panic("state: a field of kind " + l.kind.String())
-	}
-}
-
-// Reader reads what a Writer wrote from B, until Err is not nil.
-type Reader struct {
-	B   []byte
-	Err error
-	// Last is the time that no other one is much later than.
+// Codec writes values to B or, where it is not Writing, reads them from B until Err is not nil: one
+// list of values serves both.
+type Codec struct {
+	B       []byte
+	Writing bool
+	Err     error
+	// Last is the time that no other one that is read is much later than.
 	Last time.Duration
 	// Old reads the form of before version 14: all integers are signed, and so are flags and lengths.
 	Old   bool
@@ -128,115 +88,143 @@ type Reader struct {
 }
 
 // Fail notes that what was read cannot be.
-func (r *Reader) Fail() { r.B, r.Err = nil, Err }
+func (c *Codec) Fail() { c.B, c.Err = nil, Err }
 
-// Check refuses what cannot be: of what was read by parts.
-func (r *Reader) Check(vs ...Checker) {
-	for _, v := range vs {
-		r.fits(v.Check(r.Last))
+// fits notes whether what was read can be.
+func (c *Codec) fits(ok bool) {
+	if !ok {
+		c.Fail()
 	}
 }
 
-// Read fills what each v points to.
-func (r *Reader) Read(vs ...any) {
-	if r.plans == nil {
-		r.plans = plans{}
+// Check refuses what cannot be: of what was read by parts.
+func (c *Codec) Check(vs ...Checker) {
+	for _, v := range vs {
+		c.fits(v.Check(c.Last))
+	}
+}
+
+// Code writes what each v points to, or reads it.
+func (c *Codec) Code(vs ...any) {
+	if c.plans == nil {
+		c.plans = plans{}
 	}
 	for _, v := range vs {
 		e := reflect.ValueOf(v).Elem()
-		r.value(e, r.plans.of(e.Type()))
+		c.value(e, c.plans.of(e.Type()))
 	}
 }
 
-func (r *Reader) value(v reflect.Value, l *plan) {
+func (c *Codec) value(v reflect.Value, l *plan) {
+	switch {
+	case l.kind == reflect.Struct:
+		for i, f := range l.fields {
+			c.value(v.Field(f), l.elems[i])
+		}
+		if l.checks && !c.Writing && c.Err == nil {
+			c.Check(v.Addr().Interface().(Checker))
+		}
+	case len(l.elems) > 0:
+		if l.kind == reflect.Slice && c.Writing {
+			c.B = binary.AppendUvarint(c.B, uint64(v.Len()))
+		} else if l.kind == reflect.Slice {
+			n := c.len(l.elems[0].least)
+			v.Set(reflect.MakeSlice(v.Type(), n, n))
+		}
+		for i := 0; i < v.Len() && c.Err == nil; i++ {
+			c.value(v.Index(i), l.elems[0])
+		}
+	case c.Writing:
+		c.write(v, l)
+	default:
+		c.read(v, l)
+	}
+}
+
+func (c *Codec) write(v reflect.Value, l *plan) {
 	switch l.kind {
 	case reflect.Bool:
-		x := r.uint()
-		r.fits(x <= 1)
-		v.SetBool(x == 1)
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		x := r.int()
-		r.fits(!v.OverflowInt(x) && (!l.time || time.Duration(x) >= -ahead && time.Duration(x)-ahead <= r.Last))
-		v.SetInt(x)
-	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		x := r.uint()
-		r.fits(!v.OverflowUint(x))
-		v.SetUint(x)
+		is := byte(0)
+		if v.Bool() {
+			is = 1
+		}
+		c.B = append(c.B, is)
+	case reflect.Int:
+		c.B = binary.AppendVarint(c.B, v.Int())
+	case reflect.Uint:
+		c.B = binary.AppendUvarint(c.B, v.Uint())
 	case reflect.Float64:
-		x := math.Float64frombits(binary.BigEndian.Uint64(r.take(8)))
-		r.fits(x-x == 0) // neither NaN nor infinite
-		v.SetFloat(x)
+		c.B = binary.BigEndian.AppendUint64(c.B, math.Float64bits(v.Float()))
 	case reflect.String:
-		v.SetString(string(r.take(r.len(1))))
-	case reflect.Slice:
-		n := r.len(l.elems[0].least)
-		v.Set(reflect.MakeSlice(v.Type(), n, n))
-		fallthrough
-	case reflect.Array:
-		for i := 0; i < v.Len() && r.Err == nil; i++ {
-			r.value(v.Index(i), l.elems[0])
-		}
-	case reflect.Struct:
-		for i, f := range l.fields {
-			r.value(v.Field(f), l.elems[i])
-		}
-		if l.checks && r.Err == nil {
-			r.fits(v.Addr().Interface().(Checker).Check(r.Last))
-		}
-	default:
-		panic("state: a field of kind " + l.kind.String())
+		c.B = append(binary.AppendUvarint(c.B, uint64(v.Len())), v.String()...)
 	}
 }
 
-// fits notes whether what was read can be.
-func (r *Reader) fits(ok bool) {
-	if !ok {
-		r.Fail()
+func (c *Codec) read(v reflect.Value, l *plan) {
+	switch l.kind {
+	case reflect.Bool:
+		x := c.uint()
+		c.fits(x <= 1)
+		v.SetBool(x == 1)
+	case reflect.Int:
+		x := c.int()
+		c.fits(!v.OverflowInt(x) && (!l.time || time.Duration(x) >= -ahead && time.Duration(x)-ahead <= c.Last))
+		v.SetInt(x)
+	case reflect.Uint:
+		x := c.uint()
+		c.fits(!v.OverflowUint(x))
+		v.SetUint(x)
+	case reflect.Float64:
+		x := math.Float64frombits(binary.BigEndian.Uint64(c.take(8)))
+		c.fits(x-x == 0) // neither NaN nor infinite
+		v.SetFloat(x)
+	case reflect.String:
+		v.SetString(string(c.take(c.len(1))))
 	}
 }
 
 // int and uint read an integer; 0 after an error.
-func (r *Reader) int() int64 {
-	x, n := binary.Varint(r.B)
+func (c *Codec) int() int64 {
+	x, n := binary.Varint(c.B)
 	if n <= 0 {
-		r.Fail()
+		c.Fail()
 		return 0
 	}
-	r.B = r.B[n:]
+	c.B = c.B[n:]
 	return x
 }
 
-func (r *Reader) uint() uint64 {
-	if r.Old {
-		return uint64(r.int())
+func (c *Codec) uint() uint64 {
+	if c.Old {
+		return uint64(c.int())
 	}
-	x, n := binary.Uvarint(r.B)
+	x, n := binary.Uvarint(c.B)
 	if n <= 0 {
-		r.Fail()
+		c.Fail()
 		return 0
 	}
-	r.B = r.B[n:]
+	c.B = c.B[n:]
 	return x
 }
 
 // len reads the length of what has elements of so many bytes at the least: no more of them than
 // there are bytes for are allocated.
-func (r *Reader) len(least int) int {
-	n := r.uint()
-	if n > uint64(len(r.B)/max(least, 1)) {
-		r.Fail()
+func (c *Codec) len(least int) int {
+	n := c.uint()
+	if n > uint64(len(c.B)/max(least, 1)) {
+		c.Fail()
 		return 0
 	}
 	return int(n)
 }
 
 // take returns the next n bytes; zeros where there are not so many.
-func (r *Reader) take(n int) []byte {
-	if n > len(r.B) {
-		r.Fail()
+func (c *Codec) take(n int) []byte {
+	if n > len(c.B) {
+		c.Fail()
 		return make([]byte, n)
 	}
-	b := r.B[:n]
-	r.B = r.B[n:]
+	b := c.B[:n]
+	c.B = c.B[n:]
 	return b
 }

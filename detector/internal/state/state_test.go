@@ -39,7 +39,7 @@ type outer struct {
 	Array   [3]inner
 	Slice   []uint16
 	Many    []inner
-	inner          // not exported
+	hidden  inner
 	Derived func() `state:"-"`
 	cached  map[string]int
 }
@@ -55,15 +55,15 @@ var examples = map[string]outer{
 }
 
 func written(v *outer) []byte {
-	var w Writer
-	w.Add(v)
+	w := Codec{Writing: true}
+	w.Code(v)
 	return w.B
 }
 
 func TestRoundTrip(t *testing.T) {
 	for name, want := range examples {
-		r, got := Reader{B: written(&want), Last: time.Hour}, outer{}
-		if r.Read(&got); r.Err != nil || len(r.B) > 0 || !reflect.DeepEqual(got, want) {
+		r, got := Codec{B: written(&want), Last: time.Hour}, outer{}
+		if r.Code(&got); r.Err != nil || len(r.B) > 0 || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, %d bytes left\n%+v\nwant\n%+v", name, r.Err, len(r.B), got, want)
 		}
 	}
@@ -73,12 +73,12 @@ func TestRoundTrip(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	v := examples["some"]
 	plain := written(&v)
-	v.inner, v.cached, v.Derived = inner{5, 5}, map[string]int{"a": 1}, func() {}
+	v.hidden, v.cached, v.Derived = inner{5, 5}, map[string]int{"a": 1}, func() {}
 	if !bytes.Equal(written(&v), plain) {
 		t.Error("it is written")
 	}
-	r := Reader{B: plain, Last: time.Hour}
-	if r.Read(&v); r.Err != nil || v.inner.N != 5 || v.cached["a"] != 1 || v.Derived == nil {
+	r := Codec{B: plain, Last: time.Hour}
+	if r.Code(&v); r.Err != nil || v.hidden.N != 5 || v.cached["a"] != 1 || v.Derived == nil {
 		t.Errorf("it is read: %v, %+v", r.Err, v)
 	}
 }
@@ -86,10 +86,9 @@ func TestLeftOut(t *testing.T) {
 // Several values follow each other without anything between them.
 func TestPartsAreTheWhole(t *testing.T) {
 	v := examples["some"]
-	var w Writer
-	w.B = []byte{9}
-	w.Add(&v.B, &v.I, &v.I8)
-	w.Add(&v.I32)
+	w := Codec{B: []byte{9}, Writing: true}
+	w.Code(&v.B, &v.I, &v.I8)
+	w.Code(&v.I32)
 	if whole := written(&v); !bytes.HasPrefix(whole, w.B[1:]) || w.B[0] != 9 {
 		t.Errorf("% x is not the begin of % x", w.B, whole)
 	}
@@ -99,12 +98,12 @@ func TestTruncated(t *testing.T) {
 	v := examples["some"]
 	whole := written(&v)
 	for n := range whole {
-		r, got := Reader{B: whole[:n], Last: time.Hour}, outer{}
-		if r.Read(&got); !errors.Is(r.Err, Err) {
+		r, got := Codec{B: whole[:n], Last: time.Hour}, outer{}
+		if r.Code(&got); !errors.Is(r.Err, Err) {
 			t.Errorf("%d of %d bytes are accepted: %+v", n, len(whole), got)
 		}
 		var more int
-		if r.Read(&more); more != 0 || r.B != nil {
+		if r.Code(&more); more != 0 || r.B != nil {
 			t.Errorf("%d of %d bytes: something is read after the error", n, len(whole))
 		}
 	}
@@ -143,12 +142,12 @@ func TestRefused(t *testing.T) {
 		{"what the struct refuses", new(inner), append(binary.AppendVarint(nil, 1000), make([]byte, 8)...), false},
 		{"what one of several refuses", new([2]inner), append(make([]byte, 9), append(binary.AppendVarint(nil, 1000), make([]byte, 8)...)...), false},
 	} {
-		r := Reader{B: c.b, Last: hour}
-		if r.Read(c.v); (r.Err == nil) != c.ok {
+		r := Codec{B: c.b, Last: hour}
+		if r.Code(c.v); (r.Err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, r.Err)
 		}
 	}
-	r := Reader{Last: hour}
+	r := Codec{Last: hour}
 	if r.Check(&inner{N: 1}); r.Err != nil {
 		t.Error(r.Err)
 	}
@@ -163,13 +162,13 @@ func TestOldForm(t *testing.T) {
 	for _, x := range []int64{1, -3, 200, -1, 2} {
 		b = binary.AppendVarint(b, x)
 	}
-	r := Reader{B: append(b, "hi"...), Old: true}
+	r := Codec{B: append(b, "hi"...), Old: true}
 	var flag bool
 	var i int64
 	var u8 uint8
 	var u64 uint64
 	var s string
-	r.Read(&flag, &i, &u8, &u64, &s)
+	r.Code(&flag, &i, &u8, &u64, &s)
 	if r.Err != nil || !flag || i != -3 || u8 != 200 || u64 != math.MaxUint64 || s != "hi" {
 		t.Error(r.Err, flag, i, u8, u64, s)
 	}
@@ -182,23 +181,23 @@ func TestUnknownKind(t *testing.T) {
 		return false
 	}
 	var m map[string]int
-	if !panics(func() { new(Writer).Add(&m) }) || !panics(func() { (&Reader{B: []byte{0}}).Read(&m) }) {
+	if !panics(func() { (&Codec{Writing: true}).Code(&m) }) || !panics(func() { (&Codec{B: []byte{0}}).Code(&m) }) {
 		t.Error("a map is written or read")
 	}
 }
 
-// FuzzRead: whatever the bytes are, they are refused or are those of what was read.
-func FuzzRead(f *testing.F) {
+// FuzzCodec: whatever the bytes are, they are refused or are those of what was read.
+func FuzzCodec(f *testing.F) {
 	for _, v := range examples {
 		f.Add(written(&v))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, got := Reader{B: b, Last: time.Hour}, outer{}
-		if r.Read(&got); r.Err != nil {
+		r, got := Codec{B: b, Last: time.Hour}, outer{}
+		if r.Code(&got); r.Err != nil {
 			return
 		}
-		again, same := Reader{B: written(&got), Last: time.Hour}, outer{}
-		if again.Read(&same); again.Err != nil || !reflect.DeepEqual(got, same) {
+		again, same := Codec{B: written(&got), Last: time.Hour}, outer{}
+		if again.Code(&same); again.Err != nil || !reflect.DeepEqual(got, same) {
 			t.Errorf("%v: %+v, then %+v", again.Err, got, same)
 		}
 	})
