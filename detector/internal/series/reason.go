@@ -79,8 +79,11 @@ var reasons = [...]struct {
 	{WithheldDailyLoad, (*Series).dailyLoad},
 }
 
-// wait sets the reason for which growth must last longest.
+// wait sets the reason for which growth must last longest. Once there is a leak that was decided.
 func (s *Series) wait(g *Growth) {
+	if g.Waited = 1; s.Leaks() {
+		return
+	}
 	for _, r := range reasons {
 		if ablate.Off(ablate.Mechanism(r.why.String())) {
 			continue
@@ -89,7 +92,7 @@ func (s *Series) wait(g *Growth) {
 			g.Need, g.Reason = need, r.why
 		}
 	}
-	if g.Waited = 1; g.Lasted < g.Need {
+	if g.Lasted < g.Need {
 		g.Waited = enough * max(0, float64(g.Lasted)/float64(g.Need))
 	}
 }
