@@ -88,38 +88,43 @@ func busy(s int, rng *rand.Rand) *Frame[int] {
 	return f
 }
 
+// told is what is told of each frame of busy by a domain that is saved and restored after some, and how
+// often a leak was on then.
+func told(t *testing.T, restore func(s int) bool) (all []string, leaking int) {
+	d, rng := savedDomain(t), rand.New(rand.NewPCG(17, 18))
+	for s := range 2500 {
+		if err := d.Observe(busy(s, rng)); err != nil {
+			t.Fatal(err)
+		}
+		j := d.Judgement()
+		slices.SortFunc(j.Exited, func(a, b Exit[int]) int { return a.Key - b.Key })
+		all = append(all, fmt.Sprintf("%+v", *j))
+		if !restore(s) {
+			continue
+		}
+		if j.Device.Leak {
+			leaking++
+		}
+		saved := d.Save(nil, saveKey)
+		d = savedDomain(t)
+		if err := d.Restore(saved, savedKeys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all, leaking
+}
+
 // A domain that is saved and restored anywhere goes on as if it had never been away.
 func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
-	leaking := 0 // at a restore
-	run := func(restore func(s int) bool) (all []string) {
-		d, rng := savedDomain(t), rand.New(rand.NewPCG(17, 18))
-		for s := range 2500 {
-			if err := d.Observe(busy(s, rng)); err != nil {
-				t.Fatal(err)
-			}
-			j := d.Judgement()
-			slices.SortFunc(j.Exited, func(a, b Exit[int]) int { return a.Key - b.Key })
-			all = append(all, fmt.Sprintf("%+v", *j))
-			if restore(s) {
-				if j.Device.Leak {
-					leaking++
-				}
-				saved := d.Save(nil, saveKey)
-				d = savedDomain(t)
-				if err := d.Restore(saved, savedKeys); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		return all
-	}
-	want := run(func(int) bool { return false })
+	leaking := 0
+	want, _ := told(t, func(int) bool { return false })
 	for name, restore := range map[string]func(s int) bool{
 		"each time for a while": func(s int) bool { return s >= 1500 && s < 1900 },
 		"now and then":          func(s int) bool { return s%37 == 0 },
 		"seldom":                func(s int) bool { return s%700 == 0 },
 	} {
-		got := run(restore)
+		got, n := told(t, restore)
+		leaking += n
 		for i := range want {
 			if got[i] != want[i] {
 				t.Fatalf("restored %s, frame %d differs:\n%s\nwant\n%s", name, i, got[i], want[i])
@@ -136,12 +141,12 @@ func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 	}
 }
 
-// No field of a series is forgotten, and nothing that one can come to is refused.
-func TestSeriesIsRestoredWhole(t *testing.T) {
+// shapes are series of memory that show all that a series follows.
+func shapes() []func(s int) float64 {
 	const mib, gib = savedMiB, savedGiB
 	rng := rand.New(rand.NewPCG(21, 22))
 	leaked := func(s int) float64 { return 6 * mib * float64(max(0, s-1200)) }
-	shapes := []func(s int) float64{
+	return []func(s int) float64{
 		func(s int) float64 { return 2*gib + leaked(s) },
 		func(s int) float64 { return 2*gib + leaked(s)*leaked(s)/gib/16 }, // accelerates
 		func(s int) float64 { return 2*gib + leaked(s) + float64(s%60)*100*mib },
@@ -152,11 +157,17 @@ func TestSeriesIsRestoredWhole(t *testing.T) {
 		func(int) float64 { return rng.Float64() * MaxBytes },
 		func(s int) float64 { return float64(s/900%2) * MaxBytes },
 	}
+}
+
+// No field of a series is forgotten, and nothing that one can come to is refused.
+func TestSeriesIsRestoredWhole(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	all := shapes()
 	d, leaks, at := savedDomain(t), 0, 0
 	for i := range 2500 {
 		at += 1 + rng.IntN(3)/2 + rng.IntN(400)/399*900
 		f := Frame[int]{T: savedAt(at), Used: Of(MaxBytes), Capacity: Of(MaxBytes), Complete: i%100 > 3}
-		for k, memory := range shapes {
+		for k, memory := range all {
 			f.Members = append(f.Members, Member[int]{
 				Key: k, Group: "pod", Used: Of(memory(at)), Started: savedStart - time.Hour, SM: Of(float64(at / 700 % 2)), CPU: Of(float64(at)), State: StateAlive,
 			})
@@ -236,11 +247,17 @@ func TestRestoreWithOtherWindows(t *testing.T) {
 	}
 }
 
-func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
+// grown is a domain of one process that has grown for 400 s.
+func grown(t *testing.T) *Domain[int] {
 	d := savedDomain(t)
 	for s := range 400 {
 		savedFrame(t, d, s, 0, float64(s)*savedMiB*10)
 	}
+	return d
+}
+
+func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
+	d := grown(t)
 	saved := d.Save(nil, saveKey)
 	for name, b := range map[string][]byte{
 		"empty":                 nil,
@@ -292,10 +309,7 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
 		},
 	} {
-		d := savedDomain(t)
-		for s := range 400 {
-			savedFrame(t, d, s, 0, float64(s)*savedMiB*10)
-		}
+		d := grown(t)
 		spoil(d, d.members[1].Series)
 		if err := savedDomain(t).Restore(d.Save(nil, saveKey), savedKeys); err == nil {
 			t.Errorf("%s is accepted", name)
@@ -303,9 +317,8 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// FuzzRestore: whatever a state file holds, it is refused or gives a domain that goes on without a
-// panic or a NaN.
-func FuzzRestore(f *testing.F) {
+// corpus are states to begin with.
+func corpus(f *testing.F) {
 	d := savedDomain(f)
 	for s := range 60 {
 		savedFrame(f, d, s, 0, float64(s)*savedMiB*10)
@@ -333,6 +346,12 @@ func FuzzRestore(f *testing.F) {
 	f.Add(d.Save(nil, saveKey))
 	f.Add(oldState(f, "state13.bin"))
 	f.Add(oldState(f, "loop13.bin"))
+}
+
+// FuzzRestore: whatever a state file holds, it is refused or gives a domain that goes on without a
+// panic or a NaN.
+func FuzzRestore(f *testing.F) {
+	corpus(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := savedDomain(t)
 		if err := d.Restore(b, savedKeys); err != nil {

@@ -62,16 +62,21 @@ func (p plans) of(t reflect.Type) *plan {
 		}
 	case reflect.Struct:
 		l.least = 0
-		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && f.Tag.Get("state") != "-" {
-				e := p.of(f.Type)
-				l.fields, l.elems, l.least = append(l.fields, i), append(l.elems, e), l.least+e.least
-			}
-		}
+		p.fields(l, t)
 	default:
 		panic("state: a field of kind " + l.kind.String())
 	}
 	return l
+}
+
+// fields adds the fields of a struct to its plan.
+func (p plans) fields(l *plan, t reflect.Type) {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() && f.Tag.Get("state") != "-" {
+			e := p.of(f.Type)
+			l.fields, l.elems, l.least = append(l.fields, i), append(l.elems, e), l.least+e.least
+		}
+	}
 }
 
 // Codec writes values to B or, where it is not Writing, reads them from B until Err is not nil: one
