@@ -14,10 +14,10 @@ import (
 
 const (
 	// MaxUnreleased bounds how many processes of a domain are named as those whose
-	// memory has stayed; maxExits how many exits are watched at once. Both are bounds of cost, and the
+	// memory has stayed; MaxExits how many exits are watched at once. Both are bounds of cost, and the
 	// others are chosen, from how drivers free memory and lists lag behind it.
 	MaxUnreleased = 8
-	maxExits      = 32
+	MaxExits      = 32
 	// ReleaseGrace is how long a driver may take to free what a process held. Exits
 	// so close to each other share what stays.
 	ReleaseGrace = 10 * time.Second
@@ -30,7 +30,7 @@ const (
 
 // Exit is an exit whose memory may stay, or has stayed.
 type Exit[K comparable] struct {
-	Key    K
+	Key    K             `state:"-"`
 	Used   stat.Bytes    // what the process held last
 	Since  time.Duration // the first frame without it
 	Opened time.Duration // exits that share what stays have the same
@@ -60,16 +60,16 @@ type Exits[K comparable] struct {
 	Next   int
 	Len    int
 	At     time.Duration // of the newest
-	List   []Exit[K]
-	Top    stat.Bytes // level of the residual from which what stays is counted down
-	Fall   stat.Bytes // by how much the residual lies below that
+	List   []Exit[K]     `state:"-"`
+	Top    stat.Bytes    // level of the residual from which what stays is counted down
+	Fall   stat.Bytes    // by how much the residual lies below that
 }
 
 // Clear forgets everything.
 func (p *Exits[K]) Clear() {
 	list := p.List[:0]
 	if list == nil {
-		list = make([]Exit[K], 0, maxExits)
+		list = make([]Exit[K], 0, MaxExits)
 	}
 	*p = Exits[K]{List: list}
 }
@@ -92,7 +92,7 @@ func (p *Exits[K]) Leave(key K, t, interval time.Duration, used stat.Bytes, cfg 
 	for i > 0 && p.List[i-1].Opened == e.Opened && p.List[i-1].Used < used {
 		i--
 	}
-	if n := len(p.List); n == maxExits {
+	if n := len(p.List); n == MaxExits {
 		if i == n {
 			return
 		}

@@ -29,10 +29,10 @@ type Spikes struct {
 	Next  int
 	Len   int
 
-	// low is the lowest value of the slots that were complete when it was noted, of
-	// which the oldest began at lowFrom.
-	Low     Bytes
-	LowFrom time.Duration
+	// Low is the lowest value of the slots that were complete when it was noted, of
+	// which the oldest began at LowFrom. It follows from them.
+	Low     Bytes         `state:"-"`
+	LowFrom time.Duration `state:"-"`
 
 	Active bool
 	Base   Bytes // level before the rise

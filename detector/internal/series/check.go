@@ -1,0 +1,63 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// The checks of what was read from a state file: see state.Checker.
+
+// Check reports whether the series can be one.
+func (s *Series) Check(last time.Duration) bool {
+	return len(s.Windows) <= MaxWindows && s.Samples >= 0 && s.First <= s.Last && s.Last <= last &&
+		s.Used >= 0 && s.Used <= stat.MaxBytes && s.Capacity >= 0 && s.Capacity <= stat.MaxBytes
+}
+
+// Check reports whether the scale can be one.
+func (e *Scale) Check(last time.Duration) bool {
+	for _, p := range e.Troughs {
+		if p.V < 0 || p.V > stat.MaxBytes || p.At < 0 || p.At > last {
+			return false
+		}
+	}
+	return e.Width > 0 && e.Least >= 1 && e.N >= 0 && e.N < math.MaxInt32 && e.Min >= 0 && e.Closed >= 0 && e.Closed < math.MaxInt64/2 &&
+		int64(e.Len) == min(e.Closed, scaleBlocks) && e.Given >= 0 && e.Run.Ups >= 0 &&
+		e.Bet.Wealth >= 0 && e.Bet.Wealth <= mostWealth && e.Bet.Runs >= 0 && e.Bet.Runs < math.MaxInt64/2
+}
+
+// Check reports whether the growth can be one.
+func (g *Growth) Check(time.Duration) bool {
+	return g.Levels >= 0 && g.Steady >= 0 && g.Steady <= scaleBlocks && g.Reason < numWithheld &&
+		g.Rate >= -stat.MaxBytes && g.Rate <= stat.MaxBytes &&
+		share(g.Pace) && share(g.Form) && share(g.Kept) && share(g.Waited) && share(g.Flat)
+}
+
+// Check reports whether the cycles can be some.
+func (c *Cycles) Check(time.Duration) bool {
+	return c.Size >= 0 && c.Length >= 0 && c.N >= 0 && c.Ended.V >= 0
+}
+
+// Check reports whether the leak can be one.
+func (l *Leak) Check(last time.Duration) bool {
+	return l.Phase < numPhases && l.Best < numScales && l.TrendScale < numScales && share(l.Confidence) &&
+		l.Since >= 0 && l.Since <= last && (l.Phase == PhaseNone || l.Since > 0)
+}
+
+// Check reports whether the pattern is one.
+func (h *Shape) Check(time.Duration) bool { return h.Pattern < numPatterns }
+
+func share(v float64) bool { return v >= 0 && v <= 1 }
+
+// Rejudge judges all scales anew.
+func (s *Series) Rejudge() {
+	for i := range s.Scales {
+		if s.Scales[i].Closed > 0 {
+			s.judge(i)
+		}
+	}
+}

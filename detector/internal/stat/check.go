@@ -1,0 +1,40 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import (
+	"math"
+	"time"
+)
+
+// The checks of what was read from a state file: see state.Checker. Its bytes have a checksum, so
+// that these are for foreign ones.
+
+// Check reports whether the crest can be one.
+func (c *Crest[V]) Check(time.Duration) bool {
+	return c.Head >= 0 && c.Head < CrestSlots && c.Len >= 0 && c.Len <= CrestSlots
+}
+
+// Check reports whether the spikes can be some.
+func (s *Spikes) Check(time.Duration) bool {
+	return s.Next >= 0 && s.Next < spikeSlots && s.Len >= 0 && s.Len <= spikeSlots && s.Duty >= 0 && s.Duty <= 1
+}
+
+// Check reports whether the trend can be one. Forecasts divide by it and take its roots.
+func (t *Trend) Check(time.Duration) bool {
+	return t.Rate >= 0 && t.Rate <= MaxBytes && t.Bend >= 0 && t.Bend <= MaxBytes &&
+		t.Variance >= 0 && t.Wander >= 0 && t.N >= 0 && t.N <= math.MaxInt32
+}
+
+// Check reports whether the window can be one.
+func (w *Window) Check(time.Duration) bool {
+	return w.Len >= 0 && w.Len <= windowBlocks && w.Span >= windowBlocks
+}
+
+// Check reports whether the block can be one: its line is finite.
+func (b *Block) Check(time.Duration) bool {
+	const most = 1e60
+	return b.N >= 0 && b.Covered >= 0 && b.Spikes >= 0 && b.Spikes <= math.MaxInt32 && math.Abs(b.X) <= most && math.Abs(b.Y) <= most &&
+		b.XX >= 0 && b.XX <= most && (b.XX == 0 || b.XX >= 1/most) && math.Abs(b.XY) <= most && b.YY >= 0 && b.YY <= most
+}

@@ -1,0 +1,131 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestSpikes(t *testing.T) {
+	flat := func(n, level int) []int { return slices.Repeat([]int{level}, n) }
+	ramp := func(n, from, step int) (levels []int) {
+		for i := range n {
+			levels = append(levels, from+i*step)
+		}
+		return levels
+	}
+	for _, c := range []struct {
+		name   string
+		levels []int // MiB, a second apart
+		want   int
+	}{
+		{"flat", flat(300, 1000), 0},
+		{"one sample up and back", slices.Concat(flat(60, 1000), flat(1, 1200), flat(60, 1000)), 1},
+		{"half a minute", slices.Concat(flat(60, 1000), flat(30, 1200), flat(60, 1000)), 1},
+		{"too low", slices.Concat(flat(60, 1000), flat(5, 1063), flat(60, 1000)), 0},
+		{"stays: a step", slices.Concat(flat(60, 1000), flat(90, 1200), flat(60, 1200)), 0},
+		{"stays two minutes, then falls", slices.Concat(flat(60, 1000), flat(120, 1200), flat(60, 1000)), 0},
+		{"falls to a quarter of its height", slices.Concat(flat(60, 1000), flat(5, 1400), flat(200, 1100)), 1},
+		{"falls not far enough", slices.Concat(flat(60, 1000), flat(5, 1400), flat(200, 1101)), 0},
+		{"three", slices.Concat(flat(60, 1000), flat(5, 1200), flat(20, 1000), flat(5, 1200), flat(20, 1000), flat(5, 1300), flat(20, 1000)), 3},
+		{"slow sawtooth", slices.Repeat(ramp(120, 1000, 10), 3), 0},
+		{"ends far below its beginning", slices.Concat(flat(60, 1000), flat(5, 1200), flat(60, 500)), 0},
+		{"steady growth", ramp(600, 1000, 1), 0},
+		{"from the first sample on", flat(3, 1), 0},
+	} {
+		var s Spikes
+		got := 0
+		for i, level := range c.levels {
+			if s.Add(start+time.Duration(i)*time.Second, Bytes(level)*mib, time.Minute, 64*mib) {
+				got++
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %d spikes, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// What is noted of the slots follows from them.
+func TestSpikesDoNotNeedTheirNote(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var s Spikes
+	n := 0
+	for i := range 20_000 {
+		level := Bytes(1000+rng.IntN(30)+200*(rng.IntN(40)/39)) * mib
+		at := start + time.Duration(i)*time.Second
+		again := s
+		again.Low, again.LowFrom = 0, 0
+		ended := s.Add(at, level, time.Minute, 64*mib)
+		if again.Add(at, level, time.Minute, 64*mib) != ended || again.Active != s.Active || again.Base != s.Base || again.Slots != s.Slots {
+			t.Fatalf("sample %d: %+v, want %+v", i, again, s)
+		}
+		if ended {
+			n++
+		}
+	}
+	if n < 100 || s.Duty < 0.01 || s.Duty > 0.2 {
+		t.Errorf("%d spikes on for %g of the time: the test shows little", n, s.Duty)
+	}
+}
+
+// A slot leaves the crest when the span is over since its begin, between the begins of two
+// slots as well.
+func TestCrestEnds(t *testing.T) {
+	const span = time.Minute
+	for at, want := range map[time.Duration]int64{span - 1: 100, span: 1, span + 1: 1} {
+		var c Crest[int64]
+		c.Add(0, span, 100)
+		c.Add(span-span/CrestSlots/2, span, 1)
+		if got := c.Add(at, span, 1); got != want {
+			t.Errorf("%s after a peak: %d, want %d", at, got, want)
+		}
+	}
+}
+
+// The crest against the highest of all values of the span, which it may exceed by
+// what a slot holds that is older by less than its width.
+func TestCrest(t *testing.T) {
+	const span = time.Minute
+	rng := rand.New(rand.NewPCG(19, 20))
+	var c Crest[int64]
+	var times []time.Duration
+	var values []int64
+	now := time.Duration(0)
+	for range 5000 {
+		now += time.Duration(1 + rng.Int64N(int64(3*time.Second)))
+		times, values = append(times, now), append(values, rng.Int64N(1000))
+		got := c.Add(now, span, values[len(values)-1])
+		least, most := int64(0), int64(0)
+		for i := len(times) - 1; i >= 0 && times[i] > now-span-span/CrestSlots; i-- {
+			most = max(most, values[i])
+			if times[i] > now-span+span/CrestSlots {
+				least = max(least, values[i])
+			}
+		}
+		if got < least || got > most {
+			t.Fatalf("at %s: %d, not in [%d, %d]", now, got, least, most)
+		}
+	}
+}
+
+func TestClampAndMedian(t *testing.T) {
+	for x, want := range map[float64]float64{-1: 0, 0: 0, 0.3: 0.3, 1: 1, 7: 1} {
+		if got := Clamp(x); got != want {
+			t.Errorf("%g is clamped to %g", x, got)
+		}
+	}
+	zero := 0.0
+	if got := Clamp(zero / zero); got != 0 {
+		t.Errorf("NaN is clamped to %g", got)
+	}
+	for want, values := range map[float64][]float64{3: {3}, 2.5: {4, 1, 3, 2}, 5: {9, 5, 1}} {
+		if got := Median(values); got != want {
+			t.Errorf("the median of %v is %g, want %g", values, got, want)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// points is how many troughs a scale keeps.
+const points = 88
+
+// troughs are the points of levels in MiB, 10 s apart.
+func troughs(levels []float64) (pts []Point) {
+	for i, v := range levels {
+		pts = append(pts, Point{At: start + time.Duration(i)*10*time.Second, V: Bytes(math.Round(v * mib))})
+	}
+	return pts
+}
+
+// curve is n levels from 1000 MiB on that follow f, from 0 to 1, up to high MiB more.
+func curve(n int, high float64, f func(x float64) float64) (levels []float64) {
+	for i := range n {
+		levels = append(levels, 1000+high*f(float64(i)/float64(n-1)))
+	}
+	return levels
+}
+
+func straight(x float64) float64 { return x }
+
+// The slope is that of exact arithmetic.
+func TestLineIsThatOfExactRationals(t *testing.T) {
+	rng := rand.New(rand.NewPCG(71, 72))
+	for name, next := range map[string]func(i int) Bytes{
+		"straight": func(i int) Bytes { return Bytes(10<<30 + i*133<<16) },
+		"noise":    func(int) Bytes { return 10<<30 + Bytes(rng.IntN(5000))<<16 },
+		"stairs":   func(i int) Bytes { return Bytes(10<<30 + i/7*1600<<16) },
+		"falls":    func(i int) Bytes { return Bytes(100<<30 - i*133<<16) },
+		"high":     func(i int) Bytes { return MaxBytes - Bytes(100-i)*mib },
+	} {
+		for _, n := range []int{3, 4, 17, points} {
+			var pts []Point
+			at := start
+			for i := range n {
+				at += 10*time.Second + time.Duration(rng.IntN(700))*time.Millisecond
+				pts = append(pts, Point{at, next(i)})
+			}
+			slope, _, size := rational(pts)
+			l := FitLine(pts)
+			if !(math.Abs(l.Rate-slope) <= 1e-9*size) {
+				t.Errorf("%s: rate %g, want %g", name, l.Rate, slope)
+			}
+			near(t, name+": span", l.Span, (pts[n-1].At - pts[0].At).Seconds(), 1e-12)
+			if !(l.Variance >= 0) || !(l.Wander >= 0) || math.IsInf(l.Variance, 0) {
+				t.Errorf("%s: variance %g, wander %g", name, l.Variance, l.Wander)
+			}
+		}
+	}
+	if l := FitLine([]Point{{start, 1}, {start, 2}, {start, 3}}); l != (Line{}) {
+		t.Errorf("a line through one moment: %+v", l)
+	}
+}
+
+// wandering is n levels with a rate of 20 MiB a trough, under noise, or that and a walk.
+func wandering(rng *rand.Rand, n int, walks bool) []float64 {
+	levels, walk := make([]float64, n), 0.0
+	for i := range levels {
+		e := 30 * rng.NormFloat64()
+		walk += e
+		levels[i] = 10000 + 20*float64(i) + e
+		if walks {
+			levels[i] += walk - e
+		}
+	}
+	return levels
+}
+
+// The variance of the slope says how far off it is where noise is about a line. Of a
+// walk, whose residuals are correlated, it says less than is true, but several times
+// what it would if they were not; the wander makes up for that.
+func TestVarianceOfTheRate(t *testing.T) {
+	const trials, rate = 400, 2 * mib
+	for _, c := range []struct {
+		walks       bool
+		least, most float64 // actual variance over the stated one
+	}{{false, 0.6, 1.3}, {true, 1, 7}} {
+		rng := rand.New(rand.NewPCG(73, 74))
+		var stated, actual float64
+		for range trials {
+			l := FitLine(troughs(wandering(rng, points, c.walks)))
+			stated += l.Variance / trials
+			actual += (l.Rate - rate) * (l.Rate - rate) / trials
+		}
+		if ratio := actual / stated; ratio < c.least || ratio > c.most {
+			t.Errorf("a walk: %t: the variance is %.3g times what is stated", c.walks, ratio)
+		}
+	}
+}
+
+// A leak accelerates only where chance does not explain it.
+func TestBendIsSure(t *testing.T) {
+	rng := rand.New(rand.NewPCG(75, 76))
+	for _, c := range []struct {
+		name string
+		f    func(x float64) float64
+		n    int
+		bend bool
+		rate float64 // at the end, in units of high per block; 0: not asked
+	}{
+		{"straight", straight, 96, false, 1},
+		{"straight, with noise", func(x float64) float64 { return x + 0.02*rng.NormFloat64() }, 96, false, 0},
+		{"quadratic", func(x float64) float64 { return x * x }, 96, true, 2},
+		{"quadratic, with noise", func(x float64) float64 { return x*x + 0.02*rng.NormFloat64() }, 96, true, 0},
+		{"a little faster", func(x float64) float64 { return x * (1 + 0.1*x) }, 96, false, 0},
+		{"lost in noise", func(x float64) float64 { return x*x + 0.5*rng.NormFloat64() }, 96, false, 0},
+		{"slows down", func(x float64) float64 { return 1 - math.Exp(-3*x) }, 96, false, 0},
+		{"of few troughs", func(x float64) float64 { return x * x }, 11, false, 0},
+		{"has just begun", func(x float64) float64 { return max(0, 3*x-2) }, 96, false, 0},
+	} {
+		fit := FitTrend(troughs(curve(c.n, 1e5, c.f)))
+		if (fit.Bend > 0) != c.bend || fit.N != c.n {
+			t.Errorf("%s: %+v", c.name, fit)
+		}
+		perBlock := 1e5 * mib / float64(c.n-1) / 10
+		if c.rate > 0 {
+			near(t, c.name+": rate at the end", fit.Rate, c.rate*perBlock, 0.03)
+		}
+		if c.name == "quadratic" {
+			near(t, "bend", fit.Bend, 2*perBlock/float64(c.n-1)/10, 0.03)
+		}
+	}
+	for n := range 4 {
+		if fit := FitTrend(troughs(curve(max(n, 2), 10, straight)[:n])); fit != (Trend{N: n}) {
+			t.Errorf("%d troughs: %+v", n, fit)
+		}
+	}
+}
+
+// Parabolas without noise have the rate and the bend that they are made of, wherever they
+// begin and however the troughs lie.
+func TestParabolaIsExact(t *testing.T) {
+	rng := rand.New(rand.NewPCG(101, 102))
+	for _, c := range []struct{ rate, bend float64 }{ // MiB/s, and MiB/s²
+		{10, 0.3}, {10, -0.08}, {0, 1.2}, {-40, 0.3}, {600, 6e-4},
+	} {
+		for _, n := range []int{4, 12, 13, points} {
+			var pts []Point
+			x := 0.0
+			for range n {
+				pts = append(pts, Point{At: start + time.Duration(x*1e9), V: Bytes(1e14 + mib*(c.rate*x+c.bend*x*x/2))})
+				x += 2 + float64(rng.IntN(30))/10
+			}
+			end := (pts[n-1].At - pts[0].At).Seconds()
+			size := math.Abs(c.rate) + math.Abs(c.bend)*end
+			p := fitParabola(pts)
+			if rate := p.rate / mib; math.Abs(rate-c.rate-c.bend*end) > 1e-6*size || math.Abs(p.bend/mib-c.bend)*end > 1e-6*size {
+				t.Errorf("%+v, %d troughs: rate %g, bend %g", c, n, rate, p.bend/mib)
+			}
+			if !(math.Sqrt(p.variance)/mib <= 1e-6*size && p.wander >= 0) || c.bend*p.sure < 0 {
+				t.Errorf("%+v, %d troughs: %+v", c, n, p)
+			}
+		}
+	}
+	for name, pts := range map[string][]Point{
+		"none":        nil,
+		"one":         {{9, 9}},
+		"one time":    {{9, 9}, {9, 90}, {9, 900}, {9, 1}},
+		"two times":   {{9, 9}, {9, 90}, {19, 900}, {19, 1}},
+		"two troughs": {{9, 9}, {19, 90}},
+	} {
+		if p := fitParabola(pts); p != (parabola{}) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// A parabola by hand: five troughs 10 s apart, off x² MiB by −1, 2, 0, −2 and 1 times 3 MiB,
+// which is orthogonal to all parabolas.
+func TestParabolaByHand(t *testing.T) {
+	p := fitParabola(troughs([]float64{1000 - 3, 1100 + 6, 1400, 1900 - 6, 2600 + 3}))
+	const variance = 90. / 2 * mib * mib // of a trough: two of five are left to chance
+	near(t, "rate", p.rate, 80*mib, 1e-12)
+	near(t, "bend", p.bend, 2*mib, 1e-12)
+	near(t, "bend in errors", p.sure, mib/math.Sqrt(variance/140_000), 1e-9)
+	near(t, "variance", p.variance, variance/1000+40*40*variance/140_000, 1e-9)
+	if p.wander != 0 {
+		t.Errorf("it wanders: %g", p.wander)
+	}
+}
+
+// The bend of a line under white noise is as many standard errors as chance makes it, the rate
+// at its end as far off as it says; and of a walk it says less than is true, as FitLine does.
+func TestErrorsOfTheParabola(t *testing.T) {
+	const trials, rate, noise = 600, 2 * mib, 30 * mib
+	for _, walks := range []bool{false, true} {
+		rng := rand.New(rand.NewPCG(103, 104))
+		var sure, stated, actual, wander float64
+		for range trials {
+			p := fitParabola(troughs(wandering(rng, 60, walks)))
+			sure += p.sure * p.sure / trials
+			stated += p.variance / trials
+			actual += (p.rate - rate) * (p.rate - rate) / trials
+			wander += p.wander / trials * 10 / (noise * noise) // of a walk that is 1 at best
+		}
+		switch {
+		case !walks && (math.Abs(sure-1) > 0.2 || math.Abs(actual/stated-1) > 0.2 || wander > 0.2):
+			t.Errorf("noise: bend %g errors², variance %g times what is stated, wander %g", sure, actual/stated, wander)
+		case walks && (sure > 7 || actual/stated < 1 || actual/stated > 7 || wander < 0.6 || wander > 1.1):
+			t.Errorf("a walk: bend %g errors², variance %g times what is stated, wander %g", sure, actual/stated, wander)
+		}
+	}
+}
+
+// Traffic that makes a leak faster and slower, some times over, does not bend it; growth that
+// is quadratic is bent under the same noise, and the line and the parabola are each told whole.
+func TestTrafficIsNoBend(t *testing.T) {
+	turns := func(n, share float64) func(x, phase float64) float64 {
+		return func(x, phase float64) float64 { return x - share/(2*n*math.Pi)*math.Cos(2*n*math.Pi*(x+phase)) }
+	}
+	for _, c := range []struct {
+		name string
+		f    func(x, phase float64) float64
+		bent int
+	}{
+		{"even", func(x, _ float64) float64 { return x }, 0},
+		{"one and a half turns", turns(1.5, 0.4), 0},
+		{"two turns", turns(2, 0.5), 0},
+		{"four turns", turns(4, 0.8), 0},
+		{"faster by 60 % of the mean", func(x, _ float64) float64 { return 0.7*x + 0.3*x*x }, 40},
+		{"faster by 30 % of the mean", func(x, _ float64) float64 { return 0.85*x + 0.15*x*x }, 40},
+		{"faster by 20 % of the mean", func(x, _ float64) float64 { return 0.9*x + 0.1*x*x }, 0},
+		{"slower by 60 % of the mean", func(x, _ float64) float64 { return 1.3*x - 0.3*x*x }, 0},
+	} {
+		rng := rand.New(rand.NewPCG(105, 106))
+		bent := 0
+		for i := range 40 {
+			pts := troughs(curve(points, 1e4, func(x float64) float64 {
+				return 1 + c.f(x, float64(i)/20) + 0.004*rng.NormFloat64()
+			}))
+			fit, l, p := FitTrend(pts), FitLine(pts), fitParabola(pts)
+			want := Trend{Rate: l.Rate, Variance: l.Variance, Wander: l.Wander, N: points}
+			if fit.Bend != 0 {
+				bent++
+				want = Trend{Rate: p.rate, Bend: p.bend, Variance: p.variance, Wander: p.wander, N: points}
+			}
+			if fit != want {
+				t.Errorf("%s: %+v, want %+v", c.name, fit, want)
+			}
+		}
+		if bent != c.bent {
+			t.Errorf("%s: %d of 40 are bent", c.name, bent)
+		}
+	}
+}
+
+// A bend counts from just over bendSure standard errors on, and from twelve troughs on.
+func TestBendIsSoManyErrors(t *testing.T) {
+	bent := func(n int, noise float64) (parabola, bool) {
+		levels := curve(n, 1e4, func(x float64) float64 { return x * x })
+		for i := range levels { // a pattern whose neighbours are opposite: not correlated
+			levels[i] += noise * float64(1-2*(i%2))
+		}
+		return fitParabola(troughs(levels)), FitTrend(troughs(levels)).Bend != 0
+	}
+	least, most := math.Inf(1), 0.0
+	for noise := 100.0; noise < 9000; noise *= 1.002 {
+		if p, is := bent(40, noise); is {
+			least = min(least, p.sure)
+		} else {
+			most = max(most, p.sure)
+		}
+	}
+	if least < bendSure || most > bendSure || least > bendSure+0.1 || most < bendSure-0.1 {
+		t.Errorf("bends of %g errors on count, those up to %g do not", least, most)
+	}
+	if _, is := bent(12, 1); !is {
+		t.Error("twelve troughs are not bent")
+	}
+	if _, is := bent(11, 1); is {
+		t.Error("eleven troughs are bent")
+	}
+}
+
+// The correlation of neighbours is half of what their changes lack of those of noise, and
+// in bounds.
+func TestCorrelation(t *testing.T) {
+	for _, c := range []struct{ errors, changes, want float64 }{
+		{100, 200, 0}, {100, 100, 0.5}, {100, 20, 0.9}, {100, 0, 0.95}, {100, 1, 0.95}, {100, 399, 0}, {0, 0, 0}, {-1, 5, 0},
+	} {
+		if got := correlation(c.errors, c.changes); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%+v: %g", c, got)
+		}
+	}
+	rng := rand.New(rand.NewPCG(107, 108))
+	for _, want := range []float64{0, 0.3, 0.7, 0.9} {
+		x, last, errors, changes := 0.0, 0.0, 0.0, 0.0
+		for range 100_000 {
+			last, x = x, want*x+rng.NormFloat64()
+			errors += x * x
+			changes += (x - last) * (x - last)
+		}
+		if got := correlation(errors, changes); math.Abs(got-want) > 0.01 {
+			t.Errorf("correlation %g, want %g", got, want)
+		}
+	}
+}

@@ -1,0 +1,400 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+)
+
+const (
+	savedMiB   = 1 << 20
+	savedGiB   = 1 << 30
+	savedStart = 1_770_000_000 * time.Second
+)
+
+func savedDomain(t testing.TB) *Domain[int] {
+	t.Helper()
+	d, err := NewDomain(func(Subject[int]) Config { return DefaultConfig() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func savedAt(s int) time.Duration { return savedStart + time.Duration(s)*time.Second }
+
+func saveKey(b []byte, k int) []byte { return binary.AppendVarint(b, int64(k)) }
+
+func savedKeys(b []byte) (int, bool) {
+	k, n := binary.Varint(b)
+	return int(k), n > 0
+}
+
+// savedFrame adds a frame of members, in whole units of 2 MiB, and rest that is nobody's.
+func savedFrame(t testing.TB, d *Domain[int], s int, rest float64, members ...float64) *Judgement[int] {
+	t.Helper()
+	f := Frame[int]{T: savedAt(s), Used: Of(rest), Capacity: Of(80 * savedGiB), Complete: true}
+	for i, used := range members {
+		used = math.Floor(used/(2*savedMiB)) * 2 * savedMiB
+		if f.Used.V += used; used > 0 {
+			f.Members = append(f.Members, Member[int]{Key: i + 1, Used: Of(used), Started: savedStart - time.Hour})
+		}
+	}
+	if err := d.Observe(&f); err != nil {
+		t.Fatal(err)
+	}
+	return d.Judgement()
+}
+
+// busy is second s of five processes of a pod: the first one is an orphan that rests, the second one
+// leaks from second 900 on, the third one swings, the fourth one is noise, and the fifth one empties
+// its cache now and then. From second 1800 on the last two are gone, and what they held stays.
+func busy(s int, rng *rand.Rand) *Frame[int] {
+	f := &Frame[int]{T: savedAt(s), Used: Of(savedGiB), Capacity: Of(6.5 * savedGiB), Complete: true}
+	for k := range 5 {
+		used := float64(savedGiB)
+		switch k {
+		case 1:
+			used += math.Floor(float64(max(0, s-900))/4) * 2 * savedMiB
+		case 2:
+			used += float64(s%60) * 10 * savedMiB
+		case 3:
+			used += float64(rng.IntN(64)) * 2 * savedMiB
+		case 4:
+			if s%300 >= 295 {
+				used -= savedGiB
+			}
+		}
+		f.Used.V += used
+		f.Members = append(f.Members, Member[int]{
+			Key: k, Group: "pod", Used: Of(used), Started: savedStart - time.Hour, SM: Of(0.5), CPU: Of(100), State: StateOrphaned,
+		})
+	}
+	f.Members[0].SM = Of(0)
+	if s > 1800 {
+		f.Members = f.Members[:3]
+	}
+	return f
+}
+
+// judgedBusy is what is told of each frame of busy by a domain that is saved and restored after some, and how
+// often a leak was on then.
+func judgedBusy(t *testing.T, restore func(s int) bool) (all []string, leaking int) {
+	d, rng := savedDomain(t), rand.New(rand.NewPCG(17, 18))
+	for s := range 2500 {
+		if err := d.Observe(busy(s, rng)); err != nil {
+			t.Fatal(err)
+		}
+		j := d.Judgement()
+		slices.SortFunc(j.Exited, func(a, b Exit[int]) int { return a.Key - b.Key })
+		all = append(all, fmt.Sprintf("%+v", *j))
+		if !restore(s) {
+			continue
+		}
+		if j.Device.Leak {
+			leaking++
+		}
+		saved := d.Save(nil, saveKey)
+		d = savedDomain(t)
+		if err := d.Restore(saved, savedKeys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all, leaking
+}
+
+// A domain that is saved and restored anywhere goes on as if it had never been away.
+func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
+	leaking := 0
+	want, _ := judgedBusy(t, func(int) bool { return false })
+	for name, restore := range map[string]func(s int) bool{
+		"each time for a while": func(s int) bool { return s >= 1500 && s < 1900 },
+		"now and then":          func(s int) bool { return s%37 == 0 },
+		"seldom":                func(s int) bool { return s%700 == 0 },
+	} {
+		got, n := judgedBusy(t, restore)
+		leaking += n
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("restored %s, frame %d differs:\n%s\nwant\n%s", name, i, got[i], want[i])
+			}
+		}
+	}
+	if leaking < 100 {
+		t.Errorf("a leak is on at only %d restores: the test shows little", leaking)
+	}
+	for _, part := range []string{"Leak:true", "Pattern:zombie", "Pattern:unreleased", "Pattern:fragmentation", "Unreleased:[{Key:3 Used:1.0"} {
+		if !strings.Contains(strings.Join(want, "\n"), part) {
+			t.Errorf("%s is nowhere: the test shows little", part)
+		}
+	}
+}
+
+// shapes are series of memory that show all that a series follows.
+func shapes() []func(s int) float64 {
+	const mib, gib = savedMiB, savedGiB
+	rng := rand.New(rand.NewPCG(21, 22))
+	leaked := func(s int) float64 { return 6 * mib * float64(max(0, s-1200)) }
+	return []func(s int) float64{
+		func(s int) float64 { return 2*gib + leaked(s) },
+		func(s int) float64 { return 2*gib + leaked(s)*leaked(s)/gib/16 }, // accelerates
+		func(s int) float64 { return 2*gib + leaked(s) + float64(s%60)*100*mib },
+		func(s int) float64 { return 2*gib + leaked(min(s, 3200)) },
+		func(s int) float64 { return 2*gib + float64(s%700)*10*mib },
+		func(s int) float64 { return 20*gib + 8*gib*math.Sin(float64(s)/300) + float64(rng.IntN(100))*mib },
+		func(s int) float64 { return 2*gib + float64(max(0, 7-s%200))*gib },
+		func(int) float64 { return rng.Float64() * MaxBytes },
+		func(s int) float64 { return float64(s/900%2) * MaxBytes },
+	}
+}
+
+// No field of a series is forgotten, and nothing that one can come to is refused.
+func TestSeriesIsRestoredWhole(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	all := shapes()
+	d, leaks, at := savedDomain(t), 0, 0
+	for i := range 2500 {
+		at += 1 + rng.IntN(3)/2 + rng.IntN(400)/399*900
+		f := Frame[int]{T: savedAt(at), Used: Of(MaxBytes), Capacity: Of(MaxBytes), Complete: i%100 > 3}
+		for k, memory := range all {
+			f.Members = append(f.Members, Member[int]{
+				Key: k, Group: "pod", Used: Of(memory(at)), Started: savedStart - time.Hour, SM: Of(float64(at / 700 % 2)), CPU: Of(float64(at)), State: StateAlive,
+			})
+		}
+		if err := d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+		if i%397 != 0 && i != 2499 {
+			continue
+		}
+		again := savedDomain(t)
+		if err := again.Restore(d.Save(nil, saveKey), savedKeys); err != nil {
+			t.Fatal(i, err)
+		}
+		for k, m := range d.members {
+			for _, s := range []*series.Series{m.Series, again.members[k].Series} {
+				s.Spikes.Low, s.Spikes.LowFrom = 0, 0
+			}
+			if got := again.members[k]; !reflect.DeepEqual(got, m) {
+				t.Fatalf("frame %d, member %d:\n%+v\nwant\n%+v", i, k, got.Series, m.Series)
+			}
+			if m.Leaks() {
+				leaks++
+			}
+		}
+		if again.past != d.past || !reflect.DeepEqual(again.groups[groupName{Name: "pod"}].groupPast, d.groups[groupName{Name: "pod"}].groupPast) {
+			t.Fatalf("frame %d:\n%+v\nwant\n%+v", i, again.past, d.past)
+		}
+	}
+	if leaks < 3 {
+		t.Errorf("%d leaks are on: the test shows little", leaks)
+	}
+}
+
+func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
+	d := savedDomain(t)
+	for s := range 100 {
+		members := []float64{savedGiB, savedGiB, savedGiB, savedGiB}
+		if s > 95 {
+			members = members[:2]
+		}
+		savedFrame(t, d, s, float64(4-len(members))*savedGiB, members...)
+	}
+	if len(d.missing) != 2 || len(d.exits.List) != 2 {
+		t.Fatalf("%d members are missing, %d exits", len(d.missing), len(d.exits.List))
+	}
+	saved := d.Save(nil, saveKey)
+	if err := d.Restore(saved, func(b []byte) (int, bool) { k, _ := savedKeys(b); return k, k%2 == 0 }); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.members) != 1 || d.members[2] == nil || d.used == nil {
+		t.Errorf("members %v", d.members)
+	}
+	if len(d.missing) != 1 || d.missing[0].key != 4 || len(d.exits.List) != 1 || d.exits.List[0].Key != 4 {
+		t.Errorf("missing %v, exits %v", d.missing, d.exits.List)
+	}
+}
+
+func TestRestoreWithOtherWindows(t *testing.T) {
+	d := savedDomain(t)
+	for s := range 100 {
+		savedFrame(t, d, s, 0, savedGiB)
+	}
+	other := DefaultConfig()
+	other.Windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 2 * time.Hour}
+	e, err := NewDomain(func(Subject[int]) Config { return other })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Restore(d.Save(nil, saveKey), savedKeys); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{0, 100, 0} {
+		if f := e.used.Windows[i].Fit(); f.N != want || f.Span != other.Windows[i] {
+			t.Errorf("window %d: %+v, want %d samples", i, f, want)
+		}
+	}
+}
+
+// grown is a domain of one process that has grown for 400 s.
+func grown(t *testing.T) *Domain[int] {
+	d := savedDomain(t)
+	for s := range 400 {
+		savedFrame(t, d, s, 0, float64(s)*savedMiB*10)
+	}
+	return d
+}
+
+func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
+	d := grown(t)
+	saved := d.Save(nil, saveKey)
+	for name, b := range map[string][]byte{
+		"empty":                 nil,
+		"other version":         append([]byte{99}, saved[1:]...),
+		"cut":                   saved[:len(saved)/2],
+		"of the release before": append([]byte{oldVersion}, saved[1:]...),
+		"something else":        []byte("\x01hello, world, this is text"),
+		"longer":                append(slices.Clip(saved), 0),
+	} {
+		if err := d.Restore(b, savedKeys); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+		if d.used != nil || len(d.members) != 0 || d.past != (past{}) {
+			t.Errorf("%s leaves a history", name)
+		}
+	}
+}
+
+// What would make later code panic, loop or allocate without end is refused.
+func TestRestoreRefusesWhatCannotBe(t *testing.T) {
+	for name, spoil := range map[string]func(d *Domain[int], s *series.Series){
+		"frames":              func(d *Domain[int], _ *series.Series) { d.past.Frames = -1 },
+		"an interval":         func(d *Domain[int], _ *series.Series) { d.past.Deltas[3] = -1 },
+		"crest":               func(d *Domain[int], _ *series.Series) { d.past.Crest.Head = 60 },
+		"no residual":         func(d *Domain[int], _ *series.Series) { d.residual = nil },
+		"held":                func(d *Domain[int], _ *series.Series) { d.members[1].Held.V = -1 },
+		"residuals":           func(d *Domain[int], _ *series.Series) { d.exits.Next = 9 },
+		"after the last":      func(d *Domain[int], _ *series.Series) { d.members[1].Last++ },
+		"a year later":        func(d *Domain[int], _ *series.Series) { d.members[1].Activity.Quiet = d.past.Last + 9000*time.Hour },
+		"no width":            func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },
+		"no samples":          func(_ *Domain[int], s *series.Series) { s.Scales[0].Least = 0 },
+		"too many troughs":    func(_ *Domain[int], s *series.Series) { s.Scales[0].Len = 89 },
+		"less than closed":    func(_ *Domain[int], s *series.Series) { s.Scales[0].Len-- },
+		"a trough below zero": func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs[0].V = -1 },
+		"a bet":               func(_ *Domain[int], s *series.Series) { s.Scales[1].Bet.Runs = -1 },
+		"a fortune":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Bet.Wealth = math.NaN() },
+		"give-back":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Given = math.Inf(1) },
+		"steady":              func(_ *Domain[int], s *series.Series) { s.Growths[1].Steady = -1 },
+		"reason":              func(_ *Domain[int], s *series.Series) { s.Growths[1].Reason = 99 },
+		"scale":               func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
+		"phase":               func(_ *Domain[int], s *series.Series) { s.Leak.Phase = 9 },
+		"bend":                func(_ *Domain[int], s *series.Series) { s.Leak.Trend.Bend = -1 },
+		"pattern":             func(_ *Domain[int], s *series.Series) { s.Shape.Pattern = 99 },
+		"cycles":              func(_ *Domain[int], s *series.Series) { s.Cycles.Length = -1 },
+		"spikes":              func(_ *Domain[int], s *series.Series) { s.Spikes.Next = 12 },
+		"window":              func(_ *Domain[int], s *series.Series) { s.Windows[0].Len = 61 },
+		"block":               func(_ *Domain[int], s *series.Series) { s.Windows[0].Blocks[0].N = -1 },
+		"windows": func(_ *Domain[int], s *series.Series) {
+			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
+		},
+	} {
+		d := grown(t)
+		spoil(d, d.members[1].Series)
+		if err := savedDomain(t).Restore(d.Save(nil, saveKey), savedKeys); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// corpus are states to begin with.
+func corpus(f *testing.F) {
+	d := savedDomain(f)
+	for s := range 60 {
+		savedFrame(f, d, s, 0, float64(s)*savedMiB*10)
+	}
+	f.Add(d.Save(nil, saveKey))
+	for s := 60; s < 200; s++ { // what process 2 held stays, and 3 has just ended
+		members := []float64{savedGiB, savedGiB, savedGiB}
+		if s >= 100 {
+			members[1] = 0
+		}
+		if s >= 197 {
+			members[2] = 0
+		}
+		savedFrame(f, d, s, 3*savedGiB-members[0]-members[1]-members[2], members...)
+	}
+	f.Add(d.Save(nil, saveKey))
+	f.Add([]byte{stateVersion})
+	d = savedDomain(f)
+	for s := 0; s < 2400; s += 5 { // a leak that is on
+		savedFrame(f, d, s, 0, 2*savedGiB+6*savedMiB*float64(max(0, s-1200)))
+	}
+	if !d.members[1].Leaks() {
+		f.Fatal("no leak in the corpus")
+	}
+	f.Add(d.Save(nil, saveKey))
+	f.Add(oldState(f, "state13.bin"))
+	f.Add(oldState(f, "loop13.bin"))
+}
+
+// FuzzRestore: whatever a state file holds, it is refused or gives a domain that goes on without a
+// panic or a NaN.
+func FuzzRestore(f *testing.F) {
+	corpus(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := savedDomain(t)
+		if err := d.Restore(b, savedKeys); err != nil {
+			return
+		}
+		last := d.past.Last
+		for s := range 50 {
+			used := savedGiB + float64(s%7)*64*savedMiB
+			if err := d.Observe(&Frame[int]{
+				T: last + time.Duration(s+1)*10*time.Second, Used: Of(used), Capacity: Of(2 * savedGiB), Complete: s%9 != 1,
+				Members: []Member[int]{{Key: s / 20, Group: "ml/loop", Used: Of(used), SM: Of(float64(s % 2))}},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			j := d.Judgement()
+			if text := fmt.Sprintf("%+v", *j); strings.Contains(text, "NaN") {
+				t.Fatal(text)
+			}
+		}
+	})
+}
+
+func BenchmarkSave(b *testing.B) {
+	d := savedDomain(b)
+	members := make([]float64, 64)
+	for s := range 3000 {
+		for k := range members {
+			members[k] = savedGiB + float64(k%2*s)*savedMiB/8
+		}
+		savedFrame(b, d, s, savedGiB, members...)
+	}
+	var saved []byte
+	b.Run("save", func(b *testing.B) {
+		for b.Loop() {
+			saved = d.Save(saved[:0], saveKey)
+		}
+		b.ReportMetric(float64(len(saved)), "bytes")
+	})
+	b.Run("restore", func(b *testing.B) {
+		for b.Loop() {
+			if err := d.Restore(saved, savedKeys); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
