@@ -124,7 +124,7 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 	bears := -1
 	for i := range d.present {
 		m := d.present[i].member
-		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Series.Used) < process.LoadedShare*float64(g.Loop.Base) {
+		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Used) < process.LoadedShare*float64(g.Loop.Base) {
 			continue
 		}
 		if bears >= 0 {

@@ -316,7 +316,7 @@ func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 	}
 	for i := range d.present {
 		if in := &d.present[i]; in.known && in.member != nil && in.member.Idle {
-			o.Used += in.member.Series.Used
+			o.Used += in.member.Used
 		}
 	}
 	o.Used = min(o.Used, MaxBytes)

@@ -133,7 +133,7 @@ func (g *group[K]) take(m *member, in *Member[K], used stat.Bytes, joined bool, 
 	if in.SM.OK && a.Rested(t) && (a.Lost > 0 || g.Pool.Forgets(a, m.Program, used)) {
 		h.resting++
 	}
-	if g.Loop.Follows(m.First) && (h.heir == nil || m.Series.Used > h.heir.Series.Used) {
+	if g.Loop.Follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
 		h.heir = m
 	}
 }

@@ -76,7 +76,7 @@ func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) (rest stat.Bytes,
 			continue
 		}
 		if d.residual != nil {
-			d.exits.Leave(key, f.T, interval, m.Series.Used, d.residual.Config())
+			d.exits.Leave(key, f.T, interval, m.Used, d.residual.Config())
 		}
 		d.depart(key, m, more, before, known && was)
 	}
@@ -120,7 +120,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 		used, ok := bytesOf(in.Used)
 		held := used
 		if m != nil && !ok {
-			held = m.Series.Used // for all that is known
+			held = m.Used // for all that is known
 		}
 		g := d.addToGroup(in, held, ok)
 		at.group, at.known = g, ok
@@ -207,7 +207,7 @@ func (d *Domain[K]) zombie(in *listing[K]) bool {
 	if d.hasCapacity {
 		least = max(least, zombieShare*float64(d.capacity))
 	}
-	if a.Known == 0 || now-a.Quiet < cfg.ZombieAfter || float64(m.Series.Used) < least {
+	if a.Known == 0 || now-a.Quiet < cfg.ZombieAfter || float64(m.Used) < least {
 		return false
 	}
 	if a.Lost > 0 && now-a.Lost >= cfg.ZombieAfter {
@@ -218,7 +218,7 @@ func (d *Domain[K]) zombie(in *listing[K]) bool {
 		return false
 	}
 	return g.frame.members == 1 && now-g.Ended.Last >= cfg.ZombieAfter && g.Ended.Strands(a) ||
-		!m.group.Program && g.Pool.Forgets(a, m.Program, m.Series.Used)
+		!m.group.Program && g.Pool.Forgets(a, m.Program, m.Used)
 }
 
 // fragmented reports whether m's memory looks like that of an allocator that has

@@ -132,11 +132,15 @@ func TestUnreleased(t *testing.T) {
 		"all of it stays":      {all, "660-3000 1:8"},
 		"half of it stays":     {ended(func(int) float64 { return 4 }), "660-3000 1:4"},
 		"it stays for a while": {ended(until(2000)), "660-2001 1:8"},
-		"it shrinks, and goes": {ended(func(s int) float64 { return 8 - 2*float64(btoi(s >= 1000)) - 6*float64(btoi(s >= 2000)) }),
-			"660-1001 1:8, 1001-2001 1:6"},
+		"it shrinks, and goes": {
+			ended(func(s int) float64 { return 8 - 2*float64(btoi(s >= 1000)) - 6*float64(btoi(s >= 2000)) }),
+			"660-1001 1:8, 1001-2001 1:6",
+		},
 		"slowly freed, and yet not all": {ended(func(s int) float64 { return max(2, 8-float64(s-gone)) }), "660-3000 1:2"},
-		"others come on top, and it goes": {ended(func(s int) float64 { return 8 + 30*float64(btoi(s > 1000)) - 8*float64(btoi(s > 2000)) }),
-			"660-2002 1:8"},
+		"others come on top, and it goes": {
+			ended(func(s int) float64 { return 8 + 30*float64(btoi(s > 1000)) - 8*float64(btoi(s > 2000)) }),
+			"660-2002 1:8",
+		},
 		"two end at once": {leave([]float64{9, 3}, []int{gone, gone}), "660-3000 1:9 2:3"},
 		"two end, and stay, one after the other": {with(leave([]float64{9, 3}, []int{gone, 1000}), func(m *memory, s int) {
 			m.rest -= 9 * gib * float64(btoi(s >= 2000))

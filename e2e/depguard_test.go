@@ -24,6 +24,8 @@ import (
 func TestDepguard(t *testing.T) {
 	cases := []struct{ file, imports, list string }{
 		{"detector/a.go", "github.com/go-kit/log", "detector"},
+		{"detector/internal/stat/a.go", module + "/detector/internal/ablate", "stat"},
+		{"detector/internal/series/a.go", module + "/detector/internal/process", "series"},
 		{"collector/gpu/a.go", "github.com/NVIDIA/go-nvml/pkg/nvml", "gpu"},
 		{"collector/gpu/b.go", module + "/collector/gpu/nvml", "gpu"},
 		{"collector/gpu/nvml/a.go", module + "/detector", "nvml"},
@@ -44,6 +46,7 @@ func TestDepguard(t *testing.T) {
 		{"collector/gpu/c.go", "go.uber.org/goleak", "tests"},
 		// These are allowed.
 		{"detector/ok.go", "math", ""},
+		{"detector/b.go", module + "/detector/internal/stat", ""},
 		{"collector/gpu/ok_test.go", "go.uber.org/goleak", ""},
 		{"collector/ok.go", module + "/detector", ""},
 		{"e2e/oracle/ok.go", module + "/detector", ""},

@@ -19,8 +19,6 @@ const (
 	// minHeartbeat is the least processor time in seconds that is more than a
 	// heartbeat at once: ten ticks of the kernel's clock.
 	minHeartbeat = 0.1
-	// zombieShare is the share of the capacity that a zombie holds at least.
-	zombieShare = 0.01
 	// factGap is how long facts may be missing before they have to show anew that
 	// a process does nothing. Utilisation and processor time cover the time since
 	// they were last read, so that a reading that fails hides nothing.

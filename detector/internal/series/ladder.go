@@ -65,9 +65,9 @@ type Scale struct {
 	MovedBlock int64         // how many blocks were closed then
 	Moves      int64         // so far
 
-	Run Run
+	Run  Run
 	Anew int // blocks until growth is counted from
-	Bet Bet
+	Bet  Bet
 	// Given is the largest gradual rise that was given back, decaying.
 	Given float64
 }

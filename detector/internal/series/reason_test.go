@@ -49,33 +49,33 @@ func TestReasonsToWait(t *testing.T) {
 			g.Rate = 1.01 * loadRate
 		}, 2 * span, WithheldLoadRamp},
 
-		{"from an idle memory on", func(s *Series, g *Growth) { g.SteadyBase, g.Rate = idle, idleLoadRate+1 }, settle, WithheldProgramBegin},
-		{"from above that on", func(s *Series, g *Growth) { g.SteadyBase, g.Rate = idle+1, idleLoadRate+1 }, span, WithheldMinSpan},
-		{"from an idle memory on, slowly", func(s *Series, g *Growth) { g.SteadyBase, g.Rate = idle, idleLoadRate }, span, WithheldMinSpan},
+		{"from an idle memory on", func(_ *Series, g *Growth) { g.SteadyBase, g.Rate = idle, idleLoadRate+1 }, settle, WithheldProgramBegin},
+		{"from above that on", func(_ *Series, g *Growth) { g.SteadyBase, g.Rate = idle+1, idleLoadRate+1 }, span, WithheldMinSpan},
+		{"from an idle memory on, slowly", func(_ *Series, g *Growth) { g.SteadyBase, g.Rate = idle, idleLoadRate }, span, WithheldMinSpan},
 
-		{"quiet before for as long as it must be", func(s *Series, g *Growth) { g.Since = start + settled }, span, WithheldMinSpan},
-		{"shorter", func(s *Series, g *Growth) { g.Since = start + settled - 1 }, settle, WithheldProgramBegin},
+		{"quiet before for as long as it must be", func(_ *Series, g *Growth) { g.Since = start + settled }, span, WithheldMinSpan},
+		{"shorter", func(_ *Series, g *Growth) { g.Since = start + settled - 1 }, settle, WithheldProgramBegin},
 		{"its program is old, but was first seen late", func(s *Series, g *Growth) { g.Since, s.Began = start+settled-1, start-time.Hour }, settle, WithheldProgramBegin},
 		{"its program is young, and was seen before it", func(s *Series, g *Growth) { s.Began = g.Since - settled + 1 }, settle, WithheldProgramBegin},
-		{"quiet for a third of the growth", func(s *Series, g *Growth) { g.Since, g.End = start+15*time.Minute, start+time.Hour }, span, WithheldMinSpan},
-		{"for less than a third", func(s *Series, g *Growth) { g.Since, g.End = start+15*time.Minute-1, start+time.Hour+3 }, settle, WithheldProgramBegin},
+		{"quiet for a third of the growth", func(_ *Series, g *Growth) { g.Since, g.End = start+15*time.Minute, start+time.Hour }, span, WithheldMinSpan},
+		{"for less than a third", func(_ *Series, g *Growth) { g.Since, g.End = start+15*time.Minute-1, start+time.Hour+3 }, settle, WithheldProgramBegin},
 		{"nearly full", func(s *Series, g *Growth) { g.Since, s.Left = start, 0 }, shortSettle, WithheldProgramBegin},
 		{"soon full", func(s *Series, g *Growth) { g.Since, s.Left = start, s.Left/30 }, nearTimes * ahead / 30, WithheldProgramBegin},
 		{"begun with its program, of an unknown capacity", func(s *Series, g *Growth) { g.Since, s.Capacity, s.Left = start, 0, 0 }, settle, WithheldProgramBegin},
 
-		{"slow, within a while", func(s *Series, g *Growth) { g.Rate, g.Lasted = filling(10*time.Hour), slowSpan }, span, WithheldMinSpan},
-		{"slow, after it", func(s *Series, g *Growth) { g.Rate, g.Lasted = filling(10*time.Hour), slowSpan+1 }, times(slowShare, 10*time.Hour), WithheldDailyLoad},
+		{"slow, within a while", func(_ *Series, g *Growth) { g.Rate, g.Lasted = filling(10*time.Hour), slowSpan }, span, WithheldMinSpan},
+		{"slow, after it", func(_ *Series, g *Growth) { g.Rate, g.Lasted = filling(10*time.Hour), slowSpan+1 }, times(slowShare, 10*time.Hour), WithheldDailyLoad},
 		{"slow, of wide blocks, within a few of them", func(s *Series, g *Growth) {
 			s.Scales[0].Width = 5 * time.Minute
 			g.Rate, g.Lasted = filling(10*time.Hour), slowBlocks*5*time.Minute
 		}, span, WithheldMinSpan},
-		{"not as slow", func(s *Series, g *Growth) { g.Rate, g.Lasted = filling(slowAhead-time.Second), time.Hour }, span, WithheldMinSpan},
-		{"so slow that a day must do", func(s *Series, g *Growth) { g.Rate, g.Lasted = filling(100*time.Hour), time.Hour }, day, WithheldDailyLoad},
+		{"not as slow", func(_ *Series, g *Growth) { g.Rate, g.Lasted = filling(slowAhead-time.Second), time.Hour }, span, WithheldMinSpan},
+		{"so slow that a day must do", func(_ *Series, g *Growth) { g.Rate, g.Lasted = filling(100*time.Hour), time.Hour }, day, WithheldDailyLoad},
 		{"slow, but nobody computes with it", func(s *Series, g *Growth) { g.Rate, g.Lasted, s.Loadless = filling(10*time.Hour), time.Hour, true }, span, WithheldMinSpan},
 		{"slow, of an unknown capacity", func(s *Series, g *Growth) {
 			g.Rate, g.Lasted, s.Capacity, s.Left = filling(10*time.Hour), time.Hour, 0, 0
 		}, span, WithheldMinSpan},
-		{"slow and begun with its program: the longer one", func(s *Series, g *Growth) { g.Rate, g.Lasted, g.Since = filling(10*time.Hour), time.Hour, start }, times(slowShare, 10*time.Hour), WithheldDailyLoad},
+		{"slow and begun with its program: the longer one", func(_ *Series, g *Growth) { g.Rate, g.Lasted, g.Since = filling(10*time.Hour), time.Hour, start }, times(slowShare, 10*time.Hour), WithheldDailyLoad},
 	} {
 		s := told(cfg)
 		g := Growth{Since: s.Last - time.Hour, Lasted: 10 * time.Minute, SteadyBase: 20 * gib, Rate: filling(ahead)}

@@ -179,9 +179,9 @@ func (s *Series) count(o *Sample) {
 // closed and reports whether there are any.
 func (s *Series) climbed(o *Sample) bool {
 	if s.Samples == settleSamples {
-		samples := max(1, min(blockSamples, blockTime/max(o.Interval, 1)))
-		if samples*o.Interval > narrowest {
-			s.climb(samples*o.Interval, int(samples))
+		samples := max(1, min(blockSamples, int(blockTime/max(o.Interval, 1))))
+		if width := time.Duration(samples) * o.Interval; width > narrowest {
+			s.climb(width, samples)
 		}
 	}
 	s.Cycles.add(o.T, o.Used)

@@ -35,7 +35,7 @@ type Block struct {
 
 // merge adds another block.
 func (b *Block) merge(other *Block) {
-	b.Moments.Merge(&other.Moments)
+	b.Merge(&other.Moments)
 	b.Covered += other.Covered
 	b.Spikes += other.Spikes
 }
