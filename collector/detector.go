@@ -15,13 +15,13 @@ var _ = register(family{name: "detector", enabled: true, metrics: slices.Concat(
 	verdictMetrics("gpu_", map[string]string{
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
-		"{oom}":    "the GPU is out of memory: gpu_oom_headroom_bytes / the sum of its leak rates, and sooner the wider its 90% interval is; +Inf: judged, and no leak",
+		"{oom}":    "the GPU is out of memory: gpu_oom_headroom_bytes / the sum of its leak rates; +Inf: judged, and no leak",
 		"{part}":   "",
 	}, func(d *DeviceState) *detector.Verdict { return domainVerdict(&d.Judgement) }),
 	verdictMetrics("gpu_mig_", map[string]string{
 		"{memory}": "the used memory of the GPU instance",
 		"{owner}":  "the GPU instance (its leaking processes and what no process accounts for, together)",
-		"{oom}":    "the GPU instance is out of memory: gpu_mig_oom_headroom_bytes / the sum of its leak rates, and sooner the wider its 90% interval is; +Inf: judged, and no leak",
+		"{oom}":    "the GPU instance is out of memory: gpu_mig_oom_headroom_bytes / the sum of its leak rates; +Inf: judged, and no leak",
 		"{part}":   "",
 	}, func(in *InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
 	verdictMetrics("gpu_process_", map[string]string{
@@ -152,8 +152,8 @@ var verdictRows = []verdictRow{
 		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(v.Confidence) }),
 	}, {
 		name: "leak_detected",
-		help: "1 from when the confidence of a leak in {memory} reaches --detector.leak-threshold until it falls below --detector.clear-threshold, " +
-			"else 0. Absent until judged.",
+		help: "1 from when the confidence of a leak in {memory} reaches --detector.leak-threshold until it falls below --detector.clear-threshold " +
+			"or a quarter of the leak is given back, else 0. Absent until judged.",
 		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(oneIf(v.Leak)) }),
 	}, {
 		name: "seconds_to_oom",

@@ -20,10 +20,10 @@ const (
 	// MaxMembers bounds how many members of a domain are judged; the memory of
 	// further ones still counts in the sums.
 	MaxMembers = 1024
-	// MaxGroups is the same for groups.
+	// MaxGroups is the same for groups. Both are bounds of cost.
 	MaxGroups = 256
 	// nearCapacity is the share of the capacity from which an exit may have been
-	// an out-of-memory.
+	// an out-of-memory: the share is chosen.
 	nearCapacity = 0.95
 	// intervalSamples is over how many frames the typical interval is the median.
 	intervalSamples = 9
@@ -305,7 +305,8 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 
 // observeResting adds the sum of the members that have not computed for series.IdleAfter to a series of
 // its own: processes that are never reaped, one a request, leak together while none of them grows, and
-// their pod begins anew with each of them. Who has no utilisation rests not.
+// their pod begins anew with each of them. Who has no utilisation rests not. What rests may end soon, as a
+// program may that has begun: its growth has the excuse of that for as long as it has one.
 func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 	if !f.Complete {
 		return
@@ -319,5 +320,6 @@ func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 		}
 	}
 	o.Used = min(o.Used, MaxBytes)
+	d.resting.Began = o.T
 	d.resting.Observe(&o)
 }

@@ -22,7 +22,8 @@ const (
 	// is the level before it, so that the others are five minutes of growth at the least: a part
 	// is one slot of the crest, or more of them where the steps of the growth are further apart.
 	fillParts = 6
-	// fillShare is the share of the domain's growth from which on a series contributes to it.
+	// fillShare is the share of the domain's growth from which on a series contributes to it. These four
+	// are chosen.
 	fillShare = 0.1
 	// fillLeast is the least growth, as a share of the capacity, that a forecast is made from: less
 	// is the breathing of a memory, nearly full or not. From 0.5 to 2 % the benchmark is the same.

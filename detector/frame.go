@@ -82,12 +82,11 @@ const (
 	MaxWindow = series.MaxWindow
 )
 
-// DefaultConfig returns the defaults; README.md gives the reason for each.
+// DefaultConfig returns the defaults; README.md gives the reason for each threshold.
 func DefaultConfig() Config { return series.DefaultConfig() }
 
 // MaxBytes is the largest amount of memory that the detector takes for a
-// measurement: 256 TiB. Drivers mark "not available" with numbers near 2^64,
-// and the exact sums of a window are proven for values up to this bound.
+// measurement: 256 TiB. Drivers mark "not available" with numbers near 2^64.
 const MaxBytes = stat.MaxBytes
 
 // Frame is everything that is known about one memory (a GPU, or a GPU instance

@@ -68,7 +68,7 @@ func (c *codec[K]) oldGroup(g *groupPast) {
 	var spared, paused bool
 	c.Code(&longest, &streaks, &proof, &since, &spared, &paused, &noted, &look)
 	for i := min(proof, n, len(lives)) - 1; i >= 0 && c.Err == nil; i-- {
-		g.Loop.Add(&lives[i])
+		g.Loop.Add(&lives[i], 0)
 	}
 	if g.Loop.N > 0 {
 		g.Loop.Since, g.Loop.Paused, g.Loop.Proven = since, paused, true
@@ -88,7 +88,9 @@ func (c *codec[K]) bytes() stat.Bytes {
 
 // rejudge finds the growth in a series that was read.
 func (c *codec[K]) rejudge(s *series.Series, subject Subject[K]) {
-	s.Loadless = subject.Kind == KindResidual
+	if s.Loadless = subject.Kind == KindResidual; s == c.d.resting {
+		s.Began = s.Last // see observeResting
+	}
 	if s.Left = s.Capacity; c.d.used != nil {
 		s.Left -= c.d.used.Used
 	}

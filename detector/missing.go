@@ -13,11 +13,11 @@ import (
 
 const (
 	// missingFor is how long a process may be missing from complete lists before it has
-	// ended though the memory did not fall, in ns; a few frames where those are further
+	// ended though the memory did not fall; a few frames where those are further
 	// apart.
 	missingFor    = 10 * time.Second
 	missingFrames = 3
-	// maxMissing bounds how many are waited for.
+	// maxMissing bounds how many are waited for: a bound of cost.
 	maxMissing = 64
 )
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
+// These say what rests and what ranks are: they are chosen, not fitted. maxRanks is a bound of cost.
 const (
 	// heartbeat is the share of a processor that a process may use and still do
 	// nothing: threads that wake up to look at a clock use less.
@@ -32,6 +33,7 @@ const (
 	maxRanks = 1024
 )
 
+// These say what a pool is: they are chosen, not fitted. keptWorkers is a bound of cost.
 const (
 	// passedOver is how many workers of a pool must have come, computed and ended since
 	// one of them stopped for that one to be forgotten, and keptWorkers how many are kept

@@ -10,10 +10,12 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
+// How many deaths, how alike, and what outlives them were fitted by hand on generated series. keptLives
+// and outliveLook are bounds of cost, and the others are chosen.
 const (
 	// leastDeaths is the fewest deaths in a row that are a crash loop, alikeDeaths the same of lives
 	// that grew at like rates, and keptLives how many of the last ones are kept. Together they must
-	// have grown for loopLasts: see series, what settles soonest.
+	// have grown for loopLasts, which is the shortest wait of growth from the start (series, shortSettle).
 	leastDeaths = 3
 	alikeDeaths = 2
 	keptLives   = 8
@@ -33,7 +35,7 @@ const (
 	LoadedShare = 0.5
 	growsAgain  = 0.25
 	// Absence is how long a process may be missing from incomplete lists before it counts as gone,
-	// and a group or a loop may be without one.
+	// and a group or a loop may be without one: twice the longest back-off of Kubernetes.
 	Absence = 10 * time.Minute
 	// forgotten is after how long a loop that nobody goes on with is none: who restarts a job by hand
 	// takes a while for it.
@@ -74,8 +76,8 @@ func (r *Loop) Revoke() {
 // last returns the last life; there must be one.
 func (r *Loop) last() *series.Life { return &r.Lives[(r.N-1)%keptLives] }
 
-// Add adds a life that grew until the memory was full.
-func (r *Loop) Add(l *series.Life) {
+// Add adds a life that grew until the memory was full. No growth can be a leak that is shorter than span.
+func (r *Loop) Add(l *series.Life, span time.Duration) {
 	if r.N == 0 {
 		r.Since = l.From
 	}
@@ -87,7 +89,7 @@ func (r *Loop) Add(l *series.Life) {
 	if r.alike() {
 		least = alikeDeaths
 	}
-	r.Proven = r.Proven || r.N >= least && r.Lasted >= loopLasts
+	r.Proven = r.Proven || r.N >= least && r.Lasted >= max(loopLasts, span)
 	r.settle()
 }
 

@@ -14,7 +14,8 @@ import (
 
 const (
 	// MaxUnreleased bounds how many processes of a domain are named as those whose
-	// memory has stayed, and MaxExits how many exits are watched at once.
+	// memory has stayed; MaxExits how many exits are watched at once. Both are bounds of cost, and the
+	// others are chosen, from how drivers free memory and lists lag behind it.
 	MaxUnreleased = 8
 	MaxExits      = 32
 	// ReleaseGrace is how long a driver may take to free what a process held. Exits

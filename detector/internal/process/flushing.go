@@ -10,6 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
+// These say what a flush is: they are chosen, not fitted, from what PyTorch's allocator does.
 const (
 	// flushShare is the least share of the capacity that an allocator gives back when it
 	// empties its cache.

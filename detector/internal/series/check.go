@@ -57,7 +57,7 @@ func share(v float64) bool { return v >= 0 && v <= 1 }
 func (s *Series) Rejudge() {
 	for i := range s.Scales {
 		if s.Scales[i].Closed > 0 {
-			s.Growths[i] = s.judge(i)
+			s.judge(i)
 		}
 	}
 }

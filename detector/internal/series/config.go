@@ -37,8 +37,8 @@ type Config struct {
 	MinSpan time.Duration
 	// SettleTime is how long growth must last to be a leak where nothing is known
 	// from before it: a process that fills its memory from its start on, or one
-	// that was already growing when it was first seen. What has nearly filled the
-	// memory need not last for it.
+	// that was already growing when it was first seen. Growth that has lasted five times as long as the
+	// time that is left, and 20 minutes, need not last for it.
 	SettleTime time.Duration
 	// FalseAlarm is the probability (0 to 0.5) that a series without a trend ever
 	// passes for one with a trend, however long it is watched.

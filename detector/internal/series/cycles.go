@@ -9,6 +9,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
+// These say what a cycle is: they are chosen, not fitted.
 const (
 	// minCycle is the least height of a cycle.
 	minCycle = 8 * quantum

@@ -11,7 +11,8 @@ import (
 
 const (
 	// fullShare is from which share of its capacity a memory is full: there allocators
-	// empty their caches before they fail.
+	// empty their caches before they fail, and a server such as vLLM reserves as much. The two times
+	// below are chosen.
 	fullShare = 0.9
 	// fullBefore is how long before a fall the memory may have been full last.
 	fullBefore = time.Minute

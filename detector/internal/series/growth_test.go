@@ -158,7 +158,7 @@ func judged(levels []float64, change func(s *Series)) Growth {
 	s := told(defaults())
 	s.Scales[0] = *climbing(levels, &Fullness{})
 	change(s)
-	return s.judge(0)
+	return *s.judge(0)
 }
 
 func unchanged(*Series) {}

@@ -22,7 +22,8 @@ const (
 	// A narrowest block needs blockSamples samples before its lowest one is a trough, or as many
 	// as come in blockTime, if that is less: growth that takes minutes must show in some blocks.
 	// Where that takes longer than the narrowest width, the ladder starts there, and its steps are
-	// smaller, but coarsest at least.
+	// smaller, but coarsest at least. Widths were fitted by hand on generated series; how many blocks a
+	// scale keeps is a bound of cost.
 	blockSamples = 3
 	blockTime    = time.Minute
 	coarsest     = 1.5
@@ -31,6 +32,7 @@ const (
 // quantum is the least change of a trough that counts: NVML gives process memory in units of 2 MiB.
 const quantum stat.Bytes = 2 << 20
 
+// These were fitted by hand on generated series; make bench-detect measures what they find and cost.
 const (
 	// retrace is the share of a rise that must be given back for the rise to have ended, and of a
 	// fall that must be regained for the fall to have.

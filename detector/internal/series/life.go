@@ -10,6 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
+// These were fitted by hand on generated series; make bench-detect measures what they find and cost.
 const (
 	// lifePoints is the fewest troughs that show how a life grew.
 	lifePoints = 6

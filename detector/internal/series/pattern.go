@@ -46,6 +46,7 @@ func (p Pattern) Leaks() bool {
 	return p == PatternLeakLinear || p == PatternLeakStaircase || p == PatternLeakCyclic
 }
 
+// These say what the patterns are: they are chosen, not fitted.
 const (
 	// patternHold is how long a pattern stays at least.
 	patternHold = time.Minute

@@ -14,7 +14,11 @@ const (
 	// fullHold is how long a leak stays that has filled the memory, after it was last seen to grow,
 	// and after the memory was last full.
 	fullHold = 15 * time.Minute
-	// A scale foresees from trendPoints troughs on, where its form is trendForm at least.
+	// restTimes is how many times its longest rest a leak may stand still, if that is longer than
+	// Config.MinSpan. Fitted by hand: steps of leaks come as unevenly as requests do.
+	restTimes = 3
+	// A scale foresees from trendPoints troughs on, where its form is trendForm at least. All three were
+	// fitted by hand on generated series.
 	trendPoints = 16
 	trendForm   = 0.8
 )
@@ -74,7 +78,7 @@ func (s *Series) hold(full *Fullness) {
 	low, ok := s.Scales[0].envelope()
 	stays := !ok || float64(low-l.Base) >= (1-retrace)*float64(l.High-l.Base)
 	switch {
-	case l.Confidence >= s.cfg.ClearThreshold && stays:
+	case l.Confidence >= s.cfg.ClearThreshold && stays && !s.stands():
 		g := &s.Growths[l.Best]
 		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
 		s.foresee()
@@ -83,6 +87,27 @@ func (s *Series) hold(full *Fullness) {
 	default:
 		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold), Best: l.Best}
 	}
+}
+
+// stands reports whether the memory has stood still for longer than the leak ever did before, by far:
+// then it has ended, though wide scales would go on to be sure of it for hours. The narrowest scale
+// that has seen all of the leak tells. Under noise, or a sawtooth, nothing stands still.
+func (s *Series) stands() bool {
+	for i := range s.Scales {
+		e := &s.Scales[i]
+		if !e.holds(s.Leak.Since) {
+			continue
+		}
+		pts := from(e.points(), s.Leak.Since)
+		moved, longest := pts[0], time.Duration(0)
+		for _, p := range pts {
+			if p.V >= moved.V+quantum || p.V <= moved.V-quantum {
+				longest, moved = max(longest, p.At-moved.At), p
+			}
+		}
+		return s.Last-moved.At > max(s.cfg.MinSpan, restTimes*longest)
+	}
+	return false
 }
 
 // foresee fits the line that the leak is foreseen by: that of the widest scale which sees it clearly,

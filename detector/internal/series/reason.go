@@ -34,6 +34,8 @@ func (w Withheld) String() string {
 	return withheldNames[w]
 }
 
+// These were fitted by hand on generated series, but for slowAhead, which follows from a day, and the
+// idle memory, which is a definition. make bench-detect measures what they find and cost.
 const (
 	// rampFill is how long growth takes to fill the whole capacity that is as fast as ramps of load
 	// are. It must last rampTimes as long as any: ramps take minutes.
@@ -119,7 +121,7 @@ func (s *Series) programLoad(g *Growth) time.Duration {
 
 // programBegin is for growth that was there when its program began, or was first seen.
 func (s *Series) programBegin(g *Growth) time.Duration {
-	lead := max(settled, g.Lasted/3)
+	lead := max(settled, (g.End-g.Since)/3)
 	if g.Since-max(s.Began, s.First) >= lead && !s.fromIdle(g) {
 		return 0
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
+// These are chosen, not fitted.
 const (
 	// settleSamples is after how many samples the sampling interval is known.
 	settleSamples = 6
@@ -194,7 +195,7 @@ func (s *Series) climbed(o *Sample) bool {
 	}
 	for i := range changed {
 		if changed[i] {
-			s.Growths[i] = s.judge(i)
+			s.judge(i)
 		}
 	}
 	return true

@@ -26,9 +26,9 @@ type Verdict struct {
 	Muted bool
 	// Confidence is how sure the detector is of a leak, 0 to 1.
 	Confidence float64
-	// Leak holds from the frame at which Confidence has been at the leak threshold or
-	// above for 45 s until a quarter of the leak is given back, or Confidence is below the
-	// clear threshold and the leak does not merely pause.
+	// Leak holds from the frame at which Confidence reaches the leak threshold until a quarter of the
+	// leak is given back or Confidence is below the clear threshold. A leak that has filled the memory
+	// stays for a while.
 	Leak bool
 	// Withheld is why growth that is suspected is not called a leak yet; WithheldNone where nothing is
 	// suspected, or only chance, noise or give-backs speak against it. It has lasted for Lasted and

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CrestSlots is into how many slots a crest is cut.
+// CrestSlots is into how many slots a crest is cut: a bound of cost.
 const CrestSlots = 60
 
 // Crest is the highest value of the last while, in slots of a 60th of it, so that

@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// The slots are a bound of cost; the others say what a spike is and are chosen.
 const (
 	// spikeSlots is into how many slots the time is cut over which the baseline
 	// of a spike is the lowest value.

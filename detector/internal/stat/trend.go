@@ -23,6 +23,7 @@ type Trend struct {
 	N        int     // points
 }
 
+// The first three were fitted by hand on generated series; the last one bounds a division.
 const (
 	// bendSure is how many standard errors the bend of a parabola must be for a leak to
 	// accelerate: traffic that comes and goes bends growth by a few.

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stat holds the plain statistics of memory over time: exact sliding windows, spikes,
+// Package stat holds the plain statistics of memory over time: sliding windows, spikes,
 // crests and fitted lines. It knows nothing of leaks. Exported fields are what a state file keeps.
 package stat
 
@@ -39,8 +39,7 @@ type Fit struct {
 type Bytes int64
 
 // MaxBytes is the largest amount of memory that is taken for a measurement: 256 TiB. Drivers mark
-// "not available" with numbers near 2^64, and the exact sums of a window are proven for values up
-// to this bound.
+// "not available" with numbers near 2^64. A float64 holds every whole number of bytes up to 2^53.
 const MaxBytes = 1 << 48
 
 // Clamp returns x within 0 to 1, and 0 for NaN.

@@ -11,7 +11,7 @@ const (
 	// into it: the fit covers the last 59/60 to 60/60 of the window.
 	windowBlocks = 60
 	// A fit is given from fitSamples samples that span fitFill of the window:
-	// fewer make a line through noise.
+	// fewer make a line through noise. Both are chosen.
 	fitSamples = 5
 	fitFill    = 0.1
 )

@@ -1,0 +1,515 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func TestSteadyLeakIsFoundAndForecast(t *testing.T) {
+	const begins, rate = 600, 50 * mib / 60.0
+	d, found := newDomain(t), 0
+	var j *Judgement[int]
+	for s := range 3600 {
+		j = show(t, d, frame(s, 512*mib, proc(1, 10*gib+float64(max(0, s-begins))*rate), proc(2, 20*gib)))
+		m, other := j.Members[0], j.Members[1]
+		if m.Leak && found == 0 {
+			found = s
+		}
+		if other.Leak || other.Judged && !math.IsInf(other.SecondsToOOM.V, 1) {
+			t.Fatalf("second %d: the flat neighbour leaks: %+v", s, other)
+		}
+		if m.Leak != j.Device.Leak || m.SecondsToOOM != j.Device.SecondsToOOM {
+			t.Fatalf("second %d: the device does not die with its process", s)
+		}
+	}
+	if found == 0 || found-begins > 720 {
+		t.Errorf("a leak of 50 MiB a minute that begins at %d s was found at %d s", begins, found)
+	}
+	m := j.Members[0]
+	near(t, "rate", m.Rate.V, rate, 0.02)
+	near(t, "time to out-of-memory", m.SecondsToOOM.V, (80*gib-(30*gib+512*mib+3000*rate))/rate, 0.02)
+	near(t, "headroom over rate", j.Headroom.V/j.Device.Rate.V, m.SecondsToOOM.V, 0.01)
+	near(t, "leaked bytes", m.Leaked.V, 3000*rate, 0.05)
+	if m.Lower.V > m.SecondsToOOM.V || m.Upper.V < m.SecondsToOOM.V || m.Share.V != 1 {
+		t.Errorf("interval [%g, %g] around %g, share %g", m.Lower.V, m.Upper.V, m.SecondsToOOM.V, m.Share.V)
+	}
+	if since := (m.Since - start).Seconds(); since < begins-100 || since > begins+100 {
+		t.Errorf("it began at %g s, not at %d s", since, begins)
+	}
+	if m.Pattern != PatternLeakLinear {
+		t.Errorf("pattern %s", m.Pattern)
+	}
+}
+
+// What nobody owns can leak, and who does not has no part in it.
+func TestMemoryThatNobodyHoldsCanLeak(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range quiet + 3600 {
+		j = show(t, d, frame(s, round(2*gib+leaked(s)), proc(1, 10*gib)))
+	}
+	if !j.Residual.Leak || !j.Device.Leak || j.Members[0].Leak || j.Members[0].Share.OK {
+		t.Errorf("residual %t, device %t, member %t", j.Residual.Leak, j.Device.Leak, j.Members[0].Leak)
+	}
+}
+
+// The growth of a device is split among the processes that leak, and the one that does not has no
+// part in it.
+func TestGrowthIsSplit(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range quiet + 3600 {
+		j = show(t, d, frame(s, gib, proc(0, gib+leaked(s)), proc(1, gib+leaked(s)/3), proc(2, gib)))
+	}
+	for i, want := range []float64{0.75, 0.25} {
+		if share := j.Members[i].Share; !share.OK || math.Abs(share.V-want) > 0.02 {
+			t.Errorf("member %d has the share %+v, want %g", i, share, want)
+		}
+	}
+	if m := j.Members[2]; m.Leak || m.Share.OK {
+		t.Errorf("the one that does not grow: %+v", m)
+	}
+}
+
+func TestJobThatArrivesIsNoLeakOfTheGPU(t *testing.T) {
+	d := newDomain(t)
+	for s := range 7200 {
+		var jobs []Member[int]
+		for job := range s / 300 { // one more every five minutes
+			jobs = append(jobs, proc(job, 2*gib))
+		}
+		if j := show(t, d, frame(s, 512*mib, jobs...)); j.Device.Leak || j.Residual.Leak {
+			t.Fatalf("second %d: %d jobs make the GPU leak", s, len(jobs))
+		}
+	}
+}
+
+// A GPU whose sum grows though nothing on it leaks yet is what grows most of it: one that grows has
+// not stopped.
+func TestPatternOfAGPUThatGrows(t *testing.T) {
+	d, grows := newDomain(t), 0
+	for s := range 3600 {
+		held := map[int]float64{1: 40 * gib}
+		if s >= 1800 {
+			held[2] = round(gib + 2*mib*float64(s-1800)) // from its start on: it may fill a cache
+		}
+		j := observe(t, d, s, 512*mib, held)
+		if s < 2400 || j.Device.Leak {
+			continue
+		}
+		if grows++; j.Device.Pattern != PatternWarmup || j.Members[1].Pattern != PatternWarmup {
+			t.Fatalf("second %d: %s, its process %s", s, j.Device.Pattern, j.Members[1].Pattern)
+		}
+	}
+	if grows == 0 {
+		t.Error("nothing grows: the test shows nothing")
+	}
+}
+
+// A pool of which each worker lives too short to show a leak leaks as a whole.
+func TestGroupSumsItsMembers(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	last := quiet + 3600
+	for s := range last + 1 {
+		j = show(t, d, frame(s, gib, shortWorkers(s)...))
+	}
+	if len(j.Groups) != 1 || j.Groups[0].Group != "ml/pool" || j.Groups[0].Used != 3*round(gib+leaked(last)/3) {
+		t.Fatalf("groups %+v", j.Groups)
+	}
+	g := j.Groups[0]
+	if !g.Leak || math.IsInf(g.SecondsToOOM.V, 0) || !j.Device.Leak || g.SecondsToOOM != j.Device.SecondsToOOM {
+		t.Errorf("a pool of short workers that grows as a whole: %+v; the device: %+v", g.Verdict, j.Device)
+	}
+}
+
+// shortWorkers are three workers that are made anew every 5 minutes, and hold more each time.
+func shortWorkers(s int) (all []Member[int]) {
+	for w := range 3 {
+		m := proc(3*(s/300)+w, gib+leaked(s)/3)
+		m.Group, m.Started = "ml/pool", second(s/300*300)
+		all = append(all, m)
+	}
+	return all
+}
+
+func TestGroupWithAnUnknownMemberHasNoSum(t *testing.T) {
+	d := newDomain(t)
+	for s := range 1000 {
+		known := s%100 != 99
+		f := frame(s, 38*gib, Member[int]{Key: 1, Group: "pod", Used: Of(gib)}, Member[int]{Key: 2, Group: "pod", Used: Of(gib)})
+		f.Complete, f.Members[1].Used.OK = false, known
+		j := show(t, d, f)
+		if (len(j.Groups) == 1) != known || known && j.Groups[0].Used != 2*gib {
+			t.Fatalf("second %d: groups %+v", s, j.Groups)
+		}
+		if known && j.Groups[0].Judged && j.Groups[0].Pattern != PatternStable {
+			t.Fatalf("second %d: a constant pod is %s", s, j.Groups[0].Pattern)
+		}
+	}
+}
+
+// Workers that are added to a pool are no leak of the pool, nor of its GPU; once they are all there,
+// growth counts.
+func TestPoolThatBecomesLargerIsNoLeak(t *testing.T) {
+	const grows = 9000
+	d, found := newDomain(t), 0
+	for s := 0; s < 14400; s += 2 {
+		var workers []Member[int]
+		for w := range 2 + min(12, max(0, s-3600)/120) {
+			m := proc(w, 2*gib+float64(max(0, s-grows))*mib/10)
+			m.Group, m.Started = "team/pool", second(s)
+			workers = append(workers, m)
+		}
+		j := show(t, d, frame(s, 0, workers...))
+		if leak := j.Device.Leak || j.Groups[0].Leak; leak && s < grows {
+			t.Fatalf("second %d: a pool of %d workers leaks: %+v", s, len(workers), j.Groups[0].Verdict)
+		} else if leak && found == 0 {
+			found = s
+		}
+	}
+	if found == 0 || found > grows+1200 {
+		t.Errorf("the leak of all workers, from second %d on, is found at %d", grows, found)
+	}
+}
+
+// An engine that is started again beside its parent has the excuses of a program that begins, as it
+// would have without the parent: its pod has no more than it had. One that goes on to grow leaks.
+func TestEngineThatIsStartedAgain(t *testing.T) {
+	const restart = 3 * 3600
+	// told is after how many seconds the GPU leaks; the new engine loads so much at once, and the rest
+	// of what the old one had in so many seconds.
+	told := func(helper, load float64, fill int, leaks bool) int {
+		d := newDomain(t)
+		for s := 0; s < restart+3*3600; s += 5 {
+			engine, used := 2, 20.0*gib
+			if s >= restart {
+				engine, used = 3, load+(20*gib-load)*float64(s-restart)/float64(fill)
+			}
+			if !leaks {
+				used = min(used, 20*gib)
+			}
+			j := show(t, d, frame(s, gib, Member[int]{Key: 1, Group: "ml/pod", Used: Of(helper), SM: Of(0)},
+				Member[int]{Key: engine, Group: "ml/pod", Used: Of(round(used)), SM: Of(0.5)}))
+			if j.Device.Leak {
+				return s - restart
+			}
+		}
+		return 0
+	}
+	for _, helper := range []float64{64 * mib, 4 * gib} {
+		for _, load := range []float64{2 * gib, 5 * gib} {
+			for _, fill := range []int{600, 1800, 2700} {
+				if at := told(helper, load, fill, false); at > 0 {
+					t.Errorf("helper of %g GiB, %g GiB at first, the rest in %d s: a leak after %d s", helper/gib, load/gib, fill, at)
+				}
+			}
+		}
+		if told(helper, 2*gib, 1800, true) == 0 {
+			t.Errorf("helper of %g GiB: an engine that goes on to grow is no leak", helper/gib)
+		}
+	}
+}
+
+func TestReusedKeyNeverInherits(t *testing.T) {
+	d := newDomain(t)
+	last := quiet + 3600
+	for s := range last {
+		j := observe(t, d, s, 0, map[int]float64{1: round(2*gib + leaked(s))})
+		if s == last-1 && !j.Members[0].Leak {
+			t.Fatal("the first process does not leak: the test shows little")
+		}
+	}
+	j := observe(t, d, last, 0, map[int]float64{2: 5 * gib})
+	if len(j.Exited) != 1 || j.Exited[0].Key != 1 || j.Exited[0].NearCapacity {
+		t.Errorf("exited %+v", j.Exited)
+	}
+	if m := j.Members[0]; m.Leak || m.Judged || m.Windows[0].N != 1 {
+		t.Errorf("the new process starts with %+v", m)
+	}
+}
+
+// An exit that an incomplete list leaves open for minutes is judged by the moment when the process was
+// last seen.
+func TestExitNearCapacity(t *testing.T) {
+	d := newDomain(t)
+	observe(t, d, 0, 0, map[int]float64{1: 79 * gib})
+	if j := observe(t, d, 1, 0, nil); len(j.Exited) != 1 || !j.Exited[0].NearCapacity || j.Exited[0].Used != Of(79*gib) {
+		t.Errorf("exited %+v", j.Exited)
+	}
+
+	d, told := newDomain(t), 0
+	for s := range 1000 {
+		f := frame(s, gib, proc(1, 78*gib))
+		if s >= 100 {
+			f = frame(s, gib)
+		}
+		f.Complete = false
+		for _, e := range show(t, d, f).Exited {
+			told += btoi(e.NearCapacity)
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d exits near the capacity", told)
+	}
+}
+
+// The crest is that of the last hour, and begins anew when a member ends that held a tenth of it.
+func TestHeadroomIsBelowTheCrest(t *testing.T) {
+	for _, c := range []struct {
+		minutes    int // from the peak of 50 GiB on
+		held, want float64
+	}{{59, 1, 30}, {61, 1, 40}, {1, 4.5, 30}, {1, 5.5, 40}} {
+		d := newDomain(t)
+		observe(t, d, 0, (50-c.held)*gib, map[int]float64{1: c.held * gib})
+		var j *Judgement[int]
+		for minute := 1; minute <= c.minutes; minute++ {
+			j = observe(t, d, 60*minute, 40*gib, nil)
+		}
+		if j.Headroom != Of(c.want*gib) {
+			t.Errorf("%d minutes after the end of %g of 50 GiB: headroom %g GiB, want %g", c.minutes, c.held, j.Headroom.V/gib, c.want)
+		}
+	}
+}
+
+// What a driver has not freed yet when a process is known to have ended is no part of the crest: a
+// minute later all that is free is headroom.
+func TestHeadroomWhileMemoryIsFreed(t *testing.T) {
+	const big, end = 60 * gib, 600
+	for _, step := range []int{1, 5, 15} {
+		for takes := range 5 { // frames
+			d := newDomain(t)
+			for s := 0; s <= end+60; s += step {
+				f := frame(s, gib, proc(1, 10*gib), proc(2, big))
+				if s >= end {
+					f = frame(s, gib+big*share(float64(takes-(s-end)/step)/float64(takes+1)), proc(1, 10*gib))
+				}
+				if j := show(t, d, f); s >= end+60 && j.Headroom.V != 69*gib {
+					t.Errorf("a frame each %d s, freed within %d more: headroom of %g GiB, 69 are free", step, takes, j.Headroom.V/gib)
+				}
+			}
+		}
+	}
+}
+
+// For a while, what leaked still does where lists cannot be read: a list that is missing, and one whose
+// processes are known, but not their memory.
+func TestUnreadableListKeepsTheVerdict(t *testing.T) {
+	const broken = quiet + 1800
+	for _, members := range [][]Member[int]{nil, {{Key: 1}, {Key: 2}}} {
+		d := newDomain(t)
+		var j *Judgement[int]
+		for s := range broken {
+			j = observe(t, d, s, 0, map[int]float64{1: round(10*gib + leaked(s)), 2: gib})
+		}
+		before := j.Device
+		for s := broken; s < broken+800; s++ {
+			f := frame(s, round(11*gib+leaked(s)), members...)
+			f.Complete = false
+			if j = show(t, d, f); s >= broken+10 {
+				continue
+			}
+			if !j.Device.Leak || !j.Attributed || j.Device.Confidence != before.Confidence || len(j.Exited) > 0 {
+				t.Fatalf("second %d: %+v", s, j)
+			}
+			near(t, "time to out-of-memory", j.Device.SecondsToOOM.V, before.SecondsToOOM.V, 0.02)
+		}
+		if j.Attributed || j.Residual.Judged {
+			t.Error("after 13 minutes without a list the device is still judged through it")
+		}
+	}
+}
+
+// Where the list is never complete, a leak that others hide by shrinking is one all the same, and says
+// when.
+func TestLeakThatOthersHide(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range quiet + 3600 {
+		f := frame(s, 0, proc(1, 10*gib+leaked(s)), proc(2, 20*gib-leaked(s)))
+		f.Used, f.Complete = Of(40*gib), false
+		j = show(t, d, f)
+	}
+	if m := j.Members[0]; !m.Leak || !j.Device.Leak || math.IsInf(m.SecondsToOOM.V, 0) || m.SecondsToOOM != j.Device.SecondsToOOM || m.Share.V != 1 {
+		t.Errorf("member %+v, device %+v", m, j.Device)
+	}
+}
+
+// Without a list the raw series is judged, and without a capacity, of which nothing is none, nobody
+// knows when it is used up.
+func TestWithoutListAndCapacity(t *testing.T) {
+	for _, capacity := range []Value{{}, Of(0)} {
+		for _, listed := range []bool{false, true} {
+			d := newDomain(t)
+			var j *Judgement[int]
+			for s := range quiet + 3600 {
+				f := frame(s, 0, proc(1, 2*gib+leaked(s)))
+				f.Capacity = capacity
+				if !listed {
+					f.Members, f.Complete = nil, false
+				}
+				if j = show(t, d, f); j.Headroom.OK || j.Device.SecondsToOOM.OK {
+					t.Fatalf("second %d: %+v", s, j.Device)
+				}
+			}
+			if !j.Device.Leak || j.Attributed != listed {
+				t.Errorf("capacity %v, listed %t: %+v", capacity, listed, j.Device)
+			}
+		}
+	}
+}
+
+func TestAbsentIsNotZero(t *testing.T) {
+	d := newDomain(t)
+	for s := range 1200 {
+		observe(t, d, s, 0, map[int]float64{1: 10 * gib})
+	}
+	for i, bad := range []Value{{}, Of(math.NaN()), Of(math.Inf(1)), Of(-1), Of(math.MaxUint64), Of(MaxBytes * 1.01)} {
+		f := frame(1200+i, 0, Member[int]{Key: 1, Used: bad})
+		f.Used, f.Capacity = bad, bad
+		if j := show(t, d, f); j.Device != (Verdict{}) || j.Members[0].Verdict != (Verdict{}) || j.Headroom.OK {
+			t.Errorf("%v is taken for a measurement", bad)
+		}
+	}
+	j := observe(t, d, 1300, 0, map[int]float64{1: 10 * gib})
+	if f := j.Members[0].Windows[0]; f.Slope.V != 0 || j.Device.Leak || f.N < 450 {
+		t.Errorf("after the gap: %+v", f)
+	}
+}
+
+func TestTimeMustIncrease(t *testing.T) {
+	d := newDomain(t)
+	observe(t, d, 10, 0, map[int]float64{1: gib})
+	for _, s := range []int{10, 9, -1_770_000_001} {
+		if err := d.Observe(frame(s, 0)); !errors.Is(err, ErrTime) {
+			t.Errorf("second %d after 10: error %v", s, err)
+		}
+	}
+	if j := observe(t, d, 11, 0, map[int]float64{1: gib}); len(j.Exited) != 0 || j.Members[0].Windows[0].N != 2 {
+		t.Errorf("a refused frame changed something: %+v", j)
+	}
+	d.Reset(ReasonClockStep)
+	if j := observe(t, d, 0, 0, map[int]float64{1: gib}); j.Members[0].Windows[0].N != 1 || j.Resets[ReasonClockStep] != 1 {
+		t.Errorf("after a reset: %+v", j)
+	}
+}
+
+// The same series at another time, or on another base, has the same verdict, as long as it is as far
+// from idle and from full.
+func TestVerdictDoesNotDependOnOrigin(t *testing.T) {
+	run := func(shift time.Duration, base float64) (all []Verdict) {
+		d := newDomain(t)
+		rng := rand.New(rand.NewPCG(11, 12))
+		for s := range quiet + 3000 {
+			used := base + 20*gib + leaked(s) + float64(rng.IntN(50))*2*mib
+			v := show(t, d, &Frame[int]{T: second(s) + shift, Used: Of(used), Capacity: Of(base + 200*gib)}).Device
+			if v.Trough.OK {
+				v.Trough.V -= base
+			}
+			if v.Leak {
+				v.Since -= shift
+			}
+			v.Windows = [MaxWindows]Fit{} // their sums are rounded
+			// What takes the whole capacity into account takes the base, too.
+			v.SecondsToFull, v.FullLower, v.FullUpper, v.Upper = Value{}, Value{}, Value{}, Value{}
+			all = append(all, v)
+		}
+		return all
+	}
+	want := run(0, 0)
+	for _, got := range [][]Verdict{run(987654321987*time.Nanosecond, 0), run(0, 1000*gib)} {
+		for i := range got {
+			if got[i] != want[i] {
+				t.Fatalf("second %d: %+v, want %+v", i, got[i], want[i])
+			}
+		}
+	}
+	if !want[len(want)-1].Leak {
+		t.Error("the series does not leak: the test shows little")
+	}
+}
+
+// Beyond the bounds nothing is judged, but all is summed up. Who is listed twice counts once.
+func TestManyMembersAreBounded(t *testing.T) {
+	d := newDomain(t)
+	f := frame(0, 0)
+	f.Used = Of(80 * gib)
+	for i := range 3000 {
+		m := Member[int]{Key: i, Group: string(rune('a' + i)), Used: Of(mib)}
+		if i >= 1000 && i < 1100 {
+			m.Group = "a" // over the bound of members
+		}
+		f.Members = append(f.Members, m)
+	}
+	if j := show(t, d, f); len(d.members) != MaxMembers || len(d.groups) != MaxGroups || len(j.Members) != 3000 {
+		t.Fatalf("%d members, %d groups, %d verdicts", len(d.members), len(d.groups), len(j.Members))
+	}
+	if sum := d.groups[groupName{Name: "a"}].frame.sum; sum != 101*mib {
+		t.Errorf("a group beyond the bound sums up to %d bytes", sum)
+	}
+	if used := d.residual.Used; used != 80*gib-3000*mib {
+		t.Errorf("the residual is %d: the members beyond the bound are not in the sum", used)
+	}
+
+	d = newDomain(t)
+	f = frame(0, 11*gib, proc(1, 10*gib))
+	f.Members = append(f.Members, f.Members[0])
+	if show(t, d, f); d.residual.Used != 11*gib {
+		t.Errorf("listed twice: the residual is %d", d.residual.Used)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	nan := math.NaN()
+	for name, change := range map[string]func(*Config){
+		"no window":         func(c *Config) { c.Windows = nil },
+		"too many windows":  func(c *Config) { c.Windows = make([]time.Duration, 5) },
+		"short window":      func(c *Config) { c.Windows = []time.Duration{time.Second} },
+		"long window":       func(c *Config) { c.Windows = []time.Duration{25 * time.Hour} },
+		"same window":       func(c *Config) { c.Windows = []time.Duration{time.Hour, time.Hour} },
+		"threshold 0":       func(c *Config) { c.LeakThreshold = 0 },
+		"threshold NaN":     func(c *Config) { c.LeakThreshold = nan },
+		"threshold 2":       func(c *Config) { c.LeakThreshold = 2 },
+		"clear above leak":  func(c *Config) { c.ClearThreshold = 0.9 },
+		"clear NaN":         func(c *Config) { c.ClearThreshold = nan },
+		"negative age":      func(c *Config) { c.MinAge = -1 },
+		"no growth":         func(c *Config) { c.MinGrowth = 0 },
+		"no span":           func(c *Config) { c.MinSpan = 0 },
+		"negative settling": func(c *Config) { c.SettleTime = -1 },
+		"no false alarm":    func(c *Config) { c.FalseAlarm = 0 },
+		"false alarm NaN":   func(c *Config) { c.FalseAlarm = nan },
+		"zombie at once":    func(c *Config) { c.ZombieAfter = 0 },
+		"stays at once":     func(c *Config) { c.UnreleasedAfter = 0 },
+		"no zombie memory":  func(c *Config) { c.MinZombie = nan },
+		"nothing stays":     func(c *Config) { c.MinUnreleased = 0 },
+		"no spike height":   func(c *Config) { c.SpikeHeight = nan },
+		"spike ratio above": func(c *Config) { c.SpikeRatio = 1.5 },
+		"no spike width":    func(c *Config) { c.SpikeWidth = 0 },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		if _, err := NewDomain(func(Subject[int]) Config { return c }); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	// One that cannot hold for a member leaves it to that of the device.
+	d := newDomainOf(t, func(s Subject[int]) Config {
+		c := DefaultConfig()
+		if s.Kind == KindMember {
+			c.Windows = make([]time.Duration, 2*MaxWindows)
+		}
+		return c
+	})
+	if j := observe(t, d, 1, 0, map[int]float64{1: gib}); j.Members[0].Windows[0].N != 1 || len(d.members[1].Windows) != 2 {
+		t.Errorf("member %+v", j.Members[0])
+	}
+}

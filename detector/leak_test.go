@@ -1,0 +1,321 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// exp is memory that fills up to high GiB with that time constant, in seconds.
+func exp(s int, high, constant float64) float64 {
+	return high * gib * (1 - math.Exp(-float64(s)/constant))
+}
+
+// The shape of a memory is named, and whether that leaks.
+func TestPatterns(t *testing.T) {
+	rng := rand.New(rand.NewPCG(81, 82))
+	constant := func(int) float64 { return 10 * gib }
+	for _, c := range []struct {
+		name   string
+		memory func(s int) float64
+		sm     func(s int) Value // busy if nil
+		at     int               // the second that is looked at
+		want   Pattern
+	}{
+		{"too young", constant, nil, 200, PatternUnknown},
+		{"constant", constant, nil, 3600, PatternStable},
+		{"nothing computed for ten minutes", constant, func(int) Value { return Of(0) }, 3600, PatternIdle},
+		{"for nine", constant, func(s int) Value { return Of(float64(btoi(s < 3060))) }, 3600, PatternStable},
+		{"utilisation not known", constant, func(int) Value { return Value{} }, 3600, PatternStable},
+		{"a model that loads", func(s int) float64 { return 2*gib + min(float64(s)*8*mib, 20*gib) }, nil, 900, PatternWarmup},
+		{"a cache that fills", func(s int) float64 { return 2*gib + exp(s, 20, 600) }, nil, 1500, PatternWarmup},
+		{"and has filled", func(s int) float64 { return 2*gib + exp(s, 20, 600) }, nil, 50000, PatternPlateau},
+		{"one step", func(s int) float64 { return 10*gib + float64(btoi(s > 2000))*5*gib }, nil, 3600, PatternStep},
+		{"a step down", func(s int) float64 { return 10*gib - float64(btoi(s > 2000))*5*gib }, nil, 3600, PatternStep},
+		{"batches of a minute", func(s int) float64 { return 10*gib + float64(s%60)*100*mib }, nil, 3600, PatternSawtooth},
+		{"requests all the time", func(int) float64 { return 10*gib + float64(rng.IntN(200))*40*mib }, nil, 3600, PatternSawtooth},
+		{"tuning now and then", func(s int) float64 { return 10*gib + float64(btoi(s%100 < 2))*4*gib }, nil, 3600, PatternSpikes},
+		{"twice", func(s int) float64 { return 10*gib + float64(btoi(s == 3000 || s == 3300))*4*gib }, nil, 3600, PatternStable},
+		{"a MiB a second", func(s int) float64 { return 10*gib + leaked(s) }, nil, 3600, PatternLeakLinear},
+		{"for a day", func(s int) float64 { return 10*gib + leaked(s)/2 }, nil, 60000, PatternLeakLinear},
+		{"100 MiB a minute at once", func(s int) float64 { return 10*gib + float64(max(0, s-quiet)/60)*100*mib }, nil, 3600, PatternLeakStaircase},
+		{"under batches", func(s int) float64 { return 10*gib + float64(s%30)*200*mib + leaked(s) }, nil, 3600, PatternLeakCyclic},
+	} {
+		told, last := follow(t, c.at+1, 1, func(s int) Member[int] {
+			m := computing(c.memory)(s)
+			if c.sm != nil {
+				m.SM = c.sm(s)
+			}
+			return m
+		}, nil)
+		if last.Pattern != c.want || len(told) != btoi(c.want.Leaks()) {
+			t.Errorf("%s: %q, want %q; a leak from and to %v", c.name, last.Pattern, c.want, told)
+		}
+	}
+}
+
+// A pattern stays for a minute at least, but for the one that tells a leak.
+func TestPatternsHold(t *testing.T) {
+	rng := rand.New(rand.NewPCG(83, 84))
+	changes, last, at, used := 0, PatternUnknown, 0, 10.0*gib
+	told, _ := follow(t, 40000, 1, memoryOf(func(s int) float64 {
+		switch s / 1000 % 5 { // now this, now that
+		case 0:
+			used += float64(rng.IntN(10)) * mib
+		case 1:
+			used -= float64(rng.IntN(10)) * mib
+		case 2:
+			used = 10*gib + float64(s%40)*100*mib
+		case 4:
+			used = 10*gib + float64(btoi(s%50 < 3))*4*gib
+		}
+		if s > 30000 {
+			used = 10*gib + float64(max(0, min(s, 35000)-32000))*8*mib
+		}
+		used = max(used, gib)
+		return used
+	}), func(s int, v *Verdict) {
+		if v.Pattern == last {
+			return
+		}
+		if changes++; s-at < 60 && v.Pattern.Leaks() == last.Leaks() {
+			t.Errorf("second %d: %q for %d s, then %q", s, last, s-at, v.Pattern)
+		}
+		last, at = v.Pattern, s
+	})
+	if changes < 10 || len(told) == 0 {
+		t.Errorf("only %d changes, leaks %v: the test shows little", changes, told)
+	}
+}
+
+// A leak of a MiB a second for 40 minutes after a quiet hour, and what comes then. It is told within 12
+// minutes.
+func TestLeakIsHeld(t *testing.T) {
+	const begins, then = 3600, 6000
+	const top = 10*gib + (then-begins)*mib
+	for _, c := range []struct {
+		name string
+		then func(s int) float64 // seconds since
+		ends [2]int              // when it ends after that, from and to; 0 not within an hour
+	}{
+		{"goes on", func(s int) float64 { return top + float64(s)*mib }, [2]int{}},
+		{"stops", func(int) float64 { return top }, [2]int{60, 2400}},
+		{"gives a tenth back, and stops", func(int) float64 { return top - 240*mib }, [2]int{10, 2400}},
+		{"gives all back", func(int) float64 { return 10 * gib }, [2]int{0, 20}},
+		{"gives half back", func(int) float64 { return top - 1200*mib }, [2]int{0, 20}},
+		{"slows down for good", func(s int) float64 { return top + exp(s, 0.6, 600) }, [2]int{60, 3600}},
+	} {
+		told, _ := follow(t, then+3600, 1, memoryOf(func(s int) float64 {
+			if s < then {
+				return 10*gib + float64(max(0, s-begins))*mib
+			}
+			return c.then(s - then)
+		}), nil)
+		if len(told) == 0 || told[0] < begins || told[0] > begins+720 {
+			t.Errorf("%s: no leak in time: %v", c.name, told)
+			continue
+		}
+		if len(told) != 1+btoi(c.ends[1] > 0) || len(told) > 1 && (told[1]-then < c.ends[0] || told[1]-then > c.ends[1]) {
+			t.Errorf("%s: a leak from and to %v, want its end %v s after %d", c.name, told, c.ends, then)
+		}
+	}
+}
+
+// A leak that goes on for as long as it takes to fill the memory is told once, however slow it is.
+func TestSlowLeakStaysOne(t *testing.T) {
+	for _, rate := range []float64{0.1, 0.3, 1} { // MiB/s
+		hours := int(min(40, 60*1024/rate/3600))
+		told, last := follow(t, 7200+hours*3600, 10, computing(func(s int) float64 { return 10*gib + rate*mib*float64(max(0, s-7200)) }), nil)
+		if len(told) != 1 {
+			t.Errorf("%g MiB a second: a leak from and to %v", rate, told)
+			continue
+		}
+		near(t, fmt.Sprintf("%g MiB a second: rate", rate), last.Rate.V, rate*mib, 0.05)
+	}
+}
+
+// What was not seen did not pause: a leak goes on over a time without samples, and one that begins is
+// found in spite of it.
+func TestGapIsNoPause(t *testing.T) {
+	for _, c := range []struct{ from, to, by int }{{4500, 4920, 4400}, {3900, 4200, 5100}, {5000, 5600, 4400}} {
+		d := newDomain(t)
+		var told toggles
+		for s := range 12000 {
+			if s > c.from && s < c.to {
+				continue
+			}
+			told.note(s, show(t, d, frame(s, 0, proc(1, 10*gib+float64(max(0, s-3600))*mib))).Device.Leak)
+		}
+		if len(told) != 1 || told[0] > c.by {
+			t.Errorf("a gap from %d to %d: a leak from and to %v, want one by %d", c.from, c.to, told, c.by)
+		}
+	}
+}
+
+// Near the capacity an allocator empties its cache before it fails, and goes on: that gives nothing back.
+// But what is not in use any more is not leaked.
+func TestLeakNearTheCapacity(t *testing.T) {
+	const begins = 3600
+	for _, c := range []struct {
+		name string
+		high float64 // from 40 GiB to that, and then 30 GiB
+		held [2]int
+	}{{"there", 78 * gib, [2]int{600, 1200}}, {"there is room", 60 * gib, [2]int{0, 20}}} {
+		full := begins + int((c.high-40*gib)/(8*mib))
+		told, _ := follow(t, 14400, 1, memoryOf(func(s int) float64 {
+			if s >= full {
+				return 30 * gib
+			}
+			return 40*gib + float64(max(0, s-begins))*8*mib
+		}), func(s int, v *Verdict) {
+			if s >= full && v.Leaked.V > 30*gib {
+				t.Fatalf("%s: %g GiB are leaked of 30 GiB", c.name, v.Leaked.V/gib)
+			}
+		})
+		if len(told) != 2 || told[1]-full < c.held[0] || told[1]-full > c.held[1] {
+			t.Errorf("%s: %v, full at %d", c.name, told, full)
+		}
+	}
+}
+
+// A program that never uses the multiprocessors may load for an hour; after that it leaks.
+func TestGrowthWithoutComputeIsALoad(t *testing.T) {
+	for _, c := range []struct {
+		rate float64 // MiB/s, from 10 GiB on
+		sm   Value
+		by   [2]int // seconds of growth between which it is told
+	}{
+		{10, Of(0.5), [2]int{300, 900}},
+		{10, Value{}, [2]int{300, 900}},
+		{10, Of(0), [2]int{1200, 3900}},
+		{15, Of(0), [2]int{1200, 3900}},
+	} {
+		d, found := newDomain(t), 0
+		for s := 0; found == 0 && s < quiet+4000; s++ {
+			m := proc(1, 10*gib+c.rate*leaked(s))
+			m.SM = c.sm
+			j := show(t, d, frame(s, gib, m))
+			if j.Device.Leak && s < quiet+c.by[0] {
+				t.Fatalf("%+v: the GPU leaks after %d s", c, s-quiet)
+			}
+			if j.Members[0].Leak {
+				found = s - quiet
+			}
+		}
+		if found < c.by[0] || found > c.by[1] {
+			t.Errorf("%+v: told after %d s", c, found)
+		}
+	}
+}
+
+// Muted in the middle of a leak there is none, and what was seen is not forgotten.
+func TestMuteHidesALeak(t *testing.T) {
+	mute := false
+	d := newDomainOf(t, func(Subject[int]) Config {
+		cfg := DefaultConfig()
+		cfg.Mute = mute
+		return cfg
+	})
+	var since time.Duration
+	for s := range quiet + 1200 {
+		if s == quiet+1000 || s == quiet+1060 {
+			mute = !mute
+			d.Reconfigure()
+		}
+		j := observe(t, d, s, gib, map[int]float64{1: round(10*gib + leaked(s))})
+		v := j.Members[0].Verdict
+		if s == quiet+999 {
+			since = v.Since
+		}
+		if mute && (v.Judged || v.Leak || !v.Muted || v.Pattern != PatternUnknown || v.Rate.OK || !v.Windows[0].Slope.OK || j.Device.Leak) {
+			t.Fatalf("second %d: muted, and %+v", s, v)
+		}
+		if !mute && s >= quiet+999 && (!v.Leak || !v.Pattern.Leaks() || v.Since != since || !j.Device.Leak) {
+			t.Fatalf("second %d: %+v, since %s", s, v, since)
+		}
+	}
+}
+
+// A new configuration in the middle of a leak leaves it, as long as its confidence is above the clear
+// threshold.
+func TestReconfigureInTheMiddleOfALeak(t *testing.T) {
+	cfg := DefaultConfig()
+	d, at := newDomainOf(t, func(Subject[int]) Config { return cfg }), 0
+	see := func(seconds int) (j *Judgement[int]) {
+		for range seconds {
+			j = observe(t, d, at, 512*mib, map[int]float64{1: round(10*gib + leaked(at))})
+			at++
+		}
+		return j
+	}
+	before := see(quiet + 1500).Members[0].Verdict
+	if !before.Leak {
+		t.Fatal("no leak")
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+	}{
+		{"higher threshold", func() { cfg.LeakThreshold = 1 }},
+		{"other windows", func() { cfg.Windows = []time.Duration{5 * time.Minute, time.Hour} }},
+		{"settle time", func() { cfg.SettleTime = 12 * time.Hour }},
+		{"least growth", func() { cfg.MinGrowth = 256 * mib }},
+		{"defaults", func() { cfg = DefaultConfig() }},
+	} {
+		c.change()
+		d.Reconfigure()
+		j := see(60)
+		if v := j.Members[0].Verdict; !v.Leak || v.Since != before.Since || !j.Device.Leak || v.Rate.V < 0.9*mib || v.Windows[1].N < 1000 {
+			t.Fatalf("%s: %+v, before %+v", c.name, v, before)
+		}
+	}
+	cfg.MinGrowth = 100 * gib // that is no leak any more
+	d.Reconfigure()
+	if j := see(1200); j.Members[0].Leak || j.Device.Leak {
+		t.Errorf("less than the least growth: %+v", j.Members[0])
+	}
+}
+
+// What a leak under cycles has retained, and the lower envelope, do not swing with the cycles.
+func TestCyclesDoNotSwingWhatIsLeaked(t *testing.T) {
+	const begins = 3600
+	lost, trough, seen := 0.0, 0.0, 0
+	follow(t, 4*3600, 1, memoryOf(func(s int) float64 {
+		return 20*gib + float64(s%120)*40*mib + float64(max(0, s-begins))*mib
+	}), func(s int, v *Verdict) {
+		if !v.Leak {
+			return
+		}
+		if v.Leaked.V < lost-2*mib || v.Trough.V < trough-2*mib {
+			t.Fatalf("second %d: %.0f MiB leaked after %.0f, trough at %.0f after %.0f", s, v.Leaked.V/mib, lost/mib, v.Trough.V/mib, trough/mib)
+		}
+		if all := float64(s-begins) * mib; v.Leaked.V > 1.1*all+512*mib {
+			t.Fatalf("second %d: %.0f MiB leaked of %.0f", s, v.Leaked.V/mib, all/mib)
+		}
+		lost, trough, seen = v.Leaked.V, v.Trough.V, seen+1
+	})
+	if seen < 3600 || lost < 0.8*float64(3*3600)*mib {
+		t.Errorf("a leak in %d seconds, %.0f MiB in the end", seen, lost/mib)
+	}
+}
+
+// A load that was given back is no reason to overlook a leak a day later.
+func TestLeakLongAfterALoad(t *testing.T) {
+	for _, held := range []int{1200, 7200, 8 * 3600} {
+		begins := held + 24*3600
+		told, _ := follow(t, begins+3600, 2, memoryOf(func(s int) float64 {
+			if s < held {
+				return 60 * gib
+			}
+			return 5*gib + float64(max(0, s-begins))*100/60*mib
+		}), nil)
+		if len(told) != 1 || told[0] < begins || told[0] > begins+1200 {
+			t.Errorf("60 GiB for %d s, a quiet day and a leak from %d on: found %v", held, begins, told)
+		}
+	}
+}

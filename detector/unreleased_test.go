@@ -1,0 +1,305 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+const (
+	gone = 600 // the second in which a process is gone in these tests
+	ever = 1 << 30
+)
+
+// memory is one second of a memory: what each process holds, and what stands in no list.
+type memory struct {
+	members map[int]float64
+	rest    float64
+	broken  bool // the list cannot be read
+}
+
+// play gives a memory to a domain, every so many seconds, and returns for each frame what is
+// unreleased, in GiB: "1:6" is 6 GiB of process 1.
+func play(t *testing.T, d *Domain[int], from, to, step int, at func(s int) memory) (all []string) {
+	t.Helper()
+	for s := from; s < to; s += step {
+		m := at(s)
+		var members []Member[int]
+		for key := range 100 {
+			if used, ok := m.members[key]; ok {
+				members = append(members, proc(key, used))
+			}
+		}
+		f := frame(s, m.rest, members...)
+		f.Used.V, f.Complete = max(0, f.Used.V), !m.broken
+		for i := range members {
+			f.Members[i].Used.OK = !m.broken
+		}
+		j := show(t, d, f)
+		all = append(all, stays(j))
+		for _, v := range []Verdict{j.Device, j.Residual} {
+			if v.Judged && !v.Leak && (v.Pattern == PatternUnreleased) != (len(j.Unreleased) > 0) {
+				t.Fatalf("second %d: pattern %q with %+v", s, v.Pattern, j.Unreleased)
+			}
+		}
+	}
+	return all
+}
+
+func stays(j *Judgement[int]) string {
+	var b strings.Builder
+	for _, u := range j.Unreleased {
+		fmt.Fprintf(&b, " %d:%.3g", u.Key, u.Used/gib)
+	}
+	return strings.TrimPrefix(b.String(), " ")
+}
+
+// spans says when what was unreleased, in seconds: "660-2000 1:6".
+func spans(all []string, step int) string {
+	var b strings.Builder
+	begin := 0
+	for i := range all {
+		if i+1 < len(all) && all[i+1] == all[i] {
+			continue
+		}
+		if all[i] != "" {
+			fmt.Fprintf(&b, ", %d-%d %s", begin*step, (i+1)*step, all[i])
+		}
+		begin = i + 1
+	}
+	return strings.TrimPrefix(b.String(), ", ")
+}
+
+// ended is a memory of a process of 8 GiB that ends, and of one that goes on; left is what stays in use,
+// in GiB.
+func ended(left func(s int) float64) func(s int) memory {
+	return func(s int) memory {
+		if s < gone {
+			return memory{members: map[int]float64{1: 8 * gib, 2: 20 * gib}, rest: 512 * mib}
+		}
+		return memory{members: map[int]float64{2: 20 * gib}, rest: 512*mib + left(s)*gib}
+	}
+}
+
+// leave is the same for processes of those GiB, each of which ends in its second and leaves all in use.
+func leave(held []float64, ends []int) func(s int) memory {
+	return func(s int) memory {
+		m := memory{members: map[int]float64{99: gib}, rest: 512 * mib}
+		for i, h := range held {
+			if s < ends[i] {
+				m.members[i+1] = h * gib
+			} else {
+				m.rest += h * gib
+			}
+		}
+		return m
+	}
+}
+
+// swap has a process of 8 GiB end and a new one of as much begin at once, which stands in the list after
+// so many seconds.
+func swap(listed int) func(s int) memory {
+	return func(s int) memory {
+		m := ended(func(int) float64 { return 8 })(s)
+		if s >= gone+listed {
+			m.members[3] = 8 * gib
+			m.rest -= 8 * gib
+		}
+		return m
+	}
+}
+
+func TestUnreleased(t *testing.T) {
+	since := func(at int) func(int) float64 { return func(s int) float64 { return 8 * float64(btoi(s >= at)) } }
+	until := func(at int) func(int) float64 { return func(s int) float64 { return 8 * float64(btoi(s < at)) } }
+	all := ended(since(0))
+	with := func(at func(s int) memory, change func(m *memory, s int)) func(s int) memory {
+		return func(s int) memory {
+			m := at(s)
+			change(&m, s)
+			return m
+		}
+	}
+	for name, c := range map[string]struct {
+		at   func(s int) memory
+		want string
+	}{
+		"all of it stays":      {all, "660-3000 1:8"},
+		"half of it stays":     {ended(func(int) float64 { return 4 }), "660-3000 1:4"},
+		"it stays for a while": {ended(until(2000)), "660-2001 1:8"},
+		"it shrinks, and goes": {ended(func(s int) float64 { return 8 - 2*float64(btoi(s >= 1000)) - 6*float64(btoi(s >= 2000)) }),
+			"660-1001 1:8, 1001-2001 1:6"},
+		"slowly freed, and yet not all": {ended(func(s int) float64 { return max(2, 8-float64(s-gone)) }), "660-3000 1:2"},
+		"others come on top, and it goes": {ended(func(s int) float64 { return 8 + 30*float64(btoi(s > 1000)) - 8*float64(btoi(s > 2000)) }),
+			"660-2002 1:8"},
+		"two end at once": {leave([]float64{9, 3}, []int{gone, gone}), "660-3000 1:9 2:3"},
+		"two end, and stay, one after the other": {with(leave([]float64{9, 3}, []int{gone, 1000}), func(m *memory, s int) {
+			m.rest -= 9 * gib * float64(btoi(s >= 2000))
+		}), "660-1060 1:9, 1060-2001 1:9 2:3, 2001-3000 2:3"},
+		"two end at once, a part stays": {with(leave([]float64{9, 3}, []int{gone, gone}), func(m *memory, s int) {
+			m.rest -= 4 * gib * float64(btoi(s >= gone))
+		}), "660-3000 1:6 2:2"},
+		"the list is read a moment after the memory": {with(all, func(m *memory, s int) {
+			m.rest -= 10 * gib * float64(btoi(s%7 == 0)) // of which a process has let go in between
+		}), "660-3000 1:8"},
+
+		"all is freed":           {ended(until(0)), ""},
+		"it takes nine seconds":  {ended(func(s int) float64 { return max(0, 9-float64(s-gone)) }), ""},
+		"it takes fifty seconds": {ended(func(s int) float64 { return max(0, 50-float64(s-gone)) }), ""},
+		"less than is said":      {ended(func(int) float64 { return 60.0 / 1024 }), ""},
+		"a small process":        {leave([]float64{60.0 / 1024}, []int{gone}), ""},
+		"another grows by as much": {func(s int) memory {
+			return memory{members: map[int]float64{1 + btoi(s >= gone): 8 * gib}, rest: 512 * mib}
+		}, ""},
+		"memory that nobody owns yet":         {swap(3), ""},
+		"and that takes a while":              {swap(40), ""},
+		"memory that comes later, unlisted":   {ended(since(gone + 120)), ""},
+		"the list cannot be read at the exit": {with(all, func(m *memory, s int) { m.broken = s >= gone-300 && s < gone+300 }), ""},
+		"the list is never whole":             {with(all, func(m *memory, _ int) { m.broken = true }), ""},
+		"missing from one list": {func(s int) memory {
+			m := all(0)
+			if s%50 == 49 {
+				delete(m.members, 1)
+				m.rest += 8 * gib
+			}
+			return m
+		}, ""},
+	} {
+		for _, step := range []int{1, 5, 15, 60} {
+			got := spans(play(t, newDomain(t), 0, 3000, step, c.at), step)
+			if step == 1 && got != c.want || step > 1 && c.want == "" && got != "" {
+				t.Errorf("%s, every %d s: unreleased: %q, want %q", name, step, got, c.want)
+			}
+		}
+	}
+	if got := spans(play(t, newDomain(t), 0, 3000, 1, ended(since(gone+3))), 1); got != "" {
+		t.Errorf("memory that comes soon, unlisted: %q", got)
+	}
+	for step, want := range map[int]string{15: "660-3000 1:8", 60: "720-3000 1:8"} {
+		if got := spans(play(t, newDomain(t), 0, 3000, step, all), step); got != want {
+			t.Errorf("every %d s: %q, want %q", step, got, want)
+		}
+	}
+}
+
+// What grows beside the processes is not what one of them left, whether it is known to leak or not; and
+// what they leave behind is told all the same.
+func TestUnreleasedBesideGrowth(t *testing.T) {
+	for _, c := range []struct {
+		step         int
+		rate, leaves float64 // MiB/s and GiB
+	}{{15, 1, 0}, {30, 2, 0}, {30, 2, 1}} {
+		const end = quiet + 2*3600
+		at := func(s int) memory {
+			m := memory{members: map[int]float64{2: gib}, rest: gib + c.rate*leaked(s)}
+			if s < end {
+				m.members[1] = 8 * gib
+			} else {
+				m.rest += c.leaves * gib
+			}
+			return m
+		}
+		all := play(t, newDomain(t), 0, end+900, c.step, at)
+		for i := (end + 150) / c.step; i < len(all); i++ {
+			told, left := 0, 0.0
+			if all[i] != "" {
+				if _, err := fmt.Sscanf(all[i], "%d:%g", &told, &left); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if math.Abs(left-c.leaves) > 0.1 || (told == 1) != (c.leaves > 0) {
+				t.Fatalf("%+v: %d s after the end: %q", c, i*c.step-end, all[i])
+			}
+		}
+	}
+}
+
+// Workers that come and go many times a second, each of which is still in the memory for a moment after
+// it has left the list: nothing stays.
+func TestUnreleasedChurn(t *testing.T) {
+	d, next := newDomain(t), 0
+	rng := rand.New(rand.NewPCG(31, 32))
+	for s := range 3000 {
+		f := frame(s, gib)
+		next += 14
+		for k := range 20 {
+			f.Members = append(f.Members, Member[int]{Key: next + k, Used: Of(300 * mib)})
+			f.Used.V += 300 * mib
+		}
+		f.Used.V += 600 * mib * float64(btoi(rng.IntN(10) < 5)) // of two that have just ended
+		if j := show(t, d, f); len(j.Unreleased) > 0 {
+			t.Fatalf("second %d: %s", s, stays(j))
+		}
+	}
+}
+
+// Of a crowd that ends at once the largest are named, and of more than are named one after the other
+// the first ones.
+func TestUnreleasedIsBounded(t *testing.T) {
+	var sizes, same []float64
+	var at, later []int
+	for key := range 40 {
+		sizes, at = append(sizes, float64(key+1)/16), append(at, gone)
+		same, later = append(same, 1), append(later, 100*(key+1))
+	}
+	if got, want := spans(play(t, newDomain(t), 0, 1000, 1, leave(sizes, at)), 1), "660-1000 40:2.5 39:2.44 38:2.38 37:2.31 36:2.25 35:2.19 34:2.12 33:2.06"; got != want {
+		t.Errorf("a crowd: %q, want %q", got, want)
+	}
+	all := play(t, newDomain(t), 0, 4400, 1, leave(same, later))
+	if got, want := all[len(all)-1], "1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1"; got != want {
+		t.Errorf("one after the other: %q, want %q", got, want)
+	}
+}
+
+func TestUnreleasedGoesWithAReset(t *testing.T) {
+	for _, reason := range []Reason{ReasonDeviceReset, ReasonRepartition} {
+		d := newDomain(t)
+		at := leave([]float64{8}, []int{gone})
+		if all := play(t, d, 0, 1000, 1, at); all[999] != "1:8" {
+			t.Fatalf("unreleased %q", all[999])
+		}
+		d.Reset(reason)
+		if got := spans(play(t, d, 1000, 1500, 1, at), 1); got != "" || d.Knows(1) {
+			t.Errorf("%s: %q stays", reason, got)
+		}
+	}
+}
+
+// A list that fails for a while after memory has stayed leaves the verdict.
+func TestUnreleasedWithoutList(t *testing.T) {
+	d := newDomain(t)
+	all := play(t, d, 0, 3500, 1, func(s int) memory {
+		m := leave([]float64{8}, []int{gone})(s)
+		m.broken = s >= 1000 && s < 1300 || s >= 2000 && s < 2900
+		return m
+	})
+	for s, want := range map[int]string{999: "1:8", 1299: "1:8", 1300: "1:8", 2500: "1:8", 2800: "", 2900: "1:8"} {
+		if all[s] != want {
+			t.Errorf("second %d: %q, want %q", s, all[s], want)
+		}
+	}
+	if !d.Knows(1) || d.Knows(2) {
+		t.Errorf("knows 1: %t, 2: %t", d.Knows(1), d.Knows(2))
+	}
+}
+
+// A leak of memory that nobody owns is a leak, though some of it is known to be a dead process's.
+func TestUnreleasedIsNoLeak(t *testing.T) {
+	d := newDomain(t)
+	var j *Judgement[int]
+	for s := range quiet + 3000 {
+		m := leave([]float64{8}, []int{gone})(s)
+		j = observe(t, d, s, round(m.rest+leaked(s)), m.members)
+	}
+	if !j.Residual.Leak || !j.Residual.Pattern.Leaks() || !j.Device.Pattern.Leaks() || len(j.Unreleased) != 1 {
+		t.Fatalf("residual %q, device %q, %+v", j.Residual.Pattern, j.Device.Pattern, j.Unreleased)
+	}
+	if u := j.Unreleased[0]; math.Abs(u.Used-8*gib) > 64*mib || u.Since != second(gone) {
+		t.Errorf("%+v", u)
+	}
+}

@@ -1,0 +1,375 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"testing"
+	"time"
+)
+
+// patternsOf gives the members of each second to a new domain and returns the patterns of the one of
+// key 0 by second; PatternUnknown while it is not there.
+func patternsOf(t *testing.T, seconds int, members func(s int) []Member[int]) []Pattern {
+	t.Helper()
+	d, patterns := newDomain(t), make([]Pattern, seconds)
+	for s := range seconds {
+		j := show(t, d, frame(s, 512*mib, members(s)...))
+		for i := range j.Members {
+			if j.Members[i].Key == 0 {
+				patterns[s] = j.Members[i].Pattern
+			}
+		}
+	}
+	return patterns
+}
+
+// first returns the second in which the pattern was first there, -1 if never.
+func first(patterns []Pattern, pattern Pattern) int {
+	for s := range patterns {
+		if patterns[s] == pattern {
+			return s
+		}
+	}
+	return -1
+}
+
+// idle watches for an hour a process that holds 20 GiB and does nothing, as nobody's child, but for a
+// change.
+func idle(t *testing.T, change func(m *Member[int], s int)) []Pattern {
+	t.Helper()
+	return patternsOf(t, 3600, func(s int) []Member[int] {
+		m := Member[int]{Used: Of(20 * gib), Started: start - time.Hour, SM: Of(0), CPU: Of(100), State: StateOrphaned}
+		change(&m, s)
+		return []Member[int]{m}
+	})
+}
+
+func TestZombie(t *testing.T) {
+	is := func(state ProcState) func(*Member[int], int) {
+		return func(m *Member[int], _ int) { m.State = state }
+	}
+	for name, c := range map[string]struct {
+		change func(m *Member[int], s int)
+		at     int // first second as a zombie; -1 never
+		end    Pattern
+	}{
+		"orphan":                {func(*Member[int], int) {}, 600, PatternZombie},
+		"unkillable throughout": {is(StateUnkillable), 600, PatternZombie},
+		"orphan that is unkillable at times": {func(m *Member[int], s int) {
+			if s%3 == 0 {
+				m.State = StateUnkillable
+			}
+		}, 600, PatternZombie},
+		"orphan whose threads look at the clock": {func(m *Member[int], s int) { m.CPU.V += float64(s/20) * 0.01 }, 600, PatternZombie},
+		"orphan that has computed until now":     {func(m *Member[int], s int) { m.SM = Of(float64(btoi(s < 1000))) }, 999 + 600, PatternZombie},
+		"ended, and listed all the same": {func(m *Member[int], s int) {
+			m.State = StateAlive
+			if s >= 1000 {
+				m.State, m.CPU = StateGone, Value{}
+			}
+		}, 1600, PatternZombie},
+		"its parent went late": {func(m *Member[int], s int) {
+			if s < 2000 {
+				m.State = StateAlive
+			}
+		}, 2600, PatternZombie},
+		"a reading that failed now and then": {func(m *Member[int], s int) {
+			if s%20 == 19 {
+				m.SM, m.CPU, m.State = Value{}, Value{}, StateUnknown
+			}
+		}, 600, PatternZombie},
+
+		"idle server":             {is(StateAlive), -1, PatternIdle},
+		"waits for a disk, often": {func(m *Member[int], s int) { m.State = ProcState(1 + s%100/99 ^ 1) }, -1, PatternIdle},
+		"already exited":          {is(StateZombieProcess), -1, PatternIdle},
+		"state not known":         {is(StateUnknown), -1, PatternIdle},
+		"utilisation not known":   {func(m *Member[int], _ int) { m.SM = Value{} }, -1, PatternStable},
+		"processor not known":     {func(m *Member[int], _ int) { m.CPU = Value{} }, -1, PatternIdle},
+		"uses a processor":        {func(m *Member[int], s int) { m.CPU.V += float64(s) * 0.005 }, -1, PatternIdle},
+		"works every 9 minutes":   {func(m *Member[int], s int) { m.SM = Of(0.01 * float64(btoi(s%540 == 0))) }, -1, PatternStable},
+		"small":                   {func(m *Member[int], _ int) { m.Used = Of(512 * mib) }, -1, PatternIdle}, // under 1 % of 80 GiB
+	} {
+		patterns := idle(t, c.change)
+		if at := first(patterns, PatternZombie); at != c.at || patterns[3599] != c.end {
+			t.Errorf("%s: zombie from second %d on, want %d; at the end %q, want %q", name, at, c.at, patterns[3599], c.end)
+		}
+	}
+}
+
+// Who is unkillable or gone computes nothing, also where utilisation is not known; who is an orphan may.
+func TestZombieWithoutUtilisation(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *Member[int], s int)
+		at     int
+	}{
+		"unkillable":               {func(m *Member[int], _ int) { m.State = StateUnkillable }, 600},
+		"unkillable from a moment": {func(m *Member[int], s int) { m.State = ProcState(1 + btoi(s >= 900)) }, 1500},
+		"gone":                     {func(m *Member[int], _ int) { m.State, m.CPU = StateGone, Value{} }, 600},
+		"state not known at times": {func(m *Member[int], s int) { m.State = ProcState(2 * btoi(s%20 < 19)) }, 600},
+		"unkillable, then gone": {func(m *Member[int], s int) {
+			if m.State = StateUnkillable; s >= 300 {
+				m.State, m.CPU = StateGone, Value{}
+			}
+		}, 600},
+		"utilisation known at times": {func(m *Member[int], s int) {
+			if m.State = StateUnkillable; s%30 > 0 {
+				m.SM = Of(0)
+			}
+		}, 600},
+		"orphan":                             {func(m *Member[int], _ int) { m.State = StateOrphaned }, -1},
+		"alive":                              {func(m *Member[int], _ int) { m.State = StateAlive }, -1},
+		"orphan that is unkillable at times": {func(m *Member[int], s int) { m.State = ProcState(3 - btoi(s%50 == 0)) }, -1},
+		"unkillable but for seconds":         {func(m *Member[int], s int) { m.State = ProcState(2 - btoi(s%300 == 299)) }, -1},
+		"uses a processor":                   {func(m *Member[int], s int) { m.State, m.CPU.V = StateUnkillable, float64(s)*0.005 }, -1},
+		"processor not known":                {func(m *Member[int], _ int) { m.State, m.CPU = StateUnkillable, Value{} }, -1},
+		"computes at times": {func(m *Member[int], s int) {
+			if m.State = StateUnkillable; s%300 == 0 {
+				m.SM = Of(0.5)
+			}
+		}, -1},
+	} {
+		patterns := idle(t, func(m *Member[int], s int) {
+			m.SM = Value{}
+			c.change(m, s)
+		})
+		if at := first(patterns, PatternZombie); at != c.at {
+			t.Errorf("%s: zombie from second %d on, want %d", name, at, c.at)
+		}
+	}
+}
+
+func TestZombieThatComputesIsNone(t *testing.T) {
+	patterns := idle(t, func(m *Member[int], s int) { m.SM = Of(0.01 * float64(btoi(s == 2000))) })
+	for s, zombie := range map[int]bool{1999: true, 2000: false, 2599: false, 2600: true} {
+		if (patterns[s] == PatternZombie) != zombie {
+			t.Errorf("second %d: %s", s, patterns[s])
+		}
+	}
+}
+
+// A process that leaks is a leak, whoever will use it again.
+func TestLeakIsNoZombie(t *testing.T) {
+	for rate, want := range map[float64]Pattern{mib: PatternLeakLinear, 0: PatternZombie} {
+		patterns := idle(t, func(m *Member[int], s int) {
+			m.Used = Of(round(10*gib + float64(max(0, s-quiet))*rate))
+			if s < quiet+1200 {
+				m.SM = Of(0.9) // or its growth would be a load
+			}
+		})
+		if p := patterns[3599]; p != want {
+			t.Errorf("%g bytes a second: %q, want %q", rate, p, want)
+		}
+	}
+}
+
+// ranks returns the four ranks of a job that are alive at second s: each computes until stops and lives
+// until its own end.
+func ranks(s, stops int, ends ...int) (all []Member[int]) {
+	for key, end := range ends {
+		if s < end {
+			all = append(all, Member[int]{
+				Key: key, Group: "slurm/7", Used: Of(8 * gib), Started: start - time.Hour, SM: Of(0.9 * float64(btoi(s < stops))), CPU: Of(1000), State: StateAlive,
+			})
+		}
+	}
+	return all
+}
+
+// ungrouped are processes that are in no pod or job, by what they run.
+func ungrouped(all []Member[int], program func(key int) string) []Member[int] {
+	for i := range all {
+		all[i].Group, all[i].Program = "", program(all[i].Key)
+	}
+	return all
+}
+
+func TestZombieIsWhatIsLeftOfAJob(t *testing.T) {
+	const ends, ever = 1200, 3600
+	job := func(s int) []Member[int] { return ranks(s, ends, ever, ends, ends, ends) }
+	for name, c := range map[string]struct {
+		members func(s int) []Member[int]
+		at      int
+	}{
+		"all others died while it computed": {func(s int) []Member[int] { return ranks(s, ends, ever, ends, ends+2, ends+5) }, ends + 5 - 1 + 600},
+		"one of two died":                   {func(s int) []Member[int] { return ranks(s, ends, ever, ends) }, ends - 1 + 600},
+		"a program in no pod":               {func(s int) []Member[int] { return ungrouped(job(s), func(int) string { return "train.py" }) }, ends - 1 + 600},
+
+		"others of its time": {func(s int) []Member[int] { return ungrouped(job(s), func(int) string { return "" }) }, -1},
+		"others run another each": {func(s int) []Member[int] {
+			return ungrouped(job(s), func(key int) string { return string(rune('a' + key)) })
+		}, -1},
+		"a pool shrinks, for want of work": {func(s int) []Member[int] {
+			return ranks(s, ends, ever, ends+300, ends+300, ends+300)
+		}, -1},
+		"of a pool one works on for a while": {func(s int) []Member[int] { return ranks(s, ends+400, ever, ends, ends, ends) }, -1},
+		"a pool is taken down one by one":    {func(s int) []Member[int] { return ranks(s, ends, ever, ends-90, ends-45, ends) }, -1},
+		"two are left":                       {func(s int) []Member[int] { return ranks(s, ends, ever, ends, ends, ever) }, -1},
+		"all of them idle":                   {func(s int) []Member[int] { return ranks(s, ends, ever, ever, ever, ever) }, -1},
+		"its workers ended, it had waited for them": {func(s int) []Member[int] {
+			all := job(s)
+			if s > 300 {
+				all[0].SM = Of(0)
+			}
+			return all
+		}, -1},
+		"a worker was made anew": {func(s int) []Member[int] {
+			all := job(s)
+			if s > ends {
+				fresh := ranks(s, 0, ever)[0]
+				fresh.Key, fresh.Started = 9, second(ends)
+				all = append(all, fresh)
+			}
+			return all
+		}, -1},
+		"helpers that never computed": {func(s int) []Member[int] {
+			all := job(s)
+			for i := range all[1:] {
+				all[1+i].SM = Of(0)
+			}
+			return all
+		}, -1},
+	} {
+		if at := first(patternsOf(t, 3600, c.members), PatternZombie); at != c.at {
+			t.Errorf("%s: zombie from second %d on, want %d", name, at, c.at)
+		}
+	}
+}
+
+// Two that end in a frame, of which one is a rank: the same frames tell the same each time.
+func TestEndsOfOneFrameTellTheSame(t *testing.T) {
+	told := map[Pattern]int{}
+	for range 20 {
+		d := newDomain(t)
+		for s := 0; s < 3000; s += 5 {
+			in := func(key int, started time.Duration) Member[int] {
+				return Member[int]{Key: key, Group: "ml/job", Used: Of(4 * gib), Started: started, SM: Of(float64(btoi(s < 1200))), CPU: Of(100), State: StateAlive}
+			}
+			f := frame(s, 0, in(1, start-time.Hour))
+			if s < 1205 {
+				f = frame(s, 0, in(1, start-time.Hour), in(2, start-time.Hour), in(3, start-30*time.Minute))
+			}
+			if err := d.Observe(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told[d.Judgement().Members[0].Pattern]++
+	}
+	if len(told) != 1 {
+		t.Errorf("the same frames: %v", told)
+	}
+}
+
+// A pool of workers of a pod. A worker computes until it ends, 5 minutes after its start, and the next
+// one begins; the one of key 0 computes for 2 minutes and stays.
+type crew struct {
+	parent bool                // the one of key 0 is the first of all
+	held   func(n int) float64 // GiB of the n-th worker; that of key 0 if nil
+	idle   func(n int) bool    // the n-th worker never computes
+	most   int                 // workers after the one of key 0; any number if 0
+	again  int                 // second in which the one of key 0 computes again
+}
+
+func (c *crew) members(s int) (all []Member[int]) {
+	worker := func(key, from int) Member[int] {
+		return Member[int]{Key: key, Group: "ml/pool", Used: Of(4 * gib), Started: second(from), SM: Of(0.5), CPU: Of(100), State: StateAlive}
+	}
+	begins := 310 * btoi(!c.parent) // of the one of key 0: after the first worker
+	if n := s / 300; s%300 < 290 && (c.most == 0 || n <= c.most) {
+		m := worker(1+n, 300*n)
+		if c.held != nil {
+			m.Used = Of(c.held(n) * gib)
+		}
+		if c.idle != nil && c.idle(n) {
+			m.SM = Of(0)
+		}
+		all = append(all, m)
+	}
+	if s >= begins {
+		m := worker(0, begins)
+		if s >= begins+120 && s != c.again {
+			m.SM = Of(0)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// A worker that its pool has passed over is a zombie, and nobody else who waits.
+func TestWorkerThatIsForgotten(t *testing.T) {
+	const fifth = 7*300 - 10 // the fifth worker that began after second 430 has ended
+	for name, c := range map[string]struct {
+		crew
+		at int
+	}{
+		"forgotten":               {crew{}, fifth},
+		"of nearly their size":    {crew{held: func(int) float64 { return 4.3 }}, fifth},
+		"computes again":          {crew{again: 1600}, 3300 - 10},
+		"five others":             {crew{most: 6}, fifth},
+		"four others":             {crew{most: 5}, -1},
+		"the parent of all":       {crew{parent: true}, -1},
+		"others are smaller":      {crew{held: func(int) float64 { return 3.5 }}, -1},
+		"others are larger":       {crew{held: func(int) float64 { return 4.5 }}, -1},
+		"others do not compute":   {crew{idle: func(n int) bool { return n > 1 }}, -1},
+		"each second one is like": {crew{held: func(n int) float64 { return float64(1+n%2) * 4 }}, -1},
+	} {
+		if at := first(patternsOf(t, 3600, c.members), PatternZombie); at != c.at {
+			t.Errorf("%s: zombie from second %d on, want %d", name, at, c.at)
+		}
+	}
+	bare := func(s int) []Member[int] {
+		return ungrouped((&crew{}).members(s), func(int) string { return "worker.py" })
+	}
+	if at := first(patternsOf(t, 3600, bare), PatternZombie); at >= 0 {
+		t.Errorf("processes of one program that are in no pod: a zombie from second %d on", at)
+	}
+	// It is none in the very frame in which it computes.
+	c := crew{again: 2600}
+	patterns := patternsOf(t, 3600, c.members)
+	if patterns[2599] != PatternZombie || patterns[2600] == PatternZombie || patterns[2601] == PatternZombie {
+		t.Errorf("before %q, at once %q, then %q", patterns[2599], patterns[2600], patterns[2601])
+	}
+}
+
+// A pool of which more and more work grows; one in which more and more hang, while others come and go,
+// leaks. Notebooks that rest may be used again, so that their pod does not leak: that they fill the memory
+// is told of what rests (TestWhatRests).
+func TestPoolOfWorkersThatHang(t *testing.T) {
+	for name, c := range map[string]struct {
+		every int  // seconds until the next one comes, of which each fifth stays
+		lasts int  // such as do not stay, seconds; 0 is all stay
+		rests int  // seconds after which one that stays computes no more; 0 never
+		want  bool // it leaks
+	}{
+		"they work": {60, 300, 0, false},
+		"they hang": {60, 300, 60, true},
+		"notebooks": {300, 0, 180, false},
+	} {
+		d, leaks := newDomain(t), 0
+		for s := 0; s < 4*3600; s += 5 {
+			var members []Member[int]
+			for n := range 1 + s/c.every {
+				age, stays := s-n*c.every, c.lasts == 0 || n%5 == 1
+				if !stays && age >= c.lasts {
+					continue
+				}
+				m := Member[int]{Key: n, Group: "ml/pool", Used: Of(gib), Started: second(n * c.every), SM: Of(0.5), CPU: Of(100), State: StateAlive}
+				if stays && c.rests > 0 && age >= c.rests {
+					m.SM = Of(0)
+				}
+				members = append(members, m)
+			}
+			j := show(t, d, frame(s, gib, members...))
+			if len(j.Groups) == 0 {
+				continue
+			}
+			leaks += btoi(j.Groups[0].Leak)
+			if j.Groups[0].Leak && !j.Device.Leak || name == "they work" && j.Device.Leak {
+				t.Fatalf("%s: second %d: pool %+v, device %+v", name, s, j.Groups[0].Verdict, j.Device)
+			}
+		}
+		if leaks > 0 != c.want {
+			t.Errorf("%s: the pool leaks in %d frames", name, leaks)
+		}
+	}
+}
