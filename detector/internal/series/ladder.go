@@ -66,6 +66,7 @@ type Scale struct {
 	Moves      int64         // so far
 
 	Run Run
+	Anew int // blocks until growth is counted from
 	Bet Bet
 	// Given is the largest gradual rise that was given back, decaying.
 	Given float64
@@ -116,7 +117,12 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 	e.Given -= e.Given * forgetting
 	r, change := &e.Run, p.V-e.Level
 	moved := change >= quantum || -change >= quantum
+	anew := e.Anew == 1
+	e.Anew = max(0, e.Anew-1)
 	switch {
+	case anew:
+		e.begin(p)
+		moved = true
 	case e.Closed == 1:
 		e.begin(p)
 		moved = true

@@ -65,8 +65,11 @@ func (s *Series) decide(full *Fullness) {
 		s.hold(full)
 	case l.Confidence >= s.cfg.LeakThreshold:
 		g := &s.Growths[l.Best]
-		l.Phase, l.Since, l.Base, l.High, l.TrendAt = PhaseLeaking, g.Since, g.Base, g.Base, 0
-		s.hold(full)
+		l.Since, l.Base, l.High, l.TrendAt = g.Since, g.Base, g.Base+g.Retained, 0
+		if s.goesOn() { // wide scales see an end hours later
+			l.Phase = PhaseLeaking
+			s.hold(full)
+		}
 	}
 	s.pattern()
 }
@@ -75,10 +78,8 @@ func (s *Series) decide(full *Fullness) {
 // PyTorch's does before it fails, gives nothing back.
 func (s *Series) hold(full *Fullness) {
 	l := &s.Leak
-	low, ok := s.Scales[0].envelope()
-	stays := !ok || float64(low-l.Base) >= (1-retrace)*float64(l.High-l.Base)
 	switch {
-	case l.Confidence >= s.cfg.ClearThreshold && stays && !s.stands():
+	case l.Confidence >= s.cfg.ClearThreshold && s.goesOn():
 		g := &s.Growths[l.Best]
 		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
 		s.foresee()
@@ -89,25 +90,30 @@ func (s *Series) hold(full *Fullness) {
 	}
 }
 
-// stands reports whether the memory has stood still for longer than the leak ever did before, by far:
-// then it has ended, though wide scales would go on to be sure of it for hours. The narrowest scale
-// that has seen all of the leak tells. Under noise, or a sawtooth, nothing stands still.
-func (s *Series) stands() bool {
+// goesOn reports whether three quarters of what has leaked are still there, and the memory has not stood
+// still for longer than the leak ever did before, by far: then it has ended, though wide scales would go
+// on to be sure of it for hours. The narrowest scale that has seen all of the leak tells. Under noise, or
+// a sawtooth, nothing stands still.
+func (s *Series) goesOn() bool {
+	l := &s.Leak
+	if low, ok := s.Scales[0].envelope(); ok && float64(low-l.Base) < (1-retrace)*float64(l.High-l.Base) {
+		return false
+	}
 	for i := range s.Scales {
 		e := &s.Scales[i]
-		if !e.holds(s.Leak.Since) {
+		if !e.holds(l.Since) {
 			continue
 		}
-		pts := from(e.points(), s.Leak.Since)
+		pts := from(e.points(), l.Since)
 		moved, longest := pts[0], time.Duration(0)
 		for _, p := range pts {
 			if p.V >= moved.V+quantum || p.V <= moved.V-quantum {
 				longest, moved = max(longest, p.At-moved.At), p
 			}
 		}
-		return s.Last-moved.At > max(s.cfg.MinSpan, restTimes*longest)
+		return e.last().At-moved.At <= max(s.cfg.MinSpan, restTimes*longest)
 	}
-	return false
+	return true
 }
 
 // foresee fits the line that the leak is foreseen by: that of the widest scale which sees it clearly,

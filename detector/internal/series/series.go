@@ -107,6 +107,7 @@ func (s *Series) Interrupt() {
 	for i := range s.Scales {
 		if e := &s.Scales[i]; e.Closed > 0 {
 			e.begin(stat.Point{At: s.Last, V: e.Level})
+			e.Anew = 2
 			s.Growths[i] = Growth{}
 		}
 	}
