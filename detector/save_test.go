@@ -68,9 +68,9 @@ func busy(s int, rng *rand.Rand) *Frame[int] {
 	return f
 }
 
-// retold is what is told of each frame of busy by a domain that is saved and restored after some, and how
+// judgedBusy is what is told of each frame of busy by a domain that is saved and restored after some, and how
 // often a leak was on then.
-func retold(t *testing.T, restore func(s int) bool) (all []string, leaking int) {
+func judgedBusy(t *testing.T, restore func(s int) bool) (all []string, leaking int) {
 	d, rng := newDomain(t), rand.New(rand.NewPCG(17, 18))
 	for s := range 2500 {
 		if err := d.Observe(busy(s, rng)); err != nil {
@@ -97,13 +97,13 @@ func retold(t *testing.T, restore func(s int) bool) (all []string, leaking int) 
 // A domain that is saved and restored anywhere goes on as if it had never been away.
 func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 	leaking := 0
-	want, _ := retold(t, func(int) bool { return false })
+	want, _ := judgedBusy(t, func(int) bool { return false })
 	for name, restore := range map[string]func(s int) bool{
 		"each time for a while": func(s int) bool { return s >= 1500 && s < 1900 },
 		"now and then":          func(s int) bool { return s%37 == 0 },
 		"seldom":                func(s int) bool { return s%700 == 0 },
 	} {
-		got, n := retold(t, restore)
+		got, n := judgedBusy(t, restore)
 		leaking += n
 		for i := range want {
 			if got[i] != want[i] {
