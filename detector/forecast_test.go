@@ -11,19 +11,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-const (
-	forecastMiB = 1 << 20
-	forecastGiB = 1 << 30
-)
-
-// alike checks that got is want, give or take a share of it.
-func alike(t *testing.T, what string, got, want, relative float64) {
-	t.Helper()
-	if got != want && !(math.Abs(got-want) <= relative*math.Abs(want)) {
-		t.Errorf("%s is %.17g, want %.17g within %g of it", what, got, want, relative)
-	}
-}
-
 // wanderRoot returns a root of (bytes − r·t)² = z²·wander·t, at or before bytes/r or at or after it, by
 // bisection of the logarithm of t.
 func wanderRoot(bytes, r, zz float64, late bool) float64 {
@@ -52,12 +39,12 @@ func wanderRoot(bytes, r, zz float64, late bool) float64 {
 func solved(t *testing.T, d *drift, bytes float64) {
 	t.Helper()
 	at, bound := d.timeTo(bytes)
-	alike(t, "growth until then", d.rate*at+d.bend*at*at/2, bytes, 1e-9)
+	near(t, "growth until then", d.rate*at+d.bend*at*at/2, bytes, 1e-9)
 	z, r := 1.645*(1+1.5/float64(max(d.points-2, 1))), bytes/at
 	wandering, changing := 0.0, z*math.Sqrt(d.variance)/d.rate // logarithms of the factors
 	if d.wander > 0 {
 		late := wanderRoot(bytes, r, z*z*d.wander, true)
-		alike(t, "the early root, mirrored", at*at/wanderRoot(bytes, r, z*z*d.wander, false), late, 1e-6)
+		near(t, "the early root, mirrored", at*at/wanderRoot(bytes, r, z*z*d.wander, false), late, 1e-6)
 		wandering = math.Log(late / at)
 	}
 	want := conformal * math.Sqrt(wandering*wandering+changing*changing)
@@ -68,13 +55,12 @@ func solved(t *testing.T, d *drift, bytes float64) {
 	if eta != at {
 		t.Errorf("%+v, %g bytes: %g, want %g", d, bytes, eta, at)
 	}
-	alike(t, "the lower end", lower, at*math.Exp(-bound), 1e-9)
-	alike(t, "the upper end", upper, at*math.Exp(bound), 1e-9)
+	near(t, "the lower end", lower, at*math.Exp(-bound), 1e-9)
+	near(t, "the upper end", upper, at*math.Exp(bound), 1e-9)
 }
 
 // The interval is made of that of a leak that wanders and that of one whose rate changes.
 func TestForecastSolvesItsEquation(t *testing.T) {
-	const mib = forecastMiB
 	for _, d := range []drift{
 		{rate: mib, points: 96},
 		{rate: mib, variance: 0.01 * mib * mib, points: 96},
@@ -86,7 +72,7 @@ func TestForecastSolvesItsEquation(t *testing.T) {
 		{rate: 1, bend: 1e4, variance: 0.01, points: 96},
 		{rate: 1e-9, variance: 1e-20, points: 1},
 	} {
-		for _, bytes := range []float64{1, mib, forecastGiB, 80 * forecastGiB, MaxBytes} {
+		for _, bytes := range []float64{1, mib, gib, 80 * gib, MaxBytes} {
 			solved(t, &d, bytes)
 		}
 	}
@@ -104,7 +90,7 @@ func TestForecastSolvesItsEquation(t *testing.T) {
 // A forecast by hand: 1000 MiB at 1 MiB/s. z is 1.645·1.5 for five troughs, and 1.645·2.5 for
 // three or fewer.
 func TestForecastByHand(t *testing.T) {
-	const mib, square = forecastMiB, forecastMiB * forecastMiB
+	const square = mib * mib
 	for _, c := range []struct {
 		d      drift
 		factor float64
@@ -119,16 +105,15 @@ func TestForecastByHand(t *testing.T) {
 	} {
 		c.d.rate = mib
 		eta, lower, upper := c.d.secondsTo(1000*mib, 3000*mib)
-		alike(t, "time", eta, 1000, 1e-9)
-		alike(t, "lower bound", lower, 1000/math.Pow(c.factor, conformal), 1e-9)
+		near(t, "time", eta, 1000, 1e-9)
+		near(t, "lower bound", lower, 1000/math.Pow(c.factor, conformal), 1e-9)
 		if c.d.wander == 0 { // that wanders less over a longer time
-			alike(t, "upper bound", upper, 3000*math.Pow(c.factor, conformal), 1e-9)
+			near(t, "upper bound", upper, 3000*math.Pow(c.factor, conformal), 1e-9)
 		}
 	}
 }
 
 func TestForecastAtTheEnds(t *testing.T) {
-	const mib, gib = forecastMiB, forecastGiB
 	never := math.Inf(1)
 	for name, c := range map[string]struct {
 		d                 drift
@@ -154,9 +139,9 @@ func TestForecastAtTheEnds(t *testing.T) {
 // However absurd what it is asked, a forecast is no NaN, not negative and inside of
 // its bounds.
 func TestForecastIsNeverNaN(t *testing.T) {
-	values := []float64{0, 1e-9, 1, forecastMiB, 1e15, MaxBytes, 1e30, 1e60}
-	rooms := []float64{-1, 0, 1e-9, 1, forecastMiB, MaxBytes}
-	for _, rate := range []float64{-1, 0, 1e-9, 1, forecastMiB, 1e15, 1e30} {
+	values := []float64{0, 1e-9, 1, mib, 1e15, MaxBytes, 1e30, 1e60}
+	rooms := []float64{-1, 0, 1e-9, 1, mib, MaxBytes}
+	for _, rate := range []float64{-1, 0, 1e-9, 1, mib, 1e15, 1e30} {
 		for _, bend := range values {
 			for _, variance := range values {
 				for _, wander := range values {
@@ -182,5 +167,5 @@ func TestDriftAdds(t *testing.T) {
 	if d.rate != 60 || d.bend != 3 || d.wander != 12 || d.points != 17 {
 		t.Errorf("%+v", d)
 	}
-	alike(t, "variance", d.variance, 10*2+30*math.Sqrt(6)+0.0025*(100+900+400), 1e-12)
+	near(t, "variance", d.variance, 10*2+30*math.Sqrt(6)+0.0025*(100+900+400), 1e-12)
 }

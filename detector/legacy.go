@@ -88,7 +88,9 @@ func (c *codec[K]) bytes() stat.Bytes {
 
 // rejudge finds the growth in a series that was read.
 func (c *codec[K]) rejudge(s *series.Series, subject Subject[K]) {
-	s.Loadless = subject.Kind == KindResidual
+	if s.Loadless = subject.Kind == KindResidual; s == c.d.resting {
+		s.Began = s.Last // see observeResting
+	}
 	if s.Left = s.Capacity; c.d.used != nil {
 		s.Left -= c.d.used.Used
 	}

@@ -17,23 +17,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 )
 
-const (
-	savedMiB   = 1 << 20
-	savedGiB   = 1 << 30
-	savedStart = 1_770_000_000 * time.Second
-)
-
-func savedDomain(t testing.TB) *Domain[int] {
-	t.Helper()
-	d, err := NewDomain(func(Subject[int]) Config { return DefaultConfig() })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func savedAt(s int) time.Duration { return savedStart + time.Duration(s)*time.Second }
-
 func saveKey(b []byte, k int) []byte { return binary.AppendVarint(b, int64(k)) }
 
 func savedKeys(b []byte) (int, bool) {
@@ -41,44 +24,41 @@ func savedKeys(b []byte) (int, bool) {
 	return int(k), n > 0
 }
 
-// savedFrame adds a frame of members, in whole units of 2 MiB, and rest that is nobody's.
-func savedFrame(t testing.TB, d *Domain[int], s int, rest float64, members ...float64) *Judgement[int] {
+// listed shows a frame of members, the first one of key 1, and rest that is nobody's. Who holds nothing
+// is not in it.
+func listed(t testing.TB, d *Domain[int], s int, rest float64, members ...float64) *Judgement[int] {
 	t.Helper()
-	f := Frame[int]{T: savedAt(s), Used: Of(rest), Capacity: Of(80 * savedGiB), Complete: true}
+	var all []Member[int]
 	for i, used := range members {
-		used = math.Floor(used/(2*savedMiB)) * 2 * savedMiB
-		if f.Used.V += used; used > 0 {
-			f.Members = append(f.Members, Member[int]{Key: i + 1, Used: Of(used), Started: savedStart - time.Hour})
+		if used > 0 {
+			all = append(all, proc(i+1, used))
 		}
 	}
-	if err := d.Observe(&f); err != nil {
-		t.Fatal(err)
-	}
-	return d.Judgement()
+	return show(t, d, frame(s, rest, all...))
 }
 
 // busy is second s of five processes of a pod: the first one is an orphan that rests, the second one
 // leaks from second 900 on, the third one swings, the fourth one is noise, and the fifth one empties
 // its cache now and then. From second 1800 on the last two are gone, and what they held stays.
 func busy(s int, rng *rand.Rand) *Frame[int] {
-	f := &Frame[int]{T: savedAt(s), Used: Of(savedGiB), Capacity: Of(6.5 * savedGiB), Complete: true}
+	f := &Frame[int]{T: second(s), Used: Of(gib), Capacity: Of(6.5 * gib), Complete: true}
 	for k := range 5 {
-		used := float64(savedGiB)
+		used := float64(gib)
 		switch k {
 		case 1:
-			used += math.Floor(float64(max(0, s-900))/4) * 2 * savedMiB
+			used += math.Floor(float64(max(0, s-900))/4) * 2 * mib
 		case 2:
-			used += float64(s%60) * 10 * savedMiB
+			used += float64(s%60) * 10 * mib
 		case 3:
-			used += float64(rng.IntN(64)) * 2 * savedMiB
+			used += float64(rng.IntN(64)) * 2 * mib
 		case 4:
 			if s%300 >= 295 {
-				used -= savedGiB
+				used -= gib
 			}
 		}
 		f.Used.V += used
 		f.Members = append(f.Members, Member[int]{
-			Key: k, Group: "pod", Used: Of(used), Started: savedStart - time.Hour, SM: Of(0.5), CPU: Of(100), State: StateOrphaned,
+			Key: k, Group: "pod", Used: Of(used), Started: start - time.Hour, SM: Of(0.5), CPU: Of(100), State: StateOrphaned,
 		})
 	}
 	f.Members[0].SM = Of(0)
@@ -91,7 +71,7 @@ func busy(s int, rng *rand.Rand) *Frame[int] {
 // judgedBusy is what is told of each frame of busy by a domain that is saved and restored after some, and how
 // often a leak was on then.
 func judgedBusy(t *testing.T, restore func(s int) bool) (all []string, leaking int) {
-	d, rng := savedDomain(t), rand.New(rand.NewPCG(17, 18))
+	d, rng := newDomain(t), rand.New(rand.NewPCG(17, 18))
 	for s := range 2500 {
 		if err := d.Observe(busy(s, rng)); err != nil {
 			t.Fatal(err)
@@ -106,7 +86,7 @@ func judgedBusy(t *testing.T, restore func(s int) bool) (all []string, leaking i
 			leaking++
 		}
 		saved := d.Save(nil, saveKey)
-		d = savedDomain(t)
+		d = newDomain(t)
 		if err := d.Restore(saved, savedKeys); err != nil {
 			t.Fatal(err)
 		}
@@ -143,9 +123,8 @@ func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 
 // shapes are series of memory that show all that a series follows.
 func shapes() []func(s int) float64 {
-	const mib, gib = savedMiB, savedGiB
 	rng := rand.New(rand.NewPCG(21, 22))
-	leaked := func(s int) float64 { return 6 * mib * float64(max(0, s-1200)) }
+	leaked := func(s int) float64 { return 6 * leaked(s) }
 	return []func(s int) float64{
 		func(s int) float64 { return 2*gib + leaked(s) },
 		func(s int) float64 { return 2*gib + leaked(s)*leaked(s)/gib/16 }, // accelerates
@@ -163,13 +142,13 @@ func shapes() []func(s int) float64 {
 func TestSeriesIsRestoredWhole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	all := shapes()
-	d, leaks, at := savedDomain(t), 0, 0
+	d, leaks, at := newDomain(t), 0, 0
 	for i := range 2500 {
 		at += 1 + rng.IntN(3)/2 + rng.IntN(400)/399*900
-		f := Frame[int]{T: savedAt(at), Used: Of(MaxBytes), Capacity: Of(MaxBytes), Complete: i%100 > 3}
+		f := Frame[int]{T: second(at), Used: Of(MaxBytes), Capacity: Of(MaxBytes), Complete: i%100 > 3}
 		for k, memory := range all {
 			f.Members = append(f.Members, Member[int]{
-				Key: k, Group: "pod", Used: Of(memory(at)), Started: savedStart - time.Hour, SM: Of(float64(at / 700 % 2)), CPU: Of(float64(at)), State: StateAlive,
+				Key: k, Group: "pod", Used: Of(memory(at)), Started: start - time.Hour, SM: Of(float64(at / 700 % 2)), CPU: Of(float64(at)), State: StateAlive,
 			})
 		}
 		if err := d.Observe(&f); err != nil {
@@ -178,7 +157,7 @@ func TestSeriesIsRestoredWhole(t *testing.T) {
 		if i%397 != 0 && i != 2499 {
 			continue
 		}
-		again := savedDomain(t)
+		again := newDomain(t)
 		if err := again.Restore(d.Save(nil, saveKey), savedKeys); err != nil {
 			t.Fatal(i, err)
 		}
@@ -203,13 +182,13 @@ func TestSeriesIsRestoredWhole(t *testing.T) {
 }
 
 func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
-	d := savedDomain(t)
+	d := newDomain(t)
 	for s := range 100 {
-		members := []float64{savedGiB, savedGiB, savedGiB, savedGiB}
+		members := []float64{gib, gib, gib, gib}
 		if s > 95 {
 			members = members[:2]
 		}
-		savedFrame(t, d, s, float64(4-len(members))*savedGiB, members...)
+		listed(t, d, s, float64(4-len(members))*gib, members...)
 	}
 	if len(d.missing) != 2 || len(d.exits.List) != 2 {
 		t.Fatalf("%d members are missing, %d exits", len(d.missing), len(d.exits.List))
@@ -227,9 +206,9 @@ func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
 }
 
 func TestRestoreWithOtherWindows(t *testing.T) {
-	d := savedDomain(t)
+	d := newDomain(t)
 	for s := range 100 {
-		savedFrame(t, d, s, 0, savedGiB)
+		listed(t, d, s, 0, gib)
 	}
 	other := DefaultConfig()
 	other.Windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 2 * time.Hour}
@@ -249,9 +228,9 @@ func TestRestoreWithOtherWindows(t *testing.T) {
 
 // grown is a domain of one process that has grown for 400 s.
 func grown(t *testing.T) *Domain[int] {
-	d := savedDomain(t)
+	d := newDomain(t)
 	for s := range 400 {
-		savedFrame(t, d, s, 0, float64(s)*savedMiB*10)
+		listed(t, d, s, 0, float64(s)*mib*10)
 	}
 	return d
 }
@@ -311,7 +290,7 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 	} {
 		d := grown(t)
 		spoil(d, d.members[1].Series)
-		if err := savedDomain(t).Restore(d.Save(nil, saveKey), savedKeys); err == nil {
+		if err := newDomain(t).Restore(d.Save(nil, saveKey), savedKeys); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}
@@ -319,26 +298,26 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 
 // corpus are states to begin with.
 func corpus(f *testing.F) {
-	d := savedDomain(f)
+	d := newDomain(f)
 	for s := range 60 {
-		savedFrame(f, d, s, 0, float64(s)*savedMiB*10)
+		listed(f, d, s, 0, float64(s)*mib*10)
 	}
 	f.Add(d.Save(nil, saveKey))
 	for s := 60; s < 200; s++ { // what process 2 held stays, and 3 has just ended
-		members := []float64{savedGiB, savedGiB, savedGiB}
+		members := []float64{gib, gib, gib}
 		if s >= 100 {
 			members[1] = 0
 		}
 		if s >= 197 {
 			members[2] = 0
 		}
-		savedFrame(f, d, s, 3*savedGiB-members[0]-members[1]-members[2], members...)
+		listed(f, d, s, 3*gib-members[0]-members[1]-members[2], members...)
 	}
 	f.Add(d.Save(nil, saveKey))
 	f.Add([]byte{stateVersion})
-	d = savedDomain(f)
+	d = newDomain(f)
 	for s := 0; s < 2400; s += 5 { // a leak that is on
-		savedFrame(f, d, s, 0, 2*savedGiB+6*savedMiB*float64(max(0, s-1200)))
+		listed(f, d, s, 0, 2*gib+6*mib*float64(max(0, s-1200)))
 	}
 	if !d.members[1].Leaks() {
 		f.Fatal("no leak in the corpus")
@@ -353,15 +332,15 @@ func corpus(f *testing.F) {
 func FuzzRestore(f *testing.F) {
 	corpus(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d := savedDomain(t)
+		d := newDomain(t)
 		if err := d.Restore(b, savedKeys); err != nil {
 			return
 		}
 		last := d.past.Last
 		for s := range 50 {
-			used := savedGiB + float64(s%7)*64*savedMiB
+			used := gib + float64(s%7)*64*mib
 			if err := d.Observe(&Frame[int]{
-				T: last + time.Duration(s+1)*10*time.Second, Used: Of(used), Capacity: Of(2 * savedGiB), Complete: s%9 != 1,
+				T: last + time.Duration(s+1)*10*time.Second, Used: Of(used), Capacity: Of(2 * gib), Complete: s%9 != 1,
 				Members: []Member[int]{{Key: s / 20, Group: "ml/loop", Used: Of(used), SM: Of(float64(s % 2))}},
 			}); err != nil {
 				t.Fatal(err)
@@ -375,13 +354,13 @@ func FuzzRestore(f *testing.F) {
 }
 
 func BenchmarkSave(b *testing.B) {
-	d := savedDomain(b)
+	d := newDomain(b)
 	members := make([]float64, 64)
 	for s := range 3000 {
 		for k := range members {
-			members[k] = savedGiB + float64(k%2*s)*savedMiB/8
+			members[k] = gib + float64(k%2*s)*mib/8
 		}
-		savedFrame(b, d, s, savedGiB, members...)
+		listed(b, d, s, gib, members...)
 	}
 	var saved []byte
 	b.Run("save", func(b *testing.B) {
