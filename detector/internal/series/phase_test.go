@@ -1,0 +1,282 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// sure is growth of 1 GiB above 19 GiB of that confidence.
+func sure(confidence float64) Growth {
+	return Growth{Since: start + 4*time.Hour, Base: 19 * gib, Retained: gib, Levels: 20, Form: confidence, Kept: 1, Waited: 1, Pace: 1}
+}
+
+// When a leak is declared: of a series at rest, by what its scales say.
+func TestALeakIsDeclared(t *testing.T) {
+	threshold := defaults().LeakThreshold
+	for _, c := range []struct {
+		name       string
+		change     func(s *Series)
+		leaks      bool
+		confidence float64
+	}{
+		{"nothing grows", func(*Series) {}, false, 0},
+		{"a scale is sure enough", func(s *Series) { s.Growths[0] = sure(threshold) }, true, threshold},
+		{"any scale", func(s *Series) { s.Growths[numScales-1] = sure(threshold) }, true, threshold},
+		{"not quite", func(s *Series) { s.Growths[0] = sure(threshold - 0.01) }, false, threshold - 0.01},
+		{"there is no evidence", func(s *Series) {
+			s.Growths[0] = sure(1)
+			for i := range s.Scales {
+				s.Scales[i].Bet.Wealth = 1
+			}
+		}, false, 0},
+		{"it is as old as it must be", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-s.cfg.MinAge }, true, 1},
+		{"it is too young", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-s.cfg.MinAge+1 }, false, 1},
+		{"too few blocks have closed", func(s *Series) { s.Growths[0], s.Scales[0].Closed = sure(1), minLevels-1 }, false, 1},
+	} {
+		s := told(defaults())
+		c.change(s)
+		s.decide(&Fullness{})
+		if s.Leaks() != c.leaks {
+			t.Errorf("%s: leaks: %t", c.name, s.Leaks())
+		}
+		about(t, c.name, s.Leak.Confidence, c.confidence)
+	}
+}
+
+// Just the evidence that is needed is worth enough, and half of it half of that.
+func TestEvidenceBoundsTheConfidence(t *testing.T) {
+	for _, c := range []struct{ own, want float64 }{{1 / 0.25, enough}, {2, enough / 2}} {
+		cfg := defaults()
+		cfg.FalseAlarm = 0.25
+		s := told(cfg)
+		for i := range s.Scales {
+			s.Scales[i].Bet.Wealth = c.own
+		}
+		s.Growths[0] = sure(1)
+		s.decide(&Fullness{})
+		about(t, "confidence", s.Leak.Confidence, c.want)
+	}
+}
+
+// Of several scales the surest speaks, and of those that are alike the narrowest.
+func TestTheSurestScaleSpeaks(t *testing.T) {
+	s := told(defaults())
+	s.Growths[1], s.Growths[3], s.Growths[5] = sure(0.8), sure(0.9), sure(0.9)
+	s.Growths[3].Since, s.Growths[3].Base = start+3*time.Hour, 18*gib
+	s.decide(&Fullness{})
+	if l := &s.Leak; l.Best != 3 || l.Since != start+3*time.Hour || l.Base != 18*gib || l.High != 19*gib {
+		t.Errorf("%+v", s.Leak)
+	}
+}
+
+// begun returns a series that has leaked from 19 GiB on for an hour, up to 20 GiB.
+func begun() *Series {
+	s := told(defaults())
+	s.Growths[0] = sure(1)
+	s.decide(&Fullness{})
+	return s
+}
+
+// What keeps a leak and what ends it.
+func TestALeakIsHeldOrEnds(t *testing.T) {
+	clearAt := defaults().ClearThreshold
+	low := func(s *Series, v stat.Bytes) { s.Scales[0].Troughs[0].V = v }
+	quarter := stat.Bytes(retrace * float64(gib))
+	for _, c := range []struct {
+		name   string
+		change func(s *Series, full *Fullness)
+		leaks  bool
+	}{
+		{"it goes on", func(*Series, *Fullness) {}, true},
+		{"less sure, but sure enough", func(s *Series, _ *Fullness) { s.Growths[0] = sure(clearAt) }, true},
+		{"not sure enough", func(s *Series, _ *Fullness) { s.Growths[0] = sure(clearAt - 0.01) }, false},
+		{"no scale sees it", func(s *Series, _ *Fullness) { s.Growths[0] = Growth{} }, false},
+		{"a quarter is given back", func(s *Series, _ *Fullness) { low(s, 20*gib-quarter) }, true},
+		{"more than that", func(s *Series, _ *Fullness) { low(s, 20*gib-quarter-1) }, false},
+		{"more, in the block that is open", func(s *Series, _ *Fullness) { s.Scales[0].N, s.Scales[0].Min = 1, 19*gib }, false},
+		{"it is too young again", func(s *Series, _ *Fullness) { s.First = s.Last }, false},
+	} {
+		s := begun()
+		var full Fullness
+		c.change(s, &full)
+		s.decide(&full)
+		if s.Leaks() != c.leaks {
+			t.Errorf("%s: leaks: %t", c.name, s.Leaks())
+		}
+		if s.ripe() && !s.Leaks() && (s.Leak.Confidence > clearAt || s.Leak.Since != 0 || s.Leak.Trend != stat.Trend{}) {
+			t.Errorf("%s: %+v is left", c.name, s.Leak)
+		}
+	}
+}
+
+// A leak that has filled the memory stays for a while after it was last seen to grow, and after the memory
+// was full last: whoever empties a cache then has given nothing back.
+func TestAFullMemoryHoldsALeak(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		lately, until time.Duration // before now
+		grown         time.Duration
+		leaks         bool
+	}{
+		{"it is full", time.Minute, 0, 0, true},
+		{"it was full a while ago", time.Hour / 2, fullHold - 1, 0, true},
+		{"longer ago", time.Hour / 2, fullHold, 0, false},
+		{"it is full, and nothing grows for a while", time.Minute, 0, fullHold - 1, true},
+		{"for longer", time.Minute, 0, fullHold, false},
+		{"it was full when the leak began", time.Hour, 0, 0, false},
+		{"just after that", time.Hour - 1, 0, 0, true},
+	} {
+		for name, change := range map[string]func(s *Series){
+			"no scale is sure":   func(s *Series) { s.Growths[0] = Growth{} },
+			"half is given back": func(s *Series) { s.Scales[0].Troughs[0].V = 19*gib + gib/2 },
+		} {
+			s := begun()
+			s.Leak.Grown = s.Last - c.grown
+			full := Fullness{Lately: s.Last - c.lately, Until: s.Last - c.until}
+			change(s)
+			s.decide(&full)
+			if s.Leaks() != c.leaks {
+				t.Errorf("%s, %s: leaks: %t", c.name, name, s.Leaks())
+			}
+			if s.Leaks() && s.Leak.Confidence < s.cfg.ClearThreshold {
+				t.Errorf("%s, %s: held, with a confidence of %g", c.name, name, s.Leak.Confidence)
+			}
+		}
+	}
+}
+
+// The give-back that ends a leak is a share of the highest level that it reached.
+func TestTheHighestLevelOfALeakCounts(t *testing.T) {
+	s := begun()
+	s.Growths[0].Retained = 3 * gib
+	s.Scales[0].Troughs[0].V = 22 * gib
+	s.decide(&Fullness{})
+	s.Growths[0].Retained = gib // a shorter growth of it
+	s.decide(&Fullness{})
+	if s.Leak.High != 22*gib || s.Leak.Grown != s.Last {
+		t.Errorf("high %d GiB, grown last at %s", s.Leak.High/gib, s.Leak.Grown)
+	}
+	s.Scales[0].Troughs[0].V = 21 * gib // a third of it
+	s.decide(&Fullness{})
+	if s.Leaks() {
+		t.Error("it is not over")
+	}
+}
+
+// The scale that is surest foresees a leak, by the troughs that are steady.
+func TestTheSurestScaleForesees(t *testing.T) {
+	for best := range uint8(numScales) {
+		s := told(defaults())
+		for i := range s.Scales { // scale i grows by 100 MiB in 10 s, and later by i+1 MiB
+			s.Scales[i] = *climbing(join(ramp(40, 1000, 100), ramp(20, 5000, float64(i+1))), &Fullness{})
+			s.Growths[i] = Growth{Steady: 20}
+		}
+		s.Leak.Best = best
+		s.foresee()
+		if s.Leak.TrendScale != best || s.Leak.Trend.N != 20 {
+			t.Errorf("scale %d foresees by %d troughs, want %d by 20", s.Leak.TrendScale, s.Leak.Trend.N, best)
+		}
+		about(t, "rate", s.Leak.Trend.Rate, float64(mib)*float64(best+1)/narrowest.Seconds())
+	}
+}
+
+// A line is laid anew with a new trough, and not before; one that does not rise foresees nothing.
+func TestTheLineOfALeakIsKept(t *testing.T) {
+	s := told(defaults())
+	s.Growths[0] = Growth{Steady: 16}
+	s.Scales[0] = *climbing(ramp(40, 1000, 10), &Fullness{})
+	s.foresee()
+	first := s.Leak.Trend
+	s.Scales[0].Troughs[39].V += 10 * gib
+	if s.foresee(); s.Leak.Trend != first {
+		t.Error("it is another one without a new trough")
+	}
+	s.Scales[0].Closed++
+	if s.foresee(); s.Leak.Trend.Rate <= first.Rate {
+		t.Errorf("with a new trough the rate is %g, before %g", s.Leak.Trend.Rate, first.Rate)
+	}
+	first = s.Leak.Trend
+	s.Scales[0] = *climbing(ramp(41, 1000, -10), &Fullness{})
+	s.Scales[0].Closed = 50
+	if s.foresee(); s.Leak.Trend != first {
+		t.Errorf("a line that falls: %+v", s.Leak.Trend)
+	}
+}
+
+// The whole way: quiet, growth, a leak, its end. It is declared once it has lasted, and soon after. The
+// time is from the begin of growth.
+func TestALeakFromItsBeginToItsEnd(t *testing.T) {
+	cfg := defaults()
+	for _, every := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, time.Minute} {
+		w := watching(cfg, every)
+		const quiet, grows = time.Hour, 30 * time.Minute
+		var found time.Duration
+		w.look = func() {
+			if w.Leaks() && found == 0 {
+				found = w.now - quiet
+			}
+		}
+		w.watch(quiet+grows, leaking(40000, quiet, 2))
+		if found < cfg.MinSpan || found > cfg.MinSpan+6*time.Minute {
+			t.Fatalf("every %s: found after %s", every, found)
+		}
+		var v Verdict
+		w.Judge(&v)
+		if !v.Judged || !v.Leak || v.Confidence < cfg.LeakThreshold || !v.Pattern.Leaks() || v.Withheld != WithheldNone {
+			t.Errorf("every %s: %+v", every, v)
+		}
+		// The trough is the lowest of a block, so that it lies behind by a minute at most, and the begin too.
+		if off := v.Since - start - quiet; off < -2*time.Minute || off > 2*time.Minute {
+			t.Errorf("every %s: since %s from its begin", every, off)
+		}
+		if want := 2 * grows.Seconds() * float64(mib); v.Leaked.V < 0.9*want || v.Leaked.V > want {
+			t.Errorf("every %s: %.0f MiB leaked", every, v.Leaked.V/float64(mib))
+		}
+		if want := 2 * float64(mib); v.Rate.V < 0.98*want || v.Rate.V > 1.02*want {
+			t.Errorf("every %s: %.3f MiB/s", every, v.Rate.V/float64(mib))
+		}
+		w.watch(5*time.Minute, steadily(41000)) // it gives back 2600 of 3600 MiB
+		if w.Judge(&v); v.Leak || v.Rate.OK || v.Leaked.OK || v.Since != 0 {
+			t.Errorf("every %s: given back, but %+v", every, v)
+		}
+	}
+}
+
+// A leak that was given back is over, though wide blocks have not seen the fall yet.
+func TestALeakThatWasGivenBackStaysOver(t *testing.T) {
+	w := watching(defaults(), 15*time.Second)
+	w.watch(10*time.Hour, leaking(20000, time.Hour, 1))
+	if !w.Leaks() {
+		t.Fatal("no leak to give back")
+	}
+	before, began := true, 0
+	w.look = func() {
+		if w.Leaks() && !before {
+			began++
+		}
+		before = w.Leaks()
+	}
+	w.watch(3*time.Hour, steadily(30000)) // 22 GiB of 32 are given back
+	if w.Leaks() || began > 0 {
+		t.Errorf("leaks: %t, begun anew %d times", w.Leaks(), began)
+	}
+}
+
+// A leak that stops is over after a while.
+func TestALeakThatStopsIsCleared(t *testing.T) {
+	w := watching(defaults(), 5*time.Second)
+	w.watch(90*time.Minute, leaking(20000, time.Hour, 4))
+	if !w.Leaks() {
+		t.Fatal("no leak that could stop")
+	}
+	level := float64(w.Used / mib)
+	w.watch(3*time.Hour, steadily(level))
+	if w.Leaks() {
+		t.Error("three hours after it stopped it leaks")
+	}
+}
