@@ -1,0 +1,203 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// The pattern of whole series, sampled every five seconds, at a time after their begin.
+func TestPatternOfMemory(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	const hour = time.Hour
+	every := func(d time.Duration) func(time.Duration) float64 { // from 0 to 1, again and again
+		return func(t time.Duration) float64 { return float64(t%d) / float64(d) }
+	}
+	spike := func(apart time.Duration) func(time.Duration) float64 {
+		return func(t time.Duration) float64 {
+			if t%apart < 10*time.Second {
+				return 14000
+			}
+			return 10000
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		memory func(t time.Duration) float64
+		at     time.Duration
+		want   Pattern
+	}{
+		{"too young", steadily(10000), 4 * time.Minute, PatternUnknown},
+		{"constant", steadily(10000), hour, PatternStable},
+		{"jitter of less than a quantum", func(time.Duration) float64 { return 10000 + rng.Float64() }, hour, PatternStable},
+		{"a cache that fills", func(t time.Duration) float64 { return 2000 + 20000*(1-math.Exp(-t.Seconds()/600)) }, hour / 2, PatternWarmup},
+		{"and has filled", func(t time.Duration) float64 { return 2000 + 20000*(1-math.Exp(-t.Seconds()/600)) }, 12 * hour, PatternPlateau},
+		{"a step up", func(t time.Duration) float64 { return 10000 + 5000*math.Floor(min(1, t.Hours()*2)) }, hour, PatternStep},
+		{"a step down", func(t time.Duration) float64 { return 20000 - 5000*math.Floor(min(1, t.Hours()*2)) }, hour, PatternStep},
+		{"batches of five minutes", func(t time.Duration) float64 { return 10000 + 6000*every(5*time.Minute)(t) }, hour, PatternSawtooth},
+		{"they have ended", func(t time.Duration) float64 {
+			if t > hour {
+				return 10000
+			}
+			return 10000 + 6000*every(5*time.Minute)(t)
+		}, 3 * hour, PatternStep},
+		{"tuning now and then", spike(2 * time.Minute), hour, PatternSpikes},
+		{"twice an hour", spike(hour / 2), hour - time.Minute, PatternStable},
+		{"a leak", leaking(40000, hour/2, 2), hour, PatternLeakLinear},
+		{"a leak in jumps", func(t time.Duration) float64 { return 40000 + 200*math.Floor(max(0, t.Minutes()-30)) }, hour, PatternLeakStaircase},
+		{"a leak under batches", func(t time.Duration) float64 { return leaking(20000, hour, 3)(t) + 6000*every(time.Minute)(t) }, 2 * hour, PatternLeakCyclic},
+	} {
+		w := watching(defaults(), 5*time.Second)
+		w.watch(c.at, c.memory)
+		var v Verdict
+		if w.Judge(&v); v.Pattern != c.want || v.Leak != c.want.Leaks() {
+			t.Errorf("%s: %q, leak %t; want %q", c.name, v.Pattern, v.Leak, c.want)
+		}
+	}
+}
+
+// What is idle is known to be, and for long enough.
+func TestIdlePattern(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		sm    stat.Value
+		quiet time.Duration
+		want  Pattern
+	}{
+		{"it computes", stat.Of(0.5), 2 * IdleAfter, PatternStable},
+		{"hardly", stat.Of(busySM / 2), 2 * IdleAfter, PatternStable},
+		{"not for long enough", stat.Of(0), IdleAfter - time.Minute, PatternStable},
+		{"for long", stat.Of(0), IdleAfter + time.Minute, PatternIdle},
+		{"it is not known", stat.Value{}, 2 * IdleAfter, PatternStable},
+	} {
+		w := watching(defaults(), 5*time.Second)
+		w.watch(time.Hour, steadily(10000))
+		w.sample.SM = c.sm
+		if w.watch(c.quiet, steadily(10000)); w.Shape.Pattern != c.want {
+			t.Errorf("%s: %q, want %q", c.name, w.Shape.Pattern, c.want)
+		}
+	}
+}
+
+// The first pattern that fits is it: of a series at rest, five hours old.
+func TestWhichPatternFits(t *testing.T) {
+	const length = time.Minute
+	cycling := func(s *Series, ago float64) {
+		s.Cycles = Cycles{N: sawtoothCycles, Length: length, Ended: stat.Point{At: s.Last - time.Duration(ago*float64(length))}}
+	}
+	spikes := func(s *Series, n int64, duty float64) { s.Windows[0].Closed.Spikes, s.Spikes.Duty = n, duty }
+	for _, c := range []struct {
+		name   string
+		change func(s *Series)
+		want   Pattern
+	}{
+		{"nothing", func(*Series) {}, PatternStable},
+		{"it has moved", func(s *Series) { s.Scales[0].Moves = 1 }, PatternStep},
+		{"it was a warm-up", func(s *Series) { s.Shape.Pattern = PatternWarmup; s.Scales[0].Moves = 1 }, PatternPlateau},
+		{"it is too young, whatever else", func(s *Series) { s.First = s.Last; s.Leak.Phase = PhaseLeaking }, PatternUnknown},
+		{"a leak, whatever else", func(s *Series) { s.Leak.Phase, s.Idle = PhaseLeaking, true; spikes(s, busySpikes, 0) }, PatternLeakLinear},
+		{"idle, whatever else but a leak", func(s *Series) { s.Idle = true; spikes(s, busySpikes, 0); s.Growths[0] = sure(1) }, PatternIdle},
+		{"spikes", func(s *Series) { spikes(s, busySpikes, 0); s.Growths[0] = sure(1) }, PatternSpikes},
+		{"a spike too few", func(s *Series) { spikes(s, busySpikes-1, 0) }, PatternStable},
+		{"spikes that are on for most of the time", func(s *Series) { spikes(s, busySpikes, quietDuty) }, PatternSawtooth},
+		{"growth at any scale", func(s *Series) { s.Growths[4] = sure(1) }, PatternWarmup},
+		{"growth that is given back in cycles", func(s *Series) { cycling(s, 1); s.Growths[0] = sure(1) }, PatternSawtooth},
+		{"the same of a young process", func(s *Series) { cycling(s, 1); s.Growths[0] = sure(1); s.Began = s.Last - warmupAge + 1 }, PatternWarmup},
+		{"the same as it slows down", func(s *Series) { cycling(s, 1); s.Growths[0] = sure(1); s.Growths[0].Pace = 0.9 }, PatternWarmup},
+		{"cycles", func(s *Series) { cycling(s, 1) }, PatternSawtooth},
+		{"too few", func(s *Series) { cycling(s, 1); s.Cycles.N-- }, PatternStable},
+		{"none for nearly as long as it may be", func(s *Series) { cycling(s, cyclesGone-0.1) }, PatternSawtooth},
+		{"for longer", func(s *Series) { cycling(s, cyclesGone) }, PatternStable},
+	} {
+		s := told(defaults())
+		c.change(s)
+		if got := s.fitting(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// What the steps and the cycles of a leak of 16 MiB a cycle must be to give it their name.
+func TestNamesOfLeaks(t *testing.T) {
+	const length = time.Minute
+	retained := float64(16 * mib) // a cycle
+	for _, c := range []struct {
+		name   string
+		change func(s *Series)
+		want   Pattern
+	}{
+		{"a line", func(*Series) {}, PatternLeakLinear},
+		{"steps", func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = staircaseFlat, staircaseStep }, PatternLeakStaircase},
+		{"smaller ones", func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = 1, staircaseStep-1 }, PatternLeakLinear},
+		{"with growth between them", func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = staircaseFlat-0.01, 1e9 }, PatternLeakLinear},
+		{"steps at a wide scale alone", func(s *Series) { s.Growths[3] = Growth{Levels: 9, Flat: 1, Step: 1e9} }, PatternLeakLinear},
+		{"cycles that swing by much more", func(s *Series) { s.Cycles.Size = cyclicSwing * retained }, PatternLeakCyclic},
+		{"by less", func(s *Series) { s.Cycles.Size = cyclicSwing*retained - 1 }, PatternLeakLinear},
+		{"that have ended", func(s *Series) { s.Cycles.Size = 1e12; s.Cycles.Ended.At = s.Last - time.Hour }, PatternLeakLinear},
+		{"it pauses: the name is kept", func(s *Series) { s.Growths[0], s.Shape.Pattern = Growth{}, PatternLeakStaircase }, PatternLeakStaircase},
+		{"it pauses and had none", func(s *Series) { s.Growths[0] = Growth{} }, PatternLeakLinear},
+	} {
+		s := told(defaults())
+		s.Leak.Phase, s.Leak.Trend.Rate = PhaseLeaking, retained/length.Seconds()
+		s.Growths[0] = Growth{Levels: 20}
+		s.Cycles = Cycles{N: sawtoothCycles, Length: length, Ended: stat.Point{At: s.Last - length}}
+		c.change(s)
+		if got := s.fitting(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A pattern stays for a while, but for the begin and the end of a leak.
+func TestAPatternStaysForAWhile(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		was  Pattern
+		ago  time.Duration
+		leak bool
+		want Pattern
+	}{
+		{"young", PatternSpikes, patternHold - 1, false, PatternSpikes},
+		{"old", PatternSpikes, patternHold, false, PatternStable},
+		{"a leak begins", PatternSpikes, 1, true, PatternLeakLinear},
+		{"a leak ends", PatternLeakLinear, 1, false, PatternStable},
+	} {
+		s := told(defaults())
+		s.Shape = Shape{Pattern: c.was, Since: s.Last - c.ago}
+		if c.leak {
+			s.Leak.Phase = PhaseLeaking
+		}
+		s.pattern()
+		since := s.Last
+		if c.want == c.was {
+			since -= c.ago
+		}
+		if (s.Shape != Shape{c.want, since}) {
+			t.Errorf("%s: %q since %s", c.name, s.Shape.Pattern, s.Shape.Since)
+		}
+	}
+}
+
+// Each pattern but the unknown one has a name of its own, and those of leaks say so.
+func TestPatternsHaveNames(t *testing.T) {
+	seen := map[string]Pattern{}
+	for p := range numPatterns {
+		name := p.String()
+		if other, twice := seen[name]; twice || (name == "") != (p == PatternUnknown) {
+			t.Errorf("%d and %d are %q", p, other, name)
+		}
+		if leaks := len(name) > 5 && name[:5] == "leak_"; leaks != p.Leaks() {
+			t.Errorf("%q leaks: %t", name, p.Leaks())
+		}
+		seen[name] = p
+	}
+	if numPatterns.String() != "" || Pattern(255).String() != "" {
+		t.Error("what is no pattern has a name")
+	}
+}
