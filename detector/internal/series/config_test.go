@@ -1,0 +1,71 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What stands at the edge is valid, and what is beyond it is named.
+func TestValidate(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		name   string
+		change func(c *Config)
+		want   string // part of the error; "" for none
+	}{
+		{"most windows", func(c *Config) { c.Windows = []time.Duration{MinWindow, time.Hour, 2 * time.Hour, MaxWindow} }, ""},
+		{"no windows", func(c *Config) { c.Windows = nil }, "0 windows"},
+		{"too many windows", func(c *Config) { c.Windows = make([]time.Duration, MaxWindows+1) }, "5 windows"},
+		{"a short window", func(c *Config) { c.Windows = []time.Duration{MinWindow - 1} }, "59.999999999s"},
+		{"a long window", func(c *Config) { c.Windows = []time.Duration{MaxWindow + 1} }, "24h0m0.000000001s"},
+		{"the same window twice", func(c *Config) { c.Windows = []time.Duration{time.Hour, time.Hour} }, "does not come after"},
+		{"leak threshold 1", func(c *Config) { c.LeakThreshold = 1 }, ""},
+		{"leak threshold above 1", func(c *Config) { c.LeakThreshold = 1.1 }, "leak threshold"},
+		{"leak threshold 0", func(c *Config) { c.LeakThreshold = 0 }, "leak threshold"},
+		{"leak threshold NaN", func(c *Config) { c.LeakThreshold = nan }, "leak threshold"},
+		{"clear threshold as high", func(c *Config) { c.ClearThreshold = c.LeakThreshold }, "clear threshold"},
+		{"clear threshold 0", func(c *Config) { c.ClearThreshold = 0 }, "clear threshold"},
+		{"no minimum age", func(c *Config) { c.MinAge = 0 }, ""},
+		{"a negative age", func(c *Config) { c.MinAge = -1 }, "minimum age"},
+		{"no growth", func(c *Config) { c.MinGrowth = 0 }, "minimum growth"},
+		{"too much growth", func(c *Config) { c.MinGrowth = stat.MaxBytes + 1 }, "minimum growth"},
+		{"no span", func(c *Config) { c.MinSpan = 0 }, "minimum span"},
+		{"a long span", func(c *Config) { c.MinSpan = MaxWindow + 1 }, "minimum span"},
+		{"no settle time", func(c *Config) { c.SettleTime = 0 }, ""},
+		{"a negative settle time", func(c *Config) { c.SettleTime = -1 }, "settle time"},
+		{"a long settle time", func(c *Config) { c.SettleTime = MaxWindow + 1 }, "settle time"},
+		{"every second series", func(c *Config) { c.FalseAlarm = 0.5 }, ""},
+		{"no false alarms", func(c *Config) { c.FalseAlarm = 0 }, "false alarm"},
+		{"more than every second", func(c *Config) { c.FalseAlarm = 0.51 }, "false alarm"},
+		{"zombie at once", func(c *Config) { c.ZombieAfter = 0 }, "zombie"},
+		{"unreleased at once", func(c *Config) { c.UnreleasedAfter = 0 }, "unreleased"},
+		{"no zombie memory", func(c *Config) { c.MinZombie = 0 }, "zombie memory"},
+		{"NaN unreleased memory", func(c *Config) { c.MinUnreleased = nan }, "unreleased memory"},
+		{"no spike height", func(c *Config) { c.SpikeHeight = 0 }, "spike height"},
+		{"no spike ratio", func(c *Config) { c.SpikeRatio = 0 }, ""},
+		{"spike ratio above 1", func(c *Config) { c.SpikeRatio = 1.1 }, "spike ratio"},
+		{"no spike width", func(c *Config) { c.SpikeWidth = 0 }, "spike width"},
+	} {
+		cfg := DefaultConfig()
+		c.change(&cfg)
+		switch err := cfg.Validate(); {
+		case err == nil && c.want != "":
+			t.Errorf("%s: no error", c.name)
+		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

@@ -1,0 +1,400 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// Before it is ripe a series is not judged, but its statistics are given.
+func TestAYoungSeriesIsNotJudged(t *testing.T) {
+	w := watching(defaults(), time.Second)
+	var v Verdict
+	if w.Judge(&v); v.Judged || v.Trough.OK {
+		t.Errorf("without a sample: %+v", v)
+	}
+	w.watch(w.cfg.MinAge, steadily(10000))
+	if w.Judge(&v); v.Judged || !v.Trough.OK || v.Windows[0].N == 0 {
+		t.Errorf("young: %+v", v)
+	}
+	w.watch(time.Second, steadily(10000))
+	if w.Judge(&v); !v.Judged {
+		t.Error("old enough, and not judged")
+	}
+}
+
+// What is muted is followed, but nothing is said.
+func TestAMutedSeriesIsFollowed(t *testing.T) {
+	cfg := defaults()
+	cfg.Mute = true
+	w := watching(cfg, 5*time.Second)
+	w.watch(90*time.Minute, leaking(20000, time.Hour, 4))
+	var v Verdict
+	if w.Judge(&v); v.Judged || !v.Muted || v.Leak || v.Confidence != 0 || v.Pattern != PatternUnknown {
+		t.Errorf("muted: %+v", v)
+	}
+	w.Configure(defaults())
+	if w.Judge(&v); !v.Judged || v.Muted || !v.Leak {
+		t.Errorf("not muted any more: %+v", v)
+	}
+}
+
+// Growth that is suspected but must wait says for how long, and why; what is not suspected says nothing.
+func TestWithheldVerdicts(t *testing.T) {
+	clearAt := defaults().ClearThreshold
+	waits := Growth{Levels: 20, Form: 1, Kept: 1, Waited: 0.3, Lasted: 20 * time.Minute, Need: time.Hour, Reason: WithheldProgramBegin}
+	for _, c := range []struct {
+		name   string
+		change func(s *Series, g *Growth)
+		want   Withheld
+		lasted time.Duration
+	}{
+		{"it waits", func(*Series, *Growth) {}, WithheldProgramBegin, 20 * time.Minute},
+		{"it has just begun", func(_ *Series, g *Growth) { g.Lasted = -time.Second }, WithheldProgramBegin, 0},
+		{"it has waited", func(_ *Series, g *Growth) { g.Lasted = g.Need }, WithheldNone, 0},
+		{"its form speaks against it", func(_ *Series, g *Growth) { g.Form = clearAt - 0.01 }, WithheldNone, 0},
+		{"hardly", func(_ *Series, g *Growth) { g.Form = clearAt }, WithheldProgramBegin, 20 * time.Minute},
+		{"a give-back does", func(_ *Series, g *Growth) { g.Kept = clearAt - 0.01 }, WithheldNone, 0},
+		{"chance does", func(s *Series, _ *Growth) {
+			for i := range s.Scales {
+				s.Scales[i].Bet.Wealth = 1
+			}
+		}, WithheldNone, 0},
+		{"it leaks", func(s *Series, _ *Growth) { s.Leak.Phase = PhaseLeaking }, WithheldNone, 0},
+	} {
+		s := told(defaults())
+		s.Leak.Best, s.Growths[2] = 2, waits
+		c.change(s, &s.Growths[2])
+		var v Verdict
+		s.Judge(&v)
+		left := waits.Need - c.lasted
+		if c.want == WithheldNone {
+			left = 0
+		}
+		if v.Withheld != c.want || v.Lasted != c.lasted || v.WithheldFor != left {
+			t.Errorf("%s: %q, lasted %s, %s more", c.name, v.Withheld, v.Lasted, v.WithheldFor)
+		}
+	}
+}
+
+// What leaked is above the level at which the leak began, up to what is held now.
+func TestLeakedMemory(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		base, trough, used stat.Bytes
+		want               stat.Bytes
+	}{
+		{"up to the trough", 10 * gib, 15 * gib, 18 * gib, 5 * gib},
+		{"less is held by now", 10 * gib, 15 * gib, 12 * gib, 2 * gib},
+		{"all was given back", 10 * gib, 15 * gib, 9 * gib, 0},
+	} {
+		s := told(defaults())
+		s.Leak = Leak{Phase: PhaseLeaking, Base: c.base}
+		s.Scales[0].Troughs[0].V, s.Used = c.trough, c.used
+		var v Verdict
+		if s.Judge(&v); v.Leaked != stat.Of(float64(c.want)) {
+			t.Errorf("%s: %g GiB", c.name, v.Leaked.V/float64(gib))
+		}
+	}
+}
+
+// A new configuration keeps the history, and that of windows that are kept: also where they have
+// another place.
+func TestConfigureKeepsHistory(t *testing.T) {
+	w := watching(defaults(), 5*time.Second)
+	w.watch(time.Hour, leaking(20000, 0, 1))
+	before := w.Scales
+	cfg := defaults()
+	old := w.Windows
+	kept := old[1]
+	cfg.Windows = []time.Duration{30 * time.Minute, cfg.Windows[1], 6 * time.Hour}
+	w.Configure(cfg)
+	if w.Config() != cfg || w.Scales != before {
+		t.Error("the ladder or the configuration is another one")
+	}
+	if len(w.Windows) != 3 || w.Windows[1] != kept {
+		t.Errorf("%d windows; the one of an hour is lost", len(w.Windows))
+	}
+	for i, n := range []int64{0, kept.Fit().N, 0} {
+		if fit := w.Windows[i].Fit(); fit.N != n || fit.Span != cfg.Windows[i] {
+			t.Errorf("window %d of %s has %d samples, want %d", i, fit.Span, fit.N, n)
+		}
+	}
+	w.watch(time.Minute, steadily(24000))
+	if n := w.Windows[2].Fit().N; n != 12 {
+		t.Errorf("the new one has %d samples after a minute", n)
+	}
+}
+
+// A series that is used again knows nothing of what it was.
+func TestResetForgetsEverything(t *testing.T) {
+	w := watching(defaults(), 5*time.Second)
+	w.watch(2*time.Hour, leaking(20000, time.Hour, 4))
+	fresh := New(w.cfg)
+	w.Reset(w.cfg)
+	for i := range fresh.Windows {
+		if w.Windows[i] != fresh.Windows[i] {
+			t.Errorf("window %d", i)
+		}
+	}
+	if w.Scales != fresh.Scales || w.Growths != fresh.Growths || w.Leak != fresh.Leak || w.Samples != 0 || w.First != 0 || w.Loadless {
+		t.Error("something is left")
+	}
+}
+
+// What was gained until an interruption is none: growth counts from there, and its evidence.
+func TestInterruptBeginsGrowthAnew(t *testing.T) {
+	w := watching(defaults(), 5*time.Second)
+	w.watch(80*time.Minute, leaking(20000, time.Hour, 4))
+	if !w.Leaks() {
+		t.Fatal("there is nothing to interrupt")
+	}
+	at := w.Last
+	w.Interrupt()
+	for i := range w.Scales {
+		e := &w.Scales[i]
+		want := Run{Low: e.Level, High: e.Level, LowAt: at}
+		if e.Closed == 0 {
+			want = Run{}
+		}
+		if e.Run != want || w.Growths[i] != (Growth{}) || e.Bet.Wealth > 2 {
+			t.Errorf("scale %d: %+v, %+v, %g", i, e.Run, w.Growths[i], e.Bet.Wealth)
+		}
+	}
+	w.watch(time.Minute, leaking(20000, time.Hour, 4))
+	if w.Leaks() {
+		t.Error("a minute later it leaks")
+	}
+	w.watch(30*time.Minute, leaking(20000, time.Hour, 4))
+	if !w.Leaks() || w.Leak.Since < at {
+		t.Errorf("half an hour later: leaks %t, since %s after", w.Leaks(), w.Leak.Since-at)
+	}
+	fresh := New(w.cfg)
+	if fresh.Interrupt(); fresh.Scales[0].Bet.Runs != 0 {
+		t.Error("a series without a block has begun a run")
+	}
+}
+
+// A process that takes the place of another one does not leak what that one did, and is young.
+func TestSucceed(t *testing.T) {
+	w := watching(defaults(), 5*time.Second)
+	w.watch(90*time.Minute, leaking(20000, time.Hour, 4))
+	if !w.Leaks() || !w.Shape.Pattern.Leaks() {
+		t.Fatal("nothing leaks")
+	}
+	w.Succeed(w.Last)
+	if w.Leak != (Leak{}) || w.Began != w.Last || w.Shape.Pattern.Leaks() {
+		t.Errorf("%+v, began %s before, %q", w.Leak, w.Last-w.Began, w.Shape.Pattern)
+	}
+	s := told(defaults())
+	s.Shape = Shape{Pattern: PatternSpikes}
+	if s.Succeed(s.Last); s.Shape.Pattern != PatternSpikes {
+		t.Errorf("a pattern that is no leak's is now %q", s.Shape.Pattern)
+	}
+}
+
+// Its owner began when it says, but not after the first sample; where it does not say, with that.
+func TestBeginOfASeries(t *testing.T) {
+	for _, c := range []struct{ started, want time.Duration }{
+		{0, start}, {start - time.Hour, start - time.Hour}, {start + time.Hour, start},
+	} {
+		s := New(defaults())
+		s.Observe(&Sample{T: start, Used: gib, Interval: time.Second, Started: c.started, Full: &Fullness{}})
+		if s.Began != c.want || s.First != start {
+			t.Errorf("started at %s: began at %s", c.started, s.Began)
+		}
+	}
+}
+
+// When it computed: any use is, but the first work must be more than a trace. What is not known may have been.
+func TestWhenItComputed(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		sm           stat.Value
+		busy, worked bool
+	}{
+		{"nothing", stat.Of(0), false, false},
+		{"a trace", stat.Of(busySM / 2), true, false},
+		{"work", stat.Of(busySM), true, true},
+		{"not known", stat.Value{}, true, false},
+	} {
+		w := watching(defaults(), time.Second)
+		w.sample.SM = stat.Of(0)
+		w.watch(time.Minute, steadily(1000))
+		w.sample.SM = c.sm
+		w.watch(time.Second, steadily(1000))
+		if busy := w.BusyAt == w.Last; busy != c.busy || w.WorkedAt > 0 != c.worked {
+			t.Errorf("%s: busy at %s, worked at %s", c.name, w.BusyAt-start, w.WorkedAt)
+		}
+		if w.rested(start+time.Second) == (c.busy || c.worked) {
+			t.Errorf("%s: it rested: %t", c.name, w.rested(start+time.Second))
+		}
+	}
+}
+
+// A window does not count a gap as watched, and a spike may be as long as three samples.
+func TestSparseSamples(t *testing.T) {
+	w := watching(defaults(), time.Minute)
+	w.watch(time.Hour, steadily(10000))
+	w.now += 30 * time.Minute
+	w.watch(time.Minute, steadily(10000))
+	if fill := w.Windows[1].Fit().Fill; fill < 0.5 || fill > 0.6 { // of the last hour a half, and the most that is no gap
+		t.Errorf("%g of the hour are filled", fill)
+	}
+	w.watch(time.Hour, steadily(10000))
+	w.watch(2*time.Minute, steadily(20000))
+	if w.watch(2*time.Minute, steadily(10000)); w.Total != 1 {
+		t.Errorf("%d spikes", w.Total)
+	}
+}
+
+// eventful is memory that does a bit of everything: noise, a load, a leak, a fall, cycles, a full memory.
+func eventful(seed uint64) func(t time.Duration) float64 {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	walk := 0.0
+	return func(t time.Duration) float64 {
+		walk += 3 * rng.NormFloat64()
+		v := 20000 + walk
+		switch at := t % (3 * time.Hour); {
+		case at < 40*time.Minute:
+			v += 5000 * float64(t%(3*time.Minute)) / float64(3*time.Minute)
+		case at < 110*time.Minute:
+			v += 13 * (at - 40*time.Minute).Seconds()
+		case at < 130*time.Minute:
+			v += 30000
+		}
+		return min(v, 81000)
+	}
+}
+
+// Time has no origin: the same series at another time gets the same verdicts.
+func TestVerdictsDoNotDependOnTheOrigin(t *testing.T) {
+	const shift = 1234567 * time.Second
+	a, b := watching(defaults(), 15*time.Second), watching(defaults(), 15*time.Second)
+	b.now, b.sample.Started = shift, b.sample.Started+shift
+	left, right := eventful(1), eventful(1)
+	leaks := 0
+	for range 2400 { // ten hours
+		a.watch(15*time.Second, left)
+		b.watch(15*time.Second, func(t time.Duration) float64 { return right(t - shift) })
+		var v, u Verdict
+		a.Judge(&v)
+		b.Judge(&u)
+		if v.Leak {
+			leaks++
+			u.Since -= shift
+		}
+		if v != u {
+			t.Fatalf("at %s: %+v, and later %+v", a.now, v, u)
+		}
+	}
+	if leaks == 0 {
+		t.Error("nothing leaked: the test shows little")
+	}
+}
+
+// Growth is the same above any base that is no idle memory's, but for the base.
+func TestGrowthDoesNotDependOnTheBase(t *testing.T) {
+	const base = 17 * gib
+	a, b := watching(defaults(), 15*time.Second), watching(defaults(), 15*time.Second)
+	var never Fullness
+	memory := eventful(2)
+	grew := 0
+	for now := start; now < start+10*time.Hour; now += 15 * time.Second {
+		o := a.sample
+		o.T, o.Full, o.Left = now, &never, 30*gib
+		o.Used = inMiB(memory(now - start))
+		a.Observe(&o)
+		o.Used += base
+		b.Observe(&o)
+		for i := range a.Growths {
+			g, h := a.Growths[i], b.Growths[i]
+			if g.Levels > 0 {
+				grew++
+				h.Base, h.SteadyBase = h.Base-base, h.SteadyBase-base
+			}
+			if g != h {
+				t.Fatalf("at %s: %+v, and %+v", now-start, g, h)
+			}
+		}
+		if a.Leaks() != b.Leaks() || a.Shape != b.Shape || a.Leak.Confidence != b.Leak.Confidence {
+			t.Fatalf("at %s: %+v, and %+v", now-start, a.Leak, b.Leak)
+		}
+	}
+	if grew == 0 {
+		t.Error("nothing grew")
+	}
+}
+
+// Utilisation that is not known is no sign of idleness: a series without it is judged as a busy one.
+func TestUnknownUtilisationIsNotIdleness(t *testing.T) {
+	busy, unknown := watching(defaults(), 15*time.Second), watching(defaults(), 15*time.Second)
+	unknown.sample.SM = stat.Value{}
+	left, right := eventful(3), eventful(3)
+	for range 2400 {
+		busy.watch(15*time.Second, left)
+		unknown.watch(15*time.Second, right)
+		var v, u Verdict
+		busy.Judge(&v)
+		unknown.Judge(&u)
+		if v != u {
+			t.Fatalf("at %s: %+v, and if it is not known %+v", busy.now, v, u)
+		}
+		if unknown.Idle {
+			t.Fatalf("at %s: it is idle", unknown.now)
+		}
+	}
+}
+
+// Whatever the memory does, what is said of it holds together.
+func TestVerdictsAreConsistent(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		w := watching(defaults(), []time.Duration{time.Second, 15 * time.Second, time.Minute}[seed%3])
+		memory := eventful(seed)
+		w.look = func() {
+			var v Verdict
+			w.Judge(&v)
+			switch {
+			case !(v.Confidence >= 0 && v.Confidence <= 1),
+				v.Leak != (v.Judged && v.Pattern.Leaks()),
+				v.Leak != v.Rate.OK, v.Leak != v.Leaked.OK, v.Leak != (v.Since > 0),
+				v.Leak && (!(v.Rate.V > 0) || v.Confidence < w.cfg.ClearThreshold || v.Withheld != WithheldNone),
+				v.Withheld == WithheldNone && (v.Lasted != 0 || v.WithheldFor != 0),
+				v.Withheld != WithheldNone && (v.Lasted < 0 || v.WithheldFor <= 0),
+				v.Trough.OK && v.Trough.V > float64(total):
+				t.Fatalf("seed %d, after %s: %+v", seed, w.now, v)
+			}
+		}
+		for range 100 {
+			w.watch(time.Duration(1+rng.Int64N(60))*w.sample.Interval, memory)
+			switch rng.IntN(12) {
+			case 0:
+				w.now += time.Duration(rng.Int64N(int64(time.Hour))) // a gap
+			case 1:
+				w.Interrupt()
+			case 2:
+				w.Succeed(w.Last)
+			case 3:
+				w.sample.SM = []stat.Value{{}, stat.Of(0), stat.Of(0.7)}[rng.IntN(3)]
+			case 4:
+				w.sample.Capacity = total - w.sample.Capacity // unknown, or not
+			}
+		}
+	}
+}
+
+func TestObserveAllocatesNothing(t *testing.T) {
+	w := watching(defaults(), 15*time.Second)
+	w.watch(2*time.Hour, eventful(4))
+	memory := eventful(5)
+	var v Verdict
+	if n := testing.AllocsPerRun(2000, func() { w.watch(15*time.Second, memory); w.Judge(&v) }); n > 0 {
+		t.Errorf("%g allocations a sample", n)
+	}
+}
