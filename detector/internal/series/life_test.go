@@ -68,7 +68,7 @@ func TestFastLives(t *testing.T) {
 		points int     // narrowest blocks
 		grew   bool
 	}{
-		{"slower", 5000, loadRate / float64(mib), lifePoints, true},
+		{"slower", 5000, 0.99 * loadRate / float64(mib), lifePoints, true},
 		{"as fast as programs load", 5000, 1 + loadRate/float64(mib), lifePoints, false},
 		{"for long enough", 5000, 1 + loadRate/float64(mib), int(loadLasts/narrowest) + 1, true},
 		{"for a block less", 5000, 1 + loadRate/float64(mib), int(loadLasts / narrowest), false},
