@@ -11,77 +11,208 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// chain is one of lives that grew for so long each, at those rates in MiB a second.
-func chain(lasted, span time.Duration, rates ...float64) (r Loop, proven int) {
-	for i, rate := range rates {
-		from := time.Duration(i) * 2 * time.Hour
-		r.Add(&series.Life{From: from, Onset: from, To: from + lasted, Lasted: lasted, Base: 1 << 30, Trend: stat.Trend{Rate: rate * (1 << 20), N: 9}}, span)
-		if r.Proven && proven == 0 {
-			proven = i + 1
-		}
+const minute = time.Minute
+
+// life is the n-th of a loop: a minute to load 10 GiB, and then growth for so long, at so many MiB/s.
+func life(n int, lasted time.Duration, rate float64) *series.Life {
+	from := start + time.Duration(n)*time.Hour
+	return &series.Life{
+		From: from, Onset: from + minute, To: from + minute + lasted, Lasted: lasted, Base: 10 * gib,
+		Trend: stat.Trend{Rate: rate * float64(mib), Wander: 4, N: 20},
 	}
-	return r, proven
 }
 
-// Which lives in a row are a loop.
-func TestProof(t *testing.T) {
-	for name, c := range map[string]struct {
-		rates        []float64
-		lasted, span time.Duration
-		want         int // lives
+// looping returns a proven loop of three lives of ten minutes that gained 6 GiB each.
+func looping() *Loop {
+	var r Loop
+	for n := range leastDeaths {
+		r.Add(life(n, 10*minute, 10.24))
+	}
+	return &r
+}
+
+// running returns a process that was first seen so long after the last life of r ended, lived for so long
+// and holds that much, which it had all the time.
+func running(r *Loop, after, lived time.Duration, used stat.Bytes) *series.Series {
+	s := series.New(defaults())
+	first := r.last().To + after
+	for t := first; t <= first+lived; t += 5 * time.Second {
+		s.Observe(&series.Sample{T: t, Used: used, Interval: 5 * time.Second, SM: stat.Of(1), Full: &series.Fullness{}})
+	}
+	return s
+}
+
+// How many deaths make a loop: fewer where lives are alike, and only those that lasted for a while together.
+func TestDeathsThatProveALoop(t *testing.T) {
+	type grew struct {
+		lasted time.Duration
+		rate   float64
+	}
+	for _, c := range []struct {
+		name  string
+		lives []grew
+		want  bool
 	}{
-		"three":                   {[]float64{1, 5, 25}, 7 * time.Minute, 0, 3},
-		"two":                     {[]float64{1, 5}, time.Hour, 0, 0},
-		"two alike":               {[]float64{10, 14}, 10 * time.Minute, 0, 2},
-		"two alike, shorter":      {[]float64{10, 14}, 9 * time.Minute, 0, 0},
-		"the last two are alike":  {[]float64{1, 10, 14}, 7 * time.Minute, 0, 3},
-		"six shorter ones":        {[]float64{1, 5, 25, 1, 5, 25}, 210 * time.Second, 0, 6},
-		"as long as any must be":  {[]float64{1, 5, 25, 1, 5}, 20 * time.Minute, 90 * time.Minute, 5},
-		"two alike, not so long":  {[]float64{10, 10}, 20 * time.Minute, 90 * time.Minute, 0},
-		"one, however long it is": {[]float64{10}, 10 * time.Hour, 0, 0},
+		{"one", []grew{{time.Hour, 10}}, false},
+		{"two alike", []grew{{loopLasts / 2, 10}, {loopLasts / 2, 10 * alikeFactor}}, true},
+		{"two alike, the slower one later", []grew{{loopLasts / 2, 10 * alikeFactor}, {loopLasts / 2, 10}}, true},
+		{"too short", []grew{{loopLasts / 2, 10}, {loopLasts/2 - 1, 10}}, false},
+		{"unlike: faster", []grew{{loopLasts, 10}, {loopLasts, 10.1 * alikeFactor}}, false},
+		{"unlike: slower", []grew{{loopLasts, 10.1 * alikeFactor}, {loopLasts, 10}}, false},
+		{"three, however unlike", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 40}}, true},
+		{"three that are short", []grew{{minute, 10}, {minute, 20}, {minute, 40}}, false},
+		{"alike later", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 21}}, true},
 	} {
-		if r, got := chain(c.lasted, c.span, c.rates...); got != c.want || r.Since != 0 {
-			t.Errorf("%s: proven by %d lives since %s, want %d", name, got, r.Since, c.want)
+		var r Loop
+		for n, g := range c.lives {
+			r.Add(life(n, g.lasted, g.rate))
+		}
+		if r.Proven != c.want || r.Confidence() > 0 != c.want {
+			t.Errorf("%s: %t, confidence %g", c.name, r.Proven, r.Confidence())
 		}
 	}
 }
 
-// A loop is the surer the more lives it has; what speaks for all of them is the middle one.
+// What follows from the lives: the median of rates and bases, what it is off by, and what the last one held.
+func TestWhatALoopTells(t *testing.T) {
+	var r Loop
+	if r.Held() != 0 || r.Confidence() != 0 || !r.Follows(start) {
+		t.Error("an empty loop tells of lives")
+	}
+	for n, rate := range []float64{10, 12, 20} {
+		l := life(n, 10*minute, rate)
+		l.Base = stat.Bytes(n+1) * gib
+		r.Add(l)
+	}
+	about(t, "rate", r.Trend.Rate, float64(12*mib))
+	about(t, "variance: 2² and 8² of 2", r.Trend.Variance, 34*float64(mib)*float64(mib))
+	about(t, "wander", r.Trend.Wander, 4)
+	if r.Base != 2*gib || r.Trend.N != 3 || r.Since != start || r.Lasted != 30*minute || r.Longest != 11*minute {
+		t.Errorf("%+v", r)
+	}
+	about(t, "held: 3 GiB and 20 MiB/s for ten minutes", float64(r.Held()), float64(3*gib+12000*mib))
+	if end := r.last().To; r.Follows(end) || !r.Follows(end+1) {
+		t.Error("who came before the end of the last one follows")
+	}
+	for n := 3; n < 100; n++ {
+		r.Add(life(n, 10*minute, 40))
+	}
+	about(t, "rate of the last ones", r.Trend.Rate, float64(40*mib))
+	if r.Trend.N != keptLives || r.N != 100 || r.Since != start {
+		t.Errorf("after a hundred: %d of %d lives, since %s", r.Trend.N, r.N, r.Since-start)
+	}
+}
+
+// Each life more than are needed adds to the confidence, up to no doubt. A paused loop has none.
 func TestConfidenceOfALoop(t *testing.T) {
-	last := 0.0
-	for n := 2; n <= 7; n++ {
-		r, _ := chain(time.Hour, 0, []float64{10, 10, 10, 10, 10, 100, 10}[:n]...)
-		if c := r.Confidence(); c < max(0.7, last) || c > 1 || r.Trend.Rate != 10<<20 || r.Base != 1<<30 {
-			t.Errorf("%d lives: confidence %g after %g, rate %g, base %d", n, c, last, r.Trend.Rate, r.Base)
-		}
-		last = r.Confidence()
+	for n, want := range map[int]float64{2: 0.7, 3: 0.7, sureLives - 2: 0.8, sureLives - 1: 0.9, sureLives: 1, 50: 1} {
+		r := Loop{N: n, Proven: true}
+		about(t, "confidence", r.Confidence(), want)
 		if r.Paused = true; r.Confidence() != 0 {
-			t.Errorf("%d lives, paused: confidence %g", n, r.Confidence())
-		}
-	}
-	if last != 1 {
-		t.Errorf("seven lives: confidence %g", last)
-	}
-}
-
-// Who is seen again has not ended: a loop that is long enough without that life goes on.
-func TestRevoke(t *testing.T) {
-	for n, want := range map[int]int{2: 0, 3: 0, 4: 3, 9: 8} {
-		r, _ := chain(time.Hour, 0, make([]float64, n)...)
-		if r.Revoke(); r.N != want {
-			t.Errorf("%d lives: %d are left, want %d", n, r.N, want)
+			t.Errorf("%d lives, paused: %g", n, r.Confidence())
 		}
 	}
 }
 
-// A worker is forgotten for others that run the same.
-func TestForgottenForOthersLikeIt(t *testing.T) {
-	var p Pool
-	for n := range time.Duration(passedOver + 1) {
-		p.Leave(&Activity{Computed: 1, Started: 1 + 100*n}, "train.py", stat.Of(1<<30))
+// A death that was none is taken back: what is a loop without it goes on.
+func TestRevokedDeath(t *testing.T) {
+	r := looping()
+	r.Noted = start
+	r.Add(life(3, 10*minute, 10))
+	if r.Revoke(); r.N != leastDeaths || !r.Proven {
+		t.Errorf("of four: %d lives, proven %t", r.N, r.Proven)
 	}
-	a := &Activity{Started: 50, Computed: 60}
-	if !p.Forgets(a, "train.py", 1<<30) || p.Forgets(a, "ipython", 1<<30) {
-		t.Errorf("train.py %t, ipython %t", p.Forgets(a, "train.py", 1<<30), p.Forgets(a, "ipython", 1<<30))
+	if r.Revoke(); r.N != 0 || r.Proven || r.Noted != start || r.Lasted != 0 {
+		t.Errorf("of three: %+v", r)
+	}
+}
+
+// A loop is paused where nobody goes on with it for a while, goes on with one that grows again, and is
+// forgotten after a day.
+func TestPauseOfALoop(t *testing.T) {
+	r0 := looping()
+	const loaded = 5 * gib // half of the base
+	more := time.Duration(outlives * float64(r0.Longest))
+	grown := 10*gib + stat.Bytes(growsAgain*float64(r0.Held()-10*gib))
+	for _, c := range []struct {
+		name   string
+		at     time.Duration // after the last death
+		used   stat.Bytes    // of who runs; 0 nobody does
+		others stat.Bytes
+		was    bool // paused
+		paused bool
+		n      int
+	}{
+		{"nobody, for a while", Absence - 1, 0, 0, false, false, 3},
+		{"nobody, for longer", Absence, 0, 0, false, true, 3},
+		{"one who holds little", Absence, loaded - 1, 0, false, false, 3},
+		{"one who holds little, for long", Absence + more, loaded - 1, 0, false, true, 3},
+		{"one who has loaded", Absence + more, loaded, 0, false, false, 3},
+		{"one who has loaded after a pause", Absence + more, loaded, 0, true, true, 3},
+		{"one who grows after a pause, a little", Absence, grown, 0, true, true, 3},
+		{"one who grows", Absence, grown + 1, 0, true, false, 3},
+		{"one who was there before may be the next", Absence, 0, loaded, false, false, 3},
+		{"not one who holds little", Absence, 0, loaded - 1, false, true, 3},
+		{"nobody for nearly a day", forgotten - 1, 0, 0, false, true, 3},
+		{"nobody for a day", forgotten, 0, 0, false, false, 0},
+		{"one who holds little for a day", forgotten, loaded - 1, 0, false, false, 0},
+	} {
+		r := looping()
+		r.Paused = c.was
+		var s *series.Series
+		if c.used > 0 {
+			s = running(r, c.at-minute, minute, c.used)
+		}
+		if r.Next(s, c.others, r.last().To+c.at); r.Paused != c.paused || r.N != c.n {
+			t.Errorf("%s: paused %t, %d lives", c.name, r.Paused, r.N)
+		}
+	}
+	var none Loop
+	if none.Next(nil, 0, start); none != (Loop{}) {
+		t.Errorf("an empty one: %+v", none)
+	}
+}
+
+// Who outlives a loop without growing ends it; who grows does not, and is looked at now and then.
+func TestWhoOutlivesALoop(t *testing.T) {
+	long := time.Duration(outlives * float64(looping().Longest))
+	for _, c := range []struct {
+		name  string
+		lived time.Duration
+		rate  stat.Bytes // per second
+		n     int
+	}{
+		{"not yet", long, 0, 3},
+		{"it does not grow", long + 5*time.Second, 0, 0},
+		{"it grows", long + 5*time.Second, 10 * mib, 3},
+	} {
+		r := looping()
+		s := series.New(defaults())
+		first := r.last().To + minute
+		for t := first; t <= first+c.lived; t += 5 * time.Second {
+			used := 10*gib + c.rate*stat.Bytes((t-first)/time.Second)
+			s.Observe(&series.Sample{T: t, Used: used, Interval: 5 * time.Second, SM: stat.Of(1), Full: &series.Fullness{}})
+		}
+		now := first + c.lived/(5*time.Second)*(5*time.Second)
+		if r.Next(s, 0, now); r.N != c.n {
+			t.Errorf("%s: %d lives", c.name, r.N)
+		}
+		if look := now + r.Longest/outliveLook; c.rate > 0 && r.Look != look {
+			t.Errorf("%s: looked at again at %s", c.name, r.Look-now)
+		}
+	}
+	r := looping()
+	s := running(r, minute, long+minute, 10*gib)
+	r.Look = s.Last + 1
+	if r.Next(s, 0, s.Last); r.N != 3 {
+		t.Error("it was looked at before its time")
+	}
+	if r.Next(s, 0, r.Look); r.N != 0 {
+		t.Error("it was not looked at")
+	}
+	r = &Loop{}
+	r.Add(life(0, 10*minute, 10))
+	if r.Next(running(r, minute, time.Hour, 10*gib), 0, r.last().To+2*time.Hour); r.N != 1 {
+		t.Error("a chain that is no loop was ended")
 	}
 }

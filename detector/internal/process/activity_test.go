@@ -1,0 +1,217 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// fact is what a frame tells of a process.
+type fact struct {
+	at    int // s
+	sm    stat.Value
+	cpu   stat.Value // s
+	state State
+}
+
+// From when a process has done nothing, from when it is lost, and whether that is known, by frames of
+// which one a second is typical.
+func TestActivity(t *testing.T) {
+	none, gap := stat.Value{}, int(factGap.Seconds())
+	still := func(at int) fact { return fact{at, stat.Of(0), stat.Of(5), StateAlive} }
+	with := func(f fact, change func(f *fact)) fact { change(&f); return f }
+	state := func(at int, s State) fact { return with(still(at), func(f *fact) { f.state = s }) }
+	for _, c := range []struct {
+		name               string
+		facts              []fact
+		known, quiet, lost int // s; -1 not
+	}{
+		{"first seen", []fact{still(1)}, 1, 1, -1},
+		{"still", []fact{still(1), still(30), still(60)}, 60, 1, -1},
+		{"it computes", []fact{still(1), with(still(30), func(f *fact) { f.sm = stat.Of(0.01) }), still(60)}, 60, 30, -1},
+		{"utilisation that is no number", []fact{still(1), with(still(30), func(f *fact) { f.sm = stat.Of(math.NaN()) })}, 30, 30, -1},
+		{"a heartbeat", []fact{still(1), with(still(30), func(f *fact) { f.cpu.V += 0.05 })}, 30, 1, -1},
+		{"work of a processor", []fact{still(1), with(still(30), func(f *fact) { f.cpu.V += 1 }), with(still(60), func(f *fact) { f.cpu.V += 1 })}, 60, 30, -1},
+		{"less than before: another process", []fact{still(1), with(still(30), func(f *fact) { f.cpu.V = 1 })}, 30, 30, -1},
+		{"no utilisation for a moment", []fact{still(1), with(still(30), func(f *fact) { f.sm = none }), still(60)}, 60, 1, -1},
+		{"no utilisation at all", []fact{with(still(1), func(f *fact) { f.sm = none })}, -1, -1, -1},
+		{"no processor time", []fact{still(1), with(still(30), func(f *fact) { f.cpu = none }), still(60)}, 60, 1, -1},
+		{"processor time that is no number", []fact{with(still(1), func(f *fact) { f.cpu = stat.Of(math.NaN()) })}, -1, -1, -1},
+		{"negative processor time", []fact{with(still(1), func(f *fact) { f.cpu = stat.Of(-1) })}, -1, -1, -1},
+		{"an unknown state", []fact{state(1, StateUnknown)}, -1, -1, -1},
+		{"facts are missing for as long as they may", []fact{still(1), still(1 + gap)}, 1 + gap, 1, -1},
+		{"for longer", []fact{still(1), still(2 + gap)}, 2 + gap, 2 + gap, -1},
+		{"it has exited, and holds nothing", []fact{still(1), state(30, StateZombieProcess)}, -1, 1, -1},
+
+		{"an orphan", []fact{still(1), state(30, StateOrphaned), state(60, StateOrphaned)}, 60, 1, 30},
+		{"adopted again", []fact{still(1), state(30, StateOrphaned), still(60)}, 60, 1, -1},
+		{"unknown for a moment", []fact{still(1), state(30, StateOrphaned), state(40, StateUnknown), state(60, StateOrphaned)}, 60, 1, 30},
+		{"an orphan of which nothing was known for long", []fact{state(1, StateOrphaned), state(2+gap, StateOrphaned)}, 2 + gap, 2 + gap, 2 + gap},
+		{"unkillable, without utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(state(30, StateUnkillable), func(f *fact) { f.sm = none })}, 30, 1, 1},
+		{"killable again, without utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(still(30), func(f *fact) { f.sm = none })}, -1, 1, -1},
+		{"an orphan, without utilisation", []fact{with(state(1, StateOrphaned), func(f *fact) { f.sm = none })}, -1, -1, -1},
+		{"gone: it uses no more", []fact{still(1), with(state(30, StateGone), func(f *fact) { f.sm, f.cpu = none, none }), with(state(60, StateGone), func(f *fact) { f.sm, f.cpu = none, none })}, 60, 1, 30},
+	} {
+		var a Activity
+		for _, f := range c.facts {
+			a.Note(seconds(f.at), time.Second, Allowance(10*time.Minute), f.sm, f.cpu, f.state, start)
+		}
+		got := [3]time.Duration{a.Known, a.Quiet, a.Lost}
+		var want [3]time.Duration
+		for i, s := range []int{c.known, c.quiet, c.lost} {
+			if s >= 0 {
+				want[i] = seconds(s)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %+v, want %v", c.name, a, want)
+		}
+	}
+}
+
+// Threads that look at a clock for hours are a heartbeat; twice as much is work, soon.
+func TestHeartbeat(t *testing.T) {
+	allowance := Allowance(10 * time.Minute)
+	for _, c := range []struct {
+		share float64
+		quiet bool
+	}{{heartbeat, true}, {2 * heartbeat, false}} {
+		var a Activity
+		for s := range 3600 {
+			a.Note(seconds(s), time.Second, allowance, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive, start)
+		}
+		if quiet := a.Quiet == start; quiet != c.quiet {
+			t.Errorf("%g of a processor: quiet since %s", c.share, a.Quiet-start)
+		}
+	}
+	about(t, "allowance", allowance, heartbeat*600)
+	about(t, "the least allowance", Allowance(time.Second), minHeartbeat)
+}
+
+// Who seldom has frames is not unknown in between, and none starts after it was seen.
+func TestSeldomSeen(t *testing.T) {
+	var a Activity
+	for i := range 5 {
+		a.Note(start+time.Duration(i)*5*time.Minute, 5*time.Minute, 1, stat.Of(0), stat.Of(1), StateAlive, start+time.Hour)
+	}
+	if a.Quiet != start || a.Started != start+20*time.Minute {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestRested(t *testing.T) {
+	for _, c := range []struct {
+		computed time.Duration
+		want     bool
+	}{{0, false}, {start, true}, {start + 1, false}} {
+		a := Activity{Computed: c.computed}
+		if got := a.Rested(start + series.IdleAfter); got != c.want {
+			t.Errorf("computed at %s: %t", c.computed, got)
+		}
+	}
+}
+
+// Ranks of a job that start and end together leave one behind that stopped when they did.
+func TestCohort(t *testing.T) {
+	rank := func(started, computed int) *Activity {
+		return &Activity{Started: seconds(started), Computed: seconds(computed)}
+	}
+	span, near := int(rankSpan.Seconds()), int(lockstep.Seconds())
+	type end struct {
+		a    *Activity
+		seen int
+	}
+	for _, c := range []struct {
+		name string
+		ends []end
+		left *Activity
+		want bool
+	}{
+		{"nobody ended", nil, rank(0, 1000), false},
+		{"the others did", []end{{rank(0, 990), 1000}, {rank(1, 990), 1000 + span}}, rank(span, 1000), true},
+		{"one of them later", []end{{rank(0, 990), 1000}, {rank(1, 990), 1001 + span}}, rank(0, 1000), false},
+		{"in another order", []end{{rank(1, 990), 1001 + span}, {rank(0, 990), 1000}}, rank(0, 1000), false},
+		{"it started later", []end{{rank(0, 990), 1000}}, rank(span+1, 1000), false},
+		{"it started earlier", []end{{rank(span+1, 990), 1000}}, rank(0, 1000), false},
+		{"its start is not known", []end{{rank(0, 990), 1000}}, &Activity{Computed: seconds(1000)}, false},
+		{"it stopped before", []end{{rank(0, 990), 1000}}, rank(0, 1000-near-1), false},
+		{"not long before", []end{{rank(0, 990), 1000}}, rank(0, 1000-near), true},
+		{"it went on", []end{{rank(0, 990), 1000}}, rank(0, 1000+near+1), false},
+		{"not for long", []end{{rank(0, 990), 1000}}, rank(0, 1000+near), true},
+		{"who never computed is no rank", []end{{&Activity{Started: start}, 1000}}, rank(0, 1000), false},
+		{"nor who started at an unknown time", []end{{&Activity{Computed: seconds(990)}, 1000}}, rank(0, 1000), false},
+		{"another job ended last", []end{{rank(0, 990), 1000}, {rank(500, 990), 1000}}, rank(0, 1000), false},
+	} {
+		var h Cohort
+		for _, e := range c.ends {
+			h.Leave(e.a, seconds(e.seen))
+		}
+		if got := h.Strands(c.left); got != c.want {
+			t.Errorf("%s: %t, %+v", c.name, got, h)
+		}
+	}
+	h := Cohort{N: maxRanks, Started: start}
+	if h.Leave(rank(0, 1), start); h.N != maxRanks {
+		t.Errorf("%d ranks are counted", h.N)
+	}
+}
+
+// A worker is forgotten by its pool that made and used others like it instead.
+func TestPool(t *testing.T) {
+	idle := &Activity{Started: seconds(100), Computed: seconds(1000)}
+	type ended struct {
+		n, started int
+		program    string
+		held       stat.Value
+	}
+	first := ended{1, 0, "w", stat.Of(float64(gib))} // the pool's first process
+	like := ended{passedOver, 1001, "w", stat.Of(float64(gib))}
+	with := func(change func(e *ended)) []ended { e := like; change(&e); return []ended{first, e} }
+	for _, c := range []struct {
+		name string
+		ends []ended
+		want bool
+	}{
+		{"enough came after it", with(func(*ended) {}), true},
+		{"one too few", with(func(e *ended) { e.n-- }), false},
+		{"they began before it stopped", with(func(e *ended) { e.started = 1000 }), false},
+		{"of another program", with(func(e *ended) { e.program = "x" }), false},
+		{"hardly larger", with(func(e *ended) { e.held.V *= 1 + alikeHeld }), true},
+		{"larger", with(func(e *ended) { e.held.V *= 1.01 + alikeHeld }), false},
+		{"smaller", with(func(e *ended) { e.held.V *= 0.99 - alikeHeld }), false},
+		{"nobody knows how large", with(func(e *ended) { e.held.OK = false }), false},
+		{"it is the first of its pool", []ended{like}, false},
+		{"more others than are kept in mind", []ended{first, like, {keptWorkers - passedOver + 1, 2000, "x", like.held}}, false},
+	} {
+		var p Pool
+		for _, e := range c.ends {
+			for range e.n {
+				p.Leave(&Activity{Started: seconds(e.started), Computed: seconds(e.started + 10)}, e.program, e.held)
+			}
+		}
+		if got := p.Forgets(idle, "w", gib); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+	var p Pool
+	for range 3 * keptWorkers {
+		p.Leave(&Activity{Started: seconds(50)}, "w", like.held) // who never computed is no worker
+		p.Leave(&Activity{Computed: seconds(50)}, "w", like.held)
+	}
+	if p.N != 0 {
+		t.Errorf("%d workers", p.N)
+	}
+	p.Leave(&Activity{Started: start, Computed: start}, "w", like.held)
+	for range 100 {
+		p.Leave(&Activity{Started: seconds(1001), Computed: seconds(2000)}, "w", like.held)
+	}
+	if !p.Forgets(idle, "w", gib) || p.Forgets(&Activity{Started: seconds(100)}, "w", gib) || p.N >= 2*keptWorkers || p.Oldest != start {
+		t.Errorf("after a hundred workers: %+v", p)
+	}
+}

@@ -1,0 +1,279 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
+
+// rest is what nobody accounts for before anyone ends, and gone the second in which who ends is gone.
+const (
+	rest = 512 * mib
+	gone = 600
+)
+
+// plot is a memory over time.
+type plot struct {
+	left map[int]stat.Bytes         // who is gone at second gone, and what they held
+	at   func(s int) stat.Bytes     // the residual
+	pace float64                    // bytes per second
+	act  func(p *Exits[int], s int) // before the frame, nil nothing
+}
+
+// watch returns what is unreleased and when, of a memory that is seen every so many seconds: "660-2000
+// 1:6" is 6 GiB of process 1.
+func watch(p *Exits[int], to, step int, c plot) string {
+	var b strings.Builder
+	before, since := "", 0
+	for s := 0; s <= to; s += step {
+		if c.act != nil {
+			c.act(p, s)
+		}
+		interval := time.Duration(step) * time.Second
+		for key := range 100 {
+			if used, ok := c.left[key]; ok && s >= gone && s < gone+step {
+				p.Leave(key, seconds(s), interval, used, defaults())
+			}
+		}
+		p.Observe(seconds(s), interval, c.at(s), c.pace, defaults())
+		now := ""
+		for _, e := range p.List {
+			if e.Stays {
+				now += fmt.Sprintf(" %d:%.3g", e.Key, float64(e.Held)*p.Remaining()/float64(gib))
+			}
+		}
+		if now != before || s+step > to {
+			if before != "" {
+				fmt.Fprintf(&b, ", %d-%d%s", since, s, before)
+			}
+			before, since = now, s
+		}
+	}
+	return strings.TrimPrefix(b.String(), ", ")
+}
+
+func TestUnreleasedMemory(t *testing.T) {
+	const gone2 = gone + 400
+	one := map[int]stat.Bytes{1: 8 * gib}
+	after := func(held func(s int) stat.Bytes) func(s int) stat.Bytes {
+		return func(s int) stat.Bytes {
+			if s < gone {
+				return rest
+			}
+			return rest + held(s)
+		}
+	}
+	stays := func(held stat.Bytes) func(s int) stat.Bytes { return after(func(int) stat.Bytes { return held }) }
+	freeing := func(in int) func(s int) stat.Bytes {
+		return after(func(s int) stat.Bytes { return max(0, 8*gib*stat.Bytes(gone+in-s)/stat.Bytes(in)) })
+	}
+	named := gone + int(defaults().UnreleasedAfter.Seconds())
+	for _, c := range []struct {
+		name string
+		plot plot
+		want string
+	}{
+		{"all of it stays", plot{left: one, at: stays(8 * gib)}, fmt.Sprintf("%d-2000 1:8", named)},
+		{"half of it", plot{left: one, at: stays(4 * gib)}, "660-2000 1:4"},
+		{"more than it held", plot{left: one, at: stays(20 * gib)}, "660-2000 1:8"},
+		{"nothing", plot{left: one, at: stays(0)}, ""},
+		{"the driver needs a while", plot{left: one, at: freeing(int(ReleaseGrace.Seconds()) - 1)}, ""},
+		{"or longer", plot{left: one, at: freeing(50)}, ""},
+		{"less than counts", plot{left: one, at: stays(stat.Bytes(defaults().MinUnreleased) - 1)}, ""},
+		{"as much as counts", plot{left: one, at: stays(stat.Bytes(defaults().MinUnreleased))}, "660-2000 1:0.0625"},
+		{"a process too small to count", plot{left: map[int]stat.Bytes{1: 60 * mib}, at: stays(gib)}, ""},
+		{"it comes later, of somebody else", plot{left: one, at: after(func(s int) stat.Bytes {
+			if s < gone+20 {
+				return 0
+			}
+			return 8 * gib
+		})}, ""},
+		{"it goes at last", plot{left: one, at: after(func(s int) stat.Bytes {
+			if s < 1500 {
+				return 8 * gib
+			}
+			return 0
+		})}, "660-1501 1:8"},
+		{"it shrinks, and half of it is its end", plot{left: one, at: after(func(s int) stat.Bytes {
+			switch {
+			case s < 1000:
+				return 8 * gib
+			case s < 1500:
+				return 5 * gib
+			}
+			return 4 * gib
+		})}, "660-1001 1:8, 1001-1501 1:5"},
+		{"others come on top, and it goes", plot{left: one, at: after(func(s int) stat.Bytes {
+			switch {
+			case s < 1000:
+				return 8 * gib
+			case s < 1500:
+				return 30 * gib
+			}
+			return 22 * gib
+		})}, "660-1501 1:8"},
+		{"two that end together share it", plot{left: map[int]stat.Bytes{1: 3 * gib, 2: 9 * gib}, at: stays(8 * gib)}, "660-2000 2:6 1:2"},
+		{"two end one after the other, and the first one goes", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: after(func(s int) stat.Bytes {
+			switch {
+			case s < gone2:
+				return 9 * gib
+			case s < 1500:
+				return 12 * gib
+			}
+			return 3 * gib
+		}), act: func(p *Exits[int], s int) {
+			if s == gone2 {
+				p.Leave(2, seconds(s), time.Second, 3*gib, defaults())
+			}
+		}}, "660-1060 1:9, 1060-1501 1:9 2:3, 1501-2000 2:3"},
+		{"it is in the list again", plot{left: one, at: stays(8 * gib), act: func(p *Exits[int], s int) {
+			if s == 1000 {
+				p.Back(1)
+			}
+		}}, "660-1000 1:8"},
+		{"it was only missing", plot{left: one, at: stays(8 * gib), act: func(p *Exits[int], s int) {
+			if s == gone+5 {
+				p.Back(1)
+			}
+		}}, ""},
+		{"what leaks beside it is not left by it", plot{left: one, pace: float64(32 * mib), at: func(s int) stat.Bytes { return rest + stat.Bytes(s)*32*mib }}, ""},
+		{"the same, if that is not known", plot{left: one, at: func(s int) stat.Bytes { return rest + stat.Bytes(s)*32*mib }}, "660-2000 1:0.0938"},
+		{"lists that are read a moment late", plot{left: one, at: func(s int) stat.Bytes {
+			v := stays(8 * gib)(s)
+			if s%7 == 0 {
+				v -= 10 * gib // of which a process has let go in between
+			}
+			return v
+		}}, "660-2000 1:8"},
+	} {
+		var p Exits[int]
+		p.Clear()
+		if got := watch(&p, 2000, 1, c.plot); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Where frames are seldom it takes three of them, and nothing that is freed is blamed.
+func TestUnreleasedSeldomSeen(t *testing.T) {
+	one := map[int]stat.Bytes{1: 8 * gib}
+	at := func(left stat.Bytes) func(s int) stat.Bytes {
+		return func(s int) stat.Bytes {
+			if s < gone {
+				return rest
+			}
+			return rest + left
+		}
+	}
+	for step, want := range map[int]string{15: "660-1200 1:8", 60: "720-1200 1:8"} {
+		var p Exits[int]
+		if got := watch(&p, 1200, step, plot{left: one, at: at(8 * gib)}); got != want {
+			t.Errorf("every %d s: %q, want %q", step, got, want)
+		}
+		p.Clear()
+		if got := watch(&p, 1200, step, plot{left: one, at: at(0)}); got != "" || len(p.List) > 0 {
+			t.Errorf("every %d s, and freed: %q", step, got)
+		}
+	}
+}
+
+// Nothing can be said of an exit before which the residual was not known, and what was watched when it was
+// lost for long is forgotten. What stays by then goes on to.
+func TestUnreleasedNeedsTheResidual(t *testing.T) {
+	old := seconds(100) - max(stale, 3*time.Second)
+	for _, c := range []struct {
+		name string
+		last time.Duration // residual before the exit
+		n    int
+	}{{"fresh", old, 1}, {"stale", old - 1, 0}} {
+		var p Exits[int]
+		p.Observe(c.last, time.Second, rest, 0, defaults())
+		p.Leave(1, seconds(100), time.Second, gib, defaults())
+		if len(p.List) != c.n {
+			t.Errorf("%s: %d exits are watched", c.name, len(p.List))
+		}
+	}
+	var p Exits[int]
+	if p.Leave(1, seconds(100), time.Second, gib, defaults()); len(p.List) > 0 {
+		t.Error("an exit is watched without any residual")
+	}
+	if _, ok := p.Residual(); ok {
+		t.Error("there is a residual")
+	}
+	p.Observe(seconds(100), time.Second, rest, 0, defaults())
+	p.Leave(1, seconds(101), time.Second, gib, defaults())
+	p.List = append(p.List, Exit[int]{Key: 2, Held: gib, Stays: true})
+	p.Observe(seconds(100)+stale+1, time.Second, rest+gib, 0, defaults())
+	if len(p.List) != 1 || p.List[0].Key != 2 {
+		t.Errorf("%+v", p.List)
+	}
+	if r, ok := p.Residual(); !ok || r != rest+gib {
+		t.Errorf("the residual is %d MiB", r/mib)
+	}
+}
+
+// The residual before an exit is the middle one of the last: a frame that was off does not count.
+func TestResidualBeforeAnExit(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before []stat.Bytes // GiB
+		want   stat.Bytes
+	}{
+		{"one", []stat.Bytes{3}, 3},
+		{"even", []stat.Bytes{3, 3, 3, 3}, 3},
+		{"a frame that was off", []stat.Bytes{3, 3, 3, 9}, 3},
+		{"it grows: the lower one of the last two", []stat.Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9}, 8},
+		{"it falls", []stat.Bytes{9, 8, 7, 6, 5, 4, 3, 2, 1}, 5},
+		{"only the last ones count", append(make([]stat.Bytes, 20), 5, 5, 5, 5, 5, 5, 5, 5, 5), 5},
+	} {
+		var p Exits[int]
+		for i, v := range c.before {
+			p.Observe(seconds(i), time.Second, v*gib, 0, defaults())
+		}
+		if got := p.before(); got != c.want*gib {
+			t.Errorf("%s: %d GiB, want %d", c.name, got/gib, c.want)
+		}
+	}
+}
+
+// Of a crowd the largest are named, and the number of what is watched and named is bounded, also where
+// they come one after the other.
+func TestUnreleasedIsBounded(t *testing.T) {
+	left := map[int]stat.Bytes{}
+	for key := range maxExits + 8 {
+		left[key] = stat.Bytes(key+1) * 64 * mib
+	}
+	var p Exits[int]
+	watch(&p, 1000, 1, plot{left: left, at: func(s int) stat.Bytes {
+		if s < gone {
+			return rest
+		}
+		return 60 * gib
+	}})
+	if len(p.List) != MaxUnreleased {
+		t.Fatalf("%d are named", len(p.List))
+	}
+	for i, e := range p.List {
+		if want := maxExits + 7 - i; e.Key != want {
+			t.Errorf("the %d-th is process %d, want %d", i, e.Key, want)
+		}
+	}
+	p.Clear()
+	for key := range 3 * MaxUnreleased {
+		watch(&p, 100, 1, plot{at: func(int) stat.Bytes { return rest + stat.Bytes(key)*gib }})
+		p.At = seconds(0) - time.Second
+		p.Leave(key, seconds(0), time.Second, gib, defaults())
+		if len(p.List) > maxExits {
+			t.Fatalf("%d exits are watched", len(p.List))
+		}
+	}
+	if n := p.staying(); n > MaxUnreleased {
+		t.Errorf("%d are named", n)
+	}
+}
