@@ -43,6 +43,7 @@ func TestActivity(t *testing.T) {
 		{"no utilisation at all", []fact{with(still(1), func(f *fact) { f.sm = none })}, -1, -1, -1},
 		{"no processor time", []fact{still(1), with(still(30), func(f *fact) { f.cpu = none }), still(60)}, 60, 1, -1},
 		{"processor time that is no number", []fact{with(still(1), func(f *fact) { f.cpu = stat.Of(math.NaN()) })}, -1, -1, -1},
+		{"more than there can be", []fact{with(still(1), func(f *fact) { f.cpu = stat.Of(1e12) })}, -1, -1, -1},
 		{"negative processor time", []fact{with(still(1), func(f *fact) { f.cpu = stat.Of(-1) })}, -1, -1, -1},
 		{"an unknown state", []fact{state(1, StateUnknown)}, -1, -1, -1},
 		{"facts are missing for as long as they may", []fact{still(1), still(1 + gap)}, 1 + gap, 1, -1},
@@ -54,6 +55,8 @@ func TestActivity(t *testing.T) {
 		{"unknown for a moment", []fact{still(1), state(30, StateOrphaned), state(40, StateUnknown), state(60, StateOrphaned)}, 60, 1, 30},
 		{"an orphan of which nothing was known for long", []fact{state(1, StateOrphaned), state(2+gap, StateOrphaned)}, 2 + gap, 2 + gap, 2 + gap},
 		{"unkillable, without utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(state(30, StateUnkillable), func(f *fact) { f.sm = none })}, 30, 1, 1},
+		{"unkillable, and unknown for a moment", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(state(10, StateUnknown), func(f *fact) { f.sm = none }), state(30, StateUnkillable)}, 30, 1, 1},
+		{"killable again, with utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), still(30)}, 30, 1, -1},
 		{"killable again, without utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(still(30), func(f *fact) { f.sm = none })}, -1, 1, -1},
 		{"an orphan, without utilisation", []fact{with(state(1, StateOrphaned), func(f *fact) { f.sm = none })}, -1, -1, -1},
 		{"gone: it uses no more", []fact{still(1), with(state(30, StateGone), func(f *fact) { f.sm, f.cpu = none, none }), with(state(60, StateGone), func(f *fact) { f.sm, f.cpu = none, none })}, 60, 1, 30},
@@ -61,6 +64,9 @@ func TestActivity(t *testing.T) {
 		var a Activity
 		for _, f := range c.facts {
 			a.Note(seconds(f.at), time.Second, Allowance(10*time.Minute), f.sm, f.cpu, f.state, start)
+			if busy := f.sm.OK && f.sm.V != 0; (a.Computed == seconds(f.at)) != busy {
+				t.Errorf("%s: computed at %s", c.name, a.Computed)
+			}
 		}
 		got := [3]time.Duration{a.Known, a.Quiet, a.Lost}
 		var want [3]time.Duration
@@ -81,13 +87,21 @@ func TestHeartbeat(t *testing.T) {
 	for _, c := range []struct {
 		share float64
 		quiet bool
-	}{{heartbeat, true}, {2 * heartbeat, false}} {
+	}{{0, true}, {heartbeat, true}, {2 * heartbeat, false}} {
 		var a Activity
-		for s := range 3600 {
-			a.Note(seconds(s), time.Second, allowance, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive, start)
+		for s := 0; s < 3600; s += 5 {
+			a.Note(seconds(s), 5*time.Second, allowance, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive, -1)
 		}
 		if quiet := a.Quiet == start; quiet != c.quiet {
 			t.Errorf("%g of a processor: quiet since %s", c.share, a.Quiet-start)
+		}
+		if a.Started != 0 {
+			t.Errorf("started at %s", a.Started)
+		}
+		// What was not used for long does not make up for work.
+		a.Note(seconds(3600), 5*time.Second, allowance, stat.Of(0), stat.Of(a.CPU+1), StateAlive, start)
+		if a.Quiet != seconds(3600) {
+			t.Errorf("%g of a processor, and then work: quiet since %s", c.share, a.Quiet-start)
 		}
 	}
 	about(t, "allowance", allowance, heartbeat*600)
@@ -138,6 +152,7 @@ func TestCohort(t *testing.T) {
 		{"one of them later", []end{{rank(0, 990), 1000}, {rank(1, 990), 1001 + span}}, rank(0, 1000), false},
 		{"in another order", []end{{rank(1, 990), 1001 + span}, {rank(0, 990), 1000}}, rank(0, 1000), false},
 		{"it started later", []end{{rank(0, 990), 1000}}, rank(span+1, 1000), false},
+		{"not much earlier", []end{{rank(span, 990), 1000}}, rank(0, 1000), true},
 		{"it started earlier", []end{{rank(span+1, 990), 1000}}, rank(0, 1000), false},
 		{"its start is not known", []end{{rank(0, 990), 1000}}, &Activity{Computed: seconds(1000)}, false},
 		{"it stopped before", []end{{rank(0, 990), 1000}}, rank(0, 1000-near-1), false},
@@ -146,6 +161,7 @@ func TestCohort(t *testing.T) {
 		{"not for long", []end{{rank(0, 990), 1000}}, rank(0, 1000+near), true},
 		{"who never computed is no rank", []end{{&Activity{Started: start}, 1000}}, rank(0, 1000), false},
 		{"nor who started at an unknown time", []end{{&Activity{Computed: seconds(990)}, 1000}}, rank(0, 1000), false},
+		{"one whose start is not known ended last", []end{{rank(0, 990), 1000}, {&Activity{Computed: seconds(990)}, 1000}}, rank(0, 1000), true},
 		{"another job ended last", []end{{rank(0, 990), 1000}, {rank(500, 990), 1000}}, rank(0, 1000), false},
 	} {
 		var h Cohort
@@ -186,7 +202,8 @@ func TestPool(t *testing.T) {
 		{"larger", with(func(e *ended) { e.held.V *= 1.01 + alikeHeld }), false},
 		{"smaller", with(func(e *ended) { e.held.V *= 0.99 - alikeHeld }), false},
 		{"nobody knows how large", with(func(e *ended) { e.held.OK = false }), false},
-		{"it is the first of its pool", []ended{like}, false},
+		{"it began with the first of its pool", []ended{{1, 100, "w", like.held}, like}, false},
+		{"the first one ended last", []ended{like, first}, true},
 		{"more others than are kept in mind", []ended{first, like, {keptWorkers - passedOver + 1, 2000, "x", like.held}}, false},
 	} {
 		var p Pool

@@ -79,15 +79,21 @@ func TestWhatALoopTells(t *testing.T) {
 	if r.Held() != 0 || r.Confidence() != 0 || !r.Follows(start) {
 		t.Error("an empty loop tells of lives")
 	}
+	r.Add(life(0, time.Hour, 10))
+	if r.Trend.Variance != 0 || r.Trend.N != 1 {
+		t.Errorf("one life: %+v", r.Trend)
+	}
+	r.Clear()
 	for n, rate := range []float64{10, 12, 20} {
 		l := life(n, 10*minute, rate)
 		l.Base = stat.Bytes(n+1) * gib
+		l.From -= time.Duration(2-n) * minute // the first one took longest
 		r.Add(l)
 	}
 	about(t, "rate", r.Trend.Rate, float64(12*mib))
 	about(t, "variance: 2² and 8² of 2", r.Trend.Variance, 34*float64(mib)*float64(mib))
 	about(t, "wander", r.Trend.Wander, 4)
-	if r.Base != 2*gib || r.Trend.N != 3 || r.Since != start || r.Lasted != 30*minute || r.Longest != 11*minute {
+	if r.Base != 2*gib || r.Trend.N != 3 || r.Since != start-2*minute || r.Lasted != 30*minute || r.Longest != 13*minute {
 		t.Errorf("%+v", r)
 	}
 	about(t, "held: 3 GiB and 20 MiB/s for ten minutes", float64(r.Held()), float64(3*gib+12000*mib))
@@ -98,7 +104,7 @@ func TestWhatALoopTells(t *testing.T) {
 		r.Add(life(n, 10*minute, 40))
 	}
 	about(t, "rate of the last ones", r.Trend.Rate, float64(40*mib))
-	if r.Trend.N != keptLives || r.N != 100 || r.Since != start {
+	if r.Trend.N != keptLives || r.N != 100 || r.Since != start-2*minute {
 		t.Errorf("after a hundred: %d of %d lives, since %s", r.Trend.N, r.N, r.Since-start)
 	}
 }

@@ -73,6 +73,13 @@ func TestUnreleasedMemory(t *testing.T) {
 	freeing := func(in int) func(s int) stat.Bytes {
 		return after(func(s int) stat.Bytes { return max(0, 8*gib*stat.Bytes(gone+in-s)/stat.Bytes(in)) })
 	}
+	leave := func(at int) func(p *Exits[int], s int) { // process 2 of 3 GiB
+		return func(p *Exits[int], s int) {
+			if s == at {
+				p.Leave(2, seconds(s), time.Second, 3*gib, defaults())
+			}
+		}
+	}
 	named := gone + int(defaults().UnreleasedAfter.Seconds())
 	for _, c := range []struct {
 		name string
@@ -118,7 +125,10 @@ func TestUnreleasedMemory(t *testing.T) {
 			}
 			return 22 * gib
 		})}, "660-1501 1:8"},
-		{"two that end together share it", plot{left: map[int]stat.Bytes{1: 3 * gib, 2: 9 * gib}, at: stays(8 * gib)}, "660-2000 2:6 1:2"},
+		{"three that end together share it", plot{left: map[int]stat.Bytes{1: 3 * gib, 2: 8 * gib, 3: 5 * gib}, at: stays(8 * gib)}, "660-2000 2:4 3:2.5 1:1.5"},
+		{"the other one ends soon after", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: stays(8 * gib), act: leave(gone + 10)}, "670-2000 1:6 2:2"},
+		{"too late to share", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: stays(8 * gib), act: leave(gone + 11)}, "660-2000 1:8"},
+		{"it goes as it would be named", plot{left: one, at: after(func(s int) stat.Bytes { return 8 * gib * stat.Bytes(min(1, max(0, named-s))) })}, ""},
 		{"two end one after the other, and the first one goes", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: after(func(s int) stat.Bytes {
 			switch {
 			case s < gone2:
@@ -127,11 +137,25 @@ func TestUnreleasedMemory(t *testing.T) {
 				return 12 * gib
 			}
 			return 3 * gib
-		}), act: func(p *Exits[int], s int) {
-			if s == gone2 {
-				p.Leave(2, seconds(s), time.Second, 3*gib, defaults())
+		}), act: leave(gone2)}, "660-1060 1:9, 1060-1501 1:9 2:3, 1501-2000 2:3"},
+		{"both go at once", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: after(func(s int) stat.Bytes {
+			switch {
+			case s < gone2:
+				return 9 * gib
+			case s < 1500:
+				return 12 * gib
 			}
-		}}, "660-1060 1:9, 1060-1501 1:9 2:3, 1501-2000 2:3"},
+			return 0
+		}), act: leave(gone2)}, "660-1060 1:9, 1060-1501 1:9 2:3"},
+		{"the first one has shrunk before the other one ends", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: after(func(s int) stat.Bytes {
+			switch {
+			case s < 900:
+				return 9 * gib
+			case s < gone2:
+				return 7 * gib
+			}
+			return 10 * gib
+		}), act: leave(gone2)}, "660-901 1:9, 901-1000 1:7, 1000-1060 1:9, 1060-2000 1:7 2:3"}, // while it is not known whose the rise is, it counts
 		{"it is in the list again", plot{left: one, at: stays(8 * gib), act: func(p *Exits[int], s int) {
 			if s == 1000 {
 				p.Back(1)
@@ -143,6 +167,7 @@ func TestUnreleasedMemory(t *testing.T) {
 			}
 		}}, ""},
 		{"what leaks beside it is not left by it", plot{left: one, pace: float64(32 * mib), at: func(s int) stat.Bytes { return rest + stat.Bytes(s)*32*mib }}, ""},
+		{"that goes on beside what is", plot{left: one, pace: float64(mib), at: func(s int) stat.Bytes { return stays(8*gib)(s) + stat.Bytes(s)*mib }}, "660-2000 1:8"},
 		{"the same, if that is not known", plot{left: one, at: func(s int) stat.Bytes { return rest + stat.Bytes(s)*32*mib }}, "660-2000 1:0.0938"},
 		{"lists that are read a moment late", plot{left: one, at: func(s int) stat.Bytes {
 			v := stays(8 * gib)(s)
@@ -186,17 +211,25 @@ func TestUnreleasedSeldomSeen(t *testing.T) {
 // Nothing can be said of an exit before which the residual was not known, and what was watched when it was
 // lost for long is forgotten. What stays by then goes on to.
 func TestUnreleasedNeedsTheResidual(t *testing.T) {
-	old := seconds(100) - max(stale, 3*time.Second)
 	for _, c := range []struct {
-		name string
-		last time.Duration // residual before the exit
-		n    int
-	}{{"fresh", old, 1}, {"stale", old - 1, 0}} {
-		var p Exits[int]
-		p.Observe(c.last, time.Second, rest, 0, defaults())
-		p.Leave(1, seconds(100), time.Second, gib, defaults())
-		if len(p.List) != c.n {
-			t.Errorf("%s: %d exits are watched", c.name, len(p.List))
+		ago, interval time.Duration
+		known         bool
+	}{
+		{stale, time.Second, true}, {stale + 1, time.Second, false},
+		{15 * time.Minute, 5 * time.Minute, true}, {15*time.Minute + 1, 5 * time.Minute, false},
+	} {
+		for name, act := range map[string]func(p *Exits[int]){
+			"exit": func(p *Exits[int]) { p.Leave(1, start+c.ago, c.interval, gib, defaults()) },
+			"frame": func(p *Exits[int]) {
+				p.List = []Exit[int]{{Key: 1, Used: gib, Held: gib}}
+				p.Observe(start+c.ago, c.interval, rest+gib, 0, defaults())
+			},
+		} {
+			var p Exits[int]
+			p.Observe(start, c.interval, rest, 0, defaults())
+			if act(&p); len(p.List) == 1 != c.known || name == "frame" && p.Len == 2 != c.known {
+				t.Errorf("%s after %s: %d exits are watched, %d residuals", name, c.ago, len(p.List), p.Len)
+			}
 		}
 	}
 	var p Exits[int]
@@ -228,6 +261,7 @@ func TestResidualBeforeAnExit(t *testing.T) {
 		{"one", []stat.Bytes{3}, 3},
 		{"even", []stat.Bytes{3, 3, 3, 3}, 3},
 		{"a frame that was off", []stat.Bytes{3, 3, 3, 9}, 3},
+		{"two frames ago", []stat.Bytes{3, 3, 9, 3}, 3},
 		{"it grows: the lower one of the last two", []stat.Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9}, 8},
 		{"it falls", []stat.Bytes{9, 8, 7, 6, 5, 4, 3, 2, 1}, 5},
 		{"only the last ones count", append(make([]stat.Bytes, 20), 5, 5, 5, 5, 5, 5, 5, 5, 5), 5},
@@ -242,38 +276,46 @@ func TestResidualBeforeAnExit(t *testing.T) {
 	}
 }
 
-// Of a crowd the largest are named, and the number of what is watched and named is bounded, also where
-// they come one after the other.
+// Of a crowd the largest are named, whatever the order, and as many at most. Who comes later is not
+// named as long as all of them stay.
 func TestUnreleasedIsBounded(t *testing.T) {
-	left := map[int]stat.Bytes{}
-	for key := range maxExits + 8 {
-		left[key] = stat.Bytes(key+1) * 64 * mib
+	const crowd = maxExits + 8
+	for _, rising := range []bool{true, false} {
+		var p Exits[int]
+		p.Clear()
+		left, key := map[int]stat.Bytes{}, func(i int) int { return i } // the i-th smallest
+		if !rising {
+			key = func(i int) int { return crowd - 1 - i }
+		}
+		for i := range crowd {
+			left[key(i)] = stat.Bytes(i+1) * 64 * mib
+		}
+		watch(&p, 1000, 1, plot{left: left, at: func(s int) stat.Bytes {
+			if s < gone {
+				return rest
+			}
+			return 60 * gib
+		}, act: func(p *Exits[int], s int) {
+			if len(p.List) > maxExits || cap(p.List) > maxExits {
+				t.Fatalf("%d exits are watched", len(p.List))
+			}
+		}})
+		if len(p.List) != MaxUnreleased {
+			t.Fatalf("%d are named", len(p.List))
+		}
+		for i, e := range p.List {
+			if want := key(crowd - 1 - i); e.Key != want {
+				t.Errorf("the %d-th is process %d, want %d", i, e.Key, want)
+			}
+		}
 	}
 	var p Exits[int]
-	watch(&p, 1000, 1, plot{left: left, at: func(s int) stat.Bytes {
-		if s < gone {
-			return rest
+	watch(&p, 2500, 1, plot{at: func(s int) stat.Bytes { return rest + stat.Bytes(s/100)*gib }, act: func(p *Exits[int], s int) {
+		if s > 0 && s%100 == 0 {
+			p.Leave(s/100, seconds(s), time.Second, gib, defaults())
 		}
-		return 60 * gib
 	}})
-	if len(p.List) != MaxUnreleased {
-		t.Fatalf("%d are named", len(p.List))
-	}
-	for i, e := range p.List {
-		if want := maxExits + 7 - i; e.Key != want {
-			t.Errorf("the %d-th is process %d, want %d", i, e.Key, want)
-		}
-	}
-	p.Clear()
-	for key := range 3 * MaxUnreleased {
-		watch(&p, 100, 1, plot{at: func(int) stat.Bytes { return rest + stat.Bytes(key)*gib }})
-		p.At = seconds(0) - time.Second
-		p.Leave(key, seconds(0), time.Second, gib, defaults())
-		if len(p.List) > maxExits {
-			t.Fatalf("%d exits are watched", len(p.List))
-		}
-	}
-	if n := p.staying(); n > MaxUnreleased {
-		t.Errorf("%d are named", n)
+	if n := p.staying(); n != MaxUnreleased || p.List[n-1].Key != MaxUnreleased {
+		t.Errorf("%d are named of those that came one after the other", n)
 	}
 }
