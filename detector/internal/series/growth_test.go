@@ -4,6 +4,7 @@
 package series
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -139,12 +140,15 @@ func TestSteadiestPartIsFound(t *testing.T) {
 		{"a load of more than half", join(ramp(22, 0, 2000), ramp(18, 44000, 10)), 0, 0, 0, [2]int{20, 40}},
 		{"a load, then nothing", join(load, flat(30, 20000)), 0, 1, 0, [2]int{20, 40}},
 		{"eight troughs: none can be left out", join(mibs(0, 1000), ramp(6, 2000, 10)), 0, 0, 0, [2]int{8, 8}},
+		{"it slows down, evenly in many steps", join(ramp(20, 0, 20), ramp(21, 390, 9)), 41 * narrowest, 0, 0, [2]int{41, 41}},
+		{"it keeps its pace in many steps, unevenly", join(ramp(11, 0, 45), ramp(10, 455, 5), ramp(10, 545, 45), ramp(10, 955, 5)), 41 * narrowest, 1, (0.2 - unevenShare) / (evenShare - unevenShare), [2]int{41, 41}},
+		{"it keeps its pace evenly, in few steps", steps(5, 8, 0, 100), 41 * narrowest, 1, (4 - fewSteps) / (enoughSteps - fewSteps), [2]int{40, 40}},
 		{"it has stopped in the middle", join(ramp(20, 0, 100), flat(20, 2000)), 0, 1, 0, [2]int{20, 40}},
 	} {
 		var g Growth
 		pts := troughs(c.levels)
 		got := steadiest(pts, c.least, &g)
-		if g.Form != c.form || c.form > 0 && g.Pace != c.pace || len(got) < c.points[0] || len(got) > c.points[1] {
+		if math.Abs(g.Form-c.form) > 1e-9 || c.form > 0 && g.Pace != c.pace || len(got) < c.points[0] || len(got) > c.points[1] {
 			t.Errorf("%s: pace %g, form %g over %d troughs; want %+v", c.name, g.Pace, g.Form, len(got), c)
 		}
 		if got[len(got)-1] != pts[len(pts)-1] {

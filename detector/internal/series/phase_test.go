@@ -48,21 +48,6 @@ func TestALeakIsDeclared(t *testing.T) {
 	}
 }
 
-// Just the evidence that is needed is worth enough, and half of it half of that.
-func TestEvidenceBoundsTheConfidence(t *testing.T) {
-	for _, c := range []struct{ own, want float64 }{{1 / 0.25, enough}, {2, enough / 2}} {
-		cfg := defaults()
-		cfg.FalseAlarm = 0.25
-		s := told(cfg)
-		for i := range s.Scales {
-			s.Scales[i].Bet.Wealth = c.own
-		}
-		s.Growths[0] = sure(1)
-		s.decide(&Fullness{})
-		about(t, "confidence", s.Leak.Confidence, c.want)
-	}
-}
-
 // Of several scales the surest speaks, and of those that are alike the narrowest.
 func TestTheSurestScaleSpeaks(t *testing.T) {
 	s := told(defaults())
@@ -168,20 +153,71 @@ func TestTheHighestLevelOfALeakCounts(t *testing.T) {
 	}
 }
 
-// The scale that is surest foresees a leak, by the troughs that are steady.
-func TestTheSurestScaleForesees(t *testing.T) {
-	for best := range uint8(numScales) {
+// The widest scale that sees a leak clearly foresees it, or else the surest one, by the troughs that are
+// steady.
+func TestTheWidestClearScaleForesees(t *testing.T) {
+	clearly := Growth{Steady: trendPoints, Form: trendForm}
+	for _, c := range []struct {
+		name    string
+		growths map[int]Growth
+		want    uint8
+	}{
+		{"none is clear", map[int]Growth{}, 1},
+		{"one is", map[int]Growth{2: clearly}, 2},
+		{"two are", map[int]Growth{2: clearly, 4: clearly}, 4},
+		{"a trough too few", map[int]Growth{2: clearly, 4: {Steady: trendPoints - 1, Form: 1}}, 2},
+		{"not steady enough", map[int]Growth{2: clearly, 4: {Steady: 20, Form: trendForm - 0.01}}, 2},
+	} {
 		s := told(defaults())
 		for i := range s.Scales { // scale i grows by 100 MiB in 10 s, and later by i+1 MiB
 			s.Scales[i] = *climbing(join(ramp(40, 1000, 100), ramp(20, 5000, float64(i+1))), &Fullness{})
-			s.Growths[i] = Growth{Steady: 20}
+			s.Growths[i] = c.growths[i]
 		}
-		s.Leak.Best = best
+		s.Leak.Best, s.Growths[1] = 1, Growth{Steady: 10, Form: enough}
 		s.foresee()
-		if s.Leak.TrendScale != best || s.Leak.Trend.N != 20 {
-			t.Errorf("scale %d foresees by %d troughs, want %d by 20", s.Leak.TrendScale, s.Leak.Trend.N, best)
+		if n := s.Growths[c.want].Steady; s.Leak.TrendScale != c.want || s.Leak.Trend.N != n {
+			t.Errorf("%s: scale %d foresees by %d troughs, want %d by %d", c.name, s.Leak.TrendScale, s.Leak.Trend.N, c.want, n)
 		}
-		about(t, "rate", s.Leak.Trend.Rate, float64(mib)*float64(best+1)/narrowest.Seconds())
+		about(t, c.name, s.Leak.Trend.Rate, float64(mib)*float64(c.want+1)/narrowest.Seconds())
+	}
+}
+
+// A leak that stands still for much longer than it ever did is over; one whose memory goes up and down does
+// not stand still. The narrowest scale that has seen all of it tells.
+func TestALeakThatStandsStill(t *testing.T) {
+	span := int(defaults().MinSpan / narrowest)
+	q := float64(quantum) / float64(mib)
+	rest := span/restTimes + 2 // blocks
+	for _, c := range []struct {
+		name   string
+		levels []float64
+		stands bool
+	}{
+		{"it grows", ramp(60, 1000, 10), false},
+		{"it has stood for as long as any may", join(ramp(20, 1000, 10), flat(span, 1190)), false},
+		{"for longer", join(ramp(20, 1000, 10), flat(span+1, 1190)), true},
+		{"but for less than a quantum", join(ramp(20, 1000, 10), ramp(span+1, 1190, 0.9*q/float64(span))), true},
+		{"it goes down a bit", join(ramp(20, 1000, 10), flat(span-1, 1190), mibs(1190-q, 1190-q)), false},
+		{"it rested for nearly as long before", join(steps(2, rest, 1000, 100), flat(restTimes*rest+1, 1200)), false},
+		{"for much longer than ever", join(steps(2, rest, 1000, 100), flat(restTimes*rest+2, 1200)), true},
+	} {
+		s := told(defaults())
+		s.Scales[0] = *climbing(c.levels, &Fullness{})
+		s.Scales[1] = s.Scales[0]
+		s.Leak.Since, s.Last = block(1), s.Scales[0].last().At
+		if got := s.stands(); got != c.stands {
+			t.Errorf("%s: %t", c.name, got)
+		}
+		s.Scales[0] = *climbing(ramp(2*scaleBlocks, 1000, 10), &Fullness{}) // it has not seen the begin
+		if got := s.stands(); got != c.stands {
+			t.Errorf("%s, at the next scale: %t", c.name, got)
+		}
+		for i := range s.Scales {
+			s.Scales[i].Troughs[0].At, s.Scales[i].Closed = s.Last, 1000
+		}
+		if s.stands() {
+			t.Errorf("%s: it stands, and nobody has seen it", c.name)
+		}
 	}
 }
 
