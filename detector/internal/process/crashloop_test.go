@@ -26,7 +26,7 @@ func life(n int, lasted time.Duration, rate float64) *series.Life {
 func looping() *Loop {
 	var r Loop
 	for n := range leastDeaths {
-		r.Add(life(n, 10*minute, 10.24))
+		r.Add(life(n, 10*minute, 10.24), 0)
 	}
 	return &r
 }
@@ -51,21 +51,24 @@ func TestDeathsThatProveALoop(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lives []grew
+		span  time.Duration // as long as any growth must last
 		want  bool
 	}{
-		{"one", []grew{{time.Hour, 10}}, false},
-		{"two alike", []grew{{loopLasts / 2, 10}, {loopLasts / 2, 10 * alikeFactor}}, true},
-		{"two alike, the slower one later", []grew{{loopLasts / 2, 10 * alikeFactor}, {loopLasts / 2, 10}}, true},
-		{"too short", []grew{{loopLasts / 2, 10}, {loopLasts/2 - 1, 10}}, false},
-		{"unlike: faster", []grew{{loopLasts, 10}, {loopLasts, 10.1 * alikeFactor}}, false},
-		{"unlike: slower", []grew{{loopLasts, 10.1 * alikeFactor}, {loopLasts, 10}}, false},
-		{"three, however unlike", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 40}}, true},
-		{"three that are short", []grew{{minute, 10}, {minute, 20}, {minute, 40}}, false},
-		{"alike later", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 21}}, true},
+		{"one", []grew{{time.Hour, 10}}, 0, false},
+		{"two alike", []grew{{loopLasts / 2, 10}, {loopLasts / 2, 10 * alikeFactor}}, 0, true},
+		{"two alike, the slower one later", []grew{{loopLasts / 2, 10 * alikeFactor}, {loopLasts / 2, 10}}, 0, true},
+		{"too short", []grew{{loopLasts / 2, 10}, {loopLasts/2 - 1, 10}}, 0, false},
+		{"unlike: faster", []grew{{loopLasts, 10}, {loopLasts, 10.1 * alikeFactor}}, 0, false},
+		{"unlike: slower", []grew{{loopLasts, 10.1 * alikeFactor}, {loopLasts, 10}}, 0, false},
+		{"three, however unlike", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 40}}, 0, true},
+		{"three that are short", []grew{{minute, 10}, {minute, 20}, {minute, 40}}, 0, false},
+		{"as long as any must last", []grew{{loopLasts, 10}, {loopLasts, 10}}, 2 * loopLasts, true},
+		{"not as long", []grew{{loopLasts, 10}, {loopLasts, 10}}, 2*loopLasts + 1, false},
+		{"alike later", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 21}}, 0, true},
 	} {
 		var r Loop
 		for n, g := range c.lives {
-			r.Add(life(n, g.lasted, g.rate))
+			r.Add(life(n, g.lasted, g.rate), c.span)
 		}
 		if r.Proven != c.want || r.Confidence() > 0 != c.want {
 			t.Errorf("%s: %t, confidence %g", c.name, r.Proven, r.Confidence())
@@ -79,7 +82,7 @@ func TestWhatALoopTells(t *testing.T) {
 	if r.Held() != 0 || r.Confidence() != 0 || !r.Follows(start) {
 		t.Error("an empty loop tells of lives")
 	}
-	r.Add(life(0, time.Hour, 10))
+	r.Add(life(0, time.Hour, 10), 0)
 	if r.Trend.Variance != 0 || r.Trend.N != 1 {
 		t.Errorf("one life: %+v", r.Trend)
 	}
@@ -88,7 +91,7 @@ func TestWhatALoopTells(t *testing.T) {
 		l := life(n, 10*minute, rate)
 		l.Base = stat.Bytes(n+1) * gib
 		l.From -= time.Duration(2-n) * minute // the first one took longest
-		r.Add(l)
+		r.Add(l, 0)
 	}
 	about(t, "rate", r.Trend.Rate, float64(12*mib))
 	about(t, "variance: 2² and 8² of 2", r.Trend.Variance, 34*float64(mib)*float64(mib))
@@ -101,7 +104,7 @@ func TestWhatALoopTells(t *testing.T) {
 		t.Error("who came before the end of the last one follows")
 	}
 	for n := 3; n < 100; n++ {
-		r.Add(life(n, 10*minute, 40))
+		r.Add(life(n, 10*minute, 40), 0)
 	}
 	about(t, "rate of the last ones", r.Trend.Rate, float64(40*mib))
 	if r.Trend.N != keptLives || r.N != 100 || r.Since != start-2*minute {
@@ -124,7 +127,7 @@ func TestConfidenceOfALoop(t *testing.T) {
 func TestRevokedDeath(t *testing.T) {
 	r := looping()
 	r.Noted = start
-	r.Add(life(3, 10*minute, 10))
+	r.Add(life(3, 10*minute, 10), 0)
 	if r.Revoke(); r.N != leastDeaths || !r.Proven {
 		t.Errorf("of four: %d lives, proven %t", r.N, r.Proven)
 	}
@@ -217,7 +220,7 @@ func TestWhoOutlivesALoop(t *testing.T) {
 		t.Error("it was not looked at")
 	}
 	r = &Loop{}
-	r.Add(life(0, 10*minute, 10))
+	r.Add(life(0, 10*minute, 10), 0)
 	if r.Next(running(r, minute, time.Hour, 10*gib), 0, r.last().To+2*time.Hour); r.N != 1 {
 		t.Error("a chain that is no loop was ended")
 	}

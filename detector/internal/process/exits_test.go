@@ -279,7 +279,7 @@ func TestResidualBeforeAnExit(t *testing.T) {
 // Of a crowd the largest are named, whatever the order, and as many at most. Who comes later is not
 // named as long as all of them stay.
 func TestUnreleasedIsBounded(t *testing.T) {
-	const crowd = maxExits + 8
+	const crowd = MaxExits + 8
 	for _, rising := range []bool{true, false} {
 		var p Exits[int]
 		p.Clear()
@@ -296,7 +296,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 			}
 			return 60 * gib
 		}, act: func(p *Exits[int], s int) {
-			if len(p.List) > maxExits || cap(p.List) > maxExits {
+			if len(p.List) > MaxExits || cap(p.List) > MaxExits {
 				t.Fatalf("%d exits are watched", len(p.List))
 			}
 		}})

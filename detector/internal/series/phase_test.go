@@ -205,17 +205,17 @@ func TestALeakThatStandsStill(t *testing.T) {
 		s.Scales[0] = *climbing(c.levels, &Fullness{})
 		s.Scales[1] = s.Scales[0]
 		s.Leak.Since, s.Last = block(1), s.Scales[0].last().At
-		if got := s.stands(); got != c.stands {
-			t.Errorf("%s: %t", c.name, got)
+		if got := s.goesOn(); got == c.stands {
+			t.Errorf("%s: goes on: %t", c.name, got)
 		}
 		s.Scales[0] = *climbing(ramp(2*scaleBlocks, 1000, 10), &Fullness{}) // it has not seen the begin
-		if got := s.stands(); got != c.stands {
-			t.Errorf("%s, at the next scale: %t", c.name, got)
+		if got := s.goesOn(); got == c.stands {
+			t.Errorf("%s, at the next scale: goes on: %t", c.name, got)
 		}
 		for i := range s.Scales {
 			s.Scales[i].Troughs[0].At, s.Scales[i].Closed = s.Last, 1000
 		}
-		if s.stands() {
+		if !s.goesOn() {
 			t.Errorf("%s: it stands, and nobody has seen it", c.name)
 		}
 	}
