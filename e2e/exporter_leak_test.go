@@ -187,8 +187,8 @@ func headroomOverRate(s harness.Metrics, id map[string]string) error {
 	rate, err2 := s.Value("gpu_leak_rate_bytes_per_second", id)
 	lower, err3 := s.Value("gpu_seconds_to_oom_lower", id)
 	upper, err4 := s.Value("gpu_seconds_to_oom_upper", id)
-	if middle := math.Sqrt(lower * upper); math.Abs(middle*rate/headroom-1) > 1e-9 {
-		err = errors.Join(err, fmt.Errorf("the middle of the interval is %g s, want %g", middle, headroom/rate))
+	if eta := headroom / rate; lower > eta || upper < eta {
+		err = errors.Join(err, fmt.Errorf("the interval from %g to %g s has no %g", lower, upper, eta))
 	}
-	return errors.Join(err, err2, err3, err4, near(s, headroom/rate, 0.01, "gpu_seconds_to_oom", id))
+	return errors.Join(err, err2, err3, err4, near(s, headroom/rate, 1e-9, "gpu_seconds_to_oom", id))
 }

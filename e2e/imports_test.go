@@ -27,10 +27,15 @@ const module = "github.com/gpuleak/gpu_leak_exporter"
 // alone; another is a module. It says what the lists of depguard in
 // .golangci.yml say, and is checked on what the compiler sees.
 var mayImport = map[string][]string{
-	"/detector":           {},
-	"/collector/gpu":      {"/detector"},
-	"/collector/gpu/nvml": {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
-	"/collector/workload": {"/collector/gpu", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/detector":                  {"/detector/internal/**"},
+	"/detector/internal/ablate":  {},
+	"/detector/internal/process": {"/detector/internal/series", "/detector/internal/stat"},
+	"/detector/internal/series":  {"/detector/internal/ablate", "/detector/internal/stat"},
+	"/detector/internal/stat":    {},
+	"/detector/internal/state":   {},
+	"/collector/gpu":             {"/detector"},
+	"/collector/gpu/nvml":        {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
+	"/collector/workload":        {"/collector/gpu", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
 	"/collector": {
 		"/collector/gpu", "/collector/workload", "/detector",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",

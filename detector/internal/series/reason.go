@@ -69,16 +69,16 @@ const (
 )
 
 // reasons is the table of harmless reasons: a function tells how long growth must last not to be
-// that, 0 where it is not.
+// that, 0 where it is not. Of two that take as long, the first one counts.
 var reasons = [...]struct {
 	why  Withheld
 	need func(*Series, *Growth) time.Duration
 }{
-	{WithheldMinSpan, func(s *Series, _ *Growth) time.Duration { return s.cfg.MinSpan }},
-	{WithheldLoadRamp, (*Series).ramp},
 	{WithheldProgramLoad, (*Series).programLoad},
 	{WithheldProgramBegin, (*Series).programBegin},
 	{WithheldDailyLoad, (*Series).dailyLoad},
+	{WithheldLoadRamp, (*Series).ramp},
+	{WithheldMinSpan, func(s *Series, _ *Growth) time.Duration { return s.cfg.MinSpan }},
 }
 
 // wait sets the reason for which growth must last longest. Once there is a leak that was decided.
@@ -113,7 +113,8 @@ func (s *Series) ramp(g *Growth) time.Duration {
 
 // programLoad is for growth as fast as a program loads, without compute.
 func (s *Series) programLoad(g *Growth) time.Duration {
-	if !s.rested(g.Since) || g.Rate <= loadRate && !s.fromIdle(g) {
+	fromIdle := float64(g.Base) <= IdleLevel(s.Capacity) && g.Rate > idleLoadRate
+	if !s.rested(g.Since) || g.Rate <= loadRate && !fromIdle {
 		return 0
 	}
 	return s.patience(g)

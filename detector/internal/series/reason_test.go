@@ -78,7 +78,7 @@ func TestReasonsToWait(t *testing.T) {
 		{"slow and begun with its program: the longer one", func(_ *Series, g *Growth) { g.Rate, g.Lasted, g.Since = filling(10*time.Hour), time.Hour, start }, times(slowShare, 10*time.Hour), WithheldDailyLoad},
 	} {
 		s := told(cfg)
-		g := Growth{Since: s.Last - time.Hour, Lasted: 10 * time.Minute, SteadyBase: 20 * gib, Rate: filling(ahead)}
+		g := Growth{Since: s.Last - time.Hour, Lasted: 10 * time.Minute, Base: 20 * gib, SteadyBase: 20 * gib, Rate: filling(ahead)}
 		c.change(s, &g)
 		g.End = g.Since + g.Lasted
 		s.wait(&g)
@@ -93,7 +93,7 @@ func TestNoSettleTime(t *testing.T) {
 	cfg := defaults()
 	cfg.SettleTime = 0
 	s := told(cfg)
-	g := Growth{Since: start, Lasted: 10 * time.Minute, SteadyBase: 20 * gib, Rate: filling(3 * time.Hour)}
+	g := Growth{Since: start, Lasted: 10 * time.Minute, Base: 20 * gib, SteadyBase: 20 * gib, Rate: filling(3 * time.Hour)}
 	if s.wait(&g); g.Need != cfg.MinSpan || g.Reason != WithheldMinSpan {
 		t.Errorf("%s for %s", g.Need, g.Reason)
 	}
@@ -107,7 +107,7 @@ func TestWaited(t *testing.T) {
 		want   float64
 	}{{span, 1}, {span + 1, 1}, {span / 2, enough / 2}, {0, 0}, {-time.Second, 0}} {
 		s := told(defaults())
-		g := Growth{Since: s.Last - time.Hour, Lasted: c.lasted, SteadyBase: 20 * gib, Rate: filling(3 * time.Hour)}
+		g := Growth{Since: s.Last - time.Hour, Lasted: c.lasted, Base: 20 * gib, SteadyBase: 20 * gib, Rate: filling(3 * time.Hour)}
 		s.wait(&g)
 		about(t, c.lasted.String(), g.Waited, c.want)
 	}
