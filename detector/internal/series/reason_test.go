@@ -80,7 +80,6 @@ func TestReasonsToWait(t *testing.T) {
 		s := told(cfg)
 		g := Growth{Since: s.Last - time.Hour, Lasted: 10 * time.Minute, Base: 20 * gib, SteadyBase: 20 * gib, Rate: filling(ahead)}
 		c.change(s, &g)
-		g.End = g.Since + g.Lasted
 		s.wait(&g)
 		if d := g.Need - c.need; d < -time.Millisecond || d > time.Millisecond || g.Reason != c.why {
 			t.Errorf("%s: %s for %s, want %s for %s", c.name, g.Need, g.Reason, c.need, c.why)
