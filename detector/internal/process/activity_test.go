@@ -37,7 +37,7 @@ func TestActivity(t *testing.T) {
 		{"it computes", []fact{still(1), with(still(30), func(f *fact) { f.sm = stat.Of(0.01) }), still(60)}, 60, 30, -1},
 		{"utilisation that is no number", []fact{still(1), with(still(30), func(f *fact) { f.sm = stat.Of(math.NaN()) })}, 30, 30, -1},
 		{"a heartbeat", []fact{still(1), with(still(30), func(f *fact) { f.cpu.V += 0.05 })}, 30, 1, -1},
-		{"work of a processor", []fact{still(1), with(still(30), func(f *fact) { f.cpu.V += 1 }), with(still(60), func(f *fact) { f.cpu.V += 1 })}, 60, 30, -1},
+		{"work of a processor", []fact{still(1), with(still(30), func(f *fact) { f.cpu.V++ }), with(still(60), func(f *fact) { f.cpu.V++ })}, 60, 30, -1},
 		{"less than before: another process", []fact{still(1), with(still(30), func(f *fact) { f.cpu.V = 1 })}, 30, 30, -1},
 		{"no utilisation for a moment", []fact{still(1), with(still(30), func(f *fact) { f.sm = none }), still(60)}, 60, 1, -1},
 		{"no utilisation at all", []fact{with(still(1), func(f *fact) { f.sm = none })}, -1, -1, -1},

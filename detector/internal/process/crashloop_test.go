@@ -202,7 +202,7 @@ func TestWhoOutlivesALoop(t *testing.T) {
 			used := 10*gib + c.rate*stat.Bytes((t-first)/time.Second)
 			s.Observe(&series.Sample{T: t, Used: used, Interval: 5 * time.Second, SM: stat.Of(1), Full: &series.Fullness{}})
 		}
-		now := first + c.lived/(5*time.Second)*(5*time.Second)
+		now := first + c.lived.Truncate(5*time.Second)
 		if r.Next(s, 0, now); r.N != c.n {
 			t.Errorf("%s: %d lives", c.name, r.N)
 		}

@@ -42,13 +42,13 @@ func watch(p *Exits[int], to, step int, c plot) string {
 			}
 		}
 		p.Observe(seconds(s), interval, c.at(s), c.pace, defaults())
-		now := ""
+		var held strings.Builder
 		for _, e := range p.List {
 			if e.Stays {
-				now += fmt.Sprintf(" %d:%.3g", e.Key, float64(e.Held)*p.Remaining()/float64(gib))
+				fmt.Fprintf(&held, " %d:%.3g", e.Key, float64(e.Held)*p.Remaining()/float64(gib))
 			}
 		}
-		if now != before || s+step > to {
+		if now := held.String(); now != before || s+step > to {
 			if before != "" {
 				fmt.Fprintf(&b, ", %d-%d%s", since, s, before)
 			}
@@ -215,8 +215,10 @@ func TestUnreleasedNeedsTheResidual(t *testing.T) {
 		ago, interval time.Duration
 		known         bool
 	}{
-		{stale, time.Second, true}, {stale + 1, time.Second, false},
-		{15 * time.Minute, 5 * time.Minute, true}, {15*time.Minute + 1, 5 * time.Minute, false},
+		{stale, time.Second, true},
+		{stale + 1, time.Second, false},
+		{15 * time.Minute, 5 * time.Minute, true},
+		{15*time.Minute + 1, 5 * time.Minute, false},
 	} {
 		for name, act := range map[string]func(p *Exits[int]){
 			"exit": func(p *Exits[int]) { p.Leave(1, start+c.ago, c.interval, gib, defaults()) },
@@ -295,7 +297,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 				return rest
 			}
 			return 60 * gib
-		}, act: func(p *Exits[int], s int) {
+		}, act: func(p *Exits[int], _ int) {
 			if len(p.List) > MaxExits || cap(p.List) > MaxExits {
 				t.Fatalf("%d exits are watched", len(p.List))
 			}
