@@ -11,9 +11,12 @@ import (
 )
 
 const (
-	// fullHold is how long a leak stays that has filled the memory, after it was last seen to grow,
-	// and after the memory was last full.
-	fullHold = 15 * time.Minute
+	// fullHold is how long a leak stays that has filled the memory after that was last full: what it
+	// holds was flushed, and grows back. While the memory is full the leak cannot grow, and stays for
+	// fullStands: programs die in a full memory hours after it filled, by a request that is larger than
+	// the others. fullHold is chosen, fullStands fitted by make bench-detect: an hour brings half of what six do.
+	fullHold   = 15 * time.Minute
+	fullStands = 6 * time.Hour
 	// restTimes is how many times its longest rest a leak may stand still, if that is longer than
 	// Config.MinSpan. Fitted by hand: steps of leaks come as unevenly as requests do.
 	restTimes = 3
@@ -74,8 +77,7 @@ func (s *Series) decide(full *Fullness) {
 	s.pattern()
 }
 
-// hold keeps a leak, or ends it. An allocator that empties its cache when memory runs out, as
-// PyTorch's does before it fails, gives nothing back.
+// hold keeps a leak, or ends it.
 func (s *Series) hold(full *Fullness) {
 	l := &s.Leak
 	switch {
@@ -83,7 +85,7 @@ func (s *Series) hold(full *Fullness) {
 		g := &s.Growths[l.Best]
 		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
 		s.foresee()
-	case !ablate.Off(ablate.FullHold) && full.Lately > l.Since && s.Last-min(full.Until, l.Grown) < fullHold:
+	case !ablate.Off(ablate.FullHold) && full.Lately > l.Since && s.Last-full.Until < fullHold && s.Last-l.Grown < fullStands:
 		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold)
 	default:
 		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold), Best: l.Best}
