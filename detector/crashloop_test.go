@@ -324,6 +324,8 @@ func TestCrashLoopEnds(t *testing.T) {
 		"a life that stays flat":                 {3000, func(s int) float64 { return min(float64(s+1)*gib/2, 13*gib) }},
 		"one that takes most at its start":       {900, func(s int) float64 { return min(float64(s)*2*gib, 0.85*80*gib) }},
 		"one that takes so much that it is full": {900, func(s int) float64 { return min(float64(s)*2*gib, 0.92*80*gib) }},
+		"one that takes all there is":            {900, func(s int) float64 { return min(float64(s)*2*gib, 0.97*80*gib) }},
+		"one that takes it within ten minutes":   {900, func(s int) float64 { return min(10*gib+float64(s)*gib/8, 0.97*80*gib) }},
 	} {
 		for _, bare := range []bool{false, true} {
 			p := filling(80*gib, 10*gib, 900)

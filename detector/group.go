@@ -276,7 +276,8 @@ func (g *group[K]) interrupted(t time.Duration) bool {
 
 // ended takes the end of a member of g. That of a helper counts for nothing, nor does that of a slight
 // one, or in a memory that others have filled. Who grew until the memory was full has died of it; who
-// did not breaks the chain. Two ends in a frame, as when a pod is killed, come in no order that could be
+// did not breaks the chain, and so does who stood in a full memory for long: that is how a program works
+// that takes all there is. Two ends in a frame, as when a pod is killed, come in no order that could be
 // told: those that filled the memory are one death, others break the chain.
 //
 // The processes of a program that are in no pod or job need not belong together: of those, what was
@@ -292,6 +293,7 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 		return
 	}
 	life, grew := m.Lived()
+	late := m.Last - (m.Last-m.First)/5 // as late as a life that grows to its end reaches its top
 	same := r.Noted == d.past.Last
 	r.Noted = d.past.Last
 	if ablate.Off(ablate.CrashLoop) {
@@ -303,7 +305,7 @@ func (d *Domain[K]) ended(key K, g *group[K], m *member) {
 			r.Add(&life, m.Config().MinSpan)
 			g.culprit, g.accused = key, true
 		}
-	case m.Full && f.Filled(m.First, m.Last): // of what nobody saw grow
+	case m.Full && f.Filled(late, m.Last): // of what nobody saw grow
 	default:
 		r.Clear()
 	}

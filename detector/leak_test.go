@@ -142,7 +142,7 @@ func TestSlowLeakStaysOne(t *testing.T) {
 // What was not seen did not pause: a leak goes on over a time without samples, and one that begins is
 // found in spite of it.
 func TestGapIsNoPause(t *testing.T) {
-	for _, c := range []struct{ from, to, by int }{{4500, 4920, 4400}, {3900, 4200, 5100}, {5000, 5600, 4400}} {
+	for _, c := range []struct{ from, to, by int }{{4500, 4920, 4400}, {3900, 4200, 5100}, {5000, 5600, 4400}, {5000, 6200, 4400}, {5000, 8000, 4400}} {
 		d := newDomain(t)
 		var told toggles
 		for s := range 12000 {

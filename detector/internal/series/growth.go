@@ -83,7 +83,7 @@ func (s *Series) judge(i int) *Growth {
 		Flat: 1 - stat.Clamp(float64(levels-1)*float64(e.Width)/float64(moving+e.Width)),
 		Step: max(0, float64(last.V-first.V)) / float64(levels-1),
 	}
-	steady := steadiest(pts, s.cfg.MinSpan, g)
+	steady := steadiest(pts, e.Width, s.cfg.MinSpan, g)
 	g.Kept = 1
 	g.Steady = len(steady)
 	g.Rate = float64(last.V-steady[0].V) / max((last.At-steady[0].At).Seconds(), 1)
@@ -133,7 +133,7 @@ func kept(pts []stat.Point) int {
 // sets its pace and form. What grew otherwise before, such as the load of a model, is left out.
 // Growth that goes on at the pace at which it began is a leak's, and that of a warm-up or a cache
 // that fills slows down.
-func steadiest(pts []stat.Point, least time.Duration, g *Growth) []stat.Point {
+func steadiest(pts []stat.Point, width, least time.Duration, g *Growth) []stat.Point {
 	best := pts
 	if len(pts) < 4 {
 		g.Pace, g.Form = 1, 1
@@ -153,7 +153,7 @@ func steadiest(pts []stat.Point, least time.Duration, g *Growth) []stat.Point {
 			form = min(form, evenness(rest))
 		}
 		if !ablate.Off(ablate.Spread) {
-			form = min(form, spread(rest))
+			form = min(form, spread(rest, width))
 		}
 		if g.Pace = max(g.Pace, pace); form > g.Form {
 			g.Form, best = form, rest
@@ -202,12 +202,12 @@ func evenness(pts []stat.Point) float64 {
 // spread is 1 where the growth came in enoughSteps of like size or more, and falls to 0 as it came in
 // fewSteps: jobs that come, however long their memory takes to settle. Their number is that of equal
 // ones with the same self-normalised sum, (Σd)²/Σd², and their size that of the average byte's step,
-// Σd²/Σd.
-func spread(pts []stat.Point) float64 {
+// Σd²/Σd. What grew over a gap of several widths came in one step each, for all that is known.
+func spread(pts []stat.Point, width time.Duration) float64 {
 	sum, squares := float64(pts[len(pts)-1].V-pts[0].V), 0.0
 	for i := 1; i < len(pts); i++ {
 		d := float64(pts[i].V - pts[i-1].V)
-		squares += d * d
+		squares += d * d / float64(max(1, (pts[i].At-pts[i-1].At)/width)) // in so many steps
 	}
 	most := min(mostSteps, enoughSteps+2*math.Log2(max(1, squares/sum/jobStep)))
 	return stat.Clamp((sum*sum/squares - fewSteps) / (most - fewSteps))

@@ -118,8 +118,11 @@ func TestSpread(t *testing.T) {
 		{"what swings", mibs(1000, 1100, 1000, 1100, 1000, 1100), 0},
 		{"nothing has grown", flat(10, 1000), 0},
 	} {
-		about(t, c.name, spread(troughs(c.levels)), c.want)
+		about(t, c.name, spread(troughs(c.levels), narrowest), c.want)
 	}
+	gap := troughs(mibs(100, 110, 190, 200))
+	gap[2].At, gap[3].At = block(10), block(11) // one line from block 1 to 11
+	about(t, "a line over a gap", spread(gap, narrowest), 1)
 }
 
 // The last half or more of the troughs that is steadiest is what counts; what grew otherwise before,
@@ -147,7 +150,7 @@ func TestSteadiestPartIsFound(t *testing.T) {
 	} {
 		var g Growth
 		pts := troughs(c.levels)
-		got := steadiest(pts, c.least, &g)
+		got := steadiest(pts, narrowest, c.least, &g)
 		if math.Abs(g.Form-c.form) > 1e-9 || c.form > 0 && g.Pace != c.pace || len(got) < c.points[0] || len(got) > c.points[1] {
 			t.Errorf("%s: pace %g, form %g over %d troughs; want %+v", c.name, g.Pace, g.Form, len(got), c)
 		}

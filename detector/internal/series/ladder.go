@@ -95,9 +95,11 @@ func (e *Scale) holds(t time.Duration) bool {
 
 // add takes the value v at the time t, or the narrower trough that ended then, and reports whether
 // a block closed before it, and with which trough. A block ends where it is as wide as it should
-// be, or with its last sample, and not with the next one: that may come a long time after.
+// be, or with its last sample, and not with the next one: that may come a long time after. Over such
+// a gap it waits for no further samples: its trough would stand at the end of the gap, and be low.
 func (e *Scale) add(t time.Duration, v stat.Bytes, full *Fullness) (low stat.Point, closed bool) {
-	if closed = e.N >= e.Least && t-e.Start >= e.Width; closed {
+	ends, gap := e.N >= e.Least && t-e.Start >= e.Width, e.N > 0 && t-e.Until >= time.Duration(e.Least)*e.Width
+	if closed = ends || gap; closed {
 		low = stat.Point{At: max(e.Start+e.Width, e.Until), V: e.Min}
 		e.close(low, full)
 		e.N = 0

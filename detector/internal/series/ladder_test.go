@@ -31,6 +31,8 @@ func TestTroughIsTheLowestSampleOfABlock(t *testing.T) {
 		{"the next one begins with the sample that ended it", 1, []sample{{0, 9}, {10, 1}, {20, 5}, {30, 7}}, []sample{{10, 9}, {20, 1}, {30, 5}}},
 		{"longer where samples are few", 3, []sample{{0, 9}, {10, 3}, {20, 8}, {30, 1}}, []sample{{20, 3}}},
 		{"it ends before a gap", 3, []sample{{0, 9}, {4, 7}, {8, 8}, {900, 1}}, []sample{{10, 7}}},
+		{"with fewer samples, too", 3, []sample{{0, 9}, {4, 7}, {900, 1}}, []sample{{10, 7}}},
+		{"a gap of as many widths as it lacks samples", 3, []sample{{0, 9}, {30, 7}}, []sample{{10, 9}}},
 	} {
 		e := Scale{Width: narrowest, Least: c.least}
 		var got []sample
