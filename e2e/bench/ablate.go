@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
@@ -16,9 +15,14 @@ import (
 // offVariable names the mechanism of the detector that is switched off, where that was built with the tag "ablate".
 const offVariable = "DETECTOR_OFF"
 
-// columns are the rows of the main tables that are columns of --trade and of --ablate.
-func columns(p prices) []row {
-	return slices.DeleteFunc(rows(p), func(r row) bool { return !r.trade })
+// columns are the rows of the main tables that are columns of --trade and of --ablate: their names, and the cells of f.
+func columns(p prices, f *figures) (names, cells []string) {
+	for _, r := range rows(p) {
+		if r.trade {
+			names, cells = append(names, r.name), append(cells, r.of(f))
+		}
+	}
+	return names, cells
 }
 
 // benchAblate writes what the detector does without each of the mechanisms, for the families for tuning and for those held out.
@@ -39,10 +43,8 @@ func benchAblate(w *strings.Builder, opt options) error {
 	}
 	writeIntro(w, opt, "ablate")
 	for i := range tables {
-		tables[i].header = []string{"switched off"}
-		for _, c := range columns(opt.prices) {
-			tables[i].header = append(tables[i].header, c.name)
-		}
+		names, _ := columns(opt.prices, &figures{})
+		tables[i].header = append([]string{"switched off"}, names...)
 		tables[i].write(w, opt.marked)
 	}
 	return nil
@@ -54,11 +56,7 @@ func benchLine(w *strings.Builder, opt options, families []fleet.Family) error {
 	if err != nil {
 		return err
 	}
-	ours := sum(opt, results)[0]
-	var cells []string
-	for _, c := range columns(opt.prices) {
-		cells = append(cells, c.of(&ours))
-	}
+	_, cells := columns(opt.prices, &sum(opt, results)[0])
 	_, err = fmt.Fprintln(w, strings.Join(cells, "\t"))
 	return err
 }

@@ -92,6 +92,7 @@ func TestBench(t *testing.T) {
 		"| leaks found | 3/3 100.0 % | 3/3 100.0 % |", "| … and the right culprit named | 3/3 100.0 % | – |",
 		"| out-of-memories paged 10 min ahead | 2/2 100.0 % |", "| healthy, ordinary: ever alarmed | 0/2 0.0 % | 0/2 0.0 % |",
 		"| **cost of a fleet** | 100 | 100 |", "| … of an oracle | 100 |", "| leak fast | 1 | 1/1 |", "| leak, held out | 1 | 1/1 |", "| flat | 1 | 0 |",
+		"## What a confidence is worth, families held out", "| for tuning, straight | 1/1 100.0 % |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

@@ -16,6 +16,8 @@ import (
 // answer is what a rule says of one memory when it is asked.
 type answer struct {
 	leak bool
+	// confidence is how sure it is, 0 to 1, of a rule that tells it.
+	confidence float64
 	// ticket is the condition of the ticket: the memory leaks, or a process or a pod on it.
 	ticket bool
 	// eta is the seconds to out-of-memory, lower and upper the bounds of its 90 % interval. NaN is not told.
@@ -93,7 +95,8 @@ func (o *ours) ask() answer {
 	a := untold()
 	a.fills = v.SecondsToFull.OK && v.SecondsToFull.V < fullWithin.Seconds() && !math.IsInf(v.FullUpper.V, 1) && !loading(said)
 	if v.Judged {
-		a.leak, a.eta, a.lower, a.upper = v.Leak, number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
+		a.leak, a.confidence = v.Leak, v.Confidence
+		a.eta, a.lower, a.upper = number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
 	}
 	a.ticket = a.leak
 	most := 0.0

@@ -75,7 +75,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&seeds, "seeds", "1-2", "the first and the last seed; 1 to 100 are for tuning, publish from 301 on")
 	f.StringVar(&o.held, "held", "both", "the families held out: only them, without them, or both; tuning is to see without alone")
 	f.StringVar(&o.family, "family", "", "only families, or reports, whose name contains this")
-	f.BoolVar(&o.families, "families", false, "a line for each family; those held out are one, unless they are asked for alone")
+	f.BoolVar(&o.families, "families", false, "also what a confidence is worth, and a line for each family; those held out are one, unless they are asked for alone")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems, too")
 	f.StringVar(&o.traces, "traces", "", "also run the real logs in this directory: of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
 	f.BoolVar(&o.trade, "trade", false, "tell what other thresholds would give in the families for tuning, and nothing else")

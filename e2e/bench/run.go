@@ -112,7 +112,7 @@ func benchFleet(w *strings.Builder, opt options, families []fleet.Family) error 
 		}
 	}
 	if opt.families {
-		for _, t := range familyTables(opt, results) {
+		for _, t := range slices.Concat(confidenceTables(opt, results), familyTables(opt, results)) {
 			t.write(w, opt.marked)
 		}
 	}
@@ -179,7 +179,7 @@ func (f *figures) leakRow(name string) []string {
 	of := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
 	return []string{
 		name, strconv.Itoa(f.leakScenarios), of(f.found, f.leaks), of(f.named, f.listed), of(f.inTime, f.rated), short(f.delays, 0.5),
-		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.half.errors, 0.5), of(f.half.covered, len(f.half.errors)),
+		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.forecasts[atHalf].errors, 0.5), of(f.forecasts[atHalf].covered, len(f.forecasts[atHalf].errors)),
 		number0(mean(f.costs)), number0(mean(f.oracle)),
 	}
 }

@@ -33,6 +33,7 @@ type outcome struct {
 	alarmedHours, memoryHours float64
 	// Processes that never compute again, and memory that stayed after one.
 	zombies, unreleased matched
+	sure                sureness
 }
 
 // matched is how many there were of what is held for nobody, how many of them were named, and how many others.
@@ -58,6 +59,12 @@ func (w *watched) match(held []fleet.Held, rule int, in func(a *answer) []gpu.Pr
 	return m
 }
 
+// The forecasts that are judged: at the first alarm, and at the half-life.
+const (
+	atFirst = iota
+	atHalf
+)
+
 // leakOutcome is how a rule did on one leak.
 type leakOutcome struct {
 	index int
@@ -68,7 +75,7 @@ type leakOutcome struct {
 	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that
 	// the rule named somebody.
 	named, listed, who bool
-	first, half        forecast // at the alarm that found it, and at the half-life
+	forecasts          [2]forecast // at the alarm that found it, and at the half-life
 }
 
 // oomOutcome is one out-of-memory that a leak caused.
@@ -84,6 +91,8 @@ type forecast struct {
 	error   float64 // |foretold - true| / true, 1 without a forecast
 	covered bool    // the true time is between the bounds
 	width   float64 // (upper - lower) / true, +Inf without an interval
+	ratio   float64 // upper / lower, the same
+	course  fleet.Course
 }
 
 // score returns how a rule did.
@@ -97,6 +106,7 @@ func score(w *watched, rule int) outcome {
 	for _, r := range w.records {
 		s := newScorer(w, r, rule, ooms)
 		s.count(&o)
+		s.sure(&o.sure)
 		for i := range w.truth.Leaks {
 			if l := &w.truth.Leaks[i]; l.Instance == r.instance && l.Visible {
 				o.leaks = append(o.leaks, s.leak(i, l))
@@ -200,7 +210,7 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 	o := leakOutcome{index: index, found: never, listed: s.w.listed}
 	ooms := slices.DeleteFunc(slices.Clone(s.ooms), func(o fleet.OOM) bool { return o.Leak != index })
 	if i := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.Growth >= held && !o.Own }); i >= 0 {
-		o.half = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2)
+		o.forecasts[atHalf] = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2, ooms[i].Course)
 	}
 	told := s.quarterGone(l)
 	o.rated = told != never
@@ -219,23 +229,28 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 		who := s.at(until).who
 		o.who, o.named = who.ok, right(who, l)
 		if next >= 0 && ooms[next].T > begin && ooms[next].T-ooms[next].Growth <= begin && !ooms[next].Own {
-			o.first = newForecast(s.at(begin), ooms[next].T-begin)
+			o.forecasts[atFirst] = newForecast(s.at(begin), ooms[next].T-begin, ooms[next].Course)
 		}
 		break
 	}
 	return o
 }
 
-// at returns the last answer until t.
-func (s *scorer) at(t time.Duration) answer {
+// until returns the last minute until t, -1 before the first one.
+func (s *scorer) until(t time.Duration) int {
 	i, ok := slices.BinarySearchFunc(s.r.minutes, t, func(m minute, t time.Duration) int { return int(m.t - t) })
 	if !ok {
 		i--
 	}
-	if i < 0 {
-		return untold()
+	return i
+}
+
+// at returns the last answer until t.
+func (s *scorer) at(t time.Duration) answer {
+	if i := s.until(t); i >= 0 {
+		return s.said[i]
 	}
-	return s.said[i]
+	return untold()
 }
 
 // right reports whether it is who leaks.
@@ -256,13 +271,7 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 	if len(s.r.minutes) == 0 {
 		return never
 	}
-	at := s.r.minutes[0]
-	for _, m := range s.r.minutes {
-		if m.t > l.From {
-			break
-		}
-		at = m
-	}
+	at := s.r.minutes[max(s.until(l.From), 0)]
 	free := at.capacity - at.used
 	if at.capacity == 0 || free <= 0 || l.Rate <= 0 {
 		return never
@@ -271,9 +280,9 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 }
 
 // newForecast scores an answer by the true time that was left.
-func newForecast(a answer, left time.Duration) forecast {
+func newForecast(a answer, left time.Duration, course fleet.Course) forecast {
 	is := left.Seconds()
-	f := forecast{due: true, error: 1, width: math.Inf(1)}
+	f := forecast{due: true, error: 1, width: math.Inf(1), ratio: math.Inf(1), course: course}
 	if math.IsNaN(a.eta) || math.IsInf(a.eta, 0) {
 		return f
 	}
@@ -281,6 +290,9 @@ func newForecast(a answer, left time.Duration) forecast {
 	f.covered = a.lower <= is && is <= a.upper
 	if w := (a.upper - a.lower) / is; w >= 0 {
 		f.width = w
+	}
+	if a.lower > 0 {
+		f.ratio = a.upper / a.lower
 	}
 	return f
 }

@@ -70,7 +70,7 @@ func (o *outcome) summary() string {
 	add(o.early, "early")
 	add(oom.lead != never, "paged %.0f", oom.lead.Minutes())
 	add(o.episodes+o.pages+o.tickets > 0, "%d false, %d pages, %d tickets", o.episodes, o.pages, o.tickets)
-	for _, f := range []forecast{l.half, l.first} {
+	for _, f := range []forecast{l.forecasts[atHalf], l.forecasts[atFirst]} {
 		add(f.told, "error %.2f of %.2f %t", f.error, f.width, f.covered)
 	}
 	return text
@@ -134,7 +134,7 @@ func TestScore(t *testing.T) {
 	}
 	short := leakTruth()
 	short.OOMs[0].Growth = held - 1
-	if o := (fake{alarms: [][2]int{{90, 400}}, eta: 1}).score(short, 300); o.leaks[0].half.due || o.leaks[0].first.due {
+	if o := (fake{alarms: [][2]int{{90, 400}}, eta: 1}).score(short, 300); o.leaks[0].forecasts[atHalf].due || o.leaks[0].forecasts[atFirst].due {
 		t.Error("a forecast of a growth that is too short, or that began after the alarm")
 	}
 }

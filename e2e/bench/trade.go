@@ -53,17 +53,11 @@ func benchTrade(w *strings.Builder, opt options, families []fleet.Family) error 
 		return err
 	}
 	writeIntro(w, opt, "trade")
-	t := &table{title: title("Families for tuning", opt, results), header: []string{"flags, without `--detector.`"}}
-	columns := columns(opt.prices)
-	for _, c := range columns {
-		t.header = append(t.header, c.name)
-	}
+	t := &table{title: title("Families for tuning", opt, results)}
 	for i, f := range sum(opt, results) {
-		cells := []string{list[i].flags}
-		for _, c := range columns {
-			cells = append(cells, c.of(&f))
-		}
-		t.rows = append(t.rows, cells)
+		names, cells := columns(opt.prices, &f)
+		t.header = append([]string{"flags, without `--detector.`"}, names...)
+		t.rows = append(t.rows, append([]string{list[i].flags}, cells...))
 	}
 	t.write(w, opt.marked)
 	return nil

@@ -127,12 +127,31 @@ type OOM struct {
 	Leak int
 	// Growth is how long that leak had been retaining memory without a restart when the allocation failed; 0 without a leak.
 	Growth time.Duration
+	// Course is that of this growth, of the first failure in it.
+	Course Course
 	// Again says that the memory had been full before in the same growth: a program that is restarted into a full memory fails
 	// again and again.
 	Again bool
 	// Own says that the allocator met a limit of its process, such as a memory fraction or a preallocation, while the GPU was not
 	// full.
 	Own bool
+}
+
+// Course is how the memory that a leak retains grows until it fails.
+type Course uint8
+
+// The courses. Straight growth stays within a tenth of all of it of the line from its begin to its end. Accelerating and slowing
+// growth stays within that of the power of time that goes through its middle.
+const (
+	Straight Course = iota
+	Accelerating
+	Slowing
+	Uneven // in steps, in bursts, with rests
+)
+
+// String returns the course as it is written in reports.
+func (c Course) String() string {
+	return [...]string{"straight", "accelerating", "slowing down", "uneven"}[c]
 }
 
 // Families returns all families, leaks first, each class ordered by name. The caller owns the slice.
