@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"/detector/internal/series":  {"/detector/internal/ablate", "/detector/internal/stat"},
 	"/detector/internal/stat":    {},
 	"/detector/internal/state":   {},
+	"/detector/lives":            {},
 	"/collector/gpu":             {"/detector"},
 	"/collector/gpu/nvml":        {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
 	"/collector/workload":        {"/collector/gpu", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
