@@ -73,7 +73,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	var busy Frame[int]
 	loop := Frame[int]{Capacity: Of(80 * gib), Complete: true, Members: make([]Member[int], 0, 1)}
-	lacking := lists{held: lives(1<<30, 1<<30, 1<<30), lacks: func(key, s int) bool { return key < 3 && s%10 >= 8 }}
+	lacking := lists{held: living(1<<30, 1<<30, 1<<30), lacks: func(key, s int) bool { return key < 3 && s%10 >= 8 }}
 	var lacks [10]Frame[int]
 	for i := range lacks {
 		lacks[i] = *lacking.frame(i)

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -64,6 +65,7 @@ type Domain[K comparable] struct {
 	exits    process.Exits[K]
 	missing  []missing[K]
 	free     []*series.Series
+	book     *lives.Book // nil where nothing is remembered
 
 	// Of the last frame: its list in order, whether that was complete, whether the
 	// used memory was known, and its capacity.

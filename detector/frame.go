@@ -10,6 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // The vocabulary of the rooms below; each is documented where it stands.
@@ -71,6 +72,7 @@ const (
 	WithheldProgramLoad  = series.WithheldProgramLoad
 	WithheldProgramBegin = series.WithheldProgramBegin
 	WithheldDailyLoad    = series.WithheldDailyLoad
+	WithheldPriorLives   = series.WithheldPriorLives
 )
 
 // Bounds of the configuration.
@@ -119,6 +121,8 @@ type Member[K comparable] struct {
 	// Program is the name of what the process runs. In no Group, one that is started again
 	// and again is known by it; "" when unknown.
 	Program string
+	// Lives names what the process runs over all its lives; zero when unknown.
+	Lives lives.ID
 	// Used is the memory that the process holds, in bytes.
 	Used Value
 	// Started is when the process started, on the clock of Frame.T. It may lie

@@ -87,6 +87,10 @@ type groupFrame struct {
 	unknown bool
 	joined  bool
 	heir    *member
+	// ceiling is the sum of what the members may reach, by their earlier lives; strange says that one
+	// of those that compute has none.
+	ceiling float64
+	strange bool
 }
 
 // addToGroup adds a member's memory to the sum of its group and returns the
@@ -130,9 +134,11 @@ func (g *group[K]) take(m *member, in *Member[K], used stat.Bytes, joined bool, 
 	h := &g.frame
 	h.joined = h.joined || joined
 	a := &m.Activity
-	if in.SM.OK && a.Rested(t) && (a.Lost > 0 || g.Pool.Forgets(a, m.Program, used)) {
+	rests := in.SM.OK && a.Rested(t) && (a.Lost > 0 || g.Pool.Forgets(a, m.Program, used))
+	if rests {
 		h.resting++
 	}
+	h.reach(m, rests)
 	if g.Loop.Follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
 		h.heir = m
 	}
@@ -160,7 +166,7 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 			g.follow(o.T, name.Program)
 		}
 		if g.summed() {
-			o.Used = min(h.sum, MaxBytes)
+			o.Used, o.Prior = min(h.sum, MaxBytes), h.prior()
 			g.Observe(&o)
 		}
 	}

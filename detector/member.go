@@ -11,6 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // zombieShare is the share of the capacity that a zombie holds at least. It is chosen: that of an idle memory.
@@ -20,6 +21,7 @@ type member struct {
 	*series.Series
 	memberPast
 	group groupName // of the last frame
+	prior lives.Prior
 }
 
 // memberPast is what a member has beside its series.
@@ -30,6 +32,9 @@ type memberPast struct {
 	Place   int           // in the list of that frame
 	Held    Value         // its memory then
 	Full    bool          // then the memory as a whole was near its capacity
+	Lives   lives.ID
+	Curve   lives.Curve // the most that it held until each age
+	Loaded  Value       // what it held when it first computed
 	// Company is the most that one other of its group held when it was listed last.
 	Company stat.Bytes
 
@@ -133,7 +138,10 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 		if ok {
 			m.Flushing.Note(o.T, o.Interval, used, d.capacity, &d.past.Fullness)
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
+			d.recall(m, in.Lives)
+			o.Prior = series.Prior{Ceiling: float64(m.prior.Ceiling), Sure: m.prior.Sure}
 			m.Observe(&o)
+			m.age()
 		}
 		if g != nil {
 			g.take(m, in, used, joined, o.T)
@@ -166,6 +174,7 @@ func (d *Domain[K]) bury(key K, m *member) {
 		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last // what it held is no part of the crest any more
 		d.past.Fullness.Left = true
 	}
+	d.remember(m)
 	if g := d.groups[m.group]; g != nil {
 		g.Ended.Leave(&m.Activity, m.Seen)
 		g.Pool.Leave(&m.Activity, m.Program, m.Held)

@@ -57,8 +57,8 @@ func (l *lists) run(t *testing.T, d *Domain[int], seconds int, look func(s int, 
 	return strings.Join(exits, " ")
 }
 
-// lives says what processes of 8, 4, 2 GiB and so on hold, each until its second.
-func lives(until ...int) func(key, s int) float64 {
+// living says what processes of 8, 4, 2 GiB and so on hold, each until its second.
+func living(until ...int) func(key, s int) float64 {
 	return func(key, s int) float64 {
 		if key > len(until) || s >= until[key-1] {
 			return 0
@@ -119,31 +119,31 @@ func TestLeakOfAProcessThatIsMissingNowAndThen(t *testing.T) {
 func TestEndOfAProcessThatIsMissing(t *testing.T) {
 	pod := func(key int) string { return fmt.Sprint("ml/pod-", key%2) }
 	turned := func(f *Frame[int], _ int) { slices.Reverse(f.Members) }
-	two := lives(ever, ever)
+	two := living(ever, ever)
 	for name, c := range map[string]struct {
 		lists
 		want string
 	}{
-		"its memory is free at once":             {lists{held: lives(gone, ever), lacks: away(0, 0)}, "600:1"},
-		"its memory is free 3 s later":           {lists{held: lives(gone+3, ever), lacks: away(gone, ever, 1)}, "603:1"},
+		"its memory is free at once":             {lists{held: living(gone, ever), lacks: away(0, 0)}, "600:1"},
+		"its memory is free 3 s later":           {lists{held: living(gone+3, ever), lacks: away(gone, ever, 1)}, "603:1"},
 		"its memory stays":                       {lists{held: two, lacks: away(gone, ever, 1)}, "610:1"},
 		"its memory stays, every 5 s":            {lists{held: two, lacks: away(gone, ever, 1), step: 5}, "615:1"},
 		"its memory stays, every minute":         {lists{held: two, lacks: away(gone, ever, 1), step: 60}, "780:1"},
 		"it is back in time":                     {lists{held: two, lacks: away(gone, gone+10, 1)}, ""},
 		"it is back too late":                    {lists{held: two, lacks: away(gone, gone+11, 1)}, "610:1"},
-		"back too late, and gone":                {lists{held: lives(900, ever), lacks: away(gone, gone+11, 1)}, "610:1 900:1"},
+		"back too late, and gone":                {lists{held: living(900, ever), lacks: away(gone, gone+11, 1)}, "610:1 900:1"},
 		"two missing, both are back":             {lists{held: two, lacks: away(gone, gone+2, 1, 2)}, ""},
-		"all missing":                            {lists{held: lives(ever, ever, ever, ever), lacks: away(gone, gone+2, 1, 2, 3, 4)}, ""},
-		"two missing, the large one is gone":     {lists{held: lives(gone+1, ever), lacks: away(gone, gone+5, 1, 2)}, "601:1"},
-		"two missing, the small one is gone":     {lists{held: lives(ever, gone+1), lacks: away(gone, gone+5, 1, 2)}, "601:2"},
+		"all missing":                            {lists{held: living(ever, ever, ever, ever), lacks: away(gone, gone+2, 1, 2, 3, 4)}, ""},
+		"two missing, the large one is gone":     {lists{held: living(gone+1, ever), lacks: away(gone, gone+5, 1, 2)}, "601:1"},
+		"two missing, the small one is gone":     {lists{held: living(ever, gone+1), lacks: away(gone, gone+5, 1, 2)}, "601:2"},
 		"two missing, the first is back before":  {lists{held: two, lacks: both(away(gone, gone+2, 1), away(gone, gone+4, 2))}, ""},
 		"two missing, the second is back before": {lists{held: two, lacks: both(away(gone, gone+4, 1), away(gone, gone+2, 2))}, ""},
 		"one after the other, both for a while":  {lists{held: two, lacks: both(away(gone, gone+5, 1), away(gone+2, gone+8, 2))}, ""},
 		"one is missing as another is back":      {lists{held: two, lacks: both(away(gone, gone+2, 1), away(gone+2, gone+4, 2))}, ""},
-		"one is gone as another is back":         {lists{held: lives(ever, gone+2), lacks: away(gone, gone+2, 1)}, "602:2"},
-		"one missing as another ends":            {lists{held: lives(ever, gone), lacks: away(gone, gone+5, 1)}, "600:2"},
-		"one missing as a larger one ends":       {lists{held: lives(gone, ever), lacks: away(gone, gone+5, 2)}, "600:1"},
-		"one missing as another ends, turned":    {lists{held: lives(ever, gone), lacks: away(gone, gone+5, 1), change: turned}, "600:2"},
+		"one is gone as another is back":         {lists{held: living(ever, gone+2), lacks: away(gone, gone+2, 1)}, "602:2"},
+		"one missing as another ends":            {lists{held: living(ever, gone), lacks: away(gone, gone+5, 1)}, "600:2"},
+		"one missing as a larger one ends":       {lists{held: living(gone, ever), lacks: away(gone, gone+5, 2)}, "600:1"},
+		"one missing as another ends, turned":    {lists{held: living(ever, gone), lacks: away(gone, gone+5, 1), change: turned}, "600:2"},
 		"another comes, and it is back":          {lists{held: comer(3), lacks: away(gone, gone+4, 1), group: pod}, ""},
 		"another comes, and it is back, turned":  {lists{held: comer(3), lacks: away(gone, gone+4, 1), group: pod, change: turned}, ""},
 		"another comes to its pod":               {lists{held: comer(3), lacks: away(gone, ever, 1), group: pod}, "604:1"},
@@ -168,7 +168,7 @@ func TestEndOfAProcessThatIsMissing(t *testing.T) {
 
 // What stays of a process is told as ever, though its end is told later.
 func TestUnreleasedOfAProcessThatWasWaitedFor(t *testing.T) {
-	l, at := lists{held: lives(ever, ever), lacks: away(gone, ever, 1)}, -1
+	l, at := lists{held: living(ever, ever), lacks: away(gone, ever, 1)}, -1
 	l.run(t, newDomain(t), 1200, func(s int, j *Judgement[int]) {
 		if at < 0 && stays(j) == "1:8" {
 			at = s
@@ -182,7 +182,7 @@ func TestUnreleasedOfAProcessThatWasWaitedFor(t *testing.T) {
 // The sum of a pod has no hole where a list lacks one of it, nor has the residual a spike.
 func TestSumWithoutAMissingMember(t *testing.T) {
 	l := lists{
-		held: lives(ever, ever), group: func(int) string { return "ml/pod" },
+		held: living(ever, ever), group: func(int) string { return "ml/pod" },
 		lacks: func(key, s int) bool { return key == 1 && s%50 == 49 },
 	}
 	l.run(t, newDomain(t), 2000, func(s int, j *Judgement[int]) {
@@ -271,7 +271,7 @@ func TestMissingMembersAreBounded(t *testing.T) {
 
 // After a reset nobody is missing.
 func TestResetWhileOneIsMissing(t *testing.T) {
-	l, d := lists{held: lives(ever, ever), lacks: away(gone-1, ever, 1)}, newDomain(t)
+	l, d := lists{held: living(ever, ever), lacks: away(gone-1, ever, 1)}, newDomain(t)
 	l.run(t, d, gone, nil)
 	if len(d.missing) != 1 {
 		t.Fatal("nobody is missing: the test shows nothing")
@@ -286,7 +286,7 @@ func TestResetWhileOneIsMissing(t *testing.T) {
 // The order of a list says nothing.
 func TestMissingInAnyOrder(t *testing.T) {
 	l := lists{
-		held: lives(1000, ever, 1100, ever, 1050), group: func(key int) string { return fmt.Sprint("ml/pod-", key%2) },
+		held: living(1000, ever, 1100, ever, 1050), group: func(key int) string { return fmt.Sprint("ml/pod-", key%2) },
 		lacks: both(away(400, 403, 1, 2, 4), both(away(600, 602, 3, 5), away(990, ever, 1))),
 	}
 	run := func(turned bool) (all []Judgement[int]) {
@@ -320,7 +320,7 @@ func TestReconfigureWhileOneIsMissing(t *testing.T) {
 		cfg.Mute = mute && s.Kind == KindMember && s.Key == 1 && s.Group == "ml/pod"
 		return cfg
 	})
-	l := lists{held: lives(ever, ever), lacks: away(599, 602, 1), group: func(int) string { return "ml/pod" }}
+	l := lists{held: living(ever, ever), lacks: away(599, 602, 1), group: func(int) string { return "ml/pod" }}
 	l.run(t, d, 900, func(s int, j *Judgement[int]) {
 		if !d.Knows(1) {
 			t.Fatalf("second %d: the process is not known", s)

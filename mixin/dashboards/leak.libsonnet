@@ -41,6 +41,7 @@ local panel = import '../lib/panel.libsonnet';
     program_load: 'may be a program that loads',
     program_begin: 'may be the start of a program',
     daily_load: 'may be a daily load',
+    below_prior_lives: 'below what its earlier lives held',
   },
 
   local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),

@@ -20,6 +20,7 @@ var words = map[detector.Withheld]string{
 	detector.WithheldProgramLoad:  "may be a program that loads",
 	detector.WithheldProgramBegin: "may be the start of a program",
 	detector.WithheldDailyLoad:    "may be a daily load",
+	detector.WithheldPriorLives:   "below what its earlier lives held",
 }
 
 // Words returns the reason in words. One that has none is written as its label; "" for

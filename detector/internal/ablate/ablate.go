@@ -22,6 +22,7 @@ const (
 	ProgramLoad  Mechanism = "program_load"
 	ProgramBegin Mechanism = "program_begin"
 	DailyLoad    Mechanism = "daily_load"
+	PriorLives   Mechanism = "below_prior_lives"
 	Near         Mechanism = "near"         // less patience where the memory is full soon
 	FullHold     Mechanism = "full_hold"    // a leak stays that has filled the memory
 	Bend         Mechanism = "bend"         // a leak may accelerate

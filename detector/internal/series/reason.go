@@ -21,10 +21,11 @@ const (
 	WithheldProgramLoad           // a program that loads: fast, from an idle memory on or faster than leaks are, without compute
 	WithheldProgramBegin          // it began with its program, or before that was seen
 	WithheldDailyLoad             // it is slow enough for a load that follows the time of day
+	WithheldPriorLives            // it is below what healthy earlier lives of the program reached
 	numWithheld
 )
 
-var withheldNames = [numWithheld]string{"", "min_span", "load_ramp", "program_load", "program_begin", "daily_load"}
+var withheldNames = [numWithheld]string{"", "min_span", "load_ramp", "program_load", "program_begin", "daily_load", "below_prior_lives"}
 
 // String returns the reason as the label value of the metric; "" for WithheldNone.
 func (w Withheld) String() string {
@@ -74,6 +75,7 @@ var reasons = [...]struct {
 	why  Withheld
 	need func(*Series, *Growth) time.Duration
 }{
+	{WithheldPriorLives, (*Series).priorLives},
 	{WithheldProgramLoad, (*Series).programLoad},
 	{WithheldProgramBegin, (*Series).programBegin},
 	{WithheldDailyLoad, (*Series).dailyLoad},
@@ -87,7 +89,7 @@ func (s *Series) wait(g *Growth) {
 		return
 	}
 	for _, r := range reasons {
-		if ablate.Off(ablate.Mechanism(r.why.String())) {
+		if ablate.Off(ablate.Mechanism(r.why.String())) || s.outgrown(g) && r.why != WithheldMinSpan {
 			continue
 		}
 		if need := r.need(s, g); need > g.Need {
@@ -97,6 +99,23 @@ func (s *Series) wait(g *Growth) {
 	if g.Lasted < g.Need {
 		g.Waited = enough * max(0, float64(g.Lasted)/float64(g.Need))
 	}
+}
+
+// priorLives is for growth to a height that earlier lives of the program held, and were none the worse
+// for: it must last until it is above that.
+func (s *Series) priorLives(g *Growth) time.Duration {
+	to := s.Prior.Ceiling - float64(g.Base+g.Retained)
+	if to < 0 || s.Prior.Ceiling == 0 || g.Rate <= 0 {
+		return 0
+	}
+	const most = 365 * day
+	return g.Lasted + max(time.Second, time.Duration(min(to/g.Rate, most.Seconds())*float64(time.Second)))
+}
+
+// outgrown reports whether growth has left behind what enough earlier lives held: it is no load, nor
+// anything else that they did as well.
+func (s *Series) outgrown(g *Growth) bool {
+	return s.Prior.Sure && s.Prior.Ceiling > 0 && float64(g.Base+g.Retained) > s.Prior.Ceiling
 }
 
 // ramp is for growth as fast as a ramp of load.

@@ -25,6 +25,8 @@ const (
 	busySM = 0.01
 	// IdleAfter is how long a process must be without compute to be idle.
 	IdleAfter = 10 * time.Minute
+	// minuteScale is the scale whose blocks are a minute long, or as long as the next one above that is.
+	minuteScale = 2
 )
 
 // Series judges one series of used memory. One goroutine owns it.
@@ -49,6 +51,9 @@ type Series struct {
 	Used     stat.Bytes    // last value
 	Capacity stat.Bytes    // 0 unknown
 	Left     stat.Bytes    // of the memory that it is a part of
+	Height   stat.Bytes    // the highest trough of a minute
+	Peak     stat.Bytes    // the highest sample
+	Prior    Prior         // what earlier lives of its program say
 	BusyAt   time.Duration // when its owner last computed, or that was not known; first sample if never
 	WorkedAt time.Duration // when it was first known to compute; 0 never
 }
@@ -132,6 +137,14 @@ type Sample struct {
 	Started  time.Duration // of the owner, 0 unknown
 	SM       stat.Value
 	Full     *Fullness // of the memory as a whole
+	Prior    Prior     // what earlier lives say of the present one
+}
+
+// Prior is what healthy earlier lives of what a series is the memory of reached. The zero Prior is that
+// of none.
+type Prior struct {
+	Ceiling float64 // bytes; 0 unknown
+	Sure    bool    // they are enough for what grows above that to have no excuse
 }
 
 // Observe adds a sample.
@@ -150,7 +163,8 @@ func (s *Series) Observe(o *Sample) {
 		s.WorkedAt = o.T
 	}
 	s.Idle = o.SM.OK && o.T-s.BusyAt >= IdleAfter
-	s.Last, s.Used, s.Capacity, s.Left = o.T, o.Used, o.Capacity, o.Left
+	s.Last, s.Used, s.Capacity, s.Left, s.Prior = o.T, o.Used, o.Capacity, o.Left, o.Prior
+	s.Peak = max(s.Peak, o.Used)
 	s.Samples++
 	if s.climbed(o) {
 		s.decide(o.Full)
@@ -193,6 +207,9 @@ func (s *Series) climbed(o *Sample) bool {
 	changed[0] = true
 	for i := 1; i < numScales; i++ { // a wide block is made of narrow ones
 		_, changed[i] = s.Scales[i].add(low.At, low.V, o.Full)
+	}
+	if e := &s.Scales[minuteScale]; changed[minuteScale] {
+		s.Height = max(s.Height, e.last().V)
 	}
 	for i := range changed {
 		if changed[i] {

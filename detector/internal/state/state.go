@@ -53,8 +53,8 @@ func (p plans) of(t reflect.Type) *plan {
 		l.kind = reflect.Int
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		l.kind = reflect.Uint
-	case reflect.Float64:
-		l.least = 8
+	case reflect.Float32, reflect.Float64:
+		l.kind, l.least = reflect.Float64, 8
 	case reflect.Slice, reflect.Array:
 		l.elems = []*plan{p.of(t.Elem())}
 		if l.kind == reflect.Array {
@@ -181,7 +181,7 @@ func (c *Codec) read(v reflect.Value, l *plan) {
 		v.SetUint(x)
 	case reflect.Float64:
 		x := math.Float64frombits(binary.BigEndian.Uint64(c.take(8)))
-		c.fits(x-x == 0) // neither NaN nor infinite
+		c.fits(x-x == 0 && !v.OverflowFloat(x)) // neither NaN nor infinite
 		v.SetFloat(x)
 	case reflect.String:
 		v.SetString(string(c.take(c.len(1))))

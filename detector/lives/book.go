@@ -1,0 +1,180 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lives
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// MaxPrograms and MaxLives bound what is remembered: the program whose last life ended first goes,
+// and of a program the oldest life.
+const (
+	MaxPrograms = 1000
+	MaxLives    = 32
+)
+
+const (
+	// margin is by how much a life may be higher than those before it and still be like them.
+	margin = 1.03
+	// creeping is how many heights in a row must each exceed the one before to be a leak that is
+	// ended too early to be seen: by chance one of six rows of three does.
+	creeping = 3
+	// remembered is for how long a life counts.
+	remembered = 30 * 24 * time.Hour
+	// sure is how many lives must have shown what they hold for growth above that to need no excuse.
+	sure = 3
+)
+
+// Prior is what the earlier lives of a program say of the present one. The zero Prior is none.
+type Prior struct {
+	Lives   int   // that taught something
+	Basis   Basis // of the name that they are known by
+	Kin     bool  // they were of another version, or had other arguments or another GPU
+	Ceiling Bytes // what the healthy ones reached, and a little more; 0 unknown
+	Sure    bool  // what grows above that has no excuse
+	low     Curve // the least and the most that they held at each age; 0 unknown
+	high    Curve
+}
+
+// Expected returns the least and the most that earlier lives held at that age; ok is false where no
+// life was that old.
+func (p *Prior) Expected(age time.Duration) (low, high Bytes, ok bool) {
+	for i, a := range ages {
+		if age <= a {
+			return p.low[i], p.high[i], p.high[i] > 0
+		}
+	}
+	return 0, 0, false
+}
+
+// Book remembers the lives of programs. It is safe for concurrent use.
+type Book struct {
+	mu       sync.Mutex
+	programs map[Key]*program
+}
+
+// program is what is known of one.
+type program struct {
+	kin   Key
+	basis Basis
+	lives []Life // oldest first
+}
+
+// last returns when the last life ended; there is always one.
+func (p *program) last() Seconds { return p.lives[len(p.lives)-1].Ended }
+
+// NewBook returns an empty book.
+func NewBook() *Book { return &Book{programs: map[Key]*program{}} }
+
+// Add adds a life that has ended.
+func (b *Book) Add(id ID, l *Life) {
+	if id.Exact == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.programs[id.Exact]
+	if p == nil {
+		if len(b.programs) >= MaxPrograms {
+			b.forget()
+		}
+		p = &program{kin: id.Kin, basis: id.Basis}
+		b.programs[id.Exact] = p
+	}
+	if len(p.lives) == MaxLives {
+		p.lives = slices.Delete(p.lives, 0, 1)
+	}
+	at, _ := slices.BinarySearchFunc(p.lives, l.Ended, func(l Life, t Seconds) int { return int(int64(l.Ended) - int64(t)) })
+	p.lives = slices.Insert(p.lives, at, *l)
+}
+
+// forget removes the program whose last life ended first.
+func (b *Book) forget() {
+	var first Key
+	var found *program
+	for key, p := range b.programs {
+		if found == nil || p.last() < found.last() || p.last() == found.last() && key < first {
+			first, found = key, p
+		}
+	}
+	delete(b.programs, first)
+}
+
+// Prior returns what is known at the time now, since the Unix epoch, of a program of that name: what its
+// own lives say, or those of the kin that was there last. It does not look at what ended later.
+func (b *Book) Prior(id ID, now time.Duration) Prior {
+	if id.Exact == 0 {
+		return Prior{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if prior := b.programs[id.Exact].prior(now); prior.Lives > 0 {
+		return prior
+	}
+	var best Prior
+	var last Seconds
+	var from Key
+	for key, p := range b.programs {
+		if p.kin != id.Kin || p.kin == 0 {
+			continue
+		}
+		prior := p.prior(now)
+		if prior.Lives > 0 && (best.Lives == 0 || p.last() > last || p.last() == last && key < from) {
+			best, last, from = prior, p.last(), key
+		}
+	}
+	best.Kin, best.Sure = best.Lives > 0, false
+	return best
+}
+
+// prior returns what the lives of a program say.
+func (p *program) prior(now time.Duration) Prior {
+	if p == nil {
+		return Prior{}
+	}
+	prior := Prior{Basis: p.basis}
+	var heights []Bytes
+	for i := range p.lives {
+		l := &p.lives[i]
+		if l.Ended.Duration() > now || now-l.Ended.Duration() > remembered || !l.Teaches() {
+			continue
+		}
+		heights = append(heights, l.Height)
+		prior.expect(l.Curve())
+	}
+	if len(heights) == 0 {
+		return Prior{}
+	}
+	prior.Lives, prior.Sure = len(heights), len(heights) >= sure
+	prior.Ceiling = margin * slices.Max(heights[:len(heights)-creep(heights)])
+	return prior
+}
+
+// creep returns how many of the last heights each exceeded the one before: they do not count where they
+// are enough to be a leak that is ended again and again before it is seen.
+func creep(heights []Bytes) int {
+	n := 0
+	for i := len(heights) - 1; i > 0 && heights[i] > heights[i-1]; i-- {
+		n++
+	}
+	if n+1 < creeping {
+		return 0
+	}
+	return n
+}
+
+// expect widens what is expected by one life.
+func (p *Prior) expect(c Curve) {
+	for i, held := range c {
+		if held == 0 {
+			continue
+		}
+		if p.low[i] == 0 || held < p.low[i] {
+			p.low[i] = held
+		}
+		p.high[i] = max(p.high[i], held)
+	}
+}

@@ -1,0 +1,162 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lives
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+)
+
+const day = 24 * time.Hour
+
+// ran is a life that ended on a day, at a height.
+func ran(d int, height Bytes) Life {
+	return Life{Ended: SecondsOf(time.Duration(d) * day), Height: height, Peak: height}
+}
+
+func book(id ID, all ...Life) *Book {
+	b := NewBook()
+	for i := range all {
+		b.Add(id, &all[i])
+	}
+	return b
+}
+
+func TestCeiling(t *testing.T) {
+	id := ID{Exact: 1, Kin: 2}
+	with := func(l Life, change func(l *Life)) Life {
+		change(&l)
+		return l
+	}
+	heights := func(all ...Bytes) (list []Life) {
+		for i, h := range all {
+			list = append(list, ran(i+1, h))
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name    string
+		lives   []Life
+		highest Bytes // that counts; 0 none
+		n       int
+	}{
+		{"none", nil, 0, 0},
+		{"one", heights(100), 100, 1},
+		{"the highest counts", heights(100, 120, 90), 120, 3},
+		{"two that rise may be chance", heights(100, 102), 102, 2},
+		{"three that creep up", heights(100, 102, 104), 100, 3},
+		{"a creep after others", heights(90, 130, 100, 102, 104, 106), 130, 6},
+		{"a plateau that was moved up", heights(100, 140, 140), 140, 3},
+		{"one that leaked", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Leaked = true })}, 100, 1},
+		{"one that died full", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Full = true })}, 100, 1},
+		{"one that something ended while it grew", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Growing = true })}, 100, 1},
+		{"one that grew until it was done", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Growing, l.End = true, EndCompleted })}, 200, 2},
+		{"one too short to have a height", []Life{ran(1, 0)}, 0, 0},
+		{"one that is long ago", []Life{ran(-60, 300), ran(1, 100)}, 100, 1},
+	} {
+		now := time.Duration(len(c.lives)+1) * day
+		for i := range c.lives { // the clock begins late enough for what is long ago
+			c.lives[i].Ended += SecondsOf(100 * day)
+		}
+		if c.name == "one that is long ago" {
+			c.lives[0].Ended = SecondsOf(40 * day)
+		}
+		p := book(id, c.lives...).Prior(id, now+100*day)
+		if p.Ceiling != margin*c.highest || p.Lives != c.n || p.Sure != (c.n >= sure) || p.Kin {
+			t.Errorf("%s: %+v, want %d lives and %g", c.name, p, c.n, margin*c.highest)
+		}
+	}
+}
+
+// What ended later than now is not known yet: a log that is read twice knows no more the second time.
+func TestNoFuture(t *testing.T) {
+	id := ID{Exact: 1}
+	b := book(id, ran(3, 300), ran(1, 100), ran(2, 200))
+	for d, want := range map[int]Bytes{0: 0, 1: 100, 2: 200, 4: 300} {
+		if p := b.Prior(id, time.Duration(d)*day); p.Ceiling != margin*want && (d != 4 || p.Ceiling != margin*100) {
+			t.Errorf("on day %d: %+v", d, p)
+		}
+	}
+}
+
+// A program that nobody knows is judged by its kin that was there last, but not as surely.
+func TestKin(t *testing.T) {
+	b := book(ID{Exact: 1, Kin: 9}, ran(1, 100), ran(2, 100), ran(3, 100))
+	other := ran(4, 150)
+	b.Add(ID{Exact: 2, Kin: 9}, &other)
+	other = ran(5, 500)
+	b.Add(ID{Exact: 3, Kin: 8}, &other)
+	for _, c := range []struct {
+		id   ID
+		want Bytes
+		kin  bool
+		sure bool
+	}{
+		{ID{Exact: 1, Kin: 9}, 100, false, true},
+		{ID{Exact: 2, Kin: 9}, 150, false, false},
+		{ID{Exact: 7, Kin: 9}, 150, true, false},
+		{ID{Exact: 7, Kin: 7}, 0, false, false},
+		{ID{Exact: 7}, 0, false, false},
+		{ID{}, 0, false, false},
+	} {
+		if p := b.Prior(c.id, 6*day); p.Ceiling != margin*c.want || p.Kin != c.kin || p.Sure != c.sure {
+			t.Errorf("%+v: %+v", c.id, p)
+		}
+	}
+}
+
+func TestExpected(t *testing.T) {
+	id := ID{Exact: 1}
+	b := NewBook()
+	for _, held := range []float64{100, 200} {
+		var c Curve
+		for age := time.Minute; age <= 90*time.Minute; age += time.Minute {
+			c.Note(age, held*min(1, age.Hours()))
+		}
+		l := ran(1, Bytes(held))
+		l.SetCurve(&c)
+		b.Add(id, &l)
+	}
+	p := b.Prior(id, 2*day)
+	for _, c := range []struct {
+		age       time.Duration
+		low, high Bytes
+		ok        bool
+	}{
+		{30 * time.Minute, 50, 100, true},
+		{time.Hour, 100, 200, true},
+		{90 * time.Minute, 100, 200, true},
+		{3 * time.Hour, 0, 0, false},
+		{1000 * time.Hour, 0, 0, false},
+	} {
+		low, high, ok := p.Expected(c.age)
+		if ok != c.ok || low < 0.99*c.low || low > 1.01*c.low || high < 0.99*c.high || high > 1.01*c.high {
+			t.Errorf("at %s: %g to %g, %t", c.age, low, high, ok)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	b := NewBook()
+	for i := range MaxPrograms + 5 {
+		for d := range 3 {
+			l := ran(i+d+1, 100)
+			b.Add(ID{Exact: Key(i + 1)}, &l)
+		}
+	}
+	if len(b.programs) != MaxPrograms || b.programs[5] != nil || b.programs[6] == nil {
+		t.Errorf("%d programs; the oldest one stays: %t", len(b.programs), b.programs[5] != nil)
+	}
+	for d := range MaxLives + 5 {
+		l := ran(d, 100)
+		b.Add(ID{Exact: 1}, &l)
+	}
+	if p := b.programs[1]; len(p.lives) != MaxLives || p.lives[0].Ended != SecondsOf(5*day) {
+		t.Errorf("%d lives, the first one of %s", len(p.lives), p.lives[0].Ended.Duration())
+	}
+	if size := unsafe.Sizeof(Life{}); size > 64 {
+		t.Errorf("a life takes %d bytes", size)
+	}
+}

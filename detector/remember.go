@@ -1,0 +1,102 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
+)
+
+// Remember gives the domain a book in which it notes what processes held when they end, and looks up
+// what earlier lives of a program say when one begins. It may be shared by domains.
+func (d *Domain[K]) Remember(b *lives.Book) {
+	d.book = b
+	for _, m := range d.members {
+		m.prior = d.book.Prior(m.Lives, d.past.Last)
+	}
+}
+
+// recall looks up the earlier lives of a process, once it is known what that runs.
+func (d *Domain[K]) recall(m *member, id lives.ID) {
+	if d.book != nil && id != m.Lives && id.Exact != 0 {
+		m.Lives, m.prior = id, d.book.Prior(id, d.past.Last)
+	}
+}
+
+// age notes what a process holds at its age.
+func (m *member) age() {
+	m.Curve.Note(m.Last-m.Began, float64(m.Used))
+	if !m.Loaded.OK && m.WorkedAt > 0 {
+		m.Loaded = Of(float64(m.Used))
+	}
+}
+
+// remember notes the life of a process that has ended.
+func (d *Domain[K]) remember(m *member) {
+	if d.book == nil || m.Lives.Exact == 0 || m.Slight() {
+		return
+	}
+	grew := m.Grew()
+	l := lives.Life{
+		Ended: lives.SecondsOf(m.Last), Lasted: lives.SecondsOf(m.Last - m.Began),
+		Height: lives.Bytes(m.Height), Peak: lives.Bytes(m.Peak), Rate: lives.Bytes(grew.Rate), RateError: lives.Bytes(grew.Error),
+		Growing: grew.Is, Leaked: m.Leaks(), Full: d.diedFull(m),
+	}
+	if m.Loaded.OK {
+		l.Loaded, l.Load = lives.SecondsOf(m.WorkedAt-m.Began), lives.Bytes(m.Loaded.V)
+	}
+	l.SetCurve(&m.Curve)
+	d.book.Add(m.Lives, &l)
+}
+
+// diedFull reports whether the memory was full, or nearly so, a moment before a process ended.
+func (d *Domain[K]) diedFull(m *member) bool {
+	f := &d.past.Fullness
+	return m.Full || f.Until > 0 && f.Until >= m.Last-time.Minute
+}
+
+// reach adds what a member may reach to what its group may. One that rests stays as it is.
+func (h *groupFrame) reach(m *member, rests bool) {
+	switch {
+	case rests:
+		h.ceiling += float64(m.Used)
+	case m.prior.Ceiling > 0:
+		h.ceiling += max(float64(m.prior.Ceiling), float64(m.Used))
+	default:
+		h.strange = true
+	}
+}
+
+// prior is what the earlier lives of its members say of a group.
+func (h *groupFrame) prior() series.Prior {
+	if h.strange {
+		return series.Prior{}
+	}
+	return series.Prior{Ceiling: h.ceiling}
+}
+
+// asBefore reports whether all that contributes to growth of the crest, in bytes per second, is below what
+// its earlier lives held, and whether that fits into the memory.
+func (d *Domain[K]) asBefore(rate, headroom float64) bool {
+	if slope := d.out.Residual.Windows[0].Slope; slope.OK && slope.V >= fillShare*rate {
+		return false
+	}
+	found := false
+	for i := range d.present {
+		m := d.present[i].member
+		slope := d.out.Members[i].Windows[0].Slope
+		if m == nil || !slope.OK || slope.V < fillShare*rate {
+			continue
+		}
+		left := float64(m.prior.Ceiling) - float64(m.Used)
+		if m.prior.Ceiling == 0 || left < 0 {
+			return false
+		}
+		headroom -= left
+		found = true
+	}
+	return found && headroom > 0
+}
