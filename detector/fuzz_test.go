@@ -5,14 +5,17 @@ package detector
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
 
 // FuzzDomain feeds frames of any times and values: whatever comes, Observe does
 // not panic, and no number that it gives is NaN, no time negative and no
-// probability outside of 0 to 1.
+// probability outside of 0 to 1. A domain that takes over in the middle, from what
+// the first one saved, judges each further frame alike.
 func FuzzDomain(f *testing.F) {
 	noise := make([]byte, 0, 4*400)
 	for i := range 400 {
@@ -22,11 +25,19 @@ func FuzzDomain(f *testing.F) {
 	f.Add(fuzzLeak)
 	f.Add([]byte{0, 255, 255, 255, 9, 0, 0, 0, 200, 128, 7, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, clock := newDomain(t), start
+		d, clock, middle := newDomain(t), start, len(data)/2
+		var restored *Domain[int]
 		for ; len(data) >= 4; data = data[4:] {
+			if restored == nil && len(data) <= middle {
+				restored = saveAndRestore(t, d)
+			}
 			clock += fuzzStep(data[0])
 			f := fuzzFrame(clock, data)
-			if d.Observe(&f) != nil {
+			err := d.Observe(&f)
+			if restored != nil {
+				checkRestored(t, d, restored, &f, err)
+			}
+			if err != nil {
 				continue
 			}
 			j := d.Judgement()
@@ -43,6 +54,34 @@ func FuzzDomain(f *testing.F) {
 			within(t, "headroom", j.Headroom, 0, MaxBytes)
 		}
 	})
+}
+
+// saveAndRestore returns a new domain of the history of d.
+func saveAndRestore(t *testing.T, d *Domain[int]) *Domain[int] {
+	t.Helper()
+	restored := newDomain(t)
+	if err := restored.Restore(d.Save(nil, saveKey), savedKeys); err != nil {
+		t.Fatal(err)
+	}
+	return restored
+}
+
+// checkRestored checks that a restored domain takes a frame as d took it, and judges it alike.
+func checkRestored(t *testing.T, d, restored *Domain[int], f *Frame[int], err error) {
+	t.Helper()
+	if got := restored.Observe(f); (got == nil) != (err == nil) {
+		t.Fatalf("restored: %v, want %v", got, err)
+	}
+	if err != nil {
+		return
+	}
+	want, got := *d.Judgement(), *restored.Judgement()
+	byKey := func(a, b Exit[int]) int { return a.Key - b.Key }
+	slices.SortFunc(want.Exited, byKey)
+	slices.SortFunc(got.Exited, byKey)
+	if a, b := fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got); a != b {
+		t.Fatalf("restored, it says at %s\n%s\nwant\n%s", f.T, b, a)
+	}
 }
 
 // fuzzLeak are frames every 10 s of a process that computes, holds 4 GiB for 25
