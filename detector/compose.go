@@ -49,6 +49,7 @@ func (d *Domain[K]) judgeMembers() {
 		}
 		out := &d.out.Members[i]
 		in.member.Judge(&out.Verdict)
+		out.Earlier = in.member.earlier()
 		if out.Judged && !out.Leak {
 			d.name(in, &out.Verdict)
 		}
@@ -238,7 +239,7 @@ func (d *Domain[K]) compose() {
 }
 
 // withhold gives the device the reason of whichever of its parts is told soonest; none once a part
-// of it leaks.
+// of it leaks. The surest part, whose confidence combine takes, may be another one: see Judgement.
 func (d *Domain[K]) withhold() {
 	v := &d.out.Device
 	v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0

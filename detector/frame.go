@@ -144,7 +144,11 @@ type Judgement[K comparable] struct {
 	T time.Duration
 	// Device is the verdict on the memory as a whole. Its windows are those of
 	// the raw used memory; its judgement is composed of the members and the
-	// residual where Attributed, and is the raw series' own otherwise.
+	// residual where Attributed, and is the raw series' own otherwise. Composed, its
+	// Confidence is that of the surest part, which is what a threshold is held
+	// against, and Withheld that of the part that is called a leak soonest, which is
+	// what an alarm waits for. These may be two: who is surest may have no reason to
+	// wait, or a longer one.
 	Device Verdict
 	// Attributed says that Device is judged through Members and Residual.
 	Attributed bool
@@ -176,6 +180,18 @@ type MemberVerdict[K comparable] struct {
 	// Share is the part (0 to 1) that this member contributes to the leak rate
 	// of its domain. Absent while the member does not leak.
 	Share Value
+	// Earlier is what earlier lives of what it runs say of it.
+	Earlier Earlier
+}
+
+// Earlier is what the earlier lives of what a process runs say of it: see Domain.Remember.
+type Earlier struct {
+	Lives int         // that taught something; 0 where none is known
+	Basis lives.Basis // of the name that they are known by
+	Kin   bool        // they were of another version, or had other arguments or another GPU
+	// Ceiling is what the healthy ones reached, and a little more, in bytes. Low and High are
+	// the least and the most that they held at the age of this one; absent where none was as old.
+	Ceiling, Low, High Value
 }
 
 // GroupVerdict is the verdict on the summed memory of one pod or job.

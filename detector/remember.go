@@ -26,6 +26,19 @@ func (d *Domain[K]) recall(m *member, id lives.ID) {
 	}
 }
 
+// earlier is what the earlier lives of a process say of it now.
+func (m *member) earlier() Earlier {
+	p := &m.prior
+	e := Earlier{Lives: p.Lives, Basis: p.Basis, Kin: p.Kin}
+	if p.Ceiling > 0 {
+		e.Ceiling = Of(float64(p.Ceiling))
+	}
+	if low, high, ok := p.Expected(m.Last - m.Began); ok {
+		e.Low, e.High = Of(float64(low)), Of(float64(high))
+	}
+	return e
+}
+
 // age notes what a process holds at its age.
 func (m *member) age() {
 	m.Curve.Note(m.Last-m.Began, float64(m.Used))

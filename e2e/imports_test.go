@@ -34,25 +34,25 @@ var mayImport = map[string][]string{
 	"/detector/internal/stat":    {},
 	"/detector/internal/state":   {},
 	"/detector/lives":            {},
-	"/collector/gpu":             {"/detector"},
+	"/collector/gpu":             {"/detector", "/detector/lives"},
 	"/collector/gpu/nvml":        {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
-	"/collector/workload":        {"/collector/gpu", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/collector/workload":        {"/collector/gpu", "/detector/lives", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
 	"/collector": {
-		"/collector/gpu", "/collector/workload", "/detector",
+		"/collector/gpu", "/collector/workload", "/detector", "/detector/lives",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",
 		"github.com/prometheus/common/model", "github.com/google/renameio/v2",
 	},
 	// The driver and the owners too: the tool records what the exporter samples.
 	"/cmd/internal": {
-		"/cmd/internal/**", "/detector", "/collector/gpu", "/collector/gpu/nvml", "/collector/workload",
+		"/cmd/internal/**", "/detector", "/detector/lives", "/collector/gpu", "/collector/gpu/nvml", "/collector/workload",
 		"github.com/prometheus/alertmanager/pkg/labels", "github.com/prometheus/common", "go.yaml.in/yaml",
 	},
 	"/cmd/gpuleaktool": {
-		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/collector/gpu", "github.com/alecthomas/kingpin",
+		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector/gpu", "github.com/alecthomas/kingpin",
 		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "go.yaml.in/yaml",
 	},
 	"/cmd/gpu_leak_exporter": {
-		"/cmd/internal/**", "/cmd/gpu_leak_exporter/**", "/detector", "/collector", "/collector/**", "github.com/NVIDIA/go-nvml",
+		"/cmd/internal/**", "/cmd/gpu_leak_exporter/**", "/detector", "/detector/lives", "/collector", "/collector/**", "github.com/NVIDIA/go-nvml",
 		"github.com/alecthomas/kingpin", "github.com/go-kit/log", "github.com/prometheus/client_golang",
 		"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/exporter-toolkit",
 		"github.com/prometheus/procfs", "github.com/tjhop/slog-gokit", "go.yaml.in/yaml",

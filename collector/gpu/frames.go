@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // Frames turns samples into what the detector sees of them. It is the only
@@ -15,13 +16,14 @@ import (
 type Frames struct {
 	frame detector.Frame[ProcessID]
 	index []int
+	model string // of the GPU
 }
 
 // Device returns the frame of the GPU as a whole, and for each member its
 // position in s.Processes. On a GPU in MIG mode it has no members and no
 // capacity: there the instances run out of memory, not the GPU.
 func (f *Frames) Device(info Info, s *Sample) (frame *detector.Frame[ProcessID], index []int) {
-	f.begin(s, s.Memory, info.CoherentMemory)
+	f.begin(s, s.Memory, info)
 	if len(s.Instances) > 0 {
 		f.frame.Capacity, f.frame.Complete = detector.Value{}, false
 		return &f.frame, f.index
@@ -34,7 +36,7 @@ func (f *Frames) Device(info Info, s *Sample) (frame *detector.Frame[ProcessID],
 
 // Instance returns the same for a GPU instance of a GPU in MIG mode.
 func (f *Frames) Instance(info Info, s *Sample, in *Instance) (frame *detector.Frame[ProcessID], index []int) {
-	f.begin(s, in.Memory, info.CoherentMemory)
+	f.begin(s, in.Memory, info)
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.Instance == Some(in.ID) {
 			f.add(p, i)
@@ -45,8 +47,9 @@ func (f *Frames) Instance(info Info, s *Sample, in *Instance) (frame *detector.F
 
 // begin starts a frame without members. On coherent memory freed pages stay
 // allocated: nothing can be said about what nobody owns, nor about a capacity.
-func (f *Frames) begin(s *Sample, m Memory, coherent bool) {
-	f.index = f.index[:0]
+func (f *Frames) begin(s *Sample, m Memory, info Info) {
+	coherent := info.CoherentMemory
+	f.index, f.model = f.index[:0], info.Name
 	f.frame = detector.Frame[ProcessID]{
 		T: s.T, Used: bytesValue(m.Used), Members: f.frame.Members[:0],
 		Complete: s.ProcessesComplete && !coherent,
@@ -59,7 +62,7 @@ func (f *Frames) begin(s *Sample, m Memory, coherent bool) {
 func (f *Frames) add(p *Process, index int) {
 	f.index = append(f.index, index)
 	f.frame.Members = append(f.frame.Members, detector.Member[ProcessID]{
-		Key: p.ID, Group: p.Owner.Group(), Program: p.Owner.program(), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
+		Key: p.ID, Group: p.Owner.Group(), Program: p.Owner.program(), Lives: p.Owner.lives().On(f.model), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
 		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: p.procState(),
 	})
 	if !p.Used.OK {
@@ -73,6 +76,14 @@ func (o *Owner) program() string {
 		return ""
 	}
 	return o.Process
+}
+
+// lives returns the name of what the process runs over all its lives; zero if it is not known.
+func (o *Owner) lives() lives.ID {
+	if o == nil {
+		return lives.ID{}
+	}
+	return o.Lives
 }
 
 // procState translates the kernel's letter.

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // Opt is a value that may be absent. The zero Opt is absent.
@@ -251,6 +253,8 @@ type Owner struct {
 	ContainerID               string
 	Namespace, Pod, Container string
 	SlurmJob                  string
+	// Lives names what the process runs over all its lives, but for the GPU's model.
+	Lives lives.ID
 }
 
 // Group returns the name under which the memory of several processes is summed:

@@ -58,8 +58,7 @@ type Book struct {
 
 // program is what is known of one.
 type program struct {
-	kin   Key
-	basis Basis
+	id    ID
 	lives []Life // oldest first
 }
 
@@ -81,8 +80,11 @@ func (b *Book) Add(id ID, l *Life) {
 		if len(b.programs) >= MaxPrograms {
 			b.forget()
 		}
-		p = &program{kin: id.Kin, basis: id.Basis}
+		p = &program{id: id}
 		b.programs[id.Exact] = p
+	}
+	if id.Program != "" {
+		p.id = id // what was restored has keys alone
 	}
 	if len(p.lives) == MaxLives {
 		p.lives = slices.Delete(p.lives, 0, 1)
@@ -118,7 +120,7 @@ func (b *Book) Prior(id ID, now time.Duration) Prior {
 	var last Seconds
 	var from Key
 	for key, p := range b.programs {
-		if p.kin != id.Kin || p.kin == 0 {
+		if p.id.Kin != id.Kin || id.Kin == 0 {
 			continue
 		}
 		prior := p.prior(now)
@@ -135,7 +137,7 @@ func (p *program) prior(now time.Duration) Prior {
 	if p == nil {
 		return Prior{}
 	}
-	prior := Prior{Basis: p.basis}
+	prior := Prior{Basis: p.id.Basis}
 	var heights []Bytes
 	for i := range p.lives {
 		l := &p.lives[i]

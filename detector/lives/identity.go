@@ -44,6 +44,8 @@ func (b Basis) String() string {
 type ID struct {
 	Exact, Kin Key
 	Basis      Basis // of Exact
+	// Program and Image are those of the Identity, for people to read.
+	Program, Image string
 }
 
 // Identity is what is known of what a process runs. What is not known is empty.
@@ -69,7 +71,7 @@ func (n *Namer) ID(i Identity) ID {
 	if i.Program == "" {
 		return ID{}
 	}
-	id := ID{Basis: BasisProgram}
+	id := ID{Basis: BasisProgram, Program: i.Program, Image: i.Image}
 	repository, _, _ := strings.Cut(i.Image, "@")
 	if i.Job != "" {
 		id.Basis |= BasisJob
