@@ -20,6 +20,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -62,6 +63,9 @@ type SamplerConfig struct {
 	Resolve Resolver
 	// Detector is the configuration of the series.
 	Detector detector.Config
+	// Lives remembers what programs held in their earlier lives; nil judges each life
+	// as if it were the first.
+	Lives *lives.Book
 	// Owners tells whose a process is, where the source does not; nil leaves it
 	// unknown.
 	Owners Owners
