@@ -64,7 +64,7 @@ var e2eMayImport = map[string][]string{
 	"/e2e/oracle": {"/detector"},
 	// What is measured, and what it is fed by.
 	"/e2e/bench":           {"/detector", "/collector/gpu"},
-	"/e2e/bench/fleet":     {"/collector/gpu"},
+	"/e2e/bench/fleet":     {"/collector/gpu", "/detector/lives"},
 	"/e2e/bench/incidents": {"/collector/gpu"},
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet/alloc"
 )
 
@@ -20,6 +21,10 @@ type world struct {
 	style   style
 	listing listing
 	gaps    []gap
+	life    Life // of its programs
+	owners  int  // that were drawn
+	// identities says what the programs of an owner are, until that has room for it.
+	identities map[*gpu.Owner]lives.ID
 
 	model
 	up         time.Duration // from boot to the start of the world
@@ -68,7 +73,7 @@ const (
 
 // newWorld draws an empty GPU and how it is recorded.
 func newWorld(r *rand.Rand) *world {
-	w := &world{r: r, sc: &Scenario{}}
+	w := &world{r: r, sc: &Scenario{}, life: first, identities: map[*gpu.Owner]lives.ID{}}
 	w.epoch = time.Duration(1735689600+r.IntN(500*86400))*time.Second + time.Duration(r.IntN(1e9))
 	w.pid = uint32(w.n(1500, 400000))
 	w.end = w.span(minLength, maxLength)
