@@ -29,6 +29,7 @@ type figures struct {
 	alarms                     []time.Duration // for how long one had been on before them
 	costs, oracle              []float64       // of the leaks that end in an out-of-memory
 	zombies, unreleased        matched
+	above, soon, lost          int // of the leaks in chains of lives
 }
 
 // forecasts are the scores of many.
@@ -74,6 +75,9 @@ func (m *matched) add(o matched) {
 
 func (f *figures) addLeak(l *leakOutcome) {
 	f.leaks++
+	count(&f.above, l.above)
+	count(&f.soon, l.soon)
+	count(&f.lost, l.lost)
 	count(&f.rated, l.rated)
 	count(&f.inTime, l.inTime)
 	if l.found != never {

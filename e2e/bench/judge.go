@@ -46,7 +46,7 @@ type judge interface {
 
 // judges returns a judge of each rule in the order of the columns; without the rivals the first two.
 func (o *options) judges(info gpu.Info) []judge {
-	list := []judge{newOurs(info, detector.DefaultConfig(), false), newOurs(info, detector.DefaultConfig(), true)}
+	list := []judge{newOurs(info, detector.DefaultConfig(), false, false), newOurs(info, detector.DefaultConfig(), true, false)}
 	if o.rivals {
 		for _, rule := range rivals.All() {
 			list = append(list, rival{rule})
@@ -55,20 +55,22 @@ func (o *options) judges(info gpu.Info) []judge {
 	return list
 }
 
-// ours is the detector of the exporter. Alone it sees the memory of the GPU and no processes.
+// ours is the detector of the exporter. Alone it sees the memory of the GPU and no processes; with a book it knows what programs
+// held in their earlier lives.
 type ours struct {
 	domain *detector.Domain[gpu.ProcessID]
 	frames gpu.Frames
 	info   gpu.Info
 	alone  bool
+	book   bool
 }
 
-func newOurs(info gpu.Info, cfg detector.Config, alone bool) *ours {
+func newOurs(info gpu.Info, cfg detector.Config, alone, book bool) *ours {
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return cfg })
 	if err != nil {
 		panic(err) // all thresholds are in this program
 	}
-	return &ours{domain: d, info: info, alone: alone}
+	return &ours{domain: d, info: info, alone: alone, book: book}
 }
 
 func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
