@@ -172,6 +172,12 @@ bench-trade: ## measure what other thresholds give, and write detector/TRADE.md 
 	cd e2e/bench && $(GO) run . --trade --seeds=301-310 --markdown > $(BIN)/TRADE.md
 	mv $(BIN)/TRADE.md detector/TRADE.md
 
+.PHONY: bench-lives
+bench-lives: ## measure what knowledge of earlier lives is worth, and write detector/LIVES.md (10 minutes)
+	mkdir -p $(BIN)
+	cd e2e/bench && $(GO) run . --lives --seeds=301-304 --markdown > $(BIN)/LIVES.md
+	mv $(BIN)/LIVES.md detector/LIVES.md
+
 # The names are the constants of detector/internal/ablate.
 .PHONY: ablate
 ablate: ## measure the detector without each of its mechanisms, and write detector/ABLATION.md (20 minutes)

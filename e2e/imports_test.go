@@ -64,8 +64,8 @@ var mayImport = map[string][]string{
 var e2eMayImport = map[string][]string{
 	"/e2e/oracle": {"/detector"},
 	// What is measured, and what it is fed by.
-	"/e2e/bench":           {"/detector", "/collector/gpu"},
-	"/e2e/bench/fleet":     {"/collector/gpu"},
+	"/e2e/bench":           {"/detector", "/detector/lives", "/collector/gpu"},
+	"/e2e/bench/fleet":     {"/collector/gpu", "/detector/lives"},
 	"/e2e/bench/incidents": {"/collector/gpu"},
 }
 

@@ -32,6 +32,7 @@ type figures struct {
 	zombies, unreleased        matched
 	reached                    [fleet.Growing + 1]reach // GPUs by class, by their highest confidence
 	minutes                    [2]reach                 // healthy ones, and those in which something leaks
+	above, soon, lost          int                      // of the leaks in chains of lives
 }
 
 // forecasts are the scores of many.
@@ -78,6 +79,9 @@ func (m *matched) add(o matched) {
 
 func (f *figures) addLeak(l *leakOutcome) {
 	f.leaks++
+	count(&f.above, l.above)
+	count(&f.soon, l.soon)
+	count(&f.lost, l.lost)
 	count(&f.rated, l.rated)
 	count(&f.inTime, l.inTime)
 	if l.found != never {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
 
@@ -48,7 +49,7 @@ type judge interface {
 
 // judges returns a judge of each rule in the order of the columns; without the rivals the first two.
 func (o *options) judges(info gpu.Info) []judge {
-	list := []judge{newOurs(info, detector.DefaultConfig(), false), newOurs(info, detector.DefaultConfig(), true)}
+	list := []judge{newOurs(info, detector.DefaultConfig(), false, false), newOurs(info, detector.DefaultConfig(), true, false)}
 	if o.rivals {
 		for _, rule := range rivals.All() {
 			list = append(list, rival{rule})
@@ -57,7 +58,8 @@ func (o *options) judges(info gpu.Info) []judge {
 	return list
 }
 
-// ours is the detector of the exporter. Alone it sees the memory of the GPU and no processes.
+// ours is the detector of the exporter. Alone it sees the memory of the GPU and no processes; with a book it knows what programs
+// held in their earlier lives.
 type ours struct {
 	domain *detector.Domain[gpu.ProcessID]
 	frames gpu.Frames
@@ -65,10 +67,13 @@ type ours struct {
 	alone  bool
 }
 
-func newOurs(info gpu.Info, cfg detector.Config, alone bool) *ours {
+func newOurs(info gpu.Info, cfg detector.Config, alone, book bool) *ours {
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return cfg })
 	if err != nil {
 		panic(err) // all thresholds are in this program
+	}
+	if book {
+		d.Remember(lives.NewBook())
 	}
 	return &ours{domain: d, info: info, alone: alone}
 }

@@ -4,7 +4,7 @@
 // Command bench measures the leak detector, and the rules of other systems, on simulated GPUs.
 //
 //	bench [--seeds=A-B] [--held=only|without|both] [--family=SUBSTRING] [--families] [--rivals=false] [--traces=DIR]
-//	      [--trade | --incidents | --ablate=NAME,NAME | --line] [--markdown] [--verbose] [--price-oom=100] …
+//	      [--trade | --incidents | --lives | --ablate=NAME,NAME | --line] [--markdown] [--verbose] [--price-oom=100] …
 package main
 
 import (
@@ -23,11 +23,11 @@ import (
 
 // options are the flags.
 type options struct {
-	seeds                                                     seedRange
-	held, family, traces, ablate                              string
-	families, rivals, trade, incidents, line, verbose, marked bool
-	prices                                                    prices
-	list                                                      []fleet.Family // those there are; a test has its own
+	seeds                                                            seedRange
+	held, family, traces, ablate                                     string
+	families, rivals, trade, incidents, lives, line, verbose, marked bool
+	prices                                                           prices
+	list                                                             []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
@@ -80,6 +80,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.traces, "traces", "", "also run the real logs in this directory: of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
 	f.BoolVar(&o.trade, "trade", false, "tell what other thresholds would give in the families for tuning, and nothing else")
 	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported, and nothing else")
+	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth, and nothing else")
 	f.StringVar(&o.ablate, "ablate", "", "tell what is left without each of these mechanisms, and nothing else; built with -tags ablate")
 	f.BoolVar(&o.line, "line", false, "write the main figures in a line, and nothing else")
 	f.BoolVar(&o.marked, "markdown", false, "write markdown")
@@ -119,6 +120,9 @@ func bench(w *strings.Builder, opt options) error {
 	}
 	if opt.trade {
 		return benchTrade(w, opt, families)
+	}
+	if opt.lives {
+		return benchLives(w, opt, families)
 	}
 	if opt.line {
 		return benchLine(w, opt, families)

@@ -113,6 +113,9 @@ type LeakTruth struct {
 	VisibleAt time.Duration
 	// Fatal says that a program failed to allocate because of this leak.
 	Fatal bool
+	// AboveAt is when in a chain of lives a process that leaks held VisibleGrowth more than its program had held in any healthy
+	// life before, and 0 never.
+	AboveAt time.Duration
 }
 
 // OOM is an allocation that failed.
@@ -172,14 +175,19 @@ func Families() []Family {
 	return families
 }
 
-// draw is Draw: one seed draws another GPU in each family.
+// draw is Draw.
 func (f Family) draw(seed uint64) *Scenario {
-	h := hash(f.Name)
-	w := newWorld(rand.New(rand.NewPCG(rand.NewPCG(seed, h).Uint64(), h>>16)))
+	w := newWorld(f.random(seed))
 	f.build(w)
 	w.plan()
 	w.sc.Next = w.next
 	return w.sc
+}
+
+// random returns the numbers of a seed: one seed draws another GPU in each family.
+func (f Family) random(seed uint64) *rand.Rand {
+	h := hash(f.Name)
+	return rand.New(rand.NewPCG(rand.NewPCG(seed, h).Uint64(), h>>16))
 }
 
 // salt is added to the names before their hash decides what is held out: a third of them, whatever their results are. It is the

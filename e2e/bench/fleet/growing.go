@@ -18,7 +18,7 @@ var growingFamilies = []Family{
 		shape := w.u(0.7, 3)
 		c.scale = func(p *proc) float64 {
 			at := float64((w.now-p.started)%epoch) / float64(epoch)
-			return 0.1 + 0.9*math.Pow(at, shape)
+			return w.life.Longest * (0.1 + 0.9*math.Pow(at, shape))
 		}
 		emptied := w.chance(0.5)
 		c.evalEvery = epoch
@@ -33,11 +33,11 @@ var growingFamilies = []Family{
 		from := w.u(0.1, 0.4)
 		c.scale = func(p *proc) float64 {
 			at := min(1, float64(w.now-p.started)/float64(over))
-			return from + (1-from)*math.Floor(at*stages)/stages
+			return w.life.Longest * (from + (1-from)*math.Floor(at*stages)/stages)
 		}
 	})},
 	{Name: "index_build", About: "An index of vectors is filled until all data is in.", build: func(w *world) {
-		c := &store{lists: w.n(1, 64), traffic: w.traffic(0.2, 10), most: w.share(0.2, 0.5)}
+		c := &store{lists: w.n(1, 64), traffic: w.traffic(0.2, 10), most: scaled(w.share(0.2, 0.5), w.life.Data)}
 		c.traffic.swing, c.traffic.noise = 0, 0.1
 		c.chunk = uint64(float64(c.most)/(c.traffic.mean*w.hours().Seconds())) + alloc.KiB
 		w.serve(c.run, alloc.Options{Kind: pick(w, alloc.Plain, alloc.Caching)})

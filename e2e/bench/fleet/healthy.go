@@ -211,7 +211,7 @@ func healthyTraining(build func(w *world, c *training)) func(w *world) {
 	return func(w *world) {
 		c := w.training()
 		if w.chance(0.3) {
-			c.steps = w.span(time.Hour, 48*time.Hour)
+			c.steps = scaled(w.span(time.Hour, 48*time.Hour), w.life.Data)
 		}
 		build(w, c)
 		w.neighbours()

@@ -135,7 +135,7 @@ func (p *proc) load(bytes uint64, over time.Duration, next step) step {
 			return next()
 		}
 		p.keep(bytes/parts, max(bytes/parts/7, 4*alloc.MiB))
-		return over / parts
+		return scaled(over, p.w.life.Load) / parts
 	}
 }
 

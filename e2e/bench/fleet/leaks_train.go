@@ -157,9 +157,10 @@ func trainLeak(lo, hi float64, build func(w *world, c *training, l *leak)) func(
 	}
 }
 
-// soon returns when the program of a family begins: it runs already where the world is simulated from before the first sample.
+// soon returns when the program of a family begins: it runs already where the world is simulated from before the first sample,
+// and in a chain the pause is before it.
 func (w *world) soon() time.Duration {
-	if w.lead > 0 {
+	if w.lead > 0 || w.life.chained() {
 		return w.span(time.Second, 20*time.Second)
 	}
 	return w.span(5*time.Second, 20*time.Minute)

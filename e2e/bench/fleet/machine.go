@@ -129,6 +129,7 @@ func (w *world) owner(process string) *gpu.Owner {
 	case people:
 		w.user()
 	}
+	w.name(o)
 	return o
 }
 

@@ -31,11 +31,11 @@ type serving struct {
 
 // serving draws a usual one that takes up to 20 to 65 % of the memory.
 func (w *world) serving() *serving {
-	peak := w.share(0.2, 0.65)
+	peak := w.life.larger(w.share(0.2, 0.65), w)
 	weights := uint64(float64(peak) * w.u(0.4, 0.85))
 	most := w.n(1, 32)
 	return &serving{
-		weights: weights, request: (peak - weights) / uint64(most), most: most, took: w.logu(0.01, 2),
+		weights: weights, request: scaled(peak-weights, w.life.Batch) / uint64(most), most: most, took: w.logu(0.01, 2),
 		lengths: lognormal(w.u(0.1, 0.5), w.u(0.3, 0.8)), traffic: w.traffic(0.05, 50),
 		load: w.span(5*time.Second, 3*time.Minute), errors: w.logu(0.0005, 0.02), options: w.backend(),
 		started: func(*job) {}, onBegin: func(*proc) {}, onRequests: func(*proc, int) {}, onErrors: func(*proc, int) {},

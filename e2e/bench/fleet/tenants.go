@@ -68,9 +68,7 @@ func (c *notebook) run(p *proc) step {
 func (w *world) kernel(c *notebook) *job {
 	j := &job{main: c.run, owner: w.owner("ipykernel_launcher"), catches: func(p *proc) { p.cache.EmptyCache() }}
 	if w.style == kubernetes {
-		o := *j.owner
-		o.Namespace, o.Pod = "jupyter", "jupyter-"+w.user()+"-"+w.hex(3)
-		j.owner = &o
+		j.owner.Namespace, j.owner.Pod = "jupyter", "jupyter-"+w.user()+"-"+w.hex(3)
 	}
 	return j
 }

@@ -41,13 +41,14 @@ const layers = 8
 
 // training draws a usual one that takes up to 30 to 75 % of the memory.
 func (w *world) training() *training {
-	peak := w.share(0.30, 0.75)
+	peak := w.life.larger(w.share(0.30, 0.75), w)
 	model := uint64(float64(peak) * w.u(0.2, 0.7))
+	acts := scaled(peak-model, w.life.Batch)
 	return &training{
-		options: w.torch(), weights: model / 4, states: model / 2, acts: peak - model, each: w.span(50*time.Millisecond, 4*time.Second),
+		options: w.torch(), weights: model / 4, states: model / 2, acts: acts, each: w.span(50*time.Millisecond, 4*time.Second),
 		lengths: fixed, batch: w.n(4, 128), load: w.span(5*time.Second, 2*time.Minute), sm: w.u(0.5, 0.99),
 		evalEvery: w.span(5*time.Minute, 4*time.Hour), evalFor: w.span(10*time.Second, 10*time.Minute),
-		evalActs: uint64(float64(peak-model) * w.u(0.2, 0.9)), checkpoints: w.span(10*time.Minute, 6*time.Hour),
+		evalActs: uint64(float64(acts) * w.u(0.2, 0.9)), checkpoints: w.span(10*time.Minute, 6*time.Hour),
 		onBegin: func(*proc) {}, onEval: func(*proc) {}, onCheckpoint: func(*proc) {}, scale: func(*proc) float64 { return 1 },
 	}
 }

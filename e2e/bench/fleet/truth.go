@@ -16,6 +16,7 @@ import (
 type leak struct {
 	w      *world
 	dom    *domain
+	off    bool          // it is not in the code of this life
 	rate   float64       // bytes per second that it is meant to retain on average
 	object uint64        // bytes of one allocation
 	half   time.Duration // until it has filled half of the memory
@@ -55,7 +56,11 @@ const (
 
 // leak adds a defect that retains between lo and hi MiB per minute.
 func (w *world) leak(lo, hi float64) *leak {
-	l := &leak{w: w, dom: w.domains[0], rate: w.logu(lo, hi) * alloc.MiB / 60}
+	lo, hi = max(lo, w.life.Fast), max(hi, 10*w.life.Fast)
+	l := &leak{w: w, off: w.life.Healthy, dom: w.domains[0], rate: w.logu(lo, hi) * alloc.MiB / 60}
+	if part := w.life.Filled / 2; part > 0 {
+		l.rate = part * float64(l.dom.dev.Capacity()) / (24 * time.Hour).Seconds()
+	}
 	l.t.Instance = l.dom.id
 	total := min(l.rate*maxLength.Seconds(), float64(l.dom.dev.Capacity()))
 	l.object = uint64(max(w.logu(4*alloc.KiB, 4*alloc.MiB), total/maxObjects))
@@ -78,6 +83,9 @@ func (l *leak) large(event float64) {
 
 // owe retains bytes more in p, in whole objects.
 func (l *leak) owe(p *proc, bytes float64) {
+	if l.off {
+		return
+	}
 	for l.owed += bytes; l.owed >= float64(l.object) && !p.failed; l.owed -= float64(l.object) {
 		if l.lib {
 			l.hold(p, p.lib(l.object))
@@ -89,7 +97,10 @@ func (l *leak) owe(p *proc, bytes float64) {
 
 // hold counts a block that p will not free; nil is one that could not be had.
 func (l *leak) hold(p *proc, b *alloc.Block) {
-	if b != nil {
+	switch {
+	case l.off:
+		p.cache.Free(b)
+	case b != nil:
 		l.note(p, b.Size(), p.peak)
 	}
 }

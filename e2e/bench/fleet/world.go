@@ -20,6 +20,8 @@ type world struct {
 	style   style
 	listing listing
 	gaps    []gap
+	life    Life // of its programs
+	owners  int  // that were drawn
 
 	model
 	up         time.Duration // from boot to the start of the world
@@ -68,7 +70,7 @@ const (
 
 // newWorld draws an empty GPU and how it is recorded.
 func newWorld(r *rand.Rand) *world {
-	w := &world{r: r, sc: &Scenario{}}
+	w := &world{r: r, sc: &Scenario{}, life: first}
 	w.epoch = time.Duration(1735689600+r.IntN(500*86400))*time.Second + time.Duration(r.IntN(1e9))
 	w.pid = uint32(w.n(1500, 400000))
 	w.end = w.span(minLength, maxLength)
