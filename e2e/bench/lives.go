@@ -114,7 +114,7 @@ func liveChain(opt options, k *fleet.Kind, j job) []lived {
 			r.outcomes[0].lose(&r.outcomes[1])
 		}
 		if opt.verbose && len(r.outcomes) > 0 {
-			r.notes = notes(r.job, part, &r.outcomes[0])
+			r.notes = append(notes(r.job, part, &r.outcomes[0]), part.notesOfLives(r.job, &r.outcomes[0])...)
 		}
 		list = append(list, lived{r, k, life.Number})
 	}
@@ -161,6 +161,25 @@ func (o *outcome) lose(without *outcome) {
 	for i := range o.leaks {
 		o.leaks[i].lost = o.leaks[i].found == never && without.leaks[i].found != never
 	}
+}
+
+// notesOfLives tells of the leaks that are lost, and of the steady ones that are not told soon.
+func (w *watched) notesOfLives(j job, o *outcome) (list []string) {
+	at := func(t time.Duration) string { return (t - w.truth.Start).Round(time.Second).String() }
+	for i := range o.leaks {
+		l, t := &o.leaks[i], &w.truth.Leaks[o.leaks[i].index]
+		if l.lost {
+			list = append(list, fmt.Sprintf("%-14s %s", "lost", j))
+		}
+		if l.above && !l.soon {
+			found := "never"
+			if l.found != never {
+				found = at(l.found)
+			}
+			list = append(list, fmt.Sprintf("%-14s %s: above the healthy lives at %s, told at %s", "late", j, at(t.AboveAt), found))
+		}
+	}
+	return list
 }
 
 // results returns those of the lives.
