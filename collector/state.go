@@ -44,6 +44,9 @@ type State struct {
 	// StateFile tells how the last writing of the state file went; nil before the
 	// first, and without such a file.
 	StateFile *WriteState
+	// LivesFile tells the same of the file of the lives of programs. It is not the
+	// Sampler's to know.
+	LivesFile *WriteState
 	// Reload tells how the last reading of the detector's rules went; nil where
 	// there are none. It is not the Sampler's to know.
 	Reload *ReloadState
