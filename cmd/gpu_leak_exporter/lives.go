@@ -56,7 +56,7 @@ func (k *livesKeeper) load(secret []byte) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, savefile.ErrUnusable):
+	case errors.Is(err, livesfile.ErrUnusable):
 		kept, failed := savefile.SetAside(k.path)
 		level.Error(k.logger).Log("msg", "no earlier lives of programs are known", "kept_as", kept, "err", errors.Join(err, failed))
 		return nil

@@ -22,6 +22,9 @@ var kind = savefile.Kind{Name: "lives", Version: 1, Most: 40 << 20}
 // secretSize is the length of the random secret of a node, in bytes.
 const secretSize = 32
 
+// ErrUnusable says that a file is a lives file and yet of no use.
+var ErrUnusable = savefile.ErrUnusable
+
 // ErrOtherKey says that the keys of two books are not of the same secret: they mean nothing to each other.
 var ErrOtherKey = errors.New("its keys were made with another secret")
 
@@ -86,7 +89,7 @@ func Read(path string) (*File, error) {
 
 func parse(body []byte) (*File, error) {
 	var c content
-	unusable := func(err error) (*File, error) { return nil, fmt.Errorf("lives %w: %w", savefile.ErrUnusable, err) }
+	unusable := func(err error) (*File, error) { return nil, fmt.Errorf("lives %w: %w", ErrUnusable, err) }
 	if err := json.Unmarshal(body, &c); err != nil {
 		return unusable(err)
 	}
