@@ -300,6 +300,7 @@ func contract() []string {
 		gpu_samples_missed_total gpu_nvml_errors_total gpu_nvml_call_seconds_total gpu_nvml_calls_total
 		gpu_nvml_call_in_flight_seconds gpu_collector_success gpu_collector_duration_seconds
 		gpu_leak_exporter_state_file_last_write_successful gpu_leak_exporter_state_file_write_timestamp_seconds
+		gpu_leak_exporter_lives_file_last_write_successful gpu_leak_exporter_lives_file_write_timestamp_seconds
 		gpu_leak_exporter_config_last_reload_successful gpu_leak_exporter_config_last_reload_success_timestamp_seconds`)
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "gpu_driver_error" }) // TestDriverDown
 	for _, scope := range []string{"gpu", "gpu_mig", "gpu_process", "gpu_workload"} {

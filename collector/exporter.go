@@ -120,21 +120,33 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		}),
 	gauge("gpu_leak_exporter_state_file_last_write_successful",
 		"Whether (1 or 0) the detector's histories could be written to --detector.state-file the last time. Absent without such a file.",
-		func(s *State) optional {
-			if s.StateFile == nil {
-				return optional{}
-			}
-			return gpu.Some(oneIf(s.StateFile.Success))
-		}),
+		func(s *State) optional { return s.StateFile.successful() }),
 	gauge("gpu_leak_exporter_state_file_write_timestamp_seconds",
 		"When the detector's histories were last written to --detector.state-file, in seconds since the Unix epoch.",
-		func(s *State) optional {
-			if s.StateFile == nil {
-				return optional{}
-			}
-			return timestamp(s.StateFile.Time)
-		}),
+		func(s *State) optional { return s.StateFile.written() }),
+	gauge("gpu_leak_exporter_lives_file_last_write_successful",
+		"Whether (1 or 0) the lives of programs could be written to --detector.lives-file the last time. Absent without such a file.",
+		func(s *State) optional { return s.LivesFile.successful() }),
+	gauge("gpu_leak_exporter_lives_file_write_timestamp_seconds",
+		"When the lives of programs were last written to --detector.lives-file, in seconds since the Unix epoch. They are when one has ended.",
+		func(s *State) optional { return s.LivesFile.written() }),
 }})
+
+// successful returns whether the file could be written; absent without one.
+func (w *WriteState) successful() optional {
+	if w == nil {
+		return optional{}
+	}
+	return gpu.Some(oneIf(w.Success))
+}
+
+// written returns when the file was last written; absent before that.
+func (w *WriteState) written() optional {
+	if w == nil {
+		return optional{}
+	}
+	return timestamp(w.Time)
+}
 
 // minInFlight is how long a call must have taken to be shown in flight. The wait
 // for events is nearly always in flight for less, and other calls are now and

@@ -57,7 +57,8 @@ func fixture() *State {
 		},
 		Unresolved: 9,
 		Reload:     &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
-		StateFile:  &StateFileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		StateFile:  &WriteState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		LivesFile:  &WriteState{Success: true, Time: time.Unix(1_771_234_789, 0)},
 		DeviceHolders: []DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},

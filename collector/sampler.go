@@ -140,7 +140,7 @@ type Sampler struct {
 	// writing is held while the state file is written.
 	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
-	saved atomic.Pointer[StateFileState]
+	saved atomic.Pointer[WriteState]
 	// asking is since when Devices of the source is under way; see stopwatch.
 	asking stopwatch
 	// shared is what the supervisor publishes.

@@ -43,7 +43,10 @@ type State struct {
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before the
 	// first, and without such a file.
-	StateFile *StateFileState
+	StateFile *WriteState
+	// LivesFile tells the same of the file of the lives of programs. It is not the
+	// Sampler's to know.
+	LivesFile *WriteState
 	// Reload tells how the last reading of the detector's rules went; nil where
 	// there are none. It is not the Sampler's to know.
 	Reload *ReloadState
@@ -56,8 +59,8 @@ type ReloadState struct {
 	Time time.Time
 }
 
-// StateFileState tells how the last writing of the state file went.
-type StateFileState struct {
+// WriteState tells how the last writing of a file went.
+type WriteState struct {
 	Success bool
 	// Time is that of the last success; zero if there was none.
 	Time time.Time

@@ -4,13 +4,11 @@
 package collector
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,25 +18,13 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
-	"github.com/google/renameio/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/savefile"
 )
 
-const (
-	// stateName begins the first line of a state file of any version.
-	stateName = "gpu_leak_exporter state "
-	// stateFormat begins that line in this version. It ends with the checksum of
-	// what follows it.
-	stateFormat = stateName + "v1 crc32c="
-	// setAside is added to the name of a state file that cannot be used.
-	setAside = ".bad"
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// errUnusable says that a state file is ours and yet of no use.
-var errUnusable = errors.New("state file cannot be used")
+// stateFile is the kind of file that holds the detector's memory.
+var stateFile = savefile.Kind{Name: "state", Version: 1}
 
 // histories is what a state file holds: the detector's memory of all GPUs.
 type histories struct {
@@ -92,43 +78,26 @@ func (h *histories) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("writing the state file: %w", err)
 	}
-	head := fmt.Sprintf("%s%08x\n", stateFormat, crc32.Checksum(body, castagnoli))
-	if err := renameio.WriteFile(path, append([]byte(head), body...), 0o600); err != nil {
-		return fmt.Errorf("writing the state file: %w", err)
-	}
-	return nil
+	return stateFile.Write(path, body)
 }
 
 // readHistories reads a state file. One that does not exist is empty. The error
-// is errUnusable, wrapped, or says what to do about a file that is none of ours.
+// is savefile.ErrUnusable, wrapped, or says what to do about a file that is none of ours.
 func readHistories(path string) (*histories, error) {
-	b, err := os.ReadFile(path)
+	body, err := stateFile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &histories{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the state file: %w", err)
+		return nil, err
 	}
-	return parseHistories(path, b)
+	return parseHistories(body)
 }
 
-func parseHistories(path string, b []byte) (*histories, error) {
-	if len(bytes.Trim(b, "\x00")) == 0 {
-		return nil, fmt.Errorf("%w: it is empty, as a crash of the machine may leave it", errUnusable)
-	}
-	head, body, _ := bytes.Cut(b, []byte("\n"))
-	if !strings.HasPrefix(string(head), stateName) {
-		return nil, fmt.Errorf("%s is not a state file of gpu_leak_exporter: remove it or name another one", path)
-	}
-	if !strings.HasPrefix(string(head), stateFormat) {
-		return nil, fmt.Errorf("%w: it is of another version", errUnusable)
-	}
-	if want := fmt.Sprintf("%s%08x", stateFormat, crc32.Checksum(body, castagnoli)); string(head) != want {
-		return nil, fmt.Errorf("%w: its checksum does not match", errUnusable)
-	}
+func parseHistories(body []byte) (*histories, error) {
 	var h histories
 	if err := json.Unmarshal(body, &h); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnusable, err)
+		return nil, fmt.Errorf("state %w: %w", savefile.ErrUnusable, err)
 	}
 	return &h, nil
 }
@@ -154,12 +123,9 @@ func (s *Sampler) load() ([]*deviceHistory, error) {
 	s.boot = boot
 	h, err := readHistories(s.cfg.StateFile)
 	switch {
-	case errors.Is(err, errUnusable):
-		kept := s.cfg.StateFile + setAside
-		if failed := os.Rename(s.cfg.StateFile, kept); failed != nil {
-			kept, err = "", errors.Join(err, failed)
-		}
-		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", err)
+	case errors.Is(err, savefile.ErrUnusable):
+		kept, failed := savefile.SetAside(s.cfg.StateFile)
+		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", errors.Join(err, failed))
 	case err != nil:
 		return nil, err
 	case len(h.Devices) == 0:
@@ -219,9 +185,9 @@ func (s *Sampler) write() {
 	if len(h.Devices) == 0 {
 		return // the driver has not answered yet: keep what an earlier exporter left
 	}
-	before, now := s.saved.Load(), StateFileState{Time: h.Saved, Success: true}
+	before, now := s.saved.Load(), WriteState{Time: h.Saved, Success: true}
 	if err := h.write(s.cfg.StateFile); err != nil {
-		now = StateFileState{}
+		now = WriteState{}
 		if before != nil {
 			now.Time = before.Time
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // withState makes a sampler keep its histories in that file.
@@ -354,16 +355,50 @@ func FuzzStateFile(f *testing.F) {
 	if err := h.write(file); err != nil {
 		f.Fatal(err)
 	}
-	good, err := os.ReadFile(file)
+	good, err := stateFile.Read(file)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(stateFormat))
+	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := parseHistories("FILE", b)
+		h, err := parseHistories(b)
 		if (h == nil) == (err == nil) {
 			t.Errorf("%v and %v", h, err)
 		}
 	})
+}
+
+// The life of a process that ends is noted, whether an exporter sees that or not, as of its last sample.
+func TestLivesThatEnd(t *testing.T) {
+	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
+	device := func(from, end int) []gpu.Device {
+		d := newGPU(0, func(second int) (gpu.Sample, error) {
+			if second >= end {
+				return flat(1 << 30)(second)
+			}
+			p := process(1, 20<<30)
+			p.Owner = &gpu.Owner{Process: "train.py", Lives: id}
+			return flat(21<<30, p)(second)
+		})
+		d.second = from
+		return []gpu.Device{d}
+	}
+	for name, c := range map[string]struct {
+		end, last int
+	}{
+		"while it is watched": {end: 500, last: 499},
+		"over a restart":      {end: 700, last: 600},
+		"after a restart":     {end: 900, last: 899},
+	} {
+		book := lives.NewBook()
+		state := withState(t, filepath.Join(t.TempDir(), "state"), "a")
+		config := func(cfg *SamplerConfig) { state(cfg); cfg.Lives = book }
+		runSampler(t, &scriptSource{devices: device(0, c.end)}, config, func(*Sampler, *lines) { after(600500 * time.Millisecond) })
+		runSampler(t, &scriptSource{devices: device(800, c.end)}, config, func(*Sampler, *lines) { after(300 * time.Second) })
+		want := lives.SecondsOf(scriptStart + time.Duration(c.last)*time.Second)
+		if all := book.Programs(); len(all) != 1 || len(all[0].Lives) != 1 || all[0].Lives[0].Ended+1 < want || all[0].Lives[0].Ended > want+1 {
+			t.Errorf("%s: %+v, want one life that ended at %d", name, all, want)
+		}
+	}
 }

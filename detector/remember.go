@@ -14,7 +14,19 @@ import (
 // what earlier lives of a program say when one begins. It may be shared by domains.
 func (d *Domain[K]) Remember(b *lives.Book) {
 	d.book = b
+	d.lookUp()
+}
+
+// lookUp looks up the earlier lives of all processes.
+func (d *Domain[K]) lookUp() {
+	if d.book == nil {
+		return
+	}
 	for _, m := range d.members {
+		m.prior = d.book.Prior(m.Lives, d.past.Last)
+	}
+	for i := range d.missing {
+		m := d.missing[i].member
 		m.prior = d.book.Prior(m.Lives, d.past.Last)
 	}
 }

@@ -4,7 +4,9 @@
 package detector
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
@@ -59,5 +61,95 @@ func TestEarlierLives(t *testing.T) {
 		if c.book && told > 0 && (told < height || told > 1.03*height+15*60*4*mib) {
 			t.Errorf("%s: told at %.1f GiB, above %.1f", c.name, told/gib, height/gib)
 		}
+	}
+}
+
+// A process that runs over a restart is still held against its earlier lives; the life of one that ended
+// meanwhile, listed or awaited before, is noted as of its last sample.
+func TestLivesOverARestart(t *testing.T) {
+	const begin, end, back = 3600, 7200, 9000 // seconds
+	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
+	member := func() Member[int] {
+		m := proc(1, 20*gib)
+		m.Lives, m.Started = id, second(begin)
+		return m
+	}
+	for _, c := range []struct {
+		name      string
+		lost      int  // frames before the end that lack it, though its memory is in use
+		complete  bool // the lists after the restart are
+		stays     bool
+		ended     int // when its life is noted to have ended; 0 not at all
+		remembers bool
+	}{
+		{"it stays", 0, true, true, 0, true},
+		{"it is gone", 0, true, false, end, true},
+		{"it is gone, and lists are not complete", 0, false, false, end, true},
+		{"it was awaited", 1, true, false, end - 10, true},
+		{"nothing is remembered", 0, true, false, 0, false},
+	} {
+		before := newDomain(t)
+		before.Remember(lives.NewBook())
+		for s := begin; s <= end; s += 10 {
+			if f := frame(s, gib, member()); s > end-10*c.lost {
+				f.Members, f.Used = nil, Of(21*gib)
+				show(t, before, f)
+			} else {
+				show(t, before, f)
+			}
+		}
+		saved := before.Save(nil, saveKey)
+		book, after := lives.NewBook(), newDomain(t)
+		for d := range 3 {
+			book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Duration(d)*time.Hour), Height: 30 * gib, Peak: 30 * gib})
+		}
+		if c.remembers {
+			after.Remember(book)
+		}
+		if err := after.Restore(saved, savedKeys); err != nil {
+			t.Fatal(err)
+		}
+		var j *Judgement[int]
+		for s := back; s < back+120; s += 10 {
+			f := frame(s, gib)
+			if c.stays {
+				f = frame(s, gib, member())
+			}
+			f.Complete = c.complete
+			j = show(t, after, f)
+		}
+		if c.stays && (j.Members[0].Earlier.Lives != 3 || math.Abs(j.Members[0].Earlier.Ceiling.V-1.03*30*gib) > gib/100) {
+			t.Errorf("%s: %+v is known of it", c.name, j.Members[0].Earlier)
+		}
+		all := book.Programs()[0].Lives
+		if last := all[len(all)-1]; (len(all) == 4) != (c.ended > 0) || c.ended > 0 && (last.Ended != lives.SecondsOf(second(c.ended)) || last.Lasted < 3590 || last.Height < 19*gib) {
+			t.Errorf("%s: %d lives, the last one %+v", c.name, len(all), last)
+		}
+	}
+}
+
+// The state of a release that knew no lives loses nothing: its leak goes on, and its process has earlier
+// lives from the first frame on and becomes one.
+func TestLivesAfterTheUpgrade(t *testing.T) {
+	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
+	book, d := lives.NewBook(), newDomain(t)
+	book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Hour), Height: 10 * gib, Peak: 10 * gib})
+	d.Remember(book)
+	if err := d.Restore(oldState(t, "state13.bin"), savedKeys); err != nil {
+		t.Fatal(err)
+	}
+	for s := 3610; s < 4000; s += 10 {
+		f := oldLeak(s)
+		f.Members[0].Lives = id
+		if v := show(t, d, f).Members[0]; !v.Leak || v.Earlier.Lives != 1 {
+			t.Fatalf("second %d: %+v", s, v)
+		}
+	}
+	f := oldLeak(4000)
+	f.Used, f.Members = Of(3<<29), nil
+	show(t, d, f)
+	all := book.Programs()[0].Lives
+	if last := all[len(all)-1]; len(all) != 2 || !last.Leaked || last.Lasted < 3900 || last.Height < 12*gib {
+		t.Errorf("%d lives, the last one %+v", len(all), last)
 	}
 }

@@ -124,6 +124,7 @@ func (d *Domain[K]) Restore(b []byte, key func([]byte) (K, bool)) error {
 		c.Fail()
 	}
 	if c.Err == nil {
+		d.lookUp()
 		return nil
 	}
 	d.past.Resets = [NumReasons]uint64{}

@@ -37,14 +37,15 @@ var mayImport = map[string][]string{
 	"/collector/gpu":             {"/detector", "/detector/lives"},
 	"/collector/gpu/nvml":        {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
 	"/collector/workload":        {"/collector/gpu", "/detector/lives", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/collector/savefile":        {"github.com/google/renameio/v2"},
 	"/collector": {
-		"/collector/gpu", "/collector/workload", "/detector", "/detector/lives",
+		"/collector/gpu", "/collector/savefile", "/collector/workload", "/detector", "/detector/lives",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",
-		"github.com/prometheus/common/model", "github.com/google/renameio/v2",
+		"github.com/prometheus/common/model",
 	},
 	// The driver and the owners too: the tool records what the exporter samples.
 	"/cmd/internal": {
-		"/cmd/internal/**", "/detector", "/detector/lives", "/collector/gpu", "/collector/gpu/nvml", "/collector/workload",
+		"/cmd/internal/**", "/detector", "/detector/lives", "/collector/gpu", "/collector/gpu/nvml", "/collector/savefile", "/collector/workload",
 		"github.com/prometheus/alertmanager/pkg/labels", "github.com/prometheus/common", "go.yaml.in/yaml",
 	},
 	"/cmd/gpuleaktool": {

@@ -26,6 +26,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // stopGrace is how long each part gets to stop: the requests under way, then the
@@ -38,6 +39,7 @@ type exporter struct {
 	logger    log.Logger
 	slogger   *slog.Logger
 	source    gpu.Source
+	lives     *livesKeeper
 	sampler   *collector.Sampler
 	reloader  *reloader
 	server    *http.Server
@@ -62,11 +64,14 @@ func newExporter(cfg *config, src gpu.Source, stderr io.Writer) (*exporter, erro
 
 // wire makes the parts between the source and the listeners.
 func (e *exporter) wire() (err error) {
-	if e.sampler, err = newSampler(e.cfg, e.source, e.logger); err != nil {
+	if e.lives, err = newLivesKeeper(e.cfg.livesFile, nil, e.logger); err != nil {
+		return err
+	}
+	if e.sampler, err = newSampler(e.cfg, e.source, e.lives.book(), e.logger); err != nil {
 		return err
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
-	handler, err := newHandler(e.cfg, e.reloader.with(e.sampler.State), e.reloader, e.slogger)
+	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, e.slogger)
 	if err != nil {
 		return err
 	}
@@ -84,7 +89,7 @@ func (e *exporter) wire() (err error) {
 
 // newSampler returns a sampler of the source. What the host shows of GPUs and
 // processes is asked for only where they are the host's.
-func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Sampler, error) {
+func newSampler(cfg *config, src gpu.Source, book *lives.Book, logger log.Logger) (*collector.Sampler, error) {
 	c := collector.SamplerConfig{
 		SlowInterval:  cfg.slowInterval,
 		Timeout:       cfg.source.Timeout,
@@ -93,6 +98,7 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Samp
 		Groups:        cfg.groups(),
 		Detector:      cfg.detector,
 		Resolve:       cfg.rules.For,
+		Lives:         book,
 		ProcFS:        cfg.source.ProcFS,
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,
@@ -148,6 +154,7 @@ func (e *exporter) run(ctx context.Context) int {
 		defer close(sampled)
 		e.sampler.Run(sampling)
 	}()
+	go e.lives.keep(sampling)
 	// Without a file to read again SIGHUP is taken, too: what sends it does not
 	// want a daemon to die.
 	hangup := make(chan os.Signal, 1)
@@ -166,6 +173,7 @@ func (e *exporter) run(ctx context.Context) int {
 	}
 	stopSampling()
 	e.stopReading(sampled)
+	e.lives.finish()
 	return code
 }
 

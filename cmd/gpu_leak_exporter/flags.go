@@ -68,6 +68,7 @@ type config struct {
 	lifecycle       bool
 	stateFile       string
 	stateInterval   time.Duration
+	livesFile       string
 }
 
 // groups returns the parts of the slow reading that an enabled family shows.
@@ -236,13 +237,16 @@ func (p *parser) detectorFlags() {
 func (p *parser) stateFlags() {
 	c := p.config
 	p.flag("detector.state-file", "File in which the detector's windows outlive a restart. Empty: they do not.",
-		setting.Checked("detector.state-file", &c.stateFile, checkStateFile), "")
+		setting.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
 		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
+	p.flag("detector.lives-file", "File in which what programs held in their earlier lives outlives a restart and a reboot. Empty: it does not. "+
+		"gpuleaktool lives lists it, and hands it to other nodes.",
+		setting.Checked("detector.lives-file", &c.livesFile, checkSaveFile), "")
 }
 
-// checkStateFile refuses a file that could never be written.
-func checkStateFile(s string) error {
+// checkSaveFile refuses a file that could never be written.
+func checkSaveFile(s string) error {
 	if s == "" {
 		return nil
 	}
@@ -290,6 +294,8 @@ func (p *parser) check() error {
 	case d.Windows[0] < least:
 		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
 			humanize.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, humanize.FormatDuration(least))
+	case c.livesFile != "" && filepath.Clean(c.livesFile) == filepath.Clean(c.stateFile):
+		return fmt.Errorf("--detector.lives-file=%s is --detector.state-file: name another file", c.livesFile)
 	case d.ClearThreshold >= d.LeakThreshold:
 		return fmt.Errorf("--detector.clear-threshold=%g must be below --detector.leak-threshold=%g", d.ClearThreshold, d.LeakThreshold)
 	}

@@ -86,6 +86,13 @@ func TestWrongCalls(t *testing.T) {
 		{"--path.procfs=/none --web.listen-address=127.0.0.1:0", "--path.procfs=/none: ProcFS: stat /none: no such file or directory"},
 		{"--detector.state-file=/none/state", "--detector.state-file=/none/state: its directory must be there: stat /none: no such file or directory"},
 		{"--detector.state-file=" + dir, "--detector.state-file=" + dir + ": is not a file"},
+		{"--detector.lives-file=/none/lives", "--detector.lives-file=/none/lives: its directory must be there: stat /none: no such file or directory"},
+		{"--detector.lives-file=" + dir, "--detector.lives-file=" + dir + ": is not a file"},
+		{"--detector.state-file=" + dir + "/a --detector.lives-file=" + dir + "//a", "--detector.lives-file=" + dir + "//a is --detector.state-file: name another file"},
+		{
+			"--source=sim:leak --web.listen-address=127.0.0.1:0 --detector.lives-file=" + recording,
+			recording + " is not a lives file of gpu_leak_exporter: remove it or name another one",
+		},
 		{
 			"--source=sim:leak --web.listen-address=127.0.0.1:0 --detector.state-file=" + recording,
 			recording + " is not a state file of gpu_leak_exporter: remove it or name another one",

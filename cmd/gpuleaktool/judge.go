@@ -13,6 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // judge runs the detector over a history, as the exporter runs it over its GPUs,
@@ -21,12 +22,13 @@ type judge struct {
 	rules    *detectorconfig.Config
 	interval time.Duration // between two verdicts
 	plot     bool          // keep what the plots show
+	book     *lives.Book   // of what programs held before in this history
 	gpus     map[*memory]*judgedGPU
 	series   []*series // in the order in which they were first seen
 }
 
 func newJudge(rules *detectorconfig.Config, step time.Duration, plot bool) *judge {
-	return &judge{rules: rules, interval: within(step), plot: plot, gpus: map[*memory]*judgedGPU{}}
+	return &judge{rules: rules, interval: within(step), plot: plot, book: lives.NewBook(), gpus: map[*memory]*judgedGPU{}}
 }
 
 // mostApart is how far two verdicts may be apart, whatever step is asked for: an alarm
@@ -115,8 +117,11 @@ func (j *judge) add(m *memory, s *gpu.Sample) error {
 func (j *judge) newMemory(info gpu.Info, l labels, scope string) (*judgedMemory, error) {
 	m := &judgedMemory{judge: j, info: info, labels: l, scope: scope, members: map[gpu.ProcessID]*series{}, groups: map[string]*judgedGroup{}}
 	var err error
-	m.domain, err = detector.NewDomain(m.config)
-	return m, err
+	if m.domain, err = detector.NewDomain(m.config); err != nil {
+		return nil, err
+	}
+	m.domain.Remember(j.book)
+	return m, nil
 }
 
 // kind says what its used memory is of.
@@ -337,6 +342,7 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 	}
 	for i, l := range m.listed {
 		if !stays[l.series] {
+			l.series.earlier = detector.Of(float64(j.Members[i].Earlier.Lives))
 			l.series.tell(t, m.last, last, &j.Members[i].Verdict, j.Headroom)
 		}
 	}

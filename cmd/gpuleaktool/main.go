@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gpuleaktool works beside gpu_leak_exporter: it runs the exporter's
-// detector over recorded history, and records what the exporter would sample.
+// detector over recorded history, records what the exporter would sample, and
+// handles what it knows of the earlier lives of programs.
 //
 // It exits with 2 when the call was wrong or could not be carried out, and with 1
 // when a backtest has found a leak.
@@ -74,6 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]command{}
 	addBacktest(app, commands)
 	addCheck(app, commands)
+	addLives(app, commands)
 	addRecord(app, commands)
 
 	err := errors.New("choose a command; try --help")

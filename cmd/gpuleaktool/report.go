@@ -41,6 +41,7 @@ type reportRow struct {
 	Pattern, Growth, Leaked string
 	Forecast, Early         string
 	Withheld, AtEnd         string // why it was no leak yet when it was surest, and why it is none yet
+	Knew                    string
 	Plot                    template.HTML
 }
 
@@ -73,7 +74,7 @@ func rowOf(f *finding, loc *time.Location) reportRow {
 		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
 		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Early: f.early(),
-		Withheld: f.atSurest(loc), AtEnd: f.atEnd(),
+		Withheld: f.atSurest(loc), AtEnd: f.atEnd(), Knew: f.knew(),
 		Plot: f.drawing(loc).SVG(),
 	}
 	switch {

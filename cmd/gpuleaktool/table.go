@@ -42,6 +42,10 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 	if withheld {
 		head = append(head, "WITHHELD")
 	}
+	knew := slices.ContainsFunc(shown, func(f finding) bool { return f.knew() != "" })
+	if knew {
+		head = append(head, "KNEW")
+	}
 	row := func(cells []string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 	row(head)
 	for i := range shown {
@@ -54,6 +58,9 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 		}
 		if withheld {
 			cells = append(cells, cmp.Or(f.withheld(loc), "-"))
+		}
+		if knew {
+			cells = append(cells, cmp.Or(f.knew(), "-"))
 		}
 		row(cells)
 	}

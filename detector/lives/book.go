@@ -4,6 +4,7 @@
 package lives
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -54,6 +55,7 @@ func (p *Prior) Expected(age time.Duration) (low, high Bytes, ok bool) {
 type Book struct {
 	mu       sync.Mutex
 	programs map[Key]*program
+	changed  chan struct{} // has room for one
 }
 
 // program is what is known of one.
@@ -66,19 +68,37 @@ type program struct {
 func (p *program) last() Seconds { return p.lives[len(p.lives)-1].Ended }
 
 // NewBook returns an empty book.
-func NewBook() *Book { return &Book{programs: map[Key]*program{}} }
+func NewBook() *Book { return &Book{programs: map[Key]*program{}, changed: make(chan struct{}, 1)} }
 
-// Add adds a life that has ended.
+// Changed returns what can be received from once the book has changed since the last time. Only one may
+// wait for it.
+func (b *Book) Changed() <-chan struct{} { return b.changed }
+
+// change notes that the book has changed.
+func (b *Book) change() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Add adds a life that has ended. A number in it that cannot be counts as not known.
 func (b *Book) Add(id ID, l *Life) {
 	if id.Exact == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.add(id.tidy(), l.tidy())
+	b.change()
+}
+
+// add adds a life, unless there is no room for what ended so early.
+func (b *Book) add(id ID, l Life) {
 	p := b.programs[id.Exact]
 	if p == nil {
-		if len(b.programs) >= MaxPrograms {
-			b.forget()
+		if len(b.programs) >= MaxPrograms && !b.forget(l.Ended) {
+			return
 		}
 		p = &program{id: id}
 		b.programs[id.Exact] = p
@@ -86,15 +106,26 @@ func (b *Book) Add(id ID, l *Life) {
 	if id.Program != "" {
 		p.id = id // what was restored has keys alone
 	}
-	if len(p.lives) == MaxLives {
-		p.lives = slices.Delete(p.lives, 0, 1)
-	}
-	at, _ := slices.BinarySearchFunc(p.lives, l.Ended, func(l Life, t Seconds) int { return int(int64(l.Ended) - int64(t)) })
-	p.lives = slices.Insert(p.lives, at, *l)
+	p.add(l)
 }
 
-// forget removes the program whose last life ended first.
-func (b *Book) forget() {
+// add adds a life in its place. It takes no more room than MaxLives need.
+func (p *program) add(l Life) {
+	at, _ := slices.BinarySearchFunc(p.lives, l.Ended, func(l Life, t Seconds) int { return cmp.Compare(l.Ended, t) })
+	switch n := len(p.lives); {
+	case n == MaxLives && at == 0:
+		return
+	case n == MaxLives:
+		p.lives = slices.Delete(p.lives, 0, 1)
+		at--
+	case n == cap(p.lives):
+		p.lives = append(make([]Life, 0, min(2*n+1, MaxLives)), p.lives...)
+	}
+	p.lives = slices.Insert(p.lives, at, l)
+}
+
+// forget removes the program whose last life ended first, unless that was after t.
+func (b *Book) forget(t Seconds) bool {
 	var first Key
 	var found *program
 	for key, p := range b.programs {
@@ -102,7 +133,11 @@ func (b *Book) forget() {
 			first, found = key, p
 		}
 	}
+	if found.last() > t {
+		return false
+	}
 	delete(b.programs, first)
+	return true
 }
 
 // Prior returns what is known at the time now, since the Unix epoch, of a program of that name: what its
@@ -138,7 +173,8 @@ func (p *program) prior(now time.Duration) Prior {
 		return Prior{}
 	}
 	prior := Prior{Basis: p.id.Basis}
-	var heights []Bytes
+	var all [MaxLives]Bytes
+	heights := all[:0]
 	for i := range p.lives {
 		l := &p.lives[i]
 		if l.Ended.Duration() > now || now-l.Ended.Duration() > remembered || !l.Teaches() {

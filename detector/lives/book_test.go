@@ -150,11 +150,16 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d programs; the oldest one stays: %t", len(b.programs), b.programs[5] != nil)
 	}
 	for d := range MaxLives + 5 {
-		l := ran(d, 100)
+		l := ran(2000+d, 100)
 		b.Add(ID{Exact: 1}, &l)
 	}
-	if p := b.programs[1]; len(p.lives) != MaxLives || p.lives[0].Ended != SecondsOf(5*day) {
-		t.Errorf("%d lives, the first one of %s", len(p.lives), p.lives[0].Ended.Duration())
+	if p := b.programs[1]; len(p.lives) != MaxLives || cap(p.lives) > MaxLives || p.lives[0].Ended != SecondsOf(2005*day) {
+		t.Errorf("%d lives, room for %d, the first one of %s", len(p.lives), cap(p.lives), p.lives[0].Ended.Duration())
+	}
+	if l := ran(1, 100); b.programs[5] == nil {
+		if b.Add(ID{Exact: 5}, &l); b.programs[5] != nil {
+			t.Error("a program of long ago takes the place of another one")
+		}
 	}
 	if size := unsafe.Sizeof(Life{}); size > 64 {
 		t.Errorf("a life takes %d bytes", size)

@@ -26,6 +26,17 @@ const (
 	numEnds
 )
 
+// endNames are those that people and programs read.
+var endNames = [numEnds]string{"unknown", "completed", "failed", "stopped"}
+
+// String returns how it ended, such as "stopped".
+func (e End) String() string {
+	if e >= numEnds {
+		e = EndUnknown
+	}
+	return endNames[e]
+}
+
 // Seconds is a time in whole seconds: a Duration of half the size.
 type Seconds uint32
 

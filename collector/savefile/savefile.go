@@ -1,0 +1,150 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package savefile keeps what the exporter knows in files that outlive it. The first line of one says
+// what it is, of which version, and the checksum of what follows it.
+package savefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/google/renameio/v2"
+)
+
+const (
+	program = "gpu_leak_exporter"
+	// setAside is added to the name of a file that cannot be used.
+	setAside = ".bad"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrUnusable says that a file is ours and yet of no use.
+var ErrUnusable = errors.New("file cannot be used")
+
+// Kind is what a file is: its name, such as "state", the version of what is in it, and how large it can be,
+// in bytes; 0 is any size.
+type Kind struct {
+	Name    string
+	Version int
+	Most    int64
+}
+
+// begins returns how the first line of a file of the kind begins, of any version.
+func (k Kind) begins() string { return program + " " + k.Name + " " }
+
+// head returns the first line of a file that holds body.
+func (k Kind) head(body []byte) string {
+	return fmt.Sprintf("%sv%d crc32c=%08x", k.begins(), k.Version, crc32.Checksum(body, castagnoli))
+}
+
+// Write replaces the file by one that holds body and that only its owner can read: whoever is killed
+// meanwhile leaves the old one or the new. Where the system lets it, the owner of the old one, or else of
+// the directory, owns the new one: root may write for an exporter that is not.
+func (k Kind) Write(path string, body []byte) error {
+	if err := k.write(path, body); err != nil {
+		return fmt.Errorf("writing the %s file: %w", k.Name, err)
+	}
+	return nil
+}
+
+func (k Kind) write(path string, body []byte) error {
+	file, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer file.Cleanup() //nolint:errcheck // It is what is left to do after an error.
+	if _, err := file.WriteString(k.head(body) + "\n"); err != nil {
+		return err
+	}
+	if _, err := file.Write(body); err != nil {
+		return err
+	}
+	if uid, gid, ok := owner(path); ok && uid != os.Geteuid() {
+		_ = file.Chown(uid, gid) // who may not is not root, and writes for itself
+	}
+	return file.CloseAtomicallyReplace()
+}
+
+// owner returns whose the file at path is or will be.
+func owner(path string) (uid, gid int, ok bool) {
+	is, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		is, err = os.Stat(filepath.Dir(path))
+	}
+	if err != nil {
+		return 0, 0, false
+	}
+	stat, ok := is.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(stat.Uid), int(stat.Gid), true
+}
+
+// Read returns the body of a file. The error of one that does not exist is fs.ErrNotExist, and that of one
+// that is of the kind and of no use is ErrUnusable, both wrapped. Another one says what to do about a file that is none
+// of ours.
+func (k Kind) Read(path string) ([]byte, error) {
+	b, err := k.read(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the %s file: %w", k.Name, err)
+	}
+	return k.Parse(path, b)
+}
+
+func (k Kind) read(path string) ([]byte, error) {
+	if k.Most == 0 {
+		return os.ReadFile(path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, k.Most+1))
+}
+
+// unusable returns ErrUnusable with its reason.
+func (k Kind) unusable(why string) error { return fmt.Errorf("%s %w: %s", k.Name, ErrUnusable, why) }
+
+// Parse is Read of what the file at path holds.
+func (k Kind) Parse(path string, b []byte) ([]byte, error) {
+	if len(bytes.Trim(b, "\x00")) == 0 {
+		return nil, k.unusable("it is empty, as a crash of the machine may leave it")
+	}
+	head, body, _ := bytes.Cut(b, []byte("\n"))
+	if !strings.HasPrefix(string(head), k.begins()) {
+		return nil, fmt.Errorf("%s is not a %s file of %s: remove it or name another one", path, k.Name, program)
+	}
+	if k.Most > 0 && int64(len(b)) > k.Most {
+		return nil, k.unusable(fmt.Sprintf("it is larger than %d MiB", k.Most>>20))
+	}
+	want := k.head(body)
+	if version, _, _ := strings.Cut(want, "="); !strings.HasPrefix(string(head), version+"=") {
+		return nil, k.unusable("it is of another version")
+	}
+	if string(head) != want {
+		return nil, k.unusable("its checksum does not match")
+	}
+	return body, nil
+}
+
+// SetAside gives a file that cannot be used the name that it returns, in the place of an earlier one: it
+// must not keep an exporter that is started again and again from working.
+func SetAside(path string) (kept string, err error) {
+	kept = path + setAside
+	if err := os.Rename(path, kept); err != nil {
+		return "", err
+	}
+	return kept, nil
+}
