@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // fixtureEpoch is the time of the fixture; fixtureAt is a moment n seconds later.
@@ -56,8 +57,14 @@ func fixture() *State {
 			},
 		},
 		Unresolved: 9,
-		Reload:     &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
-		StateFile:  &StateFileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		Programs: []ProgramState{
+			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:0123456789ab"}, Started: fixtureSince(-899), Rate: detector.Of(45.5), Peak: detector.Of(46e9)},
+			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:ba9876543210"}, Started: fixtureSince(-9000), Rate: detector.Of(0), Peak: detector.Of(47e9)},
+			{ProgramName: ProgramName{"tritonserver", ""}, Started: fixtureSince(-8000)}, // nothing is judged yet
+		},
+		OtherPrograms: gpu.Some(48),
+		Reload:        &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
+		StateFile:     &StateFileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
 		DeviceHolders: []DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
@@ -70,6 +77,7 @@ func trainer() *gpu.Owner {
 	return &gpu.Owner{
 		Process: "train.py", User: "alice", Command: "python3 train.py --lr=3e-4", ContainerID: "c0ffee",
 		Namespace: "ml", Pod: "train-0", Container: "main", SlurmJob: "4711",
+		Lives: lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram | lives.BasisImage, Program: "train.py", Image: "registry.example/ml/train@sha256:0123456789ab"},
 	}
 }
 
@@ -94,9 +102,13 @@ func fullGPU() *DeviceState {
 					CPU: gpu.Some(85 * time.Second), State: 'R', Orphaned: true, Owner: trainer(),
 				},
 				Idle: gpu.Some(86 * time.Second), Verdict: verdict(200, true), Share: detector.Of(0.87),
+				Earlier: detector.Earlier{
+					Named: true, Lives: 41, Basis: lives.BasisProgram, Kin: true,
+					Ceiling: detector.Of(44e9), Low: detector.Of(42e9), High: detector.Of(43e9),
+				},
 			}, {
 				Process: gpu.Process{ID: gpu.ProcessID{PID: 1002}, Type: gpu.MPS, Used: gpu.Some(uint64(18e9)), Owner: &gpu.Owner{Process: "tritonserver"}},
-				Verdict: verdict(300, false),
+				Verdict: verdict(300, false), Earlier: detector.Earlier{Named: true},
 			},
 		},
 		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,

@@ -44,6 +44,11 @@ type State struct {
 	// StateFile tells how the last writing of the state file went; nil before the
 	// first, and without such a file.
 	StateFile *StateFileState
+	// Programs are the versions of programs that run or have run, MaxPrograms at most:
+	// first those that run, then those that ended last. OtherPrograms is how many more
+	// there are; absent where no lives are remembered.
+	Programs      []ProgramState
+	OtherPrograms gpu.Opt[int]
 	// Reload tells how the last reading of the detector's rules went; nil where
 	// there are none. It is not the Sampler's to know.
 	Reload *ReloadState
@@ -122,6 +127,9 @@ type DeviceState struct {
 	ExitsNearCapacity uint64
 	// Workloads are the pods and jobs with two processes or more on this GPU.
 	Workloads []WorkloadState
+	// Programs are the versions of programs that run on this GPU; nil where no lives
+	// are remembered.
+	Programs map[ProgramName]ProgramState
 	// Unreleased is the memory that stayed after its process had ended, ordered by
 	// instance, pid and start.
 	Unreleased []UnreleasedState
@@ -152,6 +160,8 @@ type ProcessState struct {
 	// Verdict is the detector's, and Share its part of the leak of its domain.
 	Verdict detector.Verdict
 	Share   detector.Value
+	// Earlier is what earlier lives of what it runs say of it.
+	Earlier detector.Earlier
 }
 
 // UnreleasedState is memory that stayed after its process had ended.
