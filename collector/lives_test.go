@@ -5,6 +5,7 @@ package collector
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -166,4 +167,50 @@ func TestProgramsOfSample(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", c.name, state.Programs, c.want)
 		}
 	}
+}
+
+// TestLivesInState follows a program over a deploy: what its first image held is known when that has
+// ended, and the second image is held against it.
+func TestLivesInState(t *testing.T) {
+	const ends, starts = 700, 730 // seconds
+	run := func(pid uint32, image string, started time.Duration) gpu.Process {
+		p := process(pid, 20<<30)
+		p.Started = gpu.Some(scriptStart + started)
+		p.Owner = &gpu.Owner{Process: "serve.py", Lives: lives.ID{Exact: lives.Key(pid), Kin: 9, Basis: lives.BasisImage, Program: "serve.py", Image: image}}
+		return p
+	}
+	before, now := run(1, "a", -time.Hour), run(2, "b", starts*time.Second)
+	source := &scriptSource{}
+	source.set(nil, newGPU(0, func(second int) (gpu.Sample, error) {
+		switch {
+		case second < ends:
+			return flat(21<<30, before)(second)
+		case second < starts:
+			return flat(1 << 30)(second)
+		}
+		return flat(21<<30, now)(second)
+	}))
+	runSampler(t, source, func(c *SamplerConfig) { c.Lives = lives.NewBook() }, func(s *Sampler, _ *lines) {
+		after(ends / 2 * time.Second)
+		first := s.State()
+		after(ends * time.Second)
+		second := s.State()
+		program := func(image string, started time.Duration) ProgramState {
+			return ProgramState{ProgramName: ProgramName{"serve.py", image}, Started: scriptStart + started, Rate: detector.Of(0), Peak: detector.Of(20 << 30)}
+		}
+		if want := []ProgramState{program("a", -time.Hour)}; !slices.Equal(first.Programs, want) {
+			t.Errorf("before: %+v, want %+v", first.Programs, want)
+		}
+		if want := []ProgramState{program("b", starts*time.Second), program("a", -time.Hour)}; !slices.Equal(second.Programs, want) {
+			t.Errorf("after: %+v, want %+v", second.Programs, want)
+		}
+		for i, c := range []struct {
+			state *State
+			lives int
+		}{{first, 0}, {second, 1}} {
+			if e := c.state.Devices[0].Processes[0].Earlier; !e.Named || e.Lives != c.lives || e.Kin != (c.lives > 0) {
+				t.Errorf("life %d: %+v", i, e)
+			}
+		}
+	})
 }
