@@ -36,6 +36,12 @@ func fixture() *State {
 		Windows:      []string{"10m", "1h"},
 		Devices:      []*DeviceState{fullGPU(), downGPU(), bareGPU(), migGPU(), hostileGPU()},
 		PCIDevices:   gpu.Some(6),
+		Programs: []ProgramState{
+			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:0123456789ab"}, Started: fixtureSince(-899), Rate: detector.Of(45.5), Peak: detector.Of(46e9)},
+			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:ba9876543210"}, Started: fixtureSince(-9000), Rate: detector.Of(0), Peak: detector.Of(47e9)},
+			{ProgramName: ProgramName{"tritonserver", ""}, Started: fixtureSince(-8000)}, // nothing is judged yet
+		},
+		OtherPrograms: gpu.Some(48),
 		Collectors: []FamilyState{
 			{Name: "ecc", Success: true, Duration: 3 * time.Millisecond},
 			{Name: "memory", Success: false, Duration: 1500 * time.Millisecond},
@@ -57,14 +63,8 @@ func fixture() *State {
 			},
 		},
 		Unresolved: 9,
-		Programs: []ProgramState{
-			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:0123456789ab"}, Started: fixtureSince(-899), Rate: detector.Of(45.5), Peak: detector.Of(46e9)},
-			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:ba9876543210"}, Started: fixtureSince(-9000), Rate: detector.Of(0), Peak: detector.Of(47e9)},
-			{ProgramName: ProgramName{"tritonserver", ""}, Started: fixtureSince(-8000)}, // nothing is judged yet
-		},
-		OtherPrograms: gpu.Some(48),
-		Reload:        &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
-		StateFile:     &StateFileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		Reload:     &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
+		StateFile:  &StateFileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
 		DeviceHolders: []DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
@@ -77,7 +77,7 @@ func trainer() *gpu.Owner {
 	return &gpu.Owner{
 		Process: "train.py", User: "alice", Command: "python3 train.py --lr=3e-4", ContainerID: "c0ffee",
 		Namespace: "ml", Pod: "train-0", Container: "main", SlurmJob: "4711",
-		Lives: lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram | lives.BasisImage, Program: "train.py", Image: "registry.example/ml/train@sha256:0123456789ab"},
+		Lives: lives.ID{Exact: 11, Kin: 12, Basis: lives.BasisProgram | lives.BasisImage, Program: "train.py", Image: "registry.example/ml/train@sha256:c0ffee"},
 	}
 }
 

@@ -38,17 +38,17 @@ type State struct {
 	// Unresolved counts the processes of the last samples that could not be
 	// looked up in procfs.
 	Unresolved int
+	// Programs are the versions of programs that run or have run, MaxPrograms at most:
+	// first those that run, then those that ended last. OtherPrograms is how many more
+	// there are; absent where no lives are remembered.
+	Programs      []ProgramState
+	OtherPrograms gpu.Opt[int]
 	// DeviceHolders are the processes that have a device file of the driver open,
 	// at most 256; nil where that cannot be seen.
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before the
 	// first, and without such a file.
 	StateFile *StateFileState
-	// Programs are the versions of programs that run or have run, MaxPrograms at most:
-	// first those that run, then those that ended last. OtherPrograms is how many more
-	// there are; absent where no lives are remembered.
-	Programs      []ProgramState
-	OtherPrograms gpu.Opt[int]
 	// Reload tells how the last reading of the detector's rules went; nil where
 	// there are none. It is not the Sampler's to know.
 	Reload *ReloadState

@@ -54,7 +54,6 @@ func (p *Prior) Expected(age time.Duration) (low, high Bytes, ok bool) {
 type Book struct {
 	mu       sync.Mutex
 	programs map[Key]*program
-	versions []Version // of the programs as they are; nil if they have changed since
 }
 
 // program is what is known of one.
@@ -76,7 +75,6 @@ func (b *Book) Add(id ID, l *Life) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.versions = nil
 	p := b.programs[id.Exact]
 	if p == nil {
 		if len(b.programs) >= MaxPrograms {

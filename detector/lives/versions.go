@@ -29,19 +29,11 @@ type Version struct {
 }
 
 // Versions returns the versions of the programs whose lives are remembered and whose names are known,
-// those that ended last first. Who gets them must not change them. A life that ended a month before
-// the last one of its version counts no more.
+// those that ended last first. A life that ended a month before the last one of its version counts
+// no more. It takes half a millisecond at most, so that nothing need be kept of it.
 func (b *Book) Versions() []Version {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.versions == nil {
-		b.versions = b.sum()
-	}
-	return b.versions
-}
-
-// sum returns the versions of the programs as they are.
-func (b *Book) sum() []Version {
 	type name struct{ program, image string }
 	of := map[name]*Version{}
 	each := func(do func(v *Version, p *program)) {
