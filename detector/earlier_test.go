@@ -42,3 +42,32 @@ func TestEarlierIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// The life of a leak that rests when it ends has the rate of the leak.
+func TestLifeOfALeakHasItsRate(t *testing.T) {
+	const minute = 60
+	for _, c := range []struct {
+		name  string
+		rests int // seconds before the end
+		rate  float64
+	}{
+		{"it leaks until the end", 0, 4 * mib},
+		{"it rests at the end", 5 * minute, 4 * mib},
+		{"it is over", 100 * minute, 0},
+	} {
+		d, book := newDomain(t), lives.NewBook()
+		d.Remember(book)
+		const leaks = 120 * minute
+		for s := 0; s < leaks+c.rests; s += 5 {
+			m := proc(1, 20*gib+float64(min(s, leaks))*4*mib)
+			m.Lives, m.Started = lives.ID{Exact: 1, Program: "serve.py"}, second(0)
+			show(t, d, frame(s, 0, m))
+		}
+		for s := 0; s < 2*minute; s += 5 {
+			show(t, d, frame(leaks+c.rests+s, 0))
+		}
+		if v := book.Versions(); len(v) != 1 || float64(v[0].Rate) < 0.95*c.rate || float64(v[0].Rate) > 1.05*c.rate {
+			t.Errorf("%s: %+v, want a rate of %.0f", c.name, v, c.rate)
+		}
+	}
+}

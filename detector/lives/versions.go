@@ -30,7 +30,7 @@ type Version struct {
 
 // Versions returns the versions of the programs whose lives are remembered and whose names are known,
 // those that ended last first. A life that ended a month before the last one of its version counts
-// no more. It takes half a millisecond at most, so that nothing need be kept of it.
+// no more. A full book takes less than a millisecond, so that nothing need be kept of it.
 func (b *Book) Versions() []Version {
 	b.mu.Lock()
 	defer b.mu.Unlock()
