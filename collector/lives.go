@@ -26,8 +26,8 @@ var _ = register(family{name: "lives", enabled: true, metrics: []metric{
 			return optional{V: float64(p.Earlier.Lives), OK: p.Earlier.Named}
 		}),
 	gauges("gpu_process_expected_memory_bytes",
-		"What healthy earlier lives of what the process runs held, in bytes. bound is lower and upper for the least and the most at its age, "+
-			"and ceiling for what they reached at any age, and 3 % more: growth below that is withheld. Present only while the process grows.",
+		"What healthy earlier lives of what the process runs held, in bytes. bound is lower and upper for the least and the most at its age. "+
+			"It is ceiling for what they reached at any age, and 3 % more: growth below that is withheld. Present only while the process grows.",
 		[]string{"bound"},
 		func(p *ProcessState, e *emitter) {
 			if grows(&p.Verdict) {

@@ -328,7 +328,7 @@ local panel = import '../lib/panel.libsonnet';
   local earlier = [
     panel.timeSeries(
       'What grows, and what its earlier lives held',
-      'Memory of each process that grows; the least and the most that healthy earlier lives of the same program held at its age; and the ceiling, which is what they reached at any age and 3 % more. Growth below the ceiling is withheld.',
+      'Memory of each process that grows, and the least and the most that healthy earlier lives of the same program held at its age. The ceiling is what they reached at any age, and 3 % more. Growth below the ceiling is withheld.',
       'bytes',
       [
         target(with('gpu_process_memory_used_bytes{%(part)s} and ignoring (bound) gpu_process_expected_memory_bytes{%(part)s}'), perProcess),
