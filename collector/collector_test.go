@@ -118,6 +118,7 @@ func TestFamilies(t *testing.T) {
 		{"clocks", true},
 		{"detector", true},
 		{"ecc", true},
+		{"lives", true},
 		{"memory", true},
 		{"mig", true},
 		{"nvlink", false},
@@ -296,6 +297,8 @@ func contract() []string {
 		gpu_workload_memory_used_bytes gpu_process_device_open gpu_processes_unresolved gpu_allocated
 		gpu_oom_headroom_bytes gpu_mig_oom_headroom_bytes gpu_process_leak_share_ratio gpu_unreleased_memory_bytes
 		gpu_detector_window_fill_ratio gpu_detector_resets_total gpu_detector_attributed
+		gpu_process_prior_lives gpu_process_expected_memory_bytes gpu_program_leak_rate_bytes_per_second
+		gpu_program_memory_peak_bytes gpu_program_last_start_timestamp_seconds gpu_programs_other
 		gpu_up gpu_info gpu_devices gpu_pci_devices gpu_driver_up gpu_driver_error gpu_sample_timestamp_seconds
 		gpu_samples_missed_total gpu_nvml_errors_total gpu_nvml_call_seconds_total gpu_nvml_calls_total
 		gpu_nvml_call_in_flight_seconds gpu_collector_success gpu_collector_duration_seconds
@@ -322,6 +325,7 @@ func TestProcessLabels(t *testing.T) {
 		"gpu_process_info":                        {"container_id", "type", "user"},
 		"gpu_process_leak_slope_bytes_per_second": {"window"}, "gpu_process_leak_r2": {"window"}, "gpu_process_spike_count": {"window"},
 		"gpu_process_memory_pattern": {"pattern"}, "gpu_process_leak_withheld_seconds": {"reason"},
+		"gpu_process_expected_memory_bytes": {"bound"},
 	}
 	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
 		if !strings.HasPrefix(name, "gpu_process_") || name == "gpu_process_exits_near_capacity_total" || name == "gpu_process_device_open" {
@@ -468,6 +472,7 @@ func TestLabelValue(t *testing.T) {
 		"on a border":      {"process", strings.Repeat("x", 126) + "é" + "y", strings.Repeat("x", 126) + "é"},
 		"across a border":  {"process", strings.Repeat("x", 127) + "é", strings.Repeat("x", 127)},
 		"command":          {"command", strings.Repeat("x", 300), strings.Repeat("x", 256)},
+		"image":            {"image", strings.Repeat("x", 300), strings.Repeat("x", 256)},
 		"pod":              {"pod", strings.Repeat("x", 300), strings.Repeat("x", 253)},
 		"not UTF-8":        {"process", "a\xff\xfeb\xc3", "a\ufffdb\ufffd"},
 		"grows, is cut":    {"process", strings.Repeat("\xffx", 100), strings.Repeat("\ufffdx", 32)},
@@ -501,8 +506,9 @@ func TestFixtureIsWhole(t *testing.T) {
 	filled := make(map[string]bool)
 	walk(reflect.ValueOf(fixture()).Elem(), "State", filled)
 	unused := []string{
-		"State.DriverReason", // TestDriverDown
-		"State.Awaited",      // for the pages
+		"State.DriverReason",     // TestDriverDown
+		"State.Awaited",          // for the pages
+		"State.Devices.Programs", // they are in State.Programs
 		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited", "State.Devices.Judgement.Unreleased",
 		"State.Devices.Instances.Judgement.Members", "State.Devices.Instances.Judgement.Groups", "State.Devices.Instances.Judgement.Exited",
 		"State.Devices.Instances.Judgement.Unreleased",

@@ -223,8 +223,8 @@ func (s *series) Write(out *dto.Metric) error {
 func labelValue(label, value string) string {
 	limit := 128
 	switch label {
-	case "command":
-		limit = 256
+	case "command", "image":
+		limit = 256 // of an image the end tells the version
 	case "pod":
 		limit = 253 // Kubernetes allows so many, and half a name joins with nothing
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // fixtureEpoch is the time of the fixture; fixtureAt is a moment n seconds later.
@@ -35,6 +36,12 @@ func fixture() *State {
 		Windows:      []string{"10m", "1h"},
 		Devices:      []*DeviceState{fullGPU(), downGPU(), bareGPU(), migGPU(), hostileGPU()},
 		PCIDevices:   gpu.Some(6),
+		Programs: []ProgramState{
+			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:0123456789ab"}, Started: fixtureSince(-899), Rate: detector.Of(45.5), Peak: detector.Of(46e9)},
+			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:ba9876543210"}, Started: fixtureSince(-9000), Rate: detector.Of(0), Peak: detector.Of(47e9)},
+			{ProgramName: ProgramName{"tritonserver", ""}, Started: fixtureSince(-8000)}, // nothing is judged yet
+		},
+		OtherPrograms: gpu.Some(48),
 		Collectors: []FamilyState{
 			{Name: "ecc", Success: true, Duration: 3 * time.Millisecond},
 			{Name: "memory", Success: false, Duration: 1500 * time.Millisecond},
@@ -71,6 +78,7 @@ func trainer() *gpu.Owner {
 	return &gpu.Owner{
 		Process: "train.py", User: "alice", Command: "python3 train.py --lr=3e-4", ContainerID: "c0ffee",
 		Namespace: "ml", Pod: "train-0", Container: "main", SlurmJob: "4711",
+		Lives: lives.ID{Exact: 11, Kin: 12, Basis: lives.BasisProgram | lives.BasisImage, Program: "train.py", Image: "registry.example/ml/train@sha256:c0ffee"},
 	}
 }
 
@@ -95,9 +103,13 @@ func fullGPU() *DeviceState {
 					CPU: gpu.Some(85 * time.Second), State: 'R', Orphaned: true, Owner: trainer(),
 				},
 				Idle: gpu.Some(86 * time.Second), Verdict: verdict(200, true), Share: detector.Of(0.87),
+				Earlier: detector.Earlier{
+					Named: true, Lives: 41, Basis: lives.BasisProgram, Kin: true,
+					Ceiling: detector.Of(44e9), Low: detector.Of(42e9), High: detector.Of(43e9),
+				},
 			}, {
 				Process: gpu.Process{ID: gpu.ProcessID{PID: 1002}, Type: gpu.MPS, Used: gpu.Some(uint64(18e9)), Owner: &gpu.Owner{Process: "tritonserver"}},
-				Verdict: verdict(300, false),
+				Verdict: verdict(300, false), Earlier: detector.Earlier{Named: true},
 			},
 		},
 		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,

@@ -62,6 +62,8 @@ type processEntry struct {
 	used        uint64
 	verdict     detector.Verdict
 	share       detector.Value
+	earlier     detector.Earlier
+	peak        detector.Value
 }
 
 var unknownOwner = &gpu.Owner{}
@@ -95,6 +97,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		}
 		e.seen, e.position, e.used = sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
+		e.earlier, e.peak = detector.Earlier{}, detector.Value{}
 		if !p.SM.OK || p.SM.V > 0 {
 			e.busy = sample.T
 		}
@@ -185,7 +188,7 @@ func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner,
 // judged notes the verdict on the process at that position of the sample.
 func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
 	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
-		e.verdict, e.share = v.Verdict, v.Share
+		e.verdict, e.share, e.earlier, e.peak = v.Verdict, v.Share, v.Earlier, v.Peak
 	}
 }
 
@@ -217,9 +220,37 @@ func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 			continue
 		}
 		state.Processes = append(state.Processes, ProcessState{
-			Process: *p, Idle: e.idle(p, sample.T), Verdict: e.verdict, Share: e.share,
+			Process: *p, Idle: e.idle(p, sample.T), Verdict: e.verdict, Share: e.share, Earlier: e.earlier,
 		})
 	}
+	if t.cfg.Lives != nil {
+		state.Programs = t.programs(sample)
+	}
+}
+
+// programs returns what runs, of processes that are old enough for series: those over the cap
+// count as well.
+func (t *processTable) programs(sample *gpu.Sample) map[ProgramName]ProgramState {
+	list := map[ProgramName]ProgramState{}
+	for _, e := range t.rank {
+		id := &e.owner.Lives
+		if id.Program == "" {
+			continue
+		}
+		p := ProgramState{ProgramName: ProgramName{id.Program, id.Image}, Started: e.first, Peak: e.peak}
+		if s := sample.Processes[e.position].Started; s.OK {
+			p.Started = s.V
+		}
+		switch {
+		case !e.verdict.Judged:
+		case e.verdict.Leak:
+			p.Rate = e.verdict.Rate
+		default:
+			p.Rate = detector.Of(0)
+		}
+		list[p.ProgramName] = list[p.ProgramName].with(&p)
+	}
+	return list
 }
 
 // ripe reports whether a process may have series: it is old enough, and its

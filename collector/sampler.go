@@ -416,6 +416,9 @@ func (s *Sampler) State() *State {
 		}
 		state.addReadings(l)
 	}
+	if s.cfg.Lives != nil {
+		state.addPrograms(s.cfg.Lives.Versions())
+	}
 	if f, ok := s.attribution(host); ok {
 		state.Collectors = append(state.Collectors, f)
 	}

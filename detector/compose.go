@@ -49,7 +49,7 @@ func (d *Domain[K]) judgeMembers() {
 		}
 		out := &d.out.Members[i]
 		in.member.Judge(&out.Verdict)
-		out.Earlier = in.member.earlier()
+		out.Earlier, out.Peak = d.earlier(in.member), Of(float64(in.member.Peak))
 		if out.Judged && !out.Leak {
 			d.name(in, &out.Verdict)
 		}

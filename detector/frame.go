@@ -182,10 +182,13 @@ type MemberVerdict[K comparable] struct {
 	Share Value
 	// Earlier is what earlier lives of what it runs say of it.
 	Earlier Earlier
+	// Peak is the most that it has held, in bytes. Absent while its memory is not known.
+	Peak Value
 }
 
 // Earlier is what the earlier lives of what a process runs say of it: see Domain.Remember.
 type Earlier struct {
+	Named bool        // lives are remembered, and it is known what it runs: no Lives are none
 	Lives int         // that taught something; 0 where none is known
 	Basis lives.Basis // of the name that they are known by
 	Kin   bool        // they were of another version, or had other arguments or another GPU

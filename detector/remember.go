@@ -39,9 +39,9 @@ func (d *Domain[K]) recall(m *member, id lives.ID) {
 }
 
 // earlier is what the earlier lives of a process say of it now.
-func (m *member) earlier() Earlier {
+func (d *Domain[K]) earlier(m *member) Earlier {
 	p := &m.prior
-	e := Earlier{Lives: p.Lives, Basis: p.Basis, Kin: p.Kin}
+	e := Earlier{Named: d.book != nil && m.Lives.Exact != 0, Lives: p.Lives, Basis: p.Basis, Kin: p.Kin}
 	if p.Ceiling > 0 {
 		e.Ceiling = Of(float64(p.Ceiling))
 	}

@@ -78,6 +78,8 @@
     // The shortest window of the exporter (--detector.window): its slopes tell who grows
     // most while a memory fills up.
     growthWindow: '10m',
+    // An image that retains this much more an hour than the one before is somebody's ticket.
+    retainsMoreBytesPerHour: 40 * 1024 * 1024,
     // Processes that end within an hour while the memory is full, as many as are a
     // crash loop.
     crashesPerHour: 3,

@@ -519,7 +519,7 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 		row.Class, row.Verdict = "ok", "no leak"
 	}
 	if !v.Leak {
-		row.Why = whyNot(v)
+		row.Why = whyNot(m)
 	}
 	row.Pattern, row.Confidence = patternWords(v.Pattern), percent(v.Confidence)
 	return row
@@ -527,15 +527,33 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 
 // whyNot says why growth on a memory is no leak yet, how much of the wait is over, and when
 // the memory is full if it goes on; "" where nothing grows.
-func whyNot(v *detector.Verdict) string {
+func whyNot(m domain) string {
+	v := &m.judgement.Device
 	var parts []string
-	if phrase := withheld.Phrase(v.Withheld, v.Lasted, v.WithheldFor); phrase != "" {
+	phrase := withheld.Phrase(v.Withheld, v.Lasted, v.WithheldFor)
+	if v.Withheld == detector.WithheldPriorLives {
+		phrase = withheld.PriorLives(earlierOf(m), v.Lasted, v.WithheldFor)
+	}
+	if phrase != "" {
 		parts = append(parts, phrase)
 	}
 	if v.SecondsToFull.OK {
 		parts = append(parts, fmt.Sprintf("full in %s if it goes on", humanize.Seconds(v.SecondsToFull.V)))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// earlierOf returns what earlier lives say of the process whose growth is that of a memory. It says
+// nothing where that is of no process that is shown.
+func earlierOf(m domain) *detector.Earlier {
+	v := &m.judgement.Device
+	for i := range m.device.Processes {
+		p := &m.device.Processes[i]
+		if p.Instance == m.instance && p.Verdict.Withheld == v.Withheld && p.Verdict.WithheldFor == v.WithheldFor && p.Verdict.Lasted == v.Lasted {
+			return &p.Earlier
+		}
+	}
+	return &detector.Earlier{}
 }
 
 // processesOf says how many processes are on a memory.

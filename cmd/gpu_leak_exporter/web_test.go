@@ -355,6 +355,16 @@ func TestPredictSays(t *testing.T) {
 			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
 		}
 	}
+	// remembered has a process that grows as its earlier lives did, beside one that grows otherwise.
+	remembered := func(n int) *collector.DeviceState {
+		v, other := growing(), growing()
+		v.Withheld, other.WithheldFor = detector.WithheldPriorLives, time.Hour
+		d := device(v)
+		d.Processes = []collector.ProcessState{
+			{Verdict: other, Earlier: detector.Earlier{Lives: 9}}, {Verdict: v, Earlier: detector.Earlier{Lives: n}},
+		}
+		return d
+	}
 	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
 	unjudged := detector.Verdict{Windows: [detector.MaxWindows]detector.Fit{{Span: 10 * time.Minute, Fill: 0.5}, {Span: time.Hour, Fill: 0.1}}}
 	for name, tt := range map[string]struct {
@@ -406,6 +416,9 @@ func TestPredictSays(t *testing.T) {
 		},
 		"suspect":      {collector.State{Devices: []*collector.DeviceState{device(healthy(0.799))}}, "", []string{"not sure", "79 %"}},
 		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(growing())}}, "", []string{"may be the start of a program; 35 of 60 min", "full in 40 min if it goes on"}},
+		"as before":    {collector.State{Devices: []*collector.DeviceState{remembered(3)}}, "", []string{"below what its last 3 lives held; 35 of 60 min"}},
+		"as once":      {collector.State{Devices: []*collector.DeviceState{remembered(1)}}, "", []string{"below what its last life held; 35 of 60 min"}},
+		"as others":    {collector.State{Devices: []*collector.DeviceState{remembered(0)}}, "", []string{"below what its earlier lives held; 35 of 60 min"}},
 		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
 		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
 		"tomorrow":     {collector.State{Devices: []*collector.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},

@@ -176,9 +176,17 @@ func (g grafana) choices(file string, list []variable, values map[string]string)
 
 // rightlyEmpty are the panels that have nothing to show of simulated nodes, and why.
 func rightlyEmpty() map[string]string {
-	return map[string]string{
+	empty := map[string]string{
 		"exporter.json Scrapes with errors A": "an exporter that answers does so with 200: what fails is a series of its own",
 	}
+	for panel, queries := range map[string]string{
+		"leak.json What grows, and what its earlier lives held": "ABCD", "leak.json Earlier lives now": "ABCDE", "fleet.json Images of programs": "ABCD",
+	} {
+		for _, query := range queries {
+			empty[panel+" "+string(query)] = "what simulated processes run has no name over its lives"
+		}
+	}
+	return empty
 }
 
 // driverNode is a node with the fake driver: for what simulated GPUs do not have.

@@ -21,8 +21,9 @@ function(config) {
   // both is an expression on GPUs and on GPU instances.
   both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],
 
-  // alert makes a rule. dashboard is the file of the one that shows why.
-  alert(name, severity, expr, wait, summary, description, dashboard='leak.json', keep=config.keepFiringFor):: {
+  // alert makes a rule. dashboard is the file of the one that shows why; node is false where the
+  // alert is about no node.
+  alert(name, severity, expr, wait, summary, description, dashboard='leak.json', keep=config.keepFiringFor, node=true):: {
     alert: name,
     expr: expr,
     [if wait != '0s' then 'for']: wait,
@@ -33,9 +34,13 @@ function(config) {
       description: description,
       // Rules see no external labels, so a cluster that is missing here may be there in
       // Grafana: then the dashboard shows all.
-      dashboard_url: '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
-                     [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +
-                     '{{ with $labels.uuid }}&var-gpu={{ . }}{{ end }}{{ with $labels.gpu_instance }}&var-gpu_instance={{ . }}{{ end }}',
+      dashboard_url:
+        if node then
+          '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
+          [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +
+          '{{ with $labels.uuid }}&var-gpu={{ . }}{{ end }}{{ with $labels.gpu_instance }}&var-gpu_instance={{ . }}{{ end }}'
+        else
+          '%s/d/%s{{ with $labels.%s }}?var-cluster={{ . }}{{ end }}' % [config.grafanaURL, std.md5(dashboard), config.clusterLabel],
     },
   },
 }

@@ -6,6 +6,7 @@
 package withheld
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -40,4 +41,21 @@ func Phrase(why detector.Withheld, lasted, more time.Duration) string {
 		return ""
 	}
 	return Words(why) + "; " + humanize.Part(lasted, lasted+more)
+}
+
+// PriorLives is Phrase for detector.WithheldPriorLives where it is known what the earlier lives of the
+// process say, such as "below what its last 3 lives held; 25 of 60 min".
+func PriorLives(e *detector.Earlier, lasted, more time.Duration) string {
+	if e.Lives == 0 {
+		return Phrase(detector.WithheldPriorLives, lasted, more)
+	}
+	lives := "life"
+	if e.Lives > 1 {
+		lives = fmt.Sprintf("%d lives", e.Lives)
+	}
+	text := "below what its last " + lives + " held"
+	if e.Kin {
+		text = "below what the last " + lives + " of a like program held"
+	}
+	return text + "; " + humanize.Part(lasted, lasted+more)
 }

@@ -31,6 +31,22 @@ func TestPhrase(t *testing.T) {
 	}
 }
 
+func TestPriorLives(t *testing.T) {
+	for _, c := range []struct {
+		earlier detector.Earlier
+		want    string
+	}{
+		{detector.Earlier{}, "below what its earlier lives held; 25 of 60 min"},
+		{detector.Earlier{Lives: 1}, "below what its last life held; 25 of 60 min"},
+		{detector.Earlier{Lives: 3}, "below what its last 3 lives held; 25 of 60 min"},
+		{detector.Earlier{Lives: 3, Kin: true}, "below what the last 3 lives of a like program held; 25 of 60 min"},
+	} {
+		if got := PriorLives(&c.earlier, 25*time.Minute, 35*time.Minute); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
 // reasons are all that the detector knows.
 func reasons() (list []detector.Withheld) {
 	for why := detector.WithheldNone + 1; why.String() != ""; why++ {
