@@ -164,7 +164,7 @@ func (d *Domain[K]) fill(headroom float64) {
 	if reached := float64(d.past.Reached); reached > 0 && float64(d.past.Top) <= reached+newHeight*float64(d.capacity) && !ablate.Off(ablate.Reached) {
 		return // a height that these processes had before is not new: an epoch, a day
 	}
-	if d.asBefore(f.rate, headroom) {
+	if d.asBefore(f.rate) {
 		return
 	}
 	eta, lower, upper := f.secondsTo(headroom)

@@ -34,7 +34,8 @@ type memberPast struct {
 	Full    bool          // then the memory as a whole was near its capacity
 	Lives   lives.ID
 	Curve   lives.Curve // the most that it held until each age
-	Loaded  Value       // what it held when it first computed
+	Rise    lives.Rise
+	Loaded  Value // what it held when it first computed
 	// Company is the most that one other of its group held when it was listed last.
 	Company stat.Bytes
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
@@ -53,6 +54,7 @@ func (d *Domain[K]) earlier(m *member) Earlier {
 
 // age notes what a process holds at its age.
 func (m *member) age() {
+	m.Rise.Note(m.Last-m.Began, float64(m.Height))
 	m.Curve.Note(m.Last-m.Began, float64(m.Used))
 	if !m.Loaded.OK && m.WorkedAt > 0 {
 		m.Loaded = Of(float64(m.Used))
@@ -68,7 +70,7 @@ func (d *Domain[K]) remember(m *member) {
 	l := lives.Life{
 		Ended: lives.SecondsOf(m.Last), Lasted: lives.SecondsOf(m.Last - m.Began),
 		Height: lives.Bytes(m.Height), Peak: lives.Bytes(m.Peak), Rate: lives.Bytes(grew.Rate), RateError: lives.Bytes(grew.Error),
-		Growing: grew.Is, Leaked: m.Leaks(), Full: d.diedFull(m),
+		Growing: grew.Is, Risen: m.Rise.Age, Leaked: m.Leaks(), Full: d.diedFull(m),
 	}
 	if m.Loaded.OK {
 		l.Loaded, l.Load = lives.SecondsOf(m.WorkedAt-m.Began), lives.Bytes(m.Loaded.V)
@@ -103,25 +105,23 @@ func (h *groupFrame) prior() series.Prior {
 	return series.Prior{Ceiling: h.ceiling}
 }
 
-// asBefore reports whether all that contributes to growth of the crest, in bytes per second, is below what
-// its earlier lives held, and whether that fits into the memory.
-func (d *Domain[K]) asBefore(rate, headroom float64) bool {
-	if slope := d.out.Residual.Windows[0].Slope; slope.OK && slope.V >= fillShare*rate {
+// asBefore reports whether all that may contribute to growth of the crest, in bytes per second, is below
+// what its earlier lives held, and whether all of it together fits into the memory.
+func (d *Domain[K]) asBefore(rate float64) bool {
+	grows := func(v *Verdict) bool { return v.Windows[0].Slope.OK && v.Windows[0].Slope.V >= fillShare*rate }
+	if grows(&d.out.Residual) {
 		return false
 	}
-	found := false
+	known, left := false, float64(d.capacity-d.used.Used)
 	for i := range d.present {
 		m := d.present[i].member
-		slope := d.out.Members[i].Windows[0].Slope
-		if m == nil || !slope.OK || slope.V < fillShare*rate {
-			continue
-		}
-		left := float64(m.prior.Ceiling) - float64(m.Used)
-		if m.prior.Ceiling == 0 || left < 0 {
+		switch {
+		case m == nil:
+		case m.Used <= stat.Bytes(m.prior.Ceiling):
+			known, left = true, left-max(0, float64(m.prior.Highest)-float64(m.Used))
+		case grows(&d.out.Members[i].Verdict):
 			return false
 		}
-		headroom -= left
-		found = true
 	}
-	return found && headroom > 0
+	return known && left >= 0
 }

@@ -61,7 +61,7 @@ func TestLivesList(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `PROGRAM    IMAGE                                          KNOWN BY        LIVES  HEIGHTS           PEAK     CEILING   LEAKED  LAST ENDED
-train.py   registry.example/ml/train@sha256:0123456789ab  program, image  3      23.0 GiB to 25.0 GiB  26.0 GiB   23.7 GiB  0       2026-03-05 06:00
+train.py   registry.example/ml/train@sha256:0123456789ab  program, image  3      23.0 GiB to 25.0 GiB  26.0 GiB   24.7 GiB  0       2026-03-05 06:00
 -          -                                              -               1      -                 -        -         0       2026-03-01 06:00
 serve�.py  -                                              program         1      5.00 GiB          5.00 GiB  -         1       2026-03-01 06:00
 

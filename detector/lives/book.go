@@ -25,6 +25,11 @@ const (
 	creeping = 3
 	// remembered is for how long a life counts.
 	remembered = 30 * 24 * time.Hour
+	// settledPart is the part of a life (one of so many) in the end of which it must not have risen by more
+	// than margin to have settled. It was fitted on simulated chains of lives, as sure was.
+	settledPart = 5
+	// together is how far the starts of processes may be apart that are one run: the ranks of a job.
+	together = Seconds(5 * 60)
 	// sure is how many lives must have shown what they hold for growth above that to need no excuse.
 	sure = 3
 )
@@ -34,7 +39,8 @@ type Prior struct {
 	Lives   int   // that taught something
 	Basis   Basis // of the name that they are known by
 	Kin     bool  // they were of another version, or had other arguments or another GPU
-	Ceiling Bytes // what the healthy ones reached, and a little more; 0 unknown
+	Highest Bytes // that a healthy one held; 0 unknown
+	Ceiling Bytes // a little more than that; 0 unknown
 	Sure    bool  // what grows above that has no excuse
 	low     Curve // the least and the most that they held at each age; 0 unknown
 	high    Curve
@@ -163,7 +169,7 @@ func (b *Book) Prior(id ID, now time.Duration) Prior {
 			best, last, from = prior, p.last(), key
 		}
 	}
-	best.Kin, best.Sure = best.Lives > 0, false
+	best.Kin = best.Lives > 0
 	return best
 }
 
@@ -173,21 +179,26 @@ func (p *program) prior(now time.Duration) Prior {
 		return Prior{}
 	}
 	prior := Prior{Basis: p.id.Basis}
-	var all [MaxLives]Bytes
-	heights := all[:0]
+	var all [MaxLives]Bytes // the most that each run held
+	heights, began := all[:0], Seconds(0)
 	for i := range p.lives {
 		l := &p.lives[i]
 		if l.Ended.Duration() > now || now-l.Ended.Duration() > remembered || !l.Teaches() {
 			continue
 		}
-		heights = append(heights, l.Height)
+		if at := l.began(); len(heights) == 0 || max(at, began)-min(at, began) > together {
+			heights, began = append(heights, l.Peak), at
+		} else {
+			heights[len(heights)-1] = max(heights[len(heights)-1], l.Peak)
+		}
 		prior.expect(l.Curve())
 	}
 	if len(heights) == 0 {
 		return Prior{}
 	}
 	prior.Lives, prior.Sure = len(heights), len(heights) >= sure
-	prior.Ceiling = margin * slices.Max(heights[:len(heights)-creep(heights)])
+	prior.Highest = slices.Max(heights[:len(heights)-creep(heights)])
+	prior.Ceiling = margin * prior.Highest
 	return prior
 }
 

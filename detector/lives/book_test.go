@@ -53,6 +53,9 @@ func TestCeiling(t *testing.T) {
 		{"one that died full", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Full = true })}, 100, 1},
 		{"one that something ended while it grew", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Growing = true })}, 100, 1},
 		{"one that grew until it was done", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Growing, l.End = true, EndCompleted })}, 200, 2},
+		{"one that rose in the end", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Lasted, l.Risen = 1000, 801 })}, 100, 1},
+		{"one that had settled", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Lasted, l.Risen = 1000, 800 })}, 200, 2},
+		{"the ranks of one run", []Life{with(ran(1, 100), func(l *Life) { l.Lasted = 900 }), with(ran(1, 120), func(l *Life) { l.Lasted = 600 }), with(ran(1, 110), func(l *Life) { l.Lasted = 700 })}, 120, 1},
 		{"one too short to have a height", []Life{ran(1, 0)}, 0, 0},
 		{"one that is long ago", []Life{ran(-60, 300), ran(1, 100)}, 100, 1},
 	} {
@@ -81,13 +84,17 @@ func TestNoFuture(t *testing.T) {
 	}
 }
 
-// A program that nobody knows is judged by its kin that was there last, but not as surely.
+// A program that nobody knows is judged by its kin that was there last, as surely as that was known.
 func TestKin(t *testing.T) {
 	b := book(ID{Exact: 1, Kin: 9}, ran(1, 100), ran(2, 100), ran(3, 100))
 	other := ran(4, 150)
 	b.Add(ID{Exact: 2, Kin: 9}, &other)
 	other = ran(5, 500)
 	b.Add(ID{Exact: 3, Kin: 8}, &other)
+	for d := range 3 {
+		other = ran(d+1, 90)
+		b.Add(ID{Exact: 4, Kin: 6}, &other)
+	}
 	for _, c := range []struct {
 		id   ID
 		want Bytes
@@ -99,6 +106,7 @@ func TestKin(t *testing.T) {
 		{ID{Exact: 7, Kin: 9}, 150, true, false},
 		{ID{Exact: 7, Kin: 7}, 0, false, false},
 		{ID{Exact: 7}, 0, false, false},
+		{ID{Exact: 7, Kin: 6}, 90, true, true},
 		{ID{}, 0, false, false},
 	} {
 		if p := b.Prior(c.id, 6*day); p.Ceiling != margin*c.want || p.Kin != c.kin || p.Sure != c.sure {

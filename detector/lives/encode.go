@@ -23,7 +23,7 @@ const (
 	maxBytes = 1 << 48
 	// idSize and lifeSize are what a program without its names and a life take in bytes.
 	idSize   = 8 + 8 + 1 + 2 + 2 + 1
-	lifeSize = 8*4 + 2*len(ages) + 2
+	lifeSize = 9*4 + 2*len(ages) + 2
 )
 
 // errEncoding says that bytes are not what AppendBinary wrote.
@@ -88,7 +88,7 @@ func (b *Book) AppendBinary(to []byte) ([]byte, error) {
 }
 
 func (l *Life) append(to []byte) []byte {
-	for _, t := range [...]Seconds{l.Ended, l.Lasted, l.Loaded} {
+	for _, t := range [...]Seconds{l.Ended, l.Lasted, l.Loaded, l.Risen} {
 		to = binary.BigEndian.AppendUint32(to, uint32(t))
 	}
 	for _, v := range [...]Bytes{l.Load, l.Height, l.Peak, l.Rate, l.RateError} {
@@ -182,7 +182,7 @@ func (r *reader) program() *program {
 }
 
 func (r *reader) life(l *Life) {
-	for _, t := range [...]*Seconds{&l.Ended, &l.Lasted, &l.Loaded} {
+	for _, t := range [...]*Seconds{&l.Ended, &l.Lasted, &l.Loaded, &l.Risen} {
 		*t = Seconds(binary.BigEndian.Uint32(r.take(4)))
 	}
 	for _, v := range [...]*Bytes{&l.Load, &l.Height, &l.Peak, &l.Rate, &l.RateError} {

@@ -68,13 +68,30 @@ func (c *Curve) Note(age time.Duration, held float64) {
 // shares is a Curve in shares of a peak: half the size.
 type shares [len(ages)]uint16
 
-// Life is what is kept of one life of a program: 60 bytes.
+// Rise is when a life last rose to a new height, but for a little.
+type Rise struct {
+	Height Bytes
+	Age    Seconds
+}
+
+// Note adds the height that is reached at an age.
+func (r *Rise) Note(age time.Duration, height float64) {
+	switch h := Bytes(height); {
+	case r.Height == 0: // nobody saw it rise to that
+		r.Height = h
+	case h > margin*r.Height:
+		r.Height, r.Age = h, SecondsOf(age)
+	}
+}
+
+// Life is what is kept of one life of a program: 64 bytes.
 type Life struct {
 	Ended  Seconds // since the Unix epoch
 	Lasted Seconds
 	// Loaded is after how long it first computed, and Load what it held then; 0 where that is not known.
 	Loaded Seconds
 	Load   Bytes
+	Risen  Seconds // after how long it held its height, but for a little
 	// Height is the highest level that it held for a minute, and Peak the highest sample.
 	Height, Peak Bytes
 	// Rate is that of the growth at its end in bytes per second, with its standard error; 0 without.
@@ -86,10 +103,18 @@ type Life struct {
 	Full            bool // the memory was full at its end
 }
 
-// Teaches reports whether the life shows what a healthy one holds. How high growth would have gone that
-// something else ended is not known.
+// began returns when the life began.
+func (l *Life) began() Seconds { return l.Ended - min(l.Lasted, l.Ended) }
+
+// Teaches reports whether the life shows what a healthy one holds: it completed, or its growth had ended
+// before it did. How high growth would have gone that something else ended is not known.
 func (l *Life) Teaches() bool {
-	return !l.Leaked && !l.Full && l.Height > 0 && (!l.Growing || l.End == EndCompleted)
+	return !l.Leaked && !l.Full && l.Height > 0 && (l.End == EndCompleted || l.settled())
+}
+
+// settled reports whether the life stayed at its height in the end.
+func (l *Life) settled() bool {
+	return !l.Growing && settledPart*(l.Lasted-min(l.Risen, l.Lasted)) >= l.Lasted
 }
 
 // SetCurve notes what was held at each age. Peak must be known.

@@ -70,7 +70,7 @@ func (v *Version) add(l *Life) {
 		return
 	}
 	v.Lives++
-	v.Started = max(v.Started, l.Ended-min(l.Lasted, l.Ended))
+	v.Started = max(v.Started, l.began())
 	v.Peak = max(v.Peak, l.Peak)
 	if l.Retained() {
 		v.Rate = max(v.Rate, l.Rate)
