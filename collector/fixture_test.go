@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // fixtureEpoch is the time of the fixture; fixtureAt is a moment n seconds later.
@@ -70,6 +71,7 @@ func trainer() *gpu.Owner {
 	return &gpu.Owner{
 		Process: "train.py", User: "alice", Command: "python3 train.py --lr=3e-4", ContainerID: "c0ffee",
 		Namespace: "ml", Pod: "train-0", Container: "main", SlurmJob: "4711",
+		Lives: lives.ID{Exact: 11, Kin: 12, Basis: lives.BasisProgram | lives.BasisImage, Program: "train.py", Image: "registry.example/ml/train@sha256:c0ffee"},
 	}
 }
 
