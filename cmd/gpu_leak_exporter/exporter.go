@@ -100,8 +100,11 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Samp
 	}
 	if cfg.source.Kind == source.NVML {
 		c.SysFS = cfg.source.SysFS
-		var err error
-		if c.Owners, err = newOwners(cfg, logger); err != nil {
+		secret, err := cfg.livesSecret(nil)
+		if err != nil {
+			return nil, err
+		}
+		if c.Owners, err = newOwners(cfg, newNamer(secret), logger); err != nil {
 			return nil, err
 		}
 	}

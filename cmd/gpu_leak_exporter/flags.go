@@ -68,6 +68,7 @@ type config struct {
 	lifecycle       bool
 	stateFile       string
 	stateInterval   time.Duration
+	livesKeyFile    string
 }
 
 // groups returns the parts of the slow reading that an enabled family shows.
@@ -239,6 +240,9 @@ func (p *parser) stateFlags() {
 		setting.Checked("detector.state-file", &c.stateFile, checkStateFile), "")
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
 		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
+	p.flag("detector.lives-key-file", "File with a secret of 16 bytes or more with which programs are named, so that earlier lives of a program are known again. "+
+		"Nodes with the same secret know each other's programs. Empty: each node has a secret of its own.",
+		setting.Checked("detector.lives-key-file", &c.livesKeyFile, source.CheckLivesKey), "")
 }
 
 // checkStateFile refuses a file that could never be written.
