@@ -24,6 +24,8 @@ const (
 	creeping = 3
 	// remembered is for how long a life counts.
 	remembered = 30 * 24 * time.Hour
+	// sameEnd is how far apart the end of a life and what is learnt of it later may be.
+	sameEnd = time.Minute
 	// sure is how many lives must have shown what they hold for growth above that to need no excuse.
 	sure = 3
 )
@@ -91,6 +93,30 @@ func (b *Book) Add(id ID, l *Life) {
 	}
 	at, _ := slices.BinarySearchFunc(p.lives, l.Ended, func(l Life, t Seconds) int { return int(int64(l.Ended) - int64(t)) })
 	p.lives = slices.Insert(p.lives, at, *l)
+}
+
+// Ended notes how the life of a program ended that ended at about that time, since the Unix epoch: the
+// one nearest to it of which that is not known yet. It reports whether there is one.
+func (b *Book) Ended(id ID, at time.Duration, end End) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.programs[id.Exact]
+	if p == nil {
+		return false
+	}
+	var found *Life
+	nearest := sameEnd
+	for i := range p.lives {
+		l := &p.lives[i]
+		if off := (l.Ended.Duration() - at).Abs(); l.End == EndUnknown && (off < nearest || off == nearest && found == nil) {
+			found, nearest = l, off
+		}
+	}
+	if found == nil {
+		return false
+	}
+	found.End = end
+	return true
 }
 
 // forget removes the program whose last life ended first.
