@@ -55,17 +55,29 @@ func (i *fakeImages) ListImages(context.Context, *runtimeapi.ListImagesRequest) 
 // start serves at a socket until stop is called, which removes the socket.
 func (r *fakeRuntime) start(t testing.TB, socket string) (stop func()) {
 	t.Helper()
+	if r.list == nil {
+		return serveRuntime(t, socket, nil, nil)
+	}
+	if r.images == nil {
+		return serveRuntime(t, socket, r, nil)
+	}
+	return serveRuntime(t, socket, r, r.images)
+}
+
+// serveRuntime serves at a socket what is not nil until stop is called, which removes the socket.
+func serveRuntime(t testing.TB, socket string, containers runtimeapi.RuntimeServiceServer, images runtimeapi.ImageServiceServer) (stop func()) {
+	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	if r.list != nil {
-		runtimeapi.RegisterRuntimeServiceServer(server, r)
+	if containers != nil {
+		runtimeapi.RegisterRuntimeServiceServer(server, containers)
 	}
-	if r.images != nil {
-		runtimeapi.RegisterImageServiceServer(server, r.images)
+	if images != nil {
+		runtimeapi.RegisterImageServiceServer(server, images)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

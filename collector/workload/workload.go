@@ -19,14 +19,14 @@
 //   - Program of an interpreter, and the command: /proc/PID/cmdline. Anyone. With
 //     Config.Namer the arguments of every process are read, and those of the parent of
 //     a child of Python's multiprocessing. What changes at each start is taken out, and
-//     of the rest only keyed hashes are kept: arguments are never stored, logged or shown.
+//     of the rest only keyed hashes are kept: for that, no argument is stored, logged or shown.
 //   - Name of the Slurm job, only with Config.Namer: the variable SLURM_JOB_NAME in
 //     /proc/PID/environ, like a debugger. Nothing else of the environment is kept.
 //   - User: /proc/PID/status. Anyone. The name: a file of users, see Config.Passwd.
 //   - Container and Slurm job: /proc/PID/cgroup. Anyone.
-//   - Pod, namespace, the container's name and image: the socket of the container runtime
-//     (CRI), which is root's as a rule. A process with uid 0 may connect without any
-//     capability.
+//   - Pod, namespace, the container's name, its image and how it ended: the socket of
+//     the container runtime (CRI), which is root's as a rule. A process with uid 0 may
+//     connect without any capability.
 //   - Allotted GPUs: the socket of the kubelet's pod-resources API, which is root's.
 //   - Jobs of mapping files: the files of Config.JobMappingDir.
 //   - Device files: /proc/PID/fd, like a debugger. Without that right Holders sees
