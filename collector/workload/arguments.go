@@ -151,7 +151,7 @@ func nameWords(name string) []string {
 // --seed=7, trainer.seed=7 and {"seed": 7}, and what looks like a port, a date and so on.
 // A long number stays where it is the value of an option.
 func steadyWord(word string, value bool) string {
-	for {
+	for strings.ContainsAny(word, "0123456789/:=") { // nothing else changes
 		// Each step removes something, and may show to the others what was hidden.
 		steady := steadyNumbers(steadyPatterns(steadySettings(word)), value)
 		if steady == word {
@@ -159,6 +159,7 @@ func steadyWord(word string, value bool) string {
 		}
 		word = steady
 	}
+	return word
 }
 
 // steadySettings replaces the values of settings in a text whose names say that they change.
