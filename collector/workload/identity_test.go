@@ -31,6 +31,7 @@ func TestLives(t *testing.T) {
 	base := executing("python3", "python3|train.py|--bs|32|--port|29500")
 	inSlurm := base.with(func(p *process) { p.cgroup = slurmGroup })
 	const spawned = "python3|-c|from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)|--multiprocessing-fork"
+	const forking = "python3|-c|from multiprocessing.forkserver import main; main(3, 5, ['__main__'], **{'sys_path': ['/srv']})"
 	childOf := func(parent uint32) process {
 		return executing("python3", spawned).with(func(p *process) { p.parent, p.start = parent, 200 })
 	}
@@ -39,6 +40,7 @@ func TestLives(t *testing.T) {
 		tr.add(11, executing("python3", "python3|/srv/serve.py"))
 		tr.add(12, executing("python3", "python3|/srv/train.py|--bs|32|--seed|8"))
 		tr.add(13, childOf(10))
+		tr.add(15, executing("python3", forking).with(func(p *process) { p.parent, p.start = 10, 150 }))
 		tr.add(14, executing("python3", "python3|/srv/late.py").with(func(p *process) { p.start = 300 }))
 	}
 	for _, c := range []struct {
@@ -73,6 +75,10 @@ func TestLives(t *testing.T) {
 		{"children of a program", childOf(10), childOf(12), false, true, lives.BasisProgram | lives.BasisArguments, parents},
 		{"children of two programs", childOf(10), childOf(11), false, false, lives.BasisProgram | lives.BasisArguments, parents},
 		{"a child of a child", childOf(10), childOf(13), true, true, lives.BasisProgram | lives.BasisArguments, parents},
+		{
+			"a child that a server has forked", childOf(10), executing("python3", forking).with(func(p *process) { p.parent, p.start = 15, 200 }),
+			true, true, lives.BasisProgram | lives.BasisArguments, parents,
+		},
 		{"a child and its program", childOf(10), executing("python3", "python3|/srv/train.py|--bs|32"), false, true, lives.BasisProgram | lives.BasisArguments, parents},
 		{"children whose parents are gone", childOf(9), childOf(14), true, true, lives.BasisProgram | lives.BasisArguments, parents},
 	} {

@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -535,7 +536,7 @@ func TestScriptThatEnds(t *testing.T) {
 
 // Everything that runs here can be looked up and has a name.
 func TestAllProcesses(t *testing.T) {
-	r, err := New(Config{})
+	r, err := New(Config{Namer: lives.NewNamer(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
