@@ -102,6 +102,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 			processes: newProcessTable(s.cfg, info.Index, s.jobs.Load),
 		},
 	}
+	l.processes.gone = func(o *gpu.Owner, seen time.Duration) { s.ends.add(o, info.Name, seen) }
 	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
 	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})
 	return l

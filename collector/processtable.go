@@ -36,8 +36,10 @@ type processTable struct {
 	ended map[processKey]*processEntry
 	// idle is since when the processes of a state file had computed nothing, on the
 	// source's clock, until the first sample.
-	idle    map[processKey]time.Duration
-	begun   bool            // a sample has been noted
+	idle  map[processKey]time.Duration
+	begun bool // a sample has been noted
+	// gone is told of each process that is not in the list any more.
+	gone    func(owner *gpu.Owner, seen time.Duration)
 	renamed bool            // the owner of a process has changed with the last sample
 	rank    []*processEntry // scratch
 }
@@ -69,7 +71,7 @@ type processEntry struct {
 var unknownOwner = &gpu.Owner{}
 
 func newProcessTable(cfg SamplerConfig, index int, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: strconv.Itoa(index), jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}}
+	return processTable{cfg: cfg, index: strconv.Itoa(index), jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(*gpu.Owner, time.Duration) {}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
@@ -113,6 +115,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		if e.seen != sample.T {
 			delete(t.entries, key)
 			t.ended[key] = e
+			t.gone(e.owner, e.seen)
 		}
 	}
 	t.begun, t.idle = true, nil

@@ -122,6 +122,9 @@ type Owners interface {
 	Jobs() (workload.Jobs, error)
 	// Run does in the background what Owner must not wait for, until ctx ends.
 	Run(ctx context.Context)
+	// Ended returns how a container has ended; known is false while that may still become
+	// known. It may take seconds.
+	Ended(ctx context.Context, containerID string) (end lives.End, known bool)
 	// RuntimeProblem returns why the container runtime cannot be asked; nil if it can.
 	RuntimeProblem() error
 }
@@ -153,6 +156,8 @@ type Sampler struct {
 	walking, readingJobs stopwatch
 	// rules are what the detector's series are configured by.
 	rules atomic.Pointer[rules]
+	// ends learns how processes have ended; nil if nobody wants to know.
+	ends *ends
 }
 
 // shared is the part of the state that concerns no single GPU. It is immutable.
@@ -172,7 +177,7 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1)}
+	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), ends: newEnds(cfg.Lives, cfg.Owners)}
 	for _, w := range cfg.Detector.Windows {
 		s.windows = append(s.windows, model.Duration(w).String())
 	}
@@ -200,6 +205,9 @@ func (s *Sampler) Run(ctx context.Context) {
 	others := []<-chan struct{}{inBackground(ctx, s.watch), inBackground(ctx, s.save), inBackground(ctx, s.lookAround)}
 	if s.cfg.Owners != nil {
 		others = append(others, inBackground(ctx, s.cfg.Owners.Run), inBackground(ctx, s.followJobs))
+	}
+	if s.ends != nil {
+		others = append(others, inBackground(ctx, s.ends.run))
 	}
 	<-ctx.Done()
 	grace := time.NewTimer(stopGrace)

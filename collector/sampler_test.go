@@ -20,6 +20,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // scriptSource is a source whose every answer the test decides.
@@ -759,6 +760,8 @@ func (*owners) Run(context.Context) {}
 func (*owners) Unreadable() int { return 0 }
 
 func (*owners) RuntimeProblem() error { return nil }
+
+func (*owners) Ended(context.Context, string) (lives.End, bool) { return lives.EndUnknown, true }
 
 func TestOwnersAreLatched(t *testing.T) {
 	young := process(4, 1)

@@ -117,7 +117,7 @@ func (d *Domain[K]) asBefore(rate float64) bool {
 		m := d.present[i].member
 		switch {
 		case m == nil:
-		case m.Used <= stat.Bytes(m.prior.Ceiling):
+		case m.prior.Ceiling > 0 && m.Used <= stat.Bytes(m.prior.Ceiling):
 			known, left = true, left-max(0, float64(m.prior.Highest)-float64(m.Used))
 		case grows(&d.out.Members[i].Verdict):
 			return false

@@ -26,7 +26,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // stopGrace is how long each part gets to stop: the requests under way, then the
@@ -64,10 +63,14 @@ func newExporter(cfg *config, src gpu.Source, stderr io.Writer) (*exporter, erro
 
 // wire makes the parts between the source and the listeners.
 func (e *exporter) wire() (err error) {
-	if e.lives, err = newLivesKeeper(e.cfg.livesFile, nil, e.logger); err != nil {
+	secret, err := e.cfg.fleetSecret()
+	if err != nil {
 		return err
 	}
-	if e.sampler, err = newSampler(e.cfg, e.source, e.lives.book(), e.logger); err != nil {
+	if e.lives, err = newLivesKeeper(e.cfg.livesFile, secret, e.logger); err != nil {
+		return err
+	}
+	if e.sampler, err = newSampler(e.cfg, e.source, e.lives, e.logger); err != nil {
 		return err
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
@@ -89,7 +92,7 @@ func (e *exporter) wire() (err error) {
 
 // newSampler returns a sampler of the source. What the host shows of GPUs and
 // processes is asked for only where they are the host's.
-func newSampler(cfg *config, src gpu.Source, book *lives.Book, logger log.Logger) (*collector.Sampler, error) {
+func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Logger) (*collector.Sampler, error) {
 	c := collector.SamplerConfig{
 		SlowInterval:  cfg.slowInterval,
 		Timeout:       cfg.source.Timeout,
@@ -98,7 +101,7 @@ func newSampler(cfg *config, src gpu.Source, book *lives.Book, logger log.Logger
 		Groups:        cfg.groups(),
 		Detector:      cfg.detector,
 		Resolve:       cfg.rules.For,
-		Lives:         book,
+		Lives:         keeper.book(),
 		ProcFS:        cfg.source.ProcFS,
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,
@@ -107,7 +110,7 @@ func newSampler(cfg *config, src gpu.Source, book *lives.Book, logger log.Logger
 	if cfg.source.Kind == source.NVML {
 		c.SysFS = cfg.source.SysFS
 		var err error
-		if c.Owners, err = newOwners(cfg, logger); err != nil {
+		if c.Owners, err = newOwners(cfg, keeper.namer, logger); err != nil {
 			return nil, err
 		}
 	}

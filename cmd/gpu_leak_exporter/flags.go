@@ -69,6 +69,7 @@ type config struct {
 	stateFile       string
 	stateInterval   time.Duration
 	livesFile       string
+	livesKeyFile    string
 }
 
 // groups returns the parts of the slow reading that an enabled family shows.
@@ -243,6 +244,21 @@ func (p *parser) stateFlags() {
 	p.flag("detector.lives-file", "File in which what programs held in their earlier lives outlives a restart and a reboot. Empty: it does not. "+
 		"gpuleaktool lives lists it, and hands it to other nodes.",
 		setting.Checked("detector.lives-file", &c.livesFile, checkSaveFile), "")
+	p.flag("detector.lives-key-file", "File with a secret of 16 bytes or more with which programs are named, so that earlier lives of a program are known again. "+
+		"Nodes with the same secret know each other's programs. Empty: each node has a secret of its own.",
+		setting.Checked("detector.lives-key-file", &c.livesKeyFile, source.CheckLivesKey), "")
+}
+
+// fleetSecret returns the secret of --detector.lives-key-file; nil without one.
+func (c *config) fleetSecret() ([]byte, error) {
+	if c.livesKeyFile == "" {
+		return nil, nil
+	}
+	secret, err := source.LivesKey(c.livesKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--detector.lives-key-file: %w", err)
+	}
+	return secret, nil
 }
 
 // checkSaveFile refuses a file that could never be written.

@@ -97,6 +97,8 @@ func TestWrongCalls(t *testing.T) {
 			"--source=sim:leak --web.listen-address=127.0.0.1:0 --detector.state-file=" + recording,
 			recording + " is not a state file of gpu_leak_exporter: remove it or name another one",
 		},
+		{"--detector.lives-key-file=/none", "--detector.lives-key-file=/none: open /none: no such file or directory"},
+		{"--detector.lives-key-file=" + dir, "--detector.lives-key-file=" + dir + ": " + dir + " is no regular file"},
 		{"--detector.state-interval=0s", "--detector.state-interval=0s: must be between 1s and 1h"},
 		{"--detector.window=30s", "--detector.window=30s: must be between 1m and 1d"},
 		{"--detector.window=2d", "--detector.window=2d: must be between 1m and 1d"},
@@ -176,7 +178,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("source %+v, want %+v", c.source, want)
 	}
 	if c.slowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
-		c.stateFile != "" || c.stateInterval != 30*time.Second {
+		c.stateFile != "" || c.livesKeyFile != "" || c.stateInterval != 30*time.Second {
 		t.Errorf("%+v", c)
 	}
 	if c.telemetryPath != "/metrics" || c.maxRequests != 40 || !c.exporterMetrics || !reflect.DeepEqual(*c.listen.WebListenAddresses, []string{":9844"}) {

@@ -28,6 +28,7 @@ const livesPause = 10 * time.Second
 type livesKeeper struct {
 	path   string // "" for memory alone
 	file   *livesfile.File
+	namer  *lives.Namer // makes the keys of the file
 	logger log.Logger
 	// saved is how the last writing went; nil before the first.
 	saved atomic.Pointer[collector.WriteState]
@@ -44,6 +45,10 @@ func newLivesKeeper(path string, secret []byte, logger log.Logger) (*livesKeeper
 	if k.file == nil {
 		k.file = livesfile.New(secret)
 	}
+	if secret == nil {
+		secret = k.file.Secret
+	}
+	k.namer = lives.NewNamer(secret)
 	return k, nil
 }
 

@@ -191,6 +191,9 @@ func TestLivesFileOfNoUse(t *testing.T) {
 		if n := len(k.book().Programs()); n != c.lives {
 			t.Errorf("%s: %d programs", name, n)
 		}
+		if k.namer.Check() != k.file.Check {
+			t.Errorf("%s: it makes other keys than those of the file", name)
+		}
 		if err := k.file.Fits(c.secret); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // exported is the history that series of this exporter tell: those of a GPU, of its GPU
@@ -235,6 +236,8 @@ func ownerOf(l labels, exporters map[string]bool) *gpu.Owner {
 	if o.Pod != "" || len(exporters) == 0 {
 		o.Container = own("container")
 	}
+	// The exporter's metrics do not have the name that it gave to all lives of the program.
+	o.Lives = lives.NewNamer(nil).ID(lives.Identity{Program: o.Process})
 	return o
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -39,6 +40,7 @@ type recorder struct {
 	output       string
 	slowInterval time.Duration
 	duration     time.Duration // of the source's clock; 0 is until stopped
+	livesKeyFile string
 
 	stderr io.Writer
 	owners owners // nil where the source tells whose a process is
@@ -78,6 +80,9 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 		setting.Duration("nvml.timeout", &s.Timeout, time.Second, 10*time.Minute))
 	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
 	cmd.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
+	flag("lives-key-file", "File with the secret with which programs are named, as for the exporter's --detector.lives-key-file. "+
+		"Empty: a secret of this recording alone, so that who gets it cannot guess the arguments of the programs by trying.", "",
+		setting.Checked("lives-key-file", &r.livesKeyFile, source.CheckLivesKey))
 	commands["record"] = func(ctx context.Context, _, stderr io.Writer) error {
 		if s.Kind == source.NVML && speed {
 			return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
@@ -95,11 +100,9 @@ func (r *recorder) run(ctx context.Context) error {
 		return err
 	}
 	if r.source.Kind == source.NVML {
-		resolver, err := source.Owners(r.source, source.OwnersConfig{})
-		if err != nil {
+		if r.owners, err = r.resolver(); err != nil {
 			return errors.Join(err, src.Close())
 		}
-		r.owners = resolver
 	}
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -126,6 +129,18 @@ func (r *recorder) run(ctx context.Context) error {
 		failed = nil
 	}
 	return r.finish(failed)
+}
+
+// resolver returns what tells whose the processes of the driver's source are.
+func (r *recorder) resolver() (owners, error) {
+	key := source.NewLivesKey()
+	if r.livesKeyFile != "" {
+		var err error
+		if key, err = source.LivesKey(r.livesKeyFile); err != nil {
+			return nil, fmt.Errorf("--lives-key-file: %w", err)
+		}
+	}
+	return source.Owners(r.source, source.OwnersConfig{Namer: lives.NewNamer(key)})
 }
 
 // finish completes the file and says what is in it. failed is why the recording

@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // The JSON of a recording follows the Go types, so that a field that is added to
@@ -27,6 +29,8 @@ import (
 var (
 	timeType        = reflect.TypeFor[time.Time]()
 	processTypeType = reflect.TypeFor[ProcessType]()
+	basisType       = reflect.TypeFor[lives.Basis]()
+	keyType         = reflect.TypeFor[lives.Key]()
 	optPath         = reflect.TypeFor[Opt[int]]().PkgPath()
 )
 
@@ -76,9 +80,16 @@ func isOpt(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t.PkgPath() == optPath && strings.HasPrefix(t.Name(), "Opt[")
 }
 
+// isLetter reports whether t is the letter of a state. Other types of a byte are numbers.
+func isLetter(t reflect.Type) bool {
+	return t.Kind() == reflect.Uint8 && t != processTypeType && t != basisType
+}
+
 // leftOut reports whether a field of that value is not written.
 func leftOut(v reflect.Value) bool {
 	switch v.Kind() {
+	case reflect.Uint64:
+		return v.Type() == keyType && v.IsZero() // the zero Key is that of nothing known
 	case reflect.String, reflect.Bool, reflect.Slice, reflect.Pointer, reflect.Uint8:
 		return v.IsZero()
 	case reflect.Struct:
@@ -109,7 +120,7 @@ func appendJSON(b []byte, v reflect.Value) ([]byte, error) {
 	case reflect.Int, reflect.Int64:
 		return strconv.AppendInt(b, v.Int(), 10), nil
 	case reflect.Uint8:
-		if v.Type() == processTypeType {
+		if !isLetter(v.Type()) {
 			return strconv.AppendUint(b, v.Uint(), 10), nil
 		}
 		text, err := json.Marshal(string(rune(v.Uint()))) // the letter of a state
@@ -216,7 +227,7 @@ func setText(v reflect.Value, text string) bool {
 	switch {
 	case v.Kind() == reflect.String:
 		v.SetString(text)
-	case v.Kind() == reflect.Uint8 && v.Type() != processTypeType && utf8.RuneCountInString(text) == 1:
+	case isLetter(v.Type()) && utf8.RuneCountInString(text) == 1:
 		r, _ := utf8.DecodeRuneInString(text)
 		if r > math.MaxUint8 {
 			return false
@@ -237,7 +248,7 @@ func setNumber(v reflect.Value, text string) bool {
 	case reflect.Uint8:
 		n, err := strconv.ParseUint(text, 10, 8)
 		v.SetUint(n)
-		return err == nil && v.Type() == processTypeType && ProcessType(n)&^(Compute|Graphics|MPS) == 0
+		return err == nil && !isLetter(v.Type()) && n <= maxSum(v.Type())
 	case reflect.Uint32, reflect.Uint64:
 		n, err := strconv.ParseUint(text, 10, v.Type().Bits())
 		v.SetUint(n)
@@ -250,6 +261,14 @@ func setNumber(v reflect.Value, text string) bool {
 	return false
 }
 
+// maxSum returns the sum of all that a type of flags may hold.
+func maxSum(t reflect.Type) uint64 {
+	if t == processTypeType {
+		return uint64(Compute | Graphics | MPS)
+	}
+	return 2*uint64(lives.BasisGPU) - 1
+}
+
 // jsonKind names what is expected of a value.
 func jsonKind(v reflect.Value) string {
 	switch v.Kind() {
@@ -260,7 +279,7 @@ func jsonKind(v reflect.Value) string {
 	case reflect.Float64:
 		return "a number"
 	case reflect.Uint8:
-		if v.Type() != processTypeType {
+		if isLetter(v.Type()) {
 			return "a letter"
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // TestRecordingRoundTrip records every scenario and replays it.
@@ -170,6 +172,53 @@ func TestRecordingText(t *testing.T) {
 	}
 }
 
+// TestRecordedLives reads the names that a recording has, and makes up for those that it
+// lacks: recordings of older releases have none.
+func TestRecordedLives(t *testing.T) {
+	program := lives.NewNamer(nil).ID(lives.Identity{Program: "train.py"})
+	recorded := lives.ID{Exact: 1<<64 - 1, Kin: 2, Basis: lives.BasisProgram | lives.BasisJob, Program: "train.py", Image: "r@sha256:1"}
+	for _, tc := range []struct {
+		name, owner string
+		want        lives.ID
+	}{
+		{"recorded", `{"process":"train.py","lives":{"exact":18446744073709551615,"kin":2,"basis":9,"program":"train.py","image":"r@sha256:1"}}`, recorded},
+		{"of an older release", `{"process":"train.py","slurm_job":"7","pod":"a"}`, program},
+		{"of no program", `{"user":"alice"}`, lives.ID{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			text := `{"format":"gpu_leak_exporter recording","version":1}
+{"gpu":{"index":0,"uuid":"GPU-a"}}
+{"uuid":"GPU-a","sample":{"t":1772359200000000000,"processes":[{"owner":` + tc.owner + `}]}}
+`
+			got := replayAll(t, write(t, text), nil)[0].samples[0]
+			if id := got.Processes[0].Owner.Lives; id != tc.want {
+				t.Errorf("replayed as %+v, want %+v", id, tc.want)
+			}
+			r, err := NewRecordingReader("r", strings.NewReader(text), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, s, err := r.Next(); err != nil || s.Processes[0].Owner.Lives != tc.want {
+				t.Errorf("read as %+v, %v; want %+v", s.Processes[0].Owner.Lives, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestProgramNamesAreBounded names more programs than are kept.
+func TestProgramNamesAreBounded(t *testing.T) {
+	n := newProgramNames()
+	for i := range maxNamed + 10 {
+		program := strconv.Itoa(i)
+		if id := n.of(program); id.Program != program || n.of(program) != id {
+			t.Fatalf("program %d: %+v", i, id)
+		}
+	}
+	if len(n.known) != maxNamed {
+		t.Errorf("keeps %d names", len(n.known))
+	}
+}
+
 func TestSnakeCase(t *testing.T) {
 	for name, want := range map[string]string{
 		"UUID": "uuid", "PCIBusID": "pci_bus_id", "VBIOSVersion": "vbios_version", "SlurmJob": "slurm_job",
@@ -211,6 +260,8 @@ func TestRecordingErrors(t *testing.T) {
 		{"too big a float", head + gpu + sample(`,"processes":[{"sm":1e999}]`), "FILE:3: sample: processes: [0]: sm: cannot read 1e999 as a number"},
 		{"too big a pid", head + gpu + sample(`,"processes":[{"id":{"pid":4294967296}}]`), "FILE:3: sample: processes: [0]: id: pid: cannot read 4294967296 as a whole number in its range"},
 		{"type", head + gpu + sample(`,"processes":[{"type":8}]`), "FILE:3: sample: processes: [0]: type: cannot read 8 as a whole number in its range"},
+		{"basis", head + gpu + sample(`,"processes":[{"owner":{"lives":{"basis":32}}}]`), "FILE:3: sample: processes: [0]: owner: lives: basis: cannot read 32 as a whole number in its range"},
+		{"a letter for a basis", head + gpu + sample(`,"processes":[{"owner":{"lives":{"basis":"R"}}}]`), "FILE:3: sample: processes: [0]: owner: lives: basis: cannot read \"R\" as a whole number in its range"},
 		{"state", head + gpu + sample(`,"processes":[{"state":"running"}]`), "FILE:3: sample: processes: [0]: state: cannot read \"running\" as a letter"},
 		{"list", head + gpu + sample(`,"processes":{}`), "FILE:3: sample: processes: is no list"},
 		{"object", head + gpu + sample(`,"memory":[]`), "FILE:3: sample: memory: is no object"},

@@ -47,6 +47,7 @@ type recordingFile struct {
 	lines  *lineReader
 	format format
 	last   map[string]time.Duration // by UUID
+	names  *programNames
 	left   leftOutLines
 	rest   []reading // after the last line
 	ended  bool
@@ -85,7 +86,7 @@ func newRecordingFile(name string, in io.Reader, loc *time.Location) (*recording
 	if err != nil {
 		return nil, err
 	}
-	f := &recordingFile{lines: lines, last: map[string]time.Duration{}}
+	f := &recordingFile{lines: lines, last: map[string]time.Duration{}, names: newProgramNames()}
 	return f, f.detect(loc)
 }
 
@@ -118,9 +119,18 @@ func (f *recordingFile) detect(loc *time.Location) error {
 	return nil
 }
 
-// next returns the next reading, io.EOF at the end, or an error that names file
-// and line.
+// next returns the next reading, with a name for the lives of each program that is known.
+// The error is io.EOF at the end, or names file and line.
 func (f *recordingFile) next() (reading, error) {
+	r, err := f.row()
+	if err == nil {
+		f.names.complete(&r.sample)
+	}
+	return r, err
+}
+
+// row returns the next reading as it is recorded.
+func (f *recordingFile) row() (reading, error) {
 	for !f.ended {
 		text, err := f.lines.next()
 		if errors.Is(err, io.EOF) {

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // app is a process of a log of processes.
 func app(pid uint32, start uint64, name string, used Opt[uint64]) Process {
-	return Process{ID: ProcessID{pid, start}, Type: Compute, Used: used, Owner: &Owner{Process: name}}
+	return Process{ID: ProcessID{pid, start}, Type: Compute, Used: used, Owner: &Owner{Process: name, Lives: lives.NewNamer(nil).ID(lives.Identity{Program: name})}}
 }
 
 func apps(clock string, p ...Process) Sample {

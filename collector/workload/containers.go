@@ -52,8 +52,9 @@ const (
 	maxWaiting = maxContainers / 4
 )
 
-// place is where a container is in Kubernetes; empty fields where it is in none.
-type place struct{ namespace, pod, container string }
+// place is where a container is in Kubernetes, and what it is made of; empty fields
+// where it is in none.
+type place struct{ namespace, pod, container, image string }
 
 // containers tells in which pod a container runs. It asks the container runtime by
 // the CRI, the interface that the kubelet uses, because only the runtime knows all
@@ -64,6 +65,8 @@ type containers struct {
 	wake chan struct{}
 	// pause is a field so that tests need not wait. It returns false if ctx ended.
 	pause func(ctx context.Context, d time.Duration) bool
+	// images says that the images are asked for, too. It does not change.
+	images bool
 
 	mu sync.Mutex // never held while the runtime is asked
 	// sockets are tried in order; only one is left once it has listed containers.
@@ -247,7 +250,7 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 		return false, nil
 	}
 	sockets := lookAt(paths)
-	l, err := listFirst(ctx, sockets, needed)
+	l, err := listFirst(ctx, sockets, needed, c.images)
 	if ctx.Err() != nil {
 		return true, ctx.Err() // the end, no trouble of the runtime's
 	}
@@ -302,6 +305,9 @@ type listing struct {
 	// socket is that of the runtime that has the containers, "" if none has any.
 	socket     string
 	containers []*runtimeapi.Container
+	// images are the repositories with digests of each image by its ID; nil if they
+	// were not asked for.
+	images map[string][]string
 }
 
 // places returns where the containers are.
@@ -310,7 +316,11 @@ func (l listing) places() map[string]place {
 	for _, ctr := range l.containers {
 		// No other ID is ever asked for.
 		if id := ctr.GetId(); containerID(id) == id {
-			places[id] = placeOf(ctr.GetLabels())
+			p := placeOf(ctr.GetLabels())
+			if l.images != nil {
+				p.image = strings.Clone(label(imageOf(ctr, l.images), maxImage))
+			}
+			places[id] = p
 		}
 	}
 	return places
@@ -331,17 +341,17 @@ func placeOf(labels map[string]string) place {
 // containerd answers that it does not serve Kubernetes, or with an empty list, beside
 // the one that does. Without a runtime that answers the first failure is the error.
 // That a socket is missing or serves something else is a failure only if it is needed.
-func listFirst(ctx context.Context, sockets []socketFile, needed bool) (listing, error) {
+func listFirst(ctx context.Context, sockets []socketFile, needed, images bool) (listing, error) {
 	var l listing
 	var failure error
 	for _, s := range sockets {
 		if s.missing && !needed {
 			continue
 		}
-		found, err := list(ctx, s.path)
+		found, err := list(ctx, s.path, images)
 		switch {
-		case err == nil && len(found) > 0:
-			return listing{true, s.path, found}, nil
+		case err == nil && len(found.containers) > 0:
+			return found, nil
 		case err == nil:
 			l.served = true
 		case !needed && (errors.Is(err, fs.ErrNotExist) || status.Code(err) == codes.Unimplemented):
@@ -358,20 +368,24 @@ func listFirst(ctx context.Context, sockets []socketFile, needed bool) (listing,
 // list asks one runtime for all containers, also those that have ended: what they
 // left running may still hold memory. It connects anew each time. That is cheap
 // beside the list, lists are rare, and there is no connection that a restart of the
-// runtime could break.
-func list(ctx context.Context, socket string) ([]*runtimeapi.Container, error) {
+// runtime could break. Images that it does not tell are no failure.
+func list(ctx context.Context, socket string, images bool) (listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	client, hangUp, err := dialSocket(ctx, socket)
 	if err != nil {
-		return nil, err
+		return listing{}, err
 	}
 	defer hangUp()
 	answer, err := runtimeapi.NewRuntimeServiceClient(client).ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
-		return nil, err
+		return listing{}, err
 	}
-	return answer.GetContainers(), nil
+	l := listing{served: true, socket: socket, containers: answer.GetContainers()}
+	if images && len(l.containers) > 0 {
+		l.images = listImages(ctx, client)
+	}
+	return l, nil
 }
 
 // explainList says what a person can do about a failed list.

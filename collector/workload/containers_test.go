@@ -25,11 +25,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fakeRuntime answers ListContainers, and nothing else.
+// fakeRuntime answers ListContainers, ListImages if it has images, and nothing else.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	list  func(context.Context) ([]*runtimeapi.Container, error)
-	lists atomic.Int64
+	images *fakeImages
+	list   func(context.Context) ([]*runtimeapi.Container, error)
+	lists  atomic.Int64
 }
 
 func (r *fakeRuntime) ListContainers(ctx context.Context, q *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
@@ -41,8 +42,30 @@ func (r *fakeRuntime) ListContainers(ctx context.Context, q *runtimeapi.ListCont
 	return &runtimeapi.ListContainersResponse{Containers: containers}, err
 }
 
+// fakeImages answers ListImages.
+type fakeImages struct {
+	runtimeapi.UnimplementedImageServiceServer
+	list []*runtimeapi.Image
+}
+
+func (i *fakeImages) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+	return &runtimeapi.ListImagesResponse{Images: i.list}, nil
+}
+
 // start serves at a socket until stop is called, which removes the socket.
 func (r *fakeRuntime) start(t testing.TB, socket string) (stop func()) {
+	t.Helper()
+	if r.list == nil {
+		return serveRuntime(t, socket, nil, nil)
+	}
+	if r.images == nil {
+		return serveRuntime(t, socket, r, nil)
+	}
+	return serveRuntime(t, socket, r, r.images)
+}
+
+// serveRuntime serves at a socket what is not nil until stop is called, which removes the socket.
+func serveRuntime(t testing.TB, socket string, containers runtimeapi.RuntimeServiceServer, images runtimeapi.ImageServiceServer) (stop func()) {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "unix", socket)
@@ -50,8 +73,11 @@ func (r *fakeRuntime) start(t testing.TB, socket string) (stop func()) {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	if r.list != nil {
-		runtimeapi.RegisterRuntimeServiceServer(server, r)
+	if containers != nil {
+		runtimeapi.RegisterRuntimeServiceServer(server, containers)
+	}
+	if images != nil {
+		runtimeapi.RegisterImageServiceServer(server, images)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -153,7 +179,7 @@ func TestContainersFind(t *testing.T) {
 		{
 			name:   "found",
 			listed: []*runtimeapi.Container{inPod(idB, "default", "other", "main"), inPod(idA, "research", "train-0", "pytorch")},
-			want:   place{"research", "train-0", "pytorch"},
+			want:   place{"research", "train-0", "pytorch", ""},
 		},
 		{name: "not listed", listed: []*runtimeapi.Container{inPod(idB, "default", "other", "main")}},
 		{name: "nothing listed"},
@@ -161,12 +187,12 @@ func TestContainersFind(t *testing.T) {
 		{
 			name:   "ended",
 			listed: []*runtimeapi.Container{{Id: idA, State: runtimeapi.ContainerState_CONTAINER_EXITED, Labels: inPod(idA, "research", "train-0", "pytorch").Labels}},
-			want:   place{"research", "train-0", "pytorch"},
+			want:   place{"research", "train-0", "pytorch", ""},
 		},
 		{
 			name:   "not fit for a label",
 			listed: []*runtimeapi.Container{inPod(idA, "re\nsearch", "train\x1b[31m", strings.Repeat("é", maxName))},
-			want:   place{"re search", "train\uFFFD[31m", strings.Repeat("é", maxName/2)},
+			want:   place{"re search", "train\uFFFD[31m", strings.Repeat("é", maxName/2), ""},
 		},
 		{name: "not an ID", listed: []*runtimeapi.Container{nil, {}, inPod("../"+idA, "a", "b", "c"), inPod(idA[:12], "a", "b", "c")}},
 	} {
@@ -210,12 +236,12 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	}
 	unknown(t, given, idA)
 	<-pauses
-	known(t, given, idA, place{"default", "late", "main"})
+	known(t, given, idA, place{"default", "late", "main", ""})
 	pauses = running(t, usual)
 	known(t, usual, idA, place{})
 	unknown(t, usual, idB)
 	<-pauses
-	known(t, usual, idB, place{"default", "later", "main"})
+	known(t, usual, idB, place{"default", "later", "main", ""})
 	known(t, usual, idA, place{})
 }
 
@@ -285,7 +311,7 @@ func TestContainersRuntimeHangs(t *testing.T) {
 func TestContainersRuntimeRestarts(t *testing.T) {
 	for _, given := range []bool{true, false} {
 		t.Run(fmt.Sprintf("given %v", given), func(t *testing.T) {
-			a, b := place{"default", "a", "main"}, place{"default", "b", "main"}
+			a, b := place{"default", "a", "main", ""}, place{"default", "b", "main", ""}
 			socket := runtimeSocket(t)
 			stop := having(inPod(idA, "default", "a", "main")).start(t, socket)
 			c := newContainers([]string{socket}, given)
@@ -355,7 +381,7 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 			having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
 			unknown(t, c, containerNumber(3))
 			<-pauses
-			known(t, c, containerNumber(3), place{"default", "a", "main"})
+			known(t, c, containerNumber(3), place{"default", "a", "main", ""})
 			known(t, c, idA, place{})
 		})
 	}
@@ -385,7 +411,7 @@ func TestContainersSeveralRuntimes(t *testing.T) {
 			pauses := running(t, cs)
 			unknown(t, cs, idA)
 			<-pauses
-			known(t, cs, idA, place{"default", "a", "main"})
+			known(t, cs, idA, place{"default", "a", "main", ""})
 			unknown(t, cs, idB)
 			<-pauses
 			known(t, cs, idB, place{})
@@ -415,7 +441,7 @@ func TestContainersOneRuntimeListForAll(t *testing.T) {
 	for n := range 1000 {
 		var want place
 		if n < 500 {
-			want = place{"default", fmt.Sprintf("pod-%d", n), "main"}
+			want = place{"default", fmt.Sprintf("pod-%d", n), "main", ""}
 		}
 		known(t, c, containerNumber(n), want)
 	}
@@ -446,13 +472,13 @@ func TestContainersAskedDuringRuntimeList(t *testing.T) {
 	<-pauses
 	<-begun
 	known(t, c, idA, place{})
-	known(t, c, containerNumber(early), place{"default", "early", "main"})
+	known(t, c, containerNumber(early), place{"default", "early", "main", ""})
 	unknown(t, c, idB)
 	unknown(t, c, containerNumber(late))
 	answer <- []*runtimeapi.Container{inPod(containerNumber(late), "default", "late", "main")}
 	<-pauses
 	known(t, c, idB, place{})
-	known(t, c, containerNumber(late), place{"default", "late", "main"})
+	known(t, c, containerNumber(late), place{"default", "late", "main", ""})
 	// The last wake-up found nobody waiting.
 	if n := r.lists.Load(); n != 2 {
 		t.Errorf("%d lists, want 2", n)
@@ -513,7 +539,7 @@ func TestContainersAreBounded(t *testing.T) {
 		for n := range left {
 			var want place
 			if n < many {
-				want = place{"default", fmt.Sprintf("pod-%d", n), "main"}
+				want = place{"default", fmt.Sprintf("pod-%d", n), "main", ""}
 			}
 			if p, done := c.find(containerNumber(n)); done && p != want {
 				t.Fatalf("container %d is in %+v, want %+v", n, p, want)
@@ -559,7 +585,7 @@ func TestContainersPause(t *testing.T) {
 
 func BenchmarkContainersFind(b *testing.B) {
 	c := newContainers(usualRuntimeSockets, true)
-	c.put(idA, place{"research", "train-0", "pytorch"})
+	c.put(idA, place{"research", "train-0", "pytorch", ""})
 	b.Run("known", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -67,6 +67,8 @@ func momentary(err error) bool {
 type stat struct {
 	comm  string // the name that the process gives itself, at most 15 bytes
 	state byte
+	// parent is the number of the process that has started it, 1 if that is gone.
+	parent uint32
 	// kernel says that it is a thread of the kernel, which has no files.
 	kernel bool
 	start  uint64 // clock ticks from boot
@@ -95,6 +97,10 @@ func parseStat(line []byte) (stat, error) {
 	if len(fields) < 20 || len(fields[0]) != 1 {
 		return stat{}, fmt.Errorf("%d fields after the program name in %q", len(fields), line)
 	}
+	parent, err := strconv.ParseUint(string(fields[4-3]), 10, 32)
+	if err != nil {
+		return stat{}, fmt.Errorf("parent: %w", err)
+	}
 	flags, err := strconv.ParseUint(string(fields[9-3]), 10, 64)
 	if err != nil {
 		return stat{}, fmt.Errorf("flags: %w", err)
@@ -104,7 +110,7 @@ func parseStat(line []byte) (stat, error) {
 		return stat{}, fmt.Errorf("start: %w", err)
 	}
 	return stat{
-		comm: string(line[from+1 : to]), state: fields[0][0], kernel: flags&kernelThread != 0, start: start,
+		comm: string(line[from+1 : to]), state: fields[0][0], parent: uint32(parent), kernel: flags&kernelThread != 0, start: start,
 	}, nil
 }
 

@@ -16,12 +16,17 @@
 //   - Program: /proc/PID/exe, like a debugger. Without that right the name that the
 //     process gives itself (comm), which anyone may read, and for interpreters the
 //     arguments.
-//   - Program of an interpreter, and the command: /proc/PID/cmdline. Anyone.
+//   - Program of an interpreter, and the command: /proc/PID/cmdline. Anyone. With
+//     Config.Namer the arguments of every process are read, and those of the parent of
+//     a child of Python's multiprocessing. What changes at each start is taken out, and
+//     of the rest only keyed hashes are kept: for that, no argument is stored, logged or shown.
+//   - Name of the Slurm job, only with Config.Namer: the variable SLURM_JOB_NAME in
+//     /proc/PID/environ, like a debugger. Nothing else of the environment is kept.
 //   - User: /proc/PID/status. Anyone. The name: a file of users, see Config.Passwd.
 //   - Container and Slurm job: /proc/PID/cgroup. Anyone.
-//   - Pod, namespace and the container's name: the socket of the container runtime
-//     (CRI), which is root's as a rule. A process with uid 0 may connect without any
-//     capability.
+//   - Pod, namespace, the container's name, its image and how it ended: the socket of
+//     the container runtime (CRI), which is root's as a rule. A process with uid 0 may
+//     connect without any capability.
 //   - Allotted GPUs: the socket of the kubelet's pod-resources API, which is root's.
 //   - Jobs of mapping files: the files of Config.JobMappingDir.
 //   - Device files: /proc/PID/fd, like a debugger. Without that right Holders sees
@@ -49,6 +54,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // DefaultMaxProcesses is enough for 1,024 processes on each of 8 GPUs.
@@ -71,6 +77,9 @@ type Config struct {
 	Passwd string
 	// Command tells the arguments of processes, too. They may hold secrets.
 	Command bool
+	// Namer gives each process a name that all lives of its program have, in
+	// gpu.Owner.Lives; nil names none.
+	Namer *lives.Namer
 	// RuntimeSockets are the sockets of container runtimes (CRI), of which the first
 	// that has containers is asked. None stands for the usual ones.
 	RuntimeSockets []string
@@ -110,6 +119,9 @@ type Resolver struct {
 type answer struct {
 	owner      *gpu.Owner
 	read, done bool
+	// identity is what is to be named once it is known where the container is; nil if
+	// there is nothing to name.
+	identity *lives.Identity
 }
 
 // nobody is the owner of a process of which nothing is known.
@@ -140,6 +152,7 @@ func New(cfg Config) (*Resolver, error) {
 	if len(cfg.RuntimeSockets) > 0 {
 		r.containers = newContainers(cfg.RuntimeSockets, true)
 	}
+	r.containers.images = cfg.Namer != nil
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
 	return r, nil
 }
@@ -193,11 +206,12 @@ func (r *Resolver) Jobs() (Jobs, error) {
 // of another start than id's is not this one, which is gone then. If done is false
 // the system lacked something for a moment (files, memory) or the runtime has not
 // answered; what was found is in the owner, and asking again may fill in fields that
-// are empty now, and change no other.
+// are empty now, and change no other. Until then it has no name of its lives, so that
+// one life never has two.
 //
 // Owner reads a few files of procfs the first time and none later. It reads the
-// arguments, for which the kernel may wait for a lock of the process, only where
-// the name or Config.Command needs them.
+// arguments and the environment, for which the kernel may wait for a lock of the
+// process, only where the name, Config.Command or Config.Namer needs them.
 func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if id.Start == 0 {
 		return nobody, true // it could not be told from another of its number
@@ -213,19 +227,26 @@ func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	return a.owner, a.done
 }
 
-// locate adds the pod to an answer: procfs knows the container only.
+// locate adds what the container runtime knows to an answer: procfs knows the container
+// only. Once nothing more can be learnt, the lives have a name.
 func (r *Resolver) locate(a answer) answer {
-	if a.owner.ContainerID == "" {
-		a.done = a.read
+	var at place
+	done := true
+	if a.owner.ContainerID != "" {
+		at, done = r.containers.find(a.owner.ContainerID)
+	}
+	a.done = a.read && done
+	toName := a.done && a.identity != nil
+	if at == (place{}) && !toName {
 		return a
 	}
-	at, done := r.containers.find(a.owner.ContainerID)
-	a.done = a.read && done
-	if at != (place{}) {
-		located := *a.owner
-		located.Namespace, located.Pod, located.Container = at.namespace, at.pod, at.container
-		a.owner = &located
+	located := *a.owner
+	located.Namespace, located.Pod, located.Container = at.namespace, at.pod, at.container
+	if toName {
+		located.Lives = r.livesOf(*a.identity, at.image)
+		a.identity = nil
 	}
+	a.owner = &located
 	return a
 }
 
@@ -279,6 +300,7 @@ func merge(first, later *gpu.Owner) *gpu.Owner {
 		Container:   cmp.Or(first.Container, later.Container),
 		ContainerID: cmp.Or(first.ContainerID, later.ContainerID),
 		SlurmJob:    cmp.Or(first.SlurmJob, later.SlurmJob),
+		Lives:       cmp.Or(first.Lives, later.Lives),
 	}
 }
 
@@ -309,24 +331,24 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 	if err != nil || s.start != id.Start {
 		return answer{owner: nobody, read: !momentary(err)}
 	}
-	found, whole := r.read(d, s)
+	found, whole, identity := r.read(d, s)
 	// On Linux d stays with one process, also when its number goes to another. The
 	// second look costs little and holds for every procfs there is.
 	s, err = readStat(d)
 	switch {
 	case gone(err):
-		return answer{owner: &found, read: true}
+		return answer{owner: &found, read: true, identity: identity}
 	case err != nil:
 		return answer{owner: nobody, read: !momentary(err)}
 	case s.start != id.Start:
 		return answer{owner: nobody, read: true}
 	}
-	return answer{owner: &found, read: whole}
+	return answer{owner: &found, read: whole, identity: identity}
 }
 
 // read returns what the process's files say; whole is false if something was left
-// out that may be there the next time.
-func (r *Resolver) read(d procDir, s stat) (o gpu.Owner, whole bool) {
+// out that may be there the next time. What is to be named is nil without a Namer.
+func (r *Resolver) read(d procDir, s stat) (o gpu.Owner, whole bool, identity *lives.Identity) {
 	name, args, err := r.program(d, s)
 	whole = !momentary(err)
 	o.Process = label(name, maxLabel)
@@ -342,21 +364,30 @@ func (r *Resolver) read(d procDir, s stat) (o gpu.Owner, whole bool) {
 	whole = whole && !momentary(err)
 	p := parseCgroup(string(b))
 	o.ContainerID, o.SlurmJob = p.container, p.slurmJob
-	return o, whole
+	if r.cfg.Namer != nil && o.Process != "" {
+		identity, err = r.identity(d, s, name, args, p.slurmJob)
+		whole = whole && !momentary(err)
+	}
+	return o, whole, identity
 }
 
 // program returns the name of the process's program, and the arguments if they
-// were needed. The error is one of reading that left the name empty.
+// were needed. The error is one of reading that is worth to ask again; the name is empty
+// if it may be another one then.
 func (r *Resolver) program(d procDir, s stat) (name string, args []string, err error) {
 	exe, err := d.link("exe")
 	if momentary(err) {
 		return "", nil, err
 	}
 	exe = executable(exe)
-	if r.cfg.Command || exe == "" || interpreterOf(exe) != nil {
+	nameless := exe == "" || interpreterOf(exe) != nil
+	if nameless || r.cfg.Command || r.cfg.Namer != nil {
 		b, err := d.read("cmdline", maxArguments)
-		if momentary(err) {
+		if momentary(err) && nameless {
 			return "", nil, err
+		}
+		if momentary(err) {
+			return exe, nil, err
 		}
 		args = splitArguments(b)
 	}

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -33,6 +35,7 @@ const (
 type process struct {
 	comm   string
 	start  uint64
+	parent uint32 // 0 stands for 77
 	flags  uint64
 	exe    string // "" leaves the link out, as it is for the dead and for the kernel's
 	args   []string
@@ -79,8 +82,8 @@ func (t tree) link(name, target string) {
 func (t tree) add(pid uint32, p process) gpu.ProcessID {
 	t.Helper()
 	dir := strconv.FormatUint(uint64(pid), 10)
-	t.write(dir+"/stat", fmt.Sprintf("%d (%s) S 77 %d 77 0 -1 %d 1000 0 3 0 250 150 9 9 20 0 8 0 %d 123456789 4321\n",
-		pid, p.comm, pid, p.flags, p.start))
+	t.write(dir+"/stat", fmt.Sprintf("%d (%s) S %d %d 77 0 -1 %d 1000 0 3 0 250 150 9 9 20 0 8 0 %d 123456789 4321\n",
+		pid, p.comm, cmp.Or(p.parent, 77), pid, p.flags, p.start))
 	t.write(dir+"/status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nUid:\t7\t%d\t8\t9\nGid:\t0\t0\t0\t0\n", p.comm, p.uid))
 	t.write(dir+"/cmdline", strings.Join(append(p.args, ""), "\x00"))
 	t.write(dir+"/cgroup", p.cgroup)
@@ -533,7 +536,7 @@ func TestScriptThatEnds(t *testing.T) {
 
 // Everything that runs here can be looked up and has a name.
 func TestAllProcesses(t *testing.T) {
-	r, err := New(Config{})
+	r, err := New(Config{Namer: lives.NewNamer(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -561,16 +564,17 @@ func TestParseStat(t *testing.T) {
 		want       stat
 		fails      bool
 	}{
-		{name: "plain", line: statLine + "\n", want: stat{"python3", 'S', false, 98765}},
-		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: stat{"a) R 1 (b c) ", 'S', false, 98765}},
-		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: stat{"a\nb", 'S', false, 98765}},
-		{name: "a thread of the kernel", line: strings.Replace(statLine, "4194304", "69238880", 1), want: stat{"python3", 'S', true, 98765}},
+		{name: "plain", line: statLine + "\n", want: stat{"python3", 'S', 77, false, 98765}},
+		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: stat{"a) R 1 (b c) ", 'S', 77, false, 98765}},
+		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: stat{"a\nb", 'S', 77, false, 98765}},
+		{name: "a thread of the kernel", line: strings.Replace(statLine, "4194304", "69238880", 1), want: stat{"python3", 'S', 77, true, 98765}},
 		{name: "empty", fails: true},
 		{name: "no name", line: "1234 S 77", fails: true},
 		{name: "name ends before it begins", line: ")" + strings.ReplaceAll(statLine, ")", ""), fails: true},
 		{name: "cut short", line: "1234 (python3) S 77 1234", fails: true},
 		{name: "no number", line: strings.Replace(statLine, " 98765 ", " x ", 1), fails: true},
 		{name: "no flags", line: strings.Replace(statLine, " 4194304 ", " x ", 1), fails: true},
+		{name: "no parent", line: strings.Replace(statLine, " 77 ", " x ", 1), fails: true},
 		{name: "no state", line: strings.Replace(statLine, " S ", " SS ", 1), fails: true},
 	} {
 		got, err := parseStat([]byte(c.line))

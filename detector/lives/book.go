@@ -30,6 +30,8 @@ const (
 	settledPart = 5
 	// together is how far the starts of processes may be apart that are one run: the ranks of a job.
 	together = Seconds(5 * 60)
+	// sameEnd is how far apart the end of a life and what is learnt of it later may be.
+	sameEnd = time.Minute
 	// sure is how many lives must have shown what they hold for growth above that to need no excuse.
 	sure = 3
 )
@@ -128,6 +130,31 @@ func (p *program) add(l Life) {
 		p.lives = append(make([]Life, 0, min(2*n+1, MaxLives)), p.lives...)
 	}
 	p.lives = slices.Insert(p.lives, at, l)
+}
+
+// Ended notes how the life of a program ended that ended at about that time, since the Unix epoch: the
+// one nearest to it of which that is not known yet. It reports whether there is one.
+func (b *Book) Ended(id ID, at time.Duration, end End) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.programs[id.Exact]
+	if p == nil {
+		return false
+	}
+	var found *Life
+	nearest := sameEnd
+	for i := range p.lives {
+		l := &p.lives[i]
+		if off := (l.Ended.Duration() - at).Abs(); l.End == EndUnknown && (off < nearest || off == nearest && found == nil) {
+			found, nearest = l, off
+		}
+	}
+	if found == nil {
+		return false
+	}
+	found.End = end
+	b.change()
+	return true
 }
 
 // forget removes the program whose last life ended first, unless that was after t.

@@ -115,6 +115,47 @@ func TestKin(t *testing.T) {
 	}
 }
 
+// How a life ended is often known only later. It counts from then on.
+func TestEndedLater(t *testing.T) {
+	id := ID{Exact: 1}
+	at := func(seconds int) time.Duration { return day + time.Duration(seconds)*time.Second }
+	growing := func(seconds int, end End) Life {
+		return Life{Ended: SecondsOf(at(seconds)), Height: 100, Peak: 100, Growing: true, End: end}
+	}
+	for _, c := range []struct {
+		name  string
+		lives []Life
+		at    time.Duration
+		want  []End // nil: there is none
+	}{
+		{"at that time", []Life{growing(0, EndUnknown)}, at(0), []End{EndCompleted}},
+		{"a minute before", []Life{growing(0, EndUnknown)}, at(60), []End{EndCompleted}},
+		{"a minute later", []Life{growing(0, EndUnknown)}, at(-60), []End{EndCompleted}},
+		{"too long before", []Life{growing(0, EndUnknown)}, at(61), nil},
+		{"too much later", []Life{growing(0, EndUnknown)}, at(-61), nil},
+		{"the nearest", []Life{growing(0, EndUnknown), growing(20, EndUnknown), growing(50, EndUnknown)}, at(30), []End{EndUnknown, EndCompleted, EndUnknown}},
+		{"one is known already", []Life{growing(0, EndUnknown), growing(20, EndFailed)}, at(20), []End{EndCompleted, EndFailed}},
+		{"all are known already", []Life{growing(0, EndStopped)}, at(0), nil},
+		{"no lives", nil, at(0), nil},
+	} {
+		b := book(id, c.lives...)
+		if found := b.Ended(id, c.at, EndCompleted); found != (c.want != nil) {
+			t.Errorf("%s: found %t", c.name, found)
+		}
+		for i, end := range c.want {
+			if got := b.programs[1].lives[i].End; got != end {
+				t.Errorf("%s: life %d ended %d, want %d", c.name, i, got, end)
+			}
+		}
+		if teaches := b.Prior(id, 2*day).Lives > 0; teaches != (c.want != nil) {
+			t.Errorf("%s: teaches %t", c.name, teaches)
+		}
+		if b.Ended(ID{Exact: 2}, c.at, EndCompleted) || b.Ended(ID{}, c.at, EndCompleted) {
+			t.Errorf("%s: of another program", c.name)
+		}
+	}
+}
+
 func TestExpected(t *testing.T) {
 	id := ID{Exact: 1}
 	b := NewBook()

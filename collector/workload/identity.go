@@ -1,0 +1,152 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
+)
+
+// maxEnvironment bounds how much of a process's environment is searched.
+const maxEnvironment = 256 << 10
+
+// maxParents bounds how many processes stand between a child of multiprocessing and its
+// program: a server that forks, and children of children.
+const maxParents = 4
+
+// prompts are programs that run what a person types: their earlier lives say nothing of
+// this one.
+var prompts = setOf("ipykernel", "ipykernel_launcher", "colab_kernel_launcher", "ipython", "ipython3")
+
+// identity returns what is known of what a process runs, but for the image; nil where
+// it has no earlier lives that could tell anything. Of its arguments it holds a hash.
+// The error is one of reading that is worth to ask again.
+func (r *Resolver) identity(d procDir, s stat, name string, args []string, slurmJob string) (*lives.Identity, error) {
+	name, args, child := r.parentProgram(s, name, args)
+	words := argumentsOf(args)
+	if prompts[name] || interpreterOf(name) != nil && len(words) == 0 {
+		return nil, nil
+	}
+	i := &lives.Identity{Program: label(name, maxLabel)}
+	if child {
+		words = append([]string{"a child of"}, words...)
+	}
+	if len(words) > 0 {
+		i.Arguments = []string{hashOf(words)}
+	}
+	if slurmJob == "" {
+		return i, nil
+	}
+	job, err := slurmJobName(d)
+	i.Job = steadyWord(job, false)
+	return i, err
+}
+
+// argumentsOf returns what is the same at each start of a program. A single argument may
+// be a title that the program has given itself.
+func argumentsOf(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return nil
+	case len(args) == 1 && (strings.Contains(args[0], " ") || strings.Contains(args[0], "::")):
+		return steadyTitle(args[0])
+	}
+	return steadyArguments(args[1:])
+}
+
+// hashOf returns a hash of words, none of which can be taken for two: 32 bytes are kept
+// for as long as a container is waited for, and nobody can read them.
+func hashOf(words []string) string {
+	h := sha256.New()
+	var size [8]byte
+	for _, w := range words {
+		binary.LittleEndian.PutUint64(size[:], uint64(len(w)))
+		h.Write(size[:])
+		h.Write([]byte(w))
+	}
+	return string(h.Sum(nil))
+}
+
+// parentProgram returns the program that a child of Python's multiprocessing works for,
+// because all such children look alike, and whether it is one. Of any other process it
+// returns the program itself; so it does where the parent is gone.
+func (r *Resolver) parentProgram(s stat, name string, args []string) (string, []string, bool) {
+	own, ownArgs, child := name, args, false
+	for range maxParents {
+		if !isMultiprocessing(args) {
+			return name, args, child
+		}
+		child = true
+		var ok bool
+		if s, name, args, ok = r.parent(s); !ok {
+			break
+		}
+	}
+	return own, ownArgs, child
+}
+
+// isMultiprocessing reports whether these are the arguments of a child that Python's
+// multiprocessing has started anew, or of the server that forks such children.
+func isMultiprocessing(args []string) bool {
+	for _, arg := range args {
+		if arg == "--multiprocessing-fork" || strings.HasPrefix(arg, "from multiprocessing.forkserver import") {
+			return true
+		}
+	}
+	return false
+}
+
+// parent returns the program of the parent of a process.
+func (r *Resolver) parent(child stat) (s stat, name string, args []string, ok bool) {
+	if child.parent <= 1 {
+		return stat{}, "", nil, false // its parent is gone
+	}
+	d, err := r.open(child.parent)
+	if err != nil {
+		return stat{}, "", nil, false
+	}
+	defer d.Close()
+	if s, err = readStat(d); err != nil || s.start > child.start {
+		return stat{}, "", nil, false
+	}
+	name, args, err = r.program(d, s)
+	return s, name, args, err == nil && name != ""
+}
+
+// slurmJobName returns the name of the Slurm job that a process runs in, "" where it may
+// not be read. The error is one that is worth to ask again.
+func slurmJobName(d procDir) (string, error) {
+	b, err := d.read("environ", maxEnvironment)
+	if momentary(err) {
+		return "", err
+	}
+	return jobNameIn(b), nil
+}
+
+// jobNameIn returns the name of the Slurm job that an environment tells.
+func jobNameIn(environ []byte) string {
+	const variable = "SLURM_JOB_NAME="
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if value, ok := bytes.CutPrefix(entry, []byte(variable)); ok {
+			return label(string(value), maxLabel)
+		}
+	}
+	return ""
+}
+
+// livesOf returns the name of what runs in a container of that image. What an interpreter
+// runs without a program has no kin: those that the interpreter is all they have in common
+// know nothing of each other.
+func (r *Resolver) livesOf(i lives.Identity, image string) lives.ID {
+	i.Image = image
+	id := r.cfg.Namer.ID(i)
+	if interpreterOf(i.Program) != nil && i.Image == "" && i.Job == "" {
+		id.Kin = 0
+	}
+	return id
+}
