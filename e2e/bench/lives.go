@@ -22,7 +22,8 @@ const steadyRate = 50 << 20 / 60.0
 type lived struct {
 	result
 	kind   *fleet.Kind
-	number int // from 1 on
+	number int  // from 1 on
+	listed bool // the driver tells the memory of processes
 }
 
 // withLives are the rules of --lives, and bookJudges makes a judge of each.
@@ -55,8 +56,10 @@ func benchLives(w *strings.Builder, opt options, families []fleet.Family) error 
 	} {
 		of := slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return !p.in(&l) })
 		later := slices.DeleteFunc(slices.Clone(of), func(l lived) bool { return l.number < 3 })
+		listed := slices.DeleteFunc(slices.Clone(later), func(l lived) bool { return !l.listed })
 		second := slices.DeleteFunc(slices.Clone(of), func(l lived) bool { return l.number != 2 })
 		livesTable(opt, p.title+", from the third life on", later).write(w, opt.marked)
+		livesTable(opt, p.title+", from the third life on, where the driver tells the memory of processes", listed).write(w, opt.marked)
 		livesTable(opt, p.title+", the second life alone", second).write(w, opt.marked)
 		kindTable(opt, p.title+", by kind", of).write(w, opt.marked)
 	}
@@ -116,7 +119,7 @@ func liveChain(opt options, k *fleet.Kind, j job) []lived {
 		if opt.verbose && len(r.outcomes) > 0 {
 			r.notes = append(notes(r.job, part, &r.outcomes[0]), part.notesOfLives(r.job, &r.outcomes[0])...)
 		}
-		list = append(list, lived{r, k, life.Number})
+		list = append(list, lived{r, k, life.Number, w.listed})
 	}
 	return list
 }
