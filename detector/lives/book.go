@@ -20,6 +20,9 @@ const (
 const (
 	// margin is by how much a life may be higher than those before it and still be like them.
 	margin = 1.03
+	// spiky is by how much what a life held for moments counts above its height: a leak must not hide
+	// below a spike. From this on more made no difference on simulated chains of lives.
+	spiky = 1.1
 	// creeping is how many heights in a row must each exceed the one before to be a leak that is
 	// ended too early to be seen: by chance one of six rows of three does.
 	creeping = 3
@@ -41,7 +44,7 @@ type Prior struct {
 	Lives   int   // that taught something
 	Basis   Basis // of the name that they are known by
 	Kin     bool  // they were of another version, or had other arguments or another GPU
-	Highest Bytes // that a healthy one held; 0 unknown
+	Highest Bytes // that a healthy one held, but for spikes; 0 unknown
 	Ceiling Bytes // a little more than that; 0 unknown
 	Sure    bool  // what grows above that has no excuse
 	low     Curve // the least and the most that they held at each age; 0 unknown
@@ -214,9 +217,9 @@ func (p *program) prior(now time.Duration) Prior {
 			continue
 		}
 		if at := l.began(); len(heights) == 0 || max(at, began)-min(at, began) > together {
-			heights, began = append(heights, l.Peak), at
+			heights, began = append(heights, l.held()), at
 		} else {
-			heights[len(heights)-1] = max(heights[len(heights)-1], l.Peak)
+			heights[len(heights)-1] = max(heights[len(heights)-1], l.held())
 		}
 		prior.expect(l.Curve())
 	}

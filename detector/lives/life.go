@@ -106,6 +106,9 @@ type Life struct {
 // began returns when the life began.
 func (l *Life) began() Seconds { return l.Ended - min(l.Lasted, l.Ended) }
 
+// held returns the most that the life held, but for spikes.
+func (l *Life) held() Bytes { return min(l.Peak, spiky*l.Height) }
+
 // Teaches reports whether the life shows what a healthy one holds: it completed, or its growth had ended
 // before it did. How high growth would have gone that something else ended is not known.
 func (l *Life) Teaches() bool {
