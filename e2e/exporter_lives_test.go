@@ -1,0 +1,132 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// run makes the machine's procfs show a process of that program, which alone holds memory of the GPU.
+func (m *machine) run(t *testing.T, pid uint32, memory uint64, arguments ...string) {
+	t.Helper()
+	m.setStart(t, pid, procStat(t, uint32(os.Getpid()), 22)+uint64(pid%1000))
+	dir := filepath.Join(m.procfs, strconv.Itoa(int(pid)))
+	write(t, filepath.Join(dir, "status"), "Uid:\t0\t0\t0\t0\n")
+	write(t, filepath.Join(dir, "cmdline"), strings.Join(arguments, "\x00")+"\x00")
+	m.GPUs[0].Processes = []fakenvml.Process{{PID: pid, Memory: fakenvml.Constant(memory)}}
+	m.apply(t)
+}
+
+// TestEarlierLives runs a program for two minutes and starts it again, with another port: what it held
+// is known then, also after a restart of the exporter, and on another node with the same key. What its
+// arguments were is nowhere.
+func TestEarlierLives(t *testing.T) {
+	t.Parallel()
+	const first, second, used, minute = 71_001, 71_002, 20 * gib, "1m"
+	const secret = "hunter2-not-to-be-told"
+	dir := t.TempDir()
+	file, key := filepath.Join(dir, "lives"), filepath.Join(dir, "key")
+	write(t, key, "the secret of this fleet of nodes\n")
+	m := newMachine(t, 1)
+	args := []string{"--detector.lives-file=" + file, "--detector.lives-key-file=" + key, "--detector.window=" + minute}
+	prior := func(pid uint32, n float64) func(harness.Metrics) error {
+		return func(s harness.Metrics) error {
+			return want(s, n, "gpu_process_prior_lives", with(m.id(0), "pid", strconv.Itoa(int(pid))))
+		}
+	}
+	p := m.start(t, args...)
+	m.run(t, first, used, "/usr/bin/train", "--batch-size=32", "--port=40123", "--token="+secret)
+	eventually(t, p, prior(first, 0))
+	began := time.Now()
+	harness.Eventually(t, 10*time.Minute, func() error { // a height is one of a whole minute
+		s, err := p.TryScrape()
+		if err != nil {
+			return err
+		}
+		filled, err := s.Value("gpu_detector_window_fill_ratio", with(m.id(0), "window", minute))
+		if err == nil && (filled < 1 || time.Since(began) < 130*time.Second) {
+			err = fmt.Errorf("the window is filled by %g", filled)
+		}
+		return err
+	})
+	m.run(t, second, used, "/usr/bin/train", "--batch-size=32", "--port=40999", "--token="+secret)
+	s := eventually(t, p, prior(second, 1))
+	if err := errors.Join(
+		gone(s, "gpu_process_expected_memory_bytes", nil), // nothing grows
+		want(s, used, "gpu_program_memory_peak_bytes", nil), want(s, 0, "gpu_programs_other", nil),
+	); err != nil {
+		t.Error(err)
+	}
+	told := []string{p.Output(), fmt.Sprint(p.Scrape(t))}
+	p.Stop(t)
+	told = append(told, p.Output())
+
+	p = m.start(t, args...)
+	told = append(told, fmt.Sprint(eventually(t, p, prior(second, 1))))
+	p.Stop(t)
+	told = append(told, p.Output())
+
+	tool := func(args ...string) string {
+		out, err := exec.Command(harness.Tool(t), args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	other, moved := filepath.Join(dir, "other"), filepath.Join(dir, "moved")
+	list := tool("lives", "list", file)
+	if !strings.Contains(list, "program, arguments, gpu") || !strings.Contains(list, "20.0 GiB") {
+		t.Errorf("the list has not the program, known by its arguments:\n%s", list)
+	}
+	tool("lives", "export", "--output-file="+moved, file)
+	away := newMachine(t, 1)
+	start := func() *harness.Process {
+		return away.start(t, "--detector.lives-file="+other, "--detector.lives-key-file="+key)
+	}
+	q := start()
+	q.Stop(t)
+	tool("lives", "import", "--into="+other, moved)
+	q = start()
+	away.run(t, second, used, "/usr/bin/train", "--batch-size=32", "--port=40444", "--token="+secret)
+	eventually(t, q, func(s harness.Metrics) error {
+		n, err := s.Value("gpu_process_prior_lives", with(away.id(0), "pid", strconv.Itoa(second)))
+		if err == nil && n < 1 {
+			err = fmt.Errorf("%g earlier lives are known", n)
+		}
+		return err
+	})
+	away.run(t, first, used, "/usr/bin/train", "--batch-size=64")
+	eventually(t, q, func(s harness.Metrics) error { // kin
+		n, err := s.Value("gpu_process_prior_lives", with(away.id(0), "pid", strconv.Itoa(first)))
+		if err == nil && n < 1 {
+			err = fmt.Errorf("%g earlier lives are known of other arguments", n)
+		}
+		return err
+	})
+	q.Stop(t)
+	for _, path := range []string{file, other, moved} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, string(b))
+	}
+	for _, text := range append(told, list, q.Output()) {
+		if strings.Contains(text, secret) || strings.Contains(text, "40123") {
+			t.Errorf("an argument is told:\n%.2000s", text)
+		}
+	}
+	m.wellBehaved(t)
+}
