@@ -1,6 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package e2e
 
 import (
@@ -56,7 +58,7 @@ func TestEarlierLives(t *testing.T) {
 			return err
 		}
 		filled, err := s.Value("gpu_detector_window_fill_ratio", with(m.id(0), "window", minute))
-		if err == nil && (filled < 1 || time.Since(began) < 130*time.Second) {
+		if err == nil && (filled < 1 || time.Since(began) < 125*time.Second) {
 			err = fmt.Errorf("the window is filled by %g", filled)
 		}
 		return err
