@@ -13,6 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // grower is a leaking contributor of the frame.
@@ -125,7 +126,7 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 	bears := -1
 	for i := range d.present {
 		m := d.present[i].member
-		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Used) < process.LoadedShare*float64(g.Loop.Base) {
+		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Used) < lives.LoadedShare*float64(g.Loop.Base) {
 			continue
 		}
 		if bears >= 0 {

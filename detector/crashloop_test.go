@@ -4,6 +4,7 @@
 package detector
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
+	earlier "github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // program is a workload of one process at a time. The n-th life, from 0 on, lasts for some seconds, in
@@ -26,6 +28,8 @@ type program struct {
 	// company is another process of the pod, or of the program: its key, 0 for none, and its memory.
 	company func(n, s int) (key int, used float64)
 	lives   int
+	pods    bool // each life is in a pod of its own
+	runs    earlier.ID
 	bare    bool // its processes are in no pod: they are known by what they run
 	turned  bool // lists are in the other order
 }
@@ -69,9 +73,12 @@ func (p *program) run(t *testing.T, d *Domain[int], look func(s int, j *Judgemen
 			if p.bare {
 				group, name = "", "loop.py"
 			}
+			if p.pods {
+				group = fmt.Sprintf("ml/loop-%d", n)
+			}
 			join(proc(1, p.other), "ml/other", "")
 			if s < lasts {
-				m := Member[int]{Key: 100 + n, Used: Of(round(min(p.memory(n, s), p.capacity-p.other))), Started: second(at - s)}
+				m := Member[int]{Key: 100 + n, Used: Of(round(min(p.memory(n, s), p.capacity-p.other))), Started: second(at - s), Lives: p.runs}
 				if p.sm != nil {
 					m.SM = p.sm(s)
 				}
@@ -131,7 +138,7 @@ func checkLoop(t *testing.T, s int, j *Judgement[int]) {
 }
 
 // loopOf is what a domain knows of the pod.
-func loopOf(d *Domain[int]) *process.Loop { return &d.groups[groupName{Name: "ml/loop"}].Loop }
+func loopOf(d *Domain[int]) *earlier.Loop { return &d.groups[groupName{Name: "ml/loop"}].Loop }
 
 // A process that leaks until it is killed is found although it never lives for as long as a leak takes to
 // show, and stays found over the pauses between its lives.
@@ -183,6 +190,61 @@ func TestCrashLoopIsFound(t *testing.T) {
 		} else if v := all.pod; !v.Leak || v.Pattern != PatternLeakCyclic || v.Confidence < 0.7 {
 			t.Errorf("%s: in the end: %+v", name, v)
 		}
+	}
+}
+
+// A Kubernetes Job that is retried has a pod of another name for each life: it is one crash loop where the
+// lives of programs are remembered, and its lives have leaked. What another program did is none of its.
+func TestCrashLoopOverPods(t *testing.T) {
+	job := filling(80*gib, 10*gib, 360)
+	job.pods, job.lives = true, 7
+	id := earlier.ID{Exact: 1, Kin: 2, Program: "train.py"}
+	for _, c := range []struct {
+		name string
+		runs earlier.ID
+		book bool
+		want bool
+	}{
+		{"remembered", id, true, true},
+		{"not known what it runs", earlier.ID{}, true, false},
+		{"nothing is remembered", id, false, false},
+	} {
+		d, book := newDomain(t), earlier.NewBook()
+		if c.book {
+			d.Remember(book)
+		}
+		job.runs = c.runs
+		all := job.run(t, d, func(s int, j *Judgement[int]) {
+			for _, g := range j.Groups {
+				if g.Leak && g.Group == "ml/loop-0" {
+					t.Fatalf("%s: second %d: the pod that is gone leaks", c.name, s)
+				}
+			}
+		})
+		if all.device.Leak != c.want || c.want && (all.device.Pattern != PatternLeakCyclic || all.lives[0] > 4) {
+			t.Errorf("%s: told in lives %v, in the end %+v", c.name, all.lives, all.device)
+		}
+		n, leaked := 0, 0
+		for _, p := range book.Programs() {
+			for i := range p.Lives {
+				n, leaked = n+1, leaked+btoi(p.Lives[i].Leaked)
+			}
+		}
+		if c.want && (n != job.lives-1 && n != job.lives || leaked < 3 || leaked == n) {
+			t.Errorf("%d of %d lives leaked", leaked, n)
+		}
+	}
+	// Each life runs another program.
+	other, d := job, newDomain(t)
+	d.Remember(earlier.NewBook())
+	memory := other.memory
+	other.memory = func(n, s int) float64 {
+		other.runs.Exact = earlier.Key(n + 1)
+		return memory(n, s)
+	}
+	other.runs = id
+	if all := other.run(t, d, nil); all.device.Leak {
+		t.Errorf("of many programs: %+v", all.device)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // helperShare is the share of what another process of its group holds up to which a process is its
@@ -67,9 +68,10 @@ type groupPast struct {
 	Seen    time.Duration // last frame with a member
 	Ended   process.Cohort
 	Pool    process.Pool
-	Loop    process.Loop
-	Most    int // members at once so far
-	Busiest int // the most of them that did not rest
+	Loop    lives.Loop
+	Runs    lives.Key // what the last life of the loop ran; 0 unknown
+	Most    int       // members at once so far
+	Busiest int       // the most of them that did not rest
 	// Vacant says that who held most has ended, beside helpers, and nobody has come since.
 	Vacant bool
 	// The two largest amounts that one member of the last frame held.
@@ -147,6 +149,11 @@ func (g *group[K]) take(m *member, in *Member[K], used stat.Bytes, joined bool, 
 // observeGroups adds the sums to the series of the groups that have had two
 // members, at once or one after the other.
 func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
+	for name, g := range d.groups {
+		if g.frame.joined && g.Loop.N == 0 && !name.Program {
+			d.inherit(g)
+		}
+	}
 	for name, g := range d.groups {
 		if o.T-g.Seen >= process.Absence {
 			d.retire(name, g)
@@ -278,43 +285,6 @@ func (g *group[K]) lives() bool { return g.frame.members > 0 || g.frame.unknown 
 // lacks only because the memory of a member is not known.
 func (g *group[K]) interrupted(t time.Duration) bool {
 	return g.Series != nil && g.frame.unknown && g.Leaks() && t-g.Last < process.Absence
-}
-
-// ended takes the end of a member of g. That of a helper counts for nothing, nor does that of a slight
-// one, or in a memory that others have filled. Who grew until the memory was full has died of it; who
-// did not breaks the chain, and so does who stood in a full memory for long: that is how a program works
-// that takes all there is. Two ends in a frame, as when a pod is killed, come in no order that could be
-// told: those that filled the memory are one death, others break the chain.
-//
-// The processes of a program that are in no pod or job need not belong together: of those, what was
-// there before the last life ended counts for nothing.
-func (d *Domain[K]) ended(key K, g *group[K], m *member) {
-	r, f := &g.Loop, &d.past.Fullness
-	apart := r.Follows(m.First)
-	least := helperShare * float64(r.Held())
-	if apart {
-		least = min(least, process.LoadedShare*float64(r.Base)) // the next life may have been it, and still
-	}
-	if m.Held.V <= max(least, helperShare*float64(m.Company)) || m.Slight() || m.group.Program && !apart {
-		return
-	}
-	life, grew := m.Lived()
-	late := m.Last - (m.Last-m.First)/5 // as late as a life that grows to its end reaches its top
-	same := r.Noted == d.past.Last
-	r.Noted = d.past.Last
-	if ablate.Off(ablate.CrashLoop) {
-		return
-	}
-	switch {
-	case grew && (m.Full || f.Filled(life.Onset, m.Last)):
-		if !same { // two at once are the same death
-			r.Add(&life, m.Config().MinSpan)
-			g.culprit, g.accused = key, true
-		}
-	case m.Full && f.Filled(late, m.Last): // of what nobody saw grow
-	default:
-		r.Clear()
-	}
 }
 
 // looping reports whether the group is in a crash loop that is a leak, once it is

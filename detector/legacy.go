@@ -57,7 +57,7 @@ func (c *codec[K]) oldGroup(g *groupPast) {
 	}
 	n, proof := 0, 0
 	c.Code(&n)
-	var lives [len(g.Loop.Lives)]series.Life // newest first
+	var lives [len(g.Loop.Lives)]series.LifeGrowth // newest first
 	for i := range min(max(n, 0), len(lives)) {
 		l, ahead, uneven := &lives[i], int64(0), false
 		c.Code(&l.From, &l.To, &l.Onset, &l.Base, &l.Lasted, &ahead, &l.Trend, &uneven)

@@ -175,12 +175,11 @@ func (d *Domain[K]) bury(key K, m *member) {
 		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last // what it held is no part of the crest any more
 		d.past.Fullness.Left = true
 	}
-	d.remember(m)
+	d.remember(key, m)
 	if g := d.groups[m.group]; g != nil {
 		g.Ended.Leave(&m.Activity, m.Seen)
 		g.Pool.Leave(&m.Activity, m.Program, m.Held)
 		g.Vacant = g.Vacant || float64(m.Company) <= helperShare*m.Held.V
-		d.ended(key, g, m)
 	}
 	d.release(m.Series)
 	if len(d.out.Exited) < MaxMembers {

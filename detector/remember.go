@@ -6,6 +6,7 @@ package detector
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
@@ -61,11 +62,25 @@ func (m *member) age() {
 	}
 }
 
-// remember notes the life of a process that has ended.
-func (d *Domain[K]) remember(m *member) {
-	if d.book == nil || m.Lives.Exact == 0 || m.Slight() {
+// remember notes the life of a process that has ended: in the chain of its group, and in the book. What
+// never held more than an idle GPU was no life of a program.
+func (d *Domain[K]) remember(key K, m *member) {
+	if m.Slight() {
 		return
 	}
+	g := d.groups[m.group]
+	if g != nil {
+		d.chain(key, g, m)
+	}
+	if d.book != nil && m.Lives.Exact != 0 {
+		l := d.life(m)
+		l.Leaked = l.Leaked || g != nil && g.culprit == key && g.looping() // as one of many that did
+		d.book.Add(m.Lives, &l)
+	}
+}
+
+// life returns what is kept of the life of a process that has ended.
+func (d *Domain[K]) life(m *member) lives.Life {
 	grew := m.Grew()
 	l := lives.Life{
 		Ended: lives.SecondsOf(m.Last), Lasted: lives.SecondsOf(m.Last - m.Began),
@@ -76,7 +91,66 @@ func (d *Domain[K]) remember(m *member) {
 		l.Loaded, l.Load = lives.SecondsOf(m.WorkedAt-m.Began), lives.Bytes(m.Loaded.V)
 	}
 	l.SetCurve(&m.Curve)
-	d.book.Add(m.Lives, &l)
+	return l
+}
+
+// chain takes the life of a member of g into the chain of a crash loop. That of a helper counts for nothing,
+// nor does that in a memory that others have filled. Who grew until the memory was full has died of it; who
+// did not breaks the chain, and so does who stood in a full memory for long: that is how a program works
+// that takes all there is. Two ends in a frame, as when a pod is killed, come in no order that could be
+// told: those that filled the memory are one death, others break the chain.
+//
+// The processes of a program that are in no pod or job need not belong together: of those, what was
+// there before the last life ended counts for nothing.
+func (d *Domain[K]) chain(key K, g *group[K], m *member) {
+	r, f := &g.Loop, &d.past.Fullness
+	apart := r.Follows(m.First)
+	least := helperShare * float64(r.Held())
+	if apart {
+		least = min(least, lives.LoadedShare*float64(r.Base)) // the next life may have been it, and still
+	}
+	if m.Held.V <= max(least, helperShare*float64(m.Company)) || m.group.Program && !apart {
+		return
+	}
+	life, grew := m.Lived()
+	late := m.Last - (m.Last-m.First)/5 // as late as a life that grows to its end reaches its top
+	same := r.Noted == d.past.Last
+	r.Noted = d.past.Last
+	if ablate.Off(ablate.CrashLoop) {
+		return
+	}
+	switch {
+	case grew && (m.Full || f.Filled(life.Onset, m.Last)):
+		if !same { // two at once are the same death
+			r.Add(&life, m.Config().MinSpan)
+			g.culprit, g.accused, g.Runs = key, true, m.Lives.Exact
+		}
+	case m.Full && f.Filled(late, m.Last): // of what nobody saw grow
+	default:
+		r.Clear()
+	}
+}
+
+// inherit gives a pod whose process has just begun the chain of the pod that ran the same last and is gone:
+// who retries a Kubernetes Job makes a pod of another name.
+func (d *Domain[K]) inherit(g *group[K]) {
+	heir := g.frame.heir
+	if heir == nil || heir.Lives.Exact == 0 {
+		return
+	}
+	var from *group[K]
+	var last time.Duration
+	for name, old := range d.groups {
+		ended := old.Loop.Ended()
+		if !name.Program && !old.lives() && ended > last && old.Runs == heir.Lives.Exact && old.Loop.Follows(heir.First) {
+			from, last = old, ended
+		}
+	}
+	if from == nil {
+		return
+	}
+	g.Loop, g.culprit, g.accused, g.Runs = from.Loop, from.culprit, from.accused, from.Runs
+	from.Loop, from.accused = lives.Loop{}, false
 }
 
 // diedFull reports whether the memory was full, or nearly so, a moment before a process ended.

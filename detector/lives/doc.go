@@ -17,15 +17,21 @@
 // # What they say
 //
 // The ceiling is 3 % above the most that a life which teaches held at any time, spikes of more than 10 %
-// left out. The last lives do not
-// count where three in a row or more each held more than the one before: that is a leak which is ended
-// each time before it is seen. Below the ceiling growth is not called a leak (below_prior_lives), and
+// left out. The last lives do not count where three in a row or more each held more than the one before:
+// that is a leak which is ended each time before it is seen. Below the ceiling growth is not called a leak (below_prior_lives), and
 // a memory that fills up is no page if all that grows is below its ceiling and fits into the memory
 // together. Above the ceiling of three lives or more, growth waits for nothing but --detector.min-span.
 //
 // A program is known by its image, its arguments and the model of its GPU, too. If that has taught
 // nothing yet, what has lived last of another image of the repository, with other arguments or on
 // another GPU takes its place: so the leak that a deploy brings is held against the version before it.
+//
+// # Lives that end in a full memory
+//
+// A Loop is the chain of the last lives of a pod, a job or a program that grew until the memory was full.
+// Three in a row, or two that grew at like rates, are a crash loop: a leak that no life shows by itself.
+// It needs no name of the program, and no book: with both it is followed over pods, too, where each life has
+// another one. Its lives go into the book as lives that leaked.
 //
 // # What that costs
 //

@@ -32,7 +32,8 @@ type figures struct {
 	zombies, unreleased        matched
 	reached                    [fleet.Growing + 1]reach // GPUs by class, by their highest confidence
 	minutes                    [2]reach                 // healthy ones, and those in which something leaks
-	above, soon, lost          int                      // of the leaks in chains of lives
+	above, soon                [2]int                   // of the leaks in chains of lives
+	lost                       int
 }
 
 // forecasts are the scores of many.
@@ -79,8 +80,10 @@ func (m *matched) add(o matched) {
 
 func (f *figures) addLeak(l *leakOutcome) {
 	f.leaks++
-	count(&f.above, l.above)
-	count(&f.soon, l.soon)
+	for i := range l.above {
+		count(&f.above[i], l.above[i])
+		count(&f.soon[i], l.soon[i])
+	}
 	count(&f.lost, l.lost)
 	count(&f.rated, l.rated)
 	count(&f.inTime, l.inTime)

@@ -153,8 +153,10 @@ func (w *watched) scoreLife(f *fleet.Family, rule int) outcome {
 	}
 	for i := range o.leaks {
 		l, t := &o.leaks[i], &w.truth.Leaks[o.leaks[i].index]
-		l.above = f.Steady() && t.Rate >= steadyRate && t.AboveAt > 0 && t.Until >= t.AboveAt+held
-		l.soon = l.above && l.found != never && l.found <= t.AboveAt+held
+		for k, at := range []time.Duration{t.AboveAt, t.FarAboveAt} {
+			l.above[k] = f.Steady() && t.Rate >= steadyRate && at > 0 && t.Until >= at+held
+			l.soon[k] = l.above[k] && l.found != never && l.found <= at+held
+		}
 	}
 	return o
 }
@@ -174,7 +176,7 @@ func (w *watched) notesOfLives(j job, o *outcome) (list []string) {
 		if l.lost {
 			list = append(list, fmt.Sprintf("%-14s %s", "lost", j))
 		}
-		if l.above && !l.soon {
+		if l.above[0] && !l.soon[0] {
 			found := "never"
 			if l.found != never {
 				found = at(l.found)
@@ -201,7 +203,8 @@ func livesTable(opt options, what string, of []lived) *table {
 	}
 	list := slices.Insert(slices.DeleteFunc(rows(opt.prices), func(r row) bool { return !r.trade }), 1,
 		row{"… lost against the other", false, func(f *figures) string { return strconv.Itoa(f.lost) }},
-		row{"steady leaks ≥ 50 MiB/min told within 10 min above the healthy lives", false, func(f *figures) string { return share(f.soon, f.above) }})
+		row{"steady leaks ≥ 50 MiB/min told within 10 min above the healthy lives", false, func(f *figures) string { return share(f.soon[0], f.above[0]) }},
+		row{"… within 10 min 3 % above the healthy lives", false, func(f *figures) string { return share(f.soon[1], f.above[1]) }})
 	return compared(strings.Replace(title(what, opt, results(of)), "GPUs", "lives", 1), list, withLives, sum(opt, results(of)))
 }
 

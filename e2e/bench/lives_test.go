@@ -76,10 +76,10 @@ func TestSoon(t *testing.T) {
 		l := &w.truth.Leaks[0]
 		l.Rate = c.rate
 		if c.above != 0 {
-			l.AboveAt = l.From + c.above
+			l.AboveAt, l.FarAboveAt = l.From+c.above, l.From+c.above
 		}
 		o := w.scoreLife(&fleet.Family{Name: c.family, Class: fleet.Leak}, 0)
-		if got := o.leaks[0]; got.above != c.rated || got.soon != c.told {
+		if got := o.leaks[0]; got.above != [2]bool{c.rated, c.rated} || got.soon != [2]bool{c.told, c.told} {
 			t.Errorf("%s: %t, %t, found after %v", name, got.above, got.soon, got.delay)
 		}
 	}

@@ -76,9 +76,10 @@ type leakOutcome struct {
 	// the rule named somebody.
 	named, listed, who bool
 	forecasts          [2]forecast // at the alarm that found it, and at the half-life
-	// In a chain of lives: above says that a steady leak held more than the healthy lives before for long enough, soon that it was
-	// told by then, and lost that it would have been found without knowledge of them.
-	above, soon, lost bool
+	// In a chain of lives: above says that a steady leak held more than the healthy lives before for long enough, and more than
+	// lives which are like those, soon that it was told by then, and lost that it would have been found without knowledge of them.
+	above, soon [2]bool
+	lost        bool
 }
 
 // oomOutcome is one out-of-memory that a leak caused.

@@ -4,7 +4,6 @@
 package process
 
 import (
-	"math"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -24,8 +23,3 @@ func (e *Exit[K]) Check(last time.Duration) bool {
 
 // Check reports whether the pool can be one.
 func (p *Pool) Check(time.Duration) bool { return p.N >= 0 && p.N < 2*keptWorkers }
-
-// Check reports whether the loop can be one.
-func (r *Loop) Check(time.Duration) bool {
-	return r.N >= 0 && r.N < math.MaxInt32 && r.Longest >= 0 && (r.Since > 0 || r.N == 0 && !r.Proven)
-}

@@ -27,8 +27,8 @@ const (
 	lifeHeld   = 0.9
 )
 
-// Life is that of a process which grew until its end.
-type Life struct {
+// LifeGrowth is that of a process which grew until its end.
+type LifeGrowth struct {
 	From, To time.Duration // its first and last sample
 	Base     stat.Bytes    // the level at which the growth began: what it had loaded
 	Onset    time.Duration // when
@@ -38,8 +38,8 @@ type Life struct {
 
 // Lived returns the life of the series' process so far, and whether it grew steadily until now at any
 // scale that holds all of it. What is muted did not.
-func (s *Series) Lived() (l Life, grew bool) {
-	l = Life{From: s.First, To: s.Last}
+func (s *Series) Lived() (l LifeGrowth, grew bool) {
+	l = LifeGrowth{From: s.First, To: s.Last}
 	if s.cfg.Mute {
 		return l, false
 	}
@@ -111,7 +111,7 @@ func toTheEnd(pts []stat.Point, end time.Duration) bool {
 // and fills in how. It is no growth to load a model: without compute; from an idle memory on at
 // idleLoadRate, which holds where the line of the growth leads back to one at the first sample; or at
 // loadRate for less than loadLasts.
-func (s *Series) grewSteadily(pts []stat.Point, width time.Duration, l *Life) bool {
+func (s *Series) grewSteadily(pts []stat.Point, width time.Duration, l *LifeGrowth) bool {
 	first, last := pts[0], pts[len(pts)-1]
 	grown := float64(last.V - first.V)
 	if grown < s.cfg.MinGrowth || s.rested(first.At) || float64(pts[1].V-first.V) > loadStep*grown/float64(len(pts)-1) {

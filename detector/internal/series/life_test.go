@@ -75,7 +75,7 @@ func TestFastLives(t *testing.T) {
 	} {
 		s := told(defaults())
 		s.Samples = 18_001 // one a second
-		var l Life
+		var l LifeGrowth
 		pts := troughs(ramp(c.points, c.from, c.rate*narrowest.Seconds()))
 		if got := s.grewSteadily(pts, narrowest, &l); got != c.grew {
 			t.Errorf("%s: %t", c.name, got)
@@ -90,7 +90,7 @@ func TestFastLives(t *testing.T) {
 		s := told(defaults())
 		s.First, s.Last, s.Samples = block(1)-narrowest, block(1)-narrowest, 2
 		from := IdleLevel(total)/float64(mib) + c.above
-		var l Life
+		var l LifeGrowth
 		// The lowest of the first block is that of its begin, and all others of their end.
 		pts := troughs(ramp(20, from, rate*narrowest.Seconds()))
 		if got := s.grewSteadily(pts, narrowest, &l); got != c.grew {
@@ -109,7 +109,7 @@ func TestALifeBeginsAfterItsLoad(t *testing.T) {
 		{"a step like the others", 10, true},
 		{"a high one", 25, false}, // 225/21 = 10.7 a step
 	} {
-		var l Life
+		var l LifeGrowth
 		pts := troughs(join(mibs(5000), ramp(21, 5000+c.step, 10)))
 		if got := told(defaults()).grewSteadily(pts, narrowest, &l); got != c.grew {
 			t.Errorf("%s: %t", c.name, got)

@@ -190,8 +190,12 @@ func (c *chain) look() {
 	}
 	for _, l := range w.leaks {
 		for _, x := range l.lives {
-			if height := c.heights[x.p.j.owner.Process]; height > 0 && l.t.AboveAt == 0 && x.p.used() >= height+VisibleGrowth {
+			height := c.heights[x.p.j.owner.Process]
+			if height > 0 && l.t.AboveAt == 0 && x.p.used() >= height+VisibleGrowth {
 				l.t.AboveAt = w.clock()
+			}
+			if height > 0 && l.t.FarAboveAt == 0 && float64(x.p.used()) >= LikeLives*float64(height) {
+				l.t.FarAboveAt = w.clock()
 			}
 		}
 	}

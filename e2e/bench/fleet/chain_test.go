@@ -129,5 +129,8 @@ func TestAbove(t *testing.T) {
 		if (l.AboveAt > 0) != c.above || l.AboveAt > 0 && (l.AboveAt < l.From+time.Second || l.AboveAt > l.Until) {
 			t.Errorf("%s: above at %v, from %v until %v", name, l.AboveAt, l.From, l.Until)
 		}
+		if (l.FarAboveAt > 0) != c.above || l.FarAboveAt > 0 && (l.FarAboveAt < l.AboveAt || l.FarAboveAt > l.Until) {
+			t.Errorf("%s: far above at %v, above at %v, until %v", name, l.FarAboveAt, l.AboveAt, l.Until)
+		}
 	}
 }

@@ -1,22 +1,42 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package process
+package lives
 
 import (
+	"math"
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-const minute = time.Minute
+const (
+	minute = time.Minute
+	mib    = stat.Bytes(1 << 20)
+	gib    = stat.Bytes(1 << 30)
+	// start is when the tests begin: 0 would mean "never" in many a field.
+	start = 1000 * time.Hour
+)
+
+func defaults() *series.Config {
+	cfg := series.DefaultConfig()
+	return &cfg
+}
+
+func about(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
+		t.Errorf("%s: %.9g, want %.9g", what, got, want)
+	}
+}
 
 // life is the n-th of a loop: a minute to load 10 GiB, and then growth for so long, at so many MiB/s.
-func life(n int, lasted time.Duration, rate float64) *series.Life {
+func life(n int, lasted time.Duration, rate float64) *series.LifeGrowth {
 	from := start + time.Duration(n)*time.Hour
-	return &series.Life{
+	return &series.LifeGrowth{
 		From: from, Onset: from + minute, To: from + minute + lasted, Lasted: lasted, Base: 10 * gib,
 		Trend: stat.Trend{Rate: rate * float64(mib), Wander: 4, N: 20},
 	}
@@ -79,7 +99,7 @@ func TestDeathsThatProveALoop(t *testing.T) {
 // What follows from the lives: the median of rates and bases, what it is off by, and what the last one held.
 func TestWhatALoopTells(t *testing.T) {
 	var r Loop
-	if r.Held() != 0 || r.Confidence() != 0 || !r.Follows(start) {
+	if r.Held() != 0 || r.Ended() != 0 || r.Confidence() != 0 || !r.Follows(start) {
 		t.Error("an empty loop tells of lives")
 	}
 	r.Add(life(0, time.Hour, 10), 0)
@@ -100,7 +120,7 @@ func TestWhatALoopTells(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	about(t, "held: 3 GiB and 20 MiB/s for ten minutes", float64(r.Held()), float64(3*gib+12000*mib))
-	if end := r.last().To; r.Follows(end) || !r.Follows(end+1) {
+	if end := r.Ended(); end != r.last().To || r.Follows(end) || !r.Follows(end+1) {
 		t.Error("who came before the end of the last one follows")
 	}
 	for n := 3; n < 100; n++ {
@@ -152,16 +172,16 @@ func TestPauseOfALoop(t *testing.T) {
 		paused bool
 		n      int
 	}{
-		{"nobody, for a while", Absence - 1, 0, 0, false, false, 3},
-		{"nobody, for longer", Absence, 0, 0, false, true, 3},
-		{"one who holds little", Absence, loaded - 1, 0, false, false, 3},
-		{"one who holds little, for long", Absence + more, loaded - 1, 0, false, true, 3},
-		{"one who has loaded", Absence + more, loaded, 0, false, false, 3},
-		{"one who has loaded after a pause", Absence + more, loaded, 0, true, true, 3},
-		{"one who grows after a pause, a little", Absence, grown, 0, true, true, 3},
-		{"one who grows", Absence, grown + 1, 0, true, false, 3},
-		{"one who was there before may be the next", Absence, 0, loaded, false, false, 3},
-		{"not one who holds little", Absence, 0, loaded - 1, false, true, 3},
+		{"nobody, for a while", process.Absence - 1, 0, 0, false, false, 3},
+		{"nobody, for longer", process.Absence, 0, 0, false, true, 3},
+		{"one who holds little", process.Absence, loaded - 1, 0, false, false, 3},
+		{"one who holds little, for long", process.Absence + more, loaded - 1, 0, false, true, 3},
+		{"one who has loaded", process.Absence + more, loaded, 0, false, false, 3},
+		{"one who has loaded after a pause", process.Absence + more, loaded, 0, true, true, 3},
+		{"one who grows after a pause, a little", process.Absence, grown, 0, true, true, 3},
+		{"one who grows", process.Absence, grown + 1, 0, true, false, 3},
+		{"one who was there before may be the next", process.Absence, 0, loaded, false, false, 3},
+		{"not one who holds little", process.Absence, 0, loaded - 1, false, true, 3},
 		{"nobody for nearly a day", forgotten - 1, 0, 0, false, true, 3},
 		{"nobody for a day", forgotten, 0, 0, false, false, 0},
 		{"one who holds little for a day", forgotten, loaded - 1, 0, false, false, 0},

@@ -1,11 +1,13 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package process
+package lives
 
 import (
+	"math"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
@@ -34,9 +36,6 @@ const (
 	// one that comes after a pause is known to do the same.
 	LoadedShare = 0.5
 	growsAgain  = 0.25
-	// Absence is how long a process may be missing from incomplete lists before it counts as gone,
-	// and a group or a loop may be without one: twice the longest back-off of Kubernetes.
-	Absence = 10 * time.Minute
 	// forgotten is after how long a loop that nobody goes on with is none: who restarts a job by hand
 	// takes a while for it.
 	forgotten = 24 * time.Hour
@@ -47,15 +46,15 @@ const (
 // group, whose troughs fall back, shows the leak. The chain is that of the last lives in a row that
 // grew until the memory was full.
 type Loop struct {
-	Lives   [keptLives]series.Life // a ring: the n-th life is at n % keptLives
-	N       int                    // lives in the chain
-	Lasted  time.Duration          // for how long they grew together
-	Longest time.Duration          // of them
-	Since   time.Duration          // when the first one began
-	Proven  bool                   // it is a crash loop
-	Paused  bool                   // nobody has come in place of the last life for long, or who has does not grow yet
-	Noted   time.Duration          // the frame that noted the last end of a process
-	Look    time.Duration          // when a process that outlives them is looked at again
+	Lives   [keptLives]series.LifeGrowth // a ring: the n-th life is at n % keptLives
+	N       int                          // lives in the chain
+	Lasted  time.Duration                // for how long they grew together
+	Longest time.Duration                // of them
+	Since   time.Duration                // when the first one began
+	Proven  bool                         // it is a crash loop
+	Paused  bool                         // nobody has come in place of the last life for long, or who has does not grow yet
+	Noted   time.Duration                // the frame that noted the last end of a process
+	Look    time.Duration                // when a process that outlives them is looked at again
 	// What follows from the lives: the median of their rates with its error, and that of their bases.
 	Trend stat.Trend
 	Base  stat.Bytes
@@ -74,10 +73,10 @@ func (r *Loop) Revoke() {
 }
 
 // last returns the last life; there must be one.
-func (r *Loop) last() *series.Life { return &r.Lives[(r.N-1)%keptLives] }
+func (r *Loop) last() *series.LifeGrowth { return &r.Lives[(r.N-1)%keptLives] }
 
 // Add adds a life that grew until the memory was full. No growth can be a leak that is shorter than span.
-func (r *Loop) Add(l *series.Life, span time.Duration) {
+func (r *Loop) Add(l *series.LifeGrowth, span time.Duration) {
 	if r.N == 0 {
 		r.Since = l.From
 	}
@@ -136,19 +135,27 @@ func (r *Loop) Held() stat.Bytes {
 	return l.Base + stat.Bytes(l.Trend.Rate*(l.To-l.Onset).Seconds())
 }
 
+// Ended returns when the last life of the chain ended; 0 without one.
+func (r *Loop) Ended() time.Duration {
+	if r.N == 0 {
+		return 0
+	}
+	return r.last().To
+}
+
 // Follows reports whether a process that was first seen at the given time came after the last life of
 // the chain had ended.
 func (r *Loop) Follows(first time.Duration) bool { return r.N == 0 || first > r.last().To }
 
 // Next follows the chain in a frame at time t, and who came after its last life, nil if nobody did: one
-// that outlives the chain without growing ends it. The chain is paused where nobody came for Absence,
+// that outlives the chain without growing ends it. The chain is paused where nobody came for process.Absence,
 // or only one who holds little for outlives times the longest life more; and forgotten after a day.
 // others is the most that one who was there before holds and that may be the next life of a pool.
 func (r *Loop) Next(s *series.Series, others stat.Bytes, t time.Duration) {
 	if r.N == 0 {
 		return
 	}
-	idle, wait, used := t-r.last().To, Absence, stat.Bytes(0)
+	idle, wait, used := t-r.last().To, process.Absence, stat.Bytes(0)
 	loaded := stat.Bytes(LoadedShare * float64(r.Base))
 	if s != nil {
 		used = s.Used
@@ -172,4 +179,9 @@ func (r *Loop) Next(s *series.Series, others stat.Bytes, t time.Duration) {
 	if _, grew := s.Lived(); !grew {
 		r.Clear()
 	}
+}
+
+// Check reports whether the loop can be one that was read from a state file: see state.Checker.
+func (r *Loop) Check(time.Duration) bool {
+	return r.N >= 0 && r.N < math.MaxInt32 && r.Longest >= 0 && (r.Since > 0 || r.N == 0 && !r.Proven)
 }
