@@ -18,9 +18,10 @@
 //
 // The ceiling is 3 % above the most that a life which teaches held at any time, spikes of more than 10 %
 // left out. The last lives do not count where three in a row or more each held more than the one before:
-// that is a leak which is ended each time before it is seen. Below the ceiling growth is not called a leak (below_prior_lives), and
-// a memory that fills up is no page if all that grows is below its ceiling and fits into the memory
-// together. Above the ceiling of three lives or more, growth waits for nothing but --detector.min-span.
+// that is a leak which is ended each time before it is seen. Below the ceiling growth is not called a leak
+// (below_prior_lives), and a memory that fills up is no page if all that grows is below its ceiling and fits
+// into the memory together. Above the ceiling of three lives or more, growth waits for nothing but --detector.min-span.
+// What came below that counts as load, however it came.
 //
 // A program is known by its image, its arguments and the model of its GPU, too. If that has taught
 // nothing yet, what has lived last of another image of the repository, with other arguments or on

@@ -83,7 +83,7 @@ func (s *Series) judge(i int) *Growth {
 		Flat: 1 - stat.Clamp(float64(levels-1)*float64(e.Width)/float64(moving+e.Width)),
 		Step: max(0, float64(last.V-first.V)) / float64(levels-1),
 	}
-	steady := steadiest(pts, e.Width, s.cfg.MinSpan, g)
+	steady := steadiest(pts, s.below(pts), e.Width, s.cfg.MinSpan, g)
 	g.Kept = 1
 	g.Steady = len(steady)
 	g.Rate = float64(last.V-steady[0].V) / max((last.At-steady[0].At).Seconds(), 1)
@@ -129,19 +129,28 @@ func kept(pts []stat.Point) int {
 	return n
 }
 
+// below returns how many of the first troughs are below what enough earlier lives held.
+func (s *Series) below(pts []stat.Point) int {
+	if !s.Prior.Sure {
+		return 0
+	}
+	return max(0, slices.IndexFunc(pts, func(p stat.Point) bool { return float64(p.V) > s.Prior.Ceiling }))
+}
+
 // steadiest returns the last troughs, half of the time or more, over which growth is steadiest, and
-// sets its pace and form. What grew otherwise before, such as the load of a model, is left out.
+// sets its pace and form. What grew otherwise before, such as the load of a model, is left out, and so
+// is what the first troughs show that are below what earlier lives held, however many those are.
 // Growth that goes on at the pace at which it began is a leak's, and that of a warm-up or a cache
 // that fills slows down.
-func steadiest(pts []stat.Point, width, least time.Duration, g *Growth) []stat.Point {
+func steadiest(pts []stat.Point, below int, width, least time.Duration, g *Growth) []stat.Point {
 	best := pts
 	if len(pts) < 4 {
 		g.Pace, g.Form = 1, 1
 		return best
 	}
-	for skip := range 5 {
-		rest := pts[skip*len(pts)/8:]
-		if skip > 0 && (ablate.Off(ablate.LoadLeftOut) || len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < least) {
+	for _, left := range [...]int{0, len(pts) / 8, 2 * len(pts) / 8, 3 * len(pts) / 8, 4 * len(pts) / 8, below} {
+		rest := pts[left:]
+		if left > 0 && (ablate.Off(ablate.LoadLeftOut) || len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < least) {
 			break
 		}
 		pace := keeping(rest, slowed, held)

@@ -150,12 +150,40 @@ func TestSteadiestPartIsFound(t *testing.T) {
 	} {
 		var g Growth
 		pts := troughs(c.levels)
-		got := steadiest(pts, narrowest, c.least, &g)
+		got := steadiest(pts, 0, narrowest, c.least, &g)
 		if math.Abs(g.Form-c.form) > 1e-9 || c.form > 0 && g.Pace != c.pace || len(got) < c.points[0] || len(got) > c.points[1] {
 			t.Errorf("%s: pace %g, form %g over %d troughs; want %+v", c.name, g.Pace, g.Form, len(got), c)
 		}
 		if got[len(got)-1] != pts[len(pts)-1] {
 			t.Errorf("%s: the last trough is left out", c.name)
+		}
+	}
+}
+
+// A long load in two parts hides the growth after it for as long as half of the troughs are its own, but not
+// where enough earlier lives show that they loaded as much.
+func TestSteadyGrowthAboveEarlierLives(t *testing.T) {
+	pts := troughs(join(ramp(40, 34000, 10), ramp(31, 41000, 10)))
+	const least = 30 * narrowest
+	for _, c := range []struct {
+		name    string
+		prior   Prior
+		least   time.Duration
+		troughs int
+		form    float64
+	}{
+		{"it is above what they held", Prior{Ceiling: 40500 * float64(mib), Sure: true}, least, 31, 1},
+		{"there were too few of them", Prior{Ceiling: 40500 * float64(mib)}, least, 71, 0},
+		{"none", Prior{}, least, 71, 0},
+		{"not for long enough", Prior{Ceiling: 40500 * float64(mib), Sure: true}, least + 1, 71, 0},
+		{"it is below", Prior{Ceiling: 50000 * float64(mib), Sure: true}, least, 71, 0},
+		{"all of it is above", Prior{Ceiling: 30000 * float64(mib), Sure: true}, least, 71, 0},
+	} {
+		s := told(defaults())
+		s.Prior = c.prior
+		var g Growth
+		if got := steadiest(pts, s.below(pts), narrowest, c.least, &g); len(got) != c.troughs || g.Form != c.form {
+			t.Errorf("%s: form %g over %d troughs", c.name, g.Form, len(got))
 		}
 	}
 }
