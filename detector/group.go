@@ -92,6 +92,7 @@ type groupFrame struct {
 	// ceiling is the sum of what the members may reach, by their earlier lives; strange says that one
 	// of those that compute has none.
 	ceiling float64
+	rose    time.Duration // until which age one of their earlier lives rose
 	strange bool
 }
 

@@ -140,7 +140,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 			m.Flushing.Note(o.T, o.Interval, used, d.capacity, &d.past.Fullness)
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
 			d.recall(m, in.Lives)
-			o.Prior = series.Prior{Ceiling: float64(m.prior.Ceiling), Sure: m.prior.Sure}
+			o.Prior = series.Prior{Ceiling: float64(m.prior.Ceiling), Rose: m.prior.Rose.Duration(), Sure: m.prior.Sure}
 			m.Observe(&o)
 			m.age()
 		}

@@ -166,6 +166,7 @@ func (h *groupFrame) reach(m *member, rests bool) {
 		h.ceiling += float64(m.Used)
 	case m.prior.Ceiling > 0:
 		h.ceiling += max(float64(m.prior.Ceiling), float64(m.Used))
+		h.rose = max(h.rose, m.prior.Rose.Duration())
 	default:
 		h.strange = true
 	}
@@ -176,7 +177,7 @@ func (h *groupFrame) prior() series.Prior {
 	if h.strange {
 		return series.Prior{}
 	}
-	return series.Prior{Ceiling: h.ceiling}
+	return series.Prior{Ceiling: h.ceiling, Rose: h.rose}
 }
 
 // asBefore reports whether all that may contribute to growth of the crest, in bytes per second, is below

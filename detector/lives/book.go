@@ -41,13 +41,14 @@ const (
 
 // Prior is what the earlier lives of a program say of the present one. The zero Prior is none.
 type Prior struct {
-	Lives   int   // that taught something
-	Basis   Basis // of the name that they are known by
-	Kin     bool  // they were of another version, or had other arguments or another GPU
-	Highest Bytes // that a healthy one held, but for spikes; 0 unknown
-	Ceiling Bytes // a little more than that; 0 unknown
-	Sure    bool  // what grows above that has no excuse
-	low     Curve // the least and the most that they held at each age; 0 unknown
+	Lives   int     // that taught something
+	Basis   Basis   // of the name that they are known by
+	Kin     bool    // they were of another version, or had other arguments or another GPU
+	Highest Bytes   // that a healthy one held, but for spikes; 0 unknown
+	Ceiling Bytes   // a little more than that; 0 unknown
+	Rose    Seconds // until which age one of them rose, at the latest
+	Sure    bool    // what grows above that has no excuse
+	low     Curve   // the least and the most that they held at each age; 0 unknown
 	high    Curve
 }
 
@@ -221,6 +222,7 @@ func (p *program) prior(now time.Duration) Prior {
 		} else {
 			heights[len(heights)-1] = max(heights[len(heights)-1], l.held())
 		}
+		prior.Rose = max(prior.Rose, l.Risen)
 		prior.expect(l.Curve())
 	}
 	if len(heights) == 0 {

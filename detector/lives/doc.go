@@ -19,7 +19,7 @@
 // The ceiling is 3 % above the most that a life which teaches held at any time, spikes of more than 10 %
 // left out. The last lives do not count where three in a row or more each held more than the one before:
 // that is a leak which is ended each time before it is seen. Below the ceiling growth is not called a leak
-// (below_prior_lives), and a memory that fills up is no page if all that grows is below its ceiling and fits
+// (below_prior_lives), for six times as long as any of the lives rose, and three hours; and a memory that fills up is no page if all that grows is below its ceiling and fits
 // into the memory together. Above the ceiling of three lives or more, growth waits for nothing but --detector.min-span.
 // What came below that counts as load, however it came.
 //

@@ -67,6 +67,10 @@ const (
 	slowAhead  = 4 * time.Hour
 	slowShare  = 0.8
 	day        = 24 * time.Hour
+	// What is below the height of earlier lives may be on the way there for roseTimes as long as it took
+	// any of those, and roseSpare more. Fitted by make bench-lives, on families for tuning.
+	roseTimes = 6
+	roseSpare = 3 * time.Hour
 )
 
 // reasons is the table of harmless reasons: a function tells how long growth must last not to be
@@ -102,14 +106,13 @@ func (s *Series) wait(g *Growth) {
 }
 
 // priorLives is for growth to a height that earlier lives of the program held, and were none the worse
-// for: it must last until it is above that.
+// for: it must last until it is above that, or goes on for much longer than theirs did.
 func (s *Series) priorLives(g *Growth) time.Duration {
-	to := s.Prior.Ceiling - float64(g.Base+g.Retained)
-	if to < 0 || s.Prior.Ceiling == 0 || g.Rate <= 0 {
+	to, left := s.Prior.Ceiling-float64(g.Base+g.Retained), roseTimes*s.Prior.Rose+roseSpare-(s.Last-s.Began)
+	if to < 0 || left <= 0 || s.Prior.Ceiling == 0 || g.Rate <= 0 {
 		return 0
 	}
-	const most = 365 * day
-	return g.Lasted + max(time.Second, time.Duration(min(to/g.Rate, most.Seconds())*float64(time.Second)))
+	return g.Lasted + max(time.Second, time.Duration(min(to/g.Rate, left.Seconds())*float64(time.Second)))
 }
 
 // outgrown reports whether growth has left behind what enough earlier lives held: it is no load, nor

@@ -157,3 +157,27 @@ func TestIdleLevel(t *testing.T) {
 		}
 	}
 }
+
+// What is below the height of earlier lives is excused until it is above that, or much older than they were
+// when they rose.
+func TestPriorLives(t *testing.T) {
+	const age = 5 * time.Hour
+	g := Growth{Base: 10 * stat.Bytes(1<<30), Retained: 1 << 30, Rate: 1 << 20, Lasted: time.Hour}
+	for _, c := range []struct {
+		name  string
+		prior Prior
+		need  time.Duration
+	}{
+		{"none", Prior{}, 0},
+		{"a GiB to go", Prior{Ceiling: 12 << 30, Rose: time.Hour}, time.Hour + 1024*time.Second},
+		{"it is above", Prior{Ceiling: 10 << 30, Rose: time.Hour}, 0},
+		{"it is as old as they may be", Prior{Ceiling: 12 << 30, Rose: (age - roseSpare) / roseTimes}, 0},
+		{"nearly", Prior{Ceiling: 12 << 30, Rose: (age - roseSpare + time.Minute) / roseTimes}, time.Hour + time.Minute},
+	} {
+		s := told(defaults())
+		s.Prior, s.Began, s.Last = c.prior, start, start+age
+		if need := s.priorLives(&g); need != c.need {
+			t.Errorf("%s: %s, want %s", c.name, need, c.need)
+		}
+	}
+}

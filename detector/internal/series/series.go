@@ -143,8 +143,9 @@ type Sample struct {
 // Prior is what healthy earlier lives of what a series is the memory of reached. The zero Prior is that
 // of none.
 type Prior struct {
-	Ceiling float64 // bytes; 0 unknown
-	Sure    bool    // they are enough for what grows above that to have no excuse
+	Ceiling float64       // bytes; 0 unknown
+	Rose    time.Duration // until which age one of them rose, at the latest
+	Sure    bool          // they are enough for what grows above that to have no excuse
 }
 
 // Observe adds a sample.
