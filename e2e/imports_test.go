@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"/detector/internal/series":  {"/detector/internal/ablate", "/detector/internal/stat"},
 	"/detector/internal/stat":    {},
 	"/detector/internal/state":   {},
-	"/detector/lives":            {},
+	"/detector/lives":            {"/detector/internal/process", "/detector/internal/series", "/detector/internal/stat"},
 	"/collector/gpu":             {"/detector", "/detector/lives"},
 	"/collector/gpu/nvml":        {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
 	"/collector/workload":        {"/collector/gpu", "/detector/lives", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
