@@ -115,6 +115,7 @@ func TestGolden(t *testing.T) {
 
 func TestFamilies(t *testing.T) {
 	want := []FamilyInfo{
+		{"allocator", true},
 		{"clocks", true},
 		{"detector", true},
 		{"ecc", true},
@@ -188,7 +189,7 @@ func TestNewErrors(t *testing.T) {
 		want    string
 	}{
 		"no state":      {want: "no state"},
-		"unknown":       {state: state, enabled: map[string]bool{"mempry": true, "memory": true, "gpus": false}, want: `unknown collector "gpus", "mempry": there are clocks, detector, ecc,`},
+		"unknown":       {state: state, enabled: map[string]bool{"mempry": true, "memory": true, "gpus": false}, want: `unknown collector "gpus", "mempry": there are allocator, clocks, detector, ecc,`},
 		"always on":     {state: state, enabled: map[string]bool{"exporter": false}, want: `unknown collector "exporter"`},
 		"none switched": {state: state},
 	} {
@@ -297,6 +298,9 @@ func contract() []string {
 		gpu_workload_memory_used_bytes gpu_process_device_open gpu_processes_unresolved gpu_allocated
 		gpu_oom_headroom_bytes gpu_mig_oom_headroom_bytes gpu_process_leak_share_ratio gpu_unreleased_memory_bytes
 		gpu_detector_window_fill_ratio gpu_detector_resets_total gpu_detector_attributed
+		gpu_process_allocator_allocated_bytes gpu_process_allocator_reserved_bytes gpu_process_allocator_active_bytes
+		gpu_process_allocator_inactive_split_bytes gpu_process_allocator_retries_total gpu_process_allocator_ooms_total
+		gpu_process_allocator_info gpu_process_untracked_memory_bytes
 		gpu_process_prior_lives gpu_process_expected_memory_bytes gpu_program_leak_rate_bytes_per_second
 		gpu_program_memory_peak_bytes gpu_program_last_start_timestamp_seconds gpu_programs_other
 		gpu_up gpu_info gpu_devices gpu_pci_devices gpu_driver_up gpu_driver_error gpu_sample_timestamp_seconds
@@ -325,7 +329,7 @@ func TestProcessLabels(t *testing.T) {
 		"gpu_process_info":                        {"container_id", "type", "user"},
 		"gpu_process_leak_slope_bytes_per_second": {"window"}, "gpu_process_leak_r2": {"window"}, "gpu_process_spike_count": {"window"},
 		"gpu_process_memory_pattern": {"pattern"}, "gpu_process_leak_withheld_seconds": {"reason"},
-		"gpu_process_expected_memory_bytes": {"bound"},
+		"gpu_process_expected_memory_bytes": {"bound"}, "gpu_process_allocator_info": {"framework", "version", "backend"},
 	}
 	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
 		if !strings.HasPrefix(name, "gpu_process_") || name == "gpu_process_exits_near_capacity_total" || name == "gpu_process_device_open" {
@@ -618,7 +622,7 @@ func crowd(gpus, processes int) *State {
 		d.Info.Index, d.Info.UUID = i, fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i)
 		d.Judgement, d.Workloads = judgement(100, false), nil
 		p := d.Processes[0]
-		p.Verdict = verdict(200, false)
+		p.Verdict, p.Allocator = verdict(200, false), nil // few programs have a probe
 		p.Verdict.Windows[1] = p.Verdict.Windows[0]
 		d.Processes = slices.Repeat([]ProcessState{p}, processes)
 		for k := range d.Processes {

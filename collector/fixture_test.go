@@ -101,6 +101,10 @@ func fullGPU() *DeviceState {
 					ID: gpu.ProcessID{PID: 1001, Start: 500}, Type: gpu.Compute | gpu.Graphics, Started: gpu.Some(fixtureSince(-900)), Used: gpu.Some(uint64(30e9)),
 					SM: gpu.Some(0.81), MemoryController: gpu.Some(0.82), Encoder: gpu.Some(0.83), Decoder: gpu.Some(0.84),
 					CPU: gpu.Some(85 * time.Second), State: 'R', Orphaned: true, Owner: trainer(),
+					Allocator: &gpu.Allocator{
+						Framework: "torch", Version: "2.9.0+cu130", Backend: "native", Allocated: gpu.Some(uint64(21e9)), Reserved: gpu.Some(uint64(28.5e9)),
+						Active: gpu.Some(uint64(22e9)), InactiveSplit: gpu.Some(uint64(3.5e9)), Retries: gpu.Some(uint64(1701)), OOMs: gpu.Some(uint64(1702)),
+					},
 				},
 				Idle: gpu.Some(86 * time.Second), Verdict: verdict(200, true), Share: detector.Of(0.87),
 				Earlier: detector.Earlier{
@@ -108,7 +112,7 @@ func fullGPU() *DeviceState {
 					Ceiling: detector.Of(44e9), Low: detector.Of(42e9), High: detector.Of(43e9),
 				},
 			}, {
-				Process: gpu.Process{ID: gpu.ProcessID{PID: 1002}, Type: gpu.MPS, Used: gpu.Some(uint64(18e9)), Owner: &gpu.Owner{Process: "tritonserver"}},
+				Process: gpu.Process{ID: gpu.ProcessID{PID: 1002}, Type: gpu.MPS, Used: gpu.Some(uint64(18e9)), Owner: &gpu.Owner{Process: "tritonserver"}, Allocator: &gpu.Allocator{Framework: "mypool", Allocated: gpu.Some(uint64(17e9)), Reserved: gpu.Some(uint64(19e9))}},
 				Verdict: verdict(300, false), Earlier: detector.Earlier{Named: true},
 			},
 		},

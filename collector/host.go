@@ -140,6 +140,9 @@ func (s *Sampler) sayWhatIsHidden(now *host, c *complaints) {
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)
 	c.about("cannot see all open device files", closed)
+	if s.cfg.Allocators != nil {
+		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
+	}
 }
 
 // followJobs publishes the jobs of the mapping files again and again, if there are

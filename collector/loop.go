@@ -99,7 +99,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 		logger: log.With(s.cfg.Logger, "gpu", info.Index, "uuid", info.UUID),
 		progress: progress{
 			instances: map[instanceKey]*domain{},
-			processes: newProcessTable(s.cfg, info.Index, s.jobs.Load),
+			processes: newProcessTable(s.cfg, info, s.jobs.Load),
 		},
 	}
 	l.processes.gone = func(o *gpu.Owner, seen time.Duration) { s.ends.add(o, info.Name, seen) }

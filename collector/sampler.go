@@ -17,6 +17,7 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/common/model"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -69,6 +70,8 @@ type SamplerConfig struct {
 	// Owners tells whose a process is, where the source does not; nil leaves it
 	// unknown.
 	Owners Owners
+	// Allocators tells what the memory allocators in processes hold; nil leaves it unknown.
+	Allocators Allocators
 	// ProcFS is where procfs is mounted; SysFS is the same for sysfs, and ""
 	// leaves the PCI bus unread.
 	ProcFS, SysFS string
@@ -101,6 +104,18 @@ func (c *SamplerConfig) validate() error {
 		}
 	}
 	return c.Detector.Validate()
+}
+
+// Allocators tells what the memory allocators in processes hold. Its methods are called from
+// several goroutines, one a GPU.
+type Allocators interface {
+	// Of returns what is known of a process, one record a GPU; it does not block. The
+	// records are immutable.
+	Of(id gpu.ProcessID) []allocator.Record
+	// Problem says why some processes cannot be asked, and what to do; nil if all can.
+	Problem() error
+	// Run asks them until ctx is done.
+	Run(ctx context.Context)
 }
 
 // Owners looks up whose a process is. Its methods are called from several
@@ -203,6 +218,9 @@ func (s *Sampler) Fatal() <-chan error { return s.fatal }
 func (s *Sampler) Run(ctx context.Context) {
 	supervised := inBackground(ctx, s.supervise)
 	others := []<-chan struct{}{inBackground(ctx, s.watch), inBackground(ctx, s.save), inBackground(ctx, s.lookAround)}
+	if s.cfg.Allocators != nil {
+		others = append(others, inBackground(ctx, s.cfg.Allocators.Run))
+	}
 	if s.cfg.Owners != nil {
 		others = append(others, inBackground(ctx, s.cfg.Owners.Run), inBackground(ctx, s.followJobs))
 	}

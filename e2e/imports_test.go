@@ -37,9 +37,10 @@ var mayImport = map[string][]string{
 	"/collector/gpu":             {"/detector", "/detector/lives"},
 	"/collector/gpu/nvml":        {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
 	"/collector/workload":        {"/collector/gpu", "/detector/lives", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/collector/allocator":       {"/collector/gpu", "golang.org/x/sys"},
 	"/collector/savefile":        {"github.com/google/renameio/v2"},
 	"/collector": {
-		"/collector/gpu", "/collector/savefile", "/collector/workload", "/detector", "/detector/lives",
+		"/collector/allocator", "/collector/gpu", "/collector/savefile", "/collector/workload", "/detector", "/detector/lives",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",
 		"github.com/prometheus/common/model",
 	},

@@ -25,6 +25,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -112,6 +113,14 @@ func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Log
 		var err error
 		if c.Owners, err = newOwners(cfg, keeper.namer, logger); err != nil {
 			return nil, err
+		}
+		if cfg.families["allocator"] {
+			reader, err := allocator.New(cfg.source.ProcFS)
+			if err != nil {
+				level.Warn(logger).Log("msg", "What allocators in processes hold is not read", "err", err)
+			} else {
+				c.Allocators = reader
+			}
 		}
 	}
 	return collector.NewSampler(src, c)

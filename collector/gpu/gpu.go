@@ -242,6 +242,25 @@ type Process struct {
 	// Owner is whose process it is. A driver does not know: nil then, and the
 	// reader of the sample looks it up.
 	Owner *Owner
+	// Allocator is what the memory allocator in the process says of this GPU. A driver does
+	// not know: nil then, and where the process has no probe.
+	Allocator *Allocator
+}
+
+// Allocator is what a memory allocator that keeps freed memory for itself, as that of
+// PyTorch, says of what it holds on one GPU. It is immutable once it is shared. What a
+// framework does not tell is absent.
+type Allocator struct {
+	Framework string // torch, tensorflow, jax, cupy, or what another program calls itself
+	Version   string // of the framework
+	Backend   string // as PyTorch names it: native, cudaMallocAsync
+	// Allocated are the bytes that live tensors hold, Reserved those that the allocator has
+	// from the driver, Active those in blocks that are in use or wait for a stream, and
+	// InactiveSplit the free ones beside used ones in one segment, which cannot be given back.
+	Allocated, Reserved, Active, InactiveSplit Opt[uint64]
+	// Retries counts allocations that succeeded only after the cache was emptied, OOMs those
+	// that failed.
+	Retries, OOMs Opt[uint64]
 }
 
 // Owner says whose a process is. Fields that do not apply or are not known are

@@ -1,0 +1,135 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// The layout of a page, version 1, in the order of bytes of x86 and ARM (little endian).
+// probe/README.md has it for those who write one.
+const (
+	pageSize    = 4096
+	pageVersion = 1
+	magic       = "GPULEAK\x00"
+	// written is what the probe writes; what follows is ours to write.
+	written    = 4032
+	summed     = 16 // from here on the checksum counts
+	headerSize = 64
+	recordSize = 192
+	maxRecords = 16
+)
+
+// Record is what the allocator in a process says of one GPU.
+type Record struct {
+	// UUID is that of the GPU or MIG device without its prefix, in lower case; "" if the
+	// process does not know it.
+	UUID      string
+	Allocator gpu.Allocator
+}
+
+// page is one reading of a process's page.
+type page struct {
+	sequence uint64 // counts the probe's writes
+	start    uint64 // of the process that writes, as in gpu.ProcessID
+	records  []Record
+}
+
+// errTorn says that a page was read while it was written, or is damaged.
+var errTorn = errors.New("the checksum is another")
+
+// sequenceOf returns how often a page was written, and whether b begins like one.
+func sequenceOf(b []byte) (sequence uint64, ok bool) {
+	if len(b) < headerSize || string(b[:8]) != magic {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b[16:]), true
+}
+
+// parsePage reads the first written bytes of a page. Whatever they hold, it needs no more
+// memory than the page itself. A record that contradicts itself makes all of it wrong.
+func parsePage(b []byte) (page, error) {
+	if len(b) < written || string(b[:8]) != magic {
+		return page{}, errors.New("it is no page of a probe")
+	}
+	le := binary.LittleEndian
+	if v := le.Uint16(b[8:]); v != pageVersion {
+		return page{}, fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, pageVersion)
+	}
+	if crc32.ChecksumIEEE(b[summed:written]) != le.Uint32(b[12:]) {
+		return page{}, errTorn
+	}
+	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:])}
+	n := le.Uint32(b[32:])
+	if size := le.Uint16(b[10:]); size != recordSize || n > maxRecords {
+		return page{}, fmt.Errorf("%d records of %d bytes", n, size)
+	}
+	p.records = make([]Record, 0, n)
+	for i := range int(n) {
+		r, err := parseRecord(b[headerSize+i*recordSize:][:recordSize])
+		if err != nil {
+			return page{}, fmt.Errorf("record %d: %w", i, err)
+		}
+		p.records = append(p.records, r)
+	}
+	return p, nil
+}
+
+// Positions in a record.
+const (
+	uuidAt      = 0
+	frameworkAt = 48
+	versionAt   = 64
+	backendAt   = 96
+	validAt     = 128
+	numbersAt   = 136
+)
+
+func parseRecord(b []byte) (r Record, err error) {
+	r.UUID = BareUUID(text(b[uuidAt:frameworkAt]))
+	a := &r.Allocator
+	a.Framework, a.Version, a.Backend = text(b[frameworkAt:versionAt]), text(b[versionAt:backendAt]), text(b[backendAt:validAt])
+	if a.Framework == "" {
+		return r, errors.New("it names no framework")
+	}
+	valid := binary.LittleEndian.Uint32(b[validAt:])
+	for i, n := range []*gpu.Opt[uint64]{&a.Allocated, &a.Reserved, &a.Active, &a.InactiveSplit, &a.Retries, &a.OOMs} {
+		if valid&(1<<i) != 0 {
+			*n = gpu.Some(binary.LittleEndian.Uint64(b[numbersAt+8*i:]))
+		}
+	}
+	for _, part := range []gpu.Opt[uint64]{a.Allocated, a.Active, a.InactiveSplit} {
+		if a.Reserved.OK && part.OK && part.V > a.Reserved.V {
+			return r, fmt.Errorf("%d bytes of %d that are reserved", part.V, a.Reserved.V)
+		}
+	}
+	return r, nil
+}
+
+// text returns a string that ends at the first zero. What is not plain ASCII of names and
+// versions stands as an underscore: it becomes a label.
+func text(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune(".+-_:", r):
+			return r
+		}
+		return '_'
+	}, string(b))
+}
+
+// BareUUID returns a UUID without the driver's prefix GPU- or MIG-, in lower case: CUDA tells
+// it without.
+func BareUUID(uuid string) string {
+	uuid = strings.ToLower(uuid)
+	return strings.TrimPrefix(strings.TrimPrefix(uuid, "gpu-"), "mig-")
+}

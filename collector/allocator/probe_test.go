@@ -1,0 +1,178 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const gib = 1 << 30
+
+// hang is how long a program may take that cannot take a second.
+const hang = 10 * time.Minute
+
+// program runs a command that prints one line and ends when its input does. It returns the
+// line, and has the program end with the test.
+func program(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	c := exec.CommandContext(ctx, name, args...)
+	c.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "PYTHONDONTWRITEBYTECODE=1")
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer cancel()
+		_ = in.Close() // it may have ended
+		_, _ = io.Copy(io.Discard, out)
+		if err := c.Wait(); err != nil {
+			t.Errorf("%s %v: %v", name, args, err)
+		}
+		if stderr.Len() > 0 {
+			t.Errorf("it wrote\n%s", &stderr)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	return strings.TrimSpace(line)
+}
+
+func python(t *testing.T, scenario string) string {
+	t.Helper()
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	probe, err := filepath.Abs("../../probe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program(t, path, "testdata/program.py", probe, scenario)
+}
+
+// recordsOf looks once at a process.
+func recordsOf(t *testing.T, line string) []Record {
+	t.Helper()
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := idOf(t, pid)
+	c := newClock(t)
+	c.Of(id)
+	c.at(0)
+	if err := c.Problem(); err != nil {
+		t.Fatal(err)
+	}
+	return c.Of(id)
+}
+
+// TestProbe runs programs with the probe, and reads what it tells.
+func TestProbe(t *testing.T) {
+	usual := func(ordinal, ooms uint64) Record {
+		return Record{Allocator: gpu.Allocator{
+			Framework: "torch", Version: "2.9.0+cu130", Backend: "native", Allocated: gpu.Some((2 + ordinal) * gib), Reserved: gpu.Some((5 + ordinal) * gib),
+			Active: gpu.Some((3 + ordinal) * gib), InactiveSplit: gpu.Some(uint64(gib)), Retries: gpu.Some(uint64(6)), OOMs: gpu.Some(ooms),
+		}}
+	}
+	nonsense := usual(0, 0)
+	nonsense.Allocator.Allocated, nonsense.Allocator.OOMs = gpu.Opt[uint64]{}, gpu.Opt[uint64]{}
+	for scenario, want := range map[string][]Record{
+		"torch":       {usual(0, 7), usual(1, 7)},
+		"loaded_late": {usual(0, 7)},
+		"plugged":     {{Allocator: gpu.Allocator{Framework: "torch", Version: "2.9.0+cu130", Backend: "native"}}},
+		"nonsense":    {nonsense},
+		"frameworks": {
+			{Allocator: gpu.Allocator{Framework: "tensorflow", Version: "2.20.0", Allocated: gpu.Some(uint64(gib))}},
+			{Allocator: gpu.Allocator{Framework: "jax", Version: "0.8.0", Allocated: gpu.Some(uint64(3 * gib)), Reserved: gpu.Some(uint64(4 * gib))}},
+		},
+		"fork":       {usual(0, 70)},
+		"fork_storm": {usual(0, 7)},
+		"all_closed": {usual(0, 7)},
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			if got := recordsOf(t, python(t, scenario)); !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestProbeTellsNothing runs programs of which there is nothing to tell: they go on as if
+// there were no probe.
+func TestProbeTellsNothing(t *testing.T) {
+	for _, scenario := range []string{"no_framework", "no_gpu", "off", "half_imported", "fork_without_gpu", "exec", "no_memory"} {
+		t.Run(scenario, func(t *testing.T) {
+			said, pid, _ := strings.Cut(python(t, scenario), " ")
+			if said != "none" {
+				t.Fatal(said)
+			}
+			if pid == "" {
+				return
+			}
+			if got := recordsOf(t, pid); got != nil {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// TestProbeEnds has programs end while the probe asks.
+func TestProbeEnds(t *testing.T) {
+	for range 20 {
+		python(t, "ends")
+	}
+}
+
+// TestExample has the program in C tell of one GPU.
+func TestExample(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "example")
+	out, err := exec.Command("gcc", "-Wall", "-Werror", "-o", binary, "../../probe/example.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c := exec.Command(binary)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // it was killed
+	}()
+	id := idOf(t, c.Process.Pid)
+	r := newClock(t)
+	r.Of(id)
+	for n := 0; r.Of(id) == nil; n += 15 {
+		if time.Since(r.began) > hang {
+			t.Fatal("it has no page")
+		}
+		r.at(n)
+	}
+	r.want(t, id, Record{Allocator: gpu.Allocator{Framework: "mypool", Allocated: gpu.Some(uint64(gib)), Reserved: gpu.Some(uint64(2 * gib))}})
+}

@@ -1,0 +1,252 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package allocator reads what the memory allocators inside processes say of themselves:
+// the pages that the probe, or any program that writes the same layout, keeps in its memory.
+//
+// # Who may see what
+//
+// A page is found and opened through /proc/PID/fd, for which the exporter needs the rights
+// of a debugger over the process: its user's, or CAP_SYS_PTRACE, and for processes of
+// another user CAP_DAC_READ_SEARCH as well. What may not be seen is absent.
+//
+// # What a process can do to its reader
+//
+// It writes what it likes: a page that lies harms the series of its own process alone.
+// It cannot have the reader hang, crash or take memory; see Reader.open.
+package allocator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// readInterval is how often pages are read. Probes write every five seconds.
+	readInterval = time.Second
+	// findInterval is how often a process without a page is looked at again: it may load
+	// the probe late.
+	findInterval = 15 * time.Second
+	// staleAfter is six times the probe's interval: the process is stopped, or its probe is.
+	staleAfter = 30 * time.Second
+	// forgetAfter is how long a process is kept that nobody asks for.
+	forgetAfter = time.Minute
+	// MaxProcesses bounds how many processes are looked at; MaxPages how many pages are
+	// kept open, a descriptor each.
+	MaxProcesses = 8192
+	// MaxPages is for 64 processes on each of 16 GPUs.
+	MaxPages = 1024
+)
+
+// Reader reads the pages of the processes that it is asked for. Its methods may be called
+// from several goroutines; only Run touches files.
+type Reader struct {
+	procFS string
+	device uint64        // of memory files
+	buffer [written]byte // Run's
+
+	mu        sync.Mutex // never held while a file is touched
+	processes map[gpu.ProcessID]*process
+	pages     int
+	problem   error
+}
+
+// process is one that somebody asked for.
+type process struct {
+	// Under Reader.mu.
+	asked   time.Time
+	records []Record // not changed once they are here; nil: none
+
+	// Run's alone.
+	looked   time.Time // for a page
+	file     *os.File  // nil: none was found
+	sequence uint64    // of the page that is open, or was last; 0: there was none
+	written  time.Time // when the sequence was seen to change
+	denied   bool
+	names    map[source]gpu.Allocator // only the names, as they were first told
+}
+
+// source is a framework on a GPU.
+type source struct{ uuid, framework string }
+
+// New returns a Reader of the processes in a procfs, "" for /proc. The error says that
+// this system has no memory files.
+func New(procFS string) (*Reader, error) {
+	device, err := memoryFiles()
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{procFS: cmp.Or(procFS, "/proc"), device: device, processes: map[gpu.ProcessID]*process{}}, nil
+}
+
+// Of returns what the allocator in a process says of each GPU; nil if it has no probe, or
+// if that is not known yet. It touches no file and does not wait: who asks for a process
+// has Run look for it. The records must not be changed.
+func (r *Reader) Of(id gpu.ProcessID) []Record {
+	if id.Start == 0 {
+		return nil // it could not be told from another of its number
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.processes[id]
+	if p == nil {
+		if len(r.processes) >= MaxProcesses {
+			return nil
+		}
+		p = &process{}
+		r.processes[id] = p
+	}
+	p.asked = time.Now()
+	return p.records
+}
+
+// Problem returns why some processes cannot be looked at, and what to do; nil if all can.
+func (r *Reader) Problem() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problem
+}
+
+// errDenied names the rights that are missing.
+var errDenied = errors.New("those of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; " +
+	"gpu_process_allocator_* lacks such processes (see probe/README.md)")
+
+// Run reads pages until ctx is done. It must run once only.
+func (r *Reader) Run(ctx context.Context) {
+	tick := time.NewTicker(readInterval)
+	defer tick.Stop()
+	defer r.close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.update(time.Now())
+		}
+	}
+}
+
+// update reads what there is to read once.
+func (r *Reader) update(now time.Time) {
+	denied := false
+	for id, p := range r.wanted(now) {
+		if p.file == nil && now.Sub(p.looked) >= findInterval && r.pages < MaxPages {
+			r.look(id, p, now)
+		} else if p.file != nil {
+			r.refresh(p, now)
+		}
+		denied = denied || p.denied
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problem = nil
+	if denied {
+		r.problem = errDenied
+	}
+}
+
+// wanted returns the processes that are asked for, and forgets the others.
+func (r *Reader) wanted(now time.Time) map[gpu.ProcessID]*process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := make(map[gpu.ProcessID]*process, len(r.processes))
+	for id, p := range r.processes {
+		if now.Sub(p.asked) < forgetAfter {
+			wanted[id] = p
+			continue
+		}
+		delete(r.processes, id)
+		r.drop(p)
+	}
+	return wanted
+}
+
+// look looks for the page of a process.
+func (r *Reader) look(id gpu.ProcessID, p *process, now time.Time) {
+	p.looked = now
+	f, found, err := r.find(id)
+	p.denied = errors.Is(err, fs.ErrPermission)
+	if err != nil {
+		return
+	}
+	if found.sequence == p.sequence {
+		_ = f.Close() // the page that was given up, and still nobody writes it
+		return
+	}
+	p.file, p.sequence, p.written = f, found.sequence, now
+	r.pages++
+	r.publish(p, found.records)
+}
+
+// refresh reads the page of a process again. What cannot be read is looked for again: a
+// probe makes a new page where its descriptor was closed.
+func (r *Reader) refresh(p *process, now time.Time) {
+	if r.unchanged(p.file, p.sequence) {
+		if now.Sub(p.written) >= staleAfter {
+			r.drop(p)
+			r.publish(p, nil)
+		}
+		return
+	}
+	found, err := r.read(p.file)
+	if errors.Is(err, errTorn) && now.Sub(p.written) < staleAfter {
+		return // it is written this very moment
+	}
+	if err != nil {
+		r.drop(p)
+		r.publish(p, nil)
+		return
+	}
+	p.sequence, p.written = found.sequence, now
+	r.publish(p, found.records)
+}
+
+// publish has Of return these records. The names become labels: what was told first stays,
+// and of a process that tells ever new ones the later ones are left out.
+func (r *Reader) publish(p *process, records []Record) {
+	if p.names == nil {
+		p.names = map[source]gpu.Allocator{}
+	}
+	var kept []Record
+	for _, record := range records {
+		a := &record.Allocator
+		from := source{record.UUID, a.Framework}
+		first, ok := p.names[from]
+		if !ok && len(p.names) == maxRecords {
+			continue
+		}
+		if !ok {
+			first = gpu.Allocator{Version: a.Version, Backend: a.Backend}
+			p.names[from] = first
+		}
+		a.Version, a.Backend = first.Version, first.Backend
+		kept = append(kept, record)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.records = kept
+}
+
+// drop closes the page of a process.
+func (r *Reader) drop(p *process) {
+	if p.file != nil {
+		_ = p.file.Close() // it was only read
+		p.file = nil
+		r.pages--
+	}
+}
+
+func (r *Reader) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.processes {
+		r.drop(p)
+	}
+}

@@ -1,0 +1,285 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// idOf returns how the exporter names a process of this procfs.
+func idOf(t *testing.T, pid int) gpu.ProcessID {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := strconv.ParseUint(string(bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])[19]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gpu.ProcessID{PID: uint32(pid), Start: start}
+}
+
+// memoryFile is one of this process that has the name of a probe's.
+func memoryFile(t *testing.T, content []byte) (overwrite func([]byte)) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	overwrite = func(b []byte) {
+		if _, err := unix.Pwrite(fd, b, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Ftruncate(fd, int64(len(b))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overwrite(content)
+	return overwrite
+}
+
+// clock has a reader look n seconds after the test began. Somebody has just asked then.
+type clock struct {
+	*Reader
+	began time.Time
+}
+
+func newClock(t *testing.T) clock {
+	t.Helper()
+	r, err := New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	return clock{r, time.Now()}
+}
+
+func (c clock) at(n int) {
+	now := c.began.Add(time.Duration(n) * time.Second)
+	c.mu.Lock()
+	for _, p := range c.processes {
+		p.asked = now
+	}
+	c.mu.Unlock()
+	c.update(now)
+}
+
+func (c clock) want(t *testing.T, id gpu.ProcessID, want ...Record) {
+	t.Helper()
+	if got := c.Of(id); !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+}
+
+// TestReader follows a page through what happens to it.
+func TestReader(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	c := newClock(t)
+	c.want(t, id) // nobody has looked yet
+	c.at(0)
+	c.want(t, id) // it has no page
+	memoryFile(t, testPage(1, id.Start-1, torch("parent", 1, 2)))
+	write := memoryFile(t, testPage(1, id.Start, torch("a", 1, 2)))
+	c.at(14)
+	c.want(t, id) // too early to look again
+	c.at(15)
+	c.want(t, id, torch("a", 1, 2))
+
+	// The names stay what they were.
+	renamed := torch("a", 3, 4)
+	renamed.Allocator.Version = "3"
+	write(testPage(2, id.Start, renamed, torch("b", 5, 6)))
+	c.at(16)
+	c.want(t, id, torch("a", 3, 4), torch("b", 5, 6))
+
+	torn := testPage(3, id.Start, torch("a", 7, 8))
+	torn[64+136]++
+	write(torn)
+	c.at(17)
+	c.want(t, id, torch("a", 3, 4), torch("b", 5, 6))
+	write(testPage(4, id.Start, torch("a", 9, 10)))
+	c.at(18)
+	c.want(t, id, torch("a", 9, 10))
+
+	// A process that is stopped says nothing, until it goes on.
+	c.at(47)
+	c.want(t, id, torch("a", 9, 10))
+	c.at(48)
+	c.want(t, id)
+	c.at(100)
+	c.want(t, id)
+	write(testPage(5, id.Start, torch("a", 11, 12)))
+	c.at(115)
+	c.want(t, id, torch("a", 11, 12))
+
+	// A page that becomes none is let go; one that comes in its place is found.
+	write(testPage(6, id.Start)[:100])
+	c.at(116)
+	c.want(t, id)
+	c.at(131)
+	c.want(t, id)
+	memoryFile(t, testPage(1, id.Start, torch("a", 13, 14)))
+	c.at(146)
+	c.want(t, id, torch("a", 13, 14))
+
+	// Nobody asks any more.
+	if c.pages != 1 {
+		t.Fatalf("%d pages are open", c.pages)
+	}
+	c.update(c.began.Add(206 * time.Second))
+	if c.pages != 0 || len(c.processes) != 0 {
+		t.Fatalf("%d pages are open of %d processes", c.pages, len(c.processes))
+	}
+}
+
+// TestReaderOfAnother asks for this process's number with another start.
+func TestReaderOfAnother(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	memoryFile(t, testPage(1, id.Start, torch("a", 1, 2)))
+	c := newClock(t)
+	other, unknown := gpu.ProcessID{PID: id.PID, Start: id.Start + 1}, gpu.ProcessID{PID: id.PID}
+	c.want(t, other)
+	c.want(t, unknown)
+	c.at(0)
+	c.want(t, other)
+	c.want(t, unknown)
+	if len(c.processes) != 1 {
+		t.Errorf("%d processes", len(c.processes))
+	}
+}
+
+// TestReaderOfNames reads a process that calls itself something else each time.
+func TestReaderOfNames(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	write := memoryFile(t, testPage(1, id.Start))
+	c := newClock(t)
+	c.Of(id)
+	names := map[string]bool{}
+	for i := range 100 {
+		r := torch("", 1, 2)
+		r.Allocator.Framework = "pool" + strconv.Itoa(i)
+		write(testPage(uint64(i)+1, id.Start, r))
+		c.at(i)
+		for _, r := range c.Of(id) {
+			names[r.Allocator.Framework] = true
+		}
+	}
+	if len(names) != maxRecords {
+		t.Errorf("%d names", len(names))
+	}
+}
+
+// TestReaderHasBounds asks for more processes than may be.
+func TestReaderHasBounds(t *testing.T) {
+	c := newClock(t)
+	for i := range 2 * MaxProcesses {
+		c.Of(gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)})
+	}
+	if len(c.processes) != MaxProcesses {
+		t.Errorf("%d processes", len(c.processes))
+	}
+}
+
+// TestOpenRefuses gives the links of what hangs, and of what is no page, to open.
+func TestOpenRefuses(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	c := newClock(t)
+	dir := t.TempDir()
+	fifo, plain := filepath.Join(dir, "fifo"), filepath.Join(dir, "plain")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(plain, testPage(1, id.Start, torch("a", 1, 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{fifo, plain, dir, "/dev/zero", "/dev/null", "/proc/self/fd/0", filepath.Join(dir, "none")} {
+		if f, _, err := c.open(link, id); err == nil {
+			t.Errorf("%s was opened as %s", link, f.Name())
+		}
+	}
+	// Memory files of other sizes.
+	for _, size := range []int{0, 4095, 4097, 1 << 20} {
+		b := make([]byte, size)
+		copy(b, testPage(1, id.Start, torch("a", 1, 2)))
+		memoryFile(t, b)
+	}
+	if f, _, err := c.find(id); err == nil {
+		t.Errorf("%s was opened", f.Name())
+	}
+}
+
+// TestReaderAtOnce asks while pages are read and written.
+func TestReaderAtOnce(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	write := memoryFile(t, testPage(1, id.Start, torch("a", 1, 1)))
+	c := newClock(t)
+	c.want(t, id)
+	c.at(0)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 1000 {
+				for _, r := range c.Of(id) {
+					if r.Allocator.Allocated != r.Allocator.Reserved {
+						t.Errorf("%+v", r)
+					}
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range uint64(1000) {
+			write(testPage(2+i, id.Start, torch("a", i, i)))
+		}
+	})
+	for i := range 1000 {
+		c.at(i / 100)
+	}
+	wg.Wait()
+}
+
+// BenchmarkRead64 is a second of a node with 64 probes, which all have written.
+func BenchmarkRead64(b *testing.B) {
+	r, err := New("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.close()
+	for range 64 {
+		fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := unix.Pwrite(fd, testPage(1, 1, torch("a", 1, 2), torch("b", 3, 4)), 0); err != nil {
+			b.Fatal(err)
+		}
+		id := gpu.ProcessID{PID: uint32(fd), Start: 1}
+		r.Of(id)
+		r.processes[id].file = os.NewFile(uintptr(fd), "page")
+		r.pages++
+	}
+	now := time.Now()
+	for b.Loop() {
+		for _, p := range r.processes {
+			p.sequence = 0
+		}
+		r.update(now)
+	}
+}

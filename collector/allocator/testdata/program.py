@@ -1,0 +1,315 @@
+# Copyright 2026 The gpu_leak_exporter Authors
+# SPDX-License-Identifier: Apache-2.0
+"""A program with the probe and frameworks that are none: program.py PROBE SCENARIO.
+
+It prints a line once the scenario is there, and ends when its input does. The line is the
+pid of the process to look at, or "none" if no process may have a page.
+"""
+
+import os
+import sys
+import time
+import types
+
+GIB = 1 << 30
+
+
+def module(name, **attributes):
+    m = types.ModuleType(name)
+    m.__dict__.update(attributes)
+    return m
+
+
+class Torch:
+    """Behaves like torch: it is imported from here, and its CUDA is initialised by use."""
+
+    def __init__(self, devices=1, stats=None, broken=False):
+        self.initialised, self.devices, self.calls = False, devices, 0
+        self.stats = stats or self.usual
+        memory = module("torch.cuda.memory", get_allocator_backend=lambda: "native")
+        self.cuda = module(
+            "torch.cuda",
+            memory=memory,
+            is_initialized=lambda: self.initialised,
+            device_count=lambda: self.devices,
+            memory_stats_as_nested_dict=self.ask,
+        )
+        self.module = module("torch", cuda=self.cuda, __version__="2.9.0+cu130")
+        if broken:
+            del self.module.cuda
+
+    def ask(self, ordinal):
+        self.calls += 1
+        assert self.initialised, "the probe initialised CUDA"
+        return self.stats(ordinal)
+
+    @staticmethod
+    def usual(ordinal):
+        def now(n):
+            return {"all": {"current": n, "peak": n + 1, "allocated": n, "freed": 0}}
+
+        return {
+            "allocated_bytes": now((2 + ordinal) * GIB),
+            "reserved_bytes": now((5 + ordinal) * GIB),
+            "active_bytes": now((3 + ordinal) * GIB),
+            "inactive_split_bytes": now(1 * GIB),
+            "num_alloc_retries": 6,
+            "num_ooms": 7,
+        }
+
+    # As the finder of a package: what imports torch gets this one.
+    def find_spec(self, name, path=None, target=None):
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self) if name == "torch" else None
+
+    def create_module(self, spec):
+        return self.module
+
+    def exec_module(self, m):
+        pass
+
+
+def load(torch=None):
+    sys.path.insert(0, sys.argv[1])
+    import gpu_leak_probe
+
+    gpu_leak_probe._probe.interval = 0.01
+    if torch is not None:
+        sys.meta_path.append(torch)
+    return gpu_leak_probe
+
+
+def begin(torch, probe):
+    import torch as imported  # the probe sees this
+
+    assert imported is torch.module
+    torch.initialised = True
+    wait(probe)
+
+
+def wait(probe):
+    """Returns once the probe has written twice: what was there before is in the page."""
+    page, before = probe._probe._page, probe._probe._page._sequence if probe._probe._page else 0
+    while probe._probe._page is None or (probe._probe._page is page and probe._probe._page._sequence < before + 2):
+        time.sleep(0.005)
+
+
+def say(what):
+    print(what, flush=True)
+    sys.stdin.read()
+
+
+def scenario_torch():
+    torch = Torch(devices=2)
+    begin(torch, load(torch))
+    say(os.getpid())
+
+
+def scenario_loaded_late():
+    torch = Torch()
+    sys.modules["torch"] = torch.module
+    torch.initialised = True
+    wait(load())
+    say(os.getpid())
+
+
+def scenario_no_framework():
+    before = set(os.listdir("/proc/self/task"))
+    load()
+    time.sleep(0.05)
+    assert set(os.listdir("/proc/self/task")) == before, "the probe has a thread"
+    say("none")
+
+
+def scenario_no_gpu():
+    torch = Torch()
+    load(torch)
+    import torch as _
+
+    time.sleep(0.1)
+    assert torch.calls == 0
+    say("none")
+
+
+def scenario_off():
+    os.environ["GPU_LEAK_PROBE"] = "off"
+    torch = Torch()
+    load(torch)
+    import torch as _
+
+    torch.initialised = True
+    time.sleep(0.1)
+    assert torch.calls == 0
+    say("none")
+
+
+def scenario_plugged():
+    def refuse(_ordinal):
+        raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats.")
+
+    torch = Torch(stats=refuse)
+    begin(torch, load(torch))
+    say(os.getpid())
+
+
+def scenario_nonsense():
+    values = iter([-1, 1 << 70, "many", 2.5, None])
+
+    def nonsense(_ordinal):
+        stats = Torch.usual(0)
+        stats["allocated_bytes"]["all"]["current"] = next(values, -1)
+        stats["num_ooms"] = [1]
+        return stats
+
+    torch = Torch(stats=nonsense)
+    begin(torch, load(torch))
+    say(os.getpid())
+
+
+def scenario_half_imported():
+    torch = Torch(broken=True)
+    probe = load(torch)
+    import torch as _
+
+    deadline = 200  # the thread ends by itself
+    while probe._probe._failures < 20 and deadline:
+        time.sleep(0.02)
+        deadline -= 1
+    assert probe._probe._failures == 20, probe._probe._failures
+    say("none")
+
+
+def scenario_frameworks():
+    class Device:
+        id = local_hardware_id = 0
+
+        @staticmethod
+        def memory_stats():
+            return {"bytes_in_use": 3 * GIB, "pool_bytes": 4 * GIB, "peak_bytes_in_use": 9 * GIB}
+
+    class Backend:
+        @staticmethod
+        def local_devices():
+            return [Device]
+
+    class Context:
+        _initialized = True
+
+        @staticmethod
+        def list_logical_devices(kind):
+            return [types.SimpleNamespace(name="/device:GPU:0")] if kind == "GPU" else []
+
+        @staticmethod
+        def get_memory_info(name):
+            return {"current": GIB, "peak": 2 * GIB}
+
+    probe = load()
+    sys.modules["jax._src.xla_bridge"] = module("jax._src.xla_bridge", _backends={"cpu": None, "cuda": Backend})
+    sys.modules["jax"] = module("jax", __version__="0.8.0")
+    sys.modules["tensorflow.python.eager.context"] = module("context", _context=Context)
+    sys.modules["tensorflow"] = module("tensorflow", __version__="2.20.0")
+    probe._probe.start()
+    wait(probe)
+    say(os.getpid())
+
+
+def child(torch, probe, then):
+    begin(torch, probe)
+    pid = os.fork()
+    if pid == 0:
+        then()
+        os._exit(0)
+    os.close(0)
+    os.waitpid(pid, 0)
+
+
+def scenario_fork():
+    torch = Torch()
+    probe = load(torch)
+
+    def then():
+        torch.stats = lambda _: dict(Torch.usual(0), num_ooms=70)
+        wait(probe)
+        say(os.getpid())
+
+    child(torch, probe, then)
+
+
+def scenario_fork_without_gpu():
+    torch = Torch()
+    probe = load(torch)
+
+    def then():
+        torch.initialised = False  # as torch says in a child
+        time.sleep(0.1)
+        say("none " + str(os.getpid()))
+
+    child(torch, probe, then)
+
+
+def scenario_fork_storm():
+    torch = Torch()
+    begin(torch, load(torch))
+    for _ in range(200):
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+    say(os.getpid())
+
+
+def scenario_exec():
+    torch = Torch()
+    begin(torch, load(torch))
+    os.execv(sys.executable, [sys.executable, "-c", "import os, sys; print('none', os.getpid(), flush=True); sys.stdin.read()"])
+
+
+def scenario_all_closed():
+    """Closes all descriptors, as daemons do, and has files of its own at their numbers."""
+    torch = Torch()
+    probe = load(torch)
+    begin(torch, probe)
+    fd = probe._probe._page._fd
+    os.closerange(3, 256)
+    mine = os.open(os.path.join(os.environ["TMPDIR"], "mine"), os.O_RDWR | os.O_CREAT)
+    os.dup2(mine, fd)
+    os.write(mine, b"mine")
+    lost = probe._probe._page
+    while probe._probe._page is lost:
+        time.sleep(0.005)
+    wait(probe)
+    os.lseek(fd, 0, 0)
+    assert os.read(fd, 100) == b"mine"
+    say(os.getpid())
+
+
+def scenario_no_memory():
+    import resource
+
+    torch = Torch()
+    probe = load(torch)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 2, hard))
+    try:
+        while True:
+            files.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    import torch as _
+
+    torch.initialised = True
+    time.sleep(0.1)
+    say("none")
+
+
+def scenario_ends():
+    """Ends while the probe asks, many times a second."""
+    torch = Torch(devices=8)
+    probe = load(torch)
+    probe._probe.interval = 0.0001
+    begin(torch, probe)
+    print(os.getpid(), flush=True)
+
+
+globals()["scenario_" + sys.argv[2]]()
