@@ -241,7 +241,7 @@ func (p *parser) stateFlags() {
 		setting.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
 		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
-	p.flag("detector.lives-file", "File in which what programs held in their earlier lives outlives a restart and a reboot. Empty: it does not. "+
+	p.flag("detector.lives-file", "File that keeps, over restarts and reboots, how much GPU memory programs held in their earlier lives (runs). Empty: it is kept in memory alone. "+
 		"gpuleaktool lives lists it, and hands it to other nodes.",
 		setting.Checked("detector.lives-file", &c.livesFile, checkSaveFile), "")
 	p.flag("detector.lives-key-file", "File with a secret of 16 bytes or more with which programs are named, so that earlier lives of a program are known again. "+

@@ -22,7 +22,7 @@ import (
 
 // addLives adds the commands on files of --detector.lives-file.
 func addLives(app *kingpin.Application, commands map[string]command) {
-	cmd := app.Command("lives", "List what the exporter knows of the earlier lives of programs, and hand it to other nodes.")
+	cmd := app.Command("lives", "List what the exporter knows of earlier lives (runs) of programs, hand it to other nodes, or forget it.")
 	addLivesList(cmd, commands)
 	addLivesExport(cmd, commands)
 	addLivesImport(cmd, commands)
@@ -45,8 +45,8 @@ func addLivesList(lives *kingpin.CmdClause, commands map[string]command) {
 func addLivesExport(lives *kingpin.CmdClause, commands map[string]command) {
 	var files []string
 	var output string
-	cmd := lives.Command("export", "Write a file that other nodes can import, without the secret of this one. The nodes must have one key: --detector.lives-key-file.")
-	cmd.Flag("output-file", "File to write.").Required().StringVar(&output)
+	cmd := lives.Command("export", "Write a file that other nodes can import, without the secret of this one. Only nodes with the same secret can use it: give their exporters the same --detector.lives-key-file.")
+	cmd.Flag("output-file", "File to write.").PlaceHolder("FILE").Required().StringVar(&output)
 	cmd.Arg("file", "Files to read; lives that are in several count once.").Required().StringsVar(&files)
 	commands[cmd.FullCommand()] = func(_ context.Context, stdout, stderr io.Writer) error {
 		return exportLives(files, output, stdout, stderr)
@@ -57,7 +57,7 @@ func addLivesImport(lives *kingpin.CmdClause, commands map[string]command) {
 	var files []string
 	var into string
 	cmd := lives.Command("import", "Add exported lives to a file of --detector.lives-file, which is made if it is absent. Stop the exporter of that file first: it reads the file at its start alone, and writes it again.")
-	cmd.Flag("into", "File of --detector.lives-file.").Required().StringVar(&into)
+	cmd.Flag("into", "File of --detector.lives-file.").PlaceHolder("FILE").Required().StringVar(&into)
 	cmd.Arg("file", "Files that were exported; lives that are known stay as they are.").Required().StringsVar(&files)
 	commands[cmd.FullCommand()] = func(_ context.Context, stdout, _ io.Writer) error {
 		return importLives(files, into, stdout)
@@ -66,9 +66,9 @@ func addLivesImport(lives *kingpin.CmdClause, commands map[string]command) {
 
 func addLivesForget(lives *kingpin.CmdClause, commands map[string]command) {
 	f := &livesForget{}
-	cmd := lives.Command("forget", "Remove programs from files, such as one whose lives are no measure any more. Stop the exporter of a file first: it reads the file at its start alone, and writes it again.")
-	cmd.Flag("program", "Name of the program, as the list has it.").StringVar(&f.program)
-	cmd.Flag("image", "Image of its container: the repository, or with its digest or the beginning of that.").StringVar(&f.image)
+	cmd := lives.Command("forget", "Remove programs from files by --program, --image or both: for example one that needs more memory on purpose since it was changed. Stop the exporter of a file first: it reads the file at its start alone, and writes it again.")
+	cmd.Flag("program", "Name of the program, as the list has it.").PlaceHolder("NAME").StringVar(&f.program)
+	cmd.Flag("image", "Image of its container: the repository, or with its digest or the beginning of that.").PlaceHolder("IMAGE").StringVar(&f.image)
 	cmd.Arg("file", "Files of --detector.lives-file.").Required().StringsVar(&f.files)
 	commands[cmd.FullCommand()] = func(_ context.Context, stdout, _ io.Writer) error { return f.run(stdout) }
 }
@@ -126,7 +126,7 @@ func exportLives(files []string, output string, stdout, stderr io.Writer) error 
 		}
 	}
 	if all.Node {
-		fmt.Fprintf(stderr, "%s: %s: the keys were made with the node's own random secret, so that no other node can use them: give all nodes one with --detector.lives-key-file\n", program, output)
+		fmt.Fprintf(stderr, "%s: %s: programs are known by the random secret of their node, so that no other node can use this file: give all nodes the same --detector.lives-key-file\n", program, output)
 	}
 	all.Secret = nil
 	return writeLives(all, output, "exported", stdout)

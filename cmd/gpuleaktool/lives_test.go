@@ -108,7 +108,7 @@ func TestLivesTravel(t *testing.T) {
 		{"import --into=new out", "new: 5 lives added; it holds 5 lives of 3 programs", exitOK, "new", 3},
 		{"import --into=new out a", "new: 0 lives added", exitOK, "new", 3},
 		{"import --into=b out", "b: 1 life added", exitOK, "b", 3},
-		{"export --output-file=mine own", "no other node can use them: give all nodes one with --detector.lives-key-file", exitOK, "mine", 1},
+		{"export --output-file=mine own", "no other node can use this file: give all nodes the same --detector.lives-key-file", exitOK, "mine", 1},
 		{"import --into=own mine", "own: 0 lives added", exitOK, "own", 1},
 		{"import --into=b mine", "mine: its keys were made with the random secret of another node", exitWrong, "b", 3},
 		{"import --into=absent mine", "mine: its keys were made with the random secret of another node", exitWrong, "", 0},

@@ -68,7 +68,7 @@ var errLeak = errors.New("a leak was found")
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ended := false
-	app := kingpin.New(program, "Backtests gpu_leak_exporter's detector on recorded history, and records history.")
+	app := kingpin.New(program, "Judges recorded history with gpu_leak_exporter's detector, records history, checks rules, and handles files of earlier lives.")
 	app.Version(version.Print(program))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { ended = true })
