@@ -3,12 +3,7 @@
 
 package collector
 
-import (
-	"strings"
-
-	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-)
+import "github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 
 // What the memory allocators in processes hold, where they have a probe.
 var _ = register(family{name: "allocator", enabled: true, metrics: []metric{
@@ -57,68 +52,4 @@ func ofAllocator(get func(*gpu.Allocator) gpu.Opt[uint64]) func(*ProcessState) o
 		}
 		return number(get(p.Allocator))
 	}
-}
-
-// ask fills in what the allocator in the process says of this GPU, or of the instance.
-func (t *processTable) ask(sample *gpu.Sample, p *gpu.Process) {
-	if t.cfg.Allocators == nil || p.Allocator != nil {
-		return
-	}
-	uuids := []string{t.uuid}
-	if p.Instance.OK {
-		uuids = uuids[:0]
-		for i := range sample.Instances {
-			if in := &sample.Instances[i]; in.ID == p.Instance.V {
-				for _, d := range in.Devices {
-					uuids = append(uuids, d.UUID)
-				}
-			}
-		}
-	}
-	p.Allocator = allocatorOn(uuids, t.cfg.Allocators.Of(p.ID))
-	if a, total := p.Allocator, sample.Memory.Total; a != nil && total.OK && max(a.Allocated.V, a.Reserved.V) > total.V {
-		p.Allocator = nil // it lies
-	}
-}
-
-// allocatorOn returns what the records say of the devices of these UUIDs; nil if nothing.
-// A record without a UUID is of the one GPU that its process uses.
-func allocatorOn(uuids []string, records []allocator.Record) *gpu.Allocator {
-	var sum *gpu.Allocator
-	for i := range records {
-		r := &records[i]
-		here := r.UUID == "" && len(records) == 1
-		for _, uuid := range uuids {
-			here = here || r.UUID != "" && r.UUID == allocator.BareUUID(uuid)
-		}
-		switch {
-		case !here:
-		case sum == nil:
-			sum = &r.Allocator
-		default:
-			sum = sumOf(sum, &r.Allocator)
-		}
-	}
-	return sum
-}
-
-// sumOf joins what two frameworks in one process say. What one of them does not tell is not
-// known of both.
-func sumOf(a, b *gpu.Allocator) *gpu.Allocator {
-	return &gpu.Allocator{
-		Framework: join(a.Framework, b.Framework), Version: join(a.Version, b.Version), Backend: join(a.Backend, b.Backend),
-		Allocated: both(a.Allocated, b.Allocated), Reserved: both(a.Reserved, b.Reserved),
-		Active: both(a.Active, b.Active), InactiveSplit: both(a.InactiveSplit, b.InactiveSplit),
-		Retries: both(a.Retries, b.Retries), OOMs: both(a.OOMs, b.OOMs),
-	}
-}
-
-// join returns cupy+torch for cupy and torch.
-func join(a, b string) string { return strings.Trim(a+"+"+b, "+") }
-
-func both(a, b gpu.Opt[uint64]) gpu.Opt[uint64] {
-	if !a.OK || !b.OK {
-		return gpu.Opt[uint64]{}
-	}
-	return gpu.Some(a.V + b.V)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -99,7 +100,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 		logger: log.With(s.cfg.Logger, "gpu", info.Index, "uuid", info.UUID),
 		progress: progress{
 			instances: map[instanceKey]*domain{},
-			processes: newProcessTable(s.cfg, info, s.jobs.Load),
+			processes: newProcessTable(s.cfg, info.Index, s.jobs.Load),
 		},
 	}
 	l.processes.gone = func(o *gpu.Owner, seen time.Duration) { s.ends.add(o, info.Name, seen) }
@@ -250,6 +251,9 @@ func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 func (l *loop) publish(sample *gpu.Sample) {
 	l.ahead += sample.Step
 	unresolved := l.processes.note(sample)
+	if l.sampler.cfg.Allocators != nil {
+		allocator.Attribute(l.sampler.cfg.Allocators.Of, l.info.UUID, sample)
+	}
 	l.reconfigure()
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,

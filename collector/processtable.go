@@ -29,7 +29,6 @@ type processTable struct {
 	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes
 	// them down.
 	index   string
-	uuid    string
 	jobs    func() *jobsState
 	entries map[processKey]*processEntry
 	// ended are the processes that are not in the list any more, while the detector knows
@@ -71,8 +70,8 @@ type processEntry struct {
 
 var unknownOwner = &gpu.Owner{}
 
-func newProcessTable(cfg SamplerConfig, info gpu.Info, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: strconv.Itoa(info.Index), uuid: info.UUID, jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(*gpu.Owner, time.Duration) {}}
+func newProcessTable(cfg SamplerConfig, index int, jobs func() *jobsState) processTable {
+	return processTable{cfg: cfg, index: strconv.Itoa(index), jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(*gpu.Owner, time.Duration) {}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
@@ -108,7 +107,6 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		t.attribute(e, p)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
-		t.ask(sample, p)
 		if p.ID.Start == 0 {
 			unresolved++
 		}

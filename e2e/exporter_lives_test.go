@@ -16,20 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
-
-// run makes the machine's procfs show a process of that program, which alone holds memory of the GPU.
-func (m *machine) run(t *testing.T, pid uint32, memory uint64, arguments ...string) {
-	t.Helper()
-	m.setStart(t, pid, procStat(t, uint32(os.Getpid()), 22)+uint64(pid%1000))
-	dir := filepath.Join(m.procfs, strconv.Itoa(int(pid)))
-	write(t, filepath.Join(dir, "status"), "Uid:\t0\t0\t0\t0\n")
-	write(t, filepath.Join(dir, "cmdline"), strings.Join(arguments, "\x00")+"\x00")
-	m.GPUs[0].Processes = []fakenvml.Process{{PID: pid, Memory: fakenvml.Constant(memory)}}
-	m.apply(t)
-}
 
 // TestEarlierLives runs a program for two minutes and starts it again, with another port: what it held
 // is known then, also after a restart of the exporter, and on another node with the same key. What its

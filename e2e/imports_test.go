@@ -46,11 +46,11 @@ var mayImport = map[string][]string{
 	},
 	// The driver and the owners too: the tool records what the exporter samples.
 	"/cmd/internal": {
-		"/cmd/internal/**", "/detector", "/detector/lives", "/collector/gpu", "/collector/gpu/nvml", "/collector/savefile", "/collector/workload",
+		"/cmd/internal/**", "/detector", "/detector/lives", "/collector/allocator", "/collector/gpu", "/collector/gpu/nvml", "/collector/savefile", "/collector/workload",
 		"github.com/prometheus/alertmanager/pkg/labels", "github.com/prometheus/common", "go.yaml.in/yaml",
 	},
 	"/cmd/gpuleaktool": {
-		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector/gpu", "github.com/alecthomas/kingpin",
+		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector/allocator", "/collector/gpu", "github.com/alecthomas/kingpin",
 		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "go.yaml.in/yaml",
 	},
 	"/cmd/gpu_leak_exporter": {

@@ -25,7 +25,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
-	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -115,7 +114,7 @@ func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Log
 			return nil, err
 		}
 		if cfg.families["allocator"] {
-			reader, err := allocator.New(cfg.source.ProcFS)
+			reader, err := source.Allocators(cfg.source)
 			if err != nil {
 				level.Warn(logger).Log("msg", "What allocators in processes hold is not read", "err", err)
 			} else {

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
@@ -44,10 +45,12 @@ type recorder struct {
 
 	stderr io.Writer
 	owners owners // nil where the source tells whose a process is
-	file   *recordingFile
-	fail   context.CancelCauseFunc // ends the recording with an error
-	said   sync.Map                // lines
-	gpus   atomic.Int64
+	// allocators is nil likewise, and where it cannot be asked.
+	allocators *allocator.Reader
+	file       *recordingFile
+	fail       context.CancelCauseFunc // ends the recording with an error
+	said       sync.Map                // lines
+	gpus       atomic.Int64
 }
 
 // owners tells whose a process is.
@@ -103,6 +106,9 @@ func (r *recorder) run(ctx context.Context) error {
 		if r.owners, err = r.resolver(); err != nil {
 			return errors.Join(err, src.Close())
 		}
+		if r.allocators, err = source.Allocators(r.source); err != nil {
+			r.say("what allocators hold is left out", err)
+		}
 	}
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -119,6 +125,9 @@ func (r *recorder) run(ctx context.Context) error {
 	}
 	if r.owners != nil {
 		background.Go(func() { r.owners.Run(ctx) })
+	}
+	if r.allocators != nil {
+		background.Go(func() { r.allocators.Run(ctx) })
 	}
 	r.record(ctx, src)
 	if err := src.Close(); err != nil {
@@ -281,7 +290,7 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 			slow = elapsed + r.slowInterval
 			status = r.status(ctx, d)
 		}
-		r.attribute(&s)
+		r.attribute(d.Info().UUID, &s)
 		if err := r.file.write(d.Info(), s, status); err != nil {
 			r.fail(err)
 			return
@@ -289,8 +298,8 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 	}
 }
 
-// attribute says of each process whose it is.
-func (r *recorder) attribute(s *gpu.Sample) {
+// attribute says of each process whose it is, and what its allocator holds.
+func (r *recorder) attribute(uuid string, s *gpu.Sample) {
 	if r.owners == nil {
 		return
 	}
@@ -299,6 +308,9 @@ func (r *recorder) attribute(s *gpu.Sample) {
 		if p := &s.Processes[i]; p.Owner == nil {
 			p.Owner, _ = r.owners.Owner(p.ID)
 		}
+	}
+	if r.allocators != nil {
+		allocator.Attribute(r.allocators.Of, uuid, s)
 	}
 }
 

@@ -126,10 +126,3 @@ func text(b []byte) string {
 		return '_'
 	}, string(b))
 }
-
-// BareUUID returns a UUID without the driver's prefix GPU- or MIG-, in lower case: CUDA tells
-// it without.
-func BareUUID(uuid string) string {
-	uuid = strings.ToLower(uuid)
-	return strings.TrimPrefix(strings.TrimPrefix(uuid, "gpu-"), "mig-")
-}

@@ -129,6 +129,7 @@ func TestRecordingKeepsAbsence(t *testing.T) {
 		Memory: Memory{Used: Some(uint64(0)), Total: Some(uint64(1 << 48))},
 		Processes: []Process{
 			{ID: ProcessID{PID: 1, Start: math.MaxUint64}, Owner: &Owner{}, Started: Some(-time.Second)},
+			{ID: ProcessID{PID: 2}, Allocator: &Allocator{Framework: "torch", Version: "2.9.0", Backend: "native", Allocated: Some(uint64(1)), OOMs: Some(uint64(0))}},
 			{ID: ProcessID{PID: math.MaxUint32}, SM: Some(0.0), Instance: Some(uint32(0)), Used: Some(uint64(0))},
 		},
 		MIGEnabled: Some(false),

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu/nvml"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
@@ -107,6 +108,16 @@ func Owners(c Config, w OwnersConfig) (*workload.Resolver, error) {
 	r, err := workload.New(w)
 	if err != nil {
 		return nil, fmt.Errorf("--path.procfs=%s: %w", c.ProcFS, err)
+	}
+	return r, nil
+}
+
+// Allocators returns what tells what the allocators in processes of the driver's source hold.
+// Its Run must run.
+func Allocators(c Config) (*allocator.Reader, error) {
+	r, err := allocator.New(c.ProcFS)
+	if err != nil {
+		return nil, fmt.Errorf("read what allocators hold: %w", err)
 	}
 	return r, nil
 }

@@ -1,0 +1,90 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// Attribute fills in what the allocator of each process in a sample of the GPU of that UUID
+// says of it. of is Reader.Of. A process that has an Allocator keeps it: a recording knows.
+// What is more than the GPU has is left out.
+func Attribute(of func(gpu.ProcessID) []Record, uuid string, s *gpu.Sample) {
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if p.Allocator != nil {
+			continue
+		}
+		a := on(uuids(uuid, s, p), of(p.ID))
+		if total := s.Memory.Total; a == nil || total.OK && max(a.Allocated.V, a.Reserved.V) > total.V {
+			continue
+		}
+		p.Allocator = a
+	}
+}
+
+// uuids returns the UUIDs by which CUDA knows what the process runs on: that of the GPU, or
+// those of the MIG devices of its instance.
+func uuids(uuid string, s *gpu.Sample, p *gpu.Process) []string {
+	if !p.Instance.OK {
+		return []string{BareUUID(uuid)}
+	}
+	var list []string
+	for i := range s.Instances {
+		if in := &s.Instances[i]; in.ID == p.Instance.V {
+			for _, d := range in.Devices {
+				list = append(list, BareUUID(d.UUID))
+			}
+		}
+	}
+	return list
+}
+
+// on returns what the records say of the devices of these UUIDs; nil if nothing. A record
+// without a UUID is of the one GPU that its process uses.
+func on(uuids []string, records []Record) *gpu.Allocator {
+	var sum *gpu.Allocator
+	for i := range records {
+		r := &records[i]
+		switch {
+		case !slices.Contains(uuids, r.UUID) && (r.UUID != "" || len(records) > 1):
+		case sum == nil:
+			sum = &r.Allocator
+		default:
+			sum = sumOf(sum, &r.Allocator)
+		}
+	}
+	return sum
+}
+
+// sumOf joins what two frameworks in one process say. What one of them does not tell is not
+// known of both.
+func sumOf(a, b *gpu.Allocator) *gpu.Allocator {
+	return &gpu.Allocator{
+		Framework: join(a.Framework, b.Framework), Version: join(a.Version, b.Version), Backend: join(a.Backend, b.Backend),
+		Allocated: both(a.Allocated, b.Allocated), Reserved: both(a.Reserved, b.Reserved),
+		Active: both(a.Active, b.Active), InactiveSplit: both(a.InactiveSplit, b.InactiveSplit),
+		Retries: both(a.Retries, b.Retries), OOMs: both(a.OOMs, b.OOMs),
+	}
+}
+
+// join returns cupy+torch for cupy and torch.
+func join(a, b string) string { return strings.Trim(a+"+"+b, "+") }
+
+func both(a, b gpu.Opt[uint64]) gpu.Opt[uint64] {
+	if !a.OK || !b.OK {
+		return gpu.Opt[uint64]{}
+	}
+	return gpu.Some(a.V + b.V)
+}
+
+// BareUUID returns a UUID without the driver's prefix GPU- or MIG-, in lower case: CUDA tells
+// it without.
+func BareUUID(uuid string) string {
+	uuid = strings.ToLower(uuid)
+	return strings.TrimPrefix(strings.TrimPrefix(uuid, "gpu-"), "mig-")
+}

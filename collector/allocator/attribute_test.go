@@ -1,0 +1,53 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+func TestAttribute(t *testing.T) {
+	cupy := Record{UUID: "a", Allocator: gpu.Allocator{Framework: "cupy", Version: "13", Allocated: gpu.Some(uint64(10)), Reserved: gpu.Some(uint64(20))}}
+	only := Record{UUID: "a", Allocator: gpu.Allocator{Framework: "tensorflow", Allocated: gpu.Some(uint64(7))}}
+	alone := func(r Record) *gpu.Allocator { return &r.Allocator }
+	instance := gpu.Some(uint32(3))
+	for name, c := range map[string]struct {
+		instance gpu.Opt[uint32]
+		known    *gpu.Allocator
+		records  []Record
+		want     *gpu.Allocator
+	}{
+		"no probe":                         {},
+		"this GPU":                         {records: []Record{torch("b", 3, 4), torch("a", 1, 2)}, want: alone(torch("a", 1, 2))},
+		"another GPU":                      {records: []Record{torch("b", 3, 4)}},
+		"the only GPU":                     {records: []Record{torch("", 1, 2)}, want: alone(torch("", 1, 2))},
+		"two GPUs, which is not told":      {records: []Record{torch("", 1, 2), torch("", 3, 4)}},
+		"a MIG device":                     {instance: instance, records: []Record{torch("a", 1, 2), torch("m2", 3, 4)}, want: alone(torch("m2", 3, 4))},
+		"a MIG device of another instance": {instance: instance, records: []Record{torch("m1", 1, 2)}},
+		"two frameworks": {records: []Record{cupy, torch("a", 1, 2)}, want: &gpu.Allocator{
+			Framework: "cupy+torch", Version: "13+2.9.0+cu130", Backend: "native", Allocated: gpu.Some(uint64(11)), Reserved: gpu.Some(uint64(22)),
+		}},
+		"one that tells less":    {records: []Record{cupy, only}, want: &gpu.Allocator{Framework: "cupy+tensorflow", Version: "13", Allocated: gpu.Some(uint64(17))}},
+		"more than the GPU has":  {records: []Record{torch("a", 1, 101)}},
+		"what a recording tells": {known: alone(torch("x", 8, 9)), records: []Record{torch("a", 1, 2)}, want: alone(torch("x", 8, 9))},
+	} {
+		s := &gpu.Sample{
+			Memory:    gpu.Memory{Total: gpu.Some(uint64(100))},
+			Instances: []gpu.Instance{{ID: 1, Devices: []gpu.MIGDevice{{UUID: "MIG-m1"}}}, {ID: 3, Devices: []gpu.MIGDevice{{UUID: "MIG-m0"}, {UUID: "MIG-M2"}}}},
+			Processes: []gpu.Process{{ID: gpu.ProcessID{PID: 5, Start: 6}, Instance: c.instance, Allocator: c.known}},
+		}
+		Attribute(func(id gpu.ProcessID) []Record {
+			if id.PID != 5 {
+				t.Errorf("asked for %v", id)
+			}
+			return c.records
+		}, "GPU-A", s)
+		if got := s.Processes[0].Allocator; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
