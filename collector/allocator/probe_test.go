@@ -176,3 +176,52 @@ func TestExample(t *testing.T) {
 	}
 	r.want(t, id, Record{Allocator: gpu.Allocator{Framework: "mypool", Allocated: gpu.Some(uint64(gib)), Reserved: gpu.Some(uint64(2 * gib))}})
 }
+
+// TestProbeInNamespaces runs a program with pid and mount namespaces of its own, as
+// in a container: it is found by the number that it has here.
+func TestProbeInNamespaces(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	if err := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run(); err != nil {
+		t.Skip("no namespaces here:", err)
+	}
+	probe, err := filepath.Abs("../../probe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := program(t, "unshare", "--pid", "--fork", "--mount-proc", python, "testdata/program.py", probe, "torch"); said != "1" {
+		t.Fatalf("it is process %s of its namespace", said)
+	}
+	for _, pid := range childrenOf(t, os.Getpid()) {
+		for _, inside := range childrenOf(t, pid) {
+			if got := recordsOf(t, strconv.Itoa(inside)); len(got) == 2 {
+				return
+			}
+		}
+	}
+	t.Error("no process has the page")
+}
+
+func childrenOf(t *testing.T, pid int) (list []int) {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		b, err := os.ReadFile(task)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for field := range strings.FieldsSeq(string(b)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, child)
+		}
+	}
+	return list
+}

@@ -324,6 +324,42 @@ local panel = import '../lib/panel.libsonnet';
     desc=true,
   ),
 
+  // What is inside the memory of the processes that have a probe.
+  local inside = [
+    panel.timeSeries(
+      'What the memory of processes is',
+      'Of the processes with a probe: what tensors hold, what allocators keep beside that, and what libraries and CUDA took without them. Dashed: what of the cache cannot be given back.',
+      'bytes',
+      [
+        target(with('sum by (%(gpuBy)s) (gpu_process_allocator_allocated_bytes{%(part)s})'), 'tensors'),
+        target(with('sum by (%(gpuBy)s) (gpu_process_allocator_reserved_bytes{%(part)s} - gpu_process_allocator_allocated_bytes{%(part)s})'), 'cache'),
+        target(with('sum by (%(gpuBy)s) (gpu_process_untracked_memory_bytes{%(part)s})'), 'libraries and CUDA'),
+        target(with('sum by (%(gpuBy)s) (gpu_process_allocator_inactive_split_bytes{%(part)s})'), 'fragmented'),
+      ],
+    ) + panel.stacked + panel.min(0) + panel.noValue('No process has a probe.')
+    + panel.override('fragmented', {
+      color: { mode: 'fixed', fixedColor: 'red' },
+      'custom.fillOpacity': 0,
+      'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
+      'custom.stacking': { mode: 'none' },
+    }),
+    panel.timeSeries(
+      'Tensors by process',
+      'What tensors hold. Where this grows and is never given back, the program leaks; where only the memory of the process grows, its cache or a library does.',
+      'bytes',
+      [target(with('gpu_process_allocator_allocated_bytes{%(part)s}'), perProcess)],
+    ) + panel.min(0) + panel.noValue('No process has a probe.'),
+    panel.timeSeries(
+      'Failed allocations',
+      'Allocations for which the allocator had to give its cache back first, and those that failed.',
+      'short',
+      [
+        target(with('increase(gpu_process_allocator_retries_total{%(part)s}[$__rate_interval]) > 0'), 'retried ' + perProcess),
+        target(with('increase(gpu_process_allocator_ooms_total{%(part)s}[$__rate_interval]) > 0'), 'failed ' + perProcess),
+      ],
+    ) + panel.counts + panel.bars + panel.noValue('None.'),
+  ],
+
   // What earlier lives held, of the processes that grow.
   local earlier = [
     panel.timeSeries(
@@ -460,6 +496,7 @@ local panel = import '../lib/panel.libsonnet';
         { title: 'Who' },
         { height: 7, panels: [table] },
         { height: 9, panels: processes },
+        { title: 'What allocators in processes hold', rows: [{ height: 9, panels: inside, widths: [10, 8, 6] }] },
         { title: 'What earlier lives held', rows: [{ height: 9, panels: earlier, widths: [14, 10] }] },
         { title: 'Pods and jobs as a whole', rows: [{ height: 8, panels: workloads }] },
         { title: 'What the judgement rests on', rows: [{ height: 7, panels: basis }] },

@@ -1,0 +1,127 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// askAs is the process to ask for, PID/START, in a test that runs itself as another user.
+const askAs = "GPU_LEAK_ASK"
+
+// TestRights reads a page of another user with each of the rights that the README of the probe
+// names. It runs itself as that user: see TestAskAs.
+func TestRights(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become other users")
+	}
+	if !mayGive(t, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH) {
+		t.Skip("this root lacks the rights to give")
+	}
+	const reader, writer = 65_533, 65_534
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the users must get in
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	example, self := filepath.Join(dir, "example"), filepath.Join(dir, "self")
+	if out, err := exec.Command("gcc", "-o", example, "../../probe/example.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	binary, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(self, binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(example)
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: writer, Gid: writer}}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // it was killed
+	}()
+	for len(recordsOf(t, strconv.Itoa(c.Process.Pid))) == 0 { // it has just started
+	}
+	id := idOf(t, c.Process.Pid)
+	for name, tc := range map[string]struct {
+		uid  uint32
+		caps []uintptr
+		want string
+	}{
+		"another user":                   {reader, nil, "denied"},
+		"a debugger":                     {reader, []uintptr{unix.CAP_SYS_PTRACE}, "denied"},
+		"who may read all":               {reader, []uintptr{unix.CAP_DAC_READ_SEARCH}, "denied"},
+		"a debugger who may read all":    {reader, []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH}, "read"},
+		"the program's own user":         {writer, nil, "read"},
+		"root, as the process that asks": {0, nil, "read"},
+	} {
+		ask := exec.Command(self, "-test.run=^TestAskAs$", "-test.v")
+		ask.Env = []string{fmt.Sprintf("%s=%d/%d", askAs, id.PID, id.Start)}
+		ask.Dir = dir
+		ask.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: tc.uid, Gid: tc.uid}, AmbientCaps: tc.caps}
+		out, err := ask.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "answer: "+tc.want) {
+			t.Errorf("%s: %v, want %s\n%s", name, err, tc.want, out)
+		}
+	}
+}
+
+// mayGive reports whether this process has these capabilities.
+func mayGive(t *testing.T, caps ...int) bool {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "CapEff:")
+	has, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range caps {
+		if has&(1<<c) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// TestAskAs is the part of TestRights that has the rights.
+func TestAskAs(t *testing.T) {
+	of := os.Getenv(askAs)
+	if of == "" {
+		t.Skip("it is a part of TestRights")
+	}
+	var id gpu.ProcessID
+	if _, err := fmt.Sscanf(of, "%d/%d", &id.PID, &id.Start); err != nil {
+		t.Fatal(err)
+	}
+	c := newClock(t)
+	c.Of(id)
+	c.at(0)
+	switch records, problem := c.Of(id), c.Problem(); {
+	case len(records) == 1 && problem == nil:
+		t.Log("answer: read")
+	case len(records) == 0 && problem != nil:
+		t.Log("answer: denied")
+	default:
+		t.Fatalf("%+v, %v", records, problem)
+	}
+}
