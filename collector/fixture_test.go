@@ -106,7 +106,7 @@ func fullGPU() *DeviceState {
 						Active: gpu.Some(uint64(22e9)), InactiveSplit: gpu.Some(uint64(3.5e9)), Retries: gpu.Some(uint64(1701)), OOMs: gpu.Some(uint64(1702)),
 					},
 				},
-				Idle: gpu.Some(86 * time.Second), Verdict: verdict(200, true), Share: detector.Of(0.87),
+				Idle: gpu.Some(86 * time.Second), Verdict: verdict(200, true), Share: detector.Of(0.87), Grows: detector.InsidePool,
 				Earlier: detector.Earlier{
 					Named: true, Lives: 41, Basis: lives.BasisProgram, Kin: true,
 					Ceiling: detector.Of(44e9), Low: detector.Of(42e9), High: detector.Of(43e9),

@@ -83,7 +83,11 @@ func (l *leakLog) processes(logger log.Logger, state *DeviceState, named map[gpu
 		switch {
 		case p.Verdict.Leak:
 			named[p.Instance] = true
-			l.note(logger, key, &p.Verdict, "process", p.Owner.Process, "group", p.Owner.Group())
+			more := []any{"process", p.Owner.Process, "group", p.Owner.Group()}
+			if p.Grows != detector.InsideUnknown {
+				more = append(more, "grows", p.Grows)
+			}
+			l.note(logger, key, &p.Verdict, more...)
 		case unsaid(&p.Verdict):
 			l.keep(func(k leakKey) bool { return k == key })
 		case p.Verdict.Withheld != detector.WithheldNone:

@@ -65,6 +65,7 @@ type processEntry struct {
 	verdict     detector.Verdict
 	share       detector.Value
 	earlier     detector.Earlier
+	grows       detector.Inside
 	peak        detector.Value
 }
 
@@ -99,7 +100,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		}
 		e.seen, e.position, e.used = sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
-		e.earlier, e.peak = detector.Earlier{}, detector.Value{}
+		e.earlier, e.peak, e.grows = detector.Earlier{}, detector.Value{}, detector.InsideUnknown
 		if !p.SM.OK || p.SM.V > 0 {
 			e.busy = sample.T
 		}
@@ -191,7 +192,7 @@ func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner,
 // judged notes the verdict on the process at that position of the sample.
 func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
 	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
-		e.verdict, e.share, e.earlier, e.peak = v.Verdict, v.Share, v.Earlier, v.Peak
+		e.verdict, e.share, e.earlier, e.peak, e.grows = v.Verdict, v.Share, v.Earlier, v.Peak, v.Grows
 	}
 }
 
@@ -223,7 +224,7 @@ func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 			continue
 		}
 		state.Processes = append(state.Processes, ProcessState{
-			Process: *p, Idle: e.idle(p, sample.T), Verdict: e.verdict, Share: e.share, Earlier: e.earlier,
+			Process: *p, Idle: e.idle(p, sample.T), Verdict: e.verdict, Share: e.share, Earlier: e.earlier, Grows: e.grows,
 		})
 	}
 	if t.cfg.Lives != nil {

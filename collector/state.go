@@ -165,6 +165,8 @@ type ProcessState struct {
 	Share   detector.Value
 	// Earlier is what earlier lives of what it runs say of it.
 	Earlier detector.Earlier
+	// Grows is what of its memory grows, where its allocator tells.
+	Grows detector.Inside
 }
 
 // UnreleasedState is memory that stayed after its process had ended.

@@ -49,12 +49,15 @@ func (d *Domain[K]) judgeMembers() {
 			continue
 		}
 		out := &d.out.Members[i]
-		in.member.Judge(&out.Verdict)
+		in.member.judge(&out.Verdict)
+		if out.Judged {
+			out.Grows = in.member.grows()
+		}
 		out.Earlier, out.Peak = d.earlier(in.member), Of(float64(in.member.Peak))
 		if out.Judged && !out.Leak {
 			d.name(in, &out.Verdict)
 		}
-		d.grow(in.member.Series, &out.Verdict)
+		d.grow(in.member.decisive(), &out.Verdict)
 		if g := in.group; g != nil && out.Leak {
 			g.leaking = true
 			if g.frame.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod

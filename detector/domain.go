@@ -244,11 +244,15 @@ func (d *Domain[K]) Reconfigure() {
 	again(d.residual, Subject[K]{Kind: KindResidual})
 	again(d.resting, Subject[K]{Kind: KindResidual})
 	for key, m := range d.members {
-		again(m.Series, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
+		for _, s := range []*series.Series{m.Series, m.live, m.untracked} {
+			again(s, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
+		}
 	}
 	for i := range d.missing {
 		x := &d.missing[i]
-		again(x.Series, Subject[K]{Kind: KindMember, Key: x.key, Group: x.group.pod()})
+		for _, s := range []*series.Series{x.Series, x.live, x.untracked} {
+			again(s, Subject[K]{Kind: KindMember, Key: x.key, Group: x.group.pod()})
+		}
 	}
 	for name, g := range d.groups {
 		if !name.Program || d.Knows(g.key) { // between two processes there is nobody to ask for

@@ -125,6 +125,9 @@ type Member[K comparable] struct {
 	Lives lives.ID
 	// Used is the memory that the process holds, in bytes.
 	Used Value
+	// Allocated is what live objects hold of what the allocator in the process has Reserved, in
+	// bytes. Absent where the process does not tell: it needs both.
+	Allocated, Reserved Value
 	// Started is when the process started, on the clock of Frame.T. It may lie
 	// before the first frame; zero when unknown.
 	Started time.Duration
@@ -184,6 +187,8 @@ type MemberVerdict[K comparable] struct {
 	Earlier Earlier
 	// Peak is the most that it has held, in bytes. Absent while its memory is not known.
 	Peak Value
+	// Grows is what of its memory grows.
+	Grows Inside
 }
 
 // Earlier is what the earlier lives of what a process runs say of it: see Domain.Remember.

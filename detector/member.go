@@ -18,7 +18,8 @@ import (
 const zombieShare = 0.01
 
 type member struct {
-	*series.Series
+	*series.Series // of its memory
+	inside
 	memberPast
 	group groupName // of the last frame
 	prior lives.Prior
@@ -142,6 +143,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 			d.recall(m, in.Lives)
 			o.Prior = series.Prior{Ceiling: float64(m.prior.Ceiling), Rose: m.prior.Rose.Duration(), Sure: m.prior.Sure}
 			m.Observe(&o)
+			d.observeInside(m, in, o)
 			m.age()
 		}
 		if g != nil {
@@ -182,6 +184,9 @@ func (d *Domain[K]) bury(key K, m *member) {
 		g.Vacant = g.Vacant || float64(m.Company) <= helperShare*m.Held.V
 	}
 	d.release(m.Series)
+	d.release(m.live)
+	d.release(m.untracked)
+	m.inside = inside{}
 	if len(d.out.Exited) < MaxMembers {
 		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})
 	}

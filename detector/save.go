@@ -166,6 +166,9 @@ func (d *Domain[K]) code(c *codec[K]) {
 	})
 	c.groups()
 	c.exits()
+	if !c.Old {
+		c.insides()
+	}
 }
 
 func (c *codec[K]) groups() {

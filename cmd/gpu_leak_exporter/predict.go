@@ -317,6 +317,7 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		}
 		row := h.row(m, &p.Verdict)
 		row.Who, row.Where = whoIs(p.ID, p.Owner)
+		row.Where = joined(row.Where, growsInside[p.Grows])
 		if p.Used.OK {
 			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V)), barOf(m.memory, p.Used.V)
 		}
@@ -334,6 +335,12 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// growsInside says what of a process grows that has a probe.
+var growsInside = map[detector.Inside]string{
+	detector.InsideTensors:   "its tensors grow",
+	detector.InsideUntracked: "its tensors do not grow, a library does",
 }
 
 // idleOf returns a row for each process that has left memory behind, and for each

@@ -100,6 +100,7 @@ type (
 		User    string            `json:"user"`
 		Used    *uint64           `json:"memory_used_bytes"`
 		Share   *float64          `json:"leak_share_ratio"`
+		Grows   *string           `json:"grows"`
 		Verdict *verdictJSON      `json:"verdict"`
 	}
 	workloadJSON struct {
@@ -198,7 +199,11 @@ func deviceOf(d *collector.DeviceState) deviceJSON {
 func processOf(labels map[string]string, p *collector.ProcessState) processJSON {
 	o := ownerOf(p.Owner)
 	nameProcess(labels, p.Instance, p.ID, o)
-	return processJSON{labels, o.User, known(p.Used), finite(p.Share), verdictOf(&p.Verdict)}
+	j := processJSON{labels, o.User, known(p.Used), finite(p.Share), nil, verdictOf(&p.Verdict)}
+	if grows := p.Grows.String(); grows != "" {
+		j.Grows = &grows
+	}
+	return j
 }
 
 // nameProcess adds the labels of a process.

@@ -96,7 +96,7 @@ func fixture() *collector.State {
 						Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}, Used: gpu.Some(uint64(30 * gib)), Owner: &gpu.Owner{
 							Process: "train.py", User: "alice", Namespace: "ml", Pod: "train-0", Container: "main",
 						}},
-						Verdict: leaking(90 * time.Minute), Share: detector.Of(1),
+						Verdict: leaking(90 * time.Minute), Grows: detector.InsideTensors, Share: detector.Of(1),
 					},
 					{Process: gpu.Process{ID: gpu.ProcessID{PID: 43}}, Verdict: detector.Verdict{}},
 					{

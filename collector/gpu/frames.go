@@ -63,6 +63,7 @@ func (f *Frames) add(p *Process, index int) {
 	f.index = append(f.index, index)
 	f.frame.Members = append(f.frame.Members, detector.Member[ProcessID]{
 		Key: p.ID, Group: p.Owner.Group(), Program: p.Owner.program(), Lives: p.Owner.lives().On(f.model), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
+		Allocated: p.Allocator.allocated(), Reserved: p.Allocator.reserved(),
 		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: p.procState(),
 	})
 	if !p.Used.OK {
@@ -84,6 +85,20 @@ func (o *Owner) lives() lives.ID {
 		return lives.ID{}
 	}
 	return o.Lives
+}
+
+func (a *Allocator) allocated() detector.Value {
+	if a == nil {
+		return detector.Value{}
+	}
+	return bytesValue(a.Allocated)
+}
+
+func (a *Allocator) reserved() detector.Value {
+	if a == nil {
+		return detector.Value{}
+	}
+	return bytesValue(a.Reserved)
 }
 
 // procState translates the kernel's letter.

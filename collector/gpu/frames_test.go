@@ -86,3 +86,19 @@ func TestFramesOfGPUInstances(t *testing.T) {
 		t.Errorf("instance 2: %+v at %v", frame, index)
 	}
 }
+
+// TestFramesTellAllocators has the detector see what the allocator in a process holds, if it tells.
+func TestFramesTellAllocators(t *testing.T) {
+	s := Sample{T: time.Hour, Processes: []Process{
+		{ID: ProcessID{PID: 1, Start: 1}, Used: Some(uint64(9)), Allocator: &Allocator{Allocated: Some(uint64(7)), Reserved: Some(uint64(8))}},
+		{ID: ProcessID{PID: 2, Start: 1}, Used: Some(uint64(9)), Allocator: &Allocator{Allocated: Some(uint64(6))}},
+		{ID: ProcessID{PID: 3, Start: 1}, Used: Some(uint64(9))},
+	}}
+	var frames Frames
+	f, _ := frames.Device(Info{}, &s)
+	for i, want := range [][2]detector.Value{{detector.Of(7), detector.Of(8)}, {detector.Of(6), {}}, {}} {
+		if m := f.Members[i]; m.Allocated != want[0] || m.Reserved != want[1] {
+			t.Errorf("process %d: %v of %v, want %v", m.Key.PID, m.Allocated, m.Reserved, want)
+		}
+	}
+}

@@ -26,6 +26,7 @@ func benchIncidents(w *strings.Builder, opt options) error {
 	if len(families) == 0 {
 		return fmt.Errorf("no report has a name that contains %q", opt.family)
 	}
+	opt.unprobed = true
 	results, err := run(opt, families, opt.judges)
 	if err != nil {
 		return err

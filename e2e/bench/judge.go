@@ -47,9 +47,13 @@ type judge interface {
 	ask() answer
 }
 
-// judges returns a judge of each rule in the order of the columns; without the rivals the first two.
+// judges returns a judge of each rule in the order of the columns; without the rivals the first two or three.
 func (o *options) judges(info gpu.Info) []judge {
-	list := []judge{newOurs(info, detector.DefaultConfig(), false, false), newOurs(info, detector.DefaultConfig(), true, false)}
+	cfg := detector.DefaultConfig()
+	list := []judge{newOurs(info, cfg, sees{}), newOurs(info, cfg, sees{alone: true})}
+	if !o.unprobed {
+		list = append(list, newOurs(info, cfg, sees{probes: true}))
+	}
 	if o.rivals {
 		for _, rule := range rivals.All() {
 			list = append(list, rival{rule})
@@ -58,28 +62,34 @@ func (o *options) judges(info gpu.Info) []judge {
 	return list
 }
 
-// ours is the detector of the exporter. Alone it sees the memory of the GPU and no processes; with a book it knows what programs
-// held in their earlier lives.
+// sees says what the detector is told beside the memory of processes.
+type sees struct {
+	alone  bool // the memory of the GPU, and no processes
+	book   bool // what programs held in their earlier lives
+	probes bool // what the allocators in processes say, of PyTorch's kind and of BFC's
+}
+
+// ours is the detector of the exporter.
 type ours struct {
 	domain *detector.Domain[gpu.ProcessID]
 	frames gpu.Frames
 	info   gpu.Info
-	alone  bool
+	sees   sees
 }
 
-func newOurs(info gpu.Info, cfg detector.Config, alone, book bool) *ours {
+func newOurs(info gpu.Info, cfg detector.Config, sees sees) *ours {
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return cfg })
 	if err != nil {
 		panic(err) // all thresholds are in this program
 	}
-	if book {
+	if sees.book {
 		d.Remember(lives.NewBook())
 	}
-	return &ours{domain: d, info: info, alone: alone}
+	return &ours{domain: d, info: info, sees: sees}
 }
 
 func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
-	if o.alone {
+	if o.sees.alone {
 		less := *s
 		less.Processes, less.ProcessesKnown, less.ProcessesComplete = nil, false, false
 		s = &less
@@ -87,6 +97,11 @@ func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
 	frame, _ := o.frames.Device(o.info, s)
 	if in != nil {
 		frame, _ = o.frames.Instance(o.info, s, in)
+	}
+	for i := range frame.Members {
+		if m := &frame.Members[i]; !o.sees.probes {
+			m.Allocated, m.Reserved = detector.Value{}, detector.Value{}
+		}
 	}
 	if err := o.domain.Observe(frame); err != nil {
 		return fmt.Errorf("observe a frame: %w", err)

@@ -30,7 +30,7 @@ type lived struct {
 var withLives = []string{"ours", "ours, each life as if it were the first"}
 
 func bookJudges(info gpu.Info) []judge {
-	return []judge{newOurs(info, detector.DefaultConfig(), false, true), newOurs(info, detector.DefaultConfig(), false, false)}
+	return []judge{newOurs(info, detector.DefaultConfig(), sees{book: true}), newOurs(info, detector.DefaultConfig(), sees{})}
 }
 
 // benchLives writes what it is worth to know what a program held in its earlier lives.

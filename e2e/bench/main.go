@@ -26,6 +26,7 @@ type options struct {
 	seeds                                                            seedRange
 	held, family, traces, ablate                                     string
 	families, rivals, trade, incidents, lives, line, verbose, marked bool
+	unprobed                                                         bool // there are no probes in what is run
 	prices                                                           prices
 	list                                                             []fleet.Family // those there are; a test has its own
 }
@@ -147,6 +148,9 @@ func (o *options) chosen() []fleet.Family {
 // names are the rules that are measured, in the order of the columns.
 func (o *options) names() []string {
 	names := []string{"ours", "ours, GPU memory only"}
+	if !o.unprobed {
+		names = append(names, "ours, with probes")
+	}
 	if o.rivals {
 		for _, rule := range rivals.All() {
 			names = append(names, rule.Name)

@@ -33,6 +33,7 @@ func benchTraces(w *strings.Builder, opt options) error {
 		return nil
 	}
 	opt.seeds = seedRange{1, 1}
+	opt.unprobed = true
 	results, err := run(opt, logs, opt.judges)
 	if err != nil {
 		return err

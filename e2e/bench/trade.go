@@ -45,7 +45,7 @@ func benchTrade(w *strings.Builder, opt options, families []fleet.Family) error 
 		for _, s := range list {
 			cfg := detector.DefaultConfig()
 			s.change(&cfg)
-			all = append(all, newOurs(info, cfg, false, false))
+			all = append(all, newOurs(info, cfg, sees{}))
 		}
 		return all
 	})

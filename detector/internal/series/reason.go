@@ -148,6 +148,9 @@ func (s *Series) programBegin(g *Growth) time.Duration {
 	if g.Since-max(s.Began, s.First) >= lead && !s.fromIdle(g) {
 		return 0
 	}
+	if s.poolless { // pools are what takes longest to warm
+		return min(shortSettle, s.patience(g))
+	}
 	return s.patience(g)
 }
 

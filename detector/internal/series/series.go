@@ -31,7 +31,8 @@ const (
 
 // Series judges one series of used memory. One goroutine owns it.
 type Series struct {
-	cfg *Config
+	cfg      *Config
+	poolless bool // of the last sample
 
 	Windows []stat.Window // the last ones are not used
 	Spikes  stat.Spikes
@@ -138,6 +139,7 @@ type Sample struct {
 	SM       stat.Value
 	Full     *Fullness // of the memory as a whole
 	Prior    Prior     // what earlier lives say of the present one
+	Poolless bool      // it is none that a pool keeps
 }
 
 // Prior is what healthy earlier lives of what a series is the memory of reached. The zero Prior is that
@@ -150,6 +152,7 @@ type Prior struct {
 
 // Observe adds a sample.
 func (s *Series) Observe(o *Sample) {
+	s.poolless = o.Poolless
 	if s.First == 0 {
 		s.First, s.Began, s.BusyAt, s.Shape.Since = o.T, o.T, o.T, o.T
 		if o.Started > 0 {

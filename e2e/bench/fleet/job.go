@@ -74,6 +74,8 @@ type proc struct {
 	cpu      time.Duration
 	cpuAt    time.Duration
 	orphaned bool
+	told     *gpu.Allocator // what its probe told last
+	toldAt   time.Duration
 	failed   bool // an allocation has failed in this step
 }
 

@@ -120,6 +120,7 @@ func (p *proc) entry() gpu.Process {
 		return e
 	}
 	e.Started, e.CPU = gpu.Some(w.epoch+p.started), gpu.Some(p.cpu.Truncate(10*time.Millisecond))
+	e.Allocator = p.probe()
 	e.Owner, e.Orphaned, e.State = p.j.owner, p.orphaned, 'S'
 	if p.cores > 0.5 {
 		w.unused(1) // whether it runs just then
@@ -133,4 +134,18 @@ func (w *world) ratio(v float64) float64 {
 		return 0
 	}
 	return math.Round(100*min(1, max(0.01, v*(1+0.1*w.r.NormFloat64())))) / 100
+}
+
+// probeInterval is how often a probe tells.
+const probeInterval = 5 * time.Second
+
+// probe returns what the allocator of a framework tells; nil of a program without one.
+func (p *proc) probe() *gpu.Allocator {
+	if p.j.options.Kind == alloc.Plain {
+		return nil
+	}
+	if p.told == nil || p.w.now-p.toldAt >= probeInterval {
+		p.told, p.toldAt = &gpu.Allocator{Allocated: gpu.Some(p.cache.Allocated()), Reserved: gpu.Some(p.cache.Reserved())}, p.w.now
+	}
+	return p.told
 }

@@ -188,6 +188,9 @@ func New(d *Device, o Options) *Allocator {
 // Reserved returns the bytes that it holds of the device.
 func (a *Allocator) Reserved() uint64 { return a.reserved }
 
+// Allocated returns the bytes that it has handed out.
+func (a *Allocator) Allocated() uint64 { return a.allocated }
+
 // Limited reports whether the last request that failed did so at the limit of the allocator, and not because the device was full.
 func (a *Allocator) Limited() bool { return a.limited }
 

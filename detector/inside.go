@@ -1,0 +1,178 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+)
+
+// insideLate is how long after a process the page of its allocator is found, at the latest. It is chosen:
+// four times as long as the exporter waits between two looks.
+const insideLate = time.Minute
+
+// inside is what the memory of a member is made of, where the allocator in the process tells: nil
+// where it does not. What a pool keeps is in neither.
+type inside struct {
+	live      *series.Series // what live objects hold
+	untracked *series.Series // what the driver counts beside the allocator: libraries, CUDA itself
+}
+
+// Inside names what of the memory of a process grows, where the allocator in it tells.
+type Inside uint8
+
+// What can grow.
+const (
+	InsideUnknown   Inside = iota // nothing does, or nobody tells
+	InsideTensors                 // what is alive: objects that nobody frees
+	InsideUntracked               // what a library took without the allocator
+	InsidePool                    // only what the allocator keeps: it fills, or falls to pieces
+)
+
+var insideNames = [...]string{"", "tensors", "untracked", "pool"}
+
+// String returns the name as logs and JSON have it; "" for InsideUnknown.
+func (i Inside) String() string { return insideNames[min(int(i), len(insideNames)-1)] }
+
+// grows returns what of m grows.
+func (m *member) grows() Inside {
+	switch {
+	case m.live == nil || m.Last-m.live.Last >= process.Absence:
+	case m.live.Leaks():
+		return InsideTensors
+	case m.untracked.Leaks():
+		return InsideUntracked
+	case m.Series.Leaks() && !m.Leaks():
+		return InsidePool
+	}
+	return InsideUnknown
+}
+
+// observeInside adds what the allocator in the process tells. o is the sample of all its memory. What
+// an allocator says of more than that is not believed.
+func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
+	live, ok := bytesOf(in.Allocated)
+	reserved, known := bytesOf(in.Reserved)
+	if !ok || !known {
+		return
+	}
+	if m.live == nil {
+		subject := Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group}
+		m.inside = inside{d.newSeries(subject), d.newSeries(subject)}
+	}
+	used := o.Used
+	reserved = min(reserved, used)
+	o.Prior, o.Poolless = series.Prior{}, true
+	o.Used = min(live, reserved)
+	o.Left += reserved - o.Used // what the pool keeps serves the next allocations
+	m.live.Observe(&o)
+	o.Left -= reserved - o.Used
+	o.Used = used - reserved
+	m.untracked.Observe(&o)
+}
+
+// decisive returns the series that decides whether m leaks. Growth of the memory is a leak only if what
+// is alive grows, or what its allocator does not track: else a pool fills, or falls to pieces. What
+// is alive may leak long before the memory grows. Where both do, the memory is the measure: that is what runs
+// out.
+func (m *member) decisive() *series.Series {
+	switch {
+	case m.live == nil || m.Last-m.live.Last >= process.Absence:
+	case m.live.Leaks() || m.untracked.Leaks():
+		switch {
+		case m.Series.Leaks():
+		case m.live.Leaks():
+			return m.live
+		default:
+			return m.untracked
+		}
+	case m.Series.Leaks() && m.live.First <= max(m.Leak.Since, m.First+insideLate):
+		return m.live
+	}
+	return m.Series
+}
+
+// Leaks reports whether m leaks, whichever of its series shows it.
+func (m *member) Leaks() bool { return m.decisive().Leaks() }
+
+// judge returns what is to be said of m. Windows, spikes and troughs are those of its memory.
+func (m *member) judge(v *Verdict) {
+	m.Judge(v)
+	by := m.decisive()
+	if by == m.Series || !v.Judged {
+		return
+	}
+	var of Verdict
+	by.Judge(&of)
+	v.Confidence, v.Leak, v.Since, v.Rate, v.Bend, v.Leaked = of.Confidence, of.Leak, of.Since, of.Rate, of.Bend, of.Leaked
+	v.Withheld, v.WithheldFor, v.Lasted = of.Withheld, of.WithheldFor, of.Lasted
+	switch {
+	case of.Leak:
+		v.Pattern = of.Pattern
+	case v.Pattern.Leaks():
+		v.Pattern = PatternPlateau
+	}
+}
+
+// insides codes what is inside of members. A state of before there was that ends here.
+func (c *codec[K]) insides() {
+	if !c.Writing && len(c.B) == 0 {
+		return
+	}
+	type named struct {
+		key K
+		*member
+	}
+	var list []named
+	for key, m := range c.d.members {
+		list = append(list, named{key, m})
+	}
+	for i := range c.d.missing {
+		list = append(list, named{c.d.missing[i].key, c.d.missing[i].member})
+	}
+	n := 0
+	for _, x := range list {
+		if x.live != nil {
+			list[n], n = x, n+1
+		}
+	}
+	c.count(n, MaxMembers+maxMissing, func(i int) {
+		var x named
+		if c.Writing {
+			x = list[i]
+		}
+		known := c.name(&x.key)
+		if !c.Writing {
+			x.member = c.d.find(x.key)
+		}
+		if x.member == nil {
+			x.member = &member{Series: &series.Series{}} // one of before a reboot
+		}
+		subject := Subject[K]{Kind: KindMember, Key: x.key, Group: x.group.pod()}
+		read := x.inside
+		c.series(&read.live, subject)
+		c.series(&read.untracked, subject)
+		if (read.live == nil) != (read.untracked == nil) {
+			c.Fail()
+		}
+		if known {
+			x.inside = read
+		}
+	})
+}
+
+// find returns a member, listed or missing; nil if there is none.
+func (d *Domain[K]) find(key K) *member {
+	if m := d.members[key]; m != nil {
+		return m
+	}
+	for i := range d.missing {
+		if d.missing[i].key == key {
+			return d.missing[i].member
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package detector
+
+import (
+	"cmp"
+	"math"
+	"testing"
+	"time"
+)
+
+// parts is what a process with a probe holds, in MiB.
+type parts struct{ used, reserved, allocated float64 }
+
+// probed observes second s of a process that has a probe, unless it says nothing.
+func probed(t *testing.T, d *Domain[int], s int, p parts) *Judgement[int] {
+	t.Helper()
+	m := Member[int]{Key: 1, Group: "ml/train", Program: "train.py", Used: Of(p.used * mib), SM: Of(0.8), CPU: Of(float64(s)), State: StateAlive, Started: start - time.Hour}
+	if p.reserved > 0 {
+		m.Reserved, m.Allocated = Of(p.reserved*mib), Of(p.allocated*mib)
+	}
+	if err := d.Observe(&Frame[int]{
+		T: start + time.Duration(s)*time.Second, Used: Of(p.used * mib), Capacity: Of(80 << 30), Complete: true, Members: []Member[int]{m},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return d.Judgement()
+}
+
+// TestInside runs a process for two hours, of which after 20 minutes something grows by 60 MiB a minute.
+func TestInside(t *testing.T) {
+	const silent = 4 * 3600 // the probe says nothing from then on
+	for name, c := range map[string]struct {
+		at     func(grown float64) parts
+		silent int
+		leak   bool
+		grows  Inside
+	}{
+		"tensors, inside what is reserved":   {at: func(g float64) parts { return parts{30_500, 30_000, 20_000 + g} }, leak: true, grows: InsideTensors},
+		"tensors, and with them the memory":  {at: func(g float64) parts { return parts{20_600 + g, 20_100 + g, 20_000 + g} }, leak: true, grows: InsideTensors},
+		"a pool":                             {at: func(g float64) parts { return parts{20_600 + g, 20_100 + g, 20_000} }, grows: InsidePool},
+		"a library":                          {at: func(g float64) parts { return parts{20_600 + g, 20_100, 20_000} }, leak: true, grows: InsideUntracked},
+		"nothing":                            {at: func(float64) parts { return parts{20_600, 20_100, 20_000} }},
+		"what nobody tells, in a process":    {at: func(g float64) parts { return parts{20_600 + g, 20_100 + g, 20_000} }, silent: 600, leak: true},
+		"a process that says it has it all":  {at: func(g float64) parts { return parts{20_600, 1e6, 20_000 + 1000*g} }},
+		"the memory, of which it tells less": {at: func(g float64) parts { return parts{20_600 + g, 1, 1} }, leak: true, grows: InsideUntracked},
+	} {
+		d := newDomain(t)
+		leaked, grew := false, InsideUnknown
+		for s := 1; s < 7200; s += 5 {
+			p := c.at(float64(max(0, s-1200)))
+			if s >= cmp.Or(c.silent, silent) {
+				p.reserved = 0
+			}
+			j := probed(t, d, s, p)
+			m := &j.Members[0].Verdict
+			if m.Leak != j.Device.Leak {
+				t.Fatalf("%s, second %d: the process leaks: %t; the GPU: %t", name, s, m.Leak, j.Device.Leak)
+			}
+			if m.Leak && m.Pattern == PatternPlateau || !m.Leak && m.Pattern.Leaks() {
+				t.Fatalf("%s, second %d: it leaks: %t; its pattern is %v", name, s, m.Leak, m.Pattern)
+			}
+			leaked, grew = leaked || m.Leak, max(grew, j.Members[0].Grows)
+			if !m.Leak {
+				continue
+			}
+			if math.Abs(m.Rate.V/mib-1) > 0.1 {
+				t.Errorf("%s, second %d: %g MiB/s", name, s, m.Rate.V/mib)
+			}
+			if eta := j.Headroom.V / m.Rate.V; math.Abs(m.SecondsToOOM.V/eta-1) > 1e-9 {
+				t.Errorf("%s, second %d: out of memory in %g s, want %g", name, s, m.SecondsToOOM.V, eta)
+			}
+		}
+		if leaked != c.leak || grew != c.grows {
+			t.Errorf("%s: it leaks: %t; what grows: %q", name, leaked, grew)
+		}
+	}
+}
+
+// TestInsideSurvivesARestart saves in the middle of a leak that only a probe shows.
+func TestInsideSurvivesARestart(t *testing.T) {
+	at := func(s int) parts { return parts{30_500, 30_000, 20_000 + float64(max(0, s-1200))} }
+	whole := newDomain(t)
+	for s := 1; s < 5000; s += 5 {
+		probed(t, whole, s, at(s))
+	}
+	again := newDomain(t)
+	if err := again.Restore(whole.Save(nil, saveKey), savedKeys); err != nil {
+		t.Fatal(err)
+	}
+	for s := 5001; s < 7200; s += 5 {
+		a, b := probed(t, whole, s, at(s)), probed(t, again, s, at(s))
+		if v, w := &a.Members[0].Verdict, &b.Members[0].Verdict; !v.Leak || *v != *w {
+			t.Fatalf("second %d: %+v, restored %+v", s, v, w)
+		}
+	}
+}
+
+// TestRestoreOfBeforeProbes reads what a release without probes has saved: it ends before what is inside.
+func TestRestoreOfBeforeProbes(t *testing.T) {
+	saved := grown(t).Save(nil, saveKey)
+	if last := saved[len(saved)-1]; last != 0 {
+		t.Fatalf("it ends with %d, and no process has a probe", last)
+	}
+	d := newDomain(t)
+	if err := d.Restore(saved[:len(saved)-1], savedKeys); err != nil || len(d.members) != 1 {
+		t.Errorf("%v, %d members", err, len(d.members))
+	}
+}
