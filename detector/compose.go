@@ -40,7 +40,7 @@ func (d *Domain[K]) Judgement() *Judgement[K] {
 func (d *Domain[K]) judgeMembers() {
 	d.out.Members = d.out.Members[:0]
 	for _, g := range d.groups {
-		g.leaking = false
+		g.leaking, g.filling = false, 0
 	}
 	for i := range d.present {
 		in := &d.present[i]
@@ -58,6 +58,9 @@ func (d *Domain[K]) judgeMembers() {
 			d.name(in, &out.Verdict)
 		}
 		d.grow(in.member.decisive(), &out.Verdict)
+		if g := in.group; g != nil && out.Grows == InsidePool {
+			g.filling += in.member.Series.Leak.Trend.Rate
+		}
 		if g := in.group; g != nil && out.Leak {
 			g.leaking = true
 			if g.frame.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
@@ -102,7 +105,7 @@ func (d *Domain[K]) judgeGroups() {
 		g.verdict(&out.Verdict)
 		switch {
 		case g.leaking || !g.summed() && d.leaks(groupName{Name: out.Group}):
-		case g.Leaks() && g.lives() && !ablate.Off(ablate.Groups):
+		case g.Leaks() && !g.pools() && g.lives() && !ablate.Off(ablate.Groups):
 			d.grow(g.Series, &out.Verdict) // as a whole, over members that come and go
 		case out.Leak:
 			d.grown = append(d.grown, grower{trend: &g.Loop.Trend, pattern: out.Pattern, since: g.Loop.Since, leaked: out.Leaked.V})

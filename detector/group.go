@@ -61,6 +61,8 @@ type group[K comparable] struct {
 	frame   groupFrame
 	key     K    // of the last member of the last frame
 	leaking bool // a member does; of the last judgement
+	// filling is the growth of the members' pools, in bytes per second; of the last judgement.
+	filling float64
 }
 
 // groupPast is what a group has beside its series and its members.
@@ -294,12 +296,19 @@ func (g *group[K]) looping() bool {
 	return g.Series != nil && !g.Config().Mute && g.Loop.Proven && !g.Loop.Paused && g.Loop.Confidence() >= g.Config().LeakThreshold
 }
 
+// pools reports whether the growth of the sum is mostly that of pools, which is no leak of a member.
+func (g *group[K]) pools() bool { return g.filling > 0 && 2*g.filling >= g.Leak.Trend.Rate }
+
 // verdict is that of the series, with the pattern and the begin of a crash loop where
 // there is one.
 func (g *group[K]) verdict(v *Verdict) {
 	g.Judge(v)
 	if !v.Judged {
 		return
+	}
+	if v.Leak && !g.leaking && g.pools() {
+		v.Leak, v.Confidence, v.Since, v.Pattern = false, 0, 0, PatternPlateau
+		v.Rate, v.Bend, v.Leaked = Value{}, 0, Value{}
 	}
 	v.Confidence = max(v.Confidence, g.Loop.Confidence())
 	if g.looping() {

@@ -108,3 +108,35 @@ func TestRestoreOfBeforeProbes(t *testing.T) {
 		t.Errorf("%v, %d members", err, len(d.members))
 	}
 }
+
+// TestPoolsOfAGroup runs the two ranks of a job whose pools fill for an hour and a half: no leak of either, of
+// the job or of the GPU.
+func TestPoolsOfAGroup(t *testing.T) {
+	for _, tells := range []bool{true, false} {
+		d := newDomain(t)
+		leaked := false
+		for s := 1; s < 7200; s += 5 {
+			used := (20_600 + float64(max(0, s-1200))) * mib
+			rank := func(key int) Member[int] {
+				m := Member[int]{Key: key, Group: "ml/ddp", Program: "train.py", Used: Of(used), SM: Of(0.8), CPU: Of(float64(s)), State: StateAlive, Started: start - time.Hour}
+				if tells {
+					m.Reserved, m.Allocated = Of(used-500*mib), Of(20_000*mib)
+				}
+				return m
+			}
+			if err := d.Observe(&Frame[int]{
+				T: start + time.Duration(s)*time.Second, Used: Of(2 * used), Capacity: Of(80 << 30), Complete: true, Members: []Member[int]{rank(1), rank(2)},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			j := d.Judgement()
+			leaked = leaked || j.Device.Leak || j.Groups[0].Leak || j.Members[0].Leak || j.Members[1].Leak
+			if v := &j.Groups[0].Verdict; tells && (v.Pattern.Leaks() || v.Confidence >= 0.7 || j.Device.Confidence >= 0.7) {
+				t.Fatalf("second %d: %+v", s, v)
+			}
+		}
+		if leaked == tells {
+			t.Errorf("it leaks: %t; it tells: %t", leaked, tells)
+		}
+	}
+}
