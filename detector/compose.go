@@ -59,7 +59,7 @@ func (d *Domain[K]) judgeMembers() {
 		}
 		d.grow(in.member.decisive(), &out.Verdict)
 		if g := in.group; g != nil && out.Grows == InsidePool {
-			g.filling += in.member.Series.Leak.Trend.Rate
+			g.filling += in.member.Leak.Trend.Rate
 		}
 		if g := in.group; g != nil && out.Leak {
 			g.leaking = true
