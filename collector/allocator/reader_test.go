@@ -6,6 +6,7 @@ package allocator
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -18,6 +19,11 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
+
+const gib = 1 << 30
+
+// hang is how long a program may take that cannot take a second.
+const hang = 10 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -282,4 +288,31 @@ func BenchmarkRead64(b *testing.B) {
 		}
 		r.update(now)
 	}
+}
+
+// TestExample has the program in C tell of one GPU.
+func TestExample(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "example")
+	out, err := exec.Command("gcc", "-Wall", "-Werror", "-o", binary, "../../probe/example.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c := exec.Command(binary)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // it was killed
+	}()
+	id := idOf(t, c.Process.Pid)
+	r := newClock(t)
+	r.Of(id)
+	for n := 0; r.Of(id) == nil; n += 15 {
+		if time.Since(r.began) > hang {
+			t.Fatal("it has no page")
+		}
+		r.at(n)
+	}
+	r.want(t, id, Record{Allocator: gpu.Allocator{Framework: "mypool", Allocated: gpu.Some(uint64(gib)), Reserved: gpu.Some(uint64(2 * gib))}})
 }
