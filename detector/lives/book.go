@@ -210,13 +210,18 @@ func (p *program) prior(now time.Duration) Prior {
 		return Prior{}
 	}
 	prior := Prior{Basis: p.id.Basis}
+	var taught [MaxLives]*Life
+	list := taught[:0]
+	for i := range p.lives {
+		if l := &p.lives[i]; l.Ended.Duration() <= now && now-l.Ended.Duration() <= remembered && l.Teaches() {
+			list = append(list, l)
+		}
+	}
+	// The ranks of a run begin together, and may end between those of another.
+	slices.SortStableFunc(list, func(a, b *Life) int { return cmp.Compare(a.began(), b.began()) })
 	var all [MaxLives]Bytes // the most that each run held
 	heights, began := all[:0], Seconds(0)
-	for i := range p.lives {
-		l := &p.lives[i]
-		if l.Ended.Duration() > now || now-l.Ended.Duration() > remembered || !l.Teaches() {
-			continue
-		}
+	for _, l := range list {
 		if at := l.began(); len(heights) == 0 || max(at, began)-min(at, began) > together {
 			heights, began = append(heights, l.held()), at
 		} else {
