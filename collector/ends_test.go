@@ -57,7 +57,7 @@ func TestEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const at = 100 * time.Hour
 				book, owners := lives.NewBook(), &containerEnds{answers: c.answers}
-				book.Add(id, &lives.Life{Ended: lives.SecondsOf(at), Height: 1, Growing: true}) // teaches once it has completed
+				book.Add(id, &lives.Life{Ended: lives.SecondsOf(at), Height: 1, Growing: true}, 1<<62) // teaches once it has completed
 				e := newEnds(book, owners)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := inBackground(ctx, e.run)

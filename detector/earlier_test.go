@@ -14,7 +14,7 @@ func TestEarlierIsNamed(t *testing.T) {
 	id := lives.ID{Exact: 1}
 	ended := lives.Life{Ended: lives.SecondsOf(start), Height: 30 * gib, Peak: 30 * gib}
 	known := lives.NewBook()
-	known.Add(id, &ended)
+	known.Add(id, &ended, start)
 	for _, c := range []struct {
 		name  string
 		book  *lives.Book

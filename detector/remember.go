@@ -75,7 +75,7 @@ func (d *Domain[K]) remember(key K, m *member) {
 	if d.book != nil && m.Lives.Exact != 0 {
 		l := d.life(m)
 		l.Leaked = l.Leaked || g != nil && g.culprit == key && g.looping() // as one of many that did
-		d.book.Add(m.Lives, &l)
+		d.book.Add(m.Lives, &l, m.Last)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestLivesOverARestart(t *testing.T) {
 		saved := before.Save(nil, saveKey)
 		book, after := lives.NewBook(), newDomain(t)
 		for d := range 3 {
-			book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Duration(d)*time.Hour), Height: 30 * gib, Peak: 30 * gib})
+			book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Duration(d)*time.Hour), Height: 30 * gib, Peak: 30 * gib}, start)
 		}
 		if c.remembers {
 			after.Remember(book)
@@ -133,7 +133,7 @@ func TestLivesOverARestart(t *testing.T) {
 func TestLivesAfterTheUpgrade(t *testing.T) {
 	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
 	book, d := lives.NewBook(), newDomain(t)
-	book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Hour), Height: 10 * gib, Peak: 10 * gib})
+	book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Hour), Height: 10 * gib, Peak: 10 * gib}, start)
 	d.Remember(book)
 	if err := d.Restore(oldState(t, "state13.bin"), savedKeys); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func after(d time.Duration) {
 }
 
 func ended(k *livesKeeper, at lives.Seconds) {
-	k.book().Add(lives.ID{Exact: 1, Program: "train.py"}, &lives.Life{Ended: at, Height: 5, Peak: 5})
+	k.book().Add(lives.ID{Exact: 1, Program: "train.py"}, &lives.Life{Ended: at, Height: 5, Peak: 5}, 1<<62)
 }
 
 // The file is written at the start, when a life has ended, but not again within livesPause, and at the end.
@@ -137,7 +137,7 @@ func TestLivesFileOfNoUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lives")
 	file := func(secret []byte) []byte {
 		f := livesfile.New(secret)
-		f.Book.Add(lives.ID{Exact: 1, Program: "train.py"}, &lives.Life{Ended: 100, Height: 5, Peak: 5})
+		f.Book.Add(lives.ID{Exact: 1, Program: "train.py"}, &lives.Life{Ended: 100, Height: 5, Peak: 5}, 1<<62)
 		if err := f.Write(path); err != nil {
 			t.Fatal(err)
 		}

@@ -121,7 +121,7 @@ func exportLives(files []string, output string, stdout, stderr io.Writer) error 
 		}
 		if all == nil {
 			all = f
-		} else if _, err := all.Merge(f); err != nil {
+		} else if _, err := all.Merge(f, time.Now()); err != nil {
 			return fmt.Errorf("%s: %w than those of %s: export it to a file of its own", name, err, files[0])
 		}
 	}
@@ -167,7 +167,7 @@ func importLives(files []string, path string, stdout io.Writer) error {
 		if into == nil || into.Check != f.Check {
 			return otherKey(name, f, path, into)
 		}
-		n, err := into.Merge(f)
+		n, err := into.Merge(f, time.Now())
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -29,10 +29,10 @@ func livesAt(t *testing.T, path string, secret []byte, days ...int) {
 	end := func(d int) lives.Seconds { return lives.Seconds(time.Date(2026, 3, d, 6, 0, 0, 0, time.UTC).Unix()) }
 	train := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram | lives.BasisImage, Program: "train.py", Image: trainer}
 	for _, d := range days {
-		f.Book.Add(train, &lives.Life{Ended: end(d), Lasted: 3600, Loaded: 60, Load: 10 * gib, Height: lives.Bytes(20+d) * gib, Peak: lives.Bytes(21+d) * gib, End: lives.EndCompleted})
+		f.Book.Add(train, &lives.Life{Ended: end(d), Lasted: 3600, Loaded: 60, Load: 10 * gib, Height: lives.Bytes(20+d) * gib, Peak: lives.Bytes(21+d) * gib, End: lives.EndCompleted}, 1<<62)
 	}
-	f.Book.Add(lives.ID{Exact: 3, Kin: 4, Basis: lives.BasisProgram, Program: "serve\x1b.py"}, &lives.Life{Ended: end(1), Lasted: 60, Height: 5 * gib, Peak: 5 * gib, Rate: 100, Leaked: true, Growing: true})
-	f.Book.Add(lives.ID{Exact: 5, Kin: 6}, &lives.Life{Ended: end(1)})
+	f.Book.Add(lives.ID{Exact: 3, Kin: 4, Basis: lives.BasisProgram, Program: "serve\x1b.py"}, &lives.Life{Ended: end(1), Lasted: 60, Height: 5 * gib, Peak: 5 * gib, Rate: 100, Leaked: true, Growing: true}, 1<<62)
+	f.Book.Add(lives.ID{Exact: 5, Kin: 6}, &lives.Life{Ended: end(1)}, 1<<62)
 	if err := f.Write(path); err != nil {
 		t.Fatal(err)
 	}

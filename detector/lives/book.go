@@ -94,22 +94,23 @@ func (b *Book) change() {
 	}
 }
 
-// Add adds a life that has ended. A number in it that cannot be counts as not known.
-func (b *Book) Add(id ID, l *Life) {
+// Add adds a life that has ended, at the time now, since the Unix epoch. A number in it that cannot be
+// counts as not known.
+func (b *Book) Add(id ID, l *Life, now time.Duration) {
 	if id.Exact == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add(id.tidy(), l.tidy())
+	b.add(id.tidy(), l.tidy(), SecondsOf(now))
 	b.change()
 }
 
 // add adds a life, unless there is no room for what ended so early.
-func (b *Book) add(id ID, l Life) {
+func (b *Book) add(id ID, l Life, now Seconds) {
 	p := b.programs[id.Exact]
 	if p == nil {
-		if len(b.programs) >= MaxPrograms && !b.forget(l.Ended) {
+		if len(b.programs) >= MaxPrograms && !b.forget(l.Ended, now) {
 			return
 		}
 		p = &program{id: id}
@@ -118,11 +119,15 @@ func (b *Book) add(id ID, l Life) {
 	if id.Program != "" {
 		p.id = id // what was restored has keys alone
 	}
-	p.add(l)
+	p.add(l, now)
 }
 
-// add adds a life in its place. It takes no more room than MaxLives need.
-func (p *program) add(l Life) {
+// add adds a life in its place. It takes no more room than MaxLives need. Where there is none, a life of
+// the future goes first: the clock was ahead when it ended, and it teaches nothing.
+func (p *program) add(l Life, now Seconds) {
+	if n := len(p.lives); n == MaxLives && p.last() > now {
+		p.lives = p.lives[:n-1]
+	}
 	at, _ := slices.BinarySearchFunc(p.lives, l.Ended, func(l Life, t Seconds) int { return cmp.Compare(l.Ended, t) })
 	switch n := len(p.lives); {
 	case n == MaxLives && at == 0:
@@ -161,16 +166,23 @@ func (b *Book) Ended(id ID, at time.Duration, end End) bool {
 	return true
 }
 
-// forget removes the program whose last life ended first, unless that was after t.
-func (b *Book) forget(t Seconds) bool {
+// forget removes the program whose last life ended first, unless that was after t. One whose last life is
+// of the future goes before all others.
+func (b *Book) forget(t, now Seconds) bool {
 	var first Key
 	var found *program
+	age := func(p *program) Seconds {
+		if p.last() > now {
+			return 0
+		}
+		return p.last()
+	}
 	for key, p := range b.programs {
-		if found == nil || p.last() < found.last() || p.last() == found.last() && key < first {
+		if found == nil || age(p) < age(found) || age(p) == age(found) && key < first {
 			first, found = key, p
 		}
 	}
-	if found.last() > t {
+	if age(found) > t {
 		return false
 	}
 	delete(b.programs, first)

@@ -19,7 +19,7 @@ func ran(d int, height Bytes) Life {
 func book(id ID, all ...Life) *Book {
 	b := NewBook()
 	for i := range all {
-		b.Add(id, &all[i])
+		b.Add(id, &all[i], someday)
 	}
 	return b
 }
@@ -89,12 +89,12 @@ func TestNoFuture(t *testing.T) {
 func TestKin(t *testing.T) {
 	b := book(ID{Exact: 1, Kin: 9}, ran(1, 100), ran(2, 100), ran(3, 100))
 	other := ran(4, 150)
-	b.Add(ID{Exact: 2, Kin: 9}, &other)
+	b.Add(ID{Exact: 2, Kin: 9}, &other, someday)
 	other = ran(5, 500)
-	b.Add(ID{Exact: 3, Kin: 8}, &other)
+	b.Add(ID{Exact: 3, Kin: 8}, &other, someday)
 	for d := range 3 {
 		other = ran(d+1, 90)
-		b.Add(ID{Exact: 4, Kin: 6}, &other)
+		b.Add(ID{Exact: 4, Kin: 6}, &other, someday)
 	}
 	for _, c := range []struct {
 		id   ID
@@ -167,7 +167,7 @@ func TestExpected(t *testing.T) {
 		}
 		l := ran(1, Bytes(held))
 		l.SetCurve(&c)
-		b.Add(id, &l)
+		b.Add(id, &l, someday)
 	}
 	p := b.Prior(id, 2*day)
 	for _, c := range []struct {
@@ -188,12 +188,15 @@ func TestExpected(t *testing.T) {
 	}
 }
 
+// someday is after all lives of these tests.
+const someday = 1 << 62
+
 func TestBounds(t *testing.T) {
 	b := NewBook()
 	for i := range MaxPrograms + 5 {
 		for d := range 3 {
 			l := ran(i+d+1, 100)
-			b.Add(ID{Exact: Key(i + 1)}, &l)
+			b.Add(ID{Exact: Key(i + 1)}, &l, someday)
 		}
 	}
 	if len(b.programs) != MaxPrograms || b.programs[5] != nil || b.programs[6] == nil {
@@ -201,17 +204,45 @@ func TestBounds(t *testing.T) {
 	}
 	for d := range MaxLives + 5 {
 		l := ran(2000+d, 100)
-		b.Add(ID{Exact: 1}, &l)
+		b.Add(ID{Exact: 1}, &l, someday)
 	}
 	if p := b.programs[1]; len(p.lives) != MaxLives || cap(p.lives) > MaxLives || p.lives[0].Ended != SecondsOf(2005*day) {
 		t.Errorf("%d lives, room for %d, the first one of %s", len(p.lives), cap(p.lives), p.lives[0].Ended.Duration())
 	}
 	if l := ran(1, 100); b.programs[5] == nil {
-		if b.Add(ID{Exact: 5}, &l); b.programs[5] != nil {
+		if b.Add(ID{Exact: 5}, &l, someday); b.programs[5] != nil {
 			t.Error("a program of long ago takes the place of another one")
 		}
 	}
 	if size := unsafe.Sizeof(Life{}); size > 64 {
 		t.Errorf("a life takes %d bytes", size)
+	}
+}
+
+// Lives of a time to come, as of a clock that was ahead, keep no place that another life needs.
+func TestLivesOfTheFutureGoFirst(t *testing.T) {
+	b, id, now := NewBook(), ID{Exact: 1, Program: "train.py"}, 100*day
+	for d := range MaxLives {
+		l := ran(1000+d, 100)
+		b.Add(id, &l, 2000*day)
+	}
+	if p := b.Prior(id, now); p.Lives != 0 {
+		t.Fatalf("%d lives of the future teach", p.Lives)
+	}
+	for d := range 3 {
+		l := ran(90+d, 10)
+		b.Add(id, &l, now)
+	}
+	if p := b.Prior(id, now); p.Lives != 3 || len(b.programs[1].lives) != MaxLives || cap(b.programs[1].lives) > MaxLives {
+		t.Errorf("%d lives teach, of %d", p.Lives, len(b.programs[1].lives))
+	}
+
+	all := full()
+	l := ran(3000, 100)
+	all.Add(ID{Exact: 1 << 40}, &l, 4000*day) // the oldest goes
+	l = ran(2000, 100)
+	all.Add(ID{Exact: 1 << 41}, &l, 2000*day)
+	if len(all.programs) != MaxPrograms || all.programs[1<<40] != nil || all.programs[1<<41] == nil {
+		t.Errorf("%d programs; that of the future stays: %t", len(all.programs), all.programs[1<<40] != nil)
 	}
 }

@@ -39,7 +39,7 @@ func full() *Book {
 		}
 		for d := range MaxLives {
 			l := whole(d + i%7)
-			b.Add(id, &l)
+			b.Add(id, &l, someday)
 		}
 	}
 	return b
@@ -57,7 +57,7 @@ func encoded(t testing.TB, b *Book) []byte {
 func TestEncoding(t *testing.T) {
 	small := book(ID{Exact: 7, Kin: 8, Basis: BasisProgram | BasisGPU, Program: "train.py", Image: "registry/llm@sha256:1"}, whole(3), whole(1), ran(2, 100))
 	other := ran(9, 50)
-	small.Add(ID{Exact: math.MaxUint64}, &other)
+	small.Add(ID{Exact: math.MaxUint64}, &other, someday)
 	for name, b := range map[string]*Book{"empty": NewBook(), "small": small, "full": full()} {
 		from, again := encoded(t, b), NewBook()
 		if err := again.UnmarshalBinary(from); err != nil {
@@ -152,7 +152,7 @@ func TestTidy(t *testing.T) {
 func FuzzUnmarshal(f *testing.F) {
 	b := book(ID{Exact: 7, Kin: 8, Basis: BasisProgram, Program: "train.py"}, whole(1), whole(2))
 	other := ran(3, 100)
-	b.Add(ID{Exact: 9, Image: "registry/llm@sha256:1"}, &other)
+	b.Add(ID{Exact: 9, Image: "registry/llm@sha256:1"}, &other, someday)
 	f.Add(encoded(f, b))
 	f.Add(encoded(f, NewBook()))
 	f.Add([]byte{encoding, 0xff, 0xff, 0xff, 0xff})

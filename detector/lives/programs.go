@@ -6,6 +6,7 @@ package lives
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Program is a program and its lives.
@@ -26,9 +27,10 @@ func (b *Book) Programs() []Program {
 	return list
 }
 
-// Merge adds the lives of another book whose keys are of the same secret. A life that is in both stays
-// one. It returns how many lives were added; with the bounds of a book, the oldest ones may not be.
-func (b *Book) Merge(other *Book) (added int) {
+// Merge adds the lives of another book whose keys are of the same secret, at the time now, since the Unix
+// epoch. A life that is in both stays one. It returns how many lives were added; with the bounds of a book,
+// the oldest ones may not be, nor those of the future.
+func (b *Book) Merge(other *Book, now time.Duration) (added int) {
 	programs := other.Programs()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,7 +39,7 @@ func (b *Book) Merge(other *Book) (added int) {
 			if b.has(p.ID.Exact, &l) {
 				continue
 			}
-			b.add(p.ID, l)
+			b.add(p.ID, l, SecondsOf(now))
 			if b.has(p.ID.Exact, &l) {
 				added++
 			}

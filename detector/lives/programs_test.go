@@ -20,7 +20,7 @@ func TestMerge(t *testing.T) {
 		b := NewBook()
 		for d := range n {
 			l := ran(from+d, 100)
-			b.Add(id, &l)
+			b.Add(id, &l, someday)
 		}
 		return b
 	}
@@ -39,7 +39,7 @@ func TestMerge(t *testing.T) {
 		{"the newest ones stay", long(20, MaxLives), long(1, MaxLives), 0, MaxLives, 20, 20 + MaxLives - 1},
 		{"newer ones take the place", long(1, MaxLives), long(20, MaxLives), 19, MaxLives, 20, 20 + MaxLives - 1},
 	} {
-		added := c.to.Merge(c.from)
+		added := c.to.Merge(c.from, someday)
 		p := c.to.Programs()
 		if got := days(p[0]); added != c.added || len(got) != c.want || got[0] != c.first || got[len(got)-1] != c.end {
 			t.Errorf("%s: %d added, days %v", c.name, added, got)
@@ -47,7 +47,7 @@ func TestMerge(t *testing.T) {
 	}
 	// The same second at another height is another life.
 	b, other := book(id, ran(1, 100)), book(id, ran(1, 101))
-	if n := b.Merge(other); n != 1 {
+	if n := b.Merge(other, someday); n != 1 {
 		t.Errorf("%d lives added", n)
 	}
 }
@@ -56,10 +56,10 @@ func TestMerge(t *testing.T) {
 func TestMergeIntoAFullBook(t *testing.T) {
 	b, old, young := full(), book(ID{Exact: 1 << 40}, ran(-1, 1), ran(0, 2)), book(ID{Exact: 1 << 41}, ran(0, 1), ran(100, 2))
 	oldest := b.Programs()[0]
-	if n := b.Merge(old); n != 0 || len(b.programs) != MaxPrograms || b.programs[oldest.ID.Exact] == nil {
+	if n := b.Merge(old, someday); n != 0 || len(b.programs) != MaxPrograms || b.programs[oldest.ID.Exact] == nil {
 		t.Errorf("%d old lives added, %d programs", n, len(b.programs))
 	}
-	if n := b.Merge(young); n != 2 || len(b.programs) != MaxPrograms || b.programs[oldest.ID.Exact] != nil {
+	if n := b.Merge(young, someday); n != 2 || len(b.programs) != MaxPrograms || b.programs[oldest.ID.Exact] != nil {
 		t.Errorf("%d young lives added, %d programs", n, len(b.programs))
 	}
 }
@@ -68,7 +68,7 @@ func TestForget(t *testing.T) {
 	b := NewBook()
 	for i, name := range []string{"train.py", "serve.py", "train.py"} {
 		l := ran(1, 1)
-		b.Add(ID{Exact: Key(i + 1), Program: name}, &l)
+		b.Add(ID{Exact: Key(i + 1), Program: name}, &l, someday)
 	}
 	<-b.Changed()
 	if n := b.Forget(func(id ID) bool { return id.Program == "train.py" }); n != 2 {

@@ -63,7 +63,7 @@ func TestVersions(t *testing.T) {
 	} {
 		b := NewBook()
 		for i := range c.entries {
-			b.Add(c.entries[i].id, &c.entries[i].life)
+			b.Add(c.entries[i].id, &c.entries[i].life, someday)
 		}
 		if got := b.Versions(); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", c.name, got, c.want)
@@ -76,7 +76,7 @@ func BenchmarkVersions(b *testing.B) {
 	for i := range MaxPrograms {
 		for d := range MaxLives {
 			l := ran(d+1, 100)
-			book.Add(ID{Exact: Key(i + 1), Program: "serve.py", Image: time.Duration(i).String()}, &l)
+			book.Add(ID{Exact: Key(i + 1), Program: "serve.py", Image: time.Duration(i).String()}, &l, someday)
 		}
 	}
 	for b.Loop() {

@@ -119,10 +119,11 @@ func (f *File) Fits(secret []byte) error {
 	return nil
 }
 
-// Merge adds the lives of another file, and returns how many those are. The error is ErrOtherKey.
-func (f *File) Merge(other *File) (added int, err error) {
+// Merge adds the lives of another file, at the time now, and returns how many those are. The error is
+// ErrOtherKey.
+func (f *File) Merge(other *File, now time.Time) (added int, err error) {
 	if f.Check != other.Check {
 		return 0, ErrOtherKey
 	}
-	return f.Book.Merge(other.Book), nil
+	return f.Book.Merge(other.Book, time.Duration(now.UnixNano())), nil
 }

@@ -21,7 +21,7 @@ import (
 var fleet = []byte("of all nodes")
 
 func withLife(f *File) *File {
-	f.Book.Add(lives.ID{Exact: 1, Kin: 2, Program: "train.py"}, &lives.Life{Ended: 100, Height: 5, Peak: 6})
+	f.Book.Add(lives.ID{Exact: 1, Kin: 2, Program: "train.py"}, &lives.Life{Ended: 100, Height: 5, Peak: 6}, 1<<62)
 	return f
 }
 
@@ -65,7 +65,7 @@ func TestSize(t *testing.T) {
 	for i := range lives.MaxPrograms {
 		id := lives.ID{Exact: lives.Key(i + 1), Program: fmt.Sprintf("train-%d.py", i), Image: strings.Repeat("registry/", 30)}
 		for d := range lives.MaxLives {
-			f.Book.Add(id, &lives.Life{Ended: lives.Seconds(d), Height: 5, Peak: 6})
+			f.Book.Add(id, &lives.Life{Ended: lives.Seconds(d), Height: 5, Peak: 6}, 1<<62)
 		}
 	}
 	if err := f.Write(path); err != nil {
@@ -123,10 +123,10 @@ func TestFits(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	to := New(fleet)
-	if n, err := to.Merge(withLife(New(fleet))); n != 1 || err != nil {
+	if n, err := to.Merge(withLife(New(fleet)), time.Now()); n != 1 || err != nil {
 		t.Errorf("%d lives added, %v", n, err)
 	}
-	if n, err := to.Merge(withLife(New(nil))); n != 0 || !errors.Is(err, ErrOtherKey) {
+	if n, err := to.Merge(withLife(New(nil)), time.Now()); n != 0 || !errors.Is(err, ErrOtherKey) {
 		t.Errorf("of another secret: %d lives added, %v", n, err)
 	}
 }
