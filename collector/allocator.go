@@ -3,7 +3,12 @@
 
 package collector
 
-import "github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
 
 // What the memory allocators in processes hold, where they have a probe.
 var _ = register(family{name: "allocator", enabled: true, metrics: []metric{
@@ -33,6 +38,15 @@ var _ = register(family{name: "allocator", enabled: true, metrics: []metric{
 				e.emit(1, a.Framework, a.Version, a.Backend)
 			}
 		}),
+	gauges("gpu_process_leak_site_bytes",
+		"Bytes by which live memory that this line allocates has grown while the process recorded where it allocates. "+
+			"The 5 lines that grew most, with --collector.allocator.sites only.",
+		[]string{"site"},
+		func(p *ProcessState, e *emitter) {
+			for _, s := range sitesOf(p) {
+				e.emit(float64(s.bytes), s.line)
+			}
+		}),
 	gauge("gpu_process_untracked_memory_bytes",
 		"gpu_process_memory_used_bytes minus gpu_process_allocator_reserved_bytes: the CUDA context, and what libraries such as NCCL and cuDNN took without the allocator. "+
 			"The allocator's part may be five seconds older. Absent while it is the larger one.",
@@ -45,6 +59,9 @@ var _ = register(family{name: "allocator", enabled: true, metrics: []metric{
 		}),
 }})
 
+// maxSites is of how many lines a process has a series.
+const maxSites = 5
+
 func ofAllocator(get func(*gpu.Allocator) gpu.Opt[uint64]) func(*ProcessState) optional {
 	return func(p *ProcessState) optional {
 		if p.Allocator == nil {
@@ -52,4 +69,29 @@ func ofAllocator(get func(*gpu.Allocator) gpu.Opt[uint64]) func(*ProcessState) o
 		}
 		return number(get(p.Allocator))
 	}
+}
+
+// site is a line that allocates what stays.
+type site struct {
+	line  string
+	bytes uint64
+}
+
+// sitesOf returns the lines that grew most, the largest first. A line that was reached by several
+// ways counts once.
+func sitesOf(p *ProcessState) []site {
+	if p.Sites == nil {
+		return nil
+	}
+	var list []site
+	for _, s := range p.Sites.List {
+		line := cmp.Or(s.Line, "not in Python code")
+		if i := slices.IndexFunc(list, func(l site) bool { return l.line == line }); i >= 0 {
+			list[i].bytes += s.Growth
+			continue
+		}
+		list = append(list, site{line, s.Growth})
+	}
+	slices.SortStableFunc(list, func(a, b site) int { return cmp.Compare(b.bytes, a.bytes) })
+	return list[:min(len(list), maxSites)]
 }

@@ -300,7 +300,7 @@ func contract() []string {
 		gpu_detector_window_fill_ratio gpu_detector_resets_total gpu_detector_attributed
 		gpu_process_allocator_allocated_bytes gpu_process_allocator_reserved_bytes gpu_process_allocator_active_bytes
 		gpu_process_allocator_inactive_split_bytes gpu_process_allocator_retries_total gpu_process_allocator_ooms_total
-		gpu_process_allocator_info gpu_process_untracked_memory_bytes
+		gpu_process_allocator_info gpu_process_untracked_memory_bytes gpu_process_leak_site_bytes
 		gpu_process_prior_lives gpu_process_expected_memory_bytes gpu_program_leak_rate_bytes_per_second
 		gpu_program_memory_peak_bytes gpu_program_last_start_timestamp_seconds gpu_programs_other
 		gpu_up gpu_info gpu_devices gpu_pci_devices gpu_driver_up gpu_driver_error gpu_sample_timestamp_seconds
@@ -329,7 +329,7 @@ func TestProcessLabels(t *testing.T) {
 		"gpu_process_info":                        {"container_id", "type", "user"},
 		"gpu_process_leak_slope_bytes_per_second": {"window"}, "gpu_process_leak_r2": {"window"}, "gpu_process_spike_count": {"window"},
 		"gpu_process_memory_pattern": {"pattern"}, "gpu_process_leak_withheld_seconds": {"reason"},
-		"gpu_process_expected_memory_bytes": {"bound"}, "gpu_process_allocator_info": {"framework", "version", "backend"},
+		"gpu_process_expected_memory_bytes": {"bound"}, "gpu_process_allocator_info": {"framework", "version", "backend"}, "gpu_process_leak_site_bytes": {"site"},
 	}
 	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
 		if !strings.HasPrefix(name, "gpu_process_") || name == "gpu_process_exits_near_capacity_total" || name == "gpu_process_device_open" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
@@ -107,6 +108,15 @@ func fullGPU() *DeviceState {
 					},
 				},
 				Idle: gpu.Some(86 * time.Second), Verdict: verdict(200, true), Share: detector.Of(0.87), Grows: detector.InsidePool,
+				Sites: &allocator.Sites{State: allocator.SitesDone, Reason: "none", Asked: fixtureAt(7), Over: 5 * time.Minute, Pause: time.Millisecond, List: []allocator.Site{
+					{UUID: "full", Growth: 2003, Live: 4, Blocks: 3, Line: "app/train.py:88 step", Frames: []string{"x:1 f"}},
+					{Growth: 2002, Line: "app/data.py:7 load"},
+					{Growth: 2001, Line: "app/train.py:88 step"},
+					{Growth: 1900},
+					{Growth: 1800, Line: `odd "name".py:1 <lambda>`},
+					{Growth: 1700, Line: "e:1 f"},
+					{Growth: 1600, Line: "one too many:1 f"},
+				}},
 				Earlier: detector.Earlier{
 					Named: true, Lives: 41, Basis: lives.BasisProgram, Kin: true,
 					Ceiling: detector.Of(44e9), Low: detector.Of(42e9), High: detector.Of(43e9),

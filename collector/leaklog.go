@@ -4,6 +4,7 @@
 package collector
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -23,6 +25,7 @@ import (
 type leakLog struct {
 	known, now map[leakKey]bool
 	stays      map[processKey]bool
+	located    map[processKey]time.Time // when those were asked of which the lines were said
 	waits      waitLog
 }
 
@@ -55,10 +58,12 @@ func (l *leakLog) update(logger log.Logger, state *DeviceState) {
 	if l.known == nil {
 		l.known, l.now = map[leakKey]bool{}, map[leakKey]bool{}
 		l.stays = map[processKey]bool{}
+		l.located = map[processKey]time.Time{}
 	}
 	clear(l.now)
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
 	l.unreleased(logger, state)
+	l.sites(logger, state)
 	named := map[gpu.Opt[uint32]]bool{} // instances of which a leaking process or workload is known
 	l.processes(logger, state, named)
 	l.workloads(logger, state, named)
@@ -94,6 +99,38 @@ func (l *leakLog) processes(logger log.Logger, state *DeviceState, named map[gpu
 			l.waits.note(key, state.SampleTime, &p.Verdict, "process", p.Owner.Process, "group", p.Owner.Group())
 		}
 	}
+}
+
+// sites says of each process that was asked which line allocates what leaks, or why that is not known.
+func (l *leakLog) sites(logger log.Logger, state *DeviceState) {
+	there := map[processKey]bool{}
+	for i := range state.Processes {
+		p := &state.Processes[i]
+		key := processKey{p.ID, p.Instance}
+		if p.Sites == nil {
+			continue
+		}
+		there[key] = true
+		if l.located[key].Equal(p.Sites.Asked) {
+			continue
+		}
+		pairs := append(leakKey{process: key, instance: key.instance}.labels(), "process", p.Owner.Process, "group", p.Owner.Group())
+		logger := log.With(logger, pairs...)
+		switch p.Sites.State {
+		case allocator.SitesRefused:
+			level.Info(logger).Log("msg", "the lines that allocate what leaks are not known", "err", p.Sites.Reason)
+		case allocator.SitesDone:
+			if list := sitesOf(p); len(list) > 0 {
+				level.Warn(logger).Log("msg", "the line that allocates most of what leaks", "site", list[0].line, "bytes", list[0].bytes, "over", p.Sites.Over)
+			} else {
+				level.Info(logger).Log("msg", "no line was seen to allocate what stays", "over", p.Sites.Over)
+			}
+		default:
+			continue
+		}
+		l.located[key] = p.Sites.Asked
+	}
+	maps.DeleteFunc(l.located, func(key processKey, _ time.Time) bool { return !there[key] })
 }
 
 // workloads does the same for pods and jobs.

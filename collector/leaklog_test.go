@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-kit/log"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -99,4 +101,35 @@ func TestLeakLogOfAGPUWithoutUsedMemory(t *testing.T) {
 // withoutTime cuts the time stamp of a state out of a line.
 func withoutTime(line string) string {
 	return strings.ReplaceAll(line, "at=0001-01-01T00:00:00Z ", "")
+}
+
+// What a process tells of the lines that allocate what leaks is said once.
+func TestLeakLogOfSites(t *testing.T) {
+	state := func(s *allocator.Sites) *DeviceState {
+		return &DeviceState{Processes: []ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7}, Owner: &gpu.Owner{Process: "train.py"}}, Sites: s}}}
+	}
+	first, later := fixtureAt(1), fixtureAt(2)
+	done := &allocator.Sites{State: allocator.SitesDone, Asked: later, Over: 5 * time.Minute, List: []allocator.Site{{Growth: 9, Line: "app/train.py:88 step"}}}
+	var out bytes.Buffer
+	logger, l := log.NewLogfmtLogger(&out), leakLog{}
+	for _, s := range []struct {
+		*allocator.Sites
+		want string
+	}{
+		{nil, ""},
+		{&allocator.Sites{State: allocator.SitesAsked, Asked: first}, ""},
+		{&allocator.Sites{State: allocator.SitesRefused, Asked: first, Reason: "it is old"}, `level=info pid=7 process=train.py group= msg="the lines that allocate what leaks are not known" err="it is old"`},
+		{&allocator.Sites{State: allocator.SitesRefused, Asked: first, Reason: "it is old"}, ""},
+		{&allocator.Sites{State: allocator.SitesRecording, Asked: later}, ""},
+		{done, `level=warn pid=7 process=train.py group= msg="the line that allocates most of what leaks" site="app/train.py:88 step" bytes=9 over=5m0s`},
+		{done, ""},
+		{nil, ""},
+		{&allocator.Sites{State: allocator.SitesDone, Asked: later, Over: time.Minute}, `level=info pid=7 process=train.py group= msg="no line was seen to allocate what stays" over=1m0s`},
+	} {
+		out.Reset()
+		l.update(logger, state(s.Sites))
+		if got := strings.TrimSpace(withoutTime(out.String())); got != s.want {
+			t.Errorf("%+v: %s, want %s", s.Sites, got, s.want)
+		}
+	}
 }

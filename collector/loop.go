@@ -24,6 +24,10 @@ import (
 // leaveGrace is how long a loop has to end before another takes its GPU.
 const leaveGrace = 100 * time.Millisecond
 
+// sitesOver is for how long a process records where it allocates, once its tensors leak: long enough to
+// tell what stays from what comes and goes.
+const sitesOver = 5 * time.Minute
+
 // peakSpan is over how long gpu_memory_used_peak_bytes is the highest sample.
 const peakSpan = time.Minute
 
@@ -266,10 +270,29 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.judge(sample, state)
 	l.processes.bury(l.knows)
 	l.processes.show(sample, state)
+	l.locate(sample, state)
 	state.ExitsNearCapacity = l.exits
 	state.toWall(l.ahead)
 	l.leaks.update(l.logger, state)
 	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
+}
+
+// locate asks processes of which tensors leak for the lines that allocate them.
+func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
+	allocators := l.sampler.cfg.Allocators
+	if allocators == nil {
+		return
+	}
+	for i := range state.Processes {
+		p := &state.Processes[i]
+		if p.Allocator == nil {
+			continue
+		}
+		if p.Verdict.Leak && p.Grows != detector.InsideUntracked {
+			allocators.Ask(p.ID, sitesOver)
+		}
+		p.Sites = allocators.SitesOn(l.info.UUID, sample, &p.Process)
+	}
 }
 
 // publishStatus publishes the last sample once more, with the status that was

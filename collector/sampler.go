@@ -112,6 +112,10 @@ type Allocators interface {
 	// Of returns what is known of a process, one record a GPU; it does not block. The
 	// records are immutable.
 	Of(id gpu.ProcessID) []allocator.Record
+	// Ask has a process tell where it allocates what stays, if that is allowed; SitesOn
+	// returns what it told of a GPU, nil if it was not asked. Neither blocks.
+	Ask(id gpu.ProcessID, over time.Duration)
+	SitesOn(uuid string, s *gpu.Sample, p *gpu.Process) *allocator.Sites
 	// Problem says why some processes cannot be asked, and what to do; nil if all can.
 	Problem() error
 	// Run asks them until ctx is done.

@@ -6,6 +6,7 @@ package collector
 import (
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -167,6 +168,8 @@ type ProcessState struct {
 	Earlier detector.Earlier
 	// Grows is what of its memory grows, where its allocator tells.
 	Grows detector.Inside
+	// Sites is where it allocates what stays; nil if it was not asked.
+	Sites *allocator.Sites
 }
 
 // UnreleasedState is memory that stayed after its process had ended.

@@ -4,6 +4,8 @@
 
 The driver shows one number for a process: what its allocator has reserved. This module
 adds what lives in the reservation. Import it, or install gpu_leak_probe.pth beside it.
+If the exporter asks for it, it also records for some minutes which lines of a program with
+PyTorch allocate what stays.
 
 Once PyTorch, TensorFlow, JAX or CuPy is imported, a thread asks the framework every five
 seconds, and writes the answer into 4,096 bytes of memory that the exporter reads through
@@ -24,6 +26,17 @@ _MAGIC = b"GPULEAK\0"
 _VERSION = 1
 _MAX_PAGES = 8  # how often the page is made anew after somebody closed it
 _MAX_FAILURES = 20  # readings in a row of which nothing came, by errors
+
+_ANSWER_SIZE = 65536
+_ANSWER_MAGIC = b"GPUSITES"
+_SNAPSHOTS = 0.1, 0.17, 0.24, 0.31, 0.38, 0.65, 0.72, 0.79, 0.86, 0.93  # at these parts of the recording
+_JITTER = 0.07  # later by up to this part: equal distances would beat with the steps of a training
+_EARLY = 5  # of them
+_MAX_BLOCKS = 200000  # a snapshot of more might stop the program for longer than _MAX_PAUSE
+_MAX_PAUSE = 1.0  # seconds; after a longer one there is no other snapshot
+_MAX_SITES = 20
+_MAX_FRAMES = 32
+_MAX_NAME = 300
 
 
 # Each reader yields (ordinal, backend, values) for the GPUs that the framework uses.
@@ -146,32 +159,32 @@ class _Cuda:
             return False
 
 
-class _Page:
-    """The memory that the exporter reads. Its size is sealed: no access to it can fail."""
+class _Memory:
+    """Memory that the exporter reads. Its size is sealed: no access to it can fail."""
 
-    def __init__(self):
+    def __init__(self, name, size):
         import ctypes
         import fcntl
 
         self._sequence = 0
         with open("/proc/self/stat", "rb") as f:
             self._start = int(f.read().rpartition(b")")[2].split()[19])  # field 22
-        fd = os.memfd_create("gpu_leak_probe", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.posix_fallocate(fd, 0, _SIZE)
+            os.posix_fallocate(fd, 0, size)
             fcntl.fcntl(fd, 1033, 1 | 2 | 4)  # F_ADD_SEALS: seal, shrink, grow
             # The module mmap would keep a second descriptor, and close its number in the end,
             # whosever it is by then.
             libc = ctypes.CDLL(None)
             libc.mmap.restype = ctypes.c_void_p
             libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-            address = libc.mmap(None, _SIZE, 3, 1, fd, 0)  # read and write, shared
+            address = libc.mmap(None, size, 3, 1, fd, 0)  # read and write, shared
             if address in (None, ctypes.c_void_p(-1).value):
                 raise OSError("mmap")
         except BaseException:
             os.close(fd)
             raise
-        self._move, self._address, self._fd = ctypes.memmove, address, fd
+        self._move, self._look, self._address, self._fd = ctypes.memmove, ctypes.string_at, address, fd
         stat = os.fstat(fd)
         self._file = stat.st_dev, stat.st_ino
 
@@ -187,15 +200,202 @@ class _Page:
         if not self.lost():
             os.close(self._fd)
 
-    def write(self, records):
+    def _write(self, magic, kind, numbers, content, size):
         import struct
         import zlib
 
         self._sequence += 1
-        body = struct.pack("<QQII", self._sequence, self._start, len(records), 0).ljust(64 - 16, b"\0") + b"".join(records)
-        body = body.ljust(_OURS - 16, b"\0")
-        page = struct.pack("<8sHHI", _MAGIC, _VERSION, 192, zlib.crc32(body)) + body
-        self._move(self._address, page, _OURS)
+        body = struct.pack("<QQII", self._sequence, self._start, *numbers).ljust(64 - 16, b"\0") + content
+        body = body.ljust(size - 16, b"\0")
+        whole = struct.pack("<8sHHI", magic, _VERSION, kind, zlib.crc32(body)) + body
+        self._move(self._address, whole, size)
+
+
+class _Page(_Memory):
+    """What the allocators hold, and what the exporter asks for."""
+
+    def __init__(self):
+        super().__init__("gpu_leak_probe", _SIZE)
+
+    def write(self, records):
+        self._write(_MAGIC, 192, (len(records), 0), b"".join(records), _OURS)
+
+    def request(self):
+        """Returns the number of the exporter's request and for how many seconds it is; (0, 0) if there is none."""
+        import struct
+
+        seconds, number, check = struct.unpack("<HHI", self._look(self._address + _OURS, 8))
+        if check != (seconds | number << 16) ^ 0xFFFFFFFF:
+            return 0, 0
+        return number, seconds
+
+
+class _Answer(_Memory):
+    """Which lines allocate what stays: JSON."""
+
+    def __init__(self):
+        super().__init__("gpu_leak_sites", _ANSWER_SIZE)
+
+    def write(self, number, answer):
+        import json
+
+        text = json.dumps(answer, separators=(",", ":")).encode()
+        while len(text) > _ANSWER_SIZE - 64 and answer.get("sites"):
+            answer["sites"].pop()  # the smallest
+            text = json.dumps(answer, separators=(",", ":")).encode()
+        self._write(_ANSWER_MAGIC, 0, (number, len(text)), text, _ANSWER_SIZE)
+
+
+class _Refused(Exception):
+    """Says why no recording is made."""
+
+
+class _Recorder:
+    """Finds the lines whose memory grows: records where PyTorch allocates, for some minutes, if asked to."""
+
+    def __init__(self):
+        self._number = 0  # of the request that was dealt with last
+        self._answer = None
+        self._torch = None  # while it records
+
+    def sleep(self, interval):
+        """Returns how long the thread may sleep: until the next snapshot at most."""
+        import time
+
+        if self._torch is None:
+            return interval
+        return min(interval, max(0.0, self._due[len(self._taken)] - time.monotonic()))
+
+    def update(self, page):
+        """Goes on with a recording, or begins one. It raises nothing."""
+        import time
+
+        try:
+            if self._torch is not None:
+                self._go_on(time.monotonic())
+                return
+            number, seconds = page.request()
+            if number in (0, self._number):
+                return
+            self._number = number
+            self._begin(seconds, time.monotonic())
+        except _Refused as reason:
+            self._end("refused", reason=str(reason))
+        except Exception as e:
+            self._end("refused", reason="the probe failed: " + type(e).__name__)
+
+    def _begin(self, seconds, now):
+        if os.environ.get("GPU_LEAK_PROBE_SITES", "").lower() in ("off", "0", "false", "no"):
+            raise _Refused("the program's environment says GPU_LEAK_PROBE_SITES=off")
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            raise _Refused("the program does not use PyTorch on a GPU")
+        if not hasattr(torch._C, "_cuda_isHistoryEnabled") or not hasattr(torch.cuda.memory, "_record_memory_history"):
+            raise _Refused("PyTorch is older than 2.1")
+        if torch._C._cuda_isHistoryEnabled():
+            raise _Refused("the program records where it allocates itself")
+        blocks = 0
+        for ordinal in range(torch.cuda.device_count()):
+            blocks += torch.cuda.memory_stats_as_nested_dict(ordinal).get("active", {}).get("all", {}).get("current", 0)
+        if blocks > _MAX_BLOCKS:
+            raise _Refused("%d blocks are in use: a snapshot would stop the program for too long" % blocks)
+        self._taken, self._blocks, self._pause, self._seconds = [], blocks, 0.0, seconds
+        self._say("recording")
+        self._due = [now + seconds * (part + _JITTER * os.urandom(1)[0] / 256) for part in _SNAPSHOTS]
+        self._torch = torch
+        # Stacks of what is alive, and no history of what was freed.
+        torch.cuda.memory._record_memory_history(enabled="state", context="state", stacks="python", max_entries=1)
+
+    def _go_on(self, now):
+        if now < self._due[len(self._taken)]:
+            return
+        if not self._torch._C._cuda_isHistoryEnabled():
+            raise _Refused("the program ended the recording")
+        self._taken.append(self._snapshot())
+        if len(self._taken) == len(_SNAPSHOTS):
+            self._end("done", sites=self._sites())
+        elif self._pause > _MAX_PAUSE:
+            raise _Refused("a snapshot stopped the program for %.1f s" % self._pause)
+
+    def _snapshot(self):
+        """Returns the bytes and blocks that are alive, by GPU and stack."""
+        import time
+
+        began = time.monotonic()
+        segments = self._torch.cuda.memory._snapshot()["segments"]
+        self._pause = max(self._pause, time.monotonic() - began)
+        held = {}
+        for segment in segments:
+            for block in segment["blocks"]:
+                frames = block.get("frames")
+                if block["state"] != "active_allocated" or frames is None:
+                    continue
+                stack = segment["device"], tuple((f["filename"], f["line"], f["name"]) for f in frames[:_MAX_FRAMES])
+                sum = held.setdefault(stack, [0, 0])
+                sum[0] += block["size"]
+                sum[1] += 1
+        return held
+
+    def _sites(self):
+        """Returns what grew: each later snapshot has more of it than each early one."""
+        grown = []
+        for stack in self._taken[-1]:
+            held = [t.get(stack, (0,))[0] for t in self._taken]
+            early, late = sorted(held[:_EARLY]), sorted(held[_EARLY:])
+            if late[0] > early[-1]:
+                grown.append((late[len(late) // 2] - early[len(early) // 2], stack))
+        grown.sort(key=lambda g: -g[0])
+        sites = []
+        for growth, stack in grown[:_MAX_SITES]:
+            device, frames = stack
+            live, blocks = self._taken[-1][stack]
+            sites.append(
+                {
+                    "growth": growth,
+                    "live": live,
+                    "blocks": blocks,
+                    "uuid": _cuda.uuid(device),
+                    "line": self._line(frames),
+                    "frames": [("%s:%d %s" % f)[-_MAX_NAME:] for f in frames],
+                }
+            )
+        return sites
+
+    def _line(self, frames):
+        """Returns the innermost frame that is not PyTorch's own."""
+        own = os.path.dirname(getattr(self._torch, "__file__", None) or "/torch/") + os.sep
+        for name, line, function in frames:
+            if not name.startswith((own, "<")):
+                break
+        else:
+            if not frames:
+                return ""
+            name, line, function = frames[0]
+        return ("%s:%d %s" % (os.sep.join(name.split(os.sep)[-2:]), line, function))[-_MAX_NAME:]
+
+    def _end(self, state, **more):
+        torch, self._torch = self._torch, None
+        try:
+            if torch is not None and torch._C._cuda_isHistoryEnabled():
+                torch.cuda.memory._record_memory_history(enabled=None)
+        except Exception:
+            pass
+        self._say(state, **more)
+        self._taken = []
+
+    def _say(self, state, **more):
+        try:
+            if self._answer is None or self._answer.lost():
+                self._answer = _Answer()
+            answer = {"state": state, "seconds": getattr(self, "_seconds", 0), "pause": round(getattr(self, "_pause", 0.0), 4)}
+            self._answer.write(self._number, dict(answer, **more))
+        except Exception:
+            pass  # no memory: the exporter says that there was no answer
+
+    def forget(self):
+        """Closes what a child has of its parent's."""
+        if self._answer is not None:
+            self._answer.close()
 
 
 def _record(framework, version, ordinal, backend, values):
@@ -239,7 +439,7 @@ class _Probe:
     def _renew(self):
         import _thread
 
-        self._page, self._pages, self._failures = None, 0, 0
+        self._page, self._pages, self._failures, self._recorder = None, 0, 0, _Recorder()
         # Held while a framework is asked, and for ever from the program's end on.
         self._asking = _thread.allocate_lock()
 
@@ -264,6 +464,7 @@ class _Probe:
 
             if self._page is not None:
                 self._page.close()
+            self._recorder.forget()
             self._renew()
             _thread.start_new_thread(self._run, ())
         except BaseException:
@@ -282,7 +483,7 @@ class _Probe:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             asking = self._asking
             while self._failures < _MAX_FAILURES and self._pages <= _MAX_PAGES:
-                time.sleep(self.interval)
+                time.sleep(self._recorder.sleep(self.interval))
                 with asking:
                     self._update()
         except BaseException:
@@ -300,6 +501,7 @@ class _Probe:
             self._pages += 1
             self._page = _Page()
         self._page.write(records)
+        self._recorder.update(self._page)
 
 
 class _Finder:

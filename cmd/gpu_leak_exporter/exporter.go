@@ -114,7 +114,7 @@ func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Log
 			return nil, err
 		}
 		if cfg.families["allocator"] {
-			reader, err := source.Allocators(cfg.source)
+			reader, err := source.Allocators(cfg.source, cfg.sites)
 			if err != nil {
 				level.Warn(logger).Log("msg", "What allocators in processes hold is not read", "err", err)
 			} else {

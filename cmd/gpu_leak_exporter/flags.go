@@ -70,6 +70,7 @@ type config struct {
 	stateInterval   time.Duration
 	livesFile       string
 	livesKeyFile    string
+	sites           bool
 }
 
 // groups returns the parts of the slow reading that an enabled family shows.
@@ -210,6 +211,8 @@ func (p *parser) collectorFlags() {
 		setting.Int("collector.process.max", &c.processMax, 0, maxShown), "64")
 	p.flag("collector.process.min-age", "How old a process must be to have series of its own.",
 		setting.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
+	p.app.Flag("collector.allocator.sites", "Ask processes with a probe which of their lines allocate what leaks, once tensors leak. Shows their paths and functions: set authentication first.").
+		BoolVar(&c.sites)
 	p.app.Flag("collector.process.command", "Show the arguments of processes in gpu_process_info. They may hold secrets.").
 		BoolVar(&c.workload.Command)
 	p.app.Flag("collector.workload.cri-socket", "Socket of the container runtime, which tells the pod of a container. Repeatable: the first runtime that has containers is asked. "+

@@ -19,6 +19,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -74,9 +75,17 @@ type leakRow struct {
 	Confidence   string
 	Pattern      string
 	Why          string
+	Sites        []siteRow
+	Located      string // how the search for these lines goes
 	Memory       bar
 	order        float64 // seconds left
 	headline     string
+}
+
+// siteRow is a line that allocates what leaks.
+type siteRow struct {
+	Line, Growth string
+	Frames       []string
 }
 
 // idleRow is memory that nobody will use again: a process has left it behind, or
@@ -321,6 +330,7 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		if p.Used.OK {
 			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V)), barOf(m.memory, p.Used.V)
 		}
+		row.Sites, row.Located = h.located(p.Sites, m.device.SampleTime)
 		rows = append(rows, row)
 	}
 	j := m.judgement
@@ -335,6 +345,30 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// shownSites is how many lines a leak shows.
+const shownSites = 3
+
+// located says which lines allocate what leaks, or how far the search for them is.
+func (h *predictor) located(s *allocator.Sites, now time.Time) (rows []siteRow, text string) {
+	if s == nil {
+		return nil, ""
+	}
+	over := humanize.Duration(s.Over)
+	switch {
+	case s.State == allocator.SitesRefused:
+		return nil, "Which lines allocate it is not known: " + s.Reason + "."
+	case s.State != allocator.SitesDone:
+		return nil, "The process records where it allocates, until " + h.moment(s.Asked.Add(s.Over), now, "15:04") + "."
+	case len(s.List) == 0:
+		return nil, "No line was seen to allocate what stays in " + over + "."
+	}
+	for i := range s.List[:min(len(s.List), shownSites)] {
+		site := &s.List[i]
+		rows = append(rows, siteRow{cmp.Or(site.Line, "not in Python code"), "+" + humanize.Bytes(float64(site.Growth)), site.Frames})
+	}
+	return rows, "Lines that allocate what stays (recorded from " + h.moment(s.Asked, now, "15:04") + " on for " + over + "):"
 }
 
 // growsInside says what of a process grows that has a probe.

@@ -28,10 +28,11 @@ const (
 	readyPath    = "/-/ready"
 	predictPath  = "/predict"
 	verdictsPath = "/api/v1/verdicts"
+	sitesPath    = "/api/v1/sites"
 	reloadPath   = "/-/reload"
 )
 
-var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath, reloadPath}
+var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath, sitesPath, reloadPath}
 
 // newHandler returns all that is served. state must not block; each request asks
 // it once. reload answers who wants the configuration to be read again.
@@ -53,6 +54,9 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	mux.Handle("GET "+readyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
 	mux.Handle("POST "+reloadPath, reload)
 	mux.Handle("GET "+verdictsPath, verdicts(state))
+	if cfg.sites {
+		mux.Handle("GET "+sitesPath, sites(state))
+	}
 	mux.Handle("GET "+predictPath, &predictor{
 		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, location: time.Local, logger: logger,
 	})
@@ -114,19 +118,24 @@ func newLanding(cfg *config) (http.Handler, error) {
 	if note := notReal(cfg.source); note != "" {
 		extra = "<p><strong>" + html.EscapeString(note) + "</strong></p>"
 	}
+	links := []web.LandingLinks{
+		{Address: predictPath, Text: "Predictions", Description: "which GPU runs out of memory, when, and why"},
+		{Address: cfg.telemetryPath, Text: "Metrics", Description: "what Prometheus scrapes"},
+		{Address: verdictsPath, Text: "Verdicts", Description: "the judgement of each GPU, process and workload as JSON"},
+	}
+	if cfg.sites {
+		links = append(links, web.LandingLinks{Address: sitesPath, Text: "Sites", Description: "the lines that allocate what leaks, as JSON"})
+	}
 	return web.NewLandingPage(web.LandingConfig{
 		Name:        program,
 		Description: "Finds GPU memory leaks before they become out-of-memory errors.",
 		Version:     cmp.Or(version.Version, "unknown"),
 		ExtraHTML:   extra,
 		Profiling:   "false",
-		Links: []web.LandingLinks{
-			{Address: predictPath, Text: "Predictions", Description: "which GPU runs out of memory, when, and why"},
-			{Address: cfg.telemetryPath, Text: "Metrics", Description: "what Prometheus scrapes"},
-			{Address: verdictsPath, Text: "Verdicts", Description: "the judgement of each GPU, process and workload as JSON"},
-			{Address: healthyPath, Text: "Health", Description: "whether the exporter serves"},
-			{Address: readyPath, Text: "Readiness", Description: "whether it knows something to serve"},
-		},
+		Links: append(links,
+			web.LandingLinks{Address: healthyPath, Text: "Health", Description: "whether the exporter serves"},
+			web.LandingLinks{Address: readyPath, Text: "Readiness", Description: "whether it knows something to serve"},
+		),
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -97,6 +98,12 @@ func fixture() *collector.State {
 							Process: "train.py", User: "alice", Namespace: "ml", Pod: "train-0", Container: "main",
 						}},
 						Verdict: leaking(90 * time.Minute), Grows: detector.InsideTensors, Share: detector.Of(1),
+						Sites: &allocator.Sites{
+							State: allocator.SitesDone, Asked: epoch.Add(-20 * time.Minute), Over: 5 * time.Minute, Pause: 20 * time.Millisecond, List: []allocator.Site{
+								{Growth: 3 * gib, Live: 4 * gib, Blocks: 512, Line: "app/train.py:88 step", Frames: []string{"/usr/lib/torch/nn/functional.py:2900 linear", "/srv/app/train.py:88 step", "/srv/app/train.py:120 <module>"}},
+								{Growth: gib / 2, Live: gib, Blocks: 3},
+							},
+						},
 					},
 					{Process: gpu.Process{ID: gpu.ProcessID{PID: 43}}, Verdict: detector.Verdict{}},
 					{
@@ -300,6 +307,42 @@ func TestVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "verdicts.json", pretty.Bytes())
+}
+
+// TestSites has the lines that allocate what leaks, where the flag allows it.
+func TestSites(t *testing.T) {
+	if w := request(testHandler(t, fixture()), "GET", "/api/v1/sites"); w.Code != http.StatusNotFound {
+		t.Errorf("status %d without the flag", w.Code)
+	}
+	w := request(testHandler(t, fixture(), "--collector.allocator.sites"), "GET", "/api/v1/sites")
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, w.Body.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "sites.json", pretty.Bytes())
+	w = request(testHandler(t, &collector.State{Time: epoch}, "--collector.allocator.sites"), "GET", "/api/v1/sites")
+	if got := w.Body.String(); got != `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","processes":[]}}`+"\n" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestPredictLocates says how far the search for lines is.
+func TestPredictLocates(t *testing.T) {
+	for want, s := range map[string]*allocator.Sites{
+		"The process records where it allocates, until 12:04.":                                 {State: allocator.SitesAsked, Asked: epoch.Add(-time.Minute), Over: 5 * time.Minute},
+		"Which lines allocate it is not known: the program records where it allocates itself.": {State: allocator.SitesRefused, Reason: "the program records where it allocates itself"},
+		"No line was seen to allocate what stays in 5 min.":                                    {State: allocator.SitesDone, Over: 5 * time.Minute},
+		"(recorded from 12:00 on for 1 min): &#43;1.00 GiB not in Python code":                 {State: allocator.SitesDone, Asked: epoch, Over: time.Minute, List: []allocator.Site{{Growth: 1 << 30}}},
+	} {
+		f := fixture()
+		f.Devices[0].Processes[0].Sites = s
+		if got := words(predict(f, "")); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 }
 
 func TestVerdictsEmpty(t *testing.T) {

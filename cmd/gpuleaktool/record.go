@@ -106,7 +106,7 @@ func (r *recorder) run(ctx context.Context) error {
 		if r.owners, err = r.resolver(); err != nil {
 			return errors.Join(err, src.Close())
 		}
-		if r.allocators, err = source.Allocators(r.source); err != nil {
+		if r.allocators, err = source.Allocators(r.source, false); err != nil {
 			r.say("what allocators hold is left out", err)
 		}
 	}

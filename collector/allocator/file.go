@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,8 +21,10 @@ import (
 )
 
 const (
-	// linkPrefix is how the link of a probe's descriptor begins. Any file may have that name.
-	linkPrefix = "/memfd:gpu_leak_probe"
+	// pageLink and answerLink are how the links of a probe's descriptors begin. Any file may
+	// have these names.
+	pageLink   = "/memfd:gpu_leak_probe"
+	answerLink = "/memfd:gpu_leak_sites"
 	// maxDescriptors bounds how many descriptors of a process are looked at, maxCandidates
 	// how many of them are opened: a child that was forked has its parent's page as well.
 	maxDescriptors = 1 << 16
@@ -47,82 +50,139 @@ var errNoPage = errors.New("no page")
 
 // find opens the page of a process. It returns errNoPage if there is none, and an error
 // that is fs.ErrPermission where its descriptors may not be seen.
-func (r *Reader) find(id gpu.ProcessID) (*os.File, page, error) {
+func (r *Reader) find(id gpu.ProcessID) (file *os.File, found page, err error) {
+	err = r.each(id, pageLink, pageSize, func(f *os.File) error {
+		p, err := r.read(f)
+		switch {
+		case err != nil:
+			return err
+		case p.start != id.Start:
+			return errOthers
+		}
+		file, found = f, p
+		return nil
+	})
+	return file, found, err
+}
+
+// each opens the memory files of a process that have this name and size, until use returns
+// no error for one: that one stays open. Otherwise the error is the last one, or errNoPage.
+func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.File) error) error {
 	dir := filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd")
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil, page{}, err
+		return err
 	}
 	defer d.Close()
-	found := errNoPage
+	last := errNoPage
 	candidates := 0
 	for seen := 0; seen < maxDescriptors && candidates < maxCandidates; {
 		names, err := d.Readdirnames(1024)
 		seen += len(names)
-		for _, name := range names {
-			target, err := os.Readlink(filepath.Join(dir, name))
+		for _, n := range names {
+			target, err := os.Readlink(filepath.Join(dir, n))
 			if errors.Is(err, fs.ErrPermission) {
-				return nil, page{}, err
+				return err
 			}
-			if err != nil || !strings.HasPrefix(target, linkPrefix) || candidates == maxCandidates {
+			if err != nil || !strings.HasPrefix(target, name) || candidates == maxCandidates {
 				continue
 			}
 			candidates++
-			f, p, err := r.open(filepath.Join(dir, name), id)
+			f, err := r.open(filepath.Join(dir, n), size)
 			if err == nil {
-				return f, p, nil
+				if err = use(f); err == nil {
+					return nil
+				}
+				_ = f.Close() // it was only read
 			}
 			if !errors.Is(err, errOthers) {
-				found = err
+				last = err
 			}
 		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, page{}, err
+			return err
 		}
 	}
-	return nil, page{}, found
+	return last
 }
 
 // errOthers says that a page is another process's.
 var errOthers = errors.New("it is the page of another process")
 
-// open opens the file that a link of procfs leads to, if it is a page of that process.
+// open opens the file that a link of procfs leads to, if it is a memory file of that size.
 //
-// The process chose the file. Before it is opened it must be a regular file of a page's
+// The process chose the file. Before it is opened it must be a regular file of the right
 // size on the file system of memory files: to open or read another may hang. It is held by
 // a descriptor that opens nothing meanwhile, and what the kernel knows of it without asking
 // its file system decides. It is read and never mapped: a mapping of a file that became
 // shorter would end this program.
-func (r *Reader) open(link string, id gpu.ProcessID) (*os.File, page, error) {
+func (r *Reader) open(link string, size uint64) (*os.File, error) {
 	held, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, page{}, fmt.Errorf("hold %s: %w", link, err)
+		return nil, fmt.Errorf("hold %s: %w", link, err)
 	}
 	defer unix.Close(held)
 	var s unix.Statx_t
 	if err := unix.Statx(held, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_SIZE, &s); err != nil {
-		return nil, page{}, fmt.Errorf("look at %s: %w", link, err)
+		return nil, fmt.Errorf("look at %s: %w", link, err)
 	}
-	if s.Mode&unix.S_IFMT != unix.S_IFREG || s.Size != pageSize || unix.Mkdev(s.Dev_major, s.Dev_minor) != r.device {
-		return nil, page{}, errors.New("a file of that name is no page")
+	if s.Mode&unix.S_IFMT != unix.S_IFREG || s.Size != size || unix.Mkdev(s.Dev_major, s.Dev_minor) != r.device {
+		return nil, errors.New("a file of that name is no page")
 	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(held), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	return reopen(held, unix.O_RDONLY, link)
+}
+
+// reopen opens a file that is held once more.
+func reopen(held, how int, name string) (*os.File, error) {
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(held), how|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, page{}, fmt.Errorf("open the page: %w", err)
+		return nil, fmt.Errorf("open the page: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), link)
-	p, err := r.read(f)
-	if err == nil && p.start != id.Start {
-		err = errOthers
-	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// ask writes a request into a page that was read, and returns its number.
+func ask(f *os.File, over time.Duration) (number uint16, err error) {
+	w, err := reopen(int(f.Fd()), unix.O_RDWR, f.Name())
 	if err != nil {
-		f.Close()
-		return nil, page{}, err
+		return 0, err
 	}
-	return f, p, nil
+	defer w.Close()
+	word := make([]byte, 8)
+	if _, err := unix.Pread(int(w.Fd()), word, written); err != nil {
+		return 0, fmt.Errorf("read the page: %w", err)
+	}
+	if number = numberOf(word) + 1; number == 0 {
+		number = 1
+	}
+	if _, err := unix.Pwrite(int(w.Fd()), request(number, over), written); err != nil {
+		return 0, fmt.Errorf("ask the probe: %w", err)
+	}
+	return number, nil
+}
+
+// findAnswer reads what a process has answered.
+func (r *Reader) findAnswer(id gpu.ProcessID) (found answer, err error) {
+	b := make([]byte, answerSize)
+	err = r.each(id, answerLink, answerSize, func(f *os.File) error {
+		n, err := unix.Pread(int(f.Fd()), b, 0)
+		if err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		a, err := parseAnswer(b[:n])
+		switch {
+		case err != nil:
+			return err
+		case a.start != id.Start:
+			return errOthers
+		}
+		found = a
+		return f.Close()
+	})
+	return found, err
 }
 
 // read reads a page. One that is written meanwhile is read again.

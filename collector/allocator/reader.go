@@ -49,6 +49,7 @@ const (
 // from several goroutines; only Run touches files.
 type Reader struct {
 	procFS string
+	sites  bool          // processes may be asked for them
 	device uint64        // of memory files
 	buffer [written]byte // Run's
 
@@ -63,6 +64,7 @@ type process struct {
 	// Under Reader.mu.
 	asked   time.Time
 	records []Record // not changed once they are here; nil: none
+	sites   *Sites   // not changed once it is here; nil: nobody has asked for them
 
 	// Run's alone.
 	looked   time.Time // for a page
@@ -71,19 +73,28 @@ type process struct {
 	written  time.Time // when the sequence was seen to change
 	denied   bool
 	names    map[source]gpu.Allocator // only the names, as they were first told
+	request  sitesRequest
 }
 
 // source is a framework on a GPU.
 type source struct{ uuid, framework string }
 
-// New returns a Reader of the processes in a procfs, "" for /proc. The error says that
-// this system has no memory files.
-func New(procFS string) (*Reader, error) {
+// Options choose what a Reader does.
+type Options struct {
+	// ProcFS is where procfs is mounted; "" is /proc.
+	ProcFS string
+	// Sites lets processes be asked where they allocate what stays. Nothing is written into a
+	// page without it.
+	Sites bool
+}
+
+// New returns a Reader. The error says that this system has no memory files.
+func New(o Options) (*Reader, error) {
 	device, err := memoryFiles()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{procFS: cmp.Or(procFS, "/proc"), device: device, processes: map[gpu.ProcessID]*process{}}, nil
+	return &Reader{procFS: cmp.Or(o.ProcFS, "/proc"), sites: o.Sites, device: device, processes: map[gpu.ProcessID]*process{}}, nil
 }
 
 // Of returns what the allocator in a process says of each GPU; nil if it has no probe, or
@@ -142,6 +153,7 @@ func (r *Reader) update(now time.Time) {
 		} else if p.file != nil {
 			r.refresh(p, now)
 		}
+		r.pursue(id, p, now)
 		denied = denied || p.denied
 	}
 	r.mu.Lock()

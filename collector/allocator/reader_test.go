@@ -69,7 +69,7 @@ type clock struct {
 
 func newClock(t *testing.T) clock {
 	t.Helper()
-	r, err := New("")
+	r, err := New(Options{Sites: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, link := range []string{fifo, plain, dir, "/dev/zero", "/dev/null", "/proc/self/fd/0", filepath.Join(dir, "none")} {
-		if f, _, err := c.open(link, id); err == nil {
+		if f, err := c.open(link, pageSize); err == nil {
 			t.Errorf("%s was opened as %s", link, f.Name())
 		}
 	}
@@ -263,7 +263,7 @@ func TestReaderAtOnce(t *testing.T) {
 
 // BenchmarkRead64 is a second of a node with 64 probes, which all have written.
 func BenchmarkRead64(b *testing.B) {
-	r, err := New("")
+	r, err := New(Options{Sites: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -113,9 +113,9 @@ func Owners(c Config, w OwnersConfig) (*workload.Resolver, error) {
 }
 
 // Allocators returns what tells what the allocators in processes of the driver's source hold.
-// Its Run must run.
-func Allocators(c Config) (*allocator.Reader, error) {
-	r, err := allocator.New(c.ProcFS)
+// Its Run must run. sites lets processes be asked where they allocate what stays.
+func Allocators(c Config, sites bool) (*allocator.Reader, error) {
+	r, err := allocator.New(allocator.Options{ProcFS: c.ProcFS, Sites: sites})
 	if err != nil {
 		return nil, fmt.Errorf("read what allocators hold: %w", err)
 	}

@@ -1,0 +1,85 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+)
+
+// sites answers with the lines that allocate what leaks, of each process that was asked:
+//
+//	{"status":"success","data":{"time":…,"processes":[{"labels":{"gpu":"0","uuid":"GPU-…","pid":"…",…},
+//	  "state":"done","reason":"","asked":…,"seconds":300,"pause_seconds":0.02,"sites":[{
+//	  "line":"app/serve.py:41 handle","growth_bytes":…,"live_bytes":…,"blocks":…,"frames":[…]}]}]}}
+//
+// state is asked, recording, done or refused, and reason says why it was refused. labels are
+// those of the series of the process. Lists are never null; sites has the largest growth first,
+// and frames the innermost first.
+func sites(state func() *collector.State) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		// As of verdicts: what can fail is the connection.
+		_ = json.NewEncoder(w).Encode(sitesEnvelope{Status: "success", Data: sitesIn(state())})
+	})
+}
+
+type (
+	sitesEnvelope struct {
+		Status string    `json:"status"`
+		Data   sitesData `json:"data"`
+	}
+	sitesData struct {
+		Time      time.Time     `json:"time"`
+		Processes []locatedJSON `json:"processes"`
+	}
+	locatedJSON struct {
+		Labels  map[string]string `json:"labels"`
+		State   string            `json:"state"`
+		Reason  string            `json:"reason"`
+		Asked   *time.Time        `json:"asked"`
+		Seconds float64           `json:"seconds"`
+		Pause   float64           `json:"pause_seconds"`
+		Sites   []siteJSON        `json:"sites"`
+	}
+	siteJSON struct {
+		Line   string   `json:"line"`
+		Growth uint64   `json:"growth_bytes"`
+		Live   uint64   `json:"live_bytes"`
+		Blocks uint64   `json:"blocks"`
+		Frames []string `json:"frames"`
+	}
+)
+
+func sitesIn(s *collector.State) sitesData {
+	data := sitesData{Time: s.Time.UTC(), Processes: []locatedJSON{}}
+	for _, d := range s.Devices {
+		for i := range d.Processes {
+			p := &d.Processes[i]
+			if !d.Up || p.Sites == nil {
+				continue
+			}
+			labels := map[string]string{"gpu": strconv.Itoa(d.Info.Index), "uuid": d.Info.UUID}
+			nameProcess(labels, p.Instance, p.ID, ownerOf(p.Owner))
+			j := locatedJSON{
+				Labels: labels, State: string(p.Sites.State), Reason: p.Sites.Reason, Asked: momentOf(p.Sites.Asked),
+				Seconds: p.Sites.Over.Seconds(), Pause: p.Sites.Pause.Seconds(), Sites: []siteJSON{},
+			}
+			for _, site := range p.Sites.List {
+				frames := site.Frames
+				if frames == nil {
+					frames = []string{}
+				}
+				j.Sites = append(j.Sites, siteJSON{site.Line, site.Growth, site.Live, site.Blocks, frames})
+			}
+			data.Processes = append(data.Processes, j)
+		}
+	}
+	return data
+}

@@ -1,0 +1,108 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// answerInterval is how often an answer is looked for.
+	answerInterval = 15 * time.Second
+	// patience is how much later than it should an answer may come.
+	patience = 2 * time.Minute
+	// askAgain is how long an answer stands: a program that leaks for days may leak elsewhere.
+	askAgain = 6 * time.Hour
+	// MaxSites bounds of how many processes sites are kept, 64 KiB each at most.
+	MaxSites = 64
+)
+
+// sitesRequest is what was written into a page.
+type sitesRequest struct {
+	asked  time.Time // as Sites.Asked
+	number uint16
+	looked time.Time // for the answer
+}
+
+// Ask has a process tell where it allocates what stays, if it has a page and Options.Sites
+// allows it. It does not wait, and an answer of the last hours is not asked for again.
+func (r *Reader) Ask(id gpu.ProcessID, over time.Duration) {
+	if !r.sites {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, now := r.processes[id], time.Now()
+	switch {
+	case p == nil || p.records == nil:
+	case p.sites != nil && (!p.sites.final() || now.Sub(p.sites.Asked) < askAgain):
+	case p.sites == nil && r.kept() >= MaxSites:
+	default:
+		p.sites = &Sites{State: SitesAsked, Asked: now, Over: over}
+	}
+}
+
+// kept returns of how many processes sites are kept. mu is held.
+func (r *Reader) kept() (n int) {
+	for _, p := range r.processes {
+		if p.sites != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Sites returns what a process has answered; nil if it was not asked. It does not wait, and
+// what it returns must not be changed.
+func (r *Reader) Sites(id gpu.ProcessID) *Sites {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.processes[id]; p != nil {
+		return p.sites
+	}
+	return nil
+}
+
+// final reports whether no more will come.
+func (s *Sites) final() bool { return s.State == SitesDone || s.State == SitesRefused }
+
+// pursue asks a process that is to be asked, and looks for its answer.
+func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {
+	r.mu.Lock()
+	s := p.sites
+	r.mu.Unlock()
+	if s == nil || s.final() {
+		return
+	}
+	next := *s
+	switch request := &p.request; {
+	case !request.asked.Equal(s.Asked):
+		*request = sitesRequest{asked: s.Asked, looked: now}
+		if p.file == nil {
+			next.State, next.Reason = SitesRefused, "the process has no page any more"
+			break
+		}
+		var err error
+		if request.number, err = ask(p.file, s.Over); err != nil {
+			next.State, next.Reason = SitesRefused, err.Error()
+		}
+	case now.Sub(request.looked) < answerInterval:
+		return
+	default:
+		request.looked = now
+		a, err := r.findAnswer(id)
+		if err == nil && a.number == request.number {
+			next = a.sites
+			next.Asked = s.Asked
+		}
+		if !next.final() && now.Sub(s.Asked) > s.Over+patience {
+			next.State, next.Reason = SitesRefused, "the probe has not answered in time"
+		}
+	}
+	r.mu.Lock()
+	p.sites = &next
+	r.mu.Unlock()
+}

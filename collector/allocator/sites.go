@@ -1,0 +1,168 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// An answer is what a probe writes when it is asked which lines allocate what stays:
+// probe/README.md has its layout.
+const (
+	answerSize   = 65536
+	answerMagic  = "GPUSITES"
+	answerHeader = 64
+	maxSites     = 20
+	maxFrames    = 32
+	maxLine      = 300 // bytes of a frame
+	maxReason    = 200
+)
+
+// SitesState is how far a process is with finding the lines.
+type SitesState string
+
+// The states of a request.
+const (
+	SitesAsked     SitesState = "asked"     // and the process has not begun yet
+	SitesRecording SitesState = "recording" // where it allocates
+	SitesDone      SitesState = "done"
+	SitesRefused   SitesState = "refused" // Reason says why
+)
+
+// Sites is what a process tells of where it allocates what stays.
+type Sites struct {
+	State SitesState
+	// Reason is why there is none.
+	Reason string
+	// Asked is when the process was asked.
+	Asked time.Time
+	// Over is for how long it records.
+	Over time.Duration
+	// Pause is how long the longest snapshot stopped the program.
+	Pause time.Duration
+	// List has those that grew most first, over all GPUs of the process.
+	List []Site
+}
+
+// Site is a stack from which memory was allocated of which more and more stays.
+type Site struct {
+	// UUID is that of the GPU or MIG device without its prefix; "" if it is not known.
+	UUID string
+	// Growth is by how many bytes what stays has grown: the median of the later snapshots, which
+	// all have more of it than the early ones, minus the median of those.
+	Growth uint64
+	// Live is how many bytes stay, of what was allocated since the recording began, and
+	// Blocks in how many pieces.
+	Live, Blocks uint64
+	// Line is the innermost frame that is not the framework's own, as file:line function; ""
+	// where no Python code has allocated, as in a backward pass.
+	Line string
+	// Frames are those of the stack, the innermost first.
+	Frames []string
+}
+
+// request returns the word that asks a probe.
+func request(number uint16, over time.Duration) []byte {
+	low := uint32(over/time.Second) | uint32(number)<<16
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, low), ^low)
+}
+
+// numberOf returns the number of the request that a page has; 0 if there is none.
+func numberOf(word []byte) uint16 {
+	low := binary.LittleEndian.Uint32(word)
+	if binary.LittleEndian.Uint32(word[4:]) != ^low {
+		return 0
+	}
+	return uint16(low >> 16)
+}
+
+// answer is one reading of an answer.
+type answer struct {
+	start  uint64 // of the process that writes, as in gpu.ProcessID
+	number uint16 // of the request
+	sites  Sites
+}
+
+// parseAnswer reads an answer. Its text is untrusted, and of a bounded size.
+func parseAnswer(b []byte) (answer, error) {
+	if len(b) < answerHeader || string(b[:8]) != answerMagic {
+		return answer{}, errors.New("it is no answer of a probe")
+	}
+	le := binary.LittleEndian
+	if v := le.Uint16(b[8:]); v != pageVersion {
+		return answer{}, fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, pageVersion)
+	}
+	if crc32.ChecksumIEEE(b[summed:]) != le.Uint32(b[12:]) {
+		return answer{}, errTorn
+	}
+	a := answer{start: le.Uint64(b[24:]), number: uint16(le.Uint32(b[32:]))}
+	n := le.Uint32(b[36:])
+	if n > uint32(len(b)-answerHeader) {
+		return answer{}, fmt.Errorf("a text of %d bytes", n)
+	}
+	var text struct {
+		State   SitesState `json:"state"`
+		Reason  string     `json:"reason"`
+		Seconds float64    `json:"seconds"`
+		Pause   float64    `json:"pause"`
+		Sites   []struct {
+			Growth uint64   `json:"growth"`
+			Live   uint64   `json:"live"`
+			Blocks uint64   `json:"blocks"`
+			UUID   string   `json:"uuid"`
+			Line   string   `json:"line"`
+			Frames []string `json:"frames"`
+		} `json:"sites"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(b[answerHeader:][:n])).Decode(&text); err != nil {
+		return answer{}, fmt.Errorf("its text: %w", err)
+	}
+	if !slices.Contains([]SitesState{SitesRecording, SitesDone, SitesRefused}, text.State) {
+		return answer{}, errors.New("its state is none")
+	}
+	a.sites = Sites{State: text.State, Reason: printable(text.Reason, maxReason), Over: seconds(text.Seconds), Pause: seconds(text.Pause)}
+	for i := range text.Sites[:min(len(text.Sites), maxSites)] {
+		t := &text.Sites[i]
+		site := Site{UUID: BareUUID(printable(t.UUID, 48)), Growth: t.Growth, Live: t.Live, Blocks: t.Blocks, Line: printable(t.Line, maxLine)}
+		for _, f := range t.Frames[:min(len(t.Frames), maxFrames)] {
+			site.Frames = append(site.Frames, printable(f, maxLine))
+		}
+		a.sites.List = append(a.sites.List, site)
+	}
+	slices.SortStableFunc(a.sites.List, func(a, b Site) int {
+		return cmp.Compare(b.Growth, a.Growth)
+	})
+	return a, nil
+}
+
+// seconds returns a duration of a number that a process chose.
+func seconds(s float64) time.Duration {
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(math.Min(s, 1e6) * float64(time.Second))
+}
+
+// printable returns at most the last n bytes of a text in which what cannot be printed stands
+// as an underscore: it becomes a label, and is shown in terminals.
+func printable(s string, n int) string {
+	s = s[max(0, len(s)-n):]
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '_'
+		}
+		return r
+	}, s)
+}

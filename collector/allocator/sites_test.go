@@ -1,0 +1,261 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// testAnswer writes an answer as probe/README.md lays it out.
+func testAnswer(start uint64, number uint32, text string) []byte {
+	le := binary.LittleEndian
+	b := make([]byte, answerSize)
+	copy(b, "GPUSITES")
+	le.PutUint16(b[8:], 1)
+	le.PutUint64(b[16:], 1)
+	le.PutUint64(b[24:], start)
+	le.PutUint32(b[32:], number)
+	le.PutUint32(b[36:], uint32(len(text)))
+	copy(b[64:], text)
+	le.PutUint32(b[12:], crc32.ChecksumIEEE(b[16:]))
+	return b
+}
+
+func TestParseAnswer(t *testing.T) {
+	many := `{"state":"done","sites":[` + strings.Repeat(`{"growth":1,"line":"a"},`, 99) + `{"growth":2,"line":"b","frames":[` + strings.Repeat(`"f",`, 99) + `"g"]}]}`
+	for name, c := range map[string]struct {
+		text string
+		want Sites
+	}{
+		"a beginning": {`{"state":"recording","seconds":300,"pause":0}`, Sites{State: SitesRecording, Over: 5 * time.Minute}},
+		"a refusal":   {`{"state":"refused","reason":"it\nis old"}`, Sites{State: SitesRefused, Reason: "it_is old"}},
+		"an end": {`{"state":"done","seconds":60,"pause":0.25,"sites":[{"growth":1,"live":2,"blocks":3,"uuid":"GPU-0B","line":"a/b.py:1 f","frames":["x:1 f","y:2 g"]},{"growth":5,"line":""}]}`, Sites{
+			State: SitesDone, Over: time.Minute, Pause: 250 * time.Millisecond, List: []Site{
+				{Growth: 5}, {UUID: "0b", Growth: 1, Live: 2, Blocks: 3, Line: "a/b.py:1 f", Frames: []string{"x:1 f", "y:2 g"}},
+			},
+		}},
+		"what is no name": {`{"state":"done","seconds":-1,"pause":1e300,"sites":[{"line":"\u001b[31m\ud800","uuid":"` + strings.Repeat("é", 99) + `"}]}`, Sites{
+			State: SitesDone, Pause: 1e6 * time.Second, List: []Site{{UUID: strings.Repeat("é", 24), Line: "_[31m_"}},
+		}},
+	} {
+		got, err := parseAnswer(testAnswer(7, 8, c.text))
+		if want := (answer{7, 8, c.want}); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	got, err := parseAnswer(testAnswer(7, 8, many))
+	if err != nil || len(got.sites.List) != maxSites {
+		t.Errorf("%d sites, %v", len(got.sites.List), err)
+	}
+}
+
+func TestParseAnswerRefuses(t *testing.T) {
+	good := `{"state":"done"}`
+	change := func(at int, with ...byte) []byte {
+		b := testAnswer(1, 1, good)
+		copy(b[at:], with)
+		binary.LittleEndian.PutUint32(b[12:], crc32.ChecksumIEEE(b[16:]))
+		return b
+	}
+	torn := testAnswer(1, 1, good)
+	torn[64] = 'x'
+	for name, b := range map[string][]byte{
+		"nothing":           nil,
+		"a page":            testPage(1, 1),
+		"a cut one":         testAnswer(1, 1, good)[:63],
+		"another version":   change(8, 2),
+		"torn":              torn,
+		"a text too long":   change(36, 0xff, 0xff, 0xff, 0xff),
+		"no text":           testAnswer(1, 1, ""),
+		"no JSON":           testAnswer(1, 1, "{"),
+		"no such state":     testAnswer(1, 1, `{"state":"asked"}`),
+		"a negative number": testAnswer(1, 1, `{"state":"done","sites":[{"growth":-1}]}`),
+	} {
+		if a, err := parseAnswer(b); err == nil {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add([]byte(`{"state":"done","seconds":60,"sites":[{"growth":1,"live":2,"blocks":3,"uuid":"x","line":"a","frames":["b"]}]}`), uint32(16))
+	f.Add([]byte(`{"state":"refused","reason":"x"}`), uint32(1<<31))
+	f.Fuzz(func(t *testing.T, text []byte, length uint32) {
+		b := testAnswer(1, 1, string(text[:min(len(text), answerSize-64)]))
+		binary.LittleEndian.PutUint32(b[36:], length)
+		binary.LittleEndian.PutUint32(b[12:], crc32.ChecksumIEEE(b[16:]))
+		a, err := parseAnswer(b)
+		if err != nil {
+			return
+		}
+		if len(a.sites.List) > maxSites || a.sites.Over < 0 || a.sites.Pause < 0 || len(a.sites.Reason) > 3*maxReason {
+			t.Errorf("%+v", a)
+		}
+		for _, s := range a.sites.List {
+			if len(s.Frames) > maxFrames || strings.ContainsAny(s.Line, "\n\x1b") {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+// TestAsk asks a page of this process, and answers as a probe would.
+func TestAsk(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	page, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(page)
+	put := func(fd int, b []byte) {
+		if _, err := unix.Pwrite(fd, b, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	putPage := func(b []byte) { put(page, b[:written]) } // the rest is not the probe's
+	put(page, testPage(1, id.Start, torch("a", 1, 2)))
+	asked := func() uint16 {
+		b := make([]byte, 8)
+		if _, err := unix.Pread(page, b, written); err != nil {
+			t.Fatal(err)
+		}
+		return numberOf(b)
+	}
+	c := newClock(t)
+	state := func(want SitesState, number uint16) {
+		t.Helper()
+		var got SitesState
+		if s := c.Sites(id); s != nil {
+			got = s.State
+		}
+		if got != want || asked() != number {
+			t.Fatalf("%q after request %d, want %q after %d", got, asked(), want, number)
+		}
+	}
+	c.Ask(id, time.Minute)
+	state("", 0) // nobody knows that it has a page
+	c.Of(id)
+	c.at(0)
+	c.Ask(id, time.Minute)
+	state(SitesAsked, 0)
+	c.at(1)
+	state(SitesAsked, 1)
+
+	answered, err := unix.MemfdCreate("gpu_leak_sites", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(answered)
+	put(answered, testAnswer(id.Start, 1, `{"state":"recording","seconds":60}`))
+	c.at(15)
+	state(SitesAsked, 1) // too early to look
+	c.at(16)
+	state(SitesRecording, 1)
+	c.Ask(id, time.Minute) // it is at it
+	put(answered, testAnswer(id.Start, 1, `{"state":"done","seconds":60,"sites":[{"growth":1,"line":"x"}]}`))
+	putPage(testPage(2, id.Start, torch("a", 1, 2)))
+	c.at(31)
+	state(SitesDone, 1)
+	c.Ask(id, time.Minute) // it has just told
+	state(SitesDone, 1)
+
+	// Hours later it is asked again, and does not answer; what it told before is no answer.
+	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	c.Ask(id, time.Minute)
+	state(SitesAsked, 1)
+	c.at(32)
+	state(SitesAsked, 2)
+	putPage(testPage(3, id.Start, torch("a", 1, 2)))
+	c.at(48)
+	state(SitesAsked, 2)
+	putPage(testPage(5, id.Start, torch("a", 1, 2)))
+	c.at(48 + 180)
+	state(SitesRefused, 2)
+
+	// Without the option nothing is ever written.
+	r, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := clock{r, time.Now()}
+	defer r.close()
+	silent.Of(id)
+	putPage(testPage(6, id.Start, torch("a", 1, 2)))
+	silent.at(0)
+	if silent.Of(id) == nil {
+		t.Fatal("it has no page")
+	}
+	silent.Ask(id, time.Minute)
+	silent.at(1)
+	if s := silent.Sites(id); s != nil || asked() != 2 {
+		t.Errorf("%+v after request %d", s, asked())
+	}
+}
+
+// TestAskHasBounds keeps the answers of so many processes only.
+func TestAskHasBounds(t *testing.T) {
+	c := newClock(t)
+	n := 0
+	for i := range 2 * MaxSites {
+		id := gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)}
+		c.Of(id)
+		c.processes[id].records = []Record{torch("", 1, 2)}
+		c.Ask(id, time.Minute)
+		if c.Sites(id) != nil {
+			n++
+		}
+	}
+	if n != MaxSites {
+		t.Errorf("%d are asked", n)
+	}
+}
+
+// TestAskWithoutPage asks a process whose page goes away before it could be asked.
+func TestAskWithoutPage(t *testing.T) {
+	c := newClock(t)
+	id := gpu.ProcessID{PID: 1 << 30, Start: 1}
+	c.Of(id)
+	c.processes[id].records = []Record{torch("", 1, 2)}
+	c.Ask(id, time.Minute)
+	c.at(0)
+	if s := c.Sites(id); s.State != SitesRefused {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestSitesOn(t *testing.T) {
+	c := newClock(t)
+	id := gpu.ProcessID{PID: 1, Start: 1}
+	a, b, none := Site{UUID: "a", Growth: 3}, Site{UUID: "b", Growth: 2}, Site{Growth: 1}
+	on := func(uuid string, records int, list ...Site) []Site {
+		c.Of(id)
+		c.processes[id].records = make([]Record, records)
+		c.processes[id].sites = &Sites{State: SitesDone, List: list}
+		return c.SitesOn(uuid, &gpu.Sample{}, &gpu.Process{ID: id}).List
+	}
+	for name, got := range map[string]struct{ got, want []Site }{
+		"its own":                {on("GPU-A", 2, a, b), []Site{a}},
+		"another's":              {on("GPU-C", 2, a, b), []Site{}},
+		"unknown, of one GPU":    {on("GPU-A", 1, none), []Site{none}},
+		"unknown, of two":        {on("GPU-A", 2, none, a), []Site{a}},
+		"nothing that has grown": {on("GPU-A", 1), nil},
+	} {
+		if !reflect.DeepEqual(got.got, got.want) {
+			t.Errorf("%s: %+v, want %+v", name, got.got, got.want)
+		}
+	}
+	if s := c.SitesOn("GPU-A", &gpu.Sample{}, &gpu.Process{ID: gpu.ProcessID{PID: 2, Start: 1}}); s != nil {
+		t.Errorf("%+v of a process that was not asked", s)
+	}
+}
