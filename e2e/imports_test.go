@@ -51,8 +51,10 @@ var mayImport = map[string][]string{
 	},
 	"/cmd/gpuleaktool": {
 		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector/allocator", "/collector/gpu", "github.com/alecthomas/kingpin",
-		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "go.yaml.in/yaml",
+		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs", "go.yaml.in/yaml",
 	},
+	// The exporter loads nothing into the kernel.
+	"/cmd/gpuleaktool/tracer": {"/cmd/internal/humanize", "/collector/allocator", "github.com/cilium/ebpf", "github.com/ianlancetaylor/demangle"},
 	"/cmd/gpu_leak_exporter": {
 		"/cmd/internal/**", "/cmd/gpu_leak_exporter/**", "/detector", "/detector/lives", "/collector", "/collector/**", "github.com/NVIDIA/go-nvml",
 		"github.com/alecthomas/kingpin", "github.com/go-kit/log", "github.com/prometheus/client_golang",

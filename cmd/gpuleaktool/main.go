@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gpuleaktool works beside gpu_leak_exporter: it runs the exporter's
-// detector over recorded history, records what the exporter would sample, and
-// handles what it knows of the earlier lives of programs.
+// detector over recorded history, records what the exporter would sample, finds the
+// lines of a process that leak, and handles what is known of the earlier lives of programs.
 //
 // It exits with 2 when the call was wrong or could not be carried out, and with 1
 // when a backtest has found a leak.
@@ -68,7 +68,7 @@ var errLeak = errors.New("a leak was found")
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ended := false
-	app := kingpin.New(program, "Judges recorded history with gpu_leak_exporter's detector, records history, checks rules, and handles files of earlier lives.")
+	app := kingpin.New(program, "Judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
 	app.Version(version.Print(program))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { ended = true })
@@ -77,6 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	addCheck(app, commands)
 	addLives(app, commands)
 	addRecord(app, commands)
+	addSites(app, commands)
 
 	err := errors.New("choose a command; try --help")
 	if len(args) > 0 {
