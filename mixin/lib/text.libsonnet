@@ -137,6 +137,40 @@ function(config) {
       self.ask('"last_over_time(" $scope "leak_detected{" $memory "}[%s]) == 0"' % config.scrapeGap, ' It is not called a leak.'),
     ),
 
+  // inside says what of a process grows, as the allocator in it tells, and what that means: tensors, the
+  // cache, its pieces, or a library that takes memory without it. pid is an expression of the template.
+  inside(pid, who='Its allocator'):
+    local grew(metric) = 'delta(gpu_process_%s{` $process `}[30m])' % metric;
+    local tensors = grew('allocator_allocated_bytes'), pieces = grew('allocator_inactive_split_bytes'), reserved = grew('allocator_reserved_bytes');
+    local parts = {
+      tensors: tensors,
+      pieces: pieces,
+      cache: '(%s - %s - (%s or 0 * %s))' % [reserved, tensors, pieces, reserved],
+      library: grew('untracked_memory_bytes'),
+    };
+    local site = self.ask('"topk(1, " %s ")"' % self.last('gpu_process_leak_site_bytes', '$process'), ' Most of it is allocated at {{ .Labels.site }}.');
+    local means = {
+      tensors: 'tensors grow, by {{ .Value | humanize1024 }}B in 30m: something keeps references to them.'
+               + site,
+      pieces: 'free pieces that it cannot give back grow, by {{ .Value | humanize1024 }}B in 30m: its memory is fragmented. For PyTorch try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.',
+      cache: 'its cache grows, by {{ .Value | humanize1024 }}B in 30m, and tensors do not: it fills, or shapes of input vary.',
+      library: 'a library takes memory without it, {{ .Value | humanize1024 }}B in 30m, such as NCCL, cuDNN or a CUDA graph.',
+    };
+    '{{ $process := printf `%%s, pid=%%q` $memory %s }}' % pid +
+    '{{ with print `topk(1, %s) > 0` | query }}{{ with first . }}' % std.join(' or ', [
+      'label_replace(%s, "what", "%s", "", "")' % [parts[what], what]
+      for what in std.objectFields(parts)
+    ]) +
+    ' ' + who + self.ask(self.last('gpu_process_allocator_info', '$process'), ' ({{ .Labels.framework }}{{ with .Labels.version }} {{ . }}{{ end }})') + ' says that ' +
+    std.join('', ['{{ if eq .Labels.what "%s" }}%s{{ end }}' % [what, means[what]] for what in std.objectFields(means)]) +
+    '{{ end }}{{ end }}',
+
+  // insideFastest is inside of the process that leaks fastest.
+  insideFastest:
+    '{{ with print "topk(1, " %s ")" | query }}{{ with first . }}{{ $culprit := .Labels }}' % self.last('gpu_process_leak_rate_bytes_per_second', '$memory') +
+    self.inside('$culprit.pid', 'The allocator of {{ $culprit.process }}') +
+    '{{ end }}{{ end }}',
+
   // left is the time left with its interval, where there is a forecast.
   left: self.soonest('seconds_to_oom', ' Out of memory in {{ .Value | humanizeDuration }}' + self.interval + '.'),
 }
