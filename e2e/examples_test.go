@@ -1,0 +1,99 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// manifest is what is of interest of one.
+type manifest struct {
+	Kind     string
+	Metadata struct{ Name, Namespace string }
+	Spec     struct {
+		Template struct {
+			Spec struct {
+				Containers []struct {
+					Name            string
+					SecurityContext struct{ Capabilities struct{ Add, Drop []string } } `yaml:"securityContext"`
+				}
+			}
+		}
+	}
+}
+
+func manifests(t *testing.T, name string) (text string, list []manifest) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(harness.Root(), "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	for {
+		var m manifest
+		if err := d.Decode(&m); errors.Is(err, io.EOF) {
+			return string(b), list
+		} else if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		list = append(list, m)
+	}
+}
+
+// TestExamplesProbe holds the options that let the exporter read probes to what they change: the same
+// rights for both, the container of the manifest, and neither has them without.
+func TestExamplesProbe(t *testing.T) {
+	want := []string{"SYS_PTRACE", "DAC_READ_SEARCH"}
+	_, base := manifests(t, "kubernetes/daemonset.yaml")
+	text, patch := manifests(t, "kubernetes/probe.yaml")
+	i := slices.IndexFunc(base, func(m manifest) bool { return m.Kind == "DaemonSet" })
+	if i < 0 || len(patch) != 1 {
+		t.Fatalf("%+v, %+v", base, patch)
+	}
+	set := base[i]
+	if command := "kubectl --namespace=" + set.Metadata.Namespace + " patch daemonset " + set.Metadata.Name + " "; !strings.Contains(text, command) {
+		t.Errorf("the patch does not say %q", command)
+	}
+	from, to := set.Spec.Template.Spec.Containers, patch[0].Spec.Template.Spec.Containers
+	if len(to) != 1 || len(from) != 1 || to[0].Name != from[0].Name {
+		t.Errorf("the patch is of %+v, the manifest has %+v", to, from)
+	}
+	if got := to[0].SecurityContext.Capabilities; !slices.Equal(got.Add, want) || !slices.Equal(got.Drop, []string{"ALL"}) {
+		t.Errorf("the patch adds %v and drops %v", got.Add, got.Drop)
+	}
+	if got := from[0].SecurityContext.Capabilities; got.Add != nil || !slices.Equal(got.Drop, []string{"ALL"}) {
+		t.Errorf("the manifest adds %v and drops %v", got.Add, got.Drop)
+	}
+
+	lines := func(name string) (found []string) {
+		b, err := os.ReadFile(filepath.Join(harness.Root(), "examples", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, "CapabilityBoundingSet=") || strings.HasPrefix(line, "AmbientCapabilities=") {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+		return found
+	}
+	rights := "CAP_" + strings.Join(want, " CAP_")
+	if got := lines("probe.conf"); !slices.Equal(got, []string{"CapabilityBoundingSet=" + rights, "AmbientCapabilities=" + rights}) {
+		t.Errorf("the drop-in says %q", got)
+	}
+	if got := lines("gpu_leak_exporter.service"); !slices.Equal(got, []string{"CapabilityBoundingSet=", "AmbientCapabilities="}) {
+		t.Errorf("the unit says %q", got)
+	}
+}
