@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
