@@ -34,6 +34,8 @@ _JITTER = 0.07  # later by up to this part: equal distances would beat with the 
 _EARLY = 5  # of them
 _MAX_BLOCKS = 200000  # a snapshot of more might stop the program for longer than _MAX_PAUSE
 _MAX_PAUSE = 1.0  # seconds; after a longer one there is no other snapshot
+_MAX_STACKS = 10000  # some tens of MB of the host's memory
+_REST = 2  # between two recordings, times the length of the first one
 _MAX_SITES = 20
 _MAX_FRAMES = 32
 _MAX_NAME = 300
@@ -257,6 +259,7 @@ class _Recorder:
         self._number = 0  # of the request that was dealt with last
         self._answer = None
         self._torch = None  # while it records
+        self._next = 0.0  # when it may record again
 
     def sleep(self, interval):
         """Returns how long the thread may sleep: until the next snapshot at most."""
@@ -282,11 +285,13 @@ class _Recorder:
         except _Refused as reason:
             self._end("refused", reason=str(reason))
         except Exception as e:
-            self._end("refused", reason="the probe failed: " + type(e).__name__)
+            self._end("refused", reason="the probe failed: %s: %s" % (type(e).__name__, e))
 
     def _begin(self, seconds, now):
         if os.environ.get("GPU_LEAK_PROBE_SITES", "").lower() in ("off", "0", "false", "no"):
             raise _Refused("the program's environment says GPU_LEAK_PROBE_SITES=off")
+        if now < self._next:
+            raise _Refused("it has just recorded: ask again in %d s" % (self._next - now + 1))
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_initialized():
             raise _Refused("the program does not use PyTorch on a GPU")
@@ -299,7 +304,8 @@ class _Recorder:
             blocks += torch.cuda.memory_stats_as_nested_dict(ordinal).get("active", {}).get("all", {}).get("current", 0)
         if blocks > _MAX_BLOCKS:
             raise _Refused("%d blocks are in use: a snapshot would stop the program for too long" % blocks)
-        self._taken, self._blocks, self._pause, self._seconds = [], blocks, 0.0, seconds
+        self._taken, self._stacks, self._pause, self._seconds = [], {}, 0.0, seconds
+        self._next = now + (1 + _REST) * seconds
         self._say("recording")
         self._due = [now + seconds * (part + _JITTER * os.urandom(1)[0] / 256) for part in _SNAPSHOTS]
         self._torch = torch
@@ -331,7 +337,9 @@ class _Recorder:
                 if block["state"] != "active_allocated" or frames is None:
                     continue
                 stack = segment["device"], tuple((f["filename"], f["line"], f["name"]) for f in frames[:_MAX_FRAMES])
-                sum = held.setdefault(stack, [0, 0])
+                if stack not in self._stacks and len(self._stacks) == _MAX_STACKS:
+                    raise _Refused("it allocates in more than %d ways" % _MAX_STACKS)
+                sum = held.setdefault(self._stacks.setdefault(stack, stack), [0, 0])
                 sum[0] += block["size"]
                 sum[1] += 1
         return held
@@ -381,7 +389,7 @@ class _Recorder:
         except Exception:
             pass
         self._say(state, **more)
-        self._taken = []
+        self._taken, self._stacks = [], {}
 
     def _say(self, state, **more):
         try:
@@ -499,7 +507,10 @@ class _Probe:
             self._page = None  # the number may be another file's: it is not ours to close
         if self._page is None:
             self._pages += 1
-            self._page = _Page()
+            try:
+                self._page = _Page()
+            except Exception:  # no descriptor or memory is left: there may be some later
+                return
         self._page.write(records)
         self._recorder.update(self._page)
 

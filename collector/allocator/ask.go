@@ -14,8 +14,10 @@ const (
 	answerInterval = 15 * time.Second
 	// patience is how much later than it should an answer may come.
 	patience = 2 * time.Minute
-	// askAgain is how long an answer stands: a program that leaks for days may leak elsewhere.
+	// askAgain is how long an answer stands: a program that leaks for days may leak elsewhere. A
+	// refusal stands for refused.
 	askAgain = 6 * time.Hour
+	refused  = time.Hour
 	// MaxSites bounds of how many processes sites are kept, 64 KiB each at most.
 	MaxSites = 64
 )
@@ -38,7 +40,7 @@ func (r *Reader) Ask(id gpu.ProcessID, over time.Duration) {
 	p, now := r.processes[id], time.Now()
 	switch {
 	case p == nil || p.records == nil:
-	case p.sites != nil && (!p.sites.final() || now.Sub(p.sites.Asked) < askAgain):
+	case p.sites != nil && now.Sub(p.sites.Asked) < p.sites.stands():
 	case p.sites == nil && r.kept() >= MaxSites:
 	default:
 		p.sites = &Sites{State: SitesAsked, Asked: now, Over: over}
@@ -68,6 +70,18 @@ func (r *Reader) Sites(id gpu.ProcessID) *Sites {
 
 // final reports whether no more will come.
 func (s *Sites) final() bool { return s.State == SitesDone || s.State == SitesRefused }
+
+// stands returns for how long after it was asked for it is not asked for again.
+func (s *Sites) stands() time.Duration {
+	switch s.State {
+	case SitesDone:
+		return askAgain
+	case SitesRefused:
+		return refused
+	default:
+		return 365 * 24 * time.Hour // it is at it
+	}
+}
 
 // pursue asks a process that is to be asked, and looks for its answer.
 func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {

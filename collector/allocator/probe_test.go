@@ -139,6 +139,39 @@ func TestProbeTellsNothing(t *testing.T) {
 	}
 }
 
+// TestProbeWithFailures has system calls fail in the program: it goes on, and has its page once they work.
+func TestProbeWithFailures(t *testing.T) {
+	if got := recordsOf(t, python(t, "failing")); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if said := python(t, "memory_limit"); said != "none" {
+		t.Error(said)
+	}
+}
+
+// TestProbeAsksTheDriver has the driver's library name the devices, as of a GPU in MIG mode: each of them is told
+// apart.
+func TestProbeAsksTheDriver(t *testing.T) {
+	library := filepath.Join(t.TempDir(), "libcuda.so.1")
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, "testdata/libcuda.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Setenv("LIBCUDA", library)
+	got := recordsOf(t, python(t, "driver"))
+	if len(got) != 2 || got[0].UUID != "01010101-0101-0101-0101-010101010101" || got[1].UUID != "02020202-0202-0202-0202-020202020202" {
+		t.Fatalf("%+v", got)
+	}
+	s := gpu.Sample{
+		Processes: []gpu.Process{{Instance: gpu.Some(uint32(7))}, {Instance: gpu.Some(uint32(8))}},
+		Instances: []gpu.Instance{{ID: 7, Devices: []gpu.MIGDevice{{UUID: "MIG-02020202-0202-0202-0202-020202020202"}}}, {ID: 8}},
+	}
+	Attribute(func(gpu.ProcessID) []Record { return got }, "GPU-a", &s)
+	if a := s.Processes[0].Allocator; a == nil || a.Allocated != got[1].Allocator.Allocated || s.Processes[1].Allocator != nil {
+		t.Errorf("%+v, %+v", a, s.Processes[1].Allocator)
+	}
+}
+
 // TestProbeEnds has programs end while the probe asks.
 func TestProbeEnds(t *testing.T) {
 	for range 20 {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // askFor runs a program of testdata/leaks.py, and asks it where it allocates what stays.
@@ -37,6 +39,12 @@ func askFor(t *testing.T, kind string, env ...string) *Sites {
 	c := newClock(t)
 	c.Of(id)
 	c.at(0)
+	return wait(t, c, id)
+}
+
+// wait asks a process, and waits for its answer.
+func wait(t *testing.T, c clock, id gpu.ProcessID) *Sites {
+	t.Helper()
 	c.Ask(id, time.Second)
 	if s := c.Sites(id); s == nil || s.State != SitesAsked {
 		t.Fatalf("%+v", s)
@@ -119,11 +127,30 @@ func TestSitesRefused(t *testing.T) {
 		"slow":      "a snapshot stopped the program for 1.1 s",
 		"many":      "200001 blocks are in use: a snapshot would stop the program for too long",
 		"old":       "PyTorch is older than 2.1",
-		"broken":    "the probe failed: AttributeError",
+		"broken":    "the probe failed: AttributeError: module 'torch.cuda.memory' has no attribute '_snapshot'",
 	} {
 		if s := askFor(t, kind); s.State != SitesRefused || s.Reason != reason || s.List != nil {
 			t.Errorf("%s: %+v", kind, s)
 		}
+	}
+}
+
+// TestSitesTwice asks a program again, which has just recorded.
+func TestSitesTwice(t *testing.T) {
+	pid, err := strconv.Atoi(program(t, "python3", "testdata/leaks.py", "../../probe", "list"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := idOf(t, pid)
+	c := newClock(t)
+	c.Of(id)
+	c.at(0)
+	if s := wait(t, c, id); s.State != SitesDone {
+		t.Fatalf("%+v", s)
+	}
+	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	if s := wait(t, c, id); s.State != SitesRefused || !strings.HasPrefix(s.Reason, "it has just recorded: ask again in ") {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 // figures are the scores of one rule on many scenarios.
 type figures struct {
 	leaks, found, inTime, rated, named, listed, who, early int
+	fast, quick                                            int // of the leaks, those that are fast, and those of them that were told soon
 	delays                                                 []time.Duration
 	leakScenarios                                          int
 	// By class: scenarios, and those that ever had an alarm.
@@ -85,6 +86,8 @@ func (f *figures) addLeak(l *leakOutcome) {
 		count(&f.soon[i], l.soon[i])
 	}
 	count(&f.lost, l.lost)
+	count(&f.fast, l.fast)
+	count(&f.quick, l.quick)
 	count(&f.rated, l.rated)
 	count(&f.inTime, l.inTime)
 	if l.found != never {

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// steadyRate is the rate in bytes per second from which on a steady leak has to be told soon.
+// steadyRate is the rate in bytes per second from which on a leak has to be told soon.
 const steadyRate = 50 << 20 / 60.0
 
 // lived is what came of one life of a chain.

@@ -75,6 +75,7 @@ func rows(p prices) []row {
 		{"leaks found", true, func(f *figures) string { return share(f.found, f.leaks) }},
 		{"… and the right culprit named", false, func(f *figures) string { return share(f.named, f.listed*min(f.who, 1)) }},
 		{"told before a quarter of the headroom was gone", true, func(f *figures) string { return share(f.inTime, f.rated) }},
+		{"leaks ≥ 50 MiB/min told within 10 min", false, func(f *figures) string { return share(f.quick, f.fast) }},
 		{"delay, median", true, func(f *figures) string { return short(f.delays, 0.5) }},
 		{"delay, 90 %", false, func(f *figures) string { return short(f.delays, 0.9) }},
 		{"GPUs with an alarm before the leak", false, func(f *figures) string { return share(f.early, f.leakScenarios) }},

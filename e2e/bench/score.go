@@ -72,6 +72,8 @@ type leakOutcome struct {
 	delay time.Duration // from the onset until then
 	// inTime says that it was told before a quarter of the headroom was gone; rated that it can be said.
 	inTime, rated bool
+	// fast says that it grew by steadyRate or more, and long enough; quick that it was told within ten minutes.
+	fast, quick bool
 	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that
 	// the rule named somebody.
 	named, listed, who bool
@@ -216,6 +218,7 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 	if i := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.Growth >= held && !o.Own }); i >= 0 {
 		o.forecasts[atHalf] = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2, ooms[i].Course)
 	}
+	o.fast = l.Rate >= steadyRate && l.Until-l.From >= held
 	told := s.quarterGone(l)
 	o.rated = told != never
 	for _, a := range s.alarms {
@@ -230,6 +233,7 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 		}
 		o.found, o.delay = begin, begin-l.From
 		o.inTime = o.rated && begin <= told
+		o.quick = o.fast && o.delay <= held
 		who := s.at(until).who
 		o.who, o.named = who.ok, right(who, l)
 		if next >= 0 && ooms[next].T > begin && ooms[next].T-ooms[next].Growth <= begin && !ooms[next].Own {

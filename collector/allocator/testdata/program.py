@@ -303,6 +303,69 @@ def scenario_no_memory():
     say("none")
 
 
+def scenario_failing():
+    """Has system calls fail, one after the other, while the probe begins."""
+    import ctypes
+    import fcntl
+
+    torch = Torch()
+    torch.initialised = True
+    probe = load(torch)
+    import torch as _
+
+    def fail(*_args, **_keywords):
+        calls.append(1)
+        raise OSError(12, "no memory")
+
+    for module, name in ((os, "memfd_create"), (os, "posix_fallocate"), (fcntl, "fcntl"), (ctypes, "CDLL")):
+        calls, works = [], getattr(module, name)
+        setattr(module, name, fail)
+        p = probe._Probe()
+        p.interval = 0.01
+        p.start()
+        while not (calls and p._pages):
+            time.sleep(0.001)
+        assert p._page is None, name
+        setattr(module, name, works)
+        while p._page is None:
+            time.sleep(0.001)
+        p._page.close()
+        p._pages = 100  # its thread ends
+    wait(probe)
+    say(os.getpid())
+
+
+def scenario_memory_limit():
+    """Has no memory for a thread, then none for the page."""
+    import resource
+
+    torch = Torch()
+    torch.initialised = True
+    probe = load(torch)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as f:
+        pages = int(f.read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + 65536, hard))
+    import torch as _
+
+    time.sleep(0.1)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    kept = [bytearray(1 << 20) for _ in range(8)]
+    assert len(kept) == 8 and probe._probe._page is None
+    say("none")
+
+
+def scenario_driver():
+    """Has a driver's library that names two MIG devices."""
+    import ctypes
+
+    library = ctypes.CDLL(os.environ["LIBCUDA"], mode=ctypes.RTLD_GLOBAL)
+    assert library.cuDeviceGet is not None
+    torch = Torch(devices=2)
+    begin(torch, load(torch))
+    say(os.getpid())
+
+
 def scenario_ends():
     """Ends while the probe asks, many times a second."""
     torch = Torch(devices=8)
