@@ -148,15 +148,16 @@ function(config) {
       cache: '(%s - %s - (%s or 0 * %s))' % [reserved, tensors, pieces, reserved],
       library: grew('untracked_memory_bytes'),
     };
-    local site = self.ask('"topk(1, " %s ")"' % self.last('gpu_process_leak_site_bytes', '$process'), ' Most of it is allocated at {{ .Labels.site }}.');
+    local site = self.ask('"topk(1, " %s ")"' % self.last('gpu_process_leak_site_bytes', '$process'), '{{ $site = .Labels.site }}');
     local means = {
       tensors: 'tensors grow, by {{ .Value | humanize1024 }}B in 30m: something keeps references to them.'
-               + site,
+               + '{{ with $site }} Most of it is allocated at {{ . }}.{{ end }}',
       pieces: 'free pieces that it cannot give back grow, by {{ .Value | humanize1024 }}B in 30m: its memory is fragmented. For PyTorch try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.',
       cache: 'its cache grows, by {{ .Value | humanize1024 }}B in 30m, and tensors do not: it fills, or shapes of input vary.',
       library: 'a library takes memory without it, {{ .Value | humanize1024 }}B in 30m, such as NCCL, cuDNN or a CUDA graph.',
     };
     '{{ $process := printf `%%s, pid=%%q` $memory %s }}' % pid +
+    '{{ $site := "" }}' + site +
     '{{ with print `topk(1, %s) > 0` | query }}{{ with first . }}' % std.join(' or ', [
       'label_replace(%s, "what", "%s", "", "")' % [parts[what], what]
       for what in std.objectFields(parts)
