@@ -187,7 +187,7 @@ func rightlyEmpty() map[string]string {
 		}
 	}
 	for panel, queries := range map[string]string{
-		"leak.json What the memory of processes is": "ABCD", "leak.json Tensors by process": "A", "leak.json Failed allocations": "AB",
+		"leak.json What the memory of processes is": "ABCD", "leak.json Tensors by process": "A", "leak.json Failed allocations": "AB", "leak.json Lines that allocate what stays": "A",
 	} {
 		for _, query := range queries {
 			empty[panel+" "+string(query)] = "simulated processes have no probe"

@@ -360,6 +360,21 @@ local panel = import '../lib/panel.libsonnet';
     ) + panel.counts + panel.bars + panel.noValue('None.'),
   ],
 
+  local sites = panel.table(
+    'Lines that allocate what stays',
+    'Of processes whose tensors leak: how much more of what each line allocated was alive at the end of a recording of five minutes. With --collector.allocator.sites only.',
+    [instant(with('gpu_process_leak_site_bytes{%(part)s} @ $now'))],
+    [
+      column('process', 'Process', { 'custom.width': 200 }),
+      column('pid', 'PID', { 'custom.width': 85 }),
+      column('site', 'Line', { 'custom.minWidth': 300 }),
+      column('A', 'Grew by', { unit: 'bytes', 'custom.width': 110 }),
+    ],
+    'Grew by',
+    'No process was asked, or none has told.',
+    desc=true,
+  ),
+
   // What earlier lives held, of the processes that grow.
   local earlier = [
     panel.timeSeries(
@@ -496,7 +511,7 @@ local panel = import '../lib/panel.libsonnet';
         { title: 'Who' },
         { height: 7, panels: [table] },
         { height: 9, panels: processes },
-        { title: 'What allocators in processes hold', rows: [{ height: 9, panels: inside, widths: [10, 8, 6] }] },
+        { title: 'What allocators in processes hold', rows: [{ height: 9, panels: inside, widths: [10, 8, 6] }, { height: 7, panels: [sites] }] },
         { title: 'What earlier lives held', rows: [{ height: 9, panels: earlier, widths: [14, 10] }] },
         { title: 'Pods and jobs as a whole', rows: [{ height: 8, panels: workloads }] },
         { title: 'What the judgement rests on', rows: [{ height: 7, panels: basis }] },
