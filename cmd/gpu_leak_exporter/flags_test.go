@@ -53,6 +53,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--no-collector.nvlink=1", `--collector.nvlink takes no value ("1"): write --collector.nvlink or --no-collector.nvlink`},
 		{"--collector.process.max=1025", "--collector.process.max=1025: must be between 0 and 1024"},
 		{"--collector.process.min-age=2h", "--collector.process.min-age=2h: must be between 0s and 1h"},
+		{"--collector.allocator.sites --no-collector.allocator", "--collector.allocator.sites needs --collector.allocator: it asks the probes that this one reads"},
 		{"--web.max-requests=many", "--web.max-requests=many: is not a whole number between 0 and 2147483647"},
 		{"--web.telemetry-path=metrics", "--web.telemetry-path=metrics: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
 		{"--web.telemetry-path=/a{b}", "--web.telemetry-path=/a{b}: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
