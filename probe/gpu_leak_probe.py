@@ -7,7 +7,7 @@ adds what lives in the reservation. Import it, or install gpu_leak_probe.pth bes
 If the exporter asks for it, it also records for some minutes which lines of a program with
 PyTorch allocate what stays.
 
-Once PyTorch, TensorFlow, JAX or CuPy is imported, a thread asks the framework every five
+Once PyTorch, TensorFlow, JAX or CuPy is imported into the main interpreter, a thread asks the framework every five
 seconds, and writes the answer into 4,096 bytes of memory that the exporter reads through
 /proc. README.md has the layout. GPU_LEAK_PROBE=off turns it off.
 
@@ -19,6 +19,7 @@ import os
 import sys
 
 _INTERVAL = 5.0  # seconds; the exporter takes a page that is six times as old for dead
+_PATIENCE = 5.0  # seconds after fork: a child that is about to call exec or unshare has done so by then
 _SIZE = 4096
 _OURS = 4032  # what follows is the exporter's to write
 _RECORDS = 16
@@ -103,9 +104,11 @@ def _read_cupy(cupy):
     for ordinal in range(_RECORDS):
         if not _cuda.has_context(ordinal):  # to select a device without one makes one
             continue
-        with cupy.cuda.Device(ordinal):
-            pool = cupy.get_default_memory_pool()
-            values = {"allocated": pool.used_bytes(), "reserved": pool.total_bytes()}
+        # For the thread of the probe alone, and not as a context manager: that goes back to device
+        # 0 in the end, which makes a context there.
+        cupy.cuda.Device(ordinal).use()
+        pool = cupy.get_default_memory_pool()
+        values = {"allocated": pool.used_bytes(), "reserved": pool.total_bytes()}
         if any(values.values()):
             yield ordinal, "", values
 
@@ -428,7 +431,7 @@ def _read():
     records, failures = [], 0
     for name, reader in _READERS.items():
         module = sys.modules.get(name)
-        if module is None:
+        if module is None or type(module).__module__ == "importlib.util":  # a look at a lazy one imports it
             continue
         try:
             version = getattr(module, "__version__", "")
@@ -438,10 +441,22 @@ def _read():
     return records[:_RECORDS], failures
 
 
+def _is_main():
+    """Reports whether this is the main interpreter: with a thread in it, another one could not end."""
+    import ctypes
+
+    api = ctypes.PyDLL(None)
+    get = getattr(api, "PyInterpreterState_Get", None) or api._PyInterpreterState_Get  # Python 3.8
+    main = api.PyInterpreterState_Main
+    get.restype = main.restype = ctypes.c_void_p
+    return get() == main()
+
+
 class _Probe:
     def __init__(self):
-        self.interval = _INTERVAL
+        self.interval, self.patience = _INTERVAL, _PATIENCE
         self.started = False
+        self._due = None  # when the thread of a child may start; None if it is none, or has started it
         self._renew()
 
     def _renew(self):
@@ -459,6 +474,8 @@ class _Probe:
             import _thread
             import atexit
 
+            if not _is_main():
+                return
             os.register_at_fork(after_in_child=self._forked)
             atexit.register(self._stop)
             _thread.start_new_thread(self._run, ())
@@ -466,17 +483,37 @@ class _Probe:
             pass  # no thread, no memory: the program goes on without a probe
 
     def _forked(self):
-        # The child has the parent's page, and no thread.
+        # The child has the parent's page, and no thread. It gets none at once: some system calls
+        # refuse a process with threads, and CUDA does not work in a child of who has used it.
         try:
-            import _thread
+            import gc
+            import time
 
-            if self._page is not None:
+            used = self._page is not None
+            if used:
                 self._page.close()
             self._recorder.forget()
             self._renew()
-            _thread.start_new_thread(self._run, ())
+            self._due = None if used else time.monotonic() + self.patience
+            if self.follow not in gc.callbacks:
+                gc.callbacks.append(self.follow)
         except BaseException:
             pass
+
+    def follow(self, *_):
+        """Starts the thread of a child once it is time. The garbage collector and imports call it: a
+        child that does neither has no page."""
+        if self._due is None:
+            return
+        try:
+            import _thread
+            import time
+
+            if time.monotonic() >= self._due:
+                self._due = None
+                _thread.start_new_thread(self._run, ())
+        except BaseException:
+            self._due = None
 
     def _stop(self):
         # A thread that is inside a framework while the interpreter goes may crash it.
@@ -520,8 +557,11 @@ class _Finder:
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name in _READERS:
+        root, dot, _ = name.partition(".")
+        # A framework imports parts of itself. Who only looks whether there is one does not.
+        if dot and root in _READERS and root in sys.modules:
             _probe.start()
+        _probe.follow()
         return None
 
 

@@ -108,9 +108,13 @@ func TestProbe(t *testing.T) {
 			{Allocator: gpu.Allocator{Framework: "tensorflow", Version: "2.20.0", Allocated: gpu.Some(uint64(gib))}},
 			{Allocator: gpu.Allocator{Framework: "jax", Version: "0.8.0", Allocated: gpu.Some(uint64(3 * gib)), Reserved: gpu.Some(uint64(4 * gib))}},
 		},
-		"fork":       {usual(0, 70)},
-		"fork_storm": {usual(0, 7)},
-		"all_closed": {usual(0, 7)},
+		"cupy": {
+			{Allocator: gpu.Allocator{Framework: "cupy", Version: "14.0", Allocated: gpu.Some(uint64(gib)), Reserved: gpu.Some(uint64(2 * gib))}},
+		},
+		"fork":         {usual(0, 7)},
+		"fork_imports": {usual(0, 7)},
+		"fork_storm":   {usual(0, 7)},
+		"all_closed":   {usual(0, 7)},
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			if got := recordsOf(t, python(t, scenario)); !reflect.DeepEqual(got, want) {
@@ -123,7 +127,10 @@ func TestProbe(t *testing.T) {
 // TestProbeTellsNothing runs programs of which there is nothing to tell: they go on as if
 // there were no probe.
 func TestProbeTellsNothing(t *testing.T) {
-	for _, scenario := range []string{"no_framework", "no_gpu", "off", "half_imported", "fork_without_gpu", "exec", "no_memory"} {
+	for _, scenario := range []string{
+		"no_framework", "no_gpu", "off", "half_imported", "fork_without_gpu", "fork_of_user", "exec", "no_memory", "unshare",
+		"interpreter", "looked_for", "lazy",
+	} {
 		t.Run(scenario, func(t *testing.T) {
 			said, pid, _ := strings.Cut(python(t, scenario), " ")
 			if said != "none" {

@@ -57,17 +57,18 @@ class Torch:
             "num_ooms": 7,
         }
 
-    # As the finder of a package: what imports torch gets this one.
+    # As the finder of a package: what imports torch gets this one, which imports parts of itself.
     def find_spec(self, name, path=None, target=None):
         from importlib.machinery import ModuleSpec
 
-        return ModuleSpec(name, self) if name == "torch" else None
+        return ModuleSpec(name, self, is_package=name == "torch") if name in ("torch", "torch.version") else None
 
     def create_module(self, spec):
-        return self.module
+        return self.module if spec.name == "torch" else None
 
     def exec_module(self, m):
-        pass
+        if m is self.module:
+            import torch.version as _
 
 
 def load(torch=None):
@@ -75,6 +76,7 @@ def load(torch=None):
     import gpu_leak_probe
 
     gpu_leak_probe._probe.interval = 0.01
+    gpu_leak_probe._probe.patience = 0.05
     if torch is not None:
         sys.meta_path.append(torch)
     return gpu_leak_probe
@@ -214,8 +216,7 @@ def scenario_frameworks():
     say(os.getpid())
 
 
-def child(torch, probe, then):
-    begin(torch, probe)
+def child(then):
     pid = os.fork()
     if pid == 0:
         then()
@@ -225,27 +226,195 @@ def child(torch, probe, then):
 
 
 def scenario_fork():
+    """Forks as a server does whose workers use the GPU."""
+    import gc
+
     torch = Torch()
     probe = load(torch)
+    import torch as _
 
     def then():
-        torch.stats = lambda _: dict(Torch.usual(0), num_ooms=70)
+        torch.initialised = True
+        assert threads() == 1
+        while probe._probe._page is None:
+            gc.collect()
+            time.sleep(0.005)
         wait(probe)
         say(os.getpid())
 
-    child(torch, probe, then)
+    child(then)
+
+
+def scenario_fork_imports():
+    """Forks, and the child never collects garbage: imports start the thread, too."""
+    import gc
+
+    gc.disable()
+    torch = Torch()
+    probe = load(torch)
+    import torch as _
+
+    def then():
+        torch.initialised = True
+        while probe._probe._page is None:
+            try:
+                import nothing as _
+            except ImportError:
+                time.sleep(0.005)
+        wait(probe)
+        say(os.getpid())
+
+    child(then)
+
+
+def scenario_fork_of_user():
+    """Forks a program that has used the GPU, as the workers of a DataLoader: CUDA does not work there."""
+    import gc
+
+    torch = Torch()
+    probe = load(torch)
+    begin(torch, probe)
+
+    def then():
+        time.sleep(0.1)
+        gc.collect()
+        assert threads() == 1
+        say("none " + str(os.getpid()))
+
+    child(then)
 
 
 def scenario_fork_without_gpu():
+    import gc
+
     torch = Torch()
-    probe = load(torch)
+    load(torch)
+    import torch as _
 
     def then():
-        torch.initialised = False  # as torch says in a child
+        time.sleep(0.1)
+        gc.collect()
         time.sleep(0.1)
         say("none " + str(os.getpid()))
 
-    child(torch, probe, then)
+    child(then)
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def scenario_unshare():
+    """Has a child enter a user namespace, which only a process without threads can."""
+    import ctypes
+    import gc
+    import subprocess
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    torch = Torch()
+    probe = load(torch)
+    probe._probe.patience = 5
+    import torch as _
+
+    def enter():
+        gc.collect()
+        if libc.unshare(0x10000000) != 0:
+            raise OSError(ctypes.get_errno(), "unshare")
+
+    assert threads() == 2
+    subprocess.run(["true"], preexec_fn=enter, check=True)
+    say("none")
+
+
+def scenario_interpreter():
+    """Imports a framework in an interpreter of its own, which ends."""
+    try:
+        import _interpreters as interpreters
+
+        one = interpreters.create("legacy")
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+
+        one = interpreters.create(isolated=False)
+    interpreters.run_string(
+        one,
+        """if True:
+        import os, sys, types
+        sys.path.insert(0, %r)
+        import gpu_leak_probe
+        torch = types.ModuleType("torch")
+        torch.__path__ = []
+        sys.modules["torch"] = torch
+        try:
+            import torch.version
+        except ImportError:
+            pass
+        assert gpu_leak_probe._probe.started
+        assert len(os.listdir("/proc/self/task")) == 1
+        """
+        % sys.argv[1],
+    )
+    interpreters.destroy(one)
+    say("none")
+
+
+def scenario_looked_for():
+    """Looks whether there is a framework, and there is none."""
+    import importlib.util
+
+    probe = load()
+    assert importlib.util.find_spec("torch") is None
+    try:
+        import cupy as _
+    except ImportError:
+        pass
+    assert threads() == 1 and not probe._probe.started
+    say("none")
+
+
+def scenario_lazy():
+    """Has a framework that is imported when it is used, and does not use it."""
+    import importlib.util
+
+    torch = Torch()
+    probe = load(torch)
+    spec = importlib.util.find_spec("torch")
+    spec.loader = importlib.util.LazyLoader(torch)
+    lazy = sys.modules["torch"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lazy)
+    kind = type(lazy)
+    probe._probe.start()
+    time.sleep(0.1)
+    assert type(lazy) is kind, "the probe imported it"
+    assert lazy.__version__ == "2.9.0+cu130" and type(lazy) is not kind
+    say("none")
+
+
+def scenario_cupy():
+    """Uses its second GPU only: a context on the first one is not the probe's to make."""
+    selected = []
+
+    class Device:
+        def __init__(self, ordinal):
+            self.ordinal = ordinal
+
+        def use(self):
+            selected.append(self.ordinal)
+
+        def __enter__(self):
+            self.use()
+
+        def __exit__(self, *_):
+            selected.append(0)
+
+    pool = types.SimpleNamespace(used_bytes=lambda: GIB, total_bytes=lambda: 2 * GIB)
+    probe = load()
+    probe._cuda.has_context = lambda ordinal: ordinal == 1
+    sys.modules["cupy"] = module("cupy", __version__="14.0", cuda=types.SimpleNamespace(Device=Device), get_default_memory_pool=lambda: pool)
+    probe._probe.start()
+    wait(probe)
+    assert set(selected) == {1}, selected
+    say(os.getpid())
 
 
 def scenario_fork_storm():
