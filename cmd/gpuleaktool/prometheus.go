@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -233,11 +235,47 @@ func (q *promQuery) client() (v1.API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--http.config.file=%s: %w", q.httpConfig, err)
 	}
+	c.Transport = boundedAnswers{c.Transport, maxPrometheusAnswer}
 	prometheus, err := api.NewClient(api.Config{Address: q.url, Client: c})
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus.url: %w", err)
 	}
 	return v1.NewAPI(prometheus), nil
+}
+
+// maxPrometheusAnswer bounds one answer, in bytes. A chunk of 1,000 series takes that much.
+const maxPrometheusAnswer = 256 << 20
+
+// errAnswerTooLarge says that an answer is longer, or has no end.
+var errAnswerTooLarge = fmt.Errorf("an answer is longer than %d MiB: ask for fewer series, or for a shorter range", maxPrometheusAnswer>>20)
+
+// boundedAnswers has reading an answer fail where it is too large.
+type boundedAnswers struct {
+	http.RoundTripper
+	most int64 // bytes
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = &boundedBody{answer.Body, b.most}
+	}
+	return answer, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errAnswerTooLarge
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
 }
 
 // ask asks for a query over the whole range, in chunks. flag is what gave the query.

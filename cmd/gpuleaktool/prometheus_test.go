@@ -4,8 +4,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -325,5 +328,34 @@ func TestParseMoment(t *testing.T) {
 		if got, err := parseMoment(text, now); err == nil {
 			t.Errorf("%q: %s", text, got)
 		}
+	}
+}
+
+// TestEndlessAnswer has a server that never ends what it says.
+func TestEndlessAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(bytes.Repeat([]byte{' '}, 1<<16)); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: boundedAnswers{http.DefaultTransport, 1 << 20}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if b, err := io.ReadAll(answer.Body); len(b) != 1<<20 || !errors.Is(err, errAnswerTooLarge) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h")
+	if code != exitWrong || !strings.Contains(stderr, "longer than 256 MiB") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
