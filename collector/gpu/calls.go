@@ -64,10 +64,15 @@ func (c *Calls) Begin(uuid, call string) (end func(err string)) {
 		stat.nanoseconds.Add(uint64(time.Since(f.Since)))
 		stat.count.Add(1)
 		if err != "" {
-			n, _ := c.errors.LoadOrStore(callError{uuid, call, err}, new(atomic.Uint64))
-			n.(*atomic.Uint64).Add(1)
+			c.Refused(uuid, call, err)
 		}
 	}
+}
+
+// Refused counts an answer of call that cannot be used, as an error of that name.
+func (c *Calls) Refused(uuid, call, err string) {
+	n, _ := c.errors.LoadOrStore(callError{uuid, call, err}, new(atomic.Uint64))
+	n.(*atomic.Uint64).Add(1)
 }
 
 // Snapshot returns the state now.

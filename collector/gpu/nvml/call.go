@@ -26,6 +26,16 @@ const (
 	down // the library must be initialised again
 )
 
+// vital are the calls without which there is no sample: that the library must be initialised again
+// is believed of these alone.
+var vital = []string{
+	"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID",
+	"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo",
+}
+
+// eventCall waits for events.
+const eventCall = "nvmlEventSetWait_v2"
+
 // classify maps a return code to its meaning. Codes that mean "not offered" only
 // for some calls are passed as also.
 func classify(ret nvml.Return, also []nvml.Return) outcome {
@@ -93,11 +103,7 @@ func returnName(ret nvml.Return) string {
 
 // driverError says that no GPU can be seen because of ret.
 func driverError(ret nvml.Return, cause error) *gpu.DriverError {
-	return &gpu.DriverError{
-		Reason: strings.ToLower(returnName(ret)),
-		Fatal:  ret == nvml.ERROR_LIB_RM_VERSION_MISMATCH,
-		Err:    cause,
-	}
+	return &gpu.DriverError{Reason: strings.ToLower(returnName(ret)), Err: cause}
 }
 
 // callError is a call that did not succeed. errors.Is(err, gpu.ErrLost) and
@@ -149,7 +155,11 @@ func terminal(err error) bool {
 // It returns nil, errAbsent (also for the codes in also), errStale, errClosed, a
 // *gpu.DriverError or a *callError. Only the last is counted as an error.
 func (s *Source) call(uuid string, generation uint64, name string, f func() nvml.Return, also ...nvml.Return) error {
-	if !s.gate.enter() {
+	enter := s.gate.enter
+	if name == eventCall {
+		enter = s.gate.enterLater
+	}
+	if !enter() {
 		return errClosed
 	}
 	defer s.gate.leave()
@@ -176,6 +186,9 @@ func (s *Source) call(uuid string, generation uint64, name string, f func() nvml
 		return nil
 	}
 	end(returnName(ret))
+	if o == down && !slices.Contains(vital, name) {
+		o = failed
+	}
 	err := &callError{name, ret, o}
 	if o == down {
 		s.down.CompareAndSwap(nil, driverError(ret, fmt.Errorf("%s failed", name)))

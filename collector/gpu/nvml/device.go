@@ -34,6 +34,9 @@ type device struct {
 	stamper   stamper
 	processes processTable
 	profiles  map[uint32]string // of GPU instances at the last sample, by ID
+	// memory2 and migMemory2 are whether the GPU and its MIG devices ever answered the
+	// second version of the call for their memory.
+	memory2, migMemory2 bool
 }
 
 var _ gpu.Device = (*device)(nil)
@@ -70,7 +73,7 @@ func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
 	}
 	var s gpu.Sample
 	err := d.read(func(r *reading) error {
-		s = gpu.Sample{Memory: r.memory(r.handle.Device)}
+		s = gpu.Sample{Memory: r.memory(r.handle.Device, &d.memory2)}
 		s.Time = time.Now()
 		s.T, s.Step = d.stamper.stamp(d.source.clock.steady(s.Time), d.source.clock.ahead(s.Time))
 		s.MIGEnabled = r.migEnabled()

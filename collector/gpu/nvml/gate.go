@@ -20,6 +20,14 @@ type gate struct {
 	reopened chan struct{}
 	// empty is closed when the last one leaves while somebody waits for that.
 	empty chan struct{}
+	// claim is not nil while somebody waits for a moment when nobody is inside.
+	claim *claim
+}
+
+// claim is a wait for a moment when nobody is inside.
+type claim struct {
+	seized chan struct{} // closed at that moment: who waits has the library alone
+	over   chan struct{} // closed when the wait is
 }
 
 // enter waits while somebody has the library alone and then counts the caller as
@@ -41,6 +49,20 @@ func (g *gate) enter() bool {
 	return true
 }
 
+// enterLater is enter for who can wait while there is a claim: a wait for events, which
+// would stay inside nearly all the time.
+func (g *gate) enterLater() bool {
+	for {
+		g.mu.Lock()
+		c := g.claim
+		g.mu.Unlock()
+		if c == nil {
+			return g.enter()
+		}
+		<-c.over
+	}
+}
+
 // leave ends what enter began.
 func (g *gate) leave() {
 	g.mu.Lock()
@@ -50,6 +72,45 @@ func (g *gate) leave() {
 		close(g.empty)
 		g.empty = nil
 	}
+	if g.inside == 0 && g.claim != nil && g.reopened == nil {
+		g.reopened = make(chan struct{})
+		close(g.claim.seized)
+		g.endClaim()
+	}
+}
+
+func (g *gate) endClaim() {
+	close(g.claim.over)
+	g.claim = nil
+}
+
+// calm waits for a moment when nobody is inside, and keeps nobody out meanwhile but those of
+// enterLater. It reports whether there was one within the grace: the caller has the library
+// alone then until it calls open. One goroutine at a time may call it.
+func (g *gate) calm(grace time.Duration) (open func(), ok bool) {
+	g.mu.Lock()
+	if g.inside == 0 && g.reopened == nil {
+		g.reopened = make(chan struct{})
+		g.mu.Unlock()
+		return g.reopen, true
+	}
+	c := &claim{make(chan struct{}), make(chan struct{})}
+	g.claim = c
+	g.mu.Unlock()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-c.seized:
+		return g.reopen, true
+	case <-timer.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.claim != c { // it was seized this very moment
+		return g.reopen, true
+	}
+	g.endClaim()
+	return nil, false
 }
 
 // alone keeps newcomers out, waits until nobody is inside, and reports whether

@@ -71,6 +71,58 @@ func TestGateIsForOneAtATime(t *testing.T) {
 	})
 }
 
+// A claim waits for a moment without calls, and lets all in meanwhile but who waits for events.
+func TestGateCalm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		g.enter()
+		time.AfterFunc(1500*time.Millisecond, g.leave)
+		events := make(chan time.Duration)
+		start := time.Now()
+		time.AfterFunc(time.Millisecond, func() {
+			g.enterLater()
+			g.leave()
+			events <- time.Since(start)
+		})
+		time.AfterFunc(time.Second, func() {
+			g.enter()
+			if at := time.Since(start); at != time.Second {
+				t.Errorf("a call had to wait until %v", at)
+			}
+			time.Sleep(time.Second)
+			g.leave()
+		})
+		open, ok := g.calm(3 * time.Second)
+		if at := time.Since(start); !ok || at != 2*time.Second {
+			t.Fatalf("calm: %t after %v, want true after 2s", ok, at)
+		}
+		time.Sleep(time.Second)
+		open()
+		if at := <-events; at != 3*time.Second {
+			t.Errorf("the wait for events began after %v, want 3s", at)
+		}
+	})
+}
+
+func TestGateNeverCalm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		g.enter()
+		if _, ok := g.calm(time.Second); ok {
+			t.Fatal("calm: true with a hung call inside")
+		}
+		if !g.enterLater() || !g.enter() {
+			t.Error("nobody gets in after the claim")
+		}
+		for range 3 {
+			g.leave()
+		}
+		if _, ok := g.calm(0); !ok {
+			t.Error("calm: false with nobody inside")
+		}
+	})
+}
+
 func TestGateClosed(t *testing.T) {
 	var g gate
 	g.close()

@@ -23,6 +23,7 @@ type identification struct {
 	generation uint64
 	done       chan struct{} // closed once the fields below are set
 	device     *device
+	handle     handle // of device
 	err        error
 	// last is the device that stood there before, in the same generation: while
 	// the driver does not answer it has not gone.
@@ -50,10 +51,21 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 	}
 	var devices []*device
 	for i := range n {
-		d := s.indices[i].answer()
-		if d != nil && !slices.ContainsFunc(devices, func(o *device) bool { return o.info.UUID == d.info.UUID }) {
-			devices = append(devices, s.known.at(i, d.info.UUID))
+		id := s.indices[i]
+		d := id.answer()
+		switch {
+		case d == nil:
+			continue
+		case slices.ContainsFunc(devices, func(o *device) bool { return o.info.UUID == d.info.UUID }):
+			// Nothing tells it from the other one, in no series.
+			s.calls.Refused(d.info.UUID, "nvmlDeviceGetUUID", "DUPLICATE")
+			continue
 		}
+		at := s.known.at(i, d.info.UUID)
+		if id.finished() && id.err == nil {
+			at.current.Store(&id.handle)
+		}
+		devices = append(devices, at)
 	}
 	return devices, nil
 }
@@ -75,7 +87,7 @@ func (s *Source) ask(n int, generation uint64) []*identification {
 		fresh = append(fresh, id)
 		go func() {
 			defer close(id.done)
-			id.device, id.err = s.identify(i, generation, id.last.uuid())
+			id.device, id.handle, id.err = s.identify(i, generation, id.last.uuid())
 		}()
 	}
 	return fresh
@@ -104,16 +116,16 @@ func (id *identification) answer() *device {
 	return id.last
 }
 
-// identify returns the device at a position of the driver's list: the same one
-// for the same UUID as ever. expected is the UUID that its calls are noted under.
-func (s *Source) identify(index int, generation uint64, expected string) (*device, error) {
+// identify returns the device at a position of the driver's list, the same one
+// for the same UUID as ever, and its handle. expected is the UUID that its calls are noted under.
+func (s *Source) identify(index int, generation uint64, expected string) (*device, handle, error) {
 	h := handle{generation: generation}
 	err := s.call(expected, generation, "nvmlDeviceGetHandleByIndex_v2", func() (ret nvml.Return) {
 		h.Device, ret = s.library.DeviceGetHandleByIndex(index)
 		return ret
 	})
 	if err != nil {
-		return nil, err
+		return nil, handle{}, err
 	}
 	var uuid string
 	err = s.call(expected, generation, "nvmlDeviceGetUUID", func() (ret nvml.Return) {
@@ -121,7 +133,7 @@ func (s *Source) identify(index int, generation uint64, expected string) (*devic
 		return ret
 	})
 	if err != nil {
-		return nil, err
+		return nil, handle{}, err
 	}
 	d := s.known.get(uuid)
 	if d == nil {
@@ -129,12 +141,11 @@ func (s *Source) identify(index int, generation uint64, expected string) (*devic
 		r := &reading{device: d, handle: h}
 		d.info = r.info(d.info)
 		if err := r.fatal(); err != nil {
-			return nil, err
+			return nil, handle{}, err
 		}
 		d = s.known.add(d)
 	}
-	d.current.Store(&h)
-	return d, nil
+	return d, h, nil
 }
 
 // info completes what identifies the GPU.

@@ -6,6 +6,7 @@ package nvml
 /*
 #cgo LDFLAGS: -ldl
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,15 @@ struct opened {
 	void *handle;
 	char *message; // for the caller to free, if handle is NULL
 };
+
+// By default each thread that is inside the library takes 64 MiB of addresses for what it allocates: too
+// many where ulimit -v is set.
+static void share_memory(void)
+{
+#ifdef M_ARENA_MAX
+	mallopt(M_ARENA_MAX, 2);
+#endif
+}
 
 // dlerror's message belongs to the thread, so it is fetched in the same call.
 static struct opened open_library(const char *path)
@@ -93,6 +103,7 @@ func openLibrary(path string) (*library, *gpu.DriverError) {
 // without a look whether the library has such a function, and hides the dynamic
 // linker's message.
 func load(path string) (*library, *gpu.DriverError) {
+	C.share_memory()
 	p := C.CString(path)
 	defer C.free(unsafe.Pointer(p))
 	opened := C.open_library(p)

@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"errors"
 	"math"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -48,18 +49,54 @@ func percent(v gpu.Opt[uint32]) gpu.Opt[float64] {
 	return gpu.Some(float64(v.V) / 100)
 }
 
+// maxMemory is more than any GPU has: 1 PiB.
+const maxMemory = 1 << 50
+
 // memory returns the memory of a GPU or MIG device. The compute instances of a
-// GPU instance share one memory, and each reports all of it.
-func (r *reading) memory(d nvml.Device) gpu.Memory {
-	v2 := get(r, "nvmlDeviceGetMemoryInfo_v2", d.GetMemoryInfo_v2)
-	if v2.OK {
-		return memoryOf(v2.V)
+// GPU instance share one memory, and each reports all of it. The first version of
+// the call is asked only where the second one was never answered: it counts what is
+// reserved as used.
+func (r *reading) memory(d nvml.Device, second *bool) gpu.Memory {
+	var m nvml.Memory_v2
+	err := r.try("nvmlDeviceGetMemoryInfo_v2", func() (ret nvml.Return) { m, ret = d.GetMemoryInfo_v2(); return ret })
+	if err == nil {
+		*second = true
+		return r.plausible("nvmlDeviceGetMemoryInfo_v2", memoryOf(m))
+	}
+	if *second || !errors.Is(err, errAbsent) {
+		return gpu.Memory{}
 	}
 	v1 := get(r, "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo)
 	if !v1.OK {
 		return gpu.Memory{}
 	}
-	return memoryOfV1(v1.V)
+	return r.plausible("nvmlDeviceGetMemoryInfo", memoryOfV1(v1.V))
+}
+
+// plausible returns m, and nothing at all where its parts contradict each other: nobody knows
+// which of them is wrong. That is counted as an error of the call.
+func (r *reading) plausible(call string, m gpu.Memory) gpu.Memory {
+	reason := implausible(m)
+	if reason == "" {
+		return m
+	}
+	r.device.source.calls.Refused(r.device.info.UUID, call, reason)
+	return gpu.Memory{}
+}
+
+// implausible says what is wrong with a memory; "" if nothing is. What is absent is not wrong.
+func implausible(m gpu.Memory) string {
+	switch {
+	case m.Total.OK && m.Total.V == 0:
+		return "IMPLAUSIBLE_TOTAL_ZERO"
+	case m.Total.OK && m.Total.V > maxMemory:
+		return "IMPLAUSIBLE_TOTAL"
+	case m.Total.OK && m.Free.OK && m.Free.V > m.Total.V:
+		return "IMPLAUSIBLE_FREE"
+	case m.Total.OK && m.Reserved.OK && m.Reserved.V > m.Total.V-m.Free.V:
+		return "IMPLAUSIBLE_RESERVED"
+	}
+	return ""
 }
 
 // memoryOf takes the used memory from the sum rather than from the driver, so
@@ -67,7 +104,7 @@ func (r *reading) memory(d nvml.Device) gpu.Memory {
 // and excludes it for another.
 func memoryOf(v nvml.Memory_v2) gpu.Memory {
 	m := gpu.Memory{Total: size(v.Total), Free: size(v.Free), Reserved: size(v.Reserved)}
-	if m.Total.OK && m.Free.OK && m.Reserved.OK && m.Free.V <= m.Total.V && m.Reserved.V <= m.Total.V-m.Free.V {
+	if m.Total.OK && m.Free.OK && m.Reserved.OK {
 		m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V)
 	}
 	return m
@@ -76,7 +113,7 @@ func memoryOf(v nvml.Memory_v2) gpu.Memory {
 // memoryOfV1 cannot tell the reserved part, which counts as used.
 func memoryOfV1(v nvml.Memory) gpu.Memory {
 	m := gpu.Memory{Total: size(v.Total), Free: size(v.Free)}
-	if m.Total.OK && m.Free.OK && m.Free.V <= m.Total.V {
+	if m.Total.OK && m.Free.OK {
 		m.Used = gpu.Some(m.Total.V - m.Free.V)
 	}
 	return m

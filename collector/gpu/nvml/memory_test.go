@@ -58,7 +58,6 @@ func TestMemoryAddsUp(t *testing.T) {
 		{"plain", nvml.Memory_v2{Total: 100, Reserved: 10, Free: 60, Used: 30}, gpu.Memory{Total: some(100), Used: some(30), Free: some(60), Reserved: some(10)}},
 		{"used includes reserved", nvml.Memory_v2{Total: 100, Reserved: 10, Free: 60, Used: 40}, gpu.Memory{Total: some(100), Used: some(30), Free: some(60), Reserved: some(10)}},
 		{"full", nvml.Memory_v2{Total: 100, Reserved: 10, Free: 0, Used: 90}, gpu.Memory{Total: some(100), Used: some(90), Free: some(0), Reserved: some(10)}},
-		{"parts over the whole", nvml.Memory_v2{Total: 100, Reserved: 50, Free: 60}, gpu.Memory{Total: some(100), Used: none, Free: some(60), Reserved: some(50)}},
 		{"free not available", nvml.Memory_v2{Total: 100, Reserved: 10, Free: na}, gpu.Memory{Total: some(100), Used: none, Free: none, Reserved: some(10)}},
 		{"nothing available", nvml.Memory_v2{Total: na, Reserved: na, Free: na, Used: na}, gpu.Memory{}},
 	} {
@@ -70,7 +69,30 @@ func TestMemoryAddsUp(t *testing.T) {
 	if got := memoryOfV1(nvml.Memory{Total: 100, Free: 60, Used: 40}); got != want {
 		t.Errorf("version 1: %+v, want %+v", got, want)
 	}
-	if got := memoryOfV1(nvml.Memory{Total: 100, Free: 101}); got.Used.OK {
-		t.Errorf("version 1 with more free than there is: used %v", got.Used)
+}
+
+// Parts that contradict each other make the whole unusable, and the error says which.
+func TestMemoryIsPlausible(t *testing.T) {
+	for _, c := range []struct {
+		v2   nvml.Memory_v2
+		want string
+	}{
+		{nvml.Memory_v2{Total: 100, Reserved: 10, Free: 60}, ""},
+		{nvml.Memory_v2{Total: 100, Reserved: 40, Free: 60}, ""},
+		{nvml.Memory_v2{Total: 100, Reserved: 100}, ""},
+		{nvml.Memory_v2{Total: math.MaxUint64, Reserved: 1, Free: 2}, ""}, // it is not available
+		{nvml.Memory_v2{Total: 0}, "IMPLAUSIBLE_TOTAL_ZERO"},
+		{nvml.Memory_v2{Total: 0, Free: 5}, "IMPLAUSIBLE_TOTAL_ZERO"},
+		{nvml.Memory_v2{Total: maxMemory + 1, Free: 5}, "IMPLAUSIBLE_TOTAL"},
+		{nvml.Memory_v2{Total: 100, Free: 101}, "IMPLAUSIBLE_FREE"},
+		{nvml.Memory_v2{Total: 100, Reserved: 50, Free: 60}, "IMPLAUSIBLE_RESERVED"},
+		{nvml.Memory_v2{Total: 100, Reserved: 101, Free: math.MaxUint64}, "IMPLAUSIBLE_RESERVED"},
+	} {
+		if got := implausible(memoryOf(c.v2)); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.v2, got, c.want)
+		}
+	}
+	if got := implausible(memoryOfV1(nvml.Memory{Total: 100, Free: 101})); got != "IMPLAUSIBLE_FREE" {
+		t.Errorf("version 1: %q", got)
 	}
 }

@@ -23,12 +23,15 @@ func (r *reading) migEnabled() gpu.Opt[bool] {
 	})
 }
 
+// maxMIGDevices bounds how many positions of MIG devices are asked for: a GPU has seven.
+const maxMIGDevices = 64
+
 // instances returns the GPU instances that have a compute instance: without one
 // they have no device, and nothing can run on them.
 func (r *reading) instances() []gpu.Instance {
 	count := get(r, "nvmlDeviceGetMaxMigDeviceCount", r.handle.GetMaxMigDeviceCount)
 	var instances []gpu.Instance
-	for i := range count.V {
+	for i := range min(count.V, maxMIGDevices) {
 		r.migDevice(i, &instances)
 	}
 	slices.SortFunc(instances, func(a, b gpu.Instance) int { return cmp.Compare(a.ID, b.ID) })
@@ -67,7 +70,7 @@ func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
 	at := slices.IndexFunc(*instances, func(in gpu.Instance) bool { return in.ID == uint32(id.V) })
 	if at < 0 {
 		in := gpu.Instance{ID: uint32(id.V)}
-		r.aside(func() { in.Profile, in.Memory = r.profile(d, in.ID), r.memory(d) })
+		r.aside(func() { in.Profile, in.Memory = r.profile(d, in.ID), r.memory(d, &r.device.migMemory2) })
 		*instances = append(*instances, in)
 		at = len(*instances) - 1
 	}

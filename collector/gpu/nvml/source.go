@@ -71,10 +71,19 @@ const (
 	// drainGrace is how long Init and Shutdown wait for calls under way. It is
 	// longer than the wait for events.
 	drainGrace = 3 * time.Second
-	// hotplugRetry is how long a new GPU has to wait after a hung call kept the
-	// library from being initialised again, since each try holds up all GPUs for
-	// the grace.
-	hotplugRetry = time.Minute
+	// stuckAfter is how long a call may take while others are held up for Init: of
+	// one that takes longer nobody knows whether it ever returns.
+	stuckAfter = time.Second
+	// busyRetry is how long to wait after calls kept the library from being
+	// initialised again.
+	busyRetry = 5 * time.Second
+	// leastBackoff and mostBackoff are how long to wait after an Init that did not
+	// help the GPU that asked for it. It is doubled from the one to the other.
+	leastBackoff, mostBackoff = time.Second, time.Minute
+	// mismatch is the reason for which the library of another version is needed.
+	mismatch = "lib_rm_version_mismatch"
+	// maxDevices bounds how many GPUs the driver may count: it has room for fewer.
+	maxDevices = 256
 )
 
 // Source is the driver's GPUs. It implements gpu.Source.
@@ -87,8 +96,9 @@ type Source struct {
 	// generation counts the initialisations of the library. A handle is valid in
 	// its own generation only. 0: none yet.
 	generation atomic.Uint64
-	// down is why the library must be initialised again; nil while it works. Any
-	// call may set it.
+	// down is why the library must be initialised again; nil while it works. Calls
+	// set it that every sample needs; the answer of another one means nothing more
+	// than that it failed.
 	down atomic.Pointer[gpu.DriverError]
 	// initialised is whether the library is; only who has it alone changes that.
 	initialised atomic.Bool
@@ -97,10 +107,12 @@ type Source struct {
 	versions atomic.Pointer[versions]
 
 	// turn serialises Devices; it is a channel so that a wait can be cancelled.
-	turn     chan struct{}
-	bus      bus
-	busRetry time.Time
-	indices  map[int]*identification // by position in the driver's list
+	turn    chan struct{}
+	bus     bus
+	again   time.Time               // not before is the library initialised again for some GPUs only
+	backoff time.Duration           // the last one
+	worked  bool                    // the library was initialised once
+	indices map[int]*identification // by position in the driver's list
 
 	known known
 }
@@ -142,12 +154,14 @@ func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 	if err := s.ensure(); err != nil {
 		return nil, err
 	}
-	generation := s.generation.Load()
-	var n int
-	err := s.call("", generation, "nvmlDeviceGetCount_v2", func() (ret nvml.Return) {
-		n, ret = s.library.DeviceGetCount()
-		return ret
-	})
+	n, generation, err := s.count()
+	if e, ok := errors.AsType[*callError](err); ok && e.outcome == down {
+		// It concerns every GPU, so that nothing is lost by holding them up.
+		if err := s.renew(drainGrace); err != nil {
+			return nil, err
+		}
+		n, generation, err = s.count()
+	}
 	if err != nil {
 		return nil, unseen(err)
 	}
@@ -155,12 +169,38 @@ func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(devices) == 0 && n > 0 {
+		if err := s.nameless(); err != nil {
+			return nil, err
+		}
+	}
 	s.known.list(devices)
 	list := make([]gpu.Device, len(devices))
 	for i, d := range devices {
 		list[i] = d
 	}
 	return list, nil
+}
+
+// count asks how many GPUs there are.
+func (s *Source) count() (n int, generation uint64, err error) {
+	generation = s.generation.Load()
+	err = s.call("", generation, "nvmlDeviceGetCount_v2", func() (ret nvml.Return) {
+		n, ret = s.library.DeviceGetCount()
+		return ret
+	})
+	return min(n, maxDevices), generation, err
+}
+
+// nameless says why no GPU can be told from another: the library lacks what tells their
+// names. It is nil where it does not.
+func (s *Source) nameless() error {
+	for _, name := range []string{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
+		if !s.library.has(name) {
+			return driverError(nvml.ERROR_FUNCTION_NOT_FOUND, fmt.Errorf("the library has no function %s", name))
+		}
+	}
+	return nil
 }
 
 // unseen turns a failure to count the GPUs into a *gpu.DriverError.
@@ -174,26 +214,65 @@ func unseen(err error) error {
 	return err
 }
 
-// ensure initialises the library if it must be.
+// ensure initialises the library if it is not, and again where a GPU was added or one says that
+// it must be. Neither costs the other GPUs a sample: where there is no moment without
+// a call, because one hangs, it is left for later.
 func (s *Source) ensure() error {
-	down, first := s.down.Load(), !s.initialised.Load()
-	if down != nil && down.Fatal && !first {
-		return down
+	if !s.initialised.Load() {
+		return s.renew(drainGrace)
 	}
-	added := s.bus.added()
-	if !first && down == nil && (!added || time.Now().Before(s.busRetry)) {
+	suspect, now := s.down.Load() != nil, time.Now()
+	if now.Before(s.again) || (!suspect && !s.bus.added()) {
 		return nil
 	}
-	open, ok := s.gate.alone(drainGrace)
-	switch {
-	case ok:
-		defer open()
-	case first || down != nil:
+	open, ok := s.quietly()
+	if !ok {
+		s.again = now.Add(busyRetry)
+		return nil
+	}
+	defer open()
+	if s.gate.isClosed() {
+		return errClosed
+	}
+	if err := s.initialise(); err != nil {
+		return err
+	}
+	if suspect {
+		s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
+		if now.Sub(s.again) > 2*mostBackoff { // that was another time
+			s.backoff = leastBackoff
+		}
+		s.again = time.Now().Add(s.backoff)
+	}
+	return nil
+}
+
+// quietly has the library alone at a moment without calls. Others are held up for that only where
+// no call takes long.
+func (s *Source) quietly() (open func(), ok bool) {
+	if open, ok = s.gate.calm(drainGrace); ok || s.stuck() {
+		return open, ok
+	}
+	return s.gate.alone(stuckAfter)
+}
+
+// stuck reports whether a call has been under way for long, but for those that wait for events.
+func (s *Source) stuck() bool {
+	return slices.ContainsFunc(s.calls.Snapshot().InFlight, func(f gpu.InFlight) bool {
+		return f.Call != eventCall && time.Since(f.Since) > stuckAfter
+	})
+}
+
+// renew initialises the library, and keeps all calls out for that.
+func (s *Source) renew(grace time.Duration) error {
+	if s.stuck() {
+		grace = 0
+	}
+	open, ok := s.gate.alone(grace)
+	if !ok {
 		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
-	default:
-		s.busRetry = time.Now().Add(hotplugRetry)
-		return nil
 	}
+	defer open()
 	if s.gate.isClosed() {
 		return errClosed
 	}
@@ -217,11 +296,15 @@ func (s *Source) initialise() error {
 	}
 	s.bus.accept()
 	if err := s.library.initialise(&s.calls); err != nil {
+		// A library that never worked may work once the driver's module is the
+		// new one; one that worked is the old one for ever. Only Init is believed: a process
+		// that were executed again for what another call says would be so for ever.
+		err.Fatal = s.worked && err.Reason == mismatch
 		s.down.Store(err)
 		return err
 	}
+	s.worked = true
 	s.readVersions()
-	s.busRetry = time.Time{}
 	s.down.Store(nil)
 	s.generation.Add(1)
 	s.initialised.Store(true)

@@ -274,7 +274,7 @@ func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call func(str
 // wait waits for one event of the set and reports it.
 func (l *listener) wait(set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) error {
 	var data nvml.EventData
-	err := call("nvmlEventSetWait_v2", func() (ret nvml.Return) {
+	err := call(eventCall, func() (ret nvml.Return) {
 		data, ret = set.Wait(uint32(eventWait.Milliseconds()))
 		return ret
 	}, nvml.ERROR_TIMEOUT)
