@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -72,6 +73,52 @@ func (x *xidCounts) add(uuid string, e gpu.Event) {
 	counts[i].Count++
 	counts[i].Last = e.Time
 	slot.Store(&counts)
+}
+
+// xidLogPause is how far apart two lines about the same XID error of a GPU are: a GPU that fails may
+// report one thousands of times.
+const xidLogPause = time.Minute
+
+// xidLog says which XID errors are worth a line. The zero xidLog is ready for use, by several goroutines.
+type xidLog struct {
+	mu   sync.Mutex
+	last map[xidSource]*xidLine
+}
+
+// xidSource is a code of a GPU, by its UUID or its address.
+type xidSource struct {
+	uuid, address string
+	code          uint64
+}
+
+type xidLine struct {
+	at     time.Time
+	unsaid int // since then
+}
+
+// worth reports whether an event is to be logged, and how many of its like were not since the last that
+// was.
+func (x *xidLog) worth(e gpu.Event, now time.Time) (worth bool, unsaid int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	from := xidSource{e.UUID, e.PCIBusID, e.XID}
+	line := x.last[from]
+	switch {
+	case line != nil && now.Sub(line.at) < xidLogPause:
+		line.unsaid++
+		return false, 0
+	case line == nil && len(x.last) >= maxXIDs:
+		return false, 0 // the metric counts it
+	case line == nil:
+		if x.last == nil {
+			x.last = map[xidSource]*xidLine{}
+		}
+		line = &xidLine{}
+		x.last[from] = line
+	}
+	unsaid = line.unsaid
+	*line = xidLine{at: now}
+	return true, unsaid
 }
 
 // sameBus reports whether two PCI addresses are the same: the kernel writes the

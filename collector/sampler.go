@@ -155,6 +155,7 @@ type Sampler struct {
 	cfg     SamplerConfig
 	windows []string
 	xids    xidCounts
+	xidLog  xidLog
 	// watched has the UUIDs of the GPUs whose XID errors would be noticed now.
 	watched sync.Map
 	fatal   chan error
@@ -200,11 +201,7 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	for _, w := range cfg.Detector.Windows {
 		s.windows = append(s.windows, model.Duration(w).String())
 	}
-	past, err := s.load()
-	if err != nil {
-		return nil, err
-	}
-	s.shared.Store(&shared{reason: ReasonStarting, past: past})
+	s.shared.Store(&shared{reason: ReasonStarting, past: s.load()})
 	s.host.Store(&host{})
 	if cfg.Owners != nil {
 		s.jobs.Store(&jobsState{})
@@ -311,15 +308,23 @@ func (s *Sampler) event(e gpu.Event) {
 		s.watched.Delete(e.UUID)
 		return
 	}
+	worth, unsaid := s.xidLog.worth(e, time.Now())
+	logger := s.cfg.Logger
+	switch {
+	case !worth:
+		logger = log.NewNopLogger()
+	case unsaid > 0:
+		logger = log.With(logger, "unsaid_before", unsaid)
+	}
 	for _, l := range s.shared.Load().loops {
 		info := l.device.Info()
 		if info.UUID == e.UUID || (e.UUID == "" && sameBus(info.PCIBusID, e.PCIBusID)) {
 			s.xids.add(info.UUID, e)
-			level.Warn(s.cfg.Logger).Log("msg", "XID error", "xid", e.XID, "gpu", info.Index, "uuid", info.UUID)
+			level.Warn(logger).Log("msg", "XID error", "xid", e.XID, "gpu", info.Index, "uuid", info.UUID)
 			return
 		}
 	}
-	level.Warn(s.cfg.Logger).Log("msg", "XID error of a GPU that is not listed", "xid", e.XID, "uuid", e.UUID, "pci_bus_id", e.PCIBusID)
+	level.Warn(logger).Log("msg", "XID error of a GPU that is not listed", "xid", e.XID, "uuid", e.UUID, "pci_bus_id", e.PCIBusID)
 }
 
 // supervise asks the source for its GPUs, again and again, and gives each a

@@ -174,6 +174,7 @@ func runSampler(t *testing.T, source *scriptSource, change func(*SamplerConfig),
 		if change != nil {
 			change(&cfg)
 		}
+		afterThat(cfg.StateFile)
 		s, err := NewSampler(source, cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -23,8 +23,12 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/savefile"
 )
 
-// stateFile is the kind of file that holds the detector's memory.
-var stateFile = savefile.Kind{Name: "state", Version: 1}
+// stateFile is the kind of file that holds the detector's memory. 16 GPUs with 1,024 processes
+// each take half of the size.
+var stateFile = savefile.Kind{Name: "state", Version: 1, Most: 64 << 20}
+
+// maxAhead is how far in the future a state file may have been saved: clocks differ by less.
+const maxAhead = time.Minute
 
 // histories is what a state file holds: the detector's memory of all GPUs.
 type histories struct {
@@ -81,9 +85,8 @@ func (h *histories) write(path string) error {
 	return stateFile.Write(path, body)
 }
 
-// readHistories reads a state file. One that does not exist is empty. The error
-// is savefile.ErrUnusable, wrapped, or says what to do about a file that is none of ours.
-func readHistories(path string) (*histories, error) {
+// readHistories reads a state file of before now. One that does not exist is empty.
+func readHistories(path string, now time.Time) (*histories, error) {
 	body, err := stateFile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &histories{}, nil
@@ -91,7 +94,18 @@ func readHistories(path string) (*histories, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseHistories(body)
+	h, err := parseHistories(body)
+	if err == nil && h.ahead(now) {
+		err = fmt.Errorf("state %w: it was saved in the future, at %s", savefile.ErrUnusable, h.Saved.UTC().Format(time.RFC3339))
+	}
+	return h, err
+}
+
+// ahead reports whether anything was saved after now: the clock was set back, and the times of the
+// histories mean nothing.
+func (h *histories) ahead(now time.Time) bool {
+	limit := now.Add(maxAhead)
+	return h.Saved.After(limit) || slices.ContainsFunc(h.Devices, func(d deviceHistory) bool { return d.Saved.After(limit) })
 }
 
 func parseHistories(body []byte) (*histories, error) {
@@ -112,22 +126,20 @@ func bootID(procfs string) (string, error) {
 }
 
 // load reads the state file, if there is to be one, and returns the histories that
-// go on. A file that is ours and of no use is set aside: it must not keep an
-// exporter that is started again and again from working.
-func (s *Sampler) load() ([]*deviceHistory, error) {
+// go on. A file that cannot be used is set aside: it must not keep an exporter that is
+// started again and again from working.
+func (s *Sampler) load() []*deviceHistory {
 	if s.cfg.StateFile == "" {
-		return nil, nil
+		return nil
 	}
 	logger := log.With(s.cfg.Logger, "file", s.cfg.StateFile)
 	boot, bootErr := bootID(s.cfg.ProcFS)
 	s.boot = boot
-	h, err := readHistories(s.cfg.StateFile)
+	h, err := readHistories(s.cfg.StateFile, time.Now())
 	switch {
-	case errors.Is(err, savefile.ErrUnusable):
+	case err != nil:
 		kept, failed := savefile.SetAside(s.cfg.StateFile)
 		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", errors.Join(err, failed))
-	case err != nil:
-		return nil, err
 	case len(h.Devices) == 0:
 	case bootErr != nil:
 		level.Error(logger).Log("msg", "judging starts anew: nothing tells whether the state file is of this boot", "err", bootErr)
@@ -137,9 +149,9 @@ func (s *Sampler) load() ([]*deviceHistory, error) {
 		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot")
 	default:
 		level.Info(logger).Log("msg", "going on from the state file", "saved", h.Saved.UTC().Format(time.RFC3339), "gpus", len(h.Devices))
-		return h.each(), nil
+		return h.each()
 	}
-	return nil, nil
+	return nil
 }
 
 // each returns the histories of the GPUs, with the time of each.

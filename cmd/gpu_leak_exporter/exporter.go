@@ -28,9 +28,13 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// stopGrace is how long each part gets to stop: the requests under way, then the
-// driver.
-const stopGrace = 5 * time.Second
+const (
+	// stopGrace is how long all parts get to stop, which they do at the same time:
+	// who stops a service may not wait for longer than five seconds.
+	stopGrace = 4 * time.Second
+	// requestGrace is how long requests get that are under way.
+	requestGrace = 2 * time.Second
+)
 
 // exporter is the program once its parts are wired.
 type exporter struct {
@@ -67,26 +71,26 @@ func (e *exporter) wire() (err error) {
 	if err != nil {
 		return err
 	}
-	if e.lives, err = newLivesKeeper(e.cfg.livesFile, secret, e.logger); err != nil {
-		return err
-	}
+	e.lives = newLivesKeeper(e.cfg.livesFile, secret, e.logger)
 	if e.sampler, err = newSampler(e.cfg, e.source, e.lives, e.logger); err != nil {
 		return err
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
-	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, e.slogger)
+	limits := newLimits(e.cfg.maxRequests, e.slogger)
+	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, limits, e.slogger)
 	if err != nil {
 		return err
 	}
 	e.server = &http.Server{
 		Handler:           handler,
-		ErrorLog:          slog.NewLogLogger(e.slogger.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(newSparse(e.slogger.Handler()), slog.LevelWarn),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      time.Minute,
-		IdleTimeout:       5 * time.Minute, // longer than scrapes are apart
+		WriteTimeout:      15 * time.Second,
+		IdleTimeout:       90 * time.Second, // longer than scrapes are apart
 		MaxHeaderBytes:    64 << 10,
 	}
+	limits.connections.serve(e.server)
 	return nil
 }
 
@@ -179,11 +183,15 @@ func (e *exporter) run(ctx context.Context) int {
 	}()
 
 	code := e.wait(ctx, served)
-	e.stopServing()
+	grace, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	stopSampling()
+	e.stopServing(grace)
 	for range served { // until it has returned
 	}
-	stopSampling()
-	e.stopReading(sampled)
+	if !e.stopReading(grace, sampled) && code == again {
+		code = exitAfresh // a thread that hangs in the driver may keep a new program from being executed
+	}
 	e.lives.finish()
 	return code
 }
@@ -239,13 +247,13 @@ func (e *exporter) wait(ctx context.Context, served <-chan error) int {
 		level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
 		return exitFailure
 	case err := <-e.sampler.Fatal():
-		level.Error(e.logger).Log("msg", "The driver was replaced by another version; exiting to be started again", "code", exitAfresh, "err", err)
-		return exitAfresh
+		level.Error(e.logger).Log("msg", "The driver was replaced by another version, which needs a fresh process: executing itself again", "err", err)
+		return again
 	}
 }
 
-func (e *exporter) stopServing() {
-	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+func (e *exporter) stopServing(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestGrace)
 	defer cancel()
 	if err := e.server.Shutdown(ctx); err != nil {
 		level.Warn(e.logger).Log("msg", "Requests were cut off", "err", err)
@@ -255,8 +263,8 @@ func (e *exporter) stopServing() {
 
 // stopReading waits for the loops that read GPUs, then closes the source. A call
 // into the driver that does not return keeps neither from ending in time, and the
-// library is left to end with the process then.
-func (e *exporter) stopReading(sampled <-chan struct{}) {
+// library is left to end with the process then. It reports whether all has ended.
+func (e *exporter) stopReading(ctx context.Context, sampled <-chan struct{}) bool {
 	closed := make(chan error, 1)
 	go func() {
 		<-sampled
@@ -267,7 +275,9 @@ func (e *exporter) stopReading(sampled <-chan struct{}) {
 		if err != nil {
 			level.Warn(e.logger).Log("msg", "The driver was not released", "err", err)
 		}
-	case <-time.After(stopGrace):
+		return err == nil
+	case <-ctx.Done():
 		level.Warn(e.logger).Log("msg", "The driver was not released: a call into it has not returned")
+		return false
 	}
 }

@@ -170,7 +170,7 @@ func startStub(t *testing.T, s *stub) *running {
 	})
 }
 
-// TestOtherDriver ends the program with the code that asks for a new one.
+// TestOtherDriver ends so that the program is executed again.
 func TestOtherDriver(t *testing.T) {
 	closed := false
 	r := startStub(t, &stub{
@@ -178,10 +178,10 @@ func TestOtherDriver(t *testing.T) {
 		close: func() error { closed = true; return nil },
 	})
 	<-r.done
-	if r.code != exitAfresh || !closed {
+	if r.code != again || !closed {
 		t.Errorf("exit code %d, source closed: %v", r.code, closed)
 	}
-	if log := r.stderr.String(); strings.Count(log, "exiting to be started again") != 1 || !strings.Contains(log, "code=3") {
+	if log := r.stderr.String(); strings.Count(log, "executing itself again") != 1 {
 		t.Error(log)
 	}
 }
@@ -206,9 +206,11 @@ func TestStopReading(t *testing.T) {
 		sampled := make(chan struct{})
 		close(sampled)
 		began := time.Now()
-		e.stopReading(sampled)
-		if took := time.Since(began); took != stopGrace {
-			t.Errorf("took %s", took)
+		grace, cancel := context.WithTimeout(t.Context(), stopGrace)
+		defer cancel()
+		released := e.stopReading(grace, sampled)
+		if took := time.Since(began); took != stopGrace || released {
+			t.Errorf("took %s, released %t", took, released)
 		}
 		if !strings.Contains(log.String(), "a call into it has not returned") {
 			t.Error(log.String())

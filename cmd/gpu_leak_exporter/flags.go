@@ -150,8 +150,9 @@ func (p *parser) webFlags() {
 	c.listen = kingpinflag.AddFlags(p.app, ":9844")
 	p.flag("web.telemetry-path", "Path under which to expose metrics.",
 		setting.Checked("web.telemetry-path", &c.telemetryPath, checkPath), "/metrics")
-	p.flag("web.max-requests", "Scrapes that are served at the same time; more get status 503. 0 is no limit.",
-		setting.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "40")
+	p.flag("web.max-requests", "Answers that are made at the same time, for all pages together. Who asks for one that is being made gets the same; "+
+		"others wait for two seconds, then get status 503. 0 is no limit.",
+		setting.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "4")
 	p.app.Flag("web.enable-lifecycle", "Let a POST to "+reloadPath+" read --detector.config again, as SIGHUP does.").BoolVar(&c.lifecycle)
 	p.app.Flag("web.disable-exporter-metrics", "Leave out the metrics about the exporter itself (go_*, process_*, promhttp_*).").
 		BoolVar(&p.noOwn)

@@ -36,12 +36,10 @@ type livesKeeper struct {
 }
 
 // newLivesKeeper reads the lives at path. The keys of programs are of the secret, or of one of the node's
-// own where that is nil. The error says what to do about a file that is none of ours.
-func newLivesKeeper(path string, secret []byte, logger log.Logger) (*livesKeeper, error) {
+// own where that is nil.
+func newLivesKeeper(path string, secret []byte, logger log.Logger) *livesKeeper {
 	k := &livesKeeper{path: path, logger: log.With(logger, "file", path), done: make(chan struct{})}
-	if err := k.load(secret); err != nil {
-		return nil, err
-	}
+	k.load(secret)
 	if k.file == nil {
 		k.file = livesfile.New(secret)
 	}
@@ -49,33 +47,30 @@ func newLivesKeeper(path string, secret []byte, logger log.Logger) (*livesKeeper
 		secret = k.file.Secret
 	}
 	k.namer = lives.NewNamer(secret)
-	return k, nil
+	return k
 }
 
 // load reads the file. One that cannot be used is set aside, and nothing is known then.
-func (k *livesKeeper) load(secret []byte) error {
+func (k *livesKeeper) load(secret []byte) {
 	if k.path == "" {
-		return nil
+		return
 	}
 	f, err := livesfile.Read(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, livesfile.ErrUnusable):
+		return
+	case err != nil:
 		kept, failed := savefile.SetAside(k.path)
 		level.Error(k.logger).Log("msg", "no earlier lives of programs are known", "kept_as", kept, "err", errors.Join(err, failed))
-		return nil
-	case err != nil:
-		return err
+		return
 	}
 	if err := f.Fits(secret); err != nil {
 		kept, failed := savefile.SetAside(k.path)
 		level.Warn(k.logger).Log("msg", "no earlier lives of programs are known: those of the file are named by other keys", "kept_as", kept, "err", errors.Join(err, failed))
-		return nil
+		return
 	}
 	k.file = f
 	level.Info(k.logger).Log("msg", "earlier lives of programs are known", "saved", f.Saved.UTC().Format(time.RFC3339), "programs", len(f.Book.Programs()))
-	return nil
 }
 
 // book returns the lives.

@@ -4,9 +4,10 @@
 // Command gpu_leak_exporter detects GPU memory leaks, foretells when a GPU runs
 // out of memory, and exports both to Prometheus.
 //
-// It exits with 0 when it was told to end, with 1 when it cannot start or serve,
-// and with 3 when the driver was replaced by one of another version, which only a
-// fresh process can use: whoever supervises it should start it again.
+// It exits with 0 when it was told to end, and with 1 when it cannot start or serve. When the
+// driver was replaced by one of another version, which only a fresh process can use,
+// it executes itself again. Where it cannot, it exits with 3: whoever supervises it should
+// start it again.
 package main
 
 import (
@@ -29,16 +30,34 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitAfresh  = 3
+	// again is none: it asks for the program to be executed again.
+	again = -1
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends at once
 	release.Complete()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if code == again {
+		err := afresh()
+		fmt.Fprintf(os.Stderr, "%s: error: executing it again: %s\n", program, oneLine(err))
+		code = exitAfresh
+	}
+	os.Exit(code)
 }
 
-// run is the program: it serves until ctx is done and returns the exit code.
+// afresh replaces the process by a fresh one of the same program, with the same arguments. It
+// returns only if that fails.
+func afresh() error {
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(path, os.Args, os.Environ())
+}
+
+// run is the program: it serves until ctx is done and returns the exit code, or again.
 // What keeps it from starting is one line on stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parseFlags(args, stdout)

@@ -36,8 +36,8 @@ var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath, sites
 
 // newHandler returns all that is served. state must not block; each request asks
 // it once. reload answers who wants the configuration to be read again.
-func newHandler(cfg *config, state func() *collector.State, reload http.Handler, logger *slog.Logger) (http.Handler, error) {
-	metrics, err := newMetrics(cfg, state, logger)
+func newHandler(cfg *config, state func() *collector.State, reload http.Handler, limits *limits, logger *slog.Logger) (http.Handler, error) {
+	metrics, err := newMetrics(cfg, state, limits, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +53,13 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	})
 	mux.Handle("GET "+readyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
 	mux.Handle("POST "+reloadPath, reload)
-	mux.Handle("GET "+verdictsPath, verdicts(state))
+	mux.Handle("GET "+verdictsPath, limits.answers.of(verdicts(state)))
 	if cfg.sites {
-		mux.Handle("GET "+sitesPath, sites(state))
+		mux.Handle("GET "+sitesPath, limits.answers.of(sites(state)))
 	}
-	mux.Handle("GET "+predictPath, &predictor{
+	mux.Handle("GET "+predictPath, limits.answers.of(&predictor{
 		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, location: time.Local, logger: logger,
-	})
+	}))
 	return harden(mux), nil
 }
 
@@ -70,7 +70,7 @@ func harden(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		next.ServeHTTP(w, r)
 	})
 }
@@ -84,7 +84,7 @@ func plain(w http.ResponseWriter, code int, text string) {
 }
 
 // newMetrics returns the handler of the metrics, on a registry of its own.
-func newMetrics(cfg *config, state func() *collector.State, logger *slog.Logger) (http.Handler, error) {
+func newMetrics(cfg *config, state func() *collector.State, limits *limits, logger *slog.Logger) (http.Handler, error) {
 	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.workload.Command})
 	if err != nil {
 		return nil, err
@@ -93,6 +93,7 @@ func newMetrics(cfg *config, state func() *collector.State, logger *slog.Logger)
 	list := []prometheus.Collector{c, versioncollector.NewCollector(program)}
 	if cfg.exporterMetrics {
 		list = append(list, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		list = append(list, limits.collectors()...)
 	}
 	for _, c := range list {
 		if err := registry.Register(c); err != nil {
@@ -102,15 +103,14 @@ func newMetrics(cfg *config, state func() *collector.State, logger *slog.Logger)
 	options := promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		// The GPUs' series cannot fail; if others do, these must not go with them.
-		ErrorHandling:       promhttp.ContinueOnError,
-		MaxRequestsInFlight: cfg.maxRequests,
-		EnableOpenMetrics:   true,
+		ErrorHandling:     promhttp.ContinueOnError,
+		EnableOpenMetrics: true,
 	}
 	if !cfg.exporterMetrics {
-		return promhttp.HandlerFor(registry, options), nil
+		return limits.answers.of(promhttp.HandlerFor(registry, options)), nil
 	}
 	options.Registry = registry // for the errors of the handler itself
-	return promhttp.InstrumentMetricHandler(registry, promhttp.HandlerFor(registry, options)), nil
+	return promhttp.InstrumentMetricHandler(registry, limits.answers.of(promhttp.HandlerFor(registry, options))), nil
 }
 
 func newLanding(cfg *config) (http.Handler, error) {

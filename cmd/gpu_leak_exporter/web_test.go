@@ -146,7 +146,7 @@ func testHandler(t *testing.T, s *collector.State, args ...string) http.Handler 
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHandler(cfg, func() *collector.State { return s }, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	h, err := newHandler(cfg, func() *collector.State { return s }, http.NotFoundHandler(), newLimits(cfg.maxRequests, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestLanding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), newLimits(cfg.maxRequests, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,31 +270,39 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestTooManyScrapes blocks one scrape and sends another.
+// TestTooManyScrapes has one page be made, for long, and asks for another.
 func TestTooManyScrapes(t *testing.T) {
-	cfg, err := parseFlags([]string{"--web.max-requests=1"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entered, leave := make(chan struct{}), make(chan struct{})
-	h, err := newHandler(cfg, func() *collector.State {
-		close(entered)
-		<-leave
-		return fixture()
-	}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := make(chan int)
-	go func() { first <- request(h, "GET", "/metrics").Code }()
-	<-entered
-	if w := request(h, "GET", "/metrics"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("second scrape: status %d", w.Code)
-	}
-	close(leave)
-	if code := <-first; code != http.StatusOK {
-		t.Errorf("first scrape: status %d", code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := parseFlags([]string{"--web.max-requests=1"}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		discard := slog.New(slog.DiscardHandler)
+		leave := make(chan struct{})
+		h, err := newHandler(cfg, func() *collector.State {
+			<-leave
+			return fixture()
+		}, http.NotFoundHandler(), newLimits(cfg.maxRequests, discard), discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan int)
+		go func() { first <- request(h, "GET", "/predict").Code }()
+		synctest.Wait()
+		if w := request(h, "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("second request: status %d, %v", w.Code, w.Header())
+		}
+		if w := request(h, "GET", "/-/healthy"); w.Code != http.StatusOK {
+			t.Errorf("health: status %d", w.Code)
+		}
+		close(leave)
+		if code := <-first; code != http.StatusOK {
+			t.Errorf("first request: status %d", code)
+		}
+		if w := request(h, "GET", "/metrics"); !strings.Contains(w.Body.String(), `gpu_leak_exporter_web_refused_total{reason="busy"} 1`) {
+			t.Error(w.Body)
+		}
+	})
 }
 
 func TestVerdicts(t *testing.T) {

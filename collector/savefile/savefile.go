@@ -32,7 +32,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var ErrUnusable = errors.New("file cannot be used")
 
 // Kind is what a file is: its name, such as "state", the version of what is in it, and how large it can be,
-// in bytes; 0 is any size.
+// in bytes: a larger one is neither read nor written.
 type Kind struct {
 	Name    string
 	Version int
@@ -47,6 +47,14 @@ func (k Kind) head(body []byte) string {
 	return fmt.Sprintf("%sv%d crc32c=%08x", k.begins(), k.Version, crc32.Checksum(body, castagnoli))
 }
 
+// tooLarge says why a file of that size is not read or written; nil if it is.
+func (k Kind) tooLarge(size int64) error {
+	if size <= k.Most {
+		return nil
+	}
+	return k.unusable(fmt.Sprintf("it is larger than %d MiB", k.Most>>20))
+}
+
 // Write replaces the file by one that holds body and that only its owner can read: whoever is killed
 // meanwhile leaves the old one or the new. Where the system lets it, the owner of the old one, or else of
 // the directory, owns the new one: root may write for an exporter that is not.
@@ -58,6 +66,12 @@ func (k Kind) Write(path string, body []byte) error {
 }
 
 func (k Kind) write(path string, body []byte) error {
+	if err := k.tooLarge(int64(len(body) + len(k.head(body)) + 1)); err != nil {
+		return err
+	}
+	if is, err := os.Stat(path); err == nil && !is.Mode().IsRegular() {
+		return errNoFile // a device must stay one
+	}
 	file, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o600))
 	if err != nil {
 		return err
@@ -92,8 +106,8 @@ func owner(path string) (uid, gid int, ok bool) {
 }
 
 // Read returns the body of a file. The error of one that does not exist is fs.ErrNotExist, and that of one
-// that is of the kind and of no use is ErrUnusable, both wrapped. Another one says what to do about a file that is none
-// of ours.
+// that is of the kind and of no use, or too large, is ErrUnusable, both wrapped. Another one says what to do about a file
+// that is none of ours.
 func (k Kind) Read(path string) ([]byte, error) {
 	b, err := k.read(path)
 	if err != nil {
@@ -103,16 +117,31 @@ func (k Kind) Read(path string) ([]byte, error) {
 }
 
 func (k Kind) read(path string) ([]byte, error) {
-	if k.Most == 0 {
-		return os.ReadFile(path)
-	}
-	file, err := os.Open(path)
+	// To open another than a regular file may wait for ever.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, k.Most+1))
+	is, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !is.Mode().IsRegular() {
+		return nil, errNoFile
+	}
+	if err := k.tooLarge(is.Size()); err != nil {
+		return nil, err
+	}
+	b := make([]byte, is.Size())
+	n, err := io.ReadFull(file, b)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = nil // it became shorter
+	}
+	return b[:n], err
 }
+
+var errNoFile = errors.New("it is no regular file")
 
 // unusable returns ErrUnusable with its reason.
 func (k Kind) unusable(why string) error { return fmt.Errorf("%s %w: %s", k.Name, ErrUnusable, why) }
@@ -126,8 +155,8 @@ func (k Kind) Parse(path string, b []byte) ([]byte, error) {
 	if !strings.HasPrefix(string(head), k.begins()) {
 		return nil, fmt.Errorf("%s is not a %s file of %s: remove it or name another one", path, k.Name, program)
 	}
-	if k.Most > 0 && int64(len(b)) > k.Most {
-		return nil, k.unusable(fmt.Sprintf("it is larger than %d MiB", k.Most>>20))
+	if err := k.tooLarge(int64(len(b))); err != nil {
+		return nil, err
 	}
 	want := k.head(body)
 	if version, _, _ := strings.Cut(want, "="); !strings.HasPrefix(string(head), version+"=") {
@@ -142,6 +171,13 @@ func (k Kind) Parse(path string, b []byte) ([]byte, error) {
 // SetAside gives a file that cannot be used the name that it returns, in the place of an earlier one: it
 // must not keep an exporter that is started again and again from working.
 func SetAside(path string) (kept string, err error) {
+	is, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !is.Mode().IsRegular() {
+		return "", errNoFile
+	}
 	kept = path + setAside
 	if err := os.Rename(path, kept); err != nil {
 		return "", err

@@ -38,6 +38,12 @@ func TestWriteAndRead(t *testing.T) {
 	if err := kind.Write(filepath.Join(path, "absent"), nil); err == nil || !strings.HasPrefix(err.Error(), "writing the test file: ") {
 		t.Errorf("of a file that cannot be written: %v", err)
 	}
+	if err := kind.Write(path, make([]byte, kind.Most)); !errors.Is(err, ErrUnusable) {
+		t.Errorf("of what is too large to be read: %v", err)
+	}
+	if err := kind.Write("/dev/null", nil); !errors.Is(err, errNoFile) {
+		t.Errorf("of a device: %v", err)
+	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || len(left) != 1 {
 		t.Errorf("files %s, %v", left, err)
 	}

@@ -1,0 +1,194 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+)
+
+func testLimits(most int) *limits { return newLimits(most, slog.New(slog.DiscardHandler)) }
+
+// TestAnswersAreShared has ten clients ask for the same in different words while it is made: it is made once.
+func TestAnswersAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Int32
+		h := testLimits(1).answers.of(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			made.Add(1)
+			time.Sleep(time.Second)
+			w.Header().Set("Content-Type", "text/x")
+			w.WriteHeader(http.StatusTeapot)
+			io.WriteString(w, r.Method+r.Header.Get("Accept-Encoding")) //nolint:errcheck // it cannot fail
+		}))
+		var all sync.WaitGroup
+		for _, accept := range []string{"", "*/*", "text/plain", "text/plain;version=0.0.4", "text/html, */*;q=0.1"} {
+			for _, method := range []string{"GET", "HEAD"} {
+				all.Go(func() {
+					r := httptest.NewRequest(method, "/x?"+method, http.NoBody)
+					r.Header.Set("Accept", accept)
+					r.Header.Set("Accept-Encoding", "br, gzip;q=0.5")
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					if w.Code != http.StatusTeapot || w.Body.String() != "GETgzip" || w.Header().Get("Content-Type") != "text/x" ||
+						w.Header().Get("Content-Length") != "7" {
+						t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+					}
+				})
+			}
+		}
+		all.Wait()
+		if n := made.Load(); n != 1 {
+			t.Errorf("made %d times, want 1", n)
+		}
+	})
+}
+
+// TestAnswersWait has more be wanted than can be made at a time: those that wait get theirs in turn.
+func TestAnswersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testLimits(1)
+		h := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(900 * time.Millisecond) }))
+		var all sync.WaitGroup
+		var served, busy atomic.Int32
+		for _, path := range []string{"/a", "/b", "/c", "/d", "/e"} {
+			all.Go(func() {
+				switch request(h, "GET", path).Code {
+				case http.StatusOK:
+					served.Add(1)
+				case http.StatusServiceUnavailable:
+					busy.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if served.Load() != 3 || busy.Load() != 2 || testutil.ToFloat64(l.refused.WithLabelValues(refusedBusy)) != 2 {
+			t.Errorf("%d served, %d busy", served.Load(), busy.Load())
+		}
+	})
+}
+
+// TestAnswersThatFail has a handler write too much, and one panic while another client waits for it.
+func TestAnswersThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testLimits(1)
+		large := l.answers.of(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for range maxAnswer>>20 + 1 {
+				w.Write(make([]byte, 1<<20))
+			}
+		}))
+		if w := request(large, "GET", "/"); w.Code != http.StatusInternalServerError || w.Body.Len() > 100 {
+			t.Errorf("too large: %d, %d bytes", w.Code, w.Body.Len())
+		}
+		panics := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			time.Sleep(time.Second)
+			panic("as a defect does")
+		}))
+		go func() {
+			defer func() { _ = recover() }()
+			request(panics, "GET", "/")
+		}()
+		synctest.Wait()
+		if w := request(panics, "GET", "/"); w.Code != http.StatusInternalServerError {
+			t.Errorf("while it panics: %d", w.Code)
+		}
+		fine := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		if w := request(fine, "GET", "/"); w.Code != http.StatusOK {
+			t.Errorf("after the panic: %d", w.Code)
+		}
+	})
+}
+
+// TestSlowReaders has clients that never read take an answer each: the slots are free at once, and the
+// oldest readers are cut off where too much is unsent.
+func TestSlowReaders(t *testing.T) {
+	l := testLimits(1)
+	const size = 8 << 20
+	server := httptest.NewUnstartedServer(l.answers.of(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(make([]byte, size))
+	})))
+	l.connections.serve(server.Config)
+	server.Start()
+	defer server.Close()
+	const readers = 3 * maxUnsent / size
+	for range readers {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 40)); err != nil {
+			t.Fatal(err)
+		}
+		// Its answer was made before the next one asks.
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		l.answers.mu.Lock()
+		if l.answers.bytes > maxUnsent {
+			t.Errorf("%d bytes are not sent", l.answers.bytes)
+		}
+		l.answers.mu.Unlock()
+	}
+	if cut := testutil.ToFloat64(l.refused.WithLabelValues(refusedSlowReader)); cut < readers-maxUnsent/size {
+		t.Errorf("%g readers were cut off", cut)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	if n, err := io.Copy(io.Discard, answer.Body); n != size || err != nil {
+		t.Errorf("a client that reads got %d bytes, %v", n, err)
+	}
+}
+
+func TestAcceptsGzip(t *testing.T) {
+	for header, want := range map[string]bool{
+		"": false, "gzip": true, "br, GZIP": true, "deflate;q=1, gzip; q=0.2": true, "gzip;q=0": false, "gzip;q=0.0": false, "*": true,
+		"*;q=0": false, "identity": false, "gzip;q=x": false, "gzipped": false, "zstd": false,
+	} {
+		if got := acceptsGzip(header); got != want {
+			t.Errorf("%q: %t", header, got)
+		}
+	}
+}
+
+// TestCanonical has what clients ask for stay the same in canonical words.
+func TestCanonical(t *testing.T) {
+	for _, accept := range []string{
+		"", "*/*", "text/plain;version=0.0.4", "text/html", "application/openmetrics-text", "application/openmetrics-text;version=0.0.1",
+		"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8,text/plain;version=0.0.4;q=0.5",
+		"text/plain;version=1.0.0;escaping=allow-utf-8",
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,text/plain;q=0.2",
+	} {
+		r := httptest.NewRequest(http.MethodHead, "/metrics?x=y", http.NoBody)
+		r.Header.Set("Accept", accept)
+		once := canonical(r)
+		want := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+		got := expfmt.NegotiateAccept(once.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+		if got != want || once.Method != http.MethodGet || canonical(once).Header.Get("Accept") != once.Header.Get("Accept") {
+			t.Errorf("%q: %s, want %s", accept, got, want)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxConnections bounds how many clients are connected. A node has a few: two of
+	// Prometheus, the kubelet, somebody who looks. It takes as many strangers at the same
+	// moment to end a connection before its request was read.
+	maxConnections = 2048
+	// socketBuffer is how much the system keeps of what a connection is sent, in bytes: it
+	// would keep megabytes for who does not read.
+	socketBuffer = 64 << 10
+)
+
+// connections are the clients' connections. One more than there may be ends the one that has done nothing for
+// longest, if possible one that waits for no answer: who scrapes now is served, whoever
+// else holds connections.
+type connections struct {
+	most    int
+	refused *prometheus.CounterVec
+
+	mu  sync.Mutex
+	all map[net.Conn]*list.Element
+	// quiet are those that wait for no answer, and active the others. Those of which that is so for
+	// longest are the first ones.
+	quiet, active *list.List
+}
+
+func newConnections(most int, refused *prometheus.CounterVec) *connections {
+	return &connections{most: most, refused: refused, all: map[net.Conn]*list.Element{}, quiet: list.New(), active: list.New()}
+}
+
+// connectionsFor returns how many connections there may be where that many descriptors may be open: half
+// of them are kept for the exporter itself.
+func connectionsFor(descriptors uint64) int {
+	return int(max(1, min(maxConnections, descriptors/2)))
+}
+
+// descriptorLimit returns how many descriptors the process may have open.
+func descriptorLimit() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 2 * maxConnections
+	}
+	return limit.Cur
+}
+
+// serve sets up a server whose connections these are.
+func (c *connections) serve(s *http.Server) {
+	s.ConnState = c.changed
+	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, conn)
+	}
+}
+
+type connectionKey struct{}
+
+// cutConnection ends the connection of a request at once.
+func cutConnection(ctx context.Context) {
+	if conn, ok := ctx.Value(connectionKey{}).(net.Conn); ok {
+		cut(conn)
+	}
+}
+
+// cut closes a connection without the farewell of TLS, which may block.
+func cut(conn net.Conn) {
+	_ = plainOf(conn).Close() // whoever uses it notices
+}
+
+// changed follows a connection. The server calls it before it accepts the next one.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, known := c.all[conn]
+	if known {
+		c.quiet.Remove(at) // of the list that it is not in, nothing
+		c.active.Remove(at)
+		delete(c.all, conn)
+	}
+	switch {
+	case state == http.StateNew:
+		limitBuffers(conn)
+		if len(c.all) == c.most {
+			c.endIdlest()
+		}
+		c.all[conn] = c.quiet.PushBack(conn)
+	case known && state == http.StateIdle:
+		c.all[conn] = c.quiet.PushBack(conn)
+	case known && state == http.StateActive:
+		c.all[conn] = c.active.PushBack(conn)
+	}
+}
+
+// maxSpared bounds how many connections are spared at a time.
+const maxSpared = 16
+
+// endIdlest ends the connection that has done nothing for longest, but for some whose request is there and only
+// was not read yet; mu is held.
+func (c *connections) endIdlest() {
+	from := c.quiet
+	if from.Len() == 0 {
+		from = c.active
+	}
+	at := from.Front()
+	for spared := 0; from == c.quiet && spared < maxSpared && at.Next() != nil && hasInput(at.Value.(net.Conn)); spared++ {
+		at = at.Next()
+	}
+	conn := from.Remove(at).(net.Conn)
+	delete(c.all, conn) // its end is noticed later
+	c.refused.WithLabelValues(refusedConnection).Inc()
+	cut(conn)
+}
+
+// hasInput reports whether a client has sent something that was not read yet.
+func hasInput(conn net.Conn) bool {
+	t, ok := plainOf(conn).(*net.TCPConn)
+	if !ok {
+		return false
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return err == nil && n > 0
+}
+
+// plainOf returns the connection under that of TLS.
+func plainOf(conn net.Conn) net.Conn {
+	if t, ok := conn.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return conn
+}
+
+// count returns how many connections there are.
+func (c *connections) count() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return float64(len(c.all))
+}
+
+func limitBuffers(conn net.Conn) {
+	if t, ok := plainOf(conn).(*net.TCPConn); ok {
+		_ = t.SetWriteBuffer(socketBuffer) // without it only memory is lost
+		_ = t.SetReadBuffer(socketBuffer)
+	}
+}

@@ -1,0 +1,44 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// A storm of events is counted, and logged once a minute.
+func TestXIDStormIsLoggedOnceAMinute(t *testing.T) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30))}}, nil, func(s *Sampler, out *lines) {
+		after(2 * time.Second)
+		for range 10_000 {
+			s.event(gpu.Event{UUID: "GPU-0", XID: 31})
+		}
+		s.event(gpu.Event{UUID: "GPU-0", XID: 79})
+		for xid := range uint64(2 * maxXIDs) {
+			s.event(gpu.Event{UUID: "GPU-none", XID: 1000 + xid})
+		}
+		if n := out.count("xid=31 "); n != 1 {
+			t.Errorf("%d lines of a storm", n)
+		}
+		if n := out.count("xid=79 "); n != 1 {
+			t.Errorf("%d lines of another error", n)
+		}
+		if n := out.count("XID error"); n > maxXIDs {
+			t.Errorf("%d lines in all", n)
+		}
+		after(time.Minute)
+		s.event(gpu.Event{UUID: "GPU-0", XID: 31})
+		if n := out.count("unsaid_before=9999"); n != 1 {
+			t.Errorf("%d lines say how many were unsaid", n)
+		}
+		for _, x := range s.State().Devices[0].XIDs {
+			if x.Code == 31 && x.Count != 10_001 {
+				t.Errorf("%d are counted", x.Count)
+			}
+		}
+	})
+}
