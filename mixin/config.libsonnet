@@ -96,6 +96,11 @@
     // Samples are stale when none came for so long: several scrapes at least.
     staleFor: '5m',
 
+    // The limit of memory of the exporter's manifest, in bytes.
+    exporterMemoryBytes: 256 * 1024 * 1024,
+    // Starts of the exporter within an hour that are too many: an upgrade is one or two.
+    restartsPerHour: 3,
+
     // How often the recording rules for fleets are evaluated.
     rulesInterval: '1m',
 
