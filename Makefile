@@ -98,8 +98,16 @@ e2e: tools lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheu
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator ./cmd/gpuleaktool/tracer
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) ./...
 
+.PHONY: faults
+faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; half an hour
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
+
+.PHONY: soak
+soak: ## the exporter over two simulated weeks; ten minutes
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -v -count=1 -timeout 1h -run '^TestSoak$$' . -soak.time=10m
+
 # Debian packages that the end-to-end tests use.
-E2E_PACKAGES := containerd runc python3
+E2E_PACKAGES := containerd runc python3 systemd
 .PHONY: e2e-packages
 e2e-packages:
 	@for p in $(E2E_PACKAGES); do \

@@ -97,3 +97,17 @@ func TestExamplesProbe(t *testing.T) {
 		t.Errorf("the unit says %q", got)
 	}
 }
+
+// TestExamplesNetworkPolicy holds the policy to the pods and the port of the manifest.
+func TestExamplesNetworkPolicy(t *testing.T) {
+	text, policy := manifests(t, "kubernetes/networkpolicy.yaml")
+	set, base := manifests(t, "kubernetes/daemonset.yaml")
+	if len(policy) != 1 || policy[0].Kind != "NetworkPolicy" || policy[0].Metadata.Namespace != base[len(base)-1].Metadata.Namespace {
+		t.Fatalf("%+v", policy)
+	}
+	for _, both := range []string{"app.kubernetes.io/name: gpu-leak-exporter", "metrics"} {
+		if !strings.Contains(text, both) || !strings.Contains(set, both) {
+			t.Errorf("%q is not in both", both)
+		}
+	}
+}

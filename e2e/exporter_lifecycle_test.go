@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,9 +17,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
-
-// exitAfresh is the exit code that asks for a fresh process.
-const exitAfresh = 3
 
 // driverDown returns an error unless the exporter says that no GPU can be seen, and
 // why, in the metrics and in its log.
@@ -119,46 +117,147 @@ func TestDriverReload(t *testing.T) {
 	}
 }
 
-// TestAnotherVersion replaces the driver by one of another version, which needs a
-// fresh process: the exporter asks for it by its exit code and says so.
+// TestAnotherVersion has the library and the driver be of different versions, as after an upgrade
+// without a reboot: that is served, with the reason.
 func TestAnotherVersion(t *testing.T) {
 	t.Parallel()
 	mismatch := []fakenvml.Fault{
 		fakenvml.Fail("nvmlDevice*", fakenvml.LibraryMismatch), fakenvml.Fail(fakenvml.AnyInit, fakenvml.LibraryMismatch),
 	}
-	check := func(t *testing.T, m *machine, p *harness.Process) {
-		t.Helper()
-		if code := p.Wait(t, patience); code != exitAfresh {
-			t.Errorf("exit code %d, want %d", code, exitAfresh)
-		}
-		said := 0
-		for line := range strings.Lines(p.Output()) {
-			if strings.Contains(line, "code=3") && strings.Contains(line, "lib_rm_version_mismatch") {
-				said++
-			}
-		}
-		if said != 1 {
-			t.Errorf("%d lines say that and why it exits, want 1", said)
-		}
-		noStack(t, p.Output())
-		m.wellBehaved(t)
-	}
+	const reason = "lib_rm_version_mismatch"
 	t.Run("at the start", func(t *testing.T) {
 		t.Parallel()
 		m := newMachine(t, 1)
 		m.Faults = mismatch
+		p := m.start(t)
+		eventually(t, p, func(s harness.Metrics) error { return driverDown(p, s, reason) })
+		m.Faults = nil
 		m.apply(t)
-		check(t, m, harness.LaunchExporter(t, m.options()))
+		eventually(t, p, m.driverUp)
+		p.Stop(t)
+		m.wellBehaved(t)
 	})
+	// A library that worked is the old one for ever: the process executes itself again, once.
 	t.Run("later", func(t *testing.T) {
 		t.Parallel()
 		m := newMachine(t, 1)
 		p := m.start(t)
 		eventually(t, p, m.driverUp)
+		before := m.read(t).Functions["nvmlInit_v2"].Calls
 		m.Faults = mismatch
 		m.apply(t)
-		check(t, m, p)
+		harness.Eventually(t, patience, func() error {
+			all := listening.FindAllStringSubmatch(p.Output(), -1)
+			if len(all) < 2 {
+				return errors.New("it does not listen again")
+			}
+			p.URL = "http://" + all[1][1]
+			return nil
+		})
+		eventually(t, p, func(s harness.Metrics) error {
+			return errors.Join(driverDown(p, s, reason), gone(s, "gpu_up", m.id(0)))
+		})
+		if n := strings.Count(p.Output(), "executing itself again"); n != 1 {
+			t.Errorf("%d lines say that it executes itself again, want 1", n)
+		}
+		noStack(t, p.Output())
+		m.Faults = nil
+		m.apply(t)
+		eventually(t, p, m.driverUp)
+		if n := strings.Count(p.Output(), "Starting gpu_leak_exporter"); n != 2 {
+			t.Errorf("it began %d times, want 2 (Inits before: %d)", n, before)
+		}
+		p.Stop(t)
+		m.wellBehaved(t)
 	})
+	// Init works, and yet no GPU can be counted: a fresh process would be told the same.
+	t.Run("of the count alone", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t, 1)
+		p := m.start(t)
+		eventually(t, p, m.driverUp)
+		m.Faults = []fakenvml.Fault{fakenvml.Fail("nvmlDeviceGetCount_v2", fakenvml.LibraryMismatch)}
+		m.apply(t)
+		eventually(t, p, func(s harness.Metrics) error {
+			if n := m.read(t).Functions["nvmlInit_v2"].Calls; n < 4 {
+				return fmt.Errorf("%d Inits", n)
+			}
+			return errors.Join(want(s, 0, "gpu_driver_up", nil), want(s, 1, "gpu_driver_error", map[string]string{"reason": reason}))
+		})
+		m.Faults = nil
+		m.apply(t)
+		eventually(t, p, m.driverUp)
+		if n := strings.Count(p.Output(), "Starting gpu_leak_exporter"); n != 1 {
+			t.Errorf("it began %d times", n)
+		}
+		p.Stop(t)
+		m.wellBehaved(t)
+	})
+	// What one GPU answers to a call that it need not answer says nothing of the library.
+	for _, code := range []fakenvml.Code{fakenvml.LibraryMismatch, fakenvml.Uninitialized, fakenvml.DriverNotLoaded} {
+		t.Run("one call, "+string(code), func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, 2)
+			m.Faults = []fakenvml.Fault{fakenvml.Fail("nvmlDeviceGetPowerUsage", code).On(m.GPUs[1].UUID)}
+			p := m.start(t)
+			eventually(t, p, func(s harness.Metrics) error {
+				failed := with(m.id(1), "call", "nvmlDeviceGetPowerUsage", "error", string(code))
+				n, err := s.Value("gpu_nvml_errors_total", failed)
+				if err == nil && n < 3 {
+					err = fmt.Errorf("%g errors", n)
+				}
+				return errors.Join(err, m.driverUp(s), gone(s, "gpu_power_watts", m.id(1)), positive(s, "gpu_power_watts", m.id(0)))
+			})
+			p.Stop(t)
+			m.wellBehaved(t)
+			if inits := m.read(t).Functions["nvmlInit_v2"].Calls; inits != 1 {
+				t.Errorf("%d Inits, want 1", inits)
+			}
+		})
+	}
+}
+
+var listening = regexp.MustCompile(`msg="Listening on" address=(127\.0\.0\.1:\d+)`)
+
+// TestOthersGoOn has a call of one GPU hang while another one says that the library is not
+// initialised: it cannot be, under the call that hangs, and the GPUs that are well lose nothing.
+func TestOthersGoOn(t *testing.T) {
+	t.Parallel()
+	m := movingMachine(t, 4)
+	p := m.start(t, "--nvml.timeout=1s")
+	eventually(t, p, m.allUp)
+	m.Faults = []fakenvml.Fault{
+		fakenvml.Hang("nvmlDeviceGetTemperature*").On(m.GPUs[0].UUID),
+		fakenvml.Fail("nvmlDeviceGetMemoryInfo*", fakenvml.Uninitialized).On(m.GPUs[1].UUID),
+	}
+	m.apply(t)
+	first := eventually(t, p, func(s harness.Metrics) error { return m.up(s, 0, 0, 1, 1) })
+	stamp := func(s harness.Metrics, i int) float64 {
+		v, err := s.Value("gpu_sample_timestamp_seconds", m.id(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	last := eventually(t, p, func(s harness.Metrics) error {
+		if stamp(s, 2) < stamp(first, 2)+12 {
+			return errors.New("12 s have not passed")
+		}
+		return m.up(s, 0, 0, 1, 1)
+	})
+	for _, i := range []int{2, 3} {
+		before, _ := first.Value("gpu_samples_missed_total", m.id(i))
+		after, err := last.Value("gpu_samples_missed_total", m.id(i))
+		// Each try to initialise the library used to cost all GPUs three seconds. A busy machine costs some samples.
+		if taken := (stamp(last, i) - stamp(first, i)) / 0.2; err != nil || after-before > taken/3 {
+			t.Errorf("GPU %d lost %g samples of %g, %v", i, after-before, taken, err)
+		}
+	}
+	m.Faults = nil
+	m.apply(t)
+	eventually(t, p, m.allUp)
+	p.Stop(t)
+	m.wellBehaved(t)
 }
 
 // noStack fails the test if a program has printed a stack.
@@ -243,4 +342,75 @@ func TestKilledLeavesNothing(t *testing.T) {
 	}
 	m.calls += "2" // one file a process
 	eventually(t, m.start(t), m.driverUp)
+}
+
+// TestLibraryWithoutNames has a library that cannot tell one GPU from another: that is said.
+func TestLibraryWithoutNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"nvmlDeviceGetUUID", "nvmlDeviceGetHandleByIndex_v2"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, 2, fakenvml.Missing(name))
+			p := m.start(t)
+			eventually(t, p, func(s harness.Metrics) error {
+				err := driverDown(p, s, "function_not_found")
+				if !strings.Contains(p.Output(), "the library has no function "+name) {
+					err = errors.Join(err, errors.New("the log does not name the function"))
+				}
+				return err
+			})
+			p.Stop(t)
+			m.wellBehaved(t)
+		})
+	}
+}
+
+// TestMemoryCallFailsForAWhile has the call for the memory fail now and then. The older one is no
+// stand-in: it counts what is reserved as used, so that the memory would jump.
+func TestMemoryCallFailsForAWhile(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	p := m.start(t)
+	first := eventually(t, p, m.driverUp)
+	used, err := first.Value("gpu_memory_used_bytes", m.id(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Faults = []fakenvml.Fault{fakenvml.Fail("nvmlDeviceGetMemoryInfo_v2", fakenvml.UnknownError).After(1).Times(5)}
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		if v, err := s.Value("gpu_memory_used_bytes", m.id(0)); err == nil && v != used {
+			t.Fatalf("%g bytes are used, want %g", v, used)
+		}
+		failed := with(m.id(0), "call", "nvmlDeviceGetMemoryInfo_v2", "error", "UNKNOWN")
+		return errors.Join(want(s, 5, "gpu_nvml_errors_total", failed), m.driverUp(s))
+	})
+	if n := m.read(t).Functions["nvmlDeviceGetMemoryInfo"].Calls; n != 0 {
+		t.Errorf("the first version was called %d times", n)
+	}
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
+// TestImplausibleMemory has a GPU say that it has no memory, and that more is reserved than there is: nothing
+// is exported then, and that is counted.
+func TestImplausibleMemory(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 3)
+	m.GPUs[1].Memory.Total = 0
+	m.GPUs[2].Memory.Reserved = m.GPUs[2].Memory.Total + 1
+	p := m.start(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		errs := []error{m.up(s, 1), positive(s, "gpu_memory_used_bytes", m.id(0))}
+		for i, reason := range map[int]string{1: "IMPLAUSIBLE_TOTAL_ZERO", 2: "IMPLAUSIBLE_RESERVED"} {
+			for _, name := range []string{"total", "used", "free", "reserved"} {
+				errs = append(errs, gone(s, "gpu_memory_"+name+"_bytes", m.id(i)))
+			}
+			errs = append(errs, want(s, 1, "gpu_up", m.id(i)),
+				positive(s, "gpu_nvml_errors_total", with(m.id(i), "call", "nvmlDeviceGetMemoryInfo_v2", "error", reason)))
+		}
+		return errors.Join(errs...)
+	})
+	p.Stop(t)
+	m.wellBehaved(t)
 }

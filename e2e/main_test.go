@@ -6,10 +6,21 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+// afterwards is what is left to do once all tests have run.
+var afterwards = func() error { return nil }
+
+func TestMain(m *testing.M) {
+	code := harness.Main(m)
+	if err := afterwards(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

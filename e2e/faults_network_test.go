@@ -1,0 +1,321 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// attack is what strangers do to the exporter, until ctx is done.
+type attack struct {
+	name    string
+	clients int
+	each    func(ctx context.Context, conn net.Conn, n int)
+}
+
+// hold waits for the end without reading.
+func hold(ctx context.Context, _ net.Conn) { <-ctx.Done() }
+
+func get(path, more string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: x\r\n" + more + "\r\n"
+}
+
+var paths = []string{"/metrics", "/predict", "/api/v1/verdicts", "/"}
+
+var attacks = []attack{
+	{"4,096 idle connections", 4096, func(ctx context.Context, conn net.Conn, _ int) { hold(ctx, conn) }},
+	{"600 connections with half a request", 600, func(ctx context.Context, conn net.Conn, _ int) {
+		io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: x\r\nX: ") //nolint:errcheck // it may be cut off
+		hold(ctx, conn)
+	}},
+	{"60 readers of a byte a second", 60, func(ctx context.Context, conn net.Conn, n int) {
+		io.WriteString(conn, get(paths[n%len(paths)], "")) //nolint:errcheck // it may be cut off
+		for ctx.Err() == nil {
+			if _, err := conn.Read(make([]byte, 1)); err != nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}},
+	{"300 connections, 40 requests each, nothing read", 300, func(ctx context.Context, conn net.Conn, n int) {
+		io.WriteString(conn, strings.Repeat(get(paths[n%len(paths)], ""), 40)) //nolint:errcheck // it may be cut off
+		hold(ctx, conn)
+	}},
+	{"64 clients that ask all the time, in many words", 64, func(ctx context.Context, conn net.Conn, n int) {
+		go io.Copy(io.Discard, conn) //nolint:errcheck // it ends with the connection
+		for i := 0; ctx.Err() == nil; i++ {
+			accept := []string{"text/plain", "application/openmetrics-text;version=1.0.0", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"}[i%3]
+			encoding := []string{"gzip", "identity"}[i%2]
+			text := get(paths[(n+i)%len(paths)]+"?"+strconv.Itoa(i), "Accept: "+accept+"\r\nAccept-Encoding: "+encoding+"\r\n")
+			if _, err := io.WriteString(conn, text); err != nil {
+				return
+			}
+		}
+	}},
+	{"scrapes that are broken off", 32, func(_ context.Context, conn net.Conn, _ int) {
+		io.WriteString(conn, get("/metrics", "")) //nolint:errcheck // it may be cut off
+		conn.Read(make([]byte, 1))                //nolint:errcheck // it only waits
+	}},
+}
+
+// run attacks an address until ctx is done: whoever is cut off comes again.
+func (a *attack) run(ctx context.Context, address string) {
+	var all sync.WaitGroup
+	// More at once would starve the client that scrapes, which is in the same process.
+	dialing := make(chan struct{}, 32)
+	for n := range a.clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				// From many addresses.
+				from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(n>>8), byte(n))}
+				dialing <- struct{}{}
+				conn, err := (&net.Dialer{LocalAddr: from, Timeout: time.Second}).DialContext(ctx, "tcp", address)
+				<-dialing
+				if err != nil {
+					continue
+				}
+				stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+				a.each(ctx, conn, n)
+				stop()
+				_ = conn.Close()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestFaultsOfTheNetwork attacks an exporter of 8 GPUs with 64 processes each.
+func TestFaultsOfTheNetwork(t *testing.T) {
+	m := newMachine(t, 8)
+	for i := range m.GPUs {
+		for n := range 64 {
+			m.GPUs[i].Processes = append(m.GPUs[i].Processes, fakenvml.Process{PID: uint32(1000*(i+1) + n), Memory: fakenvml.Ramp{Base: gib}})
+		}
+	}
+	p := m.start(t, "--collector.nvlink")
+	var gpus []int
+	for i := range m.GPUs {
+		gpus = append(gpus, i)
+	}
+	during := 3 * time.Second
+	if *faultsAll {
+		during = 30 * time.Second
+	}
+	for i := range attacks {
+		a := &attacks[i]
+		k := &faultKind{Name: "network: " + a.name, faults: 1}
+		before := len(p.Output())
+		lost, at := m.samples(t, eventually(t, p, m.allUp), gpus)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { a.run(ctx, strings.TrimPrefix(p.URL, "http://")); close(ended) }()
+		k.watch(t, p, during, nil)
+		cancel()
+		<-ended
+		lostNow, atNow := m.samples(t, eventually(t, p, m.allUp), gpus)
+		k.lost, k.taken = lostNow-lost, (atNow-at)/0.2
+		faultRows.add(k)
+		k.judge(t, a.name)
+		if lines := strings.Count(p.Output()[before:], "\n"); lines > 30 {
+			t.Errorf("%s: %d lines in the log", a.name, lines)
+		}
+	}
+	peak := peakMemory(t, p)
+	t.Logf("at most %d MiB were resident", peak>>20)
+	if peak > 256<<20 && os.Getenv("E2E_RACE") == "" {
+		t.Errorf("%d MiB were resident", peak>>20)
+	}
+	p.Stop(t)
+	noStack(t, p.Output())
+}
+
+// peakMemory returns the most memory that a process had resident, in bytes.
+func peakMemory(t *testing.T, p *harness.Process) (bytes uint64) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &bytes); err == nil {
+			return bytes << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
+
+// TestFaultsOfTheNetworkWithTLS has strangers try passwords, and clients with the right one ask for much over HTTP/2 and
+// read nothing.
+func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.sign(t, "server")
+	b, err := os.ReadFile(filepath.Join(harness.Root(), "examples/web/basic-auth.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(a.dir, "web.yml"), string(b))
+	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--web.config.file=" + filepath.Join(a.dir, "web.yml")}})
+	var address string
+	harness.Eventually(t, patience, func() error {
+		m := listening.FindStringSubmatch(p.Output())
+		if m == nil {
+			return errors.New("it does not listen")
+		}
+		address = "https://" + m[1]
+		return nil
+	})
+	client := func(http2 bool) *http.Client {
+		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2}}
+	}
+	ask := func(ctx context.Context, c *http.Client, path, password string) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		r.SetBasicAuth("prometheus", password)
+		return c.Do(r)
+	}
+	during := 3 * time.Second
+	if *faultsAll {
+		during = 30 * time.Second
+	}
+	for name, attack := range map[string]func(ctx context.Context, c *http.Client, n int){
+		"network: 64 clients with wrong passwords": func(ctx context.Context, c *http.Client, n int) {
+			for i := 0; ctx.Err() == nil; i++ {
+				if r, err := ask(ctx, c, "/metrics", strconv.Itoa(n*1_000_000+i)); err == nil {
+					_ = r.Body.Close()
+				}
+			}
+		},
+		"network: 64 clients, 100 streams of HTTP/2 each, nothing read": func(ctx context.Context, c *http.Client, _ int) {
+			for i := range 100 {
+				if _, err := ask(ctx, c, paths[i%len(paths)], "change me"); err != nil { //nolint:bodyclose // it is not read on purpose
+					return
+				}
+			}
+			<-ctx.Done()
+		},
+	} {
+		k := &faultKind{Name: name, faults: 1}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for n := range 64 {
+			all.Go(func() {
+				c := client(true)
+				attack(ctx, c, n)
+				c.CloseIdleConnections()
+			})
+		}
+		good := client(false)
+		for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(scrapeEvery) {
+			began := time.Now()
+			r, err := ask(ctx, good, "/metrics", "change me")
+			k.scrapes++
+			if err == nil {
+				_, err = io.Copy(io.Discard, r.Body)
+				_ = r.Body.Close()
+			}
+			took := time.Since(began)
+			k.worst = max(k.worst, took)
+			switch {
+			case err != nil || r.StatusCode != http.StatusOK:
+				k.failed++
+				t.Logf("%s: %v after %s", name, err, took)
+			case took <= answeredWithin:
+				k.answered++
+			}
+		}
+		cancel()
+		all.Wait()
+		good.CloseIdleConnections()
+		faultRows.add(k)
+		k.judge(t, name)
+	}
+	t.Logf("at most %d MiB were resident", peakMemory(t, p)>>20)
+	if err := p.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	p.Wait(t, patience)
+	noStack(t, p.Output())
+}
+
+// TestFaultsOfTheHost takes the exporter's descriptors and the directory of its state file away.
+func TestFaultsOfTheHost(t *testing.T) {
+	m, _ := faultyMachine(t)
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.calls += "2" // one file a process
+	p := m.start(t, "--detector.state-file="+filepath.Join(dir, "state"), "--detector.state-interval=1s")
+	written := func(s harness.Metrics) error {
+		return want(s, 1, "gpu_leak_exporter_state_file_last_write_successful", nil)
+	}
+	gpus := []int{0, 1, 2, 3}
+	limit := func(n uint64) {
+		t.Helper()
+		var before unix.Rlimit
+		if err := unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, nil, &before); err != nil {
+			t.Fatal(err)
+		}
+		before.Cur = n
+		if err := unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, &before, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, fault := range map[string][2]func(){
+		"host: no descriptor is left": {func() { limit(1) }, func() { limit(1024) }},
+		"host: the directory of the state file is gone": {
+			func() {
+				if err := os.Rename(dir, dir+"2"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func() {
+				if err := os.Rename(dir+"2", dir); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+	} {
+		k := &faultKind{Name: name, faults: 1}
+		ready := func(s harness.Metrics) error { return errors.Join(m.allUp(s), written(s)) }
+		lost, at := m.samples(t, eventually(t, p, ready), gpus)
+		k.watch(t, p, 2*faultTime, fault[0])
+		fault[1]()
+		cleared := time.Now()
+		after := eventually(t, p, ready)
+		k.recovery = time.Since(cleared)
+		lostNow, atNow := m.samples(t, after, gpus)
+		k.lost, k.taken = lostNow-lost, (atNow-at)/0.2
+		faultRows.add(k)
+		k.judge(t, name)
+	}
+	p.Stop(t)
+	noStack(t, p.Output())
+}

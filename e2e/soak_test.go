@@ -1,0 +1,105 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+var soakTime = flag.Duration("soak.time", 40*time.Second, "how long the exporter is watched; each second is half an hour of simulated time")
+
+// soakSpeed is how fast the simulated time goes, and soakStep how far apart two scrapes are.
+const (
+	soakSpeed = 1800
+	soakStep  = 500 * time.Millisecond
+)
+
+// usage is what the exporter takes, by name.
+type usage map[string]float64
+
+// used returns what a scrape and procfs tell of it.
+func used(t *testing.T, p *harness.Process, s harness.Metrics) usage {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := usage{"threads": float64(len(threads)), "series": float64(len(s))}
+	for name, metric := range map[string]string{
+		"goroutines": "go_goroutines", "descriptors": "process_open_fds", "heap": "go_memstats_heap_alloc_bytes", "resident": "process_resident_memory_bytes",
+	} {
+		if u[name], err = s.Value(metric, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return u
+}
+
+// TestSoak runs the exporter over simulated weeks in which processes come and go. What it takes does not grow, and the
+// detector says so, too.
+func TestSoak(t *testing.T) {
+	p := harness.StartExporter(t, harness.Options{Args: []string{
+		"--source=sim:churn", fmt.Sprintf("--source.speed=%d", soakSpeed), "--detector.state-file=" + filepath.Join(t.TempDir(), "state"),
+	}})
+	var all []usage
+	for end := time.Now().Add(*soakTime); time.Now().Before(end); time.Sleep(soakStep) {
+		all = append(all, used(t, p, p.Scrape(t)))
+	}
+	p.Stop(t)
+	noStack(t, p.Output())
+	quarter := len(all) / 4
+	for _, name := range []string{"goroutines", "descriptors", "threads", "series", "heap", "resident"} {
+		early, late := highest(all[quarter:2*quarter], name), highest(all[3*quarter:], name)
+		t.Logf("%s: at most %.0f in the second quarter, %.0f in the last one", name, early, late)
+		if late > early*1.15+5 {
+			t.Errorf("%s grow from %.0f to %.0f", name, early, late)
+		}
+	}
+	judgeItself(t, all)
+}
+
+func highest(all []usage, name string) (most float64) {
+	for _, u := range all {
+		most = max(most, u[name])
+	}
+	return most
+}
+
+// judgeItself has the detector judge the exporter's own memory, as if it were a GPU's: a scrape stands for a
+// quarter of a minute, and the first eighth, in which it starts, is left out.
+func judgeItself(t *testing.T, all []usage) {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range []string{"total", "used"} {
+		fmt.Fprintf(&b, "# TYPE gpu_memory_%s_bytes gauge\n", name)
+		for i, u := range all[len(all)/8:] {
+			v := u["resident"]
+			if name == "total" {
+				v = 256 << 20
+			}
+			fmt.Fprintf(&b, "gpu_memory_%s_bytes{gpu=\"0\",uuid=\"GPU-itself\"} %.0f %d\n", name, v, 1_790_000_000+15*i)
+		}
+	}
+	b.WriteString("# EOF\n")
+	file := filepath.Join(t.TempDir(), "itself.om")
+	write(t, file, b.String())
+	out, err := exec.Command(harness.Tool(t), "backtest", "--format=openmetrics", file).CombinedOutput()
+	lines := slices.DeleteFunc(strings.Split(string(out), "\n"), func(l string) bool { return l == "" })
+	t.Logf("the detector of itself:\n%s", strings.Join(lines, "\n"))
+	if err != nil {
+		t.Errorf("the detector of itself: %v", err)
+	}
+}
