@@ -5,6 +5,7 @@ package collector
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -107,8 +108,8 @@ func (x *xidLog) worth(e gpu.Event, now time.Time) (worth bool, unsaid int) {
 	case line != nil && now.Sub(line.at) < xidLogPause:
 		line.unsaid++
 		return false, 0
-	case line == nil && len(x.last) >= maxXIDs:
-		return false, 0 // the metric counts it
+	case line == nil && len(x.last) >= maxXIDs && !x.forget(now):
+		return false, 0 // so many at once: the metric counts them
 	case line == nil:
 		if x.last == nil {
 			x.last = map[xidSource]*xidLine{}
@@ -119,6 +120,12 @@ func (x *xidLog) worth(e gpu.Event, now time.Time) (worth bool, unsaid int) {
 	unsaid = line.unsaid
 	*line = xidLine{at: now}
 	return true, unsaid
+}
+
+// forget drops what has not been logged for a while, and reports whether there is room then.
+func (x *xidLog) forget(now time.Time) bool {
+	maps.DeleteFunc(x.last, func(_ xidSource, l *xidLine) bool { return now.Sub(l.at) >= xidLogPause })
+	return len(x.last) < maxXIDs
 }
 
 // sameBus reports whether two PCI addresses are the same: the kernel writes the

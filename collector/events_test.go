@@ -35,6 +35,10 @@ func TestXIDStormIsLoggedOnceAMinute(t *testing.T) {
 		if n := out.count("unsaid_before=9999"); n != 1 {
 			t.Errorf("%d lines say how many were unsaid", n)
 		}
+		s.event(gpu.Event{UUID: "GPU-none", XID: 48}) // as many were logged as are remembered, and that was long ago
+		if n := out.count("xid=48 "); n != 1 {
+			t.Errorf("%d lines of a new error", n)
+		}
 		for _, x := range s.State().Devices[0].XIDs {
 			if x.Code == 31 && x.Count != 10_001 {
 				t.Errorf("%d are counted", x.Count)

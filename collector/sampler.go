@@ -164,6 +164,8 @@ type Sampler struct {
 	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
 	saved atomic.Pointer[WriteState]
+	// unwritable is whether a state file is there that cannot be read: it is not written over.
+	unwritable bool
 	// asking is since when Devices of the source is under way; see stopwatch.
 	asking stopwatch
 	// shared is what the supervisor publishes.

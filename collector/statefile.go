@@ -137,6 +137,10 @@ func (s *Sampler) load() []*deviceHistory {
 	s.boot = boot
 	h, err := readHistories(s.cfg.StateFile, time.Now())
 	switch {
+	case savefile.Unreadable(err):
+		s.unwritable = true
+		s.saved.Store(&WriteState{})
+		level.Error(logger).Log("msg", "judging starts anew, and nothing is saved: the state file may be good", "err", err)
 	case err != nil:
 		kept, failed := savefile.SetAside(s.cfg.StateFile)
 		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", errors.Join(err, failed))
@@ -171,7 +175,7 @@ func (h *histories) each() []*deviceHistory {
 // prepare what it writes, do so twice an interval, so that no more than an
 // interval is ever lost.
 func (s *Sampler) save(ctx context.Context) {
-	if s.cfg.StateFile == "" {
+	if s.cfg.StateFile == "" || s.unwritable {
 		return
 	}
 	ticker := time.NewTicker(s.cfg.StateInterval / 2)
@@ -188,7 +192,7 @@ func (s *Sampler) save(ctx context.Context) {
 
 // write writes what the loops have prepared to the state file.
 func (s *Sampler) write() {
-	if s.cfg.StateFile == "" {
+	if s.cfg.StateFile == "" || s.unwritable {
 		return
 	}
 	s.writing.Lock()

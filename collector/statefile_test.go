@@ -220,8 +220,16 @@ func TestPathThatIsNoStateFile(t *testing.T) {
 		var out lines
 		cfg := SamplerConfig{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
 		withState(t, path, "a")(&cfg)
-		if _, err := NewSampler(&scriptSource{}, cfg); err != nil || out.count("level=error") != 1 {
+		s, err := NewSampler(&scriptSource{}, cfg)
+		if err != nil || out.count("level=error") != 1 {
 			t.Errorf("%s: error %v, log %s", path, err, out.b.String())
+			continue
+		}
+		if path == fifo { // nothing tells what would be lost
+			s.write()
+			if is, err := os.Stat(path); err != nil || is.Mode().IsRegular() || s.State().StateFile == nil || s.State().StateFile.Success {
+				t.Errorf("%s: %v, %v, written %+v", path, is, err, s.State().StateFile)
+			}
 		}
 	}
 }

@@ -4,11 +4,13 @@
 package main
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,11 +26,13 @@ const (
 	// waits for ten seconds has lost nothing then.
 	slotPatience = 2 * time.Second
 	// maxAnswer bounds the size of an answer, maxUnsent that of all that are not sent yet,
-	// and maxReaders how many clients wait for or read one: the system keeps up to 128 KiB for
-	// each.
+	// and maxReaders how many clients are sent one: the system keeps up to 128 KiB for
+	// each. All but the last are in bytes.
 	maxAnswer  = 32 << 20
 	maxUnsent  = 64 << 20
 	maxReaders = 256
+	// sentAtOnce is how much is sent before it is noted that the client reads, in bytes.
+	sentAtOnce = 64 << 10
 )
 
 // answers makes what is served. An answer is made whole, then sent, so that who reads slowly
@@ -37,15 +41,15 @@ const (
 // goroutine.
 type answers struct {
 	slots   chan struct{} // one for each that is made; nil: no limit
+	pages   chan struct{} // as slots, for what people look at: one slot is left to the metrics
 	refused *prometheus.CounterVec
 	logger  *slog.Logger
 
-	mu     sync.Mutex
-	making map[string]*answer // by key
-	unsent []*answer          // the oldest first
-	bytes  int                // of unsent
-	count  int                // of readers
-	sizes  map[string]int     // of the last answer, by path
+	mu      sync.Mutex
+	making  map[string]*answer // by key
+	sending *list.List         // of *reader: whoever has read nothing for longest is first
+	bytes   int                // of the answers that are wanted
+	sizes   map[string]int     // of the last answer, by key
 }
 
 // answer is what all who asked for it at that time get.
@@ -56,41 +60,60 @@ type answer struct {
 	head http.Header
 	body []byte
 
-	readers map[*reader]struct{} // who waits for it, or is being sent it; under answers.mu
+	wanted int // by how many requests; under answers.mu
 }
 
 // reader is one request for an answer.
-type reader struct{ cut func() }
+type reader struct {
+	made *answer
+	cut  func()
+	at   *list.Element // in answers.sending; nil if it is not there
+	gone bool          // it was cut off
+}
 
 var (
 	errBusy     = errors.New("too many requests at a time: try again later")
 	errTooLarge = errors.New("the answer is too large")
+	errNotMade  = errors.New("the answer could not be made")
 )
 
 // newAnswers returns answers of which most are made at a time, any number if that is 0.
 func newAnswers(most int, refused *prometheus.CounterVec, logger *slog.Logger) *answers {
-	a := &answers{refused: refused, logger: logger, making: map[string]*answer{}, sizes: map[string]int{}}
+	a := &answers{refused: refused, logger: logger, making: map[string]*answer{}, sending: list.New(), sizes: map[string]int{}}
 	if most > 0 {
 		a.slots = make(chan struct{}, most)
+		a.pages = make(chan struct{}, max(1, most-1))
 	}
 	return a
 }
 
-// of serves the answers of a handler that looks at nothing of a request but its method, its path and
-// what it accepts.
+// of serves the answers of a handler that looks at nothing of a request but its path.
 func (a *answers) of(next http.Handler) http.Handler {
+	return a.serve(next, func(r *http.Request) *http.Request { return withHeader(r, http.Header{}) }, a.pages)
+}
+
+// ofMetrics serves the answers of a handler that looks at nothing of a request but its path and what it
+// accepts.
+func (a *answers) ofMetrics(next http.Handler) http.Handler { return a.serve(next, canonical, nil) }
+
+// serve serves the answers of next to requests as clean leaves them. An answer is made in one of the places, too, if they
+// are not nil.
+func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Request, places chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rd := &reader{cut: func() { cutConnection(r.Context()) }}
-		made := a.get(r, next, rd)
-		defer a.leave(made, rd)
+		defer a.leave(rd)
+		asked := clean(r)
+		key := strings.Join([]string{asked.URL.Path, asked.Header.Get("Accept"), asked.Header.Get("Accept-Encoding")}, "\x00")
+		made, first := a.join(key, rd)
+		if first {
+			a.makeFor(key, made, func() error { return a.make(asked, key, next, made, places) })
+		}
+		<-made.done
 		if made.err != nil {
 			a.refuse(w, made.err)
 			return
 		}
-		maps.Copy(w.Header(), made.head)
-		w.Header().Set("Content-Length", strconv.Itoa(len(made.body)))
-		w.WriteHeader(made.code)
-		_, _ = w.Write(made.body) // the client has gone, or was cut; the server notices by itself
+		a.send(w, rd)
 	})
 }
 
@@ -105,43 +128,53 @@ func (a *answers) refuse(w http.ResponseWriter, err error) {
 	plain(w, http.StatusInternalServerError, err.Error()+"; the log says more")
 }
 
-// get returns the answer to a request: one that is being made, or a new one.
-func (a *answers) get(r *http.Request, next http.Handler, rd *reader) *answer {
-	r = canonical(r)
-	key := strings.Join([]string{r.URL.Path, r.Header.Get("Accept"), r.Header.Get("Accept-Encoding")}, "\x00")
+// join has a reader wait for an answer: one that is being made, or a new one, which it is the first to want.
+func (a *answers) join(key string, rd *reader) (made *answer, first bool) {
 	a.mu.Lock()
-	made, shared := a.making[key]
-	if !shared {
-		made = &answer{done: make(chan struct{}), readers: map[*reader]struct{}{}}
+	defer a.mu.Unlock()
+	made = a.making[key]
+	if first = made == nil; first {
+		made = &answer{done: make(chan struct{})}
 		a.making[key] = made
 	}
-	made.readers[rd] = struct{}{}
-	a.count++
-	a.mu.Unlock()
-	if shared {
-		<-made.done
-		return made
-	}
-	made.err = errors.New("the answer could not be made") // if next panics
-	defer a.finish(key, made)
-	made.err = a.make(r, next, made)
-	return made
+	made.wanted++
+	rd.made = made
+	return made, first
+}
+
+// makeFor makes an answer and hands it to all who wait for it, also if that panics.
+func (a *answers) makeFor(key string, made *answer, how func() error) {
+	made.err = errNotMade
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.making, key)
+		if made.err == nil {
+			a.sizes[key] = len(made.body)
+			a.bytes += cap(made.body)
+		}
+		close(made.done)
+	}()
+	made.err = how()
 }
 
 // make has next fill the answer, once there is a slot.
-func (a *answers) make(r *http.Request, next http.Handler, made *answer) error {
-	if a.slots != nil {
-		patience := time.NewTimer(slotPatience)
-		defer patience.Stop()
+func (a *answers) make(r *http.Request, key string, next http.Handler, made *answer, places chan struct{}) error {
+	patience := time.NewTimer(slotPatience)
+	defer patience.Stop()
+	for _, slots := range []chan struct{}{places, a.slots} {
+		if slots == nil {
+			continue
+		}
 		select {
-		case a.slots <- struct{}{}:
-			defer func() { <-a.slots }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 		case <-patience.C:
 			return errBusy
 		}
 	}
 	a.mu.Lock()
-	size := a.sizes[r.URL.Path]
+	size := a.sizes[key]
 	a.mu.Unlock()
 	w := &answerWriter{head: http.Header{}, body: make([]byte, 0, size+size/8)}
 	next.ServeHTTP(w, r)
@@ -155,44 +188,61 @@ func (a *answers) make(r *http.Request, next http.Handler, made *answer) error {
 	return nil
 }
 
-// finish hands an answer to all who wait for it. The oldest ones that were not read are given up where
-// there is too much.
-func (a *answers) finish(key string, made *answer) {
+// send sends the answer that a reader has waited for.
+func (a *answers) send(w http.ResponseWriter, rd *reader) {
+	a.begin(rd)
+	made := rd.made
+	maps.Copy(w.Header(), made.head)
+	w.Header().Set("Content-Length", strconv.Itoa(len(made.body)))
+	w.WriteHeader(made.code)
+	for part := range slices.Chunk(made.body, sentAtOnce) {
+		if _, err := w.Write(part); err != nil {
+			return // the client has gone, or was cut; the server notices by itself
+		}
+		a.proceed(rd)
+	}
+}
+
+// begin notes that a reader is sent its answer. Where that is too much, those go that have read nothing for longest.
+func (a *answers) begin(rd *reader) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.making, key)
-	path, _, _ := strings.Cut(key, "\x00")
-	a.sizes[path] = len(made.body)
-	a.unsent = append(a.unsent, made)
-	a.bytes += len(made.body)
-	close(made.done)
-	for left := a.count; (a.bytes > maxUnsent || left > maxReaders) && len(a.unsent) > 1; {
-		oldest := a.unsent[0]
-		a.drop(oldest)
-		left -= len(oldest.readers)
-		a.refused.WithLabelValues(refusedSlowReader).Add(float64(len(oldest.readers)))
-		for rd := range oldest.readers {
-			rd.cut()
-		}
+	rd.at = a.sending.PushBack(rd)
+	for (a.bytes > maxUnsent || a.sending.Len() > maxReaders) && a.sending.Len() > 1 {
+		slowest := a.sending.Front().Value.(*reader)
+		a.release(slowest)
+		slowest.gone = true
+		slowest.cut()
+		a.refused.WithLabelValues(refusedSlowReader).Inc()
+	}
+}
+
+// proceed notes that a reader has read something.
+func (a *answers) proceed(rd *reader) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if rd.at != nil {
+		a.sending.MoveToBack(rd.at)
 	}
 }
 
 // leave notes that a request is over.
-func (a *answers) leave(made *answer, rd *reader) {
+func (a *answers) leave(rd *reader) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(made.readers, rd)
-	a.count--
-	if len(made.readers) == 0 {
-		a.drop(made)
+	if rd.made != nil && !rd.gone {
+		a.release(rd)
 	}
 }
 
-// drop forgets an answer; mu is held.
-func (a *answers) drop(made *answer) {
-	if i := slices.Index(a.unsent, made); i >= 0 {
-		a.unsent = slices.Delete(a.unsent, i, i+1)
-		a.bytes -= len(made.body)
+// release forgets what a reader holds; mu is held.
+func (a *answers) release(rd *reader) {
+	if rd.at != nil {
+		a.sending.Remove(rd.at)
+		rd.at = nil
+	}
+	if rd.made.wanted--; rd.made.wanted == 0 && rd.made.err == nil {
+		a.bytes -= cap(rd.made.body)
 	}
 }
 
@@ -204,8 +254,15 @@ func canonical(r *http.Request) *http.Request {
 	if acceptsGzip(r.Header.Get("Accept-Encoding")) {
 		head.Set("Accept-Encoding", "gzip")
 	}
-	c := r.WithContext(context.WithoutCancel(r.Context())) // it is made for others, too
-	c.Method, c.Header = http.MethodGet, head
+	return withHeader(r, head)
+}
+
+// withHeader returns a request for the same path that says nothing else: others get its answer, too. promhttp would
+// leave out all series but those of ?name[]=.
+func withHeader(r *http.Request, head http.Header) *http.Request {
+	c := r.WithContext(context.WithoutCancel(r.Context()))
+	c.Method, c.Header, c.URL = http.MethodGet, head, &url.URL{Path: r.URL.Path}
+	c.RequestURI, c.Form, c.PostForm = c.URL.RequestURI(), nil, nil
 	return c
 }
 

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 )
@@ -27,7 +29,7 @@ func testLimits(most int) *limits { return newLimits(most, slog.New(slog.Discard
 func TestAnswersAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
-		h := testLimits(1).answers.of(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := testLimits(1).answers.ofMetrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			made.Add(1)
 			time.Sleep(time.Second)
 			w.Header().Set("Content-Type", "text/x")
@@ -105,6 +107,10 @@ func TestAnswersThatFail(t *testing.T) {
 		if w := request(panics, "GET", "/"); w.Code != http.StatusInternalServerError {
 			t.Errorf("while it panics: %d", w.Code)
 		}
+		synctest.Wait()
+		if a := l.answers; a.bytes != 0 || a.sending.Len() != 0 || len(a.making) != 0 {
+			t.Errorf("%d bytes, %d readers and %d answers are left", a.bytes, a.sending.Len(), len(a.making))
+		}
 		fine := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		if w := request(fine, "GET", "/"); w.Code != http.StatusOK {
 			t.Errorf("after the panic: %d", w.Code)
@@ -163,6 +169,137 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
+// pipes are a listener whose connections keep nothing of what they are sent.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.accepted:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestWhoReads has a client read a bit at a time while others ask and read nothing: it is not the one that goes.
+func TestWhoReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testLimits(1)
+		listener := &pipes{make(chan net.Conn), make(chan struct{})}
+		server := &http.Server{Handler: l.answers.of(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Write(make([]byte, map[string]int{"/long": 8 << 20, "/": 1 << 20}[r.URL.Path]))
+		})), ReadHeaderTimeout: time.Second}
+		l.connections.serve(server)
+		go func() { _ = server.Serve(listener) }()
+		defer server.Close()
+		ask := func(path string) net.Conn {
+			conn, end := net.Pipe()
+			listener.accepted <- end
+			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // its answer has begun
+			return conn
+		}
+		reads := ask("/long")
+		for n := range 2 * maxReaders {
+			defer ask("/").Close()
+			if n%16 == 0 {
+				if _, err := io.ReadFull(reads, make([]byte, 2*sentAtOnce)); err != nil {
+					t.Fatalf("cut off with %d that read nothing: %v", n, err)
+				}
+				synctest.Wait()
+			}
+		}
+		_ = reads.Close()
+		synctest.Wait()
+		l.answers.mu.Lock()
+		defer l.answers.mu.Unlock()
+		if n := l.answers.sending.Len(); n > maxReaders || l.answers.bytes > maxUnsent || n < maxUnsent>>21 {
+			t.Errorf("%d clients are sent %d bytes", n, l.answers.bytes)
+		}
+	})
+}
+
+// TestOthersAnswers has a stranger ask for no series at all while Prometheus asks for all of them.
+func TestOthersAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { time.Sleep(time.Second); return 1 }))
+		h := testLimits(1).answers.ofMetrics(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		var all sync.WaitGroup
+		defer all.Wait()
+		all.Go(func() { request(h, "GET", "/metrics?name[]=nothing") })
+		synctest.Wait()
+		if body := request(h, "GET", "/metrics").Body.String(); !strings.Contains(body, "slow 1") {
+			t.Errorf("the answer is %q", body)
+		}
+	})
+}
+
+// TestMetricsHaveASlot has pages be made for longer than a scrape waits.
+func TestMetricsHaveASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := testLimits(2).answers
+		long := a.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) }))
+		var all sync.WaitGroup
+		defer all.Wait()
+		for _, path := range []string{"/a", "/b", "/c"} {
+			all.Go(func() { request(long, "GET", path) })
+		}
+		synctest.Wait()
+		metrics := a.ofMetrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		if w := request(metrics, "GET", "/metrics"); w.Code != http.StatusOK {
+			t.Errorf("status %d", w.Code)
+		}
+	})
+}
+
+// TestStreams has a client of HTTP/2 want more at a time than a connection may.
+func TestStreams(t *testing.T) {
+	l := testLimits(0)
+	here := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("a request of %s", r.Proto)
+		}
+		here <- struct{}{}
+		<-r.Context().Done()
+	}))
+	l.connections.serve(server.Config)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 3 * maxStreams {
+		all.Go(func() {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if answer, err := server.Client().Do(r); err == nil {
+				_ = answer.Body.Close()
+			}
+		})
+	}
+	for range 3 * maxStreams {
+		<-here
+	}
+	if n := l.connections.count(); n < 3 {
+		t.Errorf("%g connections have %d requests at a time", n, 3*maxStreams)
+	}
+	cancel()
+	all.Wait()
+}
+
 func TestAcceptsGzip(t *testing.T) {
 	for header, want := range map[string]bool{
 		"": false, "gzip": true, "br, GZIP": true, "deflate;q=1, gzip; q=0.2": true, "gzip;q=0": false, "gzip;q=0.0": false, "*": true,
@@ -187,7 +324,7 @@ func TestCanonical(t *testing.T) {
 		once := canonical(r)
 		want := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 		got := expfmt.NegotiateAccept(once.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
-		if got != want || once.Method != http.MethodGet || canonical(once).Header.Get("Accept") != once.Header.Get("Accept") {
+		if got != want || once.Method != http.MethodGet || once.URL.String() != "/metrics" || canonical(once).Header.Get("Accept") != once.Header.Get("Accept") {
 			t.Errorf("%q: %s, want %s", accept, got, want)
 		}
 	}

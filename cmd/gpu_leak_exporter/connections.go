@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
@@ -18,26 +19,32 @@ import (
 
 const (
 	// maxConnections bounds how many clients are connected. A node has a few: two of
-	// Prometheus, the kubelet, somebody who looks. It takes as many strangers at the same
-	// moment to end a connection before its request was read.
-	maxConnections = 2048
+	// Prometheus, the kubelet, somebody who looks. With TLS each takes up to 100 KB.
+	maxConnections = 1024
+	// maxStreams bounds the requests of an HTTP/2 connection at a time. Each takes 12 KB.
+	maxStreams = 4
 	// socketBuffer is how much the system keeps of what a connection is sent, in bytes: it
 	// would keep megabytes for who does not read.
 	socketBuffer = 64 << 10
 )
 
 // connections are the clients' connections. One more than there may be ends the one that has done nothing for
-// longest, if possible one that waits for no answer: who scrapes now is served, whoever
-// else holds connections.
+// longest: who scrapes now is served, whoever else holds connections.
 type connections struct {
 	most    int
 	refused *prometheus.CounterVec
 
 	mu  sync.Mutex
-	all map[net.Conn]*list.Element
+	all map[net.Conn]*list.Element // of quiet or active
 	// quiet are those that wait for no answer, and active the others. Those of which that is so for
 	// longest are the first ones.
-	quiet, active *list.List
+	quiet, active *list.List // of held
+}
+
+// held is a connection, and since when it is in its list.
+type held struct {
+	conn  net.Conn
+	since time.Time
 }
 
 func newConnections(most int, refused *prometheus.CounterVec) *connections {
@@ -61,6 +68,7 @@ func descriptorLimit() uint64 {
 
 // serve sets up a server whose connections these are.
 func (c *connections) serve(s *http.Server) {
+	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	s.ConnState = c.changed
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, connectionKey{}, conn)
@@ -97,32 +105,50 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		if len(c.all) == c.most {
 			c.endIdlest()
 		}
-		c.all[conn] = c.quiet.PushBack(conn)
+		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
 	case known && state == http.StateIdle:
-		c.all[conn] = c.quiet.PushBack(conn)
+		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
 	case known && state == http.StateActive:
-		c.all[conn] = c.active.PushBack(conn)
+		c.all[conn] = c.active.PushBack(held{conn, time.Now()})
 	}
 }
 
-// maxSpared bounds how many connections are spared at a time.
-const maxSpared = 16
+const (
+	// maxSpared bounds how many connections are spared at a time.
+	maxSpared = 16
+	// newFor is how long a client may take to send its request before another one that waits for its
+	// answer has to go for it.
+	newFor = time.Second
+)
 
-// endIdlest ends the connection that has done nothing for longest, but for some whose request is there and only
-// was not read yet; mu is held.
+// endIdlest ends the connection that has done nothing for longest; mu is held. One whose request is there and only
+// was not read yet is spared, and so is one that was made just now, as long as few are: where strangers hold
+// connections by requests that they do not end, the oldest of those goes.
 func (c *connections) endIdlest() {
-	from := c.quiet
-	if from.Len() == 0 {
-		from = c.active
+	from, at := c.quiet, c.idlest()
+	if at == nil {
+		from, at = c.active, c.active.Front()
 	}
-	at := from.Front()
-	for spared := 0; from == c.quiet && spared < maxSpared && at.Next() != nil && hasInput(at.Value.(net.Conn)); spared++ {
-		at = at.Next()
-	}
-	conn := from.Remove(at).(net.Conn)
+	conn := from.Remove(at).(held).conn
 	delete(c.all, conn) // its end is noticed later
 	c.refused.WithLabelValues(refusedConnection).Inc()
 	cut(conn)
+}
+
+// idlest returns the connection of quiet that may be ended; nil if an active one is to be.
+func (c *connections) idlest() *list.Element {
+	few := c.quiet.Len() < (c.most+3)/4 && c.active.Len() > 0
+	at := c.quiet.Front()
+	for spared := 0; at != nil && spared < maxSpared; spared++ {
+		if h := at.Value.(held); !hasInput(h.conn) && (!few || time.Since(h.since) >= newFor) {
+			return at
+		}
+		at = at.Next()
+	}
+	if few {
+		return nil
+	}
+	return c.quiet.Front()
 }
 
 // hasInput reports whether a client has sent something that was not read yet.

@@ -21,6 +21,7 @@ import (
 // and one that waits for an answer only where all do.
 func TestConnections(t *testing.T) {
 	const newest, idle, active = http.StateNew, http.StateIdle, http.StateActive
+	const now http.ConnState = -1 // new, less than a second before the next one
 	for _, tt := range []struct {
 		states []http.ConnState // a second apart
 		ends   int
@@ -30,6 +31,9 @@ func TestConnections(t *testing.T) {
 		{[]http.ConnState{active, active, idle}, 2},
 		{[]http.ConnState{active, active, active}, 0},
 		{[]http.ConnState{idle, active, idle}, 0},
+		// Few are quiet: one that was made this second is not the one to go.
+		{[]http.ConnState{active, active, active, active, active, active, active, now}, 0},
+		{[]http.ConnState{active, active, active, active, active, active, active, newest}, 7},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := testLimits(1)
@@ -38,10 +42,13 @@ func TestConnections(t *testing.T) {
 			connect := func(state http.ConnState) {
 				conn, end := net.Pipe()
 				c.changed(conn, http.StateNew)
+				ends = append(ends, end)
+				if state == now {
+					return
+				}
 				if state != newest {
 					c.changed(conn, state)
 				}
-				ends = append(ends, end)
 				time.Sleep(time.Second)
 			}
 			for _, state := range tt.states {

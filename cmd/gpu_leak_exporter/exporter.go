@@ -182,7 +182,7 @@ func (e *exporter) run(ctx context.Context) int {
 		served <- e.serve()
 	}()
 
-	code := e.wait(ctx, served)
+	code := e.wait(ctx, served, stale())
 	grace, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	stopSampling()
@@ -238,17 +238,28 @@ func (e *exporter) serve() error {
 }
 
 // wait returns the exit code once there is a reason to stop.
-func (e *exporter) wait(ctx context.Context, served <-chan error) int {
-	select {
-	case <-ctx.Done():
-		level.Info(e.logger).Log("msg", "Stopping")
-		return exitOK
-	case err := <-served:
-		level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
-		return exitFailure
-	case err := <-e.sampler.Fatal():
-		level.Error(e.logger).Log("msg", "The driver was replaced by another version, which needs a fresh process: executing itself again", "err", err)
-		return again
+func (e *exporter) wait(ctx context.Context, served <-chan error, stale <-chan time.Time) int {
+	for {
+		select {
+		case <-ctx.Done():
+			level.Info(e.logger).Log("msg", "Stopping")
+			return exitOK
+		case err := <-served:
+			level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
+			return exitFailure
+		case err := <-e.sampler.Fatal():
+			if *e.cfg.listen.WebSystemdSocket {
+				level.Error(e.logger).Log("msg", "The driver was replaced by another version, which needs a fresh process, with the sockets of systemd", "err", err)
+				return exitAfresh
+			}
+			level.Error(e.logger).Log("msg", "The driver was replaced by another version, which needs a fresh process: executing itself again", "err", err)
+			return again
+		case <-stale:
+			if reason := e.sampler.State().DriverReason; reason == gpu.ReasonMismatch {
+				level.Error(e.logger).Log("msg", "The library is still not of the driver's version: ending, to be started again with another one", "after", humanize.FormatDuration(staleAfter))
+				return exitAfresh
+			}
+		}
 	}
 }
 

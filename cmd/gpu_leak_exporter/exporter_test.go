@@ -19,6 +19,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-kit/log"
+
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -181,8 +183,8 @@ func TestOtherDriver(t *testing.T) {
 	if r.code != again || !closed {
 		t.Errorf("exit code %d, source closed: %v", r.code, closed)
 	}
-	if log := r.stderr.String(); strings.Count(log, "executing itself again") != 1 {
-		t.Error(log)
+	if said := r.stderr.String(); strings.Count(said, "executing itself again") != 1 {
+		t.Error(said)
 	}
 }
 
@@ -194,6 +196,37 @@ func TestSourceThatDoesNotClose(t *testing.T) {
 	if log := r.stderr.String(); !strings.Contains(log, `msg="The driver was not released" err="a call has not returned"`) {
 		t.Error(log)
 	}
+}
+
+// TestStillAnotherDriver ends a process that was executed again in vain.
+func TestStillAnotherDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Setenv(executedVar, "1")
+		mismatch := &gpu.DriverError{Reason: gpu.ReasonMismatch, Err: errors.New("the driver is a new one")}
+		for answer, want := range map[error]int{mismatch: exitAfresh, nil: exitOK} {
+			src := &stub{err: answer}
+			cfg, err := parseFlags([]string{"--source=sim:leak"}, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &exporter{cfg: cfg, source: src, logger: log.NewNopLogger(), lives: newLivesKeeper("", nil, log.NewNopLogger())}
+			if e.sampler, err = newSampler(cfg, src, e.lives, e.logger); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*staleAfter)
+			done := make(chan struct{})
+			go func() { e.sampler.Run(ctx); close(done) }()
+			began := time.Now()
+			if code := e.wait(ctx, nil, stale()); code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+			if took := time.Since(began); want == exitAfresh && took != staleAfter {
+				t.Errorf("after %s", took)
+			}
+			cancel()
+			<-done
+		}
+	})
 }
 
 // TestStopReading ends though the driver never lets go.

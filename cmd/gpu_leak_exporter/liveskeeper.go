@@ -32,7 +32,9 @@ type livesKeeper struct {
 	logger log.Logger
 	// saved is how the last writing went; nil before the first.
 	saved atomic.Pointer[collector.WriteState]
-	done  chan struct{} // is closed when keep has returned
+	// unwritable is whether a file is there that cannot be read: it is not written over.
+	unwritable bool
+	done       chan struct{} // is closed when keep has returned
 }
 
 // newLivesKeeper reads the lives at path. The keys of programs are of the secret, or of one of the node's
@@ -58,6 +60,11 @@ func (k *livesKeeper) load(secret []byte) {
 	f, err := livesfile.Read(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		return
+	case savefile.Unreadable(err):
+		k.unwritable = true
+		k.saved.Store(&collector.WriteState{})
+		level.Error(k.logger).Log("msg", "no earlier lives of programs are known, and none is saved: the file may be good", "err", err)
 		return
 	case err != nil:
 		kept, failed := savefile.SetAside(k.path)
@@ -116,6 +123,9 @@ func (k *livesKeeper) finish() {
 
 // write writes the file, and says once that it cannot.
 func (k *livesKeeper) write() bool {
+	if k.unwritable {
+		return true // there is nothing to try again
+	}
 	k.file.Saved = time.Now()
 	before, now := k.saved.Load(), collector.WriteState{Time: k.file.Saved, Success: true}
 	if err := k.file.Write(k.path); err != nil {

@@ -6,8 +6,8 @@
 //
 // It exits with 0 when it was told to end, and with 1 when it cannot start or serve. When the
 // driver was replaced by one of another version, which only a fresh process can use,
-// it executes itself again. Where it cannot, it exits with 3: whoever supervises it should
-// start it again.
+// it executes itself again. Where it cannot, or where that has not helped after five minutes, it exits with 3, once:
+// whoever supervises it should start it again, in a new container if it is in one.
 package main
 
 import (
@@ -39,22 +39,15 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends at once
 	release.Complete()
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if code == again {
+	switch {
+	case code == again && ctx.Err() != nil: // it was told to end meanwhile
+		code = exitOK
+	case code == again:
 		err := afresh()
 		fmt.Fprintf(os.Stderr, "%s: error: executing it again: %s\n", program, oneLine(err))
 		code = exitAfresh
 	}
 	os.Exit(code)
-}
-
-// afresh replaces the process by a fresh one of the same program, with the same arguments. It
-// returns only if that fails.
-func afresh() error {
-	path, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return syscall.Exec(path, os.Args, os.Environ())
 }
 
 // run is the program: it serves until ctx is done and returns the exit code, or again.

@@ -107,10 +107,10 @@ func newMetrics(cfg *config, state func() *collector.State, limits *limits, logg
 		EnableOpenMetrics: true,
 	}
 	if !cfg.exporterMetrics {
-		return limits.answers.of(promhttp.HandlerFor(registry, options)), nil
+		return limits.answers.ofMetrics(promhttp.HandlerFor(registry, options)), nil
 	}
 	options.Registry = registry // for the errors of the handler itself
-	return promhttp.InstrumentMetricHandler(registry, limits.answers.of(promhttp.HandlerFor(registry, options))), nil
+	return promhttp.InstrumentMetricHandler(registry, limits.answers.ofMetrics(promhttp.HandlerFor(registry, options))), nil
 }
 
 func newLanding(cfg *config) (http.Handler, error) {

@@ -68,6 +68,9 @@ type Device interface {
 // has fallen off the bus, or needs a reset.
 var ErrLost = errors.New("GPU is lost")
 
+// ReasonMismatch is the reason of a DriverError where library and driver are of different versions.
+const ReasonMismatch = "lib_rm_version_mismatch"
+
 // DriverError says why no GPU can be seen at all.
 type DriverError struct {
 	// Reason is one word for the metric's label, such as library_not_found,

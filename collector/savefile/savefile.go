@@ -106,8 +106,8 @@ func owner(path string) (uid, gid int, ok bool) {
 }
 
 // Read returns the body of a file. The error of one that does not exist is fs.ErrNotExist, and that of one
-// that is of the kind and of no use, or too large, is ErrUnusable, both wrapped. Another one says what to do about a file
-// that is none of ours.
+// that is of the kind and of no use, or too large, is ErrUnusable, both wrapped. Others say that the file is none of ours,
+// or are Unreadable.
 func (k Kind) Read(path string) ([]byte, error) {
 	b, err := k.read(path)
 	if err != nil {
@@ -141,7 +141,16 @@ func (k Kind) read(path string) ([]byte, error) {
 	return b[:n], err
 }
 
-var errNoFile = errors.New("it is no regular file")
+var (
+	errNoFile  = errors.New("it is no regular file")
+	errForeign = errors.New("is not a")
+)
+
+// Unreadable reports whether an error of Read says nothing of what the file holds: it may be good, and is better
+// neither set aside nor written over.
+func Unreadable(err error) bool {
+	return err != nil && !errors.Is(err, ErrUnusable) && !errors.Is(err, errForeign)
+}
 
 // unusable returns ErrUnusable with its reason.
 func (k Kind) unusable(why string) error { return fmt.Errorf("%s %w: %s", k.Name, ErrUnusable, why) }
@@ -153,7 +162,7 @@ func (k Kind) Parse(path string, b []byte) ([]byte, error) {
 	}
 	head, body, _ := bytes.Cut(b, []byte("\n"))
 	if !strings.HasPrefix(string(head), k.begins()) {
-		return nil, fmt.Errorf("%s is not a %s file of %s: remove it or name another one", path, k.Name, program)
+		return nil, fmt.Errorf("%s %w %s file of %s", path, errForeign, k.Name, program)
 	}
 	if err := k.tooLarge(int64(len(b))); err != nil {
 		return nil, err

@@ -44,6 +44,9 @@ func TestWriteAndRead(t *testing.T) {
 	if err := kind.Write("/dev/null", nil); !errors.Is(err, errNoFile) {
 		t.Errorf("of a device: %v", err)
 	}
+	if _, err := kind.Read("/dev/null"); !Unreadable(err) || Unreadable(nil) {
+		t.Errorf("of what cannot be read: %v", err)
+	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || len(left) != 1 {
 		t.Errorf("files %s, %v", left, err)
 	}
@@ -58,7 +61,7 @@ func TestDamage(t *testing.T) {
 		says    string
 		ours    bool
 	}{
-		"another program's":  {[]byte("hello\n"), "FILE is not a test file of gpu_leak_exporter: remove it or name another one", false},
+		"another program's":  {[]byte("hello\n"), "FILE is not a test file of gpu_leak_exporter", false},
 		"another kind":       {[]byte(Kind{Name: "state", Version: 2}.head(nil) + "\n"), "is not a test file", false},
 		"empty":              {nil, "test file cannot be used: it is empty", true},
 		"zeros":              {make([]byte, 4096), "it is empty", true},
@@ -71,7 +74,7 @@ func TestDamage(t *testing.T) {
 		"too large":          {append([]byte(kind.head(nil)+"\n"), make([]byte, kind.Most)...), "larger than 1 MiB", true},
 	} {
 		got, err := kind.Parse("FILE", c.content)
-		if err == nil || !strings.Contains(err.Error(), c.says) || errors.Is(err, ErrUnusable) != c.ours {
+		if err == nil || !strings.Contains(err.Error(), c.says) || errors.Is(err, ErrUnusable) != c.ours || Unreadable(err) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}

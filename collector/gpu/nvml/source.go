@@ -80,8 +80,6 @@ const (
 	// leastBackoff and mostBackoff are how long to wait after an Init that did not
 	// help the GPU that asked for it. It is doubled from the one to the other.
 	leastBackoff, mostBackoff = time.Second, time.Minute
-	// mismatch is the reason for which the library of another version is needed.
-	mismatch = "lib_rm_version_mismatch"
 	// maxDevices bounds how many GPUs the driver may count: it has room for fewer.
 	maxDevices = 256
 )
@@ -299,7 +297,7 @@ func (s *Source) initialise() error {
 		// A library that never worked may work once the driver's module is the
 		// new one; one that worked is the old one for ever. Only Init is believed: a process
 		// that were executed again for what another call says would be so for ever.
-		err.Fatal = s.worked && err.Reason == mismatch
+		err.Fatal = s.worked && err.Reason == gpu.ReasonMismatch
 		s.down.Store(err)
 		return err
 	}
