@@ -50,7 +50,7 @@ func (c *chain) paged(t *testing.T, deadline time.Duration) (harness.Alert, harn
 		return nil
 	})
 	t.Logf("the page:\n\t%s\n\t%s\n\t%s\n\t%s", page.Annotations["summary"], page.Annotations["description"],
-		page.Annotations["runbook_url"], page.Annotations["dashboard_url"])
+		page.Annotations["runbook_url"], page.Annotations["predict_url"])
 	return page, c.exporter.Scrape(t)
 }
 
@@ -116,7 +116,7 @@ func namesLeak(page harness.Alert, s harness.Metrics) (map[string]string, error)
 // its templates is left in it.
 func readable(a harness.Alert) error {
 	var errs []error
-	for _, name := range []string{"summary", "description", "runbook_url", "dashboard_url"} {
+	for _, name := range []string{"summary", "description", "runbook_url", "predict_url"} {
 		text := a.Annotations[name]
 		for _, broken := range []string{"{{", "<no value>", "<error", "NaN", "%!"} {
 			if text == "" || strings.Contains(text, broken) {

@@ -57,6 +57,10 @@
     forThrottle: '15m',
     // A restart of the exporter, the driver or the node takes less.
     forExporter: '5m',
+    // What is not there in half of the samples of absenceRange, for forLost, is absent: a scrape that succeeds by luck
+    // does not begin the wait anew. Together they are five minutes for what was there before.
+    absenceRange: '4m',
+    forLost: '3m',
     // A collector that fails now and then is tried again every 15 s.
     forCollector: '15m',
     // Prometheus itself needs a while after its start to discover its targets.
@@ -111,8 +115,11 @@
 
     // %s is the name of the alert in lower case, the anchor of its heading.
     runbookURLPattern: 'https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/runbook.md#%s',
-    // Where Grafana is, for the links in alerts.
-    grafanaURL: 'http://localhost:3000',
+    // Where Grafana is, such as https://grafana.example.org: alerts link to its dashboards then.
+    grafanaURL: '',
+    // The page of the exporter that shows what it foresees; %s is the node label. '' where those who are paged do not reach
+    // the nodes, or where that label is no address.
+    predictURLPattern: 'http://%s/predict',
 
     dashboardTags: ['gpu', 'gpu-leak-exporter'],
     dashboardInterval: 'now-6h',

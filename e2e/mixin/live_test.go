@@ -177,7 +177,8 @@ func (g grafana) choices(file string, list []variable, values map[string]string)
 // rightlyEmpty are the panels that have nothing to show of simulated nodes, and why.
 func rightlyEmpty() map[string]string {
 	empty := map[string]string{
-		"exporter.json Scrapes with errors A": "an exporter that answers does so with 200: what fails is a series of its own",
+		"exporter.json Scrapes with errors A":   "an exporter that answers does so with 200: what fails is a series of its own",
+		"exporter.json Collectors that fail B": "one of these nodes always has a collector that fails",
 	}
 	for panel, queries := range map[string]string{
 		"leak.json What grows, and what its earlier lives held": "ABCD", "leak.json Earlier lives now": "ABCDE", "fleet.json Images of programs": "ABCD",
@@ -365,6 +366,39 @@ func TestDashboardsLive(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// TestLinksToGrafana sets the address of a Grafana: each alert links to a dashboard there.
+func TestLinksToGrafana(t *testing.T) {
+	t.Parallel()
+	const grafana = "https://grafana.example.org"
+	text, err := exec.Command(harness.ExternalTool(t, "jsonnet"), "-J", filepath.Join(harness.Root(), "mixin"), "-e",
+		`((import "mixin.libsonnet") + { _config+:: { grafanaURL: "`+grafana+`", predictURLPattern: "" } }).prometheusAlerts`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	uids := map[string]bool{}
+	for _, d := range readDashboards(t) {
+		uids[d.UID] = true
+	}
+	s := readSchema(t)
+	for _, r := range parseRules(t, "alerts of "+grafana, text) {
+		if r.Alert == "" {
+			continue
+		}
+		link := r.Annotations["dashboard_url"]
+		rest, ok := strings.CutPrefix(link, grafana+"/d/")
+		if !ok || len(rest) < 32 || !uids[rest[:32]] {
+			t.Errorf("%s links to %q", r.Alert, link)
+		}
+		has := (&inference{schema: s}).of(r.expr).union(labelsNamed("alertname", "severity"))
+		if err := checkText(s, has, link); err != nil {
+			t.Errorf("%s: %v", r.Alert, err)
+		}
+		if page := r.Annotations["predict_url"]; page != "" {
+			t.Errorf("%s links to %q, which was left out", r.Alert, page)
+		}
+	}
 }
 
 // TestDashboardLint has Grafana's linter find nothing in the dashboards but what the

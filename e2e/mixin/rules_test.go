@@ -49,6 +49,12 @@ func readRules(t *testing.T, file string) []rule {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parseRules(t, file, text)
+}
+
+// parseRules parses the text of a rule file.
+func parseRules(t *testing.T, file string, text []byte) []rule {
+	t.Helper()
 	var content struct {
 		Groups []struct {
 			Name     string
@@ -87,10 +93,13 @@ func TestMixinRules(t *testing.T) {
 			continue
 		}
 		has = has.union(labelsNamed("alertname")).union(labelsNamed(slices.Collect(maps.Keys(r.Labels))...))
-		for _, name := range []string{"summary", "description", "runbook_url", "dashboard_url"} {
+		for _, name := range []string{"summary", "description", "runbook_url"} {
 			if r.Annotations[name] == "" {
 				t.Errorf("%s has no %s", r.Alert, name)
 			}
+		}
+		if link := r.Annotations["dashboard_url"]; link != "" {
+			t.Errorf("%s has a link to %s, and no Grafana was named", r.Alert, link)
 		}
 		for name, text := range r.Annotations {
 			if err := checkText(s, has, text); err != nil {

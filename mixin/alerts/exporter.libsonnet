@@ -18,8 +18,8 @@
         alert(
           'GPULost',
           'critical',
-          '%s == 0 unless on (%s) %s == 0' % [highest('gpu_up'), lib.node, highest('gpu_driver_up')],
-          config.forExporter,
+          '%s unless on (%s) %s' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up')],
+          config.forLost,
           'A GPU cannot be read.',
           text.text([
             text.gpu,
@@ -44,8 +44,8 @@
         alert(
           'GPUDriverDown',
           'critical',
-          '%s == 0 unless on (%s) %s == 0' % [highest('gpu_driver_up'), lib.node, lib.last('gpu_pci_devices')],
-          config.forExporter,
+          '%s unless on (%s) %s == 0' % [lib.seldom('gpu_driver_up'), lib.node, lib.last('gpu_pci_devices')],
+          config.forLost,
           'The NVIDIA driver does not answer.',
           text.text([
             '{{ $reason := "" }}',
@@ -58,14 +58,13 @@
             '{{ else }}Run `nvidia-smi` on the node: if it fails too, mend the driver or drain the node; if it works, look at the permissions of the exporter and restart it.{{ end }}',
           ]),
         ),
-        // up is there whether the scrape succeeds or not: no range is needed.
         alert(
           'GPUExporterDown',
           'warning',
-          lib.select('up') + ' == 0',
-          config.forExporter,
+          lib.seldom('up'),
+          config.forLost,
           'gpu_leak_exporter does not answer.',
-          'Prometheus cannot scrape gpu_leak_exporter on ' + text.node + ': its GPUs are not watched, and a leak there pages nobody. Is the node up, and the exporter running?',
+          'Prometheus cannot scrape gpu_leak_exporter on ' + text.node + ' as a rule: its GPUs are not watched, and a leak there pages nobody. Is the node up, and does the exporter run? If it is started again and again, its log says why it ends.',
         ),
         {
           alert: 'GPUExporterAbsent',
@@ -75,7 +74,7 @@
           annotations: {
             summary: 'Prometheus knows no gpu_leak_exporter.',
             description: 'No target of Prometheus is selected by {%s}: no GPU is watched. Look at the scrape configuration and at the service discovery.' % config.exporterSelector,
-            dashboard_url: '%s/d/%s' % [config.grafanaURL, std.md5('exporter.json')],
+            [if config.grafanaURL != '' then 'dashboard_url']: '%s/d/%s' % [config.grafanaURL, std.md5('exporter.json')],
           },
         },
         // Without clocks being compared: the time stamp stands still.

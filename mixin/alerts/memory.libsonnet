@@ -64,7 +64,7 @@
   // that of the GPU, and the page carries the owner of the largest contributor, so that
   // it can be routed. The pid is in the text: a label that moves from one worker to the
   // next would make a new page of each.
-  local outOfMemory(severity, seconds, within, wait) = lib.alert(
+  local outOfMemory(severity, seconds, within, clock, wait) = lib.alert(
     'GPUOutOfMemoryPredicted',
     severity,
     |||
@@ -74,10 +74,11 @@
       (%(left)s) < %(seconds)d
     ||| % { left: timeLeft, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit },
     wait,
-    'GPU memory will be full within %s%s.' % [within, '{{ with $labels.process }}: {{ . }} leaks{{ end }}'],
+    '%s runs out of memory within %s, at %s%s.' % [text.place, within, text.at(clock), '{{ with $labels.process }}: {{ . }} leaks{{ end }}'],
     text.text([
       text.gpu,
-      ' runs out of memory in {{ $value | humanizeDuration }}',
+      ' runs out of memory in {{ $value | humanizeDuration }}, at ',
+      text.at(clock),
       text.interval,
       '. ',
       text.growing,
@@ -117,10 +118,12 @@
       ]),
     },
     config.forFillsUp,
-    'GPU memory will be full within %d minutes{{ with $labels.process }}: {{ . }} grows{{ end }}.' % (config.fillsUpSeconds / 60),
+    'The memory of %s will be full within %d minutes, at %s{{ with $labels.process }}: {{ . }} grows{{ end }}.' % [text.place, config.fillsUpSeconds / 60, text.at()],
     text.text([
       text.gpu,
-      ' is full in {{ $value | humanizeDuration }} if its growth goes on',
+      ' is full in {{ $value | humanizeDuration }}, at ',
+      text.at(),
+      ', if its growth goes on',
       text.fullInterval,
       '. ',
       text.filling,
@@ -167,7 +170,7 @@
       domain: lib.domain,
     },
     config.forLeak,
-    'GPU memory leaks{{ with $labels.process }} in {{ . }}{{ end }}.',
+    'Memory of ' + text.place + ' leaks{{ with $labels.process }} in {{ . }}{{ end }}.',
     text.text([
       '{{ if $labels.process }}',
       text.process('$labels'),
@@ -196,7 +199,7 @@
       unless on (%s, namespace, pod, slurm_job) %s
     ||| % [judged('gpu_workload_'), lib.domain, judged('gpu_process_')],
     config.forLeak,
-    'GPU memory leaks in ' + text.workload('$labels') + ' as a whole.',
+    'Memory of ' + text.place + ' leaks in ' + text.workload('$labels') + ' as a whole.',
     text.text([
       'The processes of ',
       text.workload('$labels'),
@@ -224,7 +227,7 @@
       lib.last('gpu_process_memory_pattern', ['pattern="zombie"']),
     ],
     config.forZombie,
-    '{{ $labels.process }} holds GPU memory and will not use it again.',
+    '{{ $labels.process }} holds memory of ' + text.place + ' and will not use it again.',
     text.text([
       text.process('$labels'),
       ' holds {{ $value | humanize1024 }}B of ',
@@ -238,7 +241,7 @@
     'warning',
     '%s > %d' % [lib.last('gpu_unreleased_memory_bytes'), config.heldBytes],
     config.forUnreleased,
-    'GPU memory of {{ $labels.process }} was not released when it ended.',
+    'Memory of ' + text.place + ' was not released when {{ $labels.process }} ended.',
     text.text([
       '{{ $value | humanize1024 }}B of ',
       text.gpu,
@@ -292,7 +295,7 @@
       preallocated: config.preallocatedRatio,
     },
     config.forNearlyFull,
-    'GPU memory is nearly full, though nothing leaks.',
+    'The memory of ' + text.place + ' is nearly full, though nothing leaks.',
     text.text([
       text.gpu,
       ' has {{ $value | humanizePercentage }} of its memory in use: the next batch or request that is larger than usual does not fit. Move a program elsewhere, or let one ask for less.',
@@ -316,7 +319,7 @@
       domain: lib.domain,
     },
     config.forSpikes,
-    'GPU memory has spikes that nearly fill it.',
+    'The memory of ' + text.place + ' has spikes that nearly fill it.',
     text.text([
       text.gpu,
       ' had {{ $value }} spikes of used memory within %s' % config.spikeWindow,
@@ -335,7 +338,7 @@
       %s == 1
     ||| % [lib.last('gpu_process_memory_used_bytes'), lib.domain, lib.last('gpu_process_memory_pattern', ['pattern="fragmentation"'])],
     config.forFragmentation,
-    '{{ $labels.process }} may run out of GPU memory by fragmentation.',
+    '{{ $labels.process }} may run out of memory of ' + text.place + ' by fragmentation.',
     text.text([
       text.process('$labels'),
       ' on ',
@@ -350,7 +353,7 @@
     // Times and not processes: the ranks of a job end together, and once.
     'changes(%(exits)s[1h]) - resets(%(exits)s[1h]) >= %(many)d' % { exits: lib.select('gpu_process_exits_near_capacity_total'), many: config.crashesPerHour },
     '0s',
-    'Processes end again and again while GPU memory is full.',
+    'Processes end again and again while the memory of ' + text.place + ' is full.',
     text.text([
       '{{ $value | printf "%.0f" }} times within an hour a process ended on ',
       text.gpu,
@@ -367,8 +370,8 @@
         largest(culprit, rate),
         growing(slope, filling),
         largest(filler, slope),
-        outOfMemory('critical', config.oomPageSeconds, 'the hour', config.forOOM),
-        outOfMemory('warning', config.oomTicketSeconds, 'the day', config.forLeak),
+        outOfMemory('critical', config.oomPageSeconds, 'the hour', '15:04', config.forOOM),
+        outOfMemory('warning', config.oomTicketSeconds, 'the day', 'Mon 15:04', config.forLeak),
         fillsUp,
         leak,
         workloadLeak,

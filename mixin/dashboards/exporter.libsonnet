@@ -53,14 +53,14 @@ local panel = import '../lib/panel.libsonnet';
     ),
     panel.timeline(
       'Scraped, and its driver',
-      'Whether Prometheus can scrape each exporter, and whether the exporter can reach the driver.',
-      [target(with('max by (%(nodeBy)s) (2 * (up{%(node)s} == bool 0) > 0 or gpu_driver_up{%(node)s} == bool 0 or 0 * up{%(node)s})'), perNode)],
+      'Whether Prometheus can scrape each exporter, and whether the exporter can reach the driver: of the 20 that were worst in the time range. The last row is all others.',
+      q.worst(with('max by (%(nodeBy)s) (2 * (up{%(node)s} == bool 0) > 0 or gpu_driver_up{%(node)s} == bool 0 or 0 * up{%(node)s})'), q.nodeBy, perNode, 'other nodes'),
       [panel.valueMapping({
         '0': { text: 'up', color: 'semi-dark-green' },
         '1': { text: 'driver down', color: 'orange' },
         '2': { text: 'not scraped', color: 'red' },
       })],
-    ) + panel.noValue('No such target.'),
+    ) + panel.states + panel.noValue('No such target.'),
   ],
   local okay(text) = {
     mappings: [panel.valueMapping({ '0': { text: text, color: 'red' }, '1': { text: 'ok', color: 'green' } })],
@@ -130,10 +130,10 @@ local panel = import '../lib/panel.libsonnet';
     'exporter.json': {
       title: 'GPU leak exporter',
       description: 'Whether what the exporter says can be trusted, and what it costs.',
-      templating: { list: [variables.datasource, variables.cluster, variables.node, variables.gpu, variables.at] },
+      templating: { list: [variables.datasource, variables.cluster, variables.node, variables.gpu, variables.at, variables.urgentNode] },
       panels: panel.grid([
         { height: 4, panels: summary },
-        { height: 7, panels: states, widths: [14, 10] },
+        { height: 14, panels: states, widths: [14, 10] },
         { title: 'Samples' },
         { height: 7, panels: samples },
         { title: 'Calls into the driver' },

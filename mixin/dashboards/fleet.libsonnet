@@ -33,14 +33,14 @@ local panel = import '../lib/panel.libsonnet';
 
   local summary = [
     panel.stat(
-      'Full within the hour',
+      'Full in an hour',
       'GPUs and GPU instances that will be out of memory within the hour, at the rate at which they leak now. Restart the process that the table names, or move its load.',
       'short',
       [within(config.oomPageSeconds)],
       noneAtAll,
     ) + panel.count,
     panel.stat(
-      'Full within the day',
+      'Full in a day',
       'GPUs and GPU instances that will be out of memory within the day, those of the hour among them.',
       'short',
       [within(config.oomTicketSeconds)],
@@ -91,7 +91,7 @@ local panel = import '../lib/panel.libsonnet';
 
   // What the programs that will die within the day have computed since they started.
   local atRisk = panel.stat(
-    'At risk within the day',
+    'At risk in a day',
     'What the GPU-hours cost that are lost when the GPUs above are out of memory within the day: those since the programs that leak on them were started, as if they wrote no checkpoints.',
     config.gpuHourCurrency,
     [instant('sum(node:gpu_hours_at_risk:sum{%s=~"$cluster", %s=~"$node"}) * %g' % [config.clusterLabel, config.nodeLabel, config.gpuHourPrice])],
@@ -104,18 +104,19 @@ local panel = import '../lib/panel.libsonnet';
   // A GPU in MIG mode opens with the instance that is full first; this is for the others.
   local toInstance = { links: [{ title: 'Show this GPU instance', url: leakURL + '&var-gpu_instance=${__value.raw}', targetBlank: false }] },
   local never = { mappings: [panel.infinity('never')] },
-  local time = { unit: 's', decimals: 1, 'custom.width': 92 },
+  local time = { unit: 's', decimals: 1, 'custom.width': 80 },
 
   local owners = [
-    column('process', 'Process', toLeak { 'custom.width': 120 }),
-    column('pid', 'PID', { 'custom.width': 78 }),
-    column('pod', 'Pod', { 'custom.minWidth': 190 }),
-    column('namespace', 'Namespace', { 'custom.width': 105 }),
+    column('process', 'Process', toLeak { 'custom.minWidth': 120 }),
+    column('pid', 'PID', { 'custom.width': 85 }),
+    column('pod', 'Pod', { 'custom.minWidth': 150 }),
+    column('namespace', 'Namespace', { 'custom.minWidth': 95 }),
     column('slurm_job', 'Slurm job', { 'custom.width': 85 }),
   ],
   local places = q.nodeColumns + [
-    column('gpu', 'GPU', toLeak { 'custom.width': 50 }),
-    column('gpu_instance', 'MIG', toInstance { 'custom.width': 50 }),
+    column('gpu', 'GPU', toLeak { 'custom.width': 45 }),
+    // Without an instance there is nothing to click on.
+    column('gpu_instance', 'MIG', toInstance { 'custom.width': 45, noValue: '' }),
   ],
   local hidden = [column('uuid', 'uuid', { 'custom.hidden': true })],
 
@@ -140,11 +141,11 @@ local panel = import '../lib/panel.libsonnet';
       column('B', 'Earliest', time + never),
       column('C', 'Latest', time + never),
     ] + owners + places + [
-      column('D', 'Growth / h', { unit: 'bytes', decimals: 1, 'custom.width': 95 }),
-      column('E', 'Retained', { unit: 'bytes', decimals: 1, 'custom.width': 88 }),
-      column('G', 'Leaking for', { unit: 's', decimals: 1, 'custom.width': 98 }),
+      column('D', 'Growth / h', { unit: 'bytes', decimals: 1, 'custom.width': 90 }),
+      column('E', 'Retained', { unit: 'bytes', decimals: 1, 'custom.width': 85 }),
+      column('G', 'Leaking for', { unit: 's', decimals: 1, 'custom.width': 95 }),
       column('pattern', 'Pattern', { 'custom.width': 110, 'custom.cellOptions': { type: 'color-text' }, mappings: [panel.valueMapping(patternTexts)] }),
-      column('F', 'Confidence', panel.gauge([[null, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']]) { 'custom.width': 115 }),
+      column('F', 'Confidence', panel.gauge([[null, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']]) { 'custom.width': 110 }),
     ] + hidden,
     'Time left',
     'Nothing leaks. Memory is judged once it has been watched for five minutes.',
@@ -185,7 +186,7 @@ local panel = import '../lib/panel.libsonnet';
       ||| % { cluster: config.clusterLabel, owner: q.owner }, '{{namespace}}' + inCluster)],
     ) + panel.counts + panel.stepped + panel.stacked + panel.coarse + panel.noValue('No process is judged yet.'),
     panel.barGauge(
-      'Fullest GPUs',
+      'Fullest GPUs now',
       'Used memory of the ten GPUs that are the fullest now. Full is no leak: vLLM and JAX take nearly all of it on purpose.',
       'percentunit',
       [instant(with('sort_desc(topk(10, gpu_memory_used_bytes{%(gpu)s} / gpu_memory_total_bytes{%(gpu)s}))'), 'GPU {{gpu}}$at')],
@@ -252,6 +253,45 @@ local panel = import '../lib/panel.libsonnet';
     ),
   ],
 
+  // Of all GPUs that are chosen, over time.
+  local all = panel.timeSeries(
+    'Memory of all GPUs',
+    'Used memory of each GPU as a share of its memory, those that are the fullest now first. Full is no leak: vLLM and JAX take nearly all of it on purpose. What leaks is in the first table.',
+    'percentunit',
+    [target(with('gpu_memory_used_bytes{%(gpu)s} / (gpu_memory_total_bytes{%(gpu)s} > 0)'), 'GPU {{gpu}} ' + q.nodeLegend)],
+  ) + panel.ratio + panel.decimals(0) + panel.coarse + panel.listed + panel.noValue('No GPU tells its memory.'),
+
+  // What Alertmanager was told, of the nodes that are chosen, those of a cluster or image among them.
+  local ofAlert = 'alertname=~"GPU.+", alertstate="firing", %(cluster)s=~"$cluster", %(node)s=~"$node|"' % { cluster: config.clusterLabel, node: config.nodeLabel },
+  local firing = panel.table(
+    'Alerts that fire',
+    'The alerts of the mixin that fire now, the gravest first, and for how long each has held. Alertmanager may have silenced one, or told of it together with others.',
+    [
+      instant('ALERTS{%s}' % ofAlert),
+      instant('time() - ALERTS_FOR_STATE{alertname=~"GPU.+", %(cluster)s=~"$cluster", %(node)s=~"$node|"} and ignoring (alertstate) ALERTS{%(alert)s}' % { cluster: config.clusterLabel, node: config.nodeLabel, alert: ofAlert }),
+    ],
+    [
+      column('severity', 'Severity', {
+        'custom.width': 90,
+        'custom.cellOptions': { type: 'color-text' },
+        mappings: [panel.valueMapping({
+          critical: { text: 'critical', color: 'red' },
+          warning: { text: 'warning', color: 'orange' },
+          info: { text: 'info', color: 'blue' },
+        })],
+      }),
+      column('alertname', 'Alert', { 'custom.minWidth': 220 }),
+      column('B', 'For', { unit: 's', decimals: 1, 'custom.width': 80 }),
+    ] + places + [
+      column('process', 'Process', { 'custom.minWidth': 120 }),
+      column('pod', 'Pod', { 'custom.minWidth': 150 }),
+      column('namespace', 'Namespace', { 'custom.minWidth': 95 }),
+      column('slurm_job', 'Slurm job', { 'custom.width': 85 }),
+    ] + hidden,
+    'Severity',
+    'None, or the rules of the mixin are not loaded in this data source.',
+  ),
+
   // Images of programs, over all nodes that are chosen.
   local versionBy = '%s, process, image' % config.clusterLabel,
   local ofVersion(metric) = 'max by (%s) (%s{%s})' % [versionBy, metric, q.node],
@@ -290,10 +330,14 @@ local panel = import '../lib/panel.libsonnet';
         variables.namespace,
         variables.pod,
         variables.at,
+        variables.urgentNode,
       ] },
       panels: panel.grid([
-        { height: 4, panels: summary, widths: if config.gpuHourPrice > 0 then std.repeat([3], 8) else [3, 3, 3, 4, 4, 4, 3] },
+        // The answer comes first, also on a phone, where panels stand one under the other.
         { height: 8, panels: [next] },
+        { height: 4, panels: summary, widths: if config.gpuHourPrice > 0 then std.repeat([3], 8) else [3, 3, 3, 4, 4, 4, 3] },
+        { height: 8, panels: [firing] },
+        { height: 9, panels: [all] },
         { height: 8, panels: histories },
         { height: 8, panels: lists, widths: [14, 10] },
         { height: 8, panels: [versions] },

@@ -11,6 +11,7 @@ local panel = import '../lib/panel.libsonnet';
   local column = panel.column,
   local with(expr) = expr % q.words,
   local perGPU = 'GPU {{gpu}}$at',
+  local otherGPUs = 'other GPUs',
 
   local noneAtAll = [[null, 'green'], [1, 'red']],
   local none = [[null, 'green'], [1, 'orange']],
@@ -41,8 +42,8 @@ local panel = import '../lib/panel.libsonnet';
   local states = [
     panel.timeline(
       'State',
-      'Whether each GPU can be read, and what the driver asks for to recover it.',
-      [target(with('max by (%(gpuBy)s) (\n  9 * (gpu_up{%(gpu)s} == bool 0)\n  or\n  label_replace(gpu_recovery_action{%(gpu)s}, "state", "recovery", "", "")\n)'), perGPU)],
+      'Whether each GPU can be read, and what the driver asks for to recover it: of the 20 that were worst in the time range. The last row is all others, with their gravest state.',
+      q.worst(with('max by (%(gpuBy)s) (\n  9 * (gpu_up{%(gpu)s} == bool 0)\n  or\n  label_replace(gpu_recovery_action{%(gpu)s}, "state", "recovery", "", "")\n)'), q.gpuBy, perGPU, otherGPUs),
       [panel.valueMapping({
         '0': { text: 'well', color: 'semi-dark-green' },
         '1': { text: 'reset the GPU', color: 'orange' },
@@ -54,14 +55,17 @@ local panel = import '../lib/panel.libsonnet';
         '7': { text: 'reboot the machine', color: 'red' },
         '9': { text: 'does not answer', color: 'dark-red' },
       })],
-    ) + panel.noValue('No GPU.'),
+    ) + panel.states + panel.noValue('No GPU.'),
     panel.timeline(
       'What holds the clocks back',
-      'The gravest reason for which the clocks are below their maximum. Idle and the power limit are harmless; heat and the power brake are not.',
-      [target(q.coded('gpu_clock_event_active', q.gpu, 'reason', [[i, reasons[i].name] for i in std.range(1, std.length(reasons) - 1)], q.gpuBy) + with('\nor\nmax by (%(gpuBy)s) (0 * gpu_up{%(gpu)s})'), perGPU)],
+      'The gravest reason for which the clocks are below their maximum. Idle and the power limit are harmless; heat and the power brake are not. Of the 20 GPUs that were worst in the time range; the last row is all others.',
+      q.worst(clockEvents, q.gpuBy, perGPU, otherGPUs),
       [panel.valueMapping({ [std.toString(i)]: { text: reasons[i].text, color: reasons[i].color } for i in std.range(0, std.length(reasons) - 1) })],
-    ) + panel.noValue('No GPU.'),
+    ) + panel.states + panel.noValue('No GPU.'),
   ],
+  local clockEvents =
+    q.coded('gpu_clock_event_active', q.gpu, 'reason', [[i, reasons[i].name] for i in std.range(1, std.length(reasons) - 1)], q.gpuBy)
+    + with('\nor\nmax by (%(gpuBy)s) (0 * gpu_up{%(gpu)s})'),
   // The reasons from the least to the gravest.
   local reasons = [
     { name: '', text: 'nothing', color: 'semi-dark-green' },
@@ -210,10 +214,10 @@ local panel = import '../lib/panel.libsonnet';
   local links = [
     panel.timeline(
       'PCIe link',
-      'Lanes of the link against what it can have. Fewer lanes for good mean a bad slot or riser. The generation falls on purpose while the GPU is idle, so it is not shown here.',
-      [target(with('gpu_pcie_link_width{%(gpu)s, state="current"} < bool on (%(by)s) group_left () max by (%(by)s) (gpu_pcie_link_width{%(gpu)s, state="max"})'), perGPU)],
+      'Lanes of the link against what it can have. Fewer lanes for good mean a bad slot or riser. The generation falls on purpose while the GPU is idle, so it is not shown here. Of 20 GPUs that had fewer; the last row is all others.',
+      q.worst(with('max by (%(gpuBy)s) (gpu_pcie_link_width{%(gpu)s, state="current"} < bool on (%(by)s) group_left () max by (%(by)s) (gpu_pcie_link_width{%(gpu)s, state="max"}))'), q.gpuBy, perGPU, otherGPUs),
       [panel.valueMapping({ '0': { text: 'all lanes', color: 'semi-dark-green' }, '1': { text: 'fewer lanes', color: 'orange' } })],
-    ) + panel.noValue('No GPU tells it.'),
+    ) + panel.states + panel.noValue('No GPU tells it.'),
     panel.table(
       'PCIe links and clocks now',
       'What each link has and can have, and the clocks. An idle GPU lowers both to save power.',
@@ -268,10 +272,10 @@ local panel = import '../lib/panel.libsonnet';
     'health.json': {
       title: 'GPU / Health',
       description: 'Errors, heat, power, clocks and links of GPUs.',
-      templating: { list: [variables.datasource, variables.cluster, variables.node, variables.gpu, variables.at] },
+      templating: { list: [variables.datasource, variables.cluster, variables.node, variables.gpu, variables.at, variables.urgentNode] },
       panels: panel.grid([
         { height: 4, panels: summary, widths: [4, 3, 4, 3, 3, 3, 4] },
-        { height: 11, panels: states },
+        { height: 14, panels: states },
         { title: 'Errors' },
         { height: 7, panels: errors },
         { height: 8, panels: [tables[0]] },
@@ -282,7 +286,7 @@ local panel = import '../lib/panel.libsonnet';
         { height: 8, panels: power },
         { title: 'Use and PCIe' },
         { height: 8, panels: use },
-        { height: 9, panels: links, widths: [9, 15] },
+        { height: 14, panels: links, widths: [9, 15] },
         { title: 'Video and image engines', rows: [{ height: 8, panels: engines }] },
         { title: 'Fans and energy', rows: [{ height: 8, panels: fans }] },
         { title: 'NVLink', rows: [{ height: 8, panels: nvlink }] },

@@ -34,6 +34,13 @@ local panel = import '../lib/panel.libsonnet';
   local never = panel.mapped([panel.infinity('never')]),
   local perProcess = '{{process}} {{pid}}',
 
+  // named gives series what their legend has of each label that is not empty.
+  local named(expr) = std.foldl(
+    function(e, l) 'label_replace(%s, "%s", "%s", "%s", "(.+)")' % [e, l[0], l[1], l[2]],
+    [['number', ', pid $1', 'pid'], ['owner', ', pod $1', 'pod'], ['job', ', job $1', 'slurm_job']],
+    std.rstripChars(expr, '\n'),
+  ),
+
   // What keeps growth from being called a leak, in the words of the page (cmd/internal/withheld).
   local reasons = {
     min_span: 'grows, not yet for long',
@@ -81,7 +88,7 @@ local panel = import '../lib/panel.libsonnet';
       'Culprit',
       'What grows fastest: a process with its PID; or a pod or job as a whole; or no process, where the memory is that of the driver or of what has ended.',
       'none',
-      [instant(with(|||
+      [instant(named(with(|||
         topk(1, gpu_process_leak_rate_bytes_per_second{%(instance)s} @ $now)
         or on ()
         label_replace(topk(1, gpu_workload_leak_rate_bytes_per_second{%(instance)s} @ $now), "process", "pod or job as a whole", "", "")
@@ -91,7 +98,7 @@ local panel = import '../lib/panel.libsonnet';
         label_replace(0 * topk(1, %%s), "process", "nothing leaks", "", "")
         or on ()
         label_replace(vector(-1), "process", "not judged", "", "")
-      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')], '{{process}} {{pid}} {{pod}}{{slurm_job}}')],
+      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')]), '{{process}}{{number}}{{owner}}{{job}}')],
       growing,
     ) + panel.named,
     std.foldl(
@@ -170,14 +177,14 @@ local panel = import '../lib/panel.libsonnet';
   local memory =
     panel.timeSeries(
       'Memory, its leak and its forecast',
-      'Used memory; what of it is never given back (its troughs); the line of the leak through the troughs; and from the last scrape on the forecast, with its 90 % interval, until it meets the capacity. No forecast: nothing leaks, or the time range ends now. Choose one that ends later, such as now+1d.',
+      'Used memory; what of it is never given back (its troughs); the line of the leak through the troughs; and from the last scrape on the forecast, with its 90 % interval, until it meets the capacity. The forecast begins at the highest use of late, which may be gigabytes above the use now: the next peak is what does not fit. No forecast: nothing leaks, or the time range ends now. Choose one that ends later, such as now+1d.',
       'bytes',
       [
         target(past(q.memory('memory_used_bytes')), 'used'),
         target(past(q.memory('memory_trough_bytes')), 'never given back'),
         target(capacity, 'capacity'),
         target(leakLine, 'leak'),
-        target(forecast('seconds_to_oom'), 'forecast'),
+        target(forecast('seconds_to_oom'), 'forecast of the highest use'),
         target(forecast('seconds_to_oom_lower'), 'at the earliest'),
         target(forecast('seconds_to_oom_upper'), 'at the latest'),
       ],
@@ -186,7 +193,7 @@ local panel = import '../lib/panel.libsonnet';
     + panel.override('never given back', { color: { mode: 'fixed', fixedColor: 'purple' }, 'custom.lineWidth': 2 })
     + panel.override('capacity', { color: { mode: 'fixed', fixedColor: 'text' }, 'custom.lineWidth': 2 })
     + panel.override('leak', dashed('orange'))
-    + panel.override('forecast', dashed('red'))
+    + panel.override('forecast of the highest use', dashed('red'))
     + panel.override('at the earliest', {
       'custom.hideFrom': { legend: true, tooltip: false, viz: false },
       color: { mode: 'fixed', fixedColor: 'red' },
@@ -233,13 +240,20 @@ local panel = import '../lib/panel.libsonnet';
   local history = [
     panel.timeline(
       'Pattern',
-      'What the memory of the GPU and of its processes does. Leaks are red, memory that nobody will use again is purple.',
+      'What the memory of the GPU does, and of the 20 processes that held most. Leaks are red, memory that nobody will use again is purple.',
       [
         target(codedMemory(), 'GPU {{gpu}}'),
-        target(q.coded('gpu_process_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', process, pid'), perProcess),
+        target(
+          '(%s)\nand on (%s, pid) %s' % [
+            q.coded('gpu_process_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', process, pid'),
+            q.gpuBy,
+            q.largest('gpu_process_memory_used_bytes', q.gpuBy + ', pid'),
+          ],
+          perProcess
+        ),
       ],
       [codeMapping],
-    ) + panel.noValue('Not judged yet.'),
+    ) + panel.states + panel.noValue('Not judged yet.'),
     panel.timeSeries(
       'Time to out-of-memory',
       'How the forecast has changed, with its 90 % interval. Where it falls as fast as time goes by, it comes true. No line: nothing leaked.',
@@ -441,10 +455,17 @@ local panel = import '../lib/panel.libsonnet';
     ) + panel.ratio + panel.noValue('No pod or job of two processes is here.'),
     panel.timeline(
       'Pattern by pod and job',
-      'What the memory of each pod or job does as a whole.',
-      [target(q.coded('gpu_workload_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', namespace, pod, slurm_job'), perWorkload)],
+      'What the memory of each pod or job does as a whole, of the 20 that held most.',
+      [target(
+        '(%s)\nand on (%s) %s' % [
+          q.coded('gpu_workload_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', namespace, pod, slurm_job'),
+          q.gpuBy + ', namespace, pod, slurm_job',
+          q.largest('gpu_workload_memory_used_bytes', q.gpuBy + ', namespace, pod, slurm_job'),
+        ],
+        perWorkload
+      )],
       [codeMapping],
-    ) + panel.noValue('No pod or job of two processes is here.'),
+    ) + panel.states + panel.noValue('No pod or job of two processes is here.'),
   ],
 
   local basis = [
@@ -464,7 +485,7 @@ local panel = import '../lib/panel.libsonnet';
       'History thrown away',
       'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.',
       'short',
-      q.rare('increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval])', '{{reason}}', 'none'),
+      q.rare('increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval])', '{{reason}}'),
     ) + panel.counts + panel.bars + panel.noValue('Never.'),
   ],
 
@@ -489,6 +510,7 @@ local panel = import '../lib/panel.libsonnet';
       templating: { list: [
         variables.datasource,
         variables.cluster,
+        variables.urgent.latest,
         variables.urgent.node,
         variables.urgent.now,
         variables.urgent.gpu,
@@ -498,8 +520,9 @@ local panel = import '../lib/panel.libsonnet';
       ] },
       annotations: { list: [
         annotation('Leak began', with('gpu_process_leak_start_timestamp_seconds{%(instance)s} @ $now * 1000'), 'Leak began: {{process}} {{pid}}', 'orange', true),
-        annotation('Leak declared', with('gpu_process_leak_detected{%(instance)s} == 1 unless gpu_process_leak_detected{%(instance)s} offset 1m == 1'), 'Leak declared: {{process}} {{pid}}', 'red', false),
-        annotation('Ended while full', with('increase(gpu_process_exits_near_capacity_total{%(gpu)s}[1m]) > 0'), 'A process ended while less than 5 % of the memory was free', 'purple', false),
+        // Grafana asks for as few points as it likes: what happens between two of them is marked at the later one.
+        annotation('Leak declared', with('max_over_time(gpu_process_leak_detected{%(instance)s}[$__interval]) == 1 unless max_over_time(gpu_process_leak_detected{%(instance)s}[$__interval] offset $__interval) == 1'), 'Leak declared: {{process}} {{pid}}', 'red', false),
+        annotation('Ended while full', with('increase(gpu_process_exits_near_capacity_total{%(gpu)s}[$__rate_interval]) > 0'), 'A process ended while less than 5 % of the memory was free', 'purple', false),
       ] },
       panels: panel.grid([
         { height: 4, panels: summary, widths: [4, 4, 4, 6, 6] },
@@ -507,13 +530,13 @@ local panel = import '../lib/panel.libsonnet';
         { height: 12, panels: [memory] },
         { title: 'Why' },
         { height: 7, panels: evidence },
-        { height: 8, panels: history },
+        { height: 14, panels: history },
         { title: 'Who' },
         { height: 7, panels: [table] },
         { height: 9, panels: processes },
         { title: 'What allocators in processes hold', rows: [{ height: 9, panels: inside, widths: [10, 8, 6] }, { height: 7, panels: [sites] }] },
         { title: 'What earlier lives held', rows: [{ height: 9, panels: earlier, widths: [14, 10] }] },
-        { title: 'Pods and jobs as a whole', rows: [{ height: 8, panels: workloads }] },
+        { title: 'Pods and jobs as a whole', rows: [{ height: 14, panels: workloads }] },
         { title: 'What the judgement rests on', rows: [{ height: 7, panels: basis }] },
       ]),
     },

@@ -18,6 +18,9 @@ function(config) {
   // that is the one to ask for: a single +Inf would be the highest of any range.
   least(metric, matchers=[]): 'min_over_time(%s[%s])' % [self.select(metric, matchers), config.scrapeGap],
 
+  // seldom is an expression for what is 1 as a rule and was so in less than half of the samples of late.
+  seldom(metric): 'avg_over_time(%s[%s]) < 0.5' % [self.select(metric), config.absenceRange],
+
   // both is an expression on GPUs and on GPU instances.
   both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],
 
@@ -34,7 +37,8 @@ function(config) {
       description: description,
       // Rules see no external labels, so a cluster that is missing here may be there in
       // Grafana: then the dashboard shows all.
-      dashboard_url:
+      [if dashboard == 'leak.json' && config.predictURLPattern != '' then 'predict_url']: config.predictURLPattern % ('{{ $labels.%s }}' % config.nodeLabel),
+      [if config.grafanaURL != '' then 'dashboard_url']:
         if node then
           '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
           [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +

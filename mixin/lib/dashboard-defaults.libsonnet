@@ -11,13 +11,14 @@
   local config = $._config,
 
   // The dashboard of one GPU chooses a node, a GPU, and a time range that ends in the
-  // future, which the others do not have: a link from or to it takes less along.
+  // future, which the others do not have: a link from or to it takes less along. To it the node goes along
+  // that is full first of those that are chosen.
   local single = 'leak.json',
   local link(dashboards, from, to) = {
     type: 'link',
     title: dashboards[to].title,
     tooltip: dashboards[to].description,
-    url: '/d/%s%s' % [std.md5(to), if to == single then '?${datasource:queryparam}&${cluster:queryparam}' else ''],
+    url: '/d/%s%s' % [std.md5(to), if to == single then '?${datasource:queryparam}&${cluster:queryparam}' + (if from != single then '&var-node=${urgent_node}' else '') else ''],
     icon: 'dashboard',
     keepTime: from != single && to != single,
     includeVars: to != single,

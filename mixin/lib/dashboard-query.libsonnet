@@ -84,11 +84,35 @@ function(config, one=false) {
   newXIDs(range):: '(increase(gpu_xid_errors_total{%%(gpu)s}[%(r)s]) > 0 or (gpu_xid_errors_total{%%(gpu)s} > 0 unless gpu_xid_errors_total{%%(gpu)s} offset %(r)s))' % { r: range },
 
   // rare is the queries for what is zero as a rule: the series that are not, and one
-  // for each node that has none, so that good news do not look like missing data.
-  rare(expr, legend, none='none$at'):: [
+  // where all are, so that good news do not look like missing data.
+  rare(expr, legend):: [
     panel.target('%s > 0' % (expr % q.words), legend),
-    panel.target('sum by (%s) (%s) == 0' % [q.nodeBy, expr % q.words], none),
+    panel.target('sum(%s) == 0' % (expr % q.words), 'none'),
   ],
+
+  // worst is the queries of a timeline of what may be many: the states of those that were
+  // worst in the time range, 20 at most and none that was well all the time (0), and one for all others with their
+  // number. by are the labels of one of them.
+  worst(state, by, legend, others)::
+    local words = {
+      state: std.rstripChars(state, '\n'),
+      by: by,
+      most: q.mostRows,
+      peak: 'max by (%s) (max_over_time((%s)[$__range:$__interval] @ end()))' % [by, std.rstripChars(state, '\n')],
+    };
+    local shown = 'topk(%(most)d, %(peak)s > 0)' % words;
+    [
+      panel.target('(%s) and on (%s) %s' % [words.state, by, shown], legend),
+      panel.target(
+        'max((%(state)s) unless on (%(by)s) %(shown)s) * on () group_left (others) count_values("others", count(%(peak)s unless on (%(by)s) %(shown)s))'
+        % (words { shown: shown }),
+        '{{others}} ' + others
+      ),
+    ],
+  mostRows: 20,
+
+  // largest selects the processes of a GPU that held most in the time range, as many as a timeline has rows for.
+  largest(metric, by):: 'topk(%d, max by (%s) (max_over_time(%s{%s}[$__range] @ end())))' % [q.mostRows, by, metric, q.part],
 
   // coded turns states that are labels into numbers: codes is a list of [code, value
   // of the label]. Where several hold, the last of the list is shown.

@@ -65,6 +65,15 @@ function(config) {
   namespace: query('namespace', 'Namespace', 'label_values(gpu_process_info{%s}, namespace)' % q.gpu) + all + seldom,
   pod: query('pod', 'Pod', 'label_values(gpu_process_info{%s, namespace=~"$namespace"}, pod)' % q.gpu) + all + seldom,
 
+  // urgentNode is the one of the nodes that are chosen that runs out of memory first: the link to the dashboard of
+  // one GPU takes it along.
+  urgentNode: query(
+    'urgent_node',
+    'Node that is full first',
+    'query_result(label_replace(sort(min by (%(by)s) (gpu_seconds_to_oom{%(m)s} or gpu_mig_seconds_to_oom{%(m)s} or gpu_driver_up{%(m)s} + Inf)), "value", "$1", "%(label)s", "(.+)"))'
+    % { by: q.nodeBy, m: q.node, label: config.nodeLabel }
+  ) { regex: '/value="([^"]*)"/', hide: 2, skipUrlSync: true },
+
   // at is the end of a legend: the node where several are shown, else nothing.
   at: query(
     'at',
@@ -79,11 +88,20 @@ function(config) {
     local left(matchers, at) =
       'gpu_seconds_to_oom{%(m)s}%(at)s or gpu_mig_seconds_to_oom{%(m)s}%(at)s' % { m: matchers, at: at },
 
+    // latest is the last scrape of any node within the time range: what leaks then is urgent,
+    // and not what leaked some time in the range.
+    latest: query(
+      'latest',
+      'Last scrape of all',
+      'query_result(max(timestamp(gpu_driver_up{%(m)s})) or max(max_over_time(timestamp(gpu_driver_up{%(m)s})[$__range:1m])) or vector(time()))' % { m: q.cluster }
+    ) { regex: '/} ([0-9.]+)/', hide: 2, skipUrlSync: true },
+
+    // Nodes that are silent come last.
     node: query(
       'node',
       'Node',
-      'query_result(label_replace(sort(min by (%(by)s) (last_over_time(gpu_seconds_to_oom{%(m)s}[$__range]) or last_over_time(gpu_mig_seconds_to_oom{%(m)s}[$__range]) or last_over_time(gpu_driver_up{%(m)s}[$__range]) + Inf)), "value", "$1", "%(label)s", "(.+)"))'
-      % { by: q.nodeBy, m: q.cluster, label: config.nodeLabel }
+      'query_result(label_replace(sort(min by (%(by)s) (%(left)s or gpu_driver_up{%(m)s} @ $latest + Inf) or min by (%(by)s) (last_over_time(gpu_driver_up{%(m)s}[$__range]) * NaN)), "value", "$1", "%(label)s", "(.+)"))'
+      % { by: q.nodeBy, m: q.cluster, label: config.nodeLabel, left: left(q.cluster, ' @ $latest') }
     ) { regex: '/value="([^"]*)"/' },
 
     // now is the last scrape of the node within the time range, which may end in the

@@ -84,8 +84,15 @@
       },
     },
 
-  // coarse asks for few points: for panels over a whole fleet.
+  // coarse asks for few points: for panels over a whole fleet. states is as many as its states are worth.
   coarse:: { maxDataPoints: 100 },
+  states:: { maxDataPoints: 240 },
+
+  // listed has a legend for many series, those that are highest now first.
+  listed:: { options+: {
+    legend: { showLegend: true, displayMode: 'table', placement: 'right', calcs: ['lastNotNull'], sortBy: 'Last *', sortDesc: true },
+    tooltip: { mode: 'single', sort: 'none' },
+  } },
 
   // stacked and bars are for time series that add up, and that are counts.
   stacked:: { fieldConfig+: { defaults+: { custom+: { fillOpacity: 30, lineWidth: 1, stacking: { mode: 'normal', group: 'A' } } } } },
@@ -132,11 +139,13 @@
 
   // timeline shows states over time: values that are mapped to text and color.
   timeline(title, description, targets, mappings)::
-    panel('state-timeline', title, description, 'none', targets) + self.mapped(mappings) {
+    // A time without a state is none of the states in the legend: noValue is for a panel without any.
+    panel('state-timeline', title, description, 'none', targets) + self.mapped(mappings) + self.overrideMatching('.*', { noValue: '' }) {
+      // In the mode of thresholds Grafana shows no state: its legend has the steps, and what is merged is the number
+      // without its mapping (grafana#41075, #71804).
       fieldConfig+: { defaults+: {
-        color: { mode: 'thresholds' },
+        color: { mode: 'fixed', fixedColor: 'text' },
         custom: { fillOpacity: 80, lineWidth: 0, spanNulls: false },
-        thresholds: $.steps([[null, 'text']]),
       } },
       options: {
         alignValue: 'left',

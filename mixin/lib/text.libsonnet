@@ -34,8 +34,14 @@ function(config) {
   // node is the node of the alert.
   node: '{{ %s }}' % node,
 
+  // place names the GPU, or the GPU instance, and its node, as short as a summary wants it.
+  place: 'GPU {{ $labels.gpu }}{{ with $labels.gpu_instance }}, GPU instance {{ . }},{{ end }} of ' + self.node,
+
+  // at is the time of day at which as many seconds as the value of the alert are over.
+  at(format='15:04'): '{{ with print "time() + " $value | query }}{{ (. | first | value | toTime).UTC.Format "%s UTC" }}{{ end }}' % format,
+
   // gpu names the GPU, or the GPU instance, and its node.
-  gpu: 'GPU {{ $labels.gpu }}{{ with $labels.gpu_instance }}, GPU instance {{ . }},{{ end }} of ' + self.node + ' (' +
+  gpu: self.place + ' (' +
        self.ask(self.last('gpu_info', '$gpu'), '{{ .Labels.name }}, ') + '{{ $labels.uuid }})',
 
   // workload names a pod or job; labels are those of the alert or of a series.
