@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/gpuleak/gpu_leak_exporter v0.0.0-00010101000000-000000000000
+	github.com/grafana/grafana-foundation-sdk/go v0.0.18
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.315.0

@@ -177,7 +177,7 @@ func (g grafana) choices(file string, list []variable, values map[string]string)
 // rightlyEmpty are the panels that have nothing to show of simulated nodes, and why.
 func rightlyEmpty() map[string]string {
 	empty := map[string]string{
-		"exporter.json Scrapes with errors A":   "an exporter that answers does so with 200: what fails is a series of its own",
+		"exporter.json Scrapes with errors A":  "an exporter that answers does so with 200: what fails is a series of its own",
 		"exporter.json Collectors that fail B": "one of these nodes always has a collector that fails",
 	}
 	for panel, queries := range map[string]string{

@@ -535,7 +535,7 @@ local panel = import '../lib/panel.libsonnet';
         { height: 7, panels: [table] },
         { height: 9, panels: processes },
         { title: 'What allocators in processes hold', rows: [{ height: 9, panels: inside, widths: [10, 8, 6] }, { height: 7, panels: [sites] }] },
-        { title: 'What earlier lives held', rows: [{ height: 9, panels: earlier, widths: [14, 10] }] },
+        { title: 'What earlier lives held', rows: [{ height: 9, panels: earlier, widths: [12, 12] }] },
         { title: 'Pods and jobs as a whole', rows: [{ height: 14, panels: workloads }] },
         { title: 'What the judgement rests on', rows: [{ height: 7, panels: basis }] },
       ]),

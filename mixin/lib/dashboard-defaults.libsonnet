@@ -39,6 +39,7 @@
         editable: true,
         graphTooltip: 1,
         schemaVersion: 39,
+        annotations: { list: [] },
         links: [link(dashboards, file, to) for to in std.objectFields(dashboards) if to != file],
       } + dashboards[file]
       for file in std.objectFields(dashboards)

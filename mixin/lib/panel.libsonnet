@@ -111,6 +111,8 @@
         orientation: 'auto',
         textMode: 'auto',
         wideLayout: true,
+        showPercentChange: false,
+        percentChangeColorMode: 'standard',
         reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false },
       },
     },
@@ -127,6 +129,8 @@
         namePlacement: 'auto',
         minVizHeight: 10,
         minVizWidth: 0,
+        maxVizHeight: 300,
+        legend: { showLegend: false, displayMode: 'list', placement: 'bottom', calcs: [] },
         sizing: 'auto',
         reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false },
       },
@@ -152,7 +156,7 @@
         mergeValues: true,
         rowHeight: 0.85,
         showValue: 'auto',
-        legend: { showLegend: true, displayMode: 'list', placement: 'bottom' },
+        legend: { showLegend: true, displayMode: 'list', placement: 'bottom', calcs: [] },
         tooltip: { mode: 'single', sort: 'none' },
       },
     },
@@ -177,7 +181,7 @@
     panel('table', title, description, 'short', instants) {
       fieldConfig+: {
         // Without a unit: labels such as a PID would be taken for numbers.
-        defaults: { noValue: empty, custom: { align: 'auto', filterable: false, cellOptions: { type: 'auto' } } },
+        defaults: { noValue: empty, custom: { align: 'auto', filterable: false, cellOptions: { type: 'auto' }, inspect: false } },
         overrides: [
           // An empty cell is not an empty table.
           { matcher: { id: 'byRegexp', options: '/.*/' }, properties: [{ id: 'noValue', value: '–' }] },
@@ -199,7 +203,7 @@
           renameByName: { [name(c)]: c.title for c in columns },
         } },
       ],
-      options: { showHeader: true, cellHeight: 'sm', sortBy: [{ displayName: sort, desc: desc }] },
+      options: { showHeader: true, frameIndex: 0, cellHeight: 'sm', sortBy: [{ displayName: sort, desc: desc }] },
     },
 
   // colored and gauge are properties of cells.
