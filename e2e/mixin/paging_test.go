@@ -1,0 +1,283 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package mixin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/teststorage"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+var update = flag.Bool("update", false, "write the table of TestTimeToPage into mixin/README.md")
+
+// growth is a program that leaks on a GPU of 80 GiB.
+type growth struct {
+	perMinute int           // MiB
+	room      int           // GiB that are free when it begins
+	after     time.Duration // the program has started before it begins
+}
+
+const (
+	mebibyte = 1 << 20
+	gibibyte = 1 << 30
+	gpuBytes = 80 * gibibyte
+)
+
+// lasts is how long the memory takes to be full.
+func (g growth) lasts() time.Duration {
+	return time.Duration(float64(g.room) * 1024 / float64(g.perMinute) * float64(time.Minute))
+}
+
+// record writes what the exporter samples each second, from a minute before the program starts until the memory is full.
+func (g growth) record(t *testing.T, start time.Time) (file string) {
+	t.Helper()
+	const gpu = `gpu="0",uuid="GPU-a"`
+	const process = gpu + `,gpu_instance="",pid="77",process="train.py",namespace="",pod="",container="",slurm_job=""`
+	var b bytes.Buffer
+	family := func(name, of string, value func(second int) int) {
+		fmt.Fprintf(&b, "# TYPE %s gauge\n", name)
+		for s := -60; s < int((g.after + g.lasts()).Seconds()); s++ {
+			if s >= 0 || of == gpu {
+				fmt.Fprintf(&b, "%s{%s} %d %d\n", name, of, value(s), start.Unix()+int64(s))
+			}
+		}
+	}
+	used := func(s int) int {
+		if s < 0 {
+			return 0
+		}
+		grown := max(0, s-int(g.after.Seconds())) * g.perMinute / 60
+		return gpuBytes - (g.room+1)*gibibyte + grown/2*2*mebibyte // an allocator asks for 2 MiB at least
+	}
+	family("gpu_memory_total_bytes", gpu, func(int) int { return gpuBytes })
+	family("gpu_memory_used_bytes", gpu, func(s int) int { return gibibyte + used(s) })
+	family("gpu_process_memory_used_bytes", process, used)
+	family("gpu_process_start_time_seconds", process, func(int) int { return int(start.Unix()) })
+	b.WriteString("# EOF\n")
+	file = filepath.Join(t.TempDir(), "recording.om")
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// judged is what the detector says of a series at a time.
+type judged struct {
+	Time   time.Time
+	Series map[string]string
+	Leak   bool
+	Judged bool
+	Slope  float64  `json:"slope_bytes_per_second"`
+	Rate   *float64 `json:"leak_rate_bytes_per_second"`
+	OOM    *float64 `json:"seconds_to_oom"`
+	Lower  *float64 `json:"seconds_to_oom_lower"`
+	Upper  *float64 `json:"seconds_to_oom_upper"`
+	Full   *float64 `json:"seconds_to_full"`
+	FullUp *float64 `json:"seconds_to_full_upper"`
+	Reason *string  `json:"withheld"`
+	Wait   *float64 `json:"withheld_seconds"`
+}
+
+// append stores the series that the exporter has of it and the rules look at.
+func (j *judged) append(app storage.Appender) error {
+	prefix := "gpu_"
+	if j.Series["pid"] != "" {
+		prefix = "gpu_process_"
+	}
+	store := func(name string, v float64, more ...string) error {
+		pairs := append([]string{"__name__", prefix + name, "job", "gpu_leak_exporter", "instance", "node-1:9844"}, more...)
+		for k, v := range j.Series {
+			pairs = append(pairs, k, v)
+		}
+		_, err := app.Append(0, labels.FromStrings(pairs...), j.Time.UnixMilli(), v)
+		return err
+	}
+	if !j.Judged {
+		return nil
+	}
+	values := map[string]float64{"leak_detected": 0, "seconds_to_oom": math.Inf(1)}
+	if j.Leak {
+		values["leak_detected"] = 1
+	}
+	for name, v := range map[string]*float64{
+		"leak_rate_bytes_per_second": j.Rate, "seconds_to_oom": j.OOM, "seconds_to_oom_lower": j.Lower, "seconds_to_oom_upper": j.Upper,
+		"seconds_to_full": j.Full, "seconds_to_full_upper": j.FullUp,
+	} {
+		if v != nil {
+			values[name] = *v
+		}
+	}
+	for name, v := range values {
+		if err := store(name, v); err != nil {
+			return err
+		}
+	}
+	if j.Reason != nil && j.Wait != nil {
+		if err := store("leak_withheld_seconds", *j.Wait, "reason", *j.Reason); err != nil {
+			return err
+		}
+	}
+	return store("leak_slope_bytes_per_second", j.Slope, "window", "10m")
+}
+
+// told is when it was told of a growth, from its first byte on; 0 if never.
+type told struct{ detected, ticket, page time.Duration }
+
+// tell has the exporter's detector judge the growth, Prometheus scrape that and evaluate the alerts as shipped, and returns
+// when Alertmanager sends its first notifications.
+func (g growth) tell(t *testing.T) (when told, alert string) {
+	t.Helper()
+	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	began := start.Add(g.after)
+	out, err := exec.Command(harness.Tool(t), "backtest", "--format=openmetrics", "--step=15s", "--output=json", g.record(t, start)).Output()
+	if code := new(exec.ExitError); err != nil && (!asExit(err, &code) || code.ExitCode() != 1) {
+		t.Fatalf("backtest: %v", err)
+	}
+	storage := teststorage.New(t)
+	parsing := parser.NewParser(parser.Options{})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: parsing})
+	defer engine.Close()
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc: rules.EngineQueryFunc(engine, storage), Appendable: storage, Queryable: storage,
+		Context: t.Context(), Logger: slog.New(slog.DiscardHandler), Parser: parsing,
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+	})
+	groups, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var memory *rules.Group
+	for _, group := range groups {
+		if group.Name() == "gpu-memory" {
+			memory = group
+		}
+	}
+	look := func(now time.Time) {
+		for _, r := range memory.AlertingRules() {
+			if r.State() != rules.StateFiring {
+				continue
+			}
+			if r.Labels().Get("severity") == "critical" && when.page == 0 {
+				when.page, alert = now.Sub(began)+pageGroupWait, r.Name()
+			}
+			if r.Labels().Get("severity") == "warning" && when.ticket == 0 {
+				when.ticket = now.Sub(began) + ticketGroupWait
+			}
+		}
+	}
+	app, last := storage.Appender(t.Context()), time.Time{}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() && when.page == 0 {
+		var j judged
+		if err := json.Unmarshal(lines.Bytes(), &j); err != nil {
+			t.Fatal(err)
+		}
+		if j.Time.After(last) && !last.IsZero() {
+			if err := app.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			memory.Eval(t.Context(), last)
+			look(last)
+			app = storage.Appender(t.Context())
+		}
+		last = j.Time
+		if err := j.append(app); err != nil {
+			t.Fatal(err)
+		}
+		if j.Leak && when.detected == 0 {
+			when.detected = j.Time.Sub(began)
+		}
+	}
+	return when, alert
+}
+
+func asExit(err error, to **exec.ExitError) bool {
+	e, ok := err.(*exec.ExitError) //nolint:errorlint // Output wraps nothing
+	*to = e
+	return ok
+}
+
+// How long examples/alertmanager.yml waits for what belongs together.
+const pageGroupWait, ticketGroupWait = 10 * time.Second, 2 * time.Minute
+
+// TestTimeToPage says how long it takes from the first leaked byte to the notification, in simulated time.
+func TestTimeToPage(t *testing.T) {
+	t.Parallel()
+	config, err := os.ReadFile(filepath.Join(harness.Root(), "examples/alertmanager.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"  group_wait: 2m\n", "      group_wait: 10s\n"} {
+		if strings.Count(string(config), line) != 1 {
+			t.Errorf("examples/alertmanager.yml has no %q", line)
+		}
+	}
+	var table strings.Builder
+	table.WriteString("| MiB a minute | free GiB | leaks from | full after | called a leak after | ticket after | page after | page before the end | the page |\n|---|---|---|---|---|---|---|---|---|\n")
+	minutes := func(d time.Duration) string {
+		if d == 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	for _, after := range []time.Duration{time.Hour, 0} {
+		for _, room := range []int{8, 40} {
+			for _, perMinute := range []int{50, 100, 300, 600, 1200} {
+				g := growth{perMinute, room, after}
+				from := "its start"
+				if after > 0 {
+					from = "an hour later"
+				}
+				w, alert := g.tell(t)
+				before := "never"
+				if w.page > 0 && w.page < g.lasts() {
+					before = minutes(g.lasts() - w.page)
+				}
+				fmt.Fprintf(&table, "| %d | %d | %s | %s | %s | %s | %s | %s | %s |\n",
+					perMinute, room, from, minutes(g.lasts()), minutes(w.detected), minutes(w.ticket), minutes(w.page), before, alert)
+			}
+		}
+	}
+	file := filepath.Join(harness.Root(), "mixin/README.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const from, to = "<!-- TestTimeToPage writes this table. -->\n", "<!-- its end -->\n"
+	head, rest, found1 := strings.Cut(string(text), from)
+	old, tail, found2 := strings.Cut(rest, to)
+	switch {
+	case !found1 || !found2:
+		t.Fatalf("mixin/README.md has no %q", from)
+	case *update:
+		if err := os.WriteFile(file, []byte(head+from+table.String()+to+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case old != table.String():
+		t.Errorf("the table of mixin/README.md is another one: go test -tags e2e -run TestTimeToPage ./mixin -update\n%s", table.String())
+	}
+}
