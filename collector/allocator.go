@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -80,7 +81,7 @@ type site struct {
 // sitesOf returns the lines that grew most, the largest first. A line that was reached by several
 // ways counts once.
 func sitesOf(p *ProcessState) []site {
-	if p.Sites == nil {
+	if p.Sites == nil || p.Sites.State != allocator.SitesDone {
 		return nil
 	}
 	var list []site

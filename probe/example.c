@@ -23,7 +23,7 @@ struct page {
 	uint64_t sequence, start;
 	uint32_t records, unused[7];
 	struct record record[16];
-	char zero[896], request[64];
+	char zero[896], rest[64]; /* the rest is zero, too, and not summed */
 };
 
 static uint32_t crc32(const unsigned char *b, size_t n) {
@@ -48,8 +48,8 @@ int main(void) {
 	for (;;) {
 		p.record[0].allocated = 1 << 30, p.record[0].reserved = 2u << 30; /* what your pool says */
 		p.sequence++;
-		p.crc = crc32((void *)&p.sequence, offsetof(struct page, request) - offsetof(struct page, sequence));
-		if (pwrite(fd, &p, offsetof(struct page, request), 0) < 0)
+		p.crc = crc32((void *)&p.sequence, offsetof(struct page, rest) - offsetof(struct page, sequence));
+		if (pwrite(fd, &p, offsetof(struct page, rest), 0) < 0)
 			return 1;
 		sleep(5);
 	}

@@ -21,10 +21,12 @@ import sys
 _INTERVAL = 5.0  # seconds; the exporter takes a page that is six times as old for dead
 _PATIENCE = 5.0  # seconds after fork: a child that is about to call exec or unshare has done so by then
 _SIZE = 4096
-_OURS = 4032  # what follows is the exporter's to write
+_WRITTEN = 4032  # the rest is zero
 _RECORDS = 16
 _MAGIC = b"GPULEAK\0"
 _VERSION = 1
+_UNIT = 65536  # a request is a lock on the page: it starts at its number times this, and is as long as it has seconds
+_MAX_NUMBER = (1 << 31) - 1
 _MAX_PAGES = 8  # how often the page is made anew after somebody closed it
 _MAX_FAILURES = 20  # readings in a row of which nothing came, by errors
 
@@ -37,6 +39,7 @@ _MAX_BLOCKS = 200000  # a snapshot of more might stop the program for longer tha
 _MAX_PAUSE = 1.0  # seconds; after a longer one there is no other snapshot
 _MAX_STACKS = 10000  # some tens of MB of the host's memory
 _REST = 2  # between two recordings, times the length of the first one
+_MIN_SLEEP = 0.1  # seconds, however late a snapshot is
 _MAX_SITES = 20
 _MAX_FRAMES = 32
 _MAX_NAME = 300
@@ -88,10 +91,13 @@ def _read_tensorflow(_tensorflow):
         yield ordinal, "", {"allocated": context.get_memory_info(device.name)["current"]}
 
 
+_GPUS = {"cuda", "gpu", "rocm"}  # as JAX calls them
+
+
 def _read_jax(_jax):
     bridge = sys.modules.get("jax._src.xla_bridge")
     for platform, backend in list(getattr(bridge, "_backends", {}).items()):
-        if platform not in ("cuda", "gpu", "rocm"):
+        if platform not in _GPUS:
             continue
         for device in backend.local_devices():
             stats = device.memory_stats() or {}
@@ -189,7 +195,7 @@ class _Memory:
         except BaseException:
             os.close(fd)
             raise
-        self._move, self._look, self._address, self._fd = ctypes.memmove, ctypes.string_at, address, fd
+        self._move, self._address, self._fd = ctypes.memmove, address, fd
         stat = os.fstat(fd)
         self._file = stat.st_dev, stat.st_ino
 
@@ -223,16 +229,27 @@ class _Page(_Memory):
         super().__init__("gpu_leak_probe", _SIZE)
 
     def write(self, records):
-        self._write(_MAGIC, 192, (len(records), 0), b"".join(records), _OURS)
+        self._write(_MAGIC, 192, (len(records), 0), b"".join(records), _WRITTEN)
 
-    def request(self):
-        """Returns the number of the exporter's request and for how many seconds it is; (0, 0) if there is none."""
+    def request(self, number):
+        """Returns the number of a request and for how many seconds it is; (0, 0) if there is none. That of
+        the given number goes before others: who asked may not have read the answer yet."""
+        import fcntl
         import struct
 
-        seconds, number, check = struct.unpack("<HHI", self._look(self._address + _OURS, 8))
-        if check != (seconds | number << 16) ^ 0xFFFFFFFF:
-            return 0, 0
-        return number, seconds
+        layout = "hhqqi4x"  # struct flock of 64 bits: kind, whence, start, length, pid
+        for start, length in ((number * _UNIT, _UNIT), (_UNIT, _MAX_NUMBER * _UNIT)):
+            if start == 0:
+                continue
+            try:
+                # F_OFD_GETLK: it waits for nobody, and tells a lock that a lock for writing would meet.
+                found = fcntl.fcntl(self._fd, 36, struct.pack(layout, fcntl.F_WRLCK, 0, start, length, 0))
+            except OSError:
+                return 0, 0
+            kind, _, start, length, _ = struct.unpack(layout, found)
+            if kind == fcntl.F_RDLCK and start >= _UNIT and start % _UNIT == 0 and 0 < length < _UNIT:
+                return start // _UNIT, length
+        return 0, 0
 
 
 class _Answer(_Memory):
@@ -261,6 +278,7 @@ class _Recorder:
     def __init__(self):
         self._number = 0  # of the request that was dealt with last
         self._answer = None
+        self._found = None  # by the last recording
         self._torch = None  # while it records
         self._next = 0.0  # when it may record again
 
@@ -270,7 +288,7 @@ class _Recorder:
 
         if self._torch is None:
             return interval
-        return min(interval, max(0.0, self._due[len(self._taken)] - time.monotonic()))
+        return min(interval, max(_MIN_SLEEP, self._due[len(self._taken)] - time.monotonic()))
 
     def update(self, page):
         """Goes on with a recording, or begins one. It raises nothing."""
@@ -280,15 +298,33 @@ class _Recorder:
             if self._torch is not None:
                 self._go_on(time.monotonic())
                 return
-            number, seconds = page.request()
+            number, seconds = page.request(self._number)
             if number in (0, self._number):
                 return
             self._number = number
+            if self._found is not None and time.monotonic() < self._next:
+                self._say("done", **self._found)  # another one has just asked
+                return
             self._begin(seconds, time.monotonic())
         except _Refused as reason:
             self._end("refused", reason=str(reason))
         except Exception as e:
             self._end("refused", reason="the probe failed: %s: %s" % (type(e).__name__, e))
+
+    def renew(self):
+        """Has the request on a page that was made anew be answered once more: the answer may be lost, too."""
+        if self._torch is None:
+            self._number = 0
+
+    def stop(self):
+        """Ends a recording that nobody goes on with."""
+        if self._torch is None:
+            return
+        try:
+            self._snapshot()  # the program may have begun one of its own
+        except Exception:
+            pass
+        self._end("refused", reason="the probe has ended")
 
     def _begin(self, seconds, now):
         if os.environ.get("GPU_LEAK_PROBE_SITES", "").lower() in ("off", "0", "false", "no"):
@@ -307,13 +343,16 @@ class _Recorder:
             blocks += torch.cuda.memory_stats_as_nested_dict(ordinal).get("active", {}).get("all", {}).get("current", 0)
         if blocks > _MAX_BLOCKS:
             raise _Refused("%d blocks are in use: a snapshot would stop the program for too long" % blocks)
-        self._taken, self._stacks, self._pause, self._seconds = [], {}, 0.0, seconds
+        self._taken, self._stacks, self._pause, self._seconds, self._found = [], {}, 0.0, seconds, None
         self._next = now + (1 + _REST) * seconds
         self._say("recording")
         self._due = [now + seconds * (part + _JITTER * os.urandom(1)[0] / 256) for part in _SNAPSHOTS]
         self._torch = torch
         # Stacks of what is alive, and no history of what was freed.
         torch.cuda.memory._record_memory_history(enabled="state", context="state", stacks="python", max_entries=1)
+        self._before = None
+        self._snapshot()
+        self._check_pause()
 
     def _go_on(self, now):
         if now < self._due[len(self._taken)]:
@@ -322,39 +361,70 @@ class _Recorder:
             raise _Refused("the program ended the recording")
         self._taken.append(self._snapshot())
         if len(self._taken) == len(_SNAPSHOTS):
-            self._end("done", sites=self._sites())
-        elif self._pause > _MAX_PAUSE:
+            self._found = self._sites()
+            self._end("done", **self._found)
+        else:
+            self._check_pause()
+
+    def _check_pause(self):
+        if self._pause > _MAX_PAUSE:
             raise _Refused("a snapshot stopped the program for %.1f s" % self._pause)
 
     def _snapshot(self):
-        """Returns the bytes and blocks that are alive, by GPU and stack."""
+        """Returns the bytes and blocks that are alive, by GPU and stack. What is from before the recording
+        has None as its stack."""
         import time
 
         began = time.monotonic()
-        segments = self._torch.cuda.memory._snapshot()["segments"]
+        snapshot = self._torch.cuda.memory._snapshot()
         self._pause = max(self._pause, time.monotonic() - began)
-        held = {}
-        for segment in segments:
+        if any(len(trace) > 1 for trace in snapshot.get("device_traces") or ()):  # ours has one entry
+            self._torch = None  # it is not ours to switch off
+            raise _Refused("the program has begun to record where it allocates itself")
+        held, before = {}, {}
+        for segment in snapshot["segments"]:
+            address = segment["address"]
             for block in segment["blocks"]:
-                frames = block.get("frames")
-                if block["state"] != "active_allocated" or frames is None:
+                at, size = address, block["size"]
+                address += size
+                if block["state"] != "active_allocated":
                     continue
-                stack = segment["device"], tuple((f["filename"], f["line"], f["name"]) for f in frames[:_MAX_FRAMES])
+                # PyTorch tells no frames of what it did not record, and none of what no Python code allocates.
+                frames = block.get("frames") or ()
+                if not frames and (self._before is None or self._before.get(at) == size):
+                    before[at] = size
+                    stack = segment["device"], None
+                else:
+                    stack = segment["device"], tuple((f["filename"], f["line"], f["name"]) for f in frames[:_MAX_FRAMES])
                 if stack not in self._stacks and len(self._stacks) == _MAX_STACKS:
                     raise _Refused("it allocates in more than %d ways" % _MAX_STACKS)
                 sum = held.setdefault(self._stacks.setdefault(stack, stack), [0, 0])
-                sum[0] += block["size"]
+                sum[0] += size
                 sum[1] += 1
+        self._before = before
         return held
 
+    def _change(self, stack):
+        """Returns by how much more of a stack the later snapshots have than the early ones, and whether each
+        of them has more than each early one."""
+        held = [t.get(stack, (0,))[0] for t in self._taken]
+        early, late = sorted(held[:_EARLY]), sorted(held[_EARLY:])
+        return late[len(late) // 2] - early[len(early) // 2], late[0] > early[-1]
+
     def _sites(self):
-        """Returns what grew: each later snapshot has more of it than each early one."""
-        grown = []
+        """Returns what grew."""
+        grown, unsure = [], 0
         for stack in self._taken[-1]:
-            held = [t.get(stack, (0,))[0] for t in self._taken]
-            early, late = sorted(held[:_EARLY]), sorted(held[_EARLY:])
-            if late[0] > early[-1]:
-                grown.append((late[len(late) // 2] - early[len(early) // 2], stack))
+            device, frames = stack
+            growth, steadily = self._change(stack)
+            if frames is None or not steadily:
+                continue
+            # What is replaced again and again, and lives for longer than this recording, grows here while
+            # memory from before goes.
+            if growth < -2 * self._change((device, None))[0]:
+                unsure += 1
+            else:
+                grown.append((growth, stack))
         grown.sort(key=lambda g: -g[0])
         sites = []
         for growth, stack in grown[:_MAX_SITES]:
@@ -370,7 +440,7 @@ class _Recorder:
                     "frames": [("%s:%d %s" % f)[-_MAX_NAME:] for f in frames],
                 }
             )
-        return sites
+        return {"sites": sites, "unsure": unsure}
 
     def _line(self, frames):
         """Returns the innermost frame that is not PyTorch's own."""
@@ -392,13 +462,13 @@ class _Recorder:
         except Exception:
             pass
         self._say(state, **more)
-        self._taken, self._stacks = [], {}
+        self._taken, self._stacks, self._before = [], {}, None
 
     def _say(self, state, **more):
         try:
             if self._answer is None or self._answer.lost():
                 self._answer = _Answer()
-            answer = {"state": state, "seconds": getattr(self, "_seconds", 0), "pause": round(getattr(self, "_pause", 0.0), 4)}
+            answer = {"state": state, "seconds": getattr(self, "_seconds", 0), "pause": round(getattr(self, "_pause", 0.0), 6)}
             self._answer.write(self._number, dict(answer, **more))
         except Exception:
             pass  # no memory: the exporter says that there was no answer
@@ -431,14 +501,34 @@ def _read():
     records, failures = [], 0
     for name, reader in _READERS.items():
         module = sys.modules.get(name)
-        if module is None or type(module).__module__ == "importlib.util":  # a look at a lazy one imports it
+        if module is None or _is_lazy(module):
             continue
         try:
+            if getattr(getattr(module, "__spec__", None), "_initializing", False):  # its import may take minutes
+                continue
             version = getattr(module, "__version__", "")
             records.extend(_record(name, version, *found) for found in reader(module))
-        except Exception:  # it may be half imported, or of a version that has it elsewhere
+        except Exception:  # it may be of a version that has it elsewhere
             failures += 1
     return records[:_RECORDS], failures
+
+
+def _is_lazy(module):
+    """Reports whether a module is imported when it is used: a look at it imports it."""
+    return type(module).__module__ == "importlib.util"
+
+
+def _is_of_user():
+    """Reports in a child whether its parent has used a GPU, as far as the frameworks know it without CUDA."""
+    try:
+        torch = sys.modules.get("torch")
+        if torch is not None and not _is_lazy(torch) and getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", bool)():
+            return True
+        context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+        backends = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {})
+        return getattr(context, "_initialized", False) or not _GPUS.isdisjoint(backends)
+    except Exception:
+        return False
 
 
 def _is_main():
@@ -456,6 +546,7 @@ class _Probe:
     def __init__(self):
         self.interval, self.patience = _INTERVAL, _PATIENCE
         self.started = False
+        self._used = False  # by a process that this one is a child of, or by the parent of that
         self._due = None  # when the thread of a child may start; None if it is none, or has started it
         self._renew()
 
@@ -489,12 +580,12 @@ class _Probe:
             import gc
             import time
 
-            used = self._page is not None
-            if used:
+            self._used = self._used or self._page is not None or _is_of_user()
+            if self._page is not None:
                 self._page.close()
             self._recorder.forget()
             self._renew()
-            self._due = None if used else time.monotonic() + self.patience
+            self._due = None if self._used else time.monotonic() + self.patience
             if self.follow not in gc.callbacks:
                 gc.callbacks.append(self.follow)
         except BaseException:
@@ -516,21 +607,27 @@ class _Probe:
             self._due = None
 
     def _stop(self):
+        self._due = None
         # A thread that is inside a framework while the interpreter goes may crash it.
         self._asking.acquire(timeout=1)
 
     def _run(self):
+        asking = self._asking
         try:
             import signal
             import time
 
             # A signal that this thread took would not wake the one that waits for it.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            asking = self._asking
             while self._failures < _MAX_FAILURES and self._pages <= _MAX_PAGES:
-                time.sleep(self._recorder.sleep(self.interval))
+                time.sleep(self.interval if self._page is None else self._recorder.sleep(self.interval))
                 with asking:
                     self._update()
+        except BaseException:
+            pass
+        try:
+            with asking:
+                self._recorder.stop()
         except BaseException:
             pass
 
@@ -548,6 +645,7 @@ class _Probe:
                 self._page = _Page()
             except Exception:  # no descriptor or memory is left: there may be some later
                 return
+            self._recorder.renew()
         self._page.write(records)
         self._recorder.update(self._page)
 

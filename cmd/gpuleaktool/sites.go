@@ -49,6 +49,9 @@ type sitesFound struct {
 	pause time.Duration
 	lost  uint64
 	list  []allocator.Site
+
+	unsure  int     // as allocator.Sites has it
+	skipped []error // files of which nothing is known
 }
 
 func addSites(app *kingpin.Application, commands map[string]command) {
@@ -94,7 +97,7 @@ func (s *sitesCommand) trace(ctx context.Context, stderr io.Writer) (*sitesFound
 	if err != nil {
 		return nil, err
 	}
-	return &sitesFound{by: r.By, over: s.over, lost: r.Lost, list: r.Sites}, nil
+	return &sitesFound{by: r.By, over: s.over, lost: r.Lost, list: r.Sites, unsure: r.Unsure, skipped: r.Skipped}, nil
 }
 
 // errNoProbe says what to do where nobody answers.
@@ -142,7 +145,7 @@ func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*sitesFound, 
 	case sites.State == allocator.SitesRefused:
 		return nil, errors.New(sites.Reason)
 	}
-	return &sitesFound{by: "probe", over: sites.Over, pause: sites.Pause, list: sites.List}, nil
+	return &sitesFound{by: "probe", over: sites.Over, pause: sites.Pause, list: sites.List, unsure: int(sites.Unsure)}, nil
 }
 
 // process returns how the process is known: another one may get its number.
@@ -202,6 +205,9 @@ func writeSites(w io.Writer, f *sitesFound) error {
 			return err
 		}
 	}
+	if f.unsure > 0 {
+		fmt.Fprintf(&b, "\nLines that grew and are left out: %d. Memory from before was freed meanwhile, which they may just have replaced. Watch for longer, with --for.\n", f.unsure)
+	}
 	if f.pause > 0 {
 		fmt.Fprintf(&b, "\nThe longest stop of the program was %s.\n", f.pause.Round(100*time.Microsecond))
 	}
@@ -210,6 +216,9 @@ func writeSites(w io.Writer, f *sitesFound) error {
 	}
 	if f.lost > 0 {
 		fmt.Fprintf(&b, "\n%d blocks are left out: there were too many at once.\n", f.lost)
+	}
+	for _, err := range f.skipped {
+		fmt.Fprintf(&b, "\nNot followed: %v.\n", err)
 	}
 	_, err := b.WriteTo(w)
 	return err
@@ -230,8 +239,9 @@ func writeSitesJSON(w io.Writer, f *sitesFound) error {
 		Seconds float64 `json:"seconds"`
 		Pause   float64 `json:"pause_seconds"`
 		Lost    uint64  `json:"lost_blocks"`
+		Unsure  int     `json:"unsure_lines"`
 		Sites   []site  `json:"sites"`
-	}{f.by, f.over.Seconds(), f.pause.Seconds(), f.lost, []site{}}
+	}{f.by, f.over.Seconds(), f.pause.Seconds(), f.lost, f.unsure, []site{}}
 	for _, s := range f.list {
 		frames := s.Frames
 		if frames == nil {

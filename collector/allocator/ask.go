@@ -4,6 +4,7 @@
 package allocator
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -22,11 +23,12 @@ const (
 	MaxSites = 64
 )
 
-// sitesRequest is what was written into a page.
+// sitesRequest is what a process was asked.
 type sitesRequest struct {
-	asked  time.Time // as Sites.Asked
-	number uint16
-	looked time.Time // for the answer
+	asked  time.Time     // as Sites.Asked
+	over   time.Duration // as it was asked for: the process may say another
+	number uint32        // nobody else's: several may ask one process, one after the other
+	looked time.Time     // for the answer
 }
 
 // Ask has a process tell where it allocates what stays, if it has a page and Options.Sites
@@ -83,7 +85,8 @@ func (s *Sites) stands() time.Duration {
 	}
 }
 
-// pursue asks a process that is to be asked, and looks for its answer.
+// pursue asks a process that is to be asked, and looks for its answer. The request stands until
+// there is one.
 func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {
 	r.mu.Lock()
 	s := p.sites
@@ -94,13 +97,12 @@ func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {
 	next := *s
 	switch request := &p.request; {
 	case !request.asked.Equal(s.Asked):
-		*request = sitesRequest{asked: s.Asked, looked: now}
+		*request = sitesRequest{asked: s.Asked, over: s.Over, number: 1 + rand.Uint32N(maxNumber), looked: now}
 		if p.file == nil {
 			next.State, next.Reason = SitesRefused, "the process has no page any more"
 			break
 		}
-		var err error
-		if request.number, err = ask(p.file, s.Over); err != nil {
+		if err := ask(p.file, request.number, request.over); err != nil {
 			next.State, next.Reason = SitesRefused, err.Error()
 		}
 	case now.Sub(request.looked) < answerInterval:
@@ -112,9 +114,16 @@ func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {
 			next = a.sites
 			next.Asked = s.Asked
 		}
-		if !next.final() && now.Sub(s.Asked) > s.Over+patience {
+		switch {
+		case next.final():
+		case now.Sub(s.Asked) > request.over+patience:
 			next.State, next.Reason = SitesRefused, "the probe has not answered in time"
+		case p.file != nil:
+			_ = ask(p.file, request.number, request.over) // the page may be another one; if it fails, time runs out
 		}
+	}
+	if next.final() && p.file != nil {
+		_ = withdraw(p.file, p.request.number) // it ends with the page in any case
 	}
 	r.mu.Lock()
 	p.sites = &next

@@ -132,36 +132,38 @@ func (r *Reader) open(link string, size uint64) (*os.File, error) {
 	if s.Mode&unix.S_IFMT != unix.S_IFREG || s.Size != size || unix.Mkdev(s.Dev_major, s.Dev_minor) != r.device {
 		return nil, errors.New("a file of that name is no page")
 	}
-	return reopen(held, unix.O_RDONLY, link)
-}
-
-// reopen opens a file that is held once more.
-func reopen(held, how int, name string) (*os.File, error) {
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(held), how|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(held), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the page: %w", err)
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return os.NewFile(uintptr(fd), link), nil
 }
 
-// ask writes a request into a page that was read, and returns its number.
-func ask(f *os.File, over time.Duration) (number uint16, err error) {
-	w, err := reopen(int(f.Fd()), unix.O_RDWR, f.Name())
-	if err != nil {
-		return 0, err
+// A request is a read lock on a page, far beyond its end: it starts at its number times
+// requestUnit, and is as many bytes long as it has seconds. maxNumber keeps it where files may be.
+//
+// To write into the page may hang for ever: the process can hold the file meanwhile, with a write of
+// its own from memory that never comes. A lock waits for nobody, and it goes with who asked.
+const (
+	requestUnit = 1 << 16
+	maxNumber   = 1<<31 - 1
+)
+
+// ask has a request stand while the page is open. It may be asked again.
+func ask(f *os.File, number uint32, over time.Duration) error {
+	seconds := min(max(int64(over/time.Second), 1), requestUnit-1)
+	if err := setLock(f, unix.F_RDLCK, number, seconds); err != nil {
+		return fmt.Errorf("ask the probe: %w", err)
 	}
-	defer w.Close()
-	word := make([]byte, 8)
-	if _, err := unix.Pread(int(w.Fd()), word, written); err != nil {
-		return 0, fmt.Errorf("read the page: %w", err)
-	}
-	if number = numberOf(word) + 1; number == 0 {
-		number = 1
-	}
-	if _, err := unix.Pwrite(int(w.Fd()), request(number, over), written); err != nil {
-		return 0, fmt.Errorf("ask the probe: %w", err)
-	}
-	return number, nil
+	return nil
+}
+
+// withdraw has a request end.
+func withdraw(f *os.File, number uint32) error { return setLock(f, unix.F_UNLCK, number, requestUnit) }
+
+func setLock(f *os.File, kind int16, number uint32, length int64) error {
+	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: int64(number) * requestUnit, Len: length}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 }
 
 // findAnswer reads what a process has answered.

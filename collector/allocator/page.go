@@ -20,12 +20,11 @@ const (
 	pageSize    = 4096
 	pageVersion = 1
 	magic       = "GPULEAK\x00"
-	// written is what the probe writes; what follows is ours to write.
-	written    = 4032
-	summed     = 16 // from here on the checksum counts
-	headerSize = 64
-	recordSize = 192
-	maxRecords = 16
+	written     = 4032 // the rest is zero
+	summed      = 16   // from here on the checksum counts
+	headerSize  = 64
+	recordSize  = 192
+	maxRecords  = 16
 )
 
 // Record is what the allocator in a process says of one GPU.

@@ -102,6 +102,7 @@ func TestProbe(t *testing.T) {
 	for scenario, want := range map[string][]Record{
 		"torch":       {usual(0, 7), usual(1, 7)},
 		"loaded_late": {usual(0, 7)},
+		"slow_import": {usual(0, 7)},
 		"plugged":     {{Allocator: gpu.Allocator{Framework: "torch", Version: "2.9.0+cu130", Backend: "native"}}},
 		"nonsense":    {nonsense},
 		"frameworks": {
@@ -129,7 +130,7 @@ func TestProbe(t *testing.T) {
 func TestProbeTellsNothing(t *testing.T) {
 	for _, scenario := range []string{
 		"no_framework", "no_gpu", "off", "half_imported", "fork_without_gpu", "fork_of_user", "exec", "no_memory", "unshare",
-		"interpreter", "looked_for", "lazy",
+		"interpreter", "looked_for", "lazy", "requests", "fork_of_users_child", "fork_of_new_user", "fork_of_jax", "ends_in_child",
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			said, pid, _ := strings.Cut(python(t, scenario), " ")

@@ -83,8 +83,7 @@ type source struct{ uuid, framework string }
 type Options struct {
 	// ProcFS is where procfs is mounted; "" is /proc.
 	ProcFS string
-	// Sites lets processes be asked where they allocate what stays. Nothing is written into a
-	// page without it.
+	// Sites lets processes be asked where they allocate what stays.
 	Sites bool
 }
 

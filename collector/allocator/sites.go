@@ -52,8 +52,12 @@ type Sites struct {
 	Over time.Duration
 	// Pause is how long the longest snapshot stopped the program.
 	Pause time.Duration
-	// List has those that grew most first, over all GPUs of the process.
+	// List has those that grew most first, over all GPUs of the process. There are none before it
+	// is done.
 	List []Site
+	// Unsure is how many other lines grew, by less than twice of what was freed meanwhile of the memory
+	// from before: they may just have replaced it.
+	Unsure uint32
 }
 
 // Site is a stack from which memory was allocated of which more and more stays.
@@ -73,25 +77,10 @@ type Site struct {
 	Frames []string
 }
 
-// request returns the word that asks a probe.
-func request(number uint16, over time.Duration) []byte {
-	low := uint32(over/time.Second) | uint32(number)<<16
-	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, low), ^low)
-}
-
-// numberOf returns the number of the request that a page has; 0 if there is none.
-func numberOf(word []byte) uint16 {
-	low := binary.LittleEndian.Uint32(word)
-	if binary.LittleEndian.Uint32(word[4:]) != ^low {
-		return 0
-	}
-	return uint16(low >> 16)
-}
-
 // answer is one reading of an answer.
 type answer struct {
 	start  uint64 // of the process that writes, as in gpu.ProcessID
-	number uint16 // of the request
+	number uint32 // of the request
 	sites  Sites
 }
 
@@ -107,7 +96,7 @@ func parseAnswer(b []byte) (answer, error) {
 	if crc32.ChecksumIEEE(b[summed:]) != le.Uint32(b[12:]) {
 		return answer{}, errTorn
 	}
-	a := answer{start: le.Uint64(b[24:]), number: uint16(le.Uint32(b[32:]))}
+	a := answer{start: le.Uint64(b[24:]), number: le.Uint32(b[32:])}
 	n := le.Uint32(b[36:])
 	if n > uint32(len(b)-answerHeader) {
 		return answer{}, fmt.Errorf("a text of %d bytes", n)
@@ -117,6 +106,7 @@ func parseAnswer(b []byte) (answer, error) {
 		Reason  string     `json:"reason"`
 		Seconds float64    `json:"seconds"`
 		Pause   float64    `json:"pause"`
+		Unsure  uint32     `json:"unsure"`
 		Sites   []struct {
 			Growth uint64   `json:"growth"`
 			Live   uint64   `json:"live"`
@@ -133,6 +123,10 @@ func parseAnswer(b []byte) (answer, error) {
 		return answer{}, errors.New("its state is none")
 	}
 	a.sites = Sites{State: text.State, Reason: printable(text.Reason, maxReason), Over: seconds(text.Seconds), Pause: seconds(text.Pause)}
+	if text.State != SitesDone {
+		return a, nil // the names become labels: they are told once
+	}
+	a.sites.Unsure = text.Unsure
 	for i := range text.Sites[:min(len(text.Sites), maxSites)] {
 		t := &text.Sites[i]
 		site := Site{UUID: BareUUID(printable(t.UUID, 48)), Growth: t.Growth, Live: t.Live, Blocks: t.Blocks, Line: printable(t.Line, maxLine)}

@@ -11,17 +11,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// askFor runs a program of testdata/leaks.py, and asks it where it allocates what stays.
-func askFor(t *testing.T, kind string, env ...string) *Sites {
+// leaking runs a program of testdata/leaks.py, and a reader that has found its page.
+func leaking(t *testing.T, kind string, env ...string) (clock, gpu.ProcessID) {
 	t.Helper()
 	path, err := exec.LookPath("python3")
 	if err != nil {
@@ -37,8 +40,25 @@ func askFor(t *testing.T, kind string, env ...string) *Sites {
 	}
 	id := idOf(t, pid)
 	c := newClock(t)
-	c.Of(id)
-	c.at(0)
+	find(t, c, id)
+	return c, id
+}
+
+// find has a reader find the page of a process, which may be written this very moment.
+func find(t *testing.T, c clock, id gpu.ProcessID) {
+	t.Helper()
+	for n := 0; c.Of(id) == nil; n += 15 {
+		if time.Since(c.began) > hang {
+			t.Fatal("it has no page")
+		}
+		c.at(n)
+	}
+}
+
+// askFor runs a program, and asks it where it allocates what stays.
+func askFor(t *testing.T, kind string, env ...string) *Sites {
+	t.Helper()
+	c, id := leaking(t, kind, env...)
 	return wait(t, c, id)
 }
 
@@ -49,16 +69,22 @@ func wait(t *testing.T, c clock, id gpu.ProcessID) *Sites {
 	if s := c.Sites(id); s == nil || s.State != SitesAsked {
 		t.Fatalf("%+v", s)
 	}
-	c.at(1) // writes the request
+	c.at(1) // asks
+	await(t, c, id, 2)
+	return c.Sites(id)
+}
+
+// await waits for an answer.
+func await(t *testing.T, c clock, id gpu.ProcessID, n int) {
+	t.Helper()
 	for c.Sites(id).State != SitesDone && c.Sites(id).State != SitesRefused {
 		if time.Since(c.began) > hang {
 			t.Fatalf("it does not answer: %+v", c.Sites(id))
 		}
 		c.processes[id].request.looked = time.Time{} // its 15 s are over
-		c.at(2)
+		c.at(n)
 		time.Sleep(10 * time.Millisecond) // it is another process
 	}
-	return c.Sites(id)
 }
 
 // leakingLine returns the line of testdata/leaks.py that leaks.
@@ -105,14 +131,34 @@ func TestSites(t *testing.T) {
 func TestSitesOutsidePython(t *testing.T) {
 	s := askFor(t, "library")
 	if s.State != SitesDone || len(s.List) != 1 || s.List[0].Line != "" || s.List[0].Frames != nil {
-		t.Errorf("%+v", s)
+		t.Fatalf("%+v", s)
+	}
+	// What is from before is no part of it: there are 256 MiB of weights alone.
+	if top := s.List[0]; top.Live != top.Blocks*65536 || top.Live < top.Growth || top.Live >= 256<<20 {
+		t.Errorf("%+v", top)
 	}
 }
 
 // TestSitesOfHealthy asks a program that does not leak.
 func TestSitesOfHealthy(t *testing.T) {
-	if s := askFor(t, "none"); s.State != SitesDone || len(s.List) != 0 || s.Pause <= 0 {
+	if s := askFor(t, "none"); s.State != SitesDone || len(s.List) != 0 || s.Unsure != 0 || s.Pause <= 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestSitesOfReplaced asks programs that replace their memory again and again, more slowly than they record: what
+// is replaced is never told for a leak.
+func TestSitesOfReplaced(t *testing.T) {
+	if s := askFor(t, "fifo"); s.State != SitesDone || len(s.List) != 0 || s.Unsure != 1 {
+		t.Errorf("%+v", s)
+	}
+	// It cannot be told from what leaks less.
+	if s := askFor(t, "fifo_leak"); s.State != SitesDone || len(s.List) != 0 || s.Unsure != 2 {
+		t.Errorf("%+v", s)
+	}
+	want := fmt.Sprintf("testdata/leaks.py:%d ", leakingLine(t, "leak_fifo"))
+	if s := askFor(t, "leak_fifo"); s.State != SitesDone || len(s.List) != 1 || !strings.HasPrefix(s.List[0].Line, want) || s.Unsure != 1 {
+		t.Errorf("%+v, want %s", s, want)
 	}
 }
 
@@ -124,6 +170,8 @@ func TestSitesRefused(t *testing.T) {
 	for kind, reason := range map[string]string{
 		"recording": "the program records where it allocates itself",
 		"ended":     "the program ended the recording",
+		"begins":    "the program has begun to record where it allocates itself",
+		"closes":    "the probe has ended",
 		"slow":      "a snapshot stopped the program for 1.1 s",
 		"many":      "200001 blocks are in use: a snapshot would stop the program for too long",
 		"old":       "PyTorch is older than 2.1",
@@ -135,21 +183,82 @@ func TestSitesRefused(t *testing.T) {
 	}
 }
 
-// TestSitesTwice asks a program again, which has just recorded.
+// TestSitesTwice asks a program again, which has just recorded: it tells what it found.
 func TestSitesTwice(t *testing.T) {
-	pid, err := strconv.Atoi(program(t, "python3", "testdata/leaks.py", "../../probe", "list"))
-	if err != nil {
-		t.Fatal(err)
+	c, id := leaking(t, "list")
+	first := *wait(t, c, id)
+	if first.State != SitesDone || len(first.List) != 1 {
+		t.Fatalf("%+v", first)
 	}
-	id := idOf(t, pid)
-	c := newClock(t)
-	c.Of(id)
-	c.at(0)
-	if s := wait(t, c, id); s.State != SitesDone {
+	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	second := *wait(t, c, id)
+	second.Asked = first.Asked
+	if !reflect.DeepEqual(second, first) {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+}
+
+// TestSitesAgain asks a program again that refused to go on, and still rests.
+func TestSitesAgain(t *testing.T) {
+	c, id := leaking(t, "ended")
+	if s := wait(t, c, id); s.State != SitesRefused {
 		t.Fatalf("%+v", s)
 	}
 	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
 	if s := wait(t, c, id); s.State != SitesRefused || !strings.HasPrefix(s.Reason, "it has just recorded: ask again in ") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestSitesOfTwo has two ask a program at once: both have its answer.
+func TestSitesOfTwo(t *testing.T) {
+	c, id := leaking(t, "list")
+	other := newClock(t)
+	find(t, other, id)
+	for _, c := range []clock{c, other} {
+		c.Ask(id, time.Second)
+		c.at(1)
+	}
+	await(t, c, id, 2)
+	await(t, other, id, 2)
+	for _, c := range []clock{c, other} {
+		if s := c.Sites(id); s.State != SitesDone || len(s.List) != 1 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestSitesOfClosed has a program close its page and its answer before anybody has read it: it tells once more.
+func TestSitesOfClosed(t *testing.T) {
+	c, id := leaking(t, "closes_once")
+	c.Ask(id, time.Second)
+	c.at(1)
+	inode := func(f *os.File) uint64 {
+		var s unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Ino
+	}
+	for first := inode(c.processes[id].file); ; time.Sleep(10 * time.Millisecond) {
+		f, _, err := c.find(id)
+		if err != nil {
+			continue // it is closed, or written
+		}
+		now := inode(f)
+		_ = f.Close() // it was only read
+		if now != first {
+			break
+		}
+		if time.Since(c.began) > hang {
+			t.Fatal("it has the same page still")
+		}
+	}
+	c.at(2)
+	c.at(40) // the first page is not written any more
+	c.at(56)
+	await(t, c, id, 57)
+	if s := c.Sites(id); s.State != SitesDone || len(s.List) != 1 {
 		t.Errorf("%+v", s)
 	}
 }

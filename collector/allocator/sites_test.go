@@ -38,10 +38,11 @@ func TestParseAnswer(t *testing.T) {
 		text string
 		want Sites
 	}{
-		"a beginning": {`{"state":"recording","seconds":300,"pause":0}`, Sites{State: SitesRecording, Over: 5 * time.Minute}},
-		"a refusal":   {`{"state":"refused","reason":"it\nis old"}`, Sites{State: SitesRefused, Reason: "it_is old"}},
-		"an end": {`{"state":"done","seconds":60,"pause":0.25,"sites":[{"growth":1,"live":2,"blocks":3,"uuid":"GPU-0B","line":"a/b.py:1 f","frames":["x:1 f","y:2 g"]},{"growth":5,"line":""}]}`, Sites{
-			State: SitesDone, Over: time.Minute, Pause: 250 * time.Millisecond, List: []Site{
+		"a beginning":   {`{"state":"recording","seconds":300,"pause":0}`, Sites{State: SitesRecording, Over: 5 * time.Minute}},
+		"a refusal":     {`{"state":"refused","reason":"it\nis old"}`, Sites{State: SitesRefused, Reason: "it_is old"}},
+		"an early line": {`{"state":"recording","unsure":1,"sites":[{"growth":1,"line":"a"}]}`, Sites{State: SitesRecording}},
+		"an end": {`{"state":"done","seconds":60,"pause":0.25,"unsure":3,"sites":[{"growth":1,"live":2,"blocks":3,"uuid":"GPU-0B","line":"a/b.py:1 f","frames":["x:1 f","y:2 g"]},{"growth":5,"line":""}]}`, Sites{
+			State: SitesDone, Over: time.Minute, Pause: 250 * time.Millisecond, Unsure: 3, List: []Site{
 				{Growth: 5}, {UUID: "0b", Growth: 1, Live: 2, Blocks: 3, Line: "a/b.py:1 f", Frames: []string{"x:1 f", "y:2 g"}},
 			},
 		}},
@@ -125,22 +126,15 @@ func TestAsk(t *testing.T) {
 	}
 	putPage := func(b []byte) { put(page, b[:written]) } // the rest is not the probe's
 	put(page, testPage(1, id.Start, torch("a", 1, 2)))
-	asked := func() uint16 {
-		b := make([]byte, 8)
-		if _, err := unix.Pread(page, b, written); err != nil {
-			t.Fatal(err)
-		}
-		return numberOf(b)
-	}
 	c := newClock(t)
-	state := func(want SitesState, number uint16) {
+	state := func(want SitesState, number uint32) {
 		t.Helper()
 		var got SitesState
 		if s := c.Sites(id); s != nil {
 			got = s.State
 		}
-		if got != want || asked() != number {
-			t.Fatalf("%q after request %d, want %q after %d", got, asked(), want, number)
+		if n, _ := requested(t, page); got != want || n != number {
+			t.Fatalf("%q with request %d, want %q with %d", got, n, want, number)
 		}
 	}
 	c.Ask(id, time.Minute)
@@ -150,40 +144,56 @@ func TestAsk(t *testing.T) {
 	c.Ask(id, time.Minute)
 	state(SitesAsked, 0)
 	c.at(1)
-	state(SitesAsked, 1)
+	first, seconds := requested(t, page)
+	if first == 0 || seconds != 60 {
+		t.Fatalf("request %d for %d s", first, seconds)
+	}
+	state(SitesAsked, first)
 
 	answered, err := unix.MemfdCreate("gpu_leak_sites", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(answered)
-	put(answered, testAnswer(id.Start, 1, `{"state":"recording","seconds":60}`))
+	put(answered, testAnswer(id.Start, first, `{"state":"recording","seconds":60}`))
 	c.at(15)
-	state(SitesAsked, 1) // too early to look
+	state(SitesAsked, first) // too early to look
 	c.at(16)
-	state(SitesRecording, 1)
+	state(SitesRecording, first)
 	c.Ask(id, time.Minute) // it is at it
-	put(answered, testAnswer(id.Start, 1, `{"state":"done","seconds":60,"sites":[{"growth":1,"line":"x"}]}`))
+	put(answered, testAnswer(id.Start, first, `{"state":"done","seconds":60,"sites":[{"growth":1,"line":"x"}]}`))
 	putPage(testPage(2, id.Start, torch("a", 1, 2)))
 	c.at(31)
-	state(SitesDone, 1)
-	c.Ask(id, time.Minute) // it has just told
-	state(SitesDone, 1)
+	state(SitesDone, 0) // it is asked no more
+	c.Ask(id, time.Minute)
+	state(SitesDone, 0) // it has just told
 
 	// Hours later it is asked again, and does not answer; what it told before is no answer.
 	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
 	c.Ask(id, time.Minute)
-	state(SitesAsked, 1)
+	state(SitesAsked, 0)
 	c.at(32)
-	state(SitesAsked, 2)
+	second, _ := requested(t, page)
+	if second == 0 || second == first {
+		t.Fatalf("request %d after %d", second, first)
+	}
+	state(SitesAsked, second)
 	putPage(testPage(3, id.Start, torch("a", 1, 2)))
 	c.at(48)
-	state(SitesAsked, 2)
+	state(SitesAsked, second)
+	// It says that it records for weeks, and tells lines already: time runs out all the same.
+	put(answered, testAnswer(id.Start, second, `{"state":"recording","seconds":1e6,"sites":[{"growth":1,"line":"x"}]}`))
+	putPage(testPage(4, id.Start, torch("a", 1, 2)))
+	c.at(64)
+	state(SitesRecording, second)
+	if s := c.Sites(id); s.List != nil {
+		t.Fatalf("%+v", s)
+	}
 	putPage(testPage(5, id.Start, torch("a", 1, 2)))
 	c.at(48 + 180)
-	state(SitesRefused, 2)
+	state(SitesRefused, 0)
 
-	// Without the option nothing is ever written.
+	// Without the option nothing is ever asked.
 	r, err := New(Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -198,8 +208,83 @@ func TestAsk(t *testing.T) {
 	}
 	silent.Ask(id, time.Minute)
 	silent.at(1)
-	if s := silent.Sites(id); s != nil || asked() != 2 {
-		t.Errorf("%+v after request %d", s, asked())
+	if n, _ := requested(t, page); silent.Sites(id) != nil || n != 0 {
+		t.Errorf("%+v with request %d", silent.Sites(id), n)
+	}
+}
+
+// requested looks for a request as a probe does: number 0 is none.
+func requested(t *testing.T, page int) (number uint32, seconds int64) {
+	t.Helper()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: requestUnit}
+	if err := unix.FcntlFlock(uintptr(page), unix.F_OFD_GETLK, &lock); err != nil {
+		t.Fatal(err)
+	}
+	if lock.Type == unix.F_UNLCK {
+		return 0, 0
+	}
+	if lock.Type != unix.F_RDLCK || lock.Start%requestUnit != 0 || lock.Len >= requestUnit {
+		t.Fatalf("%+v", lock)
+	}
+	return uint32(lock.Start / requestUnit), lock.Len
+}
+
+// TestAskOnNewPage has a process lose its page while it records, and make another one: it is asked there.
+func TestAskOnNewPage(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	page := func(sequence uint64) int {
+		fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.Pwrite(fd, testPage(sequence, id.Start, torch("a", 1, 2)), 0); err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	first := page(1)
+	c := newClock(t)
+	c.Of(id)
+	c.at(0)
+	c.Ask(id, time.Minute)
+	c.at(1)
+	number, _ := requested(t, first)
+	_ = unix.Close(first)
+	second := page(2)
+	defer unix.Close(second)
+	c.at(31) // it is not written any more
+	for n := 32; n <= 62; n += 15 {
+		if _, err := unix.Pwrite(second, testPage(uint64(n), id.Start, torch("a", 1, 2)), 0); err != nil {
+			t.Fatal(err)
+		}
+		c.at(n)
+	}
+	if n, seconds := requested(t, second); number == 0 || n != number || seconds != 60 {
+		t.Errorf("request %d for %d s, want %d", n, seconds, number)
+	}
+}
+
+// TestAskRefused asks a process that has locked its page: nobody waits for it.
+func TestAskRefused(t *testing.T) {
+	id := idOf(t, os.Getpid())
+	page, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(page)
+	if _, err := unix.Pwrite(page, testPage(1, id.Start, torch("a", 1, 2)), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.FcntlFlock(uintptr(page), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
+	c := newClock(t)
+	c.Of(id)
+	c.at(0)
+	c.Ask(id, time.Minute)
+	c.at(1)
+	if s := c.Sites(id); s == nil || s.State != SitesRefused || !strings.HasPrefix(s.Reason, "ask the probe: ") {
+		t.Errorf("%+v", s)
 	}
 }
 

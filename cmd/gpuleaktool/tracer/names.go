@@ -81,7 +81,7 @@ func (n *names) frame(address uint64) frame {
 	f.file = m.path
 	s := n.files[m.path]
 	if s == nil {
-		s = readSymbols(filepath.Join(n.proc, "root", m.path))
+		s = readSymbols(n.proc, m)
 		n.files[m.path] = s
 	}
 	offset := address - m.start + m.offset
@@ -109,13 +109,17 @@ func find(list []symbol, address uint64) string {
 }
 
 // readSymbols reads the functions of a file; one that has none, or is gone, has no names.
-func readSymbols(path string) *symbols {
+func readSymbols(proc string, m *mapping) *symbols {
 	s := &symbols{}
-	f, err := elf.Open(path)
+	file, err := m.open(proc)
 	if err != nil {
 		return s
 	}
-	defer f.Close()
+	defer file.Close()
+	f, err := file.elf()
+	if err != nil {
+		return s
+	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD {
 			s.segments = append(s.segments, p.ProgHeader)
@@ -145,15 +149,11 @@ func perfMap(proc string) (list []symbol) {
 			}
 		}
 	}
-	// The process chose the file: to open another kind may wait for ever.
-	f, err := os.OpenFile(filepath.Join(proc, "root", "tmp", "perf-"+pid+".map"), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := openChosen(filepath.Join(proc, "root", "tmp", "perf-"+pid+".map"), syscall.O_NOFOLLOW)
 	if err != nil {
 		return nil // few do
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
 	scanner := bufio.NewScanner(f)
 	for scanner.Scan() && len(list) < maxSymbols {
 		start, rest, _ := strings.Cut(scanner.Text(), " ")

@@ -10,12 +10,14 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 )
 
 // Bounds of the maps.
 const (
 	maxPending = 16384   // calls under way, of which each thread has a few
 	maxLive    = 1 << 20 // blocks
+	maxFixed   = 1 << 18 // blocks, on kernels where they take their memory at once: 25 MB
 	maxStacks  = 16384
 	maxDepth   = 127 // the kernel's own limit
 	noStack    = -1  // of the kernel's errors and of collisions
@@ -23,14 +25,15 @@ const (
 
 // Counters, by their index in the map of counters.
 const (
-	countHits = iota // blocks that were allocated
-	countLost        // of them, those for which there was no room
+	countHits  = iota // blocks that were allocated
+	countLost         // of them, those for which there was no room
+	countOlder        // blocks that were freed, and allocated before anybody followed
 	counterCount
 )
 
 // tables are the maps that the programs share.
 type tables struct {
-	pending  *ebpf.Map // thread and layer → where the address will be, size
+	pending  *ebpf.Map // thread and layer → where the address will be, size; of freed: the address
 	live     *ebpf.Map // address of a block → size, stack
 	totals   *ebpf.Map // stack → bytes, blocks
 	stacks   *ebpf.Map
@@ -40,14 +43,30 @@ type tables struct {
 // total is a value of tables.totals.
 type total struct{ Bytes, Blocks int64 }
 
-func newTables() (t *tables, err error) {
+// liveTable returns what the table of blocks is. Before Linux 6.1 such programs may not take memory as they run:
+// the kernel warns of it, which some are told to panic at, or refuses.
+func liveTable(kernel uint32) ebpf.MapSpec {
+	s := ebpf.MapSpec{Name: "live", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: maxFixed}
+	if kernel >= 6<<16|1<<8 {
+		s.MaxEntries, s.Flags = maxLive, noPrealloc
+	}
+	return s
+}
+
+// newTables makes them for a version of the kernel; 0 is this one's.
+func newTables(kernel uint32) (t *tables, err error) {
 	t = &tables{}
+	if kernel == 0 {
+		if kernel, err = features.LinuxVersionCode(); err != nil {
+			return nil, fmt.Errorf("the version of the kernel: %w", err)
+		}
+	}
 	for _, m := range []struct {
 		to   **ebpf.Map
 		spec ebpf.MapSpec
 	}{
 		{&t.pending, ebpf.MapSpec{Name: "pending", Type: ebpf.LRUHash, KeySize: 16, ValueSize: 16, MaxEntries: maxPending}},
-		{&t.live, ebpf.MapSpec{Name: "live", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: maxLive, Flags: noPrealloc}},
+		{&t.live, liveTable(kernel)},
 		{&t.totals, ebpf.MapSpec{Name: "totals", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: maxStacks + 1}},
 		{&t.stacks, ebpf.MapSpec{Name: "stacks", Type: ebpf.StackTrace, KeySize: 4, ValueSize: 8 * maxDepth, MaxEntries: maxStacks}},
 		{&t.counters, ebpf.MapSpec{Name: "counters", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: counterCount}},
@@ -135,7 +154,7 @@ func (t *tables) free(m *machine) asm.Instructions {
 			asm.LoadMem(asm.R1, asm.R1, m.parameters[0], asm.DWord),
 			asm.StoreMem(asm.RFP, blockAt, asm.R1, asm.DWord),
 		},
-		t.freed("freed"),
+		t.given(),
 		exit(),
 	)
 }
@@ -156,8 +175,35 @@ func (t *tables) markFreed(block argument) asm.Instructions {
 	return join(
 		asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)},
 		block.load(blockAt),
-		t.freed("freed"),
+		t.given(),
 		exit(),
+	)
+}
+
+// given takes the block at blockAt out, or counts it as an older one. A function that frees may call
+// another one for the same block, which says nothing new.
+func (t *tables) given() asm.Instructions {
+	return join(
+		asm.Instructions{
+			asm.LoadMem(asm.R1, asm.RFP, blockAt, asm.DWord),
+			asm.JEq.Imm(asm.R1, 0, "exit"),
+			asm.Mov.Imm(asm.R9, 0),
+		},
+		t.freed("freed"),
+		callKey(freedLayer),
+		lookup(t.pending, keyAt),
+		asm.Instructions{
+			asm.LoadMem(asm.R2, asm.RFP, blockAt, asm.DWord),
+			asm.JEq.Imm(asm.R0, 0, "first"),
+			asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+			asm.JNE.Reg(asm.R1, asm.R2, "first"),
+			asm.Ja.Label("exit"),
+			asm.StoreMem(asm.RFP, valueAt, asm.R2, asm.DWord).WithSymbol("first"),
+			asm.StoreMem(asm.RFP, valueAt+8, asm.R2, asm.DWord),
+		},
+		update(t.pending, keyAt, valueAt, 0),
+		asm.Instructions{asm.JNE.Imm(asm.R9, 0, "exit")},
+		count(t.counters, countOlder, "counted"),
 	)
 }
 
@@ -202,7 +248,7 @@ func (t *tables) allocated() asm.Instructions {
 	)
 }
 
-// freed takes the block at blockAt out, if it is known. label tells the places of it in a program apart.
+// freed takes the block at blockAt out, if it is known: then R9 is 1. label tells the places of it in a program apart.
 func (t *tables) freed(label string) asm.Instructions {
 	return join(
 		lookup(t.live, blockAt),
@@ -214,7 +260,7 @@ func (t *tables) freed(label string) asm.Instructions {
 		},
 		remove(t.live, blockAt),
 		// Another thread may have been faster.
-		asm.Instructions{asm.JNE.Imm(asm.R0, 0, label)},
+		asm.Instructions{asm.JNE.Imm(asm.R0, 0, label), asm.Mov.Imm(asm.R9, 1)},
 		lookup(t.totals, stackAt),
 		asm.Instructions{
 			asm.JEq.Imm(asm.R0, 0, label),
@@ -227,6 +273,9 @@ func (t *tables) freed(label string) asm.Instructions {
 		},
 	)
 }
+
+// freedLayer is where pending has the block that a thread freed last.
+const freedLayer = -1
 
 // callKey stores the key of the call of this thread.
 func callKey(layer int64) asm.Instructions {

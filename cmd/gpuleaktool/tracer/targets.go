@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 )
 
 // mapping is a part of a file in the memory of a process.
@@ -91,32 +93,35 @@ type mark struct {
 
 // library is a file of which calls are followed.
 type library struct {
-	path      string // where it can be opened from here
+	path      string // as the process sees it
+	file      *chosen
 	marks     []mark
 	allocates map[int][]uint64 // in the file, by layer
 	frees     []uint64
 }
 
-// libraries returns what in a process can be followed. Marks are better: they tell of each tensor,
-// where the functions tell of what the allocator takes for many.
-func libraries(proc string) (list []library, err error) {
+// libraries returns what in a process can be followed, and why some files cannot. Marks are better: they tell
+// of each tensor, where the functions tell of what the allocator takes for many.
+func libraries(proc string) (list []library, skipped []error, err error) {
 	maps, err := mappings(proc)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	seen := map[string]bool{}
-	for _, m := range maps {
-		if seen[m.path] {
+	for i := range maps {
+		m := &maps[i]
+		if seen[m.path] || len(seen) == maxFiles {
 			continue
 		}
-		seen[m.path] = true
 		layer, functions := layersOf(m.path)
 		if !functions && !mayHaveMarks(m.path) {
 			continue
 		}
-		l, err := readLibrary(filepath.Join(proc, "root", m.path), layer, functions)
+		seen[m.path] = true
+		l, err := readLibrary(proc, m, layer, functions)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", m.path, err)
+			skipped = append(skipped, fmt.Errorf("read %s: %w", humanize.Printable(m.path, maxName), err))
+			continue
 		}
 		list = append(list, l)
 	}
@@ -125,7 +130,7 @@ func libraries(proc string) (list []library, err error) {
 			list[i].allocates, list[i].frees = nil, nil
 		}
 	}
-	return list, nil
+	return list, skipped, nil
 }
 
 // mayHaveMarks reports whether a file may be one of PyTorch's.
@@ -134,13 +139,22 @@ func mayHaveMarks(path string) bool {
 	return strings.HasPrefix(name, "libc10") || strings.HasPrefix(name, "libtorch")
 }
 
-func readLibrary(path string, layer int, functions bool) (l library, err error) {
-	f, err := elf.Open(path)
+// readLibrary reads a file that a process maps; it is open where there is no error.
+func readLibrary(proc string, m *mapping, layer int, functions bool) (l library, err error) {
+	file, err := m.open(proc)
 	if err != nil {
 		return l, err
 	}
-	defer f.Close()
-	l = library{path: path, allocates: map[int][]uint64{}}
+	defer func() {
+		if err != nil {
+			_ = file.Close() // it was only read
+		}
+	}()
+	f, err := file.elf()
+	if err != nil {
+		return l, err
+	}
+	l = library{path: m.path, file: file, allocates: map[int][]uint64{}}
 	if l.marks, err = marks(f); err != nil {
 		return l, err
 	}

@@ -38,6 +38,11 @@ type Result struct {
 	// Hits is how many blocks were allocated meanwhile, and Lost of how many of them there was no room.
 	Hits, Lost uint64
 	Sites      []allocator.Site
+	// Unsure is how many lines grew by less than twice as many blocks as were freed meanwhile of those from
+	// before: they may just have replaced them.
+	Unsure int
+	// Skipped says of which files that the process maps nothing is known, and why.
+	Skipped []error
 }
 
 // Errors that say why nothing can be found.
@@ -59,23 +64,29 @@ func run(ctx context.Context, t *trace, procFS string, over time.Duration) (*Res
 		return nil, fmt.Errorf("eBPF programs for %s are not there", runtime.GOARCH)
 	}
 	proc := filepath.Join(procFS, strconv.FormatUint(uint64(t.pid), 10))
-	list, err := libraries(proc)
+	list, skipped, err := libraries(proc)
 	if err != nil {
 		return nil, err
 	}
 	t.machine = m
 	defer t.close()
-	if err := t.follow(list); err != nil {
-		return nil, readable(err)
+	err = t.follow(list)
+	for i := range list {
+		_ = list[i].file.Close() // it was only read, and what is attached holds it
 	}
-	if len(t.links) == 0 {
+	switch {
+	case err != nil:
+		return nil, readable(err)
+	case len(t.links) == 0 && len(skipped) > 0:
+		return nil, skipped[0]
+	case len(t.links) == 0:
 		return nil, ErrNothing
 	}
 	taken, err := t.watch(ctx, over)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{By: t.by}
+	r := &Result{By: t.by, Skipped: skipped}
 	if r.Hits, r.Lost, err = t.counted(); err != nil {
 		return nil, err
 	}
@@ -86,7 +97,9 @@ func run(ctx context.Context, t *trace, procFS string, over time.Duration) (*Res
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range grown(taken) {
+	var growths []growth
+	growths, r.Unsure = grown(taken)
+	for _, g := range growths {
 		frames := t.frames(g.stack, names)
 		r.Sites = append(r.Sites, allocator.Site{
 			Growth: uint64(g.growth), Live: uint64(g.last.Bytes), Blocks: uint64(g.last.Blocks), Line: lineOf(frames), Frames: texts(frames),
@@ -110,10 +123,12 @@ func readable(err error) error {
 type trace struct {
 	machine *machine
 	pid     uint32
+	kernel  uint32 // its version; 0: this one's
 	by      string
 	tables  *tables
 	links   []link.Link
-	single  bool // as on kernels before 6.6
+	single  bool // as on kernels before 6.6, and some until 6.9
+	checked bool // whether this one is such a one
 }
 
 func (t *trace) close() {
@@ -128,29 +143,29 @@ func (t *trace) close() {
 // follow attaches programs to all that a process can tell.
 func (t *trace) follow(list []library) (err error) {
 	_ = rlimit.RemoveMemlock() // older kernels count maps as locked memory; if it fails, so does the next call
-	if t.tables, err = newTables(); err != nil {
+	if t.tables, err = newTables(t.kernel); err != nil {
 		return err
 	}
 	for i := range list {
 		l := &list[i]
 		for _, m := range l.marks {
-			if err := t.followMark(l.path, m); err != nil {
+			if err := t.followMark(l, m); err != nil {
 				return err
 			}
 		}
 		for layer, at := range l.allocates {
 			for _, at := range at {
-				if err := t.attach(l.path, place{at: at}, t.tables.enter(t.machine, int64(layer))); err != nil {
+				if err := t.attach(l, place{at: at}, t.tables.enter(t.machine, int64(layer))); err != nil {
 					return err
 				}
-				if err := t.attach(l.path, place{at: at, leaves: true}, t.tables.leave(t.machine, int64(layer))); err != nil {
+				if err := t.attach(l, place{at: at, leaves: true}, t.tables.leave(t.machine, int64(layer))); err != nil {
 					return err
 				}
 				t.by = "functions"
 			}
 		}
 		for _, at := range l.frees {
-			if err := t.attach(l.path, place{at: at}, t.tables.free(t.machine)); err != nil {
+			if err := t.attach(l, place{at: at}, t.tables.free(t.machine)); err != nil {
 				return err
 			}
 		}
@@ -159,7 +174,7 @@ func (t *trace) follow(list []library) (err error) {
 }
 
 // followMark attaches to a mark: malloc(block, device, size, stream) or free(block).
-func (t *trace) followMark(path string, m mark) error {
+func (t *trace) followMark(l *library, m mark) error {
 	var program asm.Instructions
 	switch {
 	case m.name == "malloc" && len(m.arguments) >= 3:
@@ -182,7 +197,7 @@ func (t *trace) followMark(path string, m mark) error {
 		return fmt.Errorf("%w: pytorch:%s has %d", errArgument, m.name, len(m.arguments))
 	}
 	t.by = "marks"
-	return t.attach(path, place{at: m.at, semaphore: m.semaphore}, program)
+	return t.attach(l, place{at: m.at, semaphore: m.semaphore}, program)
 }
 
 // place is where a program is attached in a file.
@@ -193,33 +208,51 @@ type place struct {
 
 // attach loads a program and attaches it. One link for several places needs Linux 6.6, and CAP_BPF and
 // CAP_PERFMON are enough for it; older kernels get a perf event for each.
-func (t *trace) attach(path string, p place, program asm.Instructions) error {
-	executable, err := link.OpenExecutable(path)
+func (t *trace) attach(in *library, p place, program asm.Instructions) error {
+	// The file that was looked at, whatever its path leads to by now.
+	executable, err := link.OpenExecutable(in.file.path())
 	if err != nil {
 		return err
 	}
 	var l link.Link
+	if !t.single && !t.checked {
+		t.single, t.checked = followsThreads(attachMulti(executable, nobody, p, program)), true
+	}
 	if !t.single {
-		l, err = t.attachMulti(executable, p, program)
+		l, err = attachMulti(executable, t.pid, p, program)
 		t.single = errors.Is(err, ebpf.ErrNotSupported)
 	}
 	if t.single {
 		l, err = t.attachOne(executable, p, program)
 	}
 	if err != nil {
-		return fmt.Errorf("attach to %s: %w", path, err)
+		return fmt.Errorf("attach to %s: %w", in.path, err)
 	}
 	t.links = append(t.links, l)
 	return nil
 }
 
-func (t *trace) attachMulti(e *link.Executable, p place, program asm.Instructions) (link.Link, error) {
+// nobody is a number that no process can have.
+const nobody = 1 << 31
+
+// followsThreads reports whether this kernel would follow one thread where a process is meant, as it comes to say of
+// an attempt to follow nobody. Linux 6.6 to 6.9 do without commit 46ba0e49b642: these look for a process of that
+// number, where others say that there can be none.
+func followsThreads(l link.Link, err error) bool {
+	if l != nil {
+		_ = l.Close() // it should not be there
+		return true
+	}
+	return errors.Is(err, os.ErrNotExist)
+}
+
+func attachMulti(e *link.Executable, pid uint32, p place, program asm.Instructions) (link.Link, error) {
 	loaded, err := load(program, ebpf.AttachTraceUprobeMulti)
 	if err != nil {
 		return nil, err
 	}
 	defer loaded.Close() // the link holds it
-	o := &link.UprobeMultiOptions{Addresses: []uint64{p.at}, PID: t.pid}
+	o := &link.UprobeMultiOptions{Addresses: []uint64{p.at}, PID: pid}
 	if p.semaphore != 0 {
 		o.RefCtrOffsets = []uint64{p.semaphore}
 	}
@@ -259,7 +292,7 @@ var (
 )
 
 // watch reads the sums again and again.
-func (t *trace) watch(ctx context.Context, over time.Duration) (taken []map[int64]total, err error) {
+func (t *trace) watch(ctx context.Context, over time.Duration) (taken []reading, err error) {
 	began := time.Now()
 	for _, part := range readings {
 		due := time.Duration((part + jitter*rand.Float64()) * float64(over)) //nolint:gosec // nobody gains by guessing it
@@ -268,28 +301,31 @@ func (t *trace) watch(ctx context.Context, over time.Duration) (taken []map[int6
 			return nil, context.Cause(ctx)
 		case <-time.After(time.Until(began.Add(due))):
 		}
-		sums, err := t.sums()
+		r, err := t.read()
 		if err != nil {
 			return nil, err
 		}
-		taken = append(taken, sums)
+		taken = append(taken, r)
 	}
 	return taken, nil
 }
 
-// sums returns the bytes and blocks by stack.
-func (t *trace) sums() (map[int64]total, error) {
+// read reads what the kernel has counted.
+func (t *trace) read() (reading, error) {
 	sums := map[int64]total{}
-	var stack int64
+	var older, stack int64
 	var held total
 	all := t.tables.totals.Iterate()
 	for all.Next(&stack, &held) {
 		sums[stack] = held
 	}
 	if err := all.Err(); err != nil {
-		return nil, fmt.Errorf("read the sums: %w", err)
+		return reading{}, fmt.Errorf("read the sums: %w", err)
 	}
-	return sums, nil
+	if err := t.tables.counters.Lookup(uint32(countOlder), &older); err != nil {
+		return reading{}, fmt.Errorf("read the counters: %w", err)
+	}
+	return reading{sums, older}, nil
 }
 
 func (t *trace) counted() (hits, lost uint64, err error) {

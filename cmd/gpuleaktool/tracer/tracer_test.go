@@ -6,11 +6,17 @@ package tracer
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/cilium/ebpf"
 )
 
 func TestArgument(t *testing.T) {
@@ -75,29 +81,66 @@ func FuzzMarks(f *testing.F) {
 }
 
 func TestGrown(t *testing.T) {
-	at := func(sums ...int64) map[int64]total { // by the number of the stack
+	at := func(sums ...int64) reading { // by the number of the stack
 		m := map[int64]total{}
 		for stack, n := range sums {
 			m[int64(stack)] = total{n, n / 2}
 		}
-		return m
+		return reading{sums: m}
 	}
 	// The first grows, the second stands still, the third comes and goes, the fourth grows a little, and the
 	// fifth came late and is gone at times.
-	got := grown([]map[int64]total{
+	taken := []reading{
 		at(10, 5, 100, 7), at(20, 5, 300, 8), at(30, 5, 100, 8),
 		at(40, 5, 300, 9, 1), at(50, 5, 100, 10, 0), at(60, 5, 301, 12, 1),
-	})
-	if want := []growth{{0, 30, total{60, 30}}, {3, 2, total{12, 6}}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+	}
+	got, unsure := grown(taken)
+	if want := []growth{{0, 30, total{60, 30}}, {3, 2, total{12, 6}}}; unsure != 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v and %d, want %+v", got, unsure, want)
+	}
+	// As many older blocks are freed as the fourth has new ones, and half as many as the first has.
+	for i := range taken {
+		taken[i].older = int64(i) * 2
+	}
+	got, unsure = grown(taken)
+	if want := []growth{{0, 30, total{60, 30}}}; unsure != 1 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v and %d, want %+v", got, unsure, want)
 	}
 	many := make([]int64, 100)
 	later := make([]int64, 100)
 	for i := range later {
 		later[i] = int64(i + 1)
 	}
-	if got := grown([]map[int64]total{at(many...), at(later...)}); len(got) != maxSites || got[0].growth != 100 {
+	if got, _ := grown([]reading{at(many...), at(later...)}); len(got) != maxSites || got[0].growth != 100 {
 		t.Errorf("%d, the first %+v", len(got), got[0])
+	}
+}
+
+// TestLiveTable takes its memory as it runs where the kernel lets it.
+func TestLiveTable(t *testing.T) {
+	for kernel, want := range map[uint32]ebpf.MapSpec{
+		5<<16 | 8<<8:      {MaxEntries: maxFixed},
+		5<<16 | 14<<8 | 9: {MaxEntries: maxFixed},
+		6<<16 | 255:       {MaxEntries: maxFixed},
+		6<<16 | 1<<8:      {MaxEntries: maxLive, Flags: noPrealloc},
+		7 << 16:           {MaxEntries: maxLive, Flags: noPrealloc},
+	} {
+		if got := liveTable(kernel); got.MaxEntries != want.MaxEntries || got.Flags != want.Flags {
+			t.Errorf("%x: %+v", kernel, got)
+		}
+	}
+}
+
+func TestFollowsThreads(t *testing.T) {
+	for err, want := range map[error]bool{
+		fmt.Errorf("%w (specified pid not found?)", os.ErrNotExist): true,
+		fmt.Errorf("%w (invalid pid)", syscall.EINVAL):              false,
+		ebpf.ErrNotSupported: false,
+		syscall.EPERM:        false,
+	} {
+		if got := followsThreads(nil, err); got != want {
+			t.Errorf("%v: %t", err, got)
+		}
 	}
 }
 
@@ -139,6 +182,63 @@ func TestMappings(t *testing.T) {
 	}
 	if _, err := mappings(process(t, map[string]string{"maps": "x-y r-xp 0 0 0 /a\n"})); err == nil {
 		t.Error("a line that is none is read")
+	}
+}
+
+// TestLibrariesOfHostile has a process map what hangs, what is no library, and what is larger than any memory: each is
+// left out with a reason.
+func TestLibrariesOfHostile(t *testing.T) {
+	proc := process(t, map[string]string{
+		"maps": `1000-2000 r-xp 00000000 08:01 1 /lib/libcuda.so.1
+3000-4000 r-xp 00000000 08:01 2 /lib/libcudart.so.12
+5000-6000 r-xp 00000000 08:01 3 /lib/libcuda.so.2 (deleted)
+7000-8000 r-xp 00000000 08:01 4 /lib/libc10.so
+9000-a000 r-xp 00000000 08:01 5 /lib/libtorch.so
+`,
+		"root/lib/libc10.so": "no library of any kind",
+	})
+	lib := filepath.Join(proc, "root", "lib")
+	if err := syscall.Mkfifo(filepath.Join(lib, "libcuda.so.1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/true", filepath.Join(lib, "libtorch.so")); err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 40
+	var b bytes.Buffer
+	for _, part := range []any{
+		elf.Header64{
+			Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1}, Version: 1,
+			Shoff: 64, Shentsize: 64, Shnum: 2, Shstrndx: 1,
+		},
+		elf.Section64{},
+		elf.Section64{Type: uint32(elf.SHT_STRTAB), Off: 4096, Size: size},
+	} {
+		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sparse := filepath.Join(lib, "libcudart.so.12")
+	if err := errors.Join(os.WriteFile(sparse, b.Bytes(), 0o600), os.Truncate(sparse, size+4096)); err != nil {
+		t.Fatal(err)
+	}
+	list, skipped, err := libraries(proc)
+	if err != nil || len(list) != 0 || len(skipped) != 5 {
+		t.Fatalf("%+v, %v, %v", list, skipped, err)
+	}
+	for i, want := range []string{"libcuda.so.1: it is no regular file", "libcudart.so.12: it is too large", "libcuda.so.2 (deleted): open ", "libc10.so: bad magic", "libtorch.so: it is no regular file"} {
+		if !strings.Contains(skipped[i].Error(), want) {
+			t.Errorf("%v, want %s", skipped[i], want)
+		}
+	}
+	n, err := newNames(proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []uint64{0x1000, 0x3000, 0x5000, 0x7000, 0x9000} {
+		if f := n.frame(at); f.function != "" {
+			t.Errorf("%+v", f)
+		}
 	}
 }
 

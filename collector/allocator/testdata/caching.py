@@ -10,6 +10,7 @@ _lock = threading.RLock()
 _blocks = {}  # by address
 _next = 1 << 40
 _recording = False
+_history = 0  # entries that are kept of what was allocated and freed
 OWN = "/usr/lib/python3/dist-packages/torch/"
 settings = types.SimpleNamespace(slow=0.0, blocks=0)
 
@@ -47,9 +48,15 @@ def stack(frame):
 
 
 def record(enabled="all", context="all", stacks="all", max_entries=sys.maxsize):
-    global _recording
+    global _recording, _history
     assert enabled is None or (enabled, context, stacks, max_entries) == ("state", "state", "python", 1), "more than is needed"
-    _recording = enabled is not None
+    _recording, _history = enabled is not None, 1
+
+
+def record_all():
+    """Is what a program calls that wants the history, too."""
+    global _recording, _history
+    _recording, _history = True, 1000
 
 
 def recording():
@@ -60,9 +67,10 @@ def snapshot():
     import time
 
     time.sleep(settings.slow)
+    free = {"size": 1 << 30, "state": "inactive", "frames": []}
     with _lock:
-        blocks = [dict(b) for b in _blocks.values()] + [{"size": 1 << 30, "state": "inactive", "frames": []}]
-    return {"segments": [{"device": 0, "blocks": blocks}], "device_traces": []}
+        segments = [{"device": 0, "address": a, "blocks": [dict(b), free]} for a, b in _blocks.items()]
+    return {"segments": segments, "device_traces": [[{"action": "alloc"}] * _history, []]}
 
 
 def statistics(_ordinal):

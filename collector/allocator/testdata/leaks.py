@@ -154,12 +154,76 @@ def kind_library():
     return lambda _n, _out: held.append(caching.empty(65536, python=False))
 
 
+# These have what is replaced again and again, and lives for longer than the recording.
+
+
+def steady(size):
+    old = collections.deque(caching.empty(size(n)) for n in range(3000))
+
+    def step(n):
+        old.append(caching.empty(size(n)))
+        old.popleft()
+
+    return step
+
+
+def kind_fifo():
+    replace = steady(lambda n: (1 + n % 3) * MIB)
+    return lambda n, _out: replace(n)
+
+
+def kind_fifo_leak():
+    """Leaks less than is replaced."""
+    replace, leak = steady(lambda _: MIB), kind_list()
+    return lambda n, out: (replace(n), leak(n, out))
+
+
+def kind_leak_fifo():
+    """Leaks much more than is replaced."""
+    replace, losses = steady(lambda _: 4096), []
+    return lambda n, out: (replace(n), losses.append(caching.like(out, 65536)))  # LEAK leak_fifo
+
+
 # These cannot tell, or not easily.
 
 
 def kind_recording():
     caching.record(enabled="state", context="state", stacks="python", max_entries=1)
     return kind_list()
+
+
+def kind_begins():
+    """Begins a recording of its own meanwhile."""
+    begun = []
+
+    def step(_n, _out):
+        if caching.recording() and not begun:
+            begun.append(caching.record_all())
+
+    return step
+
+
+def kind_closes():
+    """Closes the page again and again while the probe records: it gives up."""
+
+    def step(_n, _out):
+        page = sys.modules["gpu_leak_probe"]._probe._page
+        if caching.recording() and page is not None and not page.lost():
+            os.close(page._fd)
+
+    return step
+
+
+def kind_closes_once():
+    """Closes all descriptors once the probe has answered."""
+    leak, closed = kind_list(), []
+
+    def step(n, out):
+        leak(n, out)
+        if sys.modules["gpu_leak_probe"]._probe._recorder._found and not closed:
+            closed.append(os.closerange(3, 256))
+
+    return step
 
 
 def kind_ended():
@@ -226,7 +290,7 @@ def main():
         if probe._probe._page is not None and not said:
             said = True
             print(os.getpid(), flush=True)
-    assert caching.recording() == (sys.argv[2] == "recording"), "the probe has left the recording otherwise than it was"
+    assert caching.recording() == (sys.argv[2] in ("recording", "begins")), "the probe has left the recording otherwise than it was"
 
 
 main()

@@ -23,8 +23,8 @@ def module(name, **attributes):
 class Torch:
     """Behaves like torch: it is imported from here, and its CUDA is initialised by use."""
 
-    def __init__(self, devices=1, stats=None, broken=False):
-        self.initialised, self.devices, self.calls = False, devices, 0
+    def __init__(self, devices=1, stats=None, broken=False, slow=0):
+        self.initialised, self.devices, self.calls, self.slow = False, devices, 0, slow
         self.stats = stats or self.usual
         memory = module("torch.cuda.memory", get_allocator_backend=lambda: "native")
         self.cuda = module(
@@ -33,10 +33,12 @@ class Torch:
             is_initialized=lambda: self.initialised,
             device_count=lambda: self.devices,
             memory_stats_as_nested_dict=self.ask,
+            _is_in_bad_fork=lambda: self.initialised and os.getpid() != self.pid,
         )
-        self.module = module("torch", cuda=self.cuda, __version__="2.9.0+cu130")
-        if broken:
-            del self.module.cuda
+        self.pid = os.getpid()
+        self.module = module("torch", __version__="2.9.0+cu130")
+        if not broken and not slow:
+            self.module.cuda = self.cuda
 
     def ask(self, ordinal):
         self.calls += 1
@@ -69,6 +71,10 @@ class Torch:
     def exec_module(self, m):
         if m is self.module:
             import torch.version as _
+
+            if self.slow:
+                time.sleep(self.slow)
+                m.cuda = self.cuda
 
 
 def load(torch=None):
@@ -182,6 +188,17 @@ def scenario_half_imported():
     say("none")
 
 
+def scenario_slow_import():
+    """Imports a framework for longer than the probe has patience with failures."""
+    torch = Torch(slow=0.5)
+    probe = load(torch)
+    import torch as _
+
+    assert probe._probe._failures == 0, probe._probe._failures
+    begin(torch, probe)
+    say(os.getpid())
+
+
 def scenario_frameworks():
     class Device:
         id = local_hardware_id = 0
@@ -282,6 +299,73 @@ def scenario_fork_of_user():
         say("none " + str(os.getpid()))
 
     child(then)
+
+
+def scenario_fork_of_users_child():
+    """Forks twice after it has used the GPU: CUDA works in neither."""
+    import gc
+
+    torch = Torch()
+    probe = load(torch)
+    begin(torch, probe)
+
+    def grandchild():
+        time.sleep(0.1)
+        gc.collect()
+        assert threads() == 1
+        say("none " + str(os.getpid()))
+
+    child(lambda: child(grandchild))
+
+
+def scenario_fork_of_new_user():
+    """Forks a program that has just begun to use the GPU: it has no page yet."""
+    import gc
+
+    torch = Torch()
+    probe = load(torch)
+    probe._probe.interval = 60
+    import torch as _
+
+    torch.initialised = True
+    assert probe._probe._page is None
+
+    def then():
+        time.sleep(0.1)
+        gc.collect()
+        assert threads() == 1
+        say("none " + str(os.getpid()))
+
+    child(then)
+
+
+def scenario_fork_of_jax():
+    """The same of JAX, which PyTorch knows nothing of."""
+    import gc
+
+    probe = load(Torch())
+    probe._probe.interval = 60
+    import torch as _
+
+    sys.modules["jax._src.xla_bridge"] = module("jax._src.xla_bridge", _backends={"cpu": None, "cuda": None})
+
+    def then():
+        time.sleep(0.1)
+        gc.collect()
+        assert threads() == 1
+        say("none " + str(os.getpid()))
+
+    child(then)
+
+
+def scenario_ends_in_child():
+    """Ends in a child, whose garbage is collected once more meanwhile: no thread is started."""
+    probe = load()
+    probe._probe._due = 0
+    probe._probe._stop()
+    probe._probe.follow()
+    assert threads() == 1
+    say("none")
 
 
 def scenario_fork_without_gpu():
@@ -387,6 +471,36 @@ def scenario_lazy():
     time.sleep(0.1)
     assert type(lazy) is kind, "the probe imported it"
     assert lazy.__version__ == "2.9.0+cu130" and type(lazy) is not kind
+    say("none")
+
+
+def scenario_requests():
+    """Has its page locked by two that ask, and by what is no request."""
+    import fcntl
+    import struct
+
+    torch = Torch()
+    probe = load(torch)
+    begin(torch, probe)
+    page = probe._probe._page
+
+    def lock(start, length, kind=fcntl.F_RDLCK):
+        fd = os.open("/proc/self/fd/%d" % page._fd, os.O_RDWR)
+        fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", kind, 0, start, length, 0))  # F_OFD_SETLK
+        return fd
+
+    for start, length, kind in ((0, 4096, fcntl.F_RDLCK), (65537, 60, fcntl.F_RDLCK), (65536, 0, fcntl.F_RDLCK), (65536, 60, fcntl.F_WRLCK), (1 << 48, 60, fcntl.F_RDLCK)):
+        fd = lock(start, length, kind)
+        assert page.request(0) == page.request(1) == (0, 0), (start, length, kind)
+        os.close(fd)
+    first, second = lock(65536, 60), lock(0x7FFFFFFF * 65536, 65535)
+    assert page.request(0) in ((1, 60), (0x7FFFFFFF, 65535))
+    assert page.request(1) == (1, 60)
+    assert page.request(0x7FFFFFFF) == (0x7FFFFFFF, 65535)
+    os.close(first)
+    assert page.request(1) == page.request(0) == (0x7FFFFFFF, 65535)
+    os.close(second)
+    assert page.request(0) == page.request(1) == (0, 0)
     say("none")
 
 

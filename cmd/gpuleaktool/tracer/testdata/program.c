@@ -1,9 +1,10 @@
 /* Copyright 2026 The gpu_leak_exporter Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Leaks 64 KiB a millisecond beside work that frees what it takes. It prints a line once it is at it, and
- * ends when its input does. */
+ * Leaks 64 KiB a millisecond beside work whose memory another thread frees. With "replace" it also has a new
+ * block in place of an old one each time. It prints a line once it is at it, and ends when its input does. */
 #include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@ void c10_free(void *block);
 #endif
 
 static const char *by;
+static int done[2];
 
 static inline __attribute__((always_inline)) void *take(size_t size) {
 	void *block = NULL;
@@ -55,13 +57,29 @@ __attribute__((noinline)) void work(int step) {
 	for (int i = 0; i < 4; i++)
 		blocks[i] = take((1 + (step + i) % 5) << 20);
 	usleep(500);
-	for (int i = 0; i < 4; i++)
-		give(blocks[i]);
+	if (write(done[1], blocks, sizeof blocks) != sizeof blocks)
+		_exit(1);
 	take(0); /* fails */
+}
+
+static void *finish(void *unused) {
+	void *block;
+	while (read(done[0], &block, sizeof block) == sizeof block)
+		give(block);
+	return unused;
+}
+
+__attribute__((noinline)) void *replace_here(void) {
+	void *block = take(4096);
+	__asm__ volatile("" : : "r"(block) : "memory");
+	return block;
 }
 
 int main(int argc, char **argv) {
 	struct pollfd input = {.fd = 0, .events = POLLIN};
+	static void *old[16384];
+	int count = argc > 2 && strcmp(argv[2], "replace") == 0 ? 16384 : 0;
+	pthread_t thread;
 	by = argc > 1 ? argv[1] : "";
 	if (strcmp(by, "time") == 0) { /* nanoseconds that a call takes */
 		struct timespec began, ended;
@@ -76,6 +94,10 @@ int main(int argc, char **argv) {
 		}
 		return 0;
 	}
+	if (pipe(done) != 0 || pthread_create(&thread, NULL, finish, NULL) != 0)
+		return 1;
+	for (int i = 0; i < count; i++)
+		old[i] = replace_here();
 	puts("ready");
 	fflush(stdout);
 	for (int step = 0; poll(&input, 1, 1) == 0; step++) {
@@ -83,6 +105,10 @@ int main(int argc, char **argv) {
 			continue;
 		work(step);
 		leak_here();
+		if (count > 0) {
+			give(old[step % count]);
+			old[step % count] = replace_here();
+		}
 	}
 	return 0;
 }
