@@ -361,6 +361,8 @@ func (h *predictor) located(s *allocator.Sites, now time.Time) (rows []siteRow, 
 		return nil, "Which lines allocate it is not known: " + s.Reason + "."
 	case s.State != allocator.SitesDone:
 		return nil, "The process records where it allocates, until " + h.moment(s.Asked.Add(s.Over), now, "15:04") + "."
+	case len(s.List) == 0 && s.Unsure > 0:
+		return nil, fmt.Sprintf("Lines that may allocate it: %d, none of them sure. What was there before was freed meanwhile, so they may only have taken its place.", s.Unsure)
 	case len(s.List) == 0:
 		return nil, "No line was seen to allocate what stays in " + over + "."
 	}

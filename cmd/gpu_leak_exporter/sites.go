@@ -15,10 +15,10 @@ import (
 // sites answers with the lines that allocate what leaks, of each process that was asked:
 //
 //	{"status":"success","data":{"time":…,"processes":[{"labels":{"gpu":"0","uuid":"GPU-…","pid":"…",…},
-//	  "state":"done","reason":"","asked":…,"seconds":300,"pause_seconds":0.02,"sites":[{
+//	  "state":"done","reason":"","asked":…,"seconds":300,"pause_seconds":0.02,"unsure_lines":0,"sites":[{
 //	  "line":"app/serve.py:41 handle","growth_bytes":…,"live_bytes":…,"blocks":…,"frames":[…]}]}]}}
 //
-// state is asked, recording, done or refused, and reason says why it was refused. labels are
+// unsure_lines is how many other lines grew, and may only have taken the place of what was freed meanwhile. state is asked, recording, done or refused, and reason says why it was refused. labels are
 // those of the series of the process. Lists are never null; sites has the largest growth first,
 // and frames the innermost first.
 func sites(state func() *collector.State) http.Handler {
@@ -46,6 +46,7 @@ type (
 		Asked   *time.Time        `json:"asked"`
 		Seconds float64           `json:"seconds"`
 		Pause   float64           `json:"pause_seconds"`
+		Unsure  uint32            `json:"unsure_lines"`
 		Sites   []siteJSON        `json:"sites"`
 	}
 	siteJSON struct {
@@ -69,7 +70,7 @@ func sitesIn(s *collector.State) sitesData {
 			nameProcess(labels, p.Instance, p.ID, ownerOf(p.Owner))
 			j := locatedJSON{
 				Labels: labels, State: string(p.Sites.State), Reason: p.Sites.Reason, Asked: momentOf(p.Sites.Asked),
-				Seconds: p.Sites.Over.Seconds(), Pause: p.Sites.Pause.Seconds(), Sites: []siteJSON{},
+				Seconds: p.Sites.Over.Seconds(), Pause: p.Sites.Pause.Seconds(), Unsure: p.Sites.Unsure, Sites: []siteJSON{},
 			}
 			for _, site := range p.Sites.List {
 				frames := site.Frames
