@@ -184,8 +184,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-func (p *pipes) Close() error   { close(p.closed); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (p *pipes) Close() error { close(p.closed); return nil }
+func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // TestWhoReads has a client read a bit at a time while others ask and read nothing: it is not the one that goes.
 func TestWhoReads(t *testing.T) {
