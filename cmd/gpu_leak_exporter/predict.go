@@ -162,6 +162,9 @@ func (h *predictor) view(s *collector.State) *view {
 			continue
 		}
 		for _, m := range domainsOf(d) {
+			if !m.memory.Used.OK {
+				v.Problems = append(v.Problems, blind(s, &m))
+			}
 			v.Leaks = append(v.Leaks, h.leaksOf(m)...)
 			v.Idle = append(v.Idle, h.idleOf(m)...)
 			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
@@ -292,6 +295,22 @@ func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
 	text += "; its last sample is of " + h.moment(d.SampleTime, s.Time, "15:04:05 MST")
 	if h.note == "" { // else it is of another clock than the state
 		text += ", " + humanize.Duration(max(0, s.Time.Sub(d.SampleTime))) + " ago"
+	}
+	return text + "."
+}
+
+// blind says of a memory that nothing tells how much of it is used, and why as far as that is known.
+func blind(s *collector.State, m *domain) string {
+	info := m.device.Info
+	text := fmt.Sprintf("%s (%s) does not tell how much memory is used, so that it is not judged", m.name, joined(info.Name, info.UUID))
+	var errs []string
+	for _, e := range s.Calls.Errors {
+		if e.UUID == info.UUID && strings.HasPrefix(e.Call, "nvmlDeviceGetMemoryInfo") && !slices.Contains(errs, e.Error) {
+			errs = append(errs, e.Error)
+		}
+	}
+	if len(errs) > 0 {
+		text += ": the driver answered " + strings.Join(errs, ", ")
 	}
 	return text + "."
 }

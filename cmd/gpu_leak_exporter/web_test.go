@@ -450,6 +450,16 @@ func TestPredictSays(t *testing.T) {
 			"",
 			[]string{"No leak found on 2 GPUs", "The longest window holds 24 min.", "1 more GPU cannot be read."},
 		},
+		"impossible memory": {
+			collector.State{
+				Devices: []*collector.DeviceState{device(unjudged)},
+				Calls: gpu.CallsSnapshot{Errors: []gpu.CallErrors{
+					{UUID: device(unjudged).Info.UUID, Call: "nvmlDeviceGetMemoryInfo_v2", Error: "IMPLAUSIBLE_TOTAL_ZERO", Count: 3}, {UUID: "GPU-other", Call: "nvmlDeviceGetMemoryInfo_v2", Error: "UNKNOWN"},
+				}},
+			},
+			"",
+			[]string{"does not tell how much memory is used, so that it is not judged: the driver answered IMPLAUSIBLE_TOTAL_ZERO."},
+		},
 		"muted": {
 			collector.State{Devices: []*collector.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
 			"",
