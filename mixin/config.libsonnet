@@ -27,7 +27,7 @@
     // would begin anew with every scrape that is lost.
     scrapeGap: '2m',
     // How long an alert outlives its condition: a node that dies of its leak, or is
-    // not scraped for a while, has not recovered.
+    // not scraped for a while, has not recovered. Some say then what has happened.
     keepFiringFor: '10m',
 
     // The `for` of each class of alert. '0s' has its use in tests on simulated time.
@@ -58,8 +58,11 @@
     // A restart of the exporter, the driver or the node takes less.
     forExporter: '5m',
     // What is not there in half of the samples of absenceRange, for forLost, is absent: a scrape that succeeds by luck
-    // does not begin the wait anew. Together they are five minutes for what was there before.
+    // does not begin the wait anew. Together they are five minutes. What is new has newFor to begin, and what was
+    // there for wellAfter, two scrapes at least, is well.
     absenceRange: '4m',
+    newFor: '2m',
+    wellAfter: '1m',
     forLost: '3m',
     // A collector that fails now and then is tried again every 15 s.
     forCollector: '15m',

@@ -235,6 +235,9 @@ func TestDashboardQueries(t *testing.T) {
 					t.Errorf("%s, %q %s: %v", d.file, p.Title, q.RefID, err)
 				}
 				for _, m := range legend.FindAllStringSubmatch(q.LegendFormat, -1) {
+					if m[1] == "job" {
+						t.Errorf("%s, %q %s: the legend %q has the job of the scrapes", d.file, p.Title, q.RefID, q.LegendFormat)
+					}
 					if m[1] != "__name__" && !has[m[1]] {
 						t.Errorf("%s, %q %s: the legend %q has a label that the series have not", d.file, p.Title, q.RefID, q.LegendFormat)
 					}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func newEvaluation(t *testing.T, alert, severity string) *evaluation {
 	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	for _, g := range groups {
 		for _, r := range g.AlertingRules() {
+			r.SetRestored(true) // without it there is no series ALERTS
 			if r.Name() == alert && r.Labels().Get("severity") == severity {
 				return &evaluation{t: t, storage: storage, group: g, rule: r, now: start, started: start}
 			}
@@ -93,6 +95,25 @@ func (e *evaluation) until(end time.Duration, series map[string]float64, failed 
 			e.t.Fatalf("after %s the alert is %s, want %s", at, got, want)
 		}
 	}
+}
+
+// condition returns the expression that the alert fires for, and for how long it fires on afterwards. Where a rule
+// records the condition, the alert's own expression does that, in order that its texts say what has happened.
+func (e *evaluation) condition() (expr parser.Expr, keep time.Duration) {
+	expr, keep = e.rule.Query(), e.rule.KeepFiringFor()
+	for _, r := range e.group.Rules() {
+		if !strings.HasPrefix(expr.String(), r.Name()+" >= 0 or ") {
+			continue
+		}
+		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+			if m, ok := n.(*parser.MatrixSelector); ok {
+				keep = m.Range - scrapeInterval // what is as old as the range is not in it
+			}
+			return nil
+		})
+		return r.Query(), keep
+	}
+	return expr, keep
 }
 
 // reach returns how far back the expression of an alert looks: for so long after its
@@ -152,9 +173,10 @@ func TestMixinFailedScrapes(t *testing.T) {
 		t.Run(tc.alert+" "+tc.severity, func(t *testing.T) {
 			t.Parallel()
 			e := newEvaluation(t, tc.alert, tc.severity)
-			wait, keep := e.rule.HoldDuration(), e.rule.KeepFiringFor()
-			shippedWaits(t, tc.alert, tc.severity, wait, keep)
-			back := reach(t, e.rule.Query())
+			wait := e.rule.HoldDuration()
+			shippedWaits(t, tc.alert, tc.severity, wait, e.rule.KeepFiringFor())
+			condition, keep := e.condition()
+			back := reach(t, condition)
 			if wait < 4*scrapeInterval {
 				t.Fatalf("for is %s: too short for this test", wait)
 			}
@@ -191,7 +213,8 @@ func holdsBack(alert string) bool { return alert == "GPUOutOfMemoryPredicted" }
 func TestMixinLostNode(t *testing.T) {
 	t.Parallel()
 	e := newEvaluation(t, "GPUOutOfMemoryPredicted", "critical")
-	wait, keep, back := e.rule.HoldDuration(), e.rule.KeepFiringFor(), reach(t, e.rule.Query())
+	condition, keep := e.condition()
+	wait, back := e.rule.HoldDuration(), reach(t, condition)
 	if keep <= 0 {
 		t.Fatal("the page has no keep_firing_for: a node that dies of its leak resolves it")
 	}

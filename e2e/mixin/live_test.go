@@ -179,6 +179,7 @@ func rightlyEmpty() map[string]string {
 	empty := map[string]string{
 		"exporter.json Scrapes with errors A":  "an exporter that answers does so with 200: what fails is a series of its own",
 		"exporter.json Collectors that fail B": "one of these nodes always has a collector that fails",
+		"exporter.json Errors of calls B":      "one of these nodes always has a call that fails",
 	}
 	for panel, queries := range map[string]string{
 		"leak.json What grows, and what its earlier lives held": "ABCD", "leak.json Earlier lives now": "ABCDE", "fleet.json Images of programs": "ABCD",

@@ -123,10 +123,13 @@ var (
 
 // checkText expands the text of an alert that has these labels, once with all of them
 // and once with those of the target alone, and holds the queries of the text and the
-// labels that it names against the series that there are.
+// labels that it names against the series that there are. A text may say something else where a query finds
+// nothing: once none does, and once only those for what rules record.
 func checkText(s schema, has labelSet, text string) error {
 	var errs []error
 	asked := labelSet{}
+	never := func(string) bool { return false }
+	nothing := never
 	ask := func(_ context.Context, query string, _ time.Time) (promql.Vector, error) {
 		e, err := parser.NewParser(parser.Options{}).ParseExpr(query)
 		if err != nil {
@@ -138,12 +141,17 @@ func checkText(s schema, has labelSet, text string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", query, err))
 		}
 		asked = asked.union(found)
+		if nothing(query) {
+			return promql.Vector{}, nil
+		}
 		return promql.Vector{{F: 123456, Metric: labels.FromMap(valued(found))}}, nil
 	}
 	for _, with := range []labelSet{has, targetLabels()} {
-		out, err := expand(text, valued(with), ask)
-		if err != nil || strings.Contains(out, "<no value>") || strings.Contains(out, "%!") {
-			errs = append(errs, fmt.Errorf("expands to %q: %w", out, err))
+		for _, nothing = range []func(string) bool{never, recorded.MatchString, func(string) bool { return true }} {
+			out, err := expand(text, valued(with), ask)
+			if err != nil || strings.Contains(out, "<no value>") || strings.Contains(out, "%!") {
+				errs = append(errs, fmt.Errorf("expands to %q: %w", out, err))
+			}
 		}
 	}
 	for _, m := range ofAlert.FindAllStringSubmatch(silent.ReplaceAllString(text, ""), -1) {
@@ -158,6 +166,9 @@ func checkText(s schema, has labelSet, text string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// recorded finds the queries for what a rule records.
+var recorded = regexp.MustCompile(`^\w+:\w+:\w+\{`)
 
 // valued gives each label a value.
 func valued(names labelSet) map[string]string {

@@ -18,9 +18,9 @@
         alert(
           'GPULost',
           'critical',
-          '%s unless on (%s) %s' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up')],
+          '(\n%s)\nunless on (%s)\n(\n%s)' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up')],
           config.forLost,
-          'A GPU cannot be read.',
+          text.place + ' cannot be read.',
           text.text([
             text.gpu,
             ' does not answer, though the driver does: it has fallen off the bus, or a call to it hangs. Drain the node. `dmesg | grep -i xid` on the node and gpu_nvml_errors_total tell more.',
@@ -36,7 +36,7 @@
             unless on (%s) %s == 0
           ||| % [lib.last('gpu_devices'), lib.last('gpu_pci_devices'), lib.node, highest('gpu_up'), lib.node, highest('gpu_driver_up')],
           config.forExporter,
-          'A node has GPUs that its driver does not show.',
+          text.node + ' has GPUs that its driver does not show.',
           text.text(['The driver on ', text.node, ' shows {{ $value }} GPUs', text.ask(text.last('gpu_pci_devices', '$node'), ', and the PCI bus {{ .Value }}'), ': the driver has not initialised the rest, or it is given to virtual machines. `nvidia-smi -L` and `lspci -d 10de:` on the node tell which.']),
           dashboard='health.json',
         ),
@@ -44,9 +44,9 @@
         alert(
           'GPUDriverDown',
           'critical',
-          '%s unless on (%s) %s == 0' % [lib.seldom('gpu_driver_up'), lib.node, lib.last('gpu_pci_devices')],
+          '(\n%s)\nunless on (%s)\n%s == 0' % [lib.seldom('gpu_driver_up'), lib.node, lib.last('gpu_pci_devices')],
           config.forLost,
-          'The NVIDIA driver does not answer.',
+          'The NVIDIA driver of ' + text.node + ' does not answer.',
           text.text([
             '{{ $reason := "" }}',
             text.ask(text.last('gpu_driver_error', '$node'), '{{ $reason = .Labels.reason }}'),
@@ -63,7 +63,7 @@
           'warning',
           lib.seldom('up'),
           config.forLost,
-          'gpu_leak_exporter does not answer.',
+          'gpu_leak_exporter on ' + text.node + ' does not answer.',
           'Prometheus cannot scrape gpu_leak_exporter on ' + text.node + ' as a rule: its GPUs are not watched, and a leak there pages nobody. Is the node up, and does the exporter run? If it is started again and again, its log says why it ends.',
         ),
         {
@@ -86,7 +86,7 @@
             unless on (%(gpu)s) %(up)s == 0
           ||| % { last: lib.last('gpu_sample_timestamp_seconds'), before: 'last_over_time(%s[%s] offset %s)' % [lib.select('gpu_sample_timestamp_seconds'), config.scrapeGap, config.staleFor], gpu: lib.gpu, up: highest('gpu_up') },
           config.forExporter,
-          'The samples of a GPU are old.',
+          'The samples of ' + text.place + ' are old.',
           text.text(['The memory of ', text.gpu, ' has not been read for %s or more, so that a leak there is not seen. The driver is slow, or the node is: gpu_nvml_call_in_flight_seconds shows a call that hangs.' % config.staleFor]),
         ),
         alert(
@@ -94,7 +94,7 @@
           'warning',
           highest('gpu_collector_success') + ' == 0',
           config.forCollector,
-          'A collector of gpu_leak_exporter fails.',
+          'The collector {{ $labels.collector }} of gpu_leak_exporter on ' + text.node + ' fails.',
           'The collector {{ $labels.collector }} of gpu_leak_exporter on ' + text.node + ' fails: its metrics are missing or incomplete. The log of the exporter says why; --no-collector.{{ $labels.collector }} switches it off.',
         ),
         alert(
@@ -102,7 +102,7 @@
           'warning',
           highest('gpu_leak_exporter_config_last_reload_successful') + ' == 0',
           config.forExporter,
-          'gpu_leak_exporter could not reload its configuration.',
+          'gpu_leak_exporter on ' + text.node + ' could not reload its configuration.',
           'gpu_leak_exporter on ' + text.node + ' could not read its --detector.config, and goes on with its previous rules. `gpuleaktool check config FILE` says what is wrong.',
         ),
         alert(
@@ -110,7 +110,7 @@
           'warning',
           highest('gpu_leak_exporter_state_file_last_write_successful') + ' == 0',
           config.forExporter,
-          'gpu_leak_exporter could not save its state.',
+          'gpu_leak_exporter on ' + text.node + ' could not save its state.',
           'gpu_leak_exporter on ' + text.node + ' could not write its --detector.state-file: after a restart it has to learn again what leaks. Is the disk full, or the directory not writable?',
         ),
         alert(
@@ -118,7 +118,7 @@
           'warning',
           highest('gpu_leak_exporter_lives_file_last_write_successful') + ' == 0',
           config.forExporter,
-          'gpu_leak_exporter could not save what it knows of programs.',
+          'gpu_leak_exporter on ' + text.node + ' could not save what it knows of programs.',
           'gpu_leak_exporter on ' + text.node + ' could not write its --detector.lives-file: after a restart it does not know what programs held in their earlier lives. Is the disk full, or the directory not writable?',
         ),
         alert(
@@ -126,7 +126,7 @@
           'warning',
           'min_over_time(%s[%s]) > %g' % [lib.select('process_resident_memory_bytes'), config.scrapeGap, 0.8 * config.exporterMemoryBytes],
           config.forCollector,
-          'gpu_leak_exporter needs much memory.',
+          'gpu_leak_exporter on ' + text.node + ' needs much memory.',
           'gpu_leak_exporter on ' + text.node + ' holds {{ $value | humanize1024 }}B: at %d MiB it is killed, as its manifest has it. gpu_processes and gpu_leak_exporter_connections tell whether there are many processes or many clients.' % (config.exporterMemoryBytes / 1024 / 1024),
         ),
         alert(
@@ -134,7 +134,7 @@
           'warning',
           'min_over_time(%s[%s]) > 0.8 * %s' % [lib.select('process_open_fds'), config.scrapeGap, lib.last('process_max_fds')],
           config.forCollector,
-          'gpu_leak_exporter has many files open.',
+          'gpu_leak_exporter on ' + text.node + ' has many files open.',
           'gpu_leak_exporter on ' + text.node + ' has {{ $value }} descriptors open, of those that it may have: without one it can neither be scraped nor save its state. gpu_leak_exporter_connections tells how many are clients.',
         ),
         // A start that no scrape saw counts for nothing: there may have been more.
@@ -143,7 +143,7 @@
           'warning',
           'changes(%s[1h]) >= %d' % [lib.select('process_start_time_seconds'), config.restartsPerHour],
           '0s',
-          'gpu_leak_exporter is started again and again.',
+          'gpu_leak_exporter on ' + text.node + ' is started again and again.',
           'gpu_leak_exporter on ' + text.node + ' was started {{ $value }} times within an hour: what it learns between two starts may be lost, and leaks with it. Its log says why it ends; where it does not, `kubectl describe pod` or `journalctl -k` tells whether it was killed for its memory.',
         ),
       ],

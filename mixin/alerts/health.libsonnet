@@ -44,7 +44,7 @@ local xid = import '../lib/xid.libsonnet';
       time() - %s < 15 * 60
     ||| % [lib.select('gpu_xid_errors_total', codes(xid.critical)), lib.last('gpu_xid_last_timestamp_seconds', codes(xid.critical))],
     '0s',
-    'A GPU reports XID {{ $labels.xid }}.',
+    text.place + ' reports XID {{ $labels.xid }}.',
     [text.gpu, ' reports XID ', meaning(xid.critical), text.holding('$gpu')],
   ),
   // The others begin with their first error, which is no increase.
@@ -53,7 +53,7 @@ local xid = import '../lib/xid.libsonnet';
     severity,
     'time() - %s < 15 * 60' % lib.last('gpu_xid_last_timestamp_seconds', codes(catalogue)),
     '0s',
-    'A GPU reports XID {{ $labels.xid }}.',
+    text.place + ' reports XID {{ $labels.xid }}.',
     [text.gpu, ' reports XID ', meaning(catalogue)],
   ),
 
@@ -114,7 +114,7 @@ local xid = import '../lib/xid.libsonnet';
       fixed: config.temperatureCelsius,
     },
     config.forHealth,
-    'A GPU is too hot.',
+    text.place + ' is too hot.',
     ['{{ if eq $labels.sensor "memory" }}The memory of {{ end }}', text.gpu, ' is at {{ $value | printf "%.0f" }} °C: the driver slows it down from about there on, and shuts it off before it is damaged. Check the fans, the air of the room and the neighbours in the rack.'],
   ),
 
@@ -130,7 +130,7 @@ local xid = import '../lib/xid.libsonnet';
           'critical',
           eccErrors('uncorrected', '15m') + ' > 0',
           '0s',
-          'A GPU has memory errors that could not be corrected.',
+          text.place + ' has memory errors that could not be corrected.',
           [text.gpu, ' has memory errors that could not be corrected: {{ $value | printf "%.0f" }} within 15 minutes. What computed with them is wrong or was killed. Drain the node and reset the GPU.', text.holding('$gpu')],
         ),
         alert(
@@ -138,18 +138,18 @@ local xid = import '../lib/xid.libsonnet';
           'info',
           '%s > %g' % [eccErrors('corrected', '1h'), config.correctedECCPerHour],
           '0s',
-          'A GPU corrects many memory errors.',
+          text.place + ' corrects many memory errors.',
           [text.gpu, ' corrected {{ $value | printf "%.0f" }} memory errors within an hour. Nothing is wrong yet; run the diagnostics when the node is idle.'],
         ),
-        flag('GPURowRemapPending', 'warning', 'gpu_row_remap_pending', 'A GPU must be reset for a remapped row of its memory.', ' has a row of memory with errors, whose replacement takes effect only when the GPU is reset. Do so when the node is idle.'),
-        flag('GPURowRemapFailed', 'critical', 'gpu_row_remap_failed', 'A GPU has no spare rows of memory left.', ' has a row of memory with errors and none to replace it with. Drain the node, and have the GPU replaced.'),
-        flag('GPURetiredPagesPending', 'warning', 'gpu_retired_pages_pending', 'A GPU must be restarted for pages of its memory to be retired.', ' has pages of memory with errors that stay in use until the driver is loaded again. Reboot the node when it is idle.'),
+        flag('GPURowRemapPending', 'warning', 'gpu_row_remap_pending', text.place + ' must be reset for a remapped row of its memory.', ' has a row of memory with errors, whose replacement takes effect only when the GPU is reset. Do so when the node is idle.'),
+        flag('GPURowRemapFailed', 'critical', 'gpu_row_remap_failed', text.place + ' has no spare rows of memory left.', ' has a row of memory with errors and none to replace it with. Drain the node, and have the GPU replaced.'),
+        flag('GPURetiredPagesPending', 'warning', 'gpu_retired_pages_pending', text.place + ' must be restarted for pages of its memory to be retired.', ' has pages of memory with errors that stay in use until the driver is loaded again. Reboot the node when it is idle.'),
         alert(
           'GPURecoveryActionNeeded',
           'warning',
           lib.last('gpu_recovery_action') + ' > 0',
           config.forHealth,
-          'The driver asks for a GPU to be recovered.',
+          'The driver asks for ' + text.place + ' to be recovered.',
           [text.gpu, ' does not work as it should. The driver asks to ', cases('$value %s', recovery, 'recover it (action {{ $value }})'), '.'],
         ),
         alert(
@@ -157,7 +157,7 @@ local xid = import '../lib/xid.libsonnet';
           'warning',
           throttled('reason=~"sw_thermal_slowdown|hw_thermal_slowdown"'),
           config.forThrottle,
-          'A GPU is slowed down by heat.',
+          text.place + ' is slowed down by heat.',
           [text.gpu, ' was slowed down by heat for {{ $value | humanizePercentage }} of the last 15 minutes: what runs on it takes longer, and jobs on several GPUs wait for it. Check the fans and the air.'],
         ),
         alert(
@@ -165,7 +165,7 @@ local xid = import '../lib/xid.libsonnet';
           'warning',
           throttled(config.powerReason),
           config.forThrottle,
-          'A GPU is slowed down for want of power.',
+          text.place + ' is slowed down for want of power.',
           [text.gpu, ' was slowed down for want of power for {{ $value | humanizePercentage }} of the last 15 minutes. Check the power supplies of the node and their cables.'],
         ),
         overTemperature,

@@ -64,7 +64,7 @@
   // that of the GPU, and the page carries the owner of the largest contributor, so that
   // it can be routed. The pid is in the text: a label that moves from one worker to the
   // next would make a new page of each.
-  local outOfMemory(severity, seconds, within, clock, wait) = lib.alert(
+  local outOfMemory(severity, seconds, within, clock, wait) = lib.lingering(pages[severity], lib.alert(
     'GPUOutOfMemoryPredicted',
     severity,
     |||
@@ -74,8 +74,13 @@
       (%(left)s) < %(seconds)d
     ||| % { left: timeLeft, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit },
     wait,
-    '%s runs out of memory within %s, at %s%s.' % [text.place, within, text.at(clock), '{{ with $labels.process }}: {{ . }} leaks{{ end }}'],
-    text.text([
+    text.text([text.either(
+      pages[severity],
+      std.split(owners, ', '),
+      '%s runs out of memory within %s, at %s%s.' % [text.place, within, text.at(clock), '{{ with $labels.process }}: {{ . }} leaks{{ end }}'],
+      text.place + ' does not run out of memory for now.',
+    )]),
+    text.text([text.now(pages[severity], std.split(owners, ', '), text.place + ' does not run out of memory for now', std.join('', [
       text.gpu,
       ' runs out of memory in {{ $value | humanizeDuration }}, at ',
       text.at(clock),
@@ -85,13 +90,18 @@
       text.insideFastest,
       text.retained(),
       ' Once it is full, the next allocation fails, in whichever process makes it: save a checkpoint, then restart what grows.',
-    ]),
-  ),
+    ]))]),
+  )),
+
+  // The conditions of the alerts that say what has happened when they end.
+  local pages = { critical: 'gpu:gpu_seconds_to_oom:page', warning: 'gpu:gpu_seconds_to_oom:ticket' },
+  local fullNow = 'gpu:gpu_seconds_to_full:page',
+  local leaksNow = 'gpu:gpu_leak_detected:ticket',
 
   // The other page for a memory: full within minutes, though nobody knows yet whether it
   // leaks. Where the page of a leak holds, that one says more. A program that loads
   // computes nothing meanwhile, and what it loads has an end.
-  local fillsUp = lib.alert(
+  local fillsUp = lib.lingering(fullNow, lib.alert(
     'GPUMemoryFillsUp',
     'critical',
     |||
@@ -118,8 +128,13 @@
       ]),
     },
     config.forFillsUp,
-    'The memory of %s will be full within %d minutes, at %s{{ with $labels.process }}: {{ . }} grows{{ end }}.' % [text.place, config.fillsUpSeconds / 60, text.at()],
-    text.text([
+    text.text([text.either(
+      fullNow,
+      std.split(owners, ', '),
+      'The memory of %s will be full within %d minutes, at %s{{ with $labels.process }}: {{ . }} grows{{ end }}.' % [text.place, config.fillsUpSeconds / 60, text.at()],
+      'The memory of ' + text.place + ' does not fill up any more.',
+    )]),
+    text.text([text.now(fullNow, std.split(owners, ', '), 'The memory of ' + text.place + ' does not fill up any more', std.join('', [
       text.gpu,
       ' is full in {{ $value | humanizeDuration }}, at ',
       text.at(),
@@ -129,8 +144,8 @@
       text.filling,
       text.withheld,
       ' Save a checkpoint now: once the memory is full, the next allocation fails, in whichever process makes it. If a program fills its memory on purpose, see the runbook.',
-    ]),
-  ),
+    ]))]),
+  )),
 
   local judged(scope) = lib.last(scope + 'leak_detected') + ' == 1',
 
@@ -151,7 +166,7 @@
   // Tickets: which processes leak, however far from out-of-memory. Their memory waits
   // beside them until one of them has a ticket: in a crash loop, or where programs take
   // turns, nobody may leak for as long as that takes, and the memory leaks all the time.
-  local leak = lib.alert(
+  local leak = lib.lingering(leaksNow, lib.alert(
     'GPUMemoryLeakDetected',
     'warning',
     |||
@@ -170,8 +185,13 @@
       domain: lib.domain,
     },
     config.forLeak,
-    'Memory of ' + text.place + ' leaks{{ with $labels.process }} in {{ . }}{{ end }}.',
-    text.text([
+    text.text([text.either(
+      leaksNow,
+      ['pid'],
+      'Memory of ' + text.place + ' leaks{{ with $labels.process }} in {{ . }}{{ end }}.',
+      'The leak on ' + text.place + ' has ended.',
+    )]),
+    text.text([text.now(leaksNow, ['pid'], 'The leak on ' + text.place + ' has ended', std.join('', [
       '{{ if $labels.process }}',
       text.process('$labels'),
       ' on ',
@@ -188,8 +208,8 @@
       text.retained(),
       '{{ end }}',
       text.left,
-    ]),
-  ),
+    ]))]),
+  )),
 
   local workloadLeak = lib.alert(
     'GPUWorkloadMemoryLeakDetected',
@@ -365,15 +385,18 @@
   prometheusAlerts+:: {
     groups+: [{
       name: 'gpu-memory',
-      rules: [
-        growing(rate, leaking),
-        largest(culprit, rate),
-        growing(slope, filling),
-        largest(filler, slope),
+      rules: std.flattenArrays([
+        [
+          growing(rate, leaking),
+          largest(culprit, rate),
+          growing(slope, filling),
+          largest(filler, slope),
+        ],
         outOfMemory('critical', config.oomPageSeconds, 'the hour', '15:04', config.forOOM),
         outOfMemory('warning', config.oomTicketSeconds, 'the day', 'Mon 15:04', config.forLeak),
         fillsUp,
         leak,
+      ]) + [
         workloadLeak,
         zombie,
         unreleased,

@@ -256,16 +256,20 @@ local panel = import '../lib/panel.libsonnet';
   // Of all GPUs that are chosen, over time.
   local all = panel.timeSeries(
     'Memory of all GPUs',
-    'Used memory of each GPU as a share of its memory, those that are the fullest now first. Full is no leak: vLLM and JAX take nearly all of it on purpose. What leaks is in the first table.',
+    'Used memory of each GPU as a share of its memory, those that are the fullest now first; of a fleet the 100 that used most. Full is no leak: vLLM and JAX take nearly all of it on purpose. What leaks is in the first table.',
     'percentunit',
-    [target(with('gpu_memory_used_bytes{%(gpu)s} / (gpu_memory_total_bytes{%(gpu)s} > 0)'), 'GPU {{gpu}} ' + q.nodeLegend)],
+    [target(with(|||
+      gpu_memory_used_bytes{%(gpu)s} / (gpu_memory_total_bytes{%(gpu)s} > 0)
+      and on (%(gpuBy)s)
+      topk(100, max by (%(gpuBy)s) (max_over_time(gpu_memory_used_bytes{%(gpu)s}[$__range] @ end())))
+    |||), 'GPU {{gpu}} ' + q.nodeLegend)],
   ) + panel.ratio + panel.decimals(0) + panel.coarse + panel.listed + panel.noValue('No GPU tells its memory.'),
 
   // What Alertmanager was told, of the nodes that are chosen, those of a cluster or image among them.
-  local ofAlert = 'alertname=~"GPU.+", alertstate="firing", %(cluster)s=~"$cluster", %(node)s=~"$node|"' % { cluster: config.clusterLabel, node: config.nodeLabel },
+  local ofAlert = 'alertname=~"GPU.+", alertstate="firing", severity!="info", %(cluster)s=~"$cluster", %(node)s=~"$node|"' % { cluster: config.clusterLabel, node: config.nodeLabel },
   local firing = panel.table(
     'Alerts that fire',
-    'The alerts of the mixin that fire now, the gravest first, and for how long each has held. Alertmanager may have silenced one, or told of it together with others.',
+    'The pages and tickets of the mixin that fire now, the gravest first, and for how long each has held. Alertmanager may have silenced one, or told of it together with others.',
     [
       instant('ALERTS{%s}' % ofAlert),
       instant('time() - ALERTS_FOR_STATE{alertname=~"GPU.+", %(cluster)s=~"$cluster", %(node)s=~"$node|"} and ignoring (alertstate) ALERTS{%(alert)s}' % { cluster: config.clusterLabel, node: config.nodeLabel, alert: ofAlert }),
@@ -277,16 +281,18 @@ local panel = import '../lib/panel.libsonnet';
         mappings: [panel.valueMapping({
           critical: { text: 'critical', color: 'red' },
           warning: { text: 'warning', color: 'orange' },
-          info: { text: 'info', color: 'blue' },
         })],
       }),
       column('alertname', 'Alert', { 'custom.minWidth': 220 }),
       column('B', 'For', { unit: 's', decimals: 1, 'custom.width': 80 }),
     ] + places + [
       column('process', 'Process', { 'custom.minWidth': 120 }),
+      column('pid', 'PID', { 'custom.width': 85 }),
       column('pod', 'Pod', { 'custom.minWidth': 150 }),
       column('namespace', 'Namespace', { 'custom.minWidth': 95 }),
       column('slurm_job', 'Slurm job', { 'custom.width': 85 }),
+      column('xid', 'XID', { 'custom.width': 60 }),
+      column('collector', 'Collector', { 'custom.width': 100 }),
     ] + hidden,
     'Severity',
     'None, or the rules of the mixin are not loaded in this data source.',

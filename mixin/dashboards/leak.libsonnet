@@ -37,7 +37,7 @@ local panel = import '../lib/panel.libsonnet';
   // named gives series what their legend has of each label that is not empty.
   local named(expr) = std.foldl(
     function(e, l) 'label_replace(%s, "%s", "%s", "%s", "(.+)")' % [e, l[0], l[1], l[2]],
-    [['number', ', pid $1', 'pid'], ['owner', ', pod $1', 'pod'], ['job', ', job $1', 'slurm_job']],
+    [['number', ', pid $1', 'pid'], ['owner', ', pod $1', 'pod'], ['of_job', ', job $1', 'slurm_job']],
     std.rstripChars(expr, '\n'),
   ),
 
@@ -98,7 +98,7 @@ local panel = import '../lib/panel.libsonnet';
         label_replace(0 * topk(1, %%s), "process", "nothing leaks", "", "")
         or on ()
         label_replace(vector(-1), "process", "not judged", "", "")
-      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')]), '{{process}}{{number}}{{owner}}{{job}}')],
+      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')]), '{{process}}{{number}}{{owner}}{{of_job}}')],
       growing,
     ) + panel.named,
     std.foldl(

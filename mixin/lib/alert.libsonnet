@@ -18,8 +18,31 @@ function(config) {
   // that is the one to ask for: a single +Inf would be the highest of any range.
   least(metric, matchers=[]): 'min_over_time(%s[%s])' % [self.select(metric, matchers), config.scrapeGap],
 
-  // seldom is an expression for what is 1 as a rule and was so in less than half of the samples of late.
-  seldom(metric): 'avg_over_time(%s[%s]) < 0.5' % [self.select(metric), config.absenceRange],
+  // seldom is an expression for what is 1 as a rule and was so in less than half of the samples of late: what succeeds by
+  // luck ends nothing. What is new has a while to begin, and what is well again, or gone, is no matter any more.
+  seldom(metric): local of = self.select(metric); |||
+    avg_over_time(%(metric)s[%(range)s]) < 0.5
+    and %(metric)s offset %(begins)s >= 0
+    and min_over_time(%(metric)s[%(well)s]) == 0
+  ||| % { metric: of, range: config.absenceRange, begins: config.newFor, well: config.wellAfter },
+
+  // lingering makes two rules of an alert that says what has happened when it ends: one that records its condition,
+  // and the alert, which fires on for keepFiringFor after the condition has ended. Prometheus
+  // itself would keep it, too, but not write its texts anew; and Alertmanager sends the last ones with the news that
+  // it is resolved. What was pending does not go on. text.now tells the two times apart.
+  lingering(record, alert):: [
+    { record: record, expr: alert.expr },
+    alert {
+      expr: if config.keepFiringFor == '0s' then record else |||
+        %(record)s >= 0
+        or
+        last_over_time(%(record)s[%(keep)s]) >= 0
+        and ignoring (alertname, alertstate, severity)
+        ALERTS{alertname="%(name)s", alertstate="firing", severity="%(severity)s"}
+      ||| % { record: record, keep: config.keepFiringFor, name: alert.alert, severity: alert.labels.severity },
+      keep_firing_for:: null, // the expression does it
+    },
+  ],
 
   // both is an expression on GPUs and on GPU instances.
   both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],

@@ -70,7 +70,8 @@ function(config) {
   urgentNode: query(
     'urgent_node',
     'Node that is full first',
-    'query_result(label_replace(sort(min by (%(by)s) (gpu_seconds_to_oom{%(m)s} or gpu_mig_seconds_to_oom{%(m)s} or gpu_driver_up{%(m)s} + Inf)), "value", "$1", "%(label)s", "(.+)"))'
+    // It offers one alone: of several Grafana would keep the one that it had.
+    'query_result(label_replace(bottomk(1, min by (%(by)s) (gpu_seconds_to_oom{%(m)s} or gpu_mig_seconds_to_oom{%(m)s} or gpu_driver_up{%(m)s} + Inf)), "value", "$1", "%(label)s", "(.+)"))'
     % { by: q.nodeBy, m: q.node, label: config.nodeLabel }
   ) { regex: '/value="([^"]*)"/', hide: 2, skipUrlSync: true },
 

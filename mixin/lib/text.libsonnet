@@ -5,6 +5,7 @@
 // fires, such as the pid that grows most, is in the text and no label: each change of
 // a label is another alert.
 function(config) {
+  local t = self,
   local node = '$labels.' + config.nodeLabel,
   local cluster = '$labels.' + config.clusterLabel,
 
@@ -39,6 +40,32 @@ function(config) {
 
   // at is the time of day at which as many seconds as the value of the alert are over.
   at(format='15:04'): '{{ with print "time() + " $value | query }}{{ (. | first | value | toTime).UTC.Format "%s UTC" }}{{ end }}' % format,
+
+  // now is one text while the condition of a lingering alert holds, and then what has happened: whether what grew has
+  // ended, began anew, gave memory back, or only grows no longer. key are the labels that tell what grew from
+  // other such, ended is what is true in each case.
+  now(record, key, ended, text):
+    local of = ofLabels(key);
+    local used = self.last('gpu_process_memory_used_bytes', of);
+    self.either(record, key, text, ended + ': ' + happened(of, used)),
+
+  // either is one text while the condition of a lingering alert holds, and another one then.
+  either(record, key, text, afterwards):
+    '{{ with print "%s{" %s "}" | query }}' % [record, ofLabels(key)] + text + '{{ else }}' + afterwards + '{{ end }}',
+
+  local ofLabels(key) = '$memory ' + std.join(' ', ['", %s=" (printf "%%q" $labels.%s)' % [l, l] for l in key]),
+  local happened(of, used) =
+    '{{ with print %s " == 1" | query }}' % t.last('gpu_up', '$gpu') +
+    '{{ if not $labels.process }}nothing grows any longer.{{ else }}' +
+    '{{ with print "sort_desc(" %s ")" | query }}{{ $pid := (first .).Labels.pid }}' % used +
+    '{{ with print %s " unless last_over_time(gpu_process_memory_used_bytes{" %s "}[%s] offset %s)" | query }}' % [used, of, config.scrapeGap, config.keepFiringFor] +
+    '{{ $labels.process }} was started again, as pid {{ (first .).Labels.pid }}.' +
+    '{{ else }}{{ with print "max_over_time(gpu_process_memory_used_bytes{" %s "}[30m]) - " %s " > 2^29" | query }}' % [of, used] +
+    '{{ $labels.process }} (pid {{ $pid }}) has given back {{ first . | value | humanize1024 }}B.' +
+    '{{ else }}{{ $labels.process }} (pid {{ $pid }}) goes on, and grows no longer.{{ end }}{{ end }}' +
+    '{{ else }}{{ $labels.process }} has ended.{{ end }}{{ end }}' +
+    t.ask('"last_over_time(" $scope "memory_free_bytes{" $memory "}[%s])"' % config.scrapeGap, ' {{ .Value | humanize1024 }}B are free.') +
+    '{{ else }}nothing is known of it any more. It does not answer, or its node does not.{{ end }}',
 
   // gpu names the GPU, or the GPU instance, and its node.
   gpu: self.place + ' (' +
