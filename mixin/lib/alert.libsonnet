@@ -40,7 +40,7 @@ function(config) {
         and ignoring (alertname, alertstate, severity)
         ALERTS{alertname="%(name)s", alertstate="firing", severity="%(severity)s"}
       ||| % { record: record, keep: config.keepFiringFor, name: alert.alert, severity: alert.labels.severity },
-      keep_firing_for:: null, // the expression does it
+      keep_firing_for:: null,  // the expression does it
     },
   ],
 
