@@ -29,20 +29,23 @@ function(config) {
   // lingering makes two rules of an alert that says what has happened when it ends: one that records its condition,
   // and the alert, which fires on for keepFiringFor after the condition has ended. Prometheus
   // itself would keep it, too, but not write its texts anew; and Alertmanager sends the last ones with the news that
-  // it is resolved. What was pending does not go on. text.now tells the two times apart.
-  lingering(record, alert):: [
-    { record: record, expr: alert.expr },
-    alert {
-      expr: if config.keepFiringFor == '0s' then record else |||
-        %(record)s >= 0
-        or
-        last_over_time(%(record)s[%(keep)s]) >= 0
-        and ignoring (alertname, alertstate, severity)
-        ALERTS{alertname="%(name)s", alertstate="firing", severity="%(severity)s"}
-      ||| % { record: record, keep: config.keepFiringFor, name: alert.alert, severity: alert.labels.severity },
-      keep_firing_for:: null,  // the expression does it
-    },
-  ],
+  // it is resolved. What was pending does not go on. text.now tells the two times apart. The labels are
+  // those that tell such alerts apart: a user may add others to a rule.
+  lingering(record, alert)::
+    local by = self.domain + ', namespace, pod, container, slurm_job, process, pid';
+    [
+      { record: record, expr: alert.expr },
+      alert {
+        expr: if config.keepFiringFor == '0s' then record else |||
+          %(record)s >= 0
+          or
+          last_over_time(%(record)s[%(keep)s]) >= 0
+          and on (%(by)s)
+          ALERTS{alertname="%(name)s", alertstate="firing", severity="%(severity)s"}
+        ||| % { record: record, keep: config.keepFiringFor, by: by, name: alert.alert, severity: alert.labels.severity },
+        keep_firing_for:: null,  // the expression does it
+      },
+    ],
 
   // both is an expression on GPUs and on GPU instances.
   both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],
