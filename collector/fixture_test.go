@@ -108,7 +108,7 @@ func fullGPU() *DeviceState {
 					},
 				},
 				Idle: gpu.Some(86 * time.Second), Verdict: verdict(200, true), Share: detector.Of(0.87), Grows: detector.InsidePool,
-				Sites: &allocator.Sites{State: allocator.SitesDone, Reason: "none", Asked: fixtureAt(7), Over: 5 * time.Minute, Pause: time.Millisecond, List: []allocator.Site{
+				Sites: &allocator.Sites{State: allocator.SitesDone, Reason: "none", Asked: fixtureAt(7), Over: 5 * time.Minute, Pause: time.Millisecond, Unsure: 2, List: []allocator.Site{
 					{UUID: "full", Growth: 2003, Live: 4, Blocks: 3, Line: "app/train.py:88 step", Frames: []string{"x:1 f"}},
 					{Growth: 2002, Line: "app/data.py:7 load"},
 					{Growth: 2001, Line: "app/train.py:88 step"},

@@ -100,7 +100,10 @@ func (t *faultTable) table(earlier string) string {
 	}
 	for _, k := range t.rows {
 		lost, recovery := "none is healthy", k.recovery.Round(10*time.Millisecond).String()
-		if k.taken > 0 {
+		switch {
+		case k.taken == 0 && strings.HasPrefix(k.Name, "network"):
+			lost = "not measured"
+		case k.taken > 0:
 			lost = fmt.Sprintf("%.0f of %.0f", k.lost, k.taken)
 		}
 		if k.recovery == 0 {

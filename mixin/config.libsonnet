@@ -120,8 +120,8 @@
     runbookURLPattern: 'https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/runbook.md#%s',
     // Where Grafana is, such as https://grafana.example.org: alerts link to its dashboards then.
     grafanaURL: '',
-    // The page of the exporter that shows what it foresees; %s is the node label. '' where those who are paged do not reach
-    // the nodes, or where that label is no address.
+    // The page of the exporter that shows what it foresees; %s is the node label. It is left out where that label has no port,
+    // and with ''.
     predictURLPattern: 'http://%s/predict',
 
     dashboardTags: ['gpu', 'gpu-leak-exporter'],
