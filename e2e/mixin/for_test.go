@@ -35,7 +35,8 @@ type evaluation struct {
 	started time.Time
 }
 
-func newEvaluation(t *testing.T, alert, severity string) *evaluation {
+// shippedAlerts returns the groups of the shipped alerts, and the storage that they ask and write.
+func shippedAlerts(t *testing.T) (*teststorage.TestStorage, map[string]*rules.Group) {
 	t.Helper()
 	storage := teststorage.New(t)
 	parsing := parser.NewParser(parser.Options{})
@@ -50,6 +51,12 @@ func newEvaluation(t *testing.T, alert, severity string) *evaluation {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
+	return storage, groups
+}
+
+func newEvaluation(t *testing.T, alert, severity string) *evaluation {
+	t.Helper()
+	storage, groups := shippedAlerts(t)
 	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	for _, g := range groups {
 		for _, r := range g.AlertingRules() {

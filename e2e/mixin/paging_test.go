@@ -8,11 +8,9 @@ package mixin
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -22,11 +20,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/util/teststorage"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
@@ -156,19 +151,7 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 	if code := new(exec.ExitError); err != nil && (!asExit(err, &code) || code.ExitCode() != 1) {
 		t.Fatalf("backtest: %v", err)
 	}
-	storage := teststorage.New(t)
-	parsing := parser.NewParser(parser.Options{})
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: parsing})
-	defer engine.Close()
-	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc: rules.EngineQueryFunc(engine, storage), Appendable: storage, Queryable: storage,
-		Context: t.Context(), Logger: slog.New(slog.DiscardHandler), Parser: parsing,
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-	})
-	groups, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	storage, groups := shippedAlerts(t)
 	var memory *rules.Group
 	for _, group := range groups {
 		if group.Name() == "gpu-memory" {

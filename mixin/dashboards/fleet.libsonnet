@@ -87,16 +87,30 @@ local panel = import '../lib/panel.libsonnet';
       ],
       [[null, 'text']],
     ) + panel.count + panel.withNames,
-  ] + (if config.gpuHourPrice > 0 then [atRisk] else []),
+  ],
 
   // What the programs that will die within the day have computed since they started.
+  local recorded(rule) = '%s{%s=~"$cluster", %s=~"$node"}' % [rule, config.clusterLabel, config.nodeLabel],
+  local money(expr, legend='') = instant('sum(%s) * %g' % [expr, config.gpuHourPrice], legend),
   local atRisk = panel.stat(
     'At risk in a day',
     'What the GPU-hours cost that are lost when the GPUs above are out of memory within the day: those since the programs that leak on them were started, as if they wrote no checkpoints.',
     config.gpuHourCurrency,
-    [instant('sum(node:gpu_hours_at_risk:sum{%s=~"$cluster", %s=~"$node"}) * %g' % [config.clusterLabel, config.nodeLabel, config.gpuHourPrice])],
+    [money(recorded('node:gpu_hours_at_risk:sum'))],
     none,
   ) + panel.decimals(0) + panel.noValue('rules.yaml is not loaded'),
+
+  // ... and what memory costs that nobody uses, by its share of its GPU.
+  local heldCost = panel.stat(
+    'Memory that nobody uses',
+    'What the memory costs that leaks have retained, that zombies hold, and that stayed after its process, by its share of its GPU: now in an hour, and so far in the time range.',
+    config.gpuHourCurrency,
+    [
+      money(recorded('node:gpu_memory_held_ratio:sum'), 'an hour'),
+      money('avg_over_time(%s[$__range]) * $__range_s / 3600' % recorded('node:gpu_memory_held_ratio:sum'), 'in the time range'),
+    ],
+    none,
+  ) + panel.decimals(0) + panel.withNames + panel.noValue('rules.yaml is not loaded'),
 
   local leakURL =
     '/d/%s?%s&var-gpu=${__data.fields.uuid}' % [std.md5('leak.json'), q.nodeLink],
@@ -338,16 +352,17 @@ local panel = import '../lib/panel.libsonnet';
         variables.at,
         variables.urgentNode,
       ] },
-      panels: panel.grid([
+      panels: panel.grid(std.filter(function(row) row != null, [
         // The answer comes first, also on a phone, where panels stand one under the other.
         { height: 8, panels: [next] },
-        { height: 4, panels: summary, widths: if config.gpuHourPrice > 0 then std.repeat([3], 8) else [3, 3, 3, 4, 4, 4, 3] },
+        { height: 4, panels: summary, widths: [3, 3, 3, 4, 4, 4, 3] },
+        if config.gpuHourPrice > 0 then { height: 4, panels: [atRisk, heldCost] },
         { height: 8, panels: [firing] },
         { height: 9, panels: [all] },
         { height: 8, panels: histories },
         { height: 8, panels: lists, widths: [16, 8] },
         { height: 8, panels: [versions] },
-      ]),
+      ])),
     },
   },
 }

@@ -112,12 +112,46 @@
     day: config.oomTicketSeconds,
   },
 
+  // Memory that nobody uses, as a share of a GPU: what leaks have retained, what zombies hold, and what has stayed after its
+  // process. Half of two GPUs is one, as a GPU-hour is an hour of one.
+  local held = |||
+    sum by (%(node)s) (
+      sum by (%(gpu)s) (
+        %(leaked)s
+        or
+        (
+          %(used)s
+          and on (%(domain)s, pid)
+          %(zombie)s
+        )
+        or
+        %(unreleased)s
+      )
+      / on (%(gpu)s)
+      max by (%(gpu)s) (%(total)s > 0)
+    )
+  ||| % {
+    node: node,
+    gpu: lib.gpu,
+    domain: lib.domain,
+    leaked: both('leaked_bytes'),
+    used: lib.select('gpu_process_memory_used_bytes'),
+    zombie: lib.select('gpu_process_memory_pattern', ['pattern="zombie"']),
+    unreleased: lib.select('gpu_unreleased_memory_bytes'),
+    total: lib.select('gpu_memory_total_bytes'),
+  },
+
   local risk = [
     rule('node:gpu_hours_at_risk:sum', orNone(atRisk)),
     rule('cluster:gpu_hours_at_risk:sum', 'sum by (%s) (node:gpu_hours_at_risk:sum)' % cluster),
+    rule('node:gpu_memory_held_ratio:sum', orNone(held)),
+    rule('cluster:gpu_memory_held_ratio:sum', 'sum by (%s) (node:gpu_memory_held_ratio:sum)' % cluster),
   ] + (
     if config.gpuHourPrice > 0 then
-      [rule('cluster:gpu_money_at_risk:sum', 'cluster:gpu_hours_at_risk:sum * %g' % config.gpuHourPrice)]
+      [
+        rule('cluster:gpu_money_at_risk:sum', 'cluster:gpu_hours_at_risk:sum * %g' % config.gpuHourPrice),
+        rule('cluster:gpu_money_held_per_hour:sum', 'cluster:gpu_memory_held_ratio:sum * %g' % config.gpuHourPrice),
+      ]
     else []
   ),
 
