@@ -114,13 +114,29 @@ func TestAlertmanagerExample(t *testing.T) {
 		ended.StartsAt, ended.EndsAt = time.Now().Add(-time.Minute), time.Now()
 		r.PostAlerts(t, ended)
 		r.sent(t, "pager", "resolved", page)
-		// The tickets are there still, and nothing hides them any more.
-		r.sent(t, "tickets", "firing", ticket, leak, workload)
+		// The tickets are there still, and the page hides them no more. The one that says when the memory is full hides
+		// that of its owner.
+		r.sent(t, "tickets", "firing", ticket, workload)
+		r.silent(t, leak)
 		for _, n := range r.to.Notifications() {
 			if want := map[string]string{"instance": node, "uuid": "GPU-a"}; !equalLabels(n.GroupLabels, want) {
 				t.Errorf("a notification of %v, want one of %v", n.GroupLabels, want)
 			}
 		}
+	})
+	t.Run("a ticket hides no other owner's", func(t *testing.T) {
+		t.Parallel()
+		r := newRouter(t)
+		mine := alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0")
+		r.PostAlerts(t, mine)
+		r.sent(t, "tickets", "firing", mine)
+		r.silent(t, alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "1"))
+		others := []harness.Alert{
+			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "b.py", "namespace", "team-b", "pod", "b-0", "pid", "2"),
+			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "3"),
+		}
+		r.PostAlerts(t, others...)
+		r.sent(t, "tickets", "firing", others...)
 	})
 	t.Run("a job that leaks on all of its GPUs is one page", func(t *testing.T) {
 		t.Parallel()
