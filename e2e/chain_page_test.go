@@ -51,6 +51,9 @@ func (c *chain) paged(t *testing.T, deadline time.Duration) (harness.Alert, harn
 	})
 	t.Logf("the page:\n\t%s\n\t%s\n\t%s\n\t%s", page.Annotations["summary"], page.Annotations["description"],
 		page.Annotations["runbook_url"], page.Annotations["predict_url"])
+	if _, err := harness.Get(page.Annotations["predict_url"]); err != nil {
+		t.Errorf("the page links to %q: %v", page.Annotations["predict_url"], err)
+	}
 	return page, c.exporter.Scrape(t)
 }
 
@@ -116,7 +119,7 @@ func namesLeak(page harness.Alert, s harness.Metrics) (map[string]string, error)
 // its templates is left in it.
 func readable(a harness.Alert) error {
 	var errs []error
-	for _, name := range []string{"summary", "description", "runbook_url", "predict_url"} {
+	for _, name := range []string{"summary", "description", "runbook_url"} {
 		text := a.Annotations[name]
 		for _, broken := range []string{"{{", "<no value>", "<error", "NaN", "%!"} {
 			if text == "" || strings.Contains(text, broken) {

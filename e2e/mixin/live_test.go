@@ -177,9 +177,7 @@ func (g grafana) choices(file string, list []variable, values map[string]string)
 // rightlyEmpty are the panels that have nothing to show of simulated nodes, and why.
 func rightlyEmpty() map[string]string {
 	empty := map[string]string{
-		"exporter.json Scrapes with errors A":  "an exporter that answers does so with 200: what fails is a series of its own",
-		"exporter.json Collectors that fail B": "one of these nodes always has a collector that fails",
-		"exporter.json Errors of calls B":      "one of these nodes always has a call that fails",
+		"exporter.json Scrapes with errors A": "an exporter that answers does so with 200: what fails is a series of its own",
 	}
 	for panel, queries := range map[string]string{
 		"leak.json What grows, and what its earlier lives held": "ABCD", "leak.json Earlier lives now": "ABCDE", "fleet.json Images of programs": "ABCD",
@@ -294,6 +292,9 @@ func (d dashboard) questions() []question {
 	}
 	for _, p := range d.panels() {
 		for _, q := range p.Targets {
+			if q.LegendFormat == "none" {
+				continue // what is shown where the query before it has no answer
+			}
 			all = append(all, question{where: p.Title + " " + q.RefID, expr: q.Expr, instant: q.Instant})
 		}
 	}
