@@ -17,11 +17,15 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		"Whether (1 or 0) the GPU can be read now. While it is 0 the GPU's measurements are left out.",
 		func(d *DeviceState) optional { return gpu.Some(oneIf(d.Up)) }).evenDown(),
 	gauges("gpu_info",
-		"Always 1; the labels say what GPU this is. memory is coherent where GPU and host share one memory, else empty.",
+		"Always 1; the labels say what GPU this is. memory is unified where the GPU has none of its own and uses that of the host, "+
+			"coherent where each can use the other's, else empty.",
 		[]string{"name", "pci_bus_id", "serial", "vbios_version", "architecture", "driver_version", "cuda_version", "memory"},
 		func(d *DeviceState, e *emitter) {
 			in, memory := &d.Info, ""
-			if in.CoherentMemory {
+			switch {
+			case in.UnifiedMemory:
+				memory = "unified"
+			case in.CoherentMemory:
 				memory = "coherent"
 			}
 			e.emit(1, in.Name, in.PCIBusID, in.Serial, in.VBIOSVersion, in.Architecture, in.DriverVersion, in.CUDAVersion, memory)

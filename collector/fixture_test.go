@@ -282,7 +282,7 @@ func hostileGPU() *DeviceState {
 	}
 	long := strings.Repeat("0123456789", 1000)
 	d := &DeviceState{
-		Info: gpu.Info{Index: 4, UUID: "GPU-hostile"}, Up: true,
+		Info: gpu.Info{Index: 4, UUID: "GPU-hostile", CoherentMemory: true, UnifiedMemory: true}, Up: true,
 		Processes: []ProcessState{
 			process(1, "\xff\xfe invalid \xc3"), process(2, "new\nline, \"quotes\" and \\ back"), process(3, long),
 			process(4, strings.Repeat("é", 100)+"x"), process(5, "a{b=\"c\"} 1\x01\x7f"),

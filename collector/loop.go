@@ -65,6 +65,7 @@ type progress struct {
 	slowOnce  bool
 	fault     faultLog
 	lost      bool // the GPU cannot be read, and what it held is gone
+	blind     bool // it is read, and does not tell how much memory is used
 	laidOut   bool // instances is the layout of a sample, or of an earlier exporter's last
 	restored  bool // from the state file, which does not tell whose the processes are
 	exits     uint64
@@ -264,6 +265,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 	}
+	l.sayWhetherBlind(sample)
 	if sample.Memory.Used.OK {
 		state.UsedPeak = gpu.Some(l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V))
 	}
@@ -275,6 +277,19 @@ func (l *loop) publish(sample *gpu.Sample) {
 	state.toWall(l.ahead)
 	l.leaks.update(l.logger, state)
 	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
+}
+
+// sayWhetherBlind says once that nothing tells how much memory is used, so that nothing of it is
+// judged, and once that this is over.
+func (l *loop) sayWhetherBlind(sample *gpu.Sample) {
+	blind := !sample.Memory.Used.OK
+	switch {
+	case blind && !l.blind:
+		level.Warn(l.logger).Log("msg", "the driver does not tell how much memory of the GPU is used; it is not judged", "name", l.info.Name)
+	case !blind && l.blind:
+		level.Info(l.logger).Log("msg", "the driver tells again how much memory of the GPU is used")
+	}
+	l.blind = blind
 }
 
 // locate asks processes of which tensors leak for the lines that allocate them.

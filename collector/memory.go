@@ -5,13 +5,14 @@ package collector
 
 var _ = register(family{name: "memory", enabled: true, metrics: []metric{
 	gauge("gpu_memory_total_bytes",
-		"Frame buffer of the GPU in bytes: used + free + reserved.",
+		"Frame buffer of the GPU in bytes: used + free + reserved. Where gpu_info has memory=\"unified\": memory of the host.",
 		func(d *DeviceState) optional { return number(d.Memory.Total) }),
 	gauge("gpu_memory_used_bytes",
-		"Frame buffer in use in bytes: total - free - reserved. Where the driver does not tell what it reserves, that is included.",
+		"Frame buffer in use in bytes: total - free - reserved. Where the driver does not tell what it reserves, that is included. "+
+			"Unified memory: what the host has not available, whichever program uses it.",
 		func(d *DeviceState) optional { return number(d.Memory.Used) }),
 	gauge("gpu_memory_free_bytes",
-		"Frame buffer that can still be allocated, in bytes.",
+		"Frame buffer that can still be allocated, in bytes. Unified memory: what the host has available (MemAvailable).",
 		func(d *DeviceState) optional { return number(d.Memory.Free) }),
 	gauge("gpu_memory_reserved_bytes",
 		"Frame buffer that the driver keeps for itself, in bytes. Absent where the driver does not tell.",

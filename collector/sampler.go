@@ -416,6 +416,9 @@ func (s *Sampler) loopOf(ctx context.Context, next *shared, d gpu.Device) *loop 
 	switch {
 	case before == nil:
 		level.Info(l.logger).Log("msg", "GPU found", "name", l.info.Name)
+		if l.info.UnifiedMemory {
+			level.Info(l.logger).Log("msg", "the GPU has no memory of its own; gpu_memory_* is the memory of the host, which all its programs use")
+		}
 		s.revive(next, l)
 	case before.retired.on():
 		level.Info(l.logger).Log("msg", "GPU found again", "name", l.info.Name)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,42 @@ func TestMemoryAddsUp(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestUnifiedMemory has a system on a chip whose driver offers no call for the memory, as on DGX
+// Spark and Jetson: the memory is the host's, and a leak in it is found. Another GPU offers no call
+// either, and nothing says that its memory is the host's: it stays unknown, and is said to be.
+func TestUnifiedMemory(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 3)
+	noMemory := []string{"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"}
+	for i := range m.GPUs {
+		m.GPUs[i].Unsupported = append(m.GPUs[i].Unsupported, noMemory...)
+		m.GPUs[i].Processes = nil
+	}
+	m.GPUs[0].Name, m.GPUs[0].Modes.Addressing = "NVIDIA GB10", 2 // ATS
+	m.GPUs[1].Name = "Orin (nvgpu)"
+	m.GPUs[0].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)}}
+	write(t, filepath.Join(m.procfs, "meminfo"), "MemTotal:       127600748 kB\nMemFree:  1000 kB\nMemAvailable:   118566368 kB\nSwapTotal: 16777212 kB\n")
+	p := m.start(t)
+	host := map[string]float64{
+		"gpu_memory_total_bytes": 127600748 << 10, "gpu_memory_free_bytes": 118566368 << 10, "gpu_memory_used_bytes": (127600748 - 118566368) << 10,
+	}
+	eventually(t, p, func(s harness.Metrics) error {
+		var errs []error
+		for i := range 2 {
+			errs = append(errs, want(s, 1, "gpu_info", with(m.id(i), "memory", "unified")), wantAll(s, m.id(i), host), positive(s, "gpu_oom_headroom_bytes", m.id(i)),
+				gone(s, "gpu_memory_reserved_bytes", m.id(i)), gone(s, "gpu_memory_unattributed_bytes", m.id(i)))
+		}
+		errs = append(errs, want(s, 1, "gpu_info", with(m.id(2), "memory", "")), want(s, 1, "gpu_up", m.id(2)), gone(s, "gpu_memory_used_bytes", m.id(2)))
+		return errors.Join(errs...)
+	})
+	p.Stop(t)
+	for text, n := range map[string]int{"the GPU has no memory of its own": 2, "the driver does not tell how much memory of the GPU is used": 1} {
+		if got := strings.Count(p.Output(), text); got != n {
+			t.Errorf("%d lines say %q, want %d", got, text, n)
+		}
+	}
 }
 
 // TestCoherentMemory has a GPU whose memory is the host's, too: freed pages stay

@@ -58,6 +58,7 @@ type view struct {
 	Urgent    bool // the headline is bad news
 	Detail    string
 	Problems  []string
+	Notes     []string // what a reader should know of the figures
 	Leaks     []leakRow
 	Idle      []idleRow
 	GPUs      []gpuRow
@@ -156,6 +157,9 @@ func (h *predictor) view(s *collector.State) *view {
 		v.Problems = append(v.Problems, driverProblem(s.DriverReason))
 	}
 	for _, d := range s.Devices {
+		if d.Up && d.Info.UnifiedMemory {
+			v.Notes = append(v.Notes, gpuName(d)+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
+		}
 		if !d.Up {
 			v.Problems = append(v.Problems, h.lost(s, d))
 			v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: "cannot be read"})
@@ -215,6 +219,8 @@ func (v *view) headline(s *collector.State) {
 		v.Headline, v.Detail = "No GPU found", "The driver answers, but lists no GPU."
 	case muted == up:
 		v.Headline, v.Detail = plural(up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged."
+	case waiting == up && watched == 0 && blindGPUs(s) == up:
+		v.Headline, v.Detail = "No GPU can be judged", "The driver does not tell how much memory is used."
 	case waiting+muted == up:
 		v.Headline = "Watching " + plural(waiting, "GPU")
 		v.Detail = "No judgement yet: watched for " + solid(humanize.Duration(watched)) + " so far."
@@ -266,6 +272,16 @@ func overview(s *collector.State) (up, waiting, muted int, watched time.Duration
 		}
 	}
 	return up, waiting, muted, watched
+}
+
+// blindGPUs counts the GPUs of which nothing tells how much memory is used.
+func blindGPUs(s *collector.State) (n int) {
+	for _, d := range s.Devices {
+		if d.Up && !slices.ContainsFunc(domainsOf(d), func(m domain) bool { return m.memory.Used.OK }) {
+			n++
+		}
+	}
+	return n
 }
 
 // solid keeps the parts of an amount on one line.

@@ -417,6 +417,8 @@ func TestPredictSays(t *testing.T) {
 		return d
 	}
 	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
+	unified := device(healthy(0))
+	unified.Info.CoherentMemory, unified.Info.UnifiedMemory = true, true
 	unjudged := detector.Verdict{Windows: [detector.MaxWindows]detector.Fit{{Span: 10 * time.Minute, Fill: 0.5}, {Span: time.Hour, Fill: 0.1}}}
 	for name, tt := range map[string]struct {
 		state collector.State
@@ -459,6 +461,16 @@ func TestPredictSays(t *testing.T) {
 			},
 			"",
 			[]string{"does not tell how much memory is used, so that it is not judged: the driver answered IMPLAUSIBLE_TOTAL_ZERO."},
+		},
+		"no memory known": {
+			collector.State{Devices: []*collector.DeviceState{device(detector.Verdict{})}},
+			"",
+			[]string{"No GPU can be judged The driver does not tell how much memory is used."},
+		},
+		"the host's memory": {
+			collector.State{Devices: []*collector.DeviceState{unified}},
+			"",
+			[]string{"No leak found on 1 GPU", "GPU 0 has no memory of its own. What is shown is the memory of the host, and all its programs use it."},
 		},
 		"muted": {
 			collector.State{Devices: []*collector.DeviceState{device(muted()), device(healthy(0)), device(muted())}},

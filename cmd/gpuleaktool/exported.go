@@ -153,7 +153,10 @@ func (e *exported) gpu(x *scalar) *exportedGPU {
 // identify takes what gpu_info tells. It has no value of use: there may be several, as after the
 // driver was updated.
 func (g *exportedGPU) identify(x *scalar) *cursor {
-	g.memory.info.Name, g.memory.info.CoherentMemory = x.labels.get("name"), x.labels.get("memory") == "coherent"
+	kind := x.labels.get("memory")
+	g.memory.info.Name = x.labels.get("name")
+	g.memory.info.UnifiedMemory = kind == "unified"
+	g.memory.info.CoherentMemory = kind == "coherent" || g.memory.info.UnifiedMemory
 	return &cursor{}
 }
 

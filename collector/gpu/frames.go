@@ -46,7 +46,8 @@ func (f *Frames) Instance(info Info, s *Sample, in *Instance) (frame *detector.F
 }
 
 // begin starts a frame without members. On coherent memory freed pages stay
-// allocated: nothing can be said about what nobody owns, nor about a capacity.
+// allocated: nothing can be said about what nobody owns, nor about a capacity. Of the host's
+// memory it is known what can be had again, so that it has a capacity; but others use it, too.
 func (f *Frames) begin(s *Sample, m Memory, info Info) {
 	coherent := info.CoherentMemory
 	f.index, f.model = f.index[:0], info.Name
@@ -54,7 +55,7 @@ func (f *Frames) begin(s *Sample, m Memory, info Info) {
 		T: s.T, Used: bytesValue(m.Used), Members: f.frame.Members[:0],
 		Complete: s.ProcessesComplete && !coherent,
 	}
-	if !coherent {
+	if !coherent || info.UnifiedMemory {
 		f.frame.Capacity = bytesValue(m.Capacity())
 	}
 }

@@ -57,6 +57,7 @@ func TestFrameSaysWhatIsNotKnown(t *testing.T) {
 	}{
 		"all is known":              {Info{}, func(*Sample) {}, true, true},
 		"coherent memory":           {Info{CoherentMemory: true}, func(*Sample) {}, false, false},
+		"the host's memory":         {Info{CoherentMemory: true, UnifiedMemory: true}, func(*Sample) {}, false, true},
 		"list not complete":         {Info{}, func(s *Sample) { s.ProcessesComplete = false }, false, true},
 		"memory of one not known":   {Info{}, func(s *Sample) { s.Processes[1].Used = Opt[uint64]{} }, false, true},
 		"total not known":           {Info{}, func(s *Sample) { s.Memory.Total = Opt[uint64]{} }, true, false},

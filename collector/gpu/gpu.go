@@ -125,6 +125,9 @@ type Info struct {
 	DriverVersion, CUDAVersion string
 	Minor                      Opt[int] // the number of its device file, /dev/nvidia0
 	CoherentMemory             bool     // NUMA-coherent, such as GH200: freed pages stay allocated
+	// UnifiedMemory says that the GPU has no memory of its own, such as GB10: Memory is then the
+	// host's, in use by all that runs there. It is coherent, too.
+	UnifiedMemory bool
 }
 
 // Sample is one fast reading of a GPU.
@@ -155,7 +158,8 @@ type Sample struct {
 	Instances []Instance
 }
 
-// Memory is the frame buffer of a GPU or of a GPU instance, in bytes.
+// Memory is the frame buffer of a GPU or of a GPU instance, in bytes; that of the host where
+// the GPU has Info.UnifiedMemory.
 type Memory struct {
 	// Used is Total − Free − Reserved. Where the driver does not tell Reserved,
 	// it is absent and Used includes it.

@@ -73,7 +73,7 @@ func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
 	}
 	var s gpu.Sample
 	err := d.read(func(r *reading) error {
-		s = gpu.Sample{Memory: r.memory(r.handle.Device, &d.memory2)}
+		s = gpu.Sample{Memory: r.deviceMemory()}
 		s.Time = time.Now()
 		s.T, s.Step = d.stamper.stamp(d.source.clock.steady(s.Time), d.source.clock.ahead(s.Time))
 		s.MIGEnabled = r.migEnabled()

@@ -160,6 +160,8 @@ func (r *reading) info(i gpu.Info) gpu.Info {
 	i.PCIBusID = busID(get(r, "nvmlDeviceGetPciInfo_v3", r.handle.GetPciInfo).V)
 	i.Architecture = architecture(get(r, "nvmlDeviceGetArchitecture", r.handle.GetArchitecture))
 	i.CoherentMemory = r.coherent()
+	i.UnifiedMemory = r.unified(i)
+	i.CoherentMemory = i.CoherentMemory || i.UnifiedMemory
 	return i
 }
 

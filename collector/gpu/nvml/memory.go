@@ -5,7 +5,9 @@ package nvml
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -71,6 +73,36 @@ func (r *reading) memory(d nvml.Device, second *bool) gpu.Memory {
 		return gpu.Memory{}
 	}
 	return r.plausible("nvmlDeviceGetMemoryInfo", memoryOfV1(v1.V))
+}
+
+// tegra is how the driver of NVIDIA's systems on a chip ends the names of their GPUs: "Orin (nvgpu)".
+const tegra = "(nvgpu)"
+
+// unified reports whether the GPU has no memory of its own. The driver then offers neither version
+// of the call for it; of GPUs that have one it may be that, too, so that something else must tell
+// that the memory is the host's: the coherence, or the driver.
+func (r *reading) unified(i gpu.Info) bool {
+	if !i.CoherentMemory && !strings.HasSuffix(i.Name, tegra) {
+		return false
+	}
+	second := r.try("nvmlDeviceGetMemoryInfo_v2", func() (ret nvml.Return) { _, ret = r.handle.GetMemoryInfo_v2(); return ret })
+	if !errors.Is(second, errAbsent) {
+		return false
+	}
+	first := r.try("nvmlDeviceGetMemoryInfo", func() (ret nvml.Return) { _, ret = r.handle.GetMemoryInfo(); return ret })
+	return errors.Is(first, errAbsent)
+}
+
+// deviceMemory returns the memory that the GPU takes from: its own, or the host's.
+func (r *reading) deviceMemory() gpu.Memory {
+	if !r.device.info.UnifiedMemory {
+		return r.memory(r.handle.Device, &r.device.memory2)
+	}
+	m, err := r.device.source.procs.memory()
+	if err != nil {
+		r.errs = append(r.errs, fmt.Errorf("memory of the host, which is the GPU's: %w", err))
+	}
+	return m
 }
 
 // plausible returns m, and nothing at all where its parts contradict each other: nobody knows

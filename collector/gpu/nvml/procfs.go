@@ -65,6 +65,24 @@ func (p *procfs) hostNamespace() bool {
 	return p.host
 }
 
+// memory returns the host's memory, of which free is what programs can still have without
+// swapping: the kernel gives its caches back. That is how NVIDIA says to count it on DGX Spark.
+func (p *procfs) memory() (gpu.Memory, error) {
+	fs, err := promprocfs.NewFS(p.root)
+	if err != nil {
+		return gpu.Memory{}, err
+	}
+	info, err := fs.Meminfo()
+	if err != nil {
+		return gpu.Memory{}, err
+	}
+	total, free := info.MemTotalBytes, info.MemAvailableBytes
+	if total == nil || free == nil || *total == 0 || *free > *total {
+		return gpu.Memory{}, fmt.Errorf("%s: MemTotal and MemAvailable cannot be used", filepath.Join(p.root, "meminfo"))
+	}
+	return gpu.Memory{Total: gpu.Some(*total), Free: gpu.Some(*free), Used: gpu.Some(*total - *free)}, nil
+}
+
 // numbersMatch reports whether the driver's process numbers are those of this
 // procfs. Outside the host's pid namespace the driver reports those of the
 // namespace that this process runs in, and the procfs must be that namespace's:

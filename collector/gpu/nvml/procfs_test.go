@@ -281,3 +281,31 @@ func BenchmarkReadProcess(b *testing.B) {
 		before = p.read(pid, before)
 	}
 }
+
+// What the kernel can give back counts as free, and what cannot be is an error.
+func TestMemoryOfTheHost(t *testing.T) {
+	some := gpu.Some[uint64]
+	for name, c := range map[string]struct {
+		text string
+		want gpu.Memory
+	}{
+		"GB10":          {"MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable: 60 kB\n", gpu.Memory{Total: some(102400), Used: some(40960), Free: some(61440)}},
+		"an old kernel": {"MemTotal: 100 kB\nMemFree: 60 kB\n", gpu.Memory{}},
+		"more is free":  {"MemTotal: 100 kB\nMemAvailable: 101 kB\n", gpu.Memory{}},
+		"none":          {"MemTotal: 0 kB\nMemAvailable: 0 kB\n", gpu.Memory{}},
+		"no numbers":    {"MemTotal: x kB\n", gpu.Memory{}},
+		"empty":         {"", gpu.Memory{}},
+	} {
+		root := t.TempDir()
+		if err := os.WriteFile(filepath.Join(root, "meminfo"), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := newProcFS(root, clock{}).memory()
+		if got != c.want || (err == nil) != c.want.Total.OK {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+	if _, err := newProcFS(t.TempDir(), clock{}).memory(); err == nil {
+		t.Error("no meminfo is no error")
+	}
+}
