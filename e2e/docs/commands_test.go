@@ -1,0 +1,122 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark/ast"
+)
+
+// A proof says why a command in the documentation can be trusted.
+type proof struct {
+	test   string // the test that runs it, or what it does; it must exist
+	reason string // why none can
+}
+
+// proofs are the commands that users are told to run, on the pages that they read first.
+var proofs = map[string]proof{
+	"make demo":   {test: "TestDemo"},
+	"make test":   {reason: "it runs this"},
+	"make build":  {reason: ".ci/run runs it"},
+	"make lint":   {reason: ".ci/run runs it"},
+	"make e2e":    {reason: ".ci/run runs it"},
+	"make format": {reason: "make lint says where it would change something"},
+
+	"install gpu_leak_exporter /usr/local/bin/":                                           {test: "TestExamplesSystemd"},
+	"install -m 644 examples/gpu_leak_exporter.service /etc/systemd/system/":              {test: "TestExamplesSystemd"},
+	"systemctl enable --now gpu_leak_exporter":                                            {reason: "needs a machine whose first process is systemd"},
+	"gpuleaktool backtest gpu.csv":                                                        {test: "TestReadmeShowsTheTable"},
+	"gpuleaktool record --duration=8h --output=night.rec.gz":                              {test: "TestRecord"},
+	"gpu_leak_exporter --source=replay:night.rec.gz --source.speed=60":                    {test: "TestReplayIsDeterministic"},
+	"gpuleaktool lives list /var/lib/gpu_leak_exporter/lives":                             {test: "TestLivesList"},
+	"gpuleaktool lives export --output-file=fleet.lives NODE1/lives NODE2/lives":          {test: "TestLivesTravel"},
+	"gpuleaktool lives import --into=/var/lib/gpu_leak_exporter/lives fleet.lives":        {test: "TestLivesTravel"},
+	"gpuleaktool lives forget --program=train.py /var/lib/gpu_leak_exporter/lives":        {test: "TestLivesForget"},
+	"./gpu_leak_exporter --source=sim:node --source.speed=60 --detector.lives-file=lives": {test: "TestLivesAreKept"},
+	"./gpuleaktool lives list lives":                                                      {test: "TestLivesList"},
+
+	"gpu_leak_exporter --collector.workload.job-mapping-dir=/run/gpu-jobs": {test: "TestReadJobs"},
+	"mkdir -p /run/gpu-jobs":                        {test: "TestSlurmScripts"},
+	"for gpu in ${SLURM_JOB_GPUS//,/ }; do":         {test: "TestSlurmScripts"},
+	`echo "$SLURM_JOB_ID" > "/run/gpu-jobs/$gpu"`:   {test: "TestSlurmScripts"},
+	`rm -f "/run/gpu-jobs/$gpu"`:                    {test: "TestSlurmScripts"},
+	"done":                                          {test: "TestSlurmScripts"},
+	"curl -s http://localhost:9844/api/v1/verdicts": {test: "TestVerdicts"},
+	`cp gpu_leak_probe.py gpu_leak_probe.pth "$(python3 -c 'import site; print(site.getsitepackages()[0])')"`: {test: "TestProbe"},
+}
+
+// TestCommandsAreProven finds a command that nobody tries, and a proof of one that is not there any more.
+func TestCommandsAreProven(t *testing.T) {
+	t.Parallel()
+	tests := testNames(t)
+	seen := map[string]bool{}
+	for _, p := range pages(t) {
+		if !isFront(p.path) {
+			continue
+		}
+		for _, c := range p.commands() {
+			seen[c] = true
+			switch proof, ok := proofs[c]; {
+			case !ok:
+				t.Errorf("%s: nothing shows that this works: %s", p.path, c)
+			case proof.test != "" && !slices.Contains(tests, proof.test):
+				t.Errorf("%s: no test %s shows that this works: %s", p.path, proof.test, c)
+			}
+		}
+	}
+	for c := range proofs {
+		if !seen[c] {
+			t.Errorf("no page has the command %s", c)
+		}
+	}
+}
+
+// testNames returns the names of all tests of the repository.
+func testNames(t *testing.T) []string {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	var names []string
+	for _, dir := range []string{"cmd", "collector", "detector", "e2e"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+				names = append(names, m[1])
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
+// TestCodeHasALanguage finds code that no other test would look at.
+func TestCodeHasALanguage(t *testing.T) {
+	t.Parallel()
+	for _, p := range pages(t) {
+		if !isFront(p.path) {
+			continue
+		}
+		p.walk(func(n ast.Node) {
+			switch n := n.(type) {
+			case *ast.CodeBlock:
+				t.Errorf("%s: code by indent alone: %.60q", p.path, n.Lines().Value(p.source))
+			case *ast.FencedCodeBlock:
+				if len(n.Language(p.source)) == 0 {
+					t.Errorf("%s: code without a language: %.60q", p.path, n.Lines().Value(p.source))
+				}
+			}
+		})
+	}
+}

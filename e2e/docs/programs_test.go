@@ -1,0 +1,136 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package docs
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/yuin/goldmark/ast"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+var (
+	flagIn   = regexp.MustCompile(`(?:^|[ "'(])--(\[no-\])?([a-z][a-z0-9.-]*[a-z0-9])(?:[^.A-Z]|$)`)
+	targetIn = regexp.MustCompile(`(?:^|[;&] *)make ([a-z][a-z0-9-]*)`)
+)
+
+// foreign are flags of other programs that a text names.
+var foreign = []string{
+	"pid", "since", "native", "seeds", "max-num-seqs", "max-model-len", "gpu-memory-utilization", "model-control-mode",
+}
+
+// namesFlags reports whether a page is about the programs as they are now.
+func namesFlags(path string) bool {
+	return isFront(path) || slices.Contains([]string{"collector/README.md", "detector/README.md", "mixin/README.md", "mixin/runbook.md"}, path)
+}
+
+// TestFlagsAndTargetsExist holds what is set as code against the programs and the Makefile.
+func TestFlagsAndTargetsExist(t *testing.T) {
+	t.Parallel()
+	flags := flagsOf(t, harness.Exporter(t), harness.Tool(t))
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range pages(t) {
+		if !namesFlags(p.path) {
+			continue
+		}
+		ours := p.commands()
+		ours = slices.DeleteFunc(ours, func(c string) bool {
+			return !strings.Contains(c, "gpu_leak_exporter --") && !strings.Contains(c, "gpuleaktool ") && !strings.HasPrefix(c, "make ")
+		})
+		p.walk(func(n ast.Node) {
+			if c, ok := n.(*ast.CodeSpan); ok {
+				ours = append(ours, strings.ReplaceAll(p.text(c), "\u00a0", " "))
+			}
+		})
+		for _, code := range ours {
+			if strings.HasPrefix(code, "--") || strings.Contains(code, "gpu") {
+				for _, m := range flagIn.FindAllStringSubmatch(code, -1) {
+					found++
+					if name := strings.TrimPrefix(m[2], "no-"); !flags[name] && !slices.Contains(foreign, name) && !strings.HasPrefix(code, "nvidia-smi") {
+						t.Errorf("%s: no program has the flag --%s: %s", p.path, m[2], code)
+					}
+				}
+			}
+			for _, m := range targetIn.FindAllStringSubmatch(code, -1) {
+				found++
+				if !strings.Contains("\n"+string(makefile), "\n"+m[1]+":") {
+					t.Errorf("%s: the Makefile has no target %s", p.path, m[1])
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d flags and targets", found)
+	}
+}
+
+// flagsOf returns the names of the flags of programs and their commands.
+func flagsOf(t *testing.T, programs ...string) map[string]bool {
+	t.Helper()
+	flags := map[string]bool{}
+	for _, program := range programs {
+		out, err := exec.Command(program, "--help-long").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", program, err, out)
+		}
+		for _, m := range regexp.MustCompile(`--(?:\[no-\])?([a-z][a-z0-9.-]*)`).FindAllStringSubmatch(string(out), -1) {
+			flags[m[1]] = true
+		}
+	}
+	return flags
+}
+
+// TestDemo runs the first command of the front page, as a newcomer does.
+func TestDemo(t *testing.T) {
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	demo := exec.Command("make", "demo", "DEMO_ADDRESS="+address)
+	demo.Dir = harness.Root()
+	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var output strings.Builder
+	demo.Stdout = &output
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// As Ctrl-C in a terminal: make and the exporter are told.
+	defer func() {
+		_ = syscall.Kill(-demo.Process.Pid, syscall.SIGINT)
+		_ = demo.Wait()
+		if want := "http://" + address + "/predict"; !strings.Contains(output.String(), want) {
+			t.Errorf("the demo does not say where to look: no %s in\n%s", want, output.String())
+		}
+	}()
+	harness.Eventually(t, 10*time.Minute, func() error {
+		page, err := harness.Get("http://" + address + "/predict")
+		if err == nil && !strings.Contains(string(page), "out of memory in") {
+			err = fmt.Errorf("no leak is found yet on\n%s", page)
+		}
+		return err
+	})
+}
