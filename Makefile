@@ -47,6 +47,7 @@ HARDWARE_BUNDLE ?= gpu_leak_exporter-hardware.tar.gz
 DEMO_ADDRESS ?= localhost:9844
 DEMO_SOURCE  ?= sim:node
 DEMO_SPEED   ?= 60
+DEMO_STACK_FLAGS ?=
 FUZZTIME     ?= 10s
 BENCH        ?= .
 
@@ -67,6 +68,11 @@ demo: ## run the exporter on simulated GPUs; Ctrl-C ends it
 	@printf '\n  Open  http://%s/          the start page\n        http://%s/predict   which GPU runs out of memory, and when\n        http://%s/metrics   what Prometheus scrapes\n\n  Simulated GPUs, %s times as fast as real ones. Ctrl-C ends it.\n\n' \
 		$(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_SPEED)
 	@exec ./gpu_leak_exporter --source=$(DEMO_SOURCE) --source.speed=$(DEMO_SPEED) --web.listen-address=$(DEMO_ADDRESS)
+
+.PHONY: demo-stack
+demo-stack: build $(BIN)/.tools $(BIN)/.alertmanager ## run the exporter, Prometheus and Alertmanager on simulated GPUs, and print the pages; Ctrl-C ends it
+	cd e2e && $(GO) build -o $(BIN)/demostack ./cmd/demostack
+	@exec $(BIN)/demostack -root=. $(DEMO_STACK_FLAGS)
 
 # What the tests of one package may take; they take a minute. What hangs is ended
 # then, and gotest says what it was.

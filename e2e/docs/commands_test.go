@@ -22,12 +22,13 @@ type proof struct {
 
 // proofs are the commands that users are told to run, on the pages that they read first.
 var proofs = map[string]proof{
-	"make demo":   {test: "TestDemo"},
-	"make test":   {reason: "it runs this"},
-	"make build":  {reason: ".ci/run runs it"},
-	"make lint":   {reason: ".ci/run runs it"},
-	"make e2e":    {reason: ".ci/run runs it"},
-	"make format": {reason: "make lint says where it would change something"},
+	"make demo":       {test: "TestDemo"},
+	"make demo-stack": {test: "TestDemoStack"},
+	"make test":       {reason: "it runs this"},
+	"make build":      {reason: ".ci/run runs it"},
+	"make lint":       {reason: ".ci/run runs it"},
+	"make e2e":        {reason: ".ci/run runs it"},
+	"make format":     {reason: "make lint says where it would change something"},
 
 	"install gpu_leak_exporter /usr/local/bin/":                                           {test: "TestExamplesSystemd"},
 	"install -m 644 examples/gpu_leak_exporter.service /etc/systemd/system/":              {test: "TestExamplesSystemd"},

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -103,30 +104,8 @@ func flagsOf(t *testing.T, programs ...string) map[string]bool {
 
 // TestDemo runs the first command of the front page, as a newcomer does.
 func TestDemo(t *testing.T) {
-	listener, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	demo := exec.Command("make", "demo", "DEMO_ADDRESS="+address)
-	demo.Dir = harness.Root()
-	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var output strings.Builder
-	demo.Stdout = &output
-	if err := demo.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// As Ctrl-C in a terminal: make and the exporter are told.
-	defer func() {
-		_ = syscall.Kill(-demo.Process.Pid, syscall.SIGINT)
-		_ = demo.Wait()
-		if want := "http://" + address + "/predict"; !strings.Contains(output.String(), want) {
-			t.Errorf("the demo does not say where to look: no %s in\n%s", want, output.String())
-		}
-	}()
+	address := freeAddress(t)
+	demo := startDemo(t, "demo", "DEMO_ADDRESS="+address)
 	harness.Eventually(t, 10*time.Minute, func() error {
 		page, err := harness.Get("http://" + address + "/predict")
 		if err == nil && !strings.Contains(string(page), "out of memory in") {
@@ -134,4 +113,72 @@ func TestDemo(t *testing.T) {
 		}
 		return err
 	})
+	if want := "http://" + address + "/predict"; !strings.Contains(demo.String(), want) {
+		t.Errorf("the demo does not say where to look: no %s in\n%s", want, demo)
+	}
+}
+
+// TestDemoStack runs the second: its page must come.
+func TestDemoStack(t *testing.T) {
+	flags := fmt.Sprintf("-exporter=%s -prometheus=%s -alertmanager=%s", freeAddress(t), freeAddress(t), freeAddress(t))
+	demo := startDemo(t, "demo-stack", "DEMO_STACK_FLAGS="+flags)
+	harness.Eventually(t, 10*time.Minute, func() error {
+		for _, want := range []string{"TICKET  firing", "PAGER  firing  GPUOutOfMemoryPredicted", "app.py (pid 820907, pod default/leaky-0"} {
+			if !strings.Contains(demo.String(), want) {
+				return fmt.Errorf("no %q in\n%s", want, demo)
+			}
+		}
+		return nil
+	})
+}
+
+// freeAddress returns an address on which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return listener.Addr().String()
+}
+
+// output is what a program has printed so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+// String returns it.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// startDemo runs a target of the Makefile until the end of the test, when it gets what Ctrl-C sends.
+func startDemo(t *testing.T, target, setting string) *output {
+	t.Helper()
+	demo := exec.Command("make", target, setting)
+	demo.Dir = harness.Root()
+	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	o := &output{}
+	demo.Stdout = o
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-demo.Process.Pid, syscall.SIGINT)
+		_ = demo.Wait() // make tells of the signal
+	})
+	return o
 }
