@@ -52,6 +52,17 @@ func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*Recordi
 	return &RecordingReader{file: f}, nil
 }
 
+// NewHeaderlessReader returns a reader of a log of nvidia-smi that was recorded with noheader, as
+// --format=csv,noheader does: header is the line that it lacks, with the names of --query-gpu
+// or --query-compute-apps in their order. All else is as with NewRecordingReader.
+func NewHeaderlessReader(name string, in io.Reader, loc *time.Location, header string) (*RecordingReader, error) {
+	r, err := NewRecordingReader(name, io.MultiReader(strings.NewReader(header+"\n"), in), loc)
+	if r != nil {
+		r.file.lines.number = 0 // the header is no line of the log
+	}
+	return r, err
+}
+
 // Kind returns what the recording was written by.
 func (r *RecordingReader) Kind() RecordingKind {
 	switch r.file.format.(type) {

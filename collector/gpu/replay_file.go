@@ -94,7 +94,7 @@ func newRecordingFile(name string, in io.Reader, loc *time.Location) (*recording
 // have failed before it wrote its header.
 func (f *recordingFile) detect(loc *time.Location) error {
 	first, err := f.lines.next()
-	for err == nil && isSMIMessage(first) {
+	for err == nil && IsSMIMessage(first) {
 		f.left.add(f.lines.number, smiMessage(first))
 		first, err = f.lines.next()
 	}

@@ -60,6 +60,9 @@ func newSMIFormat(line string, loc *time.Location) (format, error) {
 	return &smiGPUs{header: h, indices: map[string]int{}, last: map[string]*smiStamp{}}, nil
 }
 
+// ErrNoHeader says that a file begins with no line that tells what is in it.
+var ErrNoHeader = errors.New("no header line of nvidia-smi, and no recording of gpu_leak_exporter")
+
 // parseSMIHeader reads a header line.
 func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 	h := &smiHeader{text: line, known: map[string]bool{}, zone: smiZone{loc: loc}}
@@ -76,7 +79,7 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 	}
 	switch {
 	case len(h.known) == 0:
-		return nil, errors.New("no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording")
+		return nil, fmt.Errorf("%w: leave noheader out of --format=csv,… when recording", ErrNoHeader)
 	case !h.known["timestamp"]:
 		return nil, errors.New("no timestamp column: record with " + smiQueryGPUs)
 	}

@@ -87,8 +87,9 @@ var smiMessages = []string{
 	"Please also try adding directory that contains libnvidia-ml.so to your system PATH.",
 }
 
-// isSMIMessage reports whether a line is a message of nvidia-smi.
-func isSMIMessage(text string) bool {
+// IsSMIMessage reports whether a line is a message that nvidia-smi writes among the rows of a log
+// when it fails.
+func IsSMIMessage(text string) bool {
 	return slices.ContainsFunc(smiMessages, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
@@ -99,7 +100,7 @@ func smiMessage(text string) *leftOutError {
 
 // smiWrong returns the error of a line that cannot be read because of err.
 func smiWrong(err error, text string) error {
-	if isSMIMessage(text) {
+	if IsSMIMessage(text) {
 		return smiMessage(text)
 	}
 	return fmt.Errorf("%w: %s", err, quoteLine(text))

@@ -1,0 +1,85 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// mebibyte is what the tools of NVIDIA count memory in, also where they write MB.
+const mebibyte = 1 << 20
+
+// units are how many bytes one is of a unit, by its name in lower case. kB, MB, GB and TB are
+// those of SI.
+var units = map[string]float64{
+	"b": 1, "byte": 1, "bytes": 1,
+	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
+}
+
+// errNoUnit says that an amount tells no unit, and nobody else does.
+var errNoUnit = errors.New("tells no unit: write it behind the column's name, as in --columns=timestamp,gpu,used[MiB], or give --unit=MiB")
+
+// isAbsent reports whether a field tells that there is no value, in the words of nvidia-smi, DCGM,
+// pandas or JSON.
+func isAbsent(text string) bool {
+	switch strings.ToLower(text) {
+	case "", "-", "n/a", "na", "nan", "null", "none", "err!", "unknown error", "not supported", "unavailable":
+		return true
+	}
+	return strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]")
+}
+
+// amount reads an amount of memory: a number, and the unit behind it or else the one given, in
+// bytes. It is absent where the log has no value.
+func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
+	text = strings.TrimSpace(text)
+	if isAbsent(text) {
+		return v, nil
+	}
+	end := strings.LastIndexAny(text, "0123456789.") + 1
+	number, suffix := text[:end], strings.TrimSpace(text[end:])
+	if suffix != "" {
+		var ok bool
+		if unit, ok = units[strings.ToLower(suffix)]; !ok {
+			return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", quote(text))
+		}
+	}
+	if unit == 0 {
+		return v, errNoUnit
+	}
+	// ParseFloat also reads hexadecimal numbers and underscores.
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || strings.Trim(number, "0123456789.eE+-") != "" {
+		return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", quote(text))
+	}
+	return inBytes(f*unit, text)
+}
+
+// inBytes returns an amount of memory in bytes.
+func inBytes(v float64, text string) (gpu.Opt[uint64], error) {
+	v = math.Round(v)
+	switch {
+	case v >= 0 && v <= detector.MaxBytes:
+		return gpu.Some(uint64(v)), nil
+	case v > 0:
+		return gpu.Opt[uint64]{}, fmt.Errorf("%s is more memory than any GPU has: check the unit", quote(text))
+	}
+	return gpu.Opt[uint64]{}, fmt.Errorf("cannot read %s as memory such as 1234 MiB", quote(text))
+}
+
+// usedOf returns the used memory of a GPU, from what is free where the log does not tell it.
+func usedOf(m gpu.Memory) gpu.Memory {
+	if !m.Used.OK && m.Total.OK && m.Free.OK && m.Free.V+m.Reserved.V <= m.Total.V {
+		m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V)
+	}
+	return m
+}

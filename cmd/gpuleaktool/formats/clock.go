@@ -1,0 +1,165 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clock turns what a log says of the time into time since the Unix epoch.
+//
+// There is one rule for what a log leaves out. A time without a zone is in the zone of the
+// options. A time without a date is on the day on which the log begins, and on the next day
+// once it goes back by more than half a day. Rows without a time are the interval apart.
+// Neither is guessed: without Options.Start and Interval such a log is an error.
+type clock struct {
+	loc      *time.Location
+	start    time.Time
+	interval time.Duration
+
+	layout string        // that fitted last
+	last   time.Duration // what moment returned last
+	day    time.Time     // of the last time of day
+	ofDay  time.Duration // the last time of day
+}
+
+// The layouts of time stamps. A fraction of a second may follow the seconds in each.
+var (
+	zonedLayouts = []string{
+		time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 Z07:00", "2006-01-02 15:04:05 -0700", "Mon Jan _2 15:04:05 UTC 2006", "Mon Jan _2 15:04:05 GMT 2006",
+	}
+	localLayouts = []string{
+		"2006/01/02 15:04:05", time.DateTime, "2006-01-02T15:04:05", time.ANSIC, "20060102 15:04:05", "2006/01/02 15:04", "2006-01-02 15:04",
+	}
+)
+
+// moment reads a time stamp.
+func (c *clock) moment(text string) (time.Duration, error) {
+	t, err := c.read(strings.TrimSpace(text))
+	if err == nil {
+		c.last = t
+	}
+	return t, err
+}
+
+func (c *clock) read(text string) (time.Duration, error) {
+	if t, ok, err := epoch(text); ok || err != nil {
+		return t, err
+	}
+	if t, err := time.ParseInLocation(time.TimeOnly, text, time.UTC); err == nil {
+		return c.timeOfDay(t)
+	}
+	for _, layout := range zonedLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			return inRange(t, text)
+		}
+	}
+	if t, err := time.ParseInLocation(c.layout, text, c.loc); c.layout != "" && err == nil {
+		return c.settle(t, text)
+	}
+	for _, layout := range localLayouts {
+		if t, err := time.ParseInLocation(layout, text, c.loc); err == nil {
+			c.layout = layout
+			return c.settle(t, text)
+		}
+	}
+	return 0, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", quote(text))
+}
+
+// epoch reads seconds or milliseconds since the Unix epoch. No year is both.
+func epoch(text string) (t time.Duration, ok bool, err error) {
+	if text == "" || strings.Trim(text, "0123456789.") != "" || len(text) < len("1000000000") {
+		return 0, false, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970", quote(text))
+	}
+	if v > 1e11 {
+		v /= 1000
+	}
+	if v > 230*365*86400 {
+		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970: it is after the year 2199", quote(text))
+	}
+	whole := math.Floor(v)
+	// A float64 holds the seconds of our time to some 200 ns.
+	return time.Duration(whole)*time.Second + time.Duration(math.Round((v-whole)*1e6))*time.Microsecond, true, nil
+}
+
+// inRange refuses what is no time of a log.
+func inRange(t time.Time, text string) (time.Duration, error) {
+	if y := t.UTC().Year(); y < 1971 || y > 2199 {
+		return 0, fmt.Errorf("%s is not between 1971 and 2199", quote(text))
+	}
+	return time.Duration(t.UnixNano()), nil
+}
+
+// settle chooses the moment of a local time that comes twice because the clock is set back: the
+// first one that is not before the row before.
+func (c *clock) settle(t time.Time, text string) (time.Duration, error) {
+	const form = "2006-01-02 15:04:05"
+	wall := t.Format(form)
+	for _, back := range []time.Duration{time.Hour, 30 * time.Minute} {
+		if before := t.Add(-back); before.Format(form) == wall {
+			t = before // the first moment
+		}
+		if after := t.Add(back); after.Format(form) == wall && time.Duration(t.UnixNano()) < c.last {
+			t = after
+		}
+	}
+	return inRange(t, text)
+}
+
+// errNoDate asks for the day of a log.
+var errNoDate = errors.New("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
+
+// timeOfDay returns the moment of a time of day.
+func (c *clock) timeOfDay(t time.Time) (time.Duration, error) {
+	if c.start.IsZero() {
+		return 0, errNoDate
+	}
+	of := t.Sub(time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC))
+	start := c.start.In(c.loc)
+	switch {
+	case c.day.IsZero():
+		c.day = time.Date(start.Year(), start.Month(), start.Day(), 0, 0, 0, 0, time.UTC)
+	case of < c.ofDay-12*time.Hour:
+		c.day = c.day.AddDate(0, 0, 1)
+	}
+	c.ofDay = of
+	d := c.day
+	local := time.Date(d.Year(), d.Month(), d.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), c.loc)
+	return c.settle(local, d.Format(time.DateOnly)+" "+t.Format(time.TimeOnly))
+}
+
+// errNoTime asks for the times of a log. with is how to record one that tells them.
+func errNoTime(with string) error {
+	return errors.New("tells no time: give when it begins and the time between two of its rows, as --log.start=2026-03-01T14:00:00Z --log.interval=1s; " + with)
+}
+
+// round returns the moment of the n-th row of a log that tells no time, counted from 0.
+func (c *clock) round(n int, with string) (time.Duration, error) {
+	if c.start.IsZero() || c.interval <= 0 {
+		return 0, errNoTime(with)
+	}
+	t, err := inRange(c.start, c.start.String())
+	return t + time.Duration(n)*c.interval, err
+}
+
+// after returns the moment that is so many seconds after the log begins.
+func (c *clock) after(seconds float64) (time.Duration, error) {
+	if c.start.IsZero() {
+		return 0, errors.New("tells the time since its start only: give when it begins, as --log.start=2026-03-01T14:00:00Z")
+	}
+	if !(seconds >= 0 && seconds < 1e9) {
+		return 0, fmt.Errorf("cannot read %g as seconds since the start", seconds)
+	}
+	t, err := inRange(c.start, c.start.String())
+	return t + time.Duration(seconds*1e6)*time.Microsecond, err
+}

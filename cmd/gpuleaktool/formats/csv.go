@@ -1,0 +1,270 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// csvLog reads any CSV whose columns are named. A first line whose time is none is a header.
+type csvLog struct {
+	processLog
+	columns []csvColumn
+	pids    bool   // a row is of a process
+	comma   string // what stands between two fields
+	first   bool   // no row was read yet
+	fields  []string
+	counted map[string]int // the GPUs that a text names, in the order of their first rows
+}
+
+// csvColumn is a column: what it holds, and how many bytes one of its amounts is, 0 if it does not
+// say.
+type csvColumn struct {
+	role string
+	unit float64
+}
+
+// The names of columns that mean the same. The first one is what the others are called here.
+var csvRoles = [][]string{
+	{"timestamp", "datetime", "ts", "time_stamp", "_timestamp"},
+	{"date"},
+	{"time"},
+	{"gpu", "index", "gpu_id", "gpu_index", "device"},
+	{"uuid", "gpu_uuid"},
+	{"name", "gpu_name"},
+	{"used", "memory_used", "mem_used", "memory.used", "used_memory", "used_gpu_memory"},
+	{"total", "memory_total", "mem_total", "memory.total"},
+	{"free", "memory_free", "mem_free", "memory.free"},
+	{"pid"},
+	{"process", "process_name", "command"},
+}
+
+const csvNames = "timestamp, date, time, gpu, uuid, name, used, total, free, pid, process, and - for a column of no use"
+
+// parseColumns reads the names of columns, such as used[MiB].
+func parseColumns(names []string) (columns []csvColumn, err error) {
+	for _, text := range names {
+		name, unit, _ := strings.Cut(strings.TrimSpace(text), "[")
+		c := csvColumn{role: strings.ToLower(strings.TrimSpace(name))}
+		if unit != "" {
+			known := false
+			if c.unit, known = units[strings.ToLower(strings.TrimSuffix(unit, "]"))]; !known || !strings.HasSuffix(unit, "]") {
+				return nil, fmt.Errorf("--columns: %s has no unit such as used[MiB], [B] or [GB]", text)
+			}
+		}
+		if c.role != "-" {
+			i := slices.IndexFunc(csvRoles, func(r []string) bool { return slices.Contains(r, c.role) })
+			if i < 0 {
+				return nil, fmt.Errorf("--columns: does not know %q: choose of %s", text, csvNames)
+			}
+			c.role = csvRoles[i][0]
+			if slices.ContainsFunc(columns, func(have csvColumn) bool { return have.role == c.role }) {
+				return nil, fmt.Errorf("--columns: two columns are %s: call the one of no use -", c.role)
+			}
+		}
+		columns = append(columns, c)
+	}
+	has := func(role string) bool {
+		return slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == role })
+	}
+	switch {
+	case !has("timestamp") && !has("time"):
+		return nil, errors.New("--columns: names no timestamp: say which column it is")
+	case !has("used") && !(has("free") && has("total")):
+		return nil, errors.New("--columns: names no used memory: say which column it is, as used or used[MiB]")
+	case has("pid") && !has("used"):
+		return nil, errors.New("--columns: names no used memory of the process: say which column it is, as used or used[MiB]")
+	}
+	return columns, nil
+}
+
+// readCSV reads a CSV.
+func readCSV(l *log) error {
+	columns, err := parseColumns(l.options.Columns)
+	if err != nil {
+		return err
+	}
+	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, first: true, counted: map[string]int{}}
+	c.pids = slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "pid" })
+	for {
+		text, err := l.nextLine()
+		if errors.Is(err, io.EOF) {
+			return c.end()
+		}
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		if err := c.line(text); err != nil {
+			return l.lines.errorf("%w", err)
+		}
+	}
+}
+
+// line takes a line.
+func (c *csvLog) line(text string) error {
+	if c.comma == "" {
+		c.comma = ","
+		for _, other := range []string{";", "\t"} {
+			if !strings.Contains(text, ",") && strings.Contains(text, other) {
+				c.comma = other
+			}
+		}
+	}
+	if err := c.split(text); err != nil {
+		return fmt.Errorf("%w: %s", err, quote(text))
+	}
+	first := c.first
+	c.first = false
+	switch n := len(c.fields); {
+	case gpu.IsSMIMessage(text):
+		c.foreign(text)
+		return nil
+	case n != len(c.columns) && c.lines.cut:
+		c.cutOff(text)
+		return nil
+	case n != len(c.columns):
+		return fmt.Errorf("has %d fields, but --columns names %d: name each one, those of no use -: %s", n, len(c.columns), quote(text))
+	case c.lines.cut && c.endsInAmount():
+		c.cutOff(text)
+		return nil
+	}
+	t, err := c.time()
+	if err != nil {
+		if first && !errors.Is(err, errNoDate) {
+			return nil // a header
+		}
+		return err
+	}
+	if err := c.row(t); err != nil {
+		return fmt.Errorf("%w: %s", err, quote(text))
+	}
+	return nil
+}
+
+// split puts the fields of a line into fields.
+func (c *csvLog) split(text string) error {
+	c.fields = c.fields[:0]
+	if strings.Contains(text, `"`) {
+		r := csv.NewReader(strings.NewReader(text))
+		r.Comma, r.TrimLeadingSpace, r.LazyQuotes = rune(c.comma[0]), true, true
+		fields, err := r.Read()
+		c.fields = append(c.fields, fields...)
+		return err
+	}
+	for field := range strings.SplitSeq(text, c.comma) {
+		c.fields = append(c.fields, strings.TrimSpace(field))
+	}
+	return nil
+}
+
+// endsInAmount reports whether the last field is a number that may have lost its end.
+func (c *csvLog) endsInAmount() bool {
+	last := c.fields[len(c.fields)-1]
+	return last == "" || last[len(last)-1] >= '0' && last[len(last)-1] <= '9' || last[len(last)-1] == '.'
+}
+
+// field returns the value of a column, "" without it.
+func (c *csvLog) field(role string) string {
+	for i := range c.columns {
+		if c.columns[i].role == role {
+			return strings.TrimSpace(c.fields[i])
+		}
+	}
+	return ""
+}
+
+func (c *csvLog) time() (time.Duration, error) {
+	if text := c.field("timestamp"); text != "" {
+		return c.clock.moment(text)
+	}
+	return c.clock.moment(strings.TrimSpace(c.field("date") + " " + c.field("time")))
+}
+
+// row takes a row.
+func (c *csvLog) row(t time.Duration) error {
+	info, err := c.info()
+	if err != nil {
+		return err
+	}
+	var m gpu.Memory
+	for role, at := range map[string]*gpu.Opt[uint64]{"used": &m.Used, "total": &m.Total, "free": &m.Free} {
+		if *at, err = c.amount(role); err != nil {
+			return err
+		}
+	}
+	if !c.pids {
+		return c.emit(info, gpu.Sample{T: t, Memory: usedOf(m)}, c.lines.number)
+	}
+	pid := c.field("pid")
+	if isAbsent(pid) {
+		return c.add(info, t, nil)
+	}
+	number, err := parsePID(pid)
+	if err != nil {
+		return err
+	}
+	p := newProcess(number, "C", c.field("process"), m.Used)
+	return c.add(info, t, &p)
+}
+
+// amount returns the memory of a column.
+func (c *csvLog) amount(role string) (v gpu.Opt[uint64], err error) {
+	for i, column := range c.columns {
+		if column.role != role {
+			continue
+		}
+		unit := column.unit
+		if unit == 0 {
+			unit = c.options.Unit
+		}
+		if v, err = amount(c.fields[i], unit); err != nil {
+			return v, fmt.Errorf("%s: %w", role, err)
+		}
+	}
+	return v, nil
+}
+
+// info returns the GPU of a row. One that is named by a text, such as node1:0, has the number of
+// its first row among the GPUs.
+func (c *csvLog) info() (gpu.Info, error) {
+	index, uuid := c.field("gpu"), c.field("uuid")
+	info := indexed(0)
+	switch {
+	case isDigits(index):
+		n, err := parseIndex(index)
+		if err != nil {
+			return info, err
+		}
+		info = indexed(n)
+	case index != "" || uuid != "":
+		text := uuid
+		if text == "" {
+			text = index
+		}
+		n, known := c.counted[text]
+		if !known {
+			if n = len(c.counted); n >= maxGPUs {
+				return info, fmt.Errorf("more than %d GPUs: check which column names the GPU", maxGPUs)
+			}
+			c.counted[text] = n
+		}
+		info.Index, info.UUID = n, text
+	}
+	if uuid != "" {
+		info.UUID = uuid
+	}
+	info.Name = c.field("name")
+	return info, nil
+}

@@ -1,0 +1,98 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package formats reads logs of GPU memory that other programs than the exporter write: the
+// tables, XML and monitors of nvidia-smi, dcgmi's monitor, exports of W&B, and any CSV whose
+// columns are named.
+//
+// Each reader streams: what it holds does not grow with the log, but for the export of W&B that
+// has a column as an object. A line, an element or a value has a bound. What cannot be used is
+// left out and told of, where a log goes on after it; anything else is an error that names file
+// and line.
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// Format is a format of logs.
+type Format string
+
+// The formats that Read reads.
+const (
+	Table Format = "smi-table" // nvidia-smi -l
+	XML   Format = "smi-xml"   // nvidia-smi -q -x -l
+	Dmon  Format = "dmon"      // nvidia-smi dmon
+	Pmon  Format = "pmon"      // nvidia-smi pmon
+	DCGMI Format = "dcgmi"     // dcgmi dmon
+	WandB Format = "wandb"     // system metrics of W&B, as CSV or JSON
+	CSV   Format = "csv"       // any, by Options.Columns
+)
+
+// All are the formats, in the order in which help lists them.
+func All() []Format { return []Format{Table, XML, Dmon, Pmon, DCGMI, WandB, CSV} }
+
+// Options say what a log does not.
+type Options struct {
+	// Location is the zone of time stamps that tell none; nil is UTC.
+	Location *time.Location
+	// Start is when a log begins that tells no date or no time, zero if that is not known.
+	Start time.Time
+	// Interval is between two rows of a log that tells no time; 0 if it is not known.
+	Interval time.Duration
+	// Columns are the names of the columns of a CSV, in its order.
+	Columns []string
+	// Unit is how many bytes one is of an amount in a CSV that tells no unit; 0 if that is not known.
+	Unit float64
+}
+
+// Take is handed each sample. The samples of a GPU, which is known by Info.UUID, come in the
+// order of time. An error ends the reading.
+type Take func(info gpu.Info, s *gpu.Sample) error
+
+// Read reads a log and hands its samples to take. name stands in errors. What is returned
+// beside an error tells what was left out.
+func Read(ctx context.Context, f Format, name string, in io.Reader, o Options, take Take) ([]gpu.LeftOut, error) {
+	l := newLog(ctx, name, in, o, take)
+	err := l.read(f)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil {
+		err = l.useless()
+	}
+	return l.left, err
+}
+
+// read reads the log up to its end.
+func (l *log) read(f Format) error {
+	switch f {
+	case Table:
+		return readTable(l)
+	case XML:
+		return readXML(l)
+	case Dmon, Pmon:
+		return readMonitor(l, f)
+	case DCGMI:
+		return readDCGMI(l)
+	case WandB:
+		return readWandB(l)
+	case CSV:
+		return readCSV(l)
+	}
+	return fmt.Errorf("no format %q", f)
+}
+
+// How a log is recorded that can be read.
+const (
+	recordGPUs = "nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"
+	recordDmon = "nvidia-smi dmon -s m -o DT"
+	recordPmon = "nvidia-smi pmon -s m -o DT"
+	recordDCGM = "dcgmi dmon -e 252,250 -d 1000"
+)

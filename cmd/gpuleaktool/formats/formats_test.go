@@ -1,0 +1,255 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/text/encoding/unicode"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// written writes a sample in one line: GPU, time, MiB of used and total memory, instances, processes.
+func written(info gpu.Info, s *gpu.Sample) string {
+	var b strings.Builder
+	mib := func(v gpu.Opt[uint64]) string {
+		if !v.OK {
+			return "?"
+		}
+		return strconv.FormatUint(v.V>>20, 10)
+	}
+	fmt.Fprintf(&b, "%s %s %s/%s", info.UUID, s.Time.Format("02 15:04:05"), mib(s.Memory.Used), mib(s.Memory.Capacity()))
+	for _, in := range s.Instances {
+		fmt.Fprintf(&b, " GI%d:%s/%s", in.ID, mib(in.Memory.Used), mib(in.Memory.Total))
+	}
+	if s.ProcessesKnown {
+		b.WriteString(" [")
+		for i, p := range s.Processes {
+			if i > 0 {
+				b.WriteString(" ")
+			}
+			fmt.Fprintf(&b, "%s:%d.%d=%s", p.Owner.Process, p.ID.PID, p.ID.Start, mib(p.Used))
+		}
+		b.WriteString("]")
+	}
+	return b.String()
+}
+
+// read reads a log as written.
+func read(f Format, text string, o Options) (got []string, left []gpu.LeftOut, err error) {
+	left, err = Read(context.Background(), f, "log", Text(strings.NewReader(text)), o, func(info gpu.Info, s *gpu.Sample) error {
+		got = append(got, written(info, s))
+		return nil
+	})
+	return got, left, err
+}
+
+// readCase is a log, and what is read of it.
+type readCase struct {
+	name    string
+	format  Format
+	options Options
+	text    string
+	want    []string
+	left    string // parts of what is told of what was left out, between |
+}
+
+func (c *readCase) check(t *testing.T) {
+	t.Helper()
+	got, left, err := read(c.format, c.text, c.options)
+	if err != nil || !slices.Equal(got, c.want) {
+		t.Errorf("%v\ngot  %q\nwant %q", err, got, c.want)
+	}
+	var told []string
+	for _, l := range left {
+		told = append(told, l.String())
+	}
+	if c.left == "" && len(told) > 0 || !containsAll(strings.Join(told, "\n"), strings.Split(c.left, "|")) {
+		t.Errorf("left out %q, want %q", told, c.left)
+	}
+	if again := Recognise(c.text); again != c.format && c.format != CSV && !strings.HasPrefix(c.name, "cut") {
+		t.Errorf("recognised as %q", again)
+	}
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// crlf is a text as Windows writes it.
+func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
+
+var start = time.Date(2026, 3, 1, 23, 59, 0, 0, time.UTC)
+
+func TestRead(t *testing.T) {
+	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases(), wandbCases()) {
+		t.Run(string(c.format)+", "+c.name, c.check)
+	}
+}
+
+// TestText reads UTF-16 of both orders with CRLF, as PowerShell writes it, and UTF-8 with a mark.
+func TestText(t *testing.T) {
+	c := monitorCases()[0]
+	for _, order := range []unicode.Endianness{unicode.LittleEndian, unicode.BigEndian} {
+		wide, err := unicode.UTF16(order, unicode.UseBOM).NewEncoder().String(crlf(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := read(c.format, wide, c.options); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, %q", order, err, got)
+		}
+	}
+	if got, _, err := read(c.format, "\ufeff"+crlf(c.text), c.options); err != nil || !slices.Equal(got, c.want) {
+		t.Errorf("UTF-8: %v, %q", err, got)
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	head := "#Time        gpu     fb \n#HH:MM:SS    Idx     MB \n"
+	for _, c := range []struct {
+		format  Format
+		options Options
+		text    string
+		want    string
+	}{
+		{Dmon, Options{}, head + " 10:00:00 0 5\n", "log:3: tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01"},
+		{Dmon, Options{}, "# gpu fb\n0 5\n", "log:2: tells no time: give when it begins and the time between two of its rows, as --log.start=2026-03-01T14:00:00Z --log.interval=1s; or record with nvidia-smi dmon -s m -o DT"},
+		{Dmon, Options{Start: start}, "# gpu fb\n0 5\n", "--log.interval=1s"},
+		{Dmon, Options{}, "# gpu pwr\n", "log:1: tells no memory, a column fb: record with nvidia-smi dmon -s m -o DT"},
+		{Pmon, Options{}, "# gpu pid type sm command\n", "record with nvidia-smi pmon -s m -o DT"},
+		{Dmon, Options{Start: start}, head + " 10:00:00 0 99999999999\n", "log:3: \"99999999999\" is more memory than any GPU has: check the unit"},
+		{Dmon, Options{Start: start}, head + " 10:00:00 0 5\n# gpu pid type fb command\n", "a header of another monitor"},
+		{Dmon, Options{Start: start}, head + " 10:00:99 0 5\n", "cannot read \"10:00:99\" as a time"},
+		{DCGMI, Options{}, "#Entity GPUTL\nID\nGPU 0 3\n", "tells no memory, a column FBUSD: record with dcgmi dmon -e 252,250 -d 1000"},
+		{DCGMI, Options{}, "#Entity FBUSD\nID\nGPU 0 3\n", "log:3: tells no time"},
+		{Table, Options{}, "| NVIDIA-SMI 560.35 |\n", "log:1: tells no time"},
+		{XML, Options{}, "<nvidia_smi_log><gpu id=\"0\">", "no timestamp before the first GPU"},
+		{XML, Options{}, "<nvidia_smi_log><timestamp>now</timestamp>", "nvidia_smi_log/timestamp: cannot read \"now\" as a time"},
+		{XML, Options{}, "<nvidia_smi_log>" + strings.Repeat("<a>", 40), "nested more than 32 deep"},
+		{XML, Options{}, "<nvidia_smi_log></gpu>", "take the part out that is no XML"},
+		{XML, Options{}, "<nvidia_smi_log><a>" + strings.Repeat("x", 3*maxLine), "a value is longer than"},
+		{CSV, Options{Columns: []string{"timestamp", "gpu"}}, "", "--columns: names no used memory"},
+		{CSV, Options{Columns: []string{"gpu", "used"}}, "", "--columns: names no timestamp"},
+		{CSV, Options{Columns: []string{"timestamp", "usage"}}, "", `--columns: does not know "usage": choose of timestamp`},
+		{CSV, Options{Columns: []string{"timestamp", "used[miles]"}}, "", "has no unit such as used[MiB]"},
+		{CSV, Options{Columns: []string{"timestamp", "used", "mem_used"}}, "", "two columns are used"},
+		{CSV, Options{Columns: []string{"timestamp", "used"}}, "2026-03-01 10:00:00,5\n", "log:1: used: tells no unit"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,5,6\n", "has 3 fields, but --columns names 2"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,5\n03/01/2026 10:00,5\n", "log:2: cannot read \"03/01/2026 10:00\" as a time"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,0x10\n", "cannot read \"0x10\" as memory"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,-5\n", "cannot read \"-5\" as memory"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, strings.Repeat("x", 2*maxLine), "the line is longer than"},
+		{WandB, Options{}, "_timestamp,system.cpu\n1,2\n", "tells no memory (system.gpu.0.memoryAllocatedBytes)"},
+		{WandB, Options{}, `[{"_timestamp":1772362800,"system.cpu":2}]`, "tells no memory (system.gpu.0.memoryAllocatedBytes)"},
+		{WandB, Options{}, "Step,a - system/gpu.0.memoryAllocatedBytes\n1,2\n", "log:2: tells no time (_timestamp or _runtime)"},
+		{WandB, Options{}, "_runtime,system.gpu.0.memoryAllocatedBytes\n1,2\n", "log:2: tells the time since its start only: give when it begins, as --log.start"},
+		{WandB, Options{}, `[{"_timestamp":1772362800,"system.gpu.0.memoryAllocatedBytes":-2}]`, "log: object 1: system.gpu.0.memoryAllocatedBytes: cannot read"},
+		{WandB, Options{}, `[1]`, "where an object of a row begins"},
+		{WandB, Options{}, `{"_timestamp":{"0":{"a":1}}}`, "is no number"},
+		{WandB, Options{}, `{"a":"` + strings.Repeat("x", 3*maxLine) + `"}`, "a value is longer than"},
+	} {
+		_, _, err := read(c.format, c.text, c.options)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s of %.60q: %v, want %q", c.format, c.text, err, c.want)
+		}
+	}
+}
+
+// TestTwoForOne has rows of four GPUs and no column that tells which: nothing is said of them.
+func TestTwoForOne(t *testing.T) {
+	var text strings.Builder
+	for i := range 20 {
+		for range 4 {
+			fmt.Fprintf(&text, "2026-03-01 10:00:%02d,5 MiB\n", i)
+		}
+	}
+	if _, _, err := read(CSV, text.String(), Options{Columns: []string{"timestamp", "used"}}); err == nil || !strings.Contains(err.Error(), "several GPUs are taken for one") {
+		t.Error(err)
+	}
+}
+
+// endless is a text that has no end.
+type endless string
+
+func (e endless) Read(b []byte) (int, error) {
+	return copy(b, strings.Repeat(string(e), 1+len(b)/len(e))), nil
+}
+
+// TestReadEnds has an input without an end, and one that cannot be read.
+func TestReadEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, f := range All() {
+		o := Options{Start: start, Interval: time.Second, Columns: []string{"timestamp", "used[B]"}}
+		_, err := Read(ctx, f, "log", endless("\n<a>\n</a>\n"), o, func(gpu.Info, *gpu.Sample) error { return nil })
+		if err == nil {
+			t.Errorf("%s: no error", f)
+		}
+		broken := errors.New("broken")
+		if _, err := Read(t.Context(), f, "log", io.MultiReader(strings.NewReader("<a>"), failing{broken}), o, nil); !errors.Is(err, broken) {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}
+
+// failing is a reader that fails.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+func TestUnreadable(t *testing.T) {
+	for text, want := range map[string]string{
+		"\n==============NVSMI LOG==============\n":                                           "is the text of nvidia-smi -q: record with nvidia-smi -q -x -l 1",
+		"node Sun Mar  1 22:30:00 2026\n[0] NVIDIA A100 | 34'C,   0 % |  9000 / 81920 MB |\n": "is of gpustat: record with nvidia-smi",
+		"GPU 0: NVIDIA A100 (UUID: GPU-1)\n":                                                  "is of nvidia-smi -L",
+		`{"dashboard": {}}`:                                                                   "is a dashboard of Grafana",
+		`[{"time": 1}]`:                                                                       "is JSON of an unknown kind",
+		"timestamp,index\n":                                                                   "",
+	} {
+		if got := Unreadable(text); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// FuzzRead reads anything as anything: it ends, and hands over the samples of each GPU in order.
+func FuzzRead(f *testing.F) {
+	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases(), wandbCases()) {
+		f.Add(uint8(slices.Index(All(), c.format)), strings.Join(c.options.Columns, ","), c.text)
+	}
+	f.Fuzz(func(t *testing.T, at uint8, columns, text string) {
+		format := All()[int(at)%len(All())]
+		last := map[string]time.Duration{}
+		o := Options{Start: start, Interval: time.Second, Columns: strings.Split(columns, ",")}
+		_, err := Read(t.Context(), format, "log", Text(strings.NewReader(text)), o, func(info gpu.Info, s *gpu.Sample) error {
+			if before, ok := last[info.UUID]; ok && s.T <= before {
+				t.Errorf("%s of %s after %s", s.T, info.UUID, before)
+			}
+			last[info.UUID] = s.T
+			if !slices.IsSortedFunc(s.Processes, func(a, b gpu.Process) int { return int(a.Instance.V) - int(b.Instance.V) }) {
+				t.Error("the processes are in no order")
+			}
+			return nil
+		})
+		if err != nil && !strings.Contains(err.Error(), "log") && !strings.HasPrefix(err.Error(), "--columns: ") {
+			t.Errorf("the error does not name the file: %v", err)
+		}
+		Recognise(text)
+		Unreadable(text)
+	})
+}

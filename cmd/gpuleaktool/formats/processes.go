@@ -1,0 +1,134 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// maxProcesses bounds the processes of one list.
+const maxProcesses = 65536
+
+// lives tells the processes of a GPU from earlier ones of the same number. A log does not say when
+// a process started: gpu.ProcessID.Start is the number of the first list that it stands in
+// without a gap, counted from 0.
+type lives struct {
+	number uint64
+	before map[gpu.ProcessID]uint64 // Start by instance and pid, in this order
+}
+
+// settle completes a list: it is put in order, and no process stands in it twice.
+func (v *lives) settle(list []gpu.Process) []gpu.Process {
+	slices.SortStableFunc(list, func(a, b gpu.Process) int {
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(b.Used.V, a.Used.V))
+	})
+	list = slices.CompactFunc(list, func(a, b gpu.Process) bool { return a.Instance == b.Instance && a.ID.PID == b.ID.PID })
+	now := make(map[gpu.ProcessID]uint64, len(list))
+	for i := range list {
+		key := gpu.ProcessID{PID: list[i].ID.PID, Start: uint64(list[i].Instance.V)}
+		start, ok := v.before[key]
+		if !ok {
+			start = v.number
+		}
+		now[key], list[i].ID.Start = start, start
+	}
+	v.before = now
+	v.number++
+	return list
+}
+
+// newProcess returns a process of a list. name may be a path, of Windows too, and its end.
+func newProcess(pid uint32, kind, name string, used gpu.Opt[uint64]) gpu.Process {
+	p := gpu.Process{ID: gpu.ProcessID{PID: pid}, Used: used, Owner: &gpu.Owner{Process: name[strings.LastIndexAny(name, `/\`)+1:]}}
+	switch {
+	case strings.Contains(kind, "M"):
+		p.Type = gpu.MPS
+	case kind == "G":
+		p.Type = gpu.Graphics
+	case kind == "C+G":
+		p.Type = gpu.Compute | gpu.Graphics
+	default:
+		p.Type = gpu.Compute
+	}
+	return p
+}
+
+// slack is how far apart rows of one list can lie: some programs stamp each row when they write it.
+const slack = 50 * time.Millisecond
+
+// processLog puts the rows of processes together to lists: the rows of one GPU at one time.
+type processLog struct {
+	*log
+	lists map[string]*processList // by UUID
+}
+
+// processList is the list of a GPU that is being read.
+type processList struct {
+	info  gpu.Info
+	begin time.Duration
+	line  int
+	open  bool
+	list  []gpu.Process
+	lives lives
+}
+
+// add takes a row. A row without a process says that the GPU has none.
+func (p *processLog) add(info gpu.Info, t time.Duration, process *gpu.Process) error {
+	l := p.lists[info.UUID]
+	if l == nil {
+		if len(p.lists) >= maxGPUs {
+			return p.lines.errorf("names more than %d GPUs: check which column names the GPU", maxGPUs)
+		}
+		l = &processList{info: info}
+		p.lists[info.UUID] = l
+	}
+	twice := process != nil && slices.ContainsFunc(l.list, func(x gpu.Process) bool { return x.ID.PID == process.ID.PID })
+	if l.open && (t > l.begin+slack || t < l.begin || twice) {
+		if err := p.close(l); err != nil {
+			return err
+		}
+	}
+	if !l.open {
+		l.open, l.begin, l.line = true, t, p.lines.number
+	}
+	if process == nil {
+		return nil
+	}
+	if len(l.list) >= maxProcesses {
+		return p.lines.errorf("lists more than %d processes at one time: check the time stamps", maxProcesses)
+	}
+	l.list = append(l.list, *process)
+	return nil
+}
+
+// close ends a list.
+func (p *processLog) close(l *processList) error {
+	s := gpu.Sample{T: l.begin, ProcessesKnown: true, Processes: l.lives.settle(l.list)}
+	l.open, l.list = false, nil
+	return p.emit(l.info, s, l.line)
+}
+
+// end ends the last lists, in the order of the GPUs.
+func (p *processLog) end() error {
+	var open []*processList
+	for _, l := range p.lists {
+		if l.open {
+			open = append(open, l)
+		}
+	}
+	slices.SortFunc(open, func(a, b *processList) int {
+		return cmp.Or(cmp.Compare(a.info.Index, b.info.Index), cmp.Compare(a.info.UUID, b.info.UUID))
+	})
+	for _, l := range open {
+		if err := p.close(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// maxDepth bounds how deep elements are nested.
+	maxDepth = 32
+	// maxText bounds the text of an element that is of use, in bytes.
+	maxText = 4 << 10
+)
+
+// xmlLog reads the documents that nvidia-smi -q -x writes, one after another as with -l. It keeps
+// no more than one GPU.
+type xmlLog struct {
+	*log
+	path    []string
+	text    strings.Builder
+	t       time.Duration
+	dated   bool
+	driver  string
+	gpus    int // of the document
+	gpu     *xmlGPU
+	lives   map[string]*lives
+	decoder *xml.Decoder
+}
+
+// xmlGPU is the GPU that is being read.
+type xmlGPU struct {
+	info      gpu.Info
+	line      int
+	memory    gpu.Memory
+	mig       gpu.Opt[bool]
+	instances []gpu.Instance
+	processes []gpu.Process
+	known     bool // the processes are told
+	// What is being read.
+	instance       gpu.Opt[uint32]
+	instanceMemory gpu.Memory
+	pid            gpu.Opt[uint32]
+	kind, name     string
+	used           gpu.Opt[uint64]
+}
+
+// readXML reads a log of XML documents.
+func readXML(l *log) error {
+	bound := NewGuard(l.text)
+	x := &xmlLog{log: l, lives: map[string]*lives{}, decoder: xml.NewDecoder(bound)}
+	for {
+		bound.Reset()
+		token, err := x.decoder.Token()
+		switch {
+		case errors.Is(err, io.EOF) && len(x.path) == 0:
+			return nil
+		case err != nil && isCut(err):
+			l.leaveOut(leftCut, x.line(), "the file ends inside a document")
+			return nil
+		case err != nil:
+			return x.errorf("%w: take the part out that is no XML of nvidia-smi -q -x", err)
+		}
+		if err := l.ctx.Err(); err != nil {
+			return err
+		}
+		if err := x.token(token); err != nil {
+			return err
+		}
+	}
+}
+
+// isCut reports whether an error is that of a document that has no end.
+func isCut(err error) bool {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return true
+	}
+	wrong, ok := errors.AsType[*xml.SyntaxError](err)
+	return ok && wrong.Msg == "unexpected EOF"
+}
+
+func (x *xmlLog) line() int {
+	line, _ := x.decoder.InputPos()
+	return line
+}
+
+func (x *xmlLog) errorf(form string, args ...any) error {
+	return fmt.Errorf("%s:%d: %w", x.name, x.line(), fmt.Errorf(form, args...))
+}
+
+// token takes a part of a document.
+func (x *xmlLog) token(token xml.Token) error {
+	switch part := token.(type) {
+	case xml.StartElement:
+		if len(x.path) >= maxDepth {
+			return x.errorf("elements are nested more than %d deep", maxDepth)
+		}
+		x.path = append(x.path, part.Name.Local)
+		x.text.Reset()
+		return x.begin(part)
+	case xml.CharData:
+		if x.text.Len()+len(part) <= maxText {
+			x.text.Write(part)
+		}
+	case xml.EndElement:
+		err := x.end(strings.TrimSpace(x.text.String()))
+		x.text.Reset()
+		if err != nil {
+			return x.errorf("%s: %w", strings.Join(x.path, "/"), err)
+		}
+		x.path = x.path[:len(x.path)-1]
+	}
+	return nil
+}
+
+// begin takes the begin of an element.
+func (x *xmlLog) begin(part xml.StartElement) error {
+	switch strings.Join(x.path, "/") {
+	case "nvidia_smi_log":
+		x.dated, x.gpus, x.driver = false, 0, ""
+	case "nvidia_smi_log/gpu":
+		if !x.dated {
+			return x.errorf("no timestamp before the first GPU: record with nvidia-smi -q -x -l 1")
+		}
+		x.gpu = &xmlGPU{info: indexed(x.gpus), line: x.line()}
+		x.gpu.info.DriverVersion = x.driver
+		x.gpus++
+		for _, a := range part.Attr {
+			if a.Name.Local == "id" && a.Value != "" {
+				x.gpu.info.PCIBusID, x.gpu.info.UUID = a.Value, "pci-"+a.Value
+			}
+		}
+	case "nvidia_smi_log/gpu/processes":
+		x.gpu.known = true
+	case "nvidia_smi_log/gpu/processes/process_info":
+		g := x.gpu
+		g.instance, g.pid, g.kind, g.name, g.used = gpu.Opt[uint32]{}, gpu.Opt[uint32]{}, "", "", gpu.Opt[uint64]{}
+	case "nvidia_smi_log/gpu/mig_devices/mig_device":
+		x.gpu.instance, x.gpu.instanceMemory = gpu.Opt[uint32]{}, gpu.Memory{}
+	}
+	return nil
+}
+
+// end takes the end of an element, and the text in it.
+func (x *xmlLog) end(text string) (err error) {
+	path := strings.Join(x.path, "/")
+	switch path {
+	case "nvidia_smi_log/timestamp":
+		x.t, err = x.clock.moment(text)
+		x.dated = err == nil
+		return err
+	case "nvidia_smi_log/driver_version":
+		x.driver = text
+		return nil
+	case "nvidia_smi_log/gpu":
+		return x.flush()
+	}
+	rest, ok := strings.CutPrefix(path, "nvidia_smi_log/gpu/")
+	if !ok {
+		return nil
+	}
+	g := x.gpu
+	if at, ok := map[string]*string{"product_name": &g.info.Name, "serial": &g.info.Serial, "vbios_version": &g.info.VBIOSVersion}[rest]; ok {
+		if !isAbsent(text) {
+			*at = text
+		}
+		return nil
+	}
+	switch rest {
+	case "uuid":
+		if !isAbsent(text) {
+			g.info.UUID = text
+		}
+	case "mig_mode/current_mig":
+		if text == "Enabled" || text == "Disabled" {
+			g.mig = gpu.Some(text == "Enabled")
+		}
+	case "processes":
+		if isAbsent(text) && len(g.processes) == 0 && text != "" {
+			g.known = false
+		}
+	default:
+		return g.part(rest, text)
+	}
+	return nil
+}
+
+// part takes an element of a GPU's memory, MIG devices or processes.
+func (g *xmlGPU) part(path, text string) error {
+	if name, ok := strings.CutPrefix(path, "fb_memory_usage/"); ok {
+		return memoryPart(&g.memory, name, text)
+	}
+	if name, ok := strings.CutPrefix(path, "mig_devices/mig_device/fb_memory_usage/"); ok {
+		return memoryPart(&g.instanceMemory, name, text)
+	}
+	switch path {
+	case "mig_devices/mig_device/gpu_instance_id", "processes/process_info/gpu_instance_id":
+		if isAbsent(text) {
+			return nil
+		}
+		id, err := parsePID(text)
+		g.instance = gpu.Some(id)
+		return err
+	case "mig_devices/mig_device":
+		if g.instance.OK {
+			g.instances = addInstance(g.instances, g.instance.V, usedOf(g.instanceMemory))
+		}
+	case "processes/process_info/pid":
+		id, err := parsePID(text)
+		g.pid = gpu.Some(id)
+		return err
+	case "processes/process_info/type":
+		g.kind = text
+	case "processes/process_info/process_name":
+		g.name = text
+	case "processes/process_info/used_memory":
+		var err error
+		g.used, err = amount(text, 0)
+		return err
+	case "processes/process_info":
+		if !g.pid.OK || len(g.processes) >= maxProcesses {
+			return fmt.Errorf("a process without a pid, or more than %d processes", maxProcesses)
+		}
+		p := newProcess(g.pid.V, g.kind, g.name, g.used)
+		p.Instance = g.instance
+		g.processes = append(g.processes, p)
+	}
+	return nil
+}
+
+// memoryPart takes an element of a memory.
+func memoryPart(m *gpu.Memory, name, text string) error {
+	at := map[string]*gpu.Opt[uint64]{"total": &m.Total, "used": &m.Used, "free": &m.Free, "reserved": &m.Reserved}[name]
+	if at == nil {
+		return nil
+	}
+	v, err := amount(text, 0)
+	*at = v
+	return err
+}
+
+// flush hands over the GPU that was read.
+func (x *xmlLog) flush() error {
+	g := x.gpu
+	s := gpu.Sample{T: x.t, Memory: usedOf(g.memory), MIGEnabled: g.mig, Instances: g.instances}
+	if g.known {
+		v := x.lives[g.info.UUID]
+		if v == nil {
+			v = &lives{}
+			x.lives[g.info.UUID] = v
+		}
+		s.ProcessesKnown, s.Processes = true, v.settle(g.processes)
+	}
+	return x.emit(g.info, s, g.line)
+}
