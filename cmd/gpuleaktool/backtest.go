@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
@@ -43,21 +44,27 @@ type backtest struct {
 	format     string
 	output     string
 	outputFile string
+	failOn     string // the level from which on the exit status is 1
 	step       time.Duration
 	unit       float64 // bytes; 0 is to find out
 	capacity   float64 // bytes; 0 is what the history says
 	location   *time.Location
-	prometheus promQuery
-	detector   settings
-	rules      *detectorconfig.Config
-	progress   bool // also where stderr is no terminal
+	columns    []string // of a CSV without a header that is known
+	// When a log begins that tells no date or no time, nil if that was not given, and what is
+	// between two of its rows.
+	logStart    func() time.Time
+	logInterval time.Duration
+	prometheus  promQuery
+	detector    settings
+	rules       *detectorconfig.Config
+	progress    bool // also where stderr is no terminal
 }
 
 const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
 
-FILE is a log of nvidia-smi (--query-gpu=timestamp,… or --query-compute-apps=timestamp,…, with --format=csv), what "gpuleaktool record" wrote, or used memory in the text format of OpenMetrics, as "promtool tsdb dump-openmetrics" writes it; each may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
+FILE is a log of nvidia-smi (CSV, the table, XML, dmon or pmon) or of dcgmi dmon, what "gpuleaktool record" wrote, metrics (OpenMetrics, or an answer of Prometheus), system metrics of W&B, or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
 
-The exit status is 0 without a leak, 1 with one, and 2 if the input or the call was wrong.`
+The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), and 2 if the input or the call was wrong.`
 
 // addBacktest adds the command backtest.
 func addBacktest(app *kingpin.Application, commands map[string]command) {
@@ -68,14 +75,16 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 		cmd.Flag(name, help).Default(def).SetValue(setting.OneOf(name, choices, set, func() string { return *p }))
 	}
 	unit, zone := "", ""
-	choice("format", "What the files are: auto, nvidia-smi, compute-apps or openmetrics. auto knows recordings, too.", formatAuto, &b.format,
-		formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatOpenMetrics)
+	choice("format", "What the files are, where auto does not find it out.", formatAuto, &b.format, formatChoices()...)
+	b.addLogFlags(cmd)
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
+	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,
+		levelVerdict.String(), levelTicket.String(), levelPage.String())
 	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
 	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(setting.Duration("step", &b.step, leastStep, 24*time.Hour))
-	choice("unit", "Unit of the metric: auto (from its name), B or MiB. Logs of nvidia-smi and recordings tell theirs.", "auto", &unit, "auto", "B", "MiB")
+	choice("unit", "Unit of the metric, or of a CSV that tells none: auto (from its name), B or MiB. Other logs tell theirs.", "auto", &unit, "auto", "B", "MiB")
 	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(setting.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
-	cmd.Flag("timezone", "Time zone of nvidia-smi's time stamps and of what is shown, such as Europe/Berlin.").Default("UTC").
+	cmd.Flag("timezone", "Time zone of time stamps that tell none, and of what is shown, such as Europe/Berlin.").Default("UTC").
 		SetValue(setting.Checked("timezone", &zone, b.setLocation))
 	cmd.Flag("progress", "Say how far it is, even if the standard error is no terminal.").BoolVar(&b.progress)
 	b.prometheus.addFlags(cmd)
@@ -128,13 +137,24 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	findings := findingsOf(list)
-	if err := out(func(w io.Writer) error { return b.write(w, list, findings) }); err != nil {
+	if err := out(func(w io.Writer) error { return b.write(w, findings) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(findings, func(f finding) bool { return f.alarm != nil }) {
+	if slices.ContainsFunc(findings, b.fails) {
 		return errLeak
 	}
 	return nil
+}
+
+// fails reports whether a finding is what --fail-on names.
+func (b *backtest) fails(f finding) bool {
+	switch b.failOn {
+	case levelPage.String():
+		return f.level == levelPage
+	case levelTicket.String():
+		return f.level >= levelTicket
+	}
+	return len(f.alarms) > 0 // a memory may fill up without a leak
 }
 
 // inputs returns the files that are read. The history may be that of a Prometheus.
@@ -162,6 +182,10 @@ func (b *backtest) check() error {
 		return errors.New(standardInput + ": can be read only once: name - once")
 	case b.step%leastStep != 0:
 		return fmt.Errorf("--step=%s: must be a multiple of %s", humanize.FormatDuration(b.step), humanize.FormatDuration(leastStep))
+	case b.prometheus.url != "" && (len(b.columns) > 0 || b.logStart != nil || b.logInterval > 0):
+		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
+	case b.format == string(formats.CSV) && len(b.columns) == 0:
+		return errors.New("--format=csv needs --columns, such as --columns=timestamp,gpu,used[MiB]")
 	case b.prometheus.url != "" && b.format != formatAuto:
 		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.format)
 	}
@@ -282,7 +306,7 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 	if list, err = b.judge(ctx, h); err != nil {
 		return nil, nil, err
 	}
-	if r, ok := h.(*recorded); ok {
+	if r, ok := h.(leaver); ok {
 		for _, text := range r.leftOut() {
 			warnings = append(warnings, name+": "+text)
 		}
@@ -344,10 +368,10 @@ func sumOf(list []gpu.Process) gpu.Opt[uint64] {
 }
 
 // write writes what came out.
-func (b *backtest) write(w io.Writer, list []*series, findings []finding) (err error) {
+func (b *backtest) write(w io.Writer, findings []finding) (err error) {
 	switch b.output {
 	case outputJSON:
-		err = writeLines(w, list, b.step)
+		err = writeLines(w, findings, b.step)
 	case outputHTML:
 		err = writeReport(w, findings, b.location)
 	default:

@@ -22,8 +22,14 @@ const nearCapacity = 0.95
 type finding struct {
 	*series
 	name   string // in words
-	alarm  *step  // the first, nil without a leak
 	alarms []plot.Span
+	// alarm is the verdict that led to the first page or else ticket; where nobody was told of a
+	// leak, that of the alarm that lasted longest. Nil without a leak, chosen is its place in alarms.
+	alarm  *step
+	chosen int
+	alerts alerts
+	level  level
+	at     time.Duration // of the page, the ticket or the verdict that level tells
 	full   time.Duration // when the leak first brought it near its capacity, if filled
 	filled bool
 
@@ -37,7 +43,48 @@ func findingsOf(list []*series) []finding {
 	for i, x := range list {
 		findings[i] = findingOf(x, names[i])
 	}
+	for i, a := range alertsOf(findings) {
+		findings[i].alerts = a
+		findings[i].rank()
+	}
 	return findings
+}
+
+// rank finds out the most that came of the series, when, and because of which verdict.
+func (f *finding) rank() {
+	f.level = f.alerts.level()
+	switch {
+	case f.level == levelPage:
+		f.at = f.alerts.pages[0].From
+	case f.level == levelTicket:
+		f.at = f.alerts.tickets[0].From
+	case len(f.alarms) > 0:
+		f.level = levelVerdict
+	default:
+		return
+	}
+	f.chosen = -1
+	for i, a := range f.alarms {
+		longest := f.chosen < 0 || a.To-a.From > f.alarms[f.chosen].To-f.alarms[f.chosen].From
+		if f.level == levelVerdict && longest || f.level > levelVerdict && a.From <= f.at && f.at <= a.To+scrapeGap {
+			f.chosen = i
+		}
+	}
+	if f.chosen >= 0 {
+		f.alarm = f.stepAt(f.alarms[f.chosen].From)
+	} else if len(f.alarms) > 0 { // the memory fills up, and not by what is called a leak
+		f.chosen, f.alarm = 0, f.stepAt(f.alarms[0].From)
+	}
+	if f.level == levelVerdict {
+		f.at = f.alarm.t
+	}
+	f.fill()
+}
+
+// stepAt returns the step at time t, at which there is one.
+func (f *finding) stepAt(t time.Duration) *step {
+	i := slices.IndexFunc(f.steps, func(s step) bool { return s.t == t && !s.blind })
+	return &f.steps[i]
 }
 
 func findingOf(x *series, name string) finding {
@@ -52,9 +99,6 @@ func findingOf(x *series, name string) finding {
 		switch {
 		case s.leak && !open:
 			f.alarms = append(f.alarms, plot.Span{From: s.t, To: s.t, Open: true})
-			if f.alarm == nil {
-				f.alarm = s
-			}
 		case s.leak:
 			f.alarms[len(f.alarms)-1].To = s.t
 		case open:
@@ -62,19 +106,19 @@ func findingOf(x *series, name string) finding {
 			last.To, last.Open = s.t, false
 		}
 	}
-	f.fill()
 	return f
 }
 
-// fill finds out when the memory was first near its capacity since the leak of the first alarm
-// began. What filled it before was another job, or a peak that was given back, and tells
-// nothing of how early the alarm came.
+// fill finds out when the memory was first near its capacity since the leak began that somebody was
+// told of. What filled it before was another job, or a peak that was given back, and tells
+// nothing of how early that came.
 func (f *finding) fill() {
-	if f.alarm == nil {
-		return
+	since := f.at
+	if f.alarm != nil {
+		since = f.alarm.since
 	}
 	for i := range f.steps {
-		if s := &f.steps[i]; s.near && s.nearAt >= f.alarm.since {
+		if s := &f.steps[i]; s.near && s.nearAt >= since {
 			f.full, f.filled = s.nearAt, true
 			return
 		}
@@ -157,8 +201,8 @@ func (f *finding) verdict(loc *time.Location) string {
 		return "no leak"
 	}
 	text := "leak at " + moment(f.alarm.t, loc)
-	if first := f.alarms[0]; !first.Open {
-		text += ", cleared after " + humanize.Duration(first.To-first.From)
+	if a := f.alarms[f.chosen]; !a.Open {
+		text += ", cleared after " + humanize.Duration(a.To-a.From)
 	}
 	if n := len(f.alarms) - 1; n > 0 {
 		text += fmt.Sprintf(", and %d more", n)
@@ -221,18 +265,34 @@ func (f *finding) forecast() string {
 	return text
 }
 
-// early says how long the alarm came before the memory was as good as full, or
-// before the end of the record.
+// told writes whom the rules of the mixin would have told, and how early; "" without a leak.
+func (f *finding) told(loc *time.Location) string {
+	switch f.level {
+	case levelNone:
+		return ""
+	case levelVerdict:
+		if f.alerts.owned {
+			return "that of its process"
+		}
+		return "none"
+	}
+	text := f.level.String() + " at " + moment(f.at, loc) + ", " + f.early()
+	if t := f.alerts.tickets; f.level == levelPage && len(t) > 0 && t[0].From < f.at {
+		text += "; ticket at " + moment(t[0].From, loc)
+	}
+	return text
+}
+
+// early says how long that came before the memory was as good as full, or before the end of the
+// record.
 func (f *finding) early() string {
 	switch {
-	case f.alarm == nil:
-		return ""
-	case f.filled && f.full >= f.alarm.t:
-		return humanize.Duration(f.full-f.alarm.t) + " before 95 % was in use"
+	case f.filled && f.full >= f.at:
+		return humanize.Duration(f.full-f.at) + " before 95 % was in use"
 	case f.filled:
-		return humanize.Duration(f.alarm.t-f.full) + " after 95 % was in use"
+		return humanize.Duration(f.at-f.full) + " after 95 % was in use"
 	}
-	return humanize.Duration(f.last-f.alarm.t) + " before the end"
+	return humanize.Duration(max(f.last-f.at, 0)) + " before the end"
 }
 
 // moment writes a time to the minute.
@@ -240,12 +300,44 @@ func moment(t time.Duration, loc *time.Location) string {
 	return wall(t).In(loc).Format("2006-01-02 15:04")
 }
 
-// headline answers in one sentence whether an alarm would have been raised, and how
-// early.
+// headline answers whether somebody would have been paged or got a ticket, and how early.
 func headline(list []finding, loc *time.Location) string {
 	var first *finding
+	leaking := 0
+	for i := range list {
+		f := &list[i]
+		if f.level == levelNone {
+			continue
+		}
+		leaking++
+		// At the same time, the whole memory comes before who holds it: it is first
+		// in the list.
+		if first == nil || first.after(f) {
+			first = f
+		}
+	}
+	switch {
+	case first == nil:
+		return quiet(list)
+	case first.level == levelVerdict:
+		return first.untold(loc, culprit(list, first), leaking)
+	}
+	return first.sentence(loc, culprit(list, first), leaking)
+}
+
+// after reports whether a finding comes after another one: after a higher level, or after an earlier one
+// of the same level.
+func (f *finding) after(other *finding) bool {
+	if f.level != other.level {
+		return f.level < other.level
+	}
+	return f.at > other.at
+}
+
+// quiet is the headline where nothing leaks.
+func quiet(list []finding) string {
 	var longest time.Duration
-	leaking, judged, muted := 0, 0, 0
+	judged, muted := 0, 0
 	for i := range list {
 		f := &list[i]
 		longest = max(longest, f.span())
@@ -255,19 +347,8 @@ func headline(list []finding, loc *time.Location) string {
 		case f.muted():
 			muted++
 		}
-		if f.alarm == nil {
-			continue
-		}
-		leaking++
-		// At the same time, the whole memory comes before who holds it: it is first
-		// in the list.
-		if first == nil || f.alarm.t < first.alarm.t {
-			first = f
-		}
 	}
 	switch {
-	case first != nil:
-		return first.sentence(loc, culprit(list, first), leaking)
 	case muted == len(list):
 		return fmt.Sprintf("Nothing was judged: all %d series are muted.", muted)
 	case judged == 0 && muted > 0:
@@ -340,24 +421,56 @@ func (f *finding) amount(used float64) string {
 	return humanize.Bytes(used)
 }
 
-// sentence is the headline about the first of so many leaking series, and who holds
-// the memory that leaks.
+// untold is the headline about a leak that nobody would have been told of: it did not last until a
+// ticket, or the record ends before.
+func (f *finding) untold(loc *time.Location, who string, leaking int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Would not have paged or ticketed: %s was called a leak at %s", f.subject(who), clockTime(f.at, loc))
+	if a := f.alarms[f.chosen]; a.Open {
+		fmt.Fprintf(&b, ", %s before the record ends", humanize.Duration(f.last-f.at))
+	} else {
+		fmt.Fprintf(&b, ", for %s", humanize.Duration(a.To-a.From))
+	}
+	fmt.Fprintf(&b, ", and a ticket waits for %s", humanize.Duration(forLeak))
+	return b.String() + inAll(leaking)
+}
+
+// subject names the series, and who holds the memory that leaks.
+func (f *finding) subject(who string) string {
+	if who == "" {
+		return f.title()
+	}
+	return f.title() + " (" + who + ")"
+}
+
+// clockTime writes a time to the minute, and its zone.
+func clockTime(t time.Duration, loc *time.Location) string {
+	return wall(t).In(loc).Format("2006-01-02 15:04 MST")
+}
+
+// inAll ends the sentence about one of so many series that leak.
+func inAll(leaking int) string {
+	if leaking > 1 {
+		return fmt.Sprintf("; %d series leak in all.", leaking)
+	}
+	return "."
+}
+
+// sentence is the headline about the first of so many series that somebody would have been told
+// of, and who holds the memory that leaks.
 func (f *finding) sentence(loc *time.Location, who string, leaking int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Would have alerted at %s for %s", wall(f.alarm.t).In(loc).Format("2006-01-02 15:04 MST"), f.title())
-	if who != "" {
-		fmt.Fprintf(&b, " (%s)", who)
+	fmt.Fprintf(&b, "Would have %s at %s for %s, ", f.level.done(), clockTime(f.at, loc), f.subject(who))
+	if f.filled && f.full >= f.at {
+		fmt.Fprintf(&b, "%s before %d %% of the memory was in use and ", humanize.Duration(f.full-f.at), int(100*nearCapacity))
 	}
-	b.WriteString(", ")
-	if f.filled && f.full >= f.alarm.t {
-		fmt.Fprintf(&b, "%s before %d %% of the memory was in use and ", humanize.Duration(f.full-f.alarm.t), int(100*nearCapacity))
-	}
-	fmt.Fprintf(&b, "%s before the record ends at %s", humanize.Duration(f.last-f.alarm.t), f.amount(f.used))
+	fmt.Fprintf(&b, "%s before the record ends at %s", humanize.Duration(max(f.last-f.at, 0)), f.amount(f.used))
 	if worst := f.worst(); f.used < worst/2 {
 		fmt.Fprintf(&b, ", after %s while it leaked", f.amount(worst))
 	}
-	if leaking > 1 {
-		fmt.Fprintf(&b, "; %d series leak in all", leaking)
+	text := b.String() + inAll(leaking)
+	if f.level == levelTicket && !f.capacity.OK {
+		text += " Without its capacity there is no forecast and no page: give --capacity."
 	}
-	return b.String() + "."
+	return text
 }

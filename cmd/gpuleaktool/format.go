@@ -12,15 +12,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// The choices of --format beside those of gpu.RecordingKind.
+// The choices of --format beside those of gpu.RecordingKind and of package formats.
 const (
 	formatAuto        = "auto"
 	formatOpenMetrics = "openmetrics"
+	formatPrometheus  = "prometheus" // an answer of Prometheus's API, or of promtool query range
 )
 
 // peeked is how much of a file is looked at to find out its format.
@@ -49,22 +54,112 @@ func isNamed(name string) bool { return name != "-" && name != "" }
 // open returns the history that a file holds. name stands in errors.
 func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history, error) {
 	buffered := bufio.NewReaderSize(in, peeked)
-	head, packed := peek(buffered)
-	if why := gpu.Unreadable([]byte(head)); why != "" {
-		return nil, fmt.Errorf("%s: %s", name, why)
+	head, packed, wide := peek(buffered)
+	f, err := b.formatOf(name, head)
+	if err != nil {
+		return nil, err
 	}
-	if b.format == formatOpenMetrics || b.format == formatAuto && isOpenMetrics(head) {
-		var text io.Reader = buffered
-		if packed {
-			unpacked, err := gzip.NewReader(buffered)
-			if err != nil {
-				return nil, fmt.Errorf("%s: gzip: %w", name, err)
-			}
-			text = unpacked
+	text := io.Reader(buffered)
+	// The reader of recordings unpacks by itself, and reads one that was cut off.
+	if f != "" || wide || len(b.columns) > 0 {
+		if text, err = plain(name, buffered, packed); err != nil {
+			return nil, err
 		}
-		return readOpenMetrics(ctx, name, text, b.unit)
 	}
-	reader, err := gpu.NewRecordingReader(name, buffered, b.location)
+	switch f {
+	case formatOpenMetrics:
+		return readOpenMetrics(ctx, name, text, b.unit)
+	case formatPrometheus:
+		return readPrometheusAnswer(ctx, name, text, b.unit)
+	case "":
+		return b.openRecording(name, head, text)
+	}
+	if b.unit != 0 && f != string(formats.CSV) {
+		return nil, fmt.Errorf("%s: --unit is for metrics and for --columns: this file tells its units", name)
+	}
+	return &logged{name: name, format: formats.Format(f), in: text, options: b.logOptions()}, nil
+}
+
+// formatOf returns the format of a file that begins with head: that of --format, of --columns, or
+// what is recognised; "" is what the reader of recordings finds out.
+func (b *backtest) formatOf(name, head string) (string, error) {
+	found := b.recognise(head)
+	if found == "" {
+		if why := gpu.Unreadable([]byte(head)); why != "" {
+			return "", fmt.Errorf("%s: %s", name, why)
+		}
+	}
+	asked := b.format
+	if asked == formatAuto && len(b.columns) > 0 && !b.isSMI() {
+		asked = string(formats.CSV)
+	}
+	switch {
+	case found != "" && len(b.columns) > 0:
+		return "", fmt.Errorf("%s: --columns is for a CSV: this is a file of the format %s, which needs none", name, found)
+	case found != "" && asked != formatAuto && asked != found:
+		return "", fmt.Errorf("%s: --format=%s: this is a file of the format %s", name, asked, found)
+	case asked == string(gpu.KindGPUs) || asked == string(gpu.KindApps):
+		return "", nil
+	case asked != formatAuto:
+		return asked, nil
+	case found == "" && len(b.columns) == 0 && !strings.HasPrefix(head, `{"format"`):
+		if why := formats.Unreadable(head); why != "" {
+			return "", fmt.Errorf("%s: %s", name, why)
+		}
+	}
+	return found, nil
+}
+
+// recognise returns the format of a file that begins with head, "" if that is left to the reader of
+// recordings, or to --columns.
+func (b *backtest) recognise(head string) string {
+	if f := formats.Recognise(head); f != "" {
+		return string(f)
+	}
+	switch {
+	case isPrometheusAnswer(head):
+		return formatPrometheus
+	case len(b.columns) == 0 && isOpenMetrics(head):
+		return formatOpenMetrics
+	}
+	return ""
+}
+
+// isSMI reports whether --columns has names that nvidia-smi has for used memory: the log is one of
+// its own without a header.
+func (b *backtest) isSMI() bool {
+	return slices.ContainsFunc(b.columns, func(c string) bool {
+		return slices.Contains([]string{"memory.used", "memory.free", "used_memory", "used_gpu_memory"}, strings.TrimSpace(c))
+	})
+}
+
+// logOptions are what a log may not tell.
+func (b *backtest) logOptions() formats.Options {
+	o := formats.Options{Location: b.location, Interval: b.logInterval, Columns: b.columns, Unit: b.unit}
+	if b.logStart != nil {
+		o.Start = b.logStart()
+	}
+	return o
+}
+
+// openRecording opens a recording, or a log of nvidia-smi --query-gpu or --query-compute-apps.
+func (b *backtest) openRecording(name, head string, in io.Reader) (history, error) {
+	open := gpu.NewRecordingReader
+	if len(b.columns) > 0 {
+		open = func(name string, in io.Reader, loc *time.Location) (*gpu.RecordingReader, error) {
+			return gpu.NewHeaderlessReader(name, in, loc, strings.Join(b.columns, ","))
+		}
+	}
+	reader, err := open(name, in, b.location)
+	if errors.Is(err, gpu.ErrNoHeader) {
+		first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
+		first = humanize.Printable(strings.TrimSpace(first), 80)
+		n := 1 + max(strings.Count(first, ","), strings.Count(first, ";"))
+		if n == 1 {
+			return nil, fmt.Errorf("%s: %w, nor any other log that can be read: it begins with %s; record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1", name, gpu.ErrNoHeader, first)
+		}
+		return nil, fmt.Errorf("%s: %w: of another CSV name the %d columns in their order, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; it begins with %s", name, gpu.ErrNoHeader, n, first)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -77,19 +172,37 @@ func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history
 	return &recorded{reader: reader}, nil
 }
 
-// peek returns the first lines, unpacked, and leaves the reader where it was.
-func peek(in *bufio.Reader) (head string, packed bool) {
+// plain returns a text unpacked, and as UTF-8.
+func plain(name string, in io.Reader, packed bool) (io.Reader, error) {
+	if packed {
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: gzip: %w", name, err)
+		}
+		in = unpacked
+	}
+	return formats.Text(in), nil
+}
+
+// peek returns the first lines, unpacked and as UTF-8, and leaves the reader where it was. wide says
+// that the text is in UTF-16.
+func peek(in *bufio.Reader) (head string, packed, wide bool) {
 	raw, _ := in.Peek(peeked / 2) // what is wrong comes up again when it is read
-	if !bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
-		return string(raw), false
+	if packed = bytes.HasPrefix(raw, []byte{0x1f, 0x8b}); packed {
+		z, err := gzip.NewReader(bytes.NewReader(raw))
+		if err != nil {
+			return "", true, false
+		}
+		text := make([]byte, 16<<10)
+		n, _ := io.ReadFull(z, text)
+		raw = text[:n]
 	}
-	z, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		return "", true
+	wide = bytes.HasPrefix(raw, []byte{0xff, 0xfe}) || bytes.HasPrefix(raw, []byte{0xfe, 0xff})
+	if !wide {
+		return string(raw), packed, false
 	}
-	text := make([]byte, 4<<10)
-	n, _ := io.ReadFull(z, text)
-	return string(text[:n]), true
+	text, _ := io.ReadAll(formats.Text(bytes.NewReader(raw)))
+	return string(text), packed, true
 }
 
 // isOpenMetrics reports whether a file that begins so is OpenMetrics: with a

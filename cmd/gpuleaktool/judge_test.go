@@ -202,7 +202,7 @@ func TestEarlierLives(t *testing.T) {
 	list := j.end()
 	findings := findingsOf(list)
 	var table, page, text strings.Builder
-	if err := errors.Join(writeTable(&table, findings, time.UTC), writeReport(&page, findings, time.UTC), writeLines(&text, list, time.Minute)); err != nil {
+	if err := errors.Join(writeTable(&table, findings, time.UTC), writeReport(&page, findings, time.UTC), writeLines(&text, findings, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for what, shown := range map[string]bool{

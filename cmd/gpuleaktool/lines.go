@@ -47,12 +47,15 @@ type line struct {
 	Capacity *float64 `json:"capacity_bytes"`
 	Trough   *float64 `json:"trough_bytes"`
 	Earlier  *float64 `json:"prior_lives"`
-	File     string   `json:"file,omitempty"`
+	// Whether an alert of the mixin fires for it.
+	Page   bool   `json:"page"`
+	Ticket bool   `json:"ticket"`
+	File   string `json:"file,omitempty"`
 }
 
 // writeLines writes a line for each step of each series, in the order of time; at
 // the same time in that of the series. every is the time between two.
-func writeLines(w io.Writer, list []*series, every time.Duration) error {
+func writeLines(w io.Writer, list []finding, every time.Duration) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
@@ -62,7 +65,8 @@ func writeLines(w io.Writer, list []*series, every time.Duration) error {
 	}
 	var order []at
 	names := make([]json.RawMessage, len(list))
-	for i, x := range list {
+	for i := range list {
+		x := &list[i]
 		names[i] = x.labels.json()
 		for k := range x.steps {
 			if t, due := x.due(k, every); due {
@@ -74,8 +78,8 @@ func writeLines(w io.Writer, list []*series, every time.Duration) error {
 		return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(a.series, b.series))
 	})
 	for _, o := range order {
-		x := list[o.series]
-		if err := encoder.Encode(lineOf(names[o.series], x, &x.steps[o.step], o.t)); err != nil {
+		f := &list[o.series]
+		if err := encoder.Encode(lineOf(names[o.series], f, &f.steps[o.step], o.t)); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 	}
@@ -96,7 +100,7 @@ func (x *series) due(k int, every time.Duration) (t time.Duration, due bool) {
 	return t, k+1 == len(x.steps) || ceil(x.steps[k+1].t, every) != t
 }
 
-func lineOf(name json.RawMessage, x *series, s *step, t time.Duration) line {
+func lineOf(name json.RawMessage, f *finding, s *step, t time.Duration) line {
 	var since detector.Value
 	if s.leak {
 		since = detector.Of(s.since.Seconds())
@@ -107,12 +111,13 @@ func lineOf(name json.RawMessage, x *series, s *step, t time.Duration) line {
 		withheld, withheldFor = &why, detector.Of(s.withheldFor.Seconds())
 	}
 	return line{
-		Time: wall(t), Series: name, File: x.from,
+		Time: wall(t), Series: name, File: f.from,
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
 		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
 		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),
 		Withheld: withheld, WithheldS: finite(withheldFor), Full: finite(s.full), FullLower: finite(s.fullLower), FullUpper: finite(s.fullUpper),
 		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Since: finite(since), Capacity: finite(s.capacity), Trough: finite(s.trough), Earlier: finite(s.earlier),
+		Page: firing(f.alerts.pages, s.t), Ticket: firing(f.alerts.tickets, s.t),
 	}
 }
 

@@ -6,7 +6,7 @@
 // lines of a process that leak, and handles what is known of the earlier lives of programs.
 //
 // It exits with 2 when the call was wrong or could not be carried out, and with 1
-// when a backtest has found a leak.
+// when a backtest has found a leak, or the alert that --fail-on names.
 package main
 
 import (

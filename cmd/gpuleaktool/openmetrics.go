@@ -45,10 +45,8 @@ type openMetrics struct {
 
 // readOpenMetrics reads all of in. name stands in errors.
 func readOpenMetrics(ctx context.Context, name string, in io.Reader, unit float64) (history, error) {
-	r := &openMetrics{
-		name: name, in: bufio.NewReaderSize(in, maxOpenMetricsLine),
-		types: map[string]string{}, units: map[string]string{}, series: map[string]*scalar{}, known: map[string]*scalar{},
-	}
+	r := newOpenMetrics(name)
+	r.in = bufio.NewReaderSize(in, maxOpenMetricsLine)
 	for ctx.Err() == nil {
 		r.number++
 		line, err := r.in.ReadSlice('\n')
@@ -69,6 +67,13 @@ func readOpenMetrics(ctx context.Context, name string, in io.Reader, unit float6
 		}
 	}
 	return nil, ctx.Err()
+}
+
+// newOpenMetrics returns a reader that has read nothing.
+func newOpenMetrics(name string) *openMetrics {
+	return &openMetrics{
+		name: name, types: map[string]string{}, units: map[string]string{}, series: map[string]*scalar{}, known: map[string]*scalar{},
+	}
 }
 
 func (r *openMetrics) at(err error) error { return fmt.Errorf("%s:%d: %w", r.name, r.number, err) }

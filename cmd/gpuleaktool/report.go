@@ -39,7 +39,7 @@ type reportRow struct {
 	Class                   string // bad, warn, ok or wait
 	Span, Samples, Peak     string
 	Pattern, Growth, Leaked string
-	Forecast, Early         string
+	Forecast, Alert         string
 	Withheld, AtEnd         string // why it was no leak yet when it was surest, and why it is none yet
 	Knew                    string
 	Plot                    template.HTML
@@ -52,8 +52,9 @@ func writeReport(w io.Writer, list []finding, loc *time.Location) error {
 	for i := range shown {
 		row := rowOf(&shown[i], loc)
 		r.Suspected = r.Suspected || shown[i].suspected.surest != nil
-		if shown[i].alarm != nil {
-			r.Leaks, r.Urgent = append(r.Leaks, row), true
+		if shown[i].level > levelNone {
+			r.Leaks = append(r.Leaks, row)
+			r.Urgent = r.Urgent || shown[i].level > levelVerdict
 		} else {
 			r.Others = append(r.Others, row)
 		}
@@ -73,13 +74,15 @@ func rowOf(f *finding, loc *time.Location) reportRow {
 	row := reportRow{
 		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
-		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Early: f.early(),
+		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Alert: f.told(loc),
 		Withheld: f.atSurest(loc), AtEnd: f.atEnd(), Knew: f.knew(),
 		Plot: f.drawing(loc).SVG(),
 	}
 	switch {
-	case f.alarm != nil:
+	case f.level > levelVerdict:
 		row.Class = "bad"
+	case f.level == levelVerdict:
+		row.Class = "warn"
 	case f.suspected.open():
 		row.Class = "warn"
 	case !f.judged():

@@ -32,10 +32,10 @@ func (f *finding) brief() bool { return f.kind != kindMemory && !f.judged() && !
 func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	leaks := slices.ContainsFunc(list, func(f finding) bool { return f.alarm != nil })
+	leaks := slices.ContainsFunc(list, func(f finding) bool { return f.level > levelNone })
 	head := []string{"SERIES", "SPAN", "SAMPLES", "PEAK", "VERDICT", "PATTERN"}
 	if leaks {
-		head = append(head, "GROWTH", "LEAKED", "FORECAST", "ALARM")
+		head = append(head, "GROWTH", "LEAKED", "FORECAST", "ALERT")
 	}
 	shown, brief := rows(list)
 	withheld := slices.ContainsFunc(shown, func(f finding) bool { return f.withheld(loc) != "" })
@@ -52,7 +52,7 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 		f := &shown[i]
 		cells := []string{f.title(), humanize.Duration(f.span()), strconv.FormatUint(f.samples, 10), f.peakText(), f.verdict(loc), cmp.Or(f.pattern(), "-")}
 		if leaks {
-			for _, cell := range []string{f.growth(), f.retained(), f.forecast(), f.early()} {
+			for _, cell := range []string{f.growth(), f.retained(), f.forecast(), f.told(loc)} {
 				cells = append(cells, cmp.Or(cell, "-"))
 			}
 		}
@@ -87,18 +87,16 @@ func rows(list []finding) (shown []finding, brief int) {
 	return shown, max(0, brief-briefRows)
 }
 
-// leaksFirst returns the list with the series that leak at its start, the earliest
-// first.
+// leaksFirst returns the list with the series at its start that somebody would have been paged for,
+// then those of tickets, then those that were called a leak; the earliest of each first.
 func leaksFirst(list []finding) []finding {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b finding) int {
 		switch {
-		case a.alarm != nil && b.alarm != nil:
-			return cmp.Compare(a.alarm.t, b.alarm.t)
-		case a.alarm != nil:
-			return -1
-		case b.alarm != nil:
+		case a.after(&b):
 			return 1
+		case b.after(&a):
+			return -1
 		}
 		return 0
 	})

@@ -1,0 +1,249 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// The waits and thresholds of the mixin's alerts on memory that leaks or fills up, as
+// mixin/config.libsonnet has them. A test holds them against the rendered rules.
+const (
+	oomPageSeconds   = 60 * 60
+	oomTicketSeconds = 24 * 60 * 60
+	fillsUpSeconds   = 15 * 60
+	// scrapeGap is how long a rule remembers the last sample of a series.
+	scrapeGap = 2 * time.Minute
+	// keepFiringFor is how long an alert outlives its condition.
+	keepFiringFor = 10 * time.Minute
+	// The `for` of the rules. forLeak is that of the tickets.
+	forOOM     = 3 * time.Minute
+	forFillsUp = 2 * time.Minute
+	forLeak    = 30 * time.Minute
+)
+
+// silence is how far two verdicts may be apart: after more, a Prometheus would have had no sample
+// for a while, and what was pending begins anew.
+const silence = 5 * time.Minute
+
+// level is the most that came of a series.
+type level uint8
+
+const (
+	levelNone    level = iota
+	levelVerdict       // it was called a leak, and nobody was told
+	levelTicket
+	levelPage
+)
+
+// String names the level as --fail-on does.
+func (l level) String() string { return [...]string{"none", "verdict", "ticket", "page"}[l] }
+
+// done is what such an alert has done.
+func (l level) done() string {
+	if l == levelPage {
+		return "paged"
+	}
+	return "ticketed"
+}
+
+// alerts are what the rules of the mixin would have made of the verdicts on a series. A page is
+// GPUOutOfMemoryPredicted or GPUMemoryFillsUp with the severity critical, a ticket one with
+// warning, GPUMemoryLeakDetected or GPUWorkloadMemoryLeakDetected. They are exact to the time
+// between two verdicts, a minute at most.
+type alerts struct {
+	pages, tickets []plot.Span
+	owned          bool // the ticket of a memory is that of who holds it
+}
+
+// level returns the most that came of them.
+func (a *alerts) level() level {
+	switch {
+	case len(a.pages) > 0:
+		return levelPage
+	case len(a.tickets) > 0:
+		return levelTicket
+	}
+	return levelNone
+}
+
+// firing reports whether one of them fires at time t.
+func firing(list []plot.Span, t time.Duration) bool {
+	return slices.ContainsFunc(list, func(s plot.Span) bool { return s.From <= t && (t <= s.To || s.Open) })
+}
+
+// rule is an alert: when its condition holds, for how long it must, and how long it is
+// remembered after a step at which it held last.
+type rule struct {
+	wait      time.Duration
+	holds     func(s *step) bool
+	remembers func(next *step) time.Duration
+}
+
+// always remembers for scrapeGap, as min_over_time does.
+func always(*step) time.Duration { return scrapeGap }
+
+// never is that of a gauge that goes to 0: the last sample counts.
+func never(*step) time.Duration { return 0 }
+
+// apply returns when the alert fires.
+func (r *rule) apply(steps []step) (list []plot.Span) {
+	var since, until time.Duration
+	pending := false
+	end := func() {
+		if pending && until > since+r.wait {
+			list = append(list, plot.Span{From: since + r.wait, To: until + keepFiringFor})
+		}
+		pending = false
+	}
+	for i := range steps {
+		s := &steps[i]
+		if s.blind { // nothing was said: what was said before is remembered
+			continue
+		}
+		if pending && s.t > until {
+			end()
+		}
+		if !r.holds(s) {
+			continue
+		}
+		if !pending {
+			since, until, pending = s.t, 0, true
+		}
+		until = max(until, r.until(steps, i))
+	}
+	end()
+	if n := len(list); n > 0 && len(steps) > 0 && list[n-1].To >= steps[len(steps)-1].t {
+		list[n-1].Open = true
+	}
+	return list
+}
+
+// until returns the first moment at which the rule does not hold because of the i-th step. The last step
+// of a record is its end: nothing is known of what came after it.
+func (r *rule) until(steps []step, i int) time.Duration {
+	s := &steps[i]
+	next := slices.IndexFunc(steps[i+1:], func(n step) bool { return !n.blind })
+	switch {
+	case next < 0:
+		return s.t + 1
+	case s.last || steps[i+1+next].t-s.t > silence:
+		return s.t + scrapeGap + 1
+	}
+	n := &steps[i+1+next]
+	return max(n.t, s.t+r.remembers(n)+1)
+}
+
+// forecast returns a rule on the time to out-of-memory.
+func forecast(seconds float64, wait time.Duration) rule {
+	return rule{wait, func(s *step) bool { return s.seconds.OK && s.seconds.V < seconds }, always}
+}
+
+// fillsUp returns the rule of a memory that fills up, leak or not. loading reports whether a program on
+// it is known to load as it did in its earlier lives.
+func fillsUp(loading func(t time.Duration) bool) rule {
+	page := forecast(oomPageSeconds, forOOM)
+	var paged time.Duration
+	foreseen := false
+	holds := func(s *step) bool {
+		if page.holds(s) {
+			paged, foreseen = s.t, true
+		}
+		return s.full.OK && s.full.V < fillsUpSeconds && finite(s.fullUpper) != nil &&
+			!(foreseen && s.t-paged < scrapeGap) && s.withheld != detector.WithheldProgramLoad && !loading(s.t)
+	}
+	return rule{forFillsUp, holds, func(next *step) time.Duration {
+		if next.full.OK {
+			return 0
+		}
+		return scrapeGap
+	}}
+}
+
+// alertsOf returns the alerts on each series. Those of a memory depend on who is on it.
+func alertsOf(list []finding) []alerts {
+	all := make([]alerts, len(list))
+	for i := range list {
+		f := &list[i]
+		if f.kind == kindMemory {
+			all[i] = memoryAlerts(f, on(list, f))
+			continue
+		}
+		hidden := func(time.Duration) bool { return false }
+		if f.kind == kindWorkload {
+			members := on(list, f)
+			hidden = func(t time.Duration) bool {
+				return slices.ContainsFunc(members, func(m *finding) bool { return m.kind == kindProcess && m.sameWorkload(f) && m.leaksAt(t, 0) })
+			}
+		}
+		r := rule{forLeak, func(s *step) bool { return s.leak && !hidden(s.t) }, never}
+		all[i].tickets = r.apply(f.steps)
+	}
+	return all
+}
+
+// on returns the processes and workloads on the memory that a finding is about or is on.
+func on(list []finding, f *finding) (members []*finding) {
+	for i := range list {
+		m := &list[i]
+		if m.kind != kindMemory && m.from == f.from && m.labels.uuid() == f.labels.uuid() && m.labels.get("gpu_instance") == f.labels.get("gpu_instance") {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// sameWorkload reports whether both belong to one pod or job.
+func (f *finding) sameWorkload(other *finding) bool {
+	for _, name := range []string{"namespace", "pod", "slurm_job"} {
+		if f.labels.get(name) != other.labels.get(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// leaksAt reports whether it is called a leak at time t, and was for so long before.
+func (f *finding) leaksAt(t, before time.Duration) bool {
+	return slices.ContainsFunc(f.alarms, func(a plot.Span) bool {
+		return a.From <= t-before && (t < a.To || a.Open && t <= a.To || a.From == t)
+	})
+}
+
+// memoryAlerts returns the alerts on a memory. members are who is on it.
+func memoryAlerts(f *finding, members []*finding) (a alerts) {
+	loading := func(t time.Duration) bool {
+		return slices.ContainsFunc(members, func(m *finding) bool { return m.kind == kindProcess && m.loadsAt(t) })
+	}
+	// Who holds the memory that leaks has the ticket, once that has lasted.
+	owned := func(t time.Duration) bool {
+		return slices.ContainsFunc(members, func(m *finding) bool { return m.leaksAt(t, forLeak) })
+	}
+	leak := rule{forLeak, func(s *step) bool { return s.leak && !owned(s.t) }, never}
+	page, full, ticket := forecast(oomPageSeconds, forOOM), fillsUp(loading), forecast(oomTicketSeconds, forLeak)
+	a.pages = inOrder(page.apply(f.steps), full.apply(f.steps))
+	a.tickets = inOrder(ticket.apply(f.steps), leak.apply(f.steps))
+	a.owned = slices.ContainsFunc(f.steps, func(s step) bool { return s.leak && owned(s.t) })
+	return a
+}
+
+// inOrder returns both lists in the order of time.
+func inOrder(a, b []plot.Span) []plot.Span {
+	all := slices.Concat(a, b)
+	slices.SortStableFunc(all, func(a, b plot.Span) int { return int(min(max(a.From-b.From, -1), 1)) })
+	return all
+}
+
+// loadsAt reports whether it loads at time t what its program held in earlier lives.
+func (f *finding) loadsAt(t time.Duration) bool {
+	i, found := slices.BinarySearchFunc(f.steps, t, func(s step, t time.Duration) int { return int(min(max(s.t-t, -1), 1)) })
+	if !found {
+		i--
+	}
+	return i >= 0 && t-f.steps[i].t <= scrapeGap && f.steps[i].withheld == detector.WithheldProgramLoad
+}

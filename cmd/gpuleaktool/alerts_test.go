@@ -1,0 +1,232 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// renderedRule is a rule of dashboards/alerts.yaml.
+type renderedRule struct {
+	Alert, Record, Expr string
+	For                 model.Duration
+	Labels              struct{ Severity string }
+}
+
+// TestAlertsAreTheMixins holds the waits and thresholds here against the rendered rules.
+func TestAlertsAreTheMixins(t *testing.T) {
+	text, err := os.ReadFile("../../dashboards/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct{ Rules []renderedRule }
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	find := func(alert, severity, record string) renderedRule {
+		t.Helper()
+		for _, g := range file.Groups {
+			for _, r := range g.Rules {
+				if r.Alert == alert && r.Labels.Severity == severity && r.Record == record {
+					return r
+				}
+			}
+		}
+		t.Fatalf("dashboards/alerts.yaml has no rule %s%s of the severity %q", alert, record, severity)
+		return renderedRule{}
+	}
+	for _, c := range []struct {
+		alert, severity, record string
+		wait                    time.Duration
+		below                   float64 // 0: it has no threshold of seconds
+	}{
+		{"GPUOutOfMemoryPredicted", "critical", "gpu:gpu_seconds_to_oom:page", forOOM, oomPageSeconds},
+		{"GPUOutOfMemoryPredicted", "warning", "gpu:gpu_seconds_to_oom:ticket", forLeak, oomTicketSeconds},
+		{"GPUMemoryFillsUp", "critical", "gpu:gpu_seconds_to_full:page", forFillsUp, fillsUpSeconds},
+		{"GPUMemoryLeakDetected", "warning", "gpu:gpu_leak_detected:ticket", forLeak, 0},
+		{"GPUWorkloadMemoryLeakDetected", "warning", "", forLeak, 0},
+	} {
+		alert := find(c.alert, c.severity, "")
+		if time.Duration(alert.For) != c.wait {
+			t.Errorf("%s, %s: the mixin waits for %s, the tool for %s", c.alert, c.severity, alert.For, c.wait)
+		}
+		if c.record == "" {
+			continue
+		}
+		record := find("", "", c.record)
+		if keeps := ranges(t, alert.Expr); !slices.Equal(keeps, []time.Duration{keepFiringFor}) {
+			t.Errorf("%s: the mixin keeps it firing for %v, the tool for %s", c.alert, keeps, keepFiringFor)
+		}
+		if gaps := ranges(t, record.Expr); !slices.Contains(gaps, scrapeGap) {
+			t.Errorf("%s: the mixin remembers samples for %v, the tool for %s", c.record, gaps, scrapeGap)
+		}
+		var below []float64
+		for _, m := range regexp.MustCompile(`< ([0-9]+)\b`).FindAllStringSubmatch(record.Expr, -1) {
+			v, err := strconv.ParseFloat(m[1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			below = append(below, v)
+		}
+		if c.below > 0 && !slices.Contains(below, c.below) {
+			t.Errorf("%s: the mixin's thresholds are %v, the tool's is %g", c.record, below, c.below)
+		}
+		if c.below == 0 && !slices.Contains(ranges(t, record.Expr), forLeak) {
+			t.Errorf("%s: hides what an owner leaks for %v, the tool for %s", c.record, ranges(t, record.Expr), forLeak)
+		}
+	}
+}
+
+// ranges returns the different ranges of an expression.
+func ranges(t *testing.T, expr string) (list []time.Duration) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`\[(\w+)\]`).FindAllStringSubmatch(expr, -1) {
+		d, err := model.ParseDuration(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(list, time.Duration(d)) {
+			list = append(list, time.Duration(d))
+		}
+	}
+	return list
+}
+
+// minutes are steps, one a minute: what set says of each.
+func minutes(n int, set func(i int, s *step)) []step {
+	steps := make([]step, n)
+	for i := range steps {
+		steps[i].t, steps[i].judged = time.Duration(i)*time.Minute, true
+		set(i, &steps[i])
+	}
+	steps[n-1].last = true
+	return steps
+}
+
+func TestRules(t *testing.T) {
+	oom := func(from, to int, seconds float64) func(int, *step) {
+		return func(i int, s *step) {
+			if s.seconds = detector.Of(math.Inf(1)); i >= from && i < to {
+				s.seconds = detector.Of(seconds)
+			}
+		}
+	}
+	leak := func(from, to int) func(int, *step) {
+		return func(i int, s *step) { s.leak = i >= from && i < to }
+	}
+	full := func(from, to int, upper float64) func(int, *step) {
+		return func(i int, s *step) {
+			if i >= from && i < to {
+				s.full, s.fullUpper = detector.Of(600), detector.Of(upper)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name          string
+		steps         []step
+		pages, ticket time.Duration // when the first one fires, in minutes; -1 never
+	}{
+		{"nothing", minutes(100, func(int, *step) {}), -1, -1},
+		{"out of memory within the hour", minutes(100, oom(10, 100, 3599)), 13, 40},
+		{"in an hour", minutes(100, oom(10, 100, 3600)), -1, 40},
+		{"in a day", minutes(100, oom(10, 100, 86400)), -1, -1},
+		{"for a moment", minutes(100, oom(10, 11, 60)), -1, -1},
+		{"for two minutes, remembered for as long", minutes(100, oom(10, 12, 60)), 13, -1},
+		{"a leak", minutes(100, leak(10, 100)), -1, 40},
+		{"a leak that was taken back", minutes(100, leak(10, 39)), -1, -1},
+		{"again and again", minutes(100, func(i int, s *step) { s.leak = i%29 > 0 }), -1, -1},
+		{"the record ends before", minutes(40, leak(10, 40)), -1, -1},
+		{"it ends then", minutes(41, leak(10, 41)), -1, 40},
+		{"fills up", minutes(100, full(10, 100, 900)), 12, -1},
+		{"nobody knows when", minutes(100, full(10, 100, math.Inf(1))), -1, -1},
+		{"a reading that fails", minutes(100, func(i int, s *step) { s.leak, s.blind = i >= 10 && i != 20, i == 20 }), -1, 40},
+		{"no samples for six minutes", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 27 }), -1, 57},
+		{"none for four", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 25 }), -1, 40},
+	} {
+		f := findingsOf([]*series{{kind: kindMemory, steps: c.steps}})[0]
+		for what, x := range map[string]struct {
+			list []plot.Span
+			want time.Duration
+		}{"page": {f.alerts.pages, c.pages}, "ticket": {f.alerts.tickets, c.ticket}} {
+			got := time.Duration(-1)
+			if len(x.list) > 0 {
+				got = x.list[0].From / time.Minute
+			}
+			if got != x.want {
+				t.Errorf("%s: %s after %d minutes, want %d", c.name, what, got, x.want)
+			}
+		}
+	}
+}
+
+// Who holds the memory that leaks has the ticket.
+func TestTicketOfOwner(t *testing.T) {
+	leaks := func(i int, s *step) { s.leak = i >= 10 }
+	gpu, process := labelsOf("gpu", "0", "uuid", "GPU-0"), labelsOf("gpu", "0", "uuid", "GPU-0", "pid", "7")
+	findings := findingsOf([]*series{
+		{kind: kindMemory, labels: gpu, steps: minutes(100, leaks)},
+		{kind: kindProcess, labels: process, steps: minutes(100, leaks)},
+		{kind: kindProcess, labels: labelsOf("gpu", "1", "uuid", "GPU-1", "pid", "8"), steps: minutes(100, leaks)},
+		{kind: kindMemory, labels: labelsOf("gpu", "1", "uuid", "GPU-1"), steps: minutes(100, func(i int, s *step) { s.leak = i >= 50 })},
+	})
+	for i, want := range []level{levelVerdict, levelTicket, levelTicket, levelVerdict} {
+		if findings[i].level != want {
+			t.Errorf("series %d: %s, want %s", i, findings[i].level, want)
+		}
+	}
+}
+
+// A program that loads what it held before, as is known of its earlier lives, pages nobody.
+func TestFillsUpWhileLoading(t *testing.T) {
+	fills := func(_ int, s *step) { s.full, s.fullUpper = detector.Of(60), detector.Of(120) }
+	loads := func(_ int, s *step) { s.withheld = detector.WithheldProgramLoad }
+	gpu, process := labelsOf("gpu", "0", "uuid", "GPU-0"), labelsOf("gpu", "0", "uuid", "GPU-0", "pid", "7")
+	for _, c := range []struct {
+		set  func(int, *step)
+		want level
+	}{{loads, levelNone}, {func(int, *step) {}, levelPage}} {
+		findings := findingsOf([]*series{
+			{kind: kindMemory, labels: gpu, steps: minutes(20, fills)},
+			{kind: kindProcess, labels: process, steps: minutes(20, c.set)},
+		})
+		if findings[0].level != c.want {
+			t.Errorf("%s, want %s", findings[0].level, c.want)
+		}
+	}
+}
+
+// TestFailOn has a leak that pages, one that lasts until a ticket, and one that nobody is told of.
+func TestFailOn(t *testing.T) {
+	for _, c := range []struct {
+		file, failOn string
+		code         int
+	}{
+		{"leak.csv", "verdict", exitLeak},
+		{"leak.csv", "ticket", exitLeak},
+		{"leak.csv", "page", exitLeak},
+		{"withheld.csv", "verdict", exitLeak},
+		{"withheld.csv", "ticket", exitLeak},
+		{"withheld.csv", "page", exitOK},
+		{"healthy.csv", "verdict", exitOK},
+		{"healthy.csv", "page", exitOK},
+	} {
+		if code, _, stderr := tool(t.Context(), "backtest", "--fail-on="+c.failOn, "testdata/"+c.file); code != c.code {
+			t.Errorf("%s, --fail-on=%s: exit code %d, want %d: %s", c.file, c.failOn, code, c.code, stderr)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// leaver is a history of which something may be left out because it cannot be used.
+type leaver interface {
+	// leftOut tells of it, in a line for each reason.
+	leftOut() []string
+	// useless returns an error where that is most of it.
+	useless() error
+}
+
+// logged is the history that a log of another program holds.
+type logged struct {
+	name    string
+	format  formats.Format
+	in      io.Reader
+	options formats.Options
+	left    []gpu.LeftOut
+}
+
+// leftOut implements leaver.
+func (l *logged) leftOut() []string {
+	var lines []string
+	for _, x := range l.left {
+		lines = append(lines, x.String())
+	}
+	return lines
+}
+
+// useless implements leaver: package formats finds that out itself.
+func (*logged) useless() error { return nil }
+
+// each implements history.
+func (l *logged) each(ctx context.Context, take func(*memory, *gpu.Sample) error) (err error) {
+	gpus := map[string]*memory{}
+	l.left, err = formats.Read(ctx, l.format, l.name, l.in, l.options, func(info gpu.Info, s *gpu.Sample) error {
+		m := gpus[info.UUID]
+		if m == nil {
+			m = &memory{info: info, labels: labelsOf("gpu", strconv.Itoa(info.Index), "uuid", info.UUID)}
+			gpus[info.UUID] = m
+		}
+		return take(m, s)
+	})
+	if err != nil {
+		return err
+	}
+	if len(gpus) == 0 {
+		return fmt.Errorf("%s: holds no sample that can be read as %s", l.name, l.format)
+	}
+	return nil
+}
