@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -125,12 +124,20 @@ func (b *backtest) recognise(head string) string {
 	return ""
 }
 
-// isSMI reports whether --columns has names that nvidia-smi has for used memory: the log is one of
-// its own without a header.
+// isSMI reports whether --columns has names that nvidia-smi has for used memory, and none that only
+// other logs have: the log is one of its own without a header.
 func (b *backtest) isSMI() bool {
-	return slices.ContainsFunc(b.columns, func(c string) bool {
-		return slices.Contains([]string{"memory.used", "memory.free", "used_memory", "used_gpu_memory"}, strings.TrimSpace(c))
-	})
+	own := false
+	for _, c := range b.columns {
+		name, _, _ := strings.Cut(c, "[")
+		switch strings.TrimSpace(name) {
+		case "memory.used", "memory.free", "used_memory", "used_gpu_memory":
+			own = true
+		case "gpu", "device", "date", "time", "used", "total", "free", "process":
+			return false
+		}
+	}
+	return own
 }
 
 // logOptions are what a log may not tell.

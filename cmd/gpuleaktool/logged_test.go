@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,28 @@ func eachMoment(write func(rows []leakRow) string) func([]leakRow) string {
 			text, rows = text+write(rows[:n]), rows[n:]
 		}
 		return text
+	}
+}
+
+// TestDocsCommands reads each command of docs/backtest.md: it lacks no more than its file.
+func TestDocsCommands(t *testing.T) {
+	page, err := os.ReadFile("../../docs/backtest.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile("`gpuleaktool (backtest [^`]*[a-z])`").FindAllStringSubmatch(string(page), -1)
+	if len(commands) < 15 {
+		t.Fatalf("docs/backtest.md has %d commands", len(commands))
+	}
+	for _, c := range commands {
+		if code, _, stderr := tool(t.Context(), strings.Fields(c[1])...); code != exitWrong || !strings.HasSuffix(stderr, ": no such file or directory\n") {
+			t.Errorf("%s: exit code %d, %s", c[1], code, stderr)
+		}
+	}
+	for _, format := range formatChoices()[1:] {
+		if code, _, stderr := tool(t.Context(), "backtest", "--format="+format, "--columns=timestamp,used", "absent"); code != exitWrong || !strings.Contains(stderr, "no such file") {
+			t.Errorf("--format=%s: exit code %d, %s", format, code, stderr)
+		}
 	}
 }
 

@@ -246,12 +246,12 @@ func monitorCases() []readCase {
 }
 
 func dcgmiCases() []readCase {
-	text := `#Entity   FBUSD                       FBTTL                       
-ID                                                            
-GPU 0     100                         81559                       
-GPU 1     N/A                         81559                       
-GPU-I 0   5                           9728                        
-GPU 0     110                         81559                       
+	text := `#Entity   FBUSD                       TMPTR        FBTTL                       
+ID                                    C                                        
+GPU 0     100                         45           81559                       
+GPU 1     N/A                         48           81559                       
+GPU-I 0   5                           N/A          9728                        
+GPU 0     110                         45           81559                       
 `
 	return []readCase{
 		{

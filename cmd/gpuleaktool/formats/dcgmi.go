@@ -13,7 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// dcgmi reads what DCGM's dcgmi dmon writes: a line of names after "#Entity", a line "ID", and rows
+// dcgmi reads what DCGM's dcgmi dmon writes: a line of names after "#Entity", a line of units after "ID", and rows
 // that begin with "GPU 0". It tells no time; but what stands before the row is taken for
 // one, as ts of moreutils writes it. The memory is in MiB.
 type dcgmi struct {
@@ -55,8 +55,8 @@ func (d *dcgmi) line(text string) error {
 	}
 	at := slices.Index(fields, "GPU")
 	switch {
-	case len(fields) == 0 || strings.EqualFold(fields[len(fields)-1], "ID"):
-		return nil
+	case len(fields) == 0 || at < 0 && slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, "ID") }):
+		return nil // the units
 	case d.columns == nil || len(fields) < 3 || at < 0 && strings.ContainsAny(fields[0], "0123456789#*"):
 		d.foreign(text)
 		return nil
