@@ -398,6 +398,8 @@ func TestBacktestErrors(t *testing.T) {
 		{"--columns=timestamp,used --prometheus.url=http://localhost:1 --query=a --start=-1h", "leave them out with --prometheus.url"},
 		{"--columns=timestamp,gpu testdata/leak.csv", "--columns: names no used memory"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
+		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv: --columns names 2 columns, but the first line has 5 fields: name each one, those of no use -"},
+		{"--format=dmon testdata/leak.csv", "holds no sample that can be read as dmon: left out 601 lines, the first is line 1: is no part of the log"},
 		{"--format=dmon testdata/leak.om", "testdata/leak.om: --format=dmon: this is a file of the format openmetrics"},
 		{"--format=compute-apps testdata/leak.csv", "this is a file of the format nvidia-smi"},
 		{"--format=openmetrics testdata/leak.csv", "testdata/leak.csv:1: "},

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,6 +154,11 @@ func (b *backtest) logOptions() formats.Options {
 func (b *backtest) openRecording(name, head string, in io.Reader) (history, error) {
 	open := gpu.NewRecordingReader
 	if len(b.columns) > 0 {
+		first, _, _ := strings.Cut(head, "\n")
+		if n := strings.Count(first, ",") + 1; n != len(b.columns) && !gpu.IsSMIMessage(first) && !slices.Contains(b.columns, "process_name") {
+			return nil, fmt.Errorf("%s: --columns names %d columns, but the first line has %d fields: name each one, those of no use -: %s",
+				name, len(b.columns), n, humanize.Printable(strings.TrimSpace(first), 80))
+		}
 		open = func(name string, in io.Reader, loc *time.Location) (*gpu.RecordingReader, error) {
 			return gpu.NewHeaderlessReader(name, in, loc, strings.Join(b.columns, ","))
 		}

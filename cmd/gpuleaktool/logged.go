@@ -56,6 +56,9 @@ func (l *logged) each(ctx context.Context, take func(*memory, *gpu.Sample) error
 	if err != nil {
 		return err
 	}
+	if len(gpus) == 0 && len(l.left) > 0 {
+		return fmt.Errorf("%s: holds no sample that can be read as %s: %s", l.name, l.format, l.left[0])
+	}
 	if len(gpus) == 0 {
 		return fmt.Errorf("%s: holds no sample that can be read as %s", l.name, l.format)
 	}

@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -292,7 +293,7 @@ func (r *openMetrics) scale(h *scalars, name string, unit float64) error {
 		own, ok = 1, true
 	}
 	if !ok {
-		return fmt.Errorf("%s: %s %w", r.name, name, errUnit)
+		return fmt.Errorf("%s: %s %w", r.name, cmp.Or(name, "a metric without a name"), errUnit)
 	}
 	if h.unit != 0 && h.unit != own {
 		return fmt.Errorf("%s: holds metrics in bytes and in MiB: split the file", r.name)
