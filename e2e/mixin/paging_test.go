@@ -94,6 +94,9 @@ type judged struct {
 	FullUp *float64 `json:"seconds_to_full_upper"`
 	Reason *string  `json:"withheld"`
 	Wait   *float64 `json:"withheld_seconds"`
+	// Whether the tool says that an alert fires for it.
+	Page   bool
+	Ticket bool
 }
 
 // append stores the series that the exporter has of it and the rules look at.
@@ -174,10 +177,17 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 	app, last := storage.Appender(t.Context()), time.Time{}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
-	for lines.Scan() && when.page == 0 {
+	var said told // by the tool
+	for lines.Scan() && (when.page == 0 || said.page == 0) {
 		var j judged
 		if err := json.Unmarshal(lines.Bytes(), &j); err != nil {
 			t.Fatal(err)
+		}
+		if j.Page && said.page == 0 {
+			said.page = j.Time.Sub(began) + pageGroupWait
+		}
+		if j.Ticket && said.ticket == 0 {
+			said.ticket = j.Time.Sub(began) + ticketGroupWait
 		}
 		if j.Time.After(last) && !last.IsZero() {
 			if err := app.Commit(); err != nil {
@@ -194,6 +204,12 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 		if j.Leak && when.detected == 0 {
 			when.detected = j.Time.Sub(began)
 		}
+	}
+	if d := said.page - when.page; (said.page == 0) != (when.page == 0) || d.Abs() > time.Minute {
+		t.Errorf("%+v: backtest says that it pages after %s, the rules do after %s", g, said.page, when.page)
+	}
+	if d := said.ticket - when.ticket; when.ticket > 0 && (said.ticket == 0 || d.Abs() > time.Minute) {
+		t.Errorf("%+v: backtest says that it makes a ticket after %s, the rules do after %s", g, said.ticket, when.ticket)
 	}
 	return when, alert
 }
