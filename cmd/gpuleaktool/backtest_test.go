@@ -84,7 +84,7 @@ func TestBacktestGolden(t *testing.T) {
 	}
 }
 
-// The README shows what the program prints: a reader compares the two.
+// The pages show what the program prints: a reader compares the two.
 func TestReadmeShowsTheTable(t *testing.T) {
 	page, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -102,13 +102,16 @@ func TestReadmeShowsTheTable(t *testing.T) {
 	if table, err = os.ReadFile("testdata/withheld.table"); err != nil {
 		t.Fatal(err)
 	}
+	if page, err = os.ReadFile("../../docs/backtest.md"); err != nil {
+		t.Fatal(err)
+	}
 	reasons := regexp.MustCompile(`0\.\d\d: .*`).FindAllString(string(table), -1)
 	if len(reasons) != 3 {
 		t.Fatalf("testdata/withheld.table has the reasons %q", reasons)
 	}
 	for _, why := range reasons {
 		if !strings.Contains(string(page), "| `"+why+"` |") {
-			t.Errorf("README.md does not explain this of testdata/withheld.table: %s", why)
+			t.Errorf("docs/backtest.md does not explain this of testdata/withheld.table: %s", why)
 		}
 	}
 }
