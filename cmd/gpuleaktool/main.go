@@ -78,6 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	addLives(app, commands)
 	addRecord(app, commands)
 	addSites(app, commands)
+	addWatch(app, commands)
 
 	err := errors.New("choose a command; try --help")
 	if len(args) > 0 {
@@ -91,6 +92,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if errors.Is(err, errLeak) {
 		return exitLeak
+	}
+	if status, ok := errors.AsType[exitStatus](err); ok {
+		return int(status)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: error: %s\n", program, strings.ReplaceAll(err.Error(), "\n", " "))

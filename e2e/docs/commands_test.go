@@ -44,6 +44,8 @@ var proofs = map[string]proof{
 	"gpuleaktool lives forget --program=train.py /var/lib/gpu_leak_exporter/lives":                                                   {test: "TestLivesForget"},
 	"./gpu_leak_exporter --source=sim:node --source.speed=60 --detector.lives-file=lives":                                            {test: "TestLivesAreKept"},
 	"./gpuleaktool lives list lives":                                                                                                 {test: "TestLivesList"},
+	"gpuleaktool watch http://node7:9844":                                                                                            {test: "TestWatch"},
+	"gpuleaktool watch --once --fail-on=page http://localhost:9844":                                                                  {test: "TestWatchOnce"},
 
 	"gpu_leak_exporter --collector.workload.job-mapping-dir=/run/gpu-jobs": {test: "TestReadJobs"},
 	"mkdir -p /run/gpu-jobs":                        {test: "TestSlurmScripts"},

@@ -1,7 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package verdicts is what /api/v1/verdicts answers: what the detector says of GPUs and those who
+// use them, for the exporter that writes it and the tool that reads it.
+package verdicts
 
 import (
 	"encoding/json"
@@ -16,7 +18,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// verdicts answers with what the detector says of every GPU, GPU instance,
+// Handler answers with what the detector says of every GPU, GPU instance,
 // process and workload:
 //
 //	{"status":"success","data":{"time":…,"driver":{"up":true,"reason":""},"devices":[{
@@ -41,102 +43,113 @@ import (
 // seconds_to_full is null where the memory does not grow; its upper end is null where
 // the growth may end before. withheld is the reason for which growth is not called a
 // leak yet, and null where nothing is suspected.
-func verdicts(state func() *collector.State) http.Handler {
+func Handler(state func() *collector.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		// The types below hold nothing that cannot be encoded, so an error is one of
 		// the connection.
-		_ = json.NewEncoder(w).Encode(envelope{Status: "success", Data: verdictsOf(state())})
+		_ = json.NewEncoder(w).Encode(Envelope{Status: "success", Data: Of(state())})
 	})
 }
 
 type (
-	envelope struct {
-		Status string       `json:"status"`
-		Data   verdictsData `json:"data"`
+	// Envelope is the whole answer.
+	Envelope struct {
+		Status string `json:"status"`
+		Data   Data   `json:"data"`
 	}
-	verdictsData struct {
-		Time    time.Time    `json:"time"`
-		Driver  driverJSON   `json:"driver"`
-		Devices []deviceJSON `json:"devices"`
+	// Data has every GPU, ordered by index. Numbers are nil where nothing is known.
+	Data struct {
+		Time    time.Time `json:"time"`
+		Driver  Driver    `json:"driver"`
+		Devices []Device  `json:"devices"`
 	}
-	driverJSON struct {
+	// Driver says whether the driver answers, and why not.
+	Driver struct {
 		Up     bool   `json:"up"`
 		Reason string `json:"reason"`
 	}
-	deviceJSON struct {
+	// Device is a GPU. Where it is not Up the rest is empty.
+	Device struct {
 		Labels       map[string]string `json:"labels"`
 		Name         string            `json:"name"`
 		Up           bool              `json:"up"`
 		SampleTime   *time.Time        `json:"sample_time"`
-		Memory       memoryJSON        `json:"memory"`
+		Memory       Memory            `json:"memory"`
 		Unattributed *uint64           `json:"unattributed_bytes"`
-		domainJSON
-		Instances  []instanceJSON   `json:"instances"`
-		Processes  []processJSON    `json:"processes"`
-		Workloads  []workloadJSON   `json:"workloads"`
-		Unreleased []unreleasedJSON `json:"unreleased"`
+		Domain
+		Instances  []Instance   `json:"instances"`
+		Processes  []Process    `json:"processes"`
+		Workloads  []Workload   `json:"workloads"`
+		Unreleased []Unreleased `json:"unreleased"`
 	}
-	memoryJSON struct {
+	// Memory is in bytes.
+	Memory struct {
 		Total    *uint64 `json:"total_bytes"`
 		Used     *uint64 `json:"used_bytes"`
 		Free     *uint64 `json:"free_bytes"`
 		Reserved *uint64 `json:"reserved_bytes"`
 	}
-	// domainJSON is what a GPU and a GPU instance have in common.
-	domainJSON struct {
-		Attributed bool         `json:"attributed"`
-		Headroom   *float64     `json:"oom_headroom_bytes"`
-		Verdict    *verdictJSON `json:"verdict"`
+	// Domain is what a GPU and a GPU instance have in common.
+	Domain struct {
+		Attributed bool     `json:"attributed"`
+		Headroom   *float64 `json:"oom_headroom_bytes"`
+		Verdict    *Verdict `json:"verdict"`
 	}
-	instanceJSON struct {
+	// Instance is a GPU instance of a GPU in MIG mode.
+	Instance struct {
 		Labels map[string]string `json:"labels"`
-		Memory memoryJSON        `json:"memory"`
-		domainJSON
+		Memory Memory            `json:"memory"`
+		Domain
 	}
-	processJSON struct {
+	// Process is one that has series of its own.
+	Process struct {
 		Labels  map[string]string `json:"labels"`
 		User    string            `json:"user"`
 		Used    *uint64           `json:"memory_used_bytes"`
 		Share   *float64          `json:"leak_share_ratio"`
 		Grows   *string           `json:"grows"`
-		Verdict *verdictJSON      `json:"verdict"`
+		Verdict *Verdict          `json:"verdict"`
 	}
-	workloadJSON struct {
+	// Workload is a pod or job of several processes.
+	Workload struct {
 		Labels  map[string]string `json:"labels"`
 		Used    uint64            `json:"memory_used_bytes"`
-		Verdict *verdictJSON      `json:"verdict"`
+		Verdict *Verdict          `json:"verdict"`
 	}
-	unreleasedJSON struct {
+	// Unreleased is memory that stayed after its process had ended.
+	Unreleased struct {
 		Labels map[string]string `json:"labels"`
 		User   string            `json:"user"`
 		Used   uint64            `json:"memory_used_bytes"`
 		Ended  *time.Time        `json:"ended"`
 	}
-	verdictJSON struct {
-		Judged     bool         `json:"judged"`
-		Muted      bool         `json:"muted"`
-		Leak       bool         `json:"leak"`
-		Confidence *float64     `json:"confidence"`
-		Pattern    string       `json:"pattern"`
-		Rate       *float64     `json:"leak_rate_bytes_per_second"`
-		Leaked     *float64     `json:"leaked_bytes"`
-		Since      *time.Time   `json:"leak_start"`
-		OOM        string       `json:"oom"`
-		Seconds    *float64     `json:"seconds_to_oom"`
-		Lower      *float64     `json:"seconds_to_oom_lower"`
-		Upper      *float64     `json:"seconds_to_oom_upper"`
-		Full       *float64     `json:"seconds_to_full"`
-		FullLower  *float64     `json:"seconds_to_full_lower"`
-		FullUpper  *float64     `json:"seconds_to_full_upper"`
-		Withheld   *string      `json:"withheld"`
-		WithheldS  *float64     `json:"withheld_seconds"`
-		Trough     *float64     `json:"memory_trough_bytes"`
-		Spikes     uint64       `json:"spikes_total"`
-		Windows    []windowJSON `json:"windows"`
+	// Verdict is what the detector says of one memory series.
+	Verdict struct {
+		Judged     bool       `json:"judged"`
+		Muted      bool       `json:"muted"`
+		Leak       bool       `json:"leak"`
+		Confidence *float64   `json:"confidence"`
+		Pattern    string     `json:"pattern"`
+		Rate       *float64   `json:"leak_rate_bytes_per_second"`
+		Leaked     *float64   `json:"leaked_bytes"`
+		Since      *time.Time `json:"leak_start"`
+		OOM        string     `json:"oom"`
+		Seconds    *float64   `json:"seconds_to_oom"`
+		Lower      *float64   `json:"seconds_to_oom_lower"`
+		Upper      *float64   `json:"seconds_to_oom_upper"`
+		Full       *float64   `json:"seconds_to_full"`
+		FullLower  *float64   `json:"seconds_to_full_lower"`
+		FullUpper  *float64   `json:"seconds_to_full_upper"`
+		Withheld   *string    `json:"withheld"`
+		WithheldS  *float64   `json:"withheld_seconds"`
+		Trough     *float64   `json:"memory_trough_bytes"`
+		Spikes     uint64     `json:"spikes_total"`
+		Windows    []Window   `json:"windows"`
 	}
-	windowJSON struct {
+	// Window has the plain statistics of a window.
+	Window struct {
 		Window string   `json:"window"`
 		Slope  *float64 `json:"slope_bytes_per_second"`
 		R2     *float64 `json:"r2"`
@@ -145,11 +158,12 @@ type (
 	}
 )
 
-func verdictsOf(s *collector.State) verdictsData {
-	data := verdictsData{
+// Of returns what a state says.
+func Of(s *collector.State) Data {
+	data := Data{
 		Time:    s.Time.UTC(),
-		Driver:  driverJSON{Up: s.DriverReason == "", Reason: s.DriverReason},
-		Devices: []deviceJSON{},
+		Driver:  Driver{Up: s.DriverReason == "", Reason: s.DriverReason},
+		Devices: []Device{},
 	}
 	for _, d := range s.Devices {
 		data.Devices = append(data.Devices, deviceOf(d))
@@ -157,24 +171,24 @@ func verdictsOf(s *collector.State) verdictsData {
 	return data
 }
 
-func deviceOf(d *collector.DeviceState) deviceJSON {
+func deviceOf(d *collector.DeviceState) Device {
 	device := func() map[string]string {
 		return map[string]string{"gpu": strconv.Itoa(d.Info.Index), "uuid": d.Info.UUID}
 	}
-	j := deviceJSON{
-		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: momentOf(d.SampleTime),
-		Instances: []instanceJSON{}, Processes: []processJSON{}, Workloads: []workloadJSON{}, Unreleased: []unreleasedJSON{},
+	j := Device{
+		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: MomentOf(d.SampleTime),
+		Instances: []Instance{}, Processes: []Process{}, Workloads: []Workload{}, Unreleased: []Unreleased{},
 	}
 	if !d.Up {
 		return j // nothing else means anything
 	}
 	j.Memory, j.Unattributed = memoryOf(d.Memory), known(d.Unattributed)
-	j.domainJSON = domainOf(&d.Judgement)
+	j.Domain = domainOf(&d.Judgement)
 	for i := range d.Instances {
 		in := &d.Instances[i]
 		labels := device()
 		labels["gpu_instance"], labels["profile"] = strconv.FormatUint(uint64(in.ID), 10), in.Profile
-		j.Instances = append(j.Instances, instanceJSON{labels, memoryOf(in.Memory), domainOf(&in.Judgement)})
+		j.Instances = append(j.Instances, Instance{labels, memoryOf(in.Memory), domainOf(&in.Judgement)})
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
@@ -185,36 +199,36 @@ func deviceOf(d *collector.DeviceState) deviceJSON {
 		labels := device()
 		labels["gpu_instance"] = instanceName(w.Instance)
 		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
-		j.Workloads = append(j.Workloads, workloadJSON{labels, w.Used, verdictOf(&w.Verdict)})
+		j.Workloads = append(j.Workloads, Workload{labels, w.Used, verdictOf(&w.Verdict)})
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
-		labels, o := device(), ownerOf(u.Owner)
-		nameProcess(labels, u.Instance, u.ID, o)
-		j.Unreleased = append(j.Unreleased, unreleasedJSON{labels, o.User, u.Used, momentOf(steadyTime(u.Since))})
+		labels, o := device(), OwnerOf(u.Owner)
+		NameProcess(labels, u.Instance, u.ID, o)
+		j.Unreleased = append(j.Unreleased, Unreleased{labels, o.User, u.Used, MomentOf(SteadyTime(u.Since))})
 	}
 	return j
 }
 
-func processOf(labels map[string]string, p *collector.ProcessState) processJSON {
-	o := ownerOf(p.Owner)
-	nameProcess(labels, p.Instance, p.ID, o)
-	j := processJSON{labels, o.User, known(p.Used), finite(p.Share), nil, verdictOf(&p.Verdict)}
+func processOf(labels map[string]string, p *collector.ProcessState) Process {
+	o := OwnerOf(p.Owner)
+	NameProcess(labels, p.Instance, p.ID, o)
+	j := Process{labels, o.User, known(p.Used), finite(p.Share), nil, verdictOf(&p.Verdict)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
 	return j
 }
 
-// nameProcess adds the labels of a process.
-func nameProcess(labels map[string]string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) {
+// NameProcess adds the labels of a process, which are those of its series.
+func NameProcess(labels map[string]string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) {
 	labels["gpu_instance"], labels["pid"] = instanceName(instance), strconv.FormatUint(uint64(id.PID), 10)
 	labels["process"], labels["namespace"], labels["pod"] = o.Process, o.Namespace, o.Pod
 	labels["container"], labels["slurm_job"] = o.Container, o.SlurmJob
 }
 
-// ownerOf returns the owner of a process, an empty one for nil.
-func ownerOf(o *gpu.Owner) *gpu.Owner {
+// OwnerOf returns the owner of a process, an empty one for nil. It is not to be changed.
+func OwnerOf(o *gpu.Owner) *gpu.Owner {
 	if o == nil {
 		return &gpu.Owner{}
 	}
@@ -228,25 +242,25 @@ func instanceName(id gpu.Opt[uint32]) string {
 	return strconv.FormatUint(uint64(id.V), 10)
 }
 
-func memoryOf(m gpu.Memory) memoryJSON {
-	return memoryJSON{known(m.Total), known(m.Used), known(m.Free), known(m.Reserved)}
+func memoryOf(m gpu.Memory) Memory {
+	return Memory{known(m.Total), known(m.Used), known(m.Free), known(m.Reserved)}
 }
 
-func domainOf(j *detector.Judgement[gpu.ProcessID]) domainJSON {
+func domainOf(j *detector.Judgement[gpu.ProcessID]) Domain {
 	if j.T == 0 { // no frame yet
-		return domainJSON{}
+		return Domain{}
 	}
-	return domainJSON{j.Attributed, finite(j.Headroom), verdictOf(&j.Device)}
+	return Domain{j.Attributed, finite(j.Headroom), verdictOf(&j.Device)}
 }
 
-func verdictOf(v *detector.Verdict) *verdictJSON {
-	j := &verdictJSON{
-		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []windowJSON{},
+func verdictOf(v *detector.Verdict) *Verdict {
+	j := &Verdict{
+		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []Window{},
 		Full: finite(v.SecondsToFull), FullLower: finite(v.FullLower), FullUpper: finite(v.FullUpper),
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Span > 0 {
-			j.Windows = append(j.Windows, windowJSON{humanize.FormatDuration(f.Span), finite(f.Slope), finite(f.R2), finite(f.Spikes), f.Fill})
+			j.Windows = append(j.Windows, Window{humanize.FormatDuration(f.Span), finite(f.Slope), finite(f.R2), finite(f.Spikes), f.Fill})
 		}
 	}
 	if !v.Judged {
@@ -257,7 +271,7 @@ func verdictOf(v *detector.Verdict) *verdictJSON {
 	}
 	j.Leak, j.Confidence, j.Pattern = v.Leak, finite(detector.Of(v.Confidence)), v.Pattern.String()
 	if v.Leak {
-		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), momentOf(steadyTime(v.Since))
+		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), MomentOf(SteadyTime(v.Since))
 	}
 	switch {
 	case !v.SecondsToOOM.OK:
@@ -269,10 +283,11 @@ func verdictOf(v *detector.Verdict) *verdictJSON {
 	return j
 }
 
-// steadyTime returns a moment on the clock of detector.Frame.T as a time.
-func steadyTime(t time.Duration) time.Time { return time.Unix(0, int64(t)) }
+// SteadyTime returns a moment on the clock of detector.Frame.T as a time.
+func SteadyTime(t time.Duration) time.Time { return time.Unix(0, int64(t)) }
 
-func momentOf(t time.Time) *time.Time {
+// MomentOf returns a time in UTC, nil for the zero one.
+func MomentOf(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

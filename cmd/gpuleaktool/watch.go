@@ -1,0 +1,168 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/version"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+)
+
+// watchTimeout is how long an exporter may take for its answer.
+const watchTimeout = 10 * time.Second
+
+// exitStatus is an exit status that is no failure: what was to be said is said.
+type exitStatus int
+
+// Error implements error.
+func (s exitStatus) Error() string { return watch.Status(s).String() }
+
+// watchCommand shows what the detector thinks now, again and again or once.
+type watchCommand struct {
+	address    string
+	once       bool
+	failOn     string
+	interval   time.Duration
+	top        int
+	httpConfig string
+	local      source.Config
+}
+
+// failOn has the statuses that --fail-on names.
+var failOn = map[string]watch.Status{"ticket": watch.Ticket, "page": watch.Page}
+
+func addWatch(app *kingpin.Application, commands map[string]command) {
+	w := &watchCommand{local: source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, Timeout: watchTimeout}}
+	cmd := app.Command("watch", "Show on the terminal which GPU runs out of memory, and when: as a running exporter says, or, without an address, as NVML shows it from now on. "+
+		"With --once the exit status is 0 if all is well, 1 for a ticket, 2 for a page and 3 if it is not known.")
+	cmd.Arg("address", "A running exporter, such as http://node7:9844.").StringVar(&w.address)
+	cmd.Flag("once", "Say it once, and end.").BoolVar(&w.once)
+	set := func(v string) error { w.failOn = v; return nil }
+	cmd.Flag("fail-on", "With --once: say nothing and end with 0 unless it is at least a ticket, or a page. For a prolog, whose failure drains the node.").
+		PlaceHolder("ticket|page").SetValue(setting.OneOf("fail-on", []string{"ticket", "page"}, set, func() string { return w.failOn }))
+	cmd.Flag("interval", "Time between two looks.").Default("2s").SetValue(setting.Duration("interval", &w.interval, time.Second, time.Hour))
+	cmd.Flag("top", "Processes that are listed, those that hold most.").Default("10").SetValue(setting.Int("top", &w.top, 0, 1000))
+	cmd.Flag("http.config.file", "Basic authentication, TLS and so on for the exporter: the http_config of Prometheus's configuration.").StringVar(&w.httpConfig)
+	cmd.Flag("nvml.library-path", "File or name of the driver's library.").StringVar(&w.local.LibraryPath)
+	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&w.local.ProcFS)
+	cmd.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&w.local.SysFS)
+	commands["watch"] = func(ctx context.Context, stdout, stderr io.Writer) error { return w.run(ctx, stdout, stderr) }
+}
+
+// thresholds are those of the mixin's alerts.
+var thresholds = watch.Thresholds{OOMPage: oomPageSeconds, OOMTicket: oomTicketSeconds, FillsUp: fillsUpSeconds}
+
+// look returns the verdicts now.
+type look func(context.Context) (*verdicts.Data, error)
+
+func (w *watchCommand) run(ctx context.Context, stdout, stderr io.Writer) error {
+	switch {
+	case w.failOn != "" && !w.once:
+		return errors.New("--fail-on needs --once")
+	case w.httpConfig != "" && w.address == "":
+		return errors.New("--http.config.file needs the address of an exporter")
+	}
+	now, end, err := w.looker(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if w.once {
+		return w.say(ctx, now, stdout, stderr)
+	}
+	return w.follow(ctx, now, stdout)
+}
+
+// looker returns what looks, and what ends it.
+func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
+	if w.address == "" {
+		return lookHere(ctx, w.local)
+	}
+	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
+	if w.httpConfig != "" {
+		var err error
+		if cfg, _, err = config.LoadHTTPConfigFile(w.httpConfig); err != nil {
+			return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
+		}
+	}
+	client, err := config.NewClientFromConfig(*cfg, program, config.WithUserAgent(version.ComponentUserAgent(program)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
+	}
+	client.Timeout = watchTimeout
+	exporter, err := watch.NewExporter(w.address, client)
+	if err != nil {
+		return nil, nil, err
+	}
+	return exporter.Verdicts, client.CloseIdleConnections, nil
+}
+
+// say looks once. What cannot be asked is not known.
+func (w *watchCommand) say(ctx context.Context, now look, stdout, stderr io.Writer) error {
+	data, err := now(ctx)
+	if err != nil {
+		if w.failOn != "" {
+			fmt.Fprintf(stderr, "%s: %s\n", program, err)
+			return nil
+		}
+		fmt.Fprintf(stdout, "NOT KNOWN: %s\n", err)
+		return exitStatus(watch.Unknown)
+	}
+	findings := watch.Findings(data, thresholds)
+	status := watch.Overall(findings)
+	if w.failOn != "" && (status == watch.Unknown || status < failOn[w.failOn]) {
+		return nil
+	}
+	if _, err := io.WriteString(stdout, watch.Screen(data, findings, w.top)); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	if status == watch.Well {
+		return nil
+	}
+	return exitStatus(status)
+}
+
+const (
+	// home moves the cursor to the first line, clearLine and clearBelow clear what stood there.
+	home       = "\x1b[H\x1b[2J"
+	clearBelow = "\x1b[J"
+)
+
+// follow looks again and again until ctx is done.
+func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) error {
+	tick := time.NewTicker(w.interval)
+	defer tick.Stop()
+	before := "" // an exporter that does not answer for a while takes nothing from the screen
+	for {
+		screen := before
+		if data, err := now(ctx); err == nil {
+			screen = watch.Screen(data, watch.Findings(data, thresholds), w.top)
+			before = screen
+		} else {
+			screen = "NOT KNOWN: " + err.Error() + "\n\n" + screen
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if _, err := io.WriteString(stdout, home+screen+clearBelow); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+)
+
+// Screen returns a page of text: the findings, a line a memory, and the top users, at most that many.
+func Screen(d *verdicts.Data, findings []Finding, top int) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s, as of %s\n", headline(d, findings), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
+	for i, f := range findings {
+		if i > 0 { // the first is the headline
+			fmt.Fprintf(&b, "  %-9s  %s\n", f.Status, f.Text)
+		}
+	}
+	memories(&b, d)
+	users(&b, d, top)
+	return b.String()
+}
+
+// headline sums up in one line.
+func headline(d *verdicts.Data, findings []Finding) string {
+	if len(findings) > 0 {
+		return strings.ToUpper(findings[0].Status.String()) + ": " + strings.TrimSuffix(findings[0].Text, ".")
+	}
+	if len(d.Devices) == 1 {
+		return "WELL: no leak found on 1 GPU"
+	}
+	return fmt.Sprintf("WELL: no leak found on %d GPUs", len(d.Devices))
+}
+
+// memories writes a line for each GPU and slice.
+func memories(b *bytes.Buffer, d *verdicts.Data) {
+	if len(d.Devices) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "\nMEMORY\tUSED\tVERDICT\tPATTERN\tCONFIDENCE\tTIME LEFT\n")
+	for i := range d.Devices {
+		dev := &d.Devices[i]
+		if !dev.Up {
+			fmt.Fprintf(w, "%s\t-\tcannot be read\t-\t-\t-\n", gpuName(dev))
+			continue
+		}
+		for _, m := range domainsOf(dev) {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, used(m.memory), judgement(m.verdict))
+		}
+	}
+	_ = w.Flush() // into memory
+}
+
+// used writes what is in use, and of how much.
+func used(m verdicts.Memory) string {
+	switch {
+	case m.Used == nil:
+		return "not known"
+	case m.Total == nil || *m.Total == 0:
+		return humanize.Bytes(float64(*m.Used))
+	}
+	return fmt.Sprintf("%s of %s (%d %%)", humanize.Bytes(float64(*m.Used)), humanize.Bytes(float64(*m.Total)), *m.Used*100 / *m.Total)
+}
+
+// judgement writes verdict, pattern, confidence and time left.
+func judgement(v *verdicts.Verdict) string {
+	switch {
+	case v != nil && v.Muted:
+		return "muted\t-\t-\t-"
+	case !isJudged(v):
+		return "not judged yet\t-\t-\t-"
+	}
+	word, remains := "no leak", "-"
+	switch {
+	case v.Leak:
+		word = "leak"
+	case v.Withheld != nil:
+		word = "no leak yet"
+	}
+	if v.Seconds != nil {
+		remains = left(v.Seconds, v.Lower, v.Upper)
+	} else if v.Full != nil {
+		remains = left(v.Full, v.FullLower, v.FullUpper) + " if it goes on"
+	}
+	confidence := "-"
+	if v.Confidence != nil {
+		confidence = fmt.Sprintf("%.2f", *v.Confidence)
+	}
+	return strings.Join([]string{word, cmp.Or(plain(v.Pattern), "-"), confidence, remains}, "\t")
+}
+
+// users writes who holds most.
+func users(b *bytes.Buffer, d *verdicts.Data, top int) {
+	var all []*verdicts.Process
+	for i := range d.Devices {
+		for j := range d.Devices[i].Processes {
+			if p := &d.Devices[i].Processes[j]; p.Used != nil {
+				all = append(all, p)
+			}
+		}
+	}
+	if len(all) == 0 || top == 0 {
+		return
+	}
+	slices.SortStableFunc(all, func(a, b *verdicts.Process) int { return cmp.Compare(*b.Used, *a.Used) })
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "\nPROCESS\tPID\tGPU\tHOLDS\tVERDICT\tOWNER\n")
+	for _, p := range all[:min(top, len(all))] {
+		verdict, _, _ := strings.Cut(judgement(p.Verdict), "\t")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(plain(p.Labels["process"]), "-"), plain(p.Labels["pid"]), plain(p.Labels["gpu"]),
+			humanize.Bytes(float64(*p.Used)), verdict, cmp.Or(strings.TrimPrefix(owner(p.Labels, p.User), ", "), "-"))
+	}
+	_ = w.Flush() // into memory
+	if more := len(all) - top; more > 0 {
+		fmt.Fprintf(b, "and %d more\n", more)
+	}
+}

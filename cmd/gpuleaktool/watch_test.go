@@ -1,0 +1,124 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// node answers as an exporter does whose only GPU has that verdict.
+func node(t *testing.T, verdict string) *httptest.Server {
+	t.Helper()
+	answer := `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true,"reason":""},"devices":[
+		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true,"verdict":` + verdict + `}]}}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+	t.Cleanup(server.Close)
+	return server
+}
+
+const (
+	wellVerdict    = `{"judged":true,"pattern":"stable"}`
+	ticketVerdict  = `{"judged":true,"leak":true,"pattern":"leak_linear"}`
+	pageVerdict    = `{"judged":true,"leak":true,"oom":"foreseen","seconds_to_oom":600}`
+	unknownVerdict = `{"judged":false}`
+)
+
+// A monitor reads the exit status: those of Nagios. A prolog fails for what it asked for alone.
+func TestWatchOnce(t *testing.T) {
+	for _, c := range []struct {
+		verdict string
+		flags   []string
+		code    int
+		says    string
+	}{
+		{wellVerdict, nil, 0, "WELL: no leak found on 1 GPU"},
+		{ticketVerdict, nil, 1, "TICKET: GPU 0 leaks"},
+		{pageVerdict, nil, 2, "PAGE: GPU 0 runs out of memory in 10 min"},
+		{unknownVerdict, nil, 3, "NOT KNOWN: 1 memory is not judged yet"},
+		{wellVerdict, []string{"--fail-on=page"}, 0, ""},
+		{ticketVerdict, []string{"--fail-on=page"}, 0, ""},
+		{unknownVerdict, []string{"--fail-on=page"}, 0, ""},
+		{pageVerdict, []string{"--fail-on=page"}, 2, "PAGE: "},
+		{wellVerdict, []string{"--fail-on=ticket"}, 0, ""},
+		{unknownVerdict, []string{"--fail-on=ticket"}, 0, ""},
+		{ticketVerdict, []string{"--fail-on=ticket"}, 1, "TICKET: "},
+		{pageVerdict, []string{"--fail-on=ticket"}, 2, "PAGE: "},
+	} {
+		code, stdout, stderr := tool(t.Context(), append([]string{"watch", "--once", node(t, c.verdict).URL}, c.flags...)...)
+		if code != c.code || !strings.HasPrefix(stdout, c.says) || (c.says == "" && stdout != "") || stderr != "" {
+			t.Errorf("%s %v: exit status %d, want %d and %q\n%s%s", c.verdict, c.flags, code, c.code, c.says, stdout, stderr)
+		}
+	}
+}
+
+// Who cannot be asked is not known. A prolog goes on, and its log says why.
+func TestWatchNobody(t *testing.T) {
+	server := node(t, wellVerdict)
+	server.Close()
+	if code, stdout, stderr := tool(t.Context(), "watch", "--once", server.URL); code != 3 || !strings.HasPrefix(stdout, "NOT KNOWN: asking the exporter: ") || stderr != "" {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := tool(t.Context(), "watch", "--once", "--fail-on=page", server.URL); code != 0 || stdout != "" || !strings.Contains(stderr, "asking the exporter: ") {
+		t.Errorf("with --fail-on: exit status %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+func TestWatchWrongCalls(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "http.yml")
+	if err := os.WriteFile(secret, []byte("basic_auth: {user: a}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for call, want := range map[string]string{
+		"--fail-on=page http://x":                     "--fail-on needs --once",
+		"--once --fail-on=verdict http://x":           "--fail-on",
+		"--http.config.file=x":                        "--http.config.file needs the address of an exporter",
+		"--http.config.file=" + secret + " http://x":  "--http.config.file=" + secret,
+		"--interval=1ms http://x":                     "--interval",
+		"--once ftp://x":                              "the address is none of an exporter",
+		"--once http://user:password@localhost:9844/": "the address has a user",
+	} {
+		code, _, stderr := tool(t.Context(), append([]string{"watch"}, strings.Fields(call)...)...)
+		if code != exitWrong || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "password@") {
+			t.Errorf("%s: exit status %d, want %q: %s", call, code, want, stderr)
+		}
+	}
+}
+
+// An exporter that goes away for a while leaves the last screen, and the line above says so.
+func TestWatchFollows(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch asked.Add(1) {
+		case 1:
+			_, _ = w.Write([]byte(`{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true},"devices":[]}}`))
+		case 2:
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		default:
+			cancel()
+		}
+	}))
+	defer server.Close()
+	code, stdout, stderr := tool(ctx, "watch", "--interval=1s", server.URL)
+	screens := strings.Split(stdout, home)
+	if code != exitOK || stderr != "" || len(screens) != 3 {
+		t.Fatalf("exit status %d, %d screens\n%s%s", code, len(screens)-1, stdout, stderr)
+	}
+	const first = "NOT KNOWN: The driver answers, and lists no GPU"
+	if !strings.HasPrefix(screens[1], first) {
+		t.Errorf("first screen: %s", screens[1])
+	}
+	if !strings.HasPrefix(screens[2], "NOT KNOWN: asking the exporter: ") || !strings.Contains(screens[2], "503") || !strings.Contains(screens[2], first) {
+		t.Errorf("second screen: %s", screens[2])
+	}
+}
