@@ -77,7 +77,7 @@ func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 // decisive returns the series that decides whether m leaks. Growth of the memory is a leak only if what
 // is alive grows, or what its allocator does not track: else a pool fills, or falls to pieces. What
 // is alive may leak long before the memory grows. Where both do, the memory is the measure: that is what runs
-// out.
+// out. Before anything leaks the surer of the two decides, unless the growth began before its allocator told.
 func (m *member) decisive() *series.Series {
 	switch {
 	case m.live == nil || m.Last-m.live.Last >= process.Absence:
@@ -89,10 +89,21 @@ func (m *member) decisive() *series.Series {
 		default:
 			return m.untracked
 		}
-	case m.Series.Leaks() && m.live.First <= max(m.Leak.Since, m.First+insideLate):
+	case m.live.First > max(m.since(), m.First+insideLate):
+	case !m.Series.Leaks() && m.untracked.Leak.Confidence > m.live.Leak.Confidence:
+		return m.untracked
+	default:
 		return m.live
 	}
 	return m.Series
+}
+
+// since returns when the growth of the memory began, of a leak or of what is most like one; 0 where nothing grows.
+func (m *member) since() time.Duration {
+	if m.Series.Leaks() {
+		return m.Leak.Since
+	}
+	return m.Growths[m.Leak.Best].Since
 }
 
 // Leaks reports whether m leaks, whichever of its series shows it.

@@ -140,3 +140,34 @@ func TestPoolsOfAGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestWithheldInside looks after nine minutes at what has grown since the process was seen first: the reason is that of
+// the part that decides, and the time that it says is what it takes.
+func TestWithheldInside(t *testing.T) {
+	const at = 9 * 60
+	for name, c := range map[string]struct {
+		at   func(grown float64) parts
+		want Withheld
+	}{
+		"tensors, and with them the memory": {func(g float64) parts { return parts{20_600 + g, 20_100 + g, 20_000 + g} }, WithheldProgramBegin},
+		"tensors, inside what is reserved":  {func(g float64) parts { return parts{30_500, 30_000, 20_000 + g} }, WithheldProgramBegin},
+		"a library":                         {func(g float64) parts { return parts{20_600 + g, 20_100, 20_000} }, WithheldProgramBegin},
+		"a pool, which will not be a leak":  {func(g float64) parts { return parts{20_600 + g, 20_100 + g, 20_000} }, WithheldNone},
+	} {
+		d, seen, found := newDomain(t), Verdict{}, 0
+		for s := 1; s < 7200 && found == 0; s += 5 {
+			v := probed(t, d, s, c.at(float64(s))).Members[0].Verdict
+			if v.Leak {
+				found = s
+			} else if s <= at {
+				seen = v
+			}
+		}
+		if seen.Withheld != c.want || (found > 0) != (c.want != WithheldNone) {
+			t.Errorf("%s: withheld because of %q, want %q; found in second %d", name, seen.Withheld, c.want, found)
+		}
+		if told := time.Duration(found-at) * time.Second; found > 0 && (seen.WithheldFor-told).Abs() > 2*time.Minute {
+			t.Errorf("%s: it said that it takes %s; it took %s", name, seen.WithheldFor, told)
+		}
+	}
+}
