@@ -121,8 +121,12 @@ func (s *Series) outgrown(g *Growth) bool {
 	return s.Prior.Sure && s.Prior.Ceiling > 0 && float64(g.Base+g.Retained) > s.Prior.Ceiling
 }
 
-// ramp is for growth as fast as a ramp of load.
+// ramp is for growth as fast as a ramp of load: that raises what a pool keeps for the largest moment, and not what is
+// alive at the smallest.
 func (s *Series) ramp(g *Growth) time.Duration {
+	if s.poolless {
+		return 0
+	}
 	times := 0.0
 	if s.Capacity > 0 && g.Rate*rampFill.Seconds() > float64(s.Capacity) {
 		times = rampTimes

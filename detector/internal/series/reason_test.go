@@ -39,6 +39,8 @@ func TestReasonsToWait(t *testing.T) {
 		{"as fast as programs load", func(s *Series, g *Growth) { small(s); g.Rate = 1.01 * loadRate }, times(2*rampTimes, span), WithheldLoadRamp},
 		{"the same of a large memory: no ramp", func(s *Series, g *Growth) { g.Rate, s.Capacity = 1.01*loadRate, 10*total }, 2 * span, WithheldLoadRamp},
 		{"not quite as fast", func(s *Series, g *Growth) { g.Rate, s.Capacity = loadRate, 10*total }, span, WithheldMinSpan},
+		{"as fast, and no pool keeps it", func(s *Series, g *Growth) { small(s); s.poolless, g.Rate = true, 1.01*loadRate }, span, WithheldMinSpan},
+		{"the same from its start on", func(s *Series, g *Growth) { small(s); s.poolless, g.Rate, g.Since = true, 1.01*loadRate, start }, shortSettle, WithheldProgramBegin},
 
 		{"as fast as programs load, without compute", func(s *Series, g *Growth) { loads(s); g.Rate = 1.01 * loadRate }, settle, WithheldProgramLoad},
 		{"not as fast", func(s *Series, g *Growth) { loads(s); g.Rate = loadRate; s.Capacity = 10 * total }, span, WithheldMinSpan},
