@@ -194,3 +194,30 @@ func TestFastInside(t *testing.T) {
 		}
 	}
 }
+
+// TestSettleTimeInside gives the process of a probe a shorter wait than that of what its start may be, as a rule of
+// --detector.config does. Its tensors grow from the first sample on.
+func TestSettleTimeInside(t *testing.T) {
+	for _, c := range []struct {
+		settle time.Duration
+		want   int // the minute in which it is a leak
+	}{{time.Hour, 21}, {10 * time.Minute, 11}, {6 * time.Minute, 7}} {
+		found := 0
+		d := newDomainOf(t, func(of Subject[int]) Config {
+			cfg := defaults(of)
+			if of.Kind == KindMember {
+				cfg.SettleTime = c.settle
+			}
+			return cfg
+		})
+		for s := 1; s < 3600 && found == 0; s += 5 {
+			g := float64(s)
+			if probed(t, d, s, parts{20_600 + g, 20_100 + g, 20_000 + g}).Device.Leak {
+				found = s/60 + 1
+			}
+		}
+		if found != c.want {
+			t.Errorf("with %s it is found in minute %d, want %d", c.settle, found, c.want)
+		}
+	}
+}
