@@ -18,7 +18,7 @@
         alert(
           'GPULost',
           'critical',
-          '(\n%s)\nunless on (%s)\n(\n%s)' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up')],
+          '(\n%s)\nunless on (%s)\n(\n%s)\nunless on (%s)\nALERTS{alertname="GPUXIDCritical", alertstate="firing", xid="79"}\n' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up'), lib.gpu],
           config.forLost,
           text.place + ' cannot be read.',
           text.text([

@@ -35,14 +35,28 @@ local xid = import '../lib/xid.libsonnet';
   // These are there with 0 before the first of them, so that an increase shows it,
   // however the clocks of node and Prometheus differ. One that came before the first
   // scrape is no increase: its time stamp shows it, where the clocks agree.
+  // A GPU that fell off the bus (XID 79) and cannot be read is this page and not GPULost as well, for as long as that lasts.
   local xidCritical = alert(
     'GPUXIDCritical',
     'critical',
     |||
-      increase(%s[15m]) > 0
+      increase(%(total)s[15m]) > 0
       or
-      time() - %s < 15 * 60
-    ||| % [lib.select('gpu_xid_errors_total', codes(xid.critical)), lib.last('gpu_xid_last_timestamp_seconds', codes(xid.critical))],
+      time() - %(last)s < 15 * 60
+      or
+      (
+        %(fallen)s
+        and on (%(gpu)s) ALERTS{alertname="GPUXIDCritical", alertstate="firing", xid="79"}
+        and on (%(gpu)s) max_over_time(%(up)s[%(gap)s]) == 0
+      )
+    ||| % {
+      total: lib.select('gpu_xid_errors_total', codes(xid.critical)),
+      last: lib.last('gpu_xid_last_timestamp_seconds', codes(xid.critical)),
+      fallen: lib.last('gpu_xid_last_timestamp_seconds', ['xid="79"']),
+      gpu: lib.gpu,
+      up: lib.select('gpu_up'),
+      gap: config.scrapeGap,
+    },
     '0s',
     text.place + ' reports XID {{ $labels.xid }}.',
     [text.gpu, ' reports XID ', meaning(xid.critical), text.holding('$gpu')],

@@ -67,12 +67,13 @@
   local outOfMemory(severity, seconds, within, clock, wait) = lib.lingering(pages[severity], lib.alert(
     'GPUOutOfMemoryPredicted',
     severity,
-    |||
+    local condition = |||
       ((%(left)s) < %(seconds)d)
       * on (%(domain)s) group_left (%(owners)s) (0 * %(culprit)s + 1)
       or on (%(domain)s)
       (%(left)s) < %(seconds)d
-    ||| % { left: timeLeft, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit },
+    ||| % { left: timeLeft, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit };
+    if severity == 'critical' then '(\n%s)\nunless on (%s)\n%s\n' % [condition, lib.domain, fillingUp] else condition,
     wait,
     text.text([text.either(
       pages[severity],
@@ -93,13 +94,16 @@
     ]))]),
   )),
 
+  // One memory is one page: whoever was told that it fills up is not told again that it leaks.
+  local fillingUp = 'ALERTS{alertname="GPUMemoryFillsUp", alertstate="firing", severity="critical"}',
+
   // The conditions of the alerts that say what has happened when they end.
   local pages = { critical: 'gpu:gpu_seconds_to_oom:page', warning: 'gpu:gpu_seconds_to_oom:ticket' },
   local fullNow = 'gpu:gpu_seconds_to_full:page',
   local leaksNow = 'gpu:gpu_leak_detected:ticket',
 
   // The other page for a memory: full within minutes, though nobody knows yet whether it
-  // leaks. Where the page of a leak holds, that one says more. A program that loads
+  // leaks. Where the page of a leak came first, that one says more. A program that loads
   // computes nothing meanwhile, and what it loads has an end.
   local fillsUp = lib.lingering(fullNow, lib.alert(
     'GPUMemoryFillsUp',
@@ -111,7 +115,7 @@
         or on (%(domain)s)
         (%(left)s)
       ) < %(seconds)d
-      unless on (%(domain)s) ((%(leaks)s) < %(page)d)
+      unless on (%(domain)s) ((%(leaks)s) < %(page)d unless on (%(domain)s) %(told)s)
       unless on (%(domain)s) (%(loads)s)
     ||| % {
       // Growth that slows down may end before: its interval is open, and it is nobody's page.
@@ -122,6 +126,7 @@
       seconds: config.fillsUpSeconds,
       leaks: timeLeft,
       page: config.oomPageSeconds,
+      told: fillingUp,
       loads: std.join(' or ', [
         lib.last(scope + 'leak_withheld_seconds', ['reason="program_load"'])
         for scope in ['gpu_', 'gpu_mig_', 'gpu_process_']

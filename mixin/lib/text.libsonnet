@@ -6,6 +6,13 @@
 // a label is another alert.
 function(config) {
   local t = self,
+  // seconds is a duration such as 1h30m in seconds.
+  local seconds(duration) = std.foldl(
+    function(so, c) if std.member('0123456789', c) then so { n: 10 * so.n + std.parseInt(c) }
+    else { n: 0, sum: so.sum + so.n * { s: 1, m: 60, h: 3600, d: 86400, w: 604800 }[c] },
+    std.stringChars(duration),
+    { n: 0, sum: 0 },
+  ).sum,
   local node = '$labels.' + config.nodeLabel,
   local cluster = '$labels.' + config.clusterLabel,
 
@@ -54,11 +61,14 @@ function(config) {
     '{{ with print "%s{" %s "}" | query }}' % [record, ofLabels(key)] + text + '{{ else }}' + afterwards + '{{ end }}',
 
   local ofLabels(key) = '$memory ' + std.join(' ', ['", %s=" (printf "%%q" $labels.%s)' % [l, l] for l in key]),
+  // The last text is written keepFiringFor after the condition has ended, which outlives its cause by the scrape gap and
+  // an evaluation. What was there before that is another run.
+  local before = '%ds' % (seconds(config.keepFiringFor) + 2 * seconds(config.scrapeGap)),
   local happened(of, used) =
     '{{ with print %s " == 1" | query }}' % t.last('gpu_up', '$gpu') +
     '{{ if not $labels.process }}nothing grows any longer.{{ else }}' +
     '{{ with print "sort_desc(" %s ")" | query }}{{ $pid := (first .).Labels.pid }}' % used +
-    '{{ with print %s " unless last_over_time(gpu_process_memory_used_bytes{" %s "}[%s] offset %s)" | query }}' % [used, of, config.scrapeGap, config.keepFiringFor] +
+    '{{ with print %s " unless last_over_time(gpu_process_memory_used_bytes{" %s "}[%s] offset %s)" | query }}' % [used, of, config.scrapeGap, before] +
     '{{ $labels.process }} was started again, as pid {{ (first .).Labels.pid }}.' +
     '{{ else }}{{ with print "max_over_time(gpu_process_memory_used_bytes{" %s "}[30m]) - " %s " > 2^29" | query }}' % [of, used] +
     '{{ $labels.process }} (pid {{ $pid }}) has given back {{ first . | value | humanize1024 }}B.' +
