@@ -68,6 +68,8 @@ var mayImport = map[string][]string{
 // tests may import. The others know the binaries and the files, not the code.
 var e2eMayImport = map[string][]string{
 	"/e2e/oracle": {"/detector"},
+	// What the exporter exports, in simulated time.
+	"/e2e/incidents": {"/collector", "/collector/gpu", "/detector", "/detector/lives"},
 	// What is measured, and what it is fed by.
 	"/e2e/bench":           {"/detector", "/detector/lives", "/collector/gpu"},
 	"/e2e/bench/fleet":     {"/collector/gpu", "/detector/lives"},
