@@ -333,6 +333,7 @@ func (s *Sampler) event(e gpu.Event) {
 // loop.
 func (s *Sampler) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := time.Now()
 		s.asking.start()
 		devices, err := s.source.Devices(ctx)
 		s.asking.stop()
@@ -342,9 +343,10 @@ func (s *Sampler) supervise(ctx context.Context) {
 			s.follow(ctx, &next, devices)
 		}
 		s.shared.Store(&next)
-		pause := s.cfg.SlowInterval
-		if err != nil {
-			pause = min(pause, retryDriver)
+		// A GPU that keeps the answer back does not put off the next question by as much.
+		pause := min(s.cfg.SlowInterval, retryDriver)
+		if err == nil {
+			pause = max(pause, s.cfg.SlowInterval-time.Since(began))
 		}
 		select {
 		case <-ctx.Done():

@@ -304,6 +304,27 @@ func TestHangInTheListOfDevices(t *testing.T) {
 	})
 }
 
+// The driver is asked for its GPUs every slow interval, also where one of them keeps the answer back for most of it.
+func TestSlowListOfDevices(t *testing.T) {
+	var release chan struct{}
+	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30))}}
+	runSampler(t, source, func(*SamplerConfig) {
+		release = make(chan struct{})
+		source.hang = release
+	}, func(s *Sampler, _ *lines) {
+		after(10 * time.Second)
+		source.mu.Lock()
+		source.hang = nil
+		source.mu.Unlock()
+		source.set(nil, newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30)))
+		close(release)
+		after(6500 * time.Millisecond)
+		if n := len(s.State().Devices); n != 2 {
+			t.Errorf("%d GPUs a second and a half after the second question was due", n)
+		}
+	})
+}
+
 func TestLostGPULosesItsOwn(t *testing.T) {
 	lost := newGPU(0, func(second int) (gpu.Sample, error) {
 		if second > 400 && second < 500 {
