@@ -87,6 +87,8 @@ test: vet $(BIN)/gotest ## all tests that need Go and gcc only, with the race de
 	# It starts no goroutine, which a test in e2e checks, and takes eight times as long with
 	# the race detector. What calls it from goroutines is above, and its code with it.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./detector
+	# Hours of simulated time, too slow with the race detector, which the other tests of the package have.
+	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=6 -schedules.time=1h
 	cd e2e && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 	cd e2e/bench && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
@@ -105,7 +107,8 @@ e2e: tools lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheu
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) ./...
 
 .PHONY: faults
-faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; half an hour
+faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; three quarters of an hour
+	$(GO) test -count=1 -timeout 1h -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=300 -schedules.time=1h
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
 
 .PHONY: soak

@@ -258,11 +258,15 @@ func (l *listener) listen(ctx context.Context) error {
 }
 
 // waitAll waits for events of the set until that fails or ctx is done. Meanwhile
-// the GPU is watched.
+// the GPU is watched. A driver that answers at once though nothing has happened is
+// asked no more often than one that waits.
 func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) (err error) {
 	l.watch(true)
 	for err == nil && ctx.Err() == nil {
-		err = l.wait(set, call)
+		began, happened := time.Now(), false
+		if happened, err = l.wait(set, call); err == nil && !happened {
+			pause(ctx, eventWait-time.Since(began))
+		}
 	}
 	// A lost GPU has reported its last error; that there was no other is still so.
 	if !errors.Is(err, gpu.ErrLost) {
@@ -271,23 +275,30 @@ func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call func(str
 	return err
 }
 
-// wait waits for one event of the set and reports it.
-func (l *listener) wait(set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) error {
+// wait waits for one event of the set and reports it. It says whether there was
+// one.
+func (l *listener) wait(set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) (happened bool, err error) {
 	var data nvml.EventData
-	err := call(eventCall, func() (ret nvml.Return) {
+	var ret nvml.Return
+	err = call(eventCall, func() nvml.Return {
 		data, ret = set.Wait(uint32(eventWait.Milliseconds()))
 		return ret
 	}, nvml.ERROR_TIMEOUT)
-	if errors.Is(err, errAbsent) { // nothing happened
-		err = nil
-	}
-	if err != nil {
-		return err
+	switch {
+	case ret == nvml.ERROR_TIMEOUT && errors.Is(err, errAbsent):
+		l.failures = 0
+		return false, nil
+	case ret != nvml.SUCCESS && errors.Is(err, errAbsent):
+		// It has offered events: it may do so again.
+		return false, fmt.Errorf("%s: %s", eventCall, returnName(ret))
+	case err != nil:
+		return false, err
 	}
 	l.failures = 0
-	if data.EventType == nvml.EventTypeXidCriticalError {
-		i := l.device.info
-		l.reporter.event(gpu.Event{Time: time.Now(), UUID: i.UUID, PCIBusID: i.PCIBusID, XID: data.EventData})
+	if data.EventType != nvml.EventTypeXidCriticalError {
+		return false, nil
 	}
-	return nil
+	i := l.device.info
+	l.reporter.event(gpu.Event{Time: time.Now(), UUID: i.UUID, PCIBusID: i.PCIBusID, XID: data.EventData})
+	return true, nil
 }

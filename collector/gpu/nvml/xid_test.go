@@ -4,10 +4,15 @@
 package nvml
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -134,5 +139,42 @@ func TestReporterEnds(t *testing.T) {
 	r.event(gpu.Event{})
 	if n != 1 {
 		t.Errorf("%d events, want the one before the end", n)
+	}
+}
+
+// A driver that answers the wait for events at once is asked no more often than one that waits.
+func TestEventsThatAreNotWaitedFor(t *testing.T) {
+	for _, code := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_TIMEOUT, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_DATA, nvml.ERROR_UNKNOWN} {
+		t.Run(returnName(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newWorld(t.TempDir()).node
+				s, l, err := newSimSource(node, Config{KernelLog: t.TempDir()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Devices(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				node.begin(&simFault{call: eventCall, code: code, atOnce: true})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				watched := false
+				if err := s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }); err != nil {
+					t.Error(err)
+				}
+				if l.broken != "" {
+					t.Error(l.broken)
+				}
+				if n := l.total[eventCall]; n > 4*2*60+4 {
+					t.Errorf("%d waits of four GPUs in a minute, of half a second each", n)
+				}
+				if absent := code == nvml.ERROR_NOT_SUPPORTED || code == nvml.ERROR_NO_DATA; absent && watched {
+					t.Error("the GPUs are said to be watched")
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }
