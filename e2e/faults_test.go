@@ -39,8 +39,10 @@ const (
 	scrapeEvery = 50 * time.Millisecond
 	// answeredWithin is how long a scrape may take to count as answered.
 	answeredWithin = time.Second
-	// tolerated is the share of the samples of GPUs that are well which may be lost in a fault, because the machine of
-	// the test is busy. The table has what was lost.
+	// tolerated is the share of the samples of GPUs that are well which may be lost in a fault. It guards against a
+	// standstill only: on a machine that is busy, a sampling interval of 200 ms is missed for want of a core. That no sample
+	// is lost to a fault is tested exactly, in simulated time, by TestSchedules of collector/gpu/nvml. The table has what
+	// was lost here.
 	tolerated = 0.5
 )
 
@@ -54,6 +56,7 @@ type faultKind struct {
 	lost, taken       float64       // samples of GPUs that are well
 	recovery          time.Duration // the worst
 	leaks             int
+	said              string // what a program that serves nothing did
 }
 
 // faultTable collects the rows of all tests.
@@ -108,6 +111,10 @@ func (t *faultTable) table(earlier string) string {
 		}
 		if k.recovery == 0 {
 			recovery = "nothing to recover"
+		}
+		if k.said != "" {
+			rows = append(rows, fmt.Sprintf("| %s | %d | %s | none | none | %s | %d |\n", k.Name, k.faults, k.said, recovery, k.leaks))
+			continue
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %d | %d of %d | %s | %s | %s | %d |\n",
 			k.Name, k.faults, k.answered, k.scrapes, k.worst.Round(time.Millisecond), lost, recovery, k.leaks))

@@ -30,6 +30,7 @@ import (
 var (
 	schedules = flag.Int("schedules", 2, "how many schedules of faults TestSchedules tries")
 	length    = flag.Duration("schedules.time", 5*time.Minute, "how long a schedule lasts, of simulated time")
+	only      = flag.String("schedules.kinds", "", "the kinds of trouble, divided by commas; all if empty")
 	firstSeed = flag.Uint64("schedules.seed", 1, "what the first schedule is drawn by; the next ones by the numbers that follow")
 )
 
@@ -143,6 +144,9 @@ func drawSchedule(seed uint64) (list []trouble) {
 		}
 		// In every other schedule the GPUs that are well stay so, and the leak is there to be found.
 		if seed%2 == 0 && x.concerns(leaking) {
+			continue
+		}
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), x.kind) {
 			continue
 		}
 		if x.kind == "kill" || x.kind == "stop" || x.kind == "clock" {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,6 +379,11 @@ static nvmlReturn_t apply(struct call *c, struct nvmlDevice_st *h, bool only_gpu
 			return f->code;
 		case FAULT_DELAY:
 			sleep_us(f->delay);
+			break;
+		case FAULT_ABORT:
+			abort();
+		case FAULT_SEGV:
+			raise(SIGSEGV); // without a handler of ours: Go's, which ends the process
 			break;
 		default:
 			hang(c, h);
