@@ -107,8 +107,7 @@ e2e: tools lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheu
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) ./...
 
 .PHONY: faults
-faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; three quarters of an hour
-	$(GO) test -count=1 -timeout 1h -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=300 -schedules.time=1h
+faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; an hour and a half
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
 
 .PHONY: soak

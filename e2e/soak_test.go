@@ -87,7 +87,9 @@ func highest(all []usage, name string) (most float64) {
 }
 
 // judgeItself has the detector judge the exporter's own memory, as if it were a GPU's: a scrape stands for a
-// quarter of a minute, and the first eighth, in which it starts, is left out.
+// quarter of a minute, and the first eighth, in which it starts, is left out. It must say "no leak". The pattern that it
+// names is step, not stable: what a Go program has resident goes up and down by some MiB at a time, when its heap is
+// collected and when free pages go back to the system.
 func judgeItself(t *testing.T, all []usage) {
 	t.Helper()
 	var b strings.Builder

@@ -26,7 +26,7 @@ import (
 )
 
 // A schedule of an hour takes two seconds, and with the race detector ten times as long: make test runs some hours
-// without it, and make faults hundreds.
+// without it, and make faults 200.
 var (
 	schedules = flag.Int("schedules", 2, "how many schedules of faults TestSchedules tries")
 	length    = flag.Duration("schedules.time", 5*time.Minute, "how long a schedule lasts, of simulated time")
