@@ -32,7 +32,7 @@ func TestDepguard(t *testing.T) {
 		{"collector/workload/a.go", module + "/detector", "workload"},
 		{"collector/a.go", "github.com/alecthomas/kingpin/v2", "collector"},
 		{"collector/b.go", module + "/collector/gpu/nvml", "collector"},
-		{"cmd/gpuleaktool/a.go", module + "/collector", "tool"},
+		{"cmd/gpuleaktool/a.go", module + "/collector/workload", "tool"},
 		{"cmd/gpuleaktool/b.go", "github.com/prometheus/client_golang/prometheus", "tool"},
 		{"cmd/internal/a.go", "github.com/alecthomas/kingpin/v2", "internal"},
 		{"cmd/internal/b.go", "github.com/prometheus/alertmanager/config", "internal"},

@@ -49,8 +49,12 @@ var mayImport = map[string][]string{
 		"/cmd/internal/**", "/detector", "/detector/lives", "/collector/allocator", "/collector/gpu", "/collector/gpu/nvml", "/collector/savefile", "/collector/workload",
 		"github.com/prometheus/alertmanager/pkg/labels", "github.com/prometheus/common", "go.yaml.in/yaml",
 	},
+	// What the exporter and the tool say of a state.
+	"/cmd/internal/verdicts":           {},
+	"/cmd/internal/verdicts/fromstate": {"/cmd/internal/humanize", "/cmd/internal/verdicts", "/detector", "/collector", "/collector/gpu"},
+	"/cmd/gpuleaktool/watch":           {"/cmd/internal/humanize", "/cmd/internal/verdicts"},
 	"/cmd/gpuleaktool": {
-		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector/allocator", "/collector/gpu", "github.com/alecthomas/kingpin",
+		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector", "/collector/allocator", "/collector/gpu", "github.com/alecthomas/kingpin",
 		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs", "go.yaml.in/yaml",
 		"golang.org/x/text/encoding/unicode", "golang.org/x/text/transform",
 	},
@@ -231,7 +235,7 @@ func TestImportsRefuse(t *testing.T) {
 		"/collector/workload":    {module + "/collector", "github.com/alecthomas/kingpin/v2"},
 		"/collector":             {module + "/collector/gpu/nvml", "github.com/alecthomas/kingpin/v2", "github.com/prometheus/exporter-toolkit/web"},
 		"/cmd/internal/plot":     {module + "/collector", "github.com/alecthomas/kingpin/v2", "github.com/prometheus/alertmanager/config"},
-		"/cmd/gpuleaktool":       {module + "/collector", module + "/cmd/gpu_leak_exporter/page", "github.com/NVIDIA/go-nvml/pkg/nvml"},
+		"/cmd/gpuleaktool":       {module + "/collector/workload", module + "/cmd/gpu_leak_exporter/page", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 		"/cmd/gpu_leak_exporter": {module + "/cmd/gpuleaktool/x", "github.com/prometheus/prometheus/promql", "os/exec"},
 	} {
 		r, ok := rule(pkg)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -429,7 +429,7 @@ func (h *predictor) idleOf(m domain) []idleRow {
 	for i := range m.device.Unreleased {
 		u := &m.device.Unreleased[i]
 		if u.Instance == m.instance {
-			add(u.ID, u.Owner, u.Used, "has ended, and its memory has stayed "+h.since(verdicts.SteadyTime(u.Since), m.device.SampleTime))
+			add(u.ID, u.Owner, u.Used, "has ended, and its memory has stayed "+h.since(fromstate.SteadyTime(u.Since), m.device.SampleTime))
 		}
 	}
 	for i := range m.device.Processes {
@@ -453,7 +453,7 @@ func (h *predictor) since(t, now time.Time) string {
 
 // whoIs names a process, and says in which pod or job it runs and whose it is.
 func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
-	o := verdicts.OwnerOf(owner)
+	o := fromstate.OwnerOf(owner)
 	named := func(what, name string) string {
 		if name == "" {
 			return ""
@@ -531,7 +531,7 @@ func rangeOf(v *detector.Verdict) string {
 func (h *predictor) why(m domain, v *detector.Verdict) string {
 	var parts []string
 	if v.Leaked.OK {
-		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(verdicts.SteadyTime(v.Since), m.device.SampleTime))
+		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), m.device.SampleTime))
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Slope.OK && f.R2.OK {

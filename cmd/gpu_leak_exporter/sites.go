@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
@@ -68,9 +68,9 @@ func sitesIn(s *collector.State) sitesData {
 				continue
 			}
 			labels := map[string]string{"gpu": strconv.Itoa(d.Info.Index), "uuid": d.Info.UUID}
-			verdicts.NameProcess(labels, p.Instance, p.ID, verdicts.OwnerOf(p.Owner))
+			fromstate.NameProcess(labels, p.Instance, p.ID, fromstate.OwnerOf(p.Owner))
 			j := locatedJSON{
-				Labels: labels, State: string(p.Sites.State), Reason: p.Sites.Reason, Asked: verdicts.MomentOf(p.Sites.Asked),
+				Labels: labels, State: string(p.Sites.State), Reason: p.Sites.Reason, Asked: fromstate.MomentOf(p.Sites.Asked),
 				Seconds: p.Sites.Over.Seconds(), Pause: p.Sites.Pause.Seconds(), Unsure: p.Sites.Unsure, Sites: []siteJSON{},
 			}
 			for _, site := range p.Sites.List {

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
@@ -54,7 +54,7 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	})
 	mux.Handle("GET "+readyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
 	mux.Handle("POST "+reloadPath, reload)
-	mux.Handle("GET "+verdictsPath, limits.answers.of(verdicts.Handler(state)))
+	mux.Handle("GET "+verdictsPath, limits.answers.of(fromstate.Handler(state)))
 	if cfg.sites {
 		mux.Handle("GET "+sitesPath, limits.answers.of(sites(state)))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
@@ -44,7 +45,7 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 	running.Go(func() { sampler.Run(ctx) })
 	now = func(ctx context.Context) (*verdicts.Data, error) {
 		awaitGPUs(ctx, sampler)
-		data := verdicts.Of(sampler.State())
+		data := fromstate.Of(sampler.State())
 		return &data, nil
 	}
 	return now, func() { stop(); running.Wait(); _ = src.Close() }, nil

@@ -1,0 +1,208 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fromstate makes the verdicts of a collector's state.
+package fromstate
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Handler answers with what the detector says of every GPU, GPU instance,
+// process and workload:
+//
+//	{"status":"success","data":{"time":…,"driver":{"up":true,"reason":""},"devices":[{
+//	  "labels":{"gpu":"0","uuid":"GPU-…"},"name":…,"up":true,"sample_time":…,"memory":{…},"verdict":{…},
+//	  "instances":[…],"processes":[…],"workloads":[…],"unreleased":[…]}]}}
+//
+// labels are those of the series of the same subject. Lists are in the order of
+// State and never null, so one State always gives the same text. A number that is
+// not known is null, and so is the verdict of what has not been seen by the
+// detector. A verdict that is muted is never judged: a rule of --detector.config
+// says so. unreleased is memory that stayed after its process had ended, with the
+// labels that the process had.
+//
+// JSON has no infinity. oom says how to read seconds_to_oom, which the metrics
+// would show as +Inf where oom is never:
+//
+//	unknown   muted, not judged yet, or no capacity is known: seconds_to_oom is null
+//	never     judged, and no leak contributes to it: seconds_to_oom is null
+//	foreseen  seconds_to_oom is a number, seconds_to_oom_lower and _upper its 90 %
+//	          interval; an end of it that is null is open
+//
+// seconds_to_full is null where the memory does not grow; its upper end is null where
+// the growth may end before. withheld is the reason for which growth is not called a
+// leak yet, and null where nothing is suspected.
+func Handler(state func() *collector.State) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		// The types below hold nothing that cannot be encoded, so an error is one of
+		// the connection.
+		_ = json.NewEncoder(w).Encode(verdicts.Envelope{Status: "success", Data: Of(state())})
+	})
+}
+
+// Of returns what a state says.
+func Of(s *collector.State) verdicts.Data {
+	data := verdicts.Data{
+		Time:    s.Time.UTC(),
+		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason},
+		Devices: []verdicts.Device{},
+	}
+	for _, d := range s.Devices {
+		data.Devices = append(data.Devices, deviceOf(d))
+	}
+	return data
+}
+
+func deviceOf(d *collector.DeviceState) verdicts.Device {
+	device := func() map[string]string {
+		return map[string]string{"gpu": strconv.Itoa(d.Info.Index), "uuid": d.Info.UUID}
+	}
+	j := verdicts.Device{
+		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: MomentOf(d.SampleTime),
+		Instances: []verdicts.Instance{}, Processes: []verdicts.Process{}, Workloads: []verdicts.Workload{}, Unreleased: []verdicts.Unreleased{},
+	}
+	if !d.Up {
+		return j // nothing else means anything
+	}
+	j.Memory, j.Unattributed = memoryOf(d.Memory), known(d.Unattributed)
+	j.Domain = domainOf(&d.Judgement)
+	for i := range d.Instances {
+		in := &d.Instances[i]
+		labels := device()
+		labels["gpu_instance"], labels["profile"] = strconv.FormatUint(uint64(in.ID), 10), in.Profile
+		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: memoryOf(in.Memory), Domain: domainOf(&in.Judgement)})
+	}
+	for i := range d.Processes {
+		p := &d.Processes[i]
+		j.Processes = append(j.Processes, processOf(device(), p))
+	}
+	for i := range d.Workloads {
+		w := &d.Workloads[i]
+		labels := device()
+		labels["gpu_instance"] = instanceName(w.Instance)
+		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
+		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: verdictOf(&w.Verdict)})
+	}
+	for i := range d.Unreleased {
+		u := &d.Unreleased[i]
+		labels, o := device(), OwnerOf(u.Owner)
+		NameProcess(labels, u.Instance, u.ID, o)
+		j.Unreleased = append(j.Unreleased, verdicts.Unreleased{Labels: labels, User: o.User, Used: u.Used, Ended: MomentOf(SteadyTime(u.Since))})
+	}
+	return j
+}
+
+func processOf(labels map[string]string, p *collector.ProcessState) verdicts.Process {
+	o := OwnerOf(p.Owner)
+	NameProcess(labels, p.Instance, p.ID, o)
+	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: finite(p.Share), Verdict: verdictOf(&p.Verdict)}
+	if grows := p.Grows.String(); grows != "" {
+		j.Grows = &grows
+	}
+	return j
+}
+
+// NameProcess adds the labels of a process, which are those of its series.
+func NameProcess(labels map[string]string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) {
+	labels["gpu_instance"], labels["pid"] = instanceName(instance), strconv.FormatUint(uint64(id.PID), 10)
+	labels["process"], labels["namespace"], labels["pod"] = o.Process, o.Namespace, o.Pod
+	labels["container"], labels["slurm_job"] = o.Container, o.SlurmJob
+}
+
+// OwnerOf returns the owner of a process, an empty one for nil. It is not to be changed.
+func OwnerOf(o *gpu.Owner) *gpu.Owner {
+	if o == nil {
+		return &gpu.Owner{}
+	}
+	return o
+}
+
+func instanceName(id gpu.Opt[uint32]) string {
+	if !id.OK {
+		return ""
+	}
+	return strconv.FormatUint(uint64(id.V), 10)
+}
+
+func memoryOf(m gpu.Memory) verdicts.Memory {
+	return verdicts.Memory{Total: known(m.Total), Used: known(m.Used), Free: known(m.Free), Reserved: known(m.Reserved)}
+}
+
+func domainOf(j *detector.Judgement[gpu.ProcessID]) verdicts.Domain {
+	if j.T == 0 { // no frame yet
+		return verdicts.Domain{}
+	}
+	return verdicts.Domain{Attributed: j.Attributed, Headroom: finite(j.Headroom), Verdict: verdictOf(&j.Device)}
+}
+
+func verdictOf(v *detector.Verdict) *verdicts.Verdict {
+	j := &verdicts.Verdict{
+		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
+		Full: finite(v.SecondsToFull), FullLower: finite(v.FullLower), FullUpper: finite(v.FullUpper),
+	}
+	for i := range v.Windows {
+		if f := &v.Windows[i]; f.Span > 0 {
+			j.Windows = append(j.Windows, verdicts.Window{
+				Window: humanize.FormatDuration(f.Span), Slope: finite(f.Slope), R2: finite(f.R2), Spikes: finite(f.Spikes), Fill: f.Fill,
+			})
+		}
+	}
+	if !v.Judged {
+		return j
+	}
+	if why := v.Withheld.String(); why != "" {
+		j.Withheld, j.WithheldS = &why, finite(detector.Of(v.WithheldFor.Seconds()))
+	}
+	j.Leak, j.Confidence, j.Pattern = v.Leak, finite(detector.Of(v.Confidence)), v.Pattern.String()
+	if v.Leak {
+		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), MomentOf(SteadyTime(v.Since))
+	}
+	switch {
+	case !v.SecondsToOOM.OK:
+	case math.IsInf(v.SecondsToOOM.V, 1):
+		j.OOM = "never"
+	default:
+		j.OOM, j.Seconds, j.Lower, j.Upper = "foreseen", finite(v.SecondsToOOM), finite(v.Lower), finite(v.Upper)
+	}
+	return j
+}
+
+// SteadyTime returns a moment on the clock of detector.Frame.T as a time.
+func SteadyTime(t time.Duration) time.Time { return time.Unix(0, int64(t)) }
+
+// MomentOf returns a time in UTC, nil for the zero one.
+func MomentOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func known(o gpu.Opt[uint64]) *uint64 {
+	if !o.OK {
+		return nil
+	}
+	return &o.V
+}
+
+// finite returns nil for what is absent and for what JSON cannot write.
+func finite(v detector.Value) *float64 {
+	if !v.OK || math.IsNaN(v.V) || math.IsInf(v.V, 0) {
+		return nil
+	}
+	return &v.V
+}
