@@ -175,6 +175,10 @@ checkmetrics: tools $(BIN)/gotest ## hold what the exporter exposes against Prom
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+.PHONY: bench-cost
+bench-cost: ## measure what the exporter itself costs, and write e2e/COST.md (15 minutes)
+	cd e2e && $(GO) test -tags e2e -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=COST.md
+
 # Seeds 1 to 100 are for tuning; what is published comes from others.
 .PHONY: bench-detect
 bench-detect: ## measure the detector and its rivals, and write detector/BENCHMARK.md and INCIDENTS.md (20 minutes)

@@ -36,7 +36,7 @@ type Options struct {
 // returns. Its methods may be called from several goroutines.
 type Collector struct {
 	state func() *State
-	rows  [numScopes][]row
+	rows  []row // ordered by name
 }
 
 // New returns a Collector that exports what state returns. state must not block,
@@ -56,9 +56,14 @@ func New(state func() *State, o Options) (*Collector, error) {
 			continue
 		}
 		for _, m := range f.metrics {
-			c.rows[m.scope] = append(c.rows[m.scope], newRow(m, o))
+			r, err := newRow(m, o)
+			if err != nil {
+				return nil, err
+			}
+			c.rows = append(c.rows, r)
 		}
 	}
+	slices.SortFunc(c.rows, func(a, b row) int { return strings.Compare(a.name, b.name) })
 	return c, nil
 }
 
@@ -82,65 +87,30 @@ func (o Options) validate() error {
 
 // Describe sends the descriptors of all metrics that are switched on.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, rows := range c.rows {
-		for i := range rows {
-			ch <- rows[i].desc
-		}
+	for i := range c.rows {
+		ch <- c.rows[i].desc
 	}
 }
 
 // Collect sends the series of one State. It blocks only as long as ch does.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.state()
-	if s == nil {
+	entities, err := c.entities()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+	}
+	if entities == nil {
 		return
 	}
-	e := &emitter{ch: ch, state: s}
-	e.emitAll(c.rows[ofExporter], s, true)
-	for _, d := range s.Devices {
-		c.collectDevice(e, d)
-	}
-}
-
-func (c *Collector) collectDevice(e *emitter, d *DeviceState) {
-	index, uuid := strconv.Itoa(d.Info.Index), d.Info.UUID
-	if !e.enter(ofGPU, index, uuid) {
-		return
-	}
-	e.emitAll(c.rows[ofGPU], d, d.Up)
-	if !d.Up {
-		return
-	}
-	for i := range d.Instances {
-		in := &d.Instances[i]
-		if e.enter(ofInstance, index, uuid, instanceID(gpu.Some(in.ID)), in.Profile) {
-			e.emitAll(c.rows[ofInstance], in, true)
-		}
-	}
-	for i := range d.Processes {
-		p := &d.Processes[i]
-		if e.enter(ofProcess, processValues(d, p.Instance, p.ID, ownerOf(&p.Process))...) {
-			e.emitAll(c.rows[ofProcess], p, true)
-		}
-	}
-	for i := range d.Unreleased {
-		u := &d.Unreleased[i]
-		if e.enter(ofUnreleased, processValues(d, u.Instance, u.ID, u.Owner)...) {
-			e.emitAll(c.rows[ofUnreleased], u, true)
-		}
-	}
-	for i := range d.Workloads {
-		w := &d.Workloads[i]
-		if e.enter(ofWorkload, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob) {
-			e.emitAll(c.rows[ofWorkload], w, true)
-		}
+	e := emitter{to: &metricSink{ch: ch}, state: entities.state}
+	for i := range c.rows {
+		e.emitAll(&c.rows[i], entities)
 	}
 }
 
 // processValues returns the values of the labels of a process.
-func processValues(d *DeviceState, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) []string {
+func processValues(index, uuid string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) []string {
 	return []string{
-		strconv.Itoa(d.Info.Index), d.Info.UUID, instanceID(instance), strconv.FormatUint(uint64(id.PID), 10),
+		index, uuid, instanceID(instance), strconv.FormatUint(uint64(id.PID), 10),
 		o.Process, o.Namespace, o.Pod, o.Container, o.SlurmJob,
 	}
 }

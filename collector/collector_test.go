@@ -667,13 +667,27 @@ func BenchmarkCollect(b *testing.B) {
 			}
 		}
 	})
+	b.Run("text", func(b *testing.B) {
+		var text bytes.Buffer
+		b.ReportAllocs()
+		for b.Loop() {
+			text.Reset()
+			if err := c.WriteText(&text, expfmt.NewFormat(expfmt.TypeTextPlain), nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.SetBytes(int64(text.Len()))
+	})
 }
 
 // BenchmarkLabels compares the labels of one process in a series of emit with
 // those of NewConstMetric: the reason for having the former.
 func BenchmarkLabels(b *testing.B) {
 	m := gauge("gpu_process_x_bytes", "X.", func(*ProcessState) optional { return gpu.Some(1.0) })
-	r := newRow(m, Options{})
+	r, err := newRow(m, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	values := []string{"0", "GPU-0", "", "1", "python3", "ml", "train", "main", ""}
 	b.Run("const", func(b *testing.B) {
 		b.ReportAllocs()
@@ -683,9 +697,7 @@ func BenchmarkLabels(b *testing.B) {
 	})
 	b.Run("emit", func(b *testing.B) {
 		ch := make(chan prometheus.Metric, 1)
-		e := &emitter{ch: ch}
-		e.enter(ofProcess, values...)
-		e.row = &r
+		e := &emitter{to: &metricSink{ch: ch}, row: &r, of: &entity{values: values}}
 		b.ReportAllocs()
 		for b.Loop() {
 			e.emit(1)

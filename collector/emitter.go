@@ -15,24 +15,29 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// emitter turns the subjects of one State into series. The series of a subject
-// share its label pairs. prometheus.NewConstMetric would make all of them anew for
-// each series, which for the labels of a process is 33 allocations and a sort.
+// emitter turns one State into series. The series of an entity share its labels. prometheus.NewConstMetric would
+// make all of them anew for each series, which for the labels of a process is 33 allocations and a sort.
 type emitter struct {
-	ch    chan<- prometheus.Metric
+	to    sink
 	state *State
 	row   *row
-	// base are the labels of the subject in the order of scopeLabels, sorted the
-	// same by name.
-	base, sorted []*dto.LabelPair
-	// last holds the label values of the last subject of each scope.
-	last [numScopes][]string
-	// seen are the row's own labels that were emitted for this subject.
-	seen [][]ownLabel
-	// slab holds series to hand out, so that not each is an allocation.
-	slab []series
+	of    *entity
+	// seen are the row's own labels that were emitted for this entity, one list of
+	// values after another.
+	seen []string
+	// slab holds values of labels to hand out, so that not each is an allocation.
+	slab []string
 	// windows are the lengths of windows as Prometheus prints durations.
 	windows map[time.Duration]string
+}
+
+// sink takes series: those of one row after those of another, in the order of their names.
+type sink interface {
+	// put takes a series of an entity. own are the values of the row's own labels, which
+	// belong to the sink.
+	put(r *row, of *entity, v float64, own []string)
+	// end ends a row.
+	end(r *row)
 }
 
 // windowName returns the length of a window as the value of a label.
@@ -48,12 +53,6 @@ func (e *emitter) windowName(span time.Duration) string {
 	return name
 }
 
-// ownLabel is a label that the subject does not carry, and where its value lies.
-type ownLabel struct {
-	pair  dto.LabelPair
-	value string
-}
-
 // row is a metric that is switched on.
 type row struct {
 	metric
@@ -61,18 +60,28 @@ type row struct {
 	// order gives, for each label of a series by name, its position among the
 	// scope's labels followed by the row's own.
 	order []int
+	// names are those labels.
+	names []string
+	// heads are what stands before its series in the text formats.
+	heads [numTexts]string
 }
 
-func newRow(m metric, o Options) row {
+func newRow(m metric, o Options) (row, error) {
 	if m.wanted != nil && m.wanted(o) {
 		m.labels = append(slices.Clip(m.labels), m.optional)
 	}
 	labels := slices.Concat(scopeLabels[m.scope], m.labels)
+	heads, err := headsOf(m)
+	if err != nil {
+		return row{}, err
+	}
 	return row{
 		metric: m,
 		desc:   prometheus.NewDesc(m.name, m.help, labels, nil),
 		order:  sortedOrder(labels),
-	}
+		names:  labels,
+		heads:  heads,
+	}, nil
 }
 
 // sortedOrder returns the positions of labels in the order of their names, as
@@ -93,42 +102,17 @@ var scopeOrder = func() (orders [numScopes][]int) {
 	return orders
 }()
 
-// enter makes what is emitted from now on be about the subject with these values
-// of its scope's labels. It keeps values. It returns false if they are those of
-// the last subject of that scope, whose series would be the same: one duplicate
-// fails a whole scrape.
-func (e *emitter) enter(s scope, values ...string) bool {
-	names := scopeLabels[s]
-	for i := range values {
-		values[i] = labelValue(names[i], values[i])
-	}
-	if e.last[s] != nil && slices.Equal(values, e.last[s]) {
-		return false
-	}
-	e.last[s] = values
-	pairs := make([]dto.LabelPair, len(values))
-	list := make([]*dto.LabelPair, 2*len(values))
-	e.base, e.sorted = list[:len(values)], list[len(values):]
-	for i := range pairs {
-		pairs[i].Name, pairs[i].Value = &names[i], &values[i]
-		e.base[i] = &pairs[i]
-	}
-	for i, o := range scopeOrder[s] {
-		e.sorted[i] = e.base[o]
-	}
-	return true
-}
-
-// emitAll emits the series of all rows for the subject that was entered; of a
-// GPU that is not up, only of the rows that are exported even so.
-func (e *emitter) emitAll(rows []row, x any, up bool) {
-	for i := range rows {
-		if !up && !rows[i].down {
-			continue
+// emitAll emits the series of a row; of a GPU that is not up, only if the row is exported even so.
+func (e *emitter) emitAll(r *row, all *entities) {
+	e.row = r
+	list := all.scopes[r.scope]
+	for i := range list {
+		if list[i].up || r.down {
+			e.of, e.seen = &list[i], e.seen[:0]
+			r.collect(list[i].x, e)
 		}
-		e.row, e.seen = &rows[i], e.seen[:0]
-		rows[i].collect(x, e)
 	}
+	e.to.end(r)
 }
 
 // maybe emits o if it is there.
@@ -138,7 +122,7 @@ func (e *emitter) maybe(o optional, labels ...string) {
 	}
 }
 
-// emit emits one series of the current row and subject. labels are the values of
+// emit emits one series of the current row and entity. labels are the values of
 // the row's own labels; what stands beyond them belongs to a label that is not
 // wanted. NaN is not exported: it would stand for a value that is not known,
 // which has no series. Neither is a second series of the same labels.
@@ -146,55 +130,65 @@ func (e *emitter) emit(v float64, labels ...string) {
 	if math.IsNaN(v) {
 		return
 	}
-	pairs := e.sorted
-	if len(e.row.labels) > 0 {
-		own := e.own(labels)
-		if own == nil {
+	n := len(e.row.labels)
+	if n == 0 {
+		e.to.put(e.row, e.of, v, nil)
+		return
+	}
+	if len(e.slab) < n {
+		e.slab = make([]string, max(n, 128))
+	}
+	own := e.slab[:n:n]
+	for i, name := range e.row.labels {
+		own[i] = labelValue(name, labels[i])
+	}
+	for seen := e.seen; len(seen) > 0; seen = seen[n:] {
+		if slices.Equal(own, seen[:n]) {
 			return
 		}
-		pairs = make([]*dto.LabelPair, len(e.row.order))
-		for i, o := range e.row.order {
-			if o < len(e.base) {
-				pairs[i] = e.base[o]
-			} else {
-				pairs[i] = &own[o-len(e.base)].pair
-			}
-		}
 	}
-	if len(e.slab) == 0 {
-		e.slab = make([]series, 128)
-	}
-	s := &e.slab[0]
-	e.slab = e.slab[1:]
-	s.row, s.value, s.labels = e.row, v, pairs
-	e.ch <- s
+	e.seen = append(e.seen, own...)
+	e.slab = e.slab[n:]
+	e.to.put(e.row, e.of, v, own)
 }
 
-// own returns the row's own labels with these values, nil if a series of this
-// subject has them already.
-func (e *emitter) own(values []string) []ownLabel {
-	own := make([]ownLabel, len(e.row.labels))
-	for i := range own {
-		name := &e.row.labels[i]
-		own[i].value = labelValue(*name, values[i])
-		own[i].pair.Name, own[i].pair.Value = name, &own[i].value
-	}
-	for _, other := range e.seen {
-		if sameValues(own, other) {
-			return nil
-		}
-	}
-	e.seen = append(e.seen, own)
-	return own
+// metricSink sends series to a registry.
+type metricSink struct {
+	ch chan<- prometheus.Metric
+	// slab holds series to hand out, so that not each is an allocation.
+	slab []series
 }
 
-func sameValues(a, b []ownLabel) bool {
-	for i := range a {
-		if a[i].value != b[i].value {
-			return false
+func (*metricSink) end(*row) {}
+
+func (m *metricSink) put(r *row, of *entity, v float64, own []string) {
+	base := of.labelPairs(r.scope)
+	pairs := make([]*dto.LabelPair, len(r.order))
+	for i, o := range r.order {
+		if o < len(base) {
+			pairs[i] = base[o]
+		} else {
+			pairs[i] = &dto.LabelPair{Name: &r.names[o], Value: &own[o-len(base)]}
 		}
 	}
-	return true
+	if len(m.slab) == 0 {
+		m.slab = make([]series, 128)
+	}
+	s := &m.slab[0]
+	m.slab = m.slab[1:]
+	s.row, s.value, s.labels = r, v, pairs
+	m.ch <- s
+}
+
+// labelPairs returns the labels of an entity in the order of scopeLabels.
+func (n *entity) labelPairs(s scope) []*dto.LabelPair {
+	if n.pairs == nil {
+		n.pairs = make([]*dto.LabelPair, len(n.values))
+		for i := range n.values {
+			n.pairs[i] = &dto.LabelPair{Name: &scopeLabels[s][i], Value: &n.values[i]}
+		}
+	}
+	return n.pairs
 }
 
 // series is one series at one scrape. It implements prometheus.Metric.
@@ -210,12 +204,18 @@ func (s *series) Desc() *prometheus.Desc { return s.row.desc }
 // Write fills out. It never fails.
 func (s *series) Write(out *dto.Metric) error {
 	out.Label = s.labels
+	s.write(out)
+	return nil
+}
+
+// write sets the value and returns the type that it has.
+func (s *series) write(out *dto.Metric) dto.MetricType {
 	if s.row.kind == prometheus.CounterValue {
 		out.Counter = &dto.Counter{Value: &s.value}
-	} else {
-		out.Gauge = &dto.Gauge{Value: &s.value}
+		return dto.MetricType_COUNTER
 	}
-	return nil
+	out.Gauge = &dto.Gauge{Value: &s.value}
+	return dto.MetricType_GAUGE
 }
 
 // labelValue returns value as it can stand in a label: valid UTF-8, and no

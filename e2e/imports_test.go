@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"/collector": {
 		"/collector/allocator", "/collector/gpu", "/collector/savefile", "/collector/workload", "/detector", "/detector/lives",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",
-		"github.com/prometheus/common/model",
+		"github.com/prometheus/common/expfmt", "github.com/prometheus/common/model",
 	},
 	// The driver and the owners too: the tool records what the exporter samples.
 	"/cmd/internal": {

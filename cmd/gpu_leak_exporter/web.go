@@ -84,14 +84,14 @@ func plain(w http.ResponseWriter, code int, text string) {
 	_, _ = io.WriteString(w, text+"\n") // the client has gone; the server notices by itself
 }
 
-// newMetrics returns the handler of the metrics, on a registry of its own.
+// newMetrics returns the handler of the metrics.
 func newMetrics(cfg *config, state func() *collector.State, limits *limits, logger *slog.Logger) (http.Handler, error) {
 	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.workload.Command})
 	if err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	list := []prometheus.Collector{c, versioncollector.NewCollector(program)}
+	list := []prometheus.Collector{versioncollector.NewCollector(program)}
 	if cfg.exporterMetrics {
 		list = append(list, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		list = append(list, limits.collectors()...)
@@ -101,17 +101,14 @@ func newMetrics(cfg *config, state func() *collector.State, limits *limits, logg
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	options := promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
-		// The GPUs' series cannot fail; if others do, these must not go with them.
-		ErrorHandling:     promhttp.ContinueOnError,
-		EnableOpenMetrics: true,
+	s, err := newScrape(c, registry, cfg.exporterMetrics, logger)
+	if err != nil {
+		return nil, err
 	}
 	if !cfg.exporterMetrics {
-		return limits.answers.ofMetrics(promhttp.HandlerFor(registry, options)), nil
+		return limits.answers.ofMetrics(s), nil
 	}
-	options.Registry = registry // for the errors of the handler itself
-	return promhttp.InstrumentMetricHandler(registry, limits.answers.ofMetrics(promhttp.HandlerFor(registry, options))), nil
+	return promhttp.InstrumentMetricHandler(registry, limits.answers.ofMetrics(s)), nil
 }
 
 func newLanding(cfg *config) (http.Handler, error) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 )
 
 // Calls is what a process has done with the library so far.
@@ -35,6 +36,8 @@ type Function struct {
 	Calls    uint64
 	Failures uint64 // answers other than SUCCESS
 	Inside   int    // threads in it now
+	// CPU is the processor time of the calls that have returned: what the fake takes, where a program is measured over it.
+	CPU time.Duration
 }
 
 // callLog is the layout of struct call_log in c/runtime.c, up to the functions.
@@ -53,6 +56,7 @@ type callLog struct {
 type callSlot struct {
 	Name            [72]byte
 	Calls, Failures uint64
+	CPU             uint64
 	Inside          uint32
 	_               uint32
 }
@@ -69,7 +73,7 @@ func ReadCalls(path string) (Calls, error) {
 	if err := binary.Read(r, binary.NativeEndian, &head); err != nil {
 		return Calls{}, fmt.Errorf("read call log %s: %w", path, err)
 	}
-	if string(head.Magic[:]) != "FNVMLOG1" || int(head.SlotSize) != binary.Size(callSlot{}) {
+	if string(head.Magic[:]) != "FNVMLOG2" || int(head.SlotSize) != binary.Size(callSlot{}) {
 		return Calls{}, fmt.Errorf("read call log %s: %w", path, errors.New("another format"))
 	}
 	c := Calls{
@@ -83,7 +87,7 @@ func ReadCalls(path string) (Calls, error) {
 	}
 	for _, s := range slots {
 		if s.Calls > 0 {
-			c.Functions[text(s.Name[:])] = Function{Calls: s.Calls, Failures: s.Failures, Inside: int(s.Inside)}
+			c.Functions[text(s.Name[:])] = Function{Calls: s.Calls, Failures: s.Failures, Inside: int(s.Inside), CPU: time.Duration(s.CPU)}
 		}
 	}
 	return c, nil

@@ -215,6 +215,7 @@ struct call {
 	const struct gpu *gpu;
 	const struct mig_device *mig; // the handle was a MIG device's, gpu is its parent
 	void *log;
+	uint64_t began; // of the thread's processor time, ns
 };
 
 enum want {

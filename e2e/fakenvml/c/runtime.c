@@ -33,6 +33,7 @@ struct call_log {
 	struct slot {
 		char name[72];
 		_Atomic uint64_t calls, failures; // failures: answers other than SUCCESS
+		_Atomic uint64_t cpu;             // ns of processor time in calls that have returned
 		_Atomic uint32_t inside;
 		uint32_t pad;
 	} slots[FN_COUNT];
@@ -215,7 +216,7 @@ static void script_release(struct script *s)
 
 static void init_log(struct call_log *l)
 {
-	memcpy(l->magic, "FNVMLOG1", sizeof l->magic);
+	memcpy(l->magic, "FNVMLOG2", sizeof l->magic);
 	l->functions = FN_COUNT;
 	l->slot_size = sizeof *l->slots;
 	for (int i = 0; i < FN_COUNT; i++)
@@ -269,10 +270,20 @@ static void check_alone(struct call_log *l, const struct call *c)
 	}
 }
 
+// thread_ns is the processor time of this thread, 0 without a call log: nobody reads it then.
+static uint64_t thread_ns(const struct call_log *l)
+{
+	struct timespec t;
+	if (l == &own_log || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t))
+		return 0;
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 static void count(struct call *c)
 {
 	struct call_log *l = __atomic_load_n(&call_log, __ATOMIC_ACQUIRE);
 	c->log = l;
+	c->began = thread_ns(l);
 	l->slots[c->fn].calls++;
 	l->slots[c->fn].inside++;
 	if (c->alone)
@@ -295,6 +306,7 @@ nvmlReturn_t call_end(struct call *c, nvmlReturn_t ret)
 	if (c->script)
 		script_release(c->script);
 	c->script = NULL;
+	l->slots[c->fn].cpu += thread_ns(l) - c->began;
 	return ret;
 }
 

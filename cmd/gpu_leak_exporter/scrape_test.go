@@ -1,0 +1,178 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// testScrape returns the handler of a state, and the registry of what it shows beside.
+func testScrape(t *testing.T, state func() *collector.State, exporterMetrics bool) (*scrape, *prometheus.Registry) {
+	t.Helper()
+	c, err := collector.New(state, collector.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := prometheus.NewRegistry()
+	s, err := newScrape(c, others, exporterMetrics, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, others
+}
+
+func scrapeState() *collector.State {
+	return &collector.State{Time: time.Unix(1_771_234_567, 0), Windows: []string{"10m"}, Devices: []*collector.DeviceState{{
+		Info: gpu.Info{UUID: "GPU-a", Name: `a "quoted" one`}, Up: true, SampleTime: time.Unix(1_771_234_560, 0),
+		Processes: []collector.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7, Start: 1}, Used: gpu.Some(uint64(1 << 30))}}},
+	}}}
+}
+
+func answerTo(t *testing.T, h http.Handler, accept, encoding string) (http.Header, string) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
+	r.Header.Set("Accept", accept)
+	r.Header.Set("Accept-Encoding", encoding)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var body io.Reader = w.Body
+	if w.Header().Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = z
+	}
+	text, err := io.ReadAll(body)
+	if err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d, %v", w.Code, err)
+	}
+	return w.Header(), string(text)
+}
+
+// TestScrapeAsPromhttp holds headers and bytes against promhttp's.
+func TestScrapeAsPromhttp(t *testing.T) {
+	for _, exporterMetrics := range []bool{true, false} {
+		s, others := testScrape(t, scrapeState, exporterMetrics)
+		others.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "between.names", Help: "Dotted."}, func() float64 { return 2 }))
+		for _, accept := range []string{
+			"", "*/*", "text/plain", "text/plain;version=1.0.0;escaping=allow-utf-8",
+			"application/openmetrics-text;version=1.0.0;escaping=underscores;q=0.5,text/plain;q=0.2", "application/openmetrics-text;version=0.0.1",
+			"application/openmetrics-text;version=2.0.0",
+			"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+		} {
+			for _, encoding := range []string{"", "gzip", "identity", "gzip;q=0", "zstd"} {
+				head, body := answerTo(t, s, accept, encoding)
+				wantHead, want := answerTo(t, s.rest, accept, encoding)
+				if !reflect.DeepEqual(head, wantHead) {
+					t.Errorf("Accept %q, Accept-Encoding %q: headers %v, want %v", accept, encoding, head, wantHead)
+				}
+				if body != want {
+					t.Errorf("Accept %q, Accept-Encoding %q:\n%s\nwant\n%s", accept, encoding, body, want)
+				}
+			}
+		}
+	}
+}
+
+// What fails costs nothing else, is counted once, and promhttp counts in the same counter.
+func TestScrapeFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state func() *collector.State
+		other prometheus.Collector
+		want  []string
+	}{
+		"a metric of ours": {state: func() *collector.State { panic("no state") }, want: []string{"promhttp_metric_handler_errors_total"}},
+		"another metric": {
+			state: scrapeState, want: []string{"promhttp_metric_handler_errors_total", "gpu_up{"},
+			other: failing{},
+		},
+		"two GPUs alike": {
+			state: func() *collector.State {
+				s := scrapeState()
+				again := *s.Devices[0]
+				s.Devices = append(s.Devices, &again)
+				return s
+			},
+			want: []string{"promhttp_metric_handler_errors_total", "gpu_up{"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, others := testScrape(t, tc.state, true)
+			if tc.other != nil {
+				others.MustRegister(tc.other)
+			}
+			for i, h := range []http.Handler{s, s.rest} {
+				_, body := answerTo(t, h, "application/openmetrics-text;version=1.0.0", "")
+				for _, want := range tc.want {
+					if !strings.Contains(body, want) {
+						t.Errorf("no %s in\n%s", want, body)
+					}
+				}
+				if !strings.HasSuffix(body, "# EOF\n") {
+					t.Error("no end")
+				}
+				if n := testutil.ToFloat64(s.errors.WithLabelValues("gathering")); n != float64(i+1) {
+					t.Errorf("%g errors are counted after %d scrapes", n, i+1)
+				}
+			}
+		})
+	}
+}
+
+// failing is a metric that cannot be collected.
+type failing struct{}
+
+func (failing) Describe(ch chan<- *prometheus.Desc) {
+	ch <- prometheus.NewDesc("failing", "Fails.", nil, nil)
+}
+
+func (failing) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.NewInvalidMetric(prometheus.NewDesc("failing", "Fails.", nil, nil), errors.New("it fails"))
+}
+
+// TestScrapeAllocations bounds what a scrape takes, which says the same on every machine.
+func TestScrapeAllocations(t *testing.T) {
+	state := scrapeState()
+	one := state.Devices[0].Processes[0]
+	for i := range 63 {
+		one.ID.PID = uint32(100 + i)
+		state.Devices[0].Processes = append(state.Devices[0].Processes, one)
+	}
+	s, _ := testScrape(t, func() *collector.State { return state }, false)
+	var body bytes.Buffer
+	w := &bufferWriter{head: http.Header{}, body: &body}
+	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
+	most := 64*20.0 + 500 // a process costs its labels, and not each of its series
+	if n := testing.AllocsPerRun(100, func() { body.Reset(); clear(w.head); s.ServeHTTP(w, r) }); n > most {
+		t.Errorf("%g allocations, want at most %g", n, most)
+	} else {
+		t.Logf("%g allocations for %d bytes", n, body.Len())
+	}
+}
+
+type bufferWriter struct {
+	head http.Header
+	body *bytes.Buffer
+}
+
+func (w *bufferWriter) Header() http.Header         { return w.head }
+func (*bufferWriter) WriteHeader(int)               {}
+func (w *bufferWriter) Write(b []byte) (int, error) { return w.body.Write(b) }

@@ -1,0 +1,106 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// entity is what series are about: a GPU, a process. Its labels are the same in all of its series, so
+// they are made once a scrape and not once a series.
+type entity struct {
+	x      any // *DeviceState and so on, as the scope says
+	up     bool
+	values []string // of the labels, in the order of scopeLabels
+	// device tells from where it is.
+	device *DeviceState
+	// pairs are made by metricSink, fragments by textSink, when they are first wanted.
+	pairs     []*dto.LabelPair
+	fragments []string
+	text      string
+}
+
+// entities are those of one State by scope. In each scope they are ordered as Prometheus orders series:
+// by the values of their labels, in the order of the labels' names.
+type entities struct {
+	state  *State
+	scopes [numScopes][]entity
+}
+
+// entities returns those of the current State; nil if there is none. Of those with the same labels the first one
+// stays. That is no error within a GPU, where a number may have been given again; else the error says it.
+func (c *Collector) entities() (*entities, error) {
+	s := c.state()
+	if s == nil {
+		return nil, nil
+	}
+	all := &entities{state: s}
+	all.add(ofExporter, s, nil)
+	for _, d := range s.Devices {
+		all.addDevice(d)
+	}
+	var err error
+	for scope := range all.scopes {
+		list := all.scopes[scope]
+		order := scopeOrder[scope]
+		slices.SortStableFunc(list, func(a, b entity) int { return compareValues(order, a.values, b.values) })
+		all.scopes[scope] = slices.CompactFunc(list, func(a, b entity) bool {
+			same := slices.Equal(a.values, b.values)
+			if same && a.device != b.device {
+				err = fmt.Errorf("two GPUs have series of the same labels, and one is left out: %s %q", scopeLabels[scope], a.values)
+			}
+			return same
+		})
+	}
+	return all, err
+}
+
+func compareValues(order []int, a, b []string) int {
+	for _, o := range order {
+		if n := strings.Compare(a[o], b[o]); n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// add adds an entity with these values of its scope's labels. It keeps values.
+func (l *entities) add(s scope, x any, d *DeviceState, values ...string) {
+	names := scopeLabels[s]
+	for i := range values {
+		values[i] = labelValue(names[i], values[i])
+	}
+	l.scopes[s] = append(l.scopes[s], entity{x: x, up: d == nil || d.Up, values: values, device: d})
+}
+
+func (l *entities) addDevice(d *DeviceState) {
+	index, uuid := strconv.Itoa(d.Info.Index), d.Info.UUID
+	l.add(ofGPU, d, d, index, uuid)
+	if !d.Up {
+		return
+	}
+	for i := range d.Instances {
+		in := &d.Instances[i]
+		l.add(ofInstance, in, d, index, uuid, instanceID(gpu.Some(in.ID)), in.Profile)
+	}
+	for i := range d.Processes {
+		p := &d.Processes[i]
+		l.add(ofProcess, p, d, processValues(index, uuid, p.Instance, p.ID, ownerOf(&p.Process))...)
+	}
+	for i := range d.Unreleased {
+		u := &d.Unreleased[i]
+		l.add(ofUnreleased, u, d, processValues(index, uuid, u.Instance, u.ID, u.Owner)...)
+	}
+	for i := range d.Workloads {
+		w := &d.Workloads[i]
+		l.add(ofWorkload, w, d, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob)
+	}
+}

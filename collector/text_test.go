@@ -1,0 +1,174 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// asExpfmt returns what a registry and expfmt make of a Collector and the families of others.
+func asExpfmt(t testing.TB, format expfmt.Format, c ...prometheus.Collector) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	encoder := expfmt.NewEncoder(&b, format)
+	for _, f := range families {
+		if err := encoder.Encode(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if closer, ok := encoder.(expfmt.Closer); ok {
+		if err := closer.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func written(t testing.TB, format expfmt.Format, c *Collector, others ...prometheus.Collector) string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(others...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := c.WriteText(&b, format, families); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// textFormatsOf are the formats that a scrape may ask for and that WriteText writes.
+func textFormatsOf() (formats []expfmt.Format) {
+	for _, f := range expfmt.DefaultOpenMetricsAcceptedFormats() {
+		for _, scheme := range []string{"", "; escaping=allow-utf-8", "; escaping=underscores", "; escaping=dots", "; escaping=values"} {
+			if format := f + expfmt.Format(scheme); Writes(format) {
+				formats = append(formats, format)
+			}
+		}
+	}
+	return formats
+}
+
+// sameText fails if a and b differ, and shows the first line that does.
+func sameText(t testing.TB, got, want string) {
+	t.Helper()
+	g, w := strings.SplitAfter(got, "\n"), strings.SplitAfter(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			t.Fatalf("line %d is\n%swant\n%s", i, g[i], w[i])
+		}
+	}
+	if len(g) != len(w) {
+		t.Fatalf("%d lines, want %d", len(g), len(w))
+	}
+}
+
+// TestWriteText holds the text against expfmt's, byte for byte.
+func TestWriteText(t *testing.T) {
+	others := []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "a_first", Help: "Before all of ours."}, func() float64 { return 1 }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gpu_m_total", Help: `Among ours, a "quote" and a \ .`}, func() float64 { return 1e21 }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gpu.dotted", Help: "Not a legacy name."}, func() float64 { return 0.25 }),
+		prometheus.NewHistogram(prometheus.HistogramOpts{Name: "z_seconds", Help: "Behind them."}),
+	}
+	if len(textFormatsOf()) == 0 {
+		t.Fatal("no formats")
+	}
+	for _, format := range textFormatsOf() {
+		t.Run(string(format), func(t *testing.T) {
+			for name, state := range map[string]*State{
+				"fixture": fixture(), "crowd": crowd(8, 8), "no driver": {DriverReason: "library_not_found"}, "nothing": nil,
+			} {
+				t.Run(name, func(t *testing.T) {
+					o := allFamilies(true)
+					o.ProcessCommand = true
+					c := newCollector(t, state, o)
+					sameText(t, written(t, format, c, others...), asExpfmt(t, format, append(others, c)...))
+				})
+			}
+		})
+	}
+}
+
+// Protobuf is left to the registry.
+func TestWritesTextOnly(t *testing.T) {
+	for _, kind := range []expfmt.FormatType{expfmt.TypeProtoDelim, expfmt.TypeProtoText, expfmt.TypeProtoCompact} {
+		format := expfmt.NewFormat(kind)
+		if Writes(format) {
+			t.Errorf("%s is a text format", format)
+		}
+		if err := newCollector(t, fixture(), Options{}).WriteText(&bytes.Buffer{}, format, nil); err == nil {
+			t.Errorf("%s is written", format)
+		}
+	}
+	if Writes("application/openmetrics-text; version=2.0.0; charset=utf-8") {
+		t.Error("OpenMetrics 2.0 is another format")
+	}
+}
+
+// FuzzWriteText lets processes choose their names, and numbers be any.
+func FuzzWriteText(f *testing.F) {
+	f.Add("train.py", "a\\b", "quo\"te", "line\nbreak", 1.0, uint8(0))
+	f.Add("\xff\x00", "é", "", "\\n", math.Inf(-1), uint8(1))
+	f.Add("!", "a b", "a", "a\"", math.Copysign(0, -1), uint8(3))
+	f.Fuzz(func(t *testing.T, process, pod, namespace, reason string, v float64, which uint8) {
+		s := fixture()
+		s.Windows = []string{reason, "1h"}
+		for _, d := range s.Devices {
+			for i := range d.Processes {
+				p := &d.Processes[i]
+				owner := *ownerOf(&p.Process)
+				owner.Process, owner.Pod, owner.Namespace, owner.SlurmJob = process, pod, namespace, strings.Repeat(reason, i)
+				p.Owner, p.SM = &owner, gpu.Some(v)
+			}
+			d.Status.Power.Watts = gpu.Some(v)
+		}
+		s.Programs = append(s.Programs, ProgramState{ProgramName: ProgramName{process, pod}}, ProgramState{ProgramName: ProgramName{pod, process}})
+		format := textFormatsOf()[int(which)%len(textFormatsOf())]
+		c := newCollector(t, s, allFamilies(true))
+		sameText(t, written(t, format, c), asExpfmt(t, format, c))
+	})
+}
+
+// Two GPUs of one index and UUID are a driver's mistake. One of them is shown, and the scrape says so, whatever
+// its format.
+func TestSameLabels(t *testing.T) {
+	s := &State{Devices: []*DeviceState{fullGPU(), bareGPU(), fullGPU()}}
+	c := newCollector(t, s, allFamilies(true))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err == nil || !strings.Contains(err.Error(), "GPU-full") {
+		t.Errorf("the registry says %v", err)
+	}
+	for _, f := range families {
+		if f.GetName() == "gpu_up" && len(f.GetMetric()) != 2 {
+			t.Errorf("%d GPUs, want 2", len(f.GetMetric()))
+		}
+	}
+	var b bytes.Buffer
+	err = c.WriteText(&b, expfmt.NewFormat(expfmt.TypeTextPlain), nil)
+	if err == nil || !strings.Contains(err.Error(), "GPU-full") {
+		t.Errorf("WriteText says %v", err)
+	}
+	if n := strings.Count(b.String(), "\ngpu_up{"); n != 2 {
+		t.Errorf("%d GPUs, want 2", n)
+	}
+}
