@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -30,6 +31,69 @@ type Holder struct {
 	Process gpu.Process
 }
 
+const (
+	// youngCalls is for how many calls a process counts as new: a program loads its libraries before it opens a
+	// GPU, which takes a minute or two.
+	youngCalls = 8
+	// oldEvery is in how many calls an older process is looked at once. Higher values cost less time and find a
+	// late holder later. With 5,000 processes of 20 open files a look at all takes half a second.
+	oldEvery = 20
+)
+
+// walks remembers which processes were looked at. It goes by their numbers alone: Linux gives a number again
+// after all others, so that it is another process within one call's pause only where thousands start a second. That one
+// is looked at as an old process is.
+type walks struct {
+	mu    sync.Mutex
+	calls uint64
+	known map[uint32]walk
+}
+
+// walk is what was seen of a process.
+type walk struct {
+	first             uint64 // the call that saw it first
+	holds, unreadable bool
+}
+
+// begin begins a call, and forgets processes that are not there any more.
+func (w *walks) begin(pids []uint32) {
+	w.calls++
+	known := make(map[uint32]walk, len(pids))
+	for _, pid := range pids {
+		if k, ok := w.known[pid]; ok {
+			known[pid] = k
+		}
+	}
+	w.known = known
+}
+
+// due reports whether a process is to be looked at in this call.
+func (w *walks) due(pid uint32) bool {
+	k, ok := w.known[pid]
+	young := k.first > 1 && w.calls-k.first < youngCalls // what was there before the first call is not new
+	return !ok || k.holds || young || (uint64(pid)+w.calls)%oldEvery == 0
+}
+
+// walked notes what was seen of a process.
+func (w *walks) walked(pid uint32, holds, unreadable bool) {
+	k, ok := w.known[pid]
+	if !ok {
+		k.first = w.calls
+	}
+	k.holds, k.unreadable = holds, unreadable
+	w.known[pid] = k
+}
+
+// unreadable counts the processes whose files could not be seen when they were last looked at.
+func (w *walks) unreadable() (n int64) {
+	for _, k := range w.known {
+		if k.unreadable {
+			n++
+		}
+	}
+	return n
+}
+
 // openFile is a device file that a process has open, and under which number.
 type openFile struct{ device, fd string }
 
@@ -45,22 +109,32 @@ type openFile struct{ device, fd string }
 // looked for: it shares a lock with the process. Clients of NVML hold the files,
 // too, so this exporter is among the holders.
 //
-// It reads the links of all open files on the system, and returns ctx's error once
-// ctx is done. Processes whose files may not be seen are left out; see Unreadable.
+// The first call reads the links of all open files on the system. Later ones read those of processes that hold a device, of
+// processes that came in the last youngCalls calls, and of one in oldEvery of the others: who opens a device
+// later than that is seen oldEvery calls after it at worst, five minutes at the default --sample.slow-interval.
+//
+// It returns ctx's error once ctx is done. Processes whose files may not be seen are left out; see Unreadable. Calls are
+// made one after another.
 func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
+	r.walks.mu.Lock()
+	defer r.walks.mu.Unlock()
 	pids, err := r.processes()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	holders, unreadable := []Holder{}, int64(0)
+	holders := []Holder{}
+	r.walks.begin(pids)
 	for _, pid := range pids {
+		if !r.walks.due(pid) {
+			continue
+		}
 		files, err := r.deviceFiles(ctx, pid)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil, fmt.Errorf("look for open device files: %w", ctx.Err())
-		case err != nil && !gone(err) && !r.isKernelThread(pid):
-			unreadable++
-		case len(files) > 0:
+		}
+		unreadable := err != nil && !gone(err) && !r.isKernelThread(pid)
+		r.walks.walked(pid, len(files) > 0, unreadable)
+		if len(files) > 0 {
 			holders = append(holders, r.confirm(pid, files)...)
 		}
 		if len(holders) >= maxHolders {
@@ -68,7 +142,7 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 			break
 		}
 	}
-	r.unreadable.Store(unreadable)
+	r.unreadable.Store(r.walks.unreadable())
 	slices.SortFunc(holders, func(a, b Holder) int {
 		// Shorter names first: nvidia9 comes before nvidia10.
 		return cmp.Or(cmp.Compare(len(a.Device), len(b.Device)), cmp.Compare(a.Device, b.Device),

@@ -199,6 +199,94 @@ func TestHoldersHere(t *testing.T) {
 	t.Logf("%d holders, %d processes unreadable", len(holders), r.Unreadable())
 }
 
+// TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how many calls each is seen.
+func TestHoldersAreFoundInTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		there      bool // before the first call
+		opensAfter int  // calls that it was there
+		most       int  // calls until it is seen
+	}{
+		"it holds it from its start":  {false, 0, 1},
+		"it holds it from the first":  {true, 0, 1},
+		"a new one that loads first":  {false, youngCalls - 1, 1},
+		"an old one":                  {false, 3 * oldEvery, oldEvery},
+		"one that was there before":   {true, 3, oldEvery},
+		"one that was there for long": {true, 5 * oldEvery, oldEvery},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTree(t)
+			r := tr.resolver(Config{})
+			see := func() bool {
+				holders, err := r.Holders(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(holders) > 0
+			}
+			tr.add(10, process{comm: "other", start: 1, exe: "/bin/o"})
+			if !tc.there {
+				see()
+			}
+			put := func(fds ...string) {
+				tr.remove(11)
+				tr.add(11, process{comm: "p", start: 1, exe: "/bin/p", fds: fds})
+			}
+			if put(); tc.opensAfter > 0 {
+				for range tc.opensAfter {
+					if see() {
+						t.Fatal("it is seen before it has opened anything")
+					}
+				}
+			}
+			put("/dev/nvidia0")
+			calls := 1
+			for ; !see(); calls++ {
+				if calls > tc.most {
+					t.Fatalf("it is not seen in %d calls", tc.most)
+				}
+			}
+			// It is looked at each time from then on, and what it closes is seen at once.
+			if !see() {
+				t.Error("it is not seen any more")
+			}
+			if put(); see() {
+				t.Error("it has closed the device and is still seen")
+			}
+		})
+	}
+}
+
+// The others are looked at once in oldEvery calls, and what could not be read then counts until the next time.
+func TestHoldersLooksAtFew(t *testing.T) {
+	tr := newTree(t)
+	for pid := range uint32(10 * oldEvery) {
+		tr.add(pid+10, process{comm: "p", start: 1, exe: "/bin/p"})
+	}
+	dir := tr.root + "/10/fd"
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	tr.write("10/fd", "")
+	r := tr.resolver(Config{})
+	for call := range 2 * oldEvery {
+		if _, err := r.Holders(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Unreadable(); n != 1 {
+			t.Fatalf("call %d: %d unreadable, want 1", call, n)
+		}
+		due := 0
+		for pid := range r.walks.known {
+			if r.walks.due(pid) {
+				due++
+			}
+		}
+		if due < 10 || due > 11 { // the tree has a process of its own
+			t.Fatalf("call %d: %d of %d are due again, want a twentieth", call, due, 10*oldEvery)
+		}
+	}
+}
+
 func BenchmarkHolders(b *testing.B) {
 	tr := newTree(b)
 	fds := slices.Repeat([]string{"/dev/null", "socket:[4711]", "/var/log/x"}, 5)

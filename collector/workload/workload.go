@@ -106,6 +106,7 @@ type Resolver struct {
 	open func(pid uint32) (procDir, error)
 	// unreadable is the count of the last Holders.
 	unreadable atomic.Int64
+	walks      walks
 
 	mu sync.Mutex // never held while procfs is read
 	// young holds the answers given since turned, old those of the generation
