@@ -398,7 +398,7 @@ func costCounts(t *testing.T) {
 		{"bytes of a gzipped page", float64(c.gzipped), 30_000},
 		{"objects allocated a scrape", float64(c.allocations), 3000},
 		{"system calls that read, a second", c.reads, 90},
-		{"calls into the driver's library, a second", c.calls, 130},
+		{"calls into the driver's library, a second", c.calls, 185}, // with two slow readings in the time
 	} {
 		t.Logf("%s: %.0f of at most %.0f", count.name, count.got, count.most)
 		if count.got > count.most {
@@ -407,5 +407,5 @@ func costCounts(t *testing.T) {
 	}
 }
 
-// countTime has a slow reading in it, as all such times have.
+// countTime has one or two slow readings in it.
 const countTime = 16 * time.Second
