@@ -16,8 +16,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
@@ -34,9 +36,13 @@ const (
 	exitWrong = 2
 )
 
+// stopGrace is how long a command that was ended waits for what is under way.
+const stopGrace = 2 * time.Second
+
 func main() {
 	ctx := untilSignal()
 	release.Complete()
+	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "finds leaks in recorded GPU memory")
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -76,12 +82,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	addBacktest(app, commands)
 	addCheck(app, commands)
 	addLives(app, commands)
-	addRecord(app, commands)
-	addSites(app, commands)
+	addLinux(app, commands)
 	addWatch(app, commands)
 
-	err := errors.New("choose a command; try --help")
-	if len(args) > 0 {
+	err := missing(runtime.GOOS, args)
+	switch {
+	case len(args) == 0:
+		err = errors.New("choose a command; try --help")
+	case err == nil:
 		var name string
 		if name, err = app.Parse(args); ended {
 			return exitOK

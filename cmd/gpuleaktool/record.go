@@ -1,6 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -28,12 +30,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
-const (
-	// askAgain is how often the source is asked for its GPUs.
-	askAgain = time.Second
-	// stopGrace is how long the recording waits for calls that are under way.
-	stopGrace = 2 * time.Second
-)
+// askAgain is how often the source is asked for its GPUs.
+const askAgain = time.Second
 
 // recorder writes what a source shows to a file.
 type recorder struct {

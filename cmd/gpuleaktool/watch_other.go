@@ -12,7 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 )
 
-// lookHere cannot: there is no driver for it to ask.
-func lookHere(context.Context, source.Config) (look, func(), error) {
-	return nil, nil, errors.New("watch without an address runs on Linux alone, on the machine with the GPU: give the address of an exporter, such as http://node7:9844")
-}
+// errWatchHere is what a laptop answers, where no GPU can be looked at.
+var errWatchHere = errors.New("without a URL it looks at the GPUs of this machine, which needs Linux: give it the URL of an exporter, such as http://node7:9844")
+
+func lookHere(context.Context, source.Config) (look, func(), error) { return nil, nil, errWatchHere }

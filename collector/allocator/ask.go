@@ -23,6 +23,16 @@ const (
 	MaxSites = 64
 )
 
+// A request is a read lock on a page, far beyond its end: it starts at its number times
+// requestUnit, and is as many bytes long as it has seconds. maxNumber keeps it where files may be.
+//
+// To write into the page may hang for ever: the process can hold the file meanwhile, with a write of
+// its own from memory that never comes. A lock waits for nobody, and it goes with who asked.
+const (
+	requestUnit = 1 << 16
+	maxNumber   = 1<<31 - 1
+)
+
 // sitesRequest is what a process was asked.
 type sitesRequest struct {
 	asked  time.Time     // as Sites.Asked

@@ -1,6 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package allocator
 
 import (
@@ -44,9 +46,6 @@ func memoryFiles() (device uint64, err error) {
 	}
 	return s.Dev, nil
 }
-
-// errNoPage says that a process has no page.
-var errNoPage = errors.New("no page")
 
 // find opens the page of a process. It returns errNoPage if there is none, and an error
 // that is fs.ErrPermission where its descriptors may not be seen.
@@ -109,9 +108,6 @@ func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.F
 	return last
 }
 
-// errOthers says that a page is another process's.
-var errOthers = errors.New("it is the page of another process")
-
 // open opens the file that a link of procfs leads to, if it is a memory file of that size.
 //
 // The process chose the file. Before it is opened it must be a regular file of the right
@@ -138,16 +134,6 @@ func (r *Reader) open(link string, size uint64) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(fd), link), nil
 }
-
-// A request is a read lock on a page, far beyond its end: it starts at its number times
-// requestUnit, and is as many bytes long as it has seconds. maxNumber keeps it where files may be.
-//
-// To write into the page may hang for ever: the process can hold the file meanwhile, with a write of
-// its own from memory that never comes. A lock waits for nobody, and it goes with who asked.
-const (
-	requestUnit = 1 << 16
-	maxNumber   = 1<<31 - 1
-)
 
 // ask has a request stand while the page is open. It may be asked again.
 func ask(f *os.File, number uint32, over time.Duration) error {

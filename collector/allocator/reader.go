@@ -28,6 +28,12 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
+// errNoPage says that a process has no page.
+var errNoPage = errors.New("no page")
+
+// errOthers says that a page is another process's.
+var errOthers = errors.New("it is the page of another process")
+
 const (
 	// readInterval is how often pages are read. Probes write every five seconds.
 	readInterval = time.Second

@@ -11,13 +11,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/google/renameio/v2"
 )
 
 const (
@@ -72,37 +68,7 @@ func (k Kind) write(path string, body []byte) error {
 	if is, err := os.Stat(path); err == nil && !is.Mode().IsRegular() {
 		return errNoFile // a device must stay one
 	}
-	file, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o600))
-	if err != nil {
-		return err
-	}
-	defer file.Cleanup() //nolint:errcheck // It is what is left to do after an error.
-	if _, err := file.WriteString(k.head(body) + "\n"); err != nil {
-		return err
-	}
-	if _, err := file.Write(body); err != nil {
-		return err
-	}
-	if uid, gid, ok := owner(path); ok && uid != os.Geteuid() {
-		_ = file.Chown(uid, gid) // who may not is not root, and writes for itself
-	}
-	return file.CloseAtomicallyReplace()
-}
-
-// owner returns whose the file at path is or will be.
-func owner(path string) (uid, gid int, ok bool) {
-	is, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		is, err = os.Stat(filepath.Dir(path))
-	}
-	if err != nil {
-		return 0, 0, false
-	}
-	stat, ok := is.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0, false
-	}
-	return int(stat.Uid), int(stat.Gid), true
+	return replace(path, []byte(k.head(body)+"\n"), body)
 }
 
 // Read returns the body of a file. The error of one that does not exist is fs.ErrNotExist, and that of one

@@ -96,7 +96,7 @@ func readJobs(dir string) (Jobs, error) {
 // jobFiles returns the names of the mapping files in a directory, in order.
 func jobFiles(dir string) ([]string, error) {
 	// Without O_DIRECTORY it would wait for a writer if dir were a FIFO.
-	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	d, err := os.OpenFile(dir, os.O_RDONLY|openDirectory, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ var errNotRegular = errors.New("not a regular file")
 // readJobFile returns the content of a regular file, and when it was written. It follows no link, and waits
 // for nobody to write to a FIFO, whatever the name stands for by now.
 func readJobFile(path string) (content []byte, written time.Time, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
 	// The first is what opening a link says, the second a socket or a missing device.
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
 		return nil, written, errNotRegular

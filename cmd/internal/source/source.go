@@ -9,13 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu/nvml"
-	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
 // Kind is where GPUs come from.
@@ -85,10 +81,7 @@ func Open(c Config) (gpu.Source, error) {
 	case Replay:
 		src, err = gpu.NewReplay(c.Name, gpu.ReplayOptions{Speed: c.Speed})
 	case NVML:
-		limitFiles()
-		src, err = nvml.New(nvml.Config{
-			LibraryPath: c.LibraryPath, Interval: c.Interval, ProcFS: c.ProcFS, SysFS: c.SysFS, Timeout: c.Timeout,
-		})
+		src, err = openNVML(c)
 	default:
 		err = fmt.Errorf("there is no kind %q", c.Kind)
 	}
@@ -96,46 +89,4 @@ func Open(c Config) (gpu.Source, error) {
 		return nil, fmt.Errorf("--source=%s: %w", c.Spec(), err)
 	}
 	return src, nil
-}
-
-// OwnersConfig says what is told of processes, and who is asked.
-type OwnersConfig = workload.Config
-
-// Owners returns what tells whose a process of the driver's source is. The procfs is
-// that of the source.
-func Owners(c Config, w OwnersConfig) (*workload.Resolver, error) {
-	w.ProcFS = c.ProcFS
-	r, err := workload.New(w)
-	if err != nil {
-		return nil, fmt.Errorf("--path.procfs=%s: %w", c.ProcFS, err)
-	}
-	return r, nil
-}
-
-// Allocators returns what tells what the allocators in processes of the driver's source hold.
-// Its Run must run. sites lets processes be asked where they allocate what stays.
-func Allocators(c Config, sites bool) (*allocator.Reader, error) {
-	r, err := allocator.New(allocator.Options{ProcFS: c.ProcFS, Sites: sites})
-	if err != nil {
-		return nil, fmt.Errorf("read what allocators hold: %w", err)
-	}
-	return r, nil
-}
-
-// maxFiles is many more than the exporter opens: listeners, scrapes, procfs.
-const maxFiles = 4096
-
-// limitFiles lowers the soft limit of open files, which Go raises to the hard one
-// at the start of a program. The RPC code with which the driver's library talks
-// to nvidia-persistenced is suspected of allocating by that limit: gigabytes,
-// where a container runtime sets it to a billion.
-func limitFiles() {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur <= maxFiles {
-		return
-	}
-	limit.Cur = maxFiles
-	// Lowering a soft limit is everybody's right. If it fails even so, the
-	// exporter works as well as without.
-	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }

@@ -1,0 +1,50 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !windows
+
+package savefile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/google/renameio/v2"
+)
+
+// replace writes a file, of which nobody sees a part, in the place of the one at path.
+func replace(path string, parts ...[]byte) error {
+	file, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer file.Cleanup() //nolint:errcheck // It is what is left to do after an error.
+	for _, p := range parts {
+		if _, err := file.Write(p); err != nil {
+			return err
+		}
+	}
+	if uid, gid, ok := owner(path); ok && uid != os.Geteuid() {
+		_ = file.Chown(uid, gid) // who may not is not root, and writes for itself
+	}
+	return file.CloseAtomicallyReplace()
+}
+
+// owner returns whose the file at path is or will be.
+func owner(path string) (uid, gid int, ok bool) {
+	is, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		is, err = os.Stat(filepath.Dir(path))
+	}
+	if err != nil {
+		return 0, 0, false
+	}
+	stat, ok := is.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(stat.Uid), int(stat.Gid), true
+}
