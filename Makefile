@@ -98,13 +98,13 @@ vet:
 	# What knows no driver must build where there is no C compiler.
 	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./detector/... ./collector/... | grep -v /nvml) ./cmd/gpuleaktool
 	# So must what runs on laptops.
-	for os in darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/gpuleaktool; done
+	for os in darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -trimpath -o /dev/null ./cmd/gpuleaktool; done
 	$(GO) vet -tags e2e ./collector/... ./cmd/...
 	cd e2e && $(GO) vet -tags e2e ./...
 	cd e2e/bench && $(GO) vet ./...
 
 .PHONY: e2e
-e2e: tools lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheus, a browser and other programs
+e2e: tools $(BIN)/.release $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheus, a browser and other programs
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator ./cmd/gpuleaktool/tracer
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) ./...
 
@@ -116,8 +116,10 @@ faults: ## all faults that the exporter has to withstand, and their table e2e/FA
 soak: ## the exporter over two simulated weeks; ten minutes
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -v -count=1 -timeout 1h -run '^TestSoak$$' . -soak.time=10m
 
+# Debian packages that make release uses.
+RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 # Debian packages that the end-to-end tests use.
-E2E_PACKAGES := containerd runc python3 systemd
+E2E_PACKAGES := containerd runc python3 systemd buildah qemu-user $(RELEASE_PACKAGES)
 .PHONY: e2e-packages
 e2e-packages:
 	@for p in $(E2E_PACKAGES); do \
@@ -134,7 +136,8 @@ hardware-bundle: build ## pack the binaries and the hardware suite, for a machin
 		gpu_leak_exporter gpuleaktool LICENSE e2e/hardware/README.md e2e/hardware/run.py e2e/hardware/suite/*.py e2e/hardware/programs/*.py
 
 .PHONY: lint
-lint: lint-tool tools check-format checkrules ## golangci-lint, formats, rules and jsonnet
+lint: lint-tool tools $(BIN)/.release check-format checkrules ## golangci-lint, formats, rules, jsonnet and workflows
+	$(BIN)/actionlint -shellcheck= -pyflakes=
 	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --config=$(CURDIR)/.golangci.yml ./...); done
 	for m in $(MODULES); do (cd $$m && GOFLAGS= $(GO) mod tidy -diff); done
 
@@ -218,9 +221,23 @@ fuzz: ## run each fuzz test for FUZZTIME
 		done; \
 	done
 
-.PHONY: promu-build
-promu-build: tools ## build both binaries as a release does
-	$(BIN)/promu build --prefix .build/linux-$$($(GO) env GOARCH)
+.PHONY: release
+release: $(BIN)/.tools $(BIN)/.release $(BIN)/helm release-packages ## what a release has, in .tarballs: tarballs, deb, rpm, SBOM, checksums
+	deploy/release.sh $(BIN) .tarballs
+
+.PHONY: image
+image: release ## the container image of a release for this architecture, as .tarballs/image.tar; needs buildah
+	deploy/image/build.sh .build/linux-$$($(GO) env GOARCH) .tarballs/image.tar
+
+.PHONY: manifests
+manifests: $(BIN)/helm ## render the manifests of examples/kubernetes from the chart
+	deploy/helm/manifests.sh $(BIN)/helm examples/kubernetes
+
+.PHONY: release-packages
+release-packages:
+	@for p in $(RELEASE_PACKAGES); do \
+		dpkg -s "$$p" >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq --yes --no-install-recommends $(RELEASE_PACKAGES); break; }; \
+	done
 
 .PHONY: tools
 tools: $(BIN)/.tools $(BIN)/.alertmanager $(BIN)/dashboardlint ## build Prometheus, Alertmanager, jsonnet, promu and pint into bin/
@@ -237,6 +254,16 @@ $(BIN)/.alertmanager: e2e/tools/alertmanager/go.mod e2e/tools/alertmanager/go.su
 	mkdir -p $(BIN)
 	cd e2e/tools/alertmanager && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
 	touch $@
+
+# nfpm, cyclonedx-gomod and actionlint, which ask for versions of modules that Prometheus does not build with.
+$(BIN)/.release: e2e/tools/release/go.mod e2e/tools/release/go.sum
+	mkdir -p $(BIN)
+	cd e2e/tools/release && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
+	touch $@
+
+$(BIN)/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
+	mkdir -p $(BIN)
+	cd e2e/tools/helm && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
 
 $(BIN)/dashboardlint: $(wildcard e2e/tools/dashboardlint/*.go) e2e/tools/dashboardlint/go.mod e2e/tools/dashboardlint/go.sum
 	mkdir -p $(BIN)

@@ -23,6 +23,8 @@ type Options struct {
 	Args []string
 	// Env is added to the environment, in the form NAME=value.
 	Env []string
+	// Program is run with Args in place of the exporter that was built for the tests, if there is one.
+	Program []string
 }
 
 // StartExporter runs the exporter on a free port of 127.0.0.1 until the end of
@@ -38,7 +40,11 @@ func StartExporter(t testing.TB, o Options) *Process {
 // for a test in which it cannot start.
 func LaunchExporter(t testing.TB, o Options) *Process {
 	t.Helper()
-	cmd := exec.Command(Exporter(t), append([]string{"--web.listen-address=127.0.0.1:0"}, o.Args...)...)
+	program := o.Program
+	if program == nil {
+		program = []string{Exporter(t)}
+	}
+	cmd := exec.Command(program[0], slices.Concat(program[1:], []string{"--web.listen-address=127.0.0.1:0"}, o.Args)...)
 	cmd.Env = append(os.Environ(), o.Env...)
 	return start(t, "gpu_leak_exporter", cmd)
 }

@@ -1,0 +1,32 @@
+#!/bin/sh
+# After the files are there. dpkg calls it with "configure" and the version before, rpm with 1 at the first
+# installation and 2 at an upgrade.
+set -e
+
+unit=gpu_leak_exporter.service
+first=no
+case "$1" in
+configure) [ -n "$2" ] || first=deb ;;
+1) first=rpm ;;
+2) ;;
+*) exit 0 ;; # dpkg takes back something that failed
+esac
+
+# An account that nobody can log in to. It stays when the package goes, so that no other gets its number.
+if ! getent passwd gpu_leak_exporter >/dev/null; then
+	useradd --system --user-group --no-create-home --home-dir /var/lib/gpu_leak_exporter --shell /usr/sbin/nologin gpu_leak_exporter
+fi
+
+command -v systemctl >/dev/null || exit 0
+running=no
+[ ! -d /run/systemd/system ] || running=yes
+[ "$running" = no ] || systemctl daemon-reload
+case "$first" in
+deb) systemctl enable "$unit" ;;
+# What the distribution says of new services; "systemctl enable --now gpu_leak_exporter" starts it.
+rpm) systemctl preset "$unit" ;;
+esac
+# One that was disabled stays so.
+if [ "$running" = yes ] && systemctl --quiet is-enabled "$unit"; then
+	systemctl restart "$unit"
+fi

@@ -1,0 +1,227 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// makeRelease makes a release of the working tree from a copy of it, in a new folder with that name, which it returns.
+func makeRelease(name string) (string, error) {
+	tree := filepath.Join(harness.Dir(), name)
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", `
+		mkdir -p "$1"
+		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference --target-directory="$1"
+		export GIT_DIR=$(git rev-parse --absolute-git-dir)
+		"$1/deploy/release.sh" "$2" "$1/.tarballs"`, "bash", tree, os.Getenv("E2E_BIN"))
+	cmd.Dir = harness.Root()
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly -buildvcs=false", "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = &releaseError{err, out}
+	}
+	return tree, err
+}
+
+type releaseError struct {
+	error
+
+	out []byte
+}
+
+func (e *releaseError) Error() string { return e.error.Error() + "\n" + string(e.out) }
+
+var firstRelease = sync.OnceValues(func() (string, error) { return makeRelease("first") })
+
+func release(t *testing.T) string {
+	t.Helper()
+	tree, err := firstRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// TestReleaseTwice makes a release in two folders: both have the same bytes, and what is promised is there.
+func TestReleaseTwice(t *testing.T) {
+	t.Parallel()
+	read := func(tree string) string {
+		b, err := os.ReadFile(filepath.Join(tree, ".tarballs/sha256sums.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	first := read(release(t))
+	again, err := makeRelease("again/in/another/folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second := read(again); first != second {
+		t.Errorf("the first time\n%sthe second\n%s", first, second)
+	}
+	version := strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
+	var got []string
+	for line := range strings.Lines(first) {
+		got = append(got, strings.ReplaceAll(strings.Fields(line)[1], version, "V"))
+	}
+	want := []string{
+		"gpu-leak-exporter-V-1.aarch64.rpm", "gpu-leak-exporter-V-1.x86_64.rpm", "gpu-leak-exporter-V.tgz",
+		"gpu-leak-exporter_V-1_amd64.deb", "gpu-leak-exporter_V-1_arm64.deb",
+		"gpu_leak_exporter-V.cdx.json", "gpu_leak_exporter-V.linux-amd64.tar.gz", "gpu_leak_exporter-V.linux-arm64.tar.gz",
+		"gpuleaktool-V.cdx.json", "gpuleaktool-V.darwin-amd64.tar.gz", "gpuleaktool-V.darwin-arm64.tar.gz", "gpuleaktool-V.windows-amd64.tar.gz",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("made %q\nwant %q", got, want)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestReleaseBinaries holds them to the oldest glibc that is promised, and to no path of where they were built.
+func TestReleaseBinaries(t *testing.T) {
+	t.Parallel()
+	tree := release(t)
+	for _, name := range []string{"linux-amd64/gpu_leak_exporter", "linux-amd64/gpuleaktool", "linux-arm64/gpu_leak_exporter", "linux-arm64/gpuleaktool"} {
+		path := filepath.Join(tree, ".build", name)
+		f, err := elf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		libraries, err := f.ImportedLibraries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// With an old glibc the names of its parts are wanted, with 2.34 it is one.
+		for _, l := range libraries {
+			if l != "libc.so.6" && !strings.HasPrefix(l, "ld-linux") {
+				t.Errorf("%s needs %s", name, l)
+			}
+		}
+		symbols, err := f.DynamicSymbols()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range symbols {
+			if v, is := strings.CutPrefix(s.Version, "GLIBC_2."); is && len(v) == 2 && v > "34" {
+				t.Errorf("%s: %s is of %s", name, s.Name, s.Version)
+			}
+		}
+		if strings.Contains(readFile(t, path), tree) {
+			t.Errorf("%s has the path of where it was built", name)
+		}
+	}
+}
+
+// TestReleaseARM runs the program for ARM in an emulator: with its help, and until it has been scraped.
+func TestReleaseARM(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(release(t), ".build/linux-arm64/gpu_leak_exporter")
+	emulated := []string{"-L", "/usr/aarch64-linux-gnu", program}
+	if out := output(t, "qemu-aarch64", append(emulated, "--version")...); !strings.Contains(out, "linux/arm64") {
+		t.Errorf("--version: %s", out)
+	}
+	if out := output(t, "qemu-aarch64", append(emulated, "--help")...); !strings.Contains(out, "--detector.state-file") {
+		t.Errorf("--help: %s", out)
+	}
+	p := harness.StartExporter(t, harness.Options{Program: append([]string{"qemu-aarch64"}, emulated...), Args: []string{"--source=sim:leak"}})
+	if n := len(p.Scrape(t).All("gpu_info", nil)); n == 0 {
+		t.Error("a scrape has no GPU")
+	}
+	p.Stop(t)
+}
+
+// packageLife installs, upgrades, removes, installs, removes and purges the package with dpkg, on a copy of this system
+// that nobody else sees and that goes with it.
+const packageLife = `
+d=$1
+mount -t tmpfs none "$d"
+mkdir "$d/upper" "$d/work" "$d/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$d/upper,workdir=$d/work" "$d/root"
+mount -t proc proc "$d/root/proc"
+mount --rbind /dev "$d/root/dev"
+mount -t tmpfs none "$d/root/run"
+cp "$2" "$d/root/package.deb"
+cat > "$d/root/life.sh" <<'END'
+has() { [ -e "$1" ] || { echo "after $2: $1 is missing"; exit 1; }; }
+gone() { [ ! -e "$1" ] && [ ! -L "$1" ] || { echo "after $2: $1 is still there"; exit 1; }; }
+state=/var/lib/gpu_leak_exporter/state
+link=/etc/systemd/system/multi-user.target.wants/gpu_leak_exporter.service
+
+dpkg --install package.deb
+id gpu_leak_exporter
+gpu_leak_exporter --version
+systemd-analyze verify gpu_leak_exporter.service
+grep -q '^User=gpu_leak_exporter$' /lib/systemd/system/gpu_leak_exporter.service
+# Others than root can read all of it.
+setpriv --reuid=gpu_leak_exporter --clear-groups find /usr/share/gpu_leak_exporter /usr/share/doc/gpu-leak-exporter -type f -exec cat {} + > /dev/null
+[ -L $link ] || { echo 'it is not enabled'; exit 1; }
+has /usr/share/gpu_leak_exporter/probe/gpu_leak_probe.py installation
+has /usr/share/gpu_leak_exporter/dashboards/alerts.yaml installation
+has /usr/share/man/man1/gpuleaktool.1.gz installation
+has /usr/share/bash-completion/completions/gpu_leak_exporter installation
+has /usr/share/doc/gpu-leak-exporter/copyright installation
+install -d -o gpu_leak_exporter /var/lib/gpu_leak_exporter
+echo history > $state
+echo 'OPTIONS="--web.listen-address=:9999"' > /etc/default/gpu_leak_exporter
+
+dpkg --install package.deb
+grep -q 9999 /etc/default/gpu_leak_exporter
+has $state 'an upgrade'
+
+dpkg --remove gpu-leak-exporter
+gone /usr/bin/gpu_leak_exporter removal
+has $state removal
+grep -q 9999 /etc/default/gpu_leak_exporter
+
+dpkg --install package.deb
+has $state 'a second installation'
+has $link 'a second installation'
+
+dpkg --purge gpu-leak-exporter
+gone $state purge
+gone /var/lib/gpu_leak_exporter purge
+gone /etc/default/gpu_leak_exporter purge
+gone $link purge
+END
+PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$d/root" sh -eu /life.sh
+`
+
+// TestReleaseDeb has dpkg install, upgrade, remove and purge the package.
+func TestReleaseDeb(t *testing.T) {
+	t.Parallel()
+	packages, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/*_"+elfArch(t)+".deb")) // fails only if the pattern is wrong
+	if len(packages) != 1 {
+		t.Fatalf("packages %q", packages)
+	}
+	out, err := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", packageLife, "bash", t.TempDir(), packages[0]).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// elfArch returns Debian's name for the architecture of this machine.
+func elfArch(t *testing.T) string {
+	return string(bytes.TrimSpace([]byte(output(t, "dpkg", "--print-architecture"))))
+}
