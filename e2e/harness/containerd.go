@@ -148,21 +148,25 @@ func (c *Containerd) Stop(t testing.TB) {
 // it, and the container's ID.
 func (c *Containerd) RunPod(t testing.TB, namespace, name, container string) (pid int, containerID string) {
 	t.Helper()
+	return c.RunContainer(t, namespace, name, &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: container},
+		Image:    &cri.ImageSpec{Image: image},
+		Linux:    &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces}},
+	})
+}
+
+// RunContainer is RunPod for a container of another image, or with other rights. The network is the host's.
+func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *cri.ContainerConfig) (pid int, containerID string) {
+	t.Helper()
 	p := c.pods[namespace+"/"+name]
 	if p == nil {
 		p = c.newPod(t, namespace, name)
 	}
+	config.Labels = with(p.config.GetLabels(), "io.kubernetes.container.name", config.GetMetadata().GetName())
 	ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
 	defer cancel()
 	created, err := c.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
-		PodSandboxId: p.id,
-		Config: &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: container},
-			Image:    &cri.ImageSpec{Image: image},
-			Labels:   with(p.config.GetLabels(), "io.kubernetes.container.name", container),
-			Linux:    &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces}},
-		},
-		SandboxConfig: p.config,
+		PodSandboxId: p.id, Config: config, SandboxConfig: p.config,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -255,14 +259,20 @@ func with(labels map[string]string, name, value string) map[string]string {
 	return all
 }
 
-// importImage makes the image known to containerd. There is no registry to pull it
-// from.
+// importImage makes the image of the pods known to containerd.
 func (c *Containerd) importImage(t testing.TB) {
 	t.Helper()
 	file, err := buildImage()
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.ImportImage(t, file, image)
+}
+
+// ImportImage makes an image in a file known to containerd. There is no registry to pull it
+// from.
+func (c *Containerd) ImportImage(t testing.TB, file, name string) {
+	t.Helper()
 	cmd := exec.Command("ctr", "--address", c.Socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
@@ -270,9 +280,9 @@ func (c *Containerd) importImage(t testing.TB) {
 	Eventually(t, startDeadline, func() error { // its CRI plugin hears of it later
 		ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
 		defer cancel()
-		r, err := c.images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+		r, err := c.images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})
 		if err == nil && r.GetImage() == nil {
-			err = fmt.Errorf("there is no image %s", image)
+			err = fmt.Errorf("there is no image %s", name)
 		}
 		return err
 	})
