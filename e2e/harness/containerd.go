@@ -160,7 +160,7 @@ func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *
 	t.Helper()
 	p := c.pods[namespace+"/"+name]
 	if p == nil {
-		p = c.newPod(t, namespace, name)
+		p = c.newPod(t, namespace, name, config.GetLinux().GetSecurityContext().GetNamespaceOptions())
 	}
 	config.Labels = with(p.config.GetLabels(), "io.kubernetes.container.name", config.GetMetadata().GetName())
 	ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
@@ -190,8 +190,8 @@ func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *
 // to be set up.
 var namespaces = &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
 
-// newPod starts a pod without containers.
-func (c *Containerd) newPod(t testing.TB, namespace, name string) *pod {
+// newPod starts a pod without containers, that shares these namespaces with the host.
+func (c *Containerd) newPod(t testing.TB, namespace, name string, shared *cri.NamespaceOption) *pod {
 	t.Helper()
 	uid := fmt.Sprintf("%08x-0000-4000-8000-000000000000", len(c.pods)+1)
 	config := &cri.PodSandboxConfig{
@@ -204,7 +204,7 @@ func (c *Containerd) newPod(t testing.TB, namespace, name string) *pod {
 		Linux: &cri.LinuxPodSandboxConfig{
 			// Where the kubelet has it with --cgroup-root.
 			CgroupParent:    "/" + filepath.Base(c.dir) + "/kubepods/besteffort/pod" + uid,
-			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces},
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: shared},
 		},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)

@@ -1,0 +1,312 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.yaml.in/yaml/v2"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// chartDir is the folder of the chart.
+func chartDir() string { return filepath.Join(harness.Root(), "deploy/helm/gpu-leak-exporter") }
+
+// helm runs helm and returns what it prints on its standard output.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.Command(harness.ExternalTool(t, "helm"), args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s%s", err, out, stderr.Bytes())
+	}
+	return string(out), err
+}
+
+// render renders the chart with more flags.
+func render(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := helm(t, append([]string{"template", "gpu-leak-exporter", chartDir(), "--namespace=gpu-leak-exporter"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// ours are the bodies of rules and dashboards, which TestChartFiles compares.
+var ours = regexp.MustCompile(`(?m)^(spec:\n  groups:|  gpu-leak-exporter-\w+\.json: \|)\n((?:  .*)?\n)+`)
+
+// TestChart holds what the chart makes for common clusters against files that a reviewer sees change.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	if out, err := helm(t, "lint", "--strict", chartDir()); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	values, _ := filepath.Glob(filepath.Join(harness.Root(), "deploy/helm/values/*.yaml")) // fails only if the pattern is wrong
+	if len(values) < 5 {
+		t.Fatalf("values %q", values)
+	}
+	for _, file := range append(values, "") {
+		var flags []string
+		name := "default.yaml"
+		if file != "" {
+			flags, name = []string{"--values=" + file}, filepath.Base(file)
+		}
+		got := ours.ReplaceAllString(render(t, flags...), "$1 # as in dashboards/\n")
+		path := filepath.Join("testdata/chart", name)
+		if *update {
+			write(t, path, got)
+		} else if want := readFile(t, path); got != want {
+			t.Errorf("%s: it has changed; if this is as it should be: go test -tags e2e -run TestChart -update .\n%s", name, got)
+		}
+	}
+}
+
+// TestChartFiles holds rules and dashboards in the cluster to those that the mixin was rendered to.
+func TestChartFiles(t *testing.T) {
+	t.Parallel()
+	text := render(t, "--set=prometheusRule.enabled=true,dashboards.enabled=true")
+	d := yaml.NewDecoder(strings.NewReader(text))
+	seen := map[string]bool{}
+	for {
+		var doc struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Data     map[string]string
+			Spec     any
+		}
+		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		switch doc.Kind {
+		case "ConfigMap":
+			for key, content := range doc.Data {
+				file := strings.TrimPrefix(key, "gpu-leak-exporter-")
+				seen[file] = content == readFile(t, filepath.Join(harness.Root(), "dashboards", file))
+			}
+		case "PrometheusRule":
+			file := strings.TrimPrefix(doc.Metadata.Name, "gpu-leak-exporter-") + ".yaml"
+			var want any
+			if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(harness.Root(), "dashboards", file))), &want); err != nil {
+				t.Fatal(err)
+			}
+			seen[file] = fmt.Sprint(doc.Spec) == fmt.Sprint(want)
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(harness.Root(), "dashboards/*")) // fails only if the pattern is wrong
+	for _, f := range files {
+		if name := filepath.Base(f); !seen[name] {
+			t.Errorf("%s is not in the cluster as it is here", name)
+		}
+	}
+}
+
+// TestChartValues has wrong values refused, and right ones do what they say.
+func TestChartValues(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []string{"driver.runtimClassName=x", "port=0", "extraArgs={web.max-requests=5}", "image.pullPolicy=Sometimes", "cri.socket=run/x.sock"} {
+		if out, err := helm(t, "template", chartDir(), "--set="+wrong); err == nil {
+			t.Errorf("%s is taken: %s", wrong, out)
+		}
+	}
+	for _, c := range []struct{ set, want, not string }{
+		{"webConfigSecret=tls", "tcpSocket:", "httpGet:"},
+		{"probe.enabled=true", "add: [SYS_PTRACE, DAC_READ_SEARCH]", ""},
+		{"sites.enabled=true,probe.enabled=true", "- --collector.allocator.sites", ""},
+		{"cri.enabled=false,podResources.enabled=false", "- --web.listen-address=:9844", "-socket="},
+		{"priorityClassName=system-node-critical", "priorityClassName: system-node-critical", ""},
+		{"driver.runtimeClassName=", "hostPID: true", "runtimeClassName"},
+		{"detectorConfig.groups[0].name=a", "--detector.config=/etc/gpu_leak_exporter/detector/detector.yml", ""},
+		{"extraArgs={--log.level=debug}", `- "--log.level=debug"`, ""},
+	} {
+		text := render(t, "--set="+c.set)
+		if !strings.Contains(text, c.want) || (c.not != "" && strings.Contains(text, c.not)) {
+			t.Errorf("%s: want %q and not %q\n%s", c.set, c.want, c.not, text)
+		}
+	}
+}
+
+// TestChartManifests holds the plain manifests to what the chart makes.
+func TestChartManifests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command(filepath.Join(harness.Root(), "deploy/helm/manifests.sh"), harness.ExternalTool(t, "helm"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"daemonset.yaml", "podmonitor.yaml", "networkpolicy.yaml"} {
+		if readFile(t, filepath.Join(dir, name)) != readFile(t, filepath.Join(harness.Root(), "examples/kubernetes", name)) {
+			t.Errorf("%s is not what the chart makes: make manifests", name)
+		}
+	}
+}
+
+// daemonSet is what the node is told of the container.
+type daemonSet struct {
+	Kind string
+	Spec struct {
+		Template struct {
+			Spec struct {
+				HostPID    bool `yaml:"hostPID"`
+				Containers []struct {
+					Image           string
+					Args            []string
+					Env             []struct{ Name, Value string }
+					SecurityContext struct {
+						RunAsUser                int64 `yaml:"runAsUser"`
+						ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
+						AllowPrivilegeEscalation bool  `yaml:"allowPrivilegeEscalation"`
+						Capabilities             struct{ Add, Drop []string }
+					} `yaml:"securityContext"`
+					VolumeMounts []struct {
+						Name      string
+						MountPath string `yaml:"mountPath"`
+						ReadOnly  bool   `yaml:"readOnly"`
+					} `yaml:"volumeMounts"`
+				}
+			}
+		}
+	}
+}
+
+func chartDaemonSet(t *testing.T) daemonSet {
+	t.Helper()
+	d := yaml.NewDecoder(strings.NewReader(render(t)))
+	for {
+		var s daemonSet
+		if err := d.Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Kind == "DaemonSet" {
+			return s
+		}
+	}
+}
+
+// container returns what the kubelet would ask the runtime for. The volumes are these folders.
+func (s *daemonSet) container(t *testing.T, image string, volumes map[string]string) *cri.ContainerConfig {
+	t.Helper()
+	c := s.Spec.Template.Spec.Containers[0]
+	rights := c.SecurityContext
+	if !s.Spec.Template.Spec.HostPID || rights.AllowPrivilegeEscalation || !slices.Equal(rights.Capabilities.Drop, []string{"ALL"}) {
+		t.Fatalf("the chart gives %+v", rights)
+	}
+	config := &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "gpu-leak-exporter"},
+		Image:    &cri.ImageSpec{Image: image},
+		Args:     slices.Clone(c.Args),
+		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE},
+			RunAsUser:        &cri.Int64Value{Value: rights.RunAsUser},
+			ReadonlyRootfs:   rights.ReadOnlyRootFilesystem,
+			NoNewPrivs:       true,
+			Capabilities:     &cri.Capability{AddCapabilities: rights.Capabilities.Add, DropCapabilities: rights.Capabilities.Drop},
+			Seccomp:          &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault},
+		}},
+	}
+	for _, e := range c.Env {
+		config.Envs = append(config.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+	}
+	for _, m := range c.VolumeMounts {
+		if volumes[m.Name] == "" {
+			t.Fatalf("there is no volume %s", m.Name)
+		}
+		config.Mounts = append(config.Mounts, &cri.Mount{HostPath: volumes[m.Name], ContainerPath: m.MountPath, Readonly: m.ReadOnly})
+	}
+	return config
+}
+
+// TestImage has containerd start the image with the mounts and the rights of the chart, over a driver that the runtime class
+// puts into the container. It names the pod of a process, and keeps its state on the node.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	archive := filepath.Join(t.TempDir(), "image.tar")
+	binaries := filepath.Join(release(t), ".build/linux-"+elfArch(t))
+	build := exec.Command(filepath.Join(harness.Root(), "deploy/image/build.sh"), binaries, archive)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cd := harness.StartContainerd(t)
+	image := "localhost/gpu-leak-exporter:" + strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
+	cd.ImportImage(t, archive, image)
+	// Where the chart says that it is.
+	if err := os.Symlink(filepath.Base(cd.Socket), filepath.Join(filepath.Dir(cd.Socket), "containerd.sock")); err != nil {
+		t.Fatal(err)
+	}
+	k, kubeletSocket := startKubelet(t)
+	m := newMachine(t, 1)
+	k.allot(trainer, m.GPUs[0].UUID)
+	pid := m.contain(t, cd, trainer)
+	m.use(0, pid, 3*gib)
+	m.apply(t)
+
+	state := t.TempDir()
+	set := chartDaemonSet(t)
+	config := set.container(t, image, map[string]string{"state": state, "runtime": filepath.Dir(cd.Socket), "pod-resources": filepath.Dir(kubeletSocket)})
+	// It has the host's network here, where the port may be taken.
+	address := freeAddress(t)
+	i := slices.Index(config.Args, "--web.listen-address=:9844")
+	if i < 0 {
+		t.Fatalf("the chart has it listen elsewhere: %q", config.Args)
+	}
+	config.Args[i] = "--web.listen-address=" + address
+	// This machine may be a container itself, whose numbers of processes are no host's.
+	config.Args = append(config.Args, "--path.procfs=/fake/"+filepath.Base(m.procfs))
+	config.Mounts = append(config.Mounts,
+		&cri.Mount{HostPath: m.library, ContainerPath: "/usr/lib/libnvidia-ml.so.1", Readonly: true},
+		&cri.Mount{HostPath: filepath.Dir(m.script), ContainerPath: "/fake"})
+	for _, e := range fakenvml.Env("/fake/"+filepath.Base(m.script), "/fake/"+filepath.Base(m.calls)) {
+		name, value, _ := strings.Cut(e, "=")
+		config.Envs = append(config.Envs, &cri.KeyValue{Key: name, Value: []byte(value)})
+	}
+	exporter, _ := cd.RunContainer(t, "gpu-leak-exporter", "gpu-leak-exporter-x", config)
+	harness.Eventually(t, patience, func() error {
+		body, err := harness.Get("http://" + address + "/metrics")
+		if err != nil {
+			return err
+		}
+		s, err := harness.ParseMetrics(body)
+		return errors.Join(err, m.isIn(s, 0, pid, 3*gib, trainer), want(s, 1, "gpu_allocated", with(m.id(0), "pod", trainer.pod)))
+	})
+	if err := syscall.Kill(exporter, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, patience, func() error {
+		_, err := os.Stat(filepath.Join(state, "state"))
+		return err
+	})
+}
+
+// freeAddress returns one on which nobody listens now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
