@@ -152,6 +152,51 @@ func TestReleaseARM(t *testing.T) {
 	p.Stop(t)
 }
 
+// TestReleaseUnpacked unpacks the tarballs: what the documents tell to install is there, and can be read by all.
+func TestReleaseUnpacked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	archives, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/*.tar.gz")) // fails only if the pattern is wrong
+	for _, a := range archives {
+		output(t, "tar", "xf", a, "-C", dir)
+	}
+	version := strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
+	linux := filepath.Join(dir, "gpu_leak_exporter-"+version+".linux-"+elfArch(t))
+	for _, program := range []string{"gpu_leak_exporter", "gpuleaktool"} {
+		if out := output(t, filepath.Join(linux, program), "--version"); !strings.Contains(out, "version "+version+" ") {
+			t.Errorf("%s is %s", program, out)
+		}
+	}
+	for _, name := range []string{
+		"LICENSE", "examples/gpu_leak_exporter.service", "dashboards/alerts.yaml", "probe/gpu_leak_probe.py",
+		"man/gpu_leak_exporter.1.gz", "completion/gpuleaktool.bash", "../gpuleaktool-" + version + ".darwin-arm64/gpuleaktool",
+		"../gpuleaktool-" + version + ".windows-amd64/gpuleaktool.exe", "../gpuleaktool-" + version + ".darwin-amd64/LICENSE",
+	} {
+		if is, err := os.Stat(filepath.Join(linux, name)); err != nil || is.Mode().Perm()&0o444 != 0o444 {
+			t.Errorf("%s: %v %v", name, err, is)
+		}
+	}
+}
+
+// TestReleaseChart renders the chart of the release, as it is installed, with dashboards in it.
+func TestReleaseChart(t *testing.T) {
+	t.Parallel()
+	charts, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/gpu-leak-exporter-*.tgz")) // fails only if the pattern is wrong
+	if len(charts) != 1 {
+		t.Fatalf("charts %q", charts)
+	}
+	got, err := helm(t, "template", "gpu-leak-exporter", charts[0], "--namespace=gpu-leak-exporter", "--set=image.repository=REGISTRY/gpu-leak-exporter",
+		"--set=dashboards.enabled=true", "--values="+filepath.Join(harness.Root(), "deploy/helm/values/gke.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"image: REGISTRY/gpu-leak-exporter:", "name: gpu-leak-exporter-dashboard-fleet"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the chart has no %q", want)
+		}
+	}
+}
+
 // packageLife installs, upgrades, removes, installs, removes and purges the package with dpkg, on a copy of this system
 // that nobody else sees and that goes with it.
 const packageLife = `
