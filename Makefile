@@ -225,6 +225,10 @@ fuzz: ## run each fuzz test for FUZZTIME
 release: $(BIN)/.tools $(BIN)/.release $(BIN)/helm release-packages ## what a release has, in .tarballs: tarballs, deb, rpm, SBOM, checksums
 	deploy/release.sh $(BIN) .tarballs
 
+.PHONY: check-release
+check-release: $(BIN)/.tools $(BIN)/.release $(BIN)/helm release-packages ## make a release in two folders and compare the bytes; ten minutes
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 1h -run '^TestRelease$$' . -release.twice
+
 .PHONY: image
 image: release ## the container image of a release for this architecture, as .tarballs/image.tar; needs buildah
 	deploy/image/build.sh .build/linux-$$($(GO) env GOARCH) .tarballs/image.tar
