@@ -272,3 +272,21 @@ func (s *Series) Judge(v *Verdict) {
 	v.Rate, v.Bend = stat.Of(l.Trend.Rate), l.Trend.Bend
 	v.Leaked = stat.Of(float64(max(0, min(trough, s.Used)-l.Base)))
 }
+
+// Troughs returns the troughs of one scale from the time since on: of the narrowest that reaches back
+// so far, or that of the line which a leak follows if that is wider. They are valid until the next
+// sample.
+func (s *Series) Troughs(since time.Duration) []stat.Point {
+	i := 0
+	if s.Leaks() {
+		i = int(s.Leak.TrendScale)
+	}
+	for i < numScales-1 && !s.Scales[i].holds(since) {
+		i++
+	}
+	list := s.Scales[i].points()
+	for len(list) > 0 && list[0].At < since {
+		list = list[1:]
+	}
+	return list
+}
