@@ -510,9 +510,10 @@ func TestFixtureIsWhole(t *testing.T) {
 	filled := make(map[string]bool)
 	walk(reflect.ValueOf(fixture()).Elem(), "State", filled)
 	unused := []string{
-		"State.DriverReason",     // TestDriverDown
-		"State.Awaited",          // for the pages
-		"State.Devices.Programs", // they are in State.Programs
+		"State.DriverReason",                                                                                          // TestDriverDown
+		"State.Awaited",                                                                                               // for the pages
+		"State.Devices.Programs",                                                                                      // they are in State.Programs
+		"State.Devices.Curve", "State.Devices.Instances.Curve", "State.Devices.Processes.Curve", "State.Devices.Ends", // for the page
 		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited", "State.Devices.Judgement.Unreleased",
 		"State.Devices.Instances.Judgement.Members", "State.Devices.Instances.Judgement.Groups", "State.Devices.Instances.Judgement.Exited",
 		"State.Devices.Instances.Judgement.Unreleased",

@@ -59,6 +59,7 @@ type progress struct {
 	processes processTable
 	peak      detector.Crest[uint64]
 	leaks     leakLog
+	curves    curves
 	status    gpu.Status
 	readings  []reading
 	slowAt    time.Duration // when the status was read last, on the source's clock
@@ -106,6 +107,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 		progress: progress{
 			instances: map[instanceKey]*domain{},
 			processes: newProcessTable(s.cfg, info.Index, s.jobs.Load),
+			curves:    curves{memories: map[gpu.Opt[instanceKey]]*history{}},
 		},
 	}
 	l.processes.gone = func(o *gpu.Owner, seen time.Duration) { s.ends.add(o, info.Name, seen) }
@@ -221,6 +223,7 @@ func (l *loop) forget() {
 	l.lost, l.laidOut = true, false
 	l.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.instances)
+	clear(l.curves.memories)
 }
 
 func (l *loop) slowDue(t time.Duration) bool {
@@ -275,6 +278,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.locate(sample, state)
 	state.ExitsNearCapacity = l.exits
 	state.toWall(l.ahead)
+	l.draw(sample, state)
 	l.leaks.update(l.logger, state)
 	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
 }
@@ -343,7 +347,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	l.repartition(sample)
 	frame, index := l.frames.Device(l.info, sample)
 	if j := l.observe(l.domain, frame); j != nil {
-		state.Judgement = l.take(j, sample, index, state, gpu.Opt[uint32]{})
+		state.Judgement = l.take(j, sample, index, state, gpu.Opt[uint32]{}, sample.Memory.Capacity())
 	}
 	if len(sample.Instances) > 0 {
 		// The slices run out of memory, not the GPU: of the whole there are
@@ -356,7 +360,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		frame, index := l.frames.Instance(l.info, sample, in)
 		is := InstanceState{Instance: *in}
 		if j := l.observe(l.instances[instanceKey{in.ID, in.Profile}], frame); j != nil {
-			is.Judgement = l.take(j, sample, index, state, gpu.Some(in.ID))
+			is.Judgement = l.take(j, sample, index, state, gpu.Some(in.ID), in.Memory.Capacity())
 		}
 		state.Instances = append(state.Instances, is)
 	}
@@ -402,11 +406,12 @@ func (l *loop) observe(d *domain, frame *detector.Frame[gpu.ProcessID]) *detecto
 }
 
 // take copies a judgement, which belongs to the domain, into the state.
-func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32]) detector.Judgement[gpu.ProcessID] {
+func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) detector.Judgement[gpu.ProcessID] {
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i])
 	}
 	for i := range j.Exited {
+		l.end(&j.Exited[i], sample.T, capacity, instance)
 		if j.Exited[i].NearCapacity {
 			l.exits++
 			l.leaks.waits.ended = append(l.leaks.waits.ended, processKey{j.Exited[i].Key, instance})

@@ -67,6 +67,7 @@ type processEntry struct {
 	earlier     detector.Earlier
 	grows       detector.Inside
 	peak        detector.Value
+	history     history // since it is shown
 }
 
 var unknownOwner = &gpu.Owner{}

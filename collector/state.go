@@ -140,6 +140,11 @@ type DeviceState struct {
 	// Allotments are the containers that the GPU and its instances are allotted to,
 	// ordered by instance and names.
 	Allotments []AllotmentState
+	// Curve is that of the used memory; nil if there is none yet.
+	Curve *Curve
+	// Ends are the last processes that ended and had held a part of the memory, in the order of
+	// their ends.
+	Ends []EndState
 }
 
 // XIDState counts one XID error.
@@ -153,6 +158,7 @@ type XIDState struct {
 type InstanceState struct {
 	gpu.Instance
 	Judgement detector.Judgement[gpu.ProcessID] // without what DeviceState has elsewhere
+	Curve     *Curve                            // nil if there is none yet
 }
 
 // ProcessState is what is known of one process on a GPU.
@@ -170,6 +176,8 @@ type ProcessState struct {
 	Grows detector.Inside
 	// Sites is where it allocates what stays; nil if it was not asked.
 	Sites *allocator.Sites
+	// Curve is that of its memory; nil if it is not one of those that are drawn, or not yet.
+	Curve *Curve
 }
 
 // UnreleasedState is memory that stayed after its process had ended.

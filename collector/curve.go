@@ -1,0 +1,275 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// These bound what the curves cost: 1 KiB a series while it is sampled, and what is published of
+// the drawn ones every SlowInterval.
+const (
+	// historyBins is into how many stretches a history is cut, and historyWidth how long one can
+	// get: the last nine hours are drawn.
+	historyBins  = 128
+	historyWidth = 256 * time.Second
+	historySpan  = historyBins * historyWidth
+	// drawnSuspects and drawnLargest are how many processes of a memory have a curve: of those
+	// that leak or are suspected the surest, and of the others the largest.
+	drawnSuspects = 8
+	drawnLargest  = 3
+	// rememberedEnds is how many ends of processes of a GPU are remembered, and endShare which
+	// share of the memory a process held whose end can be seen in a curve.
+	rememberedEnds = 32
+	endShare       = 0.01
+)
+
+// Curve is how an amount of memory has gone over the last hours. It is immutable. Its times are
+// those of the wall clock, as time since the Unix epoch.
+type Curve struct {
+	// Ranges are the lowest and the highest sample of each stretch of Width that has any, oldest
+	// first. The last stretch may go on.
+	Ranges []Range
+	Width  time.Duration
+	// Troughs are those that it is judged by. They may reach further back than Ranges: those begin
+	// with the exporter, or with the first series of the process.
+	Troughs []detector.Trough
+	// Called is when a leak was called one that is still on; 0 if none is, or if that was before
+	// the exporter was started.
+	Called time.Duration
+}
+
+// Range is the lowest and the highest sample of a stretch, in bytes, to a part in ten million.
+type Range struct {
+	T         time.Duration // when the stretch begins
+	Low, High float32
+}
+
+// EndState is the end of a process that held a part of the memory that can be seen.
+type EndState struct {
+	Instance gpu.Opt[uint32]
+	ID       gpu.ProcessID
+	Owner    *gpu.Owner // whose process it was; never nil
+	// Used is what it held in bytes, and At when its end was noticed, on the wall clock.
+	Used float64
+	At   time.Duration
+	// NearCapacity says that 5 % of the memory or less were free then.
+	NearCapacity bool
+}
+
+// history keeps the lowest and the highest sample of each stretch of the last hours. The zero
+// history is empty.
+type history struct {
+	first, last time.Duration
+	width       time.Duration
+	bins        []span32
+	leaks       bool          // at the last sample with a verdict
+	known       bool          // there was such a sample
+	called      time.Duration // when leaks became true; 0 not known
+}
+
+// span32 is a bin; one without a sample has low above high.
+type span32 struct{ low, high float32 }
+
+var emptyBin = span32{float32(math.Inf(1)), float32(math.Inf(-1))}
+
+// add takes a sample, and what was said of it. A clock that went back begins a new history.
+func (h *history) add(t time.Duration, used uint64, v *detector.Verdict) {
+	if len(h.bins) == 0 || t <= h.last {
+		*h = history{first: t, width: time.Second, bins: h.bins[:0]}
+	}
+	h.last = t
+	i := h.reach(t)
+	for len(h.bins) <= i {
+		h.bins = append(h.bins, emptyBin)
+	}
+	x, b := float32(used), &h.bins[i]
+	b.low, b.high = min(b.low, x), max(b.high, x)
+	if !v.Judged {
+		return
+	}
+	switch {
+	case !v.Leak:
+		h.called = 0
+	case h.known && !h.leaks:
+		h.called = t
+	}
+	h.known, h.leaks = true, v.Leak
+}
+
+// reach returns the bin of a time: wider bins, or fewer old ones, make room for it.
+func (h *history) reach(t time.Duration) int {
+	for h.width < historyWidth && (t-h.first)/h.width >= historyBins {
+		h.width *= 2
+		for i := range h.bins {
+			b := h.bins[i]
+			h.bins[i] = emptyBin
+			half := &h.bins[i/2]
+			half.low, half.high = min(half.low, b.low), max(half.high, b.high)
+		}
+		h.bins = h.bins[:(len(h.bins)+1)/2]
+	}
+	i := int((t - h.first) / h.width)
+	if gone := i - historyBins + 1; gone > 0 {
+		h.first += time.Duration(gone) * h.width
+		h.bins = h.bins[:copy(h.bins, h.bins[min(gone, len(h.bins)):])]
+		i -= gone
+	}
+	return i
+}
+
+// curve returns what is to be drawn of the history, of which the clock is ahead by that much.
+func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
+	c := &Curve{Width: h.width, Troughs: troughs}
+	for i := range troughs {
+		troughs[i].At += ahead
+	}
+	if h.called > 0 {
+		c.Called = h.called + ahead
+	}
+	for i, b := range h.bins {
+		if b.low <= b.high {
+			c.Ranges = append(c.Ranges, Range{T: h.first + time.Duration(i)*h.width + ahead, Low: b.low, High: b.high})
+		}
+	}
+	return c
+}
+
+// curves are what a loop keeps for drawings: the histories of the memories, the last ends of
+// processes, and what of all that was made ready last. Those of processes are in their table.
+type curves struct {
+	memories map[gpu.Opt[instanceKey]]*history
+	ends     []EndState
+	madeAt   time.Duration // on the source's clock; 0 never
+	ahead    time.Duration // of the loop, then
+	drawn    map[gpu.Opt[instanceKey]]*Curve
+	members  map[processKey]*Curve
+}
+
+// draw notes the samples of a state, and gives it the curves that were made last.
+func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
+	c := &l.curves
+	l.remember(sample, state)
+	if c.madeAt == 0 || sample.T < c.madeAt || sample.T-c.madeAt >= l.sampler.cfg.SlowInterval || c.ahead != l.ahead {
+		c.madeAt, c.ahead = sample.T, l.ahead
+		l.makeCurves(state)
+	}
+	state.Curve = c.drawn[gpu.Opt[instanceKey]{}]
+	for i := range state.Instances {
+		in := &state.Instances[i]
+		in.Curve = c.drawn[gpu.Some(instanceKey{in.ID, in.Profile})]
+	}
+	for i := range state.Processes {
+		p := &state.Processes[i]
+		p.Curve = c.members[keyOf(&p.Process)]
+	}
+	state.Ends = slices.Clone(c.ends)
+	for i := range state.Ends {
+		state.Ends[i].At += l.ahead
+	}
+}
+
+// remember adds the samples to the histories, and forgets the memories that are not there any more.
+func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
+	add := func(key gpu.Opt[instanceKey], used gpu.Opt[uint64], v *detector.Verdict) {
+		h := l.curves.memories[key]
+		if h == nil {
+			h = &history{}
+			l.curves.memories[key] = h
+		}
+		if used.OK {
+			h.add(sample.T, used.V, v)
+		}
+	}
+	add(gpu.Opt[instanceKey]{}, state.Memory.Used, &state.Judgement.Device)
+	for i := range state.Instances {
+		in := &state.Instances[i]
+		add(gpu.Some(instanceKey{in.ID, in.Profile}), in.Memory.Used, &in.Judgement.Device)
+	}
+	maps.DeleteFunc(l.curves.memories, func(key gpu.Opt[instanceKey], _ *history) bool {
+		return key.OK && !slices.ContainsFunc(state.Instances, func(in InstanceState) bool { return key.V == instanceKey{in.ID, in.Profile} })
+	})
+	for i := range state.Processes {
+		p := &state.Processes[i]
+		if e := l.processes.entries[keyOf(&p.Process)]; e != nil && p.Used.OK {
+			e.history.add(sample.T, p.Used.V, &p.Verdict)
+		}
+	}
+}
+
+// makeCurves makes the curves anew.
+func (l *loop) makeCurves(state *DeviceState) {
+	c := &l.curves
+	c.drawn, c.members = map[gpu.Opt[instanceKey]]*Curve{}, map[processKey]*Curve{}
+	curveOf := func(h *history, d *domain, of detector.Subject[gpu.ProcessID]) *Curve {
+		if d == nil || len(h.bins) == 0 {
+			return nil
+		}
+		return h.curve(d.Troughs(nil, of, h.last-historySpan), l.ahead)
+	}
+	domains := map[gpu.Opt[uint32]]*domain{{}: l.domain}
+	for key, d := range l.instances {
+		domains[gpu.Some(key.id)] = d
+	}
+	for key, h := range c.memories {
+		c.drawn[key] = curveOf(h, domains[idOf(key)], detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
+	}
+	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold) {
+		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
+			c.members[keyOf(&p.Process)] = curveOf(&e.history, domains[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
+		}
+	}
+}
+
+func idOf(key gpu.Opt[instanceKey]) gpu.Opt[uint32] { return gpu.Opt[uint32]{V: key.V.id, OK: key.OK} }
+
+// Suspect reports whether a process leaks, or may: its growth is withheld, or its confidence is
+// from the given threshold on.
+func (p *ProcessState) Suspect(confidence float64) bool {
+	v := &p.Verdict
+	return v.Judged && (v.Leak || v.Withheld != detector.WithheldNone || v.Confidence >= confidence)
+}
+
+// drawnOf returns the processes that have curves: of each memory the surest suspects and the
+// largest others.
+func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
+	ranked := make([]*ProcessState, 0, len(list))
+	for i := range list {
+		ranked = append(ranked, &list[i])
+	}
+	slices.SortStableFunc(ranked, func(a, b *ProcessState) int {
+		return cmp.Or(-compareBool(a.Verdict.Leak, b.Verdict.Leak), -compareBool(a.Suspect(confidence), b.Suspect(confidence)), -cmp.Compare(a.Used.V, b.Used.V))
+	})
+	type kind struct {
+		instance gpu.Opt[uint32]
+		suspect  bool
+	}
+	room := map[kind]int{}
+	return slices.DeleteFunc(ranked, func(p *ProcessState) bool {
+		k := kind{p.Instance, p.Suspect(confidence)}
+		room[k]++
+		return (k.suspect && room[k] > drawnSuspects) || (!k.suspect && room[k] > drawnLargest)
+	})
+}
+
+// end remembers the end of a process, if its memory could be seen.
+func (l *loop) end(x *detector.Exit[gpu.ProcessID], t time.Duration, capacity gpu.Opt[uint64], instance gpu.Opt[uint32]) {
+	if !x.Used.OK || (!x.NearCapacity && x.Used.V < endShare*float64(capacity.V)) {
+		return
+	}
+	c := &l.curves
+	if len(c.ends) == rememberedEnds {
+		c.ends = slices.Delete(c.ends, 0, 1)
+	}
+	c.ends = append(c.ends, EndState{
+		Instance: instance, ID: x.Key, Owner: l.processes.lastOwner(processKey{x.Key, instance}), Used: x.Used.V, At: t, NearCapacity: x.NearCapacity,
+	})
+}

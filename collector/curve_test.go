@@ -1,0 +1,150 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// TestHistory keeps every extreme of the last hours in a bounded number of bins, however long it is
+// sampled and however seldom.
+func TestHistory(t *testing.T) {
+	healthy, leak := &detector.Verdict{Judged: true}, &detector.Verdict{Judged: true, Leak: true}
+	for _, every := range []time.Duration{100 * time.Millisecond, time.Second, time.Minute, 3 * time.Hour} {
+		var h history
+		at := func(i int) time.Duration { return scriptStart + time.Duration(i)*every }
+		const samples = 100_000
+		for i := range samples {
+			used := uint64(10 << 30)
+			if i == samples-5 {
+				used = 70 << 30 // a spike of one sample
+			}
+			h.add(at(i), used, healthy)
+			if len(h.bins) > historyBins {
+				t.Fatalf("%s: %d bins", every, len(h.bins))
+			}
+		}
+		c := h.curve(nil, time.Hour)
+		var highest float32
+		for i, r := range c.Ranges {
+			highest = max(highest, r.High)
+			if r.Low > r.High || (i > 0 && r.T <= c.Ranges[i-1].T) {
+				t.Errorf("%s: %v", every, c.Ranges)
+			}
+		}
+		last := at(samples-1) + time.Hour
+		if n := len(c.Ranges); c.Ranges[n-1].T > last || last-c.Ranges[n-1].T >= c.Width || last-c.Ranges[0].T > historySpan {
+			t.Errorf("%s: from %s to %s before the last sample", every, last-c.Ranges[0].T, last-c.Ranges[n-1].T)
+		}
+		if every <= time.Minute && highest != 70<<30 {
+			t.Errorf("%s: the spike is lost", every)
+		}
+		if every == time.Minute && last-c.Ranges[0].T < 8*time.Hour {
+			t.Errorf("only %s are kept", last-c.Ranges[0].T)
+		}
+	}
+	var h history
+	for i, v := range []*detector.Verdict{healthy, leak, {}, leak} {
+		h.add(scriptStart+time.Duration(i), 1, v)
+	}
+	if c := h.curve(nil, 0); c.Called != scriptStart+1 {
+		t.Errorf("called at %s", c.Called-scriptStart)
+	}
+	h.add(scriptStart+10, 1, healthy)
+	h.add(scriptStart+9, 1, leak) // the clock went back: since when it leaks is not known
+	if c := h.curve(nil, 0); c.Called != 0 || len(c.Ranges) != 1 {
+		t.Errorf("after the clock went back: %+v", c)
+	}
+	t.Logf("%d bytes a series, %d of them bins; %d more a GPU for the ends", unsafe.Sizeof(h)+historyBins*unsafe.Sizeof(h.bins[0]), historyBins*unsafe.Sizeof(h.bins[0]), rememberedEnds*unsafe.Sizeof(EndState{}))
+	if size := unsafe.Sizeof(h) + historyBins*unsafe.Sizeof(h.bins[0]); size > 1200 {
+		t.Errorf("a history has %d bytes: the README says 1.1 KiB", size)
+	}
+}
+
+// TestCurves draws the GPU, what leaks on it and the largest of the others, and notes who ended.
+func TestCurves(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		list := []gpu.Process{process(1, leaked(second))}
+		for pid := uint32(2); pid < 10; pid++ {
+			list = append(list, process(pid, uint64(pid)<<28))
+		}
+		if second > 1700 {
+			list = list[:8] // pid 9 ends with 2.25 GiB
+		}
+		var sum uint64
+		for i := range list {
+			sum += list[i].Used.V
+		}
+		s, _ := flat(sum, list...)(second)
+		if second == 1790 {
+			s.Step = time.Hour
+		}
+		return s, nil
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(1780 * time.Second)
+		dev := s.State().Devices[0]
+		drawn := map[uint32]*Curve{}
+		for i := range dev.Processes {
+			if p := &dev.Processes[i]; p.Curve != nil {
+				drawn[p.ID.PID] = p.Curve
+			}
+		}
+		if len(drawn) != 4 || drawn[1] == nil || drawn[6] == nil || drawn[7] == nil || drawn[8] == nil {
+			t.Fatalf("curves of %v, want pid 1, which leaks, and 6, 7 and 8, the largest", drawn)
+		}
+		for who, c := range map[string]*Curve{"GPU": dev.Curve, "leak": drawn[1]} {
+			now := time.Duration(dev.SampleTime.UnixNano())
+			if c.Called == 0 || now-c.Called > 20*time.Minute || len(c.Troughs) < 3 || len(c.Troughs) > 100 || len(c.Ranges) < 60 {
+				t.Errorf("%s: called %s ago, %d troughs, %d ranges", who, now-c.Called, len(c.Troughs), len(c.Ranges))
+			}
+			if last := c.Ranges[len(c.Ranges)-1]; now-last.T > 15*time.Second+c.Width {
+				t.Errorf("%s: the last range is %s old", who, now-last.T)
+			}
+		}
+		if c := drawn[8]; c.Called != 0 || c.Ranges[0].Low != 2<<30 || c.Ranges[0].High != 2<<30 {
+			t.Errorf("the largest: %+v", c)
+		}
+		if len(dev.Ends) != 1 || dev.Ends[0].ID.PID != 9 || dev.Ends[0].Used != 9<<28 || dev.Ends[0].NearCapacity {
+			t.Errorf("ends %+v", dev.Ends)
+		}
+		after(20 * time.Second)
+		moved := s.State().Devices[0]
+		if a, b := dev.Curve.Ranges[0].T+time.Hour, moved.Curve.Ranges[0].T; a != b || moved.Ends[0].At != dev.Ends[0].At+time.Hour {
+			t.Errorf("the clock was set by an hour: the curve begins %s off", b-a)
+		}
+	})
+}
+
+// TestCurvesOfInstances draws each GPU instance, until the layout is another one.
+func TestCurvesOfInstances(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		p := process(1, 1<<30)
+		p.Instance = gpu.Some(uint32(1))
+		s, _ := flat(2<<30, p)(second)
+		s.Instances = []gpu.Instance{{ID: 1, Profile: "1g.10gb", Memory: memoryOf(1 << 30)}}
+		if second > 100 {
+			s.Instances[0].Profile = "2g.20gb"
+		}
+		return s, nil
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		for _, at := range []time.Duration{100 * time.Second, 30 * time.Second} {
+			after(at)
+			dev := s.State().Devices[0]
+			c := dev.Instances[0].Curve
+			if c == nil || dev.Curve == nil || dev.Processes[0].Curve == nil || c.Ranges[0].Low != 1<<30 || len(s.shared.Load().loops[0].curves.memories) != 2 {
+				t.Fatalf("curves %+v, %+v", dev.Curve, c)
+			}
+			if n := len(c.Ranges); at == 30*time.Second && n > 30 {
+				t.Errorf("a GPU instance of another profile goes on with %d ranges", n)
+			}
+		}
+	})
+}
