@@ -269,11 +269,11 @@ func TestOutputFile(t *testing.T) {
 	}
 	// Each plot is well-formed XML.
 	for rest := string(text); ; {
-		begin, end := strings.Index(rest, "<svg"), strings.Index(rest, "</svg>")
+		begin, end := strings.Index(rest, `<div class="frame">`), strings.Index(rest, "</svg></div>")
 		if begin < 0 {
 			break
 		}
-		dec := xml.NewDecoder(strings.NewReader(rest[begin : end+6]))
+		dec := xml.NewDecoder(strings.NewReader(rest[begin : end+12]))
 		for {
 			if _, err := dec.Token(); errors.Is(err, io.EOF) {
 				break
@@ -281,7 +281,7 @@ func TestOutputFile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		rest = rest[end+6:]
+		rest = rest[end+12:]
 	}
 }
 

@@ -50,7 +50,7 @@ func writeReport(w io.Writer, list []finding, loc *time.Location) error {
 	r := report{Headline: headline(list, loc), Style: plot.Style}
 	shown, brief := rows(list)
 	for i := range shown {
-		row := rowOf(&shown[i], loc)
+		row := rowOf(&shown[i], loc, i)
 		r.Suspected = r.Suspected || shown[i].suspected.surest != nil
 		if shown[i].level > levelNone {
 			r.Leaks = append(r.Leaks, row)
@@ -70,13 +70,13 @@ func writeReport(w io.Writer, list []finding, loc *time.Location) error {
 	return reportPage.Execute(w, r)
 }
 
-func rowOf(f *finding, loc *time.Location) reportRow {
+func rowOf(f *finding, loc *time.Location, number int) reportRow {
 	row := reportRow{
 		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
 		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Alert: f.told(loc),
 		Withheld: f.atSurest(loc), AtEnd: f.atEnd(), Knew: f.knew(),
-		Plot: f.drawing(loc).SVG(),
+		Plot: f.drawing(loc, number).SVG(),
 	}
 	switch {
 	case f.level > levelVerdict:
@@ -91,11 +91,27 @@ func rowOf(f *finding, loc *time.Location) reportRow {
 	return row
 }
 
-// drawing returns the plot of the series.
-func (f *finding) drawing(loc *time.Location) *plot.Plot {
+// described says in words what the plot shows.
+func (f *finding) described(loc *time.Location) string {
+	text := fmt.Sprintf("From %s to %s, %s in all, at %s in the end and %s at most.", moment(f.first, loc), moment(f.last, loc), humanize.Duration(f.span()), humanize.Bytes(f.used), f.peakText())
+	if f.alarm == nil {
+		return text
+	}
+	if growth := f.growth(); growth != "" {
+		text += " At the first alarm it grew by " + growth + "."
+	}
+	if forecast := f.forecast(); forecast != "" {
+		text += " The memory was to be full in " + forecast + "."
+	}
+	return text
+}
+
+// drawing returns the plot of the series, the one of that number on its page.
+func (f *finding) drawing(loc *time.Location, number int) *plot.Plot {
 	p := &plot.Plot{
+		ID: "plot-" + strconv.Itoa(number), Description: f.described(loc),
 		Title: fmt.Sprintf("Memory used by %s: %s", f.name, f.verdict(loc)), Location: loc,
-		From: f.first, To: f.last, Used: f.plot, Alarms: f.alarms, Suspected: f.suspected.spans,
+		From: f.first, To: f.last, Ahead: 1.0 / 3, Used: f.plot, Alarms: f.alarms, Suspected: f.suspected.spans,
 	}
 	if f.capacity.OK && f.kind == kindMemory { // a process meets no capacity of its own
 		p.Capacity = f.capacity.V
@@ -114,28 +130,20 @@ func (f *finding) drawing(loc *time.Location) *plot.Plot {
 // fitAt returns the line of the growth that was told at the alarm, from the start
 // of the leak on.
 func fitAt(a *step) []plot.Point {
-	if !a.rate.OK || !a.trough.OK || a.since >= a.t {
+	if !a.rate.OK || !a.trough.OK {
 		return nil
 	}
-	return []plot.Point{{T: a.since, V: math.Max(0, a.trough.V-a.rate.V*(a.t-a.since).Seconds())}, {T: a.t, V: a.trough.V}}
+	return plot.FitOf(a.since, a.t, a.trough.V, a.rate.V)
 }
 
-// forecastAt returns what was foreseen at the alarm. The memory that meets the
-// capacity then is its crest, which lies above the troughs.
+// forecastAt returns what was foreseen at the alarm.
 func forecastAt(a *step, capacity float64) *plot.Forecast {
 	if !a.seconds.OK || math.IsInf(a.seconds.V, 1) || !a.headroom.OK || capacity <= 0 {
 		return nil
 	}
-	after := func(seconds float64) time.Duration {
-		const far = 100 * 365 * 24 * time.Hour
-		return a.t + time.Duration(math.Min(seconds*float64(time.Second), float64(far)))
-	}
-	f := &plot.Forecast{
-		From: plot.Point{T: a.t, V: capacity - a.headroom.V},
-		At:   after(a.seconds.V), Lower: after(a.seconds.V), Upper: after(a.seconds.V),
-	}
+	lower, upper := a.seconds.V, a.seconds.V
 	if a.lower.OK && a.upper.OK {
-		f.Lower, f.Upper = after(a.lower.V), after(a.upper.V)
+		lower, upper = a.lower.V, a.upper.V
 	}
-	return f
+	return plot.ForecastOf(a.t, capacity-a.headroom.V, a.seconds.V, lower, upper)
 }

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	maxTimeTicks   = 9
-	maxAmountTicks = 5
+	maxTimeTicks = 9
+	tickHeight   = 45           // of the distance of amounts, at least
+	dateWidth    = 0.18 * width // what a text with a date needs
 )
 
 // timeTicks are the distances that a clock is read by.
@@ -23,31 +24,42 @@ var timeTicks = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
 }
 
-// grid draws the axes.
+// grid draws the axes. Every other text of the axis of time is left out where the page is narrow.
 func (c *canvas) grid() {
-	step := amountTick(c.highest)
+	step := amountTick(c.highest, max(2, int(c.bottom()-top)/tickHeight))
 	for v := 0.0; v <= c.highest; v += step {
 		y := c.y(v)
 		text := humanize.Bytes(v)
 		if v == 0 {
 			text = "0"
 		}
-		fmt.Fprintf(&c.b, `<line class="grid" x1="%g" x2="%g" y1="%s" y2="%s"/><text x="%g" y="%s" text-anchor="end">%s</text>`,
-			left, width-right, short(y), short(y), left-8, short(y+4), text)
+		fmt.Fprintf(&c.b, `<line class="grid" x1="0" x2="100%%" y1="%s" y2="%s"/><text x="-8" y="%s" text-anchor="end">%s</text>`,
+			short(y), short(y), short(y+4), text)
 	}
 	every := timeTick(c.to - c.From)
-	day := ""
+	day, dated, odd := "", -width, false
+	if c.Last != nil {
+		day = c.clock(c.To, "Jan 2") // the day of now is understood
+	}
 	for t := c.firstTick(every); t <= c.to; t += every {
 		x := c.x(t)
-		fmt.Fprintf(&c.b, `<line class="grid" x1="%s" x2="%s" y1="%g" y2="%g"/>`, short(x), short(x), height-bottom, height-bottom+4)
-		if x > width-right-24 {
+		fmt.Fprintf(&c.b, `<line class="grid" x1="%s" x2="%s" y1="%g" y2="%g"/>`, percent(x), percent(x), c.bottom(), c.bottom()+4)
+		if x > 0.96*width {
 			continue // no place is left for a text
 		}
-		text := c.label(t, every)
+		text, class, anchor := c.label(t, every), "", "middle"
 		if date := c.clock(t, "Jan 2"); every < 24*time.Hour && date != day {
-			text, day = date+" "+text, date
+			text, day, dated = date+" "+text, date, x
+		} else if x-dated < dateWidth {
+			continue
+		} else if odd {
+			class = ` class="wide"`
 		}
-		fmt.Fprintf(&c.b, `<text x="%s" y="%g" text-anchor="middle">%s</text>`, short(x), height-8, text)
+		odd = !odd
+		if len(text) > 5 && x > 0.9*width {
+			anchor = "end"
+		}
+		fmt.Fprintf(&c.b, `<text%s x="%s" y="%g" text-anchor="%s">%s</text>`, class, percent(x), c.Height-8, anchor, text)
 	}
 }
 
@@ -82,13 +94,13 @@ func timeTick(span time.Duration) time.Duration {
 
 // amountTick returns the distance of ticks for that amount: round in the units in
 // which memory is written.
-func amountTick(highest float64) float64 {
+func amountTick(highest float64, most int) float64 {
 	unit := 1.0
 	for highest/unit >= 1024 && unit < 1<<40 {
 		unit *= 1024
 	}
 	for _, n := range []float64{0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200} {
-		if highest/(n*unit) <= maxAmountTicks {
+		if highest/(n*unit) <= float64(most) {
 			return n * unit
 		}
 	}

@@ -36,7 +36,10 @@ type bin struct {
 }
 
 // Add adds a value at a time that is not before the one of the last call.
-func (e *Envelope) Add(t time.Duration, v float64) {
+func (e *Envelope) Add(t time.Duration, v float64) { e.AddRange(t, v, v) }
+
+// AddRange is Add for the lowest and the highest value of a stretch around t.
+func (e *Envelope) AddRange(t time.Duration, low, high float64) {
 	if e.samples == 0 {
 		e.start, e.width = t, finest
 	}
@@ -50,7 +53,7 @@ func (e *Envelope) Add(t time.Duration, v float64) {
 	for len(e.bins) <= int(i) {
 		e.bins = append(e.bins, bin{})
 	}
-	e.bins[i].add(bin{v, v, true})
+	e.bins[i].add(bin{low, high, true})
 }
 
 // halve joins every two neighbours.
@@ -101,4 +104,13 @@ func (e *Envelope) stretches() []stretch {
 		current = append(current, extreme{t, b.low, b.high})
 	}
 	return append(out, current)
+}
+
+// Extremes returns the lowest and the highest value of all; ok is false if there is none.
+func (e *Envelope) Extremes() (low, high float64, ok bool) {
+	var all bin
+	for _, b := range e.bins {
+		all.add(b)
+	}
+	return all.low, all.high, all.filled
 }

@@ -2,45 +2,61 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plot draws used memory over time as SVG that needs nothing else: its
-// colours are variables of the page that it stands in.
+// colours are variables of the page that it stands in. It is as wide as the page lets
+// it be; texts keep their size.
 package plot
 
 import (
 	"fmt"
 	"html/template"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 )
 
-// The drawing in its own units, which are pixels at full width.
 const (
-	width, height = 960.0, 276.0
-	left, right   = 76.0, 14.0
-	top, bottom   = 26.0, 26.0
-	strip         = 5.0 // the mark on the axis of time
+	// width is that of the curves in units of their own, whatever that is in pixels. Heights are
+	// pixels.
+	width         = 1000.0
+	defaultHeight = 276.0
+	top, axis     = 26.0, 26.0 // above the curves, and below them for the axis of time
+	strip         = 5.0        // the mark on the axis of time
+	// textWidth is what a short text needs, and textWidthPhone what it needs on a phone.
+	textWidth, textWidthPhone = 0.1 * width, 0.3 * width
 )
 
 // Style is what the page has to bring, beside the variables --fg, --dim, --line,
-// --warn and --bad.
+// --used, --trough, --warn and --bad.
 const Style template.CSS = `
-.scroll { overflow-x: auto; }
-svg.plot { display: block; width: 100%; min-width: 40rem; height: auto; }
+.frame { padding: 0 14px 0 68px; }
+svg.plot { display: block; width: 100%; overflow: visible; }
 .plot text { fill: var(--dim); font-size: 12px; font-variant-numeric: tabular-nums; }
+.plot svg * { vector-effect: non-scaling-stroke; }
+.plot text.limit, .plot text.full, .plot text.alarm, .plot text.ended { paint-order: stroke; stroke: var(--halo, var(--bg)); stroke-width: 3px; stroke-linejoin: round; }
 .plot .grid { stroke: var(--line); stroke-width: 1; }
 .plot .used { fill: var(--used); stroke: var(--used); stroke-width: 1.2; stroke-linejoin: round; }
+.plot .last { fill: var(--fg); stroke: var(--bg); stroke-width: 1.5; }
 .plot .trough { fill: none; stroke: var(--trough); stroke-width: 1.6; stroke-linejoin: round; }
 .plot .capacity { stroke: var(--fg); stroke-width: 1.2; stroke-dasharray: 2 3; }
 .plot .fit { stroke: var(--bad); stroke-width: 2.2; }
 .plot .forecast { stroke: var(--bad); stroke-width: 1.6; stroke-dasharray: 6 4; }
 .plot .band { fill: var(--bad); opacity: .16; }
+.plot .doubtful.forecast { stroke: var(--warn); }
+.plot .doubtful.band { fill: var(--warn); }
+.plot text.full { fill: var(--bad); font-weight: 600; }
+.plot text.doubtful.full { fill: var(--warn); }
+.plot .now { stroke: var(--dim); stroke-width: 1; }
 .plot .suspected { fill: var(--warn); }
 .plot .leak { fill: var(--bad); opacity: .07; }
-.plot .alarm { stroke: var(--bad); stroke-width: 1.4; }
-.plot .alarm.end { stroke-dasharray: 3 3; }
-.plot text.alarm { fill: var(--bad); stroke: none; font-weight: 600; }
+.plot line.alarm { stroke: var(--bad); stroke-width: 1.4; }
+.plot line.alarm.end { stroke-dasharray: 3 3; }
+.plot text.alarm { fill: var(--bad); font-weight: 600; }
+.plot text.ended { fill: var(--fg); font-size: 15px; font-weight: 700; }
+.plot text.died { fill: var(--bad); }
+@media (max-width: 46rem) { .plot .wide { display: none; } }
 `
 
 // Point is an amount of memory in bytes at a time since the Unix epoch.
@@ -62,21 +78,60 @@ type Forecast struct {
 	From Point
 	// At is when it meets the capacity, and Lower and Upper bound that time.
 	At, Lower, Upper time.Duration
+	// Doubtful says that what grows may be no leak.
+	Doubtful bool
+}
+
+// FitOf returns the line of growth that is seen at time t, at that trough and of that rate in bytes per
+// second, from where it began.
+func FitOf(since, t time.Duration, trough, rate float64) []Point {
+	if since >= t {
+		return nil
+	}
+	return []Point{{T: since, V: math.Max(0, trough-rate*(t-since).Seconds())}, {T: t, V: trough}}
+}
+
+// ForecastOf returns what is foreseen at time t: that the crest, which lies above the troughs, meets
+// the capacity in so many seconds, lower to upper. What is over a century away is that far.
+func ForecastOf(t time.Duration, crest, seconds, lower, upper float64) *Forecast {
+	after := func(seconds float64) time.Duration {
+		const far = 100 * 365 * 24 * time.Hour
+		return t + time.Duration(math.Min(seconds*float64(time.Second), float64(far)))
+	}
+	return &Forecast{From: Point{T: t, V: crest}, At: after(seconds), Lower: after(lower), Upper: after(upper)}
+}
+
+// End is the end of a process.
+type End struct {
+	T time.Duration
+	// Full says that the memory was nearly full then.
+	Full bool
 }
 
 // Plot is used memory over time and what the detector made of it.
 type Plot struct {
-	Title    string // for who cannot see it
-	Location *time.Location
-	From, To time.Duration
+	// ID begins the identifiers of its elements, and is unique on the page.
+	ID string
+	// Title and Description are for who cannot see it: the description says the same in words.
+	Title, Description string
+	Location           *time.Location
+	Height             float64 // in pixels; 0 is the usual one
+	From, To           time.Duration
+	// Ahead is how far the axis goes on beyond To for a forecast at most, as a share of the time
+	// from From to To.
+	Ahead    float64
 	Capacity float64 // 0 is not known
+	Limit    string  // what the capacity is; "" for that
 	Used     *Envelope
+	Last     *Point // the last sample, where it is marked
 	Troughs  []Point
 	Fit      []Point // the line through the troughs, as it was at the first alarm
 	Forecast *Forecast
 	Alarms   []Span
+	Alarm    string // what the begin of one is called; "" for alarm
 	// Suspected is when growth was suspected that was not called a leak.
 	Suspected []Span
+	Ends      []End
 }
 
 // canvas turns times and amounts into places, and collects what is drawn.
@@ -87,15 +142,35 @@ type canvas struct {
 	b       strings.Builder
 }
 
+// newCanvas returns an empty canvas with what is chosen where the plot says nothing.
+func newCanvas(p *Plot) *canvas {
+	own := *p
+	if own.Height == 0 {
+		own.Height = defaultHeight
+	}
+	if own.Alarm == "" {
+		own.Alarm = "alarm"
+	}
+	if own.Limit == "" {
+		own.Limit = "capacity"
+	}
+	return &canvas{Plot: &own, to: p.end(), highest: p.highest()}
+}
+
 // SVG draws the plot.
 func (p *Plot) SVG() template.HTML {
-	c := &canvas{Plot: p, to: p.end(), highest: p.highest()}
-	fmt.Fprintf(&c.b, `<div class="scroll"><svg class="plot" viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, template.HTMLEscapeString(p.Title))
+	c := newCanvas(p)
+	id, esc := template.HTMLEscapeString(c.ID), template.HTMLEscapeString
+	fmt.Fprintf(&c.b, `<div class="frame"><svg class="plot" height="%g" role="img" aria-labelledby="%s-t" aria-describedby="%s-d"><title id="%s-t">%s</title><desc id="%s-d">%s</desc>`,
+		c.Height, id, id, id, esc(c.Title), id, esc(c.Description))
 	c.grid()
+	fmt.Fprintf(&c.b, `<svg width="100%%" height="%g" viewBox="0 0 %g %g" preserveAspectRatio="none">`, c.Height, width, c.Height)
 	c.spans()
 	c.used()
 	c.lines()
+	c.b.WriteString(`</svg>`)
 	c.marks()
+	c.limit()
 	c.b.WriteString("</svg></div>")
 	return template.HTML(c.b.String()) //nolint:gosec // All text in it was escaped or is a number of ours.
 }
@@ -104,13 +179,14 @@ func (p *Plot) SVG() template.HTML {
 func (p *Plot) end() time.Duration {
 	to := max(p.To, p.From+time.Second)
 	if f := p.Forecast; f != nil {
-		to = max(to, min(f.At+(to-p.From)/50, to+(to-p.From)/3))
+		most := time.Duration(p.Ahead * float64(to-p.From))
+		to = max(to, min(f.At+(to-p.From)/50, to+most))
 	}
 	return to
 }
 
 // highest returns the upper end of the axis: the capacity, unless the memory is so
-// far below that nothing could be seen.
+// far below that nothing could be seen. What runs out of memory now is seen with it always.
 func (p *Plot) highest() float64 {
 	var peak float64
 	for _, s := range p.Used.stretches() {
@@ -118,8 +194,14 @@ func (p *Plot) highest() float64 {
 			peak = math.Max(peak, x.high)
 		}
 	}
+	for _, t := range p.Troughs {
+		peak = math.Max(peak, t.V)
+	}
+	if p.Last != nil {
+		peak = math.Max(peak, p.Last.V)
+	}
 	switch {
-	case p.Capacity > 0 && (peak > 0.3*p.Capacity || p.Forecast != nil && p.Forecast.At <= p.end()):
+	case p.Capacity > 0 && (peak > 0.3*p.Capacity || p.Forecast != nil && (p.Last != nil || p.Forecast.At <= p.end())):
 		return 1.04 * math.Max(p.Capacity, peak)
 	case peak > 0:
 		return 1.15 * peak
@@ -128,22 +210,43 @@ func (p *Plot) highest() float64 {
 }
 
 func (c *canvas) x(t time.Duration) float64 {
-	return left + (width-left-right)*float64(t-c.From)/float64(c.to-c.From)
+	return width * float64(t-c.From) / float64(c.to-c.From)
 }
 
 func (c *canvas) y(v float64) float64 {
-	return height - bottom - (height-top-bottom)*math.Min(v/c.highest, 1)
+	return c.bottom() - (c.bottom()-top)*math.Min(v/c.highest, 1)
 }
+
+// bottom is where the amount of 0 is.
+func (c *canvas) bottom() float64 { return c.Height - axis }
+
+// percent writes a place of the axis of time outside of the curves.
+func percent(x float64) string { return short(100*x/width) + "%" }
 
 // used draws the memory as the band between its lowest and highest values.
 func (c *canvas) used() {
-	for _, s := range c.Used.stretches() {
+	for _, s := range c.stretches() {
 		up, down := make([]Point, len(s)), make([]Point, len(s))
 		for i, x := range s {
 			up[i], down[len(s)-1-i] = Point{x.t, x.high}, Point{x.t, x.low}
 		}
 		fmt.Fprintf(&c.b, `<path class="used" d="M%s L%s Z"/>`, c.path(up), c.path(down))
 	}
+}
+
+// stretches returns what is to be drawn of the memory: it ends with the last sample.
+func (c *canvas) stretches() []stretch {
+	list := c.Used.stretches()
+	if c.Last == nil {
+		return list
+	}
+	end := extreme{c.Last.T, c.Last.V, c.Last.V}
+	if len(list) == 0 {
+		return []stretch{{end}}
+	}
+	last := &list[len(list)-1]
+	*last = append(*last, end)
+	return list
 }
 
 // path writes points, without those on a level line between their neighbours.
@@ -156,23 +259,22 @@ func (c *canvas) path(list []Point) string {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		fmt.Fprintf(&b, "%s,%s", short(c.x(p.T)), short(c.y(p.V)))
+		b.WriteString(short(c.x(p.T)))
+		b.WriteByte(',')
+		b.WriteString(short(c.y(p.V)))
 	}
 	return b.String()
 }
 
 // short writes a place to a tenth of a pixel.
-func short(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
+func short(v float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+}
 
 // lines draws the troughs, the fitted line and the forecast.
 func (c *canvas) lines() {
 	if len(c.Troughs) > 1 {
 		fmt.Fprintf(&c.b, `<polyline class="trough" points="%s"/>`, c.path(thin(c.Troughs)))
-	}
-	if c.Capacity > 0 && c.Capacity <= c.highest {
-		y := c.y(c.Capacity)
-		fmt.Fprintf(&c.b, `<line class="capacity" x1="%g" x2="%g" y1="%s" y2="%s"/><text x="%g" y="%s" text-anchor="end">capacity %s</text>`,
-			left, width-right, short(y), short(y), width-right-4, short(y-5), humanize.Bytes(c.Capacity))
 	}
 	if f := c.Forecast; f != nil {
 		c.forecast(f)
@@ -211,8 +313,8 @@ func (c *canvas) forecast(f *Forecast) {
 	if top := math.Min(c.Capacity, c.highest); earliest.V >= top && latest.T == c.to {
 		corners = append(corners, Point{c.to, top})
 	}
-	fmt.Fprintf(&c.b, `<polygon class="band" points="%s"/>`, c.path(append(corners, latest)))
-	c.line("forecast", f.From, c.cut(f.From, f.At))
+	fmt.Fprintf(&c.b, `<polygon class="%sband" points="%s"/>`, f.doubt(), c.path(append(corners, latest)))
+	c.line(f.doubt()+"forecast", f.From, c.cut(f.From, f.At))
 }
 
 // cut returns where the line from a to the capacity at time t ends: there, or at
@@ -237,10 +339,10 @@ func (c *canvas) spans() {
 		fmt.Fprintf(&c.b, `<rect class="%s" x="%s" y="%g" width="%s" height="%g"/>`, class, short(x), y, short(math.Max(c.x(s.To)-x, 1)), high)
 	}
 	for _, s := range c.Alarms {
-		shade("leak", s, top, height-top-bottom)
+		shade("leak", s, top, c.bottom()-top)
 	}
 	for _, s := range c.joined(c.Suspected) {
-		shade("suspected", s, height-bottom, strip)
+		shade("suspected", s, c.bottom(), strip)
 	}
 }
 
@@ -256,28 +358,77 @@ func (c *canvas) joined(list []Span) (out []Span) {
 	return out
 }
 
-// marks draws when leaks were told and taken back.
+// limit draws the capacity, where the forecast meets it, the last sample, and the present if the axis
+// goes on behind it.
+func (c *canvas) limit() {
+	if c.Capacity > 0 && c.Capacity <= c.highest {
+		y := c.y(c.Capacity)
+		fmt.Fprintf(&c.b, `<line class="capacity" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit" x="4" y="%s">%s %s</text>`,
+			short(y), short(y), short(y-5), c.Limit, humanize.Bytes(c.Capacity))
+	}
+	if c.Last != nil {
+		fmt.Fprintf(&c.b, `<circle class="last" cx="%s" cy="%s" r="4"/>`, percent(c.x(c.Last.T)), short(c.y(c.Last.V)))
+	}
+	f := c.Forecast
+	if f == nil {
+		return
+	}
+	if c.to > c.To {
+		fmt.Fprintf(&c.b, `<line class="now" x1="%s" x2="%s" y1="%g" y2="%g"/>`, percent(c.x(c.To)), percent(c.x(c.To)), top, c.bottom())
+	}
+	meets := c.cut(f.From, f.At)
+	x, text := c.x(meets.T), "full "+c.clock(f.At, "15:04")
+	switch {
+	case f.At-c.To > 365*24*time.Hour:
+		return // no clock is needed for that
+	case c.clock(f.At, "Jan 2") != c.clock(c.To, "Jan 2"):
+		text = "full " + c.clock(f.At, "Jan 2 15:04")
+	}
+	if f.At > c.to {
+		text += " →"
+	}
+	fmt.Fprintf(&c.b, `<text class="%sfull" x="%s" y="%s" text-anchor="end">%s</text>`, f.doubt(), percent(x), short(math.Max(c.y(meets.V)-6, top-9)), text)
+}
+
+func (f *Forecast) doubt() string {
+	if f.Doubtful {
+		return "doubtful "
+	}
+	return ""
+}
+
+// marks draws when leaks were told and taken back, and where processes ended.
 func (c *canvas) marks() {
-	const clearance = 90 // of one text from the next
-	next := math.Inf(-1)
+	last := math.Inf(-1)
 	mark := func(t time.Duration, class, text string) {
 		x := c.x(t)
-		fmt.Fprintf(&c.b, `<line class="%s" x1="%s" x2="%s" y1="%g" y2="%g"/>`, class, short(x), short(x), top-10, height-bottom)
-		if x < next {
+		fmt.Fprintf(&c.b, `<line class="%s" x1="%s" x2="%s" y1="%g" y2="%g"/>`, class, percent(x), percent(x), top-10, c.bottom())
+		room := x - last
+		if room < textWidth {
 			return
 		}
-		next = x + clearance
-		anchor, dx := "start", 4.0
-		if x > width-right-clearance {
+		last = x
+		anchor, dx := "start", 4
+		if x > width-textWidthPhone {
 			anchor, dx = "end", -4
 		}
-		fmt.Fprintf(&c.b, `<text class="alarm" x="%s" y="%g" text-anchor="%s">%s %s</text>`, short(x+dx), top-14, anchor, text, c.clock(t, "15:04"))
+		if room < textWidthPhone {
+			class += " wide"
+		}
+		fmt.Fprintf(&c.b, `<text class="%s" x="%s" dx="%d" y="%g" text-anchor="%s">%s %s</text>`, class, percent(x), dx, top-14, anchor, text, c.clock(t, "15:04"))
 	}
 	for _, s := range c.Alarms {
-		mark(s.From, "alarm", "alarm")
+		mark(s.From, "alarm", c.Alarm)
 		if !s.Open {
 			mark(s.To, "alarm end", "cleared")
 		}
+	}
+	for _, e := range c.Ends {
+		class := "ended"
+		if e.Full {
+			class = "ended died"
+		}
+		fmt.Fprintf(&c.b, `<text class="%s" x="%s" y="%g" text-anchor="middle">×</text>`, class, percent(c.x(e.T)), c.bottom()-3)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestEnvelopeGap(t *testing.T) {
 }
 
 // numbers are the places in a drawing.
-var numbers = regexp.MustCompile(`(?:[xy][12]?|width|height)="([^"]*)"|points="([^"]*)"|d="([^"]*)"`)
+var numbers = regexp.MustCompile(` (?:[xy][12]?|width|height)="([^"]*)"| points="([^"]*)"| d="([^"]*)"`)
 
 // TestSVG draws what is unusual, too, and checks that it is XML within its frame.
 func TestSVG(t *testing.T) {
@@ -100,13 +100,15 @@ func TestSVG(t *testing.T) {
 		}},
 		"far away": {From: begin, To: end, Used: &used, Capacity: 1024 * gib, Title: `<"&>`},
 		"leak": {
+			ID: "a", Title: `<"&>`, Description: "<in words>", Ends: []End{{T: at}, {T: end, Full: true}},
 			From: begin, To: end, Used: &used, Capacity: 40 * gib, Alarms: []Span{{From: at, To: at + 2*time.Hour}, {From: at + 121*time.Minute, To: end, Open: true}},
 			Troughs: []Point{{begin, 10 * gib}, {end, 30 * gib}}, Fit: []Point{{begin, 9 * gib}, {at, 16 * gib}},
 			Forecast: &Forecast{From: Point{at, 22 * gib}, At: at + 5*time.Hour, Lower: at + 4*time.Hour, Upper: at + 6*time.Hour},
 		},
 		"never": {
 			From: begin, To: end, Used: &used, Capacity: 40 * gib, Alarms: []Span{{From: end, To: end, Open: true}},
-			Forecast: &Forecast{From: Point{end, 22 * gib}, At: end + 5000*time.Hour, Lower: end + time.Hour, Upper: end + 1e6*time.Hour},
+			Ahead: 1, Height: 130,
+			Forecast: &Forecast{Doubtful: true, From: Point{end, 22 * gib}, At: end + 5000*time.Hour, Lower: end + time.Hour, Upper: end + 1e6*time.Hour},
 		},
 	}
 	for name, p := range plots {
@@ -122,7 +124,8 @@ func TestSVG(t *testing.T) {
 			}
 			for _, m := range numbers.FindAllStringSubmatch(text, -1) {
 				for _, n := range strings.FieldsFunc(m[1]+m[2]+m[3], func(r rune) bool { return strings.ContainsRune("ML Z,", r) }) {
-					if v, err := strconv.ParseFloat(n, 64); err != nil || v < -1 || v > width+1 {
+					v, err := strconv.ParseFloat(strings.TrimSuffix(n, "%"), 64)
+					if most := map[bool]float64{true: 100, false: width + 1}[strings.HasSuffix(n, "%")]; err != nil || (v < -1 && n != "-8") || v > most {
 						t.Errorf("%q in %s", n, m[0])
 					}
 				}
@@ -134,9 +137,33 @@ func TestSVG(t *testing.T) {
 		t.Errorf("%d marks of what was suspected, want 3", got)
 	}
 	text := string(plots["leak"].SVG())
-	for _, want := range []string{"alarm 03:00", "cleared 05:00", "capacity 40.0 GiB", `class="band"`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
+	for _, want := range []string{"alarm 03:00", "cleared 05:00", "capacity 40.0 GiB", "full 08:00", `class="band"`, `class="ended died"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestForecastMeetsTheCapacity has the axis go on until the forecast meets the line, with the band
+// around it, where there is room for that.
+func TestForecastMeetsTheCapacity(t *testing.T) {
+	var used Envelope
+	for i := range 600 {
+		used.Add(begin+time.Duration(i)*time.Minute, float64(10*gib+i*32<<20))
+	}
+	end := begin + 10*time.Hour
+	for ahead, want := range map[time.Duration]string{5 * time.Hour: "full 15:00<", 9 * time.Hour: "full 19:00<", 20 * time.Hour: "full Mar 2 06:00 →<"} {
+		p := &Plot{
+			Location: time.UTC, From: begin, To: end, Used: &used, Capacity: 80 * gib, Ahead: 1,
+			Forecast: &Forecast{From: Point{end, 30 * gib}, At: end + ahead, Lower: end + ahead*9/10, Upper: end + ahead*12/10},
+		}
+		c := newCanvas(p)
+		meets := c.cut(p.Forecast.From, p.Forecast.At)
+		if met := meets.V == p.Capacity && meets.T == p.Forecast.At; met != (ahead < 10*time.Hour) {
+			t.Errorf("%s ahead: the line ends at %s and %g", ahead, meets.T-end, meets.V)
+		}
+		if text := string(p.SVG()); !strings.Contains(text, want) || !strings.Contains(text, `class="now"`) {
+			t.Errorf("%s ahead: no %q", ahead, want)
 		}
 	}
 }
@@ -152,7 +179,7 @@ func TestForecastKeepsItsSlope(t *testing.T) {
 		Location: time.UTC, From: begin, To: begin + 10*time.Hour, Used: &used, Capacity: 80 * gib,
 		Forecast: &Forecast{From: Point{begin + 5*time.Hour, 14 * gib}, At: begin + 50*time.Hour, Lower: begin + 20*time.Hour, Upper: begin + 200*time.Hour},
 	}
-	c := &canvas{Plot: p, to: p.end(), highest: p.highest()}
+	c := newCanvas(p)
 	f := p.Forecast
 	for _, at := range []time.Duration{f.At, f.Lower, f.Upper} {
 		end := c.cut(f.From, at)
@@ -174,7 +201,7 @@ func TestTicks(t *testing.T) {
 		}
 	}
 	for highest, want := range map[float64]float64{83 * gib: 20 * gib, gib: gib / 4, 1.2 * gib: gib / 4, 900 << 20: 200 << 20, 4: 1} {
-		if got := amountTick(highest); got != want {
+		if got := amountTick(highest, 5); got != want {
 			t.Errorf("%g: a tick every %g, want %g", highest, got, want)
 		}
 	}
