@@ -13,12 +13,13 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -35,14 +36,16 @@ type predictor struct {
 	state    func() *collector.State
 	note     string  // that the GPUs are not real
 	clear    float64 // the confidence from which on a leak is not ruled out
+	leak     float64 // that from which on growth is a leak
 	location *time.Location
 	logger   *slog.Logger
 }
 
-// ServeHTTP answers with the page.
-func (h *predictor) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// ServeHTTP answers with the page: of all GPUs at predictPath, of one memory below it.
+func (h *predictor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
-	if err := predictPage.Execute(&page, h.view(h.state())); err != nil {
+	only := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, predictPath), "/")
+	if err := predictPage.Execute(&page, h.view(h.state(), only)); err != nil {
 		h.logger.Error("Cannot render the page", "err", err)
 		http.Error(w, "the page cannot be rendered; the log says why", http.StatusInternalServerError)
 		return
@@ -52,15 +55,37 @@ func (h *predictor) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
 }
 
+// ofMemory passes on requests for the page of a memory that there is: no other path is one of which the
+// answers would be kept apart.
+func (h *predictor) ofMemory(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("memory")
+		for _, d := range h.state().Devices {
+			for _, m := range domainsOf(d) {
+				if nameOf(&m, nil) == name {
+					next.ServeHTTP(w, r)
+					return
+				}
+			}
+		}
+		plain(w, http.StatusNotFound, "There is no such GPU or GPU instance now. See "+predictPath+" for those there are.")
+	})
+}
+
 // view is what the template shows, in words.
 type view struct {
+	Style     template.CSS // of the curves
+	Only      bool         // it is of one memory, and all of that is shown
 	Note      string
 	Headline  string
 	Urgent    bool // the headline is bad news
 	Detail    string
 	Problems  []string
 	Notes     []string // what a reader should know of the figures
+	Culprit   string   // who brings the bad news, and when it ends
 	Leaks     []leakRow
+	Undrawn   int // listed leaks that have no curve
+	Unlisted  int // leaks that are not listed at all
 	Idle      []idleRow
 	GPUs      []gpuRow
 	Window    string // over which GPUs has slopes, unless a row says another one
@@ -80,8 +105,14 @@ type leakRow struct {
 	Sites        []siteRow
 	Located      string // how the search for these lines goes
 	Memory       bar
-	order        float64 // seconds left
+	ID           string // begins the identifiers of its elements
+	Page         string // of its memory
+	Runbook      string
+	Plot         template.HTML
+	order, rate  float64 // seconds left, and bytes per second
 	headline     string
+	culprit      string
+	draw         func() template.HTML
 }
 
 // siteRow is a line that allocates what leaks.
@@ -101,14 +132,24 @@ type idleRow struct {
 
 // gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
 type gpuRow struct {
-	GPU, Model string
-	Memory     bar
-	Class      string // ok, bad, warn, wait (or muted) or down
-	Verdict    string
-	Why        string // what withholds a verdict, or when the memory is full without one
-	Pattern    string
-	Confidence string
-	Slope      string
+	ID, Page    string
+	GPU, Model  string
+	Memory      bar
+	Class       string // ok, bad, warn, wait (or muted) or down
+	Verdict     string
+	Why         string // it is a leak, or is none
+	Runbook     string
+	Pattern     string
+	Confidence  string
+	Slope       string
+	Spikes      string
+	Plot        template.HTML
+	Ends        string
+	Culprits    []culprit
+	Accomplices int // how many more leak
+	Suspects    []curveRow
+	Largest     []curveRow
+	Undrawn     string
 }
 
 // bar is used memory as a part of the total. Part is the share of it, in percent
@@ -126,6 +167,7 @@ type domain struct {
 	instance  gpu.Opt[uint32]
 	memory    gpu.Memory
 	judgement *detector.Judgement[gpu.ProcessID]
+	curve     *collector.Curve
 }
 
 // domainsOf returns the memories of a GPU. One in MIG mode has only those of its
@@ -133,14 +175,14 @@ type domain struct {
 func domainsOf(d *collector.DeviceState) []domain {
 	name := gpuName(d)
 	if len(d.Instances) == 0 {
-		return []domain{{device: d, name: name, memory: d.Memory, judgement: &d.Judgement}}
+		return []domain{{device: d, name: name, memory: d.Memory, judgement: &d.Judgement, curve: d.Curve}}
 	}
 	var list []domain
 	for i := range d.Instances {
 		in := &d.Instances[i]
 		list = append(list, domain{
 			device: d, name: fmt.Sprintf("%s, MIG\u00a0%d (%s)", name, in.ID, in.Profile),
-			instance: gpu.Some(in.ID), memory: in.Memory, judgement: &in.Judgement,
+			instance: gpu.Some(in.ID), memory: in.Memory, judgement: &in.Judgement, curve: in.Curve,
 		})
 	}
 	return list
@@ -148,36 +190,90 @@ func domainsOf(d *collector.DeviceState) []domain {
 
 func gpuName(d *collector.DeviceState) string { return fmt.Sprintf("GPU\u00a0%d", d.Info.Index) }
 
-// view puts a State into words.
-func (h *predictor) view(s *collector.State) *view {
-	v := &view{Note: h.note, Refreshed: h.refreshed(s)}
+// view puts a State into words: that of all memories, or of the only one of that name in every detail.
+func (h *predictor) view(s *collector.State, only string) *view {
+	v := &view{Style: plot.Style, Note: h.note, Refreshed: h.refreshed(s), Only: only != ""}
 	if len(s.Windows) > 0 {
 		v.Window = s.Windows[0]
 	}
 	if s.DriverReason != "" {
 		v.Problems = append(v.Problems, driverProblem(s.DriverReason))
 	}
+	var memories []domain
 	for _, d := range s.Devices {
-		if d.Up && d.Info.UnifiedMemory {
+		if d.Up && d.Info.UnifiedMemory && (only == "" || only == nameOf(&domain{device: d}, nil)) {
 			v.Notes = append(v.Notes, gpuName(d)+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
 		}
 		if !d.Up {
-			v.Problems = append(v.Problems, h.lost(s, d))
-			v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: "cannot be read"})
+			if name := nameOf(&domain{device: d}, nil); only == "" || only == name {
+				v.Problems = append(v.Problems, h.lost(s, d))
+				v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: "cannot be read"})
+			}
 			continue
 		}
 		for _, m := range domainsOf(d) {
+			if only != "" && only != nameOf(&m, nil) {
+				continue
+			}
 			if !m.memory.Used.OK {
 				v.Problems = append(v.Problems, blind(s, &m))
 			}
 			v.Leaks = append(v.Leaks, h.leaksOf(m)...)
 			v.Idle = append(v.Idle, h.idleOf(m)...)
 			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
+			memories = append(memories, m)
 		}
 	}
-	slices.SortStableFunc(v.Leaks, func(a, b leakRow) int { return cmp.Compare(a.order, b.order) })
+	slices.SortStableFunc(v.Leaks, func(a, b leakRow) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), -cmp.Compare(a.rate, b.rate))
+	})
+	h.draw(v, memories)
 	v.headline(s)
+	if v.Only && len(v.Leaks) == 0 && len(v.GPUs) > 0 {
+		v.Headline, v.Detail, v.Urgent = v.GPUs[0].GPU+": "+v.GPUs[0].Verdict, v.GPUs[0].Why, v.GPUs[0].Class == "down"
+	}
 	return v
+}
+
+// draw draws the leaks, the most urgent first, then the memories, then other processes, as far as
+// there is room.
+func (h *predictor) draw(v *view, memories []domain) {
+	left := room{mostMemories, mostProcesses, map[string]bool{}}
+	if more := len(v.Leaks) - mostLeaks; more > 0 {
+		v.Leaks, v.Unlisted = v.Leaks[:mostLeaks], more
+	}
+	for i := range v.Leaks {
+		row := &v.Leaks[i]
+		left.listed[row.ID] = true
+		if left.processes > 0 {
+			row.Plot = row.draw()
+		}
+		if row.Plot == "" {
+			v.Undrawn++
+		} else {
+			left.processes--
+		}
+	}
+	i := 0
+	for j := range v.GPUs {
+		row := &v.GPUs[j]
+		if row.Class == "down" {
+			continue
+		}
+		m := &memories[i]
+		i++
+		if left.memories > 0 {
+			left.memories--
+			height := memoryHeight
+			if v.Only {
+				height = leakHeight
+			}
+			row.Plot = h.memoryCurve(m, row.ID+"-curve", height)
+		}
+		row.Ends = h.endWords(m)
+		row.Culprits, row.Accomplices = culpritsOn(m, left.listed)
+		h.others(m, row, &left, v.Only)
+	}
 }
 
 // refreshed says when the page was made, and the time of the GPUs if their clock
@@ -203,10 +299,15 @@ func (v *view) headline(s *collector.State) {
 	switch {
 	case len(v.Leaks) > 0:
 		v.Urgent = true
-		v.Headline = v.Leaks[0].headline
-		v.Detail = plural(len(v.Leaks), "leak") + " on " + plural(up, "GPU") + "."
-		if len(v.Leaks) > 1 {
-			v.Detail = plural(len(v.Leaks), "leak") + " on " + plural(up, "GPU") + ", the most urgent first."
+		v.Headline, v.Culprit = v.Leaks[0].headline, v.Leaks[0].culprit
+		n := len(v.Leaks) + v.Unlisted
+		v.Detail = plural(n, "leak") + " on " + plural(up, "GPU") + "."
+		if v.Only {
+			v.Detail = plural(n, "leak") + " on " + v.GPUs[0].GPU + "."
+			break
+		}
+		if n > 1 {
+			v.Detail = plural(n, "leak") + " on " + plural(up, "GPU") + ", the most urgent first."
 		}
 	case s.DriverReason == collector.ReasonStarting:
 		v.Headline, v.Detail = "Waiting for the driver", "This takes a few seconds."
@@ -362,25 +463,55 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		}
 		row := h.row(m, &p.Verdict)
 		row.Who, row.Where = whoIs(p.ID, p.Owner)
+		row.ID = nameOf(&m, p)
+		row.draw = func() template.HTML { return h.processCurve(&m, p, leakHeight) }
+		row.blame(row.Who, row.Where)
 		row.Where = joined(row.Where, growsInside[p.Grows])
 		if p.Used.OK {
 			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V)), barOf(m.memory, p.Used.V)
 		}
 		row.Sites, row.Located = h.located(p.Sites, m.device.SampleTime)
+		row.Why = joinedBy(" · ", h.called(p.Curve, m.device.SampleTime), row.Why)
 		rows = append(rows, row)
 	}
 	j := m.judgement
 	if j.Residual.Judged && j.Residual.Leak {
 		row := h.row(m, &j.Residual)
 		row.Who, row.Where = "no process", "memory that no process on the GPU accounts for"
+		row.blame("what no process accounts for", "")
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 && j.Device.Judged && j.Device.Leak {
 		row := h.row(m, &j.Device)
 		row.Who, row.Where = "not known", "no single process that is shown leaks, or their memory cannot be told apart"
+		row.blame("its memory as a whole", "")
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// blame says when a leak ends, who brings it, and where that runs.
+func (r *leakRow) blame(who, where string) {
+	r.culprit = who + " grows"
+	if r.Growth != "" {
+		r.culprit += " by " + strings.TrimPrefix(solid(r.Growth), "+")
+	}
+	if r.At != "" {
+		r.culprit = "Out of memory at " + r.At + ": " + r.culprit
+	}
+	if where != "" {
+		r.culprit += " (" + where + ")"
+	}
+	r.culprit += "."
+}
+
+// called says when a leak was found; "" if that is not known.
+func (h *predictor) called(c *collector.Curve, now time.Time) string {
+	if c == nil || c.Called == 0 {
+		return ""
+	}
+	t := fromstate.SteadyTime(c.Called)
+	return fmt.Sprintf("Found at %s (%s ago)", h.moment(t, now, "15:04"), humanize.Duration(max(0, now.Sub(t))))
 }
 
 // shownSites is how many lines a leak shows.
@@ -404,7 +535,7 @@ func (h *predictor) located(s *allocator.Sites, now time.Time) (rows []siteRow, 
 	}
 	for i := range s.List[:min(len(s.List), shownSites)] {
 		site := &s.List[i]
-		rows = append(rows, siteRow{cmp.Or(site.Line, "not in Python code"), "+" + humanize.Bytes(float64(site.Growth)), site.Frames})
+		rows = append(rows, siteRow{Line: cmp.Or(site.Line, "not in Python code"), Growth: "+" + humanize.Bytes(float64(site.Growth)), Frames: site.Frames})
 	}
 	return rows, "Lines that allocate what stays (recorded from " + h.moment(s.Asked, now, "15:04") + " on for " + over + "):"
 }
@@ -473,10 +604,11 @@ func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	row := leakRow{
 		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
 		Confidence: percent(v.Confidence), Pattern: patternWords(v.Pattern), Memory: barOf(m.memory, 0),
-		Why: h.why(m, v), headline: m.name + " leaks",
+		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v),
 	}
+	row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
 	if v.Rate.OK {
-		row.Growth = humanize.Rate(v.Rate.V)
+		row.Growth, row.rate = humanize.Rate(v.Rate.V), v.Rate.V
 	}
 	if s := v.SecondsToOOM; s.OK && !math.IsInf(s.V, 1) {
 		row.order, row.Left = s.V, solid(humanize.Seconds(s.V))
@@ -508,8 +640,10 @@ func (h *predictor) moment(t, now time.Time, format string) string {
 }
 
 // joined writes those of the parts that are known.
-func joined(parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+func joined(parts ...string) string { return joinedBy(", ", parts...) }
+
+func joinedBy(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }
 
 // rangeOf writes the 90 % interval.
@@ -575,13 +709,16 @@ func barOf(m gpu.Memory, part uint64) bar {
 
 func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	v := &m.judgement.Device
-	row := gpuRow{GPU: m.name, Memory: barOf(m.memory, 0)}
+	row := gpuRow{ID: nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v)}
 	row.Model = joined(m.device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)
 		if name := humanize.FormatDuration(f.Span); name != window {
 			row.Slope += " over " + name
 		}
+	}
+	if n := v.Windows[0].Spikes; n.OK {
+		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
 	}
 	switch {
 	case v.Muted:
@@ -597,29 +734,8 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	default:
 		row.Class, row.Verdict = "ok", "no leak"
 	}
-	if !v.Leak {
-		row.Why = whyNot(m)
-	}
 	row.Pattern, row.Confidence = patternWords(v.Pattern), percent(v.Confidence)
 	return row
-}
-
-// whyNot says why growth on a memory is no leak yet, how much of the wait is over, and when
-// the memory is full if it goes on; "" where nothing grows.
-func whyNot(m domain) string {
-	v := &m.judgement.Device
-	var parts []string
-	phrase := withheld.Phrase(v.Withheld, v.Lasted, v.WithheldFor)
-	if v.Withheld == detector.WithheldPriorLives {
-		phrase = withheld.PriorLives(earlierOf(m), v.Lasted, v.WithheldFor)
-	}
-	if phrase != "" {
-		parts = append(parts, phrase)
-	}
-	if v.SecondsToFull.OK {
-		parts = append(parts, fmt.Sprintf("full in %s if it goes on", humanize.Seconds(v.SecondsToFull.V)))
-	}
-	return strings.Join(parts, " · ")
 }
 
 // earlierOf returns what earlier lives say of the process whose growth is that of a memory. It says
@@ -637,24 +753,35 @@ func earlierOf(m domain) *detector.Earlier {
 
 // processesOf says how many processes are on a memory.
 func processesOf(m domain) string {
-	n, muted := 0, 0
-	if !m.instance.OK {
-		n = m.device.ProcessCount - len(m.device.Processes) // those that are not shown
-	}
+	n, muted := countOf(&m), 0
 	for i := range m.device.Processes {
-		if p := &m.device.Processes[i]; p.Instance == m.instance {
-			n++
-			if p.Verdict.Muted {
-				muted++
-			}
+		if p := &m.device.Processes[i]; p.Instance == m.instance && p.Verdict.Muted {
+			muted++
 		}
 	}
-	text := "1 process"
-	if n != 1 {
-		text = fmt.Sprintf("%d processes", n)
-	}
+	text := processes(n)
 	if muted > 0 {
 		text += fmt.Sprintf(" (%d muted)", muted)
 	}
 	return text
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
+// countOf returns how many processes are on a memory; on a GPU instance, how many are shown.
+func countOf(m *domain) (n int) {
+	if !m.instance.OK {
+		n = m.device.ProcessCount - len(m.device.Processes) // those that are not shown
+	}
+	for i := range m.device.Processes {
+		if m.device.Processes[i].Instance == m.instance {
+			n++
+		}
+	}
+	return n
 }

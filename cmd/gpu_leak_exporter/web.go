@@ -58,9 +58,12 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	if cfg.sites {
 		mux.Handle("GET "+sitesPath, limits.answers.of(sites(state)))
 	}
-	mux.Handle("GET "+predictPath, limits.answers.of(&predictor{
-		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, location: time.Local, logger: logger,
-	}))
+	page := &predictor{
+		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, leak: cfg.detector.LeakThreshold,
+		location: time.Local, logger: logger,
+	}
+	mux.Handle("GET "+predictPath, limits.answers.of(page))
+	mux.Handle("GET "+predictPath+"/{memory}", page.ofMemory(limits.answers.of(page)))
 	return harden(mux), nil
 }
 

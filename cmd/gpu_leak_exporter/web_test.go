@@ -48,6 +48,12 @@ func leaking(left time.Duration) detector.Verdict {
 	}
 }
 
+// with is a verdict whose trough is that amount of bytes.
+func with(v detector.Verdict, trough float64) detector.Verdict {
+	v.Trough = detector.Of(trough)
+	return v
+}
+
 // healthy is the verdict on what was judged and does not leak.
 func healthy(confidence float64) detector.Verdict {
 	never := detector.Of(math.Inf(1))
@@ -81,6 +87,34 @@ func memory(total, used, reserved uint64) gpu.Memory {
 	return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - used - reserved), Reserved: gpu.Some(reserved)}
 }
 
+// curve is that of 90 minutes, of which the amount in bytes is a function of the minute. Troughs are
+// those of stretches of five minutes.
+func curve(used func(minute int) float64) *collector.Curve {
+	c := &collector.Curve{Width: 64 * time.Second}
+	low := math.Inf(1)
+	for m := range 90 {
+		at := steady(epoch.Add(time.Duration(m-90) * time.Minute))
+		v := used(m)
+		c.Ranges = append(c.Ranges, collector.Range{T: at, Low: float32(v), High: float32(used(m) * 1.02)})
+		if low = min(low, v); m%5 == 4 {
+			c.Troughs = append(c.Troughs, detector.Trough{At: at, V: low})
+			low = math.Inf(1)
+		}
+	}
+	return c
+}
+
+// leakingCurve leaks from the 65th minute on, what was found out after ten minutes; toothed is a sawtooth of ten minutes.
+func leakingCurve(base float64) *collector.Curve {
+	c := curve(func(m int) float64 { return base + float64(max(0, m-65)*60<<20) })
+	c.Called = steady(epoch.Add(-15 * time.Minute))
+	return c
+}
+
+func toothed(base float64) *collector.Curve {
+	return curve(func(m int) float64 { return base + float64(m%10)*(1<<28) })
+}
+
 // fixture is a State of a GPU that leaks and holds what nobody will use again, one in MIG mode that leaks too, one that
 // is lost, one that has just been found and one that offers nothing.
 func fixture() *collector.State {
@@ -91,13 +125,19 @@ func fixture() *collector.State {
 			{
 				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),
 				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7,
-				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(90 * time.Minute), Attributed: true, Headroom: detector.Of(38 * gib)},
+				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib)},
+				Curve:     leakingCurve(38.5 * gib),
+				Ends: []collector.EndState{
+					{ID: gpu.ProcessID{PID: 39, Start: 5}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 2 * gib, At: steady(epoch.Add(-65 * time.Minute))},
+					{ID: gpu.ProcessID{PID: 40, Start: 6}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 6 * gib, At: steady(epoch.Add(-5 * time.Minute)), NearCapacity: true},
+					{ID: gpu.ProcessID{PID: 41, Start: 6}, Instance: gpu.Some(uint32(1)), Used: gib, At: steady(epoch)}, // not of this memory
+				},
 				Processes: []collector.ProcessState{
 					{
 						Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}, Used: gpu.Some(uint64(30 * gib)), Owner: &gpu.Owner{
 							Process: "train.py", User: "alice", Namespace: "ml", Pod: "train-0", Container: "main",
 						}},
-						Verdict: leaking(90 * time.Minute), Grows: detector.InsideTensors, Share: detector.Of(1),
+						Verdict: with(leaking(90*time.Minute), 29.9*gib), Grows: detector.InsideTensors, Share: detector.Of(1), Curve: leakingCurve(28.5 * gib),
 						Sites: &allocator.Sites{
 							State: allocator.SitesDone, Asked: epoch.Add(-20 * time.Minute), Over: 5 * time.Minute, Pause: 20 * time.Millisecond, List: []allocator.Site{
 								{Growth: 3 * gib, Live: 4 * gib, Blocks: 512, Line: "app/train.py:88 step", Frames: []string{"/usr/lib/torch/nn/functional.py:2900 linear", "/srv/app/train.py:88 step", "/srv/app/train.py:120 <module>"}},
@@ -108,7 +148,7 @@ func fixture() *collector.State {
 					{Process: gpu.Process{ID: gpu.ProcessID{PID: 43}}, Verdict: detector.Verdict{}},
 					{
 						Process: gpu.Process{ID: gpu.ProcessID{PID: 45}, Used: gpu.Some(uint64(2 * gib)), Owner: &gpu.Owner{Process: "vllm", Namespace: "serving", Pod: "llm-0"}},
-						Verdict: muted(),
+						Verdict: muted(), Curve: toothed(gib),
 					},
 					{
 						Process: gpu.Process{ID: gpu.ProcessID{PID: 46}, Used: gpu.Some(uint64(3 * gib)), Owner: &gpu.Owner{Process: "ddp_worker.py", User: "bob", SlurmJob: "4712"}},
@@ -126,11 +166,12 @@ func fixture() *collector.State {
 				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0)},
 				Instances: []collector.InstanceState{{
 					Instance:  gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20*gib, 6*gib, 0)},
-					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(20 * time.Minute), Residual: leaking(20 * time.Minute), Attributed: true},
+					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(20*time.Minute), 5.9*gib), Residual: leaking(20 * time.Minute), Attributed: true, Headroom: detector.Of(20 * 60 << 20)},
+					Curve:     leakingCurve(4.5 * gib),
 				}},
 				Processes: []collector.ProcessState{{
-					Process: gpu.Process{ID: gpu.ProcessID{PID: 44}, Instance: gpu.Some(uint32(3)), Owner: &gpu.Owner{Process: "a", SlurmJob: "4711"}},
-					Verdict: healthy(0.1),
+					Process: gpu.Process{ID: gpu.ProcessID{PID: 44}, Instance: gpu.Some(uint32(3)), Used: gpu.Some(uint64(gib)), Owner: &gpu.Owner{Process: "a", SlurmJob: "4711"}},
+					Verdict: healthy(0.1), Curve: toothed(gib / 2),
 				}},
 			},
 			{Info: gpu.Info{Index: 2, UUID: "GPU-lost", Name: "NVIDIA H200"}, SampleTime: epoch.Add(-3 * time.Minute), Memory: memory(80*gib, gib, gib)},
@@ -173,6 +214,12 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/gpu/metrics", 200, "process_start_time_seconds"},
 		{"GET", "/gpu/metrics", 200, "gpu_leak_exporter_build_info{"},
 		{"GET", "/predict", 200, "GPU\u00a01, MIG\u00a03 (2g.20gb) runs out of memory in 20\u00a0min"},
+		{"GET", "/predict/gpu-1-mig-3", 200, "1 leak on GPU\u00a01, MIG\u00a03 (2g.20gb)."},
+		{"GET", "/predict/gpu-4", 200, "GPU\u00a04: not judged yet"},
+		{"GET", "/predict/gpu-2", 200, "GPU\u00a02: cannot be read"},
+		{"GET", "/predict/gpu-9", 404, "There is no such GPU or GPU instance now."},
+		{"GET", "/predict/gpu-1", 404, "There is no such GPU or GPU instance now."},
+		{"GET", "/predict/gpu-0/x", 404, "not found"},
 		{"GET", "/api/v1/verdicts", 200, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z"`},
 		{"GET", "/-/healthy", 200, "gpu_leak_exporter is healthy.\n"},
 		{"HEAD", "/-/healthy", 200, ""},
@@ -379,14 +426,20 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func predict(s *collector.State, note string) string {
+func predict(s *collector.State, note string) string { return predictAt(s, note, predictPath) }
+
+func predictAt(s *collector.State, note, path string) string {
 	w := httptest.NewRecorder()
-	h := &predictor{state: func() *collector.State { return s }, note: note, clear: 0.4, location: time.UTC, logger: slog.New(slog.DiscardHandler)}
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/predict", http.NoBody))
+	h := &predictor{state: func() *collector.State { return s }, note: note, clear: 0.4, leak: 0.7, location: time.UTC, logger: slog.New(slog.DiscardHandler)}
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
 	return w.Body.String()
 }
 
-func TestPredictGolden(t *testing.T) { golden(t, "predict.html", []byte(predict(fixture(), ""))) }
+func TestPredictGolden(t *testing.T) {
+	golden(t, "predict.html", []byte(predict(fixture(), "")))
+	golden(t, "predict-gpu.html", []byte(predictAt(fixture(), "", predictPath+"/gpu-0")))
+	golden(t, "predict-mig.html", []byte(predictAt(fixture(), "", predictPath+"/gpu-1-mig-3")))
+}
 
 var (
 	tags   = regexp.MustCompile(`<[^>]*>`)
@@ -475,7 +528,7 @@ func TestPredictSays(t *testing.T) {
 		"muted": {
 			collector.State{Devices: []*collector.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
 			"",
-			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "T4, 0 processes not known muted – 0 B/min –"},
+			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "GPU 0 T4, 0 processes muted not known"},
 		},
 		"all muted": {
 			collector.State{Devices: []*collector.DeviceState{device(muted()), device(muted())}},

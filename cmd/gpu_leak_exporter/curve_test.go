@@ -1,0 +1,282 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// drawn returns what of a page belongs to the plot of that identifier.
+func drawn(t *testing.T, page, id string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, `aria-labelledby="`+id+`-t"`)
+	svg, _, ends := strings.Cut(rest, "</svg></div>")
+	if !found || !ends {
+		t.Fatalf("no plot %s in\n%s", id, page)
+	}
+	return svg
+}
+
+// TestCurvesSay draws a leak, what leaks on a slice without a process, and a sawtooth, and says the
+// same in words.
+func TestCurvesSay(t *testing.T) {
+	overview := predict(fixture(), "")
+	page := overview + predictAt(fixture(), "", predictPath+"/gpu-1-mig-3") + predictAt(fixture(), "", predictPath+"/gpu-0")
+	for id, want := range map[string][]string{
+		"gpu-0-curve": {
+			"Memory used on GPU\u00a00</title>",
+			"From 10:30 to 11:59. 40.0 GiB now, 38.5 GiB at least and 40.7 GiB at most; the capacity is 79.0 GiB. The troughs went from 38.5 GiB to 39.9 GiB.",
+			"What is never given back grows by +60.0 MiB/min since 11:35. The memory is full at 13:29, with 90 % not before 13:20.",
+			"Ended: evaluate.py (pid 39) at 10:55 with 2.00 GiB; evaluate.py (pid 40) at 11:55 with 6.00 GiB, the memory nearly full.",
+			"capacity 79.0 GiB", "leak found 11:45", "full 13:29", `class="fit"`, `class="forecast"`, `class="band"`, `class="ended"`, `class="ended died"`, `class="last"`,
+		},
+		"gpu-0-pid-42-curve":       {"Memory of train.py (pid 42) on GPU\u00a00</title>", "the memory is full at 35.3 GiB", "leak found 11:45"},
+		"leak-gpu-1-mig-3-curve":   {"MIG\u00a03 (2g.20gb)</title>", "capacity 20.0 GiB", "full 12:20"},
+		"gpu-1-mig-3-pid-44-curve": {"1.00 GiB now, 512 MiB at least and 2.81 GiB at most."},
+		"gpu-0-pid-45-curve":       {"2.00 GiB now, 1.00 GiB at least and 3.32 GiB at most."},
+	} {
+		svg := drawn(t, page, id)
+		for _, text := range want {
+			if !strings.Contains(svg, text) {
+				t.Errorf("%s: no %q in\n%s", id, text, svg)
+			}
+		}
+	}
+	for _, id := range []string{"gpu-0-pid-45-curve", "gpu-1-mig-3-pid-44-curve"} {
+		if strings.Contains(overview, id) {
+			t.Errorf("%s, which is no suspect, is on the page of all GPUs", id)
+		}
+		if svg := drawn(t, page, id); strings.Contains(svg, "forecast") || strings.Contains(svg, "leak found") {
+			t.Errorf("%s is no leak: %s", id, svg)
+		}
+	}
+	for _, id := range []string{"gpu-3", "gpu-4"} { // no sample yet, and no memory told
+		if strings.Contains(page, id+"-curve") {
+			t.Errorf("%s has a curve", id)
+		}
+	}
+	got := words(page)
+	for _, want := range []string{
+		"Not drawn here: 6 processes. All of GPU 0",
+		"Out of memory at 12:20 UTC: what no process accounts for grows by 60.0 MiB/min.",
+		"Found at 11:45 (14 min ago) · Kept 1.50 GiB since 11:35 (24 min)",
+		"GPU 4 0 processes not judged yet not known The driver does not tell how much of it is used.",
+		"More and more is kept and not given back: 1.50 GiB since 11:35 (24 min). Who: train.py (pid 42) .",
+		"Not drawn: 5 processes.",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// TestCurveOfGrowthThatIsNoLeak has a forecast that looks like none of a leak.
+func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
+	s := fixture()
+	d := s.Devices[0]
+	d.Judgement.Device, d.Processes[0].Verdict = growing(), growing()
+	page := predict(s, "")
+	svg := drawn(t, page, "gpu-0-curve")
+	for _, want := range []string{`class="doubtful forecast"`, "If it goes on, the memory is full at 12:39.", "full 12:39"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %q in\n%s", want, svg)
+		}
+	}
+	if got := words(page); !strings.Contains(got, "No leak yet: may be the start of a program; 35 of 60 min. It is full in 40 min if it goes on.") {
+		t.Error(got)
+	}
+	drawn(t, page, "gpu-0-pid-42-curve") // a suspect, with its reason
+}
+
+// TestEveryReasonHasWords has a sentence for each pattern that is no leak.
+func TestEveryReasonHasWords(t *testing.T) {
+	for p := detector.PatternUnknown; p.String() != "" || p == detector.PatternUnknown; p++ {
+		v := healthy(0)
+		v.Pattern = p
+		m := domain{memory: memory(8, 4, 0), judgement: &detector.Judgement[gpu.ProcessID]{Device: v}}
+		h := &predictor{clear: 0.4, leak: 0.7, location: time.UTC}
+		if _, ok := noLeak[p]; !ok && !p.Leaks() && p != detector.PatternFragmentation {
+			t.Errorf("pattern %q has no words", p)
+		}
+		if text := h.because(&m); !strings.HasSuffix(text, ".") {
+			t.Errorf("%q: %q", p, text)
+		}
+	}
+}
+
+// TestRunbookHasTheHeadings follows the links of the page, in the copy of the repository.
+func TestRunbookHasTheHeadings(t *testing.T) {
+	text, err := os.ReadFile("../../mixin/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile("../../mixin/config.libsonnet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(config), "runbookURLPattern: '"+runbook+"%s'") {
+		t.Errorf("%s is not the runbook of the alerts", runbook)
+	}
+	seen := map[string]bool{}
+	soon, later, fills, old, left, split := leaking(time.Minute), leaking(2*time.Hour), growing(), zombie(), zombie(), zombie()
+	fills.SecondsToFull, left.Pattern, split.Pattern = detector.Of(60), detector.PatternUnreleased, detector.PatternFragmentation
+	for _, v := range []detector.Verdict{soon, later, fills, old, left, split} {
+		link := headingOf(&v)
+		seen[link] = true
+		found := false
+		for _, heading := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(text), -1) {
+			found = found || link == runbook+strings.ToLower(heading[1])
+		}
+		if !found {
+			t.Errorf("%q is no heading", link)
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("links %v", seen)
+	}
+	none, unseen := healthy(0), detector.Verdict{}
+	if headingOf(&none) != "" || headingOf(&unseen) != "" {
+		t.Error("there is nothing to do, and a link")
+	}
+}
+
+// crowd is a node of GPUs with processes, of which so many leak, with the curves that a sampler
+// gives them: of eight suspects and the three largest others.
+func crowd(gpus, processes, leaks int) *collector.State {
+	s := &collector.State{Time: epoch, Windows: []string{"10m", "1h"}}
+	for i := range gpus {
+		d := &collector.DeviceState{
+			Info: gpu.Info{Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "NVIDIA H100 80GB HBM3"}, Up: true, SampleTime: epoch,
+			Memory: memory(80<<30, 40<<30, 1<<30), ProcessesKnown: true, ProcessCount: processes, Curve: noisy(40 << 30),
+			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0), Attributed: true, Headroom: detector.Of(38 << 30)},
+		}
+		if leaks > 0 {
+			d.Judgement.Device = leaking(time.Hour)
+		}
+		for k := range processes {
+			p := collector.ProcessState{
+				Process: gpu.Process{ID: gpu.ProcessID{PID: uint32(1000 + k), Start: 1}, Used: gpu.Some(uint64(1 << 28)), Owner: &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: fmt.Sprintf("train-%d", k), User: "alice"}},
+				Verdict: healthy(0),
+			}
+			if k < leaks {
+				p.Verdict = leaking(time.Hour)
+			}
+			if k < min(leaks, 8) || (k >= leaks && k < leaks+3) {
+				p.Curve = noisy(1 << 28)
+			}
+			d.Processes = append(d.Processes, p)
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return s
+}
+
+// noisy is a curve as long as there is one, no two points of which are on a line.
+func noisy(base float64) *collector.Curve {
+	c := &collector.Curve{Width: 256 * time.Second, Called: steady(epoch.Add(-time.Hour))}
+	for i := range 128 {
+		at := steady(epoch) - time.Duration(128-i)*c.Width
+		v := base * (1 + float64(i*7919%97)/300)
+		c.Ranges = append(c.Ranges, collector.Range{T: at, Low: float32(v), High: float32(1.1 * v)})
+		if i >= 40 {
+			c.Troughs = append(c.Troughs, detector.Trough{At: at, V: v})
+		}
+	}
+	return c
+}
+
+// TestPageIsBounded has pages of the largest nodes. It says what it left out.
+func TestPageIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		gpus, processes, leaks int
+		most, plots            int
+		want                   []string
+	}{
+		{8, 8, 0, 100 << 10, 8, []string{"Not drawn here: 8 processes. All of GPU 7"}},
+		{8, 8, 1, 200 << 10, 8 + 8, []string{"Not drawn here: 7 processes."}},
+		{16, 8, 8, 700 << 10, 16 + mostProcesses, []string{"80 of them have no curve.", "and 5 more."}},
+		{16, 256, 1, 400 << 10, 16 + 16, []string{"Not drawn here: 255 processes."}},
+		{16, 256, 256, 1 << 20, 16 + 8, []string{"4096 leaks on 16 GPUs", "120 of them have no curve.", "3968 more are not listed: the JSON has all."}},
+	} {
+		page := predict(crowd(tt.gpus, tt.processes, tt.leaks), "")
+		plots := strings.Count(page, `<svg class="plot"`)
+		t.Logf("%d GPUs, %d processes, %d leaks each: %d bytes, %d plots", tt.gpus, tt.processes, tt.leaks, len(page), plots)
+		if len(page) > tt.most || plots != tt.plots {
+			t.Errorf("%d GPUs, %d processes, %d leaks each: %d bytes with %d plots, want %d and %d at most", tt.gpus, tt.processes, tt.leaks, len(page), plots, tt.most, tt.plots)
+		}
+		got := words(page)
+		for _, want := range tt.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q", want)
+			}
+		}
+		ids := map[string]bool{}
+		for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+			if ids[m[1]] {
+				t.Errorf("two elements are called %s", m[1])
+			}
+			ids[m[1]] = true
+		}
+		for _, m := range regexp.MustCompile(` href="#([^"]*)"`).FindAllStringSubmatch(page, -1) {
+			if !ids[m[1]] {
+				t.Errorf("a link leads to %s, which is not there", m[1])
+			}
+		}
+	}
+}
+
+// TestPageOfOneMemory has the page of the GPU with most on it.
+func TestPageOfOneMemory(t *testing.T) {
+	page := predictAt(crowd(16, 256, 1), "", predictPath+"/gpu-3")
+	plots := strings.Count(page, `<svg class="plot"`)
+	t.Logf("256 processes: %d bytes, %d plots", len(page), plots)
+	if len(page) > 100<<10 || plots != 1+1+3 || strings.Contains(page, "GPU\u00a04") {
+		t.Errorf("%d bytes with %d plots", len(page), plots)
+	}
+	if got := words(page); !strings.Contains(got, "Not drawn: 252 processes.") || !strings.Contains(got, "All GPUs") {
+		t.Error(got)
+	}
+}
+
+// TestPagesAreNotManyAnswers has somebody ask for pages of memories that are not there: nothing is kept
+// of them.
+func TestPagesAreNotManyAnswers(t *testing.T) {
+	discard := slog.New(slog.DiscardHandler)
+	limits := newLimits(4, discard)
+	cfg, err := parseFlags(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), limits, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		request(h, "GET", fmt.Sprintf("%s/gpu-%d", predictPath, i))
+	}
+	if n := len(limits.answers.sizes); n != 4 { // GPUs 0, 2, 3 and 4: 1 has its slices in its place
+		t.Errorf("%d answers are kept apart", n)
+	}
+}
+
+// BenchmarkPage tells what a page of the largest node costs.
+func BenchmarkPage(b *testing.B) {
+	s := crowd(16, 256, 256)
+	for b.Loop() {
+		predict(s, "")
+	}
+}
