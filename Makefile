@@ -119,7 +119,7 @@ soak: ## the exporter over two simulated weeks; ten minutes
 # Debian packages that make release uses.
 RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 # Debian packages that the end-to-end tests use.
-E2E_PACKAGES := containerd runc python3 systemd buildah qemu-user $(RELEASE_PACKAGES)
+E2E_PACKAGES := buildah chromium containerd fonts-dejavu-core qemu-user runc python3 systemd $(RELEASE_PACKAGES)
 .PHONY: e2e-packages
 e2e-packages:
 	@for p in $(E2E_PACKAGES); do \
