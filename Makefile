@@ -108,6 +108,10 @@ e2e: tools $(BIN)/.release $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## t
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator ./cmd/gpuleaktool/tracer
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) ./...
 
+.PHONY: screenshots
+screenshots: e2e-packages ## make the pictures of /predict in docs/ from the running demo; needs Debian's chromium
+	cd e2e && $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' . -screenshots.dir=$(CURDIR)/docs
+
 .PHONY: faults
 faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; an hour and a half
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
