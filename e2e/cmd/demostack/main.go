@@ -37,12 +37,7 @@ type stack struct {
 	alertmanager string
 }
 
-func main() { os.Exit(demo()) }
-
-// demo returns the exit status.
-func demo() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+func main() {
 	s := stack{}
 	flag.StringVar(&s.root, "root", ".", "root of the repository, with the programs that make built")
 	flag.StringVar(&s.source, "source", "sim:leak", "GPUs of the exporter")
@@ -51,11 +46,13 @@ func demo() int {
 	flag.StringVar(&s.prometheus, "prometheus", "localhost:9090", "address of Prometheus")
 	flag.StringVar(&s.alertmanager, "alertmanager", "localhost:9093", "address of Alertmanager")
 	flag.Parse()
-	if err := s.run(ctx, os.Stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := s.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demostack:", err)
-		return 1
+		os.Exit(1)
 	}
-	return 0
 }
 
 // run runs all until ctx is done or one of them ends.
