@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"syscall"
@@ -95,6 +97,85 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 			}
 			if out.count(c.message) != 1 {
 				t.Errorf("%s: the log does not say %q once", c.boot, c.message)
+			}
+		})
+	}
+}
+
+// leakers is a GPU of which processes leak, each by as many KiB a second as it is told. Of what the state file knew, the
+// first sample after a restart shows but the first process, and no page of a probe is found for ten seconds.
+type leakers struct {
+	rates []int
+	mig   bool
+	// pool is by how many KiB a second the pool of one more process fills.
+	pool int
+}
+
+// at is the GPU from a second of its life on.
+func (l leakers) at(from int) *scriptDevice {
+	grown := func(second, rate int) uint64 { return 4<<30 + uint64(max(0, second-600)*rate)<<10 }
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		used, all := uint64(1<<30), []gpu.Process(nil)
+		add := func(p gpu.Process) {
+			used += p.Used.V
+			if l.mig {
+				p.Instance = gpu.Some(uint32(1))
+			}
+			if len(all) == 0 || from == 0 || second > from+1 {
+				all = append(all, p)
+			}
+		}
+		for i, rate := range l.rates {
+			add(process(uint32(i+1), grown(second, rate)))
+		}
+		if l.pool > 0 {
+			p := process(99, grown(second, l.pool))
+			if from == 0 || second > from+10 {
+				p.Allocator = &gpu.Allocator{Allocated: gpu.Some(uint64(2 << 30)), Reserved: gpu.Some(p.Used.V - 1<<30)}
+			}
+			add(p)
+		}
+		s, err := flat(used, all...)(second)
+		if l.mig {
+			s.MIGEnabled, s.Instances = gpu.Some(true), []gpu.Instance{{ID: 1, Profile: "7g.80gb", Memory: memoryOf(used)}}
+		}
+		return s, err
+	})
+	d.second = from
+	return d
+}
+
+// What the log says of a leak after a restart is what the series say once all is there: of its own leaks, and nothing else.
+func TestForecastInTheLogAfterARestart(t *testing.T) {
+	const saved = 1500
+	said := regexp.MustCompile(`msg="memory leak detected".* seconds_to_oom=(\S+)`)
+	for name, c := range map[string]struct {
+		leakers
+		pause int // how many seconds no exporter ran
+	}{
+		"one":                     {leakers{rates: []int{1024}}, 20},
+		"one, after a long pause": {leakers{rates: []int{1024}}, 900},
+		"three":                   {leakers{rates: []int{256, 1024, 2048}}, 20},
+		"three, in MIG mode":      {leakers{rates: []int{256, 1024, 2048}, mig: true}, 20},
+		"a pool beside it":        {leakers{rates: []int{512}, pool: 5120}, 900},
+	} {
+		config := withState(t, filepath.Join(t.TempDir(), "state"), "a")
+		runSampler(t, &scriptSource{devices: []gpu.Device{c.at(0)}}, config, func(*Sampler, *lines) { after(saved * time.Second) })
+		runSampler(t, &scriptSource{devices: []gpu.Device{c.at(saved + c.pause)}}, config, func(s *Sampler, out *lines) {
+			after(20 * time.Second)
+			d := s.State().Devices[0]
+			exported := d.Judgement.Device.SecondsToOOM.V
+			if c.mig {
+				exported = d.Instances[0].Judgement.Device.SecondsToOOM.V
+			}
+			logged := said.FindAllStringSubmatch(out.b.String(), -1)
+			if len(logged) != len(c.rates) {
+				t.Errorf("%s: said of %d leaks: %s", name, len(logged), out.b.String())
+			}
+			for _, l := range logged {
+				if v, err := strconv.ParseFloat(l[1], 64); err != nil || math.Abs(v/exported-1) > 0.1 {
+					t.Errorf("%s: the log says %s s, the series %g s: %s", name, l[1], exported, l[0])
+				}
 			}
 		})
 	}

@@ -179,7 +179,7 @@ func (d *Domain[K]) judgeDevice() {
 		d.withoutList()
 	}
 	for i := range d.missing {
-		d.growUnseen(d.missing[i].Series)
+		d.growUnseen(d.missing[i].member)
 	}
 	d.out.Attributed = d.past.Attributed
 	if d.past.Attributed {
@@ -215,18 +215,21 @@ func (d *Domain[K]) withoutList() {
 	}
 	for _, m := range d.members {
 		if m.Last != d.past.Last {
-			d.growUnseen(m.Series)
+			d.growUnseen(m)
 		}
 	}
-	d.growUnseen(d.residual)
+	var v Verdict
+	d.residual.Judge(&v)
+	d.held = max(d.held, v.Confidence)
+	d.grow(d.residual, &v)
 }
 
-// growUnseen notes a series that leaked when it was last seen.
-func (d *Domain[K]) growUnseen(s *series.Series) {
+// growUnseen notes a member that leaked when it was last seen.
+func (d *Domain[K]) growUnseen(m *member) {
 	var v Verdict
-	s.Judge(&v)
+	m.judge(&v)
 	d.held = max(d.held, v.Confidence)
-	d.grow(s, &v)
+	d.grow(m.decisive(), &v)
 }
 
 // compose replaces the judgement of the raw series by that of the members, the

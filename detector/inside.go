@@ -19,6 +19,14 @@ const insideLate = time.Minute
 type inside struct {
 	live      *series.Series // what live objects hold
 	untracked *series.Series // what the driver counts beside the allocator: libraries, CUDA itself
+	// silent is the first frame since the allocator told for the last time; 0 while it tells.
+	silent time.Duration
+}
+
+// told reports whether what the allocator told still counts at that time. A pause without frames is no
+// silence: after a restart the pages are found some seconds after the first sample.
+func (in *inside) told(at time.Duration) bool {
+	return in.live != nil && (in.silent == 0 || at-in.silent < process.Absence)
 }
 
 // Inside names what of the memory of a process grows, where the allocator in it tells.
@@ -40,7 +48,7 @@ func (i Inside) String() string { return insideNames[min(int(i), len(insideNames
 // grows returns what of m grows.
 func (m *member) grows() Inside {
 	switch {
-	case m.live == nil || m.Last-m.live.Last >= process.Absence:
+	case !m.told(m.Last):
 	case m.live.Leaks():
 		return InsideTensors
 	case m.untracked.Leaks():
@@ -57,11 +65,15 @@ func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 	live, ok := bytesOf(in.Allocated)
 	reserved, known := bytesOf(in.Reserved)
 	if !ok || !known {
+		if m.live != nil && m.silent == 0 {
+			m.silent = o.T
+		}
 		return
 	}
+	m.silent = 0
 	if m.live == nil {
 		subject := Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group}
-		m.inside = inside{d.newSeries(subject), d.newSeries(subject)}
+		m.inside = inside{live: d.newSeries(subject), untracked: d.newSeries(subject)}
 	}
 	used := o.Used
 	reserved = min(reserved, used)
@@ -80,7 +92,7 @@ func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 // out. Before anything leaks the surer of the two decides, unless the growth began before its allocator told.
 func (m *member) decisive() *series.Series {
 	switch {
-	case m.live == nil || m.Last-m.live.Last >= process.Absence:
+	case !m.told(m.Last):
 	case m.live.Leaks() || m.untracked.Leaks():
 		switch {
 		case m.Series.Leaks():
@@ -168,6 +180,9 @@ func (c *codec[K]) insides() {
 		c.series(&read.untracked, subject)
 		if (read.live == nil) != (read.untracked == nil) {
 			c.Fail()
+		}
+		if known && read.live != nil && x.Last-read.live.Last >= process.Absence {
+			read.silent = read.live.Last
 		}
 		if known {
 			x.inside = read

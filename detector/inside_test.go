@@ -97,6 +97,69 @@ func TestInsideSurvivesARestart(t *testing.T) {
 	}
 }
 
+// TestInsideAfterALongPause goes on from a state after a quarter of an hour. The pages of probes are found some seconds
+// later: until then what is inside is as it was. A process that had told nothing for long is judged by its memory at once.
+func TestInsideAfterALongPause(t *testing.T) {
+	const saved, back = 5000, 5900
+	pool := func(g float64) parts { return parts{20_600 + g, 20_100 + g, 20_000} }
+	for name, c := range map[string]struct {
+		at           func(grown float64) parts
+		silent, told int // from when on the probe says nothing, and until when
+		leak         bool
+		grows        Inside
+	}{
+		"a pool":                           {at: pool, silent: saved, told: back + 15, grows: InsidePool},
+		"tensors, inside what is reserved": {at: func(g float64) parts { return parts{30_500, 30_000, 20_000 + g} }, silent: saved, told: back + 15, leak: true, grows: InsideTensors},
+		"a probe that is gone":             {at: pool, silent: 3000, told: 2 * back, leak: true},
+	} {
+		before, d := newDomain(t), newDomain(t)
+		at := func(s int) parts {
+			p := c.at(float64(max(0, s-1200)))
+			if s >= c.silent && s < c.told {
+				p.reserved = 0
+			}
+			return p
+		}
+		for s := 1; s < saved; s += 5 {
+			probed(t, before, s, at(s))
+		}
+		if err := d.Restore(before.Save(nil, saveKey), savedKeys); err != nil {
+			t.Fatal(err)
+		}
+		for s := back; s < back+300; s += 5 {
+			m := probed(t, d, s, at(s)).Members[0]
+			if m.Leak != c.leak || m.Grows != c.grows {
+				t.Errorf("%s, %d s after the restart: it leaks: %t; what grows: %q", name, s-back, m.Leak, m.Grows)
+			}
+		}
+	}
+}
+
+// TestInsideOfWhoIsMissing leaves a process whose pool fills out of a list, or the list out of a frame: what leaks beside
+// it goes on as before, and the pool is no part of it.
+func TestInsideOfWhoIsMissing(t *testing.T) {
+	for name, complete := range map[string]bool{"a list without it": true, "no list": false} {
+		d := newDomain(t)
+		var before float64
+		for s := 1; s < 5000; s += 5 {
+			grown := float64(max(0, s-1200)) * mib
+			leaks, fills := proc(1, 2*gib+grown/10), proc(2, 4*gib+grown)
+			fills.Reserved, fills.Allocated = Of(fills.Used.V-gib), Of(2*gib)
+			f := &Frame[int]{T: second(s), Used: Of(gib + leaks.Used.V + fills.Used.V), Capacity: Of(80 << 30), Complete: true}
+			f.Members = []Member[int]{leaks, fills}
+			missing := s > 4000 && s%500 == 1
+			if missing {
+				f.Members, f.Complete = f.Members[:1], complete
+			}
+			v := &show(t, d, f).Device
+			if missing && (!v.Leak || math.Abs(v.SecondsToOOM.V/before-1) > 0.1) {
+				t.Errorf("%s, second %d: it leaks: %t; out of memory in %g s, %g s in the frame before", name, s, v.Leak, v.SecondsToOOM.V, before)
+			}
+			before = v.SecondsToOOM.V
+		}
+	}
+}
+
 // TestRestoreOfBeforeProbes reads what a release without probes has saved: it ends before what is inside.
 func TestRestoreOfBeforeProbes(t *testing.T) {
 	saved := grown(t).Save(nil, saveKey)
