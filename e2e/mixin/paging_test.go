@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-var update = flag.Bool("update", false, "write the table of TestTimeToPage into mixin/README.md")
+var update = flag.Bool("update", false, "write the tables of TestTimeToPage and TestWaitsOfAPage into mixin/README.md")
 
 // growth is a program that leaks on a GPU of 80 GiB.
 type growth struct {
@@ -150,10 +151,7 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 	t.Helper()
 	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	began := start.Add(g.after)
-	out, err := exec.Command(harness.Tool(t), "backtest", "--format=openmetrics", "--step=15s", "--output=json", g.record(t, start)).Output()
-	if code := new(exec.ExitError); err != nil && (!asExit(err, &code) || code.ExitCode() != 1) {
-		t.Fatalf("backtest: %v", err)
-	}
+	out := g.backtest(t, start, scrapeInterval)
 	storage, groups := shippedAlerts(t)
 	var memory *rules.Group
 	for _, group := range groups {
@@ -214,6 +212,16 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 	return when, alert
 }
 
+// backtest returns what the exporter's detector says of the growth, each step, a line of JSON each.
+func (g growth) backtest(t *testing.T, start time.Time, step time.Duration) []byte {
+	t.Helper()
+	out, err := exec.Command(harness.Tool(t), "backtest", "--format=openmetrics", "--step="+step.String(), "--output=json", g.record(t, start)).Output()
+	if code := new(exec.ExitError); err != nil && (!asExit(err, &code) || code.ExitCode() != 1) {
+		t.Fatalf("backtest: %v", err)
+	}
+	return out
+}
+
 func asExit(err error, to **exec.ExitError) bool {
 	e, ok := err.(*exec.ExitError) //nolint:errorlint // Output wraps nothing
 	*to = e
@@ -222,6 +230,14 @@ func asExit(err error, to **exec.ExitError) bool {
 
 // How long examples/alertmanager.yml waits for what belongs together.
 const pageGroupWait, ticketGroupWait = 10 * time.Second, 2 * time.Minute
+
+// minutes is a wait as the tables have it; "–" for none.
+func minutes(d time.Duration) string {
+	if d == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+}
 
 // TestTimeToPage says how long it takes from the first leaked byte to the notification, in simulated time.
 func TestTimeToPage(t *testing.T) {
@@ -237,12 +253,6 @@ func TestTimeToPage(t *testing.T) {
 	}
 	var table strings.Builder
 	table.WriteString("| MiB a minute | free GiB | leaks from | full after | called a leak after | ticket after | page after | page before the end | the page |\n|---|---|---|---|---|---|---|---|---|\n")
-	minutes := func(d time.Duration) string {
-		if d == 0 {
-			return "–"
-		}
-		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
-	}
 	for _, after := range []time.Duration{time.Hour, 0} {
 		for _, room := range []int{8, 40} {
 			for _, perMinute := range []int{50, 100, 300, 600, 1200} {
@@ -261,22 +271,33 @@ func TestTimeToPage(t *testing.T) {
 			}
 		}
 	}
+	holdsTable(t, "TestTimeToPage", table.String())
+}
+
+// readme is held while mixin/README.md is read and written: tests of several tables run at a time.
+var readme sync.Mutex
+
+// holdsTable holds a table of mixin/README.md against what the test of that name has measured, or writes it there.
+func holdsTable(t *testing.T, test, table string) {
+	t.Helper()
+	readme.Lock()
+	defer readme.Unlock()
 	file := filepath.Join(harness.Root(), "mixin/README.md")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const from, to = "<!-- TestTimeToPage writes this table. -->\n", "<!-- its end -->\n"
+	from, to := "<!-- "+test+" writes this table. -->\n", "<!-- its end -->\n"
 	head, rest, found1 := strings.Cut(string(text), from)
 	old, tail, found2 := strings.Cut(rest, to)
 	switch {
 	case !found1 || !found2:
 		t.Fatalf("mixin/README.md has no %q", from)
 	case *update:
-		if err := os.WriteFile(file, []byte(head+from+table.String()+to+tail), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(head+from+table+to+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	case old != table.String():
-		t.Errorf("the table of mixin/README.md is another one: go test -tags e2e -run TestTimeToPage ./mixin -update\n%s", table.String())
+	case old != table:
+		t.Errorf("the table of mixin/README.md is another one: go test -tags e2e -run %s ./mixin -update\n%s", test, table)
 	}
 }
