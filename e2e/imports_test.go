@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"/cmd/gpuleaktool": {
 		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector", "/collector/allocator", "/collector/gpu", "github.com/alecthomas/kingpin",
 		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs", "go.yaml.in/yaml",
-		"golang.org/x/text/encoding/unicode", "golang.org/x/text/transform",
+		"golang.org/x/term", "golang.org/x/text/encoding/unicode", "golang.org/x/text/transform",
 	},
 	// The exporter loads nothing into the kernel.
 	"/cmd/gpuleaktool/tracer": {"/cmd/internal/humanize", "/collector/allocator", "github.com/cilium/ebpf", "github.com/ianlancetaylor/demangle"},

@@ -402,7 +402,7 @@ func TestPredictLocates(t *testing.T) {
 
 func TestVerdictsEmpty(t *testing.T) {
 	w := request(testHandler(t, &collector.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
-	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":false,"reason":"no_permission"},"devices":[]}}` + "\n"
+	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("got %s", got)
 	}

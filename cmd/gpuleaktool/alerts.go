@@ -17,6 +17,7 @@ const (
 	oomPageSeconds   = 60 * 60
 	oomTicketSeconds = 24 * 60 * 60
 	fillsUpSeconds   = 15 * 60
+	heldBytes        = 512 << 20
 	// scrapeGap is how long a rule remembers the last sample of a series.
 	scrapeGap = 2 * time.Minute
 	// keepFiringFor is how long an alert outlives its condition.

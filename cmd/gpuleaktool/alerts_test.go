@@ -4,11 +4,13 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +51,11 @@ func TestAlertsAreTheMixins(t *testing.T) {
 		}
 		t.Fatalf("dashboards/alerts.yaml has no rule %s%s of the severity %q", alert, record, severity)
 		return renderedRule{}
+	}
+	for _, alert := range []string{"GPUMemoryZombie", "GPUMemoryUnreleased"} {
+		if expr := find(alert, "warning", "").Expr; !strings.Contains(expr, fmt.Sprintf("> %d", heldBytes)) {
+			t.Errorf("%s: no %d bytes in %s", alert, heldBytes, expr)
+		}
 	}
 	for _, c := range []struct {
 		alert, severity, record string

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 )
 
@@ -105,8 +107,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return int(status)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: error: %s\n", program, strings.ReplaceAll(err.Error(), "\n", " "))
-		return exitWrong
+		fmt.Fprintf(stderr, "%s: error: %s\n", program, oneLine(err))
+		return wrongCall(args)
 	}
 	return exitOK
 }
+
+// wrongCall returns the exit status of a call that could not be understood. Of watch --once 2 says that
+// somebody is to be paged.
+func wrongCall(args []string) int {
+	if len(args) > 0 && args[0] == "watch" && slices.Contains(args, "--once") {
+		return int(watch.Unknown)
+	}
+	return exitWrong
+}
+
+// oneLine writes an error as one: that of a YAML file has several.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/version"
+	"golang.org/x/term"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
@@ -62,12 +64,27 @@ func addWatch(app *kingpin.Application, commands map[string]command) {
 }
 
 // thresholds are those of the mixin's alerts.
-var thresholds = watch.Thresholds{OOMPage: oomPageSeconds, OOMTicket: oomTicketSeconds, FillsUp: fillsUpSeconds}
+var thresholds = watch.Thresholds{OOMPage: oomPageSeconds, OOMTicket: oomTicketSeconds, FillsUp: fillsUpSeconds, Held: heldBytes}
 
 // look returns the verdicts now.
 type look func(context.Context) (*verdicts.Data, error)
 
+// run looks. With --once what goes wrong is not known, and never the exit status of a page.
 func (w *watchCommand) run(ctx context.Context, stdout, stderr io.Writer) error {
+	err := w.look(ctx, stdout)
+	_, said := errors.AsType[exitStatus](err)
+	switch {
+	case err == nil || said || !w.once:
+		return err
+	case w.failOn != "":
+		fmt.Fprintf(stderr, "%s: %s\n", program, oneLine(err))
+		return nil
+	}
+	fmt.Fprintf(stdout, "NOT KNOWN: %s\n", oneLine(err))
+	return exitStatus(watch.Unknown)
+}
+
+func (w *watchCommand) look(ctx context.Context, stdout io.Writer) error {
 	switch {
 	case w.failOn != "" && !w.once:
 		return errors.New("--fail-on needs --once")
@@ -80,7 +97,7 @@ func (w *watchCommand) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	defer end()
 	if w.once {
-		return w.say(ctx, now, stdout, stderr)
+		return w.say(ctx, now, stdout)
 	}
 	return w.follow(ctx, now, stdout)
 }
@@ -109,16 +126,11 @@ func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
 	return exporter.Verdicts, client.CloseIdleConnections, nil
 }
 
-// say looks once. What cannot be asked is not known.
-func (w *watchCommand) say(ctx context.Context, now look, stdout, stderr io.Writer) error {
+// say looks once.
+func (w *watchCommand) say(ctx context.Context, now look, stdout io.Writer) error {
 	data, err := now(ctx)
 	if err != nil {
-		if w.failOn != "" {
-			fmt.Fprintf(stderr, "%s: %s\n", program, err)
-			return nil
-		}
-		fmt.Fprintf(stdout, "NOT KNOWN: %s\n", err)
-		return exitStatus(watch.Unknown)
+		return err
 	}
 	findings := watch.Findings(data, thresholds)
 	status := watch.Overall(findings)
@@ -135,7 +147,7 @@ func (w *watchCommand) say(ctx context.Context, now look, stdout, stderr io.Writ
 }
 
 const (
-	// home moves the cursor to the first line, clearLine and clearBelow clear what stood there.
+	// home moves the cursor to the first line and clears the screen, clearBelow what is below.
 	home       = "\x1b[H\x1b[2J"
 	clearBelow = "\x1b[J"
 )
@@ -156,7 +168,7 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, err := io.WriteString(stdout, home+screen+clearBelow); err != nil {
+		if _, err := io.WriteString(stdout, home+fit(stdout, screen)+clearBelow); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 		select {
@@ -165,4 +177,17 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 		case <-tick.C:
 		}
 	}
+}
+
+// fit cuts a page to the terminal that it is for; to none where it is for a file or a pipe.
+func fit(stdout io.Writer, page string) string {
+	file, ok := stdout.(*os.File)
+	if !ok {
+		return page
+	}
+	columns, rows, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return page
+	}
+	return watch.Fit(page, columns, rows)
 }

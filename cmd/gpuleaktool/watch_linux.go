@@ -43,8 +43,12 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { sampler.Run(ctx) })
+	waited := false
 	now = func(ctx context.Context) (*verdicts.Data, error) {
-		awaitGPUs(ctx, sampler)
+		if !waited {
+			awaitGPUs(ctx, sampler)
+		}
+		waited = true
 		data := fromstate.Of(sampler.State())
 		return &data, nil
 	}
@@ -57,7 +61,8 @@ func awaitGPUs(ctx context.Context, s *collector.Sampler) {
 	defer cancel()
 	for {
 		state := s.State()
-		if state.DriverReason != collector.ReasonStarting && state.Awaited == 0 {
+		// Without a driver the bus tells whether there is a GPU that would need one.
+		if state.DriverReason != collector.ReasonStarting && state.Awaited == 0 && (state.DriverReason == "" || state.PCIDevices.OK) {
 			return
 		}
 		select {

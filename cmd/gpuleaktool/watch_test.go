@@ -78,18 +78,27 @@ func TestWatchWrongCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	for call, want := range map[string]string{
-		"--fail-on=page http://x":                     "--fail-on needs --once",
-		"--once --fail-on=verdict http://x":           "--fail-on",
-		"--http.config.file=x":                        "--http.config.file needs the address of an exporter",
-		"--http.config.file=" + secret + " http://x":  "--http.config.file=" + secret,
-		"--interval=1ms http://x":                     "--interval",
-		"--once ftp://x":                              "the address is none of an exporter",
-		"--once http://user:password@localhost:9844/": "the address has a user",
+		"--fail-on=page http://x":                           "--fail-on needs --once",
+		"--once --fail-on=verdict http://x":                 "--fail-on",
+		"--http.config.file=x":                              "--http.config.file needs the address of an exporter",
+		"--http.config.file=" + secret + " http://x":        "--http.config.file=" + secret,
+		"--interval=1ms http://x":                           "--interval",
+		"--once --http.config.file=" + secret + " http://x": "--http.config.file=" + secret,
+		"--once ftp://x":                                    "the address is none of an exporter",
+		"--once http://user:password@localhost:9844/":       "the address has a user",
 	} {
-		code, _, stderr := tool(t.Context(), append([]string{"watch"}, strings.Fields(call)...)...)
-		if code != exitWrong || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "password@") {
-			t.Errorf("%s: exit status %d, want %q: %s", call, code, want, stderr)
+		code, stdout, stderr := tool(t.Context(), append([]string{"watch"}, strings.Fields(call)...)...)
+		says, wrong := stdout+stderr, exitWrong
+		if strings.Contains(call, "--once") {
+			wrong = 3 // 2 would be a page
 		}
+		if code != wrong || !strings.Contains(says, want) || strings.Count(says, "\n") != 1 || strings.Contains(says, "password@") {
+			t.Errorf("%s: exit status %d, want %d and %q: %s", call, code, wrong, want, says)
+		}
+	}
+	// A prolog goes on.
+	if code, stdout, stderr := tool(t.Context(), "watch", "--once", "--fail-on=page", "--http.config.file="+secret, "http://x"); code != 0 || stdout != "" || stderr == "" {
+		t.Errorf("a secret that cannot be read: exit status %d\n%s%s", code, stdout, stderr)
 	}
 }
 

@@ -22,11 +22,15 @@ running=no
 [ ! -d /run/systemd/system ] || running=yes
 [ "$running" = no ] || systemctl daemon-reload
 case "$first" in
-deb) systemctl enable "$unit" ;;
+# A unit that was masked before is to stay as it is: that is no failure of the installation.
+deb) systemctl enable "$unit" || echo "$unit is not enabled" >&2 ;;
 # What the distribution says of new services; "systemctl enable --now gpu_leak_exporter" starts it.
-rpm) systemctl preset "$unit" ;;
+rpm) systemctl preset "$unit" || echo "$unit is not enabled" >&2 ;;
 esac
-# One that was disabled stays so.
-if [ "$running" = yes ] && systemctl --quiet is-enabled "$unit"; then
-	systemctl restart "$unit"
+[ "$running" = yes ] || exit 0
+# One that was disabled or stopped stays so.
+if [ "$first" = deb ] && systemctl --quiet is-enabled "$unit"; then
+	systemctl start "$unit"
+else
+	systemctl try-restart "$unit"
 fi

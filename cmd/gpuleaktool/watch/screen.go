@@ -29,6 +29,21 @@ func Screen(d *verdicts.Data, findings []Finding, top int) string {
 	return b.String()
 }
 
+// Fit cuts a page to a terminal of that many columns and lines: what is most urgent stands at the top, and
+// must not scroll away.
+func Fit(page string, columns, rows int) string {
+	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
+	if more := len(lines) - (rows - 1); more > 0 && rows > 2 {
+		lines = append(lines[:rows-2], fmt.Sprintf("… and %d more lines", more+1))
+	}
+	for i, l := range lines {
+		if r := []rune(l); len(r) > columns && columns > 1 {
+			lines[i] = string(r[:columns-1]) + "…"
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
 // headline sums up in one line.
 func headline(d *verdicts.Data, findings []Finding) string {
 	if len(findings) > 0 {

@@ -33,9 +33,13 @@ func (s Status) String() string { return [...]string{"well", "ticket", "page", "
 // urgency orders them: what is not known is worse than well, and hides nothing.
 func (s Status) urgency() int { return [...]int{Well: 0, Ticket: 2, Page: 3, Unknown: 1}[s] }
 
-// Thresholds are those of the mixin's alerts, in seconds: a page when the memory is out within
-// OOMPage, or full within FillsUp though it is no leak yet; a ticket within OOMTicket.
-type Thresholds struct{ OOMPage, OOMTicket, FillsUp float64 }
+// Thresholds are those of the mixin's alerts: a page when the memory is out within OOMPage, or full
+// within FillsUp though it is no leak yet; a ticket within OOMTicket, in seconds; and a ticket for
+// more than Held bytes that nobody will use again.
+type Thresholds struct {
+	OOMPage, OOMTicket, FillsUp float64
+	Held                        uint64
+}
 
 // Finding is one thing that somebody should know.
 type Finding struct {
@@ -54,6 +58,8 @@ func Findings(d *verdicts.Data, t Thresholds) []Finding {
 		list = append(list, Finding{Status: Unknown, Text: "The driver answers, and lists no GPU."})
 	case d.Driver.Reason == "starting":
 		list = append(list, Finding{Status: Unknown, Text: "The exporter has just started, and waits for the driver."})
+	case d.Driver.PCIDevices != nil && *d.Driver.PCIDevices == 0: // it needs no driver
+		list = append(list, Finding{Status: Unknown, Text: "This node has no NVIDIA GPU."})
 	default:
 		list = append(list, Finding{Status: Page, Text: "The driver does not answer (" + plain(d.Driver.Reason) + ")."})
 	}
@@ -128,6 +134,9 @@ func ofDevice(d *verdicts.Device, t Thresholds) []Finding {
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
+		if u.Used <= t.Held {
+			continue
+		}
 		list = append(list, Finding{Status: Ticket, Text: fmt.Sprintf("%s: %s of %s stay in use after its end.", gpuName(d), humanize.Bytes(float64(u.Used)), who(u.Labels, u.User))})
 	}
 	return list
@@ -152,14 +161,14 @@ func unjudgedOf(d *verdicts.Device) (n int) {
 // findings returns what is to be said of a memory, and of those who hold it.
 func (m *domain) findings(t Thresholds) []Finding {
 	v := m.verdict
-	list := m.held()
+	list := m.held(t.Held)
 	if !isJudged(v) {
 		return list
 	}
 	switch {
 	case v.Seconds != nil && *v.Seconds < t.OOMPage:
 		list = append(list, Finding{Page, m.end("runs out of memory in "+left(v.Seconds, v.Lower, v.Upper)) + m.grows(), *v.Seconds})
-	case v.Full != nil && *v.Full < t.FillsUp:
+	case v.Full != nil && *v.Full < t.FillsUp && v.FullUpper != nil && !m.loads():
 		list = append(list, Finding{Page, m.end("is full in "+left(v.Full, v.FullLower, v.FullUpper)+" if its growth goes on") + m.grows(), *v.Full})
 	case v.Seconds != nil && *v.Seconds < t.OOMTicket:
 		list = append(list, Finding{Ticket, m.end("runs out of memory in "+left(v.Seconds, v.Lower, v.Upper)) + m.grows(), *v.Seconds})
@@ -169,6 +178,15 @@ func (m *domain) findings(t Thresholds) []Finding {
 		list = append(list, m.leaks()...)
 	}
 	return list
+}
+
+// loads reports whether a program loads, which ends before the memory is full. Nor is growth a page whose
+// interval is open: it may end, too.
+func (m *domain) loads() bool {
+	loads := func(v *verdicts.Verdict) bool { return v != nil && v.Withheld != nil && *v.Withheld == "program_load" }
+	return loads(m.verdict) || slices.ContainsFunc(m.device.Processes, func(p verdicts.Process) bool {
+		return p.Labels["gpu_instance"] == m.instance && loads(p.Verdict)
+	})
 }
 
 func (m *domain) end(what string) string { return m.name + " " + what }
@@ -203,11 +221,11 @@ func (m *domain) leaks() (list []Finding) {
 	return list
 }
 
-// held returns the processes that hold memory and will not use it again.
-func (m *domain) held() (list []Finding) {
+// held returns the processes that hold more than that many bytes and will not use them again.
+func (m *domain) held(most uint64) (list []Finding) {
 	for i := range m.device.Processes {
 		p := &m.device.Processes[i]
-		if p.Labels["gpu_instance"] == m.instance && p.Verdict != nil && p.Verdict.Judged && p.Verdict.Pattern == "zombie" && p.Used != nil {
+		if p.Labels["gpu_instance"] == m.instance && p.Verdict != nil && p.Verdict.Judged && p.Verdict.Pattern == "zombie" && p.Used != nil && *p.Used > most {
 			list = append(list, Finding{Status: Ticket, Text: fmt.Sprintf("%s: %s holds %s, and shows no sign of going on.", m.name, who(p.Labels, p.User), humanize.Bytes(float64(*p.Used)))})
 		}
 	}

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "rewrite testdata/screen.txt")
 
 // mixin are the thresholds of the shipped alerts.
-var mixin = Thresholds{OOMPage: 3600, OOMTicket: 86400, FillsUp: 900}
+var mixin = Thresholds{OOMPage: 3600, OOMTicket: 86400, FillsUp: 900, Held: 512 << 20}
 
 // recorded is an answer of the exporter: its own golden file.
 func recorded(t testing.TB) []byte {
@@ -79,8 +79,24 @@ func TestFindings(t *testing.T) {
 		}, Page, "GPU 0 runs out of memory in 10 min (5 min to 15 min): train.py (pid 7, pod ml/train-0, user alice) grows by 60.0 MiB/min."},
 		"a leak for weeks": {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Leak, d.Verdict.Seconds = true, number(1e6) }, Ticket, "GPU 0 leaks."},
 		"no leak yet": {func(_ *verdicts.Data, d *verdicts.Device) {
+			d.Verdict.Full, d.Verdict.FullLower, d.Verdict.FullUpper = number(899), number(60), number(1000)
+		}, Page, "GPU 0 is full in 14 min (1 min to 16 min) if its growth goes on."},
+		"may end before": {func(_ *verdicts.Data, d *verdicts.Device) {
 			d.Verdict.Full, d.Verdict.FullLower = number(899), number(60)
-		}, Page, "GPU 0 is full in 14 min (at least 1 min) if its growth goes on."},
+		}, Well, ""},
+		"a program loads": {func(_ *verdicts.Data, d *verdicts.Device) {
+			why := "program_load"
+			d.Verdict.Full, d.Verdict.FullUpper, d.Processes[0].Verdict.Withheld = number(500), number(600), &why
+		}, Well, ""},
+		"a small zombie": {func(_ *verdicts.Data, d *verdicts.Device) {
+			*d.Processes[0].Used, d.Processes[0].Verdict.Pattern = 512<<20, "zombie"
+		}, Well, ""},
+		"little unreleased": {func(_ *verdicts.Data, d *verdicts.Device) {
+			d.Unreleased = []verdicts.Unreleased{{Labels: map[string]string{"pid": "9", "process": "a.py"}, Used: 2 << 20}}
+		}, Well, ""},
+		"a node without a GPU": {func(d *verdicts.Data, _ *verdicts.Device) {
+			d.Devices, d.Driver = nil, verdicts.Driver{Reason: "library_not_found", PCIDevices: new(int)}
+		}, Unknown, "This node has no NVIDIA GPU."},
 		"full later":      {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Full = number(900) }, Well, ""},
 		"muted":           {func(_ *verdicts.Data, d *verdicts.Device) { *d.Verdict = verdicts.Verdict{Muted: true} }, Well, ""},
 		"not judged":      {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Judged = false }, Unknown, "1 memory is not judged yet."},
@@ -112,6 +128,25 @@ func TestFindings(t *testing.T) {
 		list := Findings(d, mixin)
 		if got := Overall(list); got != c.want || (c.text != "" && list[0].Text != c.text) || (c.text == "" && len(list) > 0) {
 			t.Errorf("%s: %v, %+v; want %v: %s", name, got, list, c.want, c.text)
+		}
+	}
+}
+
+// On a small terminal the headline stays.
+func TestFit(t *testing.T) {
+	const page = "PAGE: GPU 0 runs out of memory\n  ticket\n\nMEMORY\nGPU 0\n"
+	for _, c := range []struct {
+		columns, rows int
+		want          string
+	}{
+		{80, 24, page},
+		{80, 6, page},
+		{80, 5, "PAGE: GPU 0 runs out of memory\n  ticket\n\n… and 2 more lines\n"},
+		{12, 3, "PAGE: GPU 0…\n… and 4 mor…\n"},
+		{0, 0, page},
+	} {
+		if got := Fit(page, c.columns, c.rows); got != c.want {
+			t.Errorf("%d × %d: %q, want %q", c.columns, c.rows, got, c.want)
 		}
 	}
 }

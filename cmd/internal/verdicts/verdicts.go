@@ -21,8 +21,9 @@ type (
 	}
 	// Driver says whether the driver answers, and why not.
 	Driver struct {
-		Up     bool   `json:"up"`
-		Reason string `json:"reason"`
+		Up         bool   `json:"up"`
+		Reason     string `json:"reason"`
+		PCIDevices *int   `json:"pci_devices"` // NVIDIA's display controllers on the bus
 	}
 	// Device is a GPU. Where it is not Up the rest is empty.
 	Device struct {

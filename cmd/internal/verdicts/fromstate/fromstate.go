@@ -57,7 +57,7 @@ func Handler(state func() *collector.State) http.Handler {
 func Of(s *collector.State) verdicts.Data {
 	data := verdicts.Data{
 		Time:    s.Time.UTC(),
-		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason},
+		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason, PCIDevices: known(s.PCIDevices)},
 		Devices: []verdicts.Device{},
 	}
 	for _, d := range s.Devices {
@@ -192,7 +192,7 @@ func MomentOf(t time.Time) *time.Time {
 	return &t
 }
 
-func known(o gpu.Opt[uint64]) *uint64 {
+func known[T any](o gpu.Opt[T]) *T {
 	if !o.OK {
 		return nil
 	}
