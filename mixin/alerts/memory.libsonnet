@@ -5,10 +5,10 @@
   local text = (import '../lib/text.libsonnet')(config),
 
   // Who grows on each memory, and how fast: processes by name and owner, and workloads
-  // that grow as a whole while none of their processes does. of is the expression for
-  // either, by the prefix of its metrics.
+  // that grow as a whole while none of their processes does. process and workload are the
+  // expressions for either.
   local owners = 'namespace, pod, container, slurm_job, process',
-  local growing(record, of) = {
+  local growing(record, process, workload) = {
     record: record,
     expr: |||
       sum by (%(domain)s, %(owners)s) (
@@ -23,8 +23,8 @@
     ||| % {
       domain: lib.domain,
       owners: owners,
-      process: of('gpu_process_'),
-      workload: of('gpu_workload_'),
+      process: process,
+      workload: workload,
     },
   },
 
@@ -60,6 +60,35 @@
 
   local timeLeft = lib.both(function(scope) lib.least(scope + 'seconds_to_oom')),
 
+  // Most memory of a fleet has nothing to say. What several rules ask for, or a range is read of, is recorded once, of
+  // the few series that have: each rule then reads only these.
+  local recorded = {
+    // The memories that run out.
+    left: { record: 'gpu:gpu_seconds_to_oom:finite', expr: '(%s) < +Inf' % timeLeft },
+    // The memories that fill up. Growth that slows down may end before: its interval is open, and it is nobody's page.
+    full: {
+      record: 'gpu:gpu_seconds_to_full:finite',
+      expr: lib.both(function(scope) '(%s and %s < Inf)' % [lib.last(scope + 'seconds_to_full'), lib.last(scope + 'seconds_to_full_upper')]),
+    },
+    // The processes that fill a memory up.
+    filling: { record: 'process:gpu_process_leak_slope_bytes_per_second:filling', expr: filling('gpu_process_') },
+    // The processes and workloads that leak (1), or did while a ticket waits (0).
+    process: leaked('process'),
+    workload: leaked('workload'),
+  },
+
+  // A process that is not seen while its node is not has not stopped to leak: 0 takes a memory that is judged.
+  local leaked(of) = {
+    local name = '%s:gpu_%s_leak_detected:lately' % [of, of],
+    record: name,
+    expr: judged('gpu_%s_' % of) + if config.forLeak == '0s' then '' else |||
+
+      or
+      0 * (max_over_time(%(record)s[%(wait)s]) == 1)
+      and on (%(domain)s) (%(memory)s)
+    ||| % { record: name, wait: config.forLeak, domain: lib.domain, memory: lib.both(function(scope) lib.last(scope + 'leak_detected')) },
+  },
+
   // One page for one leak, however many processes take part in it: the time left is
   // that of the GPU, and the page carries the owner of the largest contributor, so that
   // it can be routed. The pid is in the text: a label that moves from one worker to the
@@ -68,11 +97,11 @@
     'GPUOutOfMemoryPredicted',
     severity,
     local condition = |||
-      ((%(left)s) < %(seconds)d)
+      (%(left)s < %(seconds)d)
       * on (%(domain)s) group_left (%(owners)s) (0 * %(culprit)s + 1)
       or on (%(domain)s)
-      (%(left)s) < %(seconds)d
-    ||| % { left: timeLeft, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit };
+      %(left)s < %(seconds)d
+    ||| % { left: recorded.left.record, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit };
     if severity == 'critical' then '(\n%s)\nunless on (%s)\n%s\n' % [condition, lib.domain, fillingUp] else condition,
     wait,
     text.text([text.either(
@@ -110,21 +139,20 @@
     'critical',
     |||
       (
-        (%(left)s)
+        %(left)s
         * on (%(domain)s) group_left (%(owners)s) (0 * %(filler)s + 1)
         or on (%(domain)s)
-        (%(left)s)
+        %(left)s
       ) < %(seconds)d
-      unless on (%(domain)s) ((%(leaks)s) < %(page)d unless on (%(domain)s) %(told)s)
+      unless on (%(domain)s) (%(leaks)s < %(page)d unless on (%(domain)s) %(told)s)
       unless on (%(domain)s) (%(loads)s)
     ||| % {
-      // Growth that slows down may end before: its interval is open, and it is nobody's page.
-      left: lib.both(function(scope) '(%s and %s < Inf)' % [lib.last(scope + 'seconds_to_full'), lib.last(scope + 'seconds_to_full_upper')]),
+      left: recorded.full.record,
       domain: lib.domain,
       owners: owners,
       filler: filler,
       seconds: config.fillsUpSeconds,
-      leaks: timeLeft,
+      leaks: recorded.left.record,
       page: config.oomPageSeconds,
       told: fillingUp,
       loads: std.join(' or ', [
@@ -156,17 +184,15 @@
 
   // What has leaked for as long as its ticket takes, which fires from this evaluation on.
   // The lowest sample is not enough: who leaks from the first one on has no others.
-  local lasting(scope) =
-    local detected = lib.select(scope + 'leak_detected');
-    if config.forLeak == '0s' then judged(scope) else
-      '(%s and last_over_time(%s[%s] offset %s) == 1 and min_over_time(%s[%s]) == 1)' %
-      [judged(scope), detected, config.scrapeGap, config.forLeak, detected, config.forLeak],
+  local lasting(of) =
+    if config.forLeak == '0s' then '%s == 1' % of.record else
+      '(%(of)s == 1 and %(of)s offset %(wait)s == 1 and min_over_time(%(of)s[%(wait)s]) == 1)' % { of: of.record, wait: config.forLeak },
 
   // The ticket of a workload begins anew with each process of it that leaks.
   local lastingWorkload =
-    if config.forLeak == '0s' then judged('gpu_workload_') else
+    if config.forLeak == '0s' then lasting(recorded.workload) else
       '%s unless on (%s, namespace, pod, slurm_job) max_over_time(%s[%s]) == 1' %
-      [lasting('gpu_workload_'), lib.domain, lib.select('gpu_process_leak_detected'), config.forLeak],
+      [lasting(recorded.workload), lib.domain, recorded.process.record, config.forLeak],
 
   // Tickets: which processes leak, however far from out-of-memory. Their memory waits
   // beside them until one of them has a ticket: in a crash loop, or where programs take
@@ -182,10 +208,10 @@
         unless on (%(domain)s) (%(lasting)s or (%(workload)s))
       )
     ||| % {
-      process: judged('gpu_process_'),
+      process: recorded.process.record + ' == 1',
       gpu: judged('gpu_'),
       mig: judged('gpu_mig_'),
-      lasting: lasting('gpu_process_'),
+      lasting: lasting(recorded.process),
       workload: lastingWorkload,
       domain: lib.domain,
     },
@@ -220,9 +246,9 @@
     'GPUWorkloadMemoryLeakDetected',
     'warning',
     |||
-      %s
-      unless on (%s, namespace, pod, slurm_job) %s
-    ||| % [judged('gpu_workload_'), lib.domain, judged('gpu_process_')],
+      %s == 1
+      unless on (%s, namespace, pod, slurm_job) %s == 1
+    ||| % [recorded.workload.record, lib.domain, recorded.process.record],
     config.forLeak,
     'Memory of ' + text.place + ' leaks in ' + text.workload('$labels') + ' as a whole.',
     text.text([
@@ -388,28 +414,42 @@
   ),
 
   prometheusAlerts+:: {
-    groups+: [{
-      name: 'gpu-memory',
-      rules: std.flattenArrays([
-        [
-          growing(rate, leaking),
-          largest(culprit, rate),
-          growing(slope, filling),
-          largest(filler, slope),
+    groups+: [
+      {
+        name: 'gpu-memory',
+        rules: std.flattenArrays([
+          [
+            recorded.left,
+            recorded.full,
+            recorded.filling,
+            recorded.process,
+            recorded.workload,
+            growing(rate, leaking('gpu_process_'), leaking('gpu_workload_')),
+            largest(culprit, rate),
+            growing(slope, recorded.filling.record, filling('gpu_workload_')),
+            largest(filler, slope),
+          ],
+          outOfMemory('critical', config.oomPageSeconds, 'the hour', '15:04', config.forOOM),
+          outOfMemory('warning', config.oomTicketSeconds, 'the day', 'Mon 15:04', config.forLeak),
+          fillsUp,
+          leak,
+        ]) + [
+          workloadLeak,
+          crashLoop,
         ],
-        outOfMemory('critical', config.oomPageSeconds, 'the hour', '15:04', config.forOOM),
-        outOfMemory('warning', config.oomTicketSeconds, 'the day', 'Mon 15:04', config.forLeak),
-        fillsUp,
-        leak,
-      ]) + [
-        workloadLeak,
-        zombie,
-        unreleased,
-        nearlyFull,
-        spikes,
-        fragmentation,
-        crashLoop,
-      ],
-    }],
+      },
+      // What waits for ten minutes and more, and asks all processes: apart, and no oftener than it must.
+      {
+        name: 'gpu-memory-held',
+        interval: config.rulesInterval,
+        rules: [
+          zombie,
+          unreleased,
+          nearlyFull,
+          spikes,
+          fragmentation,
+        ],
+      },
+    ],
   },
 }

@@ -1,0 +1,288 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mixin
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/util/teststorage"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// make bench-rules measures what each rule costs, and writes the table.
+var (
+	costNodes = flag.String("rules.nodes", "", "measure what the rules cost for so many nodes, such as 200,1000")
+	costFile  = flag.String("rules.file", "", "write the table of -rules.nodes to this file")
+)
+
+// A node has 8 GPUs and the processes of the simulated one, each so many times: 72 in all.
+const processCopies = 4
+
+// costHistory is what the storage holds: the longest range of a rule is an hour.
+const costHistory = time.Hour + 2*time.Minute
+
+// ruleCost is what one evaluation of a rule takes.
+type ruleCost struct {
+	group, name string
+	interval    time.Duration
+	time        time.Duration // of the processor
+	samples     int64         // that its query reads
+}
+
+// TestRulesCost measures each rule. Without -rules.nodes it only holds what can be counted against its bound: no time.
+func TestRulesCost(t *testing.T) {
+	page := costPage(t)
+	if *costNodes == "" {
+		const nodes = 4
+		var samples int64
+		for _, c := range costOfRules(t, page, nodes) {
+			if c.group == "gpu-memory" {
+				samples += c.samples
+			}
+		}
+		t.Logf("group gpu-memory: %d samples a node", samples/nodes)
+		if samples/nodes > samplesOfMemory {
+			t.Errorf("group gpu-memory reads %d samples a node, want %d at most", samples/nodes, samplesOfMemory)
+		}
+		return
+	}
+	var table strings.Builder
+	for _, n := range strings.Split(*costNodes, ",") {
+		var nodes int
+		if _, err := fmt.Sscan(n, &nodes); err != nil {
+			t.Fatal(err)
+		}
+		writeCosts(&table, page, nodes, costOfRules(t, page, nodes))
+	}
+	t.Log("\n" + table.String())
+	if *costFile != "" {
+		if err := os.WriteFile(*costFile, []byte(table.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// samplesOfMemory is how many samples one evaluation of the group gpu-memory may read for each node.
+const samplesOfMemory = 100_000
+
+// costPage returns the series of one node, which has leaks, GPU instances, pods and jobs.
+func costPage(t *testing.T) harness.Metrics {
+	t.Helper()
+	p := simulated(t, "node", "600")
+	var page harness.Metrics
+	harness.Eventually(t, 2*time.Minute, func() error {
+		m, err := p.TryScrape()
+		if err != nil {
+			return err
+		}
+		if len(m.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 || len(m.All("gpu_spike_count", map[string]string{"window": "1h"})) == 0 {
+			return fmt.Errorf("nothing leaks yet")
+		}
+		page = m
+		return nil
+	})
+	return page
+}
+
+// nodeSeries are the labels of the series of one node, and their values. Only those are kept that a rule reads.
+func nodeSeries(page harness.Metrics, read map[string]bool, node int) (series []labels.Labels, values []float64) {
+	add := func(b *labels.Builder, v float64) {
+		series, values = append(series, b.Labels()), append(values, v)
+	}
+	for _, s := range page {
+		if !read[s.Name] {
+			continue
+		}
+		b := labels.NewBuilder(labels.EmptyLabels())
+		for name, v := range s.Labels {
+			b.Set(name, v)
+		}
+		b.Set("__name__", s.Name).Set("job", "gpu_leak_exporter").Set("instance", fmt.Sprintf("node-%05d:9844", node))
+		add(b, s.Value)
+		if strings.HasPrefix(s.Name, "gpu_process_") && s.Labels["pid"] != "" {
+			for k := 1; k < processCopies; k++ {
+				b.Set("pid", fmt.Sprintf("%s%d", s.Labels["pid"], k))
+				add(b, s.Value)
+			}
+		}
+	}
+	b := labels.NewBuilder(labels.EmptyLabels()).Set("__name__", "up").Set("job", "gpu_leak_exporter")
+	b.Set("instance", fmt.Sprintf("node-%05d:9844", node))
+	add(b, 1)
+	return series, values
+}
+
+// metricsRead returns the names of all series that a rule reads.
+func metricsRead(groups []*rules.Group) map[string]bool {
+	read := map[string]bool{}
+	for _, g := range groups {
+		for _, r := range g.Rules() {
+			parser.Inspect(r.Query(), func(n parser.Node, _ []parser.Node) error {
+				if v, ok := n.(*parser.VectorSelector); ok {
+					read[v.Name] = true
+				}
+				return nil
+			})
+		}
+	}
+	return read
+}
+
+// costOfRules fills a storage with an hour of so many nodes, and evaluates all rules three times: it returns the last.
+func costOfRules(t *testing.T, page harness.Metrics, nodes int) []ruleCost {
+	t.Helper()
+	db, err := teststorage.NewWithError(func(o *tsdb.Options) { o.WALSegmentSize = -1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	parsing := parser.NewParser(parser.Options{})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e9, Timeout: 10 * time.Minute, Parser: parsing})
+	defer engine.Close()
+	meter := &costMeter{engine: engine, of: db}
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc: meter.query, Appendable: db, Queryable: db, Context: t.Context(), Parser: parsing,
+		Logger: slog.New(slog.DiscardHandler), NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+	})
+	byFile, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"), filepath.Join(shipped(), "rules.yaml"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var groups []*rules.Group
+	for _, g := range byFile {
+		groups = append(groups, g)
+	}
+	end := fill(t, db, page, metricsRead(groups), nodes)
+	runtime.GC()
+	for range 3 {
+		end = end.Add(time.Millisecond) // no sample comes twice
+		meter.costs = nil
+		for _, g := range groups {
+			for _, r := range g.AlertingRules() {
+				r.SetRestored(true)
+			}
+			meter.group = g
+			g.Eval(t.Context(), end)
+			for _, r := range g.Rules() {
+				if r.LastError() != nil {
+					t.Errorf("%s: %v", r.Name(), r.LastError())
+				}
+			}
+		}
+	}
+	return meter.costs
+}
+
+// fill stores what Prometheus would have scraped from the nodes.
+func fill(t *testing.T, db storage.Appendable, page harness.Metrics, read map[string]bool, nodes int) time.Time {
+	t.Helper()
+	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	end := start.Add(costHistory)
+	for node := range nodes {
+		series, values := nodeSeries(page, read, node)
+		refs := make([]storage.SeriesRef, len(series))
+		app := db.Appender(t.Context())
+		for at := start; !at.After(end); at = at.Add(scrapeInterval) {
+			for i := range series {
+				ref, err := app.Append(refs[i], series[i], at.UnixMilli(), values[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				refs[i] = ref
+			}
+		}
+		if err := app.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return end
+}
+
+// costMeter measures the queries of rules. Their results' way into the storage is not in it.
+type costMeter struct {
+	engine *promql.Engine
+	of     storage.Queryable
+	group  *rules.Group
+	costs  []ruleCost
+}
+
+func (m *costMeter) query(ctx context.Context, qs string, at time.Time) (promql.Vector, error) {
+	start := processTime()
+	q, err := m.engine.NewInstantQuery(ctx, m.of, promql.NewPrometheusQueryOpts(false, 0), qs, at)
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	result := q.Exec(ctx)
+	if result.Err != nil {
+		return nil, result.Err
+	}
+	detail := rules.FromOriginContext(ctx)
+	m.costs = append(m.costs, ruleCost{
+		group: m.group.Name(), name: detail.Name, interval: m.group.Interval(),
+		time: processTime() - start, samples: q.Stats().Samples.TotalSamples,
+	})
+	return result.Vector()
+}
+
+// processTime is what the processor has spent on this process, in user and kernel mode: other programs are not in it.
+func processTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		panic(err) // the clock is there on every Linux
+	}
+	return time.Duration(ts.Nano())
+}
+
+// writeCosts writes the table of one number of nodes: groups first, then rules, the most expensive first.
+func writeCosts(w *strings.Builder, page harness.Metrics, nodes int, costs []ruleCost) {
+	slices.SortFunc(costs, func(a, b ruleCost) int { return cmp.Compare(b.time, a.time) })
+	groups := map[string]ruleCost{}
+	for _, c := range costs {
+		g := groups[c.group]
+		groups[c.group] = ruleCost{group: c.group, interval: c.interval, time: g.time + c.time, samples: g.samples + c.samples}
+	}
+	var order []string
+	for name := range groups {
+		order = append(order, name)
+	}
+	slices.SortFunc(order, func(a, b string) int { return cmp.Compare(groups[b].time, groups[a].time) })
+	series, processes := len(page), 0
+	for _, s := range page {
+		if s.Labels["pid"] != "" && strings.HasPrefix(s.Name, "gpu_process_") {
+			series += processCopies - 1
+		}
+		if s.Name == "gpu_process_memory_used_bytes" {
+			processes += processCopies
+		}
+	}
+	fmt.Fprintf(w, "\n%d nodes of 8 GPUs, %d processes and %d series:\n\n| group | interval | seconds | samples read |\n|---|---|---|---|\n", nodes, processes, series)
+	for _, name := range order {
+		g := groups[name]
+		fmt.Fprintf(w, "| %s | %s | %.3f | %d |\n", g.group, g.interval, g.time.Seconds(), g.samples)
+	}
+	fmt.Fprintf(w, "\n| rule | group | seconds | samples read |\n|---|---|---|---|\n")
+	for _, c := range costs[:min(16, len(costs))] {
+		fmt.Fprintf(w, "| %s | %s | %.3f | %d |\n", c.name, c.group, c.time.Seconds(), c.samples)
+	}
+}
