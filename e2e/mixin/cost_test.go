@@ -9,8 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,11 +35,12 @@ import (
 // make bench-rules measures what each rule costs, and writes the table.
 var (
 	costNodes = flag.String("rules.nodes", "", "measure what the rules cost for so many nodes, such as 200,1000")
+	costLeaks = flag.Int("rules.leaking", 20, "one node of so many has leaks, the others have none")
 	costFile  = flag.String("rules.file", "", "write the table of -rules.nodes to this file")
 )
 
-// A node has 8 GPUs and the processes of the simulated one, each so many times: 72 in all.
-const processCopies = 4
+// A node has as many processes as 8 GPUs of 8: those of the simulated one in turn, each several times.
+const nodeProcesses = 64
 
 // costHistory is what the storage holds: the longest range of a rule is an hour.
 const costHistory = time.Hour + 2*time.Minute
@@ -109,8 +113,9 @@ func nodeSeries(page harness.Metrics, read map[string]bool, node int) (series []
 	add := func(b *labels.Builder, v float64) {
 		series, values = append(series, b.Labels()), append(values, v)
 	}
+	copies := processCopies(page)
 	for _, s := range page {
-		if !read[s.Name] {
+		if node%*costLeaks != 0 && !quiet(&s) || !read[s.Name] {
 			continue
 		}
 		b := labels.NewBuilder(labels.EmptyLabels())
@@ -120,7 +125,7 @@ func nodeSeries(page harness.Metrics, read map[string]bool, node int) (series []
 		b.Set("__name__", s.Name).Set("job", "gpu_leak_exporter").Set("instance", fmt.Sprintf("node-%05d:9844", node))
 		add(b, s.Value)
 		if strings.HasPrefix(s.Name, "gpu_process_") && s.Labels["pid"] != "" {
-			for k := 1; k < processCopies; k++ {
+			for k := 1; k < copies[s.Labels["pid"]]; k++ {
 				b.Set("pid", fmt.Sprintf("%s%d", s.Labels["pid"], k))
 				add(b, s.Value)
 			}
@@ -131,6 +136,33 @@ func nodeSeries(page harness.Metrics, read map[string]bool, node int) (series []
 	add(b, 1)
 	return series, values
 }
+
+// processCopies tells for each process of the page, by pid, how many of its kind a node has.
+func processCopies(page harness.Metrics) map[string]int {
+	processes := page.All("gpu_process_memory_used_bytes", nil)
+	copies := make(map[string]int, len(processes))
+	for i := range nodeProcesses {
+		copies[processes[i%len(processes)].Labels["pid"]]++
+	}
+	return copies
+}
+
+// quiet makes a series what it is where nothing leaks, and tells whether it is there then.
+func quiet(s *harness.Sample) bool {
+	switch {
+	case strings.HasSuffix(s.Name, "_leak_detected"):
+		s.Value = 0
+	case strings.HasSuffix(s.Name, "_seconds_to_oom"):
+		s.Value = math.Inf(1)
+	case strings.HasSuffix(s.Name, "_memory_pattern") && (strings.HasPrefix(s.Labels["pattern"], "leak_") || s.Labels["pattern"] == "zombie"):
+		s.Labels = maps.Clone(s.Labels)
+		s.Labels["pattern"] = "stable"
+	}
+	return !whileLeaking.MatchString(s.Name)
+}
+
+// whileLeaking are the series that are there only while memory grows.
+var whileLeaking = regexp.MustCompile(`^gpu_(process_|workload_|mig_)?(leak_rate_bytes_per_second|leaked_bytes|leak_start_timestamp_seconds|seconds_to_full.*|leak_withheld_seconds)$`)
 
 // metricsRead returns the names of all series that a rule reads.
 func metricsRead(groups []*rules.Group) map[string]bool {
@@ -237,12 +269,20 @@ func (m *costMeter) query(ctx context.Context, qs string, at time.Time) (promql.
 	if result.Err != nil {
 		return nil, result.Err
 	}
-	detail := rules.FromOriginContext(ctx)
-	m.costs = append(m.costs, ruleCost{
-		group: m.group.Name(), name: detail.Name, interval: m.group.Interval(),
-		time: processTime() - start, samples: q.Stats().Samples.TotalSamples,
-	})
+	c := m.costOf(rules.FromOriginContext(ctx).Name)
+	c.time += processTime() - start
+	c.samples += q.Stats().Samples.TotalSamples
 	return result.Vector()
+}
+
+// costOf returns the entry of a rule. The texts of an alert that is pending or fires are queries of it, too.
+func (m *costMeter) costOf(name string) *ruleCost {
+	i := slices.IndexFunc(m.costs, func(c ruleCost) bool { return c.group == m.group.Name() && c.name == name })
+	if i < 0 {
+		i = len(m.costs)
+		m.costs = append(m.costs, ruleCost{group: m.group.Name(), name: name, interval: m.group.Interval()})
+	}
+	return &m.costs[i]
 }
 
 // processTime is what the processor has spent on this process, in user and kernel mode: other programs are not in it.
@@ -267,16 +307,13 @@ func writeCosts(w *strings.Builder, page harness.Metrics, nodes int, costs []rul
 		order = append(order, name)
 	}
 	slices.SortFunc(order, func(a, b string) int { return cmp.Compare(groups[b].time, groups[a].time) })
-	series, processes := len(page), 0
+	series, copies := len(page), processCopies(page)
 	for _, s := range page {
-		if s.Labels["pid"] != "" && strings.HasPrefix(s.Name, "gpu_process_") {
-			series += processCopies - 1
-		}
-		if s.Name == "gpu_process_memory_used_bytes" {
-			processes += processCopies
+		if strings.HasPrefix(s.Name, "gpu_process_") && s.Labels["pid"] != "" {
+			series += copies[s.Labels["pid"]] - 1
 		}
 	}
-	fmt.Fprintf(w, "\n%d nodes of 8 GPUs, %d processes and %d series:\n\n| group | interval | seconds | samples read |\n|---|---|---|---|\n", nodes, processes, series)
+	fmt.Fprintf(w, "\n%d nodes of 8 GPUs, %d processes and %d series, one node in %d leaks:\n\n| group | interval | seconds | samples read |\n|---|---|---|---|\n", nodes, nodeProcesses, series, *costLeaks)
 	for _, name := range order {
 		g := groups[name]
 		fmt.Fprintf(w, "| %s | %s | %.3f | %d |\n", g.group, g.interval, g.time.Seconds(), g.samples)

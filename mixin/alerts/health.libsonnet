@@ -147,14 +147,6 @@ local xid = import '../lib/xid.libsonnet';
           text.place + ' has memory errors that could not be corrected.',
           [text.gpu, ' has memory errors that could not be corrected: {{ $value | printf "%.0f" }} within 15 minutes. What computed with them is wrong or was killed. Drain the node and reset the GPU.', text.holding('$gpu')],
         ),
-        alert(
-          'GPUECCCorrectedHigh',
-          'info',
-          '%s > %g' % [eccErrors('corrected', '1h'), config.correctedECCPerHour],
-          '0s',
-          text.place + ' corrects many memory errors.',
-          [text.gpu, ' corrected {{ $value | printf "%.0f" }} memory errors within an hour. Nothing is wrong yet; run the diagnostics when the node is idle.'],
-        ),
         flag('GPURowRemapPending', 'warning', 'gpu_row_remap_pending', text.place + ' must be reset for a remapped row of its memory.', ' has a row of memory with errors, whose replacement takes effect only when the GPU is reset. Do so when the node is idle.'),
         flag('GPURowRemapFailed', 'critical', 'gpu_row_remap_failed', text.place + ' has no spare rows of memory left.', ' has a row of memory with errors and none to replace it with. Drain the node, and have the GPU replaced.'),
         flag('GPURetiredPagesPending', 'warning', 'gpu_retired_pages_pending', text.place + ' must be restarted for pages of its memory to be retired.', ' has pages of memory with errors that stay in use until the driver is loaded again. Reboot the node when it is idle.'),
@@ -165,6 +157,21 @@ local xid = import '../lib/xid.libsonnet';
           config.forHealth,
           'The driver asks for ' + text.place + ' to be recovered.',
           [text.gpu, ' does not work as it should. The driver asks to ', cases('$value %s', recovery, 'recover it (action {{ $value }})'), '.'],
+        ),
+        overTemperature,
+      ],
+    }, {
+      // What looks at long ranges, and wakes nobody: no oftener than it must.
+      name: 'gpu-health-ranges',
+      interval: config.rulesInterval,
+      rules: [
+        alert(
+          'GPUECCCorrectedHigh',
+          'info',
+          '%s > %g' % [eccErrors('corrected', '1h'), config.correctedECCPerHour],
+          '0s',
+          text.place + ' corrects many memory errors.',
+          [text.gpu, ' corrected {{ $value | printf "%.0f" }} memory errors within an hour. Nothing is wrong yet; run the diagnostics when the node is idle.'],
         ),
         alert(
           'GPUThermalThrottling',
@@ -182,7 +189,6 @@ local xid = import '../lib/xid.libsonnet';
           text.place + ' is slowed down for want of power.',
           [text.gpu, ' was slowed down for want of power for {{ $value | humanizePercentage }} of the last 15 minutes. Check the power supplies of the node and their cables.'],
         ),
-        overTemperature,
       ],
     }],
   },

@@ -435,10 +435,9 @@
           leak,
         ]) + [
           workloadLeak,
-          crashLoop,
         ],
       },
-      // What waits for ten minutes and more, and asks all processes: apart, and no oftener than it must.
+      // What waits for ten minutes and more and asks all processes, or looks at an hour: no oftener than it must.
       {
         name: 'gpu-memory-held',
         interval: config.rulesInterval,
@@ -448,6 +447,7 @@
           nearlyFull,
           spikes,
           fragmentation,
+          crashLoop,
         ],
       },
     ],
