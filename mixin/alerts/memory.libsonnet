@@ -53,8 +53,10 @@
   // What fills a memory up, leak or not.
   local slope = 'gpu_owner:gpu_leak_slope_bytes_per_second:sum',
   local filler = 'gpu:gpu_leak_slope_bytes_per_second:largest',
-  local filling(scope) = '(%s and ignoring (window) %s)' % [
+  local filling(scope) = '(%s and on (%s, %s) %s)' % [
     lib.last(scope + 'leak_slope_bytes_per_second', ['window="%s"' % config.growthWindow]),
+    lib.domain,
+    if scope == 'gpu_process_' then 'pid' else 'namespace, pod, slurm_job',
     lib.last(scope + 'seconds_to_full'),
   ],
 
