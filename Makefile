@@ -171,7 +171,7 @@ checkrules: mixin dashboards ## check and test the rules, dashboards and example
 	find mixin -name '*.*sonnet' -print0 | xargs -0 -r -n1 $(BIN)/jsonnet-lint -J mixin --
 	$(BIN)/promtool check rules --lint=all --lint-fatal dashboards/alerts.yaml dashboards/rules.yaml
 	$(BIN)/promtool test rules mixin/tests/*.yaml
-	$(BIN)/promtool check config --syntax-only examples/prometheus.yml
+	for f in examples/prometheus*.yml; do $(BIN)/promtool check config --syntax-only $$f || exit 1; done
 	$(BIN)/amtool check-config examples/alertmanager.yml
 	$(BIN)/dashboardlint -exceptions=e2e/tools/dashboardlint/exceptions.yml dashboards/*.json
 	$(BIN)/pint --offline --no-color --config mixin/pint.hcl lint --fail-on=warning dashboards/alerts.yaml dashboards/rules.yaml
@@ -187,6 +187,10 @@ bench: ## run the benchmarks
 .PHONY: bench-cost
 bench-cost: ## measure what the exporter itself costs, and write e2e/COST.md (15 minutes)
 	cd e2e && $(GO) test -tags e2e -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=COST.md
+
+.PHONY: bench-rules
+bench-rules: mixin ## measure what the rules cost a Prometheus of 200 and 1,000 nodes, and write e2e/RULES.md (5 minutes, 8 GiB)
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -count=1 -timeout 1h -run '^TestRulesCost$$' ./mixin -rules.nodes=200,1000 -rules.file=$(CURDIR)/e2e/RULES.md
 
 # Seeds 1 to 100 are for tuning; what is published comes from others.
 .PHONY: bench-detect

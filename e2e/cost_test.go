@@ -360,7 +360,7 @@ The processes on the GPUs and on the host are real ones, which sleep. The shown 
 
 | GPUs x processes | host processes | open descriptors | series | scrape, plain | scrape, gzip | a series, plain | background | fake | resident | of it no file's | page | gzipped | objects a scrape | reads/s | library calls/s |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
-`, processor(), runtime.NumCPU(), runtime.Version(), costRounds, costScrapes, *costTime, costWarm)
+`, harness.Processor(), runtime.NumCPU(), runtime.Version(), costRounds, costScrapes, *costTime, costWarm)
 	for _, c := range all {
 		fmt.Fprintf(&s, "| %dx%d | %d | %d | %d | %.2f ms | %.2f ms | %.2f us | %.1f ms/s | %.1f ms/s | %.1f MiB | %.1f MiB | %d KiB | %d KiB | %d | %.0f | %.0f |\n",
 			c.load.gpus, c.load.processes, c.load.host, c.load.descriptors, c.series,
@@ -369,19 +369,6 @@ The processes on the GPUs and on the host are real ones, which sleep. The shown 
 			c.bytes>>10, c.gzipped>>10, c.allocations, c.reads, c.calls)
 	}
 	return s.String()
-}
-
-// processor names the kind of the machine's processor.
-func processor() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				return strings.TrimSpace(model)
-			}
-		}
-	}
-	return runtime.GOARCH
 }
 
 // costCounts holds what can be counted against bounds: it is alike on every machine, however busy that is. The bounds
