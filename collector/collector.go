@@ -30,6 +30,8 @@ type Options struct {
 	// ProcessCommand adds the label command to gpu_process_info: the arguments of
 	// each process, which may hold secrets.
 	ProcessCommand bool
+	// ProcessDetail says which processes have all of their series; empty is DetailAll.
+	ProcessDetail Detail
 }
 
 // Collector implements prometheus.Collector over the State that a function

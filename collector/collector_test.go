@@ -634,6 +634,18 @@ func crowd(gpus, processes int) *State {
 	return s
 }
 
+// still returns s with processes that do not grow.
+func still(s *State) *State {
+	for _, d := range s.Devices {
+		for i := range d.Processes {
+			d.Processes[i].Sites = nil // asked for only once it leaks
+			v := &d.Processes[i].Verdict
+			v.Withheld, v.SecondsToFull, v.FullLower, v.FullUpper = detector.WithheldNone, detector.Value{}, detector.Value{}, detector.Value{}
+		}
+	}
+	return s
+}
+
 // TestSeriesBudget holds the number of series to METRICS.md.
 func TestSeriesBudget(t *testing.T) {
 	const limit = 3000
@@ -641,6 +653,12 @@ func TestSeriesBudget(t *testing.T) {
 	t.Logf("8 GPUs of 8 processes: %d series", n)
 	if n >= limit {
 		t.Errorf("%d series, want fewer than %d", n, limit)
+	}
+	const fewest = 1200
+	n = testutil.CollectAndCount(newCollector(t, still(crowd(8, 8)), Options{ProcessDetail: DetailGrowing}))
+	t.Logf("of processes that do not grow in less detail: %d series", n)
+	if n > fewest {
+		t.Errorf("%d series in less detail, want %d at most", n, fewest)
 	}
 }
 

@@ -64,6 +64,8 @@ type row struct {
 	names []string
 	// heads are what stands before its series in the text formats.
 	heads [numTexts]string
+	// detail says which processes have series.
+	detail Detail
 }
 
 func newRow(m metric, o Options) (row, error) {
@@ -81,6 +83,7 @@ func newRow(m metric, o Options) (row, error) {
 		order:  sortedOrder(labels),
 		names:  labels,
 		heads:  heads,
+		detail: o.ProcessDetail,
 	}, nil
 }
 
@@ -107,7 +110,7 @@ func (e *emitter) emitAll(r *row, all *entities) {
 	e.row = r
 	list := all.scopes[r.scope]
 	for i := range list {
-		if list[i].up || r.down {
+		if r.shows(&list[i]) {
 			e.of, e.seen = &list[i], e.seen[:0]
 			r.collect(list[i].x, e)
 		}

@@ -61,6 +61,7 @@ type config struct {
 	families        map[string]bool
 	processMax      int
 	processMinAge   time.Duration
+	processDetail   string
 	workload        source.OwnersConfig
 	detector        detector.Config
 	rulesFile       string
@@ -212,6 +213,8 @@ func (p *parser) collectorFlags() {
 		setting.Int("collector.process.max", &c.processMax, 0, maxShown), "64")
 	p.flag("collector.process.min-age", "How old a process must be to have series of its own.",
 		setting.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
+	p.app.Flag("collector.process.detail", "Which processes have all of their series: all, or growing (those that leak or grow; the others keep their memory, gpu_process_info and what alerts need).").
+		Default(string(collector.DetailAll)).EnumVar(&c.processDetail, string(collector.DetailAll), string(collector.DetailGrowing))
 	p.app.Flag("collector.allocator.sites", "Ask processes with a probe which of their lines allocate what leaks, once tensors leak. Shows their paths and functions: set authentication first.").
 		BoolVar(&c.sites)
 	p.app.Flag("collector.process.command", "Show the arguments of processes in gpu_process_info. They may hold secrets.").

@@ -89,7 +89,7 @@ func plain(w http.ResponseWriter, code int, text string) {
 
 // newMetrics returns the handler of the metrics.
 func newMetrics(cfg *config, state func() *collector.State, limits *limits, logger *slog.Logger) (http.Handler, error) {
-	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.workload.Command})
+	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.workload.Command, ProcessDetail: collector.Detail(cfg.processDetail)})
 	if err != nil {
 		return nil, err
 	}

@@ -35,9 +35,10 @@ import (
 
 // make bench-rules measures what each rule costs, and writes the table.
 var (
-	costNodes = flag.String("rules.nodes", "", "measure what the rules cost for so many nodes, such as 200,1000")
-	costLeaks = flag.Int("rules.leaking", 20, "one node of so many has leaks, the others have none")
-	costFile  = flag.String("rules.file", "", "write the table of -rules.nodes to this file")
+	costNodes  = flag.String("rules.nodes", "", "measure what the rules cost for so many nodes, such as 200,1000")
+	costLeaks  = flag.Int("rules.leaking", 20, "one node of so many has leaks, the others have none")
+	costDetail = flag.String("rules.detail", "all", "--collector.process.detail of the exporter")
+	costFile   = flag.String("rules.file", "", "write the table of -rules.nodes to this file")
 )
 
 // A node has as many processes as 8 GPUs of 8: those of the simulated one in turn, each several times.
@@ -118,7 +119,7 @@ const samplesOfMemory = 2000
 // costPage returns the series of one node, which has leaks, GPU instances, pods and jobs.
 func costPage(t *testing.T) harness.Metrics {
 	t.Helper()
-	p := simulated(t, "node", "600")
+	p := simulated(t, "node", "600", "--collector.process.detail="+*costDetail)
 	var page harness.Metrics
 	harness.Eventually(t, 2*time.Minute, func() error {
 		m, err := p.TryScrape()
@@ -339,7 +340,7 @@ func writeCosts(w *strings.Builder, page harness.Metrics, nodes int, costs []rul
 			series += copies[s.Labels["pid"]] - 1
 		}
 	}
-	fmt.Fprintf(w, "\n%d nodes of 8 GPUs, %d processes and %d series, one node in %d leaks:\n\n| group | interval | seconds | samples read |\n|---|---|---|---|\n", nodes, nodeProcesses, series, *costLeaks)
+	fmt.Fprintf(w, "\n%d nodes of 8 GPUs, %d processes and %d series, one node in %d leaks, `--collector.process.detail=%s`:\n\n| group | interval | seconds | samples read |\n|---|---|---|---|\n", nodes, nodeProcesses, series, *costLeaks, *costDetail)
 	for _, name := range order {
 		g := groups[name]
 		fmt.Fprintf(w, "| %s | %s | %.3f | %d |\n", g.group, g.interval, g.time.Seconds(), g.samples)
