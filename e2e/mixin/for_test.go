@@ -125,12 +125,14 @@ func (e *evaluation) condition() (expr parser.Expr, keep time.Duration) {
 
 // reach returns how far back the expression of an alert looks: for so long after its
 // last bad sample its condition holds. What an alert makes way for holds no condition.
-func reach(t *testing.T, expr parser.Expr) time.Duration {
-	t.Helper()
+// Where it asks for a series that the group records, that one's ranges count.
+func (e *evaluation) reach(expr parser.Expr) time.Duration {
+	e.t.Helper()
+	t := e.t
 	var longest time.Duration
 	parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
-		m, ok := n.(*parser.MatrixSelector)
-		if !ok {
+		back := e.looksBack(n)
+		if back == 0 {
 			return nil
 		}
 		for i, of := range path {
@@ -139,13 +141,34 @@ func reach(t *testing.T, expr parser.Expr) time.Duration {
 				return nil
 			}
 		}
-		longest = max(longest, m.Range)
+		longest = max(longest, back)
 		return nil
 	})
 	if longest < 4*scrapeInterval {
 		t.Fatalf("the alert looks back for %s: a failed scrape or two end it", longest)
 	}
 	return longest
+}
+
+// looksBack is the range of a selector: its own, or the shortest of what the group records under its name.
+func (e *evaluation) looksBack(n parser.Node) (shortest time.Duration) {
+	switch n := n.(type) {
+	case *parser.MatrixSelector:
+		return n.Range
+	case *parser.VectorSelector:
+		for _, r := range e.group.Rules() {
+			if r.Name() != n.Name {
+				continue
+			}
+			parser.Inspect(r.Query(), func(n parser.Node, _ []parser.Node) error {
+				if m, ok := n.(*parser.MatrixSelector); ok && (shortest == 0 || m.Range < shortest) {
+					shortest = m.Range
+				}
+				return nil
+			})
+		}
+	}
+	return shortest
 }
 
 // TestMixinFailedScrapes has scrapes fail at times while an alert is pending and while
@@ -183,7 +206,7 @@ func TestMixinFailedScrapes(t *testing.T) {
 			wait := e.rule.HoldDuration()
 			shippedWaits(t, tc.alert, tc.severity, wait, e.rule.KeepFiringFor())
 			condition, keep := e.condition()
-			back := reach(t, condition)
+			back := e.reach(condition)
 			if wait < 4*scrapeInterval {
 				t.Fatalf("for is %s: too short for this test", wait)
 			}
@@ -221,7 +244,7 @@ func TestMixinLostNode(t *testing.T) {
 	t.Parallel()
 	e := newEvaluation(t, "GPUOutOfMemoryPredicted", "critical")
 	condition, keep := e.condition()
-	wait, back := e.rule.HoldDuration(), reach(t, condition)
+	wait, back := e.rule.HoldDuration(), e.reach(condition)
 	if keep <= 0 {
 		t.Fatal("the page has no keep_firing_for: a node that dies of its leak resolves it")
 	}
