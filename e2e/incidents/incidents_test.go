@@ -259,6 +259,7 @@ func (y *tally) add(m *message) {
 
 func tell(messages []message) told {
 	var all told
+	var at time.Duration
 	for i := range messages {
 		m := &messages[i]
 		if m.Receiver == "pager" {
@@ -266,8 +267,9 @@ func tell(messages []message) told {
 		} else {
 			all.tickets.add(m)
 		}
-		if m.Status == "resolved" {
-			all.last = m.Alerts[0].Annotations["description"]
+		// Of two at the same moment it is that of the last GPU, whichever came first.
+		if text := m.Alerts[0].Annotations["description"]; m.Status == "resolved" && (m.at > at || text > all.last) {
+			all.last, at = text, m.at
 		}
 	}
 	return all
