@@ -47,7 +47,8 @@ var mayImport = map[string][]string{
 	// The driver and the owners too: the tool records what the exporter samples.
 	"/cmd/internal": {
 		"/cmd/internal/**", "/detector", "/detector/lives", "/collector/allocator", "/collector/gpu", "/collector/gpu/nvml", "/collector/savefile", "/collector/workload",
-		"github.com/prometheus/alertmanager/pkg/labels", "github.com/prometheus/common", "go.yaml.in/yaml",
+		"github.com/prometheus/alertmanager/pkg/labels", "github.com/prometheus/client_golang/api", "github.com/prometheus/client_golang/prometheus",
+		"github.com/go-kit/log", "github.com/prometheus/common", "go.yaml.in/yaml",
 	},
 	// What the exporter and the tool say of a state.
 	"/cmd/internal/verdicts":           {},

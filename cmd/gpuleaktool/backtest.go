@@ -20,6 +20,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -91,7 +92,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 	b.detector.addFlags(cmd)
 	cmd.Arg("file", "Files to read, each on its own; - is the standard input.").StringsVar(&b.files)
 	commands["backtest"] = func(ctx context.Context, stdout, stderr io.Writer) error {
-		b.unit = map[string]float64{"B": 1, "MiB": mebibyte}[unit]
+		b.unit = map[string]float64{"B": 1, "MiB": promapi.Mebibyte}[unit]
 		return b.run(ctx, stdout, stderr)
 	}
 }
@@ -202,7 +203,7 @@ func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*se
 	defer p.end()
 	said := map[string]bool{} // each part of the range may be answered with the same warning
 	b.prometheus.warn = func(text string) {
-		if text = excerpt(text); !said[text] {
+		if text = promapi.Excerpt(text); !said[text] {
 			said[text] = true
 			fmt.Fprintf(stderr, "%s: Prometheus: %s\n", program, text)
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
@@ -126,7 +127,7 @@ func newExported(h *scalars, all []*scalar) *exported {
 		}
 		g.attribute()
 	}
-	h.sort(alone, slices.DeleteFunc(namesIn(alone), func(name string) bool { return memoryMetrics[name].scope == "" }))
+	h.sort(alone, slices.DeleteFunc(namesIn(alone), func(name string) bool { return promapi.MemoryMetrics[name].Scope == "" }))
 	return e
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -179,7 +180,7 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 	if kind := string(reader.Kind()); b.format != formatAuto && b.format != kind {
 		return nil, fmt.Errorf("%s: --format=%s: this is a file of the format %s", name, b.format, kind)
 	}
-	if b.unit != 0 && b.unit != mebibyte {
+	if b.unit != 0 && b.unit != promapi.Mebibyte {
 		return nil, fmt.Errorf("%s: --unit is for metrics: this file tells its units", name)
 	}
 	return &recorded{reader: reader}, nil

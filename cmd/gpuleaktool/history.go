@@ -28,12 +28,6 @@ type memory struct {
 	scope  string // of a metric's series, as rules name it; "" is that of a GPU
 }
 
-// The scopes of series that are no memory but share one with others.
-const (
-	scopeProcess  = "process"
-	scopeWorkload = "workload"
-)
-
 // label is a name and a value that is not empty.
 type label struct{ name, value string }
 

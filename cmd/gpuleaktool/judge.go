@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
@@ -127,9 +128,9 @@ func (j *judge) newMemory(info gpu.Info, l labels, scope string) (*judgedMemory,
 // kind says what its used memory is of.
 func (m *judgedMemory) kind() kind {
 	switch m.scope {
-	case scopeProcess:
+	case promapi.ScopeProcess:
 		return kindProcess
-	case scopeWorkload:
+	case promapi.ScopeWorkload:
 		return kindWorkload
 	}
 	return kindMemory

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 )
 
 // maxOpenMetricsLine bounds a line.
@@ -131,7 +133,7 @@ func (r *openMetrics) append(t time.Duration, v float64) error {
 			wall(t).Format(form), wall(x.points[n-1].t).Format(form))
 	}
 	x.append(t, v)
-	if _, used := memoryMetrics[x.name]; used && !r.used {
+	if _, used := promapi.MemoryMetrics[x.name]; used && !r.used {
 		r.used = true
 		r.drop()
 	}
@@ -247,7 +249,7 @@ func (r *openMetrics) drop() {
 // isMemoryMetric reports whether the name is that of used memory, or of what
 // tells more about it.
 func isMemoryMetric(name string) bool {
-	_, used := memoryMetrics[name]
+	_, used := promapi.MemoryMetrics[name]
 	_, _, bound := bounding(name)
 	_, part := exportedMetrics[name]
 	return used || bound || part
@@ -257,7 +259,7 @@ func isMemoryMetric(name string) bool {
 func (r *openMetrics) history(unit float64) (history, error) {
 	var used []string
 	for _, x := range r.order {
-		if _, ok := memoryMetrics[x.name]; ok && len(x.points) > 0 && !slices.Contains(used, x.name) {
+		if _, ok := promapi.MemoryMetrics[x.name]; ok && len(x.points) > 0 && !slices.Contains(used, x.name) {
 			used = append(used, x.name)
 		}
 	}
@@ -288,12 +290,12 @@ func (r *openMetrics) scale(h *scalars, name string, unit float64) error {
 	if unit != 0 {
 		return nil
 	}
-	own, ok := unitOf(name)
+	own, ok := promapi.UnitOf(name)
 	if r.units[name] == "bytes" {
 		own, ok = 1, true
 	}
 	if !ok {
-		return fmt.Errorf("%s: %s %w", r.name, cmp.Or(name, "a metric without a name"), errUnit)
+		return fmt.Errorf("%s: %s %w", r.name, cmp.Or(name, "a metric without a name"), promapi.ErrUnit)
 	}
 	if h.unit != 0 && h.unit != own {
 		return fmt.Errorf("%s: holds metrics in bytes and in MiB: split the file", r.name)

@@ -6,28 +6,20 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"net/http"
-	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/prometheus/client_golang/api"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/common/version"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 )
 
@@ -63,13 +55,13 @@ func (q *promQuery) addFlags(cmd *kingpin.CmdClause) {
 
 // check returns an error if something is missing or without effect.
 func (q *promQuery) check() error {
-	switch u, err := url.Parse(q.url); {
+	switch _, err := promapi.ParseURL(q.url); {
 	case q.url == "" && (q.query != "" || q.capacity != "" || q.start != "" || q.end != "" || q.httpConfig != ""):
 		return errors.New("--query, --capacity.query, --start, --end and --http.config.file need --prometheus.url")
 	case q.url == "":
 		return nil
-	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		return errors.New("--prometheus.url: is not an address such as http://localhost:9090")
+	case err != nil:
+		return fmt.Errorf("--prometheus.url: %w", err)
 	case q.query == "":
 		return errors.New("--query is missing: the used memory, such as --query=gpu_memory_used_bytes or --query=DCGM_FI_DEV_FB_USED")
 	case q.start == "":
@@ -138,7 +130,7 @@ func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked fu
 		return nil, errNoResult("query", r) // but of what it was to be judged with
 	}
 	used := usedNames(all)
-	if h.unit, err = unitOfAll(unit, used, query); err != nil {
+	if h.unit, err = promapi.UnitOfAll(unit, used, query); err != nil {
 		return nil, fmt.Errorf("--query: %w", err)
 	}
 	if q.capacity == "" {
@@ -147,7 +139,7 @@ func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked fu
 	}
 	h.sort(all, used)
 	for _, x := range h.used {
-		if s := memoryMetrics[x.name].scope; s == scopeProcess || s == scopeWorkload {
+		if s := promapi.MemoryMetrics[x.name].Scope; s == promapi.ScopeProcess || s == promapi.ScopeWorkload {
 			return nil, fmt.Errorf("--capacity.query: %s is a part of a memory, and what others hold of that is not known: leave it out, or ask for gpu_memory_used_bytes", x.name)
 		}
 	}
@@ -158,7 +150,7 @@ func (q *promQuery) read(ctx context.Context, r v1.Range, unit float64, asked fu
 	if b.total, err = q.ask(ctx, client, "capacity.query", q.capacity, r, func(int, int) {}); err != nil {
 		return nil, err
 	}
-	if h.capacityUnit, err = unitOfAll(unit, namesIn(b.total), q.capacity); err != nil {
+	if h.capacityUnit, err = promapi.UnitOfAll(unit, namesIn(b.total), q.capacity); err != nil {
 		return nil, fmt.Errorf("--capacity.query: %w", err)
 	}
 	return h, nil
@@ -182,7 +174,7 @@ func usedNames(list []*scalar) []string {
 	names := namesIn(list)
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		of, _, bound := bounding(name)
-		if _, used := memoryMetrics[name]; used {
+		if _, used := promapi.MemoryMetrics[name]; used {
 			return false
 		}
 		_, part := exportedMetrics[name]
@@ -190,96 +182,28 @@ func usedNames(list []*scalar) []string {
 	})
 }
 
-// plainSelector is a query for one metric, without its quoted texts: its name and its matchers.
-var plainSelector = regexp.MustCompile(`^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{([^{}]*)\})?\s*$`)
-
 // withBounds returns a query that asks for what bounds the used memory, too, and for the
 // parts of that of a GPU, if it asks for a known metric and does nothing with it. metric is that;
 // "" is another query.
 func withBounds(query string) (all, metric string) {
-	parts := plainSelector.FindStringSubmatch(quoted.ReplaceAllString(query, `""`))
-	// With VictoriaMetrics, matchers may stand in an or: the name would be one of the first ones only.
-	if parts == nil || strings.Contains(parts[2], " or ") {
+	s, ok := promapi.ParseSelector(query)
+	if !ok {
 		return query, ""
 	}
-	m, ok := memoryMetrics[parts[1]]
-	if !ok || m.total == "" {
-		return query, ""
-	}
-	names := []string{parts[1]}
-	if parts[1] == "gpu_memory_used_bytes" {
+	names := append([]string{s.Name}, s.Metric.Bounds()...)
+	if s.Name == "gpu_memory_used_bytes" {
 		names = slices.Sorted(maps.Keys(exportedMetrics))
-	} else {
-		names = append(names, m.total, m.reserved)
-		if m.free != "" {
-			names = append(names, m.free)
-		}
 	}
-	var matchers string
-	if _, inner, ok := strings.Cut(query, "{"); ok {
-		matchers = ", " + strings.TrimSuffix(strings.TrimSpace(inner), "}")
-	}
-	return fmt.Sprintf(`{__name__=~"%s"%s}`, strings.Join(names, "|"), matchers), parts[1]
+	return s.Of(names...), s.Name
 }
 
 // client returns a client that keeps no connection.
-func (q *promQuery) client() (v1.API, error) {
-	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
-	if q.httpConfig != "" {
-		var err error
-		if cfg, _, err = config.LoadHTTPConfigFile(q.httpConfig); err != nil {
-			return nil, fmt.Errorf("--http.config.file=%s: %w", q.httpConfig, err)
-		}
-	}
-	c, err := config.NewClientFromConfig(*cfg, program, config.WithKeepAlivesDisabled(), config.WithUserAgent(version.ComponentUserAgent(program)))
-	if err != nil {
-		return nil, fmt.Errorf("--http.config.file=%s: %w", q.httpConfig, err)
-	}
-	c.Transport = boundedAnswers{c.Transport, maxPrometheusAnswer}
-	prometheus, err := api.NewClient(api.Config{Address: q.url, Client: c})
-	if err != nil {
-		return nil, fmt.Errorf("--prometheus.url: %w", err)
-	}
-	return v1.NewAPI(prometheus), nil
-}
-
-// maxPrometheusAnswer bounds one answer, in bytes. A chunk of 1,000 series takes that much.
-const maxPrometheusAnswer = 256 << 20
-
-// errAnswerTooLarge says that an answer is longer, or has no end.
-var errAnswerTooLarge = fmt.Errorf("an answer is longer than %d MiB: ask for fewer series, or for a shorter range", maxPrometheusAnswer>>20)
-
-// boundedAnswers has reading an answer fail where it is too large.
-type boundedAnswers struct {
-	http.RoundTripper
-	most int64 // bytes
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		answer.Body = &boundedBody{answer.Body, b.most}
-	}
-	return answer, err
-}
-
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, errAnswerTooLarge
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
+func (q *promQuery) client() (*promapi.Client, error) {
+	return promapi.NewClient(promapi.ClientConfig{URL: q.url, HTTPConfigFile: q.httpConfig, HTTPConfigFlag: "http.config.file", Program: program})
 }
 
 // ask asks for a query over the whole range, in chunks. flag is what gave the query.
-func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, r v1.Range, asked func(done, all int)) ([]*scalar, error) {
+func (q *promQuery) ask(ctx context.Context, client *promapi.Client, flag, query string, r v1.Range, asked func(done, all int)) ([]*scalar, error) {
 	m := promMatrix{series: map[string]*scalar{}}
 	all := int(r.End.Sub(r.Start)/r.Step) + 1
 	points := min(chunkPoints, all)
@@ -290,7 +214,7 @@ func (q *promQuery) ask(ctx context.Context, client v1.API, flag, query string, 
 			chunk.End = end
 		}
 		err := q.askChunk(ctx, client, query, chunk, &m)
-		if isTooMuch(err) && points > fewestPoints {
+		if promapi.IsTooMuch(err) && points > fewestPoints {
 			points = (points + 1) / 2
 			continue
 		}
@@ -316,47 +240,8 @@ func errNoResult(flag string, r v1.Range) error {
 	return fmt.Errorf("--%s: has no result from %s to %s: check the query and the range", flag, r.Start.UTC().Format(time.RFC3339), r.End.UTC().Format(time.RFC3339))
 }
 
-// tooMuch is what the error of a server says, besides other things, that is refused for the number
-// of samples: that of Prometheus (--query.max-samples), VictoriaMetrics and Mimir.
-var tooMuch = []string{"too many samples", "-search.maxSamplesPerQuery", "err-mimir-max-chunks-per-query"}
-
-// isTooMuch reports whether a server refused a request because its answer has too many samples,
-// which are counted over all series.
-func isTooMuch(err error) bool {
-	answer, ok := errors.AsType[*v1.Error](err)
-	return ok && slices.ContainsFunc(tooMuch, func(text string) bool { return strings.Contains(answer.Msg+answer.Detail, text) })
-}
-
-// quoted are the texts of a query.
-var quoted = regexp.MustCompile("\"(?:\\\\.|[^\"])*\"|'(?:\\\\.|[^'])*'|`[^`]*`")
-
-// unitOfAll returns the unit of metrics or, where a query has taken their names
-// away, that of the query; unit, if that is given.
-func unitOfAll(unit float64, names []string, query string) (float64, error) {
-	if unit != 0 {
-		return unit, nil
-	}
-	if names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" }); len(names) == 0 {
-		if strings.ContainsAny(quoted.ReplaceAllString(query, ""), "*/%^") {
-			return 0, fmt.Errorf("%s %w", query, errUnit) // bytes over bytes are none
-		}
-		names = []string{query}
-	}
-	for _, name := range names {
-		own, ok := unitOf(name)
-		if !ok {
-			return 0, fmt.Errorf("%s %w", name, errUnit)
-		}
-		if unit != 0 && own != unit {
-			return 0, errors.New("some of its metrics are in bytes and some in MiB: ask for them one by one")
-		}
-		unit = own
-	}
-	return unit, nil
-}
-
 // askChunk adds what a part of the range holds.
-func (q *promQuery) askChunk(ctx context.Context, client v1.API, query string, r v1.Range, m *promMatrix) error {
+func (q *promQuery) askChunk(ctx context.Context, client *promapi.Client, query string, r v1.Range, m *promMatrix) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	value, warnings, _, err := client.QueryRange(ctx, query, r)
@@ -364,7 +249,7 @@ func (q *promQuery) askChunk(ctx context.Context, client v1.API, query string, r
 		q.warn(w)
 	}
 	if err != nil {
-		return q.refused(err)
+		return client.Refused(err)
 	}
 	matrix, ok := value.(model.Matrix)
 	switch {
@@ -374,32 +259,6 @@ func (q *promQuery) askChunk(ctx context.Context, client v1.API, query string, r
 		return fmt.Errorf("answered with a %s instead of a matrix", value.Type())
 	}
 	return m.add(matrix)
-}
-
-// refused adds to an error of the server what it said, which the client leaves out, and who
-// it is: a proxy before it may have answered.
-func (q *promQuery) refused(err error) error {
-	answer, ok := errors.AsType[*v1.Error](err)
-	if !ok {
-		return err // of the connection: it names the address
-	}
-	said := answer.Detail
-	var body struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal([]byte(said), &body) == nil && body.Error != "" {
-		said = body.Error
-	}
-	if said = excerpt(said); said != "" {
-		err = fmt.Errorf("%w: %s", err, said)
-	}
-	where, _ := url.Parse(q.url) // check has read it
-	return fmt.Errorf("%s: %w", where.Redacted(), err)
-}
-
-// excerpt is the beginning of a text from outside, in one line of what can be printed.
-func excerpt(text string) string {
-	return humanize.Printable(strings.Join(strings.Fields(text), " "), 200)
 }
 
 // promMatrix joins the parts of a range.

@@ -6,9 +6,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,8 +16,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 )
 
 // fakePrometheus answers range queries with what series says of the moment; NaN
@@ -193,19 +189,6 @@ func TestTooManySamples(t *testing.T) {
 	}
 }
 
-func TestIsTooMuch(t *testing.T) {
-	for said, want := range map[string]bool{
-		"query processing would load too many samples into memory in query execution":                                                   true,
-		"cannot select more than -search.maxSamplesPerQuery=1000000000 samples; possible solutions: to reduce time range for the query": true,
-		"the query exceeded the maximum number of chunks (limit: 2000000 chunks) (err-mimir-max-chunks-per-query)":                      true,
-		"query timed out in expression evaluation":                                                                                      false,
-	} {
-		if got := isTooMuch(fmt.Errorf("x: %w", &v1.Error{Type: v1.ErrExec, Msg: said})); got != want {
-			t.Errorf("%s: %t", said, got)
-		}
-	}
-}
-
 // TestWithBounds asks for all that is needed with one metric, and leaves every other query alone.
 func TestWithBounds(t *testing.T) {
 	const dcgm = "DCGM_FI_DEV_FB_USED|DCGM_FI_DEV_FB_TOTAL|DCGM_FI_DEV_FB_RESERVED|DCGM_FI_DEV_FB_FREE"
@@ -341,19 +324,6 @@ func TestEndlessAnswer(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: boundedAnswers{http.DefaultTransport, 1 << 20}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if b, err := io.ReadAll(answer.Body); len(b) != 1<<20 || !errors.Is(err, errAnswerTooLarge) {
-		t.Errorf("%d bytes, %v", len(b), err)
-	}
 	code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h")
 	if code != exitWrong || !strings.Contains(stderr, "longer than 256 MiB") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit code %d, %q", code, stderr)

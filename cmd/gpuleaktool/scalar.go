@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -59,34 +59,17 @@ type scalars struct {
 // be allocated, and what is free.
 type bounds struct{ total, reserved, free []*scalar }
 
-// memoryMetric is a metric whose name says that it is used memory, the scope of its series
-// as rules name it, and the metrics that bound it. A process or a workload has none: it
-// shares a memory with others.
-type memoryMetric struct{ scope, total, reserved, free string }
-
-// memoryMetrics are those of this exporter, DCGM's and nvidia_gpu_exporter's.
-var memoryMetrics = map[string]memoryMetric{
-	"gpu_memory_used_bytes":          {"gpu", "gpu_memory_total_bytes", "gpu_memory_reserved_bytes", ""},
-	"gpu_mig_memory_used_bytes":      {"mig", "gpu_mig_memory_total_bytes", "gpu_mig_memory_reserved_bytes", ""},
-	"gpu_process_memory_used_bytes":  {scope: scopeProcess},
-	"gpu_workload_memory_used_bytes": {scope: scopeWorkload},
-	"DCGM_FI_DEV_FB_USED":            {"gpu", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_FREE"},
-	"nvidia_smi_memory_used_bytes":   {"gpu", "nvidia_smi_memory_total_bytes", "nvidia_smi_memory_reserved_bytes", "nvidia_smi_memory_free_bytes"},
-}
-
-const mebibyte = 1 << 20
-
 // bounding returns the used memory that a metric bounds, and its place among what does; ok
 // is false for another metric.
 func bounding(name string) (used string, of func(*bounds) *[]*scalar, ok bool) {
-	for used, m := range memoryMetrics {
+	for used, m := range promapi.MemoryMetrics {
 		switch name {
 		case "":
-		case m.total:
+		case m.Total:
 			return used, func(b *bounds) *[]*scalar { return &b.total }, true
-		case m.reserved:
+		case m.Reserved:
 			return used, func(b *bounds) *[]*scalar { return &b.reserved }, true
-		case m.free:
+		case m.Free:
 			return used, func(b *bounds) *[]*scalar { return &b.free }, true
 		}
 	}
@@ -123,19 +106,6 @@ func (h *scalars) sort(all []*scalar, used []string) {
 	}
 }
 
-// unitOf returns how many bytes one is of a metric, or of a query; ok is false where
-// it does not tell.
-func unitOf(text string) (unit float64, ok bool) {
-	mib, bytes := strings.Contains(text, "DCGM_FI_DEV_FB_"), strings.Contains(text, "_bytes")
-	switch {
-	case mib && !bytes:
-		return mebibyte, true
-	case bytes && !mib:
-		return 1, true
-	}
-	return 0, false
-}
-
 // each implements history.
 func (h *scalars) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
 	for _, x := range h.used {
@@ -146,7 +116,7 @@ func (h *scalars) each(ctx context.Context, take func(*memory, *gpu.Sample) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m := &memory{labels: x.labels, scope: memoryMetrics[x.name].scope}
+		m := &memory{labels: x.labels, scope: promapi.MemoryMetrics[x.name].Scope}
 		for _, p := range x.points {
 			s := gpu.Sample{Time: wall(p.t), T: p.t}
 			if s.Memory.Used, err = h.bytes(x, p, h.unit); err != nil {
@@ -275,6 +245,3 @@ func agree(a, b labels) bool {
 	}
 	return true
 }
-
-// errUnit says that the unit of a metric is not known.
-var errUnit = errors.New("does not tell its unit: give --unit=B or --unit=MiB")

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -49,12 +50,12 @@ func (m *judgedMemory) config(s detector.Subject[gpu.ProcessID]) detector.Config
 	put(m.labels)
 	switch s.Kind {
 	case detector.KindMember:
-		scope = scopeProcess
+		scope = promapi.ScopeProcess
 		if x := m.members[s.Key]; x != nil {
 			put(x.labels)
 		}
 	case detector.KindGroup:
-		scope = scopeWorkload
+		scope = promapi.ScopeWorkload
 		if g := m.groups[s.Group]; g != nil {
 			put(g.labels)
 		}

@@ -1,0 +1,187 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package promapi asks a Prometheus, or what speaks its API, for the used memory of
+// GPUs. It knows the metrics of DCGM exporter, of nvidia_gpu_exporter and of this
+// exporter, their units, and what bounds them. A backtest reads the past with it, and
+// the exporter the present.
+package promapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/api"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/version"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+)
+
+// ClientConfig says whom to ask, and how.
+type ClientConfig struct {
+	// URL is the address of the Prometheus. A user and a password in it become basic authentication, so that no error
+	// and no log names them.
+	URL string
+	// HTTPConfigFile is a file with the http_config of Prometheus; "" for none.
+	HTTPConfigFile string
+	// HTTPConfigFlag is the flag that named it; it stands in errors.
+	HTTPConfigFlag string
+	// Program is who asks.
+	Program string
+	// KeepAlive keeps a connection for the next request.
+	KeepAlive bool
+}
+
+// Client asks one Prometheus. Its methods may be called from several goroutines.
+type Client struct {
+	v1.API
+	where string // the address, without a secret
+}
+
+// ParseURL reads the address of a Prometheus.
+func ParseURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" { // url.Parse would repeat a password
+		return nil, errors.New("is not an address such as http://localhost:9090")
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("must end with the path: what follows ? or # is never sent")
+	}
+	return u, nil
+}
+
+// Redacted returns an address as it may be shown: without user and password.
+func Redacted(address string) string {
+	u, err := ParseURL(address)
+	if err != nil {
+		return "?"
+	}
+	u.User = nil
+	return u.String()
+}
+
+// NewClient returns a Client. It asks nothing yet.
+func NewClient(c ClientConfig) (*Client, error) {
+	u, err := ParseURL(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := c.httpConfig(u)
+	if err != nil {
+		return nil, err
+	}
+	u.User = nil
+	options := []config.HTTPClientOption{config.WithUserAgent(version.ComponentUserAgent(c.Program))}
+	if !c.KeepAlive {
+		options = append(options, config.WithKeepAlivesDisabled())
+	}
+	h, err := config.NewClientFromConfig(*cfg, c.Program, options...)
+	if err != nil {
+		return nil, fmt.Errorf("--%s=%s: %w", c.HTTPConfigFlag, c.HTTPConfigFile, err)
+	}
+	h.Transport = boundedAnswers{h.Transport, maxAnswer}
+	p, err := api.NewClient(api.Config{Address: u.String(), Client: h})
+	if err != nil {
+		return nil, errors.New("is not an address such as http://localhost:9090")
+	}
+	return &Client{v1.NewAPI(p), u.String()}, nil
+}
+
+// httpConfig returns the settings of the file, with the user of the address.
+func (c *ClientConfig) httpConfig(u *url.URL) (*config.HTTPClientConfig, error) {
+	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
+	if c.HTTPConfigFile != "" {
+		var err error
+		if cfg, _, err = config.LoadHTTPConfigFile(c.HTTPConfigFile); err != nil {
+			return nil, fmt.Errorf("--%s=%s: %w", c.HTTPConfigFlag, c.HTTPConfigFile, err)
+		}
+	}
+	if u.User == nil {
+		return cfg, nil
+	}
+	if cfg.BasicAuth != nil || cfg.Authorization != nil || cfg.OAuth2 != nil {
+		return nil, fmt.Errorf("--%s=%s tells who asks, and the address does, too: take the user out of the address", c.HTTPConfigFlag, c.HTTPConfigFile)
+	}
+	password, _ := u.User.Password()
+	cfg.BasicAuth = &config.BasicAuth{Username: u.User.Username(), Password: config.Secret(password)}
+	return cfg, nil
+}
+
+// maxAnswer bounds one answer, in bytes. A chunk of 1,000 series takes that much.
+const maxAnswer = 256 << 20
+
+// ErrAnswerTooLarge says that an answer is longer, or has no end.
+var ErrAnswerTooLarge = fmt.Errorf("an answer is longer than %d MiB: ask for fewer series, or for a shorter range", maxAnswer>>20)
+
+// boundedAnswers has reading an answer fail where it is too large.
+type boundedAnswers struct {
+	http.RoundTripper
+	most int64 // bytes
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = &boundedBody{answer.Body, b.most}
+	}
+	return answer, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, ErrAnswerTooLarge
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// tooMuch is what the error of a server says, besides other things, that is refused for the number
+// of samples: that of Prometheus (--query.max-samples), VictoriaMetrics and Mimir.
+var tooMuch = []string{"too many samples", "-search.maxSamplesPerQuery", "err-mimir-max-chunks-per-query"}
+
+// IsTooMuch reports whether a server refused a request because its answer has too many samples,
+// which are counted over all series.
+func IsTooMuch(err error) bool {
+	answer, ok := errors.AsType[*v1.Error](err)
+	return ok && slices.ContainsFunc(tooMuch, func(text string) bool { return strings.Contains(answer.Msg+answer.Detail, text) })
+}
+
+// Refused adds to an error of the server what it said, which the client leaves out, and who
+// it is: a proxy before it may have answered.
+func (c *Client) Refused(err error) error {
+	answer, ok := errors.AsType[*v1.Error](err)
+	if !ok {
+		return err // of the connection: it names the address
+	}
+	said := answer.Detail
+	var body struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(said), &body) == nil && body.Error != "" {
+		said = body.Error
+	}
+	if said = Excerpt(said); said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return fmt.Errorf("%s: %w", c.where, err)
+}
+
+// Excerpt is the beginning of a text from outside, in one line of what can be printed.
+func Excerpt(text string) string {
+	return humanize.Printable(strings.Join(strings.Fields(text), " "), 200)
+}

@@ -1,0 +1,106 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+)
+
+func TestIsTooMuch(t *testing.T) {
+	for said, want := range map[string]bool{
+		"query processing would load too many samples into memory in query execution":                                                   true,
+		"cannot select more than -search.maxSamplesPerQuery=1000000000 samples; possible solutions: to reduce time range for the query": true,
+		"the query exceeded the maximum number of chunks (limit: 2000000 chunks) (err-mimir-max-chunks-per-query)":                      true,
+		"query timed out in expression evaluation":                                                                                      false,
+	} {
+		if got := IsTooMuch(fmt.Errorf("x: %w", &v1.Error{Type: v1.ErrExec, Msg: said})); got != want {
+			t.Errorf("%s: %t", said, got)
+		}
+	}
+}
+
+// TestEndlessAnswer has a server that never ends what it says.
+func TestEndlessAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(bytes.Repeat([]byte{' '}, 1<<16)); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: boundedAnswers{http.DefaultTransport, 1 << 20}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if b, err := io.ReadAll(answer.Body); len(b) != 1<<20 || !errors.Is(err, ErrAnswerTooLarge) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+// TestNoSecrets has a server that wants a password: it is sent, and stands in no error.
+func TestNoSecrets(t *testing.T) {
+	var user, password string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ = r.BasicAuth()
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	address := strings.Replace(server.URL, "http://", "http://me:hunter2@", 1)
+	if shown := Redacted(address); shown != server.URL {
+		t.Errorf("shown as %s", shown)
+	}
+	c, err := NewClient(ClientConfig{URL: address, HTTPConfigFlag: "file", Program: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		_, _, _, err := c.Query(t.Context(), "up", time.Now())
+		return c.Refused(err)
+	}
+	if err := ask(); err == nil || strings.Contains(err.Error(), "hunter2") || user != "me" || password != "hunter2" {
+		t.Errorf("%v; %s, %s", err, user, password)
+	}
+	server.Close()
+	if err := ask(); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "me:") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestNewClient refuses what cannot be asked, and says what to do, without a password.
+func TestNewClient(t *testing.T) {
+	both := filepath.Join(t.TempDir(), "http.yml")
+	if err := os.WriteFile(both, []byte("bearer_token: abc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ url, file, want string }{
+		{"localhost:9090", "", "is not an address such as http://localhost:9090"},
+		{"ftp://a", "", "is not an address such as http://localhost:9090"},
+		{"http://me:hunter2@host:port", "", "is not an address such as http://localhost:9090"},
+		{"http://a?token=hunter2", "", "must end with the path: what follows ? or # is never sent"},
+		{"http://a", "/none", "--file=/none: open /none: no such file or directory"},
+		{"http://me:hunter2@a", both, "--file=" + both + " tells who asks, and the address does, too: take the user out of the address"},
+	} {
+		if _, err := NewClient(ClientConfig{URL: tt.url, HTTPConfigFile: tt.file, HTTPConfigFlag: "file", Program: "test"}); err == nil || err.Error() != tt.want {
+			t.Errorf("%s, %s: %v; want %s", tt.url, tt.file, err, tt.want)
+		}
+	}
+}
