@@ -116,6 +116,10 @@ screenshots: e2e-packages ## make the pictures of /predict in docs/ from the run
 faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; an hour and a half
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
 
+.PHONY: bench-fleet
+bench-fleet: ## what 10,000 GPUs of a Prometheus cost; ten minutes
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -v -count=1 -timeout 1h -run '^TestFleetCost$$' . -fleet.gpus=10000
+
 .PHONY: soak
 soak: ## the exporter over two simulated weeks; ten minutes
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -v -count=1 -timeout 1h -run '^TestSoak$$' . -soak.time=10m

@@ -30,15 +30,19 @@ type Options struct {
 	// ProcessCommand adds the label command to gpu_process_info: the arguments of
 	// each process, which may hold secrets.
 	ProcessCommand bool
-	// ProcessDetail says which processes have all of their series; empty is DetailAll.
+	// ProcessDetail says which processes have all of their series, and which GPUs of a fleet; empty is DetailAll.
 	ProcessDetail Detail
+	// Fleet is for the GPUs of many hosts.
+	Fleet Fleet
 }
 
 // Collector implements prometheus.Collector over the State that a function
 // returns. Its methods may be called from several goroutines.
 type Collector struct {
-	state func() *State
-	rows  []row // ordered by name
+	state  func() *State
+	fleet  Fleet
+	scopes *scopes
+	rows   []row // ordered by name
 }
 
 // New returns a Collector that exports what state returns. state must not block,
@@ -51,14 +55,20 @@ func New(state func() *State, o Options) (*Collector, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	c := &Collector{state: state}
+	if err := o.Fleet.validate(); err != nil {
+		return nil, fmt.Errorf("collector: %w", err)
+	}
+	c := &Collector{state: state, fleet: o.Fleet, scopes: newScopes(o.Fleet)}
 	for _, f := range families.families {
 		on, told := o.Enabled[f.name]
 		if !f.always && !on && (told || !f.enabled) {
 			continue
 		}
 		for _, m := range f.metrics {
-			r, err := newRow(m, o)
+			if !o.Fleet.shows(&m) {
+				continue
+			}
+			r, err := newRow(m, c.scopes, o)
 			if err != nil {
 				return nil, err
 			}

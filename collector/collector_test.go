@@ -510,8 +510,9 @@ func TestFixtureIsWhole(t *testing.T) {
 	filled := make(map[string]bool)
 	walk(reflect.ValueOf(fixture()).Elem(), "State", filled)
 	unused := []string{
-		"State.DriverReason",                                                                                          // TestDriverDown
-		"State.Awaited",                                                                                               // for the pages
+		"State.DriverReason",                                                               // TestDriverDown
+		"State.Awaited",                                                                    // for the pages
+		"State.Devices.Info.Place", "State.Devices.Owner", "State.Devices.Instances.Owner", // TestFleetLabels
 		"State.Devices.Programs",                                                                                      // they are in State.Programs
 		"State.Devices.Curve", "State.Devices.Instances.Curve", "State.Devices.Processes.Curve", "State.Devices.Ends", // for the page
 		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited", "State.Devices.Judgement.Unreleased",
@@ -703,7 +704,7 @@ func BenchmarkCollect(b *testing.B) {
 // those of NewConstMetric: the reason for having the former.
 func BenchmarkLabels(b *testing.B) {
 	m := gauge("gpu_process_x_bytes", "X.", func(*ProcessState) optional { return gpu.Some(1.0) })
-	r, err := newRow(m, Options{})
+	r, err := newRow(m, newScopes(Fleet{}), Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

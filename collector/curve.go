@@ -177,22 +177,24 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
+// add adds a sample to the history of a memory.
+func (c *curves) add(key gpu.Opt[instanceKey], t time.Duration, used gpu.Opt[uint64], v *detector.Verdict) {
+	h := c.memories[key]
+	if h == nil {
+		h = &history{}
+		c.memories[key] = h
+	}
+	if used.OK {
+		h.add(t, used.V, v)
+	}
+}
+
 // remember adds the samples to the histories, and forgets the memories that are not there any more.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
-	add := func(key gpu.Opt[instanceKey], used gpu.Opt[uint64], v *detector.Verdict) {
-		h := l.curves.memories[key]
-		if h == nil {
-			h = &history{}
-			l.curves.memories[key] = h
-		}
-		if used.OK {
-			h.add(sample.T, used.V, v)
-		}
-	}
-	add(gpu.Opt[instanceKey]{}, state.Memory.Used, &state.Judgement.Device)
+	l.curves.add(gpu.Opt[instanceKey]{}, sample.T, state.Memory.Used, &state.Judgement.Device)
 	for i := range state.Instances {
 		in := &state.Instances[i]
-		add(gpu.Some(instanceKey{in.ID, in.Profile}), in.Memory.Used, &in.Judgement.Device)
+		l.curves.add(gpu.Some(instanceKey{in.ID, in.Profile}), sample.T, in.Memory.Used, &in.Judgement.Device)
 	}
 	maps.DeleteFunc(l.curves.memories, func(key gpu.Opt[instanceKey], _ *history) bool {
 		return key.OK && !slices.ContainsFunc(state.Instances, func(in InstanceState) bool { return key.V == instanceKey{in.ID, in.Profile} })

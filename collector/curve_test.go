@@ -153,3 +153,23 @@ func TestCurvesOfInstances(t *testing.T) {
 		t.Errorf("curves of %d memories are kept, want those of the GPU and of its instance", n)
 	}
 }
+
+// TestCurvesOfHistory draws what was read at the start, too: of that nobody sees a verdict.
+func TestCurvesOfHistory(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		s, _ := flat(uint64(second+1) << 20)(second)
+		s.Instances = []gpu.Instance{{ID: 1, Profile: "1g.10gb", Memory: memoryOf(uint64(second+2) << 20)}}
+		s.More = second < 60
+		return s, nil
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(90 * time.Second)
+		dev := s.State().Devices[0]
+		if c := dev.Curve; c == nil || c.Ranges[0].Low != 2<<20 || len(c.Ranges) < 80 {
+			t.Errorf("the GPU has no curve of the history")
+		}
+		if c := dev.Instances[0].Curve; c == nil || c.Ranges[0].Low != 3<<20 || len(c.Ranges) < 80 {
+			t.Errorf("the GPU instance has no curve of the history")
+		}
+	})
+}

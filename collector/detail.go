@@ -5,7 +5,7 @@ package collector
 
 import "github.com/gpuleak/gpu_leak_exporter/detector"
 
-// Detail says which processes have all of their series.
+// Detail says which processes have all of their series. Of a fleet, which has none, it is about GPUs and GPU instances.
 type Detail string
 
 const (
@@ -34,19 +34,20 @@ var ofQuiet = map[string]bool{
 	"gpu_process_allocator_info":                 true,
 }
 
-// quiet reports whether a process neither leaks nor grows, as far as can be told.
-func quiet(p *ProcessState) bool {
-	v := &p.Verdict
+// quiet reports whether a memory neither leaks nor grows, as far as can be told.
+func quiet(v *detector.Verdict) bool {
 	return !v.Leak && v.Withheld == detector.WithheldNone && !value(v.SecondsToFull).OK
 }
 
 // shows reports whether the entity has series of the row.
 func (r *row) shows(of *entity) bool {
-	if !of.up && !r.down {
+	switch {
+	case !of.up && !r.down:
 		return false
-	}
-	if r.detail != DetailGrowing || r.scope != ofProcess || ofQuiet[r.name] {
+	case r.detail != DetailGrowing || !of.quiet:
 		return true
+	case r.scope == ofProcess:
+		return ofQuiet[r.name]
 	}
-	return !quiet(of.x.(*ProcessState))
+	return !r.growing
 }

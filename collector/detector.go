@@ -11,7 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-var _ = register(family{name: "detector", enabled: true, metrics: slices.Concat(
+var detectorFamily = register(family{name: "detector", enabled: true, metrics: slices.Concat(
 	verdictMetrics("gpu_", map[string]string{
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",

@@ -64,26 +64,28 @@ type row struct {
 	names []string
 	// heads are what stands before its series in the text formats.
 	heads [numTexts]string
-	// detail says which processes have series.
-	detail Detail
+	// detail says which processes have series; growing that it is left out of a GPU of a fleet that is quiet.
+	detail  Detail
+	growing bool
 }
 
-func newRow(m metric, o Options) (row, error) {
+func newRow(m metric, s *scopes, o Options) (row, error) {
 	if m.wanted != nil && m.wanted(o) {
 		m.labels = append(slices.Clip(m.labels), m.optional)
 	}
-	labels := slices.Concat(scopeLabels[m.scope], m.labels)
+	labels := slices.Concat(s.names[m.scope], m.labels)
 	heads, err := headsOf(m)
 	if err != nil {
 		return row{}, err
 	}
 	return row{
-		metric: m,
-		desc:   prometheus.NewDesc(m.name, m.help, labels, nil),
-		order:  sortedOrder(labels),
-		names:  labels,
-		heads:  heads,
-		detail: o.ProcessDetail,
+		metric:  m,
+		desc:    prometheus.NewDesc(m.name, m.help, labels, nil),
+		order:   sortedOrder(labels),
+		names:   labels,
+		heads:   heads,
+		detail:  o.ProcessDetail,
+		growing: o.Fleet.onlyGrowing(&m),
 	}, nil
 }
 
@@ -97,13 +99,6 @@ func sortedOrder(labels []string) []int {
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(labels[a], labels[b]) })
 	return order
 }
-
-var scopeOrder = func() (orders [numScopes][]int) {
-	for s, labels := range scopeLabels {
-		orders[s] = sortedOrder(labels)
-	}
-	return orders
-}()
 
 // emitAll emits the series of a row; of a GPU that is not up, only if the row is exported even so.
 func (e *emitter) emitAll(r *row, all *entities) {
@@ -165,7 +160,7 @@ type metricSink struct {
 func (*metricSink) end(*row) {}
 
 func (m *metricSink) put(r *row, of *entity, v float64, own []string) {
-	base := of.labelPairs(r.scope)
+	base := of.labelPairs(r)
 	pairs := make([]*dto.LabelPair, len(r.order))
 	for i, o := range r.order {
 		if o < len(base) {
@@ -183,12 +178,12 @@ func (m *metricSink) put(r *row, of *entity, v float64, own []string) {
 	m.ch <- s
 }
 
-// labelPairs returns the labels of an entity in the order of scopeLabels.
-func (n *entity) labelPairs(s scope) []*dto.LabelPair {
+// labelPairs returns the labels of an entity, of which the row is one, in the order of its scope.
+func (n *entity) labelPairs(r *row) []*dto.LabelPair {
 	if n.pairs == nil {
 		n.pairs = make([]*dto.LabelPair, len(n.values))
 		for i := range n.values {
-			n.pairs[i] = &dto.LabelPair{Name: &scopeLabels[s][i], Value: &n.values[i]}
+			n.pairs[i] = &dto.LabelPair{Name: &r.names[i], Value: &n.values[i]}
 		}
 	}
 	return n.pairs

@@ -6,12 +6,12 @@ package collector
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // entity is what series are about: a GPU, a process. Its labels are the same in all of its series, so
@@ -19,7 +19,9 @@ import (
 type entity struct {
 	x      any // *DeviceState and so on, as the scope says
 	up     bool
-	values []string // of the labels, in the order of scopeLabels
+	values []string // of the labels, in the order of scopes
+	// quiet says that it needs few of its series: see DetailGrowing.
+	quiet bool
 	// device tells from where it is.
 	device *DeviceState
 	// pairs are made by metricSink, fragments by textSink, when they are first wanted.
@@ -33,6 +35,8 @@ type entity struct {
 type entities struct {
 	state  *State
 	scopes [numScopes][]entity
+	labels *scopes
+	fleet  Fleet
 }
 
 // entities returns those of the current State; nil if there is none. Of those with the same labels the first one
@@ -42,20 +46,20 @@ func (c *Collector) entities() (*entities, error) {
 	if s == nil {
 		return nil, nil
 	}
-	all := &entities{state: s}
-	all.add(ofExporter, s, nil)
+	all := &entities{state: s, labels: c.scopes, fleet: c.fleet}
+	all.add(ofExporter, s, nil, nil)
 	for _, d := range s.Devices {
 		all.addDevice(d)
 	}
 	var err error
 	for scope := range all.scopes {
 		list := all.scopes[scope]
-		order := scopeOrder[scope]
+		order := c.scopes.order[scope]
 		slices.SortStableFunc(list, func(a, b entity) int { return compareValues(order, a.values, b.values) })
 		all.scopes[scope] = slices.CompactFunc(list, func(a, b entity) bool {
 			same := slices.Equal(a.values, b.values)
 			if same && a.device != b.device {
-				err = fmt.Errorf("two GPUs have series of the same labels, and one is left out: %s %q", scopeLabels[scope], a.values)
+				err = fmt.Errorf("two GPUs have series of the same labels, and one is left out: %s %q", c.scopes.names[scope], a.values)
 			}
 			return same
 		})
@@ -72,35 +76,36 @@ func compareValues(order []int, a, b []string) int {
 	return 0
 }
 
-// add adds an entity with these values of its scope's labels. It keeps values.
-func (l *entities) add(s scope, x any, d *DeviceState, values ...string) {
-	names := scopeLabels[s]
+// add adds an entity with these values of its scope's labels. It keeps values. v is the verdict on it; nil for none.
+func (l *entities) add(s scope, x any, d *DeviceState, v *detector.Verdict, values ...string) {
+	names := l.labels.names[s]
 	for i := range values {
 		values[i] = labelValue(names[i], values[i])
 	}
-	l.scopes[s] = append(l.scopes[s], entity{x: x, up: d == nil || d.Up, values: values, device: d})
+	l.scopes[s] = append(l.scopes[s], entity{x: x, up: d == nil || d.Up, values: values, quiet: v != nil && quiet(v), device: d})
 }
 
 func (l *entities) addDevice(d *DeviceState) {
-	index, uuid := strconv.Itoa(d.Info.Index), d.Info.UUID
-	l.add(ofGPU, d, d, index, uuid)
+	index, uuid := d.Info.IndexLabel(), d.Info.UUID
+	l.add(ofGPU, d, d, &d.Judgement.Device, append([]string{index, uuid}, l.fleet.places(d, d.Owner)...)...)
 	if !d.Up {
 		return
 	}
 	for i := range d.Instances {
 		in := &d.Instances[i]
-		l.add(ofInstance, in, d, index, uuid, instanceID(gpu.Some(in.ID)), in.Profile)
+		values := []string{index, uuid, instanceID(gpu.Some(in.ID)), in.Profile}
+		l.add(ofInstance, in, d, &in.Judgement.Device, append(values, l.fleet.places(d, in.Owner)...)...)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
-		l.add(ofProcess, p, d, processValues(index, uuid, p.Instance, p.ID, ownerOf(&p.Process))...)
+		l.add(ofProcess, p, d, &p.Verdict, processValues(index, uuid, p.Instance, p.ID, ownerOf(&p.Process))...)
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
-		l.add(ofUnreleased, u, d, processValues(index, uuid, u.Instance, u.ID, u.Owner)...)
+		l.add(ofUnreleased, u, d, nil, processValues(index, uuid, u.Instance, u.ID, u.Owner)...)
 	}
 	for i := range d.Workloads {
 		w := &d.Workloads[i]
-		l.add(ofWorkload, w, d, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob)
+		l.add(ofWorkload, w, d, &w.Verdict, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob)
 	}
 }

@@ -4,7 +4,6 @@
 package collector
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -171,7 +170,7 @@ func devicesUp(s *State) (n int) {
 func indexOf(s *State, uuid string) string {
 	for _, d := range s.Devices {
 		if uuid != "" && d.Info.UUID == uuid {
-			return strconv.Itoa(d.Info.Index)
+			return d.Info.IndexLabel()
 		}
 	}
 	return ""

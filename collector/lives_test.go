@@ -153,7 +153,7 @@ func TestProgramsOfSample(t *testing.T) {
 			map[ProgramName]ProgramState{{"serve.py", "a"}: {ProgramName{"serve.py", "a"}, 9 * time.Hour, detector.Of(5), detector.Of(7)}},
 		},
 	} {
-		table := newProcessTable(SamplerConfig{ProcessMax: 0, ProcessMinAge: 10 * second, Lives: c.book}, 0, func() *jobsState { return nil })
+		table := newProcessTable(SamplerConfig{ProcessMax: 0, ProcessMinAge: 10 * second, Lives: c.book}, "0", func() *jobsState { return nil })
 		sample := gpu.Sample{T: 10*time.Hour - attributionGrace, Processes: []gpu.Process{
 			{ID: gpu.ProcessID{PID: 1, Start: 1}, Started: gpu.Some(10*time.Hour - c.age), Used: gpu.Some(uint64(6)), Owner: c.owner},
 		}}

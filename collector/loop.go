@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -103,10 +102,10 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	info := d.Info()
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
-		logger: log.With(s.cfg.Logger, "gpu", info.Index, "uuid", info.UUID),
+		logger: log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
 		progress: progress{
 			instances: map[instanceKey]*domain{},
-			processes: newProcessTable(s.cfg, info.Index, s.jobs.Load),
+			processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load),
 			curves:    curves{memories: map[gpu.Opt[instanceKey]]*history{}},
 		},
 	}
@@ -114,13 +113,6 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
 	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})
 	return l
-}
-
-// reads reports whether the loop is that of a device's GPU. Where it has a UUID,
-// it may be another device by now.
-func (l *loop) reads(d gpu.Device) bool {
-	uuid := d.Info().UUID
-	return l.device == d || (uuid != "" && uuid == l.info.UUID)
 }
 
 // start readies the loop to be retired and runs it until ctx is done, the GPU
@@ -169,12 +161,20 @@ func (l *loop) step(ctx context.Context) {
 	began := time.Now()
 	sample, err := l.device.Read(ctx)
 	took := time.Since(began)
-	if err != nil {
+	switch {
+	case errors.Is(err, gpu.ErrSilent):
+		l.published.Store(nil)
+		return
+	case err != nil:
 		l.fail(err)
 		return
 	}
-	l.fault.succeeded(l.logger)
 	l.lost = false
+	if sample.More {
+		l.learn(&sample)
+		return
+	}
+	l.fault.succeeded(l.logger)
 	l.reading.start() // an owner is looked up in procfs, which can hang, too
 	l.publish(&sample)
 	if l.slowDue(sample.T) {
@@ -197,7 +197,7 @@ func (l *loop) fail(err error) {
 func (l *loop) publishDown(last *publication) {
 	down := &DeviceState{Info: l.info}
 	if last != nil {
-		down.SampleTime = last.state.SampleTime
+		down.SampleTime, down.Owner = last.state.SampleTime, last.state.Owner
 	}
 	l.published.Store(&publication{state: down})
 }
@@ -265,7 +265,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.reconfigure()
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
-		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status,
+		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status, Owner: sample.Owner,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 	}
 	l.sayWhetherBlind(sample)
@@ -286,7 +286,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 // sayWhetherBlind says once that nothing tells how much memory is used, so that nothing of it is
 // judged, and once that this is over.
 func (l *loop) sayWhetherBlind(sample *gpu.Sample) {
-	blind := !sample.Memory.Used.OK
+	blind := !sample.Memory.Used.OK && !l.sampler.cfg.Fleet // there is no driver to tell it
 	switch {
 	case blind && !l.blind:
 		level.Warn(l.logger).Log("msg", "the driver does not tell how much memory of the GPU is used; it is not judged", "name", l.info.Name)
@@ -294,6 +294,26 @@ func (l *loop) sayWhetherBlind(sample *gpu.Sample) {
 		level.Info(l.logger).Log("msg", "the driver tells again how much memory of the GPU is used")
 	}
 	l.blind = blind
+}
+
+// learn has the detector see a sample of which nobody will see the verdict, because a later one is there. The curves
+// have it, too.
+func (l *loop) learn(sample *gpu.Sample) {
+	l.reconfigure()
+	if sample.Memory.Used.OK {
+		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
+	}
+	l.repartition(sample)
+	frame, _ := l.frames.Device(l.info, sample)
+	l.observe(l.domain, frame)
+	l.curves.add(gpu.Opt[instanceKey]{}, sample.T, sample.Memory.Used, &detector.Verdict{})
+	for i := range sample.Instances {
+		in := &sample.Instances[i]
+		key := instanceKey{in.ID, in.Profile}
+		frame, _ := l.frames.Instance(l.info, sample, in)
+		l.observe(l.instances[key], frame)
+		l.curves.add(gpu.Some(key), sample.T, in.Memory.Used, &detector.Verdict{})
+	}
 }
 
 // locate asks processes of which tensors leak for the lines that allocate them.
@@ -346,8 +366,8 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	l.repartition(sample)
 	frame, index := l.frames.Device(l.info, sample)
-	if j := l.observe(l.domain, frame); j != nil {
-		state.Judgement = l.take(j, sample, index, state, gpu.Opt[uint32]{}, sample.Memory.Capacity())
+	if l.observe(l.domain, frame) {
+		state.Judgement = l.take(l.domain.Judgement(), sample, index, state, gpu.Opt[uint32]{}, sample.Memory.Capacity())
 	}
 	if len(sample.Instances) > 0 {
 		// The slices run out of memory, not the GPU: of the whole there are
@@ -359,8 +379,8 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		in := &sample.Instances[i]
 		frame, index := l.frames.Instance(l.info, sample, in)
 		is := InstanceState{Instance: *in}
-		if j := l.observe(l.instances[instanceKey{in.ID, in.Profile}], frame); j != nil {
-			is.Judgement = l.take(j, sample, index, state, gpu.Some(in.ID), in.Memory.Capacity())
+		if d := l.instances[instanceKey{in.ID, in.Profile}]; l.observe(d, frame) {
+			is.Judgement = l.take(d.Judgement(), sample, index, state, gpu.Some(in.ID), in.Memory.Capacity())
 		}
 		state.Instances = append(state.Instances, is)
 	}
@@ -391,18 +411,15 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	}
 }
 
-// observe adds a frame to a domain; a clock that went back starts it anew.
-func (l *loop) observe(d *domain, frame *detector.Frame[gpu.ProcessID]) *detector.Judgement[gpu.ProcessID] {
+// observe adds a frame to a domain, if that can be; a clock that went back starts it anew.
+func (l *loop) observe(d *domain, frame *detector.Frame[gpu.ProcessID]) bool {
 	err := d.Observe(frame)
 	if err == nil {
-		return d.Judgement()
+		return true
 	}
 	level.Warn(l.logger).Log("msg", "the clock of the source went back; judging starts anew", "err", err)
 	d.Reset(detector.ReasonClockStep)
-	if err = d.Observe(frame); err != nil {
-		return nil
-	}
-	return d.Judgement()
+	return d.Observe(frame) == nil
 }
 
 // take copies a judgement, which belongs to the domain, into the state.
@@ -474,7 +491,7 @@ func (l *loop) current() *DeviceState {
 	case p == nil && !down:
 		return nil
 	case p != nil && down:
-		d.SampleTime = p.state.SampleTime
+		d.SampleTime, d.Owner = p.state.SampleTime, p.state.Owner
 	case p != nil:
 		d = *p.state
 	}
@@ -483,13 +500,13 @@ func (l *loop) current() *DeviceState {
 }
 
 // retire ends the loop of a GPU that the driver does not list any more.
-func (l *loop) retire(logger log.Logger) {
+func (l *loop) retire(news log.Logger) {
 	if l.retired.on() {
 		return
 	}
 	l.retired.start()
 	l.cancel()
-	level.Warn(logger).Log("msg", "GPU is gone", "gpu", l.info.Index, "uuid", l.info.UUID)
+	_ = news.Log("msg", "GPU is gone")
 }
 
 // leave ends the loop and reports whether it has left the GPU, which one goroutine
@@ -518,7 +535,7 @@ func (l *loop) follow(before *loop) {
 func (l *loop) succeed(before *loop) {
 	l.progress = before.progress
 	l.tuning.loop = l
-	l.processes.index = strconv.Itoa(l.info.Index)
+	l.processes.index = l.info.IndexLabel()
 	l.slowOnce = false // the end may have cut the last reading of the status short
 	l.missed.Store(before.missed.Load())
 	l.prepared.Store(before.prepared.Load())

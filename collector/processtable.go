@@ -6,7 +6,6 @@ package collector
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -72,8 +71,8 @@ type processEntry struct {
 
 var unknownOwner = &gpu.Owner{}
 
-func newProcessTable(cfg SamplerConfig, index int, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: strconv.Itoa(index), jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(*gpu.Owner, time.Duration) {}}
+func newProcessTable(cfg SamplerConfig, index string, jobs func() *jobsState) processTable {
+	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(*gpu.Owner, time.Duration) {}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }

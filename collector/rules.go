@@ -83,7 +83,7 @@ func (l *loop) reconfigure() {
 // labelsOf returns the labels of a series of the GPU or of one of its instances.
 func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) map[string]string {
 	labels := map[string]string{
-		"scope": "gpu", "gpu": strconv.Itoa(l.info.Index), "uuid": l.info.UUID, "name": l.info.Name,
+		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
 	id := gpu.Opt[uint32]{}
 	if instance.OK {

@@ -72,6 +72,9 @@ type SamplerConfig struct {
 	Owners Owners
 	// Allocators tells what the memory allocators in processes hold; nil leaves it unknown.
 	Allocators Allocators
+	// Fleet says that the GPUs are those of many hosts, of which some always come and go: each is worth no line
+	// of the log, and one that the source does not list any more is forgotten at once.
+	Fleet bool
 	// ProcFS is where procfs is mounted; SysFS is the same for sysfs, and ""
 	// leaves the PCI bus unread.
 	ProcFS, SysFS string
@@ -383,16 +386,17 @@ func (s *Sampler) driver(next *shared, err error) {
 // follow gives next the loops for the devices that are there now: those of before,
 // new ones, and for a while those of devices that are gone.
 func (s *Sampler) follow(ctx context.Context, next *shared, devices []gpu.Device) {
-	before, now := next.loops, []*loop(nil)
+	before, now := newLoopIndex(next.loops), []*loop(nil)
 	for _, d := range devices {
-		now = append(now, s.loopOf(ctx, next, d))
+		now = append(now, s.loopOf(ctx, next, before.of(d), d))
 	}
-	for _, l := range before {
-		if slices.ContainsFunc(now, func(o *loop) bool { return o.reads(l.device) }) {
+	after := newLoopIndex(now)
+	for _, l := range next.loops {
+		if after.of(l.device) != nil {
 			continue
 		}
-		l.retire(s.cfg.Logger)
-		if l.gone() < rememberDevice {
+		l.retire(s.news(l.logger, level.Warn))
+		if !s.cfg.Fleet && l.gone() < rememberDevice {
 			now = append(now, l)
 		}
 	}
@@ -403,30 +407,61 @@ func (s *Sampler) follow(ctx context.Context, next *shared, devices []gpu.Device
 	next.loops = now
 }
 
-// loopOf returns the loop of a device that is there now: that of before, or a new
-// one, which goes on where one of the same GPU has ended. While that has not, it
-// stays.
-func (s *Sampler) loopOf(ctx context.Context, next *shared, d gpu.Device) *loop {
-	var before *loop
-	if i := slices.IndexFunc(next.loops, func(l *loop) bool { return l.reads(d) }); i >= 0 {
-		before = next.loops[i]
-		if (before.device == d && !before.retired.on()) || !before.leave() {
-			return before
+// news returns the logger for a line about a GPU that has come or gone.
+func (s *Sampler) news(of log.Logger, as func(log.Logger) log.Logger) log.Logger {
+	if s.cfg.Fleet {
+		return level.Debug(of)
+	}
+	return as(of)
+}
+
+// loopIndex finds the loop that reads a device: a fleet has thousands.
+type loopIndex struct {
+	byDevice map[gpu.Device]*loop
+	byUUID   map[string]*loop
+}
+
+func newLoopIndex(loops []*loop) loopIndex {
+	x := loopIndex{make(map[gpu.Device]*loop, len(loops)), make(map[string]*loop, len(loops))}
+	for _, l := range slices.Backward(loops) { // the first one counts
+		x.byDevice[l.device] = l
+		if l.info.UUID != "" {
+			x.byUUID[l.info.UUID] = l
 		}
 	}
+	return x
+}
+
+// of returns the loop that is that of a device's GPU; nil if there is none. Where it has a UUID, the loop may be
+// that of another device by now.
+func (x loopIndex) of(d gpu.Device) *loop {
+	if l := x.byUUID[d.Info().UUID]; l != nil {
+		return l
+	}
+	return x.byDevice[d]
+}
+
+// loopOf returns the loop of a device that is there now: that of before, or a new
+// one, which goes on where one of the same GPU has ended. While that has not, it
+// stays. before is nil where there was none.
+func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.Device) *loop {
+	if before != nil && ((before.device == d && !before.retired.on()) || !before.leave()) {
+		return before
+	}
 	l := newLoop(s, d)
+	news := s.news(l.logger, level.Info)
 	switch {
 	case before == nil:
-		level.Info(l.logger).Log("msg", "GPU found", "name", l.info.Name)
+		news.Log("msg", "GPU found", "name", l.info.Name)
 		if l.info.UnifiedMemory {
 			level.Info(l.logger).Log("msg", "the GPU has no memory of its own; gpu_memory_* is the memory of the host, which all its programs use")
 		}
 		s.revive(next, l)
 	case before.retired.on():
-		level.Info(l.logger).Log("msg", "GPU found again", "name", l.info.Name)
+		news.Log("msg", "GPU found again", "name", l.info.Name)
 		l.follow(before)
 	default:
-		level.Info(l.logger).Log("msg", "GPU has another index", "before", before.info.Index)
+		news.Log("msg", "GPU has another index", "before", before.info.Index)
 		l.succeed(before)
 	}
 	l.start(ctx)

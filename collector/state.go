@@ -91,10 +91,12 @@ type Allotment = workload.Allotment
 type DeviceState struct {
 	Info gpu.Info
 	// Up is false when the GPU cannot be read now; then only Info, SampleTime,
-	// Missed and XIDs mean anything.
+	// Owner, Missed and XIDs mean anything.
 	Up bool
 	// SampleTime is the wall clock of the last sample; zero before the first.
 	SampleTime time.Time
+	// Owner is whom the GPU is allotted to, where the source says so; see gpu.Sample.Owner.
+	Owner *gpu.Owner
 	// Missed counts the samples that were due and were not taken.
 	Missed uint64
 	// XIDs are the XID errors since the exporter started, ordered by code; those

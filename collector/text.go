@@ -126,7 +126,7 @@ func (t *textSink) put(r *row, of *entity, v float64, own []string) {
 	begin := t.b.Len()
 	t.b.WriteString(r.name)
 	if own == nil {
-		t.b.WriteString(of.labelText(r.scope))
+		t.b.WriteString(of.labelText(r))
 	} else {
 		t.labels(r, of, own)
 	}
@@ -138,7 +138,7 @@ func (t *textSink) put(r *row, of *entity, v float64, own []string) {
 
 // labels writes the labels of a series that has some of its own.
 func (t *textSink) labels(r *row, of *entity, own []string) {
-	of.labelText(r.scope)
+	of.labelText(r)
 	separator := byte('{')
 	for _, o := range r.order {
 		t.b.WriteByte(separator)
@@ -188,20 +188,23 @@ func compareLines(order []int, a, b line) int {
 	return 0
 }
 
-// labelText returns the labels of an entity's series that have none of their own.
-func (n *entity) labelText(s scope) string {
+// labelText returns the labels of an entity's series that have none of their own. The row is one of the entity: its
+// names begin with those of the scope, so any row gives the same.
+func (n *entity) labelText(r *row) string {
 	if n.fragments != nil || len(n.values) == 0 {
 		return n.text
 	}
 	n.fragments = make([]string, len(n.values))
 	for i, v := range n.values {
-		n.fragments[i] = scopeLabels[s][i] + `="` + escaped(v) + `"`
+		n.fragments[i] = r.names[i] + `="` + escaped(v) + `"`
 	}
 	text := make([]byte, 0, 256)
 	separator := byte('{')
-	for _, o := range scopeOrder[s] {
-		text = append(append(text, separator), n.fragments[o]...)
-		separator = ','
+	for _, o := range r.order {
+		if o < len(n.fragments) {
+			text = append(append(text, separator), n.fragments[o]...)
+			separator = ','
+		}
 	}
 	n.text = string(append(text, '}'))
 	return n.text

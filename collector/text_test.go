@@ -5,6 +5,7 @@ package collector
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // asExpfmt returns what a registry and expfmt make of a Collector and the families of others.
@@ -80,6 +82,25 @@ func sameText(t testing.TB, got, want string) {
 	}
 }
 
+// fleetOf returns n GPUs of a fleet in an order that is not that of their labels: with an index, a UUID and an owner and
+// without, in MIG mode, down, and quiet or not.
+func fleetOf(n int) *State {
+	s := &State{}
+	for i := range n {
+		d := &DeviceState{Info: gpu.Info{Index: i%3 - 1, Place: [gpu.MaxPlaceLabels]string{fmt.Sprintf("node \"%d\"\n", n-i/3), "z"}}, Up: i != 5}
+		if i%2 == 0 {
+			d.Info.UUID, d.Owner = fmt.Sprintf("GPU-%d", n-i), &gpu.Owner{Namespace: "n", Pod: `p\`, Container: "c"}
+		}
+		d.Memory.Used, d.Judgement.T = gpu.Some(uint64(i)), 1
+		d.Judgement.Device = detector.Verdict{Judged: true, Leak: i%3 == 0, Trough: detector.Of(float64(i)), SecondsToOOM: detector.Of(1)}
+		if i == 4 {
+			d.Instances = []InstanceState{{Instance: gpu.Instance{ID: 2, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: d.Memory}, Judgement: d.Judgement}}
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return s
+}
+
 // TestWriteText holds the text against expfmt's, byte for byte.
 func TestWriteText(t *testing.T) {
 	others := []prometheus.Collector{
@@ -93,13 +114,24 @@ func TestWriteText(t *testing.T) {
 	}
 	for _, format := range textFormatsOf() {
 		t.Run(string(format), func(t *testing.T) {
-			for name, state := range map[string]*State{
-				"fixture": fixture(), "crowd": crowd(8, 8), "no driver": {DriverReason: "library_not_found"}, "nothing": nil,
+			o := allFamilies(true)
+			o.ProcessCommand = true
+			growing, fleet := o, o
+			growing.ProcessDetail = DetailGrowing
+			fleet.ProcessDetail, fleet.Fleet = DetailGrowing, Fleet{Labels: []string{"instance", "zone"}}
+			for name, tt := range map[string]struct {
+				state   *State
+				options Options
+			}{
+				"fixture":   {fixture(), o},
+				"crowd":     {crowd(8, 8), o},
+				"growing":   {crowd(8, 8), growing},
+				"fleet":     {fleetOf(9), fleet},
+				"no driver": {&State{DriverReason: "library_not_found"}, o},
+				"nothing":   {nil, o},
 			} {
 				t.Run(name, func(t *testing.T) {
-					o := allFamilies(true)
-					o.ProcessCommand = true
-					c := newCollector(t, state, o)
+					c := newCollector(t, tt.state, tt.options)
 					sameText(t, written(t, format, c, others...), asExpfmt(t, format, append(others, c)...))
 				})
 			}

@@ -27,6 +27,7 @@ type manifest struct {
 			Spec struct {
 				Containers []struct {
 					Name            string
+					Args            []string
 					SecurityContext struct{ Capabilities struct{ Add, Drop []string } } `yaml:"securityContext"`
 				}
 			}

@@ -123,6 +123,9 @@
     // The page of the exporter that shows what it foresees; %s is the node label. It is left out where that label has no port,
     // and with ''.
     predictURLPattern: 'http://%s/predict',
+    // Ports of exporters that tell of GPUs to one that judges a fleet (--source=prometheus:URL): DCGM exporter's and
+    // nvidia_gpu_exporter's. Where the node label of an alert ends with one of them, that page is not there.
+    sourcePorts: '9400|9835',
 
     dashboardTags: ['gpu', 'gpu-leak-exporter'],
     dashboardInterval: 'now-6h',

@@ -31,6 +31,9 @@ const (
 	maxAnswer  = 32 << 20
 	maxUnsent  = 64 << 20
 	maxReaders = 256
+	// Of a fleet the page is as large as there are GPUs: 2.6 KB for each, if it is not compressed.
+	maxFleetAnswer = 128 << 20
+	maxFleetUnsent = 256 << 20
 	// sentAtOnce is how much is sent before it is noted that the client reads, in bytes.
 	sentAtOnce = 64 << 10
 )
@@ -44,6 +47,8 @@ type answers struct {
 	pages   chan struct{} // as slots, for what people look at: one slot is left to the metrics
 	refused *prometheus.CounterVec
 	logger  *slog.Logger
+	largest int // bytes of one
+	unsent  int // bytes of all
 
 	mu      sync.Mutex
 	making  map[string]*answer // by key
@@ -79,13 +84,16 @@ var (
 
 // newAnswers returns answers of which most are made at a time, any number if that is 0.
 func newAnswers(most int, refused *prometheus.CounterVec, logger *slog.Logger) *answers {
-	a := &answers{refused: refused, logger: logger, making: map[string]*answer{}, sending: list.New(), sizes: map[string]int{}}
+	a := &answers{refused: refused, logger: logger, largest: maxAnswer, unsent: maxUnsent, making: map[string]*answer{}, sending: list.New(), sizes: map[string]int{}}
 	if most > 0 {
 		a.slots = make(chan struct{}, most)
 		a.pages = make(chan struct{}, max(1, most-1))
 	}
 	return a
 }
+
+// forFleet allows answers as large as those of a fleet are. It is called before the first request.
+func (a *answers) forFleet() { a.largest, a.unsent = maxFleetAnswer, maxFleetUnsent }
 
 // of serves the answers of a handler that looks at nothing of a request but its path.
 func (a *answers) of(next http.Handler) http.Handler {
@@ -176,11 +184,11 @@ func (a *answers) make(r *http.Request, key string, next http.Handler, made *ans
 	a.mu.Lock()
 	size := a.sizes[key]
 	a.mu.Unlock()
-	w := &answerWriter{head: http.Header{}, body: make([]byte, 0, size+size/8)}
+	w := &answerWriter{head: http.Header{}, most: a.largest, body: make([]byte, 0, size+size/8)}
 	next.ServeHTTP(w, r)
 	if w.tooLarge {
 		a.refused.WithLabelValues(refusedTooLarge).Inc()
-		a.logger.Error("An answer is too large to be sent", "path", r.URL.Path, "bytes", maxAnswer)
+		a.logger.Error("An answer is too large to be sent", "path", r.URL.Path, "bytes", a.largest)
 		return errTooLarge
 	}
 	w.WriteHeader(http.StatusOK) // where nothing was written
@@ -208,7 +216,7 @@ func (a *answers) begin(rd *reader) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	rd.at = a.sending.PushBack(rd)
-	for (a.bytes > maxUnsent || a.sending.Len() > maxReaders) && a.sending.Len() > 1 {
+	for (a.bytes > a.unsent || a.sending.Len() > maxReaders) && a.sending.Len() > 1 {
 		slowest := a.sending.Front().Value.(*reader)
 		a.release(slowest)
 		slowest.gone = true
@@ -285,6 +293,7 @@ type answerWriter struct {
 	head     http.Header
 	code     int
 	body     []byte
+	most     int // bytes
 	tooLarge bool
 }
 
@@ -298,7 +307,7 @@ func (w *answerWriter) WriteHeader(code int) {
 
 func (w *answerWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.tooLarge = w.tooLarge || len(w.body)+len(b) > maxAnswer; w.tooLarge {
+	if w.tooLarge = w.tooLarge || len(w.body)+len(b) > w.most; w.tooLarge {
 		return 0, errTooLarge
 	}
 	w.body = append(w.body, b...)

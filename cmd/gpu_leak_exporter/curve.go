@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,9 +44,14 @@ type room struct {
 	listed              map[string]bool // the identifiers of the leaks that are listed
 }
 
-// nameOf returns the identifier of a memory on the page, and that of a process on it.
+// nameOf returns the identifier of a memory on the page, and that of a process on it. In a fleet many GPUs have the
+// same index: there it is the UUID that names one, or where it is.
 func nameOf(m *domain, p *collector.ProcessState) string {
-	name := fmt.Sprintf("gpu-%d", m.device.Info.Index)
+	info := &m.device.Info
+	name := "gpu-" + info.IndexLabel()
+	if where := info.Place[:]; strings.Join(where, "") != "" || info.Index < 0 {
+		name = "gpu-" + strings.Map(inName, cmp.Or(strings.TrimPrefix(info.UUID, "GPU-"), joinedBy("-", append(slices.Clone(where), info.IndexLabel())...)))
+	}
 	if m.instance.OK {
 		name += fmt.Sprintf("-mig-%d", m.instance.V)
 	}
@@ -53,6 +59,14 @@ func nameOf(m *domain, p *collector.ProcessState) string {
 		name += fmt.Sprintf("-pid-%d", p.ID.PID)
 	}
 	return name
+}
+
+// inName returns r if it can stand in an identifier and in a path, else a hyphen.
+func inName(r rune) rune {
+	if r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+		return r
+	}
+	return '-'
 }
 
 // memoryCurve draws a memory; "" where there is nothing to draw.

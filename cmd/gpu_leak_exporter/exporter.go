@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
@@ -77,7 +78,10 @@ func (e *exporter) wire() (err error) {
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
 	limits := newLimits(e.cfg.maxRequests, e.slogger)
-	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, limits, e.slogger)
+	if e.cfg.ofFleet() {
+		limits.answers.forFleet()
+	}
+	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, limits, e.slogger, ownMetrics(e.source)...)
 	if err != nil {
 		return err
 	}
@@ -109,6 +113,7 @@ func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Log
 		ProcFS:        cfg.source.ProcFS,
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,
+		Fleet:         cfg.ofFleet(),
 		Logger:        logger,
 	}
 	if cfg.source.Kind == source.NVML {
@@ -127,6 +132,14 @@ func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Log
 		}
 	}
 	return collector.NewSampler(src, c)
+}
+
+// ownMetrics returns those that a source has about itself.
+func ownMetrics(src gpu.Source) []prometheus.Collector {
+	if c, ok := src.(prometheus.Collector); ok {
+		return []prometheus.Collector{c}
+	}
+	return nil
 }
 
 // listen opens the addresses here and not in web.ListenAndServe, so that a port

@@ -61,7 +61,7 @@ type config struct {
 	families        map[string]bool
 	processMax      int
 	processMinAge   time.Duration
-	processDetail   string
+	processDetail   collector.Detail
 	workload        source.OwnersConfig
 	detector        detector.Config
 	rulesFile       string
@@ -74,8 +74,22 @@ type config struct {
 	sites           bool
 }
 
+// ofFleet reports whether the GPUs are those of a Prometheus, and not of this host.
+func (c *config) ofFleet() bool { return c.source.Kind == source.Prometheus }
+
+// fleet returns how GPUs are exported that are not those of this host.
+func (c *config) fleet() collector.Fleet {
+	if !c.ofFleet() {
+		return collector.Fleet{}
+	}
+	return collector.Fleet{Labels: c.source.Fleet.Labels}
+}
+
 // groups returns the parts of the slow reading that an enabled family shows.
 func (c *config) groups() []gpu.Group {
+	if c.ofFleet() {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(gpu.Groups), func(g gpu.Group) bool { return !c.families[string(g)] })
 }
 
@@ -105,6 +119,7 @@ type parser struct {
 	chosen  map[string]*familyFlag
 	speed   bool // --source.speed was given
 	noOwn   bool
+	fleet   fleetFlags
 }
 
 // familyFlag is --[no-]collector.NAME.
@@ -122,6 +137,7 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	p.webFlags()
 	p.logFlags()
 	p.sourceFlags()
+	p.fleetFlags()
 	p.collectorFlags()
 	p.detectorFlags()
 	p.stateFlags()
@@ -172,12 +188,13 @@ func (p *parser) logFlags() {
 func (p *parser) sourceFlags() {
 	c, s := p.config, &p.config.source
 	var spec string
-	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(scenarioNames(), ", ")+") or replay:FILE (a recording).",
+	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(scenarioNames(), ", ")+"), replay:FILE (a recording) "+
+		"or prometheus:URL (those of a fleet that this Prometheus knows, from DCGM exporter or nvidia_gpu_exporter).",
 		setting.Checked("source", &spec, s.SetSpec), string(source.NVML))
 	p.flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.",
 		setting.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)), "1").IsSetByUser(&p.speed)
-	p.flag("sample.interval", "Time between two samples of the memory and the processes of a GPU.",
-		setting.Duration("sample.interval", &s.Interval, minInterval, maxInterval), "1s")
+	p.flag("sample.interval", "Time between two samples of the memory and the processes of a GPU. Default with --source=prometheus:URL: 15s.",
+		setting.Duration("sample.interval", &s.Interval, minInterval, maxInterval), "1s").IsSetByUser(&p.fleet.interval)
 	p.flag("sample.slow-interval", "Time between two samples of everything else.",
 		setting.Duration("sample.slow-interval", &c.slowInterval, minInterval, maxSlowInterval), "15s")
 	p.app.Flag("nvml.library-path", "File or name of the driver's library. Default: libnvidia-ml.so.1, where the dynamic linker or a container runtime puts it.").
@@ -209,12 +226,15 @@ func (p *parser) collectorFlags() {
 			IsSetByUser(&chosen.given).Default(strconv.FormatBool(f.Default)).BoolVar(&chosen.on)
 	}
 	p.app.Flag("collector.disable-defaults", "Disable all collectors but those that a flag enables.").BoolVar(&p.disable)
+	details := []string{string(collector.DetailAll), string(collector.DetailGrowing)}
+	p.flag("collector.process.detail", "Which processes have all of their series: all, or growing (those that leak or grow; the others keep their memory, gpu_process_info and what alerts need). "+
+		"With --source=prometheus:URL, which knows no processes, it is about GPUs and GPU instances, and the default is growing.",
+		setting.OneOf("collector.process.detail", details, func(s string) error { c.processDetail = collector.Detail(s); return nil }, func() string { return string(c.processDetail) }),
+		details[0]).IsSetByUser(&p.fleet.details)
 	p.flag("collector.process.max", "Processes of a GPU that have series of their own, those with most to say; the others are summed. Up to 1024 are judged.",
 		setting.Int("collector.process.max", &c.processMax, 0, maxShown), "64")
 	p.flag("collector.process.min-age", "How old a process must be to have series of its own.",
 		setting.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
-	p.app.Flag("collector.process.detail", "Which processes have all of their series: all, or growing (those that leak or grow; the others keep their memory, gpu_process_info and what alerts need).").
-		Default(string(collector.DetailAll)).EnumVar(&c.processDetail, string(collector.DetailAll), string(collector.DetailGrowing))
 	p.app.Flag("collector.allocator.sites", "Ask processes with a probe which of their lines allocate what leaks, once tensors leak. Shows their paths and functions: set authentication first.").
 		BoolVar(&c.sites)
 	p.app.Flag("collector.process.command", "Show the arguments of processes in gpu_process_info. They may hold secrets.").
@@ -306,7 +326,10 @@ func (p *parser) check() error {
 	c.exporterMetrics = !p.noOwn
 	c.families = make(map[string]bool, len(p.chosen))
 	for name, f := range p.chosen {
-		c.families[name] = f.on && (f.given || !p.disable)
+		c.families[name] = f.on && (f.given || !p.disable && (!c.ofFleet() || slices.Contains(fleetFamilies, name)))
+	}
+	if err := p.checkFleet(); err != nil {
+		return err
 	}
 	d, interval := &c.detector, humanize.FormatDuration(c.source.Interval)
 	switch least := c.minWindow(); {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -67,13 +68,28 @@ func TestWrongCalls(t *testing.T) {
 		{"--source=sim:leak --web.listen-address=127.0.0.1:0 --web.listen-address=x", "--web.listen-address=x: listen tcp: address x: missing port in address"},
 		{"--log.level=loud", "--log.level=loud: choose one of debug, info, warn, error"},
 		{"--log.format=xml", "--log.format=xml: choose one of logfmt, json"},
-		{"--source=amd", "--source=amd: choose nvml, sim:SCENARIO or replay:FILE"},
-		{"--source=nvml:0", "--source=nvml:0: choose nvml, sim:SCENARIO or replay:FILE"},
+		{"--source=amd", "--source=amd: choose nvml, sim:SCENARIO, replay:FILE or prometheus:URL"},
+		{"--source=nvml:0", "--source=nvml:0: choose nvml, sim:SCENARIO, replay:FILE or prometheus:URL"},
 		{"--source=sim", "--source=sim: name a scenario: sim:" + strings.ReplaceAll(scenarios, ", ", ", sim:")},
 		{"--source=sim:x", `--source=sim:x: unknown scenario "x": choose one of ` + scenarios},
 		{"--source=replay:", `--source="replay:": name a recording: replay:FILE`},
 		{"--source=replay:/none", "--source=replay:/none: recording: stat /none: no such file or directory"},
 		{"--source=replay:" + recording, "--source=replay:" + recording + ": " + recording + ":1: no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording"},
+		{"--source=prometheus:", `--source="prometheus:": name a Prometheus: prometheus:http://localhost:9090`},
+		{"--source=prometheus:localhost:9090", "--source=prometheus:localhost:9090: the address must be one such as http://localhost:9090, without ? and #"},
+		{"--source.query=x", "--source.query needs --source=prometheus:URL"},
+		{"--shard=0/2", "--shard needs --source=prometheus:URL"},
+		{"--source=prometheus:http://a --shard=2/2", "--shard=2/2: must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters; 1000 at most"},
+		{"--source=prometheus:http://a --source.query=x", "--source=prometheus:http://a: x does not tell its unit: give --source.unit=B or --source.unit=MiB"},
+		{"--source=prometheus:http://a --source.query=gpu_process_memory_used_bytes", "--source=prometheus:http://a: gpu_process_memory_used_bytes is a part of a memory: ask for that of a GPU, such as DCGM_FI_DEV_FB_USED"},
+		{"--source=prometheus:http://a --source.label=uuid", "--source.label=uuid: is a label that the series have already: choose another one"},
+		{"--source=prometheus:http://a --source.label=a-b", "--source.label=a-b: is not the name of a label, such as instance"},
+		{"--source=prometheus:http://a --source.max-age=40s --sample.interval=30s", "--source.max-age=40s must be twice --sample.interval=30s or more"},
+		{"--source=prometheus:http://a --sample.interval=500ms", "--sample.interval=500ms: must be 1s or more with --source=prometheus:URL"},
+		{"--source=prometheus:http://a --source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a Prometheus has no speed"},
+		{"--source=prometheus:http://a --source.http-config=/none", "--source=prometheus:http://a: --source.http-config=/none: open /none: no such file or directory"},
+		{"--source=prometheus:http://a --detector.state-file=" + dir + "/a", "--detector.state-file has no use with --source=prometheus:URL: leave it out. After a restart the history is read again, see --source.history"},
+		{"--collector.process.detail=some", "--collector.process.detail=some: choose one of all, growing"},
 		{"--source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
 		{"--source=sim:leak --source.speed=0", "--source.speed=0: must be between 0.001 and +Inf"},
 		{"--source=sim:leak --source.speed=fast", "--source.speed=fast: is not a number"},
@@ -166,8 +182,10 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c.detector, detector.DefaultConfig()) {
 		t.Errorf("detector %+v", c.detector)
 	}
-	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys"}
-	if c.source != want {
+	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys", Fleet: source.Fleet{
+		Query: "DCGM_FI_DEV_FB_USED", History: 6 * time.Hour, MaxAge: 5 * time.Minute, Labels: []string{"instance", "node", "Hostname"}, Shard: fleet.Shard{Of: 1},
+	}}
+	if !reflect.DeepEqual(c.source, want) {
 		t.Errorf("source %+v, want %+v", c.source, want)
 	}
 	if c.slowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
@@ -211,6 +229,7 @@ func TestFamilies(t *testing.T) {
 		{"", []string{"memory", "process", "detector"}, []string{"nvlink"}, gpu.Groups[:7]},
 		{"--collector.nvlink --no-collector.ecc", []string{"nvlink"}, []string{"ecc"}, []gpu.Group{"memory", "utilization", "thermal", "power", "clocks", "pcie", "nvlink"}},
 		{"--collector.disable-defaults", nil, []string{"memory", "process", "detector"}, []gpu.Group{}},
+		{"--source=prometheus:http://a", []string{"memory", "detector"}, []string{"process", "power"}, nil},
 		{"--collector.disable-defaults --collector.thermal", []string{"thermal"}, []string{"memory"}, []gpu.Group{"thermal"}},
 	} {
 		c, err := parseFlags(strings.Fields(tt.args), io.Discard)

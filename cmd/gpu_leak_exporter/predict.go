@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
@@ -88,6 +89,7 @@ type view struct {
 	Unlisted  int // leaks that are not listed at all
 	Idle      []idleRow
 	GPUs      []gpuRow
+	More      string // what of these lists is left out of the page; "" is nothing
 	Window    string // over which GPUs has slopes, unless a row says another one
 	Refreshed string
 }
@@ -150,6 +152,7 @@ type gpuRow struct {
 	Suspects    []curveRow
 	Largest     []curveRow
 	Undrawn     string
+	of          *domain // nil of a GPU that cannot be read
 }
 
 // bar is used memory as a part of the total. Part is the share of it, in percent
@@ -188,7 +191,16 @@ func domainsOf(d *collector.DeviceState) []domain {
 	return list
 }
 
-func gpuName(d *collector.DeviceState) string { return fmt.Sprintf("GPU\u00a0%d", d.Info.Index) }
+// gpuName names a GPU by its index, and one of a fleet also by the first label that tells where it is.
+func gpuName(d *collector.DeviceState) string {
+	name := "GPU\u00a0" + cmp.Or(d.Info.IndexLabel(), d.Info.UUID)
+	for _, place := range d.Info.Place {
+		if place != "" {
+			return name + " of " + place
+		}
+	}
+	return name
+}
 
 // view puts a State into words: that of all memories, or of the only one of that name in every detail.
 func (h *predictor) view(s *collector.State, only string) *view {
@@ -199,7 +211,6 @@ func (h *predictor) view(s *collector.State, only string) *view {
 	if s.DriverReason != "" {
 		v.Problems = append(v.Problems, driverProblem(s.DriverReason))
 	}
-	var memories []domain
 	for _, d := range s.Devices {
 		if d.Up && d.Info.UnifiedMemory && (only == "" || only == nameOf(&domain{device: d}, nil)) {
 			v.Notes = append(v.Notes, gpuName(d)+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
@@ -221,14 +232,15 @@ func (h *predictor) view(s *collector.State, only string) *view {
 			v.Leaks = append(v.Leaks, h.leaksOf(m)...)
 			v.Idle = append(v.Idle, h.idleOf(m)...)
 			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
-			memories = append(memories, m)
 		}
 	}
 	slices.SortStableFunc(v.Leaks, func(a, b leakRow) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), -cmp.Compare(a.rate, b.rate))
 	})
-	h.draw(v, memories)
+	v.rank()
+	h.draw(v)
 	v.headline(s)
+	v.shorten()
 	if v.Only && len(v.Leaks) == 0 && len(v.GPUs) > 0 {
 		v.Headline, v.Detail, v.Urgent = v.GPUs[0].GPU+": "+v.GPUs[0].Verdict, v.GPUs[0].Why, v.GPUs[0].Class == "down"
 	}
@@ -237,7 +249,7 @@ func (h *predictor) view(s *collector.State, only string) *view {
 
 // draw draws the leaks, the most urgent first, then the memories, then other processes, as far as
 // there is room.
-func (h *predictor) draw(v *view, memories []domain) {
+func (h *predictor) draw(v *view) {
 	left := room{mostMemories, mostProcesses, map[string]bool{}}
 	if more := len(v.Leaks) - mostLeaks; more > 0 {
 		v.Leaks, v.Unlisted = v.Leaks[:mostLeaks], more
@@ -254,14 +266,12 @@ func (h *predictor) draw(v *view, memories []domain) {
 			left.processes--
 		}
 	}
-	i := 0
-	for j := range v.GPUs {
-		row := &v.GPUs[j]
-		if row.Class == "down" {
+	for i := range v.GPUs {
+		row := &v.GPUs[i]
+		m := row.of
+		if m == nil {
 			continue
 		}
-		m := &memories[i]
-		i++
 		if left.memories > 0 {
 			left.memories--
 			height := memoryHeight
@@ -273,6 +283,41 @@ func (h *predictor) draw(v *view, memories []domain) {
 		row.Ends = h.endWords(m)
 		row.Culprits, row.Accomplices = culpritsOn(m, left.listed)
 		h.others(m, row, &left, v.Only)
+	}
+}
+
+// Bounds of the lists of the page: a fleet has thousands of GPUs.
+const (
+	maxRows     = 256
+	maxProblems = 32
+)
+
+// urgency orders the classes of GPUs: those that a long list keeps come first.
+var urgency = []string{"bad", "down", "warn", "wait", "ok"}
+
+// rank brings the most urgent GPUs to the front of a list that is too long, so that they are drawn and stay.
+func (v *view) rank() {
+	if len(v.GPUs) > maxRows {
+		slices.SortStableFunc(v.GPUs, func(a, b gpuRow) int {
+			return cmp.Compare(slices.Index(urgency, a.Class), slices.Index(urgency, b.Class))
+		})
+	}
+}
+
+// shorten cuts lists that are too long, and says so. Of leaks the page says it itself.
+func (v *view) shorten() {
+	var left []string
+	cut := func(n, most int, what string) int {
+		if n > most {
+			left = append(left, plural(n-most, "more "+what))
+		}
+		return min(n, most)
+	}
+	v.Problems = v.Problems[:cut(len(v.Problems), maxProblems, "problem")]
+	v.Idle = v.Idle[:cut(len(v.Idle), maxRows, "idle holder")]
+	v.GPUs = v.GPUs[:cut(len(v.GPUs), maxRows, "GPU")]
+	if len(left) > 0 {
+		v.More = "Not on this page: " + strings.Join(left, ", ") + ". The metrics and the JSON have all."
 	}
 }
 
@@ -406,7 +451,7 @@ func watchedFor(j *detector.Judgement[gpu.ProcessID]) (d time.Duration) {
 
 // lost says of a GPU that cannot be read since when.
 func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
-	text := fmt.Sprintf("GPU %d (%s) cannot be read", d.Info.Index, joined(d.Info.Name, d.Info.UUID))
+	text := fmt.Sprintf("%s (%s) cannot be read", strings.ReplaceAll(gpuName(d), "\u00a0", " "), joined(d.Info.Name, d.Info.UUID))
 	if d.SampleTime.IsZero() {
 		return text + "."
 	}
@@ -446,6 +491,9 @@ var hints = map[string]string{
 }
 
 func driverProblem(reason string) string {
+	if reason == fleet.ReasonDown {
+		return "The Prometheus of --source=prometheus: does not answer. The log says why."
+	}
 	text := "The driver does not answer (" + reason + ")"
 	if hint := hints[reason]; hint != "" {
 		text += ": " + hint
@@ -709,7 +757,7 @@ func barOf(m gpu.Memory, part uint64) bar {
 
 func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	v := &m.judgement.Device
-	row := gpuRow{ID: nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v)}
+	row := gpuRow{ID: nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v), of: &m}
 	row.Model = joined(m.device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)

@@ -6,7 +6,6 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
@@ -67,7 +66,7 @@ func sitesIn(s *collector.State) sitesData {
 			if !d.Up || p.Sites == nil {
 				continue
 			}
-			labels := map[string]string{"gpu": strconv.Itoa(d.Info.Index), "uuid": d.Info.UUID}
+			labels := map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
 			fromstate.NameProcess(labels, p.Instance, p.ID, fromstate.OwnerOf(p.Owner))
 			j := locatedJSON{
 				Labels: labels, State: string(p.Sites.State), Reason: p.Sites.Reason, Asked: fromstate.MomentOf(p.Sites.Asked),

@@ -36,9 +36,9 @@ const (
 var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath, sitesPath, reloadPath}
 
 // newHandler returns all that is served. state must not block; each request asks
-// it once. reload answers who wants the configuration to be read again.
-func newHandler(cfg *config, state func() *collector.State, reload http.Handler, limits *limits, logger *slog.Logger) (http.Handler, error) {
-	metrics, err := newMetrics(cfg, state, limits, logger)
+// it once. reload answers who wants the configuration to be read again; more are metrics besides those of GPUs.
+func newHandler(cfg *config, state func() *collector.State, reload http.Handler, limits *limits, logger *slog.Logger, more ...prometheus.Collector) (http.Handler, error) {
+	metrics, err := newMetrics(cfg, state, limits, logger, more)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +87,16 @@ func plain(w http.ResponseWriter, code int, text string) {
 	_, _ = io.WriteString(w, text+"\n") // the client has gone; the server notices by itself
 }
 
-// newMetrics returns the handler of the metrics.
-func newMetrics(cfg *config, state func() *collector.State, limits *limits, logger *slog.Logger) (http.Handler, error) {
-	c, err := collector.New(state, collector.Options{Enabled: cfg.families, ProcessCommand: cfg.workload.Command, ProcessDetail: collector.Detail(cfg.processDetail)})
+// newMetrics returns the handler of the metrics: those of GPUs, and more, which are about the source of the GPUs.
+func newMetrics(cfg *config, state func() *collector.State, limits *limits, logger *slog.Logger, more []prometheus.Collector) (http.Handler, error) {
+	c, err := collector.New(state, collector.Options{
+		Enabled: cfg.families, ProcessCommand: cfg.workload.Command, Fleet: cfg.fleet(), ProcessDetail: cfg.processDetail,
+	})
 	if err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	list := []prometheus.Collector{versioncollector.NewCollector(program)}
+	list := append([]prometheus.Collector{versioncollector.NewCollector(program)}, more...)
 	if cfg.exporterMetrics {
 		list = append(list, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		list = append(list, limits.collectors()...)

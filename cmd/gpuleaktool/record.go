@@ -85,6 +85,9 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 		"Empty: a secret of this recording alone, so that who gets it cannot guess the arguments of the programs by trying.", "",
 		setting.Checked("lives-key-file", &r.livesKeyFile, source.CheckLivesKey))
 	commands["record"] = func(ctx context.Context, _, stderr io.Writer) error {
+		if s.Kind == source.Prometheus {
+			return errors.New("--source=prometheus:URL keeps its history itself: gpuleaktool backtest --prometheus.url=URL reads it")
+		}
 		if s.Kind == source.NVML && speed {
 			return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
 		}

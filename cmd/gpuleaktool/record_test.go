@@ -492,6 +492,7 @@ func TestWrongCalls(t *testing.T) {
 		{"record --output=x --duration=1", "--duration=1: is not a duration, such as 500ms, 90s, 1h30m or 1d"},
 		{"record --output=x --interval=0s", "--interval=0s: must be between 100ms and 1m"},
 		{"record --output=x --source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
+		{"record --output=x --source=prometheus:http://a", "--source=prometheus:URL keeps its history itself: gpuleaktool backtest --prometheus.url=URL reads it"},
 		{"record --output=x --source=sim:y", `--source=sim:y: unknown scenario "y": choose one of node, leak, healthy, faulty, mig, churn, crashloop, nodriver`},
 		{"record --output=x --lives-key-file=" + there, "--lives-key-file=" + there + ": " + there + " holds a secret of 1 bytes, must be 16 or more: openssl rand -base64 32 makes one"},
 		{"record --source=sim:leak --output=" + there, "--output=" + there + ": exists already: choose another name or remove it"},

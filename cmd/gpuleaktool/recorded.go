@@ -42,8 +42,10 @@ func (r *recorded) useless() error {
 // each implements history.
 func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
 	gpus := map[string]*memory{}
+	var sample gpu.Sample // one for all: who takes it keeps nothing of it, and a new one for each row is a tenth of the time
 	for ctx.Err() == nil {
-		info, sample, err := r.reader.Next()
+		info, next, err := r.reader.Next()
+		sample = next
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

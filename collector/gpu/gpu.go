@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
@@ -68,6 +69,10 @@ type Device interface {
 // has fallen off the bus, or needs a reset.
 var ErrLost = errors.New("GPU is lost")
 
+// ErrSilent says that nothing is known of a GPU for now, be it up or down: what tells of it tells of
+// none of its neighbours either. Its series are left out until there is a sample.
+var ErrSilent = errors.New("nothing is known of the GPU for now")
+
 // ReasonMismatch is the reason of a DriverError where library and driver are of different versions.
 const ReasonMismatch = "lib_rm_version_mismatch"
 
@@ -116,7 +121,7 @@ type Event struct {
 
 // Info identifies a GPU. Fields that the driver does not offer are empty.
 type Info struct {
-	Index                      int    // position in the driver's list; may change when the driver is initialised
+	Index                      int    // position in the driver's list; may change when the driver is initialised; -1 is unknown
 	UUID                       string // with its GPU- prefix
 	Name                       string
 	PCIBusID                   string // as NVML prints it, 00000000:3B:00.0
@@ -128,6 +133,20 @@ type Info struct {
 	// UnifiedMemory says that the GPU has no memory of its own, such as GB10: Memory is then the
 	// host's, in use by all that runs there. It is coherent, too.
 	UnifiedMemory bool
+	// Place tells where in a fleet the GPU is: the values of labels whose names the source has. Empty on
+	// the host that reads it.
+	Place [MaxPlaceLabels]string
+}
+
+// MaxPlaceLabels is how many labels can tell where in a fleet a GPU is.
+const MaxPlaceLabels = 4
+
+// IndexLabel returns the index as the value of a label; empty if it is not known.
+func (i *Info) IndexLabel() string {
+	if i.Index < 0 {
+		return ""
+	}
+	return strconv.Itoa(i.Index)
 }
 
 // Sample is one fast reading of a GPU.
@@ -156,6 +175,12 @@ type Sample struct {
 	MIGEnabled Opt[bool]
 	// Instances are the GPU instances of a GPU in MIG mode, ordered by ID.
 	Instances []Instance
+	// Owner is whom the GPU is allotted to, where the source says so and lists no processes. A driver
+	// does not know: nil.
+	Owner *Owner
+	// More says that the next sample is there already, as in a history that is read at the start: of
+	// this one nobody will see a verdict.
+	More bool
 }
 
 // Memory is the frame buffer of a GPU or of a GPU instance, in bytes; that of the host where
@@ -182,6 +207,8 @@ type Instance struct {
 	Memory  Memory
 	// Devices are the MIG devices (compute instances) of this instance.
 	Devices []MIGDevice
+	// Owner is whom the instance is allotted to; see Sample.Owner.
+	Owner *Owner
 }
 
 // MIGDevice is a compute instance, the unit that CUDA programs see.

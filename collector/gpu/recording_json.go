@@ -90,8 +90,8 @@ func leftOut(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Uint64:
 		return v.Type() == keyType && v.IsZero() // the zero Key is that of nothing known
-	case reflect.String, reflect.Bool, reflect.Slice, reflect.Pointer, reflect.Uint8:
-		return v.IsZero()
+	case reflect.String, reflect.Bool, reflect.Slice, reflect.Array, reflect.Pointer, reflect.Uint8:
+		return v.IsZero() // a place in a fleet is the only array: such a GPU is not recorded
 	case reflect.Struct:
 		switch {
 		case v.Type() == timeType:

@@ -87,6 +87,7 @@ func fill(v reflect.Value, n *int64) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), n)
+	case reflect.Array: // a place in a fleet, which is not recorded
 	case reflect.Struct:
 		if v.Type() == timeType {
 			v.Set(reflect.ValueOf(simStart.Add(time.Duration(*n))))

@@ -58,6 +58,7 @@ var proofs = map[string]proof{
 	"./gpuleaktool lives list lives":                                                                                                             {test: "TestLivesList"},
 	"gpuleaktool backtest --prometheus.url=http://localhost:9090 --query=DCGM_FI_DEV_FB_USED --start=-7d":                                        {test: "TestBacktestPrometheus"},
 	`gpuleaktool backtest --prometheus.url=http://localhost:9090 --query='gpu_memory_used_bytes{instance="node7:9844"}' --start=-2d`:             {test: "TestBacktestPrometheus"},
+	"gpu_leak_exporter --source=prometheus:http://localhost:9090":                                                                                {test: "TestFleet"},
 	"gpuleaktool watch http://node7:9844":                                                                                                        {test: "TestWatch"},
 	"gpuleaktool watch --once --fail-on=page http://localhost:9844":                                                                              {test: "TestWatchOnce"},
 

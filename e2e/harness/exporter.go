@@ -5,11 +5,14 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -25,7 +28,14 @@ type Options struct {
 	Env []string
 	// Program is run with Args in place of the exporter that was built for the tests, if there is one.
 	Program []string
+	// Address is where it listens; "" is a free port.
+	Address string
+	// Unprivileged runs it as a user without any rights, where the tests have those of root.
+	Unprivileged bool
 }
+
+// nobody is the user and the group that have no rights.
+const nobody = 65534
 
 // StartExporter runs the exporter on a free port of 127.0.0.1 until the end of
 // the test, and returns once it is ready.
@@ -44,7 +54,13 @@ func LaunchExporter(t testing.TB, o Options) *Process {
 	if program == nil {
 		program = []string{Exporter(t)}
 	}
-	cmd := exec.Command(program[0], slices.Concat(program[1:], []string{"--web.listen-address=127.0.0.1:0"}, o.Args)...)
+	cmd := exec.Command(program[0], slices.Concat(program[1:], []string{"--web.listen-address=" + cmp.Or(o.Address, "127.0.0.1:0")}, o.Args)...)
+	if o.Unprivileged && os.Getuid() == 0 {
+		if err := os.Chmod(filepath.Dir(cmd.Path), 0o711); err != nil { // a temporary directory
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
 	cmd.Env = append(os.Environ(), o.Env...)
 	return start(t, "gpu_leak_exporter", cmd)
 }

@@ -162,7 +162,10 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	p := &Process{name: name, cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.output, &p.output
 	// What the test leaves behind when it is killed must not live on.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	go func() {
 		// Pdeathsig is that of the thread that starts the process, which has to

@@ -77,6 +77,23 @@
             [if config.grafanaURL != '' then 'dashboard_url']: '%s/d/%s' % [config.grafanaURL, std.md5('exporter.json')],
           },
         },
+        // An exporter that judges what a Prometheus knows: the node of the alert is the exporter's, not that of a GPU.
+        alert(
+          'GPUSourceDown',
+          'critical',
+          lib.seldom('gpu_leak_exporter_source_up'),
+          config.forLost,
+          'gpu_leak_exporter on ' + text.node + ' gets no answers of use from its Prometheus.',
+          'gpu_leak_exporter on ' + text.node + ' judges the GPUs that a Prometheus knows, and that does not answer, or has no samples of them: no GPU is watched, and a leak pages nobody. The log of the exporter and gpu_leak_exporter_source_problems_total{reason} say why.',
+        ),
+        alert(
+          'GPUSourceProblems',
+          'warning',
+          'sum by (%s, reason) (increase(%s[15m])) > 0' % [lib.node, lib.select('gpu_leak_exporter_source_problems_total', ['reason=~"duplicate|labels|too_many|answer_too_large|no_amount|above_capacity"'])],
+          config.forCollector,
+          'gpu_leak_exporter on ' + text.node + ' cannot use all that its Prometheus answers: {{ $labels.reason }}.',
+          'gpu_leak_exporter on ' + text.node + ' leaves out some of what its Prometheus answers ({{ $labels.reason }}), so that some GPUs may not be watched. The log of the exporter names the first series of each kind.',
+        ),
         // Without clocks being compared: the time stamp stands still.
         alert(
           'GPUSamplesStale',
@@ -124,7 +141,8 @@
         alert(
           'GPUExporterMemoryHigh',
           'warning',
-          'min_over_time(%s[%s]) > %g' % [lib.select('process_resident_memory_bytes'), config.scrapeGap, 0.8 * config.exporterMemoryBytes],
+          // One that judges a fleet has another manifest, and needs memory for each GPU.
+          'min_over_time(%s[%s]) > %g\nunless on (%s) %s >= 0' % [lib.select('process_resident_memory_bytes'), config.scrapeGap, 0.8 * config.exporterMemoryBytes, lib.node, lib.last('gpu_leak_exporter_source_up')],
           config.forCollector,
           'gpu_leak_exporter on ' + text.node + ' needs much memory.',
           'gpu_leak_exporter on ' + text.node + ' holds {{ $value | humanize1024 }}B: at %d MiB it is killed, as its manifest has it. gpu_processes and gpu_leak_exporter_connections tell whether there are many processes or many clients.' % (config.exporterMemoryBytes / 1024 / 1024),

@@ -5,28 +5,55 @@ package source
 
 import (
 	"os"
+	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 func TestSetSpec(t *testing.T) {
 	for spec, want := range map[string]Config{
-		"nvml":              {Kind: NVML},
-		"sim:node":          {Kind: Sim, Name: "node"},
-		"replay:/a/b:c.csv": {Kind: Replay, Name: "/a/b:c.csv"},
+		"nvml":                                {Kind: NVML},
+		"sim:node":                            {Kind: Sim, Name: "node"},
+		"replay:/a/b:c.csv":                   {Kind: Replay, Name: "/a/b:c.csv"},
+		"prometheus:http://a:9090/prometheus": {Kind: Prometheus, Name: "http://a:9090/prometheus"},
 	} {
 		var c Config
-		if err := c.SetSpec(spec); err != nil || c != want || c.Spec() != spec {
+		if err := c.SetSpec(spec); err != nil || !reflect.DeepEqual(c, want) || c.Spec() != spec {
 			t.Errorf("%s: %+v, %v", spec, c, err)
 		}
 	}
-	for _, spec := range []string{"", "nvml:", "nvml:0", "sim", "sim:", "replay", "replay:", "NVML", "x:y"} {
+	for _, spec := range []string{"", "nvml:", "nvml:0", "sim", "sim:", "replay", "replay:", "NVML", "x:y", "prometheus", "prometheus:", "prometheus:localhost:9090", "prometheus:http://a?b"} {
 		var c Config
 		if err := c.SetSpec(spec); err == nil {
 			t.Errorf("%q: %+v", spec, c)
+		}
+	}
+}
+
+// TestSpecHasNoPassword shows a source as the log does.
+func TestSpecHasNoPassword(t *testing.T) {
+	var c Config
+	if err := c.SetSpec("prometheus:https://me:hunter2@a/b"); err != nil || c.Spec() != "prometheus:https://a/b" {
+		t.Errorf("%s, %v", c.Spec(), err)
+	}
+	if err := c.SetSpec("prometheus:https://me:hunter2@a:b"); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSetShard(t *testing.T) {
+	var f Fleet
+	if err := f.SetShard("2/3"); err != nil || f.Shard != (fleet.Shard{Index: 2, Of: 3}) {
+		t.Errorf("%+v, %v", f.Shard, err)
+	}
+	for _, text := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "0/1001", "1/2/3"} {
+		if err := f.SetShard(text); err == nil {
+			t.Errorf("%q: %+v", text, f.Shard)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func Of(s *collector.State) verdicts.Data {
 
 func deviceOf(d *collector.DeviceState) verdicts.Device {
 	device := func() map[string]string {
-		return map[string]string{"gpu": strconv.Itoa(d.Info.Index), "uuid": d.Info.UUID}
+		return map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
 	}
 	j := verdicts.Device{
 		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: MomentOf(d.SampleTime),

@@ -1,0 +1,74 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// TestPageOfFleet has a page of 10,000 GPUs: short, and with those that matter.
+func TestPageOfFleet(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	s := &collector.State{Time: now, Windows: []string{"10m"}}
+	for i := range 10_000 {
+		d := &collector.DeviceState{
+			Info: gpu.Info{Index: i % 8, UUID: fmt.Sprintf("GPU-%d", i), Place: [gpu.MaxPlaceLabels]string{"", fmt.Sprintf("node%d", i/8)}},
+			Up:   i < 9_900, SampleTime: now,
+		}
+		d.Memory.Used, d.Judgement.T = gpu.Some(uint64(5)), 1
+		d.Judgement.Device = detector.Verdict{Judged: true, Leak: i == 9_000, Rate: detector.Of(1), Pattern: detector.PatternStable}
+		s.Devices = append(s.Devices, d)
+	}
+	h := &predictor{state: func() *collector.State { return s }, clear: 0.4, location: time.UTC, logger: slog.New(slog.DiscardHandler)}
+	get := func() string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, predictPath, http.NoBody))
+		return w.Body.String()
+	}
+	page := get()
+	for _, want := range []string{"GPU\u00a00 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "68 more problems, 9744 more GPUs. The metrics and the JSON have all."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if !strings.Contains(page, `href="/predict/gpu-9000"`) {
+		t.Error("the page has no link to that of the GPU that leaks")
+	}
+	if len(page) > 512<<10 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+	if v := h.view(s, "gpu-9000"); len(v.GPUs) != 1 || v.GPUs[0].GPU != "GPU\u00a00 of node1125" || len(v.Leaks) != 1 {
+		t.Errorf("the page of a GPU has %d GPUs and %d leaks", len(v.GPUs), len(v.Leaks))
+	}
+	s.Devices, s.DriverReason = nil, fleet.ReasonDown
+	if page := get(); !strings.Contains(page, "The Prometheus of --source=prometheus: does not answer.") {
+		t.Error(page)
+	}
+}
+
+// TestNamesOfMemories names GPUs in a path and in an identifier: by the index, and in a fleet so that no two are the same.
+func TestNamesOfMemories(t *testing.T) {
+	place := [gpu.MaxPlaceLabels]string{"10.0.0.1:9400", "", "no de/1"}
+	for want, info := range map[string]gpu.Info{
+		"gpu-3":                       {Index: 3, UUID: "GPU-a"},
+		"gpu-a":                       {Index: 3, UUID: "GPU-a", Place: place},
+		"gpu-10.0.0.1-9400-no-de-1-3": {Index: 3, Place: place},
+		"gpu-b":                       {Index: -1, UUID: "GPU-b"},
+	} {
+		if got := nameOf(&domain{device: &collector.DeviceState{Info: info}}, nil); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// BenchmarkBacktestCSV runs the tool over a log of nvidia-smi, a line a second.
+func BenchmarkBacktestCSV(b *testing.B) {
+	const rows = 500_000
+	path := filepath.Join(b.TempDir(), "log.csv")
+	f, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	fmt.Fprintln(w, "timestamp, index, uuid, memory.total [MiB], memory.used [MiB]")
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for i := range rows {
+		t := begin.Add(time.Duration(i) * time.Second)
+		fmt.Fprintf(w, "%s, 0, GPU-c6bbd36b-1111-2222-3333-444455556666, 81559 MiB, %d MiB\n", t.Format("2006/01/02 15:04:05.000"), 20000+i%30*64)
+	}
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		if code, _, stderr := tool(b.Context(), "backtest", path); code != exitOK {
+			b.Fatal(stderr)
+		}
+	}
+	b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}

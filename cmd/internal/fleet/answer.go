@@ -1,0 +1,295 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Bounds of an answer, besides its size.
+const (
+	maxSeries = 8 * MaxGPUs
+	// maxLabel and maxPodLabel bound labels in bytes: longer ones would be cut where they are exported, and two
+	// GPUs might have the same.
+	maxLabel    = 128
+	maxPodLabel = 253
+)
+
+// stream is what is new of one series.
+type stream struct {
+	points      []model.SamplePair // later than all that was taken before
+	metric      model.Metric
+	fingerprint model.Fingerprint
+}
+
+func (s *stream) first() time.Duration { return timeOf(s.points[0]) }
+func (s *stream) last() time.Duration  { return timeOf(s.points[len(s.points)-1]) }
+
+func timeOf(p model.SamplePair) time.Duration { return time.Duration(p.Timestamp) * time.Millisecond }
+
+// identity is what the labels of a series say of which memory it is.
+type identity struct {
+	key      string // of the GPU: its UUID or, without one, its place and index
+	info     gpu.Info
+	instance gpu.Opt[uint32]
+	profile  string
+}
+
+// errUnidentified says that it is not known of which GPU a series is; errLabel that one of its labels is too long.
+var (
+	errUnidentified = errors.New("a series has neither the label UUID or uuid, nor gpu and one that tells the place")
+	errLabel        = errors.New("a label is too long")
+)
+
+// label returns the first of the labels that is there.
+func label(m model.Metric, names ...model.LabelName) string {
+	for _, name := range names {
+		if v := m[name]; v != "" {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+// identify finds out of which memory a series is.
+func (s *Source) identify(m model.Metric) (identity, error) {
+	id := identity{info: gpu.Info{
+		Index: -1, UUID: uuidOf(m), Name: label(m, "modelName", "name"), PCIBusID: label(m, "pci_bus_id"), DriverVersion: label(m, "DCGM_FI_DRIVER_VERSION"),
+	}}
+	if n, err := strconv.ParseUint(label(m, "gpu"), 10, 16); err == nil {
+		id.info.Index = int(n)
+	}
+	where := false
+	for i, name := range s.cfg.Labels {
+		v := label(m, model.LabelName(name))
+		id.info.Place[i], where = v, where || v != ""
+	}
+	for _, v := range slices.Concat(id.info.Place[:], []string{id.info.UUID, id.info.Name, id.info.PCIBusID, id.info.DriverVersion, label(m, "GPU_I_PROFILE")}) {
+		if len(v) > maxLabel {
+			return id, errLabel
+		}
+	}
+	if id.key = id.info.UUID; id.key == "" {
+		if id.info.Index < 0 || !where {
+			return id, errUnidentified
+		}
+		id.key = strings.Join(append(id.info.Place[:], id.info.IndexLabel()), "\x00")
+	}
+	if text := label(m, "GPU_I_ID"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return id, errUnidentified
+		}
+		id.instance, id.profile = gpu.Some(uint32(n)), label(m, "GPU_I_PROFILE")
+	}
+	return id, nil
+}
+
+// bareUUID is a UUID as nvidia_gpu_exporter writes it, without the prefix that all others have.
+var bareUUID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+func uuidOf(m model.Metric) string {
+	uuid := label(m, "uuid", "UUID")
+	if len(uuid) == 36 && bareUUID.MatchString(uuid) {
+		return "GPU-" + uuid
+	}
+	return uuid
+}
+
+// exporterPods are parts of the names of pods that only tell of GPUs: where Prometheus gives them to the
+// series of a GPU that nobody has, the GPU is still nobody's.
+var exporterPods = []string{"dcgm-exporter", "nvidia-gpu-exporter", "nvidia-smi-exporter"}
+
+// ownerOf returns whom the GPU is allotted to; nil for nobody. Where Prometheus has renamed the labels of DCGM
+// exporter, those under the plain name are the ones of its own pod.
+func (s *Source) ownerOf(m model.Metric) (*gpu.Owner, error) {
+	o := &gpu.Owner{Namespace: label(m, "exported_namespace"), Pod: label(m, "exported_pod"), Container: label(m, "exported_container")}
+	if o.Pod != "" {
+		s.exported = true
+	} else if !s.exported {
+		o.Namespace, o.Pod, o.Container = label(m, "namespace", "pod_namespace"), label(m, "pod", "pod_name"), label(m, "container", "container_name")
+	}
+	switch {
+	case o.Pod == "" || slices.ContainsFunc(exporterPods, func(name string) bool { return strings.Contains(o.Pod, name) }):
+		return nil, nil //nolint:nilnil // nobody has it, and that is no error
+	case len(o.Pod) > maxPodLabel || len(o.Namespace) > maxLabel || len(o.Container) > maxLabel:
+		return nil, errLabel
+	}
+	return o, nil
+}
+
+// spread adds an answer to the queues and returns how many samples it had.
+func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
+	if len(matrix) > maxSeries {
+		s.problems.note(reasonTooMany, len(matrix)-maxSeries, "An answer has too many series, some are left out: use --shard, or a query for fewer", "series", len(matrix), "most", maxSeries)
+		matrix = matrix[:maxSeries]
+	}
+	touched := map[*feed]bool{}
+	for _, series := range matrix {
+		samples += len(series.Values)
+		if len(series.Histograms) > 0 {
+			s.problems.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
+		}
+		f, m := s.place(series.Metric, live)
+		if m == nil {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(series.Values, m.last, func(p model.SamplePair, t time.Duration) int {
+			if timeOf(p) <= t {
+				return -1
+			}
+			return 1
+		})
+		if i < len(series.Values) {
+			m.streams = append(m.streams, stream{series.Values[i:], series.Metric, series.Metric.FastFingerprint()})
+			touched[f] = true
+		}
+	}
+	for f := range touched {
+		f.push(s.merge(f, live))
+	}
+	return samples
+}
+
+// place returns the memory that a series is of; nil where it is none of this source's. wanted makes those that are new.
+func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
+	id, err := s.identify(metric)
+	if err != nil {
+		s.problems.note(reasonLabels, 1, "A series is left out", "err", err, "series", promExcerpt(metric))
+		return nil, nil
+	}
+	f := s.feeds[id.key]
+	if f == nil {
+		if !wanted || !s.cfg.Shard.has(id.key) {
+			return nil, nil
+		}
+		if len(s.feeds) == MaxGPUs {
+			s.problems.note(reasonTooMany, 1, "There are too many GPUs, some are left out: use --shard", "most", MaxGPUs)
+			return nil, nil
+		}
+		f = &feed{source: s, key: id.key, wake: make(chan struct{}, 1)}
+		s.feeds[id.key] = f
+	}
+	m := f.memoryOf(id.instance, id.profile, wanted)
+	if m != nil && !m.total.OK && !m.asked {
+		m.asked, s.bounded = true, time.Time{} // how much there is has to be asked for
+	}
+	return f, m
+}
+
+// merge returns what is new of a GPU, in order.
+func (s *Source) merge(f *feed, live bool) (rows []row) {
+	memories := f.memories()
+	for _, m := range memories {
+		chosen := s.choose(m)
+		m.streams = nil
+		for i := range chosen {
+			rows = s.appendRows(rows, m, &chosen[i])
+		}
+		if len(chosen) == 0 {
+			continue
+		}
+		last := &chosen[len(chosen)-1]
+		m.last = last.last()
+		if live && (f.device == nil || m.follows != last.fingerprint) {
+			m.follows = last.fingerprint
+			s.follow(f, m, last.metric)
+		}
+	}
+	if len(memories) > 1 {
+		slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.t, b.t) })
+		// The instances of a GPU are scraped together: what comes alone and later is no part of a sample.
+		late := 0
+		for late < len(rows) && rows[late].t <= f.last {
+			late++
+		}
+		if late > 0 {
+			s.problems.note(reasonLate, late, "Samples of GPU instances came after later ones", "gpu", f.key)
+			rows = rows[late:]
+		}
+	}
+	for _, m := range memories {
+		f.last = max(f.last, m.last)
+	}
+	if f.last > s.newest {
+		s.newest, s.advanced = f.last, time.Now()
+	}
+	return rows
+}
+
+// choose returns the streams of a memory that follow each other, in order. A GPU has another series once another pod
+// has it. Two at a time are one too many: that which was taken before is taken again.
+func (s *Source) choose(m *memory) []stream {
+	if len(m.streams) < 2 {
+		return m.streams
+	}
+	slices.SortStableFunc(m.streams, func(a, b stream) int {
+		if (a.fingerprint == m.follows) != (b.fingerprint == m.follows) {
+			if a.fingerprint == m.follows {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.last(), a.last()), cmp.Compare(a.fingerprint, b.fingerprint))
+	})
+	var chosen []stream
+	for _, x := range m.streams {
+		if slices.ContainsFunc(chosen, func(c stream) bool { return x.first() <= c.last() && c.first() <= x.last() }) {
+			s.problems.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
+			continue
+		}
+		chosen = append(chosen, x)
+	}
+	slices.SortFunc(chosen, func(a, b stream) int { return cmp.Compare(a.first(), b.first()) })
+	return chosen
+}
+
+// appendRows appends the amounts of a stream. What can be none is left out, and counted.
+func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {
+	capacity := gpu.Memory{Total: m.total, Reserved: m.reserved}.Capacity()
+	for _, p := range from.points {
+		v := math.Round(float64(p.Value) * s.unit)
+		switch {
+		case !(v >= 0 && v <= detector.MaxBytes): // NaN, too
+			s.problems.note(reasonValue, 1, "A sample is no used memory, and is left out", "value", float64(p.Value), "series", promExcerpt(from.metric))
+		case capacity.OK && v > float64(capacity.V):
+			s.problems.note(reasonAbove, 1, "A sample is above the capacity, and is left out", "value", float64(p.Value), "capacity_bytes", capacity.V, "series", promExcerpt(from.metric))
+		default:
+			rows = append(rows, row{timeOf(p), uint64(v), m})
+		}
+	}
+	return rows
+}
+
+// follow takes over what the labels of the newest series of a memory say of its GPU.
+func (s *Source) follow(f *feed, m *memory, metric model.Metric) {
+	id, err := s.identify(metric)
+	owner, ownerErr := s.ownerOf(metric)
+	if err = cmp.Or(err, ownerErr); err != nil {
+		s.problems.note(reasonLabels, 1, "The pod of a series is left out", "err", err, "series", promExcerpt(metric))
+	}
+	f.mu.Lock()
+	m.owner = owner
+	f.mu.Unlock()
+	if f.device == nil || f.device.info != id.info {
+		f.device, f.place = &device{id.info, f}, strings.Join(id.info.Place[:], "\x00")
+		s.changed = true
+	}
+}
+
+// promExcerpt is the beginning of a series' name.
+func promExcerpt(m model.Metric) string { return promapi.Excerpt(m.String()) }

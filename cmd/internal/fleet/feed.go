@@ -1,0 +1,237 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// standing is what is known of a GPU now.
+type standing uint8
+
+const (
+	fresh  standing = iota
+	lost            // others of its place have samples, and it has none
+	silent          // none of its place has
+)
+
+// feed is the queue of one GPU. The goroutine that asks fills it, and that of the device empties it.
+type feed struct {
+	source *Source
+	key    string
+	wake   chan struct{} // told that there is something to read
+
+	mu        sync.Mutex
+	rows      []row   // to be read, in order of time
+	fault     error   // to be read once the rows are
+	own       *memory // of the GPU as a whole; nil where only instances have series
+	instances []*memory
+
+	// What follows belongs to the goroutine that asks.
+	device *device
+	place  string
+	last   time.Duration // the newest row
+	state  standing
+}
+
+// row is one sample of one memory.
+type row struct {
+	t      time.Duration // since the Unix epoch
+	used   uint64        // bytes
+	memory *memory
+}
+
+// memory is that of a GPU or of a GPU instance. What may change is guarded by feed.mu.
+type memory struct {
+	id      uint32 // of the GPU instance
+	profile string
+
+	total, reserved gpu.Opt[uint64] // bytes
+	owner           *gpu.Owner      // nil: nobody
+
+	// What follows belongs to the goroutine that asks.
+	asked   bool // how much there is has been asked for
+	last    time.Duration
+	follows model.Fingerprint // of the series that was taken last
+	streams []stream          // of one answer
+}
+
+// push adds rows, which are in order and later than all before, or tells of what has changed.
+func (f *feed) push(rows []row) {
+	f.mu.Lock()
+	f.rows = append(f.rows, rows...)
+	f.mu.Unlock()
+	f.source.queued.Add(int64(len(rows)))
+	f.ring()
+}
+
+func (f *feed) ring() {
+	select {
+	case f.wake <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+// turn has the reader learn that there are no samples, once.
+func (f *feed) turn(to standing, why error) {
+	if f.state == to {
+		return
+	}
+	f.state = to
+	f.mu.Lock()
+	f.fault = why
+	f.mu.Unlock()
+	f.ring()
+}
+
+// end empties the queue and returns how much was in it.
+func (f *feed) end() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.rows)
+	f.rows = nil
+	return n
+}
+
+// forgetInstances removes GPU instances without a sample since then, where others have some: the layout is another one.
+func (f *feed) forgetInstances(since time.Duration) {
+	if len(f.instances) == 0 || f.last < since {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.instances = slices.DeleteFunc(slices.Clone(f.instances), func(m *memory) bool { return m.last < since })
+}
+
+// memoryOf returns the memory of a GPU instance, or of the GPU itself for an absent one. It makes one that is new if wanted.
+func (f *feed) memoryOf(id gpu.Opt[uint32], profile string, wanted bool) *memory {
+	if !id.OK {
+		if f.own == nil && wanted {
+			f.mu.Lock()
+			f.own = &memory{}
+			f.mu.Unlock()
+		}
+		return f.own
+	}
+	for _, m := range f.instances {
+		if m.id == id.V && m.profile == profile {
+			return m
+		}
+	}
+	if !wanted {
+		return nil
+	}
+	m := &memory{id: id.V, profile: profile}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.instances = append(slices.Clone(f.instances), m)
+	slices.SortFunc(f.instances, func(a, b *memory) int { return cmp.Compare(a.id, b.id) })
+	return m
+}
+
+// memories returns those that there are, for the goroutine that asks.
+func (f *feed) memories() []*memory {
+	if f.own == nil {
+		return f.instances
+	}
+	return append(slices.Clone(f.instances), f.own)
+}
+
+// next takes the sample that is due.
+func (f *feed) next() (gpu.Sample, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.rows) == 0 {
+		err := f.fault
+		if f.fault = nil; err == nil {
+			err = errNothing
+		}
+		return gpu.Sample{}, err
+	}
+	f.fault = nil // what has a sample is no longer silent
+	t, n := f.rows[0].t, 0
+	s := gpu.Sample{Time: wall(t), T: t}
+	for _, m := range f.instances {
+		s.Instances = append(s.Instances, gpu.Instance{ID: m.id, Profile: m.profile, Memory: m.at(gpu.Opt[uint64]{}), Owner: m.owner})
+	}
+	for ; n < len(f.rows) && f.rows[n].t == t; n++ {
+		m, used := f.rows[n].memory, gpu.Some(f.rows[n].used)
+		if m == f.own {
+			s.Memory, s.Owner = m.at(used), m.owner
+		} else if i := slices.Index(f.instances, m); i >= 0 {
+			s.Instances[i].Memory = m.at(used)
+		}
+	}
+	if f.rows = f.rows[n:]; len(f.rows) == 0 {
+		f.rows = nil // a history was long
+	}
+	s.More = len(f.rows) > 0 || f.source.learning.Load()
+	f.source.taken(n)
+	return s, nil
+}
+
+// at returns the memory with so much in use.
+func (m *memory) at(used gpu.Opt[uint64]) gpu.Memory {
+	found := gpu.Memory{Total: m.total, Used: used, Reserved: m.reserved}
+	if c := found.Capacity(); c.OK && used.OK && used.V <= c.V {
+		found.Free = gpu.Some(c.V - used.V)
+	}
+	return found
+}
+
+// waiting reports whether there is something to read.
+func (f *feed) waiting() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.rows) > 0 || f.fault != nil
+}
+
+// taken notes that rows have been read.
+func (s *Source) taken(n int) {
+	if s.queued.Add(-int64(n)) == 0 {
+		select {
+		case s.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// errNothing says that Read was called without Wait.
+var errNothing = errors.New("no sample is due")
+
+// device implements gpu.Device. Another index or place is another device of the same feed.
+type device struct {
+	info gpu.Info
+	feed *feed
+}
+
+// Info implements gpu.Device.
+func (d *device) Info() gpu.Info { return d.info }
+
+// Wait implements gpu.Device. It misses nothing: what is late follows.
+func (d *device) Wait(ctx context.Context) (int, error) {
+	for !d.feed.waiting() {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-d.feed.wake:
+		}
+	}
+	return 0, ctx.Err()
+}
+
+// Read implements gpu.Device. It never blocks.
+func (d *device) Read(context.Context) (gpu.Sample, error) { return d.feed.next() }
+
+// ReadGroup implements gpu.Device. There is nothing but memory.
+func (*device) ReadGroup(context.Context, gpu.Group, *gpu.Status) error { return nil }

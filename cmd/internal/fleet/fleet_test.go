@@ -1,0 +1,580 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-kit/log"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"go.uber.org/goleak"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakePrometheus answers from series, at the time of the test.
+type fakePrometheus struct {
+	v1.API
+	series   map[string]func(t int64) (float64, bool) // by name and labels, in PromQL; t is in seconds
+	every    int64                                    // seconds between two scrapes
+	late     int64                                    // how old a sample is when it is there
+	err      error
+	value    model.Value
+	warnings v1.Warnings
+	infos    v1.Infos
+
+	mu sync.Mutex
+}
+
+// change changes what is answered.
+func (f *fakePrometheus) change(how func(*fakePrometheus)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	how(f)
+}
+
+func (f *fakePrometheus) Query(_ context.Context, query string, ts time.Time, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
+	now := time.Now()
+	if ts.IsZero() {
+		ts = now
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || f.value != nil {
+		return f.value, f.warnings, f.infos, f.err
+	}
+	i := strings.LastIndexByte(query, '[')
+	span, err := time.ParseDuration(strings.TrimSuffix(query[i+1:], "]"))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var matrix model.Matrix
+	for text, value := range f.series {
+		metric, name := metricOf(text)
+		if !strings.Contains(query[:i], name) {
+			continue
+		}
+		s := &model.SampleStream{Metric: metric}
+		for t := (ts.Add(-span).Unix()/f.every + 1) * f.every; t <= ts.Unix() && t <= now.Unix()-f.late; t += f.every {
+			if v, ok := value(t); ok {
+				s.Values = append(s.Values, model.SamplePair{Timestamp: model.TimeFromUnix(t), Value: model.SampleValue(v)})
+			}
+		}
+		if len(s.Values) > 0 {
+			matrix = append(matrix, s)
+		}
+	}
+	return matrix, f.warnings, f.infos, nil
+}
+
+// QueryRange evaluates a query at each step, as if it were max by (UUID, instance).
+func (f *fakePrometheus) QueryRange(_ context.Context, _ string, r v1.Range, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var matrix model.Matrix
+	for text, value := range f.series {
+		metric, name := metricOf(text)
+		if name != used {
+			continue
+		}
+		s := &model.SampleStream{Metric: model.Metric{"UUID": metric["UUID"], "instance": metric["instance"]}}
+		for t := r.Start; !t.After(r.End); t = t.Add(r.Step) {
+			if v, ok := value(t.Unix()); ok {
+				s.Values = append(s.Values, model.SamplePair{Timestamp: model.TimeFromUnix(t.Unix()), Value: model.SampleValue(v)})
+			}
+		}
+		matrix = append(matrix, s)
+	}
+	return matrix, nil, nil, nil
+}
+
+// TestExpression evaluates a query that is no plain metric at each interval, and asks for the capacity by another one.
+func TestExpression(t *testing.T) {
+	for _, capacity := range []model.Value{
+		&model.Scalar{Value: 90}, model.Vector{{Value: 90}}, model.Vector{{Metric: model.Metric{"UUID": "GPU-1"}, Value: 90}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakePrometheus{every: 15, value: capacity, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+			w := newWatch(t, f, func(c *Config) {
+				c.Query, c.Capacity, c.History = "max by (UUID, instance) ("+used+")", "max by (UUID) (x)", time.Hour
+			})
+			w.follow(t, 5*time.Minute)
+			r := w.read["GPU-1"]
+			r.inOrder(t, 15)
+			last := r.samples[len(r.samples)-1]
+			if n := len(r.samples); n < 250 || n > 262 || last.Memory.Total != gpu.Some(uint64(90<<20)) || last.Memory.Used.V != 5<<20 {
+				t.Errorf("%d samples, the last %+v", n, last.Memory)
+			}
+		})
+	}
+}
+
+// metricOf reads name{a="b",c="d"}.
+func metricOf(text string) (model.Metric, string) {
+	name, rest, _ := strings.Cut(strings.TrimSuffix(text, "}"), "{")
+	m := model.Metric{model.MetricNameLabel: model.LabelValue(name)}
+	for pair := range strings.SplitSeq(rest, ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok {
+			m[model.LabelName(k)] = model.LabelValue(strings.Trim(v, `"`))
+		}
+	}
+	return m, name
+}
+
+const used = "DCGM_FI_DEV_FB_USED"
+
+func dcgm(name, instance, uuid, more string) string {
+	return fmt.Sprintf(`%s{gpu="3",UUID="%s",instance="%s",modelName="NVIDIA H100"%s}`, name, uuid, instance, more)
+}
+
+func constant(v float64) func(int64) (float64, bool) {
+	return func(int64) (float64, bool) { return v, true }
+}
+
+// watch runs a source on a fake Prometheus, and reads each GPU as the Sampler does.
+type watch struct {
+	source *Source
+	log    lockedBuffer
+	read   map[string]*watched
+	ctx    context.Context
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// watched is what was read of one GPU.
+type watched struct {
+	samples []gpu.Sample
+	info    gpu.Info
+	errs    []error
+}
+
+func newWatch(t *testing.T, f *fakePrometheus, change func(*Config)) *watch {
+	t.Helper()
+	w := &watch{read: map[string]*watched{}}
+	cfg := Config{
+		Client: &promapi.Client{API: f}, Query: used, Interval: 15 * time.Second, MaxAge: 5 * time.Minute,
+		Labels: []string{"instance"}, Logger: log.NewLogfmtLogger(&w.log),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	if w.source, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	var cancel context.CancelFunc
+	w.ctx, cancel = context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		if err := w.source.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+	})
+	return w
+}
+
+// follow reads for so long, and asks for the GPUs each second.
+func (w *watch) follow(t *testing.T, d time.Duration) {
+	t.Helper()
+	for range int(d / time.Second) {
+		devices, err := w.source.Devices(w.ctx)
+		if err == nil {
+			for _, d := range devices {
+				info := d.Info()
+				r := w.read[info.UUID]
+				if r == nil {
+					r = &watched{}
+					w.read[info.UUID] = r
+					go w.loop(d, r)
+				}
+				r.info = info
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+}
+
+func (w *watch) loop(d gpu.Device, r *watched) {
+	for {
+		if _, err := d.Wait(w.ctx); err != nil {
+			return
+		}
+		s, err := d.Read(w.ctx)
+		if err != nil {
+			r.errs = append(r.errs, err)
+			continue
+		}
+		r.samples = append(r.samples, s)
+	}
+}
+
+// metric returns the value of one of the source's own series.
+func (w *watch) metric(t *testing.T, name, label string) float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(w.source)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "gpu_leak_exporter_source_"+name && (label == "" || m.Label[0].GetValue() == label) {
+				return m.Gauge.GetValue() + m.Counter.GetValue()
+			}
+		}
+	}
+	t.Fatalf("no series %s of %s", name, label)
+	return 0
+}
+
+func (r *watched) times() (times []int64) {
+	for _, s := range r.samples {
+		times = append(times, int64(s.T/time.Second))
+	}
+	return times
+}
+
+// inOrder fails unless the samples of a GPU are one scrape apart and none is missing.
+func (r *watched) inOrder(t *testing.T, every int64) {
+	t.Helper()
+	times := r.times()
+	for i := 1; i < len(times); i++ {
+		if times[i]-times[i-1] != every {
+			t.Fatalf("sample %d at %d follows %d", i, times[i], times[i-1])
+		}
+	}
+}
+
+// TestHistoryThenLive reads the past at once, and goes on without a gap: each sample has the time
+// of its scrape.
+func TestHistoryThenLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now().Unix()
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
+			dcgm(used, "a:9400", "GPU-1", `,namespace="ml",pod="train-0",container="main"`): func(t int64) (float64, bool) { return 1000 + float64(t-begin)/15, true },
+			dcgm("DCGM_FI_DEV_FB_FREE", "a:9400", "GPU-1", `,pod="train-0"`):                func(t int64) (float64, bool) { return 80000 - float64(t-begin)/15, true },
+		}}
+		w := newWatch(t, f, func(c *Config) { c.History = 2 * time.Hour })
+		w.follow(t, 10*time.Minute)
+		r := w.read["GPU-1"]
+		r.inOrder(t, 15)
+		if n, want := len(r.samples), (2*60+10)*4; n < want-4 || n > want {
+			t.Errorf("%d samples, want about %d", n, want)
+		}
+		last := r.samples[len(r.samples)-1]
+		if last.More || !r.samples[0].More {
+			t.Errorf("more follow: %t, %t", r.samples[0].More, last.More)
+		}
+		if last.Memory.Total != gpu.Some(uint64(81000<<20)) || last.Memory.Used.V+last.Memory.Free.V != 81000<<20 {
+			t.Errorf("memory %+v", last.Memory)
+		}
+		if *last.Owner != (gpu.Owner{Namespace: "ml", Pod: "train-0", Container: "main"}) {
+			t.Errorf("owner %+v", last.Owner)
+		}
+		if want := (gpu.Info{Index: 3, UUID: "GPU-1", Name: "NVIDIA H100", Place: [gpu.MaxPlaceLabels]string{"a:9400"}}); r.info != want {
+			t.Errorf("%+v", r.info)
+		}
+	})
+}
+
+// TestOutage has a Prometheus that does not answer for a while: nothing is lost, and no GPU is called lost.
+func TestOutage(t *testing.T) {
+	for _, long := range []time.Duration{2 * time.Minute, 10 * time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+			w := newWatch(t, f, nil)
+			w.follow(t, 5*time.Minute)
+			f.change(func(f *fakePrometheus) { f.err = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"} })
+			w.follow(t, long)
+			_, err := w.source.Devices(w.ctx)
+			if (err != nil) != (long > 5*time.Minute) || w.metric(t, "up", "") != 0 || w.metric(t, "problems_total", reasonQuery) < 7 {
+				t.Errorf("%s: %v, %g", long, err, w.metric(t, "problems_total", reasonQuery))
+			}
+			if n := strings.Count(w.log.String(), reasonQuery); n != 1 {
+				t.Errorf("logged %d times: %s", n, w.log.String())
+			}
+			f.change(func(f *fakePrometheus) { f.err = nil })
+			w.follow(t, 2*time.Minute)
+			r := w.read["GPU-1"]
+			r.inOrder(t, 15)
+			for _, err := range r.errs {
+				if !errors.Is(err, gpu.ErrSilent) {
+					t.Error(err)
+				}
+			}
+			if w.metric(t, "up", "") != 1 || w.metric(t, "gpus", "fresh") != 1 {
+				t.Error("it is not up again")
+			}
+		})
+	}
+}
+
+// TestSilence tells a GPU that is missing among its neighbours from a node that is.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().Unix() + 600
+		ends := func(t int64) (float64, bool) { return 5, t < until }
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
+			dcgm(used, "a", "GPU-1", ""): constant(5), dcgm(used, "a", "GPU-2", ""): ends, dcgm(used, "b", "GPU-3", ""): ends,
+		}}
+		w := newWatch(t, f, nil)
+		w.follow(t, 20*time.Minute)
+		if e := w.read["GPU-1"].errs; len(e) != 0 {
+			t.Errorf("GPU-1: %v", e)
+		}
+		if e := w.read["GPU-2"].errs; len(e) != 1 || errors.Is(e[0], gpu.ErrSilent) || !strings.Contains(e[0].Error(), "though it has of others there") {
+			t.Errorf("GPU-2: %v", e)
+		}
+		if e := w.read["GPU-3"].errs; len(e) != 1 || !errors.Is(e[0], gpu.ErrSilent) {
+			t.Errorf("GPU-3: %v", e)
+		}
+		if w.metric(t, "gpus", "lost") != 1 || w.metric(t, "gpus", "silent") != 1 {
+			t.Error("they are not counted")
+		}
+		w.follow(t, 25*time.Hour)
+		if devices, err := w.source.Devices(w.ctx); err != nil || len(devices) != 1 {
+			t.Errorf("%d GPUs after a day: %v", len(devices), err)
+		}
+	})
+}
+
+// TestLate has samples that are there two minutes after their time: none is lost.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakePrometheus{every: 15, late: 120, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+		w := newWatch(t, f, nil)
+		w.follow(t, 10*time.Minute)
+		r := w.read["GPU-1"]
+		r.inOrder(t, 15)
+		if len(r.samples) < 30 || len(r.errs) != 0 {
+			t.Errorf("%d samples, %v", len(r.samples), r.errs)
+		}
+	})
+}
+
+// TestPodsFollowEachOther has a GPU whose series is another one with each pod.
+func TestPodsFollowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		change := time.Now().Unix() + 300
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
+			dcgm(used, "a", "GPU-1", `,exported_pod="one",pod="dcgm-exporter-x"`): func(t int64) (float64, bool) { return 5, t < change },
+			dcgm(used, "a", "GPU-1", `,exported_pod="two",pod="dcgm-exporter-x"`): func(t int64) (float64, bool) { return 6, t >= change && t < change+300 },
+			dcgm(used, "a", "GPU-1", `,pod="dcgm-exporter-x"`):                    func(t int64) (float64, bool) { return 0, t >= change+300 },
+		}}
+		w := newWatch(t, f, nil)
+		w.follow(t, 12*time.Minute)
+		r := w.read["GPU-1"]
+		r.inOrder(t, 15)
+		var pods []string
+		for _, s := range r.samples {
+			pod := "nobody"
+			if s.Owner != nil {
+				pod = s.Owner.Pod
+			}
+			if len(pods) == 0 || pods[len(pods)-1] != pod {
+				pods = append(pods, pod)
+			}
+		}
+		if got := strings.Join(pods, " "); got != "one two nobody" || w.metric(t, "problems_total", reasonDuplicate) != 0 {
+			t.Errorf("pods %s", got)
+		}
+	})
+}
+
+// TestWrongAnswers has answers that are of no use, or in part: the rest is read, each is counted, and the log has the
+// first of each kind.
+func TestWrongAnswers(t *testing.T) {
+	good := dcgm(used, "a", "GPU-1", "")
+	for name, tt := range map[string]struct {
+		reason string
+		lost   bool // the whole answer
+		change func(f *fakePrometheus)
+	}{
+		"NaN":      {reason: reasonValue, change: func(f *fakePrometheus) { f.series[dcgm(used, "a", "GPU-2", "")] = constant(math.NaN()) }},
+		"infinite": {reason: reasonValue, change: func(f *fakePrometheus) { f.series[dcgm(used, "a", "GPU-2", "")] = constant(math.Inf(1)) }},
+		"negative": {reason: reasonValue, change: func(f *fakePrometheus) { f.series[dcgm(used, "a", "GPU-2", "")] = constant(-1) }},
+		"above capacity": {reason: reasonAbove, change: func(f *fakePrometheus) {
+			f.series[dcgm(used, "a", "GPU-2", "")] = func(t int64) (float64, bool) { return float64(5 + t%60), true }
+			f.series[dcgm("DCGM_FI_DEV_FB_TOTAL", "a", "GPU-2", "")] = constant(10)
+		}},
+		"duplicate":     {reason: reasonDuplicate, change: func(f *fakePrometheus) { f.series[dcgm(used, "a", "GPU-1", `,job="again"`)] = constant(6) }},
+		"no uuid":       {reason: reasonLabels, change: func(f *fakePrometheus) { f.series[used+`{a="b"}`] = constant(5) }},
+		"endless label": {reason: reasonLabels, change: func(f *fakePrometheus) { f.series[dcgm(used, "a", strings.Repeat("x", 129), "")] = constant(5) }},
+		"no MIG ID":     {reason: reasonLabels, change: func(f *fakePrometheus) { f.series[dcgm(used, "a", "GPU-2", `,GPU_I_ID="x"`)] = constant(5) }},
+		"warning":       {reason: reasonWarning, change: func(f *fakePrometheus) { f.warnings = v1.Warnings{"a store\nis down"} }},
+		"info":          {reason: reasonInfo, change: func(f *fakePrometheus) { f.infos = v1.Infos{"this is no counter"} }},
+		"scalar":        {reason: reasonType, lost: true, change: func(f *fakePrometheus) { f.value = &model.Scalar{} }},
+		"empty":         {reason: reasonNoResult, lost: true, change: func(f *fakePrometheus) { f.value = model.Matrix{} }},
+		"too large":     {reason: reasonTooLarge, lost: true, change: func(f *fakePrometheus) { f.err = promapi.ErrAnswerTooLarge }},
+		"slow":          {reason: reasonTimeout, lost: true, change: func(f *fakePrometheus) { f.err = context.DeadlineExceeded }},
+		"histogram": {reason: reasonValue, lost: true, change: func(f *fakePrometheus) {
+			f.value = model.Matrix{{Metric: model.Metric{"UUID": "GPU-2"}, Histograms: []model.SampleHistogramPair{{}}}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){good: constant(5)}}
+				w := newWatch(t, f, nil)
+				w.follow(t, time.Minute)
+				f.change(tt.change)
+				w.follow(t, 3*time.Minute)
+				if n := w.metric(t, "problems_total", tt.reason); n < 2 {
+					t.Errorf("%g are counted", n)
+				}
+				if n := strings.Count(w.log.String(), "reason="+tt.reason+" "); n != 1 && !strings.Contains(w.log.String(), "reason="+tt.reason+"\n") {
+					t.Errorf("logged %d times: %s", n, w.log.String())
+				}
+				if w.metric(t, "up", "") != 1 != tt.lost {
+					t.Errorf("up is %g", w.metric(t, "up", ""))
+				}
+				f.change(func(f *fakePrometheus) { f.value, f.err = nil, nil })
+				w.follow(t, time.Minute)
+				r := w.read["GPU-1"]
+				r.inOrder(t, 15)
+				for _, s := range r.samples {
+					if s.Memory.Used.V != 5<<20 {
+						t.Fatalf("%+v", s.Memory)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestShards has each GPU in one of three shards.
+func TestShards(t *testing.T) {
+	seen := map[string]int{}
+	for i := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){}}
+			for k := range 60 {
+				f.series[dcgm(used, "a", fmt.Sprintf("GPU-%d", k), "")] = constant(5)
+			}
+			w := newWatch(t, f, func(c *Config) { c.Shard = Shard{i, 3} })
+			w.follow(t, 5*time.Second)
+			if len(w.read) < 10 || len(w.read) > 30 {
+				t.Errorf("shard %d has %d of 60", i, len(w.read))
+			}
+			for uuid := range w.read {
+				seen[uuid]++
+			}
+		})
+	}
+	for uuid, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is in %d shards", uuid, n)
+		}
+	}
+	if len(seen) != 60 {
+		t.Errorf("%d GPUs", len(seen))
+	}
+}
+
+// TestMIG joins the instances of one scrape to a sample.
+func TestMIG(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
+			dcgm(used, "a", "GPU-1", `,GPU_I_ID="2",GPU_I_PROFILE="1g.10gb",pod="x",namespace="n"`): constant(2),
+			dcgm(used, "a", "GPU-1", `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`):                       constant(1),
+			dcgm("DCGM_FI_DEV_FB_FREE", "a", "GPU-1", `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`):      constant(9),
+		}}
+		w := newWatch(t, f, nil)
+		w.follow(t, 3*time.Minute)
+		r := w.read["GPU-1"]
+		r.inOrder(t, 15)
+		s := r.samples[len(r.samples)-1]
+		if len(s.Instances) != 2 || s.Memory.Used.OK || s.Owner != nil {
+			t.Fatalf("%+v", s)
+		}
+		one, two := s.Instances[0], s.Instances[1]
+		if one.ID != 1 || one.Memory.Total != gpu.Some(uint64(10<<20)) || one.Owner != nil || two.Memory.Used.V != 2<<20 || two.Profile != "1g.10gb" || two.Owner.Pod != "x" {
+			t.Errorf("%+v", s.Instances)
+		}
+	})
+}
+
+// TestNvidiaGPUExporter has UUIDs without their prefix and no index.
+func TestNvidiaGPUExporter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const uuid = "df6e7a7c-7314-46f8-abc4-b88b36dcf3ef"
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
+			`nvidia_smi_memory_used_bytes{uuid="` + uuid + `",instance="a"}`:  constant(5),
+			`nvidia_smi_memory_total_bytes{uuid="` + uuid + `",instance="a"}`: constant(50),
+		}}
+		w := newWatch(t, f, func(c *Config) { c.Query = `nvidia_smi_memory_used_bytes{instance!="b"}` })
+		w.follow(t, time.Minute)
+		r := w.read["GPU-"+uuid]
+		if r == nil || r.info.IndexLabel() != "" || r.samples[0].Memory.Used.V != 5 || r.samples[0].Memory.Total.V != 50 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestHTTP asks a server as it is asked in earnest.
+func TestHTTP(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.FormValue("query") + r.FormValue("time"):
+		default:
+		}
+		fmt.Fprintf(w, `{"status":"success","infos":["i"],"data":{"resultType":"matrix","result":[{"metric":{"UUID":"GPU-1"},"values":[[%d.5,"7"]]}]}}`, time.Now().Unix()-1)
+	}))
+	defer server.Close()
+	c, err := promapi.NewClient(promapi.ClientConfig{URL: server.URL, Program: "test", KeepAlive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	s, err := New(Config{Client: c, Query: used, Interval: time.Hour, MaxAge: 2 * time.Hour, Labels: []string{"instance"}, Logger: log.NewNopLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if q := <-asked; q != used+"[7200000ms]" {
+		t.Errorf("asked for %s", q)
+	}
+	var devices []gpu.Device
+	for len(devices) == 0 {
+		devices, _ = s.Devices(t.Context())
+	}
+	if sample, err := devices[0].Read(t.Context()); err != nil || sample.Memory.Used.V != 7<<20 || sample.T%time.Second != 500*time.Millisecond {
+		t.Errorf("%+v, %v", sample, err)
+	}
+}

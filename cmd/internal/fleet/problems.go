@@ -1,0 +1,162 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+)
+
+// The reasons for which something of an answer, or all of it, is of no use: values of a label.
+const (
+	reasonQuery     = "query_failed"
+	reasonTimeout   = "query_timeout"
+	reasonTooLarge  = "answer_too_large"
+	reasonType      = "wrong_type"
+	reasonNoResult  = "no_result"
+	reasonWarning   = "warning"
+	reasonInfo      = "info"
+	reasonValue     = "no_amount"
+	reasonAbove     = "above_capacity"
+	reasonDuplicate = "duplicate"
+	reasonLabels    = "labels"
+	reasonTooMany   = "too_many"
+	reasonLate      = "late"
+	reasonCapacity  = "capacity"
+	reasonHistory   = "history"
+	reasonSilent    = "silent" // counted by gpu_leak_exporter_source_gpus
+)
+
+var reasons = []string{
+	reasonQuery, reasonTimeout, reasonTooLarge, reasonType, reasonNoResult, reasonWarning, reasonInfo, reasonValue, reasonAbove, reasonDuplicate,
+	reasonLabels, reasonTooMany, reasonLate, reasonCapacity, reasonHistory,
+}
+
+// reasonOf names why there is no answer.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, errNoResult):
+		return reasonNoResult
+	case errors.Is(err, errType):
+		return reasonType
+	case errors.Is(err, promapi.ErrAnswerTooLarge), promapi.IsTooMuch(err):
+		return reasonTooLarge
+	case errors.Is(err, context.DeadlineExceeded):
+		return reasonTimeout
+	}
+	return reasonQuery
+}
+
+// quietFor is how long a problem must not have been there to be logged again when it comes back.
+const quietFor = time.Hour
+
+// problems counts what is wrong with answers, and logs the first of each kind.
+type problems struct {
+	total  *prometheus.CounterVec
+	logger log.Logger
+
+	mu   sync.Mutex
+	last map[string]time.Time // when there was one last, by reason
+}
+
+func newProblems(logger log.Logger) *problems {
+	p := &problems{logger: logger, last: map[string]time.Time{}, total: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "gpu_leak_exporter_source_problems_total",
+		Help: "What was of no use in answers of the Prometheus that tells of the GPUs, by reason: series, samples, or whole answers. The log has the first of each kind.",
+	}, []string{"reason"})}
+	for _, reason := range reasons {
+		p.total.WithLabelValues(reason) // there from the start: increase() does not see the first of a series
+	}
+	return p
+}
+
+// note counts n problems of a kind and logs the first.
+func (p *problems) note(reason string, n int, msg string, keyvals ...any) {
+	if n > 0 {
+		p.total.WithLabelValues(reason).Add(float64(n))
+	}
+	p.mu.Lock()
+	last := p.last[reason]
+	p.last[reason] = time.Now()
+	p.mu.Unlock()
+	if last.IsZero() || time.Since(last) > quietFor {
+		level.Warn(p.logger).Log(append([]any{"msg", msg, "reason", reason}, keyvals...)...)
+	}
+}
+
+// metrics tell how the source fares.
+type metrics struct {
+	up, success       prometheus.Gauge
+	requests, seconds prometheus.Counter
+	gpus              *prometheus.GaugeVec
+}
+
+func newMetrics() *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "gpu_leak_exporter_source_" + name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "gpu_leak_exporter_source_" + name, Help: help})
+	}
+	return &metrics{
+		up:       gauge("up", "Whether (1 or 0) the Prometheus that tells of the GPUs answered the last request with something of use."),
+		success:  gauge("last_success_timestamp_seconds", "When it did so last, in seconds since the Unix epoch. 0: never."),
+		requests: counter("polls_total", "How often that Prometheus was asked for what is new."),
+		seconds:  counter("poll_seconds_total", "Seconds from asking to the end of the answer's reading, summed."),
+		gpus: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gpu_leak_exporter_source_gpus",
+			Help: "GPUs of that Prometheus, by state: fresh (it has new samples), lost (it has them of other GPUs of the same place alone; gpu_up is 0), " +
+				"silent (it has none of the whole place, or does not answer; their series are left out).",
+		}, []string{"state"}),
+	}
+}
+
+// asked notes how a request went.
+func (m *metrics) asked(took time.Duration, err error) {
+	m.requests.Inc()
+	m.seconds.Add(took.Seconds())
+	if err != nil {
+		m.up.Set(0)
+		return
+	}
+	m.up.Set(1)
+	m.success.SetToCurrentTime()
+}
+
+// count counts the GPUs and returns how many are silent.
+func (m *metrics) count(feeds map[string]*feed) (n int) {
+	var counts [silent + 1]int
+	for _, f := range feeds {
+		counts[f.state]++
+	}
+	for state, name := range []string{"fresh", "lost", "silent"} {
+		m.gpus.WithLabelValues(name).Set(float64(counts[state]))
+	}
+	return counts[silent]
+}
+
+// Describe implements prometheus.Collector.
+func (s *Source) Describe(ch chan<- *prometheus.Desc) {
+	s.each(func(c prometheus.Collector) { c.Describe(ch) })
+}
+
+// Collect implements prometheus.Collector.
+func (s *Source) Collect(ch chan<- prometheus.Metric) {
+	s.each(func(c prometheus.Collector) { c.Collect(ch) })
+}
+
+func (s *Source) each(f func(prometheus.Collector)) {
+	m := s.metrics
+	for _, c := range []prometheus.Collector{s.problems.total, m.up, m.success, m.requests, m.seconds, m.gpus} {
+		f(c)
+	}
+}

@@ -1,0 +1,103 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// Fleet says how the GPUs of many hosts are exported, that come from one source: see gpu.Info.Place. The
+// zero Fleet is for those of one host.
+type Fleet struct {
+	// Labels are the names of the labels that tell where a GPU is, such as instance, in the order of
+	// gpu.Info.Place. Each series of a GPU has them, and namespace, pod and container of whom it is allotted to.
+	Labels []string
+}
+
+// ownerLabels are those that the GPUs of a fleet have of whom they are allotted to.
+var ownerLabels = []string{"namespace", "pod", "container"}
+
+// ReservedLabels are names that Fleet.Labels cannot have: other labels of series have them.
+var ReservedLabels = slices.Concat(processLabels, []string{
+	"profile", "window", "reason", "pattern", "name", "pci_bus_id", "serial", "vbios_version",
+	"architecture", "driver_version", "cuda_version", "memory", "job", "version",
+})
+
+func (f Fleet) validate() error {
+	if len(f.Labels) > gpu.MaxPlaceLabels {
+		return fmt.Errorf("%d labels of a fleet, there can be %d", len(f.Labels), gpu.MaxPlaceLabels)
+	}
+	if slices.ContainsFunc(f.Labels, func(name string) bool { return slices.Contains(ReservedLabels, name) }) {
+		return errors.New("a label of a fleet is one that series have")
+	}
+	return nil
+}
+
+// scopes are the labels of each scope, and their order by name.
+type scopes struct {
+	names [numScopes][]string
+	order [numScopes][]int
+}
+
+func newScopes(f Fleet) *scopes {
+	s := &scopes{names: scopeLabels}
+	if len(f.Labels) > 0 {
+		for _, scope := range []scope{ofGPU, ofInstance} {
+			s.names[scope] = slices.Concat(scopeLabels[scope], ownerLabels, f.Labels)
+		}
+	}
+	for i, labels := range s.names {
+		s.order[i] = sortedOrder(labels)
+	}
+	return s
+}
+
+// places returns the values of what a fleet's labels add; nothing for one host.
+func (f Fleet) places(d *DeviceState, o *gpu.Owner) []string {
+	if len(f.Labels) == 0 {
+		return nil
+	}
+	if o == nil {
+		o = &noOwner
+	}
+	return append([]string{o.Namespace, o.Pod, o.Container}, d.Info.Place[:len(f.Labels)]...)
+}
+
+// ofHost are the beginnings of metrics that tell of the host that reads a GPU. Nobody reads those of a fleet.
+var ofHost = []string{"gpu_driver_", "gpu_nvml_", "gpu_pci_devices", "gpu_collector_", "gpu_allocated", "gpu_process", "gpu_samples_missed_"}
+
+// shows reports whether a fleet has a metric.
+func (f Fleet) shows(m *metric) bool {
+	if len(f.Labels) == 0 {
+		return true
+	}
+	return !slices.ContainsFunc(ofHost, func(prefix string) bool { return strings.HasPrefix(m.name, prefix) })
+}
+
+// quietRows are the rows of verdicts that are there also of a memory that does not grow.
+var quietRows = []string{"leak_confidence", "leak_detected", "seconds_to_oom", "memory_pattern"}
+
+// onlyGrowing reports whether a metric of the detector is left out of a GPU or GPU instance of a fleet whose memory
+// does not grow, with DetailGrowing.
+func (f Fleet) onlyGrowing(m *metric) bool {
+	if len(f.Labels) == 0 {
+		return false
+	}
+	var prefix string
+	switch m.scope {
+	case ofInstance:
+		prefix = "gpu_mig_"
+	case ofGPU:
+		prefix = "gpu_"
+	default:
+		return false
+	}
+	return !slices.Contains(quietRows, strings.TrimPrefix(m.name, prefix)) &&
+		slices.ContainsFunc(detectorFamily.metrics, func(o metric) bool { return o.name == m.name })
+}

@@ -1,0 +1,125 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// gathered returns the series of a metric: their labels as name=value.
+func gathered(t *testing.T, s *State, o Options) map[string][]string {
+	t.Helper()
+	c, err := New(func() *State { return s }, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			all[f.GetName()] = append(all[f.GetName()], strings.Join(pairs(m.Label), ","))
+		}
+	}
+	return all
+}
+
+func pairs(labels []*dto.LabelPair) (list []string) {
+	for _, l := range labels {
+		list = append(list, l.GetName()+"="+l.GetValue())
+	}
+	return list
+}
+
+// TestFleetLabels has GPUs of two hosts with the same index: where they are and whose they are is on each series, and
+// what tells of the host that reads them is on none.
+func TestFleetLabels(t *testing.T) {
+	gpuAt := func(place, uuid string, o *gpu.Owner) *DeviceState {
+		d := &DeviceState{Info: gpu.Info{Index: -1, UUID: uuid, Place: [gpu.MaxPlaceLabels]string{place}}, Up: true, Owner: o}
+		d.Memory.Used = gpu.Some(uint64(5))
+		return d
+	}
+	mig := gpuAt("c", "GPU-3", nil)
+	mig.Instances = []InstanceState{{Instance: gpu.Instance{ID: 1, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: gpu.Memory{Used: gpu.Some(uint64(7))}}}}
+	mig.Allotments = []AllotmentState{{Namespace: "n", Pod: "p"}}
+	s := &State{Devices: []*DeviceState{gpuAt("a", "GPU-1", &gpu.Owner{Namespace: "n", Pod: "p", Container: "c"}), gpuAt("b", "", nil), gpuAt("a", "", nil), mig}}
+	all := gathered(t, s, Options{Fleet: Fleet{Labels: []string{"instance", "zone"}}, Enabled: map[string]bool{"workload": true}})
+	want := []string{
+		"container=,gpu=,instance=a,namespace=,pod=,uuid=,zone=",
+		"container=,gpu=,instance=b,namespace=,pod=,uuid=,zone=",
+		"container=,gpu=,instance=c,namespace=,pod=,uuid=GPU-3,zone=",
+		"container=c,gpu=,instance=a,namespace=n,pod=p,uuid=GPU-1,zone=",
+	}
+	if got := slices.Sorted(slices.Values(all["gpu_memory_used_bytes"])); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := all["gpu_mig_memory_used_bytes"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone=" {
+		t.Errorf("%q", got)
+	}
+	for _, name := range []string{"gpu_driver_up", "gpu_pci_devices", "gpu_allocated", "gpu_nvml_calls_total", "gpu_processes", "gpu_samples_missed_total"} {
+		if len(all[name]) > 0 {
+			t.Errorf("%s is there", name)
+		}
+	}
+	for _, labels := range [][]string{{"a", "b", "c", "d", "e"}, {"uuid"}, {"pod"}} {
+		if _, err := New(func() *State { return s }, Options{Fleet: Fleet{Labels: labels}}); err == nil {
+			t.Errorf("%q are taken", labels)
+		}
+	}
+}
+
+// TestFleetDetail leaves out what nobody asks of a GPU of a fleet whose memory does not grow.
+func TestFleetDetail(t *testing.T) {
+	fleet := Fleet{Labels: []string{"instance"}}
+	verdict := func(v detector.Verdict) *State {
+		v.Judged, v.SecondsToOOM, v.Trough = true, detector.Of(1), detector.Of(1)
+		d := &DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, Processes: []ProcessState{{Verdict: v}}, Workloads: []WorkloadState{{Verdict: v}}}
+		d.Judgement.T, d.Judgement.Device = 1, v
+		return &State{Devices: []*DeviceState{d}}
+	}
+	for name, tt := range map[string]struct {
+		v    detector.Verdict
+		many bool
+	}{
+		"calm":      {detector.Verdict{}, false},
+		"leaks":     {detector.Verdict{Leak: true}, true},
+		"suspected": {detector.Verdict{Withheld: detector.WithheldMinSpan}, true},
+		"fills up":  {detector.Verdict{SecondsToFull: detector.Of(5)}, true},
+	} {
+		for _, of := range []struct {
+			scope   string
+			options Options
+			many    bool
+		}{
+			{"gpu_", Options{ProcessDetail: DetailGrowing, Fleet: fleet}, tt.many},
+			{"gpu_", Options{ProcessDetail: DetailGrowing}, true}, // of one host
+			{"gpu_workload_", Options{ProcessDetail: DetailGrowing}, true},
+		} {
+			all, scope := gathered(t, verdict(tt.v), of.options), of.scope
+			for _, kept := range []string{"leak_detected", "leak_confidence", "seconds_to_oom"} {
+				if len(all[scope+kept]) != 1 {
+					t.Errorf("%s: %s is not there", name, scope+kept)
+				}
+			}
+			if n := len(all[scope+"memory_trough_bytes"]); n > 0 != of.many {
+				t.Errorf("%s: %d series of %s that only a memory that grows has, %+v", name, n, scope, of.options)
+			}
+			if all := gathered(t, verdict(tt.v), Options{}); len(all[scope+"memory_trough_bytes"]) != 1 {
+				t.Errorf("%s: not all of %s are there by default", name, scope)
+			}
+		}
+	}
+}

@@ -1,0 +1,211 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// fakeDCGM is a DCGM exporter as it is on two nodes: its names and labels, the values of a test. Of the first GPU the
+// memory grows.
+type fakeDCGM struct {
+	node  string
+	lost  atomic.Bool // the second GPU tells nothing
+	began time.Time
+}
+
+func (f *fakeDCGM) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	for gpu, used := range []int{40000 + int(time.Since(f.began).Seconds())*20, 30000} {
+		if gpu == 1 && f.lost.Load() {
+			continue
+		}
+		pod := `container="main",namespace="training",pod="llama-0"`
+		if gpu == 1 {
+			pod = `container="",namespace="",pod=""`
+		}
+		labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%s-%d",pci_bus_id="00000000:3B:00.0",device="nvidia%d",modelName="NVIDIA H100 80GB HBM3",Hostname="%s",DCGM_FI_DRIVER_VERSION="580.95.05",%s`, gpu, f.node, gpu, gpu, f.node, pod)
+		fmt.Fprintf(w, "DCGM_FI_DEV_FB_USED{%s} %d\nDCGM_FI_DEV_FB_FREE{%s} %d\n", labels, used, labels, 81000-used)
+	}
+}
+
+// fleet starts two nodes with DCGM exporter, a real Prometheus with the example's configuration, and an exporter that
+// asks it. Prometheus has to know the exporter's address before it runs: it is reserved first.
+func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, targets [2]string, prometheus, exporter *harness.Process) {
+	t.Helper()
+	for i := range nodes {
+		nodes[i] = &fakeDCGM{node: fmt.Sprintf("node%d", i+1), began: time.Now()}
+		server := httptest.NewServer(nodes[i])
+		t.Cleanup(server.Close)
+		targets[i] = strings.TrimPrefix(server.URL, "http://")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+
+	config := harness.ReadExample(t, "prometheus-fleet.yml")
+	config = harness.Replace(t, config, "localhost:9400", strings.Join(targets[:], "', '"), 1)
+	config = harness.Replace(t, config, "'localhost:9844'", "'"+address+"'", 1)
+	config = harness.Replace(t, config, "/etc/prometheus/rules/gpu_leak_exporter/*.yaml", filepath.Join(harness.FastRules(t), "*.yaml"), 1)
+	config = harness.Replace(t, config, ": 15s", ": 1s", 2)
+	config = harness.Replace(t, config, "interval: 30s", "interval: 1s", 1)
+	config = harness.Replace(t, config, "timeout: 20s", "timeout: 1s", 1)
+	prometheus = harness.StartPrometheus(t, config)
+	exporter = harness.StartExporter(t, harness.Options{Address: address, Args: append([]string{
+		"--source=prometheus:" + strings.Replace(prometheus.URL, "http://", "http://me:hunter2@", 1), "--sample.interval=1s", "--detector.window=1m",
+	}, args...)})
+	return nodes, targets, prometheus, exporter
+}
+
+// TestFleet judges the GPUs of two nodes that run DCGM exporter, by a real Prometheus that scrapes both and the exporter.
+func TestFleet(t *testing.T) {
+	nodes, targets, prometheus, exporter := fleet(t, "--source.max-age=30s", "--collector.process.detail=all")
+	harness.Eventually(t, 10*time.Minute, func() error {
+		grows, err := prometheus.Query(`gpu_leak_slope_bytes_per_second{window="1m"} > 10 * 1048576`)
+		if err != nil || len(grows) != 2 {
+			return fmt.Errorf("the memory of %d GPUs grows, %w\n%s", len(grows), err, exporter.Output())
+		}
+		return nil
+	})
+	for _, s := range query(t, prometheus, `gpu_memory_used_bytes`) {
+		node, gpu := strings.Split(s.Labels["uuid"], "-")[1], s.Labels["gpu"]
+		want := map[string]string{
+			"__name__": "gpu_memory_used_bytes", "job": "gpu_leak_exporter", "gpu": gpu, "uuid": "GPU-" + node + "-" + gpu, "Hostname": node,
+			"instance": targets[0],
+		}
+		if node == "node2" {
+			want["instance"] = targets[1]
+		}
+		if gpu == "0" {
+			want["namespace"], want["pod"], want["container"] = "training", "llama-0", "main"
+		}
+		if !s.Has(want) || len(s.Labels) != len(want) {
+			t.Errorf("labels %v, want %v", s.Labels, want)
+		}
+	}
+	for _, s := range query(t, prometheus, `gpu_memory_total_bytes`) {
+		if s.Value != 81000<<20 {
+			t.Errorf("%v: %g", s.Labels, s.Value)
+		}
+	}
+	// The value is that which Prometheus has of the time that the sample tells.
+	query(t, prometheus, `gpu_memory_used_bytes == on (instance, uuid) label_replace(DCGM_FI_DEV_FB_USED, "uuid", "$1", "UUID", "(.*)") * 1048576`)
+	// What is the exporter's own has its own instance.
+	if s := query(t, prometheus, `gpu_leak_exporter_source_up`); s[0].Value != 1 || s[0].Labels["instance"] != exporter.Address() {
+		t.Errorf("%v", s)
+	}
+	if strings.Contains(exporter.Output(), "hunter2") || strings.Contains(exporter.Output(), "me:") {
+		t.Errorf("the log has the password: %s", exporter.Output())
+	}
+
+	// One GPU among others is lost; of a node that goes nothing is known.
+	nodes[0].lost.Store(true)
+	harness.Eventually(t, 10*time.Minute, func() error {
+		m, err := exporter.TryScrape()
+		if err != nil {
+			return err
+		}
+		if v, err := m.Value("gpu_up", map[string]string{"uuid": "GPU-node1-1"}); err != nil || v != 0 {
+			return fmt.Errorf("it is not lost: %g, %w", v, err)
+		}
+		return nil
+	})
+	query(t, prometheus, `ALERTS{alertname="GPULost", alertstate="firing", uuid="GPU-node1-1"}`)
+	nodes[0].lost.Store(false)
+	harness.Eventually(t, 10*time.Minute, func() error {
+		v, err := exporter.Scrape(t).Value("gpu_up", map[string]string{"uuid": "GPU-node1-1"})
+		if err != nil || v != 1 {
+			return fmt.Errorf("it is not back: %g, %w", v, err)
+		}
+		return nil
+	})
+
+	// A Prometheus that is down is no GPU that is lost.
+	prometheus.Stop(t)
+	harness.Eventually(t, 10*time.Minute, func() error {
+		m := exporter.Scrape(t)
+		if n := len(m.All("gpu_up", nil)); n != 0 {
+			return fmt.Errorf("%d GPUs still have series", n)
+		}
+		silent, err := m.Value("gpu_leak_exporter_source_gpus", map[string]string{"state": "silent"})
+		up, err2 := m.Value("gpu_leak_exporter_source_up", nil)
+		if silent != 4 || up != 0 || err != nil || err2 != nil {
+			return fmt.Errorf("silent %g, up %g, %w, %w", silent, up, err, err2)
+		}
+		return nil
+	})
+}
+
+// TestFleetAfresh starts an exporter on a history that Prometheus has: its verdicts are there at once.
+func TestFleetAfresh(t *testing.T) {
+	_, _, prometheus, _ := fleet(t)
+	query(t, prometheus, `count_over_time(DCGM_FI_DEV_FB_USED{gpu="0"}[5m]) > 40`)
+	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=prometheus:" + prometheus.URL, "--sample.interval=15s", "--collector.process.detail=all"}})
+	harness.Eventually(t, 10*time.Minute, func() error {
+		m := exporter.Scrape(t)
+		fill, err := m.Value("gpu_detector_window_fill_ratio", map[string]string{"uuid": "GPU-node1-0", "window": "10m"})
+		if err != nil || fill < 35./600 {
+			return fmt.Errorf("%g, %w", fill, err)
+		}
+		return nil
+	})
+	// 40 samples are there, and no more than a few of them were scraped since.
+	if n, err := exporter.Scrape(t).Value("gpu_leak_exporter_source_polls_total", nil); err != nil || n > 3 {
+		t.Errorf("asked %g times, %v", n, err)
+	}
+}
+
+// TestExamplesFleet runs the exporter as the manifest does, with no rights, and holds the manifest to that.
+func TestExamplesFleet(t *testing.T) {
+	text, list := manifests(t, "kubernetes/fleet.yaml")
+	for _, never := range []string{"hostPath", "hostPID", "hostNetwork", "privileged: true", "add:", "runAsUser: 0"} {
+		if strings.Contains(text, never) {
+			t.Errorf("the manifest has %s", never)
+		}
+	}
+	deployment := list[len(list)-1]
+	containers := deployment.Spec.Template.Spec.Containers
+	if deployment.Kind != "Deployment" || len(containers) != 1 || len(containers[0].Args) < 2 {
+		t.Fatalf("%+v", deployment)
+	}
+	if got := containers[0].SecurityContext.Capabilities; got.Add != nil || len(got.Drop) != 1 || got.Drop[0] != "ALL" {
+		t.Errorf("capabilities %+v", got)
+	}
+	dcgm := httptest.NewServer(&fakeDCGM{node: "node1", began: time.Now()})
+	defer dcgm.Close()
+	prometheus := harness.StartPrometheus(t, fmt.Sprintf("scrape_configs: [{job_name: dcgm-exporter, scrape_interval: 1s, static_configs: [{targets: ['%s']}]}]", strings.TrimPrefix(dcgm.URL, "http://")))
+	query(t, prometheus, `DCGM_FI_DEV_FB_USED`)
+	var args []string
+	for _, arg := range containers[0].Args {
+		switch {
+		case strings.HasPrefix(arg, "--web.listen-address="): // the harness has a free port
+		case strings.HasPrefix(arg, "--source="):
+			args = append(args, "--source=prometheus:"+prometheus.URL)
+		default:
+			args = append(args, arg)
+		}
+	}
+	exporter := harness.StartExporter(t, harness.Options{Args: args, Unprivileged: true})
+	harness.Eventually(t, 10*time.Minute, func() error {
+		if n := len(exporter.Scrape(t).All("gpu_up", nil)); n != 2 {
+			return fmt.Errorf("%d GPUs: %s", n, exporter.Output())
+		}
+		return nil
+	})
+}
