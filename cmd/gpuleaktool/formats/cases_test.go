@@ -242,6 +242,22 @@ func monitorCases() []readCase {
 				"index-0 01 22:30:02 ?/? [python3:4712.2=620]", "index-1 01 22:30:00 ?/? []",
 			}, "",
 		},
+		{
+			"a row for C and one for G", Pmon,
+			Options{},
+			"#Date       Time        gpu         pid   type     fb    command \n" +
+				" 20260301   22:30:00      0         10      C    100    a \n 20260301   22:30:00      0         10      G    100    a \n 20260301   22:30:00      0         20      C     50    b \n" +
+				" 20260301   22:30:01      0         10      C    100    a \n 20260301   22:30:01      0         10      G    100    a \n 20260301   22:30:01      0         20      C     51    b \n",
+			[]string{"index-0 01 22:30:00 ?/? [a:10.0=100 b:20.0=50]", "index-0 01 22:30:01 ?/? [a:10.0=100 b:20.0=51]"},
+			"",
+		},
+		{
+			"a row for C and one for G, without time", Pmon,
+			Options{Start: start, Interval: time.Second},
+			"# gpu         pid   type     fb    command \n 0 10 C 100 a\n 0 10 G 100 a\n 0 20 C 50 b\n 0 10 C 100 a\n 0 10 G 100 a\n 0 20 C+G 51 b\n 0 10 C+G 100 a\n 0 20 C+G 52 b\n",
+			[]string{"index-0 01 23:59:00 ?/? [a:10.0=100 b:20.0=50]", "index-0 01 23:59:01 ?/? [a:10.0=100 b:20.0=51]", "index-0 01 23:59:02 ?/? [a:10.0=100 b:20.0=52]"},
+			"",
+		},
 	}
 }
 
@@ -293,6 +309,12 @@ func csvCases() []readCase {
 			"processes", CSV, columns("timestamp,gpu,pid,process,used[B]"), "1772404200,0,7,/bin/a,1048576\n1772404200,0,8,b,2097152\n1772404201,0,8,b,2097152\n",
 			[]string{"index-0 01 22:30:00 ?/? [a:7.0=1 b:8.0=2]", "index-0 01 22:30:01 ?/? [b:8.0=2]"},
 			"",
+		},
+		{
+			"a process twice at one time", CSV, columns("timestamp,pid,used[MiB]"),
+			"1772404200,10,100\n1772404200,10,50\n1772404200,20,7\n1772404201,10,N/A\n1772404201,10,101\n1772404201,20,8\n1772404201.02,20,9\n",
+			[]string{"index-0 01 22:30:00 ?/? [:10.0=100 :20.0=7]", "index-0 01 22:30:01 ?/? [:10.0=101 :20.0=8]", "index-0 01 22:30:01 ?/? [:20.0=9]"},
+			`left out 1 line, line 2: pid 10 of GPU "index-0" stands twice at one time, and the larger amount is used`,
 		},
 		{
 			"a time that comes twice, a cut line", CSV,

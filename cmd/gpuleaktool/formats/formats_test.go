@@ -154,6 +154,7 @@ func TestReadErrors(t *testing.T) {
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,0x10\n", "cannot read \"0x10\" as memory"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,-5\n", "cannot read \"-5\" as memory"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, strings.Repeat("x", 2*maxLine), "the line is longer than"},
+		{CSV, Options{Columns: []string{"timestamp", "pid", "used[B]"}}, strings.Repeat("1772362800,7,5\n", maxProcesses+1), "lists more than 65536 processes at one time"},
 		{WandB, Options{}, "_timestamp,system.cpu\n1,2\n", "tells no memory (system.gpu.0.memoryAllocatedBytes)"},
 		{WandB, Options{}, `[{"_timestamp":1772362800,"system.cpu":2}]`, "tells no memory (system.gpu.0.memoryAllocatedBytes)"},
 		{WandB, Options{}, "Step,a - system/gpu.0.memoryAllocatedBytes\n1,2\n", "log:2: tells no time (_timestamp or _runtime)"},

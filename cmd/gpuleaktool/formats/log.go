@@ -53,6 +53,7 @@ const (
 	leftTime    reason = "time"    // the time has not moved on
 	leftForeign reason = "foreign" // it is of no such log
 	leftEntity  reason = "entity"  // it is of no GPU
+	leftTwice   reason = "twice"   // the process has another amount at the same time
 )
 
 // leaveOut counts a line that cannot be used. why says what is wrong with the first one.

@@ -31,16 +31,18 @@ type rounds struct {
 	seen map[string]bool
 }
 
-// of returns the round that the next row of key is in, counted from 0.
-func (r *rounds) of(key string) int {
-	if r.seen[key] {
+// of returns the round that the next row is in, counted from 0. keys are what it is a row of.
+func (r *rounds) of(keys ...string) int {
+	if slices.ContainsFunc(keys, func(key string) bool { return r.seen[key] }) {
 		r.n++
 		clear(r.seen)
 	}
 	if r.seen == nil {
 		r.seen = map[string]bool{}
 	}
-	r.seen[key] = true
+	for _, key := range keys {
+		r.seen[key] = true
+	}
 	return r.n
 }
 
@@ -130,7 +132,7 @@ func (m *monitor) row(fields []string) error {
 		return err
 	}
 	pid := m.field(fields, "pid")
-	if m.stamp, err = m.time(fields, m.field(fields, "gpu")+" "+pid); err != nil {
+	if m.stamp, err = m.time(fields); err != nil {
 		return err
 	}
 	if m.format == Dmon {
@@ -147,14 +149,24 @@ func (m *monitor) row(fields []string) error {
 	return m.add(indexed(index), m.stamp, &p)
 }
 
-// time returns the time of a row. key is what each round has one row of.
-func (m *monitor) time(fields []string, key string) (time.Duration, error) {
+// time returns the time of a row.
+func (m *monitor) time(fields []string) (time.Duration, error) {
 	date, clock := m.field(fields, "date"), m.field(fields, "time")
 	switch {
 	case clock != "":
 		return m.clock.moment(strings.TrimSpace(date + " " + clock))
 	case m.format == Pmon:
-		return m.clock.round(m.rounds.of(key), "or record with "+recordPmon)
+		return m.clock.round(m.rounds.of(m.keys(fields)...), "or record with "+recordPmon)
 	}
-	return m.clock.round(m.rounds.of(key), "or record with "+recordDmon)
+	return m.clock.round(m.rounds.of(m.keys(fields)...), "or record with "+recordDmon)
+}
+
+// keys returns what each round has one row of: the GPU or, for pmon, each type of a process, which
+// may have a row for C and one for G.
+func (m *monitor) keys(fields []string) (keys []string) {
+	of := m.field(fields, "gpu") + " " + m.field(fields, "pid")
+	for kind := range strings.SplitSeq(m.field(fields, "type"), "+") {
+		keys = append(keys, of+" "+kind)
+	}
+	return keys
 }

@@ -5,6 +5,7 @@ package formats
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,8 @@ type lives struct {
 	before map[gpu.ProcessID]uint64 // Start by instance and pid, in this order
 }
 
-// settle completes a list: it is put in order, and no process stands in it twice.
+// settle completes a list: it is put in order, and of a process that stands in it twice, such as
+// for compute and for graphics, the larger amount is kept.
 func (v *lives) settle(list []gpu.Process) []gpu.Process {
 	slices.SortStableFunc(list, func(a, b gpu.Process) int {
 		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(b.Used.V, a.Used.V))
@@ -75,7 +77,19 @@ type processList struct {
 	line  int
 	open  bool
 	list  []gpu.Process
+	used  map[uint32]gpu.Opt[uint64] // of list, by pid
 	lives lives
+}
+
+// isOver reports whether a row of time t, and of a process if that is not nil, is of a later list.
+// Rows of the very time at which a list begins are its own, even if a process stands in it twice.
+func (l *processList) isOver(t time.Duration, process *gpu.Process) bool {
+	if t > l.begin && process != nil {
+		if _, twice := l.used[process.ID.PID]; twice {
+			return true
+		}
+	}
+	return t > l.begin+slack || t < l.begin
 }
 
 // add takes a row. A row without a process says that the GPU has none.
@@ -88,14 +102,13 @@ func (p *processLog) add(info gpu.Info, t time.Duration, process *gpu.Process) e
 		l = &processList{info: info}
 		p.lists[info.UUID] = l
 	}
-	twice := process != nil && slices.ContainsFunc(l.list, func(x gpu.Process) bool { return x.ID.PID == process.ID.PID })
-	if l.open && (t > l.begin+slack || t < l.begin || twice) {
+	if l.open && l.isOver(t, process) {
 		if err := p.close(l); err != nil {
 			return err
 		}
 	}
 	if !l.open {
-		l.open, l.begin, l.line = true, t, p.lines.number
+		l.open, l.begin, l.line, l.used = true, t, p.lines.number, map[uint32]gpu.Opt[uint64]{}
 	}
 	if process == nil {
 		return nil
@@ -103,6 +116,11 @@ func (p *processLog) add(info gpu.Info, t time.Duration, process *gpu.Process) e
 	if len(l.list) >= maxProcesses {
 		return p.lines.errorf("lists more than %d processes at one time: check the time stamps", maxProcesses)
 	}
+	pid, used := process.ID.PID, process.Used
+	if before := l.used[pid]; before.OK && used.OK && before != used {
+		p.leaveOut(leftTwice, p.lines.number, fmt.Sprintf("pid %d of GPU %q stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", pid, info.UUID))
+	}
+	l.used[pid] = used
 	l.list = append(l.list, *process)
 	return nil
 }
