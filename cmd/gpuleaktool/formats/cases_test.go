@@ -352,5 +352,12 @@ func wandbCases() []readCase {
 			[]string{"swift-sun-1 gpu 0 01 23:59:00 5/?", "swift-sun-1 gpu 0 01 23:59:15 6/?"},
 			"",
 		},
+		{
+			"a chart by the wall time since the start", WandB,
+			Options{Start: start},
+			"\"Relative Time (Wall)\",\"a - system/gpu.0.memoryAllocatedBytes\"\n\"0.123456789\",\"5242880\"\n\"15.123456789\",\"6291456\"\n",
+			[]string{"a gpu 0 01 23:59:00 5/?", "a gpu 0 01 23:59:15 6/?"},
+			"",
+		},
 	}
 }

@@ -72,9 +72,11 @@ func (c *clock) read(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", quote(text))
 }
 
-// epoch reads seconds or milliseconds since the Unix epoch. No year is both.
+// epoch reads seconds or milliseconds since the Unix epoch. No year is both. Fewer than ten digits
+// before the point are seconds since some other moment, such as the start of a program.
 func epoch(text string) (t time.Duration, ok bool, err error) {
-	if text == "" || strings.Trim(text, "0123456789.") != "" || len(text) < len("1000000000") {
+	digits, _, _ := strings.Cut(text, ".")
+	if strings.Trim(text, "0123456789.") != "" || len(digits) < len("1000000000") {
 		return 0, false, nil
 	}
 	v, err := strconv.ParseFloat(text, 64)
@@ -89,7 +91,8 @@ func epoch(text string) (t time.Duration, ok bool, err error) {
 	}
 	whole := math.Floor(v)
 	// A float64 holds the seconds of our time to some 200 ns.
-	return time.Duration(whole)*time.Second + time.Duration(math.Round((v-whole)*1e6))*time.Microsecond, true, nil
+	t, err = inRange(time.Unix(int64(whole), int64(math.Round((v-whole)*1e6))*int64(time.Microsecond)), text)
+	return t, err == nil, err
 }
 
 // inRange refuses what is no time of a log.

@@ -35,8 +35,8 @@ var wandbMemory = regexp.MustCompile(`^(?:(.+) - )?(?:system[./])?gpu\.([0-9]{1,
 
 // wandbTimes are the columns of time: since the Unix epoch, and since the start of the run.
 var (
-	wandbStamps    = []string{"_timestamp", "timestamp", "Wall Time", "Relative Time (Wall)"}
-	wandbRelatives = []string{"_runtime", "Relative Time (Process)"}
+	wandbStamps    = []string{"_timestamp", "timestamp", "Wall Time"}
+	wandbRelatives = []string{"_runtime", "Relative Time (Process)", "Relative Time (Wall)"}
 )
 
 const (
