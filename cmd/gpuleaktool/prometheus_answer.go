@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/common/model"
@@ -27,7 +28,26 @@ type answerReader struct {
 	ctx     context.Context
 	bound   *formats.Guard
 	decoder *json.Decoder
+
+	partial  bool     // by the word of VictoriaMetrics
+	warnings []string // of the server: the first maxWarnings, each once
+	unshown  int      // further ones
 }
+
+// maxWarnings bounds the warnings of an answer that are shown.
+const maxWarnings = 10
+
+// answered is the history that an answer holds, and what the server said of it.
+type answered struct {
+	history
+	told []string
+}
+
+// leftOut implements leaver.
+func (a *answered) leftOut() []string { return a.told }
+
+// useless implements leaver: how much is missing is not known.
+func (*answered) useless() error { return nil }
 
 var (
 	answerHead = regexp.MustCompile(`^\s*(?:\{\s*"(?:status|resultType|data|isPartial)"\s*:|\[\s*\{\s*"(?:metric|values)"\s*:)`)
@@ -53,9 +73,27 @@ func readPrometheusAnswer(ctx context.Context, name string, in io.Reader, unit f
 		return nil, err
 	}
 	if len(r.order) == 0 {
-		return nil, fmt.Errorf("%s: the answer has no series: check the query and its range", name)
+		return nil, fmt.Errorf("%s: the answer has no series: %s", name, strings.Join(append(r.told(), "check the query and its range"), "; "))
 	}
-	return r.history(unit)
+	h, err := r.history(unit)
+	if err != nil {
+		return nil, err
+	}
+	return &answered{h, r.told()}, nil
+}
+
+// told returns, in a line each, what the server said of the answer.
+func (r *answerReader) told() (lines []string) {
+	if r.partial {
+		lines = append(lines, "the answer is partial: the server could not read some of the data, and that is not judged")
+	}
+	for _, text := range r.warnings {
+		lines = append(lines, "the server warned: "+text)
+	}
+	if r.unshown > 0 {
+		lines = append(lines, fmt.Sprintf("warnings of the server that are not shown: %d", r.unshown))
+	}
+	return lines
 }
 
 // text reads what promtool writes without --format: a line with the series and =>, then a line for each
@@ -170,11 +208,39 @@ func (r *answerReader) object() error {
 			err = r.object()
 		case name == "result" && value == json.Delim('['), name == "data" && value == json.Delim('['):
 			err = r.matrix()
+		case name == "isPartial" && value == true:
+			r.partial = true
+		case name == "warnings" && value == json.Delim('['):
+			err = r.warned()
 		case value == json.Delim('{') || value == json.Delim('['):
 			err = r.skip()
 		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// warned reads the rest of the list of warnings.
+func (r *answerReader) warned() error {
+	for {
+		token, err := r.token()
+		if err != nil || token == json.Delim(']') {
+			return err
+		}
+		if token == json.Delim('{') || token == json.Delim('[') {
+			if err := r.skip(); err != nil {
+				return err
+			}
+			continue
+		}
+		text := excerpt(fmt.Sprint(token))
+		switch {
+		case slices.Contains(r.warnings, text):
+		case len(r.warnings) < maxWarnings:
+			r.warnings = append(r.warnings, text)
+		default:
+			r.unshown++
 		}
 	}
 }

@@ -6,7 +6,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,6 +79,43 @@ func TestPrometheusAnswerErrors(t *testing.T) {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
 		}
 	}
+}
+
+// TestPartialAnswer judges an answer that is not whole, and says so on the standard error.
+func TestPartialAnswer(t *testing.T) {
+	const data = `"data":{"resultType":"matrix","result":[{"metric":{"__name__":"DCGM_FI_DEV_FB_USED","gpu":"0"},"values":[[1700000000,"1"],[1700000015,"1"]]}]}`
+	const none = `"data":{"resultType":"matrix","result":[]}`
+	const partial = ": the answer is partial: the server could not read some of the data, and that is not judged\n"
+	for text, want := range map[string]string{
+		`{"status":"success",` + data + `}`:                                             "",
+		`{"status":"success","isPartial":false,"warnings":[],` + data + `}`:             "",
+		`{"status":"success","warnings":null,"infos":["a"],` + data + `}`:               "",
+		`{"status":"success","isPartial":true,` + data + `}`:                            "gpuleaktool: FILE" + partial,
+		`{"isPartial":true,` + data + `}`:                                               "gpuleaktool: FILE" + partial,
+		`{"status":"success",` + data + `,"warnings":["store a\nis away",{"b":["c"]}]}`: "gpuleaktool: FILE: the server warned: store a is away\n",
+		`{"status":"success",` + data + `,"isPartial":true,"warnings":["a","a","b"]}`:   "gpuleaktool: FILE" + partial + "gpuleaktool: FILE: the server warned: a\ngpuleaktool: FILE: the server warned: b\n",
+		`{"status":"success","warnings":["` + strings.Join(numbers(12), `","`) + `"],` + data + `}`: "gpuleaktool: FILE: the server warned: " +
+			strings.Join(numbers(10), "\ngpuleaktool: FILE: the server warned: ") + "\ngpuleaktool: FILE: warnings of the server that are not shown: 2\n",
+		`{"status":"success","isPartial":true,` + none + `}`: "gpuleaktool: error: FILE: the answer has no series: the answer is partial: the server could not read some of the data, and that is not judged; check the query and its range\n",
+	} {
+		path := filepath.Join(t.TempDir(), "answer.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stderr strings.Builder
+		run(t.Context(), []string{"backtest", path}, io.Discard, &stderr)
+		if got := strings.ReplaceAll(stderr.String(), path, "FILE"); got != want {
+			t.Errorf("%s\ngot  %q\nwant %q", text, got, want)
+		}
+	}
+}
+
+// numbers are the numbers from 1 to n.
+func numbers(n int) (list []string) {
+	for i := range n {
+		list = append(list, strconv.Itoa(i+1))
+	}
+	return list
 }
 
 // FuzzPrometheusAnswer reads anything: it ends, and what is read is in the order of time.
