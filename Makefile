@@ -110,7 +110,7 @@ e2e: tools $(BIN)/.release $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## t
 
 .PHONY: screenshots
 screenshots: e2e-packages ## make the pictures of /predict in docs/ from the running demo; needs Debian's chromium
-	cd e2e && $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' . -screenshots.dir=$(CURDIR)/docs
+	cd e2e && $(GO) test -tags e2e,screenshots -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' . -screenshots.dir=$(CURDIR)/docs
 
 .PHONY: faults
 faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; an hour and a half

@@ -9,12 +9,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -354,39 +351,4 @@ func (b *browser) await(script string) {
 		}
 		return err
 	})
-}
-
-// screenshots is where make screenshots wants them.
-var screenshots = flag.String("screenshots.dir", "", "where TestScreenshots leaves its pictures; \"\" is nowhere")
-
-// TestScreenshots makes the pictures of the documentation: the simulated node, an hour after its leaks
-// were found. Times and process numbers differ from run to run.
-func TestScreenshots(t *testing.T) {
-	t.Parallel()
-	p := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=600"}})
-	found := regexp.MustCompile(`Found at [^(]*\(1\D*h`)
-	harness.Eventually(t, hang, func() error {
-		page, err := harness.Get(p.URL + "/predict")
-		if n := len(found.FindAll(page, -1)); err == nil && n < 4 {
-			err = fmt.Errorf("%d leaks were found an hour ago", n)
-		}
-		return err
-	})
-	b := newBrowser(t)
-	for name, like := range map[string]struct {
-		width, height int64
-		theme         string
-	}{"predict.png": {1100, 800, "light"}, "predict-dark.png": {1100, 800, "dark"}, "predict-phone.png": {390, 844, "light"}} {
-		b.show(p.URL+"/predict", like.width, like.height, like.theme)
-		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(picture) < 10<<10 || len(picture) > 150<<10 {
-			t.Errorf("%s has %d bytes", name, len(picture))
-		}
-		if *screenshots != "" {
-			write(t, filepath.Join(*screenshots, name), string(picture))
-		}
-	}
 }
