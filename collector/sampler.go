@@ -453,16 +453,22 @@ func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.
 	switch {
 	case before == nil:
 		news.Log("msg", "GPU found", "name", l.info.Name)
-		if l.info.UnifiedMemory {
-			level.Info(l.logger).Log("msg", "the GPU has no memory of its own; gpu_memory_* is the memory of the host, which all its programs use")
-		}
 		s.revive(next, l)
 	case before.retired.on():
 		news.Log("msg", "GPU found again", "name", l.info.Name)
 		l.follow(before)
-	default:
+	case before.info.UnifiedMemory != l.info.UnifiedMemory:
+		level.Warn(l.logger).Log("msg", "the driver now tells otherwise whose memory the GPU uses, so that its history is thrown away")
+		l.follow(before)
+	case before.info.Index != l.info.Index:
 		news.Log("msg", "GPU has another index", "before", before.info.Index)
 		l.succeed(before)
+	default:
+		news.Log("msg", "the driver now tells more of the GPU", "coherent_memory", l.info.CoherentMemory)
+		l.succeed(before)
+	}
+	if l.info.UnifiedMemory && (before == nil || !before.info.UnifiedMemory) {
+		level.Info(l.logger).Log("msg", "the GPU has no memory of its own; gpu_memory_* is the memory of the host, which all its programs use")
 	}
 	l.start(ctx)
 	return l

@@ -700,6 +700,47 @@ func TestGPUThatChangesItsIndex(t *testing.T) {
 	})
 }
 
+// A GPU that turns out to have memory of its own, or none, is another device of the same UUID: what was seen of the
+// other memory is no history of this one. That its memory is coherent throws nothing away.
+func TestGPUOfWhichTheDriverTellsMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, now gpu.Info
+		forgets     bool
+		said        string
+	}{
+		"it has its own memory": {gpu.Info{CoherentMemory: true, UnifiedMemory: true}, gpu.Info{CoherentMemory: true}, true, "tells otherwise whose memory"},
+		"it has none":           {gpu.Info{CoherentMemory: true}, gpu.Info{CoherentMemory: true, UnifiedMemory: true}, true, "no memory of its own"},
+		"it is coherent":        {gpu.Info{}, gpu.Info{CoherentMemory: true}, false, "tells more of the GPU"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newGPU(0, flat(1<<30)), newGPU(0, flat(2<<30))
+			a.info.CoherentMemory, a.info.UnifiedMemory = tc.before.CoherentMemory, tc.before.UnifiedMemory
+			b.info.CoherentMemory, b.info.UnifiedMemory = tc.now.CoherentMemory, tc.now.UnifiedMemory
+			b.second = 105
+			source := &scriptSource{devices: []gpu.Device{a}}
+			runSampler(t, source, nil, func(s *Sampler, out *lines) {
+				after(100 * time.Second)
+				said := out.count(tc.said)
+				source.set(nil, b)
+				after(30 * time.Second)
+				d := s.State().Devices
+				if len(d) != 1 || !d[0].Up || d[0].Info != b.info {
+					t.Fatalf("afterwards: %+v", d)
+				}
+				if n := d[0].Judgement.Device.Windows[0].N; (n < 60) != tc.forgets {
+					t.Errorf("%d samples, of which 100 are of before", n)
+				}
+				if n := out.count(tc.said); n != said+1 {
+					t.Errorf("said %d times: %s", n-said, tc.said)
+				}
+				if n := out.count("another index"); n > 0 {
+					t.Error("the index is said to be another")
+				}
+			})
+		})
+	}
+}
+
 func TestFailedGroupIsAbsentAndCounted(t *testing.T) {
 	d := newGPU(0, flat(1<<30))
 	d.group = func(g gpu.Group, s *gpu.Status) error {

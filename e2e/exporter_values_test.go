@@ -254,6 +254,39 @@ func TestUnifiedMemory(t *testing.T) {
 	}
 }
 
+// TestUnifiedMemoryIsToldLate has a driver that fails, or offers no call for the memory, only while it is being
+// loaded: whose memory a GPU uses is asked again, and no restart is needed.
+func TestUnifiedMemoryIsToldLate(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 2)
+	for i := range m.GPUs {
+		m.GPUs[i].Modes.Addressing = 2 // ATS
+		m.GPUs[i].Memory.Used = fakenvml.Constant(8 * gib)
+		m.GPUs[i].Processes = nil
+	}
+	const memory = "nvmlDeviceGetMemoryInfo*"
+	m.Faults = []fakenvml.Fault{fakenvml.Fail(memory, fakenvml.UnknownError).On(m.GPUs[0].UUID), fakenvml.Fail(memory, fakenvml.NotSupported).On(m.GPUs[1].UUID)}
+	write(t, filepath.Join(m.procfs, "meminfo"), "MemTotal:       127600748 kB\nMemFree:  1000 kB\nMemAvailable:   118566368 kB\n")
+	p := m.start(t)
+	kinds := func(s harness.Metrics, first, second string) error {
+		return errors.Join(want(s, 1, "gpu_info", with(m.id(0), "memory", first)), want(s, 1, "gpu_info", with(m.id(1), "memory", second)))
+	}
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(kinds(s, "coherent", "unified"), m.up(s, 0, 1), gone(s, "gpu_memory_used_bytes", m.id(0)))
+	})
+	m.Faults = []fakenvml.Fault{fakenvml.Fail(memory, fakenvml.NotSupported).On(m.GPUs[0].UUID)}
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(kinds(s, "unified", "coherent"), m.up(s, 1, 1),
+			want(s, 127600748<<10, "gpu_memory_total_bytes", m.id(0)), want(s, 8*gib, "gpu_memory_used_bytes", m.id(1)))
+	})
+	p.Stop(t)
+	if text := "tells otherwise whose memory"; strings.Count(p.Output(), text) != 2 {
+		t.Errorf("it is not said twice that %q", text)
+	}
+	m.wellBehaved(t)
+}
+
 // TestCoherentMemory has a GPU whose memory is the host's, too: freed pages stay
 // allocated there, so that nothing is called unattributed and nothing is foretold.
 func TestCoherentMemory(t *testing.T) {

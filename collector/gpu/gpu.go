@@ -32,8 +32,9 @@ func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
 type Source interface {
 	// Devices lists the GPUs that can be seen now, ordered by index. It is asked
 	// again to notice GPUs that come and go; a GPU that stayed is the same
-	// Device value as before, unless its index has changed. It may block as long as
-	// the driver does. A *DriverError means that no GPU can be seen at all, and why.
+	// Device value as before, unless its index has changed, or what the driver tells of
+	// its memory (Info.CoherentMemory, Info.UnifiedMemory). It may block as long as the
+	// driver does. A *DriverError means that no GPU can be seen at all, and why.
 	Devices(ctx context.Context) ([]Device, error)
 	// Watch reports events until ctx is done, one call of report at a time and none
 	// after its end. It returns nil then, and an error if events cannot be had from

@@ -28,6 +28,9 @@ type device struct {
 	source  *Source
 	info    gpu.Info // constant
 	current atomic.Pointer[handle]
+	// settled is whether it is known for good whose memory the GPU takes from. That a GPU has none of its
+	// own never is: the driver says it by offering no call, which may be so for a moment only.
+	settled atomic.Bool
 
 	// The rest belongs to the goroutine that reads.
 	schedule  schedule

@@ -305,6 +305,11 @@ func (h *simHandle) GetName() (string, nvml.Return) {
 	return "NVIDIA H100", h.answer("nvmlDeviceGetName")
 }
 
+// GetAddressingMode says that the memory is the host's, too. The library lacks it, but where a test adds it.
+func (h *simHandle) GetAddressingMode() (nvml.DeviceAddressingMode, nvml.Return) {
+	return nvml.DeviceAddressingMode{Value: uint32(nvml.DEVICE_ADDRESSING_MODE_ATS)}, h.answer("nvmlDeviceGetAddressingMode")
+}
+
 const (
 	simTotal    = 80 << 30
 	simReserved = 1 << 30

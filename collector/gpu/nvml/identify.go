@@ -118,6 +118,9 @@ func (id *identification) answer() *device {
 
 // identify returns the device at a position of the driver's list, the same one
 // for the same UUID as ever, and its handle. expected is the UUID that its calls are noted under.
+//
+// Until it is settled whose memory the GPU takes from, that is asked again each time. A GPU of which
+// something else turns out is another device from then on.
 func (s *Source) identify(index int, generation uint64, expected string) (*device, handle, error) {
 	h := handle{generation: generation}
 	err := s.call(expected, generation, "nvmlDeviceGetHandleByIndex_v2", func() (ret nvml.Return) {
@@ -135,17 +138,29 @@ func (s *Source) identify(index int, generation uint64, expected string) (*devic
 	if err != nil {
 		return nil, handle{}, err
 	}
-	d := s.known.get(uuid)
-	if d == nil {
-		d = newDevice(s, gpu.Info{Index: index, UUID: uuid})
-		r := &reading{device: d, handle: h}
-		d.info = r.info(d.info)
-		if err := r.fatal(); err != nil {
-			return nil, handle{}, err
-		}
-		d = s.known.add(d)
+	old := s.known.get(uuid)
+	if old != nil && old.settled.Load() {
+		return old, h, nil
 	}
-	return d, h, nil
+	d := newDevice(s, gpu.Info{Index: index, UUID: uuid})
+	r := &reading{device: d, handle: h}
+	if old == nil {
+		d.info = r.info(d.info)
+	} else {
+		d.info = old.info
+	}
+	told := r.kindOfMemory(&d.info)
+	if err := r.fatal(); err != nil {
+		return nil, handle{}, err
+	}
+	d.settled.Store(told && !d.info.UnifiedMemory)
+	switch {
+	case old == nil:
+		return s.known.add(d), h, nil
+	case !told:
+		return old, h, nil
+	}
+	return s.known.settle(old, d), h, nil
 }
 
 // info completes what identifies the GPU.
@@ -159,10 +174,18 @@ func (r *reading) info(i gpu.Info) gpu.Info {
 	i.VBIOSVersion = get(r, "nvmlDeviceGetVbiosVersion", r.handle.GetVbiosVersion).V
 	i.PCIBusID = busID(get(r, "nvmlDeviceGetPciInfo_v3", r.handle.GetPciInfo).V)
 	i.Architecture = architecture(get(r, "nvmlDeviceGetArchitecture", r.handle.GetArchitecture))
-	i.CoherentMemory = r.coherent()
-	i.UnifiedMemory = r.unified(i)
-	i.CoherentMemory = i.CoherentMemory || i.UnifiedMemory
 	return i
+}
+
+// kindOfMemory completes whose memory the GPU takes from. It reports whether each call was answered:
+// one that failed, as those of a driver that is just being loaded may, is no "no". Memory that was
+// found coherent stays that.
+func (r *reading) kindOfMemory(i *gpu.Info) (told bool) {
+	before := len(r.errs)
+	i.CoherentMemory = i.CoherentMemory || r.coherent()
+	i.UnifiedMemory = r.unified(*i)
+	i.CoherentMemory = i.CoherentMemory || i.UnifiedMemory
+	return len(r.errs) == before
 }
 
 func busID(p nvml.PciInfo) string {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
+	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -158,5 +160,69 @@ func TestDevicesWithoutLibrary(t *testing.T) {
 	}
 	if _, err := New(Config{Interval: -1}); err == nil {
 		t.Error("New takes a negative interval")
+	}
+}
+
+// Whose memory a GPU takes from is asked again while a call for it fails, and where the driver said that the GPU
+// has none: then it may be that it did so for a moment only.
+func TestWhoseMemoryIsAskedAgain(t *testing.T) {
+	const memory, mode = "nvmlDeviceGetMemoryInfo*", "nvmlDeviceGetAddressingMode"
+	none := func() *simFault { return &simFault{call: memory, code: nvml.ERROR_NOT_SUPPORTED} }
+	fault := func(call string, code nvml.Return) *simFault { return &simFault{call: call, code: code} }
+	plain, coherent, unified := [2]bool{}, [2]bool{true, false}, [2]bool{true, true}
+	for name, tc := range map[string]struct {
+		faults [3]*simFault // at each identification
+		want   [3][2]bool   // coherent, unified
+		same   [2]bool      // whether the device is the one of before
+	}{
+		"it has its own":                     {[3]*simFault{}, [3][2]bool{coherent, coherent, coherent}, [2]bool{true, true}},
+		"it has none":                        {[3]*simFault{none(), none(), none()}, [3][2]bool{unified, unified, unified}, [2]bool{true, true}},
+		"it has none and first fails":        {[3]*simFault{fault(memory, nvml.ERROR_UNKNOWN), none(), none()}, [3][2]bool{coherent, unified, unified}, [2]bool{false, true}},
+		"it has none and is slow to start":   {[3]*simFault{fault(memory, nvml.ERROR_TIMEOUT), fault(memory, nvml.ERROR_TIMEOUT), none()}, [3][2]bool{coherent, coherent, unified}, [2]bool{true, false}},
+		"it has none and fails later":        {[3]*simFault{none(), fault(memory, nvml.ERROR_UNKNOWN), fault(mode, nvml.ERROR_UNKNOWN)}, [3][2]bool{unified, unified, coherent}, [2]bool{true, false}},
+		"it has its own and says none first": {[3]*simFault{none()}, [3][2]bool{unified, coherent, coherent}, [2]bool{false, true}},
+		"it has its own and says none later": {[3]*simFault{nil, none()}, [3][2]bool{coherent, coherent, coherent}, [2]bool{true, true}},
+		"it has its own and first fails":     {[3]*simFault{fault(memory, nvml.ERROR_UNKNOWN), nil, none()}, [3][2]bool{coherent, coherent, coherent}, [2]bool{true, true}},
+		"its coherence is not told at first": {[3]*simFault{fault(mode, nvml.ERROR_UNKNOWN)}, [3][2]bool{plain, coherent, coherent}, [2]bool{false, true}},
+		"nothing says that it is coherent":   {[3]*simFault{fault(mode, nvml.ERROR_NOT_SUPPORTED), none()}, [3][2]bool{plain, plain, plain}, [2]bool{true, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newWorld(t.TempDir()).node
+				node.gpus = node.gpus[:1]
+				s, l, err := newSimSource(node, Config{KernelLog: t.TempDir()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var there byte
+				s.library.symbols.Store(mode, unsafe.Pointer(&there))
+				var before gpu.Device
+				for i, f := range tc.faults {
+					if f != nil {
+						node.begin(f)
+					}
+					devices, err := s.Devices(t.Context())
+					if f != nil {
+						node.end(f)
+					}
+					if err != nil || len(devices) != 1 {
+						t.Fatalf("identification %d: %v, %v", i, devices, err)
+					}
+					if in := devices[0].Info(); [2]bool{in.CoherentMemory, in.UnifiedMemory} != tc.want[i] {
+						t.Errorf("identification %d: coherent %t, unified %t, want %t", i, in.CoherentMemory, in.UnifiedMemory, tc.want[i])
+					}
+					if i > 0 && (devices[0] == before) != tc.same[i-1] {
+						t.Errorf("identification %d: the device of before: %t, want %t", i, devices[0] == before, tc.same[i-1])
+					}
+					before = devices[0]
+				}
+				if l.broken != "" {
+					t.Error(l.broken)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

@@ -400,6 +400,24 @@ func (k *known) at(index int, uuid string) *device {
 	info.Index = index
 	d := newDevice(old.source, info)
 	d.current.Store(old.current.Load())
+	d.settled.Store(old.settled.Load())
+	k.devices[uuid] = d
+	return d
+}
+
+// settle puts d, of which is known whose memory it takes from, in the place of old, unless they are the same
+// in that. It returns the device that is known from then on.
+func (k *known) settle(old, d *device) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	uuid := old.info.UUID
+	if now := k.devices[uuid]; now != old {
+		return now
+	}
+	if d.info == old.info {
+		old.settled.Store(d.settled.Load())
+		return old
+	}
 	k.devices[uuid] = d
 	return d
 }
