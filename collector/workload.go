@@ -11,7 +11,8 @@ var _ = register(family{name: "workload", enabled: true, metrics: []metric{
 		func(w *WorkloadState) optional { return gpu.Some(float64(w.Used)) }),
 	gauges("gpu_process_device_open",
 		"Always 1: the process has this device file of the driver open, whether it holds GPU memory or not. "+
-			"Such processes keep a GPU from being reset and the driver from being unloaded. At most 256 are shown.",
+			"Such processes keep a GPU from being reset and the driver from being unloaded. At most 256 are shown. "+
+			"A process that opens a GPU long after its start is shown up to 5 minutes later, or longer where --sample.slow-interval is.",
 		[]string{"device", "pid", "process", "namespace", "pod", "container", "slurm_job"},
 		func(s *State, e *emitter) {
 			for i := range s.DeviceHolders {

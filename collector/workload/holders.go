@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -32,12 +33,15 @@ type Holder struct {
 }
 
 const (
-	// youngCalls is for how many calls a process counts as new: a program loads its libraries before it opens a
-	// GPU, which takes a minute or two.
-	youngCalls = 8
-	// oldEvery is in how many calls an older process is looked at once. Higher values cost less time and find a
+	// youngFor is how long a process counts as new: a program loads its libraries before it opens a GPU, which
+	// takes a minute or two.
+	youngFor = 2 * time.Minute
+	// oldEvery is how long an older process is not looked at. Higher values cost less processor time and find a
 	// late holder later. With 5,000 processes of 20 open files a look at all takes half a second.
-	oldEvery = 20
+	oldEvery = 5 * time.Minute
+	// retries is how often a process whose files could not be seen is looked at again at once. It may have been about to
+	// end, or the system short of memory; a right that is missing stays missing.
+	retries = 3
 )
 
 // walks remembers which processes were looked at. It goes by their numbers alone: Linux gives a number again
@@ -45,19 +49,25 @@ const (
 // is looked at as an old process is.
 type walks struct {
 	mu    sync.Mutex
-	calls uint64
+	began time.Time     // the first call
+	now   time.Duration // since then, of this call
 	known map[uint32]walk
+	onGPU map[uint32]bool // processes that the driver lists
 }
 
 // walk is what was seen of a process.
 type walk struct {
-	first             uint64 // the call that saw it first
-	holds, unreadable bool
+	first, last time.Duration // the calls that looked at it, since began
+	holds       bool
+	unreadable  int // how often in a row its files could not be seen
 }
 
 // begin begins a call, and forgets processes that are not there any more.
-func (w *walks) begin(pids []uint32) {
-	w.calls++
+func (w *walks) begin(pids []uint32, onGPU map[uint32]bool) {
+	if w.began.IsZero() {
+		w.began = time.Now()
+	}
+	w.now, w.onGPU = time.Since(w.began), onGPU
 	known := make(map[uint32]walk, len(pids))
 	for _, pid := range pids {
 		if k, ok := w.known[pid]; ok {
@@ -67,27 +77,33 @@ func (w *walks) begin(pids []uint32) {
 	w.known = known
 }
 
-// due reports whether a process is to be looked at in this call.
+// due reports whether a process is to be looked at in this call. The others are spread over oldEvery by their numbers.
 func (w *walks) due(pid uint32) bool {
 	k, ok := w.known[pid]
-	young := k.first > 1 && w.calls-k.first < youngCalls // what was there before the first call is not new
-	return !ok || k.holds || young || (uint64(pid)+w.calls)%oldEvery == 0
+	young := k.first > 0 && w.now-k.first < youngFor // what was there at the first call is not new
+	again := k.unreadable > 0 && k.unreadable <= retries
+	phase := time.Duration(pid) * time.Second
+	turn := func(at time.Duration) time.Duration { return (at + phase) / oldEvery }
+	return !ok || k.holds || young || again || w.onGPU[pid] || turn(w.now) != turn(k.last)
 }
 
 // walked notes what was seen of a process.
 func (w *walks) walked(pid uint32, holds, unreadable bool) {
 	k, ok := w.known[pid]
 	if !ok {
-		k.first = w.calls
+		k.first = w.now
 	}
-	k.holds, k.unreadable = holds, unreadable
+	k.last, k.holds = w.now, holds
+	if k.unreadable++; !unreadable {
+		k.unreadable = 0
+	}
 	w.known[pid] = k
 }
 
 // unreadable counts the processes whose files could not be seen when they were last looked at.
 func (w *walks) unreadable() (n int64) {
 	for _, k := range w.known {
-		if k.unreadable {
+		if k.unreadable > 0 {
 			n++
 		}
 	}
@@ -109,9 +125,9 @@ type openFile struct{ device, fd string }
 // looked for: it shares a lock with the process. Clients of NVML hold the files,
 // too, so this exporter is among the holders.
 //
-// The first call reads the links of all open files on the system. Later ones read those of processes that hold a device, of
-// processes that came in the last youngCalls calls, and of one in oldEvery of the others: who opens a device
-// later than that is seen oldEvery calls after it at worst, five minutes at the default --sample.slow-interval.
+// The first call reads the links of all open files on the system. Later ones read those of processes that hold a device,
+// that Owner was asked for, or that came in the last youngFor, and those of the others once in oldEvery. Who opens a
+// device later than that is seen by the first call that is oldEvery after it, at worst.
 //
 // It returns ctx's error once ctx is done. Processes whose files may not be seen are left out; see Unreadable. Calls are
 // made one after another.
@@ -123,7 +139,7 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	holders := []Holder{}
-	r.walks.begin(pids)
+	r.walks.begin(pids, r.asked())
 	for _, pid := range pids {
 		if !r.walks.due(pid) {
 			continue
@@ -149,6 +165,20 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 			cmp.Compare(a.Process.ID.PID, b.Process.ID.PID))
 	})
 	return holders, nil
+}
+
+// asked returns the numbers of the processes that Owner was asked for in the last minutes: the driver lists them.
+func (r *Resolver) asked() map[uint32]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pids := make(map[uint32]bool, len(r.young)+len(r.old))
+	for id := range r.young {
+		pids[id.PID] = true
+	}
+	for id := range r.old {
+		pids[id.PID] = true
+	}
+	return pids
 }
 
 // Unreadable returns how many processes the last Holders that came to an end had

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -199,92 +201,160 @@ func TestHoldersHere(t *testing.T) {
 	t.Logf("%d holders, %d processes unreadable", len(holders), r.Unreadable())
 }
 
-// TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how many calls each is seen.
+// TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how long each is seen,
+// whatever the pause between two calls.
 func TestHoldersAreFoundInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
-		there      bool // before the first call
-		opensAfter int  // calls that it was there
-		most       int  // calls until it is seen
+		pause      time.Duration
+		there      bool          // before the first call
+		opensAfter time.Duration // that it was there
+		most       time.Duration // until it is seen
 	}{
-		"it holds it from its start":  {false, 0, 1},
-		"it holds it from the first":  {true, 0, 1},
-		"a new one that loads first":  {false, youngCalls - 1, 1},
-		"an old one":                  {false, 3 * oldEvery, oldEvery},
-		"one that was there before":   {true, 3, oldEvery},
-		"one that was there for long": {true, 5 * oldEvery, oldEvery},
+		"it holds it from its start":     {15 * time.Second, false, 0, 0},
+		"it holds it from the first":     {15 * time.Second, true, 0, 0},
+		"a new one that loads first":     {15 * time.Second, false, 105 * time.Second, 0},
+		"a new one, a call a second":     {time.Second, false, 115 * time.Second, 0},
+		"an old one":                     {15 * time.Second, false, 15 * time.Minute, 5 * time.Minute},
+		"an old one, a call a second":    {time.Second, false, 15 * time.Minute, 5 * time.Minute},
+		"an old one, a call an hour":     {time.Hour, false, 10 * time.Hour, 0},
+		"an old one, a call in 4 min":    {4 * time.Minute, false, time.Hour, 8 * time.Minute},
+		"one that was there before":      {15 * time.Second, true, 45 * time.Second, 5 * time.Minute},
+		"one that was there for long":    {15 * time.Second, true, 25 * time.Minute, 5 * time.Minute},
+		"one that was there, now and on": {time.Hour, true, 3 * time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := newTree(t)
-			r := tr.resolver(Config{})
-			see := func() bool {
-				holders, err := r.Holders(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				return len(holders) > 0
-			}
-			tr.add(10, process{comm: "other", start: 1, exe: "/bin/o"})
-			if !tc.there {
-				see()
-			}
-			put := func(fds ...string) {
-				tr.remove(11)
-				tr.add(11, process{comm: "p", start: 1, exe: "/bin/p", fds: fds})
-			}
-			if put(); tc.opensAfter > 0 {
-				for range tc.opensAfter {
-					if see() {
-						t.Fatal("it is seen before it has opened anything")
-					}
-				}
-			}
-			put("/dev/nvidia0")
-			calls := 1
-			for ; !see(); calls++ {
-				if calls > tc.most {
-					t.Fatalf("it is not seen in %d calls", tc.most)
-				}
-			}
-			// It is looked at each time from then on, and what it closes is seen at once.
-			if !see() {
-				t.Error("it is not seen any more")
-			}
-			if put(); see() {
-				t.Error("it has closed the device and is still seen")
-			}
+			synctest.Test(t, func(t *testing.T) { foundInTime(t, tc.pause, tc.opensAfter, tc.most, tc.there) })
 		})
 	}
 }
 
-// The others are looked at once in oldEvery calls, and what could not be read then counts until the next time.
-func TestHoldersLooksAtFew(t *testing.T) {
+func foundInTime(t *testing.T, pause, opensAfter, most time.Duration, there bool) {
 	tr := newTree(t)
-	for pid := range uint32(10 * oldEvery) {
-		tr.add(pid+10, process{comm: "p", start: 1, exe: "/bin/p"})
-	}
-	dir := tr.root + "/10/fd"
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	tr.write("10/fd", "")
 	r := tr.resolver(Config{})
-	for call := range 2 * oldEvery {
-		if _, err := r.Holders(t.Context()); err != nil {
+	see := func() bool {
+		holders, err := r.Holders(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-		if n := r.Unreadable(); n != 1 {
-			t.Fatalf("call %d: %d unreadable, want 1", call, n)
-		}
-		due := 0
-		for pid := range r.walks.known {
-			if r.walks.due(pid) {
-				due++
+		time.Sleep(pause)
+		return len(holders) > 0
+	}
+	tr.add(10, process{comm: "other", start: 1, exe: "/bin/o"})
+	if !there {
+		see()
+	}
+	put := func(fds ...string) {
+		tr.remove(11)
+		tr.add(11, process{comm: "p", start: 1, exe: "/bin/p", fds: fds})
+	}
+	if put(); opensAfter > 0 {
+		for began := time.Now(); time.Since(began) < opensAfter; {
+			if see() {
+				t.Fatal("it is seen before it has opened anything")
 			}
 		}
-		if due < 10 || due > 11 { // the tree has a process of its own
-			t.Fatalf("call %d: %d of %d are due again, want a twentieth", call, due, 10*oldEvery)
+	}
+	put("/dev/nvidia0")
+	for began := time.Now(); !see(); {
+		if time.Since(began) > most {
+			t.Fatalf("it is not seen in %v", most)
 		}
 	}
+	// It is looked at each time from then on, and what it closes is seen at once.
+	if !see() {
+		t.Error("it is not seen any more")
+	}
+	if put(); see() {
+		t.Error("it has closed the device and is still seen")
+	}
+}
+
+// A process that the driver lists is looked at each time, as the sampler asks for its owner.
+func TestHoldersThatTheDriverLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		r := tr.resolver(Config{})
+		tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
+		for call := range 2 {
+			if holders, err := r.Holders(t.Context()); err != nil || len(holders) != call {
+				t.Errorf("call %d: %q, %v", call, summary(holders), err)
+			}
+			tr.remove(11)
+			tr.add(11, process{comm: "p", start: 1, exe: "/bin/p", fds: []string{"/dev/nvidia0"}})
+			r.Owner(gpu.ProcessID{PID: 11, Start: 1})
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A process that could not be read is looked at again in the next calls, and after a few as any other is. It
+// counts for as long as it was not read.
+func TestHoldersThatCannotBeRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails int           // calls
+		most  time.Duration // after those, until it counts no more
+	}{
+		"once": {1, 0}, "three times": {3, 0}, "for long": {100, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := newTree(t)
+				tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
+				if err := os.RemoveAll(tr.root + "/11/fd"); err != nil {
+					t.Fatal(err)
+				}
+				tr.write("11/fd", "")
+				r := tr.resolver(Config{})
+				unreadable := func() int {
+					if _, err := r.Holders(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(15 * time.Second)
+					return r.Unreadable()
+				}
+				for call := range tc.fails {
+					if n := unreadable(); n != 1 {
+						t.Fatalf("call %d: %d unreadable, want 1", call, n)
+					}
+				}
+				tr.remove(11)
+				tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
+				for began := time.Now(); unreadable() != 0; {
+					if time.Since(began) > tc.most {
+						t.Fatalf("it is unreadable %v after it could be read", time.Since(began))
+					}
+				}
+			})
+		})
+	}
+}
+
+// The others are looked at once in oldEvery, a few in each call.
+func TestHoldersLooksAtFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		const processes = 200
+		for pid := range uint32(processes) {
+			tr.add(pid+10, process{comm: "p", start: 1, exe: "/bin/p"})
+		}
+		r := tr.resolver(Config{})
+		const pause = oldEvery / 20
+		for call := range 40 {
+			if _, err := r.Holders(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			looked := 0
+			for _, k := range r.walks.known {
+				if k.last == r.walks.now {
+					looked++
+				}
+			}
+			if call > 0 && looked > processes/10 {
+				t.Errorf("call %d: %d of %d are looked at, want about a twentieth", call, looked, processes)
+			}
+			time.Sleep(pause)
+		}
+	})
 }
 
 func BenchmarkHolders(b *testing.B) {
