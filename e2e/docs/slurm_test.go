@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,7 @@ func TestSlurmScripts(t *testing.T) {
 			scripts = append(scripts, strings.ReplaceAll(string(b.Lines().Value(p.source)), "/run/gpu-jobs", dir))
 		}
 	})
-	if len(scripts) != 2 {
+	if len(scripts) != 3 {
 		t.Fatalf("%d scripts", len(scripts))
 	}
 	run := func(script string) {
@@ -43,5 +44,38 @@ func TestSlurmScripts(t *testing.T) {
 	run(scripts[1])
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("after the epilog there are %v, %v", left, err)
+	}
+}
+
+// TestSlurmHealth runs the health check with a tool that pages, and with one that says nothing.
+func TestSlurmHealth(t *testing.T) {
+	t.Parallel()
+	script := ""
+	p := read(t, "docs/slurm.md")
+	p.walk(func(n ast.Node) {
+		if b, ok := n.(*ast.FencedCodeBlock); ok && strings.Contains(string(b.Lines().Value(p.source)), "HealthCheckProgram=") {
+			script = string(b.Lines().Value(p.source))
+		}
+	})
+	for _, c := range []struct{ tool, want string }{
+		{"printf 'PAGE: GPU 0 is lost\\nMEMORY\\n'; exit 2", "update nodename=node7 state=drain reason=PAGE: GPU 0 is lost\n"},
+		{"exit 0", ""},
+	} {
+		bin := t.TempDir()
+		for name, body := range map[string]string{
+			"gpuleaktool": c.tool, "hostname": "echo node7", "scontrol": fmt.Sprintf("echo \"$@\" >> %s/said", bin),
+		} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("bash", "-c", script)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if said, _ := os.ReadFile(filepath.Join(bin, "said")); string(said) != c.want {
+			t.Errorf("Slurm is told %q, want %q", said, c.want)
+		}
 	}
 }
