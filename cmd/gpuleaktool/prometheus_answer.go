@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 )
 
 // answerReader reads what Prometheus has answered to a query of a range and somebody has kept: the
@@ -234,7 +235,7 @@ func (r *answerReader) warned() error {
 			}
 			continue
 		}
-		text := excerpt(fmt.Sprint(token))
+		text := promapi.Excerpt(fmt.Sprint(token))
 		switch {
 		case slices.Contains(r.warnings, text):
 		case len(r.warnings) < maxWarnings:

@@ -6,6 +6,7 @@ package mixin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -74,7 +75,7 @@ func TestRulesCost(t *testing.T) {
 	}
 	var table strings.Builder
 	fmt.Fprintf(&table, costHead, harness.Processor(), runtime.NumCPU(), runtime.Version(), moduleVersion(t, "github.com/prometheus/prometheus"), costHistory)
-	for _, n := range strings.Split(*costNodes, ",") {
+	for n := range strings.SplitSeq(*costNodes, ",") {
 		var nodes int
 		if _, err := fmt.Sscan(n, &nodes); err != nil {
 			t.Fatal(err)
@@ -121,7 +122,7 @@ func costPage(t *testing.T) harness.Metrics {
 			return err
 		}
 		if len(m.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 || len(m.All("gpu_spike_count", map[string]string{"window": "1h"})) == 0 {
-			return fmt.Errorf("nothing leaks yet")
+			return errors.New("nothing leaks yet")
 		}
 		page = m
 		return nil
