@@ -36,9 +36,11 @@ var proofs = map[string]proof{
 	"cd gpu_leak_exporter-0.1.0.linux-amd64":                        {test: "TestReleaseUnpacked"},
 	"tar xf gpuleaktool-0.1.0.darwin-arm64.tar.gz":                  {test: "TestReleaseUnpacked"},
 	"./gpuleaktool-0.1.0.darwin-arm64/gpuleaktool backtest gpu.csv": {reason: "needs macOS; TestToolWithoutC runs the same code"},
+
 	"helm install gpu-leak-exporter gpu-leak-exporter-0.1.0.tgz --namespace=gpu-leak-exporter --create-namespace --set=image.repository=REGISTRY/gpu-leak-exporter": {test: "TestReleaseChart"},
 	`helm install gpu-leak-exporter gpu-leak-exporter-0.1.0.tgz --namespace=gpu-leak-exporter \`:                                                                    {test: "TestReleaseChart"},
 	"--set=image.repository=REGISTRY/gpu-leak-exporter --values=../deploy/helm/values/gke.yaml":                                                                     {test: "TestReleaseChart"},
+
 	"kubectl create namespace gpu-leak-exporter":                                                                                     {reason: "needs a cluster"},
 	"kubectl label namespace gpu-leak-exporter pod-security.kubernetes.io/enforce=privileged":                                        {reason: "needs a cluster"},
 	"skopeo copy docker-archive:.tarballs/image.tar docker://REGISTRY/gpu-leak-exporter:0.1.0":                                       {reason: "needs a registry"},
