@@ -314,11 +314,14 @@ func (h *predictor) because(m *domain) string {
 	case !v.Judged:
 		return "It was watched for " + solid(humanize.Duration(watchedFor(m.judgement))) + ", and a verdict takes some minutes."
 	case v.Leak:
-		text = "More and more is kept and not given back"
-		if v.Leaked.OK {
-			text += ": " + humanize.Bytes(v.Leaked.V) + " " + h.since(fromstate.SteadyTime(v.Since), m.device.SampleTime)
+		since := h.since(fromstate.SteadyTime(v.Since), m.device.SampleTime)
+		switch {
+		case !v.Leaked.OK:
+			return "More and more is kept and not given back."
+		case v.Leaked.V == 0: // between two lives of a crash loop
+			return "More and more was kept again and again " + since + ". Nothing of it is left now."
 		}
-		return text + "."
+		return "More and more is kept and not given back: " + humanize.Bytes(v.Leaked.V) + " " + since + "."
 	}
 	earlier := &detector.Earlier{}
 	if v.Withheld == detector.WithheldPriorLives {

@@ -84,6 +84,18 @@ func TestCurvesSay(t *testing.T) {
 	}
 }
 
+// TestCrashLoopBetweenLives has a leak of which nothing is left, because its process has just died.
+func TestCrashLoopBetweenLives(t *testing.T) {
+	s := fixture()
+	d := s.Devices[0]
+	d.Judgement.Device.Leaked = detector.Of(0)
+	d.Processes[0].Verdict.Leaked = detector.Of(0)
+	got := words(predict(s, ""))
+	if want := "More and more was kept again and again since 11:35 (24 min). Nothing of it is left now."; !strings.Contains(got, want) || strings.Contains(got, "Kept 0 B") {
+		t.Errorf("no %q, or 0 B in\n%s", want, got)
+	}
+}
+
 // TestCurveOfGrowthThatIsNoLeak has a forecast that looks like none of a leak.
 func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
 	s := fixture()

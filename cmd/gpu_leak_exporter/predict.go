@@ -712,7 +712,7 @@ func rangeOf(v *detector.Verdict) string {
 // why says what the judgement rests on.
 func (h *predictor) why(m domain, v *detector.Verdict) string {
 	var parts []string
-	if v.Leaked.OK {
+	if v.Leaked.OK && v.Leaked.V > 0 {
 		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), m.device.SampleTime))
 	}
 	for i := range v.Windows {
