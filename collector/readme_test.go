@@ -37,13 +37,14 @@ names. Series that tell of a driver, of processes and of the host are not there.
 ` + "`gpu_leak_detected`, `gpu_leak_confidence`, `gpu_seconds_to_oom`, `gpu_memory_pattern`" + `: see ` + "`--collector.process.detail`" + ` and
 [docs/fleet.md](../docs/fleet.md).
 
-| with ` + "`--source=prometheus:URL`" + ` | own labels | |
-|---|---|---|
-| ` + "`gpu_leak_exporter_source_up`" + ` | | Whether (1 or 0) the Prometheus answered the last request with something of use. |
-| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | | When it did so last, in seconds since the Unix epoch; 0: never. |
-| ` + "`gpu_leak_exporter_source_polls_total`, `gpu_leak_exporter_source_poll_seconds_total`" + ` | | How often it was asked, and how long that took. |
-| ` + "`gpu_leak_exporter_source_gpus`" + ` | state | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
-| ` + "`gpu_leak_exporter_source_problems_total`" + ` | reason | What was of no use in its answers: ` + "`query_failed`, `query_timeout`, `answer_too_large`, `wrong_type`, `no_result`, `warning`, `info`, `no_amount`, `above_capacity`, `duplicate`, `labels`, `too_many`, `late`, `capacity`, `history`" + `. |
+| with ` + "`--source=prometheus:URL`" + ` | of | own labels | |
+|---|---|---|---|
+| ` + "`gpu_leak_exporter_source_up`" + ` | node | | Whether (1 or 0) the Prometheus answered the last request with something of use. |
+| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | node | | When it did so last, in seconds since the Unix epoch; 0: never. |
+| ` + "`gpu_leak_exporter_source_polls_total`" + ` | node | | How often it was asked. |
+| ` + "`gpu_leak_exporter_source_poll_seconds_total`" + ` | node | | Seconds that this took. |
+| ` + "`gpu_leak_exporter_source_gpus`" + ` | node | state | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
+| ` + "`gpu_leak_exporter_source_problems_total`" + ` | node | reason | What was of no use in its answers: ` + "`query_failed`, `query_timeout`, `answer_too_large`, `wrong_type`, `no_result`, `warning`, `info`, `no_amount`, `above_capacity`, `duplicate`, `labels`, `too_many`, `late`, `capacity`, `history`" + `. |
 
 Beside these there are ` + "`gpu_leak_exporter_build_info`" + `, and ` + "`go_*`, `process_*` and `promhttp_*`" + ` about the
 exporter's own process unless ` + "`--web.disable-exporter-metrics`" + ` is given.
