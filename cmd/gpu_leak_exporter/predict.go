@@ -378,13 +378,18 @@ func (v *view) headline(s *collector.State) {
 			v.Detail += " " + plural(waiting, "more GPU") + " not judged yet."
 		}
 	}
+	v.others(len(s.Devices)-up, muted, up)
+}
+
+// others adds what the headline does not count: GPUs that are muted or down, and memory that is held for nothing.
+func (v *view) others(down, muted, up int) {
 	if muted > 0 && muted < up {
 		v.Detail += " " + plural(muted, "more GPU") + " muted."
 	}
 	if bytes := idleBytes(v.Idle); bytes > 0 {
 		v.Detail += " " + solid(humanize.Bytes(bytes)) + " are held that nobody will use again."
 	}
-	if down := len(s.Devices) - up; down > 0 && up > 0 {
+	if down > 0 && up > 0 {
 		v.Detail += " " + plural(down, "more GPU") + " cannot be read."
 	}
 }
