@@ -139,7 +139,7 @@ func TestChainSimulated(t *testing.T) {
 	// hours, which take three minutes. Faster, that hour would be too short for a page
 	// on its way.
 	c := newChain(t, harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=100"}}))
-	page, s := c.paged(t, 8*time.Minute)
+	page, s := c.paged(t, patience)
 	gpu := map[string]string{"uuid": page.Labels["uuid"]}
 	leaking, err := namesLeak(page, s)
 	if err != nil {
@@ -192,14 +192,14 @@ func TestChainDriver(t *testing.T) {
 		"--detector.min-age=5s", "--detector.min-span=10s", "--detector.settle-time=10s",
 		"--detector.leak-threshold=0.03", "--detector.clear-threshold=0.01"))
 	// It has to hold still for so long that the growth is not taken for a start.
-	harness.Eventually(t, 4*patience, func() error {
+	harness.Eventually(t, patience, func() error {
 		s, err := c.exporter.TryScrape()
 		return errors.Join(err, want(s, math.Inf(1), "gpu_seconds_to_oom", m.id(0)))
 	})
 	before := uint64(rate * m.Elapsed(time.Now()).Seconds())
 	m.GPUs[0].Processes[0].Memory = fakenvml.Ramp{Base: 10*gib - before, Rate: rate}
 	m.apply(t)
-	page, s := c.paged(t, 3*time.Minute)
+	page, s := c.paged(t, patience)
 	leaking, err := namesLeak(page, s)
 	if err := errors.Join(err, readable(page)); err != nil {
 		t.Error(err)
@@ -220,9 +220,14 @@ func TestChainDriver(t *testing.T) {
 // two hours, then ends the exporter: that is told.
 func TestChainHealthy(t *testing.T) {
 	t.Parallel()
+	args := []string{"--source=sim:healthy", "--source.speed=60"}
+	c := newChain(t, harness.StartExporter(t, harness.Options{Args: args}))
+	query(t, c.prometheus, `up == 1`)
+	// Prometheus may have begun late, with a program that had loaded nearly all: begin again.
+	c.exporter.Stop(t)
+	c.exporter = harness.StartExporter(t, harness.Options{Address: c.exporter.Address(), Args: args})
 	begin := time.Now()
-	c := newChain(t, harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--source.speed=60"}}))
-	harness.Eventually(t, 4*time.Minute, func() error {
+	harness.Eventually(t, patience, func() error {
 		if n := c.to.Notifications(); len(n) > 0 {
 			t.Fatalf("a healthy node made somebody look after %s: %+v", 60*time.Since(begin), n)
 		}

@@ -180,7 +180,7 @@ func startCost(t *testing.T, l load, args ...string) *costBench {
 		Env:  fakenvml.Env(script, b.calls),
 	})
 	shown := l.gpus * min(l.processes, 64)
-	harness.Eventually(t, time.Minute, func() error {
+	harness.Eventually(t, patience, func() error {
 		m, err := b.TryScrape()
 		if err != nil {
 			return err

@@ -74,7 +74,7 @@ func TestZombie(t *testing.T) {
 	p := m.start(t, "--detector.zombie-after=10s", "--detector.min-age=0s")
 	left, server := with(m.id(0), "pid", "70001"), with(m.id(0), "pid", "70002")
 	var s harness.Metrics
-	harness.Eventually(t, 4*patience, func() error { // what it judges by takes a few blocks of 10 s
+	harness.Eventually(t, patience, func() error { // what it judges by takes a few blocks of 10 s
 		var err error
 		if s, err = p.TryScrape(); err != nil {
 			return err

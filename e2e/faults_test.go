@@ -39,6 +39,8 @@ const (
 	scrapeEvery = 50 * time.Millisecond
 	// answeredWithin is how long a scrape may take to count as answered.
 	answeredWithin = time.Second
+	// scrapeTimeout is how long a scrape is waited for, far beyond that.
+	scrapeTimeout = 30 * time.Second
 	// tolerated is the share of the samples of GPUs that are well which may be lost in a fault. It guards against a
 	// standstill only: on a machine that is busy, a sampling interval of 200 ms is missed for want of a core. That no sample
 	// is lost to a fault is tested exactly, in simulated time, by TestSchedules of collector/gpu/nvml. The table has what
@@ -174,7 +176,7 @@ func (k *faultKind) watch(t *testing.T, p *harness.Process, during time.Duration
 }
 
 func scrapeOnce(ctx context.Context, client *http.Client, url string) (m harness.Metrics, took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
@@ -22,7 +21,7 @@ func startSim(t *testing.T) (*harness.Process, harness.Metrics) {
 	t.Helper()
 	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=60"}})
 	var m harness.Metrics
-	harness.Eventually(t, 30*time.Second, func() error {
+	harness.Eventually(t, patience, func() error {
 		var err error
 		if m, err = exporter.TryScrape(); err != nil {
 			return err
@@ -196,7 +195,7 @@ func checkPod(t *testing.T, s harness.Sample, own string, want func(string) (str
 func query(t *testing.T, prometheus *harness.Process, expr string) harness.Metrics {
 	t.Helper()
 	var m harness.Metrics
-	harness.Eventually(t, time.Minute, func() error {
+	harness.Eventually(t, patience, func() error {
 		var err error
 		if m, err = prometheus.Query(expr); err == nil && len(m) == 0 {
 			err = fmt.Errorf("%s: no series", expr)

@@ -30,8 +30,8 @@ import (
 
 // Deadlines. They are long because they only cost time when a test fails.
 const (
-	startDeadline = 30 * time.Second
-	stopDeadline  = 30 * time.Second
+	startDeadline = 10 * time.Minute
+	stopDeadline  = 10 * time.Minute
 )
 
 // dir holds what was built for this test binary. Main makes and removes it.
@@ -284,7 +284,7 @@ func (o *output) String() string {
 
 // Get returns the body at the URL, and an error unless the answer is 200.
 func Get(url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

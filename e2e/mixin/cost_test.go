@@ -116,7 +116,7 @@ func costPage(t *testing.T) harness.Metrics {
 	t.Helper()
 	p := simulated(t, "node", "600", "--collector.process.detail="+*costDetail)
 	var page harness.Metrics
-	harness.Eventually(t, 2*time.Minute, func() error {
+	harness.Eventually(t, patience, func() error {
 		m, err := p.TryScrape()
 		if err != nil {
 			return err

@@ -350,7 +350,7 @@ func TestDashboardsLive(t *testing.T) {
 	for i, d := range dashboards {
 		open[i] = slices.DeleteFunc(d.questions(), func(q question) bool { return empty[d.file+" "+q.where] != "" })
 	}
-	harness.Eventually(t, 4*time.Minute, func() error {
+	harness.Eventually(t, patience, func() error {
 		var errs []error
 		for i, d := range dashboards {
 			var err error

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // patience is how long a test waits for what has to come. It only costs time when it
 // does not come.
-const patience = 30 * time.Second
+const patience = 10 * time.Minute
 
 // simulated starts an exporter on simulated GPUs.
 func simulated(t *testing.T, scenario, speed string, args ...string) *harness.Process {
