@@ -48,6 +48,11 @@ function(config) {
   // at is the time of day at which as many seconds as the value of the alert are over.
   at(format='15:04'): '{{ with print "time() + " $value | query }}{{ (. | first | value | toTime).UTC.Format "%s UTC" }}{{ end }}' % format,
 
+  // moment writes a value that is a time: the time of day, behind its date if that is not the one of now.
+  moment: '{{ $t := (.Value | toTime).UTC }}' +
+          '{{ if ne ($t.Format "2006-01-02") ((query "time()" | first | value | toTime).UTC.Format "2006-01-02") }}{{ $t.Format "2 Jan " }}{{ end }}' +
+          '{{ $t.Format "15:04 UTC" }}',
+
   // now is one text while the condition of a lingering alert holds, and then what has happened: whether what grew has
   // ended, began anew, gave memory back, or only grows no longer. key are the labels that tell what grew from
   // other such, ended is what is true in each case.
@@ -139,7 +144,7 @@ function(config) {
     own(
       'leaked_bytes',
       ' %s has retained {{ .Value | humanize1024 }}B' % (if prefix == '' then 'The GPU' else 'It')
-      + own('leak_start_timestamp_seconds', ' since {{ .Value | humanizeTimestamp }}')
+      + own('leak_start_timestamp_seconds', ' since ' + self.moment)
       + self.of('oom_headroom_bytes', '; {{ .Value | humanize1024 }}B left')
       + '.',
     ),
