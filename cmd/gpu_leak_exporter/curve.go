@@ -16,6 +16,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -108,7 +109,8 @@ func (h *predictor) processCurve(m *domain, of *collector.ProcessState, height f
 	who, _ := whoIs(of.ID, of.Owner)
 	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.name, height
 	if v.Leak && v.Rate.OK && foreseen(v.SecondsToOOM) {
-		p.Capacity, p.Limit = p.Last.V+v.Rate.V*v.SecondsToOOM.V, "the memory is full at"
+		limit := p.Last.V + v.Rate.V*v.SecondsToOOM.V
+		p.Capacity, p.Limit = limit, "holds "+humanize.Bytes(limit)+" when the memory is full"
 		p.Forecast = forecastOf(p.To, p.Last.V, v.SecondsToOOM.V, v.Lower, v.Upper)
 	}
 	p.Description = h.described(p, v, "")
@@ -346,7 +348,7 @@ func (h *predictor) withheldWords(v *detector.Verdict, earlier *detector.Earlier
 	case phrase != "":
 		return "No leak yet: " + phrase + "."
 	case v.Confidence >= h.clear:
-		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", percent(v.Confidence), percent(h.leak))
+		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", wording.Percent(v.Confidence), wording.Percent(h.leak))
 	}
 	return ""
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -218,7 +219,7 @@ func (h *predictor) view(s *collector.State, only string) *view {
 		if !d.Up {
 			if name := nameOf(&domain{device: d}, nil); only == "" || only == name {
 				v.Problems = append(v.Problems, h.lost(s, d))
-				v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: "cannot be read"})
+				v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: wording.Unreadable})
 			}
 			continue
 		}
@@ -456,7 +457,7 @@ func watchedFor(j *detector.Judgement[gpu.ProcessID]) (d time.Duration) {
 
 // lost says of a GPU that cannot be read since when.
 func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
-	text := fmt.Sprintf("%s (%s) cannot be read", strings.ReplaceAll(gpuName(d), "\u00a0", " "), joined(d.Info.Name, d.Info.UUID))
+	text := fmt.Sprintf("%s (%s) cannot be read", strings.ReplaceAll(gpuName(d), "\u00a0", " "), wording.Joined(d.Info.Name, d.Info.UUID))
 	if d.SampleTime.IsZero() {
 		return text + "."
 	}
@@ -470,7 +471,7 @@ func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
 // blind says of a memory that nothing tells how much of it is used, and why as far as that is known.
 func blind(s *collector.State, m *domain) string {
 	info := m.device.Info
-	text := fmt.Sprintf("%s (%s) does not tell how much memory is used, so that it is not judged", m.name, joined(info.Name, info.UUID))
+	text := fmt.Sprintf("%s (%s) does not tell how much memory is used, so that it is not judged", m.name, wording.Joined(info.Name, info.UUID))
 	var errs []string
 	for _, e := range s.Calls.Errors {
 		if e.UUID == info.UUID && strings.HasPrefix(e.Call, "nvmlDeviceGetMemoryInfo") && !slices.Contains(errs, e.Error) {
@@ -519,7 +520,7 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		row.ID = nameOf(&m, p)
 		row.draw = func() template.HTML { return h.processCurve(&m, p, leakHeight) }
 		row.blame(row.Who, row.Where)
-		row.Where = joined(row.Where, growsInside[p.Grows])
+		row.Where = wording.Joined(row.Where, growsInside[p.Grows])
 		if p.Used.OK {
 			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V)), barOf(m.memory, p.Used.V)
 		}
@@ -638,25 +639,14 @@ func (h *predictor) since(t, now time.Time) string {
 // whoIs names a process, and says in which pod or job it runs and whose it is.
 func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
 	o := fromstate.OwnerOf(owner)
-	named := func(what, name string) string {
-		if name == "" {
-			return ""
-		}
-		return what + " " + name
-	}
-	pod := ""
-	if o.Pod != "" {
-		pod = o.Namespace + "/" + o.Pod
-	}
-	return fmt.Sprintf("%s (pid %d)", cmp.Or(o.Process, "unknown process"), id.PID),
-		joined(named("pod", pod), named("container", o.Container), named("Slurm job", o.SlurmJob), named("user", o.User))
+	return wording.Process(o.Process, strconv.FormatUint(uint64(id.PID), 10)), wording.Place(o.Namespace, o.Pod, o.Container, o.SlurmJob, o.User)
 }
 
 // row fills what all leaks have in common.
 func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	row := leakRow{
 		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
-		Confidence: percent(v.Confidence), Pattern: patternWords(v.Pattern), Memory: barOf(m.memory, 0),
+		Confidence: wording.Percent(v.Confidence), Pattern: wording.Pattern(v.Pattern.String()), Memory: barOf(m.memory, 0),
 		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v),
 	}
 	row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
@@ -670,7 +660,8 @@ func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 			row.headline = m.name + " is about to run out of memory"
 		}
 		row.At = h.clock(m.device.SampleTime, s.V)
-		row.Range = rangeOf(v)
+		told := fromstate.VerdictOf(v)
+		row.Range = strings.ReplaceAll(solid(wording.Interval(told.Lower, told.Upper)), "\u00a0to\u00a0", " to ")
 	}
 	return row
 }
@@ -692,26 +683,9 @@ func (h *predictor) moment(t, now time.Time, format string) string {
 	return t.Format(format)
 }
 
-// joined writes those of the parts that are known.
-func joined(parts ...string) string { return joinedBy(", ", parts...) }
-
+// joinedBy writes those of the parts that are known.
 func joinedBy(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
-}
-
-// rangeOf writes the 90 % interval.
-func rangeOf(v *detector.Verdict) string {
-	switch {
-	case !v.Lower.OK || !v.Upper.OK:
-		return ""
-	case math.IsInf(v.Upper.V, 1):
-		return "at least " + solid(humanize.Seconds(v.Lower.V))
-	}
-	lo, hi := solid(humanize.Seconds(v.Lower.V)), solid(humanize.Seconds(v.Upper.V))
-	if lo == hi {
-		return ""
-	}
-	return lo + " to " + hi
 }
 
 // why says what the judgement rests on.
@@ -728,42 +702,21 @@ func (h *predictor) why(m domain, v *detector.Verdict) string {
 	return strings.Join(parts, " · ")
 }
 
-// percent never rounds up to a certainty that is not there.
-func percent(ratio float64) string { return fmt.Sprintf("%d %%", int(math.Floor(ratio*100+1e-9))) }
-
-var patterns = map[detector.Pattern]string{
-	detector.PatternLeakLinear:    "grows steadily",
-	detector.PatternLeakStaircase: "grows in steps",
-	detector.PatternLeakCyclic:    "each cycle ends higher",
-	detector.PatternFragmentation: "fragmentation",
-	detector.PatternZombie:        "held by a dead process",
-	detector.PatternUnreleased:    "never released",
-	detector.PatternWarmup:        "warming up",
-}
-
-func patternWords(p detector.Pattern) string { return cmp.Or(patterns[p], p.String()) }
-
 // barOf returns the bar of a memory, of which part bytes are the row's.
 func barOf(m gpu.Memory, part uint64) bar {
-	total := m.Capacity()
+	total, text := m.Capacity(), wording.Memory(fromstate.MemoryOf(m))
 	if !total.OK || !m.Used.OK || total.V == 0 {
-		if m.Used.OK {
-			return bar{Text: humanize.Bytes(float64(m.Used.V)) + " used"}
-		}
-		return bar{Text: "not known"}
+		return bar{Text: text}
 	}
 	share := func(v uint64) float64 { return 100 * float64(min(v, total.V)) / float64(total.V) }
 	part = min(part, m.Used.V)
-	return bar{
-		Text:  fmt.Sprintf("%s of %s", humanize.Bytes(float64(m.Used.V)), humanize.Bytes(float64(total.V))),
-		Known: true, Part: share(part), Rest: share(m.Used.V - part),
-	}
+	return bar{Text: text, Known: true, Part: share(part), Rest: share(m.Used.V - part)}
 }
 
 func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	v := &m.judgement.Device
 	row := gpuRow{ID: nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v), of: &m}
-	row.Model = joined(m.device.Info.Name, processesOf(m))
+	row.Model = wording.Joined(m.device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)
 		if name := humanize.FormatDuration(f.Span); name != window {
@@ -773,22 +726,26 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	if n := v.Windows[0].Spikes; n.OK {
 		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
 	}
-	switch {
-	case v.Muted:
-		row.Class, row.Verdict = "wait", "muted"
-		return row
-	case !v.Judged:
-		row.Class, row.Verdict = "wait", "not judged yet"
-		return row
-	case v.Leak:
-		row.Class, row.Verdict = "bad", "leaks"
-	case v.Confidence >= h.clear:
-		row.Class, row.Verdict = "warn", "not sure"
-	default:
-		row.Class, row.Verdict = "ok", "no leak"
+	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.clear), h.classOf(v)
+	if v.Judged && !v.Muted {
+		row.Pattern, row.Confidence = wording.Pattern(v.Pattern.String()), wording.Percent(v.Confidence)
 	}
-	row.Pattern, row.Confidence = patternWords(v.Pattern), percent(v.Confidence)
 	return row
+}
+
+// classOf returns how urgent a verdict is.
+func (h *predictor) classOf(v *detector.Verdict) string {
+	switch {
+	case v.Muted || !v.Judged:
+		return "wait"
+	case v.Leak:
+		return "bad"
+	case v.Confidence >= h.clear:
+		return "warn"
+	case v.Withheld != detector.WithheldNone:
+		return "wait"
+	}
+	return "ok"
 }
 
 // earlierOf returns what earlier lives say of the process whose growth is that of a memory. It says

@@ -13,6 +13,8 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Screen returns a page of text: the findings, a line a memory, and the top users, at most that many.
@@ -65,41 +67,24 @@ func memories(b *bytes.Buffer, d *verdicts.Data) {
 	for i := range d.Devices {
 		dev := &d.Devices[i]
 		if !dev.Up {
-			fmt.Fprintf(w, "%s\t-\tcannot be read\t-\t-\t-\n", gpuName(dev))
+			fmt.Fprintf(w, "%s\t-\t"+wording.Unreadable+"\t-\t-\t-\n", gpuName(dev))
 			continue
 		}
 		for _, m := range domainsOf(dev) {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, used(m.memory), judgement(m.verdict))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, wording.Memory(m.memory), judgement(m.verdict))
 		}
 	}
 	_ = w.Flush() // into memory
 }
 
-// used writes what is in use, and of how much.
-func used(m verdicts.Memory) string {
-	switch {
-	case m.Used == nil:
-		return "not known"
-	case m.Total == nil || *m.Total == 0:
-		return humanize.Bytes(float64(*m.Used))
-	}
-	return fmt.Sprintf("%s of %s (%d %%)", humanize.Bytes(float64(*m.Used)), humanize.Bytes(float64(*m.Total)), *m.Used*100 / *m.Total)
-}
+// clearFrom is the confidence from which on a leak is not ruled out, as the exporter has it by default.
+var clearFrom = detector.DefaultConfig().ClearThreshold
 
 // judgement writes verdict, pattern, confidence and time left.
 func judgement(v *verdicts.Verdict) string {
-	switch {
-	case v != nil && v.Muted:
-		return "muted\t-\t-\t-"
-	case !isJudged(v):
-		return "not judged yet\t-\t-\t-"
-	}
-	word, remains := "no leak", "-"
-	switch {
-	case v.Leak:
-		word = "leak"
-	case v.Withheld != nil:
-		word = "no leak yet"
+	word, remains := wording.Verdict(v, clearFrom), "-"
+	if !isJudged(v) {
+		return word + "\t-\t-\t-"
 	}
 	if v.Seconds != nil {
 		remains = left(v.Seconds, v.Lower, v.Upper)
@@ -108,9 +93,9 @@ func judgement(v *verdicts.Verdict) string {
 	}
 	confidence := "-"
 	if v.Confidence != nil {
-		confidence = fmt.Sprintf("%.2f", *v.Confidence)
+		confidence = wording.Percent(*v.Confidence)
 	}
-	return strings.Join([]string{word, cmp.Or(plain(v.Pattern), "-"), confidence, remains}, "\t")
+	return strings.Join([]string{word, cmp.Or(wording.Pattern(plain(v.Pattern)), "-"), confidence, remains}, "\t")
 }
 
 // users writes who holds most.
@@ -132,7 +117,7 @@ func users(b *bytes.Buffer, d *verdicts.Data, top int) {
 	for _, p := range all[:min(top, len(all))] {
 		verdict, _, _ := strings.Cut(judgement(p.Verdict), "\t")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(plain(p.Labels["process"]), "-"), plain(p.Labels["pid"]), plain(p.Labels["gpu"]),
-			humanize.Bytes(float64(*p.Used)), verdict, cmp.Or(strings.TrimPrefix(owner(p.Labels, p.User), ", "), "-"))
+			humanize.Bytes(float64(*p.Used)), verdict, cmp.Or(place(p.Labels, p.User), "-"))
 	}
 	_ = w.Flush() // into memory
 	if more := len(all) - top; more > 0 {

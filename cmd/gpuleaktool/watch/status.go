@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 )
 
 // Status is how a node is. Its number is the exit status by which Nagios plugins and Slurm's
@@ -235,34 +236,24 @@ func (m *domain) held(most uint64) (list []Finding) {
 // left writes a time left and its interval.
 func left(seconds, lower, upper *float64) string {
 	text := humanize.Seconds(*seconds)
-	switch {
-	case lower != nil && upper != nil && humanize.Seconds(*lower) != humanize.Seconds(*upper):
-		text += " (" + humanize.Seconds(*lower) + " to " + humanize.Seconds(*upper) + ")"
-	case lower != nil && upper == nil:
-		text += " (at least " + humanize.Seconds(*lower) + ")"
+	if interval := wording.Interval(lower, upper); interval != "" {
+		text += " (" + interval + ")"
 	}
 	return text
 }
 
-// who names a process and its owner. Names come from other users: they may hold anything.
+// who names a process and where it runs. Names come from other users: they may hold anything.
 func who(labels map[string]string, user string) string {
-	return fmt.Sprintf("%s (pid %s%s)", cmp.Or(plain(labels["process"]), "unknown process"), plain(labels["pid"]), owner(labels, user))
+	name := wording.Process(plain(labels["process"]), plain(labels["pid"]))
+	if place := place(labels, user); place != "" {
+		name = strings.TrimSuffix(name, ")") + ", " + place + ")"
+	}
+	return name
 }
 
-// owner says in which pod or job a process runs, and whose it is, each after a comma.
-func owner(labels map[string]string, user string) string {
-	var b strings.Builder
-	add := func(what, name string) {
-		if name = plain(name); name != "" {
-			b.WriteString(", " + what + name)
-		}
-	}
-	if labels["pod"] != "" {
-		add("pod ", labels["namespace"]+"/"+labels["pod"])
-	}
-	add("job ", labels["slurm_job"])
-	add("user ", user)
-	return b.String()
+// place says in which pod or job a process runs, and whose it is.
+func place(labels map[string]string, user string) string {
+	return wording.Place(plain(labels["namespace"]), plain(labels["pod"]), plain(labels["container"]), plain(labels["slurm_job"]), plain(user))
 }
 
 // gpuName names a GPU.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +50,45 @@ func TestScreen(t *testing.T) {
 		t.Errorf("%v\ngot:\n%s\nwant:\n%s", err, got, want)
 	}
 }
+
+// TestScreenAndPageSayTheSame holds what the terminal says of each memory against the page of the exporter,
+// of the same state: amounts, verdict, pattern, confidence and time left, and whose the processes are that leak.
+func TestScreenAndPageSayTheSame(t *testing.T) {
+	d, err := Decode(bytes.NewReader(recorded(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("../../gpu_leak_exporter/testdata/predict.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.ReplaceAll(string(source), "\u00a0", " ")
+	_, tables, _ := strings.Cut(Screen(d, nil, 100), "TIME LEFT\n")
+	memories, processes, _ := strings.Cut(tables, "\n\n")
+	var said []string
+	for line := range strings.SplitSeq(memories, "\n") {
+		for _, cell := range columns.Split(line, -1) {
+			said = append(said, strings.Split(strings.TrimSuffix(cell, ")"), " (")...)
+		}
+	}
+	for line := range strings.SplitSeq(processes, "\n") {
+		if cells := columns.Split(line, -1); len(cells) == 6 && cells[4] == "leaks" { // the page draws no others
+			said = append(said, cells[5])
+		}
+	}
+	said = slices.DeleteFunc(said, func(s string) bool { return s == "-" })
+	for _, s := range said {
+		if !strings.Contains(page, s) {
+			t.Errorf("the page does not say %q", s)
+		}
+	}
+	if len(said) < 20 {
+		t.Errorf("only %q", said)
+	}
+}
+
+// columns are what is between the cells of a table.
+var columns = regexp.MustCompile(` {2,}`)
 
 // healthy is a GPU that was judged and does not leak.
 func healthy() verdicts.Device {

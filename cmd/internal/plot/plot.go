@@ -121,7 +121,7 @@ type Plot struct {
 	// from From to To.
 	Ahead    float64
 	Capacity float64 // 0 is not known
-	Limit    string  // what the capacity is; "" for that
+	Limit    string  // what is written at the capacity; "" for that it is one, and its amount
 	Used     *Envelope
 	Last     *Point // the last sample, where it is marked
 	Troughs  []Point
@@ -152,7 +152,7 @@ func newCanvas(p *Plot) *canvas {
 		own.Alarm = "alarm"
 	}
 	if own.Limit == "" {
-		own.Limit = "capacity"
+		own.Limit = "capacity " + humanize.Bytes(own.Capacity)
 	}
 	return &canvas{Plot: &own, to: p.end(), highest: p.highest()}
 }
@@ -363,8 +363,8 @@ func (c *canvas) joined(list []Span) (out []Span) {
 func (c *canvas) limit() {
 	if c.Capacity > 0 && c.Capacity <= c.highest {
 		y := c.y(c.Capacity)
-		fmt.Fprintf(&c.b, `<line class="capacity" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit" x="4" y="%s">%s %s</text>`,
-			short(y), short(y), short(y-5), c.Limit, humanize.Bytes(c.Capacity))
+		fmt.Fprintf(&c.b, `<line class="capacity" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit" x="4" y="%s">%s</text>`,
+			short(y), short(y), short(y-5), c.Limit)
 	}
 	if c.Last != nil {
 		fmt.Fprintf(&c.b, `<circle class="last" cx="%s" cy="%s" r="4"/>`, percent(c.x(c.Last.T)), short(c.y(c.Last.V)))

@@ -112,3 +112,16 @@ type (
 		Fill   float64  `json:"fill_ratio"`
 	}
 )
+
+// Capacity is the most that can be used, in bytes: what the driver reserves is not. It is nil where that
+// is not known.
+func (m Memory) Capacity() *uint64 {
+	switch {
+	case m.Total == nil || m.Reserved == nil:
+		return m.Total
+	case *m.Reserved > *m.Total:
+		return nil
+	}
+	left := *m.Total - *m.Reserved
+	return &left
+}

@@ -77,13 +77,13 @@ func deviceOf(d *collector.DeviceState) verdicts.Device {
 	if !d.Up {
 		return j // nothing else means anything
 	}
-	j.Memory, j.Unattributed = memoryOf(d.Memory), known(d.Unattributed)
+	j.Memory, j.Unattributed = MemoryOf(d.Memory), known(d.Unattributed)
 	j.Domain = domainOf(&d.Judgement)
 	for i := range d.Instances {
 		in := &d.Instances[i]
 		labels := device()
 		labels["gpu_instance"], labels["profile"] = strconv.FormatUint(uint64(in.ID), 10), in.Profile
-		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: memoryOf(in.Memory), Domain: domainOf(&in.Judgement)})
+		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(in.Memory), Domain: domainOf(&in.Judgement)})
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
@@ -94,7 +94,7 @@ func deviceOf(d *collector.DeviceState) verdicts.Device {
 		labels := device()
 		labels["gpu_instance"] = instanceName(w.Instance)
 		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
-		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: verdictOf(&w.Verdict)})
+		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: VerdictOf(&w.Verdict)})
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
@@ -108,7 +108,7 @@ func deviceOf(d *collector.DeviceState) verdicts.Device {
 func processOf(labels map[string]string, p *collector.ProcessState) verdicts.Process {
 	o := OwnerOf(p.Owner)
 	NameProcess(labels, p.Instance, p.ID, o)
-	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: finite(p.Share), Verdict: verdictOf(&p.Verdict)}
+	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: finite(p.Share), Verdict: VerdictOf(&p.Verdict)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
@@ -137,7 +137,8 @@ func instanceName(id gpu.Opt[uint32]) string {
 	return strconv.FormatUint(uint64(id.V), 10)
 }
 
-func memoryOf(m gpu.Memory) verdicts.Memory {
+// MemoryOf returns what a memory holds.
+func MemoryOf(m gpu.Memory) verdicts.Memory {
 	return verdicts.Memory{Total: known(m.Total), Used: known(m.Used), Free: known(m.Free), Reserved: known(m.Reserved)}
 }
 
@@ -145,10 +146,11 @@ func domainOf(j *detector.Judgement[gpu.ProcessID]) verdicts.Domain {
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}
 	}
-	return verdicts.Domain{Attributed: j.Attributed, Headroom: finite(j.Headroom), Verdict: verdictOf(&j.Device)}
+	return verdicts.Domain{Attributed: j.Attributed, Headroom: finite(j.Headroom), Verdict: VerdictOf(&j.Device)}
 }
 
-func verdictOf(v *detector.Verdict) *verdicts.Verdict {
+// VerdictOf returns what the detector says of one memory series.
+func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 	j := &verdicts.Verdict{
 		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
 		Full: finite(v.SecondsToFull), FullLower: finite(v.FullLower), FullUpper: finite(v.FullUpper),
