@@ -149,7 +149,7 @@ const faint = `(() => {
   const lum = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
   const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
   const out = [];
-  for (const e of document.querySelectorAll('h1, p, small, .tag, th, dt, dd, td span, svg.plot text, .key li')) {
+  for (const e of document.querySelectorAll('h1, p, small, .tag, th, dt, dd, td span, svg.plot text, .key li, main li, main li strong, main li a')) {
     const style = getComputedStyle(e), text = rgb(e instanceof SVGElement ? style.fill : style.color);
     const [a, b] = [lum(text), lum(behind(e))], ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < 4.5) out.push(e.tagName + ' "' + e.textContent.slice(0, 40) + '" ' + ratio.toFixed(2));
@@ -257,7 +257,7 @@ func (b *browser) wellBehaved(url string) {
 		b.t.Error("no request was seen")
 	}
 	for _, address := range b.asked {
-		if !strings.HasPrefix(address, url+"/predict") && address != url+"/favicon.ico" {
+		if !strings.HasPrefix(address, url+"/predict") && address != url+"/" && address != url+"/favicon.ico" {
 			b.t.Errorf("the page asked for %s", address)
 		}
 	}
@@ -291,6 +291,39 @@ func TestPageOnAPhone(t *testing.T) {
 	b.wellBehaved(p.URL)
 }
 
+// TestPageToStartWith opens the first page in all sizes and themes: it says what is worst, everything on it can be
+// read, and the keyboard leads from it to the curves.
+func TestPageToStartWith(t *testing.T) {
+	t.Parallel()
+	p := busyNode(t)
+	b := newBrowser(t)
+	for _, width := range []int64{390, 1366, 1920} {
+		for _, theme := range []string{"light", "dark"} {
+			b.show(p.URL+"/", width, 844, theme)
+			for what, script := range map[string]string{"too wide": overflows, "faint": faint} {
+				if found := look[[]string](b, script); len(found) > 0 {
+					t.Errorf("%d pixels, %s, %s: %s", width, theme, what, strings.Join(found, "\n"))
+				}
+			}
+			if bad := look[string](b, `document.querySelector('h1.bad')?.textContent || ''`); !strings.Contains(bad, "runs out of memory in") {
+				t.Errorf("%d pixels, %s: the headline is %q", width, theme, bad)
+			}
+		}
+	}
+	for range 10 {
+		if look[string](b, focus) == "/predict" {
+			break
+		}
+		b.do(chromedp.KeyEvent(kb.Tab))
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.await(`location.pathname == '/predict' && document.querySelectorAll('svg.plot').length > 0`)
+	b.wellBehaved(p.URL)
+}
+
+// focus is where the link leads that has the focus.
+const focus = `document.activeElement.getAttribute('href') || ''`
+
 // busyNode runs the simulated node until a leak is found on it.
 func busyNode(t *testing.T) *harness.Process {
 	t.Helper()
@@ -312,7 +345,7 @@ func TestPageKeepsWhatIsOpen(t *testing.T) {
 	p := busyNode(t)
 	b := newBrowser(t)
 	b.show(p.URL+"/predict", 1366, 500, "light")
-	const focus, processes = `document.activeElement.getAttribute('href') || ''`, `document.querySelectorAll('svg[aria-labelledby*="-pid-"]').length`
+	const processes = `document.querySelectorAll('svg[aria-labelledby*="-pid-"]').length`
 	for range 100 {
 		if look[string](b, focus) == "/predict/gpu-2" {
 			break

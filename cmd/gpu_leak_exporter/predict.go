@@ -6,7 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -28,10 +28,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-//go:embed predict.html
-var predictHTML string
+//go:embed predict.html start.html
+var pageFiles embed.FS
 
-var predictPage = template.Must(template.New("predict").Parse(predictHTML))
+var pageTemplates = template.Must(template.ParseFS(pageFiles, "*.html"))
 
 // predictor serves the page that says who will run out of memory, when, and why.
 type predictor struct {
@@ -45,10 +45,15 @@ type predictor struct {
 
 // ServeHTTP answers with the page: of all GPUs at predictPath, of one memory below it.
 func (h *predictor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var page bytes.Buffer
 	only := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, predictPath), "/")
-	if err := predictPage.Execute(&page, h.view(h.state(), only)); err != nil {
-		h.logger.Error("Cannot render the page", "err", err)
+	render(w, "predict.html", h.view(h.state(), only), h.logger)
+}
+
+// render answers with a page, whole or not at all.
+func render(w http.ResponseWriter, name string, data any, logger *slog.Logger) {
+	var page bytes.Buffer
+	if err := pageTemplates.ExecuteTemplate(&page, name, data); err != nil {
+		logger.Error("Cannot render the page", "page", name, "err", err)
 		http.Error(w, "the page cannot be rendered; the log says why", http.StatusInternalServerError)
 		return
 	}
@@ -205,21 +210,35 @@ func gpuName(d *collector.DeviceState) string {
 
 // view puts a State into words: that of all memories, or of the only one of that name in every detail.
 func (h *predictor) view(s *collector.State, only string) *view {
-	v := &view{Style: plot.Style, Note: h.note, Refreshed: h.refreshed(s), Only: only != ""}
+	v := h.found(s, only)
+	v.Style, v.Only = plot.Style, only != ""
 	if len(s.Windows) > 0 {
 		v.Window = s.Windows[0]
 	}
+	for _, d := range s.Devices {
+		h.describe(v, d, only)
+	}
+	v.rank()
+	h.draw(v)
+	v.headline(s)
+	v.shorten()
+	if v.Only && len(v.Leaks) == 0 && len(v.GPUs) > 0 {
+		v.Headline, v.Detail, v.Urgent = v.GPUs[0].GPU+": "+v.GPUs[0].Verdict, v.GPUs[0].Why, v.GPUs[0].Class == "down"
+	}
+	return v
+}
+
+// found puts into words what is not well, the most urgent first: leaks, what is held for nothing, and what
+// cannot be read.
+func (h *predictor) found(s *collector.State, only string) *view {
+	v := &view{Note: h.note, Refreshed: h.refreshed(s)}
 	if s.DriverReason != "" {
 		v.Problems = append(v.Problems, driverProblem(s.DriverReason))
 	}
 	for _, d := range s.Devices {
-		if d.Up && d.Info.UnifiedMemory && (only == "" || only == nameOf(&domain{device: d}, nil)) {
-			v.Notes = append(v.Notes, gpuName(d)+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
-		}
 		if !d.Up {
-			if name := nameOf(&domain{device: d}, nil); only == "" || only == name {
+			if only == "" || only == nameOf(&domain{device: d}, nil) {
 				v.Problems = append(v.Problems, h.lost(s, d))
-				v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: wording.Unreadable})
 			}
 			continue
 		}
@@ -232,20 +251,31 @@ func (h *predictor) view(s *collector.State, only string) *view {
 			}
 			v.Leaks = append(v.Leaks, h.leaksOf(m)...)
 			v.Idle = append(v.Idle, h.idleOf(m)...)
-			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
 		}
 	}
 	slices.SortStableFunc(v.Leaks, func(a, b leakRow) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), -cmp.Compare(a.rate, b.rate))
 	})
-	v.rank()
-	h.draw(v)
-	v.headline(s)
-	v.shorten()
-	if v.Only && len(v.Leaks) == 0 && len(v.GPUs) > 0 {
-		v.Headline, v.Detail, v.Urgent = v.GPUs[0].GPU+": "+v.GPUs[0].Verdict, v.GPUs[0].Why, v.GPUs[0].Class == "down"
-	}
 	return v
+}
+
+// describe adds a GPU, its memories, and what a reader should know of its figures.
+func (h *predictor) describe(v *view, d *collector.DeviceState, only string) {
+	whole := only == "" || only == nameOf(&domain{device: d}, nil)
+	switch {
+	case !d.Up && whole:
+		v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: wording.Unreadable})
+	case d.Up && whole && d.Info.UnifiedMemory:
+		v.Notes = append(v.Notes, gpuName(d)+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
+	}
+	if !d.Up {
+		return
+	}
+	for _, m := range domainsOf(d) {
+		if only == "" || only == nameOf(&m, nil) {
+			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
+		}
+	}
 }
 
 // draw draws the leaks, the most urgent first, then the memories, then other processes, as far as

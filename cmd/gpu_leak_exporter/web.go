@@ -4,9 +4,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,8 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/prometheus/common/version"
-	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
@@ -42,13 +38,8 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	if err != nil {
 		return nil, err
 	}
-	landing, err := newLanding(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("landing page: %w", err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+cfg.telemetryPath, metrics)
-	mux.Handle("GET /{$}", landing)
 	mux.HandleFunc("GET "+healthyPath, func(w http.ResponseWriter, _ *http.Request) {
 		plain(w, http.StatusOK, program+" is healthy.")
 	})
@@ -62,6 +53,7 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, leak: cfg.detector.LeakThreshold,
 		location: time.Local, logger: logger,
 	}
+	mux.Handle("GET /{$}", limits.answers.of(newStart(cfg, page)))
 	mux.Handle("GET "+predictPath, limits.answers.of(page))
 	mux.Handle("GET "+predictPath+"/{memory}", page.ofMemory(limits.answers.of(page)))
 	return harden(mux), nil
@@ -114,32 +106,6 @@ func newMetrics(cfg *config, state func() *collector.State, limits *limits, logg
 		return limits.answers.ofMetrics(s), nil
 	}
 	return promhttp.InstrumentMetricHandler(registry, limits.answers.ofMetrics(s)), nil
-}
-
-func newLanding(cfg *config) (http.Handler, error) {
-	extra := ""
-	if note := notReal(cfg.source); note != "" {
-		extra = "<p><strong>" + html.EscapeString(note) + "</strong></p>"
-	}
-	links := []web.LandingLinks{
-		{Address: predictPath, Text: "Predictions", Description: "which GPU runs out of memory, when, and why"},
-		{Address: cfg.telemetryPath, Text: "Metrics", Description: "what Prometheus scrapes"},
-		{Address: verdictsPath, Text: "Verdicts", Description: "the judgement of each GPU, process and workload as JSON"},
-	}
-	if cfg.sites {
-		links = append(links, web.LandingLinks{Address: sitesPath, Text: "Sites", Description: "the lines that allocate what leaks, as JSON"})
-	}
-	return web.NewLandingPage(web.LandingConfig{
-		Name:        program,
-		Description: "Finds GPU memory leaks before they become out-of-memory errors.",
-		Version:     cmp.Or(version.Version, "unknown"),
-		ExtraHTML:   extra,
-		Profiling:   "false",
-		Links: append(links,
-			web.LandingLinks{Address: healthyPath, Text: "Health", Description: "whether the exporter serves"},
-			web.LandingLinks{Address: readyPath, Text: "Readiness", Description: "whether it knows something to serve"},
-		),
-	})
 }
 
 // readiness answers whether there is something to scrape. That no driver is there

@@ -1,0 +1,146 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/common/version"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+)
+
+// startPage serves the page that one opens first: whether all is well, what is worst, what is watched, and
+// where to read on. It draws nothing, so that it costs less than that of the predictor.
+type startPage struct {
+	page  *predictor
+	links []startLink
+}
+
+// startLink leads to another page.
+type startLink struct{ Address, Text, Description string }
+
+// newStart returns the page, with links to all that a configuration serves.
+func newStart(cfg *config, page *predictor) *startPage {
+	links := []startLink{
+		{predictPath, "Predictions", "which GPU runs out of memory, when, and why: with a curve of each"},
+		{cfg.telemetryPath, "Metrics", "what Prometheus scrapes"},
+		{verdictsPath, "Verdicts", "the judgement of each GPU, process and workload, as JSON"},
+	}
+	if cfg.sites {
+		links = append(links, startLink{sitesPath, "Sites", "the lines that allocate what leaks, as JSON"})
+	}
+	return &startPage{page, append(links,
+		startLink{strings.TrimSuffix(runbook, "#"), "Runbook", "what to do about each alert"},
+		startLink{healthyPath, "Health", "whether the exporter serves"},
+		startLink{readyPath, "Readiness", "whether it knows something to serve"},
+	)}
+}
+
+// Bounds of the lists of the page: it names the worst, and predictPath has all.
+const (
+	startLeaks    = 3
+	startIdle     = 3
+	startProblems = 5
+)
+
+// startView is what the template shows, in words.
+type startView struct {
+	*view
+	Well    bool // somebody was judged, and nothing is to be said
+	Watched string
+	Counts  []verdictCount
+	Rest    int // leaks, idle holders and problems that are not listed
+	Links   []startLink
+	Version string
+}
+
+// verdictCount is how many memories have a verdict.
+type verdictCount struct {
+	Class, Verdict string
+	N              int
+}
+
+// ServeHTTP answers with the page.
+func (h *startPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	render(w, "start.html", h.view(h.page.state()), h.page.logger)
+}
+
+// view puts a State into words.
+func (h *startPage) view(s *collector.State) *startView {
+	found := h.page.found(s, "")
+	found.headline(s)
+	v := &startView{view: found, Watched: watchedWords(s), Counts: h.page.counts(s), Links: h.links, Version: cmp.Or(version.Version, "unknown")}
+	v.Well = len(found.Leaks)+len(found.Idle)+len(found.Problems) == 0 && slices.ContainsFunc(v.Counts, func(c verdictCount) bool { return c.Class == "ok" })
+	cut := func(n, most int) int {
+		v.Rest += max(0, n-most)
+		return min(n, most)
+	}
+	v.Leaks = v.Leaks[:cut(len(v.Leaks), startLeaks)]
+	v.Idle = v.Idle[:cut(len(v.Idle), startIdle)]
+	v.Problems = v.Problems[:cut(len(v.Problems), startProblems)]
+	return v
+}
+
+// counts returns how many memories have each verdict, the most urgent first.
+func (h *predictor) counts(s *collector.State) []verdictCount {
+	n := map[verdictCount]int{}
+	for _, d := range s.Devices {
+		if !d.Up {
+			n[verdictCount{Class: "down", Verdict: wording.Unreadable}]++
+			continue
+		}
+		for _, m := range domainsOf(d) {
+			v := &m.judgement.Device
+			n[verdictCount{Class: h.classOf(v), Verdict: wording.Verdict(fromstate.VerdictOf(v), h.clear)}]++
+		}
+	}
+	list := slices.Collect(maps.Keys(n))
+	for i := range list {
+		list[i].N = n[list[i]]
+	}
+	slices.SortFunc(list, func(a, b verdictCount) int {
+		return cmp.Or(cmp.Compare(slices.Index(urgency, a.Class), slices.Index(urgency, b.Class)), cmp.Compare(a.Verdict, b.Verdict))
+	})
+	return list
+}
+
+// startModels is how many models of GPUs are named.
+const startModels = 3
+
+// watchedWords says what is watched: GPUs by their model, and processes.
+func watchedWords(s *collector.State) string {
+	models, n, instances := map[string]int{}, 0, 0
+	for _, d := range s.Devices {
+		models[cmp.Or(d.Info.Name, "GPU of an unknown model")]++
+		n += d.ProcessCount
+		instances += len(d.Instances)
+	}
+	if len(models) == 0 {
+		return ""
+	}
+	names := slices.SortedFunc(maps.Keys(models), func(a, b string) int {
+		return cmp.Or(-cmp.Compare(models[a], models[b]), cmp.Compare(a, b))
+	})
+	parts := make([]string, 0, startModels)
+	for _, name := range names[:min(len(names), startModels)] {
+		parts = append(parts, fmt.Sprintf("%d × %s", models[name], name))
+	}
+	text := plural(len(s.Devices), "GPU") + " (" + strings.Join(parts, ", ")
+	if more := len(names) - len(parts); more > 0 {
+		text += fmt.Sprintf(" and %d more models", more)
+	}
+	text += ")"
+	if instances > 0 {
+		text += ", " + plural(instances, "MIG instance")
+	}
+	return text + ", " + processes(n) + "."
+}
