@@ -340,13 +340,13 @@ func (h *predictor) because(m *domain) string {
 
 // withheldWords says why what grows, or seems to, is no leak; "" where nothing does.
 func (h *predictor) withheldWords(v *detector.Verdict, earlier *detector.Earlier) string {
-	phrase := withheld.Phrase(v.Withheld, v.Lasted, v.WithheldFor)
+	phrase := withheld.Phrase(v.Withheld, v.WithheldFor)
 	if v.Withheld == detector.WithheldPriorLives {
-		phrase = withheld.PriorLives(earlier, v.Lasted, v.WithheldFor)
+		phrase = withheld.PriorLives(earlier, v.WithheldFor)
 	}
 	switch {
 	case phrase != "":
-		return "No leak yet: " + phrase + "."
+		return "No leak yet: it " + phrase + "."
 	case v.Confidence >= h.clear:
 		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", wording.Percent(v.Confidence), wording.Percent(h.leak))
 	}

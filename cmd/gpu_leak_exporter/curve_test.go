@@ -108,7 +108,7 @@ func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, svg)
 		}
 	}
-	if got := words(page); !strings.Contains(got, "No leak yet: may be the start of a program; 35 of 60 min. It is full in 40 min if it goes on.") {
+	if got := words(page); !strings.Contains(got, "No leak yet: it may be the start of a program, and must grow for another 25 min. It is full in 40 min if it goes on.") {
 		t.Error(got)
 	}
 	drawn(t, page, "gpu-0-pid-42-curve") // a suspect, with its reason

@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 	_ "time/tzdata" // a container may have no time zones
 
@@ -76,7 +77,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 		cmd.Flag(name, help).Default(def).SetValue(setting.OneOf(name, choices, set, func() string { return *p }))
 	}
 	unit, zone := "", ""
-	choice("format", "What the files are, where auto does not find it out.", formatAuto, &b.format, formatChoices()...)
+	choice("format", "What the files are: "+strings.Join(formatChoices(), ", ")+". auto finds it out where the beginning of a file shows it.", formatAuto, &b.format, formatChoices()...)
 	b.addLogFlags(cmd)
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
 	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,

@@ -4,6 +4,9 @@
 package main
 
 import (
+	"bytes"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,6 +30,21 @@ func TestMissing(t *testing.T) {
 		}
 		if err != nil && (!strings.Contains(err.Error(), "this build for "+c.system+" has backtest") || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%s on %s: %v", c.args, c.system, err)
+		}
+	}
+}
+
+// TestHelpNamesFormats has the help say what --format takes.
+func TestHelpNamesFormats(t *testing.T) {
+	var help bytes.Buffer
+	if code := run(t.Context(), []string{"backtest", "--help"}, &help, io.Discard); code != exitOK {
+		t.Fatal(code)
+	}
+	_, text, _ := strings.Cut(help.String(), "--format=auto")
+	text, _, _ = strings.Cut(text, "--")
+	for _, choice := range formatChoices() {
+		if !slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n,.", r) }), choice) {
+			t.Errorf("no %s in %s", choice, text)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
@@ -46,17 +47,17 @@ func (p *suspicion) note(s *step, alarm bool) {
 // open reports whether growth is suspected at the last step.
 func (p *suspicion) open() bool { return len(p.spans) > 0 && p.spans[len(p.spans)-1].Open }
 
-// why writes how sure it was that this is a leak, and why it was not called one, such as
-// "0.42: may be the start of a program; 25 of 60 min". The confidence is rounded down: one that
-// is below the threshold never looks like it.
+// why writes why this is not called a leak, and how sure it was that it is one, such as "it may be the start of
+// a program, and must grow for another 35 min (confidence 0.42)". The confidence is rounded down: one that is
+// below the threshold never looks like it.
 func (s *step) why() string {
 	sure := math.Floor(100*s.confidence+1e-9) / 100
-	return fmt.Sprintf("%.2f: %s", sure, withheld.Phrase(s.withheld, s.lasted, s.withheldFor))
+	return fmt.Sprintf("it %s (confidence %.2f)", withheld.Phrase(s.withheld, s.withheldFor), sure)
 }
 
-// atSurest writes what was suspected when that was surest, and whether it was reported later; ""
-// without any, and where it is that which is suspected at the end. Every leak waits for the few
-// minutes that any growth must last: of one that was reported this says nothing.
+// atSurest writes what was suspected when that was surest, and what came of it; "" without any, and
+// where it is that which is suspected at the end. Every leak waits for the few minutes that any growth
+// must last: of one that was reported this says nothing.
 func (f *finding) atSurest(loc *time.Location) string {
 	p := &f.suspected
 	switch {
@@ -64,10 +65,12 @@ func (f *finding) atSurest(loc *time.Location) string {
 		return ""
 	case p.reported != nil && p.surest.withheld == detector.WithheldMinSpan:
 		return ""
-	case p.reported != nil:
-		return p.surest.why() + ", then reported"
 	}
-	return p.surest.why() + " at " + moment(p.surest.t, loc) + ", never reported"
+	text := "At " + moment(p.surest.t, loc) + " no leak yet: " + p.surest.why() + ". "
+	if p.reported != nil {
+		return text + "It was called a leak later."
+	}
+	return text + "It stopped before."
 }
 
 // atEnd writes what is suspected at the end of the record, "" for nothing.
@@ -75,19 +78,12 @@ func (f *finding) atEnd() string {
 	if !f.suspected.open() {
 		return ""
 	}
-	return f.final().why()
+	return "No leak yet: " + f.final().why() + "."
 }
 
 // withheld writes both.
 func (f *finding) withheld(loc *time.Location) string {
-	text := f.atSurest(loc)
-	if end := f.atEnd(); end != "" {
-		if text != "" {
-			text += "; "
-		}
-		text += end + " at the end"
-	}
-	return text
+	return strings.TrimSpace(f.atSurest(loc) + " " + f.atEnd())
 }
 
 // suspects is the sentence about what is suspected at the end of the record, of which nothing
@@ -109,9 +105,9 @@ func suspects(list []finding) string {
 	if surest == nil {
 		return ""
 	}
-	text := fmt.Sprintf(" Suspected at the end: %s (%s)", surest.title(), surest.atEnd())
+	text := " Suspected at the end: " + surest.title()
 	if n > 1 {
-		text += fmt.Sprintf("; %d series in all", n)
+		text += fmt.Sprintf(" (%d series in all)", n)
 	}
-	return text + "."
+	return text + ". " + surest.atEnd()
 }

@@ -42,20 +42,20 @@ func TestWithheld(t *testing.T) {
 		steps               []step
 	}{
 		{"nothing", "no leak", "", []step{fine, fine}},
-		{"at the end", "no leak yet", "0.42: may be the start of a program; 25 of 60 min at the end", []step{fine, begin(0.4, 24*minute), begin(0.42, 25*minute)}},
-		{"less sure at the end", "no leak yet", "0.40: may be the start of a program; 26 of 60 min at the end", []step{begin(0.42, 25*minute), begin(0.4, 26*minute)}},
-		{"it has ended", "no leak", "0.42: may be the start of a program; 25 of 60 min at 1970-01-01 00:01, never reported", []step{fine, begin(0.42, 25*minute), begin(0.3, 26*minute), fine}},
-		{"it was as sure twice", "no leak", "0.42: may be the start of a program; 25 of 60 min at 1970-01-01 00:01, never reported", []step{begin(0.42, 24*minute), begin(0.42, 25*minute), fine}},
-		{"it is reported", "leak at 1970-01-01 00:02", "0.69: may be the start of a program; 59 of 60 min, then reported", []step{begin(0.696, 59*minute), fine, leak(0), leak(0)}},
-		{"something else is reported", "leak at 1970-01-01 00:03", "0.42: may be the start of a program; 25 of 60 min at 1970-01-01 00:00, never reported", []step{begin(0.42, 25*minute), fine, fine, leak(2 * minute)}},
+		{"at the end", "no leak yet", "No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).", []step{fine, begin(0.4, 24*minute), begin(0.42, 25*minute)}},
+		{"less sure at the end", "no leak yet", "No leak yet: it may be the start of a program, and must grow for another 34 min (confidence 0.40).", []step{begin(0.42, 25*minute), begin(0.4, 26*minute)}},
+		{"it has ended", "no leak", "At 1970-01-01 00:01 no leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42). It stopped before.", []step{fine, begin(0.42, 25*minute), begin(0.3, 26*minute), fine}},
+		{"it was as sure twice", "no leak", "At 1970-01-01 00:01 no leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42). It stopped before.", []step{begin(0.42, 24*minute), begin(0.42, 25*minute), fine}},
+		{"it is reported", "leak at 1970-01-01 00:02", "At 1970-01-01 00:00 no leak yet: it may be the start of a program, and must grow for another 1 min (confidence 0.69). It was called a leak later.", []step{begin(0.696, 59*minute), fine, leak(0), leak(0)}},
+		{"something else is reported", "leak at 1970-01-01 00:03", "At 1970-01-01 00:00 no leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42). It stopped before.", []step{begin(0.42, 25*minute), fine, fine, leak(2 * minute)}},
 		{"every leak is young", "leak at 1970-01-01 00:01", "", []step{young, leak(0)}},
-		{"too young, and over", "no leak", "0.30: grows, not yet for long; 5 of 6 min at 1970-01-01 00:00, never reported", []step{young, fine}},
-		{"surer after the leak", "leak at 1970-01-01 00:01, cleared after 1 min", "0.50: may be a daily load; 3 h of 12 h at 1970-01-01 00:03, never reported", []step{begin(0.42, 25*minute), leak(0), fine, daily, fine}},
+		{"too young, and over", "no leak", "At 1970-01-01 00:00 no leak yet: it has only begun to grow, and must grow for another 1 min (confidence 0.30). It stopped before.", []step{young, fine}},
+		{"surer after the leak", "leak at 1970-01-01 00:01, cleared after 1 min", "At 1970-01-01 00:03 no leak yet: it may be a daily load, and must grow for another 9 h (confidence 0.50). It stopped before.", []step{begin(0.42, 25*minute), leak(0), fine, daily, fine}},
 		{
-			"two", "no leak yet", "0.50: may be a daily load; 3 h of 12 h at 1970-01-01 00:00, never reported; 0.42: may be the start of a program; 25 of 60 min at the end",
+			"two", "no leak yet", "At 1970-01-01 00:00 no leak yet: it may be a daily load, and must grow for another 9 h (confidence 0.50). It stopped before. No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).",
 			[]step{daily, fine, begin(0.42, 25*minute)},
 		},
-		{"reading failed last", "no leak yet", "0.42: may be the start of a program; 25 of 60 min at the end", []step{begin(0.42, 25*minute), blind}},
+		{"reading failed last", "no leak yet", "No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).", []step{begin(0.42, 25*minute), blind}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			list := findingsOf([]*series{following(c.steps...)})
@@ -80,7 +80,7 @@ func TestWithheld(t *testing.T) {
 func TestSuspectedAtTheEnd(t *testing.T) {
 	s := suspected(detector.WithheldProgramBegin, 0.42, 25*time.Minute, 35*time.Minute)
 	list := []*series{said(kindMemory, s), said(kindProcess, s, "pid", "7", "process", "a"), said(kindProcess, step{judged: true}, "pid", "8")}
-	const want = "Would not have alerted: no leak in 3 series, the longest of 1 h. Suspected at the end: GPU 0, a, pid 7 (0.42: may be the start of a program; 25 of 60 min); 2 series in all."
+	const want = "Would not have alerted: no leak in 3 series, the longest of 1 h. Suspected at the end: GPU 0, a, pid 7 (2 series in all). No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42)."
 	if got := headline(findingsOf(list), time.UTC); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -89,7 +89,7 @@ func TestSuspectedAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`<span class="tag warn">no leak yet</span>`, "<dt>Suspected at the end, and withheld</dt><dd>0.42: may be the start of a program; 25 of 60 min</dd>",
+		`<span class="tag warn">no leak yet</span>`, "<dt>Suspected at the end</dt><dd>No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).</dd>",
 		`<ul class="key"><li><i class="suspected">`, `<rect class="suspected"`,
 	} {
 		if !strings.Contains(page.String(), want) {

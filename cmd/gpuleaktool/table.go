@@ -39,12 +39,12 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 	}
 	shown, brief := rows(list)
 	withheld := slices.ContainsFunc(shown, func(f finding) bool { return f.withheld(loc) != "" })
-	if withheld {
-		head = append(head, "WITHHELD")
-	}
 	knew := slices.ContainsFunc(shown, func(f finding) bool { return f.knew() != "" })
 	if knew {
 		head = append(head, "KNEW")
+	}
+	if withheld {
+		head = append(head, "WITHHELD")
 	}
 	row := func(cells []string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 	row(head)
@@ -56,11 +56,11 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 				cells = append(cells, cmp.Or(cell, "-"))
 			}
 		}
-		if withheld {
-			cells = append(cells, cmp.Or(f.withheld(loc), "-"))
-		}
 		if knew {
 			cells = append(cells, cmp.Or(f.knew(), "-"))
+		}
+		if withheld {
+			cells = append(cells, cmp.Or(f.withheld(loc), "-"))
 		}
 		row(cells)
 	}

@@ -68,7 +68,7 @@ const longest = 30
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
-		if !isFront(p.path) && !isMixin(p.path) {
+		if p.path == "CHANGELOG.md" {
 			continue
 		}
 		for _, text := range p.prose() {

@@ -43,12 +43,12 @@ local panel = import '../lib/panel.libsonnet';
 
   // What keeps growth from being called a leak, in the words of the page (cmd/internal/withheld).
   local reasons = {
-    min_span: 'grows, not yet for long',
+    min_span: 'has only begun to grow',
     load_ramp: 'may be a ramp of load',
     program_load: 'may be a program that loads',
     program_begin: 'may be the start of a program',
     daily_load: 'may be a daily load',
-    below_prior_lives: 'below what its earlier lives held',
+    below_prior_lives: 'is below what its earlier lives held',
   },
 
   local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),

@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -75,6 +77,26 @@ func memories(b *bytes.Buffer, d *verdicts.Data) {
 		}
 	}
 	_ = w.Flush() // into memory
+	for i := range d.Devices {
+		for _, m := range domainsOf(&d.Devices[i]) {
+			if text := reason(m.verdict); text != "" {
+				fmt.Fprintf(b, "%s: %s\n", m.name, text)
+			}
+		}
+	}
+}
+
+// reason says why growth is not called a leak yet; "" where nothing is suspected.
+func reason(v *verdicts.Verdict) string {
+	if !isJudged(v) || v.Leak || v.Withheld == nil {
+		return ""
+	}
+	text := withheld.WordsOf(plain(*v.Withheld))
+	if v.WithheldS != nil {
+		const most = 10 * 365 * 24 * 60 * 60 // seconds; an exporter elsewhere may say anything
+		text = withheld.Sentence(text, time.Duration(max(0, min(*v.WithheldS, most))*float64(time.Second)))
+	}
+	return "no leak yet: it " + text + "."
 }
 
 // clearFrom is the confidence from which on a leak is not ruled out, as the exporter has it by default.

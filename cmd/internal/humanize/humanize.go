@@ -102,28 +102,6 @@ func twoUnits(n, size int, large, small string) string {
 	return s
 }
 
-// Part writes how much of a time is over, such as 25 of 60 min: minutes up to two hours, as most
-// waits are compared there. What is over is rounded down and the whole up, so that they are the
-// same only at the end.
-func Part(over, whole time.Duration) string {
-	for _, unit := range []struct {
-		size time.Duration
-		name string
-	}{{time.Second, "s"}, {time.Minute, "min"}} {
-		if whole <= 2*60*unit.size {
-			return fmt.Sprintf("%d of %d %s", over/unit.size, ceil(whole, unit.size)/unit.size, unit.name)
-		}
-	}
-	smallest := time.Minute
-	if whole > 24*time.Hour-smallest {
-		smallest = time.Hour
-	}
-	return Duration(over) + " of " + Duration(ceil(whole, smallest))
-}
-
-// ceil rounds d up to a multiple of unit.
-func ceil(d, unit time.Duration) time.Duration { return (d + unit - 1).Truncate(unit) }
-
 // Seconds writes a number of seconds as Duration does; "never" for +Inf.
 func Seconds(s float64) string {
 	switch {

@@ -49,31 +49,6 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-func TestPart(t *testing.T) {
-	const second, minute, hour = time.Second, time.Minute, time.Hour
-	for _, c := range []struct {
-		over, whole time.Duration
-		want        string
-	}{
-		{0, 0, "0 of 0 s"},
-		{40 * second, 90 * second, "40 of 90 s"},
-		{1900 * time.Millisecond, 119100 * time.Millisecond, "1 of 120 s"},
-		{25 * minute, hour, "25 of 60 min"},
-		{hour - 1, hour - 1, "59 of 60 min"},
-		{hour, hour, "60 of 60 min"},
-		{59 * second, 2*minute + 1, "0 of 3 min"},
-		{90 * minute, 2 * hour, "90 of 120 min"},
-		{30 * minute, 2*hour + second, "30 min of 2 h 1 min"},
-		{3 * hour, 12 * hour, "3 h of 12 h"},
-		{3 * hour, 24*hour - second, "3 h of 1 d"},
-		{20 * hour, 30 * hour, "20 h of 1 d 6 h"},
-	} {
-		if got := Part(c.over, c.whole); got != c.want {
-			t.Errorf("Part(%s, %s) = %q, want %q", c.over, c.whole, got, c.want)
-		}
-	}
-}
-
 func TestParseBytes(t *testing.T) {
 	for s, want := range map[string]float64{
 		"0": 0, "42": 42, "42B": 42, "16MiB": 16 << 20, "1.5 GB": 1.5e9, "1gib": 1 << 30, "2KB": 2000, "1e6": 1e6, "-1MB": -1e6,

@@ -16,12 +16,12 @@ import (
 
 // words are those of the dashboard, too: a test compares them.
 var words = map[detector.Withheld]string{
-	detector.WithheldMinSpan:      "grows, not yet for long",
+	detector.WithheldMinSpan:      "has only begun to grow",
 	detector.WithheldLoadRamp:     "may be a ramp of load",
 	detector.WithheldProgramLoad:  "may be a program that loads",
 	detector.WithheldProgramBegin: "may be the start of a program",
 	detector.WithheldDailyLoad:    "may be a daily load",
-	detector.WithheldPriorLives:   "below what its earlier lives held",
+	detector.WithheldPriorLives:   "is below what its earlier lives held",
 }
 
 // Words returns the reason in words. One that has none is written as its label; "" for
@@ -33,29 +33,47 @@ func Words(why detector.Withheld) string {
 	return strings.ReplaceAll(why.String(), "_", " ")
 }
 
-// Phrase returns the reason, and how far growth that has lasted so long is if it must go on for
-// more, such as "may be the start of a program; 25 of 60 min". It is "" for
+// WordsOf returns the words of a reason by its label, as the metrics and the JSON have it.
+func WordsOf(label string) string {
+	for why := range words {
+		if why.String() == label {
+			return Words(why)
+		}
+	}
+	return strings.ReplaceAll(label, "_", " ")
+}
+
+// Phrase returns what can be said of growth behind "it": the reason, and how much longer it must last to be
+// called a leak, such as "may be the start of a program, and must grow for another 35 min". It is "" for
 // detector.WithheldNone.
-func Phrase(why detector.Withheld, lasted, more time.Duration) string {
+func Phrase(why detector.Withheld, more time.Duration) string {
 	if why == detector.WithheldNone {
 		return ""
 	}
-	return Words(why) + "; " + humanize.Part(lasted, lasted+more)
+	return Sentence(Words(why), more)
+}
+
+// Sentence is Phrase for a reason in words.
+func Sentence(reason string, more time.Duration) string {
+	if more > time.Minute {
+		more = (more + time.Minute - 1).Truncate(time.Minute) // what is left is over at 0 alone
+	}
+	return reason + ", and must grow for another " + humanize.Duration(more)
 }
 
 // PriorLives is Phrase for detector.WithheldPriorLives where it is known what the earlier lives of the
-// process say, such as "below what its last 3 lives held; 25 of 60 min".
-func PriorLives(e *detector.Earlier, lasted, more time.Duration) string {
+// process say, such as "is below what its last 3 lives held, and must grow for another 35 min".
+func PriorLives(e *detector.Earlier, more time.Duration) string {
 	if e.Lives == 0 {
-		return Phrase(detector.WithheldPriorLives, lasted, more)
+		return Phrase(detector.WithheldPriorLives, more)
 	}
 	lives := "life"
 	if e.Lives > 1 {
 		lives = fmt.Sprintf("%d lives", e.Lives)
 	}
-	text := "below what its last " + lives + " held"
+	text := "is below what its last " + lives + " held"
 	if e.Kin {
-		text = "below what the last " + lives + " of a like program held"
+		text = "is below what the last " + lives + " of a like program held"
 	}
-	return text + "; " + humanize.Part(lasted, lasted+more)
+	return Sentence(text, more)
 }

@@ -16,16 +16,16 @@ import (
 
 func TestPhrase(t *testing.T) {
 	for _, c := range []struct {
-		why          detector.Withheld
-		lasted, more time.Duration
-		want         string
+		why  detector.Withheld
+		more time.Duration
+		want string
 	}{
-		{detector.WithheldNone, time.Hour, 0, ""},
-		{detector.WithheldMinSpan, 5 * time.Minute, time.Minute, "grows, not yet for long; 5 of 6 min"},
-		{detector.WithheldProgramBegin, 25 * time.Minute, 35 * time.Minute, "may be the start of a program; 25 of 60 min"},
-		{detector.WithheldDailyLoad, 3 * time.Hour, 9 * time.Hour, "may be a daily load; 3 h of 12 h"},
+		{detector.WithheldNone, time.Hour, ""},
+		{detector.WithheldMinSpan, 50 * time.Second, "has only begun to grow, and must grow for another 50 s"},
+		{detector.WithheldProgramBegin, 34*time.Minute + time.Second, "may be the start of a program, and must grow for another 35 min"},
+		{detector.WithheldDailyLoad, 9 * time.Hour, "may be a daily load, and must grow for another 9 h"},
 	} {
-		if got := Phrase(c.why, c.lasted, c.more); got != c.want {
+		if got := Phrase(c.why, c.more); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
@@ -36,12 +36,12 @@ func TestPriorLives(t *testing.T) {
 		earlier detector.Earlier
 		want    string
 	}{
-		{detector.Earlier{}, "below what its earlier lives held; 25 of 60 min"},
-		{detector.Earlier{Lives: 1}, "below what its last life held; 25 of 60 min"},
-		{detector.Earlier{Lives: 3}, "below what its last 3 lives held; 25 of 60 min"},
-		{detector.Earlier{Lives: 3, Kin: true}, "below what the last 3 lives of a like program held; 25 of 60 min"},
+		{detector.Earlier{}, "is below what its earlier lives held, and must grow for another 35 min"},
+		{detector.Earlier{Lives: 1}, "is below what its last life held, and must grow for another 35 min"},
+		{detector.Earlier{Lives: 3}, "is below what its last 3 lives held, and must grow for another 35 min"},
+		{detector.Earlier{Lives: 3, Kin: true}, "is below what the last 3 lives of a like program held, and must grow for another 35 min"},
 	} {
-		if got := PriorLives(&c.earlier, 25*time.Minute, 35*time.Minute); got != c.want {
+		if got := PriorLives(&c.earlier, 35*time.Minute); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
@@ -64,6 +64,14 @@ func TestEveryReasonHasWords(t *testing.T) {
 		if text := words[why]; text == "" || strings.ContainsAny(text, ":;_") {
 			t.Errorf("%s: %q", why, text)
 		}
+	}
+	for _, why := range reasons() {
+		if got := WordsOf(why.String()); got != Words(why) {
+			t.Errorf("%s: %q by its label, %q by itself", why, got, Words(why))
+		}
+	}
+	if got := WordsOf("of_a_later_version"); got != "of a later version" {
+		t.Errorf("an unknown reason: %q", got)
 	}
 	if got := Words(detector.WithheldNone); got != "" {
 		t.Errorf("nothing withheld: %q", got)
