@@ -152,8 +152,8 @@ var verdictRows = []verdictRow{
 		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(v.Confidence) }),
 	}, {
 		name: "leak_detected",
-		help: "1 from when the confidence of a leak in {memory} reaches --detector.leak-threshold until it falls below --detector.clear-threshold " +
-			"or a quarter of the leak is given back, else 0. Absent until judged.",
+		help: "Whether (1 or 0) {memory} leaks. That begins when the confidence reaches --detector.leak-threshold, and ends when it falls below " +
+			"--detector.clear-threshold, or a quarter of the leak is given back. Absent until judged.",
 		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(oneIf(v.Leak)) }),
 	}, {
 		name: "seconds_to_oom",

@@ -7,7 +7,7 @@ import "github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 
 var _ = register(family{name: "workload", enabled: true, metrics: []metric{
 	gauge("gpu_workload_memory_used_bytes",
-		"GPU memory in bytes that the processes of a pod or Slurm job hold together, once there have been two of them or more, at once or one after the other.",
+		"GPU memory in bytes that the processes of a pod or Slurm job hold together. Present once there have been two of them or more, at once or one after the other.",
 		func(w *WorkloadState) optional { return gpu.Some(float64(w.Used)) }),
 	gauges("gpu_process_device_open",
 		"Always 1: the process has this device file of the driver open, whether it holds GPU memory or not. "+

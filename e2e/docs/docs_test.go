@@ -64,7 +64,8 @@ func TestLinks(t *testing.T) {
 // longest is the number of words that a sentence has at most: a tired reader loses the thread then.
 const longest = 30
 
-// TestSentences counts the words of the sentences that users read first.
+// TestSentences counts the words of the sentences of all pages. The change log is a list of what changed, for who looks a
+// thing up.
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
