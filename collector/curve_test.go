@@ -4,6 +4,7 @@
 package collector
 
 import (
+	"errors"
 	"testing"
 	"time"
 	"unsafe"
@@ -120,6 +121,32 @@ func TestCurves(t *testing.T) {
 			t.Errorf("the clock was set by an hour: the curve begins %s off", b-a)
 		}
 	})
+}
+
+// TestCurvesOutliveAFailedSample has a sample fail, or the memory of a GPU instance: the curves of both stay.
+func TestCurvesOutliveAFailedSample(t *testing.T) {
+	for name, fails := range map[string]func(s *gpu.Sample) error{
+		"the sample": func(*gpu.Sample) error { return errors.New("the driver does not answer") },
+		"its memory": func(s *gpu.Sample) error { s.Instances[0].Memory = gpu.Memory{}; return nil },
+	} {
+		d := newGPU(0, func(second int) (gpu.Sample, error) {
+			s, _ := flat(2 << 30)(second)
+			s.Instances = []gpu.Instance{{ID: 1, Profile: "1g.10gb", Memory: memoryOf(1 << 30)}}
+			if second == 100 {
+				return s, fails(&s)
+			}
+			return s, nil
+		})
+		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+			after(130 * time.Second)
+			dev := s.State().Devices[0]
+			for what, c := range map[string]*Curve{"GPU": dev.Curve, "GPU instance": dev.Instances[0].Curve} {
+				if c == nil || len(c.Ranges) < 100 {
+					t.Errorf("%s fails: %s: %+v", name, what, c)
+				}
+			}
+		})
+	}
 }
 
 // TestCurvesOfInstances draws each GPU instance, until the layout is another one.

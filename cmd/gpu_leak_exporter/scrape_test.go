@@ -104,6 +104,10 @@ func TestScrapeFails(t *testing.T) {
 			state: scrapeState, want: []string{"promhttp_metric_handler_errors_total", "gpu_up{"},
 			other: failing{},
 		},
+		"a panic of another metric": {
+			state: scrapeState, want: []string{"promhttp_metric_handler_errors_total", "gpu_up{"},
+			other: panicking{},
+		},
 		"two GPUs alike": {
 			state: func() *collector.State {
 				s := scrapeState()
@@ -133,6 +137,14 @@ func TestScrapeFails(t *testing.T) {
 					t.Errorf("%g errors are counted after %d scrapes", n, i+1)
 				}
 			}
+			const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+			head, body := answerTo(t, s, protobuf, "")
+			if !strings.HasPrefix(head.Get("Content-Type"), "application/vnd.google.protobuf") || !strings.Contains(body, "promhttp_metric_handler_errors_total") {
+				t.Errorf("%v\n%q", head, body)
+			}
+			if n := testutil.ToFloat64(s.errors.WithLabelValues("gathering")); n != 3 {
+				t.Errorf("%g errors are counted after a scrape in protobuf", n)
+			}
 		})
 	}
 }
@@ -147,6 +159,11 @@ func (failing) Describe(ch chan<- *prometheus.Desc) {
 func (failing) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.NewInvalidMetric(prometheus.NewDesc("failing", "Fails.", nil, nil), errors.New("it fails"))
 }
+
+// panicking is one whose collection is a mistake of this program.
+type panicking struct{ failing }
+
+func (panicking) Collect(chan<- prometheus.Metric) { panic("a mistake") }
 
 // TestScrapeAllocations bounds what a scrape takes, which says the same on every machine.
 func TestScrapeAllocations(t *testing.T) {

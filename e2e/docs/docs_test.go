@@ -88,9 +88,6 @@ func isFront(path string) bool {
 		strings.HasPrefix(path, "docs/") || strings.HasPrefix(path, "deploy/")
 }
 
-// isMixin reports whether a page is for who sets up the alerts, or who was paged. Its commands have names to fill in.
-func isMixin(path string) bool { return path == "mixin/README.md" || path == "mixin/runbook.md" }
-
 // TestFrontPageIsShort keeps the front page to what a newcomer reads in a few minutes.
 func TestFrontPageIsShort(t *testing.T) {
 	t.Parallel()
