@@ -126,20 +126,22 @@ func (b *backtest) recognise(head string) string {
 	return ""
 }
 
-// isSMI reports whether --columns has names that nvidia-smi has for used memory, and none that only
+// isSMI reports whether --columns has names that nvidia-smi has for used memory and the time, and none that only
 // other logs have: the log is one of its own without a header.
 func (b *backtest) isSMI() bool {
-	own := false
+	own, timed := false, false
 	for _, c := range b.columns {
 		name, _, _ := strings.Cut(c, "[")
 		switch strings.TrimSpace(name) {
 		case "memory.used", "memory.free", "used_memory", "used_gpu_memory":
 			own = true
+		case "timestamp":
+			timed = true
 		case "gpu", "device", "date", "time", "used", "total", "free", "process":
 			return false
 		}
 	}
-	return own
+	return own && timed
 }
 
 // logOptions are what a log may not tell.
@@ -173,6 +175,9 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 			return nil, fmt.Errorf("%s: %w, nor any other log that can be read: it begins with %s; record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1", name, gpu.ErrNoHeader, first)
 		}
 		return nil, fmt.Errorf("%s: %w: of another CSV name the %d columns in their order, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; it begins with %s", name, gpu.ErrNoHeader, n, first)
+	}
+	if errors.Is(err, gpu.ErrNoTimestamp) {
+		return nil, fmt.Errorf("%w; if you have only this one, name its columns, and say when it begins and the time between two of its rows, as in --columns=index,used[MiB],total[MiB] --log.start=2026-03-01T14:00:00Z --log.interval=1s", err)
 	}
 	if err != nil {
 		return nil, err

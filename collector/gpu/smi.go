@@ -60,6 +60,9 @@ func newSMIFormat(line string, loc *time.Location) (format, error) {
 	return &smiGPUs{header: h, indices: map[string]int{}, last: map[string]*smiStamp{}}, nil
 }
 
+// ErrNoTimestamp says that a log of nvidia-smi was recorded without its times.
+var ErrNoTimestamp = errors.New("no timestamp column")
+
 // ErrNoHeader says that a file begins with no line that tells what is in it.
 var ErrNoHeader = errors.New("no header line of nvidia-smi, and no recording of gpu_leak_exporter")
 
@@ -81,7 +84,7 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 	case len(h.known) == 0:
 		return nil, fmt.Errorf("%w: leave noheader out of --format=csv,… when recording", ErrNoHeader)
 	case !h.known["timestamp"]:
-		return nil, errors.New("no timestamp column: record with " + smiQueryGPUs)
+		return nil, fmt.Errorf("%w: record with %s", ErrNoTimestamp, smiQueryGPUs)
 	}
 	return h, nil
 }

@@ -81,7 +81,7 @@ func parseSMITime(text string, loc *time.Location) (moment time.Duration, local 
 		}
 		return time.Duration(t.UnixNano()), layout != time.RFC3339, nil
 	}
-	return 0, false, fmt.Errorf("cannot read %q as a time such as 2026/03/01 17:01:16.000", text)
+	return 0, false, fmt.Errorf("cannot read %q as a time with the year first, such as 2026/03/01 17:01:16.000", text)
 }
 
 // parseSMIStamp reads what nvidia-smi writes, 2026/03/01 17:01:16.000, as time.Parse

@@ -289,7 +289,14 @@ GPU 0     110                         45           81559
 
 func csvCases() []readCase {
 	columns := func(text string) Options { return Options{Columns: strings.Split(text, ",")} }
+	untimed := columns("index,memory.used,memory.total")
+	untimed.Start, untimed.Interval = start, 10*time.Second
 	return []readCase{
+		{
+			"without a time", CSV, untimed, "index, memory.used [MiB], memory.total [MiB]\n0, 5 MiB, 8 MiB\n1, 6 MiB, 8 MiB\n0, [N/A], 8 MiB\n1, 7 MiB, 8 MiB\n",
+			[]string{"index-0 01 23:59:00 5/8", "index-1 01 23:59:00 6/8", "index-0 01 23:59:10 ?/8", "index-1 01 23:59:10 7/8"},
+			"",
+		},
 		{
 			"with units, and a header", CSV, columns("timestamp,gpu,used[MiB],total[GiB],-"), "when,card,a,b,c\n2026-03-01T22:30:00Z,1,5,2,x\n2026-03-01T22:30:01Z,1,N/A,2,x\n2026-03-01T22:30:02Z,1,7.5,2,x\n",
 			[]string{"index-1 01 22:30:00 5/2048", "index-1 01 22:30:01 ?/2048", "index-1 01 22:30:02 7/2048"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -69,8 +70,14 @@ func (c *clock) read(text string) (time.Duration, error) {
 			return c.settle(t, text)
 		}
 	}
+	if yearLast.MatchString(text) {
+		return 0, fmt.Errorf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", quote(text))
+	}
 	return 0, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", quote(text))
 }
+
+// yearLast is how a date begins in most countries, each with an order of its own.
+var yearLast = regexp.MustCompile(`^\d\d?[./]\d\d?[./]\d{4}\b`)
 
 // epoch reads seconds or milliseconds since the Unix epoch. No year is both. Fewer than ten digits
 // before the point are seconds since some other moment, such as the start of a program.

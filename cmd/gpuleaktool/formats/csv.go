@@ -15,10 +15,13 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// csvLog reads any CSV whose columns are named. A first line whose time is none is a header.
+// csvLog reads any CSV whose columns are named. A first line whose time is none is a header, or, where no
+// column is a time, one whose amounts are none.
 type csvLog struct {
 	processLog
 	columns []csvColumn
+	untimed bool   // no column is a time: rows are an interval apart
+	rounds  rounds // of rows that tell no time
 	pids    bool   // a row is of a process
 	comma   string // what stands between two fields
 	first   bool   // no row was read yet
@@ -50,8 +53,14 @@ var csvRoles = [][]string{
 
 const csvNames = "timestamp, date, time, gpu, uuid, name, used, total, free, pid, process, and - for a column of no use"
 
-// parseColumns reads the names of columns, such as used[MiB].
-func parseColumns(names []string) (columns []csvColumn, err error) {
+// untimed reports whether no column tells the time.
+func untimed(columns []csvColumn) bool {
+	return !slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "timestamp" || c.role == "time" })
+}
+
+// parseColumns reads the names of columns, such as used[MiB]. Without a time among them the clock must know when the log
+// begins, and how far apart its rows are.
+func parseColumns(names []string, clock *clock) (columns []csvColumn, err error) {
 	for _, text := range names {
 		name, unit, _ := strings.Cut(strings.TrimSpace(text), "[")
 		c := csvColumn{role: strings.ToLower(strings.TrimSpace(name))}
@@ -77,8 +86,8 @@ func parseColumns(names []string) (columns []csvColumn, err error) {
 		return slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == role })
 	}
 	switch {
-	case !has("timestamp") && !has("time"):
-		return nil, errors.New("--columns: names no timestamp: say which column it is")
+	case untimed(columns) && (clock.start.IsZero() || clock.interval <= 0):
+		return nil, errors.New("--columns: names no timestamp: say which column it is; or, if there is none, when the log begins and the time between two of its rows, as --log.start=2026-03-01T14:00:00Z --log.interval=1s")
 	case !has("used") && !(has("free") && has("total")):
 		return nil, errors.New("--columns: names no used memory: say which column it is, as used or used[MiB]")
 	case has("pid") && !has("used"):
@@ -89,11 +98,11 @@ func parseColumns(names []string) (columns []csvColumn, err error) {
 
 // readCSV reads a CSV.
 func readCSV(l *log) error {
-	columns, err := parseColumns(l.options.Columns)
+	columns, err := parseColumns(l.options.Columns, &l.clock)
 	if err != nil {
 		return err
 	}
-	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, first: true, counted: map[string]int{}}
+	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, untimed: untimed(columns), first: true, counted: map[string]int{}}
 	c.pids = slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "pid" })
 	for {
 		text, err := l.nextLine()
@@ -139,6 +148,11 @@ func (c *csvLog) line(text string) error {
 	case c.lines.cut && c.endsInAmount():
 		c.cutOff(text)
 		return nil
+	}
+	if first && c.untimed {
+		if _, err := c.memory(); err != nil {
+			return nil // a header
+		}
 	}
 	t, err := c.time()
 	if err != nil {
@@ -186,6 +200,9 @@ func (c *csvLog) field(role string) string {
 }
 
 func (c *csvLog) time() (time.Duration, error) {
+	if c.untimed {
+		return c.clock.round(c.rounds.of(strings.Join([]string{c.field("gpu"), c.field("uuid"), c.field("pid")}, "\x00")), "or name the column that is the time")
+	}
 	if text := c.field("timestamp"); text != "" {
 		return c.clock.moment(text)
 	}
@@ -198,11 +215,9 @@ func (c *csvLog) row(t time.Duration) error {
 	if err != nil {
 		return err
 	}
-	var m gpu.Memory
-	for role, at := range map[string]*gpu.Opt[uint64]{"used": &m.Used, "total": &m.Total, "free": &m.Free} {
-		if *at, err = c.amount(role); err != nil {
-			return err
-		}
+	m, err := c.memory()
+	if err != nil {
+		return err
 	}
 	if !c.pids {
 		return c.emit(info, gpu.Sample{T: t, Memory: usedOf(m)}, c.lines.number)
@@ -217,6 +232,16 @@ func (c *csvLog) row(t time.Duration) error {
 	}
 	p := newProcess(number, "C", c.field("process"), m.Used)
 	return c.add(info, t, &p)
+}
+
+// memory returns the amounts of a row.
+func (c *csvLog) memory() (m gpu.Memory, err error) {
+	for role, at := range map[string]*gpu.Opt[uint64]{"used": &m.Used, "total": &m.Total, "free": &m.Free} {
+		if *at, err = c.amount(role); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
 }
 
 // amount returns the memory of a column.

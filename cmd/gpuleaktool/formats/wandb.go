@@ -47,6 +47,11 @@ const (
 
 var errWandBMemory = errors.New("tells no memory (system.gpu.0.memoryAllocatedBytes): export the system metrics, as " + wandbExport + " of W&B's API does")
 
+// wandbPercent is the name of a column of used memory in percent of a capacity that nothing tells.
+var wandbPercent = regexp.MustCompile(`(?:^|[./ ])gpu\.[0-9]{1,4}\.memoryAllocated$`)
+
+var errWandBPercent = errors.New("tells the used memory in percent alone (system.gpu.0.memoryAllocated), and not in bytes (system.gpu.0.memoryAllocatedBytes): make a CSV with the time and the percentage times the capacity, and name its columns, as in --columns=timestamp,used[B]")
+
 // readWandB reads an export of W&B.
 func readWandB(l *log) error {
 	w := &wandb{log: l, columns: map[string]gpu.Info{}}
@@ -104,6 +109,9 @@ func (w *wandb) csv(in io.Reader) error {
 	}
 	names = slices.Clone(names)
 	if !slices.ContainsFunc(names, func(n string) bool { _, ok := w.gpuOf(n); return ok }) {
+		if slices.ContainsFunc(names, wandbPercent.MatchString) {
+			return fmt.Errorf("%s: %w", w.name, errWandBPercent)
+		}
 		return fmt.Errorf("%s: %w", w.name, errWandBMemory)
 	}
 	for {
