@@ -145,25 +145,9 @@ func (c *codec[K]) insides() {
 	if !c.Writing && len(c.B) == 0 {
 		return
 	}
-	type named struct {
-		key K
-		*member
-	}
-	var list []named
-	for key, m := range c.d.members {
-		list = append(list, named{key, m})
-	}
-	for i := range c.d.missing {
-		list = append(list, named{c.d.missing[i].key, c.d.missing[i].member})
-	}
-	n := 0
-	for _, x := range list {
-		if x.live != nil {
-			list[n], n = x, n+1
-		}
-	}
-	c.count(n, MaxMembers+maxMissing, func(i int) {
-		var x named
+	list := c.d.withInsides()
+	c.count(len(list), MaxMembers+maxMissing, func(i int) {
+		var x namedMember[K]
 		if c.Writing {
 			x = list[i]
 		}
@@ -188,6 +172,28 @@ func (c *codec[K]) insides() {
 			x.inside = read
 		}
 	})
+}
+
+// namedMember is a member with its key.
+type namedMember[K comparable] struct {
+	key K
+	*member
+}
+
+// withInsides returns the members, listed or missing, of which the inside is followed.
+func (d *Domain[K]) withInsides() (list []namedMember[K]) {
+	add := func(key K, m *member) {
+		if m.live != nil {
+			list = append(list, namedMember[K]{key, m})
+		}
+	}
+	for key, m := range d.members {
+		add(key, m)
+	}
+	for i := range d.missing {
+		add(d.missing[i].key, d.missing[i].member)
+	}
+	return list
 }
 
 // find returns a member, listed or missing; nil if there is none.

@@ -101,44 +101,53 @@ func parseAnswer(b []byte) (answer, error) {
 	if n > uint32(len(b)-answerHeader) {
 		return answer{}, fmt.Errorf("a text of %d bytes", n)
 	}
-	var text struct {
-		State   SitesState `json:"state"`
-		Reason  string     `json:"reason"`
-		Seconds float64    `json:"seconds"`
-		Pause   float64    `json:"pause"`
-		Unsure  uint32     `json:"unsure"`
-		Sites   []struct {
-			Growth uint64   `json:"growth"`
-			Live   uint64   `json:"live"`
-			Blocks uint64   `json:"blocks"`
-			UUID   string   `json:"uuid"`
-			Line   string   `json:"line"`
-			Frames []string `json:"frames"`
-		} `json:"sites"`
-	}
+	var text answerText
 	if err := json.NewDecoder(bytes.NewReader(b[answerHeader:][:n])).Decode(&text); err != nil {
 		return answer{}, fmt.Errorf("its text: %w", err)
 	}
 	if !slices.Contains([]SitesState{SitesRecording, SitesDone, SitesRefused}, text.State) {
 		return answer{}, errors.New("its state is none")
 	}
-	a.sites = Sites{State: text.State, Reason: printable(text.Reason, maxReason), Over: seconds(text.Seconds), Pause: seconds(text.Pause)}
+	a.sites = text.sites()
+	return a, nil
+}
+
+// answerText is the text of an answer.
+type answerText struct {
+	State   SitesState `json:"state"`
+	Reason  string     `json:"reason"`
+	Seconds float64    `json:"seconds"`
+	Pause   float64    `json:"pause"`
+	Unsure  uint32     `json:"unsure"`
+	Sites   []struct {
+		Growth uint64   `json:"growth"`
+		Live   uint64   `json:"live"`
+		Blocks uint64   `json:"blocks"`
+		UUID   string   `json:"uuid"`
+		Line   string   `json:"line"`
+		Frames []string `json:"frames"`
+	} `json:"sites"`
+}
+
+// sites returns what the text tells, the largest growth first, with names that can be printed.
+func (text *answerText) sites() Sites {
+	s := Sites{State: text.State, Reason: printable(text.Reason, maxReason), Over: seconds(text.Seconds), Pause: seconds(text.Pause)}
 	if text.State != SitesDone {
-		return a, nil // the names become labels: they are told once
+		return s // the names become labels: they are told once
 	}
-	a.sites.Unsure = text.Unsure
+	s.Unsure = text.Unsure
 	for i := range text.Sites[:min(len(text.Sites), maxSites)] {
 		t := &text.Sites[i]
 		site := Site{UUID: BareUUID(printable(t.UUID, 48)), Growth: t.Growth, Live: t.Live, Blocks: t.Blocks, Line: printable(t.Line, maxLine)}
 		for _, f := range t.Frames[:min(len(t.Frames), maxFrames)] {
 			site.Frames = append(site.Frames, printable(f, maxLine))
 		}
-		a.sites.List = append(a.sites.List, site)
+		s.List = append(s.List, site)
 	}
-	slices.SortStableFunc(a.sites.List, func(a, b Site) int {
+	slices.SortStableFunc(s.List, func(a, b Site) int {
 		return cmp.Compare(b.Growth, a.Growth)
 	})
-	return a, nil
+	return s
 }
 
 // seconds returns a duration of a number that a process chose.

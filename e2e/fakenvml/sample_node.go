@@ -65,6 +65,12 @@ func newH100(i uint32) GPU {
 		MIG:         MIG{MaxDevices: 7, Profiles: h100Profiles()},
 		Unsupported: []string{"nvmlDeviceGetRetiredPages*"}, // Ampere and later remap rows
 	}
+	g.addNVLinks(i)
+	return g
+}
+
+// addNVLinks gives an H100 its 18 links, of which the last is down, and their counters.
+func (g *GPU) addNVLinks(i uint32) {
 	for l := range uint32(18) {
 		g.NVLinks[l] = NVLink{
 			Active: l != 17, Version: 4, Capabilities: 0x2D, RemoteType: 2,
@@ -73,7 +79,6 @@ func newH100(i uint32) GPU {
 		g.Fields[FieldKey{FieldNVLinkDataTX, l}] = Field{Type: FieldUlonglong, Value: Constant(uint64(1_000_000*i + 1000 + l))}
 		g.Fields[FieldKey{FieldNVLinkDataRX, l}] = Field{Type: FieldUlonglong, Value: Constant(uint64(1_000_000*i + 2000 + l))}
 	}
-	return g
 }
 
 func h100ECC(i uint32) ECC {

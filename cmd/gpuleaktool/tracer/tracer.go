@@ -64,23 +64,11 @@ func run(ctx context.Context, t *trace, procFS string, over time.Duration) (*Res
 		return nil, fmt.Errorf("eBPF programs for %s are not there", runtime.GOARCH)
 	}
 	proc := filepath.Join(procFS, strconv.FormatUint(uint64(t.pid), 10))
-	list, skipped, err := libraries(proc)
-	if err != nil {
-		return nil, err
-	}
 	t.machine = m
 	defer t.close()
-	err = t.follow(list)
-	for i := range list {
-		_ = list[i].file.Close() // it was only read, and what is attached holds it
-	}
-	switch {
-	case err != nil:
-		return nil, readable(err)
-	case len(t.links) == 0 && len(skipped) > 0:
-		return nil, skipped[0]
-	case len(t.links) == 0:
-		return nil, ErrNothing
+	skipped, err := t.followProcess(proc)
+	if err != nil {
+		return nil, err
 	}
 	taken, err := t.watch(ctx, over)
 	if err != nil {
@@ -106,6 +94,28 @@ func run(ctx context.Context, t *trace, procFS string, over time.Duration) (*Res
 		})
 	}
 	return r, nil
+}
+
+// followProcess follows the libraries of the process whose folder in procfs that is. It returns why some are not followed;
+// that none is followed is an error.
+func (t *trace) followProcess(proc string) (skipped []error, err error) {
+	list, skipped, err := libraries(proc)
+	if err != nil {
+		return nil, err
+	}
+	err = t.follow(list)
+	for i := range list {
+		_ = list[i].file.Close() // it was only read, and what is attached holds it
+	}
+	switch {
+	case err != nil:
+		return nil, readable(err)
+	case len(t.links) == 0 && len(skipped) > 0:
+		return nil, skipped[0]
+	case len(t.links) == 0:
+		return nil, ErrNothing
+	}
+	return skipped, nil
 }
 
 // readable says what is missing where the kernel refuses.
