@@ -311,7 +311,7 @@ func TestStartSays(t *testing.T) {
 		body := request(testHandler(t, tt.state), "GET", "/").Body.String()
 		for _, want := range tt.want {
 			if !strings.Contains(body, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, body[strings.Index(body, "<body>"):])
+				t.Errorf("%s: no %q in\n%s", name, want, words(body))
 			}
 		}
 	}
