@@ -72,7 +72,7 @@ var thresholds = []Threshold{
 		"eight of the steps of 2 MiB in which the driver counts the memory of a process."),
 	period("min-span", least, day, func(c *detector.Config) *time.Duration { return &c.MinSpan },
 		"The shortest growth that can be a leak.",
-		"less than half of the 15 minutes in which a leak should be found. What is as fast as ramps of load (the whole capacity in two hours) must last for five thirds of it, and for twice as long above 512 MiB a minute, as programs load."),
+		"less than half of the 15 minutes in which a leak should be found. What is as fast as ramps of load (the whole capacity in two hours) must last for five thirds of it. Above 512 MiB a minute, as programs load, it must last for twice as long."),
 	period("settle-time", 0, day, func(c *detector.Config) *time.Duration { return &c.SettleTime },
 		"How long growth must last to be a leak where nothing is known from before it: memory that fills from the start of its process on, or from idle on as fast as a program loads. Five times as long as it still takes to fill the memory is enough if that is less, but 20 minutes are asked for.",
 		"an epoch, a cache that fills, a warm-up last less."),
