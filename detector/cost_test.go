@@ -6,11 +6,10 @@ package detector
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
-
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 )
 
 // busyFrame is a frame of n members of which some grow, some breathe and some stay.
@@ -123,13 +122,67 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestSizes holds what a process costs against bounds: it is little while it is young, and grows to a limit.
 func TestSizes(t *testing.T) {
-	cfg := DefaultConfig()
-	s := series.New(&cfg)
-	if size := unsafe.Sizeof(*s) + uintptr(len(s.Windows))*unsafe.Sizeof(s.Windows[0]); size > 24<<10 {
-		t.Errorf("a series takes %d bytes, more than 24 KiB", size)
+	const members = 64
+	rng, d := rand.New(rand.NewPCG(17, 18)), newDomain(t)
+	var f Frame[int]
+	before, s := heap(), 0
+	for _, c := range []struct {
+		after time.Duration
+		most  int // KiB a process
+	}{{20 * time.Second, 6}, {10 * time.Minute, 10}, {time.Hour, 14}, {12 * time.Hour, 16}} {
+		for ; s < int(c.after/time.Second); s++ {
+			busyFrame(&f, members, s, rng)
+			f.T += time.Duration(rng.Int64N(3e6)) // as real times are
+			if err := d.Observe(&f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		size := (heap() - before) / members
+		t.Logf("after %s: %d bytes a process", c.after, size)
+		if size > c.most<<10 {
+			t.Errorf("after %s a process takes %d bytes, more than %d KiB", c.after, size, c.most)
+		}
 	}
+	runtime.KeepAlive(d)
 	if size := unsafe.Sizeof(group[int]{}); size > 1536 {
 		t.Errorf("a group takes %d bytes beside its series", size)
 	}
+}
+
+// Processes that have ended leave next to nothing behind: their exits, and the room of a map.
+func TestChurnLeavesNothing(t *testing.T) {
+	rng, d := rand.New(rand.NewPCG(19, 20)), newDomain(t)
+	var f Frame[int]
+	before := heap()
+	for s := range 600 {
+		busyFrame(&f, 256, s, rng)
+		for k := range f.Members {
+			f.Members[k].Key += s / 20 * 1000
+		}
+		if err := d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.T, f.Members = f.T+time.Minute, f.Members[:1]
+	for range 3 {
+		f.T += time.Minute
+		if err := d.Observe(&f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := heap() - before; left > 2<<20 {
+		t.Errorf("%d KiB are left of 7,680 processes", left>>10)
+	}
+	runtime.KeepAlive(d)
+}
+
+// heap returns how many bytes are allocated and reachable.
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what the first one's finalizers held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }

@@ -53,7 +53,7 @@ type Subject[K comparable] struct {
 
 // Domain judges one memory: that of a GPU, or of a GPU instance of a MIG GPU.
 // One goroutine owns it. Its memory is bounded by MaxMembers and MaxGroups, and
-// Observe allocates only when a series is born.
+// Observe allocates only when a series is born, and where its history grows.
 type Domain[K comparable] struct {
 	config   func(Subject[K]) Config
 	past     past
@@ -64,7 +64,6 @@ type Domain[K comparable] struct {
 	groups   map[groupName]*group[K]
 	exits    process.Exits[K]
 	missing  []missing[K]
-	free     []*series.Series
 	book     *lives.Book // nil where nothing is remembered
 
 	// Of the last frame: its list in order, whether that was complete, whether the
@@ -149,7 +148,7 @@ func (d *Domain[K]) Reset(r Reason) {
 }
 
 // Observe adds a frame. The error is ErrTime, wrapped; nothing has changed then.
-// It does not allocate but when a series is born; what is to be said after the
+// It allocates where a series is born or its history grows; what is to be said after the
 // frame is worked out by Judgement alone.
 func (d *Domain[K]) Observe(f *Frame[K]) error {
 	p := &d.past
@@ -214,17 +213,9 @@ func (d *Domain[K]) configOf(subject Subject[K]) *Config {
 	return &cfg
 }
 
-// newSeries returns an empty series, a used one if there is any.
+// newSeries returns an empty series.
 func (d *Domain[K]) newSeries(subject Subject[K]) *series.Series {
-	cfg := d.configOf(subject)
-	var s *series.Series
-	if n := len(d.free); n > 0 {
-		s = d.free[n-1]
-		d.free = d.free[:n-1]
-		s.Reset(cfg)
-	} else {
-		s = series.New(cfg)
-	}
+	s := series.New(d.configOf(subject))
 	s.Loadless = subject.Kind == KindResidual
 	return s
 }
@@ -258,13 +249,6 @@ func (d *Domain[K]) Reconfigure() {
 		if !name.Program || d.Knows(g.key) { // between two processes there is nobody to ask for
 			again(g.Series, g.subject(name))
 		}
-	}
-}
-
-// release keeps a series that is not needed any more for the next newcomer.
-func (d *Domain[K]) release(s *series.Series) {
-	if s != nil && len(d.free) < MaxMembers {
-		d.free = append(d.free, s)
 	}
 }
 

@@ -185,14 +185,12 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 // retire forgets a group that has had no member for long, but not its loop, if it has one.
 func (d *Domain[K]) retire(name groupName, g *group[K]) {
 	if g.Loop.Next(nil, 0, d.past.Last); g.Loop.N == 0 {
-		d.release(g.Series)
 		delete(d.groups, name)
 		return
 	}
 	if g.Series == nil && g.Loop.Paused {
 		return // it is already
 	}
-	d.release(g.Series)
 	*g = group[K]{groupPast: groupPast{Seen: g.Seen, Loop: g.Loop}, culprit: g.culprit, accused: g.accused}
 	g.Loop.Paused = true
 }
@@ -208,7 +206,6 @@ func (d *Domain[K]) makeRoom(program bool) bool {
 		}
 	}
 	if found != nil {
-		d.release(found.Series)
 		delete(d.groups, first)
 	}
 	return found != nil

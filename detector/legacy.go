@@ -129,17 +129,19 @@ func (c *codec[K]) oldSeries(s *series.Series) {
 		absolute(&s.Scales[i], s.First)
 	}
 	absolute(&cycles, s.First)
-	if y := &s.Cycles; cycles.Len > 0 && end > 0 {
+	if y := &s.Cycles; cycles.Troughs.Len() > 0 && end > 0 {
 		y.Low.At = s.First + y.Low.At*oldTick
-		y.N, y.Ended = cycles.Closed, stat.Point{At: s.First + end*oldTick, V: cycles.Troughs[cycles.Len-1].V}
+		y.N, y.Ended = cycles.Closed, stat.Point{At: s.First + end*oldTick, V: cycles.Troughs.Last().V}
 	}
 }
 
 // oldWindow reads a window. Its blocks had whole sums of 128 bits, about their begin and first value.
-func (c *codec[K]) oldWindow() (w stat.Window) {
-	c.Code(&w.Span)
-	c.count(0, len(w.Blocks), func(i int) {
-		b := &w.Blocks[i]
+func (c *codec[K]) oldWindow() stat.Window {
+	var span time.Duration
+	var blocks []stat.Block
+	c.Code(&span)
+	c.count(0, stat.MaxBlocks, func(int) {
+		var b stat.Block
 		var y0 stat.Bytes
 		var sums [5]struct {
 			High int64
@@ -155,15 +157,13 @@ func (c *codec[K]) oldWindow() (w stat.Window) {
 		b.X, b.Y = s[0]/n, float64(y0)+s[1]/n
 		b.XX, b.XY, b.YY = max(0, s[2]-s[0]*s[0]/n), s[3]-s[0]*s[1]/n, max(0, s[4]-s[1]*s[1]/n)
 		b.Covered = time.Duration(covered) * time.Millisecond
-		if c.Check(b); i > 0 {
-			w.Closed.Merge(&w.Blocks[i-1].Moments)
-			w.Closed.Covered += w.Blocks[i-1].Covered
-			w.Closed.Spikes += w.Blocks[i-1].Spikes
-		}
-		w.Len = i + 1
+		c.Check(&b)
+		blocks = append(blocks, b)
 	})
-	c.Check(&w)
-	return w
+	if span < stat.MaxBlocks {
+		c.Fail()
+	}
+	return stat.WindowOf(span, blocks)
 }
 
 // oldScale reads a scale, the times of its troughs in ticks and their values in units. The fortune of
@@ -171,9 +171,10 @@ func (c *codec[K]) oldWindow() (w stat.Window) {
 func (c *codec[K]) oldScale(e *series.Scale) {
 	var share, given float64
 	c.Code(&e.Width, &share, &e.Least, &e.Start, &e.Until, &e.N, &e.Min)
-	c.count(0, len(e.Troughs), func(i int) {
-		c.Code(&e.Troughs[i])
-		e.Len = i + 1
+	c.count(0, stat.MaxPoints, func(int) {
+		var p stat.Point
+		c.Code(&p)
+		e.Troughs.Push(p)
 	})
 	var onset [3]int64
 	var walk struct {
@@ -201,10 +202,11 @@ func (c *codec[K]) oldScale(e *series.Scale) {
 
 // absolute gives a scale times and bytes for ticks since the first sample and units.
 func absolute(e *series.Scale, first time.Duration) {
-	for i := range e.Troughs[:e.Len] {
-		p := &e.Troughs[i]
-		p.At, p.V = first+p.At*oldTick, p.V*oldUnit
+	pts := e.Troughs.Append(nil)
+	for i := range pts {
+		pts[i].At, pts[i].V = first+pts[i].At*oldTick, pts[i].V*oldUnit
 	}
+	e.Troughs = stat.PointsOf(pts...)
 	e.MovedAt, e.Run.LowAt = first+e.MovedAt*oldTick, first+e.Run.LowAt*oldTick
 	e.Level, e.Run.Low, e.Run.High = e.Level*oldUnit, e.Run.Low*oldUnit, e.Run.High*oldUnit
 }

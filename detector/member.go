@@ -183,9 +183,6 @@ func (d *Domain[K]) bury(key K, m *member) {
 		g.Pool.Leave(&m.Activity, m.Program, m.Held)
 		g.Vacant = g.Vacant || float64(m.Company) <= helperShare*m.Held.V
 	}
-	d.release(m.Series)
-	d.release(m.live)
-	d.release(m.untracked)
 	m.inside = inside{}
 	if len(d.out.Exited) < MaxMembers {
 		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
 func saveKey(b []byte, k int) []byte { return binary.AppendVarint(b, int64(k)) }
@@ -268,9 +269,9 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"a year later":        func(d *Domain[int], _ *series.Series) { d.members[1].Activity.Quiet = d.past.Last + 9000*time.Hour },
 		"no width":            func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },
 		"no samples":          func(_ *Domain[int], s *series.Series) { s.Scales[0].Least = 0 },
-		"too many troughs":    func(_ *Domain[int], s *series.Series) { s.Scales[0].Len = 89 },
-		"less than closed":    func(_ *Domain[int], s *series.Series) { s.Scales[0].Len-- },
-		"a trough below zero": func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs[0].V = -1 },
+		"more than closed":    func(_ *Domain[int], s *series.Series) { s.Scales[6].Troughs.Push(stat.Point{}) },
+		"less than closed":    func(_ *Domain[int], s *series.Series) { s.Scales[0].Troughs = stat.Points{} },
+		"a trough below zero": func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs.Push(stat.Point{V: -1}) },
 		"a bet":               func(_ *Domain[int], s *series.Series) { s.Scales[1].Bet.Runs = -1 },
 		"a fortune":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Bet.Wealth = math.NaN() },
 		"give-back":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Given = math.Inf(1) },
@@ -282,8 +283,10 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"pattern":             func(_ *Domain[int], s *series.Series) { s.Shape.Pattern = 99 },
 		"cycles":              func(_ *Domain[int], s *series.Series) { s.Cycles.Length = -1 },
 		"spikes":              func(_ *Domain[int], s *series.Series) { s.Spikes.Next = 12 },
-		"window":              func(_ *Domain[int], s *series.Series) { s.Windows[0].Len = 61 },
-		"block":               func(_ *Domain[int], s *series.Series) { s.Windows[0].Blocks[0].N = -1 },
+		"window":              func(_ *Domain[int], s *series.Series) { s.Windows[0].Span = 1 },
+		"block": func(_ *Domain[int], s *series.Series) {
+			s.Windows[0] = stat.WindowOf(time.Hour, []stat.Block{{Covered: -1}})
+		},
 		"windows": func(_ *Domain[int], s *series.Series) {
 			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
 		},

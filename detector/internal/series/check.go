@@ -20,13 +20,14 @@ func (s *Series) Check(last time.Duration) bool {
 
 // Check reports whether the scale can be one.
 func (e *Scale) Check(last time.Duration) bool {
-	for _, p := range e.Troughs {
+	var in room
+	for _, p := range e.points(&in) {
 		if p.V < 0 || p.V > stat.MaxBytes || p.At < 0 || p.At > last {
 			return false
 		}
 	}
 	return e.Width > 0 && e.Least >= 1 && e.N >= 0 && e.N < math.MaxInt32 && e.Min >= 0 && e.Closed >= 0 && e.Closed < math.MaxInt64/2 &&
-		int64(e.Len) == min(e.Closed, scaleBlocks) && e.Given >= 0 && e.Run.Ups >= 0 &&
+		int64(e.Troughs.Len()) == min(e.Closed, scaleBlocks) && e.Given >= 0 && e.Run.Ups >= 0 &&
 		e.Bet.Wealth >= 0 && e.Bet.Wealth <= mostWealth && e.Bet.Runs >= 0 && e.Bet.Runs < math.MaxInt64/2
 }
 

@@ -71,7 +71,8 @@ func (s *Series) judge(i int) *Growth {
 	if r.Falling || float64(e.Level-r.Low) < s.cfg.MinGrowth || r.Ups < minLevels-1 {
 		return g
 	}
-	pts := from(e.points(), r.LowAt)
+	var in room
+	pts := from(e.points(&in), r.LowAt)
 	first, last := pts[0], pts[len(pts)-1]
 	levels := kept(pts)
 	if levels < minLevels || e.MovedAt <= r.LowAt {

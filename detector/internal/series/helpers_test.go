@@ -67,6 +67,13 @@ func climbing(levels []float64, full *Fullness) *Scale {
 	return e
 }
 
+// alter gives a trough another value.
+func (e *Scale) alter(i int, v stat.Bytes) {
+	pts := e.Troughs.Append(nil)
+	pts[i].V = v
+	e.Troughs = stat.PointsOf(pts...)
+}
+
 // told returns a series of five hours at 20 of 80 GiB that has computed all the time, whose bets are
 // won, and to which a test tells the rest.
 func told(cfg *Config) *Series {
@@ -76,8 +83,8 @@ func told(cfg *Config) *Series {
 	s.BusyAt, s.Used, s.Capacity, s.Left = s.Last, 20*gib, total, total-20*gib
 	for i := range s.Scales {
 		e := &s.Scales[i]
-		e.Closed, e.Len, e.Level, e.Bet.Wealth = 1000, 1, s.Used, mostWealth
-		e.Troughs[0] = stat.Point{At: s.Last, V: s.Used}
+		e.Closed, e.Level, e.Bet.Wealth = 1000, s.Used, mostWealth
+		e.Troughs = stat.PointsOf(stat.Point{At: s.Last, V: s.Used})
 	}
 	return s
 }

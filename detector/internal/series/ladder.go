@@ -18,7 +18,7 @@ const (
 	numScales   = 7
 	narrowest   = 10 * time.Second
 	widest      = 2560 * time.Second
-	scaleBlocks = 88
+	scaleBlocks = stat.MaxPoints
 	// A narrowest block needs blockSamples samples before its lowest one is a trough, or as many
 	// as come in blockTime, if that is less: growth that takes minutes must show in some blocks.
 	// Where that takes longer than the narrowest width, the ladder starts there, and its steps are
@@ -56,9 +56,8 @@ type Scale struct {
 	Min          stat.Bytes
 	N            int
 
-	Troughs [scaleBlocks]stat.Point // the last ones, oldest first: the lowest value of each block, at its end
-	Len     int
-	Closed  int64 // blocks so far
+	Troughs stat.Points // the last ones: the lowest value of each block, at its end
+	Closed  int64       // blocks so far
 
 	Level      stat.Bytes    // the trough at the last move, which is a change by a quantum
 	MovedAt    time.Duration // when
@@ -82,15 +81,21 @@ type Run struct {
 	Ups       int           // moves upwards since then
 }
 
-// points returns the troughs that are kept, oldest first.
-func (e *Scale) points() []stat.Point { return e.Troughs[:e.Len] }
+// room is where the troughs of a scale are unpacked to.
+type room [scaleBlocks]stat.Point
+
+// points returns the troughs that are kept, oldest first, in that room.
+func (e *Scale) points(in *room) []stat.Point { return e.Troughs.Append(in[:0]) }
 
 // last returns the last trough; there must be one.
-func (e *Scale) last() stat.Point { return e.Troughs[e.Len-1] }
+func (e *Scale) last() stat.Point { return e.Troughs.Last() }
+
+// whole reports whether no trough is forgotten.
+func (e *Scale) whole() bool { return e.Closed == int64(e.Troughs.Len()) }
 
 // holds reports whether no trough since the time t is forgotten.
 func (e *Scale) holds(t time.Duration) bool {
-	return e.Len > 0 && (e.Closed == int64(e.Len) || e.Troughs[0].At <= t)
+	return e.Troughs.Len() > 0 && (e.whole() || e.Troughs.First().At <= t)
 }
 
 // add takes the value v at the time t, or the narrower trough that ended then, and reports whether
@@ -144,17 +149,7 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 	if moved {
 		e.Level, e.MovedAt, e.MovedBlock = p.V, p.At, e.Closed
 	}
-	e.push(p)
-}
-
-// push adds a trough; the oldest one goes where there are too many.
-func (e *Scale) push(p stat.Point) {
-	if e.Len == scaleBlocks {
-		copy(e.Troughs[:], e.Troughs[1:])
-		e.Len--
-	}
-	e.Troughs[e.Len] = p
-	e.Len++
+	e.Troughs.Push(p)
 }
 
 // begin starts a run at p.
@@ -198,8 +193,10 @@ func (e *Scale) fall(p stat.Point, full *Fullness) {
 // kept until now.
 func (e *Scale) above(v stat.Bytes) (height stat.Bytes, levels int) {
 	lowest, top := stat.Bytes(math.MaxInt64), stat.Bytes(0)
-	for i := e.Len - 1; i >= 0 && e.Troughs[i].V > v; i-- {
-		if q := e.Troughs[i].V; q <= lowest-quantum {
+	var in room
+	pts := e.points(&in)
+	for i := len(pts) - 1; i >= 0 && pts[i].V > v; i-- {
+		if q := pts[i].V; q <= lowest-quantum {
 			if levels == 0 {
 				top = q
 			}
@@ -210,7 +207,7 @@ func (e *Scale) above(v stat.Bytes) (height stat.Bytes, levels int) {
 	if levels == 0 {
 		return 0, 0
 	}
-	if e.Closed == int64(e.Len)+1 && e.Troughs[0].V > v {
+	if e.Closed == int64(len(pts))+1 && pts[0].V > v {
 		lowest = min(lowest, v) // it rose from lower before it was first seen
 	}
 	return top - lowest, levels
@@ -218,7 +215,7 @@ func (e *Scale) above(v stat.Bytes) (height stat.Bytes, levels int) {
 
 // envelope returns the lower envelope now.
 func (e *Scale) envelope() (stat.Bytes, bool) {
-	if e.Len == 0 {
+	if e.Troughs.Len() == 0 {
 		return 0, false
 	}
 	level := e.last().V

@@ -111,6 +111,7 @@ func TestScalesAreNested(t *testing.T) {
 		var narrow []stat.Point
 		compared := 0
 		var closed [numScales]int64
+		var in room
 		w.look = func() {
 			if w.Samples <= settleSamples {
 				return
@@ -120,8 +121,8 @@ func TestScalesAreNested(t *testing.T) {
 			}
 			for i := range w.Scales {
 				e := &w.Scales[i]
-				if e.Closed > closed[i] && e.Len > 1 {
-					lowest, from := stat.Bytes(math.MaxInt64), e.Troughs[e.Len-2].At
+				if e.Closed > closed[i] && e.Troughs.Len() > 1 {
+					lowest, from := stat.Bytes(math.MaxInt64), e.points(&in)[e.Troughs.Len()-2].At
 					for _, p := range narrow {
 						// The narrowest one that closed just now begins the next block.
 						if p.At > from && p.At <= e.last().At {
@@ -148,12 +149,12 @@ func TestScalesAreNested(t *testing.T) {
 // The oldest trough goes when there is no room, and the scale knows that it is gone.
 func TestOldTroughsAreForgotten(t *testing.T) {
 	e := climbing(ramp(scaleBlocks, 1, 1), &Fullness{})
-	if e.Len != scaleBlocks || !e.holds(start) {
-		t.Fatalf("%d of %d are kept", e.Len, scaleBlocks)
+	if e.Troughs.Len() != scaleBlocks || !e.holds(start) {
+		t.Fatalf("%d of %d are kept", e.Troughs.Len(), scaleBlocks)
 	}
 	e.close(stat.Point{At: block(scaleBlocks + 1), V: inMiB(500)}, &Fullness{})
-	if e.Len != scaleBlocks || e.Troughs[0] != (stat.Point{At: block(2), V: inMiB(2)}) || e.last().V != inMiB(500) {
-		t.Errorf("%d are kept, from %v to %v", e.Len, e.Troughs[0], e.last())
+	if e.Troughs.Len() != scaleBlocks || e.Troughs.First() != (stat.Point{At: block(2), V: inMiB(2)}) || e.last().V != inMiB(500) {
+		t.Errorf("%d are kept, from %v to %v", e.Troughs.Len(), e.Troughs.First(), e.last())
 	}
 	if e.holds(block(1)) || !e.holds(block(2)) {
 		t.Errorf("holds(block 1) = %t, holds(block 2) = %t", e.holds(block(1)), e.holds(block(2)))

@@ -43,16 +43,17 @@ func (s *Series) Lived() (l LifeGrowth, grew bool) {
 	if s.cfg.Mute {
 		return l, false
 	}
+	var narrow, in room
 	var finest []stat.Point // of the narrowest scale that holds all of it
 	for i := range s.Scales {
 		e := &s.Scales[i]
-		if e.Closed != int64(e.Len) || e.Len < lifePoints {
+		if !e.whole() || e.Troughs.Len() < lifePoints {
 			continue
 		}
-		pts := e.points()
 		if finest == nil {
-			finest = pts
+			finest = e.points(&narrow)
 		}
+		pts := e.points(&in)
 		for skip := 0; skip <= len(pts)/2 && len(pts)-skip >= lifePoints; skip++ {
 			steady := l
 			if s.grewSteadily(pts[skip:], e.Width, &steady) && toTheEnd(from(finest, steady.Onset), s.Last) {
@@ -73,13 +74,14 @@ type Grew struct {
 func (s *Series) Grew() (g Grew) {
 	at := numScales - 1
 	for i := range s.Scales {
-		if e := &s.Scales[i]; e.Len > 0 && e.Closed == int64(e.Len) {
+		if e := &s.Scales[i]; e.Troughs.Len() > 0 && e.whole() {
 			at = i
 			break
 		}
 	}
 	e := &s.Scales[at]
-	pts := e.points()
+	var in room
+	pts := e.points(&in)
 	if len(pts) < lifePoints || e.Run.Falling || float64(e.Level-e.Run.Low) < s.cfg.MinGrowth {
 		return g
 	}
@@ -139,7 +141,8 @@ func (s *Series) grewSteadily(pts []stat.Point, width time.Duration, l *LifeGrow
 // before a program, or a tool.
 func (s *Series) Slight() bool {
 	highest := s.Used
-	for _, p := range s.Scales[0].points() {
+	var in room
+	for _, p := range s.Scales[0].points(&in) {
 		highest = max(highest, p.V)
 	}
 	return float64(highest) <= IdleLevel(s.Capacity)

@@ -164,7 +164,8 @@ func TestSlightProcesses(t *testing.T) {
 		slight      bool
 	}{{"little", idle, idle, true}, {"more now", idle, idle + 1, false}, {"more before", idle + 1, 0, false}} {
 		s := told(defaults())
-		s.Used, s.Scales[0].Troughs[0].V = c.now, c.trough
+		s.Used = c.now
+		s.Scales[0].alter(0, c.trough)
 		if got := s.Slight(); got != c.slight {
 			t.Errorf("%s: %t", c.name, got)
 		}

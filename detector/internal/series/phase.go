@@ -101,12 +101,13 @@ func (s *Series) goesOn() bool {
 	if low, ok := s.Scales[0].envelope(); ok && float64(low-l.Base) < (1-retrace)*float64(l.High-l.Base) {
 		return false
 	}
+	var in room
 	for i := range s.Scales {
 		e := &s.Scales[i]
 		if !e.holds(l.Since) {
 			continue
 		}
-		pts := from(e.points(), l.Since)
+		pts := from(e.points(&in), l.Since)
 		moved, longest := pts[0], time.Duration(0)
 		for _, p := range pts {
 			if p.V >= moved.V+quantum || p.V <= moved.V-quantum {
@@ -132,7 +133,8 @@ func (s *Series) foresee() {
 	if l.TrendScale == scale && l.TrendAt == e.Closed {
 		return
 	}
-	pts := e.points()
+	var in room
+	pts := e.points(&in)
 	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[scale].Steady, 0):])
 	if ablate.Off(ablate.Bend) {
 		fit.Rate, fit.Bend = stat.FitLine(pts).Rate, 0

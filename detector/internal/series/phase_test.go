@@ -70,7 +70,7 @@ func begun() *Series {
 // What keeps a leak and what ends it.
 func TestALeakIsHeldOrEnds(t *testing.T) {
 	clearAt := defaults().ClearThreshold
-	low := func(s *Series, v stat.Bytes) { s.Scales[0].Troughs[0].V = v }
+	low := func(s *Series, v stat.Bytes) { s.Scales[0].alter(0, v) }
 	quarter := stat.Bytes(retrace * float64(gib))
 	for _, c := range []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestAFullMemoryHoldsALeak(t *testing.T) {
 	} {
 		for name, change := range map[string]func(s *Series){
 			"no scale is sure":   func(s *Series) { s.Growths[0] = Growth{} },
-			"half is given back": func(s *Series) { s.Scales[0].Troughs[0].V = 19*gib + gib/2 },
+			"half is given back": func(s *Series) { s.Scales[0].alter(0, 19*gib+gib/2) },
 		} {
 			s := begun()
 			s.Leak.Grown = s.Last - c.grown
@@ -139,14 +139,14 @@ func TestAFullMemoryHoldsALeak(t *testing.T) {
 func TestTheHighestLevelOfALeakCounts(t *testing.T) {
 	s := begun()
 	s.Growths[0].Retained = 3 * gib
-	s.Scales[0].Troughs[0].V = 22 * gib
+	s.Scales[0].alter(0, 22*gib)
 	s.decide(&Fullness{})
 	s.Growths[0].Retained = gib // a shorter growth of it
 	s.decide(&Fullness{})
 	if s.Leak.High != 22*gib || s.Leak.Grown != s.Last {
 		t.Errorf("high %d GiB, grown last at %s", s.Leak.High/gib, s.Leak.Grown)
 	}
-	s.Scales[0].Troughs[0].V = 21 * gib // a third of it
+	s.Scales[0].alter(0, 21*gib) // a third of it
 	s.decide(&Fullness{})
 	if s.Leaks() {
 		t.Error("it is not over")
@@ -203,7 +203,7 @@ func TestALeakThatStandsStill(t *testing.T) {
 	} {
 		s := told(defaults())
 		s.Scales[0] = *climbing(c.levels, &Fullness{})
-		s.Scales[1] = s.Scales[0]
+		s.Scales[1] = *climbing(c.levels, &Fullness{})
 		s.Leak.Since, s.Last = block(1), s.Scales[0].last().At
 		if got := s.goesOn(); got == c.stands {
 			t.Errorf("%s: goes on: %t", c.name, got)
@@ -213,7 +213,7 @@ func TestALeakThatStandsStill(t *testing.T) {
 			t.Errorf("%s, at the next scale: goes on: %t", c.name, got)
 		}
 		for i := range s.Scales {
-			s.Scales[i].Troughs[0].At, s.Scales[i].Closed = s.Last, 1000
+			s.Scales[i].Troughs, s.Scales[i].Closed = stat.PointsOf(stat.Point{At: s.Last, V: s.Scales[i].Troughs.First().V}), 1000
 		}
 		if !s.goesOn() {
 			t.Errorf("%s: it stands, and nobody has seen it", c.name)
@@ -228,7 +228,7 @@ func TestTheLineOfALeakIsKept(t *testing.T) {
 	s.Scales[0] = *climbing(ramp(40, 1000, 10), &Fullness{})
 	s.foresee()
 	first := s.Leak.Trend
-	s.Scales[0].Troughs[39].V += 10 * gib
+	s.Scales[0].alter(39, s.Scales[0].last().V+10*gib)
 	if s.foresee(); s.Leak.Trend != first {
 		t.Error("it is another one without a new trough")
 	}

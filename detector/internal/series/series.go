@@ -61,22 +61,12 @@ type Series struct {
 
 // New returns an empty series of that configuration.
 func New(cfg *Config) *Series {
-	s := &Series{}
-	s.Reset(cfg)
-	return s
-}
-
-// Reset makes s as new, keeping its memory.
-func (s *Series) Reset(cfg *Config) {
-	windows := s.Windows
-	if len(windows) != len(cfg.Windows) {
-		windows = make([]stat.Window, len(cfg.Windows))
+	s := &Series{cfg: cfg, Windows: make([]stat.Window, len(cfg.Windows))}
+	for i, span := range cfg.Windows {
+		s.Windows[i] = stat.Window{Span: span}
 	}
-	for i := range windows {
-		windows[i] = stat.Window{Span: cfg.Windows[i]}
-	}
-	*s = Series{cfg: cfg, Windows: windows}
 	s.climb(narrowest, blockSamples)
+	return s
 }
 
 // Config returns the configuration.
@@ -274,8 +264,7 @@ func (s *Series) Judge(v *Verdict) {
 }
 
 // Troughs returns the troughs of one scale from the time since on: of the narrowest that reaches back
-// so far, or that of the line which a leak follows if that is wider. They are valid until the next
-// sample.
+// so far, or that of the line which a leak follows if that is wider.
 func (s *Series) Troughs(since time.Duration) []stat.Point {
 	i := 0
 	if s.Leaks() {
@@ -284,7 +273,7 @@ func (s *Series) Troughs(since time.Duration) []stat.Point {
 	for i < numScales-1 && !s.Scales[i].holds(since) {
 		i++
 	}
-	list := s.Scales[i].points()
+	list := s.Scales[i].Troughs.Append(nil)
 	for len(list) > 0 && list[0].At < since {
 		list = list[1:]
 	}

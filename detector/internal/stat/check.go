@@ -27,11 +27,6 @@ func (t *Trend) Check(time.Duration) bool {
 		t.Variance >= 0 && t.Wander >= 0 && t.N >= 0 && t.N <= math.MaxInt32
 }
 
-// Check reports whether the window can be one.
-func (w *Window) Check(time.Duration) bool {
-	return w.Len >= 0 && w.Len <= windowBlocks && w.Span >= windowBlocks
-}
-
 // Check reports whether the block can be one: its line is finite.
 func (b *Block) Check(time.Duration) bool {
 	const most = 1e60

@@ -6,10 +6,10 @@ package stat
 import "time"
 
 const (
-	// windowBlocks is into how many blocks a window is cut. Its edge moves by a
+	// MaxBlocks is into how many blocks a window is cut. Its edge moves by a
 	// block at a time, so that its memory is bounded however many samples fall
 	// into it: the fit covers the last 59/60 to 60/60 of the window.
-	windowBlocks = 60
+	MaxBlocks = 60
 	// A fit is given from fitSamples samples that span fitFill of the window:
 	// fewer make a line through noise. Both are chosen.
 	fitSamples = 5
@@ -18,12 +18,61 @@ const (
 
 // Window keeps the moments of the samples of the last span, in blocks.
 type Window struct {
-	Span   time.Duration
-	Blocks [windowBlocks]Block // oldest first
-	Len    int
-	// The sum over all blocks but the newest, which is added to with each sample. It is worked out
-	// anew when a block comes or goes, so that nothing drifts.
+	Span time.Duration
+	open Block // the newest block, which is added to with each sample; without samples there is none
+
+	// The blocks before it, of which the packed ones are after the first.
+	first, last Block
+	n           int
+	rest        packed
+	// Closed is the sum over them. It is worked out anew when a block comes or goes, so that nothing drifts.
 	Closed Block
+}
+
+// Len returns how many blocks there are.
+func (w *Window) Len() int {
+	if w.open.N == 0 {
+		return 0
+	}
+	return w.n + 1
+}
+
+func (w *Window) width() time.Duration { return w.Span / MaxBlocks }
+
+// push adds the open block to those that are closed.
+func (w *Window) push() {
+	if w.n == 0 {
+		w.first = w.open
+	} else {
+		var room [rowRoom]byte
+		w.rest.add(w.open.pack(room[:0], &w.last, w.width()))
+	}
+	w.last = w.open
+	w.n++
+}
+
+// pop drops the oldest of the closed blocks; there must be one.
+func (w *Window) pop() {
+	if w.n--; w.n == 0 {
+		w.first, w.last = Block{}, Block{}
+		return
+	}
+	before := w.first
+	w.rest.cut(w.first.unpack(w.rest, &before, w.width()))
+}
+
+// closed appends the closed blocks to a list, oldest first.
+func (w *Window) closed(list []Block) []Block {
+	if w.n == 0 {
+		return list
+	}
+	block := w.first
+	list = append(list, block)
+	for b := []byte(w.rest); len(b) > 0; list = append(list, block) {
+		before := block
+		b = block.unpack(b, &before, w.width())
+	}
+	return list
 }
 
 // Block is a part of a window that leaves it as a whole.
@@ -43,50 +92,55 @@ func (b *Block) merge(other *Block) {
 // Add takes the sample y at time t, which is later than all before it. covered is the time since the
 // last sample that is not a gap; spikes is how many ended at this sample.
 func (w *Window) Add(t time.Duration, y Bytes, covered time.Duration, spikes int) {
-	gone, width := 0, w.Span/windowBlocks
+	gone := 0
 	// What is left lies in (t−Span, t], the range of PromQL's [Span] at t.
-	for gone < w.Len && w.Blocks[gone].From <= t-w.Span {
-		gone++
+	for ; w.n > 0 && w.first.From <= t-w.Span; gone++ {
+		w.pop()
 	}
-	fresh := w.Len == gone || t-w.Blocks[w.Len-1].From >= width
+	empty := w.open.N == 0 || w.open.From <= t-w.Span
+	fresh := empty || t-w.open.From >= w.width()
+	if fresh {
+		w.next(t, empty)
+	}
 	if fresh || gone > 0 {
-		w.move(gone, fresh, t, width)
+		w.sum()
 	}
-	b := &w.Blocks[w.Len-1]
-	b.Add(t, y)
-	b.Covered += min(covered, w.Span)
-	b.Spikes += int64(spikes)
+	w.open.Add(t, y)
+	w.open.Covered += min(covered, w.Span)
+	w.open.Spikes += int64(spikes)
 }
 
-// move drops the oldest blocks, and opens the one that a sample at time t falls into if that is fresh.
-// Blocks are aligned with the first sample of the window, not with the clock, so that a shift in time
-// changes nothing.
-func (w *Window) move(gone int, fresh bool, t, width time.Duration) {
-	if fresh && w.Len-gone == windowBlocks {
-		gone++
-	}
-	start := t
-	if w.Len > gone {
-		start -= (t - w.Blocks[w.Len-1].From) % width
-	}
-	w.Len = copy(w.Blocks[:], w.Blocks[gone:w.Len])
-	if fresh {
-		w.Blocks[w.Len] = Block{Moments: Moments{From: start}}
-		w.Len++
-	}
+// sum works Closed out.
+func (w *Window) sum() {
+	var room [MaxBlocks]Block
+	blocks := w.closed(room[:0])
 	w.Closed = Block{}
-	for i := range w.Len - 1 {
-		w.Closed.merge(&w.Blocks[i])
+	for i := range blocks {
+		w.Closed.merge(&blocks[i])
 	}
+}
+
+// next opens the block that a sample at time t falls into. Blocks are aligned with the first sample of the window, not
+// with the clock, so that a shift in time changes nothing.
+func (w *Window) next(t time.Duration, empty bool) {
+	start := t
+	if !empty {
+		start -= (t - w.open.From) % w.width()
+		if w.n == MaxBlocks-1 {
+			w.pop()
+		}
+		w.push()
+	}
+	w.open = Block{Moments: Moments{From: start}}
 }
 
 // Fit returns the statistics of the window.
 func (w *Window) Fit() Fit {
 	all := w.Closed
-	if w.Len > 0 {
-		all.merge(&w.Blocks[w.Len-1])
+	if w.open.N > 0 {
+		all.merge(&w.open)
 	}
-	full := float64(w.Span) * (windowBlocks - 1) / windowBlocks
+	full := float64(w.Span) * (MaxBlocks - 1) / MaxBlocks
 	f := Fit{Span: w.Span, N: all.N, Fill: min(1, float64(all.Covered)/full)}
 	if f.N < fitSamples || f.Fill < fitFill {
 		return f
@@ -95,4 +149,47 @@ func (w *Window) Fit() Fit {
 		f.Slope, f.R2, f.Spikes = Of(slope), Of(r2), Of(float64(all.Spikes))
 	}
 	return f
+}
+
+// windowForm is how a window is written to a state file.
+type windowForm struct {
+	Span   time.Duration
+	Blocks [MaxBlocks]Block // oldest first
+	Len    int
+	Closed Block
+}
+
+// Check reports whether the form can be one.
+func (f *windowForm) Check(time.Duration) bool {
+	return f.Len >= 0 && f.Len <= MaxBlocks && f.Span >= MaxBlocks
+}
+
+// Form returns an empty form: see state.Packed.
+func (*Window) Form() any { return &windowForm{} }
+
+// Unpack fills the form.
+func (w *Window) Unpack(form any) {
+	f := form.(*windowForm)
+	*f = windowForm{Span: w.Span, Len: w.Len(), Closed: w.Closed}
+	f.Blocks[len(w.closed(f.Blocks[:0]))] = w.open
+}
+
+// Pack takes the window of the form.
+func (w *Window) Pack(form any) {
+	f := form.(*windowForm)
+	*w = WindowOf(f.Span, f.Blocks[:f.Len])
+	w.Closed = f.Closed
+}
+
+// WindowOf returns the window of those blocks, the oldest first.
+func WindowOf(span time.Duration, blocks []Block) Window {
+	w := Window{Span: span}
+	for i := range blocks {
+		if i > 0 {
+			w.push()
+			w.Closed.merge(&w.open)
+		}
+		w.open = blocks[i]
+	}
+	return w
 }

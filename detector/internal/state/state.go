@@ -23,6 +23,17 @@ var Err = errors.New("not a state of the detector")
 // make later code panic, or loop or allocate without end. last is Codec.Last.
 type Checker interface{ Check(last time.Duration) bool }
 
+// Packed is a type that is written as another one, its form: a plain struct with room for all that there can be.
+// What is kept takes only the room that it needs.
+type Packed interface {
+	// Form returns a pointer to an empty form.
+	Form() any
+	// Unpack fills the whole form.
+	Unpack(form any)
+	// Pack takes what the form holds, which its Check has found possible.
+	Pack(form any)
+}
+
 // ahead is how far a time may lie after the last one: what is waited for. No length is longer.
 const ahead = 366 * 24 * time.Hour
 
@@ -34,6 +45,7 @@ type plan struct {
 	elems  []*plan      // of these fields, or the one of all elements
 	time   bool
 	checks bool
+	form   any // of a Packed; used again for each
 }
 
 // plans are those of the types seen so far. Each Codec has its own: none is shared.
@@ -47,6 +59,12 @@ func (p plans) of(t reflect.Type) *plan {
 	l = &plan{kind: t.Kind(), least: 1, time: t == reflect.TypeFor[time.Duration]()}
 	l.checks = l.kind == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[Checker]())
 	p[t] = l
+	if x, ok := reflect.New(t).Interface().(Packed); ok {
+		l.form = x.Form()
+		l.elems = []*plan{p.of(reflect.TypeOf(l.form).Elem())}
+		l.least = l.elems[0].least
+		return l
+	}
 	switch l.kind {
 	case reflect.Bool, reflect.String:
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -122,6 +140,8 @@ func (c *Codec) Code(vs ...any) {
 
 func (c *Codec) value(v reflect.Value, l *plan) {
 	switch {
+	case l.form != nil:
+		c.packed(v.Addr().Interface().(Packed), l)
 	case l.kind == reflect.Struct:
 		for i, f := range l.fields {
 			c.value(v.Field(f), l.elems[i])
@@ -143,6 +163,17 @@ func (c *Codec) value(v reflect.Value, l *plan) {
 		c.write(v, l)
 	default:
 		c.read(v, l)
+	}
+}
+
+// packed codes a type by its form.
+func (c *Codec) packed(x Packed, l *plan) {
+	if c.Writing {
+		x.Unpack(l.form)
+	}
+	c.value(reflect.ValueOf(l.form).Elem(), l.elems[0])
+	if !c.Writing && c.Err == nil {
+		x.Pack(l.form)
 	}
 }
 

@@ -1,0 +1,127 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// packed are rows of numbers, each written as what differs from the row before it, with nothing lost: half of the
+// room that plain structs take, and none for what has not come yet. The first row is not in it.
+type packed []byte
+
+// rowRoom is more than a row takes.
+const rowRoom = 128
+
+// add adds a row at the end.
+func (p *packed) add(row []byte) {
+	if need := len(*p) + len(row); need > cap(*p) {
+		// It grows by an eighth: what append would leave free is more than what is full ever needs.
+		*p = append(slices.Grow(packed(nil), need+need/8), *p...)
+	}
+	*p = append(*p, row...)
+}
+
+// cut drops all rows before the rest.
+func (p *packed) cut(rest packed) { *p = (*p)[:copy(*p, rest)] }
+
+// A row has half a byte for each of its numbers, then those. The half tells how many bytes the number takes, up to 8; with
+// paged added, it is a multiple of page, and divided by that: amounts of memory are seldom parts of one.
+const (
+	page  = 4096
+	paged = 8
+)
+
+// appendRow appends a row of these numbers.
+func appendRow(b []byte, numbers []uint64) []byte {
+	head := len(b)
+	b = append(b, make([]byte, (len(numbers)+1)/2)...)
+	for i, v := range numbers {
+		half := byte(0)
+		if v > 0 && v%page == 0 {
+			v, half = v/page, paged
+		}
+		half += byte(bits.Len64(v)+7) / 8
+		b[head+i/2] |= half << (i % 2 * 4)
+		for ; v > 0; v >>= 8 {
+			b = append(b, byte(v))
+		}
+	}
+	return b
+}
+
+// readRow reads a row of so many numbers and returns what follows it.
+func readRow(b []byte, numbers []uint64) []byte {
+	head, b := b, b[(len(numbers)+1)/2:]
+	for i := range numbers {
+		half := int(head[i/2] >> (i % 2 * 4) & 15)
+		size := (half-1)&7 + 1 // of 1 to 8 and 9 to 15
+		var v uint64
+		switch {
+		case half == 0:
+			size = 0
+		case len(b) >= 8:
+			v = binary.LittleEndian.Uint64(b) & (math.MaxUint64 >> (64 - 8*size))
+		default:
+			for j := range size {
+				v |= uint64(b[j]) << (8 * j)
+			}
+		}
+		if half > paged {
+			v *= page
+		}
+		numbers[i], b = v, b[size:]
+	}
+	return b
+}
+
+// zigzag makes a small number of a small one of either sign.
+func zigzag(d int64) uint64   { return uint64(d)<<1 ^ uint64(d>>63) }
+func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
+
+// differing returns the bits in which two numbers differ: near ones share the upper bits.
+func differing(v, before float64) uint64 { return math.Float64bits(v) ^ math.Float64bits(before) }
+
+// alike is the number that differs in these bits.
+func alike(u uint64, before float64) float64 {
+	return math.Float64frombits(u ^ math.Float64bits(before))
+}
+
+// pack appends the point.
+func (p *Point) pack(b []byte, before *Point) []byte {
+	return appendRow(b, []uint64{zigzag(int64(p.At - before.At)), zigzag(int64(p.V - before.V))})
+}
+
+// unpack reads the point that follows another one, and returns what is after it.
+func (p *Point) unpack(b []byte, before *Point) []byte {
+	var n [2]uint64
+	b = readRow(b, n[:])
+	p.At, p.V = before.At+time.Duration(unzigzag(n[0])), before.V+Bytes(unzigzag(n[1]))
+	return b
+}
+
+// pack appends the block of a window whose blocks have that width.
+func (b *Block) pack(to []byte, before *Block, width time.Duration) []byte {
+	return appendRow(to, []uint64{
+		zigzag(int64(b.From - before.From - width)), zigzag(b.N - before.N), zigzag(b.Spikes - before.Spikes), // next to always 0
+		differing(b.X, before.X), differing(b.Y, before.Y),
+		differing(b.XX, before.XX), differing(b.XY, before.XY), differing(b.YY, before.YY),
+		zigzag(int64(b.Covered - width)),
+	})
+}
+
+// unpack reads the block that follows another one, and returns what is after it.
+func (b *Block) unpack(from []byte, before *Block, width time.Duration) []byte {
+	var n [9]uint64
+	from = readRow(from, n[:])
+	b.From, b.N, b.Spikes = before.From+width+time.Duration(unzigzag(n[0])), before.N+unzigzag(n[1]), before.Spikes+unzigzag(n[2])
+	b.X, b.Y = alike(n[3], before.X), alike(n[4], before.Y)
+	b.XX, b.XY, b.YY = alike(n[5], before.XX), alike(n[6], before.XY), alike(n[7], before.YY)
+	b.Covered = width + time.Duration(unzigzag(n[8]))
+	return from
+}

@@ -1,0 +1,96 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Whatever numbers a row has, it is read as it was written, also where nothing follows it.
+func FuzzRow(f *testing.F) {
+	f.Add(uint64(0), uint64(1), uint64(math.MaxUint64))
+	f.Add(uint64(page), uint64(page-1), uint64(math.MaxUint64-page+1))
+	f.Add(uint64(1)<<63, uint64(255), uint64(256))
+	f.Fuzz(func(t *testing.T, a, b, c uint64) {
+		want := []uint64{a, b, c, a ^ b, b ^ c}
+		row := appendRow(nil, want)
+		for _, after := range [][]byte{nil, {1}, make([]byte, 20)} {
+			got := make([]uint64, len(want))
+			if rest := readRow(append(slices.Clone(row), after...), got); !slices.Equal(got, want) || len(rest) != len(after) {
+				t.Fatalf("%x as %x: %x, and %d bytes left of %d", want, row, got, len(rest), len(after))
+			}
+		}
+	})
+}
+
+// Points are kept to the nanosecond and the byte, however far apart they are, and the oldest one goes.
+func TestPointsAreKeptAsTheyAre(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for name, next := range map[string]func(last Point) Point{
+		"steady":   func(last Point) Point { return Point{last.At + 10*time.Second, last.V} },
+		"in pages": func(last Point) Point { return Point{last.At + time.Second, Bytes(rng.Int64N(1<<25)) * page} },
+		"any":      func(Point) Point { return Point{time.Duration(rng.Uint64()), Bytes(rng.Uint64())} },
+		"extremes": func(last Point) Point { return Point{math.MaxInt64 ^ last.At, math.MinInt64 ^ last.V} },
+	} {
+		var p Points
+		var want []Point
+		for range 3 * MaxPoints {
+			at := next(p.Last())
+			p.Push(at)
+			want = append(want, at)
+			want = want[max(0, len(want)-MaxPoints):]
+			if got := p.Append(nil); !slices.Equal(got, want) || p.Len() != len(want) || p.First() != want[0] || p.Last() != at {
+				t.Fatalf("%s: %v\nwant %v", name, got, want)
+			}
+		}
+	}
+}
+
+// The blocks of a window are kept to the bit.
+func TestBlocksAreKeptAsTheyAre(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	number := func() float64 { return math.Float64frombits(rng.Uint64()&^(1<<62) | 1) } // neither NaN nor infinite
+	var want []Block
+	w := Window{Span: time.Hour}
+	for i := range 3 * MaxBlocks {
+		b := Block{Covered: time.Duration(rng.Int64()), Spikes: rng.Int64N(9)}
+		b.Moments = Moments{1 + rng.Int64N(1e9), time.Duration(rng.Int64()), number(), number(), number(), number(), number()}
+		if i%3 > 0 && i > 0 { // and like the one before
+			y := b.Y
+			b = want[len(want)-1]
+			b.Y, b.From = y, b.From+w.width()
+		}
+		w.open = b
+		if w.n == MaxBlocks-1 {
+			w.pop()
+		}
+		w.push()
+		want = append(want, b)
+		want = want[max(0, len(want)-MaxBlocks+1):]
+		if got := w.closed(nil); !slices.Equal(got, want) {
+			t.Fatalf("block %d: %v\nwant %v", i, got, want)
+		}
+	}
+}
+
+// A point takes half of its 16 bytes.
+func TestRoomOfPoints(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for name, c := range map[string]struct {
+		move int64 // pages
+		most int
+	}{"it stays": {0, 6}, "a page": {1, 8}, "2 MiB": {512, 8}, "gigabytes": {1 << 20, 10}} {
+		var p Points
+		for i := range 1000 {
+			p.Push(Point{start + time.Duration(i)*10*time.Second + time.Duration(rng.Int64N(1e6)), Bytes(rng.Int64N(3)*c.move) * page})
+		}
+		if bytes := cap(p.rest); bytes > 88*(c.most+2) {
+			t.Errorf("%s: a point takes %d bytes, more than %d", name, bytes/88, c.most+2)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stat
+
+import "time"
+
+// MaxPoints is how many points are kept of a series at one width of blocks: a bound of cost.
+const MaxPoints = 88
+
+// Points are the last points of a series, MaxPoints at the most. The zero Points are none.
+type Points struct {
+	first, last Point
+	n           int
+	rest        packed // the points after the first
+}
+
+// PointsOf returns those points.
+func PointsOf(list ...Point) (p Points) {
+	for _, at := range list {
+		p.Push(at)
+	}
+	return p
+}
+
+// Push adds a point; the oldest one goes where there are too many.
+func (p *Points) Push(at Point) {
+	if p.n == MaxPoints {
+		before := p.first
+		p.rest.cut(p.first.unpack(p.rest, &before))
+		p.n--
+	}
+	if p.n == 0 {
+		p.first = at
+	} else {
+		var room [rowRoom]byte
+		p.rest.add(at.pack(room[:0], &p.last))
+	}
+	p.last = at
+	p.n++
+}
+
+// Len returns how many there are.
+func (p *Points) Len() int { return p.n }
+
+// First returns the oldest point, the zero one if there is none.
+func (p *Points) First() Point { return p.first }
+
+// Last returns the newest point, the zero one if there is none.
+func (p *Points) Last() Point { return p.last }
+
+// Append appends the points to a list, oldest first.
+func (p *Points) Append(list []Point) []Point {
+	if p.n == 0 {
+		return list
+	}
+	at := p.first
+	list = append(list, at)
+	for b := []byte(p.rest); len(b) > 0; list = append(list, at) {
+		before := at
+		b = at.unpack(b, &before)
+	}
+	return list
+}
+
+// pointsForm is how points are written to a state file.
+type pointsForm struct {
+	Points [MaxPoints]Point
+	Len    int
+}
+
+// Check reports whether the form can be one.
+func (f *pointsForm) Check(time.Duration) bool { return f.Len >= 0 && f.Len <= MaxPoints }
+
+// Form returns an empty form: see state.Packed.
+func (*Points) Form() any { return &pointsForm{} }
+
+// Unpack fills the form.
+func (p *Points) Unpack(form any) {
+	f := form.(*pointsForm)
+	*f = pointsForm{Len: p.Len()}
+	p.Append(f.Points[:0])
+}
+
+// Pack takes the points of the form.
+func (p *Points) Pack(form any) {
+	f := form.(*pointsForm)
+	*p = PointsOf(f.Points[:f.Len]...)
+}
