@@ -59,7 +59,7 @@ func (p plans) of(t reflect.Type) *plan {
 	l = &plan{kind: t.Kind(), least: 1, time: t == reflect.TypeFor[time.Duration]()}
 	l.checks = l.kind == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[Checker]())
 	p[t] = l
-	if x, ok := reflect.New(t).Interface().(Packed); ok {
+	if x, ok := reflect.TypeAssert[Packed](reflect.New(t)); ok {
 		l.form = x.Form()
 		l.elems = []*plan{p.of(reflect.TypeOf(l.form).Elem())}
 		l.least = l.elems[0].least

@@ -23,6 +23,51 @@ func (x *inner) Check(last time.Duration) bool { return x.N < 1000 && time.Durat
 
 type name string
 
+// list is written as a form that has room for three.
+type list []int
+
+type listForm struct {
+	All [3]int
+	N   int
+}
+
+func (f *listForm) Check(time.Duration) bool { return f.N >= 0 && f.N <= 3 }
+
+func (*list) Form() any { return &listForm{} }
+
+func (l *list) Unpack(form any) {
+	f := form.(*listForm)
+	*f = listForm{N: len(*l)}
+	copy(f.All[:], *l)
+}
+
+func (l *list) Pack(form any) {
+	f := form.(*listForm)
+	*l = append(list(nil), f.All[:f.N]...)
+}
+
+// What is packed is written as its form, and one that cannot be is refused.
+func TestPacked(t *testing.T) {
+	lists := []list{{1, 2, 3}, {4}, nil}
+	w := Codec{Writing: true}
+	w.Code(&lists)
+	plain := Codec{Writing: true}
+	plain.Code(&[]listForm{{[3]int{1, 2, 3}, 3}, {[3]int{4, 0, 0}, 1}, {}})
+	if !bytes.Equal(w.B, plain.B) {
+		t.Errorf("written as %x, its forms are %x", w.B, plain.B)
+	}
+	var got []list
+	r := Codec{B: w.B}
+	if r.Code(&got); r.Err != nil || !reflect.DeepEqual(got, lists) {
+		t.Errorf("%v, %v", got, r.Err)
+	}
+	w.B[len(w.B)-1] = 4 << 1
+	r = Codec{B: w.B}
+	if r.Code(&got); r.Err == nil {
+		t.Error("four of three are read")
+	}
+}
+
 // outer has a field of each kind that can be written.
 type outer struct {
 	B       bool
