@@ -110,7 +110,7 @@ func TestValues(t *testing.T) {
 	t.Parallel()
 	m := richNode(t)
 	begin := time.Now()
-	p := m.start(t, "--detector.window="+window, "--detector.min-age=24h", "--collector.nvlink")
+	p := m.start(t, "--detector.window="+window, "--detector.min-age=24h", "--collector.nvlink", "--memory.limit=1GiB")
 	model := &model{machine: m, t: t, begin: begin, bare: map[int]bool{6: true}, detector: true, nvlink: true}
 	s := eventually(t, p, func(s harness.Metrics) error {
 		model.owners = namesProcesses(s)

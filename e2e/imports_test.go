@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"/cmd/gpuleaktool/tracer": {"/cmd/internal/humanize", "/collector/allocator", "github.com/cilium/ebpf", "github.com/ianlancetaylor/demangle"},
 	"/cmd/gpu_leak_exporter": {
 		"/cmd/internal/**", "/cmd/gpu_leak_exporter/**", "/detector", "/detector/lives", "/collector", "/collector/**", "github.com/NVIDIA/go-nvml",
-		"github.com/alecthomas/kingpin", "github.com/go-kit/log", "github.com/prometheus/client_golang",
+		"github.com/KimMachineGun/automemlimit/memlimit", "github.com/alecthomas/kingpin", "github.com/go-kit/log", "github.com/prometheus/client_golang",
 		"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/exporter-toolkit",
 		"github.com/prometheus/procfs", "github.com/tjhop/slog-gokit", "golang.org/x/sys", "go.yaml.in/yaml",
 	},

@@ -81,7 +81,11 @@ func (e *exporter) wire() (err error) {
 	if e.cfg.ofFleet() {
 		limits.answers.forFleet()
 	}
-	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, limits, e.slogger, ownMetrics(e.source)...)
+	more := ownMetrics(e.source)
+	if limit := limitMemory(e.cfg.memoryLimit, e.logger); e.cfg.exporterMetrics {
+		more = append(more, limit.collectors()...)
+	}
+	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, limits, e.slogger, more...)
 	if err != nil {
 		return err
 	}
@@ -183,6 +187,7 @@ func (e *exporter) run(ctx context.Context) int {
 		e.sampler.Run(sampling)
 	}()
 	go e.lives.keep(sampling)
+	go followHeap(sampling)
 	// Without a file to read again SIGHUP is taken, too: what sends it does not
 	// want a daemon to die.
 	hangup := make(chan os.Signal, 1)

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"unicode"
@@ -37,6 +38,7 @@ const (
 )
 
 func main() {
+	runtime.MemProfileRate = 0 // nothing shows the profile
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends at once
 	release.Complete()

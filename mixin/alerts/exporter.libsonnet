@@ -141,11 +141,34 @@
         alert(
           'GPUExporterMemoryHigh',
           'warning',
-          // One that judges a fleet has another manifest, and needs memory for each GPU.
-          'min_over_time(%s[%s]) > %g\nunless on (%s) %s >= 0' % [lib.select('process_resident_memory_bytes'), config.scrapeGap, 0.8 * config.exporterMemoryBytes, lib.node, lib.last('gpu_leak_exporter_source_up')],
+          // One that does not know its limit has that of our manifest; but one that judges a fleet has another manifest, and
+          // needs memory for each GPU.
+          |||
+            %(resident)s > 0.8 * %(budget)s
+            or
+            %(resident)s > %(most)g
+            unless on (%(node)s) %(budget)s >= 0
+            unless on (%(node)s) %(fleet)s >= 0
+          ||| % {
+            resident: 'min_over_time(%s[%s])' % [lib.select('process_resident_memory_bytes'), config.scrapeGap],
+            budget: lib.last('gpu_leak_exporter_budget_bytes'),
+            most: 0.8 * config.exporterMemoryBytes,
+            node: lib.node,
+            fleet: lib.last('gpu_leak_exporter_source_up'),
+          },
           config.forCollector,
           'gpu_leak_exporter on ' + text.node + ' needs much memory.',
-          'gpu_leak_exporter on ' + text.node + ' holds {{ $value | humanize1024 }}B: at %d MiB it is killed, as its manifest has it. gpu_processes and gpu_leak_exporter_connections tell whether there are many processes or many clients.' % (config.exporterMemoryBytes / 1024 / 1024),
+          text.text([
+            'gpu_leak_exporter on ',
+            text.node,
+            ' holds {{ $value | humanize1024 }}B',
+            text.ask(
+              text.last('gpu_leak_exporter_budget_bytes', '$node'),
+              ' of the {{ .Value | humanize1024 }}B that it may hold: near that it takes more processor time, and above the limit of its control group it is killed.',
+              ': at %d MiB it is killed, as its manifest has it.' % (config.exporterMemoryBytes / 1024 / 1024)
+            ),
+            ' gpu_processes and gpu_leak_exporter_connections tell whether there are many processes or many clients.',
+          ]),
         ),
         alert(
           'GPUExporterDescriptorsHigh',
