@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	// What the exporter and the tool say of a state.
 	"/cmd/internal/verdicts":           {},
 	"/cmd/internal/verdicts/fromstate": {"/cmd/internal/humanize", "/cmd/internal/verdicts", "/detector", "/collector", "/collector/gpu"},
-	"/cmd/gpuleaktool/watch":           {"/cmd/internal/humanize", "/cmd/internal/verdicts"},
+	"/cmd/gpuleaktool/watch":           {"/cmd/internal/humanize", "/cmd/internal/verdicts", "/cmd/internal/withheld", "/cmd/internal/wording", "/detector"},
 	"/cmd/gpuleaktool": {
 		"/cmd/internal/**", "/cmd/gpuleaktool/**", "/detector", "/detector/lives", "/collector", "/collector/allocator", "/collector/gpu", "github.com/alecthomas/kingpin",
 		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs", "go.yaml.in/yaml",
