@@ -127,8 +127,10 @@ func TestValues(t *testing.T) {
 	golden(t, "series.golden", text)
 	p.Stop(t)
 	m.wellBehaved(t)
-	if c := m.read(t); c.References != 0 || c.Functions["nvmlShutdown"].Calls != 1 {
-		t.Errorf("%d Inits are left after the end, %d Shutdowns", c.References, c.Functions["nvmlShutdown"].Calls)
+	// The library is shut down unless somebody waits for events in it.
+	c := m.read(t)
+	if n := int(c.Functions["nvmlShutdown"].Calls); n > 1 || c.References != 1-n {
+		t.Errorf("%d Inits are left after the end, %d Shutdowns", c.References, n)
 	}
 }
 

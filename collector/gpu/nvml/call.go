@@ -155,14 +155,14 @@ func terminal(err error) bool {
 // It returns nil, errAbsent (also for the codes in also), errStale, errClosed, a
 // *gpu.DriverError or a *callError. Only the last is counted as an error.
 func (s *Source) call(uuid string, generation uint64, name string, f func() nvml.Return, also ...nvml.Return) error {
-	enter := s.gate.enter
+	enter, leave := s.gate.enter, s.gate.leave
 	if name == eventCall {
-		enter = s.gate.enterLater
+		enter, leave = s.gate.enterLater, s.gate.leaveLater
 	}
 	if !enter() {
 		return errClosed
 	}
-	defer s.gate.leave()
+	defer leave()
 	if !s.initialised.Load() {
 		if d := s.down.Load(); d != nil {
 			return d

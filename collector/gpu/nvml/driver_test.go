@@ -283,8 +283,17 @@ func (e *simEvents) Wait(ms uint32) (nvml.EventData, nvml.Return) {
 			return nvml.EventData{}, f.code
 		}
 	}
+	e.library.stay(1)
 	time.Sleep(time.Duration(ms) * time.Millisecond)
+	e.library.stay(-1)
 	return nvml.EventData{}, nvml.ERROR_TIMEOUT
+}
+
+// stay notes that a wait for events begins or ends.
+func (l *simLibrary) stay(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inside[eventCall] += n
 }
 
 // simHandle is a process's handle of a GPU.

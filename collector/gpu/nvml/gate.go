@@ -12,13 +12,14 @@ import (
 // the library must not be initialised or shut down under a call of another
 // thread. The zero gate is open. Its methods may be called from any goroutine.
 type gate struct {
-	mu     sync.Mutex
-	inside int
-	closed bool
+	mu      sync.Mutex
+	inside  int
+	waiting int // of those inside, by enterLater
+	closed  bool
 	// reopened is not nil while somebody has the library alone or waits for that;
 	// it is closed when they are done.
 	reopened chan struct{}
-	// empty is closed when the last one leaves while somebody waits for that.
+	// empty is closed when the library becomes vacant while somebody waits for that.
 	empty chan struct{}
 	// claim is not nil while somebody waits for a moment when nobody is inside.
 	claim *claim
@@ -50,25 +51,42 @@ func (g *gate) enter() bool {
 }
 
 // enterLater is enter for who can wait while there is a claim: a wait for events, which
-// would stay inside nearly all the time.
+// would stay inside nearly all the time. leaveLater ends it.
 func (g *gate) enterLater() bool {
 	for {
 		g.mu.Lock()
 		c := g.claim
 		g.mu.Unlock()
-		if c == nil {
-			return g.enter()
+		if c != nil {
+			<-c.over
+			continue
 		}
-		<-c.over
+		if !g.enter() {
+			return false
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waiting++
+		return true
 	}
 }
+
+func (g *gate) leaveLater() {
+	g.mu.Lock()
+	g.waiting--
+	g.mu.Unlock()
+	g.leave()
+}
+
+// vacant reports whether nobody is inside; once the gate is closed, nobody but waits for events. mu is held.
+func (g *gate) vacant() bool { return g.inside == 0 || (g.closed && g.inside == g.waiting) }
 
 // leave ends what enter began.
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
-	if g.inside == 0 && g.empty != nil {
+	if g.vacant() && g.empty != nil {
 		close(g.empty)
 		g.empty = nil
 	}
@@ -115,7 +133,8 @@ func (g *gate) calm(grace time.Duration) (open func(), ok bool) {
 
 // alone keeps newcomers out, waits until nobody is inside, and reports whether
 // that was so within the grace. If it was, the caller has the library alone until
-// it calls open; if it was not, a call hangs, and nothing has changed.
+// it calls open; if it was not, a call hangs, and nothing has changed. Once the gate
+// is closed it does not wait for waits for events.
 func (g *gate) alone(grace time.Duration) (open func(), ok bool) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -131,7 +150,7 @@ func (g *gate) alone(grace time.Duration) (open func(), ok bool) {
 		g.mu.Lock()
 	}
 	g.reopened = make(chan struct{})
-	if g.inside == 0 {
+	if g.vacant() {
 		g.mu.Unlock()
 		return g.reopen, true
 	}
@@ -159,6 +178,13 @@ func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+}
+
+// awaited reports whether a wait for events is inside.
+func (g *gate) awaited() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.waiting > 0
 }
 
 // isClosed reports whether close was called.

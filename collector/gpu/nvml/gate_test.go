@@ -81,7 +81,7 @@ func TestGateCalm(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(time.Millisecond, func() {
 			g.enterLater()
-			g.leave()
+			g.leaveLater()
 			events <- time.Since(start)
 		})
 		time.AfterFunc(time.Second, func() {
@@ -114,7 +114,8 @@ func TestGateNeverCalm(t *testing.T) {
 		if !g.enterLater() || !g.enter() {
 			t.Error("nobody gets in after the claim")
 		}
-		for range 3 {
+		g.leaveLater()
+		for range 2 {
 			g.leave()
 		}
 		if _, ok := g.calm(0); !ok {
@@ -132,4 +133,25 @@ func TestGateClosed(t *testing.T) {
 	if _, ok := g.alone(0); !ok {
 		t.Error("alone: false on a closed gate")
 	}
+}
+
+// The end of the program waits for calls, and not for waits for events.
+func TestGateClosedDuringAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		g.enterLater()
+		g.enter()
+		if _, ok := g.alone(time.Second); ok {
+			t.Error("alone: true with a call and a wait for events inside")
+		}
+		g.close()
+		start := time.Now()
+		time.AfterFunc(time.Second, g.leave)
+		if _, ok := g.alone(3 * time.Second); !ok || !g.awaited() || time.Since(start) != time.Second {
+			t.Errorf("alone: %t after %v, want true after 1s", ok, time.Since(start))
+		}
+		if g.leaveLater(); g.awaited() {
+			t.Error("a wait that is over is still inside")
+		}
+	})
 }

@@ -546,6 +546,7 @@ func (w *world) live(list []trouble) string {
 			w.node.end(f)
 		}
 		w.end()
+		time.Sleep(2 * eventWait) // a real process ends with its waits
 	}()
 	for at := simInterval / 2; at < min(*length, last+2*time.Minute); at += simInterval {
 		for len(next) > 0 && next[0].at <= at {

@@ -344,7 +344,8 @@ func counted(ret nvml.Return) string {
 
 // Close implements gpu.Source. It keeps all further calls out and shuts the
 // library down if those under way return soon; otherwise it leaves the library
-// as it is, to end with the process.
+// as it is, to end with the process. So it does where somebody waits for events, which
+// is no error: nothing can end such a wait, and who stops the program is not to wait for it.
 func (s *Source) Close() error {
 	s.gate.close()
 	open, ok := s.gate.alone(drainGrace)
@@ -352,7 +353,7 @@ func (s *Source) Close() error {
 		return errors.New("a call into the driver has not returned: the library was not shut down")
 	}
 	defer open()
-	if !s.initialised.Swap(false) {
+	if s.gate.awaited() || !s.initialised.Swap(false) {
 		return nil
 	}
 	return s.library.shutdown(&s.calls)

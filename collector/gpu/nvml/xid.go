@@ -17,9 +17,12 @@ import (
 )
 
 const (
-	// eventWait is the longest stay inside the library, and so the longest that the
-	// end of Watch or a new Init has to wait.
-	eventWait = 500 * time.Millisecond
+	// eventWait is the longest stay inside the library, and so the longest that a new Init has to wait. Higher
+	// values cost less: for the first 10 ms of each wait Go's runtime watches whether the call returns.
+	eventWait = 2 * time.Second
+	// watchInterval is how often it is looked for new GPUs and into the kernel log, and how often at most a driver
+	// is asked for events that does not wait for them.
+	watchInterval = time.Second
 	// maxBackoff is the pause before a GPU is asked again that keeps failing.
 	maxBackoff = 30 * time.Second
 )
@@ -32,7 +35,11 @@ const (
 // read.
 //
 // Each GPU has an event set and a goroutine of its own: one that is lost makes
-// every wait for its set fail, and one that hangs keeps its thread.
+// every wait for its set fail, and one that hangs keeps its thread. They wait in the driver
+// and do not poll: of errors between two calls the driver tells the last code only.
+//
+// Once ctx is done Watch returns, and reports nothing any more. A goroutine that waits in the driver ends up to
+// eventWait later.
 func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
@@ -42,14 +49,14 @@ func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 		listeners: make(map[string]*listener),
 	}
 	defer w.log.close()
-	defer w.end()
+	defer w.reporter.end()
 	defer cancel()
 	for ctx.Err() == nil {
 		w.listen(ctx)
 		if err := w.readLog(); err != nil {
 			return err
 		}
-		pause(ctx, eventWait)
+		pause(ctx, watchInterval)
 	}
 	return nil
 }
@@ -91,7 +98,6 @@ type watcher struct {
 	reporter  reporter
 	log       kernelLog
 	listeners map[string]*listener // by UUID: a GPU may become another device
-	running   sync.WaitGroup
 }
 
 // listen starts to listen to the GPUs that came.
@@ -102,21 +108,8 @@ func (w *watcher) listen(ctx context.Context) {
 		}
 		l := &listener{device: d, reporter: &w.reporter}
 		w.listeners[d.info.UUID] = l
-		w.running.Go(func() { l.run(ctx) })
+		go l.run(ctx)
 	}
-}
-
-// end waits for the listeners, but not for one that hangs in the driver.
-func (w *watcher) end() {
-	ended := make(chan struct{})
-	go func() { w.running.Wait(); close(ended) }()
-	pause, stop := context.WithTimeout(context.Background(), drainGrace)
-	defer stop()
-	select {
-	case <-ended:
-	case <-pause.Done():
-	}
-	w.reporter.end()
 }
 
 // eventless reports whether the driver has no events for a GPU.
@@ -212,7 +205,7 @@ func (l *listener) run(ctx context.Context) {
 		if errors.Is(err, errStale) {
 			l.failures = 0
 		}
-		pause(ctx, min(eventWait<<min(l.failures, 10), maxBackoff))
+		pause(ctx, min(watchInterval<<min(l.failures, 10), maxBackoff))
 		l.failures++
 	}
 }
@@ -259,13 +252,13 @@ func (l *listener) listen(ctx context.Context) error {
 
 // waitAll waits for events of the set until that fails or ctx is done. Meanwhile
 // the GPU is watched. A driver that answers at once though nothing has happened is
-// asked no more often than one that waits.
+// asked once a watchInterval.
 func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) (err error) {
 	l.watch(true)
 	for err == nil && ctx.Err() == nil {
 		began, happened := time.Now(), false
 		if happened, err = l.wait(set, call); err == nil && !happened {
-			pause(ctx, eventWait-time.Since(began))
+			pause(ctx, watchInterval-time.Since(began))
 		}
 	}
 	// A lost GPU has reported its last error; that there was no other is still so.

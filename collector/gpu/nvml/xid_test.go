@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -165,8 +166,8 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 				if l.broken != "" {
 					t.Error(l.broken)
 				}
-				if n := l.total[eventCall]; n > 4*2*60+4 {
-					t.Errorf("%d waits of four GPUs in a minute, of half a second each", n)
+				if n := l.total[eventCall]; n > 4*60+4 {
+					t.Errorf("%d waits of four GPUs in a minute, want one a second of each", n)
 				}
 				if absent := code == nvml.ERROR_NOT_SUPPORTED || code == nvml.ERROR_NO_DATA; absent && watched {
 					t.Error("the GPUs are said to be watched")
@@ -174,7 +175,51 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 				if err := s.Close(); err != nil {
 					t.Error(err)
 				}
+				time.Sleep(2 * eventWait) // a real process ends with its waits
 			})
 		})
 	}
+}
+
+// Who stops the exporter does not wait for a wait for events, and the library is not shut down under it.
+func TestEndDuringWaitForEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l, err := newSimSource(newWorld(t.TempDir()).node, Config{KernelLog: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Devices(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var watched []error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			watched = append(watched, s.Watch(ctx, func(gpu.Event) {}))
+		}()
+		time.Sleep(5*eventWait + eventWait/2)
+		if n := l.inside[eventCall]; n != 4 {
+			t.Errorf("%d waits are under way, want one of each GPU", n)
+		}
+		if n := l.total[eventCall]; n > 4*6 {
+			t.Errorf("%d waits of four GPUs, want 24: each stays as long as it may", n)
+		}
+		began := time.Now()
+		cancel()
+		<-done
+		if err := errors.Join(append(watched, s.Close())...); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the end took %s, want no wait", took)
+		}
+		time.Sleep(2 * eventWait)
+		if l.broken != "" || l.inside[eventCall] != 0 || l.total["nvmlShutdown"] != 0 {
+			t.Errorf("after the end: %q, %d waits inside, %d times shut down", l.broken, l.inside[eventCall], l.total["nvmlShutdown"])
+		}
+		if n := l.total["nvmlEventSetFree"]; n != 0 {
+			t.Errorf("%d calls after the end", n)
+		}
+	})
 }
