@@ -267,10 +267,11 @@ type Process struct {
 	// SM, MemoryController, Encoder and Decoder are utilisation ratios, the
 	// highest since the last sample. Absent is not idle.
 	SM, MemoryController, Encoder, Decoder Opt[float64]
-	// CPU is the processor time that it has used so far.
+	// CPU is the processor time that it has used so far. Like State it need not be
+	// in every sample.
 	CPU Opt[time.Duration]
-	// State is the letter of /proc/PID/stat, 0 when unknown, X where it has ended and
-	// the driver lists it all the same; Orphaned says that
+	// State is the letter of /proc/PID/stat, 0 when unknown or not read this time, X where it has
+	// ended and the driver lists it all the same; Orphaned says that
 	// its parent is gone and that it is no service.
 	State    byte
 	Orphaned bool

@@ -32,6 +32,7 @@ type processTable struct {
 	last    [len(lists)][]processInfo // each list as it was last read
 	read    [len(lists)]bool          // whether it ever was
 	seen    map[uint32]*process
+	numbers numbering
 	samples utilizationSamples
 }
 
@@ -66,15 +67,21 @@ func (r *reading) processes(s *gpu.Sample) {
 		merged.add(t.last[i], l.kind, true)
 	}
 	all := merged.list()
+	handed := t.numbers.next(r.device.source.procs.lastNumber(), s.T) // after the lists: it covers all that they hold
 	use := r.usage(s)
 	s.ProcessesKnown = !unseen && slices.Contains(t.read[:], true)
 	s.Processes = make([]gpu.Process, 0, len(all))
 	seen := make(map[uint32]*process, len(all))
 	for _, l := range all {
-		p, ok := r.resolve(l, seen)
+		known := seen[l.pid]
+		if known == nil {
+			known = r.lookUp(l, s.T, handed)
+		}
+		p, ok := r.resolve(l, known, s.T)
 		if !ok {
 			continue
 		}
+		seen[l.pid] = known
 		complete = complete && l.used.OK && l.pid != 0
 		use.apply(&p)
 		s.Processes = append(s.Processes, p)
@@ -83,24 +90,30 @@ func (r *reading) processes(s *gpu.Sample) {
 	s.ProcessesComplete = complete && s.ProcessesKnown
 }
 
-// resolve looks a listed process up. It reports false for one that was kept from
-// an earlier list and has ended.
-func (r *reading) resolve(l listed, seen map[uint32]*process) (gpu.Process, bool) {
-	t := &r.device.processes
-	p := seen[l.pid]
-	if p == nil {
-		p = r.device.source.procs.read(l.pid, t.seen[l.pid])
-		if p == nil {
-			p = &process{}
-		}
+// lookUp returns what is known of a listed process: what was read for an earlier sample where that still stands.
+func (r *reading) lookUp(l listed, at time.Duration, handed handedOut) *process {
+	before := r.device.processes.seen[l.pid]
+	if before != nil && !l.kept && !handed.has(l.pid) && before.stands(l.pid, at) {
+		return before
 	}
-	if l.kept && (!p.alive || t.seen[l.pid] == nil || t.seen[l.pid].start != p.start) {
+	p := r.device.source.procs.read(l.pid, before)
+	if p == nil {
+		p = &process{}
+	}
+	p.readAt = at
+	return p
+}
+
+// resolve returns a listed process, of which p is known. It reports false for one that was kept from
+// an earlier list and has ended.
+func (r *reading) resolve(l listed, p *process, at time.Duration) (gpu.Process, bool) {
+	before := r.device.processes.seen[l.pid]
+	if l.kept && (!p.alive || before == nil || before.start != p.start) {
 		return gpu.Process{}, false
 	}
-	seen[l.pid] = p
-	out := gpu.Process{
-		ID: gpu.ProcessID{PID: l.pid, Start: p.start}, Type: l.kind, Used: l.used,
-		Started: p.started, CPU: p.cpu, State: p.state, Orphaned: p.orphaned,
+	out := gpu.Process{ID: gpu.ProcessID{PID: l.pid, Start: p.start}, Type: l.kind, Used: l.used, Started: p.started}
+	if p.readAt == at {
+		out.CPU, out.State, out.Orphaned = p.cpu, p.state, p.orphaned
 	}
 	if l.instance != noInstance {
 		out.Instance = gpu.Some(l.instance)

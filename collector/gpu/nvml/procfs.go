@@ -24,8 +24,14 @@ import (
 // (PROC_PID_INIT_INO), the host's.
 const hostPIDNamespace = "pid:[4026531836]"
 
+// statInterval is how often a process is read of which nothing says that it has changed. Higher values cost less, and
+// notice later that it is stuck, an orphan, or has ended while the driver still lists it: a matter of minutes for who
+// judges that.
+const statInterval = 15 * time.Second
+
 // process is what procfs says of a process. It is not changed once it was read.
 type process struct {
+	readAt   time.Duration // the time of the sample that it was read for
 	start    uint64 // field 22 of /proc/PID/stat; 0 where it was never seen
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
@@ -115,6 +121,13 @@ func (p *procfs) bootTime() gpu.Opt[time.Duration] {
 	return p.boot
 }
 
+// stands reports whether what was read of pid need not be read again for the sample at that time: it was alive and not
+// stuck, and its turn has not come. The turns of processes are spread over statInterval by their numbers.
+func (p *process) stands(pid uint32, at time.Duration) bool {
+	turn := func(t time.Duration) time.Duration { return (t + time.Duration(pid)*time.Second) / statInterval }
+	return p.alive && p.state != 'D' && p.state != 'Z' && turn(p.readAt) == turn(at)
+}
+
 // read returns what procfs says of pid now. before is what it said for the last
 // sample, nil if that was never asked; a process that cannot be found any more is
 // still that one while the driver lists its number, because a successor of the
@@ -174,15 +187,9 @@ type stat struct {
 var statBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
 func (p *procfs) stat(pid uint32) (stat, error) {
-	// Package os would also offer each file to the runtime's poller.
-	fd, err := syscall.Open(p.root+"/"+strconv.FormatUint(uint64(pid), 10)+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return stat{}, err
-	}
-	defer syscall.Close(fd)
 	b := statBuffers.Get().(*[4096]byte)
 	defer statBuffers.Put(b)
-	n, err := syscall.Read(fd, b[:])
+	n, err := readFile(p.root+"/"+strconv.FormatUint(uint64(pid), 10)+"/stat", b[:])
 	if err != nil {
 		return stat{}, err
 	}
