@@ -42,8 +42,9 @@ const (
 	costRounds  = 3
 )
 
-// costWarm is how long an exporter runs before it is measured: its first look at all open files of the host is over then.
-const costWarm = 20 * time.Second
+// costWarm is how long an exporter runs before it is measured: its first look at all open files of the host is over
+// then, and those at new processes.
+const costWarm = 75 * time.Second
 
 // load is what an exporter has to look at.
 type load struct {
@@ -78,6 +79,8 @@ type costs struct {
 	allocations   int           // a scrape, plain
 	reads         float64       // system calls that read, a second of the background
 	calls         float64       // into the library, a second of the background
+	waits         float64       // for events, a second of the background
+	exit          time.Duration // from SIGTERM to the end, of the clock on the wall
 	switches      float64       // voluntary context switches a second of the background, the fake's included
 }
 
@@ -198,6 +201,7 @@ type meter struct {
 	at                     time.Time
 	cpu, fake              time.Duration
 	reads, calls, switches int
+	waits                  int // for events
 }
 
 func (b *costBench) read() meter {
@@ -212,9 +216,12 @@ func (b *costBench) read() meter {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	for _, f := range log.Functions {
+	for name, f := range log.Functions {
 		m.fake += f.CPU
 		m.calls += int(f.Calls)
+		if strings.HasPrefix(name, "nvmlEventSetWait") {
+			m.waits += int(f.Calls)
+		}
 	}
 	m.reads = procNumber(b.t, fmt.Sprintf("/proc/%d/io", b.PID()), "syscr")
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", b.PID()))
@@ -263,6 +270,9 @@ func measure(t *testing.T, l load) costs {
 	status := fmt.Sprintf("/proc/%d/status", b.PID())
 	c.resident = procNumber(t, status, "VmRSS") << 10
 	c.anonymous = procNumber(t, status, "RssAnon") << 10
+	began := time.Now()
+	b.Stop(t)
+	c.exit = time.Since(began)
 	t.Logf("%+v", c)
 	return c
 }
@@ -284,6 +294,7 @@ func (b *costBench) counts(background time.Duration) (c costs) {
 	c.fake = time.Duration(perSecond(from, to, float64(to.fake-from.fake)))
 	c.reads = perSecond(from, to, float64(to.reads-from.reads))
 	c.calls = perSecond(from, to, float64(to.calls-from.calls))
+	c.waits = perSecond(from, to, float64(to.waits-from.waits))
 	c.switches = perSecond(from, to, float64(to.switches-from.switches))
 	_, c.allocations = b.scrapes("", 50, 1, c.background)
 	return c
@@ -355,18 +366,19 @@ func costTable(all []costs) string {
 Times are processor time in user and kernel mode (the process's clock), not wall time. Each call of the fake library
 measures its thread's processor time, and that is subtracted; the column "fake" has it. A scrape is the median of %d rounds of %d scrapes
 with the headers of Prometheus over one connection, less the background meanwhile. The background is measured over %s without scrapes.
-What the first %s cost is left out, with the one look at all open files of the host that is among them.
+What the first %s cost is left out, with the one look at all open files of the host that is among them, and those at
+processes that are new. The exit is from SIGTERM to the end, by the clock on the wall.
 The processes on the GPUs and on the host are real ones, which sleep. The shown processes of a GPU are 64 at most, and all are judged.
 
-| GPUs x processes | host processes | open descriptors | series | scrape, plain | scrape, gzip | a series, plain | background | fake | resident | of it no file's | page | gzipped | objects a scrape | reads/s | library calls/s |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| GPUs x processes | host processes | open descriptors | series | scrape, plain | scrape, gzip | a series, plain | background | fake | resident | of it no file's | page | gzipped | objects a scrape | reads/s | library calls/s | exit |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 `, harness.Processor(), runtime.NumCPU(), runtime.Version(), costRounds, costScrapes, *costTime, costWarm)
 	for _, c := range all {
-		fmt.Fprintf(&s, "| %dx%d | %d | %d | %d | %.2f ms | %.2f ms | %.2f us | %.1f ms/s | %.1f ms/s | %.1f MiB | %.1f MiB | %d KiB | %d KiB | %d | %.0f | %.0f |\n",
+		fmt.Fprintf(&s, "| %dx%d | %d | %d | %d | %.2f ms | %.2f ms | %.2f us | %.1f ms/s | %.1f ms/s | %.1f MiB | %.1f MiB | %d KiB | %d KiB | %d | %.0f | %.0f | %d ms |\n",
 			c.load.gpus, c.load.processes, c.load.host, c.load.descriptors, c.series,
 			float64(c.plain)/1e6, float64(c.gzip)/1e6, float64(c.plain)/1e3/float64(max(1, c.series)),
 			float64(c.background)/1e6, float64(c.fake)/1e6, float64(c.resident)/(1<<20), float64(c.anonymous)/(1<<20),
-			c.bytes>>10, c.gzipped>>10, c.allocations, c.reads, c.calls)
+			c.bytes>>10, c.gzipped>>10, c.allocations, c.reads, c.calls, c.exit.Milliseconds())
 	}
 	return s.String()
 }
@@ -384,8 +396,9 @@ func costCounts(t *testing.T) {
 		{"bytes of a page", float64(c.bytes), 300_000},
 		{"bytes of a gzipped page", float64(c.gzipped), 30_000},
 		{"objects allocated a scrape", float64(c.allocations), 3000},
-		{"system calls that read, a second", c.reads, 90},
-		{"calls into the driver's library, a second", c.calls, 185}, // with two slow readings in the time
+		{"system calls that read, a second", c.reads, 30},
+		{"calls into the driver's library, a second", c.calls, 150}, // with two slow readings in the time
+		{"waits for events of 8 GPUs, a second", c.waits, 5},
 	} {
 		t.Logf("%s: %.0f of at most %.0f", count.name, count.got, count.most)
 		if count.got > count.most {

@@ -37,9 +37,12 @@ var errOthers = errors.New("it is the page of another process")
 const (
 	// readInterval is how often pages are read. Probes write every five seconds.
 	readInterval = time.Second
-	// findInterval is how often a process without a page is looked at again: it may load
-	// the probe late.
+	// findInterval is how often a process without a page is looked at again, as a probe is loaded at the start of
+	// a program; lateInterval is how long that may take after earlyFor: it may load the probe late. A look takes a
+	// microsecond or two for each file that the process has open.
 	findInterval = 15 * time.Second
+	lateInterval = time.Minute
+	earlyFor     = time.Minute
 	// staleAfter is six times the probe's interval: the process is stopped, or its probe is.
 	staleAfter = 30 * time.Second
 	// forgetAfter is how long a process is kept that nobody asks for.
@@ -73,7 +76,8 @@ type process struct {
 	sites   *Sites   // not changed once it is here; nil: nobody has asked for them
 
 	// Run's alone.
-	looked   time.Time // for a page
+	first    time.Time // look for a page
+	looked   time.Time // for a page, the last time
 	file     *os.File  // nil: none was found
 	sequence uint64    // of the page that is open, or was last; 0: there was none
 	written  time.Time // when the sequence was seen to change
@@ -153,7 +157,7 @@ func (r *Reader) Run(ctx context.Context) {
 func (r *Reader) update(now time.Time) {
 	denied := false
 	for id, p := range r.wanted(now) {
-		if p.file == nil && now.Sub(p.looked) >= findInterval && r.pages < MaxPages {
+		if p.file == nil && now.Sub(p.looked) >= p.lookInterval(id, now) && r.pages < MaxPages {
 			r.look(id, p, now)
 		} else if p.file != nil {
 			r.refresh(p, now)
@@ -185,9 +189,21 @@ func (r *Reader) wanted(now time.Time) map[gpu.ProcessID]*process {
 	return wanted
 }
 
+// lookInterval is how far apart two looks for the page of a process are now. Late ones are spread by the number of the
+// process: all may have been found in one second.
+func (p *process) lookInterval(id gpu.ProcessID, now time.Time) time.Duration {
+	if p.sequence == 0 && now.Sub(p.first) >= earlyFor { // who had a page may make a new one
+		return lateInterval - time.Duration(id.PID%30)*time.Second
+	}
+	return findInterval
+}
+
 // look looks for the page of a process.
 func (r *Reader) look(id gpu.ProcessID, p *process, now time.Time) {
 	p.looked = now
+	if p.first.IsZero() {
+		p.first = now
+	}
 	f, found, err := r.find(id)
 	p.denied = errors.Is(err, fs.ErrPermission)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -172,6 +173,43 @@ func TestReaderOfAnother(t *testing.T) {
 }
 
 // TestReaderOfNames reads a process that calls itself something else each time.
+// A process without a page is looked at every 15 s in its first minute, and then once a minute at least. Late looks at
+// many processes do not all fall into one second.
+func TestReaderLooksLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const processes, minutes = 60, 10
+		r, err := New(Options{ProcFS: t.TempDir()})
+		if err != nil {
+			t.Skip(err)
+		}
+		looks, most := 0, 0
+		for second := range minutes * 60 {
+			for pid := range uint32(processes) {
+				r.Of(gpu.ProcessID{PID: 1 + pid, Start: 1})
+			}
+			r.update(time.Now())
+			now := 0
+			for id, p := range r.processes {
+				if p.looked.Equal(time.Now()) {
+					now++
+				} else if waits := time.Since(p.looked); waits > lateInterval {
+					t.Fatalf("process %d waits for %s", id.PID, waits)
+				}
+			}
+			if looks += now; second > 0 && second <= 45 && (now == processes) != (second%15 == 0) {
+				t.Errorf("second %d: %d looks", second, now)
+			}
+			if second > 120 {
+				most = max(most, now)
+			}
+			time.Sleep(time.Second)
+		}
+		if least, high := processes*(3+minutes), processes*(4+2*minutes); looks < least || looks > high || most > processes/4 {
+			t.Errorf("%d looks, %d in one second at most; want %d to %d, spread", looks, most, least, high)
+		}
+	})
+}
+
 func TestReaderOfNames(t *testing.T) {
 	id := idOf(t, os.Getpid())
 	write := memoryFile(t, testPage(1, id.Start))

@@ -42,6 +42,9 @@ const (
 	// retries is how often a process whose files could not be seen is looked at again at once. It may have been about to
 	// end, or the system short of memory; a right that is missing stays missing.
 	retries = 3
+	// listedLooks is how often a process is looked at from when the driver lists it: it may open its GPUs one after the
+	// other. After that it is one that holds a device, or an older one.
+	listedLooks = 4
 )
 
 // walks remembers which processes were looked at. It goes by their numbers alone: Linux gives a number again
@@ -60,6 +63,7 @@ type walk struct {
 	first, last time.Duration // the calls that looked at it, since began
 	holds       bool
 	unreadable  int // how often in a row its files could not be seen
+	listed      int // looks that are left since the driver lists it
 }
 
 // begin begins a call, and forgets processes that are not there any more.
@@ -67,14 +71,17 @@ func (w *walks) begin(pids []uint32, onGPU map[uint32]bool) {
 	if w.began.IsZero() {
 		w.began = time.Now()
 	}
-	w.now, w.onGPU = time.Since(w.began), onGPU
+	w.now = time.Since(w.began)
 	known := make(map[uint32]walk, len(pids))
 	for _, pid := range pids {
 		if k, ok := w.known[pid]; ok {
+			if onGPU[pid] && !w.onGPU[pid] {
+				k.listed = listedLooks
+			}
 			known[pid] = k
 		}
 	}
-	w.known = known
+	w.known, w.onGPU = known, onGPU
 }
 
 // due reports whether a process is to be looked at in this call. The others are spread over oldEvery by their numbers.
@@ -84,7 +91,7 @@ func (w *walks) due(pid uint32) bool {
 	again := k.unreadable > 0 && k.unreadable <= retries
 	phase := time.Duration(pid) * time.Second
 	turn := func(at time.Duration) time.Duration { return (at + phase) / oldEvery }
-	return !ok || k.holds || young || again || w.onGPU[pid] || turn(w.now) != turn(k.last)
+	return !ok || k.holds || young || again || k.listed > 0 || turn(w.now) != turn(k.last)
 }
 
 // walked notes what was seen of a process.
@@ -93,7 +100,7 @@ func (w *walks) walked(pid uint32, holds, unreadable bool) {
 	if !ok {
 		k.first = w.now
 	}
-	k.last, k.holds = w.now, holds
+	k.last, k.holds, k.listed = w.now, holds, max(0, k.listed-1)
 	if k.unreadable++; !unreadable {
 		k.unreadable = 0
 	}
@@ -126,7 +133,7 @@ type openFile struct{ device, fd string }
 // too, so this exporter is among the holders.
 //
 // The first call reads the links of all open files on the system. Later ones read those of processes that hold a device,
-// that Owner was asked for, or that came in the last youngFor, and those of the others once in oldEvery. Who opens a
+// that Owner was asked for since a few calls, or that came in the last youngFor, and those of the others once in oldEvery. Who opens a
 // device later than that is seen by the first call that is oldEvery after it, at worst.
 //
 // It returns ctx's error once ctx is done. Processes whose files may not be seen are left out; see Unreadable. Calls are

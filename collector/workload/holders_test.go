@@ -329,8 +329,17 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The others are looked at once in oldEvery, a few in each call.
+// The others are looked at once in oldEvery, a few in each call, and so are those that the driver lists and that hold no
+// device that could be seen.
 func TestHoldersLooksAtFew(t *testing.T) {
+	t.Run("others", func(t *testing.T) { looksAtFew(t, 1, func(*Resolver, uint32) {}) })
+	t.Run("listed", func(t *testing.T) {
+		looksAtFew(t, 1+listedLooks, func(r *Resolver, pid uint32) { r.Owner(gpu.ProcessID{PID: pid, Start: 1}) })
+	})
+}
+
+// looksAtFew looks at processes after they were asked for, and lets the first calls look at all.
+func looksAtFew(t *testing.T, first int, ask func(r *Resolver, pid uint32)) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
 		const processes = 200
@@ -343,13 +352,16 @@ func TestHoldersLooksAtFew(t *testing.T) {
 			if _, err := r.Holders(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			for pid := range uint32(processes) {
+				ask(r, pid+10)
+			}
 			looked := 0
 			for _, k := range r.walks.known {
 				if k.last == r.walks.now {
 					looked++
 				}
 			}
-			if call > 0 && looked > processes/10 {
+			if call >= first && looked > processes/10 {
 				t.Errorf("call %d: %d of %d are looked at, want about a twentieth", call, looked, processes)
 			}
 			time.Sleep(pause)
