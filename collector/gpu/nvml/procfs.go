@@ -32,7 +32,7 @@ const statInterval = 15 * time.Second
 // process is what procfs says of a process. It is not changed once it was read.
 type process struct {
 	readAt   time.Duration // the time of the sample that it was read for
-	start    uint64 // field 22 of /proc/PID/stat; 0 where it was never seen
+	start    uint64        // field 22 of /proc/PID/stat; 0 where it was never seen
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
 	state    byte // 0 where it could not be read this time, X where it is not there any more
