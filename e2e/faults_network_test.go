@@ -169,8 +169,8 @@ func peakMemory(t *testing.T, p *harness.Process) (bytes uint64) {
 	return 0
 }
 
-// TestFaultsOfTheNetworkWithTLS has strangers try passwords, and clients with the right one ask for much over HTTP/2 and
-// read nothing.
+// TestFaultsOfTheNetworkWithTLS has strangers guess passwords, each from an address of its own, and clients with the right
+// one ask for much over HTTP/2 and read nothing. A Prometheus has scraped before.
 func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.sign(t, "server")
@@ -189,8 +189,11 @@ func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 		address = "https://" + m[1]
 		return nil
 	})
-	client := func(http2 bool) *http.Client {
-		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2}}
+	client := func(from net.IP, http2 bool) *http.Client {
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+		return &http.Client{Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2,
+		}}
 	}
 	ask := func(ctx context.Context, c *http.Client, path, password string) (*http.Response, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, http.NoBody)
@@ -229,16 +232,22 @@ func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 	} {
 		name := fmt.Sprintf("network: %d clients %s", clients, what)
 		k := &faultKind{Name: name, faults: 1}
+		good := client(net.IPv4(127, 0, 0, 1), false)
+		r, err := ask(t.Context(), good, "/metrics", "change me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // or the connection is not used again
+		_ = r.Body.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for n := range clients {
 			all.Go(func() {
-				c := client(true)
+				c := client(net.IPv4(127, 1, 0, byte(n)), true)
 				attack(ctx, c, n)
 				c.CloseIdleConnections()
 			})
 		}
-		good := client(false)
 		for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(scrapeEvery) {
 			began := time.Now()
 			r, err := ask(ctx, good, "/metrics", "change me")

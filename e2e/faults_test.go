@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ import (
 var (
 	faultsAll  = flag.Bool("faults.all", false, "run all faults, not a sample of them")
 	faultsSeed = flag.Uint64("faults.seed", 1, "what the sample is drawn by")
+	faultsOnly = flag.String("faults.only", "", "take all faults of one call that match this expression, such as OfaUtilization.*=UNINITIALIZED")
+	faultsRuns = flag.Int("faults.runs", 1, "how often each of these is run")
 	faultsFile = flag.String("faults.file", "", "write the table to this file")
 )
 
@@ -297,6 +300,11 @@ func draw(calls []string, uuid string) (all []drawn) {
 	}
 	r := rand.New(rand.NewPCG(*faultsSeed, 0)) //nolint:gosec // it can be drawn again
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if *faultsOnly != "" {
+		only := regexp.MustCompile(*faultsOnly)
+		all = slices.DeleteFunc(all, func(d drawn) bool { return !only.MatchString(d.fault.String()) })
+		return slices.Repeat(all, *faultsRuns)
+	}
 	if !*faultsAll {
 		// The few hangs are worth more than the many errors.
 		var some []drawn
@@ -367,6 +375,9 @@ func TestFaultsOfTheDriver(t *testing.T) {
 					others = []int{0, 2, 3}
 				}
 				k := m.suffer(t, p, d.kind, others, d.fault)
+				if *faultsOnly != "" {
+					t.Logf("%s: healthy GPUs lost %g samples of %.0f", d.fault, k.lost, k.taken)
+				}
 				k.judge(t, d.fault.String())
 				faultRows.add(k)
 			}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,8 +48,9 @@ type exporter struct {
 	lives     *livesKeeper
 	sampler   *collector.Sampler
 	reloader  *reloader
-	server    *http.Server
 	listeners []net.Listener // none where exporter-toolkit has to open them
+	// servers are one for each listener, at least one: exporter-toolkit changes the handler of a server that it is given.
+	servers []*http.Server
 }
 
 // newExporter listens and wires the parts. It reads no GPU yet. It owns src from
@@ -89,7 +92,15 @@ func (e *exporter) wire() (err error) {
 	if err != nil {
 		return err
 	}
-	e.server = &http.Server{
+	for range max(1, len(e.listeners)) {
+		e.servers = append(e.servers, e.newServer(handler, limits))
+	}
+	return nil
+}
+
+// newServer returns a server of what is served, within limits that are those of all servers together.
+func (e *exporter) newServer(handler http.Handler, limits *limits) *http.Server {
+	s := &http.Server{
 		Handler:           handler,
 		ErrorLog:          slog.NewLogLogger(newSparse(e.slogger.Handler()), slog.LevelWarn),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -98,8 +109,9 @@ func (e *exporter) wire() (err error) {
 		IdleTimeout:       90 * time.Second, // longer than scrapes are apart
 		MaxHeaderBytes:    64 << 10,
 	}
-	limits.connections.serve(e.server)
-	return nil
+	limits.connections.serve(s)
+	limits.passwords.Serve(s)
+	return s
 }
 
 // newSampler returns a sampler of the source. What the host shows of GPUs and
@@ -249,10 +261,16 @@ func notReal(s source.Config) string {
 }
 
 func (e *exporter) serve() error {
-	if e.listeners != nil {
-		return web.ServeMultiple(e.listeners, e.server, e.cfg.listen, e.slogger)
+	if e.listeners == nil {
+		return web.ListenAndServe(e.servers[0], e.cfg.listen, e.slogger)
 	}
-	return web.ListenAndServe(e.server, e.cfg.listen, e.slogger)
+	var all sync.WaitGroup
+	errs := make([]error, len(e.listeners))
+	for i, l := range e.listeners {
+		all.Go(func() { errs[i] = web.Serve(l, e.servers[i], e.cfg.listen, e.slogger) })
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }
 
 // wait returns the exit code once there is a reason to stop.
@@ -284,9 +302,18 @@ func (e *exporter) wait(ctx context.Context, served <-chan error, stale <-chan t
 func (e *exporter) stopServing(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestGrace)
 	defer cancel()
-	if err := e.server.Shutdown(ctx); err != nil {
+	var all sync.WaitGroup
+	errs := make([]error, len(e.servers))
+	for i, s := range e.servers {
+		all.Go(func() {
+			if errs[i] = s.Shutdown(ctx); errs[i] != nil {
+				_ = s.Close() // it is the last resort
+			}
+		})
+	}
+	all.Wait()
+	if err := cmp.Or(errs...); err != nil {
 		level.Warn(e.logger).Log("msg", "Requests were cut off", "err", err)
-		_ = e.server.Close() // it is the last resort
 	}
 }
 
