@@ -129,15 +129,14 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 		a := &attacks[i]
 		k := &faultKind{Name: "network: " + a.name, faults: 1}
 		before := len(p.Output())
-		lost, at := m.samples(t, eventually(t, p, m.allUp), gpus)
+		healthy := m.follow(t, p, eventually(t, p, m.allUp), gpus)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { a.run(ctx, strings.TrimPrefix(p.URL, "http://")); close(ended) }()
 		k.watch(t, p, during, nil)
 		cancel()
 		<-ended
-		lostNow, atNow := m.samples(t, eventually(t, p, m.allUp), gpus)
-		k.lost, k.taken = lostNow-lost, (atNow-at)/0.2
+		healthy.note(t, eventually(t, p, m.allUp), k)
 		faultRows.add(k)
 		k.judge(t, a.name)
 		if lines := strings.Count(p.Output()[before:], "\n"); lines > 30 {
@@ -321,14 +320,13 @@ func TestFaultsOfTheHost(t *testing.T) {
 	} {
 		k := &faultKind{Name: name, faults: 1}
 		ready := func(s harness.Metrics) error { return errors.Join(m.allUp(s), written(s)) }
-		lost, at := m.samples(t, eventually(t, p, ready), gpus)
+		healthy := m.follow(t, p, eventually(t, p, ready), gpus)
 		k.watch(t, p, 2*faultTime, fault[0])
 		fault[1]()
 		cleared := time.Now()
 		after := eventually(t, p, ready)
 		k.recovery = time.Since(cleared)
-		lostNow, atNow := m.samples(t, after, gpus)
-		k.lost, k.taken = lostNow-lost, (atNow-at)/0.2
+		healthy.note(t, after, k)
 		faultRows.add(k)
 		k.judge(t, name)
 	}

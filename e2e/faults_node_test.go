@@ -72,7 +72,7 @@ func TestFaultsOfTheNode(t *testing.T) {
 	for i := range events {
 		e := &events[i]
 		k := &faultKind{Name: e.name, faults: 1}
-		lost, at := m.samples(t, eventually(t, p, m.allUp), e.well)
+		others := m.follow(t, p, eventually(t, p, m.allUp), e.well)
 		m.GPUs = slices.Clone(healthy)
 		e.begin(t, m)
 		m.apply(t)
@@ -91,8 +91,7 @@ func TestFaultsOfTheNode(t *testing.T) {
 		cleared := time.Now()
 		after := eventually(t, p, m.allUp)
 		k.recovery = time.Since(cleared)
-		lostNow, atNow := m.samples(t, after, e.well)
-		k.lost, k.taken = lostNow-lost, (atNow-at)/0.2
+		others.note(t, after, k)
 		k.judge(t, e.name)
 		faultRows.add(k)
 	}
@@ -132,7 +131,7 @@ func TestFaultsOfTheDisk(t *testing.T) {
 	} {
 		k := &faultKind{Name: name, faults: 1}
 		gpus := []int{0, 1, 2, 3}
-		lost, at := m.samples(t, eventually(t, p, written(1)), gpus)
+		others := m.follow(t, p, eventually(t, p, written(1)), gpus)
 		fault[0]()
 		eventually(t, p, written(0))
 		k.watch(t, p, faultTime, nil)
@@ -140,8 +139,7 @@ func TestFaultsOfTheDisk(t *testing.T) {
 		cleared := time.Now()
 		after := eventually(t, p, written(1))
 		k.recovery = time.Since(cleared)
-		lostNow, atNow := m.samples(t, after, gpus)
-		k.lost, k.taken = lostNow-lost, (atNow-at)/0.2
+		others.note(t, after, k)
 		k.judge(t, name)
 		faultRows.add(k)
 	}

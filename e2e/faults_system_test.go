@@ -32,19 +32,19 @@ import (
 // allGPUs are those of a faultyMachine.
 var allGPUs = []int{0, 1, 2, 3}
 
-// through watches an exporter while something goes on around it, and until it is ready again.
-func (m *machine) through(t *testing.T, p *harness.Process, name string, begin, end func(), ready func(harness.Metrics) error) {
+// through watches an exporter while something goes on around it, and until it is ready again. well are the GPUs that lose
+// nothing by it.
+func (m *machine) through(t *testing.T, p *harness.Process, name string, well []int, begin, end func(), ready func(harness.Metrics) error) {
 	t.Helper()
 	k := &faultKind{Name: name, faults: 1}
-	lost, at := m.samples(t, eventually(t, p, ready), allGPUs)
+	healthy := m.follow(t, p, eventually(t, p, ready), well)
 	begin()
 	k.watch(t, p, 2*faultTime, nil)
 	end()
 	cleared := time.Now()
 	after := eventually(t, p, ready)
 	k.recovery = time.Since(cleared)
-	lostNow, atNow := m.samples(t, after, allGPUs)
-	k.lost, k.taken = lostNow-lost, (atNow-at)/0.2
+	healthy.note(t, after, k)
 	k.judge(t, name)
 	faultRows.add(k)
 }
@@ -90,21 +90,6 @@ func TestFaultsOfTheLibrary(t *testing.T) {
 		k.judge(t, name)
 		faultRows.add(k)
 	}
-}
-
-// TestFaultsOfTheMemory leaves the exporter little memory.
-func TestFaultsOfTheMemory(t *testing.T) {
-	t.Parallel()
-	m, first := faultyMachine(t)
-	first.Stop(t)
-	m.calls += "2"
-	m.apply(t)
-	o := m.options()
-	o.Env = append(o.Env, "GOMEMLIMIT=16MiB")
-	p := harness.StartExporter(t, o)
-	m.through(t, p, "host: GOMEMLIMIT is 16 MiB, less than it needs", func() {}, func() {}, m.allUp)
-	p.Stop(t)
-	noStack(t, p.Output())
 }
 
 // TestFaultsOfTheStandstill has the exporter stand still, as in a suspend or where its control group is frozen.
@@ -160,7 +145,7 @@ func TestFaultsOfTheSockets(t *testing.T) {
 			}
 		}()
 		p := m.start(t, "--collector.workload.cri-socket="+socket, "--collector.workload.pod-resources-socket="+socket, "--nvml.timeout=1s")
-		m.through(t, p, name, func() {}, func() {}, m.allUp)
+		m.through(t, p, name, allGPUs, func() {}, func() {}, m.allUp)
 		endsPromptly(t, p)
 		_ = l.Close()
 		noStack(t, p.Output())
@@ -175,7 +160,7 @@ func TestFaultsOfAKubelet(t *testing.T) {
 	first.Stop(t)
 	m.calls += "2"
 	p := m.start(t, "--collector.workload.pod-resources-socket="+socket)
-	m.through(t, p, "sockets: a kubelet allots 100,000 devices that are not there", func() {
+	m.through(t, p, "sockets: a kubelet allots 100,000 devices that are not there", allGPUs, func() {
 		for i := range 1000 {
 			var ids []string
 			for n := range 100 {
@@ -207,7 +192,7 @@ func TestFaultsOfTheConfiguration(t *testing.T) {
 			_ = os.Symlink("/dev/zero", file)
 		},
 	} {
-		m.through(t, p, name, func() {
+		m.through(t, p, name, allGPUs, func() {
 			spoil()
 			hangUp(t, p)
 			eventually(t, p, func(s harness.Metrics) error { return reloaded(s, 0) })
