@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 bin=$1 out=$2
 build=.build share=.build/share
 version=$(<VERSION)
-revision=$(git rev-parse HEAD)
+revision=$(git rev-parse HEAD) branch=$(git rev-parse --abbrev-ref HEAD)
 programs=(gpu_leak_exporter gpuleaktool)
 host=$(go env GOARCH)
 
@@ -46,7 +46,8 @@ laptop() { # SYSTEM ARCH
 	mkdir -p "$dir"
 	CGO_ENABLED=0 GOOS=$1 GOARCH=$2 go build -trimpath -ldflags "-s -w \
 		-X github.com/prometheus/common/version.Version=$version \
-		-X github.com/prometheus/common/version.Revision=$revision" -o "$dir/gpuleaktool$ext" ./cmd/gpuleaktool
+		-X github.com/prometheus/common/version.Revision=$revision \
+		-X github.com/prometheus/common/version.Branch=$branch" -o "$dir/gpuleaktool$ext" ./cmd/gpuleaktool
 	cp LICENSE "$dir"
 	tar czf "$out/${dir##*/}.tar.gz" -C "$build" "${dir##*/}"
 }

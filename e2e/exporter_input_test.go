@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"net"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,6 +110,22 @@ func TestHelp(t *testing.T) {
 		p := harness.LaunchExporter(t, harness.Options{Args: []string{flag}})
 		if code := p.Wait(t, patience); code != 0 || !strings.Contains(p.Output(), word) {
 			t.Errorf("%s: exit code %d, output:\n%s", flag, code, p.Output())
+		}
+	}
+}
+
+// TestVersion asks both programs, as go build makes them, what they are: no line of it is empty.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{harness.Exporter(t), harness.Tool(t)} {
+		out, err := exec.Command(program, "--version").Output()
+		if err != nil || !strings.HasPrefix(string(out), filepath.Base(program)+", version ") {
+			t.Errorf("%s: %v\n%s", program, err, out)
+		}
+		for line := range strings.Lines(string(out)) {
+			if _, value, found := strings.Cut(line, ":"); !found || strings.TrimSpace(value) == "" || strings.Contains(line, ": ,") {
+				t.Errorf("%s: an empty line or branch: %q", program, line)
+			}
 		}
 	}
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/promslog"
 	promslogflag "github.com/prometheus/common/promslog/flag"
-	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
@@ -132,7 +132,7 @@ type familyFlag struct{ on, given bool }
 func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	p := &parser{config: &config{}, chosen: map[string]*familyFlag{}}
 	p.app = kingpin.New(program, "Detects GPU memory leaks, foretells when a GPU runs out of memory, and exports both to Prometheus.")
-	p.app.Version(version.Print(program))
+	p.app.Version(release.Print(program))
 	p.app.HelpFlag.Short('h')
 	p.app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { p.ended = true })
 	p.webFlags()

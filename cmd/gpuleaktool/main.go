@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/prometheus/common/version"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
@@ -77,9 +76,13 @@ var errLeak = errors.New("a leak was found")
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ended := false
 	app := kingpin.New(program, "Judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
-	app.Version(version.Print(program))
+	app.Version(release.Print(program))
 	app.HelpFlag.Short('h')
-	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { ended = true })
+	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) {
+		ended = true
+		// kingpin goes on: after --version it would print the help, because no command was given.
+		app.UsageWriter(io.Discard)
+	})
 	commands := map[string]command{}
 	addBacktest(app, commands)
 	addCheck(app, commands)

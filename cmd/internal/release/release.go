@@ -9,17 +9,44 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/version"
 )
 
-// Complete fills in the version of a program that was built by go build or go
-// install: only the Makefile and promu pass one to the linker. It is called once,
+// Complete fills in what is known of a program that was built by go build or go
+// install: only the Makefile and promu pass more to the linker. It is called once,
 // at the start.
 func Complete() {
 	if info, ok := debug.ReadBuildInfo(); ok {
-		version.Version = cmp.Or(version.Version, info.Main.Version)
+		complete(info)
 	}
+}
+
+// complete is Complete. The revision is not here: common takes it from the same place.
+func complete(info *debug.BuildInfo) {
+	version.Version = cmp.Or(version.Version, info.Main.Version)
+	version.Branch = cmp.Or(version.Branch, "unknown")
+	for _, s := range info.Settings {
+		if s.Key != "vcs.time" {
+			continue
+		}
+		// The date of the commit in the form that the Makefile gives it.
+		if committed, err := time.Parse(time.RFC3339, s.Value); err == nil {
+			version.BuildDate = cmp.Or(version.BuildDate, committed.UTC().Format("20060102-15:04:05"))
+		}
+	}
+}
+
+// Print returns what --version prints, without the lines of which nothing is known. It is called after Complete.
+func Print(program string) string {
+	var known strings.Builder
+	for line := range strings.Lines(version.Print(program)) {
+		if !strings.HasSuffix(strings.TrimSpace(line), ":") {
+			known.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(known.String())
 }
 
 // ManPage returns kingpin's template of a man page with the head that man(7) asks for: kingpin writes what --version
