@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ func TestChart(t *testing.T) {
 	if out, err := helm(t, "lint", "--strict", chartDir()); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	values, _ := filepath.Glob(filepath.Join(harness.Root(), "deploy/helm/values/*.yaml")) // fails only if the pattern is wrong
+	values, _ := filepath.Glob(filepath.Join(chartDir(), "values/*.yaml")) // fails only if the pattern is wrong
 	if len(values) < 5 {
 		t.Fatalf("values %q", values)
 	}
@@ -121,6 +122,57 @@ func TestChartFiles(t *testing.T) {
 	for _, f := range files {
 		if name := filepath.Base(f); !seen[name] {
 			t.Errorf("%s is not in the cluster as it is here", name)
+		}
+	}
+}
+
+// object is what tells one object of a cluster from another, and what it selects.
+type object struct {
+	Kind     string
+	Metadata struct {
+		Name   string
+		Labels map[string]string
+	}
+	Spec struct {
+		Selector    labelSelector
+		PodSelector labelSelector `yaml:"podSelector"`
+	}
+}
+
+type labelSelector struct {
+	MatchLabels map[string]string `yaml:"matchLabels"`
+}
+
+// TestChartReleases has two releases in one namespace: they share no object and select no pod of each other.
+func TestChartReleases(t *testing.T) {
+	t.Parallel()
+	const all = "--set=podMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,networkPolicy.enabled=true,openshiftSCC=privileged,detectorConfig.groups[0].name=a"
+	owner := map[string]string{}
+	for _, release := range []string{"gpu-leak-exporter", "old", "gpu-leak-exporter-b"} {
+		out, err := helm(t, "template", release, chartDir(), "--namespace=gpu-leak-exporter", all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]bool{}
+		for d := yaml.NewDecoder(strings.NewReader(out)); ; {
+			var o object
+			if err := d.Decode(&o); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			name := o.Kind + "/" + o.Metadata.Name
+			if other := owner[name]; other != "" {
+				t.Errorf("%s is of %s and of %s", name, other, release)
+			}
+			owner[name], kinds[o.Kind] = release, true
+			selects := cmp.Or(o.Spec.Selector.MatchLabels["app.kubernetes.io/instance"], o.Spec.PodSelector.MatchLabels["app.kubernetes.io/instance"])
+			if slices.Contains([]string{"DaemonSet", "PodMonitor", "NetworkPolicy"}, o.Kind) && selects != release {
+				t.Errorf("%s of %s selects the pods of %q", name, release, selects)
+			}
+		}
+		if len(kinds) != 7 {
+			t.Errorf("the chart makes %d kinds, want 7: %v", len(kinds), kinds)
 		}
 	}
 }

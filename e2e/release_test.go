@@ -184,15 +184,17 @@ func TestReleaseUnpacked(t *testing.T) {
 	}
 }
 
-// TestReleaseChart renders the chart of the release, as it is installed, with dashboards in it.
+// TestReleaseChart renders the chart of the release, as it is installed, with dashboards in it, and with a file of values from it.
 func TestReleaseChart(t *testing.T) {
 	t.Parallel()
 	charts, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/gpu-leak-exporter-*.tgz")) // fails only if the pattern is wrong
 	if len(charts) != 1 {
 		t.Fatalf("charts %q", charts)
 	}
+	dir := t.TempDir()
+	output(t, "tar", "xf", charts[0], "-C", dir)
 	got, err := helm(t, "template", "gpu-leak-exporter", charts[0], "--namespace=gpu-leak-exporter", "--set=image.repository=REGISTRY/gpu-leak-exporter",
-		"--set=dashboards.enabled=true", "--values="+filepath.Join(harness.Root(), "deploy/helm/values/gke.yaml"))
+		"--set=dashboards.enabled=true", "--values="+filepath.Join(dir, "gpu-leak-exporter/values/gke.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,11 @@ var proofs = map[string]proof{
 
 	"helm install gpu-leak-exporter gpu-leak-exporter-0.1.0.tgz --namespace=gpu-leak-exporter --create-namespace --set=image.repository=REGISTRY/gpu-leak-exporter": {test: "TestReleaseChart"},
 	`helm install gpu-leak-exporter gpu-leak-exporter-0.1.0.tgz --namespace=gpu-leak-exporter \`:                                                                    {test: "TestReleaseChart"},
-	"--set=image.repository=REGISTRY/gpu-leak-exporter --values=../deploy/helm/values/gke.yaml":                                                                     {test: "TestReleaseChart"},
+	"--set=image.repository=REGISTRY/gpu-leak-exporter --values=gpu-leak-exporter/values/gke.yaml":                                                                  {test: "TestReleaseChart"},
+	"tar xf gpu-leak-exporter-0.1.0.tgz": {test: "TestReleaseChart"},
+	"ls gpu-leak-exporter/values":        {test: "TestReleaseChart"},
+	`helm install gpu-leak-exporter ./gpu-leak-exporter --namespace=gpu-leak-exporter --values=gpu-leak-exporter/values/gke.yaml \`: {test: "TestReleaseChart"},
+	"--values=gpu-leak-exporter/values/kube-prometheus-stack.yaml --set=image.repository=REGISTRY/gpu-leak-exporter":                {test: "TestReleaseChart"},
 
 	"kubectl create namespace gpu-leak-exporter":                                                                                     {reason: "needs a cluster"},
 	"kubectl label namespace gpu-leak-exporter pod-security.kubernetes.io/enforce=privileged":                                        {reason: "needs a cluster"},
