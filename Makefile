@@ -106,8 +106,8 @@ vet:
 .PHONY: e2e
 e2e: tools $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheus, a browser and other programs
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator ./cmd/gpuleaktool/tracer
-	# What a release is made of takes as long as all else: make check-release. So does make bench-fleet.
-	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost)' ./...
+	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
+	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
 
 .PHONY: screenshots
 screenshots: e2e-packages ## make the pictures of /predict in docs/ from the running demo; needs Debian's chromium
@@ -243,6 +243,10 @@ check-release: tools $(BIN)/.release $(BIN)/helm release-packages e2e-packages #
 	dpkg -s buildah qemu-user >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq --yes --no-install-recommends buildah qemu-user; }
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 1h -run '^Test(Release|Image)' . -release.twice
 
+.PHONY: check-cluster
+check-cluster: $(BIN)/helm $(BIN)/.kubernetes ## apply the chart and the manifests to a real Kubernetes API server; half a minute, and four minutes to build it
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 1h -run '^TestCluster$$' .
+
 .PHONY: image
 image: release ## the container image of a release for this architecture, as .tarballs/image.tar; needs buildah
 	deploy/image/build.sh .build/linux-$$($(GO) env GOARCH) .tarballs/image.tar
@@ -282,6 +286,19 @@ $(BIN)/.release: e2e/tools/release/go.mod e2e/tools/release/go.sum
 $(BIN)/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
 	mkdir -p $(BIN)
 	cd e2e/tools/helm && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
+
+# kube-apiserver, kube-controller-manager, kubectl and etcd. helm asks the server for its version, which is in no module.
+# The Prometheus operator's kinds are in files of its module.
+KUBERNETES_VERSION  := $(shell sed -n 's,^\tk8s.io/kubernetes \(v[0-9.]*\) .*,\1,p' e2e/tools/kubernetes/go.mod)
+PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator@v0.89.0
+$(BIN)/.kubernetes: e2e/tools/kubernetes/go.mod e2e/tools/kubernetes/go.sum
+	mkdir -p $(BIN)/crds
+	cd e2e/tools/kubernetes && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' -o $(BIN)/ \
+		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl
+	cd e2e/tools/kubernetes && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/etcd go.etcd.io/etcd/server/v3
+	dir=$$($(GO) mod download -json $(PROMETHEUS_OPERATOR) | sed -n 's,.*"Dir": "\(.*\)".*,\1,p') && \
+		install -m 644 "$$dir"/example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,prometheusrules}.yaml $(BIN)/crds
+	touch $@
 
 $(BIN)/dashboardlint: $(wildcard e2e/tools/dashboardlint/*.go) e2e/tools/dashboardlint/go.mod e2e/tools/dashboardlint/go.sum
 	mkdir -p $(BIN)

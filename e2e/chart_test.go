@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -319,7 +318,7 @@ func TestImage(t *testing.T) {
 	set := chartDaemonSet(t)
 	config := set.container(t, image, map[string]string{"state": state, "runtime": filepath.Dir(cd.Socket), "pod-resources": filepath.Dir(kubeletSocket)})
 	// It has the host's network here, where the port may be taken.
-	address := freeAddress(t)
+	address := harness.FreeAddress(t)
 	i := slices.Index(config.Args, "--web.listen-address=:9844")
 	if i < 0 {
 		t.Fatalf("the chart has it listen elsewhere: %q", config.Args)
@@ -350,15 +349,4 @@ func TestImage(t *testing.T) {
 		_, err := os.Stat(filepath.Join(state, "state"))
 		return err
 	})
-}
-
-// freeAddress returns one on which nobody listens now.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -22,13 +22,14 @@ type proof struct {
 
 // proofs are the commands that users are told to run, on the pages that they read first.
 var proofs = map[string]proof{
-	"make demo":       {test: "TestDemo"},
-	"make demo-stack": {test: "TestDemoStack"},
-	"make build":      {reason: ".ci/run runs it"},
-	"make test":       {reason: "it runs this"},
-	"make lint":       {reason: ".ci/run runs it"},
-	"make e2e":        {reason: ".ci/run runs it"},
-	"make format":     {reason: "make lint says where it would change something"},
+	"make demo":          {test: "TestDemo"},
+	"make demo-stack":    {test: "TestDemoStack"},
+	"make build":         {reason: ".ci/run runs it"},
+	"make test":          {reason: "it runs this"},
+	"make lint":          {reason: ".ci/run runs it"},
+	"make e2e":           {reason: ".ci/run runs it"},
+	"make check-cluster": {test: "TestCluster"},
+	"make format":        {reason: "make lint says where it would change something"},
 
 	"apt install ./gpu-leak-exporter_0.1.0-1_amd64.deb":             {test: "TestReleaseDeb"},
 	"dnf install ./gpu-leak-exporter-0.1.0-1.x86_64.rpm":            {reason: "needs Fedora; rpm has installed it once, by hand"},
@@ -45,8 +46,8 @@ var proofs = map[string]proof{
 	`helm install gpu-leak-exporter ./gpu-leak-exporter --namespace=gpu-leak-exporter --values=gpu-leak-exporter/values/gke.yaml \`: {test: "TestReleaseChart"},
 	"--values=gpu-leak-exporter/values/kube-prometheus-stack.yaml --set=image.repository=REGISTRY/gpu-leak-exporter":                {test: "TestReleaseChart"},
 
-	"kubectl create namespace gpu-leak-exporter":                                                                                     {reason: "needs a cluster"},
-	"kubectl label namespace gpu-leak-exporter pod-security.kubernetes.io/enforce=privileged":                                        {reason: "needs a cluster"},
+	"kubectl create namespace gpu-leak-exporter":                                                                                     {test: "TestCluster"},
+	"kubectl label namespace gpu-leak-exporter pod-security.kubernetes.io/enforce=privileged":                                        {test: "TestCluster"},
 	"skopeo copy docker-archive:.tarballs/image.tar docker://REGISTRY/gpu-leak-exporter:0.1.0":                                       {reason: "needs a registry"},
 	"install gpu_leak_exporter gpuleaktool /usr/local/bin/":                                                                          {test: "TestReleaseUnpacked"},
 	"install -m 644 examples/gpu_leak_exporter.service /etc/systemd/system/":                                                         {test: "TestReleaseUnpacked"},

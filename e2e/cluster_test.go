@@ -1,0 +1,338 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
+)
+
+// clusterPatience is for what a controller does in seconds: past it something hangs.
+const clusterPatience = 10 * time.Minute
+
+// nodes are one with a GPU, with the labels of all clusters that there are values for, and one without. The role is one that OpenShift
+// makes.
+const nodes = `
+apiVersion: v1
+kind: Node
+metadata:
+  name: gpu
+  labels: {nvidia.com/gpu.present: "true", nvidia.com/gpu.deploy.client: "true", cloud.google.com/gke-accelerator: nvidia-l4}
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: other
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: system:openshift:scc:privileged
+rules:
+  - {apiGroups: [security.openshift.io], resources: [securitycontextconstraints], resourceNames: [privileged], verbs: [use]}
+`
+
+// runtimeClass is what the NVIDIA container toolkit, or the GPU Operator, makes.
+const runtimeClass = `
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata:
+  name: nvidia
+handler: nvidia
+`
+
+// cluster is a real API server with controllers, and two nodes on which nothing runs.
+type cluster struct{ *harness.Kubernetes }
+
+// TestCluster has a real Kubernetes take the manifests and the chart, and make the pods, or refuse them where the documents say so.
+func TestCluster(t *testing.T) {
+	c := cluster{harness.StartKubernetes(t)}
+	for _, crd := range []string{"podmonitors", "prometheusrules"} {
+		c.Kubectl(t, "create", "--filename="+filepath.Join(harness.ExternalTool(t, "crds"), "monitoring.coreos.com_"+crd+".yaml"))
+	}
+	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout="+clusterPatience.String(), "crd", "--all")
+	c.apply(t, nodes)
+	t.Run("no RuntimeClass", c.noRuntimeClass)
+	c.apply(t, runtimeClass)
+	t.Run("manifests", c.manifests)
+	t.Run("values", c.values)
+	t.Run("Pod Security", c.podSecurity)
+	t.Run("priority", c.priority)
+	t.Run("releases", c.releases)
+	t.Run("rights", c.rights)
+	t.Run("driver upgrade", c.driverUpgrade)
+}
+
+// apply has the API server try a manifest, and then take it.
+func (c cluster) apply(t *testing.T, manifest string) {
+	t.Helper()
+	n, err := c.Apply(manifest)
+	if err != nil || n == 0 {
+		t.Fatalf("%d objects, %v, in\n%.4000s", n, err, manifest)
+	}
+}
+
+// namespace makes one whose pods have to keep to this level of Pod Security.
+func (c cluster) namespace(t *testing.T, name, level string) {
+	t.Helper()
+	c.Kubectl(t, "create", "namespace", name)
+	c.Kubectl(t, "label", "namespace", name, "pod-security.kubernetes.io/enforce="+level)
+}
+
+// helm runs helm, which has to succeed.
+func (c cluster) helm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.Run(t, "helm", "", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// install installs the chart as a release with the name of its namespace.
+func (c cluster) install(t *testing.T, namespace string, args ...string) {
+	t.Helper()
+	c.helm(t, append([]string{"install", namespace, chartDir(), "--namespace=" + namespace}, args...)...)
+}
+
+// pods waits until the namespace has these pods and no more; each is the node that it is for.
+func (c cluster) pods(t *testing.T, namespace string, want ...string) {
+	t.Helper()
+	harness.Eventually(t, clusterPatience, func() error {
+		got := strings.Fields(c.Kubectl(t, "get", "pods", "--namespace="+namespace,
+			"--output=jsonpath={.items[*].spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[*].matchFields[*].values[*]}"))
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("there are pods for the nodes %q, want %q: %s", got, want, c.refusals(t, namespace))
+		}
+		return nil
+	})
+}
+
+// refusals returns why pods of the namespace were not made.
+func (c cluster) refusals(t *testing.T, namespace string) string {
+	t.Helper()
+	return c.Kubectl(t, "get", "events", "--namespace="+namespace, "--field-selector=reason=FailedCreate", `--output=jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+}
+
+// refused waits until a pod was refused for this reason, and holds that none was made.
+func (c cluster) refused(t *testing.T, namespace, reason string) {
+	t.Helper()
+	pattern := regexp.MustCompile(reason)
+	harness.Eventually(t, clusterPatience, func() error {
+		if got := c.refusals(t, namespace); !pattern.MatchString(got) {
+			return fmt.Errorf("pods were refused for %q, want %q", got, reason)
+		}
+		return nil
+	})
+	c.pods(t, namespace)
+}
+
+// noRuntimeClass has the chart on a cluster whose values files say that there is none: only those are taken.
+func (c cluster) noRuntimeClass(t *testing.T) {
+	for _, name := range []string{"gke", "dra"} {
+		c.namespace(t, name, "privileged")
+		c.install(t, name, "--values="+filepath.Join(chartDir(), "values", name+".yaml"))
+		c.pods(t, name, "gpu")
+	}
+	c.namespace(t, "no-class", "privileged")
+	c.install(t, "no-class")
+	c.refused(t, "no-class", `RuntimeClass "nvidia" not found`)
+}
+
+// manifests has the plain manifests taken in the order of their names, all in one cluster.
+func (c cluster) manifests(t *testing.T) {
+	dir := filepath.Join(harness.Root(), "examples/kubernetes")
+	files, _ := filepath.Glob(filepath.Join(dir, "*.yaml")) // fails only if the pattern is wrong
+	for _, file := range files {
+		if filepath.Base(file) == "probe.yaml" { // a patch
+			continue
+		}
+		c.apply(t, readFile(t, file))
+	}
+	if len(files) < 5 {
+		t.Fatalf("only %q", files)
+	}
+	const namespace = "gpu-leak-exporter"
+	c.pods(t, namespace, "gpu")
+	// As its first lines tell.
+	for _, more := range [][]string{{"--dry-run=server"}, nil} {
+		c.Kubectl(t, append([]string{"--namespace=" + namespace, "patch", "daemonset", "gpu-leak-exporter", "--patch-file=" + filepath.Join(dir, "probe.yaml")}, more...)...)
+	}
+	rights := c.Kubectl(t, "--namespace="+namespace, "get", "daemonset", "gpu-leak-exporter", "--output=jsonpath={.spec.template.spec.containers[*].securityContext.capabilities}")
+	if rights != `{"add":["SYS_PTRACE","DAC_READ_SEARCH"],"drop":["ALL"]}` {
+		t.Errorf("with probe.yaml it has %s", rights)
+	}
+	harness.Eventually(t, clusterPatience, func() error {
+		if got := c.Kubectl(t, "get", "pods", "--namespace=gpu-leak-exporter-fleet", "--output=name"); strings.Count(got, "pod/") != 1 {
+			return errors.New("no pod of fleet.yaml: " + got + c.refusals(t, "gpu-leak-exporter-fleet"))
+		}
+		return nil
+	})
+	c.isSelected(t, namespace, "networkpolicy/gpu-leak-exporter", ".spec.podSelector")
+	c.isSelected(t, namespace, "podmonitor/gpu-leak-exporter", ".spec.selector")
+}
+
+// isSelected holds what an object selects to the one pod of its namespace.
+func (c cluster) isSelected(t *testing.T, namespace, object, selector string) {
+	t.Helper()
+	got := c.Kubectl(t, "--namespace="+namespace, "get", object, "--output=go-template={{range $k, $v := "+selector+".matchLabels}}{{$k}}={{$v}},{{end}}")
+	pods := c.Kubectl(t, "--namespace="+namespace, "get", "pods", "--output=name", "--selector="+strings.TrimSuffix(got, ","))
+	if strings.Count(pods, "pod/") != 1 {
+		t.Errorf("%s selects %s: %q", object, got, pods)
+	}
+}
+
+// values has helm install, upgrade and uninstall the chart for each cluster that there are values for.
+func (c cluster) values(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(chartDir(), "values/*.yaml")) // fails only if the pattern is wrong
+	for _, file := range append(files, filepath.Join(chartDir(), "values.yaml")) {
+		name := "with-" + strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			c.namespace(t, name, "privileged")
+			const kinds = "daemonsets,serviceaccounts,configmaps,rolebindings,networkpolicies,podmonitors,prometheusrules,secrets"
+			list := func() string { return c.Kubectl(t, "get", kinds, "--namespace="+name, "--output=name") }
+			harness.Eventually(t, clusterPatience, func() error {
+				if before := list(); before != "serviceaccount/default\n" {
+					return fmt.Errorf("a namespace begins with %q", before)
+				}
+				return nil
+			})
+			// Without Helm in the cluster, as GitOps tools do it: the text is tried, taken, and taken away.
+			text := c.helm(t, "template", name, chartDir(), "--namespace="+name, "--values="+file)
+			_, text, _ = strings.Cut(text, "---\n") // helm says something before it
+			c.apply(t, text)
+			c.pods(t, name, "gpu")
+			c.Kubectl(t, "delete", kinds, "--all", "--namespace="+name)
+			c.pods(t, name)
+
+			c.install(t, name, "--values="+file)
+			c.pods(t, name, "gpu")
+			c.helm(t, "upgrade", name, chartDir(), "--namespace="+name, "--values="+file, "--set=port=9999")
+			port := c.Kubectl(t, "--namespace="+name, "get", "daemonset", name+"-gpu-leak-exporter", "--output=jsonpath={.spec.template.spec.containers[*].ports[*].containerPort}")
+			if port != "9999" {
+				t.Errorf("after an upgrade its port is %s", port)
+			}
+			c.helm(t, "uninstall", name, "--namespace="+name)
+			c.pods(t, name)
+			if after := list(); after != "serviceaccount/default\n" {
+				t.Errorf("uninstall leaves %s", after)
+			}
+		})
+	}
+}
+
+// podSecurity has the pods refused where the level is not privileged, for the two things that the chart's README names; and those for a fleet taken.
+func (c cluster) podSecurity(t *testing.T) {
+	c.namespace(t, "baseline", "baseline")
+	c.install(t, "baseline")
+	c.refused(t, "baseline", `violates PodSecurity "baseline:latest": host namespaces \(hostPID=true\), hostPath volumes \(volumes "runtime", "pod-resources", "state"\)\n`)
+	c.Kubectl(t, "label", "namespace", "baseline", "pod-security.kubernetes.io/enforce=privileged", "--overwrite") // as the notes of the chart tell
+	c.pods(t, "baseline", "gpu")
+	if level := c.Kubectl(t, "get", "namespace", "gpu-leak-exporter-fleet", `--output=jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}`); level != "restricted" {
+		t.Errorf("the level of fleet.yaml is %q", level)
+	}
+}
+
+// priority has the highest priority refused outside of kube-system unless a ResourceQuota allows it, as values.yaml says.
+func (c cluster) priority(t *testing.T) {
+	c.namespace(t, "priority", "privileged")
+	c.install(t, "priority", "--set=priorityClassName=system-node-critical")
+	c.refused(t, "priority", "insufficient quota to match these scopes")
+	c.apply(t, `
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: critical, namespace: priority}
+spec:
+  hard: {pods: 100}
+  scopeSelector:
+    matchExpressions: [{scopeName: PriorityClass, operator: In, values: [system-node-critical]}]
+`)
+	c.pods(t, "priority", "gpu")
+}
+
+// releases has two in one namespace: each has its own pod, and keeps it when the other goes.
+func (c cluster) releases(t *testing.T) {
+	c.namespace(t, "two", "privileged")
+	for _, name := range []string{"gpu-leak-exporter", "second"} {
+		c.helm(t, "install", name, chartDir(), "--namespace=two", "--set=podMonitor.enabled=true,networkPolicy.enabled=true")
+	}
+	c.pods(t, "two", "gpu", "gpu")
+	for _, name := range []string{"gpu-leak-exporter", "second-gpu-leak-exporter"} {
+		c.isSelected(t, "two", "daemonset/"+name, ".spec.selector")
+		c.isSelected(t, "two", "podmonitor/"+name, ".spec.selector")
+		c.isSelected(t, "two", "networkpolicy/"+name, ".spec.podSelector")
+	}
+	c.helm(t, "uninstall", "second", "--namespace=two")
+	c.pods(t, "two", "gpu")
+}
+
+// rights has the chart installed by who may only write into its namespace. What it runs as may do nothing, and on OpenShift
+// what the binding says.
+func (c cluster) rights(t *testing.T) {
+	c.namespace(t, "rights", "privileged")
+	c.Kubectl(t, "create", "rolebinding", "owner", "--namespace=rights", "--clusterrole=admin", "--user=owner")
+	c.install(t, "rights", "--kube-as-user=owner")
+	c.pods(t, "rights", "gpu")
+	may := func(verb, group, resource, name string) string {
+		review := fmt.Sprintf(`{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": "system:serviceaccount:rights:rights-gpu-leak-exporter",
+			"resourceAttributes": {"namespace": "rights", "verb": %q, "group": %q, "resource": %q, "name": %q}}}`, verb, group, resource, name)
+		out, err := c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, resource := range []string{"pods", "secrets", "nodes", "configmaps"} {
+		if got := may("get", "", resource, ""); got != "false" {
+			t.Errorf("may the exporter get %s? %s", resource, got)
+		}
+	}
+	useConstraints := func() string {
+		return may("use", "security.openshift.io", "securitycontextconstraints", "privileged")
+	}
+	if got := useConstraints(); got != "false" {
+		t.Errorf("may it use the constraints without openshift.yaml? %s", got)
+	}
+	c.helm(t, "upgrade", "rights", chartDir(), "--namespace=rights", "--values="+filepath.Join(chartDir(), "values/openshift.yaml"))
+	harness.Eventually(t, clusterPatience, func() error { // RBAC sees a binding a moment later
+		if got := useConstraints(); got != "true" {
+			return errors.New("with openshift.yaml it may not use the constraints: " + got)
+		}
+		return nil
+	})
+}
+
+// driverUpgrade has the exporter leave a node while the GPU Operator upgrades the driver, and come back.
+func (c cluster) driverUpgrade(t *testing.T) {
+	c.namespace(t, "upgrade", "privileged")
+	c.install(t, "upgrade", "--values="+filepath.Join(chartDir(), "values/gpu-operator.yaml"))
+	c.pods(t, "upgrade", "gpu")
+	pod := strings.TrimSpace(c.Kubectl(t, "get", "pods", "--namespace=upgrade", "--output=jsonpath={.items[*].metadata.name}"))
+	// What the scheduler would say: only then the controller looks at it again when the labels of the node change.
+	binding := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Binding", "metadata": {"name": %q}, "target": {"apiVersion": "v1", "kind": "Node", "name": "gpu"}}`, pod)
+	if _, err := c.Run(t, "kubectl", binding, "create", "--raw=/api/v1/namespaces/upgrade/pods/"+pod+"/binding", "--filename=-"); err != nil {
+		t.Fatal(err)
+	}
+	c.Kubectl(t, "label", "node", "gpu", "nvidia.com/gpu.deploy.client=paused-for-driver-upgrade", "--overwrite")
+	harness.Eventually(t, clusterPatience, func() error {
+		if c.Kubectl(t, "get", "pods", "--namespace=upgrade", "--output=jsonpath={.items[*].metadata.deletionTimestamp}") == "" {
+			return errors.New("nobody has told the pod to end")
+		}
+		return nil
+	})
+	c.Kubectl(t, "delete", "pod", pod, "--namespace=upgrade", "--force", "--grace-period=0") // the kubelet's part
+	c.pods(t, "upgrade")
+	c.Kubectl(t, "label", "node", "gpu", "nvidia.com/gpu.deploy.client=true", "--overwrite")
+	c.pods(t, "upgrade", "gpu")
+}
