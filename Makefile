@@ -248,8 +248,8 @@ check-cluster: $(BIN)/helm $(BIN)/.kubernetes ## apply the chart and the manifes
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 1h -run '^TestCluster$$' .
 
 .PHONY: image
-image: release ## the container image of a release for this architecture, as .tarballs/image.tar; needs buildah
-	deploy/image/build.sh .build/linux-$$($(GO) env GOARCH) .tarballs/image.tar
+image: release ## the container image of a release for amd64 and arm64, as .tarballs/image.tar; needs buildah
+	deploy/image/build.sh .build .tarballs/image.tar
 
 .PHONY: manifests
 manifests: $(BIN)/helm ## render the manifests of examples/kubernetes from the chart

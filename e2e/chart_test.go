@@ -17,13 +17,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v2"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
@@ -288,65 +286,4 @@ func (s *daemonSet) container(t *testing.T, image string, volumes map[string]str
 		config.Mounts = append(config.Mounts, &cri.Mount{HostPath: volumes[m.Name], ContainerPath: m.MountPath, Readonly: m.ReadOnly})
 	}
 	return config
-}
-
-// TestImage has containerd start the image with the mounts and the rights of the chart, over a driver that the runtime class
-// puts into the container. It names the pod of a process, and keeps its state on the node.
-func TestImage(t *testing.T) {
-	t.Parallel()
-	archive := filepath.Join(t.TempDir(), "image.tar")
-	binaries := filepath.Join(release(t), ".build/linux-"+elfArch(t))
-	build := exec.Command(filepath.Join(harness.Root(), "deploy/image/build.sh"), binaries, archive)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cd := harness.StartContainerd(t)
-	image := "localhost/gpu-leak-exporter:" + strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
-	cd.ImportImage(t, archive, image)
-	// Where the chart says that it is.
-	if err := os.Symlink(filepath.Base(cd.Socket), filepath.Join(filepath.Dir(cd.Socket), "containerd.sock")); err != nil {
-		t.Fatal(err)
-	}
-	k, kubeletSocket := startKubelet(t)
-	m := newMachine(t, 1)
-	k.allot(trainer, m.GPUs[0].UUID)
-	pid := m.contain(t, cd, trainer)
-	m.use(0, pid, 3*gib)
-	m.apply(t)
-
-	state := t.TempDir()
-	set := chartDaemonSet(t)
-	config := set.container(t, image, map[string]string{"state": state, "runtime": filepath.Dir(cd.Socket), "pod-resources": filepath.Dir(kubeletSocket)})
-	// It has the host's network here, where the port may be taken.
-	address := harness.FreeAddress(t)
-	i := slices.Index(config.Args, "--web.listen-address=:9844")
-	if i < 0 {
-		t.Fatalf("the chart has it listen elsewhere: %q", config.Args)
-	}
-	config.Args[i] = "--web.listen-address=" + address
-	// This machine may be a container itself, whose numbers of processes are no host's.
-	config.Args = append(config.Args, "--path.procfs=/fake/"+filepath.Base(m.procfs))
-	config.Mounts = append(config.Mounts,
-		&cri.Mount{HostPath: m.library, ContainerPath: "/usr/lib/libnvidia-ml.so.1", Readonly: true},
-		&cri.Mount{HostPath: filepath.Dir(m.script), ContainerPath: "/fake"})
-	for _, e := range fakenvml.Env("/fake/"+filepath.Base(m.script), "/fake/"+filepath.Base(m.calls)) {
-		name, value, _ := strings.Cut(e, "=")
-		config.Envs = append(config.Envs, &cri.KeyValue{Key: name, Value: []byte(value)})
-	}
-	exporter, _ := cd.RunContainer(t, "gpu-leak-exporter", "gpu-leak-exporter-x", config)
-	harness.Eventually(t, patience, func() error {
-		body, err := harness.Get("http://" + address + "/metrics")
-		if err != nil {
-			return err
-		}
-		s, err := harness.ParseMetrics(body)
-		return errors.Join(err, m.isIn(s, 0, pid, 3*gib, trainer), want(s, 1, "gpu_allocated", with(m.id(0), "pod", trainer.pod)))
-	})
-	if err := syscall.Kill(exporter, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	harness.Eventually(t, patience, func() error {
-		_, err := os.Stat(filepath.Join(state, "state"))
-		return err
-	})
 }

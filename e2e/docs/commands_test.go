@@ -48,7 +48,7 @@ var proofs = map[string]proof{
 
 	"kubectl create namespace gpu-leak-exporter":                                                                                     {test: "TestCluster"},
 	"kubectl label namespace gpu-leak-exporter pod-security.kubernetes.io/enforce=privileged":                                        {test: "TestCluster"},
-	"skopeo copy docker-archive:.tarballs/image.tar docker://REGISTRY/gpu-leak-exporter:0.1.0":                                       {reason: "needs a registry"},
+	"skopeo copy --all oci-archive:.tarballs/image.tar docker://REGISTRY/gpu-leak-exporter:0.1.0":                                    {reason: "needs a registry"},
 	"install gpu_leak_exporter gpuleaktool /usr/local/bin/":                                                                          {test: "TestReleaseUnpacked"},
 	"install -m 644 examples/gpu_leak_exporter.service /etc/systemd/system/":                                                         {test: "TestReleaseUnpacked"},
 	"systemctl status gpu_leak_exporter":                                                                                             {reason: "needs a machine whose first process is systemd"},
