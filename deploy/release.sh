@@ -33,6 +33,24 @@ shared() {
 		-e 's,DynamicUser=yes,User=gpu_leak_exporter,' examples/gpu_leak_exporter.service > "$share/gpu_leak_exporter.service"
 }
 
+# The pages, for who has no repository, in the folders that their links name. What a link names that is not packed is at its place in the repository.
+pages() {
+	local dir=$share/pages
+	mkdir -p "$dir"
+	find . -name '*.md' -not -path './.*' -not -path './bin/*' -not -path './probe/*' -print0 | xargs -0 cp --parents --target-directory="$dir"
+	cp --parents docs/*.png "$dir"
+	ln -s ../../../{dashboards,examples,probe} "$dir" # only to look them up
+	(cd "$dir" && find . -name '*.md' -print0 | xargs -0 env VERSION="$version" perl -pi -e '
+		BEGIN { use File::Basename; }
+		s{\]\(([^)#\s:]+)((?:#[^)\s]*)?)\)}{
+			my ($path, $at) = (dirname($ARGV) . "/$1", $2);
+			my @up; for (split m,/,, $path) { $_ eq ".." ? pop @up : ($_ ne "." && push @up, $_) }
+			-e $path ? "]($1$at)" : "](https://github.com/gpuleak/gpu_leak_exporter/blob/v$ENV{VERSION}/" . join("/", @up) . "$at)"
+		}ge')
+	rm "$dir"/{dashboards,examples,probe}
+	find "$dir" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+}
+
 packages() { # ARCH
 	ln -sfn "linux-$1" $build/package
 	for kind in deb rpm; do
@@ -67,6 +85,7 @@ for arch in "$host" $(printf '%s\n' amd64 arm64 | grep -vx "$host"); do
 	GOARCH=$arch CC=$cc "$bin/promu" build --prefix "$build/linux-$arch" >/dev/null
 done
 shared
+pages
 for arch in amd64 arm64; do
 	GOARCH=$arch "$bin/promu" tarball --prefix "$out" "$build/linux-$arch"
 	packages $arch

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -180,6 +181,47 @@ func TestReleaseUnpacked(t *testing.T) {
 	} {
 		if is, err := os.Stat(filepath.Join(linux, name)); err != nil || is.Mode().Perm()&0o444 != 0o444 {
 			t.Errorf("%s: %v %v", name, err, is)
+		}
+	}
+}
+
+// pageLink is one of Markdown to a place that is no heading of the same page.
+var pageLink = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+
+// TestReleasePages follows the links of the pages in the tarball and in the deb: who reads them has no repository.
+func TestReleasePages(t *testing.T) {
+	t.Parallel()
+	tarballs := filepath.Join(release(t), ".tarballs")
+	dir := t.TempDir()
+	output(t, "bash", "-euc", `tar xf "$1"/gpu_leak_exporter-*.linux-amd64.tar.gz -C "$2"; dpkg-deb --extract "$1"/*_amd64.deb "$2"`, "bash", tarballs, dir)
+	unpacked, _ := filepath.Glob(filepath.Join(dir, "gpu_leak_exporter-*")) // fails only if the pattern is wrong
+	for _, root := range append(unpacked, filepath.Join(dir, "usr/share/doc/gpu-leak-exporter")) {
+		for _, page := range []string{"README.md", "docs/install.md", "mixin/runbook.md", "collector/README.md"} {
+			if _, err := os.Stat(filepath.Join(root, page)); err != nil {
+				t.Error(err)
+			}
+		}
+		links, away := 0, 0
+		err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".md") {
+				return err
+			}
+			for _, m := range pageLink.FindAllStringSubmatch(readFile(t, path), -1) {
+				links++
+				if strings.Contains(m[1], "://") {
+					if strings.HasPrefix(m[1], "https://github.com/gpuleak/") {
+						away++
+					}
+					continue
+				}
+				if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+					t.Errorf("%s leads nowhere: %v", strings.TrimPrefix(path, dir), err)
+				}
+			}
+			return nil
+		})
+		if err != nil || links < 100 || away > 20 {
+			t.Errorf("%s: %d links, %d of them to the repository, %v", root, links, away, err)
 		}
 	}
 }
