@@ -47,7 +47,8 @@ func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*Recordi
 		return nil, err
 	}
 	if gpus, ok := f.format.(*smiGPUs); ok {
-		gpus.reuse = true // of a row, what stays is its sample
+		gpus.reuse = true     // of a row, what stays is its sample
+		f.lines.inBulk = true // and of a line the UUID
 	}
 	return &RecordingReader{file: f}, nil
 }

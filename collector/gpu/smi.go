@@ -27,6 +27,9 @@ type smiHeader struct {
 	known   map[string]bool
 	zone    smiZone
 	fields  []string // of the last row, to be used again
+	// What is read by the row before, and whether that does.
+	before   smiBefore
+	distinct bool
 }
 
 // smiField is a column of a header. parse is nil for one that is not needed.
@@ -80,6 +83,7 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 		}
 		h.columns = append(h.columns, smiField{name, unit, parse})
 	}
+	h.noteDistinct()
 	switch {
 	case len(h.known) == 0:
 		return nil, fmt.Errorf("%w: leave noheader out of --format=csv,… when recording", ErrNoHeader)
@@ -197,7 +201,9 @@ type smiGPUs struct {
 	header  *smiHeader
 	indices map[string]int
 	last    map[string]*smiStamp // by UUID
-	bursts  smiBursts            // of the rows of no known GPU
+	of      string               // the UUID of the row before, and latest its stamp
+	latest  *smiStamp
+	bursts  smiBursts // of the rows of no known GPU
 	// reuse says that a reading is used up when the next is read: all of them share
 	// one row.
 	reuse bool
@@ -215,8 +221,13 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 	} else {
 		*row = smiRow{}
 	}
-	if err := f.header.read(text, row); err != nil {
-		return reading{}, false, smiWrong(err, text)
+	if !f.reuse || !f.header.again(text, row) {
+		if err := f.header.read(text, row); err != nil {
+			return reading{}, false, smiWrong(err, text)
+		}
+		if f.reuse {
+			f.header.remember(row)
+		}
 	}
 	if known := row.identify(f.indices); !known && f.bursts.add(row.stamp.t) {
 		return reading{}, false, errors.New("the rows come in bursts, as of several GPUs, and no column tells which: record with index or uuid: " + smiQueryGPUs)
@@ -239,11 +250,15 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 
 // order returns an error if the time of the row's GPU has not moved on.
 func (f *smiGPUs) order(row *smiRow) error {
-	last := f.last[row.info.UUID]
-	if last == nil {
-		last = new(smiStamp)
-		f.last[row.info.UUID] = last
+	if f.latest == nil || f.of != row.info.UUID { // most logs are of one GPU
+		last := f.last[row.info.UUID]
+		if last == nil {
+			last = new(smiStamp)
+			f.last[row.info.UUID] = last
+		}
+		f.of, f.latest = row.info.UUID, last
 	}
+	last := f.latest
 	row.stamp.settle(last.t)
 	if row.stamp.t <= last.t {
 		return notAfterRow(row, last)

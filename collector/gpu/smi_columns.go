@@ -183,8 +183,29 @@ func smiText(at func(*smiRow) *string) smiColumn {
 	}
 }
 
+// wholeMiB reads what nvidia-smi writes of memory, such as "20480 MiB", as smiMemory does, but in a fraction of the time. ok is
+// false for all else.
+func wholeMiB(text, header string) (bytes uint64, ok bool) {
+	digits, unit := strings.CutSuffix(text, " MiB")
+	if header != "MiB" && (header != "" || !unit) || digits == "" || len(digits) > 8 {
+		return 0, false
+	}
+	for i := range len(digits) {
+		c := digits[i] - '0'
+		if c > 9 {
+			return 0, false
+		}
+		bytes = 10*bytes + uint64(c)
+	}
+	return bytes << 20, true
+}
+
 func smiBytes(at func(*smiRow) *Opt[uint64]) smiColumn {
 	return func(r *smiRow, text, unit string) error {
+		if v, ok := wholeMiB(text, unit); ok {
+			*at(r) = Some(v)
+			return nil
+		}
 		v, err := smiMemory.read(text, unit)
 		if err == nil {
 			*at(r) = Some(uint64(v))
