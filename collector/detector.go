@@ -181,6 +181,14 @@ var verdictRows = []verdictRow{
 		help: "Upper end of the 90 % interval of {prefix}seconds_to_full, in seconds; +Inf: the growth may end before. It is there with it.",
 		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.FullUpper)) },
 	}, {
+		name: "fill_rate_bytes_per_second",
+		help: "Growth by which {memory} takes part in {prefix}seconds_to_full, in bytes per second: its slope over the shortest window. It is there with it.",
+		each: func(v *detector.Verdict, e *emitter) {
+			if v.SecondsToFull.OK {
+				e.maybe(value(v.Windows[0].Slope))
+			}
+		},
+	}, {
 		name: "leak_withheld_seconds",
 		help: "Seconds that growth of {memory} must still last before this reason no longer keeps it from being called a leak: min_span (any growth must last), " +
 			"load_ramp, program_load (fast, and without compute), program_begin, daily_load, below_prior_lives. Present only while growth is suspected.",
