@@ -82,9 +82,6 @@
     spikesPerWindow: 12,
     // ... where the highest use of the hour left less than this share of it.
     spikeHeadroomRatio: 0.05,
-    // The shortest window of the exporter (--detector.window): its slopes tell who grows
-    // most while a memory fills up.
-    growthWindow: '10m',
     // An image that retains this much more an hour than the one before is somebody's ticket.
     retainsMoreBytesPerHour: 40 * 1024 * 1024,
     // Processes that end within an hour while the memory is full, as many as are a

@@ -139,7 +139,10 @@ func (j *judged) append(app storage.Appender) error {
 			return err
 		}
 	}
-	return store("leak_slope_bytes_per_second", j.Slope, "window", "10m")
+	if j.Full != nil {
+		return store("fill_rate_bytes_per_second", j.Slope)
+	}
+	return nil
 }
 
 // told is when it was told of a growth, from its first byte on; 0 if never.

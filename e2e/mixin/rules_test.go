@@ -319,3 +319,42 @@ func TestMixinAlertsTested(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsAreNamed holds the table of mixin/README.md against the rule files: each group, in their order.
+func TestGroupsAreNamed(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "mixin", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "<!-- TestGroupsAreNamed holds this table. -->")
+	var told []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z.-]+)` \\| ([a-z.]+) \\| ([^|]+) \\|").FindAllStringSubmatch(table, -1) {
+		told = append(told, strings.Join(m[1:], " "))
+	}
+	var have []string
+	for _, file := range []string{"alerts.yaml", "rules.yaml"} {
+		text, err := os.ReadFile(filepath.Join(shipped(), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var groups struct {
+			Groups []struct {
+				Name     string
+				Interval model.Duration
+			}
+		}
+		if err := yaml.Unmarshal(text, &groups); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups.Groups {
+			interval := "that of Prometheus"
+			if g.Interval > 0 {
+				interval = "`rulesInterval`"
+			}
+			have = append(have, strings.Join([]string{g.Name, file, interval}, " "))
+		}
+	}
+	if !slices.Equal(told, have) {
+		t.Errorf("mixin/README.md has\n%s\nthe files have\n%s", strings.Join(told, "\n"), strings.Join(have, "\n"))
+	}
+}

@@ -15,6 +15,7 @@
     groups+: [{
       name: 'gpu-exporter',
       rules: [
+        { record: lib.down, expr: highest('gpu_up') + ' == 0' },
         alert(
           'GPULost',
           'critical',
@@ -25,19 +26,6 @@
             text.gpu,
             ' does not answer, though the driver does: it has fallen off the bus, or a call to it hangs. Drain the node. `dmesg | grep -i xid` on the node and gpu_nvml_errors_total tell more.',
           ]),
-          dashboard='health.json',
-        ),
-        alert(
-          'GPUMissing',
-          'warning',
-          |||
-            %s < %s
-            unless on (%s) %s == 0
-            unless on (%s) %s == 0
-          ||| % [lib.last('gpu_devices'), lib.last('gpu_pci_devices'), lib.node, highest('gpu_up'), lib.node, highest('gpu_driver_up')],
-          config.forExporter,
-          text.node + ' has GPUs that its driver does not show.',
-          text.text(['The driver on ', text.node, ' shows {{ $value }} GPUs', text.ask(text.last('gpu_pci_devices', '$node'), ', and the PCI bus {{ .Value }}'), ': the driver has not initialised the rest, or it is given to virtual machines. `nvidia-smi -L` and `lspci -d 10de:` on the node tell which.']),
           dashboard='health.json',
         ),
         // A node without a GPU needs no driver.
@@ -86,6 +74,25 @@
           'gpu_leak_exporter on ' + text.node + ' gets no answers of use from its Prometheus.',
           'gpu_leak_exporter on ' + text.node + ' judges the GPUs that a Prometheus knows, and that does not answer, or has no samples of them: no GPU is watched, and a leak pages nobody. The log of the exporter and gpu_leak_exporter_source_problems_total{reason} say why.',
         ),
+      ],
+    }, {
+      // What waits for minutes and wakes nobody: no oftener than it must.
+      name: 'gpu-exporter-held',
+      interval: config.rulesInterval,
+      rules: [
+        alert(
+          'GPUMissing',
+          'warning',
+          |||
+            %s < %s
+            unless on (%s) %s
+            unless on (%s) %s == 0
+          ||| % [lib.last('gpu_devices'), lib.last('gpu_pci_devices'), lib.node, lib.down, lib.node, highest('gpu_driver_up')],
+          config.forExporter,
+          text.node + ' has GPUs that its driver does not show.',
+          text.text(['The driver on ', text.node, ' shows {{ $value }} GPUs', text.ask(text.last('gpu_pci_devices', '$node'), ', and the PCI bus {{ .Value }}'), ': the driver has not initialised the rest, or it is given to virtual machines. `nvidia-smi -L` and `lspci -d 10de:` on the node tell which.']),
+          dashboard='health.json',
+        ),
         alert(
           'GPUSourceProblems',
           'warning',
@@ -100,8 +107,8 @@
           'warning',
           |||
             %(last)s == %(before)s
-            unless on (%(gpu)s) %(up)s == 0
-          ||| % { last: lib.last('gpu_sample_timestamp_seconds'), before: 'last_over_time(%s[%s] offset %s)' % [lib.select('gpu_sample_timestamp_seconds'), config.scrapeGap, config.staleFor], gpu: lib.gpu, up: highest('gpu_up') },
+            unless on (%(gpu)s) %(down)s
+          ||| % { last: lib.last('gpu_sample_timestamp_seconds'), before: 'last_over_time(%s[%s] offset %s)' % [lib.select('gpu_sample_timestamp_seconds'), config.scrapeGap, config.staleFor], gpu: lib.gpu, down: lib.down },
           config.forExporter,
           'The samples of ' + text.place + ' are old.',
           text.text(['The memory of ', text.gpu, ' has not been read for %s or more, so that a leak there is not seen. The driver is slow, or the node is: gpu_nvml_call_in_flight_seconds shows a call that hangs.' % config.staleFor]),

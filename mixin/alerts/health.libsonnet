@@ -35,27 +35,32 @@ local xid = import '../lib/xid.libsonnet';
   // These are there with 0 before the first of them, so that an increase shows it,
   // however the clocks of node and Prometheus differ. One that came before the first
   // scrape is no increase: its time stamp shows it, where the clocks agree.
+  // The increase looks at all XID errors there can be, so it is recorded once a minute: where the clocks agree, the time stamp
+  // has told of the error before that.
   // A GPU that fell off the bus (XID 79) and cannot be read is this page and not GPULost as well, for as long as that lasts.
+  local xidCounted = {
+    record: 'gpu:gpu_xid_errors:counted',
+    expr: 'increase(%s[15m]) > 0' % lib.select('gpu_xid_errors_total', codes(xid.critical)),
+  },
   local xidCritical = alert(
     'GPUXIDCritical',
     'critical',
     |||
-      increase(%(total)s[15m]) > 0
+      %(counted)s > 0
       or
       time() - %(last)s < 15 * 60
       or
       (
-        %(fallen)s
+        %(fallen)s > 0
         and on (%(gpu)s) ALERTS{alertname="GPUXIDCritical", alertstate="firing", xid="79"}
-        and on (%(gpu)s) max_over_time(%(up)s[%(gap)s]) == 0
+        and on (%(gpu)s) %(down)s == 0
       )
     ||| % {
-      total: lib.select('gpu_xid_errors_total', codes(xid.critical)),
+      counted: xidCounted.record,
       last: lib.last('gpu_xid_last_timestamp_seconds', codes(xid.critical)),
       fallen: lib.last('gpu_xid_last_timestamp_seconds', ['xid="79"']),
       gpu: lib.gpu,
-      up: lib.select('gpu_up'),
-      gap: config.scrapeGap,
+      down: lib.down,
     },
     '0s',
     text.place + ' reports XID {{ $labels.xid }}.',
@@ -134,21 +139,12 @@ local xid = import '../lib/xid.libsonnet';
 
   prometheusAlerts+:: {
     groups+: [{
-      name: 'gpu-health',
+      // What looks at long ranges, or waits for minutes and wakes nobody: no oftener than it must.
+      name: 'gpu-health-ranges',
+      interval: config.rulesInterval,
       rules: [
-        xidCritical,
-        xidOther('GPUXIDWarning', 'warning', xid.warning),
-        xidOther('GPUXIDApplication', 'info', xid.info),
-        alert(
-          'GPUECCUncorrectable',
-          'critical',
-          eccErrors('uncorrected', '15m') + ' > 0',
-          '0s',
-          text.place + ' has memory errors that could not be corrected.',
-          [text.gpu, ' has memory errors that could not be corrected: {{ $value | printf "%.0f" }} within 15 minutes. What computed with them is wrong or was killed. Drain the node and reset the GPU.', text.holding('$gpu')],
-        ),
+        xidCounted,
         flag('GPURowRemapPending', 'warning', 'gpu_row_remap_pending', text.place + ' must be reset for a remapped row of its memory.', ' has a row of memory with errors, whose replacement takes effect only when the GPU is reset. Do so when the node is idle.'),
-        flag('GPURowRemapFailed', 'critical', 'gpu_row_remap_failed', text.place + ' has no spare rows of memory left.', ' has a row of memory with errors and none to replace it with. Drain the node, and have the GPU replaced.'),
         flag('GPURetiredPagesPending', 'warning', 'gpu_retired_pages_pending', text.place + ' must be restarted for pages of its memory to be retired.', ' has pages of memory with errors that stay in use until the driver is loaded again. Reboot the node when it is idle.'),
         alert(
           'GPURecoveryActionNeeded',
@@ -158,13 +154,6 @@ local xid = import '../lib/xid.libsonnet';
           'The driver asks for ' + text.place + ' to be recovered.',
           [text.gpu, ' does not work as it should. The driver asks to ', cases('$value %s', recovery, 'recover it (action {{ $value }})'), '.'],
         ),
-        overTemperature,
-      ],
-    }, {
-      // What looks at long ranges, and wakes nobody: no oftener than it must.
-      name: 'gpu-health-ranges',
-      interval: config.rulesInterval,
-      rules: [
         alert(
           'GPUECCCorrectedHigh',
           'info',
@@ -189,6 +178,23 @@ local xid = import '../lib/xid.libsonnet';
           text.place + ' is slowed down for want of power.',
           [text.gpu, ' was slowed down for want of power for {{ $value | humanizePercentage }} of the last 15 minutes. Check the power supplies of the node and their cables.'],
         ),
+      ],
+    }, {
+      name: 'gpu-health',
+      rules: [
+        xidCritical,
+        xidOther('GPUXIDWarning', 'warning', xid.warning),
+        xidOther('GPUXIDApplication', 'info', xid.info),
+        alert(
+          'GPUECCUncorrectable',
+          'critical',
+          eccErrors('uncorrected', '15m') + ' > 0',
+          '0s',
+          text.place + ' has memory errors that could not be corrected.',
+          [text.gpu, ' has memory errors that could not be corrected: {{ $value | printf "%.0f" }} within 15 minutes. What computed with them is wrong or was killed. Drain the node and reset the GPU.', text.holding('$gpu')],
+        ),
+        flag('GPURowRemapFailed', 'critical', 'gpu_row_remap_failed', text.place + ' has no spare rows of memory left.', ' has a row of memory with errors and none to replace it with. Drain the node, and have the GPU replaced.'),
+        overTemperature,
       ],
     }],
   },

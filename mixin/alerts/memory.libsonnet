@@ -51,14 +51,9 @@
   local leaking(scope) = lib.last(scope + 'leak_rate_bytes_per_second'),
 
   // What fills a memory up, leak or not.
-  local slope = 'gpu_owner:gpu_leak_slope_bytes_per_second:sum',
-  local filler = 'gpu:gpu_leak_slope_bytes_per_second:largest',
-  local filling(scope) = '(%s and on (%s, %s) %s)' % [
-    lib.last(scope + 'leak_slope_bytes_per_second', ['window="%s"' % config.growthWindow]),
-    lib.domain,
-    if scope == 'gpu_process_' then 'pid' else 'namespace, pod, slurm_job',
-    lib.last(scope + 'seconds_to_full'),
-  ],
+  local slope = 'gpu_owner:gpu_fill_rate_bytes_per_second:sum',
+  local filler = 'gpu:gpu_fill_rate_bytes_per_second:largest',
+  local filling(scope) = lib.last(scope + 'fill_rate_bytes_per_second'),
 
   local timeLeft = lib.both(function(scope) lib.least(scope + 'seconds_to_oom')),
 
@@ -72,8 +67,6 @@
       record: 'gpu:gpu_seconds_to_full:finite',
       expr: lib.both(function(scope) '(%s and %s < Inf)' % [lib.last(scope + 'seconds_to_full'), lib.last(scope + 'seconds_to_full_upper')]),
     },
-    // The processes that fill a memory up.
-    filling: { record: 'process:gpu_process_leak_slope_bytes_per_second:filling', expr: filling('gpu_process_') },
     // The processes and workloads that leak (1), or did while a ticket waits (0).
     process: leaked('process'),
     workload: leaked('workload'),
@@ -272,13 +265,8 @@
     |||
       %s > %d
       and on (%s, pid)
-      %s == 1
-    ||| % [
-      lib.last('gpu_process_memory_used_bytes'),
-      config.heldBytes,
-      lib.domain,
-      lib.last('gpu_process_memory_pattern', ['pattern="zombie"']),
-    ],
+      %s{pattern="zombie"}
+    ||| % [noted.used.record, config.heldBytes, lib.domain, noted.pattern.record],
     config.forZombie,
     '{{ $labels.process }} holds memory of ' + text.place + ' and will not use it again.',
     text.text([
@@ -310,40 +298,76 @@
     lib.last(scope + 'memory_total_bytes'),
   ],
 
-  local full(scope) = '%s / %s' % [lib.last(scope + 'memory_used_bytes'), capacity(scope)],
+  local full(scope) = '%s / (%s > 0)' % [lib.last(scope + 'memory_used_bytes'), capacity(scope)],
 
-  // Of a GPU in MIG mode the instances. Not where it grows, which has alerts of its own, and not where processes that hold
-  // still have taken most of it: servers that preallocate fill it on purpose.
+  // Of what every process has, one series, the alerts below ask for few: who is on a memory that is nearly full and holds
+  // still, and whose pattern is an alert by itself. Each series is read once.
+  local noted = {
+    // The memories that are nearly full: of a GPU in MIG mode the instances.
+    memory: {
+      record: 'gpu:gpu_memory_used:full_ratio',
+      expr: |||
+        (
+          (%(gpuFull)s) unless on (%(gpu)s) %(slices)s
+          or
+          %(sliceFull)s
+        ) > %(ratio)g
+      ||| % {
+        gpuFull: full('gpu_'),
+        sliceFull: full('gpu_mig_'),
+        gpu: lib.gpu,
+        slices: lib.last('gpu_mig_memory_total_bytes'),
+        ratio: config.nearlyFullRatio,
+      },
+    },
+    pattern: {
+      record: 'process:gpu_process_memory_pattern:noted',
+      expr: |||
+        %s == 1
+        or
+        %s == 1
+        and on (%s) %s
+      ||| % [
+        lib.last('gpu_process_memory_pattern', ['pattern=~"zombie|fragmentation"']),
+        lib.last('gpu_process_memory_pattern', ['pattern=~"stable|plateau|idle"']),
+        lib.domain,
+        noted.memory.record,
+      ],
+    },
+    used: {
+      record: 'process:gpu_process_memory_used_bytes:noted',
+      expr: |||
+        %s
+        and on (%s, pid)
+        %s
+      ||| % [lib.last('gpu_process_memory_used_bytes'), lib.domain, noted.pattern.record],
+    },
+  },
+
+  // Not where it grows, which has alerts of its own, and not where processes that hold still have taken most of it: servers
+  // that preallocate fill it on purpose.
   local nearlyFull = lib.alert(
     'GPUMemoryNearlyFull',
     'warning',
     |||
-      (
-        (%(gpuFull)s) unless on (%(gpu)s) %(slices)s
-        or
-        %(sliceFull)s
-      ) > %(ratio)g
+      %(full)s
       unless on (%(domain)s) ((%(left)s) < +Inf)
       unless on (%(domain)s) (
         sum by (%(domain)s) (
           max by (%(domain)s, pid) (%(process)s)
           and on (%(domain)s, pid)
-          %(pattern)s == 1
+          %(pattern)s{pattern=~"stable|plateau|idle"}
         )
         / on (%(domain)s)
         max by (%(domain)s) (%(total)s)
         > %(preallocated)g
       )
     ||| % {
-      gpuFull: full('gpu_'),
-      sliceFull: full('gpu_mig_'),
-      gpu: lib.gpu,
-      slices: lib.last('gpu_mig_memory_total_bytes'),
-      ratio: config.nearlyFullRatio,
+      full: noted.memory.record,
       left: timeLeft,
       domain: lib.domain,
-      process: lib.last('gpu_process_memory_used_bytes'),
-      pattern: lib.last('gpu_process_memory_pattern', ['pattern=~"stable|plateau|idle"']),
+      process: noted.used.record,
+      pattern: noted.pattern.record,
       total: lib.both(function(scope) lib.last(scope + 'memory_total_bytes')),
       preallocated: config.preallocatedRatio,
     },
@@ -386,10 +410,10 @@
     'GPUMemoryFragmentation',
     'info',
     |||
-      %s
+      %s > 0
       and on (%s, pid)
-      %s == 1
-    ||| % [lib.last('gpu_process_memory_used_bytes'), lib.domain, lib.last('gpu_process_memory_pattern', ['pattern="fragmentation"'])],
+      %s{pattern="fragmentation"}
+    ||| % [noted.used.record, lib.domain, noted.pattern.record],
     config.forFragmentation,
     '{{ $labels.process }} may run out of memory of ' + text.place + ' by fragmentation.',
     text.text([
@@ -423,12 +447,11 @@
           [
             recorded.left,
             recorded.full,
-            recorded.filling,
             recorded.process,
             recorded.workload,
             growing(rate, leaking('gpu_process_'), leaking('gpu_workload_')),
             largest(culprit, rate),
-            growing(slope, recorded.filling.record, filling('gpu_workload_')),
+            growing(slope, filling('gpu_process_'), filling('gpu_workload_')),
             largest(filler, slope),
           ],
           outOfMemory('critical', config.oomPageSeconds, 'the hour', '15:04', config.forOOM),
@@ -444,6 +467,9 @@
         name: 'gpu-memory-held',
         interval: config.rulesInterval,
         rules: [
+          noted.memory,
+          noted.pattern,
+          noted.used,
           zombie,
           unreleased,
           nearlyFull,

@@ -26,6 +26,9 @@ function(config) {
     and min_over_time(%(metric)s[%(well)s]) == 0
   ||| % { metric: of, range: config.absenceRange, begins: config.newFor, well: config.wellAfter },
 
+  // down are the GPUs that no scrape within the gap found up: a record, which the group gpu-exporter makes.
+  down: 'gpu:gpu_up:none',
+
   // lingering makes two rules of an alert that says what has happened when it ends: one that records its condition,
   // and the alert, which fires on for keepFiringFor after the condition has ended. Prometheus
   // itself would keep it, too, but not write its texts anew; and Alertmanager sends the last ones with the news that

@@ -122,13 +122,7 @@ function(config) {
 
   // growing lists what leaks, filling what fills the memory up, leak or not.
   growing: growers(function(scope) self.last(scope + 'leak_rate_bytes_per_second', '$memory')),
-  filling: growers(
-    function(scope)
-      '"(" %s " and ignoring (window) " %s ")"' % [
-        self.last(scope + 'leak_slope_bytes_per_second', '$memory ", window=\\"%s\\""' % config.growthWindow),
-        self.last(scope + 'seconds_to_full', '$memory'),
-      ]
-  ),
+  filling: growers(function(scope) self.last(scope + 'fill_rate_bytes_per_second', '$memory')),
 
   // holding lists who holds most of the memory of the GPU or GPU instance now, or of
   // the whole GPU ($gpu).

@@ -16,6 +16,9 @@
   // How many GPUs, by 1 or 0 each. A GPU in MIG mode counts once for its instances.
   local perGPU(expr) = 'max by (%s) (%s)' % [lib.gpu, expr],
 
+  // The processes that hold memory and will not use it again, of all processes: what they hold.
+  local zombies = 'process:gpu_process_memory_used_bytes:zombie',
+
   local memory = [
     // The memory of a node that is full first. +Inf: none.
     rule('node:gpu_seconds_to_oom:min', 'min by (%s) (%s)' % [node, both('seconds_to_oom')]),
@@ -35,9 +38,10 @@
     // Pods and Slurm jobs that leak, by one of their processes or as a whole: each
     // counts once, on however many GPUs it runs. Processes outside of both count by
     // themselves.
+    // The rate is there for what leaks alone: of what does not, series are counted and nothing else.
     rule('cluster_namespace:gpu_workload_leak_detected:sum', |||
-      sum by (%(cluster)s, namespace) (
-        max by (%(cluster)s, namespace, pod, slurm_job) (
+      count by (%(cluster)s, namespace) (
+        group by (%(cluster)s, namespace, pod, slurm_job) (
           %(inPod)s
           or
           %(inJob)s
@@ -45,18 +49,21 @@
           %(workload)s
         )
         or
-        max by (%(node)s, namespace, pid) (
-          %(all)s
-          unless (%(inPod)s or %(inJob)s)
-        )
+        group by (%(node)s, namespace, pid) (%(alone)s)
       )
+      or
+      0 * count by (%(cluster)s, namespace) (%(judged)s)
+      or
+      0 * count by (%(cluster)s, namespace) (%(workloads)s)
     ||| % {
       cluster: cluster,
       node: node,
-      inPod: lib.select('gpu_process_leak_detected', ['pod!=""']),
-      inJob: lib.select('gpu_process_leak_detected', ['slurm_job!=""']),
-      all: lib.select('gpu_process_leak_detected'),
-      workload: lib.select('gpu_workload_leak_detected'),
+      inPod: lib.select('gpu_process_leak_rate_bytes_per_second', ['pod!=""']),
+      inJob: lib.select('gpu_process_leak_rate_bytes_per_second', ['slurm_job!=""']),
+      alone: lib.select('gpu_process_leak_rate_bytes_per_second', ['pod=""', 'slurm_job=""']),
+      workload: lib.select('gpu_workload_leak_rate_bytes_per_second'),
+      judged: lib.select('gpu_process_leak_detected'),
+      workloads: lib.select('gpu_workload_leak_detected'),
     }),
 
     // Memory that nobody gets back before a process ends: what leaked.
@@ -64,15 +71,20 @@
     rule('cluster:gpu_leaked_bytes:sum', 'sum by (%s) (node:gpu_leaked_bytes:sum)' % cluster),
     rule('cluster_namespace:gpu_process_leaked_bytes:sum', 'sum by (%s, namespace) (%s)' % [cluster, lib.select('gpu_process_leaked_bytes')]),
     // ... and what zombies hold, and what stayed after its process.
-    rule('node:gpu_zombie_memory_bytes:sum', orNone(|||
-      sum by (%(node)s) (
-        %(used)s
-        and on (%(domain)s, pid)
-        %(zombie)s
-      )
-    ||| % { node: node, domain: lib.domain, used: lib.select('gpu_process_memory_used_bytes'), zombie: lib.select('gpu_process_memory_pattern', ['pattern="zombie"']) })),
+    rule(zombies, |||
+      %s
+      and on (%s, pid)
+      %s
+    ||| % [lib.select('gpu_process_memory_used_bytes'), lib.domain, lib.select('gpu_process_memory_pattern', ['pattern="zombie"'])]),
+    rule('node:gpu_zombie_memory_bytes:sum', orNone('sum by (%s) (%s)' % [node, zombies])),
     rule('node:gpu_unreleased_memory_bytes:sum', orNone('sum by (%s) (%s)' % [node, lib.select('gpu_unreleased_memory_bytes')])),
-  ],
+    rule('node:gpu_memory_held_ratio:sum', orNone(held)),
+    rule('cluster:gpu_memory_held_ratio:sum', 'sum by (%s) (node:gpu_memory_held_ratio:sum)' % cluster),
+  ] + (
+    if config.gpuHourPrice > 0 then
+      [rule('cluster:gpu_money_held_per_hour:sum', 'cluster:gpu_memory_held_ratio:sum * %g' % config.gpuHourPrice)]
+    else []
+  ),
 
   // GPU-hours at risk: how long the programs have run on each GPU that will be out of
   // memory within the day, as far as they leak, or all of them where none does by
@@ -85,7 +97,7 @@
           min by (%(domain)s) (
             %(started)s
             and on (%(domain)s, pid)
-            (%(leaking)s == 1)
+            %(leaking)s
           )
           or on (%(domain)s)
           min by (%(domain)s) (%(started)s)
@@ -96,21 +108,20 @@
         or on (%(domain)s)
         max by (%(domain)s) (0 * %(up)s + 1)
       )
-      and on (%(domain)s)
-      ((%(left)s) < %(day)d)
     ) / 3600
   ||| % {
     node: node,
     domain: lib.domain,
     gpu: lib.gpu,
-    started: lib.select('gpu_process_start_time_seconds'),
-    leaking: lib.select('gpu_process_leak_detected'),
+    started: started,
+    leaking: lib.select('gpu_process_leak_rate_bytes_per_second'),
     slice: lib.select('gpu_mig_memory_total_bytes'),
     total: lib.select('gpu_memory_total_bytes'),
     up: lib.select('gpu_up'),
-    left: both('seconds_to_oom'),
-    day: config.oomTicketSeconds,
   },
+
+  // The processes on the GPUs at risk, of all processes: when they began.
+  local started = 'process:gpu_process_start_time_seconds:at_risk',
 
   // Memory that nobody uses, as a share of a GPU: what leaks have retained, what zombies hold, and what has stayed after its
   // process. Half of two GPUs is one, as a GPU-hour is an hour of one.
@@ -119,11 +130,7 @@
       sum by (%(gpu)s) (
         %(leaked)s
         or
-        (
-          %(used)s
-          and on (%(domain)s, pid)
-          %(zombie)s
-        )
+        %(zombies)s
         or
         %(unreleased)s
       )
@@ -133,25 +140,23 @@
   ||| % {
     node: node,
     gpu: lib.gpu,
-    domain: lib.domain,
     leaked: both('leaked_bytes'),
-    used: lib.select('gpu_process_memory_used_bytes'),
-    zombie: lib.select('gpu_process_memory_pattern', ['pattern="zombie"']),
+    zombies: zombies,
     unreleased: lib.select('gpu_unreleased_memory_bytes'),
     total: lib.select('gpu_memory_total_bytes'),
   },
 
   local risk = [
+    rule(started, |||
+      %s
+      and on (%s)
+      (%s) < %d
+    ||| % [lib.select('gpu_process_start_time_seconds'), lib.domain, both('seconds_to_oom'), config.oomTicketSeconds]),
     rule('node:gpu_hours_at_risk:sum', orNone(atRisk)),
     rule('cluster:gpu_hours_at_risk:sum', 'sum by (%s) (node:gpu_hours_at_risk:sum)' % cluster),
-    rule('node:gpu_memory_held_ratio:sum', orNone(held)),
-    rule('cluster:gpu_memory_held_ratio:sum', 'sum by (%s) (node:gpu_memory_held_ratio:sum)' % cluster),
   ] + (
     if config.gpuHourPrice > 0 then
-      [
-        rule('cluster:gpu_money_at_risk:sum', 'cluster:gpu_hours_at_risk:sum * %g' % config.gpuHourPrice),
-        rule('cluster:gpu_money_held_per_hour:sum', 'cluster:gpu_memory_held_ratio:sum * %g' % config.gpuHourPrice),
-      ]
+      [rule('cluster:gpu_money_at_risk:sum', 'cluster:gpu_hours_at_risk:sum * %g' % config.gpuHourPrice)]
     else []
   ),
 
