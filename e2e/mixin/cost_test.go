@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -109,7 +110,7 @@ func moduleVersion(t *testing.T, path string) string {
 }
 
 // samplesOfMemory is how many samples one evaluation of the group gpu-memory may read for each node.
-const samplesOfMemory = 2000
+const samplesOfMemory = 1300
 
 // costPage returns the series of one node, which has leaks, GPU instances, pods and jobs.
 func costPage(t *testing.T) harness.Metrics {
@@ -279,7 +280,7 @@ func fill(t *testing.T, db storage.Appendable, page harness.Metrics, read map[st
 		for at := start; !at.After(end); at = at.Add(scrapeInterval) {
 			for i := range series {
 				v := values[i]
-				if series[i].Get(labels.MetricName) == sampleTime {
+				if series[i].Get(model.MetricNameLabel) == sampleTime {
 					v = float64(at.Unix())
 				}
 				ref, err := app.Append(refs[i], series[i], at.UnixMilli(), v)
