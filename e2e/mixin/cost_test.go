@@ -96,7 +96,7 @@ const costHead = `# What the rules cost
 ` + "`make bench-rules`" + ` wrote this: all rules of dashboards/ with Prometheus's own packages, on %s, %d cores, %s, github.com/prometheus/prometheus %s.
 
 The storage holds %s of the nodes' series at 15 s, as far as a rule reads them. The values stand still, but for the times of samples.
-Times are processor time of one evaluation, the mean of fifteen, with the texts of alerts that are pending or fire, and without the way of the results into the storage.
+Times are processor time of one evaluation, the mean of fifteen. The texts of alerts that are pending or fire are in it, the way of the results into the storage is not.
 `
 
 // moduleVersion returns the version of a module that this test is built with.
