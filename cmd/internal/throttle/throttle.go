@@ -65,7 +65,7 @@ func New(refused func()) *Throttle {
 // Serve puts the Throttle in front of a server's handler, whatever that is once the server begins to serve:
 // exporter-toolkit puts the check of passwords in front of it before, once for each listener.
 func (t *Throttle) Serve(s *http.Server) {
-	s.Handler = t.inner(s.Handler)
+	s.Handler = passing(s.Handler)
 	s.BaseContext = func(net.Listener) context.Context {
 		s.Handler = t.outer(s.Handler)
 		return context.Background()
@@ -77,8 +77,8 @@ type attemptKey struct{}
 // attempt is a request with a password.
 type attempt struct{ passed func() }
 
-// inner serves what has passed the check.
-func (t *Throttle) inner(next http.Handler) http.Handler {
+// passing serves what has passed the check.
+func passing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a, ok := r.Context().Value(attemptKey{}).(*attempt); ok {
 			a.passed()
