@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -154,8 +155,8 @@ func TestAPasswordThatIsChanged(t *testing.T) {
 func TestMemoryOfTheThrottle(t *testing.T) {
 	th := New(func() {})
 	for i := range 5000 {
-		th.wrong(th.digest(fmt.Sprint(i)), addressOf(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256)))
-		th.right(th.digest(fmt.Sprint(i)), addressOf("10.0.0.1:1"))
+		th.wrong(th.digest(strconv.Itoa(i)), addressOf(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256)))
+		th.right(th.digest(strconv.Itoa(i)), addressOf("10.0.0.1:1"))
 	}
 	if len(th.failed.all) != maxAddresses || th.failed.order.Len() != maxAddresses || len(th.known.all) != maxKnown {
 		t.Errorf("%d addresses and %d passwords", len(th.failed.all), len(th.known.all))
