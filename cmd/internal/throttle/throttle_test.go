@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,9 +49,9 @@ func ask(h http.Handler, from, password string) int {
 }
 
 // guarded returns a handler that checks passwords behind a Throttle, and the Throttle.
-func guarded() (http.Handler, *Throttle, *int) {
-	refused := 0
-	t := New(func() { refused++ })
+func guarded() (http.Handler, *Throttle, *atomic.Int64) {
+	var refused atomic.Int64
+	t := New(func() { refused.Add(1) })
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	return t.outer(slowCheck(passing(ok))), t, &refused
 }
@@ -129,8 +130,8 @@ func TestWrongPasswords(t *testing.T) {
 				t.Errorf("step %d, %q from %s: %d, want %d", i, step.password, step.from, got, step.want)
 			}
 		}
-		if *refused != 4 {
-			t.Errorf("%d were refused, want 4", *refused)
+		if refused.Load() != 4 {
+			t.Errorf("%d were refused, want 4", refused.Load())
 		}
 	})
 }

@@ -289,6 +289,13 @@ func (e *simEvents) Wait(ms uint32) (nvml.EventData, nvml.Return) {
 	return nvml.EventData{}, nvml.ERROR_TIMEOUT
 }
 
+// count returns what is broken, how many calls of a name are inside, and how many there were.
+func (l *simLibrary) count(name string) (broken string, inside, total int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken, l.inside[name], l.total[name]
+}
+
 // stay notes that a wait for events begins or ends.
 func (l *simLibrary) stay(n int) {
 	l.mu.Lock()

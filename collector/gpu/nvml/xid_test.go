@@ -163,11 +163,12 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 				if err := s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }); err != nil {
 					t.Error(err)
 				}
-				if l.broken != "" {
-					t.Error(l.broken)
+				broken, _, waits := l.count(eventCall)
+				if broken != "" {
+					t.Error(broken)
 				}
-				if n := l.total[eventCall]; n > 4*60+4 {
-					t.Errorf("%d waits of four GPUs in a minute, want one a second of each", n)
+				if waits > 4*60+4 {
+					t.Errorf("%d waits of four GPUs in a minute, want one a second of each", waits)
 				}
 				if absent := code == nvml.ERROR_NOT_SUPPORTED || code == nvml.ERROR_NO_DATA; absent && watched {
 					t.Error("the GPUs are said to be watched")
@@ -199,11 +200,8 @@ func TestEndDuringWaitForEvents(t *testing.T) {
 			watched = append(watched, s.Watch(ctx, func(gpu.Event) {}))
 		}()
 		time.Sleep(5*eventWait + eventWait/2)
-		if n := l.inside[eventCall]; n != 4 {
-			t.Errorf("%d waits are under way, want one of each GPU", n)
-		}
-		if n := l.total[eventCall]; n > 4*6 {
-			t.Errorf("%d waits of four GPUs, want 24: each stays as long as it may", n)
+		if _, inside, total := l.count(eventCall); inside != 4 || total > 4*6 {
+			t.Errorf("%d waits are under way, of %d of four GPUs; want one of each GPU, of 24: each stays as long as it may", inside, total)
 		}
 		began := time.Now()
 		cancel()
@@ -215,10 +213,12 @@ func TestEndDuringWaitForEvents(t *testing.T) {
 			t.Errorf("the end took %s, want no wait", took)
 		}
 		time.Sleep(2 * eventWait)
-		if l.broken != "" || l.inside[eventCall] != 0 || l.total["nvmlShutdown"] != 0 {
-			t.Errorf("after the end: %q, %d waits inside, %d times shut down", l.broken, l.inside[eventCall], l.total["nvmlShutdown"])
+		broken, inside, _ := l.count(eventCall)
+		_, _, shutdowns := l.count("nvmlShutdown")
+		if broken != "" || inside != 0 || shutdowns != 0 {
+			t.Errorf("after the end: %q, %d waits inside, %d times shut down", broken, inside, shutdowns)
 		}
-		if n := l.total["nvmlEventSetFree"]; n != 0 {
+		if _, _, n := l.count("nvmlEventSetFree"); n != 0 {
 			t.Errorf("%d calls after the end", n)
 		}
 	})
