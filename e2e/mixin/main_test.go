@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 // does not come.
 const patience = 10 * time.Minute
 
-// simulated starts an exporter on simulated GPUs.
+// simulated starts an exporter on simulated GPUs, with a limit of memory as in a pod.
 func simulated(t *testing.T, scenario, speed string, args ...string) *harness.Process {
 	t.Helper()
-	return harness.StartExporter(t, harness.Options{Args: append(args, "--source=sim:"+scenario, "--source.speed="+speed)})
+	return harness.StartExporter(t, harness.Options{Args: append(args, "--source=sim:"+scenario, "--source.speed="+speed, "--memory.limit=1GiB")})
 }

@@ -138,7 +138,7 @@ func words(cell string) []string {
 }
 
 // ofTheProgram are the series about the exporter's own process, which its table of GPUs does not have.
-var ofTheProgram = []string{"gpu_leak_exporter_build_info", "gpu_leak_exporter_connections", "gpu_leak_exporter_web_refused_total"}
+var ofTheProgram = []string{"gpu_leak_exporter_budget_bytes", "gpu_leak_exporter_build_info", "gpu_leak_exporter_connections", "gpu_leak_exporter_web_refused_total"}
 
 // TestMixinSchema holds the declared labels against what the exporter shows of GPUs of
 // several kinds: the checks of rules and dashboards rest on them.
