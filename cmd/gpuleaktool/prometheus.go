@@ -251,12 +251,9 @@ func (q *promQuery) askChunk(ctx context.Context, client *promapi.Client, query 
 	if err != nil {
 		return client.Refused(err)
 	}
-	matrix, ok := value.(model.Matrix)
-	switch {
-	case value == nil: // the answer was valid JSON, but nothing else
-		return errors.New("answered without a result: is this the address of a Prometheus?")
-	case !ok:
-		return fmt.Errorf("answered with a %s instead of a matrix", value.Type())
+	matrix, err := promapi.MatrixOf(value)
+	if err != nil {
+		return err
 	}
 	return m.add(matrix)
 }

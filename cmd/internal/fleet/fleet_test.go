@@ -440,6 +440,7 @@ func TestWrongAnswers(t *testing.T) {
 		"warning":       {reason: reasonWarning, change: func(f *fakePrometheus) { f.warnings = v1.Warnings{"a store\nis down"} }},
 		"info":          {reason: reasonInfo, change: func(f *fakePrometheus) { f.infos = v1.Infos{"this is no counter"} }},
 		"scalar":        {reason: reasonType, lost: true, change: func(f *fakePrometheus) { f.value = &model.Scalar{} }},
+		"null":          {reason: reasonType, lost: true, change: func(f *fakePrometheus) { f.value = model.Matrix{nil} }},
 		"empty":         {reason: reasonNoResult, lost: true, change: func(f *fakePrometheus) { f.value = model.Matrix{} }},
 		"too large":     {reason: reasonTooLarge, lost: true, change: func(f *fakePrometheus) { f.err = promapi.ErrAnswerTooLarge }},
 		"slow":          {reason: reasonTimeout, lost: true, change: func(f *fakePrometheus) { f.err = context.DeadlineExceeded }},

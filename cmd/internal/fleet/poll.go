@@ -40,9 +40,6 @@ const (
 // errNoResult says that the query found nothing.
 var errNoResult = errors.New("the query has no result: is it that of the used memory, and does this Prometheus have it?")
 
-// errType says that the answer is none to such a query.
-var errType = errors.New("the answer is of the wrong type")
-
 // poll asks for what is new. The first time it finds out which GPUs there are, and reads their history.
 func (s *Source) poll(ctx context.Context, at time.Time) error {
 	if s.answered.IsZero() {
@@ -109,9 +106,9 @@ func (s *Source) ask(ctx context.Context, end time.Time, span time.Duration, liv
 	if err != nil {
 		return 0, s.cfg.Client.Refused(err)
 	}
-	matrix, ok := value.(model.Matrix)
-	if !ok {
-		return 0, typeError(value, "a matrix")
+	matrix, err := promapi.MatrixOf(value)
+	if err != nil {
+		return 0, err
 	}
 	return s.spread(matrix, live), nil
 }
@@ -123,13 +120,6 @@ func (s *Source) steps(end time.Time, span time.Duration) v1.Range {
 	}
 	end = end.Truncate(s.cfg.Interval)
 	return v1.Range{Start: end.Add(-span).Truncate(s.cfg.Interval).Add(s.cfg.Interval), End: end, Step: s.cfg.Interval}
-}
-
-func typeError(value model.Value, want string) error {
-	if value == nil {
-		return fmt.Errorf("%w: answered without a result: is this the address of a Prometheus?", errType)
-	}
-	return fmt.Errorf("%w: answered with a %s instead of %s", errType, value.Type(), want)
 }
 
 // remark notes what the Prometheus adds to an answer.
@@ -162,19 +152,15 @@ func (s *Source) askBounds(ctx context.Context) error {
 		return s.cfg.Client.Refused(err)
 	}
 	if s.known {
-		matrix, ok := value.(model.Matrix)
-		if !ok {
-			return typeError(value, "a matrix")
+		matrix, err := promapi.MatrixOf(value)
+		if err == nil {
+			s.takeBounds(matrix)
 		}
-		s.takeBounds(matrix)
-		return nil
+		return err
 	}
-	vector, ok := value.(model.Vector)
-	if scalar, is := value.(*model.Scalar); is {
-		vector, ok = model.Vector{{Value: scalar.Value, Timestamp: scalar.Timestamp}}, true
-	}
-	if !ok {
-		return typeError(value, "a vector")
+	vector, err := promapi.VectorOf(value)
+	if err != nil {
+		return err
 	}
 	return s.takeCapacities(vector)
 }

@@ -43,11 +43,12 @@ var reasons = []string{
 
 // reasonOf names why there is no answer.
 func reasonOf(err error) string {
+	if _, ok := errors.AsType[promapi.TypeError](err); ok {
+		return reasonType
+	}
 	switch {
 	case errors.Is(err, errNoResult):
 		return reasonNoResult
-	case errors.Is(err, errType):
-		return reasonType
 	case errors.Is(err, promapi.ErrAnswerTooLarge), promapi.IsTooMuch(err):
 		return reasonTooLarge
 	case errors.Is(err, context.DeadlineExceeded):

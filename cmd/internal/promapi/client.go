@@ -11,8 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -87,12 +85,11 @@ func NewClient(c ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--%s=%s: %w", c.HTTPConfigFlag, c.HTTPConfigFile, err)
 	}
-	h.Transport = boundedAnswers{h.Transport, maxAnswer}
 	p, err := api.NewClient(api.Config{Address: u.String(), Client: h})
 	if err != nil {
 		return nil, errors.New("is not an address such as http://localhost:9090")
 	}
-	return &Client{v1.NewAPI(p), u.String()}, nil
+	return &Client{v1.NewAPI(&boundedClient{p, h, maxAnswer}), u.String()}, nil
 }
 
 // httpConfig returns the settings of the file, with the user of the address.
@@ -113,41 +110,6 @@ func (c *ClientConfig) httpConfig(u *url.URL) (*config.HTTPClientConfig, error) 
 	password, _ := u.User.Password()
 	cfg.BasicAuth = &config.BasicAuth{Username: u.User.Username(), Password: config.Secret(password)}
 	return cfg, nil
-}
-
-// maxAnswer bounds one answer, in bytes. A chunk of 1,000 series takes that much.
-const maxAnswer = 256 << 20
-
-// ErrAnswerTooLarge says that an answer is longer, or has no end.
-var ErrAnswerTooLarge = fmt.Errorf("an answer is longer than %d MiB: ask for fewer series, or for a shorter range", maxAnswer>>20)
-
-// boundedAnswers has reading an answer fail where it is too large.
-type boundedAnswers struct {
-	http.RoundTripper
-	most int64 // bytes
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		answer.Body = &boundedBody{answer.Body, b.most}
-	}
-	return answer, err
-}
-
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, ErrAnswerTooLarge
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }
 
 // tooMuch is what the error of a server says, besides other things, that is refused for the number

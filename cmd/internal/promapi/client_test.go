@@ -7,16 +7,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 )
 
 func TestIsTooMuch(t *testing.T) {
@@ -42,18 +44,61 @@ func TestEndlessAnswer(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: boundedAnswers{http.DefaultTransport, 1 << 20}}
+	c := &boundedClient{http: http.DefaultClient, most: 3<<20 + 5}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if b, err := io.ReadAll(answer.Body); len(b) != 1<<20 || !errors.Is(err, ErrAnswerTooLarge) {
+	if _, b, err := c.Do(t.Context(), r); b != nil || !errors.Is(err, ErrAnswerTooLarge) {
 		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+// TestReadPieces reads what is as long as it may be, and nothing longer; an error of who sends is passed on.
+func TestReadPieces(t *testing.T) {
+	for size, bound := range map[int]int64{0: 0, 1: 1, 5: 4, piece: piece, piece + 1: piece, 3*piece + 7: 3*piece + 7, 3*piece + 8: 3*piece + 7} {
+		want := bytes.Repeat([]byte("abc"), size/3+1)[:size]
+		switch got, err := readPieces(iotest.HalfReader(bytes.NewReader(want)), bound); {
+		case int64(size) > bound && !errors.Is(err, ErrAnswerTooLarge):
+			t.Errorf("%d of %d: %v", size, bound, err)
+		case int64(size) <= bound && (err != nil || !bytes.Equal(got, want)):
+			t.Errorf("%d of %d: %d bytes, %v", size, bound, len(got), err)
+		}
+	}
+	if _, err := readPieces(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc"))), 9); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("an error of who sends: %v", err)
+	}
+}
+
+// TestAnswers takes what a Prometheus says and nothing else.
+func TestAnswers(t *testing.T) {
+	point := func(at model.Time) model.SamplePair { return model.SamplePair{Timestamp: at} }
+	for name, tt := range map[string]struct {
+		value  model.Value
+		matrix bool
+		vector bool
+	}{
+		"nothing":            {},
+		"a matrix":           {value: model.Matrix{{Values: []model.SamplePair{point(0), point(5)}}, {}}, matrix: true},
+		"a null in it":       {value: model.Matrix{{}, nil}},
+		"one time twice":     {value: model.Matrix{{Values: []model.SamplePair{point(5), point(5)}}}},
+		"back in time":       {value: model.Matrix{{Values: []model.SamplePair{point(5), point(4)}}}},
+		"before 1970":        {value: model.Matrix{{Values: []model.SamplePair{point(-1), point(4)}}}},
+		"after all time":     {value: model.Matrix{{Values: []model.SamplePair{point(5), point(math.MaxInt64 / 1000)}}}},
+		"a vector":           {value: model.Vector{{}}, vector: true},
+		"a null in a vector": {value: model.Vector{nil}},
+		"a scalar":           {value: &model.Scalar{}, vector: true},
+		"no scalar":          {value: (*model.Scalar)(nil)},
+		"a string":           {value: &model.String{}},
+	} {
+		_, err := MatrixOf(tt.value)
+		if _, is := errors.AsType[TypeError](err); is == tt.matrix {
+			t.Errorf("%s: %v", name, err)
+		}
+		_, err = VectorOf(tt.value)
+		if _, is := errors.AsType[TypeError](err); is == tt.vector {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
