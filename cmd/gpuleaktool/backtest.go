@@ -329,7 +329,7 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 
 // judge runs the detector over a history.
 func (b *backtest) judge(ctx context.Context, h history) ([]*series, error) {
-	j := newJudge(b.rules, b.step, b.output == outputHTML)
+	j := newJudge(b.rules, b.step, b.output)
 	err := h.each(ctx, func(m *memory, s *gpu.Sample) error {
 		if b.capacity > 0 {
 			if err := b.limit(s); err != nil {

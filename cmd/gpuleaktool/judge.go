@@ -22,14 +22,15 @@ import (
 type judge struct {
 	rules    *detectorconfig.Config
 	interval time.Duration // between two verdicts
-	plot     bool          // keep what the plots show
+	output   string        // what of the verdicts is kept
 	book     *lives.Book   // of what programs held before in this history
 	gpus     map[*memory]*judgedGPU
 	series   []*series // in the order in which they were first seen
 }
 
-func newJudge(rules *detectorconfig.Config, step time.Duration, plot bool) *judge {
-	return &judge{rules: rules, interval: within(step), plot: plot, book: lives.NewBook(), gpus: map[*memory]*judgedGPU{}}
+// newJudge returns a judge for one of the outputs, whose steps are so far apart.
+func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *judge {
+	return &judge{rules: rules, interval: within(step), output: output, book: lives.NewBook(), gpus: map[*memory]*judgedGPU{}}
 }
 
 // mostApart is how far two verdicts may be apart, whatever step is asked for: an alarm

@@ -32,7 +32,7 @@ func BenchmarkBacktest(b *testing.B) {
 		}
 	}
 	m := &memory{labels: labelsOf("gpu", "0", "uuid", "GPU-0")}
-	j := newJudge(detectorconfig.New(detector.DefaultConfig()), time.Minute, false)
+	j := newJudge(detectorconfig.New(detector.DefaultConfig()), time.Minute, outputTable)
 	begin := time.Duration(1_772_323_200) * time.Second
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -156,7 +156,7 @@ func TestWithin(t *testing.T) {
 func TestEarlierLives(t *testing.T) {
 	const begin, life, pause = 1_772_323_200, 1800, 600 // seconds
 	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
-	newOne := func() *judge { return newJudge(detectorconfig.New(detector.DefaultConfig()), time.Minute, true) }
+	newOne := func() *judge { return newJudge(detectorconfig.New(detector.DefaultConfig()), time.Minute, outputHTML) }
 	// run adds the life of a process that holds so much, from a second of the history on, and a pause.
 	run := func(j *judge, m *memory, pid uint32, from int, used uint64) {
 		t.Helper()

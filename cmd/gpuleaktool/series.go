@@ -31,6 +31,7 @@ type series struct {
 	peak     float64
 	capacity detector.Value
 	fresh    bool // there was a sample since the last step
+	all      bool // keep all steps, also those that tell nothing
 	steps    []step
 	nearAt   time.Duration // when it was first near its capacity since the last step, if near
 	near     bool
@@ -69,8 +70,8 @@ type step struct {
 }
 
 func (j *judge) newSeries(l labels, k kind) *series {
-	x := &series{labels: l, kind: k}
-	if j.plot {
+	x := &series{labels: l, kind: k, all: j.output != outputTable}
+	if j.output == outputHTML {
 		x.plot = &plot.Envelope{}
 	}
 	j.series = append(j.series, x)
@@ -103,7 +104,7 @@ func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, he
 	}
 	x.fresh = false
 	w := &v.Windows[0]
-	x.steps = append(x.steps, step{
+	x.keep(step{
 		t: t, last: last, blind: x.last < frame, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
 		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
 		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper,
@@ -111,4 +112,22 @@ func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, he
 		near: x.near, nearAt: x.nearAt, earlier: x.earlier,
 	})
 	x.near = false
+}
+
+// keep appends a step. The table needs no more than the first and the last of many that tell nothing, so that a year
+// takes as much memory as a day.
+func (x *series) keep(s step) {
+	n := len(x.steps)
+	if !x.all && n >= 2 && s.quiet() && x.steps[n-1].quiet() && x.steps[n-2].quiet() &&
+		x.steps[n-1].judged == x.steps[n-2].judged && s.t-x.steps[n-1].t <= silence {
+		x.steps[n-1] = s
+		return
+	}
+	x.steps = append(x.steps, s)
+}
+
+// quiet reports whether a step tells of nothing that a finding or an alert is made of.
+func (s *step) quiet() bool {
+	return !s.leak && !s.near && !s.blind && !s.last && s.withheld == detector.WithheldNone &&
+		!(s.seconds.OK && s.seconds.V < oomTicketSeconds) && !(s.full.OK && s.full.V < fillsUpSeconds)
 }
