@@ -4,7 +4,9 @@
 package fakenvml
 
 import (
+	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -283,6 +285,27 @@ func TestShutdownWhileInsideIsRecorded(t *testing.T) {
 	n.Faults = nil
 	r.write()
 	is(t, "released", <-done, nvml.SUCCESS)
+}
+
+// TestThreadsOfAnEndedProcess has a call log in which a thread is inside: it is no more, once its process has ended.
+func TestThreadsOfAnEndedProcess(t *testing.T) {
+	ended := exec.CommandContext(t.Context(), "true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for pid, violations := range map[int]uint64{ended.Process.Pid: 0, os.Getppid(): 1} {
+		r := newRig(t, NewNode(1))
+		var log bytes.Buffer
+		if err := binary.Write(&log, binary.NativeEndian, callLog{Inside: 1, PID: int32(pid)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(r.calls, log.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, "Init", r.nvml.Init())
+		same(t, "violations", r.log().Violations, violations)
+		ok(t, "Shutdown", r.nvml.Shutdown())
+	}
 }
 
 func TestEvents(t *testing.T) {

@@ -47,8 +47,7 @@ type callLog struct {
 	Violations, Uninitialized uint64
 	ScriptLoads, ScriptErrors uint64
 	Inside, Alone             uint32
-	References                int32
-	_                         uint32
+	References, PID           int32
 	Violation                 [192]byte
 	ScriptError               [256]byte
 }

@@ -27,7 +27,7 @@ struct call_log {
 	_Atomic uint32_t inside;    // threads in a call now
 	_Atomic uint32_t alone;     // threads in Init or Shutdown now
 	_Atomic int32_t references; // successful Inits less Shutdowns
-	uint32_t pad;
+	_Atomic int32_t pid;        // who opened it last
 	char violation[192]; // the last one
 	char script_error[256];
 	struct slot {
@@ -214,8 +214,21 @@ static void script_release(struct script *s)
 	pthread_mutex_unlock(&lock);
 }
 
+// forget_threads forgets the threads of a process that ended inside the library: they are inside no more.
+static void forget_threads(struct call_log *l)
+{
+	int32_t before = l->pid;
+	l->pid = getpid();
+	if (before && before != getpid() && (kill(before, 0) == 0 || errno != ESRCH))
+		return;
+	l->inside = l->alone = 0;
+	for (int i = 0; i < FN_COUNT; i++)
+		l->slots[i].inside = 0;
+}
+
 static void init_log(struct call_log *l)
 {
+	forget_threads(l);
 	memcpy(l->magic, "FNVMLOG2", sizeof l->magic);
 	l->functions = FN_COUNT;
 	l->slot_size = sizeof *l->slots;
