@@ -5,9 +5,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -261,27 +258,6 @@ func TestPageOfOneMemory(t *testing.T) {
 	}
 	if got := words(page); !strings.Contains(got, "Not drawn: 252 processes.") || !strings.Contains(got, "All GPUs") {
 		t.Error(got)
-	}
-}
-
-// TestPagesAreNotManyAnswers has somebody ask for pages of memories that are not there: nothing is kept
-// of them.
-func TestPagesAreNotManyAnswers(t *testing.T) {
-	discard := slog.New(slog.DiscardHandler)
-	limits := newLimits(4, discard)
-	cfg, err := parseFlags(nil, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), limits, discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 1000 {
-		request(h, "GET", fmt.Sprintf("%s/gpu-%d", predictPath, i))
-	}
-	if n := len(limits.answers.sizes); n != 4 { // GPUs 0, 2, 3 and 4: 1 has its slices in its place
-		t.Errorf("%d answers are kept apart", n)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
@@ -75,7 +76,7 @@ func (h *predictor) ofMemory(next http.Handler) http.Handler {
 				}
 			}
 		}
-		plain(w, http.StatusNotFound, "There is no such GPU or GPU instance now. See "+predictPath+" for those there are.")
+		plain.Text(w, http.StatusNotFound, "There is no such GPU or GPU instance now. See "+predictPath+" for those there are.")
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,7 +189,7 @@ func testHandler(t *testing.T, s *collector.State, args ...string) http.Handler 
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHandler(cfg, func() *collector.State { return s }, http.NotFoundHandler(), newLimits(cfg.maxRequests, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	h, err := newHandler(cfg, func() *collector.State { return s }, http.NotFoundHandler(), newLimits(cfg, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestLanding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), newLimits(cfg.maxRequests, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), newLimits(cfg, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +370,7 @@ func TestTooManyScrapes(t *testing.T) {
 		h, err := newHandler(cfg, func() *collector.State {
 			<-leave
 			return fixture()
-		}, http.NotFoundHandler(), newLimits(cfg.maxRequests, discard), discard)
+		}, http.NotFoundHandler(), newLimits(cfg, discard), discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,6 +389,45 @@ func TestTooManyScrapes(t *testing.T) {
 		}
 		if w := request(h, "GET", "/metrics"); !strings.Contains(w.Body.String(), `gpu_leak_exporter_web_refused_total{reason="busy"} 1`) {
 			t.Error(w.Body)
+		}
+	})
+}
+
+// TestPagesAreNotManyAnswers has somebody ask for pages of memories that are not there. They are told so without an
+// answer that is made, of which something would be kept: while none can be made, only who asks for one that is there waits.
+func TestPagesAreNotManyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := parseFlags([]string{"--web.max-requests=1"}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		discard := slog.New(slog.DiscardHandler)
+		leave := make(chan struct{})
+		var asked atomic.Int32
+		h, err := newHandler(cfg, func() *collector.State {
+			if asked.Add(1) == 1 {
+				<-leave
+			}
+			return fixture()
+		}, http.NotFoundHandler(), newLimits(cfg, discard), discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan int)
+		go func() { first <- request(h, "GET", "/predict").Code }()
+		synctest.Wait()
+		for path, want := range map[string]int{
+			"/predict/gpu-0": http.StatusServiceUnavailable,
+			"/predict/gpu-1": http.StatusNotFound, // it has its slices in its place
+			"/predict/gpu-9": http.StatusNotFound,
+		} {
+			if w := request(h, "GET", path); w.Code != want {
+				t.Errorf("%s: status %d, want %d", path, w.Code, want)
+			}
+		}
+		close(leave)
+		if code := <-first; code != http.StatusOK {
+			t.Errorf("the first: status %d", code)
 		}
 	})
 }
