@@ -15,22 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
-// Paths that are not the metrics'.
-const (
-	healthyPath  = "/-/healthy"
-	readyPath    = "/-/ready"
-	predictPath  = "/predict"
-	verdictsPath = "/api/v1/verdicts"
-	sitesPath    = "/api/v1/sites"
-	reloadPath   = "/-/reload"
-)
-
-var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath, sitesPath, reloadPath}
+// ownPaths are taken: the metrics have another one.
+var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.VerdictsPath, pages.SitesPath, pages.ReloadPath}
 
 // newLimits returns what bounds the clients of an exporter.
 func newLimits(cfg *config, logger *slog.Logger) *limits.Limits {
@@ -46,22 +38,23 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+cfg.telemetryPath, metrics)
-	mux.HandleFunc("GET "+healthyPath, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+pages.HealthyPath, func(w http.ResponseWriter, _ *http.Request) {
 		plain.Text(w, http.StatusOK, program+" is healthy.")
 	})
-	mux.Handle("GET "+readyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
-	mux.Handle("POST "+reloadPath, reload)
-	mux.Handle("GET "+verdictsPath, bounds.Pages(fromstate.Handler(state)))
+	mux.Handle("GET "+pages.ReadyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
+	mux.Handle("POST "+pages.ReloadPath, reload)
+	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state)))
+	page := &pages.Config{
+		State: state, Note: notReal(cfg.source), ClearThreshold: cfg.detector.ClearThreshold, LeakThreshold: cfg.detector.LeakThreshold,
+		MetricsPath: cfg.telemetryPath, Sites: cfg.sites, Location: time.Local, Logger: logger,
+	}
 	if cfg.sites {
-		mux.Handle("GET "+sitesPath, bounds.Pages(sites(state)))
+		mux.Handle("GET "+pages.SitesPath, bounds.Pages(pages.NewSites(state)))
 	}
-	page := &predictor{
-		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, leak: cfg.detector.LeakThreshold,
-		location: time.Local, logger: logger,
-	}
-	mux.Handle("GET /{$}", bounds.Pages(newStart(cfg, page)))
-	mux.Handle("GET "+predictPath, bounds.Pages(page))
-	mux.Handle("GET "+predictPath+"/{memory}", page.ofMemory(bounds.Pages(page)))
+	predict := bounds.Pages(pages.NewPredict(page))
+	mux.Handle("GET "+pages.StartPath+"{$}", bounds.Pages(pages.NewStart(page)))
+	mux.Handle("GET "+pages.PredictPath, predict)
+	mux.Handle("GET "+pages.MemoryPath, pages.NewMemory(page, predict))
 	return harden(mux), nil
 }
 

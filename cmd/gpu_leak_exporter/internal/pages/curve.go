@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package pages
 
 import (
 	"cmp"
@@ -123,7 +123,7 @@ func (h *predictor) plot(m *domain, c *collector.Curve, v *detector.Verdict, use
 		return nil
 	}
 	now := sinceEpoch(m.device.SampleTime)
-	p := &plot.Plot{Location: h.location, From: now - shortestAxis, To: now, Ahead: farthestAhead, Used: &plot.Envelope{}, Last: &plot.Point{T: now, V: float64(used.V)}, Alarm: "leak found"}
+	p := &plot.Plot{Location: h.Location, From: now - shortestAxis, To: now, Ahead: farthestAhead, Used: &plot.Envelope{}, Last: &plot.Point{T: now, V: float64(used.V)}, Alarm: "leak found"}
 	for _, t := range c.Troughs {
 		if t.At < now {
 			p.Troughs = append(p.Troughs, plot.Point{T: t.At, V: t.V})
@@ -281,14 +281,14 @@ func (h *predictor) others(m *domain, row *gpuRow, left *room, all bool) {
 		case p.Verdict.Judged && p.Verdict.Leak:
 			leaks++
 			continue
-		case p.Curve == nil || !p.Used.OK || left.processes == 0 || (!all && !p.Suspect(h.clear)):
+		case p.Curve == nil || !p.Used.OK || left.processes == 0 || (!all && !p.Suspect(h.ClearThreshold)):
 			continue
 		}
 		left.processes--
 		c := curveRow{Held: humanize.Bytes(float64(p.Used.V)), Plot: h.processCurve(m, p, processHeight)}
 		c.Who, c.Where = whoIs(p.ID, p.Owner)
 		drawn++
-		if p.Suspect(h.clear) {
+		if p.Suspect(h.ClearThreshold) {
 			c.Why = h.withheldWords(&p.Verdict, &p.Earlier)
 			row.Suspects = append(row.Suspects, c)
 		} else {
@@ -347,8 +347,8 @@ func (h *predictor) withheldWords(v *detector.Verdict, earlier *detector.Earlier
 	switch {
 	case phrase != "":
 		return "No leak yet: it " + phrase + "."
-	case v.Confidence >= h.clear:
-		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", wording.Percent(v.Confidence), wording.Percent(h.leak))
+	case v.Confidence >= h.ClearThreshold:
+		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", wording.Percent(v.Confidence), wording.Percent(h.LeakThreshold))
 	}
 	return ""
 }

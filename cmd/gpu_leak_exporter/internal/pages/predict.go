@@ -1,23 +1,18 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package pages
 
 import (
-	"bytes"
 	"cmp"
-	"embed"
 	"fmt"
 	"html/template"
-	"log/slog"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
@@ -28,57 +23,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
-
-//go:embed predict.html start.html
-var pageFiles embed.FS
-
-var pageTemplates = template.Must(template.ParseFS(pageFiles, "*.html"))
-
-// predictor serves the page that says who will run out of memory, when, and why.
-type predictor struct {
-	state    func() *collector.State
-	note     string  // that the GPUs are not real
-	clear    float64 // the confidence from which on a leak is not ruled out
-	leak     float64 // that from which on growth is a leak
-	location *time.Location
-	logger   *slog.Logger
-}
-
-// ServeHTTP answers with the page: of all GPUs at predictPath, of one memory below it.
-func (h *predictor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	only := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, predictPath), "/")
-	render(w, "predict.html", h.view(h.state(), only), h.logger)
-}
-
-// render answers with a page, whole or not at all.
-func render(w http.ResponseWriter, name string, data any, logger *slog.Logger) {
-	var page bytes.Buffer
-	if err := pageTemplates.ExecuteTemplate(&page, name, data); err != nil {
-		logger.Error("Cannot render the page", "page", name, "err", err)
-		http.Error(w, "the page cannot be rendered; the log says why", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
-}
-
-// ofMemory passes on requests for the page of a memory that there is: no other path is one of which the
-// answers would be kept apart.
-func (h *predictor) ofMemory(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("memory")
-		for _, d := range h.state().Devices {
-			for _, m := range domainsOf(d) {
-				if nameOf(&m, nil) == name {
-					next.ServeHTTP(w, r)
-					return
-				}
-			}
-		}
-		plain.Text(w, http.StatusNotFound, "There is no such GPU or GPU instance now. See "+predictPath+" for those there are.")
-	})
-}
 
 // view is what the template shows, in words.
 type view struct {
@@ -232,7 +176,7 @@ func (h *predictor) view(s *collector.State, only string) *view {
 // found puts into words what is not well, the most urgent first: leaks, what is held for nothing, and what
 // cannot be read.
 func (h *predictor) found(s *collector.State, only string) *view {
-	v := &view{Note: h.note, Refreshed: h.refreshed(s)}
+	v := &view{Note: h.Note, Refreshed: h.refreshed(s)}
 	if s.DriverReason != "" {
 		v.Problems = append(v.Problems, driverProblem(s.DriverReason))
 	}
@@ -357,15 +301,15 @@ func (v *view) shorten() {
 // is another one.
 func (h *predictor) refreshed(s *collector.State) string {
 	const format = "2006-01-02 15:04:05 MST"
-	text := s.Time.In(h.location).Format(format)
+	text := s.Time.In(h.Location).Format(format)
 	var latest time.Time
 	for _, d := range s.Devices {
 		if d.SampleTime.After(latest) {
 			latest = d.SampleTime
 		}
 	}
-	if h.note != "" && !latest.IsZero() {
-		text += ", when the clock of these GPUs showed " + latest.In(h.location).Format(format)
+	if h.Note != "" && !latest.IsZero() {
+		text += ", when the clock of these GPUs showed " + latest.In(h.Location).Format(format)
 	}
 	return text
 }
@@ -493,7 +437,7 @@ func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
 		return text + "."
 	}
 	text += "; its last sample is of " + h.moment(d.SampleTime, s.Time, "15:04:05 MST")
-	if h.note == "" { // else it is of another clock than the state
+	if h.Note == "" { // else it is of another clock than the state
 		text += ", " + humanize.Duration(max(0, s.Time.Sub(d.SampleTime))) + " ago"
 	}
 	return text + "."
@@ -678,7 +622,7 @@ func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	row := leakRow{
 		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
 		Confidence: wording.Percent(v.Confidence), Pattern: wording.Pattern(v.Pattern.String()), Memory: barOf(m.memory, 0),
-		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v),
+		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v),
 	}
 	row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
 	if v.Rate.OK {
@@ -707,7 +651,7 @@ func (h *predictor) clock(t time.Time, s float64) string {
 
 // moment writes t in the format, with the date if that is not the one of now.
 func (h *predictor) moment(t, now time.Time, format string) string {
-	t, now = t.In(h.location), now.In(h.location)
+	t, now = t.In(h.Location), now.In(h.Location)
 	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
 		format = "Mon 2 Jan " + format
 	}
@@ -746,7 +690,7 @@ func barOf(m gpu.Memory, part uint64) bar {
 
 func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	v := &m.judgement.Device
-	row := gpuRow{ID: nameOf(&m, nil), Page: predictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v), of: &m}
+	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v), of: &m}
 	row.Model = wording.Joined(m.device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)
@@ -757,7 +701,7 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	if n := v.Windows[0].Spikes; n.OK {
 		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
 	}
-	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.clear), h.classOf(v)
+	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.ClearThreshold), h.classOf(v)
 	if v.Judged && !v.Muted {
 		row.Pattern, row.Confidence = wording.Pattern(v.Pattern.String()), wording.Percent(v.Confidence)
 	}
@@ -771,7 +715,7 @@ func (h *predictor) classOf(v *detector.Verdict) string {
 		return "wait"
 	case v.Leak:
 		return "bad"
-	case v.Confidence >= h.clear:
+	case v.Confidence >= h.ClearThreshold:
 		return "warn"
 	case v.Withheld != detector.WithheldNone:
 		return "wait"
