@@ -67,6 +67,14 @@ var mayImport = map[string][]string{
 		"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/exporter-toolkit",
 		"github.com/prometheus/procfs", "github.com/tjhop/slog-gokit", "golang.org/x/sys", "go.yaml.in/yaml",
 	},
+	// A page knows no flag and no limit, and what bounds clients knows nothing of what they ask for.
+	"/cmd/gpu_leak_exporter/internal/pages": {
+		"/cmd/gpu_leak_exporter/internal/plain", "/cmd/internal/**", "/detector", "/collector", "/collector/allocator", "/collector/gpu", "github.com/prometheus/common/version",
+	},
+	"/cmd/gpu_leak_exporter/internal/limits": {
+		"/cmd/gpu_leak_exporter/internal/plain", "/cmd/internal/throttle", "github.com/prometheus/client_golang", "github.com/prometheus/common/expfmt", "golang.org/x/sys",
+	},
+	"/cmd/gpu_leak_exporter/internal/plain": {},
 }
 
 // e2eMayImport is which packages of the exporter a package of the end-to-end
@@ -238,6 +246,9 @@ func TestImportsRefuse(t *testing.T) {
 		"/cmd/internal/plot":     {module + "/collector", "github.com/alecthomas/kingpin/v2", "github.com/prometheus/alertmanager/config"},
 		"/cmd/gpuleaktool":       {module + "/collector/workload", module + "/cmd/gpu_leak_exporter/page", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 		"/cmd/gpu_leak_exporter": {module + "/cmd/gpuleaktool/x", "github.com/prometheus/prometheus/promql", "os/exec"},
+
+		"/cmd/gpu_leak_exporter/internal/pages":  {module + "/cmd/gpu_leak_exporter/internal/limits", "github.com/prometheus/client_golang/prometheus"},
+		"/cmd/gpu_leak_exporter/internal/limits": {module + "/cmd/gpu_leak_exporter/internal/pages", module + "/collector"},
 	} {
 		r, ok := rule(pkg)
 		if !ok {

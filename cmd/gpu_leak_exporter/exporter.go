@@ -80,38 +80,19 @@ func (e *exporter) wire() (err error) {
 		return err
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
-	limits := newLimits(e.cfg.maxRequests, e.slogger)
-	if e.cfg.ofFleet() {
-		limits.answers.forFleet()
-	}
+	bounds := newLimits(e.cfg, e.slogger)
 	more := ownMetrics(e.source)
 	if limit := limitMemory(e.cfg.memoryLimit, e.logger); e.cfg.exporterMetrics {
 		more = append(more, limit.collectors()...)
 	}
-	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, limits, e.slogger, more...)
+	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, bounds, e.slogger, more...)
 	if err != nil {
 		return err
 	}
 	for range max(1, len(e.listeners)) {
-		e.servers = append(e.servers, e.newServer(handler, limits))
+		e.servers = append(e.servers, bounds.Server(handler))
 	}
 	return nil
-}
-
-// newServer returns a server of what is served, within limits that are those of all servers together.
-func (e *exporter) newServer(handler http.Handler, limits *limits) *http.Server {
-	s := &http.Server{
-		Handler:           handler,
-		ErrorLog:          slog.NewLogLogger(newSparse(e.slogger.Handler()), slog.LevelWarn),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      15 * time.Second,
-		IdleTimeout:       90 * time.Second, // longer than scrapes are apart
-		MaxHeaderBytes:    64 << 10,
-	}
-	limits.connections.serve(s)
-	limits.passwords.Serve(s)
-	return s
 }
 
 // newSampler returns a sampler of the source. What the host shows of GPUs and

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-kit/log"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -51,7 +52,7 @@ func TestReplayIsDeterministic(t *testing.T) {
 			}
 			return nil
 		})
-		_, body := r.get(t, verdictsPath)
+		_, body := r.get(t, pages.VerdictsPath)
 		var answer struct {
 			Data struct{ Devices []map[string]any }
 		}
@@ -121,7 +122,7 @@ func TestHangup(t *testing.T) {
 		}
 		return nil
 	})
-	if code, _ := r.get(t, healthyPath); code != http.StatusOK {
+	if code, _ := r.get(t, pages.HealthyPath); code != http.StatusOK {
 		t.Errorf("status %d after SIGHUP", code)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
@@ -172,7 +173,7 @@ func (p *parser) webFlags() {
 	p.flag("web.max-requests", "Answers that are made at the same time, for all pages together. Who asks for one that is being made gets the same; "+
 		"others wait for two seconds, then get status 503. 0 is no limit.",
 		setting.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "4")
-	p.app.Flag("web.enable-lifecycle", "Let a POST to "+reloadPath+" read --detector.config again, as SIGHUP does.").BoolVar(&c.lifecycle)
+	p.app.Flag("web.enable-lifecycle", "Let a POST to "+pages.ReloadPath+" read --detector.config again, as SIGHUP does.").BoolVar(&c.lifecycle)
 	p.app.Flag("web.disable-exporter-metrics", "Leave out the metrics about the exporter itself (go_*, process_*, promhttp_*).").
 		BoolVar(&p.noOwn)
 }

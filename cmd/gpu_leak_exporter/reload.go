@@ -16,6 +16,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
@@ -92,18 +93,18 @@ func (r *reloader) with(state func() *collector.State) func() *collector.State {
 // ServeHTTP reads the file again and answers with its errors, each in a line.
 func (r *reloader) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if !r.cfg.lifecycle {
-		plain(w, http.StatusForbidden, "This is switched off: start "+program+" with --web.enable-lifecycle.")
+		plain.Text(w, http.StatusForbidden, "This is switched off: start "+program+" with --web.enable-lifecycle.")
 		return
 	}
 	err := r.reload()
 	switch errs, inFile := errors.AsType[detectorconfig.Errors](err); {
 	case inFile:
-		plain(w, http.StatusInternalServerError, strings.Join(errs.Lines(), "\n"))
+		plain.Text(w, http.StatusInternalServerError, strings.Join(errs.Lines(), "\n"))
 	case err != nil:
-		plain(w, http.StatusInternalServerError, err.Error())
+		plain.Text(w, http.StatusInternalServerError, err.Error())
 	case r.cfg.rulesFile == "":
-		plain(w, http.StatusOK, "There is no --detector.config to read again.")
+		plain.Text(w, http.StatusOK, "There is no --detector.config to read again.")
 	default:
-		plain(w, http.StatusOK, "The rules of "+r.cfg.rulesFile+" hold.")
+		plain.Text(w, http.StatusOK, "The rules of "+r.cfg.rulesFile+" hold.")
 	}
 }

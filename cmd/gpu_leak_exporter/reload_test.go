@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-kit/log"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
@@ -63,7 +64,7 @@ func TestReload(t *testing.T) {
 	}
 
 	r.write(t, mistaken)
-	w := request(r, http.MethodPost, reloadPath)
+	w := request(r, http.MethodPost, pages.ReloadPath)
 	want := r.file + ":5: mute: often: must be true or false\n" + r.file + ":6: the rule has no match: for all series write match: ['{}']\n"
 	if w.Code != http.StatusInternalServerError || w.Body.String() != want {
 		t.Errorf("status %d, %s", w.Code, w.Body)
@@ -78,12 +79,12 @@ func TestReload(t *testing.T) {
 	if err := os.Remove(r.file); err != nil {
 		t.Fatal(err)
 	}
-	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "no such file") || !r.muted() {
+	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "no such file") || !r.muted() {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
 
 	r.write(t, "groups: []")
-	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusOK || w.Body.String() != "The rules of "+r.file+" hold.\n" {
+	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusOK || w.Body.String() != "The rules of "+r.file+" hold.\n" {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
 	if s := r.reloadState(); r.muted() || !s.Success || !s.Time.After(started.Time) {
@@ -94,7 +95,7 @@ func TestReload(t *testing.T) {
 func TestReloadIsSwitchedOff(t *testing.T) {
 	r := newReloading(t)
 	r.write(t, "groups: []")
-	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "--web.enable-lifecycle") ||
+	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "--web.enable-lifecycle") ||
 		strings.Count(w.Body.String(), "\n") != 1 {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
@@ -109,7 +110,7 @@ func TestReloadWithoutFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newReloader(cfg, func(collector.Resolver) { t.Error("there is nothing to apply") }, log.NewNopLogger())
-	if w := request(r, http.MethodPost, reloadPath); w.Code != http.StatusOK {
+	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusOK {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
 	if s := r.with(func() *collector.State { return &collector.State{} })(); s.Reload != nil {

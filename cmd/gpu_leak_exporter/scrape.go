@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
@@ -66,9 +67,9 @@ func newScrape(own *collector.Collector, others *prometheus.Registry, exporterMe
 	return s, nil
 }
 
-// pages and compressors are kept for their memory.
+// buffers and compressors are kept for their memory.
 var (
-	pages       = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+	buffers     = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 	compressors = sync.Pool{New: func() any {
 		z, _ := gzip.NewWriterLevel(io.Discard, gzipLevel) // the level is one
 		return z
@@ -82,15 +83,15 @@ func (s *scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.rest.ServeHTTP(w, r)
 		return
 	}
-	page := pages.Get().(*bytes.Buffer)
+	page := buffers.Get().(*bytes.Buffer)
 	page.Reset()
-	defer pages.Put(page)
+	defer buffers.Put(page)
 	s.write(page, format)
 	h := w.Header()
 	h.Add("Vary", "Accept")
 	h.Add("Vary", "Accept-Encoding")
 	h.Set("Content-Type", string(format))
-	if !acceptsGzip(r.Header.Get("Accept-Encoding")) {
+	if !limits.AcceptsGzip(r.Header.Get("Accept-Encoding")) {
 		_, _ = w.Write(page.Bytes()) // the client has gone, or the answer is too large, which is noticed
 		return
 	}

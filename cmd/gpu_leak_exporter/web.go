@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -15,47 +14,47 @@ import (
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
-// Paths that are not the metrics'.
-const (
-	healthyPath  = "/-/healthy"
-	readyPath    = "/-/ready"
-	predictPath  = "/predict"
-	verdictsPath = "/api/v1/verdicts"
-	sitesPath    = "/api/v1/sites"
-	reloadPath   = "/-/reload"
-)
+// ownPaths are taken: the metrics have another one.
+var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.VerdictsPath, pages.SitesPath, pages.ReloadPath}
 
-var ownPaths = []string{healthyPath, readyPath, predictPath, verdictsPath, sitesPath, reloadPath}
+// newLimits returns what bounds the clients of an exporter.
+func newLimits(cfg *config, logger *slog.Logger) *limits.Limits {
+	return limits.New(limits.Config{MaxRequests: cfg.maxRequests, Fleet: cfg.ofFleet(), Logger: logger})
+}
 
 // newHandler returns all that is served. state must not block; each request asks
 // it once. reload answers who wants the configuration to be read again; more are metrics besides those of GPUs.
-func newHandler(cfg *config, state func() *collector.State, reload http.Handler, limits *limits, logger *slog.Logger, more ...prometheus.Collector) (http.Handler, error) {
-	metrics, err := newMetrics(cfg, state, limits, logger, more)
+func newHandler(cfg *config, state func() *collector.State, reload http.Handler, bounds *limits.Limits, logger *slog.Logger, more ...prometheus.Collector) (http.Handler, error) {
+	metrics, err := newMetrics(cfg, state, bounds, logger, more)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+cfg.telemetryPath, metrics)
-	mux.HandleFunc("GET "+healthyPath, func(w http.ResponseWriter, _ *http.Request) {
-		plain(w, http.StatusOK, program+" is healthy.")
+	mux.HandleFunc("GET "+pages.HealthyPath, func(w http.ResponseWriter, _ *http.Request) {
+		plain.Text(w, http.StatusOK, program+" is healthy.")
 	})
-	mux.Handle("GET "+readyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
-	mux.Handle("POST "+reloadPath, reload)
-	mux.Handle("GET "+verdictsPath, limits.answers.of(fromstate.Handler(state)))
+	mux.Handle("GET "+pages.ReadyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
+	mux.Handle("POST "+pages.ReloadPath, reload)
+	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state)))
+	page := &pages.Config{
+		State: state, Note: notReal(cfg.source), ClearThreshold: cfg.detector.ClearThreshold, LeakThreshold: cfg.detector.LeakThreshold,
+		MetricsPath: cfg.telemetryPath, Sites: cfg.sites, Location: time.Local, Logger: logger,
+	}
 	if cfg.sites {
-		mux.Handle("GET "+sitesPath, limits.answers.of(sites(state)))
+		mux.Handle("GET "+pages.SitesPath, bounds.Pages(pages.NewSites(state)))
 	}
-	page := &predictor{
-		state: state, note: notReal(cfg.source), clear: cfg.detector.ClearThreshold, leak: cfg.detector.LeakThreshold,
-		location: time.Local, logger: logger,
-	}
-	mux.Handle("GET /{$}", limits.answers.of(newStart(cfg, page)))
-	mux.Handle("GET "+predictPath, limits.answers.of(page))
-	mux.Handle("GET "+predictPath+"/{memory}", page.ofMemory(limits.answers.of(page)))
+	predict := bounds.Pages(pages.NewPredict(page))
+	mux.Handle("GET "+pages.StartPath+"{$}", bounds.Pages(pages.NewStart(page)))
+	mux.Handle("GET "+pages.PredictPath, predict)
+	mux.Handle("GET "+pages.MemoryPath, pages.NewMemory(page, predict))
 	return harden(mux), nil
 }
 
@@ -71,16 +70,8 @@ func harden(next http.Handler) http.Handler {
 	})
 }
 
-// plain answers with one line of text that is not to be kept.
-func plain(w http.ResponseWriter, code int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n") // the client has gone; the server notices by itself
-}
-
 // newMetrics returns the handler of the metrics: those of GPUs, and more, which are about the source of the GPUs.
-func newMetrics(cfg *config, state func() *collector.State, limits *limits, logger *slog.Logger, more []prometheus.Collector) (http.Handler, error) {
+func newMetrics(cfg *config, state func() *collector.State, bounds *limits.Limits, logger *slog.Logger, more []prometheus.Collector) (http.Handler, error) {
 	c, err := collector.New(state, collector.Options{
 		Enabled: cfg.families, ProcessCommand: cfg.workload.Command, Fleet: cfg.fleet(), ProcessDetail: cfg.processDetail,
 	})
@@ -91,7 +82,7 @@ func newMetrics(cfg *config, state func() *collector.State, limits *limits, logg
 	list := append([]prometheus.Collector{versioncollector.NewCollector(program)}, more...)
 	if cfg.exporterMetrics {
 		list = append(list, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-		list = append(list, limits.collectors()...)
+		list = append(list, bounds.Collectors()...)
 	}
 	for _, c := range list {
 		if err := registry.Register(c); err != nil {
@@ -103,9 +94,9 @@ func newMetrics(cfg *config, state func() *collector.State, limits *limits, logg
 		return nil, err
 	}
 	if !cfg.exporterMetrics {
-		return limits.answers.ofMetrics(s), nil
+		return bounds.Metrics(s), nil
 	}
-	return promhttp.InstrumentMetricHandler(registry, limits.answers.ofMetrics(s)), nil
+	return promhttp.InstrumentMetricHandler(registry, bounds.Metrics(s)), nil
 }
 
 // readiness answers whether there is something to scrape. That no driver is there
@@ -119,10 +110,10 @@ type readiness struct {
 // ServeHTTP answers 200, or 503 with the reason.
 func (h *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if reason := notReady(h.state()); reason != "" && time.Since(h.started) < h.patience {
-		plain(w, http.StatusServiceUnavailable, program+" is not ready: "+reason)
+		plain.Text(w, http.StatusServiceUnavailable, program+" is not ready: "+reason)
 		return
 	}
-	plain(w, http.StatusOK, program+" is ready.")
+	plain.Text(w, http.StatusOK, program+" is ready.")
 }
 
 // notReady says what is being waited for; "" if nothing is.

@@ -27,7 +27,7 @@ var mixin = Thresholds{OOMPage: 3600, OOMTicket: 86400, FillsUp: 900, Held: 512 
 // recorded is an answer of the exporter: its own golden file.
 func recorded(t testing.TB) []byte {
 	t.Helper()
-	text, err := os.ReadFile("../../gpu_leak_exporter/testdata/verdicts.json")
+	text, err := os.ReadFile("../../gpu_leak_exporter/internal/pages/testdata/verdicts.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestScreenAndPageSayTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("../../gpu_leak_exporter/testdata/predict.html")
+	source, err := os.ReadFile("../../gpu_leak_exporter/internal/pages/testdata/predict.html")
 	if err != nil {
 		t.Fatal(err)
 	}

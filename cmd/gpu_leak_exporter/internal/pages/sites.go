@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package pages
 
 import (
 	"encoding/json"
@@ -12,16 +12,18 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
-// sites answers with the lines that allocate what leaks, of each process that was asked:
+// NewSites answers with the lines that allocate what leaks, of each process that was asked:
 //
 //	{"status":"success","data":{"time":…,"processes":[{"labels":{"gpu":"0","uuid":"GPU-…","pid":"…",…},
 //	  "state":"done","reason":"","asked":…,"seconds":300,"pause_seconds":0.02,"unsure_lines":0,"sites":[{
 //	  "line":"app/serve.py:41 handle","growth_bytes":…,"live_bytes":…,"blocks":…,"frames":[…]}]}]}}
 //
-// unsure_lines is how many other lines grew, and may only have taken the place of what was freed meanwhile. state is asked, recording, done or refused, and reason says why it was refused. labels are
-// those of the series of the process. Lists are never null; sites has the largest growth first,
-// and frames the innermost first.
-func sites(state func() *collector.State) http.Handler {
+// unsure_lines is how many other lines grew, and may only have taken the place of what was freed meanwhile. state is
+// asked, recording, done or refused, and reason says why it was refused. labels are those of the series of the
+// process. Lists are never null; sites has the largest growth first, and frames the innermost first.
+//
+// state must not block, and is called from any goroutine, once for each answer.
+func NewSites(state func() *collector.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package limits
 
 import (
 	"container/list"
@@ -19,6 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 )
 
 const (
@@ -130,10 +132,10 @@ func (a *answers) refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, errBusy) {
 		a.refused.WithLabelValues(refusedBusy).Inc()
 		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, err.Error())
+		plain.Text(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	plain(w, http.StatusInternalServerError, err.Error()+"; the log says more")
+	plain.Text(w, http.StatusInternalServerError, err.Error()+"; the log says more")
 }
 
 // join has a reader wait for an answer: one that is being made, or a new one, which it is the first to want.
@@ -259,7 +261,7 @@ func (a *answers) release(rd *reader) {
 func canonical(r *http.Request) *http.Request {
 	head := http.Header{}
 	head.Set("Accept", string(expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)))
-	if acceptsGzip(r.Header.Get("Accept-Encoding")) {
+	if AcceptsGzip(r.Header.Get("Accept-Encoding")) {
 		head.Set("Accept-Encoding", "gzip")
 	}
 	return withHeader(r, head)
@@ -274,8 +276,8 @@ func withHeader(r *http.Request, head http.Header) *http.Request {
 	return c
 }
 
-// acceptsGzip reports whether a client accepts gzip, of an Accept-Encoding.
-func acceptsGzip(header string) bool {
+// AcceptsGzip reports whether a client accepts gzip, of the header Accept-Encoding of its request.
+func AcceptsGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, weight, _ := strings.Cut(part, ";")
 		if name = strings.TrimSpace(name); !strings.EqualFold(name, "gzip") && name != "*" {

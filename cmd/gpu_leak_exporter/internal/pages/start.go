@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package pages
 
 import (
 	"cmp"
@@ -28,24 +28,24 @@ type startPage struct {
 // startLink leads to another page.
 type startLink struct{ Address, Text, Description string }
 
-// newStart returns the page, with links to all that a configuration serves.
-func newStart(cfg *config, page *predictor) *startPage {
+// NewStart serves the page that one opens first, with links to all that is served.
+func NewStart(c *Config) http.Handler {
 	links := []startLink{
-		{predictPath, "Predictions", "which GPU runs out of memory, when, and why: with a curve of each"},
-		{cfg.telemetryPath, "Metrics", "what Prometheus scrapes"},
-		{verdictsPath, "Verdicts", "the judgement of each GPU, process and workload, as JSON"},
+		{PredictPath, "Predictions", "which GPU runs out of memory, when, and why: with a curve of each"},
+		{c.MetricsPath, "Metrics", "what Prometheus scrapes"},
+		{VerdictsPath, "Verdicts", "the judgement of each GPU, process and workload, as JSON"},
 	}
-	if cfg.sites {
-		links = append(links, startLink{sitesPath, "Sites", "the lines that allocate what leaks, as JSON"})
+	if c.Sites {
+		links = append(links, startLink{SitesPath, "Sites", "the lines that allocate what leaks, as JSON"})
 	}
-	return &startPage{page, append(links,
+	return &startPage{&predictor{*c}, append(links,
 		startLink{strings.TrimSuffix(runbook, "#"), "Runbook", "what to do about each alert"},
-		startLink{healthyPath, "Health", "whether the exporter serves"},
-		startLink{readyPath, "Readiness", "whether it knows something to serve"},
+		startLink{HealthyPath, "Health", "whether the exporter serves"},
+		startLink{ReadyPath, "Readiness", "whether it knows something to serve"},
 	)}
 }
 
-// Bounds of the lists of the page: it names the worst, and predictPath has all.
+// Bounds of the lists of the page: it names the worst, and PredictPath has all.
 const (
 	startLeaks    = 3
 	startIdle     = 3
@@ -71,7 +71,7 @@ type verdictCount struct {
 
 // ServeHTTP answers with the page.
 func (h *startPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	render(w, "start.html", h.view(h.page.state()), h.page.logger)
+	render(w, "start.html", h.view(h.page.State()), h.page.Logger)
 }
 
 // view puts a State into words.
@@ -100,7 +100,7 @@ func (h *predictor) counts(s *collector.State) []verdictCount {
 		}
 		for _, m := range domainsOf(d) {
 			v := &m.judgement.Device
-			n[verdictCount{Class: h.classOf(v), Verdict: wording.Verdict(fromstate.VerdictOf(v), h.clear)}]++
+			n[verdictCount{Class: h.classOf(v), Verdict: wording.Verdict(fromstate.VerdictOf(v), h.ClearThreshold)}]++
 		}
 	}
 	list := slices.Collect(maps.Keys(n))

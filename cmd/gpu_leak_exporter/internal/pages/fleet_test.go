@@ -1,13 +1,10 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package pages
 
 import (
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -31,13 +28,8 @@ func TestPageOfFleet(t *testing.T) {
 		d.Judgement.Device = detector.Verdict{Judged: true, Leak: i == 9_000, Rate: detector.Of(1), Pattern: detector.PatternStable}
 		s.Devices = append(s.Devices, d)
 	}
-	h := &predictor{state: func() *collector.State { return s }, clear: 0.4, location: time.UTC, logger: slog.New(slog.DiscardHandler)}
-	get := func() string {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, predictPath, http.NoBody))
-		return w.Body.String()
-	}
-	page := get()
+	h := &predictor{*testConfig(s, "")}
+	page := predict(s, "")
 	for _, want := range []string{"GPU\u00a00 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "68 more problems, 9744 more GPUs. The metrics and the JSON have all."} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
@@ -53,7 +45,7 @@ func TestPageOfFleet(t *testing.T) {
 		t.Errorf("the page of a GPU has %d GPUs and %d leaks", len(v.GPUs), len(v.Leaks))
 	}
 	s.Devices, s.DriverReason = nil, fleet.ReasonDown
-	if page := get(); !strings.Contains(page, "The Prometheus of --source=prometheus: does not answer.") {
+	if page := predict(s, ""); !strings.Contains(page, "The Prometheus of --source=prometheus: does not answer.") {
 		t.Error(page)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package limits
 
 import (
 	"context"
@@ -21,9 +21,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
+	"go.uber.org/goleak"
 )
 
-func testLimits(most int) *limits { return newLimits(most, slog.New(slog.DiscardHandler)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func testLimits(most int) *Limits {
+	return New(Config{MaxRequests: most, Logger: slog.New(slog.DiscardHandler)})
+}
+
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+	return w
+}
 
 // TestAnswersAreShared has ten clients ask for the same in different words while it is made: it is made once.
 func TestAnswersAreShared(t *testing.T) {
@@ -68,7 +79,7 @@ func TestAnswersWait(t *testing.T) {
 		var served, busy atomic.Int32
 		for _, path := range []string{"/a", "/b", "/c", "/d", "/e"} {
 			all.Go(func() {
-				switch request(h, "GET", path).Code {
+				switch get(h, path).Code {
 				case http.StatusOK:
 					served.Add(1)
 				case http.StatusServiceUnavailable:
@@ -92,7 +103,7 @@ func TestAnswersThatFail(t *testing.T) {
 				w.Write(make([]byte, 1<<20))
 			}
 		}))
-		if w := request(large, "GET", "/"); w.Code != http.StatusInternalServerError || w.Body.Len() > 100 {
+		if w := get(large, "/"); w.Code != http.StatusInternalServerError || w.Body.Len() > 100 {
 			t.Errorf("too large: %d, %d bytes", w.Code, w.Body.Len())
 		}
 		panics := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -101,10 +112,10 @@ func TestAnswersThatFail(t *testing.T) {
 		}))
 		go func() {
 			defer func() { _ = recover() }()
-			request(panics, "GET", "/")
+			get(panics, "/")
 		}()
 		synctest.Wait()
-		if w := request(panics, "GET", "/"); w.Code != http.StatusInternalServerError {
+		if w := get(panics, "/"); w.Code != http.StatusInternalServerError {
 			t.Errorf("while it panics: %d", w.Code)
 		}
 		synctest.Wait()
@@ -112,7 +123,7 @@ func TestAnswersThatFail(t *testing.T) {
 			t.Errorf("%d bytes, %d readers and %d answers are left", a.bytes, a.sending.Len(), len(a.making))
 		}
 		fine := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		if w := request(fine, "GET", "/"); w.Code != http.StatusOK {
+		if w := get(fine, "/"); w.Code != http.StatusOK {
 			t.Errorf("after the panic: %d", w.Code)
 		}
 	})
@@ -235,9 +246,9 @@ func TestOthersAnswers(t *testing.T) {
 		h := testLimits(1).answers.ofMetrics(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 		var all sync.WaitGroup
 		defer all.Wait()
-		all.Go(func() { request(h, "GET", "/metrics?name[]=nothing") })
+		all.Go(func() { get(h, "/metrics?name[]=nothing") })
 		synctest.Wait()
-		if body := request(h, "GET", "/metrics").Body.String(); !strings.Contains(body, "slow 1") {
+		if body := get(h, "/metrics").Body.String(); !strings.Contains(body, "slow 1") {
 			t.Errorf("the answer is %q", body)
 		}
 	})
@@ -251,11 +262,11 @@ func TestMetricsHaveASlot(t *testing.T) {
 		var all sync.WaitGroup
 		defer all.Wait()
 		for _, path := range []string{"/a", "/b", "/c"} {
-			all.Go(func() { request(long, "GET", path) })
+			all.Go(func() { get(long, path) })
 		}
 		synctest.Wait()
 		metrics := a.ofMetrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		if w := request(metrics, "GET", "/metrics"); w.Code != http.StatusOK {
+		if w := get(metrics, "/metrics"); w.Code != http.StatusOK {
 			t.Errorf("status %d", w.Code)
 		}
 	})
@@ -305,7 +316,7 @@ func TestAcceptsGzip(t *testing.T) {
 		"": false, "gzip": true, "br, GZIP": true, "deflate;q=1, gzip; q=0.2": true, "gzip;q=0": false, "gzip;q=0.0": false, "*": true,
 		"*;q=0": false, "identity": false, "gzip;q=x": false, "gzipped": false, "zstd": false,
 	} {
-		if got := acceptsGzip(header); got != want {
+		if got := AcceptsGzip(header); got != want {
 			t.Errorf("%q: %t", header, got)
 		}
 	}

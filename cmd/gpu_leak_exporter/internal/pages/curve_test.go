@@ -1,13 +1,10 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package pages
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -35,7 +32,7 @@ func drawn(t *testing.T, page, id string) string {
 // same in words.
 func TestCurvesSay(t *testing.T) {
 	overview := predict(fixture(), "")
-	page := overview + predictAt(fixture(), "", predictPath+"/gpu-1-mig-3") + predictAt(fixture(), "", predictPath+"/gpu-0")
+	page := overview + predictAt(fixture(), "", PredictPath+"/gpu-1-mig-3") + predictAt(fixture(), "", PredictPath+"/gpu-0")
 	for id, want := range map[string][]string{
 		"gpu-0-curve": {
 			"Memory used on GPU\u00a00</title>",
@@ -120,7 +117,7 @@ func TestEveryReasonHasWords(t *testing.T) {
 		v := healthy(0)
 		v.Pattern = p
 		m := domain{memory: memory(8, 4, 0), judgement: &detector.Judgement[gpu.ProcessID]{Device: v}}
-		h := &predictor{clear: 0.4, leak: 0.7, location: time.UTC}
+		h := &predictor{*testConfig(nil, "")}
 		if _, ok := noLeak[p]; !ok && !p.Leaks() && p != detector.PatternFragmentation {
 			t.Errorf("pattern %q has no words", p)
 		}
@@ -132,11 +129,11 @@ func TestEveryReasonHasWords(t *testing.T) {
 
 // TestRunbookHasTheHeadings follows the links of the page, in the copy of the repository.
 func TestRunbookHasTheHeadings(t *testing.T) {
-	text, err := os.ReadFile("../../mixin/runbook.md")
+	text, err := os.ReadFile("../../../../mixin/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := os.ReadFile("../../mixin/config.libsonnet")
+	config, err := os.ReadFile("../../../../mixin/config.libsonnet")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +250,7 @@ func TestPageIsBounded(t *testing.T) {
 
 // TestPageOfOneMemory has the page of the GPU with most on it.
 func TestPageOfOneMemory(t *testing.T) {
-	page := predictAt(crowd(16, 256, 1), "", predictPath+"/gpu-3")
+	page := predictAt(crowd(16, 256, 1), "", PredictPath+"/gpu-3")
 	plots := strings.Count(page, `<svg class="plot"`)
 	t.Logf("256 processes: %d bytes, %d plots", len(page), plots)
 	if len(page) > 100<<10 || plots != 1+1+3 || strings.Contains(page, "GPU\u00a04") {
@@ -261,27 +258,6 @@ func TestPageOfOneMemory(t *testing.T) {
 	}
 	if got := words(page); !strings.Contains(got, "Not drawn: 252 processes.") || !strings.Contains(got, "All GPUs") {
 		t.Error(got)
-	}
-}
-
-// TestPagesAreNotManyAnswers has somebody ask for pages of memories that are not there: nothing is kept
-// of them.
-func TestPagesAreNotManyAnswers(t *testing.T) {
-	discard := slog.New(slog.DiscardHandler)
-	limits := newLimits(4, discard)
-	cfg, err := parseFlags(nil, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), limits, discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 1000 {
-		request(h, "GET", fmt.Sprintf("%s/gpu-%d", predictPath, i))
-	}
-	if n := len(limits.answers.sizes); n != 4 { // GPUs 0, 2, 3 and 4: 1 has its slices in its place
-		t.Errorf("%d answers are kept apart", n)
 	}
 }
 

@@ -1,0 +1,160 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+const (
+	// The heights of curves in pixels: of a leak, of a memory, and of any other process.
+	leakHeight, memoryHeight, processHeight = 210.0, 180.0, 120.0
+	// shortestAxis is how much time a curve shows at least, so that one that has just begun does
+	// not fill it.
+	shortestAxis = 10 * time.Minute
+	// farthestAhead is how far it goes on for a forecast, as a share of the time that it shows.
+	farthestAhead = 3.0
+)
+
+// memoryCurve draws a memory; "" where there is nothing to draw.
+func (h *predictor) memoryCurve(m *domain, id string, height float64) template.HTML {
+	v := &m.judgement.Device
+	p := h.plot(m, m.curve, v, m.memory.Used)
+	if p == nil {
+		return ""
+	}
+	p.ID, p.Title, p.Height = id, "Memory used on "+m.name, height
+	if total := m.memory.Capacity(); total.OK {
+		p.Capacity = float64(total.V)
+	}
+	if room := m.judgement.Headroom; p.Capacity > 0 && room.OK {
+		crest := p.Capacity - room.V
+		switch {
+		case foreseen(v.SecondsToOOM):
+			p.Forecast = forecastOf(p.To, crest, v.SecondsToOOM.V, v.Lower, v.Upper)
+		case foreseen(v.SecondsToFull) && !v.Leak:
+			p.Forecast = forecastOf(p.To, crest, v.SecondsToFull.V, v.FullLower, v.FullUpper)
+			p.Forecast.Doubtful = true
+		}
+	}
+	for _, e := range endsOf(m, p.From) {
+		p.Ends = append(p.Ends, plot.End{T: e.At, Full: e.NearCapacity})
+	}
+	p.Description = h.described(p, v, h.endWords(m))
+	return p.SVG()
+}
+
+// processCurve draws the memory of a process; "" where there is nothing to draw. Its limit is what it
+// holds once the whole memory is full, if everybody goes on as now.
+func (h *predictor) processCurve(m *domain, of *collector.ProcessState, height float64) template.HTML {
+	v := &of.Verdict
+	p := h.plot(m, of.Curve, v, of.Used)
+	if p == nil {
+		return ""
+	}
+	who, _ := whoIs(of.ID, of.Owner)
+	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.name, height
+	if v.Leak && v.Rate.OK && foreseen(v.SecondsToOOM) {
+		limit := p.Last.V + v.Rate.V*v.SecondsToOOM.V
+		p.Capacity, p.Limit = limit, "holds "+humanize.Bytes(limit)+" when the memory is full"
+		p.Forecast = forecastOf(p.To, p.Last.V, v.SecondsToOOM.V, v.Lower, v.Upper)
+	}
+	p.Description = h.described(p, v, "")
+	return p.SVG()
+}
+
+// plot returns what the curves of memories and processes have in common; nil without samples.
+func (h *predictor) plot(m *domain, c *collector.Curve, v *detector.Verdict, used gpu.Opt[uint64]) *plot.Plot {
+	if c == nil || !used.OK {
+		return nil
+	}
+	now := sinceEpoch(m.device.SampleTime)
+	p := &plot.Plot{Location: h.Location, From: now - shortestAxis, To: now, Ahead: farthestAhead, Used: &plot.Envelope{}, Last: &plot.Point{T: now, V: float64(used.V)}, Alarm: "leak found"}
+	for _, t := range c.Troughs {
+		if t.At < now {
+			p.Troughs = append(p.Troughs, plot.Point{T: t.At, V: t.V})
+		}
+	}
+	if len(p.Troughs) > 0 {
+		p.From = min(p.From, p.Troughs[0].T)
+	}
+	if len(c.Ranges) > 0 {
+		p.From = min(p.From, c.Ranges[0].T)
+	}
+	for _, r := range c.Ranges {
+		p.Used.AddRange(min(r.T+c.Width/2, now), float64(r.Low), float64(r.High))
+	}
+	if v.Trough.OK {
+		p.Troughs = append(p.Troughs, plot.Point{T: now, V: v.Trough.V})
+	}
+	if v.Judged && v.Leak && v.Trough.OK && v.Rate.OK {
+		p.Fit = plot.FitOf(max(v.Since, p.From), now, v.Trough.V, v.Rate.V)
+	}
+	if c.Called > p.From && c.Called <= now {
+		p.Alarms = []plot.Span{{From: c.Called, To: now, Open: true}}
+	}
+	return p
+}
+
+// sinceEpoch returns a time as time since the Unix epoch.
+func sinceEpoch(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
+
+func foreseen(seconds detector.Value) bool { return seconds.OK && !math.IsInf(seconds.V, 1) }
+
+func forecastOf(now time.Duration, crest, seconds float64, lower, upper detector.Value) *plot.Forecast {
+	if !lower.OK || !upper.OK {
+		return plot.ForecastOf(now, crest, seconds, seconds, seconds)
+	}
+	return plot.ForecastOf(now, crest, seconds, lower.V, upper.V)
+}
+
+// described says what a curve shows.
+func (h *predictor) described(p *plot.Plot, v *detector.Verdict, ends string) string {
+	now := fromstate.SteadyTime(p.To)
+	at := func(t time.Duration) string { return h.moment(fromstate.SteadyTime(t), now, "15:04") }
+	var b strings.Builder
+	fmt.Fprintf(&b, "From %s to %s. %s now", at(p.From), at(p.To), humanize.Bytes(p.Last.V))
+	if low, high, ok := p.Used.Extremes(); ok {
+		fmt.Fprintf(&b, ", %s at least and %s at most", humanize.Bytes(low), humanize.Bytes(max(high, p.Last.V)))
+	}
+	if p.Capacity > 0 && p.Limit == "" {
+		fmt.Fprintf(&b, "; the capacity is %s", humanize.Bytes(p.Capacity))
+	}
+	b.WriteByte('.')
+	if n := len(p.Troughs); n > 1 {
+		fmt.Fprintf(&b, " The troughs went from %s to %s.", humanize.Bytes(p.Troughs[0].V), humanize.Bytes(p.Troughs[n-1].V))
+	}
+	if v.Judged && v.Leak && v.Rate.OK {
+		fmt.Fprintf(&b, " What is never given back grows by %s since %s.", humanize.Rate(v.Rate.V), at(v.Since))
+	}
+	if f := p.Forecast; f != nil {
+		text := " The memory is full at %s"
+		if f.Doubtful {
+			text = " If it goes on, the memory is full at %s"
+		}
+		fmt.Fprintf(&b, text, at(f.At))
+		switch {
+		case f.Upper-f.From.T > 365*24*time.Hour:
+			fmt.Fprintf(&b, ", with 90 %% not before %s", at(f.Lower))
+		case f.Lower < f.Upper:
+			fmt.Fprintf(&b, ", with 90 %% between %s and %s", at(f.Lower), at(f.Upper))
+		}
+		b.WriteByte('.')
+	}
+	if ends != "" {
+		b.WriteString(" " + ends)
+	}
+	return b.String()
+}

@@ -1,0 +1,95 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"html/template"
+	"strconv"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
+type gpuRow struct {
+	ID, Page    string
+	GPU, Model  string
+	Memory      bar
+	Class       string // ok, bad, warn, wait (or muted) or down
+	Verdict     string
+	Why         string // it is a leak, or is none
+	Runbook     string
+	Pattern     string
+	Confidence  string
+	Slope       string
+	Spikes      string
+	Plot        template.HTML
+	Ends        string
+	Culprits    []culprit
+	Accomplices int // how many more leak
+	Suspects    []curveRow
+	Largest     []curveRow
+	Undrawn     string
+	of          *domain // nil of a GPU that cannot be read
+}
+
+func (h *predictor) gpuRow(m domain, window string) gpuRow {
+	v := &m.judgement.Device
+	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v), of: &m}
+	row.Model = wording.Joined(m.device.Info.Name, processesOf(m))
+	if f := &v.Windows[0]; f.Slope.OK {
+		row.Slope = humanize.Rate(f.Slope.V)
+		if name := humanize.FormatDuration(f.Span); name != window {
+			row.Slope += " over " + name
+		}
+	}
+	if n := v.Windows[0].Spikes; n.OK {
+		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
+	}
+	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.ClearThreshold), h.classOf(v)
+	if v.Judged && !v.Muted {
+		row.Pattern, row.Confidence = wording.Pattern(v.Pattern.String()), wording.Percent(v.Confidence)
+	}
+	return row
+}
+
+// urgency orders the classes of GPUs: those that a long list keeps come first.
+var urgency = []string{"bad", "down", "warn", "wait", "ok"}
+
+// classOf returns how urgent a verdict is.
+func (h *predictor) classOf(v *detector.Verdict) string {
+	switch {
+	case v.Muted || !v.Judged:
+		return "wait"
+	case v.Leak:
+		return "bad"
+	case v.Confidence >= h.ClearThreshold:
+		return "warn"
+	case v.Withheld != detector.WithheldNone:
+		return "wait"
+	}
+	return "ok"
+}
+
+// bar is used memory as a part of the total. Part is the share of it, in percent
+// of the total, that the row is about.
+type bar struct {
+	Text       string
+	Rest, Part float64
+	Known      bool
+}
+
+// barOf returns the bar of a memory, of which part bytes are the row's.
+func barOf(m gpu.Memory, part uint64) bar {
+	total, text := m.Capacity(), wording.Memory(fromstate.MemoryOf(m))
+	if !total.OK || !m.Used.OK || total.V == 0 {
+		return bar{Text: text}
+	}
+	share := func(v uint64) float64 { return 100 * float64(min(v, total.V)) / float64(total.V) }
+	part = min(part, m.Used.V)
+	return bar{Text: text, Known: true, Part: share(part), Rest: share(m.Used.V - part)}
+}

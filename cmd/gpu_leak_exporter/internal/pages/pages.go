@@ -1,0 +1,117 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pages puts the state of the GPUs on pages for people: who will run out of memory, when, and why. It also
+// answers with the lines of code that allocate what leaks.
+//
+// A page is made from one State alone, and of nothing else of a request but its path.
+package pages
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+)
+
+// Paths of what the exporter serves, besides that of the metrics, which an operator chooses. They are here because the
+// page that one opens first leads to most of them.
+const (
+	// StartPath is what NewStart serves.
+	StartPath = "/"
+	// PredictPath is what NewPredict serves, and MemoryPath, a pattern of http.ServeMux, what NewMemory does.
+	PredictPath = "/predict"
+	MemoryPath  = PredictPath + "/{" + memoryValue + "}"
+	// SitesPath is what NewSites serves.
+	SitesPath = "/api/v1/sites"
+	// VerdictsPath, HealthyPath, ReadyPath and ReloadPath are served by others.
+	VerdictsPath = "/api/v1/verdicts"
+	HealthyPath  = "/-/healthy"
+	ReadyPath    = "/-/ready"
+	ReloadPath   = "/-/reload"
+)
+
+// memoryValue is the name of a memory in MemoryPath.
+const memoryValue = "memory"
+
+// Config is what pages are made from. None of it is changed by them, or may be once they are served.
+type Config struct {
+	// State returns what was read last, which nobody changes any more. It must not block, and is called from any
+	// goroutine, once for each page that is made.
+	State func() *collector.State
+	// Note says that the GPUs are not real, on each page; "" where they are.
+	Note string
+	// ClearThreshold is the confidence from which on a leak is not ruled out, and LeakThreshold that from which on
+	// growth is a leak. Both are between 0 and 1.
+	ClearThreshold, LeakThreshold float64
+	// MetricsPath is where the metrics are.
+	MetricsPath string
+	// Sites says that SitesPath is served, so that the start page leads there.
+	Sites bool
+	// Location is where the times of day are those of the pages.
+	Location *time.Location
+	// Logger gets what is wrong with a page. It is a mistake in this program.
+	Logger *slog.Logger
+}
+
+//go:embed predict.html start.html
+var pageFiles embed.FS
+
+var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
+	"predictPath": func() string { return PredictPath },
+}).ParseFS(pageFiles, "*.html"))
+
+// NewPredict serves the page of all memories at PredictPath, and of one memory in every detail below it. Of a memory that
+// is not there the page is empty: see NewMemory.
+func NewPredict(c *Config) http.Handler { return &predictor{*c} }
+
+// NewMemory serves MemoryPath: it passes on to next, which is of NewPredict, what is asked of a memory that there is now, and
+// answers the others with status 404 itself. So whoever asks for many names has next keep nothing of them.
+func NewMemory(c *Config, next http.Handler) http.Handler {
+	return (&predictor{*c}).ofMemory(next)
+}
+
+// predictor serves the page that says who will run out of memory, when, and why.
+type predictor struct{ Config }
+
+// ServeHTTP answers with the page: of all GPUs at PredictPath, of one memory below it.
+func (h *predictor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	only := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, PredictPath), "/")
+	render(w, "predict.html", h.view(h.State(), only), h.Logger)
+}
+
+// render answers with a page, whole or not at all.
+func render(w http.ResponseWriter, name string, data any, logger *slog.Logger) {
+	var page bytes.Buffer
+	if err := pageTemplates.ExecuteTemplate(&page, name, data); err != nil {
+		logger.Error("Cannot render the page", "page", name, "err", err)
+		http.Error(w, "the page cannot be rendered; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
+}
+
+// ofMemory passes on requests for the page of a memory that there is: no other path is one of which the
+// answers would be kept apart.
+func (h *predictor) ofMemory(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue(memoryValue)
+		for _, d := range h.State().Devices {
+			for _, m := range domainsOf(d) {
+				if nameOf(&m, nil) == name {
+					next.ServeHTTP(w, r)
+					return
+				}
+			}
+		}
+		plain.Text(w, http.StatusNotFound, "There is no such GPU or GPU instance now. See "+PredictPath+" for those there are.")
+	})
+}

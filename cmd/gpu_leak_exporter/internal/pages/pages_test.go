@@ -1,0 +1,88 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// testConfig has pages of a State, with thresholds and times that do not depend on where the test runs.
+func testConfig(s *collector.State, note string) *Config {
+	return &Config{
+		State: func() *collector.State { return s }, Note: note, ClearThreshold: 0.4, LeakThreshold: 0.7, MetricsPath: "/metrics",
+		Location: time.UTC, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+	return w
+}
+
+// golden compares with a file of testdata, or rewrites it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%s", path, got)
+	}
+}
+
+var (
+	tags   = regexp.MustCompile(`<[^>]*>`)
+	spaces = regexp.MustCompile(`\s+`)
+)
+
+// words returns what the body of the page says, without its markup.
+func words(page string) string {
+	_, body, _ := strings.Cut(page, "<body>")
+	return spaces.ReplaceAllString(tags.ReplaceAllString(strings.ReplaceAll(body, "\u00a0", " "), " "), " ")
+}
+
+// TestMemoriesThatAreNotThere has somebody ask for a thousand memories: only of those that are there is a page made.
+func TestMemoriesThatAreNotThere(t *testing.T) {
+	made := map[string]bool{}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+MemoryPath, NewMemory(testConfig(fixture(), ""), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		made[r.URL.Path] = true
+	})))
+	for i := range 1000 {
+		path := fmt.Sprintf("%s/gpu-%d", PredictPath, i)
+		if w := get(mux, path); made[path] != (w.Code == http.StatusOK) {
+			t.Errorf("%s: status %d", path, w.Code)
+		}
+	}
+	if len(made) != 4 { // GPUs 0, 2, 3 and 4: 1 has its slices in its place
+		t.Errorf("pages are made at %v", made)
+	}
+}

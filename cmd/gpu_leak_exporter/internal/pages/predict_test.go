@@ -1,0 +1,211 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+func predict(s *collector.State, note string) string { return predictAt(s, note, PredictPath) }
+
+func predictAt(s *collector.State, note, path string) string {
+	return get(NewPredict(testConfig(s, note)), path).Body.String()
+}
+
+func TestPredictGolden(t *testing.T) {
+	golden(t, "predict.html", []byte(predict(fixture(), "")))
+	golden(t, "predict-gpu.html", []byte(predictAt(fixture(), "", PredictPath+"/gpu-0")))
+	golden(t, "predict-mig.html", []byte(predictAt(fixture(), "", PredictPath+"/gpu-1-mig-3")))
+}
+
+// TestPredictLocates says how far the search for lines is.
+func TestPredictLocates(t *testing.T) {
+	for want, s := range map[string]*allocator.Sites{
+		"The process records where it allocates, until 12:04.":                                 {State: allocator.SitesAsked, Asked: epoch.Add(-time.Minute), Over: 5 * time.Minute},
+		"Which lines allocate it is not known: the program records where it allocates itself.": {State: allocator.SitesRefused, Reason: "the program records where it allocates itself"},
+		"No line was seen to allocate what stays in 5 min.":                                    {State: allocator.SitesDone, Over: 5 * time.Minute},
+		"(recorded from 12:00 on for 1 min): &#43;1.00 GiB not in Python code":                 {State: allocator.SitesDone, Asked: epoch, Over: time.Minute, List: []allocator.Site{{Growth: 1 << 30}}},
+	} {
+		f := fixture()
+		f.Devices[0].Processes[0].Sites = s
+		if got := words(predict(f, "")); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestPredictSays(t *testing.T) {
+	device := func(v detector.Verdict) *collector.DeviceState {
+		return &collector.DeviceState{
+			Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch,
+			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
+		}
+	}
+	// remembered has a process that grows as its earlier lives did, beside one that grows otherwise.
+	remembered := func(n int) *collector.DeviceState {
+		v, other := growing(), growing()
+		v.Withheld, other.WithheldFor = detector.WithheldPriorLives, time.Hour
+		d := device(v)
+		d.Processes = []collector.ProcessState{
+			{Verdict: other, Earlier: detector.Earlier{Lives: 9}}, {Verdict: v, Earlier: detector.Earlier{Lives: n}},
+		}
+		return d
+	}
+	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
+	unified := device(healthy(0))
+	unified.Info.CoherentMemory, unified.Info.UnifiedMemory = true, true
+	unjudged := detector.Verdict{Windows: [detector.MaxWindows]detector.Fit{{Span: 10 * time.Minute, Fill: 0.5}, {Span: time.Hour, Fill: 0.1}}}
+	for name, tt := range map[string]struct {
+		state collector.State
+		note  string
+		want  []string
+	}{
+		"starting": {collector.State{DriverReason: collector.ReasonStarting}, "", []string{"Waiting for the driver"}},
+		"no driver": {
+			collector.State{DriverReason: "library_not_found"},
+			"",
+			[]string{"No GPU can be seen GPUs are picked up as soon as the driver answers.", "(library_not_found): libnvidia-ml.so.1 was not found"},
+		},
+		"other reason": {collector.State{DriverReason: "error_42"}, "", []string{"The driver does not answer (error_42)."}},
+		"no GPU":       {collector.State{}, "", []string{"No GPU found"}},
+		"awaited":      {collector.State{Awaited: 2}, "", []string{"Waiting for 2 GPUs"}},
+		"all lost": {
+			collector.State{Devices: []*collector.DeviceState{lost}},
+			"",
+			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read; its last sample is of 11:57:00 UTC, 3 min ago."},
+		},
+		"lost in a simulation": {
+			collector.State{Devices: []*collector.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
+		},
+		"unjudged": {
+			collector.State{Devices: []*collector.DeviceState{device(unjudged)}},
+			"",
+			[]string{"Watching 1 GPU", "No judgement yet: watched for 6 min so far.", "not judged yet"},
+		},
+		"healthy": {
+			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), device(healthy(0.3)), lost}},
+			"",
+			[]string{"No leak found on 2 GPUs", "The longest window holds 24 min.", "1 more GPU cannot be read."},
+		},
+		"impossible memory": {
+			collector.State{
+				Devices: []*collector.DeviceState{device(unjudged)},
+				Calls: gpu.CallsSnapshot{Errors: []gpu.CallErrors{
+					{UUID: device(unjudged).Info.UUID, Call: "nvmlDeviceGetMemoryInfo_v2", Error: "IMPLAUSIBLE_TOTAL_ZERO", Count: 3}, {UUID: "GPU-other", Call: "nvmlDeviceGetMemoryInfo_v2", Error: "UNKNOWN"},
+				}},
+			},
+			"",
+			[]string{"does not tell how much memory is used, so that it is not judged: the driver answered IMPLAUSIBLE_TOTAL_ZERO."},
+		},
+		"no memory known": {
+			collector.State{Devices: []*collector.DeviceState{device(detector.Verdict{})}},
+			"",
+			[]string{"No GPU can be judged The driver does not tell how much memory is used."},
+		},
+		"the host's memory": {
+			collector.State{Devices: []*collector.DeviceState{unified}},
+			"",
+			[]string{"No leak found on 1 GPU", "GPU 0 has no memory of its own. What is shown is the memory of the host, and all its programs use it."},
+		},
+		"muted": {
+			collector.State{Devices: []*collector.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
+			"",
+			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "GPU 0 T4, 0 processes muted not known"},
+		},
+		"all muted": {
+			collector.State{Devices: []*collector.DeviceState{device(muted()), device(muted())}},
+			"",
+			[]string{"2 muted GPUs", "The rules of --detector.config say that nothing here is to be judged."},
+		},
+		"muted and young": {
+			collector.State{Devices: []*collector.DeviceState{device(muted()), device(unjudged)}},
+			"",
+			[]string{"Watching 1 GPU", "1 more GPU muted."},
+		},
+		"suspect":      {collector.State{Devices: []*collector.DeviceState{device(healthy(0.799))}}, "", []string{"not sure", "79 %"}},
+		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(growing())}}, "", []string{"No leak yet: it may be the start of a program, and must grow for another 25 min.", "full in 40 min if it goes on"}},
+		"as before":    {collector.State{Devices: []*collector.DeviceState{remembered(3)}}, "", []string{"No leak yet: it is below what its last 3 lives held, and must grow for another 25 min."}},
+		"as once":      {collector.State{Devices: []*collector.DeviceState{remembered(1)}}, "", []string{"No leak yet: it is below what its last life held, and must grow for another 25 min."}},
+		"as others":    {collector.State{Devices: []*collector.DeviceState{remembered(0)}}, "", []string{"No leak yet: it is below what its earlier lives held, and must grow for another 25 min."}},
+		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
+		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
+		"tomorrow":     {collector.State{Devices: []*collector.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},
+		"in centuries": {collector.State{Devices: []*collector.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"in over a year"}},
+	} {
+		tt.state.Time, tt.state.Windows = epoch, []string{"10m", "1h"}
+		got := words(predict(&tt.state, tt.note))
+		for _, want := range tt.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q in %s", name, want, got)
+			}
+		}
+	}
+}
+
+// TestPredictIdle lists what nobody will use again, on a GPU and on a GPU instance.
+func TestPredictIdle(t *testing.T) {
+	s := fixture()
+	s.Devices[1].Unreleased = []collector.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
+	got := words(predict(s, ""))
+	for _, want := range []string{
+		"2 leaks on 3 GPUs, the most urgent first. 9.50 GiB are held that nobody will use again.",
+		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and its memory has stayed since 11:55 (4 min)",
+		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob has computed nothing since 11:39 (20 min), and shows no sign of going on",
+		"512 MiB GPU 1, MIG 3 (2g.20gb) NVIDIA H200 unknown process (pid 47) has ended, and its memory has stayed since 11:58 (1 min)",
+		"NVIDIA H200, 7 processes (1 muted)",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+}
+
+// TestPredictWithoutForecast shows a leak on a GPU whose capacity is not known.
+func TestPredictWithoutForecast(t *testing.T) {
+	v := leaking(time.Hour)
+	v.SecondsToOOM, v.Lower, v.Upper = detector.Value{}, detector.Value{}, detector.Value{}
+	s := fixture()
+	s.Devices[4].Judgement = detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}
+	got := words(predict(s, ""))
+	if !strings.Contains(got, "3 leaks on 3 GPUs") || strings.Index(got, "not known GPU 4") < strings.Index(got, "1 h 30 min at") {
+		t.Error(got)
+	}
+}
+
+// TestPredictEscapes gives every text that a process, a user or a driver chooses
+// something that a browser would run.
+func TestPredictEscapes(t *testing.T) {
+	const evil = `"><script>alert(1)</script><img src=x onerror=alert(1)>'`
+	s := fixture()
+	s.DriverReason, s.Windows = evil, []string{evil}
+	for _, d := range s.Devices {
+		d.Info.Name, d.Info.UUID = evil, evil
+		for i := range d.Processes {
+			d.Processes[i].Owner = &gpu.Owner{
+				Process: evil, User: evil, Command: evil, ContainerID: evil, Namespace: evil, Pod: evil, Container: evil, SlurmJob: evil,
+			}
+		}
+		for i := range d.Unreleased {
+			d.Unreleased[i].Owner = &gpu.Owner{Process: evil, User: evil, Namespace: evil, Pod: evil, Container: evil, SlurmJob: evil}
+		}
+		for i := range d.Instances {
+			d.Instances[i].Profile = evil
+		}
+	}
+	got := predict(s, evil)
+	if strings.Contains(got, "<script") || strings.Contains(got, "<img") || strings.Contains(got, "ZgotmplZ") {
+		t.Error(got)
+	}
+	if n := strings.Count(got, "&lt;script&gt;"); n < 12 {
+		t.Errorf("only %d texts are shown", n)
+	}
+}

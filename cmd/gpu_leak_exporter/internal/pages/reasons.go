@@ -1,0 +1,103 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// because says in words why a memory is called a leak, or why it is not.
+func (h *predictor) because(m *domain) string {
+	v := &m.judgement.Device
+	var text string
+	switch {
+	case !m.memory.Used.OK && !v.Judged && !v.Muted:
+		return "The driver does not tell how much of it is used."
+	case v.Muted:
+		return "A rule of --detector.config says that it is not to be judged."
+	case !v.Judged:
+		return "It was watched for " + solid(humanize.Duration(watchedFor(m.judgement))) + ", and a verdict takes some minutes."
+	case v.Leak:
+		since := h.since(fromstate.SteadyTime(v.Since), m.device.SampleTime)
+		switch {
+		case !v.Leaked.OK:
+			return "More and more is kept and not given back."
+		case v.Leaked.V == 0: // between two lives of a crash loop
+			return "More and more was kept again and again " + since + ". Nothing of it is left now."
+		}
+		return "More and more is kept and not given back: " + humanize.Bytes(v.Leaked.V) + " " + since + "."
+	}
+	earlier := &detector.Earlier{}
+	if v.Withheld == detector.WithheldPriorLives {
+		earlier = earlierOf(*m)
+	}
+	if text = h.withheldWords(v, earlier); text == "" {
+		text = cmp.Or(noLeak[v.Pattern], noLeak[detector.PatternUnknown]) + "."
+	}
+	if foreseen(v.SecondsToFull) {
+		text += " It is full in " + solid(humanize.Seconds(v.SecondsToFull.V)) + " if it goes on."
+	}
+	return text
+}
+
+// withheldWords says why what grows, or seems to, is no leak; "" where nothing does.
+func (h *predictor) withheldWords(v *detector.Verdict, earlier *detector.Earlier) string {
+	phrase := withheld.Phrase(v.Withheld, v.WithheldFor)
+	if v.Withheld == detector.WithheldPriorLives {
+		phrase = withheld.PriorLives(earlier, v.WithheldFor)
+	}
+	switch {
+	case phrase != "":
+		return "No leak yet: it " + phrase + "."
+	case v.Confidence >= h.ClearThreshold:
+		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", wording.Percent(v.Confidence), wording.Percent(h.LeakThreshold))
+	}
+	return ""
+}
+
+// noLeak says of a pattern why it is no leak.
+var noLeak = map[detector.Pattern]string{
+	detector.PatternUnknown:    "Nothing is seen to grow for long",
+	detector.PatternStable:     "What is held stays the same",
+	detector.PatternIdle:       "Memory is held, and nothing is computed with it",
+	detector.PatternWarmup:     "It grew when its program began",
+	detector.PatternPlateau:    "It grew, and has stopped growing",
+	detector.PatternStep:       "It rose once, and has stayed there",
+	detector.PatternSawtooth:   "What is taken is given back again",
+	detector.PatternSpikes:     "There are spikes, and each is given back",
+	detector.PatternZombie:     "Nothing grows, but nobody will use again what a process holds",
+	detector.PatternUnreleased: "A process has ended, and its memory has not come back",
+}
+
+// runbook is where the headings of the alerts are: that of the alert follows.
+const runbook = "https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/runbook.md#"
+
+// headingOf returns the heading of the runbook for a verdict; "" where there is nothing to do.
+func headingOf(v *detector.Verdict) string {
+	switch {
+	case !v.Judged:
+		return ""
+	case v.Leak && foreseen(v.SecondsToOOM) && v.SecondsToOOM.V < time.Hour.Seconds():
+		return runbook + "gpuoutofmemorypredicted"
+	case v.Leak:
+		return runbook + "gpumemoryleakdetected"
+	case foreseen(v.SecondsToFull) && v.SecondsToFull.V < 15*time.Minute.Seconds():
+		return runbook + "gpumemoryfillsup"
+	case v.Pattern == detector.PatternZombie:
+		return runbook + "gpumemoryzombie"
+	case v.Pattern == detector.PatternUnreleased:
+		return runbook + "gpumemoryunreleased"
+	case v.Pattern == detector.PatternFragmentation:
+		return runbook + "gpumemoryfragmentation"
+	}
+	return ""
+}

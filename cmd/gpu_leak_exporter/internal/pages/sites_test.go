@@ -1,0 +1,41 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+)
+
+// goldenJSON compares an answer with a file of testdata, with a line for each of its values.
+func goldenJSON(t *testing.T, name string, h http.Handler) {
+	t.Helper()
+	w := get(h, "/")
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, w.Body.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, name, pretty.Bytes())
+}
+
+// TestSites has the lines that allocate what leaks.
+func TestSites(t *testing.T) {
+	goldenJSON(t, "sites.json", NewSites(fixture))
+	w := get(NewSites(func() *collector.State { return &collector.State{Time: epoch} }), SitesPath)
+	if got := w.Body.String(); got != `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","processes":[]}}`+"\n" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestVerdicts is here, because the tests of gpuleaktool hold what it shows of these verdicts against the pages of the same
+// state.
+func TestVerdicts(t *testing.T) { goldenJSON(t, "verdicts.json", fromstate.Handler(fixture)) }

@@ -1,0 +1,56 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+func start(s *collector.State) string {
+	return get(NewStart(testConfig(s, "")), StartPath).Body.String()
+}
+
+// TestStartSays asks the page that one opens first what one asks first: is all well, what is worst, and what
+// is watched.
+func TestStartSays(t *testing.T) {
+	golden(t, "start.html", []byte(start(fixture())))
+	device := func(index int, v detector.Verdict) *collector.DeviceState {
+		return &collector.DeviceState{
+			Info: gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), Name: "T4"}, Up: true, SampleTime: epoch, ProcessCount: 2, Memory: memory(80<<30, 1<<30, 1<<30),
+			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
+		}
+	}
+	well, leaks := detector.Verdict{Judged: true}, detector.Verdict{Judged: true, Leak: true, Confidence: 0.9, SecondsToOOM: detector.Of(1200)}
+	for name, tt := range map[string]struct {
+		state *collector.State
+		want  []string
+	}{
+		"well":      {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`, "2 GPUs (2 × T4), 4 processes.", "2 no leak"}},
+		"one leaks": {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU\u00a01 runs out of memory in 20\u00a0min", "1 leaks", "1 no leak", `<a href="/predict/gpu-1">`}},
+		"no driver": {&collector.State{DriverReason: "library_not_found"}, []string{`<h1 class="">No GPU can be seen`, "libnvidia-ml.so.1 was not found"}},
+		"one lost":  {&collector.State{Devices: []*collector.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="">No leak found on 1 GPU`, "1 cannot be read", "1 more GPU cannot be read."}},
+		"young":     {&collector.State{Devices: []*collector.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "1 not judged yet"}},
+	} {
+		body := start(tt.state)
+		for _, want := range tt.want {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, words(body))
+			}
+		}
+	}
+}
+
+// A fleet's page names the worst, and says that there are more.
+func TestStartIsShort(t *testing.T) {
+	body := start(crowd(16, 256, 200))
+	if n := strings.Count(body, `<li class="bad">`); n != startLeaks || len(body) > 12<<10 || !strings.Contains(body, "more: <a") {
+		t.Errorf("%d leaks in %d bytes", n, len(body))
+	}
+}
