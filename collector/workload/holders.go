@@ -69,9 +69,10 @@ type walk struct {
 // begin begins a call, and forgets processes that are not there any more.
 func (w *walks) begin(pids []uint32, onGPU map[uint32]bool) {
 	if w.began.IsZero() {
-		w.began = time.Now()
+		w.began = time.Now() // and now stays 0, by which due knows the first call
+	} else {
+		w.now = time.Since(w.began)
 	}
-	w.now = time.Since(w.began)
 	known := make(map[uint32]walk, len(pids))
 	for _, pid := range pids {
 		if k, ok := w.known[pid]; ok {

@@ -390,3 +390,17 @@ func BenchmarkHolders(b *testing.B) {
 		}
 	}
 }
+
+// TestFirstCall looks once at what is there at the first call, also by a clock that goes on during that.
+func TestFirstCall(t *testing.T) {
+	var w walks
+	for _, want := range []bool{true, false, false} {
+		w.begin([]uint32{7}, nil)
+		if got := w.due(7); got != want {
+			t.Errorf("after %s: due %t, want %t", w.now, got, want)
+		}
+		if want {
+			w.walked(7, false, false)
+		}
+	}
+}
