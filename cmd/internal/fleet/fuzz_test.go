@@ -74,7 +74,7 @@ func checkRows(t *testing.T, rows []row, m *memory) {
 		if r.memory != m {
 			continue
 		}
-		if r.t <= last {
+		if r.t < last {
 			t.Fatalf("%s follows %s", r.t, last)
 		}
 		if last = r.t; r.used > detector.MaxBytes {

@@ -5,6 +5,7 @@ package promapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,13 +115,8 @@ func typeError(value model.Value, want string) error {
 	return TypeError(fmt.Sprintf("answered with a %s instead of %s", value.Type(), want))
 }
 
-// later orders points so that two of one time are out of order, too.
-func later(a, b model.SamplePair) int {
-	if a.Timestamp <= b.Timestamp {
-		return -1
-	}
-	return 1
-}
+// later orders points by time. Two may be of one time: some stores keep what two replicas wrote.
+func later(a, b model.SamplePair) int { return cmp.Compare(a.Timestamp, b.Timestamp) }
 
 // areTimes reports whether points that are in order have times from 1970 on that a time.Duration can hold.
 func areTimes(points []model.SamplePair) bool {

@@ -81,7 +81,7 @@ func TestAnswers(t *testing.T) {
 		"nothing":            {},
 		"a matrix":           {value: model.Matrix{{Values: []model.SamplePair{point(0), point(5)}}, {}}, matrix: true},
 		"a null in it":       {value: model.Matrix{{}, nil}},
-		"one time twice":     {value: model.Matrix{{Values: []model.SamplePair{point(5), point(5)}}}},
+		"one time twice":     {value: model.Matrix{{Values: []model.SamplePair{point(5), point(5)}}}, matrix: true},
 		"back in time":       {value: model.Matrix{{Values: []model.SamplePair{point(5), point(4)}}}},
 		"before 1970":        {value: model.Matrix{{Values: []model.SamplePair{point(-1), point(4)}}}},
 		"after all time":     {value: model.Matrix{{Values: []model.SamplePair{point(5), point(math.MaxInt64 / 1000)}}}},
