@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -35,35 +34,34 @@ var pagingXIDs = []uint64{
 // maxXIDs bounds the different codes kept a GPU: the catalogue has fewer.
 const maxXIDs = 256
 
-// xidCounts counts XID errors by GPU. Readers never wait.
-type xidCounts struct {
-	mu     sync.Mutex // of writers
-	byUUID sync.Map   // UUID → *atomic.Pointer[[]XIDState]
-}
-
-// of returns the counts of a GPU, ordered by code.
-func (x *xidCounts) of(uuid string) []XIDState { return *x.slot(uuid).Load() }
-
-func (x *xidCounts) slot(uuid string) *atomic.Pointer[[]XIDState] {
-	if p, ok := x.byUUID.Load(uuid); ok {
-		return p.(*atomic.Pointer[[]XIDState])
-	}
+// noXIDs are the counts of a GPU that had no XID error. They are shared, and stay as they are.
+var noXIDs = func() []XIDState {
 	zero := make([]XIDState, len(pagingXIDs))
 	for i, code := range pagingXIDs {
 		zero[i].Code = code
 	}
-	p := new(atomic.Pointer[[]XIDState])
-	p.Store(&zero)
-	actual, _ := x.byUUID.LoadOrStore(uuid, p)
-	return actual.(*atomic.Pointer[[]XIDState])
+	return zero
+}()
+
+// xidCounts counts XID errors by GPU. Readers never wait.
+type xidCounts struct {
+	mu     sync.Mutex // of writers
+	byUUID sync.Map   // UUID → []XIDState that stays as it is, of those GPUs that had an error
+}
+
+// of returns the counts of a GPU, ordered by code. The caller must not change them.
+func (x *xidCounts) of(uuid string) []XIDState {
+	if counts, ok := x.byUUID.Load(uuid); ok {
+		return counts.([]XIDState)
+	}
+	return noXIDs
 }
 
 // add counts an event of the GPU of that UUID.
 func (x *xidCounts) add(uuid string, e gpu.Event) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	slot := x.slot(uuid)
-	counts := slices.Clone(*slot.Load())
+	counts := slices.Clone(x.of(uuid))
 	i, found := slices.BinarySearchFunc(counts, e.XID, func(s XIDState, code uint64) int { return cmp.Compare(s.Code, code) })
 	if !found {
 		if len(counts) >= maxXIDs {
@@ -73,7 +71,7 @@ func (x *xidCounts) add(uuid string, e gpu.Event) {
 	}
 	counts[i].Count++
 	counts[i].Last = e.Time
-	slot.Store(&counts)
+	x.byUUID.Store(uuid, counts)
 }
 
 // xidLogPause is how far apart two lines about the same XID error of a GPU are: a GPU that fails may

@@ -4,6 +4,8 @@
 package collector
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,4 +47,20 @@ func TestXIDStormIsLoggedOnceAMinute(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A GPU without an XID error takes nothing: who judges a fleet sees tens of thousands come and go.
+func TestXIDsOfGPUsWithoutAnError(t *testing.T) {
+	var x xidCounts
+	x.add("GPU-1", gpu.Event{XID: 79})
+	for i := range 100 {
+		if counts := x.of(fmt.Sprint("GPU-", i+2)); len(counts) != len(pagingXIDs) || slices.ContainsFunc(counts, func(c XIDState) bool { return c.Count != 0 }) {
+			t.Fatalf("GPU-%d has %+v", i+2, counts)
+		}
+	}
+	kept := 0
+	x.byUUID.Range(func(any, any) bool { kept++; return true })
+	if i := slices.Index(pagingXIDs, 79); kept != 1 || x.of("GPU-1")[i].Count != 1 {
+		t.Errorf("%d GPUs are kept, GPU-1 has %+v", kept, x.of("GPU-1"))
+	}
 }

@@ -34,48 +34,43 @@ type claim struct {
 // enter waits while somebody has the library alone and then counts the caller as
 // inside until leave. It reports false, and does not, once the gate was closed
 // for good.
-func (g *gate) enter() bool {
+func (g *gate) enter() bool { return g.pass(false) }
+
+func (g *gate) pass(later bool) bool {
 	g.mu.Lock()
-	for g.reopened != nil {
-		wait := g.reopened
+	defer g.mu.Unlock()
+	for wait := g.barred(later); wait != nil; wait = g.barred(later) {
 		g.mu.Unlock()
 		<-wait
 		g.mu.Lock()
 	}
-	defer g.mu.Unlock()
 	if g.closed {
 		return false
 	}
 	g.inside++
+	if later {
+		g.waiting++
+	}
 	return true
+}
+
+// barred returns what is closed when one may try again; nil if nothing keeps one out. mu is held.
+func (g *gate) barred(later bool) <-chan struct{} {
+	if later && g.claim != nil {
+		return g.claim.over
+	}
+	return g.reopened
 }
 
 // enterLater is enter for who can wait while there is a claim: a wait for events, which
 // would stay inside nearly all the time. leaveLater ends it.
-func (g *gate) enterLater() bool {
-	for {
-		g.mu.Lock()
-		c := g.claim
-		g.mu.Unlock()
-		if c != nil {
-			<-c.over
-			continue
-		}
-		if !g.enter() {
-			return false
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.waiting++
-		return true
-	}
-}
+func (g *gate) enterLater() bool { return g.pass(true) }
 
 func (g *gate) leaveLater() {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.waiting--
-	g.mu.Unlock()
-	g.leave()
+	g.exit()
 }
 
 // vacant reports whether nobody is inside; once the gate is closed, nobody but waits for events. mu is held.
@@ -85,6 +80,11 @@ func (g *gate) vacant() bool { return g.inside == 0 || (g.closed && g.inside == 
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.exit()
+}
+
+// exit counts one less inside, and tells who waits for that. mu is held.
+func (g *gate) exit() {
 	g.inside--
 	if g.vacant() && g.empty != nil {
 		close(g.empty)

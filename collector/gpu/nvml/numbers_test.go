@@ -50,7 +50,7 @@ func TestHandedOut(t *testing.T) {
 func TestLastNumberOfTheSystem(t *testing.T) {
 	p := newProcFS("/proc", newClock())
 	var n numbering
-	n.next(p.lastNumber(), time.Second)
+	n.next(p.lastNumber())
 	if !n.last.OK {
 		t.Skip("the kernel does not tell it")
 	}
@@ -61,7 +61,7 @@ func TestLastNumberOfTheSystem(t *testing.T) {
 	if _, err := child.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	h := n.next(p.lastNumber(), 2*time.Second)
+	h := n.next(p.lastNumber())
 	if !h.has(uint32(child.Pid)) || h.has(uint32(os.Getpid())) {
 		t.Errorf("%+v, want %d in it and not %d", h, child.Pid, os.Getpid())
 	}
@@ -91,7 +91,8 @@ func (l *lookups) next(last int, kept bool) (gpu.Process, bool) {
 	if last > 0 {
 		l.write("sys/kernel/ns_last_pid", strconv.Itoa(last)+"\n")
 	}
-	handed := d.processes.numbers.next(d.source.procs.lastNumber(), l.at)
+	number, _ := d.source.procs.lastNumber()
+	handed := d.processes.numbers.next(number, l.at)
 	entry := listed{pid: 42, instance: noInstance, kept: kept}
 	known := l.reading.lookUp(entry, l.at, handed)
 	p, ok := l.reading.resolve(entry, known, l.at)

@@ -67,7 +67,7 @@ func (r *reading) processes(s *gpu.Sample) {
 		merged.add(t.last[i], l.kind, true)
 	}
 	all := merged.list()
-	handed := t.numbers.next(r.device.source.procs.lastNumber(), s.T) // after the lists: it covers all that they hold
+	handed := t.numbers.next(r.device.source.procs.lastNumber()) // after the lists: it covers all that they hold
 	use := r.usage(s)
 	s.ProcessesKnown = !unseen && slices.Contains(t.read[:], true)
 	s.Processes = make([]gpu.Process, 0, len(all))
