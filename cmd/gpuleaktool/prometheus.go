@@ -266,6 +266,9 @@ type promMatrix struct {
 
 func (m *promMatrix) add(matrix model.Matrix) error {
 	for _, stream := range matrix {
+		if err := promapi.CheckTimes(stream); err != nil {
+			return err
+		}
 		x := scalarOf(stream.Metric)
 		key := x.String()
 		if known := m.series[key]; known != nil {

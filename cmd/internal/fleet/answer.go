@@ -22,7 +22,8 @@ import (
 
 // Bounds of an answer, besides its size.
 const (
-	maxSeries = 8 * MaxGPUs
+	// maxInstances bounds the GPU instances of one GPU. MIG has 7.
+	maxInstances = 16
 	// maxLabel and maxPodLabel bound labels in bytes: longer ones would be cut where they are exported, and two
 	// GPUs might have the same.
 	maxLabel    = 128
@@ -134,12 +135,12 @@ func (s *Source) ownerOf(m model.Metric) (*gpu.Owner, error) {
 
 // spread adds an answer to the queues and returns how many samples it had.
 func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
-	if len(matrix) > maxSeries {
-		s.problems.note(reasonTooMany, len(matrix)-maxSeries, "An answer has too many series, some are left out: use --shard, or a query for fewer", "series", len(matrix), "most", maxSeries)
-		matrix = matrix[:maxSeries]
-	}
 	touched := map[*feed]bool{}
 	for _, series := range matrix {
+		if err := promapi.CheckTimes(series); err != nil {
+			s.problems.note(reasonType, 1, "A series is left out", "err", err)
+			continue
+		}
 		samples += len(series.Values)
 		if len(series.Histograms) > 0 {
 			s.problems.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
@@ -184,7 +185,10 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 		f = &feed{source: s, key: id.key, wake: make(chan struct{}, 1)}
 		s.feeds[id.key] = f
 	}
-	m := f.memoryOf(id.instance, id.profile, wanted)
+	m := f.memoryOf(id.instance, id.profile, wanted && len(f.instances) < maxInstances)
+	if m == nil && wanted {
+		s.problems.note(reasonTooMany, 1, "A GPU has too many GPU instances, some are left out", "series", promExcerpt(metric), "most", maxInstances)
+	}
 	if m != nil && !m.total.OK && !m.asked {
 		m.asked, s.bounded = true, time.Time{} // how much there is has to be asked for
 	}
@@ -232,31 +236,30 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 }
 
 // choose returns the streams of a memory that follow each other, in order. A GPU has another series once another pod
-// has it. Two at a time are one too many: that which was taken before is taken again.
+// has it. Two at a time are one too many: that which was taken before is taken again, and else the newest.
 func (s *Source) choose(m *memory) []stream {
 	if len(m.streams) < 2 {
 		return m.streams
 	}
-	slices.SortStableFunc(m.streams, func(a, b stream) int {
-		if (a.fingerprint == m.follows) != (b.fingerprint == m.follows) {
-			if a.fingerprint == m.follows {
-				return -1
-			}
-			return 1
-		}
+	slices.SortFunc(m.streams, func(a, b stream) int {
 		return cmp.Or(cmp.Compare(b.last(), a.last()), cmp.Compare(a.fingerprint, b.fingerprint))
 	})
+	followed := slices.IndexFunc(m.streams, func(x stream) bool { return x.fingerprint == m.follows })
 	var chosen []stream
-	for _, x := range m.streams {
-		if slices.ContainsFunc(chosen, func(c stream) bool { return x.first() <= c.last() && c.first() <= x.last() }) {
+	before := time.Duration(math.MaxInt64) // the first time of what was chosen so far
+	for i, x := range m.streams {
+		if i != followed && (x.last() >= before || (followed >= 0 && overlap(x, m.streams[followed]))) {
 			s.problems.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
 			continue
 		}
 		chosen = append(chosen, x)
+		before = x.first()
 	}
-	slices.SortFunc(chosen, func(a, b stream) int { return cmp.Compare(a.first(), b.first()) })
+	slices.Reverse(chosen)
 	return chosen
 }
+
+func overlap(a, b stream) bool { return a.first() <= b.last() && b.first() <= a.last() }
 
 // appendRows appends the amounts of a stream. What can be none is left out, and counted.
 func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {

@@ -24,7 +24,7 @@ type bounding struct {
 // takeBounds takes over what series of known metrics say.
 func (s *Source) takeBounds(matrix model.Matrix) {
 	found := map[*memory]*bounding{}
-	for _, series := range matrix[:min(len(matrix), maxSeries)] {
+	for _, series := range matrix {
 		f, m := s.place(series.Metric, false)
 		if m == nil || len(series.Values) == 0 {
 			continue

@@ -68,6 +68,8 @@ type Config struct {
 	Shard  Shard
 	// Logger takes what an operator should know, once each.
 	Logger log.Logger
+
+	chunkSamples float64 // how many samples an answer should have at most; 0 is maxChunkSamples
 }
 
 // Source implements gpu.Source. It is also a prometheus.Collector that tells how it fares.
@@ -98,6 +100,7 @@ type Source struct {
 	newest   time.Duration // the time of the newest sample
 	advanced time.Time     // when that was seen
 	answered time.Time     // when the last answer came; zero before the first
+	owed     *history      // what was not read of the past; nil: nothing
 	bounded  time.Time     // when the capacities were asked for
 	wide     time.Time     // when late samples were last looked for
 	exported bool          // labels such as exported_pod have been seen
@@ -110,6 +113,9 @@ func New(cfg Config) (*Source, error) {
 	s := &Source{
 		cfg: cfg, problems: newProblems(cfg.Logger), metrics: newMetrics(), done: make(chan struct{}), drained: make(chan struct{}, 1),
 		feeds: map[string]*feed{}, unit: cfg.Unit, advanced: time.Now(),
+	}
+	if s.cfg.chunkSamples == 0 {
+		s.cfg.chunkSamples = maxChunkSamples
 	}
 	if err := s.understand(); err != nil {
 		return nil, err

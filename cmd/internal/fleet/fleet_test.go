@@ -37,8 +37,11 @@ type fakePrometheus struct {
 	late     int64                                    // how old a sample is when it is there
 	err      error
 	value    model.Value
+	more     model.Matrix // besides the series
 	warnings v1.Warnings
 	infos    v1.Infos
+	hangs    bool                           // answers nothing until who asks gives up
+	refuse   func(end, now time.Time) error // an answer about the time up to end
 
 	mu sync.Mutex
 }
@@ -50,15 +53,36 @@ func (f *fakePrometheus) change(how func(*fakePrometheus)) {
 	how(f)
 }
 
-func (f *fakePrometheus) Query(_ context.Context, query string, ts time.Time, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
+// fails returns why there is no answer about the time up to end.
+func (f *fakePrometheus) fails(ctx context.Context, end time.Time) error {
+	f.mu.Lock()
+	hangs, refuse, err := f.hangs, f.refuse, f.err
+	f.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err == nil && refuse != nil {
+		err = refuse(end, time.Now())
+	}
+	return err
+}
+
+func (f *fakePrometheus) Query(ctx context.Context, query string, ts time.Time, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
 	now := time.Now()
 	if ts.IsZero() {
 		ts = now
 	}
+	if err := f.fails(ctx, ts); err != nil {
+		return nil, nil, nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || f.value != nil {
-		return f.value, f.warnings, f.infos, f.err
+	if f.value != nil {
+		return f.value, f.warnings, f.infos, nil
+	}
+	if query == "vector(1)" {
+		return model.Vector{{Value: 1}}, nil, nil, nil
 	}
 	i := strings.LastIndexByte(query, '[')
 	span, err := time.ParseDuration(strings.TrimSuffix(query[i+1:], "]"))
@@ -81,11 +105,17 @@ func (f *fakePrometheus) Query(_ context.Context, query string, ts time.Time, _ 
 			matrix = append(matrix, s)
 		}
 	}
-	return matrix, f.warnings, f.infos, nil
+	return append(matrix, f.more...), f.warnings, f.infos, nil
 }
 
 // QueryRange evaluates a query at each step, as if it were max by (UUID, instance).
-func (f *fakePrometheus) QueryRange(_ context.Context, _ string, r v1.Range, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
+func (f *fakePrometheus) QueryRange(ctx context.Context, _ string, r v1.Range, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
+	if err := f.fails(ctx, r.End); err != nil {
+		return nil, nil, nil, err
+	}
+	if r.End.Sub(r.Start)/r.Step > 11_000 { // web/api/v1/api.go of Prometheus
+		return nil, nil, nil, &v1.Error{Type: v1.ErrBadData, Msg: "exceeded maximum resolution of 11,000 points per timeseries"}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var matrix model.Matrix
@@ -124,6 +154,22 @@ func TestExpression(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLongHistoryOfAnExpression asks for no more steps at once than a Prometheus evaluates.
+func TestLongHistoryOfAnExpression(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakePrometheus{every: 15, value: &model.Scalar{Value: 90}, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+		w := newWatch(t, f, func(c *Config) {
+			c.Query, c.Capacity, c.History = "max by (UUID, instance) ("+used+")", "scalar(x)", longestHistory
+		})
+		w.follow(t, 5*time.Minute)
+		r := w.read["GPU-1"]
+		r.inOrder(t, 15)
+		if n, want := len(r.samples), int(longestHistory/(15*time.Second)); n < want || n > want+21 {
+			t.Errorf("%d samples, want %d and a few", n, want)
+		}
+	})
 }
 
 // metricOf reads name{a="b",c="d"}.
@@ -345,6 +391,84 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestHangingOutage has a Prometheus that takes each request and answers none: until it does again, nothing else is
+// said of it.
+func TestHangingOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+		w := newWatch(t, f, nil)
+		w.follow(t, 5*time.Minute)
+		f.change(func(f *fakePrometheus) { f.hangs = true })
+		w.follow(t, 8*time.Minute)
+		for range 60 {
+			if _, err := w.source.Devices(w.ctx); err == nil {
+				t.Fatal("it is said to be there")
+			}
+			w.follow(t, time.Minute)
+		}
+		f.change(func(f *fakePrometheus) { f.hangs = false })
+		w.follow(t, 3*time.Minute)
+		w.read["GPU-1"].inOrder(t, 15)
+	})
+}
+
+// TestHistoryFails has a Prometheus that cannot tell of the past for a while: it is asked again, and nothing is lost,
+// or told twice.
+func TestHistoryFails(t *testing.T) {
+	down := &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"}
+	for name, fails := range map[string]func(ago, passed time.Duration, failed int) bool{
+		"once":            func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 1 },
+		"twice":           func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 2 },
+		"for ten minutes": func(_, passed time.Duration, _ int) bool { return passed > 2*time.Second && passed < 10*time.Minute },
+		"after the past": func(ago, passed time.Duration, _ int) bool {
+			return ago == 0 && passed > 4*time.Second && passed < 2*time.Minute
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, failed := time.Now(), 0
+				f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){}}
+				f.refuse = func(end, now time.Time) error {
+					if time.Sleep(time.Second); fails(now.Sub(end), now.Sub(began), failed) {
+						failed++
+						return down
+					}
+					return nil
+				}
+				f.series[dcgm(used, "a", "GPU-1", "")] = constant(5)
+				w := newWatch(t, f, func(c *Config) { c.History, c.chunkSamples = 4*time.Hour, 480 })
+				w.follow(t, 20*time.Minute)
+				r := w.read["GPU-1"]
+				r.inOrder(t, 15)
+				if n, want := len(r.samples), (4*60+20)*4; n < want-8 || n > want {
+					t.Errorf("%d samples, want about %d", n, want)
+				}
+			})
+		})
+	}
+}
+
+// TestHistoryIsRefused has a Prometheus that never tells of some of the past: that part alone is left out.
+func TestHistoryIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){}}
+		f.refuse = func(end, now time.Time) error {
+			if now.Sub(end) > 3*time.Hour {
+				return &v1.Error{Type: v1.ErrExec, Msg: "that block is broken"}
+			}
+			return nil
+		}
+		f.series[dcgm(used, "a", "GPU-1", "")] = constant(5)
+		w := newWatch(t, f, func(c *Config) { c.History, c.chunkSamples = 6*time.Hour, 480 })
+		w.follow(t, 10*time.Minute)
+		r := w.read["GPU-1"]
+		r.inOrder(t, 15)
+		if n := len(r.samples); n < 3*60*4 || n > 5*60*4 || w.metric(t, "problems_total", reasonHistory) < 1 {
+			t.Errorf("%d samples, %g parts are left out", n, w.metric(t, "problems_total", reasonHistory))
+		}
+	})
+}
+
 // TestSilence tells a GPU that is missing among its neighbours from a node that is.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -444,6 +568,14 @@ func TestWrongAnswers(t *testing.T) {
 		"empty":         {reason: reasonNoResult, lost: true, change: func(f *fakePrometheus) { f.value = model.Matrix{} }},
 		"too large":     {reason: reasonTooLarge, lost: true, change: func(f *fakePrometheus) { f.err = promapi.ErrAnswerTooLarge }},
 		"slow":          {reason: reasonTimeout, lost: true, change: func(f *fakePrometheus) { f.err = context.DeadlineExceeded }},
+		"back in time": {reason: reasonType, change: func(f *fakePrometheus) {
+			f.more = model.Matrix{{Metric: model.Metric{"UUID": "GPU-2"}, Values: []model.SamplePair{{Timestamp: 5}, {Timestamp: 4}}}}
+		}},
+		"many instances": {reason: reasonTooMany, change: func(f *fakePrometheus) {
+			for i := range 2 * maxInstances {
+				f.series[dcgm(used, "a", "GPU-2", fmt.Sprintf(`,GPU_I_ID="%d"`, i))] = constant(5)
+			}
+		}},
 		"histogram": {reason: reasonValue, lost: true, change: func(f *fakePrometheus) {
 			f.value = model.Matrix{{Metric: model.Metric{"UUID": "GPU-2"}, Histograms: []model.SampleHistogramPair{{}}}}
 		}},

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/go-kit/log/level"
@@ -30,9 +29,14 @@ const (
 	longestGap = 6 * time.Hour
 	// boundsEvery is how often it is asked how much memory there is: that of a GPU does not change.
 	boundsEvery = 5 * time.Minute
-	// chunkSamples is how many samples an answer should have at most, and leastChunk what is not made shorter.
-	chunkSamples = 1_000_000
-	leastChunk   = time.Minute
+	// maxChunkSamples is how many samples an answer should have at most, and leastChunk what is not made shorter.
+	maxChunkSamples = 1_000_000
+	leastChunk      = time.Minute
+	// maxSteps is how many steps a Prometheus evaluates at once, and a few less.
+	maxSteps = 10_000
+	// historyTries is how often a part of the history is asked for, by a Prometheus that answers something else, before
+	// it is left out.
+	historyTries = 3
 	// drainTimeout is how long the readers may take for a part of the history.
 	drainTimeout = 2 * time.Minute
 )
@@ -42,19 +46,25 @@ var errNoResult = errors.New("the query has no result: is it that of the used me
 
 // poll asks for what is new. The first time it finds out which GPUs there are, and reads their history.
 func (s *Source) poll(ctx context.Context, at time.Time) error {
-	if s.answered.IsZero() {
+	span := max(shortSpan, 4*s.cfg.Interval)
+	switch missed := at.Sub(s.answered); {
+	case s.answered.IsZero():
 		if err := s.request(ctx, at, s.cfg.MaxAge); err != nil || s.cfg.History == 0 {
 			return err
 		}
-		s.readHistory(ctx, s.cfg.History)
-		return s.request(ctx, at, time.Since(at)+s.cfg.MaxAge)
-	}
-	span, missed := max(shortSpan, 4*s.cfg.Interval), at.Sub(s.answered)
-	switch {
+		s.answered = time.Now()
+		s.rewind()
+		s.owe(s.cfg.History)
 	case missed > longestSpan:
-		s.readHistory(ctx, min(missed, max(s.cfg.History, longestGap)))
+		s.owe(min(missed, max(s.cfg.History, longestGap)))
 	case missed > span/2:
 		span = missed + shortSpan
+	}
+	if s.owed != nil {
+		if err := s.readHistory(ctx); err != nil {
+			return err
+		}
+		span = time.Since(at) + s.cfg.MaxAge
 	}
 	if at.Sub(s.wide) >= lookEvery {
 		s.wide, span = at, max(span, s.cfg.MaxAge)
@@ -62,6 +72,9 @@ func (s *Source) poll(ctx context.Context, at time.Time) error {
 	err := s.request(ctx, at, span)
 	if errors.Is(err, errNoResult) && span < s.cfg.MaxAge {
 		err = s.request(ctx, at, s.cfg.MaxAge) // all samples may be late
+	}
+	if err == nil {
+		s.owed = nil
 	}
 	return err
 }
@@ -165,56 +178,92 @@ func (s *Source) askBounds(ctx context.Context) error {
 	return s.takeCapacities(vector)
 }
 
-// readHistory reads what was before, in parts, the oldest first. Who reads a GPU has read one part before the next is
-// asked for, so that what waits is bounded.
-func (s *Source) readHistory(ctx context.Context, span time.Duration) {
-	if span <= 0 || len(s.feeds) == 0 {
+// history is what was not read yet of the past.
+type history struct {
+	from    time.Duration // since the Unix epoch; what is older was read, or is not wanted
+	chunk   time.Duration // how much is asked for at once
+	failed  int           // how often the next part could not be read
+	samples int           // of the parts before
+}
+
+// owe notes that so much of the past has not been read. All times of it are in whole milliseconds, as those of a Prometheus
+// are: else a sample between two parts may be in neither.
+func (s *Source) owe(span time.Duration) {
+	if s.owed != nil { // it waits for a Prometheus that answers
+		s.owed.from = max(s.owed.from, (s.now() - max(s.cfg.History, longestGap)).Truncate(time.Millisecond))
 		return
 	}
-	// What was read to find the GPUs is read again in its turn: the time of a GPU only increases.
-	if s.answered.IsZero() {
-		for _, f := range s.feeds {
-			s.queued.Add(-int64(f.end()))
-			f.rewind()
-		}
+	s.owed = &history{from: (s.now() - span).Truncate(time.Millisecond), chunk: span}
+	if s.rate > 0 {
+		s.owed.chunk = max(leastChunk, time.Duration(min(s.cfg.chunkSamples/s.rate, span.Seconds())*float64(time.Second)))
 	}
+	if !s.plain { // a Prometheus refuses more steps
+		s.owed.chunk = min(s.owed.chunk, maxSteps*s.cfg.Interval)
+	}
+	s.owed.chunk = s.owed.chunk.Truncate(time.Millisecond)
+}
+
+// readHistory reads what is owed of the past, in parts, the oldest first. Who reads a GPU has read one part before the
+// next is asked for, so that what waits is bounded. After an error it goes on where it was.
+func (s *Source) readHistory(ctx context.Context) error {
 	s.learning.Store(true)
 	defer s.learning.Store(false)
-	s.list()
-	s.down.Store(nil)
-	end := s.now()
-	began, samples := time.Now(), 0
-	chunk := time.Duration(math.MaxInt64)
-	if s.rate > 0 {
-		chunk = max(leastChunk, time.Duration(min(chunkSamples/s.rate, float64(longestHistory/time.Second))*float64(time.Second)))
-	}
-	for from := end - span; from < end; {
-		to := min(from+min(chunk, span), end)
-		n, err := s.ask(ctx, wall(to), to-from, false)
+	h := s.owed
+	began, from, end := time.Now(), h.from, s.now().Truncate(time.Millisecond)
+	for h.from < end {
+		to := min(h.from+h.chunk, end)
+		n, err := s.ask(ctx, wall(to), to-h.from, false)
 		switch {
 		case ctx.Err() != nil:
-			return
-		case (promapi.IsTooMuch(err) || errors.Is(err, promapi.ErrAnswerTooLarge)) && to-from > leastChunk:
-			chunk = max(leastChunk, (to-from)/2)
+			return ctx.Err()
+		case (promapi.IsTooMuch(err) || errors.Is(err, promapi.ErrAnswerTooLarge)) && to-h.from > leastChunk:
+			h.chunk = max(leastChunk, ((to - h.from) / 2).Truncate(time.Millisecond))
 			continue
 		case err != nil:
+			if !s.answers(ctx) { // it is not the fault of this part
+				return err
+			}
+			if h.failed++; h.failed < historyTries {
+				return err
+			}
+			h.failed = historyTries - 1 // the next part is not waited for as long
 			s.problems.note(reasonHistory, 1, "Some of the history cannot be read; verdicts come later for it", "err", err)
+		default:
+			s.answered, h.failed = time.Now(), 0
+			if s.down.Load() != nil { // who reads the GPUs has to know them
+				s.list()
+				s.down.Store(nil)
+			}
 		}
-		samples += n
-		from = to
+		h.from, h.samples = to, h.samples+n
 		s.drain(ctx)
 	}
-	level.Info(s.cfg.Logger).Log("msg", "The history was read", "span", span, "samples", samples, "gpus", len(s.feeds), "took", time.Since(began).Round(time.Millisecond))
+	if h.samples > 0 {
+		level.Info(s.cfg.Logger).Log("msg", "The history was read", "span", end-from, "samples", h.samples, "gpus", len(s.feeds), "took", time.Since(began).Round(time.Millisecond))
+		h.samples = 0
+	}
+	return nil
+}
+
+// answers reports whether the Prometheus answers at all.
+func (s *Source) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, _, _, err := s.cfg.Client.Query(ctx, "vector(1)", time.Time{})
+	return err == nil
 }
 
 // longestHistory bounds Config.History.
 const longestHistory = 7 * 24 * time.Hour
 
-// rewind has the next rows of a GPU begin anew.
-func (f *feed) rewind() {
-	f.last = 0
-	for _, m := range f.memories() {
-		m.last = 0
+// rewind forgets what was read to find the GPUs. It is read again in its turn: the time of a GPU only increases.
+func (s *Source) rewind() {
+	for _, f := range s.feeds {
+		s.queued.Add(-int64(f.end()))
+		f.last = 0
+		for _, m := range f.memories() {
+			m.last = 0
+		}
 	}
 }
 

@@ -74,22 +74,26 @@ type TypeError string
 // Error implements error.
 func (e TypeError) Error() string { return string(e) }
 
-// MatrixOf returns the series of an answer. The error is a TypeError unless each is there and its points are in order
-// of time, as a Prometheus has them.
+// MatrixOf returns the series of an answer. The error is a TypeError. The times of a series may be anything: see
+// CheckTimes.
 func MatrixOf(value model.Value) (model.Matrix, error) {
 	matrix, ok := value.(model.Matrix)
 	if !ok {
 		return nil, typeError(value, "a matrix")
 	}
-	for _, series := range matrix {
-		switch {
-		case series == nil: // JSON has null
-			return nil, TypeError("answered with a series that is null")
-		case !slices.IsSortedFunc(series.Values, later), !areTimes(series.Values):
-			return nil, TypeError("answered with times that are not in order: " + Excerpt(series.Metric.String()))
-		}
+	if slices.Contains(matrix, nil) { // JSON has null
+		return nil, TypeError("answered with a series that is null")
 	}
 	return matrix, nil
+}
+
+// CheckTimes returns a TypeError unless the points of a series are in order of time, as a Prometheus has them, and their
+// times fit into a time.Duration from 1970 on.
+func CheckTimes(series *model.SampleStream) error {
+	if points := series.Values; !slices.IsSortedFunc(points, later) || !areTimes(points) {
+		return TypeError("answered with times that are not in order: " + Excerpt(series.Metric.String()))
+	}
+	return nil
 }
 
 // VectorOf returns the values of an answer about one moment. One without labels is all of a scalar. The error is a

@@ -81,10 +81,6 @@ func TestAnswers(t *testing.T) {
 		"nothing":            {},
 		"a matrix":           {value: model.Matrix{{Values: []model.SamplePair{point(0), point(5)}}, {}}, matrix: true},
 		"a null in it":       {value: model.Matrix{{}, nil}},
-		"one time twice":     {value: model.Matrix{{Values: []model.SamplePair{point(5), point(5)}}}, matrix: true},
-		"back in time":       {value: model.Matrix{{Values: []model.SamplePair{point(5), point(4)}}}},
-		"before 1970":        {value: model.Matrix{{Values: []model.SamplePair{point(-1), point(4)}}}},
-		"after all time":     {value: model.Matrix{{Values: []model.SamplePair{point(5), point(math.MaxInt64 / 1000)}}}},
 		"a vector":           {value: model.Vector{{}}, vector: true},
 		"a null in a vector": {value: model.Vector{nil}},
 		"a scalar":           {value: &model.Scalar{}, vector: true},
@@ -97,6 +93,30 @@ func TestAnswers(t *testing.T) {
 		}
 		_, err = VectorOf(tt.value)
 		if _, is := errors.AsType[TypeError](err); is == tt.vector {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCheckTimes takes times in order that a time.Duration can hold.
+func TestCheckTimes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		times []model.Time
+		ok    bool
+	}{
+		"none":           {ok: true},
+		"in order":       {times: []model.Time{0, 5}, ok: true},
+		"one time twice": {times: []model.Time{5, 5}, ok: true},
+		"back in time":   {times: []model.Time{5, 4}},
+		"before 1970":    {times: []model.Time{-1, 4}},
+		"after all time": {times: []model.Time{5, math.MaxInt64 / 1000}},
+	} {
+		series := &model.SampleStream{}
+		for _, at := range tt.times {
+			series.Values = append(series.Values, model.SamplePair{Timestamp: at})
+		}
+		err := CheckTimes(series)
+		if _, is := errors.AsType[TypeError](err); is == tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
