@@ -189,9 +189,13 @@ func TestImports(t *testing.T) {
 // The detector and its tests start no goroutine and share nothing with one: `make test`
 // runs them without the race detector.
 func TestDetectorStartsNoGoroutine(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(harness.Root(), "detector", "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	var files []string
+	for _, dir := range []string{"detector", "detector/internal/series"} {
+		found, err := filepath.Glob(filepath.Join(harness.Root(), dir, "*.go"))
+		if err != nil || len(found) == 0 {
+			t.Fatal(dir, found, err)
+		}
+		files = append(files, found...)
 	}
 	for _, path := range files {
 		src, err := os.ReadFile(path)
@@ -199,7 +203,7 @@ func TestDetectorStartsNoGoroutine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := concurrent(t, filepath.Base(path), src); len(found) > 0 {
-			t.Errorf("run detector with -race in the Makefile, or do without: %s", found)
+			t.Errorf("run %s with -race in the Makefile, or do without: %s", filepath.Dir(path), found)
 		}
 	}
 	const all = "package p\nimport \"sync\"\nfunc f(t *testing.T) { go f(t); t.Parallel() }"
