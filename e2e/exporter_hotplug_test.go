@@ -113,6 +113,34 @@ func TestMIGAttributesFail(t *testing.T) {
 	m.wellBehaved(t)
 }
 
+// TestMIGDeviceNotFoundOnce has the driver say once that a MIG device is not there: it is no new layout, and nothing that
+// was learnt is thrown away.
+func TestMIGDeviceNotFoundOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	m.GPUs[0].Processes = nil
+	m.GPUs[0].Partition("1g.10gb", "2g.20gb")
+	p := m.start(t)
+	layout := func(s harness.Metrics) error { return m.layout(s, 0, 0, "1=1g.10gb", "2=2g.20gb") }
+	eventually(t, p, layout)
+	for _, call := range []string{"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetUUID"} {
+		before := m.read(t).Functions[call]
+		m.Faults = []fakenvml.Fault{fakenvml.Fail(call, fakenvml.NotFound).On(m.GPUs[0].MIG.Instances[1].Devices[0].UUID).Times(1)}
+		m.apply(t)
+		eventually(t, p, func(harness.Metrics) error { // the sample with the fault, and one after it
+			if f := m.read(t).Functions[call]; f.Failures == before.Failures || f.Calls < before.Calls+8 {
+				return fmt.Errorf("%s: %d calls, of which %d failed, after %d and %d", call, f.Calls, f.Failures, before.Calls, before.Failures)
+			}
+			return nil
+		})
+		if err := layout(p.Scrape(t)); err != nil {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	p.Stop(t)
+	m.wellBehaved(t)
+}
+
 // TestNoGPU starts with a driver that has no GPU, which is no error, and then gets
 // one.
 func TestNoGPU(t *testing.T) {

@@ -28,16 +28,39 @@ const maxMIGDevices = 64
 
 // instances returns the GPU instances that have a compute instance: without one
 // they have no device, and nothing can run on them.
+//
+// With another layout all that was learnt of the GPU is thrown away. So an instance that is gone is looked for once more:
+// one call may have said wrongly that there is no such thing.
 func (r *reading) instances() []gpu.Instance {
+	instances := r.listInstances()
+	if r.lacksOne(instances) {
+		instances = r.listInstances()
+	}
+	r.device.profiles = make(map[uint32]string, len(instances))
+	for _, in := range instances {
+		r.device.profiles[in.ID] = in.Profile
+	}
+	return instances
+}
+
+// lacksOne reports whether there was an instance in the sample before that is not there now.
+func (r *reading) lacksOne(instances []gpu.Instance) bool {
+	for id := range r.device.profiles {
+		if !slices.ContainsFunc(instances, func(in gpu.Instance) bool { return in.ID == id }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reading) listInstances() []gpu.Instance {
 	count := get(r, "nvmlDeviceGetMaxMigDeviceCount", r.handle.GetMaxMigDeviceCount)
 	var instances []gpu.Instance
 	for i := range min(count.V, maxMIGDevices) {
 		r.migDevice(i, &instances)
 	}
 	slices.SortFunc(instances, func(a, b gpu.Instance) int { return cmp.Compare(a.ID, b.ID) })
-	r.device.profiles = make(map[uint32]string, len(instances))
 	for _, in := range instances {
-		r.device.profiles[in.ID] = in.Profile
 		slices.SortFunc(in.Devices, func(a, b gpu.MIGDevice) int { return cmp.Compare(a.ComputeInstance, b.ComputeInstance) })
 	}
 	return instances
