@@ -221,6 +221,12 @@ bench-lives: ## measure what knowledge of earlier lives is worth, and write dete
 	cd e2e/bench && $(GO) run . --lives --seeds=301-304 --markdown > $(BIN)/LIVES.md
 	mv $(BIN)/LIVES.md detector/LIVES.md
 
+.PHONY: bench-limit
+bench-limit: ## measure what anybody could tell of a leak in ten minutes, and write detector/LIMIT.md (5 minutes)
+	mkdir -p $(BIN)
+	cd e2e/bench && $(GO) run . --limit --seeds=301-324 --markdown > $(BIN)/LIMIT.md
+	mv $(BIN)/LIMIT.md detector/LIMIT.md
+
 # The names are the constants of detector/internal/ablate.
 .PHONY: ablate
 ablate: ## measure the detector without each of its mechanisms, and write detector/ABLATION.md (20 minutes)

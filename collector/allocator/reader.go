@@ -61,6 +61,7 @@ type Reader struct {
 	sites  bool          // processes may be asked for them
 	device uint64        // of memory files
 	buffer [written]byte // Run's
+	list   []asked       // Run's
 
 	mu        sync.Mutex // never held while a file is touched
 	processes map[gpu.ProcessID]*process
@@ -156,7 +157,8 @@ func (r *Reader) Run(ctx context.Context) {
 // update reads what there is to read once.
 func (r *Reader) update(now time.Time) {
 	denied := false
-	for id, p := range r.wanted(now) {
+	for _, w := range r.wanted(now) {
+		id, p := w.id, w.process
 		if p.file == nil && now.Sub(p.looked) >= p.lookInterval(id, now) && r.pages < MaxPages {
 			r.look(id, p, now)
 		} else if p.file != nil {
@@ -173,20 +175,27 @@ func (r *Reader) update(now time.Time) {
 	}
 }
 
-// wanted returns the processes that are asked for, and forgets the others.
-func (r *Reader) wanted(now time.Time) map[gpu.ProcessID]*process {
+// asked is a process that somebody asks for.
+type asked struct {
+	id      gpu.ProcessID
+	process *process
+}
+
+// wanted returns the processes that are asked for, and forgets the others. The list is Run's until the next call.
+func (r *Reader) wanted(now time.Time) []asked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := make(map[gpu.ProcessID]*process, len(r.processes))
+	clear(r.list)
+	r.list = r.list[:0]
 	for id, p := range r.processes {
 		if now.Sub(p.asked) < forgetAfter {
-			wanted[id] = p
+			r.list = append(r.list, asked{id, p})
 			continue
 		}
 		delete(r.processes, id)
 		r.drop(p)
 	}
-	return wanted
+	return r.list
 }
 
 // lookInterval is how far apart two looks for the page of a process are now. Late ones are spread by the number of the

@@ -23,12 +23,12 @@ import (
 
 // options are the flags.
 type options struct {
-	seeds                                                            seedRange
-	held, family, traces, ablate                                     string
-	families, rivals, trade, incidents, lives, line, verbose, marked bool
-	unprobed                                                         bool // there are no probes in what is run
-	prices                                                           prices
-	list                                                             []fleet.Family // those there are; a test has its own
+	seeds                                                                   seedRange
+	held, family, traces, ablate                                            string
+	families, rivals, trade, incidents, lives, limit, line, verbose, marked bool
+	unprobed                                                                bool // there are no probes in what is run
+	prices                                                                  prices
+	list                                                                    []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
@@ -82,6 +82,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.trade, "trade", false, "tell what other thresholds would give in the families for tuning, and nothing else")
 	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported, and nothing else")
 	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth, and nothing else")
+	f.BoolVar(&o.limit, "limit", false, "tell how many leaks a judge that was shown the answers tells in ten minutes, and nothing else")
 	f.StringVar(&o.ablate, "ablate", "", "tell what is left without each of these mechanisms, and nothing else; built with -tags ablate")
 	f.BoolVar(&o.line, "line", false, "write the main figures in a line, and nothing else")
 	f.BoolVar(&o.marked, "markdown", false, "write markdown")
@@ -108,6 +109,9 @@ func parse(args []string) (options, error) {
 func bench(w *strings.Builder, opt options) error {
 	if opt.incidents {
 		return benchIncidents(w, opt)
+	}
+	if opt.limit {
+		return benchLimit(w, opt)
 	}
 	if opt.ablate != "" {
 		return benchAblate(w, opt)
