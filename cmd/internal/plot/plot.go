@@ -35,7 +35,7 @@ const Style template.CSS = `
 svg.plot { display: block; width: 100%; overflow: visible; }
 .plot text { fill: var(--dim); font-size: 12px; font-variant-numeric: tabular-nums; }
 .plot svg * { vector-effect: non-scaling-stroke; }
-.plot text.limit, .plot text.full, .plot text.alarm, .plot text.ended { paint-order: stroke; stroke: var(--halo, var(--bg)); stroke-width: 3px; stroke-linejoin: round; }
+.plot text.limit, .plot text.full, .plot text.alarm, .plot text.ended { paint-order: stroke; stroke: var(--halo, var(--bg)); stroke-width: 5px; stroke-linejoin: round; }
 .plot .grid { stroke: var(--line); stroke-width: 1; }
 .plot .used { fill: var(--used); stroke: var(--used); stroke-width: 1.2; stroke-linejoin: round; }
 .plot .last { fill: var(--fg); stroke: var(--bg); stroke-width: 1.5; }
@@ -119,16 +119,17 @@ type Plot struct {
 	From, To           time.Duration
 	// Ahead is how far the axis goes on beyond To for a forecast at most, as a share of the time
 	// from From to To.
-	Ahead    float64
-	Capacity float64 // 0 is not known
-	Limit    string  // what is written at the capacity; "" for that it is one, and its amount
-	Used     *Envelope
-	Last     *Point // the last sample, where it is marked
-	Troughs  []Point
-	Fit      []Point // the line through the troughs, as it was at the first alarm
-	Forecast *Forecast
-	Alarms   []Span
-	Alarm    string // what the begin of one is called; "" for alarm
+	Ahead     float64
+	Capacity  float64 // 0 is not known
+	Limit     string  // what is written at the capacity; "" for that it is one, and its amount
+	LimitMore string  // what follows it where there is room
+	Used      *Envelope
+	Last      *Point // the last sample, where it is marked
+	Troughs   []Point
+	Fit       []Point // the line through the troughs, as it was at the first alarm
+	Forecast  *Forecast
+	Alarms    []Span
+	Alarm     string // what the begin of one is called; "" for alarm
 	// Suspected is when growth was suspected that was not called a leak.
 	Suspected []Span
 	Ends      []End
@@ -363,8 +364,12 @@ func (c *canvas) joined(list []Span) (out []Span) {
 func (c *canvas) limit() {
 	if c.Capacity > 0 && c.Capacity <= c.highest {
 		y := c.y(c.Capacity)
-		fmt.Fprintf(&c.b, `<line class="capacity" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit" x="4" y="%s">%s</text>`,
+		fmt.Fprintf(&c.b, `<line class="capacity" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit" x="4" y="%s">%s`,
 			short(y), short(y), short(y-5), c.Limit)
+		if c.LimitMore != "" {
+			fmt.Fprintf(&c.b, `<tspan class="wide"> %s</tspan>`, c.LimitMore)
+		}
+		c.b.WriteString("</text>")
 	}
 	if c.Last != nil {
 		fmt.Fprintf(&c.b, `<circle class="last" cx="%s" cy="%s" r="4"/>`, percent(c.x(c.Last.T)), short(c.y(c.Last.V)))

@@ -41,7 +41,7 @@ func TestCurvesSay(t *testing.T) {
 			"Ended: evaluate.py (pid 39) at 10:55 with 2.00 GiB; evaluate.py (pid 40) at 11:55 with 6.00 GiB, the memory nearly full.",
 			"capacity 79.0 GiB", "leak found 11:45", "full 13:29", `class="fit"`, `class="forecast"`, `class="band"`, `class="ended"`, `class="ended died"`, `class="last"`,
 		},
-		"gpu-0-pid-42-curve":       {"Memory of train.py (pid 42) on GPU\u00a00</title>", "holds 35.3 GiB when the memory is full", "leak found 11:45"},
+		"gpu-0-pid-42-curve":       {"Memory of train.py (pid 42) on GPU\u00a00</title>", "holds 35.3 GiB<tspan class=\"wide\"> when the memory is full</tspan>", "leak found 11:45"},
 		"leak-gpu-1-mig-3-curve":   {"MIG\u00a03 (2g.20gb)</title>", "capacity 20.0 GiB", "full 12:20"},
 		"gpu-1-mig-3-pid-44-curve": {"1.00 GiB now, 512 MiB at least and 2.81 GiB at most."},
 		"gpu-0-pid-45-curve":       {"2.00 GiB now, 1.00 GiB at least and 3.32 GiB at most."},

@@ -55,6 +55,21 @@ func growing() detector.Verdict {
 	return v
 }
 
+// filling is a GPU that is full in so many seconds if one of its processes goes on.
+func filling(withheld detector.Withheld, seconds float64) *collector.DeviceState {
+	v := healthy(0.3)
+	v.Windows[0].Slope = detector.Of(1 << 20)
+	v.Withheld, v.SecondsToFull, v.FullLower, v.FullUpper = withheld, detector.Of(seconds), detector.Of(0.8*seconds), detector.Of(1.5*seconds)
+	d := &collector.DeviceState{Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}}
+	other := healthy(0)
+	other.Windows[0].Slope = detector.Of(1 << 30) // it takes no part
+	d.Processes = []collector.ProcessState{
+		{Process: gpu.Process{ID: gpu.ProcessID{PID: 7, Start: 1}, Owner: &gpu.Owner{Process: "train.py"}}, Verdict: v},
+		{Process: gpu.Process{ID: gpu.ProcessID{PID: 8, Start: 1}}, Verdict: other},
+	}
+	return d
+}
+
 // muted is the verdict on what a rule switches the judgement off for.
 func muted() detector.Verdict {
 	v := healthy(0)

@@ -4,16 +4,21 @@
 package pages
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// headline sums the page up in one sentence.
+// headline sums the page up in one sentence: what is worst of what somebody is paged for, or how calm it is.
 func (v *view) headline(s *collector.State) {
 	up, waiting, muted, watched := overview(s)
+	down := len(s.Devices) - up
+	full := fullFirst(s)
 	switch {
 	case len(v.Leaks) > 0:
 		v.Urgent = true
@@ -27,31 +32,75 @@ func (v *view) headline(s *collector.State) {
 		if n > 1 {
 			v.Detail = plural(n, "leak") + " on " + plural(up, "GPU") + ", the most urgent first."
 		}
-	case s.DriverReason == collector.ReasonStarting:
-		v.Headline, v.Detail = "Waiting for the driver", "This takes a few seconds."
-	case s.DriverReason == "" && len(s.Devices) == 0 && s.Awaited > 0:
-		v.Headline, v.Detail = "Waiting for "+plural(s.Awaited, "GPU"), "This takes a few seconds."
-	case up == 0 && s.DriverReason != "":
-		v.Headline, v.Detail = "No GPU can be seen", "GPUs are picked up as soon as the driver answers."
-	case up == 0 && len(s.Devices) > 0:
-		v.Headline, v.Detail = "No GPU can be read", "GPUs are picked up as soon as they answer."
-	case up == 0:
-		v.Headline, v.Detail = "No GPU found", "The driver answers, but lists no GPU."
-	case muted == up:
-		v.Headline, v.Detail = plural(up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged."
-	case waiting == up && watched == 0 && blindGPUs(s) == up:
-		v.Headline, v.Detail = "No GPU can be judged", "The driver does not tell how much memory is used."
-	case waiting+muted == up:
-		v.Headline = "Watching " + plural(waiting, "GPU")
-		v.Detail = "No judgement yet: watched for " + solid(humanize.Duration(watched)) + " so far."
+	case full != nil:
+		v.Urgent = true
+		v.Headline = full.name + " is full in " + solid(humanize.Seconds(full.judgement.Device.SecondsToFull.V)) + " if its growth goes on"
+		v.Culprit, v.Detail = full.filler(), "No leak is found: it has not grown for long enough to tell."
+	case up > 0 && down > 0:
+		v.Urgent = true
+		v.Headline = fmt.Sprintf("%d of %d GPUs cannot be read", down, len(s.Devices))
+		calm, detail := calm(s, up, waiting, muted, watched)
+		v.Detail, down = calm+". "+detail, 0
 	default:
-		v.Headline = "No leak found on " + plural(up-waiting-muted, "GPU")
-		v.Detail = "The longest window holds " + solid(humanize.Duration(watched)) + "."
-		if waiting > 0 {
-			v.Detail += " " + plural(waiting, "more GPU") + " not judged yet."
+		v.Headline, v.Detail = calm(s, up, waiting, muted, watched)
+	}
+	v.others(down, muted, up)
+}
+
+// calm returns the headline of a page on which nobody is paged for a memory, and what to add to it.
+func calm(s *collector.State, up, waiting, muted int, watched time.Duration) (headline, detail string) {
+	switch {
+	case s.DriverReason == collector.ReasonStarting:
+		return "Waiting for the driver", "This takes a few seconds."
+	case s.DriverReason == "" && len(s.Devices) == 0 && s.Awaited > 0:
+		return "Waiting for " + plural(s.Awaited, "GPU"), "This takes a few seconds."
+	case up == 0 && s.DriverReason != "":
+		return "No GPU can be seen", "GPUs are picked up as soon as the driver answers."
+	case up == 0 && len(s.Devices) > 0:
+		return "No GPU can be read", "GPUs are picked up as soon as they answer."
+	case up == 0:
+		return "No GPU found", "The driver answers, but lists no GPU."
+	case muted == up:
+		return plural(up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged."
+	case waiting == up && watched == 0 && blindGPUs(s) == up:
+		return "No GPU can be judged", "The driver does not tell how much memory is used."
+	case waiting+muted == up:
+		return "Watching " + plural(waiting, "GPU"), "No judgement yet: watched for " + solid(humanize.Duration(watched)) + " so far."
+	}
+	detail = "The longest window holds " + solid(humanize.Duration(watched)) + "."
+	if waiting > 0 {
+		detail += " " + plural(waiting, "more GPU") + " not judged yet."
+	}
+	return "No leak found on " + plural(up-waiting-muted, "GPU"), detail
+}
+
+// fillsUp is within how long a memory must be full that somebody is paged though nothing is known to leak: as the mixin
+// has it for GPUMemoryFillsUp.
+const fillsUp = 15 * time.Minute
+
+// fillsSoon reports whether a memory will be full so soon. One that a program loads into will not, and one whose growth
+// slows down may not.
+func (m *domain) fillsSoon() bool {
+	v := &m.judgement.Device
+	loads := v.Withheld == detector.WithheldProgramLoad || slices.ContainsFunc(m.device.Processes, func(p collector.ProcessState) bool {
+		return p.Instance == m.instance && p.Verdict.Withheld == detector.WithheldProgramLoad
+	})
+	return v.Judged && foreseen(v.SecondsToFull) && v.SecondsToFull.V < fillsUp.Seconds() && foreseen(v.FullUpper) && !loads
+}
+
+// fullFirst returns the memory that is full first of those that are soon; nil if none is.
+func fullFirst(s *collector.State) (first *domain) {
+	for _, d := range s.Devices {
+		if !d.Up {
+			continue
+		}
+		for _, m := range domainsOf(d) {
+			if m.fillsSoon() && (first == nil || m.judgement.Device.SecondsToFull.V < first.judgement.Device.SecondsToFull.V) {
+				first = &m
+			}
 		}
 	}
-	v.others(len(s.Devices)-up, muted, up)
+	return first
 }
 
 // others adds what the headline does not count: GPUs that are muted or down, and memory that is held for nothing.
@@ -60,11 +109,32 @@ func (v *view) others(down, muted, up int) {
 		v.Detail += " " + plural(muted, "more GPU") + " muted."
 	}
 	if bytes := idleBytes(v.Idle); bytes > 0 {
-		v.Detail += " " + solid(humanize.Bytes(bytes)) + " are held that nobody will use again."
+		v.Detail += " " + solid(humanize.Bytes(bytes)) + " are held and not used."
 	}
 	if down > 0 && up > 0 {
 		v.Detail += " " + plural(down, "more GPU") + " cannot be read."
 	}
+}
+
+// filler says whose growth fills a memory; "" if that is not known.
+func (m *domain) filler() string {
+	var most *collector.ProcessState
+	for i := range m.device.Processes {
+		p := &m.device.Processes[i]
+		if slope := p.Verdict.Windows[0].Slope; p.Instance == m.instance && foreseen(p.Verdict.SecondsToFull) && slope.OK &&
+			(most == nil || slope.V > most.Verdict.Windows[0].Slope.V) {
+			most = p
+		}
+	}
+	if most == nil {
+		return ""
+	}
+	who, where := whoIs(most.ID, most.Owner)
+	text := who + " grows by " + strings.TrimPrefix(solid(humanize.Rate(most.Verdict.Windows[0].Slope.V)), "+")
+	if where != "" {
+		text += " (" + where + ")"
+	}
+	return text + "."
 }
 
 func idleBytes(rows []idleRow) (sum float64) {

@@ -94,7 +94,27 @@ func TestPredictSays(t *testing.T) {
 		"healthy": {
 			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), device(healthy(0.3)), lost}},
 			"",
-			[]string{"No leak found on 2 GPUs", "The longest window holds 24 min.", "1 more GPU cannot be read."},
+			[]string{"1 of 3 GPUs cannot be read", "No leak found on 2 GPUs. The longest window holds 24 min."},
+		},
+		"lost while another is not judged": {
+			collector.State{Devices: []*collector.DeviceState{device(unjudged), lost}},
+			"",
+			[]string{"1 of 2 GPUs cannot be read", "Watching 1 GPU. No judgement yet"},
+		},
+		"full soon": {
+			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), filling(detector.WithheldProgramBegin, 600), lost}},
+			"",
+			[]string{"GPU 0 is full in 10 min if its growth goes on", "train.py (pid 7) grows by 60.0 MiB/min.", "No leak is found: it has not grown for long enough to tell.", "1 more GPU cannot be read."},
+		},
+		"full later": {
+			collector.State{Devices: []*collector.DeviceState{filling(detector.WithheldProgramBegin, 901)}},
+			"",
+			[]string{"No leak found on 1 GPU"},
+		},
+		"a program that loads": {
+			collector.State{Devices: []*collector.DeviceState{filling(detector.WithheldProgramLoad, 60)}},
+			"",
+			[]string{"No leak found on 1 GPU"},
 		},
 		"impossible memory": {
 			collector.State{
@@ -157,7 +177,7 @@ func TestPredictIdle(t *testing.T) {
 	s.Devices[1].Unreleased = []collector.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
 	got := words(predict(s, ""))
 	for _, want := range []string{
-		"2 leaks on 3 GPUs, the most urgent first. 9.50 GiB are held that nobody will use again.",
+		"2 leaks on 3 GPUs, the most urgent first. 9.50 GiB are held and not used.",
 		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and its memory has stayed since 11:55 (4 min)",
 		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob has computed nothing since 11:39 (20 min), and shows no sign of going on",
 		"512 MiB GPU 1, MIG 3 (2g.20gb) NVIDIA H200 unknown process (pid 47) has ended, and its memory has stayed since 11:58 (1 min)",

@@ -90,7 +90,7 @@ func headingOf(v *detector.Verdict) string {
 		return runbook + "gpuoutofmemorypredicted"
 	case v.Leak:
 		return runbook + "gpumemoryleakdetected"
-	case foreseen(v.SecondsToFull) && v.SecondsToFull.V < 15*time.Minute.Seconds():
+	case foreseen(v.SecondsToFull) && v.SecondsToFull.V < fillsUp.Seconds():
 		return runbook + "gpumemoryfillsup"
 	case v.Pattern == detector.PatternZombie:
 		return runbook + "gpumemoryzombie"
