@@ -117,7 +117,7 @@ func judgement(v *verdicts.Verdict) string {
 	if v.Confidence != nil {
 		confidence = wording.Percent(*v.Confidence)
 	}
-	return strings.Join([]string{word, cmp.Or(wording.Pattern(plain(v.Pattern)), "-"), confidence, remains}, "\t")
+	return strings.Join([]string{word, cmp.Or(wording.Pattern(plain(v.Pattern), v.Leaked), "-"), confidence, remains}, "\t")
 }
 
 // users writes who holds most.

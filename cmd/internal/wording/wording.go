@@ -55,8 +55,14 @@ var patterns = map[string]string{
 	"warmup":         "warming up",
 }
 
-// Pattern returns the words for the name of a pattern.
-func Pattern(name string) string { return cmp.Or(patterns[name], name) }
+// Pattern returns the words for the name of a pattern. leaked are the bytes that a leak has retained, nil for none: a
+// crash loop is a cyclic leak that has retained nothing in the life that runs.
+func Pattern(name string, leaked *float64) string {
+	if name == "leak_cyclic" && leaked != nil && *leaked == 0 {
+		return "fills up in each life"
+	}
+	return cmp.Or(patterns[name], name)
+}
 
 // Percent writes a ratio. It never rounds up to a certainty that is not there.
 func Percent(ratio float64) string { return fmt.Sprintf("%d %%", int(math.Floor(ratio*100+1e-9))) }

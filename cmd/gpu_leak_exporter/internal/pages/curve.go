@@ -99,7 +99,8 @@ func (h *predictor) plot(m *domain, c *collector.Curve, v *detector.Verdict, use
 	if v.Trough.OK {
 		p.Troughs = append(p.Troughs, plot.Point{T: now, V: v.Trough.V})
 	}
-	if v.Judged && v.Leak && v.Trough.OK && v.Rate.OK {
+	between := v.Leaked.OK && v.Leaked.V == 0 // lives of a crash loop: it is they that grew
+	if v.Judged && v.Leak && v.Trough.OK && v.Rate.OK && !between {
 		p.Fit = plot.FitOf(max(v.Since, p.From), now, v.Trough.V, v.Rate.V)
 	}
 	if c.Called > p.From && c.Called <= now {

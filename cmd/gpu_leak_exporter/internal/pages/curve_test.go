@@ -88,8 +88,26 @@ func TestCrashLoopBetweenLives(t *testing.T) {
 	d.Judgement.Device.Leaked = detector.Of(0)
 	d.Processes[0].Verdict.Leaked = detector.Of(0)
 	got := words(predict(s, ""))
-	if want := "More and more was kept again and again since 11:35 (24 min). Nothing of it is left now."; !strings.Contains(got, want) || strings.Contains(got, "Kept 0 B") {
+	if want := "A program filled it again and again since 11:35 (24 min): it died and was started again. Nothing of that is held now."; !strings.Contains(got, want) || strings.Contains(got, "Kept 0 B") {
 		t.Errorf("no %q, or 0 B in\n%s", want, got)
+	}
+}
+
+// TestCrashLoopOfAPod has one whose new process does not leak yet: it is the pod's.
+func TestCrashLoopOfAPod(t *testing.T) {
+	s := fixture()
+	d := s.Devices[0]
+	loops := leaking(10 * time.Minute)
+	loops.Leaked, loops.Pattern = detector.Of(0), detector.PatternLeakCyclic
+	d.Judgement.Device, d.Workloads[0].Verdict = loops, loops
+	for i := range d.Processes {
+		d.Processes[i].Verdict = healthy(0)
+	}
+	got := words(predict(s, ""))
+	for _, want := range []string{"pod ml/train-0 grows by 60.0 MiB/min", "GPU 0 NVIDIA H200 pod ml/train-0 over its processes", "fills up in each life"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	}
 	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.ClearThreshold), h.classOf(v)
 	if v.Judged && !v.Muted {
-		row.Pattern, row.Confidence = wording.Pattern(v.Pattern.String()), wording.Percent(v.Confidence)
+		row.Pattern, row.Confidence = patternOf(v), wording.Percent(v.Confidence)
 	}
 	return row
 }

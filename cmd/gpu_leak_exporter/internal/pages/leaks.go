@@ -63,7 +63,7 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		row.blame(row.Who, row.Where)
 		row.Where = wording.Joined(row.Where, growsInside[p.Grows])
 		if p.Used.OK {
-			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V)), barOf(m.memory, p.Used.V)
+			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V))+" by this process", barOf(m.memory, p.Used.V)
 		}
 		row.Sites, row.Located = h.located(p.Sites, m.device.SampleTime)
 		row.Why = joinedBy(" · ", h.called(p.Curve, m.device.SampleTime), row.Why)
@@ -77,6 +77,9 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 && j.Device.Judged && j.Device.Leak {
+		rows = h.workloadLeaks(m)
+	}
+	if len(rows) == 0 && j.Device.Judged && j.Device.Leak {
 		row := h.row(m, &j.Device)
 		row.Who, row.Where = "not known", "no single process that is shown leaks, or their memory cannot be told apart"
 		row.blame("its memory as a whole", "")
@@ -85,11 +88,40 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 	return rows
 }
 
+// workloadLeaks returns a row for each pod or job that leaks on a memory: over processes that come and go, or because they
+// fill it, die and are started again.
+func (h *predictor) workloadLeaks(m domain) []leakRow {
+	var rows []leakRow
+	for i := range m.device.Workloads {
+		w := &m.device.Workloads[i]
+		if w.Instance != m.instance || !w.Verdict.Judged || !w.Verdict.Leak {
+			continue
+		}
+		row := h.row(m, &w.Verdict)
+		row.Who, row.Where = wording.Place(w.Namespace, w.Pod, "", w.SlurmJob, ""), "over its processes"
+		row.Held, row.Memory = humanize.Bytes(float64(w.Used))+" by its processes", barOf(m.memory, w.Used)
+		row.ID = fmt.Sprintf("%s-workload-%d", row.ID, i)
+		row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
+		row.blame(row.Who, "")
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// patternOf returns the words for the pattern of a verdict.
+func patternOf(v *detector.Verdict) string {
+	var leaked *float64
+	if v.Leaked.OK {
+		leaked = &v.Leaked.V
+	}
+	return wording.Pattern(v.Pattern.String(), leaked)
+}
+
 // row fills what all leaks have in common.
 func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	row := leakRow{
 		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
-		Confidence: wording.Percent(v.Confidence), Pattern: wording.Pattern(v.Pattern.String()), Memory: barOf(m.memory, 0),
+		Confidence: wording.Percent(v.Confidence), Pattern: patternOf(v), Memory: barOf(m.memory, 0),
 		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v),
 	}
 	row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }

@@ -32,7 +32,7 @@ func (h *predictor) because(m *domain) string {
 		case !v.Leaked.OK:
 			return "More and more is kept and not given back."
 		case v.Leaked.V == 0: // between two lives of a crash loop
-			return "More and more was kept again and again " + since + ". Nothing of it is left now."
+			return "A program filled it again and again " + since + ": it died and was started again. Nothing of that is held now."
 		}
 		return "More and more is kept and not given back: " + humanize.Bytes(v.Leaked.V) + " " + since + "."
 	}
