@@ -71,7 +71,10 @@ function(config) {
   local before = '%ds' % (seconds(config.keepFiringFor) + 2 * seconds(config.scrapeGap)),
   local happened(of, used) =
     '{{ with print %s " == 1" | query }}' % t.last('gpu_up', '$gpu') +
-    '{{ if not $labels.process }}nothing grows any longer.{{ else }}' +
+    // What was a pod's may be that of one of its processes now.
+    '{{ if not $labels.process }}' +
+    t.ask('"(" $scope "leak_detected{" $memory "}) == 1"', 'another alert tells what grows now.', 'nothing grows any longer.') +
+    '{{ else }}' +
     '{{ with print "sort_desc(" %s ")" | query }}{{ $pid := (first .).Labels.pid }}' % used +
     '{{ with print %s " unless last_over_time(gpu_process_memory_used_bytes{" %s "}[%s] offset %s)" | query }}' % [used, of, config.scrapeGap, before] +
     '{{ $labels.process }} was started again, as pid {{ (first .).Labels.pid }}.' +
