@@ -18,8 +18,12 @@ import (
 // node answers as an exporter does whose only GPU has that verdict.
 func node(t *testing.T, verdict string) *httptest.Server {
 	t.Helper()
-	answer := `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true,"reason":""},"devices":[
-		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true,"verdict":` + verdict + `}]}}`
+	return answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true,"reason":""},"devices":[
+		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true,"verdict":`+verdict+`}]}}`)
+}
+
+func answering(t *testing.T, answer string) *httptest.Server {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 	t.Cleanup(server.Close)
 	return server
@@ -56,6 +60,26 @@ func TestWatchOnce(t *testing.T) {
 		code, stdout, stderr := tool(t.Context(), append([]string{"watch", "--once", node(t, c.verdict).URL}, c.flags...)...)
 		if code != c.code || !strings.HasPrefix(stdout, c.says) || (c.says == "" && stdout != "") || stderr != "" {
 			t.Errorf("%s %v: exit status %d, want %d and %q\n%s%s", c.verdict, c.flags, code, c.code, c.says, stdout, stderr)
+		}
+	}
+}
+
+// GPUs that are not real are the first thing that is said, but in the silence of a prolog.
+func TestWatchNote(t *testing.T) {
+	const note = "These GPUs are simulated: scenario leak."
+	for _, c := range []struct {
+		verdict, flag string
+		says          string
+	}{
+		{wellVerdict, "--top=10", note + "\nWELL: "},
+		{pageVerdict, "--top=10", note + "\nPAGE: "},
+		{wellVerdict, "--fail-on=page", ""},
+		{pageVerdict, "--fail-on=page", note + "\nPAGE: "},
+	} {
+		server := answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"`+note+`","driver":{"up":true},"devices":[
+			{"labels":{"gpu":"0"},"up":true,"verdict":`+c.verdict+`}]}}`)
+		if _, stdout, _ := tool(t.Context(), "watch", "--once", c.flag, server.URL); !strings.HasPrefix(stdout, c.says) || (c.says == "" && stdout != "") {
+			t.Errorf("%s %s: want %q first\n%s", c.verdict, c.flag, c.says, stdout)
 		}
 	}
 }
@@ -110,7 +134,7 @@ func TestWatchFollows(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		switch asked.Add(1) {
 		case 1:
-			_, _ = w.Write([]byte(`{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true},"devices":[]}}`))
+			_, _ = w.Write([]byte(`{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"These GPUs are replayed.","driver":{"up":true},"devices":[]}}`))
 		case 2:
 			http.Error(w, "busy", http.StatusServiceUnavailable)
 		default:
@@ -123,7 +147,7 @@ func TestWatchFollows(t *testing.T) {
 	if code != exitOK || stderr != "" || len(screens) != 3 {
 		t.Fatalf("exit status %d, %d screens\n%s%s", code, len(screens)-1, stdout, stderr)
 	}
-	const first = "NOT KNOWN: The driver answers, and lists no GPU"
+	const first = "These GPUs are replayed.\nNOT KNOWN: The driver answers, and lists no GPU"
 	if !strings.HasPrefix(screens[1], first) {
 		t.Errorf("first screen: %s", screens[1])
 	}

@@ -239,7 +239,7 @@ func TestExporter(t *testing.T) {
 // FuzzScreen has an exporter that answers what it likes: the terminal gets text, and nothing that it acts on.
 func FuzzScreen(f *testing.F) {
 	f.Add(recorded(f))
-	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","driver":{"reason":"\u001b[2J"},"devices":[{"up":true,"labels":{"gpu":"\u001b"},"processes":[{}]}]}}`))
+	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","note":"\u001b[2J","driver":{"reason":"\u001b[2J"},"devices":[{"up":true,"labels":{"gpu":"\u001b"},"processes":[{}]}]}}`))
 	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","devices":null}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := Decode(bytes.NewReader(text))
