@@ -63,7 +63,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--web.config.file=/none.yml", "--web.config.file=/none.yml: open /none.yml: no such file or directory"},
 		{"--web.config.file=" + unknownKey, "--web.config.file=" + unknownKey + ": yaml: unmarshal errors: line 1: field tls_server_confg not found in type web.Config"},
 		{"--web.config.file=" + noCertificate, "--web.config.file=" + noCertificate + ": failed to read cert_file (" + dir + "/none.pem): open " + dir + "/none.pem: no such file or directory"},
-		{"--source=sim:leak --web.listen-address=" + address, "--web.listen-address=" + address + ": listen tcp " + address + ": bind: address already in use"},
+		{"--source=sim:leak --web.listen-address=" + address, "--web.listen-address=" + address + ": listen tcp " + address + ": bind: address already in use; another program has this port: choose another with --web.listen-address"},
 		{"--source=sim:leak --web.listen-address=9844", "--web.listen-address=9844: listen tcp: address 9844: missing port in address"},
 		{"--source=sim:leak --web.listen-address=127.0.0.1:0 --web.listen-address=x", "--web.listen-address=x: listen tcp: address x: missing port in address"},
 		{"--log.level=loud", "--log.level=loud: choose one of debug, info, warn, error"},
