@@ -26,6 +26,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 )
 
 const program = "gpuleaktool"
@@ -93,13 +94,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := missing(runtime.GOOS, args)
 	switch {
 	case len(args) == 0:
-		err = errors.New("choose a command; try --help")
+		err = setting.Hint(errors.New("choose a command"), program)
 	case err == nil:
 		var name string
-		if name, err = app.Parse(args); ended {
+		name, err = app.Parse(args)
+		switch {
+		case ended:
 			return exitOK
-		}
-		if err == nil {
+		case err != nil:
+			err = setting.Hint(err, called(commands, args))
+		default:
 			err = commands[name](ctx, stdout, stderr)
 		}
 	}
@@ -114,6 +118,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return wrongCall(args)
 	}
 	return exitOK
+}
+
+// called returns the program with the command that is called, whose help alone has its flags.
+func called(commands map[string]command, args []string) string {
+	for n := min(2, len(args)); n > 0; n-- {
+		if name := strings.Join(args[:n], " "); commands[name] != nil {
+			return program + " " + name
+		}
+	}
+	return program
 }
 
 // wrongCall returns the exit status of a call that could not be understood. Of watch --once 2 says that
