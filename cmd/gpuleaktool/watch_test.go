@@ -88,11 +88,24 @@ func TestWatchNote(t *testing.T) {
 func TestWatchNobody(t *testing.T) {
 	server := node(t, wellVerdict)
 	server.Close()
-	if code, stdout, stderr := tool(t.Context(), "watch", "--once", server.URL); code != 3 || !strings.HasPrefix(stdout, "NOT KNOWN: asking the exporter: ") || stderr != "" {
+	if code, stdout, stderr := tool(t.Context(), "watch", "--once", server.URL); code != 3 || !strings.HasPrefix(stdout, "NOT KNOWN: asking the exporter: ") || !strings.HasSuffix(stdout, "; does an exporter run there? its port is 9844\n") || stderr != "" {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := tool(t.Context(), "watch", "--once", "--fail-on=page", server.URL); code != 0 || stdout != "" || !strings.Contains(stderr, "asking the exporter: ") {
 		t.Errorf("with --fail-on: exit status %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// Without an address it looks at this machine. One without a GPU has nothing to show.
+func TestWatchHereWithoutGPU(t *testing.T) {
+	sysfs := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(sysfs, "bus/pci/devices"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := tool(t.Context(), "watch", "--once", "--nvml.library-path=/none/libnvidia-ml.so.1", "--path.sysfs="+sysfs)
+	const want = "NOT KNOWN: This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844, as of "
+	if code != 3 || !strings.HasPrefix(stdout, want) || stderr != "" {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }
 
