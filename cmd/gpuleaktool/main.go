@@ -1,9 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpuleaktool works beside gpu_leak_exporter: it runs the exporter's
+// Command gpuleaktool works beside gpu_leak_exporter: it watches GPUs, runs the exporter's
 // detector over recorded history, records what the exporter would sample, finds the
-// lines of a process that leak, and handles what is known of the earlier lives of programs.
+// lines of a process that leak, checks rules, and handles what is known of the earlier lives of programs.
 //
 // It exits with 2 when the call was wrong or could not be carried out, and with 1
 // when a backtest has found a leak, or the alert that --fail-on names.
@@ -44,7 +44,7 @@ const stopGrace = 2 * time.Second
 func main() {
 	ctx := untilSignal()
 	release.Complete()
-	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "finds leaks in recorded GPU memory")
+	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "watches GPUs for leaks of memory, and finds them in recordings")
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -76,7 +76,7 @@ var errLeak = errors.New("a leak was found")
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ended := false
-	app := kingpin.New(program, "Judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
+	app := kingpin.New(program, "Watches GPUs, judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
 	app.Version(release.Print(program))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) {
