@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
 func TestVerdict(t *testing.T) {
@@ -93,7 +92,7 @@ func TestDriver(t *testing.T) {
 		"no_permission":          "The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",
 		"error_42":               "The driver does not answer (error_42).",
 		fleet.ReasonDown:         "The Prometheus of --source=prometheus: does not answer. The log says why.",
-		collector.ReasonStarting: "The driver does not answer (starting): the exporter has just started.",
+		"starting":       "The driver does not answer (starting): the exporter has just started.",
 	} {
 		if got := Driver(reason); got != want {
 			t.Errorf("%s: %s, want %s", reason, got, want)
