@@ -65,13 +65,23 @@ build: ## build gpu_leak_exporter and gpuleaktool in the root of the repository
 .PHONY: demo
 demo: ## run the exporter on simulated GPUs; Ctrl-C ends it
 	$(GO) build -ldflags '$(LDFLAGS)' -o . ./cmd/gpu_leak_exporter
-	@printf '\n  Open  http://%s/          the start page\n        http://%s/predict   which GPU runs out of memory, and when\n        http://%s/metrics   what Prometheus scrapes\n\n  Simulated GPUs, %s times as fast as real ones. Ctrl-C ends it.\n\n' \
-		$(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_SPEED)
-	@exec ./gpu_leak_exporter --source=$(DEMO_SOURCE) --source.speed=$(DEMO_SPEED) --web.listen-address=$(DEMO_ADDRESS)
+	@# The pages are named once they are there. Ctrl-C reaches all: what reads the log waits for the end of it.
+	@./gpu_leak_exporter --source=$(DEMO_SOURCE) --source.speed=$(DEMO_SPEED) --web.listen-address=$(DEMO_ADDRESS) 2>&1 | { trap '' INT; while IFS= read -r line; do \
+		printf '%s\n' "$$line" >&2; \
+		[[ "$$line" != *'address already in use'* ]] || printf 'Here that is make demo DEMO_ADDRESS=HOST:PORT\n' >&2; \
+		[[ "$$line" != *'msg="Listening on"'* ]] || printf '\n  Open  http://%s/          the start page\n        http://%s/predict   which GPU runs out of memory, and when\n        http://%s/metrics   what Prometheus scrapes\n\n  Simulated GPUs, %s times as fast as real ones. Ctrl-C ends it.\n\n' \
+			$(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_ADDRESS) $(DEMO_SPEED); \
+	done; }
+
+# What has a port of the stack is named before minutes of building.
+.PHONY: demo-ports
+demo-ports:
+	mkdir -p $(BIN)
+	cd e2e && $(GO) build -o $(BIN)/demostack ./cmd/demostack
+	@$(BIN)/demostack -check $(DEMO_STACK_FLAGS)
 
 .PHONY: demo-stack
-demo-stack: build $(BIN)/.tools $(BIN)/.alertmanager ## run the exporter, Prometheus and Alertmanager on simulated GPUs, and print the pages; Ctrl-C ends it
-	cd e2e && $(GO) build -o $(BIN)/demostack ./cmd/demostack
+demo-stack: demo-ports build $(BIN)/.tools $(BIN)/.alertmanager ## run the exporter, Prometheus and Alertmanager on simulated GPUs, and print the pages; Ctrl-C ends it
 	@exec $(BIN)/demostack -root=. $(DEMO_STACK_FLAGS)
 
 # What the tests of one package may take; they take a minute. What hangs is ended

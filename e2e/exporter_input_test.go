@@ -76,7 +76,7 @@ func TestBadInput(t *testing.T) {
 		"empty":               {"--source=replay:" + empty, []string{empty, "empty"}},
 		"no rows":             {"--source=replay:" + noRows, []string{noRows, "no samples"}},
 		"no recording":        {"--source=replay:" + noRecording, []string{noRecording + ":1: "}},
-		"port in use":         {"--source=sim:node --web.listen-address=" + taken.Addr().String(), []string{taken.Addr().String(), "in use"}},
+		"port in use":         {"--source=sim:node --web.listen-address=" + taken.Addr().String(), []string{taken.Addr().String(), "in use", "choose another with --web.listen-address"}},
 		"no address":          {"--source=sim:node --web.listen-address=nowhere", []string{"--web.listen-address", "nowhere"}},
 		"no TLS file":         {"--web.config.file=/nonexistent/web.yml", []string{"--web.config.file", "/nonexistent/web.yml"}},
 		"TLS file no YAML":    {"--web.config.file=" + noYAML, []string{"--web.config.file", noYAML}},

@@ -30,6 +30,7 @@ func TestWatch(t *testing.T) {
 	for name, args := range map[string][]string{
 		"by itself":    {"--nvml.library-path=" + m.library, "--path.procfs=" + m.procfs, "--path.sysfs=" + m.sysfs},
 		"the exporter": {exporter.URL},
+		"its page":     {exporter.URL + "/predict"},
 	} {
 		cmd := exec.Command(harness.Tool(t), append([]string{"watch", "--once"}, args...)...)
 		cmd.Env = append(os.Environ(), fakenvml.Env(m.script, m.calls)...)

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -155,6 +156,9 @@ func listen(flags *web.FlagConfig) (listeners []net.Listener, err error) {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			closeAll(listeners)
+			if errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%w; another program has this port: choose another with --web.listen-address", err)
+			}
 			return nil, fmt.Errorf("--web.listen-address=%s: %w", address, err)
 		}
 		listeners = append(listeners, l)

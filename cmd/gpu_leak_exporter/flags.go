@@ -151,10 +151,8 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	switch {
 	case p.ended:
 		return nil, errNoStart
-	case err != nil && !strings.HasPrefix(err.Error(), "--"):
-		return nil, fmt.Errorf("%w; try --help", err) // from kingpin
 	case err != nil:
-		return nil, err
+		return nil, setting.Hint(err, program)
 	}
 	return p.config, p.check()
 }

@@ -47,9 +47,9 @@ func TestWrongCalls(t *testing.T) {
 	address := taken.Addr().String()
 
 	for _, tt := range []struct{ args, want string }{
-		{"--foo", "unknown long flag '--foo'; try --help"},
-		{"extra", "unexpected extra; try --help"},
-		{"--no-collector.foo", "unknown long flag '--no-collector.foo'; try --help"},
+		{"--foo", "unknown long flag '--foo'; try gpu_leak_exporter --help"},
+		{"extra", "unexpected extra; try gpu_leak_exporter --help"},
+		{"--no-collector.foo", "unknown long flag '--no-collector.foo'; try gpu_leak_exporter --help"},
 		{"--collector.nvlink=false", `--collector.nvlink takes no value ("false"): write --collector.nvlink or --no-collector.nvlink`},
 		{"--no-collector.nvlink=1", `--collector.nvlink takes no value ("1"): write --collector.nvlink or --no-collector.nvlink`},
 		{"--collector.process.max=1025", "--collector.process.max=1025: must be between 0 and 1024"},
@@ -63,7 +63,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--web.config.file=/none.yml", "--web.config.file=/none.yml: open /none.yml: no such file or directory"},
 		{"--web.config.file=" + unknownKey, "--web.config.file=" + unknownKey + ": yaml: unmarshal errors: line 1: field tls_server_confg not found in type web.Config"},
 		{"--web.config.file=" + noCertificate, "--web.config.file=" + noCertificate + ": failed to read cert_file (" + dir + "/none.pem): open " + dir + "/none.pem: no such file or directory"},
-		{"--source=sim:leak --web.listen-address=" + address, "--web.listen-address=" + address + ": listen tcp " + address + ": bind: address already in use"},
+		{"--source=sim:leak --web.listen-address=" + address, "--web.listen-address=" + address + ": listen tcp " + address + ": bind: address already in use; another program has this port: choose another with --web.listen-address"},
 		{"--source=sim:leak --web.listen-address=9844", "--web.listen-address=9844: listen tcp: address 9844: missing port in address"},
 		{"--source=sim:leak --web.listen-address=127.0.0.1:0 --web.listen-address=x", "--web.listen-address=x: listen tcp: address x: missing port in address"},
 		{"--log.level=loud", "--log.level=loud: choose one of debug, info, warn, error"},
@@ -96,8 +96,8 @@ func TestWrongCalls(t *testing.T) {
 		{"--sample.interval=50ms", "--sample.interval=50ms: must be between 100ms and 1m"},
 		{"--sample.interval=61s", "--sample.interval=61s: must be between 100ms and 1m"},
 		{"--sample.interval=1", "--sample.interval=1: is not a duration, such as 500ms, 90s, 1h30m or 1d"},
-		{"--sample.interval", "expected argument for flag '--sample.interval'; try --help"},
-		{"--sample.interval=1s --sample.interval=2s", "flag 'sample.interval' cannot be repeated; try --help"},
+		{"--sample.interval", "expected argument for flag '--sample.interval'; try gpu_leak_exporter --help"},
+		{"--sample.interval=1s --sample.interval=2s", "flag 'sample.interval' cannot be repeated; try gpu_leak_exporter --help"},
 		{"--sample.slow-interval=500ms", "--sample.slow-interval=500ms must not be below --sample.interval=1s"},
 		{"--nvml.timeout=0s", "--nvml.timeout=0s: must be between 1s and 10m"},
 		{"--path.procfs=/none --web.listen-address=127.0.0.1:0", "--path.procfs=/none: ProcFS: stat /none: no such file or directory"},

@@ -43,9 +43,10 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	})
 	mux.Handle("GET "+pages.ReadyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
 	mux.Handle("POST "+pages.ReloadPath, reload)
-	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state)))
+	note := notReal(cfg.source)
+	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note)))
 	page := &pages.Config{
-		State: state, Note: notReal(cfg.source), ClearThreshold: cfg.detector.ClearThreshold, LeakThreshold: cfg.detector.LeakThreshold,
+		State: state, Note: note, ClearThreshold: cfg.detector.ClearThreshold, LeakThreshold: cfg.detector.LeakThreshold,
 		MetricsPath: cfg.telemetryPath, Sites: cfg.sites, Location: time.Local, Logger: logger,
 	}
 	if cfg.sites {

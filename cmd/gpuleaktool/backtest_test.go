@@ -416,7 +416,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--detector.config=" + dir + "/absent testdata/leak.csv", dir + "/absent: no such file"},
 		{"--detector.leak-threshold=0.1 testdata/leak.csv", "--detector flags: "},
 		{"testdata/leak.csv " + dir + "/absent", "absent: no such file"},
-		{dir, "is a directory"},
+		{dir, "error: " + dir + " is a directory: name a file\n"},
 		{write("empty", ""), "empty: is empty"},
 		{write("text", "hello\n"), "no header line of nvidia-smi"},
 		{write("unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},

@@ -51,7 +51,7 @@ func TestCheckConfig(t *testing.T) {
 		},
 		{short, exitOK, "Checking " + short + "\n  a: 1 rule\n  SUCCESS: 1 group, 1 rule\n", ""},
 		{"--detector.clear-threshold=0.9 --detector.leak-threshold=0.8 " + good, exitWrong, "", "gpuleaktool: error: --detector flags: clear threshold 0.9 is not between 0 and the leak threshold 0.8\n"},
-		{"", exitWrong, "", "gpuleaktool: error: required argument 'file' not provided\n"},
+		{"", exitWrong, "", "gpuleaktool: error: required argument 'file' not provided; try gpuleaktool check config --help\n"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append([]string{"check", "config"}, strings.Fields(tt.args)...), &stdout, &stderr)

@@ -5,7 +5,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +34,38 @@ func TestMissing(t *testing.T) {
 		if err != nil && (!strings.Contains(err.Error(), "this build for "+c.system+" has backtest") || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%s on %s: %v", c.args, c.system, err)
 		}
+	}
+}
+
+// TestCommandsAreNamed has the first sentence of the help and the table of rooms name each command.
+func TestCommandsAreNamed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(page), "| `cmd/gpuleaktool` |")
+	row, _, _ = strings.Cut(row, "\n")
+	var help bytes.Buffer
+	if code := run(t.Context(), []string{"--help"}, &help, io.Discard); code != exitOK {
+		t.Fatal(code)
+	}
+	about, list, _ := strings.Cut(help.String(), "Commands:\n")
+	words := map[string]string{"backtest": "judges", "lives": "earlier lives", "sites": "lines that leak"} // others are verbs
+	found := regexp.MustCompile(`(?m)^([a-z]+)(?: [a-z]+)? [-<[]`).FindAllStringSubmatch(list, -1)
+	for _, m := range found {
+		name := m[1]
+		if name == "help" {
+			continue
+		}
+		if !strings.Contains(row, name) {
+			t.Errorf("docs/architecture.md has no %s:%s", name, row)
+		}
+		if word := cmp.Or(words[name], name); !strings.Contains(strings.ToLower(strings.Join(strings.Fields(about), " ")), word) {
+			t.Errorf("the help does not say %s:\n%s", word, about)
+		}
+	}
+	if len(found) < 7 {
+		t.Errorf("only %d commands in\n%s", len(found), list)
 	}
 }
 

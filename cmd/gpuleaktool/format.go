@@ -40,6 +40,9 @@ const standardInput = "standard input"
 // shell comes, too: who waits for neither is told.
 func openFile(name string) (file *os.File, shown string, err error) {
 	if isNamed(name) {
+		if info, err := os.Stat(name); err == nil && info.IsDir() { // reading it would fail at "line 1"
+			return nil, "", fmt.Errorf("%s is a directory: name a file", name)
+		}
 		file, err = os.Open(name)
 		return file, name, err
 	}

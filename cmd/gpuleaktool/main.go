@@ -1,9 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpuleaktool works beside gpu_leak_exporter: it runs the exporter's
+// Command gpuleaktool works beside gpu_leak_exporter: it watches GPUs, runs the exporter's
 // detector over recorded history, records what the exporter would sample, finds the
-// lines of a process that leak, and handles what is known of the earlier lives of programs.
+// lines of a process that leak, checks rules, and handles what is known of the earlier lives of programs.
 //
 // It exits with 2 when the call was wrong or could not be carried out, and with 1
 // when a backtest has found a leak, or the alert that --fail-on names.
@@ -26,6 +26,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 )
 
 const program = "gpuleaktool"
@@ -43,7 +44,7 @@ const stopGrace = 2 * time.Second
 func main() {
 	ctx := untilSignal()
 	release.Complete()
-	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "finds leaks in recorded GPU memory")
+	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "watches GPUs for leaks of memory, and finds them in recordings")
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -75,7 +76,7 @@ var errLeak = errors.New("a leak was found")
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ended := false
-	app := kingpin.New(program, "Judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
+	app := kingpin.New(program, "Watches GPUs, judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
 	app.Version(release.Print(program))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) {
@@ -93,13 +94,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := missing(runtime.GOOS, args)
 	switch {
 	case len(args) == 0:
-		err = errors.New("choose a command; try --help")
+		err = setting.Hint(errors.New("choose a command"), program)
 	case err == nil:
 		var name string
-		if name, err = app.Parse(args); ended {
+		name, err = app.Parse(args)
+		switch {
+		case ended:
 			return exitOK
-		}
-		if err == nil {
+		case err != nil:
+			err = setting.Hint(err, called(commands, args))
+		default:
 			err = commands[name](ctx, stdout, stderr)
 		}
 	}
@@ -114,6 +118,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return wrongCall(args)
 	}
 	return exitOK
+}
+
+// called returns the program with the command that is called, whose help alone has its flags.
+func called(commands map[string]command, args []string) string {
+	for n := min(2, len(args)); n > 0; n-- {
+		if name := strings.Join(args[:n], " "); commands[name] != nil {
+			return program + " " + name
+		}
+	}
+	return program
 }
 
 // wrongCall returns the exit status of a call that could not be understood. Of watch --once 2 says that

@@ -486,9 +486,11 @@ func TestWrongCalls(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"", "choose a command; try --help"},
-		{"rewind", `expected command but got "rewind"`},
-		{"record", "required flag(s) '--output' not provided"},
+		{"", "choose a command; try gpuleaktool --help"},
+		{"rewind", `expected command but got "rewind"; try gpuleaktool --help`},
+		{"lives rewind", `expected command but got "rewind"; try gpuleaktool --help`},
+		{"lives list --foo x", "unknown long flag '--foo'; try gpuleaktool lives list --help"},
+		{"record", "required flag(s) '--output' not provided; try gpuleaktool record --help"},
 		{"record --output=x --duration=1", "--duration=1: is not a duration, such as 500ms, 90s, 1h30m or 1d"},
 		{"record --output=x --interval=0s", "--interval=0s: must be between 100ms and 1m"},
 		{"record --output=x --source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},

@@ -126,13 +126,21 @@ func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
 	return exporter.Verdicts, client.CloseIdleConnections, nil
 }
 
+// findings returns what is to be said. Who gave no address on a machine without a GPU may have meant another machine.
+func (w *watchCommand) findings(data *verdicts.Data) []watch.Finding {
+	if w.address == "" && watch.NoGPU(data) {
+		return []watch.Finding{{Status: watch.Unknown, Text: "This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844."}}
+	}
+	return watch.Findings(data, thresholds)
+}
+
 // say looks once.
 func (w *watchCommand) say(ctx context.Context, now look, stdout io.Writer) error {
 	data, err := now(ctx)
 	if err != nil {
 		return err
 	}
-	findings := watch.Findings(data, thresholds)
+	findings := w.findings(data)
 	status := watch.Overall(findings)
 	if w.failOn != "" && (status == watch.Unknown || status < failOn[w.failOn]) {
 		return nil
@@ -160,7 +168,7 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 	for {
 		screen := before
 		if data, err := now(ctx); err == nil {
-			screen = watch.Screen(data, watch.Findings(data, thresholds), w.top)
+			screen = watch.Screen(data, w.findings(data), w.top)
 			before = screen
 		} else {
 			screen = "NOT KNOWN: " + err.Error() + "\n\n" + screen

@@ -18,8 +18,12 @@ import (
 // node answers as an exporter does whose only GPU has that verdict.
 func node(t *testing.T, verdict string) *httptest.Server {
 	t.Helper()
-	answer := `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true,"reason":""},"devices":[
-		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true,"verdict":` + verdict + `}]}}`
+	return answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true,"reason":""},"devices":[
+		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true,"verdict":`+verdict+`}]}}`)
+}
+
+func answering(t *testing.T, answer string) *httptest.Server {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 	t.Cleanup(server.Close)
 	return server
@@ -60,15 +64,48 @@ func TestWatchOnce(t *testing.T) {
 	}
 }
 
+// GPUs that are not real are the first thing that is said, but in the silence of a prolog.
+func TestWatchNote(t *testing.T) {
+	const note = "These GPUs are simulated: scenario leak."
+	for _, c := range []struct {
+		verdict, flag string
+		says          string
+	}{
+		{wellVerdict, "--top=10", note + "\nWELL: "},
+		{pageVerdict, "--top=10", note + "\nPAGE: "},
+		{wellVerdict, "--fail-on=page", ""},
+		{pageVerdict, "--fail-on=page", note + "\nPAGE: "},
+	} {
+		server := answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"`+note+`","driver":{"up":true},"devices":[
+			{"labels":{"gpu":"0"},"up":true,"verdict":`+c.verdict+`}]}}`)
+		if _, stdout, _ := tool(t.Context(), "watch", "--once", c.flag, server.URL); !strings.HasPrefix(stdout, c.says) || (c.says == "" && stdout != "") {
+			t.Errorf("%s %s: want %q first\n%s", c.verdict, c.flag, c.says, stdout)
+		}
+	}
+}
+
 // Who cannot be asked is not known. A prolog goes on, and its log says why.
 func TestWatchNobody(t *testing.T) {
 	server := node(t, wellVerdict)
 	server.Close()
-	if code, stdout, stderr := tool(t.Context(), "watch", "--once", server.URL); code != 3 || !strings.HasPrefix(stdout, "NOT KNOWN: asking the exporter: ") || stderr != "" {
+	if code, stdout, stderr := tool(t.Context(), "watch", "--once", server.URL); code != 3 || !strings.HasPrefix(stdout, "NOT KNOWN: asking the exporter: ") || !strings.HasSuffix(stdout, "; does an exporter run there? its port is 9844\n") || stderr != "" {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := tool(t.Context(), "watch", "--once", "--fail-on=page", server.URL); code != 0 || stdout != "" || !strings.Contains(stderr, "asking the exporter: ") {
 		t.Errorf("with --fail-on: exit status %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// Without an address it looks at this machine. One without a GPU has nothing to show.
+func TestWatchHereWithoutGPU(t *testing.T) {
+	sysfs := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(sysfs, "bus/pci/devices"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := tool(t.Context(), "watch", "--once", "--nvml.library-path=/none/libnvidia-ml.so.1", "--path.sysfs="+sysfs)
+	const want = "NOT KNOWN: This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844, as of "
+	if code != 3 || !strings.HasPrefix(stdout, want) || stderr != "" {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }
 
@@ -110,7 +147,7 @@ func TestWatchFollows(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		switch asked.Add(1) {
 		case 1:
-			_, _ = w.Write([]byte(`{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true},"devices":[]}}`))
+			_, _ = w.Write([]byte(`{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"These GPUs are replayed.","driver":{"up":true},"devices":[]}}`))
 		case 2:
 			http.Error(w, "busy", http.StatusServiceUnavailable)
 		default:
@@ -123,7 +160,7 @@ func TestWatchFollows(t *testing.T) {
 	if code != exitOK || stderr != "" || len(screens) != 3 {
 		t.Fatalf("exit status %d, %d screens\n%s%s", code, len(screens)-1, stdout, stderr)
 	}
-	const first = "NOT KNOWN: The driver answers, and lists no GPU"
+	const first = "These GPUs are replayed.\nNOT KNOWN: The driver answers, and lists no GPU"
 	if !strings.HasPrefix(screens[1], first) {
 		t.Errorf("first screen: %s", screens[1])
 	}

@@ -132,6 +132,28 @@ func TestDemoStack(t *testing.T) {
 	})
 }
 
+// TestDemoPortInUse has a newcomer told what to do before anything is built for minutes, and led to no page of
+// another program.
+func TestDemoPortInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	for _, args := range [][]string{
+		{"demo", "DEMO_ADDRESS=" + address, "make demo DEMO_ADDRESS="},
+		{"demo-stack", "DEMO_STACK_FLAGS=-prometheus=" + address, "make demo-stack DEMO_STACK_FLAGS='-prometheus="},
+	} {
+		demo := exec.Command("make", args[:2]...)
+		demo.Dir = harness.Root()
+		out, err := demo.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), args[2]) || strings.Contains(string(out), "http://") {
+			t.Errorf("make %s: %v\n%s", args[0], err, out)
+		}
+	}
+}
+
 // freeAddress returns an address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
@@ -44,8 +46,12 @@ func NewExporter(address string, client *http.Client) (*Exporter, error) {
 		return nil, errors.New("the address has a user: name it in the file of --http.config.file, where other users of this machine do not see it")
 	}
 	u.RawQuery, u.Fragment = "", ""
-	return &Exporter{strings.TrimSuffix(strings.TrimSuffix(u.String(), "/"), path) + path, client}, nil
+	u.Path = ownPage.ReplaceAllString(u.Path, "")
+	return &Exporter{u.String() + path, client}, nil
 }
+
+// ownPage is the end of an address that was copied from a page of an exporter.
+var ownPage = regexp.MustCompile(`(/metrics|/predict(/[^/]*)?|/api/v1/(verdicts|sites)|/-/(healthy|ready|reload))?/*$`)
 
 // Verdicts asks for the verdicts now.
 func (e *Exporter) Verdicts(ctx context.Context) (*verdicts.Data, error) {
@@ -55,6 +61,9 @@ func (e *Exporter) Verdicts(ctx context.Context) (*verdicts.Data, error) {
 	}
 	answer, err := e.client.Do(request)
 	if err != nil {
+		if nobodyThere(err) {
+			err = fmt.Errorf("%w; does an exporter run there? its port is 9844", err)
+		}
 		return nil, fmt.Errorf("asking the exporter: %w", err)
 	}
 	defer answer.Body.Close()
@@ -66,6 +75,14 @@ func (e *Exporter) Verdicts(ctx context.Context) (*verdicts.Data, error) {
 		return nil, fmt.Errorf("asking the exporter: %s: %w", e.address, err)
 	}
 	return v, nil
+}
+
+// nobodyThere reports whether no connection came about to a host that has an address. Windows has a number of its
+// own for a connection that is refused.
+func nobodyThere(err error) bool {
+	call, dialed := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	return dialed && call.Op == "dial" && !unknown
 }
 
 // Decode reads an answer with verdicts.

@@ -19,9 +19,13 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Screen returns a page of text: the findings, a line a memory, and the top users, at most that many.
+// Screen returns a page of text: that the GPUs are not real, the findings, a line a memory, and the top users, at
+// most that many.
 func Screen(d *verdicts.Data, findings []Finding, top int) string {
 	var b bytes.Buffer
+	if d.Note != "" {
+		fmt.Fprintln(&b, humanize.Printable(d.Note, 500))
+	}
 	fmt.Fprintf(&b, "%s, as of %s\n", headline(d, findings), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
 	for i, f := range findings {
 		if i > 0 { // the first is the headline

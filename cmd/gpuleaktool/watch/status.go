@@ -59,10 +59,10 @@ func Findings(d *verdicts.Data, t Thresholds) []Finding {
 		list = append(list, Finding{Status: Unknown, Text: "The driver answers, and lists no GPU."})
 	case d.Driver.Reason == "starting":
 		list = append(list, Finding{Status: Unknown, Text: "The exporter has just started, and waits for the driver."})
-	case d.Driver.PCIDevices != nil && *d.Driver.PCIDevices == 0: // it needs no driver
-		list = append(list, Finding{Status: Unknown, Text: "This node has no NVIDIA GPU."})
+	case NoGPU(d): // it needs no driver
+		list = append(list, Finding{Status: Unknown, Text: wording.Driver(plain(d.Driver.Reason)) + " The PCI bus shows no NVIDIA GPU."})
 	default:
-		list = append(list, Finding{Status: Page, Text: "The driver does not answer (" + plain(d.Driver.Reason) + ")."})
+		list = append(list, Finding{Status: Page, Text: wording.Driver(plain(d.Driver.Reason))})
 	}
 	unjudged := 0
 	for i := range d.Devices {
@@ -79,6 +79,11 @@ func Findings(d *verdicts.Data, t Thresholds) []Finding {
 		return cmp.Or(cmp.Compare(b.Status.urgency(), a.Status.urgency()), cmp.Compare(a.when(), b.when()))
 	})
 	return list
+}
+
+// NoGPU reports whether no GPU is seen, and there is none on the bus that would need a driver.
+func NoGPU(d *verdicts.Data) bool {
+	return !d.Driver.Up && d.Driver.Reason != "starting" && len(d.Devices) == 0 && d.Driver.PCIDevices != nil && *d.Driver.PCIDevices == 0
 }
 
 // when is how far ahead it is, in seconds: what has no forecast comes after what has one, unless it

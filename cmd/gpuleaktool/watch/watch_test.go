@@ -137,7 +137,10 @@ func TestFindings(t *testing.T) {
 		}, Well, ""},
 		"a node without a GPU": {func(d *verdicts.Data, _ *verdicts.Device) {
 			d.Devices, d.Driver = nil, verdicts.Driver{Reason: "library_not_found", PCIDevices: new(int)}
-		}, Unknown, "This node has no NVIDIA GPU."},
+		}, Unknown, "The driver does not answer (library_not_found): libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere. The PCI bus shows no NVIDIA GPU."},
+		"a GPU without a driver": {func(d *verdicts.Data, _ *verdicts.Device) {
+			d.Devices, d.Driver = nil, verdicts.Driver{Reason: "library_not_found", PCIDevices: new(1)}
+		}, Page, "The driver does not answer (library_not_found): libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere."},
 		"full later":      {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Full = number(900) }, Well, ""},
 		"muted":           {func(_ *verdicts.Data, d *verdicts.Device) { *d.Verdict = verdicts.Verdict{Muted: true} }, Well, ""},
 		"not judged":      {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Judged = false }, Unknown, "1 memory is not judged yet."},
@@ -151,7 +154,7 @@ func TestFindings(t *testing.T) {
 		"no GPU": {func(d *verdicts.Data, _ *verdicts.Device) { d.Devices = nil }, Unknown, "The driver answers, and lists no GPU."},
 		"no driver": {func(d *verdicts.Data, _ *verdicts.Device) {
 			d.Devices, d.Driver = nil, verdicts.Driver{Reason: "driver_not_loaded"}
-		}, Page, "The driver does not answer (driver_not_loaded)."},
+		}, Page, "The driver does not answer (driver_not_loaded): the kernel module is not loaded. Load it with modprobe nvidia, or see dmesg for why it cannot be."},
 		"starting": {func(d *verdicts.Data, _ *verdicts.Device) {
 			d.Devices, d.Driver = nil, verdicts.Driver{Reason: "starting"}
 		}, Unknown, "The exporter has just started, and waits for the driver."},
@@ -223,7 +226,9 @@ func TestExporter(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	for address, want := range map[string]string{
 		server.URL: "", host: "", server.URL + "/": "", server.URL + "/gpu/": "", host + "/api/v1/verdicts": "",
-		server.URL + "/other": "the answer is none of an exporter", server.URL + "/nothing": "404 Not Found",
+		server.URL + "/metrics": "", host + "/predict?x=1": "", host + "/predict/gpu-1-mig-3": "", server.URL + "/gpu/predict/": "", host + "/-/ready": "", host + "//": "",
+		server.URL + "/nometrics": "404 Not Found",
+		server.URL + "/other":     "the answer is none of an exporter", server.URL + "/nothing": "404 Not Found",
 		"http://a:b@" + host: "the address has a user", "ftp://x": "is none of an exporter", "http://": "is none of an exporter", "http://a b": "is none of an exporter",
 	} {
 		e, err := NewExporter(address, server.Client())
@@ -239,7 +244,7 @@ func TestExporter(t *testing.T) {
 // FuzzScreen has an exporter that answers what it likes: the terminal gets text, and nothing that it acts on.
 func FuzzScreen(f *testing.F) {
 	f.Add(recorded(f))
-	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","driver":{"reason":"\u001b[2J"},"devices":[{"up":true,"labels":{"gpu":"\u001b"},"processes":[{}]}]}}`))
+	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","note":"\u001b[2J","driver":{"reason":"\u001b[2J"},"devices":[{"up":true,"labels":{"gpu":"\u001b"},"processes":[{}]}]}}`))
 	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","devices":null}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := Decode(bytes.NewReader(text))

@@ -41,6 +41,15 @@ func (v *Value) Set(s string) error {
 	return nil
 }
 
+// Hint adds to an error of kingpin that the help of a program, or of its command, says more. Those of values begin with
+// their flag, and say by themselves what to do.
+func Hint(err error, program string) error {
+	if strings.HasPrefix(err.Error(), "--") {
+		return err
+	}
+	return fmt.Errorf("%w; try %s --help", err, program)
+}
+
 // InFile makes the errors name a key of a file instead of the flag.
 func (v *Value) InFile(key string) *Value {
 	v.key = key

@@ -70,3 +70,15 @@ func TestWindows(t *testing.T) {
 		t.Errorf("%v, %s", windows, v)
 	}
 }
+
+func TestHint(t *testing.T) {
+	for text, want := range map[string]string{
+		"unknown long flag '--foo'": "unknown long flag '--foo'; try a b --help",
+		"--w=x: is not a number":    "--w=x: is not a number",
+	} {
+		err := errors.New(text)
+		if got := Hint(err, "a b"); got.Error() != want || !errors.Is(got, err) {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+}

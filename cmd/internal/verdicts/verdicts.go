@@ -16,6 +16,7 @@ type (
 	// Data has every GPU, ordered by index. Numbers are nil where nothing is known.
 	Data struct {
 		Time    time.Time `json:"time"`
+		Note    string    `json:"note,omitempty"` // says that the GPUs are not real; absent where they are
 		Driver  Driver    `json:"driver"`
 		Devices []Device  `json:"devices"`
 	}

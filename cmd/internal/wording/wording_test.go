@@ -7,6 +7,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 )
 
@@ -84,6 +85,19 @@ func TestNames(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestDriver(t *testing.T) {
+	for reason, want := range map[string]string{
+		"no_permission":          "The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",
+		"error_42":               "The driver does not answer (error_42).",
+		fleet.ReasonDown:         "The Prometheus of --source=prometheus: does not answer. The log says why.",
+		"starting":       "The driver does not answer (starting): the exporter has just started.",
+	} {
+		if got := Driver(reason); got != want {
+			t.Errorf("%s: %s, want %s", reason, got, want)
 		}
 	}
 }

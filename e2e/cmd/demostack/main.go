@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,14 +46,41 @@ func main() {
 	flag.StringVar(&s.exporter, "exporter", "localhost:9844", "address of the exporter")
 	flag.StringVar(&s.prometheus, "prometheus", "localhost:9090", "address of Prometheus")
 	flag.StringVar(&s.alertmanager, "alertmanager", "localhost:9093", "address of Alertmanager")
+	check := flag.Bool("check", false, "only say whether another program has one of the addresses")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := s.run(ctx, os.Stdout)
-	stop()
+	err := s.free()
+	if err == nil && !*check {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = s.run(ctx, os.Stdout)
+		stop()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demostack:", err)
 		os.Exit(1)
 	}
+}
+
+// free returns an error if another program has an address, with the flag that chooses another one. That of the
+// receiver is free always: the system chooses it.
+func (s *stack) free() error {
+	var taken, flags []string
+	for _, a := range []struct{ program, flag, address string }{
+		{"the exporter", "-exporter", s.exporter}, {"Prometheus", "-prometheus", s.prometheus}, {"Alertmanager", "-alertmanager", s.alertmanager},
+	} {
+		listener, err := net.Listen("tcp", a.address)
+		switch {
+		case err == nil:
+			_ = listener.Close() // nobody has connected
+		case errors.Is(err, syscall.EADDRINUSE):
+			taken, flags = append(taken, a.address+" of "+a.program), append(flags, a.flag+"=HOST:PORT")
+		default:
+			return fmt.Errorf("%s=%s: %w", a.flag, a.address, err)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	return fmt.Errorf("another program has %s: choose another with make demo-stack DEMO_STACK_FLAGS='%s'", strings.Join(taken, ", "), strings.Join(flags, " "))
 }
 
 // run runs all until ctx is done or one of them ends.

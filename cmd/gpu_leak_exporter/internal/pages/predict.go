@@ -72,7 +72,7 @@ func (h *predictor) view(s *collector.State, only string) *view {
 func (h *predictor) found(s *collector.State, only string) *view {
 	v := &view{Note: h.Note, Refreshed: h.refreshed(s)}
 	if s.DriverReason != "" {
-		v.Problems = append(v.Problems, driverProblem(s.DriverReason))
+		v.Problems = append(v.Problems, wording.Driver(s.DriverReason))
 	}
 	for _, d := range s.Devices {
 		if !d.Up {

@@ -69,7 +69,7 @@ func TestPredictSays(t *testing.T) {
 		note  string
 		want  []string
 	}{
-		"starting": {collector.State{DriverReason: collector.ReasonStarting}, "", []string{"Waiting for the driver"}},
+		"starting": {collector.State{DriverReason: collector.ReasonStarting}, "", []string{"Waiting for the driver", "(starting): the exporter has just started."}},
 		"no driver": {
 			collector.State{DriverReason: "library_not_found"},
 			"",

@@ -38,4 +38,4 @@ func TestSites(t *testing.T) {
 
 // TestVerdicts is here, because the tests of gpuleaktool hold what it shows of these verdicts against the pages of the same
 // state.
-func TestVerdicts(t *testing.T) { goldenJSON(t, "verdicts.json", fromstate.Handler(fixture)) }
+func TestVerdicts(t *testing.T) { goldenJSON(t, "verdicts.json", fromstate.Handler(fixture, "")) }

@@ -21,7 +21,7 @@ import (
 // Handler answers with what the detector says of every GPU, GPU instance,
 // process and workload:
 //
-//	{"status":"success","data":{"time":…,"driver":{"up":true,"reason":""},"devices":[{
+//	{"status":"success","data":{"time":…,"note":…,"driver":{"up":true,"reason":""},"devices":[{
 //	  "labels":{"gpu":"0","uuid":"GPU-…"},"name":…,"up":true,"sample_time":…,"memory":{…},"verdict":{…},
 //	  "instances":[…],"processes":[…],"workloads":[…],"unreleased":[…]}]}}
 //
@@ -43,13 +43,18 @@ import (
 // seconds_to_full is null where the memory does not grow; its upper end is null where
 // the growth may end before. withheld is the reason for which growth is not called a
 // leak yet, and null where nothing is suspected.
-func Handler(state func() *collector.State) http.Handler {
+//
+// note is the sentence with which the pages say that the GPUs are simulated or replayed. Of
+// real GPUs it is absent, and not null.
+func Handler(state func() *collector.State, note string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		// The types below hold nothing that cannot be encoded, so an error is one of
 		// the connection.
-		_ = json.NewEncoder(w).Encode(verdicts.Envelope{Status: "success", Data: Of(state())})
+		data := Of(state())
+		data.Note = note
+		_ = json.NewEncoder(w).Encode(verdicts.Envelope{Status: "success", Data: data})
 	})
 }
 
