@@ -137,11 +137,11 @@ func (s *Source) ownerOf(m model.Metric) (*gpu.Owner, error) {
 func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 	touched := map[*feed]bool{}
 	for _, series := range matrix {
+		samples += len(series.Values)
 		if err := promapi.CheckTimes(series); err != nil {
 			s.problems.note(reasonType, 1, "A series is left out", "err", err)
 			continue
 		}
-		samples += len(series.Values)
 		if len(series.Histograms) > 0 {
 			s.problems.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
 		}
@@ -155,9 +155,14 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 			}
 			return 1
 		})
-		if i < len(series.Values) {
-			m.streams = append(m.streams, stream{series.Values[i:], series.Metric, series.Metric.FastFingerprint()})
-			touched[f] = true
+		// A pod that comes back has its series again: what is between is another's.
+		for rest := series.Values[i:]; len(rest) > 0; touched[f] = true {
+			n := 1
+			for n < len(rest) && timeOf(rest[n])-timeOf(rest[n-1]) <= s.cfg.MaxAge {
+				n++
+			}
+			m.streams = append(m.streams, stream{rest[:n], series.Metric, series.Metric.FastFingerprint()})
+			rest = rest[n:]
 		}
 	}
 	for f := range touched {
@@ -185,7 +190,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 		f = &feed{source: s, key: id.key, wake: make(chan struct{}, 1)}
 		s.feeds[id.key] = f
 	}
-	m := f.memoryOf(id.instance, id.profile, wanted && len(f.instances) < maxInstances)
+	m := f.memoryOf(id.instance, id.profile, wanted && (!id.instance.OK || len(f.instances) < maxInstances))
 	if m == nil && wanted {
 		s.problems.note(reasonTooMany, 1, "A GPU has too many GPU instances, some are left out", "series", promExcerpt(metric), "most", maxInstances)
 	}
@@ -229,7 +234,7 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 	for _, m := range memories {
 		f.last = max(f.last, m.last)
 	}
-	if f.last > s.newest {
+	if live && f.last > s.newest { // the end of a part of the past is not now
 		s.newest, s.advanced = f.last, time.Now()
 	}
 	return rows
@@ -244,11 +249,20 @@ func (s *Source) choose(m *memory) []stream {
 	slices.SortFunc(m.streams, func(a, b stream) int {
 		return cmp.Or(cmp.Compare(b.last(), a.last()), cmp.Compare(a.fingerprint, b.fingerprint))
 	})
-	followed := slices.IndexFunc(m.streams, func(x stream) bool { return x.fingerprint == m.follows })
+	followed := func(x stream) bool { return x.fingerprint == m.follows }
+	var taken []stream // of the series that was taken before, the newest first
+	for _, x := range m.streams {
+		if followed(x) {
+			taken = append(taken, x)
+		}
+	}
 	var chosen []stream
 	before := time.Duration(math.MaxInt64) // the first time of what was chosen so far
-	for i, x := range m.streams {
-		if i != followed && (x.last() >= before || (followed >= 0 && overlap(x, m.streams[followed]))) {
+	for _, x := range m.streams {
+		for len(taken) > 0 && taken[0].first() > x.last() {
+			taken = taken[1:]
+		}
+		if x.last() >= before || (!followed(x) && len(taken) > 0 && overlap(x, taken[0])) {
 			s.problems.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
 			continue
 		}

@@ -70,6 +70,9 @@ type memory struct {
 func (f *feed) push(rows []row) {
 	f.mu.Lock()
 	f.rows = append(f.rows, rows...)
+	if len(rows) > 0 { // what has a sample is no longer silent
+		f.state, f.fault = fresh, nil
+	}
 	f.mu.Unlock()
 	f.source.queued.Add(int64(len(rows)))
 	f.ring()
@@ -158,7 +161,6 @@ func (f *feed) next() (gpu.Sample, error) {
 		}
 		return gpu.Sample{}, err
 	}
-	f.fault = nil // what has a sample is no longer silent
 	t, n := f.rows[0].t, 0
 	s := gpu.Sample{Time: wall(t), T: t}
 	for _, m := range f.instances {

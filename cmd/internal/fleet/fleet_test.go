@@ -81,7 +81,7 @@ func (f *fakePrometheus) Query(ctx context.Context, query string, ts time.Time, 
 	if f.value != nil {
 		return f.value, f.warnings, f.infos, nil
 	}
-	if query == "vector(1)" {
+	if !strings.Contains(query, "[") {
 		return model.Vector{{Value: 1}}, nil, nil, nil
 	}
 	i := strings.LastIndexByte(query, '[')

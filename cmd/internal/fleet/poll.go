@@ -56,15 +56,15 @@ func (s *Source) poll(ctx context.Context, at time.Time) error {
 		s.rewind()
 		s.owe(s.cfg.History)
 	case missed > longestSpan:
-		s.owe(min(missed, max(s.cfg.History, longestGap)))
+		s.owe(min(missed+s.cfg.MaxAge, max(s.cfg.History, longestGap)))
 	case missed > span/2:
-		span = missed + shortSpan
+		span = missed + s.cfg.MaxAge
 	}
 	if s.owed != nil {
 		if err := s.readHistory(ctx); err != nil {
 			return err
 		}
-		span = time.Since(at) + s.cfg.MaxAge
+		span = time.Since(at) + 2*s.cfg.MaxAge
 	}
 	if at.Sub(s.wide) >= lookEvery {
 		s.wide, span = at, max(span, s.cfg.MaxAge)
@@ -182,8 +182,14 @@ func (s *Source) askBounds(ctx context.Context) error {
 type history struct {
 	from    time.Duration // since the Unix epoch; what is older was read, or is not wanted
 	chunk   time.Duration // how much is asked for at once
+	full    time.Duration // what it is where nothing fails
 	failed  int           // how often the next part could not be read
 	samples int           // of the parts before
+}
+
+// halve has the next part begin as the one up to then, and be half as long.
+func (h *history) halve(to time.Duration) {
+	h.chunk = max(leastChunk, ((to - h.from) / 2).Truncate(time.Millisecond))
 }
 
 // owe notes that so much of the past has not been read. All times of it are in whole milliseconds, as those of a Prometheus
@@ -201,6 +207,7 @@ func (s *Source) owe(span time.Duration) {
 		s.owed.chunk = min(s.owed.chunk, maxSteps*s.cfg.Interval)
 	}
 	s.owed.chunk = s.owed.chunk.Truncate(time.Millisecond)
+	s.owed.full = s.owed.chunk
 }
 
 // readHistory reads what is owed of the past, in parts, the oldest first. Who reads a GPU has read one part before the
@@ -209,7 +216,7 @@ func (s *Source) readHistory(ctx context.Context) error {
 	s.learning.Store(true)
 	defer s.learning.Store(false)
 	h := s.owed
-	began, from, end := time.Now(), h.from, s.now().Truncate(time.Millisecond)
+	began, from, end := time.Now(), h.from, (s.now() - s.cfg.MaxAge).Truncate(time.Millisecond)
 	for h.from < end {
 		to := min(h.from+h.chunk, end)
 		n, err := s.ask(ctx, wall(to), to-h.from, false)
@@ -217,11 +224,17 @@ func (s *Source) readHistory(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case (promapi.IsTooMuch(err) || errors.Is(err, promapi.ErrAnswerTooLarge)) && to-h.from > leastChunk:
-			h.chunk = max(leastChunk, ((to - h.from) / 2).Truncate(time.Millisecond))
+			h.halve(to)
+			h.full = h.chunk
 			continue
 		case err != nil:
+			large := to-h.from > leastChunk
+			h.halve(to)          // it may be too much, or even bring the Prometheus down
 			if !s.answers(ctx) { // it is not the fault of this part
 				return err
+			}
+			if large && errors.Is(err, context.DeadlineExceeded) {
+				continue
 			}
 			if h.failed++; h.failed < historyTries {
 				return err
@@ -229,7 +242,11 @@ func (s *Source) readHistory(ctx context.Context) error {
 			h.failed = historyTries - 1 // the next part is not waited for as long
 			s.problems.note(reasonHistory, 1, "Some of the history cannot be read; verdicts come later for it", "err", err)
 		default:
-			s.answered, h.failed = time.Now(), 0
+			h.failed, h.chunk = 0, min(2*h.chunk, h.full)
+			if n == 0 {
+				break
+			}
+			s.answered = time.Now()
 			if s.down.Load() != nil { // who reads the GPUs has to know them
 				s.list()
 				s.down.Store(nil)
@@ -245,11 +262,11 @@ func (s *Source) readHistory(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether the Prometheus answers at all.
+// answers reports whether the Prometheus answers anything about the GPUs.
 func (s *Source) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	_, _, _, err := s.cfg.Client.Query(ctx, "vector(1)", time.Time{})
+	_, _, _, err := s.cfg.Client.Query(ctx, s.cfg.Query, time.Time{})
 	return err == nil
 }
 

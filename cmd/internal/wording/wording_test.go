@@ -91,9 +91,9 @@ func TestNames(t *testing.T) {
 
 func TestDriver(t *testing.T) {
 	for reason, want := range map[string]string{
-		"no_permission":          "The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",
-		"error_42":               "The driver does not answer (error_42).",
-		fleet.ReasonDown:         "The Prometheus of --source=prometheus: does not answer. The log says why.",
+		"no_permission":  "The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",
+		"error_42":       "The driver does not answer (error_42).",
+		fleet.ReasonDown: "The Prometheus of --source=prometheus: does not answer. The log says why.",
 		"starting":       "The driver does not answer (starting): the exporter has just started.",
 	} {
 		if got := Driver(reason); got != want {

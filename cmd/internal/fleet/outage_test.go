@@ -1,0 +1,215 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// proxy stands before a fake Prometheus. It may refuse a question about a span of time up to an end, which is zero for
+// now, and change an answer.
+type proxy struct {
+	*fakePrometheus
+	before func(ctx context.Context, span time.Duration, end time.Time) error
+	after  func(model.Matrix) model.Matrix
+}
+
+func (p *proxy) Query(ctx context.Context, query string, ts time.Time, o ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
+	var span time.Duration
+	if i := strings.LastIndexByte(query, '['); i >= 0 {
+		span, _ = time.ParseDuration(strings.TrimSuffix(query[i+1:], "]"))
+	}
+	if p.before != nil {
+		if err := p.before(ctx, span, ts); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	value, warnings, infos, err := p.fakePrometheus.Query(ctx, query, ts, o...)
+	if matrix, ok := value.(model.Matrix); ok && p.after != nil {
+		value = p.after(matrix)
+	}
+	return value, warnings, infos, err
+}
+
+var errUnavailable = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"}
+
+// oneGPU is a Prometheus that knows one.
+func oneGPU() *fakePrometheus {
+	return &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+}
+
+// TestGoneInAnOutage has GPUs that go away while the Prometheus does not answer, one with its node and one alone. After
+// it they are told silent and lost again, as there were samples of them meanwhile.
+func TestGoneInAnOutage(t *testing.T) {
+	for _, long := range []time.Duration{10 * time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			until := time.Now().Unix() + 7*60
+			ends := func(t int64) (float64, bool) { return 5, t < until }
+			f := oneGPU()
+			f.series[dcgm(used, "b", "GPU-2", "")], f.series[dcgm(used, "a", "GPU-3", "")] = ends, ends
+			w := newWatch(t, f, nil)
+			w.follow(t, 5*time.Minute)
+			f.change(func(f *fakePrometheus) { f.err = errUnavailable })
+			w.follow(t, long)
+			f.change(func(f *fakePrometheus) { f.err = nil })
+			w.follow(t, time.Hour)
+			for uuid, silent := range map[string]bool{"GPU-2": true, "GPU-3": false} {
+				if errs := w.read[uuid].errs; len(errs) != 2 || errors.Is(errs[1], gpu.ErrSilent) != silent {
+					t.Errorf("%s, %s: %v", long, uuid, errs)
+				}
+			}
+		})
+	}
+}
+
+// TestEmptyAfterAnOutage has a Prometheus that is there again and knows of no GPU.
+func TestEmptyAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := oneGPU()
+		w := newWatch(t, f, func(c *Config) { c.MaxAge = time.Hour })
+		w.follow(t, 5*time.Minute)
+		f.change(func(f *fakePrometheus) { f.err = errUnavailable })
+		w.follow(t, 20*time.Minute)
+		f.change(func(f *fakePrometheus) { f.err, f.value = nil, model.Matrix{} })
+		w.follow(t, 5*time.Hour)
+		if _, err := w.source.Devices(w.ctx); err == nil || len(w.read["GPU-1"].errs) != 1 {
+			t.Errorf("%v; GPU-1 was told %v", err, w.read["GPU-1"].errs)
+		}
+	})
+}
+
+// TestLargeParts has a Prometheus that has no answer about more than an hour: such a part is asked for in smaller ones.
+func TestLargeParts(t *testing.T) {
+	for name, large := range map[string]func(ctx context.Context, back *time.Time) error{
+		"time out":    func(ctx context.Context, _ *time.Time) error { <-ctx.Done(); return ctx.Err() },
+		"are refused": func(context.Context, *time.Time) error { return promapi.ErrAnswerTooLarge },
+		"are the end of it": func(_ context.Context, back *time.Time) error {
+			*back = time.Now().Add(2 * time.Minute)
+			return errors.New("connection reset by peer")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				var back time.Time
+				p := &proxy{fakePrometheus: oneGPU(), before: func(ctx context.Context, span time.Duration, _ time.Time) error {
+					if time.Now().Before(back) {
+						return errors.New("connection refused")
+					}
+					if span > time.Hour {
+						asked++
+						return large(ctx, &back)
+					}
+					return nil
+				}}
+				w := newWatch(t, p.fakePrometheus, func(c *Config) { c.History, c.Client = 6*time.Hour, &promapi.Client{API: p} })
+				w.follow(t, time.Hour)
+				r := w.read["GPU-1"]
+				if r == nil || asked > 10 {
+					t.Fatalf("asked %d times: %+v", asked, r)
+				}
+				r.inOrder(t, 15)
+				if n, want := len(r.samples), 7*60*4; n < want-40 || n > want {
+					t.Errorf("%d samples, want about %d", n, want)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedForEver has a proxy that allows only the query that it knows, and a past that cannot be read.
+func TestRefusedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &proxy{fakePrometheus: oneGPU(), before: func(_ context.Context, _ time.Duration, end time.Time) error {
+			if !end.IsZero() {
+				return &v1.Error{Type: v1.ErrExec, Msg: "that block is broken"}
+			}
+			return nil
+		}}
+		w := newWatch(t, p.fakePrometheus, func(c *Config) { c.History, c.chunkSamples, c.Client = 6*time.Hour, 480, &promapi.Client{API: p} })
+		w.follow(t, 30*time.Minute)
+		if r := w.read["GPU-1"]; r == nil || len(r.samples) < 25*4 {
+			t.Errorf("%+v\n%s", r, w.log.String())
+		}
+	})
+}
+
+// TestPodComesBack has a GPU that a pod and nobody have in turn, all of it in one answer.
+func TestPodComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := func(which int64) func(int64) (float64, bool) {
+			return func(t int64) (float64, bool) { return float64(5 + which), t/1800%2 == which }
+		}
+		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
+			dcgm(used, "a", "GPU-1", `,exported_pod="train-0"`): turn(0), dcgm(used, "a", "GPU-1", ""): turn(1),
+		}}
+		w := newWatch(t, f, func(c *Config) { c.History = 6 * time.Hour })
+		w.follow(t, 5*time.Minute)
+		r := w.read["GPU-1"]
+		r.inOrder(t, 15)
+		for _, s := range r.samples {
+			if want := uint64(5+int64(s.T/time.Second)/1800%2) << 20; s.Memory.Used.V != want {
+				t.Fatalf("%d at %s, want %d", s.Memory.Used.V, s.T, want)
+			}
+		}
+		if n := len(r.samples); n < 6*60*4 || w.metric(t, "problems_total", reasonDuplicate) != 0 {
+			t.Errorf("%d samples, %g duplicates", n, w.metric(t, "problems_total", reasonDuplicate))
+		}
+	})
+}
+
+// TestLateInAnOutage has a GPU whose samples are there later than those of another: none is lost either.
+func TestLateInAnOutage(t *testing.T) {
+	late := func(matrix model.Matrix) (out model.Matrix) {
+		for _, s := range matrix {
+			if s.Metric["UUID"] == "GPU-2" {
+				c := *s
+				c.Values = slices.DeleteFunc(slices.Clone(s.Values), func(p model.SamplePair) bool { return time.Since(p.Timestamp.Time()) < 4*time.Minute })
+				s = &c
+			}
+			out = append(out, s)
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		history    time.Duration
+		from, long time.Duration // of the outage, from the start
+	}{
+		"of two minutes":   {0, 10 * time.Minute, 2 * time.Minute},
+		"of ten minutes":   {0, 10 * time.Minute, 10 * time.Minute},
+		"of an hour":       {0, 10 * time.Minute, time.Hour},
+		"behind a history": {time.Hour, 4 * time.Second, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				p := &proxy{fakePrometheus: oneGPU(), after: late, before: func(_ context.Context, _ time.Duration, end time.Time) error {
+					time.Sleep(time.Second)
+					if passed := time.Since(began); end.IsZero() && passed > tt.from && passed < tt.from+tt.long {
+						return errUnavailable
+					}
+					return nil
+				}}
+				p.series[dcgm(used, "b", "GPU-2", "")] = constant(5)
+				w := newWatch(t, p.fakePrometheus, func(c *Config) { c.History, c.Client = tt.history, &promapi.Client{API: p} })
+				w.follow(t, tt.from+tt.long+10*time.Minute)
+				for _, uuid := range []string{"GPU-1", "GPU-2"} {
+					w.read[uuid].inOrder(t, 15)
+				}
+			})
+		})
+	}
+}
