@@ -153,6 +153,15 @@ func TestReplay(t *testing.T) {
 	path := recording(t)
 	fast := replayed(t, path, "inf")
 	atOnce, paced := verdicts(t, fast), verdicts(t, replayed(t, path, "1200"))
+	for _, a := range []struct {
+		answer map[string]any
+		speed  string
+	}{{atOnce, "as fast as it goes"}, {paced, "1200 times"}} {
+		if note, _ := a.answer["note"].(string); !strings.Contains(note, "replayed") || !strings.Contains(note, a.speed) {
+			t.Errorf("the answer of a replay has the note %q", note)
+		}
+		delete(a.answer, "note")
+	}
 	if !reflect.DeepEqual(atOnce, paced) {
 		t.Errorf("at once: %v\nat 1,200 times the speed: %v", atOnce, paced)
 	}
