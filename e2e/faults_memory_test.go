@@ -63,7 +63,7 @@ func TestFaultsOfTooLittleMemory(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string][]string{
 		"host: 512 MiB of addresses (RLIMIT_AS), less than it needs": after(t, "ulimit -v 524288"),
-		"host: a control group of 8 MiB, less than it needs":         after(t, "echo $$ >"+filepath.Join(memoryGroup(t, 8<<20), "cgroup.procs")),
+		"host: a control group of 4 MiB, less than it needs":         after(t, "echo $$ >"+filepath.Join(memoryGroup(t, 4<<20), "cgroup.procs")),
 	} {
 		m, first := faultyMachine(t)
 		first.Stop(t)
