@@ -429,6 +429,7 @@ func TestHistoryFails(t *testing.T) {
 				began, failed := time.Now(), 0
 				f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){}}
 				f.refuse = func(end, now time.Time) error {
+					// A request takes a second of the simulated time of synctest.
 					if time.Sleep(time.Second); fails(now.Sub(end), now.Sub(began), failed) {
 						failed++
 						return down

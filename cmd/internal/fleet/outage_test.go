@@ -197,7 +197,7 @@ func TestLateInAnOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				p := &proxy{fakePrometheus: oneGPU(), after: late, before: func(_ context.Context, _ time.Duration, end time.Time) error {
-					time.Sleep(time.Second)
+					time.Sleep(time.Second) // of the simulated time of synctest: a request takes that long
 					if passed := time.Since(began); end.IsZero() && passed > tt.from && passed < tt.from+tt.long {
 						return errUnavailable
 					}
