@@ -34,7 +34,7 @@ const (
 	outputHTML  = "html"
 )
 
-// leastCapacity is the least --capacity, in bytes: less is a number without its unit.
+// leastCapacity is the least capacity, in bytes: less is a number without its unit.
 const leastCapacity = 64 << 20
 
 // leastStep is the shortest --step, of which any is a multiple.
@@ -317,7 +317,7 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 		}
 	}
 	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {
-		return nil, warnings, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes", name)
+		return nil, warnings, fmt.Errorf("%s: %w", name, noMemory(h, list))
 	}
 	for _, x := range list {
 		if len(b.files) > 1 {
@@ -327,10 +327,25 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 	return list, warnings, nil
 }
 
+// noMemory is the error of a history without a single amount of used memory.
+func noMemory(h history, list []*series) error {
+	r, ok := h.(*recorded)
+	switch {
+	case ok && !r.reader.HasMemory():
+		return errors.New("holds no used memory: record memory.used and memory.total, or used_memory of processes; of another CSV than nvidia-smi's name the columns, as in --columns=timestamp,gpu,used[MiB],total[MiB]")
+	case len(list) == 0:
+		return errors.New("holds no samples: let the recording run longer")
+	}
+	return errors.New("holds no used memory: every value of it is absent, such as N/A")
+}
+
 // judge runs the detector over a history.
 func (b *backtest) judge(ctx context.Context, h history) ([]*series, error) {
 	j := newJudge(b.rules, b.step, b.output)
 	err := h.each(ctx, func(m *memory, s *gpu.Sample) error {
+		if total := s.Memory.Total; total.OK && total.V > 0 && total.V < leastCapacity {
+			return fmt.Errorf("there are %s of memory at %s, less than any GPU has: check the unit, that of --unit or behind a name in --columns", humanize.Bytes(float64(total.V)), s.Time.Format(time.RFC3339))
+		}
 		if b.capacity > 0 {
 			if err := b.limit(s); err != nil {
 				return err

@@ -421,7 +421,7 @@ func TestBacktestErrors(t *testing.T) {
 		{write("text", "hello\n"), "no header line of nvidia-smi"},
 		{write("unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},
 		{write("unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "holds no used memory"},
-		{other, "load does not tell its unit: give --unit=B or --unit=MiB"},
+		{other, "load does not tell its unit: if it is used memory, give --unit=B or --unit=MiB"},
 		{write("header", "timestamp,memory.used [MiB]\n"), "holds no"},
 		{write("bad.csv", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), "bad.csv:2: memory.used: cannot read"},
 		{write("huge.om", "DCGM_FI_DEV_FB_USED 1e12 1700000000\n"), "more than any GPU has: check --unit"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -177,8 +178,14 @@ func (f *finding) knew() string {
 	return fmt.Sprintf("%.0f earlier lives", s.earlier.V)
 }
 
+// unknown reports whether it is a memory of which no value is known.
+func (f *finding) unknown() bool { return f.samples == 0 && f.kind == kindMemory && !f.sliced }
+
 // peakText writes the highest sample.
 func (f *finding) peakText() string {
+	if f.samples == 0 {
+		return "-"
+	}
 	text := humanize.Bytes(f.peak)
 	if share := f.share(f.peak); share != "" {
 		text += " (" + share + ")"
@@ -193,6 +200,8 @@ func (f *finding) verdict(loc *time.Location) string {
 		return "its slices are judged"
 	case f.alarm == nil && f.muted():
 		return "muted"
+	case f.unknown():
+		return "not judged: no value of its memory"
 	case f.alarm == nil && !f.judged():
 		return "not judged"
 	case f.alarm == nil && f.suspected.open():
@@ -295,9 +304,16 @@ func (f *finding) early() string {
 	return humanize.Duration(max(f.last-f.at, 0)) + " before the end"
 }
 
-// moment writes a time to the minute.
+// moment writes a time to the minute, and its zone where the clock is set back, so that the hour comes twice.
 func moment(t time.Duration, loc *time.Location) string {
-	return wall(t).In(loc).Format("2006-01-02 15:04")
+	const form = "2006-01-02 15:04"
+	at := wall(t).In(loc)
+	for _, apart := range []time.Duration{-time.Hour, time.Hour} {
+		if at.Add(apart).Format(form) == at.Format(form) {
+			return at.Format(form + " MST")
+		}
+	}
+	return at.Format(form)
 }
 
 // headline answers whether somebody would have been paged or got a ticket, and how early.
@@ -337,7 +353,7 @@ func (f *finding) after(other *finding) bool {
 // quiet is the headline where nothing leaks.
 func quiet(list []finding) string {
 	var longest time.Duration
-	judged, muted := 0, 0
+	judged, muted, unknown := 0, 0, 0
 	for i := range list {
 		f := &list[i]
 		longest = max(longest, f.span())
@@ -346,6 +362,8 @@ func quiet(list []finding) string {
 			judged++
 		case f.muted():
 			muted++
+		case f.unknown():
+			unknown++
 		}
 	}
 	switch {
@@ -360,7 +378,10 @@ func quiet(list []finding) string {
 	if muted > 0 {
 		text += "; " + more(muted) + " muted"
 	}
-	if short := len(list) - judged - muted - sliced(list); short > 0 {
+	if unknown > 0 {
+		text += "; " + strconv.Itoa(unknown) + " without any value of its memory"
+	}
+	if short := len(list) - judged - muted - unknown - sliced(list); short > 0 {
 		text += "; " + more(short) + " too short for a verdict"
 	}
 	return text + "." + suspects(list)

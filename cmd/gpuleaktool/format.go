@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -59,16 +60,25 @@ func isNamed(name string) bool { return name != "-" && name != "" }
 func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history, error) {
 	buffered := bufio.NewReaderSize(in, peeked)
 	head, packed, wide := peek(buffered)
+	var rewrite func(string) string
+	if len(b.columns) == 0 {
+		if rewrite = formats.Rewrite(head); rewrite != nil {
+			head = rewritten(head, rewrite)
+		}
+	}
 	f, err := b.formatOf(name, head)
 	if err != nil {
 		return nil, err
 	}
 	text := io.Reader(buffered)
 	// The reader of recordings unpacks by itself, and reads one that was cut off.
-	if f != "" || wide || len(b.columns) > 0 {
+	if f != "" || wide || len(b.columns) > 0 || rewrite != nil {
 		if text, err = plain(name, buffered, packed); err != nil {
 			return nil, err
 		}
+	}
+	if rewrite != nil {
+		text = formats.Rewritten(text, rewrite)
 	}
 	switch f {
 	case formatOpenMetrics:
@@ -170,17 +180,13 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 		}
 	}
 	reader, err := open(name, in, b.location)
-	if errors.Is(err, gpu.ErrNoHeader) {
-		first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
-		first = humanize.Printable(strings.TrimSpace(first), 80)
-		n := 1 + max(strings.Count(first, ","), strings.Count(first, ";"))
-		if n == 1 {
-			return nil, fmt.Errorf("%s: %w, nor any other log that can be read: it begins with %s; record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1", name, gpu.ErrNoHeader, first)
-		}
-		return nil, fmt.Errorf("%s: %w: of another CSV name the %d columns in their order, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; it begins with %s", name, gpu.ErrNoHeader, n, first)
-	}
-	if errors.Is(err, gpu.ErrNoTimestamp) {
-		return nil, fmt.Errorf("%w; if you have only this one, name its columns, and say when it begins and the time between two of its rows, as in --columns=index,used[MiB],total[MiB] --log.start=2026-03-01T14:00:00Z --log.interval=1s", err)
+	switch {
+	case errors.Is(err, gpu.ErrNoHeader):
+		return nil, noHeader(name, head)
+	case errors.Is(err, gpu.ErrNoTimestamp):
+		first, _, _ := strings.Cut(head, "\n")
+		_, columns := formats.Suggest(first)
+		return nil, fmt.Errorf("%w; if you have only this one, name its columns, and say when it begins and the time between two of its rows, as in --columns=%s --log.start=2026-03-01T14:00:00Z --log.interval=1s", err, cmp.Or(columns, "index,used[MiB],total[MiB]"))
 	}
 	if err != nil {
 		return nil, err
@@ -194,6 +200,29 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 	return &recorded{reader: reader}, nil
 }
 
+// noHeader is the error of a file whose beginning is of no log that is known.
+func noHeader(name, head string) error {
+	first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
+	n, columns := formats.Suggest(strings.TrimSpace(first))
+	first = humanize.Printable(strings.TrimSpace(first), 80)
+	switch {
+	case n == 1:
+		return fmt.Errorf("%s: %w, nor any other log that can be read: it begins with %s; record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1; if another program has written before it, grep its lines", name, gpu.ErrNoHeader, first)
+	case columns != "":
+		return fmt.Errorf("%s: %w: of another CSV name the %d columns in their order, with the unit of each amount: this may be --columns=%s, where - is of no use; it begins with %s", name, gpu.ErrNoHeader, n, columns, first)
+	}
+	return fmt.Errorf("%s: %w: of another CSV name the %d columns in their order, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; it begins with %s", name, gpu.ErrNoHeader, n, first)
+}
+
+// rewritten returns a text of which each line was rewritten.
+func rewritten(text string, rewrite func(line string) string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(rewrite(line))
+	}
+	return b.String()
+}
+
 // plain returns a text unpacked, and as UTF-8.
 func plain(name string, in io.Reader, packed bool) (io.Reader, error) {
 	if packed {
@@ -201,9 +230,21 @@ func plain(name string, in io.Reader, packed bool) (io.Reader, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: gzip: %w", name, err)
 		}
-		in = unpacked
+		in = &unpacker{unpacked}
 	}
 	return formats.Text(in), nil
+}
+
+// unpacker reads what is compressed with gzip. Where that is cut off, it says what to do.
+type unpacker struct{ in io.Reader }
+
+// Read implements io.Reader.
+func (u *unpacker) Read(b []byte) (int, error) {
+	n, err := u.in.Read(b)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the compressed file is cut off: save its whole lines with zcat FILE | head -n -1 > NEW")
+	}
+	return n, err
 }
 
 // peek returns the first lines, unpacked and as UTF-8, and leaves the reader where it was. wide says
@@ -241,8 +282,16 @@ func isOpenMetrics(head string) bool {
 	if err != nil {
 		return false
 	}
-	value, _ := field(rest)
-	_, _, wrong := parseNumber(value)
+	value, rest := field(rest)
+	stamp, rest := field(rest)
+	if len(value) == 0 || len(stamp) > 0 && stamp[0] != '#' && !isNumber(stamp) || len(rest) > 0 && rest[0] != '#' && (len(stamp) == 0 || stamp[0] != '#') {
+		return false // such as "Epoch 0 step 20" of a program that trains
+	}
 	_, err = parseSelector(string(written))
-	return err == nil && len(value) > 0 && wrong == nil
+	return err == nil && isNumber(value)
+}
+
+func isNumber(text []byte) bool {
+	_, _, err := parseNumber(text)
+	return err == nil
 }

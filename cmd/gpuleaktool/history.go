@@ -48,6 +48,14 @@ func labelsOf(pairs ...string) labels {
 	return l
 }
 
+// labelsOfGPU returns the labels of a GPU, as far as a log tells them.
+func labelsOfGPU(info *gpu.Info) labels {
+	if !info.Named() {
+		return nil
+	}
+	return labelsOf("gpu", info.IndexLabel(), "uuid", info.UUID)
+}
+
 func (l labels) sort() {
 	slices.SortFunc(l, func(a, b label) int { return cmp.Compare(a.name, b.name) })
 }

@@ -174,11 +174,19 @@ func (g *judgedGPU) end() {
 	}
 }
 
+// tellUnknown has a GPU of whose memory nothing was ever known among the series: it was not judged, which shall be seen.
+func (g *judgedGPU) tellUnknown() {
+	if g.used == nil && len(g.members) == 0 && len(g.order) == 0 {
+		g.used = g.newSeries(g.labels, g.kind())
+	}
+}
+
 // end tells of the last samples of all memories and returns the series: by GPU and
 // GPU instance, the memory before who is on it.
 func (j *judge) end() []*series {
 	for _, g := range j.gpus {
 		g.end()
+		g.tellUnknown()
 	}
 	slices.SortStableFunc(j.series, func(a, b *series) int {
 		return cmp.Or(a.labels.compareNumbers(b.labels, "gpu"), cmp.Compare(a.labels.get("uuid"), b.labels.get("uuid")),
@@ -190,7 +198,7 @@ func (j *judge) end() []*series {
 // observe judges a frame.
 func (m *judgedMemory) observe(f *detector.Frame[gpu.ProcessID], s *gpu.Sample, index []int) error {
 	if f.Used.OK && m.used == nil {
-		m.used = m.judge.newSeries(m.labels, m.kind())
+		m.used = m.newSeries(m.labels, m.kind())
 	}
 	listed := m.listed
 	if !m.sameProcesses(f) {
@@ -292,7 +300,7 @@ func (m *judgedMemory) member(p *gpu.Process) *series {
 		if o == nil {
 			o = &gpu.Owner{}
 		}
-		x = m.judge.newSeries(m.owned("pid", strconv.FormatUint(uint64(p.ID.PID), 10), "process", o.Process,
+		x = m.newSeries(m.owned("pid", strconv.FormatUint(uint64(p.ID.PID), 10), "process", o.Process,
 			"namespace", o.Namespace, "pod", o.Pod, "container", o.Container, "slurm_job", o.SlurmJob), kindProcess)
 		m.members[p.ID] = x
 	}
@@ -355,7 +363,7 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 			continue
 		}
 		if g.series == nil {
-			g.series = m.judge.newSeries(g.labels, kindWorkload)
+			g.series = m.newSeries(g.labels, kindWorkload)
 			g.series.add(m.last, told.Used, m.capacity)
 		}
 		if !stays[g.series] {

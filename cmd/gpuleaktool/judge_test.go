@@ -54,7 +54,7 @@ func TestSettings(t *testing.T) {
 	}{
 		{"leak.csv", `{scope="gpu", uuid="GPU-01"}`, exitOK},
 		{"leak.csv", `{scope="gpu", uuid="GPU-00"}`, exitLeak},
-		{"apps.csv", `{scope="process", process="serve", gpu="0"}`, exitOK},
+		{"apps.csv", `{scope="process", process="serve", uuid="GPU-00"}`, exitOK},
 		{"leak.om", `{pod="b", namespace="ml"}`, exitOK},
 		{"scopes.om", `{scope="process", process="serve"}`, exitOK},
 		{"scopes.om", `{scope="gpu"}`, exitLeak},

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -48,7 +47,7 @@ func (l *logged) each(ctx context.Context, take func(*memory, *gpu.Sample) error
 	l.left, err = formats.Read(ctx, l.format, l.name, l.in, l.options, func(info gpu.Info, s *gpu.Sample) error {
 		m := gpus[info.UUID]
 		if m == nil {
-			m = &memory{info: info, labels: labelsOf("gpu", strconv.Itoa(info.Index), "uuid", info.UUID)}
+			m = &memory{info: info, labels: labelsOfGPU(&info)}
 			gpus[info.UUID] = m
 		}
 		return take(m, s)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,13 +63,18 @@ func namesOf(list []*series) []string {
 // words names what a series is about, with those of its labels that others names.
 func (x *series) words(others []string) string {
 	l := x.labels
-	if l.get("gpu") == "" || l.uuid() == "" {
-		if len(l) == 0 {
-			return "the series"
-		}
+	name := ""
+	switch {
+	case l.get("gpu") != "" && l.uuid() != "":
+		name = "GPU " + l.get("gpu")
+	case x.gpu:
+		name = l.unnumbered()
+	case len(l) == 0:
+		return "the series"
+	default:
 		return humanize.Printable(l.String(), longestName)
 	}
-	parts := []string{"GPU " + l.get("gpu")}
+	parts := []string{name}
 	add := func(what, name string) {
 		if name != "" {
 			parts = append(parts, what+name)
@@ -84,6 +90,22 @@ func (x *series) words(others []string) string {
 		add(name+" ", l.get(name))
 	}
 	return humanize.Printable(strings.Join(parts, ", "), longestName)
+}
+
+var fullUUID = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// unnumbered names a GPU of which a log tells no number, or nothing.
+func (l labels) unnumbered() string {
+	switch uuid := l.uuid(); {
+	case uuid == "":
+		return "the GPU"
+	case fullUUID.MatchString(uuid): // its first part is enough, as for nvidia-smi -i
+		return uuid[:len("GPU-12345678")]
+	case len(uuid) >= 3 && strings.EqualFold(uuid[:3], "gpu"):
+		return uuid
+	default:
+		return "GPU " + uuid
+	}
 }
 
 // uuid returns that of the GPU, which DCGM's labels write in capitals.

@@ -17,7 +17,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // maxOpenMetricsLine bounds a line.
@@ -62,14 +64,31 @@ func readOpenMetrics(ctx context.Context, name string, in io.Reader, unit float6
 		if r.number == 1 {
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 		}
-		if failed := r.line(bytes.TrimSpace(line)); failed != nil {
-			return nil, r.at(failed)
+		line = bytes.TrimSpace(line)
+		var left []string
+		switch {
+		case err != nil && len(line) > 0 && line[0] != '#' && len(r.order) > 0: // 17 may be the begin of 1700000000
+			left = append(left, r.cutOff(line))
+		default:
+			if failed := r.line(line); failed != nil {
+				return nil, r.at(failed)
+			}
 		}
-		if err != nil {
-			return r.history(unit)
+		if err == nil {
+			continue
 		}
+		h, failed := r.history(unit)
+		if failed != nil || len(left) == 0 {
+			return h, failed
+		}
+		return &answered{h, left}, nil
 	}
 	return nil, ctx.Err()
+}
+
+// cutOff tells of the last line, inside which the file ends.
+func (r *openMetrics) cutOff(line []byte) string {
+	return gpu.LeftOut{Lines: 1, First: r.number, Why: fmt.Sprintf("the file ends inside it: %q", humanize.Printable(string(line), 100))}.String()
 }
 
 // newOpenMetrics returns a reader that has read nothing.

@@ -30,6 +30,7 @@ type answerReader struct {
 	bound   *formats.Guard
 	decoder *json.Decoder
 
+	left     []string // what was left out
 	partial  bool     // by the word of VictoriaMetrics
 	warnings []string // of the server: the first maxWarnings, each once
 	unshown  int      // further ones
@@ -38,7 +39,7 @@ type answerReader struct {
 // maxWarnings bounds the warnings of an answer that are shown.
 const maxWarnings = 10
 
-// answered is the history that an answer holds, and what the server said of it.
+// answered is the history that metrics hold, and what was left out of them or the server said of it.
 type answered struct {
 	history
 	told []string
@@ -85,6 +86,7 @@ func readPrometheusAnswer(ctx context.Context, name string, in io.Reader, unit f
 
 // told returns, in a line each, what the server said of the answer.
 func (r *answerReader) told() (lines []string) {
+	lines = append(lines, r.left...)
 	if r.partial {
 		lines = append(lines, "the answer is partial: the server could not read some of the data, and that is not judged")
 	}
@@ -103,13 +105,20 @@ func (r *answerReader) text(in *bufio.Reader) error {
 	for r.ctx.Err() == nil {
 		r.number++
 		line, err := in.ReadSlice('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
 			return r.at(errors.New("the line is too long: this is no answer of promtool"))
+		case err != nil && !errors.Is(err, io.EOF):
+			return r.at(err)
 		}
-		if failed := r.textLine(strings.TrimSpace(string(line))); failed != nil {
+		failed := r.textLine(strings.TrimSpace(string(line)))
+		switch {
+		case failed != nil && err != nil && len(r.order) > 0:
+			r.left = append(r.left, r.cutOff(bytes.TrimSpace(line)))
+			return nil
+		case failed != nil:
 			return r.at(failed)
-		}
-		if err != nil {
+		case err != nil:
 			return nil
 		}
 	}

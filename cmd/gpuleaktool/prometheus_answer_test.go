@@ -68,7 +68,7 @@ func TestPrometheusAnswerErrors(t *testing.T) {
 		`{"status":"success","data":{"resultType":"matrix","result":[]}}`:     "answer: the answer has no series",
 		`[{"metric":{"__name__":"DCGM_FI_DEV_FB_USED"},"values":[[1700000000`: "the file ends inside the answer",
 		`[{"metric":{"__name__":"load"},"values":[[1700000000,"1"]]}]`:        "load does not tell its unit",
-		`[{"metric":{"gpu":"0"},"values":[[1700000000,"1"]]}]`:                "answer: a metric without a name does not tell its unit: give --unit=B",
+		`[{"metric":{"gpu":"0"},"values":[[1700000000,"1"]]}]`:                "answer: a metric without a name does not tell its unit: if it is used memory, give --unit=B",
 		`[{"values":[[1700000000,"1"]]}]`:                                     "points without the labels",
 		`[{"metric":{"__name__":"DCGM_FI_DEV_FB_USED"},"values":[[2,"1"]]}]`:  "cannot read the time stamp",
 		`[{"metric":{"a":"` + strings.Repeat("x", 3<<20) + `"}}]`:             "a value is longer than",

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -23,17 +22,21 @@ type recorded struct {
 func (r *recorded) leftOut() []string {
 	var lines []string
 	for _, l := range r.reader.LeftOut() {
-		lines = append(lines, l.String())
+		text := l.String()
+		if l.SetBack() > 0 {
+			text += "; if it is daylight saving, give --timezone"
+		}
+		lines = append(lines, text)
 	}
 	return lines
 }
 
-// useless returns an error where a single row of a time to come, as of a clock that was
-// wrong until it was set, has cost most of the rows: nothing would be said of what is in them.
+// useless returns an error where too much was left out for anything to be said of it: a single row of a time to come, as of a
+// clock that was wrong until it was set, has cost most of the rows; or a second recording of the same time follows the first.
 func (r *recorded) useless() error {
 	for _, l := range r.reader.LeftOut() {
-		if l.SetBack() && l.Lines > r.rows {
-			return fmt.Errorf("has more rows that cannot be used than others: %s: take out the row before it, or split the file there", l)
+		if 2*l.SetBack() > r.rows {
+			return fmt.Errorf("has too many rows that cannot be used: %s: take out the row before it, or split the file there", l)
 		}
 	}
 	return nil
@@ -54,7 +57,7 @@ func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) err
 		}
 		m := gpus[info.UUID]
 		if m == nil {
-			m = &memory{info: info, labels: labelsOf("gpu", strconv.Itoa(info.Index), "uuid", info.UUID)}
+			m = &memory{info: info, labels: labelsOfGPU(&info)}
 			gpus[info.UUID] = m
 		}
 		r.rows++

@@ -31,7 +31,7 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 	const berlin = "berlin.csv: left out 1 line, line 4: 2026/10/25 02:10:00.000 of GPU \"GPU-a\" is not after 2026/10/25 02:30:00.000, its row before: " +
-		"the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap\n"
+		"the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap; if it is daylight saving, give --timezone\n"
 	messages := "gpuleaktool: DIR/messages.csv: left out 3 lines, the first is line 3: \"Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error\"\n" +
 		"gpuleaktool: DIR/messages.csv: left out 1 line, line 7: the file ends inside it: \"2026/03/01 10:00:02\"\n"
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestLeftOut(t *testing.T) {
 		{"in the order of the files", "gpuleaktool: DIR/" + berlin + messages, []string{path("berlin.csv"), path("good.csv"), path("messages.csv")}, exitOK},
 		{"with the time zone", "", []string{"--timezone=Europe/Berlin", path("berlin.csv")}, exitOK},
 		{
-			"most is left out", "gpuleaktool: error: DIR/future.csv: has more rows that cannot be used than others: " +
+			"most is left out", "gpuleaktool: error: DIR/future.csv: has too many rows that cannot be used: " +
 				"left out 3 lines, the first is line 4: 2026/03/01 10:00:01.000 of GPU \"GPU-a\" is not after 2027/03/01 10:00:00.000, its row before: " +
 				"the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap: " +
 				"take out the row before it, or split the file there\n",
@@ -53,7 +53,7 @@ func TestLeftOut(t *testing.T) {
 		},
 		{
 			"nothing is left", "gpuleaktool: DIR/nothing.csv: left out 1 line, line 2: the file ends inside it: \"2026/03/01 10:00\"\n" +
-				"gpuleaktool: error: DIR/nothing.csv: holds no used memory: record memory.used and memory.total, or used_memory of processes\n",
+				"gpuleaktool: error: DIR/nothing.csv: holds no samples: let the recording run longer\n",
 			[]string{path("nothing.csv")},
 			exitWrong,
 		},

@@ -23,6 +23,7 @@ const (
 type series struct {
 	labels   labels
 	kind     kind
+	gpu      bool   // it is a GPU, or on one, though its labels may not say so
 	from     string // the file it is from
 	first    time.Duration
 	last     time.Duration
@@ -69,8 +70,9 @@ type step struct {
 	capacity                   detector.Value
 }
 
-func (j *judge) newSeries(l labels, k kind) *series {
-	x := &series{labels: l, kind: k, all: j.output != outputTable}
+func (m *judgedMemory) newSeries(l labels, k kind) *series {
+	j := m.judge
+	x := &series{labels: l, kind: k, gpu: m.info.UUID != "", all: j.output != outputTable}
 	if j.output == outputHTML {
 		x.plot = &plot.Envelope{}
 	}

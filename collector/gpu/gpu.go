@@ -150,6 +150,17 @@ func (i *Info) IndexLabel() string {
 	return strconv.Itoa(i.Index)
 }
 
+// Named reports whether it is known which GPU it is: a log of a single GPU may not tell.
+func (i *Info) Named() bool { return i.UUID != "" && i.UUID != Unnamed }
+
+// of says in an error which GPU something is of, "" if that is not known.
+func (i *Info) of() string {
+	if !i.Named() {
+		return ""
+	}
+	return fmt.Sprintf(" of GPU %q", i.UUID)
+}
+
 // Sample is one fast reading of a GPU.
 type Sample struct {
 	// Time is the wall clock of the reading.

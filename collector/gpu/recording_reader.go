@@ -46,9 +46,13 @@ func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*Recordi
 	if err != nil {
 		return nil, err
 	}
-	if gpus, ok := f.format.(*smiGPUs); ok {
-		gpus.reuse = true     // of a row, what stays is its sample
+	switch log := f.format.(type) {
+	case *smiGPUs:
+		log.reuse = true      // of a row, what stays is its sample
 		f.lines.inBulk = true // and of a line the UUID
+		log.indices = nil
+	case *smiApps:
+		log.indices = nil
 	}
 	return &RecordingReader{file: f}, nil
 }
@@ -76,8 +80,16 @@ func (r *RecordingReader) Kind() RecordingKind {
 	}
 }
 
+// HasMemory reports whether it has a place for the memory in use, be it that of GPUs or of processes: a log of nvidia-smi
+// has only the columns that it was asked for.
+func (r *RecordingReader) HasMemory() bool {
+	f, ok := r.file.format.(*smiGPUs)
+	return !ok || f.header.known["memory.used"] || f.header.known["memory.free"]
+}
+
 // Next returns the next sample and its GPU, which is known by Info.UUID as in
-// NewReplay. The time of each GPU increases. The error is io.EOF at the end, or
+// NewReplay. What a log does not tell of the GPU is not made up: Info.Index is then -1, and Info.Named
+// tells whether Info.UUID is a name. The time of each GPU increases. The error is io.EOF at the end, or
 // names file and line.
 func (r *RecordingReader) Next() (Info, Sample, error) {
 	reading, err := r.file.next()

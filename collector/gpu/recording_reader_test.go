@@ -133,7 +133,7 @@ func TestPartialErrors(t *testing.T) {
 		{"empty", "", "r.partial: is empty"},
 		{"UTF-16", "\xff\xfe{\x00", "r.partial: is UTF-16"},
 		{"no recording", "hello\nwor", "r.partial:1: no header line"},
-		{"a wrong line", string(smiLog(1)) + "x\n2026/", "r.partial:10: has 1 fields"},
+		{"a wrong line", "timestamp, uuid\nx\n2026/", "r.partial:2: has 1 fields"},
 		{"a long line", string(smiLog(1)) + strings.Repeat("x", maxLine+1), "r.partial:10: the line is longer than"},
 		{"compressed badly", "\x1f\x8b" + strings.Repeat("x", 20), "r.partial: gzip: gzip: invalid header"},
 	} {

@@ -44,7 +44,7 @@ const maxReplayGPUs = 1024
 // A GPU is known by its uuid column. Without one, PCI address, serial number or
 // index, the first that is there, stands in, and Info.UUID is "pci-", "serial-"
 // or "index-" with it, so that two GPUs never share an identity; without any of
-// them all rows are of one GPU, "index-0".
+// them all rows are of one GPU, "unnamed".
 func NewReplay(path string, opt ReplayOptions) (Source, error) {
 	p, err := newPace(opt.Speed)
 	if err != nil {

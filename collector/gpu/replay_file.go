@@ -49,6 +49,7 @@ type recordingFile struct {
 	last   map[string]time.Duration // by UUID
 	names  *programNames
 	left   leftOutLines
+	rows   int       // that have become readings
 	rest   []reading // after the last line
 	ended  bool
 }
@@ -113,10 +114,37 @@ func (f *recordingFile) detect(loc *time.Location) error {
 	} else {
 		f.format, err = newSMIFormat(first, loc)
 	}
-	if err != nil {
-		return f.lines.errorf("%w", err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = f.lines.errorf("%w", err)
+	if errors.Is(err, ErrNoHeader) && f.headerBelow(first, loc) {
+		return nil
+	}
+	return err
+}
+
+// mostBefore is how many lines of another program may stand before the header.
+const mostBefore = 1000
+
+// headerBelow looks for the header of a log of nvidia-smi below a first line that is none. ok is false if there is none.
+func (f *recordingFile) headerBelow(first string, loc *time.Location) (ok bool) {
+	before := leftOutLines{}
+	before.add(f.lines.number, &leftOutError{reason: leftOutWrong, why: "no header of nvidia-smi: " + quoteLine(first)})
+	for range mostBefore {
+		text, err := f.lines.next()
+		if err != nil {
+			return false
+		}
+		if isSMIHeader(text) {
+			if f.format, err = newSMIFormat(text, loc); err == nil {
+				f.left = append(f.left, before...)
+				return true
+			}
+		}
+		before.add(f.lines.number, &leftOutError{reason: leftOutWrong, why: ""})
+	}
+	return false
 }
 
 // next returns the next reading, with a name for the lives of each program that is known.
@@ -151,8 +179,12 @@ func (f *recordingFile) row() (reading, error) {
 			return reading{}, f.lines.errorf("%w", err)
 		}
 		if whole {
+			f.rows++
 			return r, f.check(&r)
 		}
+	}
+	if err := f.left.tooWrong(f.rows + len(f.rest)); err != nil {
+		return reading{}, fmt.Errorf("%s: %w", f.lines.name, err)
 	}
 	if len(f.rest) == 0 {
 		return reading{}, io.EOF
@@ -180,11 +212,11 @@ func (f *recordingFile) cutLine(text string) (reading, bool, error) {
 	}
 	if log.isWhole(text) {
 		r, whole, err := log.line(text)
-		if _, left := errors.AsType[*leftOutError](err); left || err == nil {
+		if left, ok := errors.AsType[*leftOutError](err); err == nil || ok && left.reason != leftOutWrong {
 			return r, whole, err
 		}
 	}
-	return reading{}, false, &leftOutError{leftOutCut, "the file ends inside it: " + quoteLine(text)}
+	return reading{}, false, &leftOutError{reason: leftOutCut, why: "the file ends inside it: " + quoteLine(text)}
 }
 
 // check returns an error if the time of a GPU has not moved on. The logs of other

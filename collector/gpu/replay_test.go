@@ -141,7 +141,7 @@ func TestReplayColumns(t *testing.T) {
 		},
 		{
 			"other units", "timestamp, memory.used [B], memory.total [GiB]\n2026/03/01 10:00:00.000, 1914699776, 80\n",
-			Info{UUID: "index-0"},
+			Info{UUID: "unnamed"},
 			row(Memory{Used: used, Total: Some(uint64(80 * gib))}),
 			Status{},
 		},
@@ -155,26 +155,26 @@ func TestReplayColumns(t *testing.T) {
 		},
 		{
 			"unknown columns", "timestamp, compute_cap, gom.current, memory.used [MiB], clocks.future.sm [MHz], clocks_event_reasons.active\n2026/03/01 10:00:00.000, 9.0, All On, 1826, 12, 0x4\n",
-			Info{UUID: "index-0"},
+			Info{UUID: "unnamed"},
 			row(Memory{Used: used}),
 			Status{},
 		},
 		{
 			"only free memory", "timestamp, memory.free [MiB], memory.total [MiB], memory.reserved [MiB]\n2026/03/01 10:00:00.000, 100, 2000, 74\n",
-			Info{UUID: "index-0"},
+			Info{UUID: "unnamed"},
 			row(Memory{Used: used, Total: Some(uint64(2000 * mib)), Free: Some(uint64(100 * mib)), Reserved: Some(uint64(74 * mib))}),
 			Status{},
 		},
 		{
 			"used memory that failed is not worked out", "timestamp, memory.used [MiB], memory.free [MiB], memory.total [MiB]\n2026/03/01 10:00:00.000, [N/A], 100, 2000\n",
-			Info{UUID: "index-0"},
+			Info{UUID: "unnamed"},
 			row(Memory{Total: Some(uint64(2000 * mib)), Free: Some(uint64(100 * mib))}),
 			Status{},
 		},
 		{
 			"columns named twice", "timestamp, power.limit [W], power.limit [W], ecc.errors.corrected.volatile.total, ecc.errors.corrected.volatile.total, clocks_throttle_reasons.hw_slowdown, clocks_event_reasons.hw_slowdown\n" +
 				"2026/03/01 10:00:00.000, 70.00, 70.00, 3, 3, Active, Active\n",
-			Info{UUID: "index-0"},
+			Info{UUID: "unnamed"},
 			row(Memory{}),
 			Status{
 				Power:   Power{Limits: []Named[float64]{{"management", 70}}},
@@ -182,8 +182,8 @@ func TestReplayColumns(t *testing.T) {
 				Thermal: Thermal{ClockEvents: []ClockEvent{{Reason: "hw_slowdown", Active: Some(true)}}},
 			},
 		},
-		{"byte order mark, blank lines", "\ufefftimestamp, memory.used [MiB]\n\n2026/03/01 10:00:00.000, 1826\n\n \n", Info{UUID: "index-0"}, row(Memory{Used: used}), Status{}},
-		{"ISO 8601", "timestamp, memory.used [MiB]\n2026-03-01T11:00:00+01:00, 1826\n", Info{UUID: "index-0"}, row(Memory{Used: used}), Status{}},
+		{"byte order mark, blank lines", "\ufefftimestamp, memory.used [MiB]\n\n2026/03/01 10:00:00.000, 1826\n\n \n", Info{UUID: "unnamed"}, row(Memory{Used: used}), Status{}},
+		{"ISO 8601", "timestamp, memory.used [MiB]\n2026-03-01T11:00:00+01:00, 1826\n", Info{UUID: "unnamed"}, row(Memory{Used: used}), Status{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, text := range []string{tc.text, compress(t, tc.text)} {
@@ -332,7 +332,7 @@ func TestReplayErrors(t *testing.T) {
 		{"no header", good, "FILE:1: no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording"},
 		{"another file", "#!/bin/sh\n", "FILE:1: no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording"},
 		{"no timestamp", "uuid, memory.used [MiB]\nGPU-a, 10 MiB\n", "FILE:1: no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"},
-		{"fruit", head + good + "2026/03/01 10:00:01.000, GPU-a, 12 apples, 100 MiB\n", `FILE:3: memory.used: cannot read "12 apples" as MiB: "2026/03/01 10:00:01.000, GPU-a, 12 apples, 100 MiB"`},
+		{"fruit", head + "2026/03/01 10:00:01.000, GPU-a, 12 apples, 100 MiB\n" + good, `FILE:2: memory.used: cannot read "12 apples" as MiB: "2026/03/01 10:00:01.000, GPU-a, 12 apples, 100 MiB"`},
 		{"unit of another quantity", head + "2026/03/01 10:00:01.000, GPU-a, 12 W, 100 MiB\n", `FILE:2: memory.used: cannot read "12 W" as MiB: "2026/03/01 10:00:01.000, GPU-a, 12 W, 100 MiB"`},
 		{"unit of another size", head + "2026/03/01 10:00:01.000, GPU-a, 12 GiB, 100 MiB\n", `FILE:2: memory.used: cannot read "12 GiB": the header says "MiB": "2026/03/01 10:00:01.000, GPU-a, 12 GiB, 100 MiB"`},
 		{"unknown unit", "timestamp, memory.used [stone]\n2026/03/01 10:00:01.000, 12\n", `FILE:2: memory.used: cannot read "12" as MiB: "2026/03/01 10:00:01.000, 12"`},
@@ -340,8 +340,9 @@ func TestReplayErrors(t *testing.T) {
 		{"not a number", head + "2026/03/01 10:00:01.000, GPU-a, nan, 100 MiB\n", `FILE:2: memory.used: cannot read "nan" as MiB: "2026/03/01 10:00:01.000, GPU-a, nan, 100 MiB"`},
 		{"all ones", head + "2026/03/01 10:00:01.000, GPU-a, 17592186044415 MiB, 100 MiB\n", `FILE:2: memory.used: cannot read "17592186044415 MiB" as MiB: "2026/03/01 10:00:01.000, GPU-a, 17592186044415 MiB, 100 MiB"`},
 		{"part of a byte", head + "2026/03/01 10:00:01.000, GPU-a, 0.3 MiB, 100 MiB\n", `FILE:2: memory.used: cannot read "0.3 MiB" as MiB: "2026/03/01 10:00:01.000, GPU-a, 0.3 MiB, 100 MiB"`},
-		{"too few fields", head + good + "2026/03/01 10:00:01.000, GPU-a, 12 MiB\n", `FILE:3: has 3 fields, but the header has 4 columns: remove or repair the line: "2026/03/01 10:00:01.000, GPU-a, 12 MiB"`},
-		{"too many fields", head + good + "2026/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB, 7\n", `FILE:3: has 5 fields, but the header has 4 columns: remove or repair the line: "2026/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB, 7"`},
+		{"too few fields", head + "2026/03/01 10:00:01.000, GPU-a, 12 MiB\n" + good, `FILE:2: has 3 fields, but the header has 4 columns: remove or repair the line: "2026/03/01 10:00:01.000, GPU-a, 12 MiB"`},
+		{"too many fields", head + "2026/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB, 7\n" + good, `FILE:2: has 5 fields, but the header has 4 columns: remove or repair the line: "2026/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB, 7"`},
+		{"most lines are of something else", head + good + "epoch 1\nepoch 2\n", `FILE: has more lines that cannot be read than others: left out 2 lines, the first is line 3: has 1 fields, but the header has 4 columns: "epoch 1"`},
 		{"time", head + "yesterday, GPU-a, 12 MiB, 100 MiB\n", `FILE:2: timestamp: cannot read "yesterday" as a time with the year first, such as 2026/03/01 17:01:16.000: "yesterday, GPU-a, 12 MiB, 100 MiB"`},
 		{"no time", head + "[N/A], GPU-a, 12 MiB, 100 MiB\n", `FILE:2: timestamp: cannot read "[N/A]" as a time with the year first, such as 2026/03/01 17:01:16.000: "[N/A], GPU-a, 12 MiB, 100 MiB"`},
 		{"a time before there were GPUs", head + "0001/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB\n", `FILE:2: timestamp: "0001/03/01 10:00:01.000" is not between 1971 and 2200: "0001/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB"`},

@@ -27,6 +27,7 @@ type smiHeader struct {
 	known   map[string]bool
 	zone    smiZone
 	fields  []string // of the last row, to be used again
+	rows    int      // that were read; of a GPU's log at least one of those that are as the row before
 	// What is read by the row before, and whether that does.
 	before   smiBefore
 	distinct bool
@@ -88,7 +89,11 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 	case len(h.known) == 0:
 		return nil, fmt.Errorf("%w: leave noheader out of --format=csv,… when recording", ErrNoHeader)
 	case !h.known["timestamp"]:
-		return nil, fmt.Errorf("%w: record with %s", ErrNoTimestamp, smiQueryGPUs)
+		record := smiQueryGPUs
+		if h.known["pid"] {
+			record = smiQueryApps
+		}
+		return nil, fmt.Errorf("%w: record with %s", ErrNoTimestamp, record)
 	}
 	return h, nil
 }
@@ -112,7 +117,7 @@ func (h *smiHeader) read(line string, r *smiRow) error {
 	h.split(line)
 	fields := h.join(h.fields)
 	if len(fields) != len(h.columns) {
-		return fmt.Errorf("has %d fields, but the header has %d columns: remove or repair the line", len(fields), len(h.columns))
+		return fmt.Errorf("has %d fields, but the header has %d columns"+repair, len(fields), len(h.columns))
 	}
 	for i := range h.columns {
 		c := &h.columns[i]
@@ -170,9 +175,12 @@ func smiAbsent(text string) bool {
 	return text == "" || strings.EqualFold(text, "N/A") || strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]")
 }
 
-// identify fills in Info.UUID and Info.Index. indices numbers the GPUs in the order of
-// their first rows, for logs without an index column. known is false if no column
-// tells which GPU it is.
+// Unnamed is the Info.UUID of the GPU of a log that does not tell which it is.
+const Unnamed = "unnamed"
+
+// identify fills in Info.UUID and Info.Index. For logs without an index column, indices numbers
+// the GPUs in the order of their first rows; where it is nil, the index is not known. known is
+// false if no column tells which GPU it is.
 func (r *smiRow) identify(indices map[string]int) (known bool) {
 	i := &r.info
 	known = i.UUID != "" || i.PCIBusID != "" || i.Serial != "" || r.index.OK
@@ -182,11 +190,17 @@ func (r *smiRow) identify(indices map[string]int) (known bool) {
 		i.UUID = "pci-" + i.PCIBusID
 	case i.Serial != "":
 		i.UUID = "serial-" + i.Serial
-	default:
+	case r.index.OK:
 		i.UUID = "index-" + strconv.Itoa(r.index.V)
+	default:
+		i.UUID = Unnamed
 	}
-	if r.index.OK {
+	switch {
+	case r.index.OK:
 		i.Index = r.index.V
+		return known
+	case indices == nil:
+		i.Index = -1
 		return known
 	}
 	if _, ok := indices[i.UUID]; !ok {
@@ -203,7 +217,7 @@ type smiGPUs struct {
 	last    map[string]*smiStamp // by UUID
 	of      string               // the UUID of the row before, and latest its stamp
 	latest  *smiStamp
-	bursts  smiBursts // of the rows of no known GPU
+	bursts  Bursts // of the rows of no known GPU
 	// reuse says that a reading is used up when the next is read: all of them share
 	// one row.
 	reuse bool
@@ -223,13 +237,14 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 	}
 	if !f.reuse || !f.header.again(text, row) {
 		if err := f.header.read(text, row); err != nil {
-			return reading{}, false, smiWrong(err, text)
+			return reading{}, false, wrongRow(&f.header, err, text)
 		}
+		f.header.rows++
 		if f.reuse {
 			f.header.remember(row)
 		}
 	}
-	if known := row.identify(f.indices); !known && f.bursts.add(row.stamp.t) {
+	if known := row.identify(f.indices); !known && f.bursts.Add(row.stamp.t) {
 		return reading{}, false, errors.New("the rows come in bursts, as of several GPUs, and no column tells which: record with index or uuid: " + smiQueryGPUs)
 	}
 	if err := f.order(row); err != nil {
@@ -278,6 +293,16 @@ func (m *Memory) deriveUsed() {
 	}
 }
 
+// wrongRow returns the error of a line that cannot be read because of err. If it ends with a header, that is taken.
+func wrongRow(h **smiHeader, err error, text string) error {
+	if next := (*h).headerInside(text); next != nil {
+		next.rows = (*h).rows
+		*h = next
+		return &leftOutError{reason: leftOutWrong, why: "a header inside of the line: " + quoteLine(text)}
+	}
+	return (*h).wrong(err, text)
+}
+
 // again takes a further header line. It may name other columns.
 func again(h **smiHeader, text string) error {
 	if text == (*h).text {
@@ -290,6 +315,7 @@ func again(h **smiHeader, text string) error {
 	if next.known["pid"] != (*h).known["pid"] {
 		return errors.New("a header of another query: split the file, GPUs and processes are replayed one by one")
 	}
+	next.rows = (*h).rows
 	*h = next
 	return nil
 }
@@ -331,11 +357,12 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 	}
 	row := new(smiRow)
 	if err := f.header.read(text, row); err != nil {
-		return reading{}, false, smiWrong(err, text)
+		return reading{}, false, wrongRow(&f.header, err, text)
 	}
 	if !row.pid.OK {
-		return reading{}, false, smiWrong(errors.New("pid: is missing: remove the line"), text)
+		return reading{}, false, f.header.wrong(errors.New("pid: is missing: remove the line"), text)
 	}
+	f.header.rows++
 	row.identify(f.indices)
 	l := f.lists[row.info.UUID]
 	if l == nil {
@@ -350,8 +377,8 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 	case t < l.last.t:
 		return reading{}, false, notAfterRow(row, &l.last)
 	case twice && t == l.begin:
-		err := fmt.Errorf("pid: %d stands twice in the list of GPU %q: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.pid.V, l.info.UUID)
-		return reading{}, false, smiWrong(err, text)
+		err := fmt.Errorf("pid: %d stands twice in the list%s: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.pid.V, l.info.of())
+		return reading{}, false, fmt.Errorf("%w: %s", err, quoteLine(text))
 	case twice, t > l.last.t+smiSlack:
 		done := l.close()
 		l.open(t)

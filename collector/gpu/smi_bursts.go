@@ -17,21 +17,21 @@ const (
 	smiMostGPUs = 64
 )
 
-// smiBursts finds out that rows which do not tell their GPU are of several: they come
+// Bursts finds out that rows which do not tell their GPU are of several: they come
 // in bursts, one for each round of nvidia-smi, with as many rows as there are GPUs.
 // A burst is of rows less than smiRound apart, and less than a tenth of the pause
-// before them.
-type smiBursts struct {
+// before them. The zero value has seen no row. One goroutine may use it.
+type Bursts struct {
 	rows        int
 	last, pause time.Duration        // stamp of the last row, pause before the burst
 	size        int                  // of the burst so far
 	sizes       [smiMostGPUs + 1]int // how many bursts there were, by size
 }
 
-// add takes the stamp of the next row. It returns true if the rows are of several
+// Add takes the time of the next row, since the Unix epoch. It returns true if the rows are of several
 // GPUs: three bursts have had the same size, and most rows are of such ones. The
 // bursts of one GPU, between gaps of its log, are few or differ.
-func (b *smiBursts) add(t time.Duration) bool {
+func (b *Bursts) Add(t time.Duration) bool {
 	gap := t - b.last
 	b.last = t
 	b.rows++

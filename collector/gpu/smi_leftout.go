@@ -17,6 +17,7 @@ type LeftOut struct {
 	Why   string // what is wrong with the first of them
 
 	reason leftOutReason
+	back   int
 }
 
 // String says so in one line.
@@ -27,8 +28,9 @@ func (l LeftOut) String() string {
 	return fmt.Sprintf("left out %d lines, the first is line %d: %s", l.Lines, l.First, l.Why)
 }
 
-// SetBack reports whether it is their time that is wrong, or that of the rows before them.
-func (l LeftOut) SetBack() bool { return l.reason == leftOutTime }
+// SetBack returns of how many the time is before that of the row before them, and not the same: it is wrong, or that of
+// the rows before is.
+func (l LeftOut) SetBack() int { return l.back }
 
 type leftOutReason int
 
@@ -36,17 +38,19 @@ const (
 	leftOutCut     leftOutReason = iota // the file ends inside the line
 	leftOutMessage                      // nvidia-smi says what failed
 	leftOutTime                         // the time of the GPU has not moved on
+	leftOutWrong                        // it cannot be read, as where another program writes into the same file
 )
 
 // LeftOut returns which lines Next has left out so far because they cannot be used: a
-// last line that is cut off, messages of nvidia-smi, and rows whose time is not after
-// that of the row before. There is one LeftOut for each such reason.
+// last line that is cut off, messages of nvidia-smi, other lines below a first row that cannot be read, and rows
+// whose time is not after that of the row before. There is one LeftOut for each such reason.
 func (r *RecordingReader) LeftOut() []LeftOut { return slices.Clone(r.file.left) }
 
 // leftOutError is the error of a line that is left out where it stands in a log.
 type leftOutError struct {
 	reason leftOutReason
 	why    string
+	back   bool // as in LeftOut
 }
 
 func (e *leftOutError) Error() string { return e.why }
@@ -58,10 +62,13 @@ type leftOutLines []LeftOut
 func (l *leftOutLines) add(number int, e *leftOutError) {
 	i := slices.IndexFunc(*l, func(have LeftOut) bool { return have.reason == e.reason })
 	if i < 0 {
-		*l = append(*l, LeftOut{Lines: 1, First: number, Why: e.why, reason: e.reason})
-		return
+		i = len(*l)
+		*l = append(*l, LeftOut{First: number, Why: e.why, reason: e.reason})
 	}
 	(*l)[i].Lines++
+	if e.back {
+		(*l)[i].back++
+	}
 }
 
 // String says in one line what was left out.
@@ -73,9 +80,18 @@ func (l leftOutLines) String() string {
 	return strings.Join(parts, "; ")
 }
 
+// tooWrong returns an error if more lines cannot be read than rows can: the header is not theirs.
+func (l leftOutLines) tooWrong(rows int) error {
+	for _, o := range l {
+		if o.reason == leftOutWrong && o.Lines > rows {
+			return fmt.Errorf("has more lines that cannot be read than others: %s", o)
+		}
+	}
+	return nil
+}
+
 // smiMessages are how the messages begin that nvidia-smi writes among the rows when
-// it has no driver, or when a GPU has failed. Another line that is no row may be a
-// row that was damaged, which nobody shall lose unawares.
+// it has no driver, or when a GPU has failed.
 var smiMessages = []string{
 	"Failed to initialize NVML: ",
 	"NVML library version: ", // the second line of a version mismatch
@@ -95,21 +111,42 @@ func IsSMIMessage(text string) bool {
 
 // smiMessage returns the error of a line that is a message of nvidia-smi.
 func smiMessage(text string) *leftOutError {
-	return &leftOutError{leftOutMessage, quoteLine(text)}
+	return &leftOutError{reason: leftOutMessage, why: quoteLine(text)}
 }
 
-// smiWrong returns the error of a line that cannot be read because of err.
-func smiWrong(err error, text string) error {
-	if IsSMIMessage(text) {
+// repair ends the error of a line that is not left out.
+const repair = ": remove or repair the line"
+
+// wrong returns the error of a line that cannot be read because of err. Below a first row
+// it is left out: another program may write into the same file, or the row was damaged.
+func (h *smiHeader) wrong(err error, text string) error {
+	switch {
+	case IsSMIMessage(text):
 		return smiMessage(text)
+	case h.rows > 0:
+		return &leftOutError{reason: leftOutWrong, why: strings.TrimSuffix(err.Error(), repair) + ": " + quoteLine(text)}
 	}
 	return fmt.Errorf("%w: %s", err, quoteLine(text))
 }
 
+// headerInside returns the header that a line ends with, nil if there is none: nvidia-smi was killed while it
+// wrote a row, and started again.
+func (h *smiHeader) headerInside(text string) *smiHeader {
+	at := strings.LastIndex(text, h.columns[0].name)
+	if at <= 0 || !isSMIHeader(text[at:]) {
+		return nil
+	}
+	next, err := parseSMIHeader(text[at:], h.zone.loc)
+	if err != nil || next.known["pid"] != h.known["pid"] {
+		return nil
+	}
+	return next
+}
+
 // notAfterRow returns the error of a row whose time has not moved on.
 func notAfterRow(r *smiRow, last *smiStamp) error {
-	return &leftOutError{leftOutTime, fmt.Sprintf("%s of GPU %q is not after %s, its row before: the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap",
-		r.stamp.text, r.info.UUID, last.text)}
+	return &leftOutError{reason: leftOutTime, back: r.stamp.t < last.t, why: fmt.Sprintf("%s%s is not after %s, its row before: the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap",
+		r.stamp.text, r.info.of(), last.text)}
 }
 
 // quoteLine returns a line to be shown in an error, without its end if it is long.

@@ -96,6 +96,19 @@ func TestLeftOut(t *testing.T) {
 			[]string{`left out 2 lines, the first is line 3: 2026/03/01 10:00:00.000 of GPU "GPU-a" is not after 2026/03/01 10:00:00.000, its row before` + leftOutWhy},
 		},
 		{
+			"another program's lines, and rows that are damaged",
+			head + good + "epoch 1, step 20, loss=2.30\nGPU-a: No devices were found\n2026/03/01 10:0\n2026/03/01 10:00:01.000, GPU-a, 11 apples\n" +
+				"2026/03/01 10:00:02.000, GPU-a, 12 MiB\n2026/03/01 10:00:03.000, GPU-a, 13 MiB\n2026/03/01 10:00:04.000, GPU-a, 14 MiB\n",
+			[]string{"10:00:00 10", "10:00:02 12", "10:00:03 13", "10:00:04 14"},
+			[]string{`left out 4 lines, the first is line 3: timestamp: cannot read "epoch 1" as a time with the year first, such as 2026/03/01 17:01:16.000: "epoch 1, step 20, loss=2.30"`},
+		},
+		{
+			"killed inside a row, and started again with other columns",
+			head + good + "2026/03/01 10:00:01.000, GPU-a, 1timestamp, memory.used [MiB], uuid\n2026/03/01 10:00:02.000, 12 MiB, GPU-a\n",
+			[]string{"10:00:00 10", "10:00:02 12"},
+			[]string{`left out 1 line, line 3: a header inside of the line: "2026/03/01 10:00:01.000, GPU-a, 1timestamp, memory.used [MiB], uuid"`},
+		},
+		{
 			"each reason", head + good + "2026-03-01T09:00:00, GPU-a, 10 MiB\nNo devices were found\n2026/03/01 10:00:01.000, GP",
 			[]string{"10:00:00 10"},
 			[]string{

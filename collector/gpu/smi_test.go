@@ -112,7 +112,7 @@ func TestReplayApps(t *testing.T) {
 2026/03/01 10:00:00.000, 1, /opt/chrome --type=gpu, --a,b, 12 MiB
 2026/03/01 10:00:00.000, 2, [Not Found], [N/A]
 `,
-			map[string][]Sample{"index-0": {
+			map[string][]Sample{"unnamed": {
 				apps("10:00:00", app(1, 0, "chrome --type=gpu, --a,b", m(12)), app(2, 0, "", Opt[uint64]{})),
 			}},
 		},

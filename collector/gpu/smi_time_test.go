@@ -42,17 +42,17 @@ func TestHourTwice(t *testing.T) {
 		{
 			"without the zone", "UTC", berlin,
 			[]string{"01:59:59 0", "02:00:00 1", "02:30:00 2", "02:59:59 3", "03:00:00 7"},
-			[]string{`left out 3 lines, the first is line 6: 2026/10/25 02:00:00.000 of GPU "index-0" is not after 2026/10/25 02:59:59.000, its row before` + leftOutWhy},
+			[]string{`left out 3 lines, the first is line 6: 2026/10/25 02:00:00.000 is not after 2026/10/25 02:59:59.000, its row before` + leftOutWhy},
 		},
 		{
 			"a stamp that stands twice", "Europe/Berlin", stamps("2026/10/25", "02:10:00.000", "02:10:00.000", "02:10:01.000", "02:00:00.000", "02:00:00.000"),
 			[]string{"00:10:00 0", "00:10:01 2", "01:00:00 3"},
-			[]string{`left out 2 lines, the first is line 3: 2026/10/25 02:10:00.000 of GPU "index-0" is not after 2026/10/25 02:10:00.000, its row before` + leftOutWhy},
+			[]string{`left out 2 lines, the first is line 3: 2026/10/25 02:10:00.000 is not after 2026/10/25 02:10:00.000, its row before` + leftOutWhy},
 		},
 		{
 			"the stamp tells its zone", "Europe/Berlin", "timestamp, memory.used [MiB]\n2026-10-25T02:30:00+02:00, 1\n2026-10-25T02:20:00+02:00, 2\n2026-10-25T02:20:00+01:00, 3\n",
 			[]string{"00:30:00 1", "01:20:00 3"},
-			[]string{`left out 1 line, line 3: 2026-10-25T02:20:00+02:00 of GPU "index-0" is not after 2026-10-25T02:30:00+02:00, its row before` + leftOutWhy},
+			[]string{`left out 1 line, line 3: 2026-10-25T02:20:00+02:00 is not after 2026-10-25T02:30:00+02:00, its row before` + leftOutWhy},
 		},
 		{
 			"processes", "Europe/Berlin", "timestamp, pid, used_memory [MiB]\n2026/10/25 02:59:59.000, 1, 1\n2026/10/25 02:59:59.001, 2, 1\n2026/10/25 02:00:00.000, 1, 1\n2026/10/25 02:00:00.001, 2, 1\n2026/10/25 03:00:00.000, 1, 1\n",

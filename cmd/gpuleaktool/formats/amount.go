@@ -5,8 +5,8 @@ package formats
 
 import (
 	"errors"
-	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -26,7 +26,7 @@ var units = map[string]float64{
 }
 
 // errNoUnit says that an amount tells no unit, and nobody else does.
-var errNoUnit = errors.New("tells no unit: write it behind the column's name, as in --columns=timestamp,gpu,used[MiB], or give --unit=MiB")
+var errNoUnit = wrongf("tells no unit: write it behind the column's name, as in --columns=timestamp,gpu,used[MiB], or give --unit=MiB")
 
 // isAbsent reports whether a field tells that there is no value, in the words of nvidia-smi, DCGM,
 // pandas or JSON.
@@ -50,7 +50,7 @@ func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
 	if suffix != "" {
 		var ok bool
 		if unit, ok = units[strings.ToLower(suffix)]; !ok {
-			return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", quote(text))
+			return v, wrongf("cannot read %s as memory such as 1234 MiB", quote(text))
 		}
 	}
 	if unit == 0 {
@@ -59,9 +59,42 @@ func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
 	// ParseFloat also reads hexadecimal numbers and underscores.
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || strings.Trim(number, "0123456789.eE+-") != "" {
-		return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", quote(text))
+		return v, wrongf("cannot read %s as memory such as 1234 MiB", quote(text))
 	}
 	return inBytes(f*unit, text)
+}
+
+// points finds out whether the points in the amounts of a log are set between thousands, as in 24.010 MiB: all of those that have
+// one look so, and are less than any GPU has.
+type points struct {
+	decimal   bool // there was one that is no such amount
+	total     bool // the memory that there is looks so
+	thousands int  // how many amounts look so
+}
+
+var thousands = regexp.MustCompile(`^[1-9]\d{0,2}\.\d{3}(?: ?[A-Za-z]+)?$`)
+
+// note takes an amount as it is written, and in bytes. total says that it is the memory that there is.
+func (p *points) note(text string, v gpu.Opt[uint64], total bool) {
+	switch looks := thousands.MatchString(text); {
+	case !v.OK:
+	case looks && v.V < 1<<30:
+		p.thousands++
+		p.total = p.total || total
+	case strings.Contains(text, ".") || v.V >= 1<<30:
+		p.decimal = true
+	}
+}
+
+// manyThousands is from how many on they are no chance.
+const manyThousands = 20
+
+// err returns an error once it is certain enough.
+func (p *points) err() error {
+	if p.decimal || !p.total && p.thousands < manyThousands {
+		return nil
+	}
+	return errors.New("amounts such as 24.010 MiB are less than a GPU has: if the point sets thousands apart, take it out, as sed -E 's/([0-9])\\.([0-9]{3})/\\1\\2/g' does; if it stands before decimals, write two or four of them")
 }
 
 // inBytes returns an amount of memory in bytes.
@@ -71,9 +104,9 @@ func inBytes(v float64, text string) (gpu.Opt[uint64], error) {
 	case v >= 0 && v <= detector.MaxBytes:
 		return gpu.Some(uint64(v)), nil
 	case v > 0:
-		return gpu.Opt[uint64]{}, fmt.Errorf("%s is more memory than any GPU has: check the unit", quote(text))
+		return gpu.Opt[uint64]{}, wrongf("%s is more memory than any GPU has: check the unit", quote(text))
 	}
-	return gpu.Opt[uint64]{}, fmt.Errorf("cannot read %s as memory such as 1234 MiB", quote(text))
+	return gpu.Opt[uint64]{}, wrongf("cannot read %s as memory such as 1234 MiB", quote(text))
 }
 
 // usedOf returns the used memory of a GPU, from what is free where the log does not tell it.

@@ -171,7 +171,21 @@ func xmlCases() []readCase {
 	return []readCase{
 		{"two documents", XML, Options{}, two, []string{"GPU-1 01 22:30:00 500/1000 [a & b:7.0=400]", "GPU-1 01 22:30:01 500/1000 []"}, ""},
 		{"an hour east, with CRLF", XML, Options{Location: time.FixedZone("", 3600)}, crlf(two), []string{"GPU-1 01 21:30:00 500/1000 [a & b:7.0=400]", "GPU-1 01 21:30:01 500/1000 []"}, ""},
-		{"cut off", XML, Options{}, two[:len(two)-40], []string{"GPU-1 01 22:30:00 500/1000 [a & b:7.0=400]"}, "the file ends inside a document"},
+		{"cut off", XML, Options{}, two[:len(two)-40], []string{"GPU-1 01 22:30:00 500/1000 [a & b:7.0=400]"}, "the document ends before it is whole"},
+		{
+			"killed inside a document, and started again", XML,
+			Options{},
+			two[:len(two)/4] + strings.Replace(two, "<timestamp>Sun Mar  1 22:30:01", "<timestamp>Sun Mar  1 22:30:09", 1),
+			[]string{"GPU-1 01 22:30:00 500/1000 [a & b:7.0=400]", "GPU-1 01 22:30:09 500/1000 []"},
+			"left out 1 line, line|the document ends before it is whole",
+		},
+		{
+			"another program writes into a document", XML,
+			Options{},
+			strings.Replace(two, "<timestamp>Sun Mar  1 22:30:01", "loss < 2 & falling\n<timestamp>Sun Mar  1 22:30:01", 1) + xmlDocument("Sun Mar  1 22:30:02 2026", memory),
+			[]string{"GPU-1 01 22:30:00 500/1000 [a & b:7.0=400]", "GPU-1 01 22:30:02 500/1000"},
+			"the rest of the document is of no use",
+		},
 		{
 			"what is not there", XML,
 			Options{},
@@ -309,7 +323,7 @@ func csvCases() []readCase {
 		},
 		{
 			"values with units, milliseconds", CSV, columns("timestamp,used"), "1772404200000\t10 MiB\n1772404201.5\t2GB\n1772404202\t[Not Supported]\n",
-			[]string{"index-0 01 22:30:00 10/?", "index-0 01 22:30:01 1907/?", "index-0 01 22:30:02 ?/?"},
+			[]string{"unnamed 01 22:30:00 10/?", "unnamed 01 22:30:01 1907/?", "unnamed 01 22:30:02 ?/?"},
 			"",
 		},
 		{
@@ -320,14 +334,14 @@ func csvCases() []readCase {
 		{
 			"a process twice at one time", CSV, columns("timestamp,pid,used[MiB]"),
 			"1772404200,10,100\n1772404200,10,50\n1772404200,20,7\n1772404201,10,N/A\n1772404201,10,101\n1772404201,20,8\n1772404201.02,20,9\n",
-			[]string{"index-0 01 22:30:00 ?/? [:10.0=100 :20.0=7]", "index-0 01 22:30:01 ?/? [:10.0=101 :20.0=8]", "index-0 01 22:30:01 ?/? [:20.0=9]"},
-			`left out 1 line, line 2: pid 10 of GPU "index-0" stands twice at one time, and the larger amount is used`,
+			[]string{"unnamed 01 22:30:00 ?/? [:10.0=100 :20.0=7]", "unnamed 01 22:30:01 ?/? [:10.0=101 :20.0=8]", "unnamed 01 22:30:01 ?/? [:20.0=9]"},
+			`left out 1 line, line 2: pid 10 stands twice at one time, and the larger amount is used`,
 		},
 		{
 			"a time that comes twice, a cut line", CSV,
 			Options{Location: berlin(), Columns: []string{"timestamp", "used[MiB]"}},
 			"2026-10-25 02:30:00,1\n2026-10-25 02:59:59,2\n2026-10-25 02:00:00,3\n2026-10-25 02:30:00,4\n2026-10-25 03:00:00,5\n2026-10-25 03:00:01,6",
-			[]string{"index-0 25 00:30:00 1/?", "index-0 25 00:59:59 2/?", "index-0 25 01:00:00 3/?", "index-0 25 01:30:00 4/?", "index-0 25 02:00:00 5/?"},
+			[]string{"unnamed 25 00:30:00 1/?", "unnamed 25 00:59:59 2/?", "unnamed 25 01:00:00 3/?", "unnamed 25 01:30:00 4/?", "unnamed 25 02:00:00 5/?"},
 			"the file ends inside it",
 		},
 	}

@@ -71,9 +71,9 @@ func (c *clock) read(text string) (time.Duration, error) {
 		}
 	}
 	if yearLast.MatchString(text) {
-		return 0, fmt.Errorf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", quote(text))
+		return 0, wrongf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", quote(text))
 	}
-	return 0, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", quote(text))
+	return 0, wrongf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", quote(text))
 }
 
 // yearLast is how a date begins in most countries, each with an order of its own.
@@ -88,13 +88,13 @@ func epoch(text string) (t time.Duration, ok bool, err error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970", quote(text))
+		return 0, false, wrongf("cannot read %s as seconds since 1970", quote(text))
 	}
 	if v > 1e11 {
 		v /= 1000
 	}
 	if v > 230*365*86400 {
-		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970: it is after the year 2199", quote(text))
+		return 0, false, wrongf("cannot read %s as seconds since 1970: it is after the year 2199", quote(text))
 	}
 	whole := math.Floor(v)
 	// A float64 holds the seconds of our time to some 200 ns.
@@ -105,7 +105,7 @@ func epoch(text string) (t time.Duration, ok bool, err error) {
 // inRange refuses what is no time of a log.
 func inRange(t time.Time, text string) (time.Duration, error) {
 	if y := t.UTC().Year(); y < 1971 || y > 2199 {
-		return 0, fmt.Errorf("%s is not between 1971 and 2199", quote(text))
+		return 0, wrongf("%s is not between 1971 and 2199", quote(text))
 	}
 	return time.Duration(t.UnixNano()), nil
 }

@@ -4,6 +4,7 @@
 package formats
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -25,8 +26,10 @@ type csvLog struct {
 	pids    bool   // a row is of a process
 	comma   string // what stands between two fields
 	first   bool   // no row was read yet
+	header  string
+	points  points
 	fields  []string
-	counted map[string]int // the GPUs that a text names, in the order of their first rows
+	bursts  gpu.Bursts // of rows that tell no GPU
 }
 
 // csvColumn is a column: what it holds, and how many bytes one of its amounts is, 0 if it does not
@@ -57,6 +60,9 @@ const csvNames = "timestamp, date, time, gpu, uuid, name, used, total, free, pid
 func untimed(columns []csvColumn) bool {
 	return !slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "timestamp" || c.role == "time" })
 }
+
+// errManyGPUs is the error of rows of which no column tells the GPU.
+var errManyGPUs = errors.New("the rows come in bursts, as of several GPUs, and no column tells which: name the column that does, as gpu or uuid; or take the rows of one GPU, as awk -F, '$2 == 0' does")
 
 // parseColumns reads the names of columns, such as used[MiB]. Without a time among them the clock must know when the log
 // begins, and how far apart its rows are.
@@ -102,7 +108,7 @@ func readCSV(l *log) error {
 	if err != nil {
 		return err
 	}
-	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, untimed: untimed(columns), first: true, counted: map[string]int{}}
+	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, untimed: untimed(columns), first: true}
 	c.pids = slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "pid" })
 	for {
 		text, err := l.nextLine()
@@ -115,8 +121,8 @@ func readCSV(l *log) error {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		if err := c.line(text); err != nil {
-			return l.lines.errorf("%w", err)
+		if err := l.wrong(c.line(text), text); err != nil {
+			return err
 		}
 	}
 }
@@ -124,15 +130,17 @@ func readCSV(l *log) error {
 // line takes a line.
 func (c *csvLog) line(text string) error {
 	if c.comma == "" {
-		c.comma = ","
-		for _, other := range []string{";", "\t"} {
-			if !strings.Contains(text, ",") && strings.Contains(text, other) {
-				c.comma = other
-			}
+		if comma, ok := strings.CutPrefix(text, "sep="); ok && (comma == "," || comma == ";" || comma == "\t") {
+			c.comma = comma // as Excel wants it
+			return nil
 		}
+		c.comma = c.commaOf(text)
+	}
+	if text == c.header {
+		return nil // again, as where a file is continued
 	}
 	if err := c.split(text); err != nil {
-		return fmt.Errorf("%w: %s", err, quote(text))
+		return wrongf("%w", err)
 	}
 	first := c.first
 	c.first = false
@@ -144,27 +152,42 @@ func (c *csvLog) line(text string) error {
 		c.cutOff(text)
 		return nil
 	case n != len(c.columns):
-		return fmt.Errorf("has %d fields, but --columns names %d: name each one, those of no use -: %s", n, len(c.columns), quote(text))
+		return wrongf("has %d fields, but --columns names %d: name each one, those of no use -", n, len(c.columns))
 	case c.lines.cut && c.endsInAmount():
 		c.cutOff(text)
 		return nil
 	}
 	if first && c.untimed {
 		if _, err := c.memory(); err != nil {
-			return nil // a header
+			c.header = text
+			return nil
 		}
 	}
 	t, err := c.time()
 	if err != nil {
 		if first && !errors.Is(err, errNoDate) {
-			return nil // a header
+			c.header = text
+			return nil
 		}
 		return err
 	}
-	if err := c.row(t); err != nil {
-		return fmt.Errorf("%w: %s", err, quote(text))
+	return c.row(t)
+}
+
+// commaOf returns what stands between the fields of a line: what makes as many as there are columns. A comma may also stand
+// before the decimals.
+func (c *csvLog) commaOf(text string) string {
+	for _, comma := range []string{",", ";", "\t"} {
+		if strings.Count(text, comma) == len(c.columns)-1 && len(c.columns) > 1 {
+			return comma
+		}
 	}
-	return nil
+	for _, comma := range []string{";", "\t"} {
+		if !strings.Contains(text, ",") && strings.Contains(text, comma) {
+			return comma
+		}
+	}
+	return ","
 }
 
 // split puts the fields of a line into fields.
@@ -220,6 +243,9 @@ func (c *csvLog) row(t time.Duration) error {
 		return err
 	}
 	if !c.pids {
+		if !info.Named() && c.bursts.Add(t) {
+			return errManyGPUs
+		}
 		return c.emit(info, gpu.Sample{T: t, Memory: usedOf(m)}, c.lines.number)
 	}
 	pid := c.field("pid")
@@ -241,7 +267,7 @@ func (c *csvLog) memory() (m gpu.Memory, err error) {
 			return m, err
 		}
 	}
-	return m, nil
+	return m, c.points.err()
 }
 
 // amount returns the memory of a column.
@@ -254,42 +280,29 @@ func (c *csvLog) amount(role string) (v gpu.Opt[uint64], err error) {
 		if unit == 0 {
 			unit = c.options.Unit
 		}
-		if v, err = amount(c.fields[i], unit); err != nil {
+		text := c.fields[i]
+		if c.comma != "," && strings.Contains(text, ",") { // before the decimals, as in 1.234,5
+			text = strings.Replace(strings.ReplaceAll(text, ".", ""), ",", ".", 1)
+		}
+		if v, err = amount(text, unit); err != nil {
 			return v, fmt.Errorf("%s: %w", role, err)
 		}
+		c.points.note(text, v, role == "total")
 	}
 	return v, nil
 }
 
-// info returns the GPU of a row. One that is named by a text, such as node1:0, has the number of
-// its first row among the GPUs.
+// info returns the GPU of a row. One that is named by a text, such as node1:0, has no number.
 func (c *csvLog) info() (gpu.Info, error) {
 	index, uuid := c.field("gpu"), c.field("uuid")
-	info := indexed(0)
-	switch {
-	case isDigits(index):
+	info := gpu.Info{Index: -1, UUID: cmp.Or(uuid, index, gpu.Unnamed), Name: c.field("name")}
+	if isDigits(index) {
 		n, err := parseIndex(index)
 		if err != nil {
 			return info, err
 		}
-		info = indexed(n)
-	case index != "" || uuid != "":
-		text := uuid
-		if text == "" {
-			text = index
-		}
-		n, known := c.counted[text]
-		if !known {
-			if n = len(c.counted); n >= maxGPUs {
-				return info, fmt.Errorf("more than %d GPUs: check which column names the GPU", maxGPUs)
-			}
-			c.counted[text] = n
-		}
-		info.Index, info.UUID = n, text
+		numbered := indexed(n)
+		info.Index, info.UUID = n, cmp.Or(uuid, numbered.UUID)
 	}
-	if uuid != "" {
-		info.UUID = uuid
-	}
-	info.Name = c.field("name")
 	return info, nil
 }

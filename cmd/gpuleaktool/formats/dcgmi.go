@@ -41,8 +41,8 @@ func readDCGMI(l *log) error {
 		if err != nil {
 			return err
 		}
-		if err := d.line(text); err != nil {
-			return l.lines.errorf("%w", err)
+		if err := l.wrong(d.line(text), text); err != nil {
+			return err
 		}
 	}
 }

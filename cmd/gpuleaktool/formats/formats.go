@@ -94,5 +94,6 @@ const (
 	recordGPUs = "nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"
 	recordDmon = "nvidia-smi dmon -s m -o DT"
 	recordPmon = "nvidia-smi pmon -s m -o DT"
+	recordROCm = `while sleep 1; do rocm-smi --showmeminfo vram --csv | sed -n "s/^card/$(date +%s),/p"; done >amd.csv`
 	recordDCGM = "dcgmi dmon -e 252,250 -d 1000"
 )

@@ -150,7 +150,7 @@ func TestReadErrors(t *testing.T) {
 		{CSV, Options{Columns: []string{"timestamp", "used", "mem_used"}}, "", "two columns are used"},
 		{CSV, Options{Columns: []string{"timestamp", "used"}}, "2026-03-01 10:00:00,5\n", "log:1: used: tells no unit"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,5,6\n", "has 3 fields, but --columns names 2"},
-		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,5\n03/01/2026 10:00,5\n", "log:2: cannot read \"03/01/2026 10:00\" as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "time,used\n03/01/2026 10:00,5\n", "log:2: cannot read \"03/01/2026 10:00\" as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does"},
 		{CSV, Options{Columns: []string{"used[B]"}}, "5\n", "--columns: names no timestamp: say which column it is; or, if there is none, when the log begins"},
 		{CSV, Options{Columns: []string{"used[B]"}, Start: start}, "5\n", "--log.interval=1s"},
 		{WandB, Options{}, "_timestamp,system.gpu.0.memoryAllocated\n1,2\n", "in percent alone (system.gpu.0.memoryAllocated)"},
@@ -158,8 +158,8 @@ func TestReadErrors(t *testing.T) {
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,-5\n", "cannot read \"-5\" as memory"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, strings.Repeat("x", 2*maxLine), "the line is longer than"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "4.123456789,5\n5.123456789,5\n", "log:2: cannot read \"5.123456789\" as a time"},
-		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "1772362800,5\n0000000005.5,5\n", "log:2: \"0000000005.5\" is not between 1971 and 2199"},
-		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "1772362800,5\n" + strings.Repeat("9", 300) + ",5\n", "is after the year 2199"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "time,used\n0000000005.5,5\n", "log:2: \"0000000005.5\" is not between 1971 and 2199"},
+		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "time,used\n" + strings.Repeat("9", 300) + ",5\n", "is after the year 2199"},
 		{CSV, Options{Columns: []string{"timestamp", "pid", "used[B]"}}, strings.Repeat("1772362800,7,5\n", maxProcesses+1), "lists more than 65536 processes at one time"},
 		{WandB, Options{Start: start}, "_timestamp,system.gpu.0.memoryAllocatedBytes\n5.123456789,2\n", "log:2: cannot read \"5.123456789\" as a time"},
 		{WandB, Options{}, "Relative Time (Wall),a - system/gpu.0.memoryAllocatedBytes\n1015.123456789,2\n", "log:2: tells the time since its start only: give when it begins, as --log.start"},
@@ -181,13 +181,40 @@ func TestReadErrors(t *testing.T) {
 
 // TestTwoForOne has rows of four GPUs and no column that tells which: nothing is said of them.
 func TestTwoForOne(t *testing.T) {
-	var text strings.Builder
-	for i := range 20 {
-		for range 4 {
-			fmt.Fprintf(&text, "2026-03-01 10:00:%02d,5 MiB\n", i)
+	for _, gpus := range []int{2, 4} {
+		for _, apart := range []int{0, 3} { // ms between two rows of a round
+			var text strings.Builder
+			for i := range 20 {
+				for k := range gpus {
+					fmt.Fprintf(&text, "2026-03-01 10:00:%02d.%03d,%d MiB\n", i, k*apart, 5+k)
+				}
+			}
+			_, _, err := read(CSV, text.String(), Options{Columns: []string{"timestamp", "used"}})
+			if err == nil || !strings.Contains(err.Error(), "the rows come in bursts, as of several GPUs, and no column tells which") {
+				t.Errorf("%d GPUs, %d ms apart: %v", gpus, apart, err)
+			}
 		}
 	}
-	if _, _, err := read(CSV, text.String(), Options{Columns: []string{"timestamp", "used"}}); err == nil || !strings.Contains(err.Error(), "several GPUs are taken for one") {
+}
+
+// TestGoesOn reads on below a line that another program wrote, or that was damaged; a line that says the whole log is of
+// something else is an error.
+func TestGoesOn(t *testing.T) {
+	columns := Options{Columns: []string{"timestamp", "used[B]"}}
+	good := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "2026-03-01 10:00:%02d,5\n", i)
+		}
+		return b.String()
+	}
+	if got, left, err := read(CSV, good(3)+"epoch 1, loss=2\nwarning\n2026-03-01 10:00:03,5 apples\n2026-03-01 10:00:04,6\n", columns); err != nil || len(got) != 4 || len(left) != 1 || left[0].Lines != 3 || left[0].First != 4 {
+		t.Errorf("%q, %v, %v", got, left, err)
+	}
+	if _, _, err := read(CSV, good(3)+strings.Repeat("epoch 1, loss=2\n", 4), columns); err == nil || !strings.Contains(err.Error(), "log: has too many rows that cannot be used: left out 4 lines, the first is line 4: cannot read \"epoch 1\" as a time") {
+		t.Error(err)
+	}
+	if _, _, err := read(CSV, good(3)+"10:00:04,5\n", columns); !errors.Is(err, errNoDate) {
 		t.Error(err)
 	}
 }
@@ -236,11 +263,45 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// TestUnnumbered has logs that do not tell the index of a GPU: none is made up.
+func TestUnnumbered(t *testing.T) {
+	document := xmlDocument("Sun Mar  1 22:30:00 2026", "")
+	for _, c := range []struct {
+		format  Format
+		columns string
+		text    string
+		index   int
+		uuid    string
+	}{
+		{CSV, "timestamp,used", "2026-03-01 10:00:00,5 MiB\n", -1, gpu.Unnamed},
+		{CSV, "timestamp,gpu,used", "2026-03-01 10:00:00,3,5 MiB\n", 3, "index-3"},
+		{CSV, "timestamp,gpu,used", "2026-03-01 10:00:00,node1:3,5 MiB\n", -1, "node1:3"},
+		{CSV, "timestamp,uuid,used", "2026-03-01 10:00:00,GPU-a,5 MiB\n", -1, "GPU-a"},
+		{CSV, "timestamp,gpu,uuid,used", "2026-03-01 10:00:00,3,GPU-a,5 MiB\n", 3, "GPU-a"},
+		{XML, "", document, 0, "GPU-1"},
+		{XML, "", strings.Replace(document, "<attached_gpus>1<", "<attached_gpus>8<", 1), -1, "GPU-1"}, // nvidia-smi -i
+		{XML, "", strings.Replace(document, "<attached_gpus>1</attached_gpus>", "", 1), -1, "GPU-1"},
+	} {
+		_, err := Read(t.Context(), c.format, "log", strings.NewReader(c.text), Options{Columns: strings.Split(c.columns, ",")}, func(info gpu.Info, _ *gpu.Sample) error {
+			if info.Index != c.index || info.UUID != c.uuid {
+				t.Errorf("%s: GPU %d %q, want %d %q", c.text, info.Index, info.UUID, c.index, c.uuid)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // FuzzRead reads anything as anything: it ends, and hands over the samples of each GPU in order.
 func FuzzRead(f *testing.F) {
 	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases(), wandbCases()) {
 		f.Add(uint8(slices.Index(All(), c.format)), strings.Join(c.options.Columns, ","), c.text)
 	}
+	f.Add(uint8(0), "", "2026-03-01T12:00:00.5Z timestamp, memory.used [MiB]\n2026-03-01T12:00:00.5Z 2026/03/01 12:00:00.000, 5 MiB\n")
+	f.Add(uint8(0), "", "2026-03-01 12:00:00 # gpu fb\n2026-03-01 12:00:00 0 5\n")
+	f.Add(uint8(0), "", "timestamp;\"memory.used [MiB]\"\n2026/03/01 12:00:00.000;5 MiB\n")
 	f.Fuzz(func(t *testing.T, at uint8, columns, text string) {
 		format := All()[int(at)%len(All())]
 		last := map[string]time.Duration{}
@@ -260,5 +321,13 @@ func FuzzRead(f *testing.F) {
 		}
 		Recognise(text)
 		Unreadable(text)
+		if n, columns := Suggest(strings.SplitN(text, "\n", 2)[0]); columns != "" && n != 1+strings.Count(columns, ",") {
+			t.Errorf("%d columns, %s", n, columns)
+		}
+		if rewrite := Rewrite(text); rewrite != nil {
+			if _, err := io.Copy(io.Discard, Rewritten(strings.NewReader(text), rewrite)); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }

@@ -29,7 +29,8 @@ type log struct {
 
 	last    map[string]time.Duration // of each GPU's samples, by UUID
 	samples int
-	back    int // samples left out because their time has not moved on
+	back    int  // samples left out because their time is before that of the one before
+	begun   bool // a row was read
 	left    []gpu.LeftOut
 	reasons []reason // of left, in its order
 }
@@ -52,6 +53,7 @@ const (
 	leftCut     reason = "cut"     // the log ends inside it
 	leftTime    reason = "time"    // the time has not moved on
 	leftForeign reason = "foreign" // it is of no such log
+	leftWrong   reason = "wrong"   // it cannot be read
 	leftEntity  reason = "entity"  // it is of no GPU
 	leftTwice   reason = "twice"   // the process has another amount at the same time
 )
@@ -78,29 +80,55 @@ func (l *log) emit(info gpu.Info, s gpu.Sample, line int) error {
 	last, known := l.last[info.UUID]
 	switch {
 	case known && s.T <= last:
-		l.back++
+		if s.T < last {
+			l.back++
+		}
 		const form = "2006-01-02 15:04:05.000"
-		l.leaveOut(leftTime, line, fmt.Sprintf("%s of GPU %q is not after its row before: rows come faster than the clock ticks, the clock was set back, or several GPUs are taken for one",
-			s.Time.In(l.options.Location).Format(form), info.UUID))
+		l.leaveOut(leftTime, line, fmt.Sprintf("%s%s is not after its row before: rows come faster than the clock ticks, the clock was set back, or several GPUs are taken for one",
+			s.Time.In(l.options.Location).Format(form), of(&info)))
 		return nil
 	case !known && len(l.last) >= maxGPUs:
 		return fmt.Errorf("%s:%d: names more than %d GPUs: check which column names the GPU", l.name, line, maxGPUs)
 	}
 	l.last[info.UUID] = s.T
 	l.samples++
+	l.begun = true
 	return l.take(info, &s)
 }
 
 // useless returns an error where most of a log could not be used: nothing would be said of it.
 func (l *log) useless() error {
-	if l.back > l.samples {
-		for i, r := range l.reasons {
-			if r == leftTime {
-				return fmt.Errorf("%s: has more rows that cannot be used than others: %s", l.name, l.left[i])
-			}
+	for i, r := range l.reasons {
+		if (r == leftTime || r == leftWrong) && l.left[i].Lines > l.samples || r == leftTime && 2*l.back > l.samples {
+			return fmt.Errorf("%s: has too many rows that cannot be used: %s", l.name, l.left[i])
 		}
 	}
 	return nil
+}
+
+// lineError is the error of a single line, below which the log may go on.
+type lineError struct{ error }
+
+func (e lineError) Unwrap() error { return e.error }
+
+// wrongf returns a lineError.
+func wrongf(form string, args ...any) error { return lineError{fmt.Errorf(form, args...)} }
+
+// wrong takes the error of the line that was read last. Below a first row the line is left out: the log ends inside it,
+// another program wrote into it, or it was damaged. Else the error is returned, with its place.
+func (l *log) wrong(err error, text string) error {
+	_, ofLine := errors.AsType[lineError](err)
+	switch {
+	case err == nil:
+		return nil
+	case l.begun && l.lines.cut:
+		l.cutOff(text)
+		return nil
+	case l.begun && ofLine:
+		l.leaveOut(leftWrong, l.lines.number, err.Error()+": "+quote(text))
+		return nil
+	}
+	return l.lines.errorf("%w", err)
 }
 
 // nextLine returns the next line, or an error that is io.EOF at the end.
@@ -121,6 +149,14 @@ func (l *log) cutOff(text string) {
 	l.leaveOut(leftCut, l.lines.number, "the file ends inside it: "+quote(text))
 }
 
+// of says in a message which GPU something is of, "" if the log does not tell.
+func of(info *gpu.Info) string {
+	if !info.Named() {
+		return ""
+	}
+	return fmt.Sprintf(" of GPU %q", info.UUID)
+}
+
 // indexed returns what is known of a GPU of which a log tells only the index.
 func indexed(index int) gpu.Info {
 	return gpu.Info{Index: index, UUID: "index-" + strconv.Itoa(index)}
@@ -130,7 +166,7 @@ func indexed(index int) gpu.Info {
 func parseIndex(text string) (int, error) {
 	v, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read %q as the index of a GPU", text)
+		return 0, wrongf("cannot read %q as the index of a GPU", text)
 	}
 	return int(v), nil
 }
@@ -139,7 +175,7 @@ func parseIndex(text string) (int, error) {
 func parsePID(text string) (uint32, error) {
 	v, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read %q as a process id", text)
+		return 0, wrongf("cannot read %q as a process id", text)
 	}
 	return uint32(v), nil
 }

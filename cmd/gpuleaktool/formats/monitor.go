@@ -57,8 +57,8 @@ func readMonitor(l *log, f Format) error {
 		if err != nil {
 			return err
 		}
-		if err := m.line(text); err != nil {
-			return l.lines.errorf("%w", err)
+		if err := l.wrong(m.line(text), text); err != nil {
+			return err
 		}
 	}
 }

@@ -110,6 +110,7 @@ func (p *processLog) add(info gpu.Info, t time.Duration, process *gpu.Process) e
 	if !l.open {
 		l.open, l.begin, l.line, l.used = true, t, p.lines.number, map[uint32]gpu.Opt[uint64]{}
 	}
+	p.begun = true
 	if process == nil {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (p *processLog) add(info gpu.Info, t time.Duration, process *gpu.Process) e
 	}
 	pid, used := process.ID.PID, process.Used
 	if before := l.used[pid]; before.OK && used.OK && before != used {
-		p.leaveOut(leftTwice, p.lines.number, fmt.Sprintf("pid %d of GPU %q stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", pid, info.UUID))
+		p.leaveOut(leftTwice, p.lines.number, fmt.Sprintf("pid %d%s stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", pid, of(&info)))
 	}
 	l.used[pid] = used
 	l.list = append(l.list, *process)

@@ -81,6 +81,10 @@ func Unreadable(head string) string {
 	for line := range strings.Lines(strings.TrimLeft(head, " \t\r\n")) {
 		line = strings.TrimSpace(line)
 		switch {
+		case strings.HasPrefix(line, `{__name__="`):
+			return "is what promtool tsdb dump writes: use promtool tsdb dump-openmetrics instead"
+		case strings.Contains(line, "VRAM Total Used Memory (B)"):
+			return "is of rocm-smi, which tells no time: record with " + recordROCm + " and read it with --columns=timestamp,gpu,total[B],used[B]"
 		case strings.Contains(line, "NVSMI LOG") && strings.HasPrefix(line, "=="):
 			return "is the text of nvidia-smi -q: record with nvidia-smi -q -x -l 1, or with " + recordGPUs
 		case strings.HasPrefix(line, "[") && strings.Contains(line, "Driver:") && strings.Contains(line, "NVIDIA"):
@@ -100,10 +104,16 @@ func Unreadable(head string) string {
 }
 
 // gpustatLine is a GPU in the output of gpustat.
-var gpustatLine = regexp.MustCompile(`^\[\d+\] .*\|.*'C.*\|\s*\d+ / \d+ MB`)
+var gpustatLine = regexp.MustCompile(`^\[\d+\] .*\|.*['°]C.*\|\s*\d+ / \d+ MB`)
 
 // jsonHint returns what to do with JSON that is of no known program.
 func jsonHint(head string) string {
+	if strings.Contains(head, `"query_time"`) && strings.Contains(head, `"gpus"`) {
+		return "is of gpustat: record with " + recordGPUs
+	}
+	if strings.Contains(head, `"device_name"`) && strings.Contains(head, `"gpu_clock"`) {
+		return "is of nvtop, which tells no time: record with " + recordGPUs
+	}
 	if strings.Contains(head, `"dashboard"`) || strings.Contains(head, `"panels"`) {
 		return "is a dashboard of Grafana, which holds no samples: query its Prometheus with --prometheus.url and --query"
 	}

@@ -5,6 +5,7 @@ package formats
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -68,7 +69,7 @@ func readTable(l *log) error {
 		if err != nil {
 			return err
 		}
-		if err := t.line(strings.TrimSpace(text)); err != nil {
+		if err := t.wrong(t.line(strings.TrimSpace(text)), text); err != nil {
 			return err
 		}
 	}
@@ -85,7 +86,7 @@ func (t *table) line(text string) error {
 		}
 		at, err := t.clock.moment(text)
 		if err != nil {
-			return t.lines.errorf("%w", err)
+			return err
 		}
 		t.t, t.dated = at, true
 		return nil
@@ -121,7 +122,7 @@ func (t *table) begin() error {
 	if !t.dated {
 		at, err := t.clock.round(t.tables, "nvidia-smi -l 1 writes the date above each table")
 		if err != nil {
-			return t.lines.errorf("%w", err)
+			return err
 		}
 		t.t = at
 	}
@@ -149,7 +150,9 @@ func (t *table) row(text string) error {
 	case sectionMIG:
 		return t.migRow(cells, fields)
 	case sectionProcesses:
-		return t.processRow(fields)
+		err := t.processRow(fields)
+		t.known = t.known && err == nil
+		return err
 	}
 	return nil
 }
@@ -162,16 +165,17 @@ func (t *table) gpuRow(cells, fields []string) error {
 	if bus := strings.Fields(cells[1]); len(bus) > 0 && busID.MatchString(bus[0]) && len(fields) > 0 {
 		index, err := parseIndex(fields[0])
 		if err != nil {
-			return t.lines.errorf("%w", err)
+			return err
 		}
 		if len(t.gpus) >= maxGPUs {
-			return t.lines.errorf("a table of more than %d GPUs", maxGPUs)
+			return fmt.Errorf("a table of more than %d GPUs", maxGPUs)
 		}
 		g := &tableGPU{info: gpu.Info{Index: index, UUID: "pci-" + bus[0], PCIBusID: bus[0]}, line: t.lines.number}
 		if n := len(fields); n > 2 { // the last one is the persistence mode, or the driver model of Windows
 			g.info.Name = strings.Join(fields[1:n-1], " ")
 		}
 		t.gpus = append(t.gpus, g)
+		t.begun = true
 		return nil
 	}
 	if len(t.gpus) == 0 {
@@ -183,7 +187,7 @@ func (t *table) gpuRow(cells, fields []string) error {
 		var err error
 		g.read = true
 		if g.memory, err = usage(cells[1]); err != nil {
-			return t.lines.errorf("%w", err)
+			return err
 		}
 	case last == "Enabled" || last == "Disabled":
 		g.mig = gpu.Some(last == "Enabled")
@@ -211,15 +215,15 @@ func (t *table) migRow(cells, fields []string) error {
 	}
 	index, err := parseIndex(fields[0])
 	if err != nil {
-		return t.lines.errorf("%w", err)
+		return err
 	}
 	instance, err := parsePID(fields[1])
 	if err != nil {
-		return t.lines.errorf("GI ID: %w", err)
+		return fmt.Errorf("GI ID: %w", err)
 	}
 	m, err := usage(cells[1])
 	if err != nil {
-		return t.lines.errorf("%w", err)
+		return err
 	}
 	if g := t.gpuOf(index); g != nil {
 		g.instances = addInstance(g.instances, instance, m)
@@ -268,22 +272,22 @@ func (t *table) processRow(fields []string) error {
 	}
 	index, err := parseIndex(fields[0])
 	if err != nil {
-		return t.lines.errorf("%w", err)
+		return err
 	}
 	number, err := parsePID(fields[pid])
 	if err != nil {
-		return t.lines.errorf("%w", err)
+		return err
 	}
 	used, err := amount(fields[len(fields)-1], 0)
 	if err != nil {
-		return t.lines.errorf("%w", err)
+		return err
 	}
 	g := t.gpuOf(index)
 	switch {
 	case g == nil:
 		return nil
 	case len(g.processes) >= maxProcesses:
-		return t.lines.errorf("a table of more than %d processes", maxProcesses)
+		return fmt.Errorf("a table of more than %d processes", maxProcesses)
 	}
 	p := newProcess(number, fields[pid+1], strings.Join(fields[pid+2:len(fields)-1], " "), used)
 	if t.instances && isDigits(fields[1]) {

@@ -101,7 +101,8 @@ func (w *wandb) gpuOf(column string) (info gpu.Info, ok bool) {
 // csv reads a CSV with a header.
 func (w *wandb) csv(in io.Reader) error {
 	bound := NewGuard(in)
-	r := csv.NewReader(bound)
+	end := &tail{in: bound}
+	r := csv.NewReader(end)
 	r.ReuseRecord, r.FieldsPerRecord = true, -1
 	names, err := r.Read()
 	if err != nil {
@@ -121,9 +122,17 @@ func (w *wandb) csv(in io.Reader) error {
 			return nil
 		}
 		if err != nil {
+			if wrong, ok := errors.AsType[*csv.ParseError](err); ok && wrong.StartLine == wrong.Line && end.ended && w.begun {
+				w.leaveOut(leftCut, wrong.Line, "the file ends inside it")
+				return nil
+			}
 			return w.csvError(err)
 		}
 		line, _ := r.FieldPos(0)
+		if end.isCut(r) && w.begun {
+			w.leaveOut(leftCut, line, "the file ends inside it")
+			return nil
+		}
 		if len(fields) != len(names) {
 			w.leaveOut(leftCut, line, fmt.Sprintf("has %d fields, but the header has %d", len(fields), len(names)))
 			continue
@@ -136,6 +145,29 @@ func (w *wandb) csv(in io.Reader) error {
 			return fmt.Errorf("%s:%d: %w", w.name, line, err)
 		}
 	}
+}
+
+// tail knows how a text ends.
+type tail struct {
+	in    io.Reader
+	n     int64
+	last  byte
+	ended bool
+}
+
+// Read implements io.Reader.
+func (t *tail) Read(b []byte) (int, error) {
+	n, err := t.in.Read(b)
+	if n > 0 {
+		t.n, t.last = t.n+int64(n), b[n-1]
+	}
+	t.ended = t.ended || errors.Is(err, io.EOF)
+	return n, err
+}
+
+// isCut reports whether what r has read last ends with the text, which has no line break there. What ends in quotes is whole.
+func (t *tail) isCut(r *csv.Reader) bool {
+	return t.ended && r.InputOffset() == t.n && t.last != '\n' && t.last != '"'
 }
 
 func (w *wandb) csvError(err error) error { return fmt.Errorf("%s: reading the CSV: %w", w.name, err) }
@@ -235,6 +267,9 @@ func (w *wandb) hasMemory(row map[string]string) bool {
 }
 
 func (w *wandb) jsonError(d *jsonReader, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the file ends inside it, and nothing before can be used: export it again")
+	}
 	return fmt.Errorf("%s: reading the JSON, at byte %d: %w", w.name, d.InputOffset(), err)
 }
 

@@ -4,6 +4,8 @@
 package formats
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -22,18 +24,20 @@ const (
 )
 
 // xmlLog reads the documents that nvidia-smi -q -x writes, one after another as with -l. It keeps
-// no more than one GPU.
+// no more than one document.
 type xmlLog struct {
 	*log
-	path    []string
-	text    strings.Builder
-	t       time.Duration
-	dated   bool
-	driver  string
-	gpus    int // of the document
-	gpu     *xmlGPU
-	lives   map[string]*lives
-	decoder *xml.Decoder
+	documents documents
+	path      []string
+	text      strings.Builder
+	t         time.Duration
+	dated     bool
+	driver    string
+	attached  int       // how many GPUs there are, by the document; it may be asked of some of them
+	told      []xmlTold // of the document
+	gpu       *xmlGPU
+	lives     map[string]*lives
+	decoder   *xml.Decoder
 }
 
 // xmlGPU is the GPU that is being read.
@@ -55,8 +59,18 @@ type xmlGPU struct {
 
 // readXML reads a log of XML documents.
 func readXML(l *log) error {
-	bound := NewGuard(l.text)
-	x := &xmlLog{log: l, lives: map[string]*lives{}, decoder: xml.NewDecoder(bound)}
+	x := &xmlLog{log: l, lives: map[string]*lives{}, documents: documents{in: bufio.NewReaderSize(l.text, decoderBuffer)}}
+	for {
+		if err := x.document(); err != nil || !x.documents.next() {
+			return err
+		}
+	}
+}
+
+// document reads one document.
+func (x *xmlLog) document() error {
+	bound := NewGuard(&x.documents)
+	x.decoder, x.path, x.told = xml.NewDecoder(bound), nil, nil
 	for {
 		bound.Reset()
 		token, err := x.decoder.Token()
@@ -64,18 +78,86 @@ func readXML(l *log) error {
 		case errors.Is(err, io.EOF) && len(x.path) == 0:
 			return nil
 		case err != nil && isCut(err):
-			l.leaveOut(leftCut, x.line(), "the file ends inside a document")
-			return nil
+			x.leaveOut(leftCut, x.line(), "the document ends before it is whole")
+			return x.tell()
+		case isSyntax(err) && x.begun && x.documents.skip():
+			x.leaveOut(leftWrong, x.line(), fmt.Sprintf("%v: the rest of the document is of no use", err))
+			return x.tell()
+		case err != nil && !isSyntax(err):
+			return x.errorf("%w", err)
 		case err != nil:
 			return x.errorf("%w: take the part out that is no XML of nvidia-smi -q -x", err)
 		}
-		if err := l.ctx.Err(); err != nil {
+		if err := x.ctx.Err(); err != nil {
 			return err
 		}
 		if err := x.token(token); err != nil {
 			return err
 		}
 	}
+}
+
+// documents reads one document after another of a text, each up to the declaration with which the next one begins: nvidia-smi
+// may have been killed inside the one before.
+type documents struct {
+	in    *bufio.Reader
+	ready []byte // what was read and not yet given out
+	after []byte // the begin of the next document
+	begun bool   // something of the document was read
+	lines int    // that were given out
+	base  int    // of these, those before the document
+	err   error
+}
+
+// Read implements io.Reader. Its error is io.EOF at the end of the document.
+func (d *documents) Read(b []byte) (int, error) {
+	if len(d.ready) == 0 {
+		if d.after != nil {
+			return 0, io.EOF
+		}
+		if d.err != nil {
+			return 0, d.err
+		}
+		d.read()
+	}
+	n := copy(b, d.ready)
+	d.lines += bytes.Count(d.ready[:n], []byte("\n"))
+	d.ready = d.ready[n:]
+	return n, nil
+}
+
+// read makes the next line ready, or as much of it as fits.
+func (d *documents) read() {
+	line, err := d.in.ReadSlice('\n')
+	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		d.err = err
+	}
+	if at := bytes.Index(line, []byte("<?xml")); at >= 0 && (d.begun || len(bytes.TrimSpace(line[:at])) > 0) {
+		d.ready, d.after = line[:at], bytes.Clone(line[at:])
+		return
+	}
+	d.ready = line
+	d.begun = d.begun || len(bytes.TrimSpace(line)) > 0
+}
+
+// next goes on to the next document. It returns false if there is none.
+func (d *documents) next() bool {
+	if d.after == nil {
+		return false
+	}
+	d.ready, d.after, d.begun, d.base = d.after, nil, true, d.lines
+	return true
+}
+
+// skip passes over the rest of the document. It returns false if that cannot be read.
+func (d *documents) skip() bool {
+	_, err := io.Copy(io.Discard, struct{ io.Reader }{d})
+	return err == nil
+}
+
+func isSyntax(err error) bool {
+	_, ok := errors.AsType[*xml.SyntaxError](err)
+	return ok
 }
 
 // isCut reports whether an error is that of a document that has no end.
@@ -89,7 +171,7 @@ func isCut(err error) bool {
 
 func (x *xmlLog) line() int {
 	line, _ := x.decoder.InputPos()
-	return line
+	return x.documents.base + line
 }
 
 func (x *xmlLog) errorf(form string, args ...any) error {
@@ -125,14 +207,12 @@ func (x *xmlLog) token(token xml.Token) error {
 func (x *xmlLog) begin(part xml.StartElement) error {
 	switch strings.Join(x.path, "/") {
 	case "nvidia_smi_log":
-		x.dated, x.gpus, x.driver = false, 0, ""
+		x.dated, x.attached, x.told, x.driver = false, -1, nil, ""
 	case "nvidia_smi_log/gpu":
 		if !x.dated {
 			return x.errorf("no timestamp before the first GPU: record with nvidia-smi -q -x -l 1")
 		}
-		x.gpu = &xmlGPU{info: indexed(x.gpus), line: x.line()}
-		x.gpu.info.DriverVersion = x.driver
-		x.gpus++
+		x.gpu = &xmlGPU{info: gpu.Info{Index: -1, UUID: gpu.Unnamed, DriverVersion: x.driver}, line: x.line()}
 		for _, a := range part.Attr {
 			if a.Name.Local == "id" && a.Value != "" {
 				x.gpu.info.PCIBusID, x.gpu.info.UUID = a.Value, "pci-"+a.Value
@@ -160,8 +240,20 @@ func (x *xmlLog) end(text string) (err error) {
 	case "nvidia_smi_log/driver_version":
 		x.driver = text
 		return nil
+	case "nvidia_smi_log/attached_gpus":
+		if n, err := parseIndex(text); err == nil {
+			x.attached = n
+		}
+		return nil
 	case "nvidia_smi_log/gpu":
-		return x.flush()
+		return x.keep()
+	case "nvidia_smi_log":
+		if x.attached == len(x.told) { // in the order of their indices
+			for i := range x.told {
+				x.told[i].info.Index = i
+			}
+		}
+		return x.tell()
 	}
 	rest, ok := strings.CutPrefix(path, "nvidia_smi_log/gpu/")
 	if !ok {
@@ -247,9 +339,19 @@ func memoryPart(m *gpu.Memory, name, text string) error {
 	return err
 }
 
-// flush hands over the GPU that was read.
-func (x *xmlLog) flush() error {
+// xmlTold is what a document tells of a GPU.
+type xmlTold struct {
+	info   gpu.Info
+	sample gpu.Sample
+	line   int
+}
+
+// keep keeps the GPU that was read until the document ends.
+func (x *xmlLog) keep() error {
 	g := x.gpu
+	if len(x.told) >= maxGPUs {
+		return fmt.Errorf("a document of more than %d GPUs", maxGPUs)
+	}
 	s := gpu.Sample{T: x.t, Memory: usedOf(g.memory), MIGEnabled: g.mig, Instances: g.instances}
 	if g.known {
 		v := x.lives[g.info.UUID]
@@ -259,5 +361,18 @@ func (x *xmlLog) flush() error {
 		}
 		s.ProcessesKnown, s.Processes = true, v.settle(g.processes)
 	}
-	return x.emit(g.info, s, g.line)
+	x.told = append(x.told, xmlTold{g.info, s, g.line})
+	return nil
+}
+
+// tell hands over what a document tells.
+func (x *xmlLog) tell() error {
+	told := x.told
+	x.told = nil
+	for _, t := range told {
+		if err := x.emit(t.info, t.sample, t.line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

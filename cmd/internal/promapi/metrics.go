@@ -54,7 +54,7 @@ func UnitOf(text string) (unit float64, ok bool) {
 }
 
 // ErrUnit says that the unit of a metric is not known.
-var ErrUnit = errors.New("does not tell its unit: give --unit=B or --unit=MiB")
+var ErrUnit = errors.New("does not tell its unit: if it is used memory, give --unit=B or --unit=MiB")
 
 // quoted are the texts of a query.
 var quoted = regexp.MustCompile("\"(?:\\\\.|[^\"])*\"|'(?:\\\\.|[^'])*'|`[^`]*`")

@@ -1,0 +1,163 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// twoGPUs writes four hours of two GPUs, a row of each every 30 s: the first one is busy and well, the second one leaks after 45 minutes.
+func twoGPUs(row func(at time.Time, gpu, mib int) string) string {
+	var b strings.Builder
+	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for i := range 480 {
+		for gpu, mib := range []int{61234 + 8*(i%5), 24010 + 50*max(0, i-90)} {
+			b.WriteString(row(begin.Add(time.Duration(i)*30*time.Second), gpu, mib))
+		}
+	}
+	return b.String()
+}
+
+// logRows writes twoGPUs with a format whose verbs are the time, the GPU and its used memory in MiB, by their numbers.
+func logRows(form, layout string) string {
+	return twoGPUs(func(at time.Time, gpu, mib int) string { return fmt.Sprintf(form, at.Format(layout), gpu, mib) })
+}
+
+// second keeps the rows of the GPU that leaks.
+func second(log string) string {
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(log) {
+		if n++; n%2 == 0 {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+const (
+	smiLayout = "2006/01/02 15:04:05.000"
+	smiHead   = "timestamp, index, memory.used [MiB], memory.total [MiB]\n"
+	smiForm   = "%[1]s, %[2]d, %[3]d MiB, 81559 MiB\n"
+	start     = "--log.start=2026-03-01T12:00:00Z"
+)
+
+// TestLogsOfUsers reads logs as people have them. Of each the leak is told, and of which GPU, or what to do.
+func TestLogsOfUsers(t *testing.T) {
+	smi := smiHead + logRows(smiForm, smiLayout)
+	prefixed := func(log string) string {
+		var b strings.Builder
+		for line := range strings.Lines(log) {
+			b.WriteString("2026-03-01T12:00:00.123456789Z " + line)
+		}
+		return b.String()
+	}
+	om := func() string {
+		var b strings.Builder
+		for gpu := range 2 {
+			b.WriteString(twoGPUs(func(at time.Time, n, mib int) string {
+				if n != gpu {
+					return ""
+				}
+				return fmt.Sprintf("DCGM_FI_DEV_FB_USED{gpu=\"%d\",UUID=\"GPU-%d\"} %d %d\n", n, n, mib, at.Unix())
+			}))
+		}
+		return b.String()
+	}()
+	promtool := "DCGM_FI_DEV_FB_USED{gpu=\"1\", UUID=\"GPU-1\"} =>\n" + second(twoGPUs(func(at time.Time, _, mib int) string { return fmt.Sprintf("%d @[%d]\n", mib, at.Unix()) }))
+	chart := "\"Wall Time\",\"run - system/gpu.1.memoryAllocatedBytes\"\n" + second(twoGPUs(func(at time.Time, _, mib int) string { return fmt.Sprintf("\"%d\",\"%d\"\n", at.Unix(), mib<<20) }))
+	uuid := "GPU-c6bbd36b-91f3-04a6-55c1-9e7a5f1b2c3d"
+	for _, c := range []struct {
+		name, log string
+		args      []string
+		code      int
+		stdout    string // a part of it
+		stderr    string
+	}{
+		{"of nvidia-smi", smi, nil, exitLeak, "GPU 1 ", ""},
+		{"two GPUs, and no column tells which", logRows("%[1]s,%[3]d,81559\n", time.DateTime), []string{"--columns=timestamp,used[MiB],total[MiB]"}, exitWrong, "", "the rows come in bursts, as of several GPUs, and no column tells which"},
+		{"the same in nvidia-smi's names", logRows("%[1]s,%[3]d,81559\n", time.DateTime), []string{"--columns=timestamp,memory.used,memory.total"}, exitWrong, "", "the rows come in bursts, as of several GPUs, and no column tells which"},
+		{"one GPU, and no column tells which", second(logRows("%[1]s,%[3]d,81559\n", time.DateTime)), []string{"--columns=timestamp,used[MiB],total[MiB]"}, exitLeak, " for the GPU, ", ""},
+		{"the same in JSON", second(logRows("%[1]s,%[3]d,81559\n", time.DateTime)), []string{"--columns=timestamp,memory.used,memory.total", "--output=json"}, exitLeak, `"series":{},`, ""},
+		{"its uuid alone", "timestamp, uuid, memory.used [MiB], memory.total [MiB]\n" + second(logRows("%[1]s, "+uuid+", %[3]d MiB, 81559 MiB\n", smiLayout)), nil, exitLeak, " for GPU-c6bbd36b, ", ""},
+		{"the uuid in JSON", "timestamp, uuid, memory.used [MiB]\n" + second(logRows("%[1]s, "+uuid+", %[3]d MiB\n", smiLayout)), []string{"--output=json"}, exitLeak, `"series":{"uuid":"` + uuid + `"},`, ""},
+		{"processes of no known GPU", "timestamp, pid, process_name, used_gpu_memory [MiB]\n" + second(logRows("%[1]s, 7, serve, %[3]d MiB\n", smiLayout)), nil, exitLeak, "the GPU, serve, pid 7 ", ""},
+		{"named by a text", logRows("%[1]s,node%[2]d:0,%[3]d MiB\n", time.DateTime), []string{"--columns=timestamp,gpu,used"}, exitLeak, " for GPU node1:0, ", ""},
+		{"points between thousands", logRows("%[1]s;%[2]d;24.010;81.559\n", time.DateTime), []string{"--columns=timestamp,gpu,used[MiB],total[MiB]"}, exitWrong, "", "if the point sets thousands apart, take it out"},
+		{"the same without a total", logRows("%[1]s;%[2]d;24.010\n", time.DateTime), []string{"--columns=timestamp,gpu,used[MiB]"}, exitWrong, "", "if the point sets thousands apart, take it out"},
+		{"points between thousands, commas before decimals", twoGPUs(func(at time.Time, gpu, mib int) string {
+			return fmt.Sprintf("%s;%d;%d.%03d,50;81.559,00\n", at.Format(time.DateTime), gpu, mib/1000, mib%1000)
+		}), []string{"--columns=timestamp,gpu,used[MiB],total[MiB]"}, exitLeak, "(53 %)", ""},
+		{"decimals of a GiB", "sep=;\n" + twoGPUs(func(at time.Time, gpu, mib int) string {
+			return fmt.Sprintf("%s;%d;%.3f GiB\n", at.Format(time.DateTime), gpu, float64(mib)/1024)
+		}), []string{"--columns=timestamp,gpu,used"}, exitLeak, " for GPU 1, ", ""},
+		{"a GPU without a value", smiHead + twoGPUs(func(at time.Time, gpu, mib int) string {
+			if gpu == 0 {
+				return at.Format(smiLayout) + ", 0, [N/A], [N/A]\n"
+			}
+			return fmt.Sprintf(smiForm, at.Format(smiLayout), gpu, mib)
+		}), nil, exitLeak, "not judged: no value of its memory", ""},
+		{"no value at all", smiHead + logRows("%[1]s, %[2]d, [N/A], [N/A]\n", smiLayout), nil, exitWrong, "", "holds no used memory: every value of it is absent, such as N/A"},
+		{"behind kubectl logs --timestamps", prefixed(smi), nil, exitLeak, " for GPU 1, ", ""},
+		{"dmon behind ts", "2026-03-01 12:00:00 # gpu     fb   bar1\n2026-03-01 12:00:00 # Idx     MB     MB\n" + logRows("%[1]s     %[2]d  %[3]d      5\n", time.DateTime), nil, exitLeak, " for GPU 1, ", ""},
+		{"without a time, behind ts", "2026-03-01 12:00:00 index, memory.used [MiB]\n" + logRows("%[1]s %[2]d, %[3]d MiB\n", time.DateTime), nil, exitLeak, " for GPU 1, ", ""},
+		{"saved with quotes", `"timestamp","index","memory.used [MiB]","memory.total [MiB]"` + "\n" + logRows("\"%[1]s\",\"%[2]d\",\"%[3]d MiB\",\"81559 MiB\"\n", smiLayout), nil, exitLeak, " for GPU 1, ", ""},
+		{"saved with semicolons", strings.ReplaceAll(smi, ",", ";"), nil, exitLeak, " for GPU 1, ", ""},
+		{"behind lines of a program", "Epoch 0 step 0: loss=2.30, lr=1e-4\n" + smi, nil, exitLeak, " for GPU 1, ", `left out 1 line, line 1: no header of nvidia-smi: "Epoch 0`},
+		{"among lines of a program", strings.Replace(smi, "2026/03/01 13:00:00.000, 1", "Epoch 1 step 0: loss=2.20\n2026/03/01 13:00:00.000, 1", 1), nil, exitLeak, " for GPU 1, ", "left out 1 line, line 243"},
+		{"a header again", "time,gpu,used\n" + strings.Replace(logRows("%[1]s,%[2]d,%[3]d\n", time.DateTime), "2026-03-01 13:00:00,0", "time,gpu,used\n2026-03-01 13:00:00,0", 1), []string{"--columns=timestamp,gpu,used[MiB]"}, exitLeak, " for GPU 1, ", ""},
+		{"OpenMetrics that is cut", om[:len(om)-3], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 960: the file ends inside it"},
+		{"an answer of promtool that is cut", promtool[:len(promtool)-6], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 481: the file ends inside it"},
+		{"a chart of W&B that is cut", chart[:len(chart)-4], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 481: the file ends inside it"},
+		{"a chart that is cut behind a quote", chart[:len(chart)-13], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 481: the file ends inside it"},
+		{"two nodes in one file", smi + smi, nil, exitWrong, "", "has too many rows that cannot be used: left out 960 lines, the first is line 963"},
+		{"MiB that are called bytes", "time,gpu,used,total\n" + logRows("%[1]s,%[2]d,%[3]d,81559\n", time.DateTime), []string{"--columns=timestamp,gpu,used[B],total[B]"}, exitWrong, "", "there are 79.6 KiB of memory at 2026-03-01T12:00:00Z, less than any GPU has: check the unit"},
+		{"a dump for people", `{__name__="DCGM_FI_DEV_FB_USED", gpu="0"} 61234 1772366400000` + "\n", nil, exitWrong, "", "use promtool tsdb dump-openmetrics instead"},
+		{"processes without times", "pid, process_name, used_gpu_memory [MiB]\n7, a, 5 MiB\n", nil, exitWrong, "", "record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1; if you have only this one, name its columns, and say when it begins and the time between two of its rows, as in --columns=pid,process,used[MiB] --log.start"},
+		{"another header", "time,host,gpu,mem_used (GiB),mem_total (GiB)\n", nil, exitWrong, "", "name the 5 columns in their order, with the unit of each amount: this may be --columns=timestamp,-,gpu,used[GiB],total[GiB], where - is of no use"},
+		{"many columns", strings.Repeat("some column of a long name,", 20) + "x\n", nil, exitWrong, "", "name the 21 columns in their order"},
+		{"timestamp as the first of other names", "timestamp,gpu,used\n2026-03-01 12:00:00,0,5\n", nil, exitWrong, "", "of another CSV than nvidia-smi's name the columns, as in --columns="},
+		{"gpustat", `{"hostname": "a", "query_time": "2026-03-01T12:00:00", "gpus": []}` + "\n", nil, exitWrong, "", "is of gpustat: record with nvidia-smi --query-gpu"},
+		{"nvtop", "[\n {\n  \"device_name\": \"A100\",\n  \"gpu_clock\": \"1410MHz\"\n }\n]\n", nil, exitWrong, "", "is of nvtop, which tells no time: record with"},
+		{"rocm-smi", "device,VRAM Total Memory (B),VRAM Total Used Memory (B)\ncard0,68702699520,64342720512\n", nil, exitWrong, "", "rocm-smi --showmeminfo vram --csv"},
+		{"a header alone", smiHead, nil, exitWrong, "", "holds no samples: let the recording run longer"},
+		{"another metric", "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"} 55 1772366400\n", nil, exitWrong, "", "DCGM_FI_DEV_GPU_TEMP does not tell its unit: if it is used memory, give --unit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			if err := os.WriteFile(path, []byte(c.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, stdout, stderr := tool(t.Context(), append(append([]string{"backtest"}, c.args...), path)...)
+			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) || c.stderr == "" && stderr != "" {
+				t.Errorf("exit code %d, stderr %.600q, stdout %.1500s\nwant %d, %q, %q", code, stderr, stdout, c.code, c.stderr, c.stdout)
+			}
+		})
+	}
+}
+
+// TestHourThatComesTwice tells the zone of a time in the hour that comes twice when daylight saving ends.
+func TestHourThatComesTwice(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]string{
+		"2026-10-24T23:30:00Z": "2026-10-25 01:30", "2026-10-25T00:30:00Z": "2026-10-25 02:30 CEST",
+		"2026-10-25T01:30:00Z": "2026-10-25 02:30 CET", "2026-10-25T02:30:00Z": "2026-10-25 03:30",
+	} {
+		at, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := moment(time.Duration(at.UnixNano()), berlin); got != want {
+			t.Errorf("%v: %q, want %q", at, got, want)
+		}
+	}
+}
