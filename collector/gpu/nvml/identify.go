@@ -30,24 +30,26 @@ type identification struct {
 	last *device
 }
 
+// knownGrace is how long identifyAll waits for positions whose device is known: without their answer that is still
+// there, and a GPU that comes back is not to wait for another one that hangs.
+const knownGrace = time.Second
+
 // identifyAll returns the devices at the first n positions, ordered by index,
 // waiting for those that answer slowly until the timeout or ctx ends.
 func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*device, error) {
-	timer := time.NewTimer(s.cfg.Timeout)
-	defer timer.Stop()
-	fresh := s.ask(n, generation)
-	expired := false
-	for _, id := range fresh {
-		if expired {
-			break
+	var known, unknown []*identification
+	for _, id := range s.ask(n, generation) {
+		if id.last != nil {
+			known = append(known, id)
+		} else {
+			unknown = append(unknown, id)
 		}
-		select {
-		case <-id.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-timer.C:
-			expired = true
-		}
+	}
+	if err := await(ctx, unknown, s.cfg.Timeout); err != nil {
+		return nil, err
+	}
+	if err := await(ctx, known, min(knownGrace, s.cfg.Timeout)); err != nil {
+		return nil, err
 	}
 	var devices []*device
 	for i := range n {
@@ -68,6 +70,22 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 		devices = append(devices, at)
 	}
 	return devices, nil
+}
+
+// await waits until all have an answer, the time is over or ctx ends. Only that is an error.
+func await(ctx context.Context, list []*identification, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for _, id := range list {
+		select {
+		case <-id.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			return nil
+		}
+	}
+	return nil
 }
 
 // ask starts an identification for each position that has none under way, and

@@ -6,8 +6,10 @@ package nvml
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -225,4 +227,48 @@ func TestWhoseMemoryIsAskedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBackThoughAnotherHangs has a GPU that was lost come back while the name of another one hangs: it is there within a second
+// or two, and the other one stays.
+func TestBackThoughAnotherHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &simNode{faults: map[*simFault]bool{}}
+		for i := range 3 {
+			node.gpus = append(node.gpus, &simGPU{uuid: simUUID(i), used: func() uint64 { return 1 << 30 }})
+		}
+		node.load(false)
+		s, _, err := newSimSource(node, Config{Timeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		listed := func() (uuids []string) {
+			devices, err := s.Devices(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range devices {
+				uuids = append(uuids, d.Info().UUID)
+			}
+			slices.Sort(uuids)
+			return uuids
+		}
+		if got := listed(); len(got) != 3 {
+			t.Fatalf("GPUs %q", got)
+		}
+		lost := &simFault{call: "nvmlDevice*", uuid: simUUID(2), code: nvml.ERROR_GPU_IS_LOST}
+		node.begin(lost)
+		if got := listed(); len(got) != 2 {
+			t.Fatalf("GPUs %q, one of which is lost", got)
+		}
+		node.end(lost)
+		hang := &simFault{call: "nvmlDeviceGetUUID", uuid: simUUID(1), hang: true}
+		node.begin(hang)
+		defer node.end(hang)
+		began := time.Now()
+		if got := listed(); len(got) != 3 || time.Since(began) > 2*time.Second {
+			t.Errorf("GPUs %q after %s", got, time.Since(began))
+		}
+	})
 }

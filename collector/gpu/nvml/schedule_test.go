@@ -414,8 +414,9 @@ func (w *world) note() {
 		switch {
 		case concerned:
 			g.calm, g.up = time.Time{}, false
-		case g.calm.IsZero() || (g.init && hangs):
-			// The library cannot be initialised while a call is inside.
+		case g.init && hangs: // the library cannot be initialised while a call is inside
+			g.calm = time.Time{}
+		case g.calm.IsZero():
 			g.calm = time.Now()
 		}
 	}
