@@ -42,7 +42,7 @@ func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*Recordi
 			return nil, err
 		}
 	}
-	f, err := newRecordingFile(name, in, loc)
+	f, err := newRecordingFile(name, in, loc, false)
 	if err != nil {
 		return nil, err
 	}

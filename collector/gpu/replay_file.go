@@ -49,6 +49,7 @@ type recordingFile struct {
 	last   map[string]time.Duration // by UUID
 	names  *programNames
 	left   leftOutLines
+	strict bool      // a line that cannot be read is an error: nobody reads what was left out
 	rows   int       // that have become readings
 	rest   []reading // after the last line
 	ended  bool
@@ -72,7 +73,7 @@ func openRecording(path string, size int64, loc *time.Location) (*recordingFile,
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	f, err := newRecordingFile(path, io.LimitReader(file, size), loc)
+	f, err := newRecordingFile(path, io.LimitReader(file, size), loc, true)
 	if err != nil {
 		file.Close()
 		return nil, err
@@ -81,13 +82,13 @@ func openRecording(path string, size int64, loc *time.Location) (*recordingFile,
 	return f, nil
 }
 
-// newRecordingFile reads a recording from in. name stands in errors.
-func newRecordingFile(name string, in io.Reader, loc *time.Location) (*recordingFile, error) {
+// newRecordingFile reads a recording from in. name stands in errors. strict is as in recordingFile.
+func newRecordingFile(name string, in io.Reader, loc *time.Location, strict bool) (*recordingFile, error) {
 	lines, err := newLineReader(name, in)
 	if err != nil {
 		return nil, err
 	}
-	f := &recordingFile{lines: lines, last: map[string]time.Duration{}, names: newProgramNames()}
+	f := &recordingFile{lines: lines, strict: strict, last: map[string]time.Duration{}, names: newProgramNames()}
 	return f, f.detect(loc)
 }
 
@@ -118,7 +119,7 @@ func (f *recordingFile) detect(loc *time.Location) error {
 		return nil
 	}
 	err = f.lines.errorf("%w", err)
-	if errors.Is(err, ErrNoHeader) && f.headerBelow(first, loc) {
+	if errors.Is(err, ErrNoHeader) && !f.strict && f.headerBelow(first, loc) {
 		return nil
 	}
 	return err
@@ -197,6 +198,7 @@ func (f *recordingFile) row() (reading, error) {
 // leaveOut reports whether the line of an error is left out, and counts it.
 func (f *recordingFile) leaveOut(err error) bool {
 	left, ok := errors.AsType[*leftOutError](err)
+	ok = ok && !(f.strict && left.reason == leftOutWrong)
 	if ok {
 		f.left.add(f.lines.number, left)
 	}

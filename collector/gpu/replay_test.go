@@ -342,7 +342,7 @@ func TestReplayErrors(t *testing.T) {
 		{"part of a byte", head + "2026/03/01 10:00:01.000, GPU-a, 0.3 MiB, 100 MiB\n", `FILE:2: memory.used: cannot read "0.3 MiB" as MiB: "2026/03/01 10:00:01.000, GPU-a, 0.3 MiB, 100 MiB"`},
 		{"too few fields", head + "2026/03/01 10:00:01.000, GPU-a, 12 MiB\n" + good, `FILE:2: has 3 fields, but the header has 4 columns: remove or repair the line: "2026/03/01 10:00:01.000, GPU-a, 12 MiB"`},
 		{"too many fields", head + "2026/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB, 7\n" + good, `FILE:2: has 5 fields, but the header has 4 columns: remove or repair the line: "2026/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB, 7"`},
-		{"most lines are of something else", head + good + "epoch 1\nepoch 2\n", `FILE: has more lines that cannot be read than others: left out 2 lines, the first is line 3: has 1 fields, but the header has 4 columns: "epoch 1"`},
+		{"a line below a row", head + good + "epoch 1\n" + good, `FILE:3: has 1 fields, but the header has 4 columns: "epoch 1": remove or repair the line`},
 		{"time", head + "yesterday, GPU-a, 12 MiB, 100 MiB\n", `FILE:2: timestamp: cannot read "yesterday" as a time with the year first, such as 2026/03/01 17:01:16.000: "yesterday, GPU-a, 12 MiB, 100 MiB"`},
 		{"no time", head + "[N/A], GPU-a, 12 MiB, 100 MiB\n", `FILE:2: timestamp: cannot read "[N/A]" as a time with the year first, such as 2026/03/01 17:01:16.000: "[N/A], GPU-a, 12 MiB, 100 MiB"`},
 		{"a time before there were GPUs", head + "0001/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB\n", `FILE:2: timestamp: "0001/03/01 10:00:01.000" is not between 1971 and 2200: "0001/03/01 10:00:01.000, GPU-a, 12 MiB, 100 MiB"`},

@@ -53,7 +53,13 @@ type leftOutError struct {
 	back   bool // as in LeftOut
 }
 
-func (e *leftOutError) Error() string { return e.why }
+// Error implements error, for who cannot leave the line out.
+func (e *leftOutError) Error() string {
+	if e.reason == leftOutWrong {
+		return e.why + repair
+	}
+	return e.why
+}
 
 // leftOutLines are the lines of a log that were left out, by reason.
 type leftOutLines []LeftOut

@@ -134,6 +134,13 @@ func TestLeftOut(t *testing.T) {
 					t.Errorf("samples %q, left out %q, %v\nwant    %q, left out %q", samples, left, err, tc.samples, tc.left)
 				}
 			}
+			if strings.Contains(strings.Join(tc.left, "\n"), "epoch 1") || strings.Contains(strings.Join(tc.left, "\n"), "header inside") {
+				// The exporter, of which nobody would see what was left out, does not begin.
+				if _, err := NewReplay(write(t, tc.text), ReplayOptions{}); err == nil || !strings.HasSuffix(err.Error(), repair) || !strings.Contains(err.Error(), ":3: ") {
+					t.Errorf("replay: %v", err)
+				}
+				return
+			}
 			// The exporter replays the same samples.
 			got := 0
 			for _, r := range replayAll(t, write(t, tc.text), nil) {
@@ -143,6 +150,14 @@ func TestLeftOut(t *testing.T) {
 				t.Errorf("replayed %d samples, want %d", got, len(tc.samples))
 			}
 		})
+	}
+}
+
+// TestMoreLeftOutThanRead has a log of which most is of another program.
+func TestMoreLeftOutThanRead(t *testing.T) {
+	_, _, err := readLog(t, "timestamp, memory.used [MiB]\n2026/03/01 10:00:00.000, 10 MiB\nepoch 1\nepoch 2\n", nil)
+	if err == nil || err.Error() != `log: has more lines that cannot be read than others: left out 2 lines, the first is line 3: has 1 fields, but the header has 2 columns: "epoch 1"` {
+		t.Error(err)
 	}
 }
 
