@@ -161,3 +161,16 @@ func TestHourThatComesTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestReportOfUnknownMemory names a GPU that never told its memory, and draws nothing of it.
+func TestReportOfUnknownMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	log := smiHead + "2026/03/01 12:00:00.000, 0, 10 MiB, 81559 MiB\n2026/03/01 12:00:00.000, 1, [N/A], [N/A]\n"
+	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", path)
+	if code != exitOK || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "not judged: no value of its memory") {
+		t.Errorf("exit code %d, %d plots, %q: %.3000s", code, strings.Count(stdout, `<svg class="plot"`), stderr, stdout)
+	}
+}

@@ -76,7 +76,9 @@ func rowOf(f *finding, loc *time.Location, number int) reportRow {
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
 		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Alert: f.told(loc),
 		Withheld: f.atSurest(loc), AtEnd: f.atEnd(), Knew: f.knew(),
-		Plot: f.drawing(loc, number).SVG(),
+	}
+	if !f.unknown() {
+		row.Plot = f.drawing(loc, number).SVG()
 	}
 	switch {
 	case f.level > levelVerdict:
@@ -85,7 +87,7 @@ func rowOf(f *finding, loc *time.Location, number int) reportRow {
 		row.Class = "warn"
 	case f.suspected.open():
 		row.Class = "warn"
-	case !f.judged():
+	case !f.judged(), f.unknown():
 		row.Class = "wait"
 	}
 	return row
