@@ -317,7 +317,7 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 		}
 	}
 	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {
-		return nil, warnings, fmt.Errorf("%s: %w", name, noMemory(h, list))
+		return nil, warnings, fmt.Errorf("%s: %w", name, noMemory(list))
 	}
 	for _, x := range list {
 		if len(b.files) > 1 {
@@ -328,12 +328,8 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 }
 
 // noMemory is the error of a history without a single amount of used memory.
-func noMemory(h history, list []*series) error {
-	r, ok := h.(*recorded)
-	switch {
-	case ok && !r.reader.HasMemory():
-		return errors.New("holds no used memory: record memory.used and memory.total, or used_memory of processes; of another CSV than nvidia-smi's name the columns, as in --columns=timestamp,gpu,used[MiB],total[MiB]")
-	case len(list) == 0:
+func noMemory(list []*series) error {
+	if len(list) == 0 {
 		return errors.New("holds no samples: let the recording run longer")
 	}
 	return errors.New("holds no used memory: every value of it is absent, such as N/A")

@@ -98,7 +98,7 @@ func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history
 // what is recognised; "" is what the reader of recordings finds out.
 func (b *backtest) formatOf(name, head string) (string, error) {
 	found := b.recognise(head)
-	if found == "" {
+	if found == "" && !formats.HasSMIHeader(head) {
 		if why := gpu.Unreadable([]byte(head)); why != "" {
 			return "", fmt.Errorf("%s: %s", name, why)
 		}
@@ -116,7 +116,7 @@ func (b *backtest) formatOf(name, head string) (string, error) {
 		return "", nil
 	case asked != formatAuto:
 		return asked, nil
-	case found == "" && len(b.columns) == 0 && !strings.HasPrefix(head, `{"format"`):
+	case found == "" && len(b.columns) == 0 && !strings.HasPrefix(head, `{"format"`) && !formats.HasSMIHeader(head):
 		if why := formats.Unreadable(head); why != "" {
 			return "", fmt.Errorf("%s: %s", name, why)
 		}
@@ -133,7 +133,7 @@ func (b *backtest) recognise(head string) string {
 	switch {
 	case isPrometheusAnswer(head):
 		return formatPrometheus
-	case len(b.columns) == 0 && isOpenMetrics(head):
+	case len(b.columns) == 0 && isOpenMetrics(head) && !formats.HasSMIHeader(head):
 		return formatOpenMetrics
 	}
 	return ""
@@ -180,13 +180,19 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 		}
 	}
 	reader, err := open(name, in, b.location)
+	first, _, _ := strings.Cut(head, "\n")
+	_, columns := formats.Suggest(strings.TrimSpace(first))
 	switch {
 	case errors.Is(err, gpu.ErrNoHeader):
 		return nil, noHeader(name, head)
+	case errors.Is(err, gpu.ErrNoTimestamp) && strings.Contains(first, "timestamp"):
+		return nil, fmt.Errorf("%s: something stands before each line of nvidia-smi: take it off, as sed does; it begins with %s", name, humanize.Printable(strings.TrimSpace(first), 80))
+	case errors.Is(err, gpu.ErrNoTimestamp) && strings.Contains(columns, "time"):
+		return nil, fmt.Errorf("%w; of another CSV than nvidia-smi's name the columns, as in --columns=%s", err, columns)
 	case errors.Is(err, gpu.ErrNoTimestamp):
-		first, _, _ := strings.Cut(head, "\n")
-		_, columns := formats.Suggest(first)
 		return nil, fmt.Errorf("%w; if you have only this one, name its columns, and say when it begins and the time between two of its rows, as in --columns=%s --log.start=2026-03-01T14:00:00Z --log.interval=1s", err, cmp.Or(columns, "index,used[MiB],total[MiB]"))
+	case err == nil && !reader.HasMemory():
+		return nil, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes; of another CSV than nvidia-smi's name the columns, as in --columns=%s", name, cmp.Or(columns, "timestamp,gpu,used[MiB],total[MiB]"))
 	}
 	if err != nil {
 		return nil, err

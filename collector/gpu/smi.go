@@ -49,6 +49,7 @@ type smiRow struct {
 	status  Status
 	pid     Opt[uint32]
 	process string
+	host    string      // the node, and a colon, where somebody has added it
 	used    Opt[uint64] // by the process
 }
 
@@ -61,7 +62,7 @@ func newSMIFormat(line string, loc *time.Location) (format, error) {
 	if h.known["pid"] {
 		return newSMIApps(h)
 	}
-	return &smiGPUs{header: h, indices: map[string]int{}, last: map[string]*smiStamp{}}, nil
+	return &smiGPUs{header: h, indices: map[string]int{}, uuids: map[int]string{}, last: map[string]*smiStamp{}}, nil
 }
 
 // ErrNoTimestamp says that a log of nvidia-smi was recorded without its times.
@@ -79,7 +80,7 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 			name, unit = strings.ToLower(strings.TrimSpace(before)), strings.TrimSuffix(after, "]")
 		}
 		parse := smiColumnOf(name)
-		if parse != nil {
+		if parse != nil && !slices.Contains(smiHostNames, name) { // many other logs have those
 			h.known[name] = true
 		}
 		h.columns = append(h.columns, smiField{name, unit, parse})
@@ -188,10 +189,10 @@ func (r *smiRow) identify(indices map[string]int) (known bool) {
 	case i.UUID != "":
 	case i.PCIBusID != "":
 		i.UUID = "pci-" + i.PCIBusID
+	case r.index.OK: // before the serial, which the GPUs of one board share
+		i.UUID = r.host + "index-" + strconv.Itoa(r.index.V)
 	case i.Serial != "":
 		i.UUID = "serial-" + i.Serial
-	case r.index.OK:
-		i.UUID = "index-" + strconv.Itoa(r.index.V)
 	default:
 		i.UUID = Unnamed
 	}
@@ -214,6 +215,7 @@ func (r *smiRow) identify(indices map[string]int) (known bool) {
 type smiGPUs struct {
 	header  *smiHeader
 	indices map[string]int
+	uuids   map[int]string       // by index, of rows that tell both
 	last    map[string]*smiStamp // by UUID
 	of      string               // the UUID of the row before, and latest its stamp
 	latest  *smiStamp
@@ -244,6 +246,7 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 			f.header.remember(row)
 		}
 	}
+	f.recall(row)
 	if known := row.identify(f.indices); !known && f.bursts.Add(row.stamp.t) {
 		return reading{}, false, errors.New("the rows come in bursts, as of several GPUs, and no column tells which: record with index or uuid: " + smiQueryGPUs)
 	}
@@ -261,6 +264,17 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 			Memory: row.memory, MIGEnabled: row.mig,
 		},
 	}, true, nil
+}
+
+// recall fills in the UUID of a GPU that has told it before and is lost now.
+func (f *smiGPUs) recall(r *smiRow) {
+	switch {
+	case !r.index.OK || !f.header.known["uuid"] && !f.header.known["gpu_uuid"]:
+	case r.info.UUID == "":
+		r.info.UUID = f.uuids[r.index.V]
+	case f.uuids[r.index.V] != r.info.UUID:
+		f.uuids[r.index.V] = r.info.UUID
+	}
 }
 
 // order returns an error if the time of the row's GPU has not moved on.
@@ -342,6 +356,7 @@ type smiList struct {
 	last    smiStamp // of the last row
 	current map[uint32]Process
 	before  map[uint32]uint64 // ProcessID.Start by pid
+	damaged int               // how many lists from this one on are left out
 }
 
 func newSMIApps(h *smiHeader) (*smiApps, error) {
@@ -357,10 +372,14 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 	}
 	row := new(smiRow)
 	if err := f.header.read(text, row); err != nil {
-		return reading{}, false, wrongRow(&f.header, err, text)
+		err = wrongRow(&f.header, err, text)
+		f.damage(err)
+		return reading{}, false, err
 	}
 	if !row.pid.OK {
-		return reading{}, false, f.header.wrong(errors.New("pid: is missing: remove the line"), text)
+		err := f.header.wrong(errors.New("pid: is missing: remove the line"), text)
+		f.damage(err)
+		return reading{}, false, err
 	}
 	f.header.rows++
 	row.identify(f.indices)
@@ -380,10 +399,10 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 		err := fmt.Errorf("pid: %d stands twice in the list%s: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.pid.V, l.info.of())
 		return reading{}, false, fmt.Errorf("%w: %s", err, quoteLine(text))
 	case twice, t > l.last.t+smiSlack:
-		done := l.close()
+		done, whole := l.close()
 		l.open(t)
 		l.add(row)
-		return done, true, nil
+		return done, whole, nil
 	}
 	l.add(row)
 	return reading{}, false, nil
@@ -394,7 +413,9 @@ func (f *smiApps) isWhole(text string) bool { return f.header.isWhole(text) }
 func (f *smiApps) end() []reading {
 	var out []reading
 	for _, uuid := range slices.Sorted(maps.Keys(f.lists)) {
-		out = append(out, f.lists[uuid].close())
+		if done, whole := f.lists[uuid].close(); whole {
+			out = append(out, done)
+		}
 	}
 	return out
 }
@@ -419,8 +440,22 @@ func (l *smiList) add(r *smiRow) {
 	}
 }
 
-// close ends the list and returns it.
-func (l *smiList) close() reading {
+// damage notes that a line cannot be read. It may have been of a process: the lists of that moment are not known to be whole,
+// and are left out, or the process would end there and another one begin.
+func (f *smiApps) damage(err error) {
+	if left, ok := errors.AsType[*leftOutError](err); ok && left.reason == leftOutWrong {
+		for _, l := range f.lists {
+			l.damaged = 2 // the line may stand before the first row of a list
+		}
+	}
+}
+
+// close ends the list and returns it; whole is false if it is left out.
+func (l *smiList) close() (done reading, whole bool) {
+	if l.damaged > 0 {
+		l.damaged--
+		return reading{}, false
+	}
 	s := Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin}
 	s.ProcessesKnown = true
 	s.Processes = slices.SortedFunc(maps.Values(l.current), compareProcesses)
@@ -429,5 +464,5 @@ func (l *smiList) close() reading {
 		l.before[pid] = p.ID.Start
 	}
 	l.number++
-	return reading{info: l.info, sample: s}
+	return reading{info: l.info, sample: s}, true
 }

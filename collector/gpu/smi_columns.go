@@ -5,8 +5,10 @@ package gpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,15 +43,17 @@ func smiColumnOf(name string) smiColumn {
 var smiColumns = map[string]smiColumn{
 	"timestamp": func(*smiRow, string, string) error { return nil }, // read by smiHeader.row
 
-	"index":          smiInt(func(r *smiRow) *Opt[int] { return &r.index }),
-	"uuid":           smiText(func(r *smiRow) *string { return &r.info.UUID }),
-	"gpu_uuid":       smiText(func(r *smiRow) *string { return &r.info.UUID }),
-	"name":           smiText(func(r *smiRow) *string { return &r.info.Name }),
-	"gpu_name":       smiText(func(r *smiRow) *string { return &r.info.Name }),
-	"pci.bus_id":     smiText(func(r *smiRow) *string { return &r.info.PCIBusID }),
-	"gpu_bus_id":     smiText(func(r *smiRow) *string { return &r.info.PCIBusID }),
-	"serial":         smiText(func(r *smiRow) *string { return &r.info.Serial }),
-	"gpu_serial":     smiText(func(r *smiRow) *string { return &r.info.Serial }),
+	"index":      smiInt(func(r *smiRow) *Opt[int] { return &r.index }),
+	"uuid":       smiText(func(r *smiRow) *string { return &r.info.UUID }),
+	"gpu_uuid":   smiText(func(r *smiRow) *string { return &r.info.UUID }),
+	"name":       smiText(func(r *smiRow) *string { return &r.info.Name }),
+	"gpu_name":   smiText(func(r *smiRow) *string { return &r.info.Name }),
+	"pci.bus_id": smiText(func(r *smiRow) *string { return &r.info.PCIBusID }),
+	"gpu_bus_id": smiText(func(r *smiRow) *string { return &r.info.PCIBusID }),
+	"serial":     smiText(func(r *smiRow) *string { return &r.info.Serial }),
+	"gpu_serial": smiText(func(r *smiRow) *string { return &r.info.Serial }),
+	"host":       smiHost, "hostname": smiHost, "node": smiHost,
+
 	"vbios_version":  smiText(func(r *smiRow) *string { return &r.info.VBIOSVersion }),
 	"driver_version": smiText(func(r *smiRow) *string { return &r.info.DriverVersion }),
 
@@ -200,6 +204,9 @@ func wholeMiB(text, header string) (bytes uint64, ok bool) {
 	return bytes << 20, true
 }
 
+// setApart is an amount whose thousands may be set apart, as 24.500 MiB: nvidia-smi writes whole numbers.
+var setApart = regexp.MustCompile(`^[1-9]\d{0,2}\.\d{3}(?: MiB)?$`)
+
 func smiBytes(at func(*smiRow) *Opt[uint64]) smiColumn {
 	return func(r *smiRow, text, unit string) error {
 		if v, ok := wholeMiB(text, unit); ok {
@@ -207,6 +214,9 @@ func smiBytes(at func(*smiRow) *Opt[uint64]) smiColumn {
 			return nil
 		}
 		v, err := smiMemory.read(text, unit)
+		if err == nil && v < 1<<30 && setApart.MatchString(text) {
+			err = fmt.Errorf("%q is less than a GPU has: if its point sets thousands apart, take it out", text)
+		}
 		if err == nil {
 			*at(r) = Some(uint64(v))
 		}
@@ -282,6 +292,9 @@ func smiFlag(at func(*smiRow) *Opt[bool]) smiColumn {
 	}
 }
 
+// rowInside is the time of a row that was appended to one that was cut off.
+var rowInside = regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, `)
+
 func smiPID(r *smiRow, text, _ string) error {
 	v, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
@@ -291,9 +304,20 @@ func smiPID(r *smiRow, text, _ string) error {
 	return nil
 }
 
+// smiHostNames are no columns of nvidia-smi: who puts the logs of several nodes together adds one.
+var smiHostNames = []string{"host", "hostname", "node"}
+
+func smiHost(r *smiRow, text, _ string) error {
+	r.host = text + ":"
+	return nil
+}
+
 // smiProcess takes the base name of the path that nvidia-smi prints; on Windows
 // it has backslashes.
 func smiProcess(r *smiRow, text, _ string) error {
+	if rowInside.MatchString(text) {
+		return errors.New("another row begins inside of it")
+	}
 	r.process = text[strings.LastIndexAny(text, `/\`)+1:]
 	return nil
 }

@@ -153,6 +153,48 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestDamagedProcessRow has a row of a process that cannot be read: it goes on in the next list, and is no other one. And a GPU
+// that is lost is the one that it was.
+func TestDamagedProcessRow(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n")
+	for i := range 6 {
+		fmt.Fprintf(&text, "2026/03/01 10:00:0%d.000, GPU-a, 7, a, 5 MiB\n2026/03/01 10:00:0%d.000, GPU-a, 8, b, 6 MiB\n", i, i)
+	}
+	for _, damaged := range []string{"7, pytEpoch 3\n", "7, py2026/03/01 10:00:04.000, GPU-a, 7, a, 5 MiB\n"} {
+		r, err := NewRecordingReader("log", strings.NewReader(strings.Replace(text.String(), "03.000, GPU-a, 7, a, 5 MiB\n", "03.000, GPU-a, "+damaged, 1)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists := 0
+		for {
+			_, s, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			lists++
+			if len(s.Processes) != 2 || s.Processes[0].ID != (ProcessID{PID: 7}) || s.Processes[1].ID != (ProcessID{PID: 8}) {
+				t.Errorf("processes %+v", s.Processes)
+			}
+		}
+		if lists < 4 || len(r.LeftOut()) != 1 {
+			t.Errorf("%d lists, left out %v", lists, r.LeftOut())
+		}
+	}
+	r, err := NewRecordingReader("log", strings.NewReader("timestamp, index, uuid, memory.used [MiB]\n2026/03/01 10:00:00.000, 1, GPU-a, 5 MiB\n2026/03/01 10:00:01.000, 1, [GPU is lost], [GPU is lost]\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if info, _, err := r.Next(); err != nil || info.UUID != "GPU-a" || info.Index != 1 {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+}
+
 // TestMoreLeftOutThanRead has a log of which most is of another program.
 func TestMoreLeftOutThanRead(t *testing.T) {
 	_, _, err := readLog(t, "timestamp, memory.used [MiB]\n2026/03/01 10:00:00.000, 10 MiB\nepoch 1\nepoch 2\n", nil)

@@ -69,6 +69,7 @@ func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMill
 func (g grafana) fill(query string, values map[string]string) string {
 	builtins := builtIn()
 	builtins["__range"] = strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s"
+	builtins["__interval"] = "5s" // the step of the queries: a minute may have passed between two marks of a minute
 	return replaceVariables(query, func(name string) string {
 		if v, ok := values[name]; ok {
 			return v

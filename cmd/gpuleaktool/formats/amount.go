@@ -4,7 +4,7 @@
 package formats
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -64,37 +64,53 @@ func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
 	return inBytes(f*unit, text)
 }
 
-// points finds out whether the points in the amounts of a log are set between thousands, as in 24.010 MiB: all of those that have
+// points finds out where the points in a column of amounts are set between thousands, as in 24.010 MiB: all of those that have
 // one look so, and are less than any GPU has.
 type points struct {
 	decimal   bool // there was one that is no such amount
-	total     bool // the memory that there is looks so
+	comma     bool // there was one with a comma before its decimals, as 2.020,5
 	thousands int  // how many amounts look so
 }
 
-var thousands = regexp.MustCompile(`^[1-9]\d{0,2}\.\d{3}(?: ?[A-Za-z]+)?$`)
+var (
+	thousands    = regexp.MustCompile(`^[1-9]\d{0,2}\.\d{3}(?: ?[A-Za-z]+)?$`)
+	commaDecimal = regexp.MustCompile(`^(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?: ?[A-Za-z]+)?$`)
+	commaGroups  = regexp.MustCompile(`^\d{1,3}(?:,\d{3})+(?:\.\d*|)(?: ?[A-Za-z]+)?$`)
+)
 
-// note takes an amount as it is written, and in bytes. total says that it is the memory that there is.
-func (p *points) note(text string, v gpu.Opt[uint64], total bool) {
-	switch looks := thousands.MatchString(text); {
-	case !v.OK:
-	case looks && v.V < 1<<30:
-		p.thousands++
-		p.total = p.total || total
-	case strings.Contains(text, ".") || v.V >= 1<<30:
-		p.decimal = true
+// plain returns an amount without thousands that are set apart, and with a point before its decimals. A comma before three
+// digits may be either, as may be a point: that is left to note.
+func (p *points) plain(text string) string {
+	text = strings.TrimSpace(text)
+	switch commas := strings.Count(text, ","); {
+	case commas == 0:
+	case commaGroups.MatchString(text) && (commas > 1 || strings.Contains(text, ".")): // 2,000.5
+		return strings.ReplaceAll(text, ",", "")
+	case commaDecimal.MatchString(text):
+		plain := strings.Replace(strings.ReplaceAll(text, ".", ""), ",", ".", 1)
+		p.comma = p.comma || !thousands.MatchString(plain)
+		return plain
 	}
+	return text
 }
 
 // manyThousands is from how many on they are no chance.
 const manyThousands = 20
 
-// err returns an error once it is certain enough.
-func (p *points) err() error {
-	if p.decimal || !p.total && p.thousands < manyThousands {
+// note takes an amount as it is written, and in bytes. total says that it is the memory that there is. It returns an error once it
+// is certain enough that thousands are set apart.
+func (p *points) note(text string, v gpu.Opt[uint64], total bool, comma string) error {
+	switch looks := thousands.MatchString(strings.TrimSpace(text)); {
+	case !v.OK:
+	case looks && v.V < 1<<30:
+		p.thousands++
+	case strings.Contains(text, ".") && !p.comma || v.V >= 1<<30:
+		p.decimal = true
+	}
+	if p.thousands == 0 || !p.comma && (p.decimal || !total && p.thousands < manyThousands) {
 		return nil
 	}
-	return errors.New("amounts such as 24.010 MiB are less than a GPU has: if the point sets thousands apart, take it out, as sed -E 's/([0-9])\\.([0-9]{3})/\\1\\2/g' does; if it stands before decimals, write two or four of them")
+	return fmt.Errorf("amounts such as %s are less than a GPU has. If the point sets thousands apart, take it out: awk -F'%s' -v OFS='%s' '{for (i = 2; i <= NF; i++) gsub(/[.]/, \"\", $i)} 1'. If it stands before decimals, add one: sed -E 's/([.][0-9]{3})/\\10/g'", quote(text), comma, comma)
 }
 
 // inBytes returns an amount of memory in bytes.

@@ -27,7 +27,7 @@ type csvLog struct {
 	comma   string // what stands between two fields
 	first   bool   // no row was read yet
 	header  string
-	points  points
+	points  map[string]*points // of the columns of amounts, by role
 	fields  []string
 	bursts  gpu.Bursts // of rows that tell no GPU
 }
@@ -62,7 +62,7 @@ func untimed(columns []csvColumn) bool {
 }
 
 // errManyGPUs is the error of rows of which no column tells the GPU.
-var errManyGPUs = errors.New("the rows come in bursts, as of several GPUs, and no column tells which: name the column that does, as gpu or uuid; or take the rows of one GPU, as awk -F, '$2 == 0' does")
+var errManyGPUs = errors.New("the rows come in bursts, as of several GPUs, and no column tells which: name the column that does, as gpu or uuid; if they are of one GPU, keep one row of each moment")
 
 // parseColumns reads the names of columns, such as used[MiB]. Without a time among them the clock must know when the log
 // begins, and how far apart its rows are.
@@ -108,7 +108,7 @@ func readCSV(l *log) error {
 	if err != nil {
 		return err
 	}
-	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, untimed: untimed(columns), first: true}
+	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, untimed: untimed(columns), first: true, points: map[string]*points{"used": {}, "total": {}, "free": {}}}
 	c.pids = slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "pid" })
 	for {
 		text, err := l.nextLine()
@@ -121,7 +121,7 @@ func readCSV(l *log) error {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		if err := l.wrong(c.line(text), text); err != nil {
+		if err := c.wrong(c.line(text), text); err != nil {
 			return err
 		}
 	}
@@ -136,8 +136,12 @@ func (c *csvLog) line(text string) error {
 		}
 		c.comma = c.commaOf(text)
 	}
-	if text == c.header {
+	switch {
+	case text == c.header:
 		return nil // again, as where a file is continued
+	case strings.HasPrefix(text, "#"):
+		c.foreign(text)
+		return nil
 	}
 	if err := c.split(text); err != nil {
 		return wrongf("%w", err)
@@ -151,6 +155,8 @@ func (c *csvLog) line(text string) error {
 	case n != len(c.columns) && c.lines.cut:
 		c.cutOff(text)
 		return nil
+	case !first && c.isOtherHeader(text):
+		return fmt.Errorf("a header of other columns: split the file there: %s", quote(text))
 	case n != len(c.columns):
 		return wrongf("has %d fields, but --columns names %d: name each one, those of no use -", n, len(c.columns))
 	case c.lines.cut && c.endsInAmount():
@@ -188,6 +194,15 @@ func (c *csvLog) commaOf(text string) string {
 		}
 	}
 	return ","
+}
+
+// isOtherHeader reports whether a line below the first one has the names of columns.
+func (c *csvLog) isOtherHeader(text string) bool {
+	if _, err := c.clock.read(strings.TrimSpace(c.fields[0])); err == nil {
+		return false
+	}
+	_, columns := Suggest(text)
+	return columns != ""
 }
 
 // split puts the fields of a line into fields.
@@ -243,7 +258,7 @@ func (c *csvLog) row(t time.Duration) error {
 		return err
 	}
 	if !c.pids {
-		if !info.Named() && c.bursts.Add(t) {
+		if !info.Named() && c.bursts.AddMemory(t, float64(m.Used.V)) {
 			return errManyGPUs
 		}
 		return c.emit(info, gpu.Sample{T: t, Memory: usedOf(m)}, c.lines.number)
@@ -267,7 +282,10 @@ func (c *csvLog) memory() (m gpu.Memory, err error) {
 			return m, err
 		}
 	}
-	return m, c.points.err()
+	if m.Used.OK && m.Total.OK && m.Used.V > m.Total.V {
+		return m, wrongf("more is in use than there is: check which column is which, and the units")
+	}
+	return m, nil
 }
 
 // amount returns the memory of a column.
@@ -281,28 +299,46 @@ func (c *csvLog) amount(role string) (v gpu.Opt[uint64], err error) {
 			unit = c.options.Unit
 		}
 		text := c.fields[i]
-		if c.comma != "," && strings.Contains(text, ",") { // before the decimals, as in 1.234,5
-			text = strings.Replace(strings.ReplaceAll(text, ".", ""), ",", ".", 1)
+		if c.comma != "," {
+			text = c.points[role].plain(text)
 		}
 		if v, err = amount(text, unit); err != nil {
 			return v, fmt.Errorf("%s: %w", role, err)
 		}
-		c.points.note(text, v, role == "total")
+		if err = c.points[role].note(text, v, role == "total", c.comma); err != nil {
+			return v, err
+		}
 	}
 	return v, nil
 }
 
 // info returns the GPU of a row. One that is named by a text, such as node1:0, has no number.
 func (c *csvLog) info() (gpu.Info, error) {
-	index, uuid := c.field("gpu"), c.field("uuid")
+	index, uuid := strings.TrimSuffix(c.present("gpu"), ".0"), c.present("uuid") // pandas writes 0.0
 	info := gpu.Info{Index: -1, UUID: cmp.Or(uuid, index, gpu.Unnamed), Name: c.field("name")}
 	if isDigits(index) {
 		n, err := parseIndex(index)
 		if err != nil {
 			return info, err
 		}
-		numbered := indexed(n)
-		info.Index, info.UUID = n, cmp.Or(uuid, numbered.UUID)
+		info.Index = n
+		switch {
+		case uuid == "":
+			info.UUID = indexed(n).UUID
+		case !strings.HasPrefix(uuid, "GPU-"): // the name of a node, say
+			info.UUID = uuid + ":" + index
+		}
+	}
+	if !info.Named() && slices.ContainsFunc(c.columns, func(c csvColumn) bool { return c.role == "gpu" || c.role == "uuid" }) {
+		return info, wrongf("does not tell its GPU")
 	}
 	return info, nil
+}
+
+// present returns the value of a column, "" where it has none.
+func (c *csvLog) present(role string) string {
+	if text := c.field(role); !isAbsent(text) {
+		return text
+	}
+	return ""
 }

@@ -263,6 +263,47 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+func TestSuggest(t *testing.T) {
+	for first, want := range map[string]string{
+		"time,gpu,used_mb,total_mb": "timestamp,gpu,used[MB],total[MB]", "ts;gpu;mem_used (GiB);memory_total (GiB)": "timestamp,gpu,used[GiB],total[GiB]",
+		"date,time,gpu,used_mib": "date,time,gpu,used[MiB]", "timestamp,gpu_name,gpu_id,mem_used_mib": "timestamp,name,gpu,used[MiB]",
+		"datetime,gpu_load,gpu_id,mem_used": "timestamp,-,gpu,used", "time,gpu_fan,gpu_power,gpu,used_mib": "timestamp,-,-,gpu,used[MiB]",
+		"time,hostname,gpu,used_mib": "timestamp,uuid,gpu,used[MiB]", "time,host,gpu_uuid,used_mib": "timestamp,-,uuid,used[MiB]",
+		"time,gpu_util,memory_used_percent,memory_used_mib": "timestamp,-,-,used[MiB]", "time,gpu,cpu_mem_used_mb,gpu_mem_used_mb": "timestamp,gpu,-,used[MB]",
+		"Time,RAM used [GB],GPU memory used [GB]": "timestamp,-,used[GB]", "time,gpu,bar1_used_mib,fb_used_mib": "timestamp,gpu,-,used[MiB]",
+		"time,gpu,usedGB,totalGB": "timestamp,gpu,used[GB],total[GB]", "time,gpu,memoryUsedBytes": "timestamp,gpu,used[B]", "time,gpu,used_kib": "timestamp,gpu,used[KiB]",
+		"time,unused_mb,used_mb": "timestamp,-,used[MB]", "time,device,total_energy_mj,used_mib,total_mib": "timestamp,gpu,-,used[MiB],total[MiB]",
+		"time,total_gpus,gpu,used_mib": "timestamp,-,gpu,used[MiB]", "time,used_by,gpu,used_mib": "timestamp,-,gpu,used[MiB]", "ts,gpu0_used_mb,gpu1_used_mb": "",
+		"created_at,gpu_index,fb_used_bytes": "timestamp,gpu,used[B]", "time,used_mib,memory_used_mib": "", "a,b": "",
+	} {
+		n, got := Suggest(first)
+		if got != want || n != 1+strings.Count(first, string(commaOf(first))) {
+			t.Errorf("%s: %d, %q, want %q", first, n, got, want)
+		}
+		if _, err := parseColumns(strings.Split(got, ","), &clock{}); got != "" && err != nil {
+			t.Errorf("%s: %v", first, err)
+		}
+	}
+}
+
+// TestDamagedList has a row of a process that cannot be read: it goes on in the next list, and is no other one.
+func TestDamagedList(t *testing.T) {
+	var text strings.Builder
+	for i := range 6 {
+		fmt.Fprintf(&text, "2026-03-01 10:00:0%d,7,5 MiB\n2026-03-01 10:00:0%d,8,6 MiB\n", i, i)
+	}
+	log := strings.Replace(text.String(), "03,7,5 MiB", "03,7,epoch 3", 1)
+	got, left, err := read(CSV, log, Options{Columns: []string{"timestamp", "pid", "used"}})
+	if err != nil || len(left) != 1 || len(got) < 4 {
+		t.Fatalf("%q, %v, %v", got, left, err)
+	}
+	for _, line := range got {
+		if !strings.HasSuffix(line, "[:7.0=5 :8.0=6]") {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
 // TestUnnumbered has logs that do not tell the index of a GPU: none is made up.
 func TestUnnumbered(t *testing.T) {
 	document := xmlDocument("Sun Mar  1 22:30:00 2026", "")

@@ -127,6 +127,8 @@ func (l *log) wrong(err error, text string) error {
 	case l.begun && ofLine:
 		l.leaveOut(leftWrong, l.lines.number, err.Error()+": "+quote(text))
 		return nil
+	case ofLine:
+		return l.lines.errorf("%w: %s", err, quote(text))
 	}
 	return l.lines.errorf("%w", err)
 }

@@ -57,7 +57,7 @@ func readMonitor(l *log, f Format) error {
 		if err != nil {
 			return err
 		}
-		if err := l.wrong(m.line(text), text); err != nil {
+		if err := m.wrong(m.line(text), text); err != nil {
 			return err
 		}
 	}

@@ -70,8 +70,21 @@ type processLog struct {
 	lists map[string]*processList // by UUID
 }
 
+// wrong is log.wrong. A line that cannot be read may have been of a process: the lists of that moment are not known to be whole, and
+// are left out, or the process would end there and another one begin.
+func (p *processLog) wrong(err error, text string) error {
+	if err != nil {
+		for _, l := range p.lists {
+			l.damaged = 2 // the line may stand before the first row of a list
+		}
+	}
+	return p.log.wrong(err, text)
+}
+
 // processList is the list of a GPU that is being read.
 type processList struct {
+	damaged int // how many lists from this one on are left out
+
 	info  gpu.Info
 	begin time.Duration
 	line  int
@@ -128,6 +141,11 @@ func (p *processLog) add(info gpu.Info, t time.Duration, process *gpu.Process) e
 
 // close ends a list.
 func (p *processLog) close(l *processList) error {
+	if l.damaged > 0 {
+		l.damaged--
+		l.open, l.list = false, nil
+		return nil
+	}
 	s := gpu.Sample{T: l.begin, ProcessesKnown: true, Processes: l.lives.settle(l.list)}
 	l.open, l.list = false, nil
 	return p.emit(l.info, s, l.line)

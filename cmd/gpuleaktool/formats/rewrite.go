@@ -11,66 +11,108 @@ import (
 	"strings"
 )
 
-// stamp is what kubectl logs --timestamps, docker logs -t, ts of moreutils and journalctl write before each line. Its first
-// group is the time, which the last two write without the year.
-var stamp = regexp.MustCompile(`^(?:(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \S+ \S+\[\d+\]:)?) `)
+// stamp is what other programs put before each line: kubectl logs --timestamps, docker logs -t, ts of moreutils, journalctl,
+// and container runtimes in their files. Its first group is a time that can be read, which some write without the year.
+var stamp = regexp.MustCompile(`^(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)|` +
+	`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?: std(?:out|err) [FP]| \S+ \S+\[\d+\]:)? `)
+
+// mostBefore is how many lines of another program may stand before the first one of a log, or of its header.
+const mostBefore = 20
 
 // Rewrite returns a function that makes the lines of a log that begins with head such as nvidia-smi writes them: another
 // program has put its time before each line, or has saved the CSV with quotes, semicolons or tabs. It is nil if there is
 // nothing to do.
 func Rewrite(head string) func(line string) string {
-	first, _, _ := strings.Cut(strings.TrimLeft(head, " \t\r\n"), "\n")
-	first = strings.TrimSpace(first)
-	if m := stamp.FindStringSubmatch(first + " "); m != nil {
-		return unstamp(first[min(len(m[0]), len(first)):], m[1], head)
-	}
-	if comma := commaOf(first); isSMINames(first, comma) && (comma != ',' || strings.Contains(first, `"`)) {
-		return func(line string) string { return plainRow(line, comma) }
+	n := 0
+	for line := range strings.Lines(head) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if m := stamp.FindStringSubmatch(line + " "); m != nil {
+			if rewrite := unstamp(line[min(len(m[0]), len(line)):], m[1], head); rewrite != nil {
+				return rewrite
+			}
+		} else if comma := commaOf(line); isSMINames(line, comma) {
+			if comma == ',' && !strings.Contains(line, `"`) {
+				return nil
+			}
+			return func(line string) string { return plainRow(line, comma) }
+		}
+		if n++; n > mostBefore {
+			break
+		}
 	}
 	return nil
 }
 
-// unstamp returns how the times are taken off the lines of a log whose first one is known. A log that tells no time of its
-// own keeps them as columns.
-func unstamp(first, time, head string) func(string) string {
+// HasSMIHeader reports whether a log that begins with head has a header of nvidia-smi --query-gpu or --query-compute-apps
+// among its first lines.
+func HasSMIHeader(head string) bool {
+	n := 0
+	for line := range strings.Lines(head) {
+		if isSMINames(strings.TrimSpace(line), ',') {
+			return true
+		}
+		if n++; n > mostBefore {
+			break
+		}
+	}
+	return false
+}
+
+// unstamp returns how the times are taken off the lines of a log that has such a line behind one of them. A log of GPUs that
+// tells no time of its own keeps them as columns. In one of processes they would tear lists apart.
+func unstamp(line, time, head string) func(string) string {
 	strip := func(line string) string {
 		if m := stamp.FindString(line); m != "" {
 			return line[len(m):]
 		}
 		return line
 	}
+	header := isSMINames(line, ',')
+	if header {
+		if time != "" && !strings.Contains(line, "timestamp") && !strings.Contains(line, "pid") {
+			return func(line string) string {
+				m := stamp.FindStringSubmatch(line)
+				switch {
+				case m == nil:
+					return line
+				case isSMINames(strings.TrimSpace(line[len(m[0]):]), ','):
+					return "timestamp, " + line[len(m[0]):]
+				}
+				return m[1] + ", " + line[len(m[0]):]
+			}
+		}
+		return strip
+	}
 	var stripped strings.Builder
 	for line := range strings.Lines(head) {
 		stripped.WriteString(strip(line))
 	}
-	names := strings.Fields(strings.ToLower(strings.TrimPrefix(first, "#")))
-	switch f := Recognise(stripped.String()); {
-	case f == DCGMI, f == "" && !isSMINames(first, ','):
-		return nil // who reads dcgmi knows what stands before its rows
-	case (f == Dmon || f == Pmon) && time != "" && len(names) > 0 && names[0] == "gpu":
+	f := Recognise(stripped.String())
+	names := strings.Fields(strings.ToLower(strings.TrimPrefix(line, "#")))
+	switch {
+	case f == "" || f == DCGMI: // who reads dcgmi knows what stands before its rows
+		return nil
+	case f == Dmon && time != "" && strings.HasPrefix(line, "#") && len(names) > 0 && names[0] == "gpu":
 		columns := "#time "
 		if strings.Contains(time, " ") {
 			columns = "#date time "
 		}
 		return func(line string) string {
-			if rest := strip(line); strings.HasPrefix(rest, "#") {
-				return columns + rest[1:]
-			}
-			return line
-		}
-	case f == "" && time != "" && !strings.Contains(first, "timestamp"):
-		return func(line string) string {
 			m := stamp.FindStringSubmatch(line)
 			switch {
 			case m == nil:
 				return line
-			case isSMINames(line[len(m[0]):], ','):
-				return "timestamp, " + line[len(m[0]):]
+			case strings.HasPrefix(line[len(m[0]):], "#"):
+				return columns + line[len(m[0])+1:]
 			}
-			return m[1] + ", " + line[len(m[0]):]
+			return m[1] + " " + line[len(m[0]):]
 		}
+	case f == Dmon && strings.HasPrefix(line, "#") && len(names) > 0 && names[0] != "gpu", f != Dmon:
+		return strip
 	}
-	return strip
+	return nil // another line may be the header
 }
 
 // commaOf returns what stands between the names of a header.
@@ -83,11 +125,18 @@ func commaOf(header string) rune {
 	return ','
 }
 
+// smiName is a name of a column as nvidia-smi writes it, with its unit.
+var smiName = regexp.MustCompile(`^[a-z][a-z0-9_.]*(?: \[[^\]]*\])?$`)
+
 // isSMINames reports whether a line is a header of nvidia-smi --query-gpu or --query-compute-apps.
 func isSMINames(line string, comma rune) bool {
 	memory, other := false, false
 	for name := range strings.SplitSeq(line, string(comma)) {
-		name, _, _ = strings.Cut(strings.Trim(strings.TrimSpace(name), `"`), " [")
+		name = strings.Trim(strings.TrimSpace(name), `"`)
+		if name != "" && !smiName.MatchString(name) {
+			return false
+		}
+		name, _, _ = strings.Cut(name, " [")
 		switch name {
 		case "memory.used", "memory.free", "used_gpu_memory", "used_memory":
 			memory = true

@@ -35,6 +35,7 @@ type xmlLog struct {
 	driver    string
 	attached  int       // how many GPUs there are, by the document; it may be asked of some of them
 	told      []xmlTold // of the document
+	whole     bool      // one was read as a whole
 	gpu       *xmlGPU
 	lives     map[string]*lives
 	decoder   *xml.Decoder
@@ -79,10 +80,10 @@ func (x *xmlLog) document() error {
 			return nil
 		case err != nil && isCut(err):
 			x.leaveOut(leftCut, x.line(), "the document ends before it is whole")
-			return x.tell()
+			return x.tellCut()
 		case isSyntax(err) && x.begun && x.documents.skip():
 			x.leaveOut(leftWrong, x.line(), fmt.Sprintf("%v: the rest of the document is of no use", err))
-			return x.tell()
+			return x.tellCut()
 		case err != nil && !isSyntax(err):
 			return x.errorf("%w", err)
 		case err != nil:
@@ -100,13 +101,14 @@ func (x *xmlLog) document() error {
 // documents reads one document after another of a text, each up to the declaration with which the next one begins: nvidia-smi
 // may have been killed inside the one before.
 type documents struct {
-	in    *bufio.Reader
-	ready []byte // what was read and not yet given out
-	after []byte // the begin of the next document
-	begun bool   // something of the document was read
-	lines int    // that were given out
-	base  int    // of these, those before the document
-	err   error
+	in     *bufio.Reader
+	ready  []byte // what was read and not yet given out
+	after  []byte // the begin of the next document
+	begun  bool   // something of the document was read
+	inside bool   // its root element was
+	lines  int    // that were given out
+	base   int    // of these, those before the document
+	err    error
 }
 
 // Read implements io.Reader. Its error is io.EOF at the end of the document.
@@ -132,12 +134,17 @@ func (d *documents) read() {
 	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 		d.err = err
 	}
-	if at := bytes.Index(line, []byte("<?xml")); at >= 0 && (d.begun || len(bytes.TrimSpace(line[:at])) > 0) {
+	at := bytes.Index(line, []byte("<?xml"))
+	if at < 0 && d.inside { // the declaration may be missing
+		at = bytes.Index(line, []byte("<nvidia_smi_log>"))
+	}
+	if at >= 0 && (d.begun || len(bytes.TrimSpace(line[:at])) > 0) {
 		d.ready, d.after = line[:at], bytes.Clone(line[at:])
 		return
 	}
 	d.ready = line
 	d.begun = d.begun || len(bytes.TrimSpace(line)) > 0
+	d.inside = d.inside || bytes.Contains(line, []byte("<nvidia_smi_log>"))
 }
 
 // next goes on to the next document. It returns false if there is none.
@@ -146,6 +153,7 @@ func (d *documents) next() bool {
 		return false
 	}
 	d.ready, d.after, d.begun, d.base = d.after, nil, true, d.lines
+	d.inside = bytes.Contains(d.ready, []byte("<nvidia_smi_log>"))
 	return true
 }
 
@@ -248,6 +256,7 @@ func (x *xmlLog) end(text string) (err error) {
 	case "nvidia_smi_log/gpu":
 		return x.keep()
 	case "nvidia_smi_log":
+		x.whole = true
 		if x.attached == len(x.told) { // in the order of their indices
 			for i := range x.told {
 				x.told[i].info.Index = i
@@ -363,6 +372,14 @@ func (x *xmlLog) keep() error {
 	}
 	x.told = append(x.told, xmlTold{g.info, s, g.line})
 	return nil
+}
+
+// tellCut hands over what a document tells that is not whole. Before one that is, the indices are not known.
+func (x *xmlLog) tellCut() error {
+	if !x.whole {
+		x.told = nil
+	}
+	return x.tell()
 }
 
 // tell hands over what a document tells.
