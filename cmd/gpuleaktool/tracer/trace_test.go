@@ -132,7 +132,8 @@ func TestTraceOfReplaced(t *testing.T) {
 		if refused(t, err) {
 			return
 		}
-		if err != nil || len(r.Sites) != 0 || r.Unsure != 2 {
+		// The line whose memory another thread frees may have one more block when the time is over.
+		if err != nil || len(r.Sites) != 0 || r.Unsure < 2 || r.Unsure > 3 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
