@@ -69,19 +69,9 @@ func unstamp(line, time, head string) func(string) string {
 		}
 		return line
 	}
-	header := isSMINames(line, ',')
-	if header {
+	if isSMINames(line, ',') {
 		if time != "" && !strings.Contains(line, "timestamp") && !strings.Contains(line, "pid") {
-			return func(line string) string {
-				m := stamp.FindStringSubmatch(line)
-				switch {
-				case m == nil:
-					return line
-				case isSMINames(strings.TrimSpace(line[len(m[0]):]), ','):
-					return "timestamp, " + line[len(m[0]):]
-				}
-				return m[1] + ", " + line[len(m[0]):]
-			}
+			return smiStamped
 		}
 		return strip
 	}
@@ -89,30 +79,47 @@ func unstamp(line, time, head string) func(string) string {
 	for line := range strings.Lines(head) {
 		stripped.WriteString(strip(line))
 	}
-	f := Recognise(stripped.String())
-	names := strings.Fields(strings.ToLower(strings.TrimPrefix(line, "#")))
-	switch {
+	names, isHeader := strings.CutPrefix(line, "#")
+	switch f := Recognise(stripped.String()); {
 	case f == "" || f == DCGMI: // who reads dcgmi knows what stands before its rows
 		return nil
-	case f == Dmon && time != "" && strings.HasPrefix(line, "#") && len(names) > 0 && names[0] == "gpu":
-		columns := "#time "
-		if strings.Contains(time, " ") {
-			columns = "#date time "
-		}
-		return func(line string) string {
-			m := stamp.FindStringSubmatch(line)
-			switch {
-			case m == nil:
-				return line
-			case strings.HasPrefix(line[len(m[0]):], "#"):
-				return columns + line[len(m[0])+1:]
-			}
-			return m[1] + " " + line[len(m[0]):]
-		}
-	case f == Dmon && strings.HasPrefix(line, "#") && len(names) > 0 && names[0] != "gpu", f != Dmon:
+	case f != Dmon:
 		return strip
+	case !isHeader:
+		return nil // another line may be the header
+	case time != "" && strings.HasPrefix(strings.TrimSpace(names), "gpu"):
+		return dmonStamped
 	}
-	return nil // another line may be the header
+	return strip
+}
+
+// smiStamped makes the time before a line of nvidia-smi's CSV its first column.
+func smiStamped(line string) string {
+	m := stamp.FindStringSubmatch(line)
+	if m == nil {
+		return line
+	}
+	rest := line[len(m[0]):]
+	if isSMINames(strings.TrimSpace(rest), ',') {
+		return "timestamp, " + rest
+	}
+	return m[1] + ", " + rest
+}
+
+// dmonStamped makes the time before a line of dmon its first column, or its first two.
+func dmonStamped(line string) string {
+	m := stamp.FindStringSubmatch(line)
+	if m == nil {
+		return line
+	}
+	rest := line[len(m[0]):]
+	switch names, isHeader := strings.CutPrefix(rest, "#"); {
+	case isHeader && strings.Contains(m[1], " "):
+		return "#date time " + names
+	case isHeader:
+		return "#time " + names
+	}
+	return m[1] + " " + rest
 }
 
 // commaOf returns what stands between the names of a header.
