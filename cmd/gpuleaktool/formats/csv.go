@@ -121,7 +121,7 @@ func readCSV(l *log) error {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		if err := c.wrong(c.line(text), text); err != nil {
+		if err := c.wrong(c.explain(c.line(text), text), text); err != nil {
 			return err
 		}
 	}
@@ -155,8 +155,6 @@ func (c *csvLog) line(text string) error {
 	case n != len(c.columns) && c.lines.cut:
 		c.cutOff(text)
 		return nil
-	case !first && c.isOtherHeader(text):
-		return fmt.Errorf("a header of other columns: split the file there: %s", quote(text))
 	case n != len(c.columns):
 		return wrongf("has %d fields, but --columns names %d: name each one, those of no use -", n, len(c.columns))
 	case c.lines.cut && c.endsInAmount():
@@ -196,13 +194,15 @@ func (c *csvLog) commaOf(text string) string {
 	return ","
 }
 
-// isOtherHeader reports whether a line below the first one has the names of columns.
-func (c *csvLog) isOtherHeader(text string) bool {
-	if _, err := c.clock.read(strings.TrimSpace(c.fields[0])); err == nil {
-		return false
+// explain returns the error of a line; one that has the names of columns says that those below it are others.
+func (c *csvLog) explain(err error, text string) error {
+	if err == nil || !c.begun {
+		return err
 	}
-	_, columns := Suggest(text)
-	return columns != ""
+	if _, columns := Suggest(text); columns != "" {
+		return fmt.Errorf("a header of other columns: split the file there: %s", quote(text))
+	}
+	return err
 }
 
 // split puts the fields of a line into fields.
