@@ -280,18 +280,37 @@ func waitedForACore(t *testing.T, p *harness.Process) (sum time.Duration) {
 	return sum
 }
 
+// settled waits until the driver answers, all GPUs are up and each has a sample more: what a call that hung has cost is counted after
+// the sample that it was part of, so with the next one at the latest.
+func (m *machine) settled(t *testing.T, p *harness.Process) harness.Metrics {
+	t.Helper()
+	first := eventually(t, p, m.driverUp)
+	return eventually(t, p, func(s harness.Metrics) error {
+		if err := m.driverUp(s); err != nil {
+			return err
+		}
+		for i := range m.GPUs {
+			_, before := m.samples(t, first, []int{i})
+			if _, now := m.samples(t, s, []int{i}); now <= before {
+				return fmt.Errorf("no new sample of GPU %d", i)
+			}
+		}
+		return nil
+	})
+}
+
 // suffer puts the machine through faults, and returns what is seen. others are the GPUs that are well.
 func (m *machine) suffer(t *testing.T, p *harness.Process, name string, others []int, faults ...fakenvml.Fault) *faultKind {
 	t.Helper()
 	k := &faultKind{Name: name, faults: len(faults)}
-	healthy := m.follow(t, p, eventually(t, p, m.allUp), others)
+	healthy := m.follow(t, p, m.settled(t, p), others)
 	m.Faults = faults
 	m.apply(t)
 	k.watch(t, p, faultTime, nil)
 	m.Faults = nil
 	m.apply(t)
 	cleared := time.Now()
-	after := eventually(t, p, m.allUp)
+	after := eventually(t, p, m.driverUp)
 	k.recovery = time.Since(cleared)
 	healthy.note(t, after, k)
 	return k

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,6 +270,53 @@ func TestBackThoughAnotherHangs(t *testing.T) {
 		began := time.Now()
 		if got := listed(); len(got) != 3 || time.Since(began) > 2*time.Second {
 			t.Errorf("GPUs %q after %s", got, time.Since(began))
+		}
+	})
+}
+
+// TestCountFails has the driver tell no more how many GPUs there are, while these answer: no reading is held up until a wait for
+// events is over and the library can be initialised again.
+func TestCountFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}
+		node.load(false)
+		s, l, err := newSimSource(node, Config{Timeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		devices, err := s.Devices(t.Context())
+		if err != nil || len(devices) != 1 {
+			t.Fatalf("%d GPUs: %v", len(devices), err)
+		}
+		node.begin(&simFault{call: "nvmlDeviceGetCount_v2", code: nvml.ERROR_LIB_RM_VERSION_MISMATCH})
+		if !s.gate.enterLater() {
+			t.Fatal("the gate is closed")
+		}
+		go func() {
+			time.Sleep(eventWait)
+			s.gate.leaveLater()
+		}()
+		asked := make(chan error, 1)
+		go func() {
+			_, err := s.Devices(t.Context())
+			asked <- err
+		}()
+		for range 15 {
+			time.Sleep(eventWait / 10)
+			began := time.Now()
+			if _, err := devices[0].Read(t.Context()); err != nil || time.Since(began) > 0 {
+				t.Errorf("a reading took %s: %v", time.Since(began), err)
+			}
+		}
+		if err := <-asked; err == nil || !strings.Contains(err.Error(), gpu.ReasonMismatch) {
+			t.Errorf("the error is %v", err)
+		}
+		if got := l.total[entry]; got != 2 {
+			t.Errorf("%d Inits, want 2", got)
+		}
+		if l.broken != "" {
+			t.Error(l.broken)
 		}
 	})
 }

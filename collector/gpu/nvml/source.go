@@ -154,8 +154,8 @@ func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 	}
 	n, generation, err := s.count()
 	if e, ok := errors.AsType[*callError](err); ok && e.outcome == down {
-		// It concerns every GPU, so that nothing is lost by holding them up.
-		if err := s.renew(drainGrace); err != nil {
+		// The GPUs may answer all the same.
+		if err := s.renew(s.quietly()); err != nil {
 			return nil, err
 		}
 		n, generation, err = s.count()
@@ -217,7 +217,7 @@ func unseen(err error) error {
 // a call, because one hangs, it is left for later.
 func (s *Source) ensure() error {
 	if !s.initialised.Load() {
-		return s.renew(drainGrace)
+		return s.renew(s.drained())
 	}
 	suspect, now := s.down.Load() != nil, time.Now()
 	if now.Before(s.again) || (!suspect && !s.bus.added()) {
@@ -261,12 +261,16 @@ func (s *Source) stuck() bool {
 	})
 }
 
-// renew initialises the library, and keeps all calls out for that.
-func (s *Source) renew(grace time.Duration) error {
+// drained has the library alone, and keeps all calls out until it has.
+func (s *Source) drained() (open func(), ok bool) {
 	if s.stuck() {
-		grace = 0
+		return s.gate.alone(0)
 	}
-	open, ok := s.gate.alone(grace)
+	return s.gate.alone(drainGrace)
+}
+
+// renew initialises the library, for who has it alone until open is called.
+func (s *Source) renew(open func(), ok bool) error {
 	if !ok {
 		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
 	}
