@@ -131,6 +131,8 @@ func costPage(t *testing.T) harness.Metrics {
 	return page
 }
 
+func costInstance(node int) string { return fmt.Sprintf("node-%05d:9844", node) }
+
 // nodeSeries are the labels of the series of one node, and their values. Only those are kept that a rule reads.
 func nodeSeries(page harness.Metrics, read map[string]bool, node int) (series []labels.Labels, values []float64) {
 	add := func(b *labels.Builder, v float64) {
@@ -145,7 +147,7 @@ func nodeSeries(page harness.Metrics, read map[string]bool, node int) (series []
 		for name, v := range s.Labels {
 			b.Set(name, v)
 		}
-		b.Set("__name__", s.Name).Set("job", "gpu_leak_exporter").Set("instance", fmt.Sprintf("node-%05d:9844", node))
+		b.Set("__name__", s.Name).Set("job", "gpu_leak_exporter").Set("instance", costInstance(node))
 		add(b, s.Value)
 		if strings.HasPrefix(s.Name, "gpu_process_") && s.Labels["pid"] != "" {
 			for k := 1; k < copies[s.Labels["pid"]]; k++ {
@@ -155,7 +157,7 @@ func nodeSeries(page harness.Metrics, read map[string]bool, node int) (series []
 		}
 	}
 	b := labels.NewBuilder(labels.EmptyLabels()).Set("__name__", "up").Set("job", "gpu_leak_exporter")
-	b.Set("instance", fmt.Sprintf("node-%05d:9844", node))
+	b.Set("instance", costInstance(node))
 	add(b, 1)
 	return series, values
 }
@@ -187,20 +189,75 @@ func quiet(s *harness.Sample) bool {
 // whileLeaking are the series that are there only while memory grows.
 var whileLeaking = regexp.MustCompile(`^gpu_(process_|workload_|mig_)?(leak_rate_bytes_per_second|fill_rate_bytes_per_second|leaked_bytes|leak_start_timestamp_seconds|seconds_to_full.*|leak_withheld_seconds)$`)
 
-// metricsRead returns the names of all series that a rule reads.
-func metricsRead(groups []*rules.Group) map[string]bool {
+// metricsRead returns the names of all series that queries read.
+func metricsRead(queries []parser.Expr) map[string]bool {
 	read := map[string]bool{}
-	for _, g := range groups {
-		for _, r := range g.Rules() {
-			parser.Inspect(r.Query(), func(n parser.Node, _ []parser.Node) error {
-				if v, ok := n.(*parser.VectorSelector); ok {
-					read[v.Name] = true
-				}
-				return nil
-			})
-		}
+	for _, q := range queries {
+		parser.Inspect(q, func(n parser.Node, _ []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok {
+				read[v.Name] = true
+			}
+			return nil
+		})
 	}
 	return read
+}
+
+// fleet is a storage that has an hour of many nodes, and the rules over it.
+type fleet struct {
+	db     *teststorage.TestStorage
+	engine *promql.Engine
+	groups []*rules.Group
+	meter  *costMeter
+	end    time.Time
+}
+
+// newFleet fills a storage with the series that rules read, and those of more.
+func newFleet(t *testing.T, page harness.Metrics, nodes int, more ...parser.Expr) *fleet {
+	t.Helper()
+	db, err := teststorage.NewWithError(func(o *tsdb.Options) { o.WALSegmentSize = -1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	parsing := parser.NewParser(parser.Options{})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e9, Timeout: 10 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parsing})
+	t.Cleanup(func() { engine.Close() })
+	f := &fleet{db: db, engine: engine, meter: &costMeter{engine: engine, of: db}}
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc: f.meter.query, Appendable: db, Queryable: db, Context: t.Context(), Parser: parsing,
+		Logger: slog.New(slog.DiscardHandler), NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+	})
+	byFile, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"), filepath.Join(shipped(), "rules.yaml"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for _, g := range byFile {
+		f.groups = append(f.groups, g)
+		for _, r := range g.AlertingRules() {
+			r.SetRestored(true)
+		}
+		for _, r := range g.Rules() {
+			more = append(more, r.Query())
+		}
+	}
+	f.end = fill(t, db, page, metricsRead(more), nodes)
+	runtime.GC()
+	return f
+}
+
+// evaluate evaluates all rules once.
+func (f *fleet) evaluate(t *testing.T, at time.Time) {
+	t.Helper()
+	for _, g := range f.groups {
+		f.meter.group = g
+		g.Eval(t.Context(), at)
+		for _, r := range g.Rules() {
+			if r.LastError() != nil {
+				t.Errorf("%s: %v", r.Name(), r.LastError())
+			}
+		}
+	}
 }
 
 // costRounds is how often all rules are evaluated: a cost is the mean of all but the first, because a collection of garbage hits
@@ -210,59 +267,25 @@ const costRounds = 16
 // costOfRules fills a storage with an hour of so many nodes, and evaluates all rules costRounds times.
 func costOfRules(t *testing.T, page harness.Metrics, nodes int) []ruleCost {
 	t.Helper()
-	db, err := teststorage.NewWithError(func(o *tsdb.Options) { o.WALSegmentSize = -1 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	parsing := parser.NewParser(parser.Options{})
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e9, Timeout: 10 * time.Minute, Parser: parsing})
-	defer engine.Close()
-	meter := &costMeter{engine: engine, of: db}
-	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc: meter.query, Appendable: db, Queryable: db, Context: t.Context(), Parser: parsing,
-		Logger: slog.New(slog.DiscardHandler), NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-	})
-	byFile, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"), filepath.Join(shipped(), "rules.yaml"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	var groups []*rules.Group
-	for _, g := range byFile {
-		groups = append(groups, g)
-	}
-	end := fill(t, db, page, metricsRead(groups), nodes)
-	runtime.GC()
+	f := newFleet(t, page, nodes)
 	for round := range costRounds {
-		end = end.Add(time.Millisecond) // no sample comes twice
 		if round == 1 {
-			meter.costs = nil
+			f.meter.costs = nil
 		}
-		for _, g := range groups {
-			for _, r := range g.AlertingRules() {
-				r.SetRestored(true)
-			}
-			meter.group = g
-			g.Eval(t.Context(), end)
-			for _, r := range g.Rules() {
-				if r.LastError() != nil {
-					t.Errorf("%s: %v", r.Name(), r.LastError())
-				}
-			}
-		}
+		f.evaluate(t, f.end.Add(time.Duration(round+1)*time.Millisecond)) // no sample comes twice
 	}
-	for _, g := range groups {
+	for _, g := range f.groups {
 		for _, r := range g.AlertingRules() {
 			if n := len(r.ActiveAlerts()); n > 0 {
 				t.Logf("%d nodes: %s is pending or fires %d times", nodes, r.Name(), n)
 			}
 		}
 	}
-	for i := range meter.costs {
-		meter.costs[i].time /= costRounds - 1
-		meter.costs[i].samples /= costRounds - 1
+	for i := range f.meter.costs {
+		f.meter.costs[i].time /= costRounds - 1
+		f.meter.costs[i].samples /= costRounds - 1
 	}
-	return meter.costs
+	return f.meter.costs
 }
 
 // sampleTime is the metric whose values do not stand still: a fleet whose samples are all old is another one.

@@ -35,6 +35,7 @@ type panel struct {
 	Datasource               datasource
 	GridPos                  struct{ X, Y, W, H int }
 	Targets                  []target
+	MaxDataPoints            int
 	FieldConfig              struct {
 		Defaults  struct{ Unit string }
 		Overrides []struct {

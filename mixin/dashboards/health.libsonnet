@@ -102,7 +102,7 @@ local panel = import '../lib/panel.libsonnet';
       'Errors that the driver reports, by their number. The table below says what they mean.',
       'short',
       q.rare('sum by (%(gpuBy)s, xid) (increase(gpu_xid_errors_total{%(gpu)s}[$__rate_interval]))', 'XID {{xid}} ' + perGPU),
-    ) + panel.counts + panel.bars + panel.noValue('None.'),
+    ) + panel.counts + panel.bars + panel.coarse + panel.noValue('None.'),
   ],
 
   local xidTexts =
@@ -181,7 +181,7 @@ local panel = import '../lib/panel.libsonnet';
       'Share of the time for which the clocks were held back, by reason. Only reasons that the driver counts.',
       'percentunit',
       q.rare('rate(gpu_clock_event_seconds_total{%(gpu)s, reason!="gpu_idle"}[$__rate_interval])', '{{reason}} ' + perGPU),
-    ) + panel.min(0) + panel.noValue('None, or the driver does not count it.'),
+    ) + panel.min(0) + panel.coarse + panel.noValue('None, or the driver does not count it.'),
   ],
 
   local power = [

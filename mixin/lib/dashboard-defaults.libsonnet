@@ -1,5 +1,7 @@
 // What all dashboards share. The uid is that of the file, so that a link to a
 // dashboard outlives its upgrade.
+local panel = import 'panel.libsonnet';
+
 {
   _config+:: {
     dashboardTags: error 'must provide dashboardTags',
@@ -27,6 +29,14 @@
     tags: [],
   },
 
+  // Grafana asks for a point per pixel, which is too much where all nodes are chosen.
+  local thinned(panels) = [
+    if std.objectHas(p, 'panels') then p { panels: thinned(super.panels) }
+    else if p.type == 'timeseries' then panel.states + p
+    else p
+    for p in panels
+  ],
+
   grafanaDashboards::
     local dashboards = super.grafanaDashboards;
     {
@@ -41,7 +51,7 @@
         schemaVersion: 39,
         annotations: { list: [] },
         links: [link(dashboards, file, to) for to in std.objectFields(dashboards) if to != file],
-      } + dashboards[file]
+      } + dashboards[file] + (if file == single then {} else { panels: thinned(super.panels) })
       for file in std.objectFields(dashboards)
     },
 }

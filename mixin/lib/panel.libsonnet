@@ -84,8 +84,9 @@
       },
     },
 
-  // coarse asks for few points: for panels over a whole fleet. states is as many as its states are worth.
-  coarse:: { maxDataPoints: 100 },
+  // coarse asks for few points: for what may be thousands of nodes, because Prometheus refuses a query that holds too many samples
+  // at once (--query.max-samples). states is as many as its states are worth, and what a graph over all nodes gets.
+  coarse:: { maxDataPoints: 80 },
   states:: { maxDataPoints: 240 },
 
   // listed has a legend for many series, those that are highest now first.
