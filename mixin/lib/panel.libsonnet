@@ -86,7 +86,7 @@
 
   // coarse asks for few points: for what may be thousands of nodes, because Prometheus refuses a query that holds too many samples
   // at once (--query.max-samples). states is as many as its states are worth, and what a graph over all nodes gets.
-  coarse:: { maxDataPoints: 80 },
+  coarse:: { maxDataPoints: 72 },
   states:: { maxDataPoints: 240 },
 
   // listed has a legend for many series, those that are highest now first.
