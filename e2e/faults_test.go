@@ -280,8 +280,8 @@ func waitedForACore(t *testing.T, p *harness.Process) (sum time.Duration) {
 	return sum
 }
 
-// settled waits until the driver answers, all GPUs are up and each has a sample more: what a call that hung has cost is counted after
-// the sample that it was part of, so with the next one at the latest.
+// settled waits until the driver answers, all GPUs are up and each has a sample more: what a call that hung has cost is
+// counted after the sample that it was part of, so with the next one at the latest.
 func (m *machine) settled(t *testing.T, p *harness.Process) harness.Metrics {
 	t.Helper()
 	first := eventually(t, p, m.driverUp)

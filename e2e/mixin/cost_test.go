@@ -205,10 +205,8 @@ func metricsRead(queries []parser.Expr) map[string]bool {
 
 // fleet is a storage that has an hour of many nodes, and the rules over it.
 type fleet struct {
-	db     *teststorage.TestStorage
-	engine *promql.Engine
 	groups []*rules.Group
-	meter  *costMeter
+	meter  *costMeter // of all queries
 	end    time.Time
 }
 
@@ -223,7 +221,7 @@ func newFleet(t *testing.T, page harness.Metrics, nodes int, more ...parser.Expr
 	parsing := parser.NewParser(parser.Options{})
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e9, Timeout: 10 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parsing})
 	t.Cleanup(func() { engine.Close() })
-	f := &fleet{db: db, engine: engine, meter: &costMeter{engine: engine, of: db}}
+	f := &fleet{meter: &costMeter{engine: engine, of: db}}
 	manager := rules.NewManager(&rules.ManagerOptions{
 		QueryFunc: f.meter.query, Appendable: db, Queryable: db, Context: t.Context(), Parser: parsing,
 		Logger: slog.New(slog.DiscardHandler), NotifyFunc: func(context.Context, string, ...*rules.Alert) {},

@@ -122,9 +122,9 @@ func (d dashboard) choose(page harness.Metrics, end time.Time) map[string]string
 func (f *fleet) peak(t *testing.T, q target, expr string) int {
 	t.Helper()
 	opts := promql.NewPrometheusQueryOpts(false, 0)
-	query, err := f.engine.NewInstantQuery(t.Context(), f.db, opts, expr, f.end)
+	query, err := f.meter.engine.NewInstantQuery(t.Context(), f.meter.of, opts, expr, f.end)
 	if !q.Instant {
-		query, err = f.engine.NewRangeQuery(t.Context(), f.db, opts, expr, f.end.Add(-time.Hour), f.end, scrapeInterval)
+		query, err = f.meter.engine.NewRangeQuery(t.Context(), f.meter.of, opts, expr, f.end.Add(-time.Hour), f.end, scrapeInterval)
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", expr, err)

@@ -60,7 +60,7 @@ local panel = import '../lib/panel.libsonnet';
         '1': { text: 'driver down', color: 'orange' },
         '2': { text: 'not scraped', color: 'red' },
       })],
-    ) + panel.states + panel.noValue('No such target.'),
+    ) + panel.bounded + panel.noValue('No such target.'),
   ],
   local okay(text) = {
     mappings: [panel.valueMapping({ '0': { text: text, color: 'red' }, '1': { text: 'ok', color: 'green' } })],

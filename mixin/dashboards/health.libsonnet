@@ -55,13 +55,13 @@ local panel = import '../lib/panel.libsonnet';
         '7': { text: 'reboot the machine', color: 'red' },
         '9': { text: 'does not answer', color: 'dark-red' },
       })],
-    ) + panel.states + panel.noValue('No GPU.'),
+    ) + panel.bounded + panel.noValue('No GPU.'),
     panel.timeline(
       'What holds the clocks back',
       'The gravest reason for which the clocks are below their maximum. Idle and the power limit are harmless; heat and the power brake are not. Of the 20 GPUs that were worst in the time range; the last row is all others.',
       q.worst(clockEvents, q.gpuBy, perGPU, otherGPUs),
       [panel.valueMapping({ [std.toString(i)]: { text: reasons[i].text, color: reasons[i].color } for i in std.range(0, std.length(reasons) - 1) })],
-    ) + panel.states + panel.noValue('No GPU.'),
+    ) + panel.bounded + panel.noValue('No GPU.'),
   ],
   local clockEvents =
     q.coded('gpu_clock_event_active', q.gpu, 'reason', [[i, reasons[i].name] for i in std.range(1, std.length(reasons) - 1)], q.gpuBy)
@@ -217,7 +217,7 @@ local panel = import '../lib/panel.libsonnet';
       'Lanes of the link against what it can have. Fewer lanes for good mean a bad slot or riser. The generation falls on purpose while the GPU is idle, so it is not shown here. Of 20 GPUs that had fewer; the last row is all others.',
       q.worst(with('max by (%(gpuBy)s) (gpu_pcie_link_width{%(gpu)s, state="current"} < bool on (%(by)s) group_left () max by (%(by)s) (gpu_pcie_link_width{%(gpu)s, state="max"}))'), q.gpuBy, perGPU, otherGPUs),
       [panel.valueMapping({ '0': { text: 'all lanes', color: 'semi-dark-green' }, '1': { text: 'fewer lanes', color: 'orange' } })],
-    ) + panel.states + panel.noValue('No GPU tells it.'),
+    ) + panel.bounded + panel.noValue('No GPU tells it.'),
     panel.table(
       'PCIe links and clocks now',
       'What each link has and can have, and the clocks. An idle GPU lowers both to save power.',

@@ -253,7 +253,7 @@ local panel = import '../lib/panel.libsonnet';
         ),
       ],
       [codeMapping],
-    ) + panel.states + panel.noValue('Not judged yet.'),
+    ) + panel.bounded + panel.noValue('Not judged yet.'),
     panel.timeSeries(
       'Time to out-of-memory',
       'How the forecast has changed, with its 90 % interval. Where it falls as fast as time goes by, it comes true. No line: nothing leaked.',
@@ -465,7 +465,7 @@ local panel = import '../lib/panel.libsonnet';
         perWorkload
       )],
       [codeMapping],
-    ) + panel.states + panel.noValue('No pod or job of two processes is here.'),
+    ) + panel.bounded + panel.noValue('No pod or job of two processes is here.'),
   ],
 
   local basis = [

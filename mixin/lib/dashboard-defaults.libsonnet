@@ -32,7 +32,7 @@ local panel = import 'panel.libsonnet';
   // Grafana asks for a point per pixel, which is too much where all nodes are chosen.
   local thinned(panels) = [
     if std.objectHas(p, 'panels') then p { panels: thinned(super.panels) }
-    else if p.type == 'timeseries' then panel.states + p
+    else if p.type == 'timeseries' then panel.bounded + p
     else p
     for p in panels
   ],

@@ -85,9 +85,9 @@
     },
 
   // coarse asks for few points: for what may be thousands of nodes, because Prometheus refuses a query that holds too many samples
-  // at once (--query.max-samples). states is as many as its states are worth, and what a graph over all nodes gets.
+  // at once (--query.max-samples). bounded is for states, which are worth no more, and for graphs of some thousand nodes.
   coarse:: { maxDataPoints: 72 },
-  states:: { maxDataPoints: 240 },
+  bounded:: { maxDataPoints: 240 },
 
   // listed has a legend for many series, those that are highest now first.
   listed:: { options+: {

@@ -129,14 +129,9 @@ func readCSV(l *log) error {
 
 // line takes a line.
 func (c *csvLog) line(text string) error {
-	if c.comma == "" {
-		if comma, ok := strings.CutPrefix(text, "sep="); ok && (comma == "," || comma == ";" || comma == "\t") {
-			c.comma = comma // as Excel wants it
-			return nil
-		}
-		c.comma = c.commaOf(text)
-	}
 	switch {
+	case c.comma == "" && c.choose(text):
+		return nil
 	case text == c.header:
 		return nil // again, as where a file is continued
 	case strings.HasPrefix(text, "#"):
@@ -176,6 +171,18 @@ func (c *csvLog) line(text string) error {
 		return err
 	}
 	return c.row(t)
+}
+
+// choose notes what stands between the fields, from the first line. It reports whether that line says so, as Excel wants it, and
+// nothing else.
+func (c *csvLog) choose(text string) bool {
+	comma, ok := strings.CutPrefix(text, "sep=")
+	if ok && (comma == "," || comma == ";" || comma == "\t") {
+		c.comma = comma
+		return true
+	}
+	c.comma = c.commaOf(text)
+	return false
 }
 
 // commaOf returns what stands between the fields of a line: what makes as many as there are columns. A comma may also stand

@@ -275,7 +275,7 @@ func TestBackThoughAnotherHangs(t *testing.T) {
 }
 
 // TestCountFails has the driver tell no more how many GPUs there are, while these answer: no reading is held up until a wait for
-// events is over and the library can be initialised again.
+// events is over and the library can be initialised again. Its sleeps are of simulated time.
 func TestCountFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}

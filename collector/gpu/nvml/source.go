@@ -228,11 +228,7 @@ func (s *Source) ensure() error {
 		s.again = now.Add(busyRetry)
 		return nil
 	}
-	defer open()
-	if s.gate.isClosed() {
-		return errClosed
-	}
-	if err := s.initialise(); err != nil {
+	if err := s.renew(open, ok); err != nil {
 		return err
 	}
 	if suspect {
@@ -269,7 +265,7 @@ func (s *Source) drained() (open func(), ok bool) {
 	return s.gate.alone(drainGrace)
 }
 
-// renew initialises the library, for who has it alone until open is called.
+// renew initialises the library. open and ok are of drained or of quietly.
 func (s *Source) renew(open func(), ok bool) error {
 	if !ok {
 		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
