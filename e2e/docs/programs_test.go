@@ -33,7 +33,7 @@ var (
 
 // foreign are flags of other programs that a text names.
 var foreign = []string{
-	"completion-script-bash", "completion-script-zsh", "namespace", "now", "query-compute-apps", "query-gpu", "pid", "since", "native", "seeds", "max-num-seqs", "max-model-len", "gpu-memory-utilization", "model-control-mode",
+	"query.max-samples", "completion-script-bash", "completion-script-zsh", "namespace", "now", "query-compute-apps", "query-gpu", "pid", "since", "native", "seeds", "max-num-seqs", "max-model-len", "gpu-memory-utilization", "model-control-mode",
 }
 
 // namesFlags reports whether a page is about the programs as they are now.
