@@ -25,6 +25,8 @@ type frame struct {
 	function string // as the file calls it, or as Python does; "" unknown
 	file     string // the library or program, "" for code made at run time
 	address  uint64
+	offset   uint64 // in the file
+	code     bool   // false for an address that holds no code: a stack was followed past its end
 }
 
 // names names addresses of a process.
@@ -75,19 +77,24 @@ func (n *names) frame(address uint64) frame {
 	})
 	if !ok {
 		f.function = find(n.jit, address)
+		f.code = f.function != ""
 		return f
 	}
 	m := &n.maps[i]
-	f.file = m.path
+	f.code = true
+	if f.file = m.path; f.file == "" {
+		f.function = find(n.jit, address)
+		return f
+	}
+	f.offset = address - m.start + m.offset
 	s := n.files[m.path]
 	if s == nil {
 		s = readSymbols(n.proc, m)
 		n.files[m.path] = s
 	}
-	offset := address - m.start + m.offset
 	for _, p := range s.segments {
-		if offset >= p.Off && offset-p.Off < p.Filesz {
-			f.function = find(s.list, offset-p.Off+p.Vaddr)
+		if f.offset >= p.Off && f.offset-p.Off < p.Filesz {
+			f.function = find(s.list, f.offset-p.Off+p.Vaddr)
 			break
 		}
 	}
@@ -184,10 +191,12 @@ func (f *frame) text() string {
 		return humanize.Printable(file+" "+function, maxName)
 	}
 	name := demangle.Filter(f.function, demangle.NoTemplateParams)
-	if name == "" {
+	switch {
+	case f.file == "" && name == "":
 		name = "0x" + strconv.FormatUint(f.address, 16)
-	}
-	if f.file != "" {
+	case f.file != "" && name == "":
+		name = filepath.Base(f.file) + "+0x" + strconv.FormatUint(f.offset, 16) // as addr2line wants it
+	case f.file != "":
 		name = filepath.Base(f.file) + " " + name
 	}
 	return humanize.Printable(name, maxName)
@@ -201,7 +210,7 @@ func texts(list []frame) (all []string) {
 }
 
 // lineOf returns the frame that says most: the innermost one of Python, or else the innermost one that is
-// not of the allocator's libraries.
+// not of the allocator's libraries. Where the stack ends in these, it is the outermost one.
 func lineOf(list []frame) string {
 	for i := range list {
 		if _, _, ok := list[i].python(); ok {
@@ -215,7 +224,7 @@ func lineOf(list []frame) string {
 		}
 	}
 	if len(list) > 0 {
-		return list[0].text()
+		return list[len(list)-1].text()
 	}
 	return ""
 }

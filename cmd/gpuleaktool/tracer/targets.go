@@ -23,13 +23,13 @@ import (
 // mapping is a part of a file in the memory of a process.
 type mapping struct {
 	start, end, offset uint64
-	path               string // as the process sees it
+	path               string // as the process sees it; "" if it is no file's
 }
 
 // maxMappings bounds how much of a process's list is read.
 const maxMappings = 1 << 17
 
-// mappings returns the executable parts of the files that a process maps, by address.
+// mappings returns the executable parts of a process's memory, by address.
 func mappings(proc string) (list []mapping, err error) {
 	f, err := os.Open(filepath.Join(proc, "maps"))
 	if err != nil {
@@ -40,7 +40,7 @@ func mappings(proc string) (list []mapping, err error) {
 	for n := 0; scanner.Scan() && n < maxMappings; n++ {
 		// start-end perms offset dev inode path
 		fields := strings.Fields(scanner.Text())
-		if len(fields) < 6 || !strings.Contains(fields[1], "x") || fields[5][0] != '/' {
+		if len(fields) < 5 || !strings.Contains(fields[1], "x") {
 			continue
 		}
 		start, end, _ := strings.Cut(fields[0], "-")
@@ -52,7 +52,9 @@ func mappings(proc string) (list []mapping, err error) {
 		if err := errors.Join(wrong[:]...); err != nil {
 			return nil, fmt.Errorf("a line of maps: %w", err)
 		}
-		m.path = strings.Join(fields[5:], " ")
+		if len(fields) > 5 && fields[5][0] == '/' {
+			m.path = strings.Join(fields[5:], " ")
+		}
 		list = append(list, m)
 	}
 	return list, scanner.Err()

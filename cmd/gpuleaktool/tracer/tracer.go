@@ -363,7 +363,11 @@ func (t *trace) frames(stack int64, n *names) []frame {
 		if i > 0 {
 			a-- // the call, where this is the address that it returns to
 		}
-		list = append(list, n.frame(a))
+		f := n.frame(a)
+		if !f.code {
+			break // the caller has no frame pointer, and what stands in its place is no address
+		}
+		list = append(list, f)
 	}
 	return list
 }

@@ -173,10 +173,15 @@ func TestMappings(t *testing.T) {
 	proc := process(t, map[string]string{"maps": `55d0a0000000-55d0a0001000 r--p 00000000 08:01 42 /usr/bin/a program
 55d0a0001000-55d0a0003000 r-xp 00001000 08:01 42 /usr/bin/a program
 7f0000000000-7f0000001000 rw-p 00000000 00:00 0
+7f0000002000-7f0000003000 rwxp 00000000 00:00 0
 7fff00000000-7fff00001000 r-xp 00000000 00:00 0 [vdso]
 `})
 	got, err := mappings(proc)
-	want := []mapping{{0x55d0a0001000, 0x55d0a0003000, 0x1000, "/usr/bin/a program"}}
+	want := []mapping{
+		{0x55d0a0001000, 0x55d0a0003000, 0x1000, "/usr/bin/a program"},
+		{0x7f0000002000, 0x7f0000003000, 0, ""},
+		{0x7fff00000000, 0x7fff00001000, 0, ""},
+	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -258,7 +263,7 @@ func TestNames(t *testing.T) {
 	for _, a := range []uint64{0x1010, 0x5010, 0x4000, 0x9000} {
 		list = append(list, n.frame(a))
 	}
-	want := []string{"gone 0x1010", "/srv/app/train.py step", "/srv/app/train.py <module>", "0x9000"}
+	want := []string{"gone+0x10", "/srv/app/train.py step", "/srv/app/train.py <module>", "0x9000"}
 	if got := texts(list); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -270,11 +275,16 @@ func TestNames(t *testing.T) {
 	if got := lineOf(append(allocator, program)); got != "app main" {
 		t.Errorf("the line is %q", got)
 	}
-	if got := lineOf(allocator); got != "libcudart.so.12 cudaMalloc" {
+	if got := lineOf(allocator); got != "libc10_cuda.so c10::cuda::start()" {
 		t.Errorf("the line is %q", got)
 	}
 	if got := allocator[1].text(); got != "libc10_cuda.so c10::cuda::start()" {
 		t.Errorf("a name of C++ is %q", got)
+	}
+	for i, want := range []bool{true, true, true, false} {
+		if list[i].code != want {
+			t.Errorf("%q holds code: %t", list[i].text(), list[i].code)
+		}
 	}
 	if got := lineOf(nil); got != "" {
 		t.Errorf("the line of no stack is %q", got)
