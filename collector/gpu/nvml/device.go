@@ -37,6 +37,7 @@ type device struct {
 	stamper   stamper
 	processes processTable
 	profiles  map[uint32]string // of GPU instances at the last sample, by ID
+	highest   highestClocks
 	// memory2 and migMemory2 are whether the GPU and its MIG devices ever answered the
 	// second version of the call for their memory.
 	memory2, migMemory2 bool

@@ -363,6 +363,14 @@ func (h *simHandle) GetUtilizationRates() (nvml.Utilization, nvml.Return) {
 	return nvml.Utilization{Gpu: 80, Memory: 40}, h.answer("nvmlDeviceGetUtilizationRates")
 }
 
+func (h *simHandle) GetClockInfo(nvml.ClockType) (uint32, nvml.Return) {
+	return 345, h.answer("nvmlDeviceGetClockInfo")
+}
+
+func (h *simHandle) GetMaxClockInfo(nvml.ClockType) (uint32, nvml.Return) {
+	return 1980, h.answer("nvmlDeviceGetMaxClockInfo")
+}
+
 func (h *simHandle) GetPowerUsage() (uint32, nvml.Return) {
 	return 350_000, h.answer("nvmlDeviceGetPowerUsage")
 }

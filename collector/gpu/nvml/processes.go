@@ -68,7 +68,10 @@ func (r *reading) processes(s *gpu.Sample) {
 	}
 	all := merged.list()
 	handed := t.numbers.next(r.device.source.procs.lastNumber()) // after the lists: it covers all that they hold
-	use := r.usage(s)
+	var use utilizations
+	if len(all) > 0 { // of all that is asked each second this call costs most: 2.5 ms of a core on an H200
+		use = r.usage(s)
+	}
 	s.ProcessesKnown = !unseen && slices.Contains(t.read[:], true)
 	s.Processes = make([]gpu.Process, 0, len(all))
 	seen := make(map[uint32]*process, len(all))

@@ -130,6 +130,7 @@ func New(cfg Config) (*Source, error) {
 		turn:    make(chan struct{}, 1),
 		bus:     bus{root: cfg.SysFS},
 		indices: make(map[int]*identification),
+		known:   known{relisted: make(chan struct{}, 1)},
 	}
 	s.procs = newProcFS(cfg.ProcFS, s.clock)
 	return s, nil
@@ -364,6 +365,8 @@ type known struct {
 	mu      sync.Mutex
 	devices map[string]*device // by UUID
 	listed  []*device          // by the last Devices
+	// relisted has an element once a Devices found other ones, which nobody has noticed yet.
+	relisted chan struct{}
 }
 
 // get returns the device of that uuid, nil if it was never seen.
@@ -427,7 +430,14 @@ func (k *known) settle(old, d *device) *device {
 func (k *known) list(devices []*device) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if slices.Equal(k.listed, devices) {
+		return
+	}
 	k.listed = slices.Clone(devices)
+	select {
+	case k.relisted <- struct{}{}:
+	default:
+	}
 }
 
 // now returns the devices that can be seen now.

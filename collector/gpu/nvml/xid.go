@@ -56,7 +56,12 @@ func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 		if err := w.readLog(); err != nil {
 			return err
 		}
-		pause(ctx, watchInterval)
+		// An error in the moment after a GPU was found is not to be missed.
+		select {
+		case <-s.known.relisted:
+		case <-time.After(watchInterval):
+		case <-ctx.Done():
+		}
 	}
 	return nil
 }

@@ -143,6 +143,33 @@ func TestReporterEnds(t *testing.T) {
 	}
 }
 
+// A GPU is watched from the moment on in which it is found: a program may fail on it at once.
+func TestWatchedAsSoonAsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l, err := newSimSource(newWorld(t.TempDir()).node, Config{KernelLog: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Watch(ctx, func(gpu.Event) {}) }()
+		time.Sleep(5*watchInterval + watchInterval/3)
+		found := time.Now()
+		if _, err := s.Devices(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, _, n := l.count("nvmlDeviceRegisterEvents"); n != 4 || time.Since(found) != 0 {
+			t.Errorf("%d of four GPUs are watched %s after they were found", n, time.Since(found))
+		}
+		cancel()
+		if err := errors.Join(<-done, s.Close()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * eventWait)
+	})
+}
+
 // A driver that answers the wait for events at once is asked no more often than one that waits.
 func TestEventsThatAreNotWaitedFor(t *testing.T) {
 	for _, code := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_TIMEOUT, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_DATA, nvml.ERROR_UNKNOWN} {
