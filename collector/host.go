@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -118,7 +119,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 // What a missing right hides is no failure: it is absent, and said once.
 var (
 	errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
-	errUnreadable = errors.New("those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away; gpu_process_device_open lacks such processes")
+	errUnreadable = errors.New("gpu_process_device_open lacks it and others like it; those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away")
 )
 
 // sayWhatIsHidden says which right is missing, if something cannot be seen. A
@@ -134,8 +135,8 @@ func (s *Sampler) sayWhatIsHidden(now *host, c *complaints) {
 	if before := s.host.Load().unresolved; before > 0 && unresolved > 0 {
 		hidden = errUnresolved
 	}
-	if s.cfg.Owners.Unreadable() > 0 {
-		closed = errUnreadable
+	if why := s.cfg.Owners.Unreadable(); why != nil {
+		closed = fmt.Errorf("%w: %w", why, errUnreadable)
 	}
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)

@@ -130,7 +130,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 // hidden is a system whose open files may not be seen.
 type hidden struct{ system }
 
-func (*hidden) Unreadable() int { return 3 }
+func (*hidden) Unreadable() error { return errors.New("process 1: permission denied") }
 
 // A right that is missing is said once, with what to do, and is no failure.
 func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
@@ -144,7 +144,7 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 			t.Error("a process that was not found once is said")
 		}
 		after(5 * time.Minute)
-		for _, part := range []string{"cannot look up whose some processes on the GPUs are", "hostPID: true", "CAP_SYS_PTRACE"} {
+		for _, part := range []string{"cannot look up whose some processes on the GPUs are", "hostPID: true", "process 1: permission denied: "} {
 			if n := out.count(part); n != 1 {
 				t.Errorf("%q was said %d times", part, n)
 			}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -63,6 +64,7 @@ type walk struct {
 	first, last time.Duration // the calls that looked at it, since began
 	holds       bool
 	unreadable  int // how often in a row its files could not be seen
+	why         error
 	listed      int // looks that are left since the driver lists it
 }
 
@@ -96,26 +98,36 @@ func (w *walks) due(pid uint32) bool {
 }
 
 // walked notes what was seen of a process.
-func (w *walks) walked(pid uint32, holds, unreadable bool) {
+func (w *walks) walked(pid uint32, holds bool, unreadable error) {
 	k, ok := w.known[pid]
 	if !ok {
 		k.first = w.now
 	}
 	k.last, k.holds, k.listed = w.now, holds, max(0, k.listed-1)
-	if k.unreadable++; !unreadable {
+	k.unreadable, k.why = k.unreadable+1, unreadable
+	if unreadable == nil {
 		k.unreadable = 0
 	}
 	w.known[pid] = k
 }
 
-// unreadable counts the processes whose files could not be seen when they were last looked at.
-func (w *walks) unreadable() (n int64) {
-	for _, k := range w.known {
-		if k.unreadable > 0 {
-			n++
+// unreadable returns why the files of a process could not be seen when they were last looked at: of those, the one with
+// the lowest number, which seldom is another one. It is nil if all could be seen.
+func (w *walks) unreadable() error {
+	var lowest uint32
+	var why error
+	for pid, k := range w.known {
+		if k.unreadable > 0 && (why == nil || pid < lowest) {
+			lowest, why = pid, k.why
 		}
 	}
-	return n
+	if why == nil {
+		return nil
+	}
+	if path, ok := errors.AsType[*fs.PathError](why); ok { // without the number of the file, which may be another one each time
+		why = path.Err
+	}
+	return fmt.Errorf("process %d: %w", lowest, why)
 }
 
 // openFile is a device file that a process has open, and under which number.
@@ -156,8 +168,10 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("look for open device files: %w", ctx.Err())
 		}
-		unreadable := err != nil && !gone(err) && !r.isKernelThread(pid)
-		r.walks.walked(pid, len(files) > 0, unreadable)
+		if gone(err) || err != nil && r.isKernelThread(pid) {
+			err = nil
+		}
+		r.walks.walked(pid, len(files) > 0, err)
 		if len(files) > 0 {
 			holders = append(holders, r.confirm(pid, files)...)
 		}
@@ -166,7 +180,8 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 			break
 		}
 	}
-	r.unreadable.Store(r.walks.unreadable())
+	unreadable := r.walks.unreadable()
+	r.unreadable.Store(&unreadable)
 	slices.SortFunc(holders, func(a, b Holder) int {
 		// Shorter names first: nvidia9 comes before nvidia10.
 		return cmp.Or(cmp.Compare(len(a.Device), len(b.Device)), cmp.Compare(a.Device, b.Device),
@@ -189,10 +204,14 @@ func (r *Resolver) asked() map[uint32]bool {
 	return pids
 }
 
-// Unreadable returns how many processes the last Holders that came to an end had
-// to leave out, because their files may not be seen. If it is not 0, a device file
-// without a holder may have one.
-func (r *Resolver) Unreadable() int { return int(r.unreadable.Load()) }
+// Unreadable returns why the last Holders that came to an end had to leave a process out, because its open files may
+// not be seen; nil if it left out none. Otherwise a device file without a holder may have one.
+func (r *Resolver) Unreadable() error {
+	if why := r.unreadable.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
 
 // processes returns the pids there are, in order.
 func (r *Resolver) processes() ([]uint32, error) {

@@ -58,8 +58,8 @@ func TestHolders(t *testing.T) {
 	if got := summary(holders); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if n := r.Unreadable(); n != 0 {
-		t.Errorf("%d unreadable", n)
+	if err := r.Unreadable(); err != nil {
+		t.Errorf("unreadable: %v", err)
 	}
 	if o, _ := r.Owner(gpu.ProcessID{PID: 20, Start: 2}); o != holders[1].Process.Owner {
 		t.Error("the owner is not the one that Owner returns")
@@ -88,8 +88,8 @@ func TestHoldersUnreadable(t *testing.T) {
 	if got := summary(holders); err != nil || len(got) != 1 || got[0] != "/dev/nvidia0 13/1 S p" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if n := r.Unreadable(); n != 2 {
-		t.Errorf("%d unreadable, want 2", n)
+	if err := r.Unreadable(); err == nil || err.Error() != "process 10: not a directory" {
+		t.Errorf("unreadable: %v, want the first of the two", err)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestHoldersHere(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("this process holds %q, has opened %q", got, want)
 	}
-	t.Logf("%d holders, %d processes unreadable", len(holders), r.Unreadable())
+	t.Logf("%d holders, unreadable: %v", len(holders), r.Unreadable())
 }
 
 // TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how long each is seen,
@@ -305,7 +305,7 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 				}
 				tr.write("11/fd", "")
 				r := tr.resolver(Config{})
-				unreadable := func() int {
+				unreadable := func() error {
 					if _, err := r.Holders(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -313,13 +313,13 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 					return r.Unreadable()
 				}
 				for call := range tc.fails {
-					if n := unreadable(); n != 1 {
-						t.Fatalf("call %d: %d unreadable, want 1", call, n)
+					if unreadable() == nil {
+						t.Fatalf("call %d: it is readable", call)
 					}
 				}
 				tr.remove(11)
 				tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
-				for began := time.Now(); unreadable() != 0; {
+				for began := time.Now(); unreadable() != nil; {
 					if time.Since(began) > tc.most {
 						t.Fatalf("it is unreadable %v after it could be read", time.Since(began))
 					}
@@ -400,7 +400,7 @@ func TestFirstCall(t *testing.T) {
 			t.Errorf("after %s: due %t, want %t", w.now, got, want)
 		}
 		if want {
-			w.walked(7, false, false)
+			w.walked(7, false, nil)
 		}
 	}
 }

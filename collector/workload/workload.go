@@ -30,7 +30,7 @@
 //   - Allotted GPUs: the socket of the kubelet's pod-resources API, which is root's.
 //   - Jobs of mapping files: the files of Config.JobMappingDir.
 //   - Device files: /proc/PID/fd, like a debugger. Without that right Holders sees
-//     the processes of its own user only, and Unreadable counts the others.
+//     the processes of its own user only, and Unreadable says so.
 //
 // Where procfs is mounted with hidepid, "anyone" is the group of its gid= option,
 // and processes that it hides are gone, as far as can be told. systemd's
@@ -104,8 +104,8 @@ type Resolver struct {
 	// open is a field so that tests can have a read fail, or a process replaced
 	// between two reads.
 	open func(pid uint32) (procDir, error)
-	// unreadable is the count of the last Holders.
-	unreadable atomic.Int64
+	// unreadable is what Unreadable returns, of the last Holders.
+	unreadable atomic.Pointer[error]
 	walks      walks
 
 	mu sync.Mutex // never held while procfs is read
