@@ -154,8 +154,8 @@ hardware: build ## try the exporter on the GPU of this machine, in ten minutes; 
 
 .PHONY: hardware-bundle
 hardware-bundle: build ## pack the binaries and the hardware suite, for a machine that has a GPU and no Go
-	tar czf $(HARDWARE_BUNDLE) --transform='s,^\(e2e/hardware/\)\?,gpu_leak_exporter-hardware/,' \
-		gpu_leak_exporter gpuleaktool LICENSE e2e/hardware/README.md e2e/hardware/run.py e2e/hardware/suite/*.py e2e/hardware/programs/*.py
+	tar czf $(HARDWARE_BUNDLE) --transform='s,^\(e2e/hardware/\|probe/\)\?,gpu_leak_exporter-hardware/,' \
+		gpu_leak_exporter gpuleaktool LICENSE e2e/hardware/README.md e2e/hardware/run.py e2e/hardware/suite/*.py e2e/hardware/programs/*.py probe/gpu_leak_probe.py
 
 .PHONY: lint
 lint: lint-tool tools $(BIN)/.release check-format checkrules ## golangci-lint, formats, rules, jsonnet and workflows

@@ -158,7 +158,8 @@ func (r *hardwareReport) rows(title string) map[string][]any {
 func TestHardwareSuite(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	r, status, printed := b.suite(t, nil, "--library="+b.library, "--programs=hook,cudamalloc,jax,cupy,graphs,training,models")
+	r, status, printed := b.suite(t, nil, "--library="+b.library, "--only=values,leaks,cost,faults", "--xid",
+		"--programs=leak_hook,cudamalloc,leak_jax,cupy,graphs,training,models")
 	if r == nil || status != 0 || len(r.Problems) > 0 {
 		t.Fatalf("exit status %d, want 0:\n%s", status, printed)
 	}
@@ -179,8 +180,11 @@ func TestHardwareSuite(t *testing.T) {
 			t.Errorf("table %q has %d rows, want %d or more", title, n, least)
 		}
 	}
+	if row := r.rows("Faults")["a kernel writes to a wrong address"]; row == nil || !strings.Contains(fmt.Sprint(row[1]), "[('31', 1.0)]") {
+		t.Errorf("%v, want that XID 31 was reported", row)
+	}
 	for _, name := range []string{
-		"report.md", "shift-a.rec.gz", "predict-a.html", "metrics-a.prom", "verdicts-a.json", "backtest-a.html",
+		"report.md", "shift-a.rec.gz", "shift-a.truth.json", "exporter.prom", "predict-a.html", "metrics-a.prom", "verdicts-a.json", "backtest-a.html",
 		"live-a.jsonl", "exporter.log", "programs/leak_hook.truth.jsonl",
 	} {
 		if info, err := os.Stat(filepath.Join(b.dir, "report", name)); err != nil || info.Size() == 0 {
@@ -193,6 +197,35 @@ func TestHardwareSuite(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(b.dir, "report", "predict-a.html"))
 	if err != nil || !strings.Contains(string(page), "leak_cudamalloc.py") {
 		t.Errorf("predict-a.html does not name the program that leaks: %v", err)
+	}
+}
+
+// TestHardwareRecords judges what was recorded on real GPUs once more: every leak is
+// told after it began, and no healthy program is called one.
+func TestHardwareRecords(t *testing.T) {
+	t.Parallel()
+	records, err := filepath.Glob(filepath.Join(harness.Root(), "e2e", "hardware", "records", "*"))
+	if err != nil || len(records) == 0 {
+		t.Fatalf("there are no records: %v", err)
+	}
+	for _, record := range records {
+		t.Run(filepath.Base(record), func(t *testing.T) {
+			b := newBench(t)
+			r, status, printed := b.suite(t, nil, "--again="+record, "--pace=30")
+			if r == nil || status != 0 || len(r.Problems)+len(r.Skipped) > 0 {
+				t.Fatalf("exit status %d, want 0:\n%s", status, printed)
+			}
+			const foundAfter = 5 // the column
+			leaks, healthy := r.rows("Leaks"), r.rows("Healthy")
+			if len(leaks) != 10 || len(healthy) != 7 {
+				t.Errorf("%d leaks and %d healthy programs, want 10 and 7", len(leaks), len(healthy))
+			}
+			for name, row := range leaks {
+				if after, ok := row[foundAfter].(float64); !ok || after <= 0 {
+					t.Errorf("%s was told after %v", name, row[foundAfter])
+				}
+			}
+		})
 	}
 }
 
@@ -230,6 +263,30 @@ func TestHardwareSuiteFinds(t *testing.T) {
 	}
 }
 
+// TestHardwareSuiteProbe runs the part with the probe: what grows is told right, and
+// where a framework cannot say its lines, that is a problem.
+func TestHardwareSuiteProbe(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r, status, printed := b.suite(t, nil, "--library="+b.library, "--only=probe", "--programs=hook,cupy,library")
+	if r == nil || status != 1 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "the lines of leak_hook by probe") {
+		t.Fatalf("exit status %d, want 1 and one problem, that a stub tells no lines:\n%s", status, printed)
+	}
+	const most = 6 // the column
+	grows := r.rows("What grows")
+	for name, want := range map[string]string{"leak_hook": "allocated", "leak_cupy": "cache", "grows_library": "untracked"} {
+		if row := grows[name]; row == nil || row[most] != want {
+			t.Errorf("%s: %v, want that most of it is %s", name, row, want)
+		}
+	}
+	if n := len(r.rows("The probe's numbers")); n != 3 {
+		t.Errorf("numbers of %d programs were compared, want 3", n)
+	}
+	if n := len(r.rows("Cost of the probe")); n != 3 {
+		t.Errorf("%d readings were timed, want 3", n)
+	}
+}
+
 // TestHardwareSuiteCannotRun has no GPU, and calls that are wrong: one line says
 // what, and the exit status is 2.
 func TestHardwareSuiteCannotRun(t *testing.T) {
@@ -240,7 +297,7 @@ func TestHardwareSuiteCannotRun(t *testing.T) {
 		{"--gpu=7", "sees no GPU 7"},
 		{"--out=" + b.dir, "exists already"},
 		{"--bin=" + b.dir, "--bin names their folder"},
-		{"--only=leeks", "leeks is none of values, leaks, cost, faults"},
+		{"--only=leeks", "leeks is none of values, probe, leaks, cost, faults"},
 	} {
 		args := []string{c.arg}
 		if !strings.HasPrefix(c.arg, "--library") {

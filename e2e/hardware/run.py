@@ -13,6 +13,7 @@ be tried at all.
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -27,15 +28,15 @@ DRIVER_TOOLS = "/usr/local/nvidia/bin"  # where some container runtimes put nvid
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from suite import cost, exporter as exposition, faults, judge, machine, results, values  # noqa: E402
+from suite import cost, exporter as exposition, faults, judge, machine, probe, results, values  # noqa: E402
 from suite.programs import Programs, known  # noqa: E402
-from suite.shift import Shift  # noqa: E402
+from suite.shift import Kept, Shift  # noqa: E402
 
-PHASES = ("values", "leaks", "cost", "faults")
+PHASES = ("values", "probe", "leaks", "cost", "faults")
 
 # Seconds that a part takes: the imports and the judging of a shift besides its lead and
-# its leaks, the least that leaks are worth, the costs, the faults.
-AROUND_SHIFT, LEAST_LEAKING, COST, FAULTS = 40, 60, 75, 45
+# its leaks, the least that leaks are worth, the costs, the faults, the probe.
+AROUND_SHIFT, LEAST_LEAKING, COST, FAULTS, PROBE = 40, 60, 75, 45, 80
 
 
 def arguments():
@@ -43,6 +44,7 @@ def arguments():
     parser.add_argument("--bin", help="folder of gpu_leak_exporter and gpuleaktool; default: this one, or the root of the repository")
     parser.add_argument("--out", default="hardware-report", help="folder for what is found; it must not exist yet")
     parser.add_argument("--archive", action="store_true", help="also pack the folder into OUT.tar.gz, to send it")
+    parser.add_argument("--again", default="", help="folder of an earlier report: judge its recordings again, with these binaries and without a GPU")
     parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch")
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU to use")
     parser.add_argument("--only", default=",".join(PHASES), help="of %s, those to run" % ",".join(PHASES))
@@ -53,6 +55,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=150, help="seconds for which the leaks of a shift grow, at most")
     parser.add_argument("--pace", type=float, default=30, help="minutes that a minute of a shift stands for")
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between two samples of a recording")
+    parser.add_argument("--xid", action="store_true", help="also have a kernel of ours write to a wrong address: the driver reports an XID, which may page you")
     parser.add_argument("--contexts", default="1,8,64", help="numbers of processes beside which the exporter's cost is measured")
     options = parser.parse_args()
     options.only = options.only.split(",")
@@ -74,6 +77,11 @@ def binaries(folder, parser):
     parser.error("gpu_leak_exporter and gpuleaktool are not in %s; --bin names their folder" % (folder or HERE))
 
 
+def beside(name, *folders):
+    """The first of the folders that has the file."""
+    return next((folder for folder in folders if os.path.exists(os.path.join(folder, name))), None)
+
+
 class Launch:
     """Starts exporters, and knows which GPU is used."""
 
@@ -82,8 +90,9 @@ class Launch:
         self.uuid = None
         self.public = None
 
-    def exporter(self, name, flags=(), env=None, prepare=None, library=True):
-        flags = ["--sample.slow-interval=2s"] + list(flags)
+    def exporter(self, name, flags=(), env=None, prepare=None, library=True, slow="2s"):
+        """Starts one; slow is how often it reads what changes slowly."""
+        flags = ["--sample.slow-interval=" + slow] + list(flags)
         if library and self.options.library:
             flags.append("--nvml.library-path=" + self.options.library)
         env = dict(os.environ, **env) if env else None
@@ -159,7 +168,7 @@ class Suite:
         try:
             if not self.launch.choose(exporter):
                 return False
-            os.environ["CUDA_VISIBLE_DEVICES"] = self.launch.uuid
+            os.environ["CUDA_VISIBLE_DEVICES"] = r.facts["uuid"] = self.launch.uuid
             for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
                 os.environ.pop(name, None)  # the leaks are made for PyTorch's default allocator
             self._phases(exporter)
@@ -171,6 +180,16 @@ class Suite:
             if status != 0:
                 r.problem("the exporter ended with exit status %s" % status)
 
+    def again(self, folder):
+        """Judges the recordings of an earlier report."""
+        with open(os.path.join(folder, "report.json")) as f:
+            self.results.facts = json.load(f)["facts"]
+        self.results.facts["judged again by"] = machine.version(self.options.tool)
+        self.launch.uuid = self.results.facts["uuid"]
+        for name in Kept.names(folder):
+            self.attempt("shift " + name, judge.Judge(Kept(folder, name), self.options, self.results, self.launch).run)
+        return True
+
     def _phases(self, exporter):
         o, r, uuid = self.options, self.results, self.launch.uuid
         if self.due("values", 20):
@@ -180,18 +199,27 @@ class Suite:
         if mig:
             # Its UUID names no device that a program could use, and its slices are not ours to choose.
             return r.skip("all that uses the GPU", "GPU %d is in MIG mode; --gpu names another one" % o.gpu)
+        if self.due("probe", PROBE):
+            self.attempt("the probe", self._probe, exporter)
         shifts = self._shifts()
         for i, shift in enumerate(shifts):
             if self.due("leaks", o.lead + min(LEAST_LEAKING, o.seconds) + AROUND_SHIFT, "shift " + shift.name):
                 # They share the time; the costs are short, and come behind them for that.
-                share = (self.left() - COST - FAULTS) / (len(shifts) - i) - o.lead - AROUND_SHIFT
+                later = COST * ("cost" in o.only) + FAULTS * ("faults" in o.only)
+                share = (self.left() - later) / (len(shifts) - i) - o.lead - AROUND_SHIFT
                 shift.seconds = min(o.seconds, max(LEAST_LEAKING, share))
                 self.attempt("shift " + shift.name, self._shift, shift, exporter)
         if self.due("cost", COST):
             counts = [int(n) for n in o.contexts.split(",")]
-            self.attempt("cost", cost.exporter_cost, r, self.launch, exporter, counts, self.programs)
+            self.attempt("cost", cost.exporter_cost, r, self.launch, counts, self.programs)
         if self.due("faults", FAULTS):
-            self.attempt("faults", faults.Faults(r, self.launch, self.programs, self.left).run)
+            self.attempt("faults", faults.Faults(r, self.launch, self.programs, self.left).run, o.xid)
+
+    def _probe(self, exporter):
+        place = beside("gpu_leak_probe.py", HERE, os.path.join(os.path.dirname(os.path.dirname(HERE)), "probe"))
+        if place is None:
+            return self.results.skip("the probe", "gpu_leak_probe.py is not here")
+        probe.Probe(self.results, self.launch, self.programs, self.options, place).run(exporter)
 
     def _shift(self, shift, exporter):
         if shift.run(exporter, self.launch.uuid):
@@ -212,7 +240,10 @@ class Suite:
         r = self.results
         if not exporter.alive():
             return r.problem("the exporter ended by itself; its log ends: " + exporter.tail())
-        metrics = exporter.metrics()
+        text = exporter.get("/metrics")
+        with open(r.path("exporter.prom"), "w") as f:
+            f.write(text)
+        metrics = exposition.parse(text)
         rows = [["CPU seconds", exporter.cpu_seconds()], ["RSS, MiB", exporter.rss_mib()],
                 ["samples missed", exposition.value(metrics, "gpu_samples_missed_total", uuid=self.launch.uuid)],
                 ["processes not resolved", exposition.value(metrics, "gpu_processes_unresolved")]]
@@ -235,7 +266,8 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 2
     try:
-        if Suite(options, found).run():
+        suite = Suite(options, found)
+        if suite.again(options.again) if options.again else suite.run():
             status = 1 if found.problems else 0
     except KeyboardInterrupt:
         found.problem("it was interrupted")

@@ -8,7 +8,7 @@ A program writes its truth as it runs, one JSON object a line:
     {"time": 1790000000.1, "event": "start", "program": "leak_hook", "pid": 42, "leaks": true, "about": "…"}
     {"time": …, "event": "ready"}                 it holds its first memory and works
     {"time": …, "event": "onset"}                 it leaks, or works as it always will, from now on
-    {"time": …, "event": "now", "leaked": 1073741824, "reserved": 1610612736}
+    {"time": …, "event": "now", "leaked": 1073741824, "reserved": 1610612736, "allocated": …}
     {"time": …, "event": "oom", "error": "…"}     an allocation failed; the program ends
     {"time": …, "event": "end"}
 
@@ -66,16 +66,20 @@ class Program:
         parser.add_argument("--rate", type=size, default=float(GIB), help="bytes that leak in a minute, such as 2GiB")
         parser.add_argument("--lead", type=float, default=10, help="seconds of healthy work before the leak begins")
         parser.add_argument("--seconds", type=float, default=60, help="when to end after that")
+        parser.add_argument("--probe", help="folder of gpu_leak_probe.py, to load it")
         self.args = parser.parse_args()
         self.rate = self.args.rate / 60
         self.leaked = 0
-        self.reserved = lambda: None  # bytes that PyTorch has from the driver
+        self.allocator = dict  # what the framework's allocator holds, in bytes: reserved from the driver, allocated, …
         self.out = open(self.args.truth, "a", buffering=1) if self.args.truth else sys.stdout
         die_with_parent()
         # The watchdog: an import or a kernel may never return. The signal ends the
         # process without Python's help.
         signal.alarm(int(self.args.lead + self.args.seconds + 60))
         name = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+        if self.args.probe:
+            sys.path.insert(0, self.args.probe)
+            __import__("gpu_leak_probe")
         self.say("start", program=name, pid=os.getpid(), leaks=leaks, about=about, rate=self.rate if leaks else 0)
 
     def say(self, event, **more):
@@ -100,7 +104,7 @@ class Program:
         torch = self.need("torch")
         if not torch.cuda.is_available():
             self.skip("PyTorch sees no GPU")
-        self.reserved = torch.cuda.memory_reserved
+        self.allocator = lambda: of_torch(torch.cuda)
         return torch
 
     def run(self, work, leak=None):
@@ -111,6 +115,7 @@ class Program:
             self.say("ready")
             self._repeat(work, self.args.lead, None)
             self.say("onset")
+            self._time_probe()
             self._repeat(work, self.args.seconds, leak)
         except Exception as error:  # noqa: BLE001: every framework has its own
             if not is_out_of_memory(error):
@@ -132,15 +137,34 @@ class Program:
                 work()
             if now >= told + 1:
                 told = now
-                self.say("now", leaked=self.leaked, reserved=self.reserved())
+                self.say("now", leaked=self.leaked, **self.allocator())
             if not due:
                 time.sleep(0.02)
+
+    def _time_probe(self):
+        """Writes what a reading of the probe takes, where it is loaded."""
+        probe = sys.modules.get("gpu_leak_probe")
+        if probe:
+            spent = []
+            for _ in range(50):
+                began = time.perf_counter()
+                probe._read()
+                spent.append(time.perf_counter() - began)
+            spent.sort()
+            self.say("probe", median=spent[25], most=spent[-1])
 
     def finish(self, status):
         """Ends the process at once. The teardown of a framework can take seconds in
         which the memory is still held."""
         self.out.flush()
         os._exit(status)
+
+
+def of_torch(cuda):
+    """What PyTorch says that its allocator holds on the first GPU, in bytes."""
+    stats = cuda.memory_stats()
+    keys = {"allocated": "allocated_bytes", "reserved": "reserved_bytes", "active": "active_bytes", "inactive_split": "inactive_split_bytes"}
+    return {name: stats[key + ".all.current"] for name, key in keys.items() if key + ".all.current" in stats}
 
 
 def trainer(torch, rows=1024, features=1024):

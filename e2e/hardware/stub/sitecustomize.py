@@ -9,7 +9,7 @@ _real = ctypes.CDLL
 
 
 class _Driver:
-    """The calls of leak_cudamalloc.py, with the status that the driver gives."""
+    """The calls of the programs and of the probe, with the status that the driver gives."""
 
     def __init__(self):
         import fakedriver
@@ -21,7 +21,7 @@ class _Driver:
         return 0
 
     def cuDeviceGet(self, device, ordinal):
-        return 0
+        return 0 if getattr(ordinal, "value", ordinal) == 0 else 101  # there is one GPU
 
     def cuDevicePrimaryCtxRetain(self, context, device):
         self.memory.begin()
@@ -30,12 +30,31 @@ class _Driver:
     def cuCtxSetCurrent(self, context):
         return 0
 
+    def cuDevicePrimaryCtxGetState(self, device, flags, active):
+        active._obj.value = int(self.memory.context)
+        return 0
+
     def cuMemAlloc_v2(self, pointer, n):
         try:
-            self.memory.allocate(n.value)
+            self.memory.allocate_outside(n.value)
         except self.full:
             return 2
         return 0
+
+    def cuModuleLoadData(self, module, image):
+        return 0
+
+    def cuModuleGetFunction(self, function, module, name):
+        return 0
+
+    def cuLaunchKernel(self, *arguments):
+        import fakedriver
+
+        fakedriver.crash()
+        return 0
+
+    def cuCtxSynchronize(self):
+        return 700
 
     def cuMemsetD8_v2(self, pointer, value, n):
         return 0

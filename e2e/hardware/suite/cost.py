@@ -26,19 +26,27 @@ def latencies(results, python, library, uuid, exporter):
     rows, metrics = [], exporter.metrics()
     for call in json.loads(done.stdout):
         if call["status"] is None:
-            rows.append([call["call"], None, None, None, None, "this driver does not have it"])
+            rows.append([call["call"], None, None, None, None, None, "this driver does not have it"])
             continue
         calls = exposition.value(metrics, "gpu_nvml_calls_total", call=call["call"])
         seconds = exposition.value(metrics, "gpu_nvml_call_seconds_total", call=call["call"])
         mean = 1e6 * seconds / calls if calls else None
         remark = "" if call["status"] == 0 else "NVML answers %d" % call["status"]
-        rows.append([call["call"], call["calls"], 1e6 * call["median"], 1e6 * call["p99"], mean, remark])
-    results.table("Latency of NVML's calls", ["call", "calls", "median, µs", "99 %, µs", "mean in the exporter, µs", ""], rows,
+        rows.append([call["call"], call["calls"], 1e6 * call["median"], 1e6 * call["p99"], 1e6 * call["cpu"], mean, remark])
+    results.table("Latency of NVML's calls", ["call", "calls", "median, µs", "99 %, µs", "CPU, µs", "mean in the exporter, µs", ""], rows,
                   "Timed through ctypes, which adds about a microsecond.")
 
 
-def exporter_cost(results, launch, exporter, counts, programs):
-    """CPU time of the exporter at its default interval, beside so many processes."""
+def exporter_cost(results, launch, counts, programs):
+    """CPU time of an exporter with its defaults, beside so many processes."""
+    exporter = launch.exporter("cost", slow="15s")  # its default
+    try:
+        _cost_of(exporter, results, launch, counts, programs)
+    finally:
+        exporter.stop()
+
+
+def _cost_of(exporter, results, launch, counts, programs):
     rows = []
     holder = programs.start("contexts", [",".join(map(str, counts)), str(MEASURED + 4)], seconds=120)
     for n in counts:
@@ -58,4 +66,4 @@ def exporter_cost(results, launch, exporter, counts, programs):
         rows.append([n, listed, 100 * spent, exporter.rss_mib(), 1e3 * sorted(scrapes)[len(scrapes) // 2], size])
     programs.kill(holder)
     results.table("Cost of the exporter", ["processes", "of them listed", "CPU, % of a core", "RSS, MiB", "a scrape, ms", "bytes a scrape"], rows,
-                  "Sampled each second and scraped each second.")
+                  "With its defaults, and scraped each second.")

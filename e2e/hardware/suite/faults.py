@@ -28,7 +28,9 @@ class Faults:
         self.left = left  # seconds until the end of the suite
         self.rows = []
 
-    def run(self):
+    def run(self, xid):
+        if xid:
+            self._try("a kernel writes to a wrong address", self.wrong_address)
         self._try("a process that holds memory is killed", self.killed)
         self._try("no nvidia-smi in PATH", self.no_smi)
         self._try("LD_LIBRARY_PATH leads to a library that is none", self.wrong_library)
@@ -80,6 +82,23 @@ class Faults:
             if not listed:
                 return "the driver did not list process %s; its memory came back: %s" % (pid, gone), not gone
             return "its series ended and its memory came back: %s; called unreleased: %d" % (gone, len(held)), not gone or bool(held)
+        finally:
+            exporter.stop()
+
+    def wrong_address(self):
+        uuid = self.launch.uuid
+        exporter = self.launch.exporter("fault-xid")
+
+        def reported(metrics):
+            return [(labels["xid"], n) for labels, n in exposition.select(metrics, "gpu_xid_errors_total", uuid=uuid) if n > 0 and "xid" in labels]
+
+        try:
+            exporter.wait(lambda m: exposition.value(m, "gpu_up", uuid=uuid) == 1, 20)
+            program = self.programs.start("wrong_address")
+            if not self.programs.wait_for(program, "crashed", 60):
+                raise Skip(self.programs.last_word(program))
+            metrics, seen = exporter.wait(reported, 10)
+            return "the program got CUDA error %d; XIDs reported: %s" % (program.event("crashed")["status"], reported(metrics) or "none"), not seen
         finally:
             exporter.stop()
 

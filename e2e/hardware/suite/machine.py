@@ -58,6 +58,11 @@ def is_gvisor():
     return "gvisor" in (run(["dmesg"]) or "").lower() or platform.version().endswith("15:06:54 PST 2016")
 
 
+def version(binary):
+    """What a binary says of its version; None if it does not run."""
+    return ((run([binary, "--version"]) or "").splitlines() or [None])[0]
+
+
 def facts(exporter, tool, python):
     """The facts as an ordered table."""
     mib = {line.split()[0]: int(line.split()[1]) // 1024 for line in (read("/proc/meminfo") or "").splitlines()[:1]}
@@ -69,8 +74,8 @@ def facts(exporter, tool, python):
         "cores, memory": "%d, %d MiB" % (os.cpu_count(), mib.get("MemTotal:", 0)),
         "user": "uid %d" % os.getuid(),
         "kernel module": (read("/proc/driver/nvidia/version") or "no /proc/driver/nvidia/version").splitlines()[0],
-        "exporter": ((run([exporter, "--version"]) or "").splitlines() or [None])[0],
-        "gpuleaktool": ((run([tool, "--version"]) or "").splitlines() or [None])[0],
+        "exporter": version(exporter),
+        "gpuleaktool": version(tool),
         "Python of the suite, of the programs": "%s, %s" % (platform.python_version(), python),
         "command": " ".join(sys.argv[1:]),
     }

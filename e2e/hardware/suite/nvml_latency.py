@@ -60,14 +60,14 @@ ARGUMENTS = {
 
 
 def timed(function, arguments):
-    """Seconds of each call, and the status of the last."""
-    spent, status, end = [], 0, time.perf_counter() + SECOND
+    """Seconds of each call, the status of the last, and the CPU time of one."""
+    spent, status, end, cpu = [], 0, time.perf_counter() + SECOND, time.process_time()
     while len(spent) < CALLS and time.perf_counter() < end:
         values = arguments()
         begin = time.perf_counter()
         status = function(handle, *values)
         spent.append(time.perf_counter() - begin)
-    return sorted(spent), status
+    return sorted(spent), status, (time.process_time() - cpu) / len(spent)
 
 
 if library.nvmlInit_v2() != 0:
@@ -81,9 +81,9 @@ for name, arguments in ARGUMENTS.items():
     except AttributeError:
         found.append({"call": name, "status": None})
         continue
-    spent, status = timed(function, arguments)
+    spent, status, cpu = timed(function, arguments)
     found.append({
         "call": name, "status": status, "calls": len(spent),
-        "median": spent[len(spent) // 2], "p99": spent[min(len(spent) - 1, len(spent) * 99 // 100)],
+        "median": spent[len(spent) // 2], "p99": spent[min(len(spent) - 1, len(spent) * 99 // 100)], "cpu": cpu,
     })
 print(json.dumps(found))

@@ -84,6 +84,8 @@ class Shift:
             self._end(recorder)
             if os.path.exists(self.go):
                 os.remove(self.go)
+            with open(self.results.path("shift-%s.truth.json" % self.name), "w") as f:
+                json.dump({p.name: brief(p.truth()) for p in self.running}, f)
         if not self.ballast.event("ready"):
             self.results.problem("shift %s: no ballast: %s" % (self.name, self.programs.last_word(self.ballast)))
         return True
@@ -146,6 +148,33 @@ class Shift:
             for process in device["processes"]:
                 kept[process["labels"]["pid"]] = short(process)
         return kept
+
+
+def brief(truth):
+    """A truth without what was said each second, but for the last."""
+    told = [line for line in truth if line["event"] == "now"]
+    return [line for line in truth if line["event"] != "now"] + told[-1:]
+
+
+class Told:
+    """A program of an earlier shift: its name and its truth."""
+
+    def __init__(self, name, lines):
+        self.name, self.truth = name, lambda: lines
+
+
+class Kept:
+    """A shift of an earlier report, to be judged again."""
+
+    def __init__(self, folder, name):
+        self.name, self.recording = name, os.path.join(folder, "shift-%s.rec.gz" % name)
+        with open(os.path.join(folder, "shift-%s.truth.json" % name)) as f:
+            self.running = [Told(*item) for item in json.load(f).items()]
+        self.seen = []  # by the exporter of then
+
+    @staticmethod
+    def names(folder):
+        return [name for name in "ab" if os.path.exists(os.path.join(folder, "shift-%s.truth.json" % name))]
 
 
 def short(entry):

@@ -9,8 +9,9 @@ import types
 
 import fakedriver
 
+from torch import version  # noqa: F401: as the real one, it imports a part of itself
+
 __version__ = "0.stub"
-version = types.SimpleNamespace(cuda="0.0")
 float32, uint8 = 4, 1
 OutOfMemoryError = fakedriver.OutOfMemoryError
 _grad = True
@@ -134,7 +135,22 @@ def _mem_get_info():
     return total - sum(int(line.split()[5]) for line in lines if line.startswith("process ")), total
 
 
+class _Stream:
+    pass
+
+
+def _stats():
+    """As torch.cuda.memory_stats_as_nested_dict; what is not allocated is cache."""
+    now = {"allocated_bytes": fakedriver.memory.allocated, "reserved_bytes": fakedriver.memory.reserved, "active_bytes": fakedriver.memory.allocated, "inactive_split_bytes": 0}
+    return {key: {"all": {"current": value}} for key, value in now.items()}
+
+
 cuda = types.SimpleNamespace(
+    is_initialized=lambda: True,
+    memory_stats_as_nested_dict=lambda i=0: _stats(),
+    memory_stats=lambda i=0: {key + ".all.current": value["all"]["current"] for key, value in _stats().items()},
+    Stream=_Stream,
+    stream=lambda stream: contextlib.nullcontext(),
     is_available=lambda: True,
     device_count=lambda: 1,
     get_device_name=lambda i=0: "stub",

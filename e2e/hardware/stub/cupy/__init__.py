@@ -4,8 +4,11 @@
 """A stub of CuPy with a pool that keeps each block for requests of its size."""
 
 import collections
+import types
 
 import fakedriver
+
+from cupy import cuda  # noqa: F401: as the real one, it imports a part of itself
 
 __version__ = "0.stub"
 float32, uint8 = 4, 1
@@ -27,3 +30,8 @@ class _Array:
 def zeros(n, dtype=float32):
     return _Array(n * dtype)
 
+
+
+def get_default_memory_pool():
+    used = fakedriver.memory.reserved - sum(n * count for n, count in _free.items())
+    return types.SimpleNamespace(used_bytes=lambda: used, total_bytes=lambda: fakedriver.memory.reserved)
