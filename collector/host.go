@@ -52,15 +52,15 @@ type complaints struct {
 	said   map[string]string
 }
 
-// about notes how it went and reports whether it failed.
-func (c *complaints) about(what string, err error) (failed bool) {
+// about notes how it went and reports whether it failed. An example is logged with it, and another one is no change.
+func (c *complaints) about(what string, err error, example ...any) (failed bool) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if before := c.said[what]; before != text {
 		if err != nil {
-			level.Warn(c.logger).Log("msg", what, "err", err)
+			level.Warn(c.logger).Log(append([]any{"msg", what, "err", err}, example...)...)
 		} else {
 			level.Info(c.logger).Log("msg", "it works again", "before", what)
 		}
@@ -119,7 +119,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 // What a missing right hides is no failure: it is absent, and said once.
 var (
 	errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
-	errUnreadable = errors.New("gpu_process_device_open lacks it and others like it; those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away")
+	errForbidden  = errors.New("those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away")
 )
 
 // sayWhatIsHidden says which right is missing, if something cannot be seen. A
@@ -135,12 +135,16 @@ func (s *Sampler) sayWhatIsHidden(now *host, c *complaints) {
 	if before := s.host.Load().unresolved; before > 0 && unresolved > 0 {
 		hidden = errUnresolved
 	}
-	if why := s.cfg.Owners.Unreadable(); why != nil {
-		closed = fmt.Errorf("%w: %w", why, errUnreadable)
+	pid, why := s.cfg.Owners.Unreadable()
+	if why != nil {
+		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes", why)
+	}
+	if errors.Is(why, fs.ErrPermission) {
+		closed = fmt.Errorf("%w; %w", closed, errForbidden)
 	}
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)
-	c.about("cannot see all open device files", closed)
+	c.about("cannot see all open device files", closed, "pid", pid)
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}

@@ -6,6 +6,7 @@ package collector
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -128,13 +129,17 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 }
 
 // hidden is a system whose open files may not be seen.
-type hidden struct{ system }
+type hidden struct {
+	system
+	pid atomic.Uint32
+}
 
-func (*hidden) Unreadable() error { return errors.New("process 1: permission denied") }
+// Unreadable names another process each time.
+func (h *hidden) Unreadable() (uint32, error) { return h.pid.Add(1), fs.ErrPermission }
 
 // A right that is missing is said once, with what to do, and is no failure.
 func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
-	o := &hidden{system{owners: owners{asked: map[uint32]int{}}}}
+	o := &hidden{system: system{owners: owners{asked: map[uint32]int{}}}}
 	unresolved := process(5, 1)
 	unresolved.ID.Start = 0
 	d := newGPU(0, flat(5<<30, unresolved))
@@ -144,7 +149,7 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 			t.Error("a process that was not found once is said")
 		}
 		after(5 * time.Minute)
-		for _, part := range []string{"cannot look up whose some processes on the GPUs are", "hostPID: true", "process 1: permission denied: "} {
+		for _, part := range []string{"cannot look up whose some processes on the GPUs are", "hostPID: true", "gpu_process_device_open leaves out", "CAP_SYS_PTRACE", "gpu_process_device_open leaves out such processes; those of other users"} {
 			if n := out.count(part); n != 1 {
 				t.Errorf("%q was said %d times", part, n)
 			}

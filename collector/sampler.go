@@ -136,9 +136,9 @@ type Owners interface {
 	// called at the slow interval.
 	Holders(ctx context.Context) ([]DeviceHolder, error)
 	Allotments(ctx context.Context) ([]Allotment, error)
-	// Unreadable returns why the last Holders could not see the open files of a
-	// process; nil if it saw those of all.
-	Unreadable() error
+	// Unreadable returns a process whose open files the last Holders could not see,
+	// and why; nil if it saw those of all.
+	Unreadable() (pid uint32, why error)
 	// Jobs returns the jobs on each GPU that the batch system wrote down; nil where
 	// it does not. It is called once a second.
 	Jobs() (workload.Jobs, error)

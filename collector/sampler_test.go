@@ -820,7 +820,7 @@ func (*owners) Jobs() (workload.Jobs, error) { return nil, nil }
 
 func (*owners) Run(context.Context) {}
 
-func (*owners) Unreadable() error { return nil }
+func (*owners) Unreadable() (uint32, error) { return 0, nil }
 
 func (*owners) RuntimeProblem() error { return nil }
 

@@ -29,6 +29,33 @@ func smallEnough(t *testing.T, p *harness.Process) {
 	}
 }
 
+// TestUtilizationIsAskedWithProcesses has a GPU without processes, of which their utilisation is not asked: on a
+// real driver that costs more than all the rest. Once there is one it is.
+func TestUtilizationIsAskedWithProcesses(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	m.GPUs[0].Processes, m.GPUs[0].Samples = nil, nil
+	p := m.start(t, "--sample.interval=100ms")
+	memory := map[string]string{"call": "nvmlDeviceGetMemoryInfo_v2"}
+	utilization := map[string]string{"call": "nvmlDeviceGetProcessUtilization"}
+	s := eventually(t, p, func(s harness.Metrics) error {
+		if n, err := s.Value("gpu_nvml_calls_total", memory); err != nil || n < 5 {
+			return fmt.Errorf("%g samples, %w", n, err)
+		}
+		return nil
+	})
+	if err := gone(s, "gpu_nvml_calls_total", utilization); err != nil {
+		t.Error(err)
+	}
+	pid := m.child(t)
+	m.GPUs[0].Processes = []fakenvml.Process{{PID: pid, Memory: fakenvml.Constant(gib)}}
+	m.GPUs[0].Samples = []fakenvml.Sample{{PID: pid, Utilization: fakenvml.Utilization{SM: 42}}}
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return wantAll(s, with(m.id(0), "pid", strconv.Itoa(int(pid))), map[string]float64{"gpu_process_sm_utilization_ratio": 0.42})
+	})
+}
+
 // TestListRace has the list of processes grow between count and fill: a few times,
 // which nobody notices, and for ever, which costs that list only.
 func TestListRace(t *testing.T) {

@@ -111,23 +111,18 @@ func (w *walks) walked(pid uint32, holds bool, unreadable error) {
 	w.known[pid] = k
 }
 
-// unreadable returns why the files of a process could not be seen when they were last looked at: of those, the one with
-// the lowest number, which seldom is another one. It is nil if all could be seen.
-func (w *walks) unreadable() error {
-	var lowest uint32
-	var why error
+// unreadable returns a process whose files could not be seen when they were last looked at, the one with the lowest
+// number, and why. The error is nil if all could be seen.
+func (w *walks) unreadable() (lowest uint32, why error) {
 	for pid, k := range w.known {
 		if k.unreadable > 0 && (why == nil || pid < lowest) {
 			lowest, why = pid, k.why
 		}
 	}
-	if why == nil {
-		return nil
-	}
 	if path, ok := errors.AsType[*fs.PathError](why); ok { // without the number of the file, which may be another one each time
 		why = path.Err
 	}
-	return fmt.Errorf("process %d: %w", lowest, why)
+	return lowest, why
 }
 
 // openFile is a device file that a process has open, and under which number.
@@ -180,8 +175,9 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 			break
 		}
 	}
-	unreadable := r.walks.unreadable()
-	r.unreadable.Store(&unreadable)
+	var u unreadable
+	u.pid, u.why = r.walks.unreadable()
+	r.unreadable.Store(&u)
 	slices.SortFunc(holders, func(a, b Holder) int {
 		// Shorter names first: nvidia9 comes before nvidia10.
 		return cmp.Or(cmp.Compare(len(a.Device), len(b.Device)), cmp.Compare(a.Device, b.Device),
@@ -204,13 +200,20 @@ func (r *Resolver) asked() map[uint32]bool {
 	return pids
 }
 
-// Unreadable returns why the last Holders that came to an end had to leave a process out, because its open files may
-// not be seen; nil if it left out none. Otherwise a device file without a holder may have one.
-func (r *Resolver) Unreadable() error {
-	if why := r.unreadable.Load(); why != nil {
-		return *why
+// unreadable is a process whose open files may not be seen, and why.
+type unreadable struct {
+	pid uint32
+	why error
+}
+
+// Unreadable returns a process that the last Holders that came to an end had to leave out, because its open files may
+// not be seen, and why; there may be others. The error is nil if it left out none. Otherwise a device file without a
+// holder may have one.
+func (r *Resolver) Unreadable() (pid uint32, why error) {
+	if u := r.unreadable.Load(); u != nil {
+		return u.pid, u.why
 	}
-	return nil
+	return 0, nil
 }
 
 // processes returns the pids there are, in order.

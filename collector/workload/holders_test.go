@@ -58,8 +58,8 @@ func TestHolders(t *testing.T) {
 	if got := summary(holders); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if err := r.Unreadable(); err != nil {
-		t.Errorf("unreadable: %v", err)
+	if pid, err := r.Unreadable(); err != nil {
+		t.Errorf("unreadable: %d, %v", pid, err)
 	}
 	if o, _ := r.Owner(gpu.ProcessID{PID: 20, Start: 2}); o != holders[1].Process.Owner {
 		t.Error("the owner is not the one that Owner returns")
@@ -88,8 +88,8 @@ func TestHoldersUnreadable(t *testing.T) {
 	if got := summary(holders); err != nil || len(got) != 1 || got[0] != "/dev/nvidia0 13/1 S p" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := r.Unreadable(); err == nil || err.Error() != "process 10: not a directory" {
-		t.Errorf("unreadable: %v, want the first of the two", err)
+	if pid, err := r.Unreadable(); pid != 10 || !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("unreadable: %d, %v, want the first of the two", pid, err)
 	}
 }
 
@@ -198,7 +198,8 @@ func TestHoldersHere(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("this process holds %q, has opened %q", got, want)
 	}
-	t.Logf("%d holders, unreadable: %v", len(holders), r.Unreadable())
+	pid, why := r.Unreadable()
+	t.Logf("%d holders, unreadable: %d, %v", len(holders), pid, why)
 }
 
 // TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how long each is seen,
@@ -310,7 +311,8 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 						t.Fatal(err)
 					}
 					time.Sleep(15 * time.Second)
-					return r.Unreadable()
+					_, why := r.Unreadable()
+					return why
 				}
 				for call := range tc.fails {
 					if unreadable() == nil {

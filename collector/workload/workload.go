@@ -105,7 +105,7 @@ type Resolver struct {
 	// between two reads.
 	open func(pid uint32) (procDir, error)
 	// unreadable is what Unreadable returns, of the last Holders.
-	unreadable atomic.Pointer[error]
+	unreadable atomic.Pointer[unreadable]
 	walks      walks
 
 	mu sync.Mutex // never held while procfs is read

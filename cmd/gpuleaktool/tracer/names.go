@@ -25,7 +25,7 @@ type frame struct {
 	function string // as the file calls it, or as Python does; "" unknown
 	file     string // the library or program, "" for code made at run time
 	address  uint64
-	offset   uint64 // in the file
+	place    uint64 // in the file, as its symbols count and addr2line does; its offset if the file cannot be read
 	code     bool   // false for an address that holds no code: a stack was followed past its end
 }
 
@@ -86,15 +86,16 @@ func (n *names) frame(address uint64) frame {
 		f.function = find(n.jit, address)
 		return f
 	}
-	f.offset = address - m.start + m.offset
+	f.place = address - m.start + m.offset
 	s := n.files[m.path]
 	if s == nil {
 		s = readSymbols(n.proc, m)
 		n.files[m.path] = s
 	}
 	for _, p := range s.segments {
-		if f.offset >= p.Off && f.offset-p.Off < p.Filesz {
-			f.function = find(s.list, f.offset-p.Off+p.Vaddr)
+		if f.place >= p.Off && f.place-p.Off < p.Filesz {
+			f.place += p.Vaddr - p.Off
+			f.function = find(s.list, f.place)
 			break
 		}
 	}
@@ -195,7 +196,7 @@ func (f *frame) text() string {
 	case f.file == "" && name == "":
 		name = "0x" + strconv.FormatUint(f.address, 16)
 	case f.file != "" && name == "":
-		name = filepath.Base(f.file) + "+0x" + strconv.FormatUint(f.offset, 16) // as addr2line wants it
+		name = filepath.Base(f.file) + "+0x" + strconv.FormatUint(f.place, 16)
 	case f.file != "":
 		name = filepath.Base(f.file) + " " + name
 	}

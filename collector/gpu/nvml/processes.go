@@ -68,6 +68,9 @@ func (r *reading) processes(s *gpu.Sample) {
 	}
 	all := merged.list()
 	handed := t.numbers.next(r.device.source.procs.lastNumber()) // after the lists: it covers all that they hold
+	if s.Step != 0 {
+		t.samples.since = 0 // the time stamps are those of the wall clock
+	}
 	var use utilizations
 	if len(all) > 0 { // of all that is asked each second this call costs most: 2.5 ms of a core on an H200
 		use = r.usage(s)
@@ -213,9 +216,6 @@ type utilizations struct {
 // between two readings a second apart: the last one holds for that long.
 func (r *reading) usage(s *gpu.Sample) utilizations {
 	t := &r.device.processes.samples
-	if s.Step != 0 {
-		t.since = 0 // the time stamps are those of the wall clock
-	}
 	list, err := r.processUtilization(t.since, &t.buffer)
 	if err != nil {
 		return utilizations{}

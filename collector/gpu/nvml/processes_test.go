@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -151,4 +152,35 @@ func TestUtilizationOfAProcess(t *testing.T) {
 	if p := apply(false, 1); p.SM.OK {
 		t.Errorf("without an answer of the driver: %+v, want absent", p)
 	}
+}
+
+// A step of the clock makes the time stamps so far worthless, also while no process is listed and nobody asks for others.
+func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}
+		node.load(false)
+		s, _, err := newSimSource(node, Config{Timeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		devices, err := s.Devices(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := devices[0].(*device)
+		read := func(sample gpu.Sample) uint64 {
+			if err := d.read(func(r *reading) error { r.processes(&sample); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			return d.processes.samples.since
+		}
+		d.processes.samples.since = 42
+		if got := read(gpu.Sample{}); got != 42 {
+			t.Errorf("without a step they are asked from %d on, want 42", got)
+		}
+		if got := read(gpu.Sample{Step: -10 * time.Minute}); got != 0 {
+			t.Errorf("after a step they are asked from %d on, want from the beginning", got)
+		}
+	})
 }

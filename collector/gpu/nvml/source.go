@@ -365,7 +365,7 @@ type known struct {
 	mu      sync.Mutex
 	devices map[string]*device // by UUID
 	listed  []*device          // by the last Devices
-	// relisted has an element once a Devices found other ones, which nobody has noticed yet.
+	// relisted holds an element after Devices changed the list, until Watch takes it.
 	relisted chan struct{}
 }
 
@@ -434,10 +434,7 @@ func (k *known) list(devices []*device) {
 		return
 	}
 	k.listed = slices.Clone(devices)
-	select {
-	case k.relisted <- struct{}{}:
-	default:
-	}
+	notify(k.relisted)
 }
 
 // now returns the devices that can be seen now.

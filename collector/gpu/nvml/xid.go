@@ -43,22 +43,29 @@ const (
 func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
-		source:    s,
-		reporter:  reporter{report: report},
-		log:       kernelLog{path: s.cfg.KernelLog, fd: -1},
-		listeners: make(map[string]*listener),
+		source:         s,
+		reporter:       reporter{report: report},
+		log:            kernelLog{path: s.cfg.KernelLog, fd: -1},
+		listeners:      make(map[string]*listener),
+		eventlessFound: make(chan struct{}, 1),
 	}
 	defer w.log.close()
 	defer w.reporter.end()
 	defer cancel()
+	select {
+	case <-s.known.relisted: // the first look sees it
+	default:
+	}
 	for ctx.Err() == nil {
 		w.listen(ctx)
 		if err := w.readLog(); err != nil {
 			return err
 		}
-		// An error in the moment after a GPU was found is not to be missed.
+		// An error in the moment after a GPU was found, or has come back, is not to be missed.
 		select {
 		case <-s.known.relisted:
+			w.wake()
+		case <-w.eventlessFound:
 		case <-time.After(watchInterval):
 		case <-ctx.Done():
 		}
@@ -103,6 +110,23 @@ type watcher struct {
 	reporter  reporter
 	log       kernelLog
 	listeners map[string]*listener // by UUID: a GPU may become another device
+	// eventlessFound holds an element after a GPU has turned out to have no events, until Watch takes it.
+	eventlessFound chan struct{}
+}
+
+// wake ends the pauses of those that wait to ask their GPU again.
+func (w *watcher) wake() {
+	for _, l := range w.listeners {
+		notify(l.woken)
+	}
+}
+
+// notify puts an element into a channel that has room for one, unless it is there.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // listen starts to listen to the GPUs that came.
@@ -111,7 +135,7 @@ func (w *watcher) listen(ctx context.Context) {
 		if w.listeners[d.info.UUID] != nil {
 			continue
 		}
-		l := &listener{device: d, reporter: &w.reporter}
+		l := &listener{device: d, reporter: &w.reporter, woken: make(chan struct{}, 1), eventlessFound: w.eventlessFound}
 		w.listeners[d.info.UUID] = l
 		go l.run(ctx)
 	}
@@ -180,7 +204,9 @@ type listener struct {
 	device    *device
 	reporter  *reporter
 	eventless atomic.Bool // the driver has none for this GPU
-	failures  int         // in a row
+	// woken ends a pause, and eventlessFound is told once eventless is set.
+	woken, eventlessFound chan struct{}
+	failures              int // in a row
 	// watched is what was reported last. It belongs to run, and to the watcher once
 	// the GPU has turned out to be eventless.
 	watched bool
@@ -205,12 +231,17 @@ func (l *listener) run(ctx context.Context) {
 		err := l.listen(ctx)
 		if errors.Is(err, errAbsent) {
 			l.eventless.Store(true)
+			notify(l.eventlessFound)
 			return
 		}
 		if errors.Is(err, errStale) {
 			l.failures = 0
 		}
-		pause(ctx, min(watchInterval<<min(l.failures, 10), maxBackoff))
+		select {
+		case <-l.woken:
+		case <-time.After(min(watchInterval<<min(l.failures, 10), maxBackoff)):
+		case <-ctx.Done():
+		}
 		l.failures++
 	}
 }

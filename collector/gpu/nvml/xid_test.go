@@ -143,30 +143,96 @@ func TestReporterEnds(t *testing.T) {
 	}
 }
 
-// A GPU is watched from the moment on in which it is found: a program may fail on it at once.
+// A GPU is watched from the moment on in which it is found: a program may fail on it at once. So is one that comes
+// back after its listener has waited longer and longer.
 func TestWatchedAsSoonAsFound(t *testing.T) {
+	const register = "nvmlDeviceRegisterEvents"
 	synctest.Test(t, func(t *testing.T) {
-		s, l, err := newSimSource(newWorld(t.TempDir()).node, Config{KernelLog: t.TempDir()})
+		node := newWorld(t.TempDir()).node
+		s, l, err := newSimSource(node, Config{KernelLog: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Watch(ctx, func(gpu.Event) {}) }()
+		registered := func(when string, want int) {
+			t.Helper()
+			before, _, _ := l.count(register)
+			began := time.Now()
+			devices, err := s.Devices(t.Context())
+			if err != nil || len(devices) != 4 {
+				t.Fatalf("%d GPUs, %v; %s", len(devices), err, before)
+			}
+			synctest.Wait()
+			if _, _, n := l.count(register); n != want || time.Since(began) != 0 {
+				t.Errorf("%s: registered %d times after %s, want %d at once", when, n, time.Since(began), want)
+			}
+		}
 		time.Sleep(5*watchInterval + watchInterval/3)
-		found := time.Now()
+		registered("found", 4)
+
+		fault := &simFault{call: register, code: nvml.ERROR_GPU_IS_LOST}
+		node.begin(fault)
+		node.unload()
+		_, _ = s.Devices(t.Context())
+		node.load(false)
 		if _, err := s.Devices(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if _, _, n := l.count("nvmlDeviceRegisterEvents"); n != 4 || time.Since(found) != 0 {
-			t.Errorf("%d of four GPUs are watched %s after they were found", n, time.Since(found))
-		}
+		time.Sleep(5 * time.Minute)
+		node.end(fault)
+		_, _, before := l.count(register)
+		s.known.list(nil) // as while the driver does not list it
+		registered("back", before+4)
+
 		cancel()
 		if err := errors.Join(<-done, s.Close()); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(2 * eventWait)
+	})
+}
+
+// The kernel log of a GPU without events is read from the moment on in which the GPU is found.
+func TestKernelLogFromTheFirstMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "kmsg")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		node := newWorld(t.TempDir()).node
+		node.begin(&simFault{call: "nvmlDeviceGetSupportedEventTypes", code: nvml.ERROR_NOT_SUPPORTED})
+		s, _, err := newSimSource(node, Config{KernelLog: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var reported []uint64
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Watch(ctx, func(e gpu.Event) {
+				if e.XID != 0 {
+					reported = append(reported, e.XID)
+				}
+			})
+		}()
+		time.Sleep(watchInterval / 3)
+		if _, err := s.Devices(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := os.WriteFile(path, []byte("NVRM: Xid (PCI:0000:01:00): 31, a moment later\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * watchInterval)
+		cancel()
+		if err := errors.Join(<-done, s.Close()); err != nil {
+			t.Error(err)
+		}
+		if !reflect.DeepEqual(reported, []uint64{31}) {
+			t.Errorf("XIDs %v, want the one of the first moment", reported)
+		}
 	})
 }
 
