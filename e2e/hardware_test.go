@@ -35,8 +35,8 @@ type bench struct {
 
 // hardwareReport is report.json.
 type hardwareReport struct {
-	Problems, Skipped []string
-	Tables            []struct {
+	Problems, Skipped, Notes []string
+	Tables                   []struct {
 		Title  string
 		Header []string
 		Rows   [][]any
@@ -180,6 +180,9 @@ func TestHardwareSuite(t *testing.T) {
 			t.Errorf("table %q has %d rows, want %d or more", title, n, least)
 		}
 	}
+	if !slices.ContainsFunc(r.Notes, func(s string) bool { return strings.Contains(s, "samples of the utilisation of 8 processes") }) {
+		t.Errorf("nothing says how many samples of utilisation are kept: %q", r.Notes)
+	}
 	if row := r.rows("Faults")["a kernel writes to a wrong address"]; row == nil || !strings.Contains(fmt.Sprint(row[1]), "[('31', 1.0)]") {
 		t.Errorf("%v, want that XID 31 was reported", row)
 	}
@@ -263,14 +266,27 @@ func TestHardwareSuiteFinds(t *testing.T) {
 	}
 }
 
-// TestHardwareSuiteProbe runs the part with the probe: what grows is told right, and
-// where a framework cannot say its lines, that is a problem.
+// TestHardwareSuiteProbe runs the part with the probe: what grows is told right. The
+// stub tells no lines, and maps no library that could be followed: each is a problem,
+// and none is that this system has no eBPF.
 func TestHardwareSuiteProbe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	r, status, printed := b.suite(t, nil, "--library="+b.library, "--only=probe", "--programs=hook,cupy,library")
-	if r == nil || status != 1 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "the lines of leak_hook by probe") {
-		t.Fatalf("exit status %d, want 1 and one problem, that a stub tells no lines:\n%s", status, printed)
+	r, status, printed := b.suite(t, nil, "--library="+b.library, "--only=probe", "--programs=hook,cupy,library,cudamalloc")
+	if r == nil || status != 1 {
+		t.Fatalf("exit status %d, want 1:\n%s", status, printed)
+	}
+	const traced = "the lines of leak_cudamalloc by eBPF: "
+	said := slices.ContainsFunc(r.Skipped, func(s string) bool { return strings.HasPrefix(s, traced) })
+	for _, problem := range r.Problems {
+		known := strings.HasPrefix(problem, traced) && strings.Contains(problem, "it maps neither CUDA's library nor")
+		said = said || known
+		if !known && !strings.HasPrefix(problem, "the lines of leak_hook by probe: ") {
+			t.Errorf("unexpected problem: %s", problem)
+		}
+	}
+	if !said || len(r.Problems) == 0 {
+		t.Errorf("problems %q, skipped %q; want the lines of both programs", r.Problems, r.Skipped)
 	}
 	const most = 6 // the column
 	grows := r.rows("What grows")
@@ -297,6 +313,7 @@ func TestHardwareSuiteCannotRun(t *testing.T) {
 		{"--gpu=7", "sees no GPU 7"},
 		{"--out=" + b.dir, "exists already"},
 		{"--bin=" + b.dir, "--bin names their folder"},
+		{"--again=" + filepath.Join(b.dir, "nothing"), "this is no report"},
 		{"--only=leeks", "leeks is none of values, probe, leaks, cost, faults"},
 	} {
 		args := []string{c.arg}

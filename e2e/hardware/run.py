@@ -35,8 +35,8 @@ from suite.shift import Kept, Shift  # noqa: E402
 PHASES = ("values", "probe", "leaks", "cost", "faults")
 
 # Seconds that a part takes: the imports and the judging of a shift besides its lead and
-# its leaks, the least that leaks are worth, the costs, the faults, the probe.
-AROUND_SHIFT, LEAST_LEAKING, COST, FAULTS, PROBE = 40, 60, 75, 45, 80
+# its leaks, the least that leaks are worth, the costs, the faults, an XID besides, the probe.
+AROUND_SHIFT, LEAST_LEAKING, COST, FAULTS, XID, PROBE = 40, 60, 75, 45, 15, 100
 
 
 def arguments():
@@ -182,11 +182,19 @@ class Suite:
 
     def again(self, folder):
         """Judges the recordings of an earlier report."""
-        with open(os.path.join(folder, "report.json")) as f:
-            self.results.facts = json.load(f)["facts"]
+        try:
+            with open(os.path.join(folder, "report.json")) as f:
+                self.results.facts = json.load(f)["facts"]
+        except (OSError, ValueError) as error:
+            self.results.problem("--again: this is no report: %s" % error)
+            return False
+        shifts = Kept.names(folder)
+        if not shifts or "uuid" not in self.results.facts:
+            self.results.problem("--again=%s: it has no recording with its truth" % folder)
+            return False
         self.results.facts["judged again by"] = machine.version(self.options.tool)
         self.launch.uuid = self.results.facts["uuid"]
-        for name in Kept.names(folder):
+        for name in shifts:
             self.attempt("shift " + name, judge.Judge(Kept(folder, name), self.options, self.results, self.launch).run)
         return True
 
@@ -205,14 +213,14 @@ class Suite:
         for i, shift in enumerate(shifts):
             if self.due("leaks", o.lead + min(LEAST_LEAKING, o.seconds) + AROUND_SHIFT, "shift " + shift.name):
                 # They share the time; the costs are short, and come behind them for that.
-                later = COST * ("cost" in o.only) + FAULTS * ("faults" in o.only)
+                later = COST * ("cost" in o.only) + (FAULTS + XID * o.xid) * ("faults" in o.only)
                 share = (self.left() - later) / (len(shifts) - i) - o.lead - AROUND_SHIFT
                 shift.seconds = min(o.seconds, max(LEAST_LEAKING, share))
                 self.attempt("shift " + shift.name, self._shift, shift, exporter)
         if self.due("cost", COST):
             counts = [int(n) for n in o.contexts.split(",")]
             self.attempt("cost", cost.exporter_cost, r, self.launch, counts, self.programs)
-        if self.due("faults", FAULTS):
+        if self.due("faults", FAULTS + XID * o.xid):
             self.attempt("faults", faults.Faults(r, self.launch, self.programs, self.left).run, o.xid)
 
     def _probe(self, exporter):

@@ -7,14 +7,17 @@ import program
 
 p = program.Program("PyTorch's cache grows", leaks=False)
 torch = p.torch()
-steps = 0
+owed, size = 0, 24 * program.MIB
 
 
 def grow(n):
-    global steps
-    steps += 1
-    # A block that is freed is too small for the next one, so the driver is asked again.
-    torch.ones((n - 2 * program.MIB) // 4 + 512 * 1024 * steps, device="cuda")
+    global owed, size
+    owed += n
+    if owed >= size:
+        # A block that is freed is too small for the next one, so the driver is asked again.
+        owed -= size
+        torch.ones(size // 4, device="cuda")
+        size += 2 * program.MIB
 
 
 p.run(program.trainer(torch), grow)

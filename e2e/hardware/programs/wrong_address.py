@@ -26,17 +26,21 @@ try:
     cuda = ctypes.CDLL("libcuda.so.1")
 except OSError as error:
     p.skip("the CUDA driver's library cannot be loaded: %s" % error)
-device, context, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-for call, status in (
-    ("cuInit", cuda.cuInit(0)),
-    ("cuDeviceGet", cuda.cuDeviceGet(ctypes.byref(device), 0)),
-    ("cuDevicePrimaryCtxRetain", cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)),
-    ("cuCtxSetCurrent", cuda.cuCtxSetCurrent(context)),
-    ("cuModuleLoadData", cuda.cuModuleLoadData(ctypes.byref(module), KERNEL)),
-    ("cuModuleGetFunction", cuda.cuModuleGetFunction(ctypes.byref(function), module, b"crash")),
-    ("cuLaunchKernel", cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None)),
-):
+
+
+def call(name, *arguments):
+    status = getattr(cuda, name)(*arguments)
     if status != 0:
-        p.skip("%s: CUDA error %d" % (call, status))
+        p.skip("%s: CUDA error %d" % (name, status))
+
+
+device, context, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+call("cuInit", 0)
+call("cuDeviceGet", ctypes.byref(device), 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+call("cuCtxSetCurrent", context)
+call("cuModuleLoadData", ctypes.byref(module), KERNEL)
+call("cuModuleGetFunction", ctypes.byref(function), module, b"crash")
+call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 p.say("crashed", status=cuda.cuCtxSynchronize())
 p.finish(0)

@@ -1,7 +1,7 @@
 # Copyright 2026 The gpu_leak_exporter Authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A stub of nvidia-ml-py with the calls that suite/nvml_values.py uses, over the library
+"""A stub of nvidia-ml-py with the calls that the readers in suite use, over the library
 that its second argument names."""
 
 import ctypes
@@ -68,3 +68,13 @@ def nvmlDeviceGetComputeRunningProcesses(handle):
     count, list_of = ctypes.c_uint(256), (_Process * 256)()
     _call("nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), list_of)
     return [types.SimpleNamespace(pid=p.pid, usedGpuMemory=p.usedGpuMemory) for p in list_of[: count.value]]
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("timeStamp", ctypes.c_ulonglong)] + [(n, ctypes.c_uint) for n in ("sm", "mem", "enc", "dec")]
+
+
+def nvmlDeviceGetProcessUtilization(handle, since):
+    count, list_of = ctypes.c_uint(256), (_Utilization * 256)()
+    _call("nvmlDeviceGetProcessUtilization", handle, list_of, ctypes.byref(count), ctypes.c_ulonglong(since))
+    return list(list_of[: count.value])

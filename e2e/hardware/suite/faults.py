@@ -95,7 +95,7 @@ class Faults:
         try:
             exporter.wait(lambda m: exposition.value(m, "gpu_up", uuid=uuid) == 1, 20)
             program = self.programs.start("wrong_address")
-            if not self.programs.wait_for(program, "crashed", 60):
+            if not self.programs.wait_for(program, "crashed", max(5, min(60, self.left() - 15))):
                 raise Skip(self.programs.last_word(program))
             metrics, seen = exporter.wait(reported, 10)
             return "the program got CUDA error %d; XIDs reported: %s" % (program.event("crashed")["status"], reported(metrics) or "none"), not seen

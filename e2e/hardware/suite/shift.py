@@ -127,7 +127,9 @@ class Shift:
                     out.write(json.dumps({"time": now, "devices": line}) + "\n")
                     if leaking and not compared and time.monotonic() > leaking + self.seconds / 5:
                         compared = True
-                        values.compare(self.results, "Values under load, shift %s" % self.name, exporter, uuid, o.python, o.library, drift)
+                        title = "Values under load, shift %s" % self.name
+                        values.compare(self.results, title, exporter, uuid, o.python, o.library, drift)
+                        values.kept_utilization(self.results, title, o.python, o.library, uuid)
                 except OSError as error:
                     if not failed:
                         self.results.problem("shift %s: a request to the exporter failed: %s" % (self.name, error))
@@ -174,7 +176,7 @@ class Kept:
 
     @staticmethod
     def names(folder):
-        return [name for name in "ab" if os.path.exists(os.path.join(folder, "shift-%s.truth.json" % name))]
+        return [name for name in "ab" if all(os.path.exists(os.path.join(folder, "shift-%s.%s" % (name, end))) for end in ("truth.json", "rec.gz"))]
 
 
 def short(entry):

@@ -231,15 +231,29 @@ class Comparison:
 
 
 def nvml_values(python, library, uuid):
-    """What nvidia-ml-py reads, in a process of its own; None and the reason where it cannot."""
-    reader = os.path.join(os.path.dirname(__file__), "nvml_values.py")
+    """What nvidia-ml-py reads; None and the reason where it cannot."""
+    found, why = read_by("nvml_values.py", python, library, uuid)
+    return (None if found is None else {e["key"]: e for e in found}), why
+
+
+def read_by(reader, python, library, uuid):
+    """What one of the readers in this folder prints, in a process of its own; None and the reason where it fails."""
+    reader = os.path.join(os.path.dirname(__file__), reader)
     try:
         done = subprocess.run([python, reader, uuid, library or ""], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, universal_newlines=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, str(error)
     if done.returncode != 0:
         return None, (done.stderr.strip().splitlines() or ["no word"])[-1]
-    return {e["key"]: e for e in json.loads(done.stdout)}, ""
+    return json.loads(done.stdout), ""
+
+
+def kept_utilization(results, title, python, library, uuid):
+    """Notes how many samples of the utilisation of processes the driver keeps."""
+    kept, why = read_by("nvml_utilization.py", python, library, uuid)
+    if kept is None:
+        return results.skip(title + ", samples of utilisation", why)
+    results.note("%(title)s: the driver keeps %(samples)d samples of the utilisation of %(processes)d processes, of one %(most)d at most, over %(span).1f s" % dict(kept, title=title))
 
 
 def compare(results, title, exporter, uuid, python, library, drift=0):

@@ -31,7 +31,8 @@ def zeros(n, dtype=float32):
     return _Array(n * dtype)
 
 
-
 def get_default_memory_pool():
-    used = fakedriver.memory.reserved - sum(n * count for n, count in _free.items())
-    return types.SimpleNamespace(used_bytes=lambda: used, total_bytes=lambda: fakedriver.memory.reserved)
+    def used():
+        return fakedriver.memory.reserved - sum(n * count for n, count in list(_free.items()))
+
+    return types.SimpleNamespace(used_bytes=used, total_bytes=lambda: fakedriver.memory.reserved)
