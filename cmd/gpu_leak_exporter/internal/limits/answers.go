@@ -68,6 +68,18 @@ type answer struct {
 	body []byte
 
 	wanted int // by how many requests; under answers.mu
+	held   int // by how many requests that are not over, those that were cut off included; under answers.mu
+}
+
+// bodies are kept for their memory: half of what a scrape allocates.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// bodyFor returns an empty body that has room for so many bytes, and not for many more: all of it counts as unsent.
+func bodyFor(size int) []byte {
+	if body := *bodies.Get().(*[]byte); size <= cap(body) && cap(body) <= 2*size {
+		return body[:0]
+	}
+	return make([]byte, 0, size+size/8)
 }
 
 // reader is one request for an answer.
@@ -148,6 +160,7 @@ func (a *answers) join(key string, rd *reader) (made *answer, first bool) {
 		a.making[key] = made
 	}
 	made.wanted++
+	made.held++
 	rd.made = made
 	return made, first
 }
@@ -186,7 +199,7 @@ func (a *answers) make(r *http.Request, key string, next http.Handler, made *ans
 	a.mu.Lock()
 	size := a.sizes[key]
 	a.mu.Unlock()
-	w := &answerWriter{head: http.Header{}, most: a.largest, body: make([]byte, 0, size+size/8)}
+	w := &answerWriter{head: http.Header{}, most: a.largest, body: bodyFor(size)}
 	next.ServeHTTP(w, r)
 	if w.tooLarge {
 		a.refused.WithLabelValues(refusedTooLarge).Inc()
@@ -240,8 +253,15 @@ func (a *answers) proceed(rd *reader) {
 func (a *answers) leave(rd *reader) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if rd.made != nil && !rd.gone {
+	if rd.made == nil {
+		return
+	}
+	if !rd.gone {
 		a.release(rd)
+	}
+	// Who was cut off may still write.
+	if rd.made.held--; rd.made.held == 0 {
+		bodies.Put(&rd.made.body)
 	}
 }
 

@@ -4,6 +4,7 @@
 package limits
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -236,6 +237,41 @@ func TestWhoReads(t *testing.T) {
 			t.Errorf("%d clients are sent %d bytes", n, l.answers.bytes)
 		}
 	})
+}
+
+// TestBodiesServeAgain has the memory of answers serve for others, but not that of one which a client that was cut off
+// may still be sent.
+func TestBodiesServeAgain(t *testing.T) {
+	const size = 1000
+	a := testLimits(1).answers
+	join := func(content byte) *reader {
+		rd := &reader{cut: func() {}}
+		made, _ := a.join(string(content), rd)
+		a.makeFor(string(content), made, func() error {
+			made.body = append(bodyFor(size), bytes.Repeat([]byte{content}, size)...)
+			return nil
+		})
+		a.begin(rd)
+		return rd
+	}
+	slow := join('s')
+	a.mu.Lock()
+	a.release(slow) // as begin does where too much is unsent
+	slow.gone = true
+	a.mu.Unlock()
+	for range 20 {
+		a.leave(join('o'))
+	}
+	if !bytes.Equal(slow.made.body, bytes.Repeat([]byte{'s'}, size)) {
+		t.Error("a client that was cut off is sent another one's answer")
+	}
+	a.leave(slow)
+	if a.bytes != 0 || a.sending.Len() != 0 {
+		t.Errorf("%d bytes are held for %d clients", a.bytes, a.sending.Len())
+	}
+	if body := bodyFor(size / 100); cap(body) > size/50 {
+		t.Errorf("an answer of %d bytes holds %d", size/100, cap(body))
+	}
 }
 
 // TestOthersAnswers has a stranger ask for no series at all while Prometheus asks for all of them.
