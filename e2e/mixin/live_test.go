@@ -335,8 +335,8 @@ func TestDashboardsLive(t *testing.T) {
 		Targets: []*harness.Process{
 			simulated(t, "node", "60", "--collector.nvlink"),
 			// GPUs that hang, that are lost, that are hot, whose memory has errors: slow
-			// enough for a scrape before.
-			simulated(t, "faulty", "10"),
+			// enough for a scrape before, also where it takes a minute to begin.
+			simulated(t, "faulty", "2"),
 			// Its driver is not there for a minute.
 			simulated(t, "nodriver", "1"),
 			// Its process runs out of memory after half a minute, and after another.
