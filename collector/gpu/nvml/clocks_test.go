@@ -6,7 +6,6 @@ package nvml
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -17,23 +16,13 @@ import (
 // The highest clocks are asked for once, again after a failure, and anew once the library was initialised anew.
 func TestHighestClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}
-		node.load(false)
-		s, l, err := newSimSource(node, Config{Timeout: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node, s, l, d := newOneGPU(t)
 		defer s.Close()
 		var there byte
 		for _, name := range []string{"nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo"} {
 			s.library.symbols.Store(name, unsafe.Pointer(&there))
 		}
-		devices, err := s.Devices(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
 		read := func() (clocks []gpu.Clock) {
-			d := devices[0].(*device)
 			if err := d.read(func(r *reading) error { clocks = r.clocks(); return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -61,8 +50,8 @@ func TestHighestClocks(t *testing.T) {
 		node.unload()
 		_, _ = s.Devices(t.Context())
 		node.load(false)
-		if devices, err = s.Devices(t.Context()); err != nil {
-			t.Fatal(err)
+		if devices, err := s.Devices(t.Context()); err != nil || len(devices) != 1 || devices[0] != gpu.Device(d) {
+			t.Fatalf("%d GPUs: %v", len(devices), err)
 		}
 		read()
 		asked(12)

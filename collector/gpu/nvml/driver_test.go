@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"sync"
+	"testing"
 	"time"
 	"unsafe"
 
@@ -134,6 +135,22 @@ func newSimSource(n *simNode, cfg Config) (*Source, *simLibrary, error) {
 		s.library.symbols.Store(name, unsafe.Pointer(nil))
 	}
 	return s, l, nil
+}
+
+// newOneGPU returns a source of one simulated GPU, which it has found.
+func newOneGPU(t *testing.T) (*simNode, *Source, *simLibrary, *device) {
+	t.Helper()
+	node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}
+	node.load(false)
+	s, l, err := newSimSource(node, Config{Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices, err := s.Devices(t.Context())
+	if err != nil || len(devices) != 1 {
+		t.Fatalf("%d GPUs: %v", len(devices), err)
+	}
+	return node, s, l, devices[0].(*device)
 }
 
 // mostCalls is how many calls a process may make in one moment of simulated time. Four GPUs with all their

@@ -278,17 +278,8 @@ func TestBackThoughAnotherHangs(t *testing.T) {
 // events is over and the library can be initialised again. Its sleeps are of simulated time.
 func TestCountFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}
-		node.load(false)
-		s, l, err := newSimSource(node, Config{Timeout: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node, s, l, d := newOneGPU(t)
 		defer s.Close()
-		devices, err := s.Devices(t.Context())
-		if err != nil || len(devices) != 1 {
-			t.Fatalf("%d GPUs: %v", len(devices), err)
-		}
 		node.begin(&simFault{call: "nvmlDeviceGetCount_v2", code: nvml.ERROR_LIB_RM_VERSION_MISMATCH})
 		if !s.gate.enterLater() {
 			t.Fatal("the gate is closed")
@@ -305,7 +296,7 @@ func TestCountFails(t *testing.T) {
 		for range 15 {
 			time.Sleep(eventWait / 10)
 			began := time.Now()
-			if _, err := devices[0].Read(t.Context()); err != nil || time.Since(began) > 0 {
+			if _, err := d.Read(t.Context()); err != nil || time.Since(began) > 0 {
 				t.Errorf("a reading took %s: %v", time.Since(began), err)
 			}
 		}

@@ -157,18 +157,8 @@ func TestUtilizationOfAProcess(t *testing.T) {
 // A step of the clock makes the time stamps so far worthless, also while no process is listed and nobody asks for others.
 func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}
-		node.load(false)
-		s, _, err := newSimSource(node, Config{Timeout: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, s, _, d := newOneGPU(t)
 		defer s.Close()
-		devices, err := s.Devices(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := devices[0].(*device)
 		read := func(sample gpu.Sample) uint64 {
 			if err := d.read(func(r *reading) error { r.processes(&sample); return nil }); err != nil {
 				t.Fatal(err)
