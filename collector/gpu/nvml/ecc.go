@@ -58,7 +58,7 @@ func (r *reading) ecc() gpu.ECC {
 func (r *reading) eccErrors() []gpu.ECCErrors {
 	var errors []gpu.ECCErrors
 	add := func(kind, counter, location string, n gpu.Opt[uint64]) {
-		if n.OK && n.V != notAvailable64 {
+		if n = count(n); n.OK {
 			errors = append(errors, gpu.ECCErrors{Type: kind, Counter: counter, Location: location, Count: n.V})
 		}
 	}
@@ -91,10 +91,8 @@ func (r *reading) remappedRows(e *gpu.ECC) {
 	if !v.OK {
 		return
 	}
-	e.RemappedRows = []gpu.Named[uint64]{
-		{Name: "corrected", V: uint64(v.V.corrected)},
-		{Name: "uncorrected", V: uint64(v.V.uncorrected)},
-	}
+	appendNamed(&e.RemappedRows, "corrected", count32(v.V.corrected))
+	appendNamed(&e.RemappedRows, "uncorrected", count32(v.V.uncorrected))
 	e.RemapPending, e.RemapFailed = gpu.Some(v.V.pending), gpu.Some(v.V.failed)
 }
 

@@ -74,10 +74,7 @@ func (v fieldValue) count() gpu.Opt[uint64] {
 	default:
 		return gpu.Opt[uint64]{}
 	}
-	if !v.ok || n == top {
-		return gpu.Opt[uint64]{}
-	}
-	return gpu.Some(n)
+	return count(gpu.Opt[uint64]{V: n, OK: v.ok && n != top})
 }
 
 // wide reports whether the field counts in 64 bits.

@@ -33,6 +33,26 @@ func size(v uint64) gpu.Opt[uint64] {
 	return gpu.Some(v)
 }
 
+// bounded is size, absent for more than any GPU has: what a driver has calculated from all ones is still far above.
+func bounded(v uint64) gpu.Opt[uint64] {
+	if v > maxMemory {
+		return gpu.Opt[uint64]{}
+	}
+	return size(v)
+}
+
+// maxCount is more than anything is counted to in the life of a GPU, and the highest number up to which a float64 holds
+// every count.
+const maxCount = 1 << 53
+
+// count returns what the driver has counted. All ones are above the bound, and so are sums of them.
+func count(v gpu.Opt[uint64]) gpu.Opt[uint64] {
+	if !v.OK || v.V >= maxCount {
+		return gpu.Opt[uint64]{}
+	}
+	return v
+}
+
 // number32 returns a 32-bit number that the driver reported, times factor and
 // divided by divisor: one of them is 1, so that the result is rounded once.
 func number32(v gpu.Opt[uint32], factor, divisor float64) gpu.Opt[float64] {
@@ -40,6 +60,11 @@ func number32(v gpu.Opt[uint32], factor, divisor float64) gpu.Opt[float64] {
 		return gpu.Opt[float64]{}
 	}
 	return gpu.Some(float64(v.V) * factor / divisor)
+}
+
+// count32 returns a count of 32 bits that go-nvml returns as int.
+func count32(v int) gpu.Opt[uint64] {
+	return gpu.Opt[uint64]{V: uint64(uint32(v)), OK: uint32(v) != notAvailable32}
 }
 
 // percent returns a share of time in percent as a ratio, absent where it cannot
@@ -123,9 +148,9 @@ func implausible(m gpu.Memory) string {
 		return "IMPLAUSIBLE_TOTAL_ZERO"
 	case m.Total.OK && m.Total.V > maxMemory:
 		return "IMPLAUSIBLE_TOTAL"
-	case m.Total.OK && m.Free.OK && m.Free.V > m.Total.V:
+	case m.Free.V > maxMemory, m.Total.OK && m.Free.V > m.Total.V: // absent is 0
 		return "IMPLAUSIBLE_FREE"
-	case m.Total.OK && m.Reserved.OK && m.Reserved.V > m.Total.V-m.Free.V:
+	case m.Reserved.V > maxMemory, m.Total.OK && m.Reserved.V > m.Total.V-m.Free.V:
 		return "IMPLAUSIBLE_RESERVED"
 	}
 	return ""
@@ -157,5 +182,5 @@ func (r *reading) bar1() gpu.BAR1 {
 	if !v.OK {
 		return gpu.BAR1{}
 	}
-	return gpu.BAR1{Total: size(v.V.Bar1Total), Used: size(v.V.Bar1Used)}
+	return gpu.BAR1{Total: bounded(v.V.Bar1Total), Used: bounded(v.V.Bar1Used)}
 }

@@ -81,6 +81,8 @@ func TestMemoryIsPlausible(t *testing.T) {
 		{nvml.Memory_v2{Total: 100, Reserved: 40, Free: 60}, ""},
 		{nvml.Memory_v2{Total: 100, Reserved: 100}, ""},
 		{nvml.Memory_v2{Total: math.MaxUint64, Reserved: 1, Free: 2}, ""}, // it is not available
+		{nvml.Memory_v2{Total: math.MaxUint64, Reserved: 1, Free: math.MaxUint64 - 80<<30}, "IMPLAUSIBLE_FREE"},
+		{nvml.Memory_v2{Total: math.MaxUint64, Reserved: math.MaxUint64 - 80<<30, Free: 2}, "IMPLAUSIBLE_RESERVED"},
 		{nvml.Memory_v2{Total: 0}, "IMPLAUSIBLE_TOTAL_ZERO"},
 		{nvml.Memory_v2{Total: 0, Free: 5}, "IMPLAUSIBLE_TOTAL_ZERO"},
 		{nvml.Memory_v2{Total: maxMemory + 1, Free: 5}, "IMPLAUSIBLE_TOTAL"},

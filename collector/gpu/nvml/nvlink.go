@@ -23,12 +23,12 @@ var nvlinkErrors = [...]struct {
 // nvlinks returns the links that the GPU has.
 func (r *reading) nvlinks() []gpu.NVLink {
 	const none = nvml.ERROR_INVALID_ARGUMENT
-	count := r.fields(fieldID{id: nvml.FI_DEV_NVLINK_LINK_COUNT})[0].count()
-	if !count.OK || count.V > nvml.NVLINK_MAX_LINKS {
-		count.V = nvml.NVLINK_MAX_LINKS
+	most := r.fields(fieldID{id: nvml.FI_DEV_NVLINK_LINK_COUNT})[0].count()
+	if !most.OK || most.V > nvml.NVLINK_MAX_LINKS {
+		most.V = nvml.NVLINK_MAX_LINKS
 	}
 	var links []gpu.NVLink
-	for i := range int(count.V) {
+	for i := range int(most.V) {
 		up := get(r, "nvmlDeviceGetNvLinkState", func() (bool, nvml.Return) {
 			state, ret := r.handle.GetNvLinkState(i)
 			return state == nvml.FEATURE_ENABLED, ret
@@ -41,8 +41,7 @@ func (r *reading) nvlinks() []gpu.NVLink {
 			n := get(r, "nvmlDeviceGetNvLinkErrorCounter", func() (uint64, nvml.Return) {
 				return r.handle.GetNvLinkErrorCounter(i, e.id)
 			}, none)
-			n.OK = n.OK && n.V != notAvailable64
-			appendNamed(&l.Errors, e.name, n)
+			appendNamed(&l.Errors, e.name, count(n))
 		}
 		links = append(links, l)
 	}

@@ -17,8 +17,8 @@ func (r *reading) pcie() gpu.PCIe {
 	p.GenerationMax = r.small("nvmlDeviceGetMaxPcieLinkGeneration", r.handle.GetMaxPcieLinkGeneration)
 	p.WidthCurrent = r.small("nvmlDeviceGetCurrPcieLinkWidth", r.handle.GetCurrPcieLinkWidth)
 	p.WidthMax = r.small("nvmlDeviceGetMaxPcieLinkWidth", r.handle.GetMaxPcieLinkWidth)
-	if n := r.small("nvmlDeviceGetPcieReplayCounter", r.handle.GetPcieReplayCounter); n.OK {
-		p.Replays = gpu.Some(uint64(n.V))
+	if n := get(r, "nvmlDeviceGetPcieReplayCounter", r.handle.GetPcieReplayCounter); n.OK {
+		p.Replays = count32(n.V)
 	}
 	f := r.fields(fieldID{id: nvml.FI_DEV_PCIE_COUNT_TX_BYTES}, fieldID{id: nvml.FI_DEV_PCIE_COUNT_RX_BYTES})
 	// Of 32 bits a fast link wraps several times a second: no rate could be had.

@@ -26,8 +26,8 @@ func (r *reading) power() gpu.Power {
 	appendNamed(&p.Limits, "default", number32(usual, 1, milli))
 	appendNamed(&p.Limits, "min", number32(gpu.Opt[uint32]{V: bounds.V[0], OK: bounds.OK}, 1, milli))
 	appendNamed(&p.Limits, "max", number32(gpu.Opt[uint32]{V: bounds.V[1], OK: bounds.OK}, 1, milli))
-	energy := get(r, "nvmlDeviceGetTotalEnergyConsumption", r.handle.GetTotalEnergyConsumption)
-	if energy.OK && energy.V != notAvailable64 {
+	energy := count(get(r, "nvmlDeviceGetTotalEnergyConsumption", r.handle.GetTotalEnergyConsumption))
+	if energy.OK {
 		p.Joules = gpu.Some(float64(energy.V) / milli)
 	}
 	state := get(r, "nvmlDeviceGetPerformanceState", r.handle.GetPerformanceState)

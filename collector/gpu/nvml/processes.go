@@ -145,7 +145,7 @@ func (m *merger) add(list []processInfo, kind gpu.ProcessType, kept bool) {
 		m.index = make(map[[2]uint32]int)
 	}
 	for _, p := range list {
-		used := size(p.used)
+		used := bounded(p.used)
 		if kept || (m.total.OK && used.V > m.total.V) {
 			used = gpu.Opt[uint64]{}
 		}
