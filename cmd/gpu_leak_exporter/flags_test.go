@@ -158,6 +158,16 @@ func TestControlCharacters(t *testing.T) {
 	if code != exitFailure || strings.ContainsRune(stderr.String(), 0x1b) || strings.Count(stderr.String(), "\n") != 1 {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
+	// Logfmt escapes some of them.
+	path := filepath.Join(t.TempDir(), "a\x1b\u009b2J\u202eb")
+	if err := os.WriteFile(path, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startProgram(t, "--source=sim:healthy", "--detector.lives-file="+path)
+	r.end()
+	if log := r.stderr.String(); strings.ContainsAny(log, "\x1b\u009b\u202e") || !strings.Contains(log, `\u001b\u009b2J\u202eb`) {
+		t.Errorf("the log is %q", log)
+	}
 }
 
 func TestHelpAndVersion(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 )
@@ -73,8 +74,9 @@ type command func(ctx context.Context, stdout, stderr io.Writer) error
 // errLeak says that a backtest found a leak. It is no failure.
 var errLeak = errors.New("a leak was found")
 
-// run is the program: it returns the exit code.
+// run is the program: it returns the exit code. Text from elsewhere, such as a server's, cannot make a terminal act.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = &humanize.Terminal{Raw: stdout}, &humanize.Terminal{Raw: stderr}
 	ended := false
 	app := kingpin.New(program, "Watches GPUs, judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
 	app.Version(release.Print(program))
@@ -141,3 +143,11 @@ func wrongCall(args []string) int {
 
 // oneLine writes an error as one: that of a YAML file has several.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
+
+// raw returns what is to get what a terminal is to do, such as to clear its screen.
+func raw(w io.Writer) io.Writer {
+	if t, ok := w.(*humanize.Terminal); ok {
+		return t.Raw
+	}
+	return w
+}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 )
 
 // outputFile is the file of --output-file. It is opened before the work is done, so that
@@ -63,7 +65,7 @@ func (o *outputFile) write(f func(io.Writer) error) error {
 		}
 	}
 	o.made = false
-	return f(o.file)
+	return f(&humanize.Terminal{Raw: o.file}) // which may be one, and may be shown on one
 }
 
 // close closes the file, and takes it away again if it was made for nothing.

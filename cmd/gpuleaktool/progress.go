@@ -30,6 +30,7 @@ type progress struct {
 
 // newProgress returns a progress that is shown if w is a terminal, or always.
 func newProgress(w io.Writer, always bool, what string) *progress {
+	w = raw(w) // no text from elsewhere
 	p := &progress{terminal: isTerminal(w), what: what, now: time.Now}
 	if p.terminal || always {
 		p.w, p.shown = w, p.now()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
@@ -162,6 +163,7 @@ const (
 
 // follow looks again and again until ctx is done.
 func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) error {
+	stdout = raw(stdout)
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	before := "" // an exporter that does not answer for a while takes nothing from the screen
@@ -171,12 +173,12 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 			screen = watch.Screen(data, w.findings(data), w.top)
 			before = screen
 		} else {
-			screen = "NOT KNOWN: " + err.Error() + "\n\n" + screen
+			screen = "NOT KNOWN: " + oneLine(err) + "\n\n" + screen
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, err := io.WriteString(stdout, home+fit(stdout, screen)+clearBelow); err != nil {
+		if _, err := io.WriteString(stdout, home+fit(stdout, humanize.Escape(screen))+clearBelow); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 		select {
