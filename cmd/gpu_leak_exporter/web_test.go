@@ -180,6 +180,26 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// hurried is a connection's writer, which has deadlines.
+type hurried struct {
+	*httptest.ResponseRecorder
+	deadlines int
+}
+
+func (w *hurried) SetWriteDeadline(time.Time) error { w.deadlines++; return nil }
+
+// TestDeadlines has the handlers on the way pass on how long a client may take to read.
+func TestDeadlines(t *testing.T) {
+	h := testHandler(t, fixture())
+	for _, path := range []string{"/metrics", "/predict", "/api/v1/verdicts"} {
+		w := &hurried{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		if w.Code != http.StatusOK || w.deadlines == 0 {
+			t.Errorf("%s: status %d, %d deadlines", path, w.Code, w.deadlines)
+		}
+	}
+}
+
 // TestTooManyScrapes has one page be made, for long, and asks for another.
 func TestTooManyScrapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,13 +4,13 @@
 package limits
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +27,10 @@ const (
 	// slotPatience is how long a request waits for its answer to be begun: a Prometheus that
 	// waits for ten seconds has lost nothing then.
 	slotPatience = 2 * time.Second
+	// roomPatience is how long one waits for those to go before it that do not read.
+	roomPatience = 8 * time.Second
 	// maxAnswer bounds the size of an answer, maxUnsent that of all that are not sent yet,
-	// and maxReaders how many clients are sent one: the system keeps up to 128 KiB for
+	// and maxReaders how many clients are served one: the system keeps up to 128 KiB for
 	// each. All but the last are in bytes.
 	maxAnswer  = 32 << 20
 	maxUnsent  = 64 << 20
@@ -36,15 +38,21 @@ const (
 	// Of a fleet the page is as large as there are GPUs: 2.6 KB for each, if it is not compressed.
 	maxFleetAnswer = 128 << 20
 	maxFleetUnsent = 256 << 20
-	// sentAtOnce is how much is sent before it is noted that the client reads, in bytes.
-	sentAtOnce = 64 << 10
+	// sentAtOnce is how much the system has to take of an answer, in bytes, within sendTime of all of it, and within
+	// stallTime where others may want the room: a client that reads makes it do so far more often, however busy the machine is.
+	sentAtOnce = 16 << 10
+	sendTime   = 15 * time.Second
+	stallTime  = 2 * time.Second
+	// roomInterval is how often it is looked whether there is room for another answer.
+	roomInterval = 10 * time.Millisecond
 )
 
 // answers makes what is served. An answer is made whole, then sent, so that who reads slowly
 // holds nothing but bytes; who asks for what is being made gets the same bytes; and what is
-// made at a time and waits to be sent is bounded. Its methods may be called from any
-// goroutine.
+// made at a time and waits to be sent is bounded. Who comes waits for room. Who is sent an answer has to go
+// only if it does not read. Its methods may be called from any goroutine.
 type answers struct {
+	readers chan struct{} // one for each request
 	slots   chan struct{} // one for each that is made; nil: no limit
 	pages   chan struct{} // as slots, for what people look at: one slot is left to the metrics
 	refused *prometheus.CounterVec
@@ -52,11 +60,10 @@ type answers struct {
 	largest int // bytes of one
 	unsent  int // bytes of all
 
-	mu      sync.Mutex
-	making  map[string]*answer // by key
-	sending *list.List         // of *reader: whoever has read nothing for longest is first
-	bytes   int                // of the answers that are wanted
-	sizes   map[string]int     // of the last answer, by key
+	mu     sync.Mutex
+	making map[string]*answer // by key
+	bytes  int                // of the answers that somebody wants
+	sizes  map[string]int     // of the last answer, by key
 }
 
 // answer is what all who asked for it at that time get.
@@ -67,8 +74,9 @@ type answer struct {
 	head http.Header
 	body []byte
 
-	wanted int // by how many requests; under answers.mu
-	held   int // by how many requests that are not over, those that were cut off included; under answers.mu
+	// Under answers.mu:
+	wanted int // by how many requests
+	bytes  int // that are counted for it, from before it is made
 }
 
 // bodies are kept for their memory: half of what a scrape allocates.
@@ -82,14 +90,6 @@ func bodyFor(size int) []byte {
 	return make([]byte, 0, size+size/8)
 }
 
-// reader is one request for an answer.
-type reader struct {
-	made *answer
-	cut  func()
-	at   *list.Element // in answers.sending; nil if it is not there
-	gone bool          // it was cut off
-}
-
 var (
 	errBusy     = errors.New("too many requests at a time: try again later")
 	errTooLarge = errors.New("the answer is too large")
@@ -98,7 +98,10 @@ var (
 
 // newAnswers returns answers of which most are made at a time, any number if that is 0.
 func newAnswers(most int, refused *prometheus.CounterVec, logger *slog.Logger) *answers {
-	a := &answers{refused: refused, logger: logger, largest: maxAnswer, unsent: maxUnsent, making: map[string]*answer{}, sending: list.New(), sizes: map[string]int{}}
+	a := &answers{
+		readers: make(chan struct{}, maxReaders), refused: refused, logger: logger, largest: maxAnswer, unsent: maxUnsent,
+		making: map[string]*answer{}, sizes: map[string]int{},
+	}
 	if most > 0 {
 		a.slots = make(chan struct{}, most)
 		a.pages = make(chan struct{}, max(1, most-1))
@@ -122,11 +125,15 @@ func (a *answers) ofMetrics(next http.Handler) http.Handler { return a.serve(nex
 // are not nil.
 func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Request, places chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rd := &reader{cut: func() { cutConnection(r.Context()) }}
-		defer a.leave(rd)
+		if !take(a.readers, time.After(roomPatience), r.Context().Done()) {
+			a.refuse(w, errBusy)
+			return
+		}
+		defer func() { <-a.readers }()
 		asked := clean(r)
 		key := strings.Join([]string{asked.URL.Path, asked.Header.Get("Accept"), asked.Header.Get("Accept-Encoding")}, "\x00")
-		made, first := a.join(key, rd)
+		made, first := a.join(key)
+		defer a.leave(made)
 		if first {
 			a.makeFor(key, made, func() error { return a.make(asked, key, next, made, places) })
 		}
@@ -135,8 +142,19 @@ func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Reque
 			a.refuse(w, made.err)
 			return
 		}
-		a.send(w, rd)
+		a.send(w, made)
 	})
+}
+
+// take takes one of the places, and reports whether there was one before that was over.
+func take(places chan struct{}, over <-chan time.Time, gone <-chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-over:
+	case <-gone:
+	}
+	return false
 }
 
 // refuse says why there is no answer.
@@ -150,8 +168,8 @@ func (a *answers) refuse(w http.ResponseWriter, err error) {
 	plain.Text(w, http.StatusInternalServerError, err.Error()+"; the log says more")
 }
 
-// join has a reader wait for an answer: one that is being made, or a new one, which it is the first to want.
-func (a *answers) join(key string, rd *reader) (made *answer, first bool) {
+// join has a request wait for an answer: one that is being made, or a new one, which it is the first to want.
+func (a *answers) join(key string) (made *answer, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	made = a.making[key]
@@ -160,8 +178,6 @@ func (a *answers) join(key string, rd *reader) (made *answer, first bool) {
 		a.making[key] = made
 	}
 	made.wanted++
-	made.held++
-	rd.made = made
 	return made, first
 }
 
@@ -174,31 +190,29 @@ func (a *answers) makeFor(key string, made *answer, how func() error) {
 		delete(a.making, key)
 		if made.err == nil {
 			a.sizes[key] = len(made.body)
-			a.bytes += cap(made.body)
+			a.count(made, cap(made.body))
 		}
 		close(made.done)
 	}()
 	made.err = how()
 }
 
-// make has next fill the answer, once there is a slot.
+// make has next fill the answer, once there is room for it and a slot.
 func (a *answers) make(r *http.Request, key string, next http.Handler, made *answer, places chan struct{}) error {
-	patience := time.NewTimer(slotPatience)
-	defer patience.Stop()
+	size, ok := a.reserve(key, made)
+	if !ok {
+		return errBusy
+	}
+	patience := time.After(slotPatience)
 	for _, slots := range []chan struct{}{places, a.slots} {
 		if slots == nil {
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-patience.C:
+		if !take(slots, patience, nil) {
 			return errBusy
 		}
+		defer func() { <-slots }()
 	}
-	a.mu.Lock()
-	size := a.sizes[key]
-	a.mu.Unlock()
 	w := &answerWriter{head: http.Header{}, most: a.largest, body: bodyFor(size)}
 	next.ServeHTTP(w, r)
 	if w.tooLarge {
@@ -211,68 +225,66 @@ func (a *answers) make(r *http.Request, key string, next http.Handler, made *ans
 	return nil
 }
 
-// send sends the answer that a reader has waited for.
-func (a *answers) send(w http.ResponseWriter, rd *reader) {
-	a.begin(rd)
-	made := rd.made
+// reserve waits until there is room for an answer as large as the last one of its key, and counts it.
+func (a *answers) reserve(key string, made *answer) (size int, ok bool) {
+	over := time.Now().Add(roomPatience)
+	look := time.NewTicker(roomInterval)
+	defer look.Stop()
+	for {
+		a.mu.Lock()
+		size, ok = a.sizes[key], a.bytes == 0 || a.bytes+a.sizes[key] <= a.unsent
+		if ok {
+			a.count(made, size)
+		}
+		a.mu.Unlock()
+		if ok || time.Now().After(over) {
+			return size, ok
+		}
+		<-look.C
+	}
+}
+
+// count counts so many bytes for an answer; mu is held.
+func (a *answers) count(made *answer, bytes int) {
+	a.bytes += bytes - made.bytes
+	made.bytes = bytes
+}
+
+// send sends an answer. Who does not read it has to go, and soon where others may have to wait for that.
+func (a *answers) send(w http.ResponseWriter, made *answer) {
 	maps.Copy(w.Header(), made.head)
 	w.Header().Set("Content-Length", strconv.Itoa(len(made.body)))
 	w.WriteHeader(made.code)
+	control, over := http.NewResponseController(w), time.Now().Add(sendTime)
 	for part := range slices.Chunk(made.body, sentAtOnce) {
+		_ = control.SetWriteDeadline(a.deadline(over)) // without it that of the server holds
 		if _, err := w.Write(part); err != nil {
-			return // the client has gone, or was cut; the server notices by itself
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				a.refused.WithLabelValues(refusedSlowReader).Inc()
+			}
+			return // the client has gone, or has to; the server notices by itself
 		}
-		a.proceed(rd)
 	}
 }
 
-// begin notes that a reader is sent its answer. Where that is too much, those go that have read nothing for longest.
-func (a *answers) begin(rd *reader) {
+// deadline returns when the next part of an answer has to be taken, all of which has to be sent before over.
+func (a *answers) deadline(over time.Time) time.Time {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	rd.at = a.sending.PushBack(rd)
-	for (a.bytes > a.unsent || a.sending.Len() > maxReaders) && a.sending.Len() > 1 {
-		slowest := a.sending.Front().Value.(*reader)
-		a.release(slowest)
-		slowest.gone = true
-		slowest.cut()
-		a.refused.WithLabelValues(refusedSlowReader).Inc()
+	scarce := 2*a.bytes > a.unsent || 2*len(a.readers) > cap(a.readers)
+	a.mu.Unlock()
+	if soon := time.Now().Add(stallTime); scarce && soon.Before(over) {
+		return soon
 	}
-}
-
-// proceed notes that a reader has read something.
-func (a *answers) proceed(rd *reader) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if rd.at != nil {
-		a.sending.MoveToBack(rd.at)
-	}
+	return over
 }
 
 // leave notes that a request is over.
-func (a *answers) leave(rd *reader) {
+func (a *answers) leave(made *answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if rd.made == nil {
-		return
-	}
-	if !rd.gone {
-		a.release(rd)
-	}
-	// Who was cut off may still write.
-	if rd.made.held--; rd.made.held == 0 {
-		bodies.Put(&rd.made.body)
-	}
-}
-
-// release forgets what a reader holds; mu is held.
-func (a *answers) release(rd *reader) {
-	if rd.at != nil {
-		a.sending.Remove(rd.at)
-		rd.at = nil
-	}
-	if rd.made.wanted--; rd.made.wanted == 0 && rd.made.err == nil {
-		a.bytes -= cap(rd.made.body)
+	if made.wanted--; made.wanted == 0 {
+		a.count(made, 0)
+		bodies.Put(&made.body)
 	}
 }
 

@@ -4,8 +4,11 @@
 package limits
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -120,65 +123,14 @@ func TestAnswersThatFail(t *testing.T) {
 			t.Errorf("while it panics: %d", w.Code)
 		}
 		synctest.Wait()
-		if a := l.answers; a.bytes != 0 || a.sending.Len() != 0 || len(a.making) != 0 {
-			t.Errorf("%d bytes, %d readers and %d answers are left", a.bytes, a.sending.Len(), len(a.making))
+		if a := l.answers; a.bytes != 0 || len(a.readers) != 0 || len(a.making) != 0 {
+			t.Errorf("%d bytes, %d readers and %d answers are left", a.bytes, len(a.readers), len(a.making))
 		}
 		fine := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		if w := get(fine, "/"); w.Code != http.StatusOK {
 			t.Errorf("after the panic: %d", w.Code)
 		}
 	})
-}
-
-// TestSlowReaders has clients that never read take an answer each: the slots are free at once, and the
-// oldest readers are cut off where too much is unsent.
-func TestSlowReaders(t *testing.T) {
-	l := testLimits(1)
-	const size = 8 << 20
-	server := httptest.NewUnstartedServer(l.answers.of(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Write(make([]byte, size))
-	})))
-	l.connections.serve(server.Config)
-	server.Start()
-	defer server.Close()
-	const readers = 3 * maxUnsent / size
-	for range readers {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(conn, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 40)); err != nil {
-			t.Fatal(err)
-		}
-		// Its answer was made before the next one asks.
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		l.answers.mu.Lock()
-		if l.answers.bytes > maxUnsent {
-			t.Errorf("%d bytes are not sent", l.answers.bytes)
-		}
-		l.answers.mu.Unlock()
-	}
-	if cut := testutil.ToFloat64(l.refused.WithLabelValues(refusedSlowReader)); cut < readers-maxUnsent/size {
-		t.Errorf("%g readers were cut off", cut)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	if n, err := io.Copy(io.Discard, answer.Body); n != size || err != nil {
-		t.Errorf("a client that reads got %d bytes, %v", n, err)
-	}
 }
 
 // pipes are a listener whose connections keep nothing of what they are sent.
@@ -199,75 +151,174 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error { close(p.closed); return nil }
 func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestWhoReads has a client read a bit at a time while others ask and read nothing: it is not the one that goes.
-func TestWhoReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := testLimits(1)
-		listener := &pipes{make(chan net.Conn), make(chan struct{})}
-		server := &http.Server{Handler: l.answers.of(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Write(make([]byte, map[string]int{"/long": 8 << 20, "/": 1 << 20}[r.URL.Path]))
-		})), ReadHeaderTimeout: time.Second}
-		l.connections.serve(server)
-		go func() { _ = server.Serve(listener) }()
-		defer server.Close()
-		ask := func(path string) net.Conn {
-			conn, end := net.Pipe()
-			listener.accepted <- end
-			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait() // its answer has begun
-			return conn
-		}
-		reads := ask("/long")
-		for n := range 2 * maxReaders {
-			defer ask("/").Close()
-			if n%16 == 0 {
-				if _, err := io.ReadFull(reads, make([]byte, 2*sentAtOnce)); err != nil {
-					t.Fatalf("cut off with %d that read nothing: %v", n, err)
-				}
-				synctest.Wait()
-			}
-		}
-		_ = reads.Close()
-		synctest.Wait()
-		l.answers.mu.Lock()
-		defer l.answers.mu.Unlock()
-		if n := l.answers.sending.Len(); n > maxReaders || l.answers.bytes > maxUnsent || n < maxUnsent>>21 {
-			t.Errorf("%d clients are sent %d bytes", n, l.answers.bytes)
-		}
-	})
+// crowd is a server of answers of a size, and what its clients connect by.
+type crowd struct {
+	*Limits
+	listener *pipes
+	most     int // bytes that were not sent at once
 }
 
-// TestBodiesServeAgain has the memory of answers serve for others, but not that of one which a client that was cut off
-// may still be sent.
+func newCrowd(t *testing.T, size int) *crowd {
+	t.Helper()
+	c := &crowd{testLimits(1), &pipes{make(chan net.Conn), make(chan struct{})}, 0}
+	server := c.Server(c.Metrics(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c.answers.mu.Lock()
+		c.most = max(c.most, c.answers.bytes)
+		c.answers.mu.Unlock()
+		w.Write(make([]byte, size)) //nolint:errcheck // it cannot fail
+	})))
+	go func() { _ = server.Serve(c.listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return c
+}
+
+// ask sends a request on a connection that keeps nothing of the answer.
+func (c *crowd) ask(t *testing.T) net.Conn {
+	t.Helper()
+	conn, end := net.Pipe()
+	c.listener.accepted <- end
+	if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// read reads an answer, a part at a time with a pause behind it, and returns how much it is.
+func read(conn net.Conn, part int, pause time.Duration) (body int, err error) {
+	defer conn.Close()
+	slow := io.TeeReader(conn, writerFunc(func([]byte) { time.Sleep(pause) }))
+	answer, err := http.ReadResponse(bufio.NewReaderSize(slow, part), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	for b := make([]byte, part); err == nil; {
+		var n int
+		n, err = answer.Body.Read(b)
+		body += n
+	}
+	if answer.StatusCode != http.StatusOK || !errors.Is(err, io.EOF) {
+		return body, fmt.Errorf("%s: %w", answer.Status, err)
+	}
+	return body, nil
+}
+
+// writerFunc is called with what is written.
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
+
+// TestWhoReads has a client read steadily while hundreds ask and read nothing, in a burst or again and again: it is not the one
+// that goes, and who comes then gets its answer soon.
+func TestWhoReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		size   int
+		others int
+		again  bool
+	}{
+		"many clients, a burst":       {1 << 20, 3 * maxReaders, false},
+		"many clients, all the time":  {1 << 20, maxReaders + 44, true},
+		"many bytes, a burst":         {8 << 20, 40, false},
+		"many bytes, all the time":    {8 << 20, 40, true},
+		"answers as large as can be":  {maxAnswer - 1000, 6, true},
+		"nobody else":                 {1 << 20, 0, false},
+		"few others, who may stay on": {1 << 20, 20, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				crowd := newCrowd(t, c.size)
+				var all sync.WaitGroup
+				defer all.Wait()
+				const steady = 10 * time.Second
+				reads := crowd.ask(t)
+				synctest.Wait() // it is served
+				ctx, cancel := context.WithTimeout(t.Context(), 2*steady)
+				defer cancel()
+				for n := range c.others {
+					all.Go(func() {
+						// Each a bit later, so that each wants an answer of its own.
+						for time.Sleep(time.Duration(n) * time.Millisecond); ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+							conn := crowd.ask(t)
+							ended := context.AfterFunc(ctx, func() { _ = conn.Close() })
+							if !c.again {
+								<-ctx.Done()
+							}
+							for ctx.Err() == nil { // it reads nothing, and notices when it is cut off
+								if _, err := io.WriteString(conn, "GET"); err != nil {
+									break
+								}
+								time.Sleep(time.Second)
+							}
+							ended()
+							_ = conn.Close()
+						}
+					})
+				}
+				part := min(c.size/1000, sentAtOnce)
+				if n, err := read(reads, part, steady/time.Duration(c.size/part)); n != c.size || err != nil {
+					t.Errorf("after %d of %d bytes: %v", n, c.size, err)
+				}
+				began := time.Now()
+				if n, err := read(crowd.ask(t), c.size, 0); n != c.size || err != nil {
+					t.Errorf("one that comes later: after %d of %d bytes: %v", n, c.size, err)
+				}
+				if took := time.Since(began); took > 2*stallTime {
+					t.Errorf("one that comes later gets its answer after %s", took)
+				}
+				cancel()
+				all.Wait()
+				synctest.Wait()
+				if crowd.most > maxUnsent || crowd.answers.bytes != 0 || len(crowd.answers.readers) != 0 {
+					t.Errorf("%d bytes were not sent, %d are left for %d clients", crowd.most, crowd.answers.bytes, len(crowd.answers.readers))
+				}
+			})
+		})
+	}
+}
+
+// TestWhoDoesNotRead has a client stop to read: it may go on as long as nobody wants the room.
+func TestWhoDoesNotRead(t *testing.T) {
+	for after, want := range map[time.Duration]float64{sendTime - time.Second: 0, sendTime + time.Second: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			const size = 1 << 20
+			c := newCrowd(t, size)
+			conn := c.ask(t)
+			time.Sleep(after)
+			if n, err := read(conn, size, 0); (n == size && err == nil) != (want == 0) {
+				t.Errorf("after %s: %d bytes, %v", after, n, err)
+			}
+			synctest.Wait()
+			if cut := testutil.ToFloat64(c.refused.WithLabelValues(refusedSlowReader)); cut != want {
+				t.Errorf("after %s: %g are counted", after, cut)
+			}
+		})
+	}
+}
+
+// TestBodiesServeAgain has the memory of answers serve for others, but not that of one which a client is still sent.
 func TestBodiesServeAgain(t *testing.T) {
 	const size = 1000
 	a := testLimits(1).answers
-	join := func(content byte) *reader {
-		rd := &reader{cut: func() {}}
-		made, _ := a.join(string(content), rd)
+	join := func(content byte) *answer {
+		made, _ := a.join(string(content))
 		a.makeFor(string(content), made, func() error {
 			made.body = append(bodyFor(size), bytes.Repeat([]byte{content}, size)...)
 			return nil
 		})
-		a.begin(rd)
-		return rd
+		return made
 	}
 	slow := join('s')
-	a.mu.Lock()
-	a.release(slow) // as begin does where too much is unsent
-	slow.gone = true
-	a.mu.Unlock()
+	slow.wanted++ // by another client as well
+	a.leave(slow)
 	for range 20 {
 		a.leave(join('o'))
 	}
-	if !bytes.Equal(slow.made.body, bytes.Repeat([]byte{'s'}, size)) {
-		t.Error("a client that was cut off is sent another one's answer")
+	if !bytes.Equal(slow.body, bytes.Repeat([]byte{'s'}, size)) || a.bytes != cap(slow.body) {
+		t.Errorf("a client is sent another one's answer, or %d bytes are held", a.bytes)
 	}
 	a.leave(slow)
-	if a.bytes != 0 || a.sending.Len() != 0 {
-		t.Errorf("%d bytes are held for %d clients", a.bytes, a.sending.Len())
+	if a.bytes != 0 {
+		t.Errorf("%d bytes are held", a.bytes)
 	}
 	if body := bodyFor(size / 100); cap(body) > size/50 {
 		t.Errorf("an answer of %d bytes holds %d", size/100, cap(body))

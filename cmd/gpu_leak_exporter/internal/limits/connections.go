@@ -5,7 +5,6 @@ package limits
 
 import (
 	"container/list"
-	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -23,6 +22,9 @@ const (
 	maxConnections = 1024
 	// maxStreams bounds the requests of an HTTP/2 connection at a time. Each takes 12 KB.
 	maxStreams = 4
+	// stuckTime is how long an HTTP/2 connection may take nothing of what it is sent: its streams wait for each other, so
+	// that their deadlines do not end them.
+	stuckTime = 5 * time.Second
 	// socketBuffer is how much the system keeps of what a connection is sent, in bytes: it
 	// would keep megabytes for who does not read.
 	socketBuffer = 64 << 10
@@ -68,20 +70,8 @@ func descriptorLimit() uint64 {
 
 // serve sets up a server whose connections these are.
 func (c *connections) serve(s *http.Server) {
-	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: stuckTime}
 	s.ConnState = c.changed
-	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		return context.WithValue(ctx, connectionKey{}, conn)
-	}
-}
-
-type connectionKey struct{}
-
-// cutConnection ends the connection of a request at once.
-func cutConnection(ctx context.Context) {
-	if conn, ok := ctx.Value(connectionKey{}).(net.Conn); ok {
-		cut(conn)
-	}
 }
 
 // cut closes a connection without the farewell of TLS, which may block.

@@ -22,7 +22,7 @@ import (
 const (
 	refusedBusy       = "busy"        // too many answers are made at a time
 	refusedConnection = "connections" // there are too many, and this one did nothing for longest
-	refusedSlowReader = "slow_reader" // too much is made and not read
+	refusedSlowReader = "slow_reader" // it did not read its answer
 	refusedTooLarge   = "too_large"   // an answer
 	refusedPassword   = "password"    // wrong ones came from this address just now
 )
@@ -77,7 +77,7 @@ func (l *Limits) Server(handler http.Handler) *http.Server {
 		ErrorLog:          slog.NewLogLogger(newSparse(l.logger.Handler()), slog.LevelWarn),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      15 * time.Second,
+		WriteTimeout:      sendTime,
 		IdleTimeout:       90 * time.Second, // longer than scrapes are apart
 		MaxHeaderBytes:    64 << 10,
 	}
