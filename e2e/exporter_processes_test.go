@@ -56,6 +56,75 @@ func TestUtilizationIsAskedWithProcesses(t *testing.T) {
 	})
 }
 
+// TestUtilizationIsAskedSeldom has a process that computes for a moment between two questions for its utilisation, which
+// are five seconds apart whatever the interval is: the next answer has the burst, the one after it none. Of a process that
+// comes between two questions nothing is known until the next one.
+func TestUtilizationIsAskedSeldom(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	first, second := m.child(t), m.child(t)
+	m.GPUs[0].Processes, m.GPUs[0].Samples = []fakenvml.Process{{PID: first, Memory: fakenvml.Constant(gib)}}, nil
+	p := m.start(t, "--sample.interval=100ms")
+	series := func(pid uint32) map[string]string { return with(m.id(0), "pid", strconv.Itoa(int(pid))) }
+	until := func(pid uint32, ratio float64) {
+		t.Helper()
+		eventually(t, p, func(s harness.Metrics) error {
+			return wantAll(s, series(pid), map[string]float64{"gpu_process_sm_utilization_ratio": ratio})
+		})
+	}
+	questions := func() uint64 { return m.read(t).Functions["nvmlDeviceGetProcessUtilization"].Calls }
+	until(first, 0)
+	asked := questions()
+	m.GPUs[0].Processes = append(m.GPUs[0].Processes, fakenvml.Process{PID: second, Memory: fakenvml.Constant(gib)})
+	m.GPUs[0].Samples = []fakenvml.Sample{{PID: first, Stamp: time.Now(), Utilization: fakenvml.Utilization{SM: 77}}}
+	m.apply(t)
+	s := eventually(t, p, func(s harness.Metrics) error {
+		return wantAll(s, series(second), map[string]float64{"gpu_process_memory_used_bytes": gib})
+	})
+	if err := gone(s, "gpu_process_sm_utilization_ratio", series(second)); err != nil && questions() == asked {
+		t.Errorf("a process that has just come: %v", err)
+	}
+	until(first, 0.77)
+	until(second, 0)
+	until(first, 0)
+	samples := m.read(t).Functions["nvmlDeviceGetMemoryInfo_v2"].Calls
+	// The first question finds its buffer too small, and is asked again.
+	if n := questions(); n > samples/50+3 {
+		t.Errorf("%d questions in %d samples a tenth of a second apart, want one in fifty", n, samples)
+	}
+}
+
+// TestMIGModeIsAskedSeldom has a GPU that is put into MIG mode: the driver is not asked for that with each sample, but
+// once it says that it has changed.
+func TestMIGModeIsAskedSeldom(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1)
+	p := m.start(t, "--sample.interval=100ms", "--sample.slow-interval=1h")
+	samples := func(n uint64) {
+		t.Helper()
+		eventually(t, p, func(harness.Metrics) error {
+			if now := m.read(t).Functions["nvmlDeviceGetMemoryInfo_v2"].Calls; now < n {
+				return fmt.Errorf("%d samples", now)
+			}
+			return nil
+		})
+	}
+	samples(20)
+	m.listening(t)
+	if n := m.read(t).Functions["nvmlDeviceGetMigMode"].Calls; n != 1 {
+		t.Errorf("it was asked for its mode %d times in 20 samples", n)
+	}
+	m.GPUs[0].Partition("1g.10gb")
+	m.Raise(0, fakenvml.EventMIG, 0)
+	m.apply(t)
+	eventually(t, p, func(s harness.Metrics) error {
+		return errors.Join(want(s, 1, "gpu_mig_enabled", m.id(0)), want(s, 1, "gpu_detector_resets_total", with(m.id(0), "reason", "repartition")))
+	})
+	if n := m.read(t).Functions["nvmlDeviceGetMigMode"].Calls; n != 2 {
+		t.Errorf("it was asked for its mode %d times, want a second time after the event", n)
+	}
+}
+
 // TestListRace has the list of processes grow between count and fill: a few times,
 // which nobody notices, and for ever, which costs that list only.
 func TestListRace(t *testing.T) {

@@ -100,7 +100,7 @@ func (e *exporter) wire() (err error) {
 // processes is asked for only where they are the host's.
 func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Logger) (*collector.Sampler, error) {
 	c := collector.SamplerConfig{
-		SlowInterval:  cfg.slowInterval,
+		SlowInterval:  cfg.source.SlowInterval,
 		Timeout:       cfg.source.Timeout,
 		ProcessMax:    cfg.processMax,
 		ProcessMinAge: cfg.processMinAge,

@@ -58,7 +58,6 @@ type config struct {
 	exporterMetrics bool
 	log             promslog.Config
 	source          source.Config
-	slowInterval    time.Duration
 	families        map[string]bool
 	processMax      int
 	processMinAge   time.Duration
@@ -197,7 +196,7 @@ func (p *parser) sourceFlags() {
 	p.flag("sample.interval", "Time between two samples of the memory and the processes of a GPU. Default with --source=prometheus:URL: 15s.",
 		setting.Duration("sample.interval", &s.Interval, minInterval, maxInterval), "1s").IsSetByUser(&p.fleet.interval)
 	p.flag("sample.slow-interval", "Time between two samples of everything else.",
-		setting.Duration("sample.slow-interval", &c.slowInterval, minInterval, maxSlowInterval), "15s")
+		setting.Duration("sample.slow-interval", &c.source.SlowInterval, minInterval, maxSlowInterval), "15s")
 	p.app.Flag("nvml.library-path", "File or name of the driver's library. Default: libnvidia-ml.so.1, where the dynamic linker or a container runtime puts it.").
 		StringVar(&s.LibraryPath)
 	p.flag("nvml.timeout", "How long a call into the driver may take before its GPU counts as one that cannot be read.",
@@ -342,8 +341,8 @@ func (p *parser) check() error {
 	switch least := c.minWindow(); {
 	case c.source.Kind == source.NVML && p.speed:
 		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
-	case c.slowInterval < c.source.Interval:
-		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", humanize.FormatDuration(c.slowInterval), interval)
+	case c.source.SlowInterval < c.source.Interval:
+		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", humanize.FormatDuration(c.source.SlowInterval), interval)
 	case d.Windows[0] < least:
 		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
 			humanize.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, humanize.FormatDuration(least))

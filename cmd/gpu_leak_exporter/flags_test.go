@@ -192,13 +192,13 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c.detector, detector.DefaultConfig()) {
 		t.Errorf("detector %+v", c.detector)
 	}
-	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys", Fleet: source.Fleet{
+	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys", Fleet: source.Fleet{
 		Query: "DCGM_FI_DEV_FB_USED", History: 6 * time.Hour, MaxAge: 5 * time.Minute, Labels: []string{"instance", "node", "Hostname"}, Shard: fleet.Shard{Of: 1},
 	}}
 	if !reflect.DeepEqual(c.source, want) {
 		t.Errorf("source %+v, want %+v", c.source, want)
 	}
-	if c.slowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
+	if c.source.SlowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
 		c.stateFile != "" || c.livesKeyFile != "" || c.stateInterval != 30*time.Second {
 		t.Errorf("%+v", c)
 	}

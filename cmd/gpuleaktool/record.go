@@ -37,7 +37,6 @@ const askAgain = time.Second
 type recorder struct {
 	source       source.Config
 	output       string
-	slowInterval time.Duration
 	duration     time.Duration // of the source's clock; 0 is until stopped
 	livesKeyFile string
 
@@ -73,7 +72,7 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 		Default("1").IsSetByUser(&speed).SetValue(setting.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)))
 	flag("interval", "Time between two samples.", "1s", setting.Duration("interval", &s.Interval, 100*time.Millisecond, time.Minute))
 	flag("slow-interval", "Time between two samples of everything but memory and processes.", "15s",
-		setting.Duration("slow-interval", &r.slowInterval, 100*time.Millisecond, time.Hour))
+		setting.Duration("slow-interval", &s.SlowInterval, 100*time.Millisecond, time.Hour))
 	flag("duration", "How long to record; 0s is until Ctrl-C or the end of a replay.", "0s",
 		setting.Duration("duration", &r.duration, 0, 366*24*time.Hour))
 	cmd.Flag("nvml.library-path", "File or name of the driver's library.").StringVar(&s.LibraryPath)
@@ -288,7 +287,7 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 		elapsed = s.T - begin + r.source.Interval
 		var status *gpu.Status
 		if elapsed >= slow {
-			slow = elapsed + r.slowInterval
+			slow = elapsed + r.source.SlowInterval
 			status = r.status(ctx, d)
 		}
 		r.attribute(d.Info().UUID, &s)

@@ -334,6 +334,7 @@ const (
 	EventPState       = 4
 	EventXID          = 8
 	EventClock        = 16
+	EventMIG          = 256
 )
 
 // Raise adds an event to the GPU of that index. Event sets that register later do not see it, as with the driver: wait

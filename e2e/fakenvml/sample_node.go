@@ -61,7 +61,7 @@ func newH100(i uint32) GPU {
 		NVLinks:     map[uint32]NVLink{},
 		Modes:       Modes{Persistence: true, NUMANode: -1},
 		Fields:      h100Fields(i),
-		EventTypes:  EventSingleBitECC | EventDoubleBitECC | EventXID | EventClock | EventPState,
+		EventTypes:  EventSingleBitECC | EventDoubleBitECC | EventXID | EventClock | EventPState | EventMIG,
 		MIG:         MIG{MaxDevices: 7, Profiles: h100Profiles()},
 		Unsupported: []string{"nvmlDeviceGetRetiredPages*"}, // Ampere and later remap rows
 	}

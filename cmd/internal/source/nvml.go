@@ -15,7 +15,7 @@ import (
 func openNVML(c Config) (gpu.Source, error) {
 	limitFiles()
 	return nvml.New(nvml.Config{
-		LibraryPath: c.LibraryPath, Interval: c.Interval, ProcFS: c.ProcFS, SysFS: c.SysFS, Timeout: c.Timeout,
+		LibraryPath: c.LibraryPath, Interval: c.Interval, SlowInterval: c.SlowInterval, ProcFS: c.ProcFS, SysFS: c.SysFS, Timeout: c.Timeout,
 	})
 }
 

@@ -39,10 +39,10 @@ type Config struct {
 	Speed float64
 	// Interval is the time between two samples of a GPU. A recording has its own.
 	Interval time.Duration
-	// LibraryPath, Timeout, ProcFS and SysFS are those of nvml.Config.
-	LibraryPath   string
-	Timeout       time.Duration
-	ProcFS, SysFS string
+	// LibraryPath, SlowInterval, Timeout, ProcFS and SysFS are those of nvml.Config.
+	LibraryPath           string
+	SlowInterval, Timeout time.Duration
+	ProcFS, SysFS         string
 	// Fleet is what to ask a Prometheus for.
 	Fleet Fleet
 	// Logger is told what Prometheus answers amiss; nil for nobody.

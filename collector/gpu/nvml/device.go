@@ -32,7 +32,8 @@ type device struct {
 	// own never is: the driver says it by offering no call, which may be so for a moment only.
 	settled atomic.Bool
 
-	// The rest belongs to the goroutine that reads.
+	// The rest belongs to the goroutine that reads, but for mig.changed.
+	mig       migMode
 	schedule  schedule
 	stamper   stamper
 	processes processTable
@@ -80,7 +81,7 @@ func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
 		s = gpu.Sample{Memory: r.deviceMemory()}
 		s.Time = time.Now()
 		s.T, s.Step = d.stamper.stamp(d.source.clock.steady(s.Time), d.source.clock.ahead(s.Time))
-		s.MIGEnabled = r.migEnabled()
+		s.MIGEnabled = r.migEnabled(s.T)
 		if s.MIGEnabled.V {
 			s.Instances = r.instances()
 		}

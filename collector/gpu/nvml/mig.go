@@ -9,18 +9,42 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// migEnabled reports whether the GPU is in MIG mode now; absent where it has none.
-func (r *reading) migEnabled() gpu.Opt[bool] {
-	return get(r, "nvmlDeviceGetMigMode", func() (bool, nvml.Return) {
+// migMode is whether a GPU is in MIG mode, as the driver has said last.
+type migMode struct {
+	enabled    gpu.Opt[bool]
+	asked      gpu.Opt[time.Duration]
+	generation uint64
+	// changed says that the driver has reported a change since.
+	changed atomic.Bool
+}
+
+// migEnabled reports whether the GPU is in MIG mode; absent where it has none. It asks
+// every SlowInterval, and at once where the driver has reported a change, or was initialised again: the call takes
+// 0.15 ms of a core on an H200, fifteen times what the memory takes.
+func (r *reading) migEnabled(at time.Duration) gpu.Opt[bool] {
+	m := &r.device.mig
+	stands := m.asked.OK && at-m.asked.V < r.device.source.cfg.SlowInterval && m.generation == r.handle.generation
+	if changed := m.changed.Swap(false); stands && !changed {
+		return m.enabled
+	}
+	m.asked = gpu.Opt[time.Duration]{}
+	failed := len(r.errs)
+	m.enabled = get(r, "nvmlDeviceGetMigMode", func() (bool, nvml.Return) {
 		current, _, ret := r.handle.GetMigMode()
 		return current == nvml.DEVICE_MIG_ENABLE, ret
 	})
+	if len(r.errs) == failed {
+		m.asked, m.generation = gpu.Some(at), r.handle.generation
+	}
+	return m.enabled
 }
 
 // maxMIGDevices bounds how many positions of MIG devices are asked for: a GPU has seven.

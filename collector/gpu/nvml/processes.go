@@ -68,13 +68,7 @@ func (r *reading) processes(s *gpu.Sample) {
 	}
 	all := merged.list()
 	handed := t.numbers.next(r.device.source.procs.lastNumber()) // after the lists: it covers all that they hold
-	if s.Step != 0 {
-		t.samples.since = 0 // the time stamps are those of the wall clock
-	}
-	var use utilizations
-	if len(all) > 0 { // of all that is asked each second this call costs most: 2.5 ms of a core on an H200
-		use = r.usage(s)
-	}
+	use := r.usage(s, all)
 	s.ProcessesKnown = !unseen && slices.Contains(t.read[:], true)
 	s.Processes = make([]gpu.Process, 0, len(all))
 	seen := make(map[uint32]*process, len(all))
@@ -177,9 +171,12 @@ func (m *merger) list() []listed {
 	return m.entries
 }
 
-// samplingPeriod is the longest time between two of the driver's samples of
-// utilisation, by nvml.h, and half as much for the spread of both clocks.
-const samplingPeriod = 1500 * time.Millisecond
+// utilizationInterval is how often at most the driver is asked for the utilisation of processes. Its answer covers all
+// time since the newest sample that it has told, so that what a process did between two questions is in the answer to the
+// second. Of the calls that are made again and again this one costs most: 2.5 ms of a core on an H200. Higher values
+// cost less, and tell later that a process is idle, or computes again. The driver itself samples once a second or more
+// often.
+const utilizationInterval = 5 * time.Second
 
 // usage is the utilisation of one process, in ratios; absent where the driver
 // reported what cannot be one.
@@ -188,60 +185,56 @@ type usage struct{ sm, memory, encoder, decoder gpu.Opt[float64] }
 // utilizationSamples is what is kept of the utilisation of processes.
 type utilizationSamples struct {
 	buffer []nvml.ProcessUtilizationSample
-	since  uint64 // the newest time stamp that was seen, µs of Unix time
-	recent map[uint32]recentUsage
+	since  uint64                 // the newest time stamp that was seen, µs of Unix time
+	asked  gpu.Opt[time.Duration] // when the driver was asked last
+	last   utilizations
 }
 
-// recentUsage is the newest utilisation of a process, and when it was read.
-type recentUsage struct {
-	usage
-	at time.Duration
-}
-
-// utilizations tells the utilisation of each process of a sample.
+// utilizations tells the utilisation of processes. It is not changed.
 type utilizations struct {
-	known  bool // the driver answered
-	recent map[uint32]recentUsage
+	listed map[uint32]bool // the processes that there were; nil: the driver did not answer
+	recent map[uint32]usage
 }
 
-// usage asks for the utilisation of the GPU's processes.
+// usage returns the utilisation of the GPU's processes over the last utilizationInterval or since the last sample,
+// whichever is longer. It is up to utilizationInterval old, and absent for a process that has come since.
 //
 // By nvml.h the driver answers with a sample for each process "that had some
 // non-zero utilization during the last sample period", and with NOT_FOUND if
 // there is none. So once it answers in one of these ways, a process without a
 // sample is idle, and its utilisation is 0; it is absent only where the driver
 // does not offer the call (as under MIG) or the call failed.
-//
-// The driver samples once a second or more often, so that there may be no sample
-// between two readings a second apart: the last one holds for that long.
-func (r *reading) usage(s *gpu.Sample) utilizations {
+func (r *reading) usage(s *gpu.Sample, all []listed) utilizations {
 	t := &r.device.processes.samples
+	if s.Step != 0 {
+		t.since = 0 // the time stamps are those of the wall clock
+	}
+	if len(all) == 0 || t.asked.OK && s.T-t.asked.V < utilizationInterval {
+		return t.last
+	}
+	t.asked, t.last = gpu.Some(s.T), utilizations{}
 	list, err := r.processUtilization(t.since, &t.buffer)
 	if err != nil {
-		return utilizations{}
+		return t.last
 	}
-	recent := highest(list, t.since, s.T)
-	for pid, u := range t.recent {
-		if _, ok := recent[pid]; !ok && s.T-u.at < samplingPeriod {
-			recent[pid] = u
-		}
+	t.last = utilizations{listed: make(map[uint32]bool, len(all)), recent: highest(list, t.since)}
+	for _, l := range all {
+		t.last.listed[l.pid] = true
 	}
 	t.since = newest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
-	t.recent = recent
-	return utilizations{known: true, recent: recent}
+	return t.last
 }
 
 // highest returns the highest utilisation of each process in the samples that are
 // newer than since. Samples over 100 % are not used, which leaves a process that
 // has no other one without utilisation: it is not idle.
-func highest(list []nvml.ProcessUtilizationSample, since uint64, at time.Duration) map[uint32]recentUsage {
-	recent := make(map[uint32]recentUsage)
+func highest(list []nvml.ProcessUtilizationSample, since uint64) map[uint32]usage {
+	recent := make(map[uint32]usage)
 	for _, q := range list {
 		if q.TimeStamp <= since {
 			continue
 		}
 		u := recent[q.Pid]
-		u.at = at
 		if max(q.SmUtil, q.MemUtil, q.EncUtil, q.DecUtil) <= 100 {
 			u.sm = higher(u.sm, q.SmUtil)
 			u.memory = higher(u.memory, q.MemUtil)
@@ -270,13 +263,13 @@ func newest(list []nvml.ProcessUtilizationSample, since, limit uint64) uint64 {
 
 // apply sets the utilisation of p.
 func (u utilizations) apply(p *gpu.Process) {
-	if !u.known {
+	if !u.listed[p.ID.PID] {
 		return
 	}
 	use, ok := u.recent[p.ID.PID]
 	if !ok {
 		zero := gpu.Some(0.0)
-		use.usage = usage{zero, zero, zero, zero}
+		use = usage{zero, zero, zero, zero}
 	}
 	p.SM, p.MemoryController, p.Encoder, p.Decoder = use.sm, use.memory, use.encoder, use.decoder
 }

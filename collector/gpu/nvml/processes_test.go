@@ -110,13 +110,13 @@ func TestHighestUtilization(t *testing.T) {
 		{Pid: 5, TimeStamp: 103, SmUtil: 100, MemUtil: 100, EncUtil: 100, DecUtil: 100},
 	}
 	f := gpu.Some[float64]
-	want := map[uint32]recentUsage{
-		1: {usage{f(0.2), f(0.09), f(0.03), f(0)}, time.Second},
-		2: {usage{}, time.Second},
-		3: {usage{f(0.07), f(0), f(0), f(0)}, time.Second},
-		5: {usage{f(1), f(1), f(1), f(1)}, time.Second},
+	want := map[uint32]usage{
+		1: {f(0.2), f(0.09), f(0.03), f(0)},
+		2: {},
+		3: {f(0.07), f(0), f(0), f(0)},
+		5: {f(1), f(1), f(1), f(1)},
 	}
-	if got := highest(list, 100, time.Second); !reflect.DeepEqual(got, want) {
+	if got := highest(list, 100); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	if got := newest(list, 100, 1000); got != 103 {
@@ -131,14 +131,21 @@ func TestHighestUtilization(t *testing.T) {
 }
 
 func TestUtilizationOfAProcess(t *testing.T) {
-	recent := map[uint32]recentUsage{
-		1: {usage: usage{sm: gpu.Some(0.5), memory: gpu.Some(0.25), encoder: gpu.Some(0.0), decoder: gpu.Some(1.0)}},
+	recent := map[uint32]usage{
+		1: {sm: gpu.Some(0.5), memory: gpu.Some(0.25), encoder: gpu.Some(0.0), decoder: gpu.Some(1.0)},
 		2: {},
 	}
 	apply := func(known bool, pid uint32) gpu.Process {
 		p := gpu.Process{ID: gpu.ProcessID{PID: pid}}
-		utilizations{known, recent}.apply(&p)
+		u := utilizations{recent: recent}
+		if known {
+			u.listed = map[uint32]bool{1: true, 2: true, 3: true}
+		}
+		u.apply(&p)
 		return p
+	}
+	if p := apply(true, 4); p.SM.OK {
+		t.Errorf("one that has come since: %+v, want absent", p)
 	}
 	if p := apply(true, 1); p.SM != gpu.Some(0.5) || p.MemoryController != gpu.Some(0.25) || p.Decoder != gpu.Some(1.0) {
 		t.Errorf("with a sample: %+v", p)

@@ -34,8 +34,9 @@ type Config struct {
 	// LibraryPath is the file or name of the library; "" is libnvidia-ml.so.1 as
 	// the dynamic linker finds it, or in one of the usual places of containers.
 	LibraryPath string
-	// Interval is the time between two samples of a GPU; 1 s.
-	Interval time.Duration
+	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is that between two questions for its MIG
+	// mode, if the driver reports no change of it; 15 s.
+	Interval, SlowInterval time.Duration
 	// ProcFS and SysFS are where the host's procfs and sysfs are mounted; /proc
 	// and /sys. Outside the host's pid namespace the driver's process numbers are
 	// not the host's, and processes are looked up in the procfs of the own
@@ -60,6 +61,9 @@ func (c Config) withDefaults() Config {
 	set(&c.KernelLog, "/dev/kmsg")
 	if c.Interval == 0 {
 		c.Interval = time.Second
+	}
+	if c.SlowInterval == 0 {
+		c.SlowInterval = 15 * time.Second
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
@@ -121,8 +125,8 @@ var _ gpu.Source = (*Source)(nil)
 // does not fail for want of one: Devices says what is missing.
 func New(cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
-	if cfg.Interval < 0 || cfg.Timeout < 0 {
-		return nil, fmt.Errorf("interval %v, timeout %v: must be above 0", cfg.Interval, cfg.Timeout)
+	if min(cfg.Interval, cfg.SlowInterval, cfg.Timeout) < 0 {
+		return nil, fmt.Errorf("interval %v, slow interval %v, timeout %v: must be above 0", cfg.Interval, cfg.SlowInterval, cfg.Timeout)
 	}
 	s := &Source{
 		cfg:     cfg,

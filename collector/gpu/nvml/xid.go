@@ -27,6 +27,9 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
+// watchedEvents are those that are wanted, where a GPU has them.
+const watchedEvents = nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange
+
 // Watch implements gpu.Source: it reports XID errors as the driver's events tell
 // them, and from the kernel log those of GPUs for which there are no events. A GPU
 // is watched while it is registered for events, or the kernel log can be read in
@@ -277,9 +280,12 @@ func (l *listener) listen(ctx context.Context) error {
 	}
 	// A set of an earlier generation has ended with it, and the call is not made.
 	defer func() { _ = call("nvmlEventSetFree", func() nvml.Return { return set.Free() }) }()
-	err = call("nvmlDeviceRegisterEvents", func() nvml.Return {
-		return h.RegisterEvents(nvml.EventTypeXidCriticalError, set)
-	})
+	register := func(types uint64) error {
+		return call("nvmlDeviceRegisterEvents", func() nvml.Return { return h.RegisterEvents(types, set) })
+	}
+	if err = register(types & watchedEvents); err != nil && types&nvml.EventMigConfigChange != 0 {
+		err = register(nvml.EventTypeXidCriticalError) // the other one may need a right
+	}
 	if err != nil {
 		return err
 	}
@@ -324,7 +330,12 @@ func (l *listener) wait(set nvml.EventSet, call func(string, func() nvml.Return,
 		return false, err
 	}
 	l.failures = 0
-	if data.EventType != nvml.EventTypeXidCriticalError {
+	switch data.EventType {
+	case nvml.EventMigConfigChange:
+		l.device.mig.changed.Store(true)
+		return true, nil
+	case nvml.EventTypeXidCriticalError:
+	default:
 		return false, nil
 	}
 	i := l.device.info
