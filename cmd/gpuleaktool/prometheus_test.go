@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -314,9 +315,11 @@ func TestParseMoment(t *testing.T) {
 	}
 }
 
-// TestEndlessAnswer has a server that never ends what it says.
+// TestEndlessAnswer has a server that never ends what it says, also where it is asked for less.
 func TestEndlessAnswer(t *testing.T) {
+	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
 		for r.Context().Err() == nil {
 			if _, err := w.Write(bytes.Repeat([]byte{' '}, 1<<16)); err != nil {
 				return
@@ -325,7 +328,7 @@ func TestEndlessAnswer(t *testing.T) {
 	}))
 	defer server.Close()
 	code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h")
-	if code != exitWrong || !strings.Contains(stderr, "longer than 256 MiB") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("exit code %d, %q", code, stderr)
+	if code != exitWrong || !strings.Contains(stderr, "longer than 4 MiB: ask for fewer series") || strings.Count(stderr, "\n") != 1 || asked.Load() != 3 {
+		t.Errorf("exit code %d, asked %d times, %q", code, asked.Load(), stderr)
 	}
 }

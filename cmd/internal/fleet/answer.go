@@ -278,6 +278,7 @@ func overlap(a, b stream) bool { return a.first() <= b.last() && b.first() <= a.
 // appendRows appends the amounts of a stream. What can be none is left out, and counted.
 func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {
 	capacity := gpu.Memory{Total: m.total, Reserved: m.reserved}.Capacity()
+	rows = slices.Grow(rows, len(from.points))
 	for _, p := range from.points {
 		v := math.Round(float64(p.Value) * s.unit)
 		switch {

@@ -66,10 +66,14 @@ type memory struct {
 	streams []stream          // of one answer
 }
 
-// push adds rows, which are in order and later than all before, or tells of what has changed.
+// push adds rows, which are in order and later than all before, or tells of what has changed. The feed keeps the slice.
 func (f *feed) push(rows []row) {
 	f.mu.Lock()
-	f.rows = append(f.rows, rows...)
+	if len(f.rows) == 0 {
+		f.rows = rows // an answer may have millions
+	} else {
+		f.rows = append(f.rows, rows...)
+	}
 	if len(rows) > 0 { // what has a sample is no longer silent
 		f.state, f.fault = fresh, nil
 	}

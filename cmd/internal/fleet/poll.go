@@ -223,7 +223,7 @@ func (s *Source) readHistory(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case (promapi.IsTooMuch(err) || errors.Is(err, promapi.ErrAnswerTooLarge)) && to-h.from > leastChunk:
+		case promapi.IsTooMuch(err) && to-h.from > leastChunk:
 			h.halve(to)
 			h.full = h.chunk
 			continue

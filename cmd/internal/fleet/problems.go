@@ -49,7 +49,7 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errNoResult):
 		return reasonNoResult
-	case errors.Is(err, promapi.ErrAnswerTooLarge), promapi.IsTooMuch(err):
+	case promapi.IsTooMuch(err):
 		return reasonTooLarge
 	case errors.Is(err, context.DeadlineExceeded):
 		return reasonTimeout

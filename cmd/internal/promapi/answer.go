@@ -4,69 +4,14 @@
 package promapi
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/api"
 	"github.com/prometheus/common/model"
 )
-
-const (
-	// maxAnswer bounds one answer, in bytes. A chunk of 1,000 series takes that much.
-	maxAnswer = 256 << 20
-	// piece is how much of an answer is read at once, in bytes.
-	piece = 1 << 20
-)
-
-// ErrAnswerTooLarge says that an answer is longer, or has no end.
-var ErrAnswerTooLarge = fmt.Errorf("an answer is longer than %d MiB: ask for fewer series, or for a shorter range", maxAnswer>>20)
-
-// boundedClient reads answers in pieces, so that one without an end takes the bound and no more. The client that it
-// replaces has a buffer that is doubled: four times the bound at its end.
-type boundedClient struct {
-	api.Client // for its URL
-
-	http *http.Client
-	most int64 // bytes
-}
-
-// Do implements api.Client.
-func (c *boundedClient) Do(ctx context.Context, r *http.Request) (*http.Response, []byte, error) {
-	answer, err := c.http.Do(r.WithContext(ctx))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer answer.Body.Close()
-	body, err := readPieces(answer.Body, c.most)
-	return answer, body, err
-}
-
-// readPieces reads all of r, which may have so many bytes at most.
-func readPieces(r io.Reader, most int64) ([]byte, error) {
-	var pieces [][]byte
-	for left := most; ; {
-		p := make([]byte, min(piece, left+1)) // one more, to see that there is more
-		n, err := io.ReadFull(r, p)
-		if left -= int64(n); left < 0 {
-			return nil, ErrAnswerTooLarge
-		}
-		pieces = append(pieces, p[:n])
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return bytes.Join(pieces, nil), nil
-		case err != nil:
-			return nil, err
-		}
-	}
-}
 
 // TypeError says why an answer is none to such a query.
 type TypeError string

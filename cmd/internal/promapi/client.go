@@ -89,7 +89,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, errors.New("is not an address such as http://localhost:9090")
 	}
-	return &Client{v1.NewAPI(&boundedClient{p, h, maxAnswer}), u.String()}, nil
+	return &Client{&streamingAPI{v1.NewAPI(&streamingClient{p, h})}, u.String()}, nil
 }
 
 // httpConfig returns the settings of the file, with the user of the address.
@@ -116,11 +116,11 @@ func (c *ClientConfig) httpConfig(u *url.URL) (*config.HTTPClientConfig, error) 
 // of samples: that of Prometheus (--query.max-samples), VictoriaMetrics and Mimir.
 var tooMuch = []string{"too many samples", "-search.maxSamplesPerQuery", "err-mimir-max-chunks-per-query"}
 
-// IsTooMuch reports whether a server refused a request because its answer has too many samples,
-// which are counted over all series.
+// IsTooMuch reports whether an answer was refused because it has too many samples, which are counted
+// over all series: by the server, or as an ErrAnswerTooLarge.
 func IsTooMuch(err error) bool {
 	answer, ok := errors.AsType[*v1.Error](err)
-	return ok && slices.ContainsFunc(tooMuch, func(text string) bool { return strings.Contains(answer.Msg+answer.Detail, text) })
+	return errors.Is(err, ErrAnswerTooLarge) || ok && slices.ContainsFunc(tooMuch, func(text string) bool { return strings.Contains(answer.Msg+answer.Detail, text) })
 }
 
 // Refused adds to an error of the server what it said, which the client leaves out, and who

@@ -4,7 +4,6 @@
 package promapi
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
@@ -32,41 +30,8 @@ func TestIsTooMuch(t *testing.T) {
 			t.Errorf("%s: %t", said, got)
 		}
 	}
-}
-
-// TestEndlessAnswer has a server that never ends what it says.
-func TestEndlessAnswer(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil {
-			if _, err := w.Write(bytes.Repeat([]byte{' '}, 1<<16)); err != nil {
-				return
-			}
-		}
-	}))
-	defer server.Close()
-	c := &boundedClient{http: http.DefaultClient, most: 3<<20 + 5}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, b, err := c.Do(t.Context(), r); b != nil || !errors.Is(err, ErrAnswerTooLarge) {
-		t.Errorf("%d bytes, %v", len(b), err)
-	}
-}
-
-// TestReadPieces reads what is as long as it may be, and nothing longer; an error of who sends is passed on.
-func TestReadPieces(t *testing.T) {
-	for size, bound := range map[int]int64{0: 0, 1: 1, 5: 4, piece: piece, piece + 1: piece, 3*piece + 7: 3*piece + 7, 3*piece + 8: 3*piece + 7} {
-		want := bytes.Repeat([]byte("abc"), size/3+1)[:size]
-		switch got, err := readPieces(iotest.HalfReader(bytes.NewReader(want)), bound); {
-		case int64(size) > bound && !errors.Is(err, ErrAnswerTooLarge):
-			t.Errorf("%d of %d: %v", size, bound, err)
-		case int64(size) <= bound && (err != nil || !bytes.Equal(got, want)):
-			t.Errorf("%d of %d: %d bytes, %v", size, bound, len(got), err)
-		}
-	}
-	if _, err := readPieces(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc"))), 9); !errors.Is(err, iotest.ErrTimeout) {
-		t.Errorf("an error of who sends: %v", err)
+	if !IsTooMuch(tooLarge("is longer than", maxAnswer)) {
+		t.Error("what is refused here is not")
 	}
 }
 
