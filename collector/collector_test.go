@@ -383,7 +383,7 @@ gpu_driver_error{reason="library_not_found"} 1
 # HELP gpu_driver_up Whether (1 or 0) the NVIDIA driver answers. gpu_driver_error says why it does not.
 # TYPE gpu_driver_up gauge
 gpu_driver_up 0
-# HELP gpu_processes_unresolved Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are.
+# HELP gpu_processes_unresolved Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are: it does not show them, or they have kept whoever reads their files waiting for 5 seconds or more.
 # TYPE gpu_processes_unresolved gauge
 gpu_processes_unresolved 0
 `

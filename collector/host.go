@@ -35,6 +35,7 @@ type host struct {
 	walked, failed bool
 	took           time.Duration
 	unresolved     int // processes that could not be looked up
+	overdue        int // processes that are being looked up for too long
 }
 
 // jobsState is what is known of the mapping files. It is immutable.
@@ -112,15 +113,26 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	// A right that is missing is said, and is no failure.
 	runtime := s.cfg.Owners.RuntimeProblem()
 	failed = c.about("cannot ask the container runtime for pods", runtime) && !errors.Is(runtime, fs.ErrPermission) || failed
-	now.walked, now.failed, now.took = true, failed, time.Since(began)
+	now.overdue = s.sayWhoIsStuck()
+	now.walked, now.failed, now.took = true, failed || now.overdue > 0, time.Since(began)
 	s.sayWhatIsHidden(now, c)
 }
 
 // What a missing right hides is no failure: it is absent, and said once.
 var (
-	errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
-	errForbidden  = errors.New("those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away")
+	errUnresolved   = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
+	errTooManyFiles = errors.New("there are too many: gpu_process_device_open shows some of them later")
+	errForbidden    = errors.New("those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away")
 )
+
+// sayWhoIsStuck says once of each process that it keeps who looks it up waiting, and returns how many are overdue.
+func (s *Sampler) sayWhoIsStuck() (overdue int) {
+	overdue, stuck := s.cfg.Owners.Overdue()
+	for _, id := range stuck {
+		level.Warn(s.cfg.Logger).Log("msg", "a process keeps whoever reads its files in procfs waiting; whose it is stays unknown until that ends", "pid", id.PID)
+	}
+	return overdue
+}
 
 // sayWhatIsHidden says which right is missing, if something cannot be seen. A
 // process that is about to end may not be found for once.
@@ -145,6 +157,12 @@ func (s *Sampler) sayWhatIsHidden(now *host, c *complaints) {
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)
 	c.about("cannot see all open device files", closed, "pid", pid)
+	var late error
+	postponed := s.cfg.Owners.Postponed()
+	if postponed > 0 {
+		late = errTooManyFiles
+	}
+	c.about("cannot look at the open files of all processes in time", late, "processes", postponed)
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}

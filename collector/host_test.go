@@ -161,6 +161,52 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 	})
 }
 
+// busy is a system on which some processes keep whoever looks them up waiting for a minute, and have more files open than
+// can be looked at.
+type busy struct {
+	system
+	said bool
+}
+
+func (b *busy) Overdue() (n int, stuck []gpu.ProcessID) {
+	if time.Since(bubbleStart) > time.Minute {
+		return 0, nil
+	}
+	if !b.said {
+		stuck = []gpu.ProcessID{{PID: 4711, Start: 1}, {PID: 4712, Start: 1}}
+	}
+	b.said = true
+	return 3, stuck
+}
+
+func (*busy) Postponed() int {
+	return max(0, int((time.Minute-time.Since(bubbleStart))/time.Second))
+}
+
+// Processes that are stuck are named once and counted while they are; that there is no time for all files is said once.
+func TestStuckProcessesAreSaid(t *testing.T) {
+	o := &busy{system: system{owners: owners{asked: map[uint32]int{}}}}
+	d := newGPU(0, flat(5<<30, process(1, 1)))
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, out *lines) {
+		workloadWell := func() bool {
+			return slices.ContainsFunc(s.State().Collectors, func(f FamilyState) bool { return f.Name == "workload" && f.Success })
+		}
+		after(50 * time.Second)
+		if n := s.State().Unresolved; n != 3 || workloadWell() {
+			t.Errorf("%d are not resolved, workload is well: %t", n, workloadWell())
+		}
+		after(5 * time.Minute)
+		if n := s.State().Unresolved; n != 0 || !workloadWell() {
+			t.Errorf("afterwards %d are not resolved, workload is well: %t", n, workloadWell())
+		}
+		for part, want := range map[string]int{"pid=4711": 1, "pid=4712": 1, "gpu_process_device_open shows some of them later": 1, "it works again": 1} {
+			if n := out.count(part); n != want {
+				t.Errorf("%q was said %d times", part, n)
+			}
+		}
+	})
+}
+
 // A process whose control group tells no job gets the one that is written down for
 // its GPU, before its first series; of two jobs nobody knows whose it is.
 func TestJobsThatAreWrittenDown(t *testing.T) {

@@ -175,7 +175,6 @@ func (l *loop) step(ctx context.Context) {
 		return
 	}
 	l.fault.succeeded(l.logger)
-	l.reading.start() // an owner is looked up in procfs, which can hang, too
 	l.publish(&sample)
 	if l.slowDue(sample.T) {
 		l.readStatus(ctx, took)

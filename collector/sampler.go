@@ -128,9 +128,12 @@ type Allocators interface {
 // Owners looks up whose a process is. Its methods are called from several
 // goroutines, one a GPU.
 type Owners interface {
-	// Owner returns whose process id is; it does not block for longer than a read
-	// of procfs. done says that the answer is final; until then it is asked again.
+	// Owner returns what is known of whose process id is; it does not block, and nothing of the process is touched
+	// meanwhile. done says that the answer is final; until then it is asked again.
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
+	// Overdue returns how many processes are being looked up for too long, and those among them that keep their reader
+	// waiting and were not returned before.
+	Overdue() (n int, stuck []gpu.ProcessID)
 	// Holders returns the processes that have a device file of the driver open, and
 	// Allotments the GPUs that are allotted to containers. Both may take long and are
 	// called at the slow interval.
@@ -139,6 +142,8 @@ type Owners interface {
 	// Unreadable returns a process whose open files the last Holders could not see,
 	// and why; nil if it saw those of all.
 	Unreadable() (pid uint32, why error)
+	// Postponed returns at how many processes the last Holders had no time to look.
+	Postponed() int
 	// Jobs returns the jobs on each GPU that the batch system wrote down; nil where
 	// it does not. It is called once a second.
 	Jobs() (workload.Jobs, error)
@@ -479,7 +484,7 @@ func (s *Sampler) State() *State {
 	shared, host := s.shared.Load(), s.host.Load()
 	state := &State{
 		Time: time.Now(), DriverReason: shared.reason, Windows: s.windows,
-		PCIDevices: host.pci, Calls: s.source.Calls().Snapshot(), DeviceHolders: host.holders,
+		PCIDevices: host.pci, Calls: s.source.Calls().Snapshot(), DeviceHolders: host.holders, Unresolved: host.overdue,
 	}
 	if s.asking.running() > s.cfg.Timeout {
 		state.DriverReason = reasonHangs

@@ -822,6 +822,10 @@ func (*owners) Run(context.Context) {}
 
 func (*owners) Unreadable() (uint32, error) { return 0, nil }
 
+func (*owners) Postponed() int { return 0 }
+
+func (*owners) Overdue() (int, []gpu.ProcessID) { return 0, nil }
+
 func (*owners) RuntimeProblem() error { return nil }
 
 func (*owners) Ended(context.Context, string) (lives.End, bool) { return lives.EndUnknown, true }

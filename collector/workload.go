@@ -32,6 +32,7 @@ var _ = register(family{name: "workload", enabled: true, metrics: []metric{
 			}
 		}),
 	gauge("gpu_processes_unresolved",
-		"Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are.",
+		"Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are: "+
+			"it does not show them, or they have kept whoever reads their files waiting for 5 seconds or more.",
 		func(s *State) optional { return gpu.Some(float64(s.Unresolved)) }),
 }})

@@ -36,8 +36,9 @@ var mayImport = map[string][]string{
 	"/detector/lives":            {"/detector/internal/process", "/detector/internal/series", "/detector/internal/stat"},
 	"/collector/gpu":             {"/detector", "/detector/lives"},
 	"/collector/gpu/nvml":        {"/collector/gpu", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
-	"/collector/workload":        {"/collector/gpu", "/detector/lives", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
-	"/collector/allocator":       {"/collector/gpu", "golang.org/x/sys"},
+	"/collector/descriptors":     {"golang.org/x/sys"},
+	"/collector/workload":        {"/collector/descriptors", "/collector/gpu", "/detector/lives", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/collector/allocator":       {"/collector/descriptors", "/collector/gpu", "golang.org/x/sys"},
 	"/collector/savefile":        {"github.com/google/renameio/v2"},
 	"/collector": {
 		"/collector/allocator", "/collector/gpu", "/collector/savefile", "/collector/workload", "/detector", "/detector/lives",

@@ -6,6 +6,7 @@
 package allocator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -67,72 +69,51 @@ func (r *Reader) find(id gpu.ProcessID) (file *os.File, found page, err error) {
 // each opens the memory files of a process that have this name and size, until use returns
 // no error for one: that one stays open. Otherwise the error is the last one, or errNoPage.
 func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.File) error) error {
-	dir := filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd")
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
 	last := errNoPage
-	candidates := 0
-	for seen := 0; seen < maxDescriptors && candidates < maxCandidates; {
-		names, err := d.Readdirnames(1024)
-		seen += len(names)
-		for _, n := range names {
-			target, err := os.Readlink(filepath.Join(dir, n))
-			if errors.Is(err, fs.ErrPermission) {
-				return err
-			}
-			if err != nil || !strings.HasPrefix(target, name) || candidates == maxCandidates {
-				continue
-			}
-			candidates++
-			f, err := r.open(filepath.Join(dir, n), size)
-			if err == nil {
-				if err = use(f); err == nil {
-					return nil
-				}
-				_ = f.Close() // it was only read
-			}
-			if !errors.Is(err, errOthers) {
-				last = err
-			}
+	seen, candidates := 0, 0
+	err := descriptors.List(filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd"), r.budget, func(link string) error {
+		if seen++; seen > maxDescriptors || candidates == maxCandidates {
+			return descriptors.Stop
 		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
+		target, err := os.Readlink(link)
+		if errors.Is(err, fs.ErrPermission) {
 			return err
 		}
-	}
-	return last
+		if err != nil || !strings.HasPrefix(target, name) {
+			return nil
+		}
+		candidates++
+		f, err := r.open(link, size)
+		if err == nil {
+			if err = use(f); err == nil {
+				last = nil
+				return descriptors.Stop
+			}
+			_ = f.Close() // it was only read
+		}
+		if !errors.Is(err, errOthers) {
+			last = err
+		}
+		return nil
+	})
+	return cmp.Or(err, last)
 }
 
 // open opens the file that a link of procfs leads to, if it is a memory file of that size.
 //
 // The process chose the file. Before it is opened it must be a regular file of the right
-// size on the file system of memory files: to open or read another may hang. It is held by
-// a descriptor that opens nothing meanwhile, and what the kernel knows of it without asking
-// its file system decides. It is read and never mapped: a mapping of a file that became
-// shorter would end this program.
+// size on the file system of memory files: to open or read another may hang. It is read and never
+// mapped: a mapping of a file that became shorter would end this program.
 func (r *Reader) open(link string, size uint64) (*os.File, error) {
-	held, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
+	held, err := descriptors.Hold(link)
 	if err != nil {
-		return nil, fmt.Errorf("hold %s: %w", link, err)
+		return nil, err
 	}
-	defer unix.Close(held)
-	var s unix.Statx_t
-	if err := unix.Statx(held, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_SIZE, &s); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", link, err)
-	}
-	if s.Mode&unix.S_IFMT != unix.S_IFREG || s.Size != size || unix.Mkdev(s.Dev_major, s.Dev_minor) != r.device {
+	defer held.Close()
+	if !held.IsRegular(size, r.device) {
 		return nil, errors.New("a file of that name is no page")
 	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(held), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open the page: %w", err)
-	}
-	return os.NewFile(uintptr(fd), link), nil
+	return held.Open()
 }
 
 // ask has a request stand while the page is open. It may be asked again.

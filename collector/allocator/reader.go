@@ -20,11 +20,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -58,10 +61,11 @@ const (
 // from several goroutines; only Run touches files.
 type Reader struct {
 	procFS string
-	sites  bool          // processes may be asked for them
-	device uint64        // of memory files
-	buffer [written]byte // Run's
-	list   []asked       // Run's
+	sites  bool                // processes may be asked for them
+	device uint64              // of memory files
+	buffer [written]byte       // Run's
+	list   []asked             // Run's
+	budget *descriptors.Budget // Run's
 
 	mu        sync.Mutex // never held while a file is touched
 	processes map[gpu.ProcessID]*process
@@ -104,7 +108,10 @@ func New(o Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{procFS: cmp.Or(o.ProcFS, "/proc"), sites: o.Sites, device: device, processes: map[gpu.ProcessID]*process{}}, nil
+	return &Reader{
+		procFS: cmp.Or(o.ProcFS, "/proc"), sites: o.Sites, device: device, processes: map[gpu.ProcessID]*process{},
+		budget: descriptors.NewBudget(descriptors.PerSecond, descriptors.Save),
+	}, nil
 }
 
 // Of returns what the allocator in a process says of each GPU; nil if it has no probe, or
@@ -139,6 +146,9 @@ func (r *Reader) Problem() error {
 var errDenied = errors.New("those of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; " +
 	"gpu_process_allocator_* lacks such processes (see probe/README.md)")
 
+// errLeftOut says that some processes were not looked at in time.
+var errLeftOut = fmt.Errorf("they have more files open than can be looked at, %d in a second: gpu_process_allocator_* comes later", descriptors.PerSecond)
+
 // Run reads pages until ctx is done. It must run once only.
 func (r *Reader) Run(ctx context.Context) {
 	tick := time.NewTicker(readInterval)
@@ -156,23 +166,28 @@ func (r *Reader) Run(ctx context.Context) {
 
 // update reads what there is to read once.
 func (r *Reader) update(now time.Time) {
-	denied := false
+	r.budget.Refill(now)
+	var problem error
 	for _, w := range r.wanted(now) {
 		id, p := w.id, w.process
-		if p.file == nil && now.Sub(p.looked) >= p.lookInterval(id, now) && r.pages < MaxPages {
-			r.look(id, p, now)
-		} else if p.file != nil {
+		waits := now.Sub(p.looked) - p.lookInterval(id, now)
+		switch {
+		case p.file != nil:
 			r.refresh(p, now)
+		case waits < 0 || r.pages == MaxPages:
+		case !r.budget.Spent():
+			r.look(id, p, now)
+		case waits > lateInterval && !p.looked.IsZero():
+			problem = cmp.Or(problem, errLeftOut)
 		}
 		r.pursue(id, p, now)
-		denied = denied || p.denied
+		if p.denied {
+			problem = errDenied
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.problem = nil
-	if denied {
-		r.problem = errDenied
-	}
+	r.problem = problem
 }
 
 // asked is a process that somebody asks for.
@@ -181,7 +196,8 @@ type asked struct {
 	process *process
 }
 
-// wanted returns the processes that are asked for, and forgets the others. The list is Run's until the next call.
+// wanted returns the processes that are asked for, the longest unseen first, and forgets the others. The list is Run's
+// until the next call.
 func (r *Reader) wanted(now time.Time) []asked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,6 +211,7 @@ func (r *Reader) wanted(now time.Time) []asked {
 		delete(r.processes, id)
 		r.drop(p)
 	}
+	slices.SortFunc(r.list, func(a, b asked) int { return a.process.looked.Compare(b.process.looked) })
 	return r.list
 }
 

@@ -276,7 +276,8 @@ type Process struct {
 	// several lists.
 	Used Opt[uint64]
 	// SM, MemoryController, Encoder and Decoder are utilisation ratios, the
-	// highest since the last sample. Absent is not idle.
+	// highest since the sample before, or of the last five seconds: that is how often a driver is asked for
+	// them. Absent is not idle.
 	SM, MemoryController, Encoder, Decoder Opt[float64]
 	// CPU is the processor time that it has used so far. Like State it need not be
 	// in every sample.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -46,69 +46,77 @@ const (
 	// listedLooks is how often a process is looked at from when the driver lists it: it may open its GPUs one after the
 	// other. After that it is one that holds a device, or an older one.
 	listedLooks = 4
+	// ownersWithin is how long Holders waits for whose the processes are.
+	ownersWithin = 2 * time.Second
 )
 
 // walks remembers which processes were looked at. It goes by their numbers alone: Linux gives a number again
 // after all others, so that it is another process within one call's pause only where thousands start a second. That one
 // is looked at as an old process is.
 type walks struct {
-	mu    sync.Mutex
-	began time.Time     // the first call
-	now   time.Duration // since then, of this call
-	known map[uint32]walk
-	onGPU map[uint32]bool // processes that the driver lists
+	mu     sync.Mutex
+	budget *descriptors.Budget
+	began  time.Time     // the first call
+	now    time.Duration // since then, of this call
+	known  map[uint32]*walk
+	onGPU  map[uint32]bool // processes that the driver lists
 }
 
 // walk is what was seen of a process.
 type walk struct {
-	first, last time.Duration // the calls that looked at it, since began
-	holds       bool
+	first, last time.Duration // the calls that listed it first and that looked at it last, since began
+	looked      bool          // a call has looked at it; until then, last is first
+	postponed   int           // calls in a row that had no time for it
+	start       uint64        // of the process that holds the devices
+	devices     []string
 	unreadable  int // how often in a row its files could not be seen
 	why         error
 	listed      int // looks that are left since the driver lists it
 }
 
-// begin begins a call, and forgets processes that are not there any more.
-func (w *walks) begin(pids []uint32, onGPU map[uint32]bool) {
+// begin begins a call, and forgets processes that are not there any more. It returns those that are to be looked at,
+// the longest unseen first.
+func (w *walks) begin(pids []uint32, onGPU map[uint32]bool) (due []uint32) {
 	if w.began.IsZero() {
 		w.began = time.Now() // and now stays 0, by which due knows the first call
 	} else {
 		w.now = time.Since(w.began)
 	}
-	known := make(map[uint32]walk, len(pids))
+	w.budget.Refill(time.Now())
+	known := make(map[uint32]*walk, len(pids))
 	for _, pid := range pids {
-		if k, ok := w.known[pid]; ok {
-			if onGPU[pid] && !w.onGPU[pid] {
-				k.listed = listedLooks
-			}
-			known[pid] = k
+		k := w.known[pid]
+		if k == nil {
+			k = &walk{first: w.now, last: w.now}
+		} else if onGPU[pid] && !w.onGPU[pid] {
+			k.listed = listedLooks
+		}
+		known[pid] = k
+		if w.due(pid, k) {
+			due = append(due, pid)
 		}
 	}
 	w.known, w.onGPU = known, onGPU
+	slices.SortStableFunc(due, func(a, b uint32) int { return cmp.Compare(known[a].last, known[b].last) })
+	return due
 }
 
 // due reports whether a process is to be looked at in this call. The others are spread over oldEvery by their numbers.
-func (w *walks) due(pid uint32) bool {
-	k, ok := w.known[pid]
+func (w *walks) due(pid uint32, k *walk) bool {
 	young := k.first > 0 && w.now-k.first < youngFor // what was there at the first call is not new
 	again := k.unreadable > 0 && k.unreadable <= retries
 	phase := time.Duration(pid) * time.Second
 	turn := func(at time.Duration) time.Duration { return (at + phase) / oldEvery }
-	return !ok || k.holds || young || again || k.listed > 0 || turn(w.now) != turn(k.last)
+	return !k.looked || k.postponed > 0 || len(k.devices) > 0 || young || again || k.listed > 0 || turn(w.now) != turn(k.last)
 }
 
-// walked notes what was seen of a process.
-func (w *walks) walked(pid uint32, holds bool, unreadable error) {
-	k, ok := w.known[pid]
-	if !ok {
-		k.first = w.now
-	}
-	k.last, k.holds, k.listed = w.now, holds, max(0, k.listed-1)
+// walked notes that a process was looked at, and whether its files could be seen.
+func (w *walks) walked(k *walk, unreadable error) {
+	k.last, k.looked, k.postponed, k.listed = w.now, true, 0, max(0, k.listed-1)
 	k.unreadable, k.why = k.unreadable+1, unreadable
 	if unreadable == nil {
 		k.unreadable = 0
 	}
-	w.known[pid] = k
 }
 
 // unreadable returns a process whose files could not be seen when they were last looked at, the one with the lowest
@@ -125,8 +133,8 @@ func (w *walks) unreadable() (lowest uint32, why error) {
 	return lowest, why
 }
 
-// openFile is a device file that a process has open, and under which number.
-type openFile struct{ device, fd string }
+// openFile is a device file that a process has open, and the link to it.
+type openFile struct{ device, link string }
 
 // Holders returns the processes that have a GPU's device file open, whether they
 // hold memory or not, ordered by device and pid: those that keep a GPU from being
@@ -142,48 +150,82 @@ type openFile struct{ device, fd string }
 //
 // The first call reads the links of all open files on the system. Later ones read those of processes that hold a device,
 // that Owner was asked for since a few calls, or that came in the last youngFor, and those of the others once in oldEvery. Who opens a
-// device later than that is seen by the first call that is oldEvery after it, at worst.
+// device later than that is seen by the first call that is oldEvery after it, at worst. All of them together read
+// descriptors.PerSecond links a second: where there are more, those wait that were seen last, and keep what was seen.
 //
-// It returns ctx's error once ctx is done. Processes whose files may not be seen are left out; see Unreadable. Calls are
+// It returns ctx's error once ctx is done. Processes whose files may not be seen are left out; see Unseen. Calls are
 // made one after another.
 func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
-	r.walks.mu.Lock()
-	defer r.walks.mu.Unlock()
+	w := &r.walks
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	pids, err := r.processes()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	holders := []Holder{}
-	r.walks.begin(pids, r.asked())
-	for _, pid := range pids {
-		if !r.walks.due(pid) {
+	u := unseen{}
+	for _, pid := range w.begin(pids, r.asked()) {
+		k := w.known[pid]
+		if w.budget.Spent() {
+			if k.postponed++; k.postponed > 1 {
+				u.postponed++
+			}
 			continue
 		}
-		files, err := r.deviceFiles(ctx, pid)
+		err := r.lookAt(ctx, pid, k)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("look for open device files: %w", ctx.Err())
 		}
-		if gone(err) || err != nil && r.isKernelThread(pid) {
-			err = nil
+		w.walked(k, err)
+	}
+	u.pid, u.why = w.unreadable()
+	r.unseen.Store(&u)
+	return r.holders(ctx, pids), nil
+}
+
+// lookAt notes which device files a process has open. The error says that they cannot be seen.
+func (r *Resolver) lookAt(ctx context.Context, pid uint32, k *walk) error {
+	files, err := r.deviceFiles(ctx, pid)
+	if gone(err) || err != nil && r.isKernelThread(pid) {
+		err = nil
+	}
+	k.devices = nil
+	if len(files) > 0 {
+		k.start, k.devices = r.confirm(pid, files)
+	}
+	return err
+}
+
+// holders returns those of the lowest pids that hold a device by what was seen last, with their owners.
+func (r *Resolver) holders(ctx context.Context, pids []uint32) []Holder {
+	list := []Holder{}
+	for _, pid := range pids {
+		k := r.walks.known[pid]
+		if len(k.devices) == 0 || len(list) >= maxHolders {
+			continue
 		}
-		r.walks.walked(pid, len(files) > 0, err)
-		if len(files) > 0 {
-			holders = append(holders, r.confirm(pid, files)...)
+		s, err := r.stat(pid)
+		if err != nil || s.start != k.start {
+			continue // it has ended since
 		}
-		if len(holders) >= maxHolders {
-			holders = holders[:maxHolders]
-			break
+		id := gpu.ProcessID{PID: pid, Start: k.start}
+		r.Owner(id) // has it looked up with the others
+		for _, device := range k.devices {
+			list = append(list, Holder{device, gpu.Process{ID: id, State: s.state}})
 		}
 	}
-	var u unreadable
-	u.pid, u.why = r.walks.unreadable()
-	r.unreadable.Store(&u)
-	slices.SortFunc(holders, func(a, b Holder) int {
+	list = list[:min(len(list), maxHolders)]
+	ctx, cancel := context.WithTimeout(ctx, ownersWithin)
+	defer cancel()
+	for i := range list {
+		list[i].Process.Owner = r.await(ctx, list[i].Process.ID)
+	}
+	slices.SortFunc(list, func(a, b Holder) int {
 		// Shorter names first: nvidia9 comes before nvidia10.
 		return cmp.Or(cmp.Compare(len(a.Device), len(b.Device)), cmp.Compare(a.Device, b.Device),
 			cmp.Compare(a.Process.ID.PID, b.Process.ID.PID))
 	})
-	return holders, nil
+	return list
 }
 
 // asked returns the numbers of the processes that Owner was asked for in the last minutes: the driver lists them.
@@ -200,21 +242,24 @@ func (r *Resolver) asked() map[uint32]bool {
 	return pids
 }
 
-// unreadable is a process whose open files may not be seen, and why.
-type unreadable struct {
-	pid uint32
-	why error
+// unseen is what the last Holders had to leave out: a process whose open files may not be seen, and why; and of how many
+// nothing new is known, because there was no time for them.
+type unseen struct {
+	pid       uint32
+	why       error
+	postponed int
 }
 
 // Unreadable returns a process that the last Holders that came to an end had to leave out, because its open files may
 // not be seen, and why; there may be others. The error is nil if it left out none. Otherwise a device file without a
 // holder may have one.
 func (r *Resolver) Unreadable() (pid uint32, why error) {
-	if u := r.unreadable.Load(); u != nil {
-		return u.pid, u.why
-	}
-	return 0, nil
+	u := r.unseen.Load()
+	return u.pid, u.why
 }
+
+// Postponed returns at how many processes the last two Holders did not look, because others have so many files open.
+func (r *Resolver) Postponed() int { return r.unseen.Load().postponed }
 
 // processes returns the pids there are, in order.
 func (r *Resolver) processes() ([]uint32, error) {
@@ -240,33 +285,15 @@ func (r *Resolver) processes() ([]uint32, error) {
 // deviceFiles returns the device files that a process has open, one of each.
 // Kernel threads have none, which is told faster by their having no files than by
 // asking what they are.
-func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) ([]openFile, error) {
-	dir := r.path(pid) + "/fd"
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	var files []openFile
-	for ctx.Err() == nil {
-		names, err := d.Readdirnames(1024) // a server may have a million open
-		for _, fd := range names {
-			device, err := deviceOf(dir + "/" + fd)
-			if err != nil {
-				return nil, err
-			}
-			if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {
-				files = append(files, openFile{device, fd})
-			}
+func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFile, err error) {
+	err = descriptors.List(r.path(pid)+"/fd", r.walks.budget, func(link string) error {
+		device, err := deviceOf(link)
+		if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {
+			files = append(files, openFile{device, link})
 		}
-		if errors.Is(err, io.EOF) {
-			return files, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return nil, ctx.Err()
+		return cmp.Or(err, ctx.Err())
+	})
+	return files, err
 }
 
 // deviceOf returns the GPU's device file that a link points to, "" if it is none
@@ -281,10 +308,16 @@ func deviceOf(link string) (string, error) {
 	if err != nil || device == "" {
 		return "", err
 	}
-	// Anybody may have a plain file of that name. The link leads to the open file
-	// itself, in whatever container it is.
-	info, err := os.Stat(link)
-	if err == nil && info.Mode()&os.ModeCharDevice == 0 {
+	// Anybody may have a file of that name, of another kind and on a file system that does not answer.
+	held, err := descriptors.Hold(link)
+	if gone(err) {
+		return device, nil // it was open a moment ago, and confirm looks once more
+	}
+	if err != nil {
+		return "", err
+	}
+	defer held.Close()
+	if !held.IsCharacterDevice() {
 		return "", nil
 	}
 	return device, nil
@@ -305,29 +338,22 @@ func deviceName(path string) string {
 	return "/dev/nvidia" + n
 }
 
-// confirm returns the holders that the open files of pid make. The number may have
-// gone to another process since they were seen: what is still open between two
-// looks at one start belongs to that process.
-func (r *Resolver) confirm(pid uint32, files []openFile) []Holder {
+// confirm returns which of the open files of pid are still open, and the start of the process that has them: the number
+// may have gone to another one since they were seen. What is open between two looks at one start belongs to that process.
+func (r *Resolver) confirm(pid uint32, files []openFile) (start uint64, devices []string) {
 	before, err := r.stat(pid)
 	if err != nil {
-		return nil
+		return 0, nil
 	}
-	files = slices.DeleteFunc(files, func(f openFile) bool {
-		device, err := deviceOf(r.path(pid) + "/fd/" + f.fd)
-		return err != nil || device != f.device
-	})
-	after, err := r.stat(pid)
-	if err != nil || after.start != before.start || len(files) == 0 {
-		return nil
-	}
-	id := gpu.ProcessID{PID: pid, Start: before.start}
-	owner, _ := r.Owner(id)
-	holders := make([]Holder, 0, len(files))
 	for _, f := range files {
-		holders = append(holders, Holder{f.device, gpu.Process{ID: id, State: after.state, Owner: owner}})
+		if device, err := deviceOf(f.link); err == nil && device == f.device {
+			devices = append(devices, device)
+		}
 	}
-	return holders
+	if after, err := r.stat(pid); err != nil || after.start != before.start {
+		return 0, nil
+	}
+	return before.start, devices
 }
 
 func (r *Resolver) stat(pid uint32) (stat, error) {

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -395,14 +396,86 @@ func BenchmarkHolders(b *testing.B) {
 
 // TestFirstCall looks once at what is there at the first call, also by a clock that goes on during that.
 func TestFirstCall(t *testing.T) {
-	var w walks
-	for _, want := range []bool{true, false, false} {
-		w.begin([]uint32{7}, nil)
-		if got := w.due(7); got != want {
-			t.Errorf("after %s: due %t, want %t", w.now, got, want)
+	w := walks{budget: descriptors.NewBudget(1, time.Hour)}
+	for _, want := range []int{1, 0, 0} {
+		due := w.begin([]uint32{7}, nil)
+		if len(due) != want {
+			t.Errorf("after %s: due %v, want %d", w.now, due, want)
 		}
-		if want {
-			w.walked(7, false, nil)
+		for _, pid := range due {
+			w.walked(w.known[pid], nil)
 		}
+	}
+}
+
+// Who opens many files in many processes does not have all of them looked at: so many links a second are, the longest
+// unseen first. A holder that has to wait stays one, and what is left out is said.
+func TestHoldersOnABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		const many, links, perSecond, pause = 100, 60, 10, 15 * time.Second
+		for pid := range uint32(many) {
+			tr.add(pid+10, process{comm: "many", start: 1, exe: "/bin/many", fds: slices.Repeat([]string{"/dev/null"}, links)})
+		}
+		r := tr.resolver(Config{})
+		r.walks.budget = descriptors.NewBudget(perSecond, pause)
+		looked := func() (n int) {
+			for _, k := range r.walks.known {
+				if k.looked && k.last == r.walks.now {
+					n++
+				}
+			}
+			return n
+		}
+		call := func() []Holder {
+			holders, err := r.Holders(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(pause)
+			return holders
+		}
+		call()
+		tr.add(5, process{comm: "p", start: 1, exe: "/bin/p", fds: []string{"/dev/nvidia0"}})
+		calls, total, first := 0, looked(), 0
+		for ; total < 2*many; total += looked() {
+			holders := call()
+			calls++
+			switch {
+			case len(holders) > 0 && first == 0:
+				first = calls
+			case len(holders) == 0 && first > 0:
+				t.Fatalf("call %d: the holder is no longer seen", calls)
+			}
+			if r.Postponed() == 0 && calls > 1 {
+				t.Fatalf("call %d: it is not said that something is left out", calls)
+			}
+		}
+		// A call has time for 150 links, two or three processes; a round of all takes forty.
+		// A few of the last processes of a call were begun with a link left.
+		if least := 2 * (many - 5) * links / (perSecond * int(pause/time.Second)); calls < least {
+			t.Errorf("%d calls have looked at all twice, want %d or more", calls, least)
+		}
+		if first == 0 || first > 42 {
+			t.Errorf("the holder was seen after %d calls, want one round", first)
+		}
+	})
+}
+
+// A file that has the name of a device is not asked what it is; a device that cannot be held is no holder's.
+func TestDeviceOf(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dev")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fifo, link := filepath.Join(dir, "nvidia0"), filepath.Join(dir, "link")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(fifo, link); err != nil {
+		t.Fatal(err)
+	}
+	if device, err := deviceOf(link); device != "" || err != nil {
+		t.Errorf("a FIFO: %q, %v", device, err)
 	}
 }

@@ -159,7 +159,7 @@ func TestEnvironmentIsReadOnlyIfNeeded(t *testing.T) {
 				read = true
 				return &fs.PathError{Op: "openat", Path: name, Err: syscall.EACCES}
 			})
-			o, done := r.Owner(id)
+			o, done := r.lookUp(id)
 			if read != c.read || !done || (o.Lives.Exact != 0) != (c.namer != nil) || o.Lives.Basis&lives.BasisJob != 0 {
 				t.Errorf("read %t, done %t: %+v", read, done, o)
 			}
@@ -182,11 +182,11 @@ func TestLivesAreNamedOnce(t *testing.T) {
 				}
 				return nil
 			})
-			if o, done := r.Owner(id); done || o.Lives != (lives.ID{}) {
+			if o, done := r.lookUp(id); done || o.Lives != (lives.ID{}) {
 				t.Errorf("done %t: %+v", done, o)
 			}
 			failing = false
-			o, done := r.Owner(id)
+			o, done := r.lookUp(id)
 			if want := lives.BasisProgram | lives.BasisArguments | lives.BasisJob; !done || o.Lives.Basis != want {
 				t.Errorf("done %t: %+v, made of %s", done, o, o.Lives.Basis)
 			}
@@ -219,11 +219,11 @@ func TestLivesInAContainer(t *testing.T) {
 			socket := runtimeSocket(t)
 			c.runtime.start(t, socket)
 			r := tr.resolver(Config{Namer: lives.NewNamer(nil), RuntimeSockets: []string{socket}})
-			if o, done := r.Owner(id); done || o.Lives != (lives.ID{}) {
+			if o, done := r.lookUp(id); done || o.Lives != (lives.ID{}) {
 				t.Errorf("done %t: %+v", done, o)
 			}
 			<-running(t, r.containers)
-			o, done := r.Owner(id)
+			o, done := r.lookUp(id)
 			want := lives.NewNamer(nil).ID(lives.Identity{Program: "gmx", Image: c.want})
 			if !done || o.Lives != want {
 				t.Errorf("done %t: %+v, want %+v", done, o.Lives, want)

@@ -53,6 +53,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
@@ -95,7 +96,7 @@ type Config struct {
 }
 
 // Resolver looks up whose a process is. Its methods may be called from several
-// goroutines; a read of procfs that hangs delays its own caller alone.
+// goroutines.
 type Resolver struct {
 	cfg        Config
 	users      *users
@@ -104,9 +105,10 @@ type Resolver struct {
 	// open is a field so that tests can have a read fail, or a process replaced
 	// between two reads.
 	open func(pid uint32) (procDir, error)
-	// unreadable is what Unreadable returns, of the last Holders.
-	unreadable atomic.Pointer[unreadable]
-	walks      walks
+	// unseen is what the last Holders had to leave out.
+	unseen  atomic.Pointer[unseen]
+	walks   walks
+	lookups *lookups
 
 	mu sync.Mutex // never held while procfs is read
 	// young holds the answers given since turned, old those of the generation
@@ -155,6 +157,9 @@ func New(cfg Config) (*Resolver, error) {
 	}
 	r.containers.images = cfg.Namer != nil
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
+	r.unseen.Store(&unseen{})
+	r.walks.budget = descriptors.NewBudget(descriptors.PerSecond, descriptors.Save)
+	r.lookups = &lookups{read: func(id gpu.ProcessID) { r.lookUp(id) }, most: cfg.MaxProcesses, wanted: map[gpu.ProcessID]*lookup{}}
 	return r, nil
 }
 
@@ -198,25 +203,61 @@ func (r *Resolver) Jobs() (Jobs, error) {
 	return readJobs(r.cfg.JobMappingDir)
 }
 
-// Owner returns whose process id is. The owner is never nil, once it is final is the
+// Owner returns what is known of whose process id is. It does not wait: a process of which nothing is known yet is
+// looked up in the background, and is nobody's until then. Ask again, unless done.
+//
+// The owner is never nil, once it is final is the
 // same pointer to all who ask for this process, and is not changed any more. It is
 // what was seen first: a program that retitles itself later keeps its name.
 //
 // done says that the answer is final, because all could be read that may be read
 // and the container runtime has answered, or because the process is gone. A process
 // of another start than id's is not this one, which is gone then. If done is false
-// the system lacked something for a moment (files, memory) or the runtime has not
+// it was not looked up yet, the system lacked something for a moment (files, memory), the process keeps its reader
+// waiting, or the runtime has not
 // answered; what was found is in the owner, and asking again may fill in fields that
 // are empty now, and change no other. Until then it has no name of its lives, so that
 // one life never has two.
-//
-// Owner reads a few files of procfs the first time and none later. It reads the
-// arguments and the environment, for which the kernel may wait for a lock of the
-// process, only where the name, Config.Command or Config.Namer needs them.
 func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if id.Start == 0 {
 		return nobody, true // it could not be told from another of its number
 	}
+	known, ok := r.recall(id)
+	if ok && known.done {
+		return known.owner, true
+	}
+	r.lookups.want(id)
+	if !ok {
+		return nobody, false
+	}
+	return known.owner, false
+}
+
+// await returns whose process id is, as far as it is known once it was looked up, or once ctx is done.
+func (r *Resolver) await(ctx context.Context, id gpu.ProcessID) *gpu.Owner {
+	if owner, done := r.Owner(id); done {
+		return owner
+	}
+	select {
+	case <-r.lookups.want(id):
+	case <-ctx.Done():
+	}
+	if known, ok := r.recall(id); ok {
+		return known.owner
+	}
+	return nobody
+}
+
+// Overdue returns how many processes should have been looked up by now and were not, and those among them that keep
+// their reader waiting since this was asked last: each is returned once.
+func (r *Resolver) Overdue() (n int, stuck []gpu.ProcessID) { return r.lookups.overdue() }
+
+// lookUp looks up whose process id is, for Owner.
+//
+// It reads a few files of procfs the first time and none later. It reads the
+// arguments and the environment, for which the kernel may wait for a lock of the
+// process, only where the name, Config.Command or Config.Namer needs them.
+func (r *Resolver) lookUp(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	known, ok := r.recall(id)
 	if ok && known.done {
 		return known.owner, true

@@ -122,7 +122,7 @@ func (t tree) resolver(cfg Config) *Resolver {
 // expect asks for the owner of id.
 func expect(t *testing.T, r *Resolver, id gpu.ProcessID, want gpu.Owner, done bool) *gpu.Owner {
 	t.Helper()
-	o, d := r.Owner(id)
+	o, d := r.lookUp(id)
 	if o == nil || *o != want || d != done {
 		t.Errorf("owner %+v, done %t; want %+v, %t", o, d, want, done)
 	}
@@ -222,11 +222,11 @@ func TestOwnerIsLatched(t *testing.T) {
 	first := expect(t, r, id, gpu.Owner{Process: "serve.py", User: "alice"}, true)
 	tr.write("5/cmdline", "serve: 3 requests\x00")
 	tr.write("5/cgroup", "0::/docker/"+idA)
-	if again, done := r.Owner(id); again != first || !done {
+	if again, done := r.lookUp(id); again != first || !done {
 		t.Errorf("owner %+v (%p), first was %p", again, again, first)
 	}
 	tr.remove(5)
-	if again, done := r.Owner(id); again != first || !done {
+	if again, done := r.lookUp(id); again != first || !done {
 		t.Errorf("after its end %+v (%p), first was %p", again, again, first)
 	}
 }
@@ -247,7 +247,7 @@ func TestReusedPIDIsAnother(t *testing.T) {
 }
 
 func mustOwn(r *Resolver, id gpu.ProcessID) *gpu.Owner {
-	o, _ := r.Owner(id)
+	o, _ := r.lookUp(id)
 	return o
 }
 
@@ -399,13 +399,13 @@ func TestAnswersAreBounded(t *testing.T) {
 	tr := newTree(t)
 	r := tr.resolver(Config{MaxProcesses: 10})
 	kept := tr.add(1000, process{comm: "kept", start: 1, exe: "/bin/kept"})
-	first, _ := r.Owner(kept)
+	first, _ := r.lookUp(kept)
 	for i := range uint32(100) {
-		r.Owner(gpu.ProcessID{PID: i + 2000, Start: 1})
+		r.lookUp(gpu.ProcessID{PID: i + 2000, Start: 1})
 		if n := len(r.young) + len(r.old); n > 10 {
 			t.Fatalf("%d answers are kept", n)
 		}
-		if o, _ := r.Owner(kept); o != first {
+		if o, _ := r.lookUp(kept); o != first {
 			t.Fatalf("one that is asked for was forgotten after %d others", i+1)
 		}
 	}
@@ -417,11 +417,11 @@ func TestAnswersAreForgotten(t *testing.T) {
 	idle := tr.add(6, process{comm: "idle", start: 1, exe: "/bin/idle"})
 	synctest.Test(t, func(t *testing.T) {
 		r := tr.resolver(Config{})
-		first, _ := r.Owner(asked)
-		r.Owner(idle)
+		first, _ := r.lookUp(asked)
+		r.lookUp(idle)
 		for range 5 {
 			time.Sleep(forgetAfter / 2)
-			if o, _ := r.Owner(asked); o != first {
+			if o, _ := r.lookUp(asked); o != first {
 				t.Error("one that is asked for was forgotten")
 			}
 		}
@@ -443,7 +443,7 @@ func TestOwnerIsShared(t *testing.T) {
 	for g := range got {
 		wg.Go(func() {
 			for _, id := range ids {
-				o, _ := r.Owner(id)
+				o, _ := r.lookUp(id)
 				got[g] = append(got[g], o)
 			}
 			if _, err := r.Holders(t.Context()); err != nil {
@@ -471,7 +471,7 @@ func TestThisProcess(t *testing.T) {
 	if err != nil || s.start == 0 || s.kernel {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	o, done := r.Owner(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.start})
+	o, done := r.lookUp(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.start})
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -521,7 +521,7 @@ func TestScriptThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := gpu.ProcessID{PID: uint32(cmd.Process.Pid), Start: s.start}
-	if o, done := r.Owner(id); !done || o.Process != "run.sh" {
+	if o, done := r.lookUp(id); !done || o.Process != "run.sh" {
 		t.Errorf("%+v, done %t", o, done)
 	}
 	stdin.Close()
@@ -549,7 +549,7 @@ func TestAllProcesses(t *testing.T) {
 		if err != nil {
 			continue // it has ended
 		}
-		o, done := r.Owner(gpu.ProcessID{PID: pid, Start: s.start})
+		o, done := r.lookUp(gpu.ProcessID{PID: pid, Start: s.start})
 		if _, err := r.stat(pid); err == nil && (!done || o.Process == "" || o.User == "") {
 			t.Errorf("%d (%s): %+v, done %t", pid, s.comm, o, done)
 		}
@@ -637,7 +637,7 @@ func BenchmarkChurn(b *testing.B) {
 	}
 	r := tr.resolver(Config{})
 	for _, id := range ids {
-		r.Owner(id)
+		r.lookUp(id)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -651,7 +651,7 @@ func BenchmarkChurn(b *testing.B) {
 				tr.write(fmt.Sprintf("%d/stat", ids[i].PID), strings.Replace(statLine, "98765", strconv.FormatUint(ids[i].Start, 10), 1))
 				b.StartTimer()
 			}
-			if o, done := r.Owner(ids[i]); !done || o.Process != "train.py" {
+			if o, done := r.lookUp(ids[i]); !done || o.Process != "train.py" {
 				b.Fatalf("%+v", o)
 			}
 		}
@@ -665,7 +665,7 @@ func BenchmarkOwnerKnown(b *testing.B) {
 	r := tr.resolver(Config{})
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Owner(id)
+		r.lookUp(id)
 	}
 }
 
@@ -722,7 +722,7 @@ func TestReusedPIDHasNoPod(t *testing.T) {
 	having(inPod(idA, "ml", "train-0", "main")).start(t, socket)
 	r := tr.resolver(Config{RuntimeSockets: []string{socket}})
 	before := tr.add(100, process{comm: "python3", exe: "/usr/bin/train", uid: 1000, start: 5, cgroup: "0::/cri-containerd-" + idA + ".scope\n"})
-	r.Owner(before)
+	r.lookUp(before)
 	pauses := running(t, r.containers)
 	<-pauses
 	expect(t, r, before, gpu.Owner{Process: "train", User: "alice", ContainerID: idA, Namespace: "ml", Pod: "train-0", Container: "main"}, true)

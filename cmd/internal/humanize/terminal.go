@@ -6,6 +6,7 @@ package humanize
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -43,7 +44,7 @@ type Terminal struct {
 func (t *Terminal) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, whole := append(t.part, b...), 0
+	text, whole := slices.Concat(t.part, b), 0
 	for whole < len(text) && utf8.FullRune(text[whole:]) {
 		_, n := utf8.DecodeRune(text[whole:])
 		whole += n

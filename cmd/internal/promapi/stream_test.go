@@ -172,19 +172,20 @@ func (text answers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // shown writes a value out; of histograms there is nothing but their number.
 func shown(value model.Value) string {
-	text := fmt.Sprintf("%T", value)
+	parts := []any{fmt.Sprintf("%T", value)}
 	switch list := value.(type) {
 	case model.Matrix:
 		for _, s := range list {
-			if text += " null"; s != nil {
-				text += fmt.Sprint(s.Metric, s.Values, len(s.Histograms))
+			if s == nil {
+				s = &model.SampleStream{Metric: model.Metric{"null": "null"}}
 			}
+			parts = append(parts, s.Metric, s.Values, len(s.Histograms))
 		}
 	case nil:
 	default:
-		text += value.String()
+		parts = append(parts, value.String())
 	}
-	return text
+	return fmt.Sprintln(parts...)
 }
 
 // decoded returns what encoding/json makes of a text as a whole; nil where it may read other fields than a decoder that streams.

@@ -49,7 +49,7 @@ func TestAnswersAreShared(t *testing.T) {
 			time.Sleep(time.Second)
 			w.Header().Set("Content-Type", "text/x")
 			w.WriteHeader(http.StatusTeapot)
-			io.WriteString(w, r.Method+r.Header.Get("Accept-Encoding")) //nolint:errcheck // it cannot fail
+			io.WriteString(w, r.Method+r.Header.Get("Accept-Encoding"))
 		}))
 		var all sync.WaitGroup
 		for _, accept := range []string{"", "*/*", "text/plain", "text/plain;version=0.0.4", "text/html, */*;q=0.1"} {
@@ -165,7 +165,7 @@ func newCrowd(t *testing.T, size int) *crowd {
 		c.answers.mu.Lock()
 		c.most = max(c.most, c.answers.bytes)
 		c.answers.mu.Unlock()
-		w.Write(make([]byte, size)) //nolint:errcheck // it cannot fail
+		w.Write(make([]byte, size))
 	})))
 	go func() { _ = server.Serve(c.listener) }()
 	t.Cleanup(func() { _ = server.Close() })

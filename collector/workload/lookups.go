@@ -1,0 +1,106 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// maxReaders is how many processes are looked up at a time, and so how many threads may be stuck. To read the
+	// arguments of a process the kernel waits for a lock of that process, which it can hold for ever: by an mmap of a
+	// file whose file system does not answer. No signal ends that wait.
+	maxReaders = 4
+	// overdueAfter is when a lookup counts as one that does not return. One takes a tenth of a millisecond.
+	overdueAfter = 5 * time.Second
+)
+
+// lookups read whose processes are, outside of the loops that ask for it. A process whose files keep a reader waiting
+// is in quarantine until they do not: no other reader touches it. Its methods may be called from any goroutine, and
+// none of them waits.
+type lookups struct {
+	read func(gpu.ProcessID)
+	most int // that wait
+
+	mu      sync.Mutex // never held while a file is read
+	wanted  map[gpu.ProcessID]*lookup
+	queue   []gpu.ProcessID // those of wanted that no reader has taken
+	readers int
+}
+
+// lookup is a process that waits for a reader, or that one reads.
+type lookup struct {
+	asked time.Time
+	taken bool
+	said  bool          // that it is overdue
+	done  chan struct{} // closed once it was read
+}
+
+// want has a process looked up, unless it is already to be. What it returns is closed then; nil says that too many wait.
+func (l *lookups) want(id gpu.ProcessID) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.wanted[id]; w != nil {
+		return w.done
+	}
+	if len(l.wanted) >= l.most {
+		return nil
+	}
+	w := &lookup{asked: time.Now(), done: make(chan struct{})}
+	l.wanted[id] = w
+	l.queue = append(l.queue, id)
+	if l.readers < maxReaders {
+		l.readers++
+		go l.run()
+	}
+	return w.done
+}
+
+// run is a reader. It ends when nobody waits.
+func (l *lookups) run() {
+	for {
+		id, ok := l.take()
+		if !ok {
+			return
+		}
+		l.read(id)
+		l.mu.Lock()
+		close(l.wanted[id].done)
+		delete(l.wanted, id)
+		l.mu.Unlock()
+	}
+}
+
+func (l *lookups) take() (id gpu.ProcessID, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.readers--
+		return id, false
+	}
+	id, l.queue = l.queue[0], l.queue[1:]
+	l.wanted[id].taken = true
+	return id, true
+}
+
+// overdue returns how many processes should have been looked up by now, and those among them that keep a reader
+// waiting and were not returned before.
+func (l *lookups) overdue() (n int, stuck []gpu.ProcessID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, w := range l.wanted {
+		if time.Since(w.asked) < overdueAfter {
+			continue
+		}
+		n++
+		if w.taken && !w.said {
+			w.said = true
+			stuck = append(stuck, id)
+		}
+	}
+	return n, stuck
+}

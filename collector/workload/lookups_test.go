@@ -1,0 +1,132 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// pythonProcess is a process whose arguments have to be read.
+func pythonProcess() process {
+	return process{comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}}
+}
+
+// A process that never lets its arguments be read keeps nobody waiting, and no other process without a name: neither
+// who asks for it nor Holders. It has its name once they can be read.
+func TestStuckProcess(t *testing.T) {
+	tr := newTree(t)
+	stuck := pythonProcess()
+	stuck.fds = []string{"/dev/nvidia0"}
+	id := tr.add(5, stuck)
+	fine := tr.add(6, pythonProcess())
+	cmdline := filepath.Join(tr.root, "5/cmdline")
+	if err := os.Remove(cmdline); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(cmdline, 0o644); err != nil { // to open it waits for who writes
+		t.Fatal(err)
+	}
+	r := tr.resolver(Config{})
+	if o, done := r.Owner(id); *o != (gpu.Owner{}) || done {
+		t.Errorf("%+v, done %t", o, done)
+	}
+	if o := r.await(t.Context(), fine); o.Process != "train.py" {
+		t.Errorf("another process is %+v", o)
+	}
+	holders, err := r.Holders(t.Context())
+	if err != nil || len(holders) != 1 || *holders[0].Process.Owner != (gpu.Owner{}) {
+		t.Errorf("holders %+v, %v", holders, err)
+	}
+	done := r.lookups.want(id)
+	writer, err := os.OpenFile(cmdline, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writer.WriteString("python3\x00serve.py\x00"); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	<-done
+	if o, done := r.Owner(id); o.Process != "serve.py" || !done {
+		t.Errorf("at last it is %+v, done %t", o, done)
+	}
+}
+
+// At most so many threads are stuck. Those that are stuck are told once, all that wait are counted, and all are looked up
+// once that can be.
+func TestManyStuckProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		const processes = 3 * maxReaders
+		var ids []gpu.ProcessID
+		for pid := range uint32(processes) {
+			ids = append(ids, tr.add(pid+10, pythonProcess()))
+		}
+		r := tr.resolver(Config{})
+		reading, let := make(chan struct{}, processes), make(chan struct{})
+		r.hook(func(name string) error {
+			if name == "cmdline" {
+				reading <- struct{}{}
+				<-let
+			}
+			return nil
+		})
+		ask := func() {
+			for _, id := range ids {
+				r.Owner(id)
+			}
+		}
+		ask()
+		time.Sleep(overdueAfter - time.Nanosecond)
+		if n, stuck := r.Overdue(); n != 0 || stuck != nil {
+			t.Errorf("%d, %v are overdue too early", n, stuck)
+		}
+		time.Sleep(time.Nanosecond)
+		ask()
+		for call, want := range []int{maxReaders, 0} {
+			if n, stuck := r.Overdue(); n != processes || len(stuck) != want {
+				t.Errorf("call %d: %d overdue, %v stuck", call, n, stuck)
+			}
+		}
+		if n := len(reading); n != maxReaders {
+			t.Errorf("%d are read at a time", n)
+		}
+		close(let)
+		synctest.Wait()
+		for _, id := range ids {
+			if o, done := r.Owner(id); o.Process != "train.py" || !done {
+				t.Errorf("%d is %+v, done %t", id.PID, o, done)
+			}
+		}
+		if n, stuck := r.Overdue(); n != 0 || stuck != nil || r.lookups.readers != 0 {
+			t.Errorf("%d, %v are overdue, %d readers are left", n, stuck, r.lookups.readers)
+		}
+	})
+}
+
+// What waits is bounded.
+func TestLookupsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		r := tr.resolver(Config{MaxProcesses: 10})
+		let := make(chan struct{})
+		r.hook(func(string) error { <-let; return nil })
+		for i := range 100 {
+			id := tr.add(uint32(i+10), process{comm: strconv.Itoa(i), start: 1})
+			if done := r.lookups.want(id); (done != nil) != (i < 10) {
+				t.Errorf("process %d: waits %t", i, done != nil)
+			}
+		}
+		close(let)
+		synctest.Wait()
+	})
+}
