@@ -49,7 +49,7 @@ func TestAnswersAreShared(t *testing.T) {
 			time.Sleep(time.Second)
 			w.Header().Set("Content-Type", "text/x")
 			w.WriteHeader(http.StatusTeapot)
-			io.WriteString(w, r.Method+r.Header.Get("Accept-Encoding"))
+			_, _ = io.WriteString(w, r.Method+r.Header.Get("Accept-Encoding"))
 		}))
 		var all sync.WaitGroup
 		for _, accept := range []string{"", "*/*", "text/plain", "text/plain;version=0.0.4", "text/html, */*;q=0.1"} {
