@@ -27,6 +27,10 @@ func (*containerEnds) Owner(id gpu.ProcessID) (*gpu.Owner, bool) {
 	return &gpu.Owner{Process: "train.py", ContainerID: "c1", Lives: lives.ID{Exact: lives.Key(id.PID), Program: "train.py"}}, true
 }
 
+func (c *containerEnds) Await(_ context.Context, id gpu.ProcessID) (*gpu.Owner, bool) {
+	return c.Owner(id)
+}
+
 func (c *containerEnds) Ended(context.Context, string) (lives.End, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -129,7 +129,7 @@ var (
 func (s *Sampler) sayWhoIsStuck() (overdue int) {
 	overdue, stuck := s.cfg.Owners.Overdue()
 	for _, id := range stuck {
-		level.Warn(s.cfg.Logger).Log("msg", "a process keeps whoever reads its files in procfs waiting; whose it is stays unknown until that ends", "pid", id.PID)
+		level.Warn(s.cfg.Logger).Log("msg", "a process, or its parent, keeps whoever reads its files in procfs waiting; whose it is stays unknown until that ends", "pid", id.PID)
 	}
 	return overdue
 }

@@ -5,6 +5,7 @@ package collector
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 )
 
 const (
+	// ownersWithin is how long a sample waits in all for whose its new processes are. The detector compares a process
+	// with earlier ones of its program and pod when it sees it for the first time. A process can keep whoever looks it up
+	// waiting; a sample every second has that much time.
+	ownersWithin = 250 * time.Millisecond
 	// attributionGrace is how long the first series of a process may wait for its
 	// owner to be known.
 	attributionGrace = 3 * time.Second
@@ -81,6 +86,8 @@ func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 // gone and returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	t.renamed = false
+	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
+	defer cancel()
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		e := t.entries[keyOf(p)]
@@ -105,7 +112,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			e.busy = sample.T
 		}
 		before := e.owner
-		t.attribute(e, p)
+		t.attribute(ctx, e, p)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
 		if p.ID.Start == 0 {
@@ -146,7 +153,7 @@ func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 
 // attribute settles whose process it is. Once its first series is out, it
 // changes at most once, from unknown to known.
-func (t *processTable) attribute(e *processEntry, p *gpu.Process) {
+func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Process) {
 	switch {
 	case e.final:
 	case t.cfg.Owners == nil && !e.shown && p.Owner != nil:
@@ -158,7 +165,7 @@ func (t *processTable) attribute(e *processEntry, p *gpu.Process) {
 		// A process that cannot be told from another of its number is nobody's.
 		e.owner, e.final = unknownOwner, true
 	default:
-		owner, done := t.cfg.Owners.Owner(p.ID)
+		owner, done := t.lookUp(ctx, e, p.ID)
 		owner, done = t.addJob(e, p, owner, done)
 		if done || !e.shown {
 			e.owner, e.final = owner, done
@@ -167,6 +174,14 @@ func (t *processTable) attribute(e *processEntry, p *gpu.Process) {
 			e.owner = unknownOwner
 		}
 	}
+}
+
+// lookUp asks for the owner of a process. That of a new one is waited for until ctx is done.
+func (t *processTable) lookUp(ctx context.Context, e *processEntry, id gpu.ProcessID) (owner *gpu.Owner, done bool) {
+	if e.owner != nil {
+		return t.cfg.Owners.Owner(id)
+	}
+	return t.cfg.Owners.Await(ctx, id)
 }
 
 // addJob adds the job that the batch system wrote down for the GPU, where the

@@ -131,6 +131,8 @@ type Owners interface {
 	// Owner returns what is known of whose process id is; it does not block, and nothing of the process is touched
 	// meanwhile. done says that the answer is final; until then it is asked again.
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
+	// Await is Owner once the process was looked up, or once ctx is done.
+	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	// Overdue returns how many processes are being looked up for too long, and those among them that keep their reader
 	// waiting and were not returned before.
 	Overdue() (n int, stuck []gpu.ProcessID)

@@ -810,6 +810,8 @@ func (o *owners) Owner(id gpu.ProcessID) (*gpu.Owner, bool) {
 	return &gpu.Owner{Process: fmt.Sprintf("p%d", id.PID), Pod: "pod", Namespace: "ns"}, true
 }
 
+func (o *owners) Await(_ context.Context, id gpu.ProcessID) (*gpu.Owner, bool) { return o.Owner(id) }
+
 func (*owners) Holders(context.Context) ([]DeviceHolder, error) {
 	return []DeviceHolder{{Device: "/dev/nvidia0"}}, nil
 }
@@ -829,6 +831,38 @@ func (*owners) Overdue() (int, []gpu.ProcessID) { return 0, nil }
 func (*owners) RuntimeProblem() error { return nil }
 
 func (*owners) Ended(context.Context, string) (lives.End, bool) { return lives.EndUnknown, true }
+
+// lateOwners know whose a process is once it was waited for.
+type lateOwners struct {
+	owners
+	known sync.Map
+}
+
+func (o *lateOwners) Owner(id gpu.ProcessID) (*gpu.Owner, bool) {
+	if _, ok := o.known.Load(id); !ok {
+		return unknownOwner, false
+	}
+	return o.owners.Owner(id)
+}
+
+func (o *lateOwners) Await(_ context.Context, id gpu.ProcessID) (*gpu.Owner, bool) {
+	o.known.Store(id, true)
+	return o.owners.Owner(id)
+}
+
+// The detector sees a process for the first time with its owner: then it compares it with earlier ones of its pod.
+func TestOwnersAreKnownAtFirst(t *testing.T) {
+	d := newGPU(0, flat(5<<30, process(1, 1<<30)))
+	o := &lateOwners{owners: owners{asked: map[uint32]int{}}}
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners, c.ProcessMinAge = o, 0 }, func(s *Sampler, _ *lines) {
+		for len(s.State().Devices) == 0 { // until the first sample
+			after(10 * time.Millisecond)
+		}
+		if p := s.State().Devices[0].Processes; len(p) != 1 || p[0].Owner.Pod != "pod" {
+			t.Errorf("processes of the first sample: %+v", p)
+		}
+	})
+}
 
 func TestOwnersAreLatched(t *testing.T) {
 	young := process(4, 1)

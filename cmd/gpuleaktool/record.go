@@ -50,9 +50,13 @@ type recorder struct {
 	gpus       atomic.Int64
 }
 
+// ownersWithin is how long a sample waits in all for whose its processes are: one may never tell.
+const ownersWithin = 100 * time.Millisecond
+
 // owners tells whose a process is.
 type owners interface {
-	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
+	// Await returns it once it is known, or what is known of it once ctx is done.
+	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	// Run asks in the background until ctx ends.
 	Run(ctx context.Context)
 }
@@ -303,10 +307,12 @@ func (r *recorder) attribute(uuid string, s *gpu.Sample) {
 	if r.owners == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
+	defer cancel()
 	s.Processes = slices.Clone(s.Processes) // they are the source's
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.Owner == nil {
-			p.Owner, _ = r.owners.Owner(p.ID)
+			p.Owner, _ = r.owners.Await(ctx, p.ID)
 		}
 	}
 	if r.allocators != nil {

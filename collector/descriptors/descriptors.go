@@ -67,8 +67,8 @@ type Budget struct {
 	at              time.Time
 }
 
-// NewBudget returns a budget for so many links in a second, such as PerSecond. It saves up what is not used, for a time of
-// at most save, such as Save, and begins with that much.
+// NewBudget returns a budget for so many links in a second. What is not used is saved up, but no more than a time of save
+// is worth. It begins with that much. PerSecond and Save are for readers of a host.
 func NewBudget(perSecond int, save time.Duration) *Budget {
 	most := float64(perSecond) * save.Seconds()
 	return &Budget{perSecond: float64(perSecond), most: most, left: most}

@@ -12,7 +12,7 @@ import (
 )
 
 // Held is a file that another process has open. It is held by a descriptor that opens nothing: neither its file system
-// nor its driver is asked.
+// nor its driver is asked. 9p may be, which wants to see each path that ends in it.
 type Held struct {
 	fd   int
 	link string

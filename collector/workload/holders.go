@@ -46,6 +46,9 @@ const (
 	// listedLooks is how often a process is looked at from when the driver lists it: it may open its GPUs one after the
 	// other. After that it is one that holds a device, or an older one.
 	listedLooks = 4
+	// maxLinks is how many files of a process are looked at, those with the lowest numbers. With more of them, one process
+	// that has a million files open would hide the others for minutes.
+	maxLinks = 4096
 	// ownersWithin is how long Holders waits for whose the processes are.
 	ownersWithin = 2 * time.Second
 )
@@ -151,7 +154,8 @@ type openFile struct{ device, link string }
 // The first call reads the links of all open files on the system. Later ones read those of processes that hold a device,
 // that Owner was asked for since a few calls, or that came in the last youngFor, and those of the others once in oldEvery. Who opens a
 // device later than that is seen by the first call that is oldEvery after it, at worst. All of them together read
-// descriptors.PerSecond links a second: where there are more, those wait that were seen last, and keep what was seen.
+// descriptors.PerSecond links a second: where there are more, the processes that were seen most recently wait, and what
+// was seen of them stays. Of the files of one process the first maxLinks are looked at: a program opens its GPUs early.
 //
 // It returns ctx's error once ctx is done. Processes whose files may not be seen are left out; see Unseen. Calls are
 // made one after another.
@@ -218,7 +222,7 @@ func (r *Resolver) holders(ctx context.Context, pids []uint32) []Holder {
 	ctx, cancel := context.WithTimeout(ctx, ownersWithin)
 	defer cancel()
 	for i := range list {
-		list[i].Process.Owner = r.await(ctx, list[i].Process.ID)
+		list[i].Process.Owner, _ = r.Await(ctx, list[i].Process.ID)
 	}
 	slices.SortFunc(list, func(a, b Holder) int {
 		// Shorter names first: nvidia9 comes before nvidia10.
@@ -286,7 +290,11 @@ func (r *Resolver) processes() ([]uint32, error) {
 // Kernel threads have none, which is told faster by their having no files than by
 // asking what they are.
 func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFile, err error) {
+	links := 0
 	err = descriptors.List(r.path(pid)+"/fd", r.walks.budget, func(link string) error {
+		if links++; links > maxLinks {
+			return descriptors.Stop
+		}
 		device, err := deviceOf(link)
 		if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {
 			files = append(files, openFile{device, link})

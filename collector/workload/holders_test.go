@@ -462,7 +462,7 @@ func TestHoldersOnABudget(t *testing.T) {
 	})
 }
 
-// A file that has the name of a device is not asked what it is; a device that cannot be held is no holder's.
+// Anybody may have a file with the name of a device: it is none unless it is a device.
 func TestDeviceOf(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dev")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
@@ -18,6 +19,9 @@ const maxEnvironment = 256 << 10
 // maxParents bounds how many processes stand between a child of multiprocessing and its
 // program: a server that forks, and children of children.
 const maxParents = 4
+
+// parentWithin is how long a reader waits for another one to have read a parent, which takes a tenth of a millisecond.
+const parentWithin = 20 * time.Millisecond
 
 // prompts are programs that run what a person types: their earlier lives say nothing of
 // this one.
@@ -101,10 +105,19 @@ func isMultiprocessing(args []string) bool {
 	return false
 }
 
-// parent returns the program of the parent of a process.
+// parent returns the program of the parent of a process. One parent is read at a time, so that one that keeps its reader
+// waiting does not keep those of all its children.
 func (r *Resolver) parent(child stat) (s stat, name string, args []string, ok bool) {
 	if child.parent <= 1 {
 		return stat{}, "", nil, false // its parent is gone
+	}
+	patience := time.NewTimer(parentWithin)
+	defer patience.Stop()
+	select {
+	case r.parents <- struct{}{}:
+		defer func() { <-r.parents }()
+	case <-patience.C:
+		return stat{}, "", nil, false
 	}
 	d, err := r.open(child.parent)
 	if err != nil {

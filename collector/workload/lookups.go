@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 	maxReaders = 4
 	// overdueAfter is when a lookup counts as one that does not return. One takes a tenth of a millisecond.
 	overdueAfter = 5 * time.Second
+	// forgottenAfter is when a process no longer waits that nobody asks for: it has ended. Holders asks every 15 seconds or so.
+	forgottenAfter = time.Minute
 )
 
 // lookups read whose processes are, outside of the loops that ask for it. A process whose files keep a reader waiting
@@ -34,23 +37,25 @@ type lookups struct {
 
 // lookup is a process that waits for a reader, or that one reads.
 type lookup struct {
-	asked time.Time
-	taken bool
-	said  bool          // that it is overdue
-	done  chan struct{} // closed once it was read
+	first, last time.Time // when it was asked for
+	taken       bool
+	said        bool          // that it is overdue
+	done        chan struct{} // closed once it was read, or nobody asks for it any more
 }
 
 // want has a process looked up, unless it is already to be. What it returns is closed then; nil says that too many wait.
 func (l *lookups) want(id gpu.ProcessID) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	if w := l.wanted[id]; w != nil {
+		w.last = now
 		return w.done
 	}
 	if len(l.wanted) >= l.most {
 		return nil
 	}
-	w := &lookup{asked: time.Now(), done: make(chan struct{})}
+	w := &lookup{first: now, last: now, done: make(chan struct{})}
 	l.wanted[id] = w
 	l.queue = append(l.queue, id)
 	if l.readers < maxReaders {
@@ -87,13 +92,22 @@ func (l *lookups) take() (id gpu.ProcessID, ok bool) {
 	return id, true
 }
 
-// overdue returns how many processes should have been looked up by now, and those among them that keep a reader
+// overdue forgets those that nobody asks for. It returns how many processes should have been looked up by now, and those among them that keep a reader
 // waiting and were not returned before.
 func (l *lookups) overdue() (n int, stuck []gpu.ProcessID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.queue = slices.DeleteFunc(l.queue, func(id gpu.ProcessID) bool {
+		w := l.wanted[id]
+		gone := time.Since(w.last) > forgottenAfter
+		if gone {
+			close(w.done)
+			delete(l.wanted, id)
+		}
+		return gone
+	})
 	for id, w := range l.wanted {
-		if time.Since(w.asked) < overdueAfter {
+		if time.Since(w.first) < overdueAfter {
 			continue
 		}
 		n++

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // pythonProcess is a process whose arguments have to be read.
@@ -39,7 +40,7 @@ func TestStuckProcess(t *testing.T) {
 	if o, done := r.Owner(id); *o != (gpu.Owner{}) || done {
 		t.Errorf("%+v, done %t", o, done)
 	}
-	if o := r.await(t.Context(), fine); o.Process != "train.py" {
+	if o, _ := r.Await(t.Context(), fine); o.Process != "train.py" {
 		t.Errorf("another process is %+v", o)
 	}
 	holders, err := r.Holders(t.Context())
@@ -110,6 +111,73 @@ func TestManyStuckProcesses(t *testing.T) {
 		if n, stuck := r.Overdue(); n != 0 || stuck != nil || r.lookups.readers != 0 {
 			t.Errorf("%d, %v are overdue, %d readers are left", n, stuck, r.lookups.readers)
 		}
+	})
+}
+
+// Children of a parent that is stuck keep one reader waiting, and are known by themselves; others are known as ever.
+func TestStuckParent(t *testing.T) {
+	tr := newTree(t)
+	parent := tr.add(5, pythonProcess())
+	cmdline := filepath.Join(tr.root, "5/cmdline")
+	if err := os.Remove(cmdline); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(cmdline, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	child := pythonProcess()
+	child.parent, child.start = parent.PID, 2
+	child.args = []string{"python3", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"}
+	r := tr.resolver(Config{Namer: lives.NewNamer(nil)})
+	var children []gpu.ProcessID
+	for pid := range uint32(2 * maxReaders) {
+		id := tr.add(pid+10, child)
+		children = append(children, id)
+		r.Owner(id)
+	}
+	if o, _ := r.Await(t.Context(), tr.add(6, pythonProcess())); o.Process != "train.py" {
+		t.Errorf("another process is %+v", o)
+	}
+	pipe := filepath.Join(tr.root, "pipe")
+	if err := os.Rename(cmdline, pipe); err != nil {
+		t.Fatal(err)
+	}
+	tr.write("5/cmdline", "python3\x00train.py\x00")
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // the one that reads goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	for _, id := range children {
+		if o, done := r.Await(t.Context(), id); o.Process != "python3" || !done {
+			t.Errorf("%d is %+v, done %t", id.PID, o, done)
+		}
+	}
+}
+
+// Who waits for a reader, and is not asked for any more, has ended.
+func TestForgottenLookups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		r := tr.resolver(Config{})
+		let := make(chan struct{})
+		r.hook(func(string) error { <-let; return nil })
+		var last gpu.ProcessID
+		for pid := range uint32(2 * maxReaders) {
+			last = tr.add(pid+10, pythonProcess())
+			r.Owner(last)
+		}
+		done := r.lookups.want(last)
+		for range 3 {
+			time.Sleep(forgottenAfter / 2)
+			r.Owner(gpu.ProcessID{PID: 10, Start: 1})
+		}
+		if n, _ := r.Overdue(); n != maxReaders {
+			t.Errorf("%d are overdue, want those that are read", n)
+		}
+		<-done
+		close(let)
+		synctest.Wait()
 	})
 }
 

@@ -109,6 +109,7 @@ type Resolver struct {
 	unseen  atomic.Pointer[unseen]
 	walks   walks
 	lookups *lookups
+	parents chan struct{} // holds an element while a parent is read
 
 	mu sync.Mutex // never held while procfs is read
 	// young holds the answers given since turned, old those of the generation
@@ -158,6 +159,7 @@ func New(cfg Config) (*Resolver, error) {
 	r.containers.images = cfg.Namer != nil
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
 	r.unseen.Store(&unseen{})
+	r.parents = make(chan struct{}, 1)
 	r.walks.budget = descriptors.NewBudget(descriptors.PerSecond, descriptors.Save)
 	r.lookups = &lookups{read: func(id gpu.ProcessID) { r.lookUp(id) }, most: cfg.MaxProcesses, wanted: map[gpu.ProcessID]*lookup{}}
 	return r, nil
@@ -206,18 +208,14 @@ func (r *Resolver) Jobs() (Jobs, error) {
 // Owner returns what is known of whose process id is. It does not wait: a process of which nothing is known yet is
 // looked up in the background, and is nobody's until then. Ask again, unless done.
 //
-// The owner is never nil, once it is final is the
-// same pointer to all who ask for this process, and is not changed any more. It is
-// what was seen first: a program that retitles itself later keeps its name.
+// The owner is never nil. Once it is final it is the same pointer to all who ask for this process, and is not changed any
+// more. It is what was seen first: a program that retitles itself later keeps its name.
 //
-// done says that the answer is final, because all could be read that may be read
-// and the container runtime has answered, or because the process is gone. A process
-// of another start than id's is not this one, which is gone then. If done is false
-// it was not looked up yet, the system lacked something for a moment (files, memory), the process keeps its reader
-// waiting, or the runtime has not
-// answered; what was found is in the owner, and asking again may fill in fields that
-// are empty now, and change no other. Until then it has no name of its lives, so that
-// one life never has two.
+// done says that the answer is final, because all could be read that may be read and the container runtime has answered,
+// or because the process is gone. A process of another start than id's is not this one, which is gone then. If done is
+// false it was not looked up yet, the system lacked something for a moment (files, memory), the process keeps its reader
+// waiting, or the runtime has not answered. What was found is in the owner, and asking again may fill in fields that are
+// empty now, and change no other. Until then it has no name of its lives, so that one life never has two.
 func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if id.Start == 0 {
 		return nobody, true // it could not be told from another of its number
@@ -233,19 +231,20 @@ func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	return known.owner, false
 }
 
-// await returns whose process id is, as far as it is known once it was looked up, or once ctx is done.
-func (r *Resolver) await(ctx context.Context, id gpu.ProcessID) *gpu.Owner {
+// Await is Owner once the process was looked up, or once ctx is done. A lookup takes a tenth of a millisecond, if nothing
+// keeps it waiting.
+func (r *Resolver) Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if owner, done := r.Owner(id); done {
-		return owner
+		return owner, true
 	}
 	select {
 	case <-r.lookups.want(id):
 	case <-ctx.Done():
 	}
 	if known, ok := r.recall(id); ok {
-		return known.owner
+		return known.owner, known.done
 	}
-	return nobody
+	return nobody, false
 }
 
 // Overdue returns how many processes should have been looked up by now and were not, and those among them that keep

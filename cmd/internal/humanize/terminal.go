@@ -37,7 +37,7 @@ type Terminal struct {
 	Raw io.Writer // gets what the program itself has a terminal do
 
 	mu   sync.Mutex
-	part []byte // the begin of a character that was not written whole yet
+	part []byte // the beginning of a character that was not written whole yet
 }
 
 // Write implements io.Writer. Its errors are those of Raw.

@@ -74,7 +74,10 @@ func (v fieldValue) count() gpu.Opt[uint64] {
 	default:
 		return gpu.Opt[uint64]{}
 	}
-	return count(gpu.Opt[uint64]{V: n, OK: v.ok && n != top})
+	if !v.ok || n == top {
+		return gpu.Opt[uint64]{}
+	}
+	return gpu.Some(n)
 }
 
 // wide reports whether the field counts in 64 bits.

@@ -41,11 +41,10 @@ func bounded(v uint64) gpu.Opt[uint64] {
 	return size(v)
 }
 
-// maxCount is more than anything is counted to in the life of a GPU, and the highest number up to which a float64 holds
-// every count.
+// maxCount is more errors, and more millijoules, than a GPU has in its life; of bytes it may have more.
 const maxCount = 1 << 53
 
-// count returns what the driver has counted. All ones are above the bound, and so are sums of them.
+// count returns a number of errors or millijoules. All ones are above the bound, and so are sums of them.
 func count(v gpu.Opt[uint64]) gpu.Opt[uint64] {
 	if !v.OK || v.V >= maxCount {
 		return gpu.Opt[uint64]{}

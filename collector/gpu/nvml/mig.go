@@ -30,8 +30,8 @@ type migMode struct {
 // every SlowInterval, and at once where the driver has reported a change, or was initialised again: the call takes
 // 0.15 ms of a core on an H200, fifteen times what the memory takes.
 func (r *reading) migEnabled(at time.Duration) gpu.Opt[bool] {
-	m := &r.device.mig
-	stands := m.asked.OK && at-m.asked.V < r.device.source.cfg.SlowInterval && m.generation == r.handle.generation
+	m, cfg := &r.device.mig, &r.device.source.cfg
+	stands := m.asked.OK && at-m.asked.V < cfg.SlowInterval-cfg.Interval/2 && m.generation == r.handle.generation
 	if changed := m.changed.Swap(false); stands && !changed {
 		return m.enabled
 	}

@@ -209,12 +209,13 @@ func (r *reading) usage(s *gpu.Sample, all []listed) utilizations {
 	if s.Step != 0 {
 		t.since = 0 // the time stamps are those of the wall clock
 	}
-	if len(all) == 0 || t.asked.OK && s.T-t.asked.V < utilizationInterval {
+	if len(all) == 0 || t.asked.OK && s.T-t.asked.V < utilizationInterval-r.device.source.cfg.Interval/2 {
 		return t.last
 	}
 	t.asked, t.last = gpu.Some(s.T), utilizations{}
 	list, err := r.processUtilization(t.since, &t.buffer)
 	if err != nil {
+		t.asked.OK = errors.Is(err, errAbsent) // what has failed may work the next time
 		return t.last
 	}
 	t.last = utilizations{listed: make(map[uint32]bool, len(all)), recent: highest(list, t.since)}

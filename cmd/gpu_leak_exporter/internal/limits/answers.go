@@ -125,7 +125,8 @@ func (a *answers) ofMetrics(next http.Handler) http.Handler { return a.serve(nex
 // are not nil.
 func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Request, places chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !take(a.readers, time.After(roomPatience), r.Context().Done()) {
+		patience := time.After(roomPatience) // in all
+		if !take(a.readers, patience, r.Context().Done()) {
 			a.refuse(w, errBusy)
 			return
 		}
@@ -135,7 +136,7 @@ func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Reque
 		made, first := a.join(key)
 		defer a.leave(made)
 		if first {
-			a.makeFor(key, made, func() error { return a.make(asked, key, next, made, places) })
+			a.makeFor(key, made, func() error { return a.make(asked, key, next, made, places, patience) })
 		}
 		<-made.done
 		if made.err != nil {
@@ -198,8 +199,8 @@ func (a *answers) makeFor(key string, made *answer, how func() error) {
 }
 
 // make has next fill the answer, once there is room for it and a slot.
-func (a *answers) make(r *http.Request, key string, next http.Handler, made *answer, places chan struct{}) error {
-	size, ok := a.reserve(key, made)
+func (a *answers) make(r *http.Request, key string, next http.Handler, made *answer, places chan struct{}, room <-chan time.Time) error {
+	size, ok := a.reserve(key, made, room)
 	if !ok {
 		return errBusy
 	}
@@ -226,8 +227,7 @@ func (a *answers) make(r *http.Request, key string, next http.Handler, made *ans
 }
 
 // reserve waits until there is room for an answer as large as the last one of its key, and counts it.
-func (a *answers) reserve(key string, made *answer) (size int, ok bool) {
-	over := time.Now().Add(roomPatience)
+func (a *answers) reserve(key string, made *answer, over <-chan time.Time) (size int, ok bool) {
 	look := time.NewTicker(roomInterval)
 	defer look.Stop()
 	for {
@@ -237,10 +237,14 @@ func (a *answers) reserve(key string, made *answer) (size int, ok bool) {
 			a.count(made, size)
 		}
 		a.mu.Unlock()
-		if ok || time.Now().After(over) {
-			return size, ok
+		if ok {
+			return size, true
 		}
-		<-look.C
+		select {
+		case <-look.C:
+		case <-over:
+			return size, false
+		}
 	}
 }
 
