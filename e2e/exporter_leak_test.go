@@ -117,7 +117,7 @@ func recording(t *testing.T) string {
 // have come to their end.
 func replayed(t *testing.T, path, speed string) *harness.Process {
 	t.Helper()
-	p := harness.StartExporter(t, harness.Options{Args: []string{"--memory.limit=1GiB", "--source=replay:" + path, "--source.speed=" + speed}})
+	p := harness.StartExporter(t, harness.Options{Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + path, "--source.speed=" + speed}})
 	harness.Eventually(t, patience, func() error {
 		// It is logged after the last row has been judged and published.
 		if n := strings.Count(p.Output(), "the recording has ended"); n != 2 {

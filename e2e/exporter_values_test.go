@@ -110,7 +110,10 @@ func TestValues(t *testing.T) {
 	t.Parallel()
 	m := richNode(t)
 	begin := time.Now()
-	p := m.start(t, "--detector.window="+window, "--detector.min-age=24h", "--collector.nvlink", "--memory.limit=1GiB")
+	m.apply(t)
+	o := m.options("--detector.window="+window, "--detector.min-age=24h", "--collector.nvlink")
+	o.Env = append(o.Env, "GOMEMLIMIT=1GiB")
+	p := harness.StartExporter(t, o)
 	model := &model{machine: m, t: t, begin: begin, bare: map[int]bool{6: true}, detector: true, nvlink: true}
 	s := eventually(t, p, func(s harness.Metrics) error {
 		model.owners = namesProcesses(s)

@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 		"/cmd/gpu_leak_exporter/internal/plain", "/cmd/internal/**", "/detector", "/collector", "/collector/allocator", "/collector/gpu", "github.com/prometheus/common/version",
 	},
 	"/cmd/gpu_leak_exporter/internal/limits": {
-		"/cmd/gpu_leak_exporter/internal/plain", "/cmd/internal/throttle", "github.com/prometheus/client_golang", "github.com/prometheus/common/expfmt", "golang.org/x/sys",
+		"/cmd/gpu_leak_exporter/internal/plain", "github.com/prometheus/client_golang", "github.com/prometheus/common/expfmt", "golang.org/x/sys",
 	},
 	"/cmd/gpu_leak_exporter/internal/plain": {},
 }

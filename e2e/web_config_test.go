@@ -123,9 +123,7 @@ func TestExamplesWeb(t *testing.T) {
 			if c.cert != nil {
 				config.Certificates = []tls.Certificate{*c.cert}
 			}
-			// Each has an address of its own: who sent a wrong password has to wait.
-			dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i))}}
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DialContext: dialer.DialContext}}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
 			if err != nil {
 				t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,8 +84,12 @@ func (e *exporter) wire() (err error) {
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
 	bounds := newLimits(e.cfg, e.slogger)
 	more := ownMetrics(e.source)
-	if limit := limitMemory(e.cfg.memoryLimit, e.logger); e.cfg.exporterMetrics {
-		more = append(more, limit.collectors()...)
+	budget, err := limitMemory(memlimit.FromCgroup)
+	if err != nil {
+		level.Warn(e.logger).Log("msg", "Memory has no limit: set GOMEMLIMIT", "err", err)
+	}
+	if budget > 0 && e.cfg.exporterMetrics {
+		more = append(more, budgetMetric(budget))
 	}
 	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, bounds, e.slogger, more...)
 	if err != nil {
@@ -184,7 +189,6 @@ func (e *exporter) run(ctx context.Context) int {
 		e.sampler.Run(sampling)
 	}()
 	go e.lives.keep(sampling)
-	go followHeap(sampling)
 	// Without a file to read again SIGHUP is taken, too: what sends it does not
 	// want a daemon to die.
 	hangup := make(chan os.Signal, 1)

@@ -72,7 +72,6 @@ type config struct {
 	livesFile       string
 	livesKeyFile    string
 	sites           bool
-	memoryLimit     float64 // bytes; 0 is that of the control group
 }
 
 // ofFleet reports whether the GPUs are those of a Prometheus, and not of this host.
@@ -142,7 +141,6 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	p.collectorFlags()
 	p.detectorFlags()
 	p.stateFlags()
-	p.memoryFlags()
 	if err := p.checkBooleans(args); err != nil {
 		return nil, err
 	}
@@ -274,12 +272,6 @@ func (p *parser) stateFlags() {
 	p.flag("detector.lives-key-file", "File with a secret of 16 bytes or more with which programs are named, so that earlier lives of a program are known again. "+
 		"Nodes with the same secret know each other's programs. Empty: each node has a secret of its own.",
 		setting.Checked("detector.lives-key-file", &c.livesKeyFile, source.CheckLivesKey), "")
-}
-
-func (p *parser) memoryFlags() {
-	limit := setting.Bytes("memory.limit", &p.config.memoryLimit, leastMemory, mostMemory)
-	p.app.Flag("memory.limit", "Memory that the exporter may hold, such as 256MiB: near it garbage is collected more often. GOMEMLIMIT in the environment holds instead. "+
-		"Default: the limit of its control group, none without one.").SetValue(limit)
 }
 
 // fleetSecret returns the secret of --detector.lives-key-file; nil without one.

@@ -22,5 +22,7 @@ const patience = 10 * time.Minute
 // simulated starts an exporter on simulated GPUs, with a limit of memory as in a pod.
 func simulated(t *testing.T, scenario, speed string, args ...string) *harness.Process {
 	t.Helper()
-	return harness.StartExporter(t, harness.Options{Args: append(args, "--source=sim:"+scenario, "--source.speed="+speed, "--memory.limit=1GiB")})
+	return harness.StartExporter(t, harness.Options{
+		Env: []string{"GOMEMLIMIT=1GiB"}, Args: append(args, "--source=sim:"+scenario, "--source.speed="+speed),
+	})
 }

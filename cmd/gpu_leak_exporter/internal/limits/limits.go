@@ -5,7 +5,7 @@
 // ask too often, too much at a time, or not read what is answered.
 //
 // Bounded are the answers that are made at a time, the bytes that wait to be read, the connections, what a connection may
-// hold, the guesses of passwords, and what all that leaves in the log.
+// hold, and what all that leaves in the log.
 package limits
 
 import (
@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/throttle"
 )
 
 // Reasons for which a client does not get what it wants.
@@ -24,7 +22,6 @@ const (
 	refusedConnection = "connections" // there are too many, and this one did nothing for longest
 	refusedSlowReader = "slow_reader" // it did not read its answer
 	refusedTooLarge   = "too_large"   // an answer
-	refusedPassword   = "password"    // wrong ones came from this address just now
 )
 
 // Config is what differs from one exporter to another.
@@ -44,7 +41,6 @@ type Limits struct {
 	refused     *prometheus.CounterVec
 	answers     *answers
 	connections *connections
-	passwords   *throttle.Throttle
 }
 
 // New returns limits that nobody has used yet. How many connections there may be depends on how many descriptors the
@@ -54,14 +50,13 @@ func New(c Config) *Limits {
 		Name: "gpu_leak_exporter_web_refused_total",
 		Help: "Requests and connections that were refused or cut off, by reason.",
 	}, []string{"reason"})
-	for _, reason := range []string{refusedBusy, refusedConnection, refusedSlowReader, refusedTooLarge, refusedPassword} {
+	for _, reason := range []string{refusedBusy, refusedConnection, refusedSlowReader, refusedTooLarge} {
 		refused.WithLabelValues(reason)
 	}
 	l := &Limits{
 		logger: c.Logger, refused: refused,
 		answers:     newAnswers(c.MaxRequests, refused, c.Logger),
 		connections: newConnections(connectionsFor(descriptorLimit()), refused),
-		passwords:   throttle.New(refused.WithLabelValues(refusedPassword).Inc),
 	}
 	if c.Fleet {
 		l.answers.forFleet()
@@ -82,7 +77,6 @@ func (l *Limits) Server(handler http.Handler) *http.Server {
 		MaxHeaderBytes:    64 << 10,
 	}
 	l.connections.serve(s)
-	l.passwords.Serve(s)
 	return s
 }
 
