@@ -118,7 +118,7 @@ vet:
 
 .PHONY: e2e
 e2e: tools $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheus, a browser and other programs
-	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator ./cmd/gpuleaktool/tracer
+	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator
 	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
 

@@ -6,10 +6,8 @@ require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/NVIDIA/go-nvml v0.13.3-0
 	github.com/alecthomas/kingpin/v2 v2.4.0
-	github.com/cilium/ebpf v0.22.0
 	github.com/go-kit/log v0.2.1
 	github.com/google/renameio/v2 v2.0.2
-	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724
 	github.com/prometheus/alertmanager v0.34.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3

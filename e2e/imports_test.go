@@ -60,8 +60,6 @@ var mayImport = map[string][]string{
 		"github.com/prometheus/client_golang/api", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs", "go.yaml.in/yaml",
 		"golang.org/x/term", "golang.org/x/text/encoding/unicode", "golang.org/x/text/transform",
 	},
-	// The exporter loads nothing into the kernel.
-	"/cmd/gpuleaktool/tracer": {"/cmd/internal/humanize", "/collector/allocator", "github.com/cilium/ebpf", "github.com/ianlancetaylor/demangle"},
 	"/cmd/gpu_leak_exporter": {
 		"/cmd/internal/**", "/cmd/gpu_leak_exporter/**", "/detector", "/detector/lives", "/collector", "/collector/**", "github.com/NVIDIA/go-nvml",
 		"github.com/KimMachineGun/automemlimit/memlimit", "github.com/alecthomas/kingpin", "github.com/go-kit/log", "github.com/prometheus/client_golang",

@@ -19,7 +19,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/procfs"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/tracer"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -37,7 +36,6 @@ const (
 type sitesCommand struct {
 	pid    int
 	over   time.Duration
-	ebpf   bool
 	output string
 	procFS string
 
@@ -46,25 +44,19 @@ type sitesCommand struct {
 
 // sitesFound is what a process was found to do.
 type sitesFound struct {
-	by    string // probe, marks or functions
-	over  time.Duration
-	pause time.Duration
-	lost  uint64
-	list  []allocator.Site
-
-	unsure  int     // as allocator.Sites has it
-	skipped []error // files of which nothing is known
+	over   time.Duration
+	pause  time.Duration
+	list   []allocator.Site
+	unsure int // as allocator.Sites has it
 }
 
 func addSites(app *kingpin.Application, commands map[string]command) {
 	s := &sitesCommand{patience: probePatience}
 	cmd := app.Command("sites", "Find the lines of a process on this machine that allocate GPU memory that stays. "+
-		"The process tells by itself if it has the probe and PyTorch 2.1 or later; with --ebpf it needs neither.")
+		"The process needs the probe, and PyTorch 2.1 or later.")
 	cmd.Flag("pid", "The process, by its number on this machine.").PlaceHolder("PID").Required().
 		SetValue(setting.Int("pid", &s.pid, 1, 1<<22))
 	cmd.Flag("for", "How long to watch it.").Default("5m").SetValue(setting.Duration("for", &s.over, 10*time.Second, time.Hour))
-	cmd.Flag("ebpf", "Follow its calls with eBPF: PyTorch's own marks, where its build has them, or else CUDA's functions. "+
-		"Needs CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, which root has, and Linux 5.8. Each call costs the process some microseconds.").BoolVar(&s.ebpf)
 	set := func(v string) error { s.output = v; return nil }
 	cmd.Flag("output", "table, or json.").Default(outputTable).
 		SetValue(setting.OneOf("output", []string{outputTable, outputJSON}, set, func() string { return s.output }))
@@ -73,11 +65,7 @@ func addSites(app *kingpin.Application, commands map[string]command) {
 }
 
 func (s *sitesCommand) run(ctx context.Context, stdout, stderr io.Writer) error {
-	find := s.ask
-	if s.ebpf {
-		find = s.trace
-	}
-	found, err := find(ctx, stderr)
+	found, err := s.ask(ctx, stderr)
 	if err != nil {
 		return fmt.Errorf("process %d: %w", s.pid, err)
 	}
@@ -88,22 +76,8 @@ func (s *sitesCommand) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return write(stdout, found)
 }
 
-// say tells who waits how long it takes.
-func (s *sitesCommand) say(w io.Writer, what string) {
-	fmt.Fprintf(w, "%s: %s for %s, until %s\n", program, what, humanize.Duration(s.over), time.Now().Add(s.over).Format("15:04:05"))
-}
-
-func (s *sitesCommand) trace(ctx context.Context, stderr io.Writer) (*sitesFound, error) {
-	s.say(stderr, fmt.Sprintf("following process %d", s.pid))
-	r, err := tracer.Trace(ctx, s.procFS, uint32(s.pid), s.over)
-	if err != nil {
-		return nil, err
-	}
-	return &sitesFound{by: r.By, over: s.over, lost: r.Lost, list: r.Sites, unsure: r.Unsure, skipped: r.Skipped}, nil
-}
-
 // errNoProbe says what to do where nobody answers.
-var errNoProbe = errors.New("it has no probe (see probe/README.md), or uses no GPU yet; with --ebpf it needs none")
+var errNoProbe = errors.New("it has no probe (see probe/README.md), or uses no GPU yet")
 
 var errEnded = errors.New("it has ended")
 
@@ -132,7 +106,7 @@ func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*sitesFound, 
 		return nil, err
 	}
 	reader.Ask(id, s.over)
-	s.say(stderr, fmt.Sprintf("process %d records where it allocates", s.pid))
+	fmt.Fprintf(stderr, "%s: process %d records where it allocates for %s, until %s\n", program, s.pid, humanize.Duration(s.over), time.Now().Add(s.over).Format("15:04:05"))
 	var sites *allocator.Sites
 	err = until(ctx, s.over+time.Hour, func() bool {
 		reader.Of(id) // or it is forgotten
@@ -147,7 +121,7 @@ func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*sitesFound, 
 	case sites.State == allocator.SitesRefused:
 		return nil, errors.New(sites.Reason)
 	}
-	return &sitesFound{by: "probe", over: sites.Over, pause: sites.Pause, list: sites.List, unsure: int(sites.Unsure)}, nil
+	return &sitesFound{over: sites.Over, pause: sites.Pause, list: sites.List, unsure: int(sites.Unsure)}, nil
 }
 
 // process returns how the process is known: another one may get its number.
@@ -213,15 +187,6 @@ func writeSites(w io.Writer, f *sitesFound) error {
 	if f.pause > 0 {
 		fmt.Fprintf(&b, "\nThe longest stop of the program was %s.\n", f.pause.Round(100*time.Microsecond))
 	}
-	if f.by == "functions" {
-		fmt.Fprintf(&b, "\nThis is what CUDA gave out: of a caching allocator, its segments. PyTorch's own allocations need a build with marks, or the probe.\n")
-	}
-	if f.lost > 0 {
-		fmt.Fprintf(&b, "\n%d blocks are left out: there were too many at once.\n", f.lost)
-	}
-	for _, err := range f.skipped {
-		fmt.Fprintf(&b, "\nNot followed: %v.\n", err)
-	}
 	_, err := b.WriteTo(w)
 	return err
 }
@@ -237,13 +202,11 @@ func writeSitesJSON(w io.Writer, f *sitesFound) error {
 		Frames []string `json:"frames"`
 	}
 	all := struct {
-		By      string  `json:"by"`
 		Seconds float64 `json:"seconds"`
 		Pause   float64 `json:"pause_seconds"`
-		Lost    uint64  `json:"lost_blocks"`
 		Unsure  int     `json:"unsure_lines"`
 		Sites   []site  `json:"sites"`
-	}{f.by, f.over.Seconds(), f.pause.Seconds(), f.lost, f.unsure, []site{}}
+	}{f.over.Seconds(), f.pause.Seconds(), f.unsure, []site{}}
 	for _, s := range f.list {
 		frames := s.Frames
 		if frames == nil {

@@ -25,10 +25,6 @@ CLASSES = {
 # Those of them that can tell their lines.
 TELL_LINES = [name for name in CLASSES if name.startswith("leak_") and CLASSES[name] == TENSORS]
 
-# Programs that are followed from the kernel, without the probe; and where their stacks may end, if
-# compiled code without frame pointers hides the lines of Python.
-TRACED = {"leak_cache": ("libtorch", "libc10"), "leak_cudamalloc": ("libffi", "_ctypes")}
-
 RATE = 1.5 * GIB  # bytes a minute
 LEAD = 25  # seconds until the growth begins; the exporter has looked for the page by then
 LASTS = 120  # seconds of growth, if nobody ends it
@@ -37,8 +33,8 @@ PAGE_AGE = 12  # seconds that a number may be old: the probe's interval, and the
 SLACK = 64 * MIB  # by which the training step moves
 PATIENCE = 60 + LEAD  # seconds until all have begun
 
-# What stands in an answer that says that a machine cannot tell lines, and no more.
-CANNOT = ("the kernel refuses", "this kernel is too old", "eBPF programs for", "older than 2.1")
+# What stands in an answer that says that a program cannot tell lines, and no more.
+CANNOT = "older than 2.1"
 
 
 class Probe:
@@ -47,44 +43,41 @@ class Probe:
     def __init__(self, results, launch, programs, options, folder):
         self.results, self.launch, self.programs, self.options = results, launch, programs, options
         self.folder = folder  # that holds gpu_leak_probe.py
-        self.asked = []  # (program, by, process, log) of the tools that run
+        self.asked = []  # (program, process, log) of the tools that run
 
     def run(self, exporter):
         print("the probe in real frameworks", flush=True)
         try:
             self._run(exporter)
         finally:
-            for _, _, process, log in self.asked:
+            for _, process, log in self.asked:
                 process.kill()
                 process.wait()
                 process.stdout.close()
                 log.close()
 
     def _run(self, exporter):
-        with_probe, traced = self._start(exporter.settled_free(self.launch.uuid) or 0)
+        started = self._start(exporter.settled_free(self.launch.uuid) or 0)
         deadline = time.monotonic() + PATIENCE
-        with_probe, traced = ([p for p in programs if self._began(p, deadline)] for programs in (with_probe, traced))
-        self.asked += [self._ask(p, "probe") for p in with_probe if p.name in TELL_LINES]
-        self.asked += [self._ask(p, "eBPF") for p in traced]
-        first = self._numbers(exporter, with_probe)
-        self._compare(exporter, with_probe)
+        programs = [p for p in started if self._began(p, deadline)]
+        self.asked += [self._ask(p) for p in programs if p.name in TELL_LINES]
+        first = self._numbers(exporter, programs)
+        self._compare(exporter, programs)
         deadline = time.monotonic() + RECORDED + 30
         lines = [self._answer(*asked, deadline) for asked in self.asked]
-        self._classes(with_probe, first, self._numbers(exporter, with_probe))
-        self.results.table("Lines that leak", ["program", "by", "line", "grew, MiB", "longest stop, s", "lines left out", ""],
+        self._classes(programs, first, self._numbers(exporter, programs))
+        self.results.table("Lines that leak", ["program", "line", "grew, MiB", "longest stop, s", "lines left out", ""],
                            [line for line in lines if line], "Recorded for %d s." % RECORDED)
-        self._cost(with_probe)
+        self._cost(programs)
 
     def _start(self, free):
-        """Starts as many as there is memory for: with the probe, and without."""
+        """Starts as many as there is memory for."""
         words = [w for w in self.options.programs.split(",") if w]
-        names = [(name, self.folder, None) for name in CLASSES] + [(name, None, {"PYTHONPERFSUPPORT": "1"}) for name in TRACED]
-        names = [n for n in names if not words or any(w in n[0] for w in words)]
+        names = [name for name in CLASSES if not words or any(w in name for w in words)]
         fit = int(0.9 * free / (CONTEXT + RATE * LASTS / 60))
-        for name, _, _ in names[fit:]:
+        for name in names[fit:]:
             self.results.skip("the probe, " + name, "%d MiB of free memory hold no more programs; --programs chooses others" % (free / MIB))
-        started = [(self.programs.start(name, rate=RATE, lead=LEAD, seconds=LASTS, probe=probe, env=env), probe) for name, probe, env in names[:fit]]
-        return [p for p, probe in started if probe], [p for p, probe in started if not probe]
+        return [self.programs.start(name, rate=RATE, lead=LEAD, seconds=LASTS, probe=self.folder) for name in names[:fit]]
 
     def _began(self, program, deadline):
         if self.programs.wait_for(program, "onset", max(0, deadline - time.monotonic())):
@@ -145,35 +138,35 @@ class Probe:
                 self.results.problem("the probe: what grows most in %s is %s, not %s" % (p.name, most, right))
         self.results.table("What grows", ["program", "driver's, MiB", "allocated", "cache", "inactive split", "untracked", "most", ""], rows)
 
-    def _ask(self, program, by):
+    def _ask(self, program):
         args = [self.options.tool, "sites", "--pid=%d" % program.event("start")["pid"], "--for=%ds" % RECORDED, "--output=json"]
-        log = open(self.results.path("sites-%s-%s.log" % (program.name, by)), "w")
-        process = subprocess.Popen(args + (["--ebpf"] if by == "eBPF" else []), stdout=subprocess.PIPE, stderr=log, universal_newlines=True, preexec_fn=exposition.die_with_suite)
-        return program, by, process, log
+        log = open(self.results.path("sites-%s.log" % program.name), "w")
+        process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=log, universal_newlines=True, preexec_fn=exposition.die_with_suite)
+        return program, process, log
 
-    def _answer(self, program, by, process, log, deadline):
-        """A row for the table; None where this machine cannot tell lines."""
+    def _answer(self, program, process, log, deadline):
+        """A row for the table; None where the program cannot tell lines."""
         try:
             text, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             text = ""
-        with open(self.results.path("sites-%s-%s.json" % (program.name, by)), "w") as f:
+        with open(self.results.path("sites-%s.json" % program.name), "w") as f:
             f.write(text or "")
         try:
             answer = json.loads(text)
         except ValueError:
             with open(log.name) as f:
                 why = (f.read().strip().splitlines() or ["no word"])[-1]
-            if any(reason in why for reason in CANNOT):
-                return self.results.skip("the lines of %s by %s" % (program.name, by), why)
-            self.results.problem("the lines of %s by %s: %s" % (program.name, by, why))
-            return [program.name, by, None, None, None, None, why[:100]]
+            if CANNOT in why:
+                return self.results.skip("the lines of %s" % program.name, why)
+            self.results.problem("the lines of %s: %s" % (program.name, why))
+            return [program.name, None, None, None, None, why[:100]]
         top = (answer["sites"] or [{}])[0]
         line = top.get("line", "")
-        right = program.name + ".py" in line or by == "eBPF" and line.startswith(TRACED[program.name])
+        right = program.name + ".py" in line
         if not right:
-            self.results.problem("the lines of %s by %s: the first one is %r" % (program.name, by, line))
-        return [program.name, by, line, top.get("growth_bytes", 0) / MIB, answer["pause_seconds"], answer["unsure_lines"], "" if right else "WRONG"]
+            self.results.problem("the lines of %s: the first one is %r" % (program.name, line))
+        return [program.name, line, top.get("growth_bytes", 0) / MIB, answer["pause_seconds"], answer["unsure_lines"], "" if right else "WRONG"]
 
     def _cost(self, programs):
         rows = []

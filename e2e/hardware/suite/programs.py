@@ -55,7 +55,7 @@ class Programs:
         os.makedirs(self.folder, exist_ok=True)
         self.all = []
 
-    def start(self, name, arguments=(), rate=None, lead=0, seconds=60, probe=None, env=None):
+    def start(self, name, arguments=(), rate=None, lead=0, seconds=60, probe=None):
         number = len([p for p in self.all if p.name == name])
         base = os.path.join(self.folder, name + ("-%d" % number if number else ""))
         args = [self.python, os.path.join(FOLDER, name + ".py")] + list(arguments)
@@ -66,7 +66,7 @@ class Programs:
             args.append("--probe=" + probe)
         with open(base + ".log", "ab") as log:
             # A session of its own, so that its children end with it.
-            process = subprocess.Popen(args, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, env=dict(os.environ, **env) if env else None)
+            process = subprocess.Popen(args, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         program = Program(name, process, base + ".truth.jsonl", base + ".log")
         self.all.append(program)
         return program
