@@ -99,8 +99,7 @@ test: vet $(BIN)/gotest ## all tests that need Go and gcc only, with the race de
 	# These start no goroutine, which a test in e2e checks, and take eight times as long with
 	# the race detector. What calls them from goroutines is above, and their code with it.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./detector ./detector/internal/series
-	# Hours of simulated time and of recordings, too slow with the race detector, which the other tests of the packages have.
-	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=6 -schedules.time=1h
+	# Hours of recordings, too slow with the race detector, which the other tests of the package have.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '$(LONG_TESTS)' ./cmd/gpuleaktool
 	cd e2e && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 	cd e2e/bench && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
@@ -113,14 +112,29 @@ vet:
 	# So must what runs on laptops.
 	for os in darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -trimpath -o /dev/null ./cmd/gpuleaktool; done
 	$(GO) vet -tags e2e ./collector/... ./cmd/...
-	cd e2e && $(GO) vet -tags e2e ./...
+	cd e2e && $(GO) vet -tags e2e,nightly ./...
 	cd e2e/bench && $(GO) vet ./...
 
+# make test has run the others.
+E2E_TESTS = $(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' e2e | xargs grep -hoE '^func Test[A-Za-z0-9_]+' | cut -d' ' -f2 | paste -sd'|')
+
 .PHONY: e2e
-e2e: tools $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## the tests that need Prometheus, a browser and other programs
+e2e: tools $(BIN)/helm lint-tool $(BIN)/gotest ## the tests that need Prometheus and other programs
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator
 	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
-	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
+	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -run '^($(E2E_TESTS))$$' -skip '^TestRelease' ./...
+
+# What a change may break without a test of make test or make e2e noticing: faults at random, a browser, containerd, a fleet,
+# what queries cost, whole incidents.
+.PHONY: ci-nightly
+ci-nightly: tools $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## all tests, those too that take long: before a release, and each night; half an hour
+	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=6 -schedules.time=1h
+	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e,nightly -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
+
+.PHONY: size
+size: build ## what a reader has to read, and what it may be at most (.ci/size.txt)
+	cd e2e && $(GO) build -o $(BIN)/size ./internal/size
+	@$(BIN)/size -exporter=./gpu_leak_exporter .ci/size.txt
 
 .PHONY: screenshots
 screenshots: e2e-packages ## make the pictures of /predict in docs/ from the running demo; needs Debian's chromium
@@ -128,15 +142,15 @@ screenshots: e2e-packages ## make the pictures of /predict in docs/ from the run
 
 .PHONY: faults
 faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; an hour and a half
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
 
 .PHONY: bench-fleet
 bench-fleet: ## what 10,000 GPUs of a Prometheus cost; ten minutes
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -v -count=1 -timeout 1h -run '^TestFleetCost$$' . -fleet.gpus=10000
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -v -count=1 -timeout 1h -run '^TestFleetCost$$' . -fleet.gpus=10000
 
 .PHONY: soak
 soak: ## the exporter over two simulated weeks; ten minutes
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -v -count=1 -timeout 1h -run '^TestSoak$$' . -soak.time=10m
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -v -count=1 -timeout 1h -run '^TestSoak$$' . -soak.time=10m
 
 # Debian packages that make release uses.
 RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross
@@ -204,7 +218,7 @@ bench: ## run the benchmarks
 
 .PHONY: bench-cost
 bench-cost: ## measure what the exporter itself costs, and write e2e/COST.md (15 minutes)
-	cd e2e && $(GO) test -tags e2e -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=COST.md
+	cd e2e && $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=COST.md
 
 .PHONY: bench-rules
 bench-rules: mixin ## measure what the rules cost a Prometheus of 200 and 1,000 nodes, and write e2e/RULES.md (5 minutes, 8 GiB)
@@ -260,11 +274,11 @@ release: $(BIN)/.tools $(BIN)/.release $(BIN)/helm release-packages ## what a re
 .PHONY: check-release
 check-release: tools $(BIN)/.release $(BIN)/helm release-packages e2e-packages ## make a release twice, install it, run its binaries and its image; twenty minutes
 	dpkg -s buildah qemu-user >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq --yes --no-install-recommends buildah qemu-user; }
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 1h -run '^Test(Release|Image)' . -release.twice
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^Test(Release|Image)' . -release.twice
 
 .PHONY: check-cluster
 check-cluster: $(BIN)/helm $(BIN)/.kubernetes ## apply the chart and the manifests to a real Kubernetes API server; half a minute, and four minutes to build it
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e -count=1 -timeout 1h -run '^TestCluster$$' .
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCluster$$' .
 
 .PHONY: image
 image: release ## the container image of a release for amd64 and arm64, as .tarballs/image.tar; needs buildah

@@ -28,6 +28,8 @@ var proofs = map[string]proof{
 	"make test":          {reason: "it runs this"},
 	"make lint":          {reason: ".ci/run runs it"},
 	"make e2e":           {reason: ".ci/run runs it"},
+	"make size":          {reason: ".ci/run runs it"},
+	"make ci-nightly":    {reason: "it runs the tests that take long"},
 	"make check-cluster": {test: "TestCluster"},
 	"make format":        {reason: "make lint says where it would change something"},
 

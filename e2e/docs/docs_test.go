@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds what users read against what is there: links, length of sentences, commands.
+// Package docs holds what users read against what is there: links and commands.
 package docs
 
 import (
@@ -61,38 +61,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// longest is the number of words that a sentence has at most: a tired reader loses the thread then.
-const longest = 30
-
-// TestSentences counts the words of the sentences of all pages. The change log is a list of what changed, for who looks a
-// thing up.
-func TestSentences(t *testing.T) {
-	t.Parallel()
-	for _, p := range pages(t) {
-		if p.path == "CHANGELOG.md" {
-			continue
-		}
-		for _, text := range p.prose() {
-			for _, s := range sentences(text) {
-				if n := words(s); n > longest {
-					t.Errorf("%s: %d words in %q", p.path, n, s)
-				}
-			}
-		}
-	}
-}
-
 // isFront reports whether a page is for users: the front page, and all that it leads to first.
 func isFront(path string) bool {
 	return slices.Contains([]string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "probe/README.md"}, path) ||
 		strings.HasPrefix(path, "docs/") || strings.HasPrefix(path, "deploy/")
-}
-
-// TestFrontPageIsShort keeps the front page to what a newcomer reads in a few minutes.
-func TestFrontPageIsShort(t *testing.T) {
-	t.Parallel()
-	const most = 1200
-	if n := words(string(read(t, "README.md").source)); n > most {
-		t.Errorf("README.md has %d words, want at most %d: move something into docs/", n, most)
-	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
-	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -114,39 +113,6 @@ var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 func anchor(heading string) string {
 	heading = strings.ReplaceAll(heading, "\u00a0", " ")
 	return strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
-}
-
-// prose returns the texts that are made of sentences: paragraphs, items and cells.
-func (p *page) prose() []string {
-	var list []string
-	p.walk(func(n ast.Node) {
-		switch n.(type) {
-		case *ast.Paragraph, *ast.TextBlock, *east.TableCell:
-			list = append(list, p.text(n))
-		}
-	})
-	return list
-}
-
-// abbreviations end in a dot and end no sentence.
-var abbreviations = regexp.MustCompile(`\b(e\.g|i\.e|etc|vs|al)\.`)
-
-// sentences cuts a text at its full stops.
-func sentences(s string) []string {
-	s = abbreviations.ReplaceAllString(s, "$1")
-	return regexp.MustCompile(`[.?!:;]["')]*\s+`).Split(s, -1)
-}
-
-// words counts those of a text.
-func words(s string) int {
-	isWord := regexp.MustCompile(`[\p{L}\p{N}]`)
-	n := 0
-	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\n' || r == '\t' }) {
-		if isWord.MatchString(w) {
-			n++
-		}
-	}
-	return n
 }
 
 // commands returns the lines of the page's code that are commands of a shell.
