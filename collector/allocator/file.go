@@ -73,7 +73,7 @@ func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.F
 	seen, candidates := 0, 0
 	err := descriptors.List(filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd"), r.budget, func(link string) error {
 		if seen++; seen > maxDescriptors || candidates == maxCandidates {
-			return descriptors.Stop
+			return fs.SkipAll
 		}
 		target, err := os.Readlink(link)
 		if errors.Is(err, fs.ErrPermission) {
@@ -87,7 +87,7 @@ func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.F
 		if err == nil {
 			if err = use(f); err == nil {
 				last = nil
-				return descriptors.Stop
+				return fs.SkipAll
 			}
 			_ = f.Close() // it was only read
 		}

@@ -10,18 +10,16 @@ package descriptors
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 )
-
-// Stop ends a List without an error.
-var Stop = errors.New("stop") //nolint:errname,staticcheck,revive // it is no failure, as fs.SkipAll is none
 
 // batch is how many names are read at once: a server may have a million files open.
 const batch = 1024
 
 // List calls use for each file that a process has open, until use returns an error; that is then List's, unless it is
-// Stop. dir is the fd directory of the process. link is the path of the link; its text, which the process chose, is
+// fs.SkipAll. dir is the fd directory of the process. link is the path of the link; its text, which the process chose, is
 // use's to read. The links are counted in the budget.
 func List(dir string, budget *Budget, use func(link string) error) error {
 	budget.spend(1) // for the directory
@@ -35,7 +33,7 @@ func List(dir string, budget *Budget, use func(link string) error) error {
 		budget.spend(len(names))
 		for _, name := range names {
 			switch err := use(dir + "/" + name); {
-			case errors.Is(err, Stop):
+			case errors.Is(err, fs.SkipAll):
 				return nil
 			case err != nil:
 				return err

@@ -293,7 +293,7 @@ func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFil
 	links := 0
 	err = descriptors.List(r.path(pid)+"/fd", r.walks.budget, func(link string) error {
 		if links++; links > maxLinks {
-			return descriptors.Stop
+			return fs.SkipAll
 		}
 		device, err := deviceOf(link)
 		if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {

@@ -96,7 +96,7 @@ func (r *reading) lookUp(l listed, at time.Duration, handed handedOut) *process 
 	if before != nil && !l.kept && !handed.has(l.pid) && before.stands(l.pid, at) {
 		return before
 	}
-	p := r.device.source.procs.read(l.pid, before)
+	p := r.device.source.procs.look(r.device.info.UUID, l.pid, before)
 	if p == nil {
 		p = &process{}
 	}

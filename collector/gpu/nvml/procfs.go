@@ -52,9 +52,27 @@ type procfs struct {
 	host     bool
 	ownOnce  sync.Once
 	own      bool
+
+	readsMu sync.Mutex // never held while a file is read
+	reads   map[procRead]bool
 }
 
-func newProcFS(root string, c clock) *procfs { return &procfs{root: root, clock: c} }
+// procRead is a read of a process that is under way, for the loop of a GPU.
+type procRead struct {
+	uuid string
+	pid  uint32
+}
+
+const (
+	// readWithin is how long a loop waits for what procfs says of a process, which takes some hundredths of a millisecond.
+	readWithin = 100 * time.Millisecond
+	// maxReads bounds the reads under way: one for each GPU, and as many that do not return.
+	maxReads = 32
+)
+
+func newProcFS(root string, c clock) *procfs {
+	return &procfs{root: root, clock: c, reads: map[procRead]bool{}}
+}
 
 // hostNamespace reports whether this process runs in the host's pid namespace.
 // The driver reports processes by their number in the caller's namespace and
@@ -128,6 +146,45 @@ func (p *process) stands(pid uint32, at time.Duration) bool {
 	return p.alive && p.state != 'D' && p.state != 'Z' && turn(p.readAt) == turn(at)
 }
 
+// look is read outside of the loop of a GPU, which no file of another process may hold up. A read that does not return in
+// time has failed, and that process is not read again for this GPU until it returns.
+func (p *procfs) look(uuid string, pid uint32, before *process) *process {
+	r := procRead{uuid, pid}
+	p.readsMu.Lock()
+	refused := p.reads[r] || len(p.reads) >= maxReads
+	if !refused {
+		p.reads[r] = true
+	}
+	p.readsMu.Unlock()
+	if refused {
+		return before.unread()
+	}
+	found := make(chan *process, 1)
+	go func() {
+		now := p.read(pid, before)
+		p.readsMu.Lock()
+		delete(p.reads, r)
+		p.readsMu.Unlock()
+		found <- now
+	}()
+	patience := time.NewTimer(readWithin)
+	defer patience.Stop()
+	select {
+	case now := <-found:
+		return now
+	case <-patience.C:
+		return before.unread()
+	}
+}
+
+// unread is what is still known of a process that cannot be read now; nil if nothing was.
+func (p *process) unread() *process {
+	if p == nil {
+		return nil
+	}
+	return &process{start: p.start, started: p.started}
+}
+
 // read returns what procfs says of pid now. before is what it said for the last
 // sample, nil if that was never asked; a process that cannot be found any more is
 // still that one while the driver lists its number, because a successor of the
@@ -142,11 +199,8 @@ func (p *procfs) read(pid uint32, before *process) *process {
 	}
 	s, err := p.stat(pid)
 	if err != nil {
-		if before == nil {
-			return nil
-		}
-		gone := &process{start: before.start, started: before.started}
-		if before.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
+		gone := before.unread()
+		if gone != nil && gone.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
 			gone.state = 'X'
 		}
 		return gone

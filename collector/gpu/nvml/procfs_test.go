@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -307,5 +308,53 @@ func TestMemoryOfTheHost(t *testing.T) {
 	}
 	if _, err := newProcFS(t.TempDir(), clock{}).memory(); err == nil {
 		t.Error("no meminfo is no error")
+	}
+}
+
+// A process whose file is never there to be read holds up no sample: it is as one that cannot be read, and others are read
+// as ever. It is read again once that has returned.
+func TestStuckRead(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Symlink(strconv.Itoa(os.Getpid()), filepath.Join(root, "self")); err != nil {
+		t.Fatal(err)
+	}
+	const line = "5 (p) S 77 5 77 0 -1 0 1000 0 3 0 250 150 9 9 20 0 8 0 4711 1 1"
+	for _, pid := range []string{"5", "6"} {
+		if err := os.Mkdir(filepath.Join(root, pid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "6/stat"), []byte(line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(root, "5/stat")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil { // to open it waits for who writes
+		t.Fatal(err)
+	}
+	p := newProcFS(root, newClock())
+	if got := p.look("GPU-1", 5, nil); got != nil {
+		t.Errorf("a process that was never read: %+v", got)
+	}
+	if got := p.look("GPU-1", 5, &process{start: 4711, alive: true}); got.start != 4711 || got.alive || got.state != 0 {
+		t.Errorf("one that was read before: %+v", got)
+	}
+	if len(p.reads) != 1 {
+		t.Errorf("%d reads are under way, want the one that is stuck", len(p.reads))
+	}
+	if got := p.look("GPU-1", 6, nil); got == nil || got.start != 4711 {
+		t.Errorf("another process: %+v", got)
+	}
+	w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(root, "6/stat"), pipe); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	for { // until the read that was stuck has returned; the test's deadline catches a hang
+		if got := p.look("GPU-1", 5, nil); got != nil && got.start == 4711 {
+			return
+		}
 	}
 }
