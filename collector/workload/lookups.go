@@ -92,8 +92,8 @@ func (l *lookups) take() (id gpu.ProcessID, ok bool) {
 	return id, true
 }
 
-// overdue forgets those that nobody asks for. It returns how many processes should have been looked up by now, and those among them that keep a reader
-// waiting and were not returned before.
+// overdue forgets those that nobody asks for. It returns how many processes should have been looked up by now, and those
+// among them that keep a reader waiting and were not returned before.
 func (l *lookups) overdue() (n int, stuck []gpu.ProcessID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
