@@ -405,11 +405,12 @@ class _Recorder:
         return held
 
     def _change(self, stack):
-        """Returns by how much more of a stack the later snapshots have than the early ones, and whether each
-        of them has more than each early one."""
+        """Returns by how much more of a stack the later snapshots have than the early ones, and whether it grew
+        steadily: each of them has more than each early one, and they are not all the same. One buffer that was
+        replaced by a larger one does not grow any more."""
         held = [t.get(stack, (0,))[0] for t in self._taken]
         early, late = sorted(held[:_EARLY]), sorted(held[_EARLY:])
-        return late[len(late) // 2] - early[len(early) // 2], late[0] > early[-1]
+        return late[len(late) // 2] - early[len(early) // 2], early[-1] < late[0] < late[-1]
 
     def _sites(self):
         """Returns what grew."""

@@ -139,10 +139,12 @@ func TestSitesOutsidePython(t *testing.T) {
 	}
 }
 
-// TestSitesOfHealthy asks a program that does not leak.
+// TestSitesOfHealthy asks programs that do not leak.
 func TestSitesOfHealthy(t *testing.T) {
-	if s := askFor(t, "none"); s.State != SitesDone || len(s.List) != 0 || s.Unsure != 0 || s.Pause <= 0 {
-		t.Errorf("%+v", s)
+	for _, kind := range []string{"none", "larger"} {
+		if s := askFor(t, kind); s.State != SitesDone || len(s.List) != 0 || s.Unsure != 0 || s.Pause <= 0 {
+			t.Errorf("%s: %+v", kind, s)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import os
 import queue
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -34,8 +35,8 @@ class Model:
         self.cache[step] = caching.empty(2 * MIB)
         if len(self.cache) > 8:
             self.cache.popitem(last=False)
-        if step % 7 == 0:
-            self.buffer = caching.empty((1 + step % 5) * MIB)
+        # Often enough that all sizes are there in each half of a recording, on a busy machine, too.
+        self.buffer = caching.empty((1 + step % 5) * MIB)
         return loss(activations)
 
 
@@ -182,6 +183,24 @@ def kind_leak_fifo():
     """Leaks much more than is replaced."""
     replace, losses = steady(lambda _: 4096), []
     return lambda n, out: (replace(n), losses.append(caching.like(out, 65536)))  # LEAK leak_fifo
+
+
+def kind_larger():
+    """Replaces its buffer by a larger one, once, when half of the recording of a second is over."""
+    began, buffer = [], []
+
+    def step(_n, _out):
+        if not caching.recording():
+            return
+        now = time.monotonic()
+        if not began:
+            began.append(now)
+        half = now - began[0] > 0.5
+        if len(buffer) < 1 + half:
+            buffer.append(None)
+            buffer[0] = caching.empty((1 + half) * MIB)
+
+    return step
 
 
 # These cannot tell, or not easily.
