@@ -73,11 +73,7 @@ func newExporter(cfg *config, src gpu.Source, stderr io.Writer) (*exporter, erro
 
 // wire makes the parts between the source and the listeners.
 func (e *exporter) wire() (err error) {
-	secret, err := e.cfg.fleetSecret()
-	if err != nil {
-		return err
-	}
-	e.lives = newLivesKeeper(e.cfg.livesFile, secret, e.logger)
+	e.lives = newLivesKeeper(e.cfg.livesFile, e.logger)
 	if e.sampler, err = newSampler(e.cfg, e.source, e.lives, e.logger); err != nil {
 		return err
 	}

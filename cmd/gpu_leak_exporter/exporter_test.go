@@ -210,7 +210,7 @@ func TestStillAnotherDriver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := &exporter{cfg: cfg, source: src, logger: log.NewNopLogger(), lives: newLivesKeeper("", nil, log.NewNopLogger())}
+			e := &exporter{cfg: cfg, source: src, logger: log.NewNopLogger(), lives: newLivesKeeper("", log.NewNopLogger())}
 			if e.sampler, err = newSampler(cfg, src, e.lives, e.logger); err != nil {
 				t.Fatal(err)
 			}

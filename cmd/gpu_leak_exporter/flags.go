@@ -70,7 +70,6 @@ type config struct {
 	stateFile       string
 	stateInterval   time.Duration
 	livesFile       string
-	livesKeyFile    string
 	sites           bool
 }
 
@@ -266,24 +265,8 @@ func (p *parser) stateFlags() {
 		setting.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
 		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
-	p.flag("detector.lives-file", "File that keeps, over restarts and reboots, how much GPU memory programs held in their earlier lives (runs). Empty: it is kept in memory alone. "+
-		"gpuleaktool lives lists it, and hands it to other nodes.",
+	p.flag("detector.lives-file", "File that keeps, over restarts and reboots, how much GPU memory programs held in their earlier lives (runs). Empty: it is kept in memory alone.",
 		setting.Checked("detector.lives-file", &c.livesFile, checkSaveFile), "")
-	p.flag("detector.lives-key-file", "File with a secret of 16 bytes or more with which programs are named, so that earlier lives of a program are known again. "+
-		"Nodes with the same secret know each other's programs. Empty: each node has a secret of its own.",
-		setting.Checked("detector.lives-key-file", &c.livesKeyFile, source.CheckLivesKey), "")
-}
-
-// fleetSecret returns the secret of --detector.lives-key-file; nil without one.
-func (c *config) fleetSecret() ([]byte, error) {
-	if c.livesKeyFile == "" {
-		return nil, nil
-	}
-	secret, err := source.LivesKey(c.livesKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("--detector.lives-key-file: %w", err)
-	}
-	return secret, nil
 }
 
 // checkSaveFile refuses a file that could never be written.

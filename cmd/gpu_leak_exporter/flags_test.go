@@ -106,8 +106,6 @@ func TestWrongCalls(t *testing.T) {
 		{"--detector.lives-file=/none/lives", "--detector.lives-file=/none/lives: its directory must be there: stat /none: no such file or directory"},
 		{"--detector.lives-file=" + dir, "--detector.lives-file=" + dir + ": is not a file"},
 		{"--detector.state-file=" + dir + "/a --detector.lives-file=" + dir + "//a", "--detector.lives-file=" + dir + "//a is --detector.state-file: name another file"},
-		{"--detector.lives-key-file=/none", "--detector.lives-key-file=/none: open /none: no such file or directory"},
-		{"--detector.lives-key-file=" + dir, "--detector.lives-key-file=" + dir + ": " + dir + " is no regular file"},
 		{"--detector.state-interval=0s", "--detector.state-interval=0s: must be between 1s and 1h"},
 		{"--detector.window=30s", "--detector.window=30s: must be between 1m and 1d"},
 		{"--detector.window=2d", "--detector.window=2d: must be between 1m and 1d"},
@@ -199,7 +197,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("source %+v, want %+v", c.source, want)
 	}
 	if c.source.SlowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
-		c.stateFile != "" || c.livesKeyFile != "" || c.stateInterval != 30*time.Second {
+		c.stateFile != "" || c.stateInterval != 30*time.Second {
 		t.Errorf("%+v", c)
 	}
 	if c.telemetryPath != "/metrics" || c.maxRequests != 4 || !c.exporterMetrics || !reflect.DeepEqual(*c.listen.WebListenAddresses, []string{":9844"}) {

@@ -37,23 +37,19 @@ type livesKeeper struct {
 	done       chan struct{} // is closed when keep has returned
 }
 
-// newLivesKeeper reads the lives at path. The keys of programs are of the secret, or of one of the node's
-// own where that is nil.
-func newLivesKeeper(path string, secret []byte, logger log.Logger) *livesKeeper {
+// newLivesKeeper reads the lives at path.
+func newLivesKeeper(path string, logger log.Logger) *livesKeeper {
 	k := &livesKeeper{path: path, logger: log.With(logger, "file", path), done: make(chan struct{})}
-	k.load(secret)
+	k.load()
 	if k.file == nil {
-		k.file = livesfile.New(secret)
+		k.file = livesfile.New()
 	}
-	if secret == nil {
-		secret = k.file.Secret
-	}
-	k.namer = lives.NewNamer(secret)
+	k.namer = lives.NewNamer(k.file.Secret)
 	return k
 }
 
 // load reads the file. One that cannot be used is set aside, and nothing is known then.
-func (k *livesKeeper) load(secret []byte) {
+func (k *livesKeeper) load() {
 	if k.path == "" {
 		return
 	}
@@ -69,11 +65,6 @@ func (k *livesKeeper) load(secret []byte) {
 	case err != nil:
 		kept, failed := savefile.SetAside(k.path)
 		level.Error(k.logger).Log("msg", "no earlier lives of programs are known", "kept_as", kept, "err", errors.Join(err, failed))
-		return
-	}
-	if err := f.Fits(secret); err != nil {
-		kept, failed := savefile.SetAside(k.path)
-		level.Warn(k.logger).Log("msg", "no earlier lives of programs are known: those of the file are named by other keys", "kept_as", kept, "err", errors.Join(err, failed))
 		return
 	}
 	k.file = f

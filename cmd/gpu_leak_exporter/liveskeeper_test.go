@@ -38,7 +38,7 @@ func keeping(t *testing.T, path string, test func(k *livesKeeper, end func(), ou
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		out := &output{}
-		k := newLivesKeeper(path, nil, log.NewLogfmtLogger(out))
+		k := newLivesKeeper(path, log.NewLogfmtLogger(out))
 		ctx, cancel := context.WithCancel(t.Context())
 		go k.keep(ctx)
 		test(k, cancel, out)
@@ -132,48 +132,38 @@ func TestWithoutALivesFile(t *testing.T) {
 // A file that is of no use keeps nobody from starting, and is not lost.
 func TestLivesFileOfNoUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lives")
-	file := func(secret []byte) []byte {
-		f := livesfile.New(secret)
-		f.Book.Add(lives.ID{Exact: 1, Program: "train.py"}, &lives.Life{Ended: 100, Height: 5, Peak: 5}, 1<<62)
-		if err := f.Write(path); err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+	f := livesfile.New()
+	f.Book.Add(lives.ID{Exact: 1, Program: "train.py"}, &lives.Life{Ended: 100, Height: 5, Peak: 5}, 1<<62)
+	if err := f.Write(path); err != nil {
+		t.Fatal(err)
 	}
-	fleet := []byte("fleet")
-	node, shared := file(nil), file(fleet)
+	node, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	wrong := bytes.Clone(node)
 	wrong[len(wrong)-9] ^= 1
 	for name, c := range map[string]struct {
 		content []byte
-		secret  []byte
 		level   string // "" for none
 		says    string
 		lives   int
 	}{
-		"its own":                {node, nil, "info", "are known", 1},
-		"of the fleet":           {shared, fleet, "info", "are known", 1},
-		"of another fleet":       {shared, []byte("other"), "warn", "named by other keys", 0},
-		"before there was a key": {node, fleet, "warn", "named by other keys", 0},
-		"after there was a key":  {shared, nil, "warn", "named by other keys", 0},
-		"another program's":      {[]byte("hello\n"), nil, "error", "is not a lives file of gpu_leak_exporter", 0},
-		"the state file":         {[]byte("gpu_leak_exporter state v1 crc32c=00000000\n"), nil, "error", "is not a lives file", 0},
-		"empty":                  {nil, nil, "error", "it is empty", 0},
-		"zeros":                  {make([]byte, 4096), nil, "error", "it is empty", 0},
-		"of a later version":     {[]byte("gpu_leak_exporter lives v2 crc32c=00000000\n{}"), nil, "error", "of another version", 0},
-		"cut":                    {node[:len(node)-5], nil, "error", "checksum", 0},
-		"one bit wrong":          {wrong, nil, "error", "checksum", 0},
+		"its own":            {node, "info", "are known", 1},
+		"another program's":  {[]byte("hello\n"), "error", "is not a lives file of gpu_leak_exporter", 0},
+		"the state file":     {[]byte("gpu_leak_exporter state v1 crc32c=00000000\n"), "error", "is not a lives file", 0},
+		"empty":              {nil, "error", "it is empty", 0},
+		"zeros":              {make([]byte, 4096), "error", "it is empty", 0},
+		"of a later version": {[]byte("gpu_leak_exporter lives v2 crc32c=00000000\n{}"), "error", "of another version", 0},
+		"cut":                {node[:len(node)-5], "error", "checksum", 0},
+		"one bit wrong":      {wrong, "error", "checksum", 0},
 	} {
 		if err := os.WriteFile(path, c.content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_ = os.Remove(path + ".bad")
 		out := &output{}
-		k := newLivesKeeper(path, c.secret, log.NewLogfmtLogger(out))
+		k := newLivesKeeper(path, log.NewLogfmtLogger(out))
 		if strings.Count(out.String(), "\n") != 1 || !strings.Contains(out.String(), "level="+c.level) || !strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: log %s", name, out)
 			continue
@@ -181,11 +171,8 @@ func TestLivesFileOfNoUse(t *testing.T) {
 		if n := len(k.book().Programs()); n != c.lives {
 			t.Errorf("%s: %d programs", name, n)
 		}
-		if k.namer.Check() != k.file.Check {
+		if made := k.namer.ID(lives.Identity{Program: "train.py"}); made != lives.NewNamer(k.file.Secret).ID(lives.Identity{Program: "train.py"}) {
 			t.Errorf("%s: it makes other keys than those of the file", name)
-		}
-		if err := k.file.Fits(c.secret); err != nil {
-			t.Errorf("%s: %v", name, err)
 		}
 		if kept, err := os.ReadFile(path + ".bad"); (err == nil && bytes.Equal(kept, c.content)) == (c.lives > 0) {
 			t.Errorf("%s: kept %q, %v", name, kept, err)

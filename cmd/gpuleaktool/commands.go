@@ -17,5 +17,5 @@ func missing(system string, args []string) error {
 	if system == "linux" || len(args) == 0 || !slices.Contains(linuxOnly, args[0]) {
 		return nil
 	}
-	return fmt.Errorf("%s runs on Linux alone, on the machine with the GPU: this build for %s has backtest, check, lives and watch URL, for files that you copy here and exporters elsewhere", args[0], system)
+	return fmt.Errorf("%s runs on Linux alone, on the machine with the GPU: this build for %s has backtest, check and watch URL, for files that you copy here and exporters elsewhere", args[0], system)
 }

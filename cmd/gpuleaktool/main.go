@@ -3,7 +3,7 @@
 
 // Command gpuleaktool works beside gpu_leak_exporter: it watches GPUs, runs the exporter's
 // detector over recorded history, records what the exporter would sample, finds the
-// lines of a process that leak, checks rules, and handles what is known of the earlier lives of programs.
+// lines of a process that leak, and checks rules.
 //
 // It exits with 2 when the call was wrong or could not be carried out, and with 1
 // when a backtest has found a leak, or the alert that --fail-on names.
@@ -78,7 +78,7 @@ var errLeak = errors.New("a leak was found")
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = &humanize.Terminal{Raw: stdout}, &humanize.Terminal{Raw: stderr}
 	ended := false
-	app := kingpin.New(program, "Watches GPUs, judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, checks rules, and handles files of earlier lives.")
+	app := kingpin.New(program, "Watches GPUs, judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, and checks rules.")
 	app.Version(release.Print(program))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) {
@@ -89,7 +89,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]command{}
 	addBacktest(app, commands)
 	addCheck(app, commands)
-	addLives(app, commands)
 	addLinux(app, commands)
 	addWatch(app, commands)
 

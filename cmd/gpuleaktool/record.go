@@ -23,6 +23,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/livesfile"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -35,10 +36,9 @@ const askAgain = time.Second
 
 // recorder writes what a source shows to a file.
 type recorder struct {
-	source       source.Config
-	output       string
-	duration     time.Duration // of the source's clock; 0 is until stopped
-	livesKeyFile string
+	source   source.Config
+	output   string
+	duration time.Duration // of the source's clock; 0 is until stopped
 
 	stderr io.Writer
 	owners owners // nil where the source tells whose a process is
@@ -84,9 +84,6 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 		setting.Duration("nvml.timeout", &s.Timeout, time.Second, 10*time.Minute))
 	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
 	cmd.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
-	flag("lives-key-file", "File with the secret with which programs are named, as for the exporter's --detector.lives-key-file. "+
-		"Empty: a secret of this recording alone, so that who gets it cannot guess the arguments of the programs by trying.", "",
-		setting.Checked("lives-key-file", &r.livesKeyFile, source.CheckLivesKey))
 	commands["record"] = func(ctx context.Context, _, stderr io.Writer) error {
 		if s.Kind == source.Prometheus {
 			return errors.New("--source=prometheus:URL keeps its history itself: gpuleaktool backtest --prometheus.url=URL reads it")
@@ -144,16 +141,10 @@ func (r *recorder) run(ctx context.Context) error {
 	return r.finish(failed)
 }
 
-// resolver returns what tells whose the processes of the driver's source are.
+// resolver returns what tells whose the processes of the driver's source are. The keys of programs are made with
+// a secret of this recording alone: who gets it cannot find out their arguments by trying.
 func (r *recorder) resolver() (owners, error) {
-	key := source.NewLivesKey()
-	if r.livesKeyFile != "" {
-		var err error
-		if key, err = source.LivesKey(r.livesKeyFile); err != nil {
-			return nil, fmt.Errorf("--lives-key-file: %w", err)
-		}
-	}
-	return source.Owners(r.source, source.OwnersConfig{Namer: lives.NewNamer(key)})
+	return source.Owners(r.source, source.OwnersConfig{Namer: lives.NewNamer(livesfile.NewSecret())})
 }
 
 // finish completes the file and says what is in it. failed is why the recording

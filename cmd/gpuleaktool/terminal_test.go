@@ -93,7 +93,6 @@ func hostileFiles(t *testing.T) (file func(name string) string) {
 			t.Fatal(err)
 		}
 	}
-	livesAt(t, file("lives"), fleet, 3)
 	return file
 }
 
@@ -120,8 +119,6 @@ func TestTerminal(t *testing.T) {
 		"page": {"backtest", "--output=html", file("apps.csv")}, "text": {"backtest", file("text")}, "unfinished": {"backtest", file("json")},
 		"metric": {"backtest", file("om")}, "no file": {"backtest", file("none")}, "columns": {"backtest", "--columns=" + hostile, file("text")},
 		"rules": {"check", "config", file("rules.yml")}, "wrong rules": {"check", "config", file("wrong.yml")}, "rules to judge by": {"backtest", "--detector.config=" + file("wrong.yml"), "x"},
-		"lives": {"lives", "list", file("lives")}, "lives, all": {"lives", "list", "--output=json", file("lives")}, "no lives": {"lives", "list", file("text")},
-		"forgotten": {"lives", "forget", "--program=train.py", file("lives")}, "exported": {"lives", "export", "--output-file=" + file("out"), file("lives")},
 		"recorded": {"record", "--source=sim:healthy", "--source.speed=inf", "--duration=10s", "--output=" + file("rec")}, "replayed": {"record", "--source=replay:" + file("text"), "--output=" + file("r2")},
 		"process": {"sites", "--pid=1", "--path.procfs=" + file("none")}, "command": {hostile}, "flag": {"watch", "--" + hostile}, "value": {"record", "--interval=" + hostile, "--output=x"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/livesfile"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
@@ -31,7 +32,7 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 		SlowInterval: 15 * time.Second, Timeout: c.Timeout, ProcessMax: 64, Detector: detector.DefaultConfig(), Lives: book,
 		ProcFS: c.ProcFS, SysFS: c.SysFS,
 	}
-	owners, err := source.Owners(c, source.OwnersConfig{Namer: lives.NewNamer(source.NewLivesKey())})
+	owners, err := source.Owners(c, source.OwnersConfig{Namer: lives.NewNamer(livesfile.NewSecret())})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,12 +59,8 @@ type Identity struct {
 // Namer makes the keys of programs. It is safe for concurrent use.
 type Namer struct{ secret []byte }
 
-// NewNamer returns a Namer of that secret: of the node, or of all nodes that are to know each other's
-// programs.
+// NewNamer returns a Namer of that secret, which is the node's own.
 func NewNamer(secret []byte) *Namer { return &Namer{secret: secret} }
-
-// Check returns a number that tells whether two Namers have the same secret.
-func (n *Namer) Check() Key { return n.key("check") }
 
 // ID returns the name of what runs. It is the zero ID where not even the program is known.
 func (n *Namer) ID(i Identity) ID {

@@ -18,8 +18,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
-var fleet = []byte("of all nodes")
-
 func withLife(f *File) *File {
 	f.Book.Add(lives.ID{Exact: 1, Kin: 2, Program: "train.py"}, &lives.Life{Ended: 100, Height: 5, Peak: 6}, 1<<62)
 	return f
@@ -27,33 +25,22 @@ func withLife(f *File) *File {
 
 func TestWriteAndRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lives")
-	for name, c := range map[string]struct {
-		secret []byte
-		node   bool
-	}{"of a node": {nil, true}, "of a fleet": {fleet, false}} {
-		f := withLife(New(c.secret))
-		f.Saved = time.Unix(1_771_234_567, 0).UTC()
-		if f.Node != c.node || (len(f.Secret) == secretSize) != c.node {
-			t.Errorf("%s: %+v", name, f)
-		}
-		if err := f.Write(path); err != nil {
-			t.Fatal(err)
-		}
-		got, err := Read(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(got.Book.Programs(), f.Book.Programs()) {
-			t.Errorf("%s: %+v", name, got.Book.Programs())
-		}
-		if got.Book, f.Book = nil, nil; !reflect.DeepEqual(got, f) {
-			t.Errorf("%s: %+v, want %+v", name, got, f)
-		}
-		if raw, err := os.ReadFile(path); err != nil || bytes.Contains(raw, fleet) {
-			t.Errorf("%s: the secret of the fleet is in the file: %v", name, err)
-		}
+	f := withLife(New())
+	f.Saved = time.Unix(1_771_234_567, 0).UTC()
+	if err := f.Write(path); err != nil {
+		t.Fatal(err)
 	}
-	if bytes.Equal(New(nil).Secret, New(nil).Secret) {
+	got, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Book.Programs(), f.Book.Programs()) {
+		t.Errorf("%+v", got.Book.Programs())
+	}
+	if got.Book, f.Book = nil, nil; !reflect.DeepEqual(got, f) || len(f.Secret) != secretSize {
+		t.Errorf("%+v, want %+v", got, f)
+	}
+	if bytes.Equal(New().Secret, New().Secret) {
 		t.Error("two nodes have the same secret")
 	}
 }
@@ -61,7 +48,7 @@ func TestWriteAndRead(t *testing.T) {
 // At the bounds of a book a file takes some 3 MiB, a tenth of what it may.
 func TestSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lives")
-	f := New(nil)
+	f := New()
 	for i := range lives.MaxPrograms {
 		id := lives.ID{Exact: lives.Key(i + 1), Program: fmt.Sprintf("train-%d.py", i), Image: strings.Repeat("registry/", 30)}
 		for d := range lives.MaxLives {
@@ -81,59 +68,25 @@ func TestSize(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const check = `"key_check":"00000000000000ff"`
+	secret := fmt.Sprintf(`"secret":"%s="`, strings.Repeat("A", 43))
 	for body, says := range map[string]string{
-		``:   "unexpected end",
-		`{}`: "of which secret",
-		`{"key_check":"ff","programs":"AQAAAAA="}`:                "of which secret",
-		`{"key_check":"00000000000000fg"}`:                        "of which secret",
-		`{` + check + `}`:                                         "not a book of lives",
-		`{` + check + `,"programs":"AQAAAAE="}`:                   "not a book of lives",
-		`{` + check + `,"programs":"AQAAAAA="}`:                   "",
-		`{` + check + `,"secret":"AAAA","programs":"AQAAAAA="}`:   "not those of its secret",
-		`{` + check + `,"key_of_this_node":true,"secret":"AA=="}`: "not those of its secret",
+		``:                                       "unexpected end",
+		`{}`:                                     "its secret has 0 bytes, not 32",
+		`{"secret":"AA=="}`:                      "its secret has 1 bytes, not 32",
+		`{` + secret + `}`:                       "not a book of lives",
+		`{` + secret + `,"programs":"AQAAAAE="}`: "not a book of lives",
+		`{` + secret + `,"programs":"AQAAAAA="}`: "",
 	} {
 		f, err := parse([]byte(body))
-		if says == "" && (err != nil || f.Check != 255) || says != "" && (!errors.Is(err, savefile.ErrUnusable) || !strings.Contains(err.Error(), says)) {
+		if says == "" && (err != nil || len(f.Secret) != secretSize) || says != "" && (!errors.Is(err, savefile.ErrUnusable) || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %+v, %v", body, f, err)
 		}
 	}
 }
 
-func TestFits(t *testing.T) {
-	exported := New(nil)
-	exported.Secret = nil
-	for name, c := range map[string]struct {
-		file   *File
-		secret []byte
-		fits   bool
-	}{
-		"the node's own":                     {New(nil), nil, true},
-		"the fleet's":                        {New(fleet), fleet, true},
-		"another fleet's":                    {New([]byte("other")), fleet, false},
-		"the node's, and there is a fleet's": {New(nil), fleet, false},
-		"the fleet's, and none is given":     {New(fleet), nil, false},
-		"exported by a node":                 {exported, nil, false},
-	} {
-		if err := c.file.Fits(c.secret); (err == nil) != c.fits || err != nil && !errors.Is(err, ErrOtherKey) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestMerge(t *testing.T) {
-	to := New(fleet)
-	if n, err := to.Merge(withLife(New(fleet)), time.Now()); n != 1 || err != nil {
-		t.Errorf("%d lives added, %v", n, err)
-	}
-	if n, err := to.Merge(withLife(New(nil)), time.Now()); n != 0 || !errors.Is(err, ErrOtherKey) {
-		t.Errorf("of another secret: %d lives added, %v", n, err)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "lives")
-	if err := withLife(New(nil)).Write(path); err != nil {
+	if err := withLife(New()).Write(path); err != nil {
 		f.Fatal(err)
 	}
 	body, err := kind.Read(path)
@@ -141,7 +94,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(body)
-	f.Add([]byte(`{"key_check":"00000000000000ff","programs":"AQAAAAA="}`))
+	f.Add([]byte(`{"secret":"AA==","programs":"AQAAAAA="}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if file, err := parse(b); (file == nil) == (err == nil) {
 			t.Errorf("%v and %v", file, err)
