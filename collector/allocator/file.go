@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 const (
@@ -71,7 +71,7 @@ func (r *Reader) find(id gpu.ProcessID) (file *os.File, found page, err error) {
 func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.File) error) error {
 	last := errNoPage
 	seen, candidates := 0, 0
-	err := descriptors.List(filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd"), r.budget, func(link string) error {
+	err := hostfs.List(filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd"), r.budget, func(link string) error {
 		if seen++; seen > maxDescriptors || candidates == maxCandidates {
 			return fs.SkipAll
 		}
@@ -105,7 +105,7 @@ func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.F
 // size on the file system of memory files: to open or read another may hang. It is read and never
 // mapped: a mapping of a file that became shorter would end this program.
 func (r *Reader) open(link string, size uint64) (*os.File, error) {
-	held, err := descriptors.Hold(link)
+	held, err := hostfs.Hold(link)
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // errNoPage says that a process has no page.
@@ -61,11 +61,11 @@ const (
 // from several goroutines; only Run touches files.
 type Reader struct {
 	procFS string
-	sites  bool                // processes may be asked for them
-	device uint64              // of memory files
-	buffer [written]byte       // Run's
-	list   []asked             // Run's
-	budget *descriptors.Budget // Run's
+	sites  bool           // processes may be asked for them
+	device uint64         // of memory files
+	buffer [written]byte  // Run's
+	list   []asked        // Run's
+	budget *hostfs.Budget // Run's
 
 	mu        sync.Mutex // never held while a file is touched
 	processes map[gpu.ProcessID]*process
@@ -110,7 +110,7 @@ func New(o Options) (*Reader, error) {
 	}
 	return &Reader{
 		procFS: cmp.Or(o.ProcFS, "/proc"), sites: o.Sites, device: device, processes: map[gpu.ProcessID]*process{},
-		budget: descriptors.NewBudget(descriptors.PerSecond, descriptors.Save),
+		budget: hostfs.NewBudget(hostfs.PerSecond, hostfs.Save),
 	}, nil
 }
 
@@ -147,7 +147,7 @@ var errDenied = errors.New("those of other users need CAP_SYS_PTRACE and CAP_DAC
 	"gpu_process_allocator_* lacks such processes (see probe/README.md)")
 
 // errLeftOut says that some processes were not looked at in time.
-var errLeftOut = fmt.Errorf("they have more files open than can be looked at, %d in a second: gpu_process_allocator_* comes later", descriptors.PerSecond)
+var errLeftOut = fmt.Errorf("they have more files open than can be looked at, %d in a second: gpu_process_allocator_* comes later", hostfs.PerSecond)
 
 // Run reads pages until ctx is done. It must run once only.
 func (r *Reader) Run(ctx context.Context) {

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // maxHolders bounds what Holders returns. A CUDA program opens every GPU that it
@@ -58,7 +58,7 @@ const (
 // is looked at as an old process is.
 type walks struct {
 	mu     sync.Mutex
-	budget *descriptors.Budget
+	budget *hostfs.Budget
 	began  time.Time     // the first call
 	now    time.Duration // since then, of this call
 	known  map[uint32]*walk
@@ -154,7 +154,7 @@ type openFile struct{ device, link string }
 // The first call reads the links of all open files on the system. Later ones read those of processes that hold a device,
 // that Owner was asked for since a few calls, or that came in the last youngFor, and those of the others once in oldEvery. Who opens a
 // device later than that is seen by the first call that is oldEvery after it, at worst. All of them together read
-// descriptors.PerSecond links a second: where there are more, the processes that were seen most recently wait, and what
+// hostfs.PerSecond links a second: where there are more, the processes that were seen most recently wait, and what
 // was seen of them stays. Of the files of one process the first maxLinks are looked at: a program opens its GPUs early.
 //
 // It returns ctx's error once ctx is done. Processes whose files may not be seen are left out; see Unseen. Calls are
@@ -291,7 +291,7 @@ func (r *Resolver) processes() ([]uint32, error) {
 // asking what they are.
 func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFile, err error) {
 	links := 0
-	err = descriptors.List(r.path(pid)+"/fd", r.walks.budget, func(link string) error {
+	err = hostfs.List(r.path(pid)+"/fd", r.walks.budget, func(link string) error {
 		if links++; links > maxLinks {
 			return fs.SkipAll
 		}
@@ -317,7 +317,7 @@ func deviceOf(link string) (string, error) {
 		return "", err
 	}
 	// Anybody may have a file of that name, of another kind and on a file system that does not answer.
-	held, err := descriptors.Hold(link)
+	held, err := hostfs.Hold(link)
 	if gone(err) {
 		return device, nil // it was open a moment ago, and confirm looks once more
 	}

@@ -17,8 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // summary returns holders as device, pid, start and name.
@@ -396,7 +396,7 @@ func BenchmarkHolders(b *testing.B) {
 
 // TestFirstCall looks once at what is there at the first call, also by a clock that goes on during that.
 func TestFirstCall(t *testing.T) {
-	w := walks{budget: descriptors.NewBudget(1, time.Hour)}
+	w := walks{budget: hostfs.NewBudget(1, time.Hour)}
 	for _, want := range []int{1, 0, 0} {
 		due := w.begin([]uint32{7}, nil)
 		if len(due) != want {
@@ -418,7 +418,7 @@ func TestHoldersOnABudget(t *testing.T) {
 			tr.add(pid+10, process{comm: "many", start: 1, exe: "/bin/many", fds: slices.Repeat([]string{"/dev/null"}, links)})
 		}
 		r := tr.resolver(Config{})
-		r.walks.budget = descriptors.NewBudget(perSecond, pause)
+		r.walks.budget = hostfs.NewBudget(perSecond, pause)
 		looked := func() (n int) {
 			for _, k := range r.walks.known {
 				if k.looked && k.last == r.walks.now {

@@ -53,8 +53,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/descriptors"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
@@ -160,7 +160,7 @@ func New(cfg Config) (*Resolver, error) {
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
 	r.unseen.Store(&unseen{})
 	r.parents = make(chan struct{}, 1)
-	r.walks.budget = descriptors.NewBudget(descriptors.PerSecond, descriptors.Save)
+	r.walks.budget = hostfs.NewBudget(hostfs.PerSecond, hostfs.Save)
 	r.lookups = &lookups{read: func(id gpu.ProcessID) { r.lookUp(id) }, most: cfg.MaxProcesses, wanted: map[gpu.ProcessID]*lookup{}}
 	return r, nil
 }

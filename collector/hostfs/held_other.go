@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package descriptors
+package hostfs
 
 import "errors"
 
