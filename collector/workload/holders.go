@@ -209,13 +209,13 @@ func (r *Resolver) holders(ctx context.Context, pids []uint32) []Holder {
 			continue
 		}
 		s, err := r.stat(pid)
-		if err != nil || s.start != k.start {
+		if err != nil || s.Start != k.start {
 			continue // it has ended since
 		}
 		id := gpu.ProcessID{PID: pid, Start: k.start}
 		r.Owner(id) // has it looked up with the others
 		for _, device := range k.devices {
-			list = append(list, Holder{device, gpu.Process{ID: id, State: s.state}})
+			list = append(list, Holder{device, gpu.Process{ID: id, State: s.State}})
 		}
 	}
 	list = list[:min(len(list), maxHolders)]
@@ -358,16 +358,16 @@ func (r *Resolver) confirm(pid uint32, files []openFile) (start uint64, devices 
 			devices = append(devices, device)
 		}
 	}
-	if after, err := r.stat(pid); err != nil || after.start != before.start {
+	if after, err := r.stat(pid); err != nil || after.Start != before.Start {
 		return 0, nil
 	}
-	return before.start, devices
+	return before.Start, devices
 }
 
-func (r *Resolver) stat(pid uint32) (stat, error) {
+func (r *Resolver) stat(pid uint32) (hostfs.Stat, error) {
 	d, err := r.open(pid)
 	if err != nil {
-		return stat{}, err
+		return hostfs.Stat{}, err
 	}
 	defer d.Close()
 	return readStat(d)
@@ -377,5 +377,5 @@ func (r *Resolver) stat(pid uint32) (stat, error) {
 // seen; everybody may ask.
 func (r *Resolver) isKernelThread(pid uint32) bool {
 	s, err := r.stat(pid)
-	return err == nil && s.kernel
+	return err == nil && s.Kernel
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
@@ -30,7 +31,7 @@ var prompts = setOf("ipykernel", "ipykernel_launcher", "colab_kernel_launcher", 
 // identity returns what is known of what a process runs, but for the image; nil where
 // it has no earlier lives that could tell anything. Of its arguments it holds a hash.
 // The error is one of reading that is worth to ask again.
-func (r *Resolver) identity(d procDir, s stat, name string, args []string, slurmJob string) (*lives.Identity, error) {
+func (r *Resolver) identity(d procDir, s hostfs.Stat, name string, args []string, slurmJob string) (*lives.Identity, error) {
 	name, args, child := r.parentProgram(s, name, args)
 	words := argumentsOf(args)
 	if prompts[name] || interpreterOf(name) != nil && len(words) == 0 {
@@ -79,7 +80,7 @@ func hashOf(words []string) string {
 // parentProgram returns the program that a child of Python's multiprocessing works for,
 // because all such children look alike, and whether it is one. Of any other process it
 // returns the program itself; so it does where the parent is gone.
-func (r *Resolver) parentProgram(s stat, name string, args []string) (string, []string, bool) {
+func (r *Resolver) parentProgram(s hostfs.Stat, name string, args []string) (string, []string, bool) {
 	own, ownArgs, child := name, args, false
 	for range maxParents {
 		if !isMultiprocessing(args) {
@@ -107,9 +108,9 @@ func isMultiprocessing(args []string) bool {
 
 // parent returns the program of the parent of a process. One parent is read at a time, so that one that keeps its reader
 // waiting does not keep those of all its children.
-func (r *Resolver) parent(child stat) (s stat, name string, args []string, ok bool) {
-	if child.parent <= 1 {
-		return stat{}, "", nil, false // its parent is gone
+func (r *Resolver) parent(child hostfs.Stat) (s hostfs.Stat, name string, args []string, ok bool) {
+	if child.Parent <= 1 {
+		return hostfs.Stat{}, "", nil, false // its parent is gone
 	}
 	patience := time.NewTimer(parentWithin)
 	defer patience.Stop()
@@ -117,15 +118,15 @@ func (r *Resolver) parent(child stat) (s stat, name string, args []string, ok bo
 	case r.parents <- struct{}{}:
 		defer func() { <-r.parents }()
 	case <-patience.C:
-		return stat{}, "", nil, false
+		return hostfs.Stat{}, "", nil, false
 	}
-	d, err := r.open(child.parent)
+	d, err := r.open(child.Parent)
 	if err != nil {
-		return stat{}, "", nil, false
+		return hostfs.Stat{}, "", nil, false
 	}
 	defer d.Close()
-	if s, err = readStat(d); err != nil || s.start > child.start {
-		return stat{}, "", nil, false
+	if s, err = readStat(d); err != nil || s.Start > child.Start {
+		return hostfs.Stat{}, "", nil, false
 	}
 	name, args, err = r.program(d, s)
 	return s, name, args, err == nil && name != ""

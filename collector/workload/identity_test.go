@@ -11,6 +11,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
@@ -294,7 +295,7 @@ func TestArgumentsAreNotKept(t *testing.T) {
 	if r.young[id].identity != nil || o.Command != "" || o.Lives.Program != "gmx" {
 		t.Errorf("kept %+v, %+v", r.young[id], o)
 	}
-	if i, err := r.identity(nil, stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || len(i.Arguments) != 1 || strings.Contains(i.Arguments[0], "secretword") {
+	if i, err := r.identity(nil, hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || len(i.Arguments) != 1 || strings.Contains(i.Arguments[0], "secretword") {
 		t.Errorf("%+v, %v", i, err)
 	}
 	if other := mustOwn(tr.resolver(Config{Namer: lives.NewNamer([]byte("another"))}), id); other.Lives.Exact == o.Lives.Exact {

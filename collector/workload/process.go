@@ -12,6 +12,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // procDir is the directory of one process.
@@ -63,55 +65,12 @@ func momentary(err error) bool {
 	return false
 }
 
-// stat is the part of /proc/PID/stat that is used.
-type stat struct {
-	comm  string // the name that the process gives itself, at most 15 bytes
-	state byte
-	// parent is the number of the process that has started it, 1 if that is gone.
-	parent uint32
-	// kernel says that it is a thread of the kernel, which has no files.
-	kernel bool
-	start  uint64 // clock ticks from boot
-}
-
-func readStat(d procDir) (stat, error) {
+func readStat(d procDir) (hostfs.Stat, error) {
 	b, err := d.read("stat", 4096)
 	if err != nil {
-		return stat{}, err
+		return hostfs.Stat{}, err
 	}
-	return parseStat(b)
-}
-
-// kernelThread is PF_KTHREAD of the kernel's include/linux/sched.h.
-const kernelThread = 0x00200000
-
-// parseStat parses /proc/PID/stat, as proc_pid_stat(5) numbers its fields. The
-// name of the program, field 2, may hold anything, parentheses included.
-func parseStat(line []byte) (stat, error) {
-	from, to := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
-	if from < 0 || to < from {
-		return stat{}, fmt.Errorf("no program name in %q", line)
-	}
-	// fields[0] is field 3.
-	fields := bytes.Fields(line[to+1:])
-	if len(fields) < 20 || len(fields[0]) != 1 {
-		return stat{}, fmt.Errorf("%d fields after the program name in %q", len(fields), line)
-	}
-	parent, err := strconv.ParseUint(string(fields[4-3]), 10, 32)
-	if err != nil {
-		return stat{}, fmt.Errorf("parent: %w", err)
-	}
-	flags, err := strconv.ParseUint(string(fields[9-3]), 10, 64)
-	if err != nil {
-		return stat{}, fmt.Errorf("flags: %w", err)
-	}
-	start, err := strconv.ParseUint(string(fields[22-3]), 10, 64)
-	if err != nil {
-		return stat{}, fmt.Errorf("start: %w", err)
-	}
-	return stat{
-		comm: string(line[from+1 : to]), state: fields[0][0], parent: uint32(parent), kernel: flags&kernelThread != 0, start: start,
-	}, nil
+	return hostfs.ParseStat(b)
 }
 
 // readUID returns the effective user, the one that ps shows and whose rights the

@@ -369,7 +369,7 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 	}
 	defer d.Close()
 	s, err := readStat(d)
-	if err != nil || s.start != id.Start {
+	if err != nil || s.Start != id.Start {
 		return answer{owner: nobody, read: !momentary(err)}
 	}
 	found, whole, identity := r.read(d, s)
@@ -381,7 +381,7 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 		return answer{owner: &found, read: true, identity: identity}
 	case err != nil:
 		return answer{owner: nobody, read: !momentary(err)}
-	case s.start != id.Start:
+	case s.Start != id.Start:
 		return answer{owner: nobody, read: true}
 	}
 	return answer{owner: &found, read: whole, identity: identity}
@@ -389,7 +389,7 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 
 // read returns what the process's files say; whole is false if something was left
 // out that may be there the next time. What is to be named is nil without a Namer.
-func (r *Resolver) read(d procDir, s stat) (o gpu.Owner, whole bool, identity *lives.Identity) {
+func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, identity *lives.Identity) {
 	name, args, err := r.program(d, s)
 	whole = !momentary(err)
 	o.Process = label(name, maxLabel)
@@ -415,7 +415,7 @@ func (r *Resolver) read(d procDir, s stat) (o gpu.Owner, whole bool, identity *l
 // program returns the name of the process's program, and the arguments if they
 // were needed. The error is one of reading that is worth to ask again; the name is empty
 // if it may be another one then.
-func (r *Resolver) program(d procDir, s stat) (name string, args []string, err error) {
+func (r *Resolver) program(d procDir, s hostfs.Stat) (name string, args []string, err error) {
 	exe, err := d.link("exe")
 	if momentary(err) {
 		return "", nil, err
@@ -432,5 +432,5 @@ func (r *Resolver) program(d procDir, s stat) (name string, args []string, err e
 		}
 		args = splitArguments(b)
 	}
-	return programName(exe, s.comm, args), args, nil
+	return programName(exe, s.Name, args), args, nil
 }

@@ -31,6 +31,9 @@ const (
 	idB = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
 )
 
+// kernelThread is what the flags of a thread of the kernel have.
+const kernelThread = 0x00200000
+
 // process is what a tree shows of one process.
 type process struct {
 	comm   string
@@ -468,10 +471,10 @@ func TestThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := r.stat(uint32(os.Getpid()))
-	if err != nil || s.start == 0 || s.kernel {
+	if err != nil || s.Start == 0 || s.Kernel {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	o, done := r.lookUp(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.start})
+	o, done := r.lookUp(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.Start})
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -520,7 +523,7 @@ func TestScriptThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := gpu.ProcessID{PID: uint32(cmd.Process.Pid), Start: s.start}
+	id := gpu.ProcessID{PID: uint32(cmd.Process.Pid), Start: s.Start}
 	if o, done := r.lookUp(id); !done || o.Process != "run.sh" {
 		t.Errorf("%+v, done %t", o, done)
 	}
@@ -549,37 +552,9 @@ func TestAllProcesses(t *testing.T) {
 		if err != nil {
 			continue // it has ended
 		}
-		o, done := r.lookUp(gpu.ProcessID{PID: pid, Start: s.start})
+		o, done := r.lookUp(gpu.ProcessID{PID: pid, Start: s.Start})
 		if _, err := r.stat(pid); err == nil && (!done || o.Process == "" || o.User == "") {
-			t.Errorf("%d (%s): %+v, done %t", pid, s.comm, o, done)
-		}
-	}
-}
-
-const statLine = "1234 (python3) S 77 1234 77 0 -1 4194304 1000 0 3 0 250 150 9 9 20 0 8 0 98765 123456789 4321"
-
-func TestParseStat(t *testing.T) {
-	for _, c := range []struct {
-		name, line string
-		want       stat
-		fails      bool
-	}{
-		{name: "plain", line: statLine + "\n", want: stat{"python3", 'S', 77, false, 98765}},
-		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: stat{"a) R 1 (b c) ", 'S', 77, false, 98765}},
-		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: stat{"a\nb", 'S', 77, false, 98765}},
-		{name: "a thread of the kernel", line: strings.Replace(statLine, "4194304", "69238880", 1), want: stat{"python3", 'S', 77, true, 98765}},
-		{name: "empty", fails: true},
-		{name: "no name", line: "1234 S 77", fails: true},
-		{name: "name ends before it begins", line: ")" + strings.ReplaceAll(statLine, ")", ""), fails: true},
-		{name: "cut short", line: "1234 (python3) S 77 1234", fails: true},
-		{name: "no number", line: strings.Replace(statLine, " 98765 ", " x ", 1), fails: true},
-		{name: "no flags", line: strings.Replace(statLine, " 4194304 ", " x ", 1), fails: true},
-		{name: "no parent", line: strings.Replace(statLine, " 77 ", " x ", 1), fails: true},
-		{name: "no state", line: strings.Replace(statLine, " S ", " SS ", 1), fails: true},
-	} {
-		got, err := parseStat([]byte(c.line))
-		if (err != nil) != c.fails || (!c.fails && got != c.want) {
-			t.Errorf("%s: %+v, %v; want %+v, failure %t", c.name, got, err, c.want, c.fails)
+			t.Errorf("%d (%s): %+v, done %t", pid, s.Name, o, done)
 		}
 	}
 }
@@ -648,7 +623,7 @@ func BenchmarkChurn(b *testing.B) {
 				// file of it is written anew here.
 				b.StopTimer()
 				ids[i].Start++
-				tr.write(fmt.Sprintf("%d/stat", ids[i].PID), strings.Replace(statLine, "98765", strconv.FormatUint(ids[i].Start, 10), 1))
+				tr.write(fmt.Sprintf("%d/stat", ids[i].PID), fmt.Sprintf("1234 (python3) S 77 1234 77 0 -1 4194304 1000 0 3 0 250 150 9 9 20 0 8 0 %d 123456789 4321", ids[i].Start))
 				b.StartTimer()
 			}
 			if o, done := r.lookUp(ids[i]); !done || o.Process != "train.py" {
@@ -680,7 +655,7 @@ func BenchmarkOwnerNew(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		runtime.KeepAlive(r.look(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.start}))
+		runtime.KeepAlive(r.look(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.Start}))
 	}
 }
 

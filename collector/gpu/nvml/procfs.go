@@ -4,7 +4,6 @@
 package nvml
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 	promprocfs "github.com/prometheus/procfs"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // hostPIDNamespace is the inode of the kernel's first pid namespace
@@ -36,7 +36,7 @@ type process struct {
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
 	state    byte // 0 where it could not be read this time, X where it is not there any more
-	parent   int
+	parent   uint32
 	orphaned bool
 	alive    bool // it could be read this time
 }
@@ -190,9 +190,6 @@ func (p *process) unread() *process {
 // still that one while the driver lists its number, because a successor of the
 // same number could be found. It returns nil where nothing is known, as where the
 // procfs counts processes otherwise than the driver.
-//
-// The file is parsed here and not with the procfs module, which also stats the
-// directory and takes twice as long in all: there may be thousands of processes.
 func (p *procfs) read(pid uint32, before *process) *process {
 	if !p.numbersMatch() {
 		return nil
@@ -206,22 +203,22 @@ func (p *procfs) read(pid uint32, before *process) *process {
 		return gone
 	}
 	now := &process{
-		start:  s.start,
-		cpu:    gpu.Some(time.Duration(s.ticks) * (time.Second / gpu.ProcessorTicks)),
-		state:  s.state,
-		parent: s.parent,
+		start:  s.Start,
+		cpu:    gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
+		state:  s.State,
+		parent: s.Parent,
 		alive:  true,
 	}
-	known := before != nil && before.start == s.start
+	known := before != nil && before.start == s.Start
 	if known {
 		now.started = before.started
 	}
 	if boot := p.bootTime(); !now.started.OK && boot.OK {
-		now.started = gpu.Some(gpu.TicksToTime(boot.V, s.start))
+		now.started = gpu.Some(gpu.TicksToTime(boot.V, s.Start))
 	}
 	switch {
-	case s.parent != 1 || !p.hostNamespace():
-	case known && before.alive && before.parent == s.parent:
+	case s.Parent != 1 || !p.hostNamespace():
+	case known && before.alive && before.parent == s.Parent:
 		now.orphaned = before.orphaned
 	default:
 		now.orphaned = !p.isService(pid)
@@ -229,61 +226,17 @@ func (p *procfs) read(pid uint32, before *process) *process {
 	return now
 }
 
-// stat is the part of /proc/PID/stat that is used.
-type stat struct {
-	state  byte
-	parent int
-	ticks  uint64 // of processor time, in user and kernel mode
-	start  uint64 // ticks from boot to the start
-}
-
 // statBuffers hold one stat file each; it is a few hundred bytes long.
 var statBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
-func (p *procfs) stat(pid uint32) (stat, error) {
+func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
 	b := statBuffers.Get().(*[4096]byte)
 	defer statBuffers.Put(b)
 	n, err := readFile(p.root+"/"+strconv.FormatUint(uint64(pid), 10)+"/stat", b[:])
 	if err != nil {
-		return stat{}, err
+		return hostfs.Stat{}, err
 	}
-	return parseStat(b[:n])
-}
-
-// parseStat parses /proc/PID/stat, as proc_pid_stat(5) numbers its fields. The
-// name of the program, field 2, may hold anything, parentheses included.
-func parseStat(line []byte) (stat, error) {
-	i := bytes.LastIndexByte(line, ')')
-	if i < 0 {
-		return stat{}, fmt.Errorf("no program name in %q", line)
-	}
-	var s stat
-	field := 3 // the number of the field that follows
-	for f := range bytes.FieldsSeq(line[i+1:]) {
-		var err error
-		var n uint64
-		switch field {
-		case 3:
-			if len(f) != 1 {
-				return stat{}, fmt.Errorf("state %q", f)
-			}
-			s.state = f[0]
-		case 4:
-			n, err = strconv.ParseUint(string(f), 10, 31)
-			s.parent = int(n)
-		case 14, 15:
-			n, err = strconv.ParseUint(string(f), 10, 63)
-			s.ticks += n
-		case 22:
-			s.start, err = strconv.ParseUint(string(f), 10, 64)
-			return s, err
-		}
-		if err != nil {
-			return stat{}, fmt.Errorf("field %d: %w", field, err)
-		}
-		field++
-	}
-	return stat{}, fmt.Errorf("%d fields in %q", field-1, line)
+	return hostfs.ParseStat(b[:n])
 }
 
 // isService reports whether the control group of pid says that somebody else

@@ -16,45 +16,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-const statLine = "1234 (python3) S 77 1234 77 0 -1 4194304 1000 0 3 0 250 150 9 9 20 0 8 0 98765 123456789 4321 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0"
-
-func TestParseStat(t *testing.T) {
-	cut, _, _ := strings.Cut(statLine, " 123456789")
-	want := stat{state: 'S', parent: 77, ticks: 400, start: 98765}
-	for _, c := range []struct {
-		name, line string
-		want       stat
-		fails      bool
-	}{
-		{name: "plain", line: statLine + "\n", want: want},
-		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: want},
-		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: want},
-		{name: "field 22 is the last", line: cut, want: want},
-		{name: "empty", fails: true},
-		{name: "no name", line: "1234 S 77", fails: true},
-		{name: "cut short", line: "1234 (python3) S 77 1234", fails: true},
-		{name: "no number", line: strings.Replace(statLine, " 98765 ", " x ", 1), fails: true},
-		{name: "no state", line: strings.Replace(statLine, " S ", " SS ", 1), fails: true},
-	} {
-		got, err := parseStat([]byte(c.line))
-		if (err != nil) != c.fails || (!c.fails && got != c.want) {
-			t.Errorf("%s: %+v, %v; want %+v, failure %t", c.name, got, err, c.want, c.fails)
-		}
-	}
-}
-
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte(statLine))
-	f.Add([]byte(") S"))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, line []byte) {
-		s, err := parseStat(line)
-		if err == nil && (s.state == 0 || s.parent < 0) {
-			t.Errorf("%q parsed as %+v", line, s)
-		}
-	})
-}
-
 func TestIsService(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	for _, c := range []struct {
