@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // usualRuntimeSockets is where container runtimes serve Kubernetes, in the order in
@@ -315,7 +317,7 @@ func (l listing) places() map[string]place {
 	places := make(map[string]place, len(l.containers))
 	for _, ctr := range l.containers {
 		// No other ID is ever asked for.
-		if id := ctr.GetId(); containerID(id) == id {
+		if id := ctr.GetId(); hostfs.IsID(id) {
 			p := placeOf(ctr.GetLabels())
 			if l.images != nil {
 				p.image = strings.Clone(label(imageOf(ctr, l.images), maxImage))

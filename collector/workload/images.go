@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 const (
@@ -93,18 +95,15 @@ func parseImage(reference string) (repository, digest string) {
 	if _, rest, ok := strings.Cut(reference, "://"); ok { // docker-pullable:// of cri-dockerd
 		reference = rest
 	}
-	if isDigest(strings.TrimPrefix(reference, digestForm)) {
+	if hostfs.IsID(strings.TrimPrefix(reference, digestForm)) {
 		return "", strings.TrimPrefix(reference, digestForm)
 	}
 	repository, digest, _ = strings.Cut(reference, "@")
 	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
 		repository = repository[:i]
 	}
-	if digest = strings.TrimPrefix(digest, digestForm); !isDigest(digest) {
+	if digest = strings.TrimPrefix(digest, digestForm); !hostfs.IsID(digest) {
 		digest = ""
 	}
 	return repository, digest
 }
-
-// isDigest reports whether a text is a SHA-256 in hexadecimal digits.
-func isDigest(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }

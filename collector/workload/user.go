@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 const (
@@ -63,7 +65,7 @@ func inContainer(procfs string) bool {
 		return true // another mount than that of this pid namespace
 	}
 	first, err := os.ReadFile(filepath.Join(procfs, "1/cgroup"))
-	return parseCgroup(string(own)).container != "" || (err == nil && strings.Contains(string(first), ":/.."))
+	return hostfs.ParseCgroup(string(own)).Container != "" || (err == nil && strings.Contains(string(first), ":/.."))
 }
 
 // name returns the name of a user, or the number if it has none.

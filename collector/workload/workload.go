@@ -403,10 +403,10 @@ func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, iden
 	whole = whole && !momentary(err)
 	b, err := d.read("cgroup", 64<<10)
 	whole = whole && !momentary(err)
-	p := parseCgroup(string(b))
-	o.ContainerID, o.SlurmJob = p.container, p.slurmJob
+	p := hostfs.ParseCgroup(string(b))
+	o.ContainerID, o.SlurmJob = p.Container, p.SlurmJob
 	if r.cfg.Namer != nil && o.Process != "" {
-		identity, err = r.identity(d, s, name, args, p.slurmJob)
+		identity, err = r.identity(d, s, name, args, p.SlurmJob)
 		whole = whole && !momentary(err)
 	}
 	return o, whole, identity

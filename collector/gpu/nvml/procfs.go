@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -240,44 +239,8 @@ func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
 }
 
 // isService reports whether the control group of pid says that somebody else
-// than its lost parent looks after it: a system service or a container. It also
-// does where nothing is known. What is left are sessions and what stands in no
-// group, which is where a shell's job ends up whose shell has gone.
+// than its lost parent looks after it. It also does where nothing is known.
 func (p *procfs) isService(pid uint32) bool {
 	b, err := os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), "cgroup"))
-	if err != nil {
-		return true
-	}
-	return isService(string(b))
-}
-
-// isService judges /proc/PID/cgroup: lines of id:controllers:path, one in version
-// 2 of control groups, one a hierarchy in version 1.
-func isService(cgroup string) bool {
-	for line := range strings.Lines(cgroup) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) < 3 {
-			continue
-		}
-		user := false // in a user's slice services are the user's own, and end with the session
-		for part := range strings.SplitSeq(fields[2], "/") {
-			user = user || part == "user.slice"
-			if (!user && strings.HasSuffix(part, ".service")) || isContainer(part) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isContainer reports whether a part of a control group's path is that of a
-// container: a scope that a runtime made, a bare 64-digit ID, or a parent that
-// only holds containers.
-func isContainer(part string) bool {
-	for _, prefix := range []string{"kubepods", "docker", "libpod", "crio", "cri-containerd", "lxc", "machine.slice", "machine-"} {
-		if strings.HasPrefix(part, prefix) {
-			return true
-		}
-	}
-	return len(part) == 64 && strings.Trim(part, "0123456789abcdef") == ""
+	return err != nil || hostfs.ParseCgroup(string(b)).Service
 }

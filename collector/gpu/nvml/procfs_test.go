@@ -8,47 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
-
-func TestIsService(t *testing.T) {
-	id := strings.Repeat("0123456789abcdef", 4)
-	for _, c := range []struct {
-		cgroup string
-		want   bool
-	}{
-		{"0::/system.slice/triton.service\n", true},
-		{"0::/../../system.slice/triton.service\n", true}, // seen from a container
-		{"0::/system.slice/system-getty.slice/getty@tty1.service\n", true},
-		{"0::/user.slice/user-1000.slice/session-3.scope\n", false},
-		{"0::/user.slice/user-1000.slice/user@1000.service/app.slice/tmux.service\n", false},
-		{"0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n", false},
-		{"0::/\n", false},
-		{"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice/cri-containerd-" + id + ".scope\n", true},
-		{"0::/kubepods/burstable/pod12/" + id + "\n", true},
-		{"0::/system.slice/docker-" + id + ".scope\n", true},
-		{"0::/docker/" + id + "\n", true},
-		{"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id + ".scope\n", true},
-		{"0::/machine.slice/machine-qemu.scope\n", true},
-		{"0::/runtime/" + id + "\n", true},
-		{"0::/runtime/" + id[1:] + "\n", false},
-		// Version 1 has a line a hierarchy; systemd's is one of them.
-		{"12:memory:/user.slice\n4:devices:/user.slice\n1:name=systemd:/user.slice/user-0.slice/session-1.scope\n0::/user.slice/user-0.slice/session-1.scope\n", false},
-		{"12:memory:/\n1:name=systemd:/system.slice/ssh.service\n", true},
-		{"11:cpu,cpuacct:/docker/" + id + "\n1:name=systemd:/docker/" + id + "\n", true},
-		{"", false},
-		{"garbage\n", false},
-	} {
-		if got := isService(c.cgroup); got != c.want {
-			t.Errorf("%q: %t, want %t", c.cgroup, got, c.want)
-		}
-	}
-}
 
 // tree is a procfs in a folder.
 type tree struct {

@@ -1,28 +1,29 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workload
+package hostfs
 
-import (
-	"strings"
-)
+import "strings"
 
-// placement is what the path of a control group says of a process.
-type placement struct {
-	// container is the ID that the runtime gave it, 64 hexadecimal digits; "" is
+// Placement is what the paths of its control groups say of a process.
+type Placement struct {
+	// Container is the ID that the runtime gave it, 64 hexadecimal digits; "" is
 	// none, or one of a runtime without such IDs (LXC, Apptainer, nspawn).
-	container string
-	// slurmJob is the number of the job; from Slurm 26.05 on, unless its
+	Container string
+	// SlurmJob is the number of the job; from Slurm 26.05 on, unless its
 	// CgroupJobIdPaths is set, the job's SLUID, because the path has no more.
-	slurmJob string
+	SlurmJob string
+	// Service says that somebody else than a lost parent looks after the process: a system service or a container.
+	// Other processes stand in a session or in no group, which is where a shell's job ends up whose shell has gone.
+	Service bool
 }
 
-// parseCgroup parses /proc/PID/cgroup (cgroups(7)): lines of id:controllers:path,
+// ParseCgroup parses /proc/PID/cgroup (cgroups(7)): lines of id:controllers:path,
 // one in version 2 of control groups, one a hierarchy in version 1. In containers
 // within containers the innermost counts. The hierarchies of version 1 may differ,
 // where an inner runtime uses some of them only: the deepest container counts.
-func parseCgroup(file string) placement {
-	var p placement
+func ParseCgroup(file string) Placement {
+	var p Placement
 	deepest := -1
 	for line := range strings.Lines(file) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -33,13 +34,14 @@ func parseCgroup(file string) placement {
 		parts := strings.Split(strings.TrimSuffix(fields[2], " (deleted)"), "/")
 		for i := len(parts) - 1; i > deepest; i-- {
 			if id := containerID(parts[i]); id != "" {
-				p.container, deepest = id, i
+				p.Container, deepest = id, i
 				break
 			}
 		}
-		if p.slurmJob == "" {
-			p.slurmJob = slurmJob(parts)
+		if p.SlurmJob == "" {
+			p.SlurmJob = slurmJob(parts)
 		}
+		p.Service = p.Service || isService(parts)
 	}
 	return p
 }
@@ -56,16 +58,41 @@ func parseCgroup(file string) placement {
 //
 // The runtimes' monitors (conmon) carry the ID of what they watch, from outside.
 func containerID(part string) string {
-	const digits = 64
 	name := strings.TrimSuffix(part, ".scope")
 	prefix, id := "", name
 	if i := strings.LastIndexAny(name, "-:"); i >= 0 {
 		prefix, id = name[:i], name[i+1:]
 	}
-	if len(id) != digits || strings.Trim(id, "0123456789abcdef") != "" || strings.HasSuffix(prefix, "conmon") {
+	if !IsID(id) || strings.HasSuffix(prefix, "conmon") {
 		return ""
 	}
 	return id
+}
+
+// IsID reports whether a text is an ID of a container, or a digest: 64 hexadecimal digits.
+func IsID(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
+
+// isService reports whether the parts of a path are those of a system service or a container.
+func isService(parts []string) bool {
+	user := false // in a user's slice services are the user's own, and end with the session
+	for _, part := range parts {
+		user = user || part == "user.slice"
+		if (!user && strings.HasSuffix(part, ".service")) || isContainer(part) {
+			return true
+		}
+	}
+	return false
+}
+
+// isContainer reports whether a part of a path is that of a container: a scope that
+// a runtime made, a bare ID, or a parent that only holds containers.
+func isContainer(part string) bool {
+	for _, prefix := range []string{"kubepods", "docker", "libpod", "crio", "cri-containerd", "lxc", "machine.slice", "machine-"} {
+		if strings.HasPrefix(part, prefix) {
+			return true
+		}
+	}
+	return IsID(part)
 }
 
 // slurmJob returns the job in the parts of a path, "" if there is none:

@@ -1,11 +1,17 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workload
+package hostfs
 
 import (
 	"strings"
 	"testing"
+)
+
+// idA and idB are IDs of containers.
+var (
+	idA = strings.Repeat("0123456789abcdef", 4)
+	idB = strings.Repeat("fedcba9876543210", 4)
 )
 
 func TestParseCgroup(t *testing.T) {
@@ -84,9 +90,41 @@ func TestParseCgroup(t *testing.T) {
 		{name: "Slurm, as a user makes believe", cgroup: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/slurmstepd.scope/job_7\n"},
 		{name: "Slurm, job of another manager", cgroup: "0::/pbs/job_7\n"},
 	} {
-		want := placement{c.container, c.slurm}
-		if got := parseCgroup(c.cgroup); got != want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, want)
+		if got := ParseCgroup(c.cgroup); got.Container != c.container || got.SlurmJob != c.slurm {
+			t.Errorf("%s: %+v, want container %q, job %q", c.name, got, c.container, c.slurm)
+		}
+	}
+}
+
+func TestIsService(t *testing.T) {
+	for _, c := range []struct {
+		cgroup string
+		want   bool
+	}{
+		{"0::/system.slice/triton.service\n", true},
+		{"0::/../../system.slice/triton.service\n", true}, // seen from a container
+		{"0::/system.slice/system-getty.slice/getty@tty1.service\n", true},
+		{"0::/user.slice/user-1000.slice/session-3.scope\n", false},
+		{"0::/user.slice/user-1000.slice/user@1000.service/app.slice/tmux.service\n", false},
+		{"0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n", false},
+		{"0::/\n", false},
+		{"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice/cri-containerd-" + idA + ".scope\n", true},
+		{"0::/kubepods/burstable/pod12/" + idA + "\n", true},
+		{"0::/system.slice/docker-" + idA + ".scope\n", true},
+		{"0::/docker/" + idA + "\n", true},
+		{"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + idA + ".scope\n", true},
+		{"0::/machine.slice/machine-qemu.scope\n", true},
+		{"0::/runtime/" + idA + "\n", true},
+		{"0::/runtime/" + idA[1:] + "\n", false},
+		// Version 1 has a line a hierarchy; systemd's is one of them.
+		{"12:memory:/user.slice\n4:devices:/user.slice\n1:name=systemd:/user.slice/user-0.slice/session-1.scope\n0::/user.slice/user-0.slice/session-1.scope\n", false},
+		{"12:memory:/\n1:name=systemd:/system.slice/ssh.service\n", true},
+		{"11:cpu,cpuacct:/docker/" + idA + "\n1:name=systemd:/docker/" + idA + "\n", true},
+		{"", false},
+		{"garbage\n", false},
+	} {
+		if got := ParseCgroup(c.cgroup).Service; got != c.want {
+			t.Errorf("%q: %t, want %t", c.cgroup, got, c.want)
 		}
 	}
 }
@@ -97,18 +135,18 @@ func FuzzParseCgroup(f *testing.F) {
 	f.Add("0::/system.slice/n_slurmstepd.scope/s5K1KKYAYG5D00/step_0\n")
 	f.Add("0::/..//../a.slice:cri-containerd:" + idA)
 	f.Fuzz(func(t *testing.T, file string) {
-		p := parseCgroup(file)
-		if p.container != "" && (len(p.container) != 64 || containerID(p.container) != p.container) {
-			t.Errorf("container %q", p.container)
+		p := ParseCgroup(file)
+		if p.Container != "" && (len(p.Container) != 64 || containerID(p.Container) != p.Container) {
+			t.Errorf("container %q", p.Container)
 		}
-		if !strings.Contains(file, p.container) || !strings.Contains(file, p.slurmJob) {
+		if !strings.Contains(file, p.Container) || !strings.Contains(file, p.SlurmJob) {
 			t.Errorf("%+v is not in %q", p, file)
 		}
-		if len(p.slurmJob) > 14 || strings.ContainsFunc(p.slurmJob, func(r rune) bool { return r > 'z' || r < '0' }) {
-			t.Errorf("job %q", p.slurmJob)
+		if len(p.SlurmJob) > 14 || strings.ContainsFunc(p.SlurmJob, func(r rune) bool { return r > 'z' || r < '0' }) {
+			t.Errorf("job %q", p.SlurmJob)
 		}
 		// Lines that say nothing change nothing.
-		if again := parseCgroup("7:freezer:/\n" + file); again != p {
+		if again := ParseCgroup("7:freezer:/\n" + file); again != p {
 			t.Errorf("%+v, and %+v after a line more", p, again)
 		}
 	})
@@ -119,6 +157,6 @@ func BenchmarkParseCgroup(b *testing.B) {
 	file := strings.Repeat("1"+line, 12)
 	b.ReportAllocs()
 	for b.Loop() {
-		parseCgroup(file)
+		ParseCgroup(file)
 	}
 }
