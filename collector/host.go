@@ -18,6 +18,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
@@ -81,7 +82,9 @@ func (s *Sampler) lookAround(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := *s.host.Load()
 		if s.cfg.SysFS != "" {
-			now.pci = countPCIDevices(s.cfg.SysFS)
+			// A GPU that has fallen off the bus is in the difference to what the driver lists.
+			there, err := hostfs.GPUs(s.cfg.SysFS)
+			now.pci = gpu.Opt[int]{V: len(there), OK: err == nil}
 			bus := now
 			s.host.Store(&bus)
 		}

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"/collector/allocator":       {"/collector/gpu", "/collector/hostfs", "golang.org/x/sys"},
 	"/collector/savefile":        {"github.com/google/renameio/v2"},
 	"/collector": {
-		"/collector/allocator", "/collector/gpu", "/collector/savefile", "/collector/workload", "/detector", "/detector/lives",
+		"/collector/allocator", "/collector/gpu", "/collector/hostfs", "/collector/savefile", "/collector/workload", "/detector", "/detector/lives",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/go-kit/log",
 		"github.com/prometheus/common/expfmt", "github.com/prometheus/common/model",
 	},

@@ -1,11 +1,12 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs reads what the kernel tells of the host's processes in procfs. It touches none of the files that a
-// process has open, which it sees through the links of /proc/PID/fd. A process chooses its files: one may be on a file
-// system that never answers, and whoever asks that file system waits until it does, whatever signal comes. So this
-// package reads the text of a link, and what the kernel itself knows of the file. Of that the owner of the process has
-// no say.
+// Package hostfs reads what the kernel tells of the host's processes in procfs, and of its GPUs in sysfs.
+//
+// It touches none of the files that a process has open, which it sees through the links of /proc/PID/fd. A process
+// chooses its files: one may be on a file system that never answers, and whoever asks that file system waits until it
+// does, whatever signal comes. So this package reads the text of a link, and what the kernel itself knows of the file.
+// Of that the owner of the process has no say.
 package hostfs
 
 import (
