@@ -116,9 +116,13 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	// A right that is missing is said, and is no failure.
 	runtime := s.cfg.Owners.RuntimeProblem()
 	failed = c.about("cannot ask the container runtime for pods", runtime) && !errors.Is(runtime, fs.ErrPermission) || failed
-	now.overdue = s.sayWhoIsStuck()
+	unseen := s.cfg.Owners.Unseen()
+	for _, id := range unseen.Stuck {
+		level.Warn(s.cfg.Logger).Log("msg", "a process, or its parent, keeps whoever reads its files in procfs waiting; whose it is stays unknown until that ends", "pid", id.PID)
+	}
+	now.overdue = unseen.Overdue
 	now.walked, now.failed, now.took = true, failed || now.overdue > 0, time.Since(began)
-	s.sayWhatIsHidden(now, c)
+	s.sayWhatIsHidden(now, c, unseen)
 }
 
 // What a missing right hides is no failure: it is absent, and said once.
@@ -128,18 +132,9 @@ var (
 	errForbidden    = errors.New("those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away")
 )
 
-// sayWhoIsStuck says once of each process that it keeps who looks it up waiting, and returns how many are overdue.
-func (s *Sampler) sayWhoIsStuck() (overdue int) {
-	overdue, stuck := s.cfg.Owners.Overdue()
-	for _, id := range stuck {
-		level.Warn(s.cfg.Logger).Log("msg", "a process, or its parent, keeps whoever reads its files in procfs waiting; whose it is stays unknown until that ends", "pid", id.PID)
-	}
-	return overdue
-}
-
 // sayWhatIsHidden says which right is missing, if something cannot be seen. A
 // process that is about to end may not be found for once.
-func (s *Sampler) sayWhatIsHidden(now *host, c *complaints) {
+func (s *Sampler) sayWhatIsHidden(now *host, c *complaints, unseen workload.Unseen) {
 	unresolved := 0
 	for _, l := range s.shared.Load().loops {
 		if p := l.published.Load(); p != nil {
@@ -150,22 +145,20 @@ func (s *Sampler) sayWhatIsHidden(now *host, c *complaints) {
 	if before := s.host.Load().unresolved; before > 0 && unresolved > 0 {
 		hidden = errUnresolved
 	}
-	pid, why := s.cfg.Owners.Unreadable()
-	if why != nil {
-		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes", why)
+	if unseen.Why != nil {
+		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes", unseen.Why)
 	}
-	if errors.Is(why, fs.ErrPermission) {
+	if errors.Is(unseen.Why, fs.ErrPermission) {
 		closed = fmt.Errorf("%w; %w", closed, errForbidden)
 	}
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)
-	c.about("cannot see all open device files", closed, "pid", pid)
+	c.about("cannot see all open device files", closed, "pid", unseen.Unreadable)
 	var late error
-	postponed := s.cfg.Owners.Postponed()
-	if postponed > 0 {
+	if unseen.Postponed > 0 {
 		late = errTooManyFiles
 	}
-	c.about("cannot look at the open files of all processes in time", late, "processes", postponed)
+	c.about("cannot look at the open files of all processes in time", late, "processes", unseen.Postponed)
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}

@@ -134,8 +134,10 @@ type hidden struct {
 	pid atomic.Uint32
 }
 
-// Unreadable names another process each time.
-func (h *hidden) Unreadable() (uint32, error) { return h.pid.Add(1), fs.ErrPermission }
+// Unseen names another process each time.
+func (h *hidden) Unseen() workload.Unseen {
+	return workload.Unseen{Unreadable: h.pid.Add(1), Why: fs.ErrPermission}
+}
 
 // A right that is missing is said once, with what to do, and is no failure.
 func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
@@ -168,19 +170,17 @@ type busy struct {
 	said bool
 }
 
-func (b *busy) Overdue() (n int, stuck []gpu.ProcessID) {
-	if time.Since(bubbleStart) > time.Minute {
-		return 0, nil
+func (b *busy) Unseen() workload.Unseen {
+	left := time.Minute - time.Since(bubbleStart)
+	if left < 0 {
+		return workload.Unseen{}
 	}
+	u := workload.Unseen{Postponed: int(left / time.Second), Overdue: 3}
 	if !b.said {
-		stuck = []gpu.ProcessID{{PID: 4711, Start: 1}, {PID: 4712, Start: 1}}
+		u.Stuck = []gpu.ProcessID{{PID: 4711, Start: 1}, {PID: 4712, Start: 1}}
 	}
 	b.said = true
-	return 3, stuck
-}
-
-func (*busy) Postponed() int {
-	return max(0, int((time.Minute-time.Since(bubbleStart))/time.Second))
+	return u
 }
 
 // Processes that are stuck are named once and counted while they are; that there is no time for all files is said once.

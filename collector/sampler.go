@@ -133,19 +133,13 @@ type Owners interface {
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	// Await is Owner once the process was looked up, or once ctx is done.
 	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
-	// Overdue returns how many processes are being looked up for too long, and those among them that keep their reader
-	// waiting and were not returned before.
-	Overdue() (n int, stuck []gpu.ProcessID)
 	// Holders returns the processes that have a device file of the driver open, and
 	// Allotments the GPUs that are allotted to containers. Both may take long and are
 	// called at the slow interval.
 	Holders(ctx context.Context) ([]DeviceHolder, error)
 	Allotments(ctx context.Context) ([]Allotment, error)
-	// Unreadable returns a process whose open files the last Holders could not see,
-	// and why; nil if it saw those of all.
-	Unreadable() (pid uint32, why error)
-	// Postponed returns at how many processes the last Holders had no time to look.
-	Postponed() int
+	// Unseen returns what the last Holders could not see, and which processes are being looked up for too long.
+	Unseen() workload.Unseen
 	// Jobs returns the jobs on each GPU that the batch system wrote down; nil where
 	// it does not. It is called once a second.
 	Jobs() (workload.Jobs, error)

@@ -822,11 +822,7 @@ func (*owners) Jobs() (workload.Jobs, error) { return nil, nil }
 
 func (*owners) Run(context.Context) {}
 
-func (*owners) Unreadable() (uint32, error) { return 0, nil }
-
-func (*owners) Postponed() int { return 0 }
-
-func (*owners) Overdue() (int, []gpu.ProcessID) { return 0, nil }
+func (*owners) Unseen() workload.Unseen { return workload.Unseen{} }
 
 func (*owners) RuntimeProblem() error { return nil }
 

@@ -167,12 +167,12 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	u := unseen{}
+	u := Unseen{}
 	for _, pid := range w.begin(pids, r.asked()) {
 		k := w.known[pid]
 		if w.budget.Spent() {
 			if k.postponed++; k.postponed > 1 {
-				u.postponed++
+				u.Postponed++
 			}
 			continue
 		}
@@ -182,7 +182,7 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 		}
 		w.walked(k, err)
 	}
-	u.pid, u.why = w.unreadable()
+	u.Unreadable, u.Why = w.unreadable()
 	r.unseen.Store(&u)
 	return r.holders(ctx, pids), nil
 }
@@ -246,24 +246,27 @@ func (r *Resolver) asked() map[uint32]bool {
 	return pids
 }
 
-// unseen is what the last Holders had to leave out: a process whose open files may not be seen, and why; and of how many
-// nothing new is known, because there was no time for them.
-type unseen struct {
-	pid       uint32
-	why       error
-	postponed int
+// Unseen is what could not be seen of processes.
+type Unseen struct {
+	// Unreadable is a process that the last Holders that came to an end had to leave out, because its open files may
+	// not be seen, and Why; there may be others. Why is nil if it left out none. Otherwise a device file without a
+	// holder may have one.
+	Unreadable uint32
+	Why        error
+	// Postponed is at how many processes the last two Holders did not look, because others have so many files open.
+	Postponed int
+	// Overdue is how many processes should have been looked up by now and were not. Stuck are those among them that
+	// keep their reader waiting; each is told once.
+	Overdue int
+	Stuck   []gpu.ProcessID
 }
 
-// Unreadable returns a process that the last Holders that came to an end had to leave out, because its open files may
-// not be seen, and why; there may be others. The error is nil if it left out none. Otherwise a device file without a
-// holder may have one.
-func (r *Resolver) Unreadable() (pid uint32, why error) {
-	u := r.unseen.Load()
-	return u.pid, u.why
+// Unseen returns what could not be seen.
+func (r *Resolver) Unseen() Unseen {
+	u := *r.unseen.Load()
+	u.Overdue, u.Stuck = r.lookups.overdue()
+	return u
 }
-
-// Postponed returns at how many processes the last two Holders did not look, because others have so many files open.
-func (r *Resolver) Postponed() int { return r.unseen.Load().postponed }
 
 // processes returns the pids there are, in order.
 func (r *Resolver) processes() ([]uint32, error) {

@@ -59,8 +59,8 @@ func TestHolders(t *testing.T) {
 	if got := summary(holders); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if pid, err := r.Unreadable(); err != nil {
-		t.Errorf("unreadable: %d, %v", pid, err)
+	if u := r.Unseen(); u.Why != nil {
+		t.Errorf("unreadable: %d, %v", u.Unreadable, u.Why)
 	}
 	if o, _ := r.Owner(gpu.ProcessID{PID: 20, Start: 2}); o != holders[1].Process.Owner {
 		t.Error("the owner is not the one that Owner returns")
@@ -89,8 +89,8 @@ func TestHoldersUnreadable(t *testing.T) {
 	if got := summary(holders); err != nil || len(got) != 1 || got[0] != "/dev/nvidia0 13/1 S p" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if pid, err := r.Unreadable(); pid != 10 || !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("unreadable: %d, %v, want the first of the two", pid, err)
+	if u := r.Unseen(); u.Unreadable != 10 || !errors.Is(u.Why, syscall.ENOTDIR) {
+		t.Errorf("unreadable: %d, %v, want the first of the two", u.Unreadable, u.Why)
 	}
 }
 
@@ -199,8 +199,7 @@ func TestHoldersHere(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("this process holds %q, has opened %q", got, want)
 	}
-	pid, why := r.Unreadable()
-	t.Logf("%d holders, unreadable: %d, %v", len(holders), pid, why)
+	t.Logf("%d holders, unseen: %+v", len(holders), r.Unseen())
 }
 
 // TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how long each is seen,
@@ -312,8 +311,7 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 						t.Fatal(err)
 					}
 					time.Sleep(15 * time.Second)
-					_, why := r.Unreadable()
-					return why
+					return r.Unseen().Why
 				}
 				for call := range tc.fails {
 					if unreadable() == nil {
@@ -447,7 +445,7 @@ func TestHoldersOnABudget(t *testing.T) {
 			case len(holders) == 0 && first > 0:
 				t.Fatalf("call %d: the holder is no longer seen", calls)
 			}
-			if r.Postponed() == 0 && calls > 1 {
+			if r.Unseen().Postponed == 0 && calls > 1 {
 				t.Fatalf("call %d: it is not said that something is left out", calls)
 			}
 		}

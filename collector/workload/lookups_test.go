@@ -88,13 +88,13 @@ func TestManyStuckProcesses(t *testing.T) {
 		}
 		ask()
 		time.Sleep(overdueAfter - time.Nanosecond)
-		if n, stuck := r.Overdue(); n != 0 || stuck != nil {
+		if n, stuck := r.lookups.overdue(); n != 0 || stuck != nil {
 			t.Errorf("%d, %v are overdue too early", n, stuck)
 		}
 		time.Sleep(time.Nanosecond)
 		ask()
 		for call, want := range []int{maxReaders, 0} {
-			if n, stuck := r.Overdue(); n != processes || len(stuck) != want {
+			if n, stuck := r.lookups.overdue(); n != processes || len(stuck) != want {
 				t.Errorf("call %d: %d overdue, %v stuck", call, n, stuck)
 			}
 		}
@@ -108,7 +108,7 @@ func TestManyStuckProcesses(t *testing.T) {
 				t.Errorf("%d is %+v, done %t", id.PID, o, done)
 			}
 		}
-		if n, stuck := r.Overdue(); n != 0 || stuck != nil || r.lookups.readers != 0 {
+		if n, stuck := r.lookups.overdue(); n != 0 || stuck != nil || r.lookups.readers != 0 {
 			t.Errorf("%d, %v are overdue, %d readers are left", n, stuck, r.lookups.readers)
 		}
 	})
@@ -172,7 +172,7 @@ func TestForgottenLookups(t *testing.T) {
 			time.Sleep(forgottenAfter / 2)
 			r.Owner(gpu.ProcessID{PID: 10, Start: 1})
 		}
-		if n, _ := r.Overdue(); n != maxReaders {
+		if n, _ := r.lookups.overdue(); n != maxReaders {
 			t.Errorf("%d are overdue, want those that are read", n)
 		}
 		<-done

@@ -30,7 +30,7 @@
 //   - Allotted GPUs: the socket of the kubelet's pod-resources API, which is root's.
 //   - Jobs of mapping files: the files of Config.JobMappingDir.
 //   - Device files: /proc/PID/fd, like a debugger. Without that right Holders sees
-//     the processes of its own user only, and Unreadable says so.
+//     the processes of its own user only, and Unseen says so.
 //
 // Where procfs is mounted with hidepid, "anyone" is the group of its gid= option,
 // and processes that it hides are gone, as far as can be told. systemd's
@@ -106,7 +106,7 @@ type Resolver struct {
 	// between two reads.
 	open func(pid uint32) (procDir, error)
 	// unseen is what the last Holders had to leave out.
-	unseen  atomic.Pointer[unseen]
+	unseen  atomic.Pointer[Unseen]
 	walks   walks
 	lookups *lookups
 	parents chan struct{} // holds an element while a parent is read
@@ -158,7 +158,7 @@ func New(cfg Config) (*Resolver, error) {
 	}
 	r.containers.images = cfg.Namer != nil
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
-	r.unseen.Store(&unseen{})
+	r.unseen.Store(&Unseen{})
 	r.parents = make(chan struct{}, 1)
 	r.walks.budget = hostfs.NewBudget(hostfs.PerSecond, hostfs.Save)
 	r.lookups = &lookups{read: func(id gpu.ProcessID) { r.lookUp(id) }, most: cfg.MaxProcesses, wanted: map[gpu.ProcessID]*lookup{}}
@@ -246,10 +246,6 @@ func (r *Resolver) Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owne
 	}
 	return nobody, false
 }
-
-// Overdue returns how many processes should have been looked up by now and were not, and those among them that keep
-// their reader waiting since this was asked last: each is returned once.
-func (r *Resolver) Overdue() (n int, stuck []gpu.ProcessID) { return r.lookups.overdue() }
 
 // lookUp looks up whose process id is, for Owner.
 //
