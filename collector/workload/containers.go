@@ -79,9 +79,8 @@ type containers struct {
 	waiting map[string]bool
 	// listed is what the latest list knew, asked for or not.
 	listed map[string]place
-	// young holds the answers given lately, old those of the generation before that
-	// were not asked for since.
-	young, old map[string]place
+	// answers are those given lately.
+	answers recent[string, place]
 	// unserved are the sockets as they were when none of them served Kubernetes.
 	unserved   []socketFile
 	unservedAt time.Time
@@ -101,7 +100,7 @@ func newContainers(sockets []string, given bool) *containers {
 		pause:   pause,
 		needed:  given,
 		waiting: map[string]bool{},
-		young:   map[string]place{},
+		answers: newRecent[string, place](maxContainers / 2),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
@@ -125,7 +124,7 @@ func (c *containers) find(id string) (p place, done bool) {
 		return p, true
 	}
 	if !c.waiting[id] && c.nobodyToAsk() {
-		c.put(id, place{})
+		c.answers.put(id, place{})
 		return place{}, true
 	}
 	if len(c.waiting) < maxWaiting {
@@ -179,27 +178,13 @@ func (c *containers) nobodyToAsk() bool {
 // recall returns the answer that is known, and saves it from being forgotten. It
 // needs c.mu.
 func (c *containers) recall(id string) (place, bool) {
-	if p, ok := c.young[id]; ok {
-		return p, true
-	}
-	p, ok := c.old[id]
+	p, ok := c.answers.get(id)
 	if !ok {
-		p, ok = c.listed[id]
-	}
-	if ok {
-		delete(c.old, id)
-		c.put(id, p)
+		if p, ok = c.listed[id]; ok {
+			c.answers.put(id, p)
+		}
 	}
 	return p, ok
-}
-
-// put remembers an answer, and drops those that were not asked for lately if there
-// are too many, a generation at once. It needs c.mu.
-func (c *containers) put(id string, p place) {
-	if len(c.young) >= maxContainers/4 {
-		c.old, c.young = c.young, map[string]place{}
-	}
-	c.young[id] = p
 }
 
 // run asks the runtime whenever find has met an unknown container, until ctx ends.
@@ -280,7 +265,7 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 func (c *containers) learn(waiting map[string]bool, places map[string]place) {
 	for id := range waiting {
 		if _, ok := c.recall(id); !ok {
-			c.put(id, places[id]) // what is not listed is in no pod
+			c.answers.put(id, places[id]) // what is not listed is in no pod
 		}
 	}
 	c.listed = places

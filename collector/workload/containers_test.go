@@ -564,7 +564,7 @@ func checkBound(t *testing.T, c *containers) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.listed) + len(c.young) + len(c.old); n > maxContainers || len(c.waiting) > maxWaiting {
+	if n := len(c.listed) + len(c.answers.young) + len(c.answers.old); n > maxContainers || len(c.waiting) > maxWaiting {
 		t.Fatalf("%d answers and %d waiting, want at most %d and %d", n, len(c.waiting), maxContainers, maxWaiting)
 	}
 }
@@ -585,7 +585,7 @@ func TestContainersPause(t *testing.T) {
 
 func BenchmarkContainersFind(b *testing.B) {
 	c := newContainers(usualRuntimeSockets, true)
-	c.put(idA, place{"research", "train-0", "pytorch", ""})
+	c.answers.put(idA, place{"research", "train-0", "pytorch", ""})
 	b.Run("known", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

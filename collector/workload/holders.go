@@ -236,11 +236,11 @@ func (r *Resolver) holders(ctx context.Context, pids []uint32) []Holder {
 func (r *Resolver) asked() map[uint32]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	pids := make(map[uint32]bool, len(r.young)+len(r.old))
-	for id := range r.young {
+	pids := make(map[uint32]bool, len(r.answers.young)+len(r.answers.old))
+	for id := range r.answers.young {
 		pids[id.PID] = true
 	}
-	for id := range r.old {
+	for id := range r.answers.old {
 		pids[id.PID] = true
 	}
 	return pids

@@ -292,8 +292,8 @@ func TestArgumentsAreNotKept(t *testing.T) {
 	id := tr.add(5, executing("gmx", "gmx|--hunter2|secretword"))
 	r := tr.resolver(Config{Namer: lives.NewNamer([]byte("secret"))})
 	o := mustOwn(r, id)
-	if r.young[id].identity != nil || o.Command != "" || o.Lives.Program != "gmx" {
-		t.Errorf("kept %+v, %+v", r.young[id], o)
+	if r.answers.young[id].identity != nil || o.Command != "" || o.Lives.Program != "gmx" {
+		t.Errorf("kept %+v, %+v", r.answers.young[id], o)
 	}
 	if i, err := r.identity(nil, hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || len(i.Arguments) != 1 || strings.Contains(i.Arguments[0], "secretword") {
 		t.Errorf("%+v, %v", i, err)

@@ -185,7 +185,8 @@ func TestForgottenLookups(t *testing.T) {
 func TestLookupsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
-		r := tr.resolver(Config{MaxProcesses: 10})
+		r := tr.resolver(Config{})
+		r.lookups.most = 10
 		let := make(chan struct{})
 		r.hook(func(string) error { <-let; return nil })
 		for i := range 100 {

@@ -44,12 +44,9 @@ type fileStamp struct {
 }
 
 // passwdFiles returns where the users' names may be found.
-func passwdFiles(cfg Config) []string {
-	if cfg.Passwd != "" {
-		return []string{cfg.Passwd}
-	}
-	files := []string{filepath.Join(cfg.ProcFS, "1/root/etc/passwd")}
-	if !inContainer(cfg.ProcFS) {
+func passwdFiles(procfs string) []string {
+	files := []string{filepath.Join(procfs, "1/root/etc/passwd")}
+	if !inContainer(procfs) {
 		files = append(files, "/etc/passwd")
 	}
 	return files

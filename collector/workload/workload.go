@@ -22,7 +22,10 @@
 //     of the rest only keyed hashes are kept: for that, no argument is stored, logged or shown.
 //   - Name of the Slurm job, only with Config.Namer: the variable SLURM_JOB_NAME in
 //     /proc/PID/environ, like a debugger. Nothing else of the environment is kept.
-//   - User: /proc/PID/status. Anyone. The name: a file of users, see Config.Passwd.
+//   - User: /proc/PID/status. Anyone. The name: the passwd(5) that the first
+//     process of procfs sees, the host's, for which root's rights are needed. Without them
+//     it is /etc/passwd, unless the exporter runs in a container, whose users are others.
+//     Directories such as LDAP are not asked. A user without a name is shown as the number.
 //   - Container and Slurm job: /proc/PID/cgroup. Anyone.
 //   - Pod, namespace, the container's name, its image and how it ended: the socket of
 //     the container runtime (CRI), which is root's as a rule. A process with uid 0 may
@@ -58,8 +61,9 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
-// DefaultMaxProcesses is enough for 1,024 processes on each of 8 GPUs.
-const DefaultMaxProcesses = 8192
+// maxProcesses bounds how many answers are kept. It is enough for 1,024 processes on each of 8 GPUs. Of more processes
+// than that, some are looked up anew each time.
+const maxProcesses = 8192
 
 // forgetAfter is how long an answer is kept that nobody asks for; up to twice
 // that, because a whole generation of answers is dropped at once.
@@ -70,12 +74,6 @@ type Config struct {
 	// ProcFS is where procfs is mounted; "" is /proc. It must be that of the pid
 	// namespace in which the driver reports processes, which is the exporter's.
 	ProcFS string
-	// Passwd is the file that names the users, in the format of passwd(5). "" is
-	// the one that the first process of ProcFS sees, the host's, for which root's
-	// rights are needed; without them it is /etc/passwd, unless the exporter runs
-	// in a container, whose users are others. Directories such as LDAP are not
-	// asked. A user without a name is shown as the number.
-	Passwd string
 	// Command tells the arguments of processes, too. They may hold secrets.
 	Command bool
 	// Namer gives each process a name that all lives of its program have, in
@@ -90,9 +88,6 @@ type Config struct {
 	// JobMappingDir has a file for each GPU that holds the jobs on it, as
 	// dcgm-exporter has it. "" is none.
 	JobMappingDir string
-	// MaxProcesses bounds how many answers are kept; 0 is DefaultMaxProcesses.
-	// With more processes than that, they are looked up anew each time.
-	MaxProcesses int
 }
 
 // Resolver looks up whose a process is. Its methods may be called from several
@@ -111,11 +106,8 @@ type Resolver struct {
 	lookups *lookups
 	parents chan struct{} // holds an element while a parent is read
 
-	mu sync.Mutex // never held while procfs is read
-	// young holds the answers given since turned, old those of the generation
-	// before that were not asked for since.
-	young, old map[gpu.ProcessID]answer
-	turned     time.Time
+	mu      sync.Mutex // never held while procfs is read
+	answers recent[gpu.ProcessID, answer]
 }
 
 // answer is what is known of a process. The owner is immutable. read says that all
@@ -134,10 +126,6 @@ var nobody = &gpu.Owner{}
 // New returns a Resolver. The error names the setting that cannot hold.
 func New(cfg Config) (*Resolver, error) {
 	cfg.ProcFS = cmp.Or(cfg.ProcFS, "/proc")
-	cfg.MaxProcesses = cmp.Or(cfg.MaxProcesses, DefaultMaxProcesses)
-	if cfg.MaxProcesses < 2 {
-		return nil, fmt.Errorf("MaxProcesses is %d, must be 2 or more, or 0 for %d", cfg.MaxProcesses, DefaultMaxProcesses)
-	}
 	info, err := os.Stat(cfg.ProcFS)
 	if err != nil {
 		return nil, fmt.Errorf("ProcFS: %w", err)
@@ -147,11 +135,10 @@ func New(cfg Config) (*Resolver, error) {
 	}
 	r := &Resolver{
 		cfg:        cfg,
-		users:      &users{files: passwdFiles(cfg)},
+		users:      &users{files: passwdFiles(cfg.ProcFS)},
 		containers: newContainers(usualRuntimeSockets, false),
 		allotments: newAllotments(cfg.PodResourcesSocket, cfg.PodResourcesSocket != ""),
-		young:      map[gpu.ProcessID]answer{},
-		turned:     time.Now(),
+		answers:    newRecent[gpu.ProcessID, answer](maxProcesses),
 	}
 	if len(cfg.RuntimeSockets) > 0 {
 		r.containers = newContainers(cfg.RuntimeSockets, true)
@@ -161,7 +148,7 @@ func New(cfg Config) (*Resolver, error) {
 	r.unseen.Store(&Unseen{})
 	r.parents = make(chan struct{}, 1)
 	r.walks.budget = hostfs.NewBudget(hostfs.PerSecond, hostfs.Save)
-	r.lookups = &lookups{read: func(id gpu.ProcessID) { r.lookUp(id) }, most: cfg.MaxProcesses, wanted: map[gpu.ProcessID]*lookup{}}
+	r.lookups = &lookups{read: func(id gpu.ProcessID) { r.lookUp(id) }, most: maxProcesses, wanted: map[gpu.ProcessID]*lookup{}}
 	return r, nil
 }
 
@@ -292,18 +279,10 @@ func (r *Resolver) locate(a answer) answer {
 func (r *Resolver) recall(id gpu.ProcessID) (answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.turned) >= forgetAfter {
-		r.turn()
+	if time.Since(r.answers.turned) >= forgetAfter {
+		r.answers.turn()
 	}
-	if a, ok := r.young[id]; ok {
-		return a, true
-	}
-	a, ok := r.old[id]
-	if ok {
-		delete(r.old, id)
-		r.put(id, a)
-	}
-	return a, ok
+	return r.answers.get(id)
 }
 
 // keep remembers an answer and returns the one to give. What was known first
@@ -311,18 +290,14 @@ func (r *Resolver) recall(id gpu.ProcessID) (answer, bool) {
 func (r *Resolver) keep(id gpu.ProcessID, a answer) answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, ok := r.young[id]
-	if !ok {
-		before, ok = r.old[id]
-	}
+	before, ok := r.answers.get(id)
 	if ok && before.done {
 		return before
 	}
 	if ok {
 		a.owner = merge(before.owner, a.owner)
 	}
-	delete(r.old, id)
-	r.put(id, a)
+	r.answers.put(id, a)
 	return a
 }
 
@@ -339,22 +314,6 @@ func merge(first, later *gpu.Owner) *gpu.Owner {
 		SlurmJob:    cmp.Or(first.SlurmJob, later.SlurmJob),
 		Lives:       cmp.Or(first.Lives, later.Lives),
 	}
-}
-
-// put needs r.mu.
-func (r *Resolver) put(id gpu.ProcessID, a answer) {
-	if _, ok := r.young[id]; !ok && len(r.young) >= r.cfg.MaxProcesses/2 {
-		r.turn()
-	}
-	r.young[id] = a
-}
-
-// turn begins a new generation and drops the one before the last. Two generations
-// of half the size do what a list in order of use would, without one. It needs
-// r.mu.
-func (r *Resolver) turn() {
-	r.old, r.young = r.young, map[gpu.ProcessID]answer{}
-	r.turned = time.Now()
 }
 
 // look reads procfs.

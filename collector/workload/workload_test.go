@@ -142,9 +142,6 @@ func TestNew(t *testing.T) {
 		says string
 	}{
 		{Config{}, ""},
-		{Config{MaxProcesses: 2}, ""},
-		{Config{MaxProcesses: 1}, "MaxProcesses"},
-		{Config{MaxProcesses: -1}, "MaxProcesses"},
 		{Config{ProcFS: "/nowhere/proc"}, "ProcFS"},
 		{Config{ProcFS: file}, "not a directory"},
 	} {
@@ -400,12 +397,13 @@ func TestArgumentsAreReadOnlyIfNeeded(t *testing.T) {
 
 func TestAnswersAreBounded(t *testing.T) {
 	tr := newTree(t)
-	r := tr.resolver(Config{MaxProcesses: 10})
+	r := tr.resolver(Config{})
+	r.answers.half = 5
 	kept := tr.add(1000, process{comm: "kept", start: 1, exe: "/bin/kept"})
 	first, _ := r.lookUp(kept)
 	for i := range uint32(100) {
 		r.lookUp(gpu.ProcessID{PID: i + 2000, Start: 1})
-		if n := len(r.young) + len(r.old); n > 10 {
+		if n := len(r.answers.young) + len(r.answers.old); n > 10 {
 			t.Fatalf("%d answers are kept", n)
 		}
 		if o, _ := r.lookUp(kept); o != first {
@@ -428,7 +426,7 @@ func TestAnswersAreForgotten(t *testing.T) {
 				t.Error("one that is asked for was forgotten")
 			}
 		}
-		if n := len(r.young) + len(r.old); n != 1 {
+		if n := len(r.answers.young) + len(r.answers.old); n != 1 {
 			t.Errorf("%d answers are kept, want 1", n)
 		}
 	})
@@ -631,7 +629,7 @@ func BenchmarkChurn(b *testing.B) {
 			}
 		}
 	}
-	b.ReportMetric(float64(len(r.young)+len(r.old)), "kept")
+	b.ReportMetric(float64(len(r.answers.young)+len(r.answers.old)), "kept")
 }
 
 func BenchmarkOwnerKnown(b *testing.B) {
