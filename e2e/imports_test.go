@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"/collector/gpu":             {"/detector", "/detector/lives"},
 	"/collector/gpu/nvml":        {"/collector/gpu", "/collector/hostfs", "github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
 	"/collector/hostfs":          {"golang.org/x/sys"},
-	"/collector/workload":        {"/collector/gpu", "/collector/hostfs", "/detector/lives", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
+	"/collector/workload":        {"/collector/gpu", "/collector/hostfs", "/detector/lives", "github.com/prometheus/procfs", "k8s.io/cri-api", "k8s.io/kubelet", "google.golang.org/grpc"},
 	"/collector/allocator":       {"/collector/gpu", "/collector/hostfs", "golang.org/x/sys"},
 	"/collector/savefile":        {"github.com/google/renameio/v2"},
 	"/collector": {

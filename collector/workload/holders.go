@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -270,20 +269,13 @@ func (r *Resolver) Unseen() Unseen {
 
 // processes returns the pids there are, in order.
 func (r *Resolver) processes() ([]uint32, error) {
-	d, err := os.Open(r.cfg.ProcFS)
+	all, err := r.procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	var pids []uint32
-	for _, name := range names {
-		if pid, err := strconv.ParseUint(name, 10, 32); err == nil {
-			pids = append(pids, uint32(pid))
-		}
+	pids := make([]uint32, len(all))
+	for i, p := range all {
+		pids[i] = uint32(p.PID)
 	}
 	slices.Sort(pids)
 	return pids, nil

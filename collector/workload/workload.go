@@ -49,12 +49,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
@@ -94,6 +95,7 @@ type Config struct {
 // goroutines.
 type Resolver struct {
 	cfg        Config
+	procfs     procfs.FS
 	users      *users
 	containers *containers
 	allotments *allotments
@@ -126,15 +128,13 @@ var nobody = &gpu.Owner{}
 // New returns a Resolver. The error names the setting that cannot hold.
 func New(cfg Config) (*Resolver, error) {
 	cfg.ProcFS = cmp.Or(cfg.ProcFS, "/proc")
-	info, err := os.Stat(cfg.ProcFS)
+	host, err := procfs.NewFS(cfg.ProcFS)
 	if err != nil {
 		return nil, fmt.Errorf("ProcFS: %w", err)
 	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("ProcFS: %s is not a directory", cfg.ProcFS)
-	}
 	r := &Resolver{
 		cfg:        cfg,
+		procfs:     host,
 		users:      &users{files: passwdFiles(cfg.ProcFS)},
 		containers: newContainers(usualRuntimeSockets, false),
 		allotments: newAllotments(cfg.PodResourcesSocket, cfg.PodResourcesSocket != ""),
