@@ -20,8 +20,8 @@ import (
 type procDir interface {
 	// read returns the first limit bytes of a file.
 	read(name string, limit int64) ([]byte, error)
-	// link returns what a symbolic link points to.
-	link(name string) (string, error)
+	// Readlink returns what a symbolic link points to.
+	Readlink(name string) (string, error)
 	Close() error
 }
 
@@ -46,23 +46,14 @@ func (d openDir) read(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-func (d openDir) link(name string) (string, error) { return d.Readlink(name) }
-
 // gone reports whether an error says that there is no such process any more.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
 // momentary reports whether an error says nothing about the process but that the
 // system lacked something, so that it is worth to ask again.
 func momentary(err error) bool {
-	var e syscall.Errno
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e {
-	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EINTR:
-		return true
-	}
-	return false
+	e, ok := errors.AsType[syscall.Errno](err)
+	return ok && (e.Temporary() || e == syscall.ENOMEM)
 }
 
 func readStat(d procDir) (hostfs.Stat, error) {

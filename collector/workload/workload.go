@@ -371,7 +371,7 @@ func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, iden
 // were needed. The error is one of reading that is worth to ask again; the name is empty
 // if it may be another one then.
 func (r *Resolver) program(d procDir, s hostfs.Stat) (name string, args []string, err error) {
-	exe, err := d.link("exe")
+	exe, err := d.Readlink("exe")
 	if momentary(err) {
 		return "", nil, err
 	}

@@ -264,11 +264,11 @@ func (d hookedDir) read(name string, limit int64) ([]byte, error) {
 	return d.procDir.read(name, limit)
 }
 
-func (d hookedDir) link(name string) (string, error) {
+func (d hookedDir) Readlink(name string) (string, error) {
 	if err := d.before(name); err != nil {
 		return "", err
 	}
-	return d.procDir.link(name)
+	return d.procDir.Readlink(name)
 }
 
 func (r *Resolver) hook(before func(name string) error) {
