@@ -15,6 +15,7 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,23 +52,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	set := func(s *string, v string) {
-		if *s == "" {
-			*s = v
-		}
-	}
-	set(&c.ProcFS, "/proc")
-	set(&c.SysFS, "/sys")
-	set(&c.KernelLog, "/dev/kmsg")
-	if c.Interval == 0 {
-		c.Interval = time.Second
-	}
-	if c.SlowInterval == 0 {
-		c.SlowInterval = 15 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
+	c.ProcFS, c.SysFS, c.KernelLog = cmp.Or(c.ProcFS, "/proc"), cmp.Or(c.SysFS, "/sys"), cmp.Or(c.KernelLog, "/dev/kmsg")
+	c.Interval, c.SlowInterval = cmp.Or(c.Interval, time.Second), cmp.Or(c.SlowInterval, 15*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	return c
 }
 
