@@ -1,10 +1,13 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package allocator
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -78,6 +81,21 @@ func (r *Reader) Sites(id gpu.ProcessID) *Sites {
 		return p.sites
 	}
 	return nil
+}
+
+// SitesOn returns what a process in a sample of the GPU of that UUID tells of where it allocates
+// what stays there; nil if it was not asked.
+func (r *Reader) SitesOn(uuid string, s *gpu.Sample, p *gpu.Process) *Sites {
+	sites := r.Sites(p.ID)
+	if sites == nil || len(sites.List) == 0 {
+		return sites
+	}
+	here, several := uuids(uuid, s, p), len(r.Of(p.ID)) > 1
+	some := *sites
+	some.List = slices.DeleteFunc(slices.Clone(sites.List), func(s Site) bool {
+		return !slices.Contains(here, s.UUID) && (s.UUID != "" || several)
+	})
+	return &some
 }
 
 // final reports whether no more will come.

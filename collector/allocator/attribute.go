@@ -27,21 +27,6 @@ func Attribute(of func(gpu.ProcessID) []Record, uuid string, s *gpu.Sample) {
 	}
 }
 
-// SitesOn returns what a process in a sample of the GPU of that UUID tells of where it allocates
-// what stays there; nil if it was not asked.
-func (r *Reader) SitesOn(uuid string, s *gpu.Sample, p *gpu.Process) *Sites {
-	sites := r.Sites(p.ID)
-	if sites == nil || len(sites.List) == 0 {
-		return sites
-	}
-	here, several := uuids(uuid, s, p), len(r.Of(p.ID)) > 1
-	some := *sites
-	some.List = slices.DeleteFunc(slices.Clone(sites.List), func(s Site) bool {
-		return !slices.Contains(here, s.UUID) && (s.UUID != "" || several)
-	})
-	return &some
-}
-
 // uuids returns the UUIDs by which CUDA knows what the process runs on: that of the GPU, or
 // those of the MIG devices of its instance.
 func uuids(uuid string, s *gpu.Sample, p *gpu.Process) []string {

@@ -1,6 +1,19 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package allocator reads what the memory allocators inside processes say of themselves:
+// the pages that the probe, or any program that writes the same layout, keeps in its memory.
+//
+// # Who may see what
+//
+// A page is found and opened through /proc/PID/fd, for which the exporter needs the rights
+// of a debugger over the process: its user's, or CAP_SYS_PTRACE, and for processes of
+// another user CAP_DAC_READ_SEARCH as well. What may not be seen is absent.
+//
+// # What a process can do to its reader
+//
+// It writes what it likes: a page that lies harms the series of its own process alone.
+// It cannot have the reader hang, crash or take memory; see Reader.open.
 package allocator
 
 import (

@@ -1,6 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package allocator
 
 import (
