@@ -45,7 +45,7 @@ type deviceHistory struct {
 	UUID string `json:"uuid"`
 	// Saved is when the history was as it is here. It may have been written again
 	// since, for want of a newer one.
-	Saved     time.Time         `json:"saved,omitzero"`
+	Saved     time.Time         `json:"saved"`
 	Domain    []byte            `json:"domain"`
 	Instances []instanceHistory `json:"instances,omitempty"`
 	// Ended are the labels of the processes whose memory may have stayed: nobody
@@ -158,15 +158,11 @@ func (s *Sampler) load() []*deviceHistory {
 	return nil
 }
 
-// each returns the histories of the GPUs, with the time of each.
+// each returns the histories of the GPUs.
 func (h *histories) each() []*deviceHistory {
 	var all []*deviceHistory
 	for i := range h.Devices {
-		d := &h.Devices[i]
-		if d.Saved.IsZero() {
-			d.Saved = h.Saved
-		}
-		all = append(all, d)
+		all = append(all, &h.Devices[i])
 	}
 	return all
 }

@@ -465,7 +465,8 @@ func TestHistoriesOfGPUsThatWereNotRead(t *testing.T) {
 func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 	for age, want := range map[time.Duration]int{23 * time.Hour: 2, 25 * time.Hour: 1} {
 		file := filepath.Join(t.TempDir(), "state")
-		h := histories{BootID: "a", Saved: bubbleStart.Add(-age), Devices: []deviceHistory{{UUID: "GPU-gone", Domain: []byte{1}}}}
+		saved := bubbleStart.Add(-age)
+		h := histories{BootID: "a", Saved: saved, Devices: []deviceHistory{{UUID: "GPU-gone", Saved: saved, Domain: []byte{1}}}}
 		if err := h.write(file); err != nil {
 			t.Fatal(err)
 		}

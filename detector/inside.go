@@ -140,11 +140,8 @@ func (m *member) judge(v *Verdict) {
 	}
 }
 
-// insides codes what is inside of members. A state of before there was that ends here.
+// insides codes what is inside of members.
 func (c *codec[K]) insides() {
-	if !c.Writing && len(c.B) == 0 {
-		return
-	}
 	list := c.d.withInsides()
 	c.count(len(list), MaxMembers+maxMissing, func(i int) {
 		var x namedMember[K]

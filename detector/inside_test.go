@@ -160,18 +160,6 @@ func TestInsideOfWhoIsMissing(t *testing.T) {
 	}
 }
 
-// TestRestoreOfBeforeProbes reads what a release without probes has saved: it ends before what is inside.
-func TestRestoreOfBeforeProbes(t *testing.T) {
-	saved := grown(t).Save(nil, saveKey)
-	if last := saved[len(saved)-1]; last != 0 {
-		t.Fatalf("it ends with %d, and no process has a probe", last)
-	}
-	d := newDomain(t)
-	if err := d.Restore(saved[:len(saved)-1], savedKeys); err != nil || len(d.members) != 1 {
-		t.Errorf("%v, %d members", err, len(d.members))
-	}
-}
-
 // TestPoolsOfAGroup runs the two ranks of a job whose pools fill for an hour and a half: no leak of either, of
 // the job or of the GPU.
 func TestPoolsOfAGroup(t *testing.T) {

@@ -127,29 +127,3 @@ func TestLivesOverARestart(t *testing.T) {
 		}
 	}
 }
-
-// The state of a release that knew no lives loses nothing: its leak goes on, and its process has earlier
-// lives from the first frame on and becomes one.
-func TestLivesAfterTheUpgrade(t *testing.T) {
-	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
-	book, d := lives.NewBook(), newDomain(t)
-	book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Hour), Height: 10 * gib, Peak: 10 * gib}, start)
-	d.Remember(book)
-	if err := d.Restore(oldState(t, "state13.bin"), savedKeys); err != nil {
-		t.Fatal(err)
-	}
-	for s := 3610; s < 4000; s += 10 {
-		f := oldLeak(s)
-		f.Members[0].Lives = id
-		if v := show(t, d, f).Members[0]; !v.Leak || v.Earlier.Lives != 1 {
-			t.Fatalf("second %d: %+v", s, v)
-		}
-	}
-	f := oldLeak(4000)
-	f.Used, f.Members = Of(3<<29), nil
-	show(t, d, f)
-	all := book.Programs()[0].Lives
-	if last := all[len(all)-1]; len(all) != 2 || !last.Leaked || last.Lasted < 3900 || last.Height < 12*gib {
-		t.Errorf("%d lives, the last one %+v", len(all), last)
-	}
-}

@@ -17,8 +17,8 @@ import (
 
 // stateVersion is that of the layout which Save writes: that of the exported fields of past, memberPast,
 // groupPast and what these and a series are made of. A release that finds another one starts without
-// history, but for that of the release before: see legacy.go.
-const stateVersion = 14
+// history.
+const stateVersion = 1
 
 // codec writes what a domain is made of, or reads it.
 type codec[K comparable] struct {
@@ -67,11 +67,7 @@ func (c *codec[K]) series(s **series.Series, subject Subject[K]) {
 	if !c.Writing {
 		*s = &series.Series{}
 	}
-	if c.Old {
-		c.oldSeries(*s)
-	} else {
-		c.Code(*s)
-	}
+	c.Code(*s)
 	c.configure(*s, subject)
 }
 
@@ -80,22 +76,15 @@ func (c *codec[K]) member(k *K, m **member) (known bool) {
 		*m = &member{Series: &series.Series{}}
 	}
 	x := *m
-	if c.Old {
-		c.oldMember(x)
-	} else {
-		c.Code(&x.group, x.Series, &x.memberPast)
-	}
+	c.Code(&x.group, x.Series, &x.memberPast)
 	c.configure(x.Series, Subject[K]{Kind: KindMember, Key: *k, Group: x.group.pod()})
 	return known
 }
 
 // configure gives a series that was read the configuration of its subject.
 func (c *codec[K]) configure(s *series.Series, subject Subject[K]) {
-	if c.Writing {
-		return
-	}
-	if s.Configure(c.d.configOf(subject)); c.Old {
-		c.rejudge(s, subject)
+	if !c.Writing {
+		s.Configure(c.d.configOf(subject))
 	}
 }
 
@@ -114,8 +103,8 @@ func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
 func (d *Domain[K]) Restore(b []byte, key func([]byte) (K, bool)) error {
 	d.clear()
 	c := codec[K]{Codec: state.Codec{Last: math.MaxInt64}, d: d, key: key}
-	if len(b) > 0 && (b[0] == stateVersion || b[0] == oldVersion) {
-		c.B, c.Old = b[1:], b[0] == oldVersion
+	if len(b) > 0 && b[0] == stateVersion {
+		c.B = b[1:]
 		d.code(&c)
 	} else {
 		c.Fail()
@@ -129,16 +118,12 @@ func (d *Domain[K]) Restore(b []byte, key func([]byte) (K, bool)) error {
 	}
 	d.past.Resets = [NumReasons]uint64{}
 	d.clear()
-	return fmt.Errorf("restoring the detector: %w of version %d or %d", c.Err, oldVersion, stateVersion)
+	return fmt.Errorf("restoring the detector: %w of version %d", c.Err, stateVersion)
 }
 
 // code codes the history.
 func (d *Domain[K]) code(c *codec[K]) {
-	if c.Old {
-		c.oldPast()
-	} else {
-		c.Code(&d.past, &d.exits)
-	}
+	c.Code(&d.past, &d.exits)
 	c.Last = d.past.Last
 	c.series(&d.used, Subject[K]{Kind: KindDevice})
 	c.series(&d.residual, Subject[K]{Kind: KindResidual})
@@ -166,9 +151,7 @@ func (d *Domain[K]) code(c *codec[K]) {
 	})
 	c.groups()
 	c.exits()
-	if !c.Old {
-		c.insides()
-	}
+	c.insides()
 }
 
 func (c *codec[K]) groups() {
@@ -183,11 +166,7 @@ func (c *codec[K]) groups() {
 			c.d.groups[name] = &group[K]{}
 		}
 		g := c.d.groups[name]
-		if c.Old {
-			c.oldGroup(&g.groupPast)
-		} else {
-			c.Code(&g.groupPast)
-		}
+		c.Code(&g.groupPast)
 		c.optional(&g.single, &g.last)
 		c.optional(&g.accused, &g.culprit)
 		if !c.Writing {

@@ -175,7 +175,7 @@ func TestRecordingText(t *testing.T) {
 }
 
 // TestRecordedLives reads the names that a recording has, and makes up for those that it
-// lacks: recordings of older releases have none.
+// lacks.
 func TestRecordedLives(t *testing.T) {
 	program := lives.NewNamer(nil).ID(lives.Identity{Program: "train.py"})
 	recorded := lives.ID{Exact: 1<<64 - 1, Kin: 2, Basis: lives.BasisProgram | lives.BasisJob, Program: "train.py", Image: "r@sha256:1"}
@@ -184,7 +184,7 @@ func TestRecordedLives(t *testing.T) {
 		want        lives.ID
 	}{
 		{"recorded", `{"process":"train.py","lives":{"exact":18446744073709551615,"kin":2,"basis":9,"program":"train.py","image":"r@sha256:1"}}`, recorded},
-		{"of an older release", `{"process":"train.py","slurm_job":"7","pod":"a"}`, program},
+		{"not recorded", `{"process":"train.py","slurm_job":"7","pod":"a"}`, program},
 		{"of no program", `{"user":"alice"}`, lives.ID{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

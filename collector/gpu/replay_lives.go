@@ -10,8 +10,8 @@ import "github.com/gpuleak/gpu_leak_exporter/detector/lives"
 const maxNamed = 1024
 
 // programNames gives a process of a recording that does not tell what it runs over all
-// its lives the name that its program alone makes. That is what older releases and
-// nvidia-smi wrote, and of a container what was recorded before its runtime had answered.
+// its lives the name that its program alone makes. That is what nvidia-smi writes, and
+// of a container what was recorded before its runtime had answered.
 // The secret is empty: the recording has the program's name, too.
 type programNames struct {
 	namer *lives.Namer

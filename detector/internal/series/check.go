@@ -53,12 +53,3 @@ func (l *Leak) Check(last time.Duration) bool {
 func (h *Shape) Check(time.Duration) bool { return h.Pattern < numPatterns }
 
 func share(v float64) bool { return v >= 0 && v <= 1 }
-
-// Rejudge judges all scales anew.
-func (s *Series) Rejudge() {
-	for i := range s.Scales {
-		if s.Scales[i].Closed > 0 {
-			s.judge(i)
-		}
-	}
-}

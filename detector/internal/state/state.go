@@ -104,9 +104,7 @@ type Codec struct {
 	Writing bool
 	Err     error
 	// Last is the time that no other one that is read is much later than.
-	Last time.Duration
-	// Old reads the form of before version 14: all integers are signed, and so are flags and lengths.
-	Old   bool
+	Last  time.Duration
 	plans plans
 }
 
@@ -231,9 +229,6 @@ func (c *Codec) int() int64 {
 }
 
 func (c *Codec) uint() uint64 {
-	if c.Old {
-		return uint64(c.int())
-	}
 	x, n := binary.Uvarint(c.B)
 	if n <= 0 {
 		c.Fail()

@@ -201,24 +201,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The form of before version 14: flags and lengths are signed integers.
-func TestOldForm(t *testing.T) {
-	var b []byte
-	for _, x := range []int64{1, -3, 200, -1, 2} {
-		b = binary.AppendVarint(b, x)
-	}
-	r := Codec{B: append(b, "hi"...), Old: true}
-	var flag bool
-	var i int64
-	var u8 uint8
-	var u64 uint64
-	var s string
-	r.Code(&flag, &i, &u8, &u64, &s)
-	if r.Err != nil || !flag || i != -3 || u8 != 200 || u64 != math.MaxUint64 || s != "hi" {
-		t.Error(r.Err, flag, i, u8, u64, s)
-	}
-}
-
 func TestUnknownKind(t *testing.T) {
 	panics := func(f func()) (did bool) {
 		defer func() { did = recover() != nil }()
