@@ -86,7 +86,7 @@ func TestInsideSurvivesARestart(t *testing.T) {
 		probed(t, whole, s, at(s))
 	}
 	again := newDomain(t)
-	if err := again.Restore(whole.Save(nil, saveKey), savedKeys); err != nil {
+	if err := again.Restore(whole.Save(nil), anyone); err != nil {
 		t.Fatal(err)
 	}
 	for s := 5001; s < 7200; s += 5 {
@@ -123,7 +123,7 @@ func TestInsideAfterALongPause(t *testing.T) {
 		for s := 1; s < saved; s += 5 {
 			probed(t, before, s, at(s))
 		}
-		if err := d.Restore(before.Save(nil, saveKey), savedKeys); err != nil {
+		if err := d.Restore(before.Save(nil), anyone); err != nil {
 			t.Fatal(err)
 		}
 		for s := back; s < back+300; s += 5 {

@@ -98,7 +98,7 @@ func TestLivesOverARestart(t *testing.T) {
 				show(t, before, f)
 			}
 		}
-		saved := before.Save(nil, saveKey)
+		saved := before.Save(nil)
 		book, after := lives.NewBook(), newDomain(t)
 		for d := range 3 {
 			book.Add(id, &lives.Life{Ended: lives.SecondsOf(start - time.Duration(d)*time.Hour), Height: 30 * gib, Peak: 30 * gib}, start)
@@ -106,7 +106,7 @@ func TestLivesOverARestart(t *testing.T) {
 		if c.remembers {
 			after.Remember(book)
 		}
-		if err := after.Restore(saved, savedKeys); err != nil {
+		if err := after.Restore(saved, anyone); err != nil {
 			t.Fatal(err)
 		}
 		var j *Judgement[int]

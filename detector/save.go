@@ -4,199 +4,201 @@
 package detector
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/gob"
+	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/state"
 )
 
-// stateVersion is that of the layout which Save writes: that of the exported fields of past, memberPast,
-// groupPast and what these and a series are made of. A release that finds another one starts without
-// history.
+// stateVersion is that of the layout which Save writes: that of the exported fields of head, savedMember, savedGroup
+// and what these are made of. A release that finds another one starts without history.
 const stateVersion = 1
 
-// codec writes what a domain is made of, or reads it.
-type codec[K comparable] struct {
-	state.Codec
-	d      *Domain[K]
-	append func([]byte, K) []byte
-	key    func([]byte) (K, bool)
+// mostValue is more than a head, a member or a group takes in a state, in bytes: a bound of memory. Three series of four
+// windows take 100 kB at the most.
+const mostValue = 256 << 10
+
+// head is what a state begins with. So many members, missing members and groups follow it.
+type head[K comparable] struct {
+	Past                     past
+	Exits                    process.Exits[K]
+	Used, Residual, Resting  *series.Series
+	Members, Missing, Groups int
 }
 
-// name codes the name of a member and reports whether it is known.
-func (c *codec[K]) name(k *K) (known bool) {
-	s := ""
-	if c.Writing {
-		s = string(c.append(nil, *k))
-	}
-	if c.Code(&s); c.Writing {
-		return true
-	}
-	*k, known = c.key([]byte(s))
-	return known
+// savedMember is a member in a state.
+type savedMember[K comparable] struct {
+	Key             K
+	Group           groupName
+	Series          *series.Series
+	Past            memberPast
+	Live, Untracked *series.Series
+	Since           time.Duration // of one that is missing, as Rest is
+	Rest            stat.Bytes
 }
 
-// optional codes a name that may not be there. Who is unknown is not.
-func (c *codec[K]) optional(is *bool, k *K) {
-	if c.Code(is); *is {
-		*is = c.name(k)
-	}
-}
-
-// count codes how many there are, most at the most, and calls f for each of them.
-func (c *codec[K]) count(n, most int, f func(i int)) {
-	if c.Code(&n); n < 0 || n > most {
-		c.Fail()
-	}
-	for i := 0; i < n && c.Err == nil; i++ {
-		f(i)
-	}
-}
-
-// series codes a series that may not be there.
-func (c *codec[K]) series(s **series.Series, subject Subject[K]) {
-	is := *s != nil
-	if c.Code(&is); !is {
-		return
-	}
-	if !c.Writing {
-		*s = &series.Series{}
-	}
-	c.Code(*s)
-	c.configure(*s, subject)
-}
-
-func (c *codec[K]) member(k *K, m **member) (known bool) {
-	if known = c.name(k); !c.Writing {
-		*m = &member{Series: &series.Series{}}
-	}
-	x := *m
-	c.Code(&x.group, x.Series, &x.memberPast)
-	c.configure(x.Series, Subject[K]{Kind: KindMember, Key: *k, Group: x.group.pod()})
-	return known
-}
-
-// configure gives a series that was read the configuration of its subject.
-func (c *codec[K]) configure(s *series.Series, subject Subject[K]) {
-	if !c.Writing {
-		s.Configure(c.d.configOf(subject))
-	}
+// savedGroup is a group in a state.
+type savedGroup[K comparable] struct {
+	Name            groupName
+	Past            groupPast
+	Series          *series.Series
+	Single, Accused bool
+	Last, Culprit   K
 }
 
 // Save appends the history of the domain to b: Restore continues as if the
-// domain had never been away. key appends the name of a member.
-func (d *Domain[K]) Save(b []byte, key func([]byte, K) []byte) []byte {
-	c := codec[K]{Codec: state.Codec{B: append(b, stateVersion), Writing: true}, d: d, append: key}
-	d.code(&c)
-	return c.B
+// domain had never been away.
+func (d *Domain[K]) Save(b []byte) []byte {
+	to := bytes.NewBuffer(append(b, stateVersion))
+	encoder := gob.NewEncoder(to)
+	write := func(v any) {
+		if err := encoder.Encode(v); err != nil {
+			panic("detector: saving: " + err.Error()) // of a type that gob cannot write, not of a value
+		}
+	}
+	write(&head[K]{d.past, d.exits, d.used, d.residual, d.resting, len(d.members), len(d.missing), len(d.groups)})
+	for key, m := range d.members {
+		write(&savedMember[K]{key, m.group, m.Series, m.memberPast, m.live, m.untracked, 0, 0})
+	}
+	for i := range d.missing {
+		x := &d.missing[i]
+		write(&savedMember[K]{x.key, x.group, x.Series, x.memberPast, x.live, x.untracked, x.since, x.rest})
+	}
+	for name, g := range d.groups {
+		write(&savedGroup[K]{name, g.groupPast, g.Series, g.single, g.accused, g.last, g.culprit})
+	}
+	return to.Bytes()
 }
 
-// Restore replaces the history by one that Save wrote. key reads the name of a
-// member and reports false for one that is not to be restored, as after a reboot,
-// when its number may be another's. On an error the domain is as new. Windows that
-// are configured otherwise now start empty.
-func (d *Domain[K]) Restore(b []byte, key func([]byte) (K, bool)) error {
+// Restore replaces the history by one that Save wrote. known reports false for a
+// member that is not to be restored, as after a reboot, when its number may be
+// another's. On an error the domain is as new. Windows that are configured
+// otherwise now start empty.
+func (d *Domain[K]) Restore(b []byte, known func(K) bool) error {
 	d.clear()
-	c := codec[K]{Codec: state.Codec{Last: math.MaxInt64}, d: d, key: key}
-	if len(b) > 0 && b[0] == stateVersion {
-		c.B = b[1:]
-		d.code(&c)
-	} else {
-		c.Fail()
-	}
-	if d.past.Attributed && d.residual == nil || len(c.B) > 0 {
-		c.Fail()
-	}
-	if c.Err == nil {
+	err := d.restore(b, known)
+	if err == nil {
 		d.lookUp()
 		return nil
 	}
 	d.past.Resets = [NumReasons]uint64{}
 	d.clear()
-	return fmt.Errorf("restoring the detector: %w of version %d", c.Err, stateVersion)
+	return fmt.Errorf("restoring the detector: %w of version %d: %w", state.Err, stateVersion, err)
 }
 
-// code codes the history.
-func (d *Domain[K]) code(c *codec[K]) {
-	c.Code(&d.past, &d.exits)
-	c.Last = d.past.Last
-	c.series(&d.used, Subject[K]{Kind: KindDevice})
-	c.series(&d.residual, Subject[K]{Kind: KindResidual})
-	c.series(&d.resting, Subject[K]{Kind: KindResidual})
-	keys := slices.Collect(maps.Keys(d.members))
-	c.count(len(keys), MaxMembers, func(i int) {
-		var k K
-		if c.Writing {
-			k = keys[i]
-		}
-		m := d.members[k]
-		if c.member(&k, &m) {
-			d.members[k] = m
-		}
-	})
-	c.count(len(d.missing), maxMissing, func(i int) {
-		var x missing[K]
-		if c.Writing {
-			x = d.missing[i]
-		}
-		known := c.member(&x.key, &x.member)
-		if c.Code(&x.since, &x.rest); known && !c.Writing {
-			d.missing = append(d.missing, x)
-		}
-	})
-	c.groups()
-	c.exits()
-	c.insides()
+// stateReader reads the values of a state one after the other.
+type stateReader struct {
+	left    io.LimitedReader
+	in      *bufio.Reader
+	decoder *gob.Decoder
 }
 
-func (c *codec[K]) groups() {
-	names := slices.Collect(maps.Keys(c.d.groups))
-	c.count(len(names), MaxGroups, func(i int) {
-		var name groupName
-		if c.Writing {
-			name = names[i]
-		}
-		c.Code(&name)
-		if !c.Writing {
-			c.d.groups[name] = &group[K]{}
-		}
-		g := c.d.groups[name]
-		c.Code(&g.groupPast)
-		c.optional(&g.single, &g.last)
-		c.optional(&g.accused, &g.culprit)
-		if !c.Writing {
-			g.key = g.last
-		}
-		c.series(&g.Series, g.subject(name))
-	})
+// read reads a value that is not larger than mostValue. No time in it is much later than last.
+func (r *stateReader) read(v any, last *time.Duration) error {
+	r.left.N = mostValue
+	if err := r.decoder.Decode(v); err != nil {
+		return err
+	}
+	if !state.Possible(v, *last) {
+		return errors.New("it holds what cannot be")
+	}
+	return nil
 }
 
-func (c *codec[K]) exits() {
-	p, staying := &c.d.exits, 0
-	c.count(len(p.List), process.MaxExits, func(i int) {
-		var e process.Exit[K]
-		if c.Writing {
-			e = p.List[i]
+// restore reads a state into an empty domain.
+func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
+	if len(b) == 0 || b[0] != stateVersion {
+		return errors.New("it is of another version")
+	}
+	r := stateReader{left: io.LimitedReader{R: bytes.NewReader(b[1:])}}
+	r.in = bufio.NewReader(&r.left)
+	r.decoder = gob.NewDecoder(r.in)
+	var h head[K]
+	if err := r.read(&h, &h.Past.Last); err != nil {
+		return err
+	}
+	d.past, d.exits, d.used, d.residual, d.resting = h.Past, h.Exits, h.Used, h.Residual, h.Resting
+	d.exits.List = slices.DeleteFunc(d.exits.List, func(e process.Exit[K]) bool { return !known(e.Key) })
+	d.configure(Subject[K]{Kind: KindDevice}, d.used)
+	d.configure(Subject[K]{Kind: KindResidual}, d.residual, d.resting)
+	for i := range h.Members + h.Missing {
+		var s savedMember[K]
+		if err := r.read(&s, &h.Past.Last); err != nil {
+			return err
 		}
-		known := c.name(&e.Key)
-		if c.Code(&e); e.Stays {
-			staying++
+		if !known(s.Key) {
+			continue
 		}
-		if known && !c.Writing {
-			p.List = append(p.List, e)
+		if m := d.restored(&s); i < h.Members {
+			d.members[s.Key] = m
+		} else {
+			d.missing = append(d.missing, missing[K]{s.Key, m, s.Since, s.Rest})
 		}
-	})
-	if staying > MaxUnreleased {
-		c.Fail()
+	}
+	for range h.Groups {
+		var s savedGroup[K]
+		if err := r.read(&s, &h.Past.Last); err != nil {
+			return err
+		}
+		g := &group[K]{Series: s.Series, groupPast: s.Past, last: s.Last, culprit: s.Culprit, key: s.Last}
+		g.single, g.accused = s.Single && known(s.Last), s.Accused && known(s.Culprit)
+		d.groups[s.Name] = g
+		d.configure(g.subject(s.Name), g.Series)
+	}
+	r.left.N = 1
+	if _, err := r.in.ReadByte(); err == nil {
+		return errors.New("there is more behind it")
+	}
+	return nil
+}
+
+// configure gives series that were read, if there are any, the configuration of their subject.
+func (d *Domain[K]) configure(subject Subject[K], list ...*series.Series) {
+	for _, s := range list {
+		if s != nil {
+			s.Configure(d.configOf(subject))
+		}
 	}
 }
 
-// Check reports whether the past can be one: see state.Checker.
+// restored returns a member that was read.
+func (d *Domain[K]) restored(s *savedMember[K]) *member {
+	m := &member{Series: s.Series, inside: inside{live: s.Live, untracked: s.Untracked}, memberPast: s.Past, group: s.Group}
+	d.configure(Subject[K]{Kind: KindMember, Key: s.Key, Group: s.Group.pod()}, m.Series, m.live, m.untracked)
+	if m.live != nil && m.Last-m.live.Last >= process.Absence {
+		m.silent = m.live.Last
+	}
+	return m
+}
+
+// Check reports whether the head can be one: see state.Checker.
+func (h *head[K]) Check(time.Duration) bool {
+	staying := 0
+	for i := range h.Exits.List {
+		if h.Exits.List[i].Stays {
+			staying++
+		}
+	}
+	return staying <= MaxUnreleased && len(h.Exits.List) <= process.MaxExits && (!h.Past.Attributed || h.Residual != nil) &&
+		h.Members >= 0 && h.Members <= MaxMembers && h.Missing >= 0 && h.Missing <= maxMissing && h.Groups >= 0 && h.Groups <= MaxGroups
+}
+
+// Check is the same for a member.
+func (s *savedMember[K]) Check(time.Duration) bool {
+	return s.Series != nil && (s.Live == nil) == (s.Untracked == nil)
+}
+
+// Check is the same for the past.
 func (p *past) Check(time.Duration) bool {
 	for _, delta := range p.Deltas {
 		if delta < 0 || delta > math.MaxInt64/4 {

@@ -4,11 +4,11 @@
 package detector
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,12 +18,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-func saveKey(b []byte, k int) []byte { return binary.AppendVarint(b, int64(k)) }
-
-func savedKeys(b []byte) (int, bool) {
-	k, n := binary.Varint(b)
-	return int(k), n > 0
-}
+// anyone is known.
+func anyone(int) bool { return true }
 
 // listed shows a frame of members, the first one of key 1, and rest that is nobody's. Who holds nothing
 // is not in it.
@@ -86,9 +82,9 @@ func judgedBusy(t *testing.T, restore func(s int) bool) (all []string, leaking i
 		if j.Device.Leak {
 			leaking++
 		}
-		saved := d.Save(nil, saveKey)
+		saved := d.Save(nil)
 		d = newDomain(t)
-		if err := d.Restore(saved, savedKeys); err != nil {
+		if err := d.Restore(saved, anyone); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,6 +135,14 @@ func shapes() []func(s int) float64 {
 	}
 }
 
+// forgetLow forgets what follows from the slots.
+func forgetLow(s *stat.Spikes) {
+	for _, name := range []string{"low", "lowFrom"} {
+		f := reflect.ValueOf(s).Elem().FieldByName(name)
+		reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem().SetZero()
+	}
+}
+
 // No field of a series is forgotten, and nothing that one can come to is refused.
 func TestSeriesIsRestoredWhole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
@@ -159,12 +163,12 @@ func TestSeriesIsRestoredWhole(t *testing.T) {
 			continue
 		}
 		again := newDomain(t)
-		if err := again.Restore(d.Save(nil, saveKey), savedKeys); err != nil {
+		if err := again.Restore(d.Save(nil), anyone); err != nil {
 			t.Fatal(i, err)
 		}
 		for k, m := range d.members {
 			for _, s := range []*series.Series{m.Series, again.members[k].Series} {
-				s.Spikes.Low, s.Spikes.LowFrom = 0, 0
+				forgetLow(&s.Spikes)
 			}
 			if got := again.members[k]; !reflect.DeepEqual(got, m) {
 				t.Fatalf("frame %d, member %d:\n%+v\nwant\n%+v", i, k, got.Series, m.Series)
@@ -194,8 +198,8 @@ func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
 	if len(d.missing) != 2 || len(d.exits.List) != 2 {
 		t.Fatalf("%d members are missing, %d exits", len(d.missing), len(d.exits.List))
 	}
-	saved := d.Save(nil, saveKey)
-	if err := d.Restore(saved, func(b []byte) (int, bool) { k, _ := savedKeys(b); return k, k%2 == 0 }); err != nil {
+	saved := d.Save(nil)
+	if err := d.Restore(saved, func(k int) bool { return k%2 == 0 }); err != nil {
 		t.Fatal(err)
 	}
 	if len(d.members) != 1 || d.members[2] == nil || d.used == nil {
@@ -217,7 +221,7 @@ func TestRestoreWithOtherWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Restore(d.Save(nil, saveKey), savedKeys); err != nil {
+	if err := e.Restore(d.Save(nil), anyone); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []int64{0, 100, 0} {
@@ -238,7 +242,7 @@ func grown(t *testing.T) *Domain[int] {
 
 func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
 	d := grown(t)
-	saved := d.Save(nil, saveKey)
+	saved := d.Save(nil)
 	for name, b := range map[string][]byte{
 		"empty":          nil,
 		"other version":  append([]byte{99}, saved[1:]...),
@@ -246,7 +250,7 @@ func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
 		"something else": []byte("\x01hello, world, this is text"),
 		"longer":         append(slices.Clip(saved), 0),
 	} {
-		if err := d.Restore(b, savedKeys); err == nil {
+		if err := d.Restore(b, anyone); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 		if d.used != nil || len(d.members) != 0 || d.past != (past{}) {
@@ -284,7 +288,7 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"spikes":              func(_ *Domain[int], s *series.Series) { s.Spikes.Next = 12 },
 		"window":              func(_ *Domain[int], s *series.Series) { s.Windows[0].Span = 1 },
 		"block": func(_ *Domain[int], s *series.Series) {
-			s.Windows[0] = stat.WindowOf(time.Hour, []stat.Block{{Covered: -1}})
+			s.Windows[0] = stat.WindowOf(time.Hour, []stat.Block{{Moments: stat.Moments{N: 1}, Covered: -1}})
 		},
 		"windows": func(_ *Domain[int], s *series.Series) {
 			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
@@ -292,9 +296,49 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 	} {
 		d := grown(t)
 		spoil(d, d.members[1].Series)
-		if err := newDomain(t).Restore(d.Save(nil, saveKey), savedKeys); err == nil {
+		if err := newDomain(t).Restore(d.Save(nil), anyone); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
+	}
+}
+
+// A head and a member that take as much as can be are restored, and one that takes more is refused before it takes memory.
+func TestRestoreIsBounded(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 26))
+	cfg := DefaultConfig()
+	cfg.Windows = []time.Duration{time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour}
+	domain := func() *Domain[int] {
+		d, err := NewDomain(func(Subject[int]) Config { return cfg })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := domain()
+	for i := range 8000 {
+		m := proc(1, 0)
+		m.Used, m.Reserved, m.Allocated, m.SM = Of(rng.Float64()*MaxBytes), Of(rng.Float64()*MaxBytes), Of(rng.Float64()*MaxBytes), Of(rng.Float64())
+		at := second(30*i) + time.Duration(rng.IntN(1e9))
+		show(t, d, &Frame[int]{T: at, Used: Of(rng.Float64() * MaxBytes), Capacity: Of(MaxBytes), Complete: true, Members: []Member[int]{m}})
+	}
+	for _, e := range d.members[1].Scales {
+		if e.Troughs.Len() < stat.MaxPoints {
+			t.Errorf("%d troughs: the test shows little", e.Troughs.Len())
+		}
+	}
+	most := len(d.Save(nil)) - mostValue // both together
+	if err := domain().Restore(d.Save(nil), anyone); err != nil || most > 0 {
+		t.Errorf("%v, %d bytes more than one value can take", err, most)
+	}
+	d.members[1].Windows = make([]stat.Window, 200_000)
+	saved := d.Save(nil)
+	d.members[1].Windows = nil
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := domain().Restore(saved, anyone)
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || took > 8 {
+		t.Errorf("%v, it took %d MiB", err, took)
 	}
 }
 
@@ -304,7 +348,7 @@ func corpus(f *testing.F) {
 	for s := range 60 {
 		listed(f, d, s, 0, float64(s)*mib*10)
 	}
-	f.Add(d.Save(nil, saveKey))
+	f.Add(d.Save(nil))
 	for s := 60; s < 200; s++ { // what process 2 held stays, and 3 has just ended
 		members := []float64{gib, gib, gib}
 		if s >= 100 {
@@ -315,7 +359,7 @@ func corpus(f *testing.F) {
 		}
 		listed(f, d, s, 3*gib-members[0]-members[1]-members[2], members...)
 	}
-	f.Add(d.Save(nil, saveKey))
+	f.Add(d.Save(nil))
 	f.Add([]byte{stateVersion})
 	d = newDomain(f)
 	for s := 0; s < 2400; s += 5 { // a leak that is on
@@ -324,7 +368,7 @@ func corpus(f *testing.F) {
 	if !d.members[1].Leaks() {
 		f.Fatal("no leak in the corpus")
 	}
-	f.Add(d.Save(nil, saveKey))
+	f.Add(d.Save(nil))
 }
 
 // FuzzRestore: whatever a state file holds, it is refused or gives a domain that goes on without a
@@ -333,7 +377,7 @@ func FuzzRestore(f *testing.F) {
 	corpus(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newDomain(t)
-		if err := d.Restore(b, savedKeys); err != nil {
+		if err := d.Restore(b, anyone); err != nil {
 			return
 		}
 		last := d.past.Last
@@ -365,13 +409,13 @@ func BenchmarkSave(b *testing.B) {
 	var saved []byte
 	b.Run("save", func(b *testing.B) {
 		for b.Loop() {
-			saved = d.Save(saved[:0], saveKey)
+			saved = d.Save(saved[:0])
 		}
 		b.ReportMetric(float64(len(saved)), "bytes")
 	})
 	b.Run("restore", func(b *testing.B) {
 		for b.Loop() {
-			if err := d.Restore(saved, savedKeys); err != nil {
+			if err := d.Restore(saved, anyone); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -30,7 +30,7 @@ const (
 
 // Exit is an exit whose memory may stay, or has stayed.
 type Exit[K comparable] struct {
-	Key    K             `state:"-"`
+	Key    K
 	Used   stat.Bytes    // what the process held last
 	Since  time.Duration // the first frame without it
 	Opened time.Duration // exits that share what stays have the same
@@ -60,9 +60,9 @@ type Exits[K comparable] struct {
 	Next   int
 	Len    int
 	At     time.Duration // of the newest
-	List   []Exit[K]     `state:"-"`
-	Top    stat.Bytes    // level of the residual from which what stays is counted down
-	Fall   stat.Bytes    // by how much the residual lies below that
+	List   []Exit[K]
+	Top    stat.Bytes // level of the residual from which what stays is counted down
+	Fall   stat.Bytes // by how much the residual lies below that
 }
 
 // Clear forgets everything.

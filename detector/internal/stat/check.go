@@ -5,11 +5,18 @@ package stat
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
 // The checks of what was read from a state file: see state.Checker. Its bytes have a checksum, so
 // that these are for foreign ones.
+
+// Check reports whether the window can be one.
+func (w *Window) Check(last time.Duration) bool {
+	blocks := append(w.closed(nil), w.open, w.Closed)
+	return w.Span >= MaxBlocks && !slices.ContainsFunc(blocks, func(b Block) bool { return !b.Check(last) })
+}
 
 // Check reports whether the crest can be one.
 func (c *Crest[V]) Check(time.Duration) bool {
@@ -28,8 +35,8 @@ func (t *Trend) Check(time.Duration) bool {
 }
 
 // Check reports whether the block can be one: its line is finite.
-func (b *Block) Check(time.Duration) bool {
+func (b *Block) Check(last time.Duration) bool {
 	const most = 1e60
-	return b.N >= 0 && b.Covered >= 0 && b.Spikes >= 0 && b.Spikes <= math.MaxInt32 && math.Abs(b.X) <= most && math.Abs(b.Y) <= most &&
+	return b.N >= 0 && b.From >= 0 && b.From <= last && b.Covered >= 0 && b.Covered <= last && b.Spikes >= 0 && b.Spikes <= math.MaxInt32 && math.Abs(b.X) <= most && math.Abs(b.Y) <= most &&
 		b.XX >= 0 && b.XX <= most && (b.XX == 0 || b.XX >= 1/most) && math.Abs(b.XY) <= most && b.YY >= 0 && b.YY <= most
 }

@@ -29,12 +29,8 @@ func TestChecks(t *testing.T) {
 		"it slows down":         {&Trend{Rate: 1, Bend: -1}, false},
 		"a negative variance":   {&Trend{Variance: -1}, false},
 		"no points":             {&Trend{N: -1}, false},
-		"a window":              {&windowForm{Span: time.Hour, Len: 60}, true},
-		"a window of no length": {&windowForm{Len: 60}, false},
-		"too many blocks":       {&windowForm{Span: time.Hour, Len: 61}, false},
-		"all points":            {&pointsForm{Len: 88}, true},
-		"too many points":       {&pointsForm{Len: 89}, false},
-		"less than no points":   {&pointsForm{Len: -1}, false},
+		"a window":              {&Window{Span: time.Hour}, true},
+		"a window of no length": {&Window{}, false},
 		"no block":              {&Block{}, true},
 		"a block":               {&Block{Moments: Moments{N: 2, Y: MaxBytes, XX: 1, XY: -5, YY: 7}}, true},
 		"less than no samples":  {&Block{Moments: Moments{N: -1}}, false},
@@ -42,6 +38,9 @@ func TestChecks(t *testing.T) {
 		"a negative square":     {&Block{Moments: Moments{YY: -1}}, false},
 		"next to no time":       {&Block{Moments: Moments{N: 2, XX: math.SmallestNonzeroFloat64}}, false},
 		"covered backwards":     {&Block{Covered: -1}, false},
+		"covered for too long":  {&Block{Covered: time.Hour + 1}, false},
+		"a block of before":     {&Block{Moments: Moments{From: -1}}, false},
+		"a block of later":      {&Block{Moments: Moments{From: time.Hour + 1}}, false},
 	} {
 		if got := c.v.Check(time.Hour); got != c.ok {
 			t.Errorf("%s: %t", name, got)

@@ -5,6 +5,7 @@ package stat
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"math/bits"
 	"slices"
@@ -29,6 +30,15 @@ func (p *packed) add(row []byte) {
 
 // cut drops all rows before the rest.
 func (p *packed) cut(rest packed) { *p = (*p)[:copy(*p, rest)] }
+
+// errRows says that bytes are not rows.
+var errRows = errors.New("no rows of numbers")
+
+// How many numbers the rows of points and blocks have.
+const (
+	pointNumbers = 2
+	blockNumbers = 9
+)
 
 // A row has half a byte for each of its numbers, then those. The half tells how many bytes the number takes, up to 8; with
 // paged added, it is a multiple of page, and divided by that: amounts of memory are seldom parts of one.
@@ -55,16 +65,35 @@ func appendRow(b []byte, numbers []uint64) []byte {
 	return b
 }
 
-// readRow reads a row of so many numbers and returns what follows it.
+// sizeOf returns how many bytes a number takes that has that half.
+func sizeOf(half int) int {
+	if half == 0 {
+		return 0
+	}
+	return (half-1)&7 + 1 // of 1 to 8 and 9 to 15
+}
+
+// whole reports whether nothing is missing of the row of so many numbers that b begins with.
+func whole(b []byte, numbers int) bool {
+	size := (numbers + 1) / 2
+	if len(b) < size {
+		return false
+	}
+	for i := range numbers {
+		size += sizeOf(int(b[i/2] >> (i % 2 * 4) & 15))
+	}
+	return len(b) >= size
+}
+
+// readRow reads a row of so many numbers, which is whole, and returns what follows it.
 func readRow(b []byte, numbers []uint64) []byte {
 	head, b := b, b[(len(numbers)+1)/2:]
 	for i := range numbers {
 		half := int(head[i/2] >> (i % 2 * 4) & 15)
-		size := (half-1)&7 + 1 // of 1 to 8 and 9 to 15
+		size := sizeOf(half)
 		var v uint64
 		switch {
 		case half == 0:
-			size = 0
 		case len(b) >= 8:
 			v = binary.LittleEndian.Uint64(b) & (math.MaxUint64 >> (64 - 8*size))
 		default:
@@ -99,7 +128,7 @@ func (p *Point) pack(b []byte, before *Point) []byte {
 
 // unpack reads the point that follows another one, and returns what is after it.
 func (p *Point) unpack(b []byte, before *Point) []byte {
-	var n [2]uint64
+	var n [pointNumbers]uint64
 	b = readRow(b, n[:])
 	p.At, p.V = before.At+time.Duration(unzigzag(n[0])), before.V+Bytes(unzigzag(n[1]))
 	return b
@@ -117,7 +146,7 @@ func (b *Block) pack(to []byte, before *Block, width time.Duration) []byte {
 
 // unpack reads the block that follows another one, and returns what is after it.
 func (b *Block) unpack(from []byte, before *Block, width time.Duration) []byte {
-	var n [9]uint64
+	var n [blockNumbers]uint64
 	from = readRow(from, n[:])
 	b.From, b.N, b.Spikes = before.From+width+time.Duration(unzigzag(n[0])), before.N+unzigzag(n[1]), before.Spikes+unzigzag(n[2])
 	b.X, b.Y = alike(n[3], before.X), alike(n[4], before.Y)

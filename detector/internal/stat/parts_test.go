@@ -59,7 +59,7 @@ func TestSpikesDoNotNeedTheirNote(t *testing.T) {
 		level := Bytes(1000+rng.IntN(30)+200*(rng.IntN(40)/39)) * mib
 		at := start + time.Duration(i)*time.Second
 		again := s
-		again.Low, again.LowFrom = 0, 0
+		again.low, again.lowFrom = 0, 0
 		ended := s.Add(at, level, time.Minute, 64*mib)
 		if again.Add(at, level, time.Minute, 64*mib) != ended || again.Active != s.Active || again.Base != s.Base || again.Slots != s.Slots {
 			t.Fatalf("sample %d: %+v, want %+v", i, again, s)

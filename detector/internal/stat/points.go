@@ -3,8 +3,6 @@
 
 package stat
 
-import "time"
-
 // MaxPoints is how many points are kept of a series at one width of blocks: a bound of cost.
 const MaxPoints = 88
 
@@ -63,27 +61,24 @@ func (p *Points) Append(list []Point) []Point {
 	return list
 }
 
-// pointsForm is how points are written to a state file.
-type pointsForm struct {
-	Points [MaxPoints]Point
-	Len    int
+// GobEncode returns the points as rows, the first one after the zero point.
+func (p *Points) GobEncode() ([]byte, error) {
+	if p.n == 0 {
+		return nil, nil
+	}
+	return append(p.first.pack(nil, &Point{}), p.rest...), nil
 }
 
-// Check reports whether the form can be one.
-func (f *pointsForm) Check(time.Duration) bool { return f.Len >= 0 && f.Len <= MaxPoints }
-
-// Form returns an empty form: see state.Packed.
-func (*Points) Form() any { return &pointsForm{} }
-
-// Unpack fills the form.
-func (p *Points) Unpack(form any) {
-	f := form.(*pointsForm)
-	*f = pointsForm{Len: p.Len()}
-	p.Append(f.Points[:0])
-}
-
-// Pack takes the points of the form.
-func (p *Points) Pack(form any) {
-	f := form.(*pointsForm)
-	*p = PointsOf(f.Points[:f.Len]...)
+// GobDecode takes the points of what GobEncode returned.
+func (p *Points) GobDecode(b []byte) error {
+	*p = Points{}
+	for at := (Point{}); len(b) > 0; {
+		if p.n == MaxPoints || !whole(b, pointNumbers) {
+			return errRows
+		}
+		before := at
+		b = at.unpack(b, &before)
+		p.Push(at)
+	}
+	return nil
 }

@@ -29,10 +29,10 @@ type Spikes struct {
 	Next  int
 	Len   int
 
-	// Low is the lowest value of the slots that were complete when it was noted, of
-	// which the oldest began at LowFrom. It follows from them.
-	Low     Bytes         `state:"-"`
-	LowFrom time.Duration `state:"-"`
+	// low is the lowest value of the slots that were complete when it was noted, of
+	// which the oldest began at lowFrom. It follows from them.
+	low     Bytes
+	lowFrom time.Duration
 
 	Active bool
 	Base   Bytes // level before the rise
@@ -96,35 +96,35 @@ func (s *Spikes) baseline(from time.Duration) (lowest Bytes, ok bool) {
 	if newest.Start < from {
 		return 0, false
 	}
-	if s.LowFrom < from {
+	if s.lowFrom < from {
 		s.find(from)
 	}
-	return min(s.Low, newest.Min), true
+	return min(s.low, newest.Min), true
 }
 
 // find notes the lowest value of the complete slots that began at the time from or
 // later.
 func (s *Spikes) find(from time.Duration) {
-	s.Low, s.LowFrom = math.MaxInt64, math.MaxInt64
+	s.low, s.lowFrom = math.MaxInt64, math.MaxInt64
 	for i := 1; i < s.Len; i++ {
 		slot := &s.Slots[(s.Next+2*spikeSlots-1-i)%spikeSlots]
 		if slot.Start < from {
 			return
 		}
-		s.Low, s.LowFrom = min(s.Low, slot.Min), slot.Start
+		s.low, s.lowFrom = min(s.low, slot.Min), slot.Start
 	}
 }
 
 func (s *Spikes) note(t time.Duration, y Bytes, slot time.Duration) {
 	if s.Len == 0 {
-		s.Low, s.LowFrom = math.MaxInt64, math.MaxInt64
+		s.low, s.lowFrom = math.MaxInt64, math.MaxInt64
 	} else {
 		last := &s.Slots[(s.Next+spikeSlots-1)%spikeSlots]
 		if t-last.Start < slot {
 			last.Min = min(last.Min, y)
 			return
 		}
-		s.Low, s.LowFrom = min(s.Low, last.Min), min(s.LowFrom, last.Start)
+		s.low, s.lowFrom = min(s.low, last.Min), min(s.lowFrom, last.Start)
 	}
 	s.Slots[s.Next] = spikeSlot{Start: t, Min: y}
 	s.Next = (s.Next + 1) % spikeSlots

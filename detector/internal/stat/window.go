@@ -151,34 +151,36 @@ func (w *Window) Fit() Fit {
 	return f
 }
 
-// windowForm is how a window is written to a state file.
-type windowForm struct {
-	Span   time.Duration
-	Blocks [MaxBlocks]Block // oldest first
-	Len    int
-	Closed Block
+// GobEncode returns the span and the blocks as rows, the first block after the zero block.
+func (w *Window) GobEncode() ([]byte, error) {
+	b := appendRow(nil, []uint64{uint64(w.Span)})
+	if w.n > 0 {
+		b = append(w.first.pack(b, &Block{}, w.width()), w.rest...)
+	}
+	if w.open.N > 0 {
+		b = w.open.pack(b, &w.last, w.width())
+	}
+	return b, nil
 }
 
-// Check reports whether the form can be one.
-func (f *windowForm) Check(time.Duration) bool {
-	return f.Len >= 0 && f.Len <= MaxBlocks && f.Span >= MaxBlocks
-}
-
-// Form returns an empty form: see state.Packed.
-func (*Window) Form() any { return &windowForm{} }
-
-// Unpack fills the form.
-func (w *Window) Unpack(form any) {
-	f := form.(*windowForm)
-	*f = windowForm{Span: w.Span, Len: w.Len(), Closed: w.Closed}
-	f.Blocks[len(w.closed(f.Blocks[:0]))] = w.open
-}
-
-// Pack takes the window of the form.
-func (w *Window) Pack(form any) {
-	f := form.(*windowForm)
-	*w = WindowOf(f.Span, f.Blocks[:f.Len])
-	w.Closed = f.Closed
+// GobDecode takes the window of what GobEncode returned.
+func (w *Window) GobDecode(b []byte) error {
+	if !whole(b, 1) {
+		return errRows
+	}
+	var span [1]uint64
+	b = readRow(b, span[:])
+	w.Span = time.Duration(span[0])
+	var blocks []Block
+	for block := (Block{}); len(b) > 0; blocks = append(blocks, block) {
+		if len(blocks) == MaxBlocks || !whole(b, blockNumbers) {
+			return errRows
+		}
+		before := block
+		b = block.unpack(b, &before, w.width())
+	}
+	*w = WindowOf(w.Span, blocks)
+	return nil
 }
 
 // WindowOf returns the window of those blocks, the oldest first.
