@@ -11,10 +11,13 @@ package gpu
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
@@ -27,6 +30,41 @@ type Opt[T any] struct {
 
 // Some returns the present value v.
 func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
+
+// IsZero reports whether the value is absent: a recording leaves it out.
+func (o Opt[T]) IsZero() bool { return !o.OK }
+
+// MarshalJSON returns the value; null if it is absent, as in a list.
+func (o Opt[T]) MarshalJSON() ([]byte, error) {
+	if !o.OK {
+		return []byte("null"), nil
+	}
+	return json.Marshal(o.V)
+}
+
+// UnmarshalJSON takes a value, or null for one that is absent.
+func (o *Opt[T]) UnmarshalJSON(text []byte) error {
+	if o.OK = string(text) != "null"; !o.OK {
+		return nil
+	}
+	var err error
+	switch v := any(&o.V).(type) { // half of all that a recording holds, and without that half of the time
+	case *uint64:
+		*v, err = strconv.ParseUint(string(text), 10, 64)
+	case *float64:
+		*v, err = strconv.ParseFloat(string(text), 64)
+	case *time.Duration:
+		var n int64
+		n, err = strconv.ParseInt(string(text), 10, 64)
+		*v = time.Duration(n)
+	default:
+		return json.Unmarshal(text, &o.V)
+	}
+	if err != nil {
+		return json.Unmarshal(text, &o.V) // it says what is wrong
+	}
+	return nil
+}
 
 // Source is a set of GPUs. Its methods may be called from several goroutines.
 type Source interface {
@@ -122,21 +160,23 @@ type Event struct {
 
 // Info identifies a GPU. Fields that the driver does not offer are empty.
 type Info struct {
-	Index                      int    // position in the driver's list; may change when the driver is initialised; -1 is unknown
-	UUID                       string // with its GPU- prefix
-	Name                       string
-	PCIBusID                   string // as NVML prints it, 00000000:3B:00.0
-	Serial, VBIOSVersion       string
-	Architecture               string // hopper, ada, …
-	DriverVersion, CUDAVersion string
-	Minor                      Opt[int] // the number of its device file, /dev/nvidia0
-	CoherentMemory             bool     // NUMA-coherent, such as GH200: freed pages stay allocated
+	Index          int      `json:"index"`         // position in the driver's list; may change when the driver is initialised; -1 is unknown
+	UUID           string   `json:"uuid,omitzero"` // with its GPU- prefix
+	Name           string   `json:"name,omitzero"`
+	PCIBusID       string   `json:"pci_bus_id,omitzero"` // as NVML prints it, 00000000:3B:00.0
+	Serial         string   `json:"serial,omitzero"`
+	VBIOSVersion   string   `json:"vbios_version,omitzero"`
+	Architecture   string   `json:"architecture,omitzero"` // hopper, ada, …
+	DriverVersion  string   `json:"driver_version,omitzero"`
+	CUDAVersion    string   `json:"cuda_version,omitzero"`
+	Minor          Opt[int] `json:"minor,omitzero"`           // the number of its device file, /dev/nvidia0
+	CoherentMemory bool     `json:"coherent_memory,omitzero"` // NUMA-coherent, such as GH200: freed pages stay allocated
 	// UnifiedMemory says that the GPU has no memory of its own, such as GB10: Memory is then the
 	// host's, in use by all that runs there. It is coherent, too.
-	UnifiedMemory bool
+	UnifiedMemory bool `json:"unified_memory,omitzero"`
 	// Place tells where in a fleet the GPU is: the values of labels whose names the source has. Empty on
 	// the host that reads it.
-	Place [MaxPlaceLabels]string
+	Place [MaxPlaceLabels]string `json:"-"`
 }
 
 // MaxPlaceLabels is how many labels can tell where in a fleet a GPU is.
@@ -164,35 +204,35 @@ func (i *Info) of() string {
 // Sample is one fast reading of a GPU.
 type Sample struct {
 	// Time is the wall clock of the reading.
-	Time time.Time
+	Time time.Time `json:"time,omitzero"`
 	// T is the same moment on the source's steady clock: the wall clock at the
 	// source's start plus the monotonic time since, as time since the Unix
 	// epoch; in a recording its own time stamps. It increases strictly.
-	T time.Duration
+	T time.Duration `json:"t"`
 	// Step is how far the wall clock was set against the steady clock since the
 	// last sample, where that is more than 2 s; otherwise 0.
-	Step   time.Duration
-	Memory Memory
+	Step   time.Duration `json:"step"`
+	Memory Memory        `json:"memory,omitzero"`
 	// Processes are those that hold memory or run on the GPU, ordered by
 	// instance, pid and start. A process on two GPU instances is listed twice.
-	Processes []Process
+	Processes []Process `json:"processes,omitzero"`
 	// ProcessesKnown says that the driver tells which processes there are. Without
 	// it Processes is empty because nothing is known, not because there are none.
-	ProcessesKnown bool
+	ProcessesKnown bool `json:"processes_known,omitzero"`
 	// ProcessesComplete says that every list could be read, that this is the
 	// host's pid namespace, and that the memory of each entry is known: only then
 	// is Memory.Used minus their sum memory that nobody owns.
-	ProcessesComplete bool
+	ProcessesComplete bool `json:"processes_complete,omitzero"`
 	// MIGEnabled is absent where the GPU has no MIG.
-	MIGEnabled Opt[bool]
+	MIGEnabled Opt[bool] `json:"mig_enabled,omitzero"`
 	// Instances are the GPU instances of a GPU in MIG mode, ordered by ID.
-	Instances []Instance
+	Instances []Instance `json:"instances,omitzero"`
 	// Owner is whom the GPU is allotted to, where the source says so and lists no processes. A driver
 	// does not know: nil.
-	Owner *Owner
+	Owner *Owner `json:"owner,omitzero"`
 	// More says that the next sample is there already, as in a history that is read at the start: of
 	// this one nobody will see a verdict.
-	More bool
+	More bool `json:"more,omitzero"`
 }
 
 // Memory is the frame buffer of a GPU or of a GPU instance, in bytes; that of the host where
@@ -200,7 +240,10 @@ type Sample struct {
 type Memory struct {
 	// Used is Total − Free − Reserved. Where the driver does not tell Reserved,
 	// it is absent and Used includes it.
-	Total, Used, Free, Reserved Opt[uint64]
+	Total    Opt[uint64] `json:"total,omitzero"`
+	Used     Opt[uint64] `json:"used,omitzero"`
+	Free     Opt[uint64] `json:"free,omitzero"`
+	Reserved Opt[uint64] `json:"reserved,omitzero"`
 }
 
 // Capacity is the most that Used can become: Total − Reserved.
@@ -214,28 +257,28 @@ func (m Memory) Capacity() Opt[uint64] {
 // Instance is a GPU instance of a GPU in MIG mode. Its compute instances share
 // its memory.
 type Instance struct {
-	ID      uint32
-	Profile string // as nvidia-smi names it, 1g.10gb
-	Memory  Memory
+	ID      uint32 `json:"id"`
+	Profile string `json:"profile,omitzero"` // as nvidia-smi names it, 1g.10gb
+	Memory  Memory `json:"memory,omitzero"`
 	// Devices are the MIG devices (compute instances) of this instance.
-	Devices []MIGDevice
+	Devices []MIGDevice `json:"devices,omitzero"`
 	// Owner is whom the instance is allotted to; see Sample.Owner.
-	Owner *Owner
+	Owner *Owner `json:"owner,omitzero"`
 }
 
 // MIGDevice is a compute instance, the unit that CUDA programs see.
 type MIGDevice struct {
-	ComputeInstance uint32
-	UUID            string // with its MIG- prefix
+	ComputeInstance uint32 `json:"compute_instance"`
+	UUID            string `json:"uuid,omitzero"` // with its MIG- prefix
 }
 
 // ProcessID tells a process from an earlier one of the same number.
 type ProcessID struct {
 	// PID is the number in the namespace that the driver reports in.
-	PID uint32
+	PID uint32 `json:"pid"`
 	// Start is field 22 of /proc/PID/stat: clock ticks from boot to the start of
 	// the process. 0 where the process could not be looked up.
-	Start uint64
+	Start uint64 `json:"start"`
 }
 
 // ProcessType says in which of the driver's lists a process stands.
@@ -263,65 +306,90 @@ func (t ProcessType) String() string {
 	return ""
 }
 
+// Letter is that of a process's state: a number is none in a recording.
+type Letter byte
+
+// MarshalText returns the letter.
+func (l Letter) MarshalText() ([]byte, error) { return []byte(string(rune(l))), nil }
+
+// UnmarshalText takes a letter.
+func (l *Letter) UnmarshalText(text []byte) error {
+	r, size := utf8.DecodeRune(text)
+	if size != len(text) || size == 0 || r > math.MaxUint8 {
+		return fmt.Errorf("cannot read %q as the letter of a state", text)
+	}
+	*l = Letter(r)
+	return nil
+}
+
 // Process is one process on a GPU.
 type Process struct {
-	ID   ProcessID
-	Type ProcessType
+	ID   ProcessID   `json:"id"`
+	Type ProcessType `json:"type,omitzero"`
 	// Instance is the GPU instance that it runs on; absent without MIG.
-	Instance Opt[uint32]
+	Instance Opt[uint32] `json:"instance,omitzero"`
 	// Started is its start on the clock of Sample.T; absent where it could not
 	// be looked up.
-	Started Opt[time.Duration]
+	Started Opt[time.Duration] `json:"started,omitzero"`
 	// Used is the memory that it holds in bytes; the larger one if it stands in
 	// several lists.
-	Used Opt[uint64]
+	Used Opt[uint64] `json:"used,omitzero"`
 	// SM, MemoryController, Encoder and Decoder are utilisation ratios, the
 	// highest since the sample before, or of the last five seconds: that is how often a driver is asked for
 	// them. Absent is not idle.
-	SM, MemoryController, Encoder, Decoder Opt[float64]
+	SM               Opt[float64] `json:"sm,omitzero"`
+	MemoryController Opt[float64] `json:"memory_controller,omitzero"`
+	Encoder          Opt[float64] `json:"encoder,omitzero"`
+	Decoder          Opt[float64] `json:"decoder,omitzero"`
 	// CPU is the processor time that it has used so far. Like State it need not be
 	// in every sample.
-	CPU Opt[time.Duration]
+	CPU Opt[time.Duration] `json:"cpu,omitzero"`
 	// State is the letter of /proc/PID/stat, 0 when unknown or not read this time, X where it has
 	// ended and the driver lists it all the same; Orphaned says that
 	// its parent is gone and that it is no service.
-	State    byte
-	Orphaned bool
+	State    Letter `json:"state,omitzero"`
+	Orphaned bool   `json:"orphaned,omitzero"`
 	// Owner is whose process it is. A driver does not know: nil then, and the
 	// reader of the sample looks it up.
-	Owner *Owner
+	Owner *Owner `json:"owner,omitzero"`
 	// Allocator is what the memory allocator in the process says of this GPU. A driver does
 	// not know: nil then, and where the process has no probe.
-	Allocator *Allocator
+	Allocator *Allocator `json:"allocator,omitzero"`
 }
 
 // Allocator is what a memory allocator that keeps freed memory for itself, as that of
 // PyTorch, says of what it holds on one GPU. It is immutable once it is shared. What a
 // framework does not tell is absent.
 type Allocator struct {
-	Framework string // torch, tensorflow, jax, cupy, or what another program calls itself
-	Version   string // of the framework
-	Backend   string // as PyTorch names it: native, cudaMallocAsync
+	Framework string `json:"framework,omitzero"` // torch, tensorflow, jax, cupy, or what another program calls itself
+	Version   string `json:"version,omitzero"`   // of the framework
+	Backend   string `json:"backend,omitzero"`   // as PyTorch names it: native, cudaMallocAsync
 	// Allocated are the bytes that live tensors hold, Reserved those that the allocator has
 	// from the driver, Active those in blocks that are in use or wait for a stream, and
 	// InactiveSplit the free ones beside used ones in one segment, which cannot be given back.
-	Allocated, Reserved, Active, InactiveSplit Opt[uint64]
+	Allocated     Opt[uint64] `json:"allocated,omitzero"`
+	Reserved      Opt[uint64] `json:"reserved,omitzero"`
+	Active        Opt[uint64] `json:"active,omitzero"`
+	InactiveSplit Opt[uint64] `json:"inactive_split,omitzero"`
 	// Retries counts allocations that succeeded only after the cache was emptied, OOMs those
 	// that failed.
-	Retries, OOMs Opt[uint64]
+	Retries Opt[uint64] `json:"retries,omitzero"`
+	OOMs    Opt[uint64] `json:"oo_ms,omitzero"`
 }
 
 // Owner says whose a process is. Fields that do not apply or are not known are
 // empty. An Owner is immutable once it is shared.
 type Owner struct {
-	Process                   string // base name of the executable, or of the program of an interpreter
-	User                      string
-	Command                   string // the arguments; only if the operator asked for them
-	ContainerID               string
-	Namespace, Pod, Container string
-	SlurmJob                  string
+	Process     string `json:"process,omitzero"` // base name of the executable, or of the program of an interpreter
+	User        string `json:"user,omitzero"`
+	Command     string `json:"command,omitzero"` // the arguments; only if the operator asked for them
+	ContainerID string `json:"container_id,omitzero"`
+	Namespace   string `json:"namespace,omitzero"`
+	Pod         string `json:"pod,omitzero"`
+	Container   string `json:"container,omitzero"`
+	SlurmJob    string `json:"slurm_job,omitzero"`
 	// Lives names what the process runs over all its lives, but for the GPU's model.
-	Lives lives.ID
+	Lives lives.ID `json:"lives,omitzero"`
 }
 
 // Group returns the name under which the memory of several processes is summed:

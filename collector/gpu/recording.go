@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // recordingFormatName and recordingVersion stand in the first line of a
@@ -71,11 +71,12 @@ func (w *Writer) Write(info Info, s Sample, st *Status) error {
 	}
 	var err error
 	if last, known := w.infos[info.UUID]; !known || last != info {
-		if lines, err = appendObject(lines, recordingLine{GPU: &info}); err != nil {
+		if lines, err = appendLine(lines, &recordingLine{GPU: &info}); err != nil {
 			return fmt.Errorf("recording: %w", err)
 		}
 	}
-	if lines, err = appendObject(lines, recordingLine{UUID: info.UUID, Sample: &s, Status: st}); err != nil {
+	s.Time = s.Time.UTC()
+	if lines, err = appendLine(lines, &recordingLine{UUID: info.UUID, Sample: &s, Status: st}); err != nil {
 		return fmt.Errorf("recording: %w", err)
 	}
 	if _, err := w.w.Write(lines); err != nil {
@@ -89,27 +90,34 @@ func (w *Writer) Write(info Info, s Sample, st *Status) error {
 
 // recordingLine is a line of a recording below its header.
 type recordingLine struct {
-	GPU    *Info
-	UUID   string
-	Sample *Sample
-	Status *Status
+	GPU    *Info   `json:"gpu,omitzero"`
+	UUID   string  `json:"uuid,omitzero"`
+	Sample *Sample `json:"sample,omitzero"`
+	Status *Status `json:"status,omitzero"`
 }
 
-// appendObject appends a line.
-func appendObject(b []byte, line recordingLine) ([]byte, error) {
-	b, err := appendJSON(b, reflect.ValueOf(line))
-	return append(b, '\n'), err
+// appendLine appends a line.
+func appendLine(b []byte, line *recordingLine) ([]byte, error) {
+	text, err := json.Marshal(line)
+	return append(append(b, text...), '\n'), err
 }
 
 // recordingFormat is the format that Writer writes.
-type recordingFormat struct{ infos map[string]Info }
+type recordingFormat struct {
+	infos   map[string]Info
+	text    *strings.Reader // the line that decoder reads: one decoder for all lines takes less time
+	decoder *json.Decoder
+}
 
 // newRecordingFormat returns the format that a first line in JSON stands for.
 func newRecordingFormat(first string) (format, error) {
 	if err := checkHeader(first); err != nil {
 		return nil, err
 	}
-	return &recordingFormat{infos: map[string]Info{}}, nil
+	text := strings.NewReader("")
+	f := &recordingFormat{infos: map[string]Info{}, text: text, decoder: json.NewDecoder(text)}
+	f.decoder.DisallowUnknownFields()
+	return f, nil
 }
 
 // checkHeader returns an error if this program cannot read what the header
@@ -132,7 +140,7 @@ func (f *recordingFormat) line(text string) (reading, bool, error) {
 	if strings.HasPrefix(text, `{"format"`) { // recordings that were put one after the other
 		return reading{}, false, checkHeader(text)
 	}
-	line, err := parseRecordingLine(text)
+	line, err := f.parse(text)
 	if err != nil {
 		return reading{}, false, err
 	}
@@ -150,6 +158,7 @@ func (f *recordingFormat) line(text string) (reading, bool, error) {
 	if !known {
 		return reading{}, false, fmt.Errorf("sample of GPU %q, of which no gpu line was before: the start of the recording is missing", line.UUID)
 	}
+	line.Sample.Time = line.Sample.Time.UTC()
 	if err := checkRecorded(line.Sample); err != nil {
 		return reading{}, false, err
 	}
@@ -158,30 +167,22 @@ func (f *recordingFormat) line(text string) (reading, bool, error) {
 
 func (*recordingFormat) end() []reading { return nil }
 
-// parseRecordingLine reads a line. What it does not know is an error: it was
+// parse reads a line. What it does not know is an error: it was
 // written by a program that knows more, and would be lost.
-func parseRecordingLine(text string) (recordingLine, error) {
+func (f *recordingFormat) parse(text string) (recordingLine, error) {
+	f.text.Reset(text)
 	var line recordingLine
-	if scanLine(text, &line) {
-		return line, nil
-	}
-	return decodeRecordingLine(text)
-}
-
-// decodeRecordingLine reads any line, and says what is wrong with it.
-func decodeRecordingLine(text string) (recordingLine, error) {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber() // 64-bit integers do not fit a float64
-	var object map[string]any
-	err := d.Decode(&object)
-	if _, more := d.Token(); err == nil && more != io.EOF {
+	err := f.decoder.Decode(&line)
+	if _, more := f.decoder.Token(); err == nil && more != io.EOF {
 		err = errors.New("there is something behind it")
 	}
-	if err != nil {
-		return recordingLine{}, fmt.Errorf("cannot read the line as a JSON object: %w", err)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("%s: cannot take a JSON %s for a %s", wrong.Field, wrong.Value, wrong.Type)
 	}
-	var line recordingLine
-	return line, setJSON(reflect.ValueOf(&line).Elem(), object)
+	if err != nil {
+		return recordingLine{}, fmt.Errorf("cannot read the line: %w: if another release wrote it, replay it with that", err)
+	}
+	return line, nil
 }
 
 // checkRecorded returns an error if a sample holds what no driver has measured.
@@ -192,8 +193,9 @@ func checkRecorded(s *Sample) error {
 	if y := s.Time.Year(); !s.Time.IsZero() && (y < 1971 || y > lastYear) {
 		return fmt.Errorf("sample.time: %v is not between 1971 and %d", s.Time, lastYear)
 	}
-	amounts := map[string]Memory{"memory": s.Memory}
+	amounts, owners := map[string]Memory{"memory": s.Memory}, []*Owner{s.Owner}
 	for i, in := range s.Instances {
+		owners = append(owners, in.Owner)
 		amounts[fmt.Sprintf("instances[%d].memory", i)] = in.Memory
 	}
 	for name, m := range amounts {
@@ -206,6 +208,15 @@ func checkRecorded(s *Sample) error {
 	for i, p := range s.Processes {
 		if p.Used.V > detector.MaxBytes {
 			return fmt.Errorf("sample.processes[%d].used: no GPU has %d bytes", i, p.Used.V)
+		}
+		if p.Type > Compute|Graphics|MPS {
+			return fmt.Errorf("sample.processes[%d].type: %d is no sum of 1, 2 and 4", i, p.Type)
+		}
+		owners = append(owners, p.Owner)
+	}
+	for _, o := range owners {
+		if o != nil && o.Lives.Basis >= 2*lives.BasisGPU {
+			return fmt.Errorf("sample: owner.lives.basis: %d is no sum of 1, 2, 4, 8 and 16", o.Lives.Basis)
 		}
 	}
 	return nil

@@ -64,6 +64,8 @@ func TestRecordingRoundTrip(t *testing.T) {
 	}
 }
 
+var timeType = reflect.TypeFor[time.Time]()
+
 // fill sets everything below v to a value that is not zero, each a different one.
 func fill(v reflect.Value, n *int64) {
 	*n++
@@ -120,6 +122,36 @@ func TestRecordingKeepsEveryField(t *testing.T) {
 	}
 	if got := replayAll(t, write(t, b.String()), nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// everyField is a recording in which every field is set.
+func everyField(tb testing.TB) []byte {
+	tb.Helper()
+	var n int64
+	var info Info
+	var s Sample
+	var st Status
+	fill(reflect.ValueOf(&info).Elem(), &n)
+	fill(reflect.ValueOf(&s).Elem(), &n)
+	fill(reflect.ValueOf(&st).Elem(), &n)
+	s.T = time.Duration(simStart.UnixNano())
+	s.Processes[0].State, s.Processes[1].State = 'R', 'S'
+	var b bytes.Buffer
+	if err := NewWriter(&b).Write(info, s, &st); err != nil {
+		tb.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestRecordingNames pins the name of every field.
+func TestRecordingNames(t *testing.T) {
+	want, err := os.ReadFile("testdata/every-field.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := everyField(t); !bytes.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -221,18 +253,6 @@ func TestProgramNamesAreBounded(t *testing.T) {
 	}
 }
 
-func TestSnakeCase(t *testing.T) {
-	for name, want := range map[string]string{
-		"UUID": "uuid", "PCIBusID": "pci_bus_id", "VBIOSVersion": "vbios_version", "SlurmJob": "slurm_job",
-		"BAR1": "bar1", "PCIe": "pcie", "NVLinks": "nvlinks", "MIGEnabled": "mig_enabled", "T": "t", "V": "value",
-		"ReceivedBytes": "received_bytes", "SM": "sm", "ID": "id", "GPU": "gpu",
-	} {
-		if got := snakeCase(name); got != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
-		}
-	}
-}
-
 func TestRecordingErrors(t *testing.T) {
 	const head = `{"format":"gpu_leak_exporter recording","version":1}` + "\n"
 	const gpu = `{"gpu":{"index":0,"uuid":"GPU-a"}}` + "\n"
@@ -240,6 +260,7 @@ func TestRecordingErrors(t *testing.T) {
 		return `{"uuid":"GPU-a","sample":{"time":"2026-03-01T10:00:00Z","t":1772359200000000000` + rest + "}}\n"
 	}
 	const release = "replay it with the release that wrote it"
+	const wrong, other = "cannot read the line: ", ": if another release wrote it, replay it with that"
 	for _, tc := range []struct{ name, text, want string }{
 		{"version", `{"format":"gpu_leak_exporter recording","version":2,"more":[]}` + "\n", "FILE:1: recording of version 2: this program reads version 1; " + release},
 		{"no version", `{"format":"gpu_leak_exporter recording"}` + "\n", "FILE:1: recording of version 0: this program reads version 1; " + release},
@@ -250,26 +271,27 @@ func TestRecordingErrors(t *testing.T) {
 		{"no uuid", head + `{"gpu":{"index":0}}` + "\n", "FILE:2: gpu: has no uuid"},
 		{"nothing", head + "{}\n", "FILE:2: holds neither a gpu nor a sample"},
 		{"null", head + "null\n", "FILE:2: holds neither a gpu nor a sample"},
-		{"no JSON", head + "hello\n", "FILE:2: cannot read the line as a JSON object: invalid character 'h' looking for beginning of value"},
-		{"two objects", head + "{} {}\n", "FILE:2: cannot read the line as a JSON object: there is something behind it"},
-		{"unknown field", head + gpu + sample(`,"colour":"green"`), `FILE:3: sample: unknown field "colour": ` + release},
-		{"unknown kind of line", head + `{"event":{}}` + "\n", `FILE:2: unknown field "event": ` + release},
-		{"a text for a number", head + gpu + sample(`,"memory":{"used":"1"}`), "FILE:3: sample: memory: used: cannot read \"1\" as a whole number in its range"},
-		{"null for a number", head + gpu + sample(`,"memory":{"used":null}`), "FILE:3: sample: memory: used: cannot read null as a whole number in its range"},
-		{"a fraction of a byte", head + gpu + sample(`,"memory":{"used":1.5}`), "FILE:3: sample: memory: used: cannot read 1.5 as a whole number in its range"},
+		{"no JSON", head + "hello\n", "FILE:2: " + wrong + "invalid character 'h' looking for beginning of value" + other},
+		{"two objects", head + "{} {}\n", "FILE:2: " + wrong + "there is something behind it" + other},
+		{"unknown field", head + gpu + sample(`,"colour":"green"`), "FILE:3: " + wrong + `json: unknown field "colour"` + other},
+		{"unknown kind of line", head + `{"event":{}}` + "\n", "FILE:2: " + wrong + `json: unknown field "event"` + other},
+		{"a text for a number", head + gpu + sample(`,"memory":{"used":"1"}`), "FILE:3: " + wrong + "sample.memory.used: cannot take a JSON string for a uint64" + other},
+		{"null for a time", head + gpu + `{"uuid":"GPU-a","sample":{"t":null}}` + "\n", "FILE:3: sample.t: 0 ns is not between 1971 and 2200"},
+		{"a fraction of a byte", head + gpu + sample(`,"memory":{"used":1.5}`), "FILE:3: " + wrong + "sample.memory.used: cannot take a JSON number 1.5 for a uint64" + other},
 		{"all ones", head + gpu + sample(`,"memory":{"used":18446744073709551615}`), "FILE:3: sample.memory: no GPU has 18446744073709551615 bytes"},
 		{"all ones in a process", head + gpu + sample(`,"processes":[{"used":18446744073709551615}]`), "FILE:3: sample.processes[0].used: no GPU has 18446744073709551615 bytes"},
-		{"too big a float", head + gpu + sample(`,"processes":[{"sm":1e999}]`), "FILE:3: sample: processes: [0]: sm: cannot read 1e999 as a number"},
-		{"too big a pid", head + gpu + sample(`,"processes":[{"id":{"pid":4294967296}}]`), "FILE:3: sample: processes: [0]: id: pid: cannot read 4294967296 as a whole number in its range"},
-		{"type", head + gpu + sample(`,"processes":[{"type":8}]`), "FILE:3: sample: processes: [0]: type: cannot read 8 as a whole number in its range"},
-		{"basis", head + gpu + sample(`,"processes":[{"owner":{"lives":{"basis":32}}}]`), "FILE:3: sample: processes: [0]: owner: lives: basis: cannot read 32 as a whole number in its range"},
-		{"a letter for a basis", head + gpu + sample(`,"processes":[{"owner":{"lives":{"basis":"R"}}}]`), "FILE:3: sample: processes: [0]: owner: lives: basis: cannot read \"R\" as a whole number in its range"},
-		{"state", head + gpu + sample(`,"processes":[{"state":"running"}]`), "FILE:3: sample: processes: [0]: state: cannot read \"running\" as a letter"},
-		{"list", head + gpu + sample(`,"processes":{}`), "FILE:3: sample: processes: is no list"},
-		{"object", head + gpu + sample(`,"memory":[]`), "FILE:3: sample: memory: is no object"},
-		{"truth", head + gpu + sample(`,"mig_enabled":"yes"`), "FILE:3: sample: mig_enabled: cannot read \"yes\" as true or false"},
-		{"text", head + `{"gpu":{"uuid":7}}` + "\n", "FILE:2: gpu: uuid: cannot read 7 as a text"},
-		{"wall time", head + gpu + `{"uuid":"GPU-a","sample":{"time":"noon","t":1}}` + "\n", "FILE:3: sample: time: cannot read \"noon\" as a time"},
+		{"too big a float", head + gpu + sample(`,"processes":[{"sm":1e999}]`), "FILE:3: " + wrong + "sample.processes.sm: cannot take a JSON number 1e999 for a float64" + other},
+		{"too big a pid", head + gpu + sample(`,"processes":[{"id":{"pid":4294967296}}]`), "FILE:3: " + wrong + "sample.processes.id.pid: cannot take a JSON number 4294967296 for a uint32" + other},
+		{"type", head + gpu + sample(`,"processes":[{"type":8}]`), "FILE:3: sample.processes[0].type: 8 is no sum of 1, 2 and 4"},
+		{"basis of whom an instance is allotted to", head + gpu + sample(`,"instances":[{"id":1,"owner":{"lives":{"basis":32}}}]`), "FILE:3: sample: owner.lives.basis: 32 is no sum of 1, 2, 4, 8 and 16"},
+		{"basis", head + gpu + sample(`,"processes":[{"owner":{"lives":{"basis":32}}}]`), "FILE:3: sample: owner.lives.basis: 32 is no sum of 1, 2, 4, 8 and 16"},
+		{"a letter for a basis", head + gpu + sample(`,"processes":[{"owner":{"lives":{"basis":"R"}}}]`), "FILE:3: " + wrong + "sample.processes.owner.lives.basis: cannot take a JSON string for a lives.Basis" + other},
+		{"state", head + gpu + sample(`,"processes":[{"state":"running"}]`), "FILE:3: " + wrong + `cannot read "running" as the letter of a state` + other},
+		{"list", head + gpu + sample(`,"processes":{}`), "FILE:3: " + wrong + "sample.processes: cannot take a JSON object for a []gpu.Process" + other},
+		{"object", head + gpu + sample(`,"memory":[]`), "FILE:3: " + wrong + "sample.memory: cannot take a JSON array for a gpu.Memory" + other},
+		{"truth", head + gpu + sample(`,"mig_enabled":"yes"`), "FILE:3: " + wrong + "sample.mig_enabled: cannot take a JSON string for a bool" + other},
+		{"text", head + `{"gpu":{"uuid":7}}` + "\n", "FILE:2: " + wrong + "gpu.uuid: cannot take a JSON number for a string" + other},
+		{"wall time", head + gpu + `{"uuid":"GPU-a","sample":{"time":"noon","t":1}}` + "\n", "FILE:3: " + wrong + `parsing time "noon" as "2006-01-02T15:04:05Z07:00": cannot parse "noon" as "2006"` + other},
 		{"late wall time", head + gpu + `{"uuid":"GPU-a","sample":{"time":"9999-12-31T23:59:59-23:00","t":1772359200000000000}}` + "\n", "FILE:3: sample.time: 10000-01-01 22:59:59 +0000 UTC is not between 1971 and 2200"},
 		{"no time", head + gpu + `{"uuid":"GPU-a","sample":{}}` + "\n", "FILE:3: sample.t: 0 ns is not between 1971 and 2200"},
 		{"cut off", head + gpu + sample("")[:30], "FILE:3: the file ends inside this line: remove the line, or end it with a line break if it is whole"},
@@ -306,7 +328,7 @@ func TestWriterErrors(t *testing.T) {
 		t.Errorf("no UUID: %v", err)
 	}
 	bad := &Status{Power: Power{Watts: Some(math.NaN())}}
-	if err := w.Write(info, s, bad); err == nil || err.Error() != "recording: status: power: watts: json: unsupported value: NaN" {
+	if err := w.Write(info, s, bad); err == nil || err.Error() != "recording: json: error calling MarshalJSON for type gpu.Opt[float64]: json: unsupported value: NaN" {
 		t.Errorf("NaN: %v", err)
 	}
 	if b.Len() > 0 {
@@ -378,5 +400,20 @@ func checkAgain(t *testing.T, want []reading) {
 	}
 	if got := readFuzzed(t, b.String()); !reflect.DeepEqual(got, want) {
 		t.Fatalf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// BenchmarkReadRecording reads a GPU and a sample in which every field is set.
+func BenchmarkReadRecording(b *testing.B) {
+	text := everyField(b)
+	b.ReportAllocs()
+	for range b.N {
+		r, err := NewRecordingReader("r", bytes.NewReader(text), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := r.Next(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -42,10 +42,12 @@ func (b Basis) String() string {
 // ID names what a process runs. Exact is made of all that is known; Kin is what a changed batch size,
 // another version or another GPU leaves as it is, the fallback.
 type ID struct {
-	Exact, Kin Key
-	Basis      Basis // of Exact
+	Exact Key   `json:"exact,omitzero"`
+	Kin   Key   `json:"kin,omitzero"`
+	Basis Basis `json:"basis,omitzero"` // of Exact
 	// Program and Image are those of the Identity, for people to read.
-	Program, Image string
+	Program string `json:"program,omitzero"`
+	Image   string `json:"image,omitzero"`
 }
 
 // Identity is what is known of what a process runs. What is not known is empty.
