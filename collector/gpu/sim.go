@@ -79,8 +79,6 @@ func NewSim(scenario string, opt SimOptions) (Source, error) {
 type script struct {
 	gpus   []*simGPU
 	events []simEvent // ordered by time
-	// driverAfter is when the driver gets loaded.
-	driverAfter time.Duration
 }
 
 // simEvent is an XID error of the script.
@@ -104,7 +102,7 @@ func newSim(s script, opt SimOptions, p *pace) *sim {
 	src := &sim{script: s, start: opt.Start, pace: p}
 	for _, g := range s.gpus {
 		src.devices = append(src.devices, &simDevice{
-			src: src, gpu: g, at: s.driverAfter, interval: opt.Interval,
+			src: src, gpu: g, interval: opt.Interval,
 			owners: make([]simOwner, len(g.processes)),
 		})
 	}
@@ -119,12 +117,6 @@ func (s *sim) Devices(ctx context.Context) ([]Device, error) {
 	}
 	if s.pace.closed() {
 		return nil, errClosed
-	}
-	if s.script.driverAfter > 0 && s.pace.due(s.script.driverAfter) > 0 {
-		return nil, &DriverError{
-			Reason: "driver_not_loaded",
-			Err:    fmt.Errorf("the scenario loads the driver %v after its start", s.script.driverAfter),
-		}
 	}
 	return slices.Clone(s.devices), nil
 }

@@ -25,7 +25,6 @@ var scenarios = []simScenario{
 	{ScenarioInfo{"mig", "3 GPUs with MIG: seven 1g.10gb slices of which one leaks, a mixed layout, and one with MIG off"}, migScript},
 	{ScenarioInfo{"churn", "1 GPU on which 64 workers start and end processes all the time, 50,000 an hour, beside a server that leaks"}, churnScript},
 	{ScenarioInfo{"crashloop", "1 GPU whose only pod leaks 600 MiB a minute, is out of memory after 17 minutes, dies, and is started again a minute later, for ever"}, crashLoopScript},
-	{ScenarioInfo{"nodriver", "2 GPUs whose driver is not loaded for the first 60 s"}, nodriverScript},
 }
 
 // simBuilder collects the GPUs of a scenario.
@@ -339,15 +338,4 @@ func crashLoopScript() script {
 	loop.gap = time.Minute
 	b.add(&simT4, loop)
 	return b.script()
-}
-
-func nodriverScript() script {
-	b := &simBuilder{name: "nodriver"}
-	const base, perMinute = 8 * gib, 60 * mib
-	b.add(&simT4, server(pod("default", "bge-0", "tei", "text-embeddings-router", "app"), 3*gib, 0.2))
-	b.add(&simT4, leaker(pod("default", "leaky-0", "app", "app.py", "app"),
-		12*time.Minute, base, perMinute, simT4.capacity()-simBaseline-base))
-	s := b.script()
-	s.driverAfter = time.Minute
-	return s
 }

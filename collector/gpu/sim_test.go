@@ -36,8 +36,7 @@ func devicesOf(t *testing.T, src Source, err error) []Device {
 	return devices
 }
 
-// simOf returns a scenario that never sleeps, and its devices. The one without a
-// driver at its start has one then, too.
+// simOf returns a scenario that never sleeps, and its devices.
 func simOf(t *testing.T, name string, interval time.Duration) (*sim, []Device) {
 	t.Helper()
 	src, err := NewSim(name, SimOptions{Interval: interval, Speed: math.Inf(1), Start: simStart})
@@ -76,8 +75,8 @@ func TestNewSimErrors(t *testing.T) {
 		name, scenario, want string
 		opt                  SimOptions
 	}{
-		{"unknown", "nod", `unknown scenario "nod": choose one of node, leak, healthy, faulty, mig, churn, crashloop, nodriver`, SimOptions{}},
-		{"empty", "", `unknown scenario "": choose one of node, leak, healthy, faulty, mig, churn, crashloop, nodriver`, SimOptions{}},
+		{"unknown", "nod", `unknown scenario "nod": choose one of node, leak, healthy, faulty, mig, churn, crashloop`, SimOptions{}},
+		{"empty", "", `unknown scenario "": choose one of node, leak, healthy, faulty, mig, churn, crashloop`, SimOptions{}},
 		{"interval", "node", "sampling interval -1s: must be above 0", SimOptions{Interval: -time.Second}},
 		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", SimOptions{Speed: -2}},
 		{"start", "node", "start 0002-01-01 00:00:00 +0000 UTC: must lie between 1971 and 2200", SimOptions{Start: time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC)}},
@@ -103,6 +102,10 @@ func TestNewSimDefaults(t *testing.T) {
 			if s.T != time.Duration(s.Time.UnixNano()) {
 				t.Errorf("T is %v, want that of %v", s.T, s.Time)
 			}
+		}
+		again, err := src.Devices(t.Context())
+		if err != nil || again[0] != d {
+			t.Errorf("other devices the second time: %v, %v", again, err)
 		}
 	})
 }
@@ -410,34 +413,6 @@ func TestSimChurn(t *testing.T) {
 	}
 }
 
-func TestSimNoDriver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src, err := NewSim("nodriver", SimOptions{Speed: 60, Start: simStart})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer src.Close()
-		time.Sleep(999 * time.Millisecond)
-		_, err = src.Devices(t.Context())
-		var driver *DriverError
-		if !errors.As(err, &driver) || driver.Reason != "driver_not_loaded" || driver.Fatal {
-			t.Fatalf("error %v, want driver_not_loaded", err)
-		}
-		time.Sleep(time.Millisecond)
-		devices, err := src.Devices(t.Context())
-		if err != nil || len(devices) != 2 {
-			t.Fatalf("%d devices, %v", len(devices), err)
-		}
-		if s := next(t, devices[0]); !s.Time.Equal(simStart.Add(61 * time.Second)) {
-			t.Errorf("first sample at %v", s.Time)
-		}
-		again, err := src.Devices(t.Context())
-		if err != nil || again[0] != devices[0] {
-			t.Errorf("other devices the second time: %v, %v", again, err)
-		}
-	})
-}
-
 func TestSimFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, err := NewSim("faulty", SimOptions{Speed: 1, Start: simStart})
@@ -629,7 +604,6 @@ func TestSimVerdicts(t *testing.T) {
 		{"healthy", 240, nil},
 		{"mig", 40, map[string][2]int{"worker.py of worker-4": {10, 23}}},
 		{"churn", 30, map[string][2]int{"router.py": {10, 23}}},
-		{"nodriver", 30, map[string][2]int{"app.py": {12, 25}}},
 	} {
 		t.Run(tt.scenario, func(t *testing.T) {
 			t.Parallel()

@@ -337,8 +337,8 @@ func TestDashboardsLive(t *testing.T) {
 			// GPUs that hang, that are lost, that are hot, whose memory has errors: slow
 			// enough for a scrape before, also where it takes a minute to begin.
 			simulated(t, "faulty", "2"),
-			// Its driver is not there for a minute.
-			simulated(t, "nodriver", "1"),
+			// It has no driver.
+			harness.StartExporter(t, harness.Options{Args: []string{"--nvml.library-path=" + filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}),
 			// Its process runs out of memory after half a minute, and after another.
 			simulated(t, "leak", "300"),
 			driver.exporter,
