@@ -114,7 +114,7 @@ func dumped(t *testing.T, path string) string {
 // TestExported judges what the exporter's own series tell as the exporter judged its samples: a
 // dump of them as the recording of them.
 func TestExported(t *testing.T) {
-	for scenario, leaks := range map[string]int{"node": 8, "mig": 2, "crashloop": 1, "healthy": 0} {
+	for scenario, leaks := range map[string]int{"node": 8, "crashloop": 1, "healthy": 0} {
 		t.Run(scenario, func(t *testing.T) {
 			recording := filepath.Join(t.TempDir(), "r")
 			if code, stderr := call(t.Context(), t, "record", "--output="+recording, "--source=sim:"+scenario, "--source.speed=inf", "--interval=15s", "--duration=2h"); code != exitOK {

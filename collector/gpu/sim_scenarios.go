@@ -22,7 +22,6 @@ var scenarios = []simScenario{
 	{ScenarioInfo{"leak", "1 GPU whose only process holds still for 15 minutes, then leaks 50 MB a minute, is out of memory after 120 minutes of that, dies and starts again 30 s later"}, leakScript},
 	{ScenarioInfo{"healthy", "5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that fills, flat server"}, healthyScript},
 	{ScenarioInfo{"faulty", "8 GPUs of which 7 go wrong: hang after 2m, XID 79 after 3m, ECC errors after 90s, heat after 1m, unknown process memory, an old consumer card, failing reads"}, faultyScript},
-	{ScenarioInfo{"mig", "3 GPUs with MIG: seven 1g.10gb slices of which one leaks, a mixed layout, and one with MIG off"}, migScript},
 	{ScenarioInfo{"churn", "1 GPU on which 64 workers start and end processes all the time, 50,000 an hour, beside a server that leaks"}, churnScript},
 	{ScenarioInfo{"crashloop", "1 GPU whose only pod leaks 600 MiB a minute, is out of memory after 17 minutes, dies, and is started again a minute later, for ever"}, crashLoopScript},
 }
@@ -279,34 +278,6 @@ func faultyScript() script {
 		simEvent{at: 91 * time.Second, gpu: 3, xid: 63},
 		simEvent{at: 3 * time.Minute, gpu: 2, xid: 79},
 	)
-}
-
-func migScript() script {
-	b := &simBuilder{name: "mig"}
-	const total, base, perMinute = 9984 * mib, 1500 * mib, 25 * mib
-	var processes []*simProcess
-	for i := range 7 {
-		id := uint32(7 + i)
-		o := pod("batch", fmt.Sprintf("worker-%d", i), "worker", "worker.py", "app")
-		if i == 4 {
-			leak := leaker(o, 20*time.Minute, base, perMinute, total-64*mib-base)
-			leak.start = -10 * time.Minute
-			processes = append(processes, in(id, leak))
-			continue
-		}
-		processes = append(processes, in(id, trainer(o, 2*gib, 5*gib, time.Duration(60+10*i)*time.Second)))
-	}
-	g := b.add(&simH100, processes...)
-	for i := range 7 {
-		g.slice(uint32(7+i), "1g.10gb", total)
-	}
-	g = b.add(&simA100,
-		in(1, trainer(job("5005", "train.py", "alice"), 6*gib, 20*gib, 2*time.Minute)),
-		in(5, server(pod("inference", "bge-0", "tei", "text-embeddings-router", "app"), 2*gib, 0.2)))
-	g.slice(1, "3g.40gb", 40192*mib)
-	g.slice(5, "2g.20gb", 19968*mib)
-	b.add(&simA100, server(pod("inference", "whisper-0", "asr", "asr_server.py", "app"), 9*gib, 0.3))
-	return b.script()
 }
 
 func churnScript() script {

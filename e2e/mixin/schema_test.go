@@ -146,7 +146,7 @@ func TestMixinSchema(t *testing.T) {
 	t.Parallel()
 	s := declared(t)
 	seen := map[string]bool{}
-	for _, source := range []string{"node", "faulty", "mig"} {
+	for _, source := range []string{"node", "faulty"} {
 		p := simulated(t, source, "1200", "--collector.process.command")
 		var show harness.Metrics
 		harness.Eventually(t, patience, func() error {
