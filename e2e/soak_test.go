@@ -6,6 +6,9 @@
 package e2e
 
 import (
+	"bufio"
+	"compress/gzip"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,10 +23,12 @@ import (
 
 var soakTime = flag.Duration("soak.time", 40*time.Second, "how long the exporter is watched; each second is half an hour of simulated time")
 
-// soakSpeed is how fast the simulated time goes, and soakStep how far apart two scrapes are.
+// soakSpeed is how fast the simulated time goes, and soakStep how far apart two scrapes are. Two samples are
+// soakInterval apart.
 const (
-	soakSpeed = 1800
-	soakStep  = 500 * time.Millisecond
+	soakSpeed    = 1800
+	soakStep     = 500 * time.Millisecond
+	soakInterval = 5 * time.Second
 )
 
 // usage is what the exporter takes, by name.
@@ -54,9 +59,10 @@ func used(t *testing.T, p *harness.Process, s harness.Metrics) usage {
 // several times a second: what is resident goes up and down between 40 and 60 MiB, and the detector calls that a step or a
 // sawtooth, and no leak. What is live shows in an exporter that collects once its heap is a tenth larger: that is stable.
 func TestSoak(t *testing.T) {
+	recording := churn(t)
 	t.Run("as shipped", func(t *testing.T) {
 		t.Parallel()
-		all := soak(t)
+		all := soak(t, recording)
 		names := []string{"goroutines", "descriptors", "threads", "series"}
 		if !raced {
 			names = append(names, "heap", "resident")
@@ -82,18 +88,61 @@ func TestSoak(t *testing.T) {
 		if *soakTime >= 5*time.Minute { // before, it is not judged for long enough to be known by its form
 			verdict = "no leak  stable"
 		}
-		judgeItself(t, soak(t, "GOGC=10"), "heap", verdict)
+		judgeItself(t, soak(t, recording, "GOGC=10"), "heap", verdict)
 	})
 }
 
 // raced is whether the exporter is built with the race detector.
 var raced = os.Getenv("E2E_RACE") != ""
 
+// churn writes a recording of a GPU on which 64 workers start and end all the time, 35,000 an hour, beside a server that
+// leaks and is started again every six hours. The recording ends after the test.
+func churn(t *testing.T) string {
+	t.Helper()
+	const total, each, base, perMinute = 80 << 30, 600 << 20, 2 << 30, 40 << 20
+	path := filepath.Join(t.TempDir(), "recording.gz")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewWriterLevel(file, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(z) // it keeps the first error for Flush
+	fmt.Fprint(w, `{"format":"gpu_leak_exporter recording","version":1}`+"\n"+`{"gpu":{"index":0,"uuid":"GPU-churn"}}`+"\n")
+	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	var workers [64]int // of each the number of its process, which is its start
+	started := 0
+	for n := range int((*soakTime + 20*time.Second) * soakSpeed / soakInterval) {
+		at := time.Duration(n) * soakInterval
+		life, age := at/(6*time.Hour), at%(6*time.Hour)
+		leak := base + int(age.Minutes()*perMinute)
+		used := leak + len(workers)*each
+		fmt.Fprintf(w, `{"uuid":"GPU-churn","sample":{"time":%q,"t":%d,"step":0,"memory":{"total":%d,"used":%d,"free":%d},"processes":[`+
+			`{"id":{"pid":100,"start":%d},"type":1,"used":%d,"owner":{"process":"router.py","user":"app","namespace":"default","pod":"router-0"}}`,
+			start.Add(at).Format(time.RFC3339), start.Add(at).UnixNano(), total, used, total-used, life, leak)
+		for i := range workers {
+			if n%(1+i%2) == 0 { // one half is in a single sample, the other in two
+				started++
+				workers[i] = started
+			}
+			fmt.Fprintf(w, `,{"id":{"pid":%d,"start":%d},"type":1,"used":%d,"owner":{"process":"render","user":"farm","slurm_job":"%d"}}`,
+				1000+workers[i]%4_000_000, workers[i], each, 60000+i)
+		}
+		fmt.Fprint(w, `],"processes_known":true,"processes_complete":true}}`+"\n")
+	}
+	if err := errors.Join(w.Flush(), z.Close(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // soak watches an exporter for the time of the test.
-func soak(t *testing.T, env ...string) (all []usage) {
+func soak(t *testing.T, recording string, env ...string) (all []usage) {
 	t.Helper()
 	p := harness.StartExporter(t, harness.Options{Env: env, Args: []string{
-		"--source=sim:churn", fmt.Sprintf("--source.speed=%d", soakSpeed), "--detector.state-file=" + filepath.Join(t.TempDir(), "state"),
+		"--source=replay:" + recording, fmt.Sprintf("--source.speed=%d", soakSpeed), "--detector.state-file=" + filepath.Join(t.TempDir(), "state"),
 	}})
 	for end := time.Now().Add(*soakTime); time.Now().Before(end); time.Sleep(soakStep) {
 		all = append(all, used(t, p, p.Scrape(t)))

@@ -26,7 +26,7 @@ import (
 
 // TestWrongCalls holds each mistake to one line that says what to do.
 func TestWrongCalls(t *testing.T) {
-	const scenarios = "node, leak, healthy, faulty, churn, crashloop"
+	const scenarios = "node, leak, healthy, faulty, crashloop"
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

@@ -495,7 +495,7 @@ func TestWrongCalls(t *testing.T) {
 		{"record --output=x --interval=0s", "--interval=0s: must be between 100ms and 1m"},
 		{"record --output=x --source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
 		{"record --output=x --source=prometheus:http://a", "--source=prometheus:URL keeps its history itself: gpuleaktool backtest --prometheus.url=URL reads it"},
-		{"record --output=x --source=sim:y", `--source=sim:y: unknown scenario "y": choose one of node, leak, healthy, faulty, churn, crashloop`},
+		{"record --output=x --source=sim:y", `--source=sim:y: unknown scenario "y": choose one of node, leak, healthy, faulty, crashloop`},
 		{"record --source=sim:leak --output=" + there, "--output=" + there + ": exists already: choose another name or remove it"},
 		{"record --source=sim:leak --output=" + half, "--output=" + half + ": " + half + ".partial exists: another recording is under way or was cut off; backtest reads what it left"},
 		{"record --source=sim:leak --duration=1s --output=", "--output: is empty: name the file to write"},

@@ -5,7 +5,6 @@ package gpu
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -22,7 +21,6 @@ var scenarios = []simScenario{
 	{ScenarioInfo{"leak", "1 GPU whose only process holds still for 15 minutes, then leaks 50 MB a minute, is out of memory after 120 minutes of that, dies and starts again 30 s later"}, leakScript},
 	{ScenarioInfo{"healthy", "5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that fills, flat server"}, healthyScript},
 	{ScenarioInfo{"faulty", "8 GPUs of which 7 go wrong: hang after 2m, XID 79 after 3m, ECC errors after 90s, heat after 1m, unknown process memory, an old consumer card, failing reads"}, faultyScript},
-	{ScenarioInfo{"churn", "1 GPU on which 64 workers start and end processes all the time, 50,000 an hour, beside a server that leaks"}, churnScript},
 	{ScenarioInfo{"crashloop", "1 GPU whose only pod leaks 600 MiB a minute, is out of memory after 17 minutes, dies, and is started again a minute later, for ever"}, crashLoopScript},
 }
 
@@ -278,25 +276,6 @@ func faultyScript() script {
 		simEvent{at: 91 * time.Second, gpu: 3, xid: 63},
 		simEvent{at: 3 * time.Minute, gpu: 2, xid: 79},
 	)
-}
-
-func churnScript() script {
-	b := &simBuilder{name: "churn"}
-	const workers, each, base, perMinute = 64, 300 * mib, 2 * gib, 40 * mib
-	leak := leaker(pod("default", "router-0", "router", "router.py", "app"),
-		20*time.Minute, base, perMinute, simA100.capacity()-simBaseline-workers*2*each-base)
-	leak.start = -10 * time.Minute
-	processes := []*simProcess{leak}
-	for i := range workers {
-		life := 1500*time.Millisecond + time.Duration(i)*80*time.Millisecond
-		processes = append(processes, &simProcess{
-			owner: job(strconv.Itoa(60000+i), "render", "farm"), start: -time.Duration(i) * 70 * time.Millisecond,
-			life: life, gap: 500 * time.Millisecond,
-			shape: sum(flat(each), load(each, life)), sm: 0.01, cores: 0.9,
-		})
-	}
-	b.add(&simA100, processes...)
-	return b.script()
 }
 
 func crashLoopScript() script {
