@@ -17,15 +17,15 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-// Rules for the one process of sim:leak, whose pod is leaky-0.
+// Rules for the process that leaks on GPU 0 of sim:node.
 const (
 	noRules   = "groups: []\n"
-	muteLeak  = "groups:\n- name: test\n  rules:\n  - match: ['{pod=\"leaky-0\"}']\n    mute: true\n"
+	muteLeak  = "groups:\n- name: test\n  rules:\n  - match: ['{pod=~\"rag-embedder-.*\"}']\n    mute: true\n"
 	otherSpan = "groups:\n- name: test\n  rules:\n  - match: ['{scope=\"process\"}']\n    windows: [10m, 2h]\n"
 	badRules  = "groups:\n- name: test\n  rules:\n  - match: ['{pid=1}']\n    mute: perhaps\n"
 )
 
-var leaky = map[string]string{"pod": "leaky-0"}
+var leaky = map[string]string{"pod": "rag-embedder-6d5f8c7b9-x2k4q"}
 
 // ruled starts an exporter over a simulated leak, with rules in a file, and waits
 // until the leak is found.
@@ -34,7 +34,7 @@ func ruled(t *testing.T, args ...string) (p *harness.Process, file string) {
 	file = filepath.Join(t.TempDir(), "rules.yml")
 	write(t, file, noRules)
 	// What is tested is that rules take effect, not how soon a leak is found.
-	args = append(args, "--source=sim:leak", "--source.speed=300", "--detector.config="+file, "--detector.leak-threshold=0.2", "--detector.clear-threshold=0.01")
+	args = append(args, "--source=sim:node", "--source.speed=300", "--detector.config="+file, "--detector.leak-threshold=0.2", "--detector.clear-threshold=0.01")
 	p = harness.StartExporter(t, harness.Options{Args: args})
 	eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(want(s, 1, "gpu_process_leak_detected", leaky), reloaded(s, 1))
@@ -65,7 +65,7 @@ func TestHangupReadsRules(t *testing.T) {
 	hangUp(t, p)
 	eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(reloaded(s, 1), gone(s, "gpu_process_leak_detected", leaky), gone(s, "gpu_process_leak_rate_bytes_per_second", leaky),
-			want(s, 0, "gpu_leak_detected", nil), // nor does the GPU leak: it is judged through its processes
+			want(s, 0, "gpu_leak_detected", map[string]string{"gpu": "0"}), // nor does the GPU leak: it is judged through its processes
 			positive(s, "gpu_process_leak_slope_bytes_per_second", with(leaky, "window", "10m")))
 	})
 	first, err := p.Scrape(t).Value("gpu_leak_exporter_config_last_reload_success_timestamp_seconds", nil)
@@ -176,7 +176,7 @@ func TestReloadIsOff(t *testing.T) {
 		t.Errorf("status %d, %q", status, body)
 	}
 	eventually(t, p, func(s harness.Metrics) error { return want(s, 1, "gpu_process_leak_detected", leaky) })
-	p = harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:leak", "--web.enable-lifecycle"}})
+	p = harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--web.enable-lifecycle"}})
 	if status, body := ask(t, p, http.MethodPost); status != http.StatusOK {
 		t.Errorf("without a file: status %d, %q", status, body)
 	}
@@ -191,7 +191,7 @@ func TestBadRules(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rules.yml")
 	write(t, file, badRules)
-	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:leak", "--detector.config=" + file}})
+	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:node", "--detector.config=" + file}})
 	if code := p.Wait(t, patience); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}

@@ -106,7 +106,7 @@ func TestImageARM(t *testing.T) {
 			t.Errorf("%s --version: %s", program, out)
 		}
 	}
-	p := harness.StartExporter(t, harness.Options{Program: emulated("gpu_leak_exporter"), Args: []string{"--source=sim:leak"}})
+	p := harness.StartExporter(t, harness.Options{Program: emulated("gpu_leak_exporter"), Args: []string{"--source=sim:crashloop"}})
 	if n := len(p.Scrape(t).All("gpu_info", nil)); n == 0 {
 		t.Error("a scrape has no GPU")
 	}

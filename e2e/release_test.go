@@ -152,7 +152,7 @@ func TestReleaseARM(t *testing.T) {
 	if out := output(t, "qemu-aarch64", append(emulated, "--help")...); !strings.Contains(out, "--detector.state-file") {
 		t.Errorf("--help: %s", out)
 	}
-	p := harness.StartExporter(t, harness.Options{Program: append([]string{"qemu-aarch64"}, emulated...), Args: []string{"--source=sim:leak"}})
+	p := harness.StartExporter(t, harness.Options{Program: append([]string{"qemu-aarch64"}, emulated...), Args: []string{"--source=sim:crashloop"}})
 	if n := len(p.Scrape(t).All("gpu_info", nil)); n == 0 {
 		t.Error("a scrape has no GPU")
 	}

@@ -105,7 +105,7 @@ func TestExamplesWeb(t *testing.T) {
 		}
 		file := filepath.Join(a.dir, name)
 		write(t, file, string(b))
-		p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:leak", "--web.config.file=" + file}})
+		p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:crashloop", "--web.config.file=" + file}})
 		var address string
 		harness.Eventually(t, patience, func() error {
 			m := listening.FindStringSubmatch(p.Output())

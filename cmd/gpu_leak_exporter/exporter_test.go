@@ -27,16 +27,16 @@ import (
 
 // TestLeakIsSeen runs the whole program over simulated GPUs.
 func TestLeakIsSeen(t *testing.T) {
-	r := startProgram(t, "--source=sim:leak", "--source.speed=600")
+	r := startProgram(t, "--source=sim:node", "--source.speed=600")
 	eventually(t, r.contains(t, "/-/ready", "gpu_leak_exporter is ready."))
-	eventually(t, r.contains(t, "/metrics", `gpu_leak_detected{gpu="0",uuid="GPU-af6a4cb2-e411-d7e8-1cac-ce81e4388ee0"} 1`))
-	if code, page := r.get(t, "/predict"); code != http.StatusOK || !strings.Contains(page, "runs out of memory in") || !strings.Contains(page, "These GPUs are simulated: scenario leak") {
+	eventually(t, r.contains(t, "/metrics", `gpu_leak_detected{gpu="0",uuid="GPU-c6bbd36b-d0ed-a1a8-9680-95da6274ea03"} 1`))
+	if code, page := r.get(t, "/predict"); code != http.StatusOK || !strings.Contains(page, "runs out of memory in") || !strings.Contains(page, "These GPUs are simulated: scenario node") {
 		t.Errorf("status %d\n%s", code, page)
 	}
 	if code := r.end(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	if log := r.stderr.String(); !strings.Contains(log, `level=warn`) || !strings.Contains(log, `msg="These GPUs are simulated: scenario leak, 600 times as fast as real time."`) {
+	if log := r.stderr.String(); !strings.Contains(log, `level=warn`) || !strings.Contains(log, `msg="These GPUs are simulated: scenario node, 600 times as fast as real time."`) {
 		t.Error(log)
 	}
 }
@@ -71,7 +71,7 @@ func TestReplayIsDeterministic(t *testing.T) {
 	}
 }
 
-// record writes a recording of the scenario leak.
+// record writes a recording of a GPU on which a process leaks.
 func record(t *testing.T, d time.Duration) string {
 	t.Helper()
 	src, err := leaky(t.Context())
@@ -112,7 +112,7 @@ func TestHangingGPU(t *testing.T) {
 }
 
 func TestHangup(t *testing.T) {
-	r := startProgram(t, "--source=sim:leak", "--log.format=logfmt")
+	r := startProgram(t, "--source=sim:crashloop", "--log.format=logfmt")
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -130,13 +130,13 @@ func TestHangup(t *testing.T) {
 // TestStateFile ends the program, which has to leave what it knew behind.
 func TestStateFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
-	r := startProgram(t, "--source=sim:leak", "--source.speed=100", "--detector.state-file="+path, "--detector.state-interval=1h")
+	r := startProgram(t, "--source=sim:crashloop", "--source.speed=100", "--detector.state-file="+path, "--detector.state-interval=1h")
 	eventually(t, r.contains(t, "/metrics", "gpu_up{"))
 	r.end()
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		t.Errorf("%v, %v", info, err)
 	}
-	r = startProgram(t, "--source=sim:leak", "--detector.state-file="+path)
+	r = startProgram(t, "--source=sim:crashloop", "--detector.state-file="+path)
 	if log := r.stderr.String(); !strings.Contains(log, "going on from the state file") {
 		t.Error(log)
 	}
@@ -206,7 +206,7 @@ func TestStillAnotherDriver(t *testing.T) {
 		mismatch := &gpu.DriverError{Reason: gpu.ReasonMismatch, Err: errors.New("the driver is a new one")}
 		for answer, want := range map[error]int{mismatch: exitAfresh, nil: exitOK} {
 			src := &stub{err: answer}
-			cfg, err := parseFlags([]string{"--source=sim:leak"}, io.Discard)
+			cfg, err := parseFlags([]string{"--source=sim:crashloop"}, io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func TestStopReading(t *testing.T) {
 }
 
 func leaky(ctx context.Context) (gpu.Device, error) {
-	src, err := gpu.NewSim("leak", gpu.SimOptions{Speed: 1e9, Start: epoch})
+	src, err := gpu.NewSim("node", gpu.SimOptions{Speed: 1e9, Start: epoch})
 	if err != nil {
 		return nil, err
 	}

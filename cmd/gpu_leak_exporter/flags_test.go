@@ -26,7 +26,7 @@ import (
 
 // TestWrongCalls holds each mistake to one line that says what to do.
 func TestWrongCalls(t *testing.T) {
-	const scenarios = "node, leak, healthy, faulty, crashloop"
+	const scenarios = "node, healthy, faulty, crashloop"
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -63,9 +63,9 @@ func TestWrongCalls(t *testing.T) {
 		{"--web.config.file=/none.yml", "--web.config.file=/none.yml: open /none.yml: no such file or directory"},
 		{"--web.config.file=" + unknownKey, "--web.config.file=" + unknownKey + ": yaml: unmarshal errors: line 1: field tls_server_confg not found in type web.Config"},
 		{"--web.config.file=" + noCertificate, "--web.config.file=" + noCertificate + ": failed to read cert_file (" + dir + "/none.pem): open " + dir + "/none.pem: no such file or directory"},
-		{"--source=sim:leak --web.listen-address=" + address, "--web.listen-address=" + address + ": listen tcp " + address + ": bind: address already in use; another program has this port: choose another with --web.listen-address"},
-		{"--source=sim:leak --web.listen-address=9844", "--web.listen-address=9844: listen tcp: address 9844: missing port in address"},
-		{"--source=sim:leak --web.listen-address=127.0.0.1:0 --web.listen-address=x", "--web.listen-address=x: listen tcp: address x: missing port in address"},
+		{"--source=sim:crashloop --web.listen-address=" + address, "--web.listen-address=" + address + ": listen tcp " + address + ": bind: address already in use; another program has this port: choose another with --web.listen-address"},
+		{"--source=sim:crashloop --web.listen-address=9844", "--web.listen-address=9844: listen tcp: address 9844: missing port in address"},
+		{"--source=sim:crashloop --web.listen-address=127.0.0.1:0 --web.listen-address=x", "--web.listen-address=x: listen tcp: address x: missing port in address"},
 		{"--log.level=loud", "--log.level=loud: choose one of debug, info, warn, error"},
 		{"--log.format=xml", "--log.format=xml: choose one of logfmt, json"},
 		{"--source=amd", "--source=amd: choose nvml, sim:SCENARIO, replay:FILE or prometheus:URL"},
@@ -91,8 +91,8 @@ func TestWrongCalls(t *testing.T) {
 		{"--source=prometheus:http://a --detector.state-file=" + dir + "/a", "--detector.state-file has no use with --source=prometheus:URL: leave it out. After a restart the history is read again, see --source.history"},
 		{"--collector.process.detail=some", "--collector.process.detail=some: choose one of all, growing"},
 		{"--source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
-		{"--source=sim:leak --source.speed=0", "--source.speed=0: must be between 0.001 and +Inf"},
-		{"--source=sim:leak --source.speed=fast", "--source.speed=fast: is not a number"},
+		{"--source=sim:crashloop --source.speed=0", "--source.speed=0: must be between 0.001 and +Inf"},
+		{"--source=sim:crashloop --source.speed=fast", "--source.speed=fast: is not a number"},
 		{"--sample.interval=50ms", "--sample.interval=50ms: must be between 100ms and 1m"},
 		{"--sample.interval=61s", "--sample.interval=61s: must be between 100ms and 1m"},
 		{"--sample.interval=1", "--sample.interval=1: is not a duration, such as 500ms, 90s, 1h30m or 1d"},

@@ -184,7 +184,7 @@ func TestLivesFileOfNoUse(t *testing.T) {
 func TestLivesFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lives")
 	for _, says := range []string{"", "earlier lives of programs are known"} {
-		r := startProgram(t, "--source=sim:leak", "--source.speed=100", "--detector.lives-file="+path)
+		r := startProgram(t, "--source=sim:crashloop", "--source.speed=100", "--detector.lives-file="+path)
 		eventually(t, r.contains(t, "/metrics", "gpu_leak_exporter_lives_file_last_write_successful 1"))
 		if code := r.end(); code != exitOK || !strings.Contains(r.stderr.String(), says) {
 			t.Errorf("exit code %d, log %s", code, r.stderr)

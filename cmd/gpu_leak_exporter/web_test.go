@@ -297,8 +297,8 @@ func TestVerdictsEmpty(t *testing.T) {
 
 // TestVerdictsNote has the JSON say what the pages do of GPUs that are not real.
 func TestVerdictsNote(t *testing.T) {
-	const want = "These GPUs are simulated: scenario leak, 60 times as fast as real time."
-	h := testHandler(t, fixture(), "--source=sim:leak", "--source.speed=60")
+	const want = "These GPUs are simulated: scenario node, 60 times as fast as real time."
+	h := testHandler(t, fixture(), "--source=sim:node", "--source.speed=60")
 	for path, text := range map[string]string{"/api/v1/verdicts": `"note":"` + want + `"`, "/predict": want} {
 		if got := request(h, "GET", path).Body.String(); !strings.Contains(got, text) {
 			t.Errorf("%s: no %s in\n%.500s", path, text, got)

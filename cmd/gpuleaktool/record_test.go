@@ -103,7 +103,7 @@ func TestRecord(t *testing.T) {
 func TestRecordAgain(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "1"), filepath.Join(dir, "2.gz")
-	if code, stderr := call(t.Context(), t, "record", "--output="+first, "--source=sim:leak", "--source.speed=inf", "--duration=1m"); code != exitOK {
+	if code, stderr := call(t.Context(), t, "record", "--output="+first, "--source=sim:crashloop", "--source.speed=inf", "--duration=1m"); code != exitOK {
 		t.Fatal(stderr)
 	}
 	if code, stderr := call(t.Context(), t, "record", "--output="+second, "--source=replay:"+first, "--source.speed=inf"); code != exitOK {
@@ -125,7 +125,7 @@ func TestInterrupt(t *testing.T) {
 	}
 	ended := make(chan result)
 	go func() {
-		code, stderr := call(ctx, t, "record", "--output="+path, "--source=sim:leak", "--source.speed=1000")
+		code, stderr := call(ctx, t, "record", "--output="+path, "--source=sim:crashloop", "--source.speed=1000")
 		ended <- result{code, stderr}
 	}()
 	for poll := time.NewTicker(10 * time.Millisecond); ; <-poll.C {
@@ -202,7 +202,7 @@ func keptSamples(t *testing.T, path, text string) int {
 func TestFullDisk(t *testing.T) {
 	for _, name := range []string{"plain", "compressed.gz"} {
 		path := filepath.Join(t.TempDir(), name)
-		cmd := process(t, "ulimit -f 100", "record --output="+path+" --source=sim:leak --source.speed=inf --duration=7d")
+		cmd := process(t, "ulimit -f 100", "record --output="+path+" --source=sim:crashloop --source.speed=inf --duration=7d")
 		text, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != exitWrong || !strings.Contains(string(text), "file too large") {
@@ -268,7 +268,7 @@ func TestHangup(t *testing.T) {
 // TestNohup lets a recording go on though the session drops.
 func TestNohup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
-	cmd := process(t, "trap '' HUP", "record --output="+path+" --source=sim:leak --source.speed=1000 --duration=10m")
+	cmd := process(t, "trap '' HUP", "record --output="+path+" --source=sim:crashloop --source.speed=1000 --duration=10m")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestNohup(t *testing.T) {
 func TestKilled(t *testing.T) {
 	for _, name := range []string{"plain", "compressed.gz"} {
 		path := filepath.Join(t.TempDir(), name)
-		cmd := process(t, ":", "record --output="+path+" --source=sim:leak --source.speed=1000")
+		cmd := process(t, ":", "record --output="+path+" --source=sim:crashloop --source.speed=1000")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +442,7 @@ func fakeRow(second int) (gpu.Info, gpu.Sample, *gpu.Status) {
 func TestCutReplay(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "1"), filepath.Join(dir, "2.gz")
-	if code, stderr := call(t.Context(), t, "record", "--output="+first, "--source=sim:leak", "--source.speed=inf", "--duration=10m"); code != exitOK {
+	if code, stderr := call(t.Context(), t, "record", "--output="+first, "--source=sim:crashloop", "--source.speed=inf", "--duration=10m"); code != exitOK {
 		t.Fatal(stderr)
 	}
 	src, err := gpu.NewReplay(first, gpu.ReplayOptions{Speed: math.Inf(1)})
@@ -495,11 +495,11 @@ func TestWrongCalls(t *testing.T) {
 		{"record --output=x --interval=0s", "--interval=0s: must be between 100ms and 1m"},
 		{"record --output=x --source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
 		{"record --output=x --source=prometheus:http://a", "--source=prometheus:URL keeps its history itself: gpuleaktool backtest --prometheus.url=URL reads it"},
-		{"record --output=x --source=sim:y", `--source=sim:y: unknown scenario "y": choose one of node, leak, healthy, faulty, crashloop`},
-		{"record --source=sim:leak --output=" + there, "--output=" + there + ": exists already: choose another name or remove it"},
-		{"record --source=sim:leak --output=" + half, "--output=" + half + ": " + half + ".partial exists: another recording is under way or was cut off; backtest reads what it left"},
-		{"record --source=sim:leak --duration=1s --output=", "--output: is empty: name the file to write"},
-		{"record --source=sim:leak --output=/none/x", "--output=/none/x: open /none/x.partial: no such file or directory"},
+		{"record --output=x --source=sim:y", `--source=sim:y: unknown scenario "y": choose one of node, healthy, faulty, crashloop`},
+		{"record --source=sim:crashloop --output=" + there, "--output=" + there + ": exists already: choose another name or remove it"},
+		{"record --source=sim:crashloop --output=" + half, "--output=" + half + ": " + half + ".partial exists: another recording is under way or was cut off; backtest reads what it left"},
+		{"record --source=sim:crashloop --duration=1s --output=", "--output: is empty: name the file to write"},
+		{"record --source=sim:crashloop --output=/none/x", "--output=/none/x: open /none/x.partial: no such file or directory"},
 	} {
 		code, stderr := call(t.Context(), t, strings.Fields(tt.args)...)
 		if want := program + ": error: " + tt.want + "\n"; code != exitWrong || stderr != want {
@@ -513,7 +513,7 @@ func TestNothingRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	code, stderr := call(ctx, t, "record", "--output="+path, "--source=sim:leak")
+	code, stderr := call(ctx, t, "record", "--output="+path, "--source=sim:crashloop")
 	if code != exitWrong || stderr != "gpuleaktool: error: no sample was taken, so there is no recording\n" {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

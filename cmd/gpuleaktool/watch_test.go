@@ -66,7 +66,7 @@ func TestWatchOnce(t *testing.T) {
 
 // GPUs that are not real are the first thing that is said, but in the silence of a prolog.
 func TestWatchNote(t *testing.T) {
-	const note = "These GPUs are simulated: scenario leak."
+	const note = "These GPUs are simulated: scenario node."
 	for _, c := range []struct {
 		verdict, flag string
 		says          string

@@ -18,7 +18,6 @@ type simScenario struct {
 // would never break.
 var scenarios = []simScenario{
 	{ScenarioInfo{"node", "a busy node of 8 GPUs on which leaks begin after 10 to 12 minutes: linear, staircase and cyclic leaks, a leak in a MIG slice, a zombie, memory that stays after its process, and the healthy shapes that look like leaks"}, nodeScript},
-	{ScenarioInfo{"leak", "1 GPU whose only process holds still for 15 minutes, then leaks 50 MB a minute, is out of memory after 120 minutes of that, dies and starts again 30 s later"}, leakScript},
 	{ScenarioInfo{"healthy", "5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that fills, flat server"}, healthyScript},
 	{ScenarioInfo{"faulty", "8 GPUs of which 7 go wrong: hang after 2m, XID 79 after 3m, ECC errors after 90s, heat after 1m, unknown process memory, an old consumer card, failing reads"}, faultyScript},
 	{ScenarioInfo{"crashloop", "1 GPU whose only pod leaks 600 MiB a minute, is out of memory after 17 minutes, dies, and is started again a minute later, for ever"}, crashLoopScript},
@@ -215,17 +214,6 @@ func nodeMIG(b *simBuilder) {
 	g.slice(1, "3g.40gb", 40448*mib)
 	g.slice(3, "2g.20gb", 20096*mib)
 	g.slice(9, "1g.10gb", 9984*mib)
-}
-
-func leakScript() script {
-	// 50 MB (not MiB) a minute eat 6 GB in 120 minutes: what is left of the
-	// card is what the process has at its start.
-	const quiet, perMinute, leaks = 15 * time.Minute, 50e6, 120 * time.Minute
-	room := perMinute * leaks.Minutes()
-	b := &simBuilder{name: "leak"}
-	b.add(&simT4, leaker(pod("default", "leaky-0", "app", "app.py", "app"),
-		quiet, simT4.capacity()-simBaseline-room, perMinute, room))
-	return b.script()
 }
 
 func healthyScript() script {

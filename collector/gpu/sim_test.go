@@ -76,8 +76,8 @@ func TestNewSimErrors(t *testing.T) {
 		name, scenario, want string
 		opt                  SimOptions
 	}{
-		{"unknown", "nod", `unknown scenario "nod": choose one of node, leak, healthy, faulty, crashloop`, SimOptions{}},
-		{"empty", "", `unknown scenario "": choose one of node, leak, healthy, faulty, crashloop`, SimOptions{}},
+		{"unknown", "nod", `unknown scenario "nod": choose one of node, healthy, faulty, crashloop`, SimOptions{}},
+		{"empty", "", `unknown scenario "": choose one of node, healthy, faulty, crashloop`, SimOptions{}},
 		{"interval", "node", "sampling interval -1s: must be above 0", SimOptions{Interval: -time.Second}},
 		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", SimOptions{Speed: -2}},
 		{"start", "node", "start 0002-01-01 00:00:00 +0000 UTC: must lie between 1971 and 2200", SimOptions{Start: time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC)}},
@@ -92,7 +92,7 @@ func TestNewSimErrors(t *testing.T) {
 
 func TestNewSimDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, err := NewSim("leak", SimOptions{})
+		src, err := NewSim("crashloop", SimOptions{})
 		d := devicesOf(t, src, err)[0]
 		now := time.Now()
 		for i := range 3 {
@@ -331,9 +331,9 @@ func TestSimSpeeds(t *testing.T) {
 	}
 }
 
-// TestSimLeak checks the figures that the scenario promises.
-func TestSimLeak(t *testing.T) {
-	_, devices := simOf(t, "leak", time.Second)
+// TestSimDies checks the figures that the scenario of a crash loop promises.
+func TestSimDies(t *testing.T) {
+	_, devices := simOf(t, "crashloop", time.Second)
 	d := devices[0].(*simDevice)
 	used := func(at time.Duration) uint64 {
 		d.at = at - time.Second
@@ -343,22 +343,22 @@ func TestSimLeak(t *testing.T) {
 		}
 		return s.Processes[0].Used.V
 	}
-	base := used(time.Minute)
-	if used(15*time.Minute) != base {
-		t.Error("does not hold still for 15 minutes")
+	base := used(30 * time.Second)
+	if used(time.Minute) != base {
+		t.Error("does not hold still for a minute")
 	}
-	if got := float64(used(75*time.Minute)-base) / 60; math.Abs(got-50e6) > 0.1e6 {
-		t.Errorf("leaks %v bytes a minute, want 50 MB", got)
+	if got := float64(used(11*time.Minute)-base) / 10; got != 600*mib {
+		t.Errorf("leaks %v bytes a minute, want 600 MiB", got)
 	}
 	first := next(t, d)
-	full := used(135*time.Minute - time.Second)
-	if free := uint64(simT4.capacity()) - simBaseline - full; free > 2*mib {
+	full := used(17*time.Minute - time.Second)
+	if free := uint64(simT4.capacity()) - simBaseline - full; free > 10*mib {
 		t.Errorf("%d bytes are free a second before the end", free)
 	}
-	if used(135*time.Minute) != 0 || used(135*time.Minute+29*time.Second) != 0 {
+	if used(17*time.Minute) != 0 || used(18*time.Minute-time.Second) != 0 {
 		t.Error("lives on without memory")
 	}
-	if used(136*time.Minute+30*time.Second) != base {
+	if used(18*time.Minute+30*time.Second) != base {
 		t.Error("does not start again as it was")
 	}
 	second := next(t, d)
@@ -556,7 +556,7 @@ func TestSimPIDs(t *testing.T) {
 }
 
 func TestSimContext(t *testing.T) {
-	src, devices := simOf(t, "leak", time.Second)
+	src, devices := simOf(t, "crashloop", time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := devices[0].Wait(ctx); !errors.Is(err, context.Canceled) {
@@ -606,7 +606,6 @@ func TestSimVerdicts(t *testing.T) {
 		// minutes.
 		leaks map[string][2]int
 	}{
-		{"leak", 40, map[string][2]int{"app.py": {15, 28}}},
 		{"node", 40, map[string][2]int{"serve.py": {10, 23}, "gateway.py": {10, 30}, "detect.py": {10, 30}, "python3.12 of carol": {12, 25}}},
 		{"healthy", 240, nil},
 		{"short-lived neighbours", 30, map[string][2]int{"router.py": {10, 23}}},

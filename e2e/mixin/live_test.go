@@ -339,8 +339,8 @@ func TestDashboardsLive(t *testing.T) {
 			simulated(t, "faulty", "2"),
 			// It has no driver.
 			harness.StartExporter(t, harness.Options{Args: []string{"--nvml.library-path=" + filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}),
-			// Its process runs out of memory after half a minute, and after another.
-			simulated(t, "leak", "300"),
+			// Its process runs out of memory after 17 seconds, and every 18 from then on.
+			simulated(t, "crashloop", "60"),
 			driver.exporter,
 		},
 		Rules: harness.FastRules(t), Cluster: "test", Interval: "1s",

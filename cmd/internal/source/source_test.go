@@ -59,7 +59,7 @@ func TestSetShard(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	src, err := Open(Config{Kind: Sim, Name: "leak", Speed: 1e9, Interval: 2 * time.Second})
+	src, err := Open(Config{Kind: Sim, Name: "crashloop", Speed: 1e9, Interval: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

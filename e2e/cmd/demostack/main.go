@@ -41,7 +41,7 @@ type stack struct {
 func main() {
 	s := stack{}
 	flag.StringVar(&s.root, "root", ".", "root of the repository, with the programs that make built")
-	flag.StringVar(&s.source, "source", "sim:leak", "GPUs of the exporter")
+	flag.StringVar(&s.source, "source", "sim:crashloop", "GPUs of the exporter")
 	flag.IntVar(&s.speed, "speed", 60, "seconds that pass in one")
 	flag.StringVar(&s.exporter, "exporter", "localhost:9844", "address of the exporter")
 	flag.StringVar(&s.prometheus, "prometheus", "localhost:9090", "address of Prometheus")
@@ -104,7 +104,7 @@ func (s *stack) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "\n  http://%s/predict   the exporter: which GPU runs out of memory, and when\n  http://%s/alerts    Prometheus\n  http://%s/          Alertmanager\n\n"+
-		"  Simulated GPUs, %d times as fast as real ones. A ticket comes after about a minute, the page half a minute later. Ctrl-C ends it.\n\n",
+		"  Simulated GPUs, %d times as fast as real ones. A page comes within half a minute, a ticket after a minute or two. Ctrl-C ends it.\n\n",
 		s.exporter, s.prometheus, s.alertmanager, s.speed)
 	return s.programs(ctx)
 }
