@@ -185,7 +185,7 @@ func (p *parser) logFlags() {
 func (p *parser) sourceFlags() {
 	c, s := p.config, &p.config.source
 	var spec string
-	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(scenarioNames(), ", ")+"), replay:FILE (a recording) "+
+	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(gpu.Scenarios(), ", ")+"), replay:FILE (a recording) "+
 		"or prometheus:URL (those of a fleet that this Prometheus knows, from DCGM exporter or nvidia_gpu_exporter).",
 		setting.Checked("source", &spec, s.SetSpec), string(source.NVML))
 	p.flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.",
@@ -200,14 +200,6 @@ func (p *parser) sourceFlags() {
 		setting.Duration("nvml.timeout", &s.Timeout, time.Second, maxTimeout), "10s")
 	p.app.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
 	p.app.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
-}
-
-func scenarioNames() []string {
-	var names []string
-	for _, s := range gpu.Scenarios() {
-		names = append(names, s.Name)
-	}
-	return names
 }
 
 func (p *parser) collectorFlags() {

@@ -20,9 +20,9 @@ import (
 
 // TestRecordingRoundTrip records every scenario and replays it.
 func TestRecordingRoundTrip(t *testing.T) {
-	for _, s := range Scenarios() {
-		t.Run(s.Name, func(t *testing.T) {
-			_, devices := simOf(t, s.Name, time.Second)
+	for _, name := range Scenarios() {
+		t.Run(name, func(t *testing.T) {
+			_, devices := simOf(t, name, time.Second)
 			want := make([]replayed, len(devices))
 			var b bytes.Buffer
 			w := NewWriter(&b)

@@ -25,17 +25,14 @@ type SimOptions struct {
 	Start time.Time
 }
 
-// ScenarioInfo describes a scenario of NewSim.
-type ScenarioInfo struct{ Name, Description string }
-
-// Scenarios lists the scenarios that NewSim knows, in the order of the
+// Scenarios names the scenarios that NewSim knows, in the order of the
 // documentation.
-func Scenarios() []ScenarioInfo {
-	list := make([]ScenarioInfo, len(scenarios))
+func Scenarios() []string {
+	names := make([]string, len(scenarios))
 	for i, s := range scenarios {
-		list[i] = s.ScenarioInfo
+		names[i] = s.name
 	}
-	return list
+	return names
 }
 
 // NewSim returns a source of scripted GPUs, for those who have none. What it
@@ -47,13 +44,9 @@ func Scenarios() []ScenarioInfo {
 // had been booted then, so that two runs that start at different times share no
 // process.
 func NewSim(scenario string, opt SimOptions) (Source, error) {
-	i := slices.IndexFunc(scenarios, func(s simScenario) bool { return s.Name == scenario })
+	i := slices.IndexFunc(scenarios, func(s simScenario) bool { return s.name == scenario })
 	if i < 0 {
-		names := make([]string, len(scenarios))
-		for i, s := range scenarios {
-			names[i] = s.Name
-		}
-		return nil, fmt.Errorf("unknown scenario %q: choose one of %s", scenario, strings.Join(names, ", "))
+		return nil, fmt.Errorf("unknown scenario %q: choose one of %s", scenario, strings.Join(Scenarios(), ", "))
 	}
 	if opt.Interval < 0 {
 		return nil, fmt.Errorf("sampling interval %v: must be above 0", opt.Interval)

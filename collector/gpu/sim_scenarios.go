@@ -10,18 +10,13 @@ import (
 
 // simScenario is a scenario and the function that writes its script.
 type simScenario struct {
-	ScenarioInfo
+	name   string
 	script func() script
 }
 
 // scenarios are all scenarios. TestScenarios holds every script to what a driver
 // would never break.
-var scenarios = []simScenario{
-	{ScenarioInfo{"node", "a busy node of 8 GPUs on which leaks begin after 10 to 12 minutes: linear, staircase and cyclic leaks, a leak in a MIG slice, a zombie, memory that stays after its process, and the healthy shapes that look like leaks"}, nodeScript},
-	{ScenarioInfo{"healthy", "5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that fills, flat server"}, healthyScript},
-	{ScenarioInfo{"faulty", "8 GPUs of which 7 go wrong: hang after 2m, XID 79 after 3m, ECC errors after 90s, heat after 1m, unknown process memory, an old consumer card, failing reads"}, faultyScript},
-	{ScenarioInfo{"crashloop", "1 GPU whose only pod leaks 600 MiB a minute, is out of memory after 17 minutes, dies, and is started again a minute later, for ever"}, crashLoopScript},
-}
+var scenarios = []simScenario{{"node", nodeScript}, {"healthy", healthyScript}, {"faulty", faultyScript}, {"crashloop", crashLoopScript}}
 
 // simBuilder collects the GPUs of a scenario.
 type simBuilder struct {
@@ -118,6 +113,9 @@ func leaker(o Owner, quiet time.Duration, base, perMinute, room float64) *simPro
 	}
 }
 
+// nodeScript is a busy node of 8 GPUs on which leaks begin after 10 to 12 minutes: linear,
+// staircase and cyclic leaks, a leak in a MIG slice, a zombie, memory that stays after its
+// process, and the healthy shapes that look like leaks.
 func nodeScript() script {
 	b := &simBuilder{name: "node"}
 	capacity := simH100.capacity() - simBaseline
@@ -216,6 +214,8 @@ func nodeMIG(b *simBuilder) {
 	g.slice(9, "1g.10gb", 9984*mib)
 }
 
+// healthyScript is 5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that
+// fills, flat server.
 func healthyScript() script {
 	capacity := simA100.capacity() - simBaseline
 	b := &simBuilder{name: "healthy"}
@@ -241,6 +241,8 @@ func healthyScript() script {
 	return b.script()
 }
 
+// faultyScript is 8 GPUs of which 7 go wrong: hang, XID 79, ECC errors, heat, unknown process
+// memory, an old consumer card, failing reads.
 func faultyScript() script {
 	b := &simBuilder{name: "faulty"}
 	ok := func(name string) *simProcess {
@@ -266,6 +268,8 @@ func faultyScript() script {
 	)
 }
 
+// crashLoopScript is a GPU whose only pod leaks 600 MiB a minute, is out of memory after 17
+// minutes, dies, and is started again a minute later, for ever.
 func crashLoopScript() script {
 	// What a life grows by is the card less what it has loaded.
 	const perMinute, grows = 600 * mib, 16 * time.Minute

@@ -113,30 +113,30 @@ func TestNewSimDefaults(t *testing.T) {
 
 func TestScenarioTable(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range Scenarios() {
-		if seen[s.Name] || s.Name == "" || s.Description == "" || strings.ContainsAny(s.Name, " :/") {
-			t.Errorf("scenario %+v", s)
+	for _, name := range Scenarios() {
+		if seen[name] || name == "" || strings.ContainsAny(name, " :/") {
+			t.Errorf("scenario %q", name)
 		}
-		seen[s.Name] = true
+		seen[name] = true
 	}
 }
 
 // TestScenarios holds every sample of every scenario to what a driver never
 // breaks, in its first minutes and over ten days.
 func TestScenarios(t *testing.T) {
-	for _, s := range Scenarios() {
+	for _, name := range Scenarios() {
 		for _, run := range []struct {
 			name     string
 			interval time.Duration
 			samples  int
 		}{{"first minutes", time.Second, 400}, {"days", 307 * time.Second, 3000}} {
-			t.Run(s.Name+"/"+run.name, func(t *testing.T) {
+			t.Run(name+"/"+run.name, func(t *testing.T) {
 				t.Parallel()
 				samples := run.samples
 				if testing.Short() {
 					samples /= 10
 				}
-				src, devices := simOf(t, s.Name, run.interval)
+				src, devices := simOf(t, name, run.interval)
 				uuids := map[string]bool{}
 				for i, d := range devices {
 					info := d.Info()
@@ -369,14 +369,14 @@ func TestSimDies(t *testing.T) {
 
 // TestSimLives checks that no two processes of a scenario have one name for all their lives.
 func TestSimLives(t *testing.T) {
-	for _, s := range Scenarios() {
-		_, devices := simOf(t, s.Name, time.Second)
+	for _, name := range Scenarios() {
+		_, devices := simOf(t, name, time.Second)
 		seen := map[lives.Key]string{}
 		for _, d := range devices {
 			for i, p := range d.(*simDevice).gpu.processes {
 				id := p.lives()
 				if other, taken := seen[id.Exact]; taken {
-					t.Errorf("%s: process %d of GPU %d is named as %s", s.Name, i, d.Info().Index, other)
+					t.Errorf("%s: process %d of GPU %d is named as %s", name, i, d.Info().Index, other)
 				}
 				seen[id.Exact] = fmt.Sprintf("process %d of GPU %d", i, d.Info().Index)
 			}

@@ -84,7 +84,7 @@ func (c *Config) SetSpec(spec string) error {
 		c.Kind, c.Name = k, name
 		return nil
 	case k == Sim:
-		return fmt.Errorf("name a scenario: %s", strings.Join(scenarios(), ", "))
+		return fmt.Errorf("name a scenario: sim:%s", strings.Join(gpu.Scenarios(), ", sim:"))
 	case k == Replay:
 		return errors.New("name a recording: replay:FILE")
 	case k == Prometheus:
@@ -113,14 +113,6 @@ func (c *Config) Spec() string {
 		return string(c.Kind)
 	}
 	return string(c.Kind) + ":" + c.Name
-}
-
-func scenarios() []string {
-	var list []string
-	for _, s := range gpu.Scenarios() {
-		list = append(list, "sim:"+s.Name)
-	}
-	return list
 }
 
 // Open returns the source. That no driver is there is no error: the source says
