@@ -27,10 +27,7 @@ type smiHeader struct {
 	known   map[string]bool
 	zone    smiZone
 	fields  []string // of the last row, to be used again
-	rows    int      // that were read; of a GPU's log at least one of those that are as the row before
-	// What is read by the row before, and whether that does.
-	before   smiBefore
-	distinct bool
+	rows    int      // that were read
 }
 
 // smiField is a column of a header. parse is nil for one that is not needed.
@@ -85,7 +82,6 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 		}
 		h.columns = append(h.columns, smiField{name, unit, parse})
 	}
-	h.noteDistinct()
 	switch {
 	case len(h.known) == 0:
 		return nil, fmt.Errorf("%w: leave noheader out of --format=csv,… when recording", ErrNoHeader)
@@ -237,15 +233,10 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 	} else {
 		*row = smiRow{}
 	}
-	if !f.reuse || !f.header.again(text, row) {
-		if err := f.header.read(text, row); err != nil {
-			return reading{}, false, wrongRow(&f.header, err, text)
-		}
-		f.header.rows++
-		if f.reuse {
-			f.header.remember(row)
-		}
+	if err := f.header.read(text, row); err != nil {
+		return reading{}, false, wrongRow(&f.header, err, text)
 	}
+	f.header.rows++
 	f.recall(row)
 	if known := row.identify(f.indices); !known && f.bursts.Add(row.stamp.t) {
 		return reading{}, false, errors.New("the rows come in bursts, as of several GPUs, and no column tells which: record with index or uuid: " + smiQueryGPUs)
