@@ -48,8 +48,7 @@ func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*Recordi
 	}
 	switch log := f.format.(type) {
 	case *smiGPUs:
-		log.reuse = true      // of a row, what stays is its sample
-		f.lines.inBulk = true // and of a line the UUID
+		log.reuse = true // of a row, what stays is its sample
 		log.indices = nil
 	case *smiApps:
 		log.indices = nil

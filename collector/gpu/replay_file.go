@@ -256,10 +256,6 @@ type lineReader struct {
 	number int // of the line that next returned last
 	in     *bufio.Reader
 	gzip   bool
-	// inBulk makes strings of many lines at once: a fifth of the time of a log. A text that is kept of one line then keeps all of
-	// them, up to 64 KiB.
-	inBulk bool
-	bulk   string // whole lines that are still to be returned
 }
 
 // errCut is the error of a last line without a line break.
@@ -308,11 +304,6 @@ func (l *lineReader) next() (string, error) {
 // anywhere, by a full disk or a loss of power, and a number that has lost its
 // last digits looks like any other: a line counts only with its line break.
 func (l *lineReader) whole() (string, error) {
-	if l.inBulk {
-		if line, ok := l.fromBulk(); ok {
-			return line, nil
-		}
-	}
 	var long []byte
 	for {
 		part, err := l.in.ReadSlice('\n')
@@ -337,24 +328,6 @@ func (l *lineReader) whole() (string, error) {
 			return "", l.errorf("%w", err)
 		}
 	}
-}
-
-// fromBulk returns the next line of those that are there already; ok is false where none of them is whole.
-func (l *lineReader) fromBulk() (line string, ok bool) {
-	if l.bulk == "" {
-		if _, err := l.in.Peek(1); err != nil {
-			return "", false // it comes up again
-		}
-		there, _ := l.in.Peek(l.in.Buffered()) // no more than there is
-		there = there[:bytes.LastIndexByte(there, '\n')+1]
-		l.bulk = string(there)
-		if _, err := l.in.Discard(len(there)); err != nil {
-			return "", false
-		}
-	}
-	i := strings.IndexByte(l.bulk, '\n') + 1
-	line, l.bulk = l.bulk[:i], l.bulk[i:]
-	return line, i > 0
 }
 
 // errorf returns an error that names the file and the line that was read last.

@@ -14,9 +14,6 @@ import (
 type smiZone struct {
 	loc      *time.Location
 	from, to time.Duration
-	// The text of the minute of the row before, such as "2026/03/01 17:01:", and when it begins.
-	minute string
-	begin  time.Duration
 }
 
 // smiStamp is the time stamp of a row.
@@ -36,59 +33,12 @@ func (s *smiStamp) settle(last time.Duration) {
 
 // read reads a time stamp.
 func (z *smiZone) read(text string) (smiStamp, error) {
-	if t, ok := z.sameMinute(text); ok {
-		return smiStamp{text: text, t: t}, nil
-	}
 	t, local, err := parseSMITime(text, z.loc)
-	if err != nil || !local {
+	if err != nil || !local || t >= z.from && t < z.to {
 		return smiStamp{text: text, t: t}, err
-	}
-	if t >= z.from && t < z.to {
-		z.keepMinute(text, t)
-		return smiStamp{text: text, t: t}, nil
 	}
 	first, later := z.moments(t)
 	return smiStamp{text, first, later}, nil
-}
-
-// minuteForm is the part of nvidia-smi's time stamp before its seconds.
-const minuteForm = "0000/00/00 00:00:"
-
-// keepMinute keeps the minute of a stamp of nvidia-smi at time t, where the clock is not set within it.
-func (z *smiZone) keepMinute(text string, t time.Duration) {
-	within, ok := secondsOf(text)
-	if z.minute = ""; ok && z.from <= t-within && t-within+time.Minute <= z.to {
-		z.minute, z.begin = text[:len(minuteForm)], t-within
-	}
-}
-
-// sameMinute reads a stamp in the minute of the row before.
-func (z *smiZone) sameMinute(text string) (t time.Duration, ok bool) {
-	if z.minute == "" || len(text) < len(z.minute) || text[:len(z.minute)] != z.minute {
-		return 0, false
-	}
-	within, ok := secondsOf(text)
-	return z.begin + within, ok
-}
-
-// secondsOf reads the seconds and milliseconds of a stamp of nvidia-smi.
-func secondsOf(text string) (d time.Duration, ok bool) {
-	const at = len(minuteForm) // then 16.000
-	if len(text) != at+6 || text[at] > '5' || text[at+2] != '.' {
-		return 0, false
-	}
-	ms := 0
-	for i := at; i < len(text); i++ {
-		if i == at+2 {
-			continue
-		}
-		c := text[i] - '0'
-		if c > 9 {
-			return 0, false
-		}
-		ms = 10*ms + int(c)
-	}
-	return time.Duration(ms) * time.Millisecond, true
 }
 
 // moments returns the first and the second moment of the local time of t where it
