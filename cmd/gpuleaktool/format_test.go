@@ -71,7 +71,6 @@ func TestLogsOfUsers(t *testing.T) {
 		return b.String()
 	}()
 	promtool := "DCGM_FI_DEV_FB_USED{gpu=\"1\", UUID=\"GPU-1\"} =>\n" + second(twoGPUs(func(at time.Time, _, mib int) string { return fmt.Sprintf("%d @[%d]\n", mib, at.Unix()) }))
-	chart := "\"Wall Time\",\"run - system/gpu.1.memoryAllocatedBytes\"\n" + second(twoGPUs(func(at time.Time, _, mib int) string { return fmt.Sprintf("\"%d\",\"%d\"\n", at.Unix(), mib<<20) }))
 	uuid := "GPU-c6bbd36b-91f3-04a6-55c1-9e7a5f1b2c3d"
 	for _, c := range []struct {
 		name, log string
@@ -114,8 +113,6 @@ func TestLogsOfUsers(t *testing.T) {
 		{"a header again", "time,gpu,used\n" + strings.Replace(logRows("%[1]s,%[2]d,%[3]d\n", time.DateTime), "2026-03-01 13:00:00,0", "time,gpu,used\n2026-03-01 13:00:00,0", 1), []string{"--columns=timestamp,gpu,used[MiB]"}, exitLeak, " for GPU 1, ", ""},
 		{"OpenMetrics that is cut", om[:len(om)-3], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 960: the file ends inside it"},
 		{"an answer of promtool that is cut", promtool[:len(promtool)-6], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 481: the file ends inside it"},
-		{"a chart of W&B that is cut", chart[:len(chart)-4], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 481: the file ends inside it"},
-		{"a chart that is cut behind a quote", chart[:len(chart)-13], nil, exitLeak, " for GPU 1, ", "left out 1 line, line 481: the file ends inside it"},
 		{"behind a container runtime", strings.ReplaceAll(prefixed(smi), "Z ", "Z stdout F "), nil, exitLeak, " for GPU 1, ", ""},
 		{"behind a prefix that is not known", strings.ReplaceAll(prefixed(smiHead+logRows(smiForm, smiLayout)), "Z ", "Z node7 "), nil, exitWrong, "", "something stands before each line of nvidia-smi"},
 		{"without a time, behind another prefix", "2026-03-01 12:00:00 node7 index, memory.used [MiB]\n" + logRows("%[1]s node7 %[2]d, %[3]d MiB\n", time.DateTime), nil, exitWrong, "", "no timestamp column"},

@@ -8,8 +8,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +75,8 @@ func document(rows []leakRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n<nvidia_smi_log>\n<timestamp>%s</timestamp>\n", rows[0].t.Format(time.ANSIC))
 	for _, r := range rows {
-		fmt.Fprintf(&b, "<gpu id=\"00000000:%02d:00.0\"><fb_memory_usage><total>%d MiB</total><used>%d MiB</used></fb_memory_usage></gpu>\n", r.gpu, r.total, r.used)
+		fmt.Fprintf(&b, "<gpu id=\"00000000:%02d:00.0\">\n<mig_devices>\n<fb_memory_usage>\n<total>1 MiB</total>\n<used>1 MiB</used>\n</fb_memory_usage>\n</mig_devices>\n<uuid>GPU-%[1]d</uuid>\n"+
+			"<fb_memory_usage>\n<total>%d MiB</total>\n<used>%d MiB</used>\n</fb_memory_usage>\n<bar1_memory_usage>\n<total>2 MiB</total>\n<used>2 MiB</used>\n</bar1_memory_usage>\n</gpu>\n", r.gpu, r.total, r.used)
 	}
 	return b.String() + "</nvidia_smi_log>\n"
 }
@@ -88,6 +91,15 @@ func eachRow(head string, write func(r leakRow) string) func([]leakRow) string {
 		}
 		return b.String()
 	}
+}
+
+// eachGPU writes the rows of each GPU together.
+func eachGPU(rows []leakRow, write func(gpu int, rows []leakRow) string) string {
+	text := ""
+	for gpu := range 2 {
+		text += write(gpu, slices.DeleteFunc(slices.Clone(rows), func(r leakRow) bool { return r.gpu != gpu }))
+	}
+	return text
 }
 
 // eachMoment writes the rows of each moment together.
@@ -112,7 +124,7 @@ func TestDocsCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	commands := regexp.MustCompile("`gpuleaktool (backtest [^`]*[a-z])`").FindAllStringSubmatch(string(page), -1)
-	if len(commands) < 15 {
+	if len(commands) < 6 {
 		t.Fatalf("docs/backtest.md has %d commands", len(commands))
 	}
 	for _, c := range commands {
@@ -127,46 +139,18 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// TestEveryFormat writes one history in each format: it is called a leak at the same moment, and pages
-// then, where the format tells the capacity.
-func TestEveryFormat(t *testing.T) {
-	at := func(r leakRow, layout string) string { return r.t.Format(layout) }
+// TestEveryCSV writes one history as each CSV: it is called a leak at the same moment, and pages then.
+func TestEveryCSV(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
 		write      func([]leakRow) string
-		noCapacity bool
 	}{
 		{"noheader", "--columns=timestamp,index,memory.used,memory.total", eachRow("", func(r leakRow) string {
-			return fmt.Sprintf("%s, %d, %d MiB, %d MiB\n", at(r, "2006/01/02 15:04:05.000"), r.gpu, r.used, r.total)
-		}), false},
+			return fmt.Sprintf("%s, %d, %d MiB, %d MiB\n", r.t.Format("2006/01/02 15:04:05.000"), r.gpu, r.used, r.total)
+		})},
 		{"any CSV", "--columns=timestamp,gpu,used[MiB],total[MiB]", eachRow("a,b,c,d\n", func(r leakRow) string {
 			return fmt.Sprintf("%d,%d,%d,%d\n", r.t.Unix(), r.gpu, r.used, r.total)
-		}), false},
-		{"the table", "", eachMoment(boxed), false},
-		{"XML", "", eachMoment(document), false},
-		{"dmon", "", eachRow("#Date       Time        gpu     fb\n#YYYYMMDD   HH:MM:SS    Idx     MB\n", func(r leakRow) string {
-			return fmt.Sprintf(" %s      %d %d\n", at(r, "20060102   15:04:05"), r.gpu, r.used)
-		}), true},
-		{"dcgmi", "--log.start=2026-03-01T12:30:00Z --log.interval=20s", eachRow("#Entity   FBUSD   FBTTL\nID\n", func(r leakRow) string {
-			return fmt.Sprintf("GPU %d     %d    %d\n", r.gpu, r.used, r.total)
-		}), false},
-		{"W&B", "", eachRow("", func(r leakRow) string {
-			return fmt.Sprintf("{\"_timestamp\":%d,\"system.gpu.%d.memoryAllocatedBytes\":%d}\n", r.t.Unix(), r.gpu, r.used<<20)
-		}), true},
-		{"promtool", "", func(rows []leakRow) string {
-			var b strings.Builder
-			for g := range 2 {
-				for _, m := range []string{"USED", "TOTAL"} {
-					fmt.Fprintf(&b, "DCGM_FI_DEV_FB_%s{gpu=\"%d\"} =>\n", m, g)
-					for _, r := range rows {
-						if r.gpu == g {
-							fmt.Fprintf(&b, "%d @[%d]\n", map[string]int{"USED": r.used, "TOTAL": r.total}[m], r.t.Unix())
-						}
-					}
-				}
-			}
-			return b.String()
-		}, false},
+		})},
 	} {
 		text := c.write(leakRows(t))
 		wide, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewEncoder().String(strings.ReplaceAll(text, "\n", "\r\n"))
@@ -179,13 +163,115 @@ func TestEveryFormat(t *testing.T) {
 				t.Fatal(err)
 			}
 			code, stdout, stderr := tool(t.Context(), append([]string{"backtest", path}, strings.Fields(c.args)...)...)
-			want := "Would have paged at 2026-03-01 13:11 UTC for "
-			if c.noCapacity {
-				want = "Would have ticketed at 2026-03-01 13:38 UTC for "
-			}
-			if code != exitLeak || stderr != "" || !strings.Contains(stdout, want) || !strings.Contains(stdout, "leak at 2026-03-01 13:08") {
+			if code != exitLeak || stderr != "" || !strings.Contains(stdout, "Would have paged at 2026-03-01 13:11 UTC for ") || !strings.Contains(stdout, "leak at 2026-03-01 13:08") {
 				t.Errorf("%s: exit code %d, %s%s", name, code, stderr, stdout)
 			}
+		}
+	}
+}
+
+// otherLogs write the history of testdata/leak.csv as other programs do, by what docs/backtest.md calls their logs.
+var otherLogs = map[string]func([]leakRow) string{
+	"The table of `nvidia-smi -l 1`": eachMoment(boxed),
+	"XML of `nvidia-smi -q -x -l 1`": eachMoment(document),
+	"`nvidia-smi dmon -s m -o DT`": eachRow("#Date       Time        gpu     fb   bar1\n#YYYYMMDD   HH:MM:SS    Idx     MB     MB\n", func(r leakRow) string {
+		return fmt.Sprintf(" %s      %d  %6d      3\n", r.t.Format("20060102   15:04:05"), r.gpu, r.used)
+	}),
+	"`nvidia-smi dmon -s m -o T`, without a date": eachRow("#Time        gpu     fb   bar1\n#HH:MM:SS    Idx     MB     MB\n", func(r leakRow) string {
+		return fmt.Sprintf(" %s      %d  %6d      3\n", r.t.Format("15:04:05"), r.gpu, r.used)
+	}),
+	"`nvidia-smi pmon -s m -o DT`": eachRow("#Date       Time        gpu         pid   type     fb    command\n#YYYYMMDD   HH:MM:SS    Idx           #    C/G     MB    name\n", func(r leakRow) string {
+		if r.gpu == 0 {
+			return fmt.Sprintf(" %s      0          -      -      -    -\n", r.t.Format("20060102   15:04:05"))
+		}
+		return fmt.Sprintf(" %s      1       4711      C  %6d    serve\n", r.t.Format("20060102   15:04:05"), r.used)
+	}),
+	"`dcgmi dmon -e 252,250 -d 1000`": eachRow("#Entity   FBUSD   FBTTL\nID\n", func(r leakRow) string { return fmt.Sprintf("GPU %d     %d    %d\n", r.gpu, r.used, r.total) }),
+	"The same behind `ts \"%Y-%m-%d %H:%M:%S\"` of moreutils": eachRow("2026-03-01 12:30:00 #Entity   FBUSD   FBTTL\n2026-03-01 12:30:00 ID\n", func(r leakRow) string {
+		return fmt.Sprintf("%s GPU %d     %d    %d\n", r.t.Format(time.DateTime), r.gpu, r.used, r.total)
+	}),
+	"Rows of W&B, from `run.history(stream=\"events\").to_csv(\"events.csv\")`": eachRow(",_timestamp,system.cpu,system.gpu.0.memoryAllocatedBytes,system.gpu.1.memoryAllocatedBytes\n", func(r leakRow) string {
+		return fmt.Sprintf("0,%d.0,5.5,%s%d.0%s\n", r.t.Unix(), strings.Repeat(",", r.gpu), r.used<<20, strings.Repeat(",", 1-r.gpu))
+	}),
+	"The chart of one GPU in W&B, from \"Export panel\" with the wall time as the x axis": eachRow("\"Wall Time\",\"run - system/gpu.1.memoryAllocatedBytes\",\"run - system/gpu.1.memoryAllocatedBytes__MIN\"\n", func(r leakRow) string {
+		if r.gpu == 0 {
+			return ""
+		}
+		return fmt.Sprintf("\"%d\",\"%d\",\"1\"\n", r.t.Unix(), r.used<<20)
+	}),
+	"The answer of Prometheus to `/api/v1/query_range?query=DCGM_FI_DEV_FB_USED&…`": func(rows []leakRow) string {
+		point := func(r leakRow) string { return fmt.Sprintf(`[%d,"%d"]`, r.t.Unix(), r.used) }
+		return `{"status":"success","data":{"resultType":"matrix","result":[` + eachGPU(rows, func(gpu int, rows []leakRow) string {
+			return fmt.Sprintf(`{"metric":{"__name__":"DCGM_FI_DEV_FB_USED","UUID":"GPU-%d","gpu":"%[1]d"},"values":[%s]}`, gpu, strings.TrimSuffix(eachRow("", func(r leakRow) string { return point(r) + "," })(rows), ",")) + strings.Repeat(",", 1-gpu)
+		}) + "]}}"
+	},
+	"`promtool query range … http://localhost:9090 DCGM_FI_DEV_FB_USED`": func(rows []leakRow) string {
+		return eachGPU(rows, func(gpu int, rows []leakRow) string {
+			return eachRow(fmt.Sprintf("DCGM_FI_DEV_FB_USED{UUID=\"GPU-%d\", gpu=\"%[1]d\"} =>\n", gpu), func(r leakRow) string { return fmt.Sprintf("%d @[%d]\n", r.used, r.t.Unix()) })(rows)
+		})
+	},
+	"`promtool tsdb dump-openmetrics`": func(rows []leakRow) string {
+		return "up{job=\"dcgm\"} 1 1772366400.000\n" + eachGPU(rows, func(gpu int, rows []leakRow) string {
+			return eachRow("", func(r leakRow) string {
+				return fmt.Sprintf("DCGM_FI_DEV_FB_USED{UUID=\"GPU-%d\", gpu=\"%[1]d\", modelName=\"NVIDIA H100\"} %g %d.000\n", gpu, float64(r.used), r.t.Unix())
+			})(rows)
+		}) + "# EOF\n"
+	},
+	"CSV of nvidia-smi behind the times of `kubectl logs --timestamps` or `docker logs -t`": eachRow("2026-03-01T12:30:00.1Z timestamp, index, memory.used [MiB], memory.total [MiB]\n", func(r leakRow) string {
+		return fmt.Sprintf("%s.123456789Z %s, %d, %d MiB, %d MiB\n", r.t.Format("2006-01-02T15:04:05"), r.t.Format("2006/01/02 15:04:05.000"), r.gpu, r.used, r.total)
+	}),
+	"The same, where these are its only times": eachRow("2026-03-01T12:30:00.1Z index, memory.used [MiB], memory.total [MiB]\n", func(r leakRow) string {
+		return fmt.Sprintf("%s.123456789Z %d, %d MiB, %d MiB\n", r.t.Format("2006-01-02T15:04:05"), r.gpu, r.used, r.total)
+	}),
+}
+
+// TestOtherLogs runs each command of docs/backtest.md that makes CSV of another log. The tool reads that, and finds the leak at the
+// same moment in each; where the log tells the capacity, it would have paged at the same moment, too.
+func TestOtherLogs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/backtest.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(page), "\n## Other logs\n")
+	list, _, _ = strings.Cut(list, "\n## ")
+	commands := regexp.MustCompile("(?m)^- (.*):\n  `(.* ([a-z]+\\.[a-z]+)) \\| gpuleaktool (backtest (?:.* )?-)`$").FindAllStringSubmatch(list, -1)
+	if len(commands) != len(otherLogs) || len(commands) != strings.Count(list, "\n- ") {
+		t.Errorf("docs/backtest.md has %d commands for %d logs, and the test %d", len(commands), strings.Count(list, "\n- "), len(otherLogs))
+	}
+	times := strings.NewReplacer("T14:00:00Z", "T12:30:00Z", "--log.interval=1s", "--log.interval=20s") // of the history
+	for _, c := range commands {
+		name, make, file, args := c[1], c[2], c[3], strings.Fields(times.Replace(c[4]))
+		write := otherLogs[name]
+		if write == nil {
+			t.Errorf("the test has no log of this: %s", name)
+			continue
+		}
+		for ends, text := range map[string]string{"": write(leakRows(t)), ", with CRLF": strings.ReplaceAll(write(leakRows(t)), "\n", "\r\n")} {
+			t.Run(name+ends, func(t *testing.T) {
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.CommandContext(t.Context(), "sh", "-c", make)
+				cmd.Dir = dir
+				made, err := cmd.Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(dir, "made.csv")
+				if err := os.WriteFile(path, made, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				pipe(t, path)
+				code, stdout, stderr := tool(t.Context(), args...)
+				paged := "Would have paged at 2026-03-01 13:11 UTC for "
+				if strings.Contains(c[4], "--capacity") {
+					paged = "Would have "
+				}
+				if code != exitLeak || stderr != "" || !strings.Contains(stdout, paged) || !strings.Contains(stdout, "leak at 2026-03-01 13:08") {
+					t.Errorf("exit code %d, %s%s\n%.300s", code, stderr, stdout, made)
+				}
+			})
 		}
 	}
 }

@@ -355,30 +355,3 @@ func berlin() *time.Location {
 	}
 	return loc
 }
-
-func wandbCases() []readCase {
-	want := []string{"index-0 01 22:30:00 5/?", "index-1 01 22:30:00 9/?", "index-0 01 22:30:15 6/?"}
-	return []readCase{
-		{"rows", WandB, Options{}, `[{"_timestamp":1772404200.0,"system.gpu.0.memoryAllocatedBytes":5242880,"system.gpu.1.memoryAllocatedBytes":9437184,"system.gpu.process.0.memoryAllocatedBytes":1},
-{"_timestamp":1772404205,"system.cpu":1,"system.gpu.0.memoryAllocatedBytes":null},{"_timestamp":1772404215,"system.gpu.0.memoryAllocatedBytes":6291456.0,"x":[1,{"a":2}]}]`, want, ""},
-		{"an object a line", WandB, Options{}, `{"_wandb":true,"_timestamp":1772404200,"system.gpu.0.memoryAllocatedBytes":5242880,"system.gpu.1.memoryAllocatedBytes":9437184}
-{"_wandb":true,"_timestamp":1772404215,"system.gpu.0.memoryAllocatedBytes":6291456}
-{"_wandb":true,"_timestamp":17724`, want, "the file ends inside the object"},
-		{"columns", WandB, Options{}, `{"_timestamp":{"9":1772404200,"10":1772404215},"system.gpu.0.memoryAllocatedBytes":{"9":5242880,"10":6291456},"system.gpu.1.memoryAllocatedBytes":{"9":9437184,"10":null}}`, want, ""},
-		{"CSV", WandB, Options{}, ",_timestamp,system.gpu.0.memoryAllocatedBytes,system.gpu.1.memoryAllocatedBytes\n0,1772404200.0,5242880,9437184.0\n1,1772404207,NaN,\n2,1772404215,6291456,\n", want, ""},
-		{
-			"a chart", WandB,
-			Options{Start: start},
-			"\"Relative Time (Process)\",\"swift-sun-1 - system/gpu.0.memoryAllocatedBytes\",\"swift-sun-1 - system/gpu.0.memoryAllocatedBytes__MIN\"\n\"0\",\"5242880\",\"1\"\n\"15.5\",\"6291456\",\"1\"\n",
-			[]string{"swift-sun-1 gpu 0 01 23:59:00 5/?", "swift-sun-1 gpu 0 01 23:59:15 6/?"},
-			"",
-		},
-		{
-			"a chart by the wall time since the start", WandB,
-			Options{Start: start},
-			"\"Relative Time (Wall)\",\"a - system/gpu.0.memoryAllocatedBytes\"\n\"0.123456789\",\"5242880\"\n\"15.123456789\",\"6291456\"\n",
-			[]string{"a gpu 0 01 23:59:00 5/?", "a gpu 0 01 23:59:15 6/?"},
-			"",
-		},
-	}
-}

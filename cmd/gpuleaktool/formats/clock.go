@@ -5,7 +5,6 @@ package formats
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -160,16 +159,4 @@ func (c *clock) round(n int, with string) (time.Duration, error) {
 	}
 	t, err := inRange(c.start, c.start.String())
 	return t + time.Duration(n)*c.interval, err
-}
-
-// after returns the moment that is so many seconds after the log begins.
-func (c *clock) after(seconds float64) (time.Duration, error) {
-	if c.start.IsZero() {
-		return 0, errors.New("tells the time since its start only: give when it begins, as --log.start=2026-03-01T14:00:00Z")
-	}
-	if !(seconds >= 0 && seconds < 1e9) {
-		return 0, fmt.Errorf("cannot read %g as seconds since the start", seconds)
-	}
-	t, err := inRange(c.start, c.start.String())
-	return t + time.Duration(seconds*1e6)*time.Microsecond, err
 }

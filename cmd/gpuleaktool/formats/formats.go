@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package formats reads logs of GPU memory that other programs than the exporter write: the
-// tables, XML and monitors of nvidia-smi, dcgmi's monitor, exports of W&B, and any CSV whose
-// columns are named.
+// tables, XML and monitors of nvidia-smi, dcgmi's monitor, and any CSV whose columns are named.
 //
-// Each reader streams: what it holds does not grow with the log, but for the export of W&B that
-// has a column as an object. A line, an element or a value has a bound. What cannot be used is
+// Each reader streams: what it holds does not grow with the log. A line, an element or a value has a bound. What cannot be used is
 // left out and told of, where a log goes on after it; anything else is an error that names file
 // and line.
 package formats
@@ -31,12 +29,11 @@ const (
 	Dmon  Format = "dmon"      // nvidia-smi dmon
 	Pmon  Format = "pmon"      // nvidia-smi pmon
 	DCGMI Format = "dcgmi"     // dcgmi dmon
-	WandB Format = "wandb"     // system metrics of W&B, as CSV or JSON
 	CSV   Format = "csv"       // any, by Options.Columns
 )
 
 // All are the formats, in the order in which help lists them.
-func All() []Format { return []Format{Table, XML, Dmon, Pmon, DCGMI, WandB, CSV} }
+func All() []Format { return []Format{Table, XML, Dmon, Pmon, DCGMI, CSV} }
 
 // Options say what a log does not.
 type Options struct {
@@ -81,8 +78,6 @@ func (l *log) read(f Format) error {
 		return readMonitor(l, f)
 	case DCGMI:
 		return readDCGMI(l)
-	case WandB:
-		return readWandB(l)
 	case CSV:
 		return readCSV(l)
 	}

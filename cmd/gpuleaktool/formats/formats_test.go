@@ -97,7 +97,7 @@ func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 var start = time.Date(2026, 3, 1, 23, 59, 0, 0, time.UTC)
 
 func TestRead(t *testing.T) {
-	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases(), wandbCases()) {
+	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases()) {
 		t.Run(string(c.format)+", "+c.name, c.check)
 	}
 }
@@ -153,7 +153,6 @@ func TestReadErrors(t *testing.T) {
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "time,used\n03/01/2026 10:00,5\n", "log:2: cannot read \"03/01/2026 10:00\" as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does"},
 		{CSV, Options{Columns: []string{"used[B]"}}, "5\n", "--columns: names no timestamp: say which column it is; or, if there is none, when the log begins"},
 		{CSV, Options{Columns: []string{"used[B]"}, Start: start}, "5\n", "--log.interval=1s"},
-		{WandB, Options{}, "_timestamp,system.gpu.0.memoryAllocated\n1,2\n", "in percent alone (system.gpu.0.memoryAllocated)"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,0x10\n", "cannot read \"0x10\" as memory"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "2026-03-01 10:00:00,-5\n", "cannot read \"-5\" as memory"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, strings.Repeat("x", 2*maxLine), "the line is longer than"},
@@ -161,16 +160,6 @@ func TestReadErrors(t *testing.T) {
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "time,used\n0000000005.5,5\n", "log:2: \"0000000005.5\" is not between 1971 and 2199"},
 		{CSV, Options{Columns: []string{"timestamp", "used[B]"}}, "time,used\n" + strings.Repeat("9", 300) + ",5\n", "is after the year 2199"},
 		{CSV, Options{Columns: []string{"timestamp", "pid", "used[B]"}}, strings.Repeat("1772362800,7,5\n", maxProcesses+1), "lists more than 65536 processes at one time"},
-		{WandB, Options{Start: start}, "_timestamp,system.gpu.0.memoryAllocatedBytes\n5.123456789,2\n", "log:2: cannot read \"5.123456789\" as a time"},
-		{WandB, Options{}, "Relative Time (Wall),a - system/gpu.0.memoryAllocatedBytes\n1015.123456789,2\n", "log:2: tells the time since its start only: give when it begins, as --log.start"},
-		{WandB, Options{}, "_timestamp,system.cpu\n1,2\n", "tells no memory (system.gpu.0.memoryAllocatedBytes)"},
-		{WandB, Options{}, `[{"_timestamp":1772362800,"system.cpu":2}]`, "tells no memory (system.gpu.0.memoryAllocatedBytes)"},
-		{WandB, Options{}, "Step,a - system/gpu.0.memoryAllocatedBytes\n1,2\n", "log:2: tells no time (_timestamp or _runtime)"},
-		{WandB, Options{}, "_runtime,system.gpu.0.memoryAllocatedBytes\n1,2\n", "log:2: tells the time since its start only: give when it begins, as --log.start"},
-		{WandB, Options{}, `[{"_timestamp":1772362800,"system.gpu.0.memoryAllocatedBytes":-2}]`, "log: object 1: system.gpu.0.memoryAllocatedBytes: cannot read"},
-		{WandB, Options{}, `[1]`, "where an object of a row begins"},
-		{WandB, Options{}, `{"_timestamp":{"0":{"a":1}}}`, "is no number"},
-		{WandB, Options{}, `{"a":"` + strings.Repeat("x", 3*maxLine) + `"}`, "a value is longer than"},
 	} {
 		_, _, err := read(c.format, c.text, c.options)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -337,7 +326,7 @@ func TestUnnumbered(t *testing.T) {
 
 // FuzzRead reads anything as anything: it ends, and hands over the samples of each GPU in order.
 func FuzzRead(f *testing.F) {
-	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases(), wandbCases()) {
+	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases()) {
 		f.Add(uint8(slices.Index(All(), c.format)), strings.Join(c.options.Columns, ","), c.text)
 	}
 	f.Add(uint8(0), "", "2026-03-01T12:00:00.5Z timestamp, memory.used [MiB]\n2026-03-01T12:00:00.5Z 2026/03/01 12:00:00.000, 5 MiB\n")

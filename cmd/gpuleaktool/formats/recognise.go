@@ -16,9 +16,6 @@ func Recognise(head string) Format {
 	head = strings.TrimLeft(head, " \t\r\n")
 	switch {
 	case isJSON(head):
-		if wandbHead.MatchString(head) {
-			return WandB
-		}
 		return ""
 	case strings.Contains(head, "<nvidia_smi_log>"), strings.Contains(head, "<!DOCTYPE nvidia_smi_log"):
 		return XML
@@ -31,10 +28,7 @@ func Recognise(head string) Format {
 	return ""
 }
 
-var (
-	wandbHead  = regexp.MustCompile(`"(?:_wandb|_runtime|system[./]gpu[./\w]*|[^"]* - system/gpu[./\w]*)"\s*:`)
-	objectHead = regexp.MustCompile(`^(?:\{\s*(?:\}|"(?:[^"\\]|\\.)*"\s*:)|\[\s*[\[{\]])`)
-)
+var objectHead = regexp.MustCompile(`^(?:\{\s*(?:\}|"(?:[^"\\]|\\.)*"\s*:)|\[\s*[\[{\]])`)
 
 // isJSON reports whether a text begins as JSON: a series of OpenMetrics may begin with { as well.
 func isJSON(head string) bool { return objectHead.MatchString(head) }
@@ -46,8 +40,6 @@ func recogniseLine(line string) Format {
 		return Table
 	case strings.Contains(line, "Entity") && slices.ContainsFunc(strings.Fields(line), func(f string) bool { return f == "#Entity" }) || strings.HasPrefix(line, "# Entity"):
 		return DCGMI
-	case strings.Contains(line, ",") && slices.ContainsFunc(strings.Split(line, ","), isWandBColumn):
-		return WandB
 	}
 	names, ok := strings.CutPrefix(line, "#")
 	if !ok {
@@ -68,12 +60,6 @@ func recogniseLine(line string) Format {
 
 // monitorColumns are the first columns of the groups of metrics of dmon, and that of pmon.
 var monitorColumns = []string{"pwr", "gtemp", "sm", "mem", "mclk", "pclk", "pviol", "fb", "sbecc", "rxpci", "pid"}
-
-// isWandBColumn reports whether the name of a column is one of W&B's system metrics.
-func isWandBColumn(name string) bool {
-	name = strings.Trim(strings.TrimSpace(name), `"`)
-	return wandbMemory.MatchString(name) || strings.HasPrefix(name, "system.gpu.") || strings.Contains(name, " - system/gpu.")
-}
 
 // Unreadable returns what a text that begins with head is, where it is a common log that cannot
 // be read, and the command that makes one that can be; "" if it is none.
@@ -117,5 +103,5 @@ func jsonHint(head string) string {
 	if strings.Contains(head, `"dashboard"`) || strings.Contains(head, `"panels"`) {
 		return "is a dashboard of Grafana, which holds no samples: query its Prometheus with --prometheus.url and --query"
 	}
-	return "is JSON of an unknown kind: Prometheus's answer to /api/v1/query_range and W&B's system metrics can be read; make a CSV of anything else, and name its columns with --columns"
+	return "is JSON of an unknown kind: Prometheus's answer to /api/v1/query_range can be read; make a CSV of anything else, and name its columns with --columns"
 }
