@@ -64,7 +64,7 @@ type backtest struct {
 
 const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
 
-FILE is a log of nvidia-smi (CSV, the table, XML, dmon or pmon) or of dcgmi dmon, what "gpuleaktool record" wrote, metrics (OpenMetrics, or an answer of Prometheus), or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
+FILE is a log of nvidia-smi (CSV, dmon or pmon) or of dcgmi dmon, what "gpuleaktool record" wrote, metrics (OpenMetrics, or an answer of Prometheus), or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
 
 The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), and 2 if the input or the call was wrong.`
 

@@ -396,7 +396,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --http.config.file=" + dir + "/absent", "--http.config.file=" + dir + "/absent: "},
 		{"--output=xml testdata/leak.csv", "--output=xml: choose one of table, json, html"},
 		{"--format=csv testdata/leak.csv", "--format=csv needs --columns"},
-		{"--format=cvs testdata/leak.csv", "choose one of auto, nvidia-smi, compute-apps, openmetrics, prometheus, smi-table"},
+		{"--format=cvs testdata/leak.csv", "choose one of auto, nvidia-smi, compute-apps, openmetrics, prometheus, dmon"},
 		{"--fail-on=leak testdata/leak.csv", "--fail-on=leak: choose one of verdict, ticket, page"},
 		{"--columns=timestamp,used --prometheus.url=http://localhost:1 --query=a --start=-1h", "leave them out with --prometheus.url"},
 		{"--columns=timestamp,gpu testdata/leak.csv", "--columns: names no used memory"},

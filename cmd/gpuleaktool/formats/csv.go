@@ -342,6 +342,8 @@ func (c *csvLog) info() (gpu.Info, error) {
 	return info, nil
 }
 
+func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
 // present returns the value of a column, "" where it has none.
 func (c *csvLog) present(role string) string {
 	if text := c.field(role); !isAbsent(text) {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package formats reads logs of GPU memory that other programs than the exporter write: the
-// tables, XML and monitors of nvidia-smi, dcgmi's monitor, and any CSV whose columns are named.
+// monitors of nvidia-smi and dcgmi, and any CSV whose columns are named.
 //
-// Each reader streams: what it holds does not grow with the log. A line, an element or a value has a bound. What cannot be used is
+// Each reader streams: what it holds does not grow with the log. A line has a bound. What cannot be used is
 // left out and told of, where a log goes on after it; anything else is an error that names file
 // and line.
 package formats
@@ -24,16 +24,14 @@ type Format string
 
 // The formats that Read reads.
 const (
-	Table Format = "smi-table" // nvidia-smi -l
-	XML   Format = "smi-xml"   // nvidia-smi -q -x -l
-	Dmon  Format = "dmon"      // nvidia-smi dmon
-	Pmon  Format = "pmon"      // nvidia-smi pmon
-	DCGMI Format = "dcgmi"     // dcgmi dmon
-	CSV   Format = "csv"       // any, by Options.Columns
+	Dmon  Format = "dmon"  // nvidia-smi dmon
+	Pmon  Format = "pmon"  // nvidia-smi pmon
+	DCGMI Format = "dcgmi" // dcgmi dmon
+	CSV   Format = "csv"   // any, by Options.Columns
 )
 
 // All are the formats, in the order in which help lists them.
-func All() []Format { return []Format{Table, XML, Dmon, Pmon, DCGMI, CSV} }
+func All() []Format { return []Format{Dmon, Pmon, DCGMI, CSV} }
 
 // Options say what a log does not.
 type Options struct {
@@ -70,10 +68,6 @@ func Read(ctx context.Context, f Format, name string, in io.Reader, o Options, t
 // read reads the log up to its end.
 func (l *log) read(f Format) error {
 	switch f {
-	case Table:
-		return readTable(l)
-	case XML:
-		return readXML(l)
 	case Dmon, Pmon:
 		return readMonitor(l, f)
 	case DCGMI:

@@ -4,6 +4,7 @@
 package formats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// written writes a sample in one line: GPU, time, MiB of used and total memory, instances, processes.
+// written writes a sample in one line: GPU, time, MiB of used and total memory, processes.
 func written(info gpu.Info, s *gpu.Sample) string {
 	var b strings.Builder
 	mib := func(v gpu.Opt[uint64]) string {
@@ -29,9 +30,6 @@ func written(info gpu.Info, s *gpu.Sample) string {
 		return strconv.FormatUint(v.V>>20, 10)
 	}
 	fmt.Fprintf(&b, "%s %s %s/%s", info.UUID, s.Time.Format("02 15:04:05"), mib(s.Memory.Used), mib(s.Memory.Capacity()))
-	for _, in := range s.Instances {
-		fmt.Fprintf(&b, " GI%d:%s/%s", in.ID, mib(in.Memory.Used), mib(in.Memory.Total))
-	}
 	if s.ProcessesKnown {
 		b.WriteString(" [")
 		for i, p := range s.Processes {
@@ -97,7 +95,7 @@ func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 var start = time.Date(2026, 3, 1, 23, 59, 0, 0, time.UTC)
 
 func TestRead(t *testing.T) {
-	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases()) {
+	for _, c := range slices.Concat(monitorCases(), dcgmiCases(), csvCases()) {
 		t.Run(string(c.format)+", "+c.name, c.check)
 	}
 }
@@ -137,12 +135,6 @@ func TestReadErrors(t *testing.T) {
 		{Dmon, Options{Start: start}, head + " 10:00:99 0 5\n", "cannot read \"10:00:99\" as a time"},
 		{DCGMI, Options{}, "#Entity GPUTL\nID\nGPU 0 3\n", "tells no memory, a column FBUSD: record with dcgmi dmon -e 252,250 -d 1000"},
 		{DCGMI, Options{}, "#Entity FBUSD\nID\nGPU 0 3\n", "log:3: tells no time"},
-		{Table, Options{}, "| NVIDIA-SMI 560.35 |\n", "log:1: tells no time"},
-		{XML, Options{}, "<nvidia_smi_log><gpu id=\"0\">", "no timestamp before the first GPU"},
-		{XML, Options{}, "<nvidia_smi_log><timestamp>now</timestamp>", "nvidia_smi_log/timestamp: cannot read \"now\" as a time"},
-		{XML, Options{}, "<nvidia_smi_log>" + strings.Repeat("<a>", 40), "nested more than 32 deep"},
-		{XML, Options{}, "<nvidia_smi_log></gpu>", "take the part out that is no XML"},
-		{XML, Options{}, "<nvidia_smi_log><a>" + strings.Repeat("x", 3*maxLine), "a value is longer than"},
 		{CSV, Options{Columns: []string{"timestamp", "gpu"}}, "", "--columns: names no used memory"},
 		{CSV, Options{Columns: []string{"gpu", "used"}}, "", "--columns: names no timestamp"},
 		{CSV, Options{Columns: []string{"timestamp", "usage"}}, "", `--columns: does not know "usage": choose of timestamp`},
@@ -239,7 +231,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func TestUnreadable(t *testing.T) {
 	for text, want := range map[string]string{
-		"\n==============NVSMI LOG==============\n":                                           "is the text of nvidia-smi -q: record with nvidia-smi -q -x -l 1",
+		"\n==============NVSMI LOG==============\n":                                           "is the text of nvidia-smi -q: record with nvidia-smi --query-gpu",
 		"node Sun Mar  1 22:30:00 2026\n[0] NVIDIA A100 | 34'C,   0 % |  9000 / 81920 MB |\n": "is of gpustat: record with nvidia-smi",
 		"GPU 0: NVIDIA A100 (UUID: GPU-1)\n":                                                  "is of nvidia-smi -L",
 		`{"dashboard": {}}`:                                                                   "is a dashboard of Grafana",
@@ -295,7 +287,6 @@ func TestDamagedList(t *testing.T) {
 
 // TestUnnumbered has logs that do not tell the index of a GPU: none is made up.
 func TestUnnumbered(t *testing.T) {
-	document := xmlDocument("Sun Mar  1 22:30:00 2026", "")
 	for _, c := range []struct {
 		format  Format
 		columns string
@@ -308,9 +299,6 @@ func TestUnnumbered(t *testing.T) {
 		{CSV, "timestamp,gpu,used", "2026-03-01 10:00:00,node1:3,5 MiB\n", -1, "node1:3"},
 		{CSV, "timestamp,uuid,used", "2026-03-01 10:00:00,GPU-a,5 MiB\n", -1, "GPU-a"},
 		{CSV, "timestamp,gpu,uuid,used", "2026-03-01 10:00:00,3,GPU-a,5 MiB\n", 3, "GPU-a"},
-		{XML, "", document, 0, "GPU-1"},
-		{XML, "", strings.Replace(document, "<attached_gpus>1<", "<attached_gpus>8<", 1), -1, "GPU-1"}, // nvidia-smi -i
-		{XML, "", strings.Replace(document, "<attached_gpus>1</attached_gpus>", "", 1), -1, "GPU-1"},
 	} {
 		_, err := Read(t.Context(), c.format, "log", strings.NewReader(c.text), Options{Columns: strings.Split(c.columns, ",")}, func(info gpu.Info, _ *gpu.Sample) error {
 			if info.Index != c.index || info.UUID != c.uuid {
@@ -326,7 +314,7 @@ func TestUnnumbered(t *testing.T) {
 
 // FuzzRead reads anything as anything: it ends, and hands over the samples of each GPU in order.
 func FuzzRead(f *testing.F) {
-	for _, c := range slices.Concat(tableCases(), xmlCases(), monitorCases(), dcgmiCases(), csvCases()) {
+	for _, c := range slices.Concat(monitorCases(), dcgmiCases(), csvCases()) {
 		f.Add(uint8(slices.Index(All(), c.format)), strings.Join(c.options.Columns, ","), c.text)
 	}
 	f.Add(uint8(0), "", "2026-03-01T12:00:00.5Z timestamp, memory.used [MiB]\n2026-03-01T12:00:00.5Z 2026/03/01 12:00:00.000, 5 MiB\n")
@@ -341,7 +329,7 @@ func FuzzRead(f *testing.F) {
 				t.Errorf("%s of %s after %s", s.T, info.UUID, before)
 			}
 			last[info.UUID] = s.T
-			if !slices.IsSortedFunc(s.Processes, func(a, b gpu.Process) int { return int(a.Instance.V) - int(b.Instance.V) }) {
+			if !slices.IsSortedFunc(s.Processes, func(a, b gpu.Process) int { return cmp.Compare(a.ID.PID, b.ID.PID) }) {
 				t.Error("the processes are in no order")
 			}
 			return nil

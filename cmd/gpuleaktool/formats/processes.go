@@ -21,24 +21,24 @@ const maxProcesses = 65536
 // without a gap, counted from 0.
 type lives struct {
 	number uint64
-	before map[gpu.ProcessID]uint64 // Start by instance and pid, in this order
+	before map[uint32]uint64 // Start by pid
 }
 
 // settle completes a list: it is put in order, and of a process that stands in it twice, such as
 // for compute and for graphics, the larger amount is kept.
 func (v *lives) settle(list []gpu.Process) []gpu.Process {
 	slices.SortStableFunc(list, func(a, b gpu.Process) int {
-		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(b.Used.V, a.Used.V))
+		return cmp.Or(cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(b.Used.V, a.Used.V))
 	})
-	list = slices.CompactFunc(list, func(a, b gpu.Process) bool { return a.Instance == b.Instance && a.ID.PID == b.ID.PID })
-	now := make(map[gpu.ProcessID]uint64, len(list))
+	list = slices.CompactFunc(list, func(a, b gpu.Process) bool { return a.ID.PID == b.ID.PID })
+	now := make(map[uint32]uint64, len(list))
 	for i := range list {
-		key := gpu.ProcessID{PID: list[i].ID.PID, Start: uint64(list[i].Instance.V)}
-		start, ok := v.before[key]
+		id := &list[i].ID
+		start, ok := v.before[id.PID]
 		if !ok {
 			start = v.number
 		}
-		now[key], list[i].ID.Start = start, start
+		now[id.PID], id.Start = start, start
 	}
 	v.before = now
 	v.number++

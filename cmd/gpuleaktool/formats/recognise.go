@@ -17,8 +17,6 @@ func Recognise(head string) Format {
 	switch {
 	case isJSON(head):
 		return ""
-	case strings.Contains(head, "<nvidia_smi_log>"), strings.Contains(head, "<!DOCTYPE nvidia_smi_log"):
-		return XML
 	}
 	for line := range strings.Lines(head) {
 		if f := recogniseLine(strings.TrimSpace(line)); f != "" {
@@ -36,8 +34,6 @@ func isJSON(head string) bool { return objectHead.MatchString(head) }
 // recogniseLine returns the format that a line is certain to be of, "" if it is of none.
 func recogniseLine(line string) Format {
 	switch {
-	case strings.HasPrefix(line, "| NVIDIA-SMI "), strings.HasPrefix(line, "|NVIDIA-SMI "):
-		return Table
 	case strings.Contains(line, "Entity") && slices.ContainsFunc(strings.Fields(line), func(f string) bool { return f == "#Entity" }) || strings.HasPrefix(line, "# Entity"):
 		return DCGMI
 	}
@@ -72,7 +68,7 @@ func Unreadable(head string) string {
 		case strings.Contains(line, "VRAM Total Used Memory (B)"):
 			return "is of rocm-smi, which tells no time: record with " + recordROCm + " and read it with --columns=timestamp,gpu,total[B],used[B]"
 		case strings.Contains(line, "NVSMI LOG") && strings.HasPrefix(line, "=="):
-			return "is the text of nvidia-smi -q: record with nvidia-smi -q -x -l 1, or with " + recordGPUs
+			return "is the text of nvidia-smi -q: record with " + recordGPUs
 		case strings.HasPrefix(line, "[") && strings.Contains(line, "Driver:") && strings.Contains(line, "NVIDIA"):
 			return "is of nvtop or gpustat: record with " + recordGPUs
 		case gpustatLine.MatchString(line):

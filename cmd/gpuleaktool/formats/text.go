@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// maxLine bounds a line, and a value of JSON or XML, in bytes.
+// maxLine bounds a line, and a value of JSON, in bytes.
 const maxLine = 1 << 20
 
 // Text returns a text as UTF-8 without a byte order mark. One in UTF-16, as PowerShell's >
