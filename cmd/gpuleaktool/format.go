@@ -186,7 +186,7 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 	case errors.Is(err, gpu.ErrNoHeader):
 		return nil, noHeader(name, head)
 	case errors.Is(err, gpu.ErrNoTimestamp) && strings.Contains(first, "timestamp"):
-		return nil, fmt.Errorf("%s: something stands before each line of nvidia-smi: take it off, as sed does; it begins with %s", name, humanize.Printable(strings.TrimSpace(first), 80))
+		return nil, fmt.Errorf("%s: something stands before each line of nvidia-smi: docs/backtest.md has a command that takes it off; it begins with %s", name, humanize.Printable(strings.TrimSpace(first), 80))
 	case errors.Is(err, gpu.ErrNoTimestamp) && strings.Contains(columns, "time"):
 		return nil, fmt.Errorf("%w; of another CSV than nvidia-smi's name the columns, as in --columns=%s", err, columns)
 	case errors.Is(err, gpu.ErrNoTimestamp):

@@ -11,28 +11,18 @@ import (
 	"strings"
 )
 
-// stamp is what other programs put before each line: kubectl logs --timestamps, docker logs -t, ts of moreutils, journalctl,
-// and container runtimes in their files. Its first group is a time that can be read, which some write without the year.
-var stamp = regexp.MustCompile(`^(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)|` +
-	`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?: std(?:out|err) [FP]| \S+ \S+\[\d+\]:)? `)
-
 // mostBefore is how many lines of another program may stand before the first one of a log, or of its header.
 const mostBefore = 20
 
-// Rewrite returns a function that makes the lines of a log that begins with head such as nvidia-smi writes them: another
-// program has put its time before each line, or has saved the CSV with quotes, semicolons or tabs. It is nil if there is
-// nothing to do.
+// Rewrite returns a function that makes the lines of a log that begins with head such as nvidia-smi writes them: the CSV was
+// saved again with quotes, semicolons or tabs. It is nil if there is nothing to do.
 func Rewrite(head string) func(line string) string {
 	n := 0
 	for line := range strings.Lines(head) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		if m := stamp.FindStringSubmatch(line + " "); m != nil {
-			if rewrite := unstamp(line[min(len(m[0]), len(line)):], m[1], head); rewrite != nil {
-				return rewrite
-			}
-		} else if comma := commaOf(line); isSMINames(line, comma) {
+		if comma := commaOf(line); isSMINames(line, comma) {
 			if comma == ',' && !strings.Contains(line, `"`) {
 				return nil
 			}
@@ -58,68 +48,6 @@ func HasSMIHeader(head string) bool {
 		}
 	}
 	return false
-}
-
-// unstamp returns how the times are taken off the lines of a log that has such a line behind one of them. A log of GPUs that
-// tells no time of its own keeps them as columns. In one of processes they would tear lists apart.
-func unstamp(line, time, head string) func(string) string {
-	strip := func(line string) string {
-		if m := stamp.FindString(line); m != "" {
-			return line[len(m):]
-		}
-		return line
-	}
-	if isSMINames(line, ',') {
-		if time != "" && !strings.Contains(line, "timestamp") && !strings.Contains(line, "pid") {
-			return smiStamped
-		}
-		return strip
-	}
-	var stripped strings.Builder
-	for line := range strings.Lines(head) {
-		stripped.WriteString(strip(line))
-	}
-	names, isHeader := strings.CutPrefix(line, "#")
-	switch f := Recognise(stripped.String()); {
-	case f == "" || f == DCGMI: // who reads dcgmi knows what stands before its rows
-		return nil
-	case f != Dmon:
-		return strip
-	case !isHeader:
-		return nil // another line may be the header
-	case time != "" && strings.HasPrefix(strings.TrimSpace(names), "gpu"):
-		return dmonStamped
-	}
-	return strip
-}
-
-// smiStamped makes the time before a line of nvidia-smi's CSV its first column.
-func smiStamped(line string) string {
-	m := stamp.FindStringSubmatch(line)
-	if m == nil {
-		return line
-	}
-	rest := line[len(m[0]):]
-	if isSMINames(strings.TrimSpace(rest), ',') {
-		return "timestamp, " + rest
-	}
-	return m[1] + ", " + rest
-}
-
-// dmonStamped makes the time before a line of dmon its first column, or its first two.
-func dmonStamped(line string) string {
-	m := stamp.FindStringSubmatch(line)
-	if m == nil {
-		return line
-	}
-	rest := line[len(m[0]):]
-	switch names, isHeader := strings.CutPrefix(rest, "#"); {
-	case isHeader && strings.Contains(m[1], " "):
-		return "#date time " + names
-	case isHeader:
-		return "#time " + names
-	}
-	return m[1] + " " + rest
 }
 
 // commaOf returns what stands between the names of a header.
