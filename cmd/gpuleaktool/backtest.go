@@ -18,7 +18,6 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
@@ -64,7 +63,7 @@ type backtest struct {
 
 const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
 
-FILE is a log of nvidia-smi (CSV, dmon or pmon) or of dcgmi dmon, what "gpuleaktool record" wrote, metrics (OpenMetrics, or an answer of Prometheus), or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
+FILE is CSV of nvidia-smi, what "gpuleaktool record" wrote, metrics (OpenMetrics, or an answer of Prometheus), or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
 
 The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), and 2 if the input or the call was wrong.`
 
@@ -186,7 +185,7 @@ func (b *backtest) check() error {
 		return fmt.Errorf("--step=%s: must be a multiple of %s", humanize.FormatDuration(b.step), humanize.FormatDuration(leastStep))
 	case b.prometheus.url != "" && (len(b.columns) > 0 || b.logStart != nil || b.logInterval > 0):
 		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
-	case b.format == string(formats.CSV) && len(b.columns) == 0:
+	case b.format == formatCSV && len(b.columns) == 0:
 		return errors.New("--format=csv needs --columns, such as --columns=timestamp,gpu,used[MiB]")
 	case b.prometheus.url != "" && b.format != formatAuto:
 		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.format)

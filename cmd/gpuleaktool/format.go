@@ -23,9 +23,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// The choices of --format beside those of gpu.RecordingKind and of package formats.
+// The choices of --format beside those of gpu.RecordingKind.
 const (
 	formatAuto        = "auto"
+	formatCSV         = "csv" // any, by --columns
 	formatOpenMetrics = "openmetrics"
 	formatPrometheus  = "prometheus" // an answer of Prometheus's API, or of promtool query range
 )
@@ -88,24 +89,24 @@ func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history
 	case "":
 		return b.openRecording(name, head, text)
 	}
-	if b.unit != 0 && f != string(formats.CSV) {
+	if b.unit != 0 && f != formatCSV {
 		return nil, fmt.Errorf("%s: --unit is for metrics and for --columns: this file tells its units", name)
 	}
-	return &logged{name: name, format: formats.Format(f), in: text, options: b.logOptions()}, nil
+	return &logged{name: name, in: text, options: b.logOptions()}, nil
 }
 
 // formatOf returns the format of a file that begins with head: that of --format, of --columns, or
 // what is recognised; "" is what the reader of recordings finds out.
 func (b *backtest) formatOf(name, head string) (string, error) {
 	found := b.recognise(head)
-	if found == "" && !formats.HasSMIHeader(head) {
+	if (found == "" || found == formatOpenMetrics) && !formats.HasSMIHeader(head) { // which begins with #, too
 		if why := gpu.Unreadable([]byte(head)); why != "" {
 			return "", fmt.Errorf("%s: %s", name, why)
 		}
 	}
 	asked := b.format
 	if asked == formatAuto && len(b.columns) > 0 && !b.isSMI() {
-		asked = string(formats.CSV)
+		asked = formatCSV
 	}
 	switch {
 	case found != "" && len(b.columns) > 0:
@@ -127,9 +128,6 @@ func (b *backtest) formatOf(name, head string) (string, error) {
 // recognise returns the format of a file that begins with head, "" if that is left to the reader of
 // recordings, or to --columns.
 func (b *backtest) recognise(head string) string {
-	if f := formats.Recognise(head); f != "" {
-		return string(f)
-	}
 	switch {
 	case isPrometheusAnswer(head):
 		return formatPrometheus

@@ -10,18 +10,13 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // formatChoices are the choices of --format.
 func formatChoices() []string {
-	choices := []string{formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatOpenMetrics, formatPrometheus}
-	for _, f := range formats.All() {
-		choices = append(choices, string(f))
-	}
-	return choices
+	return []string{formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatCSV, formatOpenMetrics, formatPrometheus}
 }
 
 // addLogFlags adds the flags that tell what a log does not.

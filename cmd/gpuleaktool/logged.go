@@ -23,7 +23,6 @@ type leaver interface {
 // logged is the history that a log of another program holds.
 type logged struct {
 	name    string
-	format  formats.Format
 	in      io.Reader
 	options formats.Options
 	left    []gpu.LeftOut
@@ -44,7 +43,7 @@ func (*logged) useless() error { return nil }
 // each implements history.
 func (l *logged) each(ctx context.Context, take func(*memory, *gpu.Sample) error) (err error) {
 	gpus := map[string]*memory{}
-	l.left, err = formats.Read(ctx, l.format, l.name, l.in, l.options, func(info gpu.Info, s *gpu.Sample) error {
+	l.left, err = formats.Read(ctx, l.name, l.in, l.options, func(info gpu.Info, s *gpu.Sample) error {
 		m := gpus[info.UUID]
 		if m == nil {
 			m = &memory{info: info, labels: labelsOfGPU(&info)}
@@ -56,10 +55,10 @@ func (l *logged) each(ctx context.Context, take func(*memory, *gpu.Sample) error
 		return err
 	}
 	if len(gpus) == 0 && len(l.left) > 0 {
-		return fmt.Errorf("%s: holds no sample that can be read as %s: %s", l.name, l.format, l.left[0])
+		return fmt.Errorf("%s: holds no sample that can be read as CSV: %s", l.name, l.left[0])
 	}
 	if len(gpus) == 0 {
-		return fmt.Errorf("%s: holds no sample that can be read as %s", l.name, l.format)
+		return fmt.Errorf("%s: holds no sample that can be read as CSV", l.name)
 	}
 	return nil
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// mebibyte is what the tools of NVIDIA count memory in, also where they write MB.
-const mebibyte = 1 << 20
-
 // units are how many bytes one is of a unit, by its name in lower case. kB, MB, GB and TB are
 // those of SI.
 var units = map[string]float64{

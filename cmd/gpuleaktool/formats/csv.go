@@ -244,9 +244,29 @@ func (c *csvLog) field(role string) string {
 	return ""
 }
 
+// rounds counts the rounds of a log that tells no time: a round ends before the row of what
+// it has a row of already.
+type rounds struct {
+	n    int
+	seen map[string]bool
+}
+
+// of returns the round that the next row is in, counted from 0. key is what it is a row of.
+func (r *rounds) of(key string) int {
+	if r.seen[key] {
+		r.n++
+		clear(r.seen)
+	}
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	r.seen[key] = true
+	return r.n
+}
+
 func (c *csvLog) time() (time.Duration, error) {
 	if c.untimed {
-		return c.clock.round(c.rounds.of(strings.Join([]string{c.field("gpu"), c.field("uuid"), c.field("pid")}, "\x00")), "or name the column that is the time")
+		return c.clock.round(c.rounds.of(strings.Join([]string{c.field("gpu"), c.field("uuid"), c.field("pid")}, "\x00")))
 	}
 	if text := c.field("timestamp"); text != "" {
 		return c.clock.moment(text)
@@ -278,7 +298,7 @@ func (c *csvLog) row(t time.Duration) error {
 	if err != nil {
 		return err
 	}
-	p := newProcess(number, "C", c.field("process"), m.Used)
+	p := newProcess(number, c.field("process"), m.Used)
 	return c.add(info, t, &p)
 }
 

@@ -1,10 +1,10 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package formats reads logs of GPU memory that other programs than the exporter write: the
-// monitors of nvidia-smi and dcgmi, and any CSV whose columns are named.
+// Package formats reads logs of GPU memory that other programs than the exporter write: any CSV
+// whose columns are named.
 //
-// Each reader streams: what it holds does not grow with the log. A line has a bound. What cannot be used is
+// It streams: what it holds does not grow with the log. A line has a bound. What cannot be used is
 // left out and told of, where a log goes on after it; anything else is an error that names file
 // and line.
 package formats
@@ -12,26 +12,11 @@ package formats
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
-
-// Format is a format of logs.
-type Format string
-
-// The formats that Read reads.
-const (
-	Dmon  Format = "dmon"  // nvidia-smi dmon
-	Pmon  Format = "pmon"  // nvidia-smi pmon
-	DCGMI Format = "dcgmi" // dcgmi dmon
-	CSV   Format = "csv"   // any, by Options.Columns
-)
-
-// All are the formats, in the order in which help lists them.
-func All() []Format { return []Format{Dmon, Pmon, DCGMI, CSV} }
 
 // Options say what a log does not.
 type Options struct {
@@ -51,11 +36,11 @@ type Options struct {
 // order of time. An error ends the reading.
 type Take func(info gpu.Info, s *gpu.Sample) error
 
-// Read reads a log and hands its samples to take. name stands in errors. What is returned
-// beside an error tells what was left out.
-func Read(ctx context.Context, f Format, name string, in io.Reader, o Options, take Take) ([]gpu.LeftOut, error) {
+// Read reads any CSV by Options.Columns and hands its samples to take. name stands in errors. What is
+// returned beside an error tells what was left out.
+func Read(ctx context.Context, name string, in io.Reader, o Options, take Take) ([]gpu.LeftOut, error) {
 	l := newLog(ctx, name, in, o, take)
-	err := l.read(f)
+	err := readCSV(l)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -65,24 +50,8 @@ func Read(ctx context.Context, f Format, name string, in io.Reader, o Options, t
 	return l.left, err
 }
 
-// read reads the log up to its end.
-func (l *log) read(f Format) error {
-	switch f {
-	case Dmon, Pmon:
-		return readMonitor(l, f)
-	case DCGMI:
-		return readDCGMI(l)
-	case CSV:
-		return readCSV(l)
-	}
-	return fmt.Errorf("no format %q", f)
-}
-
 // How a log is recorded that can be read.
 const (
 	recordGPUs = "nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"
-	recordDmon = "nvidia-smi dmon -s m -o DT"
-	recordPmon = "nvidia-smi pmon -s m -o DT"
 	recordROCm = `while sleep 1; do rocm-smi --showmeminfo vram --csv | sed -n "s/^card/$(date +%s),/p"; done >amd.csv`
-	recordDCGM = "dcgmi dmon -e 252,250 -d 1000"
 )

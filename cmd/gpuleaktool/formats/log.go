@@ -54,7 +54,6 @@ const (
 	leftTime    reason = "time"    // the time has not moved on
 	leftForeign reason = "foreign" // it is of no such log
 	leftWrong   reason = "wrong"   // it cannot be read
-	leftEntity  reason = "entity"  // it is of no GPU
 	leftTwice   reason = "twice"   // the process has another amount at the same time
 )
 
@@ -180,9 +179,4 @@ func parsePID(text string) (uint32, error) {
 		return 0, wrongf("cannot read %q as a process id", text)
 	}
 	return uint32(v), nil
-}
-
-// errNoMemory is the error of a log without a column of memory, and how to get one.
-func errNoMemory(what, record string) error {
-	return errors.New("tells no memory, " + what + ": record with " + record)
 }

@@ -46,19 +46,8 @@ func (v *lives) settle(list []gpu.Process) []gpu.Process {
 }
 
 // newProcess returns a process of a list. name may be a path, of Windows too, and its end.
-func newProcess(pid uint32, kind, name string, used gpu.Opt[uint64]) gpu.Process {
-	p := gpu.Process{ID: gpu.ProcessID{PID: pid}, Used: used, Owner: &gpu.Owner{Process: name[strings.LastIndexAny(name, `/\`)+1:]}}
-	switch {
-	case strings.Contains(kind, "M"):
-		p.Type = gpu.MPS
-	case kind == "G":
-		p.Type = gpu.Graphics
-	case kind == "C+G":
-		p.Type = gpu.Compute | gpu.Graphics
-	default:
-		p.Type = gpu.Compute
-	}
-	return p
+func newProcess(pid uint32, name string, used gpu.Opt[uint64]) gpu.Process {
+	return gpu.Process{ID: gpu.ProcessID{PID: pid}, Type: gpu.Compute, Used: used, Owner: &gpu.Owner{Process: name[strings.LastIndexAny(name, `/\`)+1:]}}
 }
 
 // slack is how far apart rows of one list can lie: some programs stamp each row when they write it.

@@ -5,57 +5,13 @@ package formats
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
-
-// Recognise returns the format of a log that begins with head, "" if it is none of these. Lines of
-// other programs may stand before it, such as those of nohup. A CSV is recognised by nothing:
-// its columns have to be named.
-func Recognise(head string) Format {
-	head = strings.TrimLeft(head, " \t\r\n")
-	switch {
-	case isJSON(head):
-		return ""
-	}
-	for line := range strings.Lines(head) {
-		if f := recogniseLine(strings.TrimSpace(line)); f != "" {
-			return f
-		}
-	}
-	return ""
-}
 
 var objectHead = regexp.MustCompile(`^(?:\{\s*(?:\}|"(?:[^"\\]|\\.)*"\s*:)|\[\s*[\[{\]])`)
 
 // isJSON reports whether a text begins as JSON: a series of OpenMetrics may begin with { as well.
 func isJSON(head string) bool { return objectHead.MatchString(head) }
-
-// recogniseLine returns the format that a line is certain to be of, "" if it is of none.
-func recogniseLine(line string) Format {
-	switch {
-	case strings.Contains(line, "Entity") && slices.ContainsFunc(strings.Fields(line), func(f string) bool { return f == "#Entity" }) || strings.HasPrefix(line, "# Entity"):
-		return DCGMI
-	}
-	names, ok := strings.CutPrefix(line, "#")
-	if !ok {
-		return ""
-	}
-	columns := strings.Fields(strings.ToLower(strings.ReplaceAll(names, ",", " ")))
-	for len(columns) > 0 && (columns[0] == "date" || columns[0] == "time") {
-		columns = columns[1:]
-	}
-	switch {
-	case len(columns) < 2 || columns[0] != "gpu" || !slices.Contains(monitorColumns, columns[1]):
-		return "" // a comment may begin with gpu, too
-	case columns[1] == "pid":
-		return Pmon
-	}
-	return Dmon
-}
-
-// monitorColumns are the first columns of the groups of metrics of dmon, and that of pmon.
-var monitorColumns = []string{"pwr", "gtemp", "sm", "mem", "mclk", "pclk", "pviol", "fb", "sbecc", "rxpci", "pid"}
 
 // Unreadable returns what a text that begins with head is, where it is a common log that cannot
 // be read, and the command that makes one that can be; "" if it is none.
