@@ -164,20 +164,12 @@ func highest(all []usage, name string) (most float64) {
 func judgeItself(t *testing.T, all []usage, what, verdict string) {
 	t.Helper()
 	var b strings.Builder
-	for _, name := range []string{"total", "used"} {
-		fmt.Fprintf(&b, "# TYPE gpu_memory_%s_bytes gauge\n", name)
-		for i, u := range all[len(all)/8:] {
-			v := u[what]
-			if name == "total" {
-				v = 256 << 20
-			}
-			fmt.Fprintf(&b, "gpu_memory_%s_bytes{gpu=\"0\",uuid=\"GPU-itself\"} %.0f %d\n", name, v, 1_790_000_000+15*i)
-		}
+	for i, u := range all[len(all)/8:] {
+		fmt.Fprintf(&b, "%d,0,%.0f,%d\n", 1_790_000_000+15*i, u[what], 256<<20)
 	}
-	b.WriteString("# EOF\n")
-	file := filepath.Join(t.TempDir(), "itself.om")
+	file := filepath.Join(t.TempDir(), "itself.csv")
 	write(t, file, b.String())
-	out, err := exec.Command(harness.Tool(t), "backtest", "--format=openmetrics", file).CombinedOutput()
+	out, err := exec.Command(harness.Tool(t), "backtest", "--columns=timestamp,gpu,used[B],total[B]", file).CombinedOutput()
 	t.Logf("the detector of its %s memory:\n%s", what, strings.TrimSpace(string(out)))
 	if err != nil || !strings.Contains(string(out), verdict) {
 		t.Errorf("the detector of its %s memory does not say %q: %v", what, verdict, err)

@@ -63,7 +63,7 @@ type backtest struct {
 
 const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
 
-FILE is CSV of nvidia-smi, what "gpuleaktool record" wrote, metrics (OpenMetrics, or an answer of Prometheus), or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
+FILE is CSV of nvidia-smi, what "gpuleaktool record" wrote or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
 
 The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), and 2 if the input or the call was wrong.`
 
@@ -300,7 +300,7 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 		return nil, nil, err
 	}
 	defer file.Close()
-	h, err := b.open(ctx, name, &countingReader{in: file, count: p.add})
+	h, err := b.open(name, &countingReader{in: file, count: p.add})
 	if err != nil {
 		return nil, nil, err
 	}

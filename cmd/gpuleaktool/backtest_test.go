@@ -67,8 +67,8 @@ func TestBacktestGolden(t *testing.T) {
 		{"no leak", "healthy.table", []string{"testdata/healthy.csv"}, exitOK},
 		{"processes", "apps.table", []string{"--capacity=16GiB", "testdata/apps.csv"}, exitLeak},
 		{"processes alone", "apps.json", []string{"--output=json", "--step=10m", "--format=compute-apps", "testdata/apps.csv"}, exitLeak},
-		{"a metric", "metric.json", []string{"--output=json", "--step=10m", "--capacity=10GiB", "testdata/leak.om"}, exitLeak},
-		{"several files", "several.table", []string{"testdata/healthy.csv", "testdata/leak.csv", "testdata/leak.om"}, exitLeak},
+		{"a metric", "metric.json", append(held(t, "leak.om"), "--output=json", "--step=10m", "--capacity=10GiB"), exitLeak},
+		{"several files", "several.table", []string{"testdata/healthy.csv", "testdata/leak.csv", "testdata/sawtooth.csv"}, exitLeak},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := tool(t.Context(), append([]string{"backtest"}, c.args...)...)
@@ -233,26 +233,27 @@ func TestRecordedNode(t *testing.T) {
 }
 
 func TestCompressed(t *testing.T) {
-	for _, name := range []string{"leak.csv", "leak.om"} {
-		text, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		if _, err := z.Write(text); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), name+".gz")
-		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, plain, _ := tool(t.Context(), "backtest", "--output=json", filepath.Join("testdata", name))
-		if code, packed, stderr := tool(t.Context(), "backtest", "--output=json", path); code != exitLeak || packed != plain {
-			t.Errorf("%s: exit code %d, %s", name, code, stderr)
+	text, err := os.ReadFile("testdata/leak.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "leak.csv.gz")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// As CSV of nvidia-smi, and as any.
+	for _, columns := range [][]string{nil, {"--columns=uuid,total,gpu,timestamp,used"}} {
+		_, plain, _ := tool(t.Context(), append([]string{"backtest", "--output=json", "testdata/leak.csv"}, columns...)...)
+		if code, packed, stderr := tool(t.Context(), append([]string{"backtest", "--output=json", path}, columns...)...); code != exitLeak || packed != plain {
+			t.Errorf("%q: exit code %d, %s", columns, code, stderr)
 		}
 	}
 }
@@ -379,7 +380,6 @@ func TestBacktestErrors(t *testing.T) {
 		}
 		return path
 	}
-	other := write("other.om", "load 1 1700000000\n")
 	for _, c := range []struct {
 		args string
 		want string // a part of the error
@@ -392,22 +392,20 @@ func TestBacktestErrors(t *testing.T) {
 		{"--prometheus.url=http://localhost:1 --query=a", "--start is missing"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=yesterday", "--start=yesterday: is not a time"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --end=-2h", "is not before --end"},
-		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --format=openmetrics", "leave it out with --prometheus.url"},
+		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --format=nvidia-smi", "leave it out with --prometheus.url"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --http.config.file=" + dir + "/absent", "--http.config.file=" + dir + "/absent: "},
 		{"--output=xml testdata/leak.csv", "--output=xml: choose one of table, json, html"},
 		{"--format=csv testdata/leak.csv", "--format=csv needs --columns"},
-		{"--format=cvs testdata/leak.csv", "choose one of auto, nvidia-smi, compute-apps, csv, openmetrics, prometheus"},
+		{"--format=cvs testdata/leak.csv", "choose one of auto, nvidia-smi, compute-apps, csv"},
 		{"--fail-on=leak testdata/leak.csv", "--fail-on=leak: choose one of verdict, ticket, page"},
 		{"--columns=timestamp,used --prometheus.url=http://localhost:1 --query=a --start=-1h", "leave them out with --prometheus.url"},
 		{"--columns=timestamp,gpu testdata/leak.csv", "--columns: names no used memory"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
 		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv: --columns names 2 columns, but the first line has 5 fields: name each one, those of no use -"},
 		{"--columns=timestamp,used[B] " + write("comments", "# a\n# b\n"), "holds no sample that can be read as CSV: left out 2 lines, the first is line 1: is no part of the log"},
-		{"--format=nvidia-smi testdata/leak.om", "testdata/leak.om: --format=nvidia-smi: this is a file of the format openmetrics"},
 		{"--format=compute-apps testdata/leak.csv", "this is a file of the format nvidia-smi"},
-		{"--format=openmetrics testdata/leak.csv", "testdata/leak.csv:1: "},
 		{"--unit=B testdata/leak.csv", "--unit is for metrics"},
-		{"--unit=GiB testdata/leak.om", "choose one of auto, B, MiB"},
+		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
 		{"--step=0s testdata/leak.csv", "--step=0s: must be between"},
 		{"--step=150ms testdata/leak.csv", "--step=150ms: must be a multiple of 100ms"},
 		{"--capacity=all testdata/leak.csv", "--capacity=all: is not a number of bytes"},
@@ -421,11 +419,8 @@ func TestBacktestErrors(t *testing.T) {
 		{write("text", "hello\n"), "no header line of nvidia-smi"},
 		{write("unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},
 		{write("unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "holds no used memory"},
-		{other, "load does not tell its unit: if it is used memory, give --unit=B or --unit=MiB"},
 		{write("header", "timestamp,memory.used [MiB]\n"), "holds no"},
 		{write("bad.csv", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), "bad.csv:2: memory.used: cannot read"},
-		{write("huge.om", "DCGM_FI_DEV_FB_USED 1e12 1700000000\n"), "more than any GPU has: check --unit"},
-		{write("negative.om", "x_bytes -5 1700000000\n"), "this is no used memory"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := tool(t.Context(), append([]string{"backtest"}, strings.Fields(c.args)...)...)
@@ -434,22 +429,19 @@ func TestBacktestErrors(t *testing.T) {
 			}
 		})
 	}
-	if code, _, stderr := tool(t.Context(), "backtest", "--unit=MiB", other); code != exitOK {
-		t.Error(stderr)
-	}
 }
 
 func TestInterruptedBacktest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code, stdout, _ := tool(ctx, "backtest", "testdata/leak.csv", "testdata/leak.om"); code != exitWrong || stdout != "" {
+	if code, stdout, _ := tool(ctx, "backtest", "testdata/leak.csv", "testdata/healthy.csv"); code != exitWrong || stdout != "" {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
 }
 
-// TestBacktestTraces backtests real logs, and a day of real pods.
+// TestBacktestTraces backtests real logs.
 func TestBacktestTraces(t *testing.T) {
-	paths, err := filepath.Glob("../../../shared/traces/*.[co][sm]*")
+	paths, err := filepath.Glob("../../../shared/traces/*.csv")
 	if err != nil {
 		t.Fatal(err)
 	}

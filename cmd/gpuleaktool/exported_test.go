@@ -4,10 +4,10 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,57 +16,57 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// dump writes the samples of a recording as a database writes the series that the exporter
-// makes of them when it is scraped at each one: series by series.
+// dump makes of the samples of a recording the series that the exporter makes of them when it is scraped at each one.
 type dump struct {
-	series map[string]*bytes.Buffer
-	order  []string
+	series map[string]*scalar
 	busy   map[gpu.ProcessID]time.Duration
 }
 
-func (d *dump) add(t time.Duration, name, labels string, v float64) {
-	series := fmt.Sprintf("%s{%s}", name, labels)
-	if d.series[series] == nil {
-		d.series[series] = &bytes.Buffer{}
-		d.order = append(d.order, series)
+func (d *dump) add(t time.Duration, name string, l labels, v float64) {
+	x := &scalar{name: name, labels: l}
+	key := x.String()
+	if d.series[key] == nil {
+		d.series[key] = x
 	}
-	fmt.Fprintf(d.series[series], "%s %.17g %d.%09d\n", series, v, t/time.Second, t%time.Second)
+	d.series[key].append(t, v)
 }
 
-func (d *dump) memory(t time.Duration, name, labels string, m gpu.Memory) {
+func (d *dump) memory(t time.Duration, name string, l labels, m gpu.Memory) {
 	for what, v := range map[string]gpu.Opt[uint64]{"total": m.Total, "used": m.Used, "reserved": m.Reserved} {
 		if v.OK {
-			d.add(t, name+what+"_bytes", labels, float64(v.V))
+			d.add(t, name+what+"_bytes", l, float64(v.V))
 		}
 	}
 }
 
 // sample adds a sample. Its labels are also those of a target.
 func (d *dump) sample(info gpu.Info, s *gpu.Sample) {
-	device := fmt.Sprintf(`gpu="%d",instance="node:9844",uuid=%q`, info.Index, info.UUID)
-	d.add(s.T, "gpu_info", fmt.Sprintf(`%s,name=%q,memory="dedicated",driver_version="580"`, device, info.Name), 1)
+	device := labelsOf("gpu", strconv.Itoa(info.Index), "instance", "node:9844", "uuid", info.UUID)
+	d.add(s.T, "gpu_info", device.with("name", info.Name, "memory", "dedicated", "driver_version", "580"), 1)
 	d.memory(s.T, "gpu_memory_", device, s.Memory)
 	if sum := sumOf(s.Processes); s.ProcessesComplete && sum.OK {
 		d.add(s.T, "gpu_memory_unattributed_bytes", device, float64(s.Memory.Used.V-min(sum.V, s.Memory.Used.V)))
 	}
 	for _, in := range s.Instances {
-		d.memory(s.T, "gpu_mig_memory_", fmt.Sprintf(`%s,gpu_instance="%d",profile=%q`, device, in.ID, in.Profile), in.Memory)
+		d.memory(s.T, "gpu_mig_memory_", device.with("gpu_instance", strconv.FormatUint(uint64(in.ID), 10), "profile", in.Profile), in.Memory)
 	}
 	for _, p := range s.Processes {
 		instance := ""
 		if p.Instance.OK {
 			instance = strconv.FormatUint(uint64(p.Instance.V), 10)
 		}
-		labels := fmt.Sprintf(`%s,container=%q,gpu_instance=%q,namespace=%q,pid="%d",pod=%q,process=%q,slurm_job=%q`, device,
-			p.Owner.Container, instance, p.Owner.Namespace, p.ID.PID, p.Owner.Pod, p.Owner.Process, p.Owner.SlurmJob)
+		of := device.with("container", p.Owner.Container, "gpu_instance", instance, "namespace", p.Owner.Namespace,
+			"pid", strconv.FormatUint(uint64(p.ID.PID), 10), "pod", p.Owner.Pod, "process", p.Owner.Process, "slurm_job", p.Owner.SlurmJob)
 		if p.Used.OK {
-			d.add(s.T, "gpu_process_memory_used_bytes", labels, float64(p.Used.V))
+			d.add(s.T, "gpu_process_memory_used_bytes", of, float64(p.Used.V))
 		}
 		if p.Started.OK {
-			d.add(s.T, "gpu_process_start_time_seconds", labels, p.Started.V.Seconds())
+			d.add(s.T, "gpu_process_start_time_seconds", of, p.Started.V.Seconds())
 		}
 		if !p.SM.OK {
 			continue
@@ -74,13 +74,13 @@ func (d *dump) sample(info gpu.Info, s *gpu.Sample) {
 		if _, ok := d.busy[p.ID]; !ok || p.SM.V > 0 {
 			d.busy[p.ID] = s.T
 		}
-		d.add(s.T, "gpu_process_sm_utilization_ratio", labels, p.SM.V)
-		d.add(s.T, "gpu_process_idle_seconds", labels, (s.T - d.busy[p.ID]).Seconds())
+		d.add(s.T, "gpu_process_sm_utilization_ratio", of, p.SM.V)
+		d.add(s.T, "gpu_process_idle_seconds", of, (s.T - d.busy[p.ID]).Seconds())
 	}
 }
 
-// dumped writes a recording as a database writes it.
-func dumped(t *testing.T, path string) string {
+// dumped returns the series of a recording, in the order in which a Prometheus is asked for them.
+func dumped(t *testing.T, path string) (list []*scalar) {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -91,7 +91,7 @@ func dumped(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dump{series: map[string]*bytes.Buffer{}, busy: map[gpu.ProcessID]time.Duration{}}
+	d := &dump{series: map[string]*scalar{}, busy: map[gpu.ProcessID]time.Duration{}}
 	for {
 		info, s, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -102,17 +102,14 @@ func dumped(t *testing.T, path string) string {
 		}
 		d.sample(info, &s)
 	}
-	slices.Sort(d.order) // as a database has them
-	var text strings.Builder
-	for _, name := range d.order {
-		text.Write(d.series[name].Bytes())
+	for _, name := range slices.Sorted(maps.Keys(d.series)) {
+		list = append(list, d.series[name])
 	}
-	text.WriteString("# EOF\n")
-	return text.String()
+	return list
 }
 
-// TestExported judges what the exporter's own series tell as the exporter judged its samples: a
-// dump of them as the recording of them.
+// TestExported judges what the exporter's own series tell as the exporter judged its samples: the
+// series of a recording as the recording.
 func TestExported(t *testing.T) {
 	for scenario, leaks := range map[string]int{"node": 8, "crashloop": 1, "healthy": 0} {
 		t.Run(scenario, func(t *testing.T) {
@@ -120,33 +117,39 @@ func TestExported(t *testing.T) {
 			if code, stderr := call(t.Context(), t, "record", "--output="+recording, "--source=sim:"+scenario, "--source.speed=inf", "--interval=15s", "--duration=2h"); code != exitOK {
 				t.Fatal(stderr)
 			}
-			path := filepath.Join(t.TempDir(), "dump")
-			if err := os.WriteFile(path, []byte(dumped(t, recording)), 0o600); err != nil {
-				t.Fatal(err)
-			}
 			// A zombie is told by its processor time and state, of which there are no series.
 			zombies := map[string]bool{}
-			said := func(path string) []string {
-				_, stdout, stderr := tool(t.Context(), "backtest", "--output=json", path)
-				if stderr != "" {
-					t.Fatal(stderr)
-				}
-				stdout = strings.ReplaceAll(stdout, `"instance":"node:9844",`, "")
-				list := lines(t, stdout)
+			said := func(text string) []string {
+				text = strings.ReplaceAll(text, `"instance":"node:9844",`, "")
+				list := lines(t, text)
 				for _, l := range list {
 					if l.Pattern == "zombie" {
 						zombies[string(l.Series)] = true
 					}
 				}
 				var kept []string
-				for i, text := range strings.Split(strings.TrimSpace(stdout), "\n") {
+				for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
 					if !zombies[string(list[i].Series)] {
-						kept = append(kept, text)
+						kept = append(kept, line)
 					}
 				}
 				return kept
 			}
-			want, got := said(recording), said(path)
+			code, recorded, stderr := tool(t.Context(), "backtest", "--output=json", recording)
+			if code == exitWrong || stderr != "" {
+				t.Fatal(stderr)
+			}
+			all := dumped(t, recording)
+			b := &backtest{step: time.Minute, output: outputJSON, rules: detectorconfig.New(detector.DefaultConfig())}
+			list, err := b.judge(t.Context(), (&scalars{from: "f", unit: 1, capacityUnit: 1}).history(all, usedNames(all)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var exported strings.Builder
+			if err := b.write(&exported, findingsOf(list)); err != nil {
+				t.Fatal(err)
+			}
+			want, got := said(recorded), said(exported.String())
 			if len(got) != len(want) {
 				t.Errorf("%d lines, want %d", len(got), len(want))
 			}
@@ -172,7 +175,7 @@ func TestExported(t *testing.T) {
 // used/capacity, = where all processes are there, then the instances and the processes.
 func joined(t *testing.T, text string) (string, error) {
 	t.Helper()
-	h, err := readOpenMetrics(t.Context(), "f", strings.NewReader(text), 0)
+	h, err := historyOf(text, 0)
 	if err != nil {
 		return "", err
 	}

@@ -90,13 +90,13 @@ func TestFull(t *testing.T) {
 		case s >= 7200:
 			used = min(79, 20+float64(s-7200)/150) * gib
 		}
-		fmt.Fprintf(&text, "gpu_memory_used_bytes %.0f %d\ngpu_memory_total_bytes %d %d\n", used, at+s, 80*gib, at+s)
+		fmt.Fprintf(&text, "%d,%.0f,%d\n", at+s, used, 80*gib)
 	}
-	path := filepath.Join(t.TempDir(), "full.om")
+	path := filepath.Join(t.TempDir(), "full.csv")
 	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := tool(t.Context(), "backtest", path)
+	code, stdout, stderr := tool(t.Context(), "backtest", "--columns=timestamp,used[B],total[B]", path)
 	if code != exitLeak || strings.Count(stdout, " before 95 % ") != 2 || strings.Contains(stdout, "after 95 %") {
 		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
 	}

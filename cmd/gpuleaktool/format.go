@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,10 +24,8 @@ import (
 
 // The choices of --format beside those of gpu.RecordingKind.
 const (
-	formatAuto        = "auto"
-	formatCSV         = "csv" // any, by --columns
-	formatOpenMetrics = "openmetrics"
-	formatPrometheus  = "prometheus" // an answer of Prometheus's API, or of promtool query range
+	formatAuto = "auto"
+	formatCSV  = "csv" // any, by --columns
 )
 
 // peeked is how much of a file is looked at to find out its format.
@@ -58,7 +55,7 @@ func openFile(name string) (file *os.File, shown string, err error) {
 func isNamed(name string) bool { return name != "-" && name != "" }
 
 // open returns the history that a file holds. name stands in errors.
-func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history, error) {
+func (b *backtest) open(name string, in io.Reader) (history, error) {
 	buffered := bufio.NewReaderSize(in, peeked)
 	head, packed, wide := peek(buffered)
 	var rewrite func(string) string
@@ -67,13 +64,15 @@ func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history
 			head = rewritten(head, rewrite)
 		}
 	}
-	f, err := b.formatOf(name, head)
-	if err != nil {
-		return nil, err
+	if len(b.columns) == 0 && rewrite == nil && !strings.HasPrefix(head, `{"format"`) && !formats.HasSMIHeader(head) {
+		if why := formats.Unreadable(head); why != "" {
+			return nil, fmt.Errorf("%s: %s", name, why)
+		}
 	}
 	text := io.Reader(buffered)
 	// The reader of recordings unpacks by itself, and reads one that was cut off.
-	if f != "" || wide || len(b.columns) > 0 || rewrite != nil {
+	if wide || len(b.columns) > 0 || rewrite != nil {
+		var err error
 		if text, err = plain(name, buffered, packed); err != nil {
 			return nil, err
 		}
@@ -81,60 +80,13 @@ func (b *backtest) open(ctx context.Context, name string, in io.Reader) (history
 	if rewrite != nil {
 		text = formats.Rewritten(text, rewrite)
 	}
-	switch f {
-	case formatOpenMetrics:
-		return readOpenMetrics(ctx, name, text, b.unit)
-	case formatPrometheus:
-		return readPrometheusAnswer(ctx, name, text, b.unit)
-	case "":
-		return b.openRecording(name, head, text)
-	}
-	if b.unit != 0 && f != formatCSV {
-		return nil, fmt.Errorf("%s: --unit is for metrics and for --columns: this file tells its units", name)
-	}
-	return &logged{name: name, in: text, options: b.logOptions()}, nil
-}
-
-// formatOf returns the format of a file that begins with head: that of --format, of --columns, or
-// what is recognised; "" is what the reader of recordings finds out.
-func (b *backtest) formatOf(name, head string) (string, error) {
-	found := b.recognise(head)
-	if (found == "" || found == formatOpenMetrics) && !formats.HasSMIHeader(head) { // which begins with #, too
+	if b.format == formatCSV || b.format == formatAuto && len(b.columns) > 0 && !b.isSMI() {
 		if why := gpu.Unreadable([]byte(head)); why != "" {
-			return "", fmt.Errorf("%s: %s", name, why)
+			return nil, fmt.Errorf("%s: %s", name, why)
 		}
+		return &logged{name: name, in: text, options: b.logOptions()}, nil
 	}
-	asked := b.format
-	if asked == formatAuto && len(b.columns) > 0 && !b.isSMI() {
-		asked = formatCSV
-	}
-	switch {
-	case found != "" && len(b.columns) > 0:
-		return "", fmt.Errorf("%s: --columns is for a CSV: this is a file of the format %s, which needs none", name, found)
-	case found != "" && asked != formatAuto && asked != found:
-		return "", fmt.Errorf("%s: --format=%s: this is a file of the format %s", name, asked, found)
-	case asked == string(gpu.KindGPUs) || asked == string(gpu.KindApps):
-		return "", nil
-	case asked != formatAuto:
-		return asked, nil
-	case found == "" && len(b.columns) == 0 && !strings.HasPrefix(head, `{"format"`) && !formats.HasSMIHeader(head):
-		if why := formats.Unreadable(head); why != "" {
-			return "", fmt.Errorf("%s: %s", name, why)
-		}
-	}
-	return found, nil
-}
-
-// recognise returns the format of a file that begins with head, "" if that is left to the reader of
-// recordings, or to --columns.
-func (b *backtest) recognise(head string) string {
-	switch {
-	case isPrometheusAnswer(head):
-		return formatPrometheus
-	case len(b.columns) == 0 && isOpenMetrics(head) && !formats.HasSMIHeader(head):
-		return formatOpenMetrics
-	}
-	return ""
+	return b.openRecording(name, head, text)
 }
 
 // isSMI reports whether --columns has names that nvidia-smi has for used memory and the time, and none that only
@@ -270,32 +222,4 @@ func peek(in *bufio.Reader) (head string, packed, wide bool) {
 	}
 	text, _ := io.ReadAll(formats.Text(bytes.NewReader(raw)))
 	return string(text), packed, true
-}
-
-// isOpenMetrics reports whether a file that begins so is OpenMetrics: with a
-// comment, or with a sample.
-func isOpenMetrics(head string) bool {
-	line, _, _ := strings.Cut(strings.TrimLeft(strings.TrimPrefix(head, "\ufeff"), " \t\r\n"), "\n")
-	switch {
-	case strings.HasPrefix(line, "#"):
-		return true
-	case strings.HasPrefix(line, `{"format"`):
-		return false
-	}
-	written, rest, err := new(openMetrics).selector([]byte(strings.TrimSpace(line)))
-	if err != nil {
-		return false
-	}
-	value, rest := field(rest)
-	stamp, rest := field(rest)
-	if len(value) == 0 || len(stamp) > 0 && stamp[0] != '#' && !isNumber(stamp) || len(rest) > 0 && rest[0] != '#' && (len(stamp) == 0 || stamp[0] != '#') {
-		return false // such as "Epoch 0 step 20" of a program that trains
-	}
-	_, err = parseSelector(string(written))
-	return err == nil && isNumber(value)
-}
-
-func isNumber(text []byte) bool {
-	_, _, err := parseNumber(text)
-	return err == nil
 }

@@ -64,7 +64,11 @@ func TestSettings(t *testing.T) {
 		if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		code, _, stderr := tool(t.Context(), "backtest", "--detector.config="+path, "testdata/"+c.file)
+		args := []string{"testdata/" + c.file}
+		if strings.HasSuffix(c.file, ".om") {
+			args = held(t, c.file)
+		}
+		code, _, stderr := tool(t.Context(), append([]string{"backtest", "--detector.config=" + path}, args...)...)
 		if code != c.code {
 			t.Errorf("%s: exit code %d, want %d: %s", c.selector, code, c.code, stderr)
 		}

@@ -16,7 +16,7 @@ import (
 
 // formatChoices are the choices of --format.
 func formatChoices() []string {
-	return []string{formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatCSV, formatOpenMetrics, formatPrometheus}
+	return []string{formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatCSV}
 }
 
 // addLogFlags adds the flags that tell what a log does not.

@@ -87,19 +87,16 @@ func TestStandardInput(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"leak.csv", "leak.om"} {
-		path := filepath.Join("testdata", file)
-		_, want, _ := tool(t.Context(), "backtest", "--output=json", path)
-		for _, args := range [][]string{{"-"}, {"--", "-"}} {
-			pipe(t, path)
-			code, stdout, stderr := tool(t.Context(), append([]string{"backtest", "--output=json"}, args...)...)
-			if code != exitLeak || stdout != want || stderr != "" {
-				t.Errorf("%s from %q: exit code %d, %s", file, args, code, stderr)
-			}
+	_, want, _ := tool(t.Context(), "backtest", "--output=json", "testdata/leak.csv")
+	for _, args := range [][]string{{"-"}, {"--", "-"}} {
+		pipe(t, "testdata/leak.csv")
+		code, stdout, stderr := tool(t.Context(), append([]string{"backtest", "--output=json"}, args...)...)
+		if code != exitLeak || stdout != want || stderr != "" {
+			t.Errorf("from %q: exit code %d, %s", args, code, stderr)
 		}
 	}
 	pipe(t, "testdata/leak.csv")
-	if _, stdout, _ := tool(t.Context(), "backtest", "--output=json", "-", "testdata/leak.om"); !strings.Contains(stdout, `"file":"standard input"`) {
+	if _, stdout, _ := tool(t.Context(), "backtest", "--output=json", "-", "testdata/healthy.csv"); !strings.Contains(stdout, `"file":"standard input"`) {
 		t.Errorf("no line names the standard input: %.300s", stdout)
 	}
 	for _, c := range []struct {
@@ -176,11 +173,12 @@ func TestUnreadable(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			for _, format := range []string{"auto", "nvidia-smi", "openmetrics"} {
-				if strings.HasSuffix(name, "mon.txt") && format != "auto" {
-					continue // what it is is told, see TestBacktestErrors
+			for _, format := range []string{"auto", "nvidia-smi", "csv"} {
+				args := []string{"backtest", "--format=" + format, path}
+				if format == "csv" {
+					args = append(args, "--columns=timestamp,used[B]")
 				}
-				code, _, stderr := tool(t.Context(), "backtest", "--format="+format, path)
+				code, _, stderr := tool(t.Context(), args...)
 				if code != exitWrong || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) {
 					t.Errorf("--format=%s: exit code %d, stderr %q, want %q", format, code, stderr, c.want)
 				}

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -24,6 +25,7 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
@@ -50,17 +52,6 @@ func (g growth) lasts() time.Duration {
 // record writes what the exporter samples each second, from a minute before the program starts until the memory is full.
 func (g growth) record(t *testing.T, start time.Time) (file string) {
 	t.Helper()
-	const gpu = `gpu="0",uuid="GPU-a"`
-	const process = gpu + `,gpu_instance="",pid="77",process="train.py",namespace="",pod="",container="",slurm_job=""`
-	var b bytes.Buffer
-	family := func(name, of string, value func(second int) int) {
-		fmt.Fprintf(&b, "# TYPE %s gauge\n", name)
-		for s := -60; s < int((g.after + g.lasts()).Seconds()); s++ {
-			if s >= 0 || of == gpu {
-				fmt.Fprintf(&b, "%s{%s} %d %d\n", name, of, value(s), start.Unix()+int64(s))
-			}
-		}
-	}
 	used := func(s int) int {
 		if s < 0 {
 			return 0
@@ -68,13 +59,30 @@ func (g growth) record(t *testing.T, start time.Time) (file string) {
 		grown := max(0, s-int(g.after.Seconds())) * g.perMinute / 60
 		return gpuBytes - (g.room+1)*gibibyte + grown/2*2*mebibyte // an allocator asks for 2 MiB at least
 	}
-	family("gpu_memory_total_bytes", gpu, func(int) int { return gpuBytes })
-	family("gpu_memory_used_bytes", gpu, func(s int) int { return gibibyte + used(s) })
-	family("gpu_process_memory_used_bytes", process, used)
-	family("gpu_process_start_time_seconds", process, func(int) int { return int(start.Unix()) })
-	b.WriteString("# EOF\n")
-	file = filepath.Join(t.TempDir(), "recording.om")
-	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+	file = filepath.Join(t.TempDir(), "recording")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffered := bufio.NewWriter(f)
+	w := gpu.NewWriter(buffered)
+	for s := -60; s < int((g.after + g.lasts()).Seconds()); s++ {
+		at := start.Add(time.Duration(s) * time.Second)
+		sample := gpu.Sample{
+			Time: at, T: time.Duration(at.UnixNano()), ProcessesKnown: true,
+			Memory: gpu.Memory{Total: gpu.Some[uint64](gpuBytes), Used: gpu.Some(uint64(gibibyte + used(s)))},
+		}
+		if s >= 0 {
+			sample.Processes = []gpu.Process{{
+				ID: gpu.ProcessID{PID: 77, Start: 1}, Type: gpu.Compute, Started: gpu.Some(time.Duration(start.UnixNano())),
+				Used: gpu.Some(uint64(used(s))), Owner: &gpu.Owner{Process: "train.py"},
+			}}
+		}
+		if err := w.Write(gpu.Info{UUID: "GPU-a"}, sample, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(buffered.Flush(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -218,7 +226,7 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 // backtest returns what the exporter's detector says of the growth, each step, a line of JSON each.
 func (g growth) backtest(t *testing.T, start time.Time, step time.Duration) []byte {
 	t.Helper()
-	out, err := exec.Command(harness.Tool(t), "backtest", "--format=openmetrics", "--step="+step.String(), "--output=json", g.record(t, start)).Output()
+	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+step.String(), "--output=json", g.record(t, start)).Output()
 	if code := new(exec.ExitError); err != nil && (!asExit(err, &code) || code.ExitCode() != 1) {
 		t.Fatalf("backtest: %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// maxLine bounds a line, and a value of JSON, in bytes.
+// maxLine bounds a line, in bytes.
 const maxLine = 1 << 20
 
 // Text returns a text as UTF-8 without a byte order mark. One in UTF-16, as PowerShell's >
@@ -66,28 +66,3 @@ func quote(text string) string {
 	}
 	return fmt.Sprintf("%q", text)
 }
-
-// Guard bounds what a decoder reads for one value: it fails once more than maxLine bytes were
-// read since the last Reset, beside what the decoder reads ahead. One goroutine may use it.
-type Guard struct {
-	in   io.Reader
-	read int
-}
-
-// NewGuard returns a Guard of what is read from in.
-func NewGuard(in io.Reader) *Guard { return &Guard{in: in} }
-
-const decoderBuffer = 64 << 10 // what a decoder may read ahead
-
-// Read implements io.Reader.
-func (g *Guard) Read(b []byte) (int, error) {
-	if g.read > maxLine {
-		return 0, fmt.Errorf("a value is longer than %d bytes: this is no log", maxLine)
-	}
-	n, err := g.in.Read(b[:min(len(b), decoderBuffer)])
-	g.read += n
-	return n, err
-}
-
-// Reset begins the next value.
-func (g *Guard) Reset() { g.read = 0 }
