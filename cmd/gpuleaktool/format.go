@@ -6,7 +6,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -62,11 +61,6 @@ func (b *backtest) open(name string, in io.Reader) (history, error) {
 	if len(b.columns) == 0 {
 		if rewrite = formats.Rewrite(head); rewrite != nil {
 			head = rewritten(head, rewrite)
-		}
-	}
-	if len(b.columns) == 0 && rewrite == nil && !strings.HasPrefix(head, `{"format"`) && !formats.HasSMIHeader(head) {
-		if why := formats.Unreadable(head); why != "" {
-			return nil, fmt.Errorf("%s: %s", name, why)
 		}
 	}
 	text := io.Reader(buffered)
@@ -130,19 +124,17 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 		}
 	}
 	reader, err := open(name, in, b.location)
-	first, _, _ := strings.Cut(head, "\n")
-	_, columns := formats.Suggest(strings.TrimSpace(first))
+	first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
+	begins := "it begins with " + humanize.Printable(strings.TrimSpace(first), 80)
 	switch {
+	case err != nil && isJSON(first):
+		return nil, fmt.Errorf("%s: is no recording of gpu_leak_exporter; %s; %s", name, otherLogs, begins)
 	case errors.Is(err, gpu.ErrNoHeader):
-		return nil, noHeader(name, head)
-	case errors.Is(err, gpu.ErrNoTimestamp) && strings.Contains(first, "timestamp"):
-		return nil, fmt.Errorf("%s: something stands before each line of nvidia-smi: docs/backtest.md has a command that takes it off; it begins with %s", name, humanize.Printable(strings.TrimSpace(first), 80))
-	case errors.Is(err, gpu.ErrNoTimestamp) && strings.Contains(columns, "time"):
-		return nil, fmt.Errorf("%w; of another CSV than nvidia-smi's name the columns, as in --columns=%s", err, columns)
+		return nil, fmt.Errorf("%s: %w; %s; %s", name, gpu.ErrNoHeader, otherLogs, begins)
 	case errors.Is(err, gpu.ErrNoTimestamp):
-		return nil, fmt.Errorf("%w; if you have only this one, name its columns, and say when it begins and the time between two of its rows, as in --columns=%s --log.start=2026-03-01T14:00:00Z --log.interval=1s", err, cmp.Or(columns, "index,used[MiB],total[MiB]"))
+		return nil, fmt.Errorf("%w; %s; %s", err, otherLogs, begins)
 	case err == nil && !reader.HasMemory():
-		return nil, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes; of another CSV than nvidia-smi's name the columns, as in --columns=%s", name, cmp.Or(columns, "timestamp,gpu,used[MiB],total[MiB]"))
+		return nil, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes; %s; %s", name, otherLogs, begins)
 	}
 	if err != nil {
 		return nil, err
@@ -156,18 +148,12 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 	return &recorded{reader: reader}, nil
 }
 
-// noHeader is the error of a file whose beginning is of no log that is known.
-func noHeader(name, head string) error {
-	first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
-	n, columns := formats.Suggest(strings.TrimSpace(first))
-	first = humanize.Printable(strings.TrimSpace(first), 80)
-	switch {
-	case n == 1:
-		return fmt.Errorf("%s: %w, nor any other log that can be read: it begins with %s; record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1; if another program has written before it, grep its lines", name, gpu.ErrNoHeader, first)
-	case columns != "":
-		return fmt.Errorf("%s: %w: of another CSV name the %d columns in their order, with the unit of each amount: this may be --columns=%s, where - is of no use; it begins with %s", name, gpu.ErrNoHeader, n, columns, first)
-	}
-	return fmt.Errorf("%s: %w: of another CSV name the %d columns in their order, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; it begins with %s", name, gpu.ErrNoHeader, n, first)
+// otherLogs says what to do about a file that is neither CSV of nvidia-smi nor a recording.
+const otherLogs = "name the columns of another CSV, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; docs/backtest.md has commands for CSV without times, and for the logs of other programs"
+
+// isJSON reports whether a first line is of JSON that is no recording.
+func isJSON(first string) bool {
+	return (strings.HasPrefix(first, "{") || strings.HasPrefix(first, "[")) && !strings.HasPrefix(first, `{"format"`)
 }
 
 // rewritten returns a text of which each line was rewritten.

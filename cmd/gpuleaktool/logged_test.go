@@ -124,7 +124,7 @@ func TestDocsCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	commands := regexp.MustCompile("`gpuleaktool (backtest [^`]*[a-z])`").FindAllStringSubmatch(string(page), -1)
-	if len(commands) < 6 {
+	if len(commands) < 7 {
 		t.Fatalf("docs/backtest.md has %d commands", len(commands))
 	}
 	for _, c := range commands {
@@ -170,8 +170,8 @@ func TestEveryCSV(t *testing.T) {
 	}
 }
 
-// otherLogs write the history of testdata/leak.csv as other programs do, by what docs/backtest.md calls their logs.
-var otherLogs = map[string]func([]leakRow) string{
+// otherPrograms write the history of testdata/leak.csv as other programs do, by what docs/backtest.md calls their logs.
+var otherPrograms = map[string]func([]leakRow) string{
 	"The table of `nvidia-smi -l 1`": eachMoment(boxed),
 	"XML of `nvidia-smi -q -x -l 1`": eachMoment(document),
 	"`nvidia-smi dmon -s m -o DT`": eachRow("#Date       Time        gpu     fb   bar1\n#YYYYMMDD   HH:MM:SS    Idx     MB     MB\n", func(r leakRow) string {
@@ -210,7 +210,7 @@ var otherLogs = map[string]func([]leakRow) string{
 			return eachRow(fmt.Sprintf("DCGM_FI_DEV_FB_USED{UUID=\"GPU-%d\", gpu=\"%[1]d\"} =>\n", gpu), func(r leakRow) string { return fmt.Sprintf("%d @[%d]\n", r.used, r.t.Unix()) })(rows)
 		})
 	},
-	"`promtool tsdb dump-openmetrics`": func(rows []leakRow) string {
+	"`promtool tsdb dump-openmetrics`, or `dump`": func(rows []leakRow) string {
 		return "up{job=\"dcgm\"} 1 1772366400.000\n" + eachGPU(rows, func(gpu int, rows []leakRow) string {
 			return eachRow("", func(r leakRow) string {
 				return fmt.Sprintf("DCGM_FI_DEV_FB_USED{UUID=\"GPU-%d\", gpu=\"%[1]d\", modelName=\"NVIDIA H100\"} %g %d.000\n", gpu, float64(r.used), r.t.Unix())
@@ -235,13 +235,13 @@ func TestOtherLogs(t *testing.T) {
 	_, list, _ := strings.Cut(string(page), "\n## Other logs\n")
 	list, _, _ = strings.Cut(list, "\n## ")
 	commands := regexp.MustCompile("(?m)^- (.*):\n  `(.* ([a-z]+\\.[a-z]+)) \\| gpuleaktool (backtest (?:.* )?-)`$").FindAllStringSubmatch(list, -1)
-	if len(commands) != len(otherLogs) || len(commands) != strings.Count(list, "\n- ") {
-		t.Errorf("docs/backtest.md has %d commands for %d logs, and the test %d", len(commands), strings.Count(list, "\n- "), len(otherLogs))
+	if len(commands) != len(otherPrograms) || len(commands) != strings.Count(list, "\n- ") {
+		t.Errorf("docs/backtest.md has %d commands for %d logs, and the test %d", len(commands), strings.Count(list, "\n- "), len(otherPrograms))
 	}
 	times := strings.NewReplacer("T14:00:00Z", "T12:30:00Z", "--log.interval=1s", "--log.interval=20s") // of the history
 	for _, c := range commands {
 		name, make, file, args := c[1], c[2], c[3], strings.Fields(times.Replace(c[4]))
-		write := otherLogs[name]
+		write := otherPrograms[name]
 		if write == nil {
 			t.Errorf("the test has no log of this: %s", name)
 			continue

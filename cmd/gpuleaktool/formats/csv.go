@@ -203,13 +203,17 @@ func (c *csvLog) commaOf(text string) string {
 
 // explain returns the error of a line; one that has the names of columns says that those below it are others.
 func (c *csvLog) explain(err error, text string) error {
-	if err == nil || !c.begun {
-		return err
-	}
-	if _, columns := Suggest(text); columns != "" {
+	if err != nil && c.begun && isHeader(c.fields) {
 		return fmt.Errorf("a header of other columns: split the file there: %s", quote(text))
 	}
 	return err
+}
+
+// isHeader reports whether fields are names of columns: one is of used memory, and none begins as a number or a time does.
+func isHeader(fields []string) bool {
+	numeric := func(field string) bool { return strings.TrimLeft(field, "0123456789.+-[") != field }
+	used := func(field string) bool { return strings.Contains(strings.ToLower(field), "used") }
+	return slices.ContainsFunc(fields, used) && !slices.ContainsFunc(fields, numeric)
 }
 
 // split puts the fields of a line into fields.

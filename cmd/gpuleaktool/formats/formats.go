@@ -49,9 +49,3 @@ func Read(ctx context.Context, name string, in io.Reader, o Options, take Take) 
 	}
 	return l.left, err
 }
-
-// How a log is recorded that can be read.
-const (
-	recordGPUs = "nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"
-	recordROCm = `while sleep 1; do rocm-smi --showmeminfo vram --csv | sed -n "s/^card/$(date +%s),/p"; done >amd.csv`
-)

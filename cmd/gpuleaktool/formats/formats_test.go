@@ -213,44 +213,6 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-func TestUnreadable(t *testing.T) {
-	for text, want := range map[string]string{
-		"\n==============NVSMI LOG==============\n":                                           "is the text of nvidia-smi -q: record with nvidia-smi --query-gpu",
-		"node Sun Mar  1 22:30:00 2026\n[0] NVIDIA A100 | 34'C,   0 % |  9000 / 81920 MB |\n": "is of gpustat: record with nvidia-smi",
-		"GPU 0: NVIDIA A100 (UUID: GPU-1)\n":                                                  "is of nvidia-smi -L",
-		`{"dashboard": {}}`:                                                                   "is a dashboard of Grafana",
-		`[{"time": 1}]`:                                                                       "is JSON of an unknown kind",
-		"timestamp,index\n":                                                                   "",
-	} {
-		if got := Unreadable(text); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
-func TestSuggest(t *testing.T) {
-	for first, want := range map[string]string{
-		"time,gpu,used_mb,total_mb": "timestamp,gpu,used[MB],total[MB]", "ts;gpu;mem_used (GiB);memory_total (GiB)": "timestamp,gpu,used[GiB],total[GiB]",
-		"date,time,gpu,used_mib": "date,time,gpu,used[MiB]", "timestamp,gpu_name,gpu_id,mem_used_mib": "timestamp,name,gpu,used[MiB]",
-		"datetime,gpu_load,gpu_id,mem_used": "timestamp,-,gpu,used", "time,gpu_fan,gpu_power,gpu,used_mib": "timestamp,-,-,gpu,used[MiB]",
-		"time,hostname,gpu,used_mib": "timestamp,uuid,gpu,used[MiB]", "time,host,gpu_uuid,used_mib": "timestamp,-,uuid,used[MiB]",
-		"time,gpu_util,memory_used_percent,memory_used_mib": "timestamp,-,-,used[MiB]", "time,gpu,cpu_mem_used_mb,gpu_mem_used_mb": "timestamp,gpu,-,used[MB]",
-		"Time,RAM used [GB],GPU memory used [GB]": "timestamp,-,used[GB]", "time,gpu,bar1_used_mib,fb_used_mib": "timestamp,gpu,-,used[MiB]",
-		"time,gpu,usedGB,totalGB": "timestamp,gpu,used[GB],total[GB]", "time,gpu,memoryUsedBytes": "timestamp,gpu,used[B]", "time,gpu,used_kib": "timestamp,gpu,used[KiB]",
-		"time,unused_mb,used_mb": "timestamp,-,used[MB]", "time,device,total_energy_mj,used_mib,total_mib": "timestamp,gpu,-,used[MiB],total[MiB]",
-		"time,total_gpus,gpu,used_mib": "timestamp,-,gpu,used[MiB]", "time,used_by,gpu,used_mib": "timestamp,-,gpu,used[MiB]", "ts,gpu0_used_mb,gpu1_used_mb": "",
-		"created_at,gpu_index,fb_used_bytes": "timestamp,gpu,used[B]", "time,used_mib,memory_used_mib": "", "a,b": "",
-	} {
-		n, got := Suggest(first)
-		if got != want || n != 1+strings.Count(first, string(commaOf(first))) {
-			t.Errorf("%s: %d, %q, want %q", first, n, got, want)
-		}
-		if _, err := parseColumns(strings.Split(got, ","), &clock{}); got != "" && err != nil {
-			t.Errorf("%s: %v", first, err)
-		}
-	}
-}
-
 // TestDamagedList has a row of a process that cannot be read: it goes on in the next list, and is no other one.
 func TestDamagedList(t *testing.T) {
 	var text strings.Builder
@@ -316,10 +278,6 @@ func FuzzRead(f *testing.F) {
 		})
 		if err != nil && !strings.Contains(err.Error(), "log") && !strings.HasPrefix(err.Error(), "--columns: ") {
 			t.Errorf("the error does not name the file: %v", err)
-		}
-		Unreadable(text)
-		if n, columns := Suggest(strings.SplitN(text, "\n", 2)[0]); columns != "" && n != 1+strings.Count(columns, ",") {
-			t.Errorf("%d columns, %s", n, columns)
 		}
 		if rewrite := Rewrite(text); rewrite != nil {
 			if _, err := io.Copy(io.Discard, Rewritten(strings.NewReader(text), rewrite)); err != nil {

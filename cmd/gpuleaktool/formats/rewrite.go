@@ -35,21 +35,6 @@ func Rewrite(head string) func(line string) string {
 	return nil
 }
 
-// HasSMIHeader reports whether a log that begins with head has a header of nvidia-smi --query-gpu or --query-compute-apps
-// among its first lines.
-func HasSMIHeader(head string) bool {
-	n := 0
-	for line := range strings.Lines(head) {
-		if isSMINames(strings.TrimSpace(line), ',') {
-			return true
-		}
-		if n++; n > mostBefore {
-			break
-		}
-	}
-	return false
-}
-
 // commaOf returns what stands between the names of a header.
 func commaOf(header string) rune {
 	for _, comma := range ",;\t" {
