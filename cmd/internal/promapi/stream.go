@@ -115,6 +115,7 @@ func (c *streamingClient) Do(ctx context.Context, r *http.Request) (*http.Respon
 type boundedReader struct {
 	in          io.Reader
 	left, value int // bytes
+	most        int // of one value, in bytes
 	err         error
 }
 
@@ -147,7 +148,7 @@ type decoder struct {
 }
 
 func newDecoder(in io.Reader) *decoder {
-	bounded := &boundedReader{in: in, left: maxAnswer + 1} // one more, to see that there is more
+	bounded := &boundedReader{in: in, left: maxAnswer + 1, most: maxValue} // one more, to see that there is more
 	return &decoder{Decoder: json.NewDecoder(bounded), in: bounded, room: maxKept}
 }
 
@@ -281,13 +282,13 @@ func (d *decoder) open(want json.Delim) (ok bool, err error) {
 
 // next returns the next token.
 func (d *decoder) next() (json.Token, error) {
-	d.in.value = maxValue
+	d.in.value = d.in.most
 	return d.Token()
 }
 
 // value reads the next value as it is written.
 func (d *decoder) value(raw *json.RawMessage) error {
-	d.in.value = maxValue
+	d.in.value = d.in.most
 	return d.Decode(raw)
 }
 

@@ -34,10 +34,10 @@ func newTestClient(t *testing.T, handler http.HandlerFunc) *Client {
 	return c
 }
 
-// TestMemoryOfAnAnswer has a server that answers with 64 MiB, and looks at the heap while it does: less than the text
+// TestMemoryOfAnAnswer has a server that answers with 8 MiB, and looks at the heap while it does: less than the text
 // is live, and at the end what is kept.
 func TestMemoryOfAnAnswer(t *testing.T) {
-	const size, points = 64 << 20, 10_000
+	const size, points = 8 << 20, 10_000
 	live := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -55,7 +55,7 @@ func TestMemoryOfAnAnswer(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[{}`)
 		for i := range list {
 			_, _ = w.Write(text)
-			if i%20 == 0 {
+			if i%5 == 0 {
 				most = max(most, live())
 			}
 		}
@@ -88,7 +88,8 @@ func (r *repeated) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestEndlessAnswers has texts without an end: each is refused at a bound, with what to do.
+// TestEndlessAnswers has texts without an end: each is refused at a bound, with what to do. The bounds are smaller than those of
+// a Client, which TestEndlessAnswer of gpuleaktool has.
 func TestEndlessAnswers(t *testing.T) {
 	const first = `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[`
 	for name, tt := range map[string]struct{ begin, text, want string }{
@@ -110,7 +111,7 @@ func TestEndlessAnswers(t *testing.T) {
 		"depth":        {`{"a":`, "[", "exceeded max depth"},
 	} {
 		d := newDecoder(io.MultiReader(strings.NewReader(tt.begin), &repeated{text: tt.text}))
-		d.in.left, d.room = 16<<20, 2<<20
+		d.in.left, d.in.most, d.room = 1<<20, 1<<18, 1<<17
 		_, err := d.answer()
 		if large := errors.Is(err, ErrAnswerTooLarge); err == nil || !strings.Contains(err.Error(), tt.want) || large != strings.Contains(err.Error(), "ask for fewer series, or for a shorter range") || large == (name == "depth") {
 			t.Errorf("%s: %v", name, err)
