@@ -89,18 +89,14 @@ demo-stack: demo-ports build $(BIN)/.tools $(BIN)/.alertmanager ## run the expor
 TEST_TIMEOUT := 10m
 # A leak that a real Prometheus has to see takes minutes: nine for all on two busy cores.
 E2E_TIMEOUT  := 30m
-# Of cmd/gpuleaktool: they run without the race detector.
-LONG_TESTS   := ^Test(Exported|BacktestTraces)$$
 
 .PHONY: test
 test: vet $(BIN)/gotest ## all tests that need Go and gcc only, with the race detector where there are goroutines
 	# The test cache does not see files outside of the module, such as traces.
-	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -race -skip '$(LONG_TESTS)' $$($(GO) list ./... | grep -v -e '/detector$$' -e '/detector/internal/series$$')
+	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -race $$($(GO) list ./... | grep -v -e '/detector$$' -e '/detector/internal/series$$')
 	# These start no goroutine, which a test in e2e checks, and take eight times as long with
 	# the race detector. What calls them from goroutines is above, and their code with it.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./detector ./detector/internal/series
-	# Hours of recordings, too slow with the race detector, which the other tests of the package have.
-	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '$(LONG_TESTS)' ./cmd/gpuleaktool
 	cd e2e && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 	cd e2e/bench && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
