@@ -311,9 +311,6 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 		for _, text := range r.leftOut() {
 			warnings = append(warnings, name+": "+text)
 		}
-		if err := r.useless(); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
-		}
 	}
 	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {
 		return nil, warnings, fmt.Errorf("%s: %w", name, noMemory(list))

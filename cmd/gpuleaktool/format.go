@@ -57,30 +57,27 @@ func isNamed(name string) bool { return name != "-" && name != "" }
 func (b *backtest) open(name string, in io.Reader) (history, error) {
 	buffered := bufio.NewReaderSize(in, peeked)
 	head, packed, wide := peek(buffered)
-	var rewrite func(string) string
-	if len(b.columns) == 0 {
-		if rewrite = formats.Rewrite(head); rewrite != nil {
-			head = rewritten(head, rewrite)
-		}
+	first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
+	options := b.logOptions()
+	isCSV := b.format == formatCSV || b.format == formatAuto && len(b.columns) > 0 && !b.isSMI()
+	if columns := formats.SavedAgain(strings.TrimSpace(first)); columns != nil && len(b.columns) == 0 {
+		options.Columns, isCSV = columns, true
 	}
 	text := io.Reader(buffered)
 	// The reader of recordings unpacks by itself, and reads one that was cut off.
-	if wide || len(b.columns) > 0 || rewrite != nil {
+	if wide || isCSV || len(b.columns) > 0 {
 		var err error
 		if text, err = plain(name, buffered, packed); err != nil {
 			return nil, err
 		}
 	}
-	if rewrite != nil {
-		text = formats.Rewritten(text, rewrite)
+	if !isCSV {
+		return b.openRecording(name, first, text)
 	}
-	if b.format == formatCSV || b.format == formatAuto && len(b.columns) > 0 && !b.isSMI() {
-		if why := gpu.Unreadable([]byte(head)); why != "" {
-			return nil, fmt.Errorf("%s: %s", name, why)
-		}
-		return &logged{name: name, in: text, options: b.logOptions()}, nil
+	if why := gpu.Unreadable([]byte(head)); why != "" {
+		return nil, fmt.Errorf("%s: %s", name, why)
 	}
-	return b.openRecording(name, head, text)
+	return &logged{name: name, in: text, options: options}, nil
 }
 
 // isSMI reports whether --columns has names that nvidia-smi has for used memory and the time, and none that only
@@ -110,11 +107,10 @@ func (b *backtest) logOptions() formats.Options {
 	return o
 }
 
-// openRecording opens a recording, or a log of nvidia-smi --query-gpu or --query-compute-apps.
-func (b *backtest) openRecording(name, head string, in io.Reader) (history, error) {
+// openRecording opens a recording, or a log of nvidia-smi --query-gpu or --query-compute-apps. first is its first line.
+func (b *backtest) openRecording(name, first string, in io.Reader) (history, error) {
 	open := gpu.NewRecordingReader
 	if len(b.columns) > 0 {
-		first, _, _ := strings.Cut(head, "\n")
 		if n := strings.Count(first, ",") + 1; n != len(b.columns) && !gpu.IsSMIMessage(first) && !slices.Contains(b.columns, "process_name") {
 			return nil, fmt.Errorf("%s: --columns names %d columns, but the first line has %d fields: name each one, those of no use -: %s",
 				name, len(b.columns), n, humanize.Printable(strings.TrimSpace(first), 80))
@@ -124,12 +120,9 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 		}
 	}
 	reader, err := open(name, in, b.location)
-	first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
 	begins := "it begins with " + humanize.Printable(strings.TrimSpace(first), 80)
 	switch {
-	case err != nil && isJSON(first):
-		return nil, fmt.Errorf("%s: is no recording of gpu_leak_exporter; %s; %s", name, otherLogs, begins)
-	case errors.Is(err, gpu.ErrNoHeader):
+	case errors.Is(err, gpu.ErrNoHeader), err != nil && strings.HasPrefix(first, "{") && !strings.HasPrefix(first, `{"format"`):
 		return nil, fmt.Errorf("%s: %w; %s; %s", name, gpu.ErrNoHeader, otherLogs, begins)
 	case errors.Is(err, gpu.ErrNoTimestamp):
 		return nil, fmt.Errorf("%w; %s; %s", err, otherLogs, begins)
@@ -145,25 +138,11 @@ func (b *backtest) openRecording(name, head string, in io.Reader) (history, erro
 	if b.unit != 0 && b.unit != promapi.Mebibyte {
 		return nil, fmt.Errorf("%s: --unit is for metrics: this file tells its units", name)
 	}
-	return &recorded{reader: reader}, nil
+	return &recorded{name: name, reader: reader}, nil
 }
 
 // otherLogs says what to do about a file that is neither CSV of nvidia-smi nor a recording.
 const otherLogs = "name the columns of another CSV, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; docs/backtest.md has commands for CSV without times, and for the logs of other programs"
-
-// isJSON reports whether a first line is of JSON that is no recording.
-func isJSON(first string) bool {
-	return (strings.HasPrefix(first, "{") || strings.HasPrefix(first, "[")) && !strings.HasPrefix(first, `{"format"`)
-}
-
-// rewritten returns a text of which each line was rewritten.
-func rewritten(text string, rewrite func(line string) string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString(rewrite(line))
-	}
-	return b.String()
-}
 
 // plain returns a text unpacked, and as UTF-8.
 func plain(name string, in io.Reader, packed bool) (io.Reader, error) {

@@ -16,8 +16,6 @@ import (
 type leaver interface {
 	// leftOut tells of it, in a line for each reason.
 	leftOut() []string
-	// useless returns an error where that is most of it.
-	useless() error
 }
 
 // logged is the history that a log of another program holds.
@@ -36,9 +34,6 @@ func (l *logged) leftOut() []string {
 	}
 	return lines
 }
-
-// useless implements leaver: package formats finds that out itself.
-func (*logged) useless() error { return nil }
 
 // each implements history.
 func (l *logged) each(ctx context.Context, take func(*memory, *gpu.Sample) error) (err error) {

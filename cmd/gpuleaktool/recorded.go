@@ -14,6 +14,7 @@ import (
 
 // recorded is the history that a recording of GPUs holds.
 type recorded struct {
+	name   string
 	reader *gpu.RecordingReader
 	rows   int // that were read
 }
@@ -36,7 +37,7 @@ func (r *recorded) leftOut() []string {
 func (r *recorded) useless() error {
 	for _, l := range r.reader.LeftOut() {
 		if 2*l.SetBack() > r.rows {
-			return fmt.Errorf("has too many rows that cannot be used: %s: take out the row before it, or split the file there", l)
+			return fmt.Errorf("%s: has too many rows that cannot be used: %s: take out the row before it, or split the file there", r.name, l)
 		}
 	}
 	return nil
@@ -50,7 +51,7 @@ func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) err
 		info, next, err := r.reader.Next()
 		sample = next
 		if errors.Is(err, io.EOF) {
-			return nil
+			return r.useless()
 		}
 		if err != nil {
 			return err

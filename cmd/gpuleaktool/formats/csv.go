@@ -56,6 +56,16 @@ var csvRoles = [][]string{
 
 const csvNames = "timestamp, date, time, gpu, uuid, name, used, total, free, pid, process, and - for a column of no use"
 
+// roleOf returns what a column of a name holds, "" for another name.
+func roleOf(name string) string {
+	for _, names := range csvRoles {
+		if slices.Contains(names, name) {
+			return names[0]
+		}
+	}
+	return ""
+}
+
 // untimed reports whether no column tells the time.
 func untimed(columns []csvColumn) bool {
 	return !slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "timestamp" || c.role == "time" })
@@ -77,11 +87,9 @@ func parseColumns(names []string, clock *clock) (columns []csvColumn, err error)
 			}
 		}
 		if c.role != "-" {
-			i := slices.IndexFunc(csvRoles, func(r []string) bool { return slices.Contains(r, c.role) })
-			if i < 0 {
+			if c.role = roleOf(c.role); c.role == "" {
 				return nil, fmt.Errorf("--columns: does not know %q: choose of %s", text, csvNames)
 			}
-			c.role = csvRoles[i][0]
 			if slices.ContainsFunc(columns, func(have csvColumn) bool { return have.role == c.role }) {
 				return nil, fmt.Errorf("--columns: two columns are %s: call the one of no use -", c.role)
 			}

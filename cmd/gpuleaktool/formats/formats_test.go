@@ -262,7 +262,7 @@ func FuzzRead(f *testing.F) {
 	for _, c := range csvCases() {
 		f.Add(strings.Join(c.options.Columns, ","), c.text)
 	}
-	f.Add("", "timestamp;\"memory.used [MiB]\"\n2026/03/01 12:00:00.000;5 MiB\n")
+	f.Add("", "timestamp;\"memory.used [MiB]\";power.draw [W]\n2026/03/01 12:00:00.000;5 MiB;7 W\n")
 	f.Fuzz(func(t *testing.T, columns, text string) {
 		last := map[string]time.Duration{}
 		o := Options{Start: start, Interval: time.Second, Columns: strings.Split(columns, ",")}
@@ -279,8 +279,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil && !strings.Contains(err.Error(), "log") && !strings.HasPrefix(err.Error(), "--columns: ") {
 			t.Errorf("the error does not name the file: %v", err)
 		}
-		if rewrite := Rewrite(text); rewrite != nil {
-			if _, err := io.Copy(io.Discard, Rewritten(strings.NewReader(text), rewrite)); err != nil {
+		if columns := SavedAgain(strings.SplitN(text, "\n", 2)[0]); columns != nil {
+			if _, err := parseColumns(columns, &clock{start: start, interval: time.Second}); err != nil && !strings.Contains(err.Error(), "names no used memory") && !strings.Contains(err.Error(), "has no unit") {
 				t.Error(err)
 			}
 		}
