@@ -95,11 +95,11 @@ func eachRow(head string, write func(r leakRow) string) func([]leakRow) string {
 
 // eachGPU writes the rows of each GPU together.
 func eachGPU(rows []leakRow, write func(gpu int, rows []leakRow) string) string {
-	text := ""
+	var b strings.Builder
 	for gpu := range 2 {
-		text += write(gpu, slices.DeleteFunc(slices.Clone(rows), func(r leakRow) bool { return r.gpu != gpu }))
+		b.WriteString(write(gpu, slices.DeleteFunc(slices.Clone(rows), func(r leakRow) bool { return r.gpu != gpu })))
 	}
-	return text
+	return b.String()
 }
 
 // eachMoment writes the rows of each moment together.
@@ -240,7 +240,7 @@ func TestOtherLogs(t *testing.T) {
 	}
 	times := strings.NewReplacer("T14:00:00Z", "T12:30:00Z", "--log.interval=1s", "--log.interval=20s") // of the history
 	for _, c := range commands {
-		name, make, file, args := c[1], c[2], c[3], strings.Fields(times.Replace(c[4]))
+		name, convert, file, args := c[1], c[2], c[3], strings.Fields(times.Replace(c[4]))
 		write := otherPrograms[name]
 		if write == nil {
 			t.Errorf("the test has no log of this: %s", name)
@@ -252,7 +252,7 @@ func TestOtherLogs(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				cmd := exec.CommandContext(t.Context(), "sh", "-c", make)
+				cmd := exec.CommandContext(t.Context(), "sh", "-c", convert)
 				cmd.Dir = dir
 				made, err := cmd.Output()
 				if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -363,7 +364,7 @@ func (c *csvLog) info() (gpu.Info, error) {
 		info.Index = n
 		switch {
 		case uuid == "":
-			info.UUID = indexed(n).UUID
+			info.UUID = "index-" + strconv.Itoa(n)
 		case !strings.HasPrefix(uuid, "GPU-"): // the name of a node, say
 			info.UUID = uuid + ":" + index
 		}

@@ -11,7 +11,6 @@ package formats
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -41,9 +40,6 @@ type Take func(info gpu.Info, s *gpu.Sample) error
 func Read(ctx context.Context, name string, in io.Reader, o Options, take Take) ([]gpu.LeftOut, error) {
 	l := newLog(ctx, name, in, o, take)
 	err := readCSV(l)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
 	if err == nil {
 		err = l.useless()
 	}

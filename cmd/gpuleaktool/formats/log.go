@@ -158,11 +158,6 @@ func of(info *gpu.Info) string {
 	return fmt.Sprintf(" of GPU %q", info.UUID)
 }
 
-// indexed returns what is known of a GPU of which a log tells only the index.
-func indexed(index int) gpu.Info {
-	return gpu.Info{Index: index, UUID: "index-" + strconv.Itoa(index)}
-}
-
 // parseIndex reads the index of a GPU.
 func parseIndex(text string) (int, error) {
 	v, err := strconv.ParseUint(text, 10, 16)

@@ -40,9 +40,9 @@ func (m MemoryMetric) Bounds() []string {
 // Mebibyte is the unit of DCGM, in bytes.
 const Mebibyte = 1 << 20
 
-// UnitOf returns how many bytes one is of a metric, or of a query; ok is false where
+// unitOf returns how many bytes one is of a metric, or of a query; ok is false where
 // it does not tell.
-func UnitOf(text string) (unit float64, ok bool) {
+func unitOf(text string) (unit float64, ok bool) {
 	mib, bytes := strings.Contains(text, "DCGM_FI_DEV_FB_"), strings.Contains(text, "_bytes")
 	switch {
 	case mib && !bytes:
@@ -53,28 +53,28 @@ func UnitOf(text string) (unit float64, ok bool) {
 	return 0, false
 }
 
-// ErrUnit says that the unit of a metric is not known.
-var ErrUnit = errors.New("does not tell its unit: if it is used memory, give --unit=B or --unit=MiB")
+// errUnit says that the unit of a metric is not known.
+var errUnit = errors.New("does not tell its unit: if it is used memory, give --unit=B or --unit=MiB")
 
 // quoted are the texts of a query.
 var quoted = regexp.MustCompile("\"(?:\\\\.|[^\"])*\"|'(?:\\\\.|[^'])*'|`[^`]*`")
 
 // UnitOfAll returns the unit of metrics or, where a query has taken their names
-// away, that of the query; unit, if that is given. The error wraps ErrUnit where none tells it.
+// away, that of the query; unit, if that is given. It is an error where none tells it.
 func UnitOfAll(unit float64, names []string, query string) (float64, error) {
 	if unit != 0 {
 		return unit, nil
 	}
 	if names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" }); len(names) == 0 {
 		if strings.ContainsAny(quoted.ReplaceAllString(query, ""), "*/%^") {
-			return 0, fmt.Errorf("%s %w", query, ErrUnit) // bytes over bytes are none
+			return 0, fmt.Errorf("%s %w", query, errUnit) // bytes over bytes are none
 		}
 		names = []string{query}
 	}
 	for _, name := range names {
-		own, ok := UnitOf(name)
+		own, ok := unitOf(name)
 		if !ok {
-			return 0, fmt.Errorf("%s %w", name, ErrUnit)
+			return 0, fmt.Errorf("%s %w", name, errUnit)
 		}
 		if unit != 0 && own != unit {
 			return 0, errors.New("some of its metrics are in bytes and some in MiB: ask for them one by one")
