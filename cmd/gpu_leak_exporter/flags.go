@@ -237,11 +237,13 @@ func (p *parser) collectorFlags() {
 }
 
 func (p *parser) detectorFlags() {
-	d, def := &p.config.detector, detector.DefaultConfig()
+	d := &p.config.detector
+	*d = detector.DefaultConfig()
 	var windows []string
-	for _, w := range def.Windows {
+	for _, w := range d.Windows {
 		windows = append(windows, humanize.FormatDuration(w))
 	}
+	d.Windows = nil // each default adds one
 	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d. Without any: 10m and 1h.",
 		setting.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
 	for _, t := range detectorconfig.Thresholds() {

@@ -123,7 +123,6 @@ func TestWrongCalls(t *testing.T) {
 		{"--detector.leak-threshold=nan", "--detector.leak-threshold=nan: must be between 0.01 and 1"},
 		{"--detector.min-growth=16M", "--detector.min-growth=16M: is not a number of bytes, such as 16MiB, 1.5GB or 16777216"},
 		{"--detector.min-growth=0", "--detector.min-growth=0: must be between 64KiB and 256TiB"},
-		{"--detector.spike-ratio=2", "--detector.spike-ratio=2: must be between 0 and 1"},
 		{"--detector.false-alarm-probability=0", "--detector.false-alarm-probability=0: must be between 1e-09 and 0.5"},
 		{"--detector.unreleased-min=1YB", "--detector.unreleased-min=1YB: is not a number of bytes, such as 16MiB, 1.5GB or 16777216"},
 		{"--detector.config=/none.yml", "--detector.config: open /none.yml: no such file or directory"},
@@ -135,7 +134,6 @@ func TestWrongCalls(t *testing.T) {
 			"--sample.interval=10s --detector.window=2m --detector.config=" + rules,
 			"--detector.config: " + rules + ":6: windows: 1m: must be between 1m40s and 1d",
 		},
-		{"--detector.spike-width=0s", "--detector.spike-width=0s: must be between 1s and 1d"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -212,14 +210,14 @@ func TestDefaults(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	c, err := parseFlags(strings.Fields(`--source=sim:node --source.speed=inf --sample.interval=0.5s --detector.window=1d --detector.window=5m
-		--detector.min-growth=1.5GB --detector.spike-height=1gib --web.disable-exporter-metrics --collector.process.command`), io.Discard)
+		--detector.min-growth=1.5GB --detector.zombie-min=1gib --web.disable-exporter-metrics --collector.process.command`), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.source.Spec() != "sim:node" || !math.IsInf(c.source.Speed, 1) || c.source.Interval != 500*time.Millisecond {
 		t.Errorf("source %+v", c.source)
 	}
-	if d := c.detector; !reflect.DeepEqual(d.Windows, []time.Duration{5 * time.Minute, 24 * time.Hour}) || d.MinGrowth != 1.5e9 || d.SpikeHeight != 1<<30 {
+	if d := c.detector; !reflect.DeepEqual(d.Windows, []time.Duration{5 * time.Minute, 24 * time.Hour}) || d.MinGrowth != 1.5e9 || d.MinZombie != 1<<30 {
 		t.Errorf("detector %+v", d)
 	}
 	if c.exporterMetrics || !c.workload.Command {

@@ -16,8 +16,8 @@ import (
 // keeps memory in units of that, and less is a number without its unit.
 const leastAmount = 64 << 10
 
-// Threshold is a setting of detector.Config that is one number. It is a flag, and
-// a key of the rules in a file.
+// Threshold is a setting of detector.Config that is one number. It is a flag, most
+// of them, and a key of the rules in a file.
 type Threshold struct {
 	// Name is that of the flag without the leading detector, and with underscores
 	// that of the key.
@@ -26,8 +26,9 @@ type Threshold struct {
 	// what it is.
 	Help, Reason string
 
-	value func(flag string, c *detector.Config) *setting.Value
-	copy  func(to, from *detector.Config)
+	value    func(flag string, c *detector.Config) *setting.Value
+	copy     func(to, from *detector.Config)
+	fileOnly bool // there is no flag
 }
 
 // Flag returns the name of the threshold's flag, without dashes before it.
@@ -48,8 +49,10 @@ func (t *Threshold) Default() string {
 // Usage returns the help of the flag.
 func (t *Threshold) Usage() string { return t.Help + " Why this default: " + t.Reason }
 
-// Thresholds returns all thresholds in the order in which they are explained.
-func Thresholds() []Threshold { return slices.Clone(thresholds) }
+// Thresholds returns those that are flags, too, in the order in which they are explained.
+func Thresholds() []Threshold {
+	return slices.DeleteFunc(slices.Clone(thresholds), func(t Threshold) bool { return t.fileOnly })
+}
 
 const (
 	day = 24 * time.Hour
@@ -91,15 +94,21 @@ var thresholds = []Threshold{
 	amount("unreleased-min", func(c *detector.Config) *float64 { return &c.MinUnreleased },
 		"The least memory that can be unreleased.",
 		"memory and processes are read a moment apart, and what the driver itself holds changes by less."),
-	amount("spike-height", func(c *detector.Config) *float64 { return &c.SpikeHeight },
+	inFile(amount("spike-height", func(c *detector.Config) *float64 { return &c.SpikeHeight },
 		"The least rise that can be a spike.",
-		"smaller moves are the daily work of an allocator."),
-	number("spike-ratio", 0, 1, func(c *detector.Config) *float64 { return &c.SpikeRatio },
+		"smaller moves are the daily work of an allocator.")),
+	inFile(number("spike-ratio", 0, 1, func(c *detector.Config) *float64 { return &c.SpikeRatio },
 		"The least rise that can be a spike, as a share (0 to 1) of the capacity. The larger of the two holds.",
-		"on a large GPU the daily moves are larger."),
-	period("spike-width", least, day, func(c *detector.Config) *time.Duration { return &c.SpikeWidth },
+		"on a large GPU the daily moves are larger.")),
+	inFile(period("spike-width", least, day, func(c *detector.Config) *time.Duration { return &c.SpikeWidth },
 		"The longest time from the rise of a spike to its end.",
-		"the autotuning of kernels allocates and frees within seconds; what stays for longer is a step."),
+		"the autotuning of kernels allocates and frees within seconds; what stays for longer is a step.")),
+}
+
+// inFile returns a threshold that has no flag. Rules for all series set it for all of them.
+func inFile(t Threshold) Threshold {
+	t.fileOnly = true
+	return t
 }
 
 // number returns a threshold without a unit.

@@ -25,7 +25,7 @@ func TestThresholds(t *testing.T) {
 		}
 		return fields
 	}
-	for _, th := range Thresholds() {
+	for _, th := range thresholds {
 		def := detector.DefaultConfig()
 		var set, copied detector.Config
 		if err := th.Value(&set).Set(th.Default()); err != nil {
