@@ -39,7 +39,6 @@ func TestDepguard(t *testing.T) {
 		{"cmd/gpu_leak_exporter/a.go", "google.golang.org/protobuf/proto", "exporter"},
 		{"cmd/gpu_leak_exporter/internal/pages/a.go", module + "/cmd/gpu_leak_exporter/internal/limits", "pages"},
 		{"cmd/gpu_leak_exporter/internal/limits/a.go", module + "/collector", "limits"},
-		{"cmd/gpu_leak_exporter/internal/plain/a.go", module + "/cmd/internal/wording", "plain"},
 		{"e2e/a.go", module + "/detector", "e2e"},
 		{"e2e/oracle/a.go", module + "/collector/gpu", "oracle"},
 		{"e2e/incidents/a.go", module + "/collector/workload", "incidents"},

@@ -68,12 +68,11 @@ var mayImport = map[string][]string{
 	},
 	// A page knows no flag and no limit, and what bounds clients knows nothing of what they ask for.
 	"/cmd/gpu_leak_exporter/internal/pages": {
-		"/cmd/gpu_leak_exporter/internal/plain", "/cmd/internal/**", "/detector", "/collector", "/collector/allocator", "/collector/gpu", "github.com/prometheus/common/version",
+		"/cmd/internal/**", "/detector", "/collector", "/collector/allocator", "/collector/gpu", "github.com/prometheus/common/version",
 	},
 	"/cmd/gpu_leak_exporter/internal/limits": {
-		"/cmd/gpu_leak_exporter/internal/plain", "github.com/prometheus/client_golang", "github.com/prometheus/common/expfmt", "golang.org/x/sys",
+		"github.com/prometheus/client_golang", "github.com/prometheus/common/expfmt", "golang.org/x/sys",
 	},
-	"/cmd/gpu_leak_exporter/internal/plain": {},
 }
 
 // e2eMayImport is which packages of the exporter a package of the end-to-end

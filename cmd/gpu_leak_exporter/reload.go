@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
@@ -93,18 +93,18 @@ func (r *reloader) with(state func() *collector.State) func() *collector.State {
 // ServeHTTP reads the file again and answers with its errors, each in a line.
 func (r *reloader) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if !r.cfg.lifecycle {
-		plain.Text(w, http.StatusForbidden, "This is switched off: start "+program+" with --web.enable-lifecycle.")
+		http.Error(w, "This is switched off: start "+program+" with --web.enable-lifecycle.", http.StatusForbidden)
 		return
 	}
 	err := r.reload()
 	switch errs, inFile := errors.AsType[detectorconfig.Errors](err); {
 	case inFile:
-		plain.Text(w, http.StatusInternalServerError, strings.Join(errs.Lines(), "\n"))
+		http.Error(w, strings.Join(errs.Lines(), "\n"), http.StatusInternalServerError)
 	case err != nil:
-		plain.Text(w, http.StatusInternalServerError, err.Error())
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 	case r.cfg.rulesFile == "":
-		plain.Text(w, http.StatusOK, "There is no --detector.config to read again.")
+		fmt.Fprintln(w, "There is no --detector.config to read again.")
 	default:
-		plain.Text(w, http.StatusOK, "The rules of "+r.cfg.rulesFile+" hold.")
+		fmt.Fprintln(w, "The rules of "+r.cfg.rulesFile+" hold.")
 	}
 }

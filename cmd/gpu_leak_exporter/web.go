@@ -16,7 +16,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
@@ -39,7 +38,7 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	mux := http.NewServeMux()
 	mux.Handle("GET "+cfg.telemetryPath, metrics)
 	mux.HandleFunc("GET "+pages.HealthyPath, func(w http.ResponseWriter, _ *http.Request) {
-		plain.Text(w, http.StatusOK, program+" is healthy.")
+		fmt.Fprintln(w, program+" is healthy.")
 	})
 	mux.Handle("GET "+pages.ReadyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
 	mux.Handle("POST "+pages.ReloadPath, reload)
@@ -60,10 +59,11 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 }
 
 // harden adds headers that keep a browser from running or loading anything that
-// is not on the page itself.
+// is not on the page itself, and all from keeping an answer: it says how things are now.
 func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -116,10 +116,10 @@ type readiness struct {
 // ServeHTTP answers 200, or 503 with the reason.
 func (h *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if reason := notReady(h.state()); reason != "" && time.Since(h.started) < h.patience {
-		plain.Text(w, http.StatusServiceUnavailable, program+" is not ready: "+reason)
+		http.Error(w, program+" is not ready: "+reason, http.StatusServiceUnavailable)
 		return
 	}
-	plain.Text(w, http.StatusOK, program+" is ready.")
+	fmt.Fprintln(w, program+" is ready.")
 }
 
 // notReady says what is being waited for; "" if nothing is.

@@ -96,7 +96,8 @@ func TestRoutes(t *testing.T) {
 		if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.body) {
 			t.Errorf("%s %s: status %d, want %d and %q in\n%.3000s", tt.method, tt.path, w.Code, tt.code, tt.body, w.Body)
 		}
-		if w.Header().Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
+		if w.Header().Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'") ||
+			w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: headers %v", tt.method, tt.path, w.Header())
 		}
 	}

@@ -19,8 +19,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 )
 
 const (
@@ -163,10 +161,10 @@ func (a *answers) refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, errBusy) {
 		a.refused.WithLabelValues(refusedBusy).Inc()
 		w.Header().Set("Retry-After", "1")
-		plain.Text(w, http.StatusServiceUnavailable, err.Error())
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	plain.Text(w, http.StatusInternalServerError, err.Error()+"; the log says more")
+	http.Error(w, err.Error()+"; the log says more", http.StatusInternalServerError)
 }
 
 // join has a request wait for an answer: one that is being made, or a new one, which it is the first to want.

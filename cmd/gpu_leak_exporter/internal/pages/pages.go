@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/plain"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
@@ -95,7 +94,6 @@ func render(w http.ResponseWriter, name string, data any, logger *slog.Logger) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
 }
 
@@ -112,6 +110,6 @@ func (h *predictor) ofMemory(next http.Handler) http.Handler {
 				}
 			}
 		}
-		plain.Text(w, http.StatusNotFound, "There is no such GPU or GPU instance now. See "+PredictPath+" for those there are.")
+		http.Error(w, "There is no such GPU or GPU instance now. See "+PredictPath+" for those there are.", http.StatusNotFound)
 	})
 }

@@ -26,7 +26,6 @@ import (
 func NewSites(state func() *collector.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
 		// As of verdicts: what can fail is the connection.
 		_ = json.NewEncoder(w).Encode(sitesEnvelope{Status: "success", Data: sitesIn(state())})
 	})

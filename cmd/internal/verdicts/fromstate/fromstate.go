@@ -49,7 +49,6 @@ import (
 func Handler(state func() *collector.State, note string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
 		// The types below hold nothing that cannot be encoded, so an error is one of
 		// the connection.
 		data := Of(state())
