@@ -32,8 +32,8 @@ On a GPU in MIG mode the slices are judged, not the whole. ` + "`promtool check 
 ` + "`…spike_count`" + `, because histograms end in ` + "`_count`" + `; they stay, as the one exception.
 
 With ` + "`--source=prometheus:URL`" + ` the series of a GPU and of a GPU instance also have ` + "`namespace`, `pod`, `container`" + `: of whom
-it is allotted to, as far as DCGM exporter tells. And they have the source's own ` + "`instance`, `node`, `Hostname`" + `, or what ` + "`--source.label`" + `
-names. Series that tell of a driver, of processes and of the host are not there. Of a GPU whose memory does not grow the detector has only
+it is allotted to, as far as DCGM exporter tells. And they have the source's own ` + "`instance`, `node`, `Hostname`" + `, or what ` + "`labels`" + ` in
+` + "`--source.config`" + ` names. Series that tell of a driver, of processes and of the host are not there. Of a GPU whose memory does not grow the detector has only
 ` + "`gpu_leak_detected`, `gpu_leak_confidence`, `gpu_seconds_to_oom`, `gpu_memory_pattern`" + `: see ` + "`--collector.process.detail`" + ` and
 [docs/fleet.md](../docs/fleet.md).
 

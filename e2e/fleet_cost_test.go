@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -121,7 +122,9 @@ func TestFleetCost(t *testing.T) {
 	server := httptest.NewServer(fakeFleet{*fleetGPUs, time.Now().Add(-leaksFor).Unix()})
 	defer server.Close()
 	began := time.Now()
-	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=prometheus:" + server.URL, "--source.history=" + *fleetPast}})
+	config := filepath.Join(t.TempDir(), "fleet.yml")
+	write(t, config, "history: "+*fleetPast+"\n")
+	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=prometheus:" + server.URL, "--source.config=" + config}})
 	harness.Eventually(t, 10*time.Minute, func() error {
 		if strings.Count(exporter.Output(), "The history was read") == 0 {
 			return errors.New("the history is being read")

@@ -75,7 +75,9 @@ func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, targets [2]string,
 
 // TestFleet judges the GPUs of two nodes that run DCGM exporter, by a real Prometheus that scrapes both and the exporter.
 func TestFleet(t *testing.T) {
-	nodes, targets, prometheus, exporter := fleet(t, "--source.max-age=30s", "--collector.process.detail=all")
+	config := filepath.Join(t.TempDir(), "fleet.yml")
+	write(t, config, "max_age: 30s\n")
+	nodes, targets, prometheus, exporter := fleet(t, "--source.config="+config, "--collector.process.detail=all")
 	harness.Eventually(t, 10*time.Minute, func() error {
 		grows, err := prometheus.Query(`gpu_leak_slope_bytes_per_second{window="1m"} > 10 * 1048576`)
 		if err != nil || len(grows) != 2 {

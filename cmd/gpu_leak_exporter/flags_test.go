@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -39,6 +38,10 @@ func TestWrongCalls(t *testing.T) {
 	noCertificate := write("tls.yml", "tls_server_config:\n  cert_file: none.pem\n  key_file: none.key\n")
 	recording := write("broken.csv", "hello\n")
 	rules := write("rules.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    clear_threshold: 0.6\n  - windows: [1m]\n")
+	noUnit := write("unit.yml", "query: x\n")
+	ofProcess := write("process.yml", "query: gpu_process_memory_used_bytes\n")
+	ownLabel := write("label.yml", "labels: [instance, uuid]\n")
+	twoUsers := write("users.yml", "basic_auth: {username: you, password: y}\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -77,18 +80,17 @@ func TestWrongCalls(t *testing.T) {
 		{"--source=replay:" + recording, "--source=replay:" + recording + ": " + recording + ":1: no header line of nvidia-smi, and no recording of gpu_leak_exporter: leave noheader out of --format=csv,… when recording"},
 		{"--source=prometheus:", `--source="prometheus:": name a Prometheus: prometheus:http://localhost:9090`},
 		{"--source=prometheus:localhost:9090", "--source=prometheus:localhost:9090: the address must be one such as http://localhost:9090, without ? and #"},
-		{"--source.query=x", "--source.query needs --source=prometheus:URL"},
+		{"--source.config=x", "--source.config needs --source=prometheus:URL"},
 		{"--shard=0/2", "--shard needs --source=prometheus:URL"},
 		{"--source=prometheus:http://a --shard=2/2", "--shard=2/2: must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters; 1000 at most"},
-		{"--source=prometheus:http://a --source.query=x", "--source=prometheus:http://a: x does not tell its unit: give --source.unit=B or --source.unit=MiB"},
-		{"--source=prometheus:http://a --source.query=gpu_process_memory_used_bytes", "--source=prometheus:http://a: gpu_process_memory_used_bytes is a part of a memory: ask for that of a GPU, such as DCGM_FI_DEV_FB_USED"},
-		{"--source=prometheus:http://a --source.label=uuid", "--source.label=uuid: is a label that the series have already: choose another one"},
-		{"--source=prometheus:http://a --source.label=a-b", "--source.label=a-b: is not the name of a label, such as instance"},
-		{"--source=prometheus:http://a --source.max-age=40s --sample.interval=30s", "--source.max-age=40s must be twice --sample.interval=30s or more"},
+		{"--source=prometheus:http://a --source.config=" + noUnit, "--source=prometheus:http://a: x does not tell its unit: give unit: B or unit: MiB in --source.config"},
+		{"--source=prometheus:http://a --source.config=" + ofProcess, "--source=prometheus:http://a: gpu_process_memory_used_bytes is a part of a memory: ask for that of a GPU, such as DCGM_FI_DEV_FB_USED"},
+		{"--source=prometheus:http://a --source.config=" + ownLabel, "--source.config=" + ownLabel + ": labels: uuid is a label that the series have already: choose another one"},
+		{"--source=prometheus:http://a --source.config=/none", "--source.config=/none: open /none: no such file or directory"},
 		{"--source=prometheus:http://a --sample.interval=500ms", "--sample.interval=500ms: must be 1s or more with --source=prometheus:URL"},
 		{"--source=prometheus:http://a --source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a Prometheus has no speed"},
-		{"--source=prometheus:http://a --source.http-config=/none", "--source=prometheus:http://a: --source.http-config=/none: open /none: no such file or directory"},
-		{"--source=prometheus:http://a --detector.state-file=" + dir + "/a", "--detector.state-file has no use with --source=prometheus:URL: leave it out. After a restart the history is read again, see --source.history"},
+		{"--source=prometheus:http://me:x@a --source.config=" + twoUsers, "--source=prometheus:http://a: --source.config=" + twoUsers + " tells who asks, and the address does, too: take the user out of the address"},
+		{"--source=prometheus:http://a --detector.state-file=" + dir + "/a", "--detector.state-file has no use with --source=prometheus:URL: leave it out. After a restart the history is read again"},
 		{"--collector.process.detail=some", "--collector.process.detail=some: choose one of all, growing"},
 		{"--source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
 		{"--source=sim:crashloop --source.speed=0", "--source.speed=0: must be between 0.001 and +Inf"},
@@ -188,9 +190,7 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c.detector, detector.DefaultConfig()) {
 		t.Errorf("detector %+v", c.detector)
 	}
-	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys", Fleet: source.Fleet{
-		Query: "DCGM_FI_DEV_FB_USED", History: 6 * time.Hour, MaxAge: 5 * time.Minute, Labels: []string{"instance", "node", "Hostname"}, Shard: fleet.Shard{Of: 1},
-	}}
+	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys"}
 	if !reflect.DeepEqual(c.source, want) {
 		t.Errorf("source %+v, want %+v", c.source, want)
 	}

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // open returns an exporter of the GPUs that the config names.
 func open(cfg *config, stderr io.Writer) (*exporter, error) {
-	cfg.source.Logger, _ = newLoggers(&cfg.log, stderr)
+	cfg.source.Fleet.Logger, _ = newLoggers(&cfg.log, stderr)
 	src, err := source.Open(cfg.source)
 	if err != nil {
 		return nil, err

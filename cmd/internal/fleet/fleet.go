@@ -16,11 +16,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/common/config"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -34,10 +37,24 @@ const (
 	forgetAfter = 24 * time.Hour
 	// ReasonDown is the reason of a gpu.DriverError while the Prometheus does not answer.
 	ReasonDown = "prometheus_does_not_answer"
+
+	maxShards = 1000
 )
 
 // Shard is a part of a fleet: those GPUs whose name has a hash that is Index modulo Of.
 type Shard struct{ Index, Of int }
+
+// Set sets the part of a fleet from INDEX/NUMBER, such as 0/3.
+func (s *Shard) Set(text string) error {
+	i, n, ok := strings.Cut(text, "/")
+	index, err := strconv.Atoi(i)
+	of, err2 := strconv.Atoi(n)
+	if !ok || err != nil || err2 != nil || of < 1 || of > maxShards || index < 0 || index >= of {
+		return fmt.Errorf("must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters; %d at most", maxShards)
+	}
+	*s = Shard{Index: index, Of: of}
+	return nil
+}
 
 // has reports whether a GPU is in the shard.
 func (s Shard) has(key string) bool {
@@ -49,9 +66,11 @@ func (s Shard) has(key string) bool {
 	return h.Sum64()%uint64(s.Of) == uint64(s.Index)
 }
 
-// Config says what to ask for.
+// Config says what to ask for. Load returns one.
 type Config struct {
 	Client *promapi.Client
+	// HTTP says how Open asks.
+	HTTP config.HTTPClientConfig
 	// Query is PromQL for the used memory, and Capacity for the memory that there is; "" where the metric of Query
 	// is known.
 	Query, Capacity string
@@ -69,6 +88,7 @@ type Config struct {
 	// Logger takes what an operator should know, once each.
 	Logger log.Logger
 
+	file         string  // which --source.config named
 	chunkSamples float64 // how many samples an answer should have at most; 0 is maxChunkSamples
 }
 
@@ -108,6 +128,18 @@ type Source struct {
 	changed  bool          // the GPUs are others than those that are listed
 }
 
+// Open returns a source of the GPUs that the Prometheus of an address knows.
+func Open(address string, cfg Config) (*Source, error) {
+	var err error
+	cfg.Client, err = promapi.NewClient(promapi.ClientConfig{
+		URL: address, HTTP: &cfg.HTTP, HTTPConfigFile: cfg.file, HTTPConfigFlag: "source.config", Program: "gpu_leak_exporter", KeepAlive: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return New(cfg)
+}
+
 // New returns a source that begins to ask at once. That nobody answers is no error.
 func New(cfg Config) (*Source, error) {
 	s := &Source{
@@ -145,7 +177,7 @@ func (s *Source) understand() error {
 		}
 		var err error
 		if s.unit, err = promapi.UnitOfAll(0, names, s.cfg.Query); err != nil {
-			return fmt.Errorf("%s does not tell its unit: give --source.unit=B or --source.unit=MiB", s.cfg.Query)
+			return fmt.Errorf("%s does not tell its unit: give unit: B or unit: MiB in --source.config", s.cfg.Query)
 		}
 	}
 	return nil

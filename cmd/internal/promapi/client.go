@@ -30,6 +30,8 @@ type ClientConfig struct {
 	URL string
 	// HTTPConfigFile is a file with the http_config of Prometheus; "" for none.
 	HTTPConfigFile string
+	// HTTP are settings that were read from that file already; nil for none.
+	HTTP *config.HTTPClientConfig
 	// HTTPConfigFlag is the flag that named it; it stands in errors.
 	HTTPConfigFlag string
 	// Program is who asks.
@@ -95,7 +97,10 @@ func NewClient(c ClientConfig) (*Client, error) {
 // httpConfig returns the settings of the file, with the user of the address.
 func (c *ClientConfig) httpConfig(u *url.URL) (*config.HTTPClientConfig, error) {
 	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
-	if c.HTTPConfigFile != "" {
+	if c.HTTP != nil {
+		read := *c.HTTP
+		cfg = &read
+	} else if c.HTTPConfigFile != "" {
 		var err error
 		if cfg, _, err = config.LoadHTTPConfigFile(c.HTTPConfigFile); err != nil {
 			return nil, fmt.Errorf("--%s=%s: %w", c.HTTPConfigFlag, c.HTTPConfigFile, err)

@@ -147,27 +147,6 @@ func Windows(flag string, p *[]time.Duration, limit int, lo, hi time.Duration) *
 	return each
 }
 
-// List is 1 to limit different texts that check accepts, one a flag.
-func List(flag string, p *[]string, limit int, check func(string) error) *Value {
-	return &Value{
-		flag: flag, cumulative: true,
-		set: func(s string) error {
-			if err := check(s); err != nil {
-				return err
-			}
-			switch {
-			case slices.Contains(*p, s):
-				return errors.New("is given twice")
-			case len(*p) == limit:
-				return fmt.Errorf("there can be %d at most", limit)
-			}
-			*p = append(*p, s)
-			return nil
-		},
-		show: func() string { return strings.Join(*p, ",") },
-	}
-}
-
 // Checked is a text that check accepts.
 func Checked(flag string, p *string, check func(string) error) *Value {
 	return &Value{

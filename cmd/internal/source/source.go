@@ -8,11 +8,8 @@ package source
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
@@ -44,34 +41,8 @@ type Config struct {
 	SlowInterval, Timeout time.Duration
 	ProcFS, SysFS         string
 	// Fleet is what to ask a Prometheus for.
-	Fleet Fleet
-	// Logger is told what Prometheus answers amiss; nil for nobody.
-	Logger log.Logger
+	Fleet fleet.Config
 }
-
-// Fleet says what to ask a Prometheus for, and how: see fleet.Config.
-type Fleet struct {
-	Query, Capacity string
-	Unit            float64
-	HTTPConfigFile  string
-	History, MaxAge time.Duration
-	Labels          []string
-	Shard           fleet.Shard
-}
-
-// SetShard sets the part of a fleet from INDEX/NUMBER, such as 0/3.
-func (f *Fleet) SetShard(text string) error {
-	i, n, ok := strings.Cut(text, "/")
-	index, err := strconv.Atoi(i)
-	of, err2 := strconv.Atoi(n)
-	if !ok || err != nil || err2 != nil || of < 1 || of > maxShards || index < 0 || index >= of {
-		return fmt.Errorf("must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters; %d at most", maxShards)
-	}
-	f.Shard = fleet.Shard{Index: index, Of: of}
-	return nil
-}
-
-const maxShards = 1000
 
 // choices are what SetSpec takes.
 const choices = "choose nvml, sim:SCENARIO, replay:FILE or prometheus:URL"
@@ -128,7 +99,7 @@ func Open(c Config) (gpu.Source, error) {
 	case NVML:
 		src, err = openNVML(c)
 	case Prometheus:
-		src, err = openFleet(c)
+		src, err = fleet.Open(c.Name, c.Fleet)
 	default:
 		err = fmt.Errorf("there is no kind %q", c.Kind)
 	}
@@ -136,22 +107,4 @@ func Open(c Config) (gpu.Source, error) {
 		return nil, fmt.Errorf("--source=%s: %w", c.Spec(), err)
 	}
 	return src, nil
-}
-
-// openFleet returns a source of the GPUs that a Prometheus knows.
-func openFleet(c Config) (gpu.Source, error) {
-	f := c.Fleet
-	client, err := promapi.NewClient(promapi.ClientConfig{
-		URL: c.Name, HTTPConfigFile: f.HTTPConfigFile, HTTPConfigFlag: "source.http-config", Program: "gpu_leak_exporter", KeepAlive: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if c.Logger == nil {
-		c.Logger = log.NewNopLogger()
-	}
-	return fleet.New(fleet.Config{
-		Client: client, Query: f.Query, Capacity: f.Capacity, Unit: f.Unit, Interval: c.Interval, History: f.History, MaxAge: f.MaxAge,
-		Labels: f.Labels, Shard: f.Shard, Logger: c.Logger,
-	})
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -43,18 +42,6 @@ func TestSpecHasNoPassword(t *testing.T) {
 	}
 	if err := c.SetSpec("prometheus:https://me:hunter2@a:b"); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestSetShard(t *testing.T) {
-	var f Fleet
-	if err := f.SetShard("2/3"); err != nil || f.Shard != (fleet.Shard{Index: 2, Of: 3}) {
-		t.Errorf("%+v, %v", f.Shard, err)
-	}
-	for _, text := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "0/1001", "1/2/3"} {
-		if err := f.SetShard(text); err == nil {
-			t.Errorf("%q: %+v", text, f.Shard)
-		}
 	}
 }
 
