@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 		"/cmd/internal/**", "/detector", "/collector", "/collector/allocator", "/collector/gpu", "github.com/prometheus/common/version",
 	},
 	"/cmd/gpu_leak_exporter/internal/limits": {
-		"github.com/prometheus/client_golang", "github.com/prometheus/common/expfmt", "golang.org/x/sys",
+		"github.com/prometheus/client_golang", "github.com/prometheus/common/expfmt", "golang.org/x/sync/singleflight", "golang.org/x/sys",
 	},
 }
 

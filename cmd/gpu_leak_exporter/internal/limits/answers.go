@@ -11,14 +11,17 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -55,29 +58,25 @@ type answers struct {
 	pages   chan struct{} // as slots, for what people look at: one slot is left to the metrics
 	refused *prometheus.CounterVec
 	logger  *slog.Logger
-	largest int // bytes of one
-	unsent  int // bytes of all
+	largest int   // bytes of one
+	unsent  int64 // bytes of all
 
-	mu     sync.Mutex
-	making map[string]*answer // by key
-	bytes  int                // of the answers that somebody wants
-	sizes  map[string]int     // of the last answer, by key
+	making singleflight.Group
+	bytes  atomic.Int64 // of the answers that somebody wants
+	sizes  sync.Map     // of the last answer in bytes, an int64 by key
 }
 
 // answer is what all who asked for it at that time get.
 type answer struct {
-	done chan struct{} // closed once the following is there
-	err  error
 	code int
 	head http.Header
 	body []byte
 
-	// Under answers.mu:
-	wanted int // by how many requests
-	bytes  int // that are counted for it, from before it is made
+	bytes  int64        // that are counted for it, while it has readers
+	wanted atomic.Int64 // by how many requests
 }
 
-// bodies are kept for their memory: half of what a scrape allocates.
+// bodies are kept for their memory, which most of the time of sending a scrape would go into.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 // bodyFor returns an empty body that has room for so many bytes, and not for many more: all of it counts as unsent.
@@ -96,10 +95,7 @@ var (
 
 // newAnswers returns answers of which most are made at a time, any number if that is 0.
 func newAnswers(most int, refused *prometheus.CounterVec, logger *slog.Logger) *answers {
-	a := &answers{
-		readers: make(chan struct{}, maxReaders), refused: refused, logger: logger, largest: maxAnswer, unsent: maxUnsent,
-		making: map[string]*answer{}, sizes: map[string]int{},
-	}
+	a := &answers{readers: make(chan struct{}, maxReaders), refused: refused, logger: logger, largest: maxAnswer, unsent: maxUnsent}
 	if most > 0 {
 		a.slots = make(chan struct{}, most)
 		a.pages = make(chan struct{}, max(1, most-1))
@@ -131,16 +127,20 @@ func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Reque
 		defer func() { <-a.readers }()
 		asked := clean(r)
 		key := strings.Join([]string{asked.URL.Path, asked.Header.Get("Accept"), asked.Header.Get("Accept-Encoding")}, "\x00")
-		made, first := a.join(key)
-		defer a.leave(made)
-		if first {
-			a.makeFor(key, made, func() error { return a.make(asked, key, next, made, places, patience) })
-		}
-		<-made.done
-		if made.err != nil {
-			a.refuse(w, made.err)
+		first := false
+		result, err, shared := a.making.Do(key, func() (any, error) {
+			first = true
+			return a.make(asked, key, next, places, patience)
+		})
+		if err != nil {
+			a.refuse(w, err)
 			return
 		}
+		made := result.(*answer)
+		if !first && made.wanted.Add(1) == 1 { // the others have theirs already
+			a.bytes.Add(made.bytes)
+		}
+		defer a.leave(made, shared)
 		a.send(w, made)
 	})
 }
@@ -167,89 +167,65 @@ func (a *answers) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error()+"; the log says more", http.StatusInternalServerError)
 }
 
-// join has a request wait for an answer: one that is being made, or a new one, which it is the first to want.
-func (a *answers) join(key string) (made *answer, first bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	made = a.making[key]
-	if first = made == nil; first {
-		made = &answer{done: make(chan struct{})}
-		a.making[key] = made
+// make has next fill an answer, once there is room for it and a slot. The request that it is made for wants it.
+func (a *answers) make(r *http.Request, key string, next http.Handler, places chan struct{}, room <-chan time.Time) (made *answer, err error) {
+	last, _ := a.sizes.Load(key)
+	size, _ := last.(int64)
+	if !a.reserve(size, room) {
+		return nil, errBusy
 	}
-	made.wanted++
-	return made, first
-}
-
-// makeFor makes an answer and hands it to all who wait for it, also if that panics.
-func (a *answers) makeFor(key string, made *answer, how func() error) {
-	made.err = errNotMade
 	defer func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.making, key)
-		if made.err == nil {
-			a.sizes[key] = len(made.body)
-			a.count(made, cap(made.body))
+		if p := recover(); p != nil {
+			a.logger.Error("An answer could not be made", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			err = errNotMade
 		}
-		close(made.done)
+		if err != nil {
+			a.bytes.Add(-size)
+		}
 	}()
-	made.err = how()
-}
-
-// make has next fill the answer, once there is room for it and a slot.
-func (a *answers) make(r *http.Request, key string, next http.Handler, made *answer, places chan struct{}, room <-chan time.Time) error {
-	size, ok := a.reserve(key, made, room)
-	if !ok {
-		return errBusy
-	}
 	patience := time.After(slotPatience)
 	for _, slots := range []chan struct{}{places, a.slots} {
 		if slots == nil {
 			continue
 		}
 		if !take(slots, patience, nil) {
-			return errBusy
+			return nil, errBusy
 		}
 		defer func() { <-slots }()
 	}
-	w := &answerWriter{head: http.Header{}, most: a.largest, body: bodyFor(size)}
+	w := &answerWriter{head: http.Header{}, most: a.largest, body: bodyFor(int(size))}
 	next.ServeHTTP(w, r)
 	if w.tooLarge {
 		a.refused.WithLabelValues(refusedTooLarge).Inc()
 		a.logger.Error("An answer is too large to be sent", "path", r.URL.Path, "bytes", a.largest)
-		return errTooLarge
+		return nil, errTooLarge
 	}
 	w.WriteHeader(http.StatusOK) // where nothing was written
-	made.code, made.head, made.body = w.code, w.head, w.body
-	return nil
+	made = &answer{code: w.code, head: w.head, body: w.body, bytes: int64(cap(w.body))}
+	made.wanted.Store(1)
+	a.bytes.Add(made.bytes - size)
+	a.sizes.Store(key, int64(len(w.body)))
+	return made, nil
 }
 
-// reserve waits until there is room for an answer as large as the last one of its key, and counts it.
-func (a *answers) reserve(key string, made *answer, over <-chan time.Time) (size int, ok bool) {
+// reserve waits until there is room for so many bytes, and counts them.
+func (a *answers) reserve(bytes int64, over <-chan time.Time) bool {
 	look := time.NewTicker(roomInterval)
 	defer look.Stop()
 	for {
-		a.mu.Lock()
-		size, ok = a.sizes[key], a.bytes == 0 || a.bytes+a.sizes[key] <= a.unsent
-		if ok {
-			a.count(made, size)
-		}
-		a.mu.Unlock()
-		if ok {
-			return size, true
+		all := a.bytes.Load()
+		for all == 0 || all+bytes <= a.unsent {
+			if a.bytes.CompareAndSwap(all, all+bytes) {
+				return true
+			}
+			all = a.bytes.Load()
 		}
 		select {
 		case <-look.C:
 		case <-over:
-			return size, false
+			return false
 		}
 	}
-}
-
-// count counts so many bytes for an answer; mu is held.
-func (a *answers) count(made *answer, bytes int) {
-	a.bytes += bytes - made.bytes
-	made.bytes = bytes
 }
 
 // send sends an answer. Who does not read it has to go, and soon where others may have to wait for that.
@@ -271,21 +247,19 @@ func (a *answers) send(w http.ResponseWriter, made *answer) {
 
 // deadline returns when the next part of an answer has to be taken, all of which has to be sent before over.
 func (a *answers) deadline(over time.Time) time.Time {
-	a.mu.Lock()
-	scarce := 2*a.bytes > a.unsent || 2*len(a.readers) > cap(a.readers)
-	a.mu.Unlock()
+	scarce := 2*a.bytes.Load() > a.unsent || 2*len(a.readers) > cap(a.readers)
 	if soon := time.Now().Add(stallTime); scarce && soon.Before(over) {
 		return soon
 	}
 	return over
 }
 
-// leave notes that a request is over.
-func (a *answers) leave(made *answer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if made.wanted--; made.wanted == 0 {
-		a.count(made, 0)
+// leave notes that a request is over. The memory of an answer that was shared may be what another client is sent.
+func (a *answers) leave(made *answer, shared bool) {
+	if made.wanted.Add(-1) == 0 {
+		a.bytes.Add(-made.bytes)
+	}
+	if !shared {
 		bodies.Put(&made.body)
 	}
 }

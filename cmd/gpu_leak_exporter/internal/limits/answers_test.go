@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,17 +115,14 @@ func TestAnswersThatFail(t *testing.T) {
 			time.Sleep(time.Second)
 			panic("as a defect does")
 		}))
-		go func() {
-			defer func() { _ = recover() }()
-			get(panics, "/")
-		}()
+		go get(panics, "/")
 		synctest.Wait()
 		if w := get(panics, "/"); w.Code != http.StatusInternalServerError {
 			t.Errorf("while it panics: %d", w.Code)
 		}
 		synctest.Wait()
-		if a := l.answers; a.bytes != 0 || len(a.readers) != 0 || len(a.making) != 0 {
-			t.Errorf("%d bytes, %d readers and %d answers are left", a.bytes, len(a.readers), len(a.making))
+		if a := l.answers; a.bytes.Load() != 0 || len(a.readers) != 0 {
+			t.Errorf("%d bytes and %d readers are left", a.bytes.Load(), len(a.readers))
 		}
 		fine := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		if w := get(fine, "/"); w.Code != http.StatusOK {
@@ -155,16 +153,14 @@ func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
 type crowd struct {
 	*Limits
 	listener *pipes
-	most     int // bytes that were not sent at once
+	most     int64 // bytes that were not sent at once
 }
 
 func newCrowd(t *testing.T, size int) *crowd {
 	t.Helper()
-	c := &crowd{testLimits(1), &pipes{make(chan net.Conn), make(chan struct{})}, 0}
+	c := &crowd{Limits: testLimits(1), listener: &pipes{make(chan net.Conn), make(chan struct{})}}
 	server := c.Server(c.Metrics(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		c.answers.mu.Lock()
-		c.most = max(c.most, c.answers.bytes)
-		c.answers.mu.Unlock()
+		c.most = max(c.most, c.answers.bytes.Load())
 		w.Write(make([]byte, size))
 	})))
 	go func() { _ = server.Serve(c.listener) }()
@@ -268,8 +264,8 @@ func TestWhoReads(t *testing.T) {
 				cancel()
 				all.Wait()
 				synctest.Wait()
-				if crowd.most > maxUnsent || crowd.answers.bytes != 0 || len(crowd.answers.readers) != 0 {
-					t.Errorf("%d bytes were not sent, %d are left for %d clients", crowd.most, crowd.answers.bytes, len(crowd.answers.readers))
+				if crowd.most > maxUnsent || crowd.answers.bytes.Load() != 0 || len(crowd.answers.readers) != 0 {
+					t.Errorf("%d bytes were not sent, %d are left for %d clients", crowd.most, crowd.answers.bytes.Load(), len(crowd.answers.readers))
 				}
 			})
 		})
@@ -295,33 +291,51 @@ func TestWhoDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestBodiesServeAgain has the memory of answers serve for others, but not that of one which a client is still sent.
-func TestBodiesServeAgain(t *testing.T) {
-	const size = 1000
-	a := testLimits(1).answers
-	join := func(content byte) *answer {
-		made, _ := a.join(string(content))
-		a.makeFor(string(content), made, func() error {
-			made.body = append(bodyFor(size), bytes.Repeat([]byte{content}, size)...)
-			return nil
+// slowWriter takes nothing of an answer before it is told to.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	takes chan struct{}
+}
+
+func (w slowWriter) Write(b []byte) (int, error) { <-w.takes; return w.ResponseRecorder.Write(b) }
+
+// TestSharedAnswer has two clients be sent the same answer, one of them slowly. It is counted once, until both have it, and its
+// memory does not serve for other answers.
+func TestSharedAnswer(t *testing.T) {
+	for _, slowIsFirst := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			const size = 10 * sentAtOnce
+			content := byte(0)
+			a := testLimits(1).answers
+			h := a.of(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				time.Sleep(time.Second)
+				content++
+				w.Write(bytes.Repeat([]byte{content}, size))
+			}))
+			slow := slowWriter{httptest.NewRecorder(), make(chan struct{})}
+			clients := []http.ResponseWriter{httptest.NewRecorder(), slow}
+			if slowIsFirst {
+				slices.Reverse(clients)
+			}
+			for _, w := range clients {
+				go h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+				synctest.Wait()
+			}
+			for range 20 {
+				get(h, "/")
+			}
+			if n := a.bytes.Load(); n < size || n >= 2*size {
+				t.Errorf("%d bytes are counted", n)
+			}
+			close(slow.takes)
+			synctest.Wait()
+			if got := slow.Body.Bytes(); !bytes.Equal(got, bytes.Repeat([]byte{1}, size)) {
+				t.Error("a client is sent another one's answer")
+			}
+			if n := a.bytes.Load(); n != 0 {
+				t.Errorf("%d bytes are held", n)
+			}
 		})
-		return made
-	}
-	slow := join('s')
-	slow.wanted++ // by another client as well
-	a.leave(slow)
-	for range 20 {
-		a.leave(join('o'))
-	}
-	if !bytes.Equal(slow.body, bytes.Repeat([]byte{'s'}, size)) || a.bytes != cap(slow.body) {
-		t.Errorf("a client is sent another one's answer, or %d bytes are held", a.bytes)
-	}
-	a.leave(slow)
-	if a.bytes != 0 {
-		t.Errorf("%d bytes are held", a.bytes)
-	}
-	if body := bodyFor(size / 100); cap(body) > size/50 {
-		t.Errorf("an answer of %d bytes holds %d", size/100, cap(body))
 	}
 }
 
