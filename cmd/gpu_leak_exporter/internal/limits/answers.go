@@ -93,27 +93,18 @@ var (
 	errNotMade  = errors.New("the answer could not be made")
 )
 
-// newAnswers returns answers of which most are made at a time, any number if that is 0.
-func newAnswers(most int, refused *prometheus.CounterVec, logger *slog.Logger) *answers {
-	a := &answers{readers: make(chan struct{}, maxReaders), refused: refused, logger: logger, largest: maxAnswer, unsent: maxUnsent}
-	if most > 0 {
-		a.slots = make(chan struct{}, most)
-		a.pages = make(chan struct{}, max(1, most-1))
+// newAnswers returns answers that nobody has asked for yet.
+func newAnswers(c Config, refused *prometheus.CounterVec) *answers {
+	a := &answers{readers: make(chan struct{}, maxReaders), refused: refused, logger: c.Logger, largest: maxAnswer, unsent: maxUnsent}
+	if c.Fleet {
+		a.largest, a.unsent = maxFleetAnswer, maxFleetUnsent
+	}
+	if c.MaxRequests > 0 {
+		a.slots = make(chan struct{}, c.MaxRequests)
+		a.pages = make(chan struct{}, max(1, c.MaxRequests-1))
 	}
 	return a
 }
-
-// forFleet allows answers as large as those of a fleet are. It is called before the first request.
-func (a *answers) forFleet() { a.largest, a.unsent = maxFleetAnswer, maxFleetUnsent }
-
-// of serves the answers of a handler that looks at nothing of a request but its path.
-func (a *answers) of(next http.Handler) http.Handler {
-	return a.serve(next, func(r *http.Request) *http.Request { return withHeader(r, http.Header{}) }, a.pages)
-}
-
-// ofMetrics serves the answers of a handler that looks at nothing of a request but its path and what it
-// accepts.
-func (a *answers) ofMetrics(next http.Handler) http.Handler { return a.serve(next, canonical, nil) }
 
 // serve serves the answers of next to requests as clean leaves them. An answer is made in one of the places, too, if they
 // are not nil.
@@ -274,6 +265,9 @@ func canonical(r *http.Request) *http.Request {
 	}
 	return withHeader(r, head)
 }
+
+// bare returns a request for the same path, and nothing else.
+func bare(r *http.Request) *http.Request { return withHeader(r, http.Header{}) }
 
 // withHeader returns a request for the same path that says nothing else: others get its answer, too. promhttp would
 // leave out all series but those of ?name[]=.

@@ -45,7 +45,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 func TestAnswersAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
-		h := testLimits(1).answers.ofMetrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := testLimits(1).Metrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			made.Add(1)
 			time.Sleep(time.Second)
 			w.Header().Set("Content-Type", "text/x")
@@ -79,7 +79,7 @@ func TestAnswersAreShared(t *testing.T) {
 func TestAnswersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testLimits(1)
-		h := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(900 * time.Millisecond) }))
+		h := l.Pages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(900 * time.Millisecond) }))
 		var all sync.WaitGroup
 		var served, busy atomic.Int32
 		for _, path := range []string{"/a", "/b", "/c", "/d", "/e"} {
@@ -103,7 +103,7 @@ func TestAnswersWait(t *testing.T) {
 func TestAnswersThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testLimits(1)
-		large := l.answers.of(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		large := l.Pages(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for range maxAnswer>>20 + 1 {
 				w.Write(make([]byte, 1<<20))
 			}
@@ -111,7 +111,7 @@ func TestAnswersThatFail(t *testing.T) {
 		if w := get(large, "/"); w.Code != http.StatusInternalServerError || w.Body.Len() > 100 {
 			t.Errorf("too large: %d, %d bytes", w.Code, w.Body.Len())
 		}
-		panics := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panics := l.Pages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			time.Sleep(time.Second)
 			panic("as a defect does")
 		}))
@@ -124,7 +124,7 @@ func TestAnswersThatFail(t *testing.T) {
 		if a := l.answers; a.bytes.Load() != 0 || len(a.readers) != 0 {
 			t.Errorf("%d bytes and %d readers are left", a.bytes.Load(), len(a.readers))
 		}
-		fine := l.answers.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		fine := l.Pages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		if w := get(fine, "/"); w.Code != http.StatusOK {
 			t.Errorf("after the panic: %d", w.Code)
 		}
@@ -306,8 +306,8 @@ func TestSharedAnswer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const size = 10 * sentAtOnce
 			content := byte(0)
-			a := testLimits(1).answers
-			h := a.of(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			l := testLimits(1)
+			h := l.Pages(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				time.Sleep(time.Second)
 				content++
 				w.Write(bytes.Repeat([]byte{content}, size))
@@ -324,7 +324,7 @@ func TestSharedAnswer(t *testing.T) {
 			for range 20 {
 				get(h, "/")
 			}
-			if n := a.bytes.Load(); n < size || n >= 2*size {
+			if n := l.answers.bytes.Load(); n < size || n >= 2*size {
 				t.Errorf("%d bytes are counted", n)
 			}
 			close(slow.takes)
@@ -332,7 +332,7 @@ func TestSharedAnswer(t *testing.T) {
 			if got := slow.Body.Bytes(); !bytes.Equal(got, bytes.Repeat([]byte{1}, size)) {
 				t.Error("a client is sent another one's answer")
 			}
-			if n := a.bytes.Load(); n != 0 {
+			if n := l.answers.bytes.Load(); n != 0 {
 				t.Errorf("%d bytes are held", n)
 			}
 		})
@@ -344,7 +344,7 @@ func TestOthersAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { time.Sleep(time.Second); return 1 }))
-		h := testLimits(1).answers.ofMetrics(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		h := testLimits(1).Metrics(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 		var all sync.WaitGroup
 		defer all.Wait()
 		all.Go(func() { get(h, "/metrics?name[]=nothing") })
@@ -358,15 +358,15 @@ func TestOthersAnswers(t *testing.T) {
 // TestMetricsHaveASlot has pages be made for longer than a scrape waits.
 func TestMetricsHaveASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := testLimits(2).answers
-		long := a.of(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) }))
+		l := testLimits(2)
+		long := l.Pages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) }))
 		var all sync.WaitGroup
 		defer all.Wait()
 		for _, path := range []string{"/a", "/b", "/c"} {
 			all.Go(func() { get(long, path) })
 		}
 		synctest.Wait()
-		metrics := a.ofMetrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		metrics := l.Metrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		if w := get(metrics, "/metrics"); w.Code != http.StatusOK {
 			t.Errorf("status %d", w.Code)
 		}

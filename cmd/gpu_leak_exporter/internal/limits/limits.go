@@ -53,15 +53,11 @@ func New(c Config) *Limits {
 	for _, reason := range []string{refusedBusy, refusedConnection, refusedSlowReader, refusedTooLarge} {
 		refused.WithLabelValues(reason)
 	}
-	l := &Limits{
+	return &Limits{
 		logger: c.Logger, refused: refused,
-		answers:     newAnswers(c.MaxRequests, refused, c.Logger),
+		answers:     newAnswers(c, refused),
 		connections: newConnections(connectionsFor(descriptorLimit()), refused),
 	}
-	if c.Fleet {
-		l.answers.forFleet()
-	}
-	return l
 }
 
 // Server returns a server of a handler, within the limits. It listens nowhere yet. Each listener needs one of its own,
@@ -82,11 +78,15 @@ func (l *Limits) Server(handler http.Handler) *http.Server {
 
 // Pages returns a handler that answers as next does, within the limits. Next may look at nothing of a request but its
 // path: who asks for a path while its answer is made gets the same bytes. One slot is left to the metrics.
-func (l *Limits) Pages(next http.Handler) http.Handler { return l.answers.of(next) }
+func (l *Limits) Pages(next http.Handler) http.Handler {
+	return l.answers.serve(next, bare, l.answers.pages)
+}
 
 // Metrics is as Pages, for the metrics: they are made in any slot. Next may look at the path of a request, and at the
 // formats and encodings that it accepts.
-func (l *Limits) Metrics(next http.Handler) http.Handler { return l.answers.ofMetrics(next) }
+func (l *Limits) Metrics(next http.Handler) http.Handler {
+	return l.answers.serve(next, canonical, nil)
+}
 
 // Collectors returns the metrics of the limits: what was refused, and how many connections there are.
 func (l *Limits) Collectors() []prometheus.Collector {
