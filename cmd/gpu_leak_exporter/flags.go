@@ -175,11 +175,9 @@ func (p *parser) webFlags() {
 func (p *parser) logFlags() {
 	c := p.config
 	promslogflag.AddFlags(p.app, &c.log)
-	// The same flags with errors that tell the choices.
-	p.app.GetFlag(promslogflag.LevelFlagName).SetValue(setting.OneOf(
-		promslogflag.LevelFlagName, promslog.LevelFlagOptions, c.log.Level.Set, c.log.Level.String))
-	p.app.GetFlag(promslogflag.FormatFlagName).SetValue(setting.OneOf(
-		promslogflag.FormatFlagName, promslog.FormatFlagOptions, c.log.Format.Set, c.log.Format.String))
+	// Its own errors do not name the flag.
+	p.app.GetFlag(promslogflag.LevelFlagName).SetValue(setting.Checked(promslogflag.LevelFlagName, new(string), c.log.Level.Set))
+	p.app.GetFlag(promslogflag.FormatFlagName).SetValue(setting.Checked(promslogflag.FormatFlagName, new(string), c.log.Format.Set))
 }
 
 func (p *parser) sourceFlags() {
@@ -218,7 +216,7 @@ func (p *parser) collectorFlags() {
 	details := []string{string(collector.DetailAll), string(collector.DetailGrowing)}
 	p.flag("collector.process.detail", "Which processes have all of their series: all, or growing (those that leak or grow; the others keep their memory, gpu_process_info and what alerts need). "+
 		"With --source=prometheus:URL, which knows no processes, it is about GPUs and GPU instances, and the default is growing.",
-		setting.OneOf("collector.process.detail", details, func(s string) error { c.processDetail = collector.Detail(s); return nil }, func() string { return string(c.processDetail) }),
+		setting.OneOf("collector.process.detail", (*string)(&c.processDetail), details...),
 		details[0]).IsSetByUser(&p.fleet.details)
 	p.flag("collector.process.max", "Processes of a GPU that have series of their own, those with most to say; the others are summed. Up to 1024 are judged.",
 		setting.Int("collector.process.max", &c.processMax, 0, maxShown), "64")

@@ -72,8 +72,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 	b := &backtest{location: time.UTC}
 	cmd := app.Command("backtest", backtestHelp)
 	choice := func(name, help, def string, p *string, choices ...string) {
-		set := func(s string) error { *p = s; return nil }
-		cmd.Flag(name, help).Default(def).SetValue(setting.OneOf(name, choices, set, func() string { return *p }))
+		cmd.Flag(name, help).Default(def).SetValue(setting.OneOf(name, p, choices...))
 	}
 	unit, zone := "", ""
 	choice("format", "What the files are: "+strings.Join(formatChoices(), ", ")+". auto finds it out where the beginning of a file shows it.", formatAuto, &b.format, formatChoices()...)

@@ -57,9 +57,8 @@ func addSites(app *kingpin.Application, commands map[string]command) {
 	cmd.Flag("pid", "The process, by its number on this machine.").PlaceHolder("PID").Required().
 		SetValue(setting.Int("pid", &s.pid, 1, 1<<22))
 	cmd.Flag("for", "How long to watch it.").Default("5m").SetValue(setting.Duration("for", &s.over, 10*time.Second, time.Hour))
-	set := func(v string) error { s.output = v; return nil }
 	cmd.Flag("output", "table, or json.").Default(outputTable).
-		SetValue(setting.OneOf("output", []string{outputTable, outputJSON}, set, func() string { return s.output }))
+		SetValue(setting.OneOf("output", &s.output, outputTable, outputJSON))
 	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.procFS)
 	commands["sites"] = func(ctx context.Context, stdout, stderr io.Writer) error { return s.run(ctx, stdout, stderr) }
 }

@@ -52,9 +52,8 @@ func addWatch(app *kingpin.Application, commands map[string]command) {
 		"With --once the exit status is 0 if all is well, 1 for a ticket, 2 for a page and 3 if it is not known.")
 	cmd.Arg("address", "A running exporter, such as http://node7:9844.").StringVar(&w.address)
 	cmd.Flag("once", "Say it once, and end.").BoolVar(&w.once)
-	set := func(v string) error { w.failOn = v; return nil }
 	cmd.Flag("fail-on", "With --once: say nothing and end with 0 unless it is at least a ticket, or a page. For a prolog, whose failure drains the node.").
-		PlaceHolder("ticket|page").SetValue(setting.OneOf("fail-on", []string{"ticket", "page"}, set, func() string { return w.failOn }))
+		PlaceHolder("ticket|page").SetValue(setting.OneOf("fail-on", &w.failOn, "ticket", "page"))
 	cmd.Flag("interval", "Time between two looks.").Default("2s").SetValue(setting.Duration("interval", &w.interval, time.Second, time.Hour))
 	cmd.Flag("top", "Processes that are listed, those that hold most.").Default("10").SetValue(setting.Int("top", &w.top, 0, 1000))
 	cmd.Flag("http.config.file", "Basic authentication, TLS and so on for the exporter: the http_config of Prometheus's configuration.").StringVar(&w.httpConfig)

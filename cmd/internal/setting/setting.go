@@ -162,16 +162,12 @@ func Checked(flag string, p *string, check func(string) error) *Value {
 	}
 }
 
-// OneOf hands what it is given to set, one of the choices.
-func OneOf(flag string, choices []string, set func(string) error, show func() string) *Value {
-	return &Value{
-		flag: flag,
-		set: func(s string) error {
-			if !slices.Contains(choices, s) {
-				return fmt.Errorf("choose one of %s", strings.Join(choices, ", "))
-			}
-			return set(s)
-		},
-		show: show,
-	}
+// OneOf is one of the choices.
+func OneOf(flag string, p *string, choices ...string) *Value {
+	return Checked(flag, p, func(s string) error {
+		if !slices.Contains(choices, s) {
+			return fmt.Errorf("choose one of %s", strings.Join(choices, ", "))
+		}
+		return nil
+	})
 }

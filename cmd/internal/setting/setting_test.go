@@ -35,7 +35,7 @@ func TestValues(t *testing.T) {
 		{Bytes("x", &b, 1, 1<<20), "64KiB", "64KiB", "2MiB", "--x=2MiB: must be between 1B and 1MiB"},
 		{Duration("x", &d, time.Second, time.Hour), "0.5h", "30m", "", `--x="": is not a duration, such as 500ms, 90s, 1h30m or 1d`},
 		{Checked("x", &s, accept), "yes", "yes", "no\n", `--x="no\n": say yes`},
-		{OneOf("x", []string{"a", "b"}, func(v string) error { s = v; return nil }, func() string { return s }), "b", "b", "c", "--x=c: choose one of a, b"},
+		{OneOf("x", &s, "a", "b"), "b", "b", "c", "--x=c: choose one of a, b"},
 	} {
 		if err := tt.value.Set(tt.set); err != nil || tt.value.String() != tt.show {
 			t.Errorf("%q: %q, %v", tt.set, tt.value, err)
