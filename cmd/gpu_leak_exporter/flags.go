@@ -76,14 +76,6 @@ type config struct {
 // ofFleet reports whether the GPUs are those of a Prometheus, and not of this host.
 func (c *config) ofFleet() bool { return c.source.Kind == source.Prometheus }
 
-// fleet returns how GPUs are exported that are not those of this host.
-func (c *config) fleet() collector.Fleet {
-	if !c.ofFleet() {
-		return collector.Fleet{}
-	}
-	return collector.Fleet{Labels: c.source.Fleet.Labels}
-}
-
 // groups returns the parts of the slow reading that an enabled family shows.
 func (c *config) groups() []gpu.Group {
 	if c.ofFleet() {
@@ -306,8 +298,8 @@ func (p *parser) check() error {
 	}
 	d, interval := &c.detector, humanize.FormatDuration(c.source.Interval)
 	switch least := c.minWindow(); {
-	case c.source.Kind == source.NVML && p.speed:
-		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed")
+	case p.speed && (c.source.Kind == source.NVML || c.ofFleet()):
+		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: others have no speed")
 	case c.source.SlowInterval < c.source.Interval:
 		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", humanize.FormatDuration(c.source.SlowInterval), interval)
 	case d.Windows[0] < least:

@@ -58,8 +58,6 @@ func (p *parser) checkFleet() error {
 		c.processDetail = collector.DetailGrowing
 	}
 	switch {
-	case p.speed:
-		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a Prometheus has no speed")
 	case c.source.Interval < minFleetInterval:
 		return fmt.Errorf("--sample.interval=%s: must be %s or more with --source=prometheus:URL", humanize.FormatDuration(c.source.Interval), humanize.FormatDuration(minFleetInterval))
 	case c.stateFile != "":

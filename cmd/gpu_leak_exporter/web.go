@@ -74,7 +74,7 @@ func harden(next http.Handler) http.Handler {
 // newMetrics returns the handler of the metrics: those of GPUs, and more, which are about the source of the GPUs.
 func newMetrics(cfg *config, state func() *collector.State, bounds *limits.Limits, logger *slog.Logger, more []prometheus.Collector) (http.Handler, error) {
 	c, err := collector.New(state, collector.Options{
-		Enabled: cfg.families, ProcessCommand: cfg.workload.Command, Fleet: cfg.fleet(), ProcessDetail: cfg.processDetail,
+		Enabled: cfg.families, ProcessCommand: cfg.workload.Command, Fleet: collector.Fleet{Labels: cfg.source.Fleet.Labels}, ProcessDetail: cfg.processDetail,
 	})
 	if err != nil {
 		return nil, err

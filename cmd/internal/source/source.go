@@ -44,9 +44,6 @@ type Config struct {
 	Fleet fleet.Config
 }
 
-// choices are what SetSpec takes.
-const choices = "choose nvml, sim:SCENARIO, replay:FILE or prometheus:URL"
-
 // SetSpec sets Kind and Name from nvml, sim:SCENARIO, replay:FILE or prometheus:URL.
 func (c *Config) SetSpec(spec string) error {
 	kind, name, named := strings.Cut(spec, ":")
@@ -59,20 +56,13 @@ func (c *Config) SetSpec(spec string) error {
 	case k == Replay:
 		return errors.New("name a recording: replay:FILE")
 	case k == Prometheus:
-		return c.setPrometheus(name)
+		if _, err := promapi.ParseURL(name); err != nil {
+			return errors.New("the address must be one such as http://localhost:9090, without ? and #")
+		}
+		c.Kind, c.Name = k, name
+		return nil
 	}
-	return errors.New(choices)
-}
-
-func (c *Config) setPrometheus(address string) error {
-	if address == "" {
-		return errors.New("name a Prometheus: prometheus:http://localhost:9090")
-	}
-	if _, err := promapi.ParseURL(address); err != nil {
-		return errors.New("the address must be one such as http://localhost:9090, without ? and #")
-	}
-	c.Kind, c.Name = Prometheus, address
-	return nil
+	return errors.New("choose nvml, sim:SCENARIO, replay:FILE or prometheus:URL")
 }
 
 // Spec returns what SetSpec takes, but for who asks a Prometheus.
