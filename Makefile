@@ -137,8 +137,9 @@ screenshots: e2e-packages ## make the pictures of /predict in docs/ from the run
 	cd e2e && $(GO) test -tags e2e,screenshots -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' . -screenshots.dir=$(CURDIR)/docs
 
 .PHONY: faults
-faults: ## all faults that the exporter has to withstand, and their table e2e/FAULTS.md; an hour and a half
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=FAULTS.md
+faults: ## all faults that the exporter has to withstand, and their table bin/FAULTS.md; an hour and a half
+	mkdir -p $(BIN)
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 3h -run '^TestFaults' . -faults.all -faults.file=$(BIN)/FAULTS.md
 
 .PHONY: bench-fleet
 bench-fleet: ## what 10,000 GPUs of a Prometheus cost; ten minutes
@@ -213,12 +214,13 @@ bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 .PHONY: bench-cost
-bench-cost: ## measure what the exporter itself costs, and write e2e/COST.md (15 minutes)
-	cd e2e && $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=COST.md
+bench-cost: ## measure what the exporter itself costs, and write bin/COST.md (15 minutes)
+	mkdir -p $(BIN)
+	cd e2e && $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=$(BIN)/COST.md
 
 .PHONY: bench-rules
-bench-rules: mixin ## measure what the rules cost a Prometheus of 200 and 1,000 nodes, and write e2e/RULES.md (5 minutes, 8 GiB)
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -count=1 -timeout 1h -run '^TestRulesCost$$' ./mixin -rules.nodes=200,1000 -rules.file=$(CURDIR)/e2e/RULES.md
+bench-rules: mixin ## measure what the rules cost a Prometheus of 200 and 1,000 nodes, and write bin/RULES.md (5 minutes, 8 GiB)
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -count=1 -timeout 1h -run '^TestRulesCost$$' ./mixin -rules.nodes=200,1000 -rules.file=$(BIN)/RULES.md
 
 # Seeds 1 to 100 are for tuning; what is published comes from others.
 .PHONY: bench-detect

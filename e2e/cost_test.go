@@ -32,7 +32,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-// What the exporter itself costs. make bench-cost measures all loads and writes the table COST.md.
+// What the exporter itself costs. make bench-cost measures all loads and writes the table to bin/COST.md.
 var (
 	costFile = flag.String("cost.file", "", "measure what the exporter costs, and write the table to this file; - is the log")
 	costOnly = flag.String("cost.only", "", "measure this load only, such as 8x8/100")

@@ -28,7 +28,7 @@ import (
 )
 
 // The suite of faults. By default it takes a sample that is drawn by -faults.seed; make faults runs all,
-// and writes the table FAULTS.md.
+// and writes the table to bin/FAULTS.md.
 var (
 	faultsAll  = flag.Bool("faults.all", false, "run all faults, not a sample of them")
 	faultsSeed = flag.Uint64("faults.seed", 1, "what the sample is drawn by")
@@ -99,17 +99,11 @@ func (t *faultTable) add(seen *faultKind) {
 	k.leaks += seen.leaks
 }
 
-// table is what was seen, with the rows of an earlier one that were not.
-func (t *faultTable) table(earlier string) string {
+// table is what was seen.
+func (t *faultTable) table() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var rows []string
-	for line := range strings.Lines(earlier) {
-		name, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |")
-		if ok && name != "fault" && !slices.ContainsFunc(t.rows, func(k *faultKind) bool { return k.Name == name }) {
-			rows = append(rows, line)
-		}
-	}
 	for _, k := range t.rows {
 		lost, recovery := "none is healthy", k.recovery.Round(10*time.Millisecond).String()
 		switch {
@@ -138,20 +132,12 @@ func (t *faultTable) finish() error {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	fmt.Printf("\n%s\n", t.table(""))
+	table := t.table()
+	fmt.Printf("\n%s\n", table)
 	if *faultsFile == "" {
 		return nil
 	}
-	b, err := os.ReadFile(*faultsFile)
-	if err != nil {
-		return err
-	}
-	head, earlier, found := strings.Cut(string(b), "\n|---|")
-	if !found {
-		return fmt.Errorf("%s has no table", *faultsFile)
-	}
-	head = head[:strings.LastIndex(head, "\n")+1] // without the names of the columns
-	return os.WriteFile(*faultsFile, []byte(head+t.table(earlier)), 0o644)
+	return os.WriteFile(*faultsFile, []byte(table), 0o644)
 }
 
 // watch scrapes for that long as a Prometheus does that keeps its connection, and notes what it sees. connected, if

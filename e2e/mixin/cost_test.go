@@ -35,7 +35,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-// make bench-rules measures what each rule costs, and writes the table.
+// make bench-rules measures what each rule costs, and writes the table to bin/RULES.md.
 var (
 	costNodes  = flag.String("rules.nodes", "", "measure what the rules cost for so many nodes, such as 200,1000")
 	costLeaks  = flag.Int("rules.leaking", 20, "one node of so many has leaks, the others have none")
