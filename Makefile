@@ -1,5 +1,4 @@
-# Needs make, bash, Go and gcc. Whatever else a target uses is built from the
-# exact versions in the modules of e2e/tools, into bin/.
+# Needs make, bash, Go and gcc. Whatever else a target uses is built into bin/, each program in an exact version.
 
 SHELL         := /bin/bash
 .SHELLFLAGS   := -euo pipefail -c
@@ -9,7 +8,6 @@ SHELL         := /bin/bash
 GO            ?= go
 BIN           := $(CURDIR)/bin
 GOLANGCI_LINT := $(BIN)/golangci-lint
-GOLANGCI_LINT_VERSION := v2.15.0
 
 # go-nvml calls the driver's library through cgo and binds its symbols when they
 # are first used: neither -static nor -Wl,-z,now can work. The flag silences 50
@@ -31,14 +29,32 @@ LDFLAGS := -X $(PKG_VERSION).Version=$(VERSION) \
 	-X $(PKG_VERSION).Branch=$(BRANCH) \
 	-X $(PKG_VERSION).BuildDate=$(BUILD_DATE)
 
-# All modules of this repository but the tools that hold no code of ours.
-MODULES := . e2e e2e/bench e2e/tools/dashboardlint
+# All modules of this repository.
+MODULES := . e2e e2e/bench e2e/tools
 
 # Real logs, for tests and measurements; what reads them does without.
 TRACES := $(CURDIR)/../shared/traces
 
 # Runs `go test -json`, prints what a reader needs and fails on a skipped test.
 GOTEST := $(BIN)/gotest -allow-skip=traces:=$(TRACES) -summary=$(BIN)/test-summary.txt --
+
+# Programs of others, by package and version. A checksum database, or the go.sum of the program, holds what they are built from.
+INSTALLED := $(BIN)/.installed
+BUILT     := $(BIN)/.built
+LINTER        := $(INSTALLED)/github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+JSONNET       := $(patsubst %,$(INSTALLED)/github.com/google/go-jsonnet/cmd/%@v0.22.0,jsonnet jsonnet-lint jsonnetfmt)
+# Later versions of the module have no web assets.
+ALERTMANAGER  := $(patsubst %,$(INSTALLED)/github.com/prometheus/alertmanager/cmd/%@v0.31.1,alertmanager amtool)
+HELM          := $(INSTALLED)/helm.sh/helm/v4/cmd/helm@v4.3.1
+ACTIONLINT    := $(INSTALLED)/github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+RELEASE_TOOLS := $(INSTALLED)/github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2 $(INSTALLED)/github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
+PROMU         := $(BUILT)/github.com/prometheus/promu@v0.20.0
+PINT          := $(BUILT)/github.com/cloudflare/pint@v0.87.0
+# The version whose parser the tests use.
+PROMETHEUS    := $(BUILT)/github.com/prometheus/prometheus@$(shell sed -n 's,^\tgithub.com/prometheus/prometheus \(v[0-9.]*\)$$,\1,p' e2e/go.mod)
+$(PROMU): PACKAGES := .
+$(PINT): PACKAGES := ./cmd/pint
+$(PROMETHEUS): PACKAGES := ./cmd/prometheus ./cmd/promtool
 
 # What make hardware hands to e2e/hardware/run.py, and what make hardware-bundle writes.
 HARDWARE_FLAGS  ?=
@@ -81,7 +97,7 @@ demo-ports:
 	@$(BIN)/demostack -check $(DEMO_STACK_FLAGS)
 
 .PHONY: demo-stack
-demo-stack: demo-ports build $(BIN)/.tools $(BIN)/.alertmanager ## run the exporter, Prometheus and Alertmanager on simulated GPUs, and print the pages; Ctrl-C ends it
+demo-stack: demo-ports build $(JSONNET) $(PROMETHEUS) $(ALERTMANAGER) ## run the exporter, Prometheus and Alertmanager on simulated GPUs, and print the pages; Ctrl-C ends it
 	@exec $(BIN)/demostack -root=. $(DEMO_STACK_FLAGS)
 
 # What the tests of one package may take; they take a minute. What hangs is ended
@@ -115,7 +131,7 @@ vet:
 E2E_TESTS = $(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' e2e | xargs grep -hoE '^func Test[A-Za-z0-9_]+' | cut -d' ' -f2 | paste -sd'|')
 
 .PHONY: e2e
-e2e: tools $(BIN)/helm lint-tool $(BIN)/gotest ## the tests that need Prometheus and other programs
+e2e: tools $(HELM) $(BIN)/gotest ## the tests that need Prometheus and other programs
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator
 	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -run '^($(E2E_TESTS))$$' -skip '^TestRelease' ./...
@@ -123,7 +139,7 @@ e2e: tools $(BIN)/helm lint-tool $(BIN)/gotest ## the tests that need Prometheus
 # What a change may break without a test of make test or make e2e noticing: faults at random, a browser, containerd, a fleet,
 # what queries cost, whole incidents.
 .PHONY: ci-nightly
-ci-nightly: tools $(BIN)/helm lint-tool e2e-packages $(BIN)/gotest ## all tests, those too that take long: before a release, and each night; half an hour
+ci-nightly: tools $(HELM) e2e-packages $(BIN)/gotest ## all tests, those too that take long: before a release, and each night; half an hour
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=6 -schedules.time=1h
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e,nightly -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
 
@@ -169,7 +185,7 @@ hardware-bundle: build ## pack the binaries and the hardware suite, for a machin
 		gpu_leak_exporter gpuleaktool LICENSE e2e/hardware/README.md e2e/hardware/run.py e2e/hardware/suite/*.py e2e/hardware/programs/*.py probe/gpu_leak_probe.py
 
 .PHONY: lint
-lint: lint-tool tools $(BIN)/.release check-format checkrules ## golangci-lint, formats, rules, jsonnet and workflows
+lint: lint-tool tools $(ACTIONLINT) check-format checkrules ## golangci-lint, formats, rules, jsonnet and workflows
 	$(BIN)/actionlint -shellcheck= -pyflakes=
 	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --config=$(CURDIR)/.golangci.yml ./...); done
 	for m in $(MODULES); do (cd $$m && GOFLAGS= $(GO) mod tidy -diff); done
@@ -266,16 +282,16 @@ fuzz: ## run each fuzz test for FUZZTIME
 	done
 
 .PHONY: release
-release: $(BIN)/.tools $(BIN)/.release $(BIN)/helm release-packages ## what a release has, in .tarballs: tarballs, deb, rpm, SBOM, checksums
+release: $(PROMU) $(RELEASE_TOOLS) $(HELM) release-packages ## what a release has, in .tarballs: tarballs, deb, rpm, SBOM, checksums
 	deploy/release.sh $(BIN) .tarballs
 
 .PHONY: check-release
-check-release: tools $(BIN)/.release $(BIN)/helm release-packages e2e-packages ## make a release twice, install it, run its binaries and its image; twenty minutes
+check-release: tools $(RELEASE_TOOLS) $(HELM) release-packages e2e-packages ## make a release twice, install it, run its binaries and its image; twenty minutes
 	dpkg -s buildah qemu-user >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq --yes --no-install-recommends buildah qemu-user; }
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^Test(Release|Image)' . -release.twice
 
 .PHONY: check-cluster
-check-cluster: $(BIN)/helm $(BIN)/.kubernetes ## apply the chart and the manifests to a real Kubernetes API server; half a minute, and four minutes to build it
+check-cluster: $(HELM) $(BIN)/.kubernetes ## apply the chart and the manifests to a real Kubernetes API server; half a minute, and four minutes to build it
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCluster$$' .
 
 .PHONY: image
@@ -283,7 +299,7 @@ image: release ## the container image of a release for amd64 and arm64, as .tarb
 	deploy/image/build.sh .build .tarballs/image.tar
 
 .PHONY: manifests
-manifests: $(BIN)/helm ## render the manifests of examples/kubernetes from the chart
+manifests: $(HELM) ## render the manifests of examples/kubernetes from the chart
 	deploy/helm/manifests.sh $(BIN)/helm examples/kubernetes
 
 .PHONY: release-packages
@@ -293,56 +309,44 @@ release-packages:
 	done
 
 .PHONY: tools
-tools: $(BIN)/.tools $(BIN)/.alertmanager $(BIN)/dashboardlint ## build Prometheus, Alertmanager, jsonnet, promu and pint into bin/
+tools: $(JSONNET) $(PINT) $(PROMU) $(PROMETHEUS) $(ALERTMANAGER) $(BIN)/dashboardlint ## build Prometheus, Alertmanager, jsonnet, promu and pint into bin/
 
-# One link of seven programs is what takes the time, hence a stamp.
-$(BIN)/.tools: e2e/tools/go.mod e2e/tools/go.sum
-	mkdir -p $(BIN)
-	cd e2e/tools && CGO_ENABLED=0 $(GO) build -trimpath -tags remove_all_sd -ldflags '-s -w' -o $(BIN)/ tool
+.PHONY: lint-tool
+lint-tool: $(LINTER)
+
+# The name of a stamp has the version, so another version is built again.
+$(BIN)/.installed/%:
+	mkdir -p $(@D)
+	GOFLAGS= GOBIN=$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $*
+	rm -f $(firstword $(subst @, ,$@))@*
 	touch $@
 
-# Alertmanager and amtool. Prometheus asks for a version of this module that has
-# no web assets, hence a module of their own.
-$(BIN)/.alertmanager: e2e/tools/alertmanager/go.mod e2e/tools/alertmanager/go.sum
-	mkdir -p $(BIN)
-	cd e2e/tools/alertmanager && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
+# go install refuses Prometheus, which replaces a module, and asks for a list of versions of promu and pint, which not
+# every proxy has. In the folder of a module its own go.mod and go.sum hold.
+$(BIN)/.built/%:
+	mkdir -p $(@D)
+	dir=$$($(GO) mod download -json $* | sed -n 's,.*"Dir": "\(.*\)".*,\1,p') && cd "$$dir" && \
+		GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath -tags remove_all_sd -ldflags '-s -w' -o $(BIN)/ $(PACKAGES)
+	rm -f $(firstword $(subst @, ,$@))@*
 	touch $@
-
-# nfpm, cyclonedx-gomod and actionlint, which ask for versions of modules that Prometheus does not build with.
-$(BIN)/.release: e2e/tools/release/go.mod e2e/tools/release/go.sum
-	mkdir -p $(BIN)
-	cd e2e/tools/release && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
-	touch $@
-
-$(BIN)/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
-	mkdir -p $(BIN)
-	cd e2e/tools/helm && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ tool
 
 # kube-apiserver, kube-controller-manager, kubectl and etcd. helm asks the server for its version, which is in no module.
 # The Prometheus operator's kinds are in files of its module.
-KUBERNETES_VERSION  := $(shell sed -n 's,^\tk8s.io/kubernetes \(v[0-9.]*\) .*,\1,p' e2e/tools/kubernetes/go.mod)
+KUBERNETES_VERSION  := $(shell sed -n 's,^\tk8s.io/kubernetes \(v[0-9.]*\) .*,\1,p' e2e/tools/go.mod)
 PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator@v0.89.0
-$(BIN)/.kubernetes: e2e/tools/kubernetes/go.mod e2e/tools/kubernetes/go.sum
+$(BIN)/.kubernetes: e2e/tools/go.mod e2e/tools/go.sum
 	mkdir -p $(BIN)/crds
-	cd e2e/tools/kubernetes && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' -o $(BIN)/ \
+	cd e2e/tools && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' -o $(BIN)/ \
 		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl
-	cd e2e/tools/kubernetes && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/etcd go.etcd.io/etcd/server/v3
+	cd e2e/tools && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/etcd go.etcd.io/etcd/server/v3
 	dir=$$($(GO) mod download -json $(PROMETHEUS_OPERATOR) | sed -n 's,.*"Dir": "\(.*\)".*,\1,p') && \
 		install -m 644 "$$dir"/example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,prometheusrules}.yaml $(BIN)/crds
 	touch $@
 
-$(BIN)/dashboardlint: $(wildcard e2e/tools/dashboardlint/*.go) e2e/tools/dashboardlint/go.mod e2e/tools/dashboardlint/go.sum
+# Grafana's linter needs packages of Prometheus that newer versions lack.
+$(BIN)/dashboardlint: $(wildcard e2e/tools/dashboardlint/*.go) e2e/tools/go.mod e2e/tools/go.sum
 	mkdir -p $(BIN)
-	cd e2e/tools/dashboardlint && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ .
-
-.PHONY: lint-tool
-lint-tool: $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION)
-
-# Its own documentation advises against building it in a shared module graph.
-$(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION):
-	mkdir -p $(BIN)
-	GOFLAGS= GOBIN=$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
-	touch $@
+	cd e2e/tools && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./dashboardlint
 
 $(BIN)/gotest: $(wildcard e2e/internal/gotest/*.go)
 	mkdir -p $(BIN)

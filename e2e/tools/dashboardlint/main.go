@@ -3,8 +3,8 @@
 
 // Command dashboardlint holds dashboards against the rules of Grafana's linter.
 //
-// The linter needs packages of Prometheus that newer versions lack, hence a module
-// of its own. Its own command does not build.
+// The linter needs packages of Prometheus that newer versions lack, which the tests use.
+// Its own command does not build.
 package main
 
 import (
