@@ -35,13 +35,14 @@ MODULES := . e2e e2e/bench e2e/tools
 # Real logs, for tests and measurements; what reads them does without.
 TRACES := $(CURDIR)/../shared/traces
 
-# Runs `go test -json`, prints what a reader needs and fails on a skipped test.
-GOTEST := $(BIN)/gotest -allow-skip=traces:=$(TRACES) -summary=$(BIN)/test-summary.txt --
+# Prints what a reader needs of `go test`, and fails on a skipped test.
+GOTEST := TRACES=$(TRACES) $(CURDIR)/.ci/gotest
 
 # Programs of others, by package and version. A checksum database, or the go.sum of the program, holds what they are built from.
 INSTALLED := $(BIN)/.installed
 BUILT     := $(BIN)/.built
 LINTER        := $(INSTALLED)/github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOTESTSUM     := $(INSTALLED)/gotest.tools/gotestsum@v1.13.0
 JSONNET       := $(patsubst %,$(INSTALLED)/github.com/google/go-jsonnet/cmd/%@v0.22.0,jsonnet jsonnet-lint jsonnetfmt)
 # Later versions of the module have no web assets.
 ALERTMANAGER  := $(patsubst %,$(INSTALLED)/github.com/prometheus/alertmanager/cmd/%@v0.31.1,alertmanager amtool)
@@ -101,13 +102,13 @@ demo-stack: demo-ports build $(JSONNET) $(PROMETHEUS) $(ALERTMANAGER) ## run the
 	@exec $(BIN)/demostack -root=. $(DEMO_STACK_FLAGS)
 
 # What the tests of one package may take; they take a minute. What hangs is ended
-# then, and gotest says what it was.
+# then, and go test says what it was.
 TEST_TIMEOUT := 10m
 # A leak that a real Prometheus has to see takes minutes: nine for all on two busy cores.
 E2E_TIMEOUT  := 30m
 
 .PHONY: test
-test: vet $(BIN)/gotest ## all tests that need Go and gcc only, with the race detector where there are goroutines
+test: vet $(GOTESTSUM) ## all tests that need Go and gcc only, with the race detector where there are goroutines
 	# The test cache does not see files outside of the module, such as traces.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -race $$($(GO) list ./... | grep -v -e '/detector$$' -e '/detector/internal/series$$')
 	# These start no goroutine, which a test in e2e checks, and take eight times as long with
@@ -131,7 +132,7 @@ vet:
 E2E_TESTS = $(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' e2e | xargs grep -hoE '^func Test[A-Za-z0-9_]+' | cut -d' ' -f2 | paste -sd'|')
 
 .PHONY: e2e
-e2e: tools $(HELM) $(BIN)/gotest ## the tests that need Prometheus and other programs
+e2e: tools $(HELM) $(GOTESTSUM) ## the tests that need Prometheus and other programs
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator
 	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -run '^($(E2E_TESTS))$$' -skip '^TestRelease' ./...
@@ -139,7 +140,7 @@ e2e: tools $(HELM) $(BIN)/gotest ## the tests that need Prometheus and other pro
 # What a change may break without a test of make test or make e2e noticing: faults at random, a browser, containerd, a fleet,
 # what queries cost, whole incidents.
 .PHONY: ci-nightly
-ci-nightly: tools $(HELM) e2e-packages $(BIN)/gotest ## all tests, those too that take long: before a release, and each night; half an hour
+ci-nightly: tools $(HELM) e2e-packages $(GOTESTSUM) ## all tests, those too that take long: before a release, and each night; half an hour
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=6 -schedules.time=1h
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e,nightly -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
 
@@ -222,7 +223,7 @@ checkrules: mixin dashboards ## check and test the rules, dashboards and example
 	$(BIN)/pint --offline --no-color --config mixin/pint.hcl lint --fail-on=warning dashboards/alerts.yaml dashboards/rules.yaml
 
 .PHONY: checkmetrics
-checkmetrics: tools $(BIN)/gotest ## hold what the exporter exposes against Prometheus's metric rules
+checkmetrics: tools $(GOTESTSUM) ## hold what the exporter exposes against Prometheus's metric rules
 	cd e2e && E2E_BIN=$(BIN) $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) -run '^TestCheckMetrics$$' .
 
 .PHONY: bench
@@ -347,10 +348,6 @@ $(BIN)/.kubernetes: e2e/tools/go.mod e2e/tools/go.sum
 $(BIN)/dashboardlint: $(wildcard e2e/tools/dashboardlint/*.go) e2e/tools/go.mod e2e/tools/go.sum
 	mkdir -p $(BIN)
 	cd e2e/tools && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./dashboardlint
-
-$(BIN)/gotest: $(wildcard e2e/internal/gotest/*.go)
-	mkdir -p $(BIN)
-	cd e2e && $(GO) build -o $@ ./internal/gotest
 
 .PHONY: clean
 clean: ## remove what was built
