@@ -54,7 +54,6 @@ type Option func(*options)
 
 type options struct {
 	missing []string
-	header  string
 	cc      string
 }
 
@@ -63,15 +62,10 @@ func Missing(symbols ...string) Option {
 	return func(o *options) { o.missing = append(o.missing, symbols...) }
 }
 
-// HeaderDir names the folder of nvml.h. Without it, the header is go-nvml's, at the version of the e2e module.
-func HeaderDir(dir string) Option {
-	return func(o *options) { o.header = dir }
-}
-
 // Build compiles the library into a folder under dir and returns its path. A library of the same sources, header and
-// options that lies there already is taken as it is, so that the packages of a test run can share one dir. It needs a C
-// compiler ($CC, or cc) and, without [HeaderDir], the go command and a working directory in the e2e module or its
-// source tree where it was compiled. Several processes may call it at once.
+// options that lies there already is taken as it is, so that the packages of a test run can share one dir. The header is
+// go-nvml's, at the version of the e2e module. It needs a C compiler ($CC, or cc), the go command, and a working directory
+// in the e2e module or its source tree where it was compiled. Several processes may call it at once.
 func Build(dir string, opts ...Option) (string, error) {
 	o := options{cc: os.Getenv("CC")}
 	if o.cc == "" {
@@ -80,13 +74,11 @@ func Build(dir string, opts ...Option) (string, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.header == "" {
-		var err error
-		if o.header, err = goNVMLHeader(); err != nil {
-			return "", fmt.Errorf("build fake NVML: %w", err)
-		}
+	header, err := goNVMLHeader()
+	if err != nil {
+		return "", fmt.Errorf("build fake NVML: %w", err)
 	}
-	files, err := generate(o)
+	files, err := generate(header, o)
 	if err != nil {
 		return "", fmt.Errorf("build fake NVML: %w", err)
 	}
@@ -124,9 +116,9 @@ func goNVMLHeader() (string, error) {
 	return "", fmt.Errorf("find go-nvml's nvml.h: %w", last)
 }
 
-// generate returns all files that are compiled, by name.
-func generate(o options) (map[string]string, error) {
-	header, err := os.ReadFile(filepath.Join(o.header, "nvml.h"))
+// generate returns all files that are compiled, by name, with the nvml.h of a folder.
+func generate(dir string, o options) (map[string]string, error) {
+	header, err := os.ReadFile(filepath.Join(dir, "nvml.h"))
 	if err != nil {
 		return nil, err
 	}

@@ -14,20 +14,15 @@ type Code string
 
 // Some return codes; any other can be spelled out.
 const (
-	Uninitialized    Code = "UNINITIALIZED"
-	NotSupported     Code = "NOT_SUPPORTED"
-	NoPermission     Code = "NO_PERMISSION"
-	NotFound         Code = "NOT_FOUND"
-	InsufficientSize Code = "INSUFFICIENT_SIZE"
-	DriverNotLoaded  Code = "DRIVER_NOT_LOADED"
-	Timeout          Code = "TIMEOUT"
-	GPUIsLost        Code = "GPU_IS_LOST"
-	ResetRequired    Code = "RESET_REQUIRED"
-	LibraryMismatch  Code = "LIB_RM_VERSION_MISMATCH"
-	InUse            Code = "IN_USE"
-	OutOfMemory      Code = "MEMORY"
-	NoData           Code = "NO_DATA"
-	UnknownError     Code = "UNKNOWN"
+	Uninitialized   Code = "UNINITIALIZED"
+	NotSupported    Code = "NOT_SUPPORTED"
+	NoPermission    Code = "NO_PERMISSION"
+	NotFound        Code = "NOT_FOUND"
+	DriverNotLoaded Code = "DRIVER_NOT_LOADED"
+	Timeout         Code = "TIMEOUT"
+	GPUIsLost       Code = "GPU_IS_LOST"
+	LibraryMismatch Code = "LIB_RM_VERSION_MISMATCH"
+	UnknownError    Code = "UNKNOWN"
 )
 
 // AnyInit matches all forms of nvmlInit in a [Fault].

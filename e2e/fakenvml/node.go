@@ -17,8 +17,8 @@ const MaxGPUs = 16
 // A Node is a machine with GPUs as its driver describes it. The zero value has no GPU; [NewNode] makes a realistic one.
 // Changes take effect with the next [Node.Write].
 type Node struct {
-	// Driver, NVML and Branch are the driver's version, the library's, and the driver's branch.
-	Driver, NVML, Branch string
+	// Driver and NVML are the driver's version, and the library's.
+	Driver, NVML string
 	// CUDA is the driver's CUDA version: 12080 is 12.8.
 	CUDA int
 	// Epoch is when the ramps start.
@@ -29,8 +29,6 @@ type Node struct {
 	Speed float64
 	// EnumerateAtInit counts the GPUs that were there at Init, as the driver does, rather than those of the script now.
 	EnumerateAtInit bool
-	// ConfidentialCompute is the feature that nvmlSystemGetConfComputeState tells; 0 is none.
-	ConfidentialCompute uint32
 	// GPUs, in the driver's order. A handle stays with its UUID: removing one shifts the indices of those behind it.
 	GPUs []GPU
 	// Faults, of which the first that matches a call acts.
@@ -89,16 +87,13 @@ type Memory struct {
 
 // A GPU is one device as its driver describes it. What a GPU does not offer is listed in Unsupported.
 type GPU struct {
-	UUID, Name, Serial, VBIOS, PartNumber, GSPFirmware string
+	UUID, Name, Serial, VBIOS string
 	// BusID is the PCI address as 00000000:3B:00.0.
 	BusID                          string
 	PCIDeviceID, PCISubsystemID    uint32 // device<<16 | vendor
-	Minor, Brand, Architecture     uint32 // as NVML numbers them
-	Cores, BoardID, ModuleID       uint32
-	MemoryBusWidth                 uint32    // bits
-	ComputeCapability              [2]uint32 // major, minor
-	Lost                           bool      // every call answers GPU_IS_LOST
-	Hidden                         bool      // lost, it is not counted either
+	Minor, Architecture            uint32 // as NVML numbers them
+	Lost                           bool   // every call answers GPU_IS_LOST
+	Hidden                         bool   // lost, it is not counted either
 	Memory                         Memory
 	BAR1Total                      uint64 // bytes
 	BAR1Used                       Ramp   // bytes
@@ -114,16 +109,14 @@ type GPU struct {
 	PState                         uint32
 	Clocks, MaxClocks              Clocks
 	ClockReasons, SupportedReasons uint64 // clocks event reasons, a bit mask
-	// Violations are the nanoseconds by NVML's nvmlPerfPolicyType_t; a missing one is not supported.
-	Violations     map[uint32]Ramp
-	ECC            ECC
-	RemappedRows   RemappedRows
-	RetiredPages   []RetiredPage
-	RetiredPending bool
-	RecoveryAction uint32 // as nvmlDeviceGpuRecoveryAction_t
-	PCIe           PCIe
-	NVLinks        map[uint32]NVLink // by link; a missing one is not supported
-	Modes          Modes
+	ECC                            ECC
+	RemappedRows                   RemappedRows
+	RetiredPages                   []RetiredPage
+	RetiredPending                 bool
+	RecoveryAction                 uint32 // as nvmlDeviceGpuRecoveryAction_t
+	PCIe                           PCIe
+	NVLinks                        map[uint32]NVLink // by link; a missing one is not supported
+	Modes                          Modes
 	// Fields are values of nvmlDeviceGetFieldValues beside those that follow from the rest: ECC mode and totals, energy,
 	// power and its limits, PCIe replays, remapped rows, recovery action. Others are not supported.
 	Fields    map[FieldKey]Field
@@ -154,7 +147,6 @@ const (
 	ThresholdAcousticMin
 	ThresholdAcousticCurrent
 	ThresholdAcousticMax
-	ThresholdGPSCurrent
 )
 
 // PowerLimits are in mW. Limit is the one that was set, Enforced the one that holds.
@@ -182,21 +174,14 @@ type ECCKey struct {
 
 // Locations of ECC errors, as NVML numbers them.
 const (
-	LocationL1           = 0
-	LocationL2           = 1
-	LocationDRAM         = 2
-	LocationRegisterFile = 3
-	LocationTexture      = 4
-	LocationTextureSHM   = 5
-	LocationCBU          = 6
-	LocationSRAM         = 7
+	LocationDRAM = 2
+	LocationSRAM = 7
 )
 
-// RemappedRows are row counts, and the row remapper's banks by what they have left.
+// RemappedRows are row counts.
 type RemappedRows struct {
-	Corrected, Uncorrected        uint32
-	Pending, Failed               bool
-	Max, High, Partial, Low, None uint32 // banks
+	Corrected, Uncorrected uint32
+	Pending, Failed        bool
 }
 
 // A RetiredPage is a page of a GPU older than Ampere. Cause 0 is several corrected errors, 1 an uncorrected one.
@@ -205,32 +190,24 @@ type RetiredPage struct {
 	Address, Stamp uint64 // Stamp: Unix seconds
 }
 
-// PCIe is the link's state. Throughput is in KB/s.
+// PCIe is the link's state.
 type PCIe struct {
-	Generation, MaxGeneration, GPUMaxGeneration uint32
-	Width, MaxWidth                             uint32
-	Replays                                     uint32
-	ThroughputTX, ThroughputRX                  uint32
+	Generation, MaxGeneration uint32
+	Width, MaxWidth           uint32
+	Replays                   uint32
 }
 
 // An NVLink is one link of a GPU.
 type NVLink struct {
-	Active       bool
-	Version      uint32
-	Capabilities uint32 // bit mask by nvmlNvLinkCapability_t
-	RemoteType   uint32 // 0 GPU, 2 switch
-	RemoteBusID  string
+	Active bool
 	// Errors are the counters in NVML's order.
 	Replay, Recovery, CRCFlit, CRCData, ECCData uint64
 }
 
 // Modes are settings of a GPU, as NVML numbers them.
 type Modes struct {
-	Persistence, Accounting    bool
-	DisplayMode, DisplayActive bool
-	Compute, Virtualization    uint32
-	Addressing                 uint32 // 2 is ATS: memory coherent with the CPU's
-	NUMANode                   int32  // of its memory; -1: none
+	Addressing uint32 // 2 is ATS: memory coherent with the CPU's
+	NUMANode   int32  // of its memory; -1: none
 }
 
 // A FieldKey names a field value. Scope is mostly 0; for NVLink's it is the link.
@@ -264,21 +241,16 @@ type FieldType string
 
 // The types of field values.
 const (
-	FieldDouble    FieldType = "d"
 	FieldUint      FieldType = "u"
-	FieldUlong     FieldType = "ul"
 	FieldUlonglong FieldType = "ull"
-	FieldLonglong  FieldType = "sll"
 	FieldInt       FieldType = "si"
-	FieldUshort    FieldType = "us"
 )
 
 // A Field is the answer to one field of nvmlDeviceGetFieldValues.
 type Field struct {
 	Type  FieldType
-	Value Ramp    // signed values in two's complement
-	Real  float64 // of FieldDouble
-	Err   Code    // this field's return code; "" is success
+	Value Ramp // signed values in two's complement
+	Err   Code // this field's return code; "" is success
 }
 
 // A List is one of the driver's process lists.

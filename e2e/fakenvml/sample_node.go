@@ -16,7 +16,7 @@ const GiB = 1 << 30
 // The Epoch is now, and everything but energy stands still.
 func NewNode(n int) *Node {
 	node := &Node{
-		Driver: "570.124.06", NVML: "12.570.124.06", Branch: "r570_00", CUDA: 12080,
+		Driver: "570.124.06", NVML: "12.570.124.06", CUDA: 12080,
 		Epoch: time.Now().Truncate(time.Second),
 	}
 	for i := range n {
@@ -33,13 +33,11 @@ func newH100(i uint32) GPU {
 		UUID:   fmt.Sprintf("GPU-%08x-1111-2222-3333-4444555566%02x", 0xA0000000+i, i),
 		Name:   "NVIDIA H100 80GB HBM3",
 		Serial: fmt.Sprintf("16529230%05d", 100+i), VBIOS: fmt.Sprintf("96.00.74.00.%02X", i+1),
-		PartNumber: "692-2G520-0200-000", GSPFirmware: "570.124.06",
 		BusID:       fmt.Sprintf("00000000:%02X:00.0", 0x1B+9*i),
 		PCIDeviceID: 0x233010DE, PCISubsystemID: 0x16C110DE,
-		Minor: i, Brand: 14, Architecture: 9, Cores: 16896, MemoryBusWidth: 5120, BoardID: 0x1B00 + i, ModuleID: i + 1,
-		ComputeCapability: [2]uint32{9, 0},
-		Memory:            Memory{Total: 81559 << 20, Reserved: 551 << 20, Used: Constant(uint64(4+i) << 20), AddProcesses: true},
-		BAR1Total:         128 * GiB, BAR1Used: Constant(uint64(2+i) << 20),
+		Minor: i, Architecture: 9,
+		Memory:    Memory{Total: 81559 << 20, Reserved: 551 << 20, Used: Constant(uint64(4+i) << 20), AddProcesses: true},
+		BAR1Total: 128 * GiB, BAR1Used: Constant(uint64(2+i) << 20),
 		Utilization:       Utilization{SM: 40 + i, Memory: 20 + i, Encoder: i, Decoder: 1 + i, JPEG: 2 + i, OFA: 3 + i},
 		UtilizationPeriod: 167 * time.Millisecond,
 		Temperature:       int32(35 + i),
@@ -50,16 +48,14 @@ func newH100(i uint32) GPU {
 		MaxClocks:   Clocks{Graphics: 1980, SM: 1981, Memory: 2620, Video: 1982},
 		// Power cap now; GPU idle, application clocks, power cap, slowdowns known.
 		ClockReasons: 4, SupportedReasons: 0x1FF,
-		Violations:     map[uint32]Ramp{0: Constant(uint64(5000 + i)), 1: Constant(uint64(6000 + i))},
 		ECC:            h100ECC(i),
-		RemappedRows:   RemappedRows{Corrected: i, Uncorrected: 1 + i, Max: 2558, High: 1, Partial: 1},
+		RemappedRows:   RemappedRows{Corrected: i, Uncorrected: 1 + i},
 		RecoveryAction: 0,
 		PCIe: PCIe{
-			Generation: 4, MaxGeneration: 5, GPUMaxGeneration: 5, Width: 8, MaxWidth: 16, Replays: 3 + i,
-			ThroughputTX: 1000 + i, ThroughputRX: 2000 + i,
+			Generation: 4, MaxGeneration: 5, Width: 8, MaxWidth: 16, Replays: 3 + i,
 		},
 		NVLinks:     map[uint32]NVLink{},
-		Modes:       Modes{Persistence: true, NUMANode: -1},
+		Modes:       Modes{NUMANode: -1},
 		Fields:      h100Fields(i),
 		EventTypes:  EventSingleBitECC | EventDoubleBitECC | EventXID | EventClock | EventPState | EventMIG,
 		MIG:         MIG{MaxDevices: 7, Profiles: h100Profiles()},
@@ -73,8 +69,7 @@ func newH100(i uint32) GPU {
 func (g *GPU) addNVLinks(i uint32) {
 	for l := range uint32(18) {
 		g.NVLinks[l] = NVLink{
-			Active: l != 17, Version: 4, Capabilities: 0x2D, RemoteType: 2,
-			RemoteBusID: fmt.Sprintf("00000000:%02X:00.0", 0xC0+l%4), Replay: uint64(i), Recovery: uint64(l), CRCFlit: uint64(l + i),
+			Active: l != 17, Replay: uint64(i), Recovery: uint64(l), CRCFlit: uint64(l + i),
 		}
 		g.Fields[FieldKey{FieldNVLinkDataTX, l}] = Field{Type: FieldUlonglong, Value: Constant(uint64(1_000_000*i + 1000 + l))}
 		g.Fields[FieldKey{FieldNVLinkDataRX, l}] = Field{Type: FieldUlonglong, Value: Constant(uint64(1_000_000*i + 2000 + l))}
@@ -117,9 +112,8 @@ func h100Fields(i uint32) map[FieldKey]Field {
 
 // becomeAda makes an RTX 6000 Ada out of an H100, with other numbers that stay distinct.
 func (g *GPU) becomeAda() {
-	g.Name, g.Brand, g.Architecture, g.ComputeCapability = "NVIDIA RTX 6000 Ada Generation", 13, 8, [2]uint32{8, 9}
-	g.PCIDeviceID, g.PCISubsystemID, g.PartNumber = 0x26B110DE, 0x16A110DE, "900-5G133-2200-000"
-	g.Cores, g.MemoryBusWidth = 18176, 384
+	g.Name, g.Architecture = "NVIDIA RTX 6000 Ada Generation", 8
+	g.PCIDeviceID, g.PCISubsystemID = 0x26B110DE, 0x16A110DE
 	g.Memory.Total, g.Memory.Reserved = 49140<<20, 636<<20
 	g.BAR1Total = 64 * GiB
 	g.Thresholds = nil

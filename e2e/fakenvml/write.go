@@ -58,7 +58,6 @@ func (n *Node) Script() ([]byte, error) {
 	w.line("fakenvml", 1)
 	w.line("driver", n.Driver)
 	w.line("nvml", n.NVML)
-	w.line("branch", n.Branch)
 	w.line("cuda", n.CUDA)
 	w.line("epoch", unix(n.Epoch))
 	if !n.Clock.IsZero() {
@@ -70,7 +69,6 @@ func (n *Node) Script() ([]byte, error) {
 	if n.EnumerateAtInit {
 		w.line("enumerate", "init")
 	}
-	w.line("confidential", n.ConfidentialCompute)
 	for _, f := range n.Faults {
 		w.line(f)
 	}
@@ -166,24 +164,14 @@ func (w *scriptWriter) identity(g *GPU) {
 	w.line("name", g.Name)
 	w.line("serial", g.Serial)
 	w.line("vbios", g.VBIOS)
-	w.line("part_number", g.PartNumber)
-	w.line("gsp", g.GSPFirmware)
 	w.line("bus_id", g.BusID)
 	w.line("pci_id", g.PCIDeviceID)
 	w.line("pci_subsystem", g.PCISubsystemID)
 	w.line("minor", g.Minor)
-	w.line("brand", g.Brand)
 	w.line("architecture", g.Architecture)
-	w.line("cores", g.Cores)
-	w.line("bus_width", g.MemoryBusWidth)
-	w.line("board", g.BoardID)
-	w.line("module", g.ModuleID)
-	w.line("compute_capability", g.ComputeCapability[0], g.ComputeCapability[1])
 	w.line("lost", g.Lost)
 	w.line("hidden", g.Hidden)
-	m := g.Modes
-	w.line("modes", m.Persistence, m.Compute, m.DisplayMode, m.DisplayActive, m.Accounting, m.Virtualization, m.Addressing,
-		m.NUMANode)
+	w.line("modes", g.Modes.Addressing, g.Modes.NUMANode)
 }
 
 func (w *scriptWriter) thermal(g *GPU) {
@@ -198,9 +186,6 @@ func (w *scriptWriter) thermal(g *GPU) {
 		w.line("fan", percent)
 	}
 	w.line("reasons", g.ClockReasons, g.SupportedReasons)
-	for _, policy := range sortedKeys(g.Violations) {
-		w.line("violation", policy, g.Violations[policy])
-	}
 }
 
 func (w *scriptWriter) power(g *GPU) {
@@ -223,7 +208,6 @@ func (w *scriptWriter) ecc(g *GPU) {
 	}
 	r := g.RemappedRows
 	w.line("remapped", r.Corrected, r.Uncorrected, r.Pending, r.Failed)
-	w.line("histogram", r.Max, r.High, r.Partial, r.Low, r.None)
 	for _, p := range g.RetiredPages {
 		w.line("retired", p.Cause, p.Address, p.Stamp)
 	}
@@ -233,12 +217,10 @@ func (w *scriptWriter) ecc(g *GPU) {
 
 func (w *scriptWriter) links(g *GPU) {
 	p := g.PCIe
-	w.line("pcie", p.Generation, p.MaxGeneration, p.GPUMaxGeneration, p.Width, p.MaxWidth, p.Replays, p.ThroughputTX,
-		p.ThroughputRX)
+	w.line("pcie", p.Generation, p.MaxGeneration, p.Width, p.MaxWidth, p.Replays)
 	for _, i := range sortedKeys(g.NVLinks) {
 		l := g.NVLinks[i]
-		w.line("link", i, l.Active, l.Version, l.Capabilities, l.RemoteType, cmp.Or(l.RemoteBusID, "-"), l.Replay, l.Recovery,
-			l.CRCFlit, l.CRCData, l.ECCData)
+		w.line("link", i, l.Active, l.Replay, l.Recovery, l.CRCFlit, l.CRCData, l.ECCData)
 	}
 }
 
@@ -250,8 +232,6 @@ func (w *scriptWriter) fields(g *GPU) {
 		switch f := g.Fields[k]; {
 		case f.Err != "":
 			w.line("field", k.ID, k.Scope, "error="+string(f.Err))
-		case f.Type == FieldDouble:
-			w.line("field", k.ID, k.Scope, f.Type, strconv.FormatFloat(f.Real, 'g', -1, 64))
 		default:
 			w.line("field", k.ID, k.Scope, f.Type, f.Value)
 		}

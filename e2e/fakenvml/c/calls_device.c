@@ -30,13 +30,6 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *out, unsigned int len)
 GETTER_STRING(nvmlDeviceGetUUID, WANT_DEVICE, c.mig ? c.mig->uuid : g->uuid)
 GETTER_STRING(nvmlDeviceGetSerial, WANT_GPU, g->serial)
 GETTER_STRING(nvmlDeviceGetVbiosVersion, WANT_GPU, g->vbios)
-GETTER_STRING(nvmlDeviceGetBoardPartNumber, WANT_GPU, g->part_number)
-
-nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *out)
-{
-	BEGIN(nvmlDeviceGetGspFirmwareVersion, device, WANT_GPU);
-	END(copy_string(out, NVML_GSP_FIRMWARE_VERSION_BUF_SIZE, g->gsp_version));
-}
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *out)
 {
@@ -59,22 +52,7 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *out)
 }
 
 GETTER(nvmlDeviceGetMinorNumber, unsigned int, g->minor)
-GETTER(nvmlDeviceGetModuleId, unsigned int, g->module_id)
-GETTER(nvmlDeviceGetBoardId, unsigned int, g->board_id)
-GETTER(nvmlDeviceGetMultiGpuBoard, unsigned int, 0)
-GETTER(nvmlDeviceGetBrand, nvmlBrandType_t, (nvmlBrandType_t)g->brand)
 GETTER(nvmlDeviceGetArchitecture, nvmlDeviceArchitecture_t, g->architecture)
-GETTER(nvmlDeviceGetNumGpuCores, unsigned int, g->cores)
-GETTER(nvmlDeviceGetMemoryBusWidth, unsigned int, g->memory_bus_width)
-
-nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
-{
-	BEGIN(nvmlDeviceGetCudaComputeCapability, device, WANT_DEVICE);
-	NEED(major && minor, INVALID_ARGUMENT);
-	*major = (int)g->cc_major;
-	*minor = (int)g->cc_minor;
-	END(NVML_SUCCESS);
-}
 
 nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *out)
 {
@@ -130,33 +108,11 @@ PCI_INFO(nvmlDeviceGetPciInfo, 1)
 PCI_INFO(nvmlDeviceGetPciInfo_v2, 2)
 PCI_INFO(nvmlDeviceGetPciInfo_v3, 3)
 
-nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *pci)
-{
-	BEGIN(nvmlDeviceGetPciInfoExt, device, WANT_GPU);
-	NEED(pci, INVALID_ARGUMENT);
-	NEED_VERSION(pci->version, PciInfoExt, 1);
-	unsigned int version = pci->version;
-	*pci = (nvmlPciInfoExt_t){.version = version, .domain = g->domain, .bus = g->bus, .device = g->device,
-				  .pciDeviceId = g->pci_id, .pciSubSystemId = g->pci_subsystem_id,
-				  .baseClass = 3, .subClass = 2}; // a 3D controller
-	snprintf(pci->busId, sizeof pci->busId, "%s", g->bus_id);
-	END(NVML_SUCCESS);
-}
-
 GETTER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, g->pcie_generation[0])
 GETTER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, g->pcie_generation[1])
-GETTER(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, g->pcie_generation[2])
 GETTER(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, g->pcie_width[0])
 GETTER(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, g->pcie_width[1])
 GETTER(nvmlDeviceGetPcieReplayCounter, unsigned int, g->pcie_replays)
-
-nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, nvmlPcieUtilCounter_t counter, unsigned int *out)
-{
-	BEGIN(nvmlDeviceGetPcieThroughput, device, WANT_GPU);
-	NEED(out && (unsigned int)counter < NVML_PCIE_UTIL_COUNT, INVALID_ARGUMENT);
-	*out = g->pcie_throughput[counter];
-	END(NVML_SUCCESS);
-}
 
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned int *out)
 {
@@ -195,19 +151,6 @@ nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTempe
 	END(NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int sensor, nvmlGpuThermalSettings_t *out)
-{
-	BEGIN(nvmlDeviceGetThermalSettings, device, WANT_GPU);
-	NEED(out && (sensor == 0 || sensor == NVML_THERMAL_TARGET_ALL), INVALID_ARGUMENT);
-	memset(out, 0, sizeof *out);
-	out->count = 1;
-	out->sensor[0] = (nvmlGpuThermalSettingsSensor_t){.controller = NVML_THERMAL_CONTROLLER_GPU_INTERNAL,
-							  .defaultMaxTemp = 127,
-							  .currentTemp = g->temperature,
-							  .target = NVML_THERMAL_TARGET_GPU};
-	END(NVML_SUCCESS);
-}
-
 nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int *out)
 {
 	BEGIN(nvmlDeviceGetNumFans, device, WANT_GPU);
@@ -238,21 +181,12 @@ GETTER(nvmlDeviceGetPowerUsage, unsigned int, (unsigned int)ramp_at(c.script, &g
 GETTER(nvmlDeviceGetPowerManagementLimit, unsigned int, g->power_limit)
 GETTER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned int, g->power_default)
 GETTER(nvmlDeviceGetEnforcedPowerLimit, unsigned int, g->power_enforced)
-GETTER(nvmlDeviceGetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
 GETTER(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, ramp_at(c.script, &g->energy))
 GETTER(nvmlDeviceGetPerformanceState, nvmlPstates_t, (nvmlPstates_t)g->pstate)
-GETTER(nvmlDeviceGetPowerState, nvmlPstates_t, (nvmlPstates_t)g->pstate)
 GETTER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, g->reasons)
 GETTER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, g->reasons)
 GETTER(nvmlDeviceGetSupportedClocksEventReasons, unsigned long long, g->supported_reasons)
 GETTER(nvmlDeviceGetSupportedClocksThrottleReasons, unsigned long long, g->supported_reasons)
-GETTER(nvmlDeviceGetPersistenceMode, nvmlEnableState_t, (nvmlEnableState_t)g->persistence)
-GETTER(nvmlDeviceGetComputeMode, nvmlComputeMode_t, (nvmlComputeMode_t)g->compute_mode)
-GETTER(nvmlDeviceGetDisplayMode, nvmlEnableState_t, (nvmlEnableState_t)g->display_mode)
-GETTER(nvmlDeviceGetDisplayActive, nvmlEnableState_t, (nvmlEnableState_t)g->display_active)
-GETTER(nvmlDeviceGetAccountingMode, nvmlEnableState_t, (nvmlEnableState_t)g->accounting_mode)
-GETTER(nvmlDeviceGetAccountingBufferSize, unsigned int, 4000)
-GETTER(nvmlDeviceGetVirtualizationMode, nvmlGpuVirtualizationMode_t, (nvmlGpuVirtualizationMode_t)g->virtualization)
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned int *min, unsigned int *max)
 {
@@ -274,16 +208,6 @@ nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, u
 
 CLOCK(nvmlDeviceGetClockInfo, clocks)
 CLOCK(nvmlDeviceGetMaxClockInfo, max_clocks)
-
-nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, nvmlPerfPolicyType_t policy, nvmlViolationTime_t *out)
-{
-	BEGIN(nvmlDeviceGetViolationStatus, device, WANT_GPU);
-	NEED(out && (unsigned int)policy < NVML_PERF_POLICY_COUNT, INVALID_ARGUMENT);
-	NEED(g->has_violation[policy], NOT_SUPPORTED);
-	out->referenceTime = script_now(c.script);
-	out->violationTime = ramp_at(c.script, &g->violations[policy]);
-	END(NVML_SUCCESS);
-}
 
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
 {
@@ -339,23 +263,6 @@ nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErro
 	END(ret);
 }
 
-nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
-					    nvmlEccCounterType_t counter, nvmlEccErrorCounts_t *out)
-{
-	BEGIN(nvmlDeviceGetDetailedEccErrors, device, WANT_GPU);
-	NEED(out, INVALID_ARGUMENT);
-	uint64_t n[4] = {0};
-	static const unsigned int locations[4] = {NVML_MEMORY_LOCATION_L1_CACHE, NVML_MEMORY_LOCATION_L2_CACHE,
-						  NVML_MEMORY_LOCATION_DEVICE_MEMORY,
-						  NVML_MEMORY_LOCATION_REGISTER_FILE};
-	ret = ecc_count(g, type, counter, NVML_MEMORY_LOCATION_COUNT, &n[0]);
-	for (int i = 0; ret == NVML_SUCCESS && i < 4; i++)
-		ecc_count(g, type, counter, locations[i], &n[i]);
-	if (ret == NVML_SUCCESS)
-		*out = (nvmlEccErrorCounts_t){n[0], n[1], n[2], n[3]};
-	END(ret);
-}
-
 nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrected, unsigned int *uncorrected,
 				       unsigned int *pending, unsigned int *failed)
 {
@@ -366,16 +273,6 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correc
 	*uncorrected = g->remapped[1];
 	*pending = g->remapped[2];
 	*failed = g->remapped[3];
-	END(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, nvmlRowRemapperHistogramValues_t *out)
-{
-	BEGIN(nvmlDeviceGetRowRemapperHistogram, device, WANT_GPU);
-	NEED(out, INVALID_ARGUMENT);
-	NEED(!g->mig_mode[0], NOT_SUPPORTED);
-	*out = (nvmlRowRemapperHistogramValues_t){g->histogram[0], g->histogram[1], g->histogram[2], g->histogram[3],
-						  g->histogram[4]};
 	END(NVML_SUCCESS);
 }
 
@@ -431,56 +328,12 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nv
 	END(NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link, unsigned int *out)
-{
-	LINK(nvmlDeviceGetNvLinkVersion);
-	*out = l->version;
-	END(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link, nvmlNvLinkCapability_t capability,
-					   unsigned int *out)
-{
-	LINK(nvmlDeviceGetNvLinkCapability);
-	NEED((unsigned int)capability < NVML_NVLINK_CAP_COUNT, INVALID_ARGUMENT);
-	*out = l->capabilities >> capability & 1;
-	END(NVML_SUCCESS);
-}
-
 nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter,
 					     unsigned long long *out)
 {
 	LINK(nvmlDeviceGetNvLinkErrorCounter);
 	NEED((unsigned int)counter < NVML_NVLINK_ERROR_COUNT, INVALID_ARGUMENT);
 	*out = l->errors[counter];
-	END(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *out)
-{
-	LINK(nvmlDeviceGetNvLinkRemoteDeviceType);
-	*out = (nvmlIntNvLinkDeviceType_t)l->remote_type;
-	END(NVML_SUCCESS);
-}
-
-static void put_remote(const struct link *l, nvmlPciInfo_t *pci, bool whole)
-{
-	struct gpu remote = {.bus_id = l->remote};
-	sscanf(l->remote, "%x:%x:%x", &remote.domain, &remote.bus, &remote.device);
-	put_pci(&remote, pci, whole ? 3 : 2);
-}
-
-nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *out)
-{
-	LINK(nvmlDeviceGetNvLinkRemotePciInfo);
-	put_remote(l, out, false);
-	END(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *out)
-{
-	LINK(nvmlDeviceGetNvLinkRemotePciInfo_v2);
-	put_remote(l, out, true);
 	END(NVML_SUCCESS);
 }
 

@@ -243,15 +243,3 @@ ENGINE(nvmlDeviceGetDecoderUtilization, decoder)
 ENGINE(nvmlDeviceGetJpgUtilization, jpeg)
 ENGINE(nvmlDeviceGetOfaUtilization, ofa)
 
-nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count, unsigned int *pids)
-{
-	BEGIN(nvmlDeviceGetAccountingPids, device, WANT_GPU);
-	NEED(count, INVALID_ARGUMENT);
-	NEED(g->accounting_mode, NOT_SUPPORTED);
-	unsigned int n = g->list_len[LIST_COMPUTE], room = *count;
-	*count = n;
-	NEED(room >= n && (pids || !n), INSUFFICIENT_SIZE);
-	for (unsigned int i = 0; i < n; i++)
-		pids[i] = g->processes[LIST_COMPUTE][i].pid;
-	END(NVML_SUCCESS);
-}

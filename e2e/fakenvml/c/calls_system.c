@@ -21,12 +21,6 @@ nvmlReturn_t nvmlInit_v2(void)
 	return fake_init(FN_nvmlInit_v2);
 }
 
-nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
-{
-	(void)flags;
-	return fake_init(FN_nvmlInitWithFlags);
-}
-
 nvmlReturn_t nvmlShutdown(void)
 {
 	return fake_shutdown();
@@ -59,14 +53,6 @@ const char *nvmlErrorString(nvmlReturn_t code)
 SYSTEM_STRING(nvmlSystemGetDriverVersion, c.script->driver)
 SYSTEM_STRING(nvmlSystemGetNVMLVersion, c.script->nvml)
 
-nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info, unsigned int length)
-{
-	BEGIN(nvmlSystemGetDriverBranch, no_device, WANT_NOTHING);
-	NEED(info, INVALID_ARGUMENT);
-	NEED_VERSION(info->version, SystemDriverBranchInfo, 1);
-	END(copy_string(info->branch, length < sizeof info->branch ? length : sizeof info->branch, c.script->branch));
-}
-
 #define CUDA_VERSION(fn)                                                                                               \
 	nvmlReturn_t fn(int *out)                                                                                      \
 	{                                                                                                              \
@@ -94,14 +80,6 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int
 		bsearch(&pid, c.script->names, c.script->names_len, sizeof *c.script->names, find_pid);
 	NEED(n, NOT_FOUND);
 	snprintf(name, length, "%s", n->name); // the driver cuts it as well
-	END(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
-{
-	BEGIN(nvmlSystemGetConfComputeState, no_device, WANT_NOTHING);
-	NEED(state, INVALID_ARGUMENT);
-	*state = (nvmlConfComputeSystemState_t){.ccFeature = c.script->confidential};
 	END(NVML_SUCCESS);
 }
 
@@ -158,53 +136,6 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out)
 	BEGIN(nvmlDeviceGetHandleByUUID, no_device, WANT_NOTHING);
 	NEED(uuid && out, INVALID_ARGUMENT);
 	END(by_uuid(&c, uuid, out));
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *out)
-{
-	BEGIN(nvmlDeviceGetHandleByUUIDV, no_device, WANT_NOTHING);
-	NEED(uuid && out, INVALID_ARGUMENT);
-	NEED_VERSION(uuid->version, UUID, 1);
-	NEED(uuid->type == NVML_UUID_TYPE_ASCII, NOT_SUPPORTED);
-	char text[sizeof uuid->value.str + 1];
-	snprintf(text, sizeof text, "%.*s", (int)sizeof uuid->value.str, uuid->value.str);
-	END(by_uuid(&c, text, out));
-}
-
-nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *out)
-{
-	BEGIN(nvmlDeviceGetHandleBySerial, no_device, WANT_NOTHING);
-	NEED(serial && out, INVALID_ARGUMENT);
-	for (unsigned int i = 0; i < c.script->gpus_len; i++)
-		if (!strcmp(c.script->gpus[i].serial, serial))
-			END(by_uuid(&c, c.script->gpus[i].uuid, out));
-	END(NVML_ERROR_NOT_FOUND);
-}
-
-// by_bus_id takes any width of the domain: 0000:3b:00.0, 00000000:3B:00.0.
-static nvmlReturn_t by_bus_id(struct call *c, const char *id, nvmlDevice_t *out)
-{
-	unsigned int domain, bus, device;
-	if (!id || !out || sscanf(id, "%x:%x:%x", &domain, &bus, &device) != 3)
-		return NVML_ERROR_INVALID_ARGUMENT;
-	for (unsigned int i = 0; i < c->script->gpus_len; i++) {
-		const struct gpu *g = &c->script->gpus[i];
-		if (g->domain == domain && g->bus == bus && g->device == device)
-			return by_uuid(c, g->uuid, out);
-	}
-	return NVML_ERROR_NOT_FOUND;
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *id, nvmlDevice_t *out)
-{
-	BEGIN(nvmlDeviceGetHandleByPciBusId, no_device, WANT_NOTHING);
-	END(by_bus_id(&c, id, out));
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out)
-{
-	BEGIN(nvmlDeviceGetHandleByPciBusId_v2, no_device, WANT_NOTHING);
-	END(by_bus_id(&c, id, out));
 }
 
 // Events. A set remembers, for each GPU that is registered, the number of the last event that it needs no more.

@@ -68,9 +68,8 @@ struct retired_page {
 
 struct link {
 	bool present;
-	uint32_t active, version, capabilities, remote_type;
+	uint32_t active;
 	uint64_t errors[NVML_NVLINK_ERROR_COUNT];
-	const char *remote;
 };
 
 struct profile {
@@ -101,9 +100,9 @@ struct mig_device {
 struct gpu {
 	struct nvmlDevice_st *handle;
 	uint32_t number; // place in the script
-	const char *name, *uuid, *serial, *vbios, *bus_id, *part_number, *gsp_version;
-	uint32_t minor, brand, architecture, cc_major, cc_minor, pci_id, pci_subsystem_id, board_id, module_id;
-	uint32_t domain, bus, device, cores, memory_bus_width;
+	const char *name, *uuid, *serial, *vbios, *bus_id;
+	uint32_t minor, architecture, pci_id, pci_subsystem_id;
+	uint32_t domain, bus, device;
 	uint32_t lost, hidden;
 	struct memory memory;
 	uint64_t bar1_total;
@@ -119,17 +118,14 @@ struct gpu {
 	uint32_t power_limit, power_default, power_enforced, power_range[2];
 	uint32_t pstate, clocks[NVML_CLOCK_COUNT], max_clocks[NVML_CLOCK_COUNT];
 	uint64_t reasons, supported_reasons;
-	struct ramp violations[NVML_PERF_POLICY_COUNT];
-	bool has_violation[NVML_PERF_POLICY_COUNT];
 	uint32_t ecc_mode[2];
 	uint64_t ecc[NVML_MEMORY_ERROR_TYPE_COUNT][NVML_ECC_COUNTER_TYPE_COUNT][NVML_MEMORY_LOCATION_COUNT];
 	bool has_ecc[NVML_MEMORY_ERROR_TYPE_COUNT][NVML_ECC_COUNTER_TYPE_COUNT][NVML_MEMORY_LOCATION_COUNT];
-	uint32_t remapped[4];  // corrected, uncorrected, pending, failed
-	uint32_t histogram[5]; // max, high, partial, low, none
+	uint32_t remapped[4]; // corrected, uncorrected, pending, failed
 	uint32_t retired_pending, recovery_action;
-	uint32_t pcie_generation[3], pcie_width[2], pcie_replays, pcie_throughput[2];
+	uint32_t pcie_generation[2], pcie_width[2], pcie_replays;
 	struct link links[MAX_LINKS];
-	uint32_t persistence, compute_mode, display_mode, display_active, accounting_mode, virtualization, addressing_mode;
+	uint32_t addressing_mode; // 2: ATS
 	int32_t numa_node;
 	uint64_t event_types;
 	uint32_t mig_mode[2], mig_max;
@@ -162,11 +158,10 @@ struct fault {
 struct script {
 	int refs;
 	char *text; // all strings point in here
-	const char *driver, *nvml, *branch;
+	const char *driver, *nvml;
 	int cuda;
 	double epoch, frozen, speed; // Unix s; frozen 0: the clock runs
 	bool enumerate_at_init;
-	uint32_t confidential;
 	struct gpu gpus[MAX_GPUS];
 	unsigned int gpus_len;
 	struct fault *faults;

@@ -8,13 +8,11 @@
 //   fakenvml 1                     version of this format; the first line
 //   driver TEXT                    driver version
 //   nvml TEXT                      NVML version
-//   branch TEXT                    driver branch (r570_00)
 //   cuda N                         CUDA driver version, 12080 is 12.8
 //   epoch SECONDS                  Unix time at which ramps start
 //   now SECONDS                    the fake's clock stands still here; without it, it is the system's
 //   speed X                        ramps run X times as fast
 //   enumerate live|init            which GPUs are counted: those of the script now, or those at Init as the driver does
-//   confidential N                 ccFeature of nvmlSystemGetConfComputeState
 //   fault CALL WHO ACTION [skip=N] [times=N] [tag=TEXT]
 //       CALL    function name; a trailing * stands for any ending (nvmlInit*)
 //       WHO     * (any, also calls without a device), a GPU's number in this file, or a UUID
@@ -30,9 +28,8 @@
 // Statements of a GPU follow its `gpu` line, in any order. What is not said is 0; what does not apply is refused by a fault.
 //
 //   gpu UUID                       starts a GPU; its number is its place in the file
-//   name, serial, vbios, part_number, gsp, bus_id TEXT      bus_id as 00000000:3B:00.0
-//   minor, brand, architecture, cores, bus_width, board, module, pci_id, pci_subsystem N
-//   compute_capability MAJOR MINOR
+//   name, serial, vbios, bus_id TEXT                        bus_id as 00000000:3B:00.0
+//   minor, architecture, pci_id, pci_subsystem N
 //   lost 0|1                       every call about it answers GPU_IS_LOST
 //   hidden 0|1                     a lost GPU is not counted either
 //   memory TOTAL RESERVED ADD RAMP bytes used, reserved excluded; ADD 1: the processes' memory comes on top
@@ -46,14 +43,13 @@
 //   pstate N
 //   clocks, max_clocks GRAPHICS SM MEMORY VIDEO             MHz
 //   reasons NOW SUPPORTED          bit masks of clocks event reasons
-//   violation POLICY RAMP          ns
 //   ecc_mode CURRENT PENDING       ecc TYPE COUNTER LOCATION COUNT: present only where said
-//   remapped CORRECTED UNCORRECTED PENDING FAILED           histogram MAX HIGH PARTIAL LOW NONE
+//   remapped CORRECTED UNCORRECTED PENDING FAILED
 //   retired CAUSE ADDRESS STAMP    one line a page          retired_pending 0|1
 //   recovery ACTION
-//   pcie GENERATION MAX GPUMAX WIDTH MAXWIDTH REPLAYS TX RX KB/s
-//   link N ACTIVE VERSION CAPABILITIES TYPE REMOTE REPLAY RECOVERY CRCFLIT CRCDATA ECCDATA
-//   modes PERSISTENCE COMPUTE DISPLAY DISPLAYACTIVE ACCOUNTING VIRTUALIZATION ADDRESSING NUMA(-1: none)
+//   pcie GENERATION MAX WIDTH MAXWIDTH REPLAYS
+//   link N ACTIVE REPLAY RECOVERY CRCFLIT CRCDATA ECCDATA
+//   modes ADDRESSING NUMA(-1: none)
 //   field ID SCOPE TYPE RAMP       nvmlDeviceGetFieldValues; TYPE d, u, ul, ull, sll, si, us
 //   field ID SCOPE error=NAME      other fields follow from the statements above where they can, or are NOT_SUPPORTED
 //   process LIST PID GI CI BASE RATE PERIOD [NAME]          LIST compute, graphics, mps; a RAMP in full, in bytes, BASE -1:
@@ -270,8 +266,6 @@ static bool parse_node(struct parser *p)
 		s->driver = text;
 	} else if (!strcmp(key, "nvml")) {
 		s->nvml = text;
-	} else if (!strcmp(key, "branch")) {
-		s->branch = text;
 	} else if (!strcmp(key, "cuda")) {
 		s->cuda = (int)number(p, 1);
 	} else if (!strcmp(key, "epoch")) {
@@ -282,8 +276,6 @@ static bool parse_node(struct parser *p)
 		s->speed = real(p, 1);
 	} else if (!strcmp(key, "enumerate")) {
 		s->enumerate_at_init = !strcmp(text, "init");
-	} else if (!strcmp(key, "confidential")) {
-		s->confidential = (uint32_t)number(p, 1);
 	} else if (!strcmp(key, "fault")) {
 		parse_fault(p);
 	} else {
@@ -303,7 +295,7 @@ static void parse_gpu(struct parser *p)
 	g->number = s->gpus_len++;
 	g->uuid = p->word[1];
 	g->handle = device_handle(g->uuid);
-	g->name = g->serial = g->vbios = g->bus_id = g->part_number = g->gsp_version = "";
+	g->name = g->serial = g->vbios = g->bus_id = "";
 	g->numa_node = -1;
 	p->gpu = g;
 }
@@ -377,12 +369,9 @@ static void parse_link(struct parser *p)
 {
 	struct link *l = &p->gpu->links[index_under(p, 1, MAX_LINKS)];
 	l->present = true;
-	uint32_t v[4];
-	numbers(p, 2, v, 4);
-	l->active = v[0], l->version = v[1], l->capabilities = v[2], l->remote_type = v[3];
-	l->remote = p->words > 6 ? p->word[6] : "";
+	l->active = (uint32_t)number(p, 2);
 	for (int i = 0; i < NVML_NVLINK_ERROR_COUNT; i++)
-		l->errors[i] = number(p, 7 + i);
+		l->errors[i] = number(p, 3 + i);
 }
 
 static void parse_memory(struct parser *p, int i, struct memory *m)
@@ -447,17 +436,16 @@ static void parse_bus_id(struct parser *p)
 static void parse_pcie(struct parser *p)
 {
 	struct gpu *g = p->gpu;
-	numbers(p, 1, g->pcie_generation, 3);
-	numbers(p, 4, g->pcie_width, 2);
-	g->pcie_replays = (uint32_t)number(p, 6);
-	numbers(p, 7, g->pcie_throughput, 2);
+	numbers(p, 1, g->pcie_generation, 2);
+	numbers(p, 3, g->pcie_width, 2);
+	g->pcie_replays = (uint32_t)number(p, 5);
 }
 
 static void parse_modes(struct parser *p)
 {
 	struct gpu *g = p->gpu;
-	numbers(p, 1, &g->persistence, 7);
-	g->numa_node = (int32_t)number(p, 8);
+	g->addressing_mode = (uint32_t)number(p, 1);
+	g->numa_node = (int32_t)number(p, 2);
 }
 
 static void parse_ecc(struct parser *p)
@@ -478,15 +466,12 @@ static const struct {
 } plain[] = {
 #define TEXT(key) {#key, offsetof(struct gpu, key), 0}
 #define NUMBERS(key, field, n) {key, offsetof(struct gpu, field), n}
-	TEXT(name), TEXT(serial), TEXT(vbios), TEXT(part_number), {"gsp", offsetof(struct gpu, gsp_version), 0},
-	NUMBERS("minor", minor, 1), NUMBERS("brand", brand, 1), NUMBERS("architecture", architecture, 1),
-	NUMBERS("compute_capability", cc_major, 2), NUMBERS("pci_id", pci_id, 1),
-	NUMBERS("pci_subsystem", pci_subsystem_id, 1), NUMBERS("board", board_id, 1), NUMBERS("module", module_id, 1),
-	NUMBERS("cores", cores, 1), NUMBERS("bus_width", memory_bus_width, 1), NUMBERS("lost", lost, 1),
+	TEXT(name), TEXT(serial), TEXT(vbios), NUMBERS("minor", minor, 1), NUMBERS("architecture", architecture, 1),
+	NUMBERS("pci_id", pci_id, 1), NUMBERS("pci_subsystem", pci_subsystem_id, 1), NUMBERS("lost", lost, 1),
 	NUMBERS("hidden", hidden, 1), NUMBERS("utilization", utilization, 7), NUMBERS("temperature", temperature, 1),
 	NUMBERS("power_limits", power_limit, 5), NUMBERS("pstate", pstate, 1), NUMBERS("clocks", clocks, 4),
 	NUMBERS("max_clocks", max_clocks, 4), NUMBERS("ecc_mode", ecc_mode, 2), NUMBERS("remapped", remapped, 4),
-	NUMBERS("histogram", histogram, 5), NUMBERS("retired_pending", retired_pending, 1),
+	NUMBERS("retired_pending", retired_pending, 1),
 	NUMBERS("recovery", recovery_action, 1), NUMBERS("mig", mig_mode, 3),
 };
 
@@ -535,10 +520,6 @@ static bool parse_other(struct parser *p)
 		g->supported_reasons = number(p, 2);
 	} else if (!strcmp(key, "event_types")) {
 		g->event_types = number(p, 1);
-	} else if (!strcmp(key, "violation")) {
-		uint32_t policy = index_under(p, 1, NVML_PERF_POLICY_COUNT);
-		g->violations[policy] = read_ramp(p, 2);
-		g->has_violation[policy] = true;
 	} else {
 		return false;
 	}
@@ -636,7 +617,7 @@ struct script *script_parse(char *text, size_t len, char *error, size_t error_le
 	if (!s)
 		abort();
 	s->speed = 1;
-	s->driver = s->nvml = s->branch = "";
+	s->driver = s->nvml = "";
 	s->refs = 1;
 	// Two copies: one is cut into words, the other keeps whole lines for texts with blanks.
 	s->text = malloc(2 * (len + 1));

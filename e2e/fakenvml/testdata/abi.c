@@ -86,7 +86,6 @@ static void check_versions(nvmlDevice_t a)
 	SYM(nvmlDeviceGetMemoryInfo_v2);
 	SYM(nvmlDeviceGetTemperatureV);
 	SYM(nvmlDeviceGetMarginTemperature);
-	SYM(nvmlDeviceGetPciInfoExt);
 	SYM(nvmlDeviceGetRunningProcessDetailList);
 	nvmlMemory_v2_t memory = {0};
 	IS(p_nvmlDeviceGetMemoryInfo_v2(a, &memory), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
@@ -99,8 +98,6 @@ static void check_versions(nvmlDevice_t a)
 	IS(p_nvmlDeviceGetTemperatureV(a, &t), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	nvmlMarginTemperature_t margin = {0};
 	IS(p_nvmlDeviceGetMarginTemperature(a, &margin), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-	nvmlPciInfoExt_t ext = {0};
-	IS(p_nvmlDeviceGetPciInfoExt(a, &ext), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	nvmlProcessDetailList_t list = {.version = nvmlProcessDetailList_v1};
 	IS(p_nvmlDeviceGetRunningProcessDetailList(a, &list), NVML_ERROR_INSUFFICIENT_SIZE);
 	IS(list.numProcArrayEntries, 2);
