@@ -16,20 +16,17 @@ type MIG struct {
 	Instances        []GPUInstance
 }
 
-// A Profile is a kind of GPU instance. Number is NVML's NVML_GPU_INSTANCE_PROFILE_*, ID the driver's.
+// A Profile is a kind of GPU instance. Number is NVML's NVML_GPU_INSTANCE_PROFILE_*.
 type Profile struct {
-	Number, ID, Slices, Instances, Multiprocessors uint32
-	MemoryMB                                       uint64
-	CopyEngines, Decoders, Encoders, JPEGs, OFAs   uint32
-	Name                                           string // MIG 1g.10gb
+	Number, Slices, Multiprocessors uint32
+	MemoryMB                        uint64
+	Name                            string // MIG 1g.10gb
 }
 
 // A GPUInstance has memory of its own, which its compute instances share.
 type GPUInstance struct {
 	ID      uint32
 	Profile uint32 // Number of the Profile
-	Start   uint32 // first memory slice, and how many
-	Size    uint32
 	Memory  Memory
 	Devices []MIGDevice
 }
@@ -45,19 +42,13 @@ type MIGDevice struct {
 
 // h100Profiles are those of an H100 with 80 GB.
 func h100Profiles() []Profile {
-	p := func(number, id, slices, instances, sms uint32, mb uint64, engines uint32, name string) Profile {
-		return Profile{
-			Number: number, ID: id, Slices: slices, Instances: instances, Multiprocessors: sms, MemoryMB: mb,
-			CopyEngines: engines, Decoders: engines, JPEGs: engines, Name: "MIG " + name,
-		}
-	}
 	return []Profile{
-		p(0, 19, 1, 7, 16, 9856, 1, "1g.10gb"),
-		p(9, 15, 1, 4, 26, 19968, 1, "1g.20gb"),
-		p(1, 14, 2, 3, 32, 20096, 2, "2g.20gb"),
-		p(2, 9, 3, 2, 60, 40448, 3, "3g.40gb"),
-		p(3, 5, 4, 1, 64, 40448, 4, "4g.40gb"),
-		p(4, 0, 7, 1, 132, 81152, 7, "7g.80gb"),
+		{Number: 0, Slices: 1, Multiprocessors: 16, MemoryMB: 9856, Name: "MIG 1g.10gb"},
+		{Number: 9, Slices: 1, Multiprocessors: 26, MemoryMB: 19968, Name: "MIG 1g.20gb"},
+		{Number: 1, Slices: 2, Multiprocessors: 32, MemoryMB: 20096, Name: "MIG 2g.20gb"},
+		{Number: 2, Slices: 3, Multiprocessors: 60, MemoryMB: 40448, Name: "MIG 3g.40gb"},
+		{Number: 3, Slices: 4, Multiprocessors: 64, MemoryMB: 40448, Name: "MIG 4g.40gb"},
+		{Number: 4, Slices: 7, Multiprocessors: 132, MemoryMB: 81152, Name: "MIG 7g.80gb"},
 	}
 }
 
@@ -67,19 +58,17 @@ func h100Profiles() []Profile {
 func (g *GPU) Partition(profiles ...string) {
 	g.MIG.Enabled, g.MIG.Pending = true, true
 	g.MIG.Instances = nil
-	var start uint32
 	for i, name := range profiles {
 		p := g.profile("MIG " + name)
 		id := uint32(i) + 1
 		g.MIG.Instances = append(g.MIG.Instances, GPUInstance{
-			ID: id, Profile: p.Number, Start: start, Size: p.Slices,
+			ID: id, Profile: p.Number,
 			Memory: Memory{Total: p.MemoryMB << 20, Reserved: 16 << 20, Used: Constant(uint64(i+1) << 20), AddProcesses: true},
 			Devices: []MIGDevice{{
 				Index: uint32(i), Slices: p.Slices, Multiprocessors: p.Multiprocessors,
 				UUID: fmt.Sprintf("MIG-%s%02x", g.UUID[len("GPU-"):len(g.UUID)-2], id),
 			}},
 		})
-		start += p.Slices
 	}
 }
 

@@ -267,15 +267,13 @@ func (w *scriptWriter) sample(s Sample) {
 func (w *scriptWriter) mig(m *MIG) {
 	w.line("mig", m.Enabled, m.Pending, m.MaxDevices)
 	for _, p := range m.Profiles {
-		w.line("profile", p.Number, p.ID, p.Slices, p.Instances, p.Multiprocessors, p.MemoryMB, p.CopyEngines, p.Decoders,
-			p.Encoders, p.JPEGs, p.OFAs, p.Name)
+		w.line("profile", p.Number, p.Slices, p.MemoryMB, p.Name)
 	}
 	for _, i := range m.Instances {
 		if i.ID == math.MaxUint32 {
 			w.err = fmt.Errorf("script: GPU instance %d: all ones is no instance", i.ID)
 		}
-		w.line("instance", i.ID, i.Profile, i.Start, i.Size, i.Memory.Total, i.Memory.Reserved, i.Memory.AddProcesses,
-			i.Memory.Used)
+		w.line("instance", i.ID, i.Profile, i.Memory.Total, i.Memory.Reserved, i.Memory.AddProcesses, i.Memory.Used)
 		for _, d := range i.Devices {
 			w.line("device", d.Index, i.ID, d.ComputeInstance, d.Slices, d.Multiprocessors, d.UUID)
 		}

@@ -73,7 +73,7 @@ struct link {
 };
 
 struct profile {
-	uint32_t profile, id, slices, instances, multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+	uint32_t profile, slices;
 	uint64_t memory_mb;
 	const char *name;
 };
@@ -85,7 +85,7 @@ struct memory {
 };
 
 struct gpu_instance {
-	uint32_t id, profile, start, size;
+	uint32_t id, profile;
 	struct memory memory;
 };
 
@@ -187,21 +187,7 @@ struct nvmlDevice_st {
 	char uuid[96]; // a handle is a UUID: it survives re-reads and stays with its GPU when others go
 };
 
-struct nvmlGpuInstance_st {
-	struct nvmlDevice_st *gpu;
-	uint32_t id;
-};
-
-struct nvmlComputeInstance_st {
-	struct nvmlDevice_st *gpu;
-	uint32_t gi, id;
-};
-
 struct nvmlDevice_st *device_handle(const char *uuid);
-struct nvmlGpuInstance_st *gpu_instance_handle(struct nvmlDevice_st *gpu, uint32_t id);
-struct nvmlComputeInstance_st *compute_instance_handle(struct nvmlDevice_st *gpu, uint32_t gi, uint32_t id);
-bool gpu_instance_valid(nvmlGpuInstance_t h);
-bool compute_instance_valid(nvmlComputeInstance_t h);
 
 struct call {
 	enum fake_function fn;

@@ -57,9 +57,7 @@ const nvmlDevice_t no_device = {NULL};
 
 #define MAX_HANDLES 4096
 static struct nvmlDevice_st devices[MAX_HANDLES];
-static struct nvmlGpuInstance_st gpu_instances[MAX_HANDLES];
-static struct nvmlComputeInstance_st compute_instances[MAX_HANDLES];
-static unsigned int devices_len, gpu_instances_len, compute_instances_len;
+static unsigned int devices_len;
 
 // device_handle gives a UUID its handle, for the life of the process. The lock is held: scripts are parsed under it.
 struct nvmlDevice_st *device_handle(const char *uuid)
@@ -71,45 +69,6 @@ struct nvmlDevice_st *device_handle(const char *uuid)
 		abort();
 	snprintf(devices[devices_len].uuid, sizeof devices->uuid, "%s", uuid);
 	return &devices[devices_len++];
-}
-
-struct nvmlGpuInstance_st *gpu_instance_handle(struct nvmlDevice_st *gpu, uint32_t id)
-{
-	pthread_mutex_lock(&lock);
-	unsigned int i = 0;
-	while (i < gpu_instances_len && (gpu_instances[i].gpu != gpu || gpu_instances[i].id != id))
-		i++;
-	if (i == MAX_HANDLES)
-		abort();
-	if (i == gpu_instances_len)
-		gpu_instances[gpu_instances_len++] = (struct nvmlGpuInstance_st){gpu, id};
-	pthread_mutex_unlock(&lock);
-	return &gpu_instances[i];
-}
-
-struct nvmlComputeInstance_st *compute_instance_handle(struct nvmlDevice_st *gpu, uint32_t gi, uint32_t id)
-{
-	pthread_mutex_lock(&lock);
-	unsigned int i = 0;
-	struct nvmlComputeInstance_st *t = compute_instances;
-	while (i < compute_instances_len && (t[i].gpu != gpu || t[i].gi != gi || t[i].id != id))
-		i++;
-	if (i == MAX_HANDLES)
-		abort();
-	if (i == compute_instances_len)
-		t[compute_instances_len++] = (struct nvmlComputeInstance_st){gpu, gi, id};
-	pthread_mutex_unlock(&lock);
-	return &t[i];
-}
-
-bool gpu_instance_valid(nvmlGpuInstance_t h)
-{
-	return h.handle >= gpu_instances && h.handle < gpu_instances + MAX_HANDLES && h.handle->gpu;
-}
-
-bool compute_instance_valid(nvmlComputeInstance_t h)
-{
-	return h.handle >= compute_instances && h.handle < compute_instances + MAX_HANDLES && h.handle->gpu;
 }
 
 static bool device_valid(nvmlDevice_t d)

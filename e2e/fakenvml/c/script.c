@@ -58,8 +58,8 @@
 //   event_types MASK
 //   event SEQ TYPE DATA GI CI      delivered once to each event set whose registration is older than the event
 //   mig CURRENT PENDING MAXDEVICES
-//   profile PROFILE ID SLICES INSTANCES SMS MEMORYMB CES DECODERS ENCODERS JPEGS OFAS NAME
-//   instance ID PROFILE START SIZE TOTAL RESERVED ADD RAMP  a GPU instance; PROFILE: the number of a profile line
+//   profile PROFILE SLICES MEMORYMB NAME
+//   instance ID PROFILE TOTAL RESERVED ADD RAMP             a GPU instance; PROFILE: the number of a profile line
 //   device INDEX GI CI SLICES SMS UUID                      a MIG device: a compute instance
 
 #include "fake.h"
@@ -385,17 +385,16 @@ static void parse_memory(struct parser *p, int i, struct memory *m)
 static void parse_profile(struct parser *p)
 {
 	struct profile *q = PUSH(p->gpu->profiles, p->gpu->profiles_len, p->gpu->profiles_cap);
-	numbers(p, 1, &q->profile, 5);
-	q->memory_mb = number(p, 6);
-	numbers(p, 7, &q->copy_engines, 5);
-	q->name = p->words > 12 ? p->rest[12] : "";
+	numbers(p, 1, &q->profile, 2);
+	q->memory_mb = number(p, 3);
+	q->name = p->words > 4 ? p->rest[4] : "";
 }
 
 static void parse_instance(struct parser *p)
 {
 	struct gpu_instance *q = PUSH(p->gpu->instances, p->gpu->instances_len, p->gpu->instances_cap);
-	numbers(p, 1, &q->id, 4);
-	parse_memory(p, 5, &q->memory);
+	numbers(p, 1, &q->id, 2);
+	parse_memory(p, 3, &q->memory);
 }
 
 static void parse_device(struct parser *p)
