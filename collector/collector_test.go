@@ -259,91 +259,6 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestContract fails if a name of METRICS.md is not exposed.
-func TestContract(t *testing.T) {
-	got := gather(t, newCollector(t, fixture(), allFamilies(true)))
-	for _, name := range contract() {
-		if got[name] == nil {
-			t.Errorf("%s is not exposed", name)
-		}
-		delete(got, name)
-	}
-	for name := range got {
-		t.Errorf("%s is exposed and is not in the contract", name)
-	}
-}
-
-// contract lists the series of METRICS.md that this package exposes.
-func contract() []string {
-	names := strings.Fields(`
-		gpu_memory_total_bytes gpu_memory_used_bytes gpu_memory_free_bytes gpu_memory_reserved_bytes
-		gpu_memory_used_peak_bytes gpu_memory_unattributed_bytes gpu_bar1_memory_total_bytes gpu_bar1_memory_used_bytes
-		gpu_process_memory_used_bytes gpu_process_sm_utilization_ratio gpu_process_memory_controller_utilization_ratio
-		gpu_process_encoder_utilization_ratio gpu_process_decoder_utilization_ratio gpu_process_start_time_seconds
-		gpu_process_idle_seconds gpu_process_info gpu_processes gpu_processes_other
-		gpu_processes_other_memory_used_bytes gpu_process_exits_near_capacity_total
-		gpu_utilization_ratio gpu_memory_controller_utilization_ratio gpu_encoder_utilization_ratio
-		gpu_decoder_utilization_ratio gpu_jpeg_utilization_ratio gpu_ofa_utilization_ratio
-		gpu_temperature_celsius gpu_temperature_threshold_celsius gpu_temperature_margin_celsius
-		gpu_temperature_margin_threshold_celsius gpu_fan_speed_ratio gpu_clock_event_active gpu_clock_event_seconds_total
-		gpu_power_watts gpu_power_limit_watts gpu_energy_joules_total gpu_performance_state
-		gpu_clock_hertz gpu_clock_max_hertz
-		gpu_ecc_enabled gpu_ecc_errors_total gpu_remapped_rows_total gpu_row_remap_pending gpu_row_remap_failed
-		gpu_retired_pages gpu_retired_pages_pending gpu_recovery_action
-		gpu_xid_errors_total gpu_xid_last_timestamp_seconds
-		gpu_pcie_link_generation gpu_pcie_link_width gpu_pcie_replays_total gpu_pcie_bytes_total
-		gpu_nvlink_up gpu_nvlink_errors_total gpu_nvlink_bytes_total
-		gpu_mig_enabled gpu_mig_info gpu_mig_memory_total_bytes gpu_mig_memory_used_bytes gpu_mig_memory_free_bytes
-		gpu_mig_memory_reserved_bytes
-		gpu_workload_memory_used_bytes gpu_process_device_open gpu_processes_unresolved gpu_allocated
-		gpu_oom_headroom_bytes gpu_mig_oom_headroom_bytes gpu_process_leak_share_ratio gpu_unreleased_memory_bytes
-		gpu_detector_window_fill_ratio gpu_detector_resets_total gpu_detector_attributed
-		gpu_process_allocator_allocated_bytes gpu_process_allocator_reserved_bytes gpu_process_allocator_active_bytes
-		gpu_process_allocator_inactive_split_bytes gpu_process_allocator_retries_total gpu_process_allocator_ooms_total
-		gpu_process_allocator_info gpu_process_untracked_memory_bytes gpu_process_leak_site_bytes
-		gpu_process_prior_lives gpu_process_expected_memory_bytes gpu_program_leak_rate_bytes_per_second
-		gpu_program_memory_peak_bytes gpu_program_last_start_timestamp_seconds gpu_programs_other
-		gpu_up gpu_info gpu_devices gpu_pci_devices gpu_driver_up gpu_driver_error gpu_sample_timestamp_seconds
-		gpu_samples_missed_total gpu_nvml_errors_total gpu_nvml_call_seconds_total gpu_nvml_calls_total
-		gpu_nvml_call_in_flight_seconds gpu_collector_success gpu_collector_duration_seconds
-		gpu_leak_exporter_state_file_last_write_successful gpu_leak_exporter_state_file_write_timestamp_seconds
-		gpu_leak_exporter_lives_file_last_write_successful gpu_leak_exporter_lives_file_write_timestamp_seconds
-		gpu_leak_exporter_config_last_reload_successful gpu_leak_exporter_config_last_reload_success_timestamp_seconds`)
-	names = slices.DeleteFunc(names, func(name string) bool { return name == "gpu_driver_error" }) // TestDriverDown
-	for _, scope := range []string{"gpu", "gpu_mig", "gpu_process", "gpu_workload"} {
-		for suffix := range strings.FieldsSeq(`
-			leak_slope_bytes_per_second leak_r2 spike_count spikes_total memory_trough_bytes leak_rate_bytes_per_second
-			seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper seconds_to_full seconds_to_full_lower seconds_to_full_upper fill_rate_bytes_per_second leak_withheld_seconds leak_confidence leak_detected leaked_bytes
-			leak_start_timestamp_seconds memory_pattern`) {
-			names = append(names, scope+"_"+suffix)
-		}
-	}
-	return names
-}
-
-// TestProcessLabels holds every series of a process to the labels of METRICS.md:
-// what is not known is empty and not left out.
-func TestProcessLabels(t *testing.T) {
-	base := []string{"container", "gpu", "gpu_instance", "namespace", "pid", "pod", "process", "slurm_job", "uuid"}
-	own := map[string][]string{
-		"gpu_process_info":                        {"container_id", "type", "user"},
-		"gpu_process_leak_slope_bytes_per_second": {"window"}, "gpu_process_leak_r2": {"window"}, "gpu_process_spike_count": {"window"},
-		"gpu_process_memory_pattern": {"pattern"}, "gpu_process_leak_withheld_seconds": {"reason"},
-		"gpu_process_expected_memory_bytes": {"bound"}, "gpu_process_allocator_info": {"framework", "version", "backend"}, "gpu_process_leak_site_bytes": {"site"},
-	}
-	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
-		if !strings.HasPrefix(name, "gpu_process_") || name == "gpu_process_exits_near_capacity_total" || name == "gpu_process_device_open" {
-			continue
-		}
-		want := slices.Sorted(slices.Values(slices.Concat(base, own[name])))
-		for _, m := range mf.GetMetric() {
-			if got := slices.Sorted(maps.Keys(labelsOf(m))); !slices.Equal(got, want) {
-				t.Errorf("%s has labels %v, want %v", name, got, want)
-			}
-		}
-	}
-}
-
 func TestProcessCommand(t *testing.T) {
 	o := allFamilies(true)
 	for _, wanted := range []bool{false, true} {
@@ -354,22 +269,6 @@ func TestProcessCommand(t *testing.T) {
 				t.Errorf("command wanted: %t, got %q in %v", wanted, command, labels)
 			}
 		}
-	}
-}
-
-// TestDownGPU looks for anything that is still said of a GPU that cannot be read.
-func TestDownGPU(t *testing.T) {
-	want := strings.Fields(`gpu_info gpu_nvml_call_in_flight_seconds gpu_nvml_errors_total gpu_sample_timestamp_seconds
-		gpu_samples_missed_total gpu_up gpu_xid_errors_total gpu_xid_last_timestamp_seconds`)
-	var got []string
-	for name, mf := range gather(t, newCollector(t, fixture(), allFamilies(true))) {
-		if slices.ContainsFunc(mf.GetMetric(), func(m *dto.Metric) bool { return labelsOf(m)["uuid"] == "GPU-down" }) {
-			got = append(got, name)
-		}
-	}
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 
