@@ -6,8 +6,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -19,10 +17,9 @@ import (
 
 // Rules for the process that leaks on GPU 0 of sim:node.
 const (
-	noRules   = "groups: []\n"
-	muteLeak  = "groups:\n- name: test\n  rules:\n  - match: ['{pod=~\"rag-embedder-.*\"}']\n    mute: true\n"
-	otherSpan = "groups:\n- name: test\n  rules:\n  - match: ['{scope=\"process\"}']\n    windows: [10m, 2h]\n"
-	badRules  = "groups:\n- name: test\n  rules:\n  - match: ['{pid=1}']\n    mute: perhaps\n"
+	noRules  = "groups: []\n"
+	muteLeak = "groups:\n- name: test\n  rules:\n  - match: ['{pod=~\"rag-embedder-.*\"}']\n    mute: true\n"
+	badRules = "groups:\n- name: test\n  rules:\n  - match: ['{pid=1}']\n    mute: perhaps\n"
 )
 
 var leaky = map[string]string{"pod": "rag-embedder-6d5f8c7b9-x2k4q"}
@@ -110,79 +107,6 @@ func readAfter(s harness.Metrics, before float64) error {
 		err = fmt.Errorf("the last success is still that of %g", now)
 	}
 	return err
-}
-
-// ask sends a request to /-/reload and returns status and body.
-func ask(t *testing.T, p *harness.Process, method string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, p.URL+"/-/reload", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
-// TestReloadByPost does the same by HTTP.
-func TestReloadByPost(t *testing.T) {
-	t.Parallel()
-	p, file := ruled(t, "--web.enable-lifecycle")
-	for _, tt := range []struct {
-		method, rules string
-		status        int
-		answer        string
-		check         func(harness.Metrics) error
-	}{
-		{http.MethodGet, muteLeak, http.StatusMethodNotAllowed, "Method Not Allowed", func(s harness.Metrics) error {
-			return errors.Join(reloaded(s, 1), want(s, 1, "gpu_process_leak_detected", leaky))
-		}},
-		{http.MethodPost, muteLeak, http.StatusOK, "The rules of " + file + " hold.", func(s harness.Metrics) error {
-			return errors.Join(reloaded(s, 1), gone(s, "gpu_process_leak_detected", leaky))
-		}},
-		{http.MethodPost, badRules, http.StatusInternalServerError, file + `:4: match: {pid=1}: is not a list of label matchers such as ` +
-			`{namespace="serving", process=~"vllm.*"}: braces around it, values in double quotes` + "\n" + file + ":5: mute: perhaps: must be true or false", func(s harness.Metrics) error {
-			return errors.Join(reloaded(s, 0), gone(s, "gpu_process_leak_detected", leaky))
-		}},
-		{http.MethodPost, otherSpan, http.StatusOK, "The rules of " + file + " hold.", func(s harness.Metrics) error {
-			slope := "gpu_process_leak_slope_bytes_per_second"
-			return errors.Join(reloaded(s, 1), want(s, 1, "gpu_process_leak_detected", leaky), gone(s, slope, with(leaky, "window", "1h")),
-				positive(s, slope, with(leaky, "window", "10m")), positive(s, slope, with(leaky, "window", "2h")))
-		}},
-	} {
-		write(t, file, tt.rules)
-		if status, body := ask(t, p, tt.method); status != tt.status || body != tt.answer+"\n" {
-			t.Errorf("%s: status %d, %q, want %d, %q", tt.method, status, body, tt.status, tt.answer)
-		}
-		eventually(t, p, tt.check)
-	}
-	endsPromptly(t, p)
-}
-
-// TestReloadIsOff has the file and not the flag that lets a POST read it, and the
-// other way round.
-func TestReloadIsOff(t *testing.T) {
-	t.Parallel()
-	p, file := ruled(t)
-	write(t, file, muteLeak)
-	if status, body := ask(t, p, http.MethodPost); status != http.StatusForbidden || !strings.Contains(body, "--web.enable-lifecycle") || strings.Count(body, "\n") != 1 {
-		t.Errorf("status %d, %q", status, body)
-	}
-	eventually(t, p, func(s harness.Metrics) error { return want(s, 1, "gpu_process_leak_detected", leaky) })
-	p = harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--web.enable-lifecycle"}})
-	if status, body := ask(t, p, http.MethodPost); status != http.StatusOK {
-		t.Errorf("without a file: status %d, %q", status, body)
-	}
-	if err := gone(p.Scrape(t), "gpu_leak_exporter_config_last_reload_successful", nil); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestBadRules starts with rules that are wrong, and has the tool say the same of

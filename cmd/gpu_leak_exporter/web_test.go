@@ -89,6 +89,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/-/ready", 200, "gpu_leak_exporter is ready.\n"},
 		{"GET", "/metrics", 404, "not found"},
 		{"GET", "/debug/pprof/", 404, "not found"},
+		{"GET", "/-/reload", 405, "Method Not Allowed"},
 		{"POST", "/-/reload", 404, "not found"},
 		{"POST", "/predict", 405, "Method Not Allowed"},
 	} {
