@@ -6,7 +6,6 @@ package e2e
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -192,37 +191,6 @@ func lint(t *testing.T, text []byte) {
 	}
 }
 
-// TestMemoryAddsUp has the three parts of memory in a scrape while all of them
-// move: used = total − free − reserved in each, whatever moment it is of.
-func TestMemoryAddsUp(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 2)
-	for i := range m.GPUs {
-		m.GPUs[i].Memory.Used = fakenvml.Ramp{Base: gib, Rate: 3_333_333_333, Period: 20 * time.Second}
-	}
-	p := m.start(t, "--sample.interval=100ms")
-	moved := map[float64]bool{}
-	eventually(t, p, func(s harness.Metrics) error {
-		for i := range m.GPUs {
-			var v [4]float64
-			for j, part := range []string{"total", "used", "free", "reserved"} {
-				var err error
-				if v[j], err = s.Value("gpu_memory_"+part+"_bytes", m.id(i)); err != nil {
-					return err
-				}
-			}
-			if v[0] != v[1]+v[2]+v[3] {
-				t.Fatalf("GPU %d: total %g, used %g + free %g + reserved %g", i, v[0], v[1], v[2], v[3])
-			}
-			moved[v[1]] = true
-		}
-		if len(moved) < 20 {
-			return fmt.Errorf("only %d different values of used memory", len(moved))
-		}
-		return nil
-	})
-}
-
 // TestUnifiedMemory has a system on a chip whose driver offers no call for the memory, as on DGX
 // Spark and Jetson: the memory is the host's, and a leak in it is found. Another GPU offers no call
 // either, and nothing says that its memory is the host's: it stays unknown, and is said to be.
@@ -257,39 +225,6 @@ func TestUnifiedMemory(t *testing.T) {
 			t.Errorf("%d lines say %q, want %d", got, text, n)
 		}
 	}
-}
-
-// TestUnifiedMemoryIsToldLate has a driver that fails, or offers no call for the memory, only while it is being
-// loaded: whose memory a GPU uses is asked again, and no restart is needed.
-func TestUnifiedMemoryIsToldLate(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 2)
-	for i := range m.GPUs {
-		m.GPUs[i].Modes.Addressing = 2 // ATS
-		m.GPUs[i].Memory.Used = fakenvml.Constant(8 * gib)
-		m.GPUs[i].Processes = nil
-	}
-	const memory = "nvmlDeviceGetMemoryInfo*"
-	m.Faults = []fakenvml.Fault{fakenvml.Fail(memory, fakenvml.UnknownError).On(m.GPUs[0].UUID), fakenvml.Fail(memory, fakenvml.NotSupported).On(m.GPUs[1].UUID)}
-	write(t, filepath.Join(m.procfs, "meminfo"), "MemTotal:       127600748 kB\nMemFree:  1000 kB\nMemAvailable:   118566368 kB\n")
-	p := m.start(t)
-	kinds := func(s harness.Metrics, first, second string) error {
-		return errors.Join(want(s, 1, "gpu_info", with(m.id(0), "memory", first)), want(s, 1, "gpu_info", with(m.id(1), "memory", second)))
-	}
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(kinds(s, "coherent", "unified"), m.up(s, 0, 1), gone(s, "gpu_memory_used_bytes", m.id(0)))
-	})
-	m.Faults = []fakenvml.Fault{fakenvml.Fail(memory, fakenvml.NotSupported).On(m.GPUs[0].UUID)}
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(kinds(s, "unified", "coherent"), m.up(s, 1, 1),
-			want(s, 127600748<<10, "gpu_memory_total_bytes", m.id(0)), want(s, 8*gib, "gpu_memory_used_bytes", m.id(1)))
-	})
-	p.Stop(t)
-	if text := "tells otherwise whose memory"; strings.Count(p.Output(), text) != 2 {
-		t.Errorf("it is not said twice that %q", text)
-	}
-	m.wellBehaved(t)
 }
 
 // TestCoherentMemory has a GPU whose memory is the host's, too: freed pages stay
