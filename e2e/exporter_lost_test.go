@@ -82,30 +82,6 @@ func TestLost(t *testing.T) {
 	m.wellBehaved(t)
 }
 
-// TestLostForAMoment has the driver lose a GPU for the memory call only, so that it
-// stays in the list: what it held is gone, and so is its history.
-func TestLostForAMoment(t *testing.T) {
-	t.Parallel()
-	m := movingMachine(t, 2)
-	p := m.start(t)
-	reset := with(m.id(0), "reason", "device_reset")
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(m.allUp(s), want(s, 0, "gpu_detector_resets_total", reset))
-	})
-	m.Faults = []fakenvml.Fault{fakenvml.Fail("nvmlDeviceGetMemoryInfo*", fakenvml.GPUIsLost).On(m.GPUs[0].UUID)}
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		failed := with(m.id(0), "call", "nvmlDeviceGetMemoryInfo_v2", "error", "GPU_IS_LOST")
-		return errors.Join(onlyDown(s, m.id(0)), m.up(s, 0, 1), positive(s, "gpu_nvml_errors_total", failed))
-	})
-	m.Faults = nil
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(m.allUp(s), want(s, 1, "gpu_detector_resets_total", reset),
-			want(s, 0, "gpu_detector_resets_total", with(m.id(1), "reason", "device_reset")))
-	})
-}
-
 // TestXIDs counts events by GPU and code, from the registration on.
 func TestXIDs(t *testing.T) {
 	t.Parallel()
