@@ -68,33 +68,6 @@ func TestSlope(t *testing.T) {
 	})
 }
 
-// TestSpike raises the memory of a GPU for a moment: it is counted once, the peak
-// shows it after it has gone, and the trough and the neighbour know nothing of it.
-func TestSpike(t *testing.T) {
-	t.Parallel()
-	const low, high = 4 * gib, 40 * gib
-	m := newMachine(t, 2)
-	for i := range m.GPUs {
-		m.GPUs[i].Memory.Used = fakenvml.Constant(low)
-	}
-	p := m.start(t, "--sample.interval=100ms", "--detector.window="+window)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(want(s, low, "gpu_memory_trough_bytes", m.id(0)), want(s, low, "gpu_memory_used_peak_bytes", m.id(0)))
-	})
-	for _, used := range []uint64{high, low} {
-		m.GPUs[0].Memory.Used = fakenvml.Constant(used)
-		m.apply(t)
-		eventually(t, p, func(s harness.Metrics) error { return want(s, float64(used), "gpu_memory_used_bytes", m.id(0)) })
-	}
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(wantAll(s, m.id(0), map[string]float64{
-			"gpu_spikes_total": 1, "gpu_spike_count": 1, "gpu_memory_used_peak_bytes": high, "gpu_memory_trough_bytes": low,
-		}), wantAll(s, m.id(1), map[string]float64{
-			"gpu_spikes_total": 0, "gpu_spike_count": 0, "gpu_memory_used_peak_bytes": low,
-		}))
-	})
-}
-
 // recording writes two hours of two GPUs as nvidia-smi logs them, a row in 10 s: the
 // first leaks 1 MiB a second from half an hour on.
 func recording(t *testing.T) string {

@@ -8,64 +8,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
-
-// TestUnreleased has a process end that is on two GPUs: one gets its memory back, the
-// other does not until it is reset. The series names the process there, as long as
-// that is so, and nothing else does.
-func TestUnreleased(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 2)
-	dies, lives := m.child(t), fakenvml.Process{PID: m.child(t), Memory: fakenvml.Constant(20 * gib)}
-	m.GPUs[0].Memory.Used = fakenvml.Constant(gib)
-	m.GPUs[0].Processes = []fakenvml.Process{{PID: dies, Memory: fakenvml.Constant(6 * gib)}, lives}
-	m.GPUs[1].Processes = []fakenvml.Process{{PID: dies, Memory: fakenvml.Constant(3 * gib)}}
-	p := m.start(t, "--detector.unreleased-after=10s")
-	held := with(m.id(0), "pid", strconv.FormatUint(uint64(dies), 10))
-	s := eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(want(s, gib, "gpu_memory_unattributed_bytes", m.id(0)), want(s, 6*gib, "gpu_process_memory_used_bytes", held))
-	})
-	labels := s.All("gpu_process_memory_used_bytes", held)[0].Labels
-	if labels["process"] == "" {
-		t.Errorf("labels %v", labels)
-	}
-	m.GPUs[0].Memory.Used = fakenvml.Constant(7 * gib)
-	m.GPUs[0].Processes, m.GPUs[1].Processes = []fakenvml.Process{lives}, nil
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(want(s, 7*gib, "gpu_memory_unattributed_bytes", m.id(0)), gone(s, "gpu_unreleased_memory_bytes", nil))
-	})
-	s = eventually(t, p, func(s harness.Metrics) error { return want(s, 6*gib, "gpu_unreleased_memory_bytes", labels) })
-	if n := len(s.All("gpu_unreleased_memory_bytes", nil)); n != 1 {
-		t.Errorf("%d series", n)
-	}
-	const appears, goes = "memory has stayed after its process ended", "memory that had stayed after its process ended is free"
-	// The log is written after the series are there.
-	said := func(appeared, gone int) {
-		t.Helper()
-		harness.Eventually(t, patience, func() error {
-			if out := p.Output(); strings.Count(out, appears) != appeared || strings.Count(out, goes) != gone {
-				return fmt.Errorf("said: %s", out)
-			}
-			return nil
-		})
-	}
-	said(1, 0)
-	m.GPUs[0].Memory.Used = fakenvml.Constant(gib)
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(want(s, gib, "gpu_memory_unattributed_bytes", m.id(0)), gone(s, "gpu_unreleased_memory_bytes", nil))
-	})
-	said(1, 1)
-	p.Stop(t)
-	said(1, 1)
-	m.wellBehaved(t)
-}
 
 // TestZombie has two processes that hold memory and compute nothing: one that has
 // lost its parent, and a server of the system.
