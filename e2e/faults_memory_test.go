@@ -6,14 +6,12 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
@@ -54,49 +52,6 @@ func TestFaultsOfTheMemory(t *testing.T) {
 		}, m.allUp)
 		p.Stop(t)
 		noStack(t, p.Output())
-	}
-}
-
-// TestFaultsOfTooLittleMemory has the system end the exporter, because it gets less memory than it needs, as often as it is started.
-// With enough it goes on from its state file.
-func TestFaultsOfTooLittleMemory(t *testing.T) {
-	t.Parallel()
-	for name, program := range map[string][]string{
-		"host: 512 MiB of addresses (RLIMIT_AS), less than it needs": after(t, "ulimit -v 524288"),
-		"host: a control group of 4 MiB, less than it needs":         after(t, "echo $$ >"+filepath.Join(memoryGroup(t, 4<<20), "cgroup.procs")),
-	} {
-		m, first := faultyMachine(t)
-		first.Stop(t)
-		link(t, "/proc/sys/kernel/random/boot_id", filepath.Join(m.procfs, "sys/kernel/random/boot_id"))
-		m.calls += "2"
-		args := []string{"--detector.state-file=" + filepath.Join(t.TempDir(), "state"), "--detector.state-interval=1s"}
-		p := m.start(t, args...)
-		eventually(t, p, func(s harness.Metrics) error {
-			return errors.Join(m.allUp(s), want(s, 1, "gpu_leak_exporter_state_file_last_write_successful", nil))
-		})
-		p.Stop(t)
-		k := &faultKind{Name: name}
-		for range 5 {
-			m.calls += "2"
-			o := m.options(args...)
-			o.Program = program
-			if code := harness.LaunchExporter(t, o).Wait(t, patience); code == 0 {
-				t.Errorf("%s: the process ended with 0", name)
-			}
-			k.faults++
-		}
-		m.calls += "2"
-		restarted := time.Now()
-		p = m.start(t, args...)
-		eventually(t, p, m.allUp)
-		k.recovery = time.Since(restarted)
-		k.watch(t, p, faultTime, nil)
-		if !strings.Contains(p.Output(), "going on from the state file") {
-			t.Errorf("%s: the histories are lost", name)
-		}
-		p.Stop(t)
-		k.judge(t, name)
-		faultRows.add(k)
 	}
 }
 

@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
@@ -263,60 +261,5 @@ func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 		t.Error(err)
 	}
 	p.Wait(t, patience)
-	noStack(t, p.Output())
-}
-
-// TestFaultsOfTheHost takes the exporter's descriptors and the directory of its state file away.
-func TestFaultsOfTheHost(t *testing.T) {
-	m, _ := faultyMachine(t)
-	dir := filepath.Join(t.TempDir(), "state")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	m.calls += "2" // one file a process
-	p := m.start(t, "--detector.state-file="+filepath.Join(dir, "state"), "--detector.state-interval=1s")
-	written := func(s harness.Metrics) error {
-		return want(s, 1, "gpu_leak_exporter_state_file_last_write_successful", nil)
-	}
-	gpus := []int{0, 1, 2, 3}
-	limit := func(n uint64) {
-		t.Helper()
-		var before unix.Rlimit
-		if err := unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, nil, &before); err != nil {
-			t.Fatal(err)
-		}
-		before.Cur = n
-		if err := unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, &before, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, fault := range map[string][2]func(){
-		"host: no descriptor is left": {func() { limit(1) }, func() { limit(1024) }},
-		"host: the directory of the state file is gone": {
-			func() {
-				if err := os.Rename(dir, dir+"2"); err != nil {
-					t.Fatal(err)
-				}
-			},
-			func() {
-				if err := os.Rename(dir+"2", dir); err != nil {
-					t.Fatal(err)
-				}
-			},
-		},
-	} {
-		k := &faultKind{Name: name, faults: 1}
-		ready := func(s harness.Metrics) error { return errors.Join(m.allUp(s), written(s)) }
-		healthy := m.follow(t, p, eventually(t, p, ready), gpus)
-		k.watch(t, p, 2*faultTime, fault[0])
-		fault[1]()
-		cleared := time.Now()
-		after := eventually(t, p, ready)
-		k.recovery = time.Since(cleared)
-		healthy.note(t, after, k)
-		faultRows.add(k)
-		k.judge(t, name)
-	}
-	p.Stop(t)
 	noStack(t, p.Output())
 }

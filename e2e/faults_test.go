@@ -65,7 +65,6 @@ type faultKind struct {
 	starved           float64       // samples that these GPUs can have lost for want of a core
 	recovery          time.Duration // the worst
 	leaks             int
-	said              string // what a program that serves nothing did
 }
 
 // faultTable collects the rows of all tests.
@@ -114,10 +113,6 @@ func (t *faultTable) table() string {
 		}
 		if k.recovery == 0 {
 			recovery = "nothing to recover"
-		}
-		if k.said != "" {
-			rows = append(rows, fmt.Sprintf("| %s | %d | %s | none | none | %s | %d |\n", k.Name, k.faults, k.said, recovery, k.leaks))
-			continue
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %d | %d of %d | %s | %s | %s | %d |\n",
 			k.Name, k.faults, k.answered, k.scrapes, k.worst.Round(time.Millisecond), lost, recovery, k.leaks))

@@ -28,7 +28,7 @@ const (
 // AnyInit matches all forms of nvmlInit in a [Fault].
 const AnyInit = "nvmlInit*"
 
-// A Fault makes calls fail, hang or be late. Make it with [Fail], [Hang], [Race], [Late], [Abort] or [Segv].
+// A Fault makes calls fail, hang or be late. Make it with [Fail], [Hang], [Race] or [Late].
 type Fault struct {
 	call   string
 	on     string
@@ -46,12 +46,6 @@ func Fail(call string, code Code) Fault {
 
 // Hang makes calls block until a script without it is written. No other call waits for them.
 func Hang(call string) Fault { return Fault{call: call, action: "hang"} }
-
-// Abort and Segv make calls end the process, as a library does that gives up or uses a wild pointer.
-func Abort(call string) Fault { return Fault{call: call, action: "abort"} }
-
-// Segv is described at [Abort].
-func Segv(call string) Fault { return Fault{call: call, action: "segv"} }
 
 // Race makes lists grow between count and fill: INSUFFICIENT_SIZE although the buffer would do. Without [Fault.Times]
 // go-nvml's process lists double their buffer until memory ends.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 func TestScheduleDoesNotDrift(t *testing.T) {
@@ -87,4 +88,17 @@ func TestSteadyClock(t *testing.T) {
 			t.Errorf("steady %v, want %v; ahead %v", got, want, c.ahead(now))
 		}
 	})
+}
+
+// The wall clock is set forward by an hour, or was not there for that long in a suspend: the steady clock knows nothing of it.
+func TestSteadyClockWhileTheOtherIsSet(t *testing.T) {
+	c, now := newClock(), time.Now()
+	set := now
+	*(*uint64)(unsafe.Pointer(&set)) += 3600 << 30 // a time.Time keeps these seconds beside what the monotonic clock says
+	if set.Round(0).Sub(now.Round(0)) != time.Hour || set.Sub(now) != 0 {
+		t.Fatalf("%v is not %v by a wall clock that is an hour ahead", set, now)
+	}
+	if c.steady(set) != c.steady(now) || c.ahead(set)-c.ahead(now) != time.Hour {
+		t.Errorf("steady %v, want %v; ahead %v", c.steady(set), c.steady(now), c.ahead(set))
+	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// A schedule of an hour takes two seconds, and with the race detector ten times as long: make test runs some hours
-// without it, and make faults 200.
+// A schedule of an hour takes two seconds, and with the race detector ten times as long: make test runs some minutes
+// without it, and make ci-nightly hours.
 var (
 	schedules = flag.Int("schedules", 2, "how many schedules of faults TestSchedules tries")
 	length    = flag.Duration("schedules.time", 5*time.Minute, "how long a schedule lasts, of simulated time")

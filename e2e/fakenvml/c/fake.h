@@ -140,7 +140,7 @@ struct gpu {
 	LIST(struct mig_device, mig_devices);
 };
 
-enum fault_action { FAULT_ERROR, FAULT_HANG, FAULT_SIZE, FAULT_DELAY, FAULT_ABORT, FAULT_SEGV };
+enum fault_action { FAULT_ERROR, FAULT_HANG, FAULT_SIZE, FAULT_DELAY };
 
 struct fault {
 	const char *line;       // the whole line: its identity across re-reads, so that the count of firings goes on

@@ -364,11 +364,6 @@ static nvmlReturn_t apply(struct call *c, struct nvmlDevice_st *h, bool only_gpu
 		case FAULT_DELAY:
 			sleep_us(f->delay);
 			break;
-		case FAULT_ABORT:
-			abort();
-		case FAULT_SEGV:
-			raise(SIGSEGV); // without a handler of ours: Go's, which ends the process
-			break;
 		default:
 			hang(c, h);
 			// The script may be another now: do not go on in the old one's faults.

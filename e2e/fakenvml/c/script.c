@@ -17,7 +17,6 @@
 //       CALL    function name; a trailing * stands for any ending (nvmlInit*)
 //       WHO     * (any, also calls without a device), a GPU's number in this file, or a UUID
 //       ACTION  error=NAME or number  answer this (GPU_IS_LOST, NOT_SUPPORTED, UNKNOWN, …)
-//               abort, segv           end the process, as a library does that gives up or uses a wild pointer
 //               hang                  block until the script no longer has a hang for this call
 //               size                  a list grew between count and fill: INSUFFICIENT_SIZE although the buffer sufficed
 //               delay=MICROSECONDS    answer late
@@ -192,10 +191,6 @@ static void parse_fault_action(struct parser *p, struct fault *f, const char *wo
 		f->delay = strtoull(v, NULL, 10);
 	} else if (!strcmp(word, "hang")) {
 		f->action = FAULT_HANG;
-	} else if (!strcmp(word, "abort")) {
-		f->action = FAULT_ABORT;
-	} else if (!strcmp(word, "segv")) {
-		f->action = FAULT_SEGV;
 	} else if (!strcmp(word, "size")) {
 		f->action = FAULT_SIZE;
 	} else {
