@@ -4,7 +4,6 @@
 package mixin
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -135,43 +134,6 @@ func scopeName(of string) string {
 // words returns the names in a cell, however it separates and marks them.
 func words(cell string) []string {
 	return strings.FieldsFunc(cell, func(r rune) bool { return r == ',' || r == '`' || r == ' ' })
-}
-
-// ofTheProgram are the series about the exporter's own process, which its table of GPUs does not have.
-var ofTheProgram = []string{"gpu_leak_exporter_budget_bytes", "gpu_leak_exporter_build_info", "gpu_leak_exporter_connections", "gpu_leak_exporter_web_refused_total"}
-
-// TestMixinSchema holds the declared labels against what the exporter shows of GPUs of
-// several kinds: the checks of rules and dashboards rest on them.
-func TestMixinSchema(t *testing.T) {
-	t.Parallel()
-	s := declared(t)
-	seen := map[string]bool{}
-	for _, source := range []string{"node", "faulty"} {
-		p := simulated(t, source, "1200", "--collector.process.command")
-		var show harness.Metrics
-		harness.Eventually(t, patience, func() error {
-			var err error
-			if show, err = p.TryScrape(); err == nil && len(show.All("gpu_leak_confidence", nil)) == 0 {
-				err = errors.New("nothing is judged")
-			}
-			return err
-		})
-		for _, series := range show {
-			if !strings.HasPrefix(series.Name, "gpu_") || slices.Contains(ofTheProgram, series.Name) {
-				continue
-			}
-			names := slices.Sorted(maps.Keys(series.Labels))
-			shape := fmt.Sprint(series.Name, names)
-			if want := slices.Sorted(maps.Keys(s[series.Name])); !seen[shape] && (s[series.Name] == nil || !slices.Equal(names, want)) {
-				t.Errorf("%s of %s has the labels %v, declared are %v", series.Name, source, names, want)
-			}
-			seen[shape] = true
-		}
-		p.Stop(t)
-	}
-	if len(seen) < 100 {
-		t.Errorf("only %d metrics were seen", len(seen))
-	}
 }
 
 // inference finds out which labels the result of an expression has, and collects what
