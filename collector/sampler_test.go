@@ -164,6 +164,12 @@ func (l *lines) count(part string) int {
 // test's.
 func runSampler(t *testing.T, source *scriptSource, change func(*SamplerConfig), test func(s *Sampler, out *lines)) {
 	t.Helper()
+	runHanging(t, source, change, test, func() {})
+}
+
+// runHanging is runSampler with something that hangs: release lets it go, once the Sampler has ended all the same.
+func runHanging(t *testing.T, source *scriptSource, change func(*SamplerConfig), test func(s *Sampler, out *lines), release func()) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
 		source.events = make(chan gpu.Event)
@@ -186,8 +192,14 @@ func runSampler(t *testing.T, source *scriptSource, change func(*SamplerConfig),
 			close(done)
 		}()
 		test(s, &out)
+		stopped := time.Now()
 		cancel()
 		<-done
+		if took := time.Since(stopped); took > stopGrace {
+			t.Errorf("took %s to end", took)
+		}
+		release()
+		synctest.Wait()
 	})
 }
 
@@ -207,21 +219,7 @@ func TestHungCallCostsItsGPUAlone(t *testing.T) {
 	})
 	fine := newGPU(1, func(second int) (gpu.Sample, error) { return flat(uint64(second) << 20)(second) })
 	source := &scriptSource{devices: []gpu.Device{hung, fine}}
-	synctest.Test(t, func(t *testing.T) {
-		release = make(chan struct{})
-		source.events = make(chan gpu.Event)
-		s, err := NewSampler(source, SamplerConfig{
-			SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig(), Groups: gpu.Groups,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			s.Run(ctx)
-			close(done)
-		}()
+	runHanging(t, source, func(*SamplerConfig) { release = make(chan struct{}) }, func(s *Sampler, _ *lines) {
 		after(29500 * time.Millisecond)
 		if d := s.State().Devices; !d[0].Up || !d[1].Up {
 			t.Errorf("9.5 s into a call of at most 10 s the GPU counts as down")
@@ -236,11 +234,7 @@ func TestHungCallCostsItsGPUAlone(t *testing.T) {
 		if a, b := before.Devices[1], now.Devices[1]; !b.Up || b.Memory.Used.V-a.Memory.Used.V != 5<<20 {
 			t.Errorf("the other GPU went from %d to %d bytes in 5 s", a.Memory.Used.V, b.Memory.Used.V)
 		}
-		cancel()
-		<-done // although the call has not returned
-		close(release)
-		synctest.Wait()
-	})
+	}, func() { close(release) })
 }
 
 func TestDriverThatComesLate(t *testing.T) {
@@ -480,37 +474,14 @@ func TestWalkThroughProcFS(t *testing.T) {
 		}
 	})
 	source, w = &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}, &walker{}
-	var ended time.Time
-	synctest.Test(t, func(t *testing.T) {
-		w.hang, source.events = make(chan struct{}), make(chan gpu.Event)
-		s, err := NewSampler(source, SamplerConfig{
-			SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig(), Owners: w,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			s.Run(ctx)
-			ended = time.Now()
-			close(done)
-		}()
+	runHanging(t, source, func(c *SamplerConfig) { c.Owners, w.hang = w, make(chan struct{}) }, func(s *Sampler, _ *lines) {
 		after(20 * time.Second)
 		source.set(nil, newGPU(0, flat(1<<30)))
 		after(3 * time.Second)
 		if st := s.State(); len(st.Devices) != 1 || !st.Devices[0].Up {
 			t.Errorf("while procfs hangs: %+v", st)
 		}
-		stopped := time.Now()
-		cancel()
-		<-done // although procfs hangs
-		if took := ended.Sub(stopped); took > stopGrace {
-			t.Errorf("took %s to end", took)
-		}
-		close(w.hang)
-		synctest.Wait()
-	})
+	}, func() { close(w.hang) })
 }
 
 // A pod's processes may be of several jobs; its series keep their name.

@@ -424,34 +424,15 @@ func TestHistoriesOfGPUsThatWereNotRead(t *testing.T) {
 		return all
 	}
 	runSampler(t, &scriptSource{devices: devices(0)}, config, func(*Sampler, *lines) { after(600 * time.Second) })
-	synctest.Test(t, func(t *testing.T) {
-		// GPU 0 can be read, GPU 1 hangs at once, GPU 2 is not there.
-		release := make(chan struct{})
-		now := devices(660)
-		now[1].(*scriptDevice).sample = func(int) (gpu.Sample, error) {
-			<-release
-			return gpu.Sample{}, errors.New("timeout")
-		}
-		source := &scriptSource{devices: now[:2], events: make(chan gpu.Event)}
-		cfg := SamplerConfig{SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig()}
-		config(&cfg)
-		afterThat(cfg.StateFile)
-		s, err := NewSampler(source, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			s.Run(ctx)
-			close(done)
-		}()
-		after(5 * time.Minute)
-		cancel()
-		<-done
-		close(release)
-		synctest.Wait()
-	})
+	// GPU 0 can be read, GPU 1 hangs at once, GPU 2 is not there.
+	now := devices(660)
+	var release chan struct{}
+	now[1].(*scriptDevice).sample = func(int) (gpu.Sample, error) {
+		<-release
+		return gpu.Sample{}, errors.New("timeout")
+	}
+	change := func(c *SamplerConfig) { release = make(chan struct{}); config(c) }
+	runHanging(t, &scriptSource{devices: now[:2]}, change, func(*Sampler, *lines) { after(5 * time.Minute) }, func() { close(release) })
 	runSampler(t, &scriptSource{devices: devices(1000)}, config, func(s *Sampler, _ *lines) {
 		after(2500 * time.Millisecond)
 		for _, d := range s.State().Devices {
