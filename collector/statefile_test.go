@@ -181,7 +181,7 @@ func TestForecastInTheLogAfterARestart(t *testing.T) {
 	}
 }
 
-// An exporter is killed 200 times at random moments, without a chance to save anything, while a process leaks. Each
+// An exporter is killed 50 times at random moments, without a chance to save anything, while a process leaks. Each
 // time the next one goes on with the leak from what the file held: at most an interval was lost.
 func TestKillsWithAnActiveLeak(t *testing.T) {
 	dir := t.TempDir()
@@ -198,7 +198,7 @@ func TestKillsWithAnActiveLeak(t *testing.T) {
 		if !s.State().Devices[0].Processes[0].Verdict.Leak {
 			t.Fatal("no leak to remember")
 		}
-		for n := range 200 {
+		for n := range 50 {
 			after(time.Duration(r.IntN(20_000)) * time.Millisecond)
 			b, err := os.ReadFile(file)
 			if err != nil {
@@ -497,7 +497,7 @@ func TestStateFileWithAStrangeDomain(t *testing.T) {
 	})
 }
 
-// A thousand files that are damaged, or forged with the right checksum: none keeps the exporter from
+// 250 files that are damaged, or forged with the right checksum: none keeps the exporter from
 // reading its GPU.
 func TestDamagedStateFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
@@ -532,7 +532,7 @@ func TestDamagedStateFiles(t *testing.T) {
 	set := withState(t, file, "a")
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // it is later than in the bubble before
-		for seed := range 1000 {
+		for seed := range 250 {
 			r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a failing seed can be had again
 			if seed%2 == 0 {
 				err = os.WriteFile(file, damage(r, good), 0o600)
