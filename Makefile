@@ -222,10 +222,6 @@ checkrules: mixin dashboards ## check and test the rules, dashboards and example
 	$(BIN)/dashboardlint -exceptions=e2e/tools/dashboardlint/exceptions.yml dashboards/*.json
 	$(BIN)/pint --offline --no-color --config mixin/pint.hcl lint --fail-on=warning dashboards/alerts.yaml dashboards/rules.yaml
 
-.PHONY: checkmetrics
-checkmetrics: tools $(GOTESTSUM) ## hold what the exporter exposes against Prometheus's metric rules
-	cd e2e && E2E_BIN=$(BIN) $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) -run '^TestCheckMetrics$$' .
-
 .PHONY: bench
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...

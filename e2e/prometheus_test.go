@@ -204,28 +204,3 @@ func query(t *testing.T, prometheus *harness.Process, expr string) harness.Metri
 	})
 	return m
 }
-
-// TestCheckMetrics holds the exposition against the rules of promtool.
-func TestCheckMetrics(t *testing.T) {
-	exporter, _ := startSim(t)
-	text, err := harness.Get(exporter.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(harness.ExternalTool(t, "promtool"), "check", "metrics")
-	cmd.Stdin = strings.NewReader(string(text))
-	out, err := cmd.CombinedOutput()
-	problems := 0
-	for line := range strings.Lines(string(out)) {
-		name, complaint, _ := strings.Cut(strings.TrimSpace(line), " ")
-		// The name that users know; the metric is no part of a histogram.
-		if strings.HasSuffix(name, "_spike_count") && strings.Contains(complaint, `should not have "_count" suffix`) {
-			continue
-		}
-		problems++
-		t.Error(strings.TrimSpace(line))
-	}
-	if err != nil && problems == 0 && len(out) == 0 {
-		t.Errorf("%s: %v", cmd, err)
-	}
-}
