@@ -79,7 +79,7 @@ func amplyDescribed(index int, mig bool, processes ...fakenvml.Process) fakenvml
 // of them: neither all ones nor what is left of it after a subtraction or a conversion is exported as an amount.
 func TestNotAvailable(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, 8)
+	m := newMachine(t, fakenvml.MaxGPUs) // so that few changes of the script have all numbers
 	process := fakenvml.Process{PID: m.child(t), Memory: fakenvml.Constant(gib), Utilization: &fakenvml.Utilization{SM: 5}}
 	type place struct {
 		name string // "" is all
@@ -100,7 +100,7 @@ func TestNotAvailable(t *testing.T) {
 		t.Fatalf("only %d numbers: %v", len(places), places)
 	}
 	t.Logf("%d numbers", len(places))
-	p := m.start(t, "--collector.nvlink")
+	p := m.start(t, "--collector.nvlink", "--sample.interval=100ms", "--sample.slow-interval=100ms")
 	for some := range slices.Chunk(places, len(m.GPUs)) {
 		for i, at := range some {
 			g := amplyDescribed(i, at.mig, process)
