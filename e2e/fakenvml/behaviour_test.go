@@ -183,45 +183,6 @@ func TestHang(t *testing.T) {
 	}
 }
 
-func TestListRace(t *testing.T) {
-	n := NewNode(1)
-	n.GPUs[0].Processes = []Process{{PID: 5}, {PID: 6}}
-	n.Faults = []Fault{Race("nvmlDeviceGetComputeRunningProcesses*").Times(3)}
-	r := start(t, n)
-	p, ret := r.device(0).GetComputeRunningProcesses()
-	ok(t, "processes", ret)
-	same(t, "processes", len(p), 2)
-	same(t, "calls", timeless(t, r.log().Functions["nvmlDeviceGetComputeRunningProcesses_v3"]), Function{Calls: 5, Failures: 4})
-}
-
-func TestLostGPU(t *testing.T) {
-	n := NewNode(3)
-	r := start(t, n)
-	lost, other := r.device(1), r.device(2)
-	n.GPUs[1].Lost = true
-	r.write()
-	_, ret := lost.GetMemoryInfo()
-	is(t, "lost", ret, nvml.ERROR_GPU_IS_LOST)
-	_, _, _, ret = lost.GetEncoderStats()
-	is(t, "lost, a call that is not implemented", ret, nvml.ERROR_GPU_IS_LOST)
-	_, ret = r.nvml.DeviceGetHandleByIndex(1)
-	is(t, "handle", ret, nvml.ERROR_GPU_IS_LOST)
-	got[int](t, "count")(r.nvml.DeviceGetCount())(3)
-	got[string](t, "the other")(other.GetUUID())(n.GPUs[2].UUID)
-
-	n.GPUs[1].Hidden = true
-	r.write()
-	got[int](t, "count without it")(r.nvml.DeviceGetCount())(2)
-	got[string](t, "next GPU moves up")(r.device(1).GetUUID())(n.GPUs[2].UUID)
-	got[int](t, "its index")(other.GetIndex())(1)
-
-	n.GPUs = append(n.GPUs[:1:1], n.GPUs[2:]...)
-	r.write()
-	_, ret = lost.GetMemoryInfo()
-	is(t, "gone", ret, nvml.ERROR_GPU_IS_LOST)
-	got[string](t, "handles stay with their GPUs")(other.GetUUID())(n.GPUs[1].UUID)
-}
-
 func TestEnumerateAtInit(t *testing.T) {
 	n := NewNode(2)
 	n.EnumerateAtInit = true
@@ -306,59 +267,6 @@ func TestThreadsOfAnEndedProcess(t *testing.T) {
 		same(t, "violations", r.log().Violations, violations)
 		ok(t, "Shutdown", r.nvml.Shutdown())
 	}
-}
-
-func TestEvents(t *testing.T) {
-	n := NewNode(2)
-	n.RaiseXID(0, 13) // older than the registration
-	r := start(t, n)
-	set, ret := r.nvml.EventSetCreate()
-	ok(t, "set", ret)
-	got[uint64](t, "types")(r.device(0).GetSupportedEventTypes())(n.GPUs[0].EventTypes)
-	is(t, "unsupported event", r.device(0).RegisterEvents(nvml.EventTypePowerSourceChange, set), nvml.ERROR_NOT_SUPPORTED)
-	for i := range 2 {
-		ok(t, "register", r.device(i).RegisterEvents(nvml.EventTypeXidCriticalError, set))
-	}
-	_, ret = set.Wait(5)
-	is(t, "nothing yet", ret, nvml.ERROR_TIMEOUT)
-	n.Raise(0, EventClock, 1) // nobody asked
-	n.RaiseXID(1, 48)
-	n.RaiseXID(0, 79)
-	n.GPUs[0].Lost = true
-	r.write()
-	for _, want := range []struct {
-		gpu int
-		xid uint64
-	}{{1, 48}, {0, 79}} {
-		e, ret := set.Wait(1000)
-		ok(t, "wait", ret)
-		same(t, "event", []uint64{e.EventType, e.EventData}, []uint64{nvml.EventTypeXidCriticalError, want.xid})
-		same(t, "instance", e.GpuInstanceId, uint32(math.MaxUint32))
-		uuid, ret := e.Device.GetUUID()
-		if want.gpu == 0 {
-			is(t, "lost GPU", ret, nvml.ERROR_GPU_IS_LOST)
-		} else {
-			got[string](t, "event's GPU")(uuid, ret)(n.GPUs[want.gpu].UUID)
-		}
-	}
-	_, ret = set.Wait(5)
-	is(t, "all delivered, one lost", ret, nvml.ERROR_GPU_IS_LOST)
-	n.GPUs[0].Lost = false
-	r.write()
-	_, ret = set.Wait(5)
-	is(t, "once only", ret, nvml.ERROR_TIMEOUT)
-
-	woken := make(chan uint64, 1)
-	go func() {
-		e, _ := set.Wait(10_000)
-		woken <- e.EventData
-	}()
-	eventually(t, "a thread waits", func() bool { return r.log().Functions["nvmlEventSetWait_v2"].Inside == 1 })
-	n.RaiseXID(0, 31)
-	r.write()
-	same(t, "an event ends the wait", <-woken, 31)
-	ok(t, "free", set.Free())
-	is(t, "free twice", set.Free(), nvml.ERROR_INVALID_ARGUMENT)
 }
 
 func TestMIG(t *testing.T) {
@@ -476,48 +384,6 @@ func inChild(t *testing.T, opts ...Option) bool {
 		t.Errorf("%v\n%s", err, out)
 	}
 	return false
-}
-
-func TestDriver470(t *testing.T) {
-	if !inChild(t, Driver470()) {
-		return
-	}
-	n := NewNode(1)
-	n.GPUs[0].Processes = []Process{{PID: 5, Memory: Constant(GiB)}}
-	r := start(t, n)
-	for symbol, want := range map[string]bool{
-		"nvmlDeviceGetMemoryInfo_v2": false, "nvmlDeviceGetComputeRunningProcesses_v3": false,
-		"nvmlDeviceGetCurrentClocksEventReasons": false, "nvmlDeviceGetMarginTemperature": false,
-		"nvmlDeviceGetJpgUtilization": false, "nvmlDeviceGetMemoryInfo": true, "nvmlDeviceGetComputeRunningProcesses_v2": true,
-		"nvmlDeviceGetCurrentClocksThrottleReasons": true, "nvmlDeviceGetFieldValues": true,
-	} {
-		if err := r.nvml.Extensions().LookupSymbol(symbol); (err == nil) != want {
-			t.Errorf("lookup of %s: %v", symbol, err)
-		}
-	}
-	d := r.device(0)
-	m, ret := d.GetMemoryInfo()
-	ok(t, "memory", ret)
-	same(t, "used with reserved", m.Used, n.Used(0, 0)+n.GPUs[0].Memory.Reserved)
-	p, ret := d.GetComputeRunningProcesses()
-	ok(t, "processes", ret)
-	same(t, "memory of the process", p[0].UsedGpuMemory, GiB)
-	same(t, "v2 was called", r.log().Functions["nvmlDeviceGetComputeRunningProcesses_v2"].Calls > 0, true)
-}
-
-func TestDriver535(t *testing.T) {
-	if !inChild(t, Driver535()) {
-		return
-	}
-	r := start(t, NewNode(1))
-	for symbol, want := range map[string]bool{
-		"nvmlDeviceGetMarginTemperature": false, "nvmlDeviceGetAddressingMode": false, "nvmlDeviceGetMemoryInfo_v2": true,
-		"nvmlDeviceGetComputeRunningProcesses_v3": true, "nvmlDeviceGetJpgUtilization": true,
-	} {
-		if err := r.nvml.Extensions().LookupSymbol(symbol); (err == nil) != want {
-			t.Errorf("lookup of %s: %v", symbol, err)
-		}
-	}
 }
 
 // TestFirstVersions leaves out all later versions of what has several: the oldest structures are filled in.

@@ -19,7 +19,6 @@ const (
 	NoPermission    Code = "NO_PERMISSION"
 	NotFound        Code = "NOT_FOUND"
 	DriverNotLoaded Code = "DRIVER_NOT_LOADED"
-	Timeout         Code = "TIMEOUT"
 	GPUIsLost       Code = "GPU_IS_LOST"
 	LibraryMismatch Code = "LIB_RM_VERSION_MISMATCH"
 	UnknownError    Code = "UNKNOWN"
