@@ -154,25 +154,6 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestFleetAfresh starts an exporter on a history that Prometheus has: its verdicts are there at once.
-func TestFleetAfresh(t *testing.T) {
-	_, _, prometheus, _ := fleet(t)
-	query(t, prometheus, `count_over_time(DCGM_FI_DEV_FB_USED{gpu="0"}[5m]) > 40`)
-	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=prometheus:" + prometheus.URL, "--sample.interval=15s", "--collector.process.detail=all"}})
-	harness.Eventually(t, 10*time.Minute, func() error {
-		m := exporter.Scrape(t)
-		fill, err := m.Value("gpu_detector_window_fill_ratio", map[string]string{"uuid": "GPU-node1-0", "window": "10m"})
-		if err != nil || fill < 35./600 {
-			return fmt.Errorf("%g, %w", fill, err)
-		}
-		return nil
-	})
-	// 40 samples are there, and no more than a few of them were scraped since.
-	if n, err := exporter.Scrape(t).Value("gpu_leak_exporter_source_polls_total", nil); err != nil || n > 3 {
-		t.Errorf("asked %g times, %v", n, err)
-	}
-}
-
 // TestExamplesFleet runs the exporter as the manifest does, with no rights, and holds the manifest to that.
 func TestExamplesFleet(t *testing.T) {
 	text, list := manifests(t, "kubernetes/fleet.yaml")
