@@ -56,42 +56,19 @@ func classify(ret nvml.Return, also []nvml.Return) outcome {
 	return failed
 }
 
-// returnNames are the names of nvml.h without their prefix. The library's own
-// nvmlErrorString gives sentences, and must not be called at any time.
-var returnNames = map[nvml.Return]string{
-	nvml.SUCCESS:                         "SUCCESS",
-	nvml.ERROR_UNINITIALIZED:             "UNINITIALIZED",
-	nvml.ERROR_INVALID_ARGUMENT:          "INVALID_ARGUMENT",
-	nvml.ERROR_NOT_SUPPORTED:             "NOT_SUPPORTED",
-	nvml.ERROR_NO_PERMISSION:             "NO_PERMISSION",
-	nvml.ERROR_ALREADY_INITIALIZED:       "ALREADY_INITIALIZED",
-	nvml.ERROR_NOT_FOUND:                 "NOT_FOUND",
-	nvml.ERROR_INSUFFICIENT_SIZE:         "INSUFFICIENT_SIZE",
-	nvml.ERROR_INSUFFICIENT_POWER:        "INSUFFICIENT_POWER",
-	nvml.ERROR_DRIVER_NOT_LOADED:         "DRIVER_NOT_LOADED",
-	nvml.ERROR_TIMEOUT:                   "TIMEOUT",
-	nvml.ERROR_IRQ_ISSUE:                 "IRQ_ISSUE",
-	nvml.ERROR_LIBRARY_NOT_FOUND:         "LIBRARY_NOT_FOUND",
-	nvml.ERROR_FUNCTION_NOT_FOUND:        "FUNCTION_NOT_FOUND",
-	nvml.ERROR_CORRUPTED_INFOROM:         "CORRUPTED_INFOROM",
-	nvml.ERROR_GPU_IS_LOST:               "GPU_IS_LOST",
-	nvml.ERROR_RESET_REQUIRED:            "RESET_REQUIRED",
-	nvml.ERROR_OPERATING_SYSTEM:          "OPERATING_SYSTEM",
-	nvml.ERROR_LIB_RM_VERSION_MISMATCH:   "LIB_RM_VERSION_MISMATCH",
-	nvml.ERROR_IN_USE:                    "IN_USE",
-	nvml.ERROR_MEMORY:                    "MEMORY",
-	nvml.ERROR_NO_DATA:                   "NO_DATA",
-	nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:    "VGPU_ECC_NOT_SUPPORTED",
-	nvml.ERROR_INSUFFICIENT_RESOURCES:    "INSUFFICIENT_RESOURCES",
-	nvml.ERROR_FREQ_NOT_SUPPORTED:        "FREQ_NOT_SUPPORTED",
-	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "ARGUMENT_VERSION_MISMATCH",
-	nvml.ERROR_DEPRECATED:                "DEPRECATED",
-	nvml.ERROR_NOT_READY:                 "NOT_READY",
-	nvml.ERROR_GPU_NOT_FOUND:             "GPU_NOT_FOUND",
-	nvml.ERROR_INVALID_STATE:             "INVALID_STATE",
-	nvml.ERROR_RESET_TYPE_NOT_SUPPORTED:  "RESET_TYPE_NOT_SUPPORTED",
-	nvml.ERROR_UNKNOWN:                   "UNKNOWN",
-}
+// returnNames are the names of nvml.h without their prefix. go-nvml has all but the newest, until it has loaded the
+// library, whose own nvmlErrorString gives sentences and must not be called at any time.
+var returnNames = func() map[nvml.Return]string {
+	names := map[nvml.Return]string{
+		nvml.ERROR_NOT_READY: "NOT_READY", nvml.ERROR_GPU_NOT_FOUND: "GPU_NOT_FOUND",
+		nvml.ERROR_INVALID_STATE: "INVALID_STATE", nvml.ERROR_RESET_TYPE_NOT_SUPPORTED: "RESET_TYPE_NOT_SUPPORTED",
+		nvml.ERROR_UNKNOWN: "UNKNOWN",
+	}
+	for ret := nvml.SUCCESS; ret <= nvml.ERROR_DEPRECATED; ret++ {
+		names[ret] = strings.TrimPrefix(ret.Error(), "ERROR_")
+	}
+	return names
+}()
 
 // returnName names a return code; newer ones than nvml.h has by their number.
 func returnName(ret nvml.Return) string {
