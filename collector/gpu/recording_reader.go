@@ -4,8 +4,6 @@
 package gpu
 
 import (
-	"bufio"
-	"errors"
 	"io"
 	"strings"
 	"time"
@@ -35,12 +33,6 @@ type RecordingReader struct{ file *recordingFile }
 func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*RecordingReader, error) {
 	if loc == nil {
 		loc = time.UTC
-	}
-	if strings.HasSuffix(name, ".partial") {
-		var err error
-		if in, err = newWholeLines(name, in); err != nil {
-			return nil, err
-		}
 	}
 	f, err := newRecordingFile(name, in, loc, false)
 	if err != nil {
@@ -93,58 +85,4 @@ func (r *RecordingReader) HasMemory() bool {
 func (r *RecordingReader) Next() (Info, Sample, error) {
 	reading, err := r.file.next()
 	return reading.info, reading.sample, err
-}
-
-// wholeLines reads a text that may be cut off up to its last line break.
-type wholeLines struct {
-	text  *bufio.Reader
-	line  []byte // the line that is being put together
-	ready []byte // of line: what is still to be given out
-	err   error  // what ended the text
-}
-
-// newWholeLines returns the whole lines of in, which is unpacked first if it is
-// compressed.
-func newWholeLines(name string, in io.Reader) (io.Reader, error) {
-	lines, err := newLineReader(name, in)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return strings.NewReader(""), nil // not even the header of gzip is whole
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &wholeLines{text: lines.in}, nil
-}
-
-// Read implements io.Reader.
-func (w *wholeLines) Read(b []byte) (int, error) {
-	if len(w.ready) == 0 && w.err == nil {
-		w.err = w.next()
-	}
-	if len(w.ready) == 0 {
-		return 0, w.err
-	}
-	n := copy(b, w.ready)
-	w.ready = w.ready[n:]
-	return n, nil
-}
-
-// next makes the next line ready. One that is too long is passed on as it is, for
-// its reader to say so.
-func (w *wholeLines) next() error {
-	w.line = w.line[:0]
-	for {
-		part, err := w.text.ReadSlice('\n')
-		w.line = append(w.line, part...)
-		switch {
-		case err == nil, len(w.line) > maxLine:
-			w.ready = w.line
-			return nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return io.EOF
-		default:
-			return err
-		}
-	}
 }

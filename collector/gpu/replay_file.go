@@ -84,7 +84,7 @@ func openRecording(path string, size int64, loc *time.Location) (*recordingFile,
 
 // newRecordingFile reads a recording from in. name stands in errors. strict is as in recordingFile.
 func newRecordingFile(name string, in io.Reader, loc *time.Location, strict bool) (*recordingFile, error) {
-	lines, err := newLineReader(name, in)
+	lines, err := newLineReader(name, in, !strict && strings.HasSuffix(name, ".partial"))
 	if err != nil {
 		return nil, err
 	}
@@ -256,18 +256,23 @@ type lineReader struct {
 	number int // of the line that next returned last
 	in     *bufio.Reader
 	gzip   bool
+	// partial says that the file may be cut off anywhere: it ends with its last whole line.
+	partial bool
 }
 
 // errCut is the error of a last line without a line break.
 var errCut = errors.New("the file ends inside this line: remove the line, or end it with a line break if it is whole")
 
 // newLineReader returns a reader of the lines of in, which is unpacked first if
-// it is compressed. name stands in errors.
-func newLineReader(name string, in io.Reader) (*lineReader, error) {
+// it is compressed. name stands in errors, and partial is as in lineReader.
+func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error) {
 	const peeked = 512
-	l := &lineReader{name: name, in: bufio.NewReaderSize(in, 64<<10)}
+	l := &lineReader{name: name, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
 	if magic, _ := l.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(l.in)
+		if partial && errors.Is(err, io.ErrUnexpectedEOF) {
+			return l, nil // not even the header of gzip is whole, and nothing follows
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: gzip: %w", name, err)
 		}
@@ -318,7 +323,7 @@ func (l *lineReader) whole() (string, error) {
 		case err == nil:
 			return string(long), nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case err == io.EOF && len(bytes.TrimSpace(long)) == 0:
+		case err == io.EOF && (l.partial || len(bytes.TrimSpace(long)) == 0), l.partial && errors.Is(err, io.ErrUnexpectedEOF):
 			return "", io.EOF
 		case err == io.EOF:
 			return string(long), errCut
