@@ -71,7 +71,7 @@ func climbing(levels []float64, full *Fullness) *Scale {
 func (e *Scale) alter(i int, v stat.Bytes) {
 	pts := e.Troughs.Append(nil)
 	pts[i].V = v
-	e.Troughs = stat.PointsOf(pts...)
+	e.Troughs = pointsOf(pts...)
 }
 
 // told returns a series of five hours at 20 of 80 GiB that has computed all the time, whose bets are
@@ -84,7 +84,7 @@ func told(cfg *Config) *Series {
 	for i := range s.Scales {
 		e := &s.Scales[i]
 		e.Closed, e.Level, e.Bet.Wealth = 1000, s.Used, mostWealth
-		e.Troughs = stat.PointsOf(stat.Point{At: s.Last, V: s.Used})
+		e.Troughs = pointsOf(stat.Point{At: s.Last, V: s.Used})
 	}
 	return s
 }
@@ -137,4 +137,12 @@ func about(t *testing.T, what string, got, want float64) {
 	if !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
 		t.Errorf("%s: %.9g, want %.9g", what, got, want)
 	}
+}
+
+// pointsOf returns those points.
+func pointsOf(list ...stat.Point) (p stat.Points) {
+	for _, at := range list {
+		p.Push(at)
+	}
+	return p
 }

@@ -213,7 +213,7 @@ func TestALeakThatStandsStill(t *testing.T) {
 			t.Errorf("%s, at the next scale: goes on: %t", c.name, got)
 		}
 		for i := range s.Scales {
-			s.Scales[i].Troughs, s.Scales[i].Closed = stat.PointsOf(stat.Point{At: s.Last, V: s.Scales[i].Troughs.First().V}), 1000
+			s.Scales[i].Troughs, s.Scales[i].Closed = pointsOf(stat.Point{At: s.Last, V: s.Scales[i].Troughs.First().V}), 1000
 		}
 		if !s.goesOn() {
 			t.Errorf("%s: it stands, and nobody has seen it", c.name)

@@ -13,14 +13,6 @@ type Points struct {
 	rest        packed // the points after the first
 }
 
-// PointsOf returns those points.
-func PointsOf(list ...Point) (p Points) {
-	for _, at := range list {
-		p.Push(at)
-	}
-	return p
-}
-
 // Push adds a point; the oldest one goes where there are too many.
 func (p *Points) Push(at Point) {
 	if p.n == MaxPoints {
