@@ -152,37 +152,6 @@ func TestFaults(t *testing.T) {
 	same(t, "references", c.References, 1)
 }
 
-func TestHang(t *testing.T) {
-	n := NewNode(2)
-	n.Faults = []Fault{Hang("nvmlDeviceGetMemoryInfo_v2").On(n.GPUs[0].UUID)}
-	r := start(t, n)
-	a, b := r.device(0), r.device(1)
-	done := make(chan nvml.Return, 1)
-	go func() {
-		_, ret := a.GetMemoryInfo_v2()
-		done <- ret
-	}()
-	eventually(t, "a call hangs", func() bool { return r.log().Functions["nvmlDeviceGetMemoryInfo_v2"].Inside == 1 })
-	checkMemory(t, n, b, 1)
-	got[uint32](t, "another call on the GPU")(a.GetPowerUsage())(n.GPUs[0].Power.Base)
-	n.GPUs[0].Temperature = 77
-	r.write() // hangs on
-	got[uint32](t, "temperature")(a.GetTemperature(nvml.TEMPERATURE_GPU))(77)
-	select {
-	case ret := <-done:
-		t.Fatalf("it did not hang: %v", ret)
-	default:
-	}
-	n.Faults = nil
-	r.write()
-	select {
-	case ret := <-done:
-		is(t, "released", ret, nvml.SUCCESS)
-	case <-time.After(10 * time.Second):
-		t.Fatal("the call hangs on")
-	}
-}
-
 func TestEnumerateAtInit(t *testing.T) {
 	n := NewNode(2)
 	n.EnumerateAtInit = true
