@@ -25,7 +25,6 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
@@ -65,22 +64,15 @@ func (g growth) record(t *testing.T, start time.Time) (file string) {
 		t.Fatal(err)
 	}
 	buffered := bufio.NewWriter(f)
-	w := gpu.NewWriter(buffered)
+	fmt.Fprintln(buffered, `{"format":"gpu_leak_exporter recording","version":1}`)
+	fmt.Fprintln(buffered, `{"gpu":{"index":0,"uuid":"GPU-a"}}`)
 	for s := -60; s < int((g.after + g.lasts()).Seconds()); s++ {
-		at := start.Add(time.Duration(s) * time.Second)
-		sample := gpu.Sample{
-			Time: at, T: time.Duration(at.UnixNano()), ProcessesKnown: true,
-			Memory: gpu.Memory{Total: gpu.Some[uint64](gpuBytes), Used: gpu.Some(uint64(gibibyte + used(s)))},
-		}
+		at, processes := start.Add(time.Duration(s)*time.Second), ""
 		if s >= 0 {
-			sample.Processes = []gpu.Process{{
-				ID: gpu.ProcessID{PID: 77, Start: 1}, Type: gpu.Compute, Started: gpu.Some(time.Duration(start.UnixNano())),
-				Used: gpu.Some(uint64(used(s))), Owner: &gpu.Owner{Process: "train.py"},
-			}}
+			processes = fmt.Sprintf(`"processes":[{"id":{"pid":77,"start":1},"type":1,"started":%d,"used":%d,"owner":{"process":"train.py"}}],`, start.UnixNano(), used(s))
 		}
-		if err := w.Write(gpu.Info{UUID: "GPU-a"}, sample, nil); err != nil {
-			t.Fatal(err)
-		}
+		fmt.Fprintf(buffered, `{"uuid":"GPU-a","sample":{"time":%q,"t":%d,"memory":{"total":%d,"used":%d},%s"processes_known":true}}`+"\n",
+			at.Format(time.RFC3339Nano), at.UnixNano(), uint64(gpuBytes), gibibyte+used(s), processes)
 	}
 	if err := errors.Join(buffered.Flush(), f.Close()); err != nil {
 		t.Fatal(err)
