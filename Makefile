@@ -257,18 +257,16 @@ bench-lives: ## measure what knowledge of earlier lives is worth, and write dete
 	mv $(BIN)/LIVES.md detector/LIVES.md
 
 .PHONY: bench-limit
-bench-limit: ## measure what anybody could tell of a leak in ten minutes, and write detector/LIMIT.md (5 minutes)
+bench-limit: ## measure what anybody could tell of a leak in ten minutes, and write bin/LIMIT.md (5 minutes)
 	mkdir -p $(BIN)
 	cd e2e/bench && $(GO) run . --limit --seeds=301-324 --markdown > $(BIN)/LIMIT.md
-	mv $(BIN)/LIMIT.md detector/LIMIT.md
 
 # The names are the constants of detector/internal/ablate.
 .PHONY: ablate
-ablate: ## measure the detector without each of its mechanisms, and write detector/ABLATION.md (20 minutes)
+ablate: ## measure the detector without each of its mechanisms, and write bin/ABLATION.md (20 minutes)
 	mkdir -p $(BIN)
 	cd e2e/bench && $(GO) build -tags ablate -o $(BIN)/bench-ablate .
 	$(BIN)/bench-ablate --seeds=101-110 --markdown --ablate=$$(sed -n 's/.*Mechanism = "\(.*\)".*/\1/p' detector/internal/ablate/ablate.go | paste -sd,) > $(BIN)/ABLATION.md
-	mv $(BIN)/ABLATION.md detector/ABLATION.md
 
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME
