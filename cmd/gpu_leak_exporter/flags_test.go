@@ -105,7 +105,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--sample.interval=1s --sample.interval=2s", "flag 'sample.interval' cannot be repeated; try gpu_leak_exporter --help"},
 		{"--sample.slow-interval=500ms", "--sample.slow-interval=500ms must not be below --sample.interval=1s"},
 		{"--nvml.timeout=0s", "--nvml.timeout=0s: must be between 1s and 10m"},
-		{"--path.procfs=/none --web.listen-address=127.0.0.1:0", "--path.procfs=/none: ProcFS: stat /none: no such file or directory"},
+		{"--path.procfs=/none --web.listen-address=127.0.0.1:0", "--path.procfs=/none: ProcFS: could not read \"/none\": stat /none: no such file or directory"},
 		{"--detector.state-file=/none/state", "--detector.state-file=/none/state: its directory must be there: stat /none: no such file or directory"},
 		{"--detector.state-file=" + dir, "--detector.state-file=" + dir + ": is not a file"},
 		{"--detector.lives-file=/none/lives", "--detector.lives-file=/none/lives: its directory must be there: stat /none: no such file or directory"},

@@ -230,7 +230,7 @@ func (p *process) entry(skewed bool) gpu.Process {
 	}
 	e := gpu.Process{
 		ID: p.id, Used: gpu.Some(uint64(used/quantum) * quantum * mib), Started: gpu.Some(epoch + at(p.started)),
-		CPU: gpu.Some(time.Duration(math.Floor(p.cpu*100)) * 10 * time.Millisecond), State: p.state, Orphaned: p.orphaned, Owner: p.owner,
+		CPU: gpu.Some(time.Duration(math.Floor(p.cpu*100)) * 10 * time.Millisecond), State: gpu.Letter(p.state), Orphaned: p.orphaned, Owner: p.owner,
 	}
 	if !p.s.noSM {
 		e.SM = gpu.Some(math.Round(p.sm*100) / 100)
