@@ -107,14 +107,17 @@ TEST_TIMEOUT := 10m
 # A leak that a real Prometheus has to see takes minutes: nine for all on two busy cores.
 E2E_TIMEOUT  := 30m
 
+# Tests that mostly wait, for a program or for time to pass, run beside each other.
+MANY := -p 4 -parallel 8
+
 .PHONY: test
 test: vet $(GOTESTSUM) ## all tests that need Go and gcc only, with the race detector where there are goroutines
 	# The test cache does not see files outside of the module, such as traces.
-	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -race $$($(GO) list ./... | grep -v -e '/detector$$' -e '/detector/internal/series$$')
+	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(MANY) -race $$($(GO) list ./... | grep -v -e '/detector$$' -e '/detector/internal/series$$')
 	# These start no goroutine, which a test in e2e checks, and take eight times as long with
 	# the race detector. What calls them from goroutines is above, and their code with it.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./detector ./detector/internal/series
-	cd e2e && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
+	cd e2e && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(MANY) ./...
 	cd e2e/bench && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: vet
@@ -129,13 +132,13 @@ vet:
 	cd e2e/bench && $(GO) vet ./...
 
 # make test has run the others.
-E2E_TESTS = $(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' e2e | xargs grep -hoE '^func Test[A-Za-z0-9_]+' | cut -d' ' -f2 | paste -sd'|')
+e2e_tests = ^($(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' $(1) | xargs grep -hoE '^func Test[A-Za-z0-9_]+' | cut -d' ' -f2 | paste -sd'|'))$$
 
 .PHONY: e2e
 e2e: tools $(HELM) $(GOTESTSUM) ## the tests that need Prometheus and other programs
-	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) ./collector/allocator
+	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) -run '$(call e2e_tests,collector/allocator)' ./collector/allocator
 	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
-	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -run '^($(E2E_TESTS))$$' -skip '^TestRelease' ./...
+	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(MANY) -run '$(call e2e_tests,e2e)' -skip '^TestRelease' ./...
 
 # What a change may break without a test of make test or make e2e noticing: faults at random, a browser, containerd, a fleet,
 # what queries cost, whole incidents.
