@@ -16,7 +16,6 @@ import (
 type recorded struct {
 	name   string
 	reader *gpu.RecordingReader
-	rows   int // that were read
 }
 
 // leftOut tells, in a line for each reason, of what is of no use in the recording.
@@ -32,17 +31,6 @@ func (r *recorded) leftOut() []string {
 	return lines
 }
 
-// useless returns an error where too much was left out for anything to be said of it: a single row of a time to come, as of a
-// clock that was wrong until it was set, has cost most of the rows; or a second recording of the same time follows the first.
-func (r *recorded) useless() error {
-	for _, l := range r.reader.LeftOut() {
-		if 2*l.SetBack() > r.rows {
-			return fmt.Errorf("%s: has too many rows that cannot be used: %s: take out the row before it, or split the file there", r.name, l)
-		}
-	}
-	return nil
-}
-
 // each implements history.
 func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
 	gpus := map[string]*memory{}
@@ -51,7 +39,7 @@ func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) err
 		info, next, err := r.reader.Next()
 		sample = next
 		if errors.Is(err, io.EOF) {
-			return r.useless()
+			return nil
 		}
 		if err != nil {
 			return err
@@ -61,9 +49,8 @@ func (r *recorded) each(ctx context.Context, take func(*memory, *gpu.Sample) err
 			m = &memory{info: info, labels: labelsOfGPU(&info)}
 			gpus[info.UUID] = m
 		}
-		r.rows++
 		if err := take(m, &sample); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", r.name, err)
 		}
 	}
 	return ctx.Err()

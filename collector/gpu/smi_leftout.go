@@ -86,11 +86,16 @@ func (l leftOutLines) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// tooWrong returns an error if more lines cannot be read than rows can: the header is not theirs.
+// tooWrong returns an error if too much was left out beside rows for anything to be said of them: the header is not that of the
+// lines; a single row of a time to come, as of a clock that was wrong until it was set, has cost most of the rows; a second
+// recording of the same time follows the first; or several GPUs are taken for one.
 func (l leftOutLines) tooWrong(rows int) error {
 	for _, o := range l {
-		if o.reason == leftOutWrong && o.Lines > rows {
+		switch {
+		case o.reason == leftOutWrong && o.Lines > rows:
 			return fmt.Errorf("has more lines that cannot be read than others: %s", o)
+		case o.reason == leftOutTime && (o.Lines > rows || 2*o.back > rows):
+			return fmt.Errorf("has too many rows that cannot be used: %s: take out the row before it, or split the file there", o)
 		}
 	}
 	return nil

@@ -109,12 +109,12 @@ func TestLeftOut(t *testing.T) {
 			[]string{`left out 1 line, line 3: a header inside of the line: "2026/03/01 10:00:01.000, GPU-a, 1timestamp, memory.used [MiB], uuid"`},
 		},
 		{
-			"each reason", head + good + "2026-03-01T09:00:00, GPU-a, 10 MiB\nNo devices were found\n2026/03/01 10:00:01.000, GP",
-			[]string{"10:00:00 10"},
+			"each reason", head + good + "2026/03/01 10:00:00.500, GPU-a, 11 MiB\n2026-03-01T09:00:00, GPU-a, 10 MiB\nNo devices were found\n2026/03/01 10:00:01.000, GP",
+			[]string{"10:00:00 10", "10:00:00.5 11"},
 			[]string{
-				`left out 1 line, line 3: 2026-03-01T09:00:00 of GPU "GPU-a" is not after 2026/03/01 10:00:00.000, its row before` + leftOutWhy,
-				`left out 1 line, line 4: "No devices were found"`,
-				`left out 1 line, line 5: the file ends inside it: "2026/03/01 10:00:01.000, GP"`,
+				`left out 1 line, line 4: 2026-03-01T09:00:00 of GPU "GPU-a" is not after 2026/03/01 10:00:00.500, its row before` + leftOutWhy,
+				`left out 1 line, line 5: "No devices were found"`,
+				`left out 1 line, line 6: the file ends inside it: "2026/03/01 10:00:01.000, GP"`,
 			},
 		},
 		{
@@ -195,8 +195,24 @@ func TestDamagedProcessRow(t *testing.T) {
 	}
 }
 
-// TestMoreLeftOutThanRead has a log of which most is of another program.
+// TestMoreLeftOutThanRead has a log of which most is of another program, and two of which most rows have the time of the row
+// before, or an earlier one.
 func TestMoreLeftOutThanRead(t *testing.T) {
+	row := func(second int) string {
+		return fmt.Sprintf("2026/03/01 10:00:%02d.000, GPU-a, 10 MiB\n", second)
+	}
+	for name, rows := range map[string]string{
+		"equal": row(1) + strings.Repeat(row(1), 2),
+		"back":  row(9) + row(10) + row(11) + row(1) + row(2),
+	} {
+		log := "timestamp, uuid, memory.used [MiB]\n" + rows
+		if _, _, err := readLog(t, log, nil); err == nil || !strings.HasPrefix(err.Error(), "log: has too many rows that cannot be used: left out 2 lines, the first is line ") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := NewReplay(write(t, log), ReplayOptions{}); err != nil { // the exporter shows what there is
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	_, _, err := readLog(t, "timestamp, memory.used [MiB]\n2026/03/01 10:00:00.000, 10 MiB\nepoch 1\nepoch 2\n", nil)
 	if err == nil || err.Error() != `log: has more lines that cannot be read than others: left out 2 lines, the first is line 3: has 1 fields, but the header has 2 columns: "epoch 1"` {
 		t.Error(err)
