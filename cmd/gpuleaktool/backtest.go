@@ -299,14 +299,14 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 		return nil, nil, err
 	}
 	defer file.Close()
-	h, err := b.open(name, &countingReader{in: file, count: p.add})
+	h, err := b.open(name, &countingReader{ctx: ctx, in: file, count: p.add})
 	if err != nil {
 		return nil, nil, err
 	}
 	if list, err = b.judge(ctx, h); err != nil {
 		return nil, nil, err
 	}
-	if r, ok := h.(leaver); ok {
+	if r, ok := h.(*recorded); ok {
 		for _, text := range r.leftOut() {
 			warnings = append(warnings, name+": "+text)
 		}

@@ -74,10 +74,11 @@ func (b *backtest) open(name string, in io.Reader) (history, error) {
 	if !isCSV {
 		return b.openRecording(name, first, text)
 	}
-	if why := gpu.Unreadable([]byte(head)); why != "" {
-		return nil, fmt.Errorf("%s: %s", name, why)
+	reader, err := formats.NewReader(name, text, options)
+	if err != nil {
+		return nil, err
 	}
-	return &logged{name: name, in: text, options: options}, nil
+	return &recorded{name: name, reader: reader}, nil
 }
 
 // isSMI reports whether --columns has names that nvidia-smi has for used memory and the time, and none that only

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -88,14 +89,18 @@ func (p *progress) end() {
 	}
 }
 
-// countingReader tells count what is read.
+// countingReader tells count what is read. It ends with ctx.
 type countingReader struct {
+	ctx   context.Context
 	in    io.Reader
 	count func(n int)
 }
 
 // Read implements io.Reader.
 func (r *countingReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := r.in.Read(b)
 	r.count(n)
 	return n, err

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,9 +23,10 @@ func TestLeftOut(t *testing.T) {
 		"good.csv": head,
 		"messages.csv": head + strings.Repeat("Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error\n", 3) +
 			"2026/03/01 10:00:01.000, GPU-a, 10 MiB\n2026/03/01 10:00:02",
-		"berlin.csv":  head + "2026/10/25 02:30:00.000, GPU-a, 10 MiB\n2026/10/25 02:10:00.000, GPU-a, 10 MiB\n",
-		"nothing.csv": "timestamp, uuid, memory.used [MiB]\n2026/03/01 10:00",
-		"future.csv":  head + "2027/03/01 10:00:00.000, GPU-a, 10 MiB\n" + strings.Repeat("2026/03/01 10:00:01.000, GPU-a, 10 MiB\n", 3),
+		"berlin.csv":   head + "2026/10/25 02:30:00.000, GPU-a, 10 MiB\n2026/10/25 02:10:00.000, GPU-a, 10 MiB\n",
+		"comments.csv": "# a\n# b\n",
+		"nothing.csv":  "timestamp, uuid, memory.used [MiB]\n2026/03/01 10:00",
+		"future.csv":   head + "2027/03/01 10:00:00.000, GPU-a, 10 MiB\n" + strings.Repeat("2026/03/01 10:00:01.000, GPU-a, 10 MiB\n", 3),
 	} {
 		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -55,6 +57,12 @@ func TestLeftOut(t *testing.T) {
 			"nothing is left", "gpuleaktool: DIR/nothing.csv: left out 1 line, line 2: the file ends inside it: \"2026/03/01 10:00\"\n" +
 				"gpuleaktool: error: DIR/nothing.csv: holds no samples: let the recording run longer\n",
 			[]string{path("nothing.csv")},
+			exitWrong,
+		},
+		{
+			"only comments", "gpuleaktool: DIR/comments.csv: left out 2 lines, the first is line 1: is no part of the log: \"# a\"\n" +
+				"gpuleaktool: error: DIR/comments.csv: holds no samples: let the recording run longer\n",
+			[]string{path("comments.csv"), "--columns=timestamp,used[B]"},
 			exitWrong,
 		},
 	} {
@@ -154,6 +162,29 @@ func TestSilentPipe(t *testing.T) {
 		}
 		if code != exitWrong || stdout != "" || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit code %d, %q, want %q", c.args, code, stderr, c.want)
+		}
+	}
+}
+
+// endless is a text that has no end.
+type endless string
+
+func (e endless) Read(b []byte) (int, error) {
+	return copy(b, strings.Repeat(string(e), 1+len(b)/len(e))), nil
+}
+
+// TestEndlessInput ends to read an input of which no line is of use.
+func TestEndlessInput(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, columns := range [][]string{nil, {"timestamp", "used[B]"}} {
+		b := &backtest{format: formatAuto, columns: columns, location: time.UTC}
+		h, err := b.open("log", &countingReader{ctx: ctx, in: endless("\n"), count: func(int) {}})
+		if err == nil {
+			_, err = b.judge(t.Context(), h)
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%q: %v", columns, err)
 		}
 	}
 }

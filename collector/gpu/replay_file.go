@@ -131,7 +131,7 @@ const mostBefore = 1000
 // headerBelow looks for the header of a log of nvidia-smi below a first line that is none. ok is false if there is none.
 func (f *recordingFile) headerBelow(first string, loc *time.Location) (ok bool) {
 	before := leftOutLines{}
-	before.add(f.lines.number, &leftOutError{reason: leftOutWrong, why: "no header of nvidia-smi: " + quoteLine(first)})
+	before.add(f.lines.number, &leftOutError{reason: leftOutWrong, why: "no header of nvidia-smi: " + QuoteLine(first)})
 	for range mostBefore {
 		text, err := f.lines.next()
 		if err != nil {
@@ -219,7 +219,7 @@ func (f *recordingFile) cutLine(text string) (reading, bool, error) {
 			return r, whole, err
 		}
 	}
-	return reading{}, false, &leftOutError{reason: leftOutCut, why: "the file ends inside it: " + quoteLine(text)}
+	return reading{}, false, &leftOutError{reason: leftOutCut, why: "the file ends inside it: " + QuoteLine(text)}
 }
 
 // check returns an error if the time of a GPU has not moved on. The logs of other
@@ -259,6 +259,8 @@ type lineReader struct {
 	gzip   bool
 	// partial says that the file may be cut off anywhere: it ends with its last whole line.
 	partial bool
+	most    int  // bytes of a line
+	exact   bool // the blanks around a line are of it
 }
 
 // errCut is the error of a last line without a line break.
@@ -268,7 +270,7 @@ var errCut = errors.New("the file ends inside this line: remove the line, or end
 // it is compressed. name stands in errors, and partial is as in lineReader.
 func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error) {
 	const peeked = 512
-	l := &lineReader{name: name, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
+	l := &lineReader{name: name, most: maxLine, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
 	if magic, _ := l.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(l.in)
 		if partial && errors.Is(err, io.ErrUnexpectedEOF) {
@@ -294,15 +296,20 @@ func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error)
 	return l, nil
 }
 
-// next returns the next line that is not blank, without the line break and the
-// blanks around it; io.EOF after the last. With errCut it returns what is there.
+// next returns the next line that is not blank, without the line break and, unless
+// exact, the blanks around it; io.EOF after the last. With errCut it returns what is there.
 func (l *lineReader) next() (string, error) {
 	for {
 		l.number++
-		text, err := l.whole()
-		if text = strings.TrimSpace(text); text != "" || err != nil {
-			return text, err
+		line, err := l.whole()
+		text := strings.TrimSpace(line)
+		if text == "" && err == nil {
+			continue
 		}
+		if l.exact {
+			text = strings.TrimRight(line, "\r\n")
+		}
+		return text, err
 	}
 }
 
@@ -316,8 +323,8 @@ func (l *lineReader) whole() (string, error) {
 		switch {
 		case err == nil && long == nil:
 			return string(part), nil
-		case len(long)+len(part) > maxLine:
-			return "", l.errorf("the line is longer than %d bytes: this is no recording", maxLine)
+		case len(long)+len(part) > l.most:
+			return "", l.errorf("the line is longer than %d bytes: this is no recording", l.most)
 		}
 		long = append(long, part...)
 		switch {

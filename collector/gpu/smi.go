@@ -20,8 +20,9 @@ const (
 )
 
 // smiHeader is a header line of nvidia-smi's CSV: names of columns, with their
-// units in brackets.
+// units in brackets. In a CSV of another program, other reads the lines.
 type smiHeader struct {
+	other   Rows
 	text    string
 	columns []smiField
 	known   map[string]bool
@@ -36,18 +37,20 @@ type smiField struct {
 	parse      smiColumn
 }
 
-// smiRow is what a line says. Values that it does not tell are absent.
-type smiRow struct {
-	stamp   smiStamp
-	index   Opt[int]
-	info    Info
-	memory  Memory
-	mig     Opt[bool]
-	status  Status
-	pid     Opt[uint32]
-	process string
-	host    string      // the node, and a colon, where somebody has added it
-	used    Opt[uint64] // by the process
+// Row is what a line of a CSV says. Values that it does not tell are absent.
+type Row struct {
+	Index   Opt[int] // of the GPU
+	Info    Info     // UUID is empty where the index stands in for it; Index is not used
+	Memory  Memory   // of the GPU
+	PID     Opt[uint32]
+	Process string
+	Used    Opt[uint64] // by the process
+
+	stamp  smiStamp
+	local  bool // stamp is in the zone of the log, which it does not tell
+	mig    Opt[bool]
+	status Status
+	host   string // the node, and a colon, where somebody has added it
 }
 
 // newSMIFormat returns the format that a header line of nvidia-smi stands for.
@@ -110,7 +113,10 @@ func isSMIHeader(line string) bool {
 }
 
 // read puts a line below the header into an empty row.
-func (h *smiHeader) read(line string, r *smiRow) error {
+func (h *smiHeader) read(line string, r *Row) error {
+	if h.other != nil {
+		return h.readOther(line, r)
+	}
 	h.split(line)
 	fields := h.join(h.fields)
 	if len(fields) != len(h.columns) {
@@ -178,23 +184,23 @@ const Unnamed = "unnamed"
 // identify fills in Info.UUID and Info.Index. For logs without an index column, indices numbers
 // the GPUs in the order of their first rows; where it is nil, the index is not known. known is
 // false if no column tells which GPU it is.
-func (r *smiRow) identify(indices map[string]int) (known bool) {
-	i := &r.info
-	known = i.UUID != "" || i.PCIBusID != "" || i.Serial != "" || r.index.OK
+func (r *Row) identify(indices map[string]int) (known bool) {
+	i := &r.Info
+	known = i.UUID != "" || i.PCIBusID != "" || i.Serial != "" || r.Index.OK
 	switch {
 	case i.UUID != "":
 	case i.PCIBusID != "":
 		i.UUID = "pci-" + i.PCIBusID
-	case r.index.OK: // before the serial, which the GPUs of one board share
-		i.UUID = r.host + "index-" + strconv.Itoa(r.index.V)
+	case r.Index.OK: // before the serial, which the GPUs of one board share
+		i.UUID = r.host + "index-" + strconv.Itoa(r.Index.V)
 	case i.Serial != "":
 		i.UUID = "serial-" + i.Serial
 	default:
 		i.UUID = Unnamed
 	}
 	switch {
-	case r.index.OK:
-		i.Index = r.index.V
+	case r.Index.OK:
+		i.Index = r.Index.V
 		return known
 	case indices == nil:
 		i.Index = -1
@@ -215,73 +221,76 @@ type smiGPUs struct {
 	last    map[string]*smiStamp // by UUID
 	of      string               // the UUID of the row before, and latest its stamp
 	latest  *smiStamp
-	bursts  Bursts // of the rows of no known GPU
+	bursts  smiBursts // of the rows of no known GPU
 	// reuse says that a reading is used up when the next is read: all of them share
 	// one row.
 	reuse bool
-	row   *smiRow
+	row   *Row
 }
 
 func (f *smiGPUs) line(text string) (reading, bool, error) {
-	if isSMIHeader(text) {
+	if f.header.other == nil && isSMIHeader(text) {
 		return reading{}, false, again(&f.header, text)
 	}
 	row := f.row
 	if row == nil || !f.reuse {
-		row = new(smiRow)
+		row = new(Row)
 		f.row = row
 	} else {
-		*row = smiRow{}
+		*row = Row{}
 	}
 	if err := f.header.read(text, row); err != nil {
 		return reading{}, false, wrongRow(&f.header, err, text)
 	}
 	f.header.rows++
 	f.recall(row)
-	if known := row.identify(f.indices); !known && f.bursts.Add(row.stamp.t) {
-		return reading{}, false, errors.New("the rows come in bursts, as of several GPUs, and no column tells which: record with index or uuid: " + smiQueryGPUs)
+	if !f.header.known["memory.used"] {
+		row.Memory.deriveUsed()
+	}
+	if known := row.identify(f.indices); !known && f.bursts.add(row.stamp.t, float64(row.Memory.Used.V), f.header.other != nil) {
+		return reading{}, false, f.header.manyGPUs()
 	}
 	if err := f.order(row); err != nil {
 		return reading{}, false, err
 	}
-	if !f.header.known["memory.used"] {
-		row.memory.deriveUsed()
-	}
 	return reading{
-		info:   row.info,
+		info:   row.Info,
 		status: &row.status,
 		sample: Sample{
 			Time: time.Unix(0, int64(row.stamp.t)).UTC(), T: row.stamp.t,
-			Memory: row.memory, MIGEnabled: row.mig,
+			Memory: row.Memory, MIGEnabled: row.mig,
 		},
 	}, true, nil
 }
 
 // recall fills in the UUID of a GPU that has told it before and is lost now.
-func (f *smiGPUs) recall(r *smiRow) {
+func (f *smiGPUs) recall(r *Row) {
 	switch {
-	case !r.index.OK || !f.header.known["uuid"] && !f.header.known["gpu_uuid"]:
-	case r.info.UUID == "":
-		r.info.UUID = f.uuids[r.index.V]
-	case f.uuids[r.index.V] != r.info.UUID:
-		f.uuids[r.index.V] = r.info.UUID
+	case !r.Index.OK || !f.header.known["uuid"] && !f.header.known["gpu_uuid"]:
+	case r.Info.UUID == "":
+		r.Info.UUID = f.uuids[r.Index.V]
+	case f.uuids[r.Index.V] != r.Info.UUID:
+		f.uuids[r.Index.V] = r.Info.UUID
 	}
 }
 
 // order returns an error if the time of the row's GPU has not moved on.
-func (f *smiGPUs) order(row *smiRow) error {
-	if f.latest == nil || f.of != row.info.UUID { // most logs are of one GPU
-		last := f.last[row.info.UUID]
+func (f *smiGPUs) order(row *Row) error {
+	if f.latest == nil || f.of != row.Info.UUID { // most logs are of one GPU
+		last := f.last[row.Info.UUID]
 		if last == nil {
+			if err := f.header.checkGPUs(len(f.last)); err != nil {
+				return err
+			}
 			last = new(smiStamp)
-			f.last[row.info.UUID] = last
+			f.last[row.Info.UUID] = last
 		}
-		f.of, f.latest = row.info.UUID, last
+		f.of, f.latest = row.Info.UUID, last
 	}
 	last := f.latest
 	row.stamp.settle(last.t)
 	if row.stamp.t <= last.t {
-		return notAfterRow(row, last)
+		return f.header.notAfterRow(row, last)
 	}
 	*last = row.stamp
 	return nil
@@ -291,9 +300,9 @@ func (*smiGPUs) end() []reading { return nil }
 
 func (f *smiGPUs) isWhole(text string) bool { return f.header.isWhole(text) }
 
-// deriveUsed works out Used as Memory defines it, for a log of free memory only.
+// deriveUsed works out Used as Memory defines it, for a row of free memory only.
 func (m *Memory) deriveUsed() {
-	if m.Total.OK && m.Free.OK && m.Free.V+m.Reserved.V <= m.Total.V {
+	if !m.Used.OK && m.Total.OK && m.Free.OK && m.Free.V+m.Reserved.V <= m.Total.V {
 		m.Used = Some(m.Total.V - m.Free.V - m.Reserved.V)
 	}
 }
@@ -303,7 +312,7 @@ func wrongRow(h **smiHeader, err error, text string) error {
 	if next := (*h).headerInside(text); next != nil {
 		next.rows = (*h).rows
 		*h = next
-		return &leftOutError{reason: leftOutWrong, why: "a header inside of the line: " + quoteLine(text)}
+		return &leftOutError{reason: leftOutWrong, why: "a header inside of the line: " + QuoteLine(text)}
 	}
 	return (*h).wrong(err, text)
 }
@@ -331,7 +340,8 @@ const smiSlack = 50 * time.Millisecond
 
 // smiApps is the format of --query-compute-apps: the rows of one time stamp are
 // the processes of a GPU at that time. It tells no memory of the GPU, and no
-// list when there is no process.
+// list when there is no process. In a CSV of another program a row without a process
+// may say so.
 type smiApps struct {
 	header  *smiHeader
 	indices map[string]int
@@ -344,8 +354,10 @@ type smiList struct {
 	info    Info
 	number  uint64 // how many lists were before
 	begin   time.Duration
-	last    smiStamp // of the last row
+	last    smiStamp      // of the last row
+	back    time.Duration // of the last row that was before it
 	current map[uint32]Process
+	rows    int               // of current
 	before  map[uint32]uint64 // ProcessID.Start by pid
 	damaged int               // how many lists from this one on are left out
 }
@@ -358,45 +370,54 @@ func newSMIApps(h *smiHeader) (*smiApps, error) {
 }
 
 func (f *smiApps) line(text string) (reading, bool, error) {
-	if isSMIHeader(text) {
+	if f.header.other == nil && isSMIHeader(text) {
 		return reading{}, false, again(&f.header, text)
 	}
-	row := new(smiRow)
+	row := new(Row)
 	if err := f.header.read(text, row); err != nil {
 		err = wrongRow(&f.header, err, text)
 		f.damage(err)
 		return reading{}, false, err
 	}
-	if !row.pid.OK {
+	if !row.PID.OK && f.header.other == nil {
 		err := f.header.wrong(errors.New("pid: is missing: remove the line"), text)
 		f.damage(err)
 		return reading{}, false, err
 	}
 	f.header.rows++
 	row.identify(f.indices)
-	l := f.lists[row.info.UUID]
+	l := f.lists[row.Info.UUID]
 	if l == nil {
-		l = &smiList{info: row.info}
-		f.lists[row.info.UUID] = l
+		if err := f.header.checkGPUs(len(f.lists)); err != nil {
+			return reading{}, false, err
+		}
+		l = &smiList{info: row.Info}
+		f.lists[row.Info.UUID] = l
 	}
 	row.stamp.settle(l.last.t)
-	_, twice := l.current[row.pid.V]
+	_, twice := l.current[row.PID.V]
+	twice = twice && row.PID.OK
+	before := l.last.t
+	if f.header.other != nil { // a list that comes each few milliseconds may be without a process
+		before = l.begin
+	}
 	switch t := row.stamp.t; {
 	case l.current == nil:
 		l.open(t)
-	case t < l.last.t:
-		return reading{}, false, notAfterRow(row, &l.last)
-	case twice && t == l.begin:
-		err := fmt.Errorf("pid: %d stands twice in the list%s: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.pid.V, l.info.of())
-		return reading{}, false, fmt.Errorf("%w: %s", err, quoteLine(text))
-	case twice, t > l.last.t+smiSlack:
+	case t < before && t == l.back && f.header.other != nil: // its list counts once
+		return reading{}, false, nil
+	case t < before:
+		l.back = t
+		return reading{}, false, f.header.notAfterRow(row, &l.last)
+	case twice && t == l.begin && f.header.other == nil:
+		err := fmt.Errorf("pid: %d stands twice in the list%s: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.PID.V, l.info.of())
+		return reading{}, false, fmt.Errorf("%w: %s", err, QuoteLine(text))
+	case twice && t > l.begin, t > before+smiSlack:
 		done, whole := l.close()
 		l.open(t)
-		l.add(row)
-		return done, whole, nil
+		return done, whole, l.add(row)
 	}
-	l.add(row)
-	return reading{}, false, nil
+	return reading{}, false, l.add(row)
 }
 
 func (f *smiApps) isWhole(text string) bool { return f.header.isWhole(text) }
@@ -413,22 +434,39 @@ func (f *smiApps) end() []reading {
 
 // open begins a list.
 func (l *smiList) open(t time.Duration) {
-	l.begin, l.current = t, map[uint32]Process{}
+	l.begin, l.current, l.rows = t, map[uint32]Process{}, 0
 }
+
+// maxProcesses bounds the rows of one list.
+const maxProcesses = 65536
 
 // add puts a row into the list. A log does not tell when a process started, so
 // ProcessID.Start is the number of the first list that it stands in without a
-// gap, counted from 0: a pid that was gone is another process.
-func (l *smiList) add(r *smiRow) {
-	start, ok := l.before[r.pid.V]
+// gap, counted from 0: a pid that was gone is another process. Of one that stands in it
+// twice the larger amount is kept, and the error says that the other one is left out.
+func (l *smiList) add(r *Row) error {
+	l.last = r.stamp
+	if !r.PID.OK {
+		return nil // the GPU has no process
+	}
+	if l.rows++; l.rows > maxProcesses {
+		return fmt.Errorf("lists more than %d processes at one time: check the time stamps", maxProcesses)
+	}
+	start, ok := l.before[r.PID.V]
 	if !ok {
 		start = l.number
 	}
-	l.last = r.stamp
-	l.current[r.pid.V] = Process{
-		ID: ProcessID{PID: r.pid.V, Start: start}, Type: Compute,
-		Used: r.used, Owner: &Owner{Process: r.process},
+	have, twice := l.current[r.PID.V]
+	if !twice || r.Used.V > have.Used.V {
+		l.current[r.PID.V] = Process{
+			ID: ProcessID{PID: r.PID.V, Start: start}, Type: Compute,
+			Used: r.Used, Owner: &Owner{Process: r.Process},
+		}
 	}
+	if have.Used.OK && r.Used.OK && have.Used != r.Used {
+		return &leftOutError{reason: leftOutTwice, why: fmt.Sprintf("pid %d%s stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", r.PID.V, l.info.of())}
+	}
+	return nil
 }
 
 // damage notes that a line cannot be read. It may have been of a process: the lists of that moment are not known to be whole,

@@ -19,28 +19,25 @@ const (
 	smiMostGPUs = 64
 )
 
-// Bursts finds out that rows which do not tell their GPU are of several: they come
+// smiBursts finds out that rows which do not tell their GPU are of several: they come
 // in bursts, one for each round of nvidia-smi, with as many rows as there are GPUs.
 // A burst is of rows less than smiRound apart, and less than a tenth of the pause
 // before them. The zero value has seen no row. One goroutine may use it.
-type Bursts struct {
+type smiBursts struct {
 	rows        int
 	last, pause time.Duration        // stamp of the last row, pause before the burst
 	size        int                  // of the burst so far
 	low, high   float64              // of the memory in the burst so far
-	sizes       [smiMostGPUs + 1]int // how many bursts there were, by size; with AddMemory of those whose memory differs
+	sizes       [smiMostGPUs + 1]int // how many bursts there were, by size; where memory is compared, of those in which it differs
 }
 
-// AddMemory is Add for rows that may be of one GPU, whose program stamps them in seconds and samples it faster: bursts count
-// only where the used memory differs in them. Rows of equal memory are as good as those of one GPU.
-func (b *Bursts) AddMemory(t time.Duration, used float64) bool { return b.add(t, used, true) }
-
-// Add takes the time of the next row, since the Unix epoch. It returns true if the rows are of several
+// add takes the time of the next row, since the Unix epoch. It returns true if the rows are of several
 // GPUs: three bursts have had the same size, and most rows are of such ones. The
 // bursts of one GPU, between gaps of its log, are few or differ.
-func (b *Bursts) Add(t time.Duration) bool { return b.add(t, 0, false) }
-
-func (b *Bursts) add(t time.Duration, used float64, compare bool) bool {
+//
+// compare is for rows that may be of one GPU, whose program stamps them in seconds and samples it faster: bursts count
+// only where the used memory differs in them. Rows of equal memory are as good as those of one GPU.
+func (b *smiBursts) add(t time.Duration, used float64, compare bool) bool {
 	gap := t - b.last
 	b.last = t
 	b.rows++

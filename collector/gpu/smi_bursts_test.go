@@ -77,10 +77,10 @@ func TestBursts(t *testing.T) {
 		{"the clock is set back", append(rounds(50, 1, time.Second, 0), rounds(50, 1, time.Second, 0)...), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var b Bursts
+			var b smiBursts
 			got := false
 			for i, s := range tc.stamps {
-				if got = b.Add(time.Hour + s.Truncate(ms)); got {
+				if got = b.add(time.Hour+s.Truncate(ms), 0, false); got {
 					t.Log("found in row", i)
 					break
 				}

@@ -15,7 +15,7 @@ import (
 )
 
 // smiColumn puts the value of a column into a row. unit is that of the header.
-type smiColumn func(r *smiRow, text, unit string) error
+type smiColumn func(r *Row, text, unit string) error
 
 // smiColumnOf returns how the column of that name is read, nil if it is not
 // needed.
@@ -41,48 +41,48 @@ func smiColumnOf(name string) smiColumn {
 // smiColumns are the columns by name, as nvidia-smi --help-query-gpu and
 // --help-query-compute-apps list them.
 var smiColumns = map[string]smiColumn{
-	"timestamp": func(*smiRow, string, string) error { return nil }, // read by smiHeader.row
+	"timestamp": func(*Row, string, string) error { return nil }, // read by smiHeader.row
 
-	"index":      smiInt(func(r *smiRow) *Opt[int] { return &r.index }),
-	"uuid":       smiText(func(r *smiRow) *string { return &r.info.UUID }),
-	"gpu_uuid":   smiText(func(r *smiRow) *string { return &r.info.UUID }),
-	"name":       smiText(func(r *smiRow) *string { return &r.info.Name }),
-	"gpu_name":   smiText(func(r *smiRow) *string { return &r.info.Name }),
-	"pci.bus_id": smiText(func(r *smiRow) *string { return &r.info.PCIBusID }),
-	"gpu_bus_id": smiText(func(r *smiRow) *string { return &r.info.PCIBusID }),
-	"serial":     smiText(func(r *smiRow) *string { return &r.info.Serial }),
-	"gpu_serial": smiText(func(r *smiRow) *string { return &r.info.Serial }),
+	"index":      smiInt(func(r *Row) *Opt[int] { return &r.Index }),
+	"uuid":       smiText(func(r *Row) *string { return &r.Info.UUID }),
+	"gpu_uuid":   smiText(func(r *Row) *string { return &r.Info.UUID }),
+	"name":       smiText(func(r *Row) *string { return &r.Info.Name }),
+	"gpu_name":   smiText(func(r *Row) *string { return &r.Info.Name }),
+	"pci.bus_id": smiText(func(r *Row) *string { return &r.Info.PCIBusID }),
+	"gpu_bus_id": smiText(func(r *Row) *string { return &r.Info.PCIBusID }),
+	"serial":     smiText(func(r *Row) *string { return &r.Info.Serial }),
+	"gpu_serial": smiText(func(r *Row) *string { return &r.Info.Serial }),
 	"host":       smiHost, "hostname": smiHost, "node": smiHost,
 
-	"vbios_version":  smiText(func(r *smiRow) *string { return &r.info.VBIOSVersion }),
-	"driver_version": smiText(func(r *smiRow) *string { return &r.info.DriverVersion }),
+	"vbios_version":  smiText(func(r *Row) *string { return &r.Info.VBIOSVersion }),
+	"driver_version": smiText(func(r *Row) *string { return &r.Info.DriverVersion }),
 
-	"memory.total":    smiBytes(func(r *smiRow) *Opt[uint64] { return &r.memory.Total }),
-	"memory.used":     smiBytes(func(r *smiRow) *Opt[uint64] { return &r.memory.Used }),
-	"memory.free":     smiBytes(func(r *smiRow) *Opt[uint64] { return &r.memory.Free }),
-	"memory.reserved": smiBytes(func(r *smiRow) *Opt[uint64] { return &r.memory.Reserved }),
+	"memory.total":    smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Total }),
+	"memory.used":     smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Used }),
+	"memory.free":     smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Free }),
+	"memory.reserved": smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Reserved }),
 
 	"pid":             smiPID,
 	"process_name":    smiProcess,
-	"used_memory":     smiBytes(func(r *smiRow) *Opt[uint64] { return &r.used }),
-	"used_gpu_memory": smiBytes(func(r *smiRow) *Opt[uint64] { return &r.used }),
+	"used_memory":     smiBytes(func(r *Row) *Opt[uint64] { return &r.Used }),
+	"used_gpu_memory": smiBytes(func(r *Row) *Opt[uint64] { return &r.Used }),
 
-	"utilization.gpu":     smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.GPU }),
-	"utilization.memory":  smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.MemoryController }),
-	"utilization.encoder": smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.Encoder }),
-	"utilization.decoder": smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.Decoder }),
-	"utilization.jpeg":    smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.JPEG }),
-	"utilization.ofa":     smiRatio(func(r *smiRow) *Opt[float64] { return &r.status.Utilization.OFA }),
+	"utilization.gpu":     smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.GPU }),
+	"utilization.memory":  smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.MemoryController }),
+	"utilization.encoder": smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.Encoder }),
+	"utilization.decoder": smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.Decoder }),
+	"utilization.jpeg":    smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.JPEG }),
+	"utilization.ofa":     smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.OFA }),
 
-	"temperature.gpu":    smiNamed(&smiCelsius, "gpu", func(r *smiRow) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
-	"temperature.memory": smiNamed(&smiCelsius, "memory", func(r *smiRow) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
-	"temperature.gpu.tlimit": smiFloat(&smiCelsius, func(r *smiRow) *Opt[float64] {
+	"temperature.gpu":    smiNamed(&smiCelsius, "gpu", func(r *Row) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
+	"temperature.memory": smiNamed(&smiCelsius, "memory", func(r *Row) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
+	"temperature.gpu.tlimit": smiFloat(&smiCelsius, func(r *Row) *Opt[float64] {
 		return &r.status.Thermal.Margin
 	}),
 	"fan.speed": smiFan,
 
-	"power.draw":           smiFloat(&smiWatts, func(r *smiRow) *Opt[float64] { return &r.status.Power.Watts }),
-	"power.draw.instant":   smiFloat(&smiWatts, func(r *smiRow) *Opt[float64] { return &r.status.Power.Watts }),
+	"power.draw":           smiFloat(&smiWatts, func(r *Row) *Opt[float64] { return &r.status.Power.Watts }),
+	"power.draw.instant":   smiFloat(&smiWatts, func(r *Row) *Opt[float64] { return &r.status.Power.Watts }),
 	"enforced.power.limit": smiNamed(&smiWatts, "enforced", smiLimits),
 	"power.limit":          smiNamed(&smiWatts, "management", smiLimits),
 	"power.default_limit":  smiNamed(&smiWatts, "default", smiLimits),
@@ -90,22 +90,22 @@ var smiColumns = map[string]smiColumn{
 	"power.max_limit":      smiNamed(&smiWatts, "max", smiLimits),
 	"pstate":               smiPerformanceState,
 
-	"ecc.mode.current":                   smiFlag(func(r *smiRow) *Opt[bool] { return &r.status.ECC.Enabled }),
+	"ecc.mode.current":                   smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.Enabled }),
 	"retired_pages.single_bit_ecc.count": smiCounted("single_bit", smiRetired),
 	"retired_pages.double_bit.count":     smiCounted("double_bit", smiRetired),
-	"retired_pages.pending":              smiFlag(func(r *smiRow) *Opt[bool] { return &r.status.ECC.RetiredPagesPending }),
+	"retired_pages.pending":              smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.RetiredPagesPending }),
 	"remapped_rows.correctable":          smiCounted("corrected", smiRemapped),
 	"remapped_rows.uncorrectable":        smiCounted("uncorrected", smiRemapped),
-	"remapped_rows.pending":              smiFlag(func(r *smiRow) *Opt[bool] { return &r.status.ECC.RemapPending }),
-	"remapped_rows.failure":              smiFlag(func(r *smiRow) *Opt[bool] { return &r.status.ECC.RemapFailed }),
+	"remapped_rows.pending":              smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.RemapPending }),
+	"remapped_rows.failure":              smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.RemapFailed }),
 
-	"pcie.link.gen.current":    smiInt(func(r *smiRow) *Opt[int] { return &r.status.PCIe.GenerationCurrent }),
-	"pcie.link.gen.gpucurrent": smiInt(func(r *smiRow) *Opt[int] { return &r.status.PCIe.GenerationCurrent }),
-	"pcie.link.gen.max":        smiInt(func(r *smiRow) *Opt[int] { return &r.status.PCIe.GenerationMax }),
-	"pcie.link.width.current":  smiInt(func(r *smiRow) *Opt[int] { return &r.status.PCIe.WidthCurrent }),
-	"pcie.link.width.max":      smiInt(func(r *smiRow) *Opt[int] { return &r.status.PCIe.WidthMax }),
+	"pcie.link.gen.current":    smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.GenerationCurrent }),
+	"pcie.link.gen.gpucurrent": smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.GenerationCurrent }),
+	"pcie.link.gen.max":        smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.GenerationMax }),
+	"pcie.link.width.current":  smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.WidthCurrent }),
+	"pcie.link.width.max":      smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.WidthMax }),
 
-	"mig.mode.current": smiFlag(func(r *smiRow) *Opt[bool] { return &r.mig }),
+	"mig.mode.current": smiFlag(func(r *Row) *Opt[bool] { return &r.mig }),
 }
 
 // smiReasons are the clocks event reasons that are flags.
@@ -115,9 +115,9 @@ var smiReasons = map[string]bool{
 	"hw_power_brake_slowdown": true, "display_clock_setting": true,
 }
 
-func smiLimits(r *smiRow) *[]Named[float64]  { return &r.status.Power.Limits }
-func smiRetired(r *smiRow) *[]Named[uint64]  { return &r.status.ECC.RetiredPages }
-func smiRemapped(r *smiRow) *[]Named[uint64] { return &r.status.ECC.RemappedRows }
+func smiLimits(r *Row) *[]Named[float64]  { return &r.status.Power.Limits }
+func smiRetired(r *Row) *[]Named[uint64]  { return &r.status.ECC.RetiredPages }
+func smiRemapped(r *Row) *[]Named[uint64] { return &r.status.ECC.RemappedRows }
 
 // smiUnit is a unit that numbers come in, the one of nvidia-smi and any other
 // that can be turned into the base unit: base = number × times ÷ by.
@@ -180,8 +180,8 @@ func isDecimal(text string) bool {
 	return true
 }
 
-func smiText(at func(*smiRow) *string) smiColumn {
-	return func(r *smiRow, text, _ string) error {
+func smiText(at func(*Row) *string) smiColumn {
+	return func(r *Row, text, _ string) error {
 		*at(r) = text
 		return nil
 	}
@@ -207,8 +207,8 @@ func wholeMiB(text, header string) (bytes uint64, ok bool) {
 // setApart is an amount whose thousands may be set apart, as 24.500 MiB: nvidia-smi writes whole numbers.
 var setApart = regexp.MustCompile(`^[1-9]\d{0,2}\.\d{3}(?: MiB)?$`)
 
-func smiBytes(at func(*smiRow) *Opt[uint64]) smiColumn {
-	return func(r *smiRow, text, unit string) error {
+func smiBytes(at func(*Row) *Opt[uint64]) smiColumn {
+	return func(r *Row, text, unit string) error {
 		if v, ok := wholeMiB(text, unit); ok {
 			*at(r) = Some(v)
 			return nil
@@ -224,8 +224,8 @@ func smiBytes(at func(*smiRow) *Opt[uint64]) smiColumn {
 	}
 }
 
-func smiFloat(u *smiUnit, at func(*smiRow) *Opt[float64]) smiColumn {
-	return func(r *smiRow, text, unit string) error {
+func smiFloat(u *smiUnit, at func(*Row) *Opt[float64]) smiColumn {
+	return func(r *Row, text, unit string) error {
 		v, err := u.read(text, unit)
 		if err == nil {
 			*at(r) = Some(v)
@@ -234,10 +234,10 @@ func smiFloat(u *smiUnit, at func(*smiRow) *Opt[float64]) smiColumn {
 	}
 }
 
-func smiRatio(at func(*smiRow) *Opt[float64]) smiColumn { return smiFloat(&smiPercent, at) }
+func smiRatio(at func(*Row) *Opt[float64]) smiColumn { return smiFloat(&smiPercent, at) }
 
-func smiNamed(u *smiUnit, name string, at func(*smiRow) *[]Named[float64]) smiColumn {
-	return func(r *smiRow, text, unit string) error {
+func smiNamed(u *smiUnit, name string, at func(*Row) *[]Named[float64]) smiColumn {
+	return func(r *Row, text, unit string) error {
 		v, err := u.read(text, unit)
 		if err == nil {
 			setNamed(at(r), name, v)
@@ -246,8 +246,8 @@ func smiNamed(u *smiUnit, name string, at func(*smiRow) *[]Named[float64]) smiCo
 	}
 }
 
-func smiCounted(name string, at func(*smiRow) *[]Named[uint64]) smiColumn {
-	return func(r *smiRow, text, unit string) error {
+func smiCounted(name string, at func(*Row) *[]Named[uint64]) smiColumn {
+	return func(r *Row, text, unit string) error {
 		v, err := smiCount.read(text, unit)
 		if err == nil {
 			setNamed(at(r), name, uint64(v))
@@ -267,8 +267,8 @@ func setNamed[T any](list *[]Named[T], name string, v T) {
 	*list = append(*list, Named[T]{name, v})
 }
 
-func smiInt(at func(*smiRow) *Opt[int]) smiColumn {
-	return func(r *smiRow, text, _ string) error {
+func smiInt(at func(*Row) *Opt[int]) smiColumn {
+	return func(r *Row, text, _ string) error {
 		v, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
 			return fmt.Errorf("cannot read %q as a whole number", text)
@@ -278,8 +278,8 @@ func smiInt(at func(*smiRow) *Opt[int]) smiColumn {
 	}
 }
 
-func smiFlag(at func(*smiRow) *Opt[bool]) smiColumn {
-	return func(r *smiRow, text, _ string) error {
+func smiFlag(at func(*Row) *Opt[bool]) smiColumn {
+	return func(r *Row, text, _ string) error {
 		switch strings.ToLower(text) {
 		case "enabled", "yes", "active", "1":
 			*at(r) = Some(true)
@@ -295,34 +295,34 @@ func smiFlag(at func(*smiRow) *Opt[bool]) smiColumn {
 // rowInside is the time of a row that was appended to one that was cut off.
 var rowInside = regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, `)
 
-func smiPID(r *smiRow, text, _ string) error {
+func smiPID(r *Row, text, _ string) error {
 	v, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
 		return fmt.Errorf("cannot read %q as a process id", text)
 	}
-	r.pid = Some(uint32(v))
+	r.PID = Some(uint32(v))
 	return nil
 }
 
 // smiHostNames are no columns of nvidia-smi: who puts the logs of several nodes together adds one.
 var smiHostNames = []string{"host", "hostname", "node"}
 
-func smiHost(r *smiRow, text, _ string) error {
+func smiHost(r *Row, text, _ string) error {
 	r.host = text + ":"
 	return nil
 }
 
 // smiProcess takes the base name of the path that nvidia-smi prints; on Windows
 // it has backslashes.
-func smiProcess(r *smiRow, text, _ string) error {
+func smiProcess(r *Row, text, _ string) error {
 	if rowInside.MatchString(text) {
 		return errors.New("another row begins inside of it")
 	}
-	r.process = text[strings.LastIndexAny(text, `/\`)+1:]
+	r.Process = text[strings.LastIndexAny(text, `/\`)+1:]
 	return nil
 }
 
-func smiFan(r *smiRow, text, unit string) error {
+func smiFan(r *Row, text, unit string) error {
 	v, err := smiPercent.read(text, unit)
 	if err == nil {
 		r.status.Thermal.Fans = []Opt[float64]{Some(v)}
@@ -330,7 +330,7 @@ func smiFan(r *smiRow, text, unit string) error {
 	return err
 }
 
-func smiPerformanceState(r *smiRow, text, _ string) error {
+func smiPerformanceState(r *Row, text, _ string) error {
 	v, err := strconv.ParseUint(strings.TrimPrefix(text, "P"), 10, 8)
 	if err != nil || v > 15 {
 		return fmt.Errorf("cannot read %q as a state from P0 to P15", text)
@@ -351,7 +351,7 @@ func smiECC(name string) smiColumn {
 	if e.Location == "device_memory" {
 		e.Location = "dram" // NVML's two names of one location
 	}
-	return func(r *smiRow, text, unit string) error {
+	return func(r *Row, text, unit string) error {
 		v, err := smiCount.read(text, unit)
 		if err != nil {
 			return err
@@ -370,9 +370,9 @@ func smiECC(name string) smiColumn {
 }
 
 func smiReason(reason string) smiColumn {
-	return func(r *smiRow, text, unit string) error {
-		var active smiRow
-		if err := smiFlag(func(r *smiRow) *Opt[bool] { return &r.mig })(&active, text, unit); err != nil {
+	return func(r *Row, text, unit string) error {
+		var active Row
+		if err := smiFlag(func(r *Row) *Opt[bool] { return &r.mig })(&active, text, unit); err != nil {
 			return err
 		}
 		e := ClockEvent{Reason: reason, Active: active.mig}
@@ -399,7 +399,7 @@ func smiClock(name string) smiColumn {
 	if !ok {
 		return nil
 	}
-	return func(r *smiRow, text, unit string) error {
+	return func(r *Row, text, unit string) error {
 		v, err := smiHertz.read(text, unit)
 		if err != nil {
 			return err

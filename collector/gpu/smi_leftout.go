@@ -4,13 +4,14 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// LeftOut tells of the lines of a log of nvidia-smi that were left out for one reason.
+// LeftOut tells of the lines of a CSV that were left out for one reason.
 type LeftOut struct {
 	Lines int    // how many
 	First int    // number of the first of them
@@ -36,14 +37,16 @@ type leftOutReason int
 
 const (
 	leftOutCut     leftOutReason = iota // the file ends inside the line
-	leftOutMessage                      // nvidia-smi says what failed
+	leftOutMessage                      // nvidia-smi says what failed, or it is a comment
 	leftOutTime                         // the time of the GPU has not moved on
 	leftOutWrong                        // it cannot be read, as where another program writes into the same file
+	leftOutTwice                        // the process has another amount at the same time
 )
 
 // LeftOut returns which lines Next has left out so far because they cannot be used: a
-// last line that is cut off, messages of nvidia-smi, other lines below a first row that cannot be read, and rows
-// whose time is not after that of the row before. There is one LeftOut for each such reason.
+// last line that is cut off, messages of nvidia-smi and comments, other lines below a first row that cannot be read, rows
+// whose time is not after that of the row before, and smaller amounts of a process that stands twice at one time. There is one
+// LeftOut for each such reason.
 func (r *RecordingReader) LeftOut() []LeftOut { return slices.Clone(r.file.left) }
 
 // leftOutError is the error of a line that is left out where it stands in a log.
@@ -122,7 +125,7 @@ func IsSMIMessage(text string) bool {
 
 // smiMessage returns the error of a line that is a message of nvidia-smi.
 func smiMessage(text string) *leftOutError {
-	return &leftOutError{reason: leftOutMessage, why: quoteLine(text)}
+	return &leftOutError{reason: leftOutMessage, why: QuoteLine(text)}
 }
 
 // repair ends the error of a line that is not left out.
@@ -131,18 +134,29 @@ const repair = ": remove or repair the line"
 // wrong returns the error of a line that cannot be read because of err. Below a first row
 // it is left out: another program may write into the same file, or the row was damaged.
 func (h *smiHeader) wrong(err error, text string) error {
+	left, leave := errors.AsType[*leftOutError](err)
+	_, whole := errors.AsType[LogError](err)
 	switch {
+	case errors.Is(err, ErrNoRow):
+		return nil
+	case leave:
+		return left
+	case whole:
+		return err
 	case IsSMIMessage(text):
 		return smiMessage(text)
 	case h.rows > 0:
-		return &leftOutError{reason: leftOutWrong, why: strings.TrimSuffix(err.Error(), repair) + ": " + quoteLine(text)}
+		return &leftOutError{reason: leftOutWrong, why: strings.TrimSuffix(err.Error(), repair) + ": " + QuoteLine(text)}
 	}
-	return fmt.Errorf("%w: %s", err, quoteLine(text))
+	return fmt.Errorf("%w: %s", err, QuoteLine(text))
 }
 
 // headerInside returns the header that a line ends with, nil if there is none: nvidia-smi was killed while it
 // wrote a row, and started again.
 func (h *smiHeader) headerInside(text string) *smiHeader {
+	if h.other != nil {
+		return nil
+	}
 	at := strings.LastIndex(text, h.columns[0].name)
 	if at <= 0 || !isSMIHeader(text[at:]) {
 		return nil
@@ -155,13 +169,17 @@ func (h *smiHeader) headerInside(text string) *smiHeader {
 }
 
 // notAfterRow returns the error of a row whose time has not moved on.
-func notAfterRow(r *smiRow, last *smiStamp) error {
-	return &leftOutError{reason: leftOutTime, back: r.stamp.t < last.t, why: fmt.Sprintf("%s%s is not after %s, its row before: the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap",
-		r.stamp.text, r.info.of(), last.text)}
+func (h *smiHeader) notAfterRow(r *Row, last *smiStamp) error {
+	why := "the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap"
+	if h.other != nil {
+		why = "rows come faster than the clock ticks, the clock was set back, or several GPUs are taken for one"
+	}
+	return &leftOutError{reason: leftOutTime, back: r.stamp.t < last.t, why: fmt.Sprintf("%s%s is not after %s, its row before: %s",
+		r.stamp.text, r.Info.of(), last.text, why)}
 }
 
-// quoteLine returns a line to be shown in an error, without its end if it is long.
-func quoteLine(text string) string {
+// QuoteLine returns a line to be shown in an error, without its end if it is long.
+func QuoteLine(text string) string {
 	const most = 120
 	if len(text) <= most {
 		return fmt.Sprintf("%q", text)
@@ -176,6 +194,9 @@ func quoteLine(text string) string {
 // isWhole reports whether a line without a line break has its last field whole: of
 // one that ends with its unit nothing is missing, while 10 may have been 10000.
 func (h *smiHeader) isWhole(text string) bool {
+	if h.other != nil {
+		return h.other.IsWhole(text)
+	}
 	unit := h.columns[len(h.columns)-1].unit
 	return unit != "" && strings.HasSuffix(text, " "+unit)
 }

@@ -34,11 +34,19 @@ func (s *smiStamp) settle(last time.Duration) {
 // read reads a time stamp.
 func (z *smiZone) read(text string) (smiStamp, error) {
 	t, local, err := parseSMITime(text, z.loc)
-	if err != nil || !local || t >= z.from && t < z.to {
+	if err != nil || !local {
 		return smiStamp{text: text, t: t}, err
 	}
+	return z.stamp(text, t), nil
+}
+
+// stamp returns the stamp of a local time.
+func (z *smiZone) stamp(text string, t time.Duration) smiStamp {
+	if t >= z.from && t < z.to {
+		return smiStamp{text: text, t: t}
+	}
 	first, later := z.moments(t)
-	return smiStamp{text, first, later}, nil
+	return smiStamp{text, first, later}
 }
 
 // moments returns the first and the second moment of the local time of t where it

@@ -4,6 +4,7 @@
 package formats
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -23,7 +24,7 @@ var units = map[string]float64{
 }
 
 // errNoUnit says that an amount tells no unit, and nobody else does.
-var errNoUnit = wrongf("tells no unit: write it behind the column's name, as in --columns=timestamp,gpu,used[MiB], or give --unit=MiB")
+var errNoUnit = errors.New("tells no unit: write it behind the column's name, as in --columns=timestamp,gpu,used[MiB], or give --unit=MiB")
 
 // isAbsent reports whether a field tells that there is no value, in the words of nvidia-smi, DCGM,
 // pandas or JSON.
@@ -47,7 +48,7 @@ func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
 	if suffix != "" {
 		var ok bool
 		if unit, ok = units[strings.ToLower(suffix)]; !ok {
-			return v, wrongf("cannot read %s as memory such as 1234 MiB", quote(text))
+			return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", gpu.QuoteLine(text))
 		}
 	}
 	if unit == 0 {
@@ -56,7 +57,7 @@ func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
 	// ParseFloat also reads hexadecimal numbers and underscores.
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || strings.Trim(number, "0123456789.eE+-") != "" {
-		return v, wrongf("cannot read %s as memory such as 1234 MiB", quote(text))
+		return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", gpu.QuoteLine(text))
 	}
 	return inBytes(f*unit, text)
 }
@@ -107,7 +108,7 @@ func (p *points) note(text string, v gpu.Opt[uint64], total bool, comma string) 
 	if p.thousands == 0 || !p.comma && (p.decimal || !total && p.thousands < manyThousands) {
 		return nil
 	}
-	return fmt.Errorf("amounts such as %s are less than a GPU has. If the point sets thousands apart, take it out: awk -F'%s' -v OFS='%s' '{for (i = 2; i <= NF; i++) gsub(/[.]/, \"\", $i)} 1'. If it stands before decimals, add one: sed -E 's/([.][0-9]{3})/\\10/g'", quote(text), comma, comma)
+	return gpu.LogError(fmt.Sprintf("amounts such as %s are less than a GPU has. If the point sets thousands apart, take it out: awk -F'%s' -v OFS='%s' '{for (i = 2; i <= NF; i++) gsub(/[.]/, \"\", $i)} 1'. If it stands before decimals, add one: sed -E 's/([.][0-9]{3})/\\10/g'", gpu.QuoteLine(text), comma, comma))
 }
 
 // inBytes returns an amount of memory in bytes.
@@ -117,15 +118,7 @@ func inBytes(v float64, text string) (gpu.Opt[uint64], error) {
 	case v >= 0 && v <= detector.MaxBytes:
 		return gpu.Some(uint64(v)), nil
 	case v > 0:
-		return gpu.Opt[uint64]{}, wrongf("%s is more memory than any GPU has: check the unit", quote(text))
+		return gpu.Opt[uint64]{}, fmt.Errorf("%s is more memory than any GPU has: check the unit", gpu.QuoteLine(text))
 	}
-	return gpu.Opt[uint64]{}, wrongf("cannot read %s as memory such as 1234 MiB", quote(text))
-}
-
-// usedOf returns the used memory of a GPU, from what is free where the log does not tell it.
-func usedOf(m gpu.Memory) gpu.Memory {
-	if !m.Used.OK && m.Total.OK && m.Free.OK && m.Free.V+m.Reserved.V <= m.Total.V {
-		m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V)
-	}
-	return m
+	return gpu.Opt[uint64]{}, fmt.Errorf("cannot read %s as memory such as 1234 MiB", gpu.QuoteLine(text))
 }

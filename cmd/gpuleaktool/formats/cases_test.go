@@ -56,7 +56,7 @@ func csvCases() []readCase {
 			columns("timestamp,gpu,used[MiB]"),
 			"1772404200,0,100\n1772404200,1,-\n1772404199,0,110\n# a comment\n1772404202,0,120\n1772404203,0,1",
 			[]string{"index-0 01 22:30:00 100/?", "index-1 01 22:30:00 ?/?", "index-0 01 22:30:02 120/?"},
-			`is not after its row before|left out 1 line, line 4: is no part of the log: "# a comment"|the file ends inside it`,
+			`is not after 1772404200, its row before: rows come faster|left out 1 line, line 4: is no part of the log: "# a comment"|the file ends inside it`,
 		},
 		{
 			"a process that is gone for a while, and a GPU without any",

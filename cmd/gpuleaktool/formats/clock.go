@@ -4,12 +4,14 @@
 package formats
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // clock turns what a log says of the time into time since the Unix epoch.
@@ -24,7 +26,6 @@ type clock struct {
 	interval time.Duration
 
 	layout string        // that fitted last
-	last   time.Duration // what moment returned last
 	day    time.Time     // of the last time of day
 	ofDay  time.Duration // the last time of day
 }
@@ -39,40 +40,42 @@ var (
 	}
 )
 
-// moment reads a time stamp.
-func (c *clock) moment(text string) (time.Duration, error) {
-	t, err := c.read(strings.TrimSpace(text))
-	if err == nil {
-		c.last = t
-	}
-	return t, err
-}
-
-func (c *clock) read(text string) (time.Duration, error) {
+// read reads a time stamp. local says that it tells no zone.
+func (c *clock) read(text string) (t time.Duration, local bool, err error) {
 	if t, ok, err := epoch(text); ok || err != nil {
-		return t, err
+		return t, false, err
 	}
 	if t, err := time.ParseInLocation(time.TimeOnly, text, time.UTC); err == nil {
-		return c.timeOfDay(t)
+		t, err := c.timeOfDay(t)
+		return t, true, err
 	}
+	if moment, local, ok := c.parse(text); ok {
+		t, err := inRange(moment, text)
+		return t, local, err
+	}
+	if yearLast.MatchString(text) {
+		return 0, false, fmt.Errorf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", gpu.QuoteLine(text))
+	}
+	return 0, false, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", gpu.QuoteLine(text))
+}
+
+// parse reads a time stamp by the layouts.
+func (c *clock) parse(text string) (t time.Time, local, ok bool) {
 	for _, layout := range zonedLayouts {
 		if t, err := time.Parse(layout, text); err == nil {
-			return inRange(t, text)
+			return t, false, true
 		}
 	}
 	if t, err := time.ParseInLocation(c.layout, text, c.loc); c.layout != "" && err == nil {
-		return c.settle(t, text)
+		return t, true, true
 	}
 	for _, layout := range localLayouts {
 		if t, err := time.ParseInLocation(layout, text, c.loc); err == nil {
 			c.layout = layout
-			return c.settle(t, text)
+			return t, true, true
 		}
 	}
-	if yearLast.MatchString(text) {
-		return 0, wrongf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", quote(text))
-	}
-	return 0, wrongf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", quote(text))
+	return t, false, false
 }
 
 // yearLast is how a date begins in most countries, each with an order of its own.
@@ -87,13 +90,13 @@ func epoch(text string) (t time.Duration, ok bool, err error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return 0, false, wrongf("cannot read %s as seconds since 1970", quote(text))
+		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970", gpu.QuoteLine(text))
 	}
 	if v > 1e11 {
 		v /= 1000
 	}
 	if v > 230*365*86400 {
-		return 0, false, wrongf("cannot read %s as seconds since 1970: it is after the year 2199", quote(text))
+		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970: it is after the year 2199", gpu.QuoteLine(text))
 	}
 	whole := math.Floor(v)
 	// A float64 holds the seconds of our time to some 200 ns.
@@ -104,29 +107,13 @@ func epoch(text string) (t time.Duration, ok bool, err error) {
 // inRange refuses what is no time of a log.
 func inRange(t time.Time, text string) (time.Duration, error) {
 	if y := t.UTC().Year(); y < 1971 || y > 2199 {
-		return 0, wrongf("%s is not between 1971 and 2199", quote(text))
+		return 0, fmt.Errorf("%s is not between 1971 and 2199", gpu.QuoteLine(text))
 	}
 	return time.Duration(t.UnixNano()), nil
 }
 
-// settle chooses the moment of a local time that comes twice because the clock is set back: the
-// first one that is not before the row before.
-func (c *clock) settle(t time.Time, text string) (time.Duration, error) {
-	const form = "2006-01-02 15:04:05"
-	wall := t.Format(form)
-	for _, back := range []time.Duration{time.Hour, 30 * time.Minute} {
-		if before := t.Add(-back); before.Format(form) == wall {
-			t = before // the first moment
-		}
-		if after := t.Add(back); after.Format(form) == wall && time.Duration(t.UnixNano()) < c.last {
-			t = after
-		}
-	}
-	return inRange(t, text)
-}
-
 // errNoDate asks for the day of a log.
-var errNoDate = errors.New("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
+const errNoDate = gpu.LogError("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
 
 // timeOfDay returns the moment of a time of day.
 func (c *clock) timeOfDay(t time.Time) (time.Duration, error) {
@@ -144,11 +131,11 @@ func (c *clock) timeOfDay(t time.Time) (time.Duration, error) {
 	c.ofDay = of
 	d := c.day
 	local := time.Date(d.Year(), d.Month(), d.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), c.loc)
-	return c.settle(local, d.Format(time.DateOnly)+" "+t.Format(time.TimeOnly))
+	return inRange(local, d.Format(time.DateOnly)+" "+t.Format(time.TimeOnly))
 }
 
 // round returns the moment of the n-th row of a log that tells no time, counted from 0.
-func (c *clock) round(n int) (time.Duration, error) {
-	t, err := inRange(c.start, c.start.String())
-	return t + time.Duration(n)*c.interval, err
+func (c *clock) round(n int) (time.Time, error) {
+	_, err := inRange(c.start, c.start.String())
+	return c.start.Add(time.Duration(n) * c.interval), err
 }

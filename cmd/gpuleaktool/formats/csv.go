@@ -8,7 +8,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,20 +16,20 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// csvLog reads any CSV whose columns are named. A first line whose time is none is a header, or, where no
+// csvRows reads any CSV whose columns are named. A first line whose time is none is a header, or, where no
 // column is a time, one whose amounts are none.
-type csvLog struct {
-	processLog
-	columns []csvColumn
+type csvRows struct {
+	clock   clock
+	unit    float64 // as in Options
+	columns csvColumns
 	untimed bool   // no column is a time: rows are an interval apart
 	rounds  rounds // of rows that tell no time
-	pids    bool   // a row is of a process
 	comma   string // what stands between two fields
 	first   bool   // no row was read yet
+	begun   bool   // a row was read, and could be
 	header  string
 	points  map[string]*points // of the columns of amounts, by role
 	fields  []string
-	bursts  gpu.Bursts // of rows that tell no GPU
 }
 
 // csvColumn is a column: what it holds, and how many bytes one of its amounts is, 0 if it does not
@@ -39,6 +38,17 @@ type csvColumn struct {
 	role string
 	unit float64
 }
+
+// csvColumns are the columns of a CSV, in its order.
+type csvColumns []csvColumn
+
+// has reports whether a column is of a role.
+func (l csvColumns) has(role string) bool {
+	return slices.ContainsFunc(l, func(c csvColumn) bool { return c.role == role })
+}
+
+// untimed reports whether no column tells the time.
+func (l csvColumns) untimed() bool { return !l.has("timestamp") && !l.has("time") }
 
 // The names of columns that mean the same. The first one is what the others are called here.
 var csvRoles = [][]string{
@@ -67,17 +77,9 @@ func roleOf(name string) string {
 	return ""
 }
 
-// untimed reports whether no column tells the time.
-func untimed(columns []csvColumn) bool {
-	return !slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "timestamp" || c.role == "time" })
-}
-
-// errManyGPUs is the error of rows of which no column tells the GPU.
-var errManyGPUs = errors.New("the rows come in bursts, as of several GPUs, and no column tells which: name the column that does, as gpu or uuid; if they are of one GPU, keep one row of each moment")
-
 // parseColumns reads the names of columns, such as used[MiB]. Without a time among them the clock must know when the log
 // begins, and how far apart its rows are.
-func parseColumns(names []string, clock *clock) (columns []csvColumn, err error) {
+func parseColumns(names []string, clock *clock) (columns csvColumns, err error) {
 	for _, text := range names {
 		name, unit, _ := strings.Cut(strings.TrimSpace(text), "[")
 		c := csvColumn{role: strings.ToLower(strings.TrimSpace(name))}
@@ -91,112 +93,89 @@ func parseColumns(names []string, clock *clock) (columns []csvColumn, err error)
 			if c.role = roleOf(c.role); c.role == "" {
 				return nil, fmt.Errorf("--columns: does not know %q: choose of %s", text, csvNames)
 			}
-			if slices.ContainsFunc(columns, func(have csvColumn) bool { return have.role == c.role }) {
+			if columns.has(c.role) {
 				return nil, fmt.Errorf("--columns: two columns are %s: call the one of no use -", c.role)
 			}
 		}
 		columns = append(columns, c)
 	}
-	has := func(role string) bool {
-		return slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == role })
-	}
 	switch {
-	case untimed(columns) && (clock.start.IsZero() || clock.interval <= 0):
+	case columns.untimed() && (clock.start.IsZero() || clock.interval <= 0):
 		return nil, errors.New("--columns: names no timestamp: say which column it is; or, if there is none, when the log begins and the time between two of its rows, as --log.start=2026-03-01T14:00:00Z --log.interval=1s")
-	case !has("used") && !(has("free") && has("total")):
+	case !columns.has("used") && !(columns.has("free") && columns.has("total")):
 		return nil, errors.New("--columns: names no used memory: say which column it is, as used or used[MiB]")
-	case has("pid") && !has("used"):
+	case columns.has("pid") && !columns.has("used"):
 		return nil, errors.New("--columns: names no used memory of the process: say which column it is, as used or used[MiB]")
 	}
 	return columns, nil
 }
 
-// readCSV reads a CSV.
-func readCSV(l *log) error {
-	columns, err := parseColumns(l.options.Columns, &l.clock)
-	if err != nil {
-		return err
+// OfProcesses implements gpu.Rows.
+func (c *csvRows) OfProcesses() bool { return c.columns.has("pid") }
+
+// Read implements gpu.Rows.
+func (c *csvRows) Read(line string, r *gpu.Row) error {
+	if c.comma == "" && c.choose(line) || line == c.header { // again, as where a file is continued
+		return gpu.ErrNoRow
 	}
-	c := &csvLog{processLog: processLog{log: l, lists: map[string]*processList{}}, columns: columns, untimed: untimed(columns), first: true, points: map[string]*points{"used": {}, "total": {}, "free": {}}}
-	c.pids = slices.ContainsFunc(columns, func(c csvColumn) bool { return c.role == "pid" })
-	for {
-		text, err := l.nextLine()
-		if errors.Is(err, io.EOF) {
-			return c.end()
-		}
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(text) == "" {
-			continue
-		}
-		if err := c.wrong(c.explain(c.line(text), text), text); err != nil {
-			return err
-		}
+	err := c.row(line, r)
+	if err != nil && c.begun && isHeader(c.fields) {
+		return gpu.LogError("a header of other columns: split the file there: " + gpu.QuoteLine(line))
 	}
+	c.begun = c.begun || err == nil
+	return err
 }
 
-// line takes a line.
-func (c *csvLog) line(text string) error {
-	switch {
-	case c.comma == "" && c.choose(text):
-		return nil
-	case text == c.header:
-		return nil // again, as where a file is continued
-	case strings.HasPrefix(text, "#"):
-		c.foreign(text)
-		return nil
+// IsWhole implements gpu.Rows.
+func (c *csvRows) IsWhole(line string) bool {
+	return c.split(line) == nil && len(c.fields) == len(c.columns) && !c.endsInAmount()
+}
+
+// row reads a row.
+func (c *csvRows) row(line string, r *gpu.Row) error {
+	if err := c.split(line); err != nil {
+		return err
 	}
-	if err := c.split(text); err != nil {
-		return wrongf("%w", err)
+	if n := len(c.fields); n != len(c.columns) {
+		return fmt.Errorf("has %d fields, but --columns names %d: name each one, those of no use -", n, len(c.columns))
 	}
 	first := c.first
 	c.first = false
-	switch n := len(c.fields); {
-	case gpu.IsSMIMessage(text):
-		c.foreign(text)
-		return nil
-	case n != len(c.columns) && c.lines.cut:
-		c.cutOff(text)
-		return nil
-	case n != len(c.columns):
-		return wrongf("has %d fields, but --columns names %d: name each one, those of no use -", n, len(c.columns))
-	case c.lines.cut && c.endsInAmount():
-		c.cutOff(text)
-		return nil
-	}
 	if first && c.untimed {
-		if _, err := c.memory(); err != nil {
-			c.header = text
-			return nil
+		if err := c.memory(r); err != nil {
+			c.header = line
+			return gpu.ErrNoRow
 		}
 	}
-	t, err := c.time()
-	if err != nil {
+	if err := c.time(r); err != nil {
 		if first && !errors.Is(err, errNoDate) {
-			c.header = text
-			return nil
+			c.header = line
+			return gpu.ErrNoRow
 		}
 		return err
 	}
-	return c.row(t)
+	if err := c.gpu(r); err != nil {
+		return err
+	}
+	if err := c.memory(r); err != nil {
+		return err
+	}
+	return c.process(r)
 }
 
-// choose notes what stands between the fields, from the first line. It reports whether that line says so, as Excel wants it, and
-// nothing else.
-func (c *csvLog) choose(text string) bool {
+// choose reports whether the first line says what stands between the fields, as Excel wants it, and nothing else.
+func (c *csvRows) choose(text string) bool {
 	comma, ok := strings.CutPrefix(text, "sep=")
-	if ok && (comma == "," || comma == ";" || comma == "\t") {
+	ok = ok && (comma == "," || comma == ";" || comma == "\t")
+	if ok {
 		c.comma = comma
-		return true
 	}
-	c.comma = c.commaOf(text)
-	return false
+	return ok
 }
 
 // commaOf returns what stands between the fields of a line: what makes as many as there are columns. A comma may also stand
 // before the decimals.
-func (c *csvLog) commaOf(text string) string {
+func (c *csvRows) commaOf(text string) string {
 	for _, comma := range []string{",", ";", "\t"} {
 		if strings.Count(text, comma) == len(c.columns)-1 && len(c.columns) > 1 {
 			return comma
@@ -210,14 +189,6 @@ func (c *csvLog) commaOf(text string) string {
 	return ","
 }
 
-// explain returns the error of a line; one that has the names of columns says that those below it are others.
-func (c *csvLog) explain(err error, text string) error {
-	if err != nil && c.begun && isHeader(c.fields) {
-		return fmt.Errorf("a header of other columns: split the file there: %s", quote(text))
-	}
-	return err
-}
-
 // isHeader reports whether fields are names of columns: one is of used memory, and none begins as a number or a time does.
 func isHeader(fields []string) bool {
 	numeric := func(field string) bool { return strings.TrimLeft(field, "0123456789.+-[") != field }
@@ -226,7 +197,10 @@ func isHeader(fields []string) bool {
 }
 
 // split puts the fields of a line into fields.
-func (c *csvLog) split(text string) error {
+func (c *csvRows) split(text string) error {
+	if c.comma == "" {
+		c.comma = c.commaOf(text)
+	}
 	c.fields = c.fields[:0]
 	if strings.Contains(text, `"`) {
 		r := csv.NewReader(strings.NewReader(text))
@@ -242,13 +216,13 @@ func (c *csvLog) split(text string) error {
 }
 
 // endsInAmount reports whether the last field is a number that may have lost its end.
-func (c *csvLog) endsInAmount() bool {
+func (c *csvRows) endsInAmount() bool {
 	last := c.fields[len(c.fields)-1]
 	return last == "" || last[len(last)-1] >= '0' && last[len(last)-1] <= '9' || last[len(last)-1] == '.'
 }
 
 // field returns the value of a column, "" without it.
-func (c *csvLog) field(role string) string {
+func (c *csvRows) field(role string) string {
 	for i := range c.columns {
 		if c.columns[i].role == role {
 			return strings.TrimSpace(c.fields[i])
@@ -277,72 +251,85 @@ func (r *rounds) of(key string) int {
 	return r.n
 }
 
-func (c *csvLog) time() (time.Duration, error) {
+// time reads the time of a row.
+func (c *csvRows) time(r *gpu.Row) error {
 	if c.untimed {
-		return c.clock.round(c.rounds.of(strings.Join([]string{c.field("gpu"), c.field("uuid"), c.field("pid")}, "\x00")))
+		t, err := c.clock.round(c.rounds.of(strings.Join([]string{c.field("gpu"), c.field("uuid"), c.field("pid")}, "\x00")))
+		r.SetTime(t.Format(time.DateTime), time.Duration(t.UnixNano()), false)
+		return err
 	}
-	if text := c.field("timestamp"); text != "" {
-		return c.clock.moment(text)
-	}
-	return c.clock.moment(strings.TrimSpace(c.field("date") + " " + c.field("time")))
+	text := cmp.Or(c.field("timestamp"), strings.TrimSpace(c.field("date")+" "+c.field("time")))
+	t, local, err := c.clock.read(text)
+	r.SetTime(text, t, local)
+	return err
 }
 
-// row takes a row.
-func (c *csvLog) row(t time.Duration) error {
-	info, err := c.info()
-	if err != nil {
-		return err
+// gpu reads which GPU a row is of. One that is named by a text, such as node1:0, has no number.
+func (c *csvRows) gpu(r *gpu.Row) error {
+	index, uuid := strings.TrimSuffix(c.present("gpu"), ".0"), c.present("uuid") // pandas writes 0.0
+	r.Info.Name = c.field("name")
+	switch {
+	case !isDigits(index):
+		r.Info.UUID = cmp.Or(uuid, index)
+	case uuid != "" && !strings.HasPrefix(uuid, "GPU-"): // the name of a node, say
+		r.Info.UUID = uuid + ":" + index
+	default:
+		r.Info.UUID = uuid
 	}
-	m, err := c.memory()
-	if err != nil {
-		return err
-	}
-	if !c.pids {
-		if !info.Named() && c.bursts.AddMemory(t, float64(m.Used.V)) {
-			return errManyGPUs
+	if isDigits(index) {
+		n, err := strconv.ParseUint(index, 10, 16)
+		if err != nil {
+			return fmt.Errorf("cannot read %q as the index of a GPU", index)
 		}
-		return c.emit(info, gpu.Sample{T: t, Memory: usedOf(m)}, c.lines.number)
+		r.Index = gpu.Some(int(n))
 	}
-	pid := c.field("pid")
-	if isAbsent(pid) {
-		return c.add(info, t, nil)
+	if index == "" && uuid == "" && (c.columns.has("gpu") || c.columns.has("uuid")) {
+		return errors.New("does not tell its GPU")
 	}
-	number, err := parsePID(pid)
-	if err != nil {
-		return err
-	}
-	p := newProcess(number, c.field("process"), m.Used)
-	return c.add(info, t, &p)
+	return nil
 }
 
-// memory returns the amounts of a row.
-func (c *csvLog) memory() (m gpu.Memory, err error) {
+// memory reads the amounts of a row. In one of a process, used is that of the process.
+func (c *csvRows) memory(r *gpu.Row) (err error) {
+	m := &r.Memory
 	for role, at := range map[string]*gpu.Opt[uint64]{"used": &m.Used, "total": &m.Total, "free": &m.Free} {
 		if *at, err = c.amount(role); err != nil {
-			return m, err
+			return err
 		}
 	}
 	if m.Used.OK && m.Total.OK && m.Used.V > m.Total.V {
-		return m, wrongf("more is in use than there is: check which column is which, and the units")
+		return errors.New("more is in use than there is: check which column is which, and the units")
 	}
-	return m, nil
+	r.Used = m.Used
+	return nil
+}
+
+// process reads which process a row is of. Its name may be a path, of Windows too, and is the end of that.
+func (c *csvRows) process(r *gpu.Row) error {
+	pid := c.present("pid")
+	if pid == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(pid, 10, 32)
+	if err != nil {
+		return fmt.Errorf("cannot read %q as a process id", pid)
+	}
+	name := c.field("process")
+	r.PID, r.Process = gpu.Some(uint32(n)), name[strings.LastIndexAny(name, `/\`)+1:]
+	return nil
 }
 
 // amount returns the memory of a column.
-func (c *csvLog) amount(role string) (v gpu.Opt[uint64], err error) {
+func (c *csvRows) amount(role string) (v gpu.Opt[uint64], err error) {
 	for i, column := range c.columns {
 		if column.role != role {
 			continue
-		}
-		unit := column.unit
-		if unit == 0 {
-			unit = c.options.Unit
 		}
 		text := c.fields[i]
 		if c.comma != "," {
 			text = c.points[role].plain(text)
 		}
-		if v, err = amount(text, unit); err != nil {
+		if v, err = amount(text, cmp.Or(column.unit, c.unit)); err != nil {
 			return v, fmt.Errorf("%s: %w", role, err)
 		}
 		if err = c.points[role].note(text, v, role == "total", c.comma); err != nil {
@@ -352,33 +339,10 @@ func (c *csvLog) amount(role string) (v gpu.Opt[uint64], err error) {
 	return v, nil
 }
 
-// info returns the GPU of a row. One that is named by a text, such as node1:0, has no number.
-func (c *csvLog) info() (gpu.Info, error) {
-	index, uuid := strings.TrimSuffix(c.present("gpu"), ".0"), c.present("uuid") // pandas writes 0.0
-	info := gpu.Info{Index: -1, UUID: cmp.Or(uuid, index, gpu.Unnamed), Name: c.field("name")}
-	if isDigits(index) {
-		n, err := parseIndex(index)
-		if err != nil {
-			return info, err
-		}
-		info.Index = n
-		switch {
-		case uuid == "":
-			info.UUID = "index-" + strconv.Itoa(n)
-		case !strings.HasPrefix(uuid, "GPU-"): // the name of a node, say
-			info.UUID = uuid + ":" + index
-		}
-	}
-	if !info.Named() && slices.ContainsFunc(c.columns, func(c csvColumn) bool { return c.role == "gpu" || c.role == "uuid" }) {
-		return info, wrongf("does not tell its GPU")
-	}
-	return info, nil
-}
-
 func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // present returns the value of a column, "" where it has none.
-func (c *csvLog) present(role string) string {
+func (c *csvRows) present(role string) string {
 	if text := c.field(role); !isAbsent(text) {
 		return text
 	}

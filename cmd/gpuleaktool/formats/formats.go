@@ -2,17 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package formats reads logs of GPU memory that other programs than the exporter write: any CSV
-// whose columns are named.
-//
-// It streams: what it holds does not grow with the log. A line has a bound. What cannot be used is
-// left out and told of, where a log goes on after it; anything else is an error that names file
-// and line.
+// whose columns are named. It translates their lines; package gpu makes samples of them.
 package formats
 
 import (
-	"context"
 	"io"
 	"time"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -31,17 +29,24 @@ type Options struct {
 	Unit float64
 }
 
-// Take is handed each sample. The samples of a GPU, which is known by Info.UUID, come in the
-// order of time. An error ends the reading.
-type Take func(info gpu.Info, s *gpu.Sample) error
-
-// Read reads any CSV by Options.Columns and hands its samples to take. name stands in errors. What is
-// returned beside an error tells what was left out.
-func Read(ctx context.Context, name string, in io.Reader, o Options, take Take) ([]gpu.LeftOut, error) {
-	l := newLog(ctx, name, in, o, take)
-	err := readCSV(l)
-	if err == nil {
-		err = l.useless()
+// NewReader returns a reader of any CSV by Options.Columns. name stands in its errors.
+func NewReader(name string, in io.Reader, o Options) (*gpu.RecordingReader, error) {
+	if o.Location == nil {
+		o.Location = time.UTC
 	}
-	return l.left, err
+	clock := clock{loc: o.Location, start: o.Start, interval: o.Interval}
+	columns, err := parseColumns(o.Columns, &clock)
+	if err != nil {
+		return nil, err
+	}
+	return gpu.NewRowsReader(name, in, o.Location, &csvRows{
+		clock: clock, unit: o.Unit, columns: columns, untimed: columns.untimed(), first: true,
+		points: map[string]*points{"used": {}, "total": {}, "free": {}},
+	})
+}
+
+// Text returns a text as UTF-8 without a byte order mark. One in UTF-16, as PowerShell's >
+// writes it, tells by its mark that it is.
+func Text(in io.Reader) io.Reader {
+	return transform.NewReader(in, unicode.BOMOverride(transform.Nop))
 }
