@@ -15,6 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
@@ -56,25 +59,16 @@ func isNamed(name string) bool { return name != "-" && name != "" }
 // open returns the history that a file holds. name stands in errors.
 func (b *backtest) open(name string, in io.Reader) (history, error) {
 	buffered := bufio.NewReaderSize(in, peeked)
-	head, packed, wide := peek(buffered)
-	first, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), "\n")
+	first, _, _ := strings.Cut(strings.TrimSpace(peek(buffered)), "\n")
 	options := b.logOptions()
 	isCSV := b.format == formatCSV || b.format == formatAuto && len(b.columns) > 0 && !b.isSMI()
 	if columns := formats.SavedAgain(strings.TrimSpace(first)); columns != nil && len(b.columns) == 0 {
 		options.Columns, isCSV = columns, true
 	}
-	text := io.Reader(buffered)
-	// The reader of recordings unpacks by itself, and reads one that was cut off.
-	if wide || isCSV || len(b.columns) > 0 {
-		var err error
-		if text, err = plain(name, buffered, packed); err != nil {
-			return nil, err
-		}
-	}
 	if !isCSV {
-		return b.openRecording(name, first, text)
+		return b.openRecording(name, first, buffered)
 	}
-	reader, err := formats.NewReader(name, text, options)
+	reader, err := formats.NewReader(name, buffered, options)
 	if err != nil {
 		return nil, err
 	}
@@ -145,47 +139,18 @@ func (b *backtest) openRecording(name, first string, in io.Reader) (history, err
 // otherLogs says what to do about a file that is neither CSV of nvidia-smi nor a recording.
 const otherLogs = "name the columns of another CSV, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; docs/backtest.md has commands for CSV without times, and for the logs of other programs"
 
-// plain returns a text unpacked, and as UTF-8.
-func plain(name string, in io.Reader, packed bool) (io.Reader, error) {
-	if packed {
-		unpacked, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, fmt.Errorf("%s: gzip: %w", name, err)
-		}
-		in = &unpacker{unpacked}
-	}
-	return formats.Text(in), nil
-}
-
-// unpacker reads what is compressed with gzip. Where that is cut off, it says what to do.
-type unpacker struct{ in io.Reader }
-
-// Read implements io.Reader.
-func (u *unpacker) Read(b []byte) (int, error) {
-	n, err := u.in.Read(b)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the compressed file is cut off: save its whole lines with zcat FILE | head -n -1 > NEW")
-	}
-	return n, err
-}
-
-// peek returns the first lines, unpacked and as UTF-8, and leaves the reader where it was. wide says
-// that the text is in UTF-16.
-func peek(in *bufio.Reader) (head string, packed, wide bool) {
+// peek returns the first lines, unpacked and as UTF-8, and leaves the reader where it was.
+func peek(in *bufio.Reader) string {
 	raw, _ := in.Peek(peeked / 2) // what is wrong comes up again when it is read
-	if packed = bytes.HasPrefix(raw, []byte{0x1f, 0x8b}); packed {
+	if bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(bytes.NewReader(raw))
 		if err != nil {
-			return "", true, false
+			return ""
 		}
 		text := make([]byte, 16<<10)
 		n, _ := io.ReadFull(z, text)
 		raw = text[:n]
 	}
-	wide = bytes.HasPrefix(raw, []byte{0xff, 0xfe}) || bytes.HasPrefix(raw, []byte{0xfe, 0xff})
-	if !wide {
-		return string(raw), packed, false
-	}
-	text, _ := io.ReadAll(formats.Text(bytes.NewReader(raw)))
-	return string(text), packed, true
+	text, _ := io.ReadAll(transform.NewReader(bytes.NewReader(raw), unicode.BOMOverride(transform.Nop)))
+	return string(text)
 }

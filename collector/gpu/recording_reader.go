@@ -5,7 +5,6 @@ package gpu
 
 import (
 	"io"
-	"strings"
 	"time"
 )
 
@@ -31,10 +30,17 @@ type RecordingReader struct{ file *recordingFile }
 // anywhere: what is not whole at its end is then left out. Of any other file it is
 // an error.
 func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*RecordingReader, error) {
+	return NewHeaderlessReader(name, in, loc, "")
+}
+
+// NewHeaderlessReader returns a reader of a log of nvidia-smi that was recorded with noheader, as
+// --format=csv,noheader does: header is the line that it lacks, with the names of --query-gpu
+// or --query-compute-apps in their order. All else is as with NewRecordingReader.
+func NewHeaderlessReader(name string, in io.Reader, loc *time.Location, header string) (*RecordingReader, error) {
 	if loc == nil {
 		loc = time.UTC
 	}
-	f, err := newRecordingFile(name, in, loc, false)
+	f, err := newRecordingFile(name, in, loc, header, false)
 	if err != nil {
 		return nil, err
 	}
@@ -46,17 +52,6 @@ func NewRecordingReader(name string, in io.Reader, loc *time.Location) (*Recordi
 		log.indices = nil
 	}
 	return &RecordingReader{file: f}, nil
-}
-
-// NewHeaderlessReader returns a reader of a log of nvidia-smi that was recorded with noheader, as
-// --format=csv,noheader does: header is the line that it lacks, with the names of --query-gpu
-// or --query-compute-apps in their order. All else is as with NewRecordingReader.
-func NewHeaderlessReader(name string, in io.Reader, loc *time.Location, header string) (*RecordingReader, error) {
-	r, err := NewRecordingReader(name, io.MultiReader(strings.NewReader(header+"\n"), in), loc)
-	if r != nil {
-		r.file.lines.number = 0 // the header is no line of the log
-	}
-	return r, err
 }
 
 // Kind returns what the recording was written by.

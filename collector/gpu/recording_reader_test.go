@@ -131,7 +131,6 @@ func countReadings(name, text string) (n int, err error) {
 func TestPartialErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "r.partial: is empty"},
-		{"UTF-16", "\xff\xfe{\x00", "r.partial: is UTF-16"},
 		{"no recording", "hello\nwor", "r.partial:1: no header line"},
 		{"a wrong line", "timestamp, uuid\nx\n2026/", "r.partial:2: has 1 fields"},
 		{"a long line", string(smiLog(1)) + strings.Repeat("x", maxLine+1), "r.partial:10: the line is longer than"},

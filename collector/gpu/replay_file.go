@@ -11,8 +11,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // reading is what a recording holds of a GPU at one moment. Its GPU is known by
@@ -73,7 +77,7 @@ func openRecording(path string, size int64, loc *time.Location) (*recordingFile,
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	f, err := newRecordingFile(path, io.LimitReader(file, size), loc, true)
+	f, err := newRecordingFile(path, io.LimitReader(file, size), loc, "", true)
 	if err != nil {
 		file.Close()
 		return nil, err
@@ -82,14 +86,21 @@ func openRecording(path string, size int64, loc *time.Location) (*recordingFile,
 	return f, nil
 }
 
-// newRecordingFile reads a recording from in. name stands in errors. strict is as in recordingFile.
-func newRecordingFile(name string, in io.Reader, loc *time.Location, strict bool) (*recordingFile, error) {
+// newRecordingFile reads a recording from in. name stands in errors. header is that of a log of nvidia-smi that has none, or
+// empty. strict is as in recordingFile.
+func newRecordingFile(name string, in io.Reader, loc *time.Location, header string, strict bool) (*recordingFile, error) {
 	lines, err := newLineReader(name, in, !strict && strings.HasSuffix(name, ".partial"))
 	if err != nil {
 		return nil, err
 	}
 	f := &recordingFile{lines: lines, strict: strict, last: map[string]time.Duration{}, names: newProgramNames()}
-	return f, f.detect(loc)
+	if header == "" {
+		return f, f.detect(loc)
+	}
+	if f.format, err = newSMIFormat(header, loc); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
 }
 
 // detect takes the first line and finds out the format that it heads. nvidia-smi may
@@ -267,7 +278,8 @@ type lineReader struct {
 var errCut = errors.New("the file ends inside this line: remove the line, or end it with a line break if it is whole")
 
 // newLineReader returns a reader of the lines of in, which is unpacked first if
-// it is compressed. name stands in errors, and partial is as in lineReader.
+// it is compressed, and becomes UTF-8 if it is UTF-16, as PowerShell's > writes it. name stands in errors, and
+// partial is as in lineReader.
 func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error) {
 	const peeked = 512
 	l := &lineReader{name: name, most: maxLine, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
@@ -281,17 +293,12 @@ func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error)
 		}
 		l.in, l.gzip = bufio.NewReaderSize(z, 64<<10), true
 	}
+	if mark, _ := l.in.Peek(2); slices.Contains([]string{"\xef\xbb", "\xff\xfe", "\xfe\xff"}, string(mark)) {
+		l.in = bufio.NewReaderSize(transform.NewReader(l.in, unicode.BOMOverride(transform.Nop)), 64<<10)
+	}
 	head, _ := l.in.Peek(peeked) // what is wrong comes up again when it is read
 	if why := Unreadable(head); why != "" {
 		return nil, fmt.Errorf("%s: %s", name, why)
-	}
-	switch {
-	case bytes.HasPrefix(head, []byte{0xef, 0xbb, 0xbf}):
-		if _, err := l.in.Discard(3); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	case bytes.HasPrefix(head, []byte{0xff, 0xfe}), bytes.HasPrefix(head, []byte{0xfe, 0xff}):
-		return nil, fmt.Errorf("%s: is UTF-16, as PowerShell's > writes it: record with nvidia-smi -f FILE, or convert it to UTF-8", name)
 	}
 	return l, nil
 }

@@ -353,7 +353,6 @@ func TestReplayErrors(t *testing.T) {
 		{"flag", "timestamp, ecc.mode.current\n2026/03/01 10:00:01.000, maybe\n", `FILE:2: ecc.mode.current: cannot read "maybe" as Enabled, Disabled, Yes, No, Active or Not Active: "2026/03/01 10:00:01.000, maybe"`},
 		{"index", "timestamp, index\n2026/03/01 10:00:01.000, one\n", `FILE:2: index: cannot read "one" as a whole number: "2026/03/01 10:00:01.000, one"`},
 		{"count", "timestamp, ecc.errors.corrected.volatile.total\n2026/03/01 10:00:01.000, 1.5\n", `FILE:2: ecc.errors.corrected.volatile.total: cannot read "1.5" as a whole number: "2026/03/01 10:00:01.000, 1.5"`},
-		{"UTF-16", "\xff\xfet\x00", "FILE: is UTF-16, as PowerShell's > writes it: record with nvidia-smi -f FILE, or convert it to UTF-8"},
 		{"compressed and cut off", compress(t, head+good)[:40], "FILE:1: the compressed file is cut off: save its whole lines with zcat FILE | head -n -1 > NEW"},
 		{"compressed badly", "\x1f\x8bxyz", "FILE: gzip: unexpected EOF"},
 		{"JSON", "{\"a\":1}\n", `FILE:1: is no recording of gpu_leak_exporter, whose first line has the format "gpu_leak_exporter recording"`},

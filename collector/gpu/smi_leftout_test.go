@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/text/encoding/unicode"
 )
 
 // readLog reads a log and returns when its samples are, in UTC, with the used memory
@@ -50,6 +52,16 @@ func zoneOf(t *testing.T, name string) *time.Location {
 		t.Fatal(err)
 	}
 	return loc
+}
+
+// wide is a text as PowerShell writes it.
+func wide(t *testing.T, order unicode.Endianness, text string) string {
+	t.Helper()
+	out, err := unicode.UTF16(order, unicode.UseBOM).NewEncoder().String(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 const leftOutWhy = ": the clock was set back, as where daylight saving ends and the time zone is not known, or two recordings overlap"
@@ -128,7 +140,7 @@ func TestLeftOut(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for _, text := range []string{tc.text, compress(t, tc.text)} {
+			for _, text := range []string{tc.text, compress(t, tc.text), wide(t, unicode.LittleEndian, tc.text), compress(t, wide(t, unicode.BigEndian, tc.text))} {
 				samples, left, err := readLog(t, text, nil)
 				if err != nil || !slices.Equal(samples, tc.samples) || !slices.Equal(left, tc.left) {
 					t.Errorf("samples %q, left out %q, %v\nwant    %q, left out %q", samples, left, err, tc.samples, tc.left)

@@ -9,9 +9,6 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/text/encoding/unicode"
-	"golang.org/x/text/transform"
-
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -43,10 +40,4 @@ func NewReader(name string, in io.Reader, o Options) (*gpu.RecordingReader, erro
 		clock: clock, unit: o.Unit, columns: columns, untimed: columns.untimed(), first: true,
 		points: map[string]*points{"used": {}, "total": {}, "free": {}},
 	})
-}
-
-// Text returns a text as UTF-8 without a byte order mark. One in UTF-16, as PowerShell's >
-// writes it, tells by its mark that it is.
-func Text(in io.Reader) io.Reader {
-	return transform.NewReader(in, unicode.BOMOverride(transform.Nop))
 }

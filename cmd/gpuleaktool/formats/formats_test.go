@@ -44,7 +44,7 @@ func written(info gpu.Info, s *gpu.Sample) string {
 
 // read reads a log as written.
 func read(text string, o Options) (got []string, left []gpu.LeftOut, err error) {
-	left, err = each(Text(strings.NewReader(text)), o, func(info gpu.Info, s *gpu.Sample) {
+	left, err = each(strings.NewReader(text), o, func(info gpu.Info, s *gpu.Sample) {
 		got = append(got, written(info, s))
 	})
 	return got, left, err
@@ -280,7 +280,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, columns, text string) {
 		last := map[string]time.Duration{}
 		o := Options{Start: start, Interval: time.Second, Columns: strings.Split(columns, ",")}
-		_, err := each(Text(strings.NewReader(text)), o, func(info gpu.Info, s *gpu.Sample) {
+		_, err := each(strings.NewReader(text), o, func(info gpu.Info, s *gpu.Sample) {
 			if before, ok := last[info.UUID]; ok && s.T <= before {
 				t.Errorf("%s of %s after %s", s.T, info.UUID, before)
 			}
