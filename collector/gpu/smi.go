@@ -396,7 +396,6 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 	}
 	row.stamp.settle(l.last.t)
 	_, twice := l.current[row.PID.V]
-	twice = twice && row.PID.OK
 	before := l.last.t
 	if f.header.other != nil { // a list that comes each few milliseconds may be without a process
 		before = l.begin

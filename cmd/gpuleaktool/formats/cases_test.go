@@ -66,6 +66,13 @@ func csvCases() []readCase {
 			"",
 		},
 		{
+			"lists that follow fast, stamps that are in no order in a list, and a list of an earlier time",
+			columns("timestamp,pid,used[MiB]"),
+			"1772404200.00,7,1\n1772404200.03,8,1\n1772404200.02,9,1\n1772404200.06,-,-\n1772404200.10,-,-\n1772404200.14,-,-\n1772404199,7,2\n1772404199,8,2\n1772404201,7,3\n",
+			[]string{"unnamed 01 22:30:00 ?/? [:7.0=1 :8.0=1 :9.0=1]", "unnamed 01 22:30:00 ?/? []", "unnamed 01 22:30:00 ?/? []", "unnamed 01 22:30:01 ?/? [:7.3=3]"},
+			"left out 1 line, line 7: 1772404199 is not after 1772404200.14, its row before",
+		},
+		{
 			"a time that comes twice, a cut line",
 			Options{Location: berlin(), Columns: []string{"timestamp", "used[MiB]"}},
 			"2026-10-25 02:30:00,1\n2026-10-25 02:59:59,2\n2026-10-25 02:00:00,3\n2026-10-25 02:30:00,4\n2026-10-25 03:00:00,5\n2026-10-25 03:00:01,6",
