@@ -4,172 +4,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
-
-// dump makes of the samples of a recording the series that the exporter makes of them when it is scraped at each one.
-type dump struct {
-	series map[string]*scalar
-	busy   map[gpu.ProcessID]time.Duration
-}
-
-func (d *dump) add(t time.Duration, name string, l labels, v float64) {
-	x := &scalar{name: name, labels: l}
-	key := x.String()
-	if d.series[key] == nil {
-		d.series[key] = x
-	}
-	d.series[key].append(t, v)
-}
-
-func (d *dump) memory(t time.Duration, name string, l labels, m gpu.Memory) {
-	for what, v := range map[string]gpu.Opt[uint64]{"total": m.Total, "used": m.Used, "reserved": m.Reserved} {
-		if v.OK {
-			d.add(t, name+what+"_bytes", l, float64(v.V))
-		}
-	}
-}
-
-// sample adds a sample. Its labels are also those of a target.
-func (d *dump) sample(info gpu.Info, s *gpu.Sample) {
-	device := labelsOf("gpu", strconv.Itoa(info.Index), "instance", "node:9844", "uuid", info.UUID)
-	d.add(s.T, "gpu_info", device.with("name", info.Name, "memory", "dedicated", "driver_version", "580"), 1)
-	d.memory(s.T, "gpu_memory_", device, s.Memory)
-	if sum := sumOf(s.Processes); s.ProcessesComplete && sum.OK {
-		d.add(s.T, "gpu_memory_unattributed_bytes", device, float64(s.Memory.Used.V-min(sum.V, s.Memory.Used.V)))
-	}
-	for _, in := range s.Instances {
-		d.memory(s.T, "gpu_mig_memory_", device.with("gpu_instance", strconv.FormatUint(uint64(in.ID), 10), "profile", in.Profile), in.Memory)
-	}
-	for _, p := range s.Processes {
-		instance := ""
-		if p.Instance.OK {
-			instance = strconv.FormatUint(uint64(p.Instance.V), 10)
-		}
-		of := device.with("container", p.Owner.Container, "gpu_instance", instance, "namespace", p.Owner.Namespace,
-			"pid", strconv.FormatUint(uint64(p.ID.PID), 10), "pod", p.Owner.Pod, "process", p.Owner.Process, "slurm_job", p.Owner.SlurmJob)
-		if p.Used.OK {
-			d.add(s.T, "gpu_process_memory_used_bytes", of, float64(p.Used.V))
-		}
-		if p.Started.OK {
-			d.add(s.T, "gpu_process_start_time_seconds", of, p.Started.V.Seconds())
-		}
-		if !p.SM.OK {
-			continue
-		}
-		if _, ok := d.busy[p.ID]; !ok || p.SM.V > 0 {
-			d.busy[p.ID] = s.T
-		}
-		d.add(s.T, "gpu_process_sm_utilization_ratio", of, p.SM.V)
-		d.add(s.T, "gpu_process_idle_seconds", of, (s.T - d.busy[p.ID]).Seconds())
-	}
-}
-
-// dumped returns the series of a recording, in the order in which a Prometheus is asked for them.
-func dumped(t *testing.T, path string) (list []*scalar) {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	reader, err := gpu.NewRecordingReader(path, file, time.UTC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &dump{series: map[string]*scalar{}, busy: map[gpu.ProcessID]time.Duration{}}
-	for {
-		info, s, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.sample(info, &s)
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.series)) {
-		list = append(list, d.series[name])
-	}
-	return list
-}
-
-// TestExported judges what the exporter's own series tell as the exporter judged its samples: the
-// series of a recording as the recording.
-func TestExported(t *testing.T) {
-	for scenario, leaks := range map[string]int{"node": 6, "crashloop": 1} {
-		t.Run(scenario, func(t *testing.T) {
-			recording := filepath.Join(t.TempDir(), "r")
-			if code, stderr := call(t.Context(), t, "record", "--output="+recording, "--source=sim:"+scenario, "--source.speed=inf", "--interval=30s", "--duration=1h"); code != exitOK {
-				t.Fatal(stderr)
-			}
-			// A zombie is told by its processor time and state, of which there are no series.
-			zombies := map[string]bool{}
-			said := func(text string) []string {
-				text = strings.ReplaceAll(text, `"instance":"node:9844",`, "")
-				list := lines(t, text)
-				for _, l := range list {
-					if l.Pattern == "zombie" {
-						zombies[string(l.Series)] = true
-					}
-				}
-				var kept []string
-				for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
-					if !zombies[string(list[i].Series)] {
-						kept = append(kept, line)
-					}
-				}
-				return kept
-			}
-			code, recorded, stderr := tool(t.Context(), "backtest", "--output=json", recording)
-			if code == exitWrong || stderr != "" {
-				t.Fatal(stderr)
-			}
-			all := dumped(t, recording)
-			b := &backtest{step: time.Minute, output: outputJSON, rules: detectorconfig.New(detector.DefaultConfig())}
-			list, err := b.judge(t.Context(), (&scalars{from: "f", unit: 1, capacityUnit: 1}).history(all, usedNames(all)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var exported strings.Builder
-			if err := b.write(&exported, findingsOf(list)); err != nil {
-				t.Fatal(err)
-			}
-			want, got := said(recorded), said(exported.String())
-			if len(got) != len(want) {
-				t.Errorf("%d lines, want %d", len(got), len(want))
-			}
-			for i := range min(len(got), len(want)) {
-				if got[i] != want[i] {
-					t.Fatalf("line %d:\n%s\nwant\n%s", i+1, got[i], want[i])
-				}
-			}
-			leaking := map[string]bool{}
-			for _, l := range lines(t, strings.Join(got, "\n")) {
-				if l.Leak {
-					leaking[string(l.Series)] = true
-				}
-			}
-			if len(leaking) < leaks || leaks == 0 && len(leaking) > 0 {
-				t.Errorf("%d series leak, want %d", len(leaking), leaks)
-			}
-		})
-	}
-}
 
 // joined writes the samples that a text tells: the GPU, seconds after the first one,
 // used/capacity, = where all processes are there, then the instances and the processes.
@@ -208,7 +49,7 @@ func joined(t *testing.T, text string) (string, error) {
 			if p.SM.OK {
 				fmt.Fprintf(&b, "*%g", p.SM.V)
 			}
-			b.WriteString(p.Owner.Group())
+			b.WriteString(p.Owner.Process + p.Owner.Group())
 		}
 		b.WriteByte('\n')
 		return nil
@@ -245,8 +86,8 @@ func TestJoin(t *testing.T) {
 		{
 			"slices", used + "{gpu=\"0\"} 9 1700000000\ngpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"11\",profile=\"1g\"} 3 1700000000\n" +
 				"gpu_mig_memory_total_bytes{gpu=\"0\",gpu_instance=\"11\",profile=\"1g\"} 30 1700000000\ngpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"2\",profile=\"2g\"} 4 1700000000\n" +
-				process + "{gpu=\"0\",gpu_instance=\"11\",pid=\"7\"} 3 1700000000\n",
-			"gpu=0 +0 9 2:2g:4 11:1g:3/30 7@11:3\n",
+				process + "{gpu=\"0\",gpu_instance=\"11\",pid=\"7\",process=\"train.py\"} 3 1700000000\n",
+			"gpu=0 +0 9 2:2g:4 11:1g:3/30 7@11:3train.py\n",
 		},
 		{
 			"labels that were not honored", used + "{gpu=\"0\",pod=\"exporter\",namespace=\"m\"} 9 1700000000\n" +
