@@ -8,7 +8,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"flag"
 	"fmt"
@@ -255,34 +254,6 @@ func TestCompressed(t *testing.T) {
 		if code, packed, stderr := tool(t.Context(), append([]string{"backtest", "--output=json", path}, columns...)...); code != exitLeak || packed != plain {
 			t.Errorf("%q: exit code %d, %s", columns, code, stderr)
 		}
-	}
-}
-
-func TestOutputFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "report.html")
-	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", "--output-file="+path, "testdata/leak.csv")
-	text, err := os.ReadFile(path)
-	if code != exitLeak || stdout != "" || err != nil {
-		t.Fatalf("exit code %d, %q %q, %v", code, stdout, stderr, err)
-	}
-	if strings.Contains(string(text), "http://") || strings.Contains(string(text), "https://") {
-		t.Error("the page names another resource")
-	}
-	// Each plot is well-formed XML.
-	for rest := string(text); ; {
-		begin, end := strings.Index(rest, `<div class="frame">`), strings.Index(rest, "</svg></div>")
-		if begin < 0 {
-			break
-		}
-		dec := xml.NewDecoder(strings.NewReader(rest[begin : end+12]))
-		for {
-			if _, err := dec.Token(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
-		}
-		rest = rest[end+12:]
 	}
 }
 
