@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,14 +29,10 @@ type renderedRule struct {
 
 // TestAlertsAreTheMixins holds the waits and thresholds here against the rendered rules.
 func TestAlertsAreTheMixins(t *testing.T) {
-	text, err := os.ReadFile("../../dashboards/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var file struct {
 		Groups []struct{ Rules []renderedRule }
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, "../../dashboards/alerts.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
 	find := func(alert, severity, record string) renderedRule {

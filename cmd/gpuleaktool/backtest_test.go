@@ -30,6 +30,26 @@ func tool(ctx context.Context, args ...string) (code int, stdout, stderr string)
 	return code, out.String(), errs.String()
 }
 
+// write writes a file of the test, and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// read returns what a file holds.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // golden compares with a file of testdata, or rewrites it with -update.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -39,11 +59,7 @@ func golden(t *testing.T, name, got string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
+	if got != read(t, path) {
 		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%.3000s", path, got)
 	}
 }
@@ -85,31 +101,19 @@ func TestBacktestGolden(t *testing.T) {
 
 // The pages show what the program prints: a reader compares the two.
 func TestReadmeShowsTheTable(t *testing.T) {
-	page, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := os.ReadFile("testdata/leak.table")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(table)) {
-		if !strings.Contains(string(page), line) {
+	page := read(t, "../../README.md")
+	for line := range strings.Lines(read(t, "testdata/leak.table")) {
+		if !strings.Contains(page, line) {
 			t.Errorf("README.md lacks this line of testdata/leak.table:\n%s", line)
 		}
 	}
-	if table, err = os.ReadFile("testdata/withheld.table"); err != nil {
-		t.Fatal(err)
-	}
-	if page, err = os.ReadFile("../../docs/backtest.md"); err != nil {
-		t.Fatal(err)
-	}
-	reasons := regexp.MustCompile(`(?:At \S+ \S+ no|No) leak yet: .*`).FindAllString(string(table), -1)
+	page = read(t, "../../docs/backtest.md")
+	reasons := regexp.MustCompile(`(?:At \S+ \S+ no|No) leak yet: .*`).FindAllString(read(t, "testdata/withheld.table"), -1)
 	if len(reasons) != 3 {
 		t.Fatalf("testdata/withheld.table has the reasons %q", reasons)
 	}
 	for _, why := range reasons {
-		if !strings.Contains(string(page), "| `"+why+"` |") {
+		if !strings.Contains(page, "| `"+why+"` |") {
 			t.Errorf("docs/backtest.md does not explain this of testdata/withheld.table: %s", why)
 		}
 	}
@@ -135,64 +139,51 @@ func lines(t *testing.T, text string) []line {
 	}
 }
 
-// TestSteps holds the times of the lines against what the contract says: each
-// multiple of the step that follows a sample, and the last sample.
-func TestSteps(t *testing.T) {
-	stamps := []string{"10:00:20.000", "10:00:50.000", "10:01:00.000", "10:01:00.001", "10:07:59.000", "10:08:30.500"}
-	var log bytes.Buffer
-	log.WriteString("timestamp,index,memory.used [MiB]\n")
-	for _, s := range stamps {
-		fmt.Fprintf(&log, "2026/03/01 %s,0,100\n", s)
-	}
-	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, log.Bytes(), 0o600); err != nil {
+// labelsIn returns those of a line's series.
+func labelsIn(t *testing.T, l *line) (labels map[string]string) {
+	t.Helper()
+	if err := json.Unmarshal(l.Series, &labels); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := tool(t.Context(), "backtest", "--output=json", path)
-	if code != exitOK {
-		t.Fatal(stderr)
-	}
-	var got []string
-	for _, l := range lines(t, stdout) {
-		got = append(got, l.Time.Format("15:04:05.000"))
-	}
-	if want := []string{"10:01:00.000", "10:02:00.000", "10:08:00.000", "10:08:30.500"}; !slices.Equal(got, want) {
-		t.Errorf("steps %v, want %v", got, want)
-	}
+	return labels
 }
 
-// TestProcessEnds tells of a process that ends between two steps with its last
-// sample, and goes on with the one that stays.
-func TestProcessEnds(t *testing.T) {
-	var log bytes.Buffer
-	log.WriteString("timestamp,gpu_uuid,pid,process_name,used_gpu_memory [MiB]\n")
+// TestSteps holds the times of the lines against what the contract says: each multiple of the step that follows a sample, and the
+// last sample. A process that ends between two steps is told with its last one, and the one that stays goes on.
+func TestSteps(t *testing.T) {
+	ends := "timestamp,gpu_uuid,pid,process_name,used_gpu_memory [MiB]\n"
 	begin := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	for i := range 10 {
 		stamp := begin.Add(time.Duration(i) * 25 * time.Second).Format("2006/01/02 15:04:05.000")
 		if i < 5 {
-			fmt.Fprintf(&log, "%s,GPU-0,7,a,100\n", stamp)
+			ends += stamp + ",GPU-0,7,a,100\n"
 		}
-		fmt.Fprintf(&log, "%s,GPU-0,9,b,200\n", stamp)
+		ends += stamp + ",GPU-0,9,b,200\n"
 	}
-	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, log.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
+	gaps := "timestamp,index,memory.used [MiB]\n"
+	for _, stamp := range []string{"10:00:20.000", "10:00:50.000", "10:01:00.000", "10:01:00.001", "10:07:59.000", "10:08:30.500"} {
+		gaps += "2026/03/01 " + stamp + ",0,100\n"
 	}
-	_, stdout, _ := tool(t.Context(), "backtest", "--output=json", path)
-	var got []string
-	for _, l := range lines(t, stdout) {
-		var labels map[string]string
-		if err := json.Unmarshal(l.Series, &labels); err != nil {
-			t.Fatal(err)
+	for _, c := range []struct {
+		log  string
+		want []string // time, process, MiB
+	}{
+		{gaps, []string{"01:00.000  100", "02:00.000  100", "08:00.000  100", "08:30.500  100"}},
+		{ends, []string{
+			"00:00.000 a 100", "00:00.000 b 200", "01:00.000 a 100", "01:00.000 b 200", "01:40.000 a 100", "02:00.000 b 200", "03:00.000 b 200", "03:45.000 b 200",
+		}},
+	} {
+		code, stdout, stderr := tool(t.Context(), "backtest", "--output=json", write(t, "log", c.log))
+		if code != exitOK {
+			t.Fatal(stderr)
 		}
-		got = append(got, fmt.Sprint(l.Time.Format("04:05"), " ", labels["process"], " ", l.Used/(1<<20)))
-	}
-	want := []string{
-		"00:00 a 100", "00:00 b 200", "01:00 a 100", "01:00 b 200", "01:40 a 100",
-		"02:00 b 200", "03:00 b 200", "03:45 b 200",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+		var got []string
+		for _, l := range lines(t, stdout) {
+			got = append(got, fmt.Sprint(l.Time.Format("04:05.000"), " ", labelsIn(t, &l)["process"], " ", l.Used/(1<<20)))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
 	}
 }
 
@@ -206,10 +197,7 @@ func TestRecordedNode(t *testing.T) {
 	_, stdout, stderr := tool(t.Context(), "backtest", "--output=json", "--step=2m", path)
 	kinds := map[string]bool{}
 	for _, l := range lines(t, stdout) {
-		var labels map[string]string
-		if err := json.Unmarshal(l.Series, &labels); err != nil {
-			t.Fatal(err)
-		}
+		labels := labelsIn(t, &l)
 		switch {
 		case labels["gpu"] == "" || labels["uuid"] == "":
 			t.Fatalf("labels %v", labels)
@@ -232,22 +220,15 @@ func TestRecordedNode(t *testing.T) {
 }
 
 func TestCompressed(t *testing.T) {
-	text, err := os.ReadFile("testdata/leak.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
+	var b strings.Builder
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write(text); err != nil {
+	if _, err := io.WriteString(z, read(t, "testdata/leak.csv")); err != nil {
 		t.Fatal(err)
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "leak.csv.gz")
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := write(t, "leak.csv.gz", b.String())
 	// As CSV of nvidia-smi, and as any.
 	for _, columns := range [][]string{nil, {"--columns=uuid,total,gpu,timestamp,used"}} {
 		_, plain, _ := tool(t.Context(), append([]string{"backtest", "--output=json", "testdata/leak.csv"}, columns...)...)
@@ -260,16 +241,8 @@ func TestCompressed(t *testing.T) {
 // What --output-file names is written when there is something to write, and not before.
 func TestOutputFileKeeps(t *testing.T) {
 	dir := t.TempDir()
-	log, err := os.ReadFile("testdata/leak.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	history, old, link := filepath.Join(dir, "history.csv"), filepath.Join(dir, "old"), filepath.Join(dir, "link")
-	for path, text := range map[string]string{history: string(log), old: strings.Repeat("what it held\n", 1000)} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	log, before := read(t, "testdata/leak.csv"), strings.Repeat("what it held\n", 1000)
+	history, old, link := write(t, "history.csv", log), write(t, "old", before), filepath.Join(dir, "link")
 	if err := os.Symlink(history, link); err != nil {
 		t.Fatal(err)
 	}
@@ -279,9 +252,9 @@ func TestOutputFileKeeps(t *testing.T) {
 		code              int
 		want              string // of the file, - for that there is none
 	}{
-		{"the input", history, history, exitWrong, string(log)},
-		{"a link to the input", link, history, exitWrong, string(log)},
-		{"an input that can't be read", old, filepath.Join(dir, "absent"), exitWrong, strings.Repeat("what it held\n", 1000)},
+		{"the input", history, history, exitWrong, log},
+		{"a link to the input", link, history, exitWrong, log},
+		{"an input that can't be read", old, filepath.Join(dir, "absent"), exitWrong, before},
 		{"a new file, and an input that can't be read", filepath.Join(dir, "new"), filepath.Join(dir, "absent"), exitWrong, "-"},
 		{"longer before", old, history, exitLeak, plain},
 		{"a device", os.DevNull, history, exitLeak, ""},
@@ -302,18 +275,9 @@ func TestOutputFileKeeps(t *testing.T) {
 
 // What is read besides the files named is not overwritten either.
 func TestOutputFileIsNoInput(t *testing.T) {
-	dir := t.TempDir()
-	log, err := os.ReadFile("testdata/leak.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	history, rules, client := filepath.Join(dir, "history.csv"), filepath.Join(dir, "rules.yml"), filepath.Join(dir, "client.yml")
-	texts := map[string]string{history: string(log), rules: "groups: []\n", client: "follow_redirects: true\n"}
-	for path, text := range texts {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	log, none, follows := read(t, "testdata/leak.csv"), "groups: []\n", "follow_redirects: true\n"
+	history, rules, client := write(t, "history.csv", log), write(t, "rules.yml", none), write(t, "client.yml", follows)
+	texts := map[string]string{history: log, rules: none, client: follows}
 	pipe(t, history)
 	for path, args := range map[string][]string{
 		history: {"-"},
@@ -321,9 +285,8 @@ func TestOutputFileIsNoInput(t *testing.T) {
 		client:  {"--prometheus.url=http://localhost:1", "--query=up", "--start=-1h", "--http.config.file=" + client},
 	} {
 		code, _, stderr := tool(t.Context(), append([]string{"backtest", "--output-file=" + path}, args...)...)
-		read, err := os.ReadFile(path)
-		if code != exitWrong || !strings.Contains(stderr, "is a file to read") || err != nil || string(read) != texts[path] {
-			t.Errorf("%s: exit code %d, %s, %d bytes are left of %d, %v", path, code, stderr, len(read), len(texts[path]), err)
+		if left := read(t, path); code != exitWrong || !strings.Contains(stderr, "is a file to read") || left != texts[path] {
+			t.Errorf("%s: exit code %d, %s, %d bytes are left of %d", path, code, stderr, len(left), len(texts[path]))
 		}
 	}
 }
@@ -344,13 +307,6 @@ func TestOutputFileLink(t *testing.T) {
 
 func TestBacktestErrors(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	for _, c := range []struct {
 		args string
 		want string // a part of the error
@@ -373,6 +329,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--columns=timestamp,gpu testdata/leak.csv", "--columns: names no used memory"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
 		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv: --columns names 2 columns, but the first line has 5 fields: name each one, those of no use -"},
+		{"--columns=timestamp,used[B] " + write(t, "comments", "# a\n# b\n"), "holds no sample that can be read as CSV: left out 2 lines, the first is line 1: is no part of the log"},
 		{"--format=compute-apps testdata/leak.csv", "this is a file of the format nvidia-smi"},
 		{"--unit=B testdata/leak.csv", "--unit is for metrics"},
 		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
@@ -385,12 +342,12 @@ func TestBacktestErrors(t *testing.T) {
 		{"--detector.leak-threshold=0.1 testdata/leak.csv", "--detector flags: "},
 		{"testdata/leak.csv " + dir + "/absent", "absent: no such file"},
 		{dir, "error: " + dir + " is a directory: name a file\n"},
-		{write("empty", ""), "empty: is empty"},
-		{write("text", "hello\n"), "no header line of nvidia-smi"},
-		{write("unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},
-		{write("unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "holds no used memory"},
-		{write("header", "timestamp,memory.used [MiB]\n"), "holds no"},
-		{write("bad.csv", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), "bad.csv:2: memory.used: cannot read"},
+		{write(t, "empty", ""), "empty: is empty"},
+		{write(t, "text", "hello\n"), "no header line of nvidia-smi"},
+		{write(t, "unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},
+		{write(t, "unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "holds no used memory"},
+		{write(t, "header", "timestamp,memory.used [MiB]\n"), "holds no"},
+		{write(t, "bad.csv", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), "bad.csv:2: memory.used: cannot read"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := tool(t.Context(), append([]string{"backtest"}, strings.Fields(c.args)...)...)

@@ -5,24 +5,14 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 func TestCheckConfig(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	good := write("good.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    leak_threshold: 0.7\n- name: b\n")
-	bad := write("bad.yml", "groups:\n- name: a\n  rules:\n  - mute: true\n  - match: ['{job=\"a\"}']\n    mute: true\n")
-	short := write("short.yml", "groups:\n- name: a\n  rules:\n  - match: ['{}']\n    windows: [1m]\n")
+	good := write(t, "good.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    leak_threshold: 0.7\n- name: b\n")
+	bad := write(t, "bad.yml", "groups:\n- name: a\n  rules:\n  - mute: true\n  - match: ['{job=\"a\"}']\n    mute: true\n")
+	short := write(t, "short.yml", "groups:\n- name: a\n  rules:\n  - match: ['{}']\n    windows: [1m]\n")
 	const example = "../../examples/detector.yml"
 	checked := func(path string) string {
 		return "Checking " + path + "\n  a: 1 rule\n  b: 0 rules\n  SUCCESS: 2 groups, 1 rule\n"

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,11 +37,7 @@ func TestMissing(t *testing.T) {
 
 // TestCommandsAreNamed has the first sentence of the help and the table of rooms name each command.
 func TestCommandsAreNamed(t *testing.T) {
-	page, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, row, _ := strings.Cut(string(page), "| `cmd/gpuleaktool` |")
+	_, row, _ := strings.Cut(read(t, "../../docs/architecture.md"), "| `cmd/gpuleaktool` |")
 	row, _, _ = strings.Cut(row, "\n")
 	var help bytes.Buffer
 	if code := run(t.Context(), []string{"--help"}, &help, io.Discard); code != exitOK {

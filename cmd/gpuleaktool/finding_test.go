@@ -6,8 +6,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -92,11 +90,7 @@ func TestFull(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "%d,%.0f,%d\n", at+s, used, 80*gib)
 	}
-	path := filepath.Join(t.TempDir(), "full.csv")
-	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, stderr := tool(t.Context(), "backtest", "--columns=timestamp,used[B],total[B]", path)
+	code, stdout, stderr := tool(t.Context(), "backtest", "--columns=timestamp,used[B],total[B]", write(t, "full.csv", text.String()))
 	if code != exitLeak || strings.Count(stdout, " before 95 % ") != 2 || strings.Contains(stdout, "after 95 %") {
 		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
 	}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -59,11 +57,7 @@ func TestSettings(t *testing.T) {
 		{"scopes.om", `{scope="process", process="serve"}`, exitOK},
 		{"scopes.om", `{scope="gpu"}`, exitLeak},
 	} {
-		path := filepath.Join(t.TempDir(), "rules.yml")
-		rules := "groups:\n- name: a\n  rules:\n  - match: ['" + c.selector + "']\n    mute: true\n"
-		if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := write(t, "rules.yml", "groups:\n- name: a\n  rules:\n  - match: ['"+c.selector+"']\n    mute: true\n")
 		args := []string{"testdata/" + c.file}
 		if strings.HasSuffix(c.file, ".om") {
 			args = held(t, c.file)
@@ -91,10 +85,7 @@ func TestAlarmBetweenSteps(t *testing.T) {
 		}
 		fmt.Fprintf(&log, "%s,0,%d,81920\n", begin.Add(time.Duration(i)*10*time.Second).Format("2006/01/02 15:04:05.000"), used)
 	}
-	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(log.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := write(t, "log", log.String())
 	_, every, _ := tool(t.Context(), "backtest", path)
 	for step, want := range map[string][]string{
 		"90m": {"01:30:00", "03:00:00", "04:30:00", "04:59:50"},
@@ -127,13 +118,7 @@ func TestFailedReading(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "%s, 0, GPU-0, %s, 81559 MiB\n", begin.Add(time.Duration(s)*time.Second).Format("2006/01/02 15:04:05.000"), used)
 	}
-	dir := t.TempDir()
-	path, rules := filepath.Join(dir, "gpu.csv"), filepath.Join(dir, "mute.yml")
-	for name, text := range map[string]string{path: text.String(), rules: "groups: [{name: a, rules: [{match: ['{}'], mute: true}]}]\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	path, rules := write(t, "gpu.csv", text.String()), write(t, "mute.yml", "groups: [{name: a, rules: [{match: ['{}'], mute: true}]}]\n")
 	code, stdout, stderr := tool(t.Context(), "backtest", path)
 	if code != exitLeak || strings.Contains(stdout, "cleared") {
 		t.Errorf("exit code %d, %s%s", code, stderr, stdout)

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -288,10 +286,7 @@ func TestPrometheusAuthentication(t *testing.T) {
 	}}
 	server := httptest.NewServer(f)
 	defer server.Close()
-	path := filepath.Join(t.TempDir(), "http.yml")
-	if err := os.WriteFile(path, []byte("basic_auth:\n  username: me\n  password: secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := write(t, "http.yml", "basic_auth:\n  username: me\n  password: secret\n")
 	code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h", "--http.config.file="+path)
 	if code != exitOK || f.auth != "Basic bWU6c2VjcmV0" {
 		t.Errorf("exit code %d, authorization %q: %s", code, f.auth, stderr)

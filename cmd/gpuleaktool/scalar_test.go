@@ -9,8 +9,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -73,11 +71,7 @@ func historyOf(text string, unit float64) (history, error) {
 // held returns the flags that ask a Prometheus for the samples of a file of testdata, all of one metric.
 func held(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	matrix := matrixOf(string(text))
+	matrix := matrixOf(read(t, "testdata/"+name))
 	result, err := json.Marshal(matrix)
 	if err != nil {
 		t.Fatal(err)

@@ -80,12 +80,8 @@ func hostileFiles(t *testing.T) (file func(name string) string) {
 	dir := t.TempDir()
 	file = func(name string) string { return filepath.Join(dir, hostile+name) }
 	rising := strings.NewReplacer("serve", hostile, "GPU-00", "GPU-"+hostile)
-	apps, err := os.ReadFile("testdata/apps.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, text := range map[string]string{
-		"apps.csv": rising.Replace(string(apps)), "text": hostile, "json": `{"a":` + hostile, "om": "a_bytes{x=\"" + hostile + "\"} 5 " + hostile + "\n",
+		"apps.csv": rising.Replace(read(t, "testdata/apps.csv")), "text": hostile, "json": `{"a":` + hostile, "om": "a_bytes{x=\"" + hostile + "\"} 5 " + hostile + "\n",
 		"rules.yml": "groups:\n- name: \"a\\e[2J\\x9b2J\\u202e\"\n  rules:\n  - match: ['{gpu=\"0\"}']\n    leak_threshold: 0.9\n",
 		"wrong.yml": "groups: [\"\\e[2J\\x9b2J\"", "http.yml": "\"\\e[2J\\x9b2J\": 1\n",
 	} {
@@ -167,9 +163,8 @@ func TestTerminalJSON(t *testing.T) {
 	const want = "evil\x1b[2J\u009b2J\u202e\x7f\ufffd"
 	_, listed, _ := tool(t.Context(), "backtest", "--output=json", file("apps.csv"))
 	_, _, stderr := tool(t.Context(), "backtest", "--output=json", "--output-file="+file("out"), file("apps.csv"))
-	written, err := os.ReadFile(file("out"))
-	if err != nil || string(written) != listed {
-		t.Errorf("the file holds %q, %v %s", written, err, stderr)
+	if written := read(t, file("out")); written != listed {
+		t.Errorf("the file holds %q; %s", written, stderr)
 	}
 	found := false
 	for line := range strings.Lines(listed) {

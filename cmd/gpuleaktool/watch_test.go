@@ -110,10 +110,7 @@ func TestWatchHereWithoutGPU(t *testing.T) {
 }
 
 func TestWatchWrongCalls(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "http.yml")
-	if err := os.WriteFile(secret, []byte("basic_auth: {user: a}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	secret := write(t, "http.yml", "basic_auth: {user: a}")
 	for call, want := range map[string]string{
 		"--fail-on=page http://x":                           "--fail-on needs --once",
 		"--once --fail-on=verdict http://x":                 "--fail-on",
