@@ -117,16 +117,6 @@ func TestWithoutExporterMetrics(t *testing.T) {
 	}
 }
 
-func TestOpenMetrics(t *testing.T) {
-	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
-	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
-	w := httptest.NewRecorder()
-	testHandler(t, fixture()).ServeHTTP(w, r)
-	if !strings.HasPrefix(w.Header().Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(w.Body.String(), "# EOF\n") {
-		t.Errorf("%v", w.Header())
-	}
-}
-
 func TestLanding(t *testing.T) {
 	const path = `/tmp/<script>alert(1)</script>.csv`
 	cfg, err := parseFlags([]string{"--source=replay:" + path, "--source.speed=60"}, io.Discard)
