@@ -45,11 +45,18 @@ func fixture() *collector.State {
 
 func testHandler(t *testing.T, s *collector.State, args ...string) http.Handler {
 	t.Helper()
+	return handlerOf(t, func() *collector.State { return s }, args...)
+}
+
+// handlerOf asks for the State each time.
+func handlerOf(t *testing.T, state func() *collector.State, args ...string) http.Handler {
+	t.Helper()
 	cfg, err := parseFlags(args, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHandler(cfg, func() *collector.State { return s }, http.NotFoundHandler(), newLimits(cfg, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	discard := slog.New(slog.DiscardHandler)
+	h, err := newHandler(cfg, state, http.NotFoundHandler(), newLimits(cfg, discard), discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,14 +126,7 @@ func TestWithoutExporterMetrics(t *testing.T) {
 
 func TestLanding(t *testing.T) {
 	const path = `/tmp/<script>alert(1)</script>.csv`
-	cfg, err := parseFlags([]string{"--source=replay:" + path, "--source.speed=60"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := newHandler(cfg, fixture, http.NotFoundHandler(), newLimits(cfg, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := testHandler(t, fixture(), "--source=replay:"+path, "--source.speed=60")
 	for _, page := range []string{"/", "/predict"} {
 		body := request(h, "GET", page).Body.String()
 		const want = "These GPUs are replayed from the recording /tmp/&lt;script&gt;alert(1)&lt;/script&gt;.csv, 60 times as fast as real time."
@@ -192,76 +192,37 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestTooManyScrapes has one page be made, for long, and asks for another.
+// TestTooManyScrapes has one page be made, for long, and asks for others. Who asks for a page of a memory that is not there is told
+// so without an answer that is made, of which something would be kept.
 func TestTooManyScrapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := parseFlags([]string{"--web.max-requests=1"}, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		discard := slog.New(slog.DiscardHandler)
-		leave := make(chan struct{})
-		h, err := newHandler(cfg, func() *collector.State {
-			<-leave
-			return fixture()
-		}, http.NotFoundHandler(), newLimits(cfg, discard), discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := make(chan int)
-		go func() { first <- request(h, "GET", "/predict").Code }()
-		synctest.Wait()
-		if w := request(h, "GET", "/metrics"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
-			t.Errorf("second request: status %d, %v", w.Code, w.Header())
-		}
-		if w := request(h, "GET", "/-/healthy"); w.Code != http.StatusOK {
-			t.Errorf("health: status %d", w.Code)
-		}
-		close(leave)
-		if code := <-first; code != http.StatusOK {
-			t.Errorf("first request: status %d", code)
-		}
-		if w := request(h, "GET", "/metrics"); !strings.Contains(w.Body.String(), `gpu_leak_exporter_web_refused_total{reason="busy"} 1`) {
-			t.Error(w.Body)
-		}
-	})
-}
-
-// TestPagesAreNotManyAnswers has somebody ask for pages of memories that are not there. They are told so without an
-// answer that is made, of which something would be kept: while none can be made, only who asks for one that is there waits.
-func TestPagesAreNotManyAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg, err := parseFlags([]string{"--web.max-requests=1"}, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		discard := slog.New(slog.DiscardHandler)
 		leave := make(chan struct{})
 		var asked atomic.Int32
-		h, err := newHandler(cfg, func() *collector.State {
+		h := handlerOf(t, func() *collector.State {
 			if asked.Add(1) == 1 {
 				<-leave
 			}
 			return fixture()
-		}, http.NotFoundHandler(), newLimits(cfg, discard), discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, "--web.max-requests=1")
 		first := make(chan int)
 		go func() { first <- request(h, "GET", "/predict").Code }()
 		synctest.Wait()
 		for path, want := range map[string]int{
+			"/metrics": http.StatusServiceUnavailable, "/-/healthy": http.StatusOK,
 			"/predict/gpu-0": http.StatusServiceUnavailable,
 			"/predict/gpu-1": http.StatusNotFound, // it has its slices in its place
 			"/predict/gpu-9": http.StatusNotFound,
 		} {
-			if w := request(h, "GET", path); w.Code != want {
-				t.Errorf("%s: status %d, want %d", path, w.Code, want)
+			if w := request(h, "GET", path); w.Code != want || (w.Header().Get("Retry-After") == "1") != (want == http.StatusServiceUnavailable) {
+				t.Errorf("%s: status %d, want %d; %v", path, w.Code, want, w.Header())
 			}
 		}
 		close(leave)
 		if code := <-first; code != http.StatusOK {
 			t.Errorf("the first: status %d", code)
+		}
+		if w := request(h, "GET", "/metrics"); !strings.Contains(w.Body.String(), `gpu_leak_exporter_web_refused_total{reason="busy"} 2`) {
+			t.Error(w.Body)
 		}
 	})
 }
