@@ -28,59 +28,6 @@ func drawn(t *testing.T, page, id string) string {
 	return svg
 }
 
-// TestCurvesSay draws a leak, what leaks on a slice without a process, and a sawtooth, and says the
-// same in words.
-func TestCurvesSay(t *testing.T) {
-	overview := predict(fixture(), "")
-	page := overview + predictAt(fixture(), "", PredictPath+"/gpu-1-mig-3") + predictAt(fixture(), "", PredictPath+"/gpu-0")
-	for id, want := range map[string][]string{
-		"gpu-0-curve": {
-			"Memory used on GPU\u00a00</title>",
-			"From 10:30 to 11:59. 40.0 GiB now, 38.5 GiB at least and 40.7 GiB at most; the capacity is 79.0 GiB. The troughs went from 38.5 GiB to 39.9 GiB.",
-			"What is never given back grows by +60.0 MiB/min since 11:35. The memory is full at 13:29, with 90 % not before 13:20.",
-			"Ended: evaluate.py (pid 39) at 10:55 with 2.00 GiB; evaluate.py (pid 40) at 11:55 with 6.00 GiB, the memory nearly full.",
-			"capacity 79.0 GiB", "leak found 11:45", "full 13:29", `class="fit"`, `class="forecast"`, `class="band"`, `class="ended"`, `class="ended died"`, `class="last"`,
-		},
-		"gpu-0-pid-42-curve":       {"Memory of train.py (pid 42) on GPU\u00a00</title>", "holds 35.3 GiB<tspan class=\"wide\"> when the memory is full</tspan>", "leak found 11:45"},
-		"leak-gpu-1-mig-3-curve":   {"MIG\u00a03 (2g.20gb)</title>", "capacity 20.0 GiB", "full 12:20"},
-		"gpu-1-mig-3-pid-44-curve": {"1.00 GiB now, 512 MiB at least and 2.81 GiB at most."},
-		"gpu-0-pid-45-curve":       {"2.00 GiB now, 1.00 GiB at least and 3.32 GiB at most."},
-	} {
-		svg := drawn(t, page, id)
-		for _, text := range want {
-			if !strings.Contains(svg, text) {
-				t.Errorf("%s: no %q in\n%s", id, text, svg)
-			}
-		}
-	}
-	for _, id := range []string{"gpu-0-pid-45-curve", "gpu-1-mig-3-pid-44-curve"} {
-		if strings.Contains(overview, id) {
-			t.Errorf("%s, which is no suspect, is on the page of all GPUs", id)
-		}
-		if svg := drawn(t, page, id); strings.Contains(svg, "forecast") || strings.Contains(svg, "leak found") {
-			t.Errorf("%s is no leak: %s", id, svg)
-		}
-	}
-	for _, id := range []string{"gpu-3", "gpu-4"} { // no sample yet, and no memory told
-		if strings.Contains(page, id+"-curve") {
-			t.Errorf("%s has a curve", id)
-		}
-	}
-	got := words(page)
-	for _, want := range []string{
-		"Not drawn here: 6 processes. All of GPU 0",
-		"Out of memory at 12:20 UTC: what no process accounts for grows by 60.0 MiB/min.",
-		"Found at 11:45 (14 min ago) · Kept 1.50 GiB since 11:35 (24 min)",
-		"GPU 4 0 processes not judged yet not known The driver does not tell how much of it is used.",
-		"More and more is kept and not given back: 1.50 GiB since 11:35 (24 min). Who: train.py (pid 42) .",
-		"Not drawn: 5 processes.",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-}
-
 // TestCrashLoopBetweenLives has a leak of which nothing is left, because its process has just died.
 func TestCrashLoopBetweenLives(t *testing.T) {
 	s := fixture()
