@@ -34,6 +34,7 @@ func fallen(x *series) *series {
 
 func TestHeadline(t *testing.T) {
 	fine, young, mute, leak := step{judged: true}, step{}, step{muted: true}, step{judged: true, leak: true}
+	begins := suspected(detector.WithheldProgramBegin, 0.42, 25*time.Minute, 35*time.Minute)
 	for _, tt := range []struct {
 		list []*series
 		want string
@@ -65,6 +66,10 @@ func TestHeadline(t *testing.T) {
 		{
 			[]*series{said(kindMemory, fine, "instance", "a:9844"), said(kindMemory, leak, "instance", "b:9844", "job", "gpu\x1b[2J")},
 			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, instance b:9844, 30 min before the record ends at 0 B. Without its capacity there is no forecast and no page: give --capacity.",
+		},
+		{
+			[]*series{said(kindMemory, begins), said(kindProcess, begins, "pid", "7", "process", "a"), said(kindProcess, fine, "pid", "8")},
+			"Would not have alerted: no leak in 3 series, the longest of 1 h. Suspected at the end: GPU 0, a, pid 7 (2 series in all). No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).",
 		},
 	} {
 		if got := headline(findingsOf(tt.list), time.UTC); got != tt.want {

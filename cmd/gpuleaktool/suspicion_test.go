@@ -75,25 +75,3 @@ func TestWithheld(t *testing.T) {
 		})
 	}
 }
-
-// TestSuspectedAtTheEnd: a record may end before the verdict.
-func TestSuspectedAtTheEnd(t *testing.T) {
-	s := suspected(detector.WithheldProgramBegin, 0.42, 25*time.Minute, 35*time.Minute)
-	list := []*series{said(kindMemory, s), said(kindProcess, s, "pid", "7", "process", "a"), said(kindProcess, step{judged: true}, "pid", "8")}
-	const want = "Would not have alerted: no leak in 3 series, the longest of 1 h. Suspected at the end: GPU 0, a, pid 7 (2 series in all). No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42)."
-	if got := headline(findingsOf(list), time.UTC); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	var page bytes.Buffer
-	if err := writeReport(&page, findingsOf(list), time.UTC); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		`<span class="tag warn">no leak yet</span>`, "<dt>Suspected at the end</dt><dd>No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).</dd>",
-		`<ul class="key"><li><i class="suspected">`, `<rect class="suspected"`,
-	} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("no %s", want)
-		}
-	}
-}
