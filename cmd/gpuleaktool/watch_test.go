@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// node answers as an exporter does whose only GPU has that verdict.
-func node(t *testing.T, verdict string) *httptest.Server {
+// node answers as an exporter does whose only GPU has that verdict, with a note if it has one.
+func node(t *testing.T, verdict, note string) *httptest.Server {
 	t.Helper()
-	return answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":true,"reason":""},"devices":[
+	return answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"`+note+`","driver":{"up":true,"reason":""},"devices":[
 		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true,"verdict":`+verdict+`}]}}`)
 }
 
@@ -36,57 +36,43 @@ const (
 	unknownVerdict = `{"judged":false}`
 )
 
-// A monitor reads the exit status: those of Nagios. A prolog fails for what it asked for alone.
+// A monitor reads the exit status: those of Nagios. A prolog fails for what it asked for alone. GPUs that are not real are the first
+// thing that is said, but in the silence of a prolog.
 func TestWatchOnce(t *testing.T) {
+	const note = "These GPUs are simulated: scenario node."
 	for _, c := range []struct {
-		verdict string
-		flags   []string
-		code    int
-		says    string
+		verdict, note string
+		flags         []string
+		code          int
+		says          string
 	}{
-		{wellVerdict, nil, 0, "WELL: no leak found on 1 GPU"},
-		{ticketVerdict, nil, 1, "TICKET: GPU 0 leaks"},
-		{pageVerdict, nil, 2, "PAGE: GPU 0 runs out of memory in 10 min"},
-		{unknownVerdict, nil, 3, "NOT KNOWN: 1 memory is not judged yet"},
-		{wellVerdict, []string{"--fail-on=page"}, 0, ""},
-		{ticketVerdict, []string{"--fail-on=page"}, 0, ""},
-		{unknownVerdict, []string{"--fail-on=page"}, 0, ""},
-		{pageVerdict, []string{"--fail-on=page"}, 2, "PAGE: "},
-		{wellVerdict, []string{"--fail-on=ticket"}, 0, ""},
-		{unknownVerdict, []string{"--fail-on=ticket"}, 0, ""},
-		{ticketVerdict, []string{"--fail-on=ticket"}, 1, "TICKET: "},
-		{pageVerdict, []string{"--fail-on=ticket"}, 2, "PAGE: "},
+		{wellVerdict, "", nil, 0, "WELL: no leak found on 1 GPU"},
+		{ticketVerdict, "", nil, 1, "TICKET: GPU 0 leaks"},
+		{pageVerdict, "", nil, 2, "PAGE: GPU 0 runs out of memory in 10 min"},
+		{unknownVerdict, "", nil, 3, "NOT KNOWN: 1 memory is not judged yet"},
+		{wellVerdict, note, nil, 0, note + "\nWELL: "},
+		{pageVerdict, note, nil, 2, note + "\nPAGE: "},
+		{wellVerdict, "", []string{"--fail-on=page"}, 0, ""},
+		{wellVerdict, note, []string{"--fail-on=page"}, 0, ""},
+		{ticketVerdict, "", []string{"--fail-on=page"}, 0, ""},
+		{unknownVerdict, "", []string{"--fail-on=page"}, 0, ""},
+		{pageVerdict, "", []string{"--fail-on=page"}, 2, "PAGE: "},
+		{pageVerdict, note, []string{"--fail-on=page"}, 2, note + "\nPAGE: "},
+		{wellVerdict, "", []string{"--fail-on=ticket"}, 0, ""},
+		{unknownVerdict, "", []string{"--fail-on=ticket"}, 0, ""},
+		{ticketVerdict, "", []string{"--fail-on=ticket"}, 1, "TICKET: "},
+		{pageVerdict, "", []string{"--fail-on=ticket"}, 2, "PAGE: "},
 	} {
-		code, stdout, stderr := tool(t.Context(), append([]string{"watch", "--once", node(t, c.verdict).URL}, c.flags...)...)
+		code, stdout, stderr := tool(t.Context(), append([]string{"watch", "--once", node(t, c.verdict, c.note).URL}, c.flags...)...)
 		if code != c.code || !strings.HasPrefix(stdout, c.says) || (c.says == "" && stdout != "") || stderr != "" {
 			t.Errorf("%s %v: exit status %d, want %d and %q\n%s%s", c.verdict, c.flags, code, c.code, c.says, stdout, stderr)
 		}
 	}
 }
 
-// GPUs that are not real are the first thing that is said, but in the silence of a prolog.
-func TestWatchNote(t *testing.T) {
-	const note = "These GPUs are simulated: scenario node."
-	for _, c := range []struct {
-		verdict, flag string
-		says          string
-	}{
-		{wellVerdict, "--top=10", note + "\nWELL: "},
-		{pageVerdict, "--top=10", note + "\nPAGE: "},
-		{wellVerdict, "--fail-on=page", ""},
-		{pageVerdict, "--fail-on=page", note + "\nPAGE: "},
-	} {
-		server := answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"`+note+`","driver":{"up":true},"devices":[
-			{"labels":{"gpu":"0"},"up":true,"verdict":`+c.verdict+`}]}}`)
-		if _, stdout, _ := tool(t.Context(), "watch", "--once", c.flag, server.URL); !strings.HasPrefix(stdout, c.says) || (c.says == "" && stdout != "") {
-			t.Errorf("%s %s: want %q first\n%s", c.verdict, c.flag, c.says, stdout)
-		}
-	}
-}
-
 // Who cannot be asked is not known. A prolog goes on, and its log says why.
 func TestWatchNobody(t *testing.T) {
-	server := node(t, wellVerdict)
+	server := node(t, wellVerdict, "")
 	server.Close()
 	if code, stdout, stderr := tool(t.Context(), "watch", "--once", server.URL); code != 3 || !strings.HasPrefix(stdout, "NOT KNOWN: asking the exporter: ") || !strings.HasSuffix(stdout, "; does an exporter run there? its port is 9844\n") || stderr != "" {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
