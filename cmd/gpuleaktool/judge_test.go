@@ -20,30 +20,6 @@ import (
 
 const gib = 1 << 30
 
-// BenchmarkBacktest judges samples that are in memory already, a verdict a minute.
-func BenchmarkBacktest(b *testing.B) {
-	samples := make([]gpu.Sample, 86400)
-	for i := range samples {
-		samples[i].Memory = gpu.Memory{
-			Used:  gpu.Some(uint64(20*gib + i*100_000 + i%30*(64<<20))),
-			Total: gpu.Some(uint64(80 * gib)),
-		}
-	}
-	m := &memory{labels: labelsOf("gpu", "0", "uuid", "GPU-0")}
-	j := newJudge(detectorconfig.New(detector.DefaultConfig()), time.Minute, outputTable)
-	begin := time.Duration(1_772_323_200) * time.Second
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		s := &samples[i%len(samples)]
-		s.T = begin + time.Duration(i)*time.Second
-		if err := j.add(m, s); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "samples/s")
-}
-
 // TestSettings mutes a leak by the rules that the exporter takes, of every scope.
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {

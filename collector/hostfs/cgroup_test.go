@@ -151,12 +151,3 @@ func FuzzParseCgroup(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParseCgroup(b *testing.B) {
-	line := ":memory:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda5c1f8d5_1919.slice/crio-" + idA + ".scope\n"
-	file := strings.Repeat("1"+line, 12)
-	b.ReportAllocs()
-	for b.Loop() {
-		ParseCgroup(file)
-	}
-}

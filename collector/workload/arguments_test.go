@@ -163,23 +163,3 @@ func FuzzSteadyArguments(f *testing.F) {
 }
 
 func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
-
-// BenchmarkSteadyArguments has the arguments of a server. It is done once a process.
-func BenchmarkSteadyArguments(b *testing.B) {
-	args := strings.Fields("/usr/local/bin/vllm serve meta-llama/Llama-3.1-70B-Instruct --host 10.0.0.4 --port 8000 --max-model-len 32768 " +
-		"--gpu-memory-utilization 0.92 --tensor-parallel-size 8 --dtype bfloat16 --kv-cache-dtype fp8_e4m3 --served-model-name llama --seed 7 " +
-		"--download-dir /models/cache --api-key sk-0123456789abcdef --uvicorn-log-level info --max-num-seqs 256")
-	b.ReportAllocs()
-	for range b.N {
-		steadyArguments(args)
-	}
-}
-
-// BenchmarkWorstArguments has as much as is ever read.
-func BenchmarkWorstArguments(b *testing.B) {
-	args := slices.Repeat([]string{strings.Repeat("a1.b2:=", maxWord/7)}, maxWords)
-	b.ReportAllocs()
-	for range b.N {
-		steadyArguments(args)
-	}
-}

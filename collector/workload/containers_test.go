@@ -583,23 +583,6 @@ func TestContainersPause(t *testing.T) {
 	})
 }
 
-func BenchmarkContainersFind(b *testing.B) {
-	c := newContainers(usualRuntimeSockets, true)
-	c.answers.put(idA, place{"research", "train-0", "pytorch", ""})
-	b.Run("known", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			c.find(idA)
-		}
-	})
-	b.Run("waiting", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			c.find(idB)
-		}
-	})
-}
-
 // Of several sockets that are named one is enough.
 func TestContainersOfTwoNamedSockets(t *testing.T) {
 	socket, missing := runtimeSocket(t), runtimeSocket(t)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -630,31 +629,6 @@ func BenchmarkChurn(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(len(r.answers.young)+len(r.answers.old)), "kept")
-}
-
-func BenchmarkOwnerKnown(b *testing.B) {
-	tr := newTree(b)
-	id := tr.add(5, process{comm: "gmx", start: 1, exe: "/bin/gmx"})
-	r := tr.resolver(Config{})
-	b.ReportAllocs()
-	for b.Loop() {
-		r.lookUp(id)
-	}
-}
-
-func BenchmarkOwnerNew(b *testing.B) {
-	r, err := New(Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := r.stat(uint32(os.Getpid()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		runtime.KeepAlive(r.look(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.Start}))
-	}
 }
 
 // The pod of a process is that of its container, which the runtime tells a moment

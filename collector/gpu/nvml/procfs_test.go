@@ -196,19 +196,6 @@ func TestWithoutBootTime(t *testing.T) {
 	}
 }
 
-func BenchmarkReadProcess(b *testing.B) {
-	p := newProcFS("/proc", newClock())
-	pid := uint32(os.Getpid())
-	before := p.read(pid, nil)
-	if before == nil {
-		b.Skip("no procfs")
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		before = p.read(pid, before)
-	}
-}
-
 // What the kernel can give back counts as free, and what cannot be is an error.
 func TestMemoryOfTheHost(t *testing.T) {
 	some := gpu.Some[uint64]
