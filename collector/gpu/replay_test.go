@@ -377,8 +377,10 @@ func TestReplayOpenErrors(t *testing.T) {
 			t.Errorf("%s: error %v\nwant  %s", tc.name, err, tc.want)
 		}
 	}
-	if _, err := NewReplay(dir, ReplayOptions{Speed: -1}); err == nil {
-		t.Error("speed -1: no error")
+	for _, speed := range []float64{-1, math.NaN(), math.Inf(-1)} {
+		if _, err := NewReplay(dir, ReplayOptions{Speed: speed}); err == nil || !strings.Contains(err.Error(), "speed") {
+			t.Errorf("speed %g: %v", speed, err)
+		}
 	}
 }
 
@@ -423,6 +425,8 @@ func TestReplayPace(t *testing.T) {
 		speed float64
 		a, b  []time.Duration // when the rows come, in real time
 	}{
+		{"default is real time", 0, []time.Duration{0, 10 * time.Second, time.Minute}, []time.Duration{500 * time.Millisecond, 10500 * time.Millisecond}},
+		{"slow", 0.5, []time.Duration{0, 20 * time.Second, 2 * time.Minute}, []time.Duration{time.Second, 21 * time.Second}},
 		{"real time", 1, []time.Duration{0, 10 * time.Second, time.Minute}, []time.Duration{500 * time.Millisecond, 10500 * time.Millisecond}},
 		{"fast", 60, []time.Duration{0, 166666666, time.Second}, []time.Duration{8333333, 175000000}},
 		{"very fast", 1e6, []time.Duration{0, 10 * time.Microsecond, time.Minute / 1e6}, []time.Duration{500, 10500}},
@@ -468,11 +472,14 @@ func TestReplayInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, err := NewReplay(path, ReplayOptions{})
 		d := devicesOf(t, src, err)[0]
-		next(t, d)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := d.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("Wait: %v", err)
+		slow, err := NewReplay(path, ReplayOptions{Speed: 1e-12}) // a second takes 30,000 years: no overflow
+		for _, d := range []Device{d, devicesOf(t, slow, err)[0]} {
+			next(t, d)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := d.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("Wait: %v", err)
+			}
 		}
 		if s := next(t, d); s.Memory.Used.V != 11*mib {
 			t.Errorf("lost a row: %+v", s.Memory)
