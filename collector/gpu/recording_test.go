@@ -103,45 +103,36 @@ func fill(v reflect.Value, n *int64) {
 	}
 }
 
-// TestRecordingKeepsEveryField fails when a field of Info, Sample or Status does
-// not come back.
-func TestRecordingKeepsEveryField(t *testing.T) {
+// everyField returns what has a value in every field.
+func everyField() (info Info, s Sample, st Status) {
 	var n int64
-	var info Info
-	var s Sample
-	var st Status
-	fill(reflect.ValueOf(&info).Elem(), &n)
-	fill(reflect.ValueOf(&s).Elem(), &n)
-	fill(reflect.ValueOf(&st).Elem(), &n)
-	s.T = time.Duration(simStart.UnixNano())
-	s.Processes[0].State, s.Processes[1].State = 'R', 0xff
-	want := []replayed{{info, []Sample{s}, []Status{st}}}
-	var b bytes.Buffer
-	if err := NewWriter(&b).Write(info, s, &st); err != nil {
-		t.Fatal(err)
-	}
-	if got := replayAll(t, write(t, b.String()), nil); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-}
-
-// everyField is a recording in which every field is set.
-func everyField(tb testing.TB) []byte {
-	tb.Helper()
-	var n int64
-	var info Info
-	var s Sample
-	var st Status
 	fill(reflect.ValueOf(&info).Elem(), &n)
 	fill(reflect.ValueOf(&s).Elem(), &n)
 	fill(reflect.ValueOf(&st).Elem(), &n)
 	s.T = time.Duration(simStart.UnixNano())
 	s.Processes[0].State, s.Processes[1].State = 'R', 'S'
-	var b bytes.Buffer
-	if err := NewWriter(&b).Write(info, s, &st); err != nil {
+	return info, s, st
+}
+
+// written returns a recording of one sample.
+func written(tb testing.TB, info Info, s Sample, st *Status) string {
+	tb.Helper()
+	var b strings.Builder
+	if err := NewWriter(&b).Write(info, s, st); err != nil {
 		tb.Fatal(err)
 	}
-	return b.Bytes()
+	return b.String()
+}
+
+// TestRecordingKeepsEveryField fails when a field of Info, Sample or Status does
+// not come back.
+func TestRecordingKeepsEveryField(t *testing.T) {
+	info, s, st := everyField()
+	s.Processes[1].State = 0xff
+	want := []replayed{{info, []Sample{s}, []Status{st}}}
+	if got := replayAll(t, write(t, written(t, info, s, &st)), nil); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
 }
 
 // TestRecordingNames pins the name of every field.
@@ -150,7 +141,8 @@ func TestRecordingNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := everyField(t); !bytes.Equal(got, want) {
+	info, s, st := everyField()
+	if got := written(t, info, s, &st); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -175,12 +167,8 @@ func TestRecordingKeepsAbsence(t *testing.T) {
 		NVLinks:     []NVLink{},
 	}
 	info := Info{UUID: "GPU-a", Name: "a \"quoted\" name \u2028 <&>"}
-	var b bytes.Buffer
-	if err := NewWriter(&b).Write(info, s, &st); err != nil {
-		t.Fatal(err)
-	}
 	want := []replayed{{info, []Sample{s}, []Status{st}}}
-	if got := replayAll(t, write(t, b.String()), nil); !reflect.DeepEqual(got, want) {
+	if got := replayAll(t, write(t, written(t, info, s, &st)), nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
@@ -405,10 +393,11 @@ func checkAgain(t *testing.T, want []reading) {
 
 // BenchmarkReadRecording reads a GPU and a sample in which every field is set.
 func BenchmarkReadRecording(b *testing.B) {
-	text := everyField(b)
+	info, s, st := everyField()
+	text := written(b, info, s, &st)
 	b.ReportAllocs()
 	for range b.N {
-		r, err := NewRecordingReader("r", bytes.NewReader(text), nil)
+		r, err := NewRecordingReader("r", strings.NewReader(text), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -552,34 +552,3 @@ func TestReplaySource(t *testing.T) {
 		t.Errorf("ReadGroup: %v", err)
 	}
 }
-
-// TestReplayTraces reads real logs, which are not part of this repository.
-func TestReplayTraces(t *testing.T) {
-	paths, err := filepath.Glob("../../../shared/traces/*.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(paths) == 0 {
-		t.Skip("traces: there are none in ../../../shared/traces")
-	}
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replayAll(t, path, nil)
-			if len(got) != 1 {
-				t.Fatalf("%d GPUs", len(got))
-			}
-			if want := strings.Count(strings.TrimSpace(string(text)), "\n"); len(got[0].samples) != want {
-				t.Errorf("%d samples, want %d", len(got[0].samples), want)
-			}
-			for i, s := range got[0].samples {
-				if !s.Memory.Used.OK || s.Memory.Used.V > s.Memory.Total.V || s.ProcessesComplete {
-					t.Errorf("sample %d: %+v", i, s)
-				}
-			}
-		})
-	}
-}

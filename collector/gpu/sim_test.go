@@ -111,16 +111,6 @@ func TestNewSimDefaults(t *testing.T) {
 	})
 }
 
-func TestScenarioTable(t *testing.T) {
-	seen := map[string]bool{}
-	for _, name := range Scenarios() {
-		if seen[name] || name == "" || strings.ContainsAny(name, " :/") {
-			t.Errorf("scenario %q", name)
-		}
-		seen[name] = true
-	}
-}
-
 // TestScenarios holds every sample of every scenario to what a driver never
 // breaks, in its first minutes and over ten days.
 func TestScenarios(t *testing.T) {
@@ -596,6 +586,16 @@ func churnScript() script {
 	return b.script()
 }
 
+// newDomain returns a detector with its defaults.
+func newDomain(t *testing.T) *detector.Domain[ProcessID] {
+	t.Helper()
+	d, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // TestSimVerdicts lets the detector look at the scenarios: it finds each leak within
 // 20 minutes of its beginning, steady ones within 13, and says so of nobody else.
 func TestSimVerdicts(t *testing.T) {
@@ -647,10 +647,7 @@ func TestSimVerdicts(t *testing.T) {
 // from its second death on the GPU leaks, and so does the pod while it has a process.
 func TestSimCrashLoop(t *testing.T) {
 	_, devices := simOf(t, "crashloop", 2*time.Second)
-	d, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := newDomain(t)
 	var frames Frames
 	deaths, lived := 0, true
 	for range 130 * 30 {
@@ -690,11 +687,7 @@ func watch(t *testing.T, d Device, samples int, leaks func(p *Process, at time.D
 		s := next(t, d)
 		observe := func(id uint32, frame *detector.Frame[ProcessID], index []int) {
 			if domains[id] == nil {
-				domain, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
-				if err != nil {
-					t.Fatal(err)
-				}
-				domains[id] = domain
+				domains[id] = newDomain(t)
 			}
 			if err := domains[id].Observe(frame); err != nil {
 				t.Fatal(err)
@@ -728,10 +721,7 @@ func TestSimNode(t *testing.T) {
 	src, devices := simOf(t, "node", time.Second)
 	const gpu = 3
 	zombie, leaves := src.script.gpus[gpu].processes[2], src.script.gpus[gpu].processes[3]
-	d, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := newDomain(t)
 	var frames Frames
 	for s := 1; s <= 900; s++ {
 		sample := next(t, devices[gpu])
