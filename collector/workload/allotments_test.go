@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -40,22 +39,10 @@ func (k fakeKubelet) List(ctx context.Context, _ *podresourcesv1.ListPodResource
 	return k.list(ctx)
 }
 
-// socketPath returns where a socket can be: t.TempDir may be longer than the 107
-// bytes that the address of a socket has.
-func socketPath(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "kub") //nolint:usetesting // for its length
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return filepath.Join(dir, "kubelet.sock")
-}
-
 // listen returns a listener on a new socket.
 func listen(t *testing.T) *net.UnixListener {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPath(t), Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: runtimeSocket(t), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,20 +53,13 @@ func listen(t *testing.T) *net.UnixListener {
 // serve has a kubelet listen on a new socket, or none of its API if list is nil.
 func serve(t *testing.T, list func(context.Context) (*podresourcesv1.ListPodResourcesResponse, error)) string {
 	t.Helper()
-	l := listen(t)
-	s := grpc.NewServer()
-	if list != nil {
-		podresourcesv1.RegisterPodResourcesListerServer(s, fakeKubelet{list: list})
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		s.Stop()
-		if err := <-done; err != nil {
-			t.Errorf("serve: %v", err)
+	socket := runtimeSocket(t)
+	serveAt(t, socket, func(s *grpc.Server) {
+		if list != nil {
+			podresourcesv1.RegisterPodResourcesListerServer(s, fakeKubelet{list: list})
 		}
 	})
-	return l.Addr().String()
+	return socket
 }
 
 // servePods has a kubelet answer with these pods.
@@ -253,7 +233,7 @@ func TestLargeAnswerOfKubelet(t *testing.T) {
 }
 
 func TestNoKubelet(t *testing.T) {
-	missing := socketPath(t)
+	missing := runtimeSocket(t)
 	if got, err := newAllotments(missing, false).list(t.Context()); got != nil || err != nil {
 		t.Errorf("usual: %v, %v", got, err)
 	}

@@ -55,17 +55,18 @@ func (i *fakeImages) ListImages(context.Context, *runtimeapi.ListImagesRequest) 
 // start serves at a socket until stop is called, which removes the socket.
 func (r *fakeRuntime) start(t testing.TB, socket string) (stop func()) {
 	t.Helper()
-	if r.list == nil {
-		return serveRuntime(t, socket, nil, nil)
-	}
-	if r.images == nil {
-		return serveRuntime(t, socket, r, nil)
-	}
-	return serveRuntime(t, socket, r, r.images)
+	return serveAt(t, socket, func(s *grpc.Server) {
+		if r.list != nil {
+			runtimeapi.RegisterRuntimeServiceServer(s, r)
+		}
+		if r.images != nil {
+			runtimeapi.RegisterImageServiceServer(s, r.images)
+		}
+	})
 }
 
-// serveRuntime serves at a socket what is not nil until stop is called, which removes the socket.
-func serveRuntime(t testing.TB, socket string, containers runtimeapi.RuntimeServiceServer, images runtimeapi.ImageServiceServer) (stop func()) {
+// serveAt serves at a socket what is registered until stop is called, which removes the socket.
+func serveAt(t testing.TB, socket string, register func(*grpc.Server)) (stop func()) {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "unix", socket)
@@ -73,12 +74,7 @@ func serveRuntime(t testing.TB, socket string, containers runtimeapi.RuntimeServ
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	if containers != nil {
-		runtimeapi.RegisterRuntimeServiceServer(server, containers)
-	}
-	if images != nil {
-		runtimeapi.RegisterImageServiceServer(server, images)
-	}
+	register(server)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	var stopped bool

@@ -7,6 +7,7 @@ import (
 	"context"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -72,7 +73,7 @@ func TestEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			socket := runtimeSocket(t)
-			serveRuntime(t, socket, &c.runtime, nil)
+			serveAt(t, socket, func(s *grpc.Server) { runtimeapi.RegisterRuntimeServiceServer(s, &c.runtime) })
 			r := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t), socket}})
 			if end, known := r.Ended(t.Context(), idA); end != c.want || known != c.known {
 				t.Errorf("ended %d, known %t; want %d, %t", end, known, c.want, c.known)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -151,55 +150,6 @@ func TestHoldersOfReusedPID(t *testing.T) {
 			t.Errorf("reused ahead of look %d: %q, %v", reuse, summary(holders), err)
 		}
 	}
-}
-
-// On this machine: where there is a GPU this test opens it and finds itself, by
-// the real links of the kernel; otherwise it finds nobody of its own.
-func TestHoldersHere(t *testing.T) {
-	r, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := filepath.Join(t.TempDir(), "dev")
-	if err := os.Mkdir(plain, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(filepath.Join(plain, "nvidia0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var want []string
-	devices, err := filepath.Glob("/dev/nvidia[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range devices {
-		// O_PATH opens the file without asking the driver.
-		const oPath = 0x200000
-		if fd, err := syscall.Open(d, oPath|syscall.O_CLOEXEC, 0); err == nil {
-			defer syscall.Close(fd)
-			want = append(want, d)
-		}
-	}
-	holders, err := r.Holders(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, h := range holders {
-		if h.Process.ID.PID == uint32(os.Getpid()) {
-			got = append(got, h.Device)
-			if !strings.HasSuffix(h.Process.Owner.Process, ".test") {
-				t.Errorf("this is %+v", h.Process.Owner)
-			}
-		}
-	}
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("this process holds %q, has opened %q", got, want)
-	}
-	t.Logf("%d holders, unseen: %+v", len(holders), r.Unseen())
 }
 
 // TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how long each is seen,

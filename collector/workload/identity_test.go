@@ -176,17 +176,11 @@ func TestLivesAreNamedOnce(t *testing.T) {
 			id := tr.add(5, executing("gmx", "gmx|mdrun").with(func(p *process) { p.cgroup = slurmGroup }))
 			tr.write("5/environ", "SLURM_JOB_NAME=x\x00")
 			r := tr.resolver(Config{Namer: lives.NewNamer(nil)})
-			failing := true
-			r.hook(func(name string) error {
-				if failing && name == file {
-					return &fs.PathError{Op: "openat", Path: name, Err: syscall.EMFILE}
-				}
-				return nil
-			})
+			works := r.failing(file, syscall.EMFILE)
 			if o, done := r.lookUp(id); done || o.Lives != (lives.ID{}) {
 				t.Errorf("done %t: %+v", done, o)
 			}
-			failing = false
+			works()
 			o, done := r.lookUp(id)
 			if want := lives.BasisProgram | lives.BasisArguments | lives.BasisJob; !done || o.Lives.Basis != want {
 				t.Errorf("done %t: %+v, made of %s", done, o, o.Lives.Basis)

@@ -6,6 +6,7 @@ package workload
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,7 +23,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -311,71 +311,53 @@ func TestProcessEndsWhileReading(t *testing.T) {
 	expect(t, r, id, gpu.Owner{Process: "one", User: "alice"}, true)
 }
 
-// A lack of file descriptors is not the process's end: what is missing is filled
-// in later, and what was known first stays.
-func TestMomentaryFailuresAreAskedAgain(t *testing.T) {
-	whole := gpu.Owner{Process: "train.py", User: "alice", ContainerID: idA}
-	for _, c := range []struct {
-		file  string
-		first gpu.Owner
-	}{
-		{"stat", gpu.Owner{}},
-		{"exe", gpu.Owner{User: "alice", ContainerID: idA}},
-		{"cmdline", gpu.Owner{User: "alice", ContainerID: idA}},
-		{"status", gpu.Owner{Process: "train.py", ContainerID: idA}},
-		{"cgroup", gpu.Owner{Process: "train.py", User: "alice"}},
-	} {
-		t.Run(c.file, func(t *testing.T) {
-			tr := newTree(t)
-			id := tr.add(5, process{
-				comm: "python3", start: 100, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}, uid: 1000,
-				cgroup: "0::/docker/" + idA + "\n",
-			})
-			r := tr.resolver(Config{})
-			failing := true
-			r.hook(func(name string) error {
-				if failing && name == c.file {
-					return &fs.PathError{Op: "openat", Path: name, Err: syscall.EMFILE}
-				}
-				return nil
-			})
-			expect(t, r, id, c.first, false)
-			failing = false
-			if c.first.Process != "" {
-				tr.write("5/cmdline", "train: epoch 1\x00")
-			}
-			expect(t, r, id, whole, true)
-		})
-	}
+// failing has reads of a file fail until works is called.
+func (r *Resolver) failing(file string, why error) (works func()) {
+	fails := true
+	r.hook(func(name string) error {
+		if fails && name == file {
+			return &fs.PathError{Op: "openat", Path: name, Err: why}
+		}
+		return nil
+	})
+	return func() { fails = false }
 }
 
+// A lack of file descriptors is not the process's end: what is missing is filled in later, and what was known first stays.
 // Missing rights are final, and cost only what they hide.
-func TestDenied(t *testing.T) {
+func TestFilesThatCannotBeRead(t *testing.T) {
+	whole := gpu.Owner{Process: "train.py", User: "alice", ContainerID: idA}
 	for _, c := range []struct {
-		file string
-		want gpu.Owner
+		file          string
+		first, denied gpu.Owner
 	}{
-		{"stat", gpu.Owner{}},
-		{"exe", gpu.Owner{Process: "train.py", User: "alice", ContainerID: idA}},
-		{"cmdline", gpu.Owner{Process: "python3", User: "alice", ContainerID: idA}},
-		{"status", gpu.Owner{Process: "train.py", ContainerID: idA}},
-		{"cgroup", gpu.Owner{Process: "train.py", User: "alice"}},
+		{"stat", gpu.Owner{}, gpu.Owner{}},
+		{"exe", gpu.Owner{User: "alice", ContainerID: idA}, whole},
+		{"cmdline", gpu.Owner{User: "alice", ContainerID: idA}, gpu.Owner{Process: "python3", User: "alice", ContainerID: idA}},
+		{"status", gpu.Owner{Process: "train.py", ContainerID: idA}, gpu.Owner{Process: "train.py", ContainerID: idA}},
+		{"cgroup", gpu.Owner{Process: "train.py", User: "alice"}, gpu.Owner{Process: "train.py", User: "alice"}},
 	} {
-		t.Run(c.file, func(t *testing.T) {
-			tr := newTree(t)
-			id := tr.add(5, process{
-				comm: "pt_main_thread", start: 100, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}, uid: 1000,
-				cgroup: "0::/docker/" + idA + "\n",
-			})
-			r := tr.resolver(Config{})
-			r.hook(func(name string) error {
-				if name == c.file {
-					return &fs.PathError{Op: "openat", Path: name, Err: syscall.EACCES}
+		for _, why := range []error{syscall.EMFILE, syscall.EACCES} {
+			t.Run(fmt.Sprintf("%s: %v", c.file, why), func(t *testing.T) {
+				tr := newTree(t)
+				id := tr.add(5, process{
+					comm: "pt_main_thread", start: 100, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}, uid: 1000,
+					cgroup: "0::/docker/" + idA + "\n",
+				})
+				r := tr.resolver(Config{})
+				works := r.failing(c.file, why)
+				if errors.Is(why, fs.ErrPermission) {
+					expect(t, r, id, c.denied, true)
+					return
 				}
-				return nil
+				expect(t, r, id, c.first, false)
+				works()
+				if c.first.Process != "" {
+					tr.write("5/cmdline", "train: epoch 1\x00")
+				}
+				expect(t, r, id, whole, true)
 			})
-			expect(t, r, id, c.want, true)
-		})
+		}
 	}
 }
 
@@ -531,28 +513,6 @@ func TestScriptThatEnds(t *testing.T) {
 	}
 	if a := r.look(id); !a.read || *a.owner != (gpu.Owner{}) {
 		t.Errorf("%+v, read %t", a.owner, a.read)
-	}
-}
-
-// Everything that runs here can be looked up and has a name.
-func TestAllProcesses(t *testing.T) {
-	r, err := New(Config{Namer: lives.NewNamer(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pids, err := r.processes()
-	if err != nil || len(pids) == 0 {
-		t.Fatalf("%d processes, %v", len(pids), err)
-	}
-	for _, pid := range pids {
-		s, err := r.stat(pid)
-		if err != nil {
-			continue // it has ended
-		}
-		o, done := r.lookUp(gpu.ProcessID{PID: pid, Start: s.Start})
-		if _, err := r.stat(pid); err == nil && (!done || o.Process == "" || o.User == "") {
-			t.Errorf("%d (%s): %+v, done %t", pid, s.Name, o, done)
-		}
 	}
 }
 
