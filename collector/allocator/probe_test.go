@@ -59,16 +59,22 @@ func program(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(line)
 }
 
+// interpreter returns where Python is, and the probe.
+func interpreter(t *testing.T) (python, probe string) {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if probe, err = filepath.Abs("../../probe"); err != nil {
+		t.Fatal(err)
+	}
+	return python, probe
+}
+
 func python(t *testing.T, scenario string) string {
 	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe, err := filepath.Abs("../../probe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, probe := interpreter(t)
 	return program(t, path, "testdata/program.py", probe, scenario)
 }
 
@@ -190,15 +196,8 @@ func TestProbeEnds(t *testing.T) {
 // TestProbeInNamespaces runs a program with pid and mount namespaces of its own, as
 // in a container: it is found by the number that it has here.
 func TestProbeInNamespaces(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	python, probe := interpreter(t)
 	if err := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run(); err != nil {
-		t.Fatal(err)
-	}
-	probe, err := filepath.Abs("../../probe")
-	if err != nil {
 		t.Fatal(err)
 	}
 	if said := program(t, "unshare", "--pid", "--fork", "--mount-proc", python, "testdata/program.py", probe, "torch"); said != "1" {

@@ -44,24 +44,36 @@ func idOf(t *testing.T, pid int) gpu.ProcessID {
 	return gpu.ProcessID{PID: uint32(pid), Start: start}
 }
 
-// memoryFile is one of this process that has the name of a probe's.
-func memoryFile(t *testing.T, content []byte) (overwrite func([]byte)) {
+// memfd is a memory file of this process, which is closed at the end.
+func memfd(t *testing.T, name string, content []byte) int {
 	t.Helper()
-	fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	overwrite = func(b []byte) {
-		if _, err := unix.Pwrite(fd, b, 0); err != nil {
-			t.Fatal(err)
-		}
+	put(t, fd, content)
+	return fd
+}
+
+// put writes from the beginning of a file on.
+func put(t *testing.T, fd int, b []byte) {
+	t.Helper()
+	if _, err := unix.Pwrite(fd, b, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memoryFile is one of this process that has the name of a probe's.
+func memoryFile(t *testing.T, content []byte) (overwrite func([]byte)) {
+	t.Helper()
+	fd := memfd(t, "gpu_leak_probe", content)
+	return func(b []byte) {
+		put(t, fd, b)
 		if err := unix.Ftruncate(fd, int64(len(b))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	overwrite(content)
-	return overwrite
 }
 
 // clock has a reader look n seconds after the test began. Somebody has just asked then.
@@ -174,7 +186,6 @@ func TestReaderOfAnother(t *testing.T) {
 	}
 }
 
-// TestReaderOfNames reads a process that calls itself something else each time.
 // A process without a page is looked at every 15 s in its first minute, and then once a minute at least. Late looks at
 // many processes do not all fall into one second.
 func TestReaderLooksLessOften(t *testing.T) {
@@ -212,6 +223,7 @@ func TestReaderLooksLessOften(t *testing.T) {
 	})
 }
 
+// TestReaderOfNames reads a process that calls itself something else each time.
 func TestReaderOfNames(t *testing.T) {
 	id := idOf(t, os.Getpid())
 	write := memoryFile(t, testPage(1, id.Start))

@@ -9,8 +9,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -26,14 +24,7 @@ import (
 // leaking runs a program of testdata/leaks.py, and a reader that has found its page.
 func leaking(t *testing.T, kind string, env ...string) (clock, gpu.ProcessID) {
 	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe, err := filepath.Abs("../../probe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, probe := interpreter(t)
 	pid, err := strconv.Atoi(program(t, "env", slices.Concat(env, []string{path, "testdata/leaks.py", probe, kind})...))
 	if err != nil {
 		t.Fatal(err)

@@ -116,18 +116,8 @@ func FuzzParseAnswer(f *testing.F) {
 // TestAsk asks a page of this process, and answers as a probe would.
 func TestAsk(t *testing.T) {
 	id := idOf(t, os.Getpid())
-	page, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(page)
-	put := func(fd int, b []byte) {
-		if _, err := unix.Pwrite(fd, b, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	putPage := func(b []byte) { put(page, b[:written]) } // the rest is not the probe's
-	put(page, testPage(1, id.Start, torch("a", 1, 2)))
+	page := memfd(t, "gpu_leak_probe", testPage(1, id.Start, torch("a", 1, 2)))
+	putPage := func(b []byte) { put(t, page, b[:written]) } // the rest is not the probe's
 	c := newClock(t)
 	state := func(want SitesState, number uint32) {
 		t.Helper()
@@ -152,18 +142,13 @@ func TestAsk(t *testing.T) {
 	}
 	state(SitesAsked, first)
 
-	answered, err := unix.MemfdCreate("gpu_leak_sites", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(answered)
-	put(answered, testAnswer(id.Start, first, `{"state":"recording","seconds":60}`))
+	answered := memfd(t, "gpu_leak_sites", testAnswer(id.Start, first, `{"state":"recording","seconds":60}`))
 	c.at(15)
 	state(SitesAsked, first) // too early to look
 	c.at(16)
 	state(SitesRecording, first)
 	c.Ask(id, time.Minute) // it is at it
-	put(answered, testAnswer(id.Start, first, `{"state":"done","seconds":60,"sites":[{"growth":1,"line":"x"}]}`))
+	put(t, answered, testAnswer(id.Start, first, `{"state":"done","seconds":60,"sites":[{"growth":1,"line":"x"}]}`))
 	putPage(testPage(2, id.Start, torch("a", 1, 2)))
 	c.at(31)
 	state(SitesDone, 0) // it is asked no more
@@ -184,7 +169,7 @@ func TestAsk(t *testing.T) {
 	c.at(48)
 	state(SitesAsked, second)
 	// It says that it records for weeks, and tells lines already: time runs out all the same.
-	put(answered, testAnswer(id.Start, second, `{"state":"recording","seconds":1e6,"sites":[{"growth":1,"line":"x"}]}`))
+	put(t, answered, testAnswer(id.Start, second, `{"state":"recording","seconds":1e6,"sites":[{"growth":1,"line":"x"}]}`))
 	putPage(testPage(4, id.Start, torch("a", 1, 2)))
 	c.at(64)
 	state(SitesRecording, second)
@@ -239,9 +224,7 @@ func TestAskOnNewPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := unix.Pwrite(fd, testPage(sequence, id.Start, torch("a", 1, 2)), 0); err != nil {
-			t.Fatal(err)
-		}
+		put(t, fd, testPage(sequence, id.Start, torch("a", 1, 2)))
 		return fd
 	}
 	first := page(1)
@@ -256,9 +239,7 @@ func TestAskOnNewPage(t *testing.T) {
 	defer unix.Close(second)
 	c.at(31) // it is not written any more
 	for n := 32; n <= 62; n += 15 {
-		if _, err := unix.Pwrite(second, testPage(uint64(n), id.Start, torch("a", 1, 2)), 0); err != nil {
-			t.Fatal(err)
-		}
+		put(t, second, testPage(uint64(n), id.Start, torch("a", 1, 2)))
 		c.at(n)
 	}
 	if n, seconds := requested(t, second); number == 0 || n != number || seconds != 60 {
@@ -269,14 +250,7 @@ func TestAskOnNewPage(t *testing.T) {
 // TestAskRefused asks a process that has locked its page: nobody waits for it.
 func TestAskRefused(t *testing.T) {
 	id := idOf(t, os.Getpid())
-	page, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(page)
-	if _, err := unix.Pwrite(page, testPage(1, id.Start, torch("a", 1, 2)), 0); err != nil {
-		t.Fatal(err)
-	}
+	page := memfd(t, "gpu_leak_probe", testPage(1, id.Start, torch("a", 1, 2)))
 	if err := unix.FcntlFlock(uintptr(page), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
 		t.Fatal(err)
 	}
