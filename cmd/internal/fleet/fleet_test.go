@@ -135,41 +135,31 @@ func (f *fakePrometheus) QueryRange(ctx context.Context, _ string, r v1.Range, _
 	return matrix, nil, nil, nil
 }
 
-// TestExpression evaluates a query that is no plain metric at each interval, and asks for the capacity by another one.
+// TestExpression evaluates a query that is no plain metric at each interval, and asks for the capacity by another one. It asks for no
+// more steps at once than a Prometheus evaluates.
 func TestExpression(t *testing.T) {
-	for _, capacity := range []model.Value{
-		&model.Scalar{Value: 90}, model.Vector{{Value: 90}}, model.Vector{{Metric: model.Metric{"UUID": "GPU-1"}, Value: 90}},
+	for _, tt := range []struct {
+		capacity model.Value
+		history  time.Duration
+	}{
+		{&model.Scalar{Value: 90}, time.Hour}, {model.Vector{{Value: 90}}, time.Hour}, {model.Vector{{Metric: model.Metric{"UUID": "GPU-1"}, Value: 90}}, time.Hour},
+		{&model.Scalar{Value: 90}, longestHistory},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fakePrometheus{every: 15, value: capacity, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+			f := oneGPU()
+			f.value = tt.capacity
 			w := newWatch(t, f, func(c *Config) {
-				c.Query, c.Capacity, c.History = "max by (UUID, instance) ("+used+")", "max by (UUID) (x)", time.Hour
+				c.Query, c.Capacity, c.History = "max by (UUID, instance) ("+used+")", "max by (UUID) (x)", tt.history
 			})
 			w.follow(t, 5*time.Minute)
 			r := w.read["GPU-1"]
 			r.inOrder(t, 15)
 			last := r.samples[len(r.samples)-1]
-			if n := len(r.samples); n < 250 || n > 262 || last.Memory.Total != gpu.Some(uint64(90<<20)) || last.Memory.Used.V != 5<<20 {
-				t.Errorf("%d samples, the last %+v", n, last.Memory)
+			if n, want := len(r.samples), int(tt.history/(15*time.Second)); n < want+10 || n > want+21 || last.Memory.Total != gpu.Some(uint64(90<<20)) || last.Memory.Used.V != 5<<20 {
+				t.Errorf("%d samples, want %d and a few; the last %+v", n, want, last.Memory)
 			}
 		})
 	}
-}
-
-// TestLongHistoryOfAnExpression asks for no more steps at once than a Prometheus evaluates.
-func TestLongHistoryOfAnExpression(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakePrometheus{every: 15, value: &model.Scalar{Value: 90}, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
-		w := newWatch(t, f, func(c *Config) {
-			c.Query, c.Capacity, c.History = "max by (UUID, instance) ("+used+")", "scalar(x)", longestHistory
-		})
-		w.follow(t, 5*time.Minute)
-		r := w.read["GPU-1"]
-		r.inOrder(t, 15)
-		if n, want := len(r.samples), int(longestHistory/(15*time.Second)); n < want || n > want+21 {
-			t.Errorf("%d samples, want %d and a few", n, want)
-		}
-	})
 }
 
 // metricOf reads name{a="b",c="d"}.
@@ -363,7 +353,7 @@ func TestHistoryThenLive(t *testing.T) {
 func TestOutage(t *testing.T) {
 	for _, long := range []time.Duration{2 * time.Minute, 10 * time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+			f := oneGPU()
 			w := newWatch(t, f, nil)
 			w.follow(t, 5*time.Minute)
 			f.change(func(f *fakePrometheus) { f.err = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"} })
@@ -395,7 +385,7 @@ func TestOutage(t *testing.T) {
 // said of it.
 func TestHangingOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+		f := oneGPU()
 		w := newWatch(t, f, nil)
 		w.follow(t, 5*time.Minute)
 		f.change(func(f *fakePrometheus) { f.hangs = true })
@@ -502,7 +492,8 @@ func TestSilence(t *testing.T) {
 // TestLate has samples that are there two minutes after their time: none is lost.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakePrometheus{every: 15, late: 120, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
+		f := oneGPU()
+		f.late = 120
 		w := newWatch(t, f, nil)
 		w.follow(t, 10*time.Minute)
 		r := w.read["GPU-1"]

@@ -130,23 +130,6 @@ func TestLargeParts(t *testing.T) {
 	}
 }
 
-// TestRefusedForEver has a proxy that allows only the query that it knows, and a past that cannot be read.
-func TestRefusedForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &proxy{fakePrometheus: oneGPU(), before: func(_ context.Context, _ time.Duration, end time.Time) error {
-			if !end.IsZero() {
-				return &v1.Error{Type: v1.ErrExec, Msg: "that block is broken"}
-			}
-			return nil
-		}}
-		w := newWatch(t, p.fakePrometheus, func(c *Config) { c.History, c.chunkSamples, c.Client = 6*time.Hour, 480, &promapi.Client{API: p} })
-		w.follow(t, 30*time.Minute)
-		if r := w.read["GPU-1"]; r == nil || len(r.samples) < 25*4 {
-			t.Errorf("%+v\n%s", r, w.log.String())
-		}
-	})
-}
-
 // TestPodComesBack has a GPU that a pod and nobody have in turn, all of it in one answer.
 func TestPodComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
