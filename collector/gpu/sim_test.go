@@ -16,9 +16,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // simStart is the start of the scenarios in tests.
 var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)

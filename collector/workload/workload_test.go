@@ -22,8 +22,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"go.uber.org/goleak"
+
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	idA = "4f797c539e6c745de61a93ca3ff892358ecbcaccd8414d5db545c38428142970"

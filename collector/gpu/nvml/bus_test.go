@@ -10,26 +10,19 @@ import (
 )
 
 func TestBus(t *testing.T) {
-	root := t.TempDir()
+	f := newTree(t)
 	add := func(address, vendor, class string) {
 		t.Helper()
-		dir := filepath.Join(root, "bus/pci/devices", address)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for name, v := range map[string]string{"vendor": vendor, "class": class} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(v+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		f.write("bus/pci/devices/"+address+"/vendor", vendor+"\n")
+		f.write("bus/pci/devices/"+address+"/class", class+"\n")
 	}
 	remove := func(address string) {
 		t.Helper()
-		if err := os.RemoveAll(filepath.Join(root, "bus/pci/devices", address)); err != nil {
+		if err := os.RemoveAll(filepath.Join(f.root, "bus/pci/devices", address)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b := bus{root: root}
+	b := bus{root: f.root}
 	expect := func(what string, want bool) {
 		t.Helper()
 		if got := b.added(); got != want {

@@ -13,7 +13,12 @@ import (
 	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/goleak"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // simNode is a node of simulated GPUs, whose driver misbehaves as the faults say that are there now. It
 // outlives the exporters on it.
@@ -137,19 +142,40 @@ func newSimSource(n *simNode, cfg Config) (*Source, *simLibrary, error) {
 	return s, l, nil
 }
 
-// newOneGPU returns a source of one simulated GPU, which it has found.
-func newOneGPU(t *testing.T) (*simNode, *Source, *simLibrary, *device) {
+// newFourGPUs returns a source of the four simulated GPUs of a world, none of which it has found yet.
+func newFourGPUs(t *testing.T, kernelLog string) (*simNode, *Source, *simLibrary) {
 	t.Helper()
-	node := &simNode{faults: map[*simFault]bool{}, gpus: []*simGPU{{uuid: simUUID(0), used: func() uint64 { return 1 << 30 }}}}
+	node := newWorld(t.TempDir()).node
+	s, l, err := newSimSource(node, Config{KernelLog: kernelLog})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node, s, l
+}
+
+// newGPUs returns a source of so many simulated GPUs, which it has found.
+func newGPUs(t *testing.T, n int) (*simNode, *Source, *simLibrary, []gpu.Device) {
+	t.Helper()
+	node := &simNode{faults: map[*simFault]bool{}}
+	for i := range n {
+		node.gpus = append(node.gpus, &simGPU{uuid: simUUID(i), used: func() uint64 { return 1 << 30 }})
+	}
 	node.load(false)
 	s, l, err := newSimSource(node, Config{Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	devices, err := s.Devices(t.Context())
-	if err != nil || len(devices) != 1 {
+	if err != nil || len(devices) != n {
 		t.Fatalf("%d GPUs: %v", len(devices), err)
 	}
+	return node, s, l, devices
+}
+
+// newOneGPU returns a source of one simulated GPU, which it has found.
+func newOneGPU(t *testing.T) (*simNode, *Source, *simLibrary, *device) {
+	t.Helper()
+	node, s, l, devices := newGPUs(t, 1)
 	return node, s, l, devices[0].(*device)
 }
 

@@ -191,12 +191,8 @@ func TestWhoseMemoryIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				node := newWorld(t.TempDir()).node
+				node, s, l := newFourGPUs(t, t.TempDir())
 				node.gpus = node.gpus[:1]
-				s, l, err := newSimSource(node, Config{KernelLog: t.TempDir()})
-				if err != nil {
-					t.Fatal(err)
-				}
 				var there byte
 				s.library.symbols.Store(mode, unsafe.Pointer(&there))
 				var before gpu.Device
@@ -234,15 +230,7 @@ func TestWhoseMemoryIsAskedAgain(t *testing.T) {
 // or two, and the other one stays.
 func TestBackThoughAnotherHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := &simNode{faults: map[*simFault]bool{}}
-		for i := range 3 {
-			node.gpus = append(node.gpus, &simGPU{uuid: simUUID(i), used: func() uint64 { return 1 << 30 }})
-		}
-		node.load(false)
-		s, _, err := newSimSource(node, Config{Timeout: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node, s, _, _ := newGPUs(t, 3)
 		defer s.Close()
 		listed := func() (uuids []string) {
 			devices, err := s.Devices(t.Context())
@@ -254,9 +242,6 @@ func TestBackThoughAnotherHangs(t *testing.T) {
 			}
 			slices.Sort(uuids)
 			return uuids
-		}
-		if got := listed(); len(got) != 3 {
-			t.Fatalf("GPUs %q", got)
 		}
 		lost := &simFault{call: "nvmlDevice*", uuid: simUUID(2), code: nvml.ERROR_GPU_IS_LOST}
 		node.begin(lost)

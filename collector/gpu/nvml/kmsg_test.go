@@ -57,10 +57,7 @@ func FuzzParseXID(f *testing.F) {
 }
 
 func TestKernelLogTellsWhatIsAdded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kmsg")
-	if err := os.WriteFile(path, []byte("old\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := newTree(t).write("kmsg", "old\n")
 	l := kernelLog{path: path, fd: -1}
 	defer l.close()
 	expect := func(want ...string) {

@@ -33,7 +33,8 @@ func newTree(t *testing.T) tree {
 	return f
 }
 
-func (f tree) write(name, content string) {
+// write writes a file, and returns its path.
+func (f tree) write(name, content string) string {
 	f.t.Helper()
 	path := filepath.Join(f.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -42,6 +43,7 @@ func (f tree) write(name, content string) {
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		f.t.Fatal(err)
 	}
+	return path
 }
 
 func (f tree) process(pid int, state string, parent int, start uint64, cgroup string) {
@@ -210,11 +212,9 @@ func TestMemoryOfTheHost(t *testing.T) {
 		"no numbers":    {"MemTotal: x kB\n", gpu.Memory{}},
 		"empty":         {"", gpu.Memory{}},
 	} {
-		root := t.TempDir()
-		if err := os.WriteFile(filepath.Join(root, "meminfo"), []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := newProcFS(root, clock{}).memory()
+		f := newTree(t)
+		f.write("meminfo", c.text)
+		got, err := newProcFS(f.root, clock{}).memory()
 		if got != c.want || (err == nil) != c.want.Total.OK {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
@@ -227,24 +227,14 @@ func TestMemoryOfTheHost(t *testing.T) {
 // A process whose file is never there to be read holds up no sample: it is as one that cannot be read, and others are read
 // as ever. It is read again once that has returned.
 func TestStuckRead(t *testing.T) {
-	root := t.TempDir()
-	if err := os.Symlink(strconv.Itoa(os.Getpid()), filepath.Join(root, "self")); err != nil {
-		t.Fatal(err)
-	}
-	const line = "5 (p) S 77 5 77 0 -1 0 1000 0 3 0 250 150 9 9 20 0 8 0 4711 1 1"
-	for _, pid := range []string{"5", "6"} {
-		if err := os.Mkdir(filepath.Join(root, pid), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(root, "6/stat"), []byte(line), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	pipe := filepath.Join(root, "5/stat")
+	f := newTree(t)
+	f.process(6, "S", 77, 4711, session)
+	f.write("5/cgroup", session)
+	pipe := filepath.Join(f.root, "5/stat")
 	if err := syscall.Mkfifo(pipe, 0o644); err != nil { // to open it waits for who writes
 		t.Fatal(err)
 	}
-	p := newProcFS(root, newClock())
+	p := newProcFS(f.root, newClock())
 	if got := p.look("GPU-1", 5, nil); got != nil {
 		t.Errorf("a process that was never read: %+v", got)
 	}
@@ -261,7 +251,7 @@ func TestStuckRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(root, "6/stat"), pipe); err != nil {
+	if err := os.Rename(filepath.Join(f.root, "6/stat"), pipe); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()

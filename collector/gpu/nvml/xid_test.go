@@ -48,10 +48,7 @@ func watched(t *testing.T, kernelLogPath string) (*watcher, *[]gpu.Event) {
 var kmsgWatches = gpu.Event{Kind: gpu.Watched, UUID: "GPU-without", PCIBusID: "00000000:2D:00.0"}
 
 func TestKernelLogStandsInForEvents(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kmsg")
-	if err := os.WriteFile(path, []byte("NVRM: Xid (PCI:0000:2d:00): 13, before the watch\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := newTree(t).write("kmsg", "NVRM: Xid (PCI:0000:2d:00): 13, before the watch\n")
 	w, events := watched(t, path)
 	for range 2 {
 		if err := w.readLog(); err != nil || !reflect.DeepEqual(*events, []gpu.Event{kmsgWatches}) {
@@ -112,11 +109,8 @@ func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
 
 // A GPU is not watched any more once the log cannot be read, and is again later.
 func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "kmsg")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	f := newTree(t)
+	dir, path := f.root, f.write("kmsg", "")
 	w, events := watched(t, path)
 	unwatched := kmsgWatches
 	unwatched.Kind = gpu.Unwatched
@@ -148,11 +142,7 @@ func TestReporterEnds(t *testing.T) {
 func TestWatchedAsSoonAsFound(t *testing.T) {
 	const register = "nvmlDeviceRegisterEvents"
 	synctest.Test(t, func(t *testing.T) {
-		node := newWorld(t.TempDir()).node
-		s, l, err := newSimSource(node, Config{KernelLog: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node, s, l := newFourGPUs(t, t.TempDir())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Watch(ctx, func(gpu.Event) {}) }()
@@ -197,16 +187,9 @@ func TestWatchedAsSoonAsFound(t *testing.T) {
 // The kernel log of a GPU without events is read from the moment on in which the GPU is found.
 func TestKernelLogFromTheFirstMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "kmsg")
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		node := newWorld(t.TempDir()).node
+		f := newTree(t)
+		node, s, _ := newFourGPUs(t, f.write("kmsg", ""))
 		node.begin(&simFault{call: "nvmlDeviceGetSupportedEventTypes", code: nvml.ERROR_NOT_SUPPORTED})
-		s, _, err := newSimSource(node, Config{KernelLog: path})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var reported []uint64
 		done := make(chan error, 1)
@@ -222,9 +205,7 @@ func TestKernelLogFromTheFirstMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := os.WriteFile(path, []byte("NVRM: Xid (PCI:0000:01:00): 31, a moment later\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		f.write("kmsg", "NVRM: Xid (PCI:0000:01:00): 31, a moment later\n")
 		time.Sleep(2 * watchInterval)
 		cancel()
 		if err := errors.Join(<-done, s.Close()); err != nil {
@@ -241,11 +222,7 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 	for _, code := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_TIMEOUT, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_DATA, nvml.ERROR_UNKNOWN} {
 		t.Run(returnName(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				node := newWorld(t.TempDir()).node
-				s, l, err := newSimSource(node, Config{KernelLog: t.TempDir()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				node, s, l := newFourGPUs(t, t.TempDir())
 				if _, err := s.Devices(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -278,10 +255,7 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 // Who stops the exporter does not wait for a wait for events, and the library is not shut down under it.
 func TestEndDuringWaitForEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l, err := newSimSource(newWorld(t.TempDir()).node, Config{KernelLog: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, s, l := newFourGPUs(t, t.TempDir())
 		if _, err := s.Devices(t.Context()); err != nil {
 			t.Fatal(err)
 		}
