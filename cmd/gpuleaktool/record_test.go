@@ -114,35 +114,6 @@ func TestRecordAgain(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends a recording as Ctrl-C does.
-func TestInterrupt(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "r.gz")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	type result struct {
-		code   int
-		stderr string
-	}
-	ended := make(chan result)
-	go func() {
-		code, stderr := call(ctx, t, "record", "--output="+path, "--source=sim:crashloop", "--source.speed=1000")
-		ended <- result{code, stderr}
-	}()
-	for poll := time.NewTicker(10 * time.Millisecond); ; <-poll.C {
-		// The compressor writes at the end of a minute.
-		if info, err := os.Stat(path + ".partial"); err == nil && info.Size() > 1000 {
-			break
-		}
-	}
-	cancel()
-	if r := <-ended; r.code != exitOK || !strings.Contains(r.stderr, "recorded "+path) {
-		t.Errorf("%+v", r)
-	}
-	if counts, _ := samples(t, path, time.Second); len(counts) != 1 || counts[0] == 0 {
-		t.Errorf("samples %v", counts)
-	}
-}
-
 // TestFaultyGPUs ends though a GPU hangs, one is lost and one fails now and then.
 func TestFaultyGPUs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
