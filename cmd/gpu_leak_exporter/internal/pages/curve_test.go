@@ -50,12 +50,7 @@ func TestCrashLoopOfAPod(t *testing.T) {
 	for i := range d.Processes {
 		d.Processes[i].Verdict = healthy(0)
 	}
-	got := words(predict(s, ""))
-	for _, want := range []string{"pod ml/train-0 grows by 60.0 MiB/min", "GPU 0 NVIDIA H200 pod ml/train-0 over its processes", "fills up in each life"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
+	says(t, "a pod", words(predict(s, "")), "pod ml/train-0 grows by 60.0 MiB/min", "GPU 0 NVIDIA H200 pod ml/train-0 over its processes", "fills up in each life")
 }
 
 // TestCurveOfGrowthThatIsNoLeak has a forecast that looks like none of a leak.
@@ -64,15 +59,8 @@ func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
 	d := s.Devices[0]
 	d.Judgement.Device, d.Processes[0].Verdict = growing(), growing()
 	page := predict(s, "")
-	svg := drawn(t, page, "gpu-0-curve")
-	for _, want := range []string{`class="doubtful forecast"`, "If it goes on, the memory is full at 12:39.", "full 12:39"} {
-		if !strings.Contains(svg, want) {
-			t.Errorf("no %q in\n%s", want, svg)
-		}
-	}
-	if got := words(page); !strings.Contains(got, "No leak yet: it may be the start of a program, and must grow for another 25 min. It is full in 40 min if it goes on.") {
-		t.Error(got)
-	}
+	says(t, "its curve", drawn(t, page, "gpu-0-curve"), `class="doubtful forecast"`, "If it goes on, the memory is full at 12:39.", "full 12:39")
+	says(t, "the page", words(page), "No leak yet: it may be the start of a program, and must grow for another 25 min. It is full in 40 min if it goes on.")
 	drawn(t, page, "gpu-0-pid-42-curve") // a suspect, with its reason
 }
 
@@ -192,12 +180,7 @@ func TestPageIsBounded(t *testing.T) {
 		if len(page) > tt.most || plots != tt.plots {
 			t.Errorf("%d GPUs, %d processes, %d leaks each: %d bytes with %d plots, want %d and %d at most", tt.gpus, tt.processes, tt.leaks, len(page), plots, tt.most, tt.plots)
 		}
-		got := words(page)
-		for _, want := range tt.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("no %q", want)
-			}
-		}
+		says(t, fmt.Sprintf("%+v", tt), words(page), tt.want...)
 		ids := map[string]bool{}
 		for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 			if ids[m[1]] {
@@ -221,9 +204,7 @@ func TestPageOfOneMemory(t *testing.T) {
 	if len(page) > 100<<10 || plots != 1+1+3 || strings.Contains(page, "GPU\u00a04") {
 		t.Errorf("%d bytes with %d plots", len(page), plots)
 	}
-	if got := words(page); !strings.Contains(got, "Not drawn: 252 processes.") || !strings.Contains(got, "All GPUs") {
-		t.Error(got)
-	}
+	says(t, "the page", words(page), "Not drawn: 252 processes.", "All GPUs")
 }
 
 // BenchmarkPage tells what a page of the largest node costs.

@@ -5,7 +5,6 @@ package pages
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,14 +29,10 @@ func TestPageOfFleet(t *testing.T) {
 	}
 	h := &predictor{*testConfig(s, "")}
 	page := predict(s, "")
-	for _, want := range []string{"GPU\u00a00 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "68 more problems, 9744 more GPUs. The metrics and the JSON have all."} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page has no %q", want)
-		}
-	}
-	if !strings.Contains(page, `href="/predict/gpu-9000"`) {
-		t.Error("the page has no link to that of the GPU that leaks")
-	}
+	says(
+		t, "the page", page, "GPU\u00a00 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "68 more problems, 9744 more GPUs. The metrics and the JSON have all.",
+		`href="/predict/gpu-9000"`,
+	)
 	if len(page) > 512<<10 {
 		t.Errorf("the page has %d bytes", len(page))
 	}
@@ -45,9 +40,7 @@ func TestPageOfFleet(t *testing.T) {
 		t.Errorf("the page of a GPU has %d GPUs and %d leaks", len(v.GPUs), len(v.Leaks))
 	}
 	s.Devices, s.DriverReason = nil, fleet.ReasonDown
-	if page := predict(s, ""); !strings.Contains(page, "The Prometheus of --source=prometheus: does not answer.") {
-		t.Error(page)
-	}
+	says(t, "without an answer", predict(s, ""), "The Prometheus of --source=prometheus: does not answer.")
 }
 
 // TestNamesOfMemories names GPUs in a path and in an identifier: by the index, and in a fleet so that no two are the same.

@@ -69,6 +69,16 @@ func words(page string) string {
 	return spaces.ReplaceAllString(tags.ReplaceAllString(strings.ReplaceAll(body, "\u00a0", " "), " "), " ")
 }
 
+// says fails for each text that is missing in another.
+func says(t *testing.T, name, got string, want ...string) {
+	t.Helper()
+	for _, text := range want {
+		if !strings.Contains(got, text) {
+			t.Errorf("%s: no %q in\n%s", name, text, got)
+		}
+	}
+}
+
 // TestMemoriesThatAreNotThere has somebody ask for a thousand memories: only of those that are there is a page made.
 func TestMemoriesThatAreNotThere(t *testing.T) {
 	made := map[string]bool{}

@@ -37,9 +37,7 @@ func TestPredictLocates(t *testing.T) {
 	} {
 		f := fixture()
 		f.Devices[0].Processes[0].Sites = s
-		if got := words(predict(f, "")); !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
+		says(t, string(s.State), words(predict(f, "")), want)
 	}
 }
 
@@ -162,12 +160,7 @@ func TestPredictSays(t *testing.T) {
 		"in centuries": {collector.State{Devices: []*collector.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"in over a year"}},
 	} {
 		tt.state.Time, tt.state.Windows = epoch, []string{"10m", "1h"}
-		got := words(predict(&tt.state, tt.note))
-		for _, want := range tt.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: no %q in %s", name, want, got)
-			}
-		}
+		says(t, name, words(predict(&tt.state, tt.note)), tt.want...)
 	}
 }
 
@@ -175,18 +168,14 @@ func TestPredictSays(t *testing.T) {
 func TestPredictIdle(t *testing.T) {
 	s := fixture()
 	s.Devices[1].Unreleased = []collector.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
-	got := words(predict(s, ""))
-	for _, want := range []string{
+	says(
+		t, "the page", words(predict(s, "")),
 		"2 leaks on 3 GPUs, the most urgent first. 9.50 GiB are held and not used.",
 		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and its memory has stayed since 11:55 (4 min)",
 		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob has computed nothing since 11:39 (20 min), and shows no sign of going on",
 		"512 MiB GPU 1, MIG 3 (2g.20gb) NVIDIA H200 unknown process (pid 47) has ended, and its memory has stayed since 11:58 (1 min)",
 		"NVIDIA H200, 7 processes (1 muted)",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in %s", want, got)
-		}
-	}
+	)
 }
 
 // TestPredictWithoutForecast shows a leak on a GPU whose capacity is not known.

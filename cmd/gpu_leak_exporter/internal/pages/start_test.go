@@ -38,12 +38,7 @@ func TestStartSays(t *testing.T) {
 		"one lost":  {&collector.State{Devices: []*collector.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">1 of 2 GPUs cannot be read`, "1 cannot be read", "No leak found on 1 GPU."}},
 		"young":     {&collector.State{Devices: []*collector.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "1 not judged yet"}},
 	} {
-		body := start(tt.state)
-		for _, want := range tt.want {
-			if !strings.Contains(body, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, words(body))
-			}
-		}
+		says(t, name, start(tt.state), tt.want...)
 	}
 }
 
