@@ -127,10 +127,7 @@ func (*stub) Watch(ctx context.Context, _ func(gpu.Event)) error {
 
 func startStub(t *testing.T, s *stub) *running {
 	t.Helper()
-	cfg, err := parseFlags([]string{"--web.listen-address=127.0.0.1:0"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := flagsOf(t, "--web.listen-address=127.0.0.1:0")
 	return start(t, func(ctx context.Context, stderr io.Writer) int {
 		e, err := newExporter(cfg, s, stderr)
 		if err != nil {
@@ -174,11 +171,9 @@ func TestStillAnotherDriver(t *testing.T) {
 		mismatch := &gpu.DriverError{Reason: gpu.ReasonMismatch, Err: errors.New("the driver is a new one")}
 		for answer, want := range map[error]int{mismatch: exitAfresh, nil: exitOK} {
 			src := &stub{err: answer}
-			cfg, err := parseFlags([]string{"--source=sim:crashloop"}, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cfg := flagsOf(t, "--source=sim:crashloop")
 			e := &exporter{cfg: cfg, source: src, logger: log.NewNopLogger(), lives: newLivesKeeper("", log.NewNopLogger())}
+			var err error
 			if e.sampler, err = newSampler(cfg, src, e.lives, e.logger); err != nil {
 				t.Fatal(err)
 			}

@@ -186,10 +186,7 @@ func TestHelpAndVersion(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	c, err := parseFlags(nil, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := flagsOf(t)
 	if !reflect.DeepEqual(c.detector, detector.DefaultConfig()) {
 		t.Errorf("detector %+v", c.detector)
 	}
@@ -212,11 +209,8 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	c, err := parseFlags(strings.Fields(`--source=sim:node --source.speed=inf --sample.interval=0.5s --detector.window=1d --detector.window=5m
-		--detector.min-growth=1.5GB --detector.zombie-min=1gib --web.disable-exporter-metrics --collector.process.command`), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := flagsOf(t, strings.Fields(`--source=sim:node --source.speed=inf --sample.interval=0.5s --detector.window=1d --detector.window=5m
+		--detector.min-growth=1.5GB --detector.zombie-min=1gib --web.disable-exporter-metrics --collector.process.command`)...)
 	if c.source.Spec() != "sim:node" || !math.IsInf(c.source.Speed, 1) || c.source.Interval != 500*time.Millisecond {
 		t.Errorf("source %+v", c.source)
 	}
@@ -241,10 +235,7 @@ func TestFamilies(t *testing.T) {
 		{"--source=prometheus:http://a", []string{"memory", "detector"}, []string{"process", "power"}, nil},
 		{"--collector.disable-defaults --collector.thermal", []string{"thermal"}, []string{"memory"}, []gpu.Group{"thermal"}},
 	} {
-		c, err := parseFlags(strings.Fields(tt.args), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := flagsOf(t, strings.Fields(tt.args)...)
 		for _, name := range tt.on {
 			if !c.families[name] {
 				t.Errorf("%q: %s is off", tt.args, name)

@@ -104,6 +104,16 @@ func startProgram(t *testing.T, args ...string) *running {
 	})
 }
 
+// flagsOf returns what the program takes of these flags.
+func flagsOf(t *testing.T, args ...string) *config {
+	t.Helper()
+	c, err := parseFlags(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // end stops the program and returns its exit code.
 func (r *running) end() int {
 	r.stop()

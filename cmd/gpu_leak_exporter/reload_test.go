@@ -4,7 +4,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -35,10 +34,7 @@ func newReloading(t *testing.T, args ...string) *reloading {
 	t.Helper()
 	r := &reloading{file: filepath.Join(t.TempDir(), "rules.yml")}
 	r.write(t, muting)
-	cfg, err := parseFlags(append(args, "--detector.config="+r.file), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := flagsOf(t, append(args, "--detector.config="+r.file)...)
 	resolve := collector.Resolver(cfg.rules.For)
 	r.muted = func() bool { return resolve(map[string]string{"scope": "process", "pod": "a"}).Mute }
 	r.reloader = newReloader(cfg, func(f collector.Resolver) { resolve = f }, log.NewLogfmtLogger(&r.log))
@@ -105,10 +101,7 @@ func TestReloadIsSwitchedOff(t *testing.T) {
 }
 
 func TestReloadWithoutFile(t *testing.T) {
-	cfg, err := parseFlags([]string{"--web.enable-lifecycle"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := flagsOf(t, "--web.enable-lifecycle")
 	r := newReloader(cfg, func(collector.Resolver) { t.Error("there is nothing to apply") }, log.NewNopLogger())
 	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusOK {
 		t.Errorf("status %d, %s", w.Code, w.Body)

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -51,10 +50,7 @@ func testHandler(t *testing.T, s *collector.State, args ...string) http.Handler 
 // handlerOf asks for the State each time.
 func handlerOf(t *testing.T, state func() *collector.State, args ...string) http.Handler {
 	t.Helper()
-	cfg, err := parseFlags(args, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := flagsOf(t, args...)
 	discard := slog.New(slog.DiscardHandler)
 	h, err := newHandler(cfg, state, http.NotFoundHandler(), newLimits(cfg, discard), discard)
 	if err != nil {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 )
@@ -43,14 +42,12 @@ func TestCheckConfig(t *testing.T) {
 		{"--detector.clear-threshold=0.9 --detector.leak-threshold=0.8 " + good, exitWrong, "", "gpuleaktool: error: --detector flags: clear threshold 0.9 is not between 0 and the leak threshold 0.8\n"},
 		{"", exitWrong, "", "gpuleaktool: error: required argument 'file' not provided; try gpuleaktool check config --help\n"},
 	} {
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), append([]string{"check", "config"}, strings.Fields(tt.args)...), &stdout, &stderr)
-		if code != tt.code || stdout.String() != tt.stdout || stderr.String() != tt.stderr {
-			t.Errorf("%s: exit code %d\nstdout\n%s\nwant\n%s\nstderr\n%s\nwant\n%s", tt.args, code, &stdout, tt.stdout, &stderr, tt.stderr)
+		code, stdout, stderr := tool(t.Context(), append([]string{"check", "config"}, strings.Fields(tt.args)...)...)
+		if code != tt.code || stdout != tt.stdout || stderr != tt.stderr {
+			t.Errorf("%s: exit code %d\nstdout\n%s\nwant\n%s\nstderr\n%s\nwant\n%s", tt.args, code, stdout, tt.stdout, stderr, tt.stderr)
 		}
 	}
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"check", "config", example}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "SUCCESS: 3 groups") {
-		t.Errorf("the example: exit code %d\n%s%s", code, &stdout, &stderr)
+	if code, stdout, stderr := tool(t.Context(), "check", "config", example); code != exitOK || !strings.Contains(stdout, "SUCCESS: 3 groups") {
+		t.Errorf("the example: exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

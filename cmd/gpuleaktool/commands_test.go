@@ -4,9 +4,7 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,11 +37,11 @@ func TestMissing(t *testing.T) {
 func TestCommandsAreNamed(t *testing.T) {
 	_, row, _ := strings.Cut(read(t, "../../docs/architecture.md"), "| `cmd/gpuleaktool` |")
 	row, _, _ = strings.Cut(row, "\n")
-	var help bytes.Buffer
-	if code := run(t.Context(), []string{"--help"}, &help, io.Discard); code != exitOK {
-		t.Fatal(code)
+	code, help, stderr := tool(t.Context(), "--help")
+	if code != exitOK {
+		t.Fatal(stderr)
 	}
-	about, list, _ := strings.Cut(help.String(), "Commands:\n")
+	about, list, _ := strings.Cut(help, "Commands:\n")
 	words := map[string]string{"backtest": "judges", "sites": "lines that leak"} // others are verbs
 	found := regexp.MustCompile(`(?m)^([a-z]+)(?: [a-z]+)? [-<[]`).FindAllStringSubmatch(list, -1)
 	for _, m := range found {
@@ -65,11 +63,11 @@ func TestCommandsAreNamed(t *testing.T) {
 
 // TestHelpNamesFormats has the help say what --format takes.
 func TestHelpNamesFormats(t *testing.T) {
-	var help bytes.Buffer
-	if code := run(t.Context(), []string{"backtest", "--help"}, &help, io.Discard); code != exitOK {
-		t.Fatal(code)
+	code, help, stderr := tool(t.Context(), "backtest", "--help")
+	if code != exitOK {
+		t.Fatal(stderr)
 	}
-	_, text, _ := strings.Cut(help.String(), "--format=auto")
+	_, text, _ := strings.Cut(help, "--format=auto")
 	text, _, _ = strings.Cut(text, "--")
 	for _, choice := range formatChoices() {
 		if !slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n,.", r) }), choice) {

@@ -27,12 +27,11 @@ import (
 // call runs the tool and returns its exit code and what it wrote to stderr.
 func call(ctx context.Context, t *testing.T, args ...string) (int, string) {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := run(ctx, args, &stdout, &stderr)
-	if stdout.Len() > 0 {
-		t.Errorf("stdout %q", stdout.String())
+	code, stdout, stderr := tool(ctx, args...)
+	if stdout != "" {
+		t.Errorf("stdout %q", stdout)
 	}
-	return code, stderr.String()
+	return code, stderr
 }
 
 // samples reads a recording: how many samples of each GPU it holds. It checks
@@ -495,9 +494,8 @@ func TestNothingRecorded(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for flag, want := range map[string]string{"--help": "record", "--version": program + ", version "} {
-		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), []string{flag}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
-			t.Errorf("%s: exit code %d, %s%s", flag, code, stdout.String(), stderr.String())
+		if code, stdout, stderr := tool(t.Context(), flag); code != exitOK || !strings.Contains(stdout, want) || stderr != "" {
+			t.Errorf("%s: exit code %d, %s%s", flag, code, stdout, stderr)
 		}
 	}
 }
