@@ -40,8 +40,9 @@ type fakePrometheus struct {
 	more     model.Matrix // besides the series
 	warnings v1.Warnings
 	infos    v1.Infos
-	hangs    bool                           // answers nothing until who asks gives up
-	refuse   func(end, now time.Time) error // an answer about the time up to end
+	// before may refuse a question about a span of time up to an end, which is zero for now; after may change an answer.
+	before func(ctx context.Context, span time.Duration, end time.Time) error
+	after  func(model.Matrix) model.Matrix
 
 	mu sync.Mutex
 }
@@ -54,40 +55,36 @@ func (f *fakePrometheus) change(how func(*fakePrometheus)) {
 }
 
 // fails returns why there is no answer about the time up to end.
-func (f *fakePrometheus) fails(ctx context.Context, end time.Time) error {
+func (f *fakePrometheus) fails(ctx context.Context, span time.Duration, end time.Time) error {
 	f.mu.Lock()
-	hangs, refuse, err := f.hangs, f.refuse, f.err
+	before, err := f.before, f.err
 	f.mu.Unlock()
-	if hangs {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	if err == nil && refuse != nil {
-		err = refuse(end, time.Now())
+	if err == nil && before != nil {
+		err = before(ctx, span, end)
 	}
 	return err
 }
 
 func (f *fakePrometheus) Query(ctx context.Context, query string, ts time.Time, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
+	var span time.Duration
+	i := strings.LastIndexByte(query, '[')
+	if i >= 0 {
+		span, _ = time.ParseDuration(strings.TrimSuffix(query[i+1:], "]"))
+	}
+	if err := f.fails(ctx, span, ts); err != nil {
+		return nil, nil, nil, err
+	}
 	now := time.Now()
 	if ts.IsZero() {
 		ts = now
-	}
-	if err := f.fails(ctx, ts); err != nil {
-		return nil, nil, nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.value != nil {
 		return f.value, f.warnings, f.infos, nil
 	}
-	if !strings.Contains(query, "[") {
+	if span == 0 {
 		return model.Vector{{Value: 1}}, nil, nil, nil
-	}
-	i := strings.LastIndexByte(query, '[')
-	span, err := time.ParseDuration(strings.TrimSuffix(query[i+1:], "]"))
-	if err != nil {
-		return nil, nil, nil, err
 	}
 	var matrix model.Matrix
 	for text, value := range f.series {
@@ -105,12 +102,15 @@ func (f *fakePrometheus) Query(ctx context.Context, query string, ts time.Time, 
 			matrix = append(matrix, s)
 		}
 	}
+	if f.after != nil {
+		matrix = f.after(matrix)
+	}
 	return append(matrix, f.more...), f.warnings, f.infos, nil
 }
 
 // QueryRange evaluates a query at each step, as if it were max by (UUID, instance).
 func (f *fakePrometheus) QueryRange(ctx context.Context, _ string, r v1.Range, _ ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
-	if err := f.fails(ctx, r.End); err != nil {
+	if err := f.fails(ctx, r.End.Sub(r.Start), r.End); err != nil {
 		return nil, nil, nil, err
 	}
 	if r.End.Sub(r.Start)/r.Step > 11_000 { // web/api/v1/api.go of Prometheus
@@ -356,7 +356,7 @@ func TestOutage(t *testing.T) {
 			f := oneGPU()
 			w := newWatch(t, f, nil)
 			w.follow(t, 5*time.Minute)
-			f.change(func(f *fakePrometheus) { f.err = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"} })
+			f.change(func(f *fakePrometheus) { f.err = errUnavailable })
 			w.follow(t, long)
 			_, err := w.source.Devices(w.ctx)
 			if (err != nil) != (long > 5*time.Minute) || w.metric(t, "up", "") != 0 || w.metric(t, "problems_total", reasonQuery) < 7 {
@@ -388,7 +388,9 @@ func TestHangingOutage(t *testing.T) {
 		f := oneGPU()
 		w := newWatch(t, f, nil)
 		w.follow(t, 5*time.Minute)
-		f.change(func(f *fakePrometheus) { f.hangs = true })
+		f.change(func(f *fakePrometheus) {
+			f.before = func(ctx context.Context, _ time.Duration, _ time.Time) error { <-ctx.Done(); return ctx.Err() }
+		})
 		w.follow(t, 8*time.Minute)
 		for range 60 {
 			if _, err := w.source.Devices(w.ctx); err == nil {
@@ -396,7 +398,7 @@ func TestHangingOutage(t *testing.T) {
 			}
 			w.follow(t, time.Minute)
 		}
-		f.change(func(f *fakePrometheus) { f.hangs = false })
+		f.change(func(f *fakePrometheus) { f.before = nil })
 		w.follow(t, 3*time.Minute)
 		w.read["GPU-1"].inOrder(t, 15)
 	})
@@ -405,7 +407,6 @@ func TestHangingOutage(t *testing.T) {
 // TestHistoryFails has a Prometheus that cannot tell of the past for a while: it is asked again, and nothing is lost,
 // or told twice.
 func TestHistoryFails(t *testing.T) {
-	down := &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"}
 	for name, fails := range map[string]func(ago, passed time.Duration, failed int) bool{
 		"once":            func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 1 },
 		"twice":           func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 2 },
@@ -417,16 +418,19 @@ func TestHistoryFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, failed := time.Now(), 0
-				f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){}}
-				f.refuse = func(end, now time.Time) error {
+				f := oneGPU()
+				f.before = func(_ context.Context, _ time.Duration, end time.Time) error {
+					passed, ago := time.Since(began), time.Duration(0)
+					if !end.IsZero() {
+						ago = time.Since(end)
+					}
 					// A request takes a second of the simulated time of synctest.
-					if time.Sleep(time.Second); fails(now.Sub(end), now.Sub(began), failed) {
+					if time.Sleep(time.Second); fails(ago, passed, failed) {
 						failed++
-						return down
+						return errUnavailable
 					}
 					return nil
 				}
-				f.series[dcgm(used, "a", "GPU-1", "")] = constant(5)
 				w := newWatch(t, f, func(c *Config) { c.History, c.chunkSamples = 4*time.Hour, 480 })
 				w.follow(t, 20*time.Minute)
 				r := w.read["GPU-1"]
@@ -442,14 +446,13 @@ func TestHistoryFails(t *testing.T) {
 // TestHistoryIsRefused has a Prometheus that never tells of some of the past: that part alone is left out.
 func TestHistoryIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){}}
-		f.refuse = func(end, now time.Time) error {
-			if now.Sub(end) > 3*time.Hour {
+		f := oneGPU()
+		f.before = func(_ context.Context, _ time.Duration, end time.Time) error {
+			if !end.IsZero() && time.Since(end) > 3*time.Hour {
 				return &v1.Error{Type: v1.ErrExec, Msg: "that block is broken"}
 			}
 			return nil
 		}
-		f.series[dcgm(used, "a", "GPU-1", "")] = constant(5)
 		w := newWatch(t, f, func(c *Config) { c.History, c.chunkSamples = 6*time.Hour, 480 })
 		w.follow(t, 10*time.Minute)
 		r := w.read["GPU-1"]

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,31 +17,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
-
-// proxy stands before a fake Prometheus. It may refuse a question about a span of time up to an end, which is zero for
-// now, and change an answer.
-type proxy struct {
-	*fakePrometheus
-	before func(ctx context.Context, span time.Duration, end time.Time) error
-	after  func(model.Matrix) model.Matrix
-}
-
-func (p *proxy) Query(ctx context.Context, query string, ts time.Time, o ...v1.Option) (model.Value, v1.Warnings, v1.Infos, error) {
-	var span time.Duration
-	if i := strings.LastIndexByte(query, '['); i >= 0 {
-		span, _ = time.ParseDuration(strings.TrimSuffix(query[i+1:], "]"))
-	}
-	if p.before != nil {
-		if err := p.before(ctx, span, ts); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	value, warnings, infos, err := p.fakePrometheus.Query(ctx, query, ts, o...)
-	if matrix, ok := value.(model.Matrix); ok && p.after != nil {
-		value = p.after(matrix)
-	}
-	return value, warnings, infos, err
-}
 
 var errUnavailable = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"}
 
@@ -105,7 +79,8 @@ func TestLargeParts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked := 0
 				var back time.Time
-				p := &proxy{fakePrometheus: oneGPU(), before: func(ctx context.Context, span time.Duration, _ time.Time) error {
+				p := oneGPU()
+				p.before = func(ctx context.Context, span time.Duration, _ time.Time) error {
 					if time.Now().Before(back) {
 						return errors.New("connection refused")
 					}
@@ -114,8 +89,8 @@ func TestLargeParts(t *testing.T) {
 						return large(ctx, &back)
 					}
 					return nil
-				}}
-				w := newWatch(t, p.fakePrometheus, func(c *Config) { c.History, c.Client = 6*time.Hour, &promapi.Client{API: p} })
+				}
+				w := newWatch(t, p, func(c *Config) { c.History = 6 * time.Hour })
 				w.follow(t, time.Hour)
 				r := w.read["GPU-1"]
 				if r == nil || asked > 10 {
@@ -179,15 +154,17 @@ func TestLateInAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				p := &proxy{fakePrometheus: oneGPU(), after: late, before: func(_ context.Context, _ time.Duration, end time.Time) error {
+				p := oneGPU()
+				p.after = late
+				p.before = func(_ context.Context, _ time.Duration, end time.Time) error {
 					time.Sleep(time.Second) // of the simulated time of synctest: a request takes that long
 					if passed := time.Since(began); end.IsZero() && passed > tt.from && passed < tt.from+tt.long {
 						return errUnavailable
 					}
 					return nil
-				}}
+				}
 				p.series[dcgm(used, "b", "GPU-2", "")] = constant(5)
-				w := newWatch(t, p.fakePrometheus, func(c *Config) { c.History, c.Client = tt.history, &promapi.Client{API: p} })
+				w := newWatch(t, p, func(c *Config) { c.History = tt.history })
 				w.follow(t, tt.from+tt.long+10*time.Minute)
 				for _, uuid := range []string{"GPU-1", "GPU-2"} {
 					w.read[uuid].inOrder(t, 15)
