@@ -41,13 +41,13 @@ func TestLeakIsSeen(t *testing.T) {
 	}
 }
 
-// TestReplayIsDeterministic replays one recording at two speeds.
+// TestReplayIsDeterministic replays one recording of two GPUs at two speeds.
 func TestReplayIsDeterministic(t *testing.T) {
 	replay := func(speed string) (devices []map[string]any) {
 		r := startProgram(t, "--source=replay:../gpuleaktool/testdata/leak.csv", "--source.speed="+speed)
 		eventually(t, func() error {
-			if !strings.Contains(r.stderr.String(), "the recording has ended") {
-				return errors.New("the recording has not ended")
+			if strings.Count(r.stderr.String(), "the recording has ended") != 2 {
+				return errors.New("the recording has not ended for both GPUs")
 			}
 			return nil
 		})
