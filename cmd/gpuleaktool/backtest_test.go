@@ -151,25 +151,26 @@ func labelsIn(t *testing.T, l *line) (labels map[string]string) {
 // TestSteps holds the times of the lines against what the contract says: each multiple of the step that follows a sample, and the
 // last sample. A process that ends between two steps is told with its last one, and the one that stays goes on.
 func TestSteps(t *testing.T) {
-	ends := "timestamp,gpu_uuid,pid,process_name,used_gpu_memory [MiB]\n"
+	var ends, gaps strings.Builder
+	ends.WriteString("timestamp,gpu_uuid,pid,process_name,used_gpu_memory [MiB]\n")
 	begin := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	for i := range 10 {
 		stamp := begin.Add(time.Duration(i) * 25 * time.Second).Format("2006/01/02 15:04:05.000")
 		if i < 5 {
-			ends += stamp + ",GPU-0,7,a,100\n"
+			fmt.Fprintf(&ends, "%s,GPU-0,7,a,100\n", stamp)
 		}
-		ends += stamp + ",GPU-0,9,b,200\n"
+		fmt.Fprintf(&ends, "%s,GPU-0,9,b,200\n", stamp)
 	}
-	gaps := "timestamp,index,memory.used [MiB]\n"
+	gaps.WriteString("timestamp,index,memory.used [MiB]\n")
 	for _, stamp := range []string{"10:00:20.000", "10:00:50.000", "10:01:00.000", "10:01:00.001", "10:07:59.000", "10:08:30.500"} {
-		gaps += "2026/03/01 " + stamp + ",0,100\n"
+		fmt.Fprintf(&gaps, "2026/03/01 %s,0,100\n", stamp)
 	}
 	for _, c := range []struct {
 		log  string
 		want []string // time, process, MiB
 	}{
-		{gaps, []string{"01:00.000  100", "02:00.000  100", "08:00.000  100", "08:30.500  100"}},
-		{ends, []string{
+		{gaps.String(), []string{"01:00.000  100", "02:00.000  100", "08:00.000  100", "08:30.500  100"}},
+		{ends.String(), []string{
 			"00:00.000 a 100", "00:00.000 b 200", "01:00.000 a 100", "01:00.000 b 200", "01:40.000 a 100", "02:00.000 b 200", "03:00.000 b 200", "03:45.000 b 200",
 		}},
 	} {

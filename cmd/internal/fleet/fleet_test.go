@@ -142,7 +142,9 @@ func TestExpression(t *testing.T) {
 		capacity model.Value
 		history  time.Duration
 	}{
-		{&model.Scalar{Value: 90}, time.Hour}, {model.Vector{{Value: 90}}, time.Hour}, {model.Vector{{Metric: model.Metric{"UUID": "GPU-1"}, Value: 90}}, time.Hour},
+		{&model.Scalar{Value: 90}, time.Hour},
+		{model.Vector{{Value: 90}}, time.Hour},
+		{model.Vector{{Metric: model.Metric{"UUID": "GPU-1"}, Value: 90}}, time.Hour},
 		{&model.Scalar{Value: 90}, longestHistory},
 	} {
 		synctest.Test(t, func(t *testing.T) {
