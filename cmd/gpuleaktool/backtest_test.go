@@ -330,7 +330,6 @@ func TestBacktestErrors(t *testing.T) {
 		{"--columns=timestamp,gpu testdata/leak.csv", "--columns: names no used memory"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
 		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv: --columns names 2 columns, but the first line has 5 fields: name each one, those of no use -"},
-		{"--columns=timestamp,used[B] " + write(t, "comments", "# a\n# b\n"), "holds no sample that can be read as CSV: left out 2 lines, the first is line 1: is no part of the log"},
 		{"--format=compute-apps testdata/leak.csv", "this is a file of the format nvidia-smi"},
 		{"--unit=B testdata/leak.csv", "--unit is for metrics"},
 		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
