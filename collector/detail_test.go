@@ -10,25 +10,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // seriesOf returns the series of s: the name with the labels, and their number by family.
 func seriesOf(t *testing.T, s *State, o Options) (series map[string]string, byFamily map[string]int, windows int) {
 	t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(newCollector(t, s, o))
-	list, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	series, byFamily = map[string]string{}, map[string]int{}
-	for _, mf := range list {
+	for name, mf := range gather(t, newCollector(t, s, o)) {
 		for _, m := range mf.GetMetric() {
-			series[fmt.Sprint(mf.GetName(), m.GetLabel())] = mf.GetName()
-			byFamily[families.owners[mf.GetName()]]++
+			series[fmt.Sprint(name, m.GetLabel())] = name
+			byFamily[families.owners[name]]++
 			for _, l := range m.GetLabel() {
 				if l.GetName() == "window" && l.GetValue() == "10m" {
 					windows++

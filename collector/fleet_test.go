@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -18,20 +17,10 @@ import (
 // gathered returns the series of a metric: their labels as name=value.
 func gathered(t *testing.T, s *State, o Options) map[string][]string {
 	t.Helper()
-	c, err := New(func() *State { return s }, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(c)
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string][]string{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			all[f.GetName()] = append(all[f.GetName()], strings.Join(pairs(m.Label), ","))
+	for name, f := range gather(t, newCollector(t, s, o)) {
+		for _, m := range f.GetMetric() {
+			all[name] = append(all[name], strings.Join(pairs(m.Label), ","))
 		}
 	}
 	return all
