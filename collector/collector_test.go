@@ -341,6 +341,7 @@ func TestDuplicates(t *testing.T) {
 		d.Processes = repeatEach(d.Processes)
 		d.Instances = repeatEach(d.Instances)
 		d.Workloads = repeatEach(d.Workloads)
+		d.Unreleased = repeatEach(d.Unreleased)
 	}
 	twice.Devices = repeatEach(twice.Devices)
 	twice.DeviceHolders = slices.Repeat(twice.DeviceHolders, 2)

@@ -102,17 +102,3 @@ func TestEndedProcessesAreForgotten(t *testing.T) {
 		}
 	})
 }
-
-// Two processes of the same pid whose memory stays are one series: a duplicate
-// would cost the whole scrape.
-func TestUnreleasedOfAReusedPID(t *testing.T) {
-	d := fullGPU()
-	d.Unreleased = []UnreleasedState{
-		{ID: gpu.ProcessID{PID: 5, Start: 1}, Owner: trainer(), Used: 1}, {ID: gpu.ProcessID{PID: 5, Start: 2}, Owner: trainer(), Used: 2},
-	}
-	s := fixture()
-	s.Devices = []*DeviceState{d}
-	if got := gather(t, newCollector(t, s, Options{}))["gpu_unreleased_memory_bytes"].GetMetric(); len(got) != 1 {
-		t.Errorf("%d series", len(got))
-	}
-}
