@@ -547,22 +547,6 @@ func still(s *State) *State {
 	return s
 }
 
-// TestSeriesBudget holds the number of series to METRICS.md.
-func TestSeriesBudget(t *testing.T) {
-	const limit = 3000
-	n := testutil.CollectAndCount(newCollector(t, crowd(8, 8), Options{}))
-	t.Logf("8 GPUs of 8 processes: %d series", n)
-	if n >= limit {
-		t.Errorf("%d series, want fewer than %d", n, limit)
-	}
-	const fewest = 1200
-	n = testutil.CollectAndCount(newCollector(t, still(crowd(8, 8)), Options{ProcessDetail: DetailGrowing}))
-	t.Logf("of processes that do not grow in less detail: %d series", n)
-	if n > fewest {
-		t.Errorf("%d series in less detail, want %d at most", n, fewest)
-	}
-}
-
 func BenchmarkCollect(b *testing.B) {
 	c := newCollector(b, crowd(8, 64), Options{})
 	n := testutil.CollectAndCount(c)
