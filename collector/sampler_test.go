@@ -982,28 +982,6 @@ func TestMIGInstancesAreJudgedApart(t *testing.T) {
 	})
 }
 
-// A leak is said once when it is found and once when it is over.
-func TestLeaksAreLogged(t *testing.T) {
-	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		p := process(1, leaked(second))
-		p.Owner = &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "train-0"}
-		if second > 2000 {
-			return flat(1 << 30)(second)
-		}
-		return flat(p.Used.V, p)(second)
-	})
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(_ *Sampler, out *lines) {
-		after(1900 * time.Second)
-		if n := out.count("memory leak detected"); n != 1 || out.count("pid=1 process=train.py group=ml/train-0") != 1 || out.count("the leak is over") != 0 {
-			t.Errorf("said %d times that it leaks: %s", n, out.b.String())
-		}
-		after(200 * time.Second)
-		if n := out.count("the leak is over"); n != 1 || out.count("memory leak detected") != 1 {
-			t.Errorf("said %d times that it is over: %s", n, out.b.String())
-		}
-	})
-}
-
 func TestClockThatGoesBackStartsAnew(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		s, _ := flat(1 << 30)(second)
