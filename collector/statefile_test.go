@@ -181,49 +181,6 @@ func TestForecastInTheLogAfterARestart(t *testing.T) {
 	}
 }
 
-// An exporter is killed 50 times at random moments, without a chance to save anything, while a process leaks. Each
-// time the next one goes on with the leak from what the file held: at most an interval was lost.
-func TestKillsWithAnActiveLeak(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "state")
-	type kill struct {
-		second int
-		file   string
-	}
-	var kills []kill
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
-	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(s *Sampler, _ *lines) {
-		began := time.Now()
-		after(1530 * time.Second)
-		if !s.State().Devices[0].Processes[0].Verdict.Leak {
-			t.Fatal("no leak to remember")
-		}
-		for n := range 50 {
-			after(time.Duration(r.IntN(20_000)) * time.Millisecond)
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			k := kill{int(time.Since(began).Seconds()), filepath.Join(dir, strconv.Itoa(n))}
-			if err := os.WriteFile(k.file, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			kills = append(kills, k)
-		}
-	})
-	lost := 0
-	for _, k := range kills {
-		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(k.second + 1 + r.IntN(60))}}, withState(t, k.file, "a"), func(s *Sampler, _ *lines) {
-			after(2 * time.Second)
-			if v := s.State().Devices[0].Processes[0].Verdict; !v.Leak {
-				lost++
-				t.Errorf("killed at %d s: %+v", k.second, v)
-			}
-		})
-	}
-	t.Logf("%d kills, %d verdicts lost", len(kills), lost)
-}
-
 // A process that computes nothing has done so since before the restart, as its pattern says.
 func TestIdleTimeOutlivesARestart(t *testing.T) {
 	idler := func(from int) *scriptDevice {
