@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -137,26 +136,6 @@ func TestFamilies(t *testing.T) {
 	for name, on := range map[string]bool{"gpu_nvlink_up": false, "gpu_memory_used_bytes": true} {
 		if got := gather(t, newCollector(t, fixture(), Options{}))[name] != nil; got != on {
 			t.Errorf("%s is exported by default: %t, want %t", name, got, on)
-		}
-	}
-}
-
-func TestFamilyOff(t *testing.T) {
-	whole := gather(t, newCollector(t, fixture(), allFamilies(true)))
-	for _, f := range families.families {
-		if f.always {
-			continue
-		}
-		o := allFamilies(true)
-		o.Enabled[f.name] = false
-		want := slices.Sorted(maps.Keys(whole))
-		want = slices.DeleteFunc(want, func(name string) bool { return slices.Contains(metricNames(f), name) })
-		if len(want) == len(whole) {
-			t.Errorf("the fixture shows nothing of %s", f.name)
-		}
-		got := slices.Sorted(maps.Keys(gather(t, newCollector(t, fixture(), o))))
-		if !slices.Equal(got, want) {
-			t.Errorf("without %s:\ngot  %v\nwant %v", f.name, got, want)
 		}
 	}
 }
