@@ -258,65 +258,6 @@ func eventful(seed uint64) func(t time.Duration) float64 {
 	}
 }
 
-// Time has no origin: the same series at another time gets the same verdicts.
-func TestVerdictsDoNotDependOnTheOrigin(t *testing.T) {
-	const shift = 1234567 * time.Second
-	a, b := watching(defaults(), 15*time.Second), watching(defaults(), 15*time.Second)
-	b.now, b.sample.Started = shift, b.sample.Started+shift
-	left, right := eventful(1), eventful(1)
-	leaks := 0
-	for range 2400 { // ten hours
-		a.watch(15*time.Second, left)
-		b.watch(15*time.Second, func(t time.Duration) float64 { return right(t - shift) })
-		var v, u Verdict
-		a.Judge(&v)
-		b.Judge(&u)
-		if v.Leak {
-			leaks++
-			u.Since -= shift
-		}
-		if v != u {
-			t.Fatalf("at %s: %+v, and later %+v", a.now, v, u)
-		}
-	}
-	if leaks == 0 {
-		t.Error("nothing leaked: the test shows little")
-	}
-}
-
-// Growth is the same above any base that is no idle memory's, but for the base.
-func TestGrowthDoesNotDependOnTheBase(t *testing.T) {
-	const base = 17 * gib
-	a, b := watching(defaults(), 15*time.Second), watching(defaults(), 15*time.Second)
-	var never Fullness
-	memory := eventful(2)
-	grew := 0
-	for now := start; now < start+10*time.Hour; now += 15 * time.Second {
-		o := a.sample
-		o.T, o.Full, o.Left = now, &never, 30*gib
-		o.Used = inMiB(memory(now - start))
-		a.Observe(&o)
-		o.Used += base
-		b.Observe(&o)
-		for i := range a.Growths {
-			g, h := a.Growths[i], b.Growths[i]
-			if g.Levels > 0 {
-				grew++
-				h.Base, h.SteadyBase = h.Base-base, h.SteadyBase-base
-			}
-			if g != h {
-				t.Fatalf("at %s: %+v, and %+v", now-start, g, h)
-			}
-		}
-		if a.Leaks() != b.Leaks() || a.Shape != b.Shape || a.Leak.Confidence != b.Leak.Confidence {
-			t.Fatalf("at %s: %+v, and %+v", now-start, a.Leak, b.Leak)
-		}
-	}
-	if grew == 0 {
-		t.Error("nothing grew")
-	}
-}
-
 // Utilisation that is not known is no sign of idleness: a series without it is judged as a busy one.
 func TestUnknownUtilisationIsNotIdleness(t *testing.T) {
 	busy, unknown := watching(defaults(), 15*time.Second), watching(defaults(), 15*time.Second)
