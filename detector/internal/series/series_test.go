@@ -315,13 +315,3 @@ func TestVerdictsAreConsistent(t *testing.T) {
 		}
 	}
 }
-
-func TestObserveAllocatesNothing(t *testing.T) {
-	w := watching(defaults(), 15*time.Second)
-	w.watch(2*time.Hour, eventful(4))
-	memory := eventful(5)
-	var v Verdict
-	if n := testing.AllocsPerRun(2000, func() { w.watch(15*time.Second, memory); w.Judge(&v) }); n > 0 {
-		t.Errorf("%g allocations a sample", n)
-	}
-}
