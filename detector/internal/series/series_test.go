@@ -5,7 +5,6 @@ package series
 
 import (
 	"math/rand/v2"
-	"reflect"
 	"testing"
 	"time"
 
@@ -102,34 +101,6 @@ func TestLeakedMemory(t *testing.T) {
 		if s.Judge(&v); v.Leaked != stat.Of(float64(c.want)) {
 			t.Errorf("%s: %g GiB", c.name, v.Leaked.V/float64(gib))
 		}
-	}
-}
-
-// A new configuration keeps the history, and that of windows that are kept: also where they have
-// another place.
-func TestConfigureKeepsHistory(t *testing.T) {
-	w := watching(defaults(), 5*time.Second)
-	w.watch(time.Hour, leaking(20000, 0, 1))
-	before := w.Scales
-	cfg := defaults()
-	old := w.Windows
-	kept := old[1]
-	cfg.Windows = []time.Duration{30 * time.Minute, cfg.Windows[1], 6 * time.Hour}
-	w.Configure(cfg)
-	if w.Config() != cfg || !reflect.DeepEqual(w.Scales, before) {
-		t.Error("the ladder or the configuration is another one")
-	}
-	if len(w.Windows) != 3 || !reflect.DeepEqual(w.Windows[1], kept) {
-		t.Errorf("%d windows; the one of an hour is lost", len(w.Windows))
-	}
-	for i, n := range []int64{0, kept.Fit().N, 0} {
-		if fit := w.Windows[i].Fit(); fit.N != n || fit.Span != cfg.Windows[i] {
-			t.Errorf("window %d of %s has %d samples, want %d", i, fit.Span, fit.N, n)
-		}
-	}
-	w.watch(time.Minute, steadily(24000))
-	if n := w.Windows[2].Fit().N; n != 12 {
-		t.Errorf("the new one has %d samples after a minute", n)
 	}
 }
 
