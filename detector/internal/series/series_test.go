@@ -229,26 +229,6 @@ func eventful(seed uint64) func(t time.Duration) float64 {
 	}
 }
 
-// Utilisation that is not known is no sign of idleness: a series without it is judged as a busy one.
-func TestUnknownUtilisationIsNotIdleness(t *testing.T) {
-	busy, unknown := watching(defaults(), 15*time.Second), watching(defaults(), 15*time.Second)
-	unknown.sample.SM = stat.Value{}
-	left, right := eventful(3), eventful(3)
-	for range 2400 {
-		busy.watch(15*time.Second, left)
-		unknown.watch(15*time.Second, right)
-		var v, u Verdict
-		busy.Judge(&v)
-		unknown.Judge(&u)
-		if v != u {
-			t.Fatalf("at %s: %+v, and if it is not known %+v", busy.now, v, u)
-		}
-		if unknown.Idle {
-			t.Fatalf("at %s: it is idle", unknown.now)
-		}
-	}
-}
-
 // Whatever the memory does, what is said of it holds together.
 func TestVerdictsAreConsistent(t *testing.T) {
 	for seed := range uint64(8) {
