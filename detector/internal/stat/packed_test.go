@@ -56,33 +56,6 @@ func TestPointsAreKeptAsTheyAre(t *testing.T) {
 	}
 }
 
-// The blocks of a window are kept to the bit.
-func TestBlocksAreKeptAsTheyAre(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	number := func() float64 { return math.Float64frombits(rng.Uint64()&^(1<<62) | 1) } // neither NaN nor infinite
-	var want []Block
-	w := Window{Span: time.Hour}
-	for i := range 3 * MaxBlocks {
-		b := Block{Covered: time.Duration(rng.Int64()), Spikes: rng.Int64N(9)}
-		b.Moments = Moments{1 + rng.Int64N(1e9), time.Duration(rng.Int64()), number(), number(), number(), number(), number()}
-		if i%3 > 0 && i > 0 { // and like the one before
-			y := b.Y
-			b = want[len(want)-1]
-			b.Y, b.From = y, b.From+w.width()
-		}
-		w.open = b
-		if w.n == MaxBlocks-1 {
-			w.pop()
-		}
-		w.push()
-		want = append(want, b)
-		want = want[max(0, len(want)-MaxBlocks+1):]
-		if got := w.closed(nil); !slices.Equal(got, want) {
-			t.Fatalf("block %d: %v\nwant %v", i, got, want)
-		}
-	}
-}
-
 // A window that is restored goes on as it would have.
 func TestWindowIsRestored(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
