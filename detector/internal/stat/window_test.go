@@ -121,25 +121,6 @@ func TestLongSlideDoesNotDrift(t *testing.T) {
 	}
 }
 
-// A series that begins at another time has the very same line, and one with more memory nearly so.
-func TestShiftedSeriesHaveTheSameLine(t *testing.T) {
-	fit := func(at time.Duration, more Bytes) Fit {
-		rng := rand.New(rand.NewPCG(7, 8))
-		w := Window{Span: 10 * time.Minute}
-		for i := range 1000 {
-			w.Add(at+time.Duration(i)*time.Second+time.Duration(rng.Int64N(1e8)), more+Bytes(rng.Int64N(1e10)), time.Second, 0)
-		}
-		return w.Fit()
-	}
-	want := fit(0, 0)
-	if got := fit(start+3, 0); got != want {
-		t.Errorf("later: %+v, want %+v", got, want)
-	}
-	got := fit(0, 1e14)
-	near(t, "slope of more memory", got.Slope.V, want.Slope.V, 1e-6)
-	near(t, "R² of more memory", got.R2.V, want.R2.V, 1e-6)
-}
-
 func TestWindowForgetsWhatIsOutside(t *testing.T) {
 	w := Window{Span: time.Minute}
 	for i := range 100 {
