@@ -100,45 +100,6 @@ func TestVarianceOfTheRate(t *testing.T) {
 	}
 }
 
-// A leak accelerates only where chance does not explain it.
-func TestBendIsSure(t *testing.T) {
-	rng := rand.New(rand.NewPCG(75, 76))
-	for _, c := range []struct {
-		name string
-		f    func(x float64) float64
-		n    int
-		bend bool
-		rate float64 // at the end, in units of high per block; 0: not asked
-	}{
-		{"straight", straight, 96, false, 1},
-		{"straight, with noise", func(x float64) float64 { return x + 0.02*rng.NormFloat64() }, 96, false, 0},
-		{"quadratic", func(x float64) float64 { return x * x }, 96, true, 2},
-		{"quadratic, with noise", func(x float64) float64 { return x*x + 0.02*rng.NormFloat64() }, 96, true, 0},
-		{"a little faster", func(x float64) float64 { return x * (1 + 0.1*x) }, 96, false, 0},
-		{"lost in noise", func(x float64) float64 { return x*x + 0.5*rng.NormFloat64() }, 96, false, 0},
-		{"slows down", func(x float64) float64 { return 1 - math.Exp(-3*x) }, 96, false, 0},
-		{"of few troughs", func(x float64) float64 { return x * x }, 11, false, 0},
-		{"has just begun", func(x float64) float64 { return max(0, 3*x-2) }, 96, false, 0},
-	} {
-		fit := FitTrend(troughs(curve(c.n, 1e5, c.f)))
-		if (fit.Bend > 0) != c.bend || fit.N != c.n {
-			t.Errorf("%s: %+v", c.name, fit)
-		}
-		perBlock := 1e5 * mib / float64(c.n-1) / 10
-		if c.rate > 0 {
-			near(t, c.name+": rate at the end", fit.Rate, c.rate*perBlock, 0.03)
-		}
-		if c.name == "quadratic" {
-			near(t, "bend", fit.Bend, 2*perBlock/float64(c.n-1)/10, 0.03)
-		}
-	}
-	for n := range 4 {
-		if fit := FitTrend(troughs(curve(max(n, 2), 10, straight)[:n])); fit != (Trend{N: n}) {
-			t.Errorf("%d troughs: %+v", n, fit)
-		}
-	}
-}
-
 // Parabolas without noise have the rate and the bend that they are made of, wherever they
 // begin and however the troughs lie.
 func TestParabolaIsExact(t *testing.T) {
@@ -281,6 +242,11 @@ func TestBendIsSoManyErrors(t *testing.T) {
 	}
 	if _, is := bent(11, 1); is {
 		t.Error("eleven troughs are bent")
+	}
+	for n := range 4 {
+		if fit := FitTrend(troughs(curve(max(n, 2), 10, straight)[:n])); fit != (Trend{N: n}) {
+			t.Errorf("%d troughs: %+v", n, fit)
+		}
 	}
 }
 
