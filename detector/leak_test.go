@@ -16,49 +16,6 @@ func exp(s int, high, constant float64) float64 {
 	return high * gib * (1 - math.Exp(-float64(s)/constant))
 }
 
-// The shape of a memory is named, and whether that leaks.
-func TestPatterns(t *testing.T) {
-	rng := rand.New(rand.NewPCG(81, 82))
-	constant := func(int) float64 { return 10 * gib }
-	for _, c := range []struct {
-		name   string
-		memory func(s int) float64
-		sm     func(s int) Value // busy if nil
-		at     int               // the second that is looked at
-		want   Pattern
-	}{
-		{"too young", constant, nil, 200, PatternUnknown},
-		{"constant", constant, nil, 3600, PatternStable},
-		{"nothing computed for ten minutes", constant, func(int) Value { return Of(0) }, 3600, PatternIdle},
-		{"for nine", constant, func(s int) Value { return Of(float64(btoi(s < 3060))) }, 3600, PatternStable},
-		{"utilisation not known", constant, func(int) Value { return Value{} }, 3600, PatternStable},
-		{"a model that loads", func(s int) float64 { return 2*gib + min(float64(s)*8*mib, 20*gib) }, nil, 900, PatternWarmup},
-		{"a cache that fills", func(s int) float64 { return 2*gib + exp(s, 20, 600) }, nil, 1500, PatternWarmup},
-		{"and has filled", func(s int) float64 { return 2*gib + exp(s, 20, 600) }, nil, 50000, PatternPlateau},
-		{"one step", func(s int) float64 { return 10*gib + float64(btoi(s > 2000))*5*gib }, nil, 3600, PatternStep},
-		{"a step down", func(s int) float64 { return 10*gib - float64(btoi(s > 2000))*5*gib }, nil, 3600, PatternStep},
-		{"batches of a minute", func(s int) float64 { return 10*gib + float64(s%60)*100*mib }, nil, 3600, PatternSawtooth},
-		{"requests all the time", func(int) float64 { return 10*gib + float64(rng.IntN(200))*40*mib }, nil, 3600, PatternSawtooth},
-		{"tuning now and then", func(s int) float64 { return 10*gib + float64(btoi(s%100 < 2))*4*gib }, nil, 3600, PatternSpikes},
-		{"twice", func(s int) float64 { return 10*gib + float64(btoi(s == 3000 || s == 3300))*4*gib }, nil, 3600, PatternStable},
-		{"a MiB a second", func(s int) float64 { return 10*gib + leaked(s) }, nil, 3600, PatternLeakLinear},
-		{"for a day", func(s int) float64 { return 10*gib + leaked(s)/2 }, nil, 60000, PatternLeakLinear},
-		{"100 MiB a minute at once", func(s int) float64 { return 10*gib + float64(max(0, s-quiet)/60)*100*mib }, nil, 3600, PatternLeakStaircase},
-		{"under batches", func(s int) float64 { return 10*gib + float64(s%30)*200*mib + leaked(s) }, nil, 3600, PatternLeakCyclic},
-	} {
-		told, last := follow(t, c.at+1, 1, func(s int) Member[int] {
-			m := computing(c.memory)(s)
-			if c.sm != nil {
-				m.SM = c.sm(s)
-			}
-			return m
-		}, nil)
-		if last.Pattern != c.want || len(told) != btoi(c.want.Leaks()) {
-			t.Errorf("%s: %q, want %q; a leak from and to %v", c.name, last.Pattern, c.want, told)
-		}
-	}
-}
-
 // A pattern stays for a minute at least, but for the one that tells a leak.
 func TestPatternsHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(83, 84))

@@ -36,11 +36,13 @@ func TestPatternOfMemory(t *testing.T) {
 		{"too young", steadily(10000), 4 * time.Minute, PatternUnknown},
 		{"constant", steadily(10000), hour, PatternStable},
 		{"jitter of less than a quantum", func(time.Duration) float64 { return 10000 + rng.Float64() }, hour, PatternStable},
+		{"a model that loads", func(t time.Duration) float64 { return 2000 + min(8*t.Seconds(), 20000) }, hour / 4, PatternWarmup},
 		{"a cache that fills", func(t time.Duration) float64 { return 2000 + 20000*(1-math.Exp(-t.Seconds()/600)) }, hour / 2, PatternWarmup},
 		{"and has filled", func(t time.Duration) float64 { return 2000 + 20000*(1-math.Exp(-t.Seconds()/600)) }, 12 * hour, PatternPlateau},
 		{"a step up", func(t time.Duration) float64 { return 10000 + 5000*math.Floor(min(1, t.Hours()*2)) }, hour, PatternStep},
 		{"a step down", func(t time.Duration) float64 { return 20000 - 5000*math.Floor(min(1, t.Hours()*2)) }, hour, PatternStep},
 		{"batches of five minutes", func(t time.Duration) float64 { return 10000 + 6000*every(5*time.Minute)(t) }, hour, PatternSawtooth},
+		{"requests all the time", func(time.Duration) float64 { return 10000 + 40*float64(rng.IntN(200)) }, hour, PatternSawtooth},
 		{"they have ended", func(t time.Duration) float64 {
 			if t > hour {
 				return 10000
@@ -50,6 +52,7 @@ func TestPatternOfMemory(t *testing.T) {
 		{"tuning now and then", spike(2 * time.Minute), hour, PatternSpikes},
 		{"twice an hour", spike(hour / 2), hour - time.Minute, PatternStable},
 		{"a leak", leaking(40000, hour/2, 2), hour, PatternLeakLinear},
+		{"a leak for a day", leaking(10000, hour/2, 0.5), 17 * hour, PatternLeakLinear},
 		{"a leak in jumps", func(t time.Duration) float64 { return 40000 + 200*math.Floor(max(0, t.Minutes()-30)) }, hour, PatternLeakStaircase},
 		{"a leak under batches", func(t time.Duration) float64 { return leaking(20000, hour, 3)(t) + 6000*every(time.Minute)(t) }, 2 * hour, PatternLeakCyclic},
 	} {
