@@ -6,7 +6,6 @@ package detector
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -14,40 +13,6 @@ import (
 // exp is memory that fills up to high GiB with that time constant, in seconds.
 func exp(s int, high, constant float64) float64 {
 	return high * gib * (1 - math.Exp(-float64(s)/constant))
-}
-
-// A pattern stays for a minute at least, but for the one that tells a leak.
-func TestPatternsHold(t *testing.T) {
-	rng := rand.New(rand.NewPCG(83, 84))
-	changes, last, at, used := 0, PatternUnknown, 0, 10.0*gib
-	told, _ := follow(t, 40000, 1, memoryOf(func(s int) float64 {
-		switch s / 1000 % 5 { // now this, now that
-		case 0:
-			used += float64(rng.IntN(10)) * mib
-		case 1:
-			used -= float64(rng.IntN(10)) * mib
-		case 2:
-			used = 10*gib + float64(s%40)*100*mib
-		case 4:
-			used = 10*gib + float64(btoi(s%50 < 3))*4*gib
-		}
-		if s > 30000 {
-			used = 10*gib + float64(max(0, min(s, 35000)-32000))*8*mib
-		}
-		used = max(used, gib)
-		return used
-	}), func(s int, v *Verdict) {
-		if v.Pattern == last {
-			return
-		}
-		if changes++; s-at < 60 && v.Pattern.Leaks() == last.Leaks() {
-			t.Errorf("second %d: %q for %d s, then %q", s, last, s-at, v.Pattern)
-		}
-		last, at = v.Pattern, s
-	})
-	if changes < 10 || len(told) == 0 {
-		t.Errorf("only %d changes, leaks %v: the test shows little", changes, told)
-	}
 }
 
 // A leak of a MiB a second for 40 minutes after a quiet hour, and what comes then. It is told within 12
