@@ -105,36 +105,6 @@ func TestLeakNearTheCapacity(t *testing.T) {
 	}
 }
 
-// A program that never uses the multiprocessors may load for an hour; after that it leaks.
-func TestGrowthWithoutComputeIsALoad(t *testing.T) {
-	for _, c := range []struct {
-		rate float64 // MiB/s, from 10 GiB on
-		sm   Value
-		by   [2]int // seconds of growth between which it is told
-	}{
-		{10, Of(0.5), [2]int{300, 900}},
-		{10, Value{}, [2]int{300, 900}},
-		{10, Of(0), [2]int{1200, 3900}},
-		{15, Of(0), [2]int{1200, 3900}},
-	} {
-		d, found := newDomain(t), 0
-		for s := 0; found == 0 && s < quiet+4000; s++ {
-			m := proc(1, 10*gib+c.rate*leaked(s))
-			m.SM = c.sm
-			j := show(t, d, frame(s, gib, m))
-			if j.Device.Leak && s < quiet+c.by[0] {
-				t.Fatalf("%+v: the GPU leaks after %d s", c, s-quiet)
-			}
-			if j.Members[0].Leak {
-				found = s - quiet
-			}
-		}
-		if found < c.by[0] || found > c.by[1] {
-			t.Errorf("%+v: told after %d s", c, found)
-		}
-	}
-}
-
 // Muted in the middle of a leak there is none, and what was seen is not forgotten.
 func TestMuteHidesALeak(t *testing.T) {
 	mute := false
