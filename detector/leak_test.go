@@ -79,32 +79,6 @@ func TestGapIsNoPause(t *testing.T) {
 	}
 }
 
-// Near the capacity an allocator empties its cache before it fails, and goes on: that gives nothing back.
-// But what is not in use any more is not leaked.
-func TestLeakNearTheCapacity(t *testing.T) {
-	const begins = 3600
-	for _, c := range []struct {
-		name string
-		high float64 // from 40 GiB to that, and then 30 GiB
-		held [2]int
-	}{{"there", 78 * gib, [2]int{600, 1200}}, {"there is room", 60 * gib, [2]int{0, 20}}} {
-		full := begins + int((c.high-40*gib)/(8*mib))
-		told, _ := follow(t, 14400, 1, memoryOf(func(s int) float64 {
-			if s >= full {
-				return 30 * gib
-			}
-			return 40*gib + float64(max(0, s-begins))*8*mib
-		}), func(s int, v *Verdict) {
-			if s >= full && v.Leaked.V > 30*gib {
-				t.Fatalf("%s: %g GiB are leaked of 30 GiB", c.name, v.Leaked.V/gib)
-			}
-		})
-		if len(told) != 2 || told[1]-full < c.held[0] || told[1]-full > c.held[1] {
-			t.Errorf("%s: %v, full at %d", c.name, told, full)
-		}
-	}
-}
-
 // Muted in the middle of a leak there is none, and what was seen is not forgotten.
 func TestMuteHidesALeak(t *testing.T) {
 	mute := false
