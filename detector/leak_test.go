@@ -147,29 +147,6 @@ func TestReconfigureInTheMiddleOfALeak(t *testing.T) {
 	}
 }
 
-// What a leak under cycles has retained, and the lower envelope, do not swing with the cycles.
-func TestCyclesDoNotSwingWhatIsLeaked(t *testing.T) {
-	const begins = 3600
-	lost, trough, seen := 0.0, 0.0, 0
-	follow(t, 4*3600, 1, memoryOf(func(s int) float64 {
-		return 20*gib + float64(s%120)*40*mib + float64(max(0, s-begins))*mib
-	}), func(s int, v *Verdict) {
-		if !v.Leak {
-			return
-		}
-		if v.Leaked.V < lost-2*mib || v.Trough.V < trough-2*mib {
-			t.Fatalf("second %d: %.0f MiB leaked after %.0f, trough at %.0f after %.0f", s, v.Leaked.V/mib, lost/mib, v.Trough.V/mib, trough/mib)
-		}
-		if all := float64(s-begins) * mib; v.Leaked.V > 1.1*all+512*mib {
-			t.Fatalf("second %d: %.0f MiB leaked of %.0f", s, v.Leaked.V/mib, all/mib)
-		}
-		lost, trough, seen = v.Leaked.V, v.Trough.V, seen+1
-	})
-	if seen < 3600 || lost < 0.8*float64(3*3600)*mib {
-		t.Errorf("a leak in %d seconds, %.0f MiB in the end", seen, lost/mib)
-	}
-}
-
 // A load that was given back is no reason to overlook a leak a day later.
 func TestLeakLongAfterALoad(t *testing.T) {
 	for _, held := range []int{1200, 7200, 8 * 3600} {
