@@ -68,16 +68,3 @@ func TestWithheld(t *testing.T) {
 		}
 	}
 }
-
-func TestWithheldNothing(t *testing.T) {
-	for name, used := range map[string]func(s int) float64{
-		"flat":     func(int) float64 { return 10 * gib },
-		"sawtooth": func(s int) float64 { return 10*gib + float64(s%300)*10*mib },
-	} {
-		follow(t, 7200, 1, memoryOf(used), func(s int, v *Verdict) {
-			if s > 3600 && v.Withheld != WithheldNone {
-				t.Fatalf("%s: second %d: withheld because of %s", name, s, v.Withheld)
-			}
-		})
-	}
-}
