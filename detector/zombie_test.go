@@ -97,48 +97,6 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// Who is unkillable or gone computes nothing, also where utilisation is not known; who is an orphan may.
-func TestZombieWithoutUtilisation(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(m *Member[int], s int)
-		at     int
-	}{
-		"unkillable":               {func(m *Member[int], _ int) { m.State = StateUnkillable }, 600},
-		"unkillable from a moment": {func(m *Member[int], s int) { m.State = ProcState(1 + btoi(s >= 900)) }, 1500},
-		"gone":                     {func(m *Member[int], _ int) { m.State, m.CPU = StateGone, Value{} }, 600},
-		"state not known at times": {func(m *Member[int], s int) { m.State = ProcState(2 * btoi(s%20 < 19)) }, 600},
-		"unkillable, then gone": {func(m *Member[int], s int) {
-			if m.State = StateUnkillable; s >= 300 {
-				m.State, m.CPU = StateGone, Value{}
-			}
-		}, 600},
-		"utilisation known at times": {func(m *Member[int], s int) {
-			if m.State = StateUnkillable; s%30 > 0 {
-				m.SM = Of(0)
-			}
-		}, 600},
-		"orphan":                             {func(m *Member[int], _ int) { m.State = StateOrphaned }, -1},
-		"alive":                              {func(m *Member[int], _ int) { m.State = StateAlive }, -1},
-		"orphan that is unkillable at times": {func(m *Member[int], s int) { m.State = ProcState(3 - btoi(s%50 == 0)) }, -1},
-		"unkillable but for seconds":         {func(m *Member[int], s int) { m.State = ProcState(2 - btoi(s%300 == 299)) }, -1},
-		"uses a processor":                   {func(m *Member[int], s int) { m.State, m.CPU.V = StateUnkillable, float64(s)*0.005 }, -1},
-		"processor not known":                {func(m *Member[int], _ int) { m.State, m.CPU = StateUnkillable, Value{} }, -1},
-		"computes at times": {func(m *Member[int], s int) {
-			if m.State = StateUnkillable; s%300 == 0 {
-				m.SM = Of(0.5)
-			}
-		}, -1},
-	} {
-		patterns := idle(t, func(m *Member[int], s int) {
-			m.SM = Value{}
-			c.change(m, s)
-		})
-		if at := first(patterns, PatternZombie); at != c.at {
-			t.Errorf("%s: zombie from second %d on, want %d", name, at, c.at)
-		}
-	}
-}
-
 func TestZombieThatComputesIsNone(t *testing.T) {
 	patterns := idle(t, func(m *Member[int], s int) { m.SM = Of(0.01 * float64(btoi(s == 2000))) })
 	for s, zombie := range map[int]bool{1999: true, 2000: false, 2599: false, 2600: true} {

@@ -58,6 +58,11 @@ func TestActivity(t *testing.T) {
 		{"unkillable, and unknown for a moment", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(state(10, StateUnknown), func(f *fact) { f.sm = none }), state(30, StateUnkillable)}, 30, 1, 1},
 		{"killable again, with utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), still(30)}, 30, 1, -1},
 		{"killable again, without utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(still(30), func(f *fact) { f.sm = none })}, -1, 1, -1},
+		{"unkillable, and utilisation is known at times", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), state(30, StateUnkillable)}, 30, 1, 1},
+		{"unkillable, then gone, without utilisation", []fact{with(state(1, StateUnkillable), func(f *fact) { f.sm = none }), with(state(30, StateGone), func(f *fact) { f.sm, f.cpu = none, none })}, 30, 1, 1},
+		{"unkillable, and it computes", []fact{state(1, StateUnkillable), with(state(30, StateUnkillable), func(f *fact) { f.sm = stat.Of(0.5) })}, 30, 30, 30},
+		{"unkillable, and it uses a processor", []fact{state(1, StateUnkillable), with(state(30, StateUnkillable), func(f *fact) { f.cpu.V++ })}, 30, 30, 1},
+		{"unkillable, without processor time", []fact{with(state(1, StateUnkillable), func(f *fact) { f.cpu = none })}, -1, -1, -1},
 		{"an orphan, without utilisation", []fact{with(state(1, StateOrphaned), func(f *fact) { f.sm = none })}, -1, -1, -1},
 		{"gone: it uses no more", []fact{still(1), with(state(30, StateGone), func(f *fact) { f.sm, f.cpu = none, none }), with(state(60, StateGone), func(f *fact) { f.sm, f.cpu = none, none })}, 60, 1, 30},
 	} {
