@@ -51,6 +51,7 @@ func TestActivity(t *testing.T) {
 		{"it has exited, and holds nothing", []fact{still(1), state(30, StateZombieProcess)}, -1, 1, -1},
 
 		{"an orphan", []fact{still(1), state(30, StateOrphaned), state(60, StateOrphaned)}, 60, 1, 30},
+		{"an orphan that is unkillable at times", []fact{still(1), state(30, StateOrphaned), state(40, StateUnkillable), state(60, StateOrphaned)}, 60, 1, 30},
 		{"adopted again", []fact{still(1), state(30, StateOrphaned), still(60)}, 60, 1, -1},
 		{"unknown for a moment", []fact{still(1), state(30, StateOrphaned), state(40, StateUnknown), state(60, StateOrphaned)}, 60, 1, 30},
 		{"an orphan of which nothing was known for long", []fact{state(1, StateOrphaned), state(2+gap, StateOrphaned)}, 2 + gap, 2 + gap, 2 + gap},
