@@ -137,33 +137,14 @@ func TestZombieIsWhatIsLeftOfAJob(t *testing.T) {
 		"others run another each": {func(s int) []Member[int] {
 			return ungrouped(job(s), func(key int) string { return string(rune('a' + key)) })
 		}, -1},
-		"a pool shrinks, for want of work": {func(s int) []Member[int] {
-			return ranks(s, ends, ever, ends+300, ends+300, ends+300)
-		}, -1},
-		"of a pool one works on for a while": {func(s int) []Member[int] { return ranks(s, ends+400, ever, ends, ends, ends) }, -1},
-		"a pool is taken down one by one":    {func(s int) []Member[int] { return ranks(s, ends, ever, ends-90, ends-45, ends) }, -1},
-		"two are left":                       {func(s int) []Member[int] { return ranks(s, ends, ever, ends, ends, ever) }, -1},
-		"all of them idle":                   {func(s int) []Member[int] { return ranks(s, ends, ever, ever, ever, ever) }, -1},
-		"its workers ended, it had waited for them": {func(s int) []Member[int] {
-			all := job(s)
-			if s > 300 {
-				all[0].SM = Of(0)
-			}
-			return all
-		}, -1},
+		"two are left":     {func(s int) []Member[int] { return ranks(s, ends, ever, ends, ends, ever) }, -1},
+		"all of them idle": {func(s int) []Member[int] { return ranks(s, ends, ever, ever, ever, ever) }, -1},
 		"a worker was made anew": {func(s int) []Member[int] {
 			all := job(s)
 			if s > ends {
 				fresh := ranks(s, 0, ever)[0]
 				fresh.Key, fresh.Started = 9, second(ends)
 				all = append(all, fresh)
-			}
-			return all
-		}, -1},
-		"helpers that never computed": {func(s int) []Member[int] {
-			all := job(s)
-			for i := range all[1:] {
-				all[1+i].SM = Of(0)
 			}
 			return all
 		}, -1},
