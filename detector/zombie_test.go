@@ -182,25 +182,19 @@ func TestEndsOfOneFrameTellTheSame(t *testing.T) {
 // A pool of workers of a pod. A worker computes until it ends, 5 minutes after its start, and the next
 // one begins; the one of key 0 computes for 2 minutes and stays.
 type crew struct {
-	parent bool                // the one of key 0 is the first of all
-	held   func(n int) float64 // GiB of the n-th worker; that of key 0 if nil
-	idle   func(n int) bool    // the n-th worker never computes
-	most   int                 // workers after the one of key 0; any number if 0
-	again  int                 // second in which the one of key 0 computes again
+	held  func(n int) float64 // GiB of the n-th worker; that of key 0 if nil
+	again int                 // second in which the one of key 0 computes again
 }
 
 func (c *crew) members(s int) (all []Member[int]) {
 	worker := func(key, from int) Member[int] {
 		return Member[int]{Key: key, Group: "ml/pool", Used: Of(4 * gib), Started: second(from), SM: Of(0.5), CPU: Of(100), State: StateAlive}
 	}
-	begins := 310 * btoi(!c.parent) // of the one of key 0: after the first worker
-	if n := s / 300; s%300 < 290 && (c.most == 0 || n <= c.most) {
+	const begins = 310 // of the one of key 0: after the first worker
+	if n := s / 300; s%300 < 290 {
 		m := worker(1+n, 300*n)
 		if c.held != nil {
 			m.Used = Of(c.held(n) * gib)
-		}
-		if c.idle != nil && c.idle(n) {
-			m.SM = Of(0)
 		}
 		all = append(all, m)
 	}
@@ -221,16 +215,9 @@ func TestWorkerThatIsForgotten(t *testing.T) {
 		crew
 		at int
 	}{
-		"forgotten":               {crew{}, fifth},
-		"of nearly their size":    {crew{held: func(int) float64 { return 4.3 }}, fifth},
-		"computes again":          {crew{again: 1600}, 3300 - 10},
-		"five others":             {crew{most: 6}, fifth},
-		"four others":             {crew{most: 5}, -1},
-		"the parent of all":       {crew{parent: true}, -1},
-		"others are smaller":      {crew{held: func(int) float64 { return 3.5 }}, -1},
-		"others are larger":       {crew{held: func(int) float64 { return 4.5 }}, -1},
-		"others do not compute":   {crew{idle: func(n int) bool { return n > 1 }}, -1},
-		"each second one is like": {crew{held: func(n int) float64 { return float64(1+n%2) * 4 }}, -1},
+		"forgotten":          {crew{}, fifth},
+		"computes again":     {crew{again: 1600}, 3300 - 10},
+		"others are smaller": {crew{held: func(int) float64 { return 3.5 }}, -1},
 	} {
 		if at := first(patternsOf(t, 3600, c.members), PatternZombie); at != c.at {
 			t.Errorf("%s: zombie from second %d on, want %d", name, at, c.at)
