@@ -242,24 +242,6 @@ func TestUnreleasedChurn(t *testing.T) {
 	}
 }
 
-// Of a crowd that ends at once the largest are named, and of more than are named one after the other
-// the first ones.
-func TestUnreleasedIsBounded(t *testing.T) {
-	var sizes, same []float64
-	var at, later []int
-	for key := range 40 {
-		sizes, at = append(sizes, float64(key+1)/16), append(at, gone)
-		same, later = append(same, 1), append(later, 100*(key+1))
-	}
-	if got, want := spans(play(t, newDomain(t), 0, 1000, 1, leave(sizes, at)), 1), "660-1000 40:2.5 39:2.44 38:2.38 37:2.31 36:2.25 35:2.19 34:2.12 33:2.06"; got != want {
-		t.Errorf("a crowd: %q, want %q", got, want)
-	}
-	all := play(t, newDomain(t), 0, 4400, 1, leave(same, later))
-	if got, want := all[len(all)-1], "1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1"; got != want {
-		t.Errorf("one after the other: %q, want %q", got, want)
-	}
-}
-
 func TestUnreleasedGoesWithAReset(t *testing.T) {
 	for _, reason := range []Reason{ReasonDeviceReset, ReasonRepartition} {
 		d := newDomain(t)
