@@ -794,16 +794,3 @@ func TestPatternOfALeakEndsWithItsProcess(t *testing.T) {
 		}
 	}
 }
-
-// A life that grows steadily and stands still at the top for the last sixth of it filled the memory all
-// the same.
-func TestLivesThatEndAtTheTop(t *testing.T) {
-	for top := 760; top <= 890; top += 26 {
-		p := filling(80*gib, 20*gib, 900)
-		p.lives, p.sm = 5, func(int) Value { return Of(0.9) }
-		p.memory = func(_, s int) float64 { return 20*gib + 59*gib*min(1, float64(s)/float64(top)) }
-		if len(p.run(t, newDomain(t), nil).lives) == 0 {
-			t.Errorf("at the top after %d of 900 s: no crash loop", top)
-		}
-	}
-}
