@@ -146,19 +146,3 @@ func TestReconfigureInTheMiddleOfALeak(t *testing.T) {
 		t.Errorf("less than the least growth: %+v", j.Members[0])
 	}
 }
-
-// A load that was given back is no reason to overlook a leak a day later.
-func TestLeakLongAfterALoad(t *testing.T) {
-	for _, held := range []int{1200, 7200, 8 * 3600} {
-		begins := held + 24*3600
-		told, _ := follow(t, begins+3600, 2, memoryOf(func(s int) float64 {
-			if s < held {
-				return 60 * gib
-			}
-			return 5*gib + float64(max(0, s-begins))*100/60*mib
-		}), nil)
-		if len(told) != 1 || told[0] < begins || told[0] > begins+1200 {
-			t.Errorf("60 GiB for %d s, a quiet day and a leak from %d on: found %v", held, begins, told)
-		}
-	}
-}
