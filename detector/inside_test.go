@@ -78,25 +78,6 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// TestInsideSurvivesARestart saves in the middle of a leak that only a probe shows.
-func TestInsideSurvivesARestart(t *testing.T) {
-	at := func(s int) parts { return parts{30_500, 30_000, 20_000 + float64(max(0, s-1200))} }
-	whole := newDomain(t)
-	for s := 1; s < 5000; s += 5 {
-		probed(t, whole, s, at(s))
-	}
-	again := newDomain(t)
-	if err := again.Restore(whole.Save(nil), anyone); err != nil {
-		t.Fatal(err)
-	}
-	for s := 5001; s < 7200; s += 5 {
-		a, b := probed(t, whole, s, at(s)), probed(t, again, s, at(s))
-		if v, w := &a.Members[0].Verdict, &b.Members[0].Verdict; !v.Leak || *v != *w {
-			t.Fatalf("second %d: %+v, restored %+v", s, v, w)
-		}
-	}
-}
-
 // TestInsideAfterALongPause goes on from a state after a quarter of an hour. The pages of probes are found some seconds
 // later: until then what is inside is as it was. A process that had told nothing for long is judged by its memory at once.
 func TestInsideAfterALongPause(t *testing.T) {
