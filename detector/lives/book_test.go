@@ -57,6 +57,10 @@ func TestCeiling(t *testing.T) {
 		{"one that had settled", []Life{ran(1, 100), with(ran(2, 200), func(l *Life) { l.Lasted, l.Risen = 1000, 800 })}, 200, 2},
 		{"a spike", []Life{ran(1, 100), with(ran(2, 100), func(l *Life) { l.Peak = 300 })}, 110, 2},
 		{"the ranks of one run", []Life{with(ran(1, 100), func(l *Life) { l.Lasted = 900 }), with(ran(1, 120), func(l *Life) { l.Lasted = 600 }), with(ran(1, 110), func(l *Life) { l.Lasted = 700 })}, 120, 1},
+		{"two runs of two ranks that end together", []Life{
+			with(ran(1, 100), func(l *Life) { l.Lasted = 4 * 3600 }), with(ran(1, 100), func(l *Life) { l.Lasted = 2 * 3600 }),
+			with(ran(1, 100), func(l *Life) { l.Lasted = 4*3600 + 1 }), with(ran(1, 100), func(l *Life) { l.Lasted = 2*3600 + 1 }),
+		}, 100, 2},
 		{"one too short to have a height", []Life{ran(1, 0)}, 0, 0},
 		{"one that is long ago", []Life{ran(-60, 300), ran(1, 100)}, 100, 1},
 	} {
