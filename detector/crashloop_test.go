@@ -662,32 +662,6 @@ func TestProgramHasNoSum(t *testing.T) {
 	}
 }
 
-// Who starts a job again after an hour may have mended it: it is told again once it grows as the ones
-// before did, and not at all if it does not.
-func TestCrashLoopWithLongPauses(t *testing.T) {
-	const lasts, pause = 1500, 3600
-	for _, mended := range []bool{false, true} {
-		p := filling(80*gib, 10*gib, lasts)
-		fill := p.memory
-		p.bare, p.lives, p.step, p.pause = true, 4, 4, constant(pause)
-		p.memory = func(n, s int) float64 {
-			if mended && n == 3 {
-				s = min(s, 200) // at which an eighth of what the others gained has come
-			}
-			return fill(n, s)
-		}
-		all := p.run(t, newDomain(t), nil)
-		near := func(at, want int) bool { return at > want-60 && at < want+120 }
-		third, fourth, n := 2*(lasts+pause), 3*(lasts+pause), len(all.changes)
-		switch {
-		case mended && (n < 2 || !near(all.changes[n-1], third+lasts+600)):
-			t.Errorf("mended: the verdict changed at %v; the third life ended at %d", all.changes, third+lasts)
-		case !mended && (n < 2 || !near(all.changes[n-2], fourth+lasts/4) || !near(all.changes[n-1], fourth+lasts+600)):
-			t.Errorf("the verdict changed at %v; the fourth life began at %d", all.changes, fourth)
-		}
-	}
-}
-
 // Where nobody comes in place of the last life, or only who is no next one, it is told for no longer than a
 // pod may be away, and that long beside the time that the next one has.
 func TestCrashLoopThatIsGivenUp(t *testing.T) {
