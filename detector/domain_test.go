@@ -47,18 +47,6 @@ func TestSteadyLeakIsFoundAndForecast(t *testing.T) {
 	}
 }
 
-// What nobody owns can leak, and who does not has no part in it.
-func TestMemoryThatNobodyHoldsCanLeak(t *testing.T) {
-	d := newDomain(t)
-	var j *Judgement[int]
-	for s := range quiet + 3600 {
-		j = show(t, d, frame(s, round(2*gib+leaked(s)), proc(1, 10*gib)))
-	}
-	if !j.Residual.Leak || !j.Device.Leak || j.Members[0].Leak || j.Members[0].Share.OK {
-		t.Errorf("residual %t, device %t, member %t", j.Residual.Leak, j.Device.Leak, j.Members[0].Leak)
-	}
-}
-
 // The growth of a device is split among the processes that leak, and the one that does not has no
 // part in it.
 func TestGrowthIsSplit(t *testing.T) {
