@@ -77,15 +77,6 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-func TestZombieThatComputesIsNone(t *testing.T) {
-	patterns := idle(t, func(m *Member[int], s int) { m.SM = Of(0.01 * float64(btoi(s == 2000))) })
-	for s, zombie := range map[int]bool{1999: true, 2000: false, 2599: false, 2600: true} {
-		if (patterns[s] == PatternZombie) != zombie {
-			t.Errorf("second %d: %s", s, patterns[s])
-		}
-	}
-}
-
 // A process that leaks is a leak, whoever will use it again.
 func TestLeakIsNoZombie(t *testing.T) {
 	for rate, want := range map[float64]Pattern{mib: PatternLeakLinear, 0: PatternZombie} {
