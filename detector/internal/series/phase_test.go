@@ -302,17 +302,3 @@ func TestALeakThatWasGivenBackStaysOver(t *testing.T) {
 		t.Errorf("leaks: %t, begun anew %d times", w.Leaks(), began)
 	}
 }
-
-// A leak that stops is over after a while.
-func TestALeakThatStopsIsCleared(t *testing.T) {
-	w := watching(defaults(), 5*time.Second)
-	w.watch(90*time.Minute, leaking(20000, time.Hour, 4))
-	if !w.Leaks() {
-		t.Fatal("no leak that could stop")
-	}
-	level := float64(w.Used / mib)
-	w.watch(3*time.Hour, steadily(level))
-	if w.Leaks() {
-		t.Error("three hours after it stopped it leaks")
-	}
-}
