@@ -282,23 +282,3 @@ func TestALeakFromItsBeginToItsEnd(t *testing.T) {
 		}
 	}
 }
-
-// A leak that was given back is over, though wide blocks have not seen the fall yet.
-func TestALeakThatWasGivenBackStaysOver(t *testing.T) {
-	w := watching(defaults(), 15*time.Second)
-	w.watch(10*time.Hour, leaking(20000, time.Hour, 1))
-	if !w.Leaks() {
-		t.Fatal("no leak to give back")
-	}
-	before, began := true, 0
-	w.look = func() {
-		if w.Leaks() && !before {
-			began++
-		}
-		before = w.Leaks()
-	}
-	w.watch(3*time.Hour, steadily(30000)) // 22 GiB of 32 are given back
-	if w.Leaks() || began > 0 {
-		t.Errorf("leaks: %t, begun anew %d times", w.Leaks(), began)
-	}
-}
