@@ -100,23 +100,6 @@ func TestPatternOfAGPUThatGrows(t *testing.T) {
 	}
 }
 
-// A pool of which each worker lives too short to show a leak leaks as a whole.
-func TestGroupSumsItsMembers(t *testing.T) {
-	d := newDomain(t)
-	var j *Judgement[int]
-	last := quiet + 3600
-	for s := range last + 1 {
-		j = show(t, d, frame(s, gib, shortWorkers(s)...))
-	}
-	if len(j.Groups) != 1 || j.Groups[0].Group != "ml/pool" || j.Groups[0].Used != 3*round(gib+leaked(last)/3) {
-		t.Fatalf("groups %+v", j.Groups)
-	}
-	g := j.Groups[0]
-	if !g.Leak || math.IsInf(g.SecondsToOOM.V, 0) || !j.Device.Leak || g.SecondsToOOM != j.Device.SecondsToOOM {
-		t.Errorf("a pool of short workers that grows as a whole: %+v; the device: %+v", g.Verdict, j.Device)
-	}
-}
-
 // shortWorkers are three workers that are made anew every 5 minutes, and hold more each time.
 func shortWorkers(s int) (all []Member[int]) {
 	for w := range 3 {
