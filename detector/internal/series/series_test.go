@@ -4,7 +4,6 @@
 package series
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -207,24 +206,5 @@ func TestSparseSamples(t *testing.T) {
 	w.watch(2*time.Minute, steadily(20000))
 	if w.watch(2*time.Minute, steadily(10000)); w.Total != 1 {
 		t.Errorf("%d spikes", w.Total)
-	}
-}
-
-// eventful is memory that does a bit of everything: noise, a load, a leak, a fall, cycles, a full memory.
-func eventful(seed uint64) func(t time.Duration) float64 {
-	rng := rand.New(rand.NewPCG(seed, 7))
-	walk := 0.0
-	return func(t time.Duration) float64 {
-		walk += 3 * rng.NormFloat64()
-		v := 20000 + walk
-		switch at := t % (3 * time.Hour); {
-		case at < 40*time.Minute:
-			v += 5000 * float64(t%(3*time.Minute)) / float64(3*time.Minute)
-		case at < 110*time.Minute:
-			v += 13 * (at - 40*time.Minute).Seconds()
-		case at < 130*time.Minute:
-			v += 30000
-		}
-		return min(v, 81000)
 	}
 }
