@@ -21,53 +21,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-func TestProcesses(t *testing.T) {
-	n := NewNode(2)
-	n.Clock = n.Epoch.Add(10 * time.Second)
-	g := &n.GPUs[0]
-	for pid := range uint32(3000) {
-		g.Processes = append(g.Processes, Process{PID: 1000 + pid, Memory: Ramp{Base: uint64(pid) << 10, Rate: float64(pid)}})
-	}
-	g.Processes = append(g.Processes,
-		Process{PID: 1000, List: Graphics, Memory: Constant(5 * GiB)}, // of the compute list too: summed once
-		Process{PID: 1, List: MPS, Memory: Constant(NotAvailable)},
-		Process{PID: 2, List: MPS, Memory: Constant(GiB)})
-	r := start(t, n)
-	d := r.device(0)
-	compute, ret := d.GetComputeRunningProcesses()
-	ok(t, "compute", ret)
-	same(t, "compute processes", len(compute), 3000)
-	for i, p := range compute {
-		want := nvml.ProcessInfo{
-			Pid: 1000 + uint32(i), UsedGpuMemory: uint64(i)<<10 + 10*uint64(i),
-			GpuInstanceId: math.MaxUint32, ComputeInstanceId: math.MaxUint32,
-		}
-		if p != want {
-			t.Fatalf("process %d: got %+v, want %+v", i, p, want)
-		}
-	}
-	graphics, ret := d.GetGraphicsRunningProcesses()
-	ok(t, "graphics", ret)
-	same(t, "graphics", fmt.Sprint(graphics), fmt.Sprintf("[{1000 %d %d %d}]", 5*GiB, uint32(math.MaxUint32), uint32(math.MaxUint32)))
-	mps, ret := d.GetMPSComputeRunningProcesses()
-	ok(t, "MPS", ret)
-	same(t, "not available", mps[0].UsedGpuMemory, uint64(NotAvailable))
-	checkMemory(t, n, d, 0)
-	detail, ret := d.GetRunningProcessDetailList()
-	ok(t, "details", ret)
-	same(t, "details", detail.NumProcArrayEntries, 3000)
-
-	none, ret := r.device(1).GetComputeRunningProcesses()
-	ok(t, "no processes", ret)
-	same(t, "no processes", len(none), 0)
-
-	g.Processes = g.Processes[:2]
-	r.write()
-	compute, ret = d.GetComputeRunningProcesses()
-	ok(t, "after exits", ret)
-	same(t, "after exits", len(compute), 2)
-}
-
 func TestRampRunsWithTheClock(t *testing.T) {
 	n := NewNode(1)
 	n.Epoch, n.Speed = time.Now().Add(-time.Minute), 1000
@@ -83,38 +36,6 @@ func TestRampRunsWithTheClock(t *testing.T) {
 	same(t, "memory that shrank", p[1].UsedGpuMemory, 0)
 	saw := Ramp{Base: 100, Rate: 10, Period: 4 * time.Second}
 	same(t, "sawtooth", []uint64{saw.At(0), saw.At(3 * time.Second), saw.At(4 * time.Second), saw.At(9 * time.Second)}, []uint64{100, 130, 100, 110})
-}
-
-func TestProcessUtilization(t *testing.T) {
-	n := NewNode(2)
-	n.Clock = time.Unix(1_800_000_000, 0)
-	g := &n.GPUs[0]
-	old := time.Unix(1_799_999_000, 0)
-	g.Processes = []Process{{PID: 7, Utilization: &Utilization{SM: 91, Memory: 12, Encoder: 3, Decoder: 4}}}
-	g.Samples = []Sample{{PID: 8, Stamp: old, Utilization: Utilization{SM: 250}}, {PID: 9, Age: 5 * time.Second}}
-	r := start(t, n)
-	d := r.device(0)
-	now := uint64(n.Clock.UnixMicro())
-	all := []nvml.ProcessUtilizationSample{
-		{Pid: 7, TimeStamp: now, SmUtil: 91, MemUtil: 12, EncUtil: 3, DecUtil: 4},
-		{Pid: 8, TimeStamp: uint64(old.UnixMicro()), SmUtil: 250},
-		{Pid: 9, TimeStamp: now - 5_000_000},
-	}
-	got[[]nvml.ProcessUtilizationSample](t, "all")(d.GetProcessUtilization(0))(all)
-	got[[]nvml.ProcessUtilizationSample](t, "newer")(d.GetProcessUtilization(all[1].TimeStamp))([]nvml.ProcessUtilizationSample{all[0], all[2]})
-	_, ret := d.GetProcessUtilization(now)
-	is(t, "none newer", ret, nvml.ERROR_NOT_FOUND)
-	_, ret = r.device(1).GetProcessUtilization(0)
-	is(t, "none at all", ret, nvml.ERROR_NOT_FOUND)
-	n.Faults = []Fault{Race("nvmlDeviceGetProcessUtilization")}
-	r.write()
-	// go-nvml v0.13.3-0 cuts its buffer to the count that the driver asks for: a panic that its callers have to expect.
-	defer func() {
-		if recover() == nil {
-			t.Error("go-nvml survives samples that arrive between count and fill: this remark is out of date")
-		}
-	}()
-	_, _ = d.GetProcessUtilization(0)
 }
 
 func TestFaults(t *testing.T) {
@@ -236,99 +157,6 @@ func TestThreadsOfAnEndedProcess(t *testing.T) {
 		same(t, "violations", r.log().Violations, violations)
 		ok(t, "Shutdown", r.nvml.Shutdown())
 	}
-}
-
-func TestMIG(t *testing.T) {
-	n := NewNode(3)
-	n.Clock = n.Epoch
-	g := &n.GPUs[2]
-	g.Partition("3g.40gb", "1g.10gb", "1g.10gb")
-	g.MIG.Instances[0].Devices = []MIGDevice{ // two compute instances share one memory
-		{Index: 0, ComputeInstance: 0, UUID: "MIG-00000000-aaaa", Slices: 1, Multiprocessors: 20},
-		{Index: 4, ComputeInstance: 1, UUID: "MIG-00000000-bbbb", Slices: 2, Multiprocessors: 40},
-	}
-	g.Processes = []Process{
-		{PID: 11, Memory: Constant(GiB), Instance: &Instance{GPU: 1, Compute: 0}},
-		{PID: 12, Memory: Constant(2 * GiB), Instance: &Instance{GPU: 1, Compute: 1}},
-		{PID: 13, Memory: Constant(3 * GiB), Instance: &Instance{GPU: 3, Compute: 0}},
-	}
-	r := start(t, n)
-	d := r.device(2)
-	got[[2]any](t, "mode")(pair(d.GetMigMode()))([2]any{1, 1})
-	got[int](t, "most devices")(d.GetMaxMigDeviceCount())(7)
-	_, _, ret := r.device(1).GetMigMode()
-	is(t, "a GPU without MIG", ret, nvml.ERROR_NOT_SUPPORTED)
-	_, ret = r.device(0).GetMigDeviceHandleByIndex(0)
-	is(t, "a GPU with MIG off", ret, nvml.ERROR_NOT_SUPPORTED)
-	_, ret = d.GetMigDeviceHandleByIndex(5)
-	is(t, "no MIG device", ret, nvml.ERROR_NOT_FOUND)
-	checkMIGLimits(t, d)
-	checkMemory(t, n, d, 2)
-	for _, i := range g.MIG.Instances {
-		for _, m := range i.Devices {
-			checkMIGDevice(t, n, d, i, m)
-		}
-	}
-	all, ret := d.GetComputeRunningProcesses()
-	ok(t, "processes", ret)
-	same(t, "processes", fmt.Sprint(all), fmt.Sprintf("[{11 %d 1 0} {12 %d 1 1} {13 %d 3 0}]", GiB, 2*GiB, 3*GiB))
-	byUUID, ret := r.nvml.DeviceGetHandleByUUID("MIG-00000000-bbbb")
-	ok(t, "by UUID", ret)
-	g.MIG.Instances = g.MIG.Instances[1:]
-	r.write()
-	_, ret = byUUID.GetMemoryInfo()
-	is(t, "a destroyed MIG device", ret, nvml.ERROR_INVALID_ARGUMENT)
-}
-
-// checkMIGLimits checks what a GPU in MIG mode does not say.
-func checkMIGLimits(t *testing.T, d nvml.Device) {
-	_, ret := d.GetUtilizationRates()
-	is(t, "utilization", ret, nvml.ERROR_NOT_SUPPORTED)
-	_, _, ret = d.GetEncoderUtilization()
-	is(t, "encoder", ret, nvml.ERROR_NOT_SUPPORTED)
-	_, ret = d.GetProcessUtilization(0)
-	is(t, "process utilization", ret, nvml.ERROR_NOT_SUPPORTED)
-	_, ret = d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC)
-	is(t, "volatile ECC", ret, nvml.ERROR_NOT_SUPPORTED)
-	_, ret = d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC)
-	is(t, "aggregate ECC", ret, nvml.SUCCESS)
-	_, _, _, _, ret = d.GetRemappedRows()
-	is(t, "remapped rows", ret, nvml.ERROR_NOT_SUPPORTED)
-}
-
-func checkMIGDevice(t *testing.T, n *Node, parent nvml.Device, i GPUInstance, m MIGDevice) {
-	d, ret := parent.GetMigDeviceHandleByIndex(int(m.Index))
-	ok(t, "MIG device", ret)
-	got[string](t, "UUID")(d.GetUUID())(m.UUID)
-	got[int](t, "GPU instance")(d.GetGpuInstanceId())(i.ID)
-	got[int](t, "compute instance")(d.GetComputeInstanceId())(m.ComputeInstance)
-	got[int](t, "index")(d.GetIndex())(m.Index)
-	memory, ret := d.GetMemoryInfo_v2()
-	ok(t, "memory", ret)
-	used := n.InstanceUsed(2, i.ID, 0)
-	same(t, "memory", memory, nvml.Memory_v2{
-		Version: memory.Version, Total: i.Memory.Total, Reserved: i.Memory.Reserved, Used: used,
-		Free: i.Memory.Total - i.Memory.Reserved - used,
-	})
-	attributes, ret := d.GetAttributes()
-	ok(t, "attributes", ret)
-	same(t, "SMs", attributes.MultiprocessorCount, m.Multiprocessors)
-	same(t, "slices", attributes.ComputeInstanceSliceCount, m.Slices)
-	own, ret := d.GetComputeRunningProcesses()
-	ok(t, "processes", ret)
-	var want []uint32
-	for _, p := range n.GPUs[2].Processes {
-		if *p.Instance == (Instance{i.ID, m.ComputeInstance}) {
-			want = append(want, p.PID)
-		}
-	}
-	var pids []uint32
-	for _, p := range own {
-		pids = append(pids, p.Pid)
-	}
-	same(t, "its processes", pids, want)
-	_, ret = d.GetPowerUsage()
-	is(t, "power of a MIG device", ret, nvml.ERROR_NOT_SUPPORTED)
 }
 
 // childLibrary and childTest tell a process that this test binary starts which library to load and what to do with it.
