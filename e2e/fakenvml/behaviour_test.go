@@ -21,23 +21,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-func TestRampRunsWithTheClock(t *testing.T) {
-	n := NewNode(1)
-	n.Epoch, n.Speed = time.Now().Add(-time.Minute), 1000
-	n.GPUs[0].Processes = []Process{{PID: 7, Memory: Ramp{Base: GiB, Rate: 1 << 10}}, {PID: 8, Memory: Ramp{Base: GiB, Rate: -GiB}}}
-	r := start(t, n)
-	d := r.device(0)
-	low := n.GPUs[0].Processes[0].Memory.At(n.Elapsed(time.Now()))
-	p, ret := d.GetComputeRunningProcesses()
-	ok(t, "processes", ret)
-	if high := n.GPUs[0].Processes[0].Memory.At(n.Elapsed(time.Now())); p[0].UsedGpuMemory < low || p[0].UsedGpuMemory > high {
-		t.Errorf("memory %d is not in [%d, %d]", p[0].UsedGpuMemory, low, high)
-	}
-	same(t, "memory that shrank", p[1].UsedGpuMemory, 0)
-	saw := Ramp{Base: 100, Rate: 10, Period: 4 * time.Second}
-	same(t, "sawtooth", []uint64{saw.At(0), saw.At(3 * time.Second), saw.At(4 * time.Second), saw.At(9 * time.Second)}, []uint64{100, 130, 100, 110})
-}
-
 func TestFaults(t *testing.T) {
 	n := NewNode(2)
 	n.Faults = []Fault{
@@ -45,6 +28,7 @@ func TestFaults(t *testing.T) {
 		Fail("nvmlDeviceGetTemperature*", "777").Times(1),
 		Fail("nvmlDeviceGetHandleByIndex*", GPUIsLost).On(n.GPUs[1].UUID).After(1).Times(1),
 		Late("nvmlDeviceGetUUID", 30*time.Millisecond),
+		Race("nvmlDeviceGetComputeRunningProcesses*").Times(1),
 	}
 	n.GPUs[0].Unsupported = []string{"nvmlDeviceGetFieldValues"}
 	r := start(t, n)
@@ -65,6 +49,8 @@ func TestFaults(t *testing.T) {
 	if took := time.Since(began); took < 30*time.Millisecond {
 		t.Errorf("late call took %v", took)
 	}
+	_, ret = a.GetComputeRunningProcesses() // which asks once more
+	ok(t, "a list that has grown", ret)
 	is(t, "unsupported", a.GetFieldValues(make([]nvml.FieldValue, 1)), nvml.ERROR_NOT_SUPPORTED)
 	is(t, "supported elsewhere", b.GetFieldValues(make([]nvml.FieldValue, 1)), nvml.SUCCESS)
 	c := r.log()
@@ -89,7 +75,7 @@ func TestEnumerateAtInit(t *testing.T) {
 
 func TestInitErrors(t *testing.T) {
 	n := NewNode(1)
-	n.Faults = []Fault{Fail(AnyInit, LibraryMismatch).Times(1), Fail(AnyInit, DriverNotLoaded).Tagged("second").Times(1)}
+	n.Faults = []Fault{Fail(AnyInit, LibraryMismatch).Times(1), Fail(AnyInit, DriverNotLoaded).Times(1)}
 	r := newRig(t, n)
 	is(t, "first Init", r.nvml.Init(), nvml.ERROR_LIB_RM_VERSION_MISMATCH)
 	_, ret := r.nvml.DeviceGetCount()
@@ -288,12 +274,15 @@ func TestManyThreads(t *testing.T) {
 	for i := range n.GPUs {
 		n.GPUs[i].Processes = []Process{{PID: 1}, {PID: 2}, {PID: 3}}
 	}
+	n.GPUs[3].Partition("1g.10gb")
+	n.GPUs[3].Processes[0].Instance, n.GPUs[3].Processes[1].List, n.GPUs[3].Processes[2].Utilization = &Instance{GPU: 1}, MPS, &Utilization{}
+	n.RaiseXID(3, 94)
 	r := start(t, n)
 	stop := make(chan struct{})
 	errs := make(chan string, 16)
 	var running sync.WaitGroup
 	for i := range 16 {
-		d := r.device(i % len(n.GPUs))
+		d := r.device(i % 3) // the last one has a list of two
 		running.Go(func() {
 			for {
 				select {
@@ -319,6 +308,14 @@ func TestManyThreads(t *testing.T) {
 		p, ret := r.device(0).GetComputeRunningProcesses()
 		ok(t, "processes", ret)
 		same(t, "the last script", p[0].UsedGpuMemory, round)
+		memory, ret := r.device(3).GetMemoryInfo_v2()
+		ok(t, "memory", ret)
+		same(t, "memory", memory.Used, n.Used(3, 0))
+		instance, ret := r.device(3).GetMigDeviceHandleByIndex(0)
+		ok(t, "MIG device", ret)
+		memory, ret = instance.GetMemoryInfo_v2()
+		ok(t, "memory of an instance", ret)
+		same(t, "memory of an instance", memory.Used, n.InstanceUsed(3, 1, 0))
 	}
 	close(stop)
 	running.Wait()

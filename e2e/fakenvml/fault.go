@@ -34,7 +34,6 @@ type Fault struct {
 	action string
 	skip   uint64
 	times  uint64
-	tag    string
 }
 
 // Fail makes calls answer code. The call is a function's name; a trailing * stands for any ending, so that
@@ -66,9 +65,6 @@ func (f Fault) Times(n uint64) Fault { f.times = n; return f }
 // After lets the first n calls pass.
 func (f Fault) After(n uint64) Fault { f.skip = n; return f }
 
-// Tagged gives the fault a name without blanks: with another name, it counts from 0 again.
-func (f Fault) Tagged(tag string) Fault { f.tag = tag; return f }
-
 // String is the fault's line of the script.
 func (f Fault) String() string {
 	who := f.on
@@ -81,9 +77,6 @@ func (f Fault) String() string {
 	}
 	if f.times > 0 {
 		words = append(words, "times="+strconv.FormatUint(f.times, 10))
-	}
-	if f.tag != "" {
-		words = append(words, "tag="+f.tag)
 	}
 	return strings.Join(words, " ")
 }

@@ -17,16 +17,12 @@ const MaxGPUs = 16
 // A Node is a machine with GPUs as its driver describes it. The zero value has no GPU; [NewNode] makes a realistic one.
 // Changes take effect with the next [Node.Write].
 type Node struct {
-	// Driver and NVML are the driver's version, and the library's.
-	Driver, NVML string
+	// Driver is the driver's version.
+	Driver string
 	// CUDA is the driver's CUDA version: 12080 is 12.8.
 	CUDA int
 	// Epoch is when the ramps start.
 	Epoch time.Time
-	// Clock, where it is not zero, is the time that stands still for the fake: ramps and stamps do not move.
-	Clock time.Time
-	// Speed makes ramps run faster; 0 means 1.
-	Speed float64
 	// EnumerateAtInit counts the GPUs that were there at Init, as the driver does, rather than those of the script now.
 	EnumerateAtInit bool
 	// GPUs, in the driver's order. A handle stays with its UUID: removing one shifts the indices of those behind it.
@@ -37,12 +33,11 @@ type Node struct {
 	events uint64
 }
 
-// A Ramp is a number that moves with time: Base + Rate × t, never under 0, where t is the time since the node's Epoch,
-// modulo Period if that is not 0. A plain number is Ramp{Base: n}, or [Constant].
+// A Ramp is a number that moves with time: Base + Rate × t, never under 0, where t is the time since the node's Epoch. A
+// plain number is Ramp{Base: n}, or [Constant].
 type Ramp struct {
-	Base   uint64
-	Rate   float64 // per second
-	Period time.Duration
+	Base uint64
+	Rate float64 // per second
 }
 
 // Constant is a Ramp that does not move.
@@ -53,28 +48,15 @@ func (r Ramp) At(t time.Duration) uint64 {
 	if r.Rate == 0 || r.Base == NotAvailable {
 		return r.Base
 	}
-	t = max(t, 0)
-	if r.Period > 0 {
-		t %= r.Period
-	}
-	moved := int64(r.Rate * t.Seconds())
+	moved := int64(r.Rate * max(t, 0).Seconds())
 	if moved < 0 && uint64(-moved) > r.Base {
 		return 0
 	}
 	return r.Base + uint64(moved)
 }
 
-// Elapsed returns the time since the Epoch as ramps see it at now: standing still with Clock, faster with Speed.
-func (n *Node) Elapsed(now time.Time) time.Duration {
-	if !n.Clock.IsZero() {
-		now = n.Clock
-	}
-	t := now.Sub(n.Epoch)
-	if n.Speed != 0 {
-		t = time.Duration(float64(t) * n.Speed)
-	}
-	return t
-}
+// Elapsed returns the time since the Epoch as ramps see it at now.
+func (n *Node) Elapsed(now time.Time) time.Duration { return now.Sub(n.Epoch) }
 
 // Memory is what a GPU or a GPU instance has, bytes.
 type Memory struct {
@@ -90,7 +72,6 @@ type GPU struct {
 	UUID, Name, Serial, VBIOS string
 	// BusID is the PCI address as 00000000:3B:00.0.
 	BusID                          string
-	PCIDeviceID, PCISubsystemID    uint32 // device<<16 | vendor
 	Minor, Architecture            uint32 // as NVML numbers them
 	Lost                           bool   // every call answers GPU_IS_LOST
 	Hidden                         bool   // lost, it is not counted either
@@ -98,7 +79,6 @@ type GPU struct {
 	BAR1Total                      uint64 // bytes
 	BAR1Used                       Ramp   // bytes
 	Utilization                    Utilization
-	UtilizationPeriod              time.Duration
 	Temperature                    int32                // °C
 	Margin                         *int32               // °C to the next slowdown; nil: not offered
 	Thresholds                     map[Threshold]uint32 // °C; a missing one is not supported
@@ -226,8 +206,6 @@ const (
 	FieldNVLinkCount             = 91
 	FieldNVLinkDataTX            = 138 // KiB, scope the link
 	FieldNVLinkDataRX            = 139
-	FieldNVLinkRawTX             = 140
-	FieldNVLinkRawRX             = 141
 	FieldTLimitShutdown          = 193 // °C of margin, as are the next three
 	FieldTLimitSlowdown          = 194
 	FieldTLimitMemoryMax         = 195
@@ -250,7 +228,6 @@ const (
 type Field struct {
 	Type  FieldType
 	Value Ramp // signed values in two's complement
-	Err   Code // this field's return code; "" is success
 }
 
 // A List is one of the driver's process lists.
@@ -266,8 +243,6 @@ const (
 // A Process is an entry of a process list. A process in two lists is two entries.
 type Process struct {
 	PID uint32
-	// Name is what nvmlSystemGetProcessName says; "" is not found.
-	Name string
 	// List is Compute where it is empty.
 	List List
 	// Memory in bytes; Base NotAvailable is not known.
@@ -286,9 +261,8 @@ type Instance struct {
 // A Sample is a process's utilisation at a time.
 type Sample struct {
 	PID uint32
-	// Stamp is the sample's time; if it is zero, the sample is always Age old.
+	// Stamp is the sample's time; if it is zero, the sample is always fresh.
 	Stamp       time.Time
-	Age         time.Duration
 	Utilization Utilization
 }
 

@@ -16,7 +16,7 @@ const GiB = 1 << 30
 // The Epoch is now, and everything but energy stands still.
 func NewNode(n int) *Node {
 	node := &Node{
-		Driver: "570.124.06", NVML: "12.570.124.06", CUDA: 12080,
+		Driver: "570.124.06", CUDA: 12080,
 		Epoch: time.Now().Truncate(time.Second),
 	}
 	for i := range n {
@@ -33,16 +33,14 @@ func newH100(i uint32) GPU {
 		UUID:   fmt.Sprintf("GPU-%08x-1111-2222-3333-4444555566%02x", 0xA0000000+i, i),
 		Name:   "NVIDIA H100 80GB HBM3",
 		Serial: fmt.Sprintf("16529230%05d", 100+i), VBIOS: fmt.Sprintf("96.00.74.00.%02X", i+1),
-		BusID:       fmt.Sprintf("00000000:%02X:00.0", 0x1B+9*i),
-		PCIDeviceID: 0x233010DE, PCISubsystemID: 0x16C110DE,
+		BusID: fmt.Sprintf("00000000:%02X:00.0", 0x1B+9*i),
 		Minor: i, Architecture: 9,
 		Memory:    Memory{Total: 81559 << 20, Reserved: 551 << 20, Used: Constant(uint64(4+i) << 20), AddProcesses: true},
 		BAR1Total: 128 * GiB, BAR1Used: Constant(uint64(2+i) << 20),
-		Utilization:       Utilization{SM: 40 + i, Memory: 20 + i, Encoder: i, Decoder: 1 + i, JPEG: 2 + i, OFA: 3 + i},
-		UtilizationPeriod: 167 * time.Millisecond,
-		Temperature:       int32(35 + i),
-		Thresholds:        map[Threshold]uint32{ThresholdShutdown: 90 + i, ThresholdSlowdown: 87, ThresholdMemoryMax: 95, ThresholdGPUMax: 85},
-		Power:             Constant(uint64(310_000 + 1111*i)), Energy: Ramp{Base: 1_000_000_000 + uint64(i)*7, Rate: 310_000},
+		Utilization: Utilization{SM: 40 + i, Memory: 20 + i, Encoder: i, Decoder: 1 + i, JPEG: 2 + i, OFA: 3 + i},
+		Temperature: int32(35 + i),
+		Thresholds:  map[Threshold]uint32{ThresholdShutdown: 90 + i, ThresholdSlowdown: 87, ThresholdMemoryMax: 95, ThresholdGPUMax: 85},
+		Power:       Constant(uint64(310_000 + 1111*i)), Energy: Ramp{Base: 1_000_000_000 + uint64(i)*7, Rate: 310_000},
 		PowerLimits: PowerLimits{Limit: 650_000, Default: 700_000, Enforced: 640_000 + i, Min: 200_000, Max: 710_000},
 		Clocks:      Clocks{Graphics: 1755 + i, SM: 1740 + i, Memory: 2619 + i, Video: 1545 + i},
 		MaxClocks:   Clocks{Graphics: 1980, SM: 1981, Memory: 2620, Video: 1982},
@@ -113,7 +111,6 @@ func h100Fields(i uint32) map[FieldKey]Field {
 // becomeAda makes an RTX 6000 Ada out of an H100, with other numbers that stay distinct.
 func (g *GPU) becomeAda() {
 	g.Name, g.Architecture = "NVIDIA RTX 6000 Ada Generation", 8
-	g.PCIDeviceID, g.PCISubsystemID = 0x26B110DE, 0x16A110DE
 	g.Memory.Total, g.Memory.Reserved = 49140<<20, 636<<20
 	g.BAR1Total = 64 * GiB
 	g.Thresholds = nil
@@ -124,7 +121,7 @@ func (g *GPU) becomeAda() {
 	g.MIG = MIG{}
 	fields := map[FieldKey]Field{}
 	for key, f := range g.Fields {
-		if key.ID < FieldNVLinkCount || key.ID > FieldNVLinkRawRX {
+		if key.ID < FieldNVLinkCount || key.ID > FieldNVLinkDataRX {
 			fields[key] = f
 		}
 	}

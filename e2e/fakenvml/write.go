@@ -57,15 +57,8 @@ func (n *Node) Script() ([]byte, error) {
 	w := &scriptWriter{}
 	w.line("fakenvml", 1)
 	w.line("driver", n.Driver)
-	w.line("nvml", n.NVML)
 	w.line("cuda", n.CUDA)
 	w.line("epoch", unix(n.Epoch))
-	if !n.Clock.IsZero() {
-		w.line("now", unix(n.Clock))
-	}
-	if n.Speed != 0 {
-		w.line("speed", n.Speed)
-	}
 	if n.EnumerateAtInit {
 		w.line("enumerate", "init")
 	}
@@ -131,10 +124,9 @@ func bit(b bool) int {
 	return 0
 }
 
-// String is the ramp in the script: base, rate per second, period in seconds.
+// String is the ramp in the script: base, rate per second.
 func (r Ramp) String() string {
-	return strconv.FormatUint(r.Base, 10) + " " + strconv.FormatFloat(r.Rate, 'g', -1, 64) + " " +
-		strconv.FormatFloat(r.Period.Seconds(), 'g', -1, 64)
+	return strconv.FormatUint(r.Base, 10) + " " + strconv.FormatFloat(r.Rate, 'g', -1, 64)
 }
 
 func (w *scriptWriter) gpu(g *GPU) {
@@ -146,7 +138,7 @@ func (w *scriptWriter) gpu(g *GPU) {
 	w.line("memory", g.Memory.Total, g.Memory.Reserved, g.Memory.AddProcesses, g.Memory.Used)
 	w.line("bar1", g.BAR1Total, g.BAR1Used)
 	u := g.Utilization
-	w.line("utilization", u.SM, u.Memory, u.Encoder, u.Decoder, u.JPEG, u.OFA, g.UtilizationPeriod.Microseconds())
+	w.line("utilization", u.SM, u.Memory, u.Encoder, u.Decoder, u.JPEG, u.OFA)
 	w.thermal(g)
 	w.power(g)
 	w.ecc(g)
@@ -165,8 +157,6 @@ func (w *scriptWriter) identity(g *GPU) {
 	w.line("serial", g.Serial)
 	w.line("vbios", g.VBIOS)
 	w.line("bus_id", g.BusID)
-	w.line("pci_id", g.PCIDeviceID)
-	w.line("pci_subsystem", g.PCISubsystemID)
 	w.line("minor", g.Minor)
 	w.line("architecture", g.Architecture)
 	w.line("lost", g.Lost)
@@ -229,23 +219,14 @@ func (w *scriptWriter) fields(g *GPU) {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Scope, b.Scope))
 	})
 	for _, k := range keys {
-		switch f := g.Fields[k]; {
-		case f.Err != "":
-			w.line("field", k.ID, k.Scope, "error="+string(f.Err))
-		default:
-			w.line("field", k.ID, k.Scope, f.Type, f.Value)
-		}
+		w.line("field", k.ID, k.Scope, g.Fields[k].Type, g.Fields[k].Value)
 	}
 }
 
 func (w *scriptWriter) processes(g *GPU) {
 	for i := range g.Processes {
 		p := &g.Processes[i]
-		words := []any{"process", p.list(), p.PID, p.gpuInstance(), p.computeInstance(), p.Memory}
-		if p.Name != "" {
-			words = append(words, p.Name)
-		}
-		w.line(words...)
+		w.line("process", p.list(), p.PID, p.gpuInstance(), p.computeInstance(), p.Memory)
 		if p.Utilization != nil {
 			w.sample(Sample{PID: p.PID, Utilization: *p.Utilization})
 		}
@@ -256,7 +237,7 @@ func (w *scriptWriter) processes(g *GPU) {
 }
 
 func (w *scriptWriter) sample(s Sample) {
-	stamp := "~" + strconv.FormatInt(s.Age.Microseconds(), 10)
+	stamp := "now"
 	if !s.Stamp.IsZero() {
 		stamp = strconv.FormatInt(s.Stamp.UnixMicro(), 10)
 	}

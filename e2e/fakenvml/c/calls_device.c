@@ -88,9 +88,8 @@ static void put_pci(const struct gpu *g, nvmlPciInfo_t *pci, int version)
 	pci->domain = g->domain;
 	pci->bus = g->bus;
 	pci->device = g->device;
-	pci->pciDeviceId = g->pci_id;
 	if (version >= 2)
-		pci->pciSubSystemId = g->pci_subsystem_id;
+		pci->pciSubSystemId = 0;
 	if (version >= 3)
 		snprintf(pci->busId, sizeof pci->busId, "%s", g->bus_id);
 }
@@ -423,8 +422,6 @@ static nvmlReturn_t field_value(const struct call *c, nvmlFieldValue_t *v)
 		const struct field *f = &c->gpu->fields[i];
 		if (f->id != v->fieldId || f->scope != v->scopeId)
 			continue;
-		if (f->ret != NVML_SUCCESS)
-			return f->ret;
 		if (f->type != NVML_VALUE_TYPE_DOUBLE)
 			return put_number(v, f->type, ramp_at(c->script, &f->value));
 		v->valueType = f->type;
@@ -439,7 +436,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
 	BEGIN(nvmlDeviceGetFieldValues, device, WANT_GPU);
 	NEED(values && count > 0, INVALID_ARGUMENT);
 	for (int i = 0; i < count; i++) {
-		values[i].timestamp = (long long)script_now(c.script);
+		values[i].timestamp = (long long)script_now();
 		values[i].latencyUsec = 0;
 		values[i].nvmlReturn = field_value(&c, &values[i]);
 	}

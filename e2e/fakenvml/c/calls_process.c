@@ -154,9 +154,9 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
 }
 
 // stamp_of is a sample's time, µs. A live one moves in steps of 0.1 s: the driver does not sample at every call either.
-static uint64_t stamp_of(const struct script *s, const struct sample *q)
+static uint64_t stamp_of(const struct sample *q)
 {
-	return q->live ? script_now(s) / 100000 * 100000 - q->stamp : q->stamp;
+	return q->live ? script_now() / 100000 * 100000 : q->stamp;
 }
 
 // newer counts the samples after last.
@@ -164,7 +164,7 @@ static unsigned int newer(const struct call *c, uint64_t last)
 {
 	unsigned int n = 0;
 	for (unsigned int i = 0; i < c->gpu->samples_len; i++)
-		n += stamp_of(c->script, &c->gpu->samples[i]) > last;
+		n += stamp_of(&c->gpu->samples[i]) > last;
 	return n;
 }
 
@@ -185,7 +185,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
 	*count = 0;
 	for (unsigned int i = 0; i < g->samples_len && *count < room; i++) {
 		const struct sample *q = &g->samples[i];
-		uint64_t stamp = stamp_of(c.script, q);
+		uint64_t stamp = stamp_of(q);
 		if (stamp > last)
 			out[(*count)++] = (nvmlProcessUtilizationSample_t){q->pid,     stamp,	   q->sm,
 									   q->memory, q->encoder, q->decoder};
@@ -209,7 +209,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
 	}
 	for (unsigned int i = 0; i < g->samples_len && done < room; i++) {
 		const struct sample *q = &g->samples[i];
-		uint64_t stamp = stamp_of(c.script, q);
+		uint64_t stamp = stamp_of(q);
 		if (stamp > info->lastSeenTimeStamp)
 			info->procUtilArray[done++] = (nvmlProcessUtilizationInfo_v1_t){
 				stamp, q->pid, q->sm, q->memory, q->encoder, q->decoder, q->jpeg, q->ofa};
@@ -234,7 +234,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 		NEED(percent && period, INVALID_ARGUMENT);                                                             \
 		NEED(!g->mig_mode[0], NOT_SUPPORTED);                                                                  \
 		*percent = g->field;                                                                                   \
-		*period = g->sampling_period;                                                                          \
+		*period = 167000;                                                                                      \
 		END(NVML_SUCCESS);                                                                                     \
 	}
 

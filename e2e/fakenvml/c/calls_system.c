@@ -51,7 +51,6 @@ const char *nvmlErrorString(nvmlReturn_t code)
 	}
 
 SYSTEM_STRING(nvmlSystemGetDriverVersion, c.script->driver)
-SYSTEM_STRING(nvmlSystemGetNVMLVersion, c.script->nvml)
 
 #define CUDA_VERSION(fn)                                                                                               \
 	nvmlReturn_t fn(int *out)                                                                                      \
@@ -64,24 +63,6 @@ SYSTEM_STRING(nvmlSystemGetNVMLVersion, c.script->nvml)
 
 CUDA_VERSION(nvmlSystemGetCudaDriverVersion)
 CUDA_VERSION(nvmlSystemGetCudaDriverVersion_v2)
-
-static int find_pid(const void *key, const void *element)
-{
-	uint32_t pid = *(const uint32_t *)key, other = ((const struct process_name *)element)->pid;
-	return pid < other ? -1 : pid > other;
-}
-
-nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
-{
-	BEGIN(nvmlSystemGetProcessName, no_device, WANT_NOTHING);
-	NEED(name && length, INVALID_ARGUMENT);
-	NEED(c.script->names_len, NOT_FOUND);
-	const struct process_name *n =
-		bsearch(&pid, c.script->names, c.script->names_len, sizeof *c.script->names, find_pid);
-	NEED(n, NOT_FOUND);
-	snprintf(name, length, "%s", n->name); // the driver cuts it as well
-	END(NVML_SUCCESS);
-}
 
 #define DEVICE_COUNT(fn)                                                                                               \
 	nvmlReturn_t fn(unsigned int *out)                                                                             \

@@ -24,11 +24,10 @@
 #define NO_INSTANCE 0xFFFFFFFFu
 #define NOT_AVAILABLE 0xFFFFFFFFFFFFFFFFull
 
-// A value that may move with time: base + rate × (t mod period), t in seconds since the script's epoch; period 0: no end.
+// A value that may move with time: base + rate × t, t in seconds since the script's epoch.
 struct ramp {
 	uint64_t base;
 	double rate;
-	double period;
 };
 
 enum process_list { LIST_COMPUTE, LIST_GRAPHICS, LIST_MPS, LIST_COUNT };
@@ -37,13 +36,12 @@ struct process {
 	uint32_t pid;
 	uint32_t gi, ci;
 	struct ramp memory; // bytes; base NOT_AVAILABLE: not known
-	const char *name;   // NULL: nvmlSystemGetProcessName does not find it
-	bool repeated;      // an earlier entry of this pid was summed already
+	bool repeated; // an earlier entry of this pid was summed already
 };
 
 struct sample {
 	uint32_t pid;
-	bool live;      // stamp counts back from now
+	bool live;      // always fresh: it has no stamp
 	uint64_t stamp; // µs
 	uint32_t sm, memory, encoder, decoder, jpeg, ofa;
 };
@@ -55,7 +53,6 @@ struct event {
 
 struct field {
 	uint32_t id, scope;
-	nvmlReturn_t ret;
 	nvmlValueType_t type;
 	double real;
 	struct ramp value;
@@ -101,14 +98,14 @@ struct gpu {
 	struct nvmlDevice_st *handle;
 	uint32_t number; // place in the script
 	const char *name, *uuid, *serial, *vbios, *bus_id;
-	uint32_t minor, architecture, pci_id, pci_subsystem_id;
+	uint32_t minor, architecture;
 	uint32_t domain, bus, device;
 	uint32_t lost, hidden;
 	struct memory memory;
 	uint64_t bar1_total;
 	struct ramp bar1_used;
 	uint32_t utilization[2]; // SM, memory controller: %
-	uint32_t encoder, decoder, jpeg, ofa, sampling_period;
+	uint32_t encoder, decoder, jpeg, ofa;
 	int32_t temperature, margin;
 	uint32_t has_margin;
 	uint32_t thresholds[NVML_TEMPERATURE_THRESHOLD_COUNT];
@@ -158,27 +155,22 @@ struct fault {
 struct script {
 	int refs;
 	char *text; // all strings point in here
-	const char *driver, *nvml;
+	const char *driver;
 	int cuda;
-	double epoch, frozen, speed; // Unix s; frozen 0: the clock runs
+	double epoch; // Unix s
 	bool enumerate_at_init;
 	struct gpu gpus[MAX_GPUS];
 	unsigned int gpus_len;
 	struct fault *faults;
 	unsigned int faults_len, faults_cap;
-	struct process_name {
-		uint32_t pid;
-		const char *name;
-	} *names; // sorted by pid
-	unsigned int names_len, names_cap;
 	uint64_t max_seq; // highest event number
 };
 
 // script.c
 struct script *script_parse(char *text, size_t len, char *error, size_t error_len); // takes text; NULL: error says why
 void script_free(struct script *s);
-double script_elapsed(const struct script *s); // seconds since the epoch, times the speed
-uint64_t script_now(const struct script *s);   // µs of Unix time
+double script_elapsed(const struct script *s); // seconds since the epoch
+uint64_t script_now(void);                     // µs of Unix time
 uint64_t ramp_at(const struct script *s, const struct ramp *r);
 uint64_t memory_used(const struct script *s, const struct gpu *g, const struct memory *m, uint32_t gi);
 

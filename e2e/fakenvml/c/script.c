@@ -7,13 +7,10 @@
 //
 //   fakenvml 1                     version of this format; the first line
 //   driver TEXT                    driver version
-//   nvml TEXT                      NVML version
 //   cuda N                         CUDA driver version, 12080 is 12.8
 //   epoch SECONDS                  Unix time at which ramps start
-//   now SECONDS                    the fake's clock stands still here; without it, it is the system's
-//   speed X                        ramps run X times as fast
 //   enumerate live|init            which GPUs are counted: those of the script now, or those at Init as the driver does
-//   fault CALL WHO ACTION [skip=N] [times=N] [tag=TEXT]
+//   fault CALL WHO ACTION [skip=N] [times=N]
 //       CALL    function name; a trailing * stands for any ending (nvmlInit*)
 //       WHO     * (any, also calls without a device), a GPU's number in this file, or a UUID
 //       ACTION  error=NAME or number  answer this (GPU_IS_LOST, NOT_SUPPORTED, UNKNOWN, …)
@@ -21,19 +18,19 @@
 //               size                  a list grew between count and fill: INSUFFICIENT_SIZE although the buffer sufficed
 //               delay=MICROSECONDS    answer late
 //       skip    so many calls pass first; times: so many are hit then, all without it. The counts go on over re-reads
-//               while the line stays the same word for word; another tag makes it a new fault.
+//               while the line stays the same word for word.
 //
-// A RAMP is BASE [RATE [PERIOD]]: BASE + RATE × seconds since the epoch (modulo PERIOD), never under 0.
+// A RAMP is BASE [RATE]: BASE + RATE × seconds since the epoch, never under 0.
 // Statements of a GPU follow its `gpu` line, in any order. What is not said is 0; what does not apply is refused by a fault.
 //
 //   gpu UUID                       starts a GPU; its number is its place in the file
 //   name, serial, vbios, bus_id TEXT                        bus_id as 00000000:3B:00.0
-//   minor, architecture, pci_id, pci_subsystem N
+//   minor, architecture N
 //   lost 0|1                       every call about it answers GPU_IS_LOST
 //   hidden 0|1                     a lost GPU is not counted either
 //   memory TOTAL RESERVED ADD RAMP bytes used, reserved excluded; ADD 1: the processes' memory comes on top
 //   bar1 TOTAL RAMP                bytes
-//   utilization GPU MEMORY ENCODER DECODER JPEG OFA PERIOD  %, and the sampling period in µs
+//   utilization GPU MEMORY ENCODER DECODER JPEG OFA         %
 //   temperature C                  margin C: present only where said; threshold KIND C: likewise
 //   fan PERCENT                    one line a fan
 //   power RAMP                     mW
@@ -50,10 +47,10 @@
 //   link N ACTIVE REPLAY RECOVERY CRCFLIT CRCDATA ECCDATA
 //   modes ADDRESSING NUMA(-1: none)
 //   field ID SCOPE TYPE RAMP       nvmlDeviceGetFieldValues; TYPE d, u, ul, ull, sll, si, us
-//   field ID SCOPE error=NAME      other fields follow from the statements above where they can, or are NOT_SUPPORTED
-//   process LIST PID GI CI BASE RATE PERIOD [NAME]          LIST compute, graphics, mps; a RAMP in full, in bytes, BASE -1:
-//                                  not available; GI, CI -1: none; NAME: what nvmlSystemGetProcessName says
-//   sample PID STAMP SM MEMORY ENCODER DECODER JPEG OFA     a utilisation sample, %; STAMP in µs, or ~N: N µs ago
+//                                  other fields follow from the statements above where they can, or are NOT_SUPPORTED
+//   process LIST PID GI CI BASE RATE [NAME]                 LIST compute, graphics, mps; a RAMP in full, in bytes, BASE -1:
+//                                  not available; GI, CI -1: none; NAME is for hardware/stub/bin/nvidia-smi
+//   sample PID STAMP SM MEMORY ENCODER DECODER JPEG OFA     a utilisation sample, %; STAMP in µs, or now: always fresh
 //   event_types MASK
 //   event SEQ TYPE DATA GI CI      delivered once to each event set whose registration is older than the event
 //   mig CURRENT PENDING MAXDEVICES
@@ -127,8 +124,6 @@ static struct ramp read_ramp(struct parser *p, int i)
 	struct ramp r = {.base = number(p, i)};
 	if (i + 1 < p->words)
 		r.rate = real(p, i + 1);
-	if (i + 2 < p->words)
-		r.period = real(p, i + 2);
 	return r;
 }
 
@@ -224,7 +219,7 @@ static void parse_fault(struct parser *p)
 			f->skip = strtoull(v, NULL, 10);
 		else if ((v = after(p->word[i], "times=")))
 			f->times = strtoull(v, NULL, 10);
-		else if (!after(p->word[i], "tag="))
+		else
 			p->error = "unknown option of a fault";
 	}
 	char *who = p->word[2];
@@ -259,16 +254,10 @@ static bool parse_node(struct parser *p)
 			p->error = "another version of the format";
 	} else if (!strcmp(key, "driver")) {
 		s->driver = text;
-	} else if (!strcmp(key, "nvml")) {
-		s->nvml = text;
 	} else if (!strcmp(key, "cuda")) {
 		s->cuda = (int)number(p, 1);
 	} else if (!strcmp(key, "epoch")) {
 		s->epoch = real(p, 1);
-	} else if (!strcmp(key, "now")) {
-		s->frozen = real(p, 1);
-	} else if (!strcmp(key, "speed")) {
-		s->speed = real(p, 1);
 	} else if (!strcmp(key, "enumerate")) {
 		s->enumerate_at_init = !strcmp(text, "init");
 	} else if (!strcmp(key, "fault")) {
@@ -302,33 +291,23 @@ static void parse_process(struct parser *p)
 	int list = 0;
 	while (list < LIST_COUNT && p->words > 1 && strcmp(p->word[1], lists[list]))
 		list++;
-	if (list == LIST_COUNT || p->words < 8) {
-		p->error = "a process line is process LIST PID GI CI BASE RATE PERIOD [NAME]";
+	if (list == LIST_COUNT || p->words < 7) {
+		p->error = "a process line is process LIST PID GI CI BASE RATE [NAME]";
 		return;
 	}
 	struct process *q = PUSH(g->processes[list], g->list_len[list], g->list_cap[list]);
 	q->pid = (uint32_t)number(p, 2);
 	q->gi = (uint32_t)number(p, 3);
 	q->ci = (uint32_t)number(p, 4);
-	q->memory = (struct ramp){number(p, 5), real(p, 6), real(p, 7)};
-	q->name = p->words > 8 ? p->rest[8] : NULL;
-	if (q->name) {
-		struct script *s = p->script;
-		struct process_name *n = PUSH(s->names, s->names_len, s->names_cap);
-		n->pid = q->pid;
-		n->name = q->name;
-	}
+	q->memory = read_ramp(p, 5);
 }
 
 static void parse_sample(struct parser *p)
 {
 	struct gpu *g = p->gpu;
 	struct sample *q = PUSH(g->samples, g->samples_len, g->samples_cap);
-	if (p->words > 2 && *p->word[2] == '~') {
-		q->live = true;
-		p->word[2]++;
-	}
-	q->stamp = number(p, 2);
+	q->live = p->words > 2 && !strcmp(p->word[2], "now");
+	q->stamp = q->live ? 0 : number(p, 2);
 	uint32_t v[6];
 	numbers(p, 3, v, 6);
 	q->pid = (uint32_t)number(p, 1);
@@ -342,11 +321,6 @@ static void parse_field(struct parser *p)
 	struct field *f = PUSH(g->fields, g->fields_len, g->fields_cap);
 	f->id = (uint32_t)number(p, 1);
 	f->scope = (uint32_t)number(p, 2);
-	const char *v = p->words > 3 ? after(p->word[3], "error=") : NULL;
-	if (v) {
-		f->ret = read_code(p, v);
-		return;
-	}
 	for (int i = 0; p->words > 4 && i < NVML_VALUE_TYPE_COUNT; i++) {
 		if (strcmp(p->word[3], types[i]))
 			continue;
@@ -461,8 +435,8 @@ static const struct {
 #define TEXT(key) {#key, offsetof(struct gpu, key), 0}
 #define NUMBERS(key, field, n) {key, offsetof(struct gpu, field), n}
 	TEXT(name), TEXT(serial), TEXT(vbios), NUMBERS("minor", minor, 1), NUMBERS("architecture", architecture, 1),
-	NUMBERS("pci_id", pci_id, 1), NUMBERS("pci_subsystem", pci_subsystem_id, 1), NUMBERS("lost", lost, 1),
-	NUMBERS("hidden", hidden, 1), NUMBERS("utilization", utilization, 7), NUMBERS("temperature", temperature, 1),
+	NUMBERS("lost", lost, 1),
+	NUMBERS("hidden", hidden, 1), NUMBERS("utilization", utilization, 6), NUMBERS("temperature", temperature, 1),
 	NUMBERS("power_limits", power_limit, 5), NUMBERS("pstate", pstate, 1), NUMBERS("clocks", clocks, 4),
 	NUMBERS("max_clocks", max_clocks, 4), NUMBERS("ecc_mode", ecc_mode, 2), NUMBERS("remapped", remapped, 4),
 	NUMBERS("retired_pending", retired_pending, 1),
@@ -567,12 +541,6 @@ static void parse_line(struct parser *p)
 		p->error = "unknown statement";
 }
 
-static int by_pid(const void *a, const void *b)
-{
-	uint32_t x = ((const struct process_name *)a)->pid, y = ((const struct process_name *)b)->pid;
-	return x < y ? -1 : x > y;
-}
-
 struct seen {
 	uint32_t pid;
 	unsigned int order;
@@ -610,8 +578,7 @@ struct script *script_parse(char *text, size_t len, char *error, size_t error_le
 	struct script *s = calloc(1, sizeof *s);
 	if (!s)
 		abort();
-	s->speed = 1;
-	s->driver = s->nvml = "";
+	s->driver = "";
 	s->refs = 1;
 	// Two copies: one is cut into words, the other keeps whole lines for texts with blanks.
 	s->text = malloc(2 * (len + 1));
@@ -645,8 +612,6 @@ struct script *script_parse(char *text, size_t len, char *error, size_t error_le
 		script_free(s);
 		return NULL;
 	}
-	if (s->names_len)
-		qsort(s->names, s->names_len, sizeof *s->names, by_pid);
 	for (unsigned int i = 0; i < s->gpus_len; i++)
 		mark_repeated(&s->gpus[i]);
 	return s;
@@ -667,15 +632,12 @@ void script_free(struct script *s)
 		free(g->mig_devices);
 	}
 	free(s->faults);
-	free(s->names);
 	free(s->text);
 	free(s);
 }
 
-static double clock_seconds(const struct script *s)
+static double clock_seconds(void)
 {
-	if (s->frozen > 0)
-		return s->frozen;
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
@@ -683,12 +645,12 @@ static double clock_seconds(const struct script *s)
 
 double script_elapsed(const struct script *s)
 {
-	return (clock_seconds(s) - s->epoch) * s->speed;
+	return clock_seconds() - s->epoch;
 }
 
-uint64_t script_now(const struct script *s)
+uint64_t script_now(void)
 {
-	return (uint64_t)(clock_seconds(s) * 1e6);
+	return (uint64_t)(clock_seconds() * 1e6);
 }
 
 uint64_t ramp_at(const struct script *s, const struct ramp *r)
@@ -698,8 +660,6 @@ uint64_t ramp_at(const struct script *s, const struct ramp *r)
 	double t = script_elapsed(s);
 	if (t < 0)
 		t = 0;
-	if (r->period > 0)
-		t -= (double)(uint64_t)(t / r->period) * r->period;
 	int64_t moved = (int64_t)(r->rate * t);
 	if (moved < 0 && (uint64_t)-moved > r->base)
 		return 0;

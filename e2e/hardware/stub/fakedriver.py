@@ -80,8 +80,8 @@ def announce(used):
         if others + used > capacity(lines):
             return False
         if used:
-            kept.append("process compute %d -1 -1 %d 0 0 %s" % (me, used, sys.executable))
-            kept.append("sample %d ~0 40 20 0 0 0 0" % me)
+            kept.append("process compute %d -1 -1 %d 0 %s" % (me, used, sys.executable))
+            kept.append("sample %d now 40 20 0 0 0 0" % me)
         write("\n".join(kept) + "\n")
         return True
 
