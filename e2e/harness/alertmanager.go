@@ -10,9 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,21 +22,7 @@ import (
 // free port of 127.0.0.1 until the end of the test, and returns once it is ready.
 func StartAlertmanager(t testing.TB, config string) *Process {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "alertmanager.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(ExternalTool(t, "alertmanager"),
-		"--config.file="+file,
-		"--storage.path="+filepath.Join(dir, "data"),
-		"--web.listen-address=127.0.0.1:0",
-		"--cluster.listen-address=",
-	)
-	cmd.Dir = dir
-	p := start(t, "alertmanager", cmd)
-	p.waitReady(t)
-	return p
+	return startConfigured(t, "alertmanager", config, "--storage.path=data", "--cluster.listen-address=")
 }
 
 // groupTimes are how long the example waits before it sends the notification of a

@@ -159,13 +159,3 @@ func (m Metrics) Value(name string, labels map[string]string) (float64, error) {
 	}
 	return found[0].Value, nil
 }
-
-// Names returns the names of all samples, sorted, each once.
-func (m Metrics) Names() []string {
-	names := make([]string, 0, len(m))
-	for _, s := range m {
-		names = append(names, s.Name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}

@@ -34,8 +34,11 @@ const (
 	stopDeadline  = 10 * time.Minute
 )
 
-// dir holds what was built for this test binary. Main makes and removes it.
-var dir string
+var dir string // see Dir
+
+// Dir returns the folder of what was built for this test binary, for more that
+// its tests share. Main makes and removes it.
+func Dir() string { return dir }
 
 // Main runs the tests of a package and returns the exit code.
 func Main(m *testing.M) int {

@@ -19,18 +19,19 @@ import (
 // port of 127.0.0.1 until the end of the test, and returns once it is ready.
 func StartPrometheus(t testing.TB, config string) *Process {
 	t.Helper()
+	return startConfigured(t, "prometheus", config, "--storage.tsdb.path=data")
+}
+
+// startConfigured runs a program of Prometheus's with a configuration, in a folder of its own.
+func startConfigured(t testing.TB, name, config string, flags ...string) *Process {
+	t.Helper()
 	dir := t.TempDir()
-	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(ExternalTool(t, "prometheus"),
-		"--config.file="+file,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address=127.0.0.1:0",
-	)
+	cmd := exec.Command(ExternalTool(t, name), append(flags, "--config.file=config.yml", "--web.listen-address=127.0.0.1:0")...)
 	cmd.Dir = dir
-	p := start(t, "prometheus", cmd)
+	p := start(t, name, cmd)
 	p.waitReady(t)
 	return p
 }
