@@ -37,14 +37,13 @@ type panel struct {
 	Targets                  []target
 	MaxDataPoints            int
 	FieldConfig              struct {
-		Defaults  struct{ Unit string }
-		Overrides []struct {
-			Matcher    struct{ ID, Options string }
-			Properties []struct {
-				ID    string
-				Value any
-			}
+		Defaults struct {
+			Unit, NoValue string
+			Color         struct{ Mode string }
+			Mappings      []any
+			Thresholds    *struct{}
 		}
+		Overrides []override
 	}
 	Transformations []struct {
 		ID      string
@@ -55,6 +54,15 @@ type panel struct {
 		}
 	}
 	Panels []panel
+}
+
+// override is what some fields of a panel have in place of the defaults.
+type override struct {
+	Matcher    struct{ ID, Options string }
+	Properties []struct {
+		ID    string
+		Value any
+	}
 }
 
 type target struct {

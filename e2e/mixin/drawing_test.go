@@ -56,34 +56,6 @@ func panelWidth(screen, w int) float64 {
 	return column*float64(w) + gridGap*float64(w-1)
 }
 
-// drawn is a panel as far as it decides how Grafana draws it.
-type drawn struct {
-	Type, Title string
-	GridPos     struct{ W, H int }
-	Targets     []target
-	FieldConfig struct {
-		Defaults struct {
-			Color      struct{ Mode string }
-			Mappings   []any
-			NoValue    string
-			Thresholds *struct{}
-		}
-		Overrides []struct {
-			Matcher    struct{ ID, Options string }
-			Properties []struct {
-				ID    string
-				Value any
-			}
-		}
-	}
-	Options         struct{ MergeValues bool }
-	Transformations []struct {
-		ID      string
-		Options struct{ RenameByName map[string]string }
-	}
-	Panels []drawn
-}
-
 // mostRows returns how many series a query can have: those of the topk in it, or one where it has labels of none.
 func mostRows(expr string) (n int, err error) {
 	m := topk.FindStringSubmatch(expr)
@@ -101,7 +73,7 @@ func mostRows(expr string) (n int, err error) {
 var topk = regexp.MustCompile(`topk\((\d+),`)
 
 // fault returns what Grafana draws wrong of a panel; "" if it draws it well.
-func (p *drawn) fault() string {
+func (p *panel) fault() string {
 	for _, screen := range []int{1366, 1600, 1920} {
 		// The header has its margins, and the letter that shows the description.
 		if room := panelWidth(screen, p.GridPos.W) - 2*gridGap - 24; titleWidth(p.Title) > room {
@@ -119,19 +91,12 @@ func (p *drawn) fault() string {
 	return ""
 }
 
-func (p *drawn) timelineFault() string {
+func (p *panel) timelineFault() string {
 	d := p.FieldConfig.Defaults
 	if len(d.Mappings) > 0 && (d.Color.Mode != "fixed" || d.Thresholds != nil) {
 		return "states that are mapped need a fixed color mode, and no thresholds (grafana#41075, #71804)"
 	}
-	emptied := slices.ContainsFunc(p.FieldConfig.Overrides, func(o struct {
-		Matcher    struct{ ID, Options string }
-		Properties []struct {
-			ID    string
-			Value any
-		}
-	},
-	) bool {
+	emptied := slices.ContainsFunc(p.FieldConfig.Overrides, func(o override) bool {
 		return o.Matcher.Options == "/.*/" && len(o.Properties) == 1 && o.Properties[0].ID == "noValue" && o.Properties[0].Value == ""
 	})
 	if d.NoValue != "" && !emptied {
@@ -152,7 +117,7 @@ func (p *drawn) timelineFault() string {
 }
 
 // columnsWidth returns how wide the columns of a table are at least.
-func (p *drawn) columnsWidth() (pixels float64) {
+func (p *panel) columnsWidth() (pixels float64) {
 	widths := map[string]float64{}
 	for _, t := range p.Transformations {
 		for _, name := range t.Options.RenameByName {
@@ -190,11 +155,7 @@ func annotationFault(expr string) string {
 func TestDashboardsAreDrawnWell(t *testing.T) {
 	timelines := 0
 	for _, d := range readDashboards(t) {
-		var panels struct{ Panels []drawn }
-		if err := json.Unmarshal([]byte(d.text), &panels); err != nil {
-			t.Fatal(err)
-		}
-		for _, row := range panels.Panels {
+		for _, row := range d.Panels {
 			for _, p := range append(row.Panels, row) {
 				if p.Type == "state-timeline" {
 					timelines++
@@ -227,7 +188,7 @@ func TestDrawingFaults(t *testing.T) {
 		`{"type": "state-timeline", "title": "A", "gridPos": {"w": 9, "h": 9}, "targets": [{"expr": "topk(9, gpu_up)"}]}`:                                                                    "",
 		`{"type": "table", "title": "A", "gridPos": {"w": 12, "h": 9}, "fieldConfig": {"overrides": [{"matcher": {"options": "A"}, "properties": [{"id": "custom.width", "value": 800}]}]}}`: "its columns take 800",
 	} {
-		var p drawn
+		var p panel
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Fatal(err)
 		}

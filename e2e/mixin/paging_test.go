@@ -219,16 +219,10 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 func (g growth) backtest(t *testing.T, start time.Time, step time.Duration) []byte {
 	t.Helper()
 	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+step.String(), "--output=json", g.record(t, start)).Output()
-	if code := new(exec.ExitError); err != nil && (!asExit(err, &code) || code.ExitCode() != 1) {
+	if code, is := errors.AsType[*exec.ExitError](err); err != nil && (!is || code.ExitCode() != 1) {
 		t.Fatalf("backtest: %v", err)
 	}
 	return out
-}
-
-func asExit(err error, to **exec.ExitError) bool {
-	e, ok := err.(*exec.ExitError) //nolint:errorlint // Output wraps nothing
-	*to = e
-	return ok
 }
 
 // How long examples/alertmanager.yml waits for what belongs together.
