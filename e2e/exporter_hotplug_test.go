@@ -44,8 +44,6 @@ func TestHotPlug(t *testing.T) {
 	three[2].Lost, three[2].Hidden = false, false
 	m.apply(t)
 	eventually(t, p, m.driverUp)
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestIndexChanges takes the first GPU away and adds another: once the library is
@@ -84,8 +82,6 @@ func TestIndexChanges(t *testing.T) {
 			t.Errorf("%s%v has the old index", series.Name, series.Labels)
 		}
 	}
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestMIGAttributesFail lets the calls fail that only describe a MIG device: the
@@ -109,8 +105,6 @@ func TestMIGAttributesFail(t *testing.T) {
 	eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(layout(s), positive(s, "gpu_nvml_errors_total", with(m.id(0), "call", "nvmlDeviceGetName")))
 	})
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestMIGDeviceNotFoundOnce has the driver say once that a MIG device is not there: it is no new layout, and nothing that
@@ -137,8 +131,6 @@ func TestMIGDeviceNotFoundOnce(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestNoGPU starts with a driver that has no GPU, which is no error, and then gets
@@ -215,6 +207,4 @@ func TestRepartition(t *testing.T) {
 			return errors.Join(m.layout(s, 0, float64(n), step.want...), m.layout(s, 2, 0), m.up(s, 1, 1, 1))
 		})
 	}
-	p.Stop(t)
-	m.wellBehaved(t)
 }

@@ -54,8 +54,6 @@ func TestNoLibrary(t *testing.T) {
 	eventually(t, p, func(s harness.Metrics) error { return driverDown(p, s, "library_not_found") })
 	link(t, library, m.library)
 	eventually(t, p, m.driverUp)
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestInitFails has Init fail for a while in all ways that a process can outlive.
@@ -77,8 +75,6 @@ func TestInitFails(t *testing.T) {
 			m.Faults = nil
 			m.apply(t)
 			eventually(t, p, m.driverUp)
-			p.Stop(t)
-			m.wellBehaved(t)
 		})
 	}
 }
@@ -100,8 +96,6 @@ func TestDriverReload(t *testing.T) {
 			m.Faults = nil
 			m.apply(t)
 			eventually(t, p, m.driverUp)
-			p.Stop(t)
-			m.wellBehaved(t)
 			if inits := m.read(t).Functions["nvmlInit_v2"].Calls; inits < 2 {
 				t.Errorf("%d Inits", inits)
 			}
@@ -147,8 +141,6 @@ func TestAnotherVersion(t *testing.T) {
 		if n := strings.Count(p.Output(), "Starting gpu_leak_exporter"); n != 2 {
 			t.Errorf("it began %d times, want 2 (Inits before: %d)", n, before)
 		}
-		p.Stop(t)
-		m.wellBehaved(t)
 	})
 	// Init works, and yet no GPU can be counted: a fresh process would be told the same.
 	t.Run("of the count alone", func(t *testing.T) {
@@ -170,8 +162,6 @@ func TestAnotherVersion(t *testing.T) {
 		if n := strings.Count(p.Output(), "Starting gpu_leak_exporter"); n != 1 {
 			t.Errorf("it began %d times", n)
 		}
-		p.Stop(t)
-		m.wellBehaved(t)
 	})
 	// What one GPU answers to a call that it need not answer says nothing of the library.
 	for _, code := range []fakenvml.Code{fakenvml.LibraryMismatch, fakenvml.Uninitialized, fakenvml.DriverNotLoaded} {
@@ -188,8 +178,6 @@ func TestAnotherVersion(t *testing.T) {
 				}
 				return errors.Join(err, m.driverUp(s), gone(s, "gpu_power_watts", m.id(1)), positive(s, "gpu_power_watts", m.id(0)))
 			})
-			p.Stop(t)
-			m.wellBehaved(t)
 			if inits := m.read(t).Functions["nvmlInit_v2"].Calls; inits != 1 {
 				t.Errorf("%d Inits, want 1", inits)
 			}
@@ -236,8 +224,6 @@ func TestOthersGoOn(t *testing.T) {
 	m.Faults = nil
 	m.apply(t)
 	eventually(t, p, m.allUp)
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // noStack fails the test if a program has printed a stack.
@@ -270,8 +256,6 @@ func TestInitHangs(t *testing.T) {
 		m.Faults = nil
 		m.apply(t)
 		eventually(t, p, m.driverUp)
-		p.Stop(t)
-		m.wellBehaved(t)
 	})
 	t.Run("for ever", func(t *testing.T) {
 		t.Parallel()
@@ -279,7 +263,6 @@ func TestInitHangs(t *testing.T) {
 		m.Faults = hang
 		p := m.start(t, "--nvml.timeout=1s")
 		endsPromptly(t, p)
-		m.wellBehaved(t)
 	})
 }
 
@@ -339,8 +322,6 @@ func TestLibraryWithoutNames(t *testing.T) {
 				}
 				return err
 			})
-			p.Stop(t)
-			m.wellBehaved(t)
 		})
 	}
 }
@@ -368,8 +349,6 @@ func TestMemoryCallFailsForAWhile(t *testing.T) {
 	if n := m.read(t).Functions["nvmlDeviceGetMemoryInfo"].Calls; n != 0 {
 		t.Errorf("the first version was called %d times", n)
 	}
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestImplausibleMemory has a GPU say that it has no memory, and that more is reserved than there is: nothing
@@ -391,6 +370,4 @@ func TestImplausibleMemory(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	})
-	p.Stop(t)
-	m.wellBehaved(t)
 }

@@ -128,10 +128,13 @@ func withDefault(args []string, flag, value string) []string {
 	return append(slices.Clone(args), flag+value)
 }
 
-// start runs the exporter over the model as it is now until it is ready.
+// start runs the exporter over the model as it is now until it is ready. It has to be
+// well behaved until it has ended, which is at the end of the test at the latest.
 func (m *machine) start(t *testing.T, args ...string) *harness.Process {
 	t.Helper()
 	m.apply(t)
+	started := *m // a later exporter logs its calls elsewhere
+	t.Cleanup(func() { started.wellBehaved(t) })
 	return harness.StartExporter(t, m.options(args...))
 }
 

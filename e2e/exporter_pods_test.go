@@ -91,8 +91,6 @@ func TestPods(t *testing.T) {
 	if err := errors.Join(gone(s, "gpu_workload_memory_used_bytes", nil), gone(s, "gpu_allocated", nil)); err != nil {
 		t.Error(err)
 	}
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestPodsWorkload has processes of two containers of a pod on a GPU: the pod has
@@ -117,8 +115,6 @@ func TestPodsWorkload(t *testing.T) {
 	if n := len(s.All("gpu_workload_memory_used_bytes", nil)); n != 1 {
 		t.Errorf("%d workloads, want 1", n)
 	}
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestPodsRestart stops containerd and starts it again: what was known stays as it
@@ -173,8 +169,6 @@ func TestPodsRestart(t *testing.T) {
 		return errors.Join(m.isIn(s, 0, appears, 2*gib, meanwhile), m.isIn(s, 0, comes, gib/2, later),
 			want(s, 1, "gpu_collector_success", asked))
 	})
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestPodsEnd removes a pod whose process the driver shows for some time yet, as it
@@ -205,8 +199,6 @@ func TestPodsEnd(t *testing.T) {
 	m.GPUs[0].Processes = nil
 	m.apply(t)
 	eventually(t, p, func(s harness.Metrics) error { return gone(s, "gpu_process_memory_used_bytes", nil) })
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // kubelet serves the pod-resources API, of which the exporter uses List.
@@ -300,6 +292,4 @@ func TestPodsAllocated(t *testing.T) {
 	}
 	k.free()
 	eventually(t, p, func(s harness.Metrics) error { return gone(s, "gpu_allocated", nil) })
-	p.Stop(t)
-	m.wellBehaved(t)
 }

@@ -167,8 +167,6 @@ func TestListRace(t *testing.T) {
 	m.Faults = nil
 	m.apply(t)
 	eventually(t, p, whole)
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // TestManyProcesses has 3,000 processes on a GPU, then others again and again: the
@@ -211,8 +209,6 @@ func TestManyProcesses(t *testing.T) {
 	}
 	smallEnough(t, p)
 	t.Logf("%d MiB after %d processes", residentBytes(t, p.PID())/mib, 21*processes)
-	p.Stop(t)
-	m.wellBehaved(t)
 }
 
 // atMost returns an error if a GPU shows more than n processes.
@@ -258,6 +254,4 @@ func TestForeignPIDNamespace(t *testing.T) {
 		return errors.Join(want(s, 1, "gpu_processes_unresolved", nil), want(s, 0, "gpu_detector_attributed", m.id(0)),
 			gone(s, "gpu_memory_unattributed_bytes", nil), want(s, gib, "gpu_process_memory_used_bytes", with(m.id(0), "process", "", "pod", "")))
 	})
-	p.Stop(t)
-	m.wellBehaved(t)
 }

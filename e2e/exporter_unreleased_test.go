@@ -64,6 +64,4 @@ func TestZombie(t *testing.T) {
 	if err := gone(later, "gpu_process_memory_pattern", with(left, "pattern", "zombie")); err != nil {
 		t.Error(err)
 	}
-	p.Stop(t)
-	m.wellBehaved(t)
 }

@@ -435,7 +435,6 @@ func TestFaultsOfTheDriver(t *testing.T) {
 				faultRows.add(k)
 			}
 			p.Stop(t)
-			m.wellBehaved(t)
 			noStack(t, p.Output())
 		})
 	}
@@ -481,6 +480,5 @@ func TestFaultsAtRandom(t *testing.T) {
 		k.judge(t, fmt.Sprintf("round %d, seed %d: %v", round, *faultsSeed, faults))
 	}
 	p.Stop(t)
-	m.wellBehaved(t)
 	noStack(t, p.Output())
 }

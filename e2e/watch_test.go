@@ -33,7 +33,7 @@ func TestWatch(t *testing.T) {
 		"its page":     {exporter.URL + "/predict"},
 	} {
 		cmd := exec.Command(harness.Tool(t), append([]string{"watch", "--once"}, args...)...)
-		cmd.Env = append(os.Environ(), fakenvml.Env(m.script, m.calls)...)
+		cmd.Env = append(os.Environ(), fakenvml.Env(m.script, "")...)
 		out, err := cmd.CombinedOutput()
 		code, _ := errors.AsType[*exec.ExitError](err)
 		if code == nil || code.ExitCode() != 3 {
