@@ -55,6 +55,13 @@ func (r *router) sent(t *testing.T, receiver, status string, alerts ...harness.A
 	}
 }
 
+// tell posts alerts and waits until the receiver got them.
+func (r *router) tell(t *testing.T, receiver string, alerts ...harness.Alert) {
+	t.Helper()
+	r.PostAlerts(t, alerts...)
+	r.sent(t, receiver, "firing", alerts...)
+}
+
 // suppressed is how many alerts were left out of notifications so far.
 func (r *router) suppressed() (float64, error) {
 	m, err := r.TryScrape()
@@ -107,8 +114,7 @@ func TestAlertmanagerExample(t *testing.T) {
 	t.Run("a page alone, and its end", func(t *testing.T) {
 		t.Parallel()
 		r := newRouter(t)
-		r.PostAlerts(t, page)
-		r.sent(t, "pager", "firing", page)
+		r.tell(t, "pager", page)
 		r.silent(t, ticket, leak, workload)
 		ended := page
 		ended.StartsAt, ended.EndsAt = time.Now().Add(-time.Minute), time.Now()
@@ -124,20 +130,6 @@ func TestAlertmanagerExample(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a ticket hides no other owner's", func(t *testing.T) {
-		t.Parallel()
-		r := newRouter(t)
-		mine := alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0")
-		r.PostAlerts(t, mine)
-		r.sent(t, "tickets", "firing", mine)
-		r.silent(t, alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "1"))
-		others := []harness.Alert{
-			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "b.py", "namespace", "team-b", "pod", "b-0", "pid", "2"),
-			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "3"),
-		}
-		r.PostAlerts(t, others...)
-		r.sent(t, "tickets", "firing", others...)
-	})
 	t.Run("a job that leaks on all of its GPUs is one page", func(t *testing.T) {
 		t.Parallel()
 		r := newRouter(t)
@@ -147,8 +139,7 @@ func TestAlertmanagerExample(t *testing.T) {
 			alertOf("GPUOutOfMemoryPredicted", "critical", other, "GPU-c", "slurm_job", "4711"),
 		}
 		pod := alertOf("GPUOutOfMemoryPredicted", "critical", node, "GPU-d", "namespace", "ml", "pod", "train-0")
-		r.PostAlerts(t, append(ranks, pod)...)
-		r.sent(t, "pager", "firing", append(ranks, pod)...)
+		r.tell(t, "pager", append(ranks, pod)...)
 		for _, n := range r.to.Notifications() {
 			job, of := map[string]string{"slurm_job": "4711"}, map[string]string{"namespace": "ml", "pod": "train-0"}
 			if !equalLabels(n.GroupLabels, job) && !equalLabels(n.GroupLabels, of) {
@@ -159,8 +150,7 @@ func TestAlertmanagerExample(t *testing.T) {
 	t.Run("the page of a leak takes the place of that of a memory that fills up", func(t *testing.T) {
 		t.Parallel()
 		r := newRouter(t)
-		r.PostAlerts(t, page)
-		r.sent(t, "pager", "firing", page)
+		r.tell(t, "pager", page)
 		r.silent(t, alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a"), alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a", "slurm_job", "4711"))
 		others := []harness.Alert{
 			alertOf("GPUMemoryFillsUp", "critical", node, "GPU-b"),
@@ -168,8 +158,7 @@ func TestAlertmanagerExample(t *testing.T) {
 			alertOf("GPUMemoryFillsUp", "critical", other, "GPU-a", "slurm_job", "4711"),
 			alertOf("GPUMemoryFillsUp", "critical", other, "GPU-c", "slurm_job", "4711"),
 		}
-		r.PostAlerts(t, others...)
-		r.sent(t, "pager", "firing", others...)
+		r.tell(t, "pager", others...)
 		// Somebody looks after that memory already. What leaks on another, or what else is wrong, is told.
 		r.silent(t, alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b"), alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-b", "pod", "train-0"))
 		tickets := []harness.Alert{
@@ -177,61 +166,62 @@ func TestAlertmanagerExample(t *testing.T) {
 			alertOf("GPUMemoryLeakDetected", "warning", other, "GPU-b"),
 			alertOf("GPUOutOfMemoryCrashLoop", "warning", node, "GPU-b"),
 		}
-		r.PostAlerts(t, tickets...)
-		r.sent(t, "tickets", "firing", tickets...)
+		r.tell(t, "tickets", tickets...)
 		for _, n := range r.to.Notifications() {
 			if job := map[string]string{"slurm_job": "4711"}; n.Alerts[0].Has(job) && !equalLabels(n.GroupLabels, job) {
 				t.Errorf("a notification of %v", n.GroupLabels)
 			}
 		}
 	})
-	t.Run("a page hides no ticket of another memory", func(t *testing.T) {
-		t.Parallel()
-		r := newRouter(t)
-		r.PostAlerts(t, page)
-		r.sent(t, "pager", "firing", page)
-		others := []harness.Alert{
+	for _, c := range []struct {
+		name           string
+		receiver       string // of the cause
+		cause          harness.Alert
+		silent         []harness.Alert
+		othersReceiver string
+		others         []harness.Alert
+	}{
+		{"a page hides no ticket of another memory", "pager", page, nil, "tickets", []harness.Alert{
 			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b"),
 			alertOf("GPUMemoryLeakDetected", "warning", other, "GPU-a"),
 			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "cluster", "west"),
 			alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a", "gpu_instance", "3"),
 			alertOf("GPURowRemapPending", "warning", node, "GPU-a"),
-		}
-		r.PostAlerts(t, others...)
-		r.sent(t, "tickets", "firing", others...)
-	})
-	t.Run("a lost GPU", func(t *testing.T) {
-		t.Parallel()
-		r := newRouter(t)
-		lost := alertOf("GPULost", "critical", node, "GPU-a")
-		r.PostAlerts(t, lost)
-		r.sent(t, "pager", "firing", lost)
-		r.silent(t, page, leak, alertOf("GPUXIDCritical", "critical", node, "GPU-a", "xid", "79"))
-		neighbour := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "pid", "99")
-		r.PostAlerts(t, neighbour)
-		r.sent(t, "tickets", "firing", neighbour)
-	})
-	t.Run("no driver", func(t *testing.T) {
-		t.Parallel()
-		r := newRouter(t)
-		down := alertOf("GPUDriverDown", "critical", node, "")
-		r.PostAlerts(t, down)
-		r.sent(t, "pager", "firing", down)
-		r.silent(t, alertOf("GPULost", "critical", node, "GPU-a"), leak, alertOf("GPUSamplesStale", "warning", node, "GPU-b"))
-		elsewhere := alertOf("GPULost", "critical", other, "GPU-a")
-		r.PostAlerts(t, elsewhere)
-		r.sent(t, "pager", "firing", elsewhere)
-	})
-	t.Run("no exporter", func(t *testing.T) {
-		t.Parallel()
-		r := newRouter(t)
-		down := alertOf("GPUExporterDown", "warning", node, "")
-		r.PostAlerts(t, down)
-		r.sent(t, "tickets", "firing", down)
-		r.silent(t, leak, alertOf("GPUCollectorFailing", "warning", node, ""))
-		r.PostAlerts(t, page)
-		r.sent(t, "pager", "firing", page)
-	})
+		}},
+		{
+			"a lost GPU", "pager", alertOf("GPULost", "critical", node, "GPU-a"),
+			[]harness.Alert{page, leak, alertOf("GPUXIDCritical", "critical", node, "GPU-a", "xid", "79")},
+			"tickets", []harness.Alert{alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "pid", "99")},
+		},
+		{
+			"no driver", "pager", alertOf("GPUDriverDown", "critical", node, ""),
+			[]harness.Alert{alertOf("GPULost", "critical", node, "GPU-a"), leak, alertOf("GPUSamplesStale", "warning", node, "GPU-b")},
+			"pager", []harness.Alert{alertOf("GPULost", "critical", other, "GPU-a")},
+		},
+		{
+			"no exporter", "tickets", alertOf("GPUExporterDown", "warning", node, ""),
+			[]harness.Alert{leak, alertOf("GPUCollectorFailing", "warning", node, "")}, "pager", []harness.Alert{page},
+		},
+		{
+			"a ticket hides no other owner's", "tickets",
+			alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0"),
+			[]harness.Alert{alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "1")},
+			"tickets", []harness.Alert{
+				alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "b.py", "namespace", "team-b", "pod", "b-0", "pid", "2"),
+				alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "3"),
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRouter(t)
+			r.tell(t, c.receiver, c.cause)
+			if c.silent != nil {
+				r.silent(t, c.silent...)
+			}
+			r.tell(t, c.othersReceiver, c.others...)
+		})
+	}
 	t.Run("information", func(t *testing.T) {
 		t.Parallel()
 		r := newRouter(t)
@@ -239,8 +229,7 @@ func TestAlertmanagerExample(t *testing.T) {
 		unknown := alertOf("Another", "", node, "GPU-b")
 		delete(unknown.Labels, "severity")
 		r.PostAlerts(t, info)
-		r.PostAlerts(t, leak, unknown)
-		r.sent(t, "tickets", "firing", leak, unknown)
+		r.tell(t, "tickets", leak, unknown)
 		for _, n := range r.to.Notifications() {
 			for _, a := range n.Alerts {
 				if a.Has(info.Labels) {
