@@ -8,9 +8,7 @@ package e2e
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,20 +84,13 @@ func TestChart(t *testing.T) {
 func TestChartFiles(t *testing.T) {
 	t.Parallel()
 	text := render(t, "--set=prometheusRule.enabled=true,dashboards.enabled=true")
-	d := yaml.NewDecoder(strings.NewReader(text))
 	seen := map[string]bool{}
-	for {
-		var doc struct {
-			Kind     string
-			Metadata struct{ Name string }
-			Data     map[string]string
-			Spec     any
-		}
-		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, doc := range documents[struct {
+		Kind     string
+		Metadata struct{ Name string }
+		Data     map[string]string
+		Spec     any
+	}](t, text) {
 		switch doc.Kind {
 		case "ConfigMap":
 			for key, content := range doc.Data {
@@ -151,13 +142,7 @@ func TestChartReleases(t *testing.T) {
 			t.Fatal(err)
 		}
 		kinds := map[string]bool{}
-		for d := yaml.NewDecoder(strings.NewReader(out)); ; {
-			var o object
-			if err := d.Decode(&o); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
+		for _, o := range documents[object](t, out) {
 			name := o.Kind + "/" + o.Metadata.Name
 			if other := owner[name]; other != "" {
 				t.Errorf("%s is of %s and of %s", name, other, release)
@@ -243,16 +228,11 @@ type daemonSet struct {
 
 func chartDaemonSet(t *testing.T) daemonSet {
 	t.Helper()
-	d := yaml.NewDecoder(strings.NewReader(render(t)))
-	for {
-		var s daemonSet
-		if err := d.Decode(&s); err != nil {
-			t.Fatal(err)
-		}
-		if s.Kind == "DaemonSet" {
-			return s
-		}
+	sets := slices.DeleteFunc(documents[daemonSet](t, render(t)), func(s daemonSet) bool { return s.Kind != "DaemonSet" })
+	if len(sets) == 0 {
+		t.Fatal("the chart has no DaemonSet")
 	}
+	return sets[0]
 }
 
 // container returns what the kubelet would ask the runtime for. The volumes are these folders.

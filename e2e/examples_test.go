@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -41,15 +40,20 @@ func manifests(t *testing.T, name string) (text string, list []manifest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	for {
-		var m manifest
-		if err := d.Decode(&m); errors.Is(err, io.EOF) {
-			return string(b), list
+	return string(b), documents[manifest](t, string(b))
+}
+
+// documents returns those of a text in YAML.
+func documents[T any](t *testing.T, text string) (list []T) {
+	t.Helper()
+	for d := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var one T
+		if err := d.Decode(&one); errors.Is(err, io.EOF) {
+			return list
 		} else if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%v in\n%.1000s", err, text)
 		}
-		list = append(list, m)
+		list = append(list, one)
 	}
 }
 
