@@ -220,7 +220,7 @@ func TestHungFileSystem(t *testing.T) {
 	before := eventually(t, p, func(s harness.Metrics) error {          // which is said after a look at all open files
 		return errors.Join(want(s, 1, "gpu_processes_unresolved", nil), want(s, 0, "gpu_collector_success", map[string]string{"collector": "workload"}))
 	})
-	s := m.goesOn(t, p, before)
+	s := m.goesOn(t, p, before, 0, 3, nil)
 	known := with(m.id(0), "pid", strconv.Itoa(int(well)), "process", filepath.Base(os.Args[0]))
 	unknown := with(m.id(0), "pid", strconv.Itoa(int(stuck)), "process", "")
 	if err := errors.Join(m.up(s, 1), want(s, 2*gib, "gpu_process_memory_used_bytes", known), want(s, gib, "gpu_process_memory_used_bytes", unknown)); err != nil {

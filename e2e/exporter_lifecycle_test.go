@@ -200,24 +200,13 @@ func TestOthersGoOn(t *testing.T) {
 	}
 	m.apply(t)
 	first := eventually(t, p, func(s harness.Metrics) error { return m.up(s, 0, 0, 1, 1) })
-	stamp := func(s harness.Metrics, i int) float64 {
-		v, err := s.Value("gpu_sample_timestamp_seconds", m.id(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	last := eventually(t, p, func(s harness.Metrics) error {
-		if stamp(s, 2) < stamp(first, 2)+12 {
-			return errors.New("12 s have not passed")
-		}
-		return m.up(s, 0, 0, 1, 1)
-	})
+	m.goesOn(t, p, first, 2, 12, nil)
+	last := eventually(t, p, func(s harness.Metrics) error { return m.up(s, 0, 0, 1, 1) })
 	for _, i := range []int{2, 3} {
 		before, _ := first.Value("gpu_samples_missed_total", m.id(i))
 		after, err := last.Value("gpu_samples_missed_total", m.id(i))
 		// Each try to initialise the library used to cost all GPUs three seconds. A busy machine costs some samples.
-		if taken := (stamp(last, i) - stamp(first, i)) / 0.2; err != nil || after-before > taken/3 {
+		if taken := (m.stamp(t, last, i) - m.stamp(t, first, i)) / 0.2; err != nil || after-before > taken/3 {
 			t.Errorf("GPU %d lost %g samples of %g, %v", i, after-before, taken, err)
 		}
 	}

@@ -17,19 +17,31 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-// goesOn waits until a GPU was read for longer than a call may take.
-func (m *machine) goesOn(t *testing.T, p *harness.Process, before harness.Metrics) harness.Metrics {
+// goesOn waits until a GPU was read for so many seconds more. Meanwhile always must hold, if it is not nil.
+func (m *machine) goesOn(t *testing.T, p *harness.Process, before harness.Metrics, gpu int, seconds float64, always func(harness.Metrics) error) harness.Metrics {
 	t.Helper()
-	from, err := before.Value("gpu_sample_timestamp_seconds", m.id(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := m.stamp(t, before, gpu)
 	return eventually(t, p, func(s harness.Metrics) error {
-		if now, err := s.Value("gpu_sample_timestamp_seconds", m.id(0)); err != nil || now < from+3 {
-			return fmt.Errorf("the last sample is of %g, %w; that before of %g", now, err, from)
+		if always != nil {
+			if err := always(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now := m.stamp(t, s, gpu); now < from+seconds {
+			return fmt.Errorf("the last sample is of %g, that before of %g", now, from)
 		}
 		return nil
 	})
+}
+
+// stamp is when a GPU was read last.
+func (m *machine) stamp(t *testing.T, s harness.Metrics, gpu int) float64 {
+	t.Helper()
+	v, err := s.Value("gpu_sample_timestamp_seconds", m.id(gpu))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // TestStuckProcess has five processes on a GPU whose arguments never come: one more than threads may be stuck. Their GPU
@@ -55,7 +67,7 @@ func TestStuckProcess(t *testing.T) {
 	stuck := eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(want(s, 5, "gpu_processes_unresolved", nil), want(s, 0, "gpu_collector_success", map[string]string{"collector": "workload"}))
 	})
-	s := m.goesOn(t, p, stuck)
+	s := m.goesOn(t, p, stuck, 0, 3, nil)
 	if err := errors.Join(m.up(s, 1), want(s, gib, "gpu_process_memory_used_bytes", known), want(s, 6, "gpu_processes", m.id(0))); err != nil {
 		t.Error(err)
 	}
