@@ -22,27 +22,26 @@ import (
 // chain is what stands between GPUs and who is on call: the exporter, Prometheus and
 // Alertmanager, both as the examples configure them, and the two webhooks.
 type chain struct {
-	exporter, prometheus, alertmanager *harness.Process
-	to                                 *harness.Webhook
+	exporter *harness.Process
+	to       *harness.Webhook
 }
 
-// newChain starts what is behind an exporter. config is as in harness.FastRules.
-func newChain(t *testing.T, exporter *harness.Process, config ...string) *chain {
+// newChain starts what is behind an exporter.
+func newChain(t *testing.T, exporter *harness.Process) *chain {
 	t.Helper()
 	c := &chain{exporter: exporter, to: harness.StartWebhook(t)}
-	c.alertmanager = harness.StartExampleAlertmanager(t, c.to)
-	c.prometheus = harness.Example{
-		Targets: []*harness.Process{exporter}, Alertmanager: c.alertmanager, Rules: harness.FastRules(t, config...), Interval: "1s",
+	harness.Example{
+		Targets: []*harness.Process{exporter}, Alertmanager: harness.StartExampleAlertmanager(t, c.to), Rules: harness.FastRules(t), Interval: "1s",
 	}.StartPrometheus(t)
 	return c
 }
 
 // paged waits for the page that memory will be full within the hour, and returns it
 // and what the exporter showed right after.
-func (c *chain) paged(t *testing.T, deadline time.Duration) (harness.Alert, harness.Metrics) {
+func (c *chain) paged(t *testing.T) (harness.Alert, harness.Metrics) {
 	t.Helper()
 	var page harness.Alert
-	harness.Eventually(t, deadline, func() error {
+	harness.Eventually(t, patience, func() error {
 		pages := c.to.Sent("pager", "firing", map[string]string{"alertname": "GPUOutOfMemoryPredicted", "severity": "critical"})
 		if len(pages) == 0 {
 			return fmt.Errorf("no page; %d other notifications", len(c.to.Notifications()))
@@ -155,7 +154,7 @@ func TestChainDriver(t *testing.T) {
 	before := uint64(rate * m.Elapsed(time.Now()).Seconds())
 	m.GPUs[0].Processes[0].Memory = fakenvml.Ramp{Base: 10*gib - before, Rate: rate}
 	m.apply(t)
-	page, s := c.paged(t, patience)
+	page, s := c.paged(t)
 	leaking, err := namesLeak(page, s)
 	if err := errors.Join(err, readable(page)); err != nil {
 		t.Error(err)

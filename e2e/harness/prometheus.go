@@ -122,14 +122,13 @@ local waits = [k for k in std.objectFields(mixin._config) if std.startsWith(k, '
 mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', forFillsUp: '2s', absenceRange: '30s', newFor: '20s', wellAfter: '3s', forAbsent: mixin._config.forAbsent } }`
 
 // FastRules renders the alerts and rules of the mixin so that alerts do not wait, and
-// returns their folder. config are more fields of the mixin's _config, in jsonnet.
-func FastRules(t testing.TB, config ...string) string {
+// returns their folder.
+func FastRules(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	rendered := atOnce + " + { _config+:: {" + strings.Join(config, ", ") + "} }"
 	for _, field := range []string{"prometheusAlerts", "prometheusRules"} {
 		file := filepath.Join(dir, field+".yaml") // JSON is YAML
-		cmd := exec.Command(ExternalTool(t, "jsonnet"), "-J", filepath.Join(Root(), "mixin"), "-o", file, "-e", "("+rendered+")."+field)
+		cmd := exec.Command(ExternalTool(t, "jsonnet"), "-J", filepath.Join(Root(), "mixin"), "-o", file, "-e", "("+atOnce+")."+field)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", cmd, err, out)
 		}
