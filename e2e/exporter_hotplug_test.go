@@ -84,9 +84,10 @@ func TestIndexChanges(t *testing.T) {
 	}
 }
 
-// TestMIGAttributesFail lets the calls fail that only describe a MIG device: the
-// GPU is read as before, and what its instances are called stays.
-func TestMIGAttributesFail(t *testing.T) {
+// TestMIGCallsFail lets calls about MIG devices fail. Those that only describe one may fail for ever: the GPU is read as
+// before, and what its instances are called stays. That one is not there may be said once: it is no new layout, and
+// nothing that was learnt is thrown away.
+func TestMIGCallsFail(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, 3)
 	m.GPUs[0].Processes = nil
@@ -96,6 +97,21 @@ func TestMIGAttributesFail(t *testing.T) {
 		return errors.Join(m.layout(s, 0, 0, "1=1g.10gb", "2=2g.20gb"), m.up(s, 1, 1, 1))
 	}
 	eventually(t, p, layout)
+	for _, call := range []string{"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetUUID"} {
+		before := m.read(t).Functions[call]
+		m.Faults = []fakenvml.Fault{fakenvml.Fail(call, fakenvml.NotFound).On(m.GPUs[0].MIG.Instances[1].Devices[0].UUID).Times(1)}
+		m.apply(t)
+		eventually(t, p, func(harness.Metrics) error { // the sample with the fault, and one after it
+			if f := m.read(t).Functions[call]; f.Failures == before.Failures || f.Calls < before.Calls+12 {
+				return fmt.Errorf("%s: %d calls, of which %d failed, after %d and %d", call, f.Calls, f.Failures, before.Calls, before.Failures)
+			}
+			return nil
+		})
+		if err := layout(p.Scrape(t)); err != nil {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	m.Faults = nil
 	for _, in := range m.GPUs[0].MIG.Instances {
 		for _, call := range []string{"nvmlDeviceGetName", "nvmlDeviceGetAttributes_v2", "nvmlDeviceGetUUID"} {
 			m.Faults = append(m.Faults, fakenvml.Fail(call, fakenvml.UnknownError).On(in.Devices[0].UUID))
@@ -105,32 +121,6 @@ func TestMIGAttributesFail(t *testing.T) {
 	eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(layout(s), positive(s, "gpu_nvml_errors_total", with(m.id(0), "call", "nvmlDeviceGetName")))
 	})
-}
-
-// TestMIGDeviceNotFoundOnce has the driver say once that a MIG device is not there: it is no new layout, and nothing that
-// was learnt is thrown away.
-func TestMIGDeviceNotFoundOnce(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 1)
-	m.GPUs[0].Processes = nil
-	m.GPUs[0].Partition("1g.10gb", "2g.20gb")
-	p := m.start(t)
-	layout := func(s harness.Metrics) error { return m.layout(s, 0, 0, "1=1g.10gb", "2=2g.20gb") }
-	eventually(t, p, layout)
-	for _, call := range []string{"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetUUID"} {
-		before := m.read(t).Functions[call]
-		m.Faults = []fakenvml.Fault{fakenvml.Fail(call, fakenvml.NotFound).On(m.GPUs[0].MIG.Instances[1].Devices[0].UUID).Times(1)}
-		m.apply(t)
-		eventually(t, p, func(harness.Metrics) error { // the sample with the fault, and one after it
-			if f := m.read(t).Functions[call]; f.Failures == before.Failures || f.Calls < before.Calls+8 {
-				return fmt.Errorf("%s: %d calls, of which %d failed, after %d and %d", call, f.Calls, f.Failures, before.Calls, before.Failures)
-			}
-			return nil
-		})
-		if err := layout(p.Scrape(t)); err != nil {
-			t.Errorf("%s: %v", call, err)
-		}
-	}
 }
 
 // TestNoGPU starts with a driver that has no GPU, which is no error, and then gets
