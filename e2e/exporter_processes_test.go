@@ -29,42 +29,28 @@ func smallEnough(t *testing.T, p *harness.Process) {
 	}
 }
 
-// TestUtilizationIsAskedWithProcesses has a GPU without processes, of which their utilisation is not asked: on a
-// real driver that costs more than all the rest. Once there is one it is.
-func TestUtilizationIsAskedWithProcesses(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 1)
-	m.GPUs[0].Processes, m.GPUs[0].Samples = nil, nil
-	p := m.start(t, "--sample.interval=100ms")
-	memory := map[string]string{"call": "nvmlDeviceGetMemoryInfo_v2"}
-	utilization := map[string]string{"call": "nvmlDeviceGetProcessUtilization"}
-	s := eventually(t, p, func(s harness.Metrics) error {
-		if n, err := s.Value("gpu_nvml_calls_total", memory); err != nil || n < 5 {
-			return fmt.Errorf("%g samples, %w", n, err)
-		}
-		return nil
-	})
-	if err := gone(s, "gpu_nvml_calls_total", utilization); err != nil {
-		t.Error(err)
-	}
-	pid := m.child(t)
-	m.GPUs[0].Processes = []fakenvml.Process{{PID: pid, Memory: fakenvml.Constant(gib)}}
-	m.GPUs[0].Samples = []fakenvml.Sample{{PID: pid, Utilization: fakenvml.Utilization{SM: 42}}}
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return wantAll(s, with(m.id(0), "pid", strconv.Itoa(int(pid))), map[string]float64{"gpu_process_sm_utilization_ratio": 0.42})
-	})
-}
-
-// TestUtilizationIsAskedSeldom has a process that computes for a moment between two questions for its utilisation, which
+// TestUtilizationIsAskedSeldom has a GPU without processes, of which their utilisation is not asked: on a real driver that
+// costs more than all the rest. Then it has a process that computes for a moment between two questions for its utilisation, which
 // are five seconds apart whatever the interval is: the next answer has the burst, the one after it none. Of a process that
 // comes between two questions nothing is known until the next one.
 func TestUtilizationIsAskedSeldom(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, 1)
 	first, second := m.child(t), m.child(t)
-	m.GPUs[0].Processes, m.GPUs[0].Samples = []fakenvml.Process{{PID: first, Memory: fakenvml.Constant(gib)}}, nil
+	m.GPUs[0].Processes, m.GPUs[0].Samples = nil, nil
 	p := m.start(t, "--sample.interval=100ms")
+	questions := func() uint64 { return m.read(t).Functions["nvmlDeviceGetProcessUtilization"].Calls }
+	s := eventually(t, p, func(s harness.Metrics) error {
+		if n, err := s.Value("gpu_nvml_calls_total", map[string]string{"call": "nvmlDeviceGetMemoryInfo_v2"}); err != nil || n < 5 {
+			return fmt.Errorf("%g samples, %w", n, err)
+		}
+		return nil
+	})
+	if err := gone(s, "gpu_nvml_calls_total", map[string]string{"call": "nvmlDeviceGetProcessUtilization"}); err != nil {
+		t.Error(err)
+	}
+	m.GPUs[0].Processes = []fakenvml.Process{{PID: first, Memory: fakenvml.Constant(gib)}}
+	m.apply(t)
 	series := func(pid uint32) map[string]string { return with(m.id(0), "pid", strconv.Itoa(int(pid))) }
 	until := func(pid uint32, ratio float64) {
 		t.Helper()
@@ -72,13 +58,12 @@ func TestUtilizationIsAskedSeldom(t *testing.T) {
 			return wantAll(s, series(pid), map[string]float64{"gpu_process_sm_utilization_ratio": ratio})
 		})
 	}
-	questions := func() uint64 { return m.read(t).Functions["nvmlDeviceGetProcessUtilization"].Calls }
 	until(first, 0)
 	asked := questions()
 	m.GPUs[0].Processes = append(m.GPUs[0].Processes, fakenvml.Process{PID: second, Memory: fakenvml.Constant(gib)})
 	m.GPUs[0].Samples = []fakenvml.Sample{{PID: first, Stamp: time.Now(), Utilization: fakenvml.Utilization{SM: 77}}}
 	m.apply(t)
-	s := eventually(t, p, func(s harness.Metrics) error {
+	s = eventually(t, p, func(s harness.Metrics) error {
 		return wantAll(s, series(second), map[string]float64{"gpu_process_memory_used_bytes": gib})
 	})
 	if err := gone(s, "gpu_process_sm_utilization_ratio", series(second)); err != nil && questions() == asked {
