@@ -191,22 +191,27 @@ func TestAlertmanagerExample(t *testing.T) {
 		{
 			"a lost GPU", "pager", alertOf("GPULost", "critical", node, "GPU-a"),
 			[]harness.Alert{page, leak, alertOf("GPUXIDCritical", "critical", node, "GPU-a", "xid", "79")},
-			"tickets", []harness.Alert{alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "pid", "99")},
+			"tickets",
+			[]harness.Alert{alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "pid", "99")},
 		},
 		{
 			"no driver", "pager", alertOf("GPUDriverDown", "critical", node, ""),
 			[]harness.Alert{alertOf("GPULost", "critical", node, "GPU-a"), leak, alertOf("GPUSamplesStale", "warning", node, "GPU-b")},
-			"pager", []harness.Alert{alertOf("GPULost", "critical", other, "GPU-a")},
+			"pager",
+			[]harness.Alert{alertOf("GPULost", "critical", other, "GPU-a")},
 		},
 		{
 			"no exporter", "tickets", alertOf("GPUExporterDown", "warning", node, ""),
-			[]harness.Alert{leak, alertOf("GPUCollectorFailing", "warning", node, "")}, "pager", []harness.Alert{page},
+			[]harness.Alert{leak, alertOf("GPUCollectorFailing", "warning", node, "")},
+			"pager",
+			[]harness.Alert{page},
 		},
 		{
 			"a ticket hides no other owner's", "tickets",
 			alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0"),
 			[]harness.Alert{alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "1")},
-			"tickets", []harness.Alert{
+			"tickets",
+			[]harness.Alert{
 				alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "process", "b.py", "namespace", "team-b", "pod", "b-0", "pid", "2"),
 				alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b", "process", "a.py", "namespace", "team-a", "pod", "a-0", "pid", "3"),
 			},

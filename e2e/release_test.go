@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,18 +34,10 @@ func makeRelease(name string) (string, error) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly -buildvcs=false", "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		err = &releaseError{err, out}
+		err = fmt.Errorf("%w\n%s", err, out)
 	}
 	return tree, err
 }
-
-type releaseError struct {
-	error
-
-	out []byte
-}
-
-func (e *releaseError) Error() string { return e.error.Error() + "\n" + string(e.out) }
 
 var firstRelease = sync.OnceValues(func() (string, error) { return makeRelease("first") })
 
