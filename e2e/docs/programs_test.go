@@ -104,7 +104,7 @@ func flagsOf(t *testing.T, programs ...string) map[string]bool {
 
 // TestDemo runs the first command of the front page, as a newcomer does.
 func TestDemo(t *testing.T) {
-	address := freeAddress(t)
+	address := harness.FreeAddress(t)
 	demo := startDemo(t, "demo", "DEMO_ADDRESS="+address)
 	harness.Eventually(t, 10*time.Minute, func() error {
 		page, err := harness.Get("http://" + address + "/predict")
@@ -120,7 +120,7 @@ func TestDemo(t *testing.T) {
 
 // TestDemoStack runs the second: its page must come.
 func TestDemoStack(t *testing.T) {
-	flags := fmt.Sprintf("-exporter=%s -prometheus=%s -alertmanager=%s", freeAddress(t), freeAddress(t), freeAddress(t))
+	flags := fmt.Sprintf("-exporter=%s -prometheus=%s -alertmanager=%s", harness.FreeAddress(t), harness.FreeAddress(t), harness.FreeAddress(t))
 	demo := startDemo(t, "demo-stack", "DEMO_STACK_FLAGS="+flags)
 	harness.Eventually(t, 10*time.Minute, func() error {
 		for _, want := range []string{"TICKET  firing  GPUOutOfMemoryCrashLoop", "PAGER  firing  GPUMemoryFillsUp", "Growing: app.py (pid ", ", pod default/crashy-0"} {
@@ -152,19 +152,6 @@ func TestDemoPortInUse(t *testing.T) {
 			t.Errorf("make %s: %v\n%s", args[0], err, out)
 		}
 	}
-}
-
-// freeAddress returns an address on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return listener.Addr().String()
 }
 
 // output is what a program has printed so far.
