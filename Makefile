@@ -111,7 +111,7 @@ E2E_TIMEOUT  := 30m
 MANY := -p 4 -parallel 8
 
 .PHONY: test
-test: vet $(GOTESTSUM) ## all tests that need Go and gcc only, with the race detector where there are goroutines
+test: $(GOTESTSUM) ## all tests that need Go and gcc only, with the race detector where there are goroutines
 	# The test cache does not see files outside of the module, such as traces.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(MANY) -race $$($(GO) list ./... | grep -v -e '/detector$$' -e '/detector/internal/series$$')
 	# These start no goroutine, which a test in e2e checks, and take eight times as long with
@@ -119,17 +119,6 @@ test: vet $(GOTESTSUM) ## all tests that need Go and gcc only, with the race det
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./detector ./detector/internal/series
 	cd e2e && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(MANY) ./...
 	cd e2e/bench && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
-
-.PHONY: vet
-vet:
-	$(GO) vet ./...
-	# What knows no driver must build where there is no C compiler.
-	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./detector/... ./collector/... | grep -v /nvml) ./cmd/gpuleaktool
-	# So must what runs on laptops.
-	for os in darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -trimpath -o /dev/null ./cmd/gpuleaktool; done
-	$(GO) vet -tags e2e ./collector/... ./cmd/...
-	cd e2e && $(GO) vet -tags e2e,nightly ./...
-	cd e2e/bench && $(GO) vet ./...
 
 # make test has run the others.
 e2e_tests = ^($(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' $(1) | xargs grep -hoE '^func Test[A-Za-z0-9_]+' | cut -d' ' -f2 | paste -sd'|'))$$
@@ -189,10 +178,17 @@ hardware-bundle: build ## pack the binaries and the hardware suite, for a machin
 		gpu_leak_exporter gpuleaktool LICENSE e2e/hardware/README.md e2e/hardware/run.py e2e/hardware/suite/*.py e2e/hardware/programs/*.py probe/gpu_leak_probe.py
 
 .PHONY: lint
-lint: lint-tool tools $(ACTIONLINT) check-format checkrules ## golangci-lint, formats, rules, jsonnet and workflows
+lint: lint-tool tools $(ACTIONLINT) check-format checkrules portable ## golangci-lint, formats, rules, jsonnet, workflows and other systems
 	$(BIN)/actionlint -shellcheck= -pyflakes=
 	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --config=$(CURDIR)/.golangci.yml ./...); done
 	for m in $(MODULES); do (cd $$m && GOFLAGS= $(GO) mod tidy -diff); done
+
+.PHONY: portable
+portable:
+	# What knows no driver must build where there is no C compiler.
+	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./detector/... ./collector/... | grep -v /nvml) ./cmd/gpuleaktool
+	# So must what runs on laptops.
+	for os in darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -trimpath -o /dev/null ./cmd/gpuleaktool; done
 
 .PHONY: check-format
 check-format: lint-tool tools
