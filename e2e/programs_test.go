@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -22,6 +23,20 @@ func output(t *testing.T, program string, args ...string) string {
 		t.Fatalf("%s %s: %v", filepath.Base(program), strings.Join(args, " "), err)
 	}
 	return string(out)
+}
+
+// TestManPages holds the head of both pages to man(7): one line with the version, and a name that whatis finds.
+func TestManPages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ program, path, summary string }{
+		{"gpu_leak_exporter", harness.Exporter(t), `\w.*`},
+		{"gpuleaktool", harness.Tool(t), `watches .*finds .*`},
+	} {
+		head := regexp.MustCompile(`^\n*\.TH ` + c.program + ` 1 "" "` + c.program + ` \S+" "User Commands"\n\.SH "NAME"\n` + c.program + ` \\- ` + c.summary + `\n\.SH "SYNOPSIS"\n`)
+		if page := output(t, c.path, "--help-man"); !head.MatchString(page) {
+			t.Errorf("%s: the page begins with\n%s", c.program, page[:min(len(page), 300)])
+		}
+	}
 }
 
 // TestCompletion has a shell complete what the documents say it does.

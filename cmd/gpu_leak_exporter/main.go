@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/alecthomas/kingpin/v2"
+
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
@@ -40,6 +42,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends at once
 	release.Complete()
+	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "finds leaks of GPU memory, for Prometheus")
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case code == again && ctx.Err() != nil: // it was told to end meanwhile

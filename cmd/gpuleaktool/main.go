@@ -45,6 +45,7 @@ const stopGrace = 2 * time.Second
 func main() {
 	ctx := untilSignal()
 	release.Complete()
+	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "watches GPUs for leaks of memory, and finds them in recordings")
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -6,6 +6,7 @@ package release
 
 import (
 	"cmp"
+	"fmt"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -46,4 +47,14 @@ func Print(program string) string {
 		}
 	}
 	return strings.TrimSpace(known.String())
+}
+
+// ManPage returns kingpin's template of a man page with the head that man(7) asks for: kingpin writes what --version
+// prints, which is several lines, where the date belongs, and says nothing of what the program is for, which
+// whatis and apropos look for. It is called after Complete.
+func ManPage(template, program, summary string) string {
+	return strings.NewReplacer(
+		`.TH {{.App.Name}} 1 {{.App.Version}} "{{.App.Author}}"`, fmt.Sprintf(`.TH %s 1 "" "%s %s" "User Commands"`, program, program, version.Version),
+		".SH \"NAME\"\n{{.App.Name}}\n", fmt.Sprintf(".SH \"NAME\"\n%s \\- %s\n", program, summary),
+	).Replace(template)
 }
