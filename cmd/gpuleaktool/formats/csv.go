@@ -119,7 +119,8 @@ func (c *csvRows) Read(line string, r *gpu.Row) error {
 		return gpu.ErrNoRow
 	}
 	err := c.row(line, r)
-	if err != nil && c.begun && isHeader(c.fields) {
+	// With another number of columns it is a line that cannot be read, and so is what follows it.
+	if err != nil && c.begun && len(c.fields) > 1 && len(c.fields) == len(c.columns) && isHeader(c.fields) {
 		return gpu.LogError("a header of other columns: split the file there: " + gpu.QuoteLine(line))
 	}
 	c.begun = c.begun || err == nil

@@ -203,7 +203,7 @@ func TestGoesOn(t *testing.T) {
 		}
 		return b.String()
 	}
-	if got, left, err := read(good(3)+"epoch 1, loss=2\nwarning\n2026-03-01 10:00:03,5 apples\n2026-03-01 10:00:04,6\n", columns); err != nil || len(got) != 4 || len(left) != 1 || left[0].Lines != 3 || left[0].First != 4 {
+	if got, left, err := read(good(4)+"epoch 1, loss=2\ncurl: Connection refused\nwarning\n2026-03-01 10:00:04,5 apples\n2026-03-01 10:00:05,6\n", columns); err != nil || len(got) != 5 || len(left) != 1 || left[0].Lines != 4 || left[0].First != 5 {
 		t.Errorf("%q, %v, %v", got, left, err)
 	}
 	if _, _, err := read(good(3)+strings.Repeat("epoch 1, loss=2\n", 4), columns); err == nil || !strings.Contains(err.Error(), "log: has more lines that cannot be read than others: left out 4 lines, the first is line 4: cannot read \"epoch 1\" as a time") {

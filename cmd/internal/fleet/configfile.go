@@ -58,7 +58,10 @@ func Load(path string, interval time.Duration) (Config, error) {
 			return Config{}, fmt.Errorf("--source.config=%s: %w", path, err)
 		}
 	}
-	if err := f.check(interval); err != nil {
+	switch err := f.check(interval); {
+	case err != nil && path == "":
+		return Config{}, fmt.Errorf("%w: set it in a file, and name that with --source.config", err)
+	case err != nil:
 		return Config{}, fmt.Errorf("--source.config=%s: %w", path, err)
 	}
 	return Config{
@@ -77,6 +80,9 @@ func (f *file) read(path string) error {
 	decoder.KnownFields(true)
 	if err := decoder.Decode(f); err != nil && !errors.Is(err, io.EOF) { // of a file without a key
 		return fmt.Errorf("%w; %s", err, knownKeys)
+	}
+	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return errors.New("has more than one document")
 	}
 	f.HTTP.SetDirectory(filepath.Dir(path))
 	return f.HTTP.Validate()

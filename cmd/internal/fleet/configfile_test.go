@@ -68,6 +68,7 @@ func TestLoadRefuses(t *testing.T) {
 		"query: ' '\n":                      "query must be PromQL, such as DCGM_FI_DEV_FB_USED or nvidia_smi_memory_used_bytes",
 		"unit: GiB\n":                       "unit: GiB: choose one of auto, B, MiB",
 		"history: 8d\n":                     "history: 8d: must be between 0s and 1w",
+		"query: a\n---\nmax_age: 1m\n":      "has more than one document",
 		"max_age: 20s\n":                    "max_age: 20s: must be between 30s and 1h",
 		"max_age: 2h\n":                     "max_age: 2h: must be between 30s and 1h",
 		"max_age: 40s\n":                    "max_age: 40s: must be twice --sample.interval=30s or more",
