@@ -131,8 +131,9 @@ func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Reque
 		if !first && made.wanted.Add(1) == 1 { // the others have theirs already
 			a.bytes.Add(made.bytes)
 		}
-		defer a.leave(made, shared)
-		a.send(w, made)
+		whole := false
+		defer func() { a.leave(made, shared || !whole) }()
+		whole = a.send(w, made)
 	})
 }
 
@@ -219,8 +220,9 @@ func (a *answers) reserve(bytes int64, over <-chan time.Time) bool {
 	}
 }
 
-// send sends an answer. Who does not read it has to go, and soon where others may have to wait for that.
-func (a *answers) send(w http.ResponseWriter, made *answer) {
+// send sends an answer, and reports whether all of it was written. Who does not read it has to go, and soon where
+// others may have to wait for that.
+func (a *answers) send(w http.ResponseWriter, made *answer) bool {
 	maps.Copy(w.Header(), made.head)
 	w.Header().Set("Content-Length", strconv.Itoa(len(made.body)))
 	w.WriteHeader(made.code)
@@ -231,9 +233,10 @@ func (a *answers) send(w http.ResponseWriter, made *answer) {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				a.refused.WithLabelValues(refusedSlowReader).Inc()
 			}
-			return // the client has gone, or has to; the server notices by itself
+			return false // the client has gone, or has to; the server notices by itself
 		}
 	}
+	return true
 }
 
 // deadline returns when the next part of an answer has to be taken, all of which has to be sent before over.
@@ -245,12 +248,13 @@ func (a *answers) deadline(over time.Time) time.Time {
 	return over
 }
 
-// leave notes that a request is over. The memory of an answer that was shared may be what another client is sent.
-func (a *answers) leave(made *answer, shared bool) {
+// leave notes that a request is over. The memory of an answer that was shared may be what another client is sent, and a
+// writing of HTTP/2 that has failed may still read its part: such memory is not used again.
+func (a *answers) leave(made *answer, inUse bool) {
 	if made.wanted.Add(-1) == 0 {
 		a.bytes.Add(-made.bytes)
 	}
-	if !shared {
+	if !inUse {
 		bodies.Put(&made.body)
 	}
 }
