@@ -528,17 +528,6 @@ func (s *State) addReadings(l *loop) {
 	}
 }
 
-// Ended reports whether every GPU of a recording has been read to its end.
-func (s *Sampler) Ended() bool {
-	loops := s.shared.Load().loops
-	for _, l := range loops {
-		if !l.ended.Load() {
-			return false
-		}
-	}
-	return len(loops) > 0
-}
-
 // stopwatch tells, to any goroutine, for how long another has been at something.
 type stopwatch struct{ since atomic.Pointer[time.Time] }
 
