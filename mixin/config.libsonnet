@@ -82,8 +82,6 @@
     spikesPerWindow: 12,
     // ... where the highest use of the hour left less than this share of it.
     spikeHeadroomRatio: 0.05,
-    // An image that retains this much more an hour than the one before is somebody's ticket.
-    retainsMoreBytesPerHour: 40 * 1024 * 1024,
     // Processes that end within an hour while the memory is full, as many as are a
     // crash loop.
     crashesPerHour: 3,

@@ -181,13 +181,6 @@ func rightlyEmpty() map[string]string {
 		"exporter.json Scrapes with errors A": "an exporter that answers does so with 200: what fails is a series of its own",
 	}
 	for panel, queries := range map[string]string{
-		"leak.json What grows, and what its earlier lives held": "ABCD", "leak.json Earlier lives now": "ABCDE", "fleet.json Images of programs": "ABCD",
-	} {
-		for _, query := range queries {
-			empty[panel+" "+string(query)] = "what simulated processes run has no name over its lives"
-		}
-	}
-	for panel, queries := range map[string]string{
 		"leak.json What the memory of processes is": "ABCD", "leak.json Tensors by process": "A", "leak.json Failed allocations": "AB", "leak.json Lines that allocate what stays": "A",
 	} {
 		for _, query := range queries {

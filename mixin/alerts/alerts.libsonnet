@@ -1,1 +1,1 @@
-(import 'memory.libsonnet') + (import 'programs.libsonnet') + (import 'health.libsonnet') + (import 'exporter.libsonnet')
+(import 'memory.libsonnet') + (import 'health.libsonnet') + (import 'exporter.libsonnet')

@@ -138,14 +138,6 @@
           'gpu_leak_exporter on ' + text.node + ' could not write its --detector.state-file: after a restart it has to learn again what leaks. Is the disk full, or the directory not writable?',
         ),
         alert(
-          'GPUExporterLivesFileFailing',
-          'warning',
-          highest('gpu_leak_exporter_lives_file_last_write_successful') + ' == 0',
-          config.forExporter,
-          'gpu_leak_exporter on ' + text.node + ' could not save what it knows of programs.',
-          'gpu_leak_exporter on ' + text.node + ' could not write its --detector.lives-file: after a restart it does not know what programs held in their earlier lives. Is the disk full, or the directory not writable?',
-        ),
-        alert(
           'GPUExporterMemoryHigh',
           'warning',
           // One that does not know its limit has that of our manifest; but one that judges a fleet has another manifest, and

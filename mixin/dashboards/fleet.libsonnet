@@ -312,32 +312,6 @@ local panel = import '../lib/panel.libsonnet';
     'None, or the rules of the mixin are not loaded in this data source.',
   ),
 
-  // Images of programs, over all nodes that are chosen.
-  local versionBy = '%s, process, image' % config.clusterLabel,
-  local ofVersion(metric) = 'max by (%s) (%s{%s})' % [versionBy, metric, q.node],
-  local versions = panel.table(
-    'Images of programs',
-    'What the versions of each program leak, the worst first: a version is an image, or all there is outside of containers. Growth per hour is the largest over nodes, arguments and GPUs, of processes that leak now or leaked when they ended within a month. Peak: the most that one process held on a GPU. Last start: how long ago a process of it was started.',
-    [
-      instant('3600 * ' + ofVersion('gpu_program_leak_rate_bytes_per_second')),
-      instant(ofVersion('gpu_program_memory_peak_bytes')),
-      instant('time() - ' + ofVersion('gpu_program_last_start_timestamp_seconds')),
-      instant('count by (%s) (gpu_program_last_start_timestamp_seconds{%s})' % [versionBy, q.node]),
-    ],
-    (if config.showMultiCluster then [column(config.clusterLabel, 'Cluster', { 'custom.width': 100 })] else []) + [
-      column('process', 'Process', { 'custom.width': 180 }),
-      column('image', 'Image', { 'custom.minWidth': 300 }),
-      column('A', 'Growth / h', { unit: 'bytes', decimals: 1, 'custom.width': 110 } + noGrowth),
-      column('B', 'Peak', { unit: 'bytes', decimals: 1, 'custom.width': 100 }),
-      column('C', 'Last start', { unit: 's', decimals: 1, 'custom.width': 110 }),
-      column('D', 'Nodes', { unit: 'none', decimals: 0, 'custom.width': 75 }),
-    ],
-    'Growth / h',
-    'None: no lives of programs are remembered.',
-    desc=true,
-  ),
-  local noGrowth = { mappings: [panel.valueMapping({ '0': { text: 'none', color: 'green' } })] },
-
   grafanaDashboards+:: {
     'fleet.json': {
       title: 'GPU memory / Fleet',
@@ -361,7 +335,6 @@ local panel = import '../lib/panel.libsonnet';
         { height: 9, panels: [all] },
         { height: 8, panels: histories },
         { height: 8, panels: lists, widths: [16, 8] },
-        { height: 8, panels: [versions] },
       ])),
     },
   },

@@ -389,47 +389,6 @@ local panel = import '../lib/panel.libsonnet';
     desc=true,
   ),
 
-  // What earlier lives held, of the processes that grow.
-  local earlier = [
-    panel.timeSeries(
-      'What grows, and what its earlier lives held',
-      'Memory of each process that grows, and the least and the most that healthy earlier lives of the same program held at its age. The ceiling is what they reached at any age, and 3 % more. Growth below the ceiling is withheld.',
-      'bytes',
-      [
-        target(with('gpu_process_memory_used_bytes{%(part)s} and ignoring (bound) gpu_process_expected_memory_bytes{%(part)s}'), perProcess),
-        target(with('gpu_process_expected_memory_bytes{%(part)s, bound="lower"}'), 'least ' + perProcess),
-        target(with('gpu_process_expected_memory_bytes{%(part)s, bound="upper"}'), 'most ' + perProcess),
-        target(with('gpu_process_expected_memory_bytes{%(part)s, bound="ceiling"}'), 'ceiling ' + perProcess),
-      ],
-    ) + panel.min(0) + panel.noValue('Nothing grows of which earlier lives are remembered.')
-    + { fieldConfig+: { defaults+: { custom+: { lineWidth: 2 } } } }
-    + panel.overrideMatching('^(least|most) .*', { 'custom.lineStyle': { fill: 'dot', dash: [2, 6] } })
-    + panel.overrideMatching('^ceiling .*', { 'custom.lineStyle': { fill: 'dash', dash: [8, 6] } }),
-    panel.table(
-      'Earlier lives now',
-      'Earlier lives: how many are known that show what a healthy one holds. Least, most and ceiling are there while the process grows.',
-      [
-        instant(with('gpu_process_prior_lives{%(part)s} @ $now')),
-        instant(with('gpu_process_memory_used_bytes{%(part)s} @ $now and gpu_process_prior_lives{%(part)s} @ $now')),
-      ] + [
-        instant(with('sum without (bound) (gpu_process_expected_memory_bytes{%%(part)s, bound="%s"} @ $now)' % bound))
-        for bound in ['lower', 'upper', 'ceiling']
-      ],
-      [
-        column('process', 'Process', { 'custom.minWidth': 120 }),
-        column('pid', 'PID', { 'custom.width': 85 }),
-        column('A', 'Earlier lives', { unit: 'none', decimals: 0, 'custom.width': 105 }),
-        column('B', 'Used', gigabytes { 'custom.width': 90 }),
-        column('C', 'Least', gigabytes { 'custom.width': 90 }),
-        column('D', 'Most', gigabytes { 'custom.width': 90 }),
-        column('E', 'Ceiling', gigabytes { 'custom.width': 90 }),
-      ],
-      'Used',
-      'It is not known what the processes here run, or no lives are remembered.',
-      desc=true,
-    ),
-  ],
-
   local perWorkload = '{{namespace}} {{pod}}{{slurm_job}}',
   local workloads = [
     panel.timeSeries(
@@ -535,7 +494,6 @@ local panel = import '../lib/panel.libsonnet';
         { height: 7, panels: [table] },
         { height: 9, panels: processes },
         { title: 'What allocators in processes hold', rows: [{ height: 9, panels: inside, widths: [10, 8, 6] }, { height: 7, panels: [sites] }] },
-        { title: 'What earlier lives held', rows: [{ height: 9, panels: earlier, widths: [12, 12] }] },
         { title: 'Pods and jobs as a whole', rows: [{ height: 14, panels: workloads }] },
         { title: 'What the judgement rests on', rows: [{ height: 7, panels: basis }] },
       ]),

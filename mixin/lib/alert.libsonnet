@@ -53,9 +53,8 @@ function(config) {
   // both is an expression on GPUs and on GPU instances.
   both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],
 
-  // alert makes a rule. dashboard is the file of the one that shows why; node is false where the
-  // alert is about no node.
-  alert(name, severity, expr, wait, summary, description, dashboard='leak.json', keep=config.keepFiringFor, node=true):: {
+  // alert makes a rule. dashboard is the file of the one that shows why.
+  alert(name, severity, expr, wait, summary, description, dashboard='leak.json', keep=config.keepFiringFor):: {
     alert: name,
     expr: expr,
     [if wait != '0s' then 'for']: wait,
@@ -68,12 +67,9 @@ function(config) {
       // Grafana: then the dashboard shows all.
       [if dashboard == 'leak.json' && config.predictURLPattern != '' then 'predict_url']: '{{ if and (match ":[0-9]+$" $labels.%s) (not (match ":(%s)$" $labels.%s)) }}%s{{ end }}' % [config.nodeLabel, config.sourcePorts, config.nodeLabel, config.predictURLPattern % ('{{ $labels.%s }}' % config.nodeLabel)],
       [if config.grafanaURL != '' then 'dashboard_url']:
-        if node then
-          '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
-          [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +
-          '{{ with $labels.uuid }}&var-gpu={{ . }}{{ end }}{{ with $labels.gpu_instance }}&var-gpu_instance={{ . }}{{ end }}'
-        else
-          '%s/d/%s{{ with $labels.%s }}?var-cluster={{ . }}{{ end }}' % [config.grafanaURL, std.md5(dashboard), config.clusterLabel],
+        '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
+        [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +
+        '{{ with $labels.uuid }}&var-gpu={{ . }}{{ end }}{{ with $labels.gpu_instance }}&var-gpu_instance={{ . }}{{ end }}',
     },
   },
 }

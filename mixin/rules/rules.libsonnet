@@ -187,17 +187,10 @@
     rule('cluster:gpu_unhealthy:ratio', 'sum by (%s) (node:gpu_unhealthy:sum) / sum by (%s) (node:gpu_up:count)' % [cluster, cluster]),
   ],
 
-  // Versions of programs, to be ranked by what they retain and by the most that they hold.
-  local programs = [
-    rule('cluster_program:%s:max' % metric, 'max by (%s, process, image) (%s)' % [cluster, lib.select(metric)])
-    for metric in ['gpu_program_leak_rate_bytes_per_second', 'gpu_program_memory_peak_bytes']
-  ],
-
   prometheusRules+:: {
     groups+: [
       { name: 'gpu-memory.rules', interval: config.rulesInterval, rules: memory },
       { name: 'gpu-risk.rules', interval: config.rulesInterval, rules: risk },
-      { name: 'gpu-programs.rules', interval: config.rulesInterval, rules: programs },
       { name: 'gpu-health.rules', interval: config.rulesInterval, rules: health },
     ],
   },
