@@ -48,7 +48,7 @@ local panel = import '../lib/panel.libsonnet';
     program_load: 'may be a program that loads',
     program_begin: 'may be the start of a program',
     daily_load: 'may be a daily load',
-    below_prior_lives: 'is below what its earlier lives held',
+    given_back: 'reached this height before and gave it back',
   },
 
   local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),

@@ -172,7 +172,7 @@ function(config) {
       ['load_ramp', 'it may be a ramp of load'],
       ['program_begin', 'it began with its program'],
       ['daily_load', 'it may be a daily load'],
-      ['below_prior_lives', 'it is below what earlier lives of the program held'],
+      ['given_back', 'this height was reached and given back before'],
     ];
     self.ask(
       '"topk(1, round(last_over_time(" $scope "leak_withheld_seconds{" $memory "}[%s])))"' % config.scrapeGap,

@@ -6,7 +6,6 @@
 package withheld
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ var words = map[detector.Withheld]string{
 	detector.WithheldProgramLoad:  "may be a program that loads",
 	detector.WithheldProgramBegin: "may be the start of a program",
 	detector.WithheldDailyLoad:    "may be a daily load",
-	detector.WithheldPriorLives:   "is below what its earlier lives held",
+	detector.WithheldPriorLives:   "reached this height before and gave it back",
 }
 
 // Words returns the reason in words. One that has none is written as its label; "" for
@@ -59,21 +58,4 @@ func Sentence(reason string, more time.Duration) string {
 		more = (more + time.Minute - 1).Truncate(time.Minute) // what is left is over at 0 alone
 	}
 	return reason + ", and must grow for another " + humanize.Duration(more)
-}
-
-// PriorLives is Phrase for detector.WithheldPriorLives where it is known what the earlier lives of the
-// process say, such as "is below what its last 3 lives held, and must grow for another 35 min".
-func PriorLives(e *detector.Earlier, more time.Duration) string {
-	if e.Lives == 0 {
-		return Phrase(detector.WithheldPriorLives, more)
-	}
-	lives := "life"
-	if e.Lives > 1 {
-		lives = fmt.Sprintf("%d lives", e.Lives)
-	}
-	text := "is below what its last " + lives + " held"
-	if e.Kin {
-		text = "is below what the last " + lives + " of a like program held"
-	}
-	return Sentence(text, more)
 }

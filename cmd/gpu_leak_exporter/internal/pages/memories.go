@@ -87,19 +87,6 @@ func watchedFor(j *detector.Judgement[gpu.ProcessID]) (d time.Duration) {
 	return d
 }
 
-// earlierOf returns what earlier lives say of the process whose growth is that of a memory. It says
-// nothing where that is of no process that is shown.
-func earlierOf(m domain) *detector.Earlier {
-	v := &m.judgement.Device
-	for i := range m.device.Processes {
-		p := &m.device.Processes[i]
-		if p.Instance == m.instance && p.Verdict.Withheld == v.Withheld && p.Verdict.WithheldFor == v.WithheldFor && p.Verdict.Lasted == v.Lasted {
-			return &p.Earlier
-		}
-	}
-	return &detector.Earlier{}
-}
-
 // processesOf says how many processes are on a memory.
 func processesOf(m domain) string {
 	n, muted := countOf(&m), 0

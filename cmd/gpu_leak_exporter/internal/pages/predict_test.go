@@ -48,16 +48,9 @@ func TestPredictSays(t *testing.T) {
 			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
 		}
 	}
-	// remembered has a process that grows as its earlier lives did, beside one that grows otherwise.
-	remembered := func(n int) *collector.DeviceState {
-		v, other := growing(), growing()
-		v.Withheld, other.WithheldFor = detector.WithheldPriorLives, time.Hour
-		d := device(v)
-		d.Processes = []collector.ProcessState{
-			{Verdict: other, Earlier: detector.Earlier{Lives: 9}}, {Verdict: v, Earlier: detector.Earlier{Lives: n}},
-		}
-		return d
-	}
+	again := growing()
+	again.Withheld = detector.WithheldPriorLives
+
 	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
 	unified := device(healthy(0))
 	unified.Info.CoherentMemory, unified.Info.UnifiedMemory = true, true
@@ -151,9 +144,7 @@ func TestPredictSays(t *testing.T) {
 		},
 		"suspect":      {collector.State{Devices: []*collector.DeviceState{device(healthy(0.799))}}, "", []string{"not sure", "79 %"}},
 		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(growing())}}, "", []string{"No leak yet: it may be the start of a program, and must grow for another 25 min.", "full in 40 min if it goes on"}},
-		"as before":    {collector.State{Devices: []*collector.DeviceState{remembered(3)}}, "", []string{"No leak yet: it is below what its last 3 lives held, and must grow for another 25 min."}},
-		"as once":      {collector.State{Devices: []*collector.DeviceState{remembered(1)}}, "", []string{"No leak yet: it is below what its last life held, and must grow for another 25 min."}},
-		"as others":    {collector.State{Devices: []*collector.DeviceState{remembered(0)}}, "", []string{"No leak yet: it is below what its earlier lives held, and must grow for another 25 min."}},
+		"given back":   {collector.State{Devices: []*collector.DeviceState{device(again)}}, "", []string{"No leak yet: it reached this height before and gave it back, and must grow for another 25 min."}},
 		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
 		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
 		"tomorrow":     {collector.State{Devices: []*collector.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},

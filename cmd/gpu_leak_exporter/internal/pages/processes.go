@@ -105,7 +105,7 @@ func (h *predictor) others(m *domain, row *gpuRow, left *room, all bool) {
 		c.Who, c.Where = whoIs(p.ID, p.Owner)
 		drawn++
 		if p.Suspect(h.ClearThreshold) {
-			c.Why = h.withheldWords(&p.Verdict, &p.Earlier)
+			c.Why = h.withheldWords(&p.Verdict)
 			row.Suspects = append(row.Suspects, c)
 		} else {
 			row.Largest = append(row.Largest, c)

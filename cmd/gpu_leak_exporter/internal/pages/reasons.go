@@ -36,11 +36,7 @@ func (h *predictor) because(m *domain) string {
 		}
 		return "More and more is kept and not given back: " + humanize.Bytes(v.Leaked.V) + " " + since + "."
 	}
-	earlier := &detector.Earlier{}
-	if v.Withheld == detector.WithheldPriorLives {
-		earlier = earlierOf(*m)
-	}
-	if text = h.withheldWords(v, earlier); text == "" {
+	if text = h.withheldWords(v); text == "" {
 		text = cmp.Or(noLeak[v.Pattern], noLeak[detector.PatternUnknown]) + "."
 	}
 	if foreseen(v.SecondsToFull) {
@@ -50,11 +46,8 @@ func (h *predictor) because(m *domain) string {
 }
 
 // withheldWords says why what grows, or seems to, is no leak; "" where nothing does.
-func (h *predictor) withheldWords(v *detector.Verdict, earlier *detector.Earlier) string {
+func (h *predictor) withheldWords(v *detector.Verdict) string {
 	phrase := withheld.Phrase(v.Withheld, v.WithheldFor)
-	if v.Withheld == detector.WithheldPriorLives {
-		phrase = withheld.PriorLives(earlier, v.WithheldFor)
-	}
 	switch {
 	case phrase != "":
 		return "No leak yet: it " + phrase + "."
