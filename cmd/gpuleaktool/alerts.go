@@ -146,7 +146,7 @@ func forecast(seconds float64, wait time.Duration) rule {
 }
 
 // fillsUp returns the rule of a memory that fills up, leak or not. loading reports whether a program on
-// it is known to load as it did in its earlier lives.
+// it is known to load as it did before.
 func fillsUp(loading func(t time.Duration) bool) rule {
 	page := forecast(oomPageSeconds, forOOM)
 	var paged time.Duration
@@ -240,7 +240,7 @@ func inOrder(a, b []plot.Span) []plot.Span {
 	return all
 }
 
-// loadsAt reports whether it loads at time t what its program held in earlier lives.
+// loadsAt reports whether it loads at time t what its program held before.
 func (f *finding) loadsAt(t time.Duration) bool {
 	i, found := slices.BinarySearchFunc(f.steps, t, func(s step, t time.Duration) int { return int(min(max(s.t-t, -1), 1)) })
 	if !found {

@@ -166,18 +166,6 @@ func (f *finding) share(v float64) string {
 	return fmt.Sprintf("%d %%", int(math.Floor(100*v/f.capacity.V+1e-9)))
 }
 
-// knew writes of how many earlier lives the detector knew, "" for none.
-func (f *finding) knew() string {
-	s := f.final()
-	if s == nil || s.earlier.V == 0 {
-		return ""
-	}
-	if s.earlier.V == 1 {
-		return "1 earlier life"
-	}
-	return fmt.Sprintf("%.0f earlier lives", s.earlier.V)
-}
-
 // unknown reports whether it is a memory of which no value is known.
 func (f *finding) unknown() bool { return f.samples == 0 && f.kind == kindMemory && !f.sliced }
 

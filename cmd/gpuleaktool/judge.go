@@ -352,7 +352,6 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 	}
 	for i, l := range m.listed {
 		if !stays[l.series] {
-			l.series.earlier = detector.Of(float64(j.Members[i].Earlier.Lives))
 			l.series.tell(t, m.last, last, &j.Members[i].Verdict, j.Headroom)
 		}
 	}

@@ -4,18 +4,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const gib = 1 << 30
@@ -113,75 +106,5 @@ func TestWithin(t *testing.T) {
 		if got := within(step); got != want {
 			t.Errorf("%s: %s, want %s", step, got, want)
 		}
-	}
-}
-
-// A backtest knows of the lives that its history has told of before, on any GPU, and of none that end
-// later, in whatever order it is given the GPUs. Another history is another matter.
-func TestEarlierLives(t *testing.T) {
-	const begin, life, pause = 1_772_323_200, 1800, 600 // seconds
-	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
-	newOne := func() *judge { return newJudge(detectorconfig.New(detector.DefaultConfig()), time.Minute, outputHTML) }
-	// run adds the life of a process that holds so much, from a second of the history on, and a pause.
-	run := func(j *judge, m *memory, pid uint32, from int, used uint64) {
-		t.Helper()
-		for s := from; s < from+life+pause; s += 10 {
-			at := time.Duration(begin+s) * time.Second
-			sample := gpu.Sample{
-				T: at, Time: time.Unix(0, int64(at)), ProcessesKnown: true, ProcessesComplete: true,
-				Memory: gpu.Memory{Used: gpu.Some(uint64(gib)), Total: gpu.Some(uint64(80 * gib))},
-			}
-			if s < from+life {
-				sample.Memory.Used = gpu.Some(gib + used)
-				sample.Processes = []gpu.Process{{
-					ID: gpu.ProcessID{PID: pid, Start: uint64(from)}, Used: gpu.Some(used), Started: gpu.Some(time.Duration(begin+from) * time.Second),
-					Owner: &gpu.Owner{Process: "train.py", Lives: id},
-				}}
-			}
-			if err := j.add(m, &sample); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	knew := func(j *judge) map[string]string {
-		all := map[string]string{}
-		for _, f := range findingsOf(j.end()) {
-			if f.kind == kindProcess {
-				all[f.labels.get("pid")] = f.knew()
-			}
-		}
-		return all
-	}
-	memories := []*memory{{labels: labelsOf("gpu", "0", "uuid", "GPU-0")}, {labels: labelsOf("gpu", "1", "uuid", "GPU-1")}}
-	j := newOne()
-	for n := range 3 {
-		run(j, memories[0], uint32(10+n), n*(life+pause), 20*gib)
-	}
-	run(j, memories[1], 20, 60, 20*gib)                // with the first of them: one run
-	run(j, memories[1], 21, life+pause+60, 20*gib)     // after two have ended, on two GPUs
-	run(j, memories[1], 22, 3*(life+pause)+60, 20*gib) // after all
-	want := map[string]string{"10": "", "11": "1 earlier life", "12": "2 earlier lives", "20": "", "21": "1 earlier life", "22": "3 earlier lives"}
-	if got := knew(j); !maps.Equal(got, want) {
-		t.Errorf("it knew %v, want %v", got, want)
-	}
-	list := j.end()
-	findings := findingsOf(list)
-	var table, page, text strings.Builder
-	if err := errors.Join(writeTable(&table, findings, time.UTC), writeReport(&page, findings, time.UTC), writeLines(&text, findings, time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	for what, shown := range map[string]bool{
-		"the table": strings.Contains(table.String(), "KNEW") && strings.Contains(table.String(), "3 earlier lives"),
-		"the page":  strings.Contains(page.String(), "<dd>3 earlier lives</dd>"),
-		"the JSON":  strings.Contains(text.String(), `"prior_lives":3`) && strings.Contains(text.String(), `"prior_lives":null`),
-	} {
-		if !shown {
-			t.Errorf("%s does not show it:\n%s", what, table.String())
-		}
-	}
-	other := newOne()
-	run(other, memories[0], 30, 9*(life+pause), 20*gib)
-	if got := knew(other); got["30"] != "" {
-		t.Errorf("another history: it knew %v", got)
 	}
 }

@@ -46,7 +46,6 @@ type line struct {
 	Since    *float64 `json:"leak_start_timestamp_seconds"`
 	Capacity *float64 `json:"capacity_bytes"`
 	Trough   *float64 `json:"trough_bytes"`
-	Earlier  *float64 `json:"prior_lives"`
 	// Whether an alert of the mixin fires for it.
 	Page   bool   `json:"page"`
 	Ticket bool   `json:"ticket"`
@@ -116,7 +115,7 @@ func lineOf(name json.RawMessage, f *finding, s *step, t time.Duration) line {
 		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
 		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),
 		Withheld: withheld, WithheldS: finite(withheldFor), Full: finite(s.full), FullLower: finite(s.fullLower), FullUpper: finite(s.fullUpper),
-		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Since: finite(since), Capacity: finite(s.capacity), Trough: finite(s.trough), Earlier: finite(s.earlier),
+		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Since: finite(since), Capacity: finite(s.capacity), Trough: finite(s.trough),
 		Page: firing(f.alerts.pages, s.t), Ticket: firing(f.alerts.tickets, s.t),
 	}
 }

@@ -41,7 +41,6 @@ type reportRow struct {
 	Pattern, Growth, Leaked string
 	Forecast, Alert         string
 	Withheld, AtEnd         string // why it was no leak yet when it was surest, and why it is none yet
-	Knew                    string
 	Plot                    template.HTML
 }
 
@@ -75,7 +74,7 @@ func rowOf(f *finding, loc *time.Location, number int) reportRow {
 		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
 		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Alert: f.told(loc),
-		Withheld: f.atSurest(loc), AtEnd: f.atEnd(), Knew: f.knew(),
+		Withheld: f.atSurest(loc), AtEnd: f.atEnd(),
 	}
 	if !f.unknown() {
 		row.Plot = f.drawing(loc, number).SVG()

@@ -36,7 +36,6 @@ type series struct {
 	steps    []step
 	nearAt   time.Duration // when it was first near its capacity since the last step, if near
 	near     bool
-	earlier  detector.Value // lives of the program of a process that the history has told of before
 	sliced   bool           // a GPU in MIG mode: its slices are judged
 	plot     *plot.Envelope // nil unless it is to be plotted
 }
@@ -65,7 +64,6 @@ type step struct {
 	withheld                   detector.Withheld
 	withheldFor, lasted        time.Duration
 	headroom                   detector.Value // of the memory that it is on
-	earlier                    detector.Value // as in series
 	used                       float64
 	capacity                   detector.Value
 }
@@ -111,7 +109,7 @@ func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, he
 		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
 		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper,
 		full: v.SecondsToFull, fullLower: v.FullLower, fullUpper: v.FullUpper, withheld: v.Withheld, withheldFor: v.WithheldFor, lasted: v.Lasted, headroom: headroom, used: x.used, capacity: x.capacity,
-		near: x.near, nearAt: x.nearAt, earlier: x.earlier,
+		near: x.near, nearAt: x.nearAt,
 	})
 	x.near = false
 }

@@ -39,10 +39,6 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 	}
 	shown, brief := rows(list)
 	withheld := slices.ContainsFunc(shown, func(f finding) bool { return f.withheld(loc) != "" })
-	knew := slices.ContainsFunc(shown, func(f finding) bool { return f.knew() != "" })
-	if knew {
-		head = append(head, "KNEW")
-	}
 	if withheld {
 		head = append(head, "WITHHELD")
 	}
@@ -55,9 +51,6 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 			for _, cell := range []string{f.growth(), f.retained(), f.forecast(), f.told(loc)} {
 				cells = append(cells, cmp.Or(cell, "-"))
 			}
-		}
-		if knew {
-			cells = append(cells, cmp.Or(f.knew(), "-"))
 		}
 		if withheld {
 			cells = append(cells, cmp.Or(f.withheld(loc), "-"))
