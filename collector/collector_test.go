@@ -118,7 +118,6 @@ func TestFamilies(t *testing.T) {
 		{"clocks", true},
 		{"detector", true},
 		{"ecc", true},
-		{"lives", true},
 		{"memory", true},
 		{"mig", true},
 		{"nvlink", false},
@@ -392,7 +391,6 @@ func TestFixtureIsWhole(t *testing.T) {
 		"State.DriverReason",                                                               // TestDriverDown
 		"State.Awaited",                                                                    // for the pages
 		"State.Devices.Info.Place", "State.Devices.Owner", "State.Devices.Instances.Owner", // TestFleetLabels
-		"State.Devices.Programs",                                                                                      // they are in State.Programs
 		"State.Devices.Curve", "State.Devices.Instances.Curve", "State.Devices.Processes.Curve", "State.Devices.Ends", // for the page
 		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited", "State.Devices.Judgement.Unreleased",
 		"State.Devices.Instances.Judgement.Members", "State.Devices.Instances.Judgement.Groups", "State.Devices.Instances.Judgement.Exited",

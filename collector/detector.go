@@ -191,7 +191,7 @@ var verdictRows = []verdictRow{
 	}, {
 		name: "leak_withheld_seconds",
 		help: "Seconds that growth of {memory} must still last before this reason no longer keeps it from being called a leak: min_span (any growth must last), " +
-			"load_ramp, program_load (fast, and without compute), program_begin, daily_load, below_prior_lives. Present only while growth is suspected.",
+			"load_ramp, program_load (fast, and without compute), program_begin, daily_load, given_back (the height was reached and given back before). Present only while growth is suspected.",
 		labels: []string{"reason"},
 		each: func(v *detector.Verdict, e *emitter) {
 			if v.Judged && v.Withheld != detector.WithheldNone {

@@ -127,12 +127,6 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	gauge("gpu_leak_exporter_state_file_write_timestamp_seconds",
 		"When the detector's histories were last written to --detector.state-file, in seconds since the Unix epoch.",
 		func(s *State) optional { return s.StateFile.written() }),
-	gauge("gpu_leak_exporter_lives_file_last_write_successful",
-		"Whether (1 or 0) the lives of programs could be written to --detector.lives-file the last time. Absent without such a file.",
-		func(s *State) optional { return s.LivesFile.successful() }),
-	gauge("gpu_leak_exporter_lives_file_write_timestamp_seconds",
-		"When the lives of programs were last written to --detector.lives-file, in seconds since the Unix epoch. They are when one has ended.",
-		func(s *State) optional { return s.LivesFile.written() }),
 }})
 
 // successful returns whether the file could be written; absent without one.

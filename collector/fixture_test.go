@@ -37,12 +37,6 @@ func fixture() *State {
 		Windows:      []string{"10m", "1h"},
 		Devices:      []*DeviceState{fullGPU(), downGPU(), bareGPU(), migGPU(), hostileGPU()},
 		PCIDevices:   gpu.Some(6),
-		Programs: []ProgramState{
-			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:0123456789ab"}, Started: fixtureSince(-899), Rate: detector.Of(45.5), Peak: detector.Of(46e9)},
-			{ProgramName: ProgramName{"train.py", "registry.example/ml/train@sha256:ba9876543210"}, Started: fixtureSince(-9000), Rate: detector.Of(0), Peak: detector.Of(47e9)},
-			{ProgramName: ProgramName{"tritonserver", ""}, Started: fixtureSince(-8000)}, // nothing is judged yet
-		},
-		OtherPrograms: gpu.Some(48),
 		Collectors: []FamilyState{
 			{Name: "ecc", Success: true, Duration: 3 * time.Millisecond},
 			{Name: "memory", Success: false, Duration: 1500 * time.Millisecond},
@@ -66,7 +60,6 @@ func fixture() *State {
 		Unresolved: 9,
 		Reload:     &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
 		StateFile:  &WriteState{Success: true, Time: time.Unix(1_771_234_567, 0)},
-		LivesFile:  &WriteState{Success: true, Time: time.Unix(1_771_234_789, 0)},
 		DeviceHolders: []DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
@@ -117,13 +110,9 @@ func fullGPU() *DeviceState {
 					{Growth: 1700, Line: "e:1 f"},
 					{Growth: 1600, Line: "one too many:1 f"},
 				}},
-				Earlier: detector.Earlier{
-					Named: true, Lives: 41, Basis: lives.BasisProgram, Kin: true,
-					Ceiling: detector.Of(44e9), Low: detector.Of(42e9), High: detector.Of(43e9),
-				},
 			}, {
 				Process: gpu.Process{ID: gpu.ProcessID{PID: 1002}, Type: gpu.MPS, Used: gpu.Some(uint64(18e9)), Owner: &gpu.Owner{Process: "tritonserver"}, Allocator: &gpu.Allocator{Framework: "mypool", Allocated: gpu.Some(uint64(17e9)), Reserved: gpu.Some(uint64(19e9))}},
-				Verdict: verdict(300, false), Earlier: detector.Earlier{Named: true},
+				Verdict: verdict(300, false),
 			},
 		},
 		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,

@@ -68,9 +68,7 @@ type processEntry struct {
 	used        uint64
 	verdict     detector.Verdict
 	share       detector.Value
-	earlier     detector.Earlier
 	grows       detector.Inside
-	peak        detector.Value
 	history     history // since it is shown
 }
 
@@ -107,7 +105,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		}
 		e.seen, e.position, e.used = sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
-		e.earlier, e.peak, e.grows = detector.Earlier{}, detector.Value{}, detector.InsideUnknown
+		e.grows = detector.InsideUnknown
 		if !p.SM.OK || p.SM.V > 0 {
 			e.busy = sample.T
 		}
@@ -207,7 +205,7 @@ func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner,
 // judged notes the verdict on the process at that position of the sample.
 func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
 	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
-		e.verdict, e.share, e.earlier, e.peak, e.grows = v.Verdict, v.Share, v.Earlier, v.Peak, v.Grows
+		e.verdict, e.share, e.grows = v.Verdict, v.Share, v.Grows
 	}
 }
 
@@ -239,37 +237,9 @@ func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 			continue
 		}
 		state.Processes = append(state.Processes, ProcessState{
-			Process: *p, Idle: e.idle(p, sample.T), Verdict: e.verdict, Share: e.share, Earlier: e.earlier, Grows: e.grows,
+			Process: *p, Idle: e.idle(p, sample.T), Verdict: e.verdict, Share: e.share, Grows: e.grows,
 		})
 	}
-	if t.cfg.Lives != nil {
-		state.Programs = t.programs(sample)
-	}
-}
-
-// programs returns what runs, of processes that are old enough for series: those over the cap
-// count as well.
-func (t *processTable) programs(sample *gpu.Sample) map[ProgramName]ProgramState {
-	list := map[ProgramName]ProgramState{}
-	for _, e := range t.rank {
-		id := &e.owner.Lives
-		if id.Program == "" {
-			continue
-		}
-		p := ProgramState{ProgramName: ProgramName{id.Program, id.Image}, Started: e.first, Peak: e.peak}
-		if s := sample.Processes[e.position].Started; s.OK {
-			p.Started = s.V
-		}
-		switch {
-		case !e.verdict.Judged:
-		case e.verdict.Leak:
-			p.Rate = e.verdict.Rate
-		default:
-			p.Rate = detector.Of(0)
-		}
-		list[p.ProgramName] = list[p.ProgramName].with(&p)
-	}
-	return list
 }
 
 // ripe reports whether a process may have series: it is old enough, and its

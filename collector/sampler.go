@@ -6,6 +6,7 @@ package collector
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,8 +65,8 @@ type SamplerConfig struct {
 	Resolve Resolver
 	// Detector is the configuration of the series.
 	Detector detector.Config
-	// Lives remembers what programs held in their earlier lives; nil judges each life
-	// as if it were the first.
+	// Lives remembers what programs held before; nil judges each of their lives as if
+	// it were the first.
 	Lives *lives.Book
 	// Owners tells whose a process is, where the source does not; nil leaves it
 	// unknown.
@@ -78,8 +79,8 @@ type SamplerConfig struct {
 	// ProcFS is where procfs is mounted; SysFS is the same for sysfs, and ""
 	// leaves the PCI bus unread.
 	ProcFS, SysFS string
-	// StateFile is where the detector's histories outlive the exporter; "" for
-	// nowhere. A crash loses what was learnt in a StateInterval, for it is written
+	// StateFile is where the detector's histories, and the secret that programs are
+	// named with, outlive the exporter; "" for nowhere. A crash loses what was learnt in a StateInterval, for it is written
 	// twice in one; and when Run ends. NewSampler reads it.
 	StateFile     string
 	StateInterval time.Duration
@@ -128,6 +129,8 @@ type Allocators interface {
 // Owners looks up whose a process is. Its methods are called from several
 // goroutines, one a GPU.
 type Owners interface {
+	// Name says what names of what processes run are made with. It is called once, before all others.
+	Name(namer *lives.Namer)
 	// Owner returns what is known of whose process id is; it does not block, and nothing of the process is touched
 	// meanwhile. done says that the answer is final; until then it is asked again.
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
@@ -164,6 +167,8 @@ type Sampler struct {
 	watched sync.Map
 	fatal   chan error
 	boot    string
+	// secret is what the names of programs are made with. It must not leave the node.
+	secret []byte
 	// writing is held while the state file is written.
 	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
@@ -203,13 +208,15 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), ends: newEnds(cfg.Lives, cfg.Owners)}
+	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), ends: newEnds(cfg.Lives, cfg.Owners)}
+	_, _ = rand.Read(s.secret) // it never fails: see crypto/rand
 	for _, w := range cfg.Detector.Windows {
 		s.windows = append(s.windows, model.Duration(w).String())
 	}
 	s.shared.Store(&shared{reason: ReasonStarting, past: s.load()})
 	s.host.Store(&host{})
 	if cfg.Owners != nil {
+		cfg.Owners.Name(lives.NewNamer(s.secret))
 		s.jobs.Store(&jobsState{})
 	}
 	s.rules.Store(&rules{cfg.Resolve})
@@ -499,9 +506,6 @@ func (s *Sampler) State() *State {
 			state.Unresolved += p.unresolved
 		}
 		state.addReadings(l)
-	}
-	if s.cfg.Lives != nil {
-		state.addPrograms(s.cfg.Lives.Versions())
 	}
 	if f, ok := s.attribution(host); ok {
 		state.Collectors = append(state.Collectors, f)

@@ -798,6 +798,8 @@ func (*owners) Unseen() workload.Unseen { return workload.Unseen{} }
 
 func (*owners) RuntimeProblem() error { return nil }
 
+func (*owners) Name(*lives.Namer) {}
+
 func (*owners) Ended(context.Context, string) (lives.End, bool) { return lives.EndUnknown, true }
 
 // lateOwners know whose a process is once it was waited for.

@@ -39,20 +39,12 @@ type State struct {
 	// Unresolved counts the processes of the last samples that could not be
 	// looked up in procfs.
 	Unresolved int
-	// Programs are the versions of programs that run or have run, MaxPrograms at most:
-	// first those that run, then those that ended last. OtherPrograms is how many more
-	// there are; absent where no lives are remembered.
-	Programs      []ProgramState
-	OtherPrograms gpu.Opt[int]
 	// DeviceHolders are the processes that have a device file of the driver open,
 	// at most 256; nil where that cannot be seen.
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before the
 	// first, and without such a file.
 	StateFile *WriteState
-	// LivesFile tells the same of the file of the lives of programs. It is not the
-	// Sampler's to know.
-	LivesFile *WriteState
 	// Reload tells how the last reading of the detector's rules went; nil where
 	// there are none. It is not the Sampler's to know.
 	Reload *ReloadState
@@ -133,9 +125,6 @@ type DeviceState struct {
 	ExitsNearCapacity uint64
 	// Workloads are the pods and jobs with two processes or more on this GPU.
 	Workloads []WorkloadState
-	// Programs are the versions of programs that run on this GPU; nil where no lives
-	// are remembered.
-	Programs map[ProgramName]ProgramState
 	// Unreleased is the memory that stayed after its process had ended, ordered by
 	// instance, pid and start.
 	Unreleased []UnreleasedState
@@ -172,8 +161,6 @@ type ProcessState struct {
 	// Verdict is the detector's, and Share its part of the leak of its domain.
 	Verdict detector.Verdict
 	Share   detector.Value
-	// Earlier is what earlier lives of what it runs say of it.
-	Earlier detector.Earlier
 	// Grows is what of its memory grows, where its allocator tells.
 	Grows detector.Inside
 	// Sites is where it allocates what stays; nil if it was not asked.

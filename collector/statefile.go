@@ -26,6 +26,9 @@ import (
 // each, of which no two troughs are alike, take 44 MB.
 var stateFile = savefile.Kind{Name: "state", Version: 1, Most: 64 << 20}
 
+// secretSize is the length of the secret of a node, in bytes.
+const secretSize = 32
+
 // maxAhead is how far in the future a state file may have been saved: clocks differ by less.
 const maxAhead = time.Minute
 
@@ -35,7 +38,10 @@ type histories struct {
 	// and GPUs are empty then: another boot's histories are nobody's.
 	BootID string `json:"boot_id"`
 	// Saved is when the file was written.
-	Saved   time.Time       `json:"saved"`
+	Saved time.Time `json:"saved"`
+	// Secret is what the names of programs are made with. It is random, the node's own,
+	// and good after a reboot, too.
+	Secret  []byte          `json:"secret,omitempty"`
 	Devices []deviceHistory `json:"devices"`
 }
 
@@ -135,6 +141,9 @@ func (s *Sampler) load() []*deviceHistory {
 	boot, bootErr := bootID(s.cfg.ProcFS)
 	s.boot = boot
 	h, err := readHistories(s.cfg.StateFile, time.Now())
+	if err == nil && len(h.Secret) == secretSize {
+		s.secret = h.Secret
+	}
 	switch {
 	case savefile.Unreadable(err):
 		s.unwritable = true
@@ -213,7 +222,7 @@ func (s *Sampler) write() {
 // there is any of that, what an earlier exporter left of GPUs that have not shown
 // up yet, for a day.
 func (s *Sampler) histories() *histories {
-	h := &histories{BootID: s.boot, Saved: time.Now()}
+	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
 	shared := s.shared.Load()
 	for _, l := range shared.loops {
 		if d := l.prepared.Load(); d != nil {

@@ -570,3 +570,35 @@ func TestLivesThatEnd(t *testing.T) {
 		}
 	}
 }
+
+// namedOwners note what they are to make names with.
+type namedOwners struct {
+	owners
+	namer *lives.Namer
+}
+
+func (o *namedOwners) Name(namer *lives.Namer) { o.namer = namer }
+
+// A program has the same name after a restart and after a reboot, and another one on each node.
+func TestSecretOutlivesARestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	name := func(path, boot string) lives.ID {
+		o := &namedOwners{owners: owners{asked: map[uint32]int{}}}
+		state := withState(t, path, boot)
+		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, func(c *SamplerConfig) { state(c); c.Owners = o }, func(*Sampler, *lines) { after(20 * time.Second) })
+		return o.namer.ID(lives.Identity{Program: "train.py"})
+	}
+	first := name(file, "a")
+	if restarted, rebooted := name(file, "a"), name(file, "b"); restarted != first || rebooted != first {
+		t.Errorf("%v, after a restart %v, after a reboot %v", first, restarted, rebooted)
+	}
+	if name(file+"-of-another-node", "a") == first {
+		t.Error("two nodes have one secret")
+	}
+	if err := os.WriteFile(file, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if name(file, "a") == first {
+		t.Error("a file that cannot be used has told a secret")
+	}
+}

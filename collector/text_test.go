@@ -172,7 +172,6 @@ func FuzzWriteText(f *testing.F) {
 			}
 			d.Status.Power.Watts = gpu.Some(v)
 		}
-		s.Programs = append(s.Programs, ProgramState{ProgramName: ProgramName{process, pod}}, ProgramState{ProgramName: ProgramName{pod, process}})
 		format := textFormatsOf()[int(which)%len(textFormatsOf())]
 		c := newCollector(t, s, allFamilies(true))
 		sameText(t, written(t, format, c), asExpfmt(t, format, c))

@@ -19,7 +19,7 @@ import (
 func dying(from int) *scriptDevice {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		dies, other := process(1, 8<<30), process(2, 20<<30)
-		dies.Owner = &gpu.Owner{Process: "train.py", Command: "train.py --key=secret", Namespace: "ml", Pod: "train-0", Container: "main"}
+		dies.Owner = &gpu.Owner{Process: "train.py", Command: "train.py --key=hunter2", Namespace: "ml", Pod: "train-0", Container: "main"}
 		other.Owner = &gpu.Owner{Process: "serve.py"}
 		switch {
 		case second < 600:
@@ -74,7 +74,7 @@ func TestUnreleasedMemory(t *testing.T) {
 			t.Errorf("said: %s", out.b.String())
 		}
 	})
-	if b, err := os.ReadFile(file); err != nil || !bytes.Contains(b, []byte("train.py")) || bytes.Contains(b, []byte("secret")) {
+	if b, err := os.ReadFile(file); err != nil || !bytes.Contains(b, []byte("train.py")) || bytes.Contains(b, []byte("hunter2")) {
 		t.Fatalf("state file %s %v", b, err)
 	}
 	runSampler(t, &scriptSource{devices: []gpu.Device{dying(740)}}, withState(t, file, "boot-a"), func(s *Sampler, out *lines) {

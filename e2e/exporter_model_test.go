@@ -98,7 +98,6 @@ func (m *model) compute() {
 	m.want.set("gpu_pci_devices", none, float64(len(m.GPUs)))
 	m.want.set("gpu_driver_up", none, 1)
 	m.want.set("gpu_processes_unresolved", none, float64(unresolved))
-	m.programs()
 	for _, c := range []string{"memory", "utilization", "thermal", "power", "clocks", "ecc", "pcie", "nvlink", "workload"} {
 		if c == "nvlink" && !m.nvlink {
 			continue
@@ -486,32 +485,11 @@ func (m *model) processes(id map[string]string, i int) (unresolved int) {
 			m.want.set("gpu_process_memory_used_bytes", labels, p.used)
 			m.judged("gpu_process_", labels, p.used)
 		}
-		if p.known && labels["process"] != "" {
-			m.want.set("gpu_process_prior_lives", labels, 0)
-		}
 		if !m.GPUs[i].MIG.Enabled {
 			m.processUtilization(labels, p.utilization)
 		}
 	}
 	return unresolved
-}
-
-// programs adds what is said of the programs that have a name: all are the test's. None has lived before.
-func (m *model) programs() {
-	m.want.set("gpu_programs_other", map[string]string{}, 0)
-	peak, started := 0.0, 0.0
-	for i := range m.GPUs {
-		for _, p := range m.merged(i) {
-			if m.owners && p.known && !m.bare[i] && m.exists(p.pid) {
-				peak, started = max(peak, p.used), max(started, bootTime(m.t)+float64(procStat(m.t, p.pid, 22))/100)
-			}
-		}
-	}
-	if started > 0 {
-		program := map[string]string{"process": executable(m.t), "image": ""}
-		m.want.set("gpu_program_memory_peak_bytes", program, peak)
-		m.want.between("gpu_program_last_start_timestamp_seconds", program, started-1, started+1)
-	}
 }
 
 // processCounts adds what is said of a GPU with n processes, all of them shown.

@@ -55,7 +55,7 @@ func TestFaultsOfTheHost(t *testing.T) {
 	dir, full := filepath.Join(disk, "state"), filepath.Join(disk, "full")
 	must(os.Mkdir(dir, 0o755))
 	// Without a descriptor the library cannot read its script either.
-	p := harness.StartExporter(t, m.options("--detector.state-file="+filepath.Join(dir, "state"), "--detector.state-interval=1s", "--detector.lives-file="+filepath.Join(disk, "lives")))
+	p := harness.StartExporter(t, m.options("--detector.state-file="+filepath.Join(dir, "state"), "--detector.state-interval=1s"))
 	written := func(v float64) func(harness.Metrics) error {
 		return func(s harness.Metrics) error {
 			return errors.Join(m.allUp(s), want(s, v, "gpu_leak_exporter_state_file_last_write_successful", nil))

@@ -31,6 +31,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -47,7 +48,6 @@ type exporter struct {
 	logger    log.Logger
 	slogger   *slog.Logger
 	source    gpu.Source
-	lives     *livesKeeper
 	sampler   *collector.Sampler
 	reloader  *reloader
 	listeners []net.Listener // none where exporter-toolkit has to open them
@@ -73,8 +73,7 @@ func newExporter(cfg *config, src gpu.Source, stderr io.Writer) (*exporter, erro
 
 // wire makes the parts between the source and the listeners.
 func (e *exporter) wire() (err error) {
-	e.lives = newLivesKeeper(e.cfg.livesFile, e.logger)
-	if e.sampler, err = newSampler(e.cfg, e.source, e.lives, e.logger); err != nil {
+	if e.sampler, err = newSampler(e.cfg, e.source, e.logger); err != nil {
 		return err
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
@@ -87,7 +86,7 @@ func (e *exporter) wire() (err error) {
 	if budget > 0 && e.cfg.exporterMetrics {
 		more = append(more, budgetMetric(budget))
 	}
-	handler, err := newHandler(e.cfg, e.reloader.with(e.lives.with(e.sampler.State)), e.reloader, bounds, e.slogger, more...)
+	handler, err := newHandler(e.cfg, e.reloader.with(e.sampler.State), e.reloader, bounds, e.slogger, more...)
 	if err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func (e *exporter) wire() (err error) {
 
 // newSampler returns a sampler of the source. What the host shows of GPUs and
 // processes is asked for only where they are the host's.
-func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Logger) (*collector.Sampler, error) {
+func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Sampler, error) {
 	c := collector.SamplerConfig{
 		SlowInterval:  cfg.source.SlowInterval,
 		Timeout:       cfg.source.Timeout,
@@ -108,7 +107,7 @@ func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Log
 		Groups:        cfg.groups(),
 		Detector:      cfg.detector,
 		Resolve:       cfg.rules.For,
-		Lives:         keeper.book(),
+		Lives:         lives.NewBook(),
 		ProcFS:        cfg.source.ProcFS,
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,
@@ -118,7 +117,7 @@ func newSampler(cfg *config, src gpu.Source, keeper *livesKeeper, logger log.Log
 	if cfg.source.Kind == source.NVML {
 		c.SysFS = cfg.source.SysFS
 		var err error
-		if c.Owners, err = newOwners(cfg, keeper.namer, logger); err != nil {
+		if c.Owners, err = newOwners(cfg, logger); err != nil {
 			return nil, err
 		}
 		if cfg.families["allocator"] {
@@ -184,7 +183,6 @@ func (e *exporter) run(ctx context.Context) int {
 		defer close(sampled)
 		e.sampler.Run(sampling)
 	}()
-	go e.lives.keep(sampling)
 	// Without a file to read again SIGHUP is taken, too: what sends it does not
 	// want a daemon to die.
 	hangup := make(chan os.Signal, 1)
@@ -207,7 +205,6 @@ func (e *exporter) run(ctx context.Context) int {
 	if !e.stopReading(grace, sampled) && code == again {
 		code = exitAfresh // a thread that hangs in the driver may keep a new program from being executed
 	}
-	e.lives.finish()
 	return code
 }
 

@@ -172,9 +172,9 @@ func TestStillAnotherDriver(t *testing.T) {
 		for answer, want := range map[error]int{mismatch: exitAfresh, nil: exitOK} {
 			src := &stub{err: answer}
 			cfg := flagsOf(t, "--source=sim:crashloop")
-			e := &exporter{cfg: cfg, source: src, logger: log.NewNopLogger(), lives: newLivesKeeper("", log.NewNopLogger())}
+			e := &exporter{cfg: cfg, source: src, logger: log.NewNopLogger()}
 			var err error
-			if e.sampler, err = newSampler(cfg, src, e.lives, e.logger); err != nil {
+			if e.sampler, err = newSampler(cfg, src, e.logger); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*staleAfter)

@@ -69,7 +69,6 @@ type config struct {
 	lifecycle       bool
 	stateFile       string
 	stateInterval   time.Duration
-	livesFile       string
 	sites           bool
 }
 
@@ -249,8 +248,6 @@ func (p *parser) stateFlags() {
 		setting.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
 		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
-	p.flag("detector.lives-file", "File that keeps, over restarts and reboots, how much GPU memory programs held in their earlier lives (runs). Empty: it is kept in memory alone.",
-		setting.Checked("detector.lives-file", &c.livesFile, checkSaveFile), "")
 }
 
 // checkSaveFile refuses a file that could never be written.
@@ -305,8 +302,6 @@ func (p *parser) check() error {
 	case d.Windows[0] < least:
 		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
 			humanize.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, humanize.FormatDuration(least))
-	case c.livesFile != "" && filepath.Clean(c.livesFile) == filepath.Clean(c.stateFile):
-		return fmt.Errorf("--detector.lives-file=%s is --detector.state-file: name another file", c.livesFile)
 	case c.sites && !c.families["allocator"]:
 		return errors.New("--collector.allocator.sites needs --collector.allocator: it asks the probes that this one reads")
 	case d.ClearThreshold >= d.LeakThreshold:

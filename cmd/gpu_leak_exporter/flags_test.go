@@ -102,9 +102,6 @@ func TestWrongCalls(t *testing.T) {
 		{"--path.procfs=/none --web.listen-address=127.0.0.1:0", "--path.procfs=/none: ProcFS: could not read \"/none\": stat /none: no such file or directory"},
 		{"--detector.state-file=/none/state", "--detector.state-file=/none/state: its directory must be there: stat /none: no such file or directory"},
 		{"--detector.state-file=" + dir, "--detector.state-file=" + dir + ": is not a file"},
-		{"--detector.lives-file=/none/lives", "--detector.lives-file=/none/lives: its directory must be there: stat /none: no such file or directory"},
-		{"--detector.lives-file=" + dir, "--detector.lives-file=" + dir + ": is not a file"},
-		{"--detector.state-file=" + dir + "/a --detector.lives-file=" + dir + "//a", "--detector.lives-file=" + dir + "//a is --detector.state-file: name another file"},
 		{"--detector.state-interval=0s", "--detector.state-interval=0s: must be between 1s and 1h"},
 		{"--detector.window=30s", "--detector.window=30s: must be between 1m and 1d"},
 		{"--detector.window=60m --detector.window=1h", "--detector.window=1h: the window 1h is given twice"},
@@ -155,7 +152,7 @@ func TestControlCharacters(t *testing.T) {
 	if err := os.WriteFile(path, []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := startProgram(t, "--source=sim:healthy", "--detector.lives-file="+path)
+	r := startProgram(t, "--source=sim:healthy", "--detector.state-file="+path)
 	r.end()
 	if log := r.stderr.String(); strings.ContainsAny(log, "\x1b\u009b\u202e") || !strings.Contains(log, `\u001b\u009b2J\u202eb`) {
 		t.Errorf("the log is %q", log)

@@ -12,7 +12,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // lazyOwners is a Resolver that does not look through the open files of all
@@ -26,11 +25,9 @@ func (lazyOwners) Holders(context.Context) ([]collector.DeviceHolder, error) { r
 func (lazyOwners) Allotments(context.Context) ([]collector.Allotment, error) { return nil, nil }
 
 // newOwners returns what tells whose the processes are, and who holds the device
-// files if that is shown. namer names what the processes run over all their lives.
-func newOwners(cfg *config, namer *lives.Namer, logger log.Logger) (collector.Owners, error) {
-	asked := cfg.workload
-	asked.Namer = namer
-	resolver, err := source.Owners(cfg.source, asked)
+// files if that is shown.
+func newOwners(cfg *config, logger log.Logger) (collector.Owners, error) {
+	resolver, err := source.Owners(cfg.source, cfg.workload)
 	if err != nil {
 		return nil, err
 	}

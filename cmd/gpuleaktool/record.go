@@ -8,6 +8,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/livesfile"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -144,7 +144,7 @@ func (r *recorder) run(ctx context.Context) error {
 // resolver returns what tells whose the processes of the driver's source are. The keys of programs are made with
 // a secret of this recording alone: who gets it cannot find out their arguments by trying.
 func (r *recorder) resolver() (owners, error) {
-	return source.Owners(r.source, source.OwnersConfig{Namer: lives.NewNamer(livesfile.NewSecret())})
+	return source.Owners(r.source, source.OwnersConfig{Namer: lives.NewNamer([]byte(rand.Text()))})
 }
 
 // finish completes the file and says what is in it. failed is why the recording

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/livesfile"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
@@ -27,12 +26,11 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 	if err != nil {
 		return nil, nil, err
 	}
-	book := lives.NewBook()
 	cfg := collector.SamplerConfig{
-		SlowInterval: 15 * time.Second, Timeout: c.Timeout, ProcessMax: 64, Detector: detector.DefaultConfig(), Lives: book,
+		SlowInterval: 15 * time.Second, Timeout: c.Timeout, ProcessMax: 64, Detector: detector.DefaultConfig(), Lives: lives.NewBook(),
 		ProcFS: c.ProcFS, SysFS: c.SysFS,
 	}
-	owners, err := source.Owners(c, source.OwnersConfig{Namer: lives.NewNamer(livesfile.NewSecret())})
+	owners, err := source.Owners(c, source.OwnersConfig{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -78,7 +78,7 @@ type Config struct {
 	// Command tells the arguments of processes, too. They may hold secrets.
 	Command bool
 	// Namer gives each process a name that all lives of its program have, in
-	// gpu.Owner.Lives; nil names none.
+	// gpu.Owner.Lives; nil names none, unless Name is called.
 	Namer *lives.Namer
 	// RuntimeSockets are the sockets of container runtimes (CRI), of which the first
 	// that has containers is asked. None stands for the usual ones.
@@ -143,7 +143,7 @@ func New(cfg Config) (*Resolver, error) {
 	if len(cfg.RuntimeSockets) > 0 {
 		r.containers = newContainers(cfg.RuntimeSockets, true)
 	}
-	r.containers.images = cfg.Namer != nil
+	r.Name(cfg.Namer)
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
 	r.unseen.Store(&Unseen{})
 	r.parents = make(chan struct{}, 1)
@@ -190,6 +190,11 @@ func (r *Resolver) Jobs() (Jobs, error) {
 		return nil, nil
 	}
 	return readJobs(r.cfg.JobMappingDir)
+}
+
+// Name sets Config.Namer, before anything is asked.
+func (r *Resolver) Name(namer *lives.Namer) {
+	r.cfg.Namer, r.containers.images = namer, namer != nil
 }
 
 // Owner returns what is known of whose process id is. It does not wait: a process of which nothing is known yet is
