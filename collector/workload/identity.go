@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,17 +25,17 @@ const maxParents = 4
 // parentWithin is how long a reader waits for another one to have read a parent, which takes a tenth of a millisecond.
 const parentWithin = 20 * time.Millisecond
 
-// prompts are programs that run what a person types: their earlier lives say nothing of
-// this one.
-var prompts = setOf("ipykernel", "ipykernel_launcher", "colab_kernel_launcher", "ipython", "ipython3")
+// prompts are programs that run what a person types: what was typed before says nothing of
+// what is typed now.
+var prompts = []string{"ipykernel", "ipykernel_launcher", "colab_kernel_launcher", "ipython", "ipython3"}
 
 // identity returns what is known of what a process runs, but for the image; nil where
-// it has no earlier lives that could tell anything. Of its arguments it holds a hash.
+// no other of its lives could tell anything. Of its arguments it holds a hash.
 // The error is one of reading that is worth to ask again.
 func (r *Resolver) identity(d procDir, s hostfs.Stat, name string, args []string, slurmJob string) (*lives.Identity, error) {
 	name, args, child := r.parentProgram(s, name, args)
-	words := argumentsOf(args)
-	if prompts[name] || interpreterOf(name) != nil && len(words) == 0 {
+	words := steadyArguments(args)
+	if slices.Contains(prompts, name) || interpreterOf(name) != nil && len(words) == 0 {
 		return nil, nil
 	}
 	i := &lives.Identity{Program: label(name, maxLabel)}
@@ -48,21 +49,12 @@ func (r *Resolver) identity(d procDir, s hostfs.Stat, name string, args []string
 		return i, nil
 	}
 	job, err := slurmJobName(d)
-	i.Job = steadyWord(job, false)
+	i.Job = steady(job)
 	return i, err
 }
 
-// argumentsOf returns what is the same at each start of a program. A single argument may
-// be a title that the program has given itself.
-func argumentsOf(args []string) []string {
-	switch {
-	case len(args) == 0:
-		return nil
-	case len(args) == 1 && (strings.Contains(args[0], " ") || strings.Contains(args[0], "::")):
-		return steadyTitle(args[0])
-	}
-	return steadyArguments(args[1:])
-}
+// isTitle reports whether an argument is a title that the program has given itself.
+func isTitle(arg string) bool { return strings.Contains(arg, " ") || strings.Contains(arg, "::") }
 
 // hashOf returns a hash of words, none of which can be taken for two: 32 bytes are kept
 // for as long as a container is waited for, and nobody can read them.

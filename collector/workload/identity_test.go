@@ -51,12 +51,12 @@ func TestLives(t *testing.T) {
 		basis      lives.Basis
 		setUp      func(tr tree) // what else there is
 	}{
-		{"another port", base, executing("python3", "python3|train.py|--bs|32|--port|1"), true, true, lives.BasisProgram | lives.BasisArguments, nil},
-		{"another batch size", base, executing("python3", "python3|train.py|--bs|64|--port|1"), false, true, lives.BasisProgram | lives.BasisArguments, nil},
+		{"another port", base, executing("python3", "python3|train.py|--bs|32|--port|40123"), true, true, lives.BasisProgram | lives.BasisArguments, nil},
+		{"another batch size", base, executing("python3", "python3|train.py|--bs|64|--port|29500"), false, true, lives.BasisProgram | lives.BasisArguments, nil},
 		{"another program", base, executing("python3", "python3|serve.py|--bs|32|--port|29500"), false, false, lives.BasisProgram | lives.BasisArguments, nil},
 		{"no interpreter", executing("gmx", "gmx|mdrun|-s|a"), executing("gmx", "gmx|mdrun|-s|b"), false, true, lives.BasisProgram | lives.BasisArguments, nil},
 		{"no arguments", executing("gmx", "gmx"), executing("gmx", "/opt/gmx"), true, true, lives.BasisProgram, nil},
-		{"a title", executing("python3", "VLLM::Worker_TP0"), executing("python3", "VLLM::Worker_TP1"), true, true, lives.BasisProgram | lives.BasisArguments, nil},
+		{"another rank in a title", executing("python3", "VLLM::Worker_TP0"), executing("python3", "VLLM::Worker_TP1"), false, true, lives.BasisProgram | lives.BasisArguments, nil},
 		{
 			"one job", inSlurm, inSlurm, true, true, lives.BasisProgram | lives.BasisArguments | lives.BasisJob,
 			func(tr tree) {
