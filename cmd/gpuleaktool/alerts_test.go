@@ -202,7 +202,7 @@ func TestTicketOfOwner(t *testing.T) {
 	}
 }
 
-// A program that loads what it held before, as is known of its earlier lives, pages nobody.
+// A program that loads what it held before, as is known of its earlier runs, pages nobody.
 func TestFillsUpWhileLoading(t *testing.T) {
 	fills := func(_ int, s *step) { s.full, s.fullUpper = detector.Of(60), detector.Of(120) }
 	loads := func(_ int, s *step) { s.withheld = detector.WithheldProgramLoad }

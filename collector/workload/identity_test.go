@@ -104,7 +104,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// What a person types, and what cannot be read, has no earlier lives.
+// What a person types, and what cannot be read, has no name.
 func TestNoLives(t *testing.T) {
 	namer := lives.NewNamer([]byte("secret"))
 	for name, c := range map[string]struct {
