@@ -1,9 +1,14 @@
 # Copyright 2026 The gpu_leak_exporter Authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A kernel that writes to an address that is nobody's. The driver ends its context, and reports an XID."""
+"""A kernel that writes to an address that is nobody's. The driver ends its context, and reports an XID.
+
+Usage: wrong_address.py FILE …: it waits until FILE is there."""
 
 import ctypes
+import os
+import sys
+import time
 
 import program
 
@@ -21,6 +26,7 @@ KERNEL = b"""
 }
 """
 
+go = sys.argv.pop(1)
 p = program.Program("a kernel writes to a wrong address", leaks=False)
 try:
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -41,6 +47,9 @@ call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
 call("cuCtxSetCurrent", context)
 call("cuModuleLoadData", ctypes.byref(module), KERNEL)
 call("cuModuleGetFunction", ctypes.byref(function), module, b"crash")
+p.say("ready")
+while not os.path.exists(go):
+    time.sleep(0.005)
 call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 p.say("crashed", status=cuda.cuCtxSynchronize())
 p.finish(0)

@@ -10,6 +10,7 @@ import os
 import stat
 import subprocess
 import tempfile
+import time
 
 from suite import exporter as exposition
 
@@ -86,21 +87,30 @@ class Faults:
             exporter.stop()
 
     def wrong_address(self):
-        uuid = self.launch.uuid
-        exporter = self.launch.exporter("fault-xid")
+        """In the exporter's first moment: all is ready before it starts."""
+        uuid, go = self.launch.uuid, self.results.path("fault-xid-go")
 
         def reported(metrics):
             return [(labels["xid"], n) for labels, n in exposition.select(metrics, "gpu_xid_errors_total", uuid=uuid) if n > 0 and "xid" in labels]
 
+        program = self.programs.start("wrong_address", [go])
+        if not self.programs.wait_for(program, "ready", max(5, min(60, self.left() - 15))):
+            raise Skip(self.programs.last_word(program))
+        began = time.time()
+        exporter = self.launch.exporter("fault-xid")
         try:
             exporter.wait(lambda m: exposition.value(m, "gpu_up", uuid=uuid) == 1, 20)
-            program = self.programs.start("wrong_address")
-            if not self.programs.wait_for(program, "crashed", max(5, min(60, self.left() - 15))):
+            open(go, "w").close()
+            if not self.programs.wait_for(program, "crashed", 10):
                 raise Skip(self.programs.last_word(program))
             metrics, seen = exporter.wait(reported, 10)
-            return "the program got CUDA error %d; XIDs reported: %s" % (program.event("crashed")["status"], reported(metrics) or "none"), not seen
+            crashed = program.event("crashed")
+            return "%.2f s after the exporter's start the program got CUDA error %d; XIDs reported: %s" % (
+                crashed["time"] - began, crashed["status"], reported(metrics) or "none"), not seen
         finally:
             exporter.stop()
+            if os.path.exists(go):
+                os.remove(go)
 
     def no_smi(self):
         return self._serves("fault-no-smi", env={"PATH": "/nonexistent"}, up=1)
