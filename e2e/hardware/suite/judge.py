@@ -161,7 +161,7 @@ class Judge:
                 rows.append(self._leak(story, said, listed))
         self.results.table(
             "Leaks, shift " + self.shift.name,
-            ["program", "rate, GiB/min", "leaked, GiB", "from onset to end, s", "ended", "found after, s", "live after, s", "pattern", "rate said, GiB/min", "at half: out of memory said in, s", "true, s", ""],
+            ["program", "rate, GiB/min", "leaked, GiB", "from onset to end, s", "ended", "found after, s", "live after, s", "pattern", "rate said, GiB/min", "at half: out of memory said in, s", "from", "to", "true, s", ""],
             rows,
             "Judged with the detector's defaults on a clock that runs %g times as fast: 60 s here stand for %g min. *Live* is the exporter in real time, whose defaults need longer than a shift." % (self.options.pace, self.options.pace),
         )
@@ -184,23 +184,22 @@ class Judge:
             self.results.problem("%s was called a leak %.0f s before it leaked" % (story.name, onset - found))
         last = alarms[-1][1] if alarms else {}
         rate = last.get("leak_rate_bytes_per_second")
-        half, true = self._half(story, said)
         return [
             story.name, (story.rate or 0) * 60 / GIB, story.leaked / GIB, story.end - story.onset, "out of memory" if story.oom else "by itself",
             found - story.onset if found else None, self._live(story), last.get("pattern"),
-            rate * self.options.pace * 60 / GIB if rate else None, half, true, remark,
+            rate * self.options.pace * 60 / GIB if rate else None, *self._half(story, said), remark,
         ]
 
     def _half(self, story, said):
         """The forecast for the GPU in the middle between onset and the first end of
-        memory, and the true time."""
+        memory, its interval, and the true time."""
         first = next((oom for oom in self.ooms if oom > story.onset), None)
         if first is None:
-            return None, None
+            return [None] * 4
         middle = (story.onset + first) / 2
         lines = [line for at, line in said.get("gpu", ()) if at <= middle]
-        foreseen = lines[-1]["seconds_to_oom"] if lines else None
-        return (foreseen / self.options.pace if foreseen is not None else None), first - middle
+        foreseen = [lines[-1].get("seconds_to_oom" + end) if lines else None for end in ("", "_lower", "_upper")]
+        return [None if s is None else s / self.options.pace for s in foreseen] + [first - middle]
 
     def _live(self, story):
         """When the exporter itself said so, in real time."""
