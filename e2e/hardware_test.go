@@ -304,7 +304,7 @@ func TestHardwareSuiteCannotRun(t *testing.T) {
 		{"--out=" + b.dir, "exists already"},
 		{"--bin=" + b.dir, "--bin names their folder"},
 		{"--again=" + filepath.Join(b.dir, "nothing"), "this is no report"},
-		{"--only=leeks", "leeks is none of values, probe, leaks, cost, faults"},
+		{"--only=leeks", "leeks is none of values, probe, leaks, cost, faults, bursts, lives"},
 	} {
 		args := []string{c.arg}
 		if !strings.HasPrefix(c.arg, "--library") {

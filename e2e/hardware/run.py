@@ -28,15 +28,16 @@ DRIVER_TOOLS = "/usr/local/nvidia/bin"  # where some container runtimes put nvid
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from suite import cost, exporter as exposition, faults, judge, machine, probe, results, values  # noqa: E402
+from suite import bursts, cost, exporter as exposition, faults, judge, lives, machine, probe, results, values  # noqa: E402
 from suite.programs import Programs, known  # noqa: E402
 from suite.shift import Kept, Shift  # noqa: E402
 
 PHASES = ("values", "probe", "leaks", "cost", "faults")
+ASKED_FOR = ("bursts", "lives")  # what --only has to name
 
 # Seconds that a part takes: the imports and the judging of a shift besides its lead and
-# its leaks, the least that leaks are worth, the costs, the faults, an XID besides, the probe.
-AROUND_SHIFT, LEAST_LEAKING, COST, FAULTS, XID, PROBE = 40, 60, 75, 45, 15, 100
+# its leaks, the least that leaks are worth, the costs, the faults, an XID besides, the probe, bursts, lives.
+AROUND_SHIFT, LEAST_LEAKING, COST, FAULTS, XID, PROBE, BURSTS, LIVES = 40, 60, 105, 45, 15, 100, 60, 120
 
 
 def arguments():
@@ -47,7 +48,7 @@ def arguments():
     parser.add_argument("--again", default="", help="folder of an earlier report: judge its recordings again, with these binaries and without a GPU")
     parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch")
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU to use")
-    parser.add_argument("--only", default=",".join(PHASES), help="of %s, those to run" % ",".join(PHASES))
+    parser.add_argument("--only", default=",".join(PHASES), help="of %s, those to run" % ",".join(PHASES + ASKED_FOR))
     parser.add_argument("--programs", default="", help="only programs whose names hold one of these words, such as hook,training")
     parser.add_argument("--library", default="", help="the NVML library; default: the driver's")
     parser.add_argument("--limit", type=float, default=570, help="seconds after which nothing new is begun; the shifts get shorter to end by then")
@@ -55,13 +56,14 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=150, help="seconds for which the leaks of a shift grow, at most")
     parser.add_argument("--pace", type=float, default=30, help="minutes that a minute of a shift stands for")
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between two samples of a recording")
+    parser.add_argument("--life", type=float, default=55, help="seconds that each of three lives works, at most")
     parser.add_argument("--xid", action="store_true", help="also have a kernel of ours write to a wrong address: the driver reports an XID, which may page you")
-    parser.add_argument("--contexts", default="1,8,64", help="numbers of processes beside which the exporter's cost is measured")
+    parser.add_argument("--contexts", default="0,1,64", help="numbers of processes beside which the exporter's cost is measured")
     options = parser.parse_args()
     options.only = options.only.split(",")
-    unknown = set(options.only) - set(PHASES)
+    unknown = set(options.only) - set(PHASES + ASKED_FOR)
     if unknown:
-        parser.error("--only: %s is none of %s" % (", ".join(sorted(unknown)), ", ".join(PHASES)))
+        parser.error("--only: %s is none of %s" % (", ".join(sorted(unknown)), ", ".join(PHASES + ASKED_FOR)))
     options.exporter, options.tool = binaries(options.bin, parser)
     if os.path.exists(options.out):
         parser.error("--out: %s exists already; name another folder" % options.out)
@@ -220,6 +222,10 @@ class Suite:
         if self.due("cost", COST):
             counts = [int(n) for n in o.contexts.split(",")]
             self.attempt("cost", cost.exporter_cost, r, self.launch, counts, self.programs)
+        if "bursts" in o.only and self.due("bursts", BURSTS):
+            self.attempt("bursts", bursts.compare, r, self.launch, self.programs)
+        if "lives" in o.only and self.due("lives", LIVES):
+            self.attempt("lives", lives.run, o, r, self.programs, exporter, uuid, self.left)
         if self.due("faults", FAULTS + XID * o.xid):
             self.attempt("faults", faults.Faults(r, self.launch, self.programs, self.left).run, o.xid)
 

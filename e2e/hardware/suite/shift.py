@@ -73,7 +73,7 @@ class Shift:
             self.results.skip("shift " + self.name, "%d MiB of free memory do not hold its programs" % (free / MIB))
             return False
         rates, leave = self.rates(free)
-        recorder = self._record()
+        recorder = begin_recording(self.options, self.results, self.name, self.recording)
         try:
             self.go = self.results.path("shift-%s-leaks" % self.name)
             self.ballast = self.programs.start("ballast", ["%dB" % leave, "%dB" % self.need(), self.go], seconds=self.seconds + 60)
@@ -81,7 +81,7 @@ class Shift:
             self._watch(exporter, uuid, sum(rates) / 60)
         finally:
             self.programs.kill_all()
-            self._end(recorder)
+            end_recording(self.options, self.results, self.name, self.recording, recorder)
             if os.path.exists(self.go):
                 os.remove(self.go)
             with open(self.results.path("shift-%s.truth.json" % self.name), "w") as f:
@@ -89,24 +89,6 @@ class Shift:
         if not self.ballast.event("ready"):
             self.results.problem("shift %s: no ballast: %s" % (self.name, self.programs.last_word(self.ballast)))
         return True
-
-    def _record(self):
-        args = [self.options.tool, "record", "--interval=%gs" % self.options.interval, "--output=" + self.recording]
-        if self.options.library:
-            args.append("--nvml.library-path=" + self.options.library)
-        log = open(self.results.path("record-%s.log" % self.name), "wb")
-        return subprocess.Popen(args, stdout=log, stderr=log, preexec_fn=exposition.die_with_suite)
-
-    def _end(self, recorder):
-        # A while longer, so that the ends of all programs are in the recording.
-        time.sleep(2 * self.options.interval + 0.5)
-        recorder.send_signal(signal.SIGTERM)
-        try:
-            recorder.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            recorder.kill()
-        if not os.path.exists(self.recording):
-            self.results.problem("shift %s: gpuleaktool record left no recording; see record-%s.log" % (self.name, self.name))
 
     def _start(self, rates):
         o = self.options
@@ -150,6 +132,27 @@ class Shift:
             for process in device["processes"]:
                 kept[process["labels"]["pid"]] = short(process)
         return kept
+
+
+def begin_recording(options, results, name, recording):
+    """Starts to record; the process that does it."""
+    args = [options.tool, "record", "--interval=%gs" % options.interval, "--output=" + recording]
+    if options.library:
+        args.append("--nvml.library-path=" + options.library)
+    log = open(results.path("record-%s.log" % name), "wb")
+    return subprocess.Popen(args, stdout=log, stderr=log, preexec_fn=exposition.die_with_suite)
+
+
+def end_recording(options, results, name, recording, recorder):
+    """Ends it, a while later, so that the ends of all programs are in the recording."""
+    time.sleep(2 * options.interval + 0.5)
+    recorder.send_signal(signal.SIGTERM)
+    try:
+        recorder.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        recorder.kill()
+    if not os.path.exists(recording):
+        results.problem("%s: gpuleaktool record left no recording; see record-%s.log" % (name, name))
 
 
 def brief(truth):
