@@ -129,10 +129,9 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 var (
 	errUnresolved   = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 	errTooManyFiles = errors.New("there are too many: gpu_process_device_open shows some of them later")
-	errForbidden    = errors.New("those of other users need CAP_SYS_PTRACE, which root has unless a container takes it away")
 )
 
-// sayWhatIsHidden says which right is missing, if something cannot be seen. A
+// sayWhatIsHidden says what is missing, if something cannot be seen. A
 // process that is about to end may not be found for once.
 func (s *Sampler) sayWhatIsHidden(now *host, c *complaints, unseen workload.Unseen) {
 	unresolved := 0
@@ -146,10 +145,8 @@ func (s *Sampler) sayWhatIsHidden(now *host, c *complaints, unseen workload.Unse
 		hidden = errUnresolved
 	}
 	if unseen.Why != nil {
-		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes", unseen.Why)
-	}
-	if errors.Is(unseen.Why, fs.ErrPermission) {
-		closed = fmt.Errorf("%w; %w", closed, errForbidden)
+		// Which right is missing cannot be known here: one process of a virtual machine hid its files from root with all rights.
+		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes (see docs/permissions.md)", unseen.Why)
 	}
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)
