@@ -173,9 +173,9 @@ func (m *merger) list() []listed {
 
 // utilizationInterval is how often at most the driver is asked for the utilisation of processes. Its answer covers all
 // time since the newest sample that it has told, so that what a process did between two questions is in the answer to the
-// second. Of the calls that are made again and again this one costs most: 2.5 ms of a core on an H200. Higher values
-// cost less, and tell later that a process is idle, or computes again. The driver itself samples once a second or more
-// often.
+// second. A driver that tells one sample of a process averages: a second of work, told 4.9 s after it began, was 19 % on
+// an H100. One call takes 1.5 ms there, and 2.5 ms on an H200. Higher values cost less, and tell later that
+// a process is idle, or computes again.
 const utilizationInterval = 5 * time.Second
 
 // usage is the utilisation of one process, in ratios; absent where the driver
