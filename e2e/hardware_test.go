@@ -228,7 +228,27 @@ func TestHardwareRecords(t *testing.T) {
 					t.Errorf("%s was told after %v", name, row[foundAfter])
 				}
 			}
+			if filepath.Base(record) == "h100" {
+				checkLives(t, r.rows("What was said of the lives"))
+			}
 		})
+	}
+}
+
+// checkLives wants the third life, which leaks, to be called a leak before it meets the end of memory, and the
+// others to be called none. The second is no page either. The first is one: it fills most of a GPU, and nobody
+// knows yet that it stops there.
+func checkLives(t *testing.T, lives map[string][]any) {
+	t.Helper()
+	const leak, page = 2, 3 // the columns
+	if len(lives) != 3 {
+		t.Fatalf("%d lives were judged, want 3", len(lives))
+	}
+	if first, second := lives["1"], lives["2"]; first[leak] != nil || second[leak] != nil || second[page] != nil {
+		t.Errorf("of the healthy lives is said %v and %v", first, second)
+	}
+	if before, ok := lives["3"][leak].(float64); !ok || before <= 0 {
+		t.Errorf("of the life that leaks is said %v", lives["3"])
 	}
 }
 

@@ -198,6 +198,7 @@ class Suite:
         self.launch.uuid = self.results.facts["uuid"]
         for name in shifts:
             self.attempt("shift " + name, judge.Judge(Kept(folder, name), self.options, self.results, self.launch).run)
+        self.attempt("lives", lives.again, folder, self.options, self.results, self.launch.uuid)
         return True
 
     def _phases(self, exporter):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 
+from suite import judge
 from suite.programs import Programs
 from suite.shift import CONTEXT, brief, begin_recording, end_recording
 
@@ -18,6 +19,7 @@ RATE = 6 * GIB  # bytes a minute of the leak
 PAUSE = 3  # seconds between two lives
 START = 7  # seconds that a life takes to begin and to end
 AROUND = 22  # seconds for the ballast and the end of the recording
+PACE = 2  # a life is shorter than a shift: each of its minutes stands for that many times as many
 
 
 def run(options, results, programs, exporter, uuid, left):
@@ -55,6 +57,41 @@ def run(options, results, programs, exporter, uuid, left):
     results.table("Lives", ["life", "pid", "took, s", "leaked, GiB", "exit status", "ended"], rows)
     if truth[-1]["ended"] != "oom":
         results.problem("the third life did not meet the end of memory")
+    judged(options, results, uuid, recording, truth)
+
+
+def again(folder, options, results, uuid):
+    """Judges the lives of an earlier report, if it has some."""
+    recording, truth = (os.path.join(folder, "lives." + end) for end in ("rec.gz", "truth.json"))
+    if os.path.exists(recording) and os.path.exists(truth):
+        with open(truth) as f:
+            judged(options, results, uuid, recording, json.load(f))
+
+
+def judged(options, results, uuid, recording, lives):
+    """What the detector says of each life: how long before its end it was called a leak, and there was a page."""
+    pace = options.pace * PACE
+    stretched = results.path("lives-stretched.rec.gz")
+    origin = judge.stretch(recording, stretched, pace)
+    said = judge.verdicts(options.tool, stretched, origin, pace, uuid, results.path("backtest-lives.log"))
+    rows = []
+    for life in lives:
+        told = {line["event"]: line for line in life["truth"]}
+        start, end = told["start"], (told.get("oom") or told["end"])["time"]
+        leak, page = (
+            next((end - at for at, line in said.get(series, ()) if line[what] and start["time"] <= at <= end), None)
+            for series, what in ((str(start["pid"]), "leak"), ("gpu", "page"))
+        )
+        rows.append([life["life"], start["leaks"], leak, page])
+        if start["leaks"] and leak is None and page is None:
+            results.problem("life %d met the end of memory, and nobody was told" % life["life"])
+        if not start["leaks"] and leak is not None:
+            results.problem("life %d is healthy and was called a leak" % life["life"])
+        if not start["leaks"] and page is not None:
+            # A program that nobody knows and that fills the GPU may be one that fills it up.
+            (results.note if life["life"] == 1 else results.problem)("life %d is healthy and was paged" % life["life"])
+    results.table("What was said of the lives", ["life", "leaks", "called a leak before its end, s", "page before its end, s"], rows,
+                  "On a clock that runs %g times as fast: 60 s here stand for %g min." % (pace, pace))
 
 
 def _live(number, options, results, defect, lead, growing):
