@@ -276,9 +276,8 @@ func TestVerdictNotYet(t *testing.T) {
 	unjudged.Judged = false
 	cleared := verdict(200, true)
 	cleared.Leak = false
-	always := strings.Fields("fill_rate_bytes_per_second leak_r2 leak_slope_bytes_per_second memory_trough_bytes seconds_to_full seconds_to_full_lower seconds_to_full_upper " +
-		"spike_count spikes_total")
-	judged := strings.Fields("leak_confidence leak_detected leak_withheld_seconds memory_pattern seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper")
+	always := strings.Fields("leak_r2 leak_slope_bytes_per_second memory_trough_bytes seconds_to_oom seconds_to_oom_lower seconds_to_oom_upper spike_count spikes_total")
+	judged := strings.Fields("leak_confidence leak_detected leak_withheld_seconds memory_pattern")
 	leak := strings.Fields("leak_rate_bytes_per_second leak_start_timestamp_seconds leaked_bytes")
 	for name, tc := range map[string]struct {
 		verdict detector.Verdict
@@ -414,7 +413,7 @@ func TestFixtureIsDistinct(t *testing.T) {
 				continue
 			}
 			v := m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			if v == 0 || v == 1 || math.IsInf(v, 1) || strings.HasSuffix(name, "fill_rate_bytes_per_second") { // that is a slope
+			if v == 0 || v == 1 || math.IsInf(v, 1) {
 				continue
 			}
 			if other, taken := owner[v]; taken && other != name {
@@ -518,7 +517,7 @@ func still(s *State) *State {
 		for i := range d.Processes {
 			d.Processes[i].Sites = nil // asked for only once it leaks
 			v := &d.Processes[i].Verdict
-			v.Withheld, v.SecondsToFull, v.FullLower, v.FullUpper = detector.WithheldNone, detector.Value{}, detector.Value{}, detector.Value{}
+			v.Withheld = detector.WithheldNone
 		}
 	}
 	return s

@@ -3,7 +3,11 @@
 
 package collector
 
-import "github.com/gpuleak/gpu_leak_exporter/detector"
+import (
+	"math"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
 
 // Detail says which processes have all of their series. Of a fleet, which has none, it is about GPUs and GPU instances.
 type Detail string
@@ -36,7 +40,7 @@ var ofQuiet = map[string]bool{
 
 // quiet reports whether a memory neither leaks nor grows, as far as can be told.
 func quiet(v *detector.Verdict) bool {
-	return !v.Leak && v.Withheld == detector.WithheldNone && !value(v.SecondsToFull).OK
+	return !v.Leak && v.Withheld == detector.WithheldNone && !(v.SecondsToOOM.OK && !math.IsInf(v.SecondsToOOM.V, 1))
 }
 
 // shows reports whether the entity has series of the row.

@@ -4,6 +4,7 @@
 package collector
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -15,26 +16,22 @@ var detectorFamily = register(family{name: "detector", enabled: true, metrics: s
 	verdictMetrics("gpu_", map[string]string{
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
-		"{oom}":    "the GPU is out of memory: gpu_oom_headroom_bytes / the sum of its leak rates; +Inf: judged, and no leak",
-		"{part}":   "",
+		"{oom}":    "the memory of the GPU is full: gpu_oom_headroom_bytes / gpu_oom_rate_bytes_per_second; +Inf: judged, and nothing foretells an end",
 	}, func(d *DeviceState) *detector.Verdict { return domainVerdict(&d.Judgement) }),
 	verdictMetrics("gpu_mig_", map[string]string{
 		"{memory}": "the used memory of the GPU instance",
 		"{owner}":  "the GPU instance (its leaking processes and what no process accounts for, together)",
-		"{oom}":    "the GPU instance is out of memory: gpu_mig_oom_headroom_bytes / the sum of its leak rates; +Inf: judged, and no leak",
-		"{part}":   "",
+		"{oom}":    "the memory of the GPU instance is full: gpu_mig_oom_headroom_bytes / gpu_mig_oom_rate_bytes_per_second; +Inf: judged, and nothing foretells an end",
 	}, func(in *InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
 	verdictMetrics("gpu_process_", map[string]string{
 		"{memory}": "the GPU memory of the process",
 		"{owner}":  "the process",
-		"{oom}":    "the GPU or GPU instance is out of memory, if this process contributes to it; +Inf: judged, and it does not",
-		"{part}":   ". Of a process that brings a tenth of the growth or more",
+		"{oom}":    "the memory of the GPU or GPU instance is full, if this process leaks or brings a tenth of the growth or more; +Inf: judged, and it does not",
 	}, func(p *ProcessState) *detector.Verdict { return &p.Verdict }),
 	verdictMetrics("gpu_workload_", map[string]string{
 		"{memory}": "the summed GPU memory of the pod or job",
 		"{owner}":  "the pod or job",
-		"{oom}":    "the GPU or GPU instance is out of memory, if this pod or job contributes to it; +Inf: judged, and it does not",
-		"{part}":   ". Of a pod or job that brings a tenth of the growth or more",
+		"{oom}":    "the memory of the GPU or GPU instance is full, if this pod or job leaks or brings a tenth of the growth or more; +Inf: judged, and it does not",
 	}, func(w *WorkloadState) *detector.Verdict { return &w.Verdict }),
 	domainMetrics,
 	[]metric{gauge("gpu_unreleased_memory_bytes",
@@ -51,6 +48,12 @@ var domainMetrics = []metric{
 	gauge("gpu_mig_oom_headroom_bytes",
 		"What can still be allocated on the GPU instance before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
 		func(in *InstanceState) optional { return value(in.Judgement.Headroom) }),
+	gauges("gpu_oom_evidence", evidenceHelp, []string{"evidence"}, func(d *DeviceState, e *emitter) { evidence(&d.Judgement, e) }),
+	gauges("gpu_mig_oom_evidence", evidenceHelp, []string{"evidence"}, func(in *InstanceState, e *emitter) { evidence(&in.Judgement, e) }),
+	gauge("gpu_oom_rate_bytes_per_second", "Growth that gpu_seconds_to_oom rests on, in bytes per second. Absent without gpu_oom_evidence.",
+		func(d *DeviceState) optional { return value(d.Judgement.Rate) }),
+	gauge("gpu_mig_oom_rate_bytes_per_second", "Growth that gpu_mig_seconds_to_oom rests on, in bytes per second. Absent without gpu_mig_oom_evidence.",
+		func(in *InstanceState) optional { return value(in.Judgement.Rate) }),
 	gauge("gpu_process_leak_share_ratio",
 		"Share (0 to 1) of the process in the leak rate of its GPU or GPU instance. Absent while nothing leaks there.",
 		func(p *ProcessState) optional { return value(p.Share) }),
@@ -76,6 +79,14 @@ var domainMetrics = []metric{
 		func(d *DeviceState) optional {
 			return optional{V: oneIf(d.Judgement.Attributed), OK: domainVerdict(&d.Judgement) != nil}
 		}),
+}
+
+const evidenceHelp = "1 for what foretells that the memory will be full: leak, or filling (it grows, leak or not). Absent where nothing does."
+
+func evidence(j *detector.Judgement[gpu.ProcessID], e *emitter) {
+	if j.Evidence != detector.EvidenceNone {
+		e.emit(1, j.Evidence.String())
+	}
 }
 
 // domainVerdict returns the verdict on a whole memory, nil before the detector
@@ -157,44 +168,27 @@ var verdictRows = []verdictRow{
 		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(oneIf(v.Leak)) }),
 	}, {
 		name: "seconds_to_oom",
-		help: "Seconds until {oom}. Absent until judged, and where the capacity is not known.",
-		each: onceJudged(func(v *detector.Verdict) optional { return value(v.SecondsToOOM) }),
+		help: "Seconds until {oom}. Absent where the capacity is not known, and until judged where nothing foretells an end.",
+		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.SecondsToOOM)) },
 	}, {
 		name: "seconds_to_oom_lower",
 		help: "Lower end of the 90 % interval of {prefix}seconds_to_oom, in seconds. It is there with it.",
-		each: onceJudged(func(v *detector.Verdict) optional { return value(v.Lower) }),
+		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.Lower)) },
 	}, {
 		name: "seconds_to_oom_upper",
-		help: "Upper end of the 90 % interval of {prefix}seconds_to_oom, in seconds. It is there with it.",
-		each: onceJudged(func(v *detector.Verdict) optional { return value(v.Upper) }),
-	}, {
-		name: "seconds_to_full",
-		help: "Seconds until the memory of the GPU or GPU instance is full if its present growth goes on, be it a leak or not{part}. " +
-			"Absent where the highest use has not grown for five minutes.",
-		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.SecondsToFull)) },
-	}, {
-		name: "seconds_to_full_lower",
-		help: "Lower end of the 90 % interval of {prefix}seconds_to_full, in seconds. It is there with it.",
-		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.FullLower)) },
-	}, {
-		name: "seconds_to_full_upper",
-		help: "Upper end of the 90 % interval of {prefix}seconds_to_full, in seconds; +Inf: the growth may end before. It is there with it.",
-		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.FullUpper)) },
-	}, {
-		name: "fill_rate_bytes_per_second",
-		help: "Growth by which {memory} takes part in {prefix}seconds_to_full, in bytes per second: its slope over the shortest window. It is there with it.",
-		each: func(v *detector.Verdict, e *emitter) {
-			if v.SecondsToFull.OK {
-				e.maybe(value(v.Windows[0].Slope))
-			}
-		},
+		help: "Upper end of the 90 % interval of {prefix}seconds_to_oom, in seconds; +Inf: the growth may end before. It is there with it.",
+		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.Upper)) },
 	}, {
 		name: "leak_withheld_seconds",
 		help: "Seconds that growth of {memory} must still last before this reason no longer keeps it from being called a leak: min_span (any growth must last), " +
-			"load_ramp, program_load (fast, and without compute), program_begin, daily_load, given_back (the height was reached and given back before). Present only while growth is suspected.",
+			"program_begin, daily_load, given_back (the height was reached and given back before), slowing (it would end before the memory is full: +Inf). Present only while growth is suspected.",
 		labels: []string{"reason"},
 		each: func(v *detector.Verdict, e *emitter) {
-			if v.Judged && v.Withheld != detector.WithheldNone {
+			switch {
+			case !v.Judged || v.Withheld == detector.WithheldNone:
+			case v.Withheld == detector.WithheldSlowing:
+				e.emit(math.Inf(1), v.Withheld.String())
+			default:
 				e.emit(v.WithheldFor.Seconds(), v.Withheld.String())
 			}
 		},

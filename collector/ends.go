@@ -8,60 +8,59 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 const (
 	// maxEnds bounds the processes of which it is asked at once how they have ended.
 	maxEnds = 256
 	// firstAsked is how long after the end of a process its container is asked for first:
-	// the detector has noted its life by then. askedAgain is how long until the next time,
+	// the detector has noted its end by then. askedAgain is how long until the next time,
 	// and askedUntil when it is given up.
 	firstAsked = 3 * time.Second
 	askedAgain = 10 * time.Second
 	askedUntil = time.Minute
 )
 
-// endedLife is the life of a process that is not on its GPU any more.
-type endedLife struct {
-	id        lives.ID
+// departed is a process that is not on its GPU any more.
+type departed struct {
+	runs      detector.Program
 	container string
 	at        time.Duration // when it was seen last, on the source's clock
 	since     time.Time     // when it was missed
 }
 
-// ends learns how the containers of processes have ended that are gone from their GPUs,
-// and tells the book of lives. The processes of a host without Kubernetes end unknown.
+// ends learns which containers of processes that are gone from their GPUs have ended well, and tells what
+// remembers the programs. Of the processes of a host without Kubernetes nobody knows.
 type ends struct {
-	book   *lives.Book
-	owners Owners
-	queue  chan endedLife
+	heights *detector.Heights
+	owners  Owners
+	queue   chan departed
 }
 
-// newEnds returns nil where nobody remembers lives, or knows containers.
-func newEnds(book *lives.Book, owners Owners) *ends {
-	if book == nil || owners == nil {
+// newEnds returns nil where nobody knows containers.
+func newEnds(heights *detector.Heights, owners Owners) *ends {
+	if owners == nil {
 		return nil
 	}
-	return &ends{book: book, owners: owners, queue: make(chan endedLife, maxEnds)}
+	return &ends{heights: heights, owners: owners, queue: make(chan departed, maxEnds)}
 }
 
-// add notes that a process is gone, which was seen last at that time on a GPU of that
-// model. It never blocks: what is too much stays unknown.
-func (e *ends) add(owner *gpu.Owner, model string, at time.Duration) {
-	if e == nil || owner.ContainerID == "" || owner.Lives.Exact == 0 {
+// add notes that a process of that program is gone, which was seen last at that time. It never
+// blocks: what is too much stays unknown.
+func (e *ends) add(runs detector.Program, container string, at time.Duration) {
+	if e == nil || container == "" || runs == 0 {
 		return
 	}
 	select {
-	case e.queue <- endedLife{owner.Lives.On(model), owner.ContainerID, at, time.Now()}:
+	case e.queue <- departed{runs, container, at, time.Now()}:
 	default:
 	}
 }
 
 // run asks until ctx ends.
 func (e *ends) run(ctx context.Context) {
-	var waiting []endedLife
+	var waiting []departed
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -84,14 +83,11 @@ func (e *ends) run(ctx context.Context) {
 	}
 }
 
-// ask asks for each container once, and returns the lives of which more may be known later.
-func (e *ends) ask(ctx context.Context, waiting []endedLife) []endedLife {
-	type answer struct {
-		end   lives.End
-		known bool
-	}
+// ask asks for each container once, and returns the processes of which more may be known later.
+func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
+	type answer struct{ well, known bool }
 	answers := map[string]answer{}
-	return slices.DeleteFunc(waiting, func(l endedLife) bool {
+	return slices.DeleteFunc(waiting, func(l departed) bool {
 		switch age := time.Since(l.since); {
 		case age < firstAsked:
 			return false
@@ -100,10 +96,10 @@ func (e *ends) ask(ctx context.Context, waiting []endedLife) []endedLife {
 		}
 		a, asked := answers[l.container]
 		if !asked {
-			a.end, a.known = e.owners.Ended(ctx, l.container)
+			a.well, a.known = e.owners.Ended(ctx, l.container)
 			answers[l.container] = a
 		}
-		told := a.known && (a.end == lives.EndUnknown || e.book.Ended(l.id, l.at, a.end))
+		told := a.known && (!a.well || e.heights.Ended(l.runs, l.at))
 		return told || time.Since(l.since) >= askedUntil
 	})
 }

@@ -4,6 +4,7 @@
 package collector
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"sync"
@@ -12,63 +13,97 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // containerEnds answers how containers have ended.
 type containerEnds struct {
 	owners
 	mu      sync.Mutex
-	answers []lives.End // one after the other, the last one for ever; EndUnknown is not known yet
+	answers []end // one after the other, the last one for ever
 	asked   int
 }
 
-func (*containerEnds) Owner(id gpu.ProcessID) (*gpu.Owner, bool) {
-	return &gpu.Owner{Process: "train.py", ContainerID: "c1", Lives: lives.ID{Exact: lives.Key(id.PID), Program: "train.py"}}, true
+// end is how a container has ended.
+type end int
+
+const (
+	unknown end = iota // yet
+	well
+	badly
+)
+
+func (*containerEnds) Owner(gpu.ProcessID) (*gpu.Owner, bool) {
+	return &gpu.Owner{Process: "train.py", ContainerID: "c1", Runs: 1}, true
 }
 
 func (c *containerEnds) Await(_ context.Context, id gpu.ProcessID) (*gpu.Owner, bool) {
 	return c.Owner(id)
 }
 
-func (c *containerEnds) Ended(context.Context, string) (lives.End, bool) {
+func (c *containerEnds) Ended(context.Context, string) (isWell, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	end := c.answers[min(c.asked, len(c.answers)-1)]
+	e := c.answers[min(c.asked, len(c.answers)-1)]
 	c.asked++
-	return end, end != lives.EndUnknown
+	return e == well, e != unknown
+}
+
+// leaves is a GPU that a process fills, and leaves after so many seconds: whether what it held was given back is told by how it ended.
+func leaves(lasts int) *scriptDevice {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		if second > lasts {
+			return flat(1 << 30)(second)
+		}
+		p := process(1, 78<<30)
+		p.Owner = &gpu.Owner{Process: "train.py", ContainerID: "c1", Runs: 1}
+		return flat(79<<30, p)(second)
+	})
+	d.info.Name = "NVIDIA H200"
+	return d
+}
+
+// inInstance is the same of a GPU instance that is as large.
+func inInstance(d *scriptDevice) *scriptDevice {
+	whole := d.sample
+	d.sample = func(second int) (gpu.Sample, error) {
+		s, err := whole(second)
+		s.MIGEnabled, s.Instances = gpu.Some(true), []gpu.Instance{{ID: 3, Profile: "7g.80gb", Memory: s.Memory}}
+		for i := range s.Processes {
+			s.Processes[i].Instance = gpu.Some(uint32(3))
+		}
+		return s, err
+	}
+	return d
 }
 
 func TestEnds(t *testing.T) {
-	id := lives.ID{Exact: 7}
-	owner := &gpu.Owner{ContainerID: "c1", Lives: id}
+	const at = 100 * time.Hour
 	for _, c := range []struct {
-		name    string
-		owner   *gpu.Owner
-		answers []lives.End
-		taught  bool
-		asked   int
+		name      string
+		runs      detector.Program
+		container string
+		answers   []end
+		asked     int
 	}{
-		{"at once", owner, []lives.End{lives.EndCompleted}, true, 1},
-		{"later", owner, []lives.End{lives.EndUnknown, lives.EndUnknown, lives.EndCompleted}, true, 3},
-		{"stopped", owner, []lives.End{lives.EndStopped}, false, 1},
-		{"never", owner, []lives.End{lives.EndUnknown}, false, 7},
-		{"in no container", &gpu.Owner{Lives: id}, []lives.End{lives.EndCompleted}, false, 0},
-		{"of no name", &gpu.Owner{ContainerID: "c1"}, []lives.End{lives.EndCompleted}, false, 0},
-		{"another program", &gpu.Owner{ContainerID: "c1", Lives: lives.ID{Exact: 8}}, []lives.End{lives.EndCompleted}, false, 7},
+		{"at once", 7, "c1", []end{well}, 1},
+		{"later", 7, "c1", []end{unknown, unknown, well}, 3},
+		{"badly", 7, "c1", []end{badly}, 1},
+		{"never", 7, "c1", []end{unknown}, 7},
+		{"in no container", 7, "", []end{well}, 0},
+		{"of no name", 0, "c1", []end{well}, 0},
+		{"another program", 8, "c1", []end{well}, 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const at = 100 * time.Hour
-				book, owners := lives.NewBook(), &containerEnds{answers: c.answers}
-				book.Add(id, &lives.Life{Ended: lives.SecondsOf(at), Height: 1, Growing: true}, 1<<62) // teaches once it has completed
-				e := newEnds(book, owners)
+				owners := &containerEnds{answers: c.answers}
+				e := newEnds(endedIn(t, 7, at), owners)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := inBackground(ctx, e.run)
-				e.add(c.owner, "", at)
+				e.add(c.runs, c.container, at)
 				after(5 * time.Minute)
-				if taught := book.Prior(id, at+time.Hour).Lives > 0; taught != c.taught || owners.asked != c.asked {
-					t.Errorf("taught %t after %d questions; want %t, %d", taught, owners.asked, c.taught, c.asked)
+				if owners.asked != c.asked {
+					t.Errorf("%d questions, want %d", owners.asked, c.asked)
 				}
 				cancel()
 				<-ended
@@ -77,22 +112,41 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// endedIn returns what is remembered of a program that ended at that time.
+func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.Heights {
+	t.Helper()
+	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return detector.DefaultConfig() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := detector.NewHeights()
+	d.Remember(h)
+	for off := -5 * time.Minute; off < time.Minute; off += time.Second {
+		f := &detector.Frame[gpu.ProcessID]{T: at + off, Used: detector.Of(1 << 30), Capacity: detector.Of(80 << 30), Complete: true}
+		if off <= 0 {
+			f.Used = detector.Of(79 << 30)
+			f.Members = []detector.Member[gpu.ProcessID]{{Key: gpu.ProcessID{PID: 1, Start: 1}, Runs: runs, Used: detector.Of(78 << 30), State: detector.StateAlive}}
+		}
+		if err := d.Observe(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
 // A node may lose many processes at once. What is too much stays unknown, and blocks nobody.
 func TestEndsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		owners := &containerEnds{answers: []lives.End{lives.EndCompleted}}
-		e := newEnds(lives.NewBook(), owners)
-		gone := func(i int) {
-			e.add(&gpu.Owner{ContainerID: strconv.Itoa(i), Lives: lives.ID{Exact: 1}}, "", 0)
-		}
+		owners := &containerEnds{answers: []end{badly}}
+		e := newEnds(detector.NewHeights(), owners)
 		for i := range 3 * maxEnds {
-			gone(i)
+			e.add(1, strconv.Itoa(i), 0)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := inBackground(ctx, e.run)
 		synctest.Wait()
 		for i := range 3 * maxEnds {
-			gone(i)
+			e.add(1, strconv.Itoa(i), 0)
 		}
 		after(firstAsked + time.Second)
 		if owners.asked != maxEnds {
@@ -101,43 +155,35 @@ func TestEndsAreBounded(t *testing.T) {
 		cancel()
 		<-ended
 	})
-	owner := &gpu.Owner{ContainerID: "c1", Lives: lives.ID{Exact: 1}}
-	e := newEnds(lives.NewBook(), &containerEnds{})
-	if n := testing.AllocsPerRun(1000, func() { e.add(owner, "NVIDIA H200", 1) }); n > 0 {
+	e := newEnds(detector.NewHeights(), &containerEnds{})
+	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}
-	if e := newEnds(nil, &containerEnds{}); e != nil {
-		t.Error("asks though nobody remembers lives")
-	}
-	if e := newEnds(lives.NewBook(), nil); e != nil {
+	if e := newEnds(detector.NewHeights(), nil); e != nil {
 		t.Error("asks though nobody knows containers")
 	}
 }
 
-// TestEndOfAProcess has a process leave its GPU.
+// TestEndOfAProcess has a process leave a full memory: only what it held in one that it left well was given back.
 func TestEndOfAProcess(t *testing.T) {
 	const lasts = 300
-	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		if second > lasts {
-			return flat(1 << 30)(second)
-		}
-		return flat(5<<30, process(1, 4<<30))(second)
-	})
-	d.info.Name = "NVIDIA H200"
-	book, owners := lives.NewBook(), &containerEnds{answers: []lives.End{lives.EndUnknown, lives.EndFailed}}
-	id := lives.ID{Exact: 1}.On(d.info.Name)
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners, c.Lives = owners, book }, func(*Sampler, *lines) {
-		at := scriptStart + lasts*time.Second
-		after((lasts + 3) * time.Second)
-		if n := book.Prior(id, at+time.Minute).Lives; n != 1 {
-			t.Fatalf("%d lives are noted", n)
-		}
-		after(30 * time.Second)
-		if owners.asked != 2 {
-			t.Errorf("asked %d times", owners.asked)
-		}
-		if book.Ended(id, at, lives.EndStopped) {
-			t.Error("how it has ended was not noted")
-		}
-	})
+	for name, c := range map[string]struct {
+		device  *scriptDevice
+		answers []end
+		taught  bool
+	}{
+		"well":           {leaves(lasts), []end{unknown, well}, true},
+		"badly":          {leaves(lasts), []end{unknown, badly}, false},
+		"of an instance": {inInstance(leaves(lasts)), []end{unknown, well}, true},
+	} {
+		owners := &containerEnds{answers: c.answers}
+		runSampler(t, &scriptSource{devices: []gpu.Device{c.device}}, func(c *SamplerConfig) { c.Owners = owners }, func(s *Sampler, _ *lines) {
+			after((lasts + 3) * time.Second)
+			before := s.heights.Save()
+			after(60 * time.Second)
+			if taught := !bytes.Equal(s.heights.Save(), before); taught != c.taught || owners.asked != 2 {
+				t.Errorf("%s: taught %t, asked %d times", name, taught, owners.asked)
+			}
+		})
+	}
 }

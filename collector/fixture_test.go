@@ -11,7 +11,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // fixtureEpoch is the time of the fixture; fixtureAt is a moment n seconds later.
@@ -72,7 +71,7 @@ func trainer() *gpu.Owner {
 	return &gpu.Owner{
 		Process: "train.py", User: "alice", Command: "python3 train.py --lr=3e-4", ContainerID: "c0ffee",
 		Namespace: "ml", Pod: "train-0", Container: "main", SlurmJob: "4711",
-		Lives: lives.ID{Exact: 11, Kin: 12, Basis: lives.BasisProgram | lives.BasisImage, Program: "train.py", Image: "registry.example/ml/train@sha256:c0ffee"},
+		Runs: 11,
 	}
 }
 
@@ -195,7 +194,6 @@ func verdict(n float64, leak bool) detector.Verdict {
 		SpikesTotal: uint64(n) + 2, Trough: detector.Of(n + 3), Bend: n / 8,
 		Judged: true, Muted: true, Confidence: 0.0012 * n, Pattern: detector.PatternSawtooth,
 		SecondsToOOM: detector.Of(math.Inf(1)), Lower: detector.Of(math.Inf(1)), Upper: detector.Of(math.Inf(1)),
-		SecondsToFull: detector.Of(n + 11), FullLower: detector.Of(n + 10), FullUpper: detector.Of(n + 12),
 		Withheld: detector.WithheldProgramBegin, WithheldFor: time.Duration(n+13) * time.Second, Lasted: time.Duration(n+14) * time.Second,
 	}
 	if leak {
@@ -208,7 +206,7 @@ func verdict(n float64, leak bool) detector.Verdict {
 
 func judgement(n float64, leak bool) detector.Judgement[gpu.ProcessID] {
 	return detector.Judgement[gpu.ProcessID]{
-		T: fixtureSince(0), Device: verdict(n, leak), Attributed: leak, Headroom: detector.Of(n + 9), Residual: verdict(n+50, false),
+		T: fixtureSince(0), Device: verdict(n, leak), Attributed: leak, Headroom: detector.Of(n + 9), Evidence: detector.EvidenceFilling, Rate: detector.Of(n + 10), Page: true, Residual: verdict(n+50, false),
 	}
 }
 

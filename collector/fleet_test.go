@@ -4,6 +4,7 @@
 package collector
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -74,7 +75,10 @@ func TestFleetLabels(t *testing.T) {
 func TestFleetDetail(t *testing.T) {
 	fleet := Fleet{Labels: []string{"instance"}}
 	verdict := func(v detector.Verdict) *State {
-		v.Judged, v.SecondsToOOM, v.Trough = true, detector.Of(1), detector.Of(1)
+		v.Judged, v.Trough = true, detector.Of(1)
+		if !v.SecondsToOOM.OK {
+			v.SecondsToOOM = detector.Of(math.Inf(1))
+		}
 		d := &DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, Processes: []ProcessState{{Verdict: v}}, Workloads: []WorkloadState{{Verdict: v}}}
 		d.Judgement.T, d.Judgement.Device = 1, v
 		return &State{Devices: []*DeviceState{d}}
@@ -86,7 +90,7 @@ func TestFleetDetail(t *testing.T) {
 		"calm":      {detector.Verdict{}, false},
 		"leaks":     {detector.Verdict{Leak: true}, true},
 		"suspected": {detector.Verdict{Withheld: detector.WithheldMinSpan}, true},
-		"fills up":  {detector.Verdict{SecondsToFull: detector.Of(5)}, true},
+		"fills up":  {detector.Verdict{SecondsToOOM: detector.Of(5)}, true},
 	} {
 		for _, of := range []struct {
 			scope   string

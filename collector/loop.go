@@ -109,10 +109,22 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 			curves:    curves{memories: map[gpu.Opt[instanceKey]]*history{}},
 		},
 	}
-	l.processes.gone = func(o *gpu.Owner, seen time.Duration) { s.ends.add(o, info.Name, seen) }
+	l.processes.gone = func(key processKey, e *processEntry) {
+		s.ends.add(e.owner.RunsOn(info.Name, l.profileOf(key.instance)), e.owner.ContainerID, e.seen)
+	}
 	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
 	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})
 	return l
+}
+
+// profileOf returns the profile of an instance; "" where there is none.
+func (l *loop) profileOf(instance gpu.Opt[uint32]) string {
+	for key := range l.instances {
+		if instance == gpu.Some(key.id) {
+			return key.profile
+		}
+	}
+	return ""
 }
 
 // start readies the loop to be retired and runs it until ctx is done, the GPU
@@ -371,8 +383,9 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	if len(sample.Instances) > 0 {
 		// The slices run out of memory, not the GPU: of the whole there are
 		// statistics and no verdict.
-		v := &state.Judgement.Device
-		*v = detector.Verdict{Windows: v.Windows, SpikesTotal: v.SpikesTotal, Trough: v.Trough}
+		j := &state.Judgement
+		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
+		j.Evidence, j.Rate, j.Page = detector.EvidenceNone, detector.Value{}, false
 	}
 	for i := range sample.Instances {
 		in := &sample.Instances[i]

@@ -43,7 +43,7 @@ type processTable struct {
 	idle  map[processKey]time.Duration
 	begun bool // a sample has been noted
 	// gone is told of each process that is not in the list any more.
-	gone    func(owner *gpu.Owner, seen time.Duration)
+	gone    func(processKey, *processEntry)
 	renamed bool            // the owner of a process has changed with the last sample
 	rank    []*processEntry // scratch
 }
@@ -75,7 +75,7 @@ type processEntry struct {
 var unknownOwner = &gpu.Owner{}
 
 func newProcessTable(cfg SamplerConfig, index string, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(*gpu.Owner, time.Duration) {}}
+	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(processKey, *processEntry) {}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
@@ -121,7 +121,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		if e.seen != sample.T {
 			delete(t.entries, key)
 			t.ended[key] = e
-			t.gone(e.owner, e.seen)
+			t.gone(key, e)
 		}
 	}
 	t.begun, t.idle = true, nil

@@ -46,9 +46,7 @@ func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
 	if err != nil {
 		panic(err) // config returns nothing invalid for a GPU or GPU instance
 	}
-	if book := t.loop.sampler.cfg.Lives; book != nil {
-		d.Remember(book)
-	}
+	d.Remember(t.loop.sampler.heights)
 	return d
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -65,9 +64,6 @@ type SamplerConfig struct {
 	Resolve Resolver
 	// Detector is the configuration of the series.
 	Detector detector.Config
-	// Lives remembers what programs held before; nil judges each of their lives as if
-	// it were the first.
-	Lives *lives.Book
 	// Owners tells whose a process is, where the source does not; nil leaves it
 	// unknown.
 	Owners Owners
@@ -79,8 +75,8 @@ type SamplerConfig struct {
 	// ProcFS is where procfs is mounted; SysFS is the same for sysfs, and ""
 	// leaves the PCI bus unread.
 	ProcFS, SysFS string
-	// StateFile is where the detector's histories, and the secret that programs are
-	// named with, outlive the exporter; "" for nowhere. A crash loses what was learnt in a StateInterval, for it is written
+	// StateFile is where the detector's histories, what it remembers of programs, and the secret that these
+	// are named with, outlive the exporter; "" for nowhere. A crash loses what was learnt in a StateInterval, for it is written
 	// twice in one; and when Run ends. NewSampler reads it.
 	StateFile     string
 	StateInterval time.Duration
@@ -129,8 +125,8 @@ type Allocators interface {
 // Owners looks up whose a process is. Its methods are called from several
 // goroutines, one a GPU.
 type Owners interface {
-	// Name says what names of what processes run are made with. It is called once, before all others.
-	Name(namer *lives.Namer)
+	// NameWith gives the secret that gpu.Owner.Runs is made with. It is called once, before all others.
+	NameWith(secret []byte)
 	// Owner returns what is known of whose process id is; it does not block, and nothing of the process is touched
 	// meanwhile. done says that the answer is final; until then it is asked again.
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
@@ -148,9 +144,9 @@ type Owners interface {
 	Jobs() (workload.Jobs, error)
 	// Run does in the background what Owner must not wait for, until ctx ends.
 	Run(ctx context.Context)
-	// Ended returns how a container has ended; known is false while that may still become
+	// Ended reports whether a container has ended well; known is false while that may still become
 	// known. It may take seconds.
-	Ended(ctx context.Context, containerID string) (end lives.End, known bool)
+	Ended(ctx context.Context, containerID string) (well, known bool)
 	// RuntimeProblem returns why the container runtime cannot be asked; nil if it can.
 	RuntimeProblem() error
 }
@@ -169,6 +165,8 @@ type Sampler struct {
 	boot    string
 	// secret is what the names of programs are made with. It must not leave the node.
 	secret []byte
+	// heights are what programs held before and gave back.
+	heights *detector.Heights
 	// writing is held while the state file is written.
 	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
@@ -208,7 +206,8 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), ends: newEnds(cfg.Lives, cfg.Owners)}
+	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), heights: detector.NewHeights()}
+	s.ends = newEnds(s.heights, cfg.Owners)
 	_, _ = rand.Read(s.secret) // it never fails: see crypto/rand
 	for _, w := range cfg.Detector.Windows {
 		s.windows = append(s.windows, model.Duration(w).String())
@@ -216,7 +215,7 @@ func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
 	s.shared.Store(&shared{reason: ReasonStarting, past: s.load()})
 	s.host.Store(&host{})
 	if cfg.Owners != nil {
-		cfg.Owners.Name(lives.NewNamer(s.secret))
+		cfg.Owners.NameWith(s.secret)
 		s.jobs.Store(&jobsState{})
 	}
 	s.rules.Store(&rules{cfg.Resolve})

@@ -21,7 +21,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // scriptSource is a source whose every answer the test decides.
@@ -798,9 +797,9 @@ func (*owners) Unseen() workload.Unseen { return workload.Unseen{} }
 
 func (*owners) RuntimeProblem() error { return nil }
 
-func (*owners) Name(*lives.Namer) {}
+func (*owners) NameWith([]byte) {}
 
-func (*owners) Ended(context.Context, string) (lives.End, bool) { return lives.EndUnknown, true }
+func (*owners) Ended(context.Context, string) (well, known bool) { return false, true }
 
 // lateOwners know whose a process is once it was waited for.
 type lateOwners struct {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,7 +42,9 @@ type histories struct {
 	Saved time.Time `json:"saved"`
 	// Secret is what the names of programs are made with. It is random, the node's own,
 	// and good after a reboot, too.
-	Secret  []byte          `json:"secret,omitempty"`
+	Secret []byte `json:"secret,omitempty"`
+	// Heights are what programs gave back. They are good after a reboot, too.
+	Heights []byte          `json:"heights,omitempty"`
 	Devices []deviceHistory `json:"devices"`
 }
 
@@ -144,6 +147,12 @@ func (s *Sampler) load() []*deviceHistory {
 	if err == nil && len(h.Secret) == secretSize {
 		s.secret = h.Secret
 	}
+	if err == nil && len(h.Heights) > 0 {
+		// What time it is on the source's clock is not known yet.
+		if failed := s.heights.Restore(h.Heights, math.MaxInt64); failed != nil {
+			level.Error(logger).Log("msg", "what programs gave back is forgotten", "err", failed)
+		}
+	}
 	switch {
 	case savefile.Unreadable(err):
 		s.unwritable = true
@@ -222,7 +231,7 @@ func (s *Sampler) write() {
 // there is any of that, what an earlier exporter left of GPUs that have not shown
 // up yet, for a day.
 func (s *Sampler) histories() *histories {
-	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
+	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret, Heights: s.heights.Save()}
 	shared := s.shared.Load()
 	for _, l := range shared.loops {
 		if d := l.prepared.Load(); d != nil {

@@ -23,7 +23,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // withState makes a sampler keep its histories in that file.
@@ -121,9 +120,7 @@ func (l leakers) at(from int) *scriptDevice {
 			if l.mig {
 				p.Instance = gpu.Some(uint32(1))
 			}
-			if len(all) == 0 || from == 0 || second > from+1 {
-				all = append(all, p)
-			}
+			all = append(all, p)
 		}
 		for i, rate := range l.rates {
 			add(process(uint32(i+1), grown(second, rate)))
@@ -537,16 +534,15 @@ func FuzzStateFile(f *testing.F) {
 	})
 }
 
-// The life of a process that ends is noted, whether an exporter sees that or not, as of its last sample.
-func TestLivesThatEnd(t *testing.T) {
-	id := lives.ID{Exact: 1, Kin: 2, Basis: lives.BasisProgram, Program: "train.py"}
+// The end of a process is noted, whether an exporter sees that or not, as of its last sample.
+func TestEndsOverARestart(t *testing.T) {
 	device := func(from, end int) []gpu.Device {
 		d := newGPU(0, func(second int) (gpu.Sample, error) {
 			if second >= end {
 				return flat(1 << 30)(second)
 			}
 			p := process(1, 20<<30)
-			p.Owner = &gpu.Owner{Process: "train.py", Lives: id}
+			p.Owner = &gpu.Owner{Process: "train.py", Runs: 1}
 			return flat(21<<30, p)(second)
 		})
 		d.second = from
@@ -559,46 +555,89 @@ func TestLivesThatEnd(t *testing.T) {
 		"over a restart":      {end: 700, last: 600},
 		"after a restart":     {end: 900, last: 899},
 	} {
-		book := lives.NewBook()
 		state := withState(t, filepath.Join(t.TempDir(), "state"), "a")
-		config := func(cfg *SamplerConfig) { state(cfg); cfg.Lives = book }
-		runSampler(t, &scriptSource{devices: device(0, c.end)}, config, func(*Sampler, *lines) { after(600500 * time.Millisecond) })
-		runSampler(t, &scriptSource{devices: device(800, c.end)}, config, func(*Sampler, *lines) { after(300 * time.Second) })
-		want := lives.SecondsOf(scriptStart + time.Duration(c.last)*time.Second)
-		if all := book.Programs(); len(all) != 1 || len(all[0].Lives) != 1 || all[0].Lives[0].Ended+1 < want || all[0].Lives[0].Ended > want+1 {
-			t.Errorf("%s: %+v, want one life that ended at %d", name, all, want)
+		runSampler(t, &scriptSource{devices: device(0, c.end)}, state, func(*Sampler, *lines) { after(600500 * time.Millisecond) })
+		runSampler(t, &scriptSource{devices: device(800, c.end)}, state, func(s *Sampler, _ *lines) {
+			after(300 * time.Second)
+			for off, want := range map[time.Duration]bool{-62 * time.Second: false, -58 * time.Second: true, 58 * time.Second: true, 62 * time.Second: false} {
+				// What ended within a minute of that is meant.
+				if got := s.heights.Ended(1, scriptStart+time.Duration(c.last)*time.Second+off); got != want {
+					t.Errorf("%s: ended %s after its last sample: %t", name, off, got)
+				}
+			}
+		})
+	}
+}
+
+// What programs gave back is known after a restart and after a reboot, whatever becomes of the histories of the GPUs.
+func TestHeightsOutliveARestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	var saved []byte
+	runSampler(t, &scriptSource{devices: []gpu.Device{leaves(300)}}, withState(t, file, "a"), func(s *Sampler, _ *lines) {
+		after(10 * time.Minute)
+		saved = s.heights.Save()
+	})
+	h, err := readHistories(file, time.Now())
+	if err != nil || !bytes.Equal(h.Heights, saved) || bytes.Equal(saved, detector.NewHeights().Save()) {
+		t.Fatalf("saved %d bytes, %v", len(saved), err)
+	}
+	for name, c := range map[string]struct {
+		boot   string
+		change func(*histories)
+		kept   bool
+	}{
+		"restart":              {"a", func(*histories) {}, true},
+		"reboot":               {"b", func(*histories) {}, true},
+		"a history is damaged": {"a", func(h *histories) { h.Devices[0].Domain = []byte{1, 2, 3} }, true},
+		"no histories":         {"a", func(h *histories) { h.Devices = nil }, true},
+		"they are damaged":     {"a", func(h *histories) { h.Heights = saved[:len(saved)/2] }, false},
+	} {
+		now := *h
+		now.Devices = slices.Clone(h.Devices)
+		c.change(&now)
+		if err := now.write(file); err != nil {
+			t.Fatal(err)
 		}
+		runSampler(t, &scriptSource{}, withState(t, file, c.boot), func(s *Sampler, out *lines) {
+			want, complaints := detector.NewHeights().Save(), 1
+			if c.kept {
+				want, complaints = saved, 0
+			}
+			if got := s.heights.Save(); !bytes.Equal(got, want) || out.count("what programs gave back is forgotten") != complaints {
+				t.Errorf("%s: %d bytes, want %d; %s", name, len(got), len(want), out.b.String())
+			}
+		})
 	}
 }
 
 // namedOwners note what they are to make names with.
 type namedOwners struct {
 	owners
-	namer *lives.Namer
+	secret []byte
 }
 
-func (o *namedOwners) Name(namer *lives.Namer) { o.namer = namer }
+func (o *namedOwners) NameWith(secret []byte) { o.secret = secret }
 
 // A program has the same name after a restart and after a reboot, and another one on each node.
 func TestSecretOutlivesARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
-	name := func(path, boot string) lives.ID {
+	secret := func(path, boot string) string {
 		o := &namedOwners{owners: owners{asked: map[uint32]int{}}}
 		state := withState(t, path, boot)
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, func(c *SamplerConfig) { state(c); c.Owners = o }, func(*Sampler, *lines) { after(20 * time.Second) })
-		return o.namer.ID(lives.Identity{Program: "train.py"})
+		return string(o.secret)
 	}
-	first := name(file, "a")
-	if restarted, rebooted := name(file, "a"), name(file, "b"); restarted != first || rebooted != first {
-		t.Errorf("%v, after a restart %v, after a reboot %v", first, restarted, rebooted)
+	first := secret(file, "a")
+	if restarted, rebooted := secret(file, "a"), secret(file, "b"); len(first) != secretSize || restarted != first || rebooted != first {
+		t.Errorf("%x, after a restart %x, after a reboot %x", first, restarted, rebooted)
 	}
-	if name(file+"-of-another-node", "a") == first {
+	if secret(file+"-of-another-node", "a") == first {
 		t.Error("two nodes have one secret")
 	}
 	if err := os.WriteFile(file, []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if name(file, "a") == first {
+	if secret(file, "a") == first {
 		t.Error("a file that cannot be used has told a secret")
 	}
 }

@@ -49,10 +49,11 @@ type wait struct {
 
 // pairs say what is withheld, for the log.
 func (x *wait) pairs() []any {
-	return []any{
-		"withheld", x.why, "confidence", math.Floor(100*x.confidence) / 100,
-		"lasted_seconds", int64(x.lasted.Seconds()), "withheld_seconds", int64(x.more.Seconds()),
+	pairs := []any{"withheld", x.why, "confidence", math.Floor(100*x.confidence) / 100, "lasted_seconds", int64(x.lasted.Seconds())}
+	if x.why == detector.WithheldSlowing { // it would end
+		return pairs
 	}
+	return append(pairs, "withheld_seconds", int64(x.more.Seconds()))
 }
 
 // note takes a verdict that withholds growth.

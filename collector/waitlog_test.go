@@ -199,7 +199,7 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 			dead := false
 			d := newGPU(0, func(second int) (gpu.Sample, error) {
 				m := float64(second) / 60
-				used := 15000 + 500*m - 1.5*m*m
+				used := 15000 + 500*m
 				if dead = dead || int(used) > c.full; dead {
 					return flat(1 << 30)(second)
 				}

@@ -5,15 +5,12 @@ package detector
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // grower is a leaking contributor of the frame.
@@ -30,6 +27,7 @@ func (d *Domain[K]) Judgement() *Judgement[K] {
 	d.out.T, d.out.Resets = d.past.Last, d.past.Resets
 	d.grown, d.held, d.told = d.grown[:0], 0, true
 	d.judgeMembers()
+	d.judgeResting()
 	d.judgeGroups()
 	d.judgeDevice()
 	d.judgeUnreleased()
@@ -40,7 +38,7 @@ func (d *Domain[K]) Judgement() *Judgement[K] {
 func (d *Domain[K]) judgeMembers() {
 	d.out.Members = d.out.Members[:0]
 	for _, g := range d.groups {
-		g.leaking, g.filling = false, 0
+		g.sum = sum{}
 	}
 	for i := range d.present {
 		in := &d.present[i]
@@ -53,20 +51,19 @@ func (d *Domain[K]) judgeMembers() {
 		if out.Judged {
 			out.Grows = in.member.grows()
 		}
-		out.Earlier, out.Peak = d.earlier(in.member), Of(float64(in.member.Peak))
+		out.Peak = Of(float64(in.member.Peak))
 		if out.Judged && !out.Leak {
 			d.name(in, &out.Verdict)
 		}
 		d.grow(in.member.decisive(), &out.Verdict)
-		if g := in.group; g != nil && out.Grows == InsidePool {
-			g.filling += in.member.Leak.Trend.Rate
+		g := in.group
+		if g == nil {
+			continue
 		}
-		if g := in.group; g != nil && out.Leak {
-			g.leaking = true
-			if g.frame.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
-				c := &d.grown[len(d.grown)-1]
-				c.pattern, c.since = PatternLeakCyclic, g.Loop.Since
-			}
+		g.sum.add(&out.Verdict)
+		if out.Leak && g.frame.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
+			c := &d.grown[len(d.grown)-1]
+			c.pattern, c.since = PatternLeakCyclic, g.Loop.Since
 		}
 	}
 }
@@ -90,7 +87,7 @@ func (d *Domain[K]) judgeGroups() {
 			if g.looping() {
 				d.programs = append(d.programs, name)
 			}
-		case g.summed() || g.looping() || g.interrupted(d.past.Last):
+		case g.summed() || g.looping():
 			d.out.Groups = append(d.out.Groups, GroupVerdict{Group: name.Name, Used: float64(g.frame.sum)})
 		}
 	}
@@ -104,16 +101,13 @@ func (d *Domain[K]) judgeGroups() {
 		g := d.groups[groupName{Name: out.Group}]
 		g.verdict(&out.Verdict)
 		switch {
-		case g.leaking || !g.summed() && d.leaks(groupName{Name: out.Group}):
-		case g.Leaks() && !g.pools() && g.lives() && !ablate.Off(ablate.Groups):
-			d.grow(g.Series, &out.Verdict) // as a whole, over members that come and go
+		case g.sum.leaks || !g.summed() && d.leaks(groupName{Name: out.Group}):
 		case out.Leak:
 			d.grown = append(d.grown, grower{trend: &g.Loop.Trend, pattern: out.Pattern, since: g.Loop.Since, leaked: out.Leaked.V})
 		}
+		d.held = max(d.held, out.Confidence) // a crash loop, or a sum that is not known
 		if g.summed() {
 			told = append(told, out)
-		} else {
-			d.held = max(d.held, out.Confidence) // a crash loop between two lives, or a sum that is not known
 		}
 	}
 	d.out.Groups = told
@@ -122,7 +116,7 @@ func (d *Domain[K]) judgeGroups() {
 // judgeProgram tells of the crash loop of a program that is in no pod or job. The process that
 // runs now bears the verdict, if there is one.
 func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
-	if g.leaking || g.frame.members == 0 && d.leaks(name) {
+	if g.sum.leaks || g.frame.members == 0 && d.leaks(name) {
 		return
 	}
 	var v Verdict
@@ -132,7 +126,7 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 	bears := -1
 	for i := range d.present {
 		m := d.present[i].member
-		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Used) < lives.LoadedShare*float64(g.Loop.Base) {
+		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Used) < process.LoadedShare*float64(g.Loop.Base) {
 			continue
 		}
 		if bears >= 0 {
@@ -155,11 +149,6 @@ func (d *Domain[K]) leaks(group groupName) bool {
 			return true
 		}
 	}
-	for i := range d.missing {
-		if m := d.missing[i].member; m.group == group && m.Leaks() && !m.Config().Mute {
-			return true
-		}
-	}
 	return false
 }
 
@@ -174,12 +163,8 @@ func (d *Domain[K]) judgeDevice() {
 	if d.listed {
 		d.residual.Judge(&d.out.Residual)
 		d.grow(d.residual, &d.out.Residual)
-		d.judgeResting()
 	} else {
 		d.withoutList()
-	}
-	for i := range d.missing {
-		d.growUnseen(d.missing[i].member)
 	}
 	d.out.Attributed = d.past.Attributed
 	if d.past.Attributed {
@@ -256,17 +241,56 @@ func (d *Domain[K]) withhold() {
 	if v.Leak {
 		return
 	}
-	soonest := func(part *Verdict) {
-		if part.Withheld != WithheldNone && (v.Withheld == WithheldNone || part.WithheldFor < v.WithheldFor) {
-			v.Withheld, v.WithheldFor, v.Lasted = part.Withheld, part.WithheldFor, part.Lasted
-		}
-	}
-	soonest(&d.out.Residual)
+	soonest(v, &d.out.Residual)
 	for i := range d.out.Members {
-		soonest(&d.out.Members[i].Verdict)
+		soonest(v, &d.out.Members[i].Verdict)
 	}
-	for i := range d.out.Groups {
-		soonest(&d.out.Groups[i].Verdict)
+}
+
+// soonest gives v the reason to wait of a part of it, if that is told sooner than the reason that v has.
+func soonest(v, part *Verdict) {
+	if part.Withheld != WithheldNone && (v.Withheld == WithheldNone || part.WithheldFor < v.WithheldFor) {
+		v.Withheld, v.WithheldFor, v.Lasted = part.Withheld, part.WithheldFor, part.Lasted
+	}
+}
+
+// sum is what the members of a group say together.
+type sum struct {
+	v       Verdict
+	leaks   bool
+	largest float64
+}
+
+// add adds a member.
+func (s *sum) add(m *Verdict) {
+	v := &s.v
+	v.Confidence = max(v.Confidence, m.Confidence)
+	soonest(v, m)
+	if !m.Leak {
+		return
+	}
+	if !s.leaks || m.Since < v.Since {
+		v.Since = m.Since
+	}
+	if m.Rate.V > s.largest {
+		s.largest, v.Pattern = m.Rate.V, m.Pattern
+	}
+	s.leaks = true
+	v.Rate, v.Bend, v.Leaked = Of(v.Rate.V+m.Rate.V), v.Bend+m.Bend, Of(v.Leaked.V+m.Leaked.V)
+}
+
+// into makes a verdict on the sum that of its members; its statistics stay.
+func (s *sum) into(v *Verdict) {
+	v.Confidence, v.Leak, v.Since, v.Rate, v.Bend, v.Leaked = s.v.Confidence, s.leaks, s.v.Since, s.v.Rate, s.v.Bend, s.v.Leaked
+	v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
+	switch {
+	case s.leaks:
+		v.Pattern = s.v.Pattern
+	case v.Pattern.Leaks():
+		v.Pattern = PatternPlateau
+	}
+	if !s.leaks {
+		soonest(v, &s.v)
 	}
 }
 
@@ -296,9 +320,6 @@ func (d *Domain[K]) combine() {
 	for i := range d.out.Members {
 		v.Confidence = max(v.Confidence, d.out.Members[i].Confidence)
 	}
-	for i := range d.out.Groups {
-		v.Confidence = max(v.Confidence, d.out.Groups[i].Confidence)
-	}
 	if len(d.grown) > 0 {
 		v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
 	}
@@ -318,66 +339,34 @@ func (d *Domain[K]) combine() {
 	}
 }
 
-// forecast gives every verdict that contributes to the domain's leak the
-// domain's time to out-of-memory, and +Inf to the others.
-func (d *Domain[K]) forecast() {
-	d.out.Headroom = Value{}
-	if !d.known || !d.hasCapacity {
-		return
-	}
-	headroom := float64(max(0, d.capacity-d.past.Top))
-	d.out.Headroom = Of(headroom)
-	d.fill(headroom)
-	var sum drift
-	for i := range d.grown {
-		sum.add(d.grown[i].trend)
-	}
-	eta, lower, upper := sum.secondsTo(headroom, float64(d.capacity)-d.out.Device.Leaked.V)
-	dies(&d.out.Device, eta, lower, upper)
-	dies(&d.out.Residual, eta, lower, upper)
-	for i := range d.out.Members {
-		m := &d.out.Members[i]
-		dies(&m.Verdict, eta, lower, upper)
-		if rate := d.out.Device.Rate.V; m.Leak && rate > 0 {
-			m.Share = Of(stat.Clamp(m.Rate.V / rate))
-		}
-	}
-	for i := range d.out.Groups {
-		dies(&d.out.Groups[i].Verdict, eta, lower, upper)
-	}
-}
-
-// dies sets the forecast: the domain's for who leaks, never for who does not. The rate becomes the mean one
-// until then, so that the time is the headroom over the sum of the rates.
-func dies(v *Verdict, eta, lower, upper float64) {
-	switch {
-	case !v.Judged:
-	case v.Leak:
-		v.SecondsToOOM, v.Lower, v.Upper = Of(eta), Of(lower), Of(upper)
-		if !math.IsInf(eta, 0) {
-			v.Rate.V += v.Bend * eta / 2
-		}
-	default:
-		never := Of(math.Inf(1))
-		v.SecondsToOOM, v.Lower, v.Upper = never, never, never
-	}
-}
-
-// judgeResting adds what rests to the leaks of the device, unless one that rests leaks by itself.
+// judgeResting adds what rests to the leaks of the device, unless one that rests leaks by itself, and to
+// those of the pod or job that most of it belongs to.
 func (d *Domain[K]) judgeResting() {
-	if d.resting == nil || ablate.Off(ablate.Resting) {
+	if d.resting == nil || !d.resting.Config().With(series.Resting) || !d.listed || !d.known {
 		return
-	}
-	for i := range d.present {
-		if m := d.present[i].member; m != nil && m.Idle && m.Leaks() {
-			return
-		}
 	}
 	var v Verdict
 	d.resting.Judge(&v)
+	if !v.Leak {
+		return
+	}
+	held, of := map[*group[K]]stat.Bytes{}, (*group[K])(nil)
+	for i := range d.present {
+		m, g := d.present[i].member, d.present[i].group
+		if m == nil || !m.Idle {
+			continue
+		}
+		if m.Leaks() {
+			return
+		}
+		if held[g] += m.Used; g != nil && (of == nil || held[g] > held[of]) {
+			of = g
+		}
+	}
 	d.grow(d.resting, &v)
-	if v.Leak {
-		d.held = max(d.held, v.Confidence)
+	d.held = max(d.held, v.Confidence)
+	if of != nil {
+		of.sum.add(&v)
 	}
 }
 

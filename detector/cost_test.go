@@ -66,17 +66,12 @@ func benchmarkFrames(b *testing.B, observe func(*testing.B, *Domain[int], *Frame
 	}
 }
 
-// No frame costs an allocation but for those who are new in it: not that of a pod, nor one that lacks
-// members, nor a crash loop, of which a process begins every 120 frames.
+// No frame costs an allocation but for those who are new in it: not that of a pod, nor a crash loop, of which a process
+// begins every 120 frames.
 func TestObserveAllocatesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	var busy Frame[int]
 	loop := Frame[int]{Capacity: Of(80 * gib), Complete: true, Members: make([]Member[int], 0, 1)}
-	lacking := lists{held: living(1<<30, 1<<30, 1<<30), lacks: func(key, s int) bool { return key < 3 && s%10 >= 8 }}
-	var lacks [10]Frame[int]
-	for i := range lacks {
-		lacks[i] = *lacking.frame(i)
-	}
 	for _, c := range []struct {
 		name   string
 		frame  func(s int) *Frame[int]
@@ -89,11 +84,6 @@ func TestObserveAllocatesNothing(t *testing.T) {
 				busy.Members[i].Group = "pod"
 			}
 			return &busy
-		}, 700, 0},
-		{"members that are missing now and then", func(s int) *Frame[int] {
-			f := &lacks[s%10]
-			f.T = second(s)
-			return f
 		}, 700, 0},
 		{"a crash loop", func(s int) *Frame[int] {
 			n, age := s/120, s%120
@@ -146,7 +136,7 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(d)
-	if size := unsafe.Sizeof(group[int]{}); size > 1536 {
+	if size := unsafe.Sizeof(group[int]{}); size > 1664 {
 		t.Errorf("a group takes %d bytes beside its series", size)
 	}
 }

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/heights"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -63,8 +62,7 @@ type Domain[K comparable] struct {
 	members  map[K]*member
 	groups   map[groupName]*group[K]
 	exits    process.Exits[K]
-	missing  []missing[K]
-	book     *lives.Book // nil where nothing is remembered
+	book     *heights.Book
 
 	// Of the last frame: its list in order, whether that was complete, whether the
 	// used memory was known, and its capacity.
@@ -95,12 +93,14 @@ type past struct {
 	Reaching time.Duration // when the oldest slot begins that was looked at for it
 	LeftAt   time.Duration // when a process ended last that held much of the crest; 0 never
 	Fullness series.Fullness
-	Crowd    int // the most members at once so far
 	// Attributed and AttributedAt remember the last complete list: one that could
 	// not be read is no reason to judge the device by other means for a frame.
 	Attributed   bool
 	AttributedAt time.Duration
 	Resets       [NumReasons]uint64
+	Heights      heights.Life   // of the memory as a whole, where no process tells
+	Given        heights.Record // what it gave back
+	Paged        bool           // the last judgement was a page
 }
 
 // listing is an entry of the list of a frame. Without a member it is one too many
@@ -119,7 +119,7 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 	if err := config(Subject[K]{Kind: KindDevice}).Validate(); err != nil {
 		return nil, fmt.Errorf("detector configuration: %w", err)
 	}
-	d := &Domain[K]{config: config}
+	d := &Domain[K]{config: config, book: heights.NewBook()}
 	d.clear()
 	return d, nil
 }
@@ -130,10 +130,6 @@ func (d *Domain[K]) clear() {
 	d.used, d.residual, d.resting = nil, nil, nil
 	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
 	d.exits.Clear()
-	if d.missing == nil {
-		d.missing = make([]missing[K], 0, maxMissing)
-	}
-	d.forget(d.missing[:0])
 	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
 }
 
@@ -171,9 +167,8 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	} else if d.used != nil {
 		o.Left = d.capacity - d.used.Used
 	}
-	rest, known := d.leave(f, o.Interval)
+	d.leave(f, o.Interval)
 	d.observeMembers(f, o, room)
-	d.search(rest, known, o.Interval)
 	d.observeResting(f, o)
 	d.observeGroups(o, f.Complete)
 	d.listed, d.known = f.Complete, ok
@@ -239,12 +234,6 @@ func (d *Domain[K]) Reconfigure() {
 			again(s, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
 		}
 	}
-	for i := range d.missing {
-		x := &d.missing[i]
-		for _, s := range []*series.Series{x.Series, x.live, x.untracked} {
-			again(s, Subject[K]{Kind: KindMember, Key: x.key, Group: x.group.pod()})
-		}
-	}
 	for name, g := range d.groups {
 		if !name.Program || d.Knows(g.key) { // between two processes there is nobody to ask for
 			again(g.Series, g.subject(name))
@@ -260,9 +249,12 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 		d.used = d.newSeries(Subject[K]{Kind: KindDevice})
 	}
 	// A driver takes a while to free what a large process held.
-	freeing := p.LeftAt > 0 && o.T-p.LeftAt < max(process.ReleaseGrace, missingFrames*o.Interval) && used < d.used.Used
+	freeing := p.LeftAt > 0 && o.T-p.LeftAt < max(process.ReleaseGrace, 3*o.Interval) && used < d.used.Used
 	o.Used = used
 	d.used.Observe(&o)
+	if p.Heights.Note(o.T, float64(used), full(&o)) {
+		p.Heights.Learn(o.T, &p.Given, heights.Full*float64(o.Capacity), false)
+	}
 	if freeing || float64(used) <= series.IdleLevel(o.Capacity) {
 		p.Crest, p.Reached, p.Reaching = stat.Crest[stat.Bytes]{}, 0, 0
 	}
@@ -285,11 +277,7 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 		pace = d.residual.Leak.Trend.Rate
 	}
 	d.exits.Observe(o.T, o.Interval, o.Used, pace, d.residual.Config())
-	if n := len(f.Members); n > p.Crowd && !ablate.Off(ablate.Crowd) {
-		p.Crowd = n // the driver needs something for each process that it tells of nobody
-		d.residual.Interrupt()
-	}
-	o.Used = max(o.Used-d.unlisted(), 0) // the lists are read a moment apart from the memory
+	o.Used = max(o.Used, 0) // the lists are read a moment apart from the memory
 	d.residual.Observe(&o)
 }
 

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -152,34 +151,4 @@ func (f *crestGrowth) secondsTo(headroom float64) (eta, lower, upper float64) {
 		upper = math.Inf(1)
 	}
 	return eta, lower, upper
-}
-
-// fill gives the device the time until its memory is full, leak or not, and all that contribute
-// to the growth the same.
-func (d *Domain[K]) fill(headroom float64) {
-	f, ok := crestSeries{&d.past.Crest}.growth(max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity)))
-	if !ok {
-		return
-	}
-	if reached := float64(d.past.Reached); reached > 0 && float64(d.past.Top) <= reached+newHeight*float64(d.capacity) && !ablate.Off(ablate.Reached) {
-		return // a height that these processes had before is not new: an epoch, a day
-	}
-	if d.asBefore(f.rate) {
-		return
-	}
-	eta, lower, upper := f.secondsTo(headroom)
-	fills := func(v *Verdict) { v.SecondsToFull, v.FullLower, v.FullUpper = Of(eta), Of(lower), Of(upper) }
-	contributes := func(v *Verdict) {
-		if slope := v.Windows[0].Slope; slope.OK && slope.V >= fillShare*f.rate {
-			fills(v)
-		}
-	}
-	fills(&d.out.Device)
-	contributes(&d.out.Residual)
-	for i := range d.out.Members {
-		contributes(&d.out.Members[i].Verdict)
-	}
-	for i := range d.out.Groups {
-		contributes(&d.out.Groups[i].Verdict)
-	}
 }

@@ -6,8 +6,147 @@ package detector
 import (
 	"math"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
+
+// Evidence is what foretells that a memory will be full.
+type Evidence uint8
+
+// The evidence.
+const (
+	EvidenceNone    Evidence = iota
+	EvidenceLeak             // it leaks
+	EvidenceFilling          // it fills, for whatever reason
+	numEvidence
+)
+
+var evidenceNames = [numEvidence]string{"", "leak", "filling"}
+
+// String returns the evidence as the label value of the metric; "" for EvidenceNone.
+func (e Evidence) String() string {
+	if e >= numEvidence {
+		return ""
+	}
+	return evidenceNames[e]
+}
+
+// horizon is when a memory is full, in seconds from now, with its 90 % interval, and the rate in bytes per second
+// at which it is.
+type horizon struct{ eta, lower, upper, rate float64 }
+
+// ends reports whether there is an end at all.
+func (h *horizon) ends() bool { return !math.IsInf(h.eta, 1) }
+
+var never = horizon{math.Inf(1), math.Inf(1), math.Inf(1), 0}
+
+// forecast tells when the memory is full: by its leak, or because its crest grows. It is never while the memory was given back before
+// from as high as it is. But a page that has begun goes on: one that is interrupted is two.
+func (d *Domain[K]) forecast() {
+	d.out.Headroom, d.out.Evidence, d.out.Rate, d.out.Page = Value{}, EvidenceNone, Value{}, false
+	began := d.past.Paged
+	if !d.known || !d.hasCapacity {
+		return
+	}
+	headroom := float64(max(0, d.capacity-d.past.Top))
+	d.out.Headroom = Of(headroom)
+	leak, filling := d.leakEnds(headroom), d.fills(headroom)
+	if !began || !d.wakes(&leak, &filling) {
+		if leak.ends() && d.givenBack(leak.rate, leakRate) {
+			leak = never
+		}
+		if filling.ends() && d.givenBack(filling.rate, slopeOf) {
+			filling = never
+		}
+	}
+	d.out.Page = d.wakes(&leak, &filling)
+	d.past.Paged = d.out.Page
+	h := leak
+	switch {
+	case leak.ends() && (!d.out.Page || d.wakes(&leak, &never)):
+		d.out.Evidence, d.out.Rate = EvidenceLeak, Of(h.rate)
+	case filling.ends():
+		h = filling
+		d.out.Evidence, d.out.Rate = EvidenceFilling, Of(h.rate)
+	}
+	d.tell(&h)
+}
+
+// wakes reports whether somebody is to be woken.
+func (d *Domain[K]) wakes(leak, filling *horizon) bool {
+	cfg := d.used.Config()
+	return leak.eta < cfg.PageWithin.Seconds() || filling.eta < cfg.FillsWithin.Seconds() && !math.IsInf(filling.upper, 1)
+}
+
+// tell gives the forecast to the memory, and to all that take a tenth or more of its growth; the others end never.
+func (d *Domain[K]) tell(h *horizon) {
+	part := func(v *Verdict) {
+		ends := d.out.Evidence != EvidenceNone && !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.rate)
+		switch {
+		case ends:
+			v.SecondsToOOM, v.Lower, v.Upper = Of(h.eta), Of(h.lower), Of(h.upper)
+		case v.Judged:
+			v.SecondsToOOM, v.Lower, v.Upper = Of(never.eta), Of(never.lower), Of(never.upper)
+		}
+	}
+	v := &d.out.Device
+	part(v)
+	if d.out.Evidence != EvidenceNone {
+		v.SecondsToOOM, v.Lower, v.Upper = Of(h.eta), Of(h.lower), Of(h.upper)
+	}
+	part(&d.out.Residual)
+	for i := range d.out.Members {
+		m := &d.out.Members[i]
+		part(&m.Verdict)
+		if rate := v.Rate.V; m.Leak && rate > 0 {
+			m.Share = Of(stat.Clamp(m.Rate.V / rate))
+		}
+	}
+	for i := range d.out.Groups {
+		part(&d.out.Groups[i].Verdict)
+	}
+}
+
+// leakEnds returns when what leaks has filled the memory.
+func (d *Domain[K]) leakEnds(headroom float64) horizon {
+	if len(d.grown) == 0 {
+		return never
+	}
+	var sum drift
+	for i := range d.grown {
+		sum.add(d.grown[i].trend)
+	}
+	h := horizon{}
+	h.eta, h.lower, h.upper = sum.secondsTo(headroom)
+	if h.rate = sum.rate; h.eta > 0 && !math.IsInf(h.eta, 1) {
+		h.rate = headroom / h.eta // on average until then
+	}
+	return h
+}
+
+// fills returns when the crest has filled the memory.
+func (d *Domain[K]) fills(headroom float64) horizon {
+	f, ok := crestSeries{&d.past.Crest}.growth(max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity)))
+	if !ok {
+		return never
+	}
+	if reached := float64(d.past.Reached); reached > 0 && d.used.Config().With(series.Reached) && float64(d.past.Top) <= reached+newHeight*float64(d.capacity) {
+		return never // a height that these processes had before is not new: an epoch, a day
+	}
+	h := horizon{rate: f.rate}
+	h.eta, h.lower, h.upper = f.secondsTo(headroom)
+	return h
+}
+
+func leakRate(v *Verdict) float64 {
+	if !v.Leak {
+		return 0
+	}
+	return v.Rate.V
+}
+
+// slopeOf returns how fast memory grew over the shortest window, in bytes per second.
+func slopeOf(v *Verdict) float64 { return v.Windows[0].Slope.V }
 
 // drift is growth that several series contribute to.
 type drift struct {
@@ -41,10 +180,9 @@ func (d *drift) add(t *stat.Trend) {
 // families for tuning (`make bench-detect`) nine tenths of |ln(true/foretold)| were within so many times
 // the bound of the model. That is split conformal prediction (Lei, G'Sell, Rinaldo, Tibshirani and
 // Wasserman, Distribution-free predictive inference for regression, 2018).
-const conformal = 2.0
+const conformal = 3.0
 
-// secondsTo returns the time until headroom (bytes) is used up and its 90 % interval. most is what could
-// become headroom at the best: all that has not leaked.
+// secondsTo returns the time until headroom (bytes) is used up and its 90 % interval.
 //
 // The time t solves headroom = rate·t + bend·t²/2; r is the mean rate until then. Two things
 // make it uncertain. The growth wanders: after t it has mean r·t and variance wander·t, and
@@ -53,18 +191,17 @@ const conformal = 2.0
 // another one, by a factor of e to the power of ±z·√variance/rate. The two are independent, so that
 // the squares of their logarithms add up.
 //
-// The interval is wider on the late side: when the memory is full, an allocator gives back its cache and
-// goes on, and nobody sees from outside how large that is. What has leaked cannot be given back.
-func (d *drift) secondsTo(headroom, most float64) (eta, lower, upper float64) {
-	if !(d.rate > 0) {
+// An allocator that empties its cache when the memory is full gives a program more time than that; nobody sees from outside
+// how much.
+func (d *drift) secondsTo(headroom float64) (eta, lower, upper float64) {
+	switch {
+	case !(d.rate > 0):
 		return math.Inf(1), math.Inf(1), math.Inf(1)
+	case headroom <= 0:
+		return 0, 0, 0
 	}
-	t, bound := 0.0, 0.0
-	if headroom > 0 {
-		t, bound = d.timeTo(headroom)
-	}
-	late, _ := d.timeTo(max(most, headroom, 1))
-	return t, t * math.Exp(-bound), late * math.Exp(bound)
+	t, bound := d.timeTo(headroom)
+	return t, t * math.Exp(-bound), t * math.Exp(bound)
 }
 
 // timeTo returns the time until so many bytes are used up, and the bound on its logarithm.

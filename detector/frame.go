@@ -7,10 +7,10 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/heights"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // The vocabulary of the rooms below; each is documented where it stands.
@@ -29,9 +29,19 @@ type (
 	Withheld = series.Withheld
 	// ProcState is what the kernel says about a process.
 	ProcState = process.State
+	// Program names what a process runs.
+	Program = heights.Program
+	// Heights remembers what programs gave back.
+	Heights = heights.Book
 	// Crest is the highest value of the last while.
 	Crest[V cmp.Ordered] = stat.Crest[V]
 )
+
+// NewHeights returns a memory of programs that is empty.
+func NewHeights() *Heights { return heights.NewBook() }
+
+// Mechanisms are the parts of the judgement that Config.Without can leave out.
+var Mechanisms = series.Mechanisms
 
 // Of returns the present Value v.
 func Of(v float64) Value { return stat.Of(v) }
@@ -64,15 +74,17 @@ const (
 	StateGone          = process.StateGone
 )
 
+// Forever is Verdict.WithheldFor of a reason that does not end by itself.
+const Forever = series.Forever
+
 // The reasons for which growth is withheld.
 const (
 	WithheldNone         = series.WithheldNone
 	WithheldMinSpan      = series.WithheldMinSpan
-	WithheldLoadRamp     = series.WithheldLoadRamp
-	WithheldProgramLoad  = series.WithheldProgramLoad
 	WithheldProgramBegin = series.WithheldProgramBegin
 	WithheldDailyLoad    = series.WithheldDailyLoad
-	WithheldPriorLives   = series.WithheldPriorLives
+	WithheldGivenBack    = series.WithheldGivenBack
+	WithheldSlowing      = series.WithheldSlowing
 )
 
 // Bounds of the configuration.
@@ -121,8 +133,8 @@ type Member[K comparable] struct {
 	// Program is the name of what the process runs. In no Group, one that is started again
 	// and again is known by it; "" when unknown.
 	Program string
-	// Lives names what the process runs over all its lives; zero when unknown.
-	Lives lives.ID
+	// Runs names what the process runs, over all that run it; 0 when unknown.
+	Runs Program
 	// Used is the memory that the process holds, in bytes.
 	Used Value
 	// Allocated is what live objects hold of what the allocator in the process has Reserved, in
@@ -158,6 +170,12 @@ type Judgement[K comparable] struct {
 	// Headroom is what can still be allocated before the crest of the used
 	// memory meets the capacity, in bytes. Absent without a capacity.
 	Headroom Value
+	// Evidence is what foretells that the memory will be full; Rate the growth of the memory in bytes per second that this rests
+	// on, absent without evidence: Headroom over Rate is Device.SecondsToOOM.
+	Evidence Evidence
+	Rate     Value
+	// Page says that somebody should be woken: the memory is full soon, by Config.PageWithin and Config.FillsWithin.
+	Page bool
 	// Residual is the verdict on Used minus all members; the zero Verdict while the
 	// list of members is not complete.
 	Residual Verdict
@@ -183,23 +201,10 @@ type MemberVerdict[K comparable] struct {
 	// Share is the part (0 to 1) that this member contributes to the leak rate
 	// of its domain. Absent while the member does not leak.
 	Share Value
-	// Earlier is what earlier lives of what it runs say of it.
-	Earlier Earlier
 	// Peak is the most that it has held, in bytes. Absent while its memory is not known.
 	Peak Value
 	// Grows is what of its memory grows.
 	Grows Inside
-}
-
-// Earlier is what the earlier lives of what a process runs say of it: see Domain.Remember.
-type Earlier struct {
-	Named bool        // lives are remembered, and it is known what it runs: no Lives are none
-	Lives int         // that taught something; 0 where none is known
-	Basis lives.Basis // of the name that they are known by
-	Kin   bool        // they were of another version, or had other arguments or another GPU
-	// Ceiling is what the healthy ones reached, and a little more, in bytes. Low and High are
-	// the least and the most that they held at the age of this one; absent where none was as old.
-	Ceiling, Low, High Value
 }
 
 // GroupVerdict is the verdict on the summed memory of one pod or job.

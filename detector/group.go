@@ -4,13 +4,13 @@
 package detector
 
 import (
+	"math"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/heights"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // helperShare is the share of what another process of its group holds up to which a process is its
@@ -48,60 +48,44 @@ func (n groupName) pod() string {
 	return n.Name
 }
 
+// group are the processes of a pod or job, or those that run one after the other what belongs to none.
 type group[K comparable] struct {
-	*series.Series
+	*series.Series // the sum, of which the statistics count alone; nil while there was one member only
 	groupPast
-	// last is the member that was the only one of a frame last; single says that there
-	// was one.
-	last   K
-	single bool
 	// culprit is the process of the last life of the loop; accused says that it is known.
 	culprit K
 	accused bool
 	frame   groupFrame
-	key     K    // of the last member of the last frame
-	leaking bool // a member does; of the last judgement
-	// filling is the growth of the members' pools, in bytes per second; of the last judgement.
-	filling float64
+	key     K   // of the last member of the last frame
+	sum     sum // of the members; of the last judgement
 }
 
 // groupPast is what a group has beside its series and its members.
 type groupPast struct {
 	Seen    time.Duration // last frame with a member
+	Members int           // so far
 	Ended   process.Cohort
 	Pool    process.Pool
-	Loop    lives.Loop
-	Runs    lives.Key // what the last life of the loop ran; 0 unknown
-	Most    int       // members at once so far
-	Busiest int       // the most of them that did not rest
-	// Vacant says that who held most has ended, beside helpers, and nobody has come since.
-	Vacant bool
+	Loop    process.Loop
+	Runs    heights.Program // what the last life of the loop ran; 0 unknown
 	// The two largest amounts that one member of the last frame held.
 	Largest, Second stat.Bytes
 }
 
-// groupFrame is what the last frame tells of a group: the sum of the members, how many they are, how
-// many of them have not computed for long and will not again, whether the memory of one is not known,
-// whether one of them was not seen before, and who holds most of those that came after the last life of
-// the loop, nil if nobody did.
+// groupFrame is what the last frame tells of a group: the sum of the members, how many they are, whether the memory of one is
+// not known, whether one of them was not seen before, and who holds most of those that came after the last life of the
+// loop, nil if nobody did.
 type groupFrame struct {
 	sum     stat.Bytes
 	members int
-	resting int
 	unknown bool
 	joined  bool
 	heir    *member
-	// ceiling is the sum of what the members may reach, by their earlier lives; strange says that one
-	// of those that compute has none.
-	ceiling float64
-	rose    time.Duration // until which age one of their earlier lives rose
-	strange bool
 }
 
-// addToGroup adds a member's memory to the sum of its group and returns the
-// group; nil if it has none. Without the memory of one member there is no sum: used
-// is what it held last, then.
-func (d *Domain[K]) addToGroup(in *Member[K], used stat.Bytes, known bool) *group[K] {
+// join adds a member of the frame to its group and returns the group; nil if it has none. joined says that the member is new.
+// Without the memory of one member there is no sum: used is what it held last, then.
+func (d *Domain[K]) join(in *Member[K], m *member, used stat.Bytes, known, joined bool) *group[K] {
 	name := groupOf(in)
 	if name == (groupName{}) {
 		return nil
@@ -118,8 +102,9 @@ func (d *Domain[K]) addToGroup(in *Member[K], used stat.Bytes, known bool) *grou
 		g = &group[K]{}
 		d.groups[name] = g
 	}
+	h := &g.frame
 	g.Seen, g.key = d.past.Last, in.Key
-	if g.frame.members == 0 {
+	if h.members == 0 {
 		g.Largest, g.Second = 0, 0
 	}
 	if used > g.Largest {
@@ -127,30 +112,20 @@ func (d *Domain[K]) addToGroup(in *Member[K], used stat.Bytes, known bool) *grou
 	} else {
 		g.Second = max(g.Second, used)
 	}
-	g.frame.sum += used
-	g.frame.members++
-	g.frame.unknown = g.frame.unknown || !known
+	h.sum += used
+	h.members++
+	h.unknown, h.joined = h.unknown || !known, h.joined || joined
+	if joined {
+		g.Members = min(g.Members+1, math.MaxInt32)
+	}
+	if m != nil && known && g.Loop.Follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
+		h.heir = m
+	}
 	return g
 }
 
-// take notes what a member of the frame at time t means for the group: whether it is new, rests, or
-// may be the next life of the group's loop.
-func (g *group[K]) take(m *member, in *Member[K], used stat.Bytes, joined bool, t time.Duration) {
-	h := &g.frame
-	h.joined = h.joined || joined
-	a := &m.Activity
-	rests := in.SM.OK && a.Rested(t) && (a.Lost > 0 || g.Pool.Forgets(a, m.Program, used))
-	if rests {
-		h.resting++
-	}
-	h.reach(m, rests)
-	if g.Loop.Follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
-		h.heir = m
-	}
-}
-
-// observeGroups adds the sums to the series of the groups that have had two
-// members, at once or one after the other.
+// observeGroups follows the loops, and adds the sums to the series of the pods and jobs that have had two members, at once or one after
+// the other.
 func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 	for name, g := range d.groups {
 		if g.frame.joined && g.Loop.N == 0 && !name.Program {
@@ -163,20 +138,17 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 			continue
 		}
 		h := &g.frame
-		lacks := d.lacks(name)
-		h.unknown = h.unknown || lacks || name.Program && h.members > 1
-		if g.Series == nil && (h.members >= 2 && !name.Program || g.replaced() || g.Loop.N > 0 && h.members > 0) {
+		if g.Series == nil && (g.Members >= 2 && !name.Program || g.Loop.N > 0 && h.members > 0) {
 			g.Series = d.newSeries(g.subject(name))
 		}
 		if complete && h.members == 0 && !h.unknown {
 			g.Pool = process.Pool{} // who comes next may be the parent of others
 		}
-		g.turn(o.T)
-		if h.members > 0 && !lacks {
+		if h.members > 0 {
 			g.follow(o.T, name.Program)
 		}
-		if g.summed() {
-			o.Used, o.Prior = min(h.sum, MaxBytes), h.prior()
+		if g.summed() && !name.Program {
+			o.Used = min(h.sum, MaxBytes)
 			g.Observe(&o)
 		}
 	}
@@ -219,37 +191,6 @@ func (g *group[K]) subject(name groupName) Subject[K] {
 	return Subject[K]{Kind: KindGroup, Group: name.Name}
 }
 
-// replaced reports whether the only member of the frame is not the one that was the
-// only one before.
-func (g *group[K]) replaced() bool { return g.frame.members == 1 && g.single && g.key != g.last }
-
-// turn follows how many members a frame at time t has, and which. A pool of which more members
-// work than ever did grows, and does not leak; one that is larger only by members that will not work
-// again may leak. A process that takes the place of the only one, or of the only one that is no
-// helper, begins anew, and so does a group that has a second one for the first time: growth that begins
-// there has the excuses of growth that begins with a process.
-func (g *group[K]) turn(t time.Duration) {
-	if ablate.Off(ablate.Turn) {
-		return
-	}
-	h := &g.frame
-	working := h.members - h.resting
-	grows := working > g.Busiest
-	g.Busiest = max(g.Busiest, working)
-	follows := g.Vacant && h.joined
-	g.Vacant = g.Vacant && !h.joined
-	if g.Series != nil && (grows || follows || g.Most == 1 && g.replaced()) {
-		g.Interrupt()
-		if g.Most <= 1 || follows {
-			g.Succeed(t)
-		}
-	}
-	g.Most = max(g.Most, h.members)
-	if h.members == 1 {
-		g.last, g.single = g.key, true
-	}
-}
-
 // follow follows the loop of the group in a frame at time t.
 func (g *group[K]) follow(t time.Duration, program bool) {
 	others := g.Largest
@@ -277,15 +218,8 @@ func (g *group[K]) summed() bool {
 	return g.Series != nil && g.frame.members > 0 && !g.frame.unknown
 }
 
-// lives reports whether the group has a process, listed or missing: what the series of one that has none
-// held was given back with the last.
-func (g *group[K]) lives() bool { return g.frame.members > 0 || g.frame.unknown }
-
-// interrupted reports whether the group leaked when it had a sum last, not long before t, which it
-// lacks only because the memory of a member is not known.
-func (g *group[K]) interrupted(t time.Duration) bool {
-	return g.Series != nil && g.frame.unknown && g.Leaks() && t-g.Last < process.Absence
-}
+// lives reports whether the group has a process: what one that has none held was given back with the last.
+func (g *group[K]) lives() bool { return g.frame.members > 0 }
 
 // looping reports whether the group is in a crash loop that is a leak, once it is
 // judged.
@@ -293,20 +227,14 @@ func (g *group[K]) looping() bool {
 	return g.Series != nil && !g.Config().Mute && g.Loop.Proven && !g.Loop.Paused && g.Loop.Confidence() >= g.Config().LeakThreshold
 }
 
-// pools reports whether the growth of the sum is mostly that of pools, which is no leak of a member.
-func (g *group[K]) pools() bool { return g.filling > 0 && 2*g.filling >= g.Leak.Trend.Rate }
-
-// verdict is that of the series, with the pattern and the begin of a crash loop where
-// there is one.
+// verdict is that of the members, with the pattern and the begin of a crash loop where there is one, and the statistics
+// of the sum.
 func (g *group[K]) verdict(v *Verdict) {
 	g.Judge(v)
 	if !v.Judged {
 		return
 	}
-	if v.Leak && !g.leaking && g.pools() {
-		v.Leak, v.Confidence, v.Since, v.Pattern = false, 0, 0, PatternPlateau
-		v.Rate, v.Bend, v.Leaked = Value{}, 0, Value{}
-	}
+	g.sum.into(v)
 	v.Confidence = max(v.Confidence, g.Loop.Confidence())
 	if g.looping() {
 		g.loop(v)

@@ -134,8 +134,13 @@ func follow(t *testing.T, seconds, step int, at func(s int) Member[int], each fu
 		if j.Device.Leak != last.Leak || j.Residual.Leak {
 			t.Fatalf("second %d: the process leaks: %t, its GPU: %t, the rest: %t", s, last.Leak, j.Device.Leak, j.Residual.Leak)
 		}
-		if finite := !math.IsInf(last.SecondsToOOM.V, 1); last.Judged && (finite != last.Leak || last.Rate.OK != last.Leak || last.Leaked.OK != last.Leak || last.Pattern.Leaks() != last.Leak) {
+		ends := func(v *Verdict) bool { return v.SecondsToOOM.OK && !math.IsInf(v.SecondsToOOM.V, 1) }
+		finite := ends(&last)
+		if last.Judged && (last.Leak && !finite || last.Rate.OK != last.Leak || last.Leaked.OK != last.Leak || last.Pattern.Leaks() != last.Leak) {
 			t.Fatalf("second %d: the parts of the verdict disagree: %+v", s, last)
+		}
+		if known := j.Evidence != EvidenceNone; known != ends(&j.Device) || finite && !known || finite && !last.Leak && j.Evidence != EvidenceFilling {
+			t.Fatalf("second %d: a leak: %t, full in %g s, evidence %q", s, last.Leak, last.SecondsToOOM.V, j.Evidence)
 		}
 		if each != nil {
 			each(s, &last)

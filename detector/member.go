@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/heights"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // zombieShare is the share of the capacity that a zombie holds at least. It is chosen: that of an idle memory.
@@ -22,21 +22,20 @@ type member struct {
 	inside
 	memberPast
 	group groupName // of the last frame
-	prior lives.Prior
 }
 
 // memberPast is what a member has beside its series.
 type memberPast struct {
 	// Program is what it runs, "" where that is not known.
 	Program string
-	Seen    time.Duration // last frame that listed it
-	Place   int           // in the list of that frame
-	Held    Value         // its memory then
-	Full    bool          // then the memory as a whole was near its capacity
-	Lives   lives.ID
-	Curve   lives.Curve // the most that it held until each age
-	Rise    lives.Rise
-	Loaded  Value // what it held when it first computed
+	Seen    time.Duration   // last frame that listed it
+	Place   int             // in the list of that frame
+	Held    Value           // its memory then
+	Full    bool            // then the memory as a whole was near its capacity
+	Runs    heights.Program // 0 unknown
+	Heights heights.Life
+	Given   heights.Record // while it is not known what it runs
+	Before  heights.Prior  // what that, or its program, says of it
 	// Company is the most that one other of its group held when it was listed last.
 	Company stat.Bytes
 
@@ -44,50 +43,36 @@ type memberPast struct {
 	Flushing process.Flushing
 }
 
-// leave takes back the members that were missing and removes those that are gone. interval is the
-// typical time between frames. It returns the memory that no process of the frame accounts for, if
-// that is known.
-func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) (rest stat.Bytes, known bool) {
+// leave removes the members that are gone. interval is the typical time between frames.
+func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) {
 	if d.told {
 		d.out.Exited, d.told = d.out.Exited[:0], false
 	}
 	seen := 0
-	before, was := d.exits.Residual()
-	before -= d.unlisted() // they were missing then
 	d.present = d.present[:0]
 	for i := range f.Members {
 		key := f.Members[i].Key
 		m := d.members[key]
-		if m == nil {
-			m = d.reclaim(key)
-		}
 		d.present = append(d.present, listing[K]{key: key, member: m, twice: m != nil && m.Seen == f.T})
 		if m != nil && m.Seen != f.T {
 			m.Seen, m.Place = f.T, i
 			seen++
 		}
 	}
-	rest, known = d.unowned(f)
 	if seen == len(d.members) {
-		return rest, known
+		return
 	}
-	more := rest - before - d.unlisted()
 	for _, key := range d.gone(f) {
 		m := d.members[key]
 		delete(d.members, key)
 		if g := d.groups[m.group]; g != nil {
 			m.Company = g.company(m)
 		}
-		if !f.Complete {
-			d.bury(key, m)
-			continue
-		}
-		if d.residual != nil {
+		if f.Complete && d.residual != nil {
 			d.exits.Leave(key, f.T, interval, m.Used, d.residual.Config())
 		}
-		d.depart(key, m, more, before, known && was)
+		d.bury(key, m)
 	}
-	return rest, known
 }
 
 // gone returns the members that left, in the order of the last list of each: that of a map
@@ -125,14 +110,13 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 			continue
 		}
 		used, ok := bytesOf(in.Used)
-		held := used
-		if m != nil && !ok {
-			held = m.Used // for all that is known
-		}
-		g := d.addToGroup(in, held, ok)
-		at.group, at.known = g, ok
 		if m == nil {
+			at.group, at.known = d.join(in, nil, used, ok, false), ok
 			continue
+		}
+		held := used
+		if !ok {
+			held = m.Used // for all that is known
 		}
 		m.Seen, m.Place, m.group, m.Program = o.T, i, groupOf(in), in.Program
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
@@ -140,15 +124,15 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 		if ok {
 			m.Flushing.Note(o.T, o.Interval, used, d.capacity, &d.past.Fullness)
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
-			d.recall(m, in.Lives)
-			o.Prior = series.Prior{Ceiling: float64(m.prior.Ceiling), Rose: m.prior.Rose.Duration(), Sure: m.prior.Sure}
+			if in.Runs != 0 {
+				m.Runs = in.Runs
+			}
+			o.Prior = series.Prior{Ceiling: m.Before.Within[heights.Low], Sure: m.Before.Sure}
 			m.Observe(&o)
 			d.observeInside(m, in, o)
-			m.age()
+			d.climb(m, &o)
 		}
-		if g != nil {
-			g.take(m, in, used, joined, o.T)
-		}
+		at.group, at.known = d.join(in, m, held, ok, joined), ok
 	}
 }
 
@@ -156,11 +140,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 // bound.
 func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
-	if m == nil {
-		m = d.reclaim(in.Key)
-	}
 	if m == nil && len(d.members) < MaxMembers {
-		d.supersede(groupOf(in))
 		if g := d.groups[groupOf(in)]; g != nil && g.accused && g.culprit == in.Key {
 			g.Loop.Revoke() // one that is seen again has not ended
 		}
@@ -181,7 +161,6 @@ func (d *Domain[K]) bury(key K, m *member) {
 	if g := d.groups[m.group]; g != nil {
 		g.Ended.Leave(&m.Activity, m.Seen)
 		g.Pool.Leave(&m.Activity, m.Program, m.Held)
-		g.Vacant = g.Vacant || float64(m.Company) <= helperShare*m.Held.V
 	}
 	m.inside = inside{}
 	if len(d.out.Exited) < MaxMembers {
@@ -192,8 +171,7 @@ func (d *Domain[K]) bury(key K, m *member) {
 // Knows reports whether the domain judges that process, waits for it, or watches what it
 // left behind: its key can still be in a Judgement.
 func (d *Domain[K]) Knows(key K) bool {
-	return d.members[key] != nil || slices.ContainsFunc(d.missing, func(x missing[K]) bool { return x.key == key }) ||
-		slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })
+	return d.members[key] != nil || slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })
 }
 
 // zombie reports whether a member of the last frame holds memory that nobody will

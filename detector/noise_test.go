@@ -26,15 +26,17 @@ var noises = map[string]func(memory func(s int) float64, seed uint64) func(s int
 }
 
 // A leak that would fill the memory within hours and begins after 40 quiet minutes, under noise which gives
-// back more than it gains in a minute or more, is told within the hour, and its rate is right in the end.
+// back more than it gains in a minute or more, is told within the hour, but for a minute of all that follows, and its rate
+// is right in the end.
 func TestLeakIsToldUnderNoise(t *testing.T) {
 	const begins = 2400
 	for noise, add := range noises {
 		for _, rate := range []float64{4.5, 6} { // MiB/s
 			for seed := range uint64(4) {
 				memory := add(func(s int) float64 { return 20*gib + rate*mib*float64(max(0, s-begins)) }, seed)
-				told, last := follow(t, begins+2*3600, 1, memoryOf(memory), nil)
-				if len(told) == 0 || len(told) > 3 || !told.on() || told[0] < begins || told[len(told)-1] > begins+3600 {
+				silent := 0
+				told, last := follow(t, begins+2*3600, 1, memoryOf(memory), func(s int, v *Verdict) { silent += btoi(s > begins+3600 && !v.Leak) })
+				if len(told) > 3 || !told.on() || told[0] < begins || silent > 60 {
 					t.Errorf("%s, %g MiB/s, seed %d: a leak from and to %v", noise, rate, seed, told)
 					continue
 				}
@@ -51,7 +53,7 @@ func TestNoLeakUnderNoise(t *testing.T) {
 		"one step":       func(s int) float64 { return 20*gib + gib*float64(btoi(s > 9000)) },
 		"one small step": func(s int) float64 { return 20*gib + 0.4*gib*float64(btoi(s > 9000)) },
 		"three steps":    func(s int) float64 { return 20*gib + gib*float64(min(3, max(0, s-3600)/3600)) },
-		"a ramp":         func(s int) float64 { return 20*gib + 4*gib*share(float64(s-9000)/300) },
+		"a ramp":         func(s int) float64 { return 20*gib + 4*gib*share(float64(s-9000)/180) },
 		"low traffic":    func(s int) float64 { return 20*gib + 0.5*gib*math.Sin(2*math.Pi*float64(s)/7200) },
 		"high traffic":   func(s int) float64 { return 20*gib + 4*gib*math.Cos(2*math.Pi*float64(s)/7200) },
 		"epochs":         func(s int) float64 { return 10*gib + 4*gib*float64(s%600)/600 },

@@ -6,7 +6,7 @@ package detector
 import "testing"
 
 // Processes come one after the other, compute for three minutes, and then hold 512 MiB and compute no
-// more. Where none of them ends the memory leaks, though no process does.
+// more. Where none of them ends the memory leaks, and their pod, though no process does.
 func TestWhatRests(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -29,7 +29,7 @@ func TestWhatRests(t *testing.T) {
 				if c.stays > 0 && age >= c.stays {
 					continue
 				}
-				m := Member[int]{Key: n, Used: Of(512 * mib), Started: second(n * c.every), SM: Of(0.5), State: StateAlive}
+				m := Member[int]{Key: n, Group: "ml/pool", Used: Of(512 * mib), Started: second(n * c.every), SM: Of(0.5), State: StateAlive}
 				if age > 180 {
 					m.SM = c.sm
 				}
@@ -37,6 +37,9 @@ func TestWhatRests(t *testing.T) {
 			}
 			j := show(t, d, frame(s, gib, members...))
 			device.note(s, j.Device.Leak)
+			if len(j.Groups) > 0 && j.Groups[0].Leak != j.Device.Leak {
+				t.Fatalf("%s: second %d: the pod %+v, the GPU %+v", c.name, s, j.Groups[0].Verdict, j.Device)
+			}
 			for i := range j.Members {
 				if j.Members[i].Leak {
 					t.Fatalf("%s: second %d: process %d leaks", c.name, s, j.Members[i].Key)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/state"
 )
 
@@ -28,12 +27,12 @@ const stateVersion = 1
 // windows take 100 kB at the most.
 const mostValue = 256 << 10
 
-// head is what a state begins with. So many members, missing members and groups follow it.
+// head is what a state begins with. So many members and groups follow it.
 type head[K comparable] struct {
-	Past                     past
-	Exits                    process.Exits[K]
-	Used, Residual, Resting  *series.Series
-	Members, Missing, Groups int
+	Past                    past
+	Exits                   process.Exits[K]
+	Used, Residual, Resting *series.Series
+	Members, Groups         int
 }
 
 // savedMember is a member in a state.
@@ -43,17 +42,15 @@ type savedMember[K comparable] struct {
 	Series          *series.Series
 	Past            memberPast
 	Live, Untracked *series.Series
-	Since           time.Duration // of one that is missing, as Rest is
-	Rest            stat.Bytes
 }
 
 // savedGroup is a group in a state.
 type savedGroup[K comparable] struct {
-	Name            groupName
-	Past            groupPast
-	Series          *series.Series
-	Single, Accused bool
-	Last, Culprit   K
+	Name    groupName
+	Past    groupPast
+	Series  *series.Series
+	Accused bool
+	Culprit K
 }
 
 // Save appends the history of the domain to b: Restore continues as if the
@@ -66,16 +63,12 @@ func (d *Domain[K]) Save(b []byte) []byte {
 			panic("detector: saving: " + err.Error()) // of a type that gob cannot write, not of a value
 		}
 	}
-	write(&head[K]{d.past, d.exits, d.used, d.residual, d.resting, len(d.members), len(d.missing), len(d.groups)})
+	write(&head[K]{d.past, d.exits, d.used, d.residual, d.resting, len(d.members), len(d.groups)})
 	for key, m := range d.members {
-		write(&savedMember[K]{key, m.group, m.Series, m.memberPast, m.live, m.untracked, 0, 0})
-	}
-	for i := range d.missing {
-		x := &d.missing[i]
-		write(&savedMember[K]{x.key, x.group, x.Series, x.memberPast, x.live, x.untracked, x.since, x.rest})
+		write(&savedMember[K]{key, m.group, m.Series, m.memberPast, m.live, m.untracked})
 	}
 	for name, g := range d.groups {
-		write(&savedGroup[K]{name, g.groupPast, g.Series, g.single, g.accused, g.last, g.culprit})
+		write(&savedGroup[K]{name, g.groupPast, g.Series, g.accused, g.culprit})
 	}
 	return to.Bytes()
 }
@@ -88,7 +81,6 @@ func (d *Domain[K]) Restore(b []byte, known func(K) bool) error {
 	d.clear()
 	err := d.restore(b, known)
 	if err == nil {
-		d.lookUp()
 		return nil
 	}
 	d.past.Resets = [NumReasons]uint64{}
@@ -131,18 +123,13 @@ func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 	d.exits.List = slices.DeleteFunc(d.exits.List, func(e process.Exit[K]) bool { return !known(e.Key) })
 	d.configure(Subject[K]{Kind: KindDevice}, d.used)
 	d.configure(Subject[K]{Kind: KindResidual}, d.residual, d.resting)
-	for i := range h.Members + h.Missing {
+	for range h.Members {
 		var s savedMember[K]
 		if err := r.read(&s, &h.Past.Last); err != nil {
 			return err
 		}
-		if !known(s.Key) {
-			continue
-		}
-		if m := d.restored(&s); i < h.Members {
-			d.members[s.Key] = m
-		} else {
-			d.missing = append(d.missing, missing[K]{s.Key, m, s.Since, s.Rest})
+		if known(s.Key) {
+			d.members[s.Key] = d.restored(&s)
 		}
 	}
 	for range h.Groups {
@@ -150,8 +137,8 @@ func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 		if err := r.read(&s, &h.Past.Last); err != nil {
 			return err
 		}
-		g := &group[K]{Series: s.Series, groupPast: s.Past, last: s.Last, culprit: s.Culprit, key: s.Last}
-		g.single, g.accused = s.Single && known(s.Last), s.Accused && known(s.Culprit)
+		g := &group[K]{Series: s.Series, groupPast: s.Past, culprit: s.Culprit, key: s.Culprit}
+		g.accused = s.Accused && known(s.Culprit)
 		d.groups[s.Name] = g
 		d.configure(g.subject(s.Name), g.Series)
 	}
@@ -190,7 +177,7 @@ func (h *head[K]) Check(time.Duration) bool {
 		}
 	}
 	return staying <= MaxUnreleased && len(h.Exits.List) <= process.MaxExits && (!h.Past.Attributed || h.Residual != nil) &&
-		h.Members >= 0 && h.Members <= MaxMembers && h.Missing >= 0 && h.Missing <= maxMissing && h.Groups >= 0 && h.Groups <= MaxGroups
+		h.Members >= 0 && h.Members <= MaxMembers && h.Groups >= 0 && h.Groups <= MaxGroups
 }
 
 // Check is the same for a member.

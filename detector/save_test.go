@@ -195,8 +195,8 @@ func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
 		}
 		listed(t, d, s, float64(4-len(members))*gib, members...)
 	}
-	if len(d.missing) != 2 || len(d.exits.List) != 2 {
-		t.Fatalf("%d members are missing, %d exits", len(d.missing), len(d.exits.List))
+	if len(d.exits.List) != 2 {
+		t.Fatalf("%d exits", len(d.exits.List))
 	}
 	saved := d.Save(nil)
 	if err := d.Restore(saved, func(k int) bool { return k%2 == 0 }); err != nil {
@@ -205,8 +205,8 @@ func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
 	if len(d.members) != 1 || d.members[2] == nil || d.used == nil {
 		t.Errorf("members %v", d.members)
 	}
-	if len(d.missing) != 1 || d.missing[0].key != 4 || len(d.exits.List) != 1 || d.exits.List[0].Key != 4 {
-		t.Errorf("missing %v, exits %v", d.missing, d.exits.List)
+	if len(d.exits.List) != 1 || d.exits.List[0].Key != 4 {
+		t.Errorf("exits %v", d.exits.List)
 	}
 }
 
@@ -262,31 +262,31 @@ func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
 // What would make later code panic, loop or allocate without end is refused.
 func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 	for name, spoil := range map[string]func(d *Domain[int], s *series.Series){
-		"frames":              func(d *Domain[int], _ *series.Series) { d.past.Frames = -1 },
-		"an interval":         func(d *Domain[int], _ *series.Series) { d.past.Deltas[3] = -1 },
-		"crest":               func(d *Domain[int], _ *series.Series) { d.past.Crest.Head = 60 },
-		"no residual":         func(d *Domain[int], _ *series.Series) { d.residual = nil },
-		"held":                func(d *Domain[int], _ *series.Series) { d.members[1].Held.V = -1 },
-		"residuals":           func(d *Domain[int], _ *series.Series) { d.exits.Next = 9 },
-		"after the last":      func(d *Domain[int], _ *series.Series) { d.members[1].Last++ },
-		"a year later":        func(d *Domain[int], _ *series.Series) { d.members[1].Activity.Quiet = d.past.Last + 9000*time.Hour },
-		"no width":            func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },
-		"no samples":          func(_ *Domain[int], s *series.Series) { s.Scales[0].Least = 0 },
-		"more than closed":    func(_ *Domain[int], s *series.Series) { s.Scales[6].Troughs.Push(stat.Point{}) },
-		"less than closed":    func(_ *Domain[int], s *series.Series) { s.Scales[0].Troughs = stat.Points{} },
-		"a trough below zero": func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs.Push(stat.Point{V: -1}) },
-		"a bet":               func(_ *Domain[int], s *series.Series) { s.Scales[1].Bet.Runs = -1 },
-		"a fortune":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Bet.Wealth = math.NaN() },
-		"give-back":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Given = math.Inf(1) },
-		"steady":              func(_ *Domain[int], s *series.Series) { s.Growths[1].Steady = -1 },
-		"reason":              func(_ *Domain[int], s *series.Series) { s.Growths[1].Reason = 99 },
-		"scale":               func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
-		"phase":               func(_ *Domain[int], s *series.Series) { s.Leak.Phase = 9 },
-		"bend":                func(_ *Domain[int], s *series.Series) { s.Leak.Trend.Bend = -1 },
-		"pattern":             func(_ *Domain[int], s *series.Series) { s.Shape.Pattern = 99 },
-		"cycles":              func(_ *Domain[int], s *series.Series) { s.Cycles.Length = -1 },
-		"spikes":              func(_ *Domain[int], s *series.Series) { s.Spikes.Next = 12 },
-		"window":              func(_ *Domain[int], s *series.Series) { s.Windows[0].Span = 1 },
+		"frames":                    func(d *Domain[int], _ *series.Series) { d.past.Frames = -1 },
+		"an interval":               func(d *Domain[int], _ *series.Series) { d.past.Deltas[3] = -1 },
+		"crest":                     func(d *Domain[int], _ *series.Series) { d.past.Crest.Head = 60 },
+		"no residual":               func(d *Domain[int], _ *series.Series) { d.residual = nil },
+		"held":                      func(d *Domain[int], _ *series.Series) { d.members[1].Held.V = -1 },
+		"residuals":                 func(d *Domain[int], _ *series.Series) { d.exits.Next = 9 },
+		"after the last":            func(d *Domain[int], _ *series.Series) { d.members[1].Last++ },
+		"a year later":              func(d *Domain[int], _ *series.Series) { d.members[1].Activity.Quiet = d.past.Last + 9000*time.Hour },
+		"no width":                  func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },
+		"no samples":                func(_ *Domain[int], s *series.Series) { s.Scales[0].Least = 0 },
+		"more than closed":          func(_ *Domain[int], s *series.Series) { s.Scales[6].Troughs.Push(stat.Point{}) },
+		"less than closed":          func(_ *Domain[int], s *series.Series) { s.Scales[0].Troughs = stat.Points{} },
+		"a trough below zero":       func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs.Push(stat.Point{V: -1}) },
+		"less than nothing to come": func(_ *Domain[int], s *series.Series) { s.Growths[1].ToCome = -1 },
+		"more than all of it":       func(_ *Domain[int], s *series.Series) { s.Growths[1].ToCome = 2 * MaxBytes },
+		"give-back":                 func(_ *Domain[int], s *series.Series) { s.Scales[1].Given = math.Inf(1) },
+		"steady":                    func(_ *Domain[int], s *series.Series) { s.Growths[1].Steady = -1 },
+		"reason":                    func(_ *Domain[int], s *series.Series) { s.Growths[1].Reason = 99 },
+		"scale":                     func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
+		"phase":                     func(_ *Domain[int], s *series.Series) { s.Leak.Phase = 9 },
+		"bend":                      func(_ *Domain[int], s *series.Series) { s.Leak.Trend.Bend = -1 },
+		"pattern":                   func(_ *Domain[int], s *series.Series) { s.Shape.Pattern = 99 },
+		"cycles":                    func(_ *Domain[int], s *series.Series) { s.Cycles.Length = -1 },
+		"spikes":                    func(_ *Domain[int], s *series.Series) { s.Spikes.Next = 12 },
+		"window":                    func(_ *Domain[int], s *series.Series) { s.Windows[0].Span = 1 },
 		"block": func(_ *Domain[int], s *series.Series) {
 			s.Windows[0] = stat.WindowOf(time.Hour, []stat.Block{{Moments: stat.Moments{N: 1}, Covered: -1}})
 		},

@@ -20,9 +20,7 @@ func TestWithheld(t *testing.T) {
 		at               int // the second at which the reason is looked at
 	}{
 		{"it has not lasted", quiet, 50 * mib / 60, 10 * gib, 0.5, WithheldMinSpan, quiet + 240},
-		{"a ramp of load", quiet, 1024 * mib / 60, 10 * gib, 0.5, WithheldLoadRamp, quiet + 240},
 		{"the begin of a program", 0, 400 * mib / 60, 2 * gib, 0.5, WithheldProgramBegin, 900},
-		{"a program that loads", 0, 20 * mib, 0.25 * gib, 0, WithheldProgramLoad, 240 + 120},
 		{"it computes while it fills", 0, 20 * mib, 0.25 * gib, 0.5, WithheldProgramBegin, 240 + 120},
 		{"a daily load", 0, 0, 10 * gib, 0.5, WithheldDailyLoad, 3 * 3600},
 	} {

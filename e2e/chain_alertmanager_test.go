@@ -147,32 +147,6 @@ func TestAlertmanagerExample(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the page of a leak takes the place of that of a memory that fills up", func(t *testing.T) {
-		t.Parallel()
-		r := newRouter(t)
-		r.tell(t, "pager", page)
-		r.silent(t, alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a"), alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a", "slurm_job", "4711"))
-		others := []harness.Alert{
-			alertOf("GPUMemoryFillsUp", "critical", node, "GPU-b"),
-			alertOf("GPUMemoryFillsUp", "critical", node, "GPU-a", "gpu_instance", "3"),
-			alertOf("GPUMemoryFillsUp", "critical", other, "GPU-a", "slurm_job", "4711"),
-			alertOf("GPUMemoryFillsUp", "critical", other, "GPU-c", "slurm_job", "4711"),
-		}
-		r.tell(t, "pager", others...)
-		// Somebody looks after that memory already. What leaks on another, or what else is wrong, is told.
-		r.silent(t, alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-b"), alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-b", "pod", "train-0"))
-		tickets := []harness.Alert{
-			alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-d"),
-			alertOf("GPUMemoryLeakDetected", "warning", other, "GPU-b"),
-			alertOf("GPUOutOfMemoryCrashLoop", "warning", node, "GPU-b"),
-		}
-		r.tell(t, "tickets", tickets...)
-		for _, n := range r.to.Notifications() {
-			if job := map[string]string{"slurm_job": "4711"}; n.Alerts[0].Has(job) && !equalLabels(n.GroupLabels, job) {
-				t.Errorf("a notification of %v", n.GroupLabels)
-			}
-		}
-	})
 	for _, c := range []struct {
 		name           string
 		receiver       string // of the cause

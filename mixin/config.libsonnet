@@ -18,9 +18,11 @@
     oomPageSeconds: 60 * 60,
     // A ticket is for working hours: memory is full within the day.
     oomTicketSeconds: 24 * 60 * 60,
-    // A memory that fills up within this time is a page, leak or not: later than this
-    // the detector may yet make sure, and most growth that is no leak ends before.
-    fillsUpSeconds: 15 * 60,
+    // What fills within this time is a page, leak or not: later than this the detector
+    // may yet make sure, and most growth that is no leak ends before.
+    oomFillingSeconds: 15 * 60,
+    // The shortest --detector.window of the exporters: who grows most is told by it.
+    shortestWindow: '10m',
 
     // How old the last sample of an alert on memory may be. A scrape that fails
     // ends all series of a target at once; without this the `for` of each alert
@@ -36,9 +38,6 @@
     // it says so, and holds it. This only outlasts scrapeGap, by which a range remembers
     // what was taken back at once.
     forOOM: '3m',
-    // Growth has lasted for five minutes before there is a forecast of it, and there are
-    // few left. This outlasts a part of the growth that is faster than the others.
-    forFillsUp: '2m',
     // The tickets can wait: some of what is called a leak and is none has ended after half
     // an hour. What is full sooner is a page, where the capacity is known: without one
     // there is no forecast, and nothing is said until then.

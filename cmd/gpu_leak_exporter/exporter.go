@@ -31,7 +31,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -107,7 +106,6 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Samp
 		Groups:        cfg.groups(),
 		Detector:      cfg.detector,
 		Resolve:       cfg.rules.For,
-		Lives:         lives.NewBook(),
 		ProcFS:        cfg.source.ProcFS,
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,

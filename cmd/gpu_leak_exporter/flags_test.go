@@ -117,7 +117,6 @@ func TestWrongCalls(t *testing.T) {
 		{"--detector.leak-threshold=80", "--detector.leak-threshold=80: must be between 0.01 and 1"},
 		{"--detector.min-growth=16M", "--detector.min-growth=16M: is not a number of bytes, such as 16MiB, 1.5GB or 16777216"},
 		{"--detector.min-growth=0", "--detector.min-growth=0: must be between 64KiB and 256TiB"},
-		{"--detector.false-alarm-probability=0", "--detector.false-alarm-probability=0: must be between 1e-09 and 0.5"},
 		{"--detector.config=/none.yml", "--detector.config: open /none.yml: no such file or directory"},
 		{
 			"--detector.leak-threshold=0.5 --detector.config=" + rules,

@@ -11,21 +11,18 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// The waits and thresholds of the mixin's alerts on memory that leaks or fills up, as
+// The waits and thresholds of the mixin's alerts on memory that runs out, as
 // mixin/config.libsonnet has them. A test holds them against the rendered rules.
 const (
-	oomPageSeconds   = 60 * 60
 	oomTicketSeconds = 24 * 60 * 60
-	fillsUpSeconds   = 15 * 60
 	heldBytes        = 512 << 20
 	// scrapeGap is how long a rule remembers the last sample of a series.
 	scrapeGap = 2 * time.Minute
 	// keepFiringFor is how long an alert outlives its condition.
 	keepFiringFor = 10 * time.Minute
 	// The `for` of the rules. forLeak is that of the tickets.
-	forOOM     = 3 * time.Minute
-	forFillsUp = 2 * time.Minute
-	forLeak    = 30 * time.Minute
+	forOOM  = 3 * time.Minute
+	forLeak = 30 * time.Minute
 )
 
 // silence is how far two verdicts may be apart: after more, a Prometheus would have had no sample
@@ -54,8 +51,7 @@ func (l level) done() string {
 }
 
 // alerts are what the rules of the mixin would have made of the verdicts on a series. A page is
-// GPUOutOfMemoryPredicted or GPUMemoryFillsUp with the severity critical, a ticket one with
-// warning, GPUMemoryLeakDetected or GPUWorkloadMemoryLeakDetected. They are exact to the time
+// GPUOutOfMemoryPredicted with the severity critical, a ticket one with warning, GPUMemoryLeakDetected or GPUWorkloadMemoryLeakDetected. They are exact to the time
 // between two verdicts, a minute at most.
 type alerts struct {
 	pages, tickets []plot.Span
@@ -79,18 +75,12 @@ func firing(list []plot.Span, t time.Duration) bool {
 }
 
 // rule is an alert: when its condition holds, for how long it must, and how long it is
-// remembered after a step at which it held last.
+// remembered after a step at which it held last, as min_over_time does.
 type rule struct {
 	wait      time.Duration
 	holds     func(s *step) bool
-	remembers func(next *step) time.Duration
+	remembers time.Duration
 }
-
-// always remembers for scrapeGap, as min_over_time does.
-func always(*step) time.Duration { return scrapeGap }
-
-// never is that of a gauge that goes to 0: the last sample counts.
-func never(*step) time.Duration { return 0 }
 
 // apply returns when the alert fires.
 func (r *rule) apply(steps []step) (list []plot.Span) {
@@ -137,33 +127,7 @@ func (r *rule) until(steps []step, i int) time.Duration {
 		return s.t + scrapeGap + 1
 	}
 	n := &steps[i+1+next]
-	return max(n.t, s.t+r.remembers(n)+1)
-}
-
-// forecast returns a rule on the time to out-of-memory.
-func forecast(seconds float64, wait time.Duration) rule {
-	return rule{wait, func(s *step) bool { return s.seconds.OK && s.seconds.V < seconds }, always}
-}
-
-// fillsUp returns the rule of a memory that fills up, leak or not. loading reports whether a program on
-// it is known to load as it did before.
-func fillsUp(loading func(t time.Duration) bool) rule {
-	page := forecast(oomPageSeconds, forOOM)
-	var paged time.Duration
-	foreseen := false
-	holds := func(s *step) bool {
-		if page.holds(s) {
-			paged, foreseen = s.t, true
-		}
-		return s.full.OK && s.full.V < fillsUpSeconds && finite(s.fullUpper) != nil &&
-			!(foreseen && s.t-paged < scrapeGap) && s.withheld != detector.WithheldProgramLoad && !loading(s.t)
-	}
-	return rule{forFillsUp, holds, func(next *step) time.Duration {
-		if next.full.OK {
-			return 0
-		}
-		return scrapeGap
-	}}
+	return max(n.t, s.t+r.remembers+1)
 }
 
 // alertsOf returns the alerts on each series. Those of a memory depend on who is on it.
@@ -182,7 +146,7 @@ func alertsOf(list []finding) []alerts {
 				return slices.ContainsFunc(members, func(m *finding) bool { return m.kind == kindProcess && m.sameWorkload(f) && m.leaksAt(t, 0) })
 			}
 		}
-		r := rule{forLeak, func(s *step) bool { return s.leak && !hidden(s.t) }, never}
+		r := rule{forLeak, func(s *step) bool { return s.leak && !hidden(s.t) }, 0}
 		all[i].tickets = r.apply(f.steps)
 	}
 	return all
@@ -218,16 +182,17 @@ func (f *finding) leaksAt(t, before time.Duration) bool {
 
 // memoryAlerts returns the alerts on a memory. members are who is on it.
 func memoryAlerts(f *finding, members []*finding) (a alerts) {
-	loading := func(t time.Duration) bool {
-		return slices.ContainsFunc(members, func(m *finding) bool { return m.kind == kindProcess && m.loadsAt(t) })
-	}
 	// Who holds the memory that leaks has the ticket, once that has lasted.
 	owned := func(t time.Duration) bool {
 		return slices.ContainsFunc(members, func(m *finding) bool { return m.leaksAt(t, forLeak) })
 	}
-	leak := rule{forLeak, func(s *step) bool { return s.leak && !owned(s.t) }, never}
-	page, full, ticket := forecast(oomPageSeconds, forOOM), fillsUp(loading), forecast(oomTicketSeconds, forLeak)
-	a.pages = inOrder(page.apply(f.steps), full.apply(f.steps))
+	leak := rule{forLeak, func(s *step) bool { return s.leak && !owned(s.t) }, 0}
+	// The lowest time left counts, for as long as a sample of it is remembered.
+	page := rule{forOOM, func(s *step) bool { return s.page }, scrapeGap}
+	ticket := rule{forLeak, func(s *step) bool {
+		return s.evidence == detector.EvidenceLeak && s.seconds.OK && s.seconds.V < oomTicketSeconds
+	}, scrapeGap}
+	a.pages = page.apply(f.steps)
 	a.tickets = inOrder(ticket.apply(f.steps), leak.apply(f.steps))
 	a.owned = slices.ContainsFunc(f.steps, func(s step) bool { return s.leak && owned(s.t) })
 	return a
@@ -238,13 +203,4 @@ func inOrder(a, b []plot.Span) []plot.Span {
 	all := slices.Concat(a, b)
 	slices.SortStableFunc(all, func(a, b plot.Span) int { return int(min(max(a.From-b.From, -1), 1)) })
 	return all
-}
-
-// loadsAt reports whether it loads at time t what its program held before.
-func (f *finding) loadsAt(t time.Duration) bool {
-	i, found := slices.BinarySearchFunc(f.steps, t, func(s step, t time.Duration) int { return int(min(max(s.t-t, -1), 1)) })
-	if !found {
-		i--
-	}
-	return i >= 0 && t-f.steps[i].t <= scrapeGap && f.steps[i].withheld == detector.WithheldProgramLoad
 }

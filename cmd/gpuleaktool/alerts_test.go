@@ -57,9 +57,9 @@ func TestAlertsAreTheMixins(t *testing.T) {
 		wait                    time.Duration
 		below                   float64 // 0: it has no threshold of seconds
 	}{
-		{"GPUOutOfMemoryPredicted", "critical", "gpu:gpu_seconds_to_oom:page", forOOM, oomPageSeconds},
+		{"GPUOutOfMemoryPredicted", "critical", "gpu:gpu_seconds_to_oom:page", forOOM, detector.DefaultConfig().PageWithin.Seconds()},
 		{"GPUOutOfMemoryPredicted", "warning", "gpu:gpu_seconds_to_oom:ticket", forLeak, oomTicketSeconds},
-		{"GPUMemoryFillsUp", "critical", "gpu:gpu_seconds_to_full:page", forFillsUp, fillsUpSeconds},
+		{"GPUOutOfMemoryPredicted", "critical", "gpu:gpu_seconds_to_oom:page", forOOM, detector.DefaultConfig().FillsWithin.Seconds()},
 		{"GPUMemoryLeakDetected", "warning", "gpu:gpu_leak_detected:ticket", forLeak, 0},
 		{"GPUWorkloadMemoryLeakDetected", "warning", "", forLeak, 0},
 	} {
@@ -133,19 +133,15 @@ func TestRules(t *testing.T) {
 	oom := func(from, to int, seconds float64) func(int, *step) {
 		return func(i int, s *step) {
 			if s.seconds = detector.Of(math.Inf(1)); i >= from && i < to {
-				s.seconds = detector.Of(seconds)
+				s.seconds, s.evidence, s.page = detector.Of(seconds), detector.EvidenceLeak, seconds < 3600
 			}
 		}
 	}
 	leak := func(from, to int) func(int, *step) {
 		return func(i int, s *step) { s.leak = i >= from && i < to }
 	}
-	full := func(from, to int, upper float64) func(int, *step) {
-		return func(i int, s *step) {
-			if i >= from && i < to {
-				s.full, s.fullUpper = detector.Of(600), detector.Of(upper)
-			}
-		}
+	filling := func(page bool) func(int, *step) {
+		return func(_ int, s *step) { s.seconds, s.evidence, s.page = detector.Of(600), detector.EvidenceFilling, page }
 	}
 	for _, c := range []struct {
 		name          string
@@ -163,8 +159,8 @@ func TestRules(t *testing.T) {
 		{"again and again", minutes(100, func(i int, s *step) { s.leak = i%29 > 0 }), -1, -1},
 		{"the record ends before", minutes(40, leak(10, 40)), -1, -1},
 		{"it ends then", minutes(41, leak(10, 41)), -1, 40},
-		{"fills up", minutes(100, full(10, 100, 900)), 12, -1},
-		{"nobody knows when", minutes(100, full(10, 100, math.Inf(1))), -1, -1},
+		{"fills up", minutes(100, filling(true)), 3, -1},
+		{"nobody knows when", minutes(100, filling(false)), -1, -1},
 		{"a reading that fails", minutes(100, func(i int, s *step) { s.leak, s.blind = i >= 10 && i != 20, i == 20 }), -1, 40},
 		{"no samples for six minutes", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 27 }), -1, 57},
 		{"none for four", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 25 }), -1, 40},
@@ -198,25 +194,6 @@ func TestTicketOfOwner(t *testing.T) {
 	for i, want := range []level{levelVerdict, levelTicket, levelTicket, levelVerdict} {
 		if findings[i].level != want {
 			t.Errorf("series %d: %s, want %s", i, findings[i].level, want)
-		}
-	}
-}
-
-// A program that loads what it held before, as is known of its earlier runs, pages nobody.
-func TestFillsUpWhileLoading(t *testing.T) {
-	fills := func(_ int, s *step) { s.full, s.fullUpper = detector.Of(60), detector.Of(120) }
-	loads := func(_ int, s *step) { s.withheld = detector.WithheldProgramLoad }
-	gpu, process := labelsOf("gpu", "0", "uuid", "GPU-0"), labelsOf("gpu", "0", "uuid", "GPU-0", "pid", "7")
-	for _, c := range []struct {
-		set  func(int, *step)
-		want level
-	}{{loads, levelNone}, {func(int, *step) {}, levelPage}} {
-		findings := findingsOf([]*series{
-			{kind: kindMemory, labels: gpu, steps: minutes(20, fills)},
-			{kind: kindProcess, labels: process, steps: minutes(20, c.set)},
-		})
-		if findings[0].level != c.want {
-			t.Errorf("%s, want %s", findings[0].level, c.want)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // exported is the history that series of this exporter tell: those of a GPU, of its GPU
@@ -240,8 +239,8 @@ func ownerOf(l labels, exporters map[string]bool) *gpu.Owner {
 	if o.Pod != "" || len(exporters) == 0 {
 		o.Container = own("container")
 	}
-	// The exporter's metrics do not have the name that it gave to all lives of the program.
-	o.Lives = lives.NewNamer(nil).ID(lives.Identity{Program: o.Process})
+	// The exporter's metrics do not tell more of what it runs.
+	o.Runs = (&gpu.Program{Name: o.Process}).Hash(nil)
 	return o
 }
 

@@ -14,55 +14,70 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// each implements history.
+// each implements history. The GPUs take turns in the order of time: what a program gave back on one counts on the others,
+// and only later.
 func (e *exported) each(ctx context.Context, take func(*memory, *gpu.Sample) error) error {
+	var next []*exportedTurn
 	for _, g := range e.order {
-		if g.own.used.series == nil {
-			continue
+		if g.own.used.series != nil && len(g.own.used.series.points) > 0 {
+			next = append(next, turnOf(g))
 		}
-		if err := ctx.Err(); err != nil {
+	}
+	slices.SortStableFunc(next, func(a, b *exportedTurn) int { return cmp.Compare(a.points[0].t, b.points[0].t) })
+	for len(next) > 0 {
+		turn := next[0]
+		next = next[1:]
+		if err := cmp.Or(ctx.Err(), e.take(turn, take)); err != nil {
 			return err
 		}
-		if err := e.eachOf(g, take); err != nil {
-			return err
+		if turn.points = turn.points[1:]; len(turn.points) > 0 {
+			at, _ := slices.BinarySearchFunc(next, turn.points[0].t+1, func(o *exportedTurn, t time.Duration) int { return cmp.Compare(o.points[0].t, t) })
+			next = slices.Insert(next, at, turn)
 		}
 	}
 	return e.scalars.each(ctx, take)
 }
 
-// eachOf hands over the samples of one GPU. The series of one scrape have one time.
-func (e *exported) eachOf(g *exportedGPU, take func(*memory, *gpu.Sample) error) error {
-	instances := slices.SortedFunc(maps.Values(g.instances), func(a, b *exportedInstance) int { return cmp.Compare(a.id, b.id) })
-	waiting := slices.SortedFunc(maps.Values(g.processes), func(a, b *exportedProcess) int {
-		return cmp.Or(cmp.Compare(a.used.first(), b.used.first()), cmp.Compare(a.instance.V, b.instance.V), cmp.Compare(a.id.PID, b.id.PID))
-	})
-	var alive []*exportedProcess
-	before := time.Duration(math.MinInt64)
-	for _, point := range g.own.used.series.points {
-		t := point.t
-		s := gpu.Sample{Time: wall(t), T: t}
-		var err error
-		if s.Memory, err = e.memoryAt(&g.own, t); err != nil {
-			return err
-		}
-		if s.Instances, err = e.instancesAt(instances, t); err != nil {
-			return err
-		}
-		for len(waiting) > 0 && waiting[0].used.first() <= t {
-			alive, waiting = append(alive, waiting[0]), waiting[1:]
-		}
-		alive = slices.DeleteFunc(alive, func(p *exportedProcess) bool { return p.used.ended(before) })
-		if s.Processes, err = e.processesAt(alive, t); err != nil {
-			return err
-		}
-		s.ProcessesKnown = len(g.processes) > 0
-		s.ProcessesComplete = g.complete(&s)
-		if err := take(g.memory, &s); err != nil {
-			return err
-		}
-		before = t
+// exportedTurn is how far the samples of a GPU are handed over.
+type exportedTurn struct {
+	gpu            *exportedGPU
+	points         []scalarPoint // of its used memory, that are left
+	instances      []*exportedInstance
+	waiting, alive []*exportedProcess
+	before         time.Duration // of the last sample
+}
+
+func turnOf(g *exportedGPU) *exportedTurn {
+	return &exportedTurn{
+		gpu: g, points: g.own.used.series.points, before: math.MinInt64,
+		instances: slices.SortedFunc(maps.Values(g.instances), func(a, b *exportedInstance) int { return cmp.Compare(a.id, b.id) }),
+		waiting: slices.SortedFunc(maps.Values(g.processes), func(a, b *exportedProcess) int {
+			return cmp.Or(cmp.Compare(a.used.first(), b.used.first()), cmp.Compare(a.instance.V, b.instance.V), cmp.Compare(a.id.PID, b.id.PID))
+		}),
 	}
-	return nil
+}
+
+// take hands over the next sample of a GPU. The series of one scrape have one time.
+func (e *exported) take(x *exportedTurn, take func(*memory, *gpu.Sample) error) (err error) {
+	g, t := x.gpu, x.points[0].t
+	s := gpu.Sample{Time: wall(t), T: t}
+	if s.Memory, err = e.memoryAt(&g.own, t); err != nil {
+		return err
+	}
+	if s.Instances, err = e.instancesAt(x.instances, t); err != nil {
+		return err
+	}
+	for len(x.waiting) > 0 && x.waiting[0].used.first() <= t {
+		x.alive, x.waiting = append(x.alive, x.waiting[0]), x.waiting[1:]
+	}
+	x.alive = slices.DeleteFunc(x.alive, func(p *exportedProcess) bool { return p.used.ended(x.before) })
+	if s.Processes, err = e.processesAt(x.alive, t); err != nil {
+		return err
+	}
+	s.ProcessesKnown = len(g.processes) > 0
+	s.ProcessesComplete = g.complete(&s)
+	x.before = t
+	return take(g.memory, &s)
 }
 
 // complete reports whether the sample has all processes: then the exporter found the same

@@ -61,6 +61,14 @@ func TestJoin(t *testing.T) {
 	const used, process = "gpu_memory_used_bytes", "gpu_process_memory_used_bytes"
 	for _, c := range []struct{ name, text, want string }{
 		{
+			"GPUs take turns",
+			`gpu_info{gpu="0",name="A"} 1 1700000000` + "\n" + `gpu_info{gpu="1",name="B"} 1 1700000000` + "\n" +
+				used + `{gpu="0"} 1 1700000000` + "\n" + used + `{gpu="0"} 2 1700000015` + "\n" + used + `{gpu="0"} 3 1700000060` + "\n" +
+				used + `{gpu="1"} 4 1700000005` + "\n" + used + `{gpu="1"} 5 1700000015` + "\n" + used + `{gpu="1"} 6 1700000020` + "\n" +
+				process + `{gpu="0",pid="7"} 1 1700000000` + "\n" + process + `{gpu="1",pid="8"} 1 1700000005` + "\n",
+			"gpu=0A +0 1 7:1\ngpu=1B +5 4 8:1\ngpu=0A +15 2\ngpu=1B +15 5\ngpu=1B +20 6\ngpu=0A +60 3\n",
+		},
+		{
 			"times, labels of a target, a driver that was updated",
 			`gpu_info{gpu="0",name="A",driver_version="1",job="j"} 1 1700000000` + "\n" + `gpu_info{gpu="0",name="A",driver_version="2",job="j"} 1 1700000015` + "\n" +
 				used + `{gpu="0",job="j"} 9 1700000000` + "\n" + used + `{gpu="0",job="j"} 10 1700000015` + "\n" + used + `{gpu="0",job="j"} 11 1700000030` + "\n" +

@@ -14,23 +14,22 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // judge runs the detector over a history, as the exporter runs it over its GPUs,
 // and notes its verdicts at every step, and between two that are far apart.
 type judge struct {
 	rules    *detectorconfig.Config
-	interval time.Duration // between two verdicts
-	output   string        // what of the verdicts is kept
-	book     *lives.Book   // of what programs held before in this history
+	interval time.Duration     // between two verdicts
+	output   string            // what of the verdicts is kept
+	heights  *detector.Heights // what programs gave back in this history
 	gpus     map[*memory]*judgedGPU
 	series   []*series // in the order in which they were first seen
 }
 
 // newJudge returns a judge for one of the outputs, whose steps are so far apart.
 func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *judge {
-	return &judge{rules: rules, interval: within(step), output: output, book: lives.NewBook(), gpus: map[*memory]*judgedGPU{}}
+	return &judge{rules: rules, interval: within(step), output: output, heights: detector.NewHeights(), gpus: map[*memory]*judgedGPU{}}
 }
 
 // mostApart is how far two verdicts may be apart, whatever step is asked for: an alarm
@@ -122,7 +121,7 @@ func (j *judge) newMemory(info gpu.Info, l labels, scope string) (*judgedMemory,
 	if m.domain, err = detector.NewDomain(m.config); err != nil {
 		return nil, err
 	}
-	m.domain.Remember(j.book)
+	m.domain.Remember(j.heights)
 	return m, nil
 }
 
@@ -345,14 +344,15 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 	if m.slices {
 		v := &j.Device
 		*v = detector.Verdict{Windows: v.Windows, SpikesTotal: v.SpikesTotal, Trough: v.Trough}
+		j.Evidence, j.Rate, j.Page = detector.EvidenceNone, detector.Value{}, false
 	}
 	if m.used != nil && !stays[m.used] {
 		m.used.sliced = m.slices
-		m.used.tell(t, m.last, last, &j.Device, j.Headroom)
+		m.used.tell(t, m.last, last, &j.Device, j)
 	}
 	for i, l := range m.listed {
 		if !stays[l.series] {
-			l.series.tell(t, m.last, last, &j.Members[i].Verdict, j.Headroom)
+			l.series.tell(t, m.last, last, &j.Members[i].Verdict, j)
 		}
 	}
 	for i := range j.Groups {
@@ -366,7 +366,7 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 			g.series.add(m.last, told.Used, m.capacity)
 		}
 		if !stays[g.series] {
-			g.series.tell(t, m.last, last, &told.Verdict, j.Headroom)
+			g.series.tell(t, m.last, last, &told.Verdict, j)
 		}
 	}
 }

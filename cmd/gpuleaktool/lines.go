@@ -19,7 +19,7 @@ import (
 
 // line is what --output=json prints of one series at one step. The rate is that
 // of a leak, and absent without one; an out-of-memory that is not foreseen is
-// null, as is what is not known.
+// null, as is what is not known, and how long growth that slows down must last.
 type line struct {
 	Time       time.Time       `json:"time"`
 	Series     json.RawMessage `json:"series"`
@@ -33,9 +33,7 @@ type line struct {
 	Seconds    *float64        `json:"seconds_to_oom"`
 	Lower      *float64        `json:"seconds_to_oom_lower"`
 	Upper      *float64        `json:"seconds_to_oom_upper"`
-	Full       *float64        `json:"seconds_to_full"`
-	FullLower  *float64        `json:"seconds_to_full_lower"`
-	FullUpper  *float64        `json:"seconds_to_full_upper"`
+	Evidence   *string         `json:"evidence"`
 	Withheld   *string         `json:"withheld"`
 	WithheldS  *float64        `json:"withheld_seconds"`
 	// Beyond what the metrics of the same names show.
@@ -107,14 +105,21 @@ func lineOf(name json.RawMessage, f *finding, s *step, t time.Duration) line {
 	var withheld *string
 	var withheldFor detector.Value
 	if why := s.withheld.String(); why != "" {
-		withheld, withheldFor = &why, detector.Of(s.withheldFor.Seconds())
+		withheld = &why
+		if s.withheld != detector.WithheldSlowing {
+			withheldFor = detector.Of(s.withheldFor.Seconds())
+		}
+	}
+	var evidence *string
+	if by := s.evidence.String(); by != "" && finite(s.seconds) != nil {
+		evidence = &by
 	}
 	return line{
 		Time: wall(t), Series: name, File: f.from,
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
 		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
 		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),
-		Withheld: withheld, WithheldS: finite(withheldFor), Full: finite(s.full), FullLower: finite(s.fullLower), FullUpper: finite(s.fullUpper),
+		Withheld: withheld, WithheldS: finite(withheldFor), Evidence: evidence,
 		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Since: finite(since), Capacity: finite(s.capacity), Trough: finite(s.trough),
 		Page: firing(f.alerts.pages, s.t), Ticket: firing(f.alerts.tickets, s.t),
 	}

@@ -28,7 +28,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // askAgain is how often the source is asked for its GPUs.
@@ -141,10 +140,10 @@ func (r *recorder) run(ctx context.Context) error {
 	return r.finish(failed)
 }
 
-// resolver returns what tells whose the processes of the driver's source are. The keys of programs are made with
+// resolver returns what tells whose the processes of the driver's source are. The names of programs are made with
 // a secret of this recording alone: who gets it cannot find out their arguments by trying.
 func (r *recorder) resolver() (owners, error) {
-	return source.Owners(r.source, source.OwnersConfig{Namer: lives.NewNamer([]byte(rand.Text()))})
+	return source.Owners(r.source, source.OwnersConfig{Secret: []byte(rand.Text())})
 }
 
 // finish completes the file and says what is in it. failed is why the recording

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -57,15 +58,15 @@ type step struct {
 
 	rate, leaked, trough  detector.Value
 	seconds, lower, upper detector.Value // to out-of-memory
-	// full and its interval are the time until the memory is full, leak or not; withheld is why
-	// growth is not called a leak yet, withheldFor how long it must still last, and lasted how long
-	// it has lasted.
-	full, fullLower, fullUpper detector.Value
-	withheld                   detector.Withheld
-	withheldFor, lasted        time.Duration
-	headroom                   detector.Value // of the memory that it is on
-	used                       float64
-	capacity                   detector.Value
+	// evidence is what foretells that, and page that somebody should be woken: of the memory that it is on. withheld is
+	// why growth is not called a leak yet, withheldFor how long it must still last, and lasted how long it has lasted.
+	evidence            detector.Evidence
+	page                bool
+	withheld            detector.Withheld
+	withheldFor, lasted time.Duration
+	headroom            detector.Value // of the memory that it is on
+	used                float64
+	capacity            detector.Value
 }
 
 func (m *judgedMemory) newSeries(l labels, k kind) *series {
@@ -98,7 +99,7 @@ func (x *series) add(t time.Duration, used float64, capacity detector.Value) {
 
 // tell notes a verdict at time t unless nothing came since the last one. frame is when the last
 // frame was, last is as in step.
-func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, headroom detector.Value) {
+func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, j *detector.Judgement[gpu.ProcessID]) {
 	if !x.fresh {
 		return
 	}
@@ -108,7 +109,7 @@ func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, he
 		t: t, last: last, blind: x.last < frame, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
 		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
 		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper,
-		full: v.SecondsToFull, fullLower: v.FullLower, fullUpper: v.FullUpper, withheld: v.Withheld, withheldFor: v.WithheldFor, lasted: v.Lasted, headroom: headroom, used: x.used, capacity: x.capacity,
+		evidence: j.Evidence, page: j.Page, withheld: v.Withheld, withheldFor: v.WithheldFor, lasted: v.Lasted, headroom: j.Headroom, used: x.used, capacity: x.capacity,
 		near: x.near, nearAt: x.nearAt,
 	})
 	x.near = false
@@ -129,5 +130,5 @@ func (x *series) keep(s step) {
 // quiet reports whether a step tells of nothing that a finding or an alert is made of.
 func (s *step) quiet() bool {
 	return !s.leak && !s.near && !s.blind && !s.last && s.withheld == detector.WithheldNone &&
-		!(s.seconds.OK && s.seconds.V < oomTicketSeconds) && !(s.full.OK && s.full.V < fillsUpSeconds)
+		!(s.seconds.OK && s.seconds.V < oomTicketSeconds)
 }

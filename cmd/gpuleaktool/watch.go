@@ -64,7 +64,7 @@ func addWatch(app *kingpin.Application, commands map[string]command) {
 }
 
 // thresholds are those of the mixin's alerts.
-var thresholds = watch.Thresholds{OOMPage: oomPageSeconds, OOMTicket: oomTicketSeconds, FillsUp: fillsUpSeconds, Held: heldBytes}
+var thresholds = watch.Thresholds{OOMTicket: oomTicketSeconds, Held: heldBytes}
 
 // look returns the verdicts now.
 type look func(context.Context) (*verdicts.Data, error)

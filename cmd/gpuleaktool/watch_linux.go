@@ -13,7 +13,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // lookPatience is how long the first look waits for the GPUs.
@@ -27,7 +26,7 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 		return nil, nil, err
 	}
 	cfg := collector.SamplerConfig{
-		SlowInterval: 15 * time.Second, Timeout: c.Timeout, ProcessMax: 64, Detector: detector.DefaultConfig(), Lives: lives.NewBook(),
+		SlowInterval: 15 * time.Second, Timeout: c.Timeout, ProcessMax: 64, Detector: detector.DefaultConfig(),
 		ProcFS: c.ProcFS, SysFS: c.SysFS,
 	}
 	owners, err := source.Owners(c, source.OwnersConfig{})

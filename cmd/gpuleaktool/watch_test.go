@@ -32,7 +32,7 @@ func answering(t *testing.T, answer string) *httptest.Server {
 const (
 	wellVerdict    = `{"judged":true,"pattern":"stable"}`
 	ticketVerdict  = `{"judged":true,"leak":true,"pattern":"leak_linear"}`
-	pageVerdict    = `{"judged":true,"leak":true,"oom":"foreseen","seconds_to_oom":600}`
+	pageVerdict    = `{"judged":true,"leak":true,"oom":"foreseen","seconds_to_oom":600},"page":true`
 	unknownVerdict = `{"judged":false}`
 )
 

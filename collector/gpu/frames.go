@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // Frames turns samples into what the detector sees of them. It is the only
@@ -16,7 +15,8 @@ import (
 type Frames struct {
 	frame detector.Frame[ProcessID]
 	index []int
-	model string // of the GPU
+	// model is that of the GPU, and profile that of the instance.
+	model, profile string
 }
 
 // Device returns the frame of the GPU as a whole, and for each member its
@@ -37,6 +37,7 @@ func (f *Frames) Device(info Info, s *Sample) (frame *detector.Frame[ProcessID],
 // Instance returns the same for a GPU instance of a GPU in MIG mode.
 func (f *Frames) Instance(info Info, s *Sample, in *Instance) (frame *detector.Frame[ProcessID], index []int) {
 	f.begin(s, in.Memory, info)
+	f.profile = in.Profile
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.Instance == Some(in.ID) {
 			f.add(p, i)
@@ -50,7 +51,7 @@ func (f *Frames) Instance(info Info, s *Sample, in *Instance) (frame *detector.F
 // memory it is known what can be had again, so that it has a capacity; but others use it, too.
 func (f *Frames) begin(s *Sample, m Memory, info Info) {
 	coherent := info.CoherentMemory
-	f.index, f.model = f.index[:0], info.Name
+	f.index, f.model, f.profile = f.index[:0], info.Name, ""
 	f.frame = detector.Frame[ProcessID]{
 		T: s.T, Used: bytesValue(m.Used), Members: f.frame.Members[:0],
 		Complete: s.ProcessesComplete && !coherent,
@@ -63,7 +64,7 @@ func (f *Frames) begin(s *Sample, m Memory, info Info) {
 func (f *Frames) add(p *Process, index int) {
 	f.index = append(f.index, index)
 	f.frame.Members = append(f.frame.Members, detector.Member[ProcessID]{
-		Key: p.ID, Group: p.Owner.Group(), Program: p.Owner.program(), Lives: p.Owner.lives().On(f.model), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
+		Key: p.ID, Group: p.Owner.Group(), Program: p.Owner.program(), Runs: p.Owner.RunsOn(f.model, f.profile), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
 		Allocated: p.Allocator.allocated(), Reserved: p.Allocator.reserved(),
 		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: p.procState(),
 	})
@@ -78,14 +79,6 @@ func (o *Owner) program() string {
 		return ""
 	}
 	return o.Process
-}
-
-// lives returns the name of what the process runs over all its lives; zero if it is not known.
-func (o *Owner) lives() lives.ID {
-	if o == nil {
-		return lives.ID{}
-	}
-	return o.Lives
 }
 
 func (a *Allocator) allocated() detector.Value {

@@ -18,8 +18,6 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
-
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // Opt is a value that may be absent. The zero Opt is absent.
@@ -388,8 +386,8 @@ type Owner struct {
 	Pod         string `json:"pod,omitzero"`
 	Container   string `json:"container,omitzero"`
 	SlurmJob    string `json:"slurm_job,omitzero"`
-	// Lives names what the process runs over all its lives, but for the GPU's model.
-	Lives lives.ID `json:"lives,omitzero"`
+	// Runs names what the process runs, but for the GPU's model, over all that run it: a salted hash, 0 unknown.
+	Runs uint64 `json:"runs,omitzero"`
 }
 
 // Group returns the name under which the memory of several processes is summed:

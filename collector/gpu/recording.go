@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // recordingFormatName and recordingVersion stand in the first line of a
@@ -193,9 +192,8 @@ func checkRecorded(s *Sample) error {
 	if y := s.Time.Year(); !s.Time.IsZero() && (y < 1971 || y > lastYear) {
 		return fmt.Errorf("sample.time: %v is not between 1971 and %d", s.Time, lastYear)
 	}
-	amounts, owners := map[string]Memory{"memory": s.Memory}, []*Owner{s.Owner}
+	amounts := map[string]Memory{"memory": s.Memory}
 	for i, in := range s.Instances {
-		owners = append(owners, in.Owner)
 		amounts[fmt.Sprintf("instances[%d].memory", i)] = in.Memory
 	}
 	for name, m := range amounts {
@@ -211,12 +209,6 @@ func checkRecorded(s *Sample) error {
 		}
 		if p.Type > Compute|Graphics|MPS {
 			return fmt.Errorf("sample.processes[%d].type: %d is no sum of 1, 2 and 4", i, p.Type)
-		}
-		owners = append(owners, p.Owner)
-	}
-	for _, o := range owners {
-		if o != nil && o.Lives.Basis >= 2*lives.BasisGPU {
-			return fmt.Errorf("sample: owner.lives.basis: %d is no sum of 1, 2, 4, 8 and 16", o.Lives.Basis)
 		}
 	}
 	return nil

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // TestRecordingRoundTrip records every scenario and replays it.
@@ -194,18 +192,16 @@ func TestRecordingText(t *testing.T) {
 	}
 }
 
-// TestRecordedLives reads the names that a recording has, and makes up for those that it
+// TestRecordedPrograms reads the names that a recording has, and makes up for those that it
 // lacks.
-func TestRecordedLives(t *testing.T) {
-	program := lives.NewNamer(nil).ID(lives.Identity{Program: "train.py"})
-	recorded := lives.ID{Exact: 1<<64 - 1, Kin: 2, Basis: lives.BasisProgram | lives.BasisJob, Program: "train.py", Image: "r@sha256:1"}
+func TestRecordedPrograms(t *testing.T) {
 	for _, tc := range []struct {
 		name, owner string
-		want        lives.ID
+		want        uint64
 	}{
-		{"recorded", `{"process":"train.py","lives":{"exact":18446744073709551615,"kin":2,"basis":9,"program":"train.py","image":"r@sha256:1"}}`, recorded},
-		{"not recorded", `{"process":"train.py","slurm_job":"7","pod":"a"}`, program},
-		{"of no program", `{"user":"alice"}`, lives.ID{}},
+		{"recorded", `{"process":"train.py","runs":18446744073709551615}`, 1<<64 - 1},
+		{"not recorded", `{"process":"train.py","slurm_job":"7","pod":"a"}`, (&Program{Name: "train.py"}).Hash(nil)},
+		{"of no program", `{"user":"alice"}`, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := `{"format":"gpu_leak_exporter recording","version":1}
@@ -213,31 +209,17 @@ func TestRecordedLives(t *testing.T) {
 {"uuid":"GPU-a","sample":{"t":1772359200000000000,"processes":[{"owner":` + tc.owner + `}]}}
 `
 			got := replayAll(t, write(t, text), nil)[0].samples[0]
-			if id := got.Processes[0].Owner.Lives; id != tc.want {
-				t.Errorf("replayed as %+v, want %+v", id, tc.want)
+			if runs := got.Processes[0].Owner.Runs; runs != tc.want {
+				t.Errorf("replayed as %d, want %d", runs, tc.want)
 			}
 			r, err := NewRecordingReader("r", strings.NewReader(text), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, s, err := r.Next(); err != nil || s.Processes[0].Owner.Lives != tc.want {
-				t.Errorf("read as %+v, %v; want %+v", s.Processes[0].Owner.Lives, err, tc.want)
+			if _, s, err := r.Next(); err != nil || s.Processes[0].Owner.Runs != tc.want {
+				t.Errorf("read as %d, %v; want %d", s.Processes[0].Owner.Runs, err, tc.want)
 			}
 		})
-	}
-}
-
-// TestProgramNamesAreBounded names more programs than are kept.
-func TestProgramNamesAreBounded(t *testing.T) {
-	n := newProgramNames()
-	for i := range maxNamed + 10 {
-		program := strconv.Itoa(i)
-		if id := n.of(program); id.Program != program || n.of(program) != id {
-			t.Fatalf("program %d: %+v", i, id)
-		}
-	}
-	if len(n.known) != maxNamed {
-		t.Errorf("keeps %d names", len(n.known))
 	}
 }
 
@@ -269,8 +251,6 @@ func TestRecordingErrors(t *testing.T) {
 		{"all ones", head + gpu + sample(`,"memory":{"used":18446744073709551615}`), "FILE:3: sample.memory: no GPU has 18446744073709551615 bytes"},
 		{"all ones in a process", head + gpu + sample(`,"processes":[{"used":18446744073709551615}]`), "FILE:3: sample.processes[0].used: no GPU has 18446744073709551615 bytes"},
 		{"type", head + gpu + sample(`,"processes":[{"type":8}]`), "FILE:3: sample.processes[0].type: 8 is no sum of 1, 2 and 4"},
-		{"basis of whom an instance is allotted to", head + gpu + sample(`,"instances":[{"id":1,"owner":{"lives":{"basis":32}}}]`), "FILE:3: sample: owner.lives.basis: 32 is no sum of 1, 2, 4, 8 and 16"},
-		{"basis", head + gpu + sample(`,"processes":[{"owner":{"lives":{"basis":32}}}]`), "FILE:3: sample: owner.lives.basis: 32 is no sum of 1, 2, 4, 8 and 16"},
 		{"state", head + gpu + sample(`,"processes":[{"state":"running"}]`), "FILE:3: " + wrong + `cannot read "running" as the letter of a state` + other},
 		{"list", head + gpu + sample(`,"processes":{}`), "FILE:3: " + wrong + "sample.processes: cannot take a JSON object for a []gpu.Process" + other},
 		{"object", head + gpu + sample(`,"memory":[]`), "FILE:3: " + wrong + "sample.memory: cannot take a JSON array for a gpu.Memory" + other},

@@ -51,7 +51,7 @@ type recordingFile struct {
 	lines  *lineReader
 	format format
 	last   map[string]time.Duration // by UUID
-	names  *programNames
+	names  programNames
 	left   leftOutLines
 	strict bool      // a line that cannot be read is an error: nobody reads what was left out
 	rows   int       // that have become readings
@@ -93,7 +93,7 @@ func newRecordingFile(name string, in io.Reader, loc *time.Location, header stri
 	if err != nil {
 		return nil, err
 	}
-	f := &recordingFile{lines: lines, strict: strict, last: map[string]time.Duration{}, names: newProgramNames()}
+	f := &recordingFile{lines: lines, strict: strict, last: map[string]time.Duration{}, names: programNames{}}
 	if header == "" {
 		return f, f.detect(loc)
 	}
@@ -159,7 +159,7 @@ func (f *recordingFile) headerBelow(first string, loc *time.Location) (ok bool) 
 	return false
 }
 
-// next returns the next reading, with a name for the lives of each program that is known.
+// next returns the next reading, with a name for what each process runs whose program is known.
 // The error is io.EOF at the end, or names file and line.
 func (f *recordingFile) next() (reading, error) {
 	r, err := f.row()

@@ -49,7 +49,7 @@ func NewRowsReader(name string, in io.Reader, loc *time.Location, rows Rows) (*R
 		return nil, err
 	}
 	lines.most, lines.exact = maxRowsLine, true
-	f := &recordingFile{lines: lines, last: map[string]time.Duration{}, names: newProgramNames()}
+	f := &recordingFile{lines: lines, last: map[string]time.Duration{}, names: programNames{}}
 	h := &smiHeader{other: rows, zone: smiZone{loc: loc}}
 	if rows.OfProcesses() {
 		f.format = &smiApps{header: h, lists: map[string]*smiList{}}

@@ -8,8 +8,6 @@ import (
 	"math"
 	"strconv"
 	"time"
-
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -107,26 +105,23 @@ func (p *simProcess) pid(run uint64) uint32 {
 // below Linux's greatest pid_max of 2^22.
 const simPIDs = 4193977
 
-// simNamer names the programs of all scenarios: nothing in them is secret.
-var simNamer = lives.NewNamer(nil)
-
-// lives returns the name of what the process runs. All its runs have one name, and no
-// other process of the scenario has it.
-func (p *simProcess) lives() lives.ID {
-	program := lives.Identity{Program: p.owner.Process, Arguments: []string{"--process", strconv.Itoa(p.id)}}
+// runs returns the name of what the process runs: one in all its runs, that no other process of the scenario
+// has. Nothing in it is secret.
+func (p *simProcess) runs() uint64 {
+	program := Program{Name: p.owner.Process, Arguments: strconv.Itoa(p.id)}
 	if p.owner.Pod != "" {
 		program.Image = fmt.Sprintf("registry.example/%s/%s@sha256:%012x", p.owner.Namespace, p.owner.Container, mix(uint64(p.id))>>16)
 	}
 	if p.owner.SlurmJob != "" {
 		program.Job = p.owner.User + "-" + p.owner.SlurmJob
 	}
-	return simNamer.ID(program)
+	return program.Hash(nil)
 }
 
 // ownerOf returns whose the run is.
 func (p *simProcess) ownerOf(run uint64) *Owner {
 	o := p.owner
-	o.Lives = p.lives()
+	o.Runs = p.runs()
 	if o.Pod != "" {
 		s := p.seed(run)
 		o.ContainerID = fmt.Sprintf("%016x%016x%016x%016x", mix(s+1), mix(s+2), mix(s+3), mix(s+4))

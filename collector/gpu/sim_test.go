@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -243,7 +242,7 @@ func checkProcesses(t *testing.T, s *Sample, last map[ProcessID]Process) map[Pro
 		if !p.Started.OK || p.Started.V > s.T || TicksToTime(0, p.ID.Start) != p.Started.V {
 			t.Errorf("%v started at %v, sampled at %v", p.ID, p.Started.V, s.T)
 		}
-		if p.Owner == nil || p.Owner.Process == "" || p.Owner.User == "" || p.Owner.Lives.Exact == 0 || p.Owner.Lives.Program != p.Owner.Process {
+		if p.Owner == nil || p.Owner.Process == "" || p.Owner.User == "" || p.Owner.Runs == 0 {
 			t.Errorf("owner %+v", p.Owner)
 		}
 		for _, r := range []Opt[float64]{p.SM, p.MemoryController, p.Encoder, p.Decoder} {
@@ -356,23 +355,23 @@ func TestSimDies(t *testing.T) {
 		t.Error("does not start again as it was")
 	}
 	second := next(t, d)
-	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod || a.Owner.Lives != b.Owner.Lives {
+	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod || a.Owner.Runs != b.Owner.Runs {
 		t.Errorf("first run %+v %+v, second run %+v %+v", a.ID, a.Owner, b.ID, b.Owner)
 	}
 }
 
-// TestSimLives checks that no two processes of a scenario have one name for all their lives.
-func TestSimLives(t *testing.T) {
+// TestSimRuns checks that no two processes of a scenario run the same.
+func TestSimRuns(t *testing.T) {
 	for _, name := range Scenarios() {
 		_, devices := simOf(t, name, time.Second)
-		seen := map[lives.Key]string{}
+		seen := map[uint64]string{}
 		for _, d := range devices {
 			for i, p := range d.(*simDevice).gpu.processes {
-				id := p.lives()
-				if other, taken := seen[id.Exact]; taken {
+				id := p.runs()
+				if other, taken := seen[id]; taken {
 					t.Errorf("%s: process %d of GPU %d is named as %s", name, i, d.Info().Index, other)
 				}
-				seen[id.Exact] = fmt.Sprintf("process %d of GPU %d", i, d.Info().Index)
+				seen[id] = fmt.Sprintf("process %d of GPU %d", i, d.Info().Index)
 			}
 		}
 	}

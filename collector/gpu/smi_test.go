@@ -13,12 +13,11 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // app is a process of a log of processes.
 func app(pid uint32, start uint64, name string, used Opt[uint64]) Process {
-	return Process{ID: ProcessID{pid, start}, Type: Compute, Used: used, Owner: &Owner{Process: name, Lives: lives.NewNamer(nil).ID(lives.Identity{Program: name})}}
+	return Process{ID: ProcessID{pid, start}, Type: Compute, Used: used, Owner: &Owner{Process: name, Runs: (&Program{Name: name}).Hash(nil)}}
 }
 
 func apps(clock string, p ...Process) Sample {

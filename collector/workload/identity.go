@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // maxEnvironment bounds how much of a process's environment is searched.
@@ -29,28 +29,27 @@ const parentWithin = 20 * time.Millisecond
 // what is typed now.
 var prompts = []string{"ipykernel", "ipykernel_launcher", "colab_kernel_launcher", "ipython", "ipython3"}
 
-// identity returns what is known of what a process runs, but for the image; nil where
-// no other of its lives could tell anything. Of its arguments it holds a hash.
+// toName returns what is known of what a process runs, but for the image; without a name where
+// nothing else that runs it could tell anything. Of its arguments it holds a hash.
 // The error is one of reading that is worth to ask again.
-func (r *Resolver) identity(d procDir, s hostfs.Stat, name string, args []string, slurmJob string) (*lives.Identity, error) {
+func (r *Resolver) toName(d procDir, s hostfs.Stat, name string, args []string, slurmJob string) (p gpu.Program, err error) {
 	name, args, child := r.parentProgram(s, name, args)
 	words := steadyArguments(args)
 	if slices.Contains(prompts, name) || interpreterOf(name) != nil && len(words) == 0 {
-		return nil, nil
+		return gpu.Program{}, nil
 	}
-	i := &lives.Identity{Program: label(name, maxLabel)}
+	p.Name = label(name, maxLabel)
 	if child {
 		words = append([]string{"a child of"}, words...)
 	}
 	if len(words) > 0 {
-		i.Arguments = []string{hashOf(words)}
+		p.Arguments = hashOf(words)
 	}
-	if slurmJob == "" {
-		return i, nil
+	if slurmJob != "" {
+		p.Job, err = slurmJobName(d)
 	}
-	job, err := slurmJobName(d)
-	i.Job = steady(job)
-	return i, err
+	p.Job = steady(p.Job)
+	return p, err
 }
 
 // isTitle reports whether an argument is a title that the program has given itself.
@@ -143,16 +142,4 @@ func jobNameIn(environ []byte) string {
 		}
 	}
 	return ""
-}
-
-// livesOf returns the name of what runs in a container of that image. What an interpreter
-// runs without a program has no kin: those that the interpreter is all they have in common
-// know nothing of each other.
-func (r *Resolver) livesOf(i lives.Identity, image string) lives.ID {
-	i.Image = image
-	id := r.cfg.Namer.ID(i)
-	if interpreterOf(i.Program) != nil && i.Image == "" && i.Job == "" {
-		id.Kin = 0
-	}
-	return id
 }

@@ -11,8 +11,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // executing returns a process, whose arguments are split at |.
@@ -28,7 +28,7 @@ func (p process) with(change func(p *process)) process {
 
 const slurmGroup = "0::/system.slice/slurmstepd.scope/job_481516/step_0\n"
 
-func TestLives(t *testing.T) {
+func TestPrograms(t *testing.T) {
 	base := executing("python3", "python3|train.py|--bs|32|--port|29500")
 	inSlurm := base.with(func(p *process) { p.cgroup = slurmGroup })
 	const spawned = "python3|-c|from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)|--multiprocessing-fork"
@@ -45,43 +45,42 @@ func TestLives(t *testing.T) {
 		tr.add(14, executing("python3", "python3|/srv/late.py").with(func(p *process) { p.start = 300 }))
 	}
 	for _, c := range []struct {
-		name       string
-		a, b       process
-		exact, kin bool // whether they are the same
-		basis      lives.Basis
-		setUp      func(tr tree) // what else there is
+		name  string
+		a, b  process
+		same  bool
+		setUp func(tr tree) // what else there is
 	}{
-		{"another port", base, executing("python3", "python3|train.py|--bs|32|--port|40123"), true, true, lives.BasisProgram | lives.BasisArguments, nil},
-		{"another batch size", base, executing("python3", "python3|train.py|--bs|64|--port|29500"), false, true, lives.BasisProgram | lives.BasisArguments, nil},
-		{"another program", base, executing("python3", "python3|serve.py|--bs|32|--port|29500"), false, false, lives.BasisProgram | lives.BasisArguments, nil},
-		{"no interpreter", executing("gmx", "gmx|mdrun|-s|a"), executing("gmx", "gmx|mdrun|-s|b"), false, true, lives.BasisProgram | lives.BasisArguments, nil},
-		{"no arguments", executing("gmx", "gmx"), executing("gmx", "/opt/gmx"), true, true, lives.BasisProgram, nil},
-		{"another rank in a title", executing("python3", "VLLM::Worker_TP0"), executing("python3", "VLLM::Worker_TP1"), false, true, lives.BasisProgram | lives.BasisArguments, nil},
+		{"another port", base, executing("python3", "python3|train.py|--bs|32|--port|40123"), true, nil},
+		{"another batch size", base, executing("python3", "python3|train.py|--bs|64|--port|29500"), false, nil},
+		{"another program", base, executing("python3", "python3|serve.py|--bs|32|--port|29500"), false, nil},
+		{"no interpreter", executing("gmx", "gmx|mdrun|-s|a"), executing("gmx", "gmx|mdrun|-s|b"), false, nil},
+		{"no arguments", executing("gmx", "gmx"), executing("gmx", "/opt/gmx"), true, nil},
+		{"another rank in a title", executing("python3", "VLLM::Worker_TP0"), executing("python3", "VLLM::Worker_TP1"), false, nil},
 		{
-			"one job", inSlurm, inSlurm, true, true, lives.BasisProgram | lives.BasisArguments | lives.BasisJob,
+			"one job", inSlurm, inSlurm, true,
 			func(tr tree) {
 				tr.write("5/environ", "A=SLURM_JOB_NAME=x\x00SLURM_JOB_NAME=nightly-2024-05-01\x00SLURM_JOB_NAME=y\x00")
 				tr.write("6/environ", "SLURM_JOB_NAME=nightly-2024-05-02\x00")
 			},
 		},
 		{
-			"another job", inSlurm, inSlurm, false, false, lives.BasisProgram | lives.BasisArguments | lives.BasisJob,
+			"another job", inSlurm, inSlurm, false,
 			func(tr tree) {
 				tr.write("5/environ", "SLURM_JOB_NAME=nightly\x00")
 				tr.write("6/environ", "SLURM_JOB_NAME=hourly\x00")
 			},
 		},
-		{"a job that is not told", inSlurm, base, true, true, lives.BasisProgram | lives.BasisArguments, nil},
-		{"no job", base, base, true, true, lives.BasisProgram | lives.BasisArguments, func(tr tree) { tr.write("5/environ", "SLURM_JOB_NAME=nightly\x00") }},
-		{"children of a program", childOf(10), childOf(12), false, true, lives.BasisProgram | lives.BasisArguments, parents},
-		{"children of two programs", childOf(10), childOf(11), false, false, lives.BasisProgram | lives.BasisArguments, parents},
-		{"a child of a child", childOf(10), childOf(13), true, true, lives.BasisProgram | lives.BasisArguments, parents},
+		{"a job that is not told", inSlurm, base, true, nil},
+		{"no job", base, base, true, func(tr tree) { tr.write("5/environ", "SLURM_JOB_NAME=nightly\x00") }},
+		{"children of a program", childOf(10), childOf(12), false, parents},
+		{"children of two programs", childOf(10), childOf(11), false, parents},
+		{"a child of a child", childOf(10), childOf(13), true, parents},
 		{
 			"a child that a server has forked", childOf(10), executing("python3", forking).with(func(p *process) { p.parent, p.start = 15, 200 }),
-			true, true, lives.BasisProgram | lives.BasisArguments, parents,
+			true, parents,
 		},
-		{"a child and its program", childOf(10), executing("python3", "python3|/srv/train.py|--bs|32"), false, true, lives.BasisProgram | lives.BasisArguments, parents},
-		{"children whose parents are gone", childOf(9), childOf(14), true, true, lives.BasisProgram | lives.BasisArguments, parents},
+		{"a child and its program", childOf(10), executing("python3", "python3|/srv/train.py|--bs|32"), false, parents},
+		{"children whose parents are gone", childOf(9), childOf(14), true, parents},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tr := newTree(t)
@@ -89,49 +88,37 @@ func TestLives(t *testing.T) {
 			if c.setUp != nil {
 				c.setUp(tr)
 			}
-			r := tr.resolver(Config{Namer: lives.NewNamer([]byte("secret"))})
-			first, second := mustOwn(r, a).Lives, mustOwn(r, b).Lives
-			if first.Exact == 0 || first.Basis != c.basis {
-				t.Errorf("%+v, made of %s, want %s", first, first.Basis, c.basis)
+			r := tr.resolver(Config{Secret: []byte("secret")})
+			first, second := mustOwn(r, a).Runs, mustOwn(r, b).Runs
+			if first == 0 || (first == second) != c.same {
+				t.Errorf("%d and %d", first, second)
 			}
-			if (first.Exact == second.Exact) != c.exact || (first.Kin == second.Kin) != c.kin {
-				t.Errorf("%+v\n%+v", first, second)
-			}
-			if again := mustOwn(r, a).Lives; again != first {
-				t.Errorf("it has another name each time: %+v, %+v", again, first)
+			if again := mustOwn(r, a).Runs; again != first {
+				t.Errorf("it has another name each time: %d, %d", again, first)
 			}
 		})
 	}
 }
 
 // What a person types, and what cannot be read, has no name.
-func TestNoLives(t *testing.T) {
-	namer := lives.NewNamer([]byte("secret"))
+func TestNoPrograms(t *testing.T) {
+	secret := []byte("secret")
 	for name, c := range map[string]struct {
 		process process
-		namer   *lives.Namer
+		secret  []byte
 	}{
-		"no Namer":   {executing("python3", "python3|train.py"), nil},
-		"a notebook": {executing("python3", "python3|-m|ipykernel_launcher|-f|/x/kernel-1.json"), namer},
-		"a prompt":   {executing("python3", "python3"), namer},
-		"of nobody":  {process{start: 100}, namer},
+		"no secret":  {executing("python3", "python3|train.py"), nil},
+		"a notebook": {executing("python3", "python3|-m|ipykernel_launcher|-f|/x/kernel-1.json"), secret},
+		"a prompt":   {executing("python3", "python3"), secret},
+		"of nobody":  {process{start: 100}, secret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(t)
 			id := tr.add(5, c.process)
-			if got := mustOwn(tr.resolver(Config{Namer: c.namer}), id).Lives; got != (lives.ID{}) {
-				t.Errorf("%+v", got)
+			if got := mustOwn(tr.resolver(Config{Secret: c.secret}), id).Runs; got != 0 {
+				t.Errorf("%d", got)
 			}
 		})
-	}
-}
-
-// Code that an interpreter runs is no kin of other code that it runs.
-func TestInterpretersAreNoKin(t *testing.T) {
-	tr := newTree(t)
-	id := tr.add(5, executing("python3", "python3|-c|import x; x.run()"))
-	if got := mustOwn(tr.resolver(Config{Namer: lives.NewNamer(nil)}), id).Lives; got.Exact == 0 || got.Kin != 0 {
-		t.Errorf("%+v", got)
 	}
 }
 
@@ -140,18 +127,18 @@ func TestInterpretersAreNoKin(t *testing.T) {
 func TestEnvironmentIsReadOnlyIfNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		cgroup string
-		namer  *lives.Namer
+		secret []byte
 		read   bool
 	}{
-		"no Slurm job": {"0::/user.slice\n", lives.NewNamer(nil), false},
-		"no Namer":     {slurmGroup, nil, false},
-		"both":         {slurmGroup, lives.NewNamer(nil), true},
+		"no Slurm job": {"0::/user.slice\n", []byte{}, false},
+		"no secret":    {slurmGroup, nil, false},
+		"both":         {slurmGroup, []byte{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(t)
 			id := tr.add(5, executing("gmx", "gmx").with(func(p *process) { p.cgroup = c.cgroup }))
 			tr.write("5/environ", "SLURM_JOB_NAME=x\x00")
-			r := tr.resolver(Config{Namer: c.namer})
+			r := tr.resolver(Config{Secret: c.secret})
 			read := false
 			r.hook(func(name string) error {
 				if name != "environ" {
@@ -161,7 +148,11 @@ func TestEnvironmentIsReadOnlyIfNeeded(t *testing.T) {
 				return &fs.PathError{Op: "openat", Path: name, Err: syscall.EACCES}
 			})
 			o, done := r.lookUp(id)
-			if read != c.read || !done || (o.Lives.Exact != 0) != (c.namer != nil) || o.Lives.Basis&lives.BasisJob != 0 {
+			want := uint64(0)
+			if c.secret != nil {
+				want = (&gpu.Program{Name: "gmx"}).Hash(nil)
+			}
+			if read != c.read || !done || o.Runs != want {
 				t.Errorf("read %t, done %t: %+v", read, done, o)
 			}
 		})
@@ -169,28 +160,29 @@ func TestEnvironmentIsReadOnlyIfNeeded(t *testing.T) {
 }
 
 // A lack of file descriptors is no reason to name a process by less than will be known.
-func TestLivesAreNamedOnce(t *testing.T) {
+func TestProgramsAreNamedOnce(t *testing.T) {
 	for _, file := range []string{"stat", "exe", "cmdline", "status", "cgroup", "environ"} {
 		t.Run(file, func(t *testing.T) {
 			tr := newTree(t)
 			id := tr.add(5, executing("gmx", "gmx|mdrun").with(func(p *process) { p.cgroup = slurmGroup }))
 			tr.write("5/environ", "SLURM_JOB_NAME=x\x00")
-			r := tr.resolver(Config{Namer: lives.NewNamer(nil)})
+			r := tr.resolver(Config{Secret: []byte{}})
 			works := r.failing(file, syscall.EMFILE)
-			if o, done := r.lookUp(id); done || o.Lives != (lives.ID{}) {
+			if o, done := r.lookUp(id); done || o.Runs != 0 {
 				t.Errorf("done %t: %+v", done, o)
 			}
 			works()
 			o, done := r.lookUp(id)
-			if want := lives.BasisProgram | lives.BasisArguments | lives.BasisJob; !done || o.Lives.Basis != want {
-				t.Errorf("done %t: %+v, made of %s", done, o, o.Lives.Basis)
+			want := gpu.Program{Name: "gmx", Job: "x", Arguments: hashOf([]string{"mdrun"})}
+			if !done || o.Runs != want.Hash(nil) {
+				t.Errorf("done %t: %+v", done, o)
 			}
 		})
 	}
 }
 
 // A process in a container has no name until it is known which image it is of.
-func TestLivesInAContainer(t *testing.T) {
+func TestProgramsInAContainer(t *testing.T) {
 	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	listed := inPod(idA, "ml", "train-0", "main")
 	listed.Image = &runtimeapi.ImageSpec{Image: digestForm + idB, UserSpecifiedImage: "registry.example/ml/train:v1"}
@@ -213,15 +205,14 @@ func TestLivesInAContainer(t *testing.T) {
 			id := tr.add(5, executing("gmx", "gmx").with(func(p *process) { p.cgroup = "0::/cri-containerd-" + idA + ".scope\n" }))
 			socket := runtimeSocket(t)
 			c.runtime.start(t, socket)
-			r := tr.resolver(Config{Namer: lives.NewNamer(nil), RuntimeSockets: []string{socket}})
-			if o, done := r.lookUp(id); done || o.Lives != (lives.ID{}) {
+			r := tr.resolver(Config{Secret: []byte{}, RuntimeSockets: []string{socket}})
+			if o, done := r.lookUp(id); done || o.Runs != 0 {
 				t.Errorf("done %t: %+v", done, o)
 			}
 			<-running(t, r.containers)
 			o, done := r.lookUp(id)
-			want := lives.NewNamer(nil).ID(lives.Identity{Program: "gmx", Image: c.want})
-			if !done || o.Lives != want {
-				t.Errorf("done %t: %+v, want %+v", done, o.Lives, want)
+			if want := (&gpu.Program{Name: "gmx", Image: c.want}).Hash(nil); !done || o.Runs != want {
+				t.Errorf("done %t: %d, want %d", done, o.Runs, want)
 			}
 			if again := mustOwn(r, id); again != o {
 				t.Error("the owner is another one each time")
@@ -284,15 +275,15 @@ func TestImageOf(t *testing.T) {
 func TestArgumentsAreNotKept(t *testing.T) {
 	tr := newTree(t)
 	id := tr.add(5, executing("gmx", "gmx|--hunter2|secretword"))
-	r := tr.resolver(Config{Namer: lives.NewNamer([]byte("secret"))})
+	r := tr.resolver(Config{Secret: []byte("secret")})
 	o := mustOwn(r, id)
-	if r.answers.young[id].identity != nil || o.Command != "" || o.Lives.Program != "gmx" {
+	if r.answers.young[id].program != (gpu.Program{}) || o.Command != "" || o.Runs == 0 {
 		t.Errorf("kept %+v, %+v", r.answers.young[id], o)
 	}
-	if i, err := r.identity(nil, hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || len(i.Arguments) != 1 || strings.Contains(i.Arguments[0], "secretword") {
-		t.Errorf("%+v, %v", i, err)
+	if p, err := r.toName(nil, hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || p.Arguments == "" || strings.Contains(p.Arguments, "secretword") {
+		t.Errorf("%+v, %v", p, err)
 	}
-	if other := mustOwn(tr.resolver(Config{Namer: lives.NewNamer([]byte("another"))}), id); other.Lives.Exact == o.Lives.Exact {
+	if other := mustOwn(tr.resolver(Config{Secret: []byte("another")}), id); other.Runs == o.Runs {
 		t.Error("another secret, the same name")
 	}
 }

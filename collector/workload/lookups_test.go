@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // pythonProcess is a process whose arguments have to be read.
@@ -128,7 +127,7 @@ func TestStuckParent(t *testing.T) {
 	child := pythonProcess()
 	child.parent, child.start = parent.PID, 2
 	child.args = []string{"python3", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"}
-	r := tr.resolver(Config{Namer: lives.NewNamer(nil)})
+	r := tr.resolver(Config{Secret: []byte("secret")})
 	var children []gpu.ProcessID
 	for pid := range uint32(2 * maxReaders) {
 		id := tr.add(pid+10, child)

@@ -17,10 +17,10 @@
 //     process gives itself (comm), which anyone may read, and for interpreters the
 //     arguments.
 //   - Program of an interpreter, and the command: /proc/PID/cmdline. Anyone. With
-//     Config.Namer the arguments of every process are read, and those of the parent of
+//     Config.Secret the arguments of every process are read, and those of the parent of
 //     a child of Python's multiprocessing. What changes at each start is taken out, and
 //     of the rest only keyed hashes are kept: for that, no argument is stored, logged or shown.
-//   - Name of the Slurm job, only with Config.Namer: the variable SLURM_JOB_NAME in
+//   - Name of the Slurm job, only with Config.Secret: the variable SLURM_JOB_NAME in
 //     /proc/PID/environ, like a debugger. Nothing else of the environment is kept.
 //   - User: /proc/PID/status. Anyone. The name: the passwd(5) that the first
 //     process of procfs sees, the host's, for which root's rights are needed. Without them
@@ -59,7 +59,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // maxProcesses bounds how many answers are kept. It is enough for 1,024 processes on each of 8 GPUs. Of more processes
@@ -77,9 +76,8 @@ type Config struct {
 	ProcFS string
 	// Command tells the arguments of processes, too. They may hold secrets.
 	Command bool
-	// Namer gives each process a name that all lives of its program have, in
-	// gpu.Owner.Lives; nil names none, unless Name is called.
-	Namer *lives.Namer
+	// Secret is what gpu.Owner.Runs is made with; nil makes none, unless NameWith is called.
+	Secret []byte
 	// RuntimeSockets are the sockets of container runtimes (CRI), of which the first
 	// that has containers is asked. None stands for the usual ones.
 	RuntimeSockets []string
@@ -117,9 +115,9 @@ type Resolver struct {
 type answer struct {
 	owner      *gpu.Owner
 	read, done bool
-	// identity is what is to be named once it is known where the container is; nil if
+	// program is what is to be named once it is known where the container is; it has no name itself if
 	// there is nothing to name.
-	identity *lives.Identity
+	program gpu.Program
 }
 
 // nobody is the owner of a process of which nothing is known.
@@ -143,7 +141,7 @@ func New(cfg Config) (*Resolver, error) {
 	if len(cfg.RuntimeSockets) > 0 {
 		r.containers = newContainers(cfg.RuntimeSockets, true)
 	}
-	r.Name(cfg.Namer)
+	r.NameWith(cfg.Secret)
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
 	r.unseen.Store(&Unseen{})
 	r.parents = make(chan struct{}, 1)
@@ -192,9 +190,9 @@ func (r *Resolver) Jobs() (Jobs, error) {
 	return readJobs(r.cfg.JobMappingDir)
 }
 
-// Name sets Config.Namer, before anything is asked.
-func (r *Resolver) Name(namer *lives.Namer) {
-	r.cfg.Namer, r.containers.images = namer, namer != nil
+// NameWith sets Config.Secret, before anything is asked.
+func (r *Resolver) NameWith(secret []byte) {
+	r.cfg.Secret, r.containers.images = secret, secret != nil
 }
 
 // Owner returns what is known of whose process id is. It does not wait: a process of which nothing is known yet is
@@ -207,7 +205,7 @@ func (r *Resolver) Name(namer *lives.Namer) {
 // or because the process is gone. A process of another start than id's is not this one, which is gone then. If done is
 // false it was not looked up yet, the system lacked something for a moment (files, memory), the process keeps its reader
 // waiting, or the runtime has not answered. What was found is in the owner, and asking again may fill in fields that are
-// empty now, and change no other. Until then it has no name of its lives, so that one life never has two.
+// empty now, and change no other. Until then it is not named what it runs, so that a process never has two names.
 func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if id.Start == 0 {
 		return nobody, true // it could not be told from another of its number
@@ -243,7 +241,7 @@ func (r *Resolver) Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owne
 //
 // It reads a few files of procfs the first time and none later. It reads the
 // arguments and the environment, for which the kernel may wait for a lock of the
-// process, only where the name, Config.Command or Config.Namer needs them.
+// process, only where the name, Config.Command or Config.Secret needs them.
 func (r *Resolver) lookUp(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	known, ok := r.recall(id)
 	if ok && known.done {
@@ -257,7 +255,7 @@ func (r *Resolver) lookUp(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 }
 
 // locate adds what the container runtime knows to an answer: procfs knows the container
-// only. Once nothing more can be learnt, the lives have a name.
+// only. Once nothing more can be learnt, it is named what it runs.
 func (r *Resolver) locate(a answer) answer {
 	var at place
 	done := true
@@ -265,15 +263,16 @@ func (r *Resolver) locate(a answer) answer {
 		at, done = r.containers.find(a.owner.ContainerID)
 	}
 	a.done = a.read && done
-	toName := a.done && a.identity != nil
+	toName := a.done && a.program.Name != ""
 	if at == (place{}) && !toName {
 		return a
 	}
 	located := *a.owner
 	located.Namespace, located.Pod, located.Container = at.namespace, at.pod, at.container
 	if toName {
-		located.Lives = r.livesOf(*a.identity, at.image)
-		a.identity = nil
+		a.program.Image = at.image
+		located.Runs = a.program.Hash(r.cfg.Secret)
+		a.program = gpu.Program{}
 	}
 	a.owner = &located
 	return a
@@ -317,7 +316,7 @@ func merge(first, later *gpu.Owner) *gpu.Owner {
 		Container:   cmp.Or(first.Container, later.Container),
 		ContainerID: cmp.Or(first.ContainerID, later.ContainerID),
 		SlurmJob:    cmp.Or(first.SlurmJob, later.SlurmJob),
-		Lives:       cmp.Or(first.Lives, later.Lives),
+		Runs:        cmp.Or(first.Runs, later.Runs),
 	}
 }
 
@@ -332,24 +331,24 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 	if err != nil || s.Start != id.Start {
 		return answer{owner: nobody, read: !momentary(err)}
 	}
-	found, whole, identity := r.read(d, s)
+	found, whole, program := r.read(d, s)
 	// On Linux d stays with one process, also when its number goes to another. The
 	// second look costs little and holds for every procfs there is.
 	s, err = readStat(d)
 	switch {
 	case gone(err):
-		return answer{owner: &found, read: true, identity: identity}
+		return answer{owner: &found, read: true, program: program}
 	case err != nil:
 		return answer{owner: nobody, read: !momentary(err)}
 	case s.Start != id.Start:
 		return answer{owner: nobody, read: true}
 	}
-	return answer{owner: &found, read: whole, identity: identity}
+	return answer{owner: &found, read: whole, program: program}
 }
 
 // read returns what the process's files say; whole is false if something was left
-// out that may be there the next time. What is to be named is nil without a Namer.
-func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, identity *lives.Identity) {
+// out that may be there the next time. Without a secret there is nothing to name.
+func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, program gpu.Program) {
 	name, args, err := r.program(d, s)
 	whole = !momentary(err)
 	o.Process = label(name, maxLabel)
@@ -365,11 +364,11 @@ func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, iden
 	whole = whole && !momentary(err)
 	p := hostfs.ParseCgroup(string(b))
 	o.ContainerID, o.SlurmJob = p.Container, p.SlurmJob
-	if r.cfg.Namer != nil && o.Process != "" {
-		identity, err = r.identity(d, s, name, args, p.SlurmJob)
+	if r.cfg.Secret != nil && o.Process != "" {
+		program, err = r.toName(d, s, name, args, p.SlurmJob)
 		whole = whole && !momentary(err)
 	}
-	return o, whole, identity
+	return o, whole, program
 }
 
 // program returns the name of the process's program, and the arguments if they
@@ -382,7 +381,7 @@ func (r *Resolver) program(d procDir, s hostfs.Stat) (name string, args []string
 	}
 	exe = executable(exe)
 	nameless := exe == "" || interpreterOf(exe) != nil
-	if nameless || r.cfg.Command || r.cfg.Namer != nil {
+	if nameless || r.cfg.Command || r.cfg.Secret != nil {
 		b, err := d.read("cmdline", maxArguments)
 		if momentary(err) && nameless {
 			return "", nil, err

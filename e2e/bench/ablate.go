@@ -4,16 +4,12 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
-
-// offVariable names the mechanism of the detector that is switched off, where that was built with the tag "ablate".
-const offVariable = "DETECTOR_OFF"
 
 // columns are the rows of the main tables that are columns of --trade and of --ablate: their names, and the cells of f.
 func columns(p prices, f *figures) (names, cells []string) {
@@ -25,38 +21,37 @@ func columns(p prices, f *figures) (names, cells []string) {
 	return names, cells
 }
 
-// benchAblate writes what the detector does without each of the mechanisms, for the families for tuning and for those held out.
-// What is switched off is so for a whole process: this program runs itself.
+// benchAblate writes what the detector does without each of the mechanisms: all run on each scenario at once.
 func benchAblate(w *strings.Builder, opt options) error {
-	tables := [2]table{{title: "Families for tuning"}, {title: "Families held out"}}
-	for _, name := range append([]string{"nothing"}, strings.Split(opt.ablate, ",")...) {
-		for i, held := range []string{"without", "only"} {
-			args := []string{"--line", "--rivals=false", "--held=" + held, fmt.Sprintf("--seeds=%d-%d", opt.seeds.first, opt.seeds.last)}
-			run := exec.Command(os.Args[0], args...)
-			run.Env = append(os.Environ(), offVariable+"="+name)
-			line, err := run.Output()
-			if err != nil {
-				return fmt.Errorf("run without %s: %w", name, err)
-			}
-			tables[i].rows = append(tables[i].rows, append([]string{name}, strings.Split(strings.TrimSpace(string(line)), "\t")...))
+	results, err := run(opt, opt.chosen(), func(info gpu.Info) []judge {
+		list := []judge{newOurs(info, detector.DefaultConfig(), sees{})}
+		for _, m := range detector.Mechanisms {
+			cfg := detector.DefaultConfig()
+			cfg.Without = m.Is
+			list = append(list, newOurs(info, cfg, sees{}))
 		}
-	}
-	writeIntro(w, opt, "ablate")
-	for i := range tables {
-		names, _ := columns(opt.prices, &figures{})
-		tables[i].header = append([]string{"switched off"}, names...)
-		tables[i].write(w, opt.marked)
-	}
-	return nil
-}
-
-// benchLine writes the columns of our rule alone, for --ablate.
-func benchLine(w *strings.Builder, opt options, families []fleet.Family) error {
-	results, err := run(opt, families, opt.judges)
+		return list
+	})
 	if err != nil {
 		return err
 	}
-	_, cells := columns(opt.prices, &sum(opt, results)[0])
-	_, err = fmt.Fprintln(w, strings.Join(cells, "\t"))
-	return err
+	writeIntro(w, opt, "ablate")
+	for _, held := range []bool{false, true} {
+		of := chosen(results, func(f *fleet.Family) bool { return f.Held == held })
+		if len(of) == 0 {
+			continue
+		}
+		t := &table{title: title(map[bool]string{false: "Families for tuning", true: "Families held out"}[held], opt, of)}
+		for i, f := range sum(opt, of) {
+			names, cells := columns(opt.prices, &f)
+			name := "nothing"
+			if i > 0 {
+				name = detector.Mechanisms[i-1].Name
+			}
+			t.header = append([]string{"switched off"}, names...)
+			t.rows = append(t.rows, append([]string{name}, cells...))
+		}
+		t.write(w, opt.marked)
+	}
+	return nil
 }

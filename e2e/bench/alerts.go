@@ -3,11 +3,7 @@
 
 package main
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 // The alerts of the mixin: mixin/config.libsonnet has the times.
 const (
@@ -15,10 +11,6 @@ const (
 	// three minutes.
 	pageWithin = time.Hour
 	pageFor    = 3 * time.Minute
-	// fullWithin and fullFor are those of the page GPUMemoryFillsUp, which a leak need not have made. Its interval must be
-	// finite: growth that may end before is nobody's page.
-	fullWithin = 15 * time.Minute
-	fullFor    = 2 * time.Minute
 	// ticketFor is that of the ticket, GPUMemoryLeakDetected.
 	ticketFor = 30 * time.Minute
 	// keepFor is for how long each outlives its condition.
@@ -46,21 +38,6 @@ func spans(minutes []minute, on func(i int) bool) []span {
 		default:
 			list = append(list, span{m.t, next})
 		}
-	}
-	return list
-}
-
-// either returns when one of two alerts was on: the one inhibits the other.
-func either(a, b []span) []span {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	var list []span
-	for _, s := range all {
-		if n := len(list); n > 0 && s.from <= list[n-1].to {
-			list[n-1].to = max(list[n-1].to, s.to)
-			continue
-		}
-		list = append(list, s)
 	}
 	return list
 }

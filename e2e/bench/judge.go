@@ -6,11 +6,9 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
 
@@ -23,9 +21,9 @@ type answer struct {
 	ticket bool
 	// eta is the seconds to out-of-memory, lower and upper the bounds of its 90 % interval. NaN is not told.
 	eta, lower, upper float64
-	// fills is the condition of the page GPUMemoryFillsUp: the memory is full soon, leak or not.
-	fills bool
-	who   named
+	// page is the condition of the page GPUOutOfMemoryPredicted.
+	page bool
+	who  named
 	// zombies are processes that never compute again, and unreleased those whose memory stays, of a rule that tells them.
 	zombies, unreleased []gpu.ProcessID
 }
@@ -65,7 +63,6 @@ func (o *options) judges(info gpu.Info) []judge {
 // sees says what the detector is told beside the memory of processes.
 type sees struct {
 	alone  bool // the memory of the GPU, and no processes
-	book   bool // what programs held in their earlier lives
 	probes bool // what the allocators in processes say, of PyTorch's kind and of BFC's
 }
 
@@ -82,9 +79,7 @@ func newOurs(info gpu.Info, cfg detector.Config, sees sees) *ours {
 	if err != nil {
 		panic(err) // all thresholds are in this program
 	}
-	if sees.book {
-		d.Remember(lives.NewBook())
-	}
+	d.Remember(detector.NewHeights())
 	return &ours{domain: d, info: info, sees: sees}
 }
 
@@ -113,7 +108,7 @@ func (o *ours) ask() answer {
 	said := o.domain.Judgement()
 	v := &said.Device
 	a := untold()
-	a.fills = v.SecondsToFull.OK && v.SecondsToFull.V < fullWithin.Seconds() && !math.IsInf(v.FullUpper.V, 1) && !loading(said)
+	a.page = said.Page
 	if v.Judged {
 		a.leak, a.confidence = v.Leak, v.Confidence
 		a.eta, a.lower, a.upper = number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
@@ -151,12 +146,6 @@ func (o *ours) ask() answer {
 	return a
 }
 
-// loading reports whether something grows as a program does that loads.
-func loading(j *detector.Judgement[gpu.ProcessID]) bool {
-	return j.Device.Withheld == detector.WithheldProgramLoad ||
-		slices.ContainsFunc(j.Members, func(m detector.MemberVerdict[gpu.ProcessID]) bool { return m.Withheld == detector.WithheldProgramLoad })
-}
-
 // number returns v, NaN where it is absent.
 func number(v detector.Value) float64 {
 	if !v.OK {
@@ -178,6 +167,7 @@ func (r rival) observe(s *gpu.Sample, _ *gpu.Instance, m gpu.Memory) error {
 func (r rival) ask() answer {
 	a := untold()
 	a.leak, a.eta = r.rule.Verdict()
+	a.page = a.leak && a.eta < pageWithin.Seconds()
 	a.ticket = a.leak
 	return a
 }

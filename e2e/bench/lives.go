@@ -26,11 +26,19 @@ type lived struct {
 	listed bool // the driver tells the memory of processes
 }
 
-// withLives are the rules of --lives, and bookJudges makes a judge of each.
+// withLives are the rules of --lives, and livesJudges makes a judge of each.
 var withLives = []string{"ours", "ours, each life as if it were the first"}
 
-func bookJudges(info gpu.Info) []judge {
-	return []judge{newOurs(info, detector.DefaultConfig(), sees{book: true}), newOurs(info, detector.DefaultConfig(), sees{})}
+func livesJudges(info gpu.Info) []judge {
+	list := []judge{newOurs(info, detector.DefaultConfig(), sees{})}
+	for _, m := range detector.Mechanisms {
+		if m.Name == "given_back" {
+			cfg := detector.DefaultConfig()
+			cfg.Without = m.Is
+			list = append(list, newOurs(info, cfg, sees{}))
+		}
+	}
+	return list
 }
 
 // benchLives writes what it is worth to know what a program held in its earlier lives.
@@ -97,7 +105,7 @@ func live(opt options, families []fleet.Family) ([]lived, error) {
 // liveChain returns what came of the lives of a chain.
 func liveChain(opt options, k *fleet.Kind, j job) []lived {
 	c := k.Chain(j.family, j.seed)
-	w, err := watch(&c.Scenario, bookJudges)
+	w, err := watch(&c.Scenario, livesJudges)
 	if err != nil {
 		return []lived{{result: result{err: fmt.Errorf("%s, %s: %w", k.Name, j, err)}}}
 	}

@@ -4,7 +4,7 @@
 // Command bench measures the leak detector, and the rules of other systems, on simulated GPUs.
 //
 //	bench [--seeds=A-B] [--held=only|without|both] [--family=SUBSTRING] [--families] [--rivals=false] [--traces=DIR]
-//	      [--trade | --incidents | --lives | --ablate=NAME,NAME | --line] [--markdown] [--verbose] [--price-oom=100] …
+//	      [--summary=NAME,NAME | --trade | --incidents | --lives | --ablate] [--markdown] [--verbose] [--price-oom=100] …
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 
 // options are the flags.
 type options struct {
-	seeds                                                                   seedRange
-	held, family, traces, ablate                                            string
-	families, rivals, trade, incidents, lives, limit, line, verbose, marked bool
-	unprobed                                                                bool // there are no probes in what is run
-	prices                                                                  prices
-	list                                                                    []fleet.Family // those there are; a test has its own
+	seeds                                                              seedRange
+	held, family, traces, summary                                      string
+	families, rivals, trade, incidents, lives, ablate, verbose, marked bool
+	unprobed                                                           bool // there are no probes in what is run
+	prices                                                             prices
+	list                                                               []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
@@ -82,9 +82,8 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.trade, "trade", false, "tell what other thresholds would give in the families for tuning, and nothing else")
 	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported, and nothing else")
 	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth, and nothing else")
-	f.BoolVar(&o.limit, "limit", false, "tell how many leaks a judge that was shown the answers tells in ten minutes, and nothing else")
-	f.StringVar(&o.ablate, "ablate", "", "tell what is left without each of these mechanisms, and nothing else; built with -tags ablate")
-	f.BoolVar(&o.line, "line", false, "write the main figures in a line, and nothing else")
+	f.BoolVar(&o.ablate, "ablate", false, "tell what is left without each of the mechanisms, and nothing else")
+	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations, and nothing else: fleet,probes,reports,lives")
 	f.BoolVar(&o.marked, "markdown", false, "write markdown")
 	f.BoolVar(&o.verbose, "verbose", false, "a line for each leak that is missed, page that is false and out-of-memory without a page")
 	f.Float64Var(&o.prices.oom, "price-oom", o.prices.oom, "of an out-of-memory without a page")
@@ -110,14 +109,14 @@ func bench(w *strings.Builder, opt options) error {
 	if opt.incidents {
 		return benchIncidents(w, opt)
 	}
-	if opt.limit {
-		return benchLimit(w, opt)
-	}
-	if opt.ablate != "" {
+	if opt.ablate {
 		return benchAblate(w, opt)
 	}
 	if opt.trade {
 		opt.held = "without"
+	}
+	if opt.summary != "" {
+		return benchSummary(w, opt, strings.Split(opt.summary, ","))
 	}
 	families := opt.chosen()
 	if len(families) == 0 {
@@ -128,9 +127,6 @@ func bench(w *strings.Builder, opt options) error {
 	}
 	if opt.lives {
 		return benchLives(w, opt, families)
-	}
-	if opt.line {
-		return benchLine(w, opt, families)
 	}
 	if err := benchFleet(w, opt, families); err != nil || opt.traces == "" {
 		return err

@@ -163,11 +163,8 @@ func newScorer(w *watched, r *record, rule int, ooms []fleet.OOM) *scorer {
 	said := r.said[rule]
 	return &scorer{
 		w: w, r: r, said: said, ooms: ooms,
-		alarms: spans(r.minutes, func(i int) bool { return said[i].leak }),
-		pages: either(
-			alerts(spans(r.minutes, func(i int) bool { return said[i].leak && said[i].eta < pageWithin.Seconds() }), pageFor),
-			alerts(spans(r.minutes, func(i int) bool { return said[i].fills }), fullFor),
-		),
+		alarms:  spans(r.minutes, func(i int) bool { return said[i].leak }),
+		pages:   alerts(spans(r.minutes, func(i int) bool { return said[i].page }), pageFor),
 		tickets: alerts(spans(r.minutes, func(i int) bool { return said[i].ticket }), ticketFor),
 	}
 }

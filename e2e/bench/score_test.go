@@ -33,7 +33,7 @@ func (f fake) score(truth fleet.Truth, length int) outcome {
 	for m := 1; m <= length; m++ {
 		on := slices.ContainsFunc(f.alarms, func(a [2]int) bool { return a[0] <= m && m < a[1] })
 		r.minutes = append(r.minutes, minute{minutesOf(m), 4 * gib, 10 * gib})
-		r.said[0] = append(r.said[0], answer{leak: on, ticket: on, eta: f.eta, lower: f.lower, upper: f.upper, who: f.who})
+		r.said[0] = append(r.said[0], answer{leak: on, ticket: on, page: on && f.eta < pageWithin.Seconds(), eta: f.eta, lower: f.lower, upper: f.upper, who: f.who})
 	}
 	return score(&watched{truth: truth, length: minutesOf(length), listed: true, records: []*record{r}}, 0)
 }
@@ -178,7 +178,7 @@ func TestFillsUp(t *testing.T) {
 		r := &record{said: make([][]answer, 1)}
 		for i := range 300 {
 			r.minutes = append(r.minutes, minute{t: minutesOf(i)})
-			r.said[0] = append(r.said[0], answer{fills: i >= 20 && i < 250, eta: math.NaN()})
+			r.said[0] = append(r.said[0], answer{page: i >= 20 && i < 250, eta: math.NaN()})
 		}
 		var o outcome
 		newScorer(&w, r, 0, nil).count(&o)

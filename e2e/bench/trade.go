@@ -32,7 +32,6 @@ func settings() []setting {
 	of("settle-time=%gm", func(c *detector.Config, x float64) { c.SettleTime = minutes(x) }, 1, 30, 90, 240)
 	of("min-span=%gm", func(c *detector.Config, x float64) { c.MinSpan = minutes(x) }, 3, 10, 20, 30)
 	of("min-age=%gm", func(c *detector.Config, x float64) { c.MinAge = minutes(x) }, 30, 120)
-	of("false-alarm-probability=%g", func(c *detector.Config, x float64) { c.FalseAlarm = x }, 0.01, 0.1)
 	of("min-growth=%gGiB", func(c *detector.Config, x float64) { c.MinGrowth = x * (1 << 30) }, 1, 4)
 	return list
 }

@@ -83,7 +83,7 @@ func leaks() []incident {
 		},
 		{
 			name: "one of 1,200 MiB a minute", ends: lasts(room, 1200*mib), pages: 1, within: lasts(room, 1200*mib),
-			gap:  "growth is judged after 5 minutes and `forFillsUp` takes 2 more: it is full before",
+			gap:  "growth is judged after 5 minutes and `forOOM` takes 3 more: it is full before",
 			play: play{gpus: gpus(on(grown("train-0", 77, 1200*mib)))},
 		},
 		{
@@ -206,11 +206,22 @@ func holders() []incident {
 
 func healthy() []incident {
 	pre := inPod("llm-0", 7, program{start: quiet, used: load(0.93*cardBytes, 90*time.Second), loads: 90 * time.Second})
+	const run, pause = 100 * time.Minute, 10 * time.Minute
+	runs := func(pid uint32, start time.Duration) *program {
+		return inPod("train-0", pid, program{start: start, end: start + run, used: leaking(62*gib, 30*time.Minute, 300*mib, time.Hour)})
+	}
 	weights := inPod("llm-0", 7, program{start: quiet, used: load(64*gib, 7*time.Minute), loads: 7 * time.Minute})
 	return []incident{
 		{name: "a server preallocates 93 % of its GPU", play: play{gpus: gpus(on(pre))}},
 		{name: "a server loads 64 GiB of weights in 7 minutes", play: play{gpus: gpus(on(weights))}},
 		{name: "training: warm-up, evaluations, checkpoints", play: play{gpus: gpus(on(inPod("train-0", 7, program{start: quiet, used: training})), on(inPod("train-0", 8, program{start: quiet, used: training}))), lasts: 2 * time.Hour}},
+		{
+			name: "a program grows by 9 GiB, and so does its next run, after a restart of the exporter: no second page", pages: 1, within: 45 * time.Minute,
+			play: play{
+				gpus: gpus(on(runs(7, quiet), runs(8, quiet+run+pause))), lasts: 4 * time.Hour,
+				answers: func(at time.Duration) bool { return at < quiet+run+pause/2 || at >= quiet+run+pause*3/5 },
+			},
+		},
 		{name: "a cache that is given back every 10 minutes", gap: "its first rise, by 4 GiB a minute, cannot be told from a leak", play: play{gpus: gpus(on(inPod("train-0", 7, program{start: quiet, used: saw})))}},
 		{name: "a cache that fills to 64 GiB, slower and slower", play: play{gpus: gpus(on(inPod("llm-0", 7, program{start: quiet, used: filling})))}},
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 const (
@@ -161,14 +160,12 @@ func mismatch() error {
 	return &gpu.DriverError{Reason: gpu.ReasonMismatch, Err: errors.New("scripted")}
 }
 
-// namer names the programs, as the exporter does.
-var namer = lives.NewNamer([]byte("incidents incidents"))
-
 // inPod is a program in a pod; the programs of its image are known again by it.
 func inPod(pod string, pid uint32, p program) *program {
+	runs := gpu.Program{Name: "train.py", Image: "registry.example/ml/main@sha256:" + pod}
 	p.pid, p.owner = pid, gpu.Owner{
 		Process: "train.py", User: "app", Namespace: "ml", Pod: pod, Container: "main",
-		Lives: namer.ID(lives.Identity{Program: "train.py", Image: "registry.example/ml/main@sha256:" + pod}),
+		Runs: runs.Hash(nil),
 	}
 	return &p
 }

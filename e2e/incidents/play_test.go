@@ -20,7 +20,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // play is what happens on a node.
@@ -41,11 +40,11 @@ type exporter struct {
 	stop     func()
 }
 
-func startExporter(t *testing.T, d *driver, state string, book *lives.Book) *exporter {
+func startExporter(t *testing.T, d *driver, state string) *exporter {
 	t.Helper()
 	s, err := collector.NewSampler(d, collector.SamplerConfig{
 		SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcessMax: 64, ProcessMinAge: 10 * time.Second,
-		Groups: gpu.Groups, Detector: detector.DefaultConfig(), Lives: book, StateFile: state, StateInterval: 30 * time.Second,
+		Groups: gpu.Groups, Detector: detector.DefaultConfig(), StateFile: state, StateInterval: 30 * time.Second,
 		Logger: log.NewNopLogger(),
 	})
 	must(t, err)
@@ -101,14 +100,13 @@ func (p *play) follow(t *testing.T, prom *server, state string) {
 		}
 		d.cards = append(d.cards, c)
 	}
-	book := lives.NewBook()
 	var running *exporter
 	// A moment after the exporter's sample of that second, lest they race.
 	time.Sleep(100 * time.Millisecond)
 	for at := time.Duration(0); at < p.lasts; at += prom.every {
 		switch answers := p.answers == nil || p.answers(at); {
 		case answers && running == nil:
-			running = startExporter(t, d, state, book)
+			running = startExporter(t, d, state)
 			synctest.Wait()
 		case !answers && running != nil:
 			running.stop()

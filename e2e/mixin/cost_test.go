@@ -110,7 +110,7 @@ func moduleVersion(t *testing.T, path string) string {
 }
 
 // samplesOfMemory is how many samples one evaluation of the group gpu-memory may read for each node.
-const samplesOfMemory = 1300
+const samplesOfMemory = 1400
 
 // costPage returns the series of one node, which has leaks, GPU instances, pods and jobs.
 func costPage(t *testing.T) harness.Metrics {
@@ -187,7 +187,7 @@ func quiet(s *harness.Sample) bool {
 }
 
 // whileLeaking are the series that are there only while memory grows.
-var whileLeaking = regexp.MustCompile(`^gpu_(process_|workload_|mig_)?(leak_rate_bytes_per_second|fill_rate_bytes_per_second|leaked_bytes|leak_start_timestamp_seconds|seconds_to_full.*|leak_withheld_seconds)$`)
+var whileLeaking = regexp.MustCompile(`^gpu_(process_|workload_|mig_)?(leak_rate_bytes_per_second|oom_evidence|oom_rate_bytes_per_second|leaked_bytes|leak_start_timestamp_seconds|leak_withheld_seconds)$`)
 
 // metricsRead returns the names of all series that queries read.
 func metricsRead(queries []parser.Expr) map[string]bool {

@@ -80,6 +80,9 @@ func (e *evaluation) scrape(series map[string]float64, failed bool) {
 			v = math.Float64frombits(value.StaleNaN)
 		}
 		l := labels.FromStrings("__name__", name, "job", "gpu_leak_exporter", "instance", "node-1:9844", "gpu", "0", "uuid", "GPU-a")
+		if name == "gpu_oom_evidence" {
+			l = labels.NewBuilder(l).Set("evidence", "leak").Labels()
+		}
 		if _, err := app.Append(0, l, e.now.UnixMilli(), v); err != nil {
 			e.t.Fatal(err)
 		}
@@ -181,14 +184,10 @@ func TestMixinFailedScrapes(t *testing.T) {
 	}{
 		{
 			alert: "GPUOutOfMemoryPredicted", severity: "critical",
-			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 1800},
+			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 1800, "gpu_oom_evidence": 1},
 		}, {
 			alert: "GPUOutOfMemoryPredicted", severity: "warning",
-			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 36000},
-		}, {
-			alert: "GPUMemoryFillsUp", severity: "critical",
-			well: map[string]float64{"gpu_seconds_to_full": 7200, "gpu_seconds_to_full_upper": 9000},
-			ill:  map[string]float64{"gpu_seconds_to_full": 600, "gpu_seconds_to_full_upper": 900},
+			well: map[string]float64{"gpu_seconds_to_oom": math.Inf(1)}, ill: map[string]float64{"gpu_seconds_to_oom": 36000, "gpu_oom_evidence": 1},
 		}, {
 			alert: "GPUMemoryLeakDetected", severity: "warning",
 			well: map[string]float64{"gpu_leak_detected": 0}, ill: map[string]float64{"gpu_leak_detected": 1},
@@ -248,7 +247,7 @@ func TestMixinLostNode(t *testing.T) {
 	if keep <= 0 {
 		t.Fatal("the page has no keep_firing_for: a node that dies of its leak resolves it")
 	}
-	ill := map[string]float64{"gpu_seconds_to_oom": 60}
+	ill := map[string]float64{"gpu_seconds_to_oom": 60, "gpu_oom_evidence": 1}
 	e.until(wait-scrapeInterval, ill, false, rules.StatePending)
 	e.until(wait, ill, false, rules.StateFiring)
 	e.until(wait+back-scrapeInterval+keep, ill, true, rules.StateFiring)

@@ -91,8 +91,7 @@ type judged struct {
 	OOM    *float64 `json:"seconds_to_oom"`
 	Lower  *float64 `json:"seconds_to_oom_lower"`
 	Upper  *float64 `json:"seconds_to_oom_upper"`
-	Full   *float64 `json:"seconds_to_full"`
-	FullUp *float64 `json:"seconds_to_full_upper"`
+	By     *string  `json:"evidence"`
 	Reason *string  `json:"withheld"`
 	Wait   *float64 `json:"withheld_seconds"`
 	// Whether the tool says that an alert fires for it.
@@ -114,16 +113,15 @@ func (j *judged) append(app storage.Appender) error {
 		_, err := app.Append(0, labels.FromStrings(pairs...), j.Time.UnixMilli(), v)
 		return err
 	}
-	if !j.Judged {
-		return nil
+	values := map[string]float64{}
+	if j.Judged {
+		values["leak_detected"], values["seconds_to_oom"], values["seconds_to_oom_upper"] = 0, math.Inf(1), math.Inf(1)
 	}
-	values := map[string]float64{"leak_detected": 0, "seconds_to_oom": math.Inf(1)}
 	if j.Leak {
 		values["leak_detected"] = 1
 	}
 	for name, v := range map[string]*float64{
 		"leak_rate_bytes_per_second": j.Rate, "seconds_to_oom": j.OOM, "seconds_to_oom_lower": j.Lower, "seconds_to_oom_upper": j.Upper,
-		"seconds_to_full": j.Full, "seconds_to_full_upper": j.FullUp,
 	} {
 		if v != nil {
 			values[name] = *v
@@ -139,10 +137,10 @@ func (j *judged) append(app storage.Appender) error {
 			return err
 		}
 	}
-	if j.Full != nil {
-		return store("fill_rate_bytes_per_second", j.Slope)
+	if prefix == "gpu_" && j.By != nil {
+		return store("oom_evidence", 1, "evidence", *j.By)
 	}
-	return nil
+	return store("leak_slope_bytes_per_second", j.Slope, "window", "10m")
 }
 
 // told is when it was told of a growth, from its first byte on; 0 if never.

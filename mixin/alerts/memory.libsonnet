@@ -45,32 +45,38 @@
     ||| % { domain: lib.domain, owners: owners, rate: rate, largest: record },
   },
 
-  // What leaks.
-  local rate = 'gpu_owner:gpu_leak_rate_bytes_per_second:sum',
-  local culprit = 'gpu:gpu_leak_rate_bytes_per_second:culprit',
-  local leaking(scope) = lib.last(scope + 'leak_rate_bytes_per_second'),
-
-  // What fills a memory up, leak or not.
-  local slope = 'gpu_owner:gpu_fill_rate_bytes_per_second:sum',
-  local filler = 'gpu:gpu_fill_rate_bytes_per_second:largest',
-  local filling(scope) = lib.last(scope + 'fill_rate_bytes_per_second'),
-
-  local timeLeft = lib.both(function(scope) lib.least(scope + 'seconds_to_oom')),
+  // What foretells the end: the growth of what leaks, and the slope of what else takes part in it. All processes have
+  // the latter two: of these only the samples of now are read.
+  local rate = 'gpu_owner:gpu_oom_rate_bytes_per_second:sum',
+  local culprit = 'gpu:gpu_oom_rate_bytes_per_second:culprit',
+  local lastCulprit = '(%(of)s or on (%(domain)s) topk by (%(domain)s) (1, last_over_time(%(of)s[%(gap)s])))' % { of: culprit, domain: lib.domain, gap: config.scrapeGap },
+  local takesPart(scope) = '(%s or ignoring (window) (%s and ignoring (window) %s < +Inf))' % [
+    lib.last(scope + 'leak_rate_bytes_per_second'),
+    lib.select(scope + 'leak_slope_bytes_per_second', ['window="%s"' % config.shortestWindow]),
+    lib.select(scope + 'seconds_to_oom'),
+  ],
 
   // Most memory of a fleet has nothing to say. What several rules ask for, or a range is read of, is recorded once, of
   // the few series that have: each rule then reads only these.
   local recorded = {
-    // The memories that run out.
-    left: { record: 'gpu:gpu_seconds_to_oom:finite', expr: '(%s) < +Inf' % timeLeft },
-    // The memories that fill up. Growth that slows down may end before: its interval is open, and it is nobody's page.
-    full: {
-      record: 'gpu:gpu_seconds_to_full:finite',
-      expr: lib.both(function(scope) '(%s and %s < Inf)' % [lib.last(scope + 'seconds_to_full'), lib.last(scope + 'seconds_to_full_upper')]),
+    // The memories that run out, and by what evidence.
+    left: { record: 'gpu:gpu_seconds_to_oom:finite', expr: '(%s) < +Inf' % lib.both(function(scope) lib.least(scope + 'seconds_to_oom')) },
+    leak: { record: 'gpu:gpu_seconds_to_oom:leak', expr: foreseenBy('leak') },
+    // Growth that slows down may end before: its interval is open, and it is nobody's page.
+    filling: {
+      record: 'gpu:gpu_seconds_to_oom:filling',
+      expr: '%s and on (%s) (%s) < +Inf' % [foreseenBy('filling'), lib.domain, lib.both(function(scope) lib.last(scope + 'seconds_to_oom_upper'))],
     },
     // The processes and workloads that leak (1), or did while a ticket waits (0).
     process: leaked('process'),
     workload: leaked('workload'),
   },
+
+  local foreseenBy(evidence) = '%s and on (%s) (%s)' % [
+    recorded.left.record,
+    lib.domain,
+    lib.both(function(scope) lib.last(scope + 'oom_evidence', ['evidence="%s"' % evidence])),
+  ],
 
   // A process that is not seen while its node is not has not stopped to leak: 0 takes a memory that is judged.
   local leaked(of) = {
@@ -84,25 +90,24 @@
     ||| % { record: name, wait: config.forLeak, domain: lib.domain, memory: lib.both(function(scope) lib.last(scope + 'leak_detected')) },
   },
 
-  // One page for one leak, however many processes take part in it: the time left is
+  // One page for one memory, however many processes take part in it: the time left is
   // that of the GPU, and the page carries the owner of the largest contributor, so that
   // it can be routed. The pid is in the text: a label that moves from one worker to the
   // next would make a new page of each.
-  local outOfMemory(severity, seconds, within, clock, wait) = lib.lingering(pages[severity], lib.alert(
+  local outOfMemory(severity, left, within, clock, wait) = lib.lingering(pages[severity], lib.alert(
     'GPUOutOfMemoryPredicted',
     severity,
-    local condition = |||
-      (%(left)s < %(seconds)d)
+    |||
+      (%(left)s)
       * on (%(domain)s) group_left (%(owners)s) (0 * %(culprit)s + 1)
       or on (%(domain)s)
-      %(left)s < %(seconds)d
-    ||| % { left: recorded.left.record, seconds: seconds, domain: lib.domain, owners: owners, culprit: culprit };
-    if severity == 'critical' then '(\n%s)\nunless on (%s)\n%s\n' % [condition, lib.domain, fillingUp] else condition,
+      (%(left)s)
+    ||| % { left: left, domain: lib.domain, owners: owners, culprit: lastCulprit },
     wait,
     text.text([text.either(
       pages[severity],
       std.split(owners, ', '),
-      '%s runs out of memory within %s, at %s%s.' % [text.place, within, text.at(clock), '{{ with $labels.process }}: {{ . }} leaks{{ end }}'],
+      '%s runs out of memory within %s, at %s%s.' % [text.place, within, text.at(clock), '{{ with $labels.process }}: {{ . }} grows{{ end }}'],
       text.place + ' does not run out of memory for now.',
     )]),
     text.text([text.now(pages[severity], std.split(owners, ', '), text.place + ' does not run out of memory for now', std.join('', [
@@ -118,62 +123,9 @@
     ]))]),
   )),
 
-  // One memory is one page: whoever was told that it fills up is not told again that it leaks.
-  local fillingUp = 'ALERTS{alertname="GPUMemoryFillsUp", alertstate="firing", severity="critical"}',
-
   // The conditions of the alerts that say what has happened when they end.
   local pages = { critical: 'gpu:gpu_seconds_to_oom:page', warning: 'gpu:gpu_seconds_to_oom:ticket' },
-  local fullNow = 'gpu:gpu_seconds_to_full:page',
   local leaksNow = 'gpu:gpu_leak_detected:ticket',
-
-  // The other page for a memory: full within minutes, though nobody knows yet whether it
-  // leaks. Where the page of a leak came first, that one says more. A program that loads
-  // computes nothing meanwhile, and what it loads has an end.
-  local fillsUp = lib.lingering(fullNow, lib.alert(
-    'GPUMemoryFillsUp',
-    'critical',
-    |||
-      (
-        %(left)s
-        * on (%(domain)s) group_left (%(owners)s) (0 * %(filler)s + 1)
-        or on (%(domain)s)
-        %(left)s
-      ) < %(seconds)d
-      unless on (%(domain)s) (%(leaks)s < %(page)d unless on (%(domain)s) %(told)s)
-      unless on (%(domain)s) (%(loads)s)
-    ||| % {
-      left: recorded.full.record,
-      domain: lib.domain,
-      owners: owners,
-      filler: filler,
-      seconds: config.fillsUpSeconds,
-      leaks: recorded.left.record,
-      page: config.oomPageSeconds,
-      told: fillingUp,
-      loads: std.join(' or ', [
-        lib.last(scope + 'leak_withheld_seconds', ['reason="program_load"'])
-        for scope in ['gpu_', 'gpu_mig_', 'gpu_process_']
-      ]),
-    },
-    config.forFillsUp,
-    text.text([text.either(
-      fullNow,
-      std.split(owners, ', '),
-      'The memory of %s will be full within %d minutes, at %s{{ with $labels.process }}: {{ . }} grows{{ end }}.' % [text.place, config.fillsUpSeconds / 60, text.at()],
-      'The memory of ' + text.place + ' does not fill up any more.',
-    )]),
-    text.text([text.now(fullNow, std.split(owners, ', '), 'The memory of ' + text.place + ' does not fill up any more', std.join('', [
-      text.gpu,
-      ' is full in {{ $value | humanizeDuration }}, at ',
-      text.at(),
-      ', if its growth goes on',
-      text.fullInterval,
-      '. ',
-      text.filling,
-      text.withheld,
-      ' Save a checkpoint now: once the memory is full, the next allocation fails, in whichever process makes it. If a program fills its memory on purpose, see the runbook.',
-    ]))]),
-  )),
 
   local judged(scope) = lib.last(scope + 'leak_detected') + ' == 1',
 
@@ -351,7 +303,7 @@
     'warning',
     |||
       %(full)s
-      unless on (%(domain)s) ((%(left)s) < +Inf)
+      unless on (%(domain)s) %(leak)s
       unless on (%(domain)s) (
         sum by (%(domain)s) (
           max by (%(domain)s, pid) (%(process)s)
@@ -364,7 +316,7 @@
       )
     ||| % {
       full: noted.memory.record,
-      left: timeLeft,
+      leak: recorded.leak.record,
       domain: lib.domain,
       process: noted.used.record,
       pattern: noted.pattern.record,
@@ -446,17 +398,15 @@
         rules: std.flattenArrays([
           [
             recorded.left,
-            recorded.full,
+            recorded.leak,
+            recorded.filling,
             recorded.process,
             recorded.workload,
-            growing(rate, leaking('gpu_process_'), leaking('gpu_workload_')),
+            growing(rate, takesPart('gpu_process_'), takesPart('gpu_workload_')),
             largest(culprit, rate),
-            growing(slope, filling('gpu_process_'), filling('gpu_workload_')),
-            largest(filler, slope),
           ],
-          outOfMemory('critical', config.oomPageSeconds, 'the hour', '15:04', config.forOOM),
-          outOfMemory('warning', config.oomTicketSeconds, 'the day', 'Mon 15:04', config.forLeak),
-          fillsUp,
+          outOfMemory('critical', '%s < %d or %s < %d' % [recorded.leak.record, config.oomPageSeconds, recorded.filling.record, config.oomFillingSeconds], 'the hour', '15:04', config.forOOM),
+          outOfMemory('warning', '%s < %d' % [recorded.leak.record, config.oomTicketSeconds], 'the day', 'Mon 15:04', config.forLeak),
           leak,
         ]) + [
           workloadLeak,

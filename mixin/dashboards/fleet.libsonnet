@@ -173,11 +173,11 @@ local panel = import '../lib/panel.libsonnet';
   local histories = [
     panel.timeSeries(
       'Lowest time to out-of-memory by node',
-      'Of each node, the time left of the memory that is full first. Dashed: the hour and the day. Times over a week are left out. No line: nothing leaks.',
+      'Of each node, the time left of the memory that is full first. Dashed: the hour and the day. Times over a week are left out. No line: nothing leaks or fills.',
       'h',
       [target('min by (%s) (%s) / 3600 < 7 * 24' % [q.nodeBy, q.either('seconds_to_oom')], q.nodeLegend)],
     ) + panel.limits([[null, 'red'], [config.oomPageSeconds / 3600, 'orange'], [config.oomTicketSeconds / 3600, 'transparent']])
-    + panel.min(0) + panel.coarse + panel.noValue('Nothing leaks.'),
+    + panel.min(0) + panel.coarse + panel.noValue('Nothing leaks or fills.'),
     panel.timeSeries(
       'Leaking GPUs by model',
       'GPUs whose memory leaks, by their model. A GPU in MIG mode counts once for its instances.',

@@ -7,7 +7,6 @@ local panel = import '../lib/panel.libsonnet';
   _config+:: {
     oomPageSeconds: error 'must provide oomPageSeconds',
     oomTicketSeconds: error 'must provide oomTicketSeconds',
-    fillsUpSeconds: error 'must provide fillsUpSeconds',
     leakFrom: error 'must provide leakFrom',
     leakTo: error 'must provide leakTo',
     leakThreshold: error 'must provide leakThreshold',
@@ -25,7 +24,6 @@ local panel = import '../lib/panel.libsonnet';
   local now(suffix) = q.memory(suffix, ' @ $now'),
 
   local urgency = [[null, 'text'], [0, 'red'], [config.oomPageSeconds, 'orange'], [config.oomTicketSeconds, 'green']],
-  local fills = [[null, 'text'], [0, 'red'], [config.fillsUpSeconds, 'orange'], [config.oomPageSeconds, 'text']],
   local sureness = [[null, 'text'], [0, 'green'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
   // Nothing, where it is judged that nothing leaks; else what is not judged has no value.
   local growing = [[null, 'text'], [0, 'green'], [1, 'orange']],
@@ -44,11 +42,10 @@ local panel = import '../lib/panel.libsonnet';
   // What keeps growth from being called a leak, in the words of the page (cmd/internal/withheld).
   local reasons = {
     min_span: 'has only begun to grow',
-    load_ramp: 'may be a ramp of load',
-    program_load: 'may be a program that loads',
     program_begin: 'may be the start of a program',
     daily_load: 'may be a daily load',
     given_back: 'reached this height before and gave it back',
+    slowing: 'slows down, and would end before the memory is full',
   },
 
   local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),
@@ -62,7 +59,7 @@ local panel = import '../lib/panel.libsonnet';
   local summary = [
     panel.stat(
       'Time left',
-      'Until the memory is full, at the rate at which it leaks now: the headroom over the sum of the growth of what leaks, and sooner the less sure that is.',
+      'Until the memory is full, because it leaks or fills: the headroom over gpu_oom_rate_bytes_per_second. gpu_oom_evidence says which.',
       's',
       [instant(now('seconds_to_oom'))],
       urgency,
@@ -77,13 +74,6 @@ local panel = import '../lib/panel.libsonnet';
       ],
       urgency,
     ) + panel.decimals(1) + panel.withNames + never + panel.noValue('not judged'),
-    panel.stat(
-      'Full, if growth goes on',
-      'Until the memory is full if it goes on to grow as in the last minutes, be it a leak or not. There is none where the highest use has not grown for five minutes.',
-      's',
-      [instant(now('seconds_to_full'))],
-      fills,
-    ) + panel.decimals(1) + panel.noValue('not growing'),
     panel.stat(
       'Culprit',
       'What grows fastest: a process with its PID; or a pod or job as a whole; or no process, where the memory is that of the driver or of what has ended.',
@@ -484,7 +474,7 @@ local panel = import '../lib/panel.libsonnet';
         annotation('Ended while full', with('increase(gpu_process_exits_near_capacity_total{%(gpu)s}[$__rate_interval]) > 0'), 'A process ended while less than 5 % of the memory was free', 'purple', false),
       ] },
       panels: panel.grid([
-        { height: 4, panels: summary, widths: [4, 4, 4, 6, 6] },
+        { height: 4, panels: summary, widths: [6, 6, 6, 6] },
         { height: 3, panels: details },
         { height: 12, panels: [memory] },
         { title: 'Why' },

@@ -123,9 +123,15 @@ function(config) {
     ' by {{ $s.Value | humanize1024 }}B a minute{{ end }}.' +
     '{{ else }}No process accounts for the growth: it is memory of idle processes that become more, of the driver, of what has ended, or of a process that the exporter cannot see.{{ end }}',
 
-  // growing lists what leaks, filling what fills the memory up, leak or not.
-  growing: growers(function(scope) self.last(scope + 'leak_rate_bytes_per_second', '$memory')),
-  filling: growers(function(scope) self.last(scope + 'fill_rate_bytes_per_second', '$memory')),
+  // growing lists what leaks, and what else takes part in what fills the memory.
+  growing: growers(
+    function(scope)
+      '"(" %s " or ignoring (window) (" %s " and ignoring (window) " %s " < Inf))"' % [
+        self.last(scope + 'leak_rate_bytes_per_second', '$memory'),
+        self.last(scope + 'leak_slope_bytes_per_second', '$memory ", window=\\"%s\\""' % config.shortestWindow),
+        self.last(scope + 'seconds_to_oom', '$memory'),
+      ]
+  ),
 
   // holding lists who holds most of the memory of the GPU or GPU instance now, or of
   // the whole GPU ($gpu).
@@ -151,35 +157,6 @@ function(config) {
     self.soonest(
       'seconds_to_oom_lower',
       ' (90 % interval: {{ .Value | humanizeDuration }}' + self.soonest('seconds_to_oom_upper', ' to {{ .Value | humanizeDuration }}', ' or more') + ')'
-    ),
-
-  // fullInterval is that of the time until the memory is full.
-  fullInterval:
-    self.of(
-      'seconds_to_full_lower',
-      ' (90 % interval: {{ .Value | humanizeDuration }}' +
-      self.ask(
-        '"round(last_over_time(" $scope "seconds_to_full_upper{" $memory "}[%s])) < Inf"' % config.scrapeGap,
-        ' to {{ .Value | humanizeDuration }}'
-      ) + ')'
-    ),
-
-  // withheld says why the growth of the memory is not called a leak, as far as that is
-  // known.
-  withheld:
-    local because = [
-      ['min_span', 'it is young'],
-      ['load_ramp', 'it may be a ramp of load'],
-      ['program_begin', 'it began with its program'],
-      ['daily_load', 'it may be a daily load'],
-      ['given_back', 'this height was reached and given back before'],
-    ];
-    self.ask(
-      '"topk(1, round(last_over_time(" $scope "leak_withheld_seconds{" $memory "}[%s])))"' % config.scrapeGap,
-      ' It is not called a leak yet: ' +
-      std.join('', ['{{ if eq .Labels.reason "%s" }}%s, and {{ end }}' % b for b in because]) +
-      'it must last for another {{ .Value | humanizeDuration }}.',
-      self.ask('"last_over_time(" $scope "leak_detected{" $memory "}[%s]) == 0"' % config.scrapeGap, ' It is not called a leak.'),
     ),
 
   // inside says what of a process grows, as the allocator in it tells, and what that means: tensors, the

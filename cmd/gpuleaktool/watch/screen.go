@@ -109,13 +109,14 @@ var clearFrom = detector.DefaultConfig().ClearThreshold
 // judgement writes verdict, pattern, confidence and time left.
 func judgement(v *verdicts.Verdict) string {
 	word, remains := wording.Verdict(v, clearFrom), "-"
-	if !isJudged(v) {
+	if v == nil {
 		return word + "\t-\t-\t-"
 	}
 	if v.Seconds != nil {
 		remains = left(v.Seconds, v.Lower, v.Upper)
-	} else if v.Full != nil {
-		remains = left(v.Full, v.FullLower, v.FullUpper) + " if it goes on"
+		if !v.Leak {
+			remains += " if it goes on"
+		}
 	}
 	confidence := "-"
 	if v.Confidence != nil {

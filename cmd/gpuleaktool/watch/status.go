@@ -34,12 +34,11 @@ func (s Status) String() string { return [...]string{"well", "ticket", "page", "
 // urgency orders them: what is not known is worse than well, and hides nothing.
 func (s Status) urgency() int { return [...]int{Well: 0, Ticket: 2, Page: 3, Unknown: 1}[s] }
 
-// Thresholds are those of the mixin's alerts: a page when the memory is out within OOMPage, or full
-// within FillsUp though it is no leak yet; a ticket within OOMTicket, in seconds; and a ticket for
+// Thresholds are those of the mixin's tickets: for a leak that ends within OOMTicket, in seconds, and for
 // more than Held bytes that nobody will use again.
 type Thresholds struct {
-	OOMPage, OOMTicket, FillsUp float64
-	Held                        uint64
+	OOMTicket float64
+	Held      uint64
 }
 
 // Finding is one thing that somebody should know.
@@ -108,6 +107,7 @@ type domain struct {
 	name     string
 	instance string
 	memory   verdicts.Memory
+	page     bool
 	verdict  *verdicts.Verdict
 	device   *verdicts.Device
 }
@@ -116,14 +116,14 @@ type domain struct {
 func domainsOf(d *verdicts.Device) []domain {
 	name := gpuName(d)
 	if len(d.Instances) == 0 {
-		return []domain{{name: name, memory: d.Memory, verdict: d.Verdict, device: d}}
+		return []domain{{name: name, memory: d.Memory, page: d.Page, verdict: d.Verdict, device: d}}
 	}
 	var list []domain
 	for i := range d.Instances {
 		in := &d.Instances[i]
 		id := in.Labels["gpu_instance"]
 		list = append(list, domain{
-			name: fmt.Sprintf("%s, MIG %s (%s)", name, plain(id), plain(in.Labels["profile"])), instance: id, memory: in.Memory, verdict: in.Verdict, device: d,
+			name: fmt.Sprintf("%s, MIG %s (%s)", name, plain(id), plain(in.Labels["profile"])), instance: id, memory: in.Memory, page: in.Page, verdict: in.Verdict, device: d,
 		})
 	}
 	return list
@@ -168,15 +168,11 @@ func unjudgedOf(d *verdicts.Device) (n int) {
 func (m *domain) findings(t Thresholds) []Finding {
 	v := m.verdict
 	list := m.held(t.Held)
-	if !isJudged(v) {
-		return list
-	}
 	switch {
-	case v.Seconds != nil && *v.Seconds < t.OOMPage:
+	case m.page && v != nil && v.Seconds != nil:
 		list = append(list, Finding{Page, m.end("runs out of memory in "+left(v.Seconds, v.Lower, v.Upper)) + m.grows(), *v.Seconds})
-	case v.Full != nil && *v.Full < t.FillsUp && v.FullUpper != nil && !m.loads():
-		list = append(list, Finding{Page, m.end("is full in "+left(v.Full, v.FullLower, v.FullUpper)+" if its growth goes on") + m.grows(), *v.Full})
-	case v.Seconds != nil && *v.Seconds < t.OOMTicket:
+	case !isJudged(v):
+	case v.Leak && v.Seconds != nil && *v.Seconds < t.OOMTicket:
 		list = append(list, Finding{Ticket, m.end("runs out of memory in "+left(v.Seconds, v.Lower, v.Upper)) + m.grows(), *v.Seconds})
 	case v.Leak:
 		list = append(list, Finding{Status: Ticket, Text: m.end("leaks") + m.grows()})
@@ -184,15 +180,6 @@ func (m *domain) findings(t Thresholds) []Finding {
 		list = append(list, m.leaks()...)
 	}
 	return list
-}
-
-// loads reports whether a program loads, which ends before the memory is full. Nor is growth a page whose
-// interval is open: it may end, too.
-func (m *domain) loads() bool {
-	loads := func(v *verdicts.Verdict) bool { return v != nil && v.Withheld != nil && *v.Withheld == "program_load" }
-	return loads(m.verdict) || slices.ContainsFunc(m.device.Processes, func(p verdicts.Process) bool {
-		return p.Labels["gpu_instance"] == m.instance && loads(p.Verdict)
-	})
 }
 
 func (m *domain) end(what string) string { return m.name + " " + what }

@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "rewrite testdata/screen.txt")
 
 // mixin are the thresholds of the shipped alerts.
-var mixin = Thresholds{OOMPage: 3600, OOMTicket: 86400, FillsUp: 900, Held: 512 << 20}
+var mixin = Thresholds{OOMTicket: 86400, Held: 512 << 20}
 
 // recorded is an answer of the exporter: its own golden file.
 func recorded(t testing.TB) []byte {
@@ -110,24 +110,22 @@ func TestFindings(t *testing.T) {
 		want   Status
 		text   string
 	}{
-		"well":           {func(*verdicts.Data, *verdicts.Device) {}, Well, ""},
-		"out in an hour": {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Leak, d.Verdict.Seconds = true, number(3599) }, Page, "GPU 0 runs out of memory in 59 min."},
-		"out in a day":   {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Leak, d.Verdict.Seconds = true, number(3600) }, Ticket, "GPU 0 runs out of memory in 1 h."},
+		"well": {func(*verdicts.Data, *verdicts.Device) {}, Well, ""},
+		"out in an hour": {func(_ *verdicts.Data, d *verdicts.Device) {
+			d.Page, d.Verdict.Leak, d.Verdict.Seconds = true, true, number(3599)
+		}, Page, "GPU 0 runs out of memory in 59 min."},
+		"out in a day": {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Leak, d.Verdict.Seconds = true, number(3600) }, Ticket, "GPU 0 runs out of memory in 1 h."},
 		"named": {func(_ *verdicts.Data, d *verdicts.Device) {
-			d.Verdict.Leak, d.Verdict.Seconds, d.Verdict.Lower, d.Verdict.Upper = true, number(600), number(300), number(900)
+			d.Page, d.Verdict.Leak, d.Verdict.Seconds, d.Verdict.Lower, d.Verdict.Upper = true, true, number(600), number(300), number(900)
 			d.Processes[0].Share, d.Processes[0].User, d.Processes[0].Verdict.Rate = number(1), "alice", number(1<<20)
 			d.Processes[0].Labels["namespace"], d.Processes[0].Labels["pod"] = "ml", "train-0"
 		}, Page, "GPU 0 runs out of memory in 10 min (5 min to 15 min): train.py (pid 7, pod ml/train-0, user alice) grows by 60.0 MiB/min."},
 		"a leak for weeks": {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Leak, d.Verdict.Seconds = true, number(1e6) }, Ticket, "GPU 0 leaks."},
 		"no leak yet": {func(_ *verdicts.Data, d *verdicts.Device) {
-			d.Verdict.Full, d.Verdict.FullLower, d.Verdict.FullUpper = number(899), number(60), number(1000)
-		}, Page, "GPU 0 is full in 14 min (1 min to 16 min) if its growth goes on."},
+			d.Page, d.Verdict.Judged, d.Verdict.Seconds, d.Verdict.Lower, d.Verdict.Upper = true, false, number(899), number(60), number(1000)
+		}, Page, "GPU 0 runs out of memory in 14 min (1 min to 16 min)."},
 		"may end before": {func(_ *verdicts.Data, d *verdicts.Device) {
-			d.Verdict.Full, d.Verdict.FullLower = number(899), number(60)
-		}, Well, ""},
-		"a program loads": {func(_ *verdicts.Data, d *verdicts.Device) {
-			why := "program_load"
-			d.Verdict.Full, d.Verdict.FullUpper, d.Processes[0].Verdict.Withheld = number(500), number(600), &why
+			d.Verdict.Seconds, d.Verdict.Lower = number(899), number(60)
 		}, Well, ""},
 		"a small zombie": {func(_ *verdicts.Data, d *verdicts.Device) {
 			*d.Processes[0].Used, d.Processes[0].Verdict.Pattern = 512<<20, "zombie"
@@ -141,7 +139,6 @@ func TestFindings(t *testing.T) {
 		"a GPU without a driver": {func(d *verdicts.Data, _ *verdicts.Device) {
 			d.Devices, d.Driver = nil, verdicts.Driver{Reason: "library_not_found", PCIDevices: new(1)}
 		}, Page, "The driver does not answer (library_not_found): libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere."},
-		"full later":      {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Full = number(900) }, Well, ""},
 		"muted":           {func(_ *verdicts.Data, d *verdicts.Device) { *d.Verdict = verdicts.Verdict{Muted: true} }, Well, ""},
 		"not judged":      {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict.Judged = false }, Unknown, "1 memory is not judged yet."},
 		"no frame":        {func(_ *verdicts.Data, d *verdicts.Device) { d.Verdict = nil }, Unknown, "1 memory is not judged yet."},
@@ -161,7 +158,7 @@ func TestFindings(t *testing.T) {
 		"a slice": {func(_ *verdicts.Data, d *verdicts.Device) {
 			*d.Verdict = verdicts.Verdict{}
 			d.Instances = []verdicts.Instance{{
-				Labels: map[string]string{"gpu_instance": "3", "profile": "2g.20gb"}, Domain: verdicts.Domain{Verdict: &verdicts.Verdict{Judged: true, Leak: true, Seconds: number(60)}},
+				Labels: map[string]string{"gpu_instance": "3", "profile": "2g.20gb"}, Domain: verdicts.Domain{Page: true, Verdict: &verdicts.Verdict{Judged: true, Leak: true, Seconds: number(60)}},
 			}}
 		}, Page, "GPU 0, MIG 3 (2g.20gb) runs out of memory in 1 min."},
 	} {

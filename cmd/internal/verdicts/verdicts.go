@@ -51,6 +51,9 @@ type (
 	Domain struct {
 		Attributed bool     `json:"attributed"`
 		Headroom   *float64 `json:"oom_headroom_bytes"`
+		Evidence   *string  `json:"evidence"`
+		Rate       *float64 `json:"oom_rate_bytes_per_second"`
+		Page       bool     `json:"page"`
 		Verdict    *Verdict `json:"verdict"`
 	}
 	// Instance is a GPU instance of a GPU in MIG mode.
@@ -95,9 +98,6 @@ type (
 		Seconds    *float64   `json:"seconds_to_oom"`
 		Lower      *float64   `json:"seconds_to_oom_lower"`
 		Upper      *float64   `json:"seconds_to_oom_upper"`
-		Full       *float64   `json:"seconds_to_full"`
-		FullLower  *float64   `json:"seconds_to_full_lower"`
-		FullUpper  *float64   `json:"seconds_to_full_upper"`
 		Withheld   *string    `json:"withheld"`
 		WithheldS  *float64   `json:"withheld_seconds"`
 		Trough     *float64   `json:"memory_trough_bytes"`

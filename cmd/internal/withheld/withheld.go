@@ -16,11 +16,10 @@ import (
 // words are those of the dashboard, too: a test compares them.
 var words = map[detector.Withheld]string{
 	detector.WithheldMinSpan:      "has only begun to grow",
-	detector.WithheldLoadRamp:     "may be a ramp of load",
-	detector.WithheldProgramLoad:  "may be a program that loads",
 	detector.WithheldProgramBegin: "may be the start of a program",
 	detector.WithheldDailyLoad:    "may be a daily load",
-	detector.WithheldPriorLives:   "reached this height before and gave it back",
+	detector.WithheldGivenBack:    "reached this height before and gave it back",
+	detector.WithheldSlowing:      "slows down, and would end before the memory is full",
 }
 
 // Words returns the reason in words. One that has none is written as its label; "" for
@@ -44,10 +43,10 @@ func WordsOf(label string) string {
 
 // Phrase returns what can be said of growth behind "it": the reason, and how much longer it must last to be
 // called a leak, such as "may be the start of a program, and must grow for another 35 min". It is "" for
-// detector.WithheldNone.
+// detector.WithheldNone. What slows down need not last: it would end.
 func Phrase(why detector.Withheld, more time.Duration) string {
-	if why == detector.WithheldNone {
-		return ""
+	if why == detector.WithheldNone || why == detector.WithheldSlowing {
+		return Words(why)
 	}
 	return Sentence(Words(why), more)
 }

@@ -23,6 +23,7 @@ func TestPhrase(t *testing.T) {
 		{detector.WithheldNone, time.Hour, ""},
 		{detector.WithheldMinSpan, 50 * time.Second, "has only begun to grow, and must grow for another 50 s"},
 		{detector.WithheldProgramBegin, 34*time.Minute + time.Second, "may be the start of a program, and must grow for another 35 min"},
+		{detector.WithheldSlowing, 0, "slows down, and would end before the memory is full"},
 		{detector.WithheldDailyLoad, 9 * time.Hour, "may be a daily load, and must grow for another 9 h"},
 	} {
 		if got := Phrase(c.why, c.more); got != c.want {
@@ -72,12 +73,8 @@ func TestDashboardSaysTheSame(t *testing.T) {
 		t.Fatal("the dashboard is no JSON")
 	}
 	for _, why := range reasons() {
-		label := why.String()
-		if why == detector.WithheldPriorLives {
-			label = "given_back" // the detector is to call it so
-		}
 		// The name of a series is replaced by its words.
-		shown := regexp.MustCompile(`"options": "` + label + `"\s*},\s*"properties": \[\s*{\s*"id": "displayName",\s*"value": "([^"]*)"`).FindSubmatch(text)
+		shown := regexp.MustCompile(`"options": "` + why.String() + `"\s*},\s*"properties": \[\s*{\s*"id": "displayName",\s*"value": "([^"]*)"`).FindSubmatch(text)
 		if shown == nil {
 			t.Errorf("%s: the dashboard has no words", why)
 		} else if got := string(shown[1]); got != Words(why) {

@@ -16,7 +16,7 @@ func TestVerdict(t *testing.T) {
 		NotJudged: {},
 		Muted:     {Muted: true},
 		Leaks:     {Judged: true, Leak: true, Confidence: new(0.9)},
-		NoLeakYet: {Judged: true, Withheld: new("load_ramp"), Confidence: new(0.6)},
+		NoLeakYet: {Judged: true, Withheld: new("program_begin"), Confidence: new(0.6)},
 		NotSure:   {Judged: true, Confidence: new(0.4)},
 		NoLeak:    {Judged: true, Confidence: new(0.39)},
 	} {

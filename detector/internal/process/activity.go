@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -92,11 +91,6 @@ func (a *Activity) Note(t, interval time.Duration, allowance float64, sm, cpu st
 		a.Lost = t
 	}
 	a.Known, a.CPU, a.Blind = t, cpu.V, !sm.OK
-}
-
-// Rested reports whether it has computed, but not in the last series.IdleAfter.
-func (a *Activity) Rested(t time.Duration) bool {
-	return a.Computed > 0 && t-a.Computed >= series.IdleAfter
 }
 
 // Allowance returns how much processor time at once is no work: the heartbeat of

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -122,18 +121,6 @@ func TestSeldomSeen(t *testing.T) {
 	}
 	if a.Quiet != start || a.Started != start+20*time.Minute {
 		t.Errorf("%+v", a)
-	}
-}
-
-func TestRested(t *testing.T) {
-	for _, c := range []struct {
-		computed time.Duration
-		want     bool
-	}{{0, false}, {start, true}, {start + 1, false}} {
-		a := Activity{Computed: c.computed}
-		if got := a.Rested(start + series.IdleAfter); got != c.want {
-			t.Errorf("computed at %s: %t", c.computed, got)
-		}
 	}
 }
 

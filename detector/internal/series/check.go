@@ -27,21 +27,23 @@ func (e *Scale) Check(last time.Duration) bool {
 		}
 	}
 	return e.Width > 0 && e.Least >= 1 && e.N >= 0 && e.N < math.MaxInt32 && e.Min >= 0 && e.Closed >= 0 && e.Closed < math.MaxInt64/2 &&
-		int64(e.Troughs.Len()) == min(e.Closed, scaleBlocks) && e.Given >= 0 && e.Run.Ups >= 0 &&
-		e.Bet.Wealth >= 0 && e.Bet.Wealth <= mostWealth && e.Bet.Runs >= 0 && e.Bet.Runs < math.MaxInt64/2
+		int64(e.Troughs.Len()) == min(e.Closed, scaleBlocks) && e.Given >= 0 && e.Run.Ups >= 0
 }
 
 // Check reports whether the growth can be one.
 func (g *Growth) Check(time.Duration) bool {
 	return g.Levels >= 0 && g.Steady >= 0 && g.Steady <= scaleBlocks && g.Reason < numWithheld &&
 		g.Rate >= -stat.MaxBytes && g.Rate <= stat.MaxBytes &&
-		share(g.Pace) && share(g.Form) && share(g.Kept) && share(g.Waited) && share(g.Flat)
+		g.ToCome >= 0 && g.ToCome <= stat.MaxBytes && share(g.Pace) && share(g.Form) && share(g.Kept) && share(g.Waited) && share(g.Flat)
 }
 
 // Check reports whether the cycles can be some.
 func (c *Cycles) Check(time.Duration) bool {
 	return c.Size >= 0 && c.Length >= 0 && c.N >= 0 && c.Ended.V >= 0
 }
+
+// Check reports whether the steps can be some.
+func (s *Steps) Check(time.Duration) bool { return s.N >= 0 && s.N <= countedSteps }
 
 // Check reports whether the leak can be one.
 func (l *Leak) Check(last time.Duration) bool {

@@ -40,15 +40,17 @@ type Config struct {
 	// that was already growing when it was first seen. Growth that has lasted five times as long as the
 	// time that is left, and 20 minutes, need not last for it.
 	SettleTime time.Duration
-	// FalseAlarm is the probability (0 to 0.5) that a series without a trend ever
-	// passes for one with a trend, however long it is watched.
-	FalseAlarm float64
 	// ZombieAfter is how long a process must have computed nothing before its
 	// memory can be a zombie's, and UnreleasedAfter how long memory must stay after
 	// its process ended to be unreleased. MinZombie and MinUnreleased are the
 	// least such memory in bytes.
 	ZombieAfter, UnreleasedAfter time.Duration
 	MinZombie, MinUnreleased     float64
+	// PageWithin is how soon a leak must fill the memory for somebody to be woken, and FillsWithin the same for growth
+	// that nobody knows to be a leak.
+	PageWithin, FillsWithin time.Duration
+	// Without are mechanisms that are left out, for a benchmark alone.
+	Without Mechanism
 	// Mute switches the judgement off: statistics alone are given.
 	Mute bool
 	// SpikeHeight is the least rise in bytes that can be a spike; SpikeRatio is
@@ -69,7 +71,8 @@ func DefaultConfig() Config {
 		MinGrowth:      16 << 20,
 		MinSpan:        6 * time.Minute,
 		SettleTime:     time.Hour,
-		FalseAlarm:     0.4,
+		PageWithin:     time.Hour,
+		FillsWithin:    15 * time.Minute,
 
 		ZombieAfter:     10 * time.Minute,
 		UnreleasedAfter: time.Minute,
@@ -109,8 +112,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("minimum span %s is not in (0, %s]", c.MinSpan, MaxWindow)
 	case c.SettleTime < 0 || c.SettleTime > MaxWindow:
 		return fmt.Errorf("settle time %s is not in [0, %s]", c.SettleTime, MaxWindow)
-	case !(c.FalseAlarm > 0 && c.FalseAlarm <= 0.5):
-		return fmt.Errorf("false alarm probability %g is not in (0, 0.5]", c.FalseAlarm)
+	case c.PageWithin < 0 || c.PageWithin > MaxWindow:
+		return fmt.Errorf("page within %s is not in [0, %s]", c.PageWithin, MaxWindow)
+	case c.FillsWithin < 0 || c.FillsWithin > MaxWindow:
+		return fmt.Errorf("fills within %s is not in [0, %s]", c.FillsWithin, MaxWindow)
 	case c.ZombieAfter <= 0:
 		return errors.New("time until a zombie must be above 0")
 	case c.UnreleasedAfter <= 0:

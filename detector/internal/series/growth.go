@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -55,12 +54,27 @@ type Growth struct {
 	// Reason what it may be until then.
 	Waited float64
 	Lasted time.Duration
+	// ToCome is what the growth still brings if it goes on to slow down, in bytes; MaxBytes where it does not.
+	ToCome float64
 	Need   time.Duration
 	Reason Withheld
 }
 
 // confidence is that of the weakest respect.
 func (g *Growth) confidence() float64 { return min(g.Form, g.Kept, g.Waited) }
+
+// slows reports whether growth slows down so that it ends before the memory is full: the best scale shows it, or a wider one.
+func (s *Series) slows() bool {
+	if !s.cfg.With(Slowing) || s.Capacity == 0 {
+		return false
+	}
+	for i := range s.Growths[s.Leak.Best:] {
+		if g := &s.Growths[int(s.Leak.Best)+i]; g.Levels > 0 && g.ToCome < float64(max(0, s.Left)) {
+			return true
+		}
+	}
+	return false
+}
 
 // judge looks for growth that goes on in the troughs of scale i, and notes it in place: the table of
 // reasons would put it on the heap.
@@ -84,14 +98,15 @@ func (s *Series) judge(i int) *Growth {
 		Flat: 1 - stat.Clamp(float64(levels-1)*float64(e.Width)/float64(moving+e.Width)),
 		Step: max(0, float64(last.V-first.V)) / float64(levels-1),
 	}
-	steady := steadiest(pts, s.below(pts), e.Width, s.cfg.MinSpan, g)
-	g.Kept = 1
+	steady := steadiest(pts, s.below(pts), e.Width, s.cfg, g)
 	g.Steady = len(steady)
+	g.ToCome = min(stat.Slows(steady), stat.MaxBytes) // a state holds no infinity
 	g.Rate = float64(last.V-steady[0].V) / max((last.At-steady[0].At).Seconds(), 1)
 	if g.SteadyBase = g.Base; len(steady) < len(pts) {
 		g.SteadyBase = steady[0].V // what was left out, such as a load, led there
 	}
-	if !ablate.Off(ablate.GiveBacks) {
+	g.Kept = 1
+	if s.cfg.With(GiveBacks) {
 		g.Kept = 0.25 + 0.75*stat.Clamp((float64(g.Retained)/max(s.given(i), 1)-1)/(safely-1))
 	}
 	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
@@ -143,7 +158,7 @@ func (s *Series) below(pts []stat.Point) int {
 // is what the first troughs show that are below what earlier lives held, however many those are.
 // Growth that goes on at the pace at which it began is a leak's, and that of a warm-up or a cache
 // that fills slows down.
-func steadiest(pts []stat.Point, below int, width, least time.Duration, g *Growth) []stat.Point {
+func steadiest(pts []stat.Point, below int, width time.Duration, cfg *Config, g *Growth) []stat.Point {
 	best := pts
 	if len(pts) < 4 {
 		g.Pace, g.Form = 1, 1
@@ -151,18 +166,18 @@ func steadiest(pts []stat.Point, below int, width, least time.Duration, g *Growt
 	}
 	for _, left := range [...]int{0, len(pts) / 8, 2 * len(pts) / 8, 3 * len(pts) / 8, 4 * len(pts) / 8, below} {
 		rest := pts[left:]
-		if left > 0 && (ablate.Off(ablate.LoadLeftOut) || len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < least) {
+		if left > 0 && (len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < cfg.MinSpan) {
 			break
 		}
 		pace := keeping(rest, slowed, held)
 		form := 1.0
-		if !ablate.Off(ablate.Pace) {
-			form = min(form, pace)
+		if cfg.With(Pace) {
+			form = pace
 		}
-		if !ablate.Off(ablate.Evenness) {
+		if cfg.With(Evenness) {
 			form = min(form, evenness(rest))
 		}
-		if !ablate.Off(ablate.Spread) {
+		if cfg.With(Spread) {
 			form = min(form, spread(rest, width))
 		}
 		if g.Pace = max(g.Pace, pace); form > g.Form {

@@ -150,7 +150,7 @@ func TestSteadiestPartIsFound(t *testing.T) {
 	} {
 		var g Growth
 		pts := troughs(c.levels)
-		got := steadiest(pts, 0, narrowest, c.least, &g)
+		got := steadiest(pts, 0, narrowest, &Config{MinSpan: c.least}, &g)
 		if math.Abs(g.Form-c.form) > 1e-9 || c.form > 0 && g.Pace != c.pace || len(got) < c.points[0] || len(got) > c.points[1] {
 			t.Errorf("%s: pace %g, form %g over %d troughs; want %+v", c.name, g.Pace, g.Form, len(got), c)
 		}
@@ -182,7 +182,7 @@ func TestSteadyGrowthAboveEarlierLives(t *testing.T) {
 		s := told(defaults())
 		s.Prior = c.prior
 		var g Growth
-		if got := steadiest(pts, s.below(pts), narrowest, c.least, &g); len(got) != c.troughs || g.Form != c.form {
+		if got := steadiest(pts, s.below(pts), narrowest, &Config{MinSpan: c.least}, &g); len(got) != c.troughs || g.Form != c.form {
 			t.Errorf("%s: form %g over %d troughs", c.name, g.Form, len(got))
 		}
 	}

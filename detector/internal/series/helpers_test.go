@@ -74,8 +74,8 @@ func (e *Scale) alter(i int, v stat.Bytes) {
 	e.Troughs = pointsOf(pts...)
 }
 
-// told returns a series of five hours at 20 of 80 GiB that has computed all the time, whose bets are
-// won, and to which a test tells the rest.
+// told returns a series of five hours at 20 of 80 GiB that has computed all the time, and to which a test
+// tells the rest.
 func told(cfg *Config) *Series {
 	s := New(cfg)
 	s.First, s.Began, s.WorkedAt = start, start, start
@@ -83,7 +83,7 @@ func told(cfg *Config) *Series {
 	s.BusyAt, s.Used, s.Capacity, s.Left = s.Last, 20*gib, total, total-20*gib
 	for i := range s.Scales {
 		e := &s.Scales[i]
-		e.Closed, e.Level, e.Bet.Wealth = 1000, s.Used, mostWealth
+		e.Closed, e.Level = 1000, s.Used
 		e.Troughs = pointsOf(stat.Point{At: s.Last, V: s.Used})
 	}
 	return s

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -64,9 +63,7 @@ type Scale struct {
 	MovedBlock int64         // how many blocks were closed then
 	Moves      int64         // so far
 
-	Run  Run
-	Anew int // blocks until growth is counted from
-	Bet  Bet
+	Run Run
 	// Given is the largest gradual rise that was given back, decaying.
 	Given float64
 }
@@ -124,24 +121,18 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 	e.Given -= e.Given * forgetting
 	r, change := &e.Run, p.V-e.Level
 	moved := change >= quantum || -change >= quantum
-	anew := e.Anew == 1
-	e.Anew = max(0, e.Anew-1)
 	switch {
-	case anew:
-		e.begin(p)
-		moved = true
 	case e.Closed == 1:
 		e.begin(p)
 		moved = true
 	case moved:
 		e.Moves++
-		e.Bet.move(change > 0)
 		if change > 0 {
 			r.up(p)
 		} else {
 			e.fall(p, full)
 		}
-	case !ablate.Off(ablate.Pause) && (r.Ups > 0 || r.Falling) && e.Closed-e.MovedBlock >= pauseBlocks:
+	case (r.Ups > 0 || r.Falling) && e.Closed-e.MovedBlock >= pauseBlocks:
 		e.begin(stat.Point{At: p.At, V: e.Level})
 	case r.Ups == 0:
 		r.LowAt = p.At // still as low
@@ -154,7 +145,6 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 
 // begin starts a run at p.
 func (e *Scale) begin(p stat.Point) {
-	e.Bet.begin()
 	e.Run = Run{Low: p.V, High: p.V, LowAt: p.At}
 }
 
@@ -174,7 +164,7 @@ func (r *Run) up(p stat.Point) {
 // What leaks cannot be flushed: where next to nothing of the rise stays, it was no leak.
 func (e *Scale) fall(p stat.Point, full *Fullness) {
 	r := &e.Run
-	flushed := !ablate.Off(ablate.Flush) && full.Until > 0 && p.At-full.Until <= fullBefore+e.Width && full.Lately > r.LowAt &&
+	flushed := full.Until > 0 && p.At-full.Until <= fullBefore+e.Width && full.Lately > r.LowAt &&
 		float64(p.V-r.Low) >= retrace*float64(r.High-r.Low)
 	if height, levels := e.above(p.V); levels >= toothMoves && !flushed {
 		e.Given = max(e.Given, float64(height))

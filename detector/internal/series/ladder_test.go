@@ -189,36 +189,35 @@ func TestRuns(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		levels  []float64
-		runs    int64
 		falling bool
 		low     float64
 		lowAt   int // block
 		high    float64
 		ups     int
 	}{
-		{"flat", flat(5, 100), 1, false, 100, 5, 100, 0},
-		{"it grows", grown, 1, false, 100, 1, 200, 10},
-		{"it begins where it was low last", join(flat(5, 100), ramp(5, 110, 10)), 1, false, 100, 5, 150, 5},
-		{"it gives back no more than it may", join(grown, mibs(200-share)), 1, false, 100, 1, 200, 10},
-		{"and goes on", join(grown, mibs(200-share, 210)), 1, false, 100, 1, 210, 11},
-		{"what regains less than its top is no new one", join(grown, mibs(180, 190)), 1, false, 100, 1, 200, 11},
-		{"it gives back more", join(grown, mibs(199-share)), 2, true, 199 - share, 12, 200, 0},
-		{"it falls on", join(grown, mibs(170, 150, 120)), 2, true, 120, 14, 200, 0},
-		{"it falls on and stays", join(grown, mibs(170, 150, 120, 120, 121)), 2, true, 120, 16, 200, 0},
-		{"too little is regained for a fall to end", join(grown, mibs(100, 99+share)), 2, true, 100, 12, 200, 1},
-		{"enough is", join(grown, mibs(100, 100+share)), 2, false, 100, 12, 100 + share, 1},
-		{"in several moves", join(grown, mibs(100, 110, 120, 100+share+5)), 2, false, 100, 12, 105 + share, 3},
-		{"a lower one begins it anew", join(grown, mibs(120, 130, 100, 110)), 2, true, 100, 14, 200, 1},
-		{"it pauses", join(grown, flat(pauseBlocks-1, 200)), 1, false, 100, 1, 200, 10},
-		{"it has stopped", join(grown, flat(pauseBlocks, 200)), 2, false, 200, 11 + pauseBlocks, 200, 0},
-		{"a fall has stopped", join(grown, flat(pauseBlocks+1, 120)), 3, false, 120, 12 + pauseBlocks, 120, 0},
-		{"it begins anew after a pause", join(grown, flat(pauseBlocks, 200), ramp(3, 210, 10)), 2, false, 200, 11 + pauseBlocks, 230, 3},
-		{"after a long rest the low is the last of it", join(grown, flat(3*pauseBlocks, 200), mibs(210)), 2, false, 200, 11 + 3*pauseBlocks, 210, 1},
+		{"flat", flat(5, 100), false, 100, 5, 100, 0},
+		{"it grows", grown, false, 100, 1, 200, 10},
+		{"it begins where it was low last", join(flat(5, 100), ramp(5, 110, 10)), false, 100, 5, 150, 5},
+		{"it gives back no more than it may", join(grown, mibs(200-share)), false, 100, 1, 200, 10},
+		{"and goes on", join(grown, mibs(200-share, 210)), false, 100, 1, 210, 11},
+		{"what regains less than its top is no new one", join(grown, mibs(180, 190)), false, 100, 1, 200, 11},
+		{"it gives back more", join(grown, mibs(199-share)), true, 199 - share, 12, 200, 0},
+		{"it falls on", join(grown, mibs(170, 150, 120)), true, 120, 14, 200, 0},
+		{"it falls on and stays", join(grown, mibs(170, 150, 120, 120, 121)), true, 120, 16, 200, 0},
+		{"too little is regained for a fall to end", join(grown, mibs(100, 99+share)), true, 100, 12, 200, 1},
+		{"enough is", join(grown, mibs(100, 100+share)), false, 100, 12, 100 + share, 1},
+		{"in several moves", join(grown, mibs(100, 110, 120, 100+share+5)), false, 100, 12, 105 + share, 3},
+		{"a lower one begins it anew", join(grown, mibs(120, 130, 100, 110)), true, 100, 14, 200, 1},
+		{"it pauses", join(grown, flat(pauseBlocks-1, 200)), false, 100, 1, 200, 10},
+		{"it has stopped", join(grown, flat(pauseBlocks, 200)), false, 200, 11 + pauseBlocks, 200, 0},
+		{"a fall has stopped", join(grown, flat(pauseBlocks+1, 120)), false, 120, 12 + pauseBlocks, 120, 0},
+		{"it begins anew after a pause", join(grown, flat(pauseBlocks, 200), ramp(3, 210, 10)), false, 200, 11 + pauseBlocks, 230, 3},
+		{"after a long rest the low is the last of it", join(grown, flat(3*pauseBlocks, 200), mibs(210)), false, 200, 11 + 3*pauseBlocks, 210, 1},
 	} {
 		e := climbing(c.levels, &Fullness{})
 		want := Run{Falling: c.falling, Low: inMiB(c.low), High: inMiB(c.high), LowAt: block(c.lowAt), Ups: c.ups}
-		if e.Run != want || e.Bet.Runs != c.runs {
-			t.Errorf("%s: %d runs, %+v; want %d, %+v", c.name, e.Bet.Runs, e.Run, c.runs, want)
+		if e.Run != want {
+			t.Errorf("%s: %+v; want %+v", c.name, e.Run, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@
 package series
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -62,40 +61,6 @@ func (s *Series) Lived() (l LifeGrowth, grew bool) {
 		}
 	}
 	return l, false
-}
-
-// Grew is the growth to a new height that went on until the end of a series. The zero Grew is none.
-type Grew struct {
-	Rate, Error float64 // bytes per second, and the standard error of that
-	Is          bool
-}
-
-// Grew returns how the series grows now, at the narrowest scale that holds all of it, or the widest one.
-func (s *Series) Grew() (g Grew) {
-	at := numScales - 1
-	for i := range s.Scales {
-		if e := &s.Scales[i]; e.Troughs.Len() > 0 && e.whole() {
-			at = i
-			break
-		}
-	}
-	e := &s.Scales[at]
-	var in room
-	pts := e.points(&in)
-	if len(pts) < lifePoints || e.Run.Falling || float64(e.Level-e.Run.Low) < s.cfg.MinGrowth {
-		return g
-	}
-	growth := from(pts, e.Run.LowAt)
-	for _, p := range pts[:len(pts)-len(growth)] {
-		if p.V >= e.Level {
-			return g // it was as high before
-		}
-	}
-	if len(growth) < minLevels || !toTheEnd(growth, s.Last) {
-		return g
-	}
-	fit := stat.FitLine(growth)
-	return Grew{Rate: fit.Rate, Error: math.Sqrt(max(0, fit.Variance)), Is: true}
 }
 
 // toTheEnd reports whether the last tenth of what was gained came in the last fifth of the time until

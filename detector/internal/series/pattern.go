@@ -50,7 +50,7 @@ func (p Pattern) Leaks() bool {
 const (
 	// patternHold is how long a pattern stays at least.
 	patternHold = time.Minute
-	// warmupAge is until when growth counts as a warm-up.
+	// warmupAge is until which age of its program growth that begins counts as a warm-up.
 	warmupAge = 30 * time.Minute
 	// busySpikes is how many spikes in the first window make them the pattern, unless they are on
 	// for longer than quietDuty of the time.
@@ -92,12 +92,12 @@ func (s *Series) fitting() Pattern {
 		return PatternIdle
 	case s.Windows[0].Closed.Spikes >= busySpikes && s.Spikes.Duty < quietDuty:
 		return PatternSpikes
-	case g != nil && (g.Pace < 1 || s.Last-s.Began < warmupAge):
-		return PatternWarmup
+	case g != nil && g.Since-s.Began < warmupAge:
+		return PatternWarmup // growth that begins later has another reason
 	case s.Cycles.cycling(s.Last), s.Spikes.Duty >= quietDuty:
 		return PatternSawtooth
 	case g != nil:
-		return PatternWarmup // it grows, and is not known to leak
+		return PatternStep // it grows, and is not known to leak
 	case s.Shape.Pattern == PatternWarmup, s.Shape.Pattern == PatternPlateau:
 		return PatternPlateau // until something else happens
 	case s.Scales[0].Moves > 0:

@@ -38,7 +38,7 @@ func TestPatternOfMemory(t *testing.T) {
 		{"jitter of less than a quantum", func(time.Duration) float64 { return 10000 + rng.Float64() }, hour, PatternStable},
 		{"a model that loads", func(t time.Duration) float64 { return 2000 + min(8*t.Seconds(), 20000) }, hour / 4, PatternWarmup},
 		{"a cache that fills", func(t time.Duration) float64 { return 2000 + 20000*(1-math.Exp(-t.Seconds()/600)) }, hour / 2, PatternWarmup},
-		{"and has filled", func(t time.Duration) float64 { return 2000 + 20000*(1-math.Exp(-t.Seconds()/600)) }, 12 * hour, PatternPlateau},
+		{"and has filled", func(t time.Duration) float64 { return 2000 + 20000*(1-math.Exp(-t.Seconds()/150)) }, 12 * hour, PatternPlateau},
 		{"a step up", func(t time.Duration) float64 { return 10000 + 5000*math.Floor(min(1, t.Hours()*2)) }, hour, PatternStep},
 		{"a step down", func(t time.Duration) float64 { return 20000 - 5000*math.Floor(min(1, t.Hours()*2)) }, hour, PatternStep},
 		{"batches of five minutes", func(t time.Duration) float64 { return 10000 + 6000*every(5*time.Minute)(t) }, hour, PatternSawtooth},
@@ -57,6 +57,7 @@ func TestPatternOfMemory(t *testing.T) {
 		{"a leak under batches", func(t time.Duration) float64 { return leaking(20000, hour, 3)(t) + 6000*every(time.Minute)(t) }, 2 * hour, PatternLeakCyclic},
 	} {
 		w := watching(defaults(), 5*time.Second)
+		w.sample.Started = 0 // with the first sample
 		w.watch(c.at, c.memory)
 		var v Verdict
 		if w.Judge(&v); v.Pattern != c.want || v.Leak != c.want.Leaks() {
@@ -109,10 +110,11 @@ func TestWhichPatternFits(t *testing.T) {
 		{"spikes", func(s *Series) { spikes(s, busySpikes, 0); s.Growths[0] = sure(1) }, PatternSpikes},
 		{"a spike too few", func(s *Series) { spikes(s, busySpikes-1, 0) }, PatternStable},
 		{"spikes that are on for most of the time", func(s *Series) { spikes(s, busySpikes, quietDuty) }, PatternSawtooth},
-		{"growth at any scale", func(s *Series) { s.Growths[4] = sure(1) }, PatternWarmup},
+		{"growth at any scale", func(s *Series) { s.Growths[4] = sure(1) }, PatternStep},
+		{"the same, that began with its program", func(s *Series) { s.Growths[4] = sure(1); s.Growths[4].Since = s.Began + warmupAge - 1 }, PatternWarmup},
+		{"or soon after", func(s *Series) { s.Growths[4] = sure(1); s.Growths[4].Since = s.Began + warmupAge }, PatternStep},
 		{"growth that is given back in cycles", func(s *Series) { cycling(s, 1); s.Growths[0] = sure(1) }, PatternSawtooth},
-		{"the same of a young process", func(s *Series) { cycling(s, 1); s.Growths[0] = sure(1); s.Began = s.Last - warmupAge + 1 }, PatternWarmup},
-		{"the same as it slows down", func(s *Series) { cycling(s, 1); s.Growths[0] = sure(1); s.Growths[0].Pace = 0.9 }, PatternWarmup},
+		{"the same that began with its program", func(s *Series) { cycling(s, 1); s.Growths[0] = sure(1); s.Growths[0].Since = s.Began }, PatternWarmup},
 		{"cycles", func(s *Series) { cycling(s, 1) }, PatternSawtooth},
 		{"too few", func(s *Series) { cycling(s, 1); s.Cycles.N-- }, PatternStable},
 		{"none for nearly as long as it may be", func(s *Series) { cycling(s, cyclesGone-0.1) }, PatternSawtooth},

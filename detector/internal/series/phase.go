@@ -6,7 +6,6 @@ package series
 import (
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -20,10 +19,8 @@ const (
 	// restTimes is how many times its longest rest a leak may stand still, if that is longer than
 	// Config.MinSpan. Fitted by hand: steps of leaks come as unevenly as requests do.
 	restTimes = 3
-	// A scale foresees from trendPoints troughs on, where its form is trendForm at least. All three were
-	// fitted by hand on generated series.
-	trendPoints = 16
-	trendForm   = 0.8
+	// beginParts is in how many parts of the growth its begin is looked for, in the first half of them.
+	beginParts = 8
 )
 
 // Phase is where a series stands with its leak.
@@ -60,7 +57,14 @@ func (s *Series) decide(full *Fullness) {
 			l.Confidence, l.Best = g.confidence(), uint8(i)
 		}
 	}
-	l.Confidence = max(0, min(l.Confidence, enough*s.evidence(), 1))
+	l.Confidence = max(0, min(l.Confidence, 1))
+	stepped := l.Confidence < enough && s.cfg.With(Counted) && (s.Capacity == 0 || 2*s.Left < s.Capacity) && s.Steps.counted(max(s.Began, s.First)+settled)
+	if stepped {
+		l.Confidence = enough
+	}
+	if s.slows() {
+		l.Confidence = min(l.Confidence, s.cfg.ClearThreshold/2)
+	}
 	switch {
 	case !s.ripe():
 		*l = Leak{Confidence: l.Confidence, Best: l.Best}
@@ -69,10 +73,11 @@ func (s *Series) decide(full *Fullness) {
 	case l.Confidence >= s.cfg.LeakThreshold:
 		g := &s.Growths[l.Best]
 		l.Since, l.Base, l.High, l.TrendAt = g.Since, g.Base, g.Base+g.Retained, 0
-		if s.goesOn() { // wide scales see an end hours later
-			l.Phase = PhaseLeaking
-			s.hold(full)
+		if stepped {
+			l.Since, l.Base, l.High = s.Steps.Taken[0].At, s.Steps.Base, s.Steps.Level
 		}
+		l.Phase = PhaseLeaking
+		s.hold(full) // wide scales see an end hours later
 	}
 	s.pattern()
 }
@@ -85,10 +90,15 @@ func (s *Series) hold(full *Fullness) {
 		g := &s.Growths[l.Best]
 		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
 		s.foresee()
-	case !ablate.Off(ablate.FullHold) && full.Lately > l.Since && s.Last-full.Until < fullHold && s.Last-l.Grown < fullStands:
+	case full.Lately > l.Since && s.Last-full.Until < fullHold && s.Last-l.Grown < fullStands:
 		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold)
 	default:
 		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold), Best: l.Best}
+		for i := range s.Growths {
+			if g := &s.Growths[i]; g.Levels > 0 {
+				s.wait(g) // it did not have to wait while it was one
+			}
+		}
 	}
 }
 
@@ -119,27 +129,29 @@ func (s *Series) goesOn() bool {
 	return true
 }
 
-// foresee fits the line that the leak is foreseen by: that of the widest scale which sees it clearly,
-// because that has seen most of it. Without a new trough there, nothing changes.
+// foresee fits the line that the leak is foreseen by: that of the scale which is surest. Without a new trough there, nothing changes.
 func (s *Series) foresee() {
-	l, scale := &s.Leak, s.Leak.Best
-	for i := numScales - 1; i >= 0 && !ablate.Off(ablate.WidestTrend); i-- {
-		if g := &s.Growths[i]; g.Steady >= trendPoints && g.Form >= trendForm {
-			scale = uint8(i)
-			break
-		}
+	l := &s.Leak
+	if g := &s.Growths[l.Best]; g.confidence() < enough && s.Steps.counted(0) {
+		l.Trend, l.TrendAt = s.Steps.trend(), 0
+		return
 	}
-	e := &s.Scales[scale]
-	if l.TrendScale == scale && l.TrendAt == e.Closed {
+	e := &s.Scales[l.Best]
+	if l.TrendScale == l.Best && l.TrendAt == e.Closed {
 		return
 	}
 	var in room
 	pts := e.points(&in)
-	fit := stat.FitTrend(pts[max(len(pts)-s.Growths[scale].Steady, 0):])
-	if ablate.Off(ablate.Bend) {
-		fit.Rate, fit.Bend = stat.FitLine(pts).Rate, 0
+	pts = pts[max(len(pts)-s.Growths[l.Best].Steady, 0):]
+	fit := stat.FitTrend(pts)
+	for i := 1; i <= beginParts/2; i++ { // what grew before the leak began leads nowhere: the rate that is known best counts
+		if rest := pts[i*len(pts)/beginParts:]; len(rest) >= minLevels {
+			if later := stat.FitTrend(rest); later.Variance < fit.Variance {
+				fit = later
+			}
+		}
 	}
 	if fit.Rate > 0 {
-		l.Trend, l.TrendScale, l.TrendAt = fit, scale, e.Closed
+		l.Trend, l.TrendScale, l.TrendAt = fit, l.Best, e.Closed
 	}
 }

@@ -12,12 +12,12 @@ import (
 
 // sure is growth of 1 GiB above 19 GiB of that confidence.
 func sure(confidence float64) Growth {
-	return Growth{Since: start + 4*time.Hour, Base: 19 * gib, Retained: gib, Levels: 20, Form: confidence, Kept: 1, Waited: 1, Pace: 1}
+	return Growth{Since: start + 4*time.Hour, Base: 19 * gib, Retained: gib, Levels: 20, Form: confidence, Kept: 1, Waited: 1, Pace: 1, ToCome: stat.MaxBytes}
 }
 
 // When a leak is declared: of a series at rest, by what its scales say.
 func TestALeakIsDeclared(t *testing.T) {
-	threshold := defaults().LeakThreshold
+	threshold, clears := defaults().LeakThreshold, defaults().ClearThreshold
 	for _, c := range []struct {
 		name       string
 		change     func(s *Series)
@@ -28,12 +28,8 @@ func TestALeakIsDeclared(t *testing.T) {
 		{"a scale is sure enough", func(s *Series) { s.Growths[0] = sure(threshold) }, true, threshold},
 		{"any scale", func(s *Series) { s.Growths[numScales-1] = sure(threshold) }, true, threshold},
 		{"not quite", func(s *Series) { s.Growths[0] = sure(threshold - 0.01) }, false, threshold - 0.01},
-		{"there is no evidence", func(s *Series) {
-			s.Growths[0] = sure(1)
-			for i := range s.Scales {
-				s.Scales[i].Bet.Wealth = 1
-			}
-		}, false, 0},
+		{"it slows down", func(s *Series) { s.Growths[0] = sure(1); s.Growths[0].ToCome = float64(s.Left) - 1 }, false, clears / 2},
+		{"it slows down after the memory is full", func(s *Series) { s.Growths[0] = sure(1); s.Growths[0].ToCome = float64(s.Left) }, true, 1},
 		{"it is as old as it must be", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-s.cfg.MinAge }, true, 1},
 		{"it is too young", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-s.cfg.MinAge+1 }, false, 1},
 		{"too few blocks have closed", func(s *Series) { s.Growths[0], s.Scales[0].Closed = sure(1), minLevels-1 }, false, 1},
@@ -80,6 +76,7 @@ func TestALeakIsHeldOrEnds(t *testing.T) {
 		{"it goes on", func(*Series, *Fullness) {}, true},
 		{"less sure, but sure enough", func(s *Series, _ *Fullness) { s.Growths[0] = sure(clearAt) }, true},
 		{"not sure enough", func(s *Series, _ *Fullness) { s.Growths[0] = sure(clearAt - 0.01) }, false},
+		{"it slows down", func(s *Series, _ *Fullness) { s.Growths[0].ToCome = 0 }, false},
 		{"no scale sees it", func(s *Series, _ *Fullness) { s.Growths[0] = Growth{} }, false},
 		{"a quarter is given back", func(s *Series, _ *Fullness) { low(s, 20*gib-quarter) }, true},
 		{"more than that", func(s *Series, _ *Fullness) { low(s, 20*gib-quarter-1) }, false},
@@ -153,32 +150,34 @@ func TestTheHighestLevelOfALeakCounts(t *testing.T) {
 	}
 }
 
-// The widest scale that sees a leak clearly foresees it, or else the surest one, by the troughs that are
-// steady.
-func TestTheWidestClearScaleForesees(t *testing.T) {
-	clearly := Growth{Steady: trendPoints, Form: trendForm}
+// The surest scale foresees a leak, by the troughs that are steady. What grew before the leak began is left out, up to half of
+// them, where the rest tells the rate better.
+func TestTheSurestScaleForesees(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		growths map[int]Growth
-		want    uint8
+		name   string
+		levels []float64
+		rate   float64 // MiB a block
+		steady int
+		points int
 	}{
-		{"none is clear", map[int]Growth{}, 1},
-		{"one is", map[int]Growth{2: clearly}, 2},
-		{"two are", map[int]Growth{2: clearly, 4: clearly}, 4},
-		{"a trough too few", map[int]Growth{2: clearly, 4: {Steady: trendPoints - 1, Form: 1}}, 2},
-		{"not steady enough", map[int]Growth{2: clearly, 4: {Steady: 20, Form: trendForm - 0.01}}, 2},
+		{"all of it", ramp(40, 5000, 3), 3, 40, 40},
+		{"what is not steady is left out", join(ramp(20, 1000, 100), ramp(20, 3000, 3)), 3, 20, 20},
+		{"it was quiet before it began", join(flat(20, 5000), ramp(20, 5003, 3)), 3, 40, 20},
 	} {
 		s := told(defaults())
-		for i := range s.Scales { // scale i grows by 100 MiB in 10 s, and later by i+1 MiB
-			s.Scales[i] = *climbing(join(ramp(40, 1000, 100), ramp(20, 5000, float64(i+1))), &Fullness{})
-			s.Growths[i] = c.growths[i]
+		for i := range s.Scales {
+			s.Scales[i] = *climbing(ramp(40, 1000, 50), &Fullness{})
+			s.Growths[i] = sure(0.9)
+			s.Growths[i].Steady = 40
 		}
-		s.Leak.Best, s.Growths[1] = 1, Growth{Steady: 10, Form: enough}
+		s.Scales[2], s.Growths[2] = *climbing(c.levels, &Fullness{}), sure(1)
+		s.Growths[2].Steady, s.Leak.Best = c.steady, 2
 		s.foresee()
-		if n := s.Growths[c.want].Steady; s.Leak.TrendScale != c.want || s.Leak.Trend.N != n {
-			t.Errorf("%s: scale %d foresees by %d troughs, want %d by %d", c.name, s.Leak.TrendScale, s.Leak.Trend.N, c.want, n)
+		l := &s.Leak
+		if l.TrendScale != 2 || l.Trend.N != c.points {
+			t.Errorf("%s: scale %d foresees by %d troughs, want %d", c.name, l.TrendScale, l.Trend.N, c.points)
 		}
-		about(t, c.name, s.Leak.Trend.Rate, float64(mib)*float64(c.want+1)/narrowest.Seconds())
+		about(t, c.name, l.Trend.Rate, c.rate*float64(mib)/narrowest.Seconds())
 	}
 }
 

@@ -6,7 +6,6 @@ package series
 import (
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/ablate"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -17,15 +16,14 @@ type Withheld uint8
 const (
 	WithheldNone         Withheld = iota
 	WithheldMinSpan               // any growth must last for Config.MinSpan
-	WithheldLoadRamp              // it is as fast as a ramp of load
-	WithheldProgramLoad           // a program that loads: fast, from an idle memory on or faster than leaks are, without compute
 	WithheldProgramBegin          // it began with its program, or before that was seen
 	WithheldDailyLoad             // it is slow enough for a load that follows the time of day
-	WithheldPriorLives            // it is below what healthy earlier lives of the program reached
+	WithheldGivenBack             // its program held as much before, and gave it back
+	WithheldSlowing               // it slows down, and would end before the memory is full
 	numWithheld
 )
 
-var withheldNames = [numWithheld]string{"", "min_span", "load_ramp", "program_load", "program_begin", "daily_load", "below_prior_lives"}
+var withheldNames = [numWithheld]string{"", "min_span", "program_begin", "daily_load", "given_back", "slowing"}
 
 // String returns the reason as the label value of the metric; "" for WithheldNone.
 func (w Withheld) String() string {
@@ -38,10 +36,6 @@ func (w Withheld) String() string {
 // These were fitted by hand on generated series, but for slowAhead, which follows from a day, and the
 // idle memory, which is a definition. make bench-detect measures what they find and cost.
 const (
-	// rampFill is how long growth takes to fill the whole capacity that is as fast as ramps of load
-	// are. It must last rampTimes as long as any: ramps take minutes.
-	rampFill  = 2 * time.Hour
-	rampTimes = 5 / 3.0
 	// loadRate is a growth in bytes per second that programs reach when they load and leaks seldom
 	// do: 512 MiB a minute. idleLoadRate is the same from an idle memory on: 4 MiB/s.
 	loadRate     = 512 << 20 / 60.0
@@ -67,24 +61,19 @@ const (
 	slowAhead  = 4 * time.Hour
 	slowShare  = 0.8
 	day        = 24 * time.Hour
-	// What is below the height of earlier lives may be on the way there for roseTimes as long as it took
-	// any of those, and roseSpare more. Fitted by make bench-lives, on families for tuning.
-	roseTimes = 6
-	roseSpare = 3 * time.Hour
 )
 
 // reasons is the table of harmless reasons: a function tells how long growth must last not to be
 // that, 0 where it is not. Of two that take as long, the first one counts.
 var reasons = [...]struct {
 	why  Withheld
+	is   Mechanism
 	need func(*Series, *Growth) time.Duration
 }{
-	{WithheldPriorLives, (*Series).priorLives},
-	{WithheldProgramLoad, (*Series).programLoad},
-	{WithheldProgramBegin, (*Series).programBegin},
-	{WithheldDailyLoad, (*Series).dailyLoad},
-	{WithheldLoadRamp, (*Series).ramp},
-	{WithheldMinSpan, func(s *Series, _ *Growth) time.Duration { return s.cfg.MinSpan }},
+	{WithheldGivenBack, GivenBack, (*Series).givenBack},
+	{WithheldProgramBegin, ProgramBegin, (*Series).programBegin},
+	{WithheldDailyLoad, DailyLoad, (*Series).dailyLoad},
+	{WithheldMinSpan, 0, func(s *Series, _ *Growth) time.Duration { return s.cfg.MinSpan }},
 }
 
 // wait sets the reason for which growth must last longest. Once there is a leak that was decided.
@@ -93,7 +82,7 @@ func (s *Series) wait(g *Growth) {
 		return
 	}
 	for _, r := range reasons {
-		if ablate.Off(ablate.Mechanism(r.why.String())) || s.outgrown(g) && r.why != WithheldMinSpan {
+		if !s.cfg.With(r.is) || s.outgrown(g) && r.why != WithheldMinSpan {
 			continue
 		}
 		if need := r.need(s, g); need > g.Need {
@@ -105,45 +94,19 @@ func (s *Series) wait(g *Growth) {
 	}
 }
 
-// priorLives is for growth to a height that earlier lives of the program held, and were none the worse
-// for: it must last until it is above that, or goes on for much longer than theirs did.
-func (s *Series) priorLives(g *Growth) time.Duration {
-	to, left := s.Prior.Ceiling-float64(g.Base+g.Retained), roseTimes*s.Prior.Rose+roseSpare-(s.Last-s.Began)
-	if to < 0 || left <= 0 || s.Prior.Ceiling == 0 || g.Rate <= 0 {
+// givenBack is for growth to a height that the program had before, and gave back: it must last until it is above that.
+func (s *Series) givenBack(g *Growth) time.Duration {
+	to := s.Prior.Ceiling - float64(g.Base+g.Retained)
+	if to < 0 || s.Prior.Ceiling == 0 || g.Rate <= 0 {
 		return 0
 	}
-	return g.Lasted + max(time.Second, time.Duration(min(to/g.Rate, left.Seconds())*float64(time.Second)))
+	return g.Lasted + time.Duration(min(max(1, to/g.Rate), day.Seconds())*float64(time.Second))
 }
 
 // outgrown reports whether growth has left behind what enough earlier lives held: it is no load, nor
 // anything else that they did as well.
 func (s *Series) outgrown(g *Growth) bool {
 	return s.Prior.Sure && s.Prior.Ceiling > 0 && float64(g.Base+g.Retained) > s.Prior.Ceiling
-}
-
-// ramp is for growth as fast as a ramp of load: that raises what a pool keeps for the largest moment, and not what is
-// alive at the smallest.
-func (s *Series) ramp(g *Growth) time.Duration {
-	if s.poolless {
-		return 0
-	}
-	times := 0.0
-	if s.Capacity > 0 && g.Rate*rampFill.Seconds() > float64(s.Capacity) {
-		times = rampTimes
-	}
-	if g.Rate > loadRate {
-		times = 2 * max(times, 1)
-	}
-	return time.Duration(times * float64(s.cfg.MinSpan))
-}
-
-// programLoad is for growth as fast as a program loads, without compute.
-func (s *Series) programLoad(g *Growth) time.Duration {
-	fromIdle := float64(g.Base) <= IdleLevel(s.Capacity) && g.Rate > idleLoadRate
-	if !s.rested(g.Since) || g.Rate <= loadRate && !fromIdle {
-		return 0
-	}
-	return s.patience(g)
 }
 
 // programBegin is for growth that was there when its program began, or was first seen.
@@ -174,9 +137,6 @@ func (s *Series) fromIdle(g *Growth) bool {
 
 // patience returns how long growth must last that may settle.
 func (s *Series) patience(g *Growth) time.Duration {
-	if ablate.Off(ablate.Near) {
-		return s.cfg.SettleTime
-	}
 	return min(s.cfg.SettleTime, max(shortSettle, min(day, nearTimes*s.ahead(g))))
 }
 

@@ -14,13 +14,11 @@ import (
 func filling(in time.Duration) float64 { return float64(60*gib) / in.Seconds() }
 
 // How long growth must last, and what for: of a series that was known for long and computes, unless a
-// row says otherwise. Its memory fills in three hours, so that it is neither a ramp nor a daily load.
+// row says otherwise. Its memory fills in three hours, so that it is no daily load.
 func TestReasonsToWait(t *testing.T) {
 	cfg := defaults()
 	settle, span := cfg.SettleTime, cfg.MinSpan
 	const ahead = 3 * time.Hour
-	loads := func(s *Series) { s.BusyAt, s.WorkedAt = start, 0 } // nobody has computed
-	small := func(s *Series) { s.Capacity = total / 2 }
 	idle := stat.Bytes(IdleLevel(total))
 	times := func(x float64, d time.Duration) time.Duration { return time.Duration(x * float64(d)) }
 	for _, c := range []struct {
@@ -30,26 +28,7 @@ func TestReasonsToWait(t *testing.T) {
 		why    Withheld
 	}{
 		{"any growth", func(*Series, *Growth) {}, span, WithheldMinSpan},
-
-		{"it fills the capacity in as long as a ramp", func(s *Series, g *Growth) { small(s); g.Rate = float64(total/2) / rampFill.Seconds() }, span, WithheldMinSpan},
-		{"faster", func(s *Series, g *Growth) { small(s); g.Rate = 1.01 * float64(total/2) / rampFill.Seconds() }, times(rampTimes, span), WithheldLoadRamp},
-		{"of an unknown capacity", func(s *Series, g *Growth) {
-			g.Rate, s.Capacity, s.Left = 1.01*float64(total/2)/rampFill.Seconds(), 0, 0
-		}, span, WithheldMinSpan},
-		{"as fast as programs load", func(s *Series, g *Growth) { small(s); g.Rate = 1.01 * loadRate }, times(2*rampTimes, span), WithheldLoadRamp},
-		{"the same of a large memory: no ramp", func(s *Series, g *Growth) { g.Rate, s.Capacity = 1.01*loadRate, 10*total }, 2 * span, WithheldLoadRamp},
-		{"not quite as fast", func(s *Series, g *Growth) { g.Rate, s.Capacity = loadRate, 10*total }, span, WithheldMinSpan},
-		{"as fast, and no pool keeps it", func(s *Series, g *Growth) { small(s); s.poolless, g.Rate = true, 1.01*loadRate }, span, WithheldMinSpan},
-		{"the same from its start on", func(s *Series, g *Growth) { small(s); s.poolless, g.Rate, g.Since = true, 1.01*loadRate, start }, shortSettle, WithheldProgramBegin},
-
-		{"as fast as programs load, without compute", func(s *Series, g *Growth) { loads(s); g.Rate = 1.01 * loadRate }, settle, WithheldProgramLoad},
-		{"not as fast", func(s *Series, g *Growth) { loads(s); g.Rate = loadRate; s.Capacity = 10 * total }, span, WithheldMinSpan},
-		{"it computed since the growth began", func(s *Series, g *Growth) { loads(s); s.BusyAt = g.Since + 1; g.Rate = 1.01 * loadRate }, 2 * span, WithheldLoadRamp},
-		{"it computed before", func(s *Series, g *Growth) {
-			loads(s)
-			s.WorkedAt = start
-			g.Rate = 1.01 * loadRate
-		}, 2 * span, WithheldLoadRamp},
+		{"as fast as programs load", func(_ *Series, g *Growth) { g.Rate = 1.01 * loadRate }, span, WithheldMinSpan},
 
 		{"from an idle memory on", func(_ *Series, g *Growth) { g.SteadyBase, g.Rate = idle, idleLoadRate+1 }, settle, WithheldProgramBegin},
 		{"from above that on", func(_ *Series, g *Growth) { g.SteadyBase, g.Rate = idle+1, idleLoadRate+1 }, span, WithheldMinSpan},
@@ -62,6 +41,7 @@ func TestReasonsToWait(t *testing.T) {
 		{"quiet for a third of the growth", func(_ *Series, g *Growth) { g.Since, g.End = start+15*time.Minute, start+time.Hour }, span, WithheldMinSpan},
 		{"for less than a third", func(_ *Series, g *Growth) { g.Since, g.End = start+15*time.Minute-1, start+time.Hour+3 }, settle, WithheldProgramBegin},
 		{"nearly full", func(s *Series, g *Growth) { g.Since, s.Left = start, 0 }, shortSettle, WithheldProgramBegin},
+		{"begun with its program, and no pool keeps it", func(s *Series, g *Growth) { s.poolless, g.Since = true, start }, shortSettle, WithheldProgramBegin},
 		{"soon full", func(s *Series, g *Growth) { g.Since, s.Left = start, s.Left/30 }, nearTimes * ahead / 30, WithheldProgramBegin},
 		{"begun with its program, of an unknown capacity", func(s *Series, g *Growth) { g.Since, s.Capacity, s.Left = start, 0, 0 }, settle, WithheldProgramBegin},
 
@@ -114,9 +94,10 @@ func TestWaited(t *testing.T) {
 	}
 }
 
-// Each row of the table is a reason of its own, has a name, and no other reason has one.
+// Each row of the table is a reason of its own, has a name, and no other reason has one, but for growth that slows down:
+// no time ends that.
 func TestReasonsHaveNames(t *testing.T) {
-	names := map[string]bool{}
+	names := map[string]bool{WithheldSlowing.String(): true}
 	for i, r := range reasons {
 		if name := r.why.String(); name == "" || names[name] {
 			t.Errorf("row %d: %q", i, name)
@@ -124,7 +105,7 @@ func TestReasonsHaveNames(t *testing.T) {
 		names[r.why.String()] = true
 	}
 	if len(names) != int(numWithheld)-1 || WithheldNone.String() != "" || numWithheld.String() != "" || Withheld(255).String() != "" {
-		t.Errorf("%d rows of %d reasons", len(names), numWithheld-1)
+		t.Errorf("%d names of %d reasons", len(names), numWithheld-1)
 	}
 }
 
@@ -160,26 +141,29 @@ func TestIdleLevel(t *testing.T) {
 	}
 }
 
-// What is below the height of earlier lives is excused until it is above that, or much older than they were
-// when they rose.
-func TestPriorLives(t *testing.T) {
+// What is below a height that was given back is excused until it is above that, for a day at a time, and what is above
+// the height of enough lives has no excuse any more.
+func TestGivenBack(t *testing.T) {
 	const age = 5 * time.Hour
-	g := Growth{Base: 10 * stat.Bytes(1<<30), Retained: 1 << 30, Rate: 1 << 20, Lasted: time.Hour}
 	for _, c := range []struct {
 		name  string
 		prior Prior
+		rate  float64
 		need  time.Duration
+		why   Withheld
 	}{
-		{"none", Prior{}, 0},
-		{"a GiB to go", Prior{Ceiling: 12 << 30, Rose: time.Hour}, time.Hour + 1024*time.Second},
-		{"it is above", Prior{Ceiling: 10 << 30, Rose: time.Hour}, 0},
-		{"it is as old as they may be", Prior{Ceiling: 12 << 30, Rose: (age - roseSpare) / roseTimes}, 0},
-		{"nearly", Prior{Ceiling: 12 << 30, Rose: (age - roseSpare + time.Minute) / roseTimes}, time.Hour + time.Minute},
+		{"nothing was", Prior{}, 1 << 20, time.Hour, WithheldProgramBegin},
+		{"a GiB to go", Prior{Ceiling: 12 << 30}, 1 << 20, time.Hour + 1024*time.Second, WithheldGivenBack},
+		{"it is there", Prior{Ceiling: 11 << 30}, 1 << 20, time.Hour + time.Second, WithheldGivenBack},
+		{"it is above", Prior{Ceiling: 10 << 30}, 1 << 20, time.Hour, WithheldProgramBegin},
+		{"it is above that of many lives", Prior{Ceiling: 10 << 30, Sure: true}, 1 << 20, 6 * time.Minute, WithheldMinSpan},
+		{"days to go", Prior{Ceiling: 60 << 30}, 1 << 10, time.Hour + day, WithheldGivenBack},
 	} {
 		s := told(defaults())
-		s.Prior, s.Began, s.Last = c.prior, start, start+age
-		if need := s.priorLives(&g); need != c.need {
-			t.Errorf("%s: %s, want %s", c.name, need, c.need)
+		s.Prior, s.Began, s.Last, s.Loadless = c.prior, start, start+age, true
+		g := Growth{Since: start, Base: 10 << 30, SteadyBase: 10 << 30, Retained: 1 << 30, Rate: c.rate, Lasted: time.Hour}
+		if s.wait(&g); g.Need != c.need || g.Reason != c.why {
+			t.Errorf("%s: %s for %q, want %s for %q", c.name, g.Need, g.Reason, c.need, c.why)
 		}
 	}
 }

@@ -25,8 +25,6 @@ const (
 	busySM = 0.01
 	// IdleAfter is how long a process must be without compute to be idle.
 	IdleAfter = 10 * time.Minute
-	// minuteScale is the scale whose blocks are a minute long, or as long as the next one above that is.
-	minuteScale = 2
 )
 
 // Series judges one series of used memory. One goroutine owns it.
@@ -40,6 +38,7 @@ type Series struct {
 	Scales  [numScales]Scale
 	Growths [numScales]Growth // what each scale says
 	Cycles  Cycles
+	Steps   Steps
 	Leak    Leak
 	Shape   Shape
 
@@ -52,9 +51,8 @@ type Series struct {
 	Used     stat.Bytes    // last value
 	Capacity stat.Bytes    // 0 unknown
 	Left     stat.Bytes    // of the memory that it is a part of
-	Height   stat.Bytes    // the highest trough of a minute
 	Peak     stat.Bytes    // the highest sample
-	Prior    Prior         // what earlier lives of its program say
+	Prior    Prior         // what its program gave back
 	BusyAt   time.Duration // when its owner last computed, or that was not known; first sample if never
 	WorkedAt time.Duration // when it was first known to compute; 0 never
 }
@@ -98,26 +96,6 @@ func (s *Series) Configure(cfg *Config) {
 	}
 }
 
-// Interrupt begins the growth anew: what was gained so far has a reason.
-func (s *Series) Interrupt() {
-	for i := range s.Scales {
-		if e := &s.Scales[i]; e.Closed > 0 {
-			e.begin(stat.Point{At: s.Last, V: e.Level})
-			e.Anew = 2
-			s.Growths[i] = Growth{}
-		}
-	}
-}
-
-// Succeed begins the growth with a process that takes the place of another at time t:
-// what leaked went with the one before, and its pattern.
-func (s *Series) Succeed(t time.Duration) {
-	s.Began, s.Leak = t, Leak{}
-	if s.Shape.Pattern.Leaks() {
-		s.pattern()
-	}
-}
-
 // Sample is one value of a series and what is known beside it.
 type Sample struct {
 	T        time.Duration // later than all before it
@@ -128,16 +106,14 @@ type Sample struct {
 	Started  time.Duration // of the owner, 0 unknown
 	SM       stat.Value
 	Full     *Fullness // of the memory as a whole
-	Prior    Prior     // what earlier lives say of the present one
+	Prior    Prior     // what its program gave back before
 	Poolless bool      // it is none that a pool keeps
 }
 
-// Prior is what healthy earlier lives of what a series is the memory of reached. The zero Prior is that
-// of none.
+// Prior is what the program of a series gave back before. The zero Prior is that of none.
 type Prior struct {
-	Ceiling float64       // bytes; 0 unknown
-	Rose    time.Duration // until which age one of them rose, at the latest
-	Sure    bool          // they are enough for what grows above that to have no excuse
+	Ceiling float64 // bytes; 0 unknown
+	Sure    bool    // they are enough for what grows above that to have no excuse
 }
 
 // Observe adds a sample.
@@ -202,8 +178,8 @@ func (s *Series) climbed(o *Sample) bool {
 	for i := 1; i < numScales; i++ { // a wide block is made of narrow ones
 		_, changed[i] = s.Scales[i].add(low.At, low.V, o.Full)
 	}
-	if e := &s.Scales[minuteScale]; changed[minuteScale] {
-		s.Height = max(s.Height, e.last().V)
+	if i := s.minutes(); changed[i] {
+		s.Steps.add(s.Scales[i].last(), stat.Bytes(max(s.cfg.MinGrowth, stepShare*float64(s.Capacity))))
 	}
 	for i := range changed {
 		if changed[i] {
@@ -211,6 +187,11 @@ func (s *Series) climbed(o *Sample) bool {
 		}
 	}
 	return true
+}
+
+// minutes returns the narrowest scale whose blocks last for a minute or longer.
+func (s *Series) minutes() int {
+	return slices.IndexFunc(s.Scales[:], func(e Scale) bool { return e.Width >= time.Minute })
 }
 
 // rested reports whether it is known that the owner has not computed since that time.
@@ -253,8 +234,13 @@ func (s *Series) Judge(v *Verdict) {
 	l := &s.Leak
 	v.Confidence, v.Pattern = l.Confidence, s.Shape.Pattern
 	if !s.Leaks() {
-		if g := &s.Growths[l.Best]; g.Lasted < g.Need && min(g.Form, g.Kept, enough*s.evidence()) >= s.cfg.ClearThreshold {
+		g := &s.Growths[l.Best]
+		switch {
+		case min(g.Form, g.Kept) < s.cfg.ClearThreshold:
+		case g.Lasted < g.Need:
 			v.Withheld, v.Lasted, v.WithheldFor = g.Reason, max(0, g.Lasted), g.Need-max(0, g.Lasted)
+		case s.slows():
+			v.Withheld, v.Lasted, v.WithheldFor = WithheldSlowing, g.Lasted, Forever
 		}
 		return
 	}

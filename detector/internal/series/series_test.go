@@ -46,7 +46,7 @@ func TestAMutedSeriesIsFollowed(t *testing.T) {
 // Growth that is suspected but must wait says for how long, and why; what is not suspected says nothing.
 func TestWithheldVerdicts(t *testing.T) {
 	clearAt := defaults().ClearThreshold
-	waits := Growth{Levels: 20, Form: 1, Kept: 1, Waited: 0.3, Lasted: 20 * time.Minute, Need: time.Hour, Reason: WithheldProgramBegin}
+	waits := Growth{Levels: 20, Form: 1, Kept: 1, Waited: 0.3, Lasted: 20 * time.Minute, Need: time.Hour, Reason: WithheldProgramBegin, ToCome: stat.MaxBytes}
 	for _, c := range []struct {
 		name   string
 		change func(s *Series, g *Growth)
@@ -59,11 +59,10 @@ func TestWithheldVerdicts(t *testing.T) {
 		{"its form speaks against it", func(_ *Series, g *Growth) { g.Form = clearAt - 0.01 }, WithheldNone, 0},
 		{"hardly", func(_ *Series, g *Growth) { g.Form = clearAt }, WithheldProgramBegin, 20 * time.Minute},
 		{"a give-back does", func(_ *Series, g *Growth) { g.Kept = clearAt - 0.01 }, WithheldNone, 0},
-		{"chance does", func(s *Series, _ *Growth) {
-			for i := range s.Scales {
-				s.Scales[i].Bet.Wealth = 1
-			}
-		}, WithheldNone, 0},
+		{"it slows down", func(s *Series, g *Growth) { g.Lasted, g.ToCome = time.Hour, float64(s.Left)-1 }, WithheldSlowing, time.Hour},
+		{"the other reason first", func(_ *Series, g *Growth) { g.ToCome = 0 }, WithheldProgramBegin, 20 * time.Minute},
+		{"it slows down, and fills the memory", func(s *Series, g *Growth) { g.Lasted, g.ToCome = time.Hour, float64(s.Left) }, WithheldNone, 0},
+		{"of a memory that nobody knows", func(s *Series, g *Growth) { g.Lasted, g.ToCome, s.Capacity = time.Hour, 0, 0 }, WithheldNone, 0},
 		{"it leaks", func(s *Series, _ *Growth) { s.Leak.Phase = PhaseLeaking }, WithheldNone, 0},
 	} {
 		s := told(defaults())
@@ -72,8 +71,11 @@ func TestWithheldVerdicts(t *testing.T) {
 		var v Verdict
 		s.Judge(&v)
 		left := waits.Need - c.lasted
-		if c.want == WithheldNone {
+		switch c.want {
+		case WithheldNone:
 			left = 0
+		case WithheldSlowing:
+			left = Forever
 		}
 		if v.Withheld != c.want || v.Lasted != c.lasted || v.WithheldFor != left {
 			t.Errorf("%s: %q, lasted %s, %s more", c.name, v.Withheld, v.Lasted, v.WithheldFor)
@@ -100,57 +102,6 @@ func TestLeakedMemory(t *testing.T) {
 		if s.Judge(&v); v.Leaked != stat.Of(float64(c.want)) {
 			t.Errorf("%s: %g GiB", c.name, v.Leaked.V/float64(gib))
 		}
-	}
-}
-
-// What was gained until an interruption is none: growth counts from there, and its evidence.
-func TestInterruptBeginsGrowthAnew(t *testing.T) {
-	w := watching(defaults(), 5*time.Second)
-	w.watch(80*time.Minute, leaking(20000, time.Hour, 4))
-	if !w.Leaks() {
-		t.Fatal("there is nothing to interrupt")
-	}
-	at := w.Last
-	w.Interrupt()
-	for i := range w.Scales {
-		e := &w.Scales[i]
-		want := Run{Low: e.Level, High: e.Level, LowAt: at}
-		if e.Closed == 0 {
-			want = Run{}
-		}
-		if e.Run != want || w.Growths[i] != (Growth{}) || e.Bet.Wealth > 2 {
-			t.Errorf("scale %d: %+v, %+v, %g", i, e.Run, w.Growths[i], e.Bet.Wealth)
-		}
-	}
-	w.watch(time.Minute, leaking(20000, time.Hour, 4))
-	if w.Leaks() {
-		t.Error("a minute later it leaks")
-	}
-	w.watch(30*time.Minute, leaking(20000, time.Hour, 4))
-	if !w.Leaks() || w.Leak.Since < at {
-		t.Errorf("half an hour later: leaks %t, since %s after", w.Leaks(), w.Leak.Since-at)
-	}
-	fresh := New(w.cfg)
-	if fresh.Interrupt(); fresh.Scales[0].Bet.Runs != 0 {
-		t.Error("a series without a block has begun a run")
-	}
-}
-
-// A process that takes the place of another one does not leak what that one did, and is young.
-func TestSucceed(t *testing.T) {
-	w := watching(defaults(), 5*time.Second)
-	w.watch(90*time.Minute, leaking(20000, time.Hour, 4))
-	if !w.Leaks() || !w.Shape.Pattern.Leaks() {
-		t.Fatal("nothing leaks")
-	}
-	w.Succeed(w.Last)
-	if w.Leak != (Leak{}) || w.Began != w.Last || w.Shape.Pattern.Leaks() {
-		t.Errorf("%+v, began %s before, %q", w.Leak, w.Last-w.Began, w.Shape.Pattern)
-	}
-	s := told(defaults())
-	s.Shape = Shape{Pattern: PatternSpikes}
-	if s.Succeed(s.Last); s.Shape.Pattern != PatternSpikes {
-		t.Errorf("a pattern that is no leak's is now %q", s.Shape.Pattern)
 	}
 }
 

@@ -4,10 +4,14 @@
 package series
 
 import (
+	"math"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
+
+// Forever is a time that does not end.
+const Forever = time.Duration(math.MaxInt64)
 
 // Verdict is what the detector says about one series of used memory.
 type Verdict struct {
@@ -32,7 +36,7 @@ type Verdict struct {
 	Leak bool
 	// Withheld is why growth that is suspected is not called a leak yet; WithheldNone where nothing is
 	// suspected, or only chance, noise or give-backs speak against it. It has lasted for Lasted and
-	// must still last for WithheldFor.
+	// must still last for WithheldFor, which may be Forever.
 	Withheld            Withheld
 	Lasted, WithheldFor time.Duration
 	// Pattern is the shape of the series.
@@ -46,13 +50,8 @@ type Verdict struct {
 	Leaked stat.Value
 	// Since is when the leak began, on the clock of Frame.T, while Leak.
 	Since time.Duration
-	// SecondsToOOM is the time until the crest meets the capacity; +Inf when no
-	// leak contributes to it. Lower and Upper bound it with 90 % confidence.
-	// All are absent while the series is not judged or has no capacity.
+	// SecondsToOOM is the time until the memory is full, for what leaks and for what takes a tenth or more of
+	// the growth that fills it; +Inf for others, and where nothing foretells an end. Lower and Upper bound it with 90 % confidence; Upper is
+	// +Inf where the growth may end before. All are absent without a capacity, and while nothing is judged and nothing fills.
 	SecondsToOOM, Lower, Upper stat.Value
-	// SecondsToFull is the time until the memory as a whole is full if the present growth of its
-	// crest goes on, leak or not, of whatever contributes to that growth. FullLower and FullUpper
-	// bound it with 90 % confidence; FullUpper is +Inf where the growth may end before. All are
-	// absent where the crest has not grown for five minutes, and without a capacity.
-	SecondsToFull, FullLower, FullUpper stat.Value
 }

@@ -28,6 +28,9 @@ const (
 	// bendSure is how many standard errors the bend of a parabola must be for a leak to
 	// accelerate: traffic that comes and goes bends growth by a few.
 	bendSure = 8
+	// slowSure is the same for growth to slow down, and slowPoints the fewest points for that: who waits loses less than who wakes somebody.
+	slowSure   = 4
+	slowPoints = 8
 	// bendLeast is the share of the mean rate by which the rate must have changed.
 	bendLeast = 0.25
 	// bendPoints is the fewest points that a parabola is laid through.
@@ -35,6 +38,19 @@ const (
 	// mostCorrelated bounds the estimated correlation of neighbouring residuals.
 	mostCorrelated = 0.95
 )
+
+// Slows returns what is still to come of a growth that slows down, in bytes, if it goes on to slow down as an exponential does; +Inf
+// where the points do not show that it does.
+func Slows(pts []Point) float64 {
+	if len(pts) < slowPoints {
+		return math.Inf(1)
+	}
+	p := fitParabola(pts)
+	if !(p.sure < -slowSure) {
+		return math.Inf(1)
+	}
+	return max(0, p.rate) * max(0, p.rate) / -p.bend
+}
 
 // Line is a least-squares line.
 type Line struct {

@@ -273,3 +273,36 @@ func TestCorrelation(t *testing.T) {
 		}
 	}
 }
+
+// What is still to come of growth that slows down as an exponential does is what it lacks of its limit. Where the points do
+// not show that it slows down, nothing is known to end it.
+func TestSlows(t *testing.T) {
+	filling := func(constants float64) func(x float64) float64 {
+		return func(x float64) float64 { return 1 - math.Exp(-constants*x) }
+	}
+	rng := rand.New(rand.NewPCG(81, 82))
+	noise := curve(points, 2000, func(x float64) float64 { return x + 0.3*rng.Float64() })
+	for _, c := range []struct {
+		name   string
+		levels []float64
+		want   float64 // MiB, at most: a parabola slows down faster; 0 it does not slow down
+	}{
+		{"half a time constant", curve(points, 4000, filling(0.5)), 4000 * math.Exp(-0.5)},
+		{"one", curve(points, 4000, filling(1)), 4000 * math.Exp(-1)},
+		{"few points", curve(slowPoints, 4000, filling(1)), 4000 * math.Exp(-1)},
+		{"too few", curve(slowPoints-1, 4000, filling(1)), 0},
+		{"a line", curve(points, 4000, straight), 0},
+		{"it accelerates", curve(points, 4000, func(x float64) float64 { return x * x }), 0},
+		{"a line under noise", noise, 0},
+		{"flat", curve(points, 0, straight), 0},
+	} {
+		got := Slows(troughs(c.levels)) / mib
+		if c.want == 0 && !math.IsInf(got, 1) || c.want > 0 && !(got > 0.4*c.want && got < c.want) {
+			t.Errorf("%s: %g MiB are to come, want %g", c.name, got, c.want)
+		}
+	}
+	// What has ended, and falls by now, brings nothing more.
+	if got := Slows(troughs(curve(points, 4000, func(x float64) float64 { return x * (1.2 - x) }))); got != 0 {
+		t.Errorf("after its end %g are to come", got)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector/lives"
 )
 
 // Life is how the programs of a GPU run in one life: what is another than in the first one.
@@ -50,9 +49,6 @@ func (l *Life) larger(peak uint64, w *world) uint64 {
 // scaled returns a part of x.
 func scaled[T uint64 | time.Duration](x T, by float64) T { return T(float64(x) * by) }
 
-// namer names programs. Its secret is no secret.
-var namer = lives.NewNamer([]byte("bench"))
-
 // name gives an owner the place of this life, and its programs their name.
 func (w *world) name(o *gpu.Owner) {
 	w.owners++
@@ -62,22 +58,22 @@ func (w *world) name(o *gpu.Owner) {
 	if w.life.Place > 0 && o.SlurmJob != "" {
 		o.SlurmJob += strconv.Itoa(w.life.Place)
 	}
-	o.Lives = w.identity(o.Process)
+	o.Runs = w.runs(o.Process)
 }
 
-// identity returns the name of what the owner drawn last runs. Kernels differ in a file whose name is another one each time.
-func (w *world) identity(process string) lives.ID {
-	id := lives.Identity{Program: process}
+// runs returns the name of what the owner drawn last runs. Kernels differ in a file whose name is another one each time.
+func (w *world) runs(process string) uint64 {
+	p := gpu.Program{Name: process}
 	if process != "ipykernel_launcher" {
-		id.Arguments = []string{fmt.Sprintf("--config=%d", w.owners), fmt.Sprintf("--batch=%g", w.life.Batch)}
+		p.Arguments = fmt.Sprintf("--config=%d --batch=%g", w.owners, w.life.Batch)
 	}
 	switch w.style {
 	case kubernetes, docker:
-		id.Image = fmt.Sprintf("registry.example/%s@sha256:%d", process, w.life.Version)
+		p.Image = fmt.Sprintf("registry.example/%s@sha256:%d", process, w.life.Version)
 	case slurm:
-		id.Job = "job-" + process
+		p.Job = "job-" + process
 	}
-	return namer.ID(id)
+	return p.Hash(nil)
 }
 
 // Chain is a GPU on which a scenario of a family is lived again and again.

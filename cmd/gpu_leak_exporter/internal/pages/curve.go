@@ -41,12 +41,9 @@ func (h *predictor) memoryCurve(m *domain, id string, height float64) template.H
 	}
 	if room := m.judgement.Headroom; p.Capacity > 0 && room.OK {
 		crest := p.Capacity - room.V
-		switch {
-		case foreseen(v.SecondsToOOM):
+		if foreseen(v.SecondsToOOM) {
 			p.Forecast = forecastOf(p.To, crest, v.SecondsToOOM.V, v.Lower, v.Upper)
-		case foreseen(v.SecondsToFull) && !v.Leak:
-			p.Forecast = forecastOf(p.To, crest, v.SecondsToFull.V, v.FullLower, v.FullUpper)
-			p.Forecast.Doubtful = true
+			p.Forecast.Doubtful = m.judgement.Evidence == detector.EvidenceFilling
 		}
 	}
 	for _, e := range endsOf(m, p.From) {

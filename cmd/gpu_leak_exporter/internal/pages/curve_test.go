@@ -57,7 +57,7 @@ func TestCrashLoopOfAPod(t *testing.T) {
 func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
 	s := fixture()
 	d := s.Devices[0]
-	d.Judgement.Device, d.Processes[0].Verdict = growing(), growing()
+	d.Judgement.Device, d.Judgement.Evidence, d.Processes[0].Verdict = growing(), detector.EvidenceFilling, growing()
 	page := predict(s, "")
 	says(t, "its curve", drawn(t, page, "gpu-0-curve"), `class="doubtful forecast"`, "If it goes on, the memory is full at 12:39.", "full 12:39")
 	says(t, "the page", words(page), "No leak yet: it may be the start of a program, and must grow for another 25 min. It is full in 40 min if it goes on.")
@@ -95,7 +95,7 @@ func TestRunbookHasTheHeadings(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	soon, later, fills, old, left, split := leaking(time.Minute), leaking(2*time.Hour), growing(), zombie(), zombie(), zombie()
-	fills.SecondsToFull, left.Pattern, split.Pattern = detector.Of(60), detector.PatternUnreleased, detector.PatternFragmentation
+	fills.SecondsToOOM, left.Pattern, split.Pattern = detector.Of(60), detector.PatternUnreleased, detector.PatternFragmentation
 	for _, v := range []detector.Verdict{soon, later, fills, old, left, split} {
 		link := headingOf(&v)
 		seen[link] = true
@@ -107,7 +107,7 @@ func TestRunbookHasTheHeadings(t *testing.T) {
 			t.Errorf("%q is no heading", link)
 		}
 	}
-	if len(seen) != 6 {
+	if len(seen) != 5 {
 		t.Errorf("links %v", seen)
 	}
 	none, unseen := healthy(0), detector.Verdict{}

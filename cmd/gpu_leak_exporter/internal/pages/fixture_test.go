@@ -29,7 +29,6 @@ func leaking(left time.Duration) detector.Verdict {
 		SpikesTotal: 2, Trough: detector.Of(5 << 30), Judged: true, Confidence: 0.9712, Leak: true, Pattern: detector.PatternLeakLinear,
 		Rate: detector.Of(1 << 20), Leaked: detector.Of(1.5 * (1 << 30)), Since: steady(epoch.Add(-25 * time.Minute)),
 		SecondsToOOM: detector.Of(left.Seconds()), Lower: detector.Of(0.9 * left.Seconds()), Upper: detector.Of(math.Inf(1)),
-		SecondsToFull: detector.Of(0.95 * left.Seconds()), FullLower: detector.Of(0.8 * left.Seconds()), FullUpper: detector.Of(math.Inf(1)),
 	}
 }
 
@@ -51,16 +50,17 @@ func healthy(confidence float64) detector.Verdict {
 // growing is the verdict on what grows, and may be the start of a program.
 func growing() detector.Verdict {
 	v := healthy(0.42)
-	v.Withheld, v.Lasted, v.WithheldFor, v.SecondsToFull = detector.WithheldProgramBegin, 35*time.Minute, 25*time.Minute, detector.Of(2400)
+	v.Withheld, v.Lasted, v.WithheldFor = detector.WithheldProgramBegin, 35*time.Minute, 25*time.Minute
+	v.SecondsToOOM, v.Lower, v.Upper = detector.Of(2400), detector.Of(2400), detector.Of(2400)
 	return v
 }
 
 // filling is a GPU that is full in so many seconds if one of its processes goes on.
-func filling(withheld detector.Withheld, seconds float64) *collector.DeviceState {
+func filling(seconds float64) *collector.DeviceState {
 	v := healthy(0.3)
 	v.Windows[0].Slope = detector.Of(1 << 20)
-	v.Withheld, v.SecondsToFull, v.FullLower, v.FullUpper = withheld, detector.Of(seconds), detector.Of(0.8*seconds), detector.Of(1.5*seconds)
-	d := &collector.DeviceState{Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}}
+	v.Withheld, v.SecondsToOOM, v.Lower, v.Upper = detector.WithheldProgramBegin, detector.Of(seconds), detector.Of(0.8*seconds), detector.Of(1.5*seconds)
+	d := &collector.DeviceState{Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v, Evidence: detector.EvidenceFilling, Page: seconds < 900}}
 	other := healthy(0)
 	other.Windows[0].Slope = detector.Of(1 << 30) // it takes no part
 	d.Processes = []collector.ProcessState{
@@ -125,7 +125,7 @@ func fixture() *collector.State {
 			{
 				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),
 				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7,
-				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib)},
+				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20)},
 				Curve:     leakingCurve(38.5 * gib),
 				Ends: []collector.EndState{
 					{ID: gpu.ProcessID{PID: 39, Start: 5}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 2 * gib, At: steady(epoch.Add(-65 * time.Minute))},
@@ -166,7 +166,7 @@ func fixture() *collector.State {
 				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0)},
 				Instances: []collector.InstanceState{{
 					Instance:  gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20*gib, 6*gib, 0)},
-					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(20*time.Minute), 5.9*gib), Residual: leaking(20 * time.Minute), Attributed: true, Headroom: detector.Of(20 * 60 << 20)},
+					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(20*time.Minute), 5.9*gib), Residual: leaking(20 * time.Minute), Attributed: true, Headroom: detector.Of(20 * 60 << 20), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20), Page: true},
 					Curve:     leakingCurve(4.5 * gib),
 				}},
 				Processes: []collector.ProcessState{{

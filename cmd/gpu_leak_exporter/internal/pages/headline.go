@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // headline sums the page up in one sentence: what is worst of what somebody is paged for, or how calm it is.
@@ -34,7 +33,7 @@ func (v *view) headline(s *collector.State) {
 		}
 	case full != nil:
 		v.Urgent = true
-		v.Headline = full.name + " is full in " + solid(humanize.Seconds(full.judgement.Device.SecondsToFull.V)) + " if its growth goes on"
+		v.Headline = full.name + " is full in " + solid(humanize.Seconds(full.judgement.Device.SecondsToOOM.V)) + " if its growth goes on"
 		v.Culprit, v.Detail = full.filler(), "No leak is found: it has not grown for long enough to tell."
 	case up > 0 && down > 0:
 		v.Urgent = true
@@ -74,28 +73,14 @@ func calm(s *collector.State, up, waiting, muted int, watched time.Duration) (he
 	return "No leak found on " + plural(up-waiting-muted, "GPU"), detail
 }
 
-// fillsUp is within how long a memory must be full that somebody is paged though nothing is known to leak: as the mixin
-// has it for GPUMemoryFillsUp.
-const fillsUp = 15 * time.Minute
-
-// fillsSoon reports whether a memory will be full so soon. One that a program loads into will not, and one whose growth
-// slows down may not.
-func (m *domain) fillsSoon() bool {
-	v := &m.judgement.Device
-	loads := v.Withheld == detector.WithheldProgramLoad || slices.ContainsFunc(m.device.Processes, func(p collector.ProcessState) bool {
-		return p.Instance == m.instance && p.Verdict.Withheld == detector.WithheldProgramLoad
-	})
-	return v.Judged && foreseen(v.SecondsToFull) && v.SecondsToFull.V < fillsUp.Seconds() && foreseen(v.FullUpper) && !loads
-}
-
-// fullFirst returns the memory that is full first of those that are soon; nil if none is.
+// fullFirst returns the memory that is full first of those that somebody is paged for; nil if there is none.
 func fullFirst(s *collector.State) (first *domain) {
 	for _, d := range s.Devices {
 		if !d.Up {
 			continue
 		}
 		for _, m := range domainsOf(d) {
-			if m.fillsSoon() && (first == nil || m.judgement.Device.SecondsToFull.V < first.judgement.Device.SecondsToFull.V) {
+			if m.judgement.Page && (first == nil || m.judgement.Device.SecondsToOOM.V < first.judgement.Device.SecondsToOOM.V) {
 				first = &m
 			}
 		}
@@ -121,7 +106,7 @@ func (m *domain) filler() string {
 	var most *collector.ProcessState
 	for i := range m.device.Processes {
 		p := &m.device.Processes[i]
-		if slope := p.Verdict.Windows[0].Slope; p.Instance == m.instance && foreseen(p.Verdict.SecondsToFull) && slope.OK &&
+		if slope := p.Verdict.Windows[0].Slope; p.Instance == m.instance && foreseen(p.Verdict.SecondsToOOM) && slope.OK &&
 			(most == nil || slope.V > most.Verdict.Windows[0].Slope.V) {
 			most = p
 		}

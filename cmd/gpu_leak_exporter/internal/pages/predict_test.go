@@ -49,7 +49,7 @@ func TestPredictSays(t *testing.T) {
 		}
 	}
 	again := growing()
-	again.Withheld = detector.WithheldPriorLives
+	again.Withheld = detector.WithheldGivenBack
 
 	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
 	unified := device(healthy(0))
@@ -93,17 +93,12 @@ func TestPredictSays(t *testing.T) {
 			[]string{"1 of 2 GPUs cannot be read", "Watching 1 GPU. No judgement yet"},
 		},
 		"full soon": {
-			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), filling(detector.WithheldProgramBegin, 600), lost}},
+			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), filling(600), lost}},
 			"",
 			[]string{"GPU 0 is full in 10 min if its growth goes on", "train.py (pid 7) grows by 60.0 MiB/min.", "No leak is found: it has not grown for long enough to tell.", "1 more GPU cannot be read."},
 		},
 		"full later": {
-			collector.State{Devices: []*collector.DeviceState{filling(detector.WithheldProgramBegin, 901)}},
-			"",
-			[]string{"No leak found on 1 GPU"},
-		},
-		"a program that loads": {
-			collector.State{Devices: []*collector.DeviceState{filling(detector.WithheldProgramLoad, 60)}},
+			collector.State{Devices: []*collector.DeviceState{filling(901)}},
 			"",
 			[]string{"No leak found on 1 GPU"},
 		},

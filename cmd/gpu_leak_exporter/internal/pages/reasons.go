@@ -25,7 +25,7 @@ func (h *predictor) because(m *domain) string {
 	case v.Muted:
 		return "A rule of --detector.config says that it is not to be judged."
 	case !v.Judged:
-		return "It was watched for " + solid(humanize.Duration(watchedFor(m.judgement))) + ", and a verdict takes some minutes."
+		text = "It was watched for " + solid(humanize.Duration(watchedFor(m.judgement))) + ", and a verdict takes some minutes."
 	case v.Leak:
 		since := h.since(fromstate.SteadyTime(v.Since), m.device.SampleTime)
 		switch {
@@ -35,12 +35,13 @@ func (h *predictor) because(m *domain) string {
 			return "A program filled it again and again " + since + ": it died and was started again. Nothing of that is held now."
 		}
 		return "More and more is kept and not given back: " + humanize.Bytes(v.Leaked.V) + " " + since + "."
+	default:
+		if text = h.withheldWords(v); text == "" {
+			text = cmp.Or(noLeak[v.Pattern], noLeak[detector.PatternUnknown]) + "."
+		}
 	}
-	if text = h.withheldWords(v); text == "" {
-		text = cmp.Or(noLeak[v.Pattern], noLeak[detector.PatternUnknown]) + "."
-	}
-	if foreseen(v.SecondsToFull) {
-		text += " It is full in " + solid(humanize.Seconds(v.SecondsToFull.V)) + " if it goes on."
+	if foreseen(v.SecondsToOOM) {
+		text += " It is full in " + solid(humanize.Seconds(v.SecondsToOOM.V)) + " if it goes on."
 	}
 	return text
 }
@@ -77,14 +78,12 @@ const runbook = "https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/ru
 // headingOf returns the heading of the runbook for a verdict; "" where there is nothing to do.
 func headingOf(v *detector.Verdict) string {
 	switch {
+	case foreseen(v.SecondsToOOM) && v.SecondsToOOM.V < time.Hour.Seconds():
+		return runbook + "gpuoutofmemorypredicted"
 	case !v.Judged:
 		return ""
-	case v.Leak && foreseen(v.SecondsToOOM) && v.SecondsToOOM.V < time.Hour.Seconds():
-		return runbook + "gpuoutofmemorypredicted"
 	case v.Leak:
 		return runbook + "gpumemoryleakdetected"
-	case foreseen(v.SecondsToFull) && v.SecondsToFull.V < fillsUp.Seconds():
-		return runbook + "gpumemoryfillsup"
 	case v.Pattern == detector.PatternZombie:
 		return runbook + "gpumemoryzombie"
 	case v.Pattern == detector.PatternUnreleased:

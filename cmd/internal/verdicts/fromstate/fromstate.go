@@ -36,13 +36,14 @@ import (
 // would show as +Inf where oom is never:
 //
 //	unknown   muted, not judged yet, or no capacity is known: seconds_to_oom is null
-//	never     judged, and no leak contributes to it: seconds_to_oom is null
+//	never     judged, and nothing foretells an end that it takes part in: seconds_to_oom is null
 //	foreseen  seconds_to_oom is a number, seconds_to_oom_lower and _upper its 90 %
 //	          interval; an end of it that is null is open
 //
-// seconds_to_full is null where the memory does not grow; its upper end is null where
-// the growth may end before. withheld is the reason for which growth is not called a
-// leak yet, and null where nothing is suspected.
+// evidence is what foretells it, leak or filling, and null where nothing does; page
+// says that somebody should be woken. withheld is the reason for which growth is not
+// called a leak yet, and null where nothing is suspected; withheld_seconds is null where
+// the growth would end before the memory is full.
 //
 // note is the sentence with which the pages say that the GPUs are simulated or replayed. Of
 // real GPUs it is absent, and not null.
@@ -150,14 +151,17 @@ func domainOf(j *detector.Judgement[gpu.ProcessID]) verdicts.Domain {
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}
 	}
-	return verdicts.Domain{Attributed: j.Attributed, Headroom: finite(j.Headroom), Verdict: VerdictOf(&j.Device)}
+	d := verdicts.Domain{Attributed: j.Attributed, Headroom: finite(j.Headroom), Rate: finite(j.Rate), Page: j.Page, Verdict: VerdictOf(&j.Device)}
+	if by := j.Evidence.String(); by != "" {
+		d.Evidence = &by
+	}
+	return d
 }
 
 // VerdictOf returns what the detector says of one memory series.
 func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 	j := &verdicts.Verdict{
 		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
-		Full: finite(v.SecondsToFull), FullLower: finite(v.FullLower), FullUpper: finite(v.FullUpper),
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Span > 0 {
@@ -166,22 +170,24 @@ func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 			})
 		}
 	}
-	if !v.Judged {
-		return j
-	}
-	if why := v.Withheld.String(); why != "" {
-		j.Withheld, j.WithheldS = &why, finite(detector.Of(v.WithheldFor.Seconds()))
-	}
-	j.Leak, j.Confidence, j.Pattern = v.Leak, finite(detector.Of(v.Confidence)), v.Pattern.String()
-	if v.Leak {
-		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), MomentOf(SteadyTime(v.Since))
-	}
 	switch {
 	case !v.SecondsToOOM.OK:
 	case math.IsInf(v.SecondsToOOM.V, 1):
 		j.OOM = "never"
 	default:
 		j.OOM, j.Seconds, j.Lower, j.Upper = "foreseen", finite(v.SecondsToOOM), finite(v.Lower), finite(v.Upper)
+	}
+	if !v.Judged {
+		return j
+	}
+	if why := v.Withheld.String(); why != "" {
+		if j.Withheld = &why; v.Withheld != detector.WithheldSlowing {
+			j.WithheldS = finite(detector.Of(v.WithheldFor.Seconds()))
+		}
+	}
+	j.Leak, j.Confidence, j.Pattern = v.Leak, finite(detector.Of(v.Confidence)), v.Pattern.String()
+	if v.Leak {
+		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), MomentOf(SteadyTime(v.Since))
 	}
 	return j
 }

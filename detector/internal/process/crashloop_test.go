@@ -1,37 +1,17 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lives
+package process
 
 import (
-	"math"
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-const (
-	minute = time.Minute
-	mib    = stat.Bytes(1 << 20)
-	gib    = stat.Bytes(1 << 30)
-	// start is when the tests begin: 0 would mean "never" in many a field.
-	start = 1000 * time.Hour
-)
-
-func defaults() *series.Config {
-	cfg := series.DefaultConfig()
-	return &cfg
-}
-
-func about(t *testing.T, what string, got, want float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
-		t.Errorf("%s: %.9g, want %.9g", what, got, want)
-	}
-}
+const minute = time.Minute
 
 // life is the n-th of a loop: a minute to load 10 GiB, and then growth for so long, at so many MiB/s.
 func life(n int, lasted time.Duration, rate float64) *series.LifeGrowth {
@@ -172,16 +152,16 @@ func TestPauseOfALoop(t *testing.T) {
 		paused bool
 		n      int
 	}{
-		{"nobody, for a while", process.Absence - 1, 0, 0, false, false, 3},
-		{"nobody, for longer", process.Absence, 0, 0, false, true, 3},
-		{"one who holds little", process.Absence, loaded - 1, 0, false, false, 3},
-		{"one who holds little, for long", process.Absence + more, loaded - 1, 0, false, true, 3},
-		{"one who has loaded", process.Absence + more, loaded, 0, false, false, 3},
-		{"one who has loaded after a pause", process.Absence + more, loaded, 0, true, true, 3},
-		{"one who grows after a pause, a little", process.Absence, grown, 0, true, true, 3},
-		{"one who grows", process.Absence, grown + 1, 0, true, false, 3},
-		{"one who was there before may be the next", process.Absence, 0, loaded, false, false, 3},
-		{"not one who holds little", process.Absence, 0, loaded - 1, false, true, 3},
+		{"nobody, for a while", Absence - 1, 0, 0, false, false, 3},
+		{"nobody, for longer", Absence, 0, 0, false, true, 3},
+		{"one who holds little", Absence, loaded - 1, 0, false, false, 3},
+		{"one who holds little, for long", Absence + more, loaded - 1, 0, false, true, 3},
+		{"one who has loaded", Absence + more, loaded, 0, false, false, 3},
+		{"one who has loaded after a pause", Absence + more, loaded, 0, true, true, 3},
+		{"one who grows after a pause, a little", Absence, grown, 0, true, true, 3},
+		{"one who grows", Absence, grown + 1, 0, true, false, 3},
+		{"one who was there before may be the next", Absence, 0, loaded, false, false, 3},
+		{"not one who holds little", Absence, 0, loaded - 1, false, true, 3},
 		{"nobody for nearly a day", forgotten - 1, 0, 0, false, true, 3},
 		{"nobody for a day", forgotten, 0, 0, false, false, 0},
 		{"one who holds little for a day", forgotten, loaded - 1, 0, false, false, 0},

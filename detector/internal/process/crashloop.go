@@ -1,13 +1,12 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lives
+package process
 
 import (
 	"math"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
@@ -148,14 +147,14 @@ func (r *Loop) Ended() time.Duration {
 func (r *Loop) Follows(first time.Duration) bool { return r.N == 0 || first > r.last().To }
 
 // Next follows the chain in a frame at time t, and who came after its last life, nil if nobody did: one
-// that outlives the chain without growing ends it. The chain is paused where nobody came for process.Absence,
+// that outlives the chain without growing ends it. The chain is paused where nobody came for Absence,
 // or only one who holds little for outlives times the longest life more; and forgotten after a day.
 // others is the most that one who was there before holds and that may be the next life of a pool.
 func (r *Loop) Next(s *series.Series, others stat.Bytes, t time.Duration) {
 	if r.N == 0 {
 		return
 	}
-	idle, wait, used := t-r.last().To, process.Absence, stat.Bytes(0)
+	idle, wait, used := t-r.last().To, Absence, stat.Bytes(0)
 	loaded := stat.Bytes(LoadedShare * float64(r.Base))
 	if s != nil {
 		used = s.Used

@@ -1,0 +1,120 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heights
+
+import "time"
+
+const (
+	// settles is for how long a program must live on after a peak for that to have done it no harm, and for how
+	// long the memory must not have been full for an end to be no out-of-memory: PyTorch gives back just before it dies.
+	settles = 15 * time.Minute
+	// Full is the share of the capacity from which on an end may have been an out-of-memory, and from which on what a memory as a
+	// whole gave back teaches nothing: nobody knows why.
+	Full = 0.93
+	// begins is from which age on the lowest use counts: a program begins with none.
+	begins = 10 * time.Minute
+	// fallen is the share of a peak above the lowest use to which the memory must have fallen.
+	fallen = 0.5
+	// lasts is how long a low is one: longer than an evaluation, beneath which a training may leak.
+	lasts = 30 * time.Minute
+)
+
+// Life follows the heights of one process, or of a memory. The zero Life has none.
+type Life struct {
+	Began  time.Duration
+	Minute time.Duration  // when the open minute began
+	Lows   time.Duration  // when the open low began
+	Open   [kinds]float64 // the highest use of the one, and the lowest one of the other
+	Climbs [kinds]Climb
+	FullAt time.Duration // when the memory was last full; 0 never
+}
+
+// Climb follows one kind of height.
+type Climb struct {
+	Base, Top float64 // the lowest use, and the highest one since the last peak
+	Waiting   Height  // the highest closed peak that does not count yet, and when the first one was closed
+	Next      Height  // the same of those that were closed after it
+}
+
+// Note adds a sample of used memory, while the whole memory is full to that share, and reports whether a minute has ended: then
+// Learn is due.
+func (l *Life) Note(t time.Duration, used, share float64) bool {
+	if share >= Full {
+		l.FullAt = t
+	}
+	ended := l.Began > 0 && t-l.Minute >= time.Minute
+	switch {
+	case l.Began == 0:
+		l.Began, l.Minute, l.Lows, l.Open = t, t, t, [kinds]float64{used, used}
+	case ended:
+		young := t-l.Began < begins
+		l.Climbs[Crest].note(t, l.Open[Crest], young)
+		l.Minute, l.Open[Crest] = t, used
+		if young || t-l.Lows >= lasts {
+			l.Climbs[Low].note(t, l.Open[Low], young)
+			l.Lows, l.Open[Low] = t, used
+		}
+	}
+	l.Open = [kinds]float64{max(l.Open[Crest], used), min(l.Open[Low], used)}
+	return ended
+}
+
+// Learn adds to r what the life gave back long enough ago, unless that was most or more, and says whether it is known to leak.
+func (l *Life) Learn(t time.Duration, r *Record, most float64, leaks bool) {
+	for k := range l.Climbs {
+		c := &l.Climbs[k]
+		if c.Waiting.Bytes == 0 || t-c.Waiting.At < settles {
+			continue
+		}
+		if (Kind(k) == Crest || !leaks) && c.Waiting.Bytes < most {
+			r.Given[k].add(Height{c.Waiting.Bytes, t})
+		}
+		c.Waiting, c.Next = c.Next, Height{}
+	}
+}
+
+// note adds the height of a minute.
+func (c *Climb) note(t time.Duration, v float64, young bool) {
+	c.Top = max(c.Top, v)
+	if young {
+		c.Base = v
+		return
+	}
+	c.Base = min(c.Base, v)
+	if c.Top > c.Base && v <= c.Base+(c.Top-c.Base)*fallen {
+		at := &c.Waiting
+		if at.Bytes > 0 {
+			at = &c.Next
+		}
+		if at.Bytes == 0 {
+			at.At = t
+		}
+		at.Bytes = max(at.Bytes, c.Top)
+		c.Top = v
+	}
+}
+
+// End takes the end of the process at the time t. Those that end together, as the ranks of a job do, are one life.
+func (l *Life) End(t time.Duration, r *Record, leaks bool) {
+	if l.Began == 0 {
+		return
+	}
+	same := r.Ended > 0 && t-r.Ended < time.Minute
+	r.Doubt, r.Ended = [kinds]Height{}, t
+	for k := range l.Climbs {
+		c := &l.Climbs[k]
+		if Kind(k) == Low && leaks {
+			continue
+		}
+		if h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k]); h > 0 {
+			r.Doubt[k] = Height{h, t}
+		}
+	}
+	if l.FullAt == 0 || t-l.FullAt >= settles {
+		if r.Doubt[Low].Bytes > 0 && t-l.Began >= begins && !same {
+			r.Lives++
+		}
+		r.settle(same)
+	}
+}
