@@ -138,7 +138,7 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 			continue
 		}
 		h := &g.frame
-		if g.Series == nil && (g.Members >= 2 && !name.Program || g.Loop.N > 0 && h.members > 0) {
+		if g.Series == nil && ((h.members >= 2 || g.Members >= 2) && !name.Program || g.Loop.N > 0 && h.members > 0) {
 			g.Series = d.newSeries(g.subject(name))
 		}
 		if complete && h.members == 0 && !h.unknown {
