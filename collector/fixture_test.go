@@ -191,7 +191,7 @@ func verdict(n float64, leak bool) detector.Verdict {
 			{Span: 10 * time.Minute, Slope: detector.Of(n + 0.25), R2: detector.Of(0.001 * n), Spikes: detector.Of(n + 1), Fill: 1 / n, N: 600},
 			{Span: time.Hour, Slope: detector.Of(-n - 0.5), Fill: 0.5 / n, N: 90},
 		},
-		SpikesTotal: uint64(n) + 2, Trough: detector.Of(n + 3), Bend: n / 8,
+		SpikesTotal: uint64(n) + 2, Trough: detector.Of(n + 3),
 		Judged: true, Muted: true, Confidence: 0.0012 * n, Pattern: detector.PatternSawtooth,
 		SecondsToOOM: detector.Of(math.Inf(1)), Lower: detector.Of(math.Inf(1)), Upper: detector.Of(math.Inf(1)),
 		Withheld: detector.WithheldProgramBegin, WithheldFor: time.Duration(n+13) * time.Second, Lasted: time.Duration(n+14) * time.Second,

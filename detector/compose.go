@@ -225,7 +225,7 @@ func (d *Domain[K]) compose() {
 		return
 	}
 	v.Confidence, v.Leak, v.Since = d.out.Residual.Confidence, false, 0
-	v.Rate, v.Bend, v.Leaked = Value{}, 0, Value{}
+	v.Rate, v.Leaked = Value{}, Value{}
 	if v.Pattern.Leaks() {
 		v.Pattern = d.growing()
 	}
@@ -276,12 +276,12 @@ func (s *sum) add(m *Verdict) {
 		s.largest, v.Pattern = m.Rate.V, m.Pattern
 	}
 	s.leaks = true
-	v.Rate, v.Bend, v.Leaked = Of(v.Rate.V+m.Rate.V), v.Bend+m.Bend, Of(v.Leaked.V+m.Leaked.V)
+	v.Rate, v.Leaked = Of(v.Rate.V+m.Rate.V), Of(v.Leaked.V+m.Leaked.V)
 }
 
 // into makes a verdict on the sum that of its members; its statistics stay.
 func (s *sum) into(v *Verdict) {
-	v.Confidence, v.Leak, v.Since, v.Rate, v.Bend, v.Leaked = s.v.Confidence, s.leaks, s.v.Since, s.v.Rate, s.v.Bend, s.v.Leaked
+	v.Confidence, v.Leak, v.Since, v.Rate, v.Leaked = s.v.Confidence, s.leaks, s.v.Since, s.v.Rate, s.v.Leaked
 	v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
 	switch {
 	case s.leaks:
@@ -331,7 +331,6 @@ func (d *Domain[K]) combine() {
 		}
 		v.Leak = true
 		v.Rate = Of(v.Rate.V + c.trend.Rate)
-		v.Bend += c.trend.Bend
 		v.Leaked = Of(v.Leaked.V + c.leaked)
 		if c.trend.Rate > largest {
 			largest, v.Pattern = c.trend.Rate, c.pattern

@@ -31,14 +31,14 @@ func (e Evidence) String() string {
 	return evidenceNames[e]
 }
 
-// horizon is when a memory is full, in seconds from now, with its 90 % interval, and the rate in bytes per second
-// at which it is.
-type horizon struct{ eta, lower, upper, rate float64 }
+// horizon is when a memory is full, in seconds from now, with its 90 % interval. rate is its growth on average until
+// then, and present that of now, in bytes per second.
+type horizon struct{ eta, lower, upper, rate, present float64 }
 
 // ends reports whether there is an end at all.
 func (h *horizon) ends() bool { return !math.IsInf(h.eta, 1) }
 
-var never = horizon{math.Inf(1), math.Inf(1), math.Inf(1), 0}
+var never = horizon{eta: math.Inf(1), lower: math.Inf(1), upper: math.Inf(1)}
 
 // forecast tells when the memory is full: by its leak, or because its crest grows. It is never while the memory was given back before
 // from as high as it is. But a page that has begun goes on: one that is interrupted is two.
@@ -52,10 +52,10 @@ func (d *Domain[K]) forecast() {
 	d.out.Headroom = Of(headroom)
 	leak, filling := d.leakEnds(headroom), d.fills(headroom)
 	if !began || !d.wakes(&leak, &filling) {
-		if leak.ends() && d.givenBack(leak.rate, leakRate) {
+		if leak.ends() && d.givenBack(leak.present, leakRate) {
 			leak = never
 		}
-		if filling.ends() && d.givenBack(filling.rate, slopeOf) {
+		if filling.ends() && d.givenBack(filling.present, slopeOf) {
 			filling = never
 		}
 	}
@@ -80,20 +80,21 @@ func (d *Domain[K]) wakes(leak, filling *horizon) bool {
 
 // tell gives the forecast to the memory, and to all that take a tenth or more of its growth; the others end never.
 func (d *Domain[K]) tell(h *horizon) {
-	part := func(v *Verdict) {
-		ends := d.out.Evidence != EvidenceNone && !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.rate)
+	foretold := d.out.Evidence != EvidenceNone
+	ends := func(v *Verdict, with bool) {
+		of := h
 		switch {
-		case ends:
-			v.SecondsToOOM, v.Lower, v.Upper = Of(h.eta), Of(h.lower), Of(h.upper)
+		case with && foretold:
 		case v.Judged:
-			v.SecondsToOOM, v.Lower, v.Upper = Of(never.eta), Of(never.lower), Of(never.upper)
+			of = &never
+		default:
+			return
 		}
+		v.SecondsToOOM, v.Lower, v.Upper = Of(of.eta), Of(of.lower), Of(of.upper)
 	}
+	part := func(v *Verdict) { ends(v, !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.present)) }
 	v := &d.out.Device
-	part(v)
-	if d.out.Evidence != EvidenceNone {
-		v.SecondsToOOM, v.Lower, v.Upper = Of(h.eta), Of(h.lower), Of(h.upper)
-	}
+	ends(v, true)
 	part(&d.out.Residual)
 	for i := range d.out.Members {
 		m := &d.out.Members[i]
@@ -116,10 +117,9 @@ func (d *Domain[K]) leakEnds(headroom float64) horizon {
 	for i := range d.grown {
 		sum.add(d.grown[i].trend)
 	}
-	h := horizon{}
-	h.eta, h.lower, h.upper = sum.secondsTo(headroom)
-	if h.rate = sum.rate; h.eta > 0 && !math.IsInf(h.eta, 1) {
-		h.rate = headroom / h.eta // on average until then
+	h := horizon{rate: sum.rate, present: sum.rate}
+	if h.eta, h.lower, h.upper = sum.secondsTo(headroom); h.eta > 0 && h.ends() {
+		h.rate = headroom / h.eta
 	}
 	return h
 }
@@ -133,7 +133,7 @@ func (d *Domain[K]) fills(headroom float64) horizon {
 	if reached := float64(d.past.Reached); reached > 0 && d.used.Config().With(series.Reached) && float64(d.past.Top) <= reached+newHeight*float64(d.capacity) {
 		return never // a height that these processes had before is not new: an epoch, a day
 	}
-	h := horizon{rate: f.rate}
+	h := horizon{rate: f.rate, present: f.rate}
 	h.eta, h.lower, h.upper = f.secondsTo(headroom)
 	return h
 }

@@ -22,9 +22,10 @@ func (d *Domain[K]) given(m *member, f func(*heights.Record)) {
 	d.book.With(m.Runs, d.past.Last, f)
 }
 
-// climb notes what a process holds by its sample, and each minute what that means beside what its program gave back.
+// climb notes what a process holds by its sample, and each minute what that means beside what its program gave back. A tool that
+// holds next to nothing has no place among the programs.
 func (d *Domain[K]) climb(m *member, o *series.Sample) {
-	if !m.Heights.Note(m.Last, float64(m.Used), full(o)) {
+	if !m.Heights.Note(m.Last, float64(m.Used), full(o)) || float64(m.Peak) <= series.IdleLevel(o.Capacity) {
 		return
 	}
 	d.given(m, func(r *heights.Record) {
@@ -54,7 +55,7 @@ func (d *Domain[K]) remember(key K, m *member) {
 }
 
 // givenBack reports whether the memory was as high before as it is now, and that ended well. Each process that takes a
-// tenth or more of the growth, of rate bytes per second, must be within what its program gave back, and together they must fit. Where no
+// tenth or more of the present growth, of rate bytes per second, must be within what its program gave back, and together they must fit. Where no
 // process grows the memory as a whole tells.
 func (d *Domain[K]) givenBack(rate float64, grows func(*Verdict) float64) bool {
 	if !d.used.Config().With(series.GivenBack) {

@@ -130,7 +130,7 @@ func (m *member) judge(v *Verdict) {
 	}
 	var of Verdict
 	by.Judge(&of)
-	v.Confidence, v.Leak, v.Since, v.Rate, v.Bend, v.Leaked = of.Confidence, of.Leak, of.Since, of.Rate, of.Bend, of.Leaked
+	v.Confidence, v.Leak, v.Since, v.Rate, v.Leaked = of.Confidence, of.Leak, of.Since, of.Rate, of.Leaked
 	v.Withheld, v.WithheldFor, v.Lasted = of.Withheld, of.WithheldFor, of.Lasted
 	switch {
 	case of.Leak:

@@ -171,16 +171,21 @@ type saved struct {
 	Record  Record
 }
 
-// Save returns what is remembered, in the order of the programs: the same is the same bytes.
-func (b *Book) Save() []byte {
+// list returns copies of what is remembered, in the order of the programs.
+func (b *Book) list() []saved {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := make([]saved, 0, len(b.programs))
 	for _, p := range slices.Sorted(maps.Keys(b.programs)) {
 		list = append(list, saved{p, *b.programs[p]})
 	}
+	return list
+}
+
+// Save returns what is remembered: the same is the same bytes. Nobody waits while it is written.
+func (b *Book) Save() []byte {
 	var to bytes.Buffer
-	if err := gob.NewEncoder(&to).Encode(list); err != nil {
+	if err := gob.NewEncoder(&to).Encode(b.list()); err != nil {
 		panic("heights: saving: " + err.Error()) // of a type that gob cannot write, not of a value
 	}
 	return to.Bytes()
@@ -243,6 +248,9 @@ func (b *Book) Ended(p Program, at time.Duration) bool {
 	r := b.programs[p]
 	if r == nil || (r.Ended-at).Abs() > time.Minute {
 		return false
+	}
+	if r.Doubt[Low].Bytes > 0 {
+		r.Lives++
 	}
 	r.settle(false)
 	return true

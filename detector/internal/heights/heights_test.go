@@ -229,14 +229,14 @@ func TestRestoreOfWhatCannotBe(t *testing.T) {
 	of := func(change func(*saved)) []byte {
 		one := saved{Program: 1}
 		change(&one)
-		return encoded([]saved{one})
+		return encoded(t, []saved{one})
 	}
 	for name, from := range map[string][]byte{
 		"nothing":           nil,
 		"noise":             []byte("heights"),
 		"half of a state":   filled().Save()[:100],
-		"another type":      encoded("heights"),
-		"too many programs": encoded(make([]saved, MaxPrograms+1)),
+		"another type":      encoded(t, "heights"),
+		"too many programs": encoded(t, make([]saved, MaxPrograms+1)),
 		"too many peaks":    of(func(s *saved) { s.Record.Given[Low].N = lastPeaks + 1 }),
 		"fewer than none":   of(func(s *saved) { s.Record.Given[Crest].N = -1 }),
 		"no number":         of(func(s *saved) { s.Record.Given[Crest].Last[0].Bytes = math.NaN() }),
@@ -254,10 +254,11 @@ func TestRestoreOfWhatCannotBe(t *testing.T) {
 	}
 }
 
-func encoded(v any) []byte {
+func encoded(t testing.TB, v any) []byte {
+	t.Helper()
 	var to bytes.Buffer
 	if err := gob.NewEncoder(&to).Encode(v); err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
 	return to.Bytes()
 }
@@ -267,7 +268,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(NewBook().Save())
 	f.Add(filled().Save())
-	f.Add(encoded([]saved{{Program: 1, Record: Record{Lives: -1, Given: [kinds]Given{{N: lastPeaks}, {N: 1}}}}}))
+	f.Add(encoded(f, []saved{{Program: 1, Record: Record{Lives: -1, Given: [kinds]Given{{N: lastPeaks}, {N: 1}}}}}))
 	f.Fuzz(func(t *testing.T, from []byte) {
 		b := NewBook()
 		if b.Restore(from, start) != nil {

@@ -123,8 +123,8 @@ func TestEnds(t *testing.T) {
 		{"and for a quarter of an hour", 0, []leg{{60, 76}, {16, 50}}, 76, false, 1},
 		// So PyTorch dies: it gives back all that it can, and tries again.
 		{"it falls below half and dies", 0, []leg{{60, 10}, {60, 79}, {2, 20}}, 0, false, 0},
-		{"it was full, and is known to have ended well", 0, []leg{{60, 76}}, 76, true, 0},
-		{"it falls below half, and is known to have ended well", 0, []leg{{60, 10}, {60, 79}, {2, 20}}, 79, true, 0},
+		{"it was full, and is known to have ended well", 0, []leg{{60, 76}}, 76, true, 1},
+		{"it falls below half, and is known to have ended well", 0, []leg{{60, 10}, {60, 79}, {2, 20}}, 79, true, 1},
 		{"a short life", 0, []leg{{5, 50}}, 50, false, 0},
 		{"no minute was whole", 0, []leg{{1, 50}}, 50, false, 0},
 		{"it never held anything", 0, nil, 0, false, 0},

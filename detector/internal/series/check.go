@@ -34,7 +34,7 @@ func (e *Scale) Check(last time.Duration) bool {
 func (g *Growth) Check(time.Duration) bool {
 	return g.Levels >= 0 && g.Steady >= 0 && g.Steady <= scaleBlocks && g.Reason < numWithheld &&
 		g.Rate >= -stat.MaxBytes && g.Rate <= stat.MaxBytes &&
-		g.ToCome >= 0 && g.ToCome <= stat.MaxBytes && share(g.Pace) && share(g.Form) && share(g.Kept) && share(g.Waited) && share(g.Flat)
+		g.ToCome >= 0 && g.ToCome <= stat.MaxBytes && share(g.Form) && share(g.Kept) && share(g.Waited) && share(g.Flat)
 }
 
 // Check reports whether the cycles can be some.

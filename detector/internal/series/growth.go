@@ -49,7 +49,7 @@ type Growth struct {
 	Step       float64       // what a level adds to the one before on average, bytes
 	// How sure a leak is in each respect, 0 to 1: that the growth keeps its pace and is even, and
 	// that the like of it was not given back.
-	Pace, Form, Kept float64
+	Form, Kept float64
 	// Waited is how sure it is that it has lasted for long enough, Need how long it must last, and
 	// Reason what it may be until then.
 	Waited float64
@@ -154,14 +154,14 @@ func (s *Series) below(pts []stat.Point) int {
 }
 
 // steadiest returns the last troughs, half of the time or more, over which growth is steadiest, and
-// sets its pace and form. What grew otherwise before, such as the load of a model, is left out, and so
+// sets its form. What grew otherwise before, such as the load of a model, is left out, and so
 // is what the first troughs show that are below what earlier lives held, however many those are.
 // Growth that goes on at the pace at which it began is a leak's, and that of a warm-up or a cache
 // that fills slows down.
 func steadiest(pts []stat.Point, below int, width time.Duration, cfg *Config, g *Growth) []stat.Point {
 	best := pts
 	if len(pts) < 4 {
-		g.Pace, g.Form = 1, 1
+		g.Form = 1
 		return best
 	}
 	for _, left := range [...]int{0, len(pts) / 8, 2 * len(pts) / 8, 3 * len(pts) / 8, 4 * len(pts) / 8, below} {
@@ -169,10 +169,9 @@ func steadiest(pts []stat.Point, below int, width time.Duration, cfg *Config, g 
 		if left > 0 && (len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < cfg.MinSpan) {
 			break
 		}
-		pace := keeping(rest, slowed, held)
 		form := 1.0
 		if cfg.With(Pace) {
-			form = pace
+			form = keeping(rest, slowed, held)
 		}
 		if cfg.With(Evenness) {
 			form = min(form, evenness(rest))
@@ -180,7 +179,7 @@ func steadiest(pts []stat.Point, below int, width time.Duration, cfg *Config, g 
 		if cfg.With(Spread) {
 			form = min(form, spread(rest, width))
 		}
-		if g.Pace = max(g.Pace, pace); form > g.Form {
+		if form > g.Form {
 			g.Form, best = form, rest
 		}
 		if g.Form == 1 {

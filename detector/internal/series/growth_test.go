@@ -130,29 +130,29 @@ func TestSpread(t *testing.T) {
 func TestSteadiestPartIsFound(t *testing.T) {
 	load := ramp(10, 0, 2000) // 20 GiB in 10 blocks
 	for _, c := range []struct {
-		name       string
-		levels     []float64
-		least      time.Duration
-		pace, form float64
-		points     [2]int // the fewest and the most
+		name   string
+		levels []float64
+		least  time.Duration
+		form   float64
+		points [2]int // the fewest and the most
 	}{
-		{"too few to tell", mibs(100, 100, 500), 0, 1, 1, [2]int{3, 3}},
-		{"straight: all of it", ramp(40, 100, 10), 0, 1, 1, [2]int{40, 40}},
-		{"a load, then a leak", join(load, ramp(30, 20000, 10)), 0, 1, 1, [2]int{20, 31}},
-		{"what is left is too short", join(load, ramp(30, 20000, 10)), 31 * narrowest, 0, 0, [2]int{40, 40}},
-		{"a load of more than half", join(ramp(22, 0, 2000), ramp(18, 44000, 10)), 0, 0, 0, [2]int{20, 40}},
-		{"a load, then nothing", join(load, flat(30, 20000)), 0, 1, 0, [2]int{20, 40}},
-		{"eight troughs: none can be left out", join(mibs(0, 1000), ramp(6, 2000, 10)), 0, 0, 0, [2]int{8, 8}},
-		{"it slows down, evenly in many steps", join(ramp(20, 0, 20), ramp(21, 390, 9)), 41 * narrowest, 0, 0, [2]int{41, 41}},
-		{"it keeps its pace in many steps, unevenly", join(ramp(11, 0, 45), ramp(10, 455, 5), ramp(10, 545, 45), ramp(10, 955, 5)), 41 * narrowest, 1, (0.2 - unevenShare) / (evenShare - unevenShare), [2]int{41, 41}},
-		{"it keeps its pace evenly, in few steps", steps(5, 8, 0, 100), 41 * narrowest, 1, (4 - fewSteps) / (enoughSteps - fewSteps), [2]int{40, 40}},
-		{"it has stopped in the middle", join(ramp(20, 0, 100), flat(20, 2000)), 0, 1, 0, [2]int{20, 40}},
+		{"too few to tell", mibs(100, 100, 500), 0, 1, [2]int{3, 3}},
+		{"straight: all of it", ramp(40, 100, 10), 0, 1, [2]int{40, 40}},
+		{"a load, then a leak", join(load, ramp(30, 20000, 10)), 0, 1, [2]int{20, 31}},
+		{"what is left is too short", join(load, ramp(30, 20000, 10)), 31 * narrowest, 0, [2]int{40, 40}},
+		{"a load of more than half", join(ramp(22, 0, 2000), ramp(18, 44000, 10)), 0, 0, [2]int{20, 40}},
+		{"a load, then nothing", join(load, flat(30, 20000)), 0, 0, [2]int{20, 40}},
+		{"eight troughs: none can be left out", join(mibs(0, 1000), ramp(6, 2000, 10)), 0, 0, [2]int{8, 8}},
+		{"it slows down, evenly in many steps", join(ramp(20, 0, 20), ramp(21, 390, 9)), 41 * narrowest, 0, [2]int{41, 41}},
+		{"it keeps its pace in many steps, unevenly", join(ramp(11, 0, 45), ramp(10, 455, 5), ramp(10, 545, 45), ramp(10, 955, 5)), 41 * narrowest, (0.2 - unevenShare) / (evenShare - unevenShare), [2]int{41, 41}},
+		{"it keeps its pace evenly, in few steps", steps(5, 8, 0, 100), 41 * narrowest, (4 - fewSteps) / (enoughSteps - fewSteps), [2]int{40, 40}},
+		{"it has stopped in the middle", join(ramp(20, 0, 100), flat(20, 2000)), 0, 0, [2]int{20, 40}},
 	} {
 		var g Growth
 		pts := troughs(c.levels)
 		got := steadiest(pts, 0, narrowest, &Config{MinSpan: c.least}, &g)
-		if math.Abs(g.Form-c.form) > 1e-9 || c.form > 0 && g.Pace != c.pace || len(got) < c.points[0] || len(got) > c.points[1] {
-			t.Errorf("%s: pace %g, form %g over %d troughs; want %+v", c.name, g.Pace, g.Form, len(got), c)
+		if math.Abs(g.Form-c.form) > 1e-9 || len(got) < c.points[0] || len(got) > c.points[1] {
+			t.Errorf("%s: form %g over %d troughs; want %+v", c.name, g.Form, len(got), c)
 		}
 		if got[len(got)-1] != pts[len(pts)-1] {
 			t.Errorf("%s: the last trough is left out", c.name)
@@ -211,8 +211,8 @@ func TestGrowthOfALine(t *testing.T) {
 	about(t, "step", g.Step, float64(10*mib))
 	about(t, "each of the 41 blocks but the first grew", g.Flat, 1-40.0/41)
 	about(t, "a block is taken off", g.Lasted.Seconds(), 39*narrowest.Seconds())
-	if g.Form != 1 || g.Pace != 1 || g.Kept != 1 {
-		t.Errorf("pace %g, form %g, kept %g", g.Pace, g.Form, g.Kept)
+	if g.Form != 1 || g.Kept != 1 {
+		t.Errorf("form %g, kept %g", g.Form, g.Kept)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // sure is growth of 1 GiB above 19 GiB of that confidence.
 func sure(confidence float64) Growth {
-	return Growth{Since: start + 4*time.Hour, Base: 19 * gib, Retained: gib, Levels: 20, Form: confidence, Kept: 1, Waited: 1, Pace: 1, ToCome: stat.MaxBytes}
+	return Growth{Since: start + 4*time.Hour, Base: 19 * gib, Retained: gib, Levels: 20, Form: confidence, Kept: 1, Waited: 1, ToCome: stat.MaxBytes}
 }
 
 // When a leak is declared: of a series at rest, by what its scales say.

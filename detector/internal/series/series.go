@@ -245,7 +245,7 @@ func (s *Series) Judge(v *Verdict) {
 		return
 	}
 	v.Leak, v.Since = true, l.Since
-	v.Rate, v.Bend = stat.Of(l.Trend.Rate), l.Trend.Bend
+	v.Rate = stat.Of(l.Trend.Rate)
 	v.Leaked = stat.Of(float64(max(0, min(trough, s.Used)-l.Base)))
 }
 

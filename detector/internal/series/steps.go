@@ -18,8 +18,10 @@ const (
 	// likeSteps is by which factor their sizes may differ.
 	likeSteps = 1.25
 	// standsFor is for how many minutes a level must stand to be one.
-	standsFor  = 5
-	stepShare  = 0.005
+	standsFor = 5
+	// stepShare is the least height of a step, as a share of the capacity: less is what an allocator does each day.
+	stepShare = 0.005
+	// stepsApart is the least time between two: programs that load, and requests, come sooner one after the other.
 	stepsApart = 15 * time.Minute
 )
 

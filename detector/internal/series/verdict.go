@@ -41,11 +41,8 @@ type Verdict struct {
 	Lasted, WithheldFor time.Duration
 	// Pattern is the shape of the series.
 	Pattern Pattern
-	// Rate is the growth of the trough in bytes per second, while Leak: the mean rate until the memory
-	// is full where that is foreseen, and the present one elsewhere. Bend is by how much it grows, in
-	// bytes per second².
+	// Rate is the present growth of the trough in bytes per second, while Leak.
 	Rate stat.Value
-	Bend float64
 	// Leaked is what has been retained since the leak began, in bytes, while Leak.
 	Leaked stat.Value
 	// Since is when the leak began, on the clock of Frame.T, while Leak.
