@@ -205,7 +205,7 @@
       text.gpu,
       ' hold more and more memory together',
       text.workloadRate,
-      ', and none of them leaks by itself: workers that come and go, or one that leaks, dies and is started again.',
+      ', and none of them leaks by itself: idle processes that nobody ends, or one that leaks, dies and is started again.',
       text.retained('gpu_workload_', '$memory ", namespace=\\"" $labels.namespace "\\", pod=\\"" $labels.pod "\\", slurm_job=\\"" $labels.slurm_job "\\""'),
       text.left,
     ]),

@@ -39,7 +39,7 @@ type gpuRow struct {
 
 func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	v := &m.judgement.Device
-	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v), of: &m}
+	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v, m.judgement.Page), of: &m}
 	row.Model = wording.Joined(m.device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)

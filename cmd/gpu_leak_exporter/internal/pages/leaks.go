@@ -122,7 +122,7 @@ func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	row := leakRow{
 		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
 		Confidence: wording.Percent(v.Confidence), Pattern: patternOf(v), Memory: barOf(m.memory, 0),
-		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v),
+		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v, m.judgement.Page),
 	}
 	row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
 	if v.Rate.OK {

@@ -6,7 +6,6 @@ package pages
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
@@ -75,10 +74,11 @@ var noLeak = map[detector.Pattern]string{
 // runbook is where the headings of the alerts are: that of the alert follows.
 const runbook = "https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/runbook.md#"
 
-// headingOf returns the heading of the runbook for a verdict; "" where there is nothing to do.
-func headingOf(v *detector.Verdict) string {
+// headingOf returns the heading of the runbook for a verdict, on a memory for which somebody is woken or not; "" where there
+// is nothing to do.
+func headingOf(v *detector.Verdict, page bool) string {
 	switch {
-	case foreseen(v.SecondsToOOM) && v.SecondsToOOM.V < time.Hour.Seconds():
+	case page && foreseen(v.SecondsToOOM):
 		return runbook + "gpuoutofmemorypredicted"
 	case !v.Judged:
 		return ""
