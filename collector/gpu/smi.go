@@ -373,14 +373,8 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 	if f.header.other == nil && isSMIHeader(text) {
 		return reading{}, false, again(&f.header, text)
 	}
-	row := new(Row)
-	if err := f.header.read(text, row); err != nil {
-		err = wrongRow(&f.header, err, text)
-		f.damage(err)
-		return reading{}, false, err
-	}
-	if !row.PID.OK && f.header.other == nil {
-		err := f.header.wrong(errors.New("pid: is missing: remove the line"), text)
+	row, err := f.row(text)
+	if err != nil {
 		f.damage(err)
 		return reading{}, false, err
 	}
@@ -417,6 +411,18 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 		return done, whole, l.add(row)
 	}
 	return reading{}, false, l.add(row)
+}
+
+// row reads a row, which must name a process.
+func (f *smiApps) row(text string) (*Row, error) {
+	row := new(Row)
+	if err := f.header.read(text, row); err != nil {
+		return nil, wrongRow(&f.header, err, text)
+	}
+	if !row.PID.OK && f.header.other == nil {
+		return nil, f.header.wrong(errors.New("pid: is missing: remove the line"), text)
+	}
+	return row, nil
 }
 
 func (f *smiApps) isWhole(text string) bool { return f.header.isWhole(text) }

@@ -32,10 +32,7 @@ func benchIncidents(w *strings.Builder, opt options) error {
 		return err
 	}
 	for i := range results {
-		for rule := range results[i].outcomes {
-			o := &results[i].outcomes[rule]
-			o.leaks = o.leaks[:min(len(o.leaks), 1)]
-		}
+		firstLeak(&results[i])
 	}
 	writeIntro(w, opt, "incidents")
 	for _, p := range []struct {
@@ -48,6 +45,14 @@ func benchIncidents(w *strings.Builder, opt options) error {
 		}
 	}
 	return nil
+}
+
+// firstLeak leaves of the leaks in a life of a GPU the first one.
+func firstLeak(r *result) {
+	for rule := range r.outcomes {
+		o := &r.outcomes[rule]
+		o.leaks = o.leaks[:min(len(o.leaks), 1)]
+	}
 }
 
 // incidentTables returns the tables of some reports: all together, and a row for each one.

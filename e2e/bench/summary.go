@@ -15,72 +15,99 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/incidents"
 )
 
-// benchSummary writes a line for each population: the families for tuning and those held out, the same with probes, the public
-// reports, and the chains of lives. names are those that are asked for.
+// summary is the table of --summary: a line for each population.
+type summary struct {
+	opt   options
+	table table
+	notes []string // of --verbose
+}
+
+// benchSummary writes a line for each population that is asked for: the families for tuning and those held out, the same with
+// probes, the public reports, and the chains of lives.
 func benchSummary(w *strings.Builder, opt options, names []string) error {
-	t := &table{title: "Populations", header: []string{"", "found", "in time", "alarmed", "growing", "paged", "false pages", "tickets", "per 1,000 d", "cost"}}
-	row := func(name string, of []result) {
-		f := &sum(opt, of)[0]
-		t.rows = append(t.rows, []string{
-			name, fmt.Sprintf("%d/%d", f.found, f.leaks), fmt.Sprintf("%d/%d", f.inTime, f.rated),
-			fmt.Sprintf("%d/%d", f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]), fmt.Sprintf("%d/%d", f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]),
-			fmt.Sprintf("%d/%d", f.paged, f.ooms), strconv.Itoa(f.pages), strconv.Itoa(f.tickets), number1(f.perDays(f.pages)), number0(f.cost(opt.prices)),
-		})
-	}
-	both := func(name string, results []result) {
-		for i := range results {
-			for _, line := range results[i].notes {
-				fmt.Fprintln(w, line)
-			}
-		}
-		for _, held := range []bool{false, true} {
-			what := map[bool]string{false: ", tuning", true: ", held out"}[held]
-			if of := chosen(results, func(f *fleet.Family) bool { return f.Held == held }); len(of) > 0 {
-				row(name+what, of)
-			}
-		}
-	}
-	judged := func(what sees) func(gpu.Info) []judge {
-		return func(info gpu.Info) []judge { return []judge{newOurs(info, detector.DefaultConfig(), what)} }
-	}
+	s := &summary{opt: opt, table: table{title: "Populations", header: []string{
+		"", "found", "in time", "alarmed", "growing", "paged", "false pages", "tickets", "per 1,000 d", "cost",
+	}}}
 	for _, name := range names {
-		switch name {
-		case "fleet", "probes":
-			results, err := run(opt, opt.chosen(), judged(sees{probes: name == "probes"}))
-			if err != nil {
-				return err
-			}
-			both(name, results)
-		case "reports":
-			var families []fleet.Family
-			later := map[string]bool{}
-			for _, one := range incidents.All() {
-				later[one.Kind], families = one.Later, append(families, one.Family())
-			}
-			results, err := run(opt, families, judged(sees{}))
-			if err != nil {
-				return err
-			}
-			for i := range results {
-				o := &results[i].outcomes[0]
-				o.leaks = o.leaks[:min(len(o.leaks), 1)]
-				for _, line := range results[i].notes {
-					fmt.Fprintln(w, line)
-				}
-			}
-			row("reports, tuned on", chosen(results, func(f *fleet.Family) bool { return !later[f.Name] }))
-			row("reports, never tuned on", chosen(results, func(f *fleet.Family) bool { return later[f.Name] }))
-		case "lives":
-			all, err := live(opt, opt.chosen())
-			if err != nil {
-				return err
-			}
-			both("third lives", results(slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return l.number < 3 })))
-			both("second lives", results(slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return l.number != 2 })))
-		default:
+		of, known := map[string]func() error{
+			"fleet": func() error { return s.fleet("fleet", sees{}) }, "probes": func() error { return s.fleet("probes", sees{probes: true}) },
+			"reports": s.reports, "lives": s.lives,
+		}[name]
+		if !known {
 			return fmt.Errorf("--summary: there is no population %q, only fleet, probes, reports and lives", name)
 		}
+		if err := of(); err != nil {
+			return err
+		}
 	}
-	t.write(w, opt.marked)
+	for _, line := range s.notes {
+		fmt.Fprintln(w, line)
+	}
+	s.table.write(w, opt.marked)
+	return nil
+}
+
+// add adds a line.
+func (s *summary) add(name string, of []result) {
+	if len(of) == 0 {
+		return
+	}
+	f := &sum(s.opt, of)[0]
+	part := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
+	s.table.rows = append(s.table.rows, []string{
+		name, part(f.found, f.leaks), part(f.inTime, f.rated),
+		part(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]), part(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]),
+		part(f.paged, f.ooms), strconv.Itoa(f.pages), strconv.Itoa(f.tickets), number1(f.perDays(f.pages)), number0(f.cost(s.opt.prices)),
+	})
+}
+
+// halves adds a line for the families for tuning, and one for those held out, whose notes are not looked at by the way.
+func (s *summary) halves(name string, of []result) {
+	tuning := chosen(of, func(f *fleet.Family) bool { return !f.Held })
+	for i := range tuning {
+		s.notes = append(s.notes, tuning[i].notes...)
+	}
+	s.add(name+", tuning", tuning)
+	s.add(name+", held out", chosen(of, func(f *fleet.Family) bool { return f.Held }))
+}
+
+// judged runs the families before our rule alone.
+func (s *summary) judged(families []fleet.Family, what sees) ([]result, error) {
+	return run(s.opt, families, func(info gpu.Info) []judge { return []judge{newOurs(info, detector.DefaultConfig(), what)} })
+}
+
+func (s *summary) fleet(name string, what sees) error {
+	results, err := s.judged(s.opt.chosen(), what)
+	if err == nil {
+		s.halves(name, results)
+	}
+	return err
+}
+
+func (s *summary) reports() error {
+	var families []fleet.Family
+	later := map[string]bool{}
+	for _, one := range incidents.All() {
+		later[one.Kind], families = one.Later, append(families, one.Family())
+	}
+	results, err := s.judged(families, sees{})
+	if err != nil {
+		return err
+	}
+	for i := range results {
+		firstLeak(&results[i])
+	}
+	s.add("reports, tuned on", chosen(results, func(f *fleet.Family) bool { return !later[f.Name] }))
+	s.add("reports, never tuned on", chosen(results, func(f *fleet.Family) bool { return later[f.Name] }))
+	return nil
+}
+
+func (s *summary) lives() error {
+	all, err := live(s.opt, s.opt.chosen())
+	if err != nil {
+		return err
+	}
+	s.halves("third lives", results(slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return l.number < 3 })))
+	s.halves("second lives", results(slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return l.number != 2 })))
 	return nil
 }

@@ -243,13 +243,8 @@ func (s *Source) readHistory(ctx context.Context) error {
 			s.problems.note(reasonHistory, 1, "Some of the history cannot be read; verdicts come later for it", "err", err)
 		default:
 			h.failed, h.chunk = 0, min(2*h.chunk, h.full)
-			if n == 0 {
-				break
-			}
-			s.answered = time.Now()
-			if s.down.Load() != nil { // who reads the GPUs has to know them
-				s.list()
-				s.down.Store(nil)
+			if n > 0 {
+				s.isUp()
 			}
 		}
 		h.from, h.samples = to, h.samples+n
@@ -260,6 +255,15 @@ func (s *Source) readHistory(ctx context.Context) error {
 		h.samples = 0
 	}
 	return nil
+}
+
+// isUp notes that the Prometheus has answered with samples.
+func (s *Source) isUp() {
+	s.answered = time.Now()
+	if s.down.Load() != nil { // whoever reads the GPUs has to know them
+		s.list()
+		s.down.Store(nil)
+	}
 }
 
 // answers reports whether the Prometheus answers anything about the GPUs.
