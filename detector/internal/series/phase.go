@@ -4,6 +4,7 @@
 package series
 
 import (
+	"math"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -143,15 +144,25 @@ func (s *Series) foresee() {
 	var in room
 	pts := e.points(&in)
 	pts = pts[max(len(pts)-s.Growths[l.Best].Steady, 0):]
+	pts = pts[begin(pts):]
 	fit := stat.FitTrend(pts)
-	for i := 1; i <= beginParts/2; i++ { // what grew before the leak began leads nowhere: the rate that is known best counts
-		if rest := pts[i*len(pts)/beginParts:]; len(rest) >= minLevels {
-			if later := stat.FitTrend(rest); later.Variance < fit.Variance {
-				fit = later
-			}
-		}
-	}
 	if fit.Rate > 0 {
 		l.Trend, l.TrendScale, l.TrendAt = fit, l.Best, e.Closed
 	}
+}
+
+// begin returns which of the points of a growth is the first one of the leak. What grew before it leads nowhere, so that the line is
+// known best that begins with the leak.
+func begin(pts []stat.Point) (first int) {
+	least := math.Inf(1)
+	for i := range beginParts/2 + 1 {
+		from := i * len(pts) / beginParts
+		if len(pts)-from < minLevels {
+			break
+		}
+		if v := stat.FitLine(pts[from:]).Variance; v < least {
+			first, least = from, v
+		}
+	}
+	return first
 }
