@@ -4,8 +4,6 @@
 package collector
 
 import (
-	"math"
-
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -40,7 +38,7 @@ var ofQuiet = map[string]bool{
 
 // quiet reports whether a memory neither leaks nor grows, as far as can be told.
 func quiet(v *detector.Verdict) bool {
-	return !v.Leak && v.Withheld == detector.WithheldNone && !(v.SecondsToOOM.OK && !math.IsInf(v.SecondsToOOM.V, 1))
+	return !v.Leak && v.Withheld == detector.WithheldNone && v.SecondsToOOM.Finite() == nil
 }
 
 // shows reports whether the entity has series of the row.

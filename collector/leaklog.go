@@ -209,7 +209,7 @@ func (l *leakLog) note(logger log.Logger, k leakKey, v *detector.Verdict, more .
 		return
 	}
 	left := "unknown"
-	if v.SecondsToOOM.OK && !math.IsInf(v.SecondsToOOM.V, 0) {
+	if v.SecondsToOOM.Finite() != nil {
 		left = strconv.FormatFloat(math.Round(v.SecondsToOOM.V), 'f', -1, 64)
 	}
 	pairs := append(k.labels(), more...)

@@ -43,6 +43,7 @@ type crestGrowth struct {
 	// toCome is what is still to come if the growth goes on to slow down as it did, in bytes;
 	// +Inf if it did not.
 	toCome float64
+	base   float64 // the level at which it began, bytes
 }
 
 // growth returns how the crest has grown of late; ok is false where it has not grown in each
@@ -90,7 +91,7 @@ func (c crestSeries) grown(slots int, least float64) (f crestGrowth, ok bool) {
 	if last-peak[0] < least || c.before(fillParts*slots+1) > peak[0] {
 		return f, false
 	}
-	f.rate = (last - peak[0]) / (at[fillParts-1] - at[0])
+	f.base, f.rate = peak[0], (last-peak[0])/(at[fillParts-1]-at[0])
 	wide := fillQuantile * deviation(rates[:], f.rate) * math.Sqrt(2/float64(len(rates)))
 	f.rateLow, f.rateHigh = max(0, f.rate-wide), f.rate+wide
 	f.toCome = toCome(rates, at[fillParts-1]-at[fillParts-2])

@@ -32,8 +32,8 @@ func (e Evidence) String() string {
 }
 
 // horizon is when a memory is full, in seconds from now, with its 90 % interval. rate is its growth on average until
-// then, and present that of now, in bytes per second.
-type horizon struct{ eta, lower, upper, rate, present float64 }
+// then, and present that of now, in bytes per second; base is the use at which the growth began, 0 where that does not matter.
+type horizon struct{ eta, lower, upper, rate, present, base float64 }
 
 // ends reports whether there is an end at all.
 func (h *horizon) ends() bool { return !math.IsInf(h.eta, 1) }
@@ -72,10 +72,11 @@ func (d *Domain[K]) forecast() {
 	d.tell(&h)
 }
 
-// wakes reports whether somebody is to be woken.
+// wakes reports whether somebody is to be woken. What fills wakes nobody anew once all of its growth was given back.
 func (d *Domain[K]) wakes(leak, filling *horizon) bool {
 	cfg := d.used.Config()
-	return leak.eta < cfg.PageWithin.Seconds() || filling.eta < cfg.FillsWithin.Seconds() && !math.IsInf(filling.upper, 1)
+	return leak.eta < cfg.PageWithin.Seconds() || filling.eta < cfg.FillsWithin.Seconds() && !math.IsInf(filling.upper, 1) &&
+		(d.past.Paged || float64(d.used.Used) >= filling.base)
 }
 
 // tell gives the forecast to the memory, and to all that take a tenth or more of its growth; the others end never.
@@ -133,7 +134,7 @@ func (d *Domain[K]) fills(headroom float64) horizon {
 	if reached := float64(d.past.Reached); reached > 0 && d.used.Config().With(series.Reached) && float64(d.past.Top) <= reached+newHeight*float64(d.capacity) {
 		return never // a height that these processes had before is not new: an epoch, a day
 	}
-	h := horizon{rate: f.rate, present: f.rate}
+	h := horizon{rate: f.rate, present: f.rate, base: f.base}
 	h.eta, h.lower, h.upper = f.secondsTo(headroom)
 	return h
 }

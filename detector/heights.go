@@ -30,7 +30,7 @@ func (d *Domain[K]) climb(m *member, o *series.Sample) {
 	}
 	d.given(m, func(r *heights.Record) {
 		m.Heights.Learn(m.Last, r, math.Inf(1), m.Leaks())
-		m.Before = r.Prior(&m.Heights, float64(d.capacity), m.Last)
+		m.Before = r.Prior(&m.Heights, m.decisive().Grown(), float64(d.capacity), m.Last)
 	})
 }
 
@@ -73,11 +73,11 @@ func (d *Domain[K]) givenBack(rate float64, grows func(*Verdict) float64) bool {
 		if !m.Before.Holds(&m.Heights) {
 			return false
 		}
-		known, free = true, free-max(0, m.Before.Within[heights.Crest]-float64(m.Used))
+		known, free = true, free-max(0, m.Before.Given[heights.Crest]-float64(m.Used))
 	}
 	if known {
 		return free >= 0
 	}
-	p := d.past.Given.Prior(&d.past.Heights, float64(d.capacity), d.past.Last)
+	p := d.past.Given.Prior(&d.past.Heights, d.used.Grown(), float64(d.capacity), d.past.Last)
 	return p.Holds(&d.past.Heights)
 }

@@ -124,13 +124,12 @@ func TestOneOfTwoLeaks(t *testing.T) {
 	}
 }
 
-// Two programs grow that held as much before, each for itself: that both may is given back only if both fit into
-// the memory, each with what it may exceed its height by.
+// Two programs grow that held as much before, each for itself: that is given back only if both heights fit into the memory.
 func TestHeightsOfTwoPrograms(t *testing.T) {
 	for _, c := range []struct {
 		height float64 // GiB, 0 for none
 		pages  bool
-	}{{0, true}, {34, false}, {38, true}, {60, true}} {
+	}{{0, true}, {34, false}, {38, false}, {41, true}, {60, true}} {
 		d := stage{Domain: newDomain(t)}
 		for n := range 4 {
 			if c.height > 0 {
@@ -328,5 +327,41 @@ func TestHeightsOverARestart(t *testing.T) {
 	}
 	if pages > 0 {
 		t.Errorf("%d frames are a page", pages)
+	}
+}
+
+// An epoch that fills the memory, beside another program: what it holds at most fits, and a margin above that need not.
+func TestEpochsThatFillTheMemory(t *testing.T) {
+	d := &stage{Domain: newDomain(t)}
+	epoch := func(s int) float64 { return 20 + 54*float64(s%(3*hour))/(3*hour) }
+	beside := life{key: 2, runs: other, lasts: 4 * hour, memory: holds(4.5)}
+	if r := d.scene(t, life{1, runs, 4 * hour, epoch}, beside); r.pages == 0 {
+		t.Error("the first one is not foretold, which shows nothing")
+	}
+	beside.lasts = 12 * hour
+	if r := d.scene(t, life{3, runs, 12 * hour, epoch}, beside); r.pages > 0 {
+		t.Errorf("pages for %d s, the first after %d s", r.pages, r.pageAt)
+	}
+}
+
+// Workers that are never ended: each hour another one works, and the one before rests.
+func TestGenerations(t *testing.T) {
+	d := newDomain(t)
+	leaks := 0
+	for s := every; s < 9*hour; s += every {
+		var members []Member[int]
+		for i := range s/hour + 1 {
+			sm := Of(0)
+			if i == s/hour {
+				sm = Of(0.5)
+			}
+			members = append(members, Member[int]{Key: i, Runs: runs, Used: Of(8 * gib), Started: second(i * hour), SM: sm})
+		}
+		if j := show(t, d, frame(s, 256*mib, members...)); j.Device.Leak && leaks == 0 {
+			leaks = s
+		}
+	}
+	if leaks == 0 || leaks > 7*hour {
+		t.Errorf("a leak after %d s, want one while there is room for another", leaks)
 	}
 }

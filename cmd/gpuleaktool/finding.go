@@ -246,7 +246,7 @@ func (f *finding) retained() string {
 // interval.
 func (f *finding) forecast() string {
 	a := f.alarm
-	if a == nil || !a.seconds.OK || math.IsInf(a.seconds.V, 1) {
+	if a == nil || a.seconds.Finite() == nil {
 		return ""
 	}
 	text := humanize.Seconds(a.seconds.V)

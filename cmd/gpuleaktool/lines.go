@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"time"
 
@@ -111,16 +110,16 @@ func lineOf(name json.RawMessage, f *finding, s *step, t time.Duration) line {
 		}
 	}
 	var evidence *string
-	if by := s.evidence.String(); by != "" && finite(s.seconds) != nil {
+	if by := s.evidence.String(); by != "" && s.seconds.Finite() != nil {
 		evidence = &by
 	}
 	return line{
 		Time: wall(t), Series: name, File: f.from,
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
-		Slope: finite(s.slope), R2: finite(s.r2), Spikes: finite(s.spikes), Leaked: s.leaked.V,
-		Seconds: finite(s.seconds), Lower: finite(s.lower), Upper: finite(s.upper),
-		Withheld: withheld, WithheldS: finite(withheldFor), Evidence: evidence,
-		Judged: s.judged, Muted: s.muted, Rate: finite(s.rate), Used: s.used, Since: finite(since), Capacity: finite(s.capacity), Trough: finite(s.trough),
+		Slope: s.slope.Finite(), R2: s.r2.Finite(), Spikes: s.spikes.Finite(), Leaked: s.leaked.V,
+		Seconds: s.seconds.Finite(), Lower: s.lower.Finite(), Upper: s.upper.Finite(),
+		Withheld: withheld, WithheldS: withheldFor.Finite(), Evidence: evidence,
+		Judged: s.judged, Muted: s.muted, Rate: s.rate.Finite(), Used: s.used, Since: since.Finite(), Capacity: s.capacity.Finite(), Trough: s.trough.Finite(),
 		Page: firing(f.alerts.pages, s.t), Ticket: firing(f.alerts.tickets, s.t),
 	}
 }
@@ -149,11 +148,3 @@ func (l labels) json() json.RawMessage {
 
 // wall returns the moment on the clock of a recording.
 func wall(t time.Duration) time.Time { return time.Unix(0, int64(t)).UTC() }
-
-// finite returns nil for what is absent and for what JSON cannot write.
-func finite(v detector.Value) *float64 {
-	if !v.OK || math.IsNaN(v.V) || math.IsInf(v.V, 0) {
-		return nil
-	}
-	return &v.V
-}

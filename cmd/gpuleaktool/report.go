@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"math"
 	"strconv"
 	"time"
 
@@ -139,7 +138,7 @@ func fitAt(a *step) []plot.Point {
 
 // forecastAt returns what was foreseen at the alarm.
 func forecastAt(a *step, capacity float64) *plot.Forecast {
-	if !a.seconds.OK || math.IsInf(a.seconds.V, 1) || !a.headroom.OK || capacity <= 0 {
+	if a.seconds.Finite() == nil || !a.headroom.OK || capacity <= 0 {
 		return nil
 	}
 	lower, upper := a.seconds.V, a.seconds.V

@@ -71,6 +71,7 @@ const (
 // Height is one that was given back.
 type Height struct {
 	Bytes float64
+	Fell  float64 // how many of the bytes were given back
 	At    time.Duration
 }
 
@@ -94,9 +95,10 @@ func (g *Given) add(h Height) {
 	g.N++
 }
 
-// Highest returns the highest height that counts at the time now, when the memory holds use: the last
-// ones that rise one above the other, up to use, are none. It is 0 where there is none.
-func (g *Given) Highest(use float64, now time.Duration) float64 {
+// Highest returns the highest height that counts at the time now, when the memory holds use and grew by so many bytes: the last
+// ones that rise one above the other, up to use, are none, nor is one of which less than half as much was given back. It is 0
+// where there is none.
+func (g *Given) Highest(use, grown float64, now time.Duration) (highest float64) {
 	n, next := g.N, use
 	for n > 0 && g.Last[n-1].Bytes < next {
 		n--
@@ -105,12 +107,12 @@ func (g *Given) Highest(use float64, now time.Duration) float64 {
 	if g.N-n < rising {
 		n = g.N
 	}
-	highest := 0.0
-	if now-g.Before.At <= remembered {
-		highest = g.Before.Bytes
-	}
-	for _, h := range g.Last[:n] {
-		if now-h.At <= remembered {
+	for i := -1; i < n; i++ {
+		h := g.Before
+		if i >= 0 {
+			h = g.Last[i]
+		}
+		if now-h.At <= remembered && fallen*grown <= h.Fell {
 			highest = max(highest, h.Bytes)
 		}
 	}
@@ -130,7 +132,8 @@ type Record struct {
 type Prior struct {
 	// Within is up to which height the use of now counts as given back, by kind, in bytes; 0 where nothing was.
 	Within [kinds]float64
-	Sure   bool // enough lives have shown what they hold for what grows above that to need no excuse
+	Given  [kinds]float64 // the height itself, which has to fit into the memory beside others
+	Sure   bool           // enough lives have shown what they hold for what grows above that to need no excuse
 }
 
 // Holds reports whether the crest of a life is one that was given back before.
@@ -138,12 +141,12 @@ func (p *Prior) Holds(l *Life) bool {
 	return p.Within[Crest] > 0 && p.Within[Crest] >= max(l.Climbs[Crest].Top, l.Open[Crest])
 }
 
-// Prior returns what the record says of a life now, in a memory of that capacity (0: not known).
-func (r *Record) Prior(l *Life, capacity float64, now time.Duration) Prior {
+// Prior returns what the record says of a life now that grew by so many bytes, in a memory of that capacity (0: not known).
+func (r *Record) Prior(l *Life, grown, capacity float64, now time.Duration) Prior {
 	p := Prior{Sure: r.Lives >= sure}
 	for k := range l.Climbs {
 		c := &l.Climbs[k]
-		h := r.Given[k].Highest(max(c.Top, l.Open[k]), now)
+		h := r.Given[k].Highest(max(c.Top, l.Open[k]), grown, now)
 		if h == 0 {
 			continue
 		}
@@ -151,7 +154,7 @@ func (r *Record) Prior(l *Life, capacity float64, now time.Duration) Prior {
 		if capacity > 0 {
 			margin = min(margin, ofRest*max(0, capacity-h))
 		}
-		p.Within[k] = h + margin
+		p.Within[k], p.Given[k] = h+margin, h
 	}
 	return p
 }
@@ -263,7 +266,8 @@ func (r *Record) settle(same bool) {
 		switch {
 		case h.Bytes == 0:
 		case same && g.N > 0:
-			g.Last[g.N-1] = Height{max(h.Bytes, g.Last[g.N-1].Bytes), h.At}
+			last := &g.Last[g.N-1]
+			*last = Height{max(h.Bytes, last.Bytes), max(h.Fell, last.Fell), h.At}
 		default:
 			g.add(h)
 		}

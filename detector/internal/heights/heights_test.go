@@ -18,7 +18,7 @@ import (
 // given are heights in GiB, one an hour.
 func given(list ...float64) (g Given) {
 	for i, h := range list {
-		g.add(Height{h * gib, start + time.Duration(i)*time.Hour})
+		g.add(Height{h * gib, h * gib, start + time.Duration(i)*time.Hour})
 	}
 	return g
 }
@@ -43,8 +43,19 @@ func TestRisingPeaks(t *testing.T) {
 		{"they have fallen", []float64{40, 30, 20}, 50, 40},
 	} {
 		g := given(c.peaks...)
-		if got := g.Highest(c.use*gib, start+10*time.Hour) / gib; got != c.want {
+		if got := g.Highest(c.use*gib, 0, start+10*time.Hour) / gib; got != c.want {
 			t.Errorf("%s: %v GiB, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Growth is what was given back before only if half as much was: a full cache that breathes has given nothing back.
+func TestGrowthOfWhichLessWasGivenBack(t *testing.T) {
+	g := given(60)
+	g.add(Height{70 * gib, 2 * gib, start})
+	for _, c := range []struct{ grown, want float64 }{{0, 70}, {4, 70}, {5, 60}, {120, 60}, {121, 0}} {
+		if got := g.Highest(50*gib, c.grown*gib, start+time.Hour) / gib; got != c.want {
+			t.Errorf("%v GiB of growth: %v GiB were given back, want %v", c.grown, got, c.want)
 		}
 	}
 }
@@ -65,14 +76,14 @@ func TestHeightsAreForgotten(t *testing.T) {
 		{30*day + time.Hour + time.Minute, 30},
 		{31 * day, 0},
 	} {
-		if got := g.Highest(60*gib, start+c.after) / gib; got != c.want {
+		if got := g.Highest(60*gib, 0, start+c.after) / gib; got != c.want {
 			t.Errorf("after %v: %v GiB, want %v", c.after, got, c.want)
 		}
 	}
 	// A lower one takes the place of one that is forgotten.
 	g = given(50, 10, 10, 10, 10, 10, 10, 10, 10)
 	g.Last[0].At += 40 * day
-	g.add(Height{10 * gib, start + 40*day})
+	g.add(Height{10 * gib, 10 * gib, start + 40*day})
 	if g.Before.Bytes != 10*gib {
 		t.Errorf("%v is kept, want the height that is not 30 days old", g.Before)
 	}
@@ -101,7 +112,7 @@ func TestMargin(t *testing.T) {
 		for k := range l.Climbs {
 			l.Climbs[k].Base = c.base * gib
 		}
-		p := r.Prior(&l, c.capacity*gib, start+time.Hour)
+		p := r.Prior(&l, 0, c.capacity*gib, start+time.Hour)
 		for k, within := range p.Within {
 			if math.Abs(within/gib-c.want) > 1e-9 {
 				t.Errorf("%s: kind %d within %v GiB, want %v", c.name, k, within/gib, c.want)
@@ -135,7 +146,7 @@ func TestHolds(t *testing.T) {
 func TestSure(t *testing.T) {
 	var r Record
 	for n, want := range []bool{false, false, false, true, true} {
-		if p := r.Prior(&Life{}, total, start); p.Sure != want {
+		if p := r.Prior(&Life{}, 0, total, start); p.Sure != want {
 			t.Errorf("after %d lives: sure is %t", n, p.Sure)
 		}
 		l := Life{Minute: start + time.Duration(n)*time.Hour}
@@ -282,7 +293,7 @@ func FuzzRestore(f *testing.F) {
 			b.With(p, start, func(r *Record) {
 				var l Life
 				end := live(&l, r, 0, false, leg{12, 10}, leg{2, 50}, leg{18, 10})
-				if v := r.Prior(&l, total, end).Within[Crest]; math.IsNaN(v) || math.IsInf(v, 0) {
+				if v := r.Prior(&l, 0, total, end).Within[Crest]; math.IsNaN(v) || math.IsInf(v, 0) {
 					t.Fatalf("within %v", v)
 				}
 				l.End(end, r, false)
@@ -311,7 +322,7 @@ func TestTwoLivesAtOnce(t *testing.T) {
 					}
 					b.With(1, at, func(r *Record) {
 						l.Learn(at, r, math.Inf(1), false)
-						r.Prior(&l, total, at)
+						r.Prior(&l, 0, total, at)
 					})
 				}
 				end := start + 20*time.Minute
@@ -329,7 +340,7 @@ func TestTwoLivesAtOnce(t *testing.T) {
 	})
 	all.Wait()
 	b.With(1, start, func(r *Record) {
-		if r.Lives != 1 || r.Given[Crest].Highest(0, start) != 50*gib { // they end at one time
+		if r.Lives != 1 || r.Given[Crest].Highest(0, 0, start) != 50*gib { // they end at one time
 			t.Errorf("%d lives, want 1; %v", r.Lives, r.Given[Crest])
 		}
 	})
@@ -342,7 +353,7 @@ func TestRanks(t *testing.T) {
 		var l Life
 		l.End(live(&l, &r, 0, false, leg{20, holds}), &r, false)
 	}
-	if got := r.Given[Crest].Highest(0, start+time.Hour) / gib; r.Lives != 1 || r.Given[Crest].N != 1 || got != 60 {
+	if got := r.Given[Crest].Highest(0, 0, start+time.Hour) / gib; r.Lives != 1 || r.Given[Crest].N != 1 || got != 60 {
 		t.Errorf("%d lives and %d peaks, of %v GiB at most; want one of 60", r.Lives, r.Given[Crest].N, got)
 	}
 }

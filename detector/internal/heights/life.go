@@ -68,7 +68,7 @@ func (l *Life) Learn(t time.Duration, r *Record, most float64, leaks bool) {
 			continue
 		}
 		if (Kind(k) == Crest || !leaks) && c.Waiting.Bytes < most {
-			r.Given[k].add(Height{c.Waiting.Bytes, t})
+			r.Given[k].add(Height{c.Waiting.Bytes, c.Waiting.Fell, t})
 		}
 		c.Waiting, c.Next = c.Next, Height{}
 	}
@@ -90,7 +90,7 @@ func (c *Climb) note(t time.Duration, v float64, young bool) {
 		if at.Bytes == 0 {
 			at.At = t
 		}
-		at.Bytes = max(at.Bytes, c.Top)
+		at.Bytes, at.Fell = max(at.Bytes, c.Top), max(at.Fell, c.Top-v)
 		c.Top = v
 	}
 }
@@ -108,7 +108,7 @@ func (l *Life) End(t time.Duration, r *Record, leaks bool) {
 			continue
 		}
 		if h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k]); h > 0 {
-			r.Doubt[k] = Height{h, t}
+			r.Doubt[k] = Height{h, h, t}
 		}
 	}
 	if l.FullAt == 0 || t-l.FullAt >= settles {

@@ -40,7 +40,7 @@ func live(l *Life, r *Record, others float64, leaks bool, legs ...leg) time.Dura
 // highest are the highest heights of a record by kind, in GiB.
 func highest(r *Record, now time.Duration) (list [kinds]float64) {
 	for k := range r.Given {
-		list[k] = r.Given[k].Highest(math.Inf(-1), now) / gib
+		list[k] = r.Given[k].Highest(math.Inf(-1), 0, now) / gib
 	}
 	return list
 }
@@ -187,5 +187,19 @@ func TestGap(t *testing.T) {
 	end := live(&l, &r, 0, false, leg{30, 10})
 	if got := highest(&r, end); got[Crest] != 50 {
 		t.Errorf("%v GiB were given back, want 50", got)
+	}
+}
+
+// What was given back of a peak is measured where it is closed; at the end of a program it is all.
+func TestHowMuchWasGivenBack(t *testing.T) {
+	var r Record
+	var l Life
+	live(&l, &r, 0, false, leg{20, 10}, leg{20, 50}, leg{5, 30}, leg{5, 25}, leg{20, 30})
+	if h := r.Given[Crest].Last[0]; h.Fell != 20*gib {
+		t.Errorf("%v GiB of %v were given back, want 20", h.Fell/gib, h.Bytes/gib)
+	}
+	l.End(live(&l, &r, 0, false, leg{20, 40}), &r, false)
+	if h := r.Given[Crest].Last[r.Given[Crest].N-1]; h.Fell != 40*gib {
+		t.Errorf("%v GiB of %v were given back, want all", h.Fell/gib, h.Bytes/gib)
 	}
 }

@@ -88,7 +88,7 @@ func (s *Series) judge(i int) *Growth {
 	var in room
 	pts := from(e.points(&in), r.LowAt)
 	first, last := pts[0], pts[len(pts)-1]
-	levels := kept(pts)
+	levels := levelsOf(pts)
 	if levels < minLevels || e.MovedAt <= r.LowAt {
 		return g
 	}
@@ -105,15 +105,20 @@ func (s *Series) judge(i int) *Growth {
 	if g.SteadyBase = g.Base; len(steady) < len(pts) {
 		g.SteadyBase = steady[0].V // what was left out, such as a load, led there
 	}
-	g.Kept = 1
-	if s.cfg.With(GiveBacks) {
-		g.Kept = 0.25 + 0.75*stat.Clamp((float64(g.Retained)/max(s.given(i), 1)-1)/(safely-1))
-	}
+	g.Kept = s.kept(g.Retained, i)
 	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
 	// it was reached, in the mean, and the first growth half a block after it began.
 	g.Lasted = g.End - g.Since - e.Width
 	s.wait(g)
 	return g
+}
+
+// kept is how sure it is that growth of so many bytes at scale i is not the next that is given back.
+func (s *Series) kept(retained stat.Bytes, i int) float64 {
+	if !s.cfg.With(GiveBacks) {
+		return 1
+	}
+	return 0.25 + 0.75*stat.Clamp((float64(retained)/max(s.given(i), 1)-1)/(safely-1))
 }
 
 // given returns the largest gradual rise that was given back at scale i or at a wider one, in bytes.
@@ -133,8 +138,8 @@ func from(pts []stat.Point, t time.Duration) []stat.Point {
 	return pts
 }
 
-// kept counts the levels among the troughs that were reached and never given back.
-func kept(pts []stat.Point) int {
+// levelsOf counts the levels among the troughs that were reached and never given back.
+func levelsOf(pts []stat.Point) int {
 	n, lowest := 0, stat.Bytes(math.MaxInt64)
 	for _, p := range slices.Backward(pts) {
 		if p.V <= lowest-quantum {

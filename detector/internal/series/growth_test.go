@@ -26,7 +26,7 @@ func TestKeptLevels(t *testing.T) {
 		{"half of it", join(ramp(11, 100, 10), mibs(150)), 6}, // 100 to 140 and 150
 		{"spikes", mibs(100, 500, 110, 600, 120, 700, 130), 4},
 	} {
-		if got := kept(troughs(c.levels)); got != c.want {
+		if got := levelsOf(troughs(c.levels)); got != c.want {
 			t.Errorf("%s: %d levels, want %d", c.name, got, c.want)
 		}
 	}

@@ -206,6 +206,14 @@ func (s *Series) ripe() bool {
 // Leaks reports whether the series leaks, muted or not.
 func (s *Series) Leaks() bool { return s.Leak.Phase == PhaseLeaking }
 
+// Grown returns the bytes of the growth that is a leak, or is most like one; 0 where nothing grows.
+func (s *Series) Grown() float64 {
+	if s.Leaks() {
+		return float64(s.Leak.High - s.Leak.Base)
+	}
+	return float64(s.Growths[s.Leak.Best].Retained)
+}
+
 // Trough returns the lower envelope now: while the memory goes in cycles, that is the end of the
 // last one and not where the present one is.
 func (s *Series) Trough() (stat.Bytes, bool) {

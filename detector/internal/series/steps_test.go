@@ -40,6 +40,7 @@ func TestSteps(t *testing.T) {
 		{"four small ones", taking(40960, half, 256, 256, 256, 256), false},
 		{"all were given back", taking(40960, half, 2048, 2048, -4096, 2048, 2048, -4096, 2048, 2048), false},
 		{"one of them was", taking(40960, half, 2048, 2048, -2048, 2048, 2048), false},
+		{"as much was given back before", taking(40960, half, 1024, 3072, 1024, 4096, -9216, 2048, 2048, 2048, 2048), false},
 		{"up and down", taking(40960, half, 2048, -2048, 2048, -2048, 2048, -2048, 2048, -2048), false},
 		{"the memory is not half full", taking(10240, half, 2048, 2048, 2048, 2048), false},
 		{"minutes apart, as models are loaded", taking(40960, 3*time.Minute, 2048, 2048, 2048, 2048), false},

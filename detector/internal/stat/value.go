@@ -6,6 +6,7 @@
 package stat
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -19,6 +20,14 @@ type Value struct {
 
 // Of returns the present Value v.
 func Of(v float64) Value { return Value{V: v, OK: true} }
+
+// Finite returns the number, and nil where it is absent, infinite or NaN: what JSON cannot write.
+func (v Value) Finite() *float64 {
+	if !v.OK || math.IsNaN(v.V) || math.IsInf(v.V, 0) {
+		return nil
+	}
+	return &v.V
+}
 
 // Fit is the plain statistics of one window.
 type Fit struct {

@@ -6,7 +6,6 @@ package pages
 import (
 	"fmt"
 	"html/template"
-	"math"
 	"strings"
 	"time"
 
@@ -41,7 +40,7 @@ func (h *predictor) memoryCurve(m *domain, id string, height float64) template.H
 	}
 	if room := m.judgement.Headroom; p.Capacity > 0 && room.OK {
 		crest := p.Capacity - room.V
-		if foreseen(v.SecondsToOOM) {
+		if v.SecondsToOOM.Finite() != nil {
 			p.Forecast = forecastOf(p.To, crest, v.SecondsToOOM.V, v.Lower, v.Upper)
 			p.Forecast.Doubtful = m.judgement.Evidence == detector.EvidenceFilling
 		}
@@ -63,7 +62,7 @@ func (h *predictor) processCurve(m *domain, of *collector.ProcessState, height f
 	}
 	who, _ := whoIs(of.ID, of.Owner)
 	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.name, height
-	if v.Leak && v.Rate.OK && foreseen(v.SecondsToOOM) {
+	if v.Leak && v.Rate.OK && v.SecondsToOOM.Finite() != nil {
 		limit := p.Last.V + v.Rate.V*v.SecondsToOOM.V
 		p.Capacity, p.Limit, p.LimitMore = limit, "holds "+humanize.Bytes(limit), "when the memory is full"
 		p.Forecast = forecastOf(p.To, p.Last.V, v.SecondsToOOM.V, v.Lower, v.Upper)
@@ -108,8 +107,6 @@ func (h *predictor) plot(m *domain, c *collector.Curve, v *detector.Verdict, use
 
 // sinceEpoch returns a time as time since the Unix epoch.
 func sinceEpoch(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
-
-func foreseen(seconds detector.Value) bool { return seconds.OK && !math.IsInf(seconds.V, 1) }
 
 func forecastOf(now time.Duration, crest, seconds float64, lower, upper detector.Value) *plot.Forecast {
 	if !lower.OK || !upper.OK {

@@ -106,7 +106,7 @@ func (m *domain) filler() string {
 	var most *collector.ProcessState
 	for i := range m.device.Processes {
 		p := &m.device.Processes[i]
-		if slope := p.Verdict.Windows[0].Slope; p.Instance == m.instance && foreseen(p.Verdict.SecondsToOOM) && slope.OK &&
+		if slope := p.Verdict.Windows[0].Slope; p.Instance == m.instance && p.Verdict.SecondsToOOM.Finite() != nil && slope.OK &&
 			(most == nil || slope.V > most.Verdict.Windows[0].Slope.V) {
 			most = p
 		}

@@ -128,13 +128,13 @@ func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	if v.Rate.OK {
 		row.Growth, row.rate = humanize.Rate(v.Rate.V), v.Rate.V
 	}
-	if s := v.SecondsToOOM; s.OK && !math.IsInf(s.V, 1) {
-		row.order, row.Left = s.V, solid(humanize.Seconds(s.V))
+	if s := v.SecondsToOOM.Finite(); s != nil {
+		row.order, row.Left = *s, solid(humanize.Seconds(*s))
 		row.headline = m.name + " runs out of memory in " + row.Left
-		if s.V < time.Minute.Seconds() {
+		if *s < time.Minute.Seconds() {
 			row.headline = m.name + " is about to run out of memory"
 		}
-		row.At = h.clock(m.device.SampleTime, s.V)
+		row.At = h.clock(m.device.SampleTime, *s)
 		told := fromstate.VerdictOf(v)
 		row.Range = strings.ReplaceAll(solid(wording.Interval(told.Lower, told.Upper)), "\u00a0to\u00a0", " to ")
 	}

@@ -39,7 +39,7 @@ func (h *predictor) because(m *domain) string {
 			text = cmp.Or(noLeak[v.Pattern], noLeak[detector.PatternUnknown]) + "."
 		}
 	}
-	if foreseen(v.SecondsToOOM) {
+	if v.SecondsToOOM.Finite() != nil {
 		text += " It is full in " + solid(humanize.Seconds(v.SecondsToOOM.V)) + " if it goes on."
 	}
 	return text
@@ -78,7 +78,7 @@ const runbook = "https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/ru
 // is nothing to do.
 func headingOf(v *detector.Verdict, page bool) string {
 	switch {
-	case page && foreseen(v.SecondsToOOM):
+	case page && v.SecondsToOOM.Finite() != nil:
 		return runbook + "gpuoutofmemorypredicted"
 	case !v.Judged:
 		return ""

@@ -6,7 +6,6 @@ package fromstate
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -113,7 +112,7 @@ func deviceOf(d *collector.DeviceState) verdicts.Device {
 func processOf(labels map[string]string, p *collector.ProcessState) verdicts.Process {
 	o := OwnerOf(p.Owner)
 	NameProcess(labels, p.Instance, p.ID, o)
-	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: finite(p.Share), Verdict: VerdictOf(&p.Verdict)}
+	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
@@ -151,7 +150,7 @@ func domainOf(j *detector.Judgement[gpu.ProcessID]) verdicts.Domain {
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}
 	}
-	d := verdicts.Domain{Attributed: j.Attributed, Headroom: finite(j.Headroom), Rate: finite(j.Rate), Page: j.Page, Verdict: VerdictOf(&j.Device)}
+	d := verdicts.Domain{Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Verdict: VerdictOf(&j.Device)}
 	if by := j.Evidence.String(); by != "" {
 		d.Evidence = &by
 	}
@@ -161,33 +160,33 @@ func domainOf(j *detector.Judgement[gpu.ProcessID]) verdicts.Domain {
 // VerdictOf returns what the detector says of one memory series.
 func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 	j := &verdicts.Verdict{
-		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: finite(v.Trough), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
+		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: v.Trough.Finite(), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Span > 0 {
 			j.Windows = append(j.Windows, verdicts.Window{
-				Window: humanize.FormatDuration(f.Span), Slope: finite(f.Slope), R2: finite(f.R2), Spikes: finite(f.Spikes), Fill: f.Fill,
+				Window: humanize.FormatDuration(f.Span), Slope: f.Slope.Finite(), R2: f.R2.Finite(), Spikes: f.Spikes.Finite(), Fill: f.Fill,
 			})
 		}
 	}
 	switch {
 	case !v.SecondsToOOM.OK:
-	case math.IsInf(v.SecondsToOOM.V, 1):
+	case v.SecondsToOOM.Finite() == nil:
 		j.OOM = "never"
 	default:
-		j.OOM, j.Seconds, j.Lower, j.Upper = "foreseen", finite(v.SecondsToOOM), finite(v.Lower), finite(v.Upper)
+		j.OOM, j.Seconds, j.Lower, j.Upper = "foreseen", v.SecondsToOOM.Finite(), v.Lower.Finite(), v.Upper.Finite()
 	}
 	if !v.Judged {
 		return j
 	}
 	if why := v.Withheld.String(); why != "" {
 		if j.Withheld = &why; v.Withheld != detector.WithheldSlowing {
-			j.WithheldS = finite(detector.Of(v.WithheldFor.Seconds()))
+			j.WithheldS = detector.Of(v.WithheldFor.Seconds()).Finite()
 		}
 	}
-	j.Leak, j.Confidence, j.Pattern = v.Leak, finite(detector.Of(v.Confidence)), v.Pattern.String()
+	j.Leak, j.Confidence, j.Pattern = v.Leak, detector.Of(v.Confidence).Finite(), v.Pattern.String()
 	if v.Leak {
-		j.Rate, j.Leaked, j.Since = finite(v.Rate), finite(v.Leaked), MomentOf(SteadyTime(v.Since))
+		j.Rate, j.Leaked, j.Since = v.Rate.Finite(), v.Leaked.Finite(), MomentOf(SteadyTime(v.Since))
 	}
 	return j
 }
@@ -209,12 +208,4 @@ func known[T any](o gpu.Opt[T]) *T {
 		return nil
 	}
 	return &o.V
-}
-
-// finite returns nil for what is absent and for what JSON cannot write.
-func finite(v detector.Value) *float64 {
-	if !v.OK || math.IsNaN(v.V) || math.IsInf(v.V, 0) {
-		return nil
-	}
-	return &v.V
 }
