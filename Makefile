@@ -240,7 +240,7 @@ SEEDS ?= 301-310
 .PHONY: bench-detect
 bench-detect: ## measure the detector, a line for each population, and write bin/DETECT.md
 	mkdir -p $(BIN)
-	cd e2e/bench && $(GO) run . --summary=fleet,probes,reports,lives --seeds=$(SEEDS) --markdown > $(BIN)/DETECT.md
+	cd e2e/bench && $(GO) run . --summary=fleet,probes,reports,lives --seeds=$(SEEDS) > $(BIN)/DETECT.md
 
 # Each writes bin/NAME.md: a line for each family and the rules of other systems, the public reports
 # one by one, chains of lives, what other thresholds give, what each mechanism is worth.
@@ -248,7 +248,7 @@ DETAILS := bench-families bench-incidents bench-lives bench-trade bench-ablate
 .PHONY: $(DETAILS)
 $(DETAILS): bench-%:
 	mkdir -p $(BIN)
-	cd e2e/bench && $(GO) run . --$* --traces=$(TRACES) --seeds=$(SEEDS) --markdown > $(BIN)/$*.md
+	cd e2e/bench && $(GO) run . --$* --traces=$(TRACES) --seeds=$(SEEDS) > $(BIN)/$*.md
 
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME

@@ -51,7 +51,7 @@ func benchAblate(w *strings.Builder, opt options) error {
 			t.header = append([]string{"switched off"}, names...)
 			t.rows = append(t.rows, append([]string{name}, cells...))
 		}
-		t.write(w, opt.marked)
+		t.write(w)
 	}
 	return nil
 }

@@ -86,13 +86,12 @@ func printed(t *testing.T, opt options) string {
 
 // TestBench runs lines past all rules: ours finds them, names the process, pages, and is silent on the others.
 func TestBench(t *testing.T) {
-	got := printed(t, options{rivals: true, families: true, marked: true})
+	got := printed(t, options{rivals: true, families: true})
 	for _, want := range []string{
 		"# How well", "## Families for tuning, seeds 1 to 1: 3 families, 3 GPUs, 1 node-days", "## Families held out", "## All families",
 		"| leaks found | 3/3 100.0 % | 3/3 100.0 % |", "| … and the right culprit named | 3/3 100.0 % | – |",
 		"| out-of-memories paged 10 min ahead | 2/2 100.0 % |", "| healthy, ordinary: ever alarmed | 0/2 0.0 % | 0/2 0.0 % |",
 		"| **cost of a fleet** | 100 | 100 |", "| … of an oracle | 100 |", "| leak fast | 1 | 1/1 |", "| leak, held out | 1 | 1/1 |", "| flat | 1 | 0 |",
-		"## What a confidence is worth, families held out", "| for tuning, straight | 1/1 100.0 % |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -116,10 +115,10 @@ func TestDeterministic(t *testing.T) {
 
 // TestHeld leaves out what it is told to.
 func TestHeld(t *testing.T) {
-	if got := printed(t, options{held: "without"}); strings.Contains(got, "held out") || strings.Contains(got, "All families") {
+	if got := printed(t, options{held: "without"}); strings.Contains(got, "## Families held out") || strings.Contains(got, "## All families") {
 		t.Errorf("without:\n%s", got)
 	}
-	if got := printed(t, options{held: "only", families: true}); strings.Contains(got, "for tuning") || !strings.Contains(got, "leak on a slice") {
+	if got := printed(t, options{held: "only", families: true}); strings.Contains(got, "## Families for tuning") || !strings.Contains(got, "leak on a slice") {
 		t.Errorf("only:\n%s", got)
 	}
 	if _, err := parse([]string{"--held=no"}); err == nil {
@@ -142,7 +141,7 @@ func TestVerbose(t *testing.T) {
 }
 
 func TestTrade(t *testing.T) {
-	got := printed(t, options{trade: true, family: "fast", marked: true})
+	got := printed(t, options{trade: true, family: "fast"})
 	if !strings.Contains(got, "| the defaults | 1/1 100.0 % | 1/1 100.0 % |") || strings.Count(got, "\n| ") != len(settings())+1 {
 		t.Errorf("%s", got)
 	}
@@ -207,11 +206,22 @@ func TestReports(t *testing.T) {
 		"imagenet-defunct":      {"0 GPUs with a leak, 1 healthy ones", ": memory that was held for nobody\n", "| 1 of 1 |"},
 		"jax-notebook-prealloc": {"0 GPUs with a leak, 1 healthy ones", ": what was taken for a leak and was none\n", "| 0 of 1 |"},
 	} {
-		got := printed(t, options{incidents: true, family: kind, marked: true, rivals: true})
+		got := printed(t, options{incidents: true, family: kind, rivals: true})
 		for _, want := range append(want, "["+kind+"](https://") {
 			if strings.Count(got, want) != 1 {
 				t.Errorf("%s: not once %q:\n%s", kind, want, got)
 			}
 		}
+	}
+}
+
+// TestChosen leaves fresh families out unless they are asked for.
+func TestChosen(t *testing.T) {
+	opt := options{held: "both", list: []fleet.Family{{Name: "a"}, {Name: "b", Held: true}, {Name: "c", Held: true, Fresh: true}}}
+	if got := len(opt.chosen()); got != 2 {
+		t.Errorf("%d families", got)
+	}
+	if opt.fresh = true; len(opt.chosen()) != 3 {
+		t.Error("no fresh family")
 	}
 }

@@ -26,21 +26,18 @@ type figures struct {
 	alarmedHours, memoryHours  float64 // of scenarios without a leak
 	ooms, paged, ahead, ahead3 int
 	forecasts                  [2]forecasts
-	courses                    [fleet.Uneven + 1][2]forecasts // the same, by the course of the growth
-	warned                     int                            // of the ooms, with an alarm for ten minutes before
-	alarms                     []time.Duration                // for how long one had been on before them
-	costs, oracle              []float64                      // of the leaks that end in an out-of-memory
+	warned                     int             // of the ooms, with an alarm for ten minutes before
+	alarms                     []time.Duration // for how long one had been on before them
+	costs, oracle              []float64       // of the leaks that end in an out-of-memory
 	zombies, unreleased        matched
-	reached                    [fleet.Growing + 1]reach // GPUs by class, by their highest confidence
-	minutes                    [2]reach                 // healthy ones, and those in which something leaks
-	above, soon                [2]int                   // of the leaks in chains of lives
+	above, soon                [2]int // of the leaks in chains of lives
 	lost                       int
 }
 
 // forecasts are the scores of many.
 type forecasts struct {
-	errors, told, widths, ratios []float64 // told and ratios are of those that were told
-	covered                      int
+	errors, told, widths []float64 // told is of those that were told
+	covered              int
 }
 
 func (f *forecasts) add(p forecast) {
@@ -50,7 +47,7 @@ func (f *forecasts) add(p forecast) {
 	f.errors, f.widths = append(f.errors, p.error), append(f.widths, p.width)
 	count(&f.covered, p.covered)
 	if p.told {
-		f.told, f.ratios = append(f.told, p.error), append(f.ratios, p.ratio)
+		f.told = append(f.told, p.error)
 	}
 }
 
@@ -62,7 +59,6 @@ func (f *figures) add(class fleet.Class, o *outcome, p prices) {
 	f.freeHours += o.free
 	f.zombies.add(o.zombies)
 	f.unreleased.add(o.unreleased)
-	f.addSureness(class, o)
 	if class != fleet.Leak {
 		f.alarmedHours, f.memoryHours = f.alarmedHours+o.alarmedHours, f.memoryHours+o.memoryHours
 		return
@@ -99,7 +95,6 @@ func (f *figures) addLeak(l *leakOutcome) {
 	}
 	for i, p := range l.forecasts {
 		f.forecasts[i].add(p)
-		f.courses[p.course][i].add(p)
 	}
 }
 

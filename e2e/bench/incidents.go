@@ -41,7 +41,7 @@ func benchIncidents(w *strings.Builder, opt options) error {
 	}{{"Reports that were tuned on", false}, {"Reports never tuned on", true}} {
 		of := chosen(results, func(f *fleet.Family) bool { return told[f.Name].Later == p.later })
 		for _, t := range incidentTables(p.title, told, of, opt) {
-			t.write(w, opt.marked)
+			t.write(w)
 		}
 	}
 	return nil

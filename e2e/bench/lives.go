@@ -66,10 +66,10 @@ func benchLives(w *strings.Builder, opt options, families []fleet.Family) error 
 		later := slices.DeleteFunc(slices.Clone(of), func(l lived) bool { return l.number < 3 })
 		listed := slices.DeleteFunc(slices.Clone(later), func(l lived) bool { return !l.listed })
 		second := slices.DeleteFunc(slices.Clone(of), func(l lived) bool { return l.number != 2 })
-		livesTable(opt, p.title+", from the third life on", later).write(w, opt.marked)
-		livesTable(opt, p.title+", from the third life on, where the driver tells the memory of processes", listed).write(w, opt.marked)
-		livesTable(opt, p.title+", the second life alone", second).write(w, opt.marked)
-		kindTable(opt, p.title+", by kind", of).write(w, opt.marked)
+		livesTable(opt, p.title+", from the third life on", later).write(w)
+		livesTable(opt, p.title+", from the third life on, where the driver tells the memory of processes", listed).write(w)
+		livesTable(opt, p.title+", the second life alone", second).write(w)
+		kindTable(opt, p.title+", by kind", of).write(w)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func TestLives(t *testing.T) {
 		"autograd_cycles": {"| leak in every life | found in each | 4 |", "| one earlier life leaked | silent in lives 3 to 5, found in life 6 | 4 |", "| a healthy life, and one that leaks | found in life 2 | 1 |"},
 		"serve_plain":     {"| healthy | silent | 4 |", "| deploy of a larger model | silent | 4 |", "| two healthy lives | silent in life 2 where the first one shows all | 1 |"},
 	} {
-		got := printed(t, options{lives: true, marked: true, family: family, list: fleet.Families()})
+		got := printed(t, options{lives: true, family: family, list: fleet.Families()})
 		for _, want := range append(want, "# What it is worth to know earlier lives", ", from the third life on, seeds 1 to 1: 1 families, ", "| … lost against the other | ") {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: no %q in\n%s", family, want, got)

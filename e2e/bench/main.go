@@ -4,7 +4,7 @@
 // Command bench measures the leak detector, and the rules of other systems, on simulated GPUs.
 //
 //	bench [--seeds=A-B] [--held=only|without|both] [--family=SUBSTRING] [--families] [--rivals=false] [--traces=DIR]
-//	      [--summary=NAME,NAME | --trade | --incidents | --lives | --ablate] [--markdown] [--verbose] [--price-oom=100] …
+//	      [--summary=NAME,NAME | --trade | --incidents | --lives | --ablate] [--verbose]
 package main
 
 import (
@@ -23,12 +23,13 @@ import (
 
 // options are the flags.
 type options struct {
-	seeds                                                              seedRange
-	held, family, traces, summary                                      string
-	families, rivals, trade, incidents, lives, ablate, verbose, marked bool
-	unprobed                                                           bool // there are no probes in what is run
-	prices                                                             prices
-	list                                                               []fleet.Family // those there are; a test has its own
+	seeds                                                      seedRange
+	held, family, traces, summary                              string
+	families, rivals, trade, incidents, lives, ablate, verbose bool
+	unprobed                                                   bool // there are no probes in what is run
+	fresh                                                      bool // those that are Fresh, too
+	prices                                                     prices
+	list                                                       []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
@@ -76,7 +77,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&seeds, "seeds", "1-2", "the first and the last seed; 1 to 100 are for tuning, publish from 301 on")
 	f.StringVar(&o.held, "held", "both", "the families held out: only them, without them, or both; tuning is to see without alone")
 	f.StringVar(&o.family, "family", "", "only families, or reports, whose name contains this")
-	f.BoolVar(&o.families, "families", false, "also what a confidence is worth, and a line for each family; those held out are one, unless they are asked for alone")
+	f.BoolVar(&o.families, "families", false, "also a line for each family; those held out are one, unless they are asked for alone")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems, too")
 	f.StringVar(&o.traces, "traces", "", "also run the real logs in this directory: of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
 	f.BoolVar(&o.trade, "trade", false, "tell what other thresholds would give in the families for tuning, and nothing else")
@@ -84,12 +85,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth, and nothing else")
 	f.BoolVar(&o.ablate, "ablate", false, "tell what is left without each of the mechanisms, and nothing else")
 	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations, and nothing else: fleet,probes,reports,lives")
-	f.BoolVar(&o.marked, "markdown", false, "write markdown")
 	f.BoolVar(&o.verbose, "verbose", false, "a line for each leak that is missed, page that is false and out-of-memory without a page")
-	f.Float64Var(&o.prices.oom, "price-oom", o.prices.oom, "of an out-of-memory without a page")
-	f.Float64Var(&o.prices.paged, "price-paged", o.prices.paged, "of one with a page 30 minutes ahead; linear between")
-	f.Float64Var(&o.prices.falsePage, "price-page", o.prices.falsePage, "of a false page")
-	f.Float64Var(&o.prices.ticket, "price-ticket", o.prices.ticket, "of a false ticket")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -134,11 +130,11 @@ func bench(w *strings.Builder, opt options) error {
 	return benchTraces(w, opt)
 }
 
-// chosen returns the families that are asked for.
+// chosen returns the families that are asked for. Those that are Fresh are left out of all but some lines of the summary.
 func (o *options) chosen() []fleet.Family {
 	var list []fleet.Family
 	for _, f := range o.list {
-		if strings.Contains(f.Name, o.family) && (o.held == "both" || f.Held == (o.held == "only")) {
+		if strings.Contains(f.Name, o.family) && (o.fresh || !f.Fresh) && (o.held == "both" || f.Held == (o.held == "only")) {
 			list = append(list, f)
 		}
 	}

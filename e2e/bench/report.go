@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
@@ -22,23 +21,14 @@ type table struct {
 	rows   [][]string
 }
 
-// write prints the table, aligned or as markdown; one without rows is left out.
-func (t *table) write(w *strings.Builder, markdown bool) {
-	switch {
-	case len(t.rows) == 0:
+// write prints the table as markdown; one without rows is left out.
+func (t *table) write(w *strings.Builder) {
+	if len(t.rows) == 0 {
 		return
-	case markdown:
-		fmt.Fprintf(w, "## %s\n\n| %s |\n|---|%s\n", t.title, strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
-		for _, row := range t.rows {
-			fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
-		}
-	default:
-		fmt.Fprintf(w, "%s\n", t.title)
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, row := range slices.Concat([][]string{t.header}, t.rows) {
-			fmt.Fprintln(tw, strings.Join(row, "\t"))
-		}
-		tw.Flush()
+	}
+	fmt.Fprintf(w, "## %s\n\n| %s |\n|---|%s\n", t.title, strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
+	for _, row := range t.rows {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
 	}
 	w.WriteByte('\n')
 }
@@ -46,11 +36,8 @@ func (t *table) write(w *strings.Builder, markdown bool) {
 //go:embed pages
 var pages embed.FS
 
-// writeIntro writes the begin of the page that --markdown writes.
+// writeIntro writes the begin of a page.
 func writeIntro(w *strings.Builder, opt options, name string) {
-	if !opt.marked {
-		return
-	}
 	text, err := pages.ReadFile("pages/" + name + ".txt")
 	if err != nil {
 		panic(err) // it is in this program

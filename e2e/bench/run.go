@@ -108,12 +108,12 @@ func benchFleet(w *strings.Builder, opt options, families []fleet.Family) error 
 		{"All families", func(*fleet.Family) bool { return opt.held == "both" }},
 	} {
 		if of := chosen(results, p.in); len(of) > 0 {
-			compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)).write(w, opt.marked)
+			compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)).write(w)
 		}
 	}
 	if opt.families {
-		for _, t := range slices.Concat(confidenceTables(opt, results), familyTables(opt, results)) {
-			t.write(w, opt.marked)
+		for _, t := range familyTables(opt, results) {
+			t.write(w)
 		}
 	}
 	return nil

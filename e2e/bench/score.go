@@ -33,7 +33,6 @@ type outcome struct {
 	alarmedHours, memoryHours float64
 	// Processes that never compute again, and memory that stayed after one.
 	zombies, unreleased matched
-	sure                sureness
 }
 
 // matched is how many there were of what is held for nobody, how many of them were named, and how many others.
@@ -97,8 +96,6 @@ type forecast struct {
 	error   float64 // |foretold - true| / true, 1 without a forecast
 	covered bool    // the true time is between the bounds
 	width   float64 // (upper - lower) / true, +Inf without an interval
-	ratio   float64 // upper / lower, the same
-	course  fleet.Course
 }
 
 // score returns how a rule did.
@@ -112,7 +109,6 @@ func score(w *watched, rule int) outcome {
 	for _, r := range w.records {
 		s := newScorer(w, r, rule, ooms)
 		s.count(&o)
-		s.sure(&o.sure)
 		for i := range w.truth.Leaks {
 			if l := &w.truth.Leaks[i]; l.Instance == r.instance && l.Visible {
 				o.leaks = append(o.leaks, s.leak(i, l))
@@ -213,7 +209,7 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 	o := leakOutcome{index: index, found: never, listed: s.w.listed}
 	ooms := slices.DeleteFunc(slices.Clone(s.ooms), func(o fleet.OOM) bool { return o.Leak != index })
 	if i := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.Growth >= held && !o.Own }); i >= 0 {
-		o.forecasts[atHalf] = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2, ooms[i].Course)
+		o.forecasts[atHalf] = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2)
 	}
 	o.fast = l.Rate >= steadyRate && l.Until-l.From >= held
 	told := s.quarterGone(l)
@@ -234,7 +230,7 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 		who := s.at(until).who
 		o.who, o.named = who.ok, right(who, l)
 		if next >= 0 && ooms[next].T > begin && ooms[next].T-ooms[next].Growth <= begin && !ooms[next].Own {
-			o.forecasts[atFirst] = newForecast(s.at(begin), ooms[next].T-begin, ooms[next].Course)
+			o.forecasts[atFirst] = newForecast(s.at(begin), ooms[next].T-begin)
 		}
 		break
 	}
@@ -285,9 +281,9 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 }
 
 // newForecast scores an answer by the true time that was left.
-func newForecast(a answer, left time.Duration, course fleet.Course) forecast {
+func newForecast(a answer, left time.Duration) forecast {
 	is := left.Seconds()
-	f := forecast{due: true, error: 1, width: math.Inf(1), ratio: math.Inf(1), course: course}
+	f := forecast{due: true, error: 1, width: math.Inf(1)}
 	if math.IsNaN(a.eta) || math.IsInf(a.eta, 0) {
 		return f
 	}
@@ -295,9 +291,6 @@ func newForecast(a answer, left time.Duration, course fleet.Course) forecast {
 	f.covered = a.lower <= is && is <= a.upper
 	if w := (a.upper - a.lower) / is; w >= 0 {
 		f.width = w
-	}
-	if a.lower > 0 {
-		f.ratio = a.upper / a.lower
 	}
 	return f
 }

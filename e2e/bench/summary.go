@@ -43,7 +43,7 @@ func benchSummary(w *strings.Builder, opt options, names []string) error {
 	for _, line := range s.notes {
 		fmt.Fprintln(w, line)
 	}
-	s.table.write(w, opt.marked)
+	s.table.write(w)
 	return nil
 }
 
@@ -61,14 +61,16 @@ func (s *summary) add(name string, of []result) {
 	})
 }
 
-// halves adds a line for the families for tuning, and one for those held out, whose notes are not looked at by the way.
+// halves adds a line for the families for tuning, and one for those held out, whose notes are not looked at by the way. Fresh ones
+// have a line of their own.
 func (s *summary) halves(name string, of []result) {
 	tuning := chosen(of, func(f *fleet.Family) bool { return !f.Held })
 	for i := range tuning {
 		s.notes = append(s.notes, tuning[i].notes...)
 	}
 	s.add(name+", tuning", tuning)
-	s.add(name+", held out", chosen(of, func(f *fleet.Family) bool { return f.Held }))
+	s.add(name+", held out", chosen(of, func(f *fleet.Family) bool { return f.Held && !f.Fresh }))
+	s.add(name+", fresh", chosen(of, func(f *fleet.Family) bool { return f.Fresh }))
 }
 
 // judged runs the families before our rule alone.
@@ -77,7 +79,9 @@ func (s *summary) judged(families []fleet.Family, what sees) ([]result, error) {
 }
 
 func (s *summary) fleet(name string, what sees) error {
-	results, err := s.judged(s.opt.chosen(), what)
+	opt := s.opt
+	opt.fresh = true
+	results, err := s.judged(opt.chosen(), what)
 	if err == nil {
 		s.halves(name, results)
 	}

@@ -49,7 +49,7 @@ func benchTraces(w *strings.Builder, opt options) error {
 		{"time in alarm", false, func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
 		{"pages", false, func(f *figures) string { return strconv.Itoa(f.pages) }},
 		{"tickets", false, func(f *figures) string { return strconv.Itoa(f.tickets) }},
-	}, opt.names(), all).write(w, opt.marked)
+	}, opt.names(), all).write(w)
 	return nil
 }
 

@@ -58,6 +58,6 @@ func benchTrade(w *strings.Builder, opt options, families []fleet.Family) error 
 		t.header = append([]string{"flags, without `--detector.`"}, names...)
 		t.rows = append(t.rows, append([]string{list[i].flags}, cells...))
 	}
-	t.write(w, opt.marked)
+	t.write(w)
 	return nil
 }

@@ -39,6 +39,9 @@ type Family struct {
 	// Held says that the family is held out: it is never looked at while a rule is tuned. A third of each class is held out,
 	// chosen by a hash of the names alone.
 	Held bool
+	// Fresh says that the family was written when all thresholds were set, by somebody who had not seen them: it is held out, and
+	// told of alone.
+	Fresh bool
 	// About says in one sentence what the mechanism is and where such a thing is known from.
 	About string
 	// Draw returns a scenario of this family: a seed gives the same one again.
@@ -133,31 +136,12 @@ type OOM struct {
 	Leak int
 	// Growth is how long that leak had been retaining memory without a restart when the allocation failed; 0 without a leak.
 	Growth time.Duration
-	// Course is that of this growth, of the first failure in it.
-	Course Course
 	// Again says that the memory had been full before in the same growth: a program that is restarted into a full memory fails
 	// again and again.
 	Again bool
 	// Own says that the allocator met a limit of its process, such as a memory fraction or a preallocation, while the GPU was not
 	// full.
 	Own bool
-}
-
-// Course is how the memory that a leak retains grows until it fails.
-type Course uint8
-
-// The courses. Straight growth stays within a tenth of all of it of the line from its begin to its end. Accelerating and slowing
-// growth stays within that of the power of time that goes through its middle.
-const (
-	Straight Course = iota
-	Accelerating
-	Slowing
-	Uneven // in steps, in bursts, with rests
-)
-
-// String returns the course as it is written in reports.
-func (c Course) String() string {
-	return [...]string{"straight", "accelerating", "slowing down", "uneven"}[c]
 }
 
 // Families returns all families, leaks first, each class ordered by name. The caller owns the slice.
@@ -171,6 +155,10 @@ func Families() []Family {
 			f.Draw = f.draw
 			families = append(families, f)
 		}
+	}
+	for _, f := range freshFamilies {
+		f.Fresh, f.Held, f.Draw = true, true, f.draw
+		families = append(families, f)
 	}
 	slices.SortFunc(families, func(a, b Family) int {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), strings.Compare(a.Name, b.Name))

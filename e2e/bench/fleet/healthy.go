@@ -196,14 +196,19 @@ var healthyFamilies = []Family{
 	}},
 	{Name: "desktop", About: "A workstation with a desktop, a browser and now and then a program that computes.", build: func(w *world) {
 		w.style = people
-		for _, name := range []string{"Xorg", "gnome-shell", "firefox", "code"} {
-			c := w.notebook(0.005, 0.03)
-			c.think, c.breaks = w.span(5*time.Second, time.Minute), 0.01
-			w.start(&job{main: c.run, owner: w.owner(name), context: uint64(w.n(4, 60)) * alloc.MiB, options: alloc.Options{Kind: alloc.Plain}, restart: systemd}, 0)
-		}
+		w.desk("Xorg", "gnome-shell", "firefox", "code")
 		every := w.span(time.Hour, 8*time.Hour)
 		w.bursts(w.owner("blender"), w.share(0.1, 0.5), every/4, func() time.Duration { return w.around(every) })
 	}},
+}
+
+// desk starts programs that draw on a screen.
+func (w *world) desk(names ...string) {
+	for _, name := range names {
+		c := w.notebook(0.005, 0.03)
+		c.think, c.breaks = w.span(5*time.Second, time.Minute), 0.01
+		w.start(&job{main: c.run, owner: w.owner(name), context: uint64(w.n(4, 60)) * alloc.MiB, options: alloc.Options{Kind: alloc.Plain}, restart: systemd}, 0)
+	}
 }
 
 // healthyTraining sets up a training in which nothing leaks.

@@ -105,6 +105,13 @@ func (p *proc) lib(size uint64) *alloc.Block { return p.on(p.native, size, 0, 0)
 // work allocates what is freed when the next piece of work begins.
 func (p *proc) work(size uint64) { p.temp = append(p.temp, p.alloc(size)) }
 
+// works does so for size bytes in four pieces.
+func (p *proc) works(size uint64) {
+	for i := range uint64(4) {
+		p.work(size / 10 * (i + 1))
+	}
+}
+
 // rest frees what the last piece of work has left.
 func (p *proc) rest() {
 	p.drop(p.temp)

@@ -100,9 +100,7 @@ func (c *serving) step(p *proc) time.Duration {
 // answer holds what a batch of n requests needs, until the next step.
 func (c *serving) answer(p *proc, n int) {
 	size := uint64(float64(c.request) * float64(n) * c.lengths.longest(p.w.r, n))
-	for i := range uint64(4) {
-		p.work(size / 10 * (i + 1))
-	}
+	p.works(size)
 }
 
 // chat is a service whose sessions each hold a state on the GPU: a KV cache, the audio of a call, the decoder of a camera.

@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -28,7 +27,6 @@ type leak struct {
 	begun    bool
 	since    time.Duration // start of the growth that no restart has broken
 	retained uint64        // now, in bytes
-	grown    []uint64      // retained at each sample since then
 	stranded uint64        // since the first sample, what no process owns
 	sum      uint64        // over all lives, in bytes
 	ran      time.Duration // how long some was retained
@@ -127,7 +125,7 @@ func (l *leak) note(p *proc, bytes, base uint64) {
 
 func (l *leak) count(bytes uint64) {
 	if l.retained == 0 {
-		l.since, l.grown = l.w.now, l.grown[:0]
+		l.since = l.w.now
 	}
 	if !l.begun {
 		l.begun, l.t.From = true, l.w.now
@@ -161,7 +159,6 @@ func (w *world) look() {
 	for _, l := range w.leaks {
 		if l.retained > 0 {
 			l.ran += w.now - max(l.at, l.since)
-			l.grown = append(l.grown, l.retained)
 		}
 		l.at = w.now
 		if w.now <= 0 {
@@ -227,37 +224,7 @@ func (w *world) outOfMemory(p *proc, size uint64, own bool) {
 	for _, e := range w.sc.Truth.OOMs {
 		o.Again = o.Again || e.Leak == o.Leak && e.Instance == o.Instance && e.T >= o.T-max(o.Growth, lull)
 	}
-	if o.Leak >= 0 && !o.Again {
-		o.Course = course(w.leaks[o.Leak].grown)
-	}
 	if w.now >= 0 && len(w.sc.Truth.OOMs) < MaxOOMs {
 		w.sc.Truth.OOMs = append(w.sc.Truth.OOMs, o)
 	}
-}
-
-// course returns that of a growth, by what was retained at even times until its end.
-func course(retained []uint64) Course {
-	n := len(retained)
-	if n == 0 || retained[n-1] == 0 {
-		return Uneven
-	}
-	at := func(i int) float64 { return float64(retained[i]) / float64(retained[n-1]) }
-	follows := func(power float64) bool {
-		for i := range retained {
-			if math.Abs(at(i)-math.Pow(float64(i+1)/float64(n), power)) > 0.1 {
-				return false
-			}
-		}
-		return true
-	}
-	bend := math.Log2(1 / at((n-1)/2))
-	switch {
-	case follows(1):
-		return Straight
-	case !follows(bend):
-		return Uneven
-	case bend > 1:
-		return Accelerating
-	}
-	return Slowing
 }
