@@ -55,7 +55,7 @@ func (d *Domain[K]) forecast() {
 		if leak.ends() && d.givenBack(leak.present, leakRate) {
 			leak = never
 		}
-		if filling.ends() && d.givenBack(filling.present, slopeOf) {
+		if filling.ends() && (float64(d.used.Used) < filling.base || d.givenBack(filling.present, slopeOf)) {
 			filling = never
 		}
 	}
@@ -72,11 +72,10 @@ func (d *Domain[K]) forecast() {
 	d.tell(&h)
 }
 
-// wakes reports whether somebody is to be woken. What fills wakes nobody anew once all of its growth was given back.
+// wakes reports whether somebody is to be woken.
 func (d *Domain[K]) wakes(leak, filling *horizon) bool {
 	cfg := d.used.Config()
-	return leak.eta < cfg.PageWithin.Seconds() || filling.eta < cfg.FillsWithin.Seconds() && !math.IsInf(filling.upper, 1) &&
-		(d.past.Paged || float64(d.used.Used) >= filling.base)
+	return leak.eta < cfg.PageWithin.Seconds() || filling.eta < cfg.FillsWithin.Seconds() && !math.IsInf(filling.upper, 1)
 }
 
 // tell gives the forecast to the memory, and to all that take a tenth or more of its growth; the others end never.
