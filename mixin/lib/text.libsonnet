@@ -123,7 +123,8 @@ function(config) {
     ' by {{ $s.Value | humanize1024 }}B a minute{{ end }}.' +
     '{{ else }}No process accounts for the growth: it is memory of idle processes that become more, of the driver, of what has ended, or of a process that the exporter cannot see.{{ end }}',
 
-  // growing lists what leaks, and what else takes part in what fills the memory.
+  // leaking lists what leaks, growing what else takes part in what fills the memory, too.
+  leaking: growers(function(scope) self.last(scope + 'leak_rate_bytes_per_second', '$memory')),
   growing: growers(
     function(scope)
       '"(" %s " or ignoring (window) (" %s " and ignoring (window) " %s " < Inf))"' % [
