@@ -161,11 +161,12 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	o := series.Sample{T: f.T, Interval: d.interval(), Capacity: d.capacity, Full: &p.Fullness}
 	used, ok := bytesOf(f.Used)
 	room := Value{V: max(0, float64(d.capacity-used)), OK: ok && d.hasCapacity}
+	o.Left = d.capacity // for all that is known
 	if ok {
 		p.Fullness.Note(f.T, used, d.capacity)
-		o.Left = d.capacity - used
+		o.Left -= used
 	} else if d.used != nil {
-		o.Left = d.capacity - d.used.Used
+		o.Left -= d.used.Used
 	}
 	d.leave(f, o.Interval)
 	d.observeMembers(f, o, room)

@@ -163,7 +163,7 @@ func (d *Domain[K]) retire(name groupName, g *group[K]) {
 	if g.Series == nil && g.Loop.Paused {
 		return // it is already
 	}
-	*g = group[K]{groupPast: groupPast{Seen: g.Seen, Loop: g.Loop}, culprit: g.culprit, accused: g.accused}
+	*g = group[K]{groupPast: groupPast{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs}, culprit: g.culprit, accused: g.accused}
 	g.Loop.Paused = true
 }
 

@@ -13,25 +13,21 @@ import (
 // Remember gives the domain a memory of programs that others have, too.
 func (d *Domain[K]) Remember(b *Heights) { d.book = b }
 
-// given calls f with what the program of m gave back.
-func (d *Domain[K]) given(m *member, f func(*heights.Record)) {
-	if m.Runs == 0 {
-		f(&m.Given)
-		return
-	}
-	d.book.With(m.Runs, d.past.Last, f)
-}
-
 // climb notes what a process holds by its sample, and each minute what that means beside what its program gave back. A tool that
 // holds next to nothing has no place among the programs.
 func (d *Domain[K]) climb(m *member, o *series.Sample) {
 	if !m.Heights.Note(m.Last, float64(m.Used), full(o)) || float64(m.Peak) <= series.IdleLevel(o.Capacity) {
 		return
 	}
-	d.given(m, func(r *heights.Record) {
+	learn := func(r *heights.Record) {
 		m.Heights.Learn(m.Last, r, math.Inf(1), m.Leaks())
 		m.Before = r.Prior(&m.Heights, m.decisive().Grown(), float64(d.capacity), m.Last)
-	})
+	}
+	if m.Runs == 0 {
+		learn(&m.Given)
+		return
+	}
+	d.book.With(m.Runs, d.past.Last, learn)
 }
 
 // full returns how full the whole memory is, from 0 to 1; 0 where that is not known.
@@ -45,13 +41,15 @@ func full(o *series.Sample) float64 {
 // remember notes the end of a process: in the chain of its group, and in what its program gave back. What
 // never held more than an idle GPU was no life of a program.
 func (d *Domain[K]) remember(key K, m *member) {
-	if m.Slight() {
+	if float64(m.Peak) <= series.IdleLevel(m.Capacity) {
 		return
 	}
 	if g := d.groups[m.group]; g != nil {
 		d.chain(key, g, m)
 	}
-	d.given(m, func(r *heights.Record) { m.Heights.End(m.Last, r, m.Leaks()) })
+	if m.Runs != 0 {
+		d.book.With(m.Runs, d.past.Last, func(r *heights.Record) { m.Heights.End(m.Last, r, m.Leaks()) })
+	}
 }
 
 // givenBack reports whether the memory was as high before as it is now, and that ended well. Each process that takes a

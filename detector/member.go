@@ -155,6 +155,7 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 func (d *Domain[K]) bury(key K, m *member) {
 	if m.Held.OK && m.Held.V >= crestExit*float64(d.past.Top) {
 		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last // what it held is no part of the crest any more
+		d.past.Reached, d.past.Reaching = 0, 0
 		d.past.Fullness.Left = true
 	}
 	d.remember(key, m)

@@ -125,6 +125,7 @@ type Record struct {
 	Lives int           // that ended, and showed what they hold
 	Ended time.Duration // the last one
 	Doubt [kinds]Height // of the last life that ended in a full memory: how it ended may become known
+	Whole bool          // that life was long enough to show what its program holds
 	Seen  time.Duration // when it was last used
 }
 
@@ -249,28 +250,28 @@ func (b *Book) Ended(p Program, at time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.programs[p]
-	if r == nil || (r.Ended-at).Abs() > time.Minute {
+	if r == nil || (r.Ended-at).Abs() > together {
 		return false
 	}
-	if r.Doubt[Low].Bytes > 0 {
-		r.Lives++
-	}
-	r.settle(false)
+	r.take(&r.Doubt, true, r.Whole)
+	r.Doubt, r.Whole = [kinds]Height{}, false
 	return true
 }
 
-// settle lets what is in doubt count. Of lives that are the same as the last one the highest counts.
-func (r *Record) settle(same bool) {
-	for k := range r.Doubt {
-		h, g := r.Doubt[k], &r.Given[k]
+// take lets the heights of a life count, and the life if it was a whole one. Of the ends of a life, which are those of the ranks of a
+// job, the highest counts; more says that this is not the first one.
+func (r *Record) take(heights *[kinds]Height, more, whole bool) {
+	for k, h := range heights {
+		g := &r.Given[k]
 		switch {
 		case h.Bytes == 0:
-		case same && g.N > 0:
+		case more && g.N > 0 && (h.At-g.Last[g.N-1].At).Abs() < together:
 			last := &g.Last[g.N-1]
 			*last = Height{max(h.Bytes, last.Bytes), max(h.Fell, last.Fell), h.At}
 		default:
-			g.add(h)
+			if g.add(h); Kind(k) == Low && whole {
+				r.Lives++
+			}
 		}
 	}
-	r.Doubt = [kinds]Height{}
 }

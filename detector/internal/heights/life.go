@@ -16,6 +16,8 @@ const (
 	begins = 10 * time.Minute
 	// fallen is the share of a peak above the lowest use to which the memory must have fallen.
 	fallen = 0.5
+	// together is how far apart processes may end that are one life: the ranks of a job.
+	together = time.Minute
 	// lasts is how long a low is one: longer than an evaluation, beneath which a training may leak.
 	lasts = 30 * time.Minute
 )
@@ -100,21 +102,26 @@ func (l *Life) End(t time.Duration, r *Record, leaks bool) {
 	if l.Began == 0 {
 		return
 	}
-	same := r.Ended > 0 && t-r.Ended < time.Minute
-	r.Doubt, r.Ended = [kinds]Height{}, t
+	more := r.Ended > 0 && (t-r.Ended).Abs() < together
+	if r.Ended = t; !more {
+		r.Doubt, r.Whole = [kinds]Height{}, false
+	}
+	var held [kinds]Height
 	for k := range l.Climbs {
 		c := &l.Climbs[k]
-		if Kind(k) == Low && leaks {
-			continue
-		}
-		if h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k]); h > 0 {
-			r.Doubt[k] = Height{h, h, t}
+		if h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k]); h > 0 && (Kind(k) == Crest || !leaks) {
+			held[k] = Height{h, h, t}
 		}
 	}
+	whole := t-l.Began >= begins
 	if l.FullAt == 0 || t-l.FullAt >= settles {
-		if r.Doubt[Low].Bytes > 0 && t-l.Began >= begins && !same {
-			r.Lives++
+		r.take(&held, more, whole)
+		return
+	}
+	r.Whole = r.Whole || whole
+	for k, h := range held {
+		if h.Bytes > r.Doubt[k].Bytes {
+			r.Doubt[k] = h
 		}
-		r.settle(same)
 	}
 }

@@ -101,14 +101,3 @@ func (s *Series) grewSteadily(pts []stat.Point, width time.Duration, l *LifeGrow
 	l.Trend = stat.Trend{Rate: fit.Rate, Variance: fit.Variance, Wander: fit.Wander, N: len(pts)}
 	return true
 }
-
-// Slight reports whether the process never held more than a GPU that nobody uses: a check that runs
-// before a program, or a tool.
-func (s *Series) Slight() bool {
-	highest := s.Used
-	var in room
-	for _, p := range s.Scales[0].points(&in) {
-		highest = max(highest, p.V)
-	}
-	return float64(highest) <= IdleLevel(s.Capacity)
-}

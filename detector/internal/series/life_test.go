@@ -154,20 +154,3 @@ func TestGrowthToTheEnd(t *testing.T) {
 		}
 	}
 }
-
-// Who never held more than an idle GPU is slight, however much that is now.
-func TestSlightProcesses(t *testing.T) {
-	idle := stat.Bytes(IdleLevel(total))
-	for _, c := range []struct {
-		name        string
-		trough, now stat.Bytes
-		slight      bool
-	}{{"little", idle, idle, true}, {"more now", idle, idle + 1, false}, {"more before", idle + 1, 0, false}} {
-		s := told(defaults())
-		s.Used = c.now
-		s.Scales[0].alter(0, c.trough)
-		if got := s.Slight(); got != c.slight {
-			t.Errorf("%s: %t", c.name, got)
-		}
-	}
-}

@@ -60,7 +60,7 @@ func (s *Series) decide(full *Fullness) {
 	}
 	l.Confidence = max(0, min(l.Confidence, 1))
 	stepped := l.Confidence < enough && s.cfg.With(Counted) && (s.Capacity == 0 || 2*s.Left < s.Capacity) && s.Steps.counted(s.First+settled) &&
-		s.kept(s.Steps.Level-s.Steps.Base, 0) >= enough
+		s.kept(s.Steps.Level-s.Steps.Taken[0].From, 0) >= enough
 	if stepped {
 		l.Confidence = enough
 	}
@@ -76,7 +76,7 @@ func (s *Series) decide(full *Fullness) {
 		g := &s.Growths[l.Best]
 		l.Since, l.Base, l.High, l.TrendAt = g.Since, g.Base, g.Base+g.Retained, 0
 		if stepped {
-			l.Since, l.Base, l.High = s.Steps.Taken[0].At, s.Steps.Base, s.Steps.Level
+			l.Since, l.Base, l.High = s.Steps.Taken[0].At, s.Steps.Taken[0].From, s.Steps.Level
 		}
 		l.Phase = PhaseLeaking
 		s.hold(full) // wide scales see an end hours later

@@ -4,7 +4,7 @@
 package series
 
 import (
-	"slices"
+	"math"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -27,13 +27,19 @@ const (
 
 // Steps counts the steps of a series. The zero Steps has none.
 type Steps struct {
-	Level stat.Bytes               // that the memory stood at last
-	Try   stat.Bytes               // that it may stand at now
-	TryAt time.Duration            // when that was first seen
-	Stood int                      // for how many minutes
-	Taken [countedSteps]stat.Point // the last N steps, oldest first: when the new level was first seen, and how high the step was
-	Base  stat.Bytes               // the level before the first of them
+	Begun bool               // there was a level
+	Level stat.Bytes         // that the memory stood at last
+	Try   stat.Bytes         // that it may stand at now
+	TryAt time.Duration      // when that was first seen
+	Stood int                // for how many minutes
+	Taken [countedSteps]Step // the last N steps, oldest first
 	N     int
+}
+
+// Step is one from a level to a higher one.
+type Step struct {
+	At       time.Duration // when the higher one was first seen
+	From, To stat.Bytes
 }
 
 // add takes the lowest use of a minute. least is the least height of a step.
@@ -48,22 +54,18 @@ func (s *Steps) add(p stat.Point, least stat.Bytes) {
 	}
 	rise := s.Try - s.Level
 	switch {
-	case s.Level == 0 || rise < -least/4: // it begins, or something was given back
-		*s = Steps{Level: s.Try, Try: s.Try, TryAt: s.TryAt, Stood: s.Stood, Base: s.Try}
+	case !s.Begun || rise < -least/4: // it begins, or something was given back
+		*s = Steps{Begun: true, Level: s.Try, Try: s.Try, TryAt: s.TryAt, Stood: s.Stood}
 		return
 	case rise < least:
 		s.Level = s.Try // it drifts
 		return
 	}
 	if s.N == countedSteps {
-		s.Base += s.Taken[0].V
 		copy(s.Taken[:], s.Taken[1:])
 		s.N--
 	}
-	if s.N == 0 {
-		s.Base = s.Level
-	}
-	s.Taken[s.N] = stat.Point{At: s.TryAt, V: rise}
+	s.Taken[s.N] = Step{s.TryAt, s.Level, s.Try}
 	s.N++
 	s.Level = s.Try
 }
@@ -78,17 +80,18 @@ func (s *Steps) counted(from time.Duration) bool {
 			return false
 		}
 	}
-	sizes := func(a, b stat.Point) int { return int(a.V - b.V) }
-	return float64(slices.MaxFunc(s.Taken[:], sizes).V) <= likeSteps*float64(slices.MinFunc(s.Taken[:], sizes).V)
+	least, most := stat.Bytes(math.MaxInt64), stat.Bytes(0)
+	for _, p := range s.Taken {
+		least, most = min(least, p.To-p.From), max(most, p.To-p.From)
+	}
+	return float64(most) <= likeSteps*float64(least)
 }
 
 // trend is the line from the first of the steps to the last.
 func (s *Steps) trend() stat.Trend {
 	pts := make([]stat.Point, 0, countedSteps)
-	v := s.Base
 	for _, p := range s.Taken {
-		v += p.V
-		pts = append(pts, stat.Point{At: p.At, V: v})
+		pts = append(pts, stat.Point{At: p.At, V: p.To})
 	}
 	l := stat.FitLine(pts)
 	return stat.Trend{Rate: l.Rate, Variance: l.Variance, Wander: l.Wander, N: countedSteps}

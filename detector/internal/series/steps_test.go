@@ -4,6 +4,7 @@
 package series
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -33,6 +34,7 @@ func TestSteps(t *testing.T) {
 		{"four like ones", taking(40960, half, 2048, 2048, 2048, 2048), true},
 		{"four of nearly like size", taking(40960, half, 2048, 2500, 2100, 2300), true},
 		{"six hours apart", taking(40960, 6*time.Hour, 2048, 2048, 2048, 2048), true},
+		{"four from nothing on", taking(0, half, 12288, 12288, 12288, 12288), true},
 		{"four after a large one", taking(32768, half, 8192, 2048, 2048, 2048, 2048), true},
 		{"three", taking(40960, half, 2048, 2048, 2048), false},
 		{"four unlike ones", taking(40960, half, 2048, 4096, 1024, 3072), false},
@@ -81,6 +83,16 @@ func TestLeakOfSteps(t *testing.T) {
 	}
 	if rate := 2048 * float64(mib) / 1800; l.Trend.Rate < 0.9*rate || l.Trend.Rate > 1.1*rate {
 		t.Errorf("%.0f bytes a second, want %.0f", l.Trend.Rate, rate)
+	}
+}
+
+// What drifted up before the steps that count has not leaked by them.
+func TestDriftBeforeSteps(t *testing.T) {
+	w := watching(defaults(), 15*time.Second)
+	steps := taking(40960, 30*time.Minute, 2048, 0, 0, 0, 0, 0, 0, 2048, 2048, 2048, 2048)
+	w.watch(6*time.Hour, func(at time.Duration) float64 { return steps(at) + 200*math.Floor(min(at, 4*time.Hour).Minutes()/10) })
+	if from := w.Steps.Taken[0].From / mib; w.Steps.N != countedSteps || from < 40960+2048+3000 {
+		t.Errorf("%d steps, from %d MiB on", w.Steps.N, from)
 	}
 }
 

@@ -13,6 +13,14 @@ import (
 // Forever is a time that does not end.
 const Forever = time.Duration(math.MaxInt64)
 
+// Seconds returns how long growth must still last in seconds; +Inf for Forever.
+func Seconds(withheldFor time.Duration) stat.Value {
+	if withheldFor == Forever {
+		return stat.Of(math.Inf(1))
+	}
+	return stat.Of(withheldFor.Seconds())
+}
+
 // Verdict is what the detector says about one series of used memory.
 type Verdict struct {
 	// Windows are the plain statistics, one entry a window of Config.Windows
