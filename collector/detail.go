@@ -3,9 +3,7 @@
 
 package collector
 
-import (
-	"github.com/gpuleak/gpu_leak_exporter/detector"
-)
+import "github.com/gpuleak/gpu_leak_exporter/detector"
 
 // Detail says which processes have all of their series. Of a fleet, which has none, it is about GPUs and GPU instances.
 type Detail string

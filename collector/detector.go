@@ -4,7 +4,6 @@
 package collector
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -184,12 +183,8 @@ var verdictRows = []verdictRow{
 			"program_begin, daily_load, given_back (the height was reached and given back before), slowing (it would end before the memory is full: +Inf). Present only while growth is suspected.",
 		labels: []string{"reason"},
 		each: func(v *detector.Verdict, e *emitter) {
-			switch {
-			case !v.Judged || v.Withheld == detector.WithheldNone:
-			case v.Withheld == detector.WithheldSlowing:
-				e.emit(math.Inf(1), v.Withheld.String())
-			default:
-				e.emit(v.WithheldFor.Seconds(), v.Withheld.String())
+			if v.Judged && v.Withheld != detector.WithheldNone {
+				e.emit(detector.WithheldSeconds(v.WithheldFor).V, v.Withheld.String())
 			}
 		},
 	}, {

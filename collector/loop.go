@@ -385,7 +385,6 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		// statistics and no verdict.
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
-		j.Evidence, j.Rate, j.Page = detector.EvidenceNone, detector.Value{}, false
 	}
 	for i := range sample.Instances {
 		in := &sample.Instances[i]

@@ -231,7 +231,7 @@ func (s *Sampler) write() {
 // there is any of that, what an earlier exporter left of GPUs that have not shown
 // up yet, for a day.
 func (s *Sampler) histories() *histories {
-	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret, Heights: s.heights.Save()}
+	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
 	shared := s.shared.Load()
 	for _, l := range shared.loops {
 		if d := l.prepared.Load(); d != nil {
@@ -241,6 +241,7 @@ func (s *Sampler) histories() *histories {
 	if len(h.Devices) == 0 {
 		return h
 	}
+	h.Heights = s.heights.Save()
 	for _, d := range shared.past {
 		if time.Since(d.Saved) < rememberDevice {
 			h.Devices = append(h.Devices, *d)

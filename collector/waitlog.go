@@ -50,10 +50,10 @@ type wait struct {
 // pairs say what is withheld, for the log.
 func (x *wait) pairs() []any {
 	pairs := []any{"withheld", x.why, "confidence", math.Floor(100*x.confidence) / 100, "lasted_seconds", int64(x.lasted.Seconds())}
-	if x.why == detector.WithheldSlowing { // it would end
-		return pairs
+	if s := detector.WithheldSeconds(x.more).Finite(); s != nil {
+		pairs = append(pairs, "withheld_seconds", int64(*s))
 	}
-	return append(pairs, "withheld_seconds", int64(x.more.Seconds()))
+	return pairs
 }
 
 // note takes a verdict that withholds growth.

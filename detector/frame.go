@@ -77,6 +77,9 @@ const (
 // Forever is Verdict.WithheldFor of a reason that does not end by itself.
 const Forever = series.Forever
 
+// WithheldSeconds returns a Verdict.WithheldFor in seconds; +Inf for Forever.
+func WithheldSeconds(d time.Duration) Value { return series.Seconds(d) }
+
 // The reasons for which growth is withheld.
 const (
 	WithheldNone         = series.WithheldNone

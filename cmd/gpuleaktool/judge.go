@@ -344,7 +344,6 @@ func (m *judgedMemory) tell(t time.Duration, last bool, stays map[*series]bool) 
 	if m.slices {
 		v := &j.Device
 		*v = detector.Verdict{Windows: v.Windows, SpikesTotal: v.SpikesTotal, Trough: v.Trough}
-		j.Evidence, j.Rate, j.Page = detector.EvidenceNone, detector.Value{}, false
 	}
 	if m.used != nil && !stays[m.used] {
 		m.used.sliced = m.slices

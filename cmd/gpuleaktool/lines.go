@@ -104,10 +104,7 @@ func lineOf(name json.RawMessage, f *finding, s *step, t time.Duration) line {
 	var withheld *string
 	var withheldFor detector.Value
 	if why := s.withheld.String(); why != "" {
-		withheld = &why
-		if s.withheld != detector.WithheldSlowing {
-			withheldFor = detector.Of(s.withheldFor.Seconds())
-		}
+		withheld, withheldFor = &why, detector.WithheldSeconds(s.withheldFor)
 	}
 	var evidence *string
 	if by := s.evidence.String(); by != "" && s.seconds.Finite() != nil {

@@ -62,7 +62,7 @@ func (h *predictor) processCurve(m *domain, of *collector.ProcessState, height f
 	}
 	who, _ := whoIs(of.ID, of.Owner)
 	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.name, height
-	if v.Leak && v.Rate.OK && v.SecondsToOOM.Finite() != nil {
+	if v.Leak && v.Rate.OK && m.judgement.Evidence == detector.EvidenceLeak && v.SecondsToOOM.OK {
 		limit := p.Last.V + v.Rate.V*v.SecondsToOOM.V
 		p.Capacity, p.Limit, p.LimitMore = limit, "holds "+humanize.Bytes(limit), "when the memory is full"
 		p.Forecast = forecastOf(p.To, p.Last.V, v.SecondsToOOM.V, v.Lower, v.Upper)

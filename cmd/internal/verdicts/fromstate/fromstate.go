@@ -180,9 +180,7 @@ func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 		return j
 	}
 	if why := v.Withheld.String(); why != "" {
-		if j.Withheld = &why; v.Withheld != detector.WithheldSlowing {
-			j.WithheldS = detector.Of(v.WithheldFor.Seconds()).Finite()
-		}
+		j.Withheld, j.WithheldS = &why, detector.WithheldSeconds(v.WithheldFor).Finite()
 	}
 	j.Leak, j.Confidence, j.Pattern = v.Leak, detector.Of(v.Confidence).Finite(), v.Pattern.String()
 	if v.Leak {
