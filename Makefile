@@ -244,7 +244,7 @@ bench-detect: ## measure the detector, a line for each population, and write bin
 
 # Each writes bin/NAME.md: a line for each family and the rules of other systems, the public reports
 # one by one, chains of lives, what other thresholds give, what each mechanism is worth.
-DETAILS := bench-families bench-incidents bench-lives bench-trade bench-ablate
+DETAILS := bench-families bench-incidents bench-lives bench-ablate
 .PHONY: $(DETAILS)
 $(DETAILS): bench-%:
 	mkdir -p $(BIN)

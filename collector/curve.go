@@ -224,7 +224,7 @@ func (l *loop) makeCurves(state *DeviceState) {
 	for key, h := range c.memories {
 		c.drawn[key] = curveOf(h, domains[idOf(key)], detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
 	}
-	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold) {
+	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold()) {
 		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
 			c.members[keyOf(&p.Process)] = curveOf(&e.history, domains[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
 		}

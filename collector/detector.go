@@ -163,7 +163,7 @@ var verdictRows = []verdictRow{
 	}, {
 		name: "leak_detected",
 		help: "Whether (1 or 0) {memory} leaks. That begins when the confidence reaches --detector.leak-threshold, and ends when it falls below " +
-			"--detector.clear-threshold, or a quarter of the leak is given back. Absent until judged.",
+			"half of that, or a quarter of the leak is given back. Absent until judged.",
 		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(oneIf(v.Leak)) }),
 	}, {
 		name: "seconds_to_oom",

@@ -37,7 +37,6 @@ func (a *asking) resolve(labels map[string]string) detector.Config {
 	}
 	a.asked[strings.Join(pairs, " ")] = true
 	c := detector.DefaultConfig()
-	c.MinAge = 0
 	if a.cfg != nil {
 		a.cfg(labels, &c)
 	}
@@ -141,7 +140,7 @@ func TestRulesTakeEffect(t *testing.T) {
 		}}).resolve)
 		after(time.Second)
 		check("other windows", true, 10*time.Minute, 2*time.Hour, 0)
-		s.Configure((&asking{cfg: func(_ map[string]string, c *detector.Config) { c.ClearThreshold = 2 }}).resolve)
+		s.Configure((&asking{cfg: func(_ map[string]string, c *detector.Config) { c.LeakThreshold = 2 }}).resolve)
 		after(time.Second)
 		check("rules that cannot hold", true, 10*time.Minute, time.Hour, 0)
 	})

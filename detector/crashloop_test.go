@@ -401,7 +401,6 @@ func TestCrashLoopIsJudgedByItsRules(t *testing.T) {
 		"mute":                     {func(c *Config, _ Kind) { c.Mute = true }, false, nil},
 		"mute the processes alone": {func(c *Config, k Kind) { c.Mute = k == KindMember }, false, nil},
 		"mute a program":           {func(c *Config, k Kind) { c.Mute = k == KindMember }, true, nil},
-		"minimum age of 90 m":      {func(c *Config, _ Kind) { c.MinAge = 90 * time.Minute }, false, []int{6}},
 	} {
 		p := filling(80*gib, 10*gib, 900)
 		p.step, p.bare = 2, c.bare

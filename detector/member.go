@@ -176,7 +176,7 @@ func (d *Domain[K]) Knows(key K) bool {
 }
 
 // zombie reports whether a member of the last frame holds memory that nobody will
-// use again. For ZombieAfter it has held at least max(MinZombie, 1 % of the
+// use again. For ZombieAfter it has held at least max(MinHeld, 1 % of the
 // capacity), used no multiprocessor, and no more processor time than a heartbeat;
 // and as long as that
 //
@@ -193,7 +193,7 @@ func (d *Domain[K]) Knows(key K) bool {
 func (d *Domain[K]) zombie(in *listing[K]) bool {
 	m := in.member
 	cfg, a, now := m.Config(), &m.Activity, d.past.Last
-	least := cfg.MinZombie
+	least := cfg.MinHeld
 	if d.hasCapacity {
 		least = max(least, zombieShare*float64(d.capacity))
 	}

@@ -144,8 +144,8 @@ func TestChainDriver(t *testing.T) {
 	}
 	m.GPUs[1].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(20 * gib)}}
 	c := newChain(t, m.start(t, "--sample.interval=100ms", "--detector.window="+window,
-		"--detector.min-age=5s", "--detector.min-span=10s", "--detector.settle-time=10s",
-		"--detector.leak-threshold=0.03", "--detector.clear-threshold=0.01"))
+		"--detector.min-span=10s", "--detector.settle-time=10s",
+		"--detector.leak-threshold=0.03"))
 	// It has to hold still for so long that the growth is not taken for a start.
 	harness.Eventually(t, patience, func() error {
 		s, err := c.exporter.TryScrape()

@@ -51,7 +51,7 @@ func TestSlope(t *testing.T) {
 		{PID: m.child(t), Memory: fakenvml.Ramp{Base: gib, Rate: rate}},
 		{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)},
 	}
-	p := m.start(t, "--sample.interval=100ms", "--detector.window="+window, "--detector.min-age=0s")
+	p := m.start(t, "--sample.interval=100ms", "--detector.window="+window, "--detector.min-span=1s")
 	in, out := with(m.id(0), "window", window), with(m.id(1), "window", window)
 	leaking, steady := pidLabel(m.GPUs[0].Processes[0]), pidLabel(m.GPUs[0].Processes[1])
 	eventually(t, p, func(s harness.Metrics) error {

@@ -31,7 +31,7 @@ func ruled(t *testing.T, args ...string) (p *harness.Process, file string) {
 	file = filepath.Join(t.TempDir(), "rules.yml")
 	write(t, file, noRules)
 	// What is tested is that rules take effect, not how soon a leak is found.
-	args = append(args, "--source=sim:node", "--source.speed=300", "--detector.config="+file, "--detector.leak-threshold=0.2", "--detector.clear-threshold=0.01")
+	args = append(args, "--source=sim:node", "--source.speed=300", "--detector.config="+file, "--detector.leak-threshold=0.2")
 	p = harness.StartExporter(t, harness.Options{Args: args})
 	eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(want(s, 1, "gpu_process_leak_detected", leaky), reloaded(s, 1))

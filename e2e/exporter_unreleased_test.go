@@ -25,7 +25,9 @@ func TestZombie(t *testing.T) {
 		write(t, filepath.Join(dir, "cgroup"), "0::"+group+"\n")
 		m.GPUs[0].Processes = append(m.GPUs[0].Processes, fakenvml.Process{PID: uint32(pid), Memory: fakenvml.Constant(10 * gib)})
 	}
-	p := m.start(t, "--detector.zombie-after=10s", "--detector.min-age=0s")
+	rules := filepath.Join(t.TempDir(), "rules.yml")
+	write(t, rules, "groups:\n- name: test\n  rules:\n  - match: ['{}']\n    zombie_after: 10s\n")
+	p := m.start(t, "--detector.config="+rules, "--detector.min-span=1s")
 	left, server := with(m.id(0), "pid", "70001"), with(m.id(0), "pid", "70002")
 	var s harness.Metrics
 	harness.Eventually(t, patience, func() error { // what it judges by takes a few blocks of 10 s

@@ -106,7 +106,7 @@ func TestValues(t *testing.T) {
 	m := richNode(t)
 	begin := time.Now()
 	m.apply(t)
-	o := m.options("--detector.window="+window, "--detector.min-age=24h", "--collector.nvlink")
+	o := m.options("--detector.window="+window, "--detector.min-span=24h", "--collector.nvlink")
 	o.Env = append(o.Env, "GOMEMLIMIT=1GiB")
 	p := harness.StartExporter(t, o)
 	model := &model{machine: m, t: t, begin: begin, bare: map[int]bool{6: true}, detector: true, nvlink: true}

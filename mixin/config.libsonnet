@@ -131,8 +131,7 @@
     // forecast is.
     leakFrom: 'now-4h',
     leakTo: 'now+2h',
-    // --detector.leak-threshold and --detector.clear-threshold of the exporters.
+    // --detector.leak-threshold of the exporters.
     leakThreshold: 0.7,
-    clearThreshold: 0.35,
   },
 }

@@ -304,8 +304,6 @@ func (p *parser) check() error {
 			humanize.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, humanize.FormatDuration(least))
 	case c.sites && !c.families["allocator"]:
 		return errors.New("--collector.allocator.sites needs --collector.allocator: it asks the probes that this one reads")
-	case d.ClearThreshold >= d.LeakThreshold:
-		return fmt.Errorf("--detector.clear-threshold=%g must be below --detector.leak-threshold=%g", d.ClearThreshold, d.LeakThreshold)
 	}
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("--detector flags: %w", err)

@@ -37,7 +37,7 @@ func TestWrongCalls(t *testing.T) {
 	unknownKey := write("unknown.yml", "tls_server_confg:\n  cert_file: a\n")
 	noCertificate := write("tls.yml", "tls_server_config:\n  cert_file: none.pem\n  key_file: none.key\n")
 	recording := write("broken.csv", "hello\n")
-	rules := write("rules.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    clear_threshold: 0.6\n  - windows: [1m]\n")
+	rules := write("rules.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    leak_threshold: 0.6\n  - windows: [1m]\n")
 	noUnit := write("unit.yml", "query: x\n")
 	ofProcess := write("process.yml", "query: gpu_process_memory_used_bytes\n")
 	ownLabel := write("label.yml", "labels: [instance, uuid]\n")
@@ -113,7 +113,6 @@ func TestWrongCalls(t *testing.T) {
 			"--sample.interval=10s --detector.window=1m",
 			"--detector.window=1m holds fewer than 10 samples at --sample.interval=10s: choose 1m40s or more, or sample more often",
 		},
-		{"--detector.leak-threshold=0.4 --detector.clear-threshold=0.4", "--detector.clear-threshold=0.4 must be below --detector.leak-threshold=0.4"},
 		{"--detector.leak-threshold=80", "--detector.leak-threshold=80: must be between 0.01 and 1"},
 		{"--detector.min-growth=16M", "--detector.min-growth=16M: is not a number of bytes, such as 16MiB, 1.5GB or 16777216"},
 		{"--detector.min-growth=0", "--detector.min-growth=0: must be between 64KiB and 256TiB"},
@@ -197,11 +196,11 @@ func TestDefaults(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	c := flagsOf(t, strings.Fields(`--source=sim:node --source.speed=inf --sample.interval=0.5s --detector.window=1d --detector.window=5m
-		--detector.min-growth=1.5GB --detector.zombie-min=1gib --web.disable-exporter-metrics --collector.process.command`)...)
+		--detector.min-growth=1.5GB --web.disable-exporter-metrics --collector.process.command`)...)
 	if c.source.Spec() != "sim:node" || !math.IsInf(c.source.Speed, 1) || c.source.Interval != 500*time.Millisecond {
 		t.Errorf("source %+v", c.source)
 	}
-	if d := c.detector; !reflect.DeepEqual(d.Windows, []time.Duration{5 * time.Minute, 24 * time.Hour}) || d.MinGrowth != 1.5e9 || d.MinZombie != 1<<30 {
+	if d := c.detector; !reflect.DeepEqual(d.Windows, []time.Duration{5 * time.Minute, 24 * time.Hour}) || d.MinGrowth != 1.5e9 {
 		t.Errorf("detector %+v", d)
 	}
 	if c.exporterMetrics || !c.workload.Command {

@@ -45,7 +45,7 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	note := notReal(cfg.source)
 	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note)))
 	page := &pages.Config{
-		State: state, Note: note, ClearThreshold: cfg.detector.ClearThreshold, LeakThreshold: cfg.detector.LeakThreshold,
+		State: state, Note: note, Detector: cfg.detector,
 		MetricsPath: cfg.telemetryPath, Sites: cfg.sites, Location: time.Local, Logger: logger,
 	}
 	if cfg.sites {

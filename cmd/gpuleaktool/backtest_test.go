@@ -339,7 +339,6 @@ func TestBacktestErrors(t *testing.T) {
 		{"--timezone=Mars testdata/leak.csv", "--timezone=Mars: is no time zone"},
 		{"--output-file=" + dir + "/absent/x testdata/leak.csv", "--output-file=" + dir + "/absent/x: "},
 		{"--detector.config=" + dir + "/absent testdata/leak.csv", dir + "/absent: no such file"},
-		{"--detector.leak-threshold=0.1 testdata/leak.csv", "--detector flags: "},
 		{"testdata/leak.csv " + dir + "/absent", "absent: no such file"},
 		{dir, "error: " + dir + " is a directory: name a file\n"},
 		{write(t, "empty", ""), "empty: is empty"},

@@ -19,26 +19,16 @@ import (
 
 // addCheck adds the command check config.
 func addCheck(app *kingpin.Application, commands map[string]command) {
-	base, files, interval := detector.DefaultConfig(), []string{}, time.Duration(0)
+	var files []string
+	var interval time.Duration
 	check := app.Command("check", "Check files before the exporter reads them.")
-	cmd := check.Command("config", "Check files of --detector.config. Give the threshold flags that the exporter has, too: rules are held against them.")
+	cmd := check.Command("config", "Check files of --detector.config.")
 	cmd.Arg("file", "File of rules.").Required().StringsVar(&files)
 	cmd.Flag("sample.interval", "Time between two samples that the exporter is given: a window must hold some.").Default("1s").
 		SetValue(setting.Duration("sample.interval", &interval, 100*time.Millisecond, time.Minute))
-	addThresholds(cmd, &base)
 	commands[cmd.FullCommand()] = func(_ context.Context, stdout, stderr io.Writer) error {
-		if err := base.Validate(); err != nil {
-			return fmt.Errorf("--detector flags: %w", err)
-		}
-		options := detectorconfig.Options{Base: base, MinWindow: detectorconfig.SamplesPerWindow * interval}
+		options := detectorconfig.Options{Base: detector.DefaultConfig(), MinWindow: detectorconfig.SamplesPerWindow * interval}
 		return checkFiles(files, options, stdout, stderr)
-	}
-}
-
-// addThresholds adds the exporter's flags for thresholds, which set c.
-func addThresholds(cmd *kingpin.CmdClause, c *detector.Config) {
-	for _, t := range detectorconfig.Thresholds() {
-		cmd.Flag(t.Flag(), t.Usage()).Default(t.Default()).SetValue(t.Value(c))
 	}
 }
 

@@ -25,7 +25,9 @@ type settings struct {
 func (s *settings) addFlags(cmd *kingpin.CmdClause) {
 	s.base = detector.DefaultConfig()
 	cmd.Flag("detector.config", "File of rules, as the exporter takes it.").StringVar(&s.file)
-	addThresholds(cmd, &s.base)
+	for _, t := range detectorconfig.Thresholds() {
+		cmd.Flag(t.Flag(), t.Usage()).Default(t.Default()).SetValue(t.Value(&s.base))
+	}
 }
 
 // load returns the rules.

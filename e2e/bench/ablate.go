@@ -11,10 +11,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// columns are the rows of the main tables that are columns of --trade and of --ablate: their names, and the cells of f.
+// columns are the rows of the main tables that are columns of --ablate: their names, and the cells of f.
 func columns(p prices, f *figures) (names, cells []string) {
 	for _, r := range rows(p) {
-		if r.trade {
+		if r.ablate {
 			names, cells = append(names, r.name), append(cells, r.of(f))
 		}
 	}

@@ -140,13 +140,6 @@ func TestVerbose(t *testing.T) {
 	}
 }
 
-func TestTrade(t *testing.T) {
-	got := printed(t, options{trade: true, family: "fast"})
-	if !strings.Contains(got, "| the defaults | 1/1 100.0 % | 1/1 100.0 % |") || strings.Count(got, "\n| ") != len(settings())+1 {
-		t.Errorf("%s", got)
-	}
-}
-
 func TestSeeds(t *testing.T) {
 	for text, want := range map[string]seedRange{"3": {3, 3}, "301-310": {301, 310}, "2-1": {}, "x": {}, "1-": {}} {
 		if got, err := parseSeeds(text); got != want || (err == nil) != (want.last > 0) {

@@ -209,7 +209,7 @@ func livesTable(opt options, what string, of []lived) *table {
 	if len(of) == 0 {
 		return &table{}
 	}
-	list := slices.Insert(slices.DeleteFunc(rows(opt.prices), func(r row) bool { return !r.trade }), 1,
+	list := slices.Insert(slices.DeleteFunc(rows(opt.prices), func(r row) bool { return !r.ablate }), 1,
 		row{"… lost against the other", false, func(f *figures) string { return strconv.Itoa(f.lost) }},
 		row{"steady leaks ≥ 50 MiB/min told within 10 min above the healthy lives", false, func(f *figures) string { return share(f.soon[0], f.above[0]) }},
 		row{"… within 10 min 3 % above the healthy lives", false, func(f *figures) string { return share(f.soon[1], f.above[1]) }})

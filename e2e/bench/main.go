@@ -4,7 +4,7 @@
 // Command bench measures the leak detector, and the rules of other systems, on simulated GPUs.
 //
 //	bench [--seeds=A-B] [--held=only|without|both] [--family=SUBSTRING] [--families] [--rivals=false] [--traces=DIR]
-//	      [--summary=NAME,NAME | --trade | --incidents | --lives | --ablate] [--verbose]
+//	      [--summary=NAME,NAME | --incidents | --lives | --ablate] [--verbose]
 package main
 
 import (
@@ -23,13 +23,13 @@ import (
 
 // options are the flags.
 type options struct {
-	seeds                                                      seedRange
-	held, family, traces, summary                              string
-	families, rivals, trade, incidents, lives, ablate, verbose bool
-	unprobed                                                   bool // there are no probes in what is run
-	fresh                                                      bool // those that are Fresh, too
-	prices                                                     prices
-	list                                                       []fleet.Family // those there are; a test has its own
+	seeds                                               seedRange
+	held, family, traces, summary                       string
+	families, rivals, incidents, lives, ablate, verbose bool
+	unprobed                                            bool // there are no probes in what is run
+	fresh                                               bool // those that are Fresh, too
+	prices                                              prices
+	list                                                []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
@@ -80,7 +80,6 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.families, "families", false, "also a line for each family; those held out are one, unless they are asked for alone")
 	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems, too")
 	f.StringVar(&o.traces, "traces", "", "also run the real logs in this directory: of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
-	f.BoolVar(&o.trade, "trade", false, "tell what other thresholds would give in the families for tuning, and nothing else")
 	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported, and nothing else")
 	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth, and nothing else")
 	f.BoolVar(&o.ablate, "ablate", false, "tell what is left without each of the mechanisms, and nothing else")
@@ -108,18 +107,12 @@ func bench(w *strings.Builder, opt options) error {
 	if opt.ablate {
 		return benchAblate(w, opt)
 	}
-	if opt.trade {
-		opt.held = "without"
-	}
 	if opt.summary != "" {
 		return benchSummary(w, opt, strings.Split(opt.summary, ","))
 	}
 	families := opt.chosen()
 	if len(families) == 0 {
 		return fmt.Errorf("no family has a name that contains %q", opt.family)
-	}
-	if opt.trade {
-		return benchTrade(w, opt, families)
 	}
 	if opt.lives {
 		return benchLives(w, opt, families)

@@ -51,9 +51,9 @@ func writeIntro(w *strings.Builder, opt options, name string) {
 
 // row is a row of a table of rules.
 type row struct {
-	name  string
-	trade bool // it is a column of --trade and --ablate, too
-	of    func(f *figures) string
+	name   string
+	ablate bool // it is a column of --ablate, too
+	of     func(f *figures) string
 }
 
 // rows returns the rows of the main tables.

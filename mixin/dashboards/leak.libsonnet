@@ -10,7 +10,6 @@ local panel = import '../lib/panel.libsonnet';
     leakFrom: error 'must provide leakFrom',
     leakTo: error 'must provide leakTo',
     leakThreshold: error 'must provide leakThreshold',
-    clearThreshold: error 'must provide clearThreshold',
   },
 
   local config = $._config,
@@ -24,7 +23,7 @@ local panel = import '../lib/panel.libsonnet';
   local now(suffix) = q.memory(suffix, ' @ $now'),
 
   local urgency = [[null, 'text'], [0, 'red'], [config.oomPageSeconds, 'orange'], [config.oomTicketSeconds, 'green']],
-  local sureness = [[null, 'text'], [0, 'green'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
+  local sureness = [[null, 'text'], [0, 'green'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
   // Nothing, where it is judged that nothing leaks; else what is not judged has no value.
   local growing = [[null, 'text'], [0, 'green'], [1, 'orange']],
   local nothing = panel.mapped([panel.valueMapping({ '0': { text: 'nothing leaks', color: 'green' } })]),
@@ -121,7 +120,7 @@ local panel = import '../lib/panel.libsonnet';
     ) + panel.decimals(1) + nothing + panel.noValue('not judged'),
     panel.stat(
       'Confidence',
-      'How sure the detector is that this memory leaks. A leak is declared at %d %% and taken back under %d %%.' % [config.leakThreshold * 100, config.clearThreshold * 100],
+      'How sure the detector is that this memory leaks. A leak is declared at %d %% and taken back under %d %%.' % [config.leakThreshold * 100, config.leakThreshold / 2 * 100],
       'percentunit',
       [instant(now('leak_confidence'))],
       sureness,
@@ -200,7 +199,7 @@ local panel = import '../lib/panel.libsonnet';
       'How sure the detector is. Dashed: where a leak is declared, and where it is taken back.',
       'percentunit',
       [target(q.memory('leak_confidence'), 'confidence')],
-    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'red']])
+    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'red']])
     + panel.override('confidence', { color: { mode: 'fixed', fixedColor: 'blue' }, 'custom.fillOpacity': 15 })
     + panel.noValue('Not judged yet.'),
     panel.timeSeries(
@@ -282,7 +281,7 @@ local panel = import '../lib/panel.libsonnet';
       'How sure the detector is that each process leaks. Dashed: where a leak is declared, and where it is taken back.',
       'percentunit',
       [target(with('gpu_process_leak_confidence{%(part)s}'), perProcess)],
-    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.clearThreshold, 'yellow'], [config.leakThreshold, 'red']])
+    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'red']])
     + panel.noValue('No process is judged yet.'),
     panel.timeSeries(
       'Share of the leak',

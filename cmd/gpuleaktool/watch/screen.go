@@ -104,7 +104,7 @@ func reason(v *verdicts.Verdict) string {
 }
 
 // clearFrom is the confidence from which on a leak is not ruled out, as the exporter has it by default.
-var clearFrom = detector.DefaultConfig().ClearThreshold
+var clearFrom = func() float64 { c := detector.DefaultConfig(); return c.ClearThreshold() }()
 
 // judgement writes verdict, pattern, confidence and time left.
 func judgement(v *verdicts.Verdict) string {

@@ -28,21 +28,13 @@ type Group struct {
 
 // rule changes settings of the series that it matches.
 type rule struct {
-	line    int
 	match   []selector // any of them
 	values  detector.Config
-	changes []change
+	changes []func(to, from *detector.Config) // each copies one setting from the values
 }
 
 // selector is a list of matchers all of which must match.
 type selector []*labels.Matcher
-
-// change is one setting of a rule, which it copies from the values of the rule.
-type change struct {
-	line int
-	key  string
-	copy func(to, from *detector.Config)
-}
 
 // New returns a Config without rules: every series has the configuration base.
 func New(base detector.Config) *Config { return &Config{base: base} }
@@ -76,8 +68,8 @@ func (r *rule) matches(labels map[string]string) bool {
 }
 
 func (r *rule) apply(cfg *detector.Config) {
-	for _, c := range r.changes {
-		c.copy(cfg, &r.values)
+	for _, change := range r.changes {
+		change(cfg, &r.values)
 	}
 }
 

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // base is what the flags say in these tests, whatever the defaults become.
 func base() detector.Config {
 	c := detector.DefaultConfig()
-	c.LeakThreshold, c.ClearThreshold = 0.8, 0.4
+	c.LeakThreshold = 0.8
 	return c
 }
 
@@ -66,18 +66,18 @@ func TestFor(t *testing.T) {
 		}},
 		{map[string]string{"scope": "workload", "pod": "loader-1"}, nil},
 		{map[string]string{"scope": "residual", "name": "NVIDIA GeForce RTX 4090"}, func(c *detector.Config) {
-			c.MinAge, c.MinSpan, c.MinZombie = 0, 90*time.Minute, 256<<20
+			c.MinSpan, c.MinHeld = 90*time.Minute, 256<<20
 		}},
 		// The last one wins, setting by setting: it is unmuted, and keeps what else
 		// the earlier rules gave.
 		{map[string]string{"scope": "process", "pod": "big-0", "name": "GeForce"}, func(c *detector.Config) {
-			c.MinAge, c.MinSpan, c.MinZombie = 0, 90*time.Minute, 256<<20
-			c.ClearThreshold, c.LeakThreshold = 0.7, 0.95
+			c.MinSpan, c.MinHeld = 90*time.Minute, 256<<20
+			c.LeakThreshold = 0.95
 		}},
 		{map[string]string{"scope": "process", "pod": "loader-1", "slurm_job": "17"}, func(c *detector.Config) {
 			c.MinGrowth = 256 << 20
 			c.Windows = []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour}
-			c.ClearThreshold, c.LeakThreshold = 0.7, 0.95
+			c.LeakThreshold = 0.95
 		}},
 	} {
 		want := base()

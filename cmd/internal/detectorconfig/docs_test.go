@@ -23,13 +23,9 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("%s has no place for the table", file)
 	}
 	var want strings.Builder
-	want.WriteString("| flag | key | default | | why this default |\n|---|---|---|---|---|\n")
+	want.WriteString("| key | default | | why this default |\n|---|---|---|---|\n")
 	for _, th := range thresholds {
-		flag := "`--" + th.Flag() + "`"
-		if th.fileOnly {
-			flag = ""
-		}
-		fmt.Fprintf(&want, "| %s | `%s` | `%s` | %s | %s |\n", flag, th.Key(), th.Default(), th.Help, th.Reason)
+		fmt.Fprintf(&want, "| `%s` | `%s` | %s | %s |\n", th.Key(), th.Default(), th.Help, th.Reason)
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(head+begin+want.String()+end+foot), 0o644); err != nil {

@@ -81,9 +81,6 @@ func read(path string) ([]byte, error) {
 func Parse(name string, text []byte, o Options) (*Config, error) {
 	p := &parser{file: name, options: o, config: New(o.Base)}
 	p.document(text)
-	if len(p.errors) == 0 {
-		p.contradictions()
-	}
 	if err := p.errors.inOrder(); err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (p *parser) group(n *yaml.Node, names map[string]bool) {
 // rule reads a rule.
 func (p *parser) rule(n *yaml.Node) {
 	failed := len(p.errors)
-	r := rule{line: n.Line}
+	var r rule
 	for _, f := range p.fields(n, "a rule", ruleKeys) {
 		switch f.key {
 		case matchKey:
@@ -145,7 +145,7 @@ func (p *parser) mute(r *rule, f field) {
 		return
 	}
 	r.values.Mute = text == "true"
-	r.changes = append(r.changes, change{f.line, f.key, func(to, from *detector.Config) { to.Mute = from.Mute }})
+	r.changes = append(r.changes, func(to, from *detector.Config) { to.Mute = from.Mute })
 }
 
 // windows reads the windows of the series.
@@ -160,7 +160,7 @@ func (p *parser) windows(r *rule, f field) {
 	if len(list) == 0 && len(p.errors) == failed {
 		p.fail(f.line, "windows: give one at least, such as windows: [10m, 1h]")
 	}
-	r.changes = append(r.changes, change{f.line, f.key, func(to, from *detector.Config) { to.Windows = from.Windows }})
+	r.changes = append(r.changes, func(to, from *detector.Config) { to.Windows = from.Windows })
 }
 
 // threshold reads a threshold.
@@ -168,7 +168,7 @@ func (p *parser) threshold(r *rule, f field) {
 	i := slices.IndexFunc(thresholds, func(t Threshold) bool { return t.Key() == f.key })
 	t := &thresholds[i]
 	p.set(f.line, f.key, f.node, t.Value(&r.values).InFile(f.key))
-	r.changes = append(r.changes, change{f.line, f.key, t.copy})
+	r.changes = append(r.changes, t.copy)
 }
 
 // set takes over the value of a key.
@@ -180,66 +180,4 @@ func (p *parser) set(line int, key string, n *yaml.Node, value *setting.Value) {
 	if err := value.Set(text); err != nil {
 		p.fail(n.Line, "%s", err)
 	}
-}
-
-// contradictions finds settings that cannot hold together: those of a rule and of
-// the flags, and those of two rules that may match the same series. A setting can
-// contradict one other, so that two rules are all that is needed.
-func (p *parser) contradictions() {
-	sound := make([]bool, len(p.config.rules))
-	for i := range p.config.rules {
-		r := &p.config.rules[i]
-		err := p.merged(r).Validate()
-		if err != nil {
-			c := p.culprit(r)
-			p.fail(c.line, "%s contradicts the flags or the rest of the rule: %s", c.key, err)
-		}
-		sound[i] = err == nil
-		for j := range i {
-			other := &p.config.rules[j]
-			if !sound[i] || !sound[j] {
-				continue
-			}
-			if err := p.merged(other, r).Validate(); err != nil && !r.excludes(other) {
-				c := p.culprit(other, r)
-				p.fail(c.line, "%s contradicts the rule in line %d for series that match both: %s; give this rule both settings, or matchers that exclude those of the other",
-					c.key, other.line, err)
-			}
-		}
-	}
-}
-
-// merged returns the settings of a series that these rules match.
-func (p *parser) merged(rules ...*rule) detector.Config {
-	cfg := p.options.Base
-	for _, r := range rules {
-		r.apply(&cfg)
-	}
-	return cfg
-}
-
-// culprit returns the setting of the last of the rules without which all would be
-// well.
-func (p *parser) culprit(rules ...*rule) change {
-	last := *rules[len(rules)-1]
-	all := last.changes
-	for i := range all {
-		last.changes = slices.Concat(all[:i], all[i+1:])
-		if p.merged(append(slices.Clone(rules[:len(rules)-1]), &last)...).Validate() == nil {
-			return all[i]
-		}
-	}
-	return all[0]
-}
-
-// excludes reports whether it is certain that no series matches both rules.
-func (r *rule) excludes(other *rule) bool {
-	for _, a := range r.match {
-		for _, b := range other.match {
-			if !a.excludes(b) {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -82,7 +82,7 @@ func parseSelector(text string) (selector, error) {
 	if err := s.checkScope(); err != nil {
 		return nil, err
 	}
-	if s.excludes(s) {
+	if s.contradictory() {
 		return nil, errors.New("matches no series: its matchers exclude each other")
 	}
 	return s, nil
@@ -133,18 +133,10 @@ func (sc *scope) has(m *labels.Matcher) bool {
 	return m.Name == scopeLabel || slices.Contains(sc.labels, m.Name) || m.Matches("")
 }
 
-// excludes reports whether it is certain that no series matches both. What two
-// regular expressions have in common is not looked for.
-func (s selector) excludes(other selector) bool {
-	for _, a := range s {
-		for _, b := range other {
-			if a.Name != b.Name {
-				continue
-			}
-			if (a.Type == labels.MatchEqual && !b.Matches(a.Value)) || (b.Type == labels.MatchEqual && !a.Matches(b.Value)) {
-				return true
-			}
-		}
-	}
-	return !slices.Concat(s, other).fitsScope()
+// contradictory reports whether it is certain that no series matches. What two regular expressions have in common is not
+// looked for.
+func (s selector) contradictory() bool {
+	return slices.ContainsFunc(s, func(a *labels.Matcher) bool {
+		return a.Type == labels.MatchEqual && slices.ContainsFunc(s, func(b *labels.Matcher) bool { return a.Name == b.Name && !b.Matches(a.Value) })
+	})
 }

@@ -52,7 +52,7 @@ type Exit[K comparable] struct {
 // and stay without an owner. What exits within ten seconds share it in proportion
 // to what they held.
 //
-// Memory is unreleased when MinUnreleased or more of it has stayed for
+// Memory is unreleased when MinHeld or more of it has stayed for
 // UnreleasedAfter, and until the residual falls by half of it. It shrinks with the
 // residual; what comes on top and stays for nine frames is somebody else's.
 type Exits[K comparable] struct {
@@ -79,7 +79,7 @@ func (p *Exits[K]) Clear() {
 // that left together are ordered by what they held, because the order in which
 // they are found means nothing.
 func (p *Exits[K]) Leave(key K, t, interval time.Duration, used stat.Bytes, cfg *series.Config) {
-	if float64(used) < cfg.MinUnreleased || p.Len == 0 || t-p.At > max(stale, 3*interval) {
+	if float64(used) < cfg.MinHeld || p.Len == 0 || t-p.At > max(stale, 3*interval) {
 		return
 	}
 	e := Exit[K]{Key: key, Used: used, Held: used, Since: t, Opened: t}
@@ -176,10 +176,10 @@ func (p *Exits[K]) wait(i, n int, t time.Duration, residual, level, leaked stat.
 	// Three frames: what the second one tells may be that of the first, when the
 	// memory was just being freed. The last one may tell that it is free by now.
 	stays := t-newest >= max(cfg.UnreleasedAfter, ReleaseGrace) && frames >= 3 &&
-		float64(residual-before) >= cfg.MinUnreleased
+		float64(residual-before) >= cfg.MinHeld
 	named := n
 	switch {
-	case float64(held) < cfg.MinUnreleased:
+	case float64(held) < cfg.MinHeld:
 		named = 0
 	case stays:
 		named = max(0, min(n, MaxUnreleased-p.staying()))

@@ -93,8 +93,8 @@ func TestUnreleasedMemory(t *testing.T) {
 		{"the driver needs a while", plot{left: one, at: freeing(int(ReleaseGrace.Seconds()) - 1)}, ""},
 		{"or longer", plot{left: one, at: freeing(50)}, ""},
 		{"slowly freed, and yet not all", plot{left: one, at: after(func(s int) stat.Bytes { return max(2*gib, 8*gib-stat.Bytes(s-gone)*gib) })}, "660-2000 1:2"},
-		{"less than counts", plot{left: one, at: stays(stat.Bytes(defaults().MinUnreleased) - 1)}, ""},
-		{"as much as counts", plot{left: one, at: stays(stat.Bytes(defaults().MinUnreleased))}, "660-2000 1:0.0625"},
+		{"less than counts", plot{left: one, at: stays(stat.Bytes(defaults().MinHeld) - 1)}, ""},
+		{"as much as counts", plot{left: one, at: stays(stat.Bytes(defaults().MinHeld))}, "660-2000 1:0.0625"},
 		{"a process too small to count", plot{left: map[int]stat.Bytes{1: 60 * mib}, at: stays(gib)}, ""},
 		{"it comes later, of somebody else", plot{left: one, at: after(func(s int) stat.Bytes {
 			if s < gone+20 {

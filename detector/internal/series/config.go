@@ -25,12 +25,8 @@ type Config struct {
 	// Windows are the lengths over which slope, R² and spikes are given, in
 	// increasing order.
 	Windows []time.Duration
-	// LeakThreshold is the confidence (0 to 1) at which a leak is declared;
-	// ClearThreshold, below it, the one under which it is taken back.
-	LeakThreshold, ClearThreshold float64
-	// MinAge is how old a series must be before it is judged: a program that
-	// loads its model looks like a leak while it does.
-	MinAge time.Duration
+	// LeakThreshold is the confidence (0 to 1) at which a leak is declared.
+	LeakThreshold float64
 	// MinGrowth is the least retained growth in bytes that can be a leak.
 	MinGrowth float64
 	// MinSpan is the shortest growth that can be a leak.
@@ -42,10 +38,9 @@ type Config struct {
 	SettleTime time.Duration
 	// ZombieAfter is how long a process must have computed nothing before its
 	// memory can be a zombie's, and UnreleasedAfter how long memory must stay after
-	// its process ended to be unreleased. MinZombie and MinUnreleased are the
-	// least such memory in bytes.
+	// its process ended to be unreleased. MinHeld is the least such memory in bytes.
 	ZombieAfter, UnreleasedAfter time.Duration
-	MinZombie, MinUnreleased     float64
+	MinHeld                      float64
 	// PageWithin is how soon a leak must fill the memory for somebody to be woken, and FillsWithin the same for growth
 	// that nobody knows to be a leak.
 	PageWithin, FillsWithin time.Duration
@@ -64,26 +59,27 @@ type Config struct {
 // each.
 func DefaultConfig() Config {
 	return Config{
-		Windows:        []time.Duration{10 * time.Minute, time.Hour},
-		LeakThreshold:  0.7,
-		ClearThreshold: 0.35,
-		MinAge:         5 * time.Minute,
-		MinGrowth:      16 << 20,
-		MinSpan:        6 * time.Minute,
-		SettleTime:     time.Hour,
-		PageWithin:     time.Hour,
-		FillsWithin:    15 * time.Minute,
+		Windows:       []time.Duration{10 * time.Minute, time.Hour},
+		LeakThreshold: 0.7,
+		MinGrowth:     16 << 20,
+		MinSpan:       6 * time.Minute,
+		SettleTime:    time.Hour,
+		PageWithin:    time.Hour,
+		FillsWithin:   15 * time.Minute,
 
 		ZombieAfter:     10 * time.Minute,
 		UnreleasedAfter: time.Minute,
-		MinZombie:       64 << 20,
-		MinUnreleased:   64 << 20,
+		MinHeld:         64 << 20,
 
 		SpikeHeight: 64 << 20,
 		SpikeRatio:  0.02,
 		SpikeWidth:  time.Minute,
 	}
 }
+
+// ClearThreshold returns the confidence under which a declared leak is taken back: half of the leak threshold, so that a leak
+// that pauses for a while is still one, and no alert flaps.
+func (c *Config) ClearThreshold() float64 { return c.LeakThreshold / 2 }
 
 // Validate returns an error that names the first setting that cannot hold and
 // says what could.
@@ -102,10 +98,6 @@ func (c Config) Validate() error {
 	switch {
 	case !(c.LeakThreshold > 0 && c.LeakThreshold <= 1):
 		return fmt.Errorf("leak threshold %g is not in (0, 1]", c.LeakThreshold)
-	case !(c.ClearThreshold > 0 && c.ClearThreshold < c.LeakThreshold):
-		return fmt.Errorf("clear threshold %g is not between 0 and the leak threshold %g", c.ClearThreshold, c.LeakThreshold)
-	case c.MinAge < 0:
-		return fmt.Errorf("minimum age %s is negative", c.MinAge)
 	case !(c.MinGrowth > 0 && c.MinGrowth <= stat.MaxBytes):
 		return fmt.Errorf("minimum growth of %g bytes is not in (0, %d]", c.MinGrowth, int64(stat.MaxBytes))
 	case c.MinSpan <= 0 || c.MinSpan > MaxWindow:
@@ -120,10 +112,8 @@ func (c Config) Validate() error {
 		return errors.New("time until a zombie must be above 0")
 	case c.UnreleasedAfter <= 0:
 		return errors.New("time until memory is unreleased must be above 0")
-	case !(c.MinZombie > 0 && c.MinZombie <= stat.MaxBytes):
-		return fmt.Errorf("minimum zombie memory of %g bytes is not in (0, %d]", c.MinZombie, int64(stat.MaxBytes))
-	case !(c.MinUnreleased > 0 && c.MinUnreleased <= stat.MaxBytes):
-		return fmt.Errorf("minimum unreleased memory of %g bytes is not in (0, %d]", c.MinUnreleased, int64(stat.MaxBytes))
+	case !(c.MinHeld > 0 && c.MinHeld <= stat.MaxBytes):
+		return fmt.Errorf("minimum held memory of %g bytes is not in (0, %d]", c.MinHeld, int64(stat.MaxBytes))
 	case !(c.SpikeHeight > 0 && c.SpikeHeight <= stat.MaxBytes):
 		return fmt.Errorf("spike height of %g bytes is not in (0, %d]", c.SpikeHeight, int64(stat.MaxBytes))
 	case !(c.SpikeRatio >= 0 && c.SpikeRatio <= 1):

@@ -65,7 +65,7 @@ func (s *Series) decide(full *Fullness) {
 		l.Confidence = enough
 	}
 	if s.slows() {
-		l.Confidence = min(l.Confidence, s.cfg.ClearThreshold/2)
+		l.Confidence = min(l.Confidence, s.cfg.ClearThreshold()/2)
 	}
 	switch {
 	case !s.ripe():
@@ -88,14 +88,14 @@ func (s *Series) decide(full *Fullness) {
 func (s *Series) hold(full *Fullness) {
 	l := &s.Leak
 	switch {
-	case l.Confidence >= s.cfg.ClearThreshold && s.goesOn():
+	case l.Confidence >= s.cfg.ClearThreshold() && s.goesOn():
 		g := &s.Growths[l.Best]
 		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
 		s.foresee()
 	case full.Lately > l.Since && s.Last-full.Until < fullHold && s.Last-l.Grown < fullStands:
-		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold)
+		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold())
 	default:
-		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold), Best: l.Best}
+		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold()), Best: l.Best}
 		for i := range s.Growths {
 			if g := &s.Growths[i]; g.Levels > 0 {
 				s.wait(g) // it did not have to wait while it was one

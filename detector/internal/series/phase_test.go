@@ -17,7 +17,8 @@ func sure(confidence float64) Growth {
 
 // When a leak is declared: of a series at rest, by what its scales say.
 func TestALeakIsDeclared(t *testing.T) {
-	threshold, clears := defaults().LeakThreshold, defaults().ClearThreshold
+	cfg := defaults()
+	threshold, clears := cfg.LeakThreshold, cfg.ClearThreshold()
 	for _, c := range []struct {
 		name       string
 		change     func(s *Series)
@@ -30,8 +31,8 @@ func TestALeakIsDeclared(t *testing.T) {
 		{"not quite", func(s *Series) { s.Growths[0] = sure(threshold - 0.01) }, false, threshold - 0.01},
 		{"it slows down", func(s *Series) { s.Growths[0] = sure(1); s.Growths[0].ToCome = float64(s.Left) - 1 }, false, clears / 2},
 		{"it slows down after the memory is full", func(s *Series) { s.Growths[0] = sure(1); s.Growths[0].ToCome = float64(s.Left) }, true, 1},
-		{"it is as old as it must be", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-s.cfg.MinAge }, true, 1},
-		{"it is too young", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-s.cfg.MinAge+1 }, false, 1},
+		{"it is as old as it must be", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-young }, true, 1},
+		{"it is too young", func(s *Series) { s.Growths[0], s.First = sure(1), s.Last-young+1 }, false, 1},
 		{"too few blocks have closed", func(s *Series) { s.Growths[0], s.Scales[0].Closed = sure(1), minLevels-1 }, false, 1},
 	} {
 		s := told(defaults())
@@ -65,7 +66,8 @@ func begun() *Series {
 
 // What keeps a leak and what ends it.
 func TestALeakIsHeldOrEnds(t *testing.T) {
-	clearAt := defaults().ClearThreshold
+	cfg := defaults()
+	clearAt := cfg.ClearThreshold()
 	low := func(s *Series, v stat.Bytes) { s.Scales[0].alter(0, v) }
 	quarter := stat.Bytes(retrace * float64(gib))
 	for _, c := range []struct {
@@ -125,7 +127,7 @@ func TestAFullMemoryHoldsALeak(t *testing.T) {
 			if s.Leaks() != c.leaks {
 				t.Errorf("%s, %s: leaks: %t", c.name, name, s.Leaks())
 			}
-			if s.Leaks() && s.Leak.Confidence < s.cfg.ClearThreshold {
+			if s.Leaks() && s.Leak.Confidence < s.cfg.ClearThreshold() {
 				t.Errorf("%s, %s: held, with a confidence of %g", c.name, name, s.Leak.Confidence)
 			}
 		}

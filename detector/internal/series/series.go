@@ -17,6 +17,8 @@ import (
 
 // These are chosen, not fitted.
 const (
+	// young is how old a series must be before it is judged, if min_span is not shorter: a program that loads looks like a leak.
+	young = 5 * time.Minute
 	// settleSamples is after how many samples the sampling interval is known.
 	settleSamples = 6
 	// gapIntervals is how many sampling intervals without a sample are a gap.
@@ -200,7 +202,7 @@ func (s *Series) rested(since time.Duration) bool { return s.WorkedAt == 0 && s.
 // ripe reports whether the series was seen for long enough for a verdict. How old its
 // owner is does not help: what it did before is not known.
 func (s *Series) ripe() bool {
-	return s.First > 0 && s.Last-s.First >= s.cfg.MinAge && s.Scales[0].Closed >= minLevels
+	return s.First > 0 && s.Last-s.First >= min(young, s.cfg.MinSpan) && s.Scales[0].Closed >= minLevels
 }
 
 // Leaks reports whether the series leaks, muted or not.
@@ -244,7 +246,7 @@ func (s *Series) Judge(v *Verdict) {
 	if !s.Leaks() {
 		g := &s.Growths[l.Best]
 		switch {
-		case min(g.Form, g.Kept) < s.cfg.ClearThreshold:
+		case min(g.Form, g.Kept) < s.cfg.ClearThreshold():
 		case g.Lasted < g.Need:
 			v.Withheld, v.Lasted, v.WithheldFor = g.Reason, max(0, g.Lasted), g.Need-max(0, g.Lasted)
 		case s.slows():

@@ -17,7 +17,7 @@ func TestAYoungSeriesIsNotJudged(t *testing.T) {
 	if w.Judge(&v); v.Judged || v.Trough.OK {
 		t.Errorf("without a sample: %+v", v)
 	}
-	w.watch(w.cfg.MinAge, steadily(10000))
+	w.watch(young, steadily(10000))
 	if w.Judge(&v); v.Judged || !v.Trough.OK || v.Windows[0].N == 0 {
 		t.Errorf("young: %+v", v)
 	}
@@ -45,7 +45,8 @@ func TestAMutedSeriesIsFollowed(t *testing.T) {
 
 // Growth that is suspected but must wait says for how long, and why; what is not suspected says nothing.
 func TestWithheldVerdicts(t *testing.T) {
-	clearAt := defaults().ClearThreshold
+	cfg := defaults()
+	clearAt := cfg.ClearThreshold()
 	waits := Growth{Levels: 20, Form: 1, Kept: 1, Waited: 0.3, Lasted: 20 * time.Minute, Need: time.Hour, Reason: WithheldProgramBegin, ToCome: stat.MaxBytes}
 	for _, c := range []struct {
 		name   string

@@ -50,7 +50,7 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	if n := v.Windows[0].Spikes; n.OK {
 		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
 	}
-	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.ClearThreshold), h.classOf(v)
+	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.Detector.ClearThreshold()), h.classOf(v)
 	if v.Judged && !v.Muted {
 		row.Pattern, row.Confidence = patternOf(v), wording.Percent(v.Confidence)
 	}
@@ -67,7 +67,7 @@ func (h *predictor) classOf(v *detector.Verdict) string {
 		return "wait"
 	case v.Leak:
 		return "bad"
-	case v.Confidence >= h.ClearThreshold:
+	case v.Confidence >= h.Detector.ClearThreshold():
 		return "warn"
 	case v.Withheld != detector.WithheldNone:
 		return "wait"

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Paths of what the exporter serves, besides that of the metrics, which an operator chooses. They are here because the
@@ -46,9 +47,8 @@ type Config struct {
 	State func() *collector.State
 	// Note says that the GPUs are not real, on each page; "" where they are.
 	Note string
-	// ClearThreshold is the confidence from which on a leak is not ruled out, and LeakThreshold that from which on
-	// growth is a leak. Both are between 0 and 1.
-	ClearThreshold, LeakThreshold float64
+	// Detector has the thresholds by which growth is a leak, and from which on none is ruled out.
+	Detector detector.Config
 	// MetricsPath is where the metrics are.
 	MetricsPath string
 	// Sites says that SitesPath is served, so that the start page leads there.

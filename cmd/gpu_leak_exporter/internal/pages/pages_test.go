@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // testConfig has pages of a State, with thresholds and times that do not depend on where the test runs.
 func testConfig(s *collector.State, note string) *Config {
 	return &Config{
-		State: func() *collector.State { return s }, Note: note, ClearThreshold: 0.4, LeakThreshold: 0.7, MetricsPath: "/metrics",
+		State: func() *collector.State { return s }, Note: note, Detector: detector.DefaultConfig(), MetricsPath: "/metrics",
 		Location: time.UTC, Logger: slog.New(slog.DiscardHandler),
 	}
 }

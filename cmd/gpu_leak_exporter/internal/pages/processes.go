@@ -97,14 +97,14 @@ func (h *predictor) others(m *domain, row *gpuRow, left *room, all bool) {
 		case p.Verdict.Judged && p.Verdict.Leak:
 			leaks++
 			continue
-		case p.Curve == nil || !p.Used.OK || left.processes == 0 || (!all && !p.Suspect(h.ClearThreshold)):
+		case p.Curve == nil || !p.Used.OK || left.processes == 0 || (!all && !p.Suspect(h.Detector.ClearThreshold())):
 			continue
 		}
 		left.processes--
 		c := curveRow{Held: humanize.Bytes(float64(p.Used.V)), Plot: h.processCurve(m, p, processHeight)}
 		c.Who, c.Where = whoIs(p.ID, p.Owner)
 		drawn++
-		if p.Suspect(h.ClearThreshold) {
+		if p.Suspect(h.Detector.ClearThreshold()) {
 			c.Why = h.withheldWords(&p.Verdict)
 			row.Suspects = append(row.Suspects, c)
 		} else {

@@ -51,8 +51,8 @@ func (h *predictor) withheldWords(v *detector.Verdict) string {
 	switch {
 	case phrase != "":
 		return "No leak yet: it " + phrase + "."
-	case v.Confidence >= h.ClearThreshold:
-		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", wording.Percent(v.Confidence), wording.Percent(h.LeakThreshold))
+	case v.Confidence >= h.Detector.ClearThreshold():
+		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", wording.Percent(v.Confidence), wording.Percent(h.Detector.LeakThreshold))
 	}
 	return ""
 }

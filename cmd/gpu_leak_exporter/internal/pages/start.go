@@ -100,7 +100,7 @@ func (h *predictor) counts(s *collector.State) []verdictCount {
 		}
 		for _, m := range domainsOf(d) {
 			v := &m.judgement.Device
-			n[verdictCount{Class: h.classOf(v), Verdict: wording.Verdict(fromstate.VerdictOf(v), h.ClearThreshold)}]++
+			n[verdictCount{Class: h.classOf(v), Verdict: wording.Verdict(fromstate.VerdictOf(v), h.Detector.ClearThreshold())}]++
 		}
 	}
 	list := slices.Collect(maps.Keys(n))
