@@ -242,14 +242,18 @@ func TestOtherProgramOfYesterday(t *testing.T) {
 	}
 }
 
-// Where no process is known the memory itself tells: it has been as high, and was given back.
+// Where no process is known the memory itself tells: it has been as high, and was given back. A reset of the device forgets it.
 func TestHeightsOfAMemory(t *testing.T) {
 	d := newDomain(t)
 	now := 0
 	for n, c := range []struct {
 		top   float64 // GiB
 		pages bool
-	}{{72, true}, {72, false}, {72, false}, {79.5, true}} {
+		reset Reason
+	}{{72, true, NumReasons}, {72, false, NumReasons}, {79.5, true, NumReasons}, {72, true, ReasonDeviceReset}, {72, false, NumReasons}, {72, true, ReasonRepartition}} {
+		if c.reset < NumReasons {
+			d.Reset(c.reset)
+		}
 		up, pages := int((c.top-10)/20*hour), 0
 		for s := 0; s < up+hour; s += every {
 			now += every
