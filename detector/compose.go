@@ -74,7 +74,7 @@ func (d *Domain[K]) name(in *listing[K], v *Verdict) {
 	switch {
 	case d.zombie(in):
 		v.Pattern = PatternZombie
-	case d.fragmented(in.member):
+	case in.member.Pieces:
 		v.Pattern = PatternFragmentation
 	}
 }

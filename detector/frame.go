@@ -143,6 +143,8 @@ type Member[K comparable] struct {
 	// Allocated is what live objects hold of what the allocator in the process has Reserved, in
 	// bytes. Absent where the process does not tell: it needs both.
 	Allocated, Reserved Value
+	// Split is what of Reserved is free, and cannot be given back: pieces beside what is in use, in bytes.
+	Split Value
 	// Started is when the process started, on the clock of Frame.T. It may lie
 	// before the first frame; zero when unknown.
 	Started time.Duration

@@ -14,6 +14,10 @@ import (
 // four times as long as the exporter waits between two looks.
 const insideLate = time.Minute
 
+// piecesShare is the share of what an allocator has that is a fragmentation if it is free and cannot be given back:
+// gpumemprof's inactive_split over reserved.
+const piecesShare = 0.3
+
 // inside is what the memory of a member is made of, where the allocator in the process tells: nil
 // where it does not. What a pool keeps is in neither.
 type inside struct {
@@ -64,6 +68,7 @@ func (m *member) grows() Inside {
 func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 	live, ok := bytesOf(in.Allocated)
 	reserved, known := bytesOf(in.Reserved)
+	m.Pieces = in.Split.OK && known && in.Split.V >= max(piecesShare*float64(reserved), m.Config().MinHeld)
 	if !ok || !known {
 		if m.live != nil && m.silent == 0 {
 			m.silent = o.T

@@ -250,3 +250,28 @@ func TestSettleTimeInside(t *testing.T) {
 		}
 	}
 }
+
+// Memory is in pieces where the allocator says so, and no longer. What leaks is a leak.
+func TestFragmentation(t *testing.T) {
+	for name, c := range map[string]struct {
+		reserved, split, grows float64 // MiB, MiB, MiB/s
+		want                   Pattern
+	}{
+		"a third":             {30_000, 10_000, 0, PatternFragmentation},
+		"a quarter":           {30_000, 7_500, 0, PatternStable},
+		"next to nothing":     {100, 40, 0, PatternStable},
+		"a third, and a leak": {10_000, 4_000, 1, PatternLeakLinear},
+	} {
+		patterns := patternsOf(t, 3600, func(s int) []Member[int] {
+			grown := c.grows * float64(max(0, s-1200))
+			m := proc(0, (40_000+grown)*mib)
+			if s < 3500 {
+				m.Reserved, m.Allocated, m.Split = Of((c.reserved+grown)*mib), Of((c.reserved-c.split+grown)*mib), Of(c.split*mib)
+			}
+			return []Member[int]{m}
+		})
+		if patterns[3000] != c.want || patterns[3599] == PatternFragmentation {
+			t.Errorf("%s: %s, and %s without a probe", name, patterns[3000], patterns[3599])
+		}
+	}
+}

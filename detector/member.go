@@ -40,7 +40,8 @@ type memberPast struct {
 	Company stat.Bytes
 
 	Activity process.Activity
-	Flushing process.Flushing
+	// Pieces says that much of what the allocator of the process has is free, and cannot be given back.
+	Pieces bool
 }
 
 // leave removes the members that are gone. interval is the typical time between frames.
@@ -122,7 +123,6 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
 		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State, in.Started)
 		if ok {
-			m.Flushing.Note(o.T, o.Interval, used, d.capacity, &d.past.Fullness)
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
 			if in.Runs != 0 {
 				m.Runs = in.Runs
@@ -209,24 +209,4 @@ func (d *Domain[K]) zombie(in *listing[K]) bool {
 	}
 	return g.frame.members == 1 && now-g.Ended.Last >= cfg.ZombieAfter && g.Ended.Strands(a) ||
 		!m.group.Program && g.Pool.Forgets(a, m.Program, m.Used)
-}
-
-// fragmented reports whether m's memory looks like that of an allocator that has
-// the bytes but not in one piece: twice or more within the longest window, the
-// memory of the domain had been at 90 % of its capacity or more for a minute, then
-// this very process gave back 10 % of the capacity or more at once, and soon the
-// memory was full again. PyTorch does that: when an allocation fails it empties
-// its cache and tries again.
-//
-// That is a weak sign. NVML does not show what is free inside the allocator's
-// cache, a flush between two samples is not seen, and a program that empties its
-// cache by itself for a moment looks the same. So it is a pattern only: it has no
-// confidence, and a leak, which can be what fills the memory, keeps its own. An
-// epoch that fills the memory on its way up is not at the top for long enough, or
-// not back soon enough. Without members nobody can tell whose memory fell: the raw
-// series is never called fragmented.
-func (d *Domain[K]) fragmented(m *member) bool {
-	windows := m.Config().Windows
-	oldest := m.Flushing.Often()
-	return oldest > 0 && d.past.Last-oldest <= windows[len(windows)-1]
 }

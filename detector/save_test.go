@@ -35,8 +35,8 @@ func listed(t testing.TB, d *Domain[int], s int, rest float64, members ...float6
 }
 
 // busy is second s of five processes of a pod: the first one is an orphan that rests, the second one
-// leaks from second 900 on, the third one swings, the fourth one is noise, and the fifth one empties
-// its cache now and then. From second 1800 on the last two are gone, and what they held stays.
+// leaks from second 900 on, the third one swings, the fourth one is noise, and the fifth one is in
+// pieces, as its allocator tells. From second 1800 on the last two are gone, and what they held stays.
 func busy(s int, rng *rand.Rand) *Frame[int] {
 	f := &Frame[int]{T: second(s), Used: Of(gib), Capacity: Of(6.5 * gib), Complete: true}
 	for k := range 5 {
@@ -48,10 +48,6 @@ func busy(s int, rng *rand.Rand) *Frame[int] {
 			used += float64(s%60) * 10 * mib
 		case 3:
 			used += float64(rng.IntN(64)) * 2 * mib
-		case 4:
-			if s%300 >= 295 {
-				used -= gib
-			}
 		}
 		f.Used.V += used
 		f.Members = append(f.Members, Member[int]{
@@ -59,6 +55,7 @@ func busy(s int, rng *rand.Rand) *Frame[int] {
 		})
 	}
 	f.Members[0].SM = Of(0)
+	f.Members[4].Reserved, f.Members[4].Allocated, f.Members[4].Split = Of(gib), Of(gib/2), Of(gib/3)
 	if s > 1800 {
 		f.Members = f.Members[:3]
 	}

@@ -62,10 +62,11 @@ func (f *Frames) begin(s *Sample, m Memory, info Info) {
 }
 
 func (f *Frames) add(p *Process, index int) {
+	a := p.Allocator.told()
 	f.index = append(f.index, index)
 	f.frame.Members = append(f.frame.Members, detector.Member[ProcessID]{
 		Key: p.ID, Group: p.Owner.Group(), Program: p.Owner.program(), Runs: p.Owner.RunsOn(f.model, f.profile), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
-		Allocated: p.Allocator.allocated(), Reserved: p.Allocator.reserved(),
+		Allocated: bytesValue(a.Allocated), Reserved: bytesValue(a.Reserved), Split: bytesValue(a.InactiveSplit),
 		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: p.procState(),
 	})
 	if !p.Used.OK {
@@ -81,18 +82,12 @@ func (o *Owner) program() string {
 	return o.Process
 }
 
-func (a *Allocator) allocated() detector.Value {
+// told returns what the allocator tells; nothing without one.
+func (a *Allocator) told() Allocator {
 	if a == nil {
-		return detector.Value{}
+		return Allocator{}
 	}
-	return bytesValue(a.Allocated)
-}
-
-func (a *Allocator) reserved() detector.Value {
-	if a == nil {
-		return detector.Value{}
-	}
-	return bytesValue(a.Reserved)
+	return *a
 }
 
 // procState translates the kernel's letter.

@@ -95,7 +95,7 @@ func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
 	}
 	for i := range frame.Members {
 		if m := &frame.Members[i]; !o.sees.probes {
-			m.Allocated, m.Reserved = detector.Value{}, detector.Value{}
+			m.Allocated, m.Reserved, m.Split = detector.Value{}, detector.Value{}, detector.Value{}
 		}
 	}
 	if err := o.domain.Observe(frame); err != nil {
