@@ -152,7 +152,7 @@ func TestFit(t *testing.T) {
 }
 
 // checkEdge demands that the window holds all samples of its length but those of
-// its oldest sixtieth, and no older ones.
+// its oldest thirtieth, and no older ones.
 func checkEdge(t *testing.T, points []Point, window time.Duration, held int64) {
 	t.Helper()
 	var inside, sure int64
@@ -161,7 +161,7 @@ func checkEdge(t *testing.T, points []Point, window time.Duration, held int64) {
 		if p.T > last-window {
 			inside++
 		}
-		if p.T > last-window+window/60 {
+		if p.T > last-window+window/30 {
 			sure++
 		}
 	}

@@ -29,7 +29,11 @@ func (p *packed) add(row []byte) {
 }
 
 // cut drops all rows before the rest.
-func (p *packed) cut(rest packed) { *p = (*p)[:copy(*p, rest)] }
+func (p *packed) cut(rest packed) {
+	if *p = (*p)[:copy(*p, rest)]; len(*p) == 0 {
+		*p = nil // as it is restored
+	}
+}
 
 // errRows says that bytes are not rows.
 var errRows = errors.New("no rows of numbers")

@@ -8,8 +8,8 @@ import "time"
 const (
 	// MaxBlocks is into how many blocks a window is cut. Its edge moves by a
 	// block at a time, so that its memory is bounded however many samples fall
-	// into it: the fit covers the last 59/60 to 60/60 of the window.
-	MaxBlocks = 60
+	// into it: the fit covers the last 29/30 to 30/30 of the window.
+	MaxBlocks = 30
 	// A fit is given from fitSamples samples that span fitFill of the window:
 	// fewer make a line through noise. Both are chosen.
 	fitSamples = 5

@@ -94,7 +94,7 @@ func TestSlidingLineIsThatOfExactRationals(t *testing.T) {
 				if f := w.Fit(); i%97 == 0 && f.Slope.OK {
 					in := all[int64(len(all))-f.N:]
 					same(t, f, in)
-					if age := at - in[0].At; age >= w.Span || i > 700 && i < 1200 && age < 588*time.Second {
+					if age := at - in[0].At; age >= w.Span || i > 700 && i < 1200 && age < 578*time.Second {
 						t.Fatalf("sample %d: the fit reaches back %s", i, age)
 					}
 				}
