@@ -257,7 +257,7 @@ func (b *browser) wellBehaved(url string) {
 		b.t.Error("no request was seen")
 	}
 	for _, address := range b.asked {
-		if !strings.HasPrefix(address, url+"/predict") && address != url+"/" && address != url+"/favicon.ico" {
+		if !strings.HasPrefix(address, url+"/predict") && address != url+"/" && address != url+"/runbook" && address != url+"/favicon.ico" {
 			b.t.Errorf("the page asked for %s", address)
 		}
 	}
@@ -280,10 +280,12 @@ func TestPageOnAPhone(t *testing.T) {
 			if width == 390 {
 				path = "/predict"
 			}
-			b.show(p.URL+path, width, 844, theme)
-			for what, script := range map[string]string{"too wide": overflows, "faint": faint} {
-				if found := look[[]string](b, script); len(found) > 0 {
-					t.Errorf("%d pixels, %s, %s: %s", width, theme, what, strings.Join(found, "\n"))
+			for _, path := range []string{path, "/runbook"} {
+				b.show(p.URL+path, width, 844, theme)
+				for what, script := range map[string]string{"too wide": overflows, "faint": faint} {
+					if found := look[[]string](b, script); len(found) > 0 {
+						t.Errorf("%s, %d pixels, %s, %s: %s", path, width, theme, what, strings.Join(found, "\n"))
+					}
 				}
 			}
 		}

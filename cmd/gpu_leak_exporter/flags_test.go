@@ -62,7 +62,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--web.telemetry-path=metrics", "--web.telemetry-path=metrics: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
 		{"--web.telemetry-path=/a{b}", "--web.telemetry-path=/a{b}: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
 		{"--web.telemetry-path=/", "--web.telemetry-path=/: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
-		{"--web.telemetry-path=/predict", "--web.telemetry-path=/predict: is taken: choose another one than /-/healthy, /-/ready, /predict, /api/v1/verdicts, /api/v1/sites, /-/reload"},
+		{"--web.telemetry-path=/predict", "--web.telemetry-path=/predict: is taken: choose another one than /-/healthy, /-/ready, /predict, /runbook, /api/v1/verdicts, /api/v1/sites, /-/reload"},
 		{"--web.config.file=/none.yml", "--web.config.file=/none.yml: open /none.yml: no such file or directory"},
 		{"--web.config.file=" + unknownKey, "--web.config.file=" + unknownKey + ": yaml: unmarshal errors: line 1: field tls_server_confg not found in type web.Config"},
 		{"--web.config.file=" + noCertificate, "--web.config.file=" + noCertificate + ": failed to read cert_file (" + dir + "/none.pem): open " + dir + "/none.pem: no such file or directory"},

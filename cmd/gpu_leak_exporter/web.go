@@ -21,7 +21,7 @@ import (
 )
 
 // ownPaths are taken: the metrics have another one.
-var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.VerdictsPath, pages.SitesPath, pages.ReloadPath}
+var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.RunbookPath, pages.VerdictsPath, pages.SitesPath, pages.ReloadPath}
 
 // newLimits returns what bounds the clients of an exporter.
 func newLimits(cfg *config, logger *slog.Logger) *limits.Limits {
@@ -54,6 +54,7 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	predict := bounds.Pages(pages.NewPredict(page))
 	mux.Handle("GET "+pages.StartPath+"{$}", bounds.Pages(pages.NewStart(page)))
 	mux.Handle("GET "+pages.PredictPath, predict)
+	mux.Handle("GET "+pages.RunbookPath, bounds.Pages(pages.NewRunbook(logger)))
 	mux.Handle("GET "+pages.MemoryPath, pages.NewMemory(page, predict))
 	return harden(mux), nil
 }

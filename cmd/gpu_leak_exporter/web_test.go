@@ -73,13 +73,14 @@ func TestRoutes(t *testing.T) {
 		body         string
 	}{
 		{"GET", "/", 200, `<a href="/gpu/metrics">Metrics</a>`},
-		{"GET", "/", 200, `<a href="https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/runbook.md">Runbook</a>`},
+		{"GET", "/", 200, `<a href="/runbook">Runbook</a>`},
 		{"GET", "/gpu/metrics", 200, `gpu_leak_detected{gpu="0",uuid="GPU-leaks"} 1`},
 		{"GET", "/gpu/metrics", 200, "promhttp_metric_handler_requests_total"},
 		{"GET", "/gpu/metrics", 200, "go_goroutines"},
 		{"GET", "/gpu/metrics", 200, "process_start_time_seconds"},
 		{"GET", "/gpu/metrics", 200, "gpu_leak_exporter_build_info{"},
 		{"GET", "/predict", 200, "GPU\u00a01, MIG\u00a03 (2g.20gb) runs out of memory in 20\u00a0min"},
+		{"GET", "/runbook", 200, `<h3 id="gpuoutofmemorypredicted">`},
 		{"GET", "/predict/gpu-1-mig-3", 200, "1 leak on GPU\u00a01, MIG\u00a03 (2g.20gb)."},
 		{"GET", "/predict/gpu-4", 200, "GPU\u00a04: not judged yet"},
 		{"GET", "/predict/gpu-2", 200, "GPU\u00a02: cannot be read"},

@@ -5,7 +5,6 @@ package pages
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -77,42 +76,6 @@ func TestEveryReasonHasWords(t *testing.T) {
 		if text := h.because(&m); !strings.HasSuffix(text, ".") {
 			t.Errorf("%q: %q", p, text)
 		}
-	}
-}
-
-// TestRunbookHasTheHeadings follows the links of the page, in the copy of the repository.
-func TestRunbookHasTheHeadings(t *testing.T) {
-	text, err := os.ReadFile("../../../../mixin/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := os.ReadFile("../../../../mixin/config.libsonnet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(config), "runbookURLPattern: '"+runbook+"%s'") {
-		t.Errorf("%s is not the runbook of the alerts", runbook)
-	}
-	seen := map[string]bool{}
-	soon, later, fills, old, left, split := leaking(time.Minute), leaking(2*time.Hour), growing(), zombie(), zombie(), zombie()
-	fills.SecondsToOOM, left.Pattern, split.Pattern = detector.Of(60), detector.PatternUnreleased, detector.PatternFragmentation
-	for _, v := range []detector.Verdict{soon, later, fills, old, left, split} {
-		link := headingOf(&v, v.SecondsToOOM.OK && v.SecondsToOOM.V <= 60)
-		seen[link] = true
-		found := false
-		for _, heading := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(text), -1) {
-			found = found || link == runbook+strings.ToLower(heading[1])
-		}
-		if !found {
-			t.Errorf("%q is no heading", link)
-		}
-	}
-	if len(seen) != 5 {
-		t.Errorf("links %v", seen)
-	}
-	none, unseen := healthy(0), detector.Verdict{}
-	if headingOf(&none, false) != "" || headingOf(&unseen, false) != "" {
-		t.Error("there is nothing to do, and a link")
 	}
 }
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pages puts the state of the GPUs on pages for people: who will run out of memory, when, and why. It also
-// answers with the lines of code that allocate what leaks.
+// answers with the lines of code that allocate what leaks, and with the runbook.
 //
-// A page is made from one State alone, and of nothing else of a request but its path.
+// A page is made from one State at most, and of nothing else of a request but its path.
 package pages
 
 import (
@@ -28,6 +28,8 @@ const (
 	// PredictPath is what NewPredict serves, and MemoryPath, a pattern of http.ServeMux, what NewMemory does.
 	PredictPath = "/predict"
 	MemoryPath  = PredictPath + "/{" + memoryValue + "}"
+	// RunbookPath is what NewRunbook serves.
+	RunbookPath = "/runbook"
 	// SitesPath is what NewSites serves.
 	SitesPath = "/api/v1/sites"
 	// VerdictsPath, HealthyPath, ReadyPath and ReloadPath are served by others.
@@ -59,7 +61,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-//go:embed predict.html start.html
+//go:embed *.html
 var pageFiles embed.FS
 
 var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{

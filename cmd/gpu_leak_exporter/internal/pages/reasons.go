@@ -71,25 +71,20 @@ var noLeak = map[detector.Pattern]string{
 	detector.PatternUnreleased: "A process has ended, and its memory has not come back",
 }
 
-// runbook is where the headings of the alerts are: that of the alert follows.
-const runbook = "https://github.com/gpuleak/gpu_leak_exporter/blob/main/mixin/runbook.md#"
-
-// headingOf returns the heading of the runbook for a verdict, on a memory for which somebody is woken or not; "" where there
-// is nothing to do.
+// headingOf returns where the runbook has the alert on a verdict, on a memory for which somebody is woken or not; "" where
+// there is nothing to do.
 func headingOf(v *detector.Verdict, page bool) string {
 	switch {
 	case page && v.SecondsToOOM.Finite() != nil:
-		return runbook + "gpuoutofmemorypredicted"
+		return RunbookPath + "#gpuoutofmemorypredicted"
 	case !v.Judged:
 		return ""
 	case v.Leak:
-		return runbook + "gpumemoryleakdetected"
-	case v.Pattern == detector.PatternZombie:
-		return runbook + "gpumemoryzombie"
-	case v.Pattern == detector.PatternUnreleased:
-		return runbook + "gpumemoryunreleased"
+		return RunbookPath + "#gpumemoryleakdetected"
+	case v.Pattern == detector.PatternZombie, v.Pattern == detector.PatternUnreleased:
+		return RunbookPath + "#gpumemoryheldbynobody"
 	case v.Pattern == detector.PatternFragmentation:
-		return runbook + "gpumemoryfragmentation"
+		return RunbookPath + "#leaks-in-pytorch"
 	}
 	return ""
 }

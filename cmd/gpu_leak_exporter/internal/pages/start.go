@@ -39,7 +39,7 @@ func NewStart(c *Config) http.Handler {
 		links = append(links, startLink{SitesPath, "Sites", "the lines that allocate what leaks, as JSON"})
 	}
 	return &startPage{&predictor{*c}, append(links,
-		startLink{strings.TrimSuffix(runbook, "#"), "Runbook", "what to do about each alert"},
+		startLink{RunbookPath, "Runbook", "what to do about each alert"},
 		startLink{HealthyPath, "Health", "whether the exporter serves"},
 		startLink{ReadyPath, "Readiness", "whether it knows something to serve"},
 	)}
