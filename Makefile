@@ -243,8 +243,8 @@ bench-detect: ## measure the detector, a line for each population, and write bin
 	cd e2e/bench && $(GO) run . --summary=fleet,probes,reports,lives --seeds=$(SEEDS) > $(BIN)/DETECT.md
 
 # Each writes bin/NAME.md: a line for each family and the rules of other systems, the public reports
-# one by one, chains of lives, what other thresholds give, what each mechanism is worth.
-DETAILS := bench-families bench-incidents bench-lives bench-ablate
+# one by one, chains of lives, what each mechanism is worth, what each constant costs at half and at double (an hour).
+DETAILS := bench-families bench-incidents bench-lives bench-ablate bench-constants
 .PHONY: $(DETAILS)
 $(DETAILS): bench-%:
 	mkdir -p $(BIN)

@@ -6,6 +6,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -136,6 +137,28 @@ func TestVerbose(t *testing.T) {
 	for _, want := range []string{"missed         at_once/1: 256.000 MiB/s from 1h0m0s", "unpaged        at_once/1: out of memory at 1h0m45s after 45s of growth"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// The values of the table of constants are those of the code.
+func TestConstants(t *testing.T) {
+	table, err := os.ReadFile("../../detector/CONSTANTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| `([^`]+)` ").FindAllStringSubmatch(string(table), -1)
+	if len(rows) < 50 {
+		t.Fatalf("%d constants", len(rows))
+	}
+	for _, row := range rows {
+		path, from, to, err := constantAt(row[1])
+		if err == nil {
+			text, err = os.ReadFile(path)
+		}
+		if err != nil || string(text[from:to]) != row[2] {
+			t.Errorf("%s is %s in the table: %v", row[1], row[2], err)
 		}
 	}
 }

@@ -4,7 +4,7 @@
 // Command bench measures the leak detector, and the rules of other systems, on simulated GPUs.
 //
 //	bench [--seeds=A-B] [--held=only|without|both] [--family=SUBSTRING] [--families] [--rivals=false] [--traces=DIR]
-//	      [--summary=NAME,NAME | --incidents | --lives | --ablate] [--verbose]
+//	      [--summary=NAME,NAME | --incidents | --lives | --ablate | --constants] [--verbose]
 package main
 
 import (
@@ -23,13 +23,13 @@ import (
 
 // options are the flags.
 type options struct {
-	seeds                                               seedRange
-	held, family, traces, summary                       string
-	families, rivals, incidents, lives, ablate, verbose bool
-	unprobed                                            bool // there are no probes in what is run
-	fresh                                               bool // those that are Fresh, too
-	prices                                              prices
-	list                                                []fleet.Family // those there are; a test has its own
+	seeds                                                          seedRange
+	held, family, traces, summary                                  string
+	families, rivals, incidents, lives, ablate, constants, verbose bool
+	unprobed                                                       bool // there are no probes in what is run
+	fresh                                                          bool // those that are Fresh, too
+	prices                                                         prices
+	list                                                           []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
@@ -83,6 +83,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported, and nothing else")
 	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth, and nothing else")
 	f.BoolVar(&o.ablate, "ablate", false, "tell what is left without each of the mechanisms, and nothing else")
+	f.BoolVar(&o.constants, "constants", false, "write detector/CONSTANTS.md with what each constant costs at half and at double; an hour")
 	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations, and nothing else: fleet,probes,reports,lives")
 	f.BoolVar(&o.verbose, "verbose", false, "a line for each leak that is missed, page that is false and out-of-memory without a page")
 	if err := f.Parse(args); err != nil {
@@ -103,6 +104,9 @@ func parse(args []string) (options, error) {
 func bench(w *strings.Builder, opt options) error {
 	if opt.incidents {
 		return benchIncidents(w, opt)
+	}
+	if opt.constants {
+		return benchConstants(w, opt)
 	}
 	if opt.ablate {
 		return benchAblate(w, opt)
