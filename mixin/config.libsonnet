@@ -106,7 +106,7 @@
     rulesInterval: '1m',
 
     // What an hour of a GPU costs, in the currency that gpuHourCurrency names for
-    // Grafana's units. 0: no money is recorded and none is shown.
+    // Grafana's units. 0: the dashboard Fleet shows GPU-hours.
     gpuHourPrice: 0,
     gpuHourCurrency: 'currencyUSD',
 

@@ -69,6 +69,7 @@ func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMill
 func (g grafana) fill(query string, values map[string]string) string {
 	builtins := builtIn()
 	builtins["__range"] = strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s"
+	builtins["__interval_ms"] = "5000"
 	builtins["__interval"] = "5s" // the step of the queries: a minute may have passed between two marks of a minute
 	return replaceVariables(query, func(name string) string {
 		if v, ok := values[name]; ok {
@@ -177,12 +178,8 @@ func (g grafana) choices(file string, list []variable, values map[string]string)
 
 // rightlyEmpty are the panels that have nothing to show of simulated nodes, and why.
 func rightlyEmpty() map[string]string {
-	empty := map[string]string{
-		"exporter.json Scrapes with errors A": "an exporter that answers does so with 200: what fails is a series of its own",
-	}
-	for panel, queries := range map[string]string{
-		"leak.json What the memory of processes is": "ABCD", "leak.json Tensors by process": "A", "leak.json Failed allocations": "AB", "leak.json Lines that allocate what stays": "A",
-	} {
+	empty := map[string]string{}
+	for panel, queries := range map[string]string{"leak.json What the memory of processes is": "ABCD", "leak.json Lines that allocate what stays": "A"} {
 		for _, query := range queries {
 			empty[panel+" "+string(query)] = "simulated processes have no probe"
 		}

@@ -14,14 +14,18 @@ local panel = import '../lib/panel.libsonnet';
   local noneAtAll = [[null, 'green'], [1, 'red']],
 
   local summary = [
-    panel.stat('Scraped', 'Exporters that Prometheus can scrape.', 'short', [instant(with('sum(up{%(node)s})'))], [[null, 'red'], [1, 'green']]) + panel.count + panel.noValue('no such target'),
-    panel.stat('Not scraped', 'Exporters that Prometheus cannot scrape.', 'short', [instant(with('count(up{%(node)s} == 0) or vector(0)'))], noneAtAll) + panel.count,
-    panel.stat('Drivers down', 'Exporters that run and cannot reach the driver. The table below says why.', 'short', [instant(with('count(gpu_driver_up{%(node)s} == 0) or vector(0)'))], noneAtAll) + panel.count,
-    panel.stat('Oldest sample', 'Age of the oldest last sample of a GPU. What it says is as old.', 's', [instant(with('max(timestamp(gpu_sample_timestamp_seconds{%(gpu)s}) - gpu_sample_timestamp_seconds{%(gpu)s})'))], [[null, 'green'], [60, 'orange'], [300, 'red']]) + panel.decimals(1) + panel.noValue('no sample'),
-    panel.stat('Errors of calls', 'Calls into the driver that failed in the time range.', 'short', [instant(with('round(sum(increase(gpu_nvml_errors_total{%(node)s}[$__range]))) or vector(0)'))], [[null, 'green'], [1, 'orange']]) + panel.min(0),
-    panel.stat('Failing collectors', 'Collectors whose last reading failed on a GPU.', 'short', [instant(with('count(gpu_collector_success{%(node)s} == 0) or vector(0)'))], [[null, 'green'], [1, 'orange']]) + panel.count,
-    panel.stat('CPU, at most', 'Processor time of the exporter that needs most, as a share of one core.', 'percentunit', [instant(with('max(rate(process_cpu_seconds_total{%(node)s}[$__rate_interval]))'))], [[null, 'text']]) + panel.decimals(1) + panel.noValue('not known'),
-    panel.stat('Memory, at most', 'Resident memory of the exporter that needs most.', 'bytes', [instant(with('max(process_resident_memory_bytes{%(node)s})'))], [[null, 'text']]) + panel.decimals(1) + panel.noValue('not known'),
+    panel.stat(
+      'Not scraped',
+      'Exporters that Prometheus cannot scrape, of all that it should.',
+      'short',
+      [
+        instant(q.orZero('count(up{%(node)s} == 0)', 'up{%(node)s}'), 'not scraped'),
+        instant(with('count(up{%(node)s})'), 'of'),
+      ],
+      noneAtAll,
+    ) + panel.count + panel.withNames + panel.noValue('no such target') + panel.override('of', { thresholds: panel.steps([[null, 'text']]) }),
+    panel.stat('Drivers down', 'Exporters that run and cannot reach the driver. The table below says why.', 'short', [instant(q.orZero('count(gpu_driver_up{%(node)s} == 0)', 'gpu_driver_up{%(node)s}'))], noneAtAll) + panel.count + panel.noValue('no data'),
+    panel.stat('Oldest sample', 'Age of the oldest last sample of a GPU. What it says is as old.', 's', [instant(with('max(timestamp(gpu_sample_timestamp_seconds{%(gpu)s}) - gpu_sample_timestamp_seconds{%(gpu)s})'))], [[null, 'text'], [0, 'green'], [60, 'orange'], [300, 'red']]) + panel.decimals(1) + panel.noValue('no data'),
   ],
 
   local states = [
@@ -55,12 +59,12 @@ local panel = import '../lib/panel.libsonnet';
       'Scraped, and its driver',
       'Whether Prometheus can scrape each exporter, and whether the exporter can reach the driver: of the 20 that were worst in the time range. The last row is all others.',
       q.worst(with('max by (%(nodeBy)s) (2 * (up{%(node)s} == bool 0) > 0 or gpu_driver_up{%(node)s} == bool 0 or 0 * up{%(node)s})'), q.nodeBy, perNode, 'other nodes'),
-      [panel.valueMapping({
+      [panel.valueMapping(q.noState {
         '0': { text: 'up', color: 'semi-dark-green' },
         '1': { text: 'driver down', color: 'orange' },
         '2': { text: 'not scraped', color: 'red' },
       })],
-    ) + panel.bounded + panel.noValue('No such target.'),
+    ) + panel.bounded,
   ],
   local okay(text) = {
     mappings: [panel.valueMapping({ '0': { text: text, color: 'red' }, '1': { text: 'ok', color: 'green' } })],
@@ -75,55 +79,34 @@ local panel = import '../lib/panel.libsonnet';
       's',
       [target(with('timestamp(gpu_sample_timestamp_seconds{%(gpu)s}) - gpu_sample_timestamp_seconds{%(gpu)s}'), perGPU)],
     ) + panel.noValue('No sample.'),
-    panel.timeSeries('Samples missed', 'Samples that were due and were not taken, because the driver was slow or did not answer.', 'cps', q.rare('rate(gpu_samples_missed_total{%(gpu)s}[$__rate_interval])', perGPU)) + panel.min(0) + panel.noValue('None.'),
     panel.timeSeries(
       'Collectors that fail',
       'Collectors whose last reading failed on a GPU.',
       'short',
       q.rare('1 - gpu_collector_success{%(node)s}', '{{collector}}$at'),
     ) + panel.counts + panel.stepped + panel.stacked + panel.noValue('None.'),
-    panel.timeSeries('Duration of collectors', 'Time that the last reading of each collector took, over all GPUs. It happens in the background, not in the scrape.', 's', [target(with('gpu_collector_duration_seconds{%(node)s}'), '{{collector}}$at')]) + panel.min(0) + panel.noValue('No reading yet.'),
   ],
 
   local calls = [
-    panel.timeSeries('Calls into the driver', 'Calls that returned, per second.', 'ops', [target(with('sum by (%(nodeBy)s) (rate(gpu_nvml_calls_total{%(node)s}[$__rate_interval]))'), perNode)]) + panel.min(0) + panel.noValue('None.'),
-    panel.timeSeries(
-      'Time per call',
-      'Mean time of the ten slowest functions of the driver.',
-      's',
-      [target(with(|||
-        topk(10,
-          sum by (%(nodeBy)s, call) (rate(gpu_nvml_call_seconds_total{%(node)s}[$__rate_interval]))
-          / (sum by (%(nodeBy)s, call) (rate(gpu_nvml_calls_total{%(node)s}[$__rate_interval])) > 0)
-        )
-      |||), '{{call}}$at')],
-    ) + panel.min(0) + panel.noValue('None.'),
-    panel.timeSeries('Calls in flight', 'For how long calls that have not returned have lasted. One that grows is a driver that hangs.', 's', [target(with('gpu_nvml_call_in_flight_seconds{%(node)s}'), '{{call}} ' + perGPU)]) + panel.min(0) + panel.noValue('None hangs.'),
+    panel.timeSeries('Calls in flight', 'For how long calls that have not returned have lasted. One that grows is a driver that hangs.', 's', [target(with('gpu_nvml_call_in_flight_seconds{%(node)s}'), '{{call}} ' + perGPU)]) + panel.min(0) + panel.noValue('None.'),
     panel.timeSeries('Errors of calls', 'Calls that failed, per second, by function and error.', 'cps', q.rare('sum by (%(nodeBy)s, gpu, call, error) (rate(gpu_nvml_errors_total{%(node)s}[$__rate_interval]))', '{{call}} {{error}} ' + perGPU)) + panel.min(0) + panel.noValue('None.'),
   ],
 
   local judgement = [
     panel.timeSeries('Fill of the windows', 'How much of each window holds samples, of the GPU that has least. Estimates on it are of this part.', 'percentunit', [target(with('min by (%(nodeBy)s, window) (gpu_detector_window_fill_ratio{%(gpu)s})'), '{{window}}$at')]) + panel.ratio + panel.noValue('No sample yet.'),
     panel.timeSeries('GPUs judged by used memory only', 'GPUs whose list of processes is not complete, so that a job that arrives may look like growth. The exporter needs the pid namespace of the host, and the rights to see all processes.', 'short', [target(with('count by (%(nodeBy)s) (gpu_detector_attributed{%(gpu)s} == 0 unless on (%(by)s) gpu_mig_enabled{%(gpu)s} == 1)'), perNode)]) + panel.counts + panel.stepped + panel.noValue('None: all are judged by their processes.'),
-    panel.timeSeries('History thrown away', 'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.', 'short', q.rare('sum by (%(nodeBy)s, reason) (increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval]))', '{{reason}}$at')) + panel.counts + panel.bars + panel.noValue('Never.'),
-    panel.timeSeries('Processes not resolved', 'Entries in the lists of processes that the exporter cannot see in /proc. It needs the pid namespace of the host.', 'short', [target(with('gpu_processes_unresolved{%(node)s}'), perNode)]) + panel.counts + panel.stepped + panel.noValue('Not known.'),
+    panel.timeSeries('History thrown away', 'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.', 'short', q.rare('sum by (%(nodeBy)s, reason) (increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval]))', '{{reason}}$at')) + panel.counts + panel.bars + panel.noValue('None.'),
   ],
 
   local cost = [
     panel.timeSeries('Processor', 'Processor time, as a share of one core.', 'percentunit', [target(with('rate(process_cpu_seconds_total{%(node)s}[$__rate_interval])'), perNode)]) + panel.min(0) + panel.noValue('Not known.'),
     panel.timeSeries('Memory', 'Resident memory.', 'bytes', [target(with('process_resident_memory_bytes{%(node)s}'), perNode)]) + panel.min(0) + panel.noValue('Not known.'),
-    panel.timeSeries('Goroutines', 'Goroutines. One that grows without end is a defect: report it.', 'short', [target(with('go_goroutines{%(node)s}'), perNode)]) + panel.counts + panel.noValue('Off (--web.disable-exporter-metrics).'),
     panel.timeSeries('File descriptors', 'Open file descriptors, of the most that the process may have.', 'percentunit', [target(with('process_open_fds{%(node)s} / process_max_fds{%(node)s}'), perNode)]) + panel.min(0) + panel.noValue('Not known.'),
   ],
 
   local scrapes = [
     panel.timeSeries('Series in a scrape', 'Series that a scrape brings.', 'short', [target(with('scrape_samples_scraped{%(node)s}'), perNode)]) + panel.min(0) + panel.noValue('Not scraped.'),
     panel.timeSeries('Duration of a scrape', 'How long Prometheus waited for a scrape.', 's', [target(with('scrape_duration_seconds{%(node)s}'), perNode)]) + panel.min(0) + panel.noValue('Not scraped.'),
-    panel.timeSeries('Scrapes with errors', 'Scrapes that the exporter did not answer with 200, and errors while it made the answer, per second.', 'cps', q.rare(
-      'sum by (%(nodeBy)s, code, cause) (rate(promhttp_metric_handler_requests_total{%(node)s, code!="200"}[$__rate_interval]) or rate(promhttp_metric_handler_errors_total{%(node)s}[$__rate_interval]))',
-      '{{code}}{{cause}}$at'
-    )) + panel.min(0) + panel.noValue('None.'),
-    panel.timeSeries('Churn of series', 'Series that were new in a scrape: processes that come and go.', 'short', [target(with('scrape_series_added{%(node)s}'), perNode)]) + panel.min(0) + panel.noValue('Not scraped.'),
   ],
 
   grafanaDashboards+:: {
@@ -134,15 +117,12 @@ local panel = import '../lib/panel.libsonnet';
       panels: panel.grid([
         { height: 4, panels: summary },
         { height: 14, panels: states, widths: [14, 10] },
-        { title: 'Samples' },
-        { height: 7, panels: samples },
-        { title: 'Calls into the driver' },
-        { height: 8, panels: calls },
+        { title: 'Samples and calls into the driver' },
+        { height: 7, panels: samples + calls },
         { title: 'Judgement' },
         { height: 7, panels: judgement },
         { title: 'Cost' },
-        { height: 7, panels: cost },
-        { height: 7, panels: scrapes },
+        { height: 7, panels: cost + scrapes, widths: [5, 5, 5, 5, 4] },
       ]),
     },
   },

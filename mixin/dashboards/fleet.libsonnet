@@ -5,7 +5,6 @@ local panel = import '../lib/panel.libsonnet';
   _config+:: {
     oomPageSeconds: error 'must provide oomPageSeconds',
     oomTicketSeconds: error 'must provide oomTicketSeconds',
-    leakThreshold: error 'must provide leakThreshold',
     gpuHourPrice: error 'must provide gpuHourPrice',
     gpuHourCurrency: error 'must provide gpuHourCurrency',
   },
@@ -19,106 +18,88 @@ local panel = import '../lib/panel.libsonnet';
   local with(expr) = expr % q.words,
 
   local urgency = [[null, 'red'], [config.oomPageSeconds, 'orange'], [config.oomTicketSeconds, 'green']],
-  local none = [[null, 'green'], [1, 'orange']],
-  local noneAtAll = [[null, 'green'], [1, 'red']],
+  local none = [[null, 'text'], [1, 'orange']],
+  local noneAtAll = [[null, 'text'], [1, 'red']],
 
-  local noBytes = panel.mapped([panel.valueMapping({ '0': { text: 'none', color: 'green' } })]),
-
-  local within(seconds) = instant('count(count by (%s) (%s < %d)) or vector(0)' % [q.domainBy, q.contributors('seconds_to_oom'), seconds]),
+  local left = q.left(),
+  local count(expr) = instant(q.orZero('count(%s)' % q.chosen(expr))),
 
   local zombies = with(|||
     gpu_process_memory_used_bytes{%(owner)s}
     and ignoring (pattern) gpu_process_memory_pattern{%(owner)s, pattern="zombie"} == 1
   |||),
 
+  // What the rules record of each node, in GPUs and GPU-hours or in money.
+  local priced = config.gpuHourPrice > 0,
+  local recorded(rule) = '%s{%s=~"$cluster", %s=~"$node"}' % [rule, config.clusterLabel, config.nodeLabel],
+  local cost(expr, legend='') = instant('sum(%s)' % expr + (if priced then ' * %g' % config.gpuHourPrice else ''), legend),
+  local costs(title, description, targets) =
+    panel.stat(title, description, if priced then config.gpuHourCurrency else 'short', targets, none)
+    + panel.decimals(if priced then 0 else 1) + panel.noValue('rules.yaml is not loaded'),
+  local held = recorded('node:gpu_memory_held_ratio:sum'),
+
   local summary = [
     panel.stat(
       'Full in an hour',
-      'GPUs and GPU instances that will be out of memory within the hour, at the rate at which they leak now. Restart the process that the table names, or move its load.',
+      'GPUs and GPU instances that will be out of memory within the hour, because they leak or fill. Restart the process that the table names, or move its load.',
       'short',
-      [within(config.oomPageSeconds)],
+      [count('%s < %d' % [left, config.oomPageSeconds])],
       noneAtAll,
-    ) + panel.count,
+    ) + panel.count + panel.noValue('no data'),
     panel.stat(
       'Full in a day',
       'GPUs and GPU instances that will be out of memory within the day, those of the hour among them.',
       'short',
-      [within(config.oomTicketSeconds)],
+      [count('%s < %d' % [left, config.oomTicketSeconds])],
       none,
-    ) + panel.count,
+    ) + panel.count + panel.noValue('no data'),
     panel.stat(
       'Leaks',
-      'What leaks now: the rows of the table below.',
+      'GPUs and GPU instances whose memory leaks now.',
       'short',
-      [instant('count(%s) or vector(0)' % q.contributors('leak_detected'))],
+      [count(q.either('leak_detected') + ' == 1')],
       none,
-    ) + panel.count,
-    panel.stat(
-      'Retained by leaks',
-      'Memory that has been retained since the leaks began. It comes back when the processes end.',
-      'bytes',
-      [instant('sum(%s) or vector(0)' % q.contributors('leaked_bytes'))],
-      none,
-    ) + panel.decimals(1) + noBytes,
-    panel.stat(
-      'Held by nobody',
-      'Memory of zombies (their owner is gone) and memory that stayed after its process ended. The table below names them.',
-      'bytes',
-      [instant('sum(\n  (%s) or gpu_unreleased_memory_bytes{%s}\n) or vector(0)' % [zombies, q.owner])],
-      none,
-    ) + panel.decimals(1) + noBytes,
+    ) + panel.count + panel.noValue('no data'),
+    costs(
+      'At risk in a day',
+      'What is lost when the GPUs above are out of memory within the day, as if their programs wrote no checkpoints: %s since these were started.' % (if priced then 'what the GPU-hours cost' else 'the GPU-hours'),
+      [cost(recorded('node:gpu_hours_at_risk:sum'), 'GPU-hours')],
+    ),
+    costs(
+      'Held for no use',
+      'Memory that leaks have retained, that zombies hold, and that stayed after its process, by its share of its GPU: %s.' % (if priced then 'what it costs in an hour, and has cost in the time range' else 'how many GPUs that is now, and the GPU-hours of the time range'),
+      [
+        cost(held, if priced then 'an hour' else 'GPUs'),
+        cost('avg_over_time(%s[$__range]) * $__range_s / 3600' % held, if priced then 'in the time range' else 'GPU-hours'),
+      ],
+    ) + panel.withNames,
     panel.stat(
       'Do not answer',
       'GPUs that the driver lists and that cannot be read, and exporters that Prometheus cannot scrape. What they would tell is missing here.',
       'short',
       [
-        instant(with('count(gpu_up{%(gpu)s} == 0) or vector(0)'), 'GPUs'),
-        instant(with('count(up{%(node)s} == 0) or vector(0)'), 'nodes'),
+        instant(q.orZero('count(gpu_up{%(gpu)s} == 0)'), 'GPUs'),
+        instant(q.orZero('count(up{%(node)s} == 0)', 'up{%(node)s}'), 'nodes'),
       ],
       noneAtAll,
-    ) + panel.count + panel.withNames,
+    ) + panel.count + panel.withNames + panel.noValue('no data'),
     panel.stat(
       'Watched',
       'GPUs that can be read, and the nodes that they are in.',
       'short',
       [
-        instant(with('count(gpu_up{%(gpu)s} == 1) or vector(0)'), 'GPUs'),
-        instant(with('count(count by (%(nodeBy)s) (gpu_up{%(gpu)s} == 1)) or vector(0)'), 'nodes'),
+        instant(with('count(gpu_up{%(gpu)s} == 1)'), 'GPUs'),
+        instant(with('count(count by (%(nodeBy)s) (gpu_up{%(gpu)s} == 1))'), 'nodes'),
       ],
       [[null, 'text']],
-    ) + panel.count + panel.withNames,
+    ) + panel.count + panel.withNames + panel.noValue('no data'),
   ],
-
-  // What the programs that will die within the day have computed since they started.
-  local recorded(rule) = '%s{%s=~"$cluster", %s=~"$node"}' % [rule, config.clusterLabel, config.nodeLabel],
-  local money(expr, legend='') = instant('sum(%s) * %g' % [expr, config.gpuHourPrice], legend),
-  local atRisk = panel.stat(
-    'At risk in a day',
-    'What the GPU-hours cost that are lost when the GPUs above are out of memory within the day: those since the programs that leak on them were started, as if they wrote no checkpoints.',
-    config.gpuHourCurrency,
-    [money(recorded('node:gpu_hours_at_risk:sum'))],
-    none,
-  ) + panel.decimals(0) + panel.noValue('rules.yaml is not loaded'),
-
-  // ... and what memory costs that nobody uses, by its share of its GPU.
-  local heldCost = panel.stat(
-    'Memory that nobody uses',
-    'What the memory costs that leaks have retained, that zombies hold, and that stayed after its process, by its share of its GPU: now in an hour, and so far in the time range.',
-    config.gpuHourCurrency,
-    [
-      money(recorded('node:gpu_memory_held_ratio:sum'), 'an hour'),
-      money('avg_over_time(%s[$__range]) * $__range_s / 3600' % recorded('node:gpu_memory_held_ratio:sum'), 'in the time range'),
-    ],
-    none,
-  ) + panel.decimals(0) + panel.withNames + panel.noValue('rules.yaml is not loaded'),
 
   local leakURL =
     '/d/%s?%s&var-gpu=${__data.fields.uuid}' % [std.md5('leak.json'), q.nodeLink],
   local toLeak = { links: [{ title: 'Show this GPU', url: leakURL, targetBlank: false }] },
   // A GPU in MIG mode opens with the instance that is full first; this is for the others.
   local toInstance = { links: [{ title: 'Show this GPU instance', url: leakURL + '&var-gpu_instance=${__value.raw}', targetBlank: false }] },
-  local never = { mappings: [panel.infinity('never')] },
-  local time = { unit: 's', decimals: 1, 'custom.width': 80 },
 
   local owners = [
     column('process', 'Process', toLeak { 'custom.minWidth': 120 }),
@@ -134,35 +115,44 @@ local panel = import '../lib/panel.libsonnet';
   ],
   local hidden = [column('uuid', 'uuid', { 'custom.hidden': true })],
 
-  local next = panel.table(
-    'What runs out of memory next',
-    'One row for each process that leaks; for a pod or job that leaks as a whole while none of its processes does; and for a GPU whose memory leaks without a process. Time left: until its GPU is out of memory; earliest and latest: its 90 % interval. Click on a process to see why.',
+  // What of a fleet a browser can show: what is full first, then what is fullest.
+  local most = 100,
+  local order = q.chosen(
+    '%s < +Inf or 1e15 - %s' % [left, with('(gpu_mig_memory_used_bytes{%(gpu)s} or gpu_memory_used_bytes{%(gpu)s} unless on (%(by)s) gpu_mig_memory_used_bytes{%(gpu)s})')]
+  ),
+  local shown(expr, labels='') =
+    instant('max by (%s, gpu_instance%s) (\n%s\n)\nand on (%s) bottomk(%d,\n%s\n)' % [q.gpuBy, labels, std.rstripChars(expr, '\n'), q.domainBy, most, order]),
+
+  local gpus = panel.table(
+    'GPUs and who uses them',
+    'One row for each GPU or GPU instance, those that are out of memory first on top; of a fleet %d. Time left: –, where no end is foretold, or memory is not judged yet. Why: it leaks, or it fills, for whatever reason. The process is the one that grows fastest where an end is foretold, and else the one that holds most. Click on it to see why.' % most,
     [
-      instant(q.contributors('seconds_to_oom')),
-      instant(q.contributors('seconds_to_oom_lower')),
-      instant(q.contributors('seconds_to_oom_upper')),
-      instant(q.contributors('leak_rate_bytes_per_second') + '* 3600'),
-      instant(q.contributors('leaked_bytes')),
-      instant(q.contributors('leak_confidence')),
-      instant(|||
-        %s * 0 + on (%s) group_left () max by (%s) (gpu_sample_timestamp_seconds{%s})
-        - %s
-      ||| % [q.contributors('leak_start_timestamp_seconds'), q.by, q.by, q.gpu, q.contributors('leak_start_timestamp_seconds')]),
-      instant(q.contributors('memory_pattern')),
+      shown('%s or 0 * %s + Inf' % [left, q.either('memory_used_bytes')]),
+      shown('3600 * %s * on (%s) group_left (evidence) %s' % [q.either('oom_rate_bytes_per_second'), q.domainBy, q.either('oom_evidence')], ', evidence'),
+      shown('%s / %s' % [q.either('memory_used_bytes'), q.either('memory_total_bytes')]),
+      shown(q.either('leaked_bytes')),
+      shown(q.either('memory_pattern'), ', pattern'),
+      shown(
+        q.culprit(q.owner) + with(|||
+          or on (%(domainBy)s)
+          topk by (%(domainBy)s) (1, gpu_process_memory_used_bytes{%(owner)s} * on (%(domainBy)s, pid) group_left (user) gpu_process_info{%(owner)s})
+        |||),
+        ', process, pid, pod, namespace, slurm_job, user',
+      ),
     ],
     [
-      column('A', 'Time left', time + never + panel.colored(urgency)),
-      column('B', 'Earliest', time + never),
-      column('C', 'Latest', time + never),
-    ] + owners + places + [
-      column('D', 'Growth / h', { unit: 'bytes', decimals: 1, 'custom.width': 90 }),
-      column('E', 'Retained', { unit: 'bytes', decimals: 1, 'custom.width': 85 }),
-      column('G', 'Leaking for', { unit: 's', decimals: 1, 'custom.width': 95 }),
+      column('A', 'Time left', { unit: 's', decimals: 1, 'custom.width': 80, mappings: [panel.infinity] } + panel.colored(urgency)),
+      column('evidence', 'Why', { 'custom.width': 65 }),
+    ] + owners + [
+      column('user', 'User', { 'custom.width': 85 }),
+    ] + places + [
+      column('C', 'Used', panel.gauge([[null, 'blue']]) { 'custom.width': 110 }),
+      column('B', 'Growth / h', { unit: 'bytes', decimals: 1, 'custom.width': 90 }),
+      column('D', 'Retained', { unit: 'bytes', decimals: 1, 'custom.width': 85 }),
       column('pattern', 'Pattern', { 'custom.width': 110, 'custom.cellOptions': { type: 'color-text' }, mappings: [panel.valueMapping(patternTexts)] }),
-      column('F', 'Confidence', panel.gauge([[null, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']]) { 'custom.width': 110 }),
     ] + hidden,
     'Time left',
-    'Nothing leaks. Memory is judged once it has been watched for five minutes.',
+    'No GPU is watched.',
   ),
 
   local patternTexts = {
@@ -173,22 +163,11 @@ local panel = import '../lib/panel.libsonnet';
   local histories = [
     panel.timeSeries(
       'Lowest time to out-of-memory by node',
-      'Of each node, the time left of the memory that is full first. Dashed: the hour and the day. Times over a week are left out. No line: nothing leaks or fills.',
+      'Of each node, the time left of the memory that is full first. Dashed: the hour and the day. Times over a week are left out.',
       'h',
       [target('min by (%s) (%s) / 3600 < 7 * 24' % [q.nodeBy, q.either('seconds_to_oom')], q.nodeLegend)],
     ) + panel.limits([[null, 'red'], [config.oomPageSeconds / 3600, 'orange'], [config.oomTicketSeconds / 3600, 'transparent']])
-    + panel.min(0) + panel.coarse + panel.noValue('Nothing leaks or fills.'),
-    panel.timeSeries(
-      'Leaking GPUs by model',
-      'GPUs whose memory leaks, by their model. A GPU in MIG mode counts once for its instances.',
-      'short',
-      [target(|||
-        sum by (%(cluster)s, name) (
-          max by (%(by)s) (%(leaks)s)
-          * on (%(by)s) group_left (name) max by (%(by)s, name) (gpu_info{%(gpu)s})
-        )
-      ||| % { cluster: config.clusterLabel, by: q.by, gpu: q.gpu, leaks: q.either('leak_detected') }, '{{name}}' + inCluster)],
-    ) + panel.counts + panel.stepped + panel.stacked + panel.coarse + panel.noValue('Nothing is judged yet.'),
+    + panel.min(0) + panel.coarse + panel.noValue('No end is foretold within a week.'),
     panel.timeSeries(
       'Leaking processes by namespace',
       'Processes that leak, by their namespace. Those outside of Kubernetes are under "no namespace".',
@@ -199,12 +178,6 @@ local panel = import '../lib/panel.libsonnet';
         )
       ||| % { cluster: config.clusterLabel, owner: q.owner }, '{{namespace}}' + inCluster)],
     ) + panel.counts + panel.stepped + panel.stacked + panel.coarse + panel.noValue('No process is judged yet.'),
-    panel.barGauge(
-      'Fullest GPUs now',
-      'Used memory of the ten GPUs that are the fullest now. Full is no leak: vLLM and JAX take nearly all of it on purpose.',
-      'percentunit',
-      [instant(with('sort_desc(topk(10, gpu_memory_used_bytes{%(gpu)s} / gpu_memory_total_bytes{%(gpu)s}))'), 'GPU {{gpu}}$at')],
-    ) + panel.ratio + panel.decimals(0) + panel.noValue('No GPU tells its memory.'),
   ],
   local inCluster = if config.showMultiCluster then ' {{%s}}' % config.clusterLabel else '',
 
@@ -237,7 +210,7 @@ local panel = import '../lib/panel.libsonnet';
         column('B', 'For', { unit: 's', decimals: 1, 'custom.width': 80 }),
       ] + owners + places + hidden,
       'Memory',
-      'None: all memory has an owner.',
+      'None.',
       desc=true,
     ),
     panel.table(
@@ -263,21 +236,21 @@ local panel = import '../lib/panel.libsonnet';
         }] }),
       ] + hidden,
       'Problem',
-      'None: all GPUs are well.',
+      'None.',
     ),
   ],
 
   // Of all GPUs that are chosen, over time.
   local all = panel.timeSeries(
     'Memory of all GPUs',
-    'Used memory of each GPU as a share of its memory, those that are the fullest now first; of a fleet the 100 that used most. Full is no leak: vLLM and JAX take nearly all of it on purpose. What leaks is in the first table.',
+    'Used memory of each GPU as a share of its memory, those that are the fullest now first; of a fleet the %d that used most. Full is no leak: vLLM and JAX take nearly all of it on purpose.' % most,
     'percentunit',
     [target(with(|||
       gpu_memory_used_bytes{%(gpu)s} / (gpu_memory_total_bytes{%(gpu)s} > 0)
       and on (%(gpuBy)s)
-      topk(100, max by (%(gpuBy)s) (max_over_time(gpu_memory_used_bytes{%(gpu)s}[$__range] @ end())))
-    |||), 'GPU {{gpu}} ' + q.nodeLegend)],
-  ) + panel.ratio + panel.decimals(0) + panel.coarse + panel.listed + panel.noValue('No GPU tells its memory.'),
+      topk(%%d, max by (%(gpuBy)s) (max_over_time(gpu_memory_used_bytes{%(gpu)s}[$__range] @ end())))
+    |||) % most, 'GPU {{gpu}} ' + q.nodeLegend)],
+  ) + panel.ratio + panel.coarse + panel.listed + panel.noValue('No GPU tells its memory.'),
 
   // What Alertmanager was told, of the nodes that are chosen, those of a cluster or image among them.
   local ofAlert = 'alertname=~"GPU.+", alertstate="firing", severity!="info", %(cluster)s=~"$cluster", %(node)s=~"$node|"' % { cluster: config.clusterLabel, node: config.nodeLabel },
@@ -326,16 +299,15 @@ local panel = import '../lib/panel.libsonnet';
         variables.at,
         variables.urgentNode,
       ] },
-      panels: panel.grid(std.filter(function(row) row != null, [
+      panels: panel.grid([
         // The answer comes first, also on a phone, where panels stand one under the other.
-        { height: 8, panels: [next] },
-        { height: 4, panels: summary, widths: [3, 3, 3, 4, 4, 4, 3] },
-        if config.gpuHourPrice > 0 then { height: 4, panels: [atRisk, heldCost] },
+        { height: 9, panels: [gpus] },
+        { height: 4, panels: summary, widths: [3, 3, 3, 3, 4, 4, 4] },
         { height: 8, panels: [firing] },
         { height: 9, panels: [all] },
         { height: 8, panels: histories },
         { height: 8, panels: lists, widths: [16, 8] },
-      ])),
+      ]),
     },
   },
 }

@@ -17,23 +17,22 @@ local panel = import '../lib/panel.libsonnet';
   local none = [[null, 'green'], [1, 'orange']],
 
   local summary = [
-    panel.stat('Do not answer', 'GPUs that the driver lists and that cannot be read.', 'short', [instant(with('count(gpu_up{%(gpu)s} == 0) or vector(0)'))], noneAtAll) + panel.count,
-    panel.stat('To recover', 'GPUs for which the driver asks for a recovery, such as a reset. The panel State says which.', 'short', [instant(with('count(gpu_recovery_action{%(gpu)s} > 0) or vector(0)'))], noneAtAll) + panel.count,
+    panel.stat('To recover', 'GPUs for which the driver asks for a recovery, such as a reset. The panel State says which.', 'short', [instant(q.orZero('count(gpu_recovery_action{%(gpu)s} > 0)'))], noneAtAll) + panel.count + panel.noValue('no data'),
     panel.stat(
       'Uncorrected errors',
       'GPUs with memory errors since the driver was loaded that could not be corrected.',
       'short',
-      [instant(with('count(count by (%(by)s) (gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="volatile"} > 0)) or vector(0)'))],
+      [instant(q.orZero('count(count by (%(by)s) (gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="volatile"} > 0))'))],
       noneAtAll,
-    ) + panel.count,
-    panel.stat('XID errors', 'XID errors in the time range.', 'short', [instant('round(sum(%s)) or vector(0)' % with(q.newXIDs('$__range')))], none) + panel.count,
+    ) + panel.count + panel.noValue('no data'),
+    panel.stat('XID errors', 'XID errors in the time range.', 'short', [instant(q.orZero('round(sum(%s))' % q.newXIDs('$__range')))], none) + panel.count + panel.noValue('no data'),
     panel.stat(
       'Throttled',
       'GPUs that heat or a want of power slows down now. The power limit is none of the reasons: busy GPUs run at it.',
       'short',
-      [instant(with('count(count by (%(by)s) (gpu_clock_event_active{%(gpu)s, reason=~"hw_slowdown|.*_thermal_slowdown|hw_power_brake_slowdown"} == 1)) or vector(0)'))],
+      [instant(q.orZero('count(count by (%(by)s) (gpu_clock_event_active{%(gpu)s, reason=~"hw_slowdown|.*_thermal_slowdown|hw_power_brake_slowdown"} == 1))'))],
       none,
-    ) + panel.count,
+    ) + panel.count + panel.noValue('no data'),
     panel.stat('Hottest', 'Temperature of the hottest GPU (the die).', 'celsius', [instant(with('max(gpu_temperature_celsius{%(gpu)s, sensor="gpu"})'))], [[null, 'green'], [config.temperatureCelsius - 10, 'orange'], [config.temperatureCelsius, 'red']])
     + panel.decimals(0) + panel.noValue('not known'),
     panel.stat('Power', 'Power that the GPUs draw together.', 'watt', [instant(with('sum(gpu_power_watts{%(gpu)s})'))], [[null, 'text']]) + panel.decimals(1) + panel.noValue('not known'),
@@ -44,7 +43,7 @@ local panel = import '../lib/panel.libsonnet';
       'State',
       'Whether each GPU can be read, and what the driver asks for to recover it: of the 20 that were worst in the time range. The last row is all others, with their gravest state.',
       q.worst(with('max by (%(gpuBy)s) (\n  9 * (gpu_up{%(gpu)s} == bool 0)\n  or\n  label_replace(gpu_recovery_action{%(gpu)s}, "state", "recovery", "", "")\n)'), q.gpuBy, perGPU, otherGPUs),
-      [panel.valueMapping({
+      [panel.valueMapping(q.noState {
         '0': { text: 'well', color: 'semi-dark-green' },
         '1': { text: 'reset the GPU', color: 'orange' },
         '2': { text: 'reboot the machine', color: 'red' },
@@ -55,20 +54,20 @@ local panel = import '../lib/panel.libsonnet';
         '7': { text: 'reboot the machine', color: 'red' },
         '9': { text: 'does not answer', color: 'dark-red' },
       })],
-    ) + panel.bounded + panel.noValue('No GPU.'),
+    ) + panel.bounded,
     panel.timeline(
       'What holds the clocks back',
       'The gravest reason for which the clocks are below their maximum. Idle and the power limit are harmless; heat and the power brake are not. Of the 20 GPUs that were worst in the time range; the last row is all others.',
       q.worst(clockEvents, q.gpuBy, perGPU, otherGPUs),
-      [panel.valueMapping({ [std.toString(i)]: { text: reasons[i].text, color: reasons[i].color } for i in std.range(0, std.length(reasons) - 1) })],
-    ) + panel.bounded + panel.noValue('No GPU.'),
+      [panel.valueMapping(q.noState { [std.toString(i)]: { text: reasons[i].text, color: reasons[i].color } for i in std.range(0, std.length(reasons) - 1) })],
+    ) + panel.bounded,
   ],
   local clockEvents =
     q.coded('gpu_clock_event_active', q.gpu, 'reason', [[i, reasons[i].name] for i in std.range(1, std.length(reasons) - 1)], q.gpuBy)
     + with('\nor\nmax by (%(gpuBy)s) (0 * gpu_up{%(gpu)s})'),
   // The reasons from the least to the gravest.
   local reasons = [
-    { name: '', text: 'nothing', color: 'semi-dark-green' },
+    { name: '', text: 'full clock', color: 'semi-dark-green' },
     { name: 'gpu_idle', text: 'idle', color: '#7b8087' },
     { name: 'display_clock_setting', text: 'display', color: 'light-blue' },
     { name: 'applications_clocks_setting', text: 'clocks as set', color: 'light-blue' },
@@ -163,8 +162,7 @@ local panel = import '../lib/panel.libsonnet';
   ],
 
   local heat = [
-    panel.timeSeries('Temperature', 'Temperature of the die.', 'celsius', [target(with('gpu_temperature_celsius{%(gpu)s, sensor="gpu"}'), perGPU)]) + panel.noValue('No GPU tells it.'),
-    panel.timeSeries('Memory temperature', 'Temperature of the memory.', 'celsius', [target(with('gpu_temperature_celsius{%(gpu)s, sensor="memory"}'), perGPU)]) + panel.noValue('No GPU has a sensor in its memory.'),
+    panel.timeSeries('Temperature', 'Temperature of the die, and of the memory where it has a sensor.', 'celsius', [target(with('gpu_temperature_celsius{%(gpu)s}'), '{{sensor}} ' + perGPU)]) + panel.noValue('No GPU tells it.'),
     panel.timeSeries(
       'Degrees until it slows down',
       'How much hotter each GPU may become before it slows down: what the driver tells, or the threshold less the temperature. At 0 it slows down.',
@@ -186,41 +184,23 @@ local panel = import '../lib/panel.libsonnet';
 
   local power = [
     panel.timeSeries('Power', 'Power that each GPU draws.', 'watt', [target(with('gpu_power_watts{%(gpu)s}'), perGPU)]) + panel.min(0) + panel.noValue('No GPU tells it.'),
-    panel.timeSeries(
-      'Power, of its limit',
-      'Power as a share of the limit that holds now. At 100 % the limit holds the clocks back.',
-      'percentunit',
-      [target(with('gpu_power_watts{%(gpu)s} / on (%(by)s) group_left () max by (%(by)s) (gpu_power_limit_watts{%(gpu)s, limit="enforced"})'), perGPU)],
-    ) + panel.min(0) + panel.limits([[null, 'transparent'], [1, 'orange']]) + panel.noValue('No GPU has a limit.'),
-    panel.timeSeries(
-      'Power limit',
-      'The limit that holds now. It differs from GPU to GPU where somebody has set it.',
-      'watt',
-      [target(with('gpu_power_limit_watts{%(gpu)s, limit="enforced"}'), perGPU)],
-    ) + panel.min(0) + panel.stepped + panel.noValue('No GPU has a limit.'),
     panel.timeSeries('Clock of the multiprocessors', 'Clock of the streaming multiprocessors.', 'hertz', [target(with('gpu_clock_hertz{%(gpu)s, clock="sm"}'), perGPU)]) + panel.min(0) + panel.noValue('No GPU tells it.'),
   ],
 
   local use = [
     panel.timeSeries('Utilisation', 'Share of the time in which a program ran on the GPU. It does not say how much of the GPU it used. On a GPU in MIG mode the driver has none.', 'percentunit', [target(with('gpu_utilization_ratio{%(gpu)s}'), perGPU)]) + panel.ratio + panel.noValue('No GPU tells it.'),
-    panel.timeSeries('Memory controller', 'Share of the time in which memory was read or written.', 'percentunit', [target(with('gpu_memory_controller_utilization_ratio{%(gpu)s}'), perGPU)]) + panel.ratio + panel.noValue('No GPU tells it.'),
-    panel.timeSeries('PCIe throughput', 'Bytes over PCI Express: received above, transmitted below.', 'binBps', [
-      target(with('rate(gpu_pcie_bytes_total{%(gpu)s, direction="receive"}[$__rate_interval])'), 'receive ' + perGPU),
-      target(with('-rate(gpu_pcie_bytes_total{%(gpu)s, direction="transmit"}[$__rate_interval])'), 'transmit ' + perGPU),
-    ]) + panel.noValue('The driver does not count.'),
-    panel.timeSeries('PCIe replays in an hour', 'Packets that had to be sent again. A steady rise points to a bad slot, riser or cable.', 'short', q.rare('increase(gpu_pcie_replays_total{%(gpu)s}[1h])', perGPU)) + panel.min(0) + panel.noValue('None.'),
+    panel.timeSeries(
+      'Encoder and decoder',
+      'Share of the time in which the video encoder and the video decoder ran.',
+      'percentunit',
+      [target(with('gpu_%%s_utilization_ratio{%(gpu)s}') % engine, engine + ' ' + perGPU) for engine in ['encoder', 'decoder']],
+    ) + panel.ratio + panel.noValue('No GPU tells it.'),
   ],
 
-  local links = [
-    panel.timeline(
-      'PCIe link',
-      'Lanes of the link against what it can have. Fewer lanes for good mean a bad slot or riser. The generation falls on purpose while the GPU is idle, so it is not shown here. Of 20 GPUs that had fewer; the last row is all others.',
-      q.worst(with('max by (%(gpuBy)s) (gpu_pcie_link_width{%(gpu)s, state="current"} < bool on (%(by)s) group_left () max by (%(by)s) (gpu_pcie_link_width{%(gpu)s, state="max"}))'), q.gpuBy, perGPU, otherGPUs),
-      [panel.valueMapping({ '0': { text: 'all lanes', color: 'semi-dark-green' }, '1': { text: 'fewer lanes', color: 'orange' } })],
-    ) + panel.bounded + panel.noValue('No GPU tells it.'),
+  local links =
     panel.table(
       'PCIe links and clocks now',
-      'What each link has and can have, and the clocks. An idle GPU lowers both to save power.',
+      'What each link has and can have, and the clocks. An idle GPU lowers generation and clocks to save power. Fewer lanes for good, or packets that are sent again and again (replays, in the last hour), mean a bad slot, riser or cable.',
       [
         instant(with('max by (%(gpuBy)s) (gpu_pcie_link_generation{%(gpu)s, state="current"})')),
         instant(with('max by (%(gpuBy)s) (gpu_pcie_link_generation{%(gpu)s, state="max"})')),
@@ -230,6 +210,7 @@ local panel = import '../lib/panel.libsonnet';
         instant(with('max by (%(gpuBy)s) (gpu_clock_max_hertz{%(gpu)s, clock="sm"})')),
         instant(with('max by (%(gpuBy)s) (gpu_clock_hertz{%(gpu)s, clock="memory"})')),
         instant(with('max by (%(gpuBy)s) (gpu_performance_state{%(gpu)s})')),
+        instant(with('max by (%(gpuBy)s) (increase(gpu_pcie_replays_total{%(gpu)s}[1h]))')),
       ],
       q.nodeColumns + [
         column('gpu', 'GPU', { 'custom.width': 55 }),
@@ -240,32 +221,20 @@ local panel = import '../lib/panel.libsonnet';
         column('E', 'Clock', { unit: 'hertz', decimals: 2, 'custom.width': 90 }),
         column('F', 'Clock at most', { unit: 'hertz', decimals: 2, 'custom.width': 115 }),
         column('G', 'Memory clock', { unit: 'hertz', decimals: 2, 'custom.width': 115 }),
+        column('I', 'Replays', counts(80)),
         column('H', 'State', { unit: 'prefix:P', decimals: 0, 'custom.width': 65 }),
       ],
       'Node',
       'No GPU.',
     ),
-  ],
-
-  local engines = [
-    panel.timeSeries(e[0], e[1], 'percentunit', [target(with('gpu_%%s_utilization_ratio{%(gpu)s}') % e[2], perGPU)]) + panel.ratio + panel.noValue('No GPU tells it.')
-    for e in [
-      ['Encoder', 'Share of the time in which the video encoder ran.', 'encoder'],
-      ['Decoder', 'Share of the time in which the video decoder ran.', 'decoder'],
-      ['JPEG', 'Share of the time in which the JPEG engine ran.', 'jpeg'],
-      ['Optical flow', 'Share of the time in which the optical flow engine ran.', 'ofa'],
-    ]
-  ],
-  local fans = [
-    panel.timeSeries('Fans', 'Intended speed of the fans, of their maximum. GPUs of servers have none: the server cools them.', 'percentunit', [target(with('gpu_fan_speed_ratio{%(gpu)s}'), 'fan {{fan}} ' + perGPU)]) + panel.min(0) + panel.noValue('These GPUs have no fans of their own.'),
-    panel.timeSeries('Energy in an hour', 'Energy that each GPU used in the hour before.', 'watth', [target(with('increase(gpu_energy_joules_total{%(gpu)s}[1h]) / 3600'), perGPU)]) + panel.min(0) + panel.noValue('No GPU counts it.'),
-  ],
 
   local off = 'The nvlink collector is off (--collector.nvlink), or there is no NVLink.',
   local nvlink = [
     panel.timeSeries('NVLink throughput', 'Bytes over all NVLinks of each GPU, in both directions.', 'binBps', [target(with('sum by (%(gpuBy)s) (rate(gpu_nvlink_bytes_total{%(gpu)s}[$__rate_interval]))'), perGPU)]) + panel.min(0) + panel.noValue(off),
-    panel.timeSeries('NVLink errors in an hour', 'Errors of the NVLinks by type.', 'short', [target(with('sum by (%(gpuBy)s, type) (increase(gpu_nvlink_errors_total{%(gpu)s}[1h]))'), '{{type}} ' + perGPU)]) + panel.min(0) + panel.noValue(off),
-    panel.timeSeries('NVLinks that are down', 'Links of each GPU that are not up.', 'short', [target(with('count by (%(gpuBy)s) (gpu_nvlink_up{%(gpu)s}) - sum by (%(gpuBy)s) (gpu_nvlink_up{%(gpu)s})'), perGPU)]) + panel.counts + panel.stepped + panel.noValue(off),
+    panel.timeSeries('NVLink errors in an hour', 'Errors of the NVLinks by type, and links that are down now.', 'short', [
+      target(with('sum by (%(gpuBy)s, type) (increase(gpu_nvlink_errors_total{%(gpu)s}[1h]))'), '{{type}} ' + perGPU),
+      target(with('count by (%(gpuBy)s) (gpu_nvlink_up{%(gpu)s}) - sum by (%(gpuBy)s) (gpu_nvlink_up{%(gpu)s})'), 'down ' + perGPU),
+    ]) + panel.min(0) + panel.noValue(off),
   ],
 
   grafanaDashboards+:: {
@@ -274,21 +243,18 @@ local panel = import '../lib/panel.libsonnet';
       description: 'Errors, heat, power, clocks and links of GPUs.',
       templating: { list: [variables.datasource, variables.cluster, variables.node, variables.gpu, variables.at, variables.urgentNode] },
       panels: panel.grid([
-        { height: 4, panels: summary, widths: [4, 3, 4, 3, 3, 3, 4] },
+        { height: 4, panels: summary },
         { height: 14, panels: states },
         { title: 'Errors' },
         { height: 7, panels: errors },
         { height: 8, panels: [tables[0]] },
         { height: 6, panels: [tables[1]] },
-        { title: 'Heat' },
+        { title: 'Heat, power and clocks' },
         { height: 8, panels: heat },
-        { title: 'Power and clocks' },
         { height: 8, panels: power },
-        { title: 'Use and PCIe' },
+        { height: 8, panels: [links] },
+        { title: 'Use' },
         { height: 8, panels: use },
-        { height: 14, panels: links, widths: [9, 15] },
-        { title: 'Video and image engines', rows: [{ height: 8, panels: engines }] },
-        { title: 'Fans and energy', rows: [{ height: 8, panels: fans }] },
         { title: 'NVLink', rows: [{ height: 8, panels: nvlink }] },
       ]),
     },

@@ -23,13 +23,9 @@ local panel = import '../lib/panel.libsonnet';
   local now(suffix) = q.memory(suffix, ' @ $now'),
 
   local urgency = [[null, 'text'], [0, 'red'], [config.oomPageSeconds, 'orange'], [config.oomTicketSeconds, 'green']],
-  local sureness = [[null, 'text'], [0, 'green'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
-  // Nothing, where it is judged that nothing leaks; else what is not judged has no value.
-  local growing = [[null, 'text'], [0, 'green'], [1, 'orange']],
-  local nothing = panel.mapped([panel.valueMapping({ '0': { text: 'nothing leaks', color: 'green' } })]),
-  local orNothing(suffix) = '(%s or 0 * %s)' % [now(suffix), now('leak_confidence')],
-  local never = panel.mapped([panel.infinity('never')]),
+  local sureness = [[null, 'text'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
   local perProcess = '{{process}} {{pid}}',
+  local perWorkload = '{{namespace}} {{pod}}{{slurm_job}}',
 
   // named gives series what their legend has of each label that is not empty.
   local named(expr) = std.foldl(
@@ -48,83 +44,53 @@ local panel = import '../lib/panel.libsonnet';
   },
 
   local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),
-  local codeMapping = panel.valueMapping({
+  local codeMapping = panel.valueMapping({ '0': { text: 'not judged', color: '#7b8087' } } + {
     [std.toString(i + 1)]: { text: patterns[i].text, color: patterns[i].color, index: i }
     for i in std.range(0, std.length(patterns) - 1)
   }),
   local codedMemory(at='') =
-    q.coded('', '__name__=~"gpu_memory_pattern|gpu_mig_memory_pattern", ' + q.instance, 'pattern', codes, q.gpuBy, at),
+    q.coded('', '__name__=~"gpu_memory_pattern|gpu_mig_memory_pattern", ' + q.instance, 'pattern', codes, q.gpuBy, at)
+    + with('\nor max by (%(gpuBy)s) (0 * gpu_up{%(gpu)s}%%s)') % at,
 
   local summary = [
     panel.stat(
       'Time left',
-      'Until the memory is full, because it leaks or fills: the headroom over gpu_oom_rate_bytes_per_second. gpu_oom_evidence says which.',
-      's',
-      [instant(now('seconds_to_oom'))],
-      urgency,
-    ) + panel.decimals(1) + never + panel.noValue('not judged'),
-    panel.stat(
-      '90 % interval',
-      'Between these times it is full with 90 % certainty, if it goes on as it does.',
+      'Until the memory is full, because it leaks or fills, with the 90 % interval: the headroom over gpu_oom_rate_bytes_per_second. –: no end is foretold.',
       's',
       [
-        instant(now('seconds_to_oom_lower'), 'at the earliest'),
-        instant(now('seconds_to_oom_upper'), 'at the latest'),
+        instant(q.left('', q.instance, ' @ $now'), 'left'),
+        instant(q.left('_lower', q.instance, ' @ $now'), 'at the earliest'),
+        instant(q.left('_upper', q.instance, ' @ $now'), 'at the latest'),
       ],
       urgency,
-    ) + panel.decimals(1) + panel.withNames + never + panel.noValue('not judged'),
+    ) + panel.decimals(1) + panel.withNames + panel.mapped([panel.infinity]) + panel.noValue('not judged'),
     panel.stat(
       'Culprit',
-      'What grows fastest: a process with its PID; or a pod or job as a whole; or no process, where the memory is that of the driver or of what has ended.',
+      'What grows fastest where an end is foretold: a process with its PID; or a pod or job as a whole; or no process, where the memory is that of the driver or of what has ended.',
       'none',
-      [instant(named(with(|||
-        topk(1, gpu_process_leak_rate_bytes_per_second{%(instance)s} @ $now)
+      [instant(named(|||
+        topk(1, %(culprit)s)
         or on ()
-        label_replace(topk(1, gpu_workload_leak_rate_bytes_per_second{%(instance)s} @ $now), "process", "pod or job as a whole", "", "")
+        label_replace(topk(1, %(rate)s), "process", "no process", "", "")
         or on ()
-        label_replace(topk(1, %%s), "process", "no process", "", "")
+        label_replace(0 * topk(1, %(judged)s), "process", "–", "", "")
         or on ()
-        label_replace(0 * topk(1, %%s), "process", "nothing leaks", "", "")
-        or on ()
-        label_replace(vector(-1), "process", "not judged", "", "")
-      |||) % [now('leak_rate_bytes_per_second'), now('leak_confidence')]), '{{process}}{{number}}{{owner}}{{of_job}}')],
-      growing,
+        label_replace(vector(0), "process", "not judged", "", "")
+      ||| % { culprit: q.culprit(q.instance, ' @ $now'), rate: now('oom_rate_bytes_per_second'), judged: now('leak_confidence') }), '{{process}}{{number}}{{owner}}{{of_job}}')],
+      [[null, 'text'], [1, 'orange']],
     ) + panel.named,
-    std.foldl(
-      function(p, reason) p + panel.override(reason, { displayName: reasons[reason] }),
-      std.objectFields(reasons),
-      panel.stat(
-        'No leak yet',
-        'Why growth is not called a leak, and for how long it must still last until this is no reason any more.',
-        's',
-        [instant(now('leak_withheld_seconds'), '{{reason}}')],
-        [[null, 'text']],
-      ) + panel.decimals(1) + panel.withNames + panel.noValue('nothing suspected')
-    ),
-  ],
-
-  local details = [
     panel.stat(
-      'Growth per hour',
-      'Growth of the memory that is never given back, while a leak is detected.',
+      'Growth and leak',
+      'The growth that the time left rests on; what a leak has retained since it began; and how sure the detector is that this memory leaks. A leak is declared at %d %% and taken back under %d %%.' % [config.leakThreshold * 100, config.leakThreshold / 2 * 100],
       'bytes',
-      [instant(orNothing('leak_rate_bytes_per_second') + ' * 3600')],
-      growing,
-    ) + panel.decimals(1) + nothing + panel.noValue('not judged'),
-    panel.stat(
-      'Retained',
-      'Memory that has been retained since the leak began.',
-      'bytes',
-      [instant(orNothing('leaked_bytes'))],
-      growing,
-    ) + panel.decimals(1) + nothing + panel.noValue('not judged'),
-    panel.stat(
-      'Confidence',
-      'How sure the detector is that this memory leaks. A leak is declared at %d %% and taken back under %d %%.' % [config.leakThreshold * 100, config.leakThreshold / 2 * 100],
-      'percentunit',
-      [instant(now('leak_confidence'))],
-      sureness,
-    ) + panel.decimals(0) + panel.noValue('not judged'),
+      [
+        instant(now('oom_rate_bytes_per_second') + ' * 3600', 'an hour'),
+        instant(now('leaked_bytes'), 'retained'),
+        instant(now('leak_confidence'), 'confidence'),
+      ],
+      [[null, 'text']],
+    ) + panel.decimals(1) + panel.withNames + panel.noValue('not judged')
+    + panel.override('confidence', { unit: 'percentunit', decimals: 0, color: { mode: 'thresholds' }, thresholds: panel.steps(sureness) }),
     panel.stat(
       'Pattern',
       'What the used memory does: see the panel "Pattern" below for its history.',
@@ -132,6 +98,17 @@ local panel = import '../lib/panel.libsonnet';
       [instant(codedMemory(' @ $now'))],
       [[null, 'text']],
     ) + panel.mapped([codeMapping]) + panel.noValue('not judged'),
+    std.foldl(
+      function(p, reason) p + panel.override(reason, { displayName: reasons[reason] }),
+      std.objectFields(reasons),
+      panel.stat(
+        'No leak yet',
+        'Why growth is not called a leak, and for how long it must still last until this is no reason any more. –: no growth is held back.',
+        's',
+        [instant(now('leak_withheld_seconds'), '{{reason}}')],
+        [[null, 'text']],
+      ) + panel.decimals(1) + panel.withNames + panel.noValue('–')
+    ),
   ],
 
   // past ends a line now: Prometheus goes on for 5 minutes with the last sample.
@@ -166,7 +143,7 @@ local panel = import '../lib/panel.libsonnet';
   local memory =
     panel.timeSeries(
       'Memory, its leak and its forecast',
-      'Used memory; what of it is never given back (its troughs); the line of the leak through the troughs; and from the last scrape on the forecast, with its 90 % interval, until it meets the capacity. The forecast begins at the highest use of late, which may be gigabytes above the use now: the next peak is what does not fit. No forecast: nothing leaks, or the time range ends now. Choose one that ends later, such as now+1d.',
+      'Used memory; what of it is never given back (its troughs); the line of the leak through the troughs; and from the last scrape on the forecast, with its 90 % interval, until it meets the capacity. The forecast begins at the highest use of late, which may be gigabytes above the use now: the next peak is what does not fit. No forecast: no end is foretold, or the time range ends now. Choose one that ends later, such as now+1d.',
       'bytes',
       [
         target(past(q.memory('memory_used_bytes')), 'used'),
@@ -192,38 +169,33 @@ local panel = import '../lib/panel.libsonnet';
     })
     + panel.override('at the latest', { color: { mode: 'fixed', fixedColor: 'red' }, 'custom.lineWidth': 0, 'custom.hideFrom': { legend: true, tooltip: false, viz: false } }),
 
-  local windows = '{{window}}',
+  local right(properties) = { 'custom.axisPlacement': 'right' } + properties,
   local evidence = [
     panel.timeSeries(
-      'Confidence',
-      'How sure the detector is. Dashed: where a leak is declared, and where it is taken back.',
-      'percentunit',
-      [target(q.memory('leak_confidence'), 'confidence')],
-    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'red']])
-    + panel.override('confidence', { color: { mode: 'fixed', fixedColor: 'blue' }, 'custom.fillOpacity': 15 })
-    + panel.noValue('Not judged yet.'),
-    panel.timeSeries(
-      'R² by window',
-      'How much of the used memory a straight line explains, 0 to 1. Near 1 with a positive slope is steady growth; a sawtooth has little. On a window that is not full yet it is an estimate of that part only.',
-      'percentunit',
-      [target(q.memory('leak_r2'), windows)],
-    ) + panel.ratio + panel.noValue('No window is full enough yet.'),
-    panel.timeSeries(
-      'Growth per hour',
-      'Least-squares slope of the used memory over each window, and the growth of what is never given back (leak). A leak that is one stays when the window grows.',
+      'Slope, R² and spikes',
+      'Of the used memory, over each window. Slope: its least-squares growth in an hour (gpu_leak_slope_bytes_per_second); a leak that is one stays when the window grows. R²: how much of it a straight line explains (gpu_leak_r2); near 1 is steady growth, a sawtooth has little. Spikes: up and back within the window (gpu_spike_count); no leak, but each needs room.',
       'bytes',
       [
-        target(q.memory('leak_slope_bytes_per_second') + ' * 3600', windows),
-        target(q.memory('leak_rate_bytes_per_second') + ' * 3600', 'leak'),
+        target(q.memory('leak_slope_bytes_per_second') + ' * 3600', 'slope {{window}}'),
+        target(q.memory('leak_r2'), 'R² {{window}}'),
+        target(q.memory('spike_count'), 'spikes {{window}}'),
       ],
-    ) + panel.override('leak', { color: { mode: 'fixed', fixedColor: 'orange' }, 'custom.lineWidth': 2 })
+    )
+    + panel.overrideMatching('^R².*', right({ unit: 'percentunit', min: 0, max: 1, 'custom.lineStyle': { fill: 'dash', dash: [8, 6] } }))
+    + panel.overrideMatching('^spikes.*', right({ unit: 'short', min: 0, 'custom.lineInterpolation': 'stepAfter', 'custom.axisSoftMax': 1 }))
     + panel.noValue('No window is full enough yet.'),
     panel.timeSeries(
-      'Spikes by window',
-      'Spikes of the used memory, up and back, that ended inside the window. They are no leak, but each needs room.',
-      'short',
-      [target(q.memory('spike_count'), windows)],
-    ) + panel.counts + panel.stepped + panel.noValue('No window is full enough yet.'),
+      'Confidence',
+      'How sure the detector is that the memory leaks, and that each process does, or a pod or job as a whole. Dashed: where a leak is declared, and where it is taken back.',
+      'percentunit',
+      [
+        target(q.memory('leak_confidence'), 'all of it'),
+        target(with('gpu_process_leak_confidence{%(part)s}'), perProcess),
+        target(with('gpu_workload_leak_confidence{%(part)s}'), perWorkload),
+      ],
+    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'red']])
+    + panel.override('all of it', { color: { mode: 'fixed', fixedColor: 'blue' }, 'custom.fillOpacity': 15 })
+    + panel.noValue('Not judged yet.'),
   ],
 
   local history = [
@@ -242,17 +214,17 @@ local panel = import '../lib/panel.libsonnet';
         ),
       ],
       [codeMapping],
-    ) + panel.bounded + panel.noValue('Not judged yet.'),
+    ) + panel.bounded,
     panel.timeSeries(
       'Time to out-of-memory',
-      'How the forecast has changed, with its 90 % interval. Where it falls as fast as time goes by, it comes true. No line: nothing leaked.',
+      'How the forecast has changed, with its 90 % interval. Where it falls as fast as time goes by, it comes true. No line: no end was foretold.',
       'h',
       [
         target(q.memory('seconds_to_oom') + ' / 3600 < +Inf', 'time left'),
         target(q.memory('seconds_to_oom_lower') + ' / 3600 < +Inf', 'at the earliest'),
         target(q.memory('seconds_to_oom_upper') + ' / 3600 < +Inf', 'at the latest'),
       ],
-    ) + panel.min(0) + panel.noValue('Nothing leaks.')
+    ) + panel.min(0) + panel.noValue('No end was foretold.')
     + panel.override('time left', { color: { mode: 'fixed', fixedColor: 'red' }, 'custom.lineWidth': 2 })
     + panel.override('at the latest', {
       color: { mode: 'fixed', fixedColor: 'red' },
@@ -277,18 +249,14 @@ local panel = import '../lib/panel.libsonnet';
     + panel.override('no process', { color: { mode: 'fixed', fixedColor: 'purple' } })
     + panel.override('other processes', { color: { mode: 'fixed', fixedColor: '#7b8087' } }),
     panel.timeSeries(
-      'Confidence by process',
-      'How sure the detector is that each process leaks. Dashed: where a leak is declared, and where it is taken back.',
-      'percentunit',
-      [target(with('gpu_process_leak_confidence{%(part)s}'), perProcess)],
-    ) + panel.ratio + panel.limits([[null, 'transparent'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'red']])
-    + panel.noValue('No process is judged yet.'),
-    panel.timeSeries(
-      'Share of the leak',
-      'The part of each process in the growth. What is missing to 100 % is of no process.',
-      'percentunit',
-      [target(with('gpu_process_leak_share_ratio{%(part)s}'), perProcess)],
-    ) + panel.ratio + panel.stacked + panel.noValue('Nothing leaks.'),
+      'Memory by pod and job',
+      'Memory of pods and Slurm jobs of two processes or more, and what of it is never given back.',
+      'bytes',
+      [
+        target(with('gpu_workload_memory_used_bytes{%(part)s}'), perWorkload),
+        target(with('gpu_workload_memory_trough_bytes{%(part)s}'), 'never given back ' + perWorkload),
+      ],
+    ) + panel.min(0) + panel.noValue('No pod or job of two processes is here.'),
   ],
 
   local ofProcess(suffix) = instant(with('gpu_process_%%s{%(part)s} @ $now') % suffix),
@@ -328,7 +296,7 @@ local panel = import '../lib/panel.libsonnet';
   ),
 
   // What is inside the memory of the processes that have a probe.
-  local inside = [
+  local inside =
     panel.timeSeries(
       'What the memory of processes is',
       'Of the processes with a probe: what tensors hold, what allocators keep beside that, and what libraries and CUDA took without them. Dashed: what of the cache cannot be given back.',
@@ -346,22 +314,6 @@ local panel = import '../lib/panel.libsonnet';
       'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
       'custom.stacking': { mode: 'none' },
     }),
-    panel.timeSeries(
-      'Tensors by process',
-      'What tensors hold. Where this grows and is never given back, the program leaks; where only the memory of the process grows, its cache or a library does.',
-      'bytes',
-      [target(with('gpu_process_allocator_allocated_bytes{%(part)s}'), perProcess)],
-    ) + panel.min(0) + panel.noValue('No process has a probe.'),
-    panel.timeSeries(
-      'Failed allocations',
-      'Allocations for which the allocator had to give its cache back first, and those that failed.',
-      'short',
-      [
-        target(with('increase(gpu_process_allocator_retries_total{%(part)s}[$__rate_interval]) > 0'), 'retried ' + perProcess),
-        target(with('increase(gpu_process_allocator_ooms_total{%(part)s}[$__rate_interval]) > 0'), 'failed ' + perProcess),
-      ],
-    ) + panel.counts + panel.bars + panel.noValue('None.'),
-  ],
 
   local sites = panel.table(
     'Lines that allocate what stays',
@@ -378,66 +330,8 @@ local panel = import '../lib/panel.libsonnet';
     desc=true,
   ),
 
-  local perWorkload = '{{namespace}} {{pod}}{{slurm_job}}',
-  local workloads = [
-    panel.timeSeries(
-      'Memory by pod and job',
-      'Memory of pods and Slurm jobs of two processes or more, and what of it is never given back.',
-      'bytes',
-      [
-        target(with('gpu_workload_memory_used_bytes{%(part)s}'), perWorkload),
-        target(with('gpu_workload_memory_trough_bytes{%(part)s}'), 'never given back ' + perWorkload),
-      ],
-    ) + panel.min(0) + panel.noValue('No pod or job of two processes is here.'),
-    panel.timeSeries(
-      'Growth per hour by pod and job',
-      'Least-squares slope of the memory of each pod or job over each window. A sawtooth has slopes too: growth that is never given back shows in the panel beside.',
-      'bytes',
-      [target(with('gpu_workload_leak_slope_bytes_per_second{%(part)s} * 3600'), windows + ' ' + perWorkload)],
-    ) + panel.noValue('No pod or job of two processes is here.'),
-    panel.timeSeries(
-      'Confidence by pod and job',
-      'How sure the detector is that the pod or job leaks as a whole, as where its processes come and go.',
-      'percentunit',
-      [target(with('gpu_workload_leak_confidence{%(part)s}'), perWorkload)],
-    ) + panel.ratio + panel.noValue('No pod or job of two processes is here.'),
-    panel.timeline(
-      'Pattern by pod and job',
-      'What the memory of each pod or job does as a whole, of the 20 that held most.',
-      [target(
-        '(%s)\nand on (%s) %s' % [
-          q.coded('gpu_workload_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', namespace, pod, slurm_job'),
-          q.gpuBy + ', namespace, pod, slurm_job',
-          q.largest('gpu_workload_memory_used_bytes', q.gpuBy + ', namespace, pod, slurm_job'),
-        ],
-        perWorkload
-      )],
-      [codeMapping],
-    ) + panel.bounded + panel.noValue('No pod or job of two processes is here.'),
-  ],
-
-  local basis = [
-    panel.timeSeries(
-      'Fill of the windows',
-      'How much of each window holds samples. Slope, R² and spikes are estimates of this part.',
-      'percentunit',
-      [target(with('gpu_detector_window_fill_ratio{%(gpu)s}'), windows)],
-    ) + panel.ratio + panel.noValue('No sample was taken yet.'),
-    panel.timeline(
-      'Judged by its processes',
-      'Whether the list of processes is complete. Where it is not, used memory is judged as one, and a job that arrives may look like growth.',
-      [target(with('gpu_detector_attributed{%(gpu)s} unless on (%(by)s) gpu_mig_enabled{%(gpu)s} == 1'), 'GPU {{gpu}}')],
-      [panel.valueMapping({ '0': { text: 'no: used memory as one', color: 'orange' }, '1': { text: 'yes', color: 'semi-dark-green' } })],
-    ) + panel.noValue('In MIG mode: its instances are judged.'),
-    panel.timeSeries(
-      'History thrown away',
-      'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.',
-      'short',
-      q.rare('increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval])', '{{reason}}'),
-    ) + panel.counts + panel.bars + panel.noValue('Never.'),
-  ],
-
-  local annotation(name, expr, title, color, valueForTime) = {
+  // Annotations whose value is their time.
+  local annotation(name, expr, title, color) = {
     name: name,
     datasource: { type: 'prometheus', uid: '${datasource}' },
     enable: true,
@@ -447,8 +341,16 @@ local panel = import '../lib/panel.libsonnet';
     titleFormat: title,
     textFormat: '{{pod}}{{slurm_job}}',
     iconColor: color,
-    useValueForTime: valueForTime,
+    useValueForTime: true,
   },
+
+  // When a counter rose, as Grafana asks for so few points that the end of a step is minutes late: the share of the
+  // step's samples that have the rise tells how long ago it was.
+  local rose(counter) = |||
+    1000 * time()
+    - $__interval_ms * (avg_over_time(%(c)s[$__interval]) - %(c)s offset $__interval)
+    / (%(c)s - %(c)s offset $__interval > 0)
+  ||| % { c: with(counter) },
 
   grafanaDashboards+:: {
     'leak.json': {
@@ -467,24 +369,19 @@ local panel = import '../lib/panel.libsonnet';
         variables.urgent.pod,
       ] },
       annotations: { list: [
-        annotation('Leak began', with('gpu_process_leak_start_timestamp_seconds{%(instance)s} @ $now * 1000'), 'Leak began: {{process}} {{pid}}', 'orange', true),
-        // Grafana asks for as few points as it likes: what happens between two of them is marked at the later one.
-        annotation('Leak declared', with('max_over_time(gpu_process_leak_detected{%(instance)s}[$__interval]) == 1 unless max_over_time(gpu_process_leak_detected{%(instance)s}[$__interval] offset $__interval) == 1'), 'Leak declared: {{process}} {{pid}}', 'red', false),
-        annotation('Ended while full', with('increase(gpu_process_exits_near_capacity_total{%(gpu)s}[$__rate_interval]) > 0'), 'A process ended while less than 5 % of the memory was free', 'purple', false),
+        annotation('Leak began', with('gpu_process_leak_start_timestamp_seconds{%(instance)s} @ $now * 1000'), 'Leak began: {{process}} {{pid}}', 'orange'),
+        annotation('Ended while full', rose('gpu_process_exits_near_capacity_total{%(gpu)s}'), 'A process ended while less than 5 % of the memory was free', 'purple'),
       ] },
       panels: panel.grid([
-        { height: 4, panels: summary, widths: [6, 6, 6, 6] },
-        { height: 3, panels: details },
+        { height: 5, panels: summary, widths: [5, 6, 5, 3, 5] },
         { height: 12, panels: [memory] },
         { title: 'Why' },
-        { height: 7, panels: evidence },
+        { height: 9, panels: evidence },
         { height: 14, panels: history },
         { title: 'Who' },
         { height: 7, panels: [table] },
         { height: 9, panels: processes },
-        { title: 'What allocators in processes hold', rows: [{ height: 9, panels: inside, widths: [10, 8, 6] }, { height: 7, panels: [sites] }] },
-        { title: 'Pods and jobs as a whole', rows: [{ height: 14, panels: workloads }] },
-        { title: 'What the judgement rests on', rows: [{ height: 7, panels: basis }] },
+        { title: 'What allocators in processes hold', rows: [{ height: 9, panels: [inside] }, { height: 7, panels: [sites] }] },
       ]),
     },
   },

@@ -29,7 +29,6 @@ function(config, one=false) {
   by: self.nodeBy + ', uuid',
   domainBy: self.by + ', gpu_instance',
   gpuBy: self.by + ', gpu',
-  workloadBy: self.domainBy + ', namespace, pod, slurm_job',
 
   // words are the selectors and labels for expressions with %(name)s.
   words: {
@@ -42,38 +41,36 @@ function(config, one=false) {
     by: q.by,
     domainBy: q.domainBy,
     gpuBy: q.gpuBy,
-    workloadBy: q.workloadBy,
   },
 
   // either is the metric of GPUs, and of the instances of those in MIG mode, which
   // have no verdict of their own.
   either(suffix):: '(gpu_%(s)s{%(m)s} or gpu_mig_%(s)s{%(m)s})' % { s: suffix, m: q.gpu },
 
-  // contributors selects, of a metric that all scopes have, the series of what leaks:
-  // processes; pods and jobs that leak as a whole while no process of theirs does; and
-  // the GPUs or GPU instances where neither does: memory of the driver, or of what has
-  // ended. The label process says which of them.
-  contributors(suffix):: |||
-    (
-      gpu_process_%(s)s{%(owner)s} and ignoring (pattern) gpu_process_leak_detected{%(owner)s} == 1
-      or
-      label_replace(
-        gpu_workload_%(s)s{%(owner)s} and ignoring (pattern) gpu_workload_leak_detected{%(owner)s} == 1
-        unless on (%(workloadBy)s) gpu_process_leak_detected{%(gpu)s} == 1,
-        "process", "pod or job as a whole", "", ""
+  // left is the time to out-of-memory as the alerts read it, or an end of its interval: the least within the scrape gap.
+  left(suffix='', matchers=q.gpu, at=''):: '(min_over_time(gpu_seconds_to_oom%(s)s{%(m)s}[%(gap)s]%(at)s) or min_over_time(gpu_mig_seconds_to_oom%(s)s{%(m)s}[%(gap)s]%(at)s))' % { s: suffix, m: matchers, gap: config.scrapeGap, at: at },
+
+  // chosen is what an expression on memories has of those that the namespaces and pods that are chosen use.
+  chosen(expr):: '(%s)\nand on (%s) (%s)' % [expr, q.domainBy, 'gpu_memory_used_bytes{%(owner)s} or gpu_mig_memory_used_bytes{%(owner)s} or gpu_process_info{%(owner)s}' % q.words],
+
+  // culprit is who grows fastest of what takes part in a forecast, one for each memory: a process; or a pod or job as
+  // a whole, where no process does.
+  culprit(matchers, at=''):: |||
+    topk by (%(by)s) (1,
+      (
+        gpu_process_leak_rate_bytes_per_second{%(m)s}%(at)s
+        or ignoring (window)
+        (gpu_process_leak_slope_bytes_per_second{%(m)s, window="%(window)s"}%(at)s and ignoring (window) gpu_process_seconds_to_oom{%(m)s}%(at)s < +Inf)
       )
-      or
-      label_replace(
-        (
-          gpu_%(s)s{%(owner)s} and ignoring (pattern) gpu_leak_detected{%(owner)s} == 1
-          or
-          gpu_mig_%(s)s{%(owner)s} and ignoring (pattern) gpu_mig_leak_detected{%(owner)s} == 1
-        )
-        unless on (%(domainBy)s) (gpu_process_leak_detected{%(gpu)s} == 1 or gpu_workload_leak_detected{%(gpu)s} == 1),
-        "process", "no process", "", ""
-      )
+      * on (%(by)s, pid) group_left (user)
+      gpu_process_info{%(m)s}%(at)s
     )
-  ||| % (self.words { s: suffix }),
+    or on (%(by)s)
+    label_replace(topk by (%(by)s) (1, gpu_workload_leak_rate_bytes_per_second{%(m)s}%(at)s), "process", "pod or job as a whole", "", "")
+  ||| % { by: q.domainBy, m: matchers, at: at, window: config.shortestWindow },
+
+  // orZero is 0 for what is not found where there is something to look at: no data is no good news.
+  orZero(expr, of='gpu_up{%(gpu)s}'):: (expr + ' or 0 * count(' + of + ')') % q.words,
 
   // memory is the metric of the GPU, or of the GPU instance, that a dashboard of one of
   // them is about; at is a modifier.
@@ -104,12 +101,14 @@ function(config, one=false) {
     [
       panel.target('(%s) and on (%s) %s' % [words.state, by, shown], legend),
       panel.target(
-        'max((%(state)s) unless on (%(by)s) %(shown)s) * on () group_left (others) count_values("others", count(%(peak)s unless on (%(by)s) %(shown)s))'
+        // Grafana shows no text of ours where a timeline has no series at all.
+        'max((%(state)s) unless on (%(by)s) %(shown)s) * on () group_left (others) count_values("others", count(%(peak)s unless on (%(by)s) %(shown)s))\nor on ()\nvector(-1) unless on () (%(state)s)'
         % (words { shown: shown }),
         '{{others}} ' + others
       ),
     ],
   mostRows: 20,
+  noState: { '-1': { text: 'no data', color: '#7b8087' } },
 
   // largest selects the processes of a GPU that held most in the time range, as many as a timeline has rows for.
   largest(metric, by):: 'topk(%d, max by (%s) (max_over_time(%s{%s}[$__range] @ end())))' % [q.mostRows, by, metric, q.part],

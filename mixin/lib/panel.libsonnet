@@ -39,10 +39,9 @@
   min(value):: { fieldConfig+: { defaults+: { min: value } } },
   ratio:: { fieldConfig+: { defaults+: { min: 0, max: 1 } } },
   // count is for whole numbers; counts for an axis of them, which 0 alone would
-  // stretch to 100. Its ticks between whole numbers have no value and would show what
-  // noValue says; a zero-width space shows nothing and, unlike a blank, is no 0.
+  // stretch to 100.
   count:: self.min(0) + self.decimals(0),
-  counts:: self.count + self.overrideMatching('.*', { noValue: std.char(8203) }) + { fieldConfig+: { defaults+: { custom+: { axisSoftMax: 1 } } } },
+  counts:: self.count { fieldConfig+: { defaults+: { custom+: { axisSoftMax: 1 } } } },
 
   // override sets properties, an object of their ids, for the fields of one name.
   override(name, properties):: { fieldConfig+: { overrides+: [{
@@ -62,8 +61,8 @@
     options: { [v]: { index: 0 } + options[v] for v in std.objectFields(options) },
   },
 
-  // infinity names the value of what never happens.
-  infinity(text):: self.valueMapping({ Infinity: { text: text, color: 'green' } }),
+  // infinity is what is not foretold, which is no news: an alert may fire on what was.
+  infinity:: self.valueMapping({ Infinity: { text: '–', color: 'text' } }),
 
   local line = {
     drawStyle: 'line',
@@ -75,8 +74,10 @@
     axisBorderShow: false,
   },
 
+  // A tick of an axis that lies between whole numbers has no value, and would show what noValue says of a panel without
+  // data; a zero-width space shows nothing and, unlike a blank, is no 0.
   timeSeries(title, description, unit, targets)::
-    panel('timeseries', title, description, unit, targets) {
+    panel('timeseries', title, description, unit, targets) + self.overrideMatching('.*', { noValue: std.char(8203) }) {
       fieldConfig+: { defaults+: { custom: line, color: { mode: 'palette-classic' } } },
       options: {
         legend: { showLegend: true, displayMode: 'list', placement: 'bottom', calcs: [] },
@@ -118,25 +119,6 @@
       },
     },
 
-  // barGauge compares the values of series now, on one scale.
-  barGauge(title, description, unit, targets)::
-    panel('bargauge', title, description, unit, targets) {
-      fieldConfig+: { defaults+: { color: { mode: 'fixed', fixedColor: 'blue' } } },
-      options: {
-        displayMode: 'basic',
-        orientation: 'horizontal',
-        showUnfilled: true,
-        valueMode: 'color',
-        namePlacement: 'auto',
-        minVizHeight: 10,
-        minVizWidth: 0,
-        maxVizHeight: 300,
-        legend: { showLegend: false, displayMode: 'list', placement: 'bottom', calcs: [] },
-        sizing: 'auto',
-        reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false },
-      },
-    },
-
   // named shows the names of the series in place of their values.
   named:: { options+: { textMode: 'name' } },
   // withNames shows both.
@@ -144,8 +126,7 @@
 
   // timeline shows states over time: values that are mapped to text and color.
   timeline(title, description, targets, mappings)::
-    // A time without a state is none of the states in the legend: noValue is for a panel without any.
-    panel('state-timeline', title, description, 'none', targets) + self.mapped(mappings) + self.overrideMatching('.*', { noValue: '' }) {
+    panel('state-timeline', title, description, 'none', targets) + self.mapped(mappings) {
       // In the mode of thresholds Grafana shows no state: its legend has the steps, and what is merged is the number
       // without its mapping (grafana#41075, #71804).
       fieldConfig+: { defaults+: {
