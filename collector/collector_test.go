@@ -319,6 +319,7 @@ func TestDuplicates(t *testing.T) {
 		d.Instances = repeatEach(d.Instances)
 		d.Workloads = repeatEach(d.Workloads)
 		d.Unreleased = repeatEach(d.Unreleased)
+		d.Findings = repeatEach(d.Findings)
 	}
 	twice.Devices = repeatEach(twice.Devices)
 	twice.DeviceHolders = slices.Repeat(twice.DeviceHolders, 2)

@@ -33,6 +33,7 @@ var detectorFamily = register(family{name: "detector", enabled: true, metrics: s
 		"{oom}":    "the memory of the GPU or GPU instance is full, if this pod or job leaks or brings a tenth of the growth or more; +Inf: judged, and it does not",
 	}, func(w *WorkloadState) *detector.Verdict { return &w.Verdict }),
 	domainMetrics,
+	findingMetrics,
 	[]metric{gauge("gpu_unreleased_memory_bytes",
 		"Memory in bytes that has stayed in use since this process ended, and that no process accounts for. The labels are those that the process had. "+
 			"Present while it stays, for 8 processes of a GPU or GPU instance at most.",

@@ -108,4 +108,9 @@ func (l *entities) addDevice(d *DeviceState) {
 		w := &d.Workloads[i]
 		l.add(ofWorkload, w, d, &w.Verdict, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob)
 	}
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		values := []string{f.scope(), index, uuid, instanceID(f.Instance), f.Namespace, f.Pod, f.Container, f.SlurmJob, f.Process, f.User}
+		l.add(ofFinding, f, d, nil, append(values, d.Info.Place[:len(l.fleet.Labels)]...)...)
+	}
 }

@@ -52,6 +52,7 @@ const (
 	ofProcess
 	ofWorkload
 	ofUnreleased
+	ofFinding
 	numScopes
 )
 
@@ -61,13 +62,14 @@ var scopeLabels = [numScopes][]string{
 	ofProcess:    processLabels,
 	ofWorkload:   {"gpu", "uuid", "gpu_instance", "namespace", "pod", "slurm_job"},
 	ofUnreleased: processLabels, // those that the process had
+	ofFinding:    {"scope", "gpu", "uuid", "gpu_instance", "namespace", "pod", "container", "slurm_job", "process", "user"},
 }
 
 var processLabels = []string{"gpu", "uuid", "gpu_instance", "pid", "process", "namespace", "pod", "container", "slurm_job"}
 
 // subject is what the metrics of a scope are read from.
 type subject interface {
-	State | DeviceState | InstanceState | ProcessState | WorkloadState | UnreleasedState
+	State | DeviceState | InstanceState | ProcessState | WorkloadState | UnreleasedState | FindingState
 }
 
 func scopeOf[T subject]() scope {
@@ -82,6 +84,8 @@ func scopeOf[T subject]() scope {
 		return ofWorkload
 	case *UnreleasedState:
 		return ofUnreleased
+	case *FindingState:
+		return ofFinding
 	}
 	return ofExporter
 }

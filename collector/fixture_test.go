@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -122,6 +123,11 @@ func fullGPU() *DeviceState {
 		Unreleased: []UnreleasedState{
 			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
 			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: unknownOwner, Used: 6.5e9, Since: fixtureSince(-80)},
+		},
+		Findings: []FindingState{
+			{Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(4321), Evidence: detector.EvidenceFilling, Zombie: detector.Of(7e9), CrashLoop: true}},
+			{Finding: finding.Finding{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Leaking: detector.Of(1234)}},
+			{Finding: finding.Finding{Unreleased: detector.Of(7.5e9), NearlyFull: true}},
 		},
 		Allotments: []AllotmentState{
 			{Namespace: "ml", Pod: "train-0", Container: "main"},
@@ -255,6 +261,7 @@ func migGPU() *DeviceState {
 		Workloads: []WorkloadState{
 			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
 		},
+		Findings: []FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak}}},
 		Unreleased: []UnreleasedState{
 			{Instance: gpu.Some(uint32(1)), ID: gpu.ProcessID{PID: 3002, Start: 8}, Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0"}, Used: 900},
 		},

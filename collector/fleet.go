@@ -25,7 +25,7 @@ var ownerLabels = []string{"namespace", "pod", "container"}
 
 // ReservedLabels are names that Fleet.Labels cannot have: other labels of series have them.
 var ReservedLabels = slices.Concat(processLabels, []string{
-	"profile", "window", "reason", "pattern", "name", "pci_bus_id", "serial", "vbios_version",
+	"profile", "scope", "user", "evidence", "state", "window", "reason", "pattern", "name", "pci_bus_id", "serial", "vbios_version",
 	"architecture", "driver_version", "cuda_version", "memory", "job", "version",
 })
 
@@ -51,6 +51,7 @@ func newScopes(f Fleet) *scopes {
 		for _, scope := range []scope{ofGPU, ofInstance} {
 			s.names[scope] = slices.Concat(scopeLabels[scope], ownerLabels, f.Labels)
 		}
+		s.names[ofFinding] = slices.Concat(scopeLabels[ofFinding], f.Labels)
 	}
 	for i, labels := range s.names {
 		s.order[i] = sortedOrder(labels)

@@ -11,6 +11,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -44,6 +45,7 @@ func TestFleetLabels(t *testing.T) {
 	}
 	mig := gpuAt("c", "GPU-3", nil)
 	mig.Instances = []InstanceState{{Instance: gpu.Instance{ID: 1, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: gpu.Memory{Used: gpu.Some(uint64(7))}}}}
+	mig.Findings = []FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Pod: "q"}, Leaking: detector.Of(5)}}}
 	mig.Allotments = []AllotmentState{{Namespace: "n", Pod: "p"}}
 	s := &State{Devices: []*DeviceState{gpuAt("a", "GPU-1", &gpu.Owner{Namespace: "n", Pod: "p", Container: "c"}), gpuAt("b", "", nil), gpuAt("a", "", nil), mig}}
 	all := gathered(t, s, Options{Fleet: Fleet{Labels: []string{"instance", "zone"}}, Enabled: map[string]bool{"workload": true}})
@@ -57,6 +59,9 @@ func TestFleetLabels(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := all["gpu_mig_memory_used_bytes"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone=" {
+		t.Errorf("%q", got)
+	}
+	if got := all["gpu_leaking_bytes_per_second"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,user=,uuid=GPU-3,zone=" {
 		t.Errorf("%q", got)
 	}
 	for _, name := range []string{"gpu_driver_up", "gpu_pci_devices", "gpu_allocated", "gpu_nvml_calls_total", "gpu_processes", "gpu_samples_missed_total"} {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -58,6 +59,8 @@ type progress struct {
 	processes processTable
 	peak      detector.Crest[uint64]
 	leaks     leakLog
+	findings  map[gpu.Opt[instanceKey]]finding.Memory
+	deaths    map[gpu.Opt[uint32]][]finding.End // of this frame, while the memory was full
 	curves    curves
 	status    gpu.Status
 	readings  []reading
@@ -105,6 +108,8 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 		logger: log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
 		progress: progress{
 			instances: map[instanceKey]*domain{},
+			findings:  map[gpu.Opt[instanceKey]]finding.Memory{},
+			deaths:    map[gpu.Opt[uint32]][]finding.End{},
 			processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load),
 			curves:    curves{memories: map[gpu.Opt[instanceKey]]*history{}},
 		},
@@ -234,6 +239,7 @@ func (l *loop) forget() {
 	l.lost, l.laidOut = true, false
 	l.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.instances)
+	clear(l.findings)
 	clear(l.curves.memories)
 }
 
@@ -288,6 +294,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.processes.show(sample, state)
 	l.locate(sample, state)
 	state.ExitsNearCapacity = l.exits
+	l.find(state)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
 	l.leaks.update(l.logger, state)
@@ -415,6 +422,7 @@ func (l *loop) repartition(sample *gpu.Sample) {
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
 	clear(l.instances)
+	clear(l.findings)
 	for i := range sample.Instances {
 		in := &sample.Instances[i]
 		key := instanceKey{in.ID, in.Profile}
@@ -442,6 +450,7 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 		l.end(&j.Exited[i], sample.T, capacity, instance)
 		if j.Exited[i].NearCapacity {
 			l.exits++
+			l.died(j.Exited[i].Key, instance, sample.T)
 			l.leaks.waits.ended = append(l.leaks.waits.ended, processKey{j.Exited[i].Key, instance})
 		}
 	}

@@ -26,6 +26,7 @@ that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 
 | a GPU instance (MIG) | %s |
 | a process | %s |
 | a workload: a pod or job with two processes or more on a GPU | %s |
+| a finding: what alerts say of a memory (scope gpu or mig; workload where a pod or job as a whole is to blame), with the labels of the culprit | %s |
 
 ` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there; the series is absent while that has not been judged.
 On a GPU in MIG mode the slices are judged, not the whole. ` + "`promtool check metrics`" + ` objects to the names
@@ -59,7 +60,7 @@ This file is made from the tables in the folder by ` + "`go test ./collector -ru
 func TestReadme(t *testing.T) {
 	code := func(labels []string) string { return "`" + strings.Join(labels, "`, `") + "`" }
 	var b strings.Builder
-	fmt.Fprintf(&b, readmeHead, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]))
+	fmt.Fprintf(&b, readmeHead, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
 	for _, f := range families.families {
 		flag := "`--collector." + f.name + "`, on by default"
 		switch {
@@ -97,7 +98,7 @@ func readmeRow(m metric) string {
 	if m.kind == prometheus.CounterValue {
 		name += " (counter)"
 	}
-	of := [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended"}[m.scope]
+	of := [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope]
 	help := strings.NewReplacer("|", `\|`, "\n", " ").Replace(m.help)
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, of, strings.Join(labels, ", "), help)
 }

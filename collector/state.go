@@ -128,6 +128,8 @@ type DeviceState struct {
 	// Unreleased is the memory that stayed after its process had ended, ordered by
 	// instance, pid and start.
 	Unreleased []UnreleasedState
+	// Findings are what alerts say of the GPU, or of its instances.
+	Findings []FindingState
 	// Allotments are the containers that the GPU and its instances are allotted to,
 	// ordered by instance and names.
 	Allotments []AllotmentState

@@ -19,6 +19,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/savefile"
 )
@@ -55,6 +56,7 @@ type deviceHistory struct {
 	// since, for want of a newer one.
 	Saved     time.Time         `json:"saved"`
 	Domain    []byte            `json:"domain"`
+	Finding   finding.Memory    `json:"finding,omitzero"`
 	Instances []instanceHistory `json:"instances,omitempty"`
 	// Ended are the labels of the processes whose memory may have stayed: nobody
 	// can be asked for them any more.
@@ -73,14 +75,16 @@ type endedProcess struct {
 	Pod       string  `json:"pod,omitempty"`
 	Container string  `json:"container,omitempty"`
 	SlurmJob  string  `json:"slurm_job,omitempty"`
+	User      string  `json:"user,omitempty"`
 	// Busy is when one that lives computed last, on the source's clock, ns.
 	Busy time.Duration `json:"busy,omitempty"`
 }
 
 type instanceHistory struct {
-	ID      uint32 `json:"gpu_instance"`
-	Profile string `json:"profile"`
-	Domain  []byte `json:"domain"`
+	ID      uint32         `json:"gpu_instance"`
+	Profile string         `json:"profile"`
+	Domain  []byte         `json:"domain"`
+	Finding finding.Memory `json:"finding,omitzero"`
 }
 
 // write replaces the file by one that holds h: whoever is killed meanwhile leaves
@@ -272,9 +276,9 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 
 // history returns the detector's memory of the loop's GPU.
 func (l *loop) history() *deviceHistory {
-	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now(), Domain: l.domain.Save(nil)}
+	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now(), Domain: l.domain.Save(nil), Finding: l.findings[gpu.Opt[instanceKey]{}]}
 	for key, d := range l.instances {
-		h.Instances = append(h.Instances, instanceHistory{ID: key.id, Profile: key.profile, Domain: d.Save(nil)})
+		h.Instances = append(h.Instances, instanceHistory{ID: key.id, Profile: key.profile, Domain: d.Save(nil), Finding: l.findings[gpu.Some(key)]})
 	}
 	for key, e := range l.processes.ended {
 		h.Ended = append(h.Ended, processHistory(key, e.owner))
@@ -291,7 +295,7 @@ func (l *loop) history() *deviceHistory {
 func processHistory(key processKey, o *gpu.Owner) endedProcess {
 	e := endedProcess{
 		PID: key.id.PID, Start: key.id.Start,
-		Process: o.Process, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, SlurmJob: o.SlurmJob,
+		Process: o.Process, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, SlurmJob: o.SlurmJob, User: o.User,
 	}
 	if key.instance.OK {
 		e.Instance = &key.instance.V
@@ -311,8 +315,9 @@ func (l *loop) restore(h *deviceHistory) error {
 		if e.Busy > 0 {
 			l.processes.idle[key] = e.Busy
 		}
-		l.processes.ended[key] = &processEntry{owner: &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob}}
+		l.processes.ended[key] = &processEntry{owner: &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob, User: e.User}}
 	}
+	findings := map[gpu.Opt[instanceKey]]finding.Memory{{}: h.Finding}
 	whole, instances := l.tuning.newDomain(gpu.Opt[instanceKey]{}), map[instanceKey]*domain{}
 	if err := whole.Restore(h.Domain, outlives); err != nil {
 		return fmt.Errorf("GPU %s: %w", h.UUID, err)
@@ -323,8 +328,8 @@ func (l *loop) restore(h *deviceHistory) error {
 		if err := d.Restore(in.Domain, outlives); err != nil {
 			return fmt.Errorf("GPU %s, instance %d: %w", h.UUID, in.ID, err)
 		}
-		instances[key] = d
+		instances[key], findings[gpu.Some(key)] = d, in.Finding
 	}
-	l.domain, l.instances, l.laidOut, l.restored = whole, instances, true, true
+	l.domain, l.instances, l.findings, l.laidOut, l.restored = whole, instances, findings, true, true
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-kit/log"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -65,6 +66,9 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 		if !s.State().Devices[0].Processes[0].Verdict.Leak {
 			t.Fatal("no leak to remember")
 		}
+		if f := s.State().Devices[0].Findings; len(f) != 1 || !f[0].Leaking.OK || !f[0].OOM.OK || f[0].Who != finding.Of(s.State().Devices[0].Processes[0].Owner) {
+			t.Errorf("findings: %+v", f)
+		}
 		if f := s.State().StateFile; f == nil || !f.Success || time.Since(f.Time) > 15*time.Second {
 			t.Errorf("state file: %+v", f)
 		}
@@ -93,6 +97,9 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 			}
 			if v := d.Processes[1].Verdict; v.Judged || v.Windows[0].N > 5 {
 				t.Errorf("%s: a process without start ticks inherits: %+v", c.boot, v)
+			}
+			if f := d.Findings; len(f) > 0 != c.known || c.known && f[0].Who != finding.Of(d.Processes[0].Owner) {
+				t.Errorf("%s: findings after the restart: %+v", c.boot, f)
 			}
 			if out.count(c.message) != 1 {
 				t.Errorf("%s: the log does not say %q once", c.boot, c.message)

@@ -108,8 +108,8 @@ func TestAlertmanagerExample(t *testing.T) {
 	const node, other = "node-1:9844", "node-2:9844"
 	page := alertOf("GPUOutOfMemoryPredicted", "critical", node, "GPU-a")
 	ticket := alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a")
-	leak := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "pid", "4711")
-	workload := alertOf("GPUWorkloadMemoryLeakDetected", "warning", node, "GPU-a", "pod", "train-0")
+	leak := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a")
+	workload := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "scope", "workload", "pod", "train-0")
 
 	t.Run("a page alone, and its end", func(t *testing.T) {
 		t.Parallel()
@@ -204,7 +204,7 @@ func TestAlertmanagerExample(t *testing.T) {
 	t.Run("information", func(t *testing.T) {
 		t.Parallel()
 		r := newRouter(t)
-		info := alertOf("GPUMemorySpikes", "info", node, "GPU-b")
+		info := alertOf("GPUXIDApplication", "info", node, "GPU-b")
 		unknown := alertOf("Another", "", node, "GPU-b")
 		delete(unknown.Labels, "severity")
 		r.PostAlerts(t, info)

@@ -21,35 +21,19 @@
     // What fills within this time is a page, leak or not: later than this the detector
     // may yet make sure, and most growth that is no leak ends before.
     oomFillingSeconds: 15 * 60,
-    // The shortest --detector.window of the exporters: who grows most is told by it.
-    shortestWindow: '10m',
 
     // How old the last sample of an alert on memory may be. A scrape that fails
     // ends all series of a target at once; without this the `for` of each alert
     // would begin anew with every scrape that is lost.
     scrapeGap: '2m',
-    // How long an alert outlives its condition: a node that dies of its leak, or is
-    // not scraped for a while, has not recovered. Some say then what has happened.
+    // How long a page on health outlives its condition: a node that is not scraped for a
+    // while has not recovered. An alert on memory goes on for scrapeGap.
     keepFiringFor: '10m',
 
     // The `for` of each class of alert. '0s' has its use in tests on simulated time.
     //
-    // The page waits no longer than it must: the detector has made sure of a leak before
-    // it says so, and holds it. This only outlasts scrapeGap, by which a range remembers
-    // what was taken back at once.
-    forOOM: '3m',
-    // The tickets can wait: some of what is called a leak and is none has ended after half
-    // an hour. What is full sooner is a page, where the capacity is known: without one
-    // there is no forecast, and nothing is said until then.
-    forLeak: '30m',
-    // Nothing gets worse while these wait: a rank may be between two steps, a driver may
-    // take minutes to free what an exit leaves behind, a spike may be the last one.
-    forZombie: '15m',
-    forUnreleased: '15m',
-    forFragmentation: '15m',
-    forSpikes: '15m',
-    // Longer than most loads and evaluations that pass through a full memory.
-    forNearlyFull: '10m',
+    // Alerts on memory: the exporter has waited before it says anything.
+    forMemory: '1m',
     // States that do not go away by themselves, but for a reset that is under way.
     forHealth: '5m',
     // A share of 15 minutes that has to last for as long again: no single hot job.
@@ -70,20 +54,6 @@
 
     // Zombies and unreleased memory below this many bytes are nobody's ticket.
     heldBytes: 512 * 1024 * 1024,
-    // Memory is nearly full above this share of what can be allocated. A process
-    // that preallocates, as vLLM and JAX do, holds more than this for good.
-    nearlyFullRatio: 0.95,
-    // Where processes that hold still have this share, it is full on purpose.
-    preallocatedRatio: 0.75,
-    // Spikes in a window of the exporter (--detector.window) beyond which memory is
-    // said to be unsteady ...
-    spikeWindow: '1h',
-    spikesPerWindow: 12,
-    // ... where the highest use of the hour left less than this share of it.
-    spikeHeadroomRatio: 0.05,
-    // Processes that end within an hour while the memory is full, as many as are a
-    // crash loop.
-    crashesPerHour: 3,
     // Corrected memory errors within an hour that are worth a look.
     correctedECCPerHour: 100,
     // A GPU is throttled while a clock event holds it back for this share of a

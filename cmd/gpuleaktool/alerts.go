@@ -19,10 +19,10 @@ const (
 	// scrapeGap is how long a rule remembers the last sample of a series.
 	scrapeGap = 2 * time.Minute
 	// keepFiringFor is how long an alert outlives its condition.
-	keepFiringFor = 10 * time.Minute
+	keepFiringFor = 2 * time.Minute
 	// The `for` of the rules. forLeak is that of the tickets.
-	forOOM  = 3 * time.Minute
-	forLeak = 30 * time.Minute
+	forOOM  = time.Minute
+	forLeak = time.Minute
 )
 
 // silence is how far two verdicts may be apart: after more, a Prometheus would have had no sample
@@ -51,7 +51,7 @@ func (l level) done() string {
 }
 
 // alerts are what the rules of the mixin would have made of the verdicts on a series. A page is
-// GPUOutOfMemoryPredicted with the severity critical, a ticket one with warning, GPUMemoryLeakDetected or GPUWorkloadMemoryLeakDetected. They are exact to the time
+// GPUOutOfMemoryPredicted with the severity critical, a ticket one with warning, or GPUMemoryLeakDetected. They are exact to the time
 // between two verdicts, a minute at most.
 type alerts struct {
 	pages, tickets []plot.Span

@@ -123,7 +123,7 @@ func TestDemoStack(t *testing.T) {
 	flags := fmt.Sprintf("-exporter=%s -prometheus=%s -alertmanager=%s", harness.FreeAddress(t), harness.FreeAddress(t), harness.FreeAddress(t))
 	demo := startDemo(t, "demo-stack", "DEMO_STACK_FLAGS="+flags)
 	harness.Eventually(t, 10*time.Minute, func() error {
-		for _, want := range []string{"TICKET  firing  GPUOutOfMemoryCrashLoop", "PAGER  firing  GPUOutOfMemoryPredicted", "Growing: app.py (pid ", ", pod default/crashy-0"} {
+		for _, want := range []string{"TICKET  firing  GPUOutOfMemoryCrashLoop", "PAGER  firing  GPUOutOfMemoryPredicted", "app.py (pod default/crashy-0)"} {
 			if !strings.Contains(demo.String(), want) {
 				return fmt.Errorf("no %q in\n%s", want, demo)
 			}

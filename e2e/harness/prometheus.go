@@ -119,7 +119,7 @@ func Replace(t testing.TB, text, from, to string, n int) string {
 const atOnce = `
 local mixin = import 'mixin.libsonnet';
 local waits = [k for k in std.objectFields(mixin._config) if std.startsWith(k, 'for') || k == 'keepFiringFor'];
-mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', forOOM: '3s', absenceRange: '30s', newFor: '20s', wellAfter: '3s', forAbsent: mixin._config.forAbsent } }`
+mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', forMemory: '3s', absenceRange: '30s', newFor: '20s', wellAfter: '3s', forAbsent: mixin._config.forAbsent } }`
 
 // FastRules renders the alerts and rules of the mixin so that alerts do not wait, and
 // returns their folder.

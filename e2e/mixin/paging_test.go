@@ -138,7 +138,10 @@ func (j *judged) append(app storage.Appender) error {
 		}
 	}
 	if prefix == "gpu_" && j.By != nil {
-		return store("oom_evidence", 1, "evidence", *j.By)
+		if j.OOM != nil && j.Upper != nil && (*j.By == "leak" || !math.IsInf(*j.Upper, 1)) {
+			prefix = "gpu_predicted_"
+			return store("oom_seconds", *j.OOM, "scope", "gpu", "evidence", *j.By)
+		}
 	}
 	return store("leak_slope_bytes_per_second", j.Slope, "window", "10m")
 }

@@ -95,7 +95,7 @@ func TestWaitsOfAPage(t *testing.T) {
 		{"the detector to see that it has", "measured", declared - least},
 		{"the next scrape", "`scrape_interval`", scrapeInterval},
 		{"the next evaluation of the rules", "`evaluation_interval`", scrapeInterval},
-		{"the alert to hold", "`forOOM`", page},
+		{"the alert to hold", "`forMemory`", page},
 		{"others of its group", "`group_wait`", pageGroupWait},
 	} {
 		sum += w.takes

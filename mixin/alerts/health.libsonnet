@@ -64,7 +64,7 @@ local xid = import '../lib/xid.libsonnet';
     },
     '0s',
     text.place + ' reports XID {{ $labels.xid }}.',
-    [text.gpu, ' reports XID ', meaning(xid.critical), text.holding('$gpu')],
+    [text.gpu, ' reports XID ', meaning(xid.critical), text.holding],
   ),
   // The others begin with their first error, which is no increase.
   local xidOther(name, severity, catalogue) = alert(
@@ -191,7 +191,7 @@ local xid = import '../lib/xid.libsonnet';
           eccErrors('uncorrected', '15m') + ' > 0',
           '0s',
           text.place + ' has memory errors that could not be corrected.',
-          [text.gpu, ' has memory errors that could not be corrected: {{ $value | printf "%.0f" }} within 15 minutes. What computed with them is wrong or was killed. Drain the node and reset the GPU.', text.holding('$gpu')],
+          [text.gpu, ' has memory errors that could not be corrected: {{ $value | printf "%.0f" }} within 15 minutes. What computed with them is wrong or was killed. Drain the node and reset the GPU.', text.holding],
         ),
         flag('GPURowRemapFailed', 'critical', 'gpu_row_remap_failed', text.place + ' has no spare rows of memory left.', ' has a row of memory with errors and none to replace it with. Drain the node, and have the GPU replaced.'),
         overTemperature,

@@ -14,10 +14,6 @@ function(config) {
   // last is the last sample within the scrape gap, however the last scrape went.
   last(metric, matchers=[]): 'last_over_time(%s[%s])' % [self.select(metric, matchers), config.scrapeGap],
 
-  // least is the lowest sample within the scrape gap. Of the time to out-of-memory
-  // that is the one to ask for: a single +Inf would be the highest of any range.
-  least(metric, matchers=[]): 'min_over_time(%s[%s])' % [self.select(metric, matchers), config.scrapeGap],
-
   // seldom is an expression for what is 1 as a rule and was so in less than half of the samples of late: what succeeds by
   // luck ends nothing. What is new has a while to begin, and what is well again, or gone, is no matter any more.
   seldom(metric): local of = self.select(metric); |||
@@ -28,27 +24,6 @@ function(config) {
 
   // down are the GPUs that no scrape within the gap found up: a record, which the group gpu-exporter makes.
   down: 'gpu:gpu_up:none',
-
-  // lingering makes two rules of an alert that says what has happened when it ends: one that records its condition,
-  // and the alert, which fires on for keepFiringFor after the condition has ended. Prometheus
-  // itself would keep it, too, but not write its texts anew; and Alertmanager sends the last ones with the news that
-  // it is resolved. What was pending does not go on. text.now tells the two times apart. The labels are
-  // those that tell such alerts apart: a user may add others to a rule.
-  lingering(record, alert)::
-    local by = self.domain + ', namespace, pod, container, slurm_job, process, pid';
-    [
-      { record: record, expr: alert.expr },
-      alert {
-        expr: if config.keepFiringFor == '0s' then record else |||
-          %(record)s >= 0
-          or
-          last_over_time(%(record)s[%(keep)s]) >= 0
-          and on (%(by)s)
-          ALERTS{alertname="%(name)s", alertstate="firing", severity="%(severity)s"}
-        ||| % { record: record, keep: config.keepFiringFor, by: by, name: alert.alert, severity: alert.labels.severity },
-        keep_firing_for:: null,  // the expression does it
-      },
-    ],
 
   // both is an expression on GPUs and on GPU instances.
   both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],
@@ -65,7 +40,7 @@ function(config) {
       description: description,
       // Rules see no external labels, so a cluster that is missing here may be there in
       // Grafana: then the dashboard shows all.
-      [if dashboard == 'leak.json' && config.predictURLPattern != '' then 'predict_url']: '{{ if and (match ":[0-9]+$" $labels.%s) (not (match ":(%s)$" $labels.%s)) }}%s{{ end }}' % [config.nodeLabel, config.sourcePorts, config.nodeLabel, config.predictURLPattern % ('{{ $labels.%s }}' % config.nodeLabel)],
+      [if dashboard == 'leak.json' && config.predictURLPattern != '' then 'predict_url']: '{{ if and (match ":[0-9]+$" $labels.%s) (not (match ":(%s)$" $labels.%s)) }}%s{{ end }}' % [config.nodeLabel, config.sourcePorts, config.nodeLabel, config.predictURLPattern % ('{{ $labels.%s }}' % config.nodeLabel) + '#gpu-{{ $labels.gpu }}{{ with $labels.gpu_instance }}-mig-{{ . }}{{ end }}'],
       [if config.grafanaURL != '' then 'dashboard_url']:
         '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
         [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +

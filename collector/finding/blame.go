@@ -1,0 +1,66 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import "time"
+
+// blame is since when a condition holds, and who is to blame for it.
+type blame struct {
+	Since time.Duration `json:"since,omitempty"` // on the clock of detector.Frame.T; 0: it does not hold
+	Who   Who           `json:"who,omitzero"`
+}
+
+// holds notes whether a condition holds now, and reports whether it has for so long.
+func (b *blame) holds(condition bool, now, wait time.Duration) bool {
+	switch {
+	case !condition:
+		*b = blame{}
+	case b.Since == 0 || b.Since > now: // the clock may have gone back
+		*b = blame{Since: now}
+	}
+	return condition && now-b.Since >= wait
+}
+
+// pick returns who is to blame of those who take part. It stays until it takes part no more or another takes twice as
+// much. Where nobody does it stays, too, as between two lives of a crash loop; but not if it is known that nobody is.
+func (b *blame) pick(parts shares, nobody bool) Who {
+	var most, kept share
+	for _, p := range parts {
+		if p.amount > most.amount {
+			most = p
+		}
+		if p.who == b.Who {
+			kept = p
+		}
+	}
+	switch {
+	case len(parts) == 0 && nobody:
+		b.Who = Who{}
+	case len(parts) > 0 && (kept.amount == 0 || most.amount >= 2*kept.amount):
+		b.Who = most.who
+	}
+	return b.Who
+}
+
+// share is how much somebody takes part.
+type share struct {
+	who    Who
+	amount float64
+}
+
+type shares []share
+
+// add adds an amount; 0 and less is none.
+func (s *shares) add(w Who, amount float64) {
+	if !(amount > 0) {
+		return
+	}
+	for i := range *s {
+		if (*s)[i].who == w {
+			(*s)[i].amount += amount
+			return
+		}
+	}
+	*s = append(*s, share{w, amount})
+}

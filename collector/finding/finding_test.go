@@ -1,0 +1,237 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+var (
+	a   = Who{Process: "a.py"}
+	b   = Who{Process: "b.py", Namespace: "ml", Pod: "b-0"}
+	pod = Who{Namespace: "ml", Pod: "b-0", Whole: true}
+)
+
+// start is the time of the first frame.
+const start = 1000 * time.Hour
+
+// grows is the verdict on a series that takes part in what fills a memory of which so many seconds are left.
+func grows(rate float64, leak bool) *detector.Verdict {
+	v := &detector.Verdict{Judged: true, Leak: leak, SecondsToOOM: detector.Of(600)}
+	if v.Windows[0].Slope = detector.Of(rate); leak {
+		v.Rate = detector.Of(rate)
+	}
+	return v
+}
+
+// memory is a frame at a time after the start.
+func memory(at time.Duration) *Sample {
+	s := &Sample{Judgement: &detector.Judgement[gpu.ProcessID]{T: start + at}, FillsWithin: 15 * time.Minute}
+	s.Judgement.Device = detector.Verdict{Judged: true, SecondsToOOM: detector.Of(math.Inf(1)), Upper: detector.Of(math.Inf(1))}
+	return s
+}
+
+// foretold is one whose end is foretold.
+func foretold(by detector.Evidence, seconds float64, page bool, parts ...Part) *Sample {
+	s := memory(0)
+	j := s.Judgement
+	j.Evidence, j.Page, j.Device.SecondsToOOM, j.Device.Upper = by, page, detector.Of(seconds), detector.Of(2*seconds)
+	if by == detector.EvidenceLeak {
+		j.Device.Leak, j.Device.Rate = true, detector.Of(7)
+	}
+	s.Processes = parts
+	return s
+}
+
+// TestCulprit has several grow: who is to blame stays until it takes part no more or another grows twice as fast.
+func TestCulprit(t *testing.T) {
+	leaks := func(w Who, rate float64) Part { return Part{Who: w, Verdict: grows(rate, true)} }
+	whole := func(parts ...Part) *Sample {
+		s := foretold(detector.EvidenceLeak, 600, true, parts...)
+		s.Workloads = []Part{leaks(pod, 5)}
+		return s
+	}
+	orphaned := foretold(detector.EvidenceLeak, 600, true)
+	orphaned.Judgement.Residual = detector.Verdict{Judged: true, Leak: true}
+	allotted := foretold(detector.EvidenceLeak, 600, true)
+	allotted.Owner = b
+	leak := func(parts ...Part) *Sample { return foretold(detector.EvidenceLeak, 600, true, parts...) }
+	for name, c := range map[string]struct {
+		samples []*Sample
+		want    []Who
+	}{
+		"the fastest":                   {[]*Sample{leak(leaks(a, 1), leaks(b, 2))}, []Who{b}},
+		"it stays":                      {[]*Sample{leak(leaks(a, 2), leaks(b, 1)), leak(leaks(a, 2), leaks(b, 3.9))}, []Who{a, a}},
+		"twice as fast":                 {[]*Sample{leak(leaks(a, 2), leaks(b, 1)), leak(leaks(a, 2), leaks(b, 4))}, []Who{a, b}},
+		"it ends":                       {[]*Sample{leak(leaks(a, 2), leaks(b, 1)), leak(leaks(b, 1))}, []Who{a, b}},
+		"it takes part no more":         {[]*Sample{leak(leaks(a, 2), leaks(b, 1)), leak(Part{Who: a, Verdict: &detector.Verdict{Judged: true}}, leaks(b, 1))}, []Who{a, b}},
+		"several of one name are one":   {[]*Sample{leak(leaks(a, 2), leaks(b, 3), leaks(a, 2))}, []Who{a}},
+		"between two lives":             {[]*Sample{leak(leaks(a, 2)), leak(), leak(leaks(a, 1))}, []Who{a, a, a}},
+		"memory that nobody owns":       {[]*Sample{leak(leaks(a, 2)), orphaned}, []Who{a, {}}},
+		"nobody, and whose the GPU is":  {[]*Sample{allotted}, []Who{b}},
+		"a pod as a whole":              {[]*Sample{whole(leaks(a, 1))}, []Who{pod}},
+		"not where its process leaks":   {[]*Sample{whole(leaks(b, 1))}, []Who{b}},
+		"a pod stays until twice":       {[]*Sample{whole(), whole(leaks(b, 5)), whole(leaks(b, 10))}, []Who{pod, pod, b}},
+		"a new leak has a new culprit":  {[]*Sample{leak(leaks(a, 2), leaks(b, 1)), memory(0), leak(leaks(a, 2), leaks(b, 3))}, []Who{a, {}, b}},
+		"what does not leak takes part": {[]*Sample{foretold(detector.EvidenceFilling, 600, true, Part{Who: a, Verdict: grows(5, false)}, leaks(b, 1))}, []Who{a}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m Memory
+			for i, s := range c.samples {
+				var got Who
+				for _, f := range m.Judge(s) {
+					if f.OOM.OK {
+						got = f.Who
+					}
+				}
+				if got != c.want[i] {
+					t.Errorf("frame %d: %+v, want %+v", i, got, c.want[i])
+				}
+				m = reloaded(t, m)
+			}
+		})
+	}
+}
+
+// reloaded is what the state file makes of it.
+func reloaded(t *testing.T, m Memory) (again Memory) {
+	t.Helper()
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = json.Unmarshal(text, &again)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// TestEvidence has it stay while there is a page.
+func TestEvidence(t *testing.T) {
+	const none, leak, filling = detector.EvidenceNone, detector.EvidenceLeak, detector.EvidenceFilling
+	open := foretold(filling, 600, false)
+	open.Judgement.Device.Upper = detector.Of(math.Inf(1))
+	for name, c := range map[string]struct {
+		samples []*Sample
+		want    []detector.Evidence
+	}{
+		"nothing":                         {[]*Sample{memory(0)}, []detector.Evidence{none}},
+		"growth that may end before":      {[]*Sample{open}, []detector.Evidence{none}},
+		"a page stays one":                {[]*Sample{foretold(filling, 600, true), foretold(leak, 700, true), foretold(leak, 800, false)}, []detector.Evidence{filling, filling, leak}},
+		"not where it would be none":      {[]*Sample{foretold(filling, 600, true), foretold(leak, 900, true)}, []detector.Evidence{filling, leak}},
+		"of a leak that was taken back":   {[]*Sample{foretold(leak, 600, true), foretold(filling, 600, true), foretold(filling, 950, false)}, []detector.Evidence{leak, leak, filling}},
+		"without a page it is what it is": {[]*Sample{foretold(filling, 5000, false), foretold(leak, 5000, false)}, []detector.Evidence{filling, leak}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m Memory
+			for i, s := range c.samples {
+				got := none
+				for _, f := range m.Judge(s) {
+					if f.OOM.OK {
+						if got = f.Evidence; f.OOM != s.Judgement.Device.SecondsToOOM {
+							t.Errorf("frame %d: %v", i, f.OOM)
+						}
+					}
+				}
+				if got != c.want[i] {
+					t.Errorf("frame %d: %s, want %s", i, got, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestStates has each state last until it is said, and end at once.
+func TestStates(t *testing.T) {
+	in := func(p detector.Pattern) *detector.Verdict { return &detector.Verdict{Judged: true, Pattern: p} }
+	full := func(pattern detector.Pattern) func(*Sample) {
+		return func(s *Sample) {
+			s.Memory = gpu.Memory{Total: gpu.Some(uint64(100)), Used: gpu.Some(uint64(96))}
+			s.Processes = []Part{{Who: a, Used: 80, Verdict: in(pattern)}, {Who: b, Used: 10, Verdict: in(detector.PatternSawtooth)}}
+		}
+	}
+	for name, c := range map[string]struct {
+		set  func(*Sample)
+		wait time.Duration // less than 0: never
+		want Finding
+	}{
+		"nothing": {func(*Sample) {}, -1, Finding{}},
+		"a zombie": {func(s *Sample) {
+			s.Processes = []Part{{Who: a, Used: 5, Verdict: in(detector.PatternZombie)}, {Who: b, Used: 7, Verdict: in(detector.PatternZombie)}, {Used: 90, Verdict: in(detector.PatternIdle)}}
+		}, 15 * time.Minute, Finding{Who: b, Zombie: detector.Of(12)}},
+		"unreleased":  {func(s *Sample) { s.Unreleased = []Part{{Who: a, Used: 9}, {Used: 1}} }, 15 * time.Minute, Finding{Who: a, Unreleased: detector.Of(10)}},
+		"nearly full": {full(detector.PatternSawtooth), 10 * time.Minute, Finding{Who: a, NearlyFull: true}},
+		"on purpose":  {full(detector.PatternPlateau), -1, Finding{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m Memory
+			for at := time.Duration(0); at <= time.Hour; at += time.Second {
+				s := memory(at)
+				c.set(s)
+				got := m.Judge(s)
+				switch said := len(got) > 0; {
+				case said != (c.wait >= 0 && at >= c.wait):
+					t.Fatalf("after %s: %+v", at, got)
+				case said && got[0] != c.want:
+					t.Fatalf("%+v, want %+v", got[0], c.want)
+				}
+				if at == 30*time.Minute {
+					m = reloaded(t, m)
+				}
+			}
+			if got := m.Judge(memory(time.Hour + 1)); got != nil {
+				t.Errorf("it has not ended: %+v", got)
+			}
+		})
+	}
+}
+
+// TestCrashLoop counts processes that end one after the other in a full memory. Those that end together end once.
+func TestCrashLoop(t *testing.T) {
+	life := func(w Who, from, to int) End {
+		return End{Who: w, Began: start + time.Duration(from)*time.Minute, At: start + time.Duration(to)*time.Minute}
+	}
+	for name, c := range map[string]struct {
+		ends []End
+		want []Who // at the 30th, 60th and 90th minute
+	}{
+		"two":                      {[]End{life(a, 0, 10), life(a, 11, 20)}, []Who{{}, {}, {}}},
+		"three, for an hour":       {[]End{life(a, 0, 10), life(b, 11, 20), life(a, 21, 29)}, []Who{a, a, {}}},
+		"the ranks of a job":       {[]End{life(a, 0, 10), life(a, 0, 10), life(a, 1, 11), life(a, 12, 20)}, []Who{{}, {}, {}}},
+		"once in half an hour":     {[]End{life(a, 0, 25), life(a, 26, 55), life(a, 56, 86)}, []Who{{}, {}, {}}},
+		"others do not take turns": {[]End{life(a, 0, 5), life(a, 6, 10), life(a, 11, 15), life(b, 16, 40), life(b, 41, 50), life(b, 51, 55), life(b, 56, 59)}, []Who{a, a, b}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m Memory
+			var got []Who
+			for minute := 0; minute <= 90; minute++ {
+				s := memory(time.Duration(minute) * time.Minute)
+				for _, e := range c.ends {
+					if e.At == s.Judgement.T {
+						s.Ends = append(s.Ends, e)
+					}
+				}
+				list := m.Judge(s)
+				if minute > 0 && minute%30 == 0 {
+					who := Who{}
+					if len(list) > 0 && list[0].CrashLoop {
+						who = list[0].Who
+					}
+					got = append(got, who)
+				}
+				m = reloaded(t, m)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
