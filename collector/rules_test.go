@@ -126,7 +126,7 @@ func TestRulesTakeEffect(t *testing.T) {
 					t.Errorf("%s: window %d is %s long, want %s", when, i, f.Span, want)
 				}
 			}
-			if f := p[0].Verdict.Windows[0]; f.N < 590 {
+			if f := p[0].Verdict.Windows[0]; f.N < 580 {
 				t.Errorf("%s: the window of before holds %d samples", when, f.N)
 			}
 		}

@@ -22,6 +22,9 @@
     // may yet make sure, and most growth that is no leak ends before.
     oomFillingSeconds: 15 * 60,
 
+    // The shortest --detector.window of the exporters: dashboards tell by it who grows most.
+    shortestWindow: '10m',
+
     // How old the last sample of an alert on memory may be. A scrape that fails
     // ends all series of a target at once; without this the `for` of each alert
     // would begin anew with every scrape that is lost.
