@@ -21,8 +21,8 @@ const (
 	// keepFiringFor is how long an alert outlives its condition.
 	keepFiringFor = 2 * time.Minute
 	// The `for` of the rules. forLeak is that of the tickets.
-	forOOM  = time.Minute
-	forLeak = time.Minute
+	forOOM  = 3 * time.Minute
+	forLeak = 30 * time.Minute
 )
 
 // silence is how far two verdicts may be apart: after more, a Prometheus would have had no sample

@@ -37,18 +37,19 @@ func TestAlertsAreTheMixins(t *testing.T) {
 	for _, c := range []struct {
 		alert, severity string
 		holds           string // in the expression
+		wait            time.Duration
 	}{
-		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g or", detector.DefaultConfig().PageWithin.Seconds())},
-		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g", detector.DefaultConfig().FillsWithin.Seconds())},
-		{"GPUOutOfMemoryPredicted", "warning", fmt.Sprintf("[2m]) < %d", oomTicketSeconds)},
-		{"GPUMemoryLeakDetected", "warning", "[2m]) > 0"},
-		{"GPUMemoryHeldByNobody", "warning", fmt.Sprintf("[2m]) > %d", heldBytes)},
+		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g or", detector.DefaultConfig().PageWithin.Seconds()), forOOM},
+		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g", detector.DefaultConfig().FillsWithin.Seconds()), forOOM},
+		{"GPUOutOfMemoryPredicted", "warning", fmt.Sprintf("[2m]) < %d", oomTicketSeconds), forLeak},
+		{"GPUMemoryLeakDetected", "warning", "[2m]) > 0", forLeak},
+		{"GPUMemoryHeldByNobody", "warning", fmt.Sprintf("[2m]) > %d", heldBytes), forOOM},
 	} {
 		found := false
 		for _, g := range file.Groups {
 			for _, r := range g.Rules {
 				found = found || r.Alert == c.alert && r.Labels.Severity == c.severity && strings.Contains(r.Expr, c.holds) &&
-					time.Duration(r.For) == forLeak && forLeak == forOOM && time.Duration(r.Keep) == keepFiringFor
+					time.Duration(r.For) == c.wait && time.Duration(r.Keep) == keepFiringFor
 			}
 		}
 		if !found || scrapeGap != 2*time.Minute {
@@ -88,21 +89,21 @@ func TestRules(t *testing.T) {
 		pages, ticket time.Duration // when the first one fires, in minutes; -1 never
 	}{
 		{"nothing", minutes(100, func(int, *step) {}), -1, -1},
-		{"out of memory within the hour", minutes(100, oom(10, 100, 3599)), 11, 11},
-		{"in an hour", minutes(100, oom(10, 100, 3600)), -1, 11},
+		{"out of memory within the hour", minutes(100, oom(10, 100, 3599)), 13, 40},
+		{"in an hour", minutes(100, oom(10, 100, 3600)), -1, 40},
 		{"in a day", minutes(100, oom(10, 100, 86400)), -1, -1},
-		{"for a moment, remembered for two minutes", minutes(100, oom(10, 11, 60)), 11, 11},
-		{"for two minutes", minutes(100, oom(10, 12, 60)), 11, 11},
-		{"a leak", minutes(100, leak(10, 100)), -1, 11},
-		{"a leak that was taken back", minutes(100, leak(10, 11)), -1, -1},
-		{"again and again", minutes(100, func(i int, s *step) { s.leak = i%2 > 0 }), -1, -1},
-		{"the record ends before", minutes(11, leak(10, 11)), -1, -1},
-		{"it ends then", minutes(12, leak(10, 12)), -1, 11},
-		{"fills up", minutes(100, filling(true)), 1, -1},
+		{"for a moment", minutes(100, oom(10, 11, 60)), -1, -1},
+		{"for two minutes, remembered for as long", minutes(100, oom(10, 12, 60)), 13, -1},
+		{"a leak", minutes(100, leak(10, 100)), -1, 40},
+		{"a leak that was taken back", minutes(100, leak(10, 39)), -1, -1},
+		{"again and again", minutes(100, func(i int, s *step) { s.leak = i%29 > 0 }), -1, -1},
+		{"the record ends before", minutes(40, leak(10, 40)), -1, -1},
+		{"it ends then", minutes(41, leak(10, 41)), -1, 40},
+		{"fills up", minutes(100, filling(true)), 3, -1},
 		{"nobody knows when", minutes(100, filling(false)), -1, -1},
-		{"a reading that fails", minutes(100, func(i int, s *step) { s.leak, s.blind = i >= 10 && i != 11, i == 11 }), -1, 11},
-		{"no samples for six minutes", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 10 && m < 17 }), -1, 11},
-		{"none for four", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 10 && m < 15 }), -1, 11},
+		{"a reading that fails", minutes(100, func(i int, s *step) { s.leak, s.blind = i >= 10 && i != 20, i == 20 }), -1, 40},
+		{"no samples for six minutes", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 27 }), -1, 57},
+		{"none for four", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 25 }), -1, 40},
 	} {
 		f := findingsOf([]*series{{kind: kindMemory, steps: c.steps}})[0]
 		for what, x := range map[string]struct {

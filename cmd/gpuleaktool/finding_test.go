@@ -49,23 +49,23 @@ func TestHeadline(t *testing.T) {
 		{[]*series{said(kindMemory, mute), said(kindProcess, young)}, "Nothing was judged: 1 of 2 series are muted, and the others too short."},
 		{
 			[]*series{said(kindMemory, leak), said(kindProcess, fine, "pid", "7"), said(kindProcess, leak, "pid", "8", "process", "a")},
-			"Would have ticketed at 1970-01-01 00:01 UTC for GPU 0, a, pid 8, 59 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, a, pid 8, 30 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 		{
 			[]*series{said(kindMemory, leak), said(kindProcess, leak, "pid", "8", "gpu_instance", "3")},
-			"Would have ticketed at 1970-01-01 00:01 UTC for GPU 0, 59 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 		{
 			[]*series{fallen(said(kindMemory, leak))},
-			"Would have ticketed at 1970-01-01 00:01 UTC for GPU 0, 59 min before the record ends at 1 % of the memory, after 85 % of the memory while it leaked.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends at 1 % of the memory, after 85 % of the memory while it leaked.",
 		},
 		{
 			[]*series{{labels: labelsOf("gpu", "3", "UUID", "GPU-3", "Hostname", "n1", "pod", "x", "namespace", "ml"), steps: []step{leak}}},
-			"Would not have paged or ticketed: GPU 3, pod ml/x was called a leak at 1970-01-01 00:00 UTC, 0 s before the record ends, and a ticket waits for 1 min.",
+			"Would not have paged or ticketed: GPU 3, pod ml/x was called a leak at 1970-01-01 00:00 UTC, 0 s before the record ends, and a ticket waits for 30 min.",
 		},
 		{
 			[]*series{said(kindMemory, fine, "instance", "a:9844"), said(kindMemory, leak, "instance", "b:9844", "job", "gpu\x1b[2J")},
-			"Would have ticketed at 1970-01-01 00:01 UTC for GPU 0, instance b:9844, 59 min before the record ends at 0 B. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, instance b:9844, 30 min before the record ends at 0 B. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 		{
 			[]*series{said(kindMemory, begins), said(kindProcess, begins, "pid", "7", "process", "a"), said(kindProcess, fine, "pid", "8")},

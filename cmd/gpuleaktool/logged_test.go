@@ -163,7 +163,7 @@ func TestEveryCSV(t *testing.T) {
 				t.Fatal(err)
 			}
 			code, stdout, stderr := tool(t.Context(), append([]string{"backtest", path}, strings.Fields(c.args)...)...)
-			if code != exitLeak || stderr != "" || !strings.Contains(stdout, "Would have paged at 2026-03-01 13:09 UTC for ") || !strings.Contains(stdout, "leak at 2026-03-01 13:08") {
+			if code != exitLeak || stderr != "" || !strings.Contains(stdout, "Would have paged at 2026-03-01 13:11 UTC for ") || !strings.Contains(stdout, "leak at 2026-03-01 13:08") {
 				t.Errorf("%s: exit code %d, %s%s", name, code, stderr, stdout)
 			}
 		}
@@ -264,7 +264,7 @@ func TestOtherLogs(t *testing.T) {
 				}
 				pipe(t, path)
 				code, stdout, stderr := tool(t.Context(), args...)
-				paged := "Would have paged at 2026-03-01 13:09 UTC for "
+				paged := "Would have paged at 2026-03-01 13:11 UTC for "
 				if strings.Contains(c[4], "--capacity") {
 					paged = "Would have "
 				}

@@ -6,8 +6,8 @@
   local text = (import '../lib/text.libsonnet')(config),
 
   // The detector has waited already. A series that ends is remembered for the scrape gap, and its alert goes on for as long again.
-  local alert(name, severity, expr, summary, description) =
-    lib.alert(name, severity, expr, config.forMemory, summary, std.join(' ', description), keep=config.scrapeGap),
+  local alert(name, severity, expr, summary, description, wait=config.forMemory) =
+    lib.alert(name, severity, expr, wait, summary, std.join(' ', description), keep=config.scrapeGap),
 
   local foretold(evidence, within) = '%s < %d' % [lib.last('gpu_predicted_oom_seconds', ['evidence="%s"' % evidence]), within],
   local leakWithin(within) = foretold('leak', within),
@@ -19,12 +19,13 @@
                         '{{ with $labels.slurm_job }} (Slurm job {{ . }}){{ end }}{{ with $labels.user }} (user {{ . }}){{ end }}',
   local grows = of('What no single process holds') + ' grows.',
 
-  local outOfMemory(severity, expr, todo) = alert(
+  local outOfMemory(severity, expr, todo, wait=config.forMemory) = alert(
     'GPUOutOfMemoryPredicted',
     severity,
     expr,
     text.place + ' runs out of memory in {{ $value | humanizeDuration }}.',
     [grows, 'Once the memory is full, the next allocation fails, in whichever process makes it.', todo],
+    wait,
   ),
 
   prometheusAlerts+:: {
@@ -40,6 +41,7 @@
           'warning',
           leakWithin(config.oomTicketSeconds),
           'Restart what grows at a good moment, and have the leak fixed.',
+          config.forLeak,
         ),
         alert(
           'GPUMemoryLeakDetected',
@@ -47,6 +49,7 @@
           '60 * %s > 0' % lib.last('gpu_leaking_bytes_per_second'),
           'Memory of ' + text.place + ' leaks{{ with $labels.process }} in {{ . }}{{ end }}.',
           [grows, 'Of the memory, {{ $value | humanize1024 }}B more a minute are not given back.', 'Have the leak fixed; a restart frees what it holds.'],
+          config.forLeak,
         ),
         alert(
           'GPUMemoryHeldByNobody',
