@@ -40,7 +40,7 @@ func TestAlertsAreTheMixins(t *testing.T) {
 		wait            time.Duration
 	}{
 		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g or", detector.DefaultConfig().PageWithin.Seconds()), forOOM},
-		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g", detector.DefaultConfig().FillsWithin.Seconds()), forOOM},
+		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("} < %g", detector.DefaultConfig().FillsWithin.Seconds()), forOOM},
 		{"GPUOutOfMemoryPredicted", "warning", fmt.Sprintf("[2m]) < %d", oomTicketSeconds), forLeak},
 		{"GPUMemoryLeakDetected", "warning", "[2m]) > 0", forLeak},
 		{"GPUMemoryHeldByNobody", "warning", fmt.Sprintf("[2m]) > %d", heldBytes), forOOM},

@@ -139,7 +139,7 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 	if m.Unreleased.holds(bytes > 0, now, heldFor) {
 		of(m.Unreleased.pick(unreleased, false)).Unreleased = detector.Of(bytes)
 	}
-	if m.Full.holds(m.Evidence != detector.EvidenceLeak && s.nearlyFull(), now, fullFor) {
+	if m.Full.holds(m.Evidence == detector.EvidenceNone && s.nearlyFull(), now, fullFor) {
 		all, _ := s.held(func(detector.Pattern) bool { return true })
 		of(m.Full.pick(all, false)).NearlyFull = true
 	}
@@ -178,7 +178,8 @@ func leaks(v *detector.Verdict) float64 {
 	return v.Rate.V
 }
 
-// growing returns who grows, and how fast: processes, and the pods and jobs of which no process does, or who was to blame.
+// growing returns who grows, and how fast: processes, and the pods and jobs of which no process does, or may before it is
+// judged, or who was to blame.
 func (s *Sample) growing(rate func(*detector.Verdict) float64, before Who) shares {
 	grow := shares{}
 	for i := range s.Processes {
@@ -190,6 +191,9 @@ func (s *Sample) growing(rate func(*detector.Verdict) float64, before Who) share
 		alone := true
 		for k := range grow[:processes] {
 			alone = alone && !grow[k].who.with(&w.Who)
+		}
+		for k := range s.Processes {
+			alone = alone && (s.Processes[k].Verdict.Judged || !s.Processes[k].Who.with(&w.Who))
 		}
 		if alone || w.Who == before {
 			grow.add(w.Who, rate(w.Verdict))

@@ -196,7 +196,7 @@ func holders() []incident {
 	return []incident{
 		{
 			name: "a program leaks 600 MiB a minute from its start, dies of it, and is started again, for hours", pages: 1, tickets: 1, within: lasts(room, 600*mib),
-			ends: lasts(room, 600*mib),
+			ends: lasts(room, 600*mib), gap: "each life is a page of its own: it is over before the next one fills the memory",
 			play: play{gpus: gpus(dying(10, quiet, 600*mib)), lasts: 2 * time.Hour},
 		},
 		{name: "a program that does not fit is started again every 5 minutes", tickets: 1, within: 20 * time.Minute, play: play{gpus: gpus(crash(12))}},

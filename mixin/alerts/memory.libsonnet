@@ -9,9 +9,9 @@
   local alert(name, severity, expr, summary, description, wait=config.forMemory) =
     lib.alert(name, severity, expr, wait, summary, std.join(' ', description), keep=config.scrapeGap),
 
-  local foretold(evidence, within) = '%s < %d' % [lib.last('gpu_predicted_oom_seconds', ['evidence="%s"' % evidence]), within],
-  local leakWithin(within) = foretold('leak', within),
-  local fillsWithin(within) = foretold('filling', within),
+  // What fills and slows down may end before: it is over with the next sample.
+  local leakWithin(within) = '%s < %d' % [lib.last('gpu_predicted_oom_seconds', ['evidence="leak"']), within],
+  local fillsWithin(within) = '%s < %d' % [lib.select('gpu_predicted_oom_seconds', ['evidence="filling"']), within],
   local state(name) = lib.last('gpu_memory_state', ['state="%s"' % name]) + ' == 1',
 
   // of names the culprit and its owner; without a process it is a pod or job as a whole, or nobody that is known.
