@@ -224,7 +224,7 @@ func TestMixinMemoryScrapes(t *testing.T) {
 	shippedWaits(t, "GPUOutOfMemoryPredicted", "critical", e.rule.HoldDuration(), e.rule.KeepFiringFor())
 	wait, back := e.rule.HoldDuration(), e.reach(e.rule.Query())
 	ill, last := map[string]float64{"gpu_predicted_oom_seconds": 1800}, 10*time.Minute
-	e.until(scrapeInterval, ill, false, rules.StatePending)
+	e.until(time.Minute, ill, false, rules.StatePending)
 	e.until(wait-scrapeInterval, ill, true, rules.StatePending)
 	e.until(wait, ill, false, rules.StateFiring)
 	e.until(wait+time.Minute, ill, true, rules.StateFiring)
