@@ -108,7 +108,7 @@ func TestAlertmanagerExample(t *testing.T) {
 	const node, other = "node-1:9844", "node-2:9844"
 	page := alertOf("GPUOutOfMemoryPredicted", "critical", node, "GPU-a")
 	ticket := alertOf("GPUOutOfMemoryPredicted", "warning", node, "GPU-a")
-	leak := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a")
+	leak := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "scope", "gpu")
 	workload := alertOf("GPUMemoryLeakDetected", "warning", node, "GPU-a", "scope", "workload", "pod", "train-0")
 
 	t.Run("a page alone, and its end", func(t *testing.T) {
