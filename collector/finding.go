@@ -30,11 +30,11 @@ const findingHelp = " The other labels are those of the culprit, empty where it 
 
 // findingMetrics are the series for alerts. There is nothing of a memory that there is nothing to say of.
 var findingMetrics = []metric{
-	gauges("gpu_predicted_oom_seconds", "Seconds until the memory is full, and what foretells it: leak or filling. Absent where nothing does, and where the growth may end before."+findingHelp,
+	gauges("gpu_predicted_oom_seconds", "Seconds until the memory is full, and what foretells it: leak or filling. Absent where nothing does, and where growth that is no leak may end before."+findingHelp,
 		[]string{"evidence"}, func(f *FindingState, e *emitter) { e.maybe(value(f.OOM), f.Evidence.String()) }),
 	gauge("gpu_leaking_bytes_per_second", "Growth of the memory that is never given back, in bytes per second. scope is workload where a pod or job leaks as a whole, and none of its processes does. Absent where nothing leaks."+findingHelp,
 		func(f *FindingState) optional { return value(f.Leaking) }),
-	gauges("gpu_memory_held_bytes", "Memory in bytes that nobody has used for 15 minutes, and nobody will: zombie (its processes live, and never use it again) or unreleased (it stayed after they ended)."+findingHelp,
+	gauges("gpu_memory_held_bytes", "Memory in bytes that has been held by nobody for 15 minutes: zombie (its processes live, and never use it again) or unreleased (it stayed after they ended)."+findingHelp,
 		[]string{"state"}, func(f *FindingState, e *emitter) {
 			e.maybe(value(f.Zombie), "zombie")
 			e.maybe(value(f.Unreleased), "unreleased")
@@ -95,7 +95,7 @@ func (l *loop) died(id gpu.ProcessID, instance gpu.Opt[uint32], at time.Duration
 	key := processKey{id, instance}
 	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: at}
 	if e := l.processes.ended[key]; e != nil {
-		end.Began = e.first
+		end.Began, end.At = e.first, e.seen // the next one may be in the very frame that misses it
 	}
 	l.deaths[instance] = append(l.deaths[instance], end)
 }

@@ -438,6 +438,7 @@ func (l *loop) observe(d *domain, frame *detector.Frame[gpu.ProcessID]) bool {
 	}
 	level.Warn(l.logger).Log("msg", "the clock of the source went back; judging starts anew", "err", err)
 	d.Reset(detector.ReasonClockStep)
+	clear(l.findings)
 	return d.Observe(frame) == nil
 }
 

@@ -75,7 +75,7 @@ func firing(list []plot.Span, t time.Duration) bool {
 }
 
 // rule is an alert: when its condition holds, for how long it must, and how long it is
-// remembered after a step at which it held last, as min_over_time does.
+// remembered after a step at which it held last, as last_over_time does.
 type rule struct {
 	wait      time.Duration
 	holds     func(s *step) bool
@@ -127,6 +127,9 @@ func (r *rule) until(steps []step, i int) time.Duration {
 		return s.t + scrapeGap + 1
 	}
 	n := &steps[i+1+next]
+	if s.evidence == detector.EvidenceFilling { // it may slow down with the next sample
+		return n.t
+	}
 	return max(n.t, s.t+r.remembers+1)
 }
 
@@ -187,7 +190,6 @@ func memoryAlerts(f *finding, members []*finding) (a alerts) {
 		return slices.ContainsFunc(members, func(m *finding) bool { return m.leaksAt(t, forLeak) })
 	}
 	leak := rule{forLeak, func(s *step) bool { return s.leak && !owned(s.t) }, 0}
-	// The lowest time left counts, for as long as a sample of it is remembered.
 	page := rule{forOOM, func(s *step) bool { return s.page }, scrapeGap}
 	ticket := rule{forLeak, func(s *step) bool {
 		return s.evidence == detector.EvidenceLeak && s.seconds.OK && s.seconds.V < oomTicketSeconds

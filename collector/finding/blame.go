@@ -19,7 +19,7 @@ func (b *blame) holds(condition bool, now, wait time.Duration) bool {
 	case b.Since == 0 || b.Since > now: // the clock may have gone back
 		*b = blame{Since: now}
 	}
-	return condition && now-b.Since >= wait
+	return condition && b.Since <= now-wait
 }
 
 // pick returns who is to blame of those who take part. It stays until it takes part no more or another takes twice as

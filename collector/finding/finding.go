@@ -6,6 +6,7 @@
 package finding
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -23,6 +24,8 @@ const (
 	// crashes ends of processes in a full memory within crashesIn are a crash loop.
 	crashes   = 3
 	crashesIn = time.Hour
+	// mostEnds bounds how many are remembered.
+	mostEnds = 32
 )
 
 // Who is a process by its labels, whatever its pid, or a pod or job as a whole. The zero Who is nobody that is known.
@@ -64,7 +67,7 @@ type End struct {
 	At    time.Duration `json:"at"`
 }
 
-// Sample is one memory after a frame. Page and FillsWithin are those of its detector.
+// Sample is one memory after a frame. FillsWithin is that of the detector where no rule says otherwise.
 type Sample struct {
 	Memory      gpu.Memory
 	Judgement   *detector.Judgement[gpu.ProcessID]
@@ -92,6 +95,7 @@ type Finding struct {
 // Memory remembers what was said of a memory, and who was to blame. The zero Memory is ready for use. It is written to the
 // state file; a copy does not change any more.
 type Memory struct {
+	Seen       time.Duration     `json:"seen,omitempty"` // the last frame
 	Evidence   detector.Evidence `json:"evidence,omitempty"`
 	OOM        blame             `json:"oom,omitzero"`
 	Leak       blame             `json:"leak,omitzero"`
@@ -105,6 +109,10 @@ type Memory struct {
 // Judge returns what is to be said after a frame, nil for nothing.
 func (m *Memory) Judge(s *Sample) (list []Finding) {
 	j, now := s.Judgement, s.Judgement.T
+	if now-m.Seen >= fullFor { // nobody knows what was meanwhile
+		m.Zombie.Since, m.Unreleased.Since, m.Full.Since = 0, 0, 0
+	}
+	m.Seen = now
 	of := func(w Who) *Finding {
 		if w == (Who{}) {
 			w = s.Owner
@@ -120,7 +128,11 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 	unknown := j.Residual.Judged && j.Residual.Leak
 	m.Evidence = m.evidence(s)
 	if m.OOM.holds(m.Evidence != detector.EvidenceNone, now, 0) {
-		f := of(m.OOM.pick(s.growing(takesPart, m.OOM.Who), unknown))
+		rate := leaks // who does not leak is not to blame for a leak, however fast it loads
+		if m.Evidence == detector.EvidenceFilling {
+			rate = takesPart
+		}
+		f := of(m.OOM.pick(s.growing(rate, m.OOM.Who), unknown))
 		f.OOM, f.Evidence = j.Device.SecondsToOOM, m.Evidence
 	}
 	if m.Leak.holds(j.Device.Judged && j.Device.Leak, now, 0) {
@@ -139,13 +151,17 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 	if m.Unreleased.holds(bytes > 0, now, heldFor) {
 		of(m.Unreleased.pick(unreleased, false)).Unreleased = detector.Of(bytes)
 	}
-	if m.Full.holds(m.Evidence == detector.EvidenceNone && s.nearlyFull(), now, fullFor) {
+	if m.Full.holds(m.Evidence == detector.EvidenceNone && m.Leak.Since == 0 && s.nearlyFull(), now, fullFor) {
 		all, _ := s.held(func(detector.Pattern) bool { return true })
 		of(m.Full.pick(all, false)).NearlyFull = true
 	}
-	loops := m.ended(s.Ends, now)
+	m.ended(s.Ends, now)
 	if m.Loop.holds(len(m.Ends) >= crashes, now, 0) {
-		of(m.Loop.pick(loops, false)).CrashLoop = true
+		var by shares
+		for i := range m.Ends {
+			by.add(m.Ends[i].Who, 1)
+		}
+		of(m.Loop.pick(by, false)).CrashLoop = true
 	}
 	return list
 }
@@ -229,19 +245,14 @@ func (s *Sample) nearlyFull() bool {
 	return still <= preallocated*float64(s.Memory.Total.V)
 }
 
-// ended notes ends, and returns who ended of late and how often. The ranks of a job, which end together, end once: another
+// ended notes ends, and forgets those that are not of the last hour. The ranks of a job, which end together, end once: another
 // end is that of a process that came after the last one.
-func (m *Memory) ended(ends []End, now time.Duration) (by shares) {
+func (m *Memory) ended(ends []End, now time.Duration) {
 	for _, e := range ends {
 		if n := len(m.Ends); n == 0 || e.Began > m.Ends[n-1].At {
 			m.Ends = append(m.Ends, e)
 		}
 	}
-	for len(m.Ends) > 0 && (m.Ends[0].At > now || now-m.Ends[0].At >= crashesIn) {
-		m.Ends = m.Ends[1:]
-	}
-	for i := range m.Ends {
-		by.add(m.Ends[i].Who, 1)
-	}
-	return by
+	m.Ends = slices.DeleteFunc(slices.Clone(m.Ends), func(e End) bool { return e.At > now || e.At <= now-crashesIn })
+	m.Ends = m.Ends[max(0, len(m.Ends)-mostEnds):]
 }

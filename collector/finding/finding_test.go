@@ -81,6 +81,7 @@ func TestCulprit(t *testing.T) {
 		"not where its process leaks":   {[]*Sample{whole(leaks(b, 1))}, []Who{b}},
 		"a pod stays until twice":       {[]*Sample{whole(), whole(leaks(b, 5)), whole(leaks(b, 10))}, []Who{pod, pod, b}},
 		"a new leak has a new culprit":  {[]*Sample{leak(leaks(a, 2), leaks(b, 1)), memory(0), leak(leaks(a, 2), leaks(b, 3))}, []Who{a, {}, b}},
+		"who loads does not leak":       {[]*Sample{leak(leaks(a, 1)), leak(leaks(a, 1), Part{Who: b, Verdict: grows(5, false)})}, []Who{a, a}},
 		"what does not leak takes part": {[]*Sample{foretold(detector.EvidenceFilling, 600, true, Part{Who: a, Verdict: grows(5, false)}, leaks(b, 1))}, []Who{a}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +171,10 @@ func TestStates(t *testing.T) {
 		"unreleased":  {func(s *Sample) { s.Unreleased = []Part{{Who: a, Used: 9}, {Used: 1}} }, 15 * time.Minute, Finding{Who: a, Unreleased: detector.Of(10)}},
 		"nearly full": {full(detector.PatternSawtooth), 10 * time.Minute, Finding{Who: a, NearlyFull: true}},
 		"on purpose":  {full(detector.PatternPlateau), -1, Finding{}},
+		"full of what leaks": {func(s *Sample) {
+			full(detector.PatternSawtooth)(s)
+			s.Judgement.Device.Leak, s.Judgement.Device.Rate = true, detector.Of(3)
+		}, 0, Finding{Leaking: detector.Of(3)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
@@ -191,6 +196,30 @@ func TestStates(t *testing.T) {
 				t.Errorf("it has not ended: %+v", got)
 			}
 		})
+	}
+}
+
+// What was not watched does not count, nor what cannot be in a state file; and what is remembered is bounded.
+func TestMemoryIsChecked(t *testing.T) {
+	full := func(at time.Duration) *Sample {
+		s := memory(at)
+		s.Memory = gpu.Memory{Total: gpu.Some(uint64(100)), Used: gpu.Some(uint64(96))}
+		return s
+	}
+	var m Memory
+	m.Judge(full(0))
+	if got := m.Judge(full(8 * time.Hour)); got != nil {
+		t.Errorf("full after a gap: %+v", got)
+	}
+	m = Memory{Seen: start, Full: blame{Since: math.MinInt64}}
+	for i := range 100 {
+		m.Ends = append(m.Ends, End{Who: a, At: time.Duration(math.MinInt64 + i)}, End{Who: a, At: start - time.Duration(100-i)}, End{Who: a, At: math.MaxInt64})
+	}
+	if got := m.Judge(full(0)); len(m.Ends) != mostEnds || len(got) == 0 || !got[0].CrashLoop && !got[len(got)-1].CrashLoop {
+		t.Errorf("%d ends, %+v", len(m.Ends), got)
+	}
+	if got := m.Judge(full(2 * time.Hour)); got != nil || len(m.Ends) != 0 {
+		t.Errorf("%+v, %+v", m.Ends, got)
 	}
 }
 
