@@ -52,42 +52,23 @@ var findingMetrics = []metric{
 
 // find decides what alerts say of each memory of the GPU.
 func (l *loop) find(state *DeviceState) {
-	if len(state.Instances) == 0 {
-		l.findOf(gpu.Opt[instanceKey]{}, state, &finding.Sample{Memory: state.Memory, Judgement: &state.Judgement, Owner: finding.Of(state.Owner)})
-	}
-	for i := range state.Instances {
-		in := &state.Instances[i]
-		l.findOf(gpu.Some(instanceKey{in.ID, in.Profile}), state, &finding.Sample{Memory: in.Memory, Judgement: &in.Judgement, Owner: finding.Of(in.Owner)})
+	for _, d := range state.Domains() {
+		if d.Judgement.T == 0 {
+			continue // nothing is known of it this time
+		}
+		key := gpu.Opt[instanceKey]{}
+		if d.Instance.OK {
+			key = gpu.Some(instanceKey{d.Instance.V, d.Profile})
+		}
+		s := d.Sample()
+		s.Ends, s.FillsWithin = l.deaths[d.Instance], l.sampler.cfg.Detector.FillsWithin
+		m := l.findings[key]
+		for _, f := range m.Judge(s) {
+			state.Findings = append(state.Findings, FindingState{d.Instance, f})
+		}
+		l.findings[key] = m
 	}
 	clear(l.deaths)
-}
-
-func (l *loop) findOf(key gpu.Opt[instanceKey], state *DeviceState, s *finding.Sample) {
-	if s.Judgement.T == 0 {
-		return // nothing is known of it this time
-	}
-	instance := idOf(key)
-	for i := range state.Processes {
-		if p := &state.Processes[i]; p.Instance == instance {
-			s.Processes = append(s.Processes, finding.Part{Who: finding.Of(p.Owner), Used: p.Used.V, Verdict: &p.Verdict})
-		}
-	}
-	for i := range state.Workloads {
-		if w := &state.Workloads[i]; w.Instance == instance {
-			s.Workloads = append(s.Workloads, finding.Part{Who: finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob, Whole: true}, Verdict: &w.Verdict})
-		}
-	}
-	for i := range state.Unreleased {
-		if u := &state.Unreleased[i]; u.Instance == instance {
-			s.Unreleased = append(s.Unreleased, finding.Part{Who: finding.Of(u.Owner), Used: u.Used})
-		}
-	}
-	s.Ends, s.FillsWithin = l.deaths[instance], l.sampler.cfg.Detector.FillsWithin
-	m := l.findings[key]
-	for _, f := range m.Judge(s) {
-		state.Findings = append(state.Findings, FindingState{instance, f})
-	}
-	l.findings[key] = m
 }
 
 // died notes that a process ended while the memory was full.

@@ -58,7 +58,7 @@ type progress struct {
 	instances map[instanceKey]*domain
 	processes processTable
 	peak      detector.Crest[uint64]
-	leaks     leakLog
+	said      findingLog
 	findings  map[gpu.Opt[instanceKey]]finding.Memory
 	deaths    map[gpu.Opt[uint32]][]finding.End // of this frame, while the memory was full
 	curves    curves
@@ -297,7 +297,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.find(state)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
-	l.leaks.update(l.logger, state)
+	l.said.update(l.logger, state, &l.sampler.cfg.Detector)
 	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
 }
 
@@ -452,7 +452,7 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 		if j.Exited[i].NearCapacity {
 			l.exits++
 			l.died(j.Exited[i].Key, instance, sample.T)
-			l.leaks.waits.ended = append(l.leaks.waits.ended, processKey{j.Exited[i].Key, instance})
+			l.said.ended(l.logger, instance, j.Exited[i].Key.PID, l.processes.lastOwner(processKey{j.Exited[i].Key, instance}), sample.Time)
 		}
 	}
 	for i := range j.Groups {

@@ -44,8 +44,7 @@ func unreleased(t *testing.T, s *Sampler) map[string]float64 {
 	return all
 }
 
-// What stays after the end of a process carries its labels, is said once when it
-// shows and once when it is gone, and outlives a restart of the exporter.
+// What stays after the end of a process carries its labels, and outlives a restart of the exporter.
 func TestUnreleasedMemory(t *testing.T) {
 	const labels = "GPU-0  1 train.py ml train-0 main"
 	file := filepath.Join(t.TempDir(), "state")
@@ -62,30 +61,23 @@ func TestUnreleasedMemory(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	}
-	const appears, goes = "memory has stayed after its process ended", "memory that had stayed after its process ended is free"
-	runSampler(t, &scriptSource{devices: []gpu.Device{dying(0)}}, withState(t, file, "boot-a"), func(s *Sampler, out *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{dying(0)}}, withState(t, file, "boot-a"), func(s *Sampler, _ *lines) {
 		after(655500 * time.Millisecond)
 		if got := unreleased(t, s); len(got) != 0 {
 			t.Errorf("unreleased at 655 s: %v", got)
 		}
 		after(60 * time.Second)
 		stays(t, s)
-		if out.count(appears) != 1 || out.count("pid=1 process=train.py group=ml/train-0") != 1 || out.count(goes) != 0 {
-			t.Errorf("said: %s", out.b.String())
-		}
 	})
 	if b, err := os.ReadFile(file); err != nil || !bytes.Contains(b, []byte("train.py")) || bytes.Contains(b, []byte("hunter2")) {
 		t.Fatalf("state file %s %v", b, err)
 	}
-	runSampler(t, &scriptSource{devices: []gpu.Device{dying(740)}}, withState(t, file, "boot-a"), func(s *Sampler, out *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{dying(740)}}, withState(t, file, "boot-a"), func(s *Sampler, _ *lines) {
 		after(500 * time.Second)
 		stays(t, s)
 		after(300 * time.Second)
 		if got := unreleased(t, s); len(got) != 0 {
 			t.Errorf("unreleased once it is free: %v", got)
-		}
-		if out.count(appears) != 1 || out.count(goes) != 1 {
-			t.Errorf("said: %s", out.b.String())
 		}
 	})
 }

@@ -23,9 +23,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 )
 
 // Exit codes. 2 is Go's for a panic.
@@ -58,7 +58,7 @@ func main() {
 // run is the program: it serves until ctx is done and returns the exit code, or again.
 // What keeps it from starting is one line on stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = &humanize.Terminal{Raw: stdout}, &humanize.Terminal{Raw: stderr} // logfmt lets some through
+	stdout, stderr = &terminal.Terminal{Raw: stdout}, &terminal.Terminal{Raw: stderr} // logfmt lets some through
 	cfg, err := parseFlags(args, stdout)
 	if errors.Is(err, errNoStart) {
 		return exitOK
@@ -91,5 +91,5 @@ func open(cfg *config, stderr io.Writer) (*exporter, error) {
 // oneLine joins the lines of an error such as a YAML parser's, and takes out what
 // a terminal would not print but act on.
 func oneLine(err error) string {
-	return humanize.Escape(strings.Join(strings.Fields(err.Error()), " "))
+	return terminal.Escape(strings.Join(strings.Fields(err.Error()), " "))
 }

@@ -43,7 +43,7 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	mux.Handle("GET "+pages.ReadyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
 	mux.Handle("POST "+pages.ReloadPath, reload)
 	note := notReal(cfg.source)
-	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note)))
+	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note, &cfg.detector)))
 	page := &pages.Config{
 		State: state, Note: note, Detector: cfg.detector,
 		MetricsPath: cfg.telemetryPath, Sites: cfg.sites, Location: time.Local, Logger: logger,

@@ -79,11 +79,11 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/gpu/metrics", 200, "go_goroutines"},
 		{"GET", "/gpu/metrics", 200, "process_start_time_seconds"},
 		{"GET", "/gpu/metrics", 200, "gpu_leak_exporter_build_info{"},
-		{"GET", "/predict", 200, "GPU\u00a01, MIG\u00a03 (2g.20gb) runs out of memory in 20\u00a0min"},
+		{"GET", "/predict", 200, "1 of 4 GPUs cannot be read"},
 		{"GET", "/runbook", 200, `<h3 id="gpuoutofmemorypredicted">`},
-		{"GET", "/predict/gpu-1-mig-3", 200, "1 leak on GPU\u00a01, MIG\u00a03 (2g.20gb)."},
-		{"GET", "/predict/gpu-4", 200, "GPU\u00a04: not judged yet"},
-		{"GET", "/predict/gpu-2", 200, "GPU\u00a02: cannot be read"},
+		{"GET", "/predict/gpu-1-mig-3", 200, "GPU 1, MIG 3 (2g.20gb): leaks"},
+		{"GET", "/predict/gpu-4", 200, "GPU 4: not judged yet"},
+		{"GET", "/predict/gpu-2", 200, "GPU 2: cannot be read"},
 		{"GET", "/predict/gpu-9", 404, "There is no such GPU or GPU instance now."},
 		{"GET", "/predict/gpu-1", 404, "There is no such GPU or GPU instance now."},
 		{"GET", "/predict/gpu-0/x", 404, "not found"},
@@ -239,7 +239,8 @@ func TestSites(t *testing.T) {
 
 func TestVerdictsEmpty(t *testing.T) {
 	w := request(testHandler(t, &collector.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
-	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
+	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","severity":"page","text":"No GPU can be seen. GPUs are picked up as soon as the driver answers.",` +
+		`"findings":[{"severity":"page","alert":"","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl."}],"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("got %s", got)
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 // nearCapacity is the share of its capacity from which on a memory counts as full:

@@ -25,9 +25,9 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 )
 
 const program = "gpuleaktool"
@@ -76,7 +76,7 @@ var errLeak = errors.New("a leak was found")
 
 // run is the program: it returns the exit code. Text from elsewhere, such as a server's, cannot make a terminal act.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = &humanize.Terminal{Raw: stdout}, &humanize.Terminal{Raw: stderr}
+	stdout, stderr = &terminal.Terminal{Raw: stdout}, &terminal.Terminal{Raw: stderr}
 	ended := false
 	app := kingpin.New(program, "Watches GPUs, judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, and checks rules.")
 	app.Version(release.Print(program))
@@ -145,7 +145,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 
 // raw returns what is to get what a terminal is to do, such as to clear its screen.
 func raw(w io.Writer) io.Writer {
-	if t, ok := w.(*humanize.Terminal); ok {
+	if t, ok := w.(*terminal.Terminal); ok {
 		return t.Raw
 	}
 	return w

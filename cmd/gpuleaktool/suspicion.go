@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
+	exporter "github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -52,7 +52,7 @@ func (p *suspicion) open() bool { return len(p.spans) > 0 && p.spans[len(p.spans
 // below the threshold never looks like it.
 func (s *step) why() string {
 	sure := math.Floor(100*s.confidence+1e-9) / 100
-	return fmt.Sprintf("it %s (confidence %.2f)", withheld.Phrase(s.withheld, s.withheldFor), sure)
+	return fmt.Sprintf("it %s (confidence %.2f)", exporter.Withheld(s.withheld, s.withheldFor), sure)
 }
 
 // atSurest writes what was suspected when that was surest, and what came of it; "" without any, and

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 )
 
@@ -62,9 +62,6 @@ func addWatch(app *kingpin.Application, commands map[string]command) {
 	cmd.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&w.local.SysFS)
 	commands["watch"] = func(ctx context.Context, stdout, stderr io.Writer) error { return w.run(ctx, stdout, stderr) }
 }
-
-// thresholds are those of the mixin's alerts.
-var thresholds = watch.Thresholds{OOMTicket: oomTicketSeconds, Held: heldBytes}
 
 // look returns the verdicts now.
 type look func(context.Context) (*verdicts.Data, error)
@@ -126,26 +123,17 @@ func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
 	return exporter.Verdicts, client.CloseIdleConnections, nil
 }
 
-// findings returns what is to be said. Who gave no address on a machine without a GPU may have meant another machine.
-func (w *watchCommand) findings(data *verdicts.Data) []watch.Finding {
-	if w.address == "" && watch.NoGPU(data) {
-		return []watch.Finding{{Status: watch.Unknown, Text: "This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844."}}
-	}
-	return watch.Findings(data, thresholds)
-}
-
 // say looks once.
 func (w *watchCommand) say(ctx context.Context, now look, stdout io.Writer) error {
 	data, err := now(ctx)
 	if err != nil {
 		return err
 	}
-	findings := w.findings(data)
-	status := watch.Overall(findings)
+	status := watch.Of(data.Severity)
 	if w.failOn != "" && (status == watch.Unknown || status < failOn[w.failOn]) {
 		return nil
 	}
-	if _, err := io.WriteString(stdout, watch.Screen(data, findings, w.top)); err != nil {
+	if _, err := io.WriteString(stdout, watch.Screen(data, w.top)); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	if status == watch.Well {
@@ -169,7 +157,7 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 	for {
 		screen := before
 		if data, err := now(ctx); err == nil {
-			screen = watch.Screen(data, w.findings(data), w.top)
+			screen = watch.Screen(data, w.top)
 			before = screen
 		} else {
 			screen = "NOT KNOWN: " + oneLine(err) + "\n\n" + screen
@@ -177,7 +165,7 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, err := io.WriteString(stdout, home+fit(stdout, humanize.Escape(screen))+clearBelow); err != nil {
+		if _, err := io.WriteString(stdout, home+fit(stdout, terminal.Escape(screen))+clearBelow); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 		select {

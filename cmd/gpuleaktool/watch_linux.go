@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
@@ -47,7 +48,11 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 			awaitGPUs(ctx, sampler)
 		}
 		waited = true
-		data := fromstate.Of(sampler.State())
+		data := fromstate.Of(sampler.State(), &cfg.Detector)
+		if watch.NoGPU(&data) { // who gave no address may have meant another machine
+			data.Text = "This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844."
+			data.Findings = nil
+		}
 		return &data, nil
 	}
 	return now, func() { stop(); running.Wait(); _ = src.Close() }, nil

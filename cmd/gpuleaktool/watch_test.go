@@ -16,10 +16,10 @@ import (
 )
 
 // node answers as an exporter does whose only GPU has that verdict, with a note if it has one.
-func node(t *testing.T, verdict, note string) *httptest.Server {
+func node(t *testing.T, said, note string) *httptest.Server {
 	t.Helper()
-	return answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"`+note+`","driver":{"up":true,"reason":""},"devices":[
-		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true,"verdict":`+verdict+`}]}}`)
+	return answering(t, `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"`+note+`",`+said+`,"driver":{"up":true,"reason":""},"devices":[
+		{"labels":{"gpu":"0","uuid":"GPU-a"},"name":"H200","up":true}]}}`)
 }
 
 func answering(t *testing.T, answer string) *httptest.Server {
@@ -30,10 +30,10 @@ func answering(t *testing.T, answer string) *httptest.Server {
 }
 
 const (
-	wellVerdict    = `{"judged":true,"pattern":"stable"}`
-	ticketVerdict  = `{"judged":true,"leak":true,"pattern":"leak_linear"}`
-	pageVerdict    = `{"judged":true,"leak":true,"oom":"foreseen","seconds_to_oom":600},"page":true`
-	unknownVerdict = `{"judged":false}`
+	well    = `"severity":"note","text":"No leak found on 1 GPU."`
+	ticket  = `"severity":"ticket","text":"GPU 0 leaks."`
+	page    = `"severity":"page","text":"GPU 0 runs out of memory in 10 min."`
+	unknown = `"severity":"unknown","text":"Watching 1 GPU."`
 )
 
 // A monitor reads the exit status: those of Nagios. A prolog fails for what it asked for alone. GPUs that are not real are the first
@@ -46,22 +46,22 @@ func TestWatchOnce(t *testing.T) {
 		code          int
 		says          string
 	}{
-		{wellVerdict, "", nil, 0, "WELL: no leak found on 1 GPU"},
-		{ticketVerdict, "", nil, 1, "TICKET: GPU 0 leaks"},
-		{pageVerdict, "", nil, 2, "PAGE: GPU 0 runs out of memory in 10 min"},
-		{unknownVerdict, "", nil, 3, "NOT KNOWN: 1 memory is not judged yet"},
-		{wellVerdict, note, nil, 0, note + "\nWELL: "},
-		{pageVerdict, note, nil, 2, note + "\nPAGE: "},
-		{wellVerdict, "", []string{"--fail-on=page"}, 0, ""},
-		{wellVerdict, note, []string{"--fail-on=page"}, 0, ""},
-		{ticketVerdict, "", []string{"--fail-on=page"}, 0, ""},
-		{unknownVerdict, "", []string{"--fail-on=page"}, 0, ""},
-		{pageVerdict, "", []string{"--fail-on=page"}, 2, "PAGE: "},
-		{pageVerdict, note, []string{"--fail-on=page"}, 2, note + "\nPAGE: "},
-		{wellVerdict, "", []string{"--fail-on=ticket"}, 0, ""},
-		{unknownVerdict, "", []string{"--fail-on=ticket"}, 0, ""},
-		{ticketVerdict, "", []string{"--fail-on=ticket"}, 1, "TICKET: "},
-		{pageVerdict, "", []string{"--fail-on=ticket"}, 2, "PAGE: "},
+		{well, "", nil, 0, "WELL: No leak found on 1 GPU"},
+		{ticket, "", nil, 1, "TICKET: GPU 0 leaks"},
+		{page, "", nil, 2, "PAGE: GPU 0 runs out of memory in 10 min"},
+		{unknown, "", nil, 3, "NOT KNOWN: Watching 1 GPU"},
+		{well, note, nil, 0, note + "\nWELL: "},
+		{page, note, nil, 2, note + "\nPAGE: "},
+		{well, "", []string{"--fail-on=page"}, 0, ""},
+		{well, note, []string{"--fail-on=page"}, 0, ""},
+		{ticket, "", []string{"--fail-on=page"}, 0, ""},
+		{unknown, "", []string{"--fail-on=page"}, 0, ""},
+		{page, "", []string{"--fail-on=page"}, 2, "PAGE: "},
+		{page, note, []string{"--fail-on=page"}, 2, note + "\nPAGE: "},
+		{well, "", []string{"--fail-on=ticket"}, 0, ""},
+		{unknown, "", []string{"--fail-on=ticket"}, 0, ""},
+		{ticket, "", []string{"--fail-on=ticket"}, 1, "TICKET: "},
+		{page, "", []string{"--fail-on=ticket"}, 2, "PAGE: "},
 	} {
 		code, stdout, stderr := tool(t.Context(), append([]string{"watch", "--once", node(t, c.verdict, c.note).URL}, c.flags...)...)
 		if code != c.code || !strings.HasPrefix(stdout, c.says) || (c.says == "" && stdout != "") || stderr != "" {
@@ -72,7 +72,7 @@ func TestWatchOnce(t *testing.T) {
 
 // Who cannot be asked is not known. A prolog goes on, and its log says why.
 func TestWatchNobody(t *testing.T) {
-	server := node(t, wellVerdict, "")
+	server := node(t, well, "")
 	server.Close()
 	if code, stdout, stderr := tool(t.Context(), "watch", "--once", server.URL); code != 3 || !strings.HasPrefix(stdout, "NOT KNOWN: asking the exporter: ") || !strings.HasSuffix(stdout, "; does an exporter run there? its port is 9844\n") || stderr != "" {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
@@ -89,7 +89,7 @@ func TestWatchHereWithoutGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := tool(t.Context(), "watch", "--once", "--nvml.library-path=/none/libnvidia-ml.so.1", "--path.sysfs="+sysfs)
-	const want = "NOT KNOWN: This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844, as of "
+	const want = "NOT KNOWN: This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844.\nAs of "
 	if code != 3 || !strings.HasPrefix(stdout, want) || stderr != "" {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
@@ -130,7 +130,7 @@ func TestWatchFollows(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		switch asked.Add(1) {
 		case 1:
-			_, _ = w.Write([]byte(`{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"These GPUs are replayed.","driver":{"up":true},"devices":[]}}`))
+			_, _ = w.Write([]byte(`{"status":"success","data":{"time":"2026-03-01T12:00:00Z","note":"These GPUs are replayed.","severity":"unknown","text":"No GPU found.","driver":{"up":true},"devices":[]}}`))
 		case 2:
 			http.Error(w, "busy", http.StatusServiceUnavailable)
 		default:
@@ -143,7 +143,7 @@ func TestWatchFollows(t *testing.T) {
 	if code != exitOK || stderr != "" || len(screens) != 3 {
 		t.Fatalf("exit status %d, %d screens\n%s%s", code, len(screens)-1, stdout, stderr)
 	}
-	const first = "These GPUs are replayed.\nNOT KNOWN: The driver answers, and lists no GPU"
+	const first = "These GPUs are replayed.\nNOT KNOWN: No GPU found."
 	if !strings.HasPrefix(screens[1], first) {
 		t.Errorf("first screen: %s", screens[1])
 	}

@@ -55,8 +55,11 @@ func (w *Who) with(whole *Who) bool {
 // Part is a process, or a pod or job, that holds a part of a memory.
 type Part struct {
 	Who     Who
+	PID     uint32 // of a process
 	Used    uint64
 	Verdict *detector.Verdict // nil of one that has ended
+	Grows   detector.Inside
+	Line    string // that allocates most of what grows; "" where that is not known
 }
 
 // End is the end of a process while the memory was nearly full.
@@ -69,6 +72,8 @@ type End struct {
 
 // Sample is one memory after a frame. FillsWithin is that of the detector where no rule says otherwise.
 type Sample struct {
+	Name        string        // of the GPU or GPU instance
+	Now         time.Duration // the wall clock, as the moments of the verdicts have it
 	Memory      gpu.Memory
 	Judgement   *detector.Judgement[gpu.ProcessID]
 	Processes   []Part
@@ -85,8 +90,10 @@ type Finding struct {
 	// OOM is the time left in seconds, and Evidence what foretells it.
 	OOM      detector.Value
 	Evidence detector.Evidence
+	OOMDue   bool // it has lasted for as long as an alert waits
 	// Leaking is the growth in bytes per second of the memory that leaks.
 	Leaking detector.Value
+	LeakDue bool
 	// Zombie and Unreleased are bytes that nobody will use again.
 	Zombie, Unreleased    detector.Value
 	NearlyFull, CrashLoop bool

@@ -10,26 +10,26 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/withheld"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
-// Screen returns a page of text: that the GPUs are not real, the findings, a line a memory, and the top users, at
-// most that many.
-func Screen(d *verdicts.Data, findings []Finding, top int) string {
+// Screen returns a page of text: that the GPUs are not real, what is said of the node, a line a memory, and the top users, at most
+// that many. Names come from other users: they may hold anything.
+func Screen(d *verdicts.Data, top int) string {
 	var b bytes.Buffer
 	if d.Note != "" {
-		fmt.Fprintln(&b, humanize.Printable(d.Note, 500))
+		fmt.Fprintln(&b, sentence(d.Note))
 	}
-	fmt.Fprintf(&b, "%s, as of %s\n", headline(d, findings), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
-	for i, f := range findings {
-		if i > 0 { // the first is the headline
-			fmt.Fprintf(&b, "  %-9s  %s\n", f.Status, f.Text)
+	fmt.Fprintf(&b, "%s: %s\nAs of %s\n", strings.ToUpper(Of(d.Severity).String()), sentence(d.Text), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if text := sentence(f.Text); !strings.HasPrefix(sentence(d.Text), text) {
+			fmt.Fprintf(&b, "  %-9s  %s\n", Of(f.Severity), text)
 		}
 	}
 	memories(&b, d)
@@ -52,77 +52,66 @@ func Fit(page string, columns, rows int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// headline sums up in one line.
-func headline(d *verdicts.Data, findings []Finding) string {
-	if len(findings) > 0 {
-		return strings.ToUpper(findings[0].Status.String()) + ": " + strings.TrimSuffix(findings[0].Text, ".")
-	}
-	if len(d.Devices) == 1 {
-		return "WELL: no leak found on 1 GPU"
-	}
-	return fmt.Sprintf("WELL: no leak found on %d GPUs", len(d.Devices))
-}
-
-// memories writes a line for each GPU and slice.
+// memories writes a line for each GPU and slice, and why what grows does not leak.
 func memories(b *bytes.Buffer, d *verdicts.Data) {
 	if len(d.Devices) == 0 {
 		return
 	}
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	var why []string
 	fmt.Fprint(w, "\nMEMORY\tUSED\tVERDICT\tPATTERN\tCONFIDENCE\tTIME LEFT\n")
+	row := func(name string, m verdicts.Memory, domain *verdicts.Domain) {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", name, used(m), judgement(domain.Verdict))
+		if v := domain.Verdict; v != nil && !v.Leak && (v.Withheld != nil || v.Seconds != nil) {
+			why = append(why, name+": "+sentence(domain.Text))
+		}
+	}
 	for i := range d.Devices {
 		dev := &d.Devices[i]
-		if !dev.Up {
-			fmt.Fprintf(w, "%s\t-\t"+wording.Unreadable+"\t-\t-\t-\n", gpuName(dev))
-			continue
+		name := "GPU " + plain(dev.Labels["gpu"])
+		switch {
+		case !dev.Up:
+			fmt.Fprintf(w, "%s\t-\t"+finding.Unreadable+"\t-\t-\t-\n", name)
+		case len(dev.Instances) == 0:
+			row(name, dev.Memory, &dev.Domain)
 		}
-		for _, m := range domainsOf(dev) {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, wording.Memory(m.memory), judgement(m.verdict))
+		for i := range dev.Instances {
+			in := &dev.Instances[i]
+			row(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Memory, &in.Domain)
 		}
 	}
 	_ = w.Flush() // into memory
-	for i := range d.Devices {
-		for _, m := range domainsOf(&d.Devices[i]) {
-			if text := reason(m.verdict); text != "" {
-				fmt.Fprintf(b, "%s: %s\n", m.name, text)
-			}
+	for _, text := range why {
+		fmt.Fprintln(b, text)
+	}
+}
+
+// used writes what is used of a memory.
+func used(m verdicts.Memory) string {
+	known := func(v *uint64) gpu.Opt[uint64] {
+		if v == nil {
+			return gpu.Opt[uint64]{}
 		}
+		return gpu.Some(*v)
 	}
+	return finding.Used(gpu.Memory{Used: known(m.Used), Total: known(m.Total), Reserved: known(m.Reserved)})
 }
-
-// reason says why growth is not called a leak yet; "" where nothing is suspected.
-func reason(v *verdicts.Verdict) string {
-	if !isJudged(v) || v.Leak || v.Withheld == nil {
-		return ""
-	}
-	text := withheld.WordsOf(plain(*v.Withheld))
-	if v.WithheldS != nil {
-		const most = 10 * 365 * 24 * 60 * 60 // seconds; an exporter elsewhere may say anything
-		text = withheld.Sentence(text, time.Duration(max(0, min(*v.WithheldS, most))*float64(time.Second)))
-	}
-	return "no leak yet: it " + text + "."
-}
-
-// clearFrom is the confidence from which on a leak is not ruled out, as the exporter has it by default.
-var clearFrom = func() float64 { c := detector.DefaultConfig(); return c.ClearThreshold() }()
 
 // judgement writes verdict, pattern, confidence and time left.
 func judgement(v *verdicts.Verdict) string {
-	word, remains := wording.Verdict(v, clearFrom), "-"
 	if v == nil {
-		return word + "\t-\t-\t-"
+		return finding.NotJudged + "\t-\t-\t-"
+	}
+	confidence, left := "-", "-"
+	if v.Confidence != nil {
+		confidence = finding.Percent(*v.Confidence)
 	}
 	if v.Seconds != nil {
-		remains = left(v.Seconds, v.Lower, v.Upper)
-		if !v.Leak {
-			remains += " if it goes on"
+		if left = humanize.Seconds(*v.Seconds); !v.Leak {
+			left += " if it goes on"
 		}
 	}
-	confidence := "-"
-	if v.Confidence != nil {
-		confidence = wording.Percent(*v.Confidence)
-	}
-	return strings.Join([]string{word, cmp.Or(wording.Pattern(plain(v.Pattern), v.Leaked), "-"), confidence, remains}, "\t")
+	return strings.Join([]string{plain(v.Text), cmp.Or(plain(v.Shape), "-"), confidence, left}, "\t")
 }
 
 // users writes who holds most.
@@ -144,10 +133,20 @@ func users(b *bytes.Buffer, d *verdicts.Data, top int) {
 	for _, p := range all[:min(top, len(all))] {
 		verdict, _, _ := strings.Cut(judgement(p.Verdict), "\t")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(plain(p.Labels["process"]), "-"), plain(p.Labels["pid"]), plain(p.Labels["gpu"]),
-			humanize.Bytes(float64(*p.Used)), verdict, cmp.Or(place(p.Labels, p.User), "-"))
+			humanize.Bytes(float64(*p.Used)), verdict, cmp.Or(place(p), "-"))
 	}
 	_ = w.Flush() // into memory
 	if more := len(all) - top; more > 0 {
 		fmt.Fprintf(b, "and %d more\n", more)
 	}
 }
+
+// place says in which pod or job a process runs, and whose it is.
+func place(p *verdicts.Process) string {
+	who := finding.Who{Namespace: p.Labels["namespace"], Pod: p.Labels["pod"], Container: p.Labels["container"], SlurmJob: p.Labels["slurm_job"], User: p.User}
+	return sentence(who.Place())
+}
+
+// plain returns a name that a terminal can show, of 40 characters at most, and sentence a text of 1,000.
+func plain(name string) string    { return terminal.Printable(name, 40) }
+func sentence(text string) string { return terminal.Printable(text, 1000) }

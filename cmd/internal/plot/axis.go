@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 // Value is the value of one flag.

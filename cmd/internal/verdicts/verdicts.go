@@ -15,10 +15,19 @@ type (
 	}
 	// Data has every GPU, ordered by index. Numbers are nil where nothing is known.
 	Data struct {
-		Time    time.Time `json:"time"`
-		Note    string    `json:"note,omitempty"` // says that the GPUs are not real; absent where they are
-		Driver  Driver    `json:"driver"`
-		Devices []Device  `json:"devices"`
+		Time     time.Time `json:"time"`
+		Note     string    `json:"note,omitempty"` // says that the GPUs are not real; absent where they are
+		Severity string    `json:"severity"`       // note, unknown, ticket or page
+		Text     string    `json:"text"`           // sums up
+		Findings []Finding `json:"findings"`       // the most urgent first
+		Driver   Driver    `json:"driver"`
+		Devices  []Device  `json:"devices"`
+	}
+	// Finding is one thing that somebody should know, in words.
+	Finding struct {
+		Severity string `json:"severity"`
+		Alert    string `json:"alert"` // that says the same; "" where there is none
+		Text     string `json:"text"`
 	}
 	// Driver says whether the driver answers, and why not.
 	Driver struct {
@@ -54,6 +63,7 @@ type (
 		Evidence   *string  `json:"evidence"`
 		Rate       *float64 `json:"oom_rate_bytes_per_second"`
 		Page       bool     `json:"page"`
+		Text       string   `json:"text"` // why it leaks, or does not
 		Verdict    *Verdict `json:"verdict"`
 	}
 	// Instance is a GPU instance of a GPU in MIG mode.
@@ -88,9 +98,11 @@ type (
 	Verdict struct {
 		Judged     bool       `json:"judged"`
 		Muted      bool       `json:"muted"`
+		Text       string     `json:"text"` // the verdict in a word or three
 		Leak       bool       `json:"leak"`
 		Confidence *float64   `json:"confidence"`
 		Pattern    string     `json:"pattern"`
+		Shape      string     `json:"pattern_text"`
 		Rate       *float64   `json:"leak_rate_bytes_per_second"`
 		Leaked     *float64   `json:"leaked_bytes"`
 		Since      *time.Time `json:"leak_start"`
@@ -113,16 +125,3 @@ type (
 		Fill   float64  `json:"fill_ratio"`
 	}
 )
-
-// Capacity is the most that can be used, in bytes: what the driver reserves is not. It is nil where that
-// is not known.
-func (m Memory) Capacity() *uint64 {
-	switch {
-	case m.Total == nil || m.Reserved == nil:
-		return m.Total
-	case *m.Reserved > *m.Total:
-		return nil
-	}
-	left := *m.Total - *m.Reserved
-	return &left
-}

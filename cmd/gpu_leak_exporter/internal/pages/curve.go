@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -28,21 +28,21 @@ const (
 )
 
 // memoryCurve draws a memory; "" where there is nothing to draw.
-func (h *predictor) memoryCurve(m *domain, id string, height float64) template.HTML {
-	v := &m.judgement.Device
-	p := h.plot(m, m.curve, v, m.memory.Used)
+func (h *predictor) memoryCurve(m *collector.Domain, id string, height float64) template.HTML {
+	v := &m.Judgement.Device
+	p := h.plot(m, m.Curve, v, m.Memory.Used)
 	if p == nil {
 		return ""
 	}
-	p.ID, p.Title, p.Height = id, "Memory used on "+m.name, height
-	if total := m.memory.Capacity(); total.OK {
+	p.ID, p.Title, p.Height = id, "Memory used on "+m.Name, height
+	if total := m.Memory.Capacity(); total.OK {
 		p.Capacity = float64(total.V)
 	}
-	if room := m.judgement.Headroom; p.Capacity > 0 && room.OK {
+	if room := m.Judgement.Headroom; p.Capacity > 0 && room.OK {
 		crest := p.Capacity - room.V
 		if v.SecondsToOOM.Finite() != nil {
 			p.Forecast = forecastOf(p.To, crest, v.SecondsToOOM.V, v.Lower, v.Upper)
-			p.Forecast.Doubtful = m.judgement.Evidence == detector.EvidenceFilling
+			p.Forecast.Doubtful = m.Judgement.Evidence == detector.EvidenceFilling
 		}
 	}
 	for _, e := range endsOf(m, p.From) {
@@ -54,15 +54,15 @@ func (h *predictor) memoryCurve(m *domain, id string, height float64) template.H
 
 // processCurve draws the memory of a process; "" where there is nothing to draw. Its limit is what it
 // holds once the whole memory is full, if everybody goes on as now.
-func (h *predictor) processCurve(m *domain, of *collector.ProcessState, height float64) template.HTML {
+func (h *predictor) processCurve(m *collector.Domain, of *collector.ProcessState, height float64) template.HTML {
 	v := &of.Verdict
 	p := h.plot(m, of.Curve, v, of.Used)
 	if p == nil {
 		return ""
 	}
 	who, _ := whoIs(of.ID, of.Owner)
-	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.name, height
-	if v.Leak && v.Rate.OK && m.judgement.Evidence == detector.EvidenceLeak && v.SecondsToOOM.OK {
+	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.Name, height
+	if v.Leak && v.Rate.OK && m.Judgement.Evidence == detector.EvidenceLeak && v.SecondsToOOM.OK {
 		limit := p.Last.V + v.Rate.V*v.SecondsToOOM.V
 		p.Capacity, p.Limit, p.LimitMore = limit, "holds "+humanize.Bytes(limit), "when the memory is full"
 		p.Forecast = forecastOf(p.To, p.Last.V, v.SecondsToOOM.V, v.Lower, v.Upper)
@@ -72,11 +72,11 @@ func (h *predictor) processCurve(m *domain, of *collector.ProcessState, height f
 }
 
 // plot returns what the curves of memories and processes have in common; nil without samples.
-func (h *predictor) plot(m *domain, c *collector.Curve, v *detector.Verdict, used gpu.Opt[uint64]) *plot.Plot {
+func (h *predictor) plot(m *collector.Domain, c *collector.Curve, v *detector.Verdict, used gpu.Opt[uint64]) *plot.Plot {
 	if c == nil || !used.OK {
 		return nil
 	}
-	now := sinceEpoch(m.device.SampleTime)
+	now := sinceEpoch(m.Device.SampleTime)
 	p := &plot.Plot{Location: h.Location, From: now - shortestAxis, To: now, Ahead: farthestAhead, Used: &plot.Envelope{}, Last: &plot.Point{T: now, V: float64(used.V)}, Alarm: "leak found"}
 	for _, t := range c.Troughs {
 		if t.At < now {

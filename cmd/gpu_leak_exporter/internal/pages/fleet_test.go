@@ -30,13 +30,13 @@ func TestPageOfFleet(t *testing.T) {
 	h := &predictor{*testConfig(s, "")}
 	page := predict(s, "")
 	says(
-		t, "the page", page, "GPU\u00a00 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "68 more problems, 9744 more GPUs. The metrics and the JSON have all.",
+		t, "the page", page, "GPU 0 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "68 more problems, 9744 more GPUs. The metrics and the JSON have all.",
 		`href="/predict/gpu-9000"`,
 	)
 	if len(page) > 512<<10 {
 		t.Errorf("the page has %d bytes", len(page))
 	}
-	if v := h.view(s, "gpu-9000"); len(v.GPUs) != 1 || v.GPUs[0].GPU != "GPU\u00a00 of node1125" || len(v.Leaks) != 1 {
+	if v := h.view(s, "gpu-9000"); len(v.GPUs) != 1 || v.GPUs[0].GPU != "GPU 0 of node1125" || len(v.Leaks) != 1 {
 		t.Errorf("the page of a GPU has %d GPUs and %d leaks", len(v.GPUs), len(v.Leaks))
 	}
 	s.Devices, s.DriverReason = nil, fleet.ReasonDown
@@ -52,7 +52,7 @@ func TestNamesOfMemories(t *testing.T) {
 		"gpu-10.0.0.1-9400-no-de-1-3": {Index: 3, Place: place},
 		"gpu-b":                       {Index: -1, UUID: "GPU-b"},
 	} {
-		if got := nameOf(&domain{device: &collector.DeviceState{Info: info}}, nil); got != want {
+		if got := nameOf(&collector.Domain{Device: &collector.DeviceState{Info: info}}, nil); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -7,16 +7,17 @@ import (
 	"html/template"
 	"strconv"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
 type gpuRow struct {
 	ID, Page    string
+	Anchor      string // to which alerts lead: the UUID, at the first memory of a GPU
 	GPU, Model  string
 	Memory      bar
 	Class       string // ok, bad, warn, wait (or muted) or down
@@ -34,13 +35,13 @@ type gpuRow struct {
 	Suspects    []curveRow
 	Largest     []curveRow
 	Undrawn     string
-	of          *domain // nil of a GPU that cannot be read
+	of          *collector.Domain // nil of a GPU that cannot be read
 }
 
-func (h *predictor) gpuRow(m domain, window string) gpuRow {
-	v := &m.judgement.Device
-	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.name, Memory: barOf(m.memory, 0), Why: h.because(&m), Runbook: headingOf(v, m.judgement.Page), of: &m}
-	row.Model = wording.Joined(m.device.Info.Name, processesOf(m))
+func (h *predictor) gpuRow(m collector.Domain, window string) gpuRow {
+	v := &m.Judgement.Device
+	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.Name, Memory: barOf(m.Memory, 0), Why: m.Sample().Why(&h.Detector), Runbook: headingOf(v, m.Judgement.Page), of: &m}
+	row.Model = finding.Joined(", ", m.Device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)
 		if name := humanize.FormatDuration(f.Span); name != window {
@@ -50,9 +51,9 @@ func (h *predictor) gpuRow(m domain, window string) gpuRow {
 	if n := v.Windows[0].Spikes; n.OK {
 		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
 	}
-	row.Verdict, row.Class = wording.Verdict(fromstate.VerdictOf(v), h.Detector.ClearThreshold()), h.classOf(v)
+	row.Verdict, row.Class = finding.Word(v, &h.Detector), h.classOf(v)
 	if v.Judged && !v.Muted {
-		row.Pattern, row.Confidence = patternOf(v), wording.Percent(v.Confidence)
+		row.Pattern, row.Confidence = finding.Pattern(v), finding.Percent(v.Confidence)
 	}
 	return row
 }
@@ -85,7 +86,7 @@ type bar struct {
 
 // barOf returns the bar of a memory, of which part bytes are the row's.
 func barOf(m gpu.Memory, part uint64) bar {
-	total, text := m.Capacity(), wording.Memory(fromstate.MemoryOf(m))
+	total, text := m.Capacity(), finding.Used(m)
 	if !total.OK || !m.Used.OK || total.V == 0 {
 		return bar{Text: text}
 	}

@@ -4,9 +4,11 @@
 package pages
 
 import (
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -21,29 +23,29 @@ type idleRow struct {
 
 // idleOf returns a row for each process that has left memory behind, and for each
 // that will not use its own again.
-func (h *predictor) idleOf(m domain) []idleRow {
+func (h *predictor) idleOf(m collector.Domain) []idleRow {
 	var rows []idleRow
 	add := func(id gpu.ProcessID, o *gpu.Owner, bytes uint64, why string) {
 		row := idleRow{
-			GPU: m.name, Model: m.device.Info.Name, bytes: float64(bytes), Held: humanize.Bytes(float64(bytes)), Why: why,
+			GPU: m.Name, Model: m.Device.Info.Name, bytes: float64(bytes), Held: humanize.Bytes(float64(bytes)), Why: why,
 		}
 		row.Who, row.Where = whoIs(id, o)
 		rows = append(rows, row)
 	}
-	for i := range m.device.Unreleased {
-		u := &m.device.Unreleased[i]
-		if u.Instance == m.instance {
-			add(u.ID, u.Owner, u.Used, "has ended, and its memory has stayed "+h.since(fromstate.SteadyTime(u.Since), m.device.SampleTime))
+	for i := range m.Device.Unreleased {
+		u := &m.Device.Unreleased[i]
+		if u.Instance == m.Instance {
+			add(u.ID, u.Owner, u.Used, finding.HeldBy[detector.PatternUnreleased]+" "+h.since(fromstate.SteadyTime(u.Since), m.Device.SampleTime))
 		}
 	}
-	for i := range m.device.Processes {
-		p := &m.device.Processes[i]
-		if p.Instance != m.instance || !p.Verdict.Judged || p.Verdict.Pattern != detector.PatternZombie {
+	for i := range m.Device.Processes {
+		p := &m.Device.Processes[i]
+		if p.Instance != m.Instance || !p.Verdict.Judged || p.Verdict.Pattern != detector.PatternZombie {
 			continue
 		}
-		why := "shows no sign of going on"
+		why := finding.HeldBy[detector.PatternZombie]
 		if p.Idle.OK {
-			why = "has computed nothing " + h.since(m.device.SampleTime.Add(-p.Idle.V), m.device.SampleTime) + ", and shows no sign of going on"
+			why += ", idle " + h.since(m.Device.SampleTime.Add(-p.Idle.V), m.Device.SampleTime)
 		}
 		add(p.ID, p.Owner, p.Used.V, why)
 	}

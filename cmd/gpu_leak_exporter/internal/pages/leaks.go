@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -37,8 +37,6 @@ type leakRow struct {
 	Runbook      string
 	Plot         template.HTML
 	order, rate  float64 // seconds left, and bytes per second
-	headline     string
-	culprit      string
 	draw         func() template.HTML
 }
 
@@ -49,31 +47,29 @@ type siteRow struct {
 }
 
 // leaksOf returns a row for each part of a memory that leaks.
-func (h *predictor) leaksOf(m domain) []leakRow {
+func (h *predictor) leaksOf(m collector.Domain) []leakRow {
 	var rows []leakRow
-	for i := range m.device.Processes {
-		p := &m.device.Processes[i]
-		if p.Instance != m.instance || !p.Verdict.Judged || !p.Verdict.Leak {
+	for i := range m.Device.Processes {
+		p := &m.Device.Processes[i]
+		if p.Instance != m.Instance || !p.Verdict.Judged || !p.Verdict.Leak {
 			continue
 		}
 		row := h.row(m, &p.Verdict)
 		row.Who, row.Where = whoIs(p.ID, p.Owner)
 		row.ID = nameOf(&m, p)
 		row.draw = func() template.HTML { return h.processCurve(&m, p, leakHeight) }
-		row.blame(row.Who, row.Where)
-		row.Where = wording.Joined(row.Where, growsInside[p.Grows])
+		row.Where = finding.Joined(". ", row.Where, finding.Inside[p.Grows])
 		if p.Used.OK {
-			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V))+" by this process", barOf(m.memory, p.Used.V)
+			row.Held, row.Memory = humanize.Bytes(float64(p.Used.V))+" by this process", barOf(m.Memory, p.Used.V)
 		}
-		row.Sites, row.Located = h.located(p.Sites, m.device.SampleTime)
-		row.Why = joinedBy(" · ", h.called(p.Curve, m.device.SampleTime), row.Why)
+		row.Sites, row.Located = h.located(p.Sites, m.Device.SampleTime)
+		row.Why = finding.Joined(" · ", h.called(p.Curve, m.Device.SampleTime), row.Why)
 		rows = append(rows, row)
 	}
-	j := m.judgement
+	j := m.Judgement
 	if j.Residual.Judged && j.Residual.Leak {
 		row := h.row(m, &j.Residual)
 		row.Who, row.Where = "no process", "memory that no process on the GPU accounts for"
-		row.blame("what no process accounts for", "")
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 && j.Device.Judged && j.Device.Leak {
@@ -82,7 +78,6 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 	if len(rows) == 0 && j.Device.Judged && j.Device.Leak {
 		row := h.row(m, &j.Device)
 		row.Who, row.Where = "not known", "no single process that is shown leaks, or their memory cannot be told apart"
-		row.blame("its memory as a whole", "")
 		rows = append(rows, row)
 	}
 	return rows
@@ -90,39 +85,29 @@ func (h *predictor) leaksOf(m domain) []leakRow {
 
 // workloadLeaks returns a row for each pod or job that leaks on a memory: over processes that come and go, or because they
 // fill it, die and are started again.
-func (h *predictor) workloadLeaks(m domain) []leakRow {
+func (h *predictor) workloadLeaks(m collector.Domain) []leakRow {
 	var rows []leakRow
-	for i := range m.device.Workloads {
-		w := &m.device.Workloads[i]
-		if w.Instance != m.instance || !w.Verdict.Judged || !w.Verdict.Leak {
+	for i := range m.Device.Workloads {
+		w := &m.Device.Workloads[i]
+		if w.Instance != m.Instance || !w.Verdict.Judged || !w.Verdict.Leak {
 			continue
 		}
 		row := h.row(m, &w.Verdict)
-		row.Who, row.Where = wording.Place(w.Namespace, w.Pod, "", w.SlurmJob, ""), "over its processes"
-		row.Held, row.Memory = humanize.Bytes(float64(w.Used))+" by its processes", barOf(m.memory, w.Used)
+		row.Who, row.Where = (&finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob}).Place(), "over its processes"
+		row.Held, row.Memory = humanize.Bytes(float64(w.Used))+" by its processes", barOf(m.Memory, w.Used)
 		row.ID = fmt.Sprintf("%s-workload-%d", row.ID, i)
 		row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
-		row.blame(row.Who, "")
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// patternOf returns the words for the pattern of a verdict.
-func patternOf(v *detector.Verdict) string {
-	var leaked *float64
-	if v.Leaked.OK {
-		leaked = &v.Leaked.V
-	}
-	return wording.Pattern(v.Pattern.String(), leaked)
-}
-
 // row fills what all leaks have in common.
-func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
+func (h *predictor) row(m collector.Domain, v *detector.Verdict) leakRow {
 	row := leakRow{
-		GPU: m.name, Model: m.device.Info.Name, Left: "not known", order: math.Inf(1),
-		Confidence: wording.Percent(v.Confidence), Pattern: patternOf(v), Memory: barOf(m.memory, 0),
-		Why: h.why(m, v), headline: m.name + " leaks", ID: "leak-" + nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v, m.judgement.Page),
+		GPU: m.Name, Model: m.Device.Info.Name, Left: "not known", order: math.Inf(1),
+		Confidence: finding.Percent(v.Confidence), Pattern: finding.Pattern(v), Memory: barOf(m.Memory, 0),
+		Why: h.why(m, v), ID: "leak-" + nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v, m.Judgement.Page),
 	}
 	row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
 	if v.Rate.OK {
@@ -130,22 +115,17 @@ func (h *predictor) row(m domain, v *detector.Verdict) leakRow {
 	}
 	if s := v.SecondsToOOM.Finite(); s != nil {
 		row.order, row.Left = *s, solid(humanize.Seconds(*s))
-		row.headline = m.name + " runs out of memory in " + row.Left
-		if *s < time.Minute.Seconds() {
-			row.headline = m.name + " is about to run out of memory"
-		}
-		row.At = h.clock(m.device.SampleTime, *s)
-		told := fromstate.VerdictOf(v)
-		row.Range = strings.ReplaceAll(solid(wording.Interval(told.Lower, told.Upper)), "\u00a0to\u00a0", " to ")
+		row.At = h.clock(m.Device.SampleTime, *s)
+		row.Range = strings.ReplaceAll(solid(finding.Interval(v)), "\u00a0to\u00a0", " to ")
 	}
 	return row
 }
 
 // why says what the judgement rests on.
-func (h *predictor) why(m domain, v *detector.Verdict) string {
+func (h *predictor) why(m collector.Domain, v *detector.Verdict) string {
 	var parts []string
 	if v.Leaked.OK && v.Leaked.V > 0 {
-		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), m.device.SampleTime))
+		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), m.Device.SampleTime))
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Slope.OK && f.R2.OK {
@@ -153,21 +133,6 @@ func (h *predictor) why(m domain, v *detector.Verdict) string {
 		}
 	}
 	return strings.Join(parts, " · ")
-}
-
-// blame says when a leak ends, who brings it, and where that runs.
-func (r *leakRow) blame(who, where string) {
-	r.culprit = who + " grows"
-	if r.Growth != "" {
-		r.culprit += " by " + strings.TrimPrefix(solid(r.Growth), "+")
-	}
-	if r.At != "" {
-		r.culprit = "Out of memory at " + r.At + ": " + r.culprit
-	}
-	if where != "" {
-		r.culprit += " (" + where + ")"
-	}
-	r.culprit += "."
 }
 
 // called says when a leak was found; "" if that is not known.
@@ -203,10 +168,4 @@ func (h *predictor) located(s *allocator.Sites, now time.Time) (rows []siteRow, 
 		rows = append(rows, siteRow{Line: cmp.Or(site.Line, "not in Python code"), Growth: "+" + humanize.Bytes(float64(site.Growth)), Frames: site.Frames})
 	}
 	return rows, "Lines that allocate what stays (recorded from " + h.moment(s.Asked, now, "15:04") + " on for " + over + "):"
-}
-
-// growsInside says what of a process grows that has a probe.
-var growsInside = map[detector.Inside]string{
-	detector.InsideTensors:   "its tensors grow",
-	detector.InsideUntracked: "its tensors do not grow, a library does",
 }

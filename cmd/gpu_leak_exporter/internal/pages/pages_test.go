@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -30,9 +31,28 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // testConfig has pages of a State, with thresholds and times that do not depend on where the test runs.
 func testConfig(s *collector.State, note string) *Config {
 	return &Config{
-		State: func() *collector.State { return s }, Note: note, Detector: detector.DefaultConfig(), MetricsPath: "/metrics",
+		State: func() *collector.State { return found(s) }, Note: note, Detector: detector.DefaultConfig(), MetricsPath: "/metrics",
 		Location: time.UTC, Logger: slog.New(slog.DiscardHandler),
 	}
+}
+
+// found adds to a State what alerts would say of it.
+func found(s *collector.State) *collector.State {
+	for _, d := range s.Devices {
+		d.Findings = nil
+		for _, m := range d.Domains() {
+			var memory finding.Memory
+			if v := &m.Judgement.Device; v.Leak && v.SecondsToOOM.Finite() != nil {
+				m.Judgement.Evidence = detector.EvidenceLeak
+			}
+			if sample := m.Sample(); d.Up && m.Judgement.T > 0 {
+				for _, f := range memory.Judge(sample) {
+					d.Findings = append(d.Findings, collector.FindingState{Instance: m.Instance, Finding: f})
+				}
+			}
+		}
+	}
+	return s
 }
 
 func get(h http.Handler, path string) *httptest.ResponseRecorder {

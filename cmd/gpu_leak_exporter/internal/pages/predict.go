@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Bounds of the lists and curves of the page: a fleet has thousands of GPUs.
@@ -36,7 +37,6 @@ type view struct {
 	Detail    string
 	Problems  []string
 	Notes     []string // what a reader should know of the figures
-	Culprit   string   // who brings the bad news, and when it ends
 	Leaks     []leakRow
 	Undrawn   int // listed leaks that have no curve
 	Unlisted  int // leaks that are not listed at all
@@ -59,12 +59,28 @@ func (h *predictor) view(s *collector.State, only string) *view {
 	}
 	v.rank()
 	h.draw(v)
-	v.headline(s)
+	v.headline(s.Report(&h.Detector))
 	v.shorten()
-	if v.Only && len(v.Leaks) == 0 && len(v.GPUs) > 0 {
-		v.Headline, v.Detail, v.Urgent = v.GPUs[0].GPU+": "+v.GPUs[0].Verdict, v.GPUs[0].Why, v.GPUs[0].Class == "down"
+	if v.Only && len(v.GPUs) > 0 {
+		v.headlineOf(&v.GPUs[0], &h.Detector)
 	}
 	return v
+}
+
+// headline sums up what is said of all memories.
+func (v *view) headline(r *collector.Report) {
+	v.Headline, v.Detail, v.Urgent = r.Headline, r.Detail, r.Severity >= finding.Ticket
+}
+
+// headlineOf sums up what is said of the only one.
+func (v *view) headlineOf(row *gpuRow, cfg *detector.Config) {
+	v.Headline, v.Detail, v.Urgent = row.GPU+": "+row.Verdict, row.Why, row.Class == "down"
+	if row.of == nil {
+		return
+	}
+	if said := row.of.Messages(cfg); len(said) > 0 && said[0].Severity >= finding.Ticket {
+		v.Headline, v.Detail, v.Urgent = said[0].Summary, said[0].Details(), true
+	}
 }
 
 // found puts into words what is not well, the most urgent first: leaks, what is held for nothing, and what
@@ -72,20 +88,20 @@ func (h *predictor) view(s *collector.State, only string) *view {
 func (h *predictor) found(s *collector.State, only string) *view {
 	v := &view{Note: h.Note, Refreshed: h.refreshed(s)}
 	if s.DriverReason != "" {
-		v.Problems = append(v.Problems, wording.Driver(s.DriverReason))
+		v.Problems = append(v.Problems, finding.Driver(s.DriverReason))
 	}
 	for _, d := range s.Devices {
 		if !d.Up {
-			if only == "" || only == nameOf(&domain{device: d}, nil) {
+			if only == "" || only == nameOf(&collector.Domain{Device: d}, nil) {
 				v.Problems = append(v.Problems, h.lost(s, d))
 			}
 			continue
 		}
-		for _, m := range domainsOf(d) {
+		for _, m := range d.Domains() {
 			if only != "" && only != nameOf(&m, nil) {
 				continue
 			}
-			if !m.memory.Used.OK {
+			if !m.Memory.Used.OK {
 				v.Problems = append(v.Problems, blind(s, &m))
 			}
 			v.Leaks = append(v.Leaks, h.leaksOf(m)...)
@@ -100,19 +116,23 @@ func (h *predictor) found(s *collector.State, only string) *view {
 
 // describe adds a GPU, its memories, and what a reader should know of its figures.
 func (h *predictor) describe(v *view, d *collector.DeviceState, only string) {
-	whole := only == "" || only == nameOf(&domain{device: d}, nil)
+	whole := only == "" || only == nameOf(&collector.Domain{Device: d}, nil)
 	switch {
 	case !d.Up && whole:
-		v.GPUs = append(v.GPUs, gpuRow{GPU: gpuName(d), Model: d.Info.Name, Class: "down", Verdict: wording.Unreadable})
+		v.GPUs = append(v.GPUs, gpuRow{GPU: d.Name(), Model: d.Info.Name, Class: "down", Verdict: finding.Unreadable})
 	case d.Up && whole && d.Info.UnifiedMemory:
-		v.Notes = append(v.Notes, gpuName(d)+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
+		v.Notes = append(v.Notes, d.Name()+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
 	}
 	if !d.Up {
 		return
 	}
-	for _, m := range domainsOf(d) {
+	for i, m := range d.Domains() {
 		if only == "" || only == nameOf(&m, nil) {
-			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
+			row := h.gpuRow(m, v.Window)
+			if i == 0 {
+				row.Anchor = d.Info.UUID
+			}
+			v.GPUs = append(v.GPUs, row)
 		}
 	}
 }

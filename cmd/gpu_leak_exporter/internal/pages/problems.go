@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 // lost says of a GPU that cannot be read since when.
 func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
-	text := fmt.Sprintf("%s (%s) cannot be read", strings.ReplaceAll(gpuName(d), "\u00a0", " "), wording.Joined(d.Info.Name, d.Info.UUID))
+	text := fmt.Sprintf("%s (%s) cannot be read", d.Name(), finding.Joined(", ", d.Info.Name, d.Info.UUID))
 	if d.SampleTime.IsZero() {
 		return text + "."
 	}
@@ -27,9 +27,9 @@ func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
 }
 
 // blind says of a memory that nothing tells how much of it is used, and why as far as that is known.
-func blind(s *collector.State, m *domain) string {
-	info := m.device.Info
-	text := fmt.Sprintf("%s (%s) does not tell how much memory is used, so that it is not judged", m.name, wording.Joined(info.Name, info.UUID))
+func blind(s *collector.State, m *collector.Domain) string {
+	info := m.Device.Info
+	text := fmt.Sprintf("%s (%s) does not tell how much memory is used, so that it is not judged", m.Name, finding.Joined(", ", info.Name, info.UUID))
 	var errs []string
 	for _, e := range s.Calls.Errors {
 		if e.UUID == info.UUID && strings.HasPrefix(e.Call, "nvmlDeviceGetMemoryInfo") && !slices.Contains(errs, e.Error) {

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 const (
@@ -24,9 +25,9 @@ const (
 )
 
 // endsOf returns the ends of processes on a memory since a time.
-func endsOf(m *domain, since time.Duration) (list []collector.EndState) {
-	for _, e := range m.device.Ends {
-		if e.Instance == m.instance && e.At >= since {
+func endsOf(m *collector.Domain, since time.Duration) (list []collector.EndState) {
+	for _, e := range m.Device.Ends {
+		if e.Instance == m.Instance && e.At >= since {
 			list = append(list, e)
 		}
 	}
@@ -34,12 +35,12 @@ func endsOf(m *domain, since time.Duration) (list []collector.EndState) {
 }
 
 // endWords names the processes that ended last on a memory; "" for none.
-func (h *predictor) endWords(m *domain) string {
-	list := endsOf(m, sinceEpoch(m.device.SampleTime)-toldSpan)
+func (h *predictor) endWords(m *collector.Domain) string {
+	list := endsOf(m, sinceEpoch(m.Device.SampleTime)-toldSpan)
 	var parts []string
 	for _, e := range list[max(0, len(list)-shownEnds):] {
 		who, _ := whoIs(e.ID, e.Owner)
-		text := fmt.Sprintf("%s at %s with %s", who, h.moment(fromstate.SteadyTime(e.At), m.device.SampleTime, "15:04"), humanize.Bytes(e.Used))
+		text := fmt.Sprintf("%s at %s with %s", who, h.moment(fromstate.SteadyTime(e.At), m.Device.SampleTime, "15:04"), humanize.Bytes(e.Used))
 		if e.NearCapacity {
 			text += ", the memory nearly full"
 		}
@@ -59,11 +60,11 @@ func (h *predictor) endWords(m *domain) string {
 type culprit struct{ Who, ID string }
 
 // culpritsOn returns who leaks on a memory, and how many more.
-func culpritsOn(m *domain, listed map[string]bool) (list []culprit, more int) {
-	for i := range m.device.Processes {
-		p := &m.device.Processes[i]
+func culpritsOn(m *collector.Domain, listed map[string]bool) (list []culprit, more int) {
+	for i := range m.Device.Processes {
+		p := &m.Device.Processes[i]
 		switch {
-		case p.Instance != m.instance || !p.Verdict.Judged || !p.Verdict.Leak:
+		case p.Instance != m.Instance || !p.Verdict.Judged || !p.Verdict.Leak:
 		case len(list) == shownCulprits:
 			more++
 		default:
@@ -87,12 +88,12 @@ type curveRow struct {
 
 // others fills in the processes of a memory that do not leak: the suspects, and, on a page of its own,
 // those that are the largest. It says how many have no curve.
-func (h *predictor) others(m *domain, row *gpuRow, left *room, all bool) {
+func (h *predictor) others(m *collector.Domain, row *gpuRow, left *room, all bool) {
 	drawn, leaks := 0, 0
-	for i := range m.device.Processes {
-		p := &m.device.Processes[i]
+	for i := range m.Device.Processes {
+		p := &m.Device.Processes[i]
 		switch {
-		case p.Instance != m.instance:
+		case p.Instance != m.Instance:
 			continue
 		case p.Verdict.Judged && p.Verdict.Leak:
 			leaks++
@@ -105,7 +106,7 @@ func (h *predictor) others(m *domain, row *gpuRow, left *room, all bool) {
 		c.Who, c.Where = whoIs(p.ID, p.Owner)
 		drawn++
 		if p.Suspect(h.Detector.ClearThreshold()) {
-			c.Why = h.withheldWords(&p.Verdict)
+			c.Why = finding.NotYet(&p.Verdict, &h.Detector)
 			row.Suspects = append(row.Suspects, c)
 		} else {
 			row.Largest = append(row.Largest, c)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // goldenJSON compares an answer with a file of testdata, with a line for each of its values.
@@ -38,4 +39,7 @@ func TestSites(t *testing.T) {
 
 // TestVerdicts is here, because the tests of gpuleaktool hold what it shows of these verdicts against the pages of the same
 // state.
-func TestVerdicts(t *testing.T) { goldenJSON(t, "verdicts.json", fromstate.Handler(fixture, "")) }
+func TestVerdicts(t *testing.T) {
+	cfg := detector.DefaultConfig()
+	goldenJSON(t, "verdicts.json", fromstate.Handler(func() *collector.State { return found(fixture()) }, "", &cfg))
+}

@@ -13,9 +13,8 @@ import (
 
 	"github.com/prometheus/common/version"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 )
 
 // startPage serves the page that one opens first: whether all is well, what is worst, what is watched, and
@@ -77,7 +76,7 @@ func (h *startPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // view puts a State into words.
 func (h *startPage) view(s *collector.State) *startView {
 	found := h.page.found(s, "")
-	found.headline(s)
+	found.headline(s.Report(&h.page.Detector))
 	v := &startView{view: found, Watched: watchedWords(s), Counts: h.page.counts(s), Links: h.links, Version: cmp.Or(version.Version, "unknown")}
 	v.Well = len(found.Leaks)+len(found.Idle)+len(found.Problems) == 0 && slices.ContainsFunc(v.Counts, func(c verdictCount) bool { return c.Class == "ok" })
 	cut := func(n, most int) int {
@@ -95,12 +94,12 @@ func (h *predictor) counts(s *collector.State) []verdictCount {
 	n := map[verdictCount]int{}
 	for _, d := range s.Devices {
 		if !d.Up {
-			n[verdictCount{Class: "down", Verdict: wording.Unreadable}]++
+			n[verdictCount{Class: "down", Verdict: finding.Unreadable}]++
 			continue
 		}
-		for _, m := range domainsOf(d) {
-			v := &m.judgement.Device
-			n[verdictCount{Class: h.classOf(v), Verdict: wording.Verdict(fromstate.VerdictOf(v), h.Detector.ClearThreshold())}]++
+		for _, m := range d.Domains() {
+			v := &m.Judgement.Device
+			n[verdictCount{Class: h.classOf(v), Verdict: finding.Word(v, &h.Detector)}]++
 		}
 	}
 	list := slices.Collect(maps.Keys(n))

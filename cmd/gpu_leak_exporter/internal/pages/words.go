@@ -5,15 +5,13 @@ package pages
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/wording"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // solid keeps the parts of an amount on one line.
@@ -33,15 +31,28 @@ func processes(n int) string {
 	return fmt.Sprintf("%d processes", n)
 }
 
-// joinedBy writes those of the parts that are known.
-func joinedBy(separator string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
-}
-
 // whoIs names a process, and says in which pod or job it runs and whose it is.
 func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
-	o := fromstate.OwnerOf(owner)
-	return wording.Process(o.Process, strconv.FormatUint(uint64(id.PID), 10)), wording.Place(o.Namespace, o.Pod, o.Container, o.SlurmJob, o.User)
+	w := finding.Of(owner)
+	return finding.Process(w.Process, id.PID), w.Place()
+}
+
+// headingOf returns where the runbook has the alert on a verdict, on a memory for which somebody is woken or not; "" where
+// there is nothing to do.
+func headingOf(v *detector.Verdict, page bool) string {
+	switch {
+	case page && v.SecondsToOOM.Finite() != nil:
+		return RunbookPath + "#gpuoutofmemorypredicted"
+	case !v.Judged:
+		return ""
+	case v.Leak:
+		return RunbookPath + "#gpumemoryleakdetected"
+	case v.Pattern == detector.PatternZombie, v.Pattern == detector.PatternUnreleased:
+		return RunbookPath + "#gpumemoryheldbynobody"
+	case v.Pattern == detector.PatternFragmentation:
+		return RunbookPath + "#leaks-in-pytorch"
+	}
+	return ""
 }
 
 // moment writes t in the format, with the date if that is not the one of now.

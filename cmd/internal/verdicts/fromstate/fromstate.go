@@ -10,17 +10,19 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Handler answers with what the detector says of every GPU, GPU instance,
 // process and workload:
 //
-//	{"status":"success","data":{"time":…,"note":…,"driver":{"up":true,"reason":""},"devices":[{
+//	{"status":"success","data":{"time":…,"note":…,"severity":"page","text":…,"findings":[{"severity":"page",
+//	  "alert":…,"text":…}],"driver":{"up":true,"reason":""},"devices":[{
 //	  "labels":{"gpu":"0","uuid":"GPU-…"},"name":…,"up":true,"sample_time":…,"memory":{…},"verdict":{…},
 //	  "instances":[…],"processes":[…],"workloads":[…],"unreleased":[…]}]}}
 //
@@ -39,6 +41,9 @@ import (
 //	foreseen  seconds_to_oom is a number, seconds_to_oom_lower and _upper its 90 %
 //	          interval; an end of it that is null is open
 //
+// text is what the pages say. A finding is one thing that somebody should know: severity is page, ticket,
+// unknown or note, and alert names the alert that says the same.
+//
 // evidence is what foretells it, leak or filling, and null where nothing does; page
 // says that somebody should be woken. withheld is the reason for which growth is not
 // called a leak yet, and null where nothing is suspected; withheld_seconds is null where
@@ -46,31 +51,36 @@ import (
 //
 // note is the sentence with which the pages say that the GPUs are simulated or replayed. Of
 // real GPUs it is absent, and not null.
-func Handler(state func() *collector.State, note string) http.Handler {
+func Handler(state func() *collector.State, note string, cfg *detector.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		// The types below hold nothing that cannot be encoded, so an error is one of
 		// the connection.
-		data := Of(state())
+		data := Of(state(), cfg)
 		data.Note = note
 		_ = json.NewEncoder(w).Encode(verdicts.Envelope{Status: "success", Data: data})
 	})
 }
 
-// Of returns what a state says.
-func Of(s *collector.State) verdicts.Data {
+// Of returns what a state says. cfg has the thresholds where no rule says otherwise.
+func Of(s *collector.State, cfg *detector.Config) verdicts.Data {
+	report := s.Report(cfg)
 	data := verdicts.Data{
-		Time:    s.Time.UTC(),
+		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: finding.Joined(" ", report.Headline+".", report.Detail), Findings: []verdicts.Finding{},
 		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason, PCIDevices: known(s.PCIDevices)},
 		Devices: []verdicts.Device{},
 	}
+	for i := range report.Messages {
+		m := &report.Messages[i]
+		data.Findings = append(data.Findings, verdicts.Finding{Severity: m.Severity.String(), Alert: m.Alert, Text: m.Text()})
+	}
 	for _, d := range s.Devices {
-		data.Devices = append(data.Devices, deviceOf(d))
+		data.Devices = append(data.Devices, deviceOf(d, cfg))
 	}
 	return data
 }
 
-func deviceOf(d *collector.DeviceState) verdicts.Device {
+func deviceOf(d *collector.DeviceState, cfg *detector.Config) verdicts.Device {
 	device := func() map[string]string {
 		return map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
 	}
@@ -82,23 +92,29 @@ func deviceOf(d *collector.DeviceState) verdicts.Device {
 		return j // nothing else means anything
 	}
 	j.Memory, j.Unattributed = MemoryOf(d.Memory), known(d.Unattributed)
-	j.Domain = domainOf(&d.Judgement)
-	for i := range d.Instances {
-		in := &d.Instances[i]
+	for _, m := range d.Domains() {
+		domain := domainOf(&m, cfg)
+		if !m.Instance.OK {
+			j.Domain = domain
+			continue
+		}
 		labels := device()
-		labels["gpu_instance"], labels["profile"] = strconv.FormatUint(uint64(in.ID), 10), in.Profile
-		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(in.Memory), Domain: domainOf(&in.Judgement)})
+		labels["gpu_instance"], labels["profile"] = instanceName(m.Instance), m.Profile
+		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain})
+	}
+	if len(d.Instances) > 0 { // the GPU as a whole has statistics
+		j.Domain = domainOf(&collector.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, cfg)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
-		j.Processes = append(j.Processes, processOf(device(), p))
+		j.Processes = append(j.Processes, processOf(device(), p, cfg))
 	}
 	for i := range d.Workloads {
 		w := &d.Workloads[i]
 		labels := device()
 		labels["gpu_instance"] = instanceName(w.Instance)
 		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
-		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: VerdictOf(&w.Verdict)})
+		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: verdictOf(&w.Verdict, cfg)})
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
@@ -109,10 +125,10 @@ func deviceOf(d *collector.DeviceState) verdicts.Device {
 	return j
 }
 
-func processOf(labels map[string]string, p *collector.ProcessState) verdicts.Process {
+func processOf(labels map[string]string, p *collector.ProcessState, cfg *detector.Config) verdicts.Process {
 	o := OwnerOf(p.Owner)
 	NameProcess(labels, p.Instance, p.ID, o)
-	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict)}
+	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: p.Share.Finite(), Verdict: verdictOf(&p.Verdict, cfg)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
@@ -146,21 +162,23 @@ func MemoryOf(m gpu.Memory) verdicts.Memory {
 	return verdicts.Memory{Total: known(m.Total), Used: known(m.Used), Free: known(m.Free), Reserved: known(m.Reserved)}
 }
 
-func domainOf(j *detector.Judgement[gpu.ProcessID]) verdicts.Domain {
+func domainOf(m *collector.Domain, cfg *detector.Config) verdicts.Domain {
+	j := m.Judgement
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}
 	}
-	d := verdicts.Domain{Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Verdict: VerdictOf(&j.Device)}
+	d := verdicts.Domain{
+		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Sample().Why(cfg), Verdict: verdictOf(&j.Device, cfg),
+	}
 	if by := j.Evidence.String(); by != "" {
 		d.Evidence = &by
 	}
 	return d
 }
 
-// VerdictOf returns what the detector says of one memory series.
-func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
+func verdictOf(v *detector.Verdict, cfg *detector.Config) *verdicts.Verdict {
 	j := &verdicts.Verdict{
-		Judged: v.Judged, Muted: v.Muted, OOM: "unknown", Trough: v.Trough.Finite(), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
+		Judged: v.Judged, Muted: v.Muted, Text: finding.Word(v, cfg), OOM: "unknown", Trough: v.Trough.Finite(), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Span > 0 {
@@ -183,6 +201,7 @@ func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 		j.Withheld, j.WithheldS = &why, detector.WithheldSeconds(v.WithheldFor).Finite()
 	}
 	j.Leak, j.Confidence, j.Pattern = v.Leak, detector.Of(v.Confidence).Finite(), v.Pattern.String()
+	j.Shape = finding.Pattern(v)
 	if v.Leak {
 		j.Rate, j.Leaked, j.Since = v.Rate.Finite(), v.Leaked.Finite(), MomentOf(SteadyTime(v.Since))
 	}

@@ -89,13 +89,3 @@ func TestParseDuration(t *testing.T) {
 		}
 	}
 }
-
-func TestPrintable(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "", "日本": "日本", "12345": "12345", "123456": "12345…", "a\x1b[2J": "a\ufffd[2J", "a\nb": "a\ufffdb", "\xff": "\ufffd",
-	} {
-		if got := Printable(text, 5); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}

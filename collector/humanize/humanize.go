@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/prometheus/common/model"
 )
@@ -157,18 +156,3 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // FormatDuration writes d as Prometheus does, such as 1h30m.
 func FormatDuration(d time.Duration) string { return model.Duration(d).String() }
-
-// Printable returns a text from outside as a terminal may be given it: what that would act
-// on is replaced, and of more than most characters the first are kept.
-func Printable(text string, most int) string {
-	runes := []rune(text)
-	for i, r := range runes {
-		if i == most {
-			return string(runes[:i]) + "…"
-		}
-		if !unicode.IsPrint(r) {
-			runes[i] = unicode.ReplacementChar
-		}
-	}
-	return string(runes)
-}

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package humanize
+package terminal
 
 import (
 	"errors"
@@ -39,3 +39,13 @@ var errFull = errors.New("full")
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "日本": "日本", "12345": "12345", "123456": "12345…", "a\x1b[2J": "a\ufffd[2J", "a\nb": "a\ufffdb", "\xff": "\ufffd",
+	} {
+		if got := Printable(text, 5); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,7 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package humanize
+// Package terminal writes text from elsewhere so that a terminal shows it, and does not act on it.
+package terminal
 
 import (
 	"fmt"
@@ -54,4 +55,19 @@ func (t *Terminal) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// Printable returns a text from outside as a terminal may be given it: what that would act
+// on is replaced, and of more than most characters the first are kept.
+func Printable(text string, most int) string {
+	runes := []rune(text)
+	for i, r := range runes {
+		if i == most {
+			return string(runes[:i]) + "…"
+		}
+		if !unicode.IsPrint(r) {
+			runes[i] = unicode.ReplacementChar
+		}
+	}
+	return string(runes)
 }

@@ -1,0 +1,168 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+func TestWord(t *testing.T) {
+	cfg := detector.DefaultConfig()
+	for want, v := range map[string]detector.Verdict{
+		NotJudged: {},
+		Muted:     {Muted: true},
+		Leaks:     {Judged: true, Leak: true, Confidence: 0.9},
+		NoLeakYet: {Judged: true, Withheld: detector.WithheldProgramBegin, Confidence: 0.6},
+		NotSure:   {Judged: true, Confidence: cfg.ClearThreshold()},
+		NoLeak:    {Judged: true, Confidence: cfg.ClearThreshold() - 0.01},
+	} {
+		if got := Word(&v, &cfg); got != want {
+			t.Errorf("%+v: %q, want %q", v, got, want)
+		}
+	}
+}
+
+// What the driver reserves can be used by nobody: it is no part of the memory that there is.
+func TestUsed(t *testing.T) {
+	const gib = 1 << 30
+	some := func(v float64) gpu.Opt[uint64] { return gpu.Some(uint64(v * gib)) }
+	for _, c := range []struct {
+		m    gpu.Memory
+		want string
+	}{
+		{gpu.Memory{Used: some(37.5), Total: some(80), Reserved: some(0.5)}, "37.5 GiB of 79.5 GiB (47 %)"},
+		{gpu.Memory{Used: some(37.5), Total: some(80)}, "37.5 GiB of 80.0 GiB (46 %)"},
+		{gpu.Memory{Used: some(3), Reserved: some(1)}, "3.00 GiB used"},
+		{gpu.Memory{Used: some(3), Total: some(1), Reserved: some(2)}, "3.00 GiB used"},
+		{gpu.Memory{Used: some(3), Total: some(2)}, "3.00 GiB of 2.00 GiB (100 %)"},
+		{gpu.Memory{Total: some(1)}, "not known"},
+	} {
+		if got := Used(c.m); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestLeft(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		seconds, lower, upper float64
+		want                  string
+	}{
+		{inf, inf, inf, ""},
+		{5400, 3600, inf, "1 h 30 min (at least 1 h)"},
+		{5400, 3600, 7200, "1 h 30 min (1 h to 2 h)"},
+		{3600, 3600, 3600.1, "1 h"},
+	} {
+		v := detector.Verdict{SecondsToOOM: detector.Of(c.seconds), Lower: detector.Of(c.lower), Upper: detector.Of(c.upper)}
+		if got := Left(&v); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	pattern := func(p detector.Pattern, leaked float64) string {
+		return Pattern(&detector.Verdict{Pattern: p, Leaked: detector.Of(leaked)})
+	}
+	for got, want := range map[string]string{
+		Process("train.py", 42): "train.py (pid 42)",
+		Process("", 42):         "unknown process (pid 42)",
+		(&Who{Namespace: "ml", Pod: "train-0", Container: "main", User: "alice"}).Place(): "pod ml/train-0, container main, user alice",
+		(&Who{SlurmJob: "4712"}).Place():          "Slurm job 4712",
+		pattern(detector.PatternLeakStaircase, 1): "grows in steps",
+		pattern(detector.PatternSawtooth, 1):      "sawtooth",
+		pattern(detector.PatternLeakCyclic, 1):    "each cycle ends higher",
+		pattern(detector.PatternLeakCyclic, 0):    "fills up in each life",
+		Percent(math.Nextafter(1, 0) - 1e-6):      "99 %",
+		Percent(0.7):                              "70 %",
+		Joined(", ", "", "a", "", "b"):            "a, b",
+		Driver("no_permission"):                   "The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",
+		Driver("error_42"):                        "The driver does not answer (error_42).",
+		Driver("prometheus_does_not_answer"):      "The Prometheus of --source=prometheus: does not answer. The log says why.",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestWithheld(t *testing.T) {
+	for _, c := range []struct {
+		why  detector.Withheld
+		more time.Duration
+		want string
+	}{
+		{detector.WithheldNone, time.Hour, ""},
+		{detector.WithheldMinSpan, 50 * time.Second, "has only begun to grow, and must grow for another 50 s"},
+		{detector.WithheldProgramBegin, 34*time.Minute + time.Second, "may be the start of a program, and must grow for another 35 min"},
+		{detector.WithheldSlowing, 0, "slows down, and would end before the memory is full"},
+		{detector.WithheldDailyLoad, 9 * time.Hour, "may be a daily load, and must grow for another 9 h"},
+	} {
+		if got := Withheld(c.why, c.more); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// TestEveryReasonHasWords fails with a new reason or pattern that nobody has put in words, and where the dashboard has others: who
+// goes from the page to the dashboard meets the same.
+func TestEveryReasonHasWords(t *testing.T) {
+	dashboard, err := os.ReadFile("../../dashboards/leak.json")
+	if err != nil || !json.Valid(dashboard) {
+		t.Fatalf("the dashboard is no JSON: %v", err)
+	}
+	for why := detector.WithheldNone + 1; why.String() != ""; why++ {
+		text := withheld[why]
+		if text == "" || strings.ContainsAny(text, ":;_") {
+			t.Errorf("%s: %q", why, text)
+		}
+		// The name of a series is replaced by its words.
+		shown := regexp.MustCompile(`"options": "` + why.String() + `"\s*},\s*"properties": \[\s*{\s*"id": "displayName",\s*"value": "([^"]*)"`).FindSubmatch(dashboard)
+		if shown == nil || string(shown[1]) != text {
+			t.Errorf("%s: the dashboard has %q, want %q", why, shown, text)
+		}
+	}
+	for p := detector.PatternUnknown; p.String() != "" || p == detector.PatternUnknown; p++ {
+		if _, ok := noLeak[p]; !ok && !p.Leaks() && p != detector.PatternFragmentation {
+			t.Errorf("pattern %q has no words", p)
+		}
+	}
+}
+
+// TestWhy says of each verdict why it is one.
+func TestWhy(t *testing.T) {
+	cfg := detector.DefaultConfig()
+	for want, v := range map[string]detector.Verdict{
+		"A rule of --detector.config says that it is not to be judged.":                                                {Muted: true},
+		"It was watched for 6 min, and a verdict takes some minutes.":                                                  {Windows: [detector.MaxWindows]detector.Fit{{Span: time.Hour, Fill: 0.1}}},
+		"More and more is kept and not given back: 1.50 GiB in 25 min.":                                                {Judged: true, Leak: true, Leaked: detector.Of(1.5 * (1 << 30)), Since: 35 * time.Minute},
+		"More and more is kept and not given back.":                                                                    {Judged: true, Leak: true},
+		"A program filled it again and again, died and was started again. Nothing of that is held now.":                {Judged: true, Leak: true, Leaked: detector.Of(0)},
+		"No leak yet: it may be a daily load, and must grow for another 1 h. It is full in 40 min if it goes on.":      {Judged: true, Withheld: detector.WithheldDailyLoad, WithheldFor: time.Hour, SecondsToOOM: detector.Of(2400)},
+		"It grows, but that is not sure: the confidence is 79 %, and a leak takes " + Percent(cfg.LeakThreshold) + ".": {Judged: true, Confidence: 0.79},
+		"What is taken is given back again.":                                                                           {Judged: true, Pattern: detector.PatternSawtooth},
+		"Nothing is seen to grow for long.":                                                                            {Judged: true, Pattern: detector.PatternFragmentation},
+	} {
+		s := memory(0)
+		s.Judgement.Device, s.Now, s.Memory.Used = v, time.Hour, gpu.Some(uint64(1))
+		if got := s.Why(&cfg); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	s := memory(0)
+	s.Judgement.Device = detector.Verdict{}
+	if got := s.Why(&cfg); got != "The driver does not tell how much of it is used." {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"maps"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+const (
+	// waitTold is how long growth must have lasted before the log says that it is withheld. Most
+	// programs have loaded by then: a lower value gives a line for each start of a program.
+	waitTold = 10 * time.Minute
+	// waitSpacing is the least time between two such lines of a GPU.
+	waitSpacing = time.Hour
+	// waitFresh is how long before the end of a process growth was withheld if that matters.
+	waitFresh = time.Minute
+)
+
+// findingLog writes each message on a memory once when it begins, and once when it is over: what a page showed for a minute
+// at night can be read in the morning. It also says why growth was no leak yet: when that lasts, and when a process
+// ends in a full memory before it was called one.
+type findingLog struct {
+	known    map[messageKey]finding.Severity // at which it was said
+	located  map[processKey]time.Time        // when those were asked of which the lines were said
+	withheld map[gpu.Opt[uint32]]withheldGrowth
+	// When growth and the end of a process were last told of.
+	toldGrowth, toldEnd time.Time
+}
+
+// messageKey names a message over its whole life.
+type messageKey struct {
+	instance gpu.Opt[uint32]
+	alert    string // that of a leak for one that runs out of memory, too
+	who      finding.Who
+}
+
+// withheldGrowth is when growth of a memory was withheld last, and why.
+type withheldGrowth struct {
+	at   time.Time
+	text string
+}
+
+// update compares what is said of a new state with what was said of the one before. Of a memory of which nothing is said this time,
+// as where reading it has failed, all goes on.
+func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector.Config) {
+	if l.known == nil {
+		l.known, l.located, l.withheld = map[messageKey]finding.Severity{}, map[processKey]time.Time{}, map[gpu.Opt[uint32]]withheldGrowth{}
+	}
+	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
+	now := map[messageKey]finding.Severity{}
+	for _, d := range state.Domains() {
+		l.domain(logger, &d, cfg, now)
+	}
+	for k := range l.known {
+		if _, goesOn := now[k]; !goesOn {
+			level.Info(logger).Log("msg", "it is over", "alert", k.alert, "gpu_instance", instanceID(k.instance), "who", finding.Joined(" of ", k.who.Process, k.who.Place()))
+		}
+	}
+	l.known = now
+	l.sites(logger, state)
+}
+
+// domain writes what is new of a memory.
+func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]finding.Severity) {
+	v := &d.Judgement.Device
+	for k, severity := range l.known {
+		if unsaid(v) && k.instance == d.Instance {
+			now[k] = severity
+		}
+	}
+	for _, m := range d.Messages(cfg) {
+		k := messageKey{d.Instance, m.Alert, m.Who}
+		if m.Alert == finding.OutOfMemory {
+			k.alert = finding.Leak
+		}
+		before, known := l.known[k]
+		waits := m.Severity == finding.Page && !m.Due
+		if m.Alert == "" || waits && !known {
+			continue
+		}
+		if !known || m.Severity > before && !waits {
+			level.Warn(logger).Log("msg", m.Text(), "alert", m.Alert, "severity", m.Severity)
+			before = m.Severity
+		}
+		now[k] = before
+	}
+	switch text := finding.NotYet(v, cfg); {
+	case v.Withheld == detector.WithheldNone || !v.Judged:
+	case v.Lasted >= max(waitTold, v.WithheldFor) && !recent(l.toldGrowth, d.Device.SampleTime):
+		l.toldGrowth = d.Device.SampleTime
+		level.Info(logger).Log("msg", d.Name+" grows. "+text)
+		fallthrough
+	default:
+		l.withheld[d.Instance] = withheldGrowth{d.Device.SampleTime, text}
+	}
+}
+
+// ended says that a process has ended with the memory nearly full before its growth was called a leak.
+func (l *findingLog) ended(logger log.Logger, instance gpu.Opt[uint32], pid uint32, who *gpu.Owner, at time.Time) {
+	w := l.withheld[instance]
+	if at.Sub(w.at) > waitFresh || recent(l.toldEnd, at) {
+		return
+	}
+	l.toldEnd = at
+	level.Warn(logger).Log("msg", finding.Process(who.Process, pid)+" has ended with the memory nearly full. "+w.text)
+}
+
+// sites says of each process that was asked which line allocates what leaks, or why that is not known.
+func (l *findingLog) sites(logger log.Logger, state *DeviceState) {
+	there := map[processKey]bool{}
+	for i := range state.Processes {
+		p := &state.Processes[i]
+		key := processKey{p.ID, p.Instance}
+		if p.Sites == nil {
+			continue
+		}
+		there[key] = true
+		if l.located[key].Equal(p.Sites.Asked) {
+			continue
+		}
+		logger := log.With(logger, "pid", p.ID.PID, "process", p.Owner.Process, "group", p.Owner.Group())
+		switch p.Sites.State {
+		case allocator.SitesRefused:
+			level.Info(logger).Log("msg", "the lines that allocate what leaks are not known", "err", p.Sites.Reason)
+		case allocator.SitesDone:
+			if list := sitesOf(p); len(list) > 0 {
+				level.Warn(logger).Log("msg", "the line that allocates most of what leaks", "site", list[0].line, "bytes", list[0].bytes, "over", p.Sites.Over)
+			} else {
+				level.Info(logger).Log("msg", "no line was seen to allocate what stays", "over", p.Sites.Over)
+			}
+		default:
+			continue
+		}
+		l.located[key] = p.Sites.Asked
+	}
+	maps.DeleteFunc(l.located, func(key processKey, _ time.Time) bool { return !there[key] })
+}
+
+// unsaid reports whether nothing is said of a memory, as where reading it has failed.
+func unsaid(v *detector.Verdict) bool { return !v.Judged && !v.Muted }
+
+// recent reports whether a line of that time forbids another one at that time. A clock that was
+// set back forbids nothing.
+func recent(line, at time.Time) bool {
+	d := at.Sub(line)
+	return !line.IsZero() && d >= 0 && d < waitSpacing
+}

@@ -1,0 +1,193 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// logged returns the lines that a log writes of states, without their time stamps.
+func logged(l *findingLog, states ...*DeviceState) []string {
+	var out bytes.Buffer
+	logger, cfg := log.NewLogfmtLogger(&out), detector.DefaultConfig()
+	for _, s := range states {
+		s.Judgement.T = time.Hour
+		l.update(logger, s, &cfg)
+	}
+	var lines []string
+	for line := range strings.Lines(out.String()) {
+		before, after, _ := strings.Cut(line, "at=")
+		_, after, _ = strings.Cut(after, " ")
+		lines = append(lines, before+strings.TrimSpace(after))
+	}
+	return lines
+}
+
+// expect compares lines, each by its beginning.
+func expect(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	same := len(got) == len(want)
+	for i := range got {
+		same = same && strings.HasPrefix(got[i], want[i])
+	}
+	if !same {
+		t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// said is a GPU of which that is said.
+func said(f ...finding.Finding) *DeviceState {
+	s := &DeviceState{SampleTime: fixtureAt(0)}
+	s.Judgement.Device = detector.Verdict{Judged: true}
+	for i := range f {
+		v := &s.Judgement.Device
+		v.Leak, v.Leaked, v.SecondsToOOM, s.Judgement.Page = true, detector.Of(1<<30), f[i].OOM, f[i].OOM.OK && f[i].OOM.V < 3600
+		s.Findings = append(s.Findings, FindingState{Finding: f[i]})
+	}
+	return s
+}
+
+// TestFindingLog has a leak from its first line to its last: what becomes worse is said again, what becomes better is not.
+func TestFindingLog(t *testing.T) {
+	leak := func(f finding.Finding) *DeviceState {
+		f.Who, f.Leaking = finding.Who{Process: "train.py", User: "alice"}, detector.Of(1<<20)
+		return said(f)
+	}
+	out := func(seconds float64, due bool) *DeviceState {
+		return leak(finding.Finding{OOM: detector.Of(seconds), Evidence: detector.EvidenceLeak, OOMDue: due})
+	}
+	const (
+		leaks  = `level=warn msg="GPU 0 leaks. train.py of user alice grows`
+		ticket = `level=warn msg="GPU 0 runs out of memory in 2 h. `
+		page   = `level=warn msg="GPU 0 runs out of memory in 50 min. `
+		over   = `level=info msg="it is over" alert=GPUMemoryLeakDetected gpu_instance= who="train.py of user alice"`
+	)
+	unread := &DeviceState{SampleTime: fixtureAt(0)}
+	for name, c := range map[string]struct {
+		states []*DeviceState
+		want   []string
+	}{
+		"once":                        {[]*DeviceState{leak(finding.Finding{}), leak(finding.Finding{}), said(), said()}, []string{leaks, over}},
+		"a reading that fails":        {[]*DeviceState{leak(finding.Finding{}), unread, leak(finding.Finding{})}, []string{leaks}},
+		"it becomes a page":           {[]*DeviceState{out(7200, false), out(3000, false), out(3000, true), out(7200, true), said()}, []string{ticket, page, over}},
+		"a page that did not last":    {[]*DeviceState{out(3000, false), said()}, nil},
+		"somebody else is to blame":   {[]*DeviceState{leak(finding.Finding{}), said(finding.Finding{Leaking: detector.Of(1)})}, []string{leaks, `level=warn msg="GPU 0 leaks. The memory as a whole grows`, over}},
+		"memory that is held":         {[]*DeviceState{said(finding.Finding{Zombie: detector.Of(2 << 30)}), said()}, []string{`level=warn msg="2.00 GiB of GPU 0 are held, and nobody uses them. `, `level=info msg="it is over" alert=GPUMemoryHeldByNobody`}},
+		"so little that none is told": {[]*DeviceState{said(finding.Finding{Zombie: detector.Of(2 << 20)}), said()}, nil},
+	} {
+		expect(t, name, logged(&findingLog{}, c.states...), c.want...)
+	}
+}
+
+// grown is a GPU, so many minutes after a start, of which growth has been withheld for so many minutes of an hour.
+func grown(minute, lasted int) *DeviceState {
+	s := &DeviceState{SampleTime: fixtureAt(0).Add(time.Duration(minute) * time.Minute)}
+	spent := time.Duration(lasted) * time.Minute
+	s.Judgement.Device = detector.Verdict{Judged: true, Withheld: detector.WithheldProgramBegin, Lasted: spent, WithheldFor: time.Hour - spent}
+	if lasted == 0 {
+		s.Judgement.Device = detector.Verdict{Judged: true}
+	}
+	return s
+}
+
+// TestWithheldIsLogged answers what is asked afterwards: why nothing was said of growth. There is one line an hour at most.
+func TestWithheldIsLogged(t *testing.T) {
+	var l findingLog
+	var hour, day []*DeviceState
+	for minute := range 60 {
+		hour = append(hour, grown(minute, minute))
+	}
+	expect(t, "half of its wait is over", logged(&l, hour...), `level=info msg="GPU 0 grows. No leak yet: it may be the start of a program, and must grow for another 30 min."`)
+	for minute := range 24 * 60 {
+		day = append(day, grown(100+minute, 40))
+	}
+	if n := len(logged(&l, day...)); n != 24 {
+		t.Errorf("%d lines a day", n)
+	}
+	expect(t, "a clock that was set back", logged(&l, grown(50, 40)), `level=info msg="GPU 0 grows.`)
+	expect(t, "a program that loads", logged(&findingLog{}, grown(0, 9)))
+}
+
+// TestEndBeforeTheVerdict has processes that end with the memory nearly full: the log says why there was no leak.
+func TestEndBeforeTheVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   *DeviceState
+		minutes int // from that to the end
+		want    string
+	}{
+		"withheld":      {grown(0, 25), 1, `level=warn msg="train.py (pid 7) has ended with the memory nearly full. No leak yet: it may be the start of a program, and must grow for another 35 min."`},
+		"long ago":      {grown(0, 25), 5, ""},
+		"not suspected": {grown(0, 0), 1, ""},
+	} {
+		var l findingLog
+		logged(&l, c.state)
+		var out bytes.Buffer
+		for range 2 { // it is said of the first of those that end in an hour
+			l.ended(log.NewLogfmtLogger(&out), gpu.Opt[uint32]{}, 7, &gpu.Owner{Process: "train.py"}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
+		}
+		if got := strings.TrimSpace(out.String()); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestWithheldLeaksAreLogged has growth from the start of the exporter on, as its loop sees it.
+func TestWithheldLeaksAreLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		full int // MiB at which it dies
+		want []string
+	}{
+		"reported": {80000, []string{"No leak yet: it may be the start of a program", "alert=GPU"}},
+		"dies":     {17800, []string{"(pid 1) has ended with the memory nearly full. No leak yet: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dead := false
+			d := newGPU(0, func(second int) (gpu.Sample, error) {
+				used := 15000 + 500*float64(second)/60
+				if dead = dead || int(used) > c.full; dead {
+					return flat(1 << 30)(second)
+				}
+				p := process(1, uint64(used)<<20)
+				s, err := flat(p.Used.V, p)(second)
+				s.Memory.Total = gpu.Some(uint64(c.full+300) << 20)
+				return s, err
+			})
+			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(_ *Sampler, out *lines) {
+				after(90 * time.Minute)
+				for _, want := range c.want {
+					if n := out.count(want); n == 0 {
+						t.Errorf("no %q:\n%s", want, out.b.String())
+					}
+				}
+			})
+		})
+	}
+}
+
+// What a process tells of the lines that allocate what leaks is said once.
+func TestSitesAreLogged(t *testing.T) {
+	state := func(s *allocator.Sites) *DeviceState {
+		return &DeviceState{SampleTime: fixtureAt(0), Processes: []ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7}, Owner: &gpu.Owner{Process: "train.py"}}, Sites: s}}}
+	}
+	first, later := fixtureAt(1), fixtureAt(2)
+	done := &allocator.Sites{State: allocator.SitesDone, Asked: later, Over: 5 * time.Minute, List: []allocator.Site{{Growth: 9, Line: "app/train.py:88 step"}}}
+	refused := &allocator.Sites{State: allocator.SitesRefused, Asked: first, Reason: "it is old"}
+	var l findingLog
+	expect(t, "refused", logged(&l, state(nil), state(&allocator.Sites{State: allocator.SitesAsked, Asked: first}), state(refused), state(refused)),
+		`level=info pid=7 process=train.py group= msg="the lines that allocate what leaks are not known" err="it is old"`)
+	expect(t, "done", logged(&l, state(&allocator.Sites{State: allocator.SitesRecording, Asked: later}), state(done), state(done)),
+		`level=warn pid=7 process=train.py group= msg="the line that allocates most of what leaks" site="app/train.py:88 step" bytes=9 over=5m0s`)
+	expect(t, "nothing found", logged(&l, state(nil), state(&allocator.Sites{State: allocator.SitesDone, Asked: later, Over: time.Minute})),
+		`level=info pid=7 process=train.py group= msg="no line was seen to allocate what stays" over=1m0s`)
+}

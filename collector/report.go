@@ -1,0 +1,220 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Domain is a memory of its own: a GPU, or a GPU instance of one in MIG mode.
+type Domain struct {
+	Device    *DeviceState
+	Name      string
+	Instance  gpu.Opt[uint32]
+	Profile   string
+	Memory    gpu.Memory
+	Judgement *detector.Judgement[gpu.ProcessID]
+	Owner     *gpu.Owner
+	Curve     *Curve
+}
+
+// Name names a GPU by its index, and one of a fleet also by the first label that tells where it is.
+func (d *DeviceState) Name() string {
+	name := "GPU " + cmp.Or(d.Info.IndexLabel(), d.Info.UUID)
+	for _, place := range d.Info.Place {
+		if place != "" {
+			return name + " of " + place
+		}
+	}
+	return name
+}
+
+// Domains returns the memories of a GPU. One in MIG mode has only those of its instances: the GPU itself cannot run out of memory.
+func (d *DeviceState) Domains() []Domain {
+	if len(d.Instances) == 0 {
+		return []Domain{{Device: d, Name: d.Name(), Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve}}
+	}
+	list := make([]Domain, len(d.Instances))
+	for i := range d.Instances {
+		in := &d.Instances[i]
+		list[i] = Domain{d, fmt.Sprintf("%s, MIG %d (%s)", d.Name(), in.ID, in.Profile), gpu.Some(in.ID), in.Profile, in.Memory, &in.Judgement, in.Owner, in.Curve}
+	}
+	return list
+}
+
+// Sample returns what is known of a memory, for what is said of it.
+func (m *Domain) Sample() *finding.Sample {
+	s := &finding.Sample{Name: m.Name, Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: m.Judgement, Owner: finding.Of(m.Owner)}
+	for i := range m.Device.Processes {
+		if p := &m.Device.Processes[i]; p.Instance == m.Instance {
+			part := finding.Part{Who: finding.Of(p.Owner), PID: p.ID.PID, Used: p.Used.V, Verdict: &p.Verdict, Grows: p.Grows}
+			if p.Sites != nil && p.Sites.State == allocator.SitesDone && len(p.Sites.List) > 0 {
+				part.Line = p.Sites.List[0].Line
+			}
+			s.Processes = append(s.Processes, part)
+		}
+	}
+	for i := range m.Device.Workloads {
+		if w := &m.Device.Workloads[i]; w.Instance == m.Instance {
+			s.Workloads = append(s.Workloads, finding.Part{Who: finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob, Whole: true}, Verdict: &w.Verdict})
+		}
+	}
+	for i := range m.Device.Unreleased {
+		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance {
+			s.Unreleased = append(s.Unreleased, finding.Part{Who: finding.Of(u.Owner), PID: u.ID.PID, Used: u.Used})
+		}
+	}
+	return s
+}
+
+// Messages returns what there is to say of a memory now.
+func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
+	var found []finding.Finding
+	for i := range m.Device.Findings {
+		if f := &m.Device.Findings[i]; f.Instance == m.Instance {
+			found = append(found, f.Finding)
+		}
+	}
+	return m.Sample().Messages(found, cfg)
+}
+
+// Report is what there is to say of a node in words.
+type Report struct {
+	Severity finding.Severity
+	Headline string // one sentence, without its full stop
+	Detail   string
+	Messages []finding.Message // the most urgent first
+}
+
+// Report returns what there is to say of all GPUs. cfg has the thresholds where no rule says otherwise.
+func (s *State) Report(cfg *detector.Config) *Report {
+	r := &Report{}
+	add := func(severity finding.Severity, text string) {
+		r.Messages = append(r.Messages, finding.Message{Severity: severity, Summary: text, Left: math.Inf(1)})
+	}
+	n := s.count()
+	for _, d := range s.Devices {
+		if !d.Up {
+			add(finding.Page, fmt.Sprintf("%s (%s) cannot be read", d.Name(), cmp.Or(d.Info.Name, d.Info.UUID)))
+			continue
+		}
+		for _, m := range d.Domains() {
+			r.Messages = append(r.Messages, m.Messages(cfg)...)
+		}
+	}
+	if s.DriverReason != "" {
+		severity := finding.Page
+		if s.DriverReason == ReasonStarting || len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 { // it needs no driver
+			severity = finding.Unknown
+		}
+		m := finding.Message{Severity: severity, Detail: finding.Driver(s.DriverReason), Left: math.Inf(1)}
+		if severity == finding.Unknown && s.DriverReason != ReasonStarting {
+			m.Advice = "The PCI bus shows no NVIDIA GPU."
+		}
+		r.Messages = append(r.Messages, m)
+	}
+	slices.SortStableFunc(r.Messages, func(a, b finding.Message) int { return a.Compare(&b) })
+	r.headline(s, n)
+	return r
+}
+
+// count is how many GPUs there are of a kind, and how far the fullest window looks back.
+type count struct {
+	up, waiting, muted, blind int // waiting: none of its memories is judged yet
+	watched                   time.Duration
+}
+
+func (s *State) count() (n count) {
+	for _, d := range s.Devices {
+		if !d.Up {
+			continue
+		}
+		n.up++
+		judged, silent, known := false, true, false
+		for _, m := range d.Domains() {
+			v := &m.Judgement.Device
+			n.watched = max(n.watched, finding.Watched(v))
+			judged, silent, known = judged || v.Judged, silent && v.Muted, known || m.Memory.Used.OK
+		}
+		switch {
+		case silent:
+			n.muted++
+		case !judged:
+			n.waiting++
+		}
+		if !known {
+			n.blind++
+		}
+	}
+	return n
+}
+
+// headline sums up: what is worst, or how calm it is.
+func (r *Report) headline(s *State, n count) {
+	switch down := len(s.Devices) - n.up; {
+	case len(r.Messages) > 0 && r.Messages[0].Severity >= finding.Ticket && n.up > 0 && (down == 0 || r.Messages[0].Alert != ""):
+		first := &r.Messages[0]
+		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
+	case n.up > 0 && down > 0:
+		calm, detail, _ := s.calm(n)
+		r.Severity, r.Headline, r.Detail = finding.Page, fmt.Sprintf("%d of %d GPUs cannot be read", down, len(s.Devices)), calm+". "+detail
+	default:
+		var well bool
+		r.Headline, r.Detail, well = s.calm(n)
+		if len(r.Messages) > 0 {
+			r.Severity = r.Messages[0].Severity
+		}
+		if !well {
+			r.Severity = max(r.Severity, finding.Unknown)
+		}
+	}
+}
+
+// calm says how it is where there is nothing to do, and whether all is well.
+func (s *State) calm(n count) (headline, detail string, well bool) {
+	watched := humanize.Duration(n.watched)
+	switch {
+	case s.DriverReason == ReasonStarting:
+		return "Waiting for the driver", "This takes a few seconds.", false
+	case s.DriverReason == "" && len(s.Devices) == 0 && s.Awaited > 0:
+		return "Waiting for " + plural(s.Awaited, "GPU"), "This takes a few seconds.", false
+	case n.up == 0 && s.DriverReason != "":
+		return "No GPU can be seen", "GPUs are picked up as soon as the driver answers.", false
+	case n.up == 0 && len(s.Devices) > 0:
+		return "No GPU can be read", "GPUs are picked up as soon as they answer.", false
+	case n.up == 0:
+		return "No GPU found", "The driver answers, but lists no GPU.", false
+	case n.muted == n.up:
+		return plural(n.up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged.", true
+	case n.waiting == n.up && n.watched == 0 && n.blind == n.up:
+		return "No GPU can be judged", "The driver does not tell how much memory is used.", false
+	case n.waiting+n.muted == n.up:
+		return "Watching " + plural(n.waiting, "GPU"), "No judgement yet: watched for " + watched + " so far.", false
+	}
+	detail = "The longest window holds " + watched + "."
+	if n.muted > 0 {
+		detail += " " + plural(n.muted, "more GPU") + " muted."
+	}
+	if n.waiting > 0 {
+		detail += " " + plural(n.waiting, "more GPU") + " not judged yet."
+	}
+	return "No leak found on " + plural(n.up-n.waiting-n.muted, "GPU"), detail, n.waiting == 0
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
