@@ -125,8 +125,8 @@ func fullGPU() *DeviceState {
 			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: unknownOwner, Used: 6.5e9, Since: fixtureSince(-80)},
 		},
 		Findings: []FindingState{
-			{Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(4321), Evidence: detector.EvidenceFilling, Zombie: detector.Of(7e9), CrashLoop: true}},
-			{Finding: finding.Finding{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Leaking: detector.Of(1234)}},
+			{Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(4321), Evidence: detector.EvidenceFilling, OOMDue: true, Zombie: detector.Of(7e9), CrashLoop: true}},
+			{Finding: finding.Finding{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Leaking: detector.Of(1234), LeakDue: true}},
 			{Finding: finding.Finding{Unreleased: detector.Of(7.5e9), NearlyFull: true}},
 		},
 		Allotments: []AllotmentState{
@@ -261,7 +261,7 @@ func migGPU() *DeviceState {
 		Workloads: []WorkloadState{
 			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
 		},
-		Findings: []FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak}}},
+		Findings: []FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
 		Unreleased: []UnreleasedState{
 			{Instance: gpu.Some(uint32(1)), ID: gpu.ProcessID{PID: 3002, Start: 8}, Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0"}, Used: 900},
 		},

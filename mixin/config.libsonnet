@@ -25,20 +25,14 @@
     // The shortest --detector.window of the exporters: dashboards tell by it who grows most.
     shortestWindow: '10m',
 
-    // How old the last sample of an alert on memory may be. A scrape that fails
-    // ends all series of a target at once; without this the `for` of each alert
-    // would begin anew with every scrape that is lost.
+    // How old the last sample of an alert on memory may be: a scrape that fails ends all series of a target at once.
     scrapeGap: '2m',
     // How long a page on health outlives its condition: a node that is not scraped for a
     // while has not recovered. An alert on memory goes on for scrapeGap.
     keepFiringFor: '10m',
 
-    // The `for` of each class of alert. '0s' has its use in tests on simulated time.
+    // The `for` of each class of alert; those on memory have none. '0s' has its use in tests on simulated time.
     //
-    // Alerts on memory: the exporter has waited before it says anything. With one minute in place of three the programs that
-    // nobody tuned on had twice as many false pages. forLeak is that of tickets on leaks.
-    forMemory: '3m',
-    forLeak: '30m',
     // States that do not go away by themselves, but for a reset that is under way.
     forHealth: '5m',
     // A share of 15 minutes that has to last for as long again: no single hot job.

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	exporter "github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// The waits and thresholds of the mixin's alerts on memory that runs out, as
+// The thresholds of the mixin's alerts on memory that runs out, as
 // mixin/config.libsonnet has them. A test holds them against the rendered rules.
 const (
 	oomTicketSeconds = 24 * 60 * 60
@@ -20,14 +22,14 @@ const (
 	scrapeGap = 2 * time.Minute
 	// keepFiringFor is how long an alert outlives its condition.
 	keepFiringFor = 2 * time.Minute
-	// The `for` of the rules. forLeak is that of the tickets.
-	forOOM  = 3 * time.Minute
-	forLeak = 30 * time.Minute
 )
 
 // silence is how far two verdicts may be apart: after more, a Prometheus would have had no sample
-// for a while, and what was pending begins anew.
+// for a while, and what was firing has ended.
 const silence = 5 * time.Minute
+
+// began is when a record begins, for the exporter: 0 is no time there.
+const began = time.Hour
 
 // level is the most that came of a series.
 type level uint8
@@ -74,50 +76,48 @@ func firing(list []plot.Span, t time.Duration) bool {
 	return slices.ContainsFunc(list, func(s plot.Span) bool { return s.From <= t && (t <= s.To || s.Open) })
 }
 
-// rule is an alert: when its condition holds, for how long it must, and how long it is
-// remembered after a step at which it held last, as last_over_time does.
-type rule struct {
-	wait      time.Duration
-	holds     func(s *step) bool
-	remembers time.Duration
-}
-
-// apply returns when the alert fires.
-func (r *rule) apply(steps []step) (list []plot.Span) {
-	var since, until time.Duration
-	pending := false
-	end := func() {
-		if pending && until > since+r.wait {
-			list = append(list, plot.Span{From: since + r.wait, To: until + keepFiringFor})
-		}
-		pending = false
-	}
+// says returns what the exporter says of a series at each step, once that has lasted. leaks reports whether it leaks.
+func says(steps []step, leaks func(s *step) bool) []exporter.Finding {
+	var m exporter.Memory
+	list := make([]exporter.Finding, len(steps))
 	for i := range steps {
 		s := &steps[i]
-		if s.blind { // nothing was said: what was said before is remembered
+		if s.blind {
 			continue
 		}
-		if pending && s.t > until {
-			end()
+		j := &detector.Judgement[gpu.ProcessID]{T: began + s.t, Evidence: s.evidence, Page: s.page}
+		j.Device = detector.Verdict{Judged: s.judged, Leak: leaks(s), Rate: detector.Of(1), SecondsToOOM: s.seconds, Upper: s.upper}
+		for _, f := range m.Judge(&exporter.Sample{Judgement: j}) {
+			list[i] = f
 		}
-		if !r.holds(s) {
-			continue
-		}
-		if !pending {
-			since, until, pending = s.t, 0, true
-		}
-		until = max(until, r.until(steps, i))
 	}
-	end()
-	if n := len(list); n > 0 && len(steps) > 0 && list[n-1].To >= steps[len(steps)-1].t {
+	return list
+}
+
+// fires returns when an alert fires whose condition holds at some steps. It is remembered for a while after a step at which it held
+// last, as last_over_time does.
+func fires(steps []step, remembers time.Duration, holds func(i int) bool) (list []plot.Span) {
+	var until time.Duration
+	for i := range steps {
+		s := &steps[i]
+		if s.blind || !holds(i) { // where nothing was said, what was said before is remembered
+			continue
+		}
+		if n := len(list); n == 0 || s.t > list[n-1].To {
+			list, until = append(list, plot.Span{From: s.t}), 0
+		}
+		until = max(until, holdsUntil(steps, i, remembers))
+		list[len(list)-1].To = until + keepFiringFor
+	}
+	if n := len(list); n > 0 && list[n-1].To >= steps[len(steps)-1].t {
 		list[n-1].Open = true
 	}
 	return list
 }
 
-// until returns the first moment at which the rule does not hold because of the i-th step. The last step
+// holdsUntil returns the first moment at which a condition does not hold because of the i-th step. The last step
 // of a record is its end: nothing is known of what came after it.
-func (r *rule) until(steps []step, i int) time.Duration {
+func holdsUntil(steps []step, i int, remembers time.Duration) time.Duration {
 	s := &steps[i]
 	next := slices.IndexFunc(steps[i+1:], func(n step) bool { return !n.blind })
 	switch {
@@ -130,7 +130,7 @@ func (r *rule) until(steps []step, i int) time.Duration {
 	if s.evidence == detector.EvidenceFilling { // it may slow down with the next sample
 		return n.t
 	}
-	return max(n.t, s.t+r.remembers+1)
+	return max(n.t, s.t+remembers+1)
 }
 
 // alertsOf returns the alerts on each series. Those of a memory depend on who is on it.
@@ -149,8 +149,7 @@ func alertsOf(list []finding) []alerts {
 				return slices.ContainsFunc(members, func(m *finding) bool { return m.kind == kindProcess && m.sameWorkload(f) && m.leaksAt(t, 0) })
 			}
 		}
-		r := rule{forLeak, func(s *step) bool { return s.leak && !hidden(s.t) }, 0}
-		all[i].tickets = r.apply(f.steps)
+		all[i].tickets = leaking(f, hidden)
 	}
 	return all
 }
@@ -183,19 +182,24 @@ func (f *finding) leaksAt(t, before time.Duration) bool {
 	})
 }
 
+// leaking returns the tickets on a series that leaks, but where others have them.
+func leaking(f *finding, others func(t time.Duration) bool) []plot.Span {
+	says := says(f.steps, func(s *step) bool { return s.leak && !others(s.t) })
+	return fires(f.steps, 0, func(i int) bool { return says[i].LeakDue })
+}
+
 // memoryAlerts returns the alerts on a memory. members are who is on it.
 func memoryAlerts(f *finding, members []*finding) (a alerts) {
 	// Who holds the memory that leaks has the ticket, once that has lasted.
 	owned := func(t time.Duration) bool {
-		return slices.ContainsFunc(members, func(m *finding) bool { return m.leaksAt(t, forLeak) })
+		return slices.ContainsFunc(members, func(m *finding) bool { return m.leaksAt(t, exporter.LeakWait) })
 	}
-	leak := rule{forLeak, func(s *step) bool { return s.leak && !owned(s.t) }, 0}
-	page := rule{forOOM, func(s *step) bool { return s.page }, scrapeGap}
-	ticket := rule{forLeak, func(s *step) bool {
-		return s.evidence == detector.EvidenceLeak && s.seconds.OK && s.seconds.V < oomTicketSeconds
-	}, scrapeGap}
-	a.pages = page.apply(f.steps)
-	a.tickets = inOrder(ticket.apply(f.steps), leak.apply(f.steps))
+	says := says(f.steps, func(s *step) bool { return s.leak })
+	a.pages = fires(f.steps, scrapeGap, func(i int) bool { return says[i].OOMDue && f.steps[i].page })
+	tickets := fires(f.steps, scrapeGap, func(i int) bool {
+		return says[i].OOMDue && says[i].Evidence == detector.EvidenceLeak && says[i].OOM.V < oomTicketSeconds
+	})
+	a.tickets = inOrder(tickets, leaking(f, owned))
 	a.owned = slices.ContainsFunc(f.steps, func(s step) bool { return s.leak && owned(s.t) })
 	return a
 }

@@ -26,7 +26,7 @@ type renderedRule struct {
 	Labels      struct{ Severity string }
 }
 
-// TestAlertsAreTheMixins holds the waits and thresholds here against the rendered rules.
+// TestAlertsAreTheMixins holds the thresholds here against the rendered rules.
 func TestAlertsAreTheMixins(t *testing.T) {
 	var file struct {
 		Groups []struct{ Rules []renderedRule }
@@ -37,23 +37,22 @@ func TestAlertsAreTheMixins(t *testing.T) {
 	for _, c := range []struct {
 		alert, severity string
 		holds           string // in the expression
-		wait            time.Duration
 	}{
-		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g or", detector.DefaultConfig().PageWithin.Seconds()), forOOM},
-		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("} < %g", detector.DefaultConfig().FillsWithin.Seconds()), forOOM},
-		{"GPUOutOfMemoryPredicted", "warning", fmt.Sprintf("[2m]) < %d", oomTicketSeconds), forLeak},
-		{"GPUMemoryLeakDetected", "warning", "[2m]) > 0", forLeak},
-		{"GPUMemoryHeldByNobody", "warning", fmt.Sprintf("[2m]) > %d", heldBytes), forOOM},
+		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g or", detector.DefaultConfig().PageWithin.Seconds())},
+		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("} < %g", detector.DefaultConfig().FillsWithin.Seconds())},
+		{"GPUOutOfMemoryPredicted", "warning", fmt.Sprintf("[2m]) < %d", oomTicketSeconds)},
+		{"GPUMemoryLeakDetected", "warning", "[2m]) > 0"},
+		{"GPUMemoryHeldByNobody", "warning", fmt.Sprintf("[2m]) > %d", heldBytes)},
 	} {
 		found := false
 		for _, g := range file.Groups {
 			for _, r := range g.Rules {
 				found = found || r.Alert == c.alert && r.Labels.Severity == c.severity && strings.Contains(r.Expr, c.holds) &&
-					time.Duration(r.For) == c.wait && time.Duration(r.Keep) == keepFiringFor
+					r.For == 0 && time.Duration(r.Keep) == keepFiringFor
 			}
 		}
 		if !found || scrapeGap != 2*time.Minute {
-			t.Errorf("the mixin has no %+v that waits and goes on for as long as the tool's", c)
+			t.Errorf("the mixin has no %+v that fires at once and goes on for as long as the tool's", c)
 		}
 	}
 }
@@ -81,7 +80,9 @@ func TestRules(t *testing.T) {
 		return func(i int, s *step) { s.leak = i >= from && i < to }
 	}
 	filling := func(page bool) func(int, *step) {
-		return func(_ int, s *step) { s.seconds, s.evidence, s.page = detector.Of(600), detector.EvidenceFilling, page }
+		return func(_ int, s *step) {
+			s.seconds, s.upper, s.evidence, s.page = detector.Of(600), detector.Of(900), detector.EvidenceFilling, page
+		}
 	}
 	for _, c := range []struct {
 		name          string
@@ -89,11 +90,12 @@ func TestRules(t *testing.T) {
 		pages, ticket time.Duration // when the first one fires, in minutes; -1 never
 	}{
 		{"nothing", minutes(100, func(int, *step) {}), -1, -1},
-		{"out of memory within the hour", minutes(100, oom(10, 100, 3599)), 13, 40},
+		{"out of memory within the hour", minutes(100, oom(10, 100, 3599)), 13, 13},
 		{"in an hour", minutes(100, oom(10, 100, 3600)), -1, 40},
 		{"in a day", minutes(100, oom(10, 100, 86400)), -1, -1},
 		{"for a moment", minutes(100, oom(10, 11, 60)), -1, -1},
-		{"for two minutes, remembered for as long", minutes(100, oom(10, 12, 60)), 13, -1},
+		{"for two minutes", minutes(100, oom(10, 12, 60)), -1, -1},
+		{"for three", minutes(100, oom(10, 14, 60)), 13, 13},
 		{"a leak", minutes(100, leak(10, 100)), -1, 40},
 		{"a leak that was taken back", minutes(100, leak(10, 39)), -1, -1},
 		{"again and again", minutes(100, func(i int, s *step) { s.leak = i%29 > 0 }), -1, -1},
@@ -102,8 +104,8 @@ func TestRules(t *testing.T) {
 		{"fills up", minutes(100, filling(true)), 3, -1},
 		{"nobody knows when", minutes(100, filling(false)), -1, -1},
 		{"a reading that fails", minutes(100, func(i int, s *step) { s.leak, s.blind = i >= 10 && i != 20, i == 20 }), -1, 40},
-		{"no samples for six minutes", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 27 }), -1, 57},
-		{"none for four", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 25 }), -1, 40},
+		{"no samples for nine minutes", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 29 }), -1, 40},
+		{"none for ten", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 30 }), -1, 60},
 	} {
 		f := findingsOf([]*series{{kind: kindMemory, steps: c.steps}})[0]
 		for what, x := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	exporter "github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
@@ -440,7 +441,7 @@ func (f *finding) untold(loc *time.Location, who string, leaking int) string {
 	} else {
 		fmt.Fprintf(&b, ", for %s", humanize.Duration(a.To-a.From))
 	}
-	fmt.Fprintf(&b, ", and a ticket waits for %s", humanize.Duration(forLeak))
+	fmt.Fprintf(&b, ", and a ticket waits for %s", humanize.Duration(exporter.LeakWait))
 	return b.String() + inAll(leaking)
 }
 

@@ -13,6 +13,15 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
+// The waits of what is foretold. A restart of the exporter does not restart them, but a gap of fullFor. Measured on the programs of
+// detector/RESULTS.md that nobody tuned on: with a minute in place of each, false pages were twice as many, and tickets two thirds more.
+const (
+	// PageWait is how long the detector's page must hold. Every page comes later by as much.
+	PageWait = 3 * time.Minute
+	// LeakWait is how long a leak must last that is no page.
+	LeakWait = 30 * time.Minute
+)
+
 const (
 	// Memory is nearly full above nearlyFull of its capacity, unless processes that hold still have preallocated of it: that
 	// is on purpose. It must last for fullFor, longer than most loads and evaluations.
@@ -87,10 +96,10 @@ type Sample struct {
 // Finding is what is said of a memory with the same culprit. What there is nothing to say of is absent.
 type Finding struct {
 	Who
-	// OOM is the time left in seconds, and Evidence what foretells it.
+	// OOM is the time left in seconds, and Evidence what foretells it. It is due once it has lasted for as long as an alert waits.
 	OOM      detector.Value
 	Evidence detector.Evidence
-	OOMDue   bool // it has lasted for as long as an alert waits
+	OOMDue   bool
 	// Leaking is the growth in bytes per second of the memory that leaks.
 	Leaking detector.Value
 	LeakDue bool
@@ -102,9 +111,12 @@ type Finding struct {
 // Memory remembers what was said of a memory, and who was to blame. The zero Memory is ready for use. It is written to the
 // state file; a copy does not change any more.
 type Memory struct {
-	Seen       time.Duration     `json:"seen,omitempty"` // the last frame
+	Seen       time.Duration     `json:"seen,omitempty"`   // the last frame
+	Judged     time.Duration     `json:"judged,omitempty"` // the last one at which there was a verdict on growth
 	Evidence   detector.Evidence `json:"evidence,omitempty"`
-	OOM        blame             `json:"oom,omitzero"`
+	Page       blame             `json:"page,omitzero"`   // of the detector, whose culprit is that of OOM
+	Paged      time.Duration     `json:"paged,omitempty"` // when it was last said
+	OOM        blame             `json:"oom,omitzero"`    // since this evidence is there
 	Leak       blame             `json:"leak,omitzero"`
 	Zombie     blame             `json:"zombie,omitzero"`
 	Unreleased blame             `json:"unreleased,omitzero"`
@@ -115,9 +127,9 @@ type Memory struct {
 
 // Judge returns what is to be said after a frame, nil for nothing.
 func (m *Memory) Judge(s *Sample) (list []Finding) {
-	j, now := s.Judgement, s.Judgement.T
+	now := s.Judgement.T
 	if now-m.Seen >= fullFor { // nobody knows what was meanwhile
-		m.Zombie.Since, m.Unreleased.Since, m.Full.Since = 0, 0, 0
+		m.Zombie.Since, m.Unreleased.Since, m.Full.Since = now, now, now
 	}
 	m.Seen = now
 	of := func(w Who) *Finding {
@@ -132,19 +144,7 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 		list = append(list, Finding{Who: w})
 		return &list[len(list)-1]
 	}
-	unknown := j.Residual.Judged && j.Residual.Leak
-	m.Evidence = m.evidence(s)
-	if m.OOM.holds(m.Evidence != detector.EvidenceNone, now, 0) {
-		rate := leaks // who does not leak is not to blame for a leak, however fast it loads
-		if m.Evidence == detector.EvidenceFilling {
-			rate = takesPart
-		}
-		f := of(m.OOM.pick(s.growing(rate, m.OOM.Who), unknown))
-		f.OOM, f.Evidence = j.Device.SecondsToOOM, m.Evidence
-	}
-	if m.Leak.holds(j.Device.Judged && j.Device.Leak, now, 0) {
-		of(m.Leak.pick(s.growing(leaks, m.Leak.Who), unknown)).Leaking = j.Device.Rate
-	}
+	m.growth(s, of)
 	zombies, bytes := s.held(func(p detector.Pattern) bool { return p == detector.PatternZombie })
 	if m.Zombie.holds(bytes > 0, now, heldFor) {
 		of(m.Zombie.pick(zombies, false)).Zombie = detector.Of(bytes)
@@ -171,6 +171,49 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 		of(m.Loop.pick(by, false)).CrashLoop = true
 	}
 	return list
+}
+
+// growth decides what is said of what grows. Where there is no verdict, as where a reading has failed, what was before goes on.
+func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
+	j, now := s.Judgement, s.Judgement.T
+	leaking, leak := j.Device.Rate, j.Device.Leak
+	if !j.Device.Judged { // as on a GPU that does not tell how much is used
+		sum := 0.0
+		for i := range s.Processes {
+			sum += leaks(s.Processes[i].Verdict)
+		}
+		leaking, leak = detector.Of(sum), sum > 0
+	}
+	if !j.Device.Judged && !j.Device.Muted && !leak && j.Evidence == detector.EvidenceNone {
+		return
+	}
+	if now-m.Judged >= fullFor {
+		m.Page.Since, m.OOM.Since, m.Leak.Since = now, now, now
+	}
+	m.Judged = now
+	if is := m.evidence(s); is != m.Evidence {
+		m.Evidence, m.OOM.Since = is, now
+	}
+	// A page that was said waits no more after an interruption shorter than its wait, as between two lives of a crash loop.
+	page := m.Page.holds(j.Page, now, PageWait) || j.Page && m.Paged > now-PageWait && m.Paged <= now
+	if page {
+		m.Paged = now
+	}
+	unknown := j.Residual.Judged && j.Residual.Leak
+	if m.OOM.holds(m.Evidence != detector.EvidenceNone, now, 0) {
+		rate := leaks // who does not leak is not to blame for a leak, however fast it loads
+		if m.Evidence == detector.EvidenceFilling {
+			rate = takesPart
+		}
+		f := of(m.OOM.pick(s.growing(rate, m.OOM.Who), unknown))
+		f.OOM, f.Evidence = j.Device.SecondsToOOM, m.Evidence
+		// What has a ticket is silent while its page waits: an alert outlives that, and its value would be a page.
+		f.OOMDue = page || !j.Page && m.Evidence == detector.EvidenceLeak && m.OOM.Since <= now-LeakWait
+	}
+	if m.Leak.holds(leak, now, 0) {
+		f := of(m.Leak.pick(s.growing(leaks, m.Leak.Who), unknown))
+		f.Leaking, f.LeakDue = leaking, m.Leak.Since <= now-LeakWait
+	}
 }
 
 // evidence returns what foretells the end of the memory: growth that may end before is nobody's business. While a page is on it

@@ -51,6 +51,31 @@ func foretold(by detector.Evidence, seconds float64, page bool, parts ...Part) *
 	return s
 }
 
+// due is what alerts would say.
+func due(m *Memory, s *Sample) (list []Finding) {
+	for _, f := range m.Judge(s) {
+		if !f.OOMDue {
+			f.OOM, f.Evidence = detector.Value{}, detector.EvidenceNone
+		}
+		if !f.LeakDue {
+			f.Leaking = detector.Value{}
+		}
+		if f.OOMDue, f.LeakDue = false, false; f != (Finding{Who: f.Who}) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// lasting is what is said of a sample that has lasted for all waits.
+func lasting(m *Memory, s *Sample) (list []Finding) {
+	s.Judgement.T = max(start, m.Seen+time.Minute)
+	for end := s.Judgement.T + LeakWait; s.Judgement.T <= end; s.Judgement.T += time.Minute {
+		list = due(m, s)
+	}
+	return list
+}
+
 // TestCulprit has several grow: who is to blame stays until it takes part no more or another grows twice as fast.
 func TestCulprit(t *testing.T) {
 	leaks := func(w Who, rate float64) Part { return Part{Who: w, Verdict: grows(rate, true)} }
@@ -88,7 +113,7 @@ func TestCulprit(t *testing.T) {
 			var m Memory
 			for i, s := range c.samples {
 				var got Who
-				for _, f := range m.Judge(s) {
+				for _, f := range lasting(&m, s) {
 					if f.OOM.OK {
 						got = f.Who
 					}
@@ -124,18 +149,18 @@ func TestEvidence(t *testing.T) {
 		samples []*Sample
 		want    []detector.Evidence
 	}{
-		"nothing":                         {[]*Sample{memory(0)}, []detector.Evidence{none}},
-		"growth that may end before":      {[]*Sample{open}, []detector.Evidence{none}},
-		"a page stays one":                {[]*Sample{foretold(filling, 600, true), foretold(leak, 700, true), foretold(leak, 800, false)}, []detector.Evidence{filling, filling, leak}},
-		"not where it would be none":      {[]*Sample{foretold(filling, 600, true), foretold(leak, 900, true)}, []detector.Evidence{filling, leak}},
-		"of a leak that was taken back":   {[]*Sample{foretold(leak, 600, true), foretold(filling, 600, true), foretold(filling, 950, false)}, []detector.Evidence{leak, leak, filling}},
-		"without a page it is what it is": {[]*Sample{foretold(filling, 5000, false), foretold(leak, 5000, false)}, []detector.Evidence{filling, leak}},
+		"nothing":                       {[]*Sample{memory(0)}, []detector.Evidence{none}},
+		"growth that may end before":    {[]*Sample{open}, []detector.Evidence{none}},
+		"a page stays one":              {[]*Sample{foretold(filling, 600, true), foretold(leak, 700, true), foretold(leak, 800, false)}, []detector.Evidence{filling, filling, leak}},
+		"not where it would be none":    {[]*Sample{foretold(filling, 600, true), foretold(leak, 900, true)}, []detector.Evidence{filling, leak}},
+		"of a leak that was taken back": {[]*Sample{foretold(leak, 600, true), foretold(filling, 600, true), foretold(filling, 950, false)}, []detector.Evidence{leak, leak, none}},
+		"without a page it is a leak":   {[]*Sample{foretold(filling, 5000, false), foretold(leak, 5000, false)}, []detector.Evidence{none, leak}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
 			for i, s := range c.samples {
 				got := none
-				for _, f := range m.Judge(s) {
+				for _, f := range lasting(&m, s) {
 					if f.OOM.OK {
 						if got = f.Evidence; f.OOM != s.Judgement.Device.SecondsToOOM {
 							t.Errorf("frame %d: %v", i, f.OOM)
@@ -159,6 +184,13 @@ func TestStates(t *testing.T) {
 			s.Processes = []Part{{Who: a, Used: 80, Verdict: in(pattern)}, {Who: b, Used: 10, Verdict: in(detector.PatternSawtooth)}}
 		}
 	}
+	oom := func(by detector.Evidence, page bool) func(*Sample) {
+		return func(s *Sample) {
+			t := s.Judgement.T
+			*s = *foretold(by, 600, page, Part{Who: a, Verdict: grows(5, true)})
+			s.Judgement.T, s.Judgement.Device.Leak = t, false
+		}
+	}
 	for name, c := range map[string]struct {
 		set  func(*Sample)
 		wait time.Duration // less than 0: never
@@ -174,28 +206,77 @@ func TestStates(t *testing.T) {
 		"full of what leaks": {func(s *Sample) {
 			full(detector.PatternSawtooth)(s)
 			s.Judgement.Device.Leak, s.Judgement.Device.Rate = true, detector.Of(3)
-		}, 0, Finding{Leaking: detector.Of(3)}},
+		}, 30 * time.Minute, Finding{Leaking: detector.Of(3)}},
+		"a leak that is a page":       {oom(detector.EvidenceLeak, true), 3 * time.Minute, Finding{Who: a, OOM: detector.Of(600), Evidence: detector.EvidenceLeak}},
+		"a leak that is none":         {oom(detector.EvidenceLeak, false), 30 * time.Minute, Finding{Who: a, OOM: detector.Of(600), Evidence: detector.EvidenceLeak}},
+		"filling that is a page":      {oom(detector.EvidenceFilling, true), 3 * time.Minute, Finding{Who: a, OOM: detector.Of(600), Evidence: detector.EvidenceFilling}},
+		"filling that may end before": {oom(detector.EvidenceFilling, false), -1, Finding{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
 			for at := time.Duration(0); at <= time.Hour; at += time.Second {
 				s := memory(at)
 				c.set(s)
-				got := m.Judge(s)
+				got := due(&m, s)
 				switch said := len(got) > 0; {
 				case said != (c.wait >= 0 && at >= c.wait):
 					t.Fatalf("after %s: %+v", at, got)
 				case said && got[0] != c.want:
 					t.Fatalf("%+v, want %+v", got[0], c.want)
 				}
-				if at == 30*time.Minute {
+				if at%time.Minute == 0 {
 					m = reloaded(t, m)
 				}
 			}
-			if got := m.Judge(memory(time.Hour + 1)); got != nil {
+			if got := due(&m, memory(time.Hour + 1)); got != nil {
 				t.Errorf("it has not ended: %+v", got)
 			}
 		})
+	}
+}
+
+// TestPage has a page begin while there is a ticket: it waits, too. An interruption restarts the wait, and so does a gap of 10
+// minutes, which is no reason to blame another.
+func TestPage(t *testing.T) {
+	var m Memory
+	at, frame := time.Duration(0), 0
+	for _, c := range []struct {
+		minutes int
+		page    bool
+		gap     time.Duration // before
+		want    int           // in how many it is said
+	}{
+		{31, false, 0, 1},                // from minute 30 on
+		{4, true, 0, 1},                  // in the last of them
+		{1, false, 0, 1},                 // the ticket goes on
+		{1, true, 0, 1},                  // a page that was interrupted goes on at once
+		{3, false, 0, 3},                 // and after three minutes
+		{3, true, 0, 0},                  // it waits again
+		{2, true, 9 * time.Minute, 2},    // an exporter that was away has missed nothing
+		{4, true, 10 * time.Minute, 1},   // nobody knows what was meanwhile
+		{31, false, 10 * time.Minute, 1}, // the same of a ticket
+	} {
+		said := 0
+		for i := range c.minutes {
+			if at += time.Minute; i == 0 {
+				at += max(0, c.gap-time.Minute)
+			}
+			// At first a leaks more than b, and then less.
+			s := foretold(detector.EvidenceLeak, 600, c.page, Part{Who: a, Verdict: grows(3, true)}, Part{Who: b, Verdict: grows(float64(2+2*min(frame, 1)), true)})
+			s.Judgement.T = start + at
+			for _, f := range due(&m, s) {
+				if f.Who != a {
+					t.Fatalf("%+v: who is to blame is another one", f)
+				}
+				if f.OOM.OK {
+					said++
+				}
+			}
+			m, frame = reloaded(t, m), frame+1
+		}
+		if said != c.want {
+			t.Errorf("%+v: said %d times", c, said)
+		}
 	}
 }
 
@@ -207,18 +288,18 @@ func TestMemoryIsChecked(t *testing.T) {
 		return s
 	}
 	var m Memory
-	m.Judge(full(0))
-	if got := m.Judge(full(8 * time.Hour)); got != nil {
+	due(&m, full(0))
+	if got := due(&m, full(8 * time.Hour)); got != nil {
 		t.Errorf("full after a gap: %+v", got)
 	}
 	m = Memory{Seen: start, Full: blame{Since: math.MinInt64}}
 	for i := range 100 {
 		m.Ends = append(m.Ends, End{Who: a, At: time.Duration(math.MinInt64 + i)}, End{Who: a, At: start - time.Duration(100-i)}, End{Who: a, At: math.MaxInt64})
 	}
-	if got := m.Judge(full(0)); len(m.Ends) != mostEnds || len(got) == 0 || !got[0].CrashLoop && !got[len(got)-1].CrashLoop {
+	if got := due(&m, full(0)); len(m.Ends) != mostEnds || len(got) == 0 || !got[0].CrashLoop && !got[len(got)-1].CrashLoop {
 		t.Errorf("%d ends, %+v", len(m.Ends), got)
 	}
-	if got := m.Judge(full(2 * time.Hour)); got != nil || len(m.Ends) != 0 {
+	if got := due(&m, full(2 * time.Hour)); got != nil || len(m.Ends) != 0 {
 		t.Errorf("%+v, %+v", m.Ends, got)
 	}
 }
@@ -248,7 +329,7 @@ func TestCrashLoop(t *testing.T) {
 						s.Ends = append(s.Ends, e)
 					}
 				}
-				list := m.Judge(s)
+				list := due(&m, s)
 				if minute > 0 && minute%30 == 0 {
 					who := Who{}
 					if len(list) > 0 && list[0].CrashLoop {
@@ -262,5 +343,41 @@ func TestCrashLoop(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestReadingsThatFail has a GPU of whose memory nothing is read for a minute, which restarts no wait; for ten, which does; and
+// one that never tells how much is used, whose processes are judged.
+func TestReadingsThatFail(t *testing.T) {
+	leak := func(at time.Duration) *Sample {
+		s := foretold(detector.EvidenceLeak, 600, false, Part{Who: a, Verdict: grows(5, true)})
+		s.Judgement.T = start + at
+		return s
+	}
+	for name, c := range map[string]struct {
+		from, to time.Duration // nothing is read
+		members  bool
+		want     bool
+	}{
+		"a minute":        {15 * time.Minute, 16 * time.Minute, false, true},
+		"ten minutes":     {15 * time.Minute, 26 * time.Minute, false, false},
+		"by processes":    {0, time.Hour, true, true},
+		"nothing is read": {0, time.Hour, false, false},
+	} {
+		var m Memory
+		var got []Finding
+		for at := time.Duration(0); at <= LeakWait; at += time.Minute {
+			s := leak(at)
+			if at >= c.from && at < c.to {
+				s.Judgement.Device, s.Judgement.Evidence = detector.Verdict{}, detector.EvidenceNone
+				if !c.members {
+					s.Processes = nil
+				}
+			}
+			got = due(&m, s)
+		}
+		if said := len(got) > 0 && got[0].Leaking.V > 0; said != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }

@@ -5,14 +5,10 @@ package main
 
 import "time"
 
-// The alerts of the mixin: mixin/config.libsonnet has the times.
+// The alerts of the mixin wait as package finding says.
 const (
-	// pageWithin and pageFor are those of the page, GPUOutOfMemoryPredicted: memory is full within the hour, and that is said for
-	// three minutes.
+	// pageWithin is that of the page, GPUOutOfMemoryPredicted: memory is full within the hour.
 	pageWithin = time.Hour
-	pageFor    = 3 * time.Minute
-	// ticketFor is that of the ticket, GPUMemoryLeakDetected.
-	ticketFor = 30 * time.Minute
 	// keepFor is for how long each outlives its condition.
 	keepFor = 10 * time.Minute
 )

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
@@ -160,8 +161,8 @@ func newScorer(w *watched, r *record, rule int, ooms []fleet.OOM) *scorer {
 	return &scorer{
 		w: w, r: r, said: said, ooms: ooms,
 		alarms:  spans(r.minutes, func(i int) bool { return said[i].leak }),
-		pages:   alerts(spans(r.minutes, func(i int) bool { return said[i].page }), pageFor),
-		tickets: alerts(spans(r.minutes, func(i int) bool { return said[i].ticket }), ticketFor),
+		pages:   alerts(spans(r.minutes, func(i int) bool { return said[i].page }), finding.PageWait),
+		tickets: alerts(spans(r.minutes, func(i int) bool { return said[i].ticket }), finding.LeakWait),
 	}
 }
 

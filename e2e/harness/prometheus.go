@@ -113,13 +113,12 @@ func Replace(t testing.TB, text, from, to string, n int) string {
 // atOnce is the mixin for simulated time, in which a minute passes in less than a
 // second: no alert waits, and none outlives its condition. But those on the scrapes
 // themselves wait for half a minute of them, because scrapes are in real time, and on a busy
-// machine several in a row are late; memory runs out for three minutes at 60 times
-// the speed, as shipped, or a program that loads would page; and how long
-// targets must be absent is as shipped, as all else is.
+// machine several in a row are late; and how long targets must be absent is as shipped,
+// as all else is. The exporter waits by the simulated clock.
 const atOnce = `
 local mixin = import 'mixin.libsonnet';
 local waits = [k for k in std.objectFields(mixin._config) if std.startsWith(k, 'for') || k == 'keepFiringFor'];
-mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', forMemory: '3s', absenceRange: '30s', newFor: '20s', wellAfter: '3s', forAbsent: mixin._config.forAbsent } }`
+mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', absenceRange: '30s', newFor: '20s', wellAfter: '3s', forAbsent: mixin._config.forAbsent } }`
 
 // FastRules renders the alerts and rules of the mixin so that alerts do not wait, and
 // returns their folder.

@@ -83,7 +83,7 @@ func leaks() []incident {
 		},
 		{
 			name: "one of 1,200 MiB a minute", ends: lasts(room, 1200*mib), pages: 1, within: lasts(room, 1200*mib),
-			gap:  "growth is judged after 5 minutes and `forMemory` takes 3 more: it is full before",
+			gap:  "growth is judged after 5 minutes and a page waits for 3 more: it is full before",
 			play: play{gpus: gpus(on(grown("train-0", 77, 1200*mib)))},
 		},
 		{

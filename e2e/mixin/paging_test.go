@@ -25,6 +25,9 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
@@ -99,8 +102,8 @@ type judged struct {
 	Ticket bool
 }
 
-// append stores the series that the exporter has of it and the rules look at.
-func (j *judged) append(app storage.Appender) error {
+// append stores the series that the exporter has of it and the rules look at. m is what the exporter remembers of the memory.
+func (j *judged) append(app storage.Appender, m *finding.Memory) error {
 	prefix := "gpu_"
 	if j.Series["pid"] != "" {
 		prefix = "gpu_process_"
@@ -137,13 +140,38 @@ func (j *judged) append(app storage.Appender) error {
 			return err
 		}
 	}
-	if prefix == "gpu_" && j.By != nil {
-		if j.OOM != nil && j.Upper != nil && (*j.By == "leak" || !math.IsInf(*j.Upper, 1)) {
-			prefix = "gpu_predicted_"
-			return store("oom_seconds", *j.OOM, "scope", "gpu", "evidence", *j.By)
+	if prefix == "gpu_" {
+		for _, f := range m.Judge(j.sample()) {
+			if !f.OOMDue {
+				continue
+			}
+			if err := store("predicted_oom_seconds", f.OOM.V, "scope", "gpu", "evidence", f.Evidence.String()); err != nil {
+				return err
+			}
 		}
 	}
 	return store("leak_slope_bytes_per_second", j.Slope, "window", "10m")
+}
+
+// sample is what the exporter decides by.
+func (j *judged) sample() *finding.Sample {
+	cfg := detector.DefaultConfig()
+	s := &finding.Sample{Judgement: &detector.Judgement[gpu.ProcessID]{T: time.Duration(j.Time.UnixNano())}, FillsWithin: cfg.FillsWithin}
+	v := &s.Judgement.Device
+	v.Judged, v.Leak = j.Judged, j.Leak
+	if j.By == nil || j.OOM == nil {
+		return s
+	}
+	if v.SecondsToOOM = detector.Of(*j.OOM); j.Upper != nil {
+		v.Upper = detector.Of(*j.Upper)
+	}
+	s.Judgement.Evidence = detector.EvidenceLeak
+	within := cfg.PageWithin
+	if *j.By == detector.EvidenceFilling.String() {
+		s.Judgement.Evidence, within = detector.EvidenceFilling, cfg.FillsWithin
+	}
+	s.Judgement.Page = *j.OOM < within.Seconds() && (*j.By == detector.EvidenceLeak.String() || v.Upper.Finite() != nil)
+	return s
 }
 
 // told is when it was told of a growth, from its first byte on; 0 if never.
@@ -171,12 +199,14 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 			if r.Labels().Get("severity") == "critical" && when.page == 0 {
 				when.page, alert = now.Sub(began)+pageGroupWait, r.Name()
 			}
-			if r.Labels().Get("severity") == "warning" && when.ticket == 0 {
+			// Alertmanager sends no ticket on what is a page.
+			if r.Labels().Get("severity") == "warning" && when.ticket == 0 && when.page == 0 {
 				when.ticket = now.Sub(began) + ticketGroupWait
 			}
 		}
 	}
 	app, last := storage.Appender(t.Context()), time.Time{}
+	var remembers finding.Memory
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
 	var said told // by the tool
@@ -188,7 +218,7 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 		if j.Page && said.page == 0 {
 			said.page = j.Time.Sub(began) + pageGroupWait
 		}
-		if j.Ticket && said.ticket == 0 {
+		if j.Ticket && said.ticket == 0 && said.page == 0 {
 			said.ticket = j.Time.Sub(began) + ticketGroupWait
 		}
 		if j.Time.After(last) && !last.IsZero() {
@@ -200,7 +230,7 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 			app = storage.Appender(t.Context())
 		}
 		last = j.Time
-		if err := j.append(app); err != nil {
+		if err := j.append(app, &remembers); err != nil {
 			t.Fatal(err)
 		}
 		if j.Leak && when.detected == 0 {

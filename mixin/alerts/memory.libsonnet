@@ -5,9 +5,9 @@
   local lib = (import '../lib/alert.libsonnet')(config),
   local text = (import '../lib/text.libsonnet')(config),
 
-  // The detector has waited already. A series that ends is remembered for the scrape gap, and its alert goes on for as long again.
-  local alert(name, severity, expr, summary, description, wait=config.forMemory) =
-    lib.alert(name, severity, expr, wait, summary, std.join(' ', description), keep=config.scrapeGap),
+  // The exporter has waited already. A series that ends is remembered for the scrape gap, and its alert goes on for as long again.
+  local alert(name, severity, expr, summary, description) =
+    lib.alert(name, severity, expr, '0s', summary, std.join(' ', description), keep=config.scrapeGap),
 
   // What fills and slows down may end before: it is over with the next sample.
   local leakWithin(within) = '%s < %d' % [lib.last('gpu_predicted_oom_seconds', ['evidence="leak"']), within],
@@ -19,13 +19,12 @@
                         '{{ with $labels.slurm_job }} (Slurm job {{ . }}){{ end }}{{ with $labels.user }} (user {{ . }}){{ end }}',
   local grows = of('What no single process holds') + ' grows.',
 
-  local outOfMemory(severity, expr, todo, wait=config.forMemory) = alert(
+  local outOfMemory(severity, expr, todo) = alert(
     'GPUOutOfMemoryPredicted',
     severity,
     expr,
     text.place + ' runs out of memory in {{ $value | humanizeDuration }}.',
     [grows, 'Once the memory is full, the next allocation fails, in whichever process makes it.', todo],
-    wait,
   ),
 
   prometheusAlerts+:: {
@@ -41,7 +40,6 @@
           'warning',
           leakWithin(config.oomTicketSeconds),
           'Restart what grows at a good moment, and have the leak fixed.',
-          config.forLeak,
         ),
         alert(
           'GPUMemoryLeakDetected',
@@ -49,7 +47,6 @@
           '60 * %s > 0' % lib.last('gpu_leaking_bytes_per_second'),
           'Memory of ' + text.place + ' leaks{{ with $labels.process }} in {{ . }}{{ end }}.',
           [grows, 'Of the memory, {{ $value | humanize1024 }}B more a minute are not given back.', 'Have the leak fixed; a restart frees what it holds.'],
-          config.forLeak,
         ),
         alert(
           'GPUMemoryHeldByNobody',
