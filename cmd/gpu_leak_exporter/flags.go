@@ -30,7 +30,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -230,7 +229,7 @@ func (p *parser) detectorFlags() {
 	*d = detector.DefaultConfig()
 	var windows []string
 	for _, w := range d.Windows {
-		windows = append(windows, humanize.FormatDuration(w))
+		windows = append(windows, setting.FormatDuration(w))
 	}
 	d.Windows = nil // each default adds one
 	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d. Without any: 10m and 1h.",
@@ -293,15 +292,15 @@ func (p *parser) check() error {
 	if err := p.checkFleet(); err != nil {
 		return err
 	}
-	d, interval := &c.detector, humanize.FormatDuration(c.source.Interval)
+	d, interval := &c.detector, setting.FormatDuration(c.source.Interval)
 	switch least := c.minWindow(); {
 	case p.speed && (c.source.Kind == source.NVML || c.ofFleet()):
 		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: others have no speed")
 	case c.source.SlowInterval < c.source.Interval:
-		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", humanize.FormatDuration(c.source.SlowInterval), interval)
+		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", setting.FormatDuration(c.source.SlowInterval), interval)
 	case d.Windows[0] < least:
 		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
-			humanize.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, humanize.FormatDuration(least))
+			setting.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, setting.FormatDuration(least))
 	case c.sites && !c.families["allocator"]:
 		return errors.New("--collector.allocator.sites needs --collector.allocator: it asks the probes that this one reads")
 	}

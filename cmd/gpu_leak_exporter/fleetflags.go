@@ -12,7 +12,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
-	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 // What differs with GPUs that a Prometheus knows.
@@ -59,7 +58,7 @@ func (p *parser) checkFleet() error {
 	}
 	switch {
 	case c.source.Interval < minFleetInterval:
-		return fmt.Errorf("--sample.interval=%s: must be %s or more with --source=prometheus:URL", humanize.FormatDuration(c.source.Interval), humanize.FormatDuration(minFleetInterval))
+		return fmt.Errorf("--sample.interval=%s: must be %s or more with --source=prometheus:URL", setting.FormatDuration(c.source.Interval), setting.FormatDuration(minFleetInterval))
 	case c.stateFile != "":
 		return errors.New("--detector.state-file has no use with --source=prometheus:URL: leave it out. After a restart the history is read again")
 	}

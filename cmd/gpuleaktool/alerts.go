@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
-	exporter "github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -77,9 +77,9 @@ func firing(list []plot.Span, t time.Duration) bool {
 }
 
 // says returns what the exporter says of a series at each step, once that has lasted. leaks reports whether it leaks.
-func says(steps []step, leaks func(s *step) bool) []exporter.Finding {
-	var m exporter.Memory
-	list := make([]exporter.Finding, len(steps))
+func says(steps []step, leaks func(s *step) bool) []finding.Finding {
+	var m finding.Memory
+	list := make([]finding.Finding, len(steps))
 	for i := range steps {
 		s := &steps[i]
 		if s.blind {
@@ -87,7 +87,7 @@ func says(steps []step, leaks func(s *step) bool) []exporter.Finding {
 		}
 		j := &detector.Judgement[gpu.ProcessID]{T: began + s.t, Evidence: s.evidence, Page: s.page}
 		j.Device = detector.Verdict{Judged: s.judged, Leak: leaks(s), Rate: detector.Of(1), SecondsToOOM: s.seconds, Upper: s.upper}
-		for _, f := range m.Judge(&exporter.Sample{Judgement: j}) {
+		for _, f := range m.Judge(&finding.Sample{Judgement: j}) {
 			list[i] = f
 		}
 	}
@@ -134,7 +134,7 @@ func holdsUntil(steps []step, i int, remembers time.Duration) time.Duration {
 }
 
 // alertsOf returns the alerts on each series. Those of a memory depend on who is on it.
-func alertsOf(list []finding) []alerts {
+func alertsOf(list []result) []alerts {
 	all := make([]alerts, len(list))
 	for i := range list {
 		f := &list[i]
@@ -146,7 +146,7 @@ func alertsOf(list []finding) []alerts {
 		if f.kind == kindWorkload {
 			members := on(list, f)
 			hidden = func(t time.Duration) bool {
-				return slices.ContainsFunc(members, func(m *finding) bool { return m.kind == kindProcess && m.sameWorkload(f) && m.leaksAt(t, 0) })
+				return slices.ContainsFunc(members, func(m *result) bool { return m.kind == kindProcess && m.sameWorkload(f) && m.leaksAt(t, 0) })
 			}
 		}
 		all[i].tickets = leaking(f, hidden)
@@ -154,8 +154,8 @@ func alertsOf(list []finding) []alerts {
 	return all
 }
 
-// on returns the processes and workloads on the memory that a finding is about or is on.
-func on(list []finding, f *finding) (members []*finding) {
+// on returns the processes and workloads on the memory that a result is about or is on.
+func on(list []result, f *result) (members []*result) {
 	for i := range list {
 		m := &list[i]
 		if m.kind != kindMemory && m.from == f.from && m.labels.uuid() == f.labels.uuid() && m.labels.get("gpu_instance") == f.labels.get("gpu_instance") {
@@ -166,7 +166,7 @@ func on(list []finding, f *finding) (members []*finding) {
 }
 
 // sameWorkload reports whether both belong to one pod or job.
-func (f *finding) sameWorkload(other *finding) bool {
+func (f *result) sameWorkload(other *result) bool {
 	for _, name := range []string{"namespace", "pod", "slurm_job"} {
 		if f.labels.get(name) != other.labels.get(name) {
 			return false
@@ -176,23 +176,23 @@ func (f *finding) sameWorkload(other *finding) bool {
 }
 
 // leaksAt reports whether it is called a leak at time t, and was for so long before.
-func (f *finding) leaksAt(t, before time.Duration) bool {
+func (f *result) leaksAt(t, before time.Duration) bool {
 	return slices.ContainsFunc(f.alarms, func(a plot.Span) bool {
 		return a.From <= t-before && (t < a.To || a.Open && t <= a.To || a.From == t)
 	})
 }
 
 // leaking returns the tickets on a series that leaks, but where others have them.
-func leaking(f *finding, others func(t time.Duration) bool) []plot.Span {
+func leaking(f *result, others func(t time.Duration) bool) []plot.Span {
 	says := says(f.steps, func(s *step) bool { return s.leak && !others(s.t) })
 	return fires(f.steps, 0, func(i int) bool { return says[i].LeakDue })
 }
 
 // memoryAlerts returns the alerts on a memory. members are who is on it.
-func memoryAlerts(f *finding, members []*finding) (a alerts) {
+func memoryAlerts(f *result, members []*result) (a alerts) {
 	// Who holds the memory that leaks has the ticket, once that has lasted.
 	owned := func(t time.Duration) bool {
-		return slices.ContainsFunc(members, func(m *finding) bool { return m.leaksAt(t, exporter.LeakWait) })
+		return slices.ContainsFunc(members, func(m *result) bool { return m.leaksAt(t, finding.LeakWait) })
 	}
 	says := says(f.steps, func(s *step) bool { return s.leak })
 	a.pages = fires(f.steps, scrapeGap, func(i int) bool { return says[i].OOMDue && f.steps[i].page })

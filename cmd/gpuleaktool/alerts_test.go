@@ -107,7 +107,7 @@ func TestRules(t *testing.T) {
 		{"no samples for nine minutes", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 29 }), -1, 40},
 		{"none for ten", slices.DeleteFunc(minutes(100, leak(10, 100)), func(s step) bool { m := int(s.t.Minutes()); return m > 20 && m < 30 }), -1, 60},
 	} {
-		f := findingsOf([]*series{{kind: kindMemory, steps: c.steps}})[0]
+		f := resultsOf([]*series{{kind: kindMemory, steps: c.steps}})[0]
 		for what, x := range map[string]struct {
 			list []plot.Span
 			want time.Duration
@@ -127,15 +127,15 @@ func TestRules(t *testing.T) {
 func TestTicketOfOwner(t *testing.T) {
 	leaks := func(i int, s *step) { s.leak = i >= 10 }
 	gpu, process := labelsOf("gpu", "0", "uuid", "GPU-0"), labelsOf("gpu", "0", "uuid", "GPU-0", "pid", "7")
-	findings := findingsOf([]*series{
+	results := resultsOf([]*series{
 		{kind: kindMemory, labels: gpu, steps: minutes(100, leaks)},
 		{kind: kindProcess, labels: process, steps: minutes(100, leaks)},
 		{kind: kindProcess, labels: labelsOf("gpu", "1", "uuid", "GPU-1", "pid", "8"), steps: minutes(100, leaks)},
 		{kind: kindMemory, labels: labelsOf("gpu", "1", "uuid", "GPU-1"), steps: minutes(100, func(i int, s *step) { s.leak = i >= 50 })},
 	})
 	for i, want := range []level{levelVerdict, levelTicket, levelTicket, levelVerdict} {
-		if findings[i].level != want {
-			t.Errorf("series %d: %s, want %s", i, findings[i].level, want)
+		if results[i].level != want {
+			t.Errorf("series %d: %s, want %s", i, results[i].level, want)
 		}
 	}
 }

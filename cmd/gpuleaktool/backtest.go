@@ -136,18 +136,18 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	findings := findingsOf(list)
-	if err := out(func(w io.Writer) error { return b.write(w, findings) }); err != nil {
+	results := resultsOf(list)
+	if err := out(func(w io.Writer) error { return b.write(w, results) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(findings, b.fails) {
+	if slices.ContainsFunc(results, b.fails) {
 		return errLeak
 	}
 	return nil
 }
 
-// fails reports whether a finding is what --fail-on names.
-func (b *backtest) fails(f finding) bool {
+// fails reports whether a result is what --fail-on names.
+func (b *backtest) fails(f result) bool {
 	switch b.failOn {
 	case levelPage.String():
 		return f.level == levelPage
@@ -181,7 +181,7 @@ func (b *backtest) check() error {
 	case len(slices.DeleteFunc(slices.Clone(b.files), isNamed)) > 1:
 		return errors.New(standardInput + ": can be read only once: name - once")
 	case b.step%leastStep != 0:
-		return fmt.Errorf("--step=%s: must be a multiple of %s", humanize.FormatDuration(b.step), humanize.FormatDuration(leastStep))
+		return fmt.Errorf("--step=%s: must be a multiple of %s", setting.FormatDuration(b.step), setting.FormatDuration(leastStep))
 	case b.prometheus.url != "" && (len(b.columns) > 0 || b.logStart != nil || b.logInterval > 0):
 		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
 	case b.format == formatCSV && len(b.columns) == 0:
@@ -376,14 +376,14 @@ func sumOf(list []gpu.Process) gpu.Opt[uint64] {
 }
 
 // write writes what came out.
-func (b *backtest) write(w io.Writer, findings []finding) (err error) {
+func (b *backtest) write(w io.Writer, results []result) (err error) {
 	switch b.output {
 	case outputJSON:
-		err = writeLines(w, findings, b.step)
+		err = writeLines(w, results, b.step)
 	case outputHTML:
-		err = writeReport(w, findings, b.location)
+		err = writeReport(w, results, b.location)
 	default:
-		err = writeTable(w, findings, b.location)
+		err = writeTable(w, results, b.location)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the %s: %w", b.output, err)

@@ -51,7 +51,7 @@ type line struct {
 
 // writeLines writes a line for each step of each series, in the order of time; at
 // the same time in that of the series. every is the time between two.
-func writeLines(w io.Writer, list []finding, every time.Duration) error {
+func writeLines(w io.Writer, list []result, every time.Duration) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
@@ -96,7 +96,7 @@ func (x *series) due(k int, every time.Duration) (t time.Duration, due bool) {
 	return t, k+1 == len(x.steps) || ceil(x.steps[k+1].t, every) != t
 }
 
-func lineOf(name json.RawMessage, f *finding, s *step, t time.Duration) line {
+func lineOf(name json.RawMessage, f *result, s *step, t time.Duration) line {
 	var since detector.Value
 	if s.leak {
 		since = detector.Of(s.since.Seconds())

@@ -20,7 +20,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
-	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 const (
@@ -103,7 +102,7 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 		return time.Unix(int64(s), 0), nil
 	}
 	if text[0] == '-' {
-		if d, err := humanize.ParseDuration(text[1:]); err == nil && d >= 0 {
+		if d, err := setting.ParseDuration(text[1:]); err == nil && d >= 0 {
 			return now.Add(-d), nil
 		}
 	}

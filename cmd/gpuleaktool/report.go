@@ -44,7 +44,7 @@ type reportRow struct {
 }
 
 // writeReport writes a page that needs nothing else.
-func writeReport(w io.Writer, list []finding, loc *time.Location) error {
+func writeReport(w io.Writer, list []result, loc *time.Location) error {
 	r := report{Headline: headline(list, loc), Style: plot.Style}
 	shown, brief := rows(list)
 	for i := range shown {
@@ -68,7 +68,7 @@ func writeReport(w io.Writer, list []finding, loc *time.Location) error {
 	return reportPage.Execute(w, r)
 }
 
-func rowOf(f *finding, loc *time.Location, number int) reportRow {
+func rowOf(f *result, loc *time.Location, number int) reportRow {
 	row := reportRow{
 		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
@@ -92,7 +92,7 @@ func rowOf(f *finding, loc *time.Location, number int) reportRow {
 }
 
 // described says in words what the plot shows.
-func (f *finding) described(loc *time.Location) string {
+func (f *result) described(loc *time.Location) string {
 	text := fmt.Sprintf("From %s to %s, %s in all, at %s in the end and %s at most.", moment(f.first, loc), moment(f.last, loc), humanize.Duration(f.span()), humanize.Bytes(f.used), f.peakText())
 	if f.alarm == nil {
 		return text
@@ -107,7 +107,7 @@ func (f *finding) described(loc *time.Location) string {
 }
 
 // drawing returns the plot of the series, the one of that number on its page.
-func (f *finding) drawing(loc *time.Location, number int) *plot.Plot {
+func (f *result) drawing(loc *time.Location, number int) *plot.Plot {
 	p := &plot.Plot{
 		ID: "plot-" + strconv.Itoa(number), Description: f.described(loc),
 		Title: fmt.Sprintf("Memory used by %s: %s", f.name, f.verdict(loc)), Location: loc,

@@ -127,7 +127,7 @@ func (x *series) keep(s step) {
 	x.steps = append(x.steps, s)
 }
 
-// quiet reports whether a step tells of nothing that a finding or an alert is made of.
+// quiet reports whether a step tells of nothing that a result or an alert is made of.
 func (s *step) quiet() bool {
 	return !s.leak && !s.near && !s.blind && !s.last && s.withheld == detector.WithheldNone &&
 		!(s.seconds.OK && s.seconds.V < oomTicketSeconds)

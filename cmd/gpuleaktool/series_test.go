@@ -26,7 +26,7 @@ func TestQuietSteps(t *testing.T) {
 				}
 			}
 			var b strings.Builder
-			if err := writeTable(&b, findingsOf(j.end()), time.UTC); err != nil {
+			if err := writeTable(&b, resultsOf(j.end()), time.UTC); err != nil {
 				t.Fatal(err)
 			}
 			return b.String()

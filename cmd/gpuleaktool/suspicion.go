@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
-	exporter "github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -52,13 +52,13 @@ func (p *suspicion) open() bool { return len(p.spans) > 0 && p.spans[len(p.spans
 // below the threshold never looks like it.
 func (s *step) why() string {
 	sure := math.Floor(100*s.confidence+1e-9) / 100
-	return fmt.Sprintf("it %s (confidence %.2f)", exporter.Withheld(s.withheld, s.withheldFor), sure)
+	return fmt.Sprintf("it %s (confidence %.2f)", finding.Withheld(s.withheld, s.withheldFor), sure)
 }
 
 // atSurest writes what was suspected when that was surest, and what came of it; "" without any, and
 // where it is that which is suspected at the end. Every leak waits for the few minutes that any growth
 // must last: of one that was reported this says nothing.
-func (f *finding) atSurest(loc *time.Location) string {
+func (f *result) atSurest(loc *time.Location) string {
 	p := &f.suspected
 	switch {
 	case p.surest == nil || p.open() && p.surest.t >= p.spans[len(p.spans)-1].From:
@@ -74,7 +74,7 @@ func (f *finding) atSurest(loc *time.Location) string {
 }
 
 // atEnd writes what is suspected at the end of the record, "" for nothing.
-func (f *finding) atEnd() string {
+func (f *result) atEnd() string {
 	if !f.suspected.open() {
 		return ""
 	}
@@ -82,14 +82,14 @@ func (f *finding) atEnd() string {
 }
 
 // withheld writes both.
-func (f *finding) withheld(loc *time.Location) string {
+func (f *result) withheld(loc *time.Location) string {
 	return strings.TrimSpace(f.atSurest(loc) + " " + f.atEnd())
 }
 
 // suspects is the sentence about what is suspected at the end of the record, of which nothing
 // was reported. "" without any.
-func suspects(list []finding) string {
-	var surest *finding
+func suspects(list []result) string {
+	var surest *result
 	n := 0
 	for i := range list {
 		f := &list[i]

@@ -58,7 +58,7 @@ func TestWithheld(t *testing.T) {
 		{"reading failed last", "no leak yet", "No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).", []step{begin(0.42, 25*minute), blind}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			list := findingsOf([]*series{following(c.steps...)})
+			list := resultsOf([]*series{following(c.steps...)})
 			if got := list[0].withheld(time.UTC); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}

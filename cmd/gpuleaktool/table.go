@@ -25,20 +25,20 @@ const (
 )
 
 // brief reports whether it is a process, pod or job that was not judged.
-func (f *finding) brief() bool { return f.kind != kindMemory && !f.judged() && !f.muted() }
+func (f *result) brief() bool { return f.kind != kindMemory && !f.judged() && !f.muted() }
 
 // writeTable writes a row for each series, those that leak first, and the headline
 // below it.
-func writeTable(w io.Writer, list []finding, loc *time.Location) error {
+func writeTable(w io.Writer, list []result, loc *time.Location) error {
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	leaks := slices.ContainsFunc(list, func(f finding) bool { return f.level > levelNone })
+	leaks := slices.ContainsFunc(list, func(f result) bool { return f.level > levelNone })
 	head := []string{"SERIES", "SPAN", "SAMPLES", "PEAK", "VERDICT", "PATTERN"}
 	if leaks {
 		head = append(head, "GROWTH", "LEAKED", "FORECAST", "ALERT")
 	}
 	shown, brief := rows(list)
-	withheld := slices.ContainsFunc(shown, func(f finding) bool { return f.withheld(loc) != "" })
+	withheld := slices.ContainsFunc(shown, func(f result) bool { return f.withheld(loc) != "" })
 	if withheld {
 		head = append(head, "WITHHELD")
 	}
@@ -68,7 +68,7 @@ func writeTable(w io.Writer, list []finding, loc *time.Location) error {
 
 // rows returns what has a row, leaks first, and how many processes without a verdict
 // have none.
-func rows(list []finding) (shown []finding, brief int) {
+func rows(list []result) (shown []result, brief int) {
 	for _, f := range leaksFirst(list) {
 		if f.brief() {
 			if brief++; brief > briefRows {
@@ -82,9 +82,9 @@ func rows(list []finding) (shown []finding, brief int) {
 
 // leaksFirst returns the list with the series at its start that somebody would have been paged for,
 // then those of tickets, then those that were called a leak; the earliest of each first.
-func leaksFirst(list []finding) []finding {
+func leaksFirst(list []result) []result {
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b finding) int {
+	slices.SortStableFunc(list, func(a, b result) int {
 		switch {
 		case a.after(&b):
 			return 1

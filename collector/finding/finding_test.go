@@ -228,7 +228,7 @@ func TestStates(t *testing.T) {
 					m = reloaded(t, m)
 				}
 			}
-			if got := due(&m, memory(time.Hour + 1)); got != nil {
+			if got := due(&m, memory(time.Hour+1)); got != nil {
 				t.Errorf("it has not ended: %+v", got)
 			}
 		})
@@ -289,7 +289,7 @@ func TestMemoryIsChecked(t *testing.T) {
 	}
 	var m Memory
 	due(&m, full(0))
-	if got := due(&m, full(8 * time.Hour)); got != nil {
+	if got := due(&m, full(8*time.Hour)); got != nil {
 		t.Errorf("full after a gap: %+v", got)
 	}
 	m = Memory{Seen: start, Full: blame{Since: math.MinInt64}}
@@ -299,7 +299,7 @@ func TestMemoryIsChecked(t *testing.T) {
 	if got := due(&m, full(0)); len(m.Ends) != mostEnds || len(got) == 0 || !got[0].CrashLoop && !got[len(got)-1].CrashLoop {
 		t.Errorf("%d ends, %+v", len(m.Ends), got)
 	}
-	if got := due(&m, full(2 * time.Hour)); got != nil || len(m.Ends) != 0 {
+	if got := due(&m, full(2*time.Hour)); got != nil || len(m.Ends) != 0 {
 		t.Errorf("%+v, %+v", m.Ends, got)
 	}
 }

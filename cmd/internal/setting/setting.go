@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 // Value is the value of one flag.
@@ -83,12 +81,12 @@ func parsed[T int | float64 | time.Duration](flag string, p *T, lo, hi T, parse 
 
 // Duration is a time of lo to hi.
 func Duration(flag string, p *time.Duration, lo, hi time.Duration) *Value {
-	return parsed(flag, p, lo, hi, humanize.ParseDuration, humanize.FormatDuration)
+	return parsed(flag, p, lo, hi, ParseDuration, FormatDuration)
 }
 
 // Bytes is an amount of memory of lo to hi bytes.
 func Bytes(flag string, p *float64, lo, hi float64) *Value {
-	return parsed(flag, p, lo, hi, humanize.ParseBytes, humanize.FormatBytes)
+	return parsed(flag, p, lo, hi, ParseBytes, FormatBytes)
 }
 
 // Int is a whole number of lo to hi.
@@ -130,7 +128,7 @@ func Windows(flag string, p *[]time.Duration, limit int, lo, hi time.Duration) *
 		i, found := slices.BinarySearch(*p, one)
 		switch {
 		case found:
-			return fmt.Errorf("the window %s is given twice", humanize.FormatDuration(one))
+			return fmt.Errorf("the window %s is given twice", FormatDuration(one))
 		case len(*p) == limit:
 			return fmt.Errorf("there can be %d windows at most", limit)
 		}
@@ -140,7 +138,7 @@ func Windows(flag string, p *[]time.Duration, limit int, lo, hi time.Duration) *
 	each.show = func() string {
 		names := make([]string, len(*p))
 		for i, w := range *p {
-			names[i] = humanize.FormatDuration(w)
+			names[i] = FormatDuration(w)
 		}
 		return strings.Join(names, ",")
 	}

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"strconv"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -44,7 +45,7 @@ func (h *predictor) gpuRow(m collector.Domain, window string) gpuRow {
 	row.Model = finding.Joined(", ", m.Device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)
-		if name := humanize.FormatDuration(f.Span); name != window {
+		if name := setting.FormatDuration(f.Span); name != window {
 			row.Slope += " over " + name
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
-	exporter "github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
@@ -20,8 +20,8 @@ import (
 // an allocation of some size fails before the last byte is taken.
 const nearCapacity = 0.95
 
-// finding is what a backtest has found out about a series.
-type finding struct {
+// result is what a backtest has found out about a series.
+type result struct {
 	*series
 	name   string // in words
 	alarms []plot.Span
@@ -38,22 +38,22 @@ type finding struct {
 	suspected suspicion
 }
 
-// findingsOf returns what was found out about each series.
-func findingsOf(list []*series) []finding {
+// resultsOf returns what was found out about each series.
+func resultsOf(list []*series) []result {
 	names := namesOf(list)
-	findings := make([]finding, len(list))
+	results := make([]result, len(list))
 	for i, x := range list {
-		findings[i] = findingOf(x, names[i])
+		results[i] = resultOf(x, names[i])
 	}
-	for i, a := range alertsOf(findings) {
-		findings[i].alerts = a
-		findings[i].rank()
+	for i, a := range alertsOf(results) {
+		results[i].alerts = a
+		results[i].rank()
 	}
-	return findings
+	return results
 }
 
 // rank finds out the most that came of the series, when, and because of which verdict.
-func (f *finding) rank() {
+func (f *result) rank() {
 	f.level = f.alerts.level()
 	switch {
 	case f.level == levelPage:
@@ -84,13 +84,13 @@ func (f *finding) rank() {
 }
 
 // stepAt returns the step at time t, at which there is one.
-func (f *finding) stepAt(t time.Duration) *step {
+func (f *result) stepAt(t time.Duration) *step {
 	i := slices.IndexFunc(f.steps, func(s step) bool { return s.t == t && !s.blind })
 	return &f.steps[i]
 }
 
-func findingOf(x *series, name string) finding {
-	f := finding{series: x, name: name}
+func resultOf(x *series, name string) result {
+	f := result{series: x, name: name}
 	for i := range x.steps {
 		s := &x.steps[i]
 		if s.blind { // one reading that failed takes no alarm back
@@ -114,7 +114,7 @@ func findingOf(x *series, name string) finding {
 // fill finds out when the memory was first near its capacity since the leak began that somebody was
 // told of. What filled it before was another job, or a peak that was given back, and tells
 // nothing of how early that came.
-func (f *finding) fill() {
+func (f *result) fill() {
 	since := f.at
 	if f.alarm != nil {
 		since = f.alarm.since
@@ -128,18 +128,18 @@ func (f *finding) fill() {
 }
 
 // judged reports whether there was any verdict.
-func (f *finding) judged() bool {
+func (f *result) judged() bool {
 	return slices.ContainsFunc(f.steps, func(s step) bool { return s.judged })
 }
 
 // muted reports whether it was not to be judged.
-func (f *finding) muted() bool {
+func (f *result) muted() bool {
 	s := f.final()
 	return s != nil && s.muted
 }
 
 // final is the last step at which something was said, nil if nothing ever was.
-func (f *finding) final() *step {
+func (f *result) final() *step {
 	for i := len(f.steps) - 1; i >= 0; i-- {
 		if s := &f.steps[i]; !s.blind {
 			return s
@@ -149,7 +149,7 @@ func (f *finding) final() *step {
 }
 
 // title is its name, and the file that it is from if there are several.
-func (f *finding) title() string {
+func (f *result) title() string {
 	if f.from != "" {
 		return f.from + ": " + f.name
 	}
@@ -157,10 +157,10 @@ func (f *finding) title() string {
 }
 
 // span is the time from the first sample to the last.
-func (f *finding) span() time.Duration { return f.last - f.first }
+func (f *result) span() time.Duration { return f.last - f.first }
 
 // share writes v as a part of the capacity, "" where that is not known.
-func (f *finding) share(v float64) string {
+func (f *result) share(v float64) string {
 	if !f.capacity.OK || f.capacity.V <= 0 {
 		return ""
 	}
@@ -168,10 +168,10 @@ func (f *finding) share(v float64) string {
 }
 
 // unknown reports whether it is a memory of which no value is known.
-func (f *finding) unknown() bool { return f.samples == 0 && f.kind == kindMemory && !f.sliced }
+func (f *result) unknown() bool { return f.samples == 0 && f.kind == kindMemory && !f.sliced }
 
 // peakText writes the highest sample.
-func (f *finding) peakText() string {
+func (f *result) peakText() string {
 	if f.samples == 0 {
 		return "-"
 	}
@@ -183,7 +183,7 @@ func (f *finding) peakText() string {
 }
 
 // verdict writes what the detector said at worst.
-func (f *finding) verdict(loc *time.Location) string {
+func (f *result) verdict(loc *time.Location) string {
 	switch {
 	case f.sliced:
 		return "its slices are judged"
@@ -209,7 +209,7 @@ func (f *finding) verdict(loc *time.Location) string {
 }
 
 // pattern is the one at the alarm, or the last one.
-func (f *finding) pattern() string {
+func (f *result) pattern() string {
 	s := f.alarm
 	if s == nil {
 		s = f.final()
@@ -221,7 +221,7 @@ func (f *finding) pattern() string {
 }
 
 // growth is the rate that was told at the alarm, by the minute.
-func (f *finding) growth() string {
+func (f *result) growth() string {
 	if f.alarm == nil || !f.alarm.rate.OK {
 		return ""
 	}
@@ -234,7 +234,7 @@ func (f *finding) growth() string {
 }
 
 // retained is what had leaked in the end, or before the last alarm was taken back.
-func (f *finding) retained() string {
+func (f *result) retained() string {
 	for i := len(f.steps) - 1; i >= 0; i-- {
 		if s := &f.steps[i]; s.leak && s.leaked.OK {
 			return humanize.Bytes(s.leaked.V)
@@ -245,7 +245,7 @@ func (f *finding) retained() string {
 
 // forecast is the time to out-of-memory that was told at the alarm, and its 90 %
 // interval.
-func (f *finding) forecast() string {
+func (f *result) forecast() string {
 	a := f.alarm
 	if a == nil || a.seconds.Finite() == nil {
 		return ""
@@ -264,7 +264,7 @@ func (f *finding) forecast() string {
 }
 
 // told writes whom the rules of the mixin would have told, and how early; "" without a leak.
-func (f *finding) told(loc *time.Location) string {
+func (f *result) told(loc *time.Location) string {
 	switch f.level {
 	case levelNone:
 		return ""
@@ -283,7 +283,7 @@ func (f *finding) told(loc *time.Location) string {
 
 // early says how long that came before the memory was as good as full, or before the end of the
 // record.
-func (f *finding) early() string {
+func (f *result) early() string {
 	switch {
 	case f.filled && f.full >= f.at:
 		return humanize.Duration(f.full-f.at) + " before 95 % was in use"
@@ -306,8 +306,8 @@ func moment(t time.Duration, loc *time.Location) string {
 }
 
 // headline answers whether somebody would have been paged or got a ticket, and how early.
-func headline(list []finding, loc *time.Location) string {
-	var first *finding
+func headline(list []result, loc *time.Location) string {
+	var first *result
 	leaking := 0
 	for i := range list {
 		f := &list[i]
@@ -330,9 +330,9 @@ func headline(list []finding, loc *time.Location) string {
 	return first.sentence(loc, culprit(list, first), leaking)
 }
 
-// after reports whether a finding comes after another one: after a higher level, or after an earlier one
+// after reports whether a result comes after another one: after a higher level, or after an earlier one
 // of the same level.
-func (f *finding) after(other *finding) bool {
+func (f *result) after(other *result) bool {
 	if f.level != other.level {
 		return f.level < other.level
 	}
@@ -340,7 +340,7 @@ func (f *finding) after(other *finding) bool {
 }
 
 // quiet is the headline where nothing leaks.
-func quiet(list []finding) string {
+func quiet(list []result) string {
 	var longest time.Duration
 	judged, muted, unknown := 0, 0, 0
 	for i := range list {
@@ -384,7 +384,7 @@ func more(n int) string {
 }
 
 // sliced counts the GPUs whose slices are judged in their place.
-func sliced(list []finding) (n int) {
+func sliced(list []result) (n int) {
 	for i := range list {
 		if list[i].sliced {
 			n++
@@ -393,13 +393,13 @@ func sliced(list []finding) (n int) {
 	return n
 }
 
-// culprit names who leaks on the memory that a finding is about: the first process
+// culprit names who leaks on the memory that a result is about: the first process
 // for which there is an alarm, if there is one. "" if that is not known.
-func culprit(list []finding, on *finding) string {
+func culprit(list []result, on *result) string {
 	if on.kind != kindMemory {
 		return ""
 	}
-	var first *finding
+	var first *result
 	for i := range list {
 		f := &list[i]
 		same := f.from == on.from && f.labels.get("uuid") == on.labels.get("uuid") && f.labels.get("gpu_instance") == on.labels.get("gpu_instance")
@@ -414,7 +414,7 @@ func culprit(list []finding, on *finding) string {
 }
 
 // worst is the highest sample that a verdict of a leak tells of.
-func (f *finding) worst() (used float64) {
+func (f *result) worst() (used float64) {
 	for i := range f.steps {
 		if s := &f.steps[i]; s.leak {
 			used = max(used, s.used)
@@ -424,7 +424,7 @@ func (f *finding) worst() (used float64) {
 }
 
 // amount writes used memory, as a share of that if it is one of its own.
-func (f *finding) amount(used float64) string {
+func (f *result) amount(used float64) string {
 	if share := f.share(used); share != "" && f.kind == kindMemory {
 		return share + " of the memory"
 	}
@@ -433,7 +433,7 @@ func (f *finding) amount(used float64) string {
 
 // untold is the headline about a leak that nobody would have been told of: it did not last until a
 // ticket, or the record ends before.
-func (f *finding) untold(loc *time.Location, who string, leaking int) string {
+func (f *result) untold(loc *time.Location, who string, leaking int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Would not have paged or ticketed: %s was called a leak at %s", f.subject(who), clockTime(f.at, loc))
 	if a := f.alarms[f.chosen]; a.Open {
@@ -441,12 +441,12 @@ func (f *finding) untold(loc *time.Location, who string, leaking int) string {
 	} else {
 		fmt.Fprintf(&b, ", for %s", humanize.Duration(a.To-a.From))
 	}
-	fmt.Fprintf(&b, ", and a ticket waits for %s", humanize.Duration(exporter.LeakWait))
+	fmt.Fprintf(&b, ", and a ticket waits for %s", humanize.Duration(finding.LeakWait))
 	return b.String() + inAll(leaking)
 }
 
 // subject names the series, and who holds the memory that leaks.
-func (f *finding) subject(who string) string {
+func (f *result) subject(who string) string {
 	if who == "" {
 		return f.title()
 	}
@@ -468,7 +468,7 @@ func inAll(leaking int) string {
 
 // sentence is the headline about the first of so many series that somebody would have been told
 // of, and who holds the memory that leaks.
-func (f *finding) sentence(loc *time.Location, who string, leaking int) string {
+func (f *result) sentence(loc *time.Location, who string, leaking int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Would have %s at %s for %s, ", f.level.done(), clockTime(f.at, loc), f.subject(who))
 	if f.filled && f.full >= f.at {

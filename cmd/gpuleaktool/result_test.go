@@ -72,7 +72,7 @@ func TestHeadline(t *testing.T) {
 			"Would not have alerted: no leak in 3 series, the longest of 1 h. Suspected at the end: GPU 0, a, pid 7 (2 series in all). No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).",
 		},
 	} {
-		if got := headline(findingsOf(tt.list), time.UTC); got != tt.want {
+		if got := headline(resultsOf(tt.list), time.UTC); got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
 	}
@@ -109,14 +109,14 @@ func TestBriefRows(t *testing.T) {
 	}
 	list = append(list, said(kindProcess, step{muted: true}, "pid", "8"), said(kindProcess, step{judged: true, leak: true}, "pid", "9"))
 	var table, page bytes.Buffer
-	if err := writeTable(&table, findingsOf(list), time.UTC); err != nil {
+	if err := writeTable(&table, resultsOf(list), time.UTC); err != nil {
 		t.Fatal(err)
 	}
 	if got := table.String(); strings.Count(got, "not judged") != briefRows || !strings.Contains(got, "\n... and 15 more processes that ended before a verdict\n") ||
 		strings.Count(got, "muted") != 1 || strings.Count(got, "leak at") != 1 {
 		t.Error(got)
 	}
-	if err := writeReport(&page, findingsOf(list), time.UTC); err != nil {
+	if err := writeReport(&page, resultsOf(list), time.UTC); err != nil {
 		t.Fatal(err)
 	}
 	if got := page.String(); strings.Count(got, "not judged</span>") != briefRows || !strings.Contains(got, "28 series, 1 of them leaking; 1680 samples. Times are UTC. Not shown are 15 processes that ended before a verdict.") {
