@@ -4,9 +4,8 @@
   local lib = (import '../lib/alert.libsonnet')(config),
   local text = (import '../lib/text.libsonnet')(config),
 
-  // A page outlives a node that is not scraped for a while.
   local alert(name, severity, expr, wait, summary, description, dashboard='exporter.json') =
-    lib.alert(name, severity, expr, wait, summary, std.join(' ', description), dashboard=dashboard, keep=if severity == 'critical' then config.keepFiringFor else '0s'),
+    lib.alert(name, severity, expr, wait, summary, std.join(' ', description), dashboard=dashboard),
 
   local exporter = 'gpu_leak_exporter on ' + text.node,
 

@@ -6,14 +6,17 @@ local xid = import '../lib/xid.libsonnet';
   local lib = (import '../lib/alert.libsonnet')(config),
   local text = (import '../lib/text.libsonnet')(config),
 
-  // A page outlives a node that is not scraped for a while.
   local alert(name, severity, expr, wait, summary, description) =
-    lib.alert(name, severity, expr, wait, summary, std.join(' ', description), dashboard='health.json', keep=if severity == 'critical' then config.keepFiringFor else '0s'),
+    lib.alert(name, severity, expr, wait, summary, std.join(' ', description), dashboard='health.json'),
 
   local codes(catalogue) = ['xid=~"%s"' % std.join('|', std.objectFields(catalogue))],
+  local reports(catalogue) = text.place + ' reports XID {{ $labels.xid }}: ' + std.join('', [
+    '{{ if eq $labels.xid "%s" }}%s{{ end }}' % [std.join('" "', [code for code in std.objectFields(catalogue) if catalogue[code] == cause]), cause]
+    for cause in std.set(std.objectValues(catalogue))
+  ]) + '.',
   local recent(matchers) = 'time() - %s < 15 * 60' % lib.last('gpu_xid_last_timestamp_seconds', matchers),
 
-  // These are there with 0 before the first of them, so that an increase shows it,
+  // Those that page are there with 0 before the first of them, so that an increase shows it,
   // however the clocks of node and Prometheus differ. One that came before the first
   // scrape is no increase: its time stamp shows it, where the clocks agree.
   // The increase looks at all XID errors there can be, so it is recorded once a minute: where the clocks agree, the time stamp
@@ -126,7 +129,7 @@ local xid = import '../lib/xid.libsonnet';
             down: lib.down,
           },
           '0s',
-          text.place + ' reports XID {{ $labels.xid }}: ' + std.join('', ['{{ if eq $labels.xid "%s" }}%s{{ end }}' % [code, xid.critical[code]] for code in std.objectFields(xid.critical)]) + '.',
+          reports(xid.critical),
           ['What ran on it is dead or may be wrong.', 'Drain the node, and do what the runbook says of this code.'],
         ),
         // The others begin with their first error, which is no increase.
@@ -135,8 +138,8 @@ local xid = import '../lib/xid.libsonnet';
           'warning',
           recent(codes(xid.warning)),
           '0s',
-          text.place + ' reports XID {{ $labels.xid }}.',
-          ['The runbook says what this code means, and what to do when the node is idle.'],
+          reports(xid.warning),
+          ['Do what the runbook says of this code when the node is idle.'],
         ),
         alert(
           'GPUECCUncorrectable',

@@ -99,7 +99,7 @@ local panel = import '../lib/panel.libsonnet';
         'No leak yet',
         'Why growth is not called a leak, and for how long it must still last until this is no reason any more. –: no growth is held back.',
         's',
-        [instant(now('leak_withheld_seconds'), '{{reason}}')],
+        [instant('%s unless on (%s) (%s)' % [now('leak_withheld_seconds'), q.domainBy, q.told('gpu_leaking_bytes_per_second', q.instance, ' @ $now')], '{{reason}}')],
         [[null, 'text']],
       ) + panel.decimals(1) + panel.withNames + panel.noValue('–')
     ),
