@@ -22,9 +22,6 @@
     // may yet make sure, and most growth that is no leak ends before.
     oomFillingSeconds: 15 * 60,
 
-    // The shortest --detector.window of the exporters: dashboards tell by it who grows most.
-    shortestWindow: '10m',
-
     // How old the last sample of an alert on memory may be: a scrape that fails ends all series of a target at once.
     scrapeGap: '2m',
     // How long a page on health outlives its condition: a node that is not scraped for a
@@ -52,9 +49,7 @@
     forAbsent: '15m',
 
     // Zombies and unreleased memory below this many bytes are nobody's ticket.
-    heldBytes: 512 * 1024 * 1024,
-    // Corrected memory errors within an hour that are worth a look.
-    correctedECCPerHour: 100,
+    heldBytes: 1024 * 1024 * 1024,
     // A GPU is throttled while a clock event holds it back for this share of a
     // quarter of an hour.
     throttleRatio: 0.25,
@@ -66,8 +61,6 @@
     // Samples are stale when none came for so long: several scrapes at least.
     staleFor: '5m',
 
-    // The limit of memory of the exporter's manifest, in bytes.
-    exporterMemoryBytes: 256 * 1024 * 1024,
     // Starts of the exporter within an hour that are too many: an upgrade is one or two.
     restartsPerHour: 3,
 

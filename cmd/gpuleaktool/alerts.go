@@ -16,8 +16,6 @@ import (
 // The thresholds of the mixin's alerts on memory that runs out, as
 // mixin/config.libsonnet has them. A test holds them against the rendered rules.
 const (
-	oomTicketSeconds = 24 * 60 * 60
-	heldBytes        = 512 << 20
 	// scrapeGap is how long a rule remembers the last sample of a series.
 	scrapeGap = 2 * time.Minute
 	// keepFiringFor is how long an alert outlives its condition.
@@ -197,7 +195,7 @@ func memoryAlerts(f *result, members []*result) (a alerts) {
 	says := says(f.steps, func(s *step) bool { return s.leak })
 	a.pages = fires(f.steps, scrapeGap, func(i int) bool { return says[i].OOMDue && f.steps[i].page })
 	tickets := fires(f.steps, scrapeGap, func(i int) bool {
-		return says[i].OOMDue && says[i].Evidence == detector.EvidenceLeak && says[i].OOM.V < oomTicketSeconds
+		return says[i].OOMDue && says[i].Evidence == detector.EvidenceLeak && says[i].OOM.V < finding.TicketWithin.Seconds()
 	})
 	a.tickets = inOrder(tickets, leaking(f, owned))
 	a.owned = slices.ContainsFunc(f.steps, func(s step) bool { return s.leak && owned(s.t) })

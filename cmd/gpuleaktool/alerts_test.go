@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -40,9 +41,9 @@ func TestAlertsAreTheMixins(t *testing.T) {
 	}{
 		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("[2m]) < %g or", detector.DefaultConfig().PageWithin.Seconds())},
 		{"GPUOutOfMemoryPredicted", "critical", fmt.Sprintf("} < %g", detector.DefaultConfig().FillsWithin.Seconds())},
-		{"GPUOutOfMemoryPredicted", "warning", fmt.Sprintf("[2m]) < %d", oomTicketSeconds)},
+		{"GPUOutOfMemoryPredicted", "warning", fmt.Sprintf("[2m]) < %g", finding.TicketWithin.Seconds())},
 		{"GPUMemoryLeakDetected", "warning", "[2m]) > 0"},
-		{"GPUMemoryHeldByNobody", "warning", fmt.Sprintf("[2m]) > %d", heldBytes)},
+		{"GPUMemoryHeldByNobody", "warning", fmt.Sprintf("[2m]) > %d", finding.HeldTicket)},
 	} {
 		found := false
 		for _, g := range file.Groups {

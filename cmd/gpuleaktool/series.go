@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -130,5 +131,5 @@ func (x *series) keep(s step) {
 // quiet reports whether a step tells of nothing that a result or an alert is made of.
 func (s *step) quiet() bool {
 	return !s.leak && !s.near && !s.blind && !s.last && s.withheld == detector.WithheldNone &&
-		!(s.seconds.OK && s.seconds.V < oomTicketSeconds)
+		!(s.seconds.OK && s.seconds.V < finding.TicketWithin.Seconds())
 }

@@ -81,7 +81,7 @@ func (e *evaluation) scrape(series map[string]float64, failed bool) {
 		}
 		l := labels.FromStrings("__name__", name, "job", "gpu_leak_exporter", "instance", "node-1:9844", "gpu", "0", "uuid", "GPU-a")
 		if name == "gpu_predicted_oom_seconds" {
-			l = labels.NewBuilder(l).Set("evidence", "leak").Labels()
+			l = labels.NewBuilder(l).Set("evidence", "leak").Set("process", "train.py").Labels()
 		}
 		if _, err := app.Append(0, l, e.now.UnixMilli(), v); err != nil {
 			e.t.Fatal(err)

@@ -385,7 +385,7 @@ func TestLinksToGrafana(t *testing.T) {
 			t.Errorf("%s links to %q", r.Alert, link)
 		}
 		has := (&inference{schema: s}).of(r.expr).union(labelsNamed("alertname", "severity"))
-		if err := checkText(s, has, link); err != nil {
+		if err := checkText(has, link); err != nil {
 			t.Errorf("%s: %v", r.Alert, err)
 		}
 		if page := r.Annotations["predict_url"]; page != "" {

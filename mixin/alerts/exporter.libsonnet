@@ -4,9 +4,10 @@
   local lib = (import '../lib/alert.libsonnet')(config),
   local text = (import '../lib/text.libsonnet')(config),
 
-  // A page outlives a node that is not scraped for a while.
   local alert(name, severity, expr, wait, summary, description, dashboard='exporter.json') =
-    lib.alert(name, severity, expr, wait, summary, description, dashboard=dashboard, keep=if severity == 'critical' then config.keepFiringFor else '0s'),
+    lib.alert(name, severity, expr, wait, summary, std.join(' ', description), dashboard=dashboard),
+
+  local exporter = 'gpu_leak_exporter on ' + text.node,
 
   // Up once within the gap is not down.
   local highest(metric) = 'max_over_time(%s[%s])' % [lib.select(metric), config.scrapeGap],
@@ -16,16 +17,14 @@
       name: 'gpu-exporter',
       rules: [
         { record: lib.down, expr: highest('gpu_up') + ' == 0' },
+        // One that fell off the bus has the page of its XID.
         alert(
           'GPULost',
           'critical',
-          '(\n%s)\nunless on (%s)\n(\n%s)\nunless on (%s)\nALERTS{alertname="GPUXIDCritical", alertstate="firing", xid="79"}\n' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up'), lib.gpu],
+          '(\n%s)\nunless on (%s)\n(\n%s)\nunless on (%s)\n%s' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up'), lib.gpu, lib.last('gpu_xid_last_timestamp_seconds', ['xid="79"'])],
           config.forLost,
-          text.place + ' cannot be read.',
-          text.text([
-            text.gpu,
-            ' does not answer, though the driver does: it has fallen off the bus, or a call to it hangs. Drain the node. `dmesg | grep -i xid` on the node and gpu_nvml_errors_total tell more.',
-          ]),
+          text.place + ' cannot be read, though its driver answers.',
+          ['It has fallen off the bus, or a call to it hangs.', 'Drain the node.', '`dmesg | grep -i xid` on the node and gpu_nvml_errors_total tell more.'],
           dashboard='health.json',
         ),
         // A node without a GPU needs no driver.
@@ -35,24 +34,15 @@
           '(\n%s)\nunless on (%s)\n%s == 0' % [lib.seldom('gpu_driver_up'), lib.node, lib.last('gpu_pci_devices')],
           config.forLost,
           'The NVIDIA driver of ' + text.node + ' does not answer.',
-          text.text([
-            '{{ $reason := "" }}',
-            text.ask(text.last('gpu_driver_error', '$node'), '{{ $reason = .Labels.reason }}'),
-            'The exporter on ',
-            text.node,
-            ' runs and cannot reach the NVIDIA driver{{ with $reason }} ({{ . }}){{ end }}',
-            ': none of its GPUs is watched, and programs cannot use them. ',
-            '{{ if eq $reason "lib_rm_version_mismatch" }}The driver was upgraded while the old one is still loaded: reboot the node, or end all that uses its GPUs and load the new one.',
-            '{{ else }}Run `nvidia-smi` on the node: if it fails too, mend the driver or drain the node; if it works, look at the permissions of the exporter and restart it.{{ end }}',
-          ]),
+          ['None of its GPUs is watched, and programs cannot use them.', 'The runbook has what to do by the reason that gpu_driver_error tells.'],
         ),
         alert(
           'GPUExporterDown',
           'warning',
           lib.seldom('up'),
           config.forLost,
-          'gpu_leak_exporter on ' + text.node + ' does not answer.',
-          'Prometheus cannot scrape gpu_leak_exporter on ' + text.node + ' as a rule: its GPUs are not watched, and a leak there pages nobody. Is the node up, and does the exporter run? If it is started again and again, its log says why it ends.',
+          exporter + ' does not answer.',
+          ['Prometheus cannot scrape it as a rule: its GPUs are not watched, and a leak there pages nobody.', 'Is the node up, and does the exporter run?', 'If it is started again and again, its log says why it ends.'],
         ),
         {
           alert: 'GPUExporterAbsent',
@@ -71,8 +61,8 @@
           'critical',
           lib.seldom('gpu_leak_exporter_source_up'),
           config.forLost,
-          'gpu_leak_exporter on ' + text.node + ' gets no answers of use from its Prometheus.',
-          'gpu_leak_exporter on ' + text.node + ' judges the GPUs that a Prometheus knows, and that does not answer, or has no samples of them: no GPU is watched, and a leak pages nobody. The log of the exporter and gpu_leak_exporter_source_problems_total{reason} say why.',
+          exporter + ' gets no answers of use from its Prometheus.',
+          ['It judges the GPUs that this Prometheus knows: none is watched, and a leak pages nobody.', 'The log of the exporter and gpu_leak_exporter_source_problems_total{reason} say why.'],
         ),
       ],
     }, {
@@ -84,13 +74,13 @@
           'GPUMissing',
           'warning',
           |||
-            %s < %s
+            %s - %s > 0
             unless on (%s) %s
             unless on (%s) %s == 0
-          ||| % [lib.last('gpu_devices'), lib.last('gpu_pci_devices'), lib.node, lib.down, lib.node, highest('gpu_driver_up')],
+          ||| % [lib.last('gpu_pci_devices'), lib.last('gpu_devices'), lib.node, lib.down, lib.node, highest('gpu_driver_up')],
           config.forExporter,
-          text.node + ' has GPUs that its driver does not show.',
-          text.text(['The driver on ', text.node, ' shows {{ $value }} GPUs', text.ask(text.last('gpu_pci_devices', '$node'), ', and the PCI bus {{ .Value }}'), ': the driver has not initialised the rest, or it is given to virtual machines. `nvidia-smi -L` and `lspci -d 10de:` on the node tell which.']),
+          text.node + ' has {{ $value }} GPUs that its driver does not show.',
+          ['The driver has not initialised them, or they are given to virtual machines.', '`nvidia-smi -L` and `lspci -d 10de:` on the node tell which.'],
           dashboard='health.json',
         ),
         alert(
@@ -98,8 +88,8 @@
           'warning',
           'sum by (%s, reason) (increase(%s[15m])) > 0' % [lib.node, lib.select('gpu_leak_exporter_source_problems_total', ['reason=~"duplicate|labels|too_many|answer_too_large|no_amount|above_capacity"'])],
           config.forCollector,
-          'gpu_leak_exporter on ' + text.node + ' cannot use all that its Prometheus answers: {{ $labels.reason }}.',
-          'gpu_leak_exporter on ' + text.node + ' leaves out some of what its Prometheus answers ({{ $labels.reason }}), so that some GPUs may not be watched. The log of the exporter names the first series of each kind.',
+          exporter + ' cannot use all that its Prometheus answers: {{ $labels.reason }}.',
+          ['Some GPUs may not be watched.', 'The log of the exporter names the first series of each kind.'],
         ),
         // Without clocks being compared: the time stamp stands still.
         alert(
@@ -110,72 +100,40 @@
             unless on (%(gpu)s) %(down)s
           ||| % { last: lib.last('gpu_sample_timestamp_seconds'), before: 'last_over_time(%s[%s] offset %s)' % [lib.select('gpu_sample_timestamp_seconds'), config.scrapeGap, config.staleFor], gpu: lib.gpu, down: lib.down },
           config.forExporter,
-          'The samples of ' + text.place + ' are old.',
-          text.text(['The memory of ', text.gpu, ' has not been read for %s or more, so that a leak there is not seen. The driver is slow, or the node is: gpu_nvml_call_in_flight_seconds shows a call that hangs.' % config.staleFor]),
+          'The memory of ' + text.place + ' has not been read for %s or more.' % config.staleFor,
+          ['A leak there is not seen.', 'The driver is slow, or the node is: gpu_nvml_call_in_flight_seconds shows a call that hangs.'],
         ),
         alert(
           'GPUCollectorFailing',
           'warning',
           highest('gpu_collector_success') + ' == 0',
           config.forCollector,
-          'The collector {{ $labels.collector }} of gpu_leak_exporter on ' + text.node + ' fails.',
-          'The collector {{ $labels.collector }} of gpu_leak_exporter on ' + text.node + ' fails: its metrics are missing or incomplete. The log of the exporter says why; --no-collector.{{ $labels.collector }} switches it off.',
+          'The collector {{ $labels.collector }} of ' + exporter + ' fails.',
+          ['Its metrics are missing or incomplete.', 'The log of the exporter says why; --no-collector.{{ $labels.collector }} switches it off.'],
         ),
         alert(
           'GPUExporterConfigReloadFailed',
           'warning',
           highest('gpu_leak_exporter_config_last_reload_successful') + ' == 0',
           config.forExporter,
-          'gpu_leak_exporter on ' + text.node + ' could not reload its configuration.',
-          'gpu_leak_exporter on ' + text.node + ' could not read its --detector.config, and goes on with its previous rules. `gpuleaktool check config FILE` says what is wrong.',
+          exporter + ' could not read its --detector.config.',
+          ['It goes on with its previous rules.', '`gpuleaktool check config FILE` says what is wrong.'],
         ),
         alert(
           'GPUExporterStateFileFailing',
           'warning',
           highest('gpu_leak_exporter_state_file_last_write_successful') + ' == 0',
           config.forExporter,
-          'gpu_leak_exporter on ' + text.node + ' could not save its state.',
-          'gpu_leak_exporter on ' + text.node + ' could not write its --detector.state-file: after a restart it has to learn again what leaks. Is the disk full, or the directory not writable?',
+          exporter + ' could not write its --detector.state-file.',
+          ['After a restart it has to learn again what leaks.', 'Is the disk full, or the directory not writable?'],
         ),
         alert(
           'GPUExporterMemoryHigh',
           'warning',
-          // One that does not know its limit has that of our manifest; but one that judges a fleet has another manifest, and
-          // needs memory for each GPU.
-          |||
-            %(resident)s > 0.8 * %(budget)s
-            or
-            %(resident)s > %(most)g
-            unless on (%(node)s) %(budget)s >= 0
-            unless on (%(node)s) %(fleet)s >= 0
-          ||| % {
-            resident: 'min_over_time(%s[%s])' % [lib.select('process_resident_memory_bytes'), config.scrapeGap],
-            budget: lib.last('gpu_leak_exporter_budget_bytes'),
-            most: 0.8 * config.exporterMemoryBytes,
-            node: lib.node,
-            fleet: lib.last('gpu_leak_exporter_source_up'),
-          },
+          'min_over_time(%s[%s]) > 0.8 * %s' % [lib.select('process_resident_memory_bytes'), config.scrapeGap, lib.last('gpu_leak_exporter_budget_bytes')],
           config.forCollector,
-          'gpu_leak_exporter on ' + text.node + ' needs much memory.',
-          text.text([
-            'gpu_leak_exporter on ',
-            text.node,
-            ' holds {{ $value | humanize1024 }}B',
-            text.ask(
-              text.last('gpu_leak_exporter_budget_bytes', '$node'),
-              ' of the {{ .Value | humanize1024 }}B that it may hold: near that it takes more processor time, and above the limit of its control group it is killed.',
-              ': at %d MiB it is killed, as its manifest has it.' % (config.exporterMemoryBytes / 1024 / 1024)
-            ),
-            ' gpu_processes and gpu_leak_exporter_connections tell whether there are many processes or many clients.',
-          ]),
-        ),
-        alert(
-          'GPUExporterDescriptorsHigh',
-          'warning',
-          'min_over_time(%s[%s]) > 0.8 * %s' % [lib.select('process_open_fds'), config.scrapeGap, lib.last('process_max_fds')],
-          config.forCollector,
-          'gpu_leak_exporter on ' + text.node + ' has many files open.',
-          'gpu_leak_exporter on ' + text.node + ' has {{ $value }} descriptors open, of those that it may have: without one it can neither be scraped nor save its state. gpu_leak_exporter_connections tells how many are clients.',
+          exporter + ' holds {{ $value | humanize1024 }}B, which is nearly all that it may.',
+          ['Above the limit of its control group it is killed.', 'gpu_processes and gpu_leak_exporter_connections tell whether there are many processes or many clients.'],
         ),
         // A start that no scrape saw counts for nothing: there may have been more.
         alert(
@@ -183,8 +141,8 @@
           'warning',
           'changes(%s[1h]) >= %d' % [lib.select('process_start_time_seconds'), config.restartsPerHour],
           '0s',
-          'gpu_leak_exporter on ' + text.node + ' is started again and again.',
-          'gpu_leak_exporter on ' + text.node + ' was started {{ $value }} times within an hour: what it learns between two starts may be lost, and leaks with it. Its log says why it ends; where it does not, `kubectl describe pod` or `journalctl -k` tells whether it was killed for its memory.',
+          exporter + ' was started {{ $value }} times within an hour.',
+          ['What it learns between two starts may be lost, and leaks with it.', 'Its log says why it ends; where it does not, `kubectl describe pod` or `journalctl -k` tells whether it was killed for its memory.'],
         ),
       ],
     }],

@@ -24,11 +24,6 @@ local panel = import '../lib/panel.libsonnet';
   local left = q.left(),
   local count(expr) = instant(q.orZero('count(%s)' % q.chosen(expr))),
 
-  local zombies = with(|||
-    gpu_process_memory_used_bytes{%(owner)s}
-    and ignoring (pattern) gpu_process_memory_pattern{%(owner)s, pattern="zombie"} == 1
-  |||),
-
   // What the rules record of each node, in GPUs and GPU-hours or in money.
   local priced = config.gpuHourPrice > 0,
   local recorded(rule) = '%s{%s=~"$cluster", %s=~"$node"}' % [rule, config.clusterLabel, config.nodeLabel],
@@ -57,7 +52,7 @@ local panel = import '../lib/panel.libsonnet';
       'Leaks',
       'GPUs and GPU instances whose memory leaks now.',
       'short',
-      [count(q.either('leak_detected') + ' == 1')],
+      [count('max by (%s) (%s or %s == 1)' % [q.domainBy, q.told('gpu_leaking_bytes_per_second'), q.either('leak_detected')])],
       none,
     ) + panel.count + panel.noValue('no data'),
     costs(
@@ -103,7 +98,6 @@ local panel = import '../lib/panel.libsonnet';
 
   local owners = [
     column('process', 'Process', toLeak { 'custom.minWidth': 120 }),
-    column('pid', 'PID', { 'custom.width': 85 }),
     column('pod', 'Pod', { 'custom.minWidth': 150 }),
     column('namespace', 'Namespace', { 'custom.minWidth': 95 }),
     column('slurm_job', 'Slurm job', { 'custom.width': 85 }),
@@ -118,31 +112,32 @@ local panel = import '../lib/panel.libsonnet';
   // What of a fleet a browser can show: what is full first, then what is fullest.
   local most = 100,
   local order = q.chosen(
-    '%s < +Inf or 1e15 - %s' % [left, with('(gpu_mig_memory_used_bytes{%(gpu)s} or gpu_memory_used_bytes{%(gpu)s} unless on (%(by)s) gpu_mig_memory_used_bytes{%(gpu)s})')]
+    '%s < +Inf or on (%s) 1e15 - %s' % [left, q.domainBy, with('(gpu_mig_memory_used_bytes{%(gpu)s} or gpu_memory_used_bytes{%(gpu)s} unless on (%(by)s) gpu_mig_memory_used_bytes{%(gpu)s})')]
   ),
   local shown(expr, labels='') =
     instant('max by (%s, gpu_instance%s) (\n%s\n)\nand on (%s) bottomk(%d,\n%s\n)' % [q.gpuBy, labels, std.rstripChars(expr, '\n'), q.domainBy, most, order]),
 
   local gpus = panel.table(
     'GPUs and who uses them',
-    'One row for each GPU or GPU instance, those that are out of memory first on top; of a fleet %d. Time left: –, where no end is foretold, or memory is not judged yet. Why: it leaks, or it fills, for whatever reason. The process is the one that grows fastest where an end is foretold, and else the one that holds most. Click on it to see why.' % most,
+    'One row for each GPU or GPU instance, those that are out of memory first on top; of a fleet %d. Time left: –, where no end is foretold, or memory is not judged yet. Why, and the process: what the alerts say, and whom they name; else the one that holds most. Click on it to see why.' % most,
     [
-      shown('%s or 0 * %s + Inf' % [left, q.either('memory_used_bytes')]),
-      shown('3600 * %s * on (%s) group_left (evidence) %s' % [q.either('oom_rate_bytes_per_second'), q.domainBy, q.either('oom_evidence')], ', evidence'),
+      shown('%s or on (%s) 0 * %s + Inf' % [left, q.domainBy, q.either('memory_used_bytes')]),
+      shown('3600 * %s' % q.either('oom_rate_bytes_per_second')),
       shown('%s / %s' % [q.either('memory_used_bytes'), q.either('memory_total_bytes')]),
       shown(q.either('leaked_bytes')),
       shown(q.either('memory_pattern'), ', pattern'),
       shown(
-        q.culprit(q.owner) + with(|||
+        q.said(q.owner) + with(|||
+
           or on (%(domainBy)s)
           topk by (%(domainBy)s) (1, gpu_process_memory_used_bytes{%(owner)s} * on (%(domainBy)s, pid) group_left (user) gpu_process_info{%(owner)s})
         |||),
-        ', process, pid, pod, namespace, slurm_job, user',
+        ', evidence, process, pod, namespace, slurm_job, user',
       ),
     ],
     [
       column('A', 'Time left', { unit: 's', decimals: 1, 'custom.width': 80, mappings: [panel.infinity] } + panel.colored(urgency)),
-      column('evidence', 'Why', { 'custom.width': 65 }),
+      column('evidence', 'Why', { 'custom.width': 90 }),
     ] + owners + [
       column('user', 'User', { 'custom.width': 85 }),
     ] + places + [
@@ -165,7 +160,7 @@ local panel = import '../lib/panel.libsonnet';
       'Lowest time to out-of-memory by node',
       'Of each node, the time left of the memory that is full first. Dashed: the hour and the day. Times over a week are left out.',
       'h',
-      [target('min by (%s) (%s) / 3600 < 7 * 24' % [q.nodeBy, q.either('seconds_to_oom')], q.nodeLegend)],
+      [target('min by (%s) (%s) / 3600 < 7 * 24' % [q.nodeBy, left], q.nodeLegend)],
     ) + panel.limits([[null, 'red'], [config.oomPageSeconds / 3600, 'orange'], [config.oomTicketSeconds / 3600, 'transparent']])
     + panel.min(0) + panel.coarse + panel.noValue('No end is foretold within a week.'),
     panel.timeSeries(
@@ -187,27 +182,13 @@ local panel = import '../lib/panel.libsonnet';
   local lists = [
     panel.table(
       'Memory held by nobody',
-      'Zombies compute nothing and their owner is gone: end them. Unreleased memory stayed after its process ended: something still holds the device open, or the driver must be reset. For: how long a zombie has been idle, or since when the memory has been seen (a day at most).',
+      'Zombies compute nothing and their owner is gone: end them. Unreleased memory stayed after its process ended: something still holds the device open, or the driver must be reset.',
       [
-        instant(with('label_replace(%s, "why", "zombie", "", "")\nor\nlabel_replace(gpu_unreleased_memory_bytes{%%(owner)s}, "why", "unreleased", "", "")' % zombies)),
-        instant(with(|||
-          label_replace(
-            gpu_process_idle_seconds{%(owner)s}
-            and ignoring (pattern) gpu_process_memory_pattern{%(owner)s, pattern="zombie"} == 1,
-            "why", "zombie", "", ""
-          )
-          or
-          label_replace(
-            time() - min_over_time(timestamp(gpu_unreleased_memory_bytes{%(owner)s})[1d:5m])
-            and gpu_unreleased_memory_bytes{%(owner)s},
-            "why", "unreleased", "", ""
-          )
-        |||)),
+        instant(q.told('gpu_memory_held_bytes', q.owner)),
       ],
       [
         column('A', 'Memory', { unit: 'bytes', decimals: 1, 'custom.width': 85 }),
-        column('why', 'Why', { 'custom.width': 90 }),
-        column('B', 'For', { unit: 's', decimals: 1, 'custom.width': 80 }),
+        column('state', 'Why', { 'custom.width': 90 }),
       ] + owners + places + hidden,
       'Memory',
       'None.',
@@ -253,7 +234,7 @@ local panel = import '../lib/panel.libsonnet';
   ) + panel.ratio + panel.coarse + panel.listed + panel.noValue('No GPU tells its memory.'),
 
   // What Alertmanager was told, of the nodes that are chosen, those of a cluster or image among them.
-  local ofAlert = 'alertname=~"GPU.+", alertstate="firing", severity!="info", %(cluster)s=~"$cluster", %(node)s=~"$node|"' % { cluster: config.clusterLabel, node: config.nodeLabel },
+  local ofAlert = 'alertname=~"GPU.+", alertstate="firing", %(cluster)s=~"$cluster", %(node)s=~"$node|"' % { cluster: config.clusterLabel, node: config.nodeLabel },
   local firing = panel.table(
     'Alerts that fire',
     'The pages and tickets of the mixin that fire now, the gravest first, and for how long each has held. Alertmanager may have silenced one, or told of it together with others.',
@@ -272,12 +253,7 @@ local panel = import '../lib/panel.libsonnet';
       }),
       column('alertname', 'Alert', { 'custom.minWidth': 220 }),
       column('B', 'For', { unit: 's', decimals: 1, 'custom.width': 80 }),
-    ] + places + [
-      column('process', 'Process', { 'custom.minWidth': 120 }),
-      column('pid', 'PID', { 'custom.width': 85 }),
-      column('pod', 'Pod', { 'custom.minWidth': 150 }),
-      column('namespace', 'Namespace', { 'custom.minWidth': 95 }),
-      column('slurm_job', 'Slurm job', { 'custom.width': 85 }),
+    ] + places + owners + [
       column('xid', 'XID', { 'custom.width': 60 }),
       column('collector', 'Collector', { 'custom.width': 100 }),
     ] + hidden,

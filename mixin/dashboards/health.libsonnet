@@ -105,8 +105,8 @@ local panel = import '../lib/panel.libsonnet';
   ],
 
   local xidTexts =
-    local all = xids.critical + xids.warning + xids.info;
-    panel.valueMapping({ [xid]: { text: xid + ': ' + all[xid][0] } for xid in std.objectFields(all) }),
+    local all = xids.critical + xids.warning + xids.other;
+    panel.valueMapping({ [xid]: { text: xid + ': ' + all[xid] } for xid in std.objectFields(all) }),
 
   local tables = [
     panel.table(

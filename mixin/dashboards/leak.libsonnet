@@ -21,18 +21,12 @@ local panel = import '../lib/panel.libsonnet';
   local column = panel.column,
   local with(expr) = expr % q.words,
   local now(suffix) = q.memory(suffix, ' @ $now'),
+  local soon = q.left(q.instance, ' @ $now'),
 
   local urgency = [[null, 'text'], [0, 'red'], [config.oomPageSeconds, 'orange'], [config.oomTicketSeconds, 'green']],
   local sureness = [[null, 'text'], [config.leakThreshold / 2, 'yellow'], [config.leakThreshold, 'orange'], [0.9, 'red']],
   local perProcess = '{{process}} {{pid}}',
   local perWorkload = '{{namespace}} {{pod}}{{slurm_job}}',
-
-  // named gives series what their legend has of each label that is not empty.
-  local named(expr) = std.foldl(
-    function(e, l) 'label_replace(%s, "%s", "%s", "%s", "(.+)")' % [e, l[0], l[1], l[2]],
-    [['number', ', pid $1', 'pid'], ['owner', ', pod $1', 'pod'], ['of_job', ', job $1', 'slurm_job']],
-    std.rstripChars(expr, '\n'),
-  ),
 
   // What keeps growth from being called a leak, in the words of the page (cmd/internal/withheld).
   local reasons = {
@@ -55,28 +49,28 @@ local panel = import '../lib/panel.libsonnet';
   local summary = [
     panel.stat(
       'Time left',
-      'Until the memory is full, because it leaks or fills, with the 90 % interval: the headroom over gpu_oom_rate_bytes_per_second. –: no end is foretold.',
+      'Until the memory is full, because it leaks or fills: as the alerts say it, or before they do as the detector foretells it, with its 90 % interval. –: no end is foretold.',
       's',
       [
-        instant(q.left('', q.instance, ' @ $now'), 'left'),
-        instant(q.left('_lower', q.instance, ' @ $now'), 'at the earliest'),
-        instant(q.left('_upper', q.instance, ' @ $now'), 'at the latest'),
+        instant(soon, 'left'),
+        instant(now('seconds_to_oom_lower') + ' < +Inf', 'at the earliest'),
+        instant(now('seconds_to_oom_upper') + ' < +Inf', 'at the latest'),
       ],
       urgency,
     ) + panel.decimals(1) + panel.withNames + panel.mapped([panel.infinity]) + panel.noValue('not judged'),
     panel.stat(
       'Culprit',
-      'What grows fastest where an end is foretold: a process with its PID; or a pod or job as a whole; or no process, where the memory is that of the driver or of what has ended.',
+      'Whom the alerts name: a process; or none, where a pod or job grows as a whole, or the memory is that of the driver or of what has ended.',
       'none',
-      [instant(named(|||
-        topk(1, %(culprit)s)
+      [instant(|||
+        label_replace(label_replace(label_replace(
+          %s,
+          "process", "no single process", "process", ""), "owner", ", pod $1", "pod", "(.+)"), "of_job", ", job $1", "slurm_job", "(.+)")
         or on ()
-        label_replace(topk(1, %(rate)s), "process", "no process", "", "")
-        or on ()
-        label_replace(0 * topk(1, %(judged)s), "process", "–", "", "")
+        label_replace(0 * topk(1, %s), "process", "–", "", "")
         or on ()
         label_replace(vector(0), "process", "not judged", "", "")
-      ||| % { culprit: q.culprit(q.instance, ' @ $now'), rate: now('oom_rate_bytes_per_second'), judged: now('leak_confidence') }), '{{process}}{{number}}{{owner}}{{of_job}}')],
+      ||| % [q.said(q.instance, ' @ $now'), now('leak_confidence')], '{{process}}{{owner}}{{of_job}}')],
       [[null, 'text'], [1, 'orange']],
     ) + panel.named,
     panel.stat(
@@ -105,7 +99,7 @@ local panel = import '../lib/panel.libsonnet';
         'No leak yet',
         'Why growth is not called a leak, and for how long it must still last until this is no reason any more. –: no growth is held back.',
         's',
-        [instant(now('leak_withheld_seconds'), '{{reason}}')],
+        [instant('%s unless on (%s) (%s)' % [now('leak_withheld_seconds'), q.domainBy, q.told('gpu_leaking_bytes_per_second', q.instance, ' @ $now')], '{{reason}}')],
         [[null, 'text']],
       ) + panel.decimals(1) + panel.withNames + panel.noValue('–')
     ),
@@ -118,13 +112,13 @@ local panel = import '../lib/panel.libsonnet';
   // to out-of-memory is over. The crest of the memory, not its trough, meets the
   // capacity.
   local capacity = '(%s - %s or %s)' % [now('memory_total_bytes'), now('memory_reserved_bytes'), now('memory_total_bytes')],
-  local forecast(suffix) = |||
+  local forecast(left) = |||
     (
-      %(capacity)s - %(headroom)s * clamp_min(1 - (time() - $now) / %(left)s, 0)
-      and %(first)s < +Inf
+      %(capacity)s - on (%(by)s) %(headroom)s * on (%(by)s) clamp_min(1 - (time() - $now) / %(left)s, 0)
+      and on (%(by)s) %(first)s < +Inf
     )
     and on () vector(time()) >= $now
-  ||| % { capacity: capacity, headroom: now('oom_headroom_bytes'), left: now(suffix), first: now('seconds_to_oom') },
+  ||| % { capacity: capacity, headroom: now('oom_headroom_bytes'), by: q.domainBy, left: left, first: soon },
 
   // The line of the leak: from where it began to the trough now, by its rate.
   local leakLine = past(|||
@@ -150,9 +144,9 @@ local panel = import '../lib/panel.libsonnet';
         target(past(q.memory('memory_trough_bytes')), 'never given back'),
         target(capacity, 'capacity'),
         target(leakLine, 'leak'),
-        target(forecast('seconds_to_oom'), 'forecast of the highest use'),
-        target(forecast('seconds_to_oom_lower'), 'at the earliest'),
-        target(forecast('seconds_to_oom_upper'), 'at the latest'),
+        target(forecast(soon), 'forecast of the highest use'),
+        target(forecast(now('seconds_to_oom_lower')), 'at the earliest'),
+        target(forecast(now('seconds_to_oom_upper')), 'at the latest'),
       ],
     ) + panel.min(0) + panel.noValue('This GPU tells no memory.')
     + panel.override('used', { color: { mode: 'fixed', fixedColor: 'blue' }, 'custom.fillOpacity': 15, 'custom.lineWidth': 1 })
@@ -220,7 +214,7 @@ local panel = import '../lib/panel.libsonnet';
       'How the forecast has changed, with its 90 % interval. Where it falls as fast as time goes by, it comes true. No line: no end was foretold.',
       'h',
       [
-        target(q.memory('seconds_to_oom') + ' / 3600 < +Inf', 'time left'),
+        target(q.left(q.instance) + ' / 3600 < +Inf', 'time left'),
         target(q.memory('seconds_to_oom_lower') + ' / 3600 < +Inf', 'at the earliest'),
         target(q.memory('seconds_to_oom_upper') + ' / 3600 < +Inf', 'at the latest'),
       ],

@@ -28,8 +28,8 @@ function(config) {
   // both is an expression on GPUs and on GPU instances.
   both(f): '%s or %s' % [f('gpu_'), f('gpu_mig_')],
 
-  // alert makes a rule. dashboard is the file of the one that shows why.
-  alert(name, severity, expr, wait, summary, description, dashboard='leak.json', keep=config.keepFiringFor):: {
+  // alert makes a rule. dashboard is the file of the one that shows why. A page outlives a node that is not scraped for a while.
+  alert(name, severity, expr, wait, summary, description, dashboard='leak.json', keep=if severity == 'critical' then config.keepFiringFor else '0s'):: {
     alert: name,
     expr: expr,
     [if wait != '0s' then 'for']: wait,

@@ -47,27 +47,26 @@ function(config, one=false) {
   // have no verdict of their own.
   either(suffix):: '(gpu_%(s)s{%(m)s} or gpu_mig_%(s)s{%(m)s})' % { s: suffix, m: q.gpu },
 
-  // left is the time to out-of-memory as the alerts read it, or an end of its interval: the least within the scrape gap.
-  left(suffix='', matchers=q.gpu, at=''):: '(min_over_time(gpu_seconds_to_oom%(s)s{%(m)s}[%(gap)s]%(at)s) or min_over_time(gpu_mig_seconds_to_oom%(s)s{%(m)s}[%(gap)s]%(at)s))' % { s: suffix, m: matchers, gap: config.scrapeGap, at: at },
+  // told is a series that alerts read, for as long as they go on after its last sample: the scrape gap, and as long again.
+  told(metric, matchers=q.gpu, at='')::
+    std.join(' or ', ['last_over_time(%s{%s}[%s]%s%s)' % [metric, matchers, config.scrapeGap, at, back] for back in ['', ' offset ' + config.scrapeGap]]),
+
+  // predicted is what the page or ticket on the end of each memory says, if there is one.
+  predicted(matchers=q.gpu, at=''):: 'bottomk by (%s) (1, %s)' % [q.domainBy, q.told('gpu_predicted_oom_seconds', matchers, at)],
+
+  // left is the same, and without it the forecast of the detector, which alerts wait with.
+  left(matchers=q.gpu, at=''):: '(%s or on (%s) (gpu_seconds_to_oom{%s}%s or gpu_mig_seconds_to_oom{%s}%s))' % [q.predicted(matchers, at), q.domainBy, matchers, at, matchers, at],
+
+  // said is what alerts say of each memory, the most urgent of it: its labels are those of the culprit, and evidence is why.
+  said(matchers, at='')::
+    local chain = [q.predicted(matchers, at)] + [
+      'topk by (%s) (1, %s)' % [q.domainBy, q.told(metric, matchers, at)]
+      for metric in ['gpu_leaking_bytes_per_second', 'gpu_memory_held_bytes', 'gpu_memory_state']
+    ];
+    'label_replace(label_replace(%s, "evidence", "$1", "state", "(.+)"), "evidence", "leak", "evidence", "")' % std.join('\nor on (%s) ' % q.domainBy, chain),
 
   // chosen is what an expression on memories has of those that the namespaces and pods that are chosen use.
   chosen(expr):: '(%s)\nand on (%s) (%s)' % [expr, q.domainBy, 'gpu_memory_used_bytes{%(owner)s} or gpu_mig_memory_used_bytes{%(owner)s} or gpu_process_info{%(owner)s}' % q.words],
-
-  // culprit is who grows fastest of what takes part in a forecast, one for each memory: a process; or a pod or job as
-  // a whole, where no process does.
-  culprit(matchers, at=''):: |||
-    topk by (%(by)s) (1,
-      (
-        gpu_process_leak_rate_bytes_per_second{%(m)s}%(at)s
-        or ignoring (window)
-        (gpu_process_leak_slope_bytes_per_second{%(m)s, window="%(window)s"}%(at)s and ignoring (window) gpu_process_seconds_to_oom{%(m)s}%(at)s < +Inf)
-      )
-      * on (%(by)s, pid) group_left (user)
-      gpu_process_info{%(m)s}%(at)s
-    )
-    or on (%(by)s)
-    label_replace(topk by (%(by)s) (1, gpu_workload_leak_rate_bytes_per_second{%(m)s}%(at)s), "process", "pod or job as a whole", "", "")
-  ||| % { by: q.domainBy, m: matchers, at: at, window: config.shortestWindow },
 
   // orZero is 0 for what is not found where there is something to look at: no data is no good news.
   orZero(expr, of='gpu_up{%(gpu)s}'):: (expr + ' or 0 * count(' + of + ')') % q.words,

@@ -71,8 +71,8 @@ function(config) {
     'urgent_node',
     'Node that is full first',
     // It offers one alone: of several Grafana would keep the one that it had.
-    'query_result(label_replace(bottomk(1, min by (%(by)s) (gpu_seconds_to_oom{%(m)s} or gpu_mig_seconds_to_oom{%(m)s} or gpu_driver_up{%(m)s} + Inf)), "value", "$1", "%(label)s", "(.+)"))'
-    % { by: q.nodeBy, m: q.node, label: config.nodeLabel }
+    'query_result(label_replace(bottomk(1, min by (%(by)s) (%(left)s or gpu_driver_up{%(m)s} + Inf)), "value", "$1", "%(label)s", "(.+)"))'
+    % { by: q.nodeBy, m: q.node, left: q.left(q.node), label: config.nodeLabel }
   ) { regex: '/value="([^"]*)"/', hide: 2, skipUrlSync: true },
 
   // at is the end of a legend: the node where several are shown, else nothing.
@@ -86,9 +86,6 @@ function(config) {
   // The variables of a dashboard of one GPU. Those that run out of memory first come
   // first, so it opens with the GPU that matters most.
   urgent: {
-    local left(matchers, at) =
-      'gpu_seconds_to_oom{%(m)s}%(at)s or gpu_mig_seconds_to_oom{%(m)s}%(at)s' % { m: matchers, at: at },
-
     // latest is the last scrape of any node within the time range: what leaks then is urgent,
     // and not what leaked some time in the range.
     latest: query(
@@ -102,7 +99,7 @@ function(config) {
       'node',
       'Node',
       'query_result(label_replace(sort(min by (%(by)s) (%(left)s or gpu_driver_up{%(m)s} @ $latest + Inf) or min by (%(by)s) (last_over_time(gpu_driver_up{%(m)s}[$__range]) * NaN)), "value", "$1", "%(label)s", "(.+)"))'
-      % { by: q.nodeBy, m: q.cluster, label: config.nodeLabel, left: left(q.cluster, ' @ $latest') }
+      % { by: q.nodeBy, m: q.cluster, label: config.nodeLabel, left: q.left(q.cluster, ' @ $latest') }
     ) { regex: '/value="([^"]*)"/' },
 
     // now is the last scrape of the node within the time range, which may end in the
@@ -117,7 +114,7 @@ function(config) {
       'gpu',
       'GPU',
       'query_result(label_replace(label_join(sort(min by (%(by)s, gpu) (%(left)s or last_over_time(gpu_up{%(m)s}[$__range]) + Inf) + on (%(by)s) group_left (name) (0 * max by (%(by)s, name) (last_over_time(gpu_info{%(m)s}[$__range])))), "text", " ", "gpu", "name"), "value", "$1", "uuid", "(.+)"))'
-      % { by: q.by, m: one.node, left: left(one.node, ' @ $now') }
+      % { by: q.by, m: one.node, left: q.left(one.node, ' @ $now') }
     ) + pair,
 
     // instance is one instance of a GPU in MIG mode, and empty for other GPUs: their
@@ -125,8 +122,8 @@ function(config) {
     instance: query(
       'gpu_instance',
       'MIG instance',
-      'query_result(label_replace(label_join(sort(gpu_mig_seconds_to_oom{%(m)s} @ $now or last_over_time(gpu_mig_memory_used_bytes{%(m)s}[$__range]) + Inf), "text", " ", "gpu_instance", "profile"), "value", "$1", "gpu_instance", "(.+)"))'
-      % { m: one.gpu }
+      'query_result(label_replace(label_join(sort(min by (%(by)s) (%(left)s or %(used)s + Inf) + on (%(by)s) group_left (profile) (0 * max by (%(by)s, profile) (%(used)s))), "text", " ", "gpu_instance", "profile"), "value", "$1", "gpu_instance", "(.+)"))'
+      % { by: q.domainBy, used: 'last_over_time(gpu_mig_memory_used_bytes{%s}[$__range])' % one.gpu, left: q.left(one.gpu, ' @ $now') }
     ) + pair,
 
     // namespace and pod choose among the processes and workloads that a GPU has.

@@ -22,9 +22,7 @@
     left: both('seconds_to_oom'),
     day: config.oomTicketSeconds,
     leaked: both('leaked_bytes'),
-    used: lib.select('gpu_process_memory_used_bytes'),
-    zombie: lib.select('gpu_process_memory_pattern', ['pattern="zombie"']),
-    unreleased: lib.select('gpu_unreleased_memory_bytes'),
+    held: lib.select('gpu_memory_held_bytes'),
   },
 
   prometheusRules+:: {
@@ -58,13 +56,7 @@
         // process. Half of two GPUs is one, as a GPU-hour is an hour of one.
         rule('node:gpu_memory_held_ratio:sum', |||
           sum by (%(node)s) (
-            sum by (%(gpu)s) (
-              %(leaked)s
-              or
-              %(used)s and on (%(domain)s, pid) %(zombie)s
-              or
-              %(unreleased)s
-            )
+            sum by (%(gpu)s) (%(leaked)s or %(held)s)
             / on (%(gpu)s)
             max by (%(gpu)s) (%(total)s > 0)
           )
