@@ -32,8 +32,8 @@ func (s Severity) String() string { return [...]string{"note", "unknown", "ticke
 const (
 	// TicketWithin is how soon a leak ends for which somebody should act today.
 	TicketWithin = 24 * time.Hour
-	// LeakTicket is what a leak must have retained, and HeldTicket what must be held by nobody, in bytes. Memory that is held of
-	// at least LeakTicket is a note.
+	// LeakTicket is what a leak must have retained until it has lasted for LeakWait, and HeldTicket what must be held by nobody, in
+	// bytes. Memory that is held of at least LeakTicket is a note.
 	LeakTicket = 100 << 20
 	HeldTicket = 1 << 30
 )
@@ -129,7 +129,7 @@ func (s *Sample) leaks(f *Finding) Message {
 		Severity: Ticket, Alert: Leak, Summary: s.Name + " leaks", Detail: s.grows(f),
 		Advice: "Have the leak fixed; a restart frees what it holds.",
 	}
-	if v.Leaked.OK && v.Leaked.V > 0 && v.Leaked.V < LeakTicket {
+	if !f.LeakDue && v.Leaked.OK && v.Leaked.V > 0 && v.Leaked.V < LeakTicket {
 		m.Severity = Note
 	}
 	return m
