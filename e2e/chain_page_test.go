@@ -100,7 +100,7 @@ func readable(a harness.Alert) error {
 // driver, until the page names it.
 func TestChainDriver(t *testing.T) {
 	t.Parallel()
-	const rate = 256 * mib
+	const rate = 128 * mib // the page waits for three minutes: the memory must not be full before
 	m := newMachine(t, 2)
 	pid := m.child(t)
 	m.GPUs[0].Processes = []fakenvml.Process{
