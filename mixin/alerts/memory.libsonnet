@@ -38,7 +38,7 @@
         ),
         outOfMemory(
           'warning',
-          leakWithin(config.oomTicketSeconds),
+          leakWithin(config.oomTicketSeconds) + ' >= %d' % config.oomPageSeconds,  // else it is a page
           'Restart what grows at a good moment, and have the leak fixed.',
         ),
         alert(

@@ -40,7 +40,7 @@ function(config) {
       description: description,
       // Rules see no external labels, so a cluster that is missing here may be there in
       // Grafana: then the dashboard shows all.
-      [if dashboard == 'leak.json' && config.predictURLPattern != '' then 'predict_url']: '{{ if and (match ":[0-9]+$" $labels.%s) (not (match ":(%s)$" $labels.%s)) }}%s{{ end }}' % [config.nodeLabel, config.sourcePorts, config.nodeLabel, config.predictURLPattern % ('{{ $labels.%s }}' % config.nodeLabel) + '#gpu-{{ $labels.gpu }}{{ with $labels.gpu_instance }}-mig-{{ . }}{{ end }}'],
+      [if dashboard == 'leak.json' && config.predictURLPattern != '' then 'predict_url']: '{{ if and (match ":[0-9]+$" $labels.%s) (not (match ":(%s)$" $labels.%s)) }}%s{{ end }}' % [config.nodeLabel, config.sourcePorts, config.nodeLabel, config.predictURLPattern % ('{{ $labels.%s }}' % config.nodeLabel) + '#{{ $labels.uuid }}{{ with $labels.gpu_instance }}-mig-{{ . }}{{ end }}'],
       [if config.grafanaURL != '' then 'dashboard_url']:
         '%s/d/%s?{{ with $labels.%s }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.%s }}' %
         [config.grafanaURL, std.md5(dashboard), config.clusterLabel, config.nodeLabel] +

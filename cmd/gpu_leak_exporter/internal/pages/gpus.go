@@ -4,6 +4,7 @@
 package pages
 
 import (
+	"fmt"
 	"html/template"
 	"strconv"
 
@@ -18,7 +19,7 @@ import (
 // gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
 type gpuRow struct {
 	ID, Page    string
-	Anchor      string // to which alerts lead: the UUID, at the first memory of a GPU
+	Anchor      string // to which alerts lead, by the UUID
 	GPU, Model  string
 	Memory      bar
 	Class       string // ok, bad, warn, wait (or muted) or down
@@ -42,6 +43,9 @@ type gpuRow struct {
 func (h *predictor) gpuRow(m collector.Domain, window string) gpuRow {
 	v := &m.Judgement.Device
 	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.Name, Memory: barOf(m.Memory, 0), Why: m.Sample().Why(&h.Detector), Runbook: headingOf(v, m.Judgement.Page), of: &m}
+	if row.Anchor = m.Device.Info.UUID; m.Instance.OK {
+		row.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)
+	}
 	row.Model = finding.Joined(", ", m.Device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)

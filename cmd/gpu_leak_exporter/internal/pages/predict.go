@@ -126,13 +126,9 @@ func (h *predictor) describe(v *view, d *collector.DeviceState, only string) {
 	if !d.Up {
 		return
 	}
-	for i, m := range d.Domains() {
+	for _, m := range d.Domains() {
 		if only == "" || only == nameOf(&m, nil) {
-			row := h.gpuRow(m, v.Window)
-			if i == 0 {
-				row.Anchor = d.Info.UUID
-			}
-			v.GPUs = append(v.GPUs, row)
+			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
 		}
 	}
 }
