@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -22,6 +23,7 @@ import (
 type line struct {
 	Time       time.Time       `json:"time"`
 	Series     json.RawMessage `json:"series"`
+	Text       string          `json:"text"`
 	Leak       bool            `json:"leak"`
 	Pattern    string          `json:"pattern"`
 	Confidence float64         `json:"confidence"`
@@ -106,12 +108,13 @@ func lineOf(name json.RawMessage, f *result, s *step, t time.Duration) line {
 	if why := s.withheld.String(); why != "" {
 		withheld, withheldFor = &why, detector.WithheldSeconds(s.withheldFor)
 	}
+	v, cfg := detector.Verdict{Judged: s.judged, Muted: s.muted, Leak: s.leak, Withheld: s.withheld, Confidence: s.confidence}, detector.DefaultConfig()
 	var evidence *string
 	if by := s.evidence.String(); by != "" && s.seconds.Finite() != nil {
 		evidence = &by
 	}
 	return line{
-		Time: wall(t), Series: name, File: f.from,
+		Time: wall(t), Series: name, File: f.from, Text: finding.Word(&v, &cfg),
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
 		Slope: s.slope.Finite(), R2: s.r2.Finite(), Spikes: s.spikes.Finite(), Leaked: s.leaked.V,
 		Seconds: s.seconds.Finite(), Lower: s.lower.Finite(), Upper: s.upper.Finite(),

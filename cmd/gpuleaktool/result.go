@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // nearCapacity is the share of its capacity from which on a memory counts as full:
@@ -164,7 +164,7 @@ func (f *result) share(v float64) string {
 	if !f.capacity.OK || f.capacity.V <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d %%", int(math.Floor(100*v/f.capacity.V+1e-9)))
+	return finding.Percent(v / f.capacity.V)
 }
 
 // unknown reports whether it is a memory of which no value is known.
@@ -188,15 +188,15 @@ func (f *result) verdict(loc *time.Location) string {
 	case f.sliced:
 		return "its slices are judged"
 	case f.alarm == nil && f.muted():
-		return "muted"
+		return finding.Muted
 	case f.unknown():
 		return "not judged: no value of its memory"
 	case f.alarm == nil && !f.judged():
 		return "not judged"
 	case f.alarm == nil && f.suspected.open():
-		return "no leak yet"
+		return finding.NoLeakYet
 	case f.alarm == nil:
-		return "no leak"
+		return finding.NoLeak
 	}
 	text := "leak at " + moment(f.alarm.t, loc)
 	if a := f.alarms[f.chosen]; !a.Open {
@@ -220,17 +220,12 @@ func (f *result) pattern() string {
 	return s.pattern.String()
 }
 
-// growth is the rate that was told at the alarm, by the minute.
+// growth is the rate that was told at the alarm.
 func (f *result) growth() string {
 	if f.alarm == nil || !f.alarm.rate.OK {
 		return ""
 	}
-	v := f.alarm.rate.V * 60
-	sign := ""
-	if v > 0 {
-		sign = "+"
-	}
-	return sign + humanize.Bytes(v) + "/min"
+	return humanize.Rate(f.alarm.rate.V)
 }
 
 // retained is what had leaked in the end, or before the last alarm was taken back.
@@ -246,21 +241,10 @@ func (f *result) retained() string {
 // forecast is the time to out-of-memory that was told at the alarm, and its 90 %
 // interval.
 func (f *result) forecast() string {
-	a := f.alarm
-	if a == nil || a.seconds.Finite() == nil {
+	if f.alarm == nil {
 		return ""
 	}
-	text := humanize.Seconds(a.seconds.V)
-	switch {
-	case !a.lower.OK || !a.upper.OK:
-		return text
-	case math.IsInf(a.upper.V, 1):
-		return text + " (at least " + humanize.Seconds(a.lower.V) + ")"
-	}
-	if lower, upper := humanize.Seconds(a.lower.V), humanize.Seconds(a.upper.V); lower != upper {
-		text += " (" + lower + " to " + upper + ")"
-	}
-	return text
+	return finding.Left(&detector.Verdict{SecondsToOOM: f.alarm.seconds, Lower: f.alarm.lower, Upper: f.alarm.upper})
 }
 
 // told writes whom the rules of the mixin would have told, and how early; "" without a leak.
