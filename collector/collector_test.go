@@ -388,7 +388,7 @@ func TestFixtureIsWhole(t *testing.T) {
 	filled := make(map[string]bool)
 	walk(reflect.ValueOf(fixture()).Elem(), "State", filled)
 	unused := []string{
-		"State.DriverReason",                                                               // TestDriverDown
+		"State.DriverReason", "State.Devices.Error", // TestDriverDown
 		"State.Awaited",                                                                    // for the pages
 		"State.Devices.Info.Place", "State.Devices.Owner", "State.Devices.Instances.Owner", // TestFleetLabels
 		"State.Devices.Curve", "State.Devices.Instances.Curve", "State.Devices.Processes.Curve", "State.Devices.Ends", // for the page

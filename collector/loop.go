@@ -18,6 +18,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -59,6 +60,7 @@ type progress struct {
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
+	hung      bool // the log has said that a call has not returned
 	findings  map[gpu.Opt[instanceKey]]finding.Memory
 	deaths    map[gpu.Opt[uint32]][]finding.End // of this frame, while the memory was full
 	curves    curves
@@ -205,13 +207,13 @@ func (l *loop) fail(err error) {
 		l.forget()
 	}
 	l.fault.failed(l.logger, err)
-	l.publishDown(l.published.Load())
+	l.publishDown(l.published.Load(), err.Error())
 }
 
 // publishDown publishes that the GPU cannot be read, and when that was possible
 // last.
-func (l *loop) publishDown(last *publication) {
-	down := &DeviceState{Info: l.info}
+func (l *loop) publishDown(last *publication, why string) {
+	down := &DeviceState{Info: l.info, Error: why}
 	if last != nil {
 		down.SampleTime, down.Owner = last.state.SampleTime, last.state.Owner
 	}
@@ -505,7 +507,8 @@ func workloadState(g *detector.GroupVerdict, sample *gpu.Sample, index []int, in
 // or only that it is down when a call has not returned for too long or the GPU
 // is gone. It is nil while the first sample may still come: nothing is known then.
 func (l *loop) current() *DeviceState {
-	down := l.retired.on() || l.reading.running() > l.sampler.cfg.Timeout
+	hangs := l.reading.running()
+	down := l.retired.on() || hangs > l.sampler.cfg.Timeout
 	d := DeviceState{Info: l.info}
 	p := l.published.Load()
 	switch {
@@ -516,8 +519,26 @@ func (l *loop) current() *DeviceState {
 	case p != nil:
 		d = *p.state
 	}
+	switch {
+	case l.retired.on():
+		d.Error = "the driver does not list it any more"
+	case down:
+		d.Error = "a call has not returned for " + humanize.Duration(hangs)
+	}
 	d.Missed = l.missed.Load()
 	return &d
+}
+
+// sayHang says once of a call that it has not returned for too long, and when it has. One goroutine calls it.
+func (l *loop) sayHang() {
+	hangs := l.reading.running()
+	if over := hangs > l.sampler.cfg.Timeout; over != l.hung {
+		if l.hung = over; over {
+			level.Error(l.logger).Log("msg", "GPU cannot be read: a call has not returned", "for", hangs.Round(time.Second))
+		} else {
+			level.Info(l.logger).Log("msg", "the call that had not returned is over")
+		}
+	}
 }
 
 // retire ends the loop of a GPU that the driver does not list any more.
@@ -548,7 +569,7 @@ func (l *loop) follow(before *loop) {
 	l.tuning.loop = l
 	l.forget()
 	l.missed.Store(before.missed.Load())
-	l.publishDown(before.published.Load())
+	l.publishDown(before.published.Load(), "")
 }
 
 // succeed makes l, which has not been started, go on where a loop ended whose GPU

@@ -78,6 +78,20 @@ func (m *Domain) Sample() *finding.Sample {
 	return s
 }
 
+// recentXID is how long an XID error is told.
+const recentXID = 15 * time.Minute
+
+// Hardware returns what is known of the health of a GPU.
+func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
+	h := &finding.Hardware{Name: fmt.Sprintf("%s (%s)", d.Name(), finding.Joined(", ", d.Info.Name, d.Info.UUID)), Up: d.Up, Error: d.Error, Sampled: d.SampleTime, ECC: d.Status.ECC}
+	for _, x := range d.XIDs {
+		if x.Count > 0 && (now.Sub(x.Last) < recentXID || !d.Up) {
+			h.XIDs = append(h.XIDs, x.Code)
+		}
+	}
+	return h
+}
+
 // Messages returns what there is to say of a memory now.
 func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
 	var found []finding.Finding
@@ -100,13 +114,10 @@ type Report struct {
 // Report returns what there is to say of all GPUs. cfg has the thresholds where no rule says otherwise.
 func (s *State) Report(cfg *detector.Config) *Report {
 	r := &Report{}
-	add := func(severity finding.Severity, text string) {
-		r.Messages = append(r.Messages, finding.Message{Severity: severity, Summary: text, Left: math.Inf(1)})
-	}
 	n := s.count()
 	for _, d := range s.Devices {
+		r.Messages = append(r.Messages, d.Hardware(s.Time).Messages()...)
 		if !d.Up {
-			add(finding.Page, fmt.Sprintf("%s (%s) cannot be read", d.Name(), cmp.Or(d.Info.Name, d.Info.UUID)))
 			continue
 		}
 		for _, m := range d.Domains() {
@@ -163,7 +174,7 @@ func (s *State) count() (n count) {
 // headline sums up: what is worst, or how calm it is.
 func (r *Report) headline(s *State, n count) {
 	switch down := len(s.Devices) - n.up; {
-	case len(r.Messages) > 0 && r.Messages[0].Severity >= finding.Ticket && n.up > 0 && (down == 0 || r.Messages[0].Alert != ""):
+	case len(r.Messages) > 0 && r.Messages[0].Severity >= finding.Ticket && n.up > 0 && (down <= 1 || r.Messages[0].Alert != finding.Lost):
 		first := &r.Messages[0]
 		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
 	case n.up > 0 && down > 0:

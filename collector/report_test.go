@@ -26,7 +26,14 @@ func TestReport(t *testing.T) {
 	young := device(func(d *DeviceState) { d.Judgement.Device.Judged = false })
 	muted := device(func(d *DeviceState) { d.Judgement.Device = detector.Verdict{Muted: true} })
 	blind := device(func(d *DeviceState) { d.Judgement.Device, d.Memory = detector.Verdict{}, gpu.Memory{} })
-	lost := device(func(d *DeviceState) { d.Up = false })
+	lost := device(func(d *DeviceState) {
+		d.Up, d.Error, d.XIDs = false, "GPU is lost", []XIDState{{Code: 79, Count: 1}}
+	})
+	errors := device(func(d *DeviceState) {
+		d.Status.ECC = gpu.ECC{Errors: []gpu.ECCErrors{{Type: "uncorrected", Counter: "volatile", Count: 1}}, RemapPending: gpu.Some(true)}
+		d.XIDs = []XIDState{{Code: 94, Count: 1, Last: fixtureAt(0)}, {Code: 121, Count: 1, Last: fixtureAt(0)}, {Code: 74}}
+	})
+	reset := device(func(d *DeviceState) { d.Status.ECC.RecoveryAction = gpu.Some(1) })
 	leaks := device(func(d *DeviceState) {
 		d.Judgement.Device.Leak, d.Findings = true, []FindingState{{Finding: finding.Finding{Leaking: detector.Of(1)}}}
 	})
@@ -35,7 +42,7 @@ func TestReport(t *testing.T) {
 		d.Instances = []InstanceState{{Instance: gpu.Instance{ID: 3, Profile: "2g.20gb"}, Judgement: detector.Judgement[gpu.ProcessID]{Page: true, Device: detector.Verdict{Judged: true, SecondsToOOM: detector.Of(60)}}}}
 		d.Findings = []FindingState{{in, finding.Finding{OOM: detector.Of(60), Evidence: detector.EvidenceFilling}}, {Finding: finding.Finding{Leaking: detector.Of(1)}}}
 	})
-	of := func(d ...*DeviceState) *State { return &State{Devices: d} }
+	of := func(d ...*DeviceState) *State { return &State{Time: fixtureAt(0), Devices: d} }
 	const note, unknown, ticket, page = finding.Note, finding.Unknown, finding.Ticket, finding.Page
 	for name, c := range map[string]struct {
 		state    *State
@@ -45,7 +52,10 @@ func TestReport(t *testing.T) {
 	}{
 		"well":                   {of(well, well), note, "No leak found on 2 GPUs. The longest window holds 6 min.", nil},
 		"one leaks":              {of(well, leaks, young), ticket, "GPU 0 leaks. The memory as a whole grows.", []finding.Severity{ticket}},
-		"one is lost, one leaks": {of(leaks, lost), page, "1 of 2 GPUs cannot be read. No leak found on 1 GPU.", []finding.Severity{page, ticket}},
+		"one is lost, one leaks": {of(leaks, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost. XID 79: it has fallen off the bus. Its last sample is of ", []finding.Severity{page, ticket}},
+		"two are lost":           {of(well, lost, lost), page, "2 of 3 GPUs cannot be read. No leak found on 1 GPU.", []finding.Severity{page, page}},
+		"errors of memory":       {of(well, errors), page, "GPU 0 (T4) has memory errors that could not be corrected.", []finding.Severity{page, ticket}},
+		"it needs a reset":       {of(well, reset), ticket, "GPU 0 (T4) waits for a reset.", []finding.Severity{ticket}},
 		"a slice":                {of(slice), page, "GPU 0, MIG 3 (2g.20gb) runs out of memory in 1 min. The memory as a whole grows.", []finding.Severity{page}},
 		"all lost":               {of(lost), page, "No GPU can be read. GPUs are picked up as soon as they answer.", []finding.Severity{page}},
 		"young":                  {of(young), unknown, "Watching 1 GPU. No judgement yet: watched for 6 min so far.", nil},

@@ -82,9 +82,11 @@ type Allotment = workload.Allotment
 // when a leak began) are the wall clock's, as far as that is known by now.
 type DeviceState struct {
 	Info gpu.Info
-	// Up is false when the GPU cannot be read now; then only Info, SampleTime,
+	// Up is false when the GPU cannot be read now; then only Info, Error, SampleTime,
 	// Owner, Missed and XIDs mean anything.
 	Up bool
+	// Error is why the GPU cannot be read; "" while it is Up, and where that is not known.
+	Error string
 	// SampleTime is the wall clock of the last sample; zero before the first.
 	SampleTime time.Time
 	// Owner is whom the GPU is allotted to, where the source says so; see gpu.Sample.Owner.

@@ -39,7 +39,7 @@ func TestWatch(t *testing.T) {
 		if code == nil || code.ExitCode() != 3 {
 			t.Fatalf("%s: %v, want exit status 3\n%s", name, err, out)
 		}
-		for _, want := range []string{"NOT KNOWN: 2 memories are not judged yet", "GPU 0", "GPU 1", "5.00 GiB"} {
+		for _, want := range []string{"NOT KNOWN: Watching 2 GPUs. No judgement yet", "GPU 0", "GPU 1", "5.00 GiB"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("%s: no %q in\n%s", name, want, out)
 			}

@@ -79,7 +79,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/gpu/metrics", 200, "go_goroutines"},
 		{"GET", "/gpu/metrics", 200, "process_start_time_seconds"},
 		{"GET", "/gpu/metrics", 200, "gpu_leak_exporter_build_info{"},
-		{"GET", "/predict", 200, "1 of 4 GPUs cannot be read"},
+		{"GET", "/predict", 200, "GPU 2 (GPU-lost) cannot be read"},
 		{"GET", "/runbook", 200, `<h3 id="gpuoutofmemorypredicted">`},
 		{"GET", "/predict/gpu-1-mig-3", 200, "GPU 1, MIG 3 (2g.20gb): leaks"},
 		{"GET", "/predict/gpu-4", 200, "GPU 4: not judged yet"},

@@ -16,9 +16,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// The words for a verdict, and for the GPU that has none because it does not answer.
+// The words for a verdict, and for a GPU that does not answer or is broken.
 const (
 	Unreadable = "cannot be read"
+	Broken     = "has errors"
 	Muted      = "muted"
 	NotJudged  = "not judged yet"
 	Leaks      = "leaks"

@@ -5,6 +5,7 @@ package finding
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"regexp"
@@ -164,5 +165,20 @@ func TestWhy(t *testing.T) {
 	s.Judgement.Device = detector.Verdict{}
 	if got := s.Why(&cfg); got != "The driver does not tell how much of it is used." {
 		t.Error(got)
+	}
+}
+
+// TestXIDsAreTheMixins: the page and the alert say the same of a code.
+func TestXIDsAreTheMixins(t *testing.T) {
+	mixin, err := os.ReadFile("../../mixin/lib/xid.libsonnet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for severity, words := range xids {
+		for code, text := range words {
+			if !strings.Contains(string(mixin), fmt.Sprintf("'%d': '%s',", code, text)) {
+				t.Errorf("%s %d: the mixin has other words than %q", severity, code, text)
+			}
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"strconv"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
@@ -40,7 +41,7 @@ type gpuRow struct {
 	of          *collector.Domain // nil of a GPU that cannot be read
 }
 
-func (h *predictor) gpuRow(m collector.Domain, window string) gpuRow {
+func (h *predictor) gpuRow(m collector.Domain, window string, now time.Time) gpuRow {
 	v := &m.Judgement.Device
 	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.Name, Memory: barOf(m.Memory, 0), Why: m.Sample().Why(&h.Detector), Runbook: headingOf(v, m.Judgement.Page), of: &m}
 	if row.Anchor = m.Device.Info.UUID; m.Instance.OK {
@@ -56,7 +57,7 @@ func (h *predictor) gpuRow(m collector.Domain, window string) gpuRow {
 	if n := v.Windows[0].Spikes; n.OK {
 		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
 	}
-	row.Verdict, row.Class = finding.Word(v, &h.Detector), h.classOf(v)
+	row.Verdict, row.Class = h.tag(now, &m)
 	if v.Judged && !v.Muted {
 		row.Pattern, row.Confidence = finding.Pattern(v), finding.Percent(v.Confidence)
 	}
@@ -65,6 +66,17 @@ func (h *predictor) gpuRow(m collector.Domain, window string) gpuRow {
 
 // urgency orders the classes of GPUs: those that a long list keeps come first.
 var urgency = []string{"bad", "down", "warn", "wait", "ok"}
+
+// tag returns the word for a memory, and how urgent it is. One of a GPU that is broken is not well, whatever the memory is.
+func (h *predictor) tag(now time.Time, m *collector.Domain) (word, class string) {
+	v := &m.Judgement.Device
+	for _, said := range m.Device.Hardware(now).Messages() {
+		if said.Severity == finding.Page && !v.Leak {
+			return finding.Broken, "bad"
+		}
+	}
+	return finding.Word(v, &h.Detector), h.classOf(v)
+}
 
 // classOf returns how urgent a verdict is.
 func (h *predictor) classOf(v *detector.Verdict) string {

@@ -35,7 +35,7 @@ type view struct {
 	Headline  string
 	Urgent    bool // the headline is bad news
 	Detail    string
-	Problems  []string
+	Problems  []problem
 	Notes     []string // what a reader should know of the figures
 	Leaks     []leakRow
 	Undrawn   int // listed leaks that have no curve
@@ -55,7 +55,7 @@ func (h *predictor) view(s *collector.State, only string) *view {
 		v.Window = s.Windows[0]
 	}
 	for _, d := range s.Devices {
-		h.describe(v, d, only)
+		h.describe(v, s, d, only)
 	}
 	v.rank()
 	h.draw(v)
@@ -88,21 +88,21 @@ func (v *view) headlineOf(row *gpuRow, cfg *detector.Config) {
 func (h *predictor) found(s *collector.State, only string) *view {
 	v := &view{Note: h.Note, Refreshed: h.refreshed(s)}
 	if s.DriverReason != "" {
-		v.Problems = append(v.Problems, finding.Driver(s.DriverReason))
+		v.Problems = append(v.Problems, problem{finding.Driver(s.DriverReason), RunbookPath + "#gpudriverdown"})
 	}
 	for _, d := range s.Devices {
-		if !d.Up {
-			if only == "" || only == nameOf(&collector.Domain{Device: d}, nil) {
-				v.Problems = append(v.Problems, h.lost(s, d))
-			}
-			continue
-		}
-		for _, m := range d.Domains() {
+		for i, m := range d.Domains() {
 			if only != "" && only != nameOf(&m, nil) {
 				continue
 			}
+			if i == 0 || only != "" {
+				v.Problems = append(v.Problems, broken(s, d)...)
+			}
+			if !d.Up {
+				continue
+			}
 			if !m.Memory.Used.OK {
-				v.Problems = append(v.Problems, blind(s, &m))
+				v.Problems = append(v.Problems, problem{blind(s, &m), ""})
 			}
 			v.Leaks = append(v.Leaks, h.leaksOf(m)...)
 			v.Idle = append(v.Idle, h.idleOf(m)...)
@@ -115,7 +115,7 @@ func (h *predictor) found(s *collector.State, only string) *view {
 }
 
 // describe adds a GPU, its memories, and what a reader should know of its figures.
-func (h *predictor) describe(v *view, d *collector.DeviceState, only string) {
+func (h *predictor) describe(v *view, s *collector.State, d *collector.DeviceState, only string) {
 	whole := only == "" || only == nameOf(&collector.Domain{Device: d}, nil)
 	switch {
 	case !d.Up && whole:
@@ -128,7 +128,7 @@ func (h *predictor) describe(v *view, d *collector.DeviceState, only string) {
 	}
 	for _, m := range d.Domains() {
 		if only == "" || only == nameOf(&m, nil) {
-			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window))
+			v.GPUs = append(v.GPUs, h.gpuRow(m, v.Window, s.Time))
 		}
 	}
 }

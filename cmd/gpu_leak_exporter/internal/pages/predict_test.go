@@ -66,7 +66,7 @@ func TestPredictSays(t *testing.T) {
 		"all lost": {
 			collector.State{Devices: []*collector.DeviceState{lost}},
 			"",
-			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read; its last sample is of 11:57:00 UTC, 3 min ago."},
+			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read. Its last sample is of 11:57:00 UTC."},
 		},
 		"lost in a simulation": {
 			collector.State{Devices: []*collector.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},

@@ -10,20 +10,17 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
-	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
-// lost says of a GPU that cannot be read since when.
-func (h *predictor) lost(s *collector.State, d *collector.DeviceState) string {
-	text := fmt.Sprintf("%s (%s) cannot be read", d.Name(), finding.Joined(", ", d.Info.Name, d.Info.UUID))
-	if d.SampleTime.IsZero() {
-		return text + "."
+// problem is one thing that is not well with a GPU or its driver.
+type problem struct{ Text, Runbook string }
+
+// broken says what is wrong with the hardware of a GPU, or why it cannot be read.
+func broken(s *collector.State, d *collector.DeviceState) (list []problem) {
+	for _, m := range d.Hardware(s.Time).Messages() {
+		list = append(list, problem{m.Text(), RunbookPath + "#" + strings.ToLower(m.Alert)})
 	}
-	text += "; its last sample is of " + h.moment(d.SampleTime, s.Time, "15:04:05 MST")
-	if h.Note == "" { // else it is of another clock than the state
-		text += ", " + humanize.Duration(max(0, s.Time.Sub(d.SampleTime))) + " ago"
-	}
-	return text + "."
+	return list
 }
 
 // blind says of a memory that nothing tells how much of it is used, and why as far as that is known.

@@ -98,8 +98,8 @@ func (h *predictor) counts(s *collector.State) []verdictCount {
 			continue
 		}
 		for _, m := range d.Domains() {
-			v := &m.Judgement.Device
-			n[verdictCount{Class: h.classOf(v), Verdict: finding.Word(v, &h.Detector)}]++
+			word, class := h.tag(s.Time, &m)
+			n[verdictCount{Class: class, Verdict: word}]++
 		}
 	}
 	list := slices.Collect(maps.Keys(n))

@@ -1,0 +1,80 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// Lost is the alert on a GPU that cannot be read.
+const Lost = "GPULost"
+
+// xids has the codes for which somebody is woken, or gets a ticket, in the words of the mixin: a test compares them.
+var xids = map[Severity]map[uint64]string{
+	Page: {
+		62: "its micro-controller has halted", 74: "an error of an NVLink connection", 79: "it has fallen off the bus",
+		119: "its system processor (GSP) did not answer", 120: "an error of its system processor (GSP)", 143: "it could not be initialised",
+	},
+	Ticket: {
+		61: "its micro-controller has stopped", 92: "many corrected errors of its memory",
+		109: "a program could not be switched away from in time", 121: "an error of its link to the processor (C2C)",
+	},
+}
+
+// Hardware is what is known of the health of a GPU.
+type Hardware struct {
+	Name    string // with its model
+	Up      bool
+	Error   string    // why it cannot be read; "" where that is not known
+	Sampled time.Time // its last sample; zero before the first
+	XIDs    []uint64  // the codes of the last quarter of an hour
+	ECC     gpu.ECC
+}
+
+// Messages returns what is wrong, as the alerts of the mixin say it.
+func (h *Hardware) Messages() (list []Message) {
+	add := func(severity Severity, alert, summary, detail, advice string) {
+		list = append(list, Message{Severity: severity, Alert: alert, Summary: h.Name + " " + summary, Detail: detail, Advice: advice, Left: math.Inf(1)})
+	}
+	if !h.Up {
+		detail := ""
+		if h.Error != "" {
+			detail = "Reading it fails: " + h.Error + "."
+		}
+		if slices.Contains(h.XIDs, 79) {
+			detail = Joined(" ", detail, "XID 79: "+xids[Page][79]+".")
+		}
+		if !h.Sampled.IsZero() {
+			detail = Joined(" ", detail, "Its last sample is of "+h.Sampled.UTC().Format("15:04:05 MST")+".")
+		}
+		add(Page, Lost, "cannot be read", detail, "")
+		return list
+	}
+	for _, code := range h.XIDs {
+		switch critical, warning := xids[Page][code], xids[Ticket][code]; {
+		case critical != "":
+			add(Page, "GPUXIDCritical", fmt.Sprintf("reports XID %d: %s", code, critical), "", "Drain the node.")
+		case warning != "":
+			add(Ticket, "GPUXIDWarning", fmt.Sprintf("reports XID %d: %s", code, warning), "", "")
+		}
+	}
+	ecc := &h.ECC
+	switch {
+	case slices.ContainsFunc(ecc.Errors, func(e gpu.ECCErrors) bool {
+		return e.Type == "uncorrected" && e.Counter == "volatile" && e.Count > 0
+	}):
+		add(Page, "GPUECCUncorrectable", "has memory errors that could not be corrected", "What computed with them is wrong or was killed.", "Drain the node and reset the GPU.")
+	case ecc.RecoveryAction.V > 0 || ecc.RemapPending.V || ecc.RetiredPagesPending.V:
+		add(Ticket, "GPURecoveryActionNeeded", "waits for a reset", "The driver asks for it, or a row or page of its memory with errors is replaced only then.", "")
+	}
+	if ecc.RemapFailed.V {
+		add(Page, "GPURowRemapFailed", "could not replace a row of its memory that has errors", "", "Drain the node, and have the GPU replaced.")
+	}
+	return list
+}
