@@ -55,7 +55,6 @@ func (l level) done() string {
 // between two verdicts, a minute at most.
 type alerts struct {
 	pages, tickets []plot.Span
-	owned          bool // the ticket of a memory is that of who holds it
 }
 
 // level returns the most that came of them.
@@ -74,8 +73,8 @@ func firing(list []plot.Span, t time.Duration) bool {
 	return slices.ContainsFunc(list, func(s plot.Span) bool { return s.From <= t && (t <= s.To || s.Open) })
 }
 
-// says returns what the exporter says of a series at each step, once that has lasted. leaks reports whether it leaks.
-func says(steps []step, leaks func(s *step) bool) []finding.Finding {
+// says returns what the exporter says of a series at each step.
+func says(steps []step) []finding.Finding {
 	var m finding.Memory
 	list := make([]finding.Finding, len(steps))
 	for i := range steps {
@@ -84,7 +83,7 @@ func says(steps []step, leaks func(s *step) bool) []finding.Finding {
 			continue
 		}
 		j := &detector.Judgement[gpu.ProcessID]{T: began + s.t, Evidence: s.evidence, Page: s.page}
-		j.Device = detector.Verdict{Judged: s.judged, Leak: leaks(s), Rate: detector.Of(1), SecondsToOOM: s.seconds, Upper: s.upper}
+		j.Device = detector.Verdict{Judged: s.judged, Leak: s.leak, Rate: detector.Of(1), SecondsToOOM: s.seconds, Upper: s.upper}
 		for _, f := range m.Judge(&finding.Sample{Judgement: j}) {
 			list[i] = f
 		}
@@ -131,74 +130,17 @@ func holdsUntil(steps []step, i int, remembers time.Duration) time.Duration {
 	return max(n.t, s.t+remembers+1)
 }
 
-// alertsOf returns the alerts on each series. Those of a memory depend on who is on it.
-func alertsOf(list []result) []alerts {
-	all := make([]alerts, len(list))
-	for i := range list {
-		f := &list[i]
-		if f.kind == kindMemory {
-			all[i] = memoryAlerts(f, on(list, f))
-			continue
-		}
-		hidden := func(time.Duration) bool { return false }
-		if f.kind == kindWorkload {
-			members := on(list, f)
-			hidden = func(t time.Duration) bool {
-				return slices.ContainsFunc(members, func(m *result) bool { return m.kind == kindProcess && m.sameWorkload(f) && m.leaksAt(t, 0) })
-			}
-		}
-		all[i].tickets = leaking(f, hidden)
+// alertsOf returns the alerts on a series. On a memory there is one for all who leak on it: each row of these has its ticket.
+func alertsOf(f *result) (a alerts) {
+	says := says(f.steps)
+	leaks := fires(f.steps, scrapeGap, func(i int) bool { return says[i].LeakDue })
+	if f.kind != kindMemory {
+		return alerts{tickets: leaks}
 	}
-	return all
-}
-
-// on returns the processes and workloads on the memory that a result is about or is on.
-func on(list []result, f *result) (members []*result) {
-	for i := range list {
-		m := &list[i]
-		if m.kind != kindMemory && m.from == f.from && m.labels.uuid() == f.labels.uuid() && m.labels.get("gpu_instance") == f.labels.get("gpu_instance") {
-			members = append(members, m)
-		}
-	}
-	return members
-}
-
-// sameWorkload reports whether both belong to one pod or job.
-func (f *result) sameWorkload(other *result) bool {
-	for _, name := range []string{"namespace", "pod", "slurm_job"} {
-		if f.labels.get(name) != other.labels.get(name) {
-			return false
-		}
-	}
-	return true
-}
-
-// leaksAt reports whether it is called a leak at time t, and was for so long before.
-func (f *result) leaksAt(t, before time.Duration) bool {
-	return slices.ContainsFunc(f.alarms, func(a plot.Span) bool {
-		return a.From <= t-before && (t < a.To || a.Open && t <= a.To || a.From == t)
-	})
-}
-
-// leaking returns the tickets on a series that leaks, but where others have them.
-func leaking(f *result, others func(t time.Duration) bool) []plot.Span {
-	says := says(f.steps, func(s *step) bool { return s.leak && !others(s.t) })
-	return fires(f.steps, 0, func(i int) bool { return says[i].LeakDue })
-}
-
-// memoryAlerts returns the alerts on a memory. members are who is on it.
-func memoryAlerts(f *result, members []*result) (a alerts) {
-	// Who holds the memory that leaks has the ticket, once that has lasted.
-	owned := func(t time.Duration) bool {
-		return slices.ContainsFunc(members, func(m *result) bool { return m.leaksAt(t, finding.LeakWait) })
-	}
-	says := says(f.steps, func(s *step) bool { return s.leak })
 	a.pages = fires(f.steps, scrapeGap, func(i int) bool { return says[i].OOMDue && f.steps[i].page })
-	tickets := fires(f.steps, scrapeGap, func(i int) bool {
-		return says[i].OOMDue && says[i].Evidence == detector.EvidenceLeak && says[i].OOM.V < finding.TicketWithin.Seconds()
-	})
-	a.tickets = inOrder(tickets, leaking(f, owned))
-	a.owned = slices.ContainsFunc(f.steps, func(s step) bool { return s.leak && owned(s.t) })
+	a.tickets = inOrder(leaks, fires(f.steps, scrapeGap, func(i int) bool {
+		return says[i].OOMDue && !f.steps[i].page && says[i].Evidence == detector.EvidenceLeak && says[i].OOM.V < finding.TicketWithin.Seconds()
+	}))
 	return a
 }
 

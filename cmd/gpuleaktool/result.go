@@ -45,8 +45,8 @@ func resultsOf(list []*series) []result {
 	for i, x := range list {
 		results[i] = resultOf(x, names[i])
 	}
-	for i, a := range alertsOf(results) {
-		results[i].alerts = a
+	for i := range results {
+		results[i].alerts = alertsOf(&results[i])
 		results[i].rank()
 	}
 	return results
@@ -253,9 +253,6 @@ func (f *result) told(loc *time.Location) string {
 	case levelNone:
 		return ""
 	case levelVerdict:
-		if f.alerts.owned {
-			return "that of its process"
-		}
 		return "none"
 	}
 	text := f.level.String() + " at " + moment(f.at, loc) + ", " + f.early()

@@ -49,7 +49,7 @@ func TestHeadline(t *testing.T) {
 		{[]*series{said(kindMemory, mute), said(kindProcess, young)}, "Nothing was judged: 1 of 2 series are muted, and the others too short."},
 		{
 			[]*series{said(kindMemory, leak), said(kindProcess, fine, "pid", "7"), said(kindProcess, leak, "pid", "8", "process", "a")},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, a, pid 8, 30 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0 (a, pid 8), 30 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 		{
 			[]*series{said(kindMemory, leak), said(kindProcess, leak, "pid", "8", "gpu_instance", "3")},
