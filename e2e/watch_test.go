@@ -22,7 +22,7 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, 2)
 	for i := range m.GPUs {
-		m.GPUs[i].Processes = nil
+		m.GPUs[i].Processes, m.GPUs[i].ECC.Errors = nil, nil
 	}
 	m.GPUs[1].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)}}
 	exporter := m.start(t)
