@@ -5,6 +5,7 @@ package collector
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-kit/log"
@@ -32,7 +33,7 @@ const (
 type findingLog struct {
 	known    map[messageKey]finding.Severity // at which it was said
 	located  map[processKey]time.Time        // when those were asked of which the lines were said
-	withheld map[gpu.Opt[uint32]]withheldGrowth
+	withheld map[processKey]withheldGrowth
 	// When growth and the end of a process were last told of.
 	toldGrowth, toldEnd time.Time
 }
@@ -44,17 +45,17 @@ type messageKey struct {
 	who      finding.Who
 }
 
-// withheldGrowth is when growth of a memory was withheld last, and why.
+// withheldGrowth is when growth of a process was withheld last, and why.
 type withheldGrowth struct {
-	at   time.Time
-	text string
+	at  time.Time
+	why detector.Withheld
 }
 
 // update compares what is said of a new state with what was said of the one before. Of a memory of which nothing is said this time,
 // as where reading it has failed, all goes on.
 func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector.Config) {
 	if l.known == nil {
-		l.known, l.located, l.withheld = map[messageKey]finding.Severity{}, map[processKey]time.Time{}, map[gpu.Opt[uint32]]withheldGrowth{}
+		l.known, l.located, l.withheld = map[messageKey]finding.Severity{}, map[processKey]time.Time{}, map[processKey]withheldGrowth{}
 	}
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
 	now := map[messageKey]finding.Severity{}
@@ -67,14 +68,16 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 		}
 	}
 	l.known = now
+	l.wait(state)
 	l.sites(logger, state)
 }
 
 // domain writes what is new of a memory.
 func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]finding.Severity) {
 	v := &d.Judgement.Device
+	silent := !v.Judged && !v.Muted && !d.judged()
 	for k, severity := range l.known {
-		if unsaid(v) && k.instance == d.Instance {
+		if silent && k.instance == d.Instance {
 			now[k] = severity
 		}
 	}
@@ -94,25 +97,35 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 		}
 		now[k] = before
 	}
-	switch text := finding.NotYet(v, cfg); {
-	case v.Withheld == detector.WithheldNone || !v.Judged:
-	case v.Lasted >= max(waitTold, v.WithheldFor) && !recent(l.toldGrowth, d.Device.SampleTime):
+	if v.Judged && v.Withheld != detector.WithheldNone && v.Lasted >= max(waitTold, v.WithheldFor) && !recent(l.toldGrowth, d.Device.SampleTime) {
 		l.toldGrowth = d.Device.SampleTime
-		level.Info(logger).Log("msg", d.Name+" grows. "+text)
-		fallthrough
-	default:
-		l.withheld[d.Instance] = withheldGrowth{d.Device.SampleTime, text}
+		level.Info(logger).Log("msg", d.Name+" grows. "+finding.NotYet(v, cfg))
+	}
+}
+
+// judged reports whether a process on a memory is.
+func (d *Domain) judged() bool {
+	return slices.ContainsFunc(d.Device.Processes, func(p ProcessState) bool { return p.Instance == d.Instance && p.Verdict.Judged })
+}
+
+// wait notes whose growth is withheld.
+func (l *findingLog) wait(state *DeviceState) {
+	maps.DeleteFunc(l.withheld, func(_ processKey, w withheldGrowth) bool { return state.SampleTime.Sub(w.at).Abs() > waitFresh })
+	for i := range state.Processes {
+		if p := &state.Processes[i]; p.Verdict.Judged && p.Verdict.Withheld != detector.WithheldNone {
+			l.withheld[processKey{p.ID, p.Instance}] = withheldGrowth{state.SampleTime, p.Verdict.Withheld}
+		}
 	}
 }
 
 // ended says that a process has ended with the memory nearly full before its growth was called a leak.
-func (l *findingLog) ended(logger log.Logger, instance gpu.Opt[uint32], pid uint32, who *gpu.Owner, at time.Time) {
-	w := l.withheld[instance]
-	if at.Sub(w.at) > waitFresh || recent(l.toldEnd, at) {
+func (l *findingLog) ended(logger log.Logger, key processKey, who *gpu.Owner, at time.Time) {
+	w, ok := l.withheld[key]
+	if !ok || at.Sub(w.at) > waitFresh || recent(l.toldEnd, at) {
 		return
 	}
 	l.toldEnd = at
-	level.Warn(logger).Log("msg", finding.Process(who.Process, pid)+" has ended with the memory nearly full. "+w.text)
+	level.Warn(logger).Log("msg", finding.Process(who.Process, key.id.PID)+" has ended with the memory nearly full, before its growth was called a leak: it "+finding.Reason(w.why)+".")
 }
 
 // sites says of each process that was asked which line allocates what leaks, or why that is not known.
@@ -145,9 +158,6 @@ func (l *findingLog) sites(logger log.Logger, state *DeviceState) {
 	}
 	maps.DeleteFunc(l.located, func(key processKey, _ time.Time) bool { return !there[key] })
 }
-
-// unsaid reports whether nothing is said of a memory, as where reading it has failed.
-func unsaid(v *detector.Verdict) bool { return !v.Judged && !v.Muted }
 
 // recent reports whether a line of that time forbids another one at that time. A clock that was
 // set back forbids nothing.

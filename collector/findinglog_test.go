@@ -74,6 +74,13 @@ func TestFindingLog(t *testing.T) {
 		over   = `level=info msg="it is over" alert=GPUMemoryLeakDetected gpu_instance= who="train.py of user alice"`
 	)
 	unread := &DeviceState{SampleTime: fixtureAt(0)}
+	blind := func(leaks bool) *DeviceState {
+		d := &DeviceState{SampleTime: fixtureAt(0), Processes: []ProcessState{{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: detector.Verdict{Judged: true}}}}
+		if leaks {
+			d.Findings = []FindingState{{Finding: finding.Finding{Who: finding.Who{Process: "train.py", User: "alice"}, Leaking: detector.Of(1)}}}
+		}
+		return d
+	}
 	for name, c := range map[string]struct {
 		states []*DeviceState
 		want   []string
@@ -84,6 +91,7 @@ func TestFindingLog(t *testing.T) {
 		"a page that did not last":    {[]*DeviceState{out(3000, false), said()}, nil},
 		"somebody else is to blame":   {[]*DeviceState{leak(finding.Finding{}), said(finding.Finding{Leaking: detector.Of(1)})}, []string{leaks, `level=warn msg="GPU 0 leaks. The memory as a whole grows`, over}},
 		"memory that is held":         {[]*DeviceState{said(finding.Finding{Zombie: detector.Of(2 << 30)}), said()}, []string{`level=warn msg="2.00 GiB of GPU 0 are held, and nobody uses them. `, `level=info msg="it is over" alert=GPUMemoryHeldByNobody`}},
+		"a GPU that tells no memory":  {[]*DeviceState{blind(true), blind(false), blind(true)}, []string{leaks, over, leaks}},
 		"so little that none is told": {[]*DeviceState{said(finding.Finding{Zombie: detector.Of(2 << 20)}), said()}, nil},
 	} {
 		expect(t, name, logged(&findingLog{}, c.states...), c.want...)
@@ -98,6 +106,7 @@ func grown(minute, lasted int) *DeviceState {
 	if lasted == 0 {
 		s.Judgement.Device = detector.Verdict{Judged: true}
 	}
+	s.Processes = []ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7}, Owner: &gpu.Owner{Process: "train.py"}}, Verdict: s.Judgement.Device}}
 	return s
 }
 
@@ -126,7 +135,7 @@ func TestEndBeforeTheVerdict(t *testing.T) {
 		minutes int // from that to the end
 		want    string
 	}{
-		"withheld":      {grown(0, 25), 1, `level=warn msg="train.py (pid 7) has ended with the memory nearly full. No leak yet: it may be the start of a program, and must grow for another 35 min."`},
+		"withheld":      {grown(0, 25), 1, `level=warn msg="train.py (pid 7) has ended with the memory nearly full, before its growth was called a leak: it may be the start of a program."`},
 		"long ago":      {grown(0, 25), 5, ""},
 		"not suspected": {grown(0, 0), 1, ""},
 	} {
@@ -134,7 +143,7 @@ func TestEndBeforeTheVerdict(t *testing.T) {
 		logged(&l, c.state)
 		var out bytes.Buffer
 		for range 2 { // it is said of the first of those that end in an hour
-			l.ended(log.NewLogfmtLogger(&out), gpu.Opt[uint32]{}, 7, &gpu.Owner{Process: "train.py"}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
+			l.ended(log.NewLogfmtLogger(&out), processKey{id: gpu.ProcessID{PID: 7}}, &gpu.Owner{Process: "train.py"}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
 		}
 		if got := strings.TrimSpace(out.String()); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -149,7 +158,7 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 		want []string
 	}{
 		"reported": {80000, []string{"No leak yet: it may be the start of a program", "alert=GPU"}},
-		"dies":     {17800, []string{"(pid 1) has ended with the memory nearly full. No leak yet: "}},
+		"dies":     {17800, []string{"(pid 1) has ended with the memory nearly full, before its growth was called a leak: it "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := false

@@ -80,6 +80,9 @@ func (s *Sampler) lookAround(ctx context.Context) {
 	}
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {
+		for _, l := range s.shared.Load().loops {
+			l.sayHang()
+		}
 		now := *s.host.Load()
 		if s.cfg.SysFS != "" {
 			// A GPU that has fallen off the bus is in the difference to what the driver lists.

@@ -454,7 +454,8 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 		if j.Exited[i].NearCapacity {
 			l.exits++
 			l.died(j.Exited[i].Key, instance, sample.T)
-			l.said.ended(l.logger, instance, j.Exited[i].Key.PID, l.processes.lastOwner(processKey{j.Exited[i].Key, instance}), sample.Time)
+			key := processKey{j.Exited[i].Key, instance}
+			l.said.ended(l.logger, key, l.processes.lastOwner(key), sample.Time)
 		}
 	}
 	for i := range j.Groups {

@@ -6,7 +6,6 @@ package collector
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -83,7 +82,7 @@ const recentXID = 15 * time.Minute
 
 // Hardware returns what is known of the health of a GPU.
 func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
-	h := &finding.Hardware{Name: fmt.Sprintf("%s (%s)", d.Name(), finding.Joined(", ", d.Info.Name, d.Info.UUID)), Up: d.Up, Error: d.Error, Sampled: d.SampleTime, ECC: d.Status.ECC}
+	h := &finding.Hardware{Name: fmt.Sprintf("%s (%s)", d.Name(), finding.Joined(", ", d.Info.Name, d.Info.UUID)), Up: d.Up, Error: d.Error, Sampled: d.SampleTime, ECC: d.Status.ECC, Thermal: d.Status.Thermal}
 	for _, x := range d.XIDs {
 		if x.Count > 0 && (now.Sub(x.Last) < recentXID || !d.Up) {
 			h.XIDs = append(h.XIDs, x.Code)
@@ -125,13 +124,12 @@ func (s *State) Report(cfg *detector.Config) *Report {
 		}
 	}
 	if s.DriverReason != "" {
-		severity := finding.Page
-		if s.DriverReason == ReasonStarting || len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 { // it needs no driver
-			severity = finding.Unknown
-		}
-		m := finding.Message{Severity: severity, Detail: finding.Driver(s.DriverReason), Left: math.Inf(1)}
-		if severity == finding.Unknown && s.DriverReason != ReasonStarting {
-			m.Advice = "The PCI bus shows no NVIDIA GPU."
+		m := finding.Driver(s.DriverReason)
+		switch {
+		case s.DriverReason == ReasonStarting:
+			m.Severity, m.Alert = finding.Unknown, ""
+		case len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0: // it needs no driver
+			m.Severity, m.Alert, m.Advice = finding.Unknown, "", "The PCI bus shows no NVIDIA GPU."
 		}
 		r.Messages = append(r.Messages, m)
 	}
@@ -174,7 +172,7 @@ func (s *State) count() (n count) {
 // headline sums up: what is worst, or how calm it is.
 func (r *Report) headline(s *State, n count) {
 	switch down := len(s.Devices) - n.up; {
-	case len(r.Messages) > 0 && r.Messages[0].Severity >= finding.Ticket && n.up > 0 && (down <= 1 || r.Messages[0].Alert != finding.Lost):
+	case len(r.Messages) > 0 && r.Messages[0].Alert != "" && n.up > 0 && (down <= 1 || r.Messages[0].Alert != finding.Lost):
 		first := &r.Messages[0]
 		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
 	case n.up > 0 && down > 0:

@@ -33,6 +33,9 @@ func TestReport(t *testing.T) {
 		d.Status.ECC = gpu.ECC{Errors: []gpu.ECCErrors{{Type: "uncorrected", Counter: "volatile", Count: 1}}, RemapPending: gpu.Some(true)}
 		d.XIDs = []XIDState{{Code: 94, Count: 1, Last: fixtureAt(0)}, {Code: 121, Count: 1, Last: fixtureAt(0)}, {Code: 74}}
 	})
+	small := device(func(d *DeviceState) {
+		d.Judgement.Device.Leak, d.Judgement.Device.Leaked, d.Findings = true, detector.Of(1<<20), []FindingState{{Finding: finding.Finding{Leaking: detector.Of(1)}}}
+	})
 	reset := device(func(d *DeviceState) { d.Status.ECC.RecoveryAction = gpu.Some(1) })
 	leaks := device(func(d *DeviceState) {
 		d.Judgement.Device.Leak, d.Findings = true, []FindingState{{Finding: finding.Finding{Leaking: detector.Of(1)}}}
@@ -53,6 +56,8 @@ func TestReport(t *testing.T) {
 		"well":                   {of(well, well), note, "No leak found on 2 GPUs. The longest window holds 6 min.", nil},
 		"one leaks":              {of(well, leaks, young), ticket, "GPU 0 leaks. The memory as a whole grows.", []finding.Severity{ticket}},
 		"one is lost, one leaks": {of(leaks, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost. XID 79: it has fallen off the bus. Its last sample is of ", []finding.Severity{page, ticket}},
+		"a leak that is small":   {of(well, small), note, "GPU 0 leaks. The memory as a whole grows. It has not given back 1.00 MiB", []finding.Severity{note}},
+		"the driver hangs":       {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{well}}, page, "The driver does not answer (call_does_not_return): a call into the driver hangs", []finding.Severity{page}},
 		"two are lost":           {of(well, lost, lost), page, "2 of 3 GPUs cannot be read. No leak found on 1 GPU.", []finding.Severity{page, page}},
 		"errors of memory":       {of(well, errors), page, "GPU 0 (T4) has memory errors that could not be corrected.", []finding.Severity{page, ticket}},
 		"it needs a reset":       {of(well, reset), ticket, "GPU 0 (T4) waits for a reset.", []finding.Severity{ticket}},

@@ -399,7 +399,6 @@ func (s *Sampler) follow(ctx context.Context, next *shared, devices []gpu.Device
 	}
 	after := newLoopIndex(now)
 	for _, l := range next.loops {
-		l.sayHang()
 		if after.of(l.device) != nil {
 			continue
 		}

@@ -184,13 +184,25 @@ func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
 		}
 		leaking, leak = detector.Of(sum), sum > 0
 	}
-	if !j.Device.Judged && !j.Device.Muted && !leak && j.Evidence == detector.EvidenceNone {
-		return
-	}
+	said := j.Device.Judged || j.Device.Muted || j.Evidence != detector.EvidenceNone
 	if now-m.Judged >= fullFor {
 		m.Page.Since, m.OOM.Since, m.Leak.Since = now, now, now
 	}
-	m.Judged = now
+	if said || leak {
+		m.Judged = now
+		if m.Leak.holds(leak, now, 0) {
+			f := of(m.Leak.pick(s.growing(leaks, m.Leak.Who), j.Residual.Judged && j.Residual.Leak))
+			f.Leaking, f.LeakDue = leaking, m.Leak.Since <= now-LeakWait
+		}
+	}
+	if said {
+		m.forecast(s, of)
+	}
+}
+
+// forecast decides what is said of the end of a memory.
+func (m *Memory) forecast(s *Sample, of func(Who) *Finding) {
+	j, now := s.Judgement, s.Judgement.T
 	if is := m.evidence(s); is != m.Evidence {
 		m.Evidence, m.OOM.Since = is, now
 	}
@@ -209,10 +221,6 @@ func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
 		f.OOM, f.Evidence = j.Device.SecondsToOOM, m.Evidence
 		// What has a ticket is silent while its page waits: an alert outlives that, and its value would be a page.
 		f.OOMDue = page || !j.Page && m.Evidence == detector.EvidenceLeak && m.OOM.Since <= now-LeakWait
-	}
-	if m.Leak.holds(leak, now, 0) {
-		f := of(m.Leak.pick(s.growing(leaks, m.Leak.Who), unknown))
-		f.Leaking, f.LeakDue = leaking, m.Leak.Since <= now-LeakWait
 	}
 }
 

@@ -359,10 +359,11 @@ func TestReadingsThatFail(t *testing.T) {
 		members  bool
 		want     bool
 	}{
-		"a minute":        {15 * time.Minute, 16 * time.Minute, false, true},
-		"ten minutes":     {15 * time.Minute, 26 * time.Minute, false, false},
-		"by processes":    {0, time.Hour, true, true},
-		"nothing is read": {0, time.Hour, false, false},
+		"a minute":         {15 * time.Minute, 16 * time.Minute, false, true},
+		"ten minutes":      {15 * time.Minute, 26 * time.Minute, false, false},
+		"by processes":     {0, time.Hour, true, true},
+		"the memory alone": {15 * time.Minute, 16 * time.Minute, true, true},
+		"nothing is read":  {0, time.Hour, false, false},
 	} {
 		var m Memory
 		var got []Finding
@@ -376,7 +377,7 @@ func TestReadingsThatFail(t *testing.T) {
 			}
 			got = due(&m, s)
 		}
-		if said := len(got) > 0 && got[0].Leaking.V > 0; said != c.want {
+		if said := len(got) > 0 && got[0].Leaking.V > 0; said != c.want || said && c.from > 0 && !got[0].OOM.OK {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

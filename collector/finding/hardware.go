@@ -24,6 +24,8 @@ var xids = map[Severity]map[uint64]string{
 	Ticket: {
 		61: "its micro-controller has stopped", 92: "many corrected errors of its memory",
 		109: "a program could not be switched away from in time", 121: "an error of its link to the processor (C2C)",
+		144: "an error of NVLink 5", 145: "an error of NVLink 5", 146: "an error of NVLink 5", 147: "an error of NVLink 5",
+		148: "an error of NVLink 5", 149: "an error of NVLink 5", 150: "an error of NVLink 5",
 	},
 }
 
@@ -35,6 +37,7 @@ type Hardware struct {
 	Sampled time.Time // its last sample; zero before the first
 	XIDs    []uint64  // the codes of the last quarter of an hour
 	ECC     gpu.ECC
+	Thermal gpu.Thermal
 }
 
 // Messages returns what is wrong, as the alerts of the mixin say it.
@@ -65,16 +68,34 @@ func (h *Hardware) Messages() (list []Message) {
 		}
 	}
 	ecc := &h.ECC
+	counted := func(e gpu.ECCErrors) bool { return e.Type == "uncorrected" && e.Counter == "volatile" && e.Count > 0 }
+	told := func(code uint64) bool { return code == 48 || code == 94 || code == 95 || code == 140 }
 	switch {
-	case slices.ContainsFunc(ecc.Errors, func(e gpu.ECCErrors) bool {
-		return e.Type == "uncorrected" && e.Counter == "volatile" && e.Count > 0
-	}):
+	case slices.ContainsFunc(ecc.Errors, counted) || slices.ContainsFunc(h.XIDs, told):
 		add(Page, "GPUECCUncorrectable", "has memory errors that could not be corrected", "What computed with them is wrong or was killed.", "Drain the node and reset the GPU.")
 	case ecc.RecoveryAction.V > 0 || ecc.RemapPending.V || ecc.RetiredPagesPending.V:
 		add(Ticket, "GPURecoveryActionNeeded", "waits for a reset", "The driver asks for it, or a row or page of its memory with errors is replaced only then.", "")
 	}
-	if ecc.RemapFailed.V {
+	if ecc.RemapFailed.V || slices.Contains(h.XIDs, 64) {
 		add(Page, "GPURowRemapFailed", "could not replace a row of its memory that has errors", "", "Drain the node, and have the GPU replaced.")
 	}
+	if h.hot() {
+		add(Page, "GPUOverTemperature", "is as hot as it may be", "The driver slows it down, and shuts it off before it is damaged.", "Check the fans and the air.")
+	}
 	return list
+}
+
+// hot reports whether a sensor has reached the temperature at which the driver slows the GPU down.
+func (h *Hardware) hot() bool {
+	of := func(list []gpu.Named[float64], name string) float64 {
+		for _, v := range list {
+			if v.Name == name {
+				return v.V
+			}
+		}
+		return math.NaN()
+	}
+	t := &h.Thermal
+	return t.Margin.OK && t.Margin.V <= 0 || of(t.Temperatures, "gpu") >= of(t.Thresholds, "slowdown") ||
+		of(t.Temperatures, "memory") >= of(t.Thresholds, "memory_max")
 }

@@ -78,12 +78,12 @@ func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message
 	for i := range found {
 		f := &found[i]
 		add := func(m Message, ok bool) {
-			if m.Who, m.Left = f.Who, cmp.Or(m.Left, math.Inf(1)); ok {
+			if m.Who, m.Left = f.Who, math.Inf(1); ok {
 				list = append(list, m)
 			}
 		}
 		if m, ok := s.runsOut(f); ok {
-			add(m, true)
+			list = append(list, m)
 		} else {
 			add(s.leaks(f), f.Leaking.OK)
 		}
@@ -91,11 +91,11 @@ func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message
 		add(s.holds(f, f.Unreleased, detector.PatternUnreleased), f.Unreleased.V >= LeakTicket)
 		add(Message{
 			Severity: Ticket, Alert: "GPUMemoryNearlyFull", Summary: "The memory of " + s.Name + " is nearly full, though nothing leaks",
-			Detail: s.said(f, "holds most of it"), Advice: "Move a program elsewhere, or let one ask for less.",
+			Detail: s.does(f, s.Processes, used, "holds most of it"), Advice: "Move a program elsewhere, or let one ask for less.",
 		}, f.NearlyFull)
 		add(Message{
 			Severity: Ticket, Alert: "GPUOutOfMemoryCrashLoop", Summary: "Processes end again and again while the memory of " + s.Name + " is full",
-			Detail: s.said(f, "ended most often"), Advice: "Let it ask for less, or give it a GPU with more memory.",
+			Detail: s.does(f, nil, nil, "ended most often"), Advice: "Let it ask for less, or give it a GPU with more memory.",
 		}, f.CrashLoop)
 	}
 	if text := NotYet(&s.Judgement.Device, cfg); text != "" && len(list) == 0 {
@@ -111,10 +111,13 @@ func (s *Sample) runsOut(f *Finding) (Message, bool) {
 	}
 	m := Message{
 		Severity: Ticket, Alert: OutOfMemory, Summary: s.Name + " runs out of memory in " + Left(&s.Judgement.Device),
-		Detail: s.grows(f), Advice: "Restart what grows at a good moment, and have the leak fixed.", Left: f.OOM.V, Due: f.OOMDue,
+		Who: f.Who, Detail: s.grows(f), Advice: "Restart what grows at a good moment, and have the leak fixed.", Left: f.OOM.V, Due: f.OOMDue,
 	}
 	if f.OOM.V < time.Minute.Seconds() {
 		m.Summary = s.Name + " is about to run out of memory"
+	}
+	if !s.Judgement.Device.Leak {
+		m.Detail += " It is not called a leak yet."
 	}
 	if s.Judgement.Page {
 		m.Severity, m.Advice = Page, "Save a checkpoint, then restart what grows."
@@ -139,9 +142,10 @@ func (s *Sample) leaks(f *Finding) Message {
 func (s *Sample) holds(f *Finding, bytes detector.Value, as detector.Pattern) Message {
 	m := Message{
 		Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them",
-		Detail: s.said(f, HeldBy[as]), Advice: "End it; where kill -9 does not, only a reboot of the node does.",
+		Detail: s.does(f, s.Processes, zombie, HeldBy[as]), Advice: "End it; where kill -9 does not, only a reboot of the node does.",
 	}
 	if as == detector.PatternUnreleased {
+		m.Detail = s.does(f, s.Unreleased, used, HeldBy[as])
 		m.Advice = "fuser -v /dev/nvidia* on the node tells who still has the device open."
 	}
 	if bytes.V >= HeldTicket {
@@ -158,12 +162,23 @@ var HeldBy = map[detector.Pattern]string{
 
 // grows says whose growth it is, how fast it is, what of it grows, and what it has kept.
 func (s *Sample) grows(f *Finding) string {
-	part, others := s.part(f)
-	v, rate := &s.Judgement.Device, s.Judgement.Rate
-	if part != nil {
-		rate = detector.Of(takesPart(part.Verdict))
+	list, rate, others := s.Processes, s.Judgement.Rate, 0
+	if f.Whole {
+		list = s.Workloads
 	}
-	text := cmp.Or(s.subject(f), "The memory as a whole") + " grows"
+	for i := range list {
+		if p := &list[i]; p.Who != f.Who && leaks(p.Verdict) > 0 {
+			others++
+		}
+	}
+	name, part := s.who(f, list, func(p *Part) float64 { return takesPart(p.Verdict) })
+	switch {
+	case part != nil:
+		rate = detector.Of(takesPart(part.Verdict))
+	case name == "" && s.Judgement.Residual.Leak:
+		name = "What no process accounts for"
+	}
+	text := cmp.Or(name, "The memory as a whole") + " grows"
 	if rate.OK && rate.V > 0 {
 		text += " by " + strings.TrimPrefix(humanize.Rate(rate.V), "+")
 	}
@@ -177,21 +192,10 @@ func (s *Sample) grows(f *Finding) string {
 			text += " Most of that is allocated at " + part.Line + "."
 		}
 	}
-	if v.Leak && v.Leaked.V > 0 {
+	if v := &s.Judgement.Device; v.Leak && v.Leaked.V > 0 {
 		text += " It has not given back " + s.kept(v) + "."
 	}
-	return Joined(" ", text, notYet(v))
-}
-
-// notYet says of what fills a memory that it is no leak.
-func notYet(v *detector.Verdict) string {
-	switch {
-	case v.Leak:
-		return ""
-	case v.Judged && v.Withheld != detector.WithheldNone:
-		return "It is no leak yet: it " + withheld[v.Withheld] + "."
-	}
-	return "It has not grown for long enough to be called a leak."
+	return text
 }
 
 // Inside says what of a process grows that has a probe.
@@ -201,49 +205,44 @@ var Inside = map[detector.Inside]string{
 	detector.InsidePool:      "Its tensors do not grow, what its allocator keeps does.",
 }
 
-// part returns the process, pod or job that a finding blames, and how many others leak; nil where none is known.
-func (s *Sample) part(f *Finding) (most *Part, others int) {
-	list := s.Processes
-	if f.Whole {
-		list = s.Workloads
+// does says what who does; "" where nobody is known.
+func (s *Sample) does(f *Finding, list []Part, amount func(*Part) float64, what string) string {
+	name, _ := s.who(f, list, amount)
+	if name == "" {
+		return ""
+	}
+	return name + " " + what + "."
+}
+
+// who names who a finding blames, at the begin of a sentence, and which of a list that is: of those that bear its labels the one of
+// which there is most. It is "" where nobody is known, and has no pid where none of the list takes part.
+func (s *Sample) who(f *Finding, list []Part, amount func(*Part) float64) (name string, most *Part) {
+	if f.Who == (Who{}) && s.Judgement.Residual.Leak { // not of a process that is not known either
+		return "", nil
 	}
 	for i := range list {
-		p := &list[i]
-		switch {
-		case p.Who != f.Who:
-			if leaks(p.Verdict) > 0 {
-				others++
-			}
-		case most == nil || takesPart(p.Verdict) > takesPart(most.Verdict):
+		if p := &list[i]; p.Who == f.Who && amount(p) > 0 && (most == nil || amount(p) > amount(most)) {
 			most = p
 		}
 	}
-	return most, others
-}
-
-// said says something of who a finding blames; "" where nobody is known.
-func (s *Sample) said(f *Finding, what string) string {
-	who := s.subject(f)
-	if who == "" {
-		return ""
-	}
-	return who + " " + what + "."
-}
-
-// subject names who a finding blames, at the begin of a sentence; "" where nobody is known.
-func (s *Sample) subject(f *Finding) string {
-	part, _ := s.part(f)
-	name, place := f.Process, f.Place()
-	if part != nil && !f.Whole {
-		name = Process(name, part.PID)
+	place := f.Place()
+	if name = f.Process; most != nil && !f.Whole {
+		name = Process(name, most.PID)
 	}
 	switch {
 	case name != "" && place != "":
-		return name + " of " + place
+		name += " of " + place
 	case place != "":
-		return strings.ToUpper(place[:1]) + place[1:]
-	case name == "" && s.Judgement.Residual.Leak:
-		return "What no process accounts for"
+		name = strings.ToUpper(place[:1]) + place[1:]
 	}
-	return name
+	return name, most
+}
+
+func used(p *Part) float64 { return float64(p.Used) }
+
+func zombie(p *Part) float64 {
+	if !p.Verdict.Judged || p.Verdict.Pattern != detector.PatternZombie {
+		return 0
+	}
+	return float64(p.Used)
 }

@@ -38,7 +38,7 @@ func TestMessages(t *testing.T) {
 		if f.Whole {
 			list = &s.Workloads
 		}
-		*list = append(*list, Part{Who: f.Who, PID: 7, Verdict: &v})
+		*list = append(*list, Part{Who: f.Who, PID: 6, Used: 2, Verdict: &detector.Verdict{Judged: true}}, Part{Who: f.Who, PID: 7, Used: 1, Verdict: &v})
 		return s
 	}
 	const kept = " It has not given back 1.50 GiB in 25 min."
@@ -58,7 +58,7 @@ func TestMessages(t *testing.T) {
 		},
 		"what fills": {
 			of(fills, true, out(who, detector.EvidenceFilling)), out(who, detector.EvidenceFilling), Page,
-			"GPU 0 runs out of memory in 10 min. train.py (pid 7) of pod ml/train-0, user alice grows by 60.0 MiB/min. It is no leak yet: it may be the start of a program. Save a checkpoint, then restart what grows.",
+			"GPU 0 runs out of memory in 10 min. train.py (pid 7) of pod ml/train-0, user alice grows by 60.0 MiB/min. It is not called a leak yet. Save a checkpoint, then restart what grows.",
 		},
 		"a leak": {
 			of(endless, false, Finding{Who: a}),
@@ -73,7 +73,7 @@ func TestMessages(t *testing.T) {
 			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min, and 1 more with it. It has not given back 50.0 MiB in 25 min. Have the leak fixed; a restart frees what it holds.",
 		},
 		"held by a process": {
-			of(detector.Verdict{Judged: true}, false, Finding{Who: who}),
+			of(detector.Verdict{Judged: true, Pattern: detector.PatternZombie}, false, Finding{Who: who}),
 			Finding{Who: who, Zombie: detector.Of(1 << 30)},
 			Ticket,
 			"1.00 GiB of GPU 0 are held, and nobody uses them. train.py (pid 7) of pod ml/train-0, user alice computes nothing, and shows no sign of going on. End it; where kill -9 does not, only a reboot of the node does.",
@@ -122,5 +122,18 @@ func TestWhoElseGrows(t *testing.T) {
 	s.Processes, s.Judgement.Residual.Leak = nil, true
 	if got := s.Messages([]Finding{{OOM: detector.Of(30), Evidence: detector.EvidenceLeak}}, &cfg); got[0].Text() != "GPU 0 is about to run out of memory. What no process accounts for grows. Save a checkpoint, then restart what grows." {
 		t.Error(got[0].Text())
+	}
+}
+
+// TestUrgency: what is full already comes first.
+func TestUrgency(t *testing.T) {
+	cfg := detector.DefaultConfig()
+	var list []Message
+	for _, left := range []float64{3000, 0} {
+		s := foretold(detector.EvidenceLeak, left, true)
+		list = append(list, s.Messages([]Finding{{OOM: detector.Of(left), Evidence: detector.EvidenceLeak}}, &cfg)...)
+	}
+	if list[1].Compare(&list[0]) >= 0 || list[1].Summary != " is about to run out of memory" {
+		t.Errorf("%+v", list)
 	}
 }

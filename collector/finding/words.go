@@ -73,6 +73,9 @@ var withheld = map[detector.Withheld]string{
 	detector.WithheldSlowing:      "slows down, and would end before the memory is full",
 }
 
+// Reason returns the harmless reason for which growth is withheld, behind "it"; "" for detector.WithheldNone.
+func Reason(why detector.Withheld) string { return withheld[why] }
+
 // Withheld returns what can be said of growth behind "it": the reason, and how much longer it must last to be called a leak, such
 // as "may be the start of a program, and must grow for another 35 min". It is "" for detector.WithheldNone. What slows
 // down need not last: it would end.
@@ -233,13 +236,15 @@ var drivers = map[string]string{
 }
 
 // Driver says why no GPU can be seen, and what to do about it. The reason is one of gpu_driver_error.
-func Driver(reason string) string {
-	if reason == "prometheus_does_not_answer" {
-		return "The Prometheus of --source=prometheus: does not answer. The log says why."
+func Driver(reason string) Message {
+	m := Message{Severity: Page, Alert: "GPUDriverDown", Left: math.Inf(1)}
+	switch hint := drivers[reason]; {
+	case reason == "prometheus_does_not_answer":
+		m.Alert, m.Summary, m.Detail = "GPUSourceDown", "The Prometheus of --source=prometheus: does not answer", "The log says why."
+	case hint != "":
+		m.Summary = "The driver does not answer (" + reason + "): " + hint
+	default:
+		m.Summary = "The driver does not answer (" + reason + ")"
 	}
-	text := "The driver does not answer (" + reason + ")"
-	if hint := drivers[reason]; hint != "" {
-		text += ": " + hint
-	}
-	return text + "."
+	return m
 }

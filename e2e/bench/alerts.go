@@ -10,7 +10,7 @@ const (
 	// pageWithin is that of the page, GPUOutOfMemoryPredicted: memory is full within the hour.
 	pageWithin = time.Hour
 	// keepFor is for how long each outlives its condition.
-	keepFor = 10 * time.Minute
+	keepFor = 2 * time.Minute
 )
 
 // never is a time that did not come.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
@@ -19,6 +20,8 @@ type answer struct {
 	confidence float64
 	// ticket is the condition of the ticket: the memory leaks, or a process or a pod on it.
 	ticket bool
+	// waited says that page and ticket have lasted for as long as alerts wait.
+	waited bool
 	// eta is the seconds to out-of-memory, lower and upper the bounds of its 90 % interval. NaN is not told.
 	eta, lower, upper float64
 	// page is the condition of the page GPUOutOfMemoryPredicted.
@@ -72,6 +75,8 @@ type ours struct {
 	frames gpu.Frames
 	info   gpu.Info
 	sees   sees
+	cfg    detector.Config
+	said   finding.Memory
 }
 
 func newOurs(info gpu.Info, cfg detector.Config, sees sees) *ours {
@@ -80,7 +85,7 @@ func newOurs(info gpu.Info, cfg detector.Config, sees sees) *ours {
 		panic(err) // all thresholds are in this program
 	}
 	d.Remember(detector.NewHeights())
-	return &ours{domain: d, info: info, sees: sees}
+	return &ours{domain: d, info: info, sees: sees, cfg: cfg}
 }
 
 func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
@@ -108,18 +113,20 @@ func (o *ours) ask() answer {
 	said := o.domain.Judgement()
 	v := &said.Device
 	a := untold()
-	a.page = said.Page
+	a.waited = true
+	for _, f := range o.said.Judge(&finding.Sample{Judgement: said, FillsWithin: o.cfg.FillsWithin}) {
+		a.page = a.page || f.OOMDue && said.Page
+		a.ticket = a.ticket || f.LeakDue || f.OOMDue && !said.Page
+	}
 	if v.Judged {
 		a.leak, a.confidence = v.Leak, v.Confidence
 		a.eta, a.lower, a.upper = number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
 	}
-	a.ticket = a.leak
 	most := 0.0
 	leads := func(v *detector.Verdict, who named) {
 		if !v.Judged || !v.Leak {
 			return
 		}
-		a.ticket = true
 		if v.Rate.V > most || !a.who.ok {
 			most, a.who = v.Rate.V, who
 		}

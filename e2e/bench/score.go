@@ -158,11 +158,15 @@ type scorer struct {
 
 func newScorer(w *watched, r *record, rule int, ooms []fleet.OOM) *scorer {
 	said := r.said[rule]
+	page, ticket := finding.PageWait, finding.LeakWait
+	if len(said) > 0 && said[0].waited {
+		page, ticket = 0, 0
+	}
 	return &scorer{
 		w: w, r: r, said: said, ooms: ooms,
 		alarms:  spans(r.minutes, func(i int) bool { return said[i].leak }),
-		pages:   alerts(spans(r.minutes, func(i int) bool { return said[i].page }), finding.PageWait),
-		tickets: alerts(spans(r.minutes, func(i int) bool { return said[i].ticket }), finding.LeakWait),
+		pages:   alerts(spans(r.minutes, func(i int) bool { return said[i].page }), page),
+		tickets: alerts(spans(r.minutes, func(i int) bool { return said[i].ticket }), ticket),
 	}
 }
 

@@ -12,6 +12,8 @@
   // Up once within the gap is not down.
   local highest(metric) = 'max_over_time(%s[%s])' % [lib.select(metric), config.scrapeGap],
 
+  local fallen = lib.last('gpu_xid_last_timestamp_seconds', ['xid="79"']),
+
   prometheusAlerts+:: {
     groups+: [{
       name: 'gpu-exporter',
@@ -21,7 +23,7 @@
         alert(
           'GPULost',
           'critical',
-          '(\n%s)\nunless on (%s)\n(\n%s)\nunless on (%s)\n%s' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up'), lib.gpu, lib.last('gpu_xid_last_timestamp_seconds', ['xid="79"'])],
+          '(\n%s)\nunless on (%s)\n(\n%s)\nunless on (%s)\n(%s and on (%s) %s == 0 or time() - %s < 15 * 60)' % [lib.seldom('gpu_up'), lib.node, lib.seldom('gpu_driver_up'), lib.gpu, fallen, lib.gpu, lib.down, fallen],
           config.forLost,
           text.place + ' cannot be read, though its driver answers.',
           ['It has fallen off the bus, or a call to it hangs.', 'Drain the node.', '`dmesg | grep -i xid` on the node and gpu_nvml_errors_total tell more.'],

@@ -25,16 +25,24 @@ func Screen(d *verdicts.Data, top int) string {
 	if d.Note != "" {
 		fmt.Fprintln(&b, sentence(d.Note))
 	}
-	fmt.Fprintf(&b, "%s: %s\nAs of %s\n", strings.ToUpper(Of(d.Severity).String()), sentence(d.Text), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
+	fmt.Fprintf(&b, "%s: %s\nAs of %s\n", strings.ToUpper(word(d.Severity, len(d.Findings) > 0)), sentence(d.Text), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if text := sentence(f.Text); !strings.HasPrefix(sentence(d.Text), text) {
-			fmt.Fprintf(&b, "  %-9s  %s\n", Of(f.Severity), text)
+			fmt.Fprintf(&b, "  %-9s  %s\n", word(f.Severity, true), text)
 		}
 	}
 	memories(&b, d)
 	users(&b, d, top)
 	return b.String()
+}
+
+// word returns the word for a severity. All is well where nothing is said.
+func word(severity string, said bool) string {
+	if s := Of(severity); s != Well || !said {
+		return s.String()
+	}
+	return "note"
 }
 
 // Fit cuts a page to a terminal of that many columns and lines: what is most urgent stands at the top, and

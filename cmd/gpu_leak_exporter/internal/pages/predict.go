@@ -88,7 +88,8 @@ func (v *view) headlineOf(row *gpuRow, cfg *detector.Config) {
 func (h *predictor) found(s *collector.State, only string) *view {
 	v := &view{Note: h.Note, Refreshed: h.refreshed(s)}
 	if s.DriverReason != "" {
-		v.Problems = append(v.Problems, problem{finding.Driver(s.DriverReason), RunbookPath + "#gpudriverdown"})
+		m := finding.Driver(s.DriverReason)
+		v.Problems = append(v.Problems, problem{m.Text(), RunbookPath + "#" + strings.ToLower(m.Alert)})
 	}
 	for _, d := range s.Devices {
 		for i, m := range d.Domains() {

@@ -74,7 +74,7 @@ func TestPredictSays(t *testing.T) {
 		"full soon": {
 			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), filling(600), lost}},
 			"",
-			[]string{"GPU 0 runs out of memory in 10 min (8 min to 15 min)", "train.py (pid 7) grows by 60.0 MiB/min. It is no leak yet: it may be the start of a program."},
+			[]string{"GPU 0 runs out of memory in 10 min (8 min to 15 min)", "train.py (pid 7) grows by 60.0 MiB/min. It is not called a leak yet."},
 		},
 		"impossible memory": {
 			collector.State{
