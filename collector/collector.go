@@ -34,15 +34,18 @@ type Options struct {
 	ProcessDetail Detail
 	// Fleet is for the GPUs of many hosts.
 	Fleet Fleet
+	// NotReal says that the GPUs are simulated or replayed, in the label source of what alerts read; "" where they are real.
+	NotReal string
 }
 
 // Collector implements prometheus.Collector over the State that a function
 // returns. Its methods may be called from several goroutines.
 type Collector struct {
-	state  func() *State
-	fleet  Fleet
-	scopes *scopes
-	rows   []row // ordered by name
+	state   func() *State
+	fleet   Fleet
+	notReal string
+	scopes  *scopes
+	rows    []row // ordered by name
 }
 
 // New returns a Collector that exports what state returns. state must not block,
@@ -58,7 +61,7 @@ func New(state func() *State, o Options) (*Collector, error) {
 	if err := o.Fleet.validate(); err != nil {
 		return nil, fmt.Errorf("collector: %w", err)
 	}
-	c := &Collector{state: state, fleet: o.Fleet, scopes: newScopes(o.Fleet)}
+	c := &Collector{state: state, fleet: o.Fleet, notReal: o.NotReal, scopes: newScopes(o.Fleet)}
 	for _, f := range families.families {
 		on, told := o.Enabled[f.name]
 		if !f.always && !on && (told || !f.enabled) {

@@ -37,6 +37,7 @@ type entities struct {
 	scopes [numScopes][]entity
 	labels *scopes
 	fleet  Fleet
+	source string // see Options.NotReal
 }
 
 // entities returns those of the current State; nil if there is none. Of those with the same labels the first one
@@ -46,7 +47,7 @@ func (c *Collector) entities() (*entities, error) {
 	if s == nil {
 		return nil, nil
 	}
-	all := &entities{state: s, labels: c.scopes, fleet: c.fleet}
+	all := &entities{state: s, labels: c.scopes, fleet: c.fleet, source: c.notReal}
 	all.add(ofExporter, s, nil, nil)
 	for _, d := range s.Devices {
 		all.addDevice(d)
@@ -110,7 +111,7 @@ func (l *entities) addDevice(d *DeviceState) {
 	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		values := []string{f.scope(), index, uuid, instanceID(f.Instance), f.Namespace, f.Pod, f.Container, f.SlurmJob, f.Process, f.User}
+		values := []string{f.scope(), index, uuid, instanceID(f.Instance), f.Namespace, f.Pod, f.Container, f.SlurmJob, f.Process, f.User, l.source}
 		l.add(ofFinding, f, d, nil, append(values, d.Info.Place[:len(l.fleet.Labels)]...)...)
 	}
 }

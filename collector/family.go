@@ -62,7 +62,7 @@ var scopeLabels = [numScopes][]string{
 	ofProcess:    processLabels,
 	ofWorkload:   {"gpu", "uuid", "gpu_instance", "namespace", "pod", "slurm_job"},
 	ofUnreleased: processLabels, // those that the process had
-	ofFinding:    {"scope", "gpu", "uuid", "gpu_instance", "namespace", "pod", "container", "slurm_job", "process", "user"},
+	ofFinding:    {"scope", "gpu", "uuid", "gpu_instance", "namespace", "pod", "container", "slurm_job", "process", "user", "source"},
 }
 
 var processLabels = []string{"gpu", "uuid", "gpu_instance", "pid", "process", "namespace", "pod", "container", "slurm_job"}

@@ -25,7 +25,7 @@ var ownerLabels = []string{"namespace", "pod", "container"}
 
 // ReservedLabels are names that Fleet.Labels cannot have: other labels of series have them.
 var ReservedLabels = slices.Concat(processLabels, []string{
-	"profile", "scope", "user", "evidence", "state", "window", "reason", "pattern", "name", "pci_bus_id", "serial", "vbios_version",
+	"profile", "scope", "user", "source", "evidence", "state", "window", "reason", "pattern", "name", "pci_bus_id", "serial", "vbios_version",
 	"architecture", "driver_version", "cuda_version", "memory", "job", "version",
 })
 

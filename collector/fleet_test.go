@@ -61,7 +61,7 @@ func TestFleetLabels(t *testing.T) {
 	if got := all["gpu_mig_memory_used_bytes"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone=" {
 		t.Errorf("%q", got)
 	}
-	if got := all["gpu_leaking_bytes_per_second"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,user=,uuid=GPU-3,zone=" {
+	if got := all["gpu_leaking_bytes_per_second"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,source=,user=,uuid=GPU-3,zone=" {
 		t.Errorf("%q", got)
 	}
 	for _, name := range []string{"gpu_driver_up", "gpu_pci_devices", "gpu_allocated", "gpu_nvml_calls_total", "gpu_processes", "gpu_samples_missed_total"} {

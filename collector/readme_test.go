@@ -26,7 +26,7 @@ that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 
 | a GPU instance (MIG) | %s |
 | a process | %s |
 | a workload: a pod or job with two processes or more on a GPU | %s |
-| a finding: what alerts say of a memory (scope gpu or mig; workload where a pod or job as a whole is to blame), with the labels of the culprit | %s |
+| a finding: what alerts say of a memory (scope gpu or mig; workload where a pod or job as a whole is to blame), with the labels of the culprit, and the source of GPUs that are simulated or replayed | %s |
 
 ` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there; the series is absent while that has not been judged.
 On a GPU in MIG mode the slices are judged, not the whole. ` + "`promtool check metrics`" + ` objects to the names

@@ -215,29 +215,30 @@ func (e *exporter) announce() {
 	}
 	level.Info(e.logger).Log("msg", "Starting "+program, "version", version.Info(), "source", c.source.Spec(),
 		"interval", setting.FormatDuration(c.source.Interval), "windows", strings.Join(windows, ","))
-	if note := notReal(c.source); note != "" {
+	if note, _ := notReal(c.source); note != "" {
 		level.Warn(e.logger).Log("msg", note)
 	}
 }
 
-// notReal says in words that GPUs are not those of this host; "" if they are.
-func notReal(s source.Config) string {
-	var note string
+// notReal says that GPUs are not those of this host, and how fast their clock is: in a sentence, and in the words of a
+// label. Both are "" if they are.
+func notReal(s source.Config) (note, label string) {
 	switch s.Kind {
 	case source.Sim:
-		note = "These GPUs are simulated: scenario " + s.Name
+		note, label = "These GPUs are simulated: scenario "+s.Name, "simulated"
 	case source.Replay:
-		note = "These GPUs are replayed from the recording " + s.Name
+		note, label = "These GPUs are replayed from the recording "+s.Name, "replayed"
 	default:
-		return ""
+		return "", ""
 	}
+	speed := ""
 	switch {
 	case math.IsInf(s.Speed, 1):
-		note += ", as fast as it goes"
+		speed = ", as fast as it goes"
 	case s.Speed != 1:
-		note += fmt.Sprintf(", %g times as fast as real time", s.Speed)
+		speed = fmt.Sprintf(", %g times as fast as real time", s.Speed)
 	}
-	return note + "."
+	return note + speed + ".", label + speed
 }
 
 func (e *exporter) serve() error {

@@ -42,7 +42,7 @@ func newHandler(cfg *config, state func() *collector.State, reload http.Handler,
 	})
 	mux.Handle("GET "+pages.ReadyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
 	mux.Handle("POST "+pages.ReloadPath, reload)
-	note := notReal(cfg.source)
+	note, _ := notReal(cfg.source)
 	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note, &cfg.detector)))
 	page := &pages.Config{
 		State: state, Note: note, Detector: cfg.detector,
@@ -74,8 +74,10 @@ func harden(next http.Handler) http.Handler {
 
 // newMetrics returns the handler of the metrics: those of GPUs, and more, which are about the source of the GPUs.
 func newMetrics(cfg *config, state func() *collector.State, bounds *limits.Limits, logger *slog.Logger, more []prometheus.Collector) (http.Handler, error) {
+	_, notReal := notReal(cfg.source)
 	c, err := collector.New(state, collector.Options{
 		Enabled: cfg.families, ProcessCommand: cfg.workload.Command, Fleet: collector.Fleet{Labels: cfg.source.Fleet.Labels}, ProcessDetail: cfg.processDetail,
+		NotReal: notReal,
 	})
 	if err != nil {
 		return nil, err

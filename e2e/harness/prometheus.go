@@ -62,10 +62,11 @@ type Example struct {
 // StartPrometheus runs Prometheus with the example as StartPrometheus does.
 func (e Example) StartPrometheus(t testing.TB) *Process {
 	t.Helper()
-	return StartPrometheus(t, e.config(t))
+	return StartPrometheus(t, e.Config(t))
 }
 
-func (e Example) config(t testing.TB) string {
+// Config returns the example with what differs.
+func (e Example) Config(t testing.TB) string {
 	t.Helper()
 	text := ReadExample(t, "prometheus.yml")
 	if len(e.Targets) > 0 {
@@ -110,15 +111,13 @@ func Replace(t testing.TB, text, from, to string, n int) string {
 	return strings.ReplaceAll(text, from, to)
 }
 
-// atOnce is the mixin for simulated time, in which a minute passes in less than a
-// second: no alert waits, and none outlives its condition. But those on the scrapes
-// themselves wait for half a minute of them, because scrapes are in real time, and on a busy
-// machine several in a row are late; and how long targets must be absent is as shipped,
-// as all else is. The exporter waits by the simulated clock.
+// atOnce is the mixin for simulated time, in which a minute passes in less than a second: no alert waits, and none outlives its
+// condition for long. But those on the scrapes wait for half a minute of them, which are in real time, and on a busy machine several
+// in a row are late; and how long targets must be absent is as shipped. The exporter waits by the simulated clock.
 const atOnce = `
 local mixin = import 'mixin.libsonnet';
 local waits = [k for k in std.objectFields(mixin._config) if std.startsWith(k, 'for') || k == 'keepFiringFor'];
-mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', absenceRange: '30s', newFor: '20s', wellAfter: '3s', forAbsent: mixin._config.forAbsent } }`
+mixin + { _config+:: { [k]: '0s' for k in waits } + { forExporter: '5s', scrapeGap: '20s', absenceRange: '30s', newFor: '20s', wellAfter: '3s', forAbsent: mixin._config.forAbsent } }`
 
 // FastRules renders the alerts and rules of the mixin so that alerts do not wait, and
 // returns their folder.

@@ -54,7 +54,7 @@ func TestDashboardsCost(t *testing.T) {
 			queries = append(queries, expr)
 		}
 	}
-	f := newFleet(t, page, nodes, queries...)
+	f := newFleet(t, page, nodes, 1, queries...)
 	for at := f.end.Add(-time.Hour); !at.After(f.end); at = at.Add(4 * time.Minute) { // a recorded value holds for five
 		f.evaluate(t, at)
 	}
