@@ -320,15 +320,15 @@ func (r *watched) inOrder(t *testing.T, every int64) {
 }
 
 // TestHistoryThenLive reads the past at once, and goes on without a gap: each sample has the time
-// of its scrape.
+// of its scrape. The instance is an address, and becomes the node that a newer DCGM exporter names.
 func TestHistoryThenLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now().Unix()
 		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
-			dcgm(used, "a:9400", "GPU-1", `,namespace="ml",pod="train-0",container="main"`): func(t int64) (float64, bool) { return 1000 + float64(t-begin)/15, true },
-			dcgm("DCGM_FI_DEV_FB_FREE", "a:9400", "GPU-1", `,pod="train-0"`):                func(t int64) (float64, bool) { return 80000 - float64(t-begin)/15, true },
+			dcgm(used, "10.0.0.1:9400", "GPU-1", `,hostname="node1",namespace="ml",pod="train-0",container="main"`): func(t int64) (float64, bool) { return 1000 + float64(t-begin)/15, true },
+			dcgm("DCGM_FI_DEV_FB_FREE", "10.0.0.1:9400", "GPU-1", `,pod="train-0"`):                                 func(t int64) (float64, bool) { return 80000 - float64(t-begin)/15, true },
 		}}
-		w := newWatch(t, f, func(c *Config) { c.History = 2 * time.Hour })
+		w := newWatch(t, f, func(c *Config) { c.History, c.Labels = 2*time.Hour, []string{"instance", "node", "Hostname"} })
 		w.follow(t, 10*time.Minute)
 		r := w.read["GPU-1"]
 		r.inOrder(t, 15)
@@ -345,7 +345,7 @@ func TestHistoryThenLive(t *testing.T) {
 		if *last.Owner != (gpu.Owner{Namespace: "ml", Pod: "train-0", Container: "main"}) {
 			t.Errorf("owner %+v", last.Owner)
 		}
-		if want := (gpu.Info{Index: 3, UUID: "GPU-1", Name: "NVIDIA H100", Place: [gpu.MaxPlaceLabels]string{"a:9400"}}); r.info != want {
+		if want := (gpu.Info{Index: 3, UUID: "GPU-1", Name: "NVIDIA H100", Place: [gpu.MaxPlaceLabels]string{"node1", "", "node1"}}); r.info != want {
 			t.Errorf("%+v", r.info)
 		}
 	})
