@@ -159,7 +159,7 @@ soak: ## the exporter over two simulated weeks; ten minutes
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -v -count=1 -timeout 1h -run '^TestSoak$$' . -soak.time=10m
 
 # Debian packages that make release uses.
-RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross zip
 # Debian packages that the end-to-end tests use.
 E2E_PACKAGES := chromium containerd fonts-dejavu-core runc python3 systemd
 .PHONY: e2e-packages

@@ -28,6 +28,7 @@ func makeRelease(name string) (string, error) {
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", `
 		mkdir -p "$1"
 		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference --target-directory="$1"
+		touch "$1"/{docs/of-the-builder.md,dashboards/of-the-builder.json,probe/of-the-builder.py}
 		export GIT_DIR=$(git rev-parse --absolute-git-dir)
 		"$1/deploy/release.sh" "$2" "$1/.tarballs"`, "bash", tree, os.Getenv("E2E_BIN"))
 	cmd.Dir = harness.Root()
@@ -82,7 +83,7 @@ func TestRelease(t *testing.T) {
 		"gpu-leak-exporter-V-1.aarch64.rpm", "gpu-leak-exporter-V-1.x86_64.rpm", "gpu-leak-exporter-V.tgz",
 		"gpu-leak-exporter_V-1_amd64.deb", "gpu-leak-exporter_V-1_arm64.deb",
 		"gpu_leak_exporter-V.cdx.json", "gpu_leak_exporter-V.linux-amd64.tar.gz", "gpu_leak_exporter-V.linux-arm64.tar.gz",
-		"gpuleaktool-V.cdx.json", "gpuleaktool-V.darwin-amd64.tar.gz", "gpuleaktool-V.darwin-arm64.tar.gz", "gpuleaktool-V.windows-amd64.tar.gz",
+		"gpuleaktool-V.cdx.json", "gpuleaktool-V.darwin-amd64.tar.gz", "gpuleaktool-V.darwin-arm64.tar.gz", "gpuleaktool-V.windows-amd64.zip",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("made %q\nwant %q", got, want)
@@ -160,6 +161,7 @@ func TestReleaseUnpacked(t *testing.T) {
 	for _, a := range archives {
 		output(t, "tar", "xf", a, "-C", dir)
 	}
+	output(t, "bash", "-euc", `python3 -m zipfile -e "$1"/*.zip "$2"; [[ -z $(find "$2" -name "of-the-builder*") ]]`, "bash", filepath.Dir(archives[0]), dir)
 	version := strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
 	linux := filepath.Join(dir, "gpu_leak_exporter-"+version+".linux-"+elfArch(t))
 	for _, program := range []string{"gpu_leak_exporter", "gpuleaktool"} {
@@ -260,7 +262,7 @@ link=/etc/systemd/system/multi-user.target.wants/gpu_leak_exporter.service
 dpkg --install package.deb
 id gpu_leak_exporter
 gpu_leak_exporter --version
-systemd-analyze verify gpu_leak_exporter.service
+systemd-analyze verify --man=no gpu_leak_exporter.service
 grep -q '^User=gpu_leak_exporter$' /lib/systemd/system/gpu_leak_exporter.service
 # Others than root can read all of it.
 setpriv --reuid=gpu_leak_exporter --clear-groups find /usr/share/gpu_leak_exporter /usr/share/doc/gpu-leak-exporter -type f -exec cat {} + > /dev/null
