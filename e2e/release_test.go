@@ -230,12 +230,12 @@ func TestReleaseChart(t *testing.T) {
 	}
 	dir := t.TempDir()
 	output(t, "tar", "xf", charts[0], "-C", dir)
-	got, err := helm(t, "template", "gpu-leak-exporter", charts[0], "--namespace=gpu-leak-exporter", "--set=image.repository=REGISTRY/gpu-leak-exporter",
+	got, err := helm(t, "template", "gpu-leak-exporter", charts[0], "--namespace=gpu-leak-exporter", "--set=image.repository=registry.example/gpu-leak-exporter",
 		"--set=dashboards.enabled=true", "--values="+filepath.Join(dir, "gpu-leak-exporter/values/gke.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"image: REGISTRY/gpu-leak-exporter:", "name: gpu-leak-exporter-dashboard-fleet"} {
+	for _, want := range []string{"image: registry.example/gpu-leak-exporter:", "name: gpu-leak-exporter-dashboard-fleet"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the chart has no %q", want)
 		}
