@@ -60,11 +60,10 @@ func TestExamplesProbe(t *testing.T) {
 	want := []string{"SYS_PTRACE", "DAC_READ_SEARCH"}
 	_, base := manifests(t, "kubernetes/daemonset.yaml")
 	text, patch := manifests(t, "kubernetes/probe.yaml")
-	i := slices.IndexFunc(base, func(m manifest) bool { return m.Kind == "DaemonSet" })
-	if i < 0 || len(patch) != 1 {
+	set := base[len(base)-1]
+	if set.Kind != "DaemonSet" || len(patch) != 1 {
 		t.Fatalf("%+v, %+v", base, patch)
 	}
-	set := base[i]
 	if command := "kubectl --namespace=" + set.Metadata.Namespace + " patch daemonset " + set.Metadata.Name + " "; !strings.Contains(text, command) {
 		t.Errorf("the patch does not say %q", command)
 	}
@@ -105,7 +104,6 @@ func TestExamplesCompose(t *testing.T) {
 		}
 		Configs map[string]struct{ Content string }
 	}](t, harness.ReadExample(t, "compose.yaml"))
-	dir := filepath.Join(harness.Root(), "examples")
 	for name, service := range list[0].Services {
 		for _, volume := range service.Volumes {
 			text, short := volume.(string)
@@ -113,11 +111,10 @@ func TestExamplesCompose(t *testing.T) {
 				continue // the program, which is built
 			}
 			from, to, _ := strings.Cut(strings.TrimSuffix(text, ":ro"), ":")
-			if _, err := os.Stat(filepath.Join(dir, from)); err != nil {
+			if _, err := os.Stat(filepath.Join(harness.Root(), "examples", from)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			rules, _ := filepath.Match("/etc/prometheus/rules/gpu_leak_exporter/*.yaml", to) // fails only if the pattern is wrong
-			if strings.HasPrefix(from, "../dashboards/") && !rules {
+			if rules, _ := filepath.Match("/etc/prometheus/rules/gpu_leak_exporter/*.yaml", to); !rules && strings.HasPrefix(from, "../dashboards/") {
 				t.Errorf("%s: prometheus.yml does not look in %s", name, to)
 			}
 		}

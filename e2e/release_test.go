@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"bytes"
 	"debug/elf"
 	"flag"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -163,7 +163,7 @@ func TestReleaseUnpacked(t *testing.T) {
 	}
 	output(t, "bash", "-euc", `python3 -m zipfile -e "$1"/*.zip "$2"; [[ -z $(find "$2" -name "of-the-builder*") ]]`, "bash", filepath.Dir(archives[0]), dir)
 	version := strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
-	linux := filepath.Join(dir, "gpu_leak_exporter-"+version+".linux-"+elfArch(t))
+	linux := filepath.Join(dir, "gpu_leak_exporter-"+version+".linux-"+runtime.GOARCH)
 	for _, program := range []string{"gpu_leak_exporter", "gpuleaktool"} {
 		if out := output(t, filepath.Join(linux, program), "--version"); !strings.Contains(out, "version "+version+" ") {
 			t.Errorf("%s is %s", program, out)
@@ -301,7 +301,7 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$d/root" sh -eu /life.sh
 // TestReleaseDeb has dpkg install, upgrade, remove and purge the package.
 func TestReleaseDeb(t *testing.T) {
 	t.Parallel()
-	packages, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/*_"+elfArch(t)+".deb")) // fails only if the pattern is wrong
+	packages, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/*_"+runtime.GOARCH+".deb")) // fails only if the pattern is wrong
 	if len(packages) != 1 {
 		t.Fatalf("packages %q", packages)
 	}
@@ -309,9 +309,4 @@ func TestReleaseDeb(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-}
-
-// elfArch returns Debian's name for the architecture of this machine.
-func elfArch(t *testing.T) string {
-	return string(bytes.TrimSpace([]byte(output(t, "dpkg", "--print-architecture"))))
 }

@@ -34,7 +34,6 @@ type fakePrometheus struct {
 	v1.API
 	series   map[string]func(t int64) (float64, bool) // by name and labels, in PromQL; t is in seconds
 	every    int64                                    // seconds between two scrapes
-	late     int64                                    // how old a sample is when it is there
 	err      error
 	value    model.Value
 	more     model.Matrix // besides the series
@@ -93,7 +92,7 @@ func (f *fakePrometheus) Query(ctx context.Context, query string, ts time.Time, 
 			continue
 		}
 		s := &model.SampleStream{Metric: metric}
-		for t := (ts.Add(-span).Unix()/f.every + 1) * f.every; t <= ts.Unix() && t <= now.Unix()-f.late; t += f.every {
+		for t := (ts.Add(-span).Unix()/f.every + 1) * f.every; t <= ts.Unix() && t <= now.Unix(); t += f.every {
 			if v, ok := value(t); ok {
 				s.Values = append(s.Values, model.SamplePair{Timestamp: model.TimeFromUnix(t), Value: model.SampleValue(v)})
 			}
@@ -490,21 +489,6 @@ func TestSilence(t *testing.T) {
 		w.follow(t, 25*time.Hour)
 		if devices, err := w.source.Devices(w.ctx); err != nil || len(devices) != 1 {
 			t.Errorf("%d GPUs after a day: %v", len(devices), err)
-		}
-	})
-}
-
-// TestLate has samples that are there two minutes after their time: none is lost.
-func TestLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := oneGPU()
-		f.late = 120
-		w := newWatch(t, f, nil)
-		w.follow(t, 10*time.Minute)
-		r := w.read["GPU-1"]
-		r.inOrder(t, 15)
-		if len(r.samples) < 30 || len(r.errs) != 0 {
-			t.Errorf("%d samples, %v", len(r.samples), r.errs)
 		}
 	})
 }
