@@ -81,6 +81,7 @@ build: ## build gpu_leak_exporter and gpuleaktool in the root of the repository
 
 .PHONY: demo
 demo: ## run the exporter on simulated GPUs; Ctrl-C ends it
+	@echo 'Building the exporter: two minutes the first time.'
 	$(GO) build -ldflags '$(LDFLAGS)' -o . ./cmd/gpu_leak_exporter
 	@# The pages are named once they are there. Ctrl-C reaches all: what reads the log waits for the end of it.
 	@./gpu_leak_exporter --source=$(DEMO_SOURCE) --source.speed=$(DEMO_SPEED) --web.listen-address=$(DEMO_ADDRESS) 2>&1 | { trap '' INT; while IFS= read -r line; do \
@@ -96,6 +97,7 @@ demo-ports:
 	mkdir -p $(BIN)
 	cd e2e && $(GO) build -o $(BIN)/demostack ./cmd/demostack
 	@$(BIN)/demostack -check $(DEMO_STACK_FLAGS)
+	@echo 'Building the exporter, Prometheus and Alertmanager: 5 to 11 minutes the first time. With Docker examples/compose.yaml builds less, and has Grafana.'
 
 .PHONY: demo-stack
 demo-stack: demo-ports build $(JSONNET) $(PROMETHEUS) $(ALERTMANAGER) ## run the exporter, Prometheus and Alertmanager on simulated GPUs, and print the pages; Ctrl-C ends it
@@ -159,7 +161,7 @@ soak: ## the exporter over two simulated weeks; ten minutes
 	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -v -count=1 -timeout 1h -run '^TestSoak$$' . -soak.time=10m
 
 # Debian packages that make release uses.
-RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross zip
 # Debian packages that the end-to-end tests use.
 E2E_PACKAGES := chromium containerd fonts-dejavu-core runc python3 systemd
 .PHONY: e2e-packages

@@ -7,6 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 out=$2
 build=.build share=.build/share
+# What git tracks: whatever else lies in the folders is of who makes the release.
+tree=.build/tree
 version=$(<VERSION)
 revision=$(git rev-parse HEAD) branch=$(git rev-parse --abbrev-ref HEAD)
 programs=(gpu_leak_exporter gpuleaktool)
@@ -18,7 +20,7 @@ umask 022
 # promu takes the name of the project from where it was cloned from.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/gpuleak/gpu_leak_exporter
 # promu calls tar.
-export TAR_OPTIONS="--sort=name --mtime=@$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --format=gnu --exclude=__pycache__"
+export TAR_OPTIONS="--sort=name --mtime=@$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --format=gnu"
 declare -A compiler=([amd64]=x86_64-linux-gnu-gcc [arm64]=aarch64-linux-gnu-gcc)
 
 # man pages, completion and the unit for packages, which are the same for both architectures.
@@ -30,16 +32,19 @@ shared() {
 		"$build/linux-$host/$p" --completion-script-zsh > "$share/completion/_$p"
 	done
 	sed -e 's,^# /etc/systemd/system/,# /usr/lib/systemd/system/,' -e 's,/usr/local/bin/,/usr/bin/,' \
-		-e 's,DynamicUser=yes,User=gpu_leak_exporter,' examples/gpu_leak_exporter.service > "$share/gpu_leak_exporter.service"
+		-e 's,DynamicUser=yes,User=gpu_leak_exporter,' -e 's,^Documentation=,&man:gpu_leak_exporter(1) ,' \
+		"$tree/examples/gpu_leak_exporter.service" > "$share/gpu_leak_exporter.service"
+	printf 'gpu-leak-exporter (%s-1) unstable; urgency=medium\n\n  * CHANGELOG.md in this folder says what is new.\n\n -- %s  %s\n' "$version" \
+		"$(sed -n 's/^maintainer: //p' deploy/packages/nfpm.yaml)" "$(date -R -u -d "@$SOURCE_DATE_EPOCH")" | gzip -9n > "$share/changelog.Debian.gz"
 }
 
 # The pages, for who has no repository, in the folders that their links name. What a link names that is not packed is at its place in the repository.
 pages() {
-	local dir=$share/pages
+	local dir
+	dir=$(realpath -m "$share/pages")
 	mkdir -p "$dir"
-	find . -name '*.md' -not -path './.*' -not -path './bin/*' -not -path './probe/*' -print0 | xargs -0 cp --parents --target-directory="$dir"
-	cp --parents docs/*.png "$dir"
-	ln -s ../../../{dashboards,examples,probe} "$dir" # only to look them up
+	(cd "$tree" && find . \( -name '*.md' -o -path './docs/*.png' \) -not -path './.*' -not -path './probe/*' -print0 | xargs -0 cp --parents --target-directory="$dir")
+	ln -s ../../tree/{dashboards,examples,probe} "$dir" # only to look them up
 	(cd "$dir" && find . -name '*.md' -print0 | xargs -0 env VERSION="$version" perl -pi -e '
 		BEGIN { use File::Basename; }
 		s{\]\(([^)#\s:]+)((?:#[^)\s]*)?)\)}{
@@ -67,18 +72,25 @@ laptop() { # SYSTEM ARCH
 		-X github.com/prometheus/common/version.Revision=$revision \
 		-X github.com/prometheus/common/version.Branch=$branch" -o "$dir/gpuleaktool$ext" ./cmd/gpuleaktool
 	cp LICENSE "$dir"
-	tar czf "$out/${dir##*/}.tar.gz" -C "$build" "${dir##*/}"
+	if [[ $1 = windows ]]; then
+		find "$dir" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
+		(cd "$build" && find "${dir##*/}" | sort | zip -qX "${dir##*/}.zip" -@)
+		mv "$dir.zip" "$out"
+	else
+		tar czf "$out/${dir##*/}.tar.gz" -C "$build" "${dir##*/}"
+	fi
 }
 
 # The chart with the dashboards and rules, which lie outside of its folder. helm package would write the time.
 chart() {
-	cp -rL deploy/helm/gpu-leak-exporter "$build/"
+	cp -rL "$tree/deploy/helm/gpu-leak-exporter" "$build/"
 	sed -i "s/^\(version\|appVersion\): .*/\1: $version/" "$build/gpu-leak-exporter/Chart.yaml"
 	tar czf "$out/gpu-leak-exporter-$version.tgz" -C "$build" gpu-leak-exporter
 }
 
 rm -rf "$build" "$out"
-mkdir -p "$out"
+mkdir -p "$out" "$tree"
+git ls-files -z | xargs -0 cp --parents --no-dereference --target-directory="$tree"
 for arch in "$host" $(printf '%s\n' amd64 arm64 | grep -vx "$host"); do
 	cc=${compiler[$arch]}
 	[[ $arch != "$host" ]] || cc=gcc

@@ -134,7 +134,7 @@ type labelSelector struct {
 // TestChartReleases has two releases in one namespace: they share no object and select no pod of each other.
 func TestChartReleases(t *testing.T) {
 	t.Parallel()
-	const all = "--set=podMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,networkPolicy.enabled=true,openshiftSCC=privileged,detectorConfig.groups[0].name=a"
+	const all = "--set=podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,networkPolicy.enabled=true,openshiftSCC=privileged,detectorConfig.groups[0].name=a"
 	owner := map[string]string{}
 	for _, release := range []string{"gpu-leak-exporter", "old", "gpu-leak-exporter-b"} {
 		out, err := helm(t, "template", release, chartDir(), "--namespace=gpu-leak-exporter", all)
@@ -149,12 +149,12 @@ func TestChartReleases(t *testing.T) {
 			}
 			owner[name], kinds[o.Kind] = release, true
 			selects := cmp.Or(o.Spec.Selector.MatchLabels["app.kubernetes.io/instance"], o.Spec.PodSelector.MatchLabels["app.kubernetes.io/instance"])
-			if slices.Contains([]string{"DaemonSet", "PodMonitor", "NetworkPolicy"}, o.Kind) && selects != release {
+			if slices.Contains([]string{"DaemonSet", "PodMonitor", "ServiceMonitor", "NetworkPolicy"}, o.Kind) && selects != release {
 				t.Errorf("%s of %s selects the pods of %q", name, release, selects)
 			}
 		}
-		if len(kinds) != 7 {
-			t.Errorf("the chart makes %d kinds, want 7: %v", len(kinds), kinds)
+		if len(kinds) != 9 {
+			t.Errorf("the chart makes %d kinds, want 9: %v", len(kinds), kinds)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestChartReleases(t *testing.T) {
 // TestChartValues has wrong values refused, and right ones do what they say.
 func TestChartValues(t *testing.T) {
 	t.Parallel()
-	for _, wrong := range []string{"driver.runtimClassName=x", "port=0", "extraArgs={web.max-requests=5}", "image.pullPolicy=Sometimes", "cri.socket=run/x.sock"} {
+	for _, wrong := range []string{"driver.runtimClassName=x", "port=0", "extraArgs={web.max-requests=5}", "image.pullPolicy=Sometimes", "image.repository=gpu-leak-exporter", "cri.socket=run/x.sock"} {
 		if out, err := helm(t, "template", chartDir(), "--set="+wrong); err == nil {
 			t.Errorf("%s is taken: %s", wrong, out)
 		}
@@ -171,6 +171,8 @@ func TestChartValues(t *testing.T) {
 		{"webConfigSecret=tls", "tcpSocket:", "httpGet:"},
 		{"probe.enabled=true", "add: [SYS_PTRACE, DAC_READ_SEARCH]", ""},
 		{"sites.enabled=true,probe.enabled=true", "- --collector.allocator.sites", ""},
+		{"extraEnv[0].name=A,extraVolumes[0].name=ca,extraVolumeMounts[0].name=ca", "- name: A\n", ""},
+		{"serviceMonitor.enabled=true", "regex: namespace|pod|container|endpoint|service\n", "kind: PodMonitor"},
 		{"cri.enabled=false,podResources.enabled=false", "- --web.listen-address=:9844", "-socket="},
 		{"priorityClassName=system-node-critical", "priorityClassName: system-node-critical", ""},
 		{"driver.runtimeClassName=", "hostPID: true", "runtimeClassName"},

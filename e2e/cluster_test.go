@@ -265,7 +265,7 @@ spec:
 func (c cluster) releases(t *testing.T) {
 	c.namespace(t, "two", "privileged")
 	for _, name := range []string{"gpu-leak-exporter", "second"} {
-		c.helm(t, "install", name, chartDir(), "--namespace=two", "--set=podMonitor.enabled=true,networkPolicy.enabled=true")
+		c.helm(t, "install", name, chartDir(), "--namespace=two", "--set=podMonitor.enabled=true,service.enabled=true,networkPolicy.enabled=true")
 	}
 	c.pods(t, "two", "gpu", "gpu")
 	for _, name := range []string{"gpu-leak-exporter", "second-gpu-leak-exporter"} {

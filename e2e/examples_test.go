@@ -36,11 +36,8 @@ type manifest struct {
 
 func manifests(t *testing.T, name string) (text string, list []manifest) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(harness.Root(), "examples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b), documents[manifest](t, string(b))
+	text = harness.ReadExample(t, name)
+	return text, documents[manifest](t, text)
 }
 
 // documents returns those of a text in YAML.
@@ -63,11 +60,10 @@ func TestExamplesProbe(t *testing.T) {
 	want := []string{"SYS_PTRACE", "DAC_READ_SEARCH"}
 	_, base := manifests(t, "kubernetes/daemonset.yaml")
 	text, patch := manifests(t, "kubernetes/probe.yaml")
-	i := slices.IndexFunc(base, func(m manifest) bool { return m.Kind == "DaemonSet" })
-	if i < 0 || len(patch) != 1 {
+	set := base[len(base)-1]
+	if set.Kind != "DaemonSet" || len(patch) != 1 {
 		t.Fatalf("%+v, %+v", base, patch)
 	}
-	set := base[i]
 	if command := "kubectl --namespace=" + set.Metadata.Namespace + " patch daemonset " + set.Metadata.Name + " "; !strings.Contains(text, command) {
 		t.Errorf("the patch does not say %q", command)
 	}
@@ -83,11 +79,7 @@ func TestExamplesProbe(t *testing.T) {
 	}
 
 	lines := func(name string) (found []string) {
-		b, err := os.ReadFile(filepath.Join(harness.Root(), "examples", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(b)) {
+		for line := range strings.Lines(harness.ReadExample(t, name)) {
 			if strings.HasPrefix(line, "CapabilityBoundingSet=") || strings.HasPrefix(line, "AmbientCapabilities=") {
 				found = append(found, strings.TrimSpace(line))
 			}
@@ -103,16 +95,33 @@ func TestExamplesProbe(t *testing.T) {
 	}
 }
 
-// TestExamplesNetworkPolicy holds the policy to the pods and the port of the manifest.
-func TestExamplesNetworkPolicy(t *testing.T) {
-	text, policy := manifests(t, "kubernetes/networkpolicy.yaml")
-	set, base := manifests(t, "kubernetes/daemonset.yaml")
-	if len(policy) != 1 || policy[0].Kind != "NetworkPolicy" || policy[0].Metadata.Namespace != base[len(base)-1].Metadata.Namespace {
-		t.Fatalf("%+v", policy)
-	}
-	for _, both := range []string{"app.kubernetes.io/name: gpu-leak-exporter", "metrics"} {
-		if !strings.Contains(text, both) || !strings.Contains(set, both) {
-			t.Errorf("%q is not in both", both)
+// TestExamplesCompose has each file that is mounted be there, and in the place where its reader looks.
+func TestExamplesCompose(t *testing.T) {
+	list := documents[struct {
+		Services map[string]struct {
+			Volumes []any
+			Configs []struct{ Source string }
+		}
+		Configs map[string]struct{ Content string }
+	}](t, harness.ReadExample(t, "compose.yaml"))
+	for name, service := range list[0].Services {
+		for _, volume := range service.Volumes {
+			text, short := volume.(string)
+			if !short {
+				continue // the program, which is built
+			}
+			from, to, _ := strings.Cut(strings.TrimSuffix(text, ":ro"), ":")
+			if _, err := os.Stat(filepath.Join(harness.Root(), "examples", from)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if rules, _ := filepath.Match("/etc/prometheus/rules/gpu_leak_exporter/*.yaml", to); !rules && strings.HasPrefix(from, "../dashboards/") {
+				t.Errorf("%s: prometheus.yml does not look in %s", name, to)
+			}
+		}
+		for _, c := range service.Configs {
+			if len(documents[map[string]any](t, list[0].Configs[c.Source].Content)) != 1 {
+				t.Errorf("%s: %s is no configuration", name, c.Source)
+			}
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 // memory grows.
 type fakeDCGM struct {
 	node  string
+	label string      // that has the name of the node
 	lost  atomic.Bool // the second GPU tells nothing
 	began time.Time
 }
@@ -37,17 +38,18 @@ func (f *fakeDCGM) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		if gpu == 1 {
 			pod = `container="",namespace="",pod=""`
 		}
-		labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%s-%d",pci_bus_id="00000000:3B:00.0",device="nvidia%d",modelName="NVIDIA H100 80GB HBM3",Hostname="%s",DCGM_FI_DRIVER_VERSION="580.95.05",%s`, gpu, f.node, gpu, gpu, f.node, pod)
+		labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%s-%d",pci_bus_id="00000000:3B:00.0",device="nvidia%d",modelName="NVIDIA H100 80GB HBM3",%s="%s",DCGM_FI_DRIVER_VERSION="580.95.05",%s`, gpu, f.node, gpu, gpu, f.label, f.node, pod)
 		fmt.Fprintf(w, "DCGM_FI_DEV_FB_USED{%s} %d\nDCGM_FI_DEV_FB_FREE{%s} %d\n", labels, used, labels, 81000-used)
 	}
 }
 
 // fleet starts two nodes with DCGM exporter, a real Prometheus with the example's configuration, and an exporter that
 // asks it. Prometheus has to know the exporter's address before it runs: it is reserved first.
-func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, targets [2]string, prometheus, exporter *harness.Process) {
+func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, prometheus, exporter *harness.Process) {
 	t.Helper()
+	var targets [2]string
 	for i := range nodes {
-		nodes[i] = &fakeDCGM{node: fmt.Sprintf("node%d", i+1), began: time.Now()}
+		nodes[i] = &fakeDCGM{node: fmt.Sprintf("node%d", i+1), label: []string{"Hostname", "hostname"}[i], began: time.Now()}
 		server := httptest.NewServer(nodes[i])
 		t.Cleanup(server.Close)
 		targets[i] = strings.TrimPrefix(server.URL, "http://")
@@ -70,14 +72,14 @@ func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, targets [2]string,
 	exporter = harness.StartExporter(t, harness.Options{Address: address, Args: append([]string{
 		"--source=prometheus:" + strings.Replace(prometheus.URL, "http://", "http://me:hunter2@", 1), "--sample.interval=1s", "--detector.window=1m",
 	}, args...)})
-	return nodes, targets, prometheus, exporter
+	return nodes, prometheus, exporter
 }
 
 // TestFleet judges the GPUs of two nodes that run DCGM exporter, by a real Prometheus that scrapes both and the exporter.
 func TestFleet(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "fleet.yml")
 	write(t, config, "max_age: 30s\n")
-	nodes, targets, prometheus, exporter := fleet(t, "--source.config="+config, "--collector.process.detail=all")
+	nodes, prometheus, exporter := fleet(t, "--source.config="+config, "--collector.process.detail=all")
 	harness.Eventually(t, 10*time.Minute, func() error {
 		grows, err := prometheus.Query(`gpu_leak_slope_bytes_per_second{window="1m"} > 10 * 1048576`)
 		if err != nil || len(grows) != 2 {
@@ -88,11 +90,7 @@ func TestFleet(t *testing.T) {
 	for _, s := range query(t, prometheus, `gpu_memory_used_bytes`) {
 		node, gpu := strings.Split(s.Labels["uuid"], "-")[1], s.Labels["gpu"]
 		want := map[string]string{
-			"__name__": "gpu_memory_used_bytes", "job": "gpu_leak_exporter", "gpu": gpu, "uuid": "GPU-" + node + "-" + gpu, "Hostname": node,
-			"instance": targets[0],
-		}
-		if node == "node2" {
-			want["instance"] = targets[1]
+			"__name__": "gpu_memory_used_bytes", "job": "gpu_leak_exporter", "gpu": gpu, "uuid": "GPU-" + node + "-" + gpu, "Hostname": node, "instance": node,
 		}
 		if gpu == "0" {
 			want["namespace"], want["pod"], want["container"] = "training", "llama-0", "main"
@@ -107,7 +105,7 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	// The value is that which Prometheus has of the time that the sample tells.
-	query(t, prometheus, `gpu_memory_used_bytes == on (instance, uuid) label_replace(DCGM_FI_DEV_FB_USED, "uuid", "$1", "UUID", "(.*)") * 1048576`)
+	query(t, prometheus, `gpu_memory_used_bytes == on (uuid) label_replace(DCGM_FI_DEV_FB_USED, "uuid", "$1", "UUID", "(.*)") * 1048576`)
 	// What is the exporter's own has its own instance.
 	if s := query(t, prometheus, `gpu_leak_exporter_source_up`); s[0].Value != 1 || s[0].Labels["instance"] != exporter.Address() {
 		t.Errorf("%v", s)
@@ -170,7 +168,7 @@ func TestExamplesFleet(t *testing.T) {
 	if got := containers[0].SecurityContext.Capabilities; got.Add != nil || len(got.Drop) != 1 || got.Drop[0] != "ALL" {
 		t.Errorf("capabilities %+v", got)
 	}
-	dcgm := httptest.NewServer(&fakeDCGM{node: "node1", began: time.Now()})
+	dcgm := httptest.NewServer(&fakeDCGM{node: "node1", label: "Hostname", began: time.Now()})
 	defer dcgm.Close()
 	prometheus := harness.StartPrometheus(t, fmt.Sprintf("scrape_configs: [{job_name: dcgm-exporter, scrape_interval: 1s, static_configs: [{targets: ['%s']}]}]", strings.TrimPrefix(dcgm.URL, "http://")))
 	query(t, prometheus, `DCGM_FI_DEV_FB_USED`)

@@ -60,7 +60,7 @@ func pages(t *testing.T) []*page {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.HasPrefix(rel, "bin/") && !strings.Contains(rel, "node_modules") {
+			if !strings.HasPrefix(rel, "bin/") && !strings.HasPrefix(rel, ".") && !strings.Contains(rel, "node_modules") {
 				list = append(list, read(t, rel))
 			}
 		}

@@ -130,6 +130,11 @@ func TestDemoStack(t *testing.T) {
 		}
 		return nil
 	})
+	for _, link := range regexp.MustCompile(`http://\S+  `).FindAllString(demo.String(), 3) {
+		if _, err := harness.Get(strings.TrimSpace(link)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestDemoPortInUse has a newcomer told what to do before anything is built for minutes, and led to no page of

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -76,9 +77,10 @@ func (s *Source) identify(m model.Metric) (identity, error) {
 	}
 	where := false
 	for i, name := range s.cfg.Labels {
-		v := label(m, model.LabelName(name))
+		v := label(m, model.LabelName(name), renamed[name])
 		id.info.Place[i], where = v, where || v != ""
 	}
+	s.nameNode(id.info.Place[:])
 	for _, v := range slices.Concat(id.info.Place[:], []string{id.info.UUID, id.info.Name, id.info.PCIBusID, id.info.DriverVersion, label(m, "GPU_I_PROFILE")}) {
 		if len(v) > maxLabel {
 			return id, errLabel
@@ -98,6 +100,26 @@ func (s *Source) identify(m model.Metric) (identity, error) {
 		id.instance, id.profile = gpu.Some(uint32(n)), label(m, "GPU_I_PROFILE")
 	}
 	return id, nil
+}
+
+// renamed is what newer versions of DCGM exporter call a label (NVIDIA/dcgm-exporter#655).
+var renamed = map[string]model.LabelName{"Hostname": "hostname"}
+
+// nameNode gives a node's name, where a label tells it, to the instance whose name is an IP address. That may be the address
+// of a pod, which says nothing to a reader of an alert and goes with the pod.
+func (s *Source) nameNode(place []string) {
+	at := slices.Index(s.cfg.Labels, "instance")
+	if at < 0 {
+		return
+	}
+	if _, err := netip.ParseAddrPort(place[at]); err != nil {
+		return
+	}
+	for _, name := range []string{"hostname", "Hostname", "node"} { // the last that is there
+		if i := slices.Index(s.cfg.Labels, name); i >= 0 {
+			place[at] = cmp.Or(place[i], place[at])
+		}
+	}
 }
 
 // bareUUID is a UUID as nvidia_gpu_exporter writes it, without the prefix that all others have.

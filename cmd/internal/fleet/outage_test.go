@@ -146,6 +146,7 @@ func TestLateInAnOutage(t *testing.T) {
 		history    time.Duration
 		from, long time.Duration // of the outage, from the start
 	}{
+		"that never came":  {0, 10 * time.Minute, 0},
 		"of two minutes":   {0, 10 * time.Minute, 2 * time.Minute},
 		"of ten minutes":   {0, 10 * time.Minute, 10 * time.Minute},
 		"of an hour":       {0, 10 * time.Minute, time.Hour},
@@ -167,7 +168,11 @@ func TestLateInAnOutage(t *testing.T) {
 				w := newWatch(t, p, func(c *Config) { c.History = tt.history })
 				w.follow(t, tt.from+tt.long+10*time.Minute)
 				for _, uuid := range []string{"GPU-1", "GPU-2"} {
-					w.read[uuid].inOrder(t, 15)
+					r := w.read[uuid]
+					r.inOrder(t, 15)
+					if len(r.samples) < 30 || (tt.long == 0 && len(r.errs) != 0) {
+						t.Errorf("%s: %d samples, %v", uuid, len(r.samples), r.errs)
+					}
 				}
 			})
 		})

@@ -103,7 +103,7 @@ func (s *stack) run(ctx context.Context, stdout io.Writer) error {
 	if err := s.configure("http://" + listener.Addr().String()); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "\n  http://%s/predict   the exporter: which GPU runs out of memory, and when\n  http://%s/alerts    Prometheus\n  http://%s/          Alertmanager\n\n"+
+	fmt.Fprintf(stdout, "\n  http://%s/predict   the exporter: which GPU runs out of memory, and when\n  http://%s/api/v1/alerts   Prometheus, as JSON: built from its module it has no pages\n  http://%s/          Alertmanager\n\n"+
 		"  Simulated GPUs, %d times as fast as real ones. A page comes within half a minute, a ticket after a minute or two. Ctrl-C ends it.\n\n",
 		s.exporter, s.prometheus, s.alertmanager, s.speed)
 	return s.programs(ctx)
