@@ -177,7 +177,10 @@ func (s *Sample) grows(f *Finding) string {
 			text += " Most of that is allocated at " + part.Line + "."
 		}
 	}
-	if v.Leak && v.Leaked.V > 0 {
+	switch {
+	case v.Leak && v.Pattern == detector.PatternCrashLoop:
+		text += " It is a crash loop: " + loops
+	case v.Leak && v.Leaked.V > 0:
 		text += " It has not given back " + s.kept(v) + "."
 	}
 	return Joined(" ", text, notYet(v))

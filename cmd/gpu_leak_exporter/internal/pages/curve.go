@@ -95,8 +95,7 @@ func (h *predictor) plot(m *collector.Domain, c *collector.Curve, v *detector.Ve
 	if v.Trough.OK {
 		p.Troughs = append(p.Troughs, plot.Point{T: now, V: v.Trough.V})
 	}
-	between := v.Leaked.OK && v.Leaked.V == 0 // lives of a crash loop: it is they that grew
-	if v.Judged && v.Leak && v.Trough.OK && v.Rate.OK && !between {
+	if v.Judged && v.Leak && v.Trough.OK && v.Rate.OK && v.Pattern != detector.PatternCrashLoop { // of which each life grows anew
 		p.Fit = plot.FitOf(max(v.Since, p.From), now, v.Trough.V, v.Rate.V)
 	}
 	if c.Called > p.From && c.Called <= now {
@@ -131,7 +130,7 @@ func (h *predictor) described(p *plot.Plot, v *detector.Verdict, ends string) st
 	if n := len(p.Troughs); n > 1 {
 		fmt.Fprintf(&b, " The troughs went from %s to %s.", humanize.Bytes(p.Troughs[0].V), humanize.Bytes(p.Troughs[n-1].V))
 	}
-	if v.Judged && v.Leak && v.Rate.OK {
+	if len(p.Fit) > 0 {
 		fmt.Fprintf(&b, " What is never given back grows by %s since %s.", humanize.Rate(v.Rate.V), at(v.Since))
 	}
 	if f := p.Forecast; f != nil {

@@ -125,8 +125,12 @@ func (h *predictor) row(m collector.Domain, v *detector.Verdict) leakRow {
 // why says what the judgement rests on.
 func (h *predictor) why(m collector.Domain, v *detector.Verdict) string {
 	var parts []string
-	if v.Leaked.OK && v.Leaked.V > 0 {
-		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), m.Device.SampleTime))
+	since := " " + h.since(fromstate.SteadyTime(v.Since), m.Device.SampleTime)
+	switch {
+	case v.Pattern == detector.PatternCrashLoop:
+		parts = append(parts, "Crash loop"+since)
+	case v.Leaked.OK && v.Leaked.V > 0:
+		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+since)
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Slope.OK && f.R2.OK {
