@@ -104,8 +104,8 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 }
 
 // judged reports whether a process on a memory is.
-func (d *Domain) judged() bool {
-	return slices.ContainsFunc(d.Device.Processes, func(p ProcessState) bool { return p.Instance == d.Instance && p.Verdict.Judged })
+func (m *Domain) judged() bool {
+	return slices.ContainsFunc(m.Device.Processes, func(p ProcessState) bool { return p.Instance == m.Instance && p.Verdict.Judged })
 }
 
 // wait notes whose growth is withheld.

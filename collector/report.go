@@ -171,22 +171,19 @@ func (s *State) count() (n count) {
 
 // headline sums up: what is worst, or how calm it is.
 func (r *Report) headline(s *State, n count) {
+	first := finding.Message{}
+	if len(r.Messages) > 0 {
+		first = r.Messages[0]
+	}
+	calm, detail, well := s.calm(n)
+	r.Severity, r.Headline, r.Detail = first.Severity, calm, detail
 	switch down := len(s.Devices) - n.up; {
-	case len(r.Messages) > 0 && r.Messages[0].Alert != "" && n.up > 0 && (down <= 1 || r.Messages[0].Alert != finding.Lost):
-		first := &r.Messages[0]
-		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
+	case first.Alert != "" && n.up > 0 && (down <= 1 || first.Alert != finding.Lost):
+		r.Headline, r.Detail = first.Summary, first.Details()
 	case n.up > 0 && down > 0:
-		calm, detail, _ := s.calm(n)
-		r.Severity, r.Headline, r.Detail = finding.Page, fmt.Sprintf("%d of %d GPUs cannot be read", down, len(s.Devices)), calm+". "+detail
-	default:
-		var well bool
-		r.Headline, r.Detail, well = s.calm(n)
-		if len(r.Messages) > 0 {
-			r.Severity = r.Messages[0].Severity
-		}
-		if !well {
-			r.Severity = max(r.Severity, finding.Unknown)
-		}
+		r.Headline, r.Detail = fmt.Sprintf("%d of %d GPUs cannot be read", down, len(s.Devices)), calm+". "+detail
+	case !well:
+		r.Severity = max(r.Severity, finding.Unknown)
 	}
 }
 

@@ -63,7 +63,7 @@ func (d *Domain[K]) judgeMembers() {
 		g.sum.add(&out.Verdict)
 		if out.Leak && g.frame.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
 			c := &d.grown[len(d.grown)-1]
-			c.pattern, c.since = PatternLeakCyclic, g.Loop.Since
+			c.pattern, c.since = PatternCrashLoop, g.Loop.Since
 		}
 	}
 }

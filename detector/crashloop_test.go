@@ -189,7 +189,7 @@ func TestCrashLoopIsFound(t *testing.T) {
 		all := c.run(t, newDomain(t), nil)
 		if n := len(all.changes); n == 0 || n%2 == 0 || all.lives[n-1] > c.found || n > 1 && !c.alone {
 			t.Errorf("%s: the verdict changed in the lives %v, want it found in life %d", name, all.lives, c.found)
-		} else if v := all.pod; !v.Leak || v.Pattern != PatternLeakCyclic || v.Confidence < 0.7 {
+		} else if v := all.pod; !v.Leak || v.Pattern != PatternCrashLoop || v.Confidence < 0.7 {
 			t.Errorf("%s: in the end: %+v", name, v)
 		}
 	}
@@ -217,7 +217,7 @@ func TestCrashLoopOverPods(t *testing.T) {
 				}
 			}
 		})
-		if all.device.Leak != c.want || c.want && (all.device.Pattern != PatternLeakCyclic || all.lives[0] > 4) {
+		if all.device.Leak != c.want || c.want && (all.device.Pattern != PatternCrashLoop || all.lives[0] > 4) {
 			t.Errorf("%s: told in lives %v, in the end %+v", c.name, all.lives, all.device)
 		}
 	}
@@ -330,7 +330,7 @@ func TestCrashLoopIsForecast(t *testing.T) {
 			return
 		}
 		v, dev := loopVerdict(j), j.Device
-		if !dev.Leak || dev.Pattern != PatternLeakCyclic || dev.Since != second(0) || dev.Confidence < 0.7 {
+		if !dev.Leak || dev.Pattern != PatternCrashLoop || dev.Since != second(0) || dev.Confidence < 0.7 {
 			t.Fatalf("second %d of life %d: the device %+v", s, n, dev)
 		}
 		near(t, "rate", dev.Rate.V, rate, 0.02)
@@ -562,7 +562,7 @@ func TestCrashLoopOfAProgram(t *testing.T) {
 			}
 			for i := range j.Members {
 				m := &j.Members[i]
-				if m.Leak && (m.Key == 1 || m.Pattern != PatternLeakCyclic || m.SecondsToOOM != j.Device.SecondsToOOM || !m.Rate.OK || m.Share.V != 1) {
+				if m.Leak && (m.Key == 1 || m.Pattern != PatternCrashLoop || m.SecondsToOOM != j.Device.SecondsToOOM || !m.Rate.OK || m.Share.V != 1) {
 					t.Fatalf("second %d: %+v, the GPU %+v", s, m, j.Device)
 				}
 				if m.Key == 103 && m.Judged {
@@ -571,7 +571,7 @@ func TestCrashLoopOfAProgram(t *testing.T) {
 				}
 			}
 		})
-		if !slices.Equal(all.lives, []int{1}) || named < 100 || all.device.Pattern != PatternLeakCyclic {
+		if !slices.Equal(all.lives, []int{1}) || named < 100 || all.device.Pattern != PatternCrashLoop {
 			t.Errorf("turned %t: the verdict changed in the lives %v, was on the process in %d frames", turned, all.lives, named)
 		}
 	}
@@ -679,7 +679,7 @@ func TestCrashLoopIsOneLeakOfTheGPU(t *testing.T) {
 				since = j.Device.Since
 			}
 			v := &j.Device
-			if !v.Leak || v.Since != since || v.Pattern != PatternLeakCyclic || len(j.Members) == 1 && v.Leaked.V > 0 {
+			if !v.Leak || v.Since != since || v.Pattern != PatternCrashLoop || len(j.Members) == 1 && v.Leaked.V > 0 {
 				t.Fatalf("second %d: %+v, before since %s", s, v, since)
 			}
 			near(t, "rate", v.Rate.V, 0.99*40*gib/life, 0.15)

@@ -62,6 +62,7 @@ const (
 	PatternFragmentation = series.PatternFragmentation
 	PatternZombie        = series.PatternZombie
 	PatternUnreleased    = series.PatternUnreleased
+	PatternCrashLoop     = series.PatternCrashLoop
 )
 
 // The states of a process.

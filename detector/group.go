@@ -245,7 +245,7 @@ func (g *group[K]) verdict(v *Verdict) {
 // retained. Where the series shows no leak, the rate is that of the lives before.
 func (g *group[K]) loop(v *Verdict) {
 	v.Confidence = max(v.Confidence, g.Loop.Confidence())
-	v.Pattern, v.Since, v.Withheld, v.Lasted, v.WithheldFor = PatternLeakCyclic, g.Loop.Since, WithheldNone, 0, 0
+	v.Pattern, v.Since, v.Withheld, v.Lasted, v.WithheldFor = PatternCrashLoop, g.Loop.Since, WithheldNone, 0, 0
 	if v.Leak && g.lives() {
 		return // the present life shows by itself, and better, how fast
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -138,15 +139,9 @@ func alertsOf(f *result) (a alerts) {
 		return alerts{tickets: leaks}
 	}
 	a.pages = fires(f.steps, scrapeGap, func(i int) bool { return says[i].OOMDue && f.steps[i].page })
-	a.tickets = inOrder(leaks, fires(f.steps, scrapeGap, func(i int) bool {
+	a.tickets = append(leaks, fires(f.steps, scrapeGap, func(i int) bool {
 		return says[i].OOMDue && !f.steps[i].page && says[i].Evidence == detector.EvidenceLeak && says[i].OOM.V < finding.TicketWithin.Seconds()
-	}))
+	})...)
+	slices.SortStableFunc(a.tickets, func(a, b plot.Span) int { return cmp.Compare(a.From, b.From) })
 	return a
-}
-
-// inOrder returns both lists in the order of time.
-func inOrder(a, b []plot.Span) []plot.Span {
-	all := slices.Concat(a, b)
-	slices.SortStableFunc(all, func(a, b plot.Span) int { return int(min(max(a.From-b.From, -1), 1)) })
-	return all
 }

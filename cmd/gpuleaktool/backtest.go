@@ -65,7 +65,7 @@ const backtestHelp = `Run the detector over recorded history: would it have caug
 
 FILE is CSV of nvidia-smi, what "gpuleaktool record" wrote or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
 
-The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), and 2 if the input or the call was wrong.`
+The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), 2 if the input or the call was wrong, and 3 if nothing was judged.`
 
 // addBacktest adds the command backtest.
 func addBacktest(app *kingpin.Application, commands map[string]command) {
@@ -106,7 +106,7 @@ func (b *backtest) setLocation(name string) error {
 }
 
 // run judges the history and writes what came out. The error is errLeak if a leak
-// was found.
+// was found, and errUnjudged if nothing was judged.
 func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if err := b.check(); err != nil {
 		return err
@@ -121,7 +121,8 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 			return failed
 		}
 		defer func() {
-			if failed := file.close(); failed != nil && (err == nil || errors.Is(err, errLeak)) {
+			failed := file.close()
+			if _, said := errors.AsType[exitStatus](err); failed != nil && (said || err == nil) {
 				err = failed
 			}
 		}()
@@ -140,8 +141,11 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if err := out(func(w io.Writer) error { return b.write(w, results) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(results, b.fails) {
+	switch {
+	case slices.ContainsFunc(results, b.fails):
 		return errLeak
+	case !slices.ContainsFunc(results, func(f result) bool { return f.judged() || f.muted() }):
+		return errUnjudged
 	}
 	return nil
 }
@@ -185,7 +189,7 @@ func (b *backtest) check() error {
 	case b.prometheus.url != "" && (len(b.columns) > 0 || b.logStart != nil || b.logInterval > 0):
 		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
 	case b.format == formatCSV && len(b.columns) == 0:
-		return errors.New("--format=csv needs --columns, such as --columns=timestamp,gpu,used[MiB]")
+		return errors.New("--format=csv needs --columns, such as --columns='timestamp,gpu,used[MiB]'")
 	case b.prometheus.url != "" && b.format != formatAuto:
 		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.format)
 	}

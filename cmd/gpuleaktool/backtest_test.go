@@ -175,7 +175,7 @@ func TestSteps(t *testing.T) {
 		}},
 	} {
 		code, stdout, stderr := tool(t.Context(), "backtest", "--output=json", write(t, "log", c.log))
-		if code != exitOK {
+		if code != int(errUnjudged) {
 			t.Fatal(stderr)
 		}
 		var got []string
@@ -342,7 +342,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"testdata/leak.csv " + dir + "/absent", "absent: no such file"},
 		{dir, "error: " + dir + " is a directory: name a file\n"},
 		{write(t, "empty", ""), "empty: is empty"},
-		{write(t, "text", "hello\n"), "no header line of nvidia-smi"},
+		{write(t, "text", "hello\n"), "text: is no log that can be read, neither CSV nor a recording; it begins with hello; docs/backtest.md"},
 		{write(t, "unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},
 		{write(t, "unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "holds no used memory"},
 		{write(t, "header", "timestamp,memory.used [MiB]\n"), "holds no"},

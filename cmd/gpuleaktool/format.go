@@ -117,6 +117,8 @@ func (b *backtest) openRecording(name, first string, in io.Reader) (history, err
 	reader, err := open(name, in, b.location)
 	begins := "it begins with " + terminal.Printable(strings.TrimSpace(first), 80)
 	switch {
+	case errors.Is(err, gpu.ErrNoHeader) && (!strings.ContainsAny(first, ",;\t") || strings.Contains(first, "\x00")):
+		return nil, fmt.Errorf("%s: is no log that can be read, neither CSV nor a recording; %s; docs/backtest.md has commands for the logs of other programs", name, begins)
 	case errors.Is(err, gpu.ErrNoHeader), err != nil && strings.HasPrefix(first, "{") && !strings.HasPrefix(first, `{"format"`):
 		return nil, fmt.Errorf("%s: %w; %s; %s", name, gpu.ErrNoHeader, otherLogs, begins)
 	case errors.Is(err, gpu.ErrNoTimestamp):
@@ -137,7 +139,7 @@ func (b *backtest) openRecording(name, first string, in io.Reader) (history, err
 }
 
 // otherLogs says what to do about a file that is neither CSV of nvidia-smi nor a recording.
-const otherLogs = "name the columns of another CSV, as in --columns=timestamp,gpu,used[MiB],total[MiB], with - for one of no use; docs/backtest.md has commands for CSV without times, and for the logs of other programs"
+const otherLogs = "name the columns of another CSV, as in --columns='timestamp,gpu,used[MiB],total[MiB]', with - for one of no use; docs/backtest.md has commands for CSV without times, and for the logs of other programs"
 
 // peek returns the first lines, unpacked and as UTF-8, and leaves the reader where it was.
 func peek(in *bufio.Reader) string {

@@ -120,11 +120,11 @@ func TestLogsOfUsers(t *testing.T) {
 		{"processes without times", "pid, process_name, used_gpu_memory [MiB]\n7, a, 5 MiB\n", nil, exitWrong, "", "record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1; " + otherLogs},
 		{"another header", "time,host,gpu,mem_used (GiB),mem_total (GiB)\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + otherLogs + "; it begins with time,host,gpu,mem_used (GiB)"},
 		{"timestamp as the first of other names", "timestamp,gpu,used\n2026-03-01 12:00:00,0,5\n", nil, exitWrong, "", "log: holds no used memory: record memory.used and memory.total, or used_memory of processes; " + otherLogs},
-		{"a dump of a database", "# TYPE a gauge\na 1 1772366400\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + otherLogs},
+		{"a dump of a database", "# TYPE a gauge\na 1 1772366400\n", nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},
 		{"JSON", `{"dashboard": {}}` + "\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + otherLogs + `; it begins with {"dashboard": {}}`},
-		{"a list of JSON", "[\n {\n  \"device_name\": \"A100\"\n }\n]\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + otherLogs},
-		{"XML", "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n", nil, exitWrong, "", otherLogs},
-		{"the table", boxed([]leakRow{{}}), nil, exitWrong, "", otherLogs},
+		{"a list of JSON", "[\n {\n  \"device_name\": \"A100\"\n }\n]\n", nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},
+		{"XML", "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n", nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},
+		{"the table", boxed([]leakRow{{}}), nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},
 		{"a header alone", smiHead, nil, exitWrong, "", "holds no samples: let the recording run longer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestReportOfUnknownMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", path)
-	if code != exitOK || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "not judged: no value of its memory") {
+	if code != int(errUnjudged) || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "not judged: no value of its memory") {
 		t.Errorf("exit code %d, %d plots, %q: %.3000s", code, strings.Count(stdout, `<svg class="plot"`), stderr, stdout)
 	}
 }

@@ -238,7 +238,7 @@ func TestOtherLogs(t *testing.T) {
 	if len(commands) != len(otherPrograms) || len(commands) != strings.Count(list, "\n- ") {
 		t.Errorf("docs/backtest.md has %d commands for %d logs, and the test %d", len(commands), strings.Count(list, "\n- "), len(otherPrograms))
 	}
-	times := strings.NewReplacer("T14:00:00Z", "T12:30:00Z", "--log.interval=1s", "--log.interval=20s") // of the history
+	times := strings.NewReplacer("'", "", "T14:00:00Z", "T12:30:00Z", "--log.interval=1s", "--log.interval=20s") // of the history
 	for _, c := range commands {
 		name, convert, file, args := c[1], c[2], c[3], strings.Fields(times.Replace(c[4]))
 		write := otherPrograms[name]

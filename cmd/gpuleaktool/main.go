@@ -5,8 +5,8 @@
 // detector over recorded history, records what the exporter would sample, finds the
 // lines of a process that leak, and checks rules.
 //
-// It exits with 2 when the call was wrong or could not be carried out, and with 1
-// when a backtest has found a leak, or the alert that --fail-on names.
+// It exits with 2 when the call was wrong or could not be carried out, with 1 when a backtest has
+// found a leak, or the alert that --fail-on names, and with 3 when it could judge nothing.
 package main
 
 import (
@@ -71,8 +71,11 @@ func untilSignal() context.Context {
 // command is a subcommand. It says what goes wrong in one line.
 type command func(ctx context.Context, stdout, stderr io.Writer) error
 
-// errLeak says that a backtest found a leak. It is no failure.
-var errLeak = errors.New("a leak was found")
+// What a backtest found: a leak, or nothing that it could judge.
+const (
+	errLeak     exitStatus = exitLeak
+	errUnjudged            = exitStatus(watch.Unknown)
+)
 
 // run is the program: it returns the exit code. Text from elsewhere, such as a server's, cannot make a terminal act.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -103,13 +106,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		case ended:
 			return exitOK
 		case err != nil:
-			err = setting.Hint(err, called(commands, args))
+			err = hint(err, commands, args)
 		default:
 			err = commands[name](ctx, stdout, stderr)
 		}
-	}
-	if errors.Is(err, errLeak) {
-		return exitLeak
 	}
 	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
@@ -119,6 +119,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return wrongCall(args)
 	}
 	return exitOK
+}
+
+// hint adds to the error of a wrong call the command that begins like the one that is called, or else where the help is.
+func hint(err error, commands map[string]command, args []string) error {
+	is := called(commands, args)
+	for name := range commands {
+		if is == program && len(args[0]) > 2 && strings.HasPrefix(name, args[0][:3]) {
+			return fmt.Errorf("%w: did you mean %s?", err, name)
+		}
+	}
+	return setting.Hint(err, is)
 }
 
 // called returns the program with the command that is called, whose help alone has its flags.

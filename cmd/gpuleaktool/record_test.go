@@ -458,7 +458,7 @@ func TestWrongCalls(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"", "choose a command; try gpuleaktool --help"},
 		{"rewind", `expected command but got "rewind"; try gpuleaktool --help`},
-		{"check rewind", `expected command but got "rewind"; try gpuleaktool --help`},
+		{"bactest", `expected command but got "bactest": did you mean backtest?`},
 		{"check config --foo x", "unknown long flag '--foo'; try gpuleaktool check config --help"},
 		{"record", "required flag(s) '--output' not provided; try gpuleaktool record --help"},
 		{"record --output=x --duration=1", "--duration=1: is not a duration, such as 500ms, 90s, 1h30m or 1d"},

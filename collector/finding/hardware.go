@@ -15,6 +15,8 @@ import (
 // Lost is the alert on a GPU that cannot be read.
 const Lost = "GPULost"
 
+const nvlink5 = "an error of NVLink 5"
+
 // xids has the codes for which somebody is woken, or gets a ticket, in the words of the mixin: a test compares them.
 var xids = map[Severity]map[uint64]string{
 	Page: {
@@ -24,8 +26,7 @@ var xids = map[Severity]map[uint64]string{
 	Ticket: {
 		61: "its micro-controller has stopped", 92: "many corrected errors of its memory",
 		109: "a program could not be switched away from in time", 121: "an error of its link to the processor (C2C)",
-		144: "an error of NVLink 5", 145: "an error of NVLink 5", 146: "an error of NVLink 5", 147: "an error of NVLink 5",
-		148: "an error of NVLink 5", 149: "an error of NVLink 5", 150: "an error of NVLink 5",
+		144: nvlink5, 145: nvlink5, 146: nvlink5, 147: nvlink5, 148: nvlink5, 149: nvlink5, 150: nvlink5,
 	},
 }
 

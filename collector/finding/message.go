@@ -192,7 +192,11 @@ func (s *Sample) grows(f *Finding) string {
 			text += " Most of that is allocated at " + part.Line + "."
 		}
 	}
-	if v := &s.Judgement.Device; v.Leak && v.Leaked.V > 0 {
+	v := &s.Judgement.Device
+	switch {
+	case v.Leak && v.Pattern == detector.PatternCrashLoop:
+		text += " It is a crash loop: " + loops
+	case v.Leak && v.Leaked.V > 0:
 		text += " It has not given back " + s.kept(v) + "."
 	}
 	return text

@@ -53,14 +53,14 @@ var patterns = map[detector.Pattern]string{
 	detector.PatternZombie:        "held for nothing",
 	detector.PatternUnreleased:    "never released",
 	detector.PatternWarmup:        "warming up",
+	detector.PatternCrashLoop:     "crash loop",
 }
 
-// Pattern returns the words for the pattern of a verdict. A crash loop is a cyclic leak that has retained nothing in the life
-// that runs.
+// loops says what a crash loop is.
+const loops = "a program fills the memory, dies and is started again, and so on."
+
+// Pattern returns the words for the pattern of a verdict.
 func Pattern(v *detector.Verdict) string {
-	if v.Pattern == detector.PatternLeakCyclic && v.Leaked.OK && v.Leaked.V == 0 {
-		return "fills up in each life"
-	}
 	return cmp.Or(patterns[v.Pattern], v.Pattern.String())
 }
 
@@ -127,8 +127,8 @@ func (s *Sample) Why(cfg *detector.Config) string {
 		return "The driver does not tell how much of it is used."
 	case !v.Judged:
 		text = fmt.Sprintf("It was watched for %s, and a verdict takes some minutes.", humanize.Duration(Watched(v)))
-	case v.Leak && v.Leaked.OK && v.Leaked.V == 0: // between two lives of a crash loop
-		return "A program filled it again and again, died and was started again. Nothing of that is held now."
+	case v.Leak && v.Pattern == detector.PatternCrashLoop:
+		return "Crash loop: " + loops
 	case v.Leak && v.Leaked.OK:
 		return "More and more is kept and not given back: " + s.kept(v) + "."
 	case v.Leak:

@@ -24,7 +24,7 @@ var units = map[string]float64{
 }
 
 // errNoUnit says that an amount tells no unit, and nobody else does.
-var errNoUnit = errors.New("tells no unit: write it behind the column's name, as in --columns=timestamp,gpu,used[MiB], or give --unit=MiB")
+var errNoUnit = errors.New("tells no unit: write it behind the column's name, as in --columns='timestamp,gpu,used[MiB]', or give --unit=MiB")
 
 // isAbsent reports whether a field tells that there is no value, in the words of nvidia-smi, DCGM,
 // pandas or JSON.

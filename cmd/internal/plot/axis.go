@@ -13,6 +13,7 @@ import (
 
 const (
 	maxTimeTicks = 9
+	textHeight   = 14
 	tickHeight   = 45           // of the distance of amounts, at least
 	dateWidth    = 0.18 * width // what a text with a date needs
 )
@@ -32,6 +33,8 @@ func (c *canvas) grid() {
 		text := humanize.Bytes(v)
 		if v == 0 {
 			text = "0"
+		} else if c.Capacity > 0 && math.Abs(y-c.y(c.Capacity)) < textHeight {
+			text = "" // that of the capacity stands there
 		}
 		fmt.Fprintf(&c.b, `<line class="grid" x1="0" x2="100%%" y1="%s" y2="%s"/><text x="-8" y="%s" text-anchor="end">%s</text>`,
 			short(y), short(y), short(y+4), text)

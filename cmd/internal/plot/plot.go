@@ -35,7 +35,7 @@ const Style template.CSS = `
 svg.plot { display: block; width: 100%; overflow: visible; }
 .plot text { fill: var(--dim); font-size: 12px; font-variant-numeric: tabular-nums; }
 .plot svg * { vector-effect: non-scaling-stroke; }
-.plot text.limit, .plot text.full, .plot text.alarm, .plot text.ended { paint-order: stroke; stroke: var(--halo, var(--bg)); stroke-width: 5px; stroke-linejoin: round; }
+.plot text.full, .plot text.alarm, .plot text.ended { paint-order: stroke; stroke: var(--halo, var(--bg)); stroke-width: 5px; stroke-linejoin: round; }
 .plot .grid { stroke: var(--line); stroke-width: 1; }
 .plot .used { fill: var(--used); stroke: var(--used); stroke-width: 1.2; stroke-linejoin: round; }
 .plot .last { fill: var(--fg); stroke: var(--bg); stroke-width: 1.5; }
@@ -48,6 +48,9 @@ svg.plot { display: block; width: 100%; overflow: visible; }
 .plot .doubtful.band { fill: var(--warn); }
 .plot text.full { fill: var(--bad); font-weight: 600; }
 .plot text.doubtful.full { fill: var(--warn); }
+.plot circle.full { fill: var(--halo, var(--bg)); stroke: var(--bad); stroke-width: 2.2; }
+.plot circle.doubtful { stroke: var(--warn); }
+.plot text.limit { fill: var(--fg); }
 .plot .now { stroke: var(--dim); stroke-width: 1; }
 .plot .suspected { fill: var(--warn); }
 .plot .leak { fill: var(--bad); opacity: .07; }
@@ -119,17 +122,15 @@ type Plot struct {
 	From, To           time.Duration
 	// Ahead is how far the axis goes on beyond To for a forecast at most, as a share of the time
 	// from From to To.
-	Ahead     float64
-	Capacity  float64 // 0 is not known
-	Limit     string  // what is written at the capacity; "" for that it is one, and its amount
-	LimitMore string  // what follows it where there is room
-	Used      *Envelope
-	Last      *Point // the last sample, where it is marked
-	Troughs   []Point
-	Fit       []Point // the line through the troughs, as it was at the first alarm
-	Forecast  *Forecast
-	Alarms    []Span
-	Alarm     string // what the begin of one is called; "" for alarm
+	Ahead    float64
+	Capacity float64 // 0 is not known
+	Used     *Envelope
+	Last     *Point // the last sample, where it is marked
+	Troughs  []Point
+	Fit      []Point // the line through the troughs, as it was at the first alarm
+	Forecast *Forecast
+	Alarms   []Span
+	Alarm    string // what the begin of one is called; "" for alarm
 	// Suspected is when growth was suspected that was not called a leak.
 	Suspected []Span
 	Ends      []End
@@ -151,9 +152,6 @@ func newCanvas(p *Plot) *canvas {
 	}
 	if own.Alarm == "" {
 		own.Alarm = "alarm"
-	}
-	if own.Limit == "" {
-		own.Limit = "capacity " + humanize.Bytes(own.Capacity)
 	}
 	return &canvas{Plot: &own, to: p.end(), highest: p.highest()}
 }
@@ -181,7 +179,7 @@ func (p *Plot) end() time.Duration {
 	to := max(p.To, p.From+time.Second)
 	if f := p.Forecast; f != nil {
 		most := time.Duration(p.Ahead * float64(to-p.From))
-		to = max(to, min(f.At+(to-p.From)/50, to+most))
+		to = max(to, min(f.At+(f.At-p.From)/50, to+most))
 	}
 	return to
 }
@@ -364,12 +362,8 @@ func (c *canvas) joined(list []Span) (out []Span) {
 func (c *canvas) limit() {
 	if c.Capacity > 0 && c.Capacity <= c.highest {
 		y := c.y(c.Capacity)
-		fmt.Fprintf(&c.b, `<line class="capacity" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit" x="4" y="%s">%s`,
-			short(y), short(y), short(y-5), c.Limit)
-		if c.LimitMore != "" {
-			fmt.Fprintf(&c.b, `<tspan class="wide"> %s</tspan>`, c.LimitMore)
-		}
-		c.b.WriteString("</text>")
+		fmt.Fprintf(&c.b, `<line class="capacity" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit" x="-8" y="%s" text-anchor="end">%s</text>`,
+			short(y), short(y), short(y+4), humanize.Bytes(c.Capacity))
 	}
 	if c.Last != nil {
 		fmt.Fprintf(&c.b, `<circle class="last" cx="%s" cy="%s" r="4"/>`, percent(c.x(c.Last.T)), short(c.y(c.Last.V)))
@@ -383,6 +377,9 @@ func (c *canvas) limit() {
 	}
 	meets := c.cut(f.From, f.At)
 	x, text := c.x(meets.T), "full "+c.clock(f.At, "15:04")
+	if meets.V == c.Capacity {
+		fmt.Fprintf(&c.b, `<circle class="%sfull" cx="%s" cy="%s" r="5"/>`, f.doubt(), percent(x), short(c.y(meets.V)))
+	}
 	switch {
 	case f.At-c.To > 365*24*time.Hour:
 		return // no clock is needed for that
@@ -392,7 +389,7 @@ func (c *canvas) limit() {
 	if f.At > c.to {
 		text += " →"
 	}
-	fmt.Fprintf(&c.b, `<text class="%sfull" x="%s" y="%s" text-anchor="end">%s</text>`, f.doubt(), percent(x), short(math.Max(c.y(meets.V)-6, top-9)), text)
+	fmt.Fprintf(&c.b, `<text class="%sfull" x="%s" dx="-8" y="%s" text-anchor="end">%s</text>`, f.doubt(), percent(x), short(math.Max(c.y(meets.V)-6, top-9)), text)
 }
 
 func (f *Forecast) doubt() string {

@@ -137,7 +137,7 @@ func TestSVG(t *testing.T) {
 		t.Errorf("%d marks of what was suspected, want 3", got)
 	}
 	text := string(plots["leak"].SVG())
-	for _, want := range []string{"alarm 03:00", "cleared 05:00", "capacity 40.0 GiB", "full 08:00", `class="band"`, `class="ended died"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
+	for _, want := range []string{"alarm 03:00", "cleared 05:00", `text-anchor="end">40.0 GiB<`, "full 08:00", `class="band"`, `class="ended died"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
@@ -159,7 +159,7 @@ func TestForecastMeetsTheCapacity(t *testing.T) {
 		}
 		c := newCanvas(p)
 		meets := c.cut(p.Forecast.From, p.Forecast.At)
-		if met := meets.V == p.Capacity && meets.T == p.Forecast.At; met != (ahead < 10*time.Hour) {
+		if met := meets.V == p.Capacity && meets.T == p.Forecast.At; met != (ahead < 10*time.Hour) || met != strings.Contains(string(p.SVG()), `<circle class="full"`) {
 			t.Errorf("%s ahead: the line ends at %s and %g", ahead, meets.T-end, meets.V)
 		}
 		if text := string(p.SVG()); !strings.Contains(text, want) || !strings.Contains(text, `class="now"`) {

@@ -24,12 +24,13 @@ const (
 	PatternFragmentation
 	PatternZombie
 	PatternUnreleased
+	PatternCrashLoop // a cyclic leak whose cycles are lives
 	numPatterns
 )
 
 var patternNames = [numPatterns]string{
 	"", "stable", "idle", "warmup", "plateau", "step", "sawtooth", "spikes",
-	"leak_linear", "leak_staircase", "leak_cyclic", "fragmentation", "zombie", "unreleased",
+	"leak_linear", "leak_staircase", "leak_cyclic", "fragmentation", "zombie", "unreleased", "leak_cyclic",
 }
 
 // String returns the pattern as the label value of the metric; "" for
@@ -43,7 +44,7 @@ func (p Pattern) String() string {
 
 // Leaks reports whether p is one of the leak_* patterns.
 func (p Pattern) Leaks() bool {
-	return p == PatternLeakLinear || p == PatternLeakStaircase || p == PatternLeakCyclic
+	return p == PatternLeakLinear || p == PatternLeakStaircase || p == PatternLeakCyclic || p == PatternCrashLoop
 }
 
 // These say what the patterns are: they are chosen, not fitted.

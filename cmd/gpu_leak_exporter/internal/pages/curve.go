@@ -12,6 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -43,6 +44,9 @@ func (h *predictor) memoryCurve(m *collector.Domain, id string, height float64) 
 		if v.SecondsToOOM.Finite() != nil {
 			p.Forecast = forecastOf(p.To, crest, v.SecondsToOOM.V, v.Lower, v.Upper)
 			p.Forecast.Doubtful = m.Judgement.Evidence == detector.EvidenceFilling
+			if left := p.Forecast.At - p.To; left < finding.TicketWithin { // where it meets the capacity is seen
+				p.Ahead = max(farthestAhead, 2*float64(left)/float64(p.To-p.From))
+			}
 		}
 	}
 	for _, e := range endsOf(m, p.From) {
@@ -52,8 +56,7 @@ func (h *predictor) memoryCurve(m *collector.Domain, id string, height float64) 
 	return p.SVG()
 }
 
-// processCurve draws the memory of a process; "" where there is nothing to draw. Its limit is what it
-// holds once the whole memory is full, if everybody goes on as now.
+// processCurve draws the memory of a process; "" where there is nothing to draw. The forecast is that of the whole memory.
 func (h *predictor) processCurve(m *collector.Domain, of *collector.ProcessState, height float64) template.HTML {
 	v := &of.Verdict
 	p := h.plot(m, of.Curve, v, of.Used)
@@ -62,11 +65,6 @@ func (h *predictor) processCurve(m *collector.Domain, of *collector.ProcessState
 	}
 	who, _ := whoIs(of.ID, of.Owner)
 	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.Name, height
-	if v.Leak && v.Rate.OK && m.Judgement.Evidence == detector.EvidenceLeak && v.SecondsToOOM.OK {
-		limit := p.Last.V + v.Rate.V*v.SecondsToOOM.V
-		p.Capacity, p.Limit, p.LimitMore = limit, "holds "+humanize.Bytes(limit), "when the memory is full"
-		p.Forecast = forecastOf(p.To, p.Last.V, v.SecondsToOOM.V, v.Lower, v.Upper)
-	}
 	p.Description = h.described(p, v, "")
 	return p.SVG()
 }
@@ -95,8 +93,7 @@ func (h *predictor) plot(m *collector.Domain, c *collector.Curve, v *detector.Ve
 	if v.Trough.OK {
 		p.Troughs = append(p.Troughs, plot.Point{T: now, V: v.Trough.V})
 	}
-	between := v.Leaked.OK && v.Leaked.V == 0 // lives of a crash loop: it is they that grew
-	if v.Judged && v.Leak && v.Trough.OK && v.Rate.OK && !between {
+	if v.Judged && v.Leak && v.Trough.OK && v.Rate.OK && v.Pattern != detector.PatternCrashLoop { // of which each life grows anew
 		p.Fit = plot.FitOf(max(v.Since, p.From), now, v.Trough.V, v.Rate.V)
 	}
 	if c.Called > p.From && c.Called <= now {
@@ -124,14 +121,14 @@ func (h *predictor) described(p *plot.Plot, v *detector.Verdict, ends string) st
 	if low, high, ok := p.Used.Extremes(); ok {
 		fmt.Fprintf(&b, ", %s at least and %s at most", humanize.Bytes(low), humanize.Bytes(max(high, p.Last.V)))
 	}
-	if p.Capacity > 0 && p.Limit == "" {
+	if p.Capacity > 0 {
 		fmt.Fprintf(&b, "; the capacity is %s", humanize.Bytes(p.Capacity))
 	}
 	b.WriteByte('.')
 	if n := len(p.Troughs); n > 1 {
 		fmt.Fprintf(&b, " The troughs went from %s to %s.", humanize.Bytes(p.Troughs[0].V), humanize.Bytes(p.Troughs[n-1].V))
 	}
-	if v.Judged && v.Leak && v.Rate.OK {
+	if len(p.Fit) > 0 {
 		fmt.Fprintf(&b, " What is never given back grows by %s since %s.", humanize.Rate(v.Rate.V), at(v.Since))
 	}
 	if f := p.Forecast; f != nil {

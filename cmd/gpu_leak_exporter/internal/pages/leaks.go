@@ -37,8 +37,8 @@ type leakRow struct {
 	Page         string // of its memory
 	Runbook      string
 	Plot         template.HTML
-	order, rate  float64 // seconds left, and bytes per second
-	draw         func() template.HTML
+	order, rate  float64              // seconds left, and bytes per second
+	draw         func() template.HTML // nil where the curve of the memory shows it
 }
 
 // siteRow is a line that allocates what leaks.
@@ -97,7 +97,6 @@ func (h *predictor) workloadLeaks(m collector.Domain) []leakRow {
 		row.Who, row.Where = (&finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob}).Place(), "over its processes"
 		row.Held, row.Memory = humanize.Bytes(float64(w.Used))+" by its processes", barOf(m.Memory, w.Used)
 		row.ID = fmt.Sprintf("%s-workload-%d", row.ID, i)
-		row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
 		rows = append(rows, row)
 	}
 	return rows
@@ -110,7 +109,6 @@ func (h *predictor) row(m collector.Domain, v *detector.Verdict) leakRow {
 		Confidence: finding.Percent(v.Confidence), Pattern: finding.Pattern(v), Memory: barOf(m.Memory, 0),
 		Why: h.why(m, v), ID: "leak-" + nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), Runbook: headingOf(v, m.Judgement.Page),
 	}
-	row.draw = func() template.HTML { return h.memoryCurve(&m, row.ID+"-curve", leakHeight) }
 	if v.Rate.OK {
 		row.Growth, row.rate = humanize.Rate(v.Rate.V), v.Rate.V
 	}
@@ -125,8 +123,12 @@ func (h *predictor) row(m collector.Domain, v *detector.Verdict) leakRow {
 // why says what the judgement rests on.
 func (h *predictor) why(m collector.Domain, v *detector.Verdict) string {
 	var parts []string
-	if v.Leaked.OK && v.Leaked.V > 0 {
-		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), m.Device.SampleTime))
+	since := " " + h.since(fromstate.SteadyTime(v.Since), m.Device.SampleTime)
+	switch {
+	case v.Pattern == detector.PatternCrashLoop:
+		parts = append(parts, "Crash loop"+since)
+	case v.Leaked.OK && v.Leaked.V > 0:
+		parts = append(parts, "Kept "+humanize.Bytes(v.Leaked.V)+since)
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Slope.OK && f.R2.OK {

@@ -150,6 +150,9 @@ func (h *predictor) draw(v *view) {
 	for i := range v.Leaks {
 		row := &v.Leaks[i]
 		left.listed[row.ID] = true
+		if row.draw == nil {
+			continue
+		}
 		if left.processes > 0 {
 			row.Plot = row.draw()
 		}

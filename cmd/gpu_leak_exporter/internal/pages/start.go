@@ -80,6 +80,9 @@ func (h *startPage) view(s *collector.State) *startView {
 	v := &startView{view: found, Watched: watchedWords(s), Counts: h.page.counts(s), Links: h.links, Version: cmp.Or(version.Version, "unknown")}
 	v.Well = len(found.Leaks)+len(found.Idle)+len(found.Problems) == 0 && slices.ContainsFunc(v.Counts, func(c verdictCount) bool { return c.Class == "ok" })
 	cut := func(n, most int) int {
+		if n == most+1 {
+			return n // to say that there is one more takes as much room
+		}
 		v.Rest += max(0, n-most)
 		return min(n, most)
 	}

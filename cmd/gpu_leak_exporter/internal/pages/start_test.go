@@ -32,11 +32,11 @@ func TestStartSays(t *testing.T) {
 		state *collector.State
 		want  []string
 	}{
-		"well":      {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`, "2 GPUs (2 × T4), 4 processes.", "2 no leak"}},
-		"one leaks": {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU 1 runs out of memory in 20 min", "1 leaks", "1 no leak", `<a href="/predict/gpu-1">`}},
+		"well":      {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`, "2 GPUs (2 × T4), 4 processes.", "no leak: 2"}},
+		"one leaks": {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU 1 runs out of memory in 20 min", "leaks: 1", "no leak: 1", `<a href="/predict/gpu-1">`}},
 		"no driver": {&collector.State{DriverReason: "library_not_found"}, []string{`<h1 class="bad">No GPU can be seen`, "libnvidia-ml.so.1 was not found"}},
-		"one lost":  {&collector.State{Devices: []*collector.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`, "1 cannot be read", "1 no leak"}},
-		"young":     {&collector.State{Devices: []*collector.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "1 not judged yet"}},
+		"one lost":  {&collector.State{Devices: []*collector.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`, "cannot be read: 1", "no leak: 1"}},
+		"young":     {&collector.State{Devices: []*collector.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "not judged yet: 1"}},
 	} {
 		says(t, name, start(tt.state), tt.want...)
 	}

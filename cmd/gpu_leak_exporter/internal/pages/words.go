@@ -41,6 +41,8 @@ func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
 // there is nothing to do.
 func headingOf(v *detector.Verdict, page bool) string {
 	switch {
+	case v.Judged && v.Pattern == detector.PatternCrashLoop:
+		return RunbookPath + "#gpuoutofmemorycrashloop"
 	case page && v.SecondsToOOM.Finite() != nil:
 		return RunbookPath + "#gpuoutofmemorypredicted"
 	case !v.Judged:
