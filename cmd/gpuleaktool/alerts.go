@@ -139,9 +139,9 @@ func alertsOf(f *result) (a alerts) {
 		return alerts{tickets: leaks}
 	}
 	a.pages = fires(f.steps, scrapeGap, func(i int) bool { return says[i].OOMDue && f.steps[i].page })
-	a.tickets = append(leaks, fires(f.steps, scrapeGap, func(i int) bool {
+	a.tickets = slices.Concat(leaks, fires(f.steps, scrapeGap, func(i int) bool {
 		return says[i].OOMDue && !f.steps[i].page && says[i].Evidence == detector.EvidenceLeak && says[i].OOM.V < finding.TicketWithin.Seconds()
-	})...)
+	}))
 	slices.SortStableFunc(a.tickets, func(a, b plot.Span) int { return cmp.Compare(a.From, b.From) })
 	return a
 }
