@@ -115,26 +115,19 @@ func TestFleet(t *testing.T) {
 	}
 
 	// One GPU among others is lost; of a node that goes nothing is known.
+	becomes := func(up float64) {
+		harness.Eventually(t, 10*time.Minute, func() error {
+			if v, err := exporter.Scrape(t).Value("gpu_up", map[string]string{"uuid": "GPU-node1-1"}); err != nil || v != up {
+				return fmt.Errorf("it is not yet %g: %g, %w", up, v, err)
+			}
+			return nil
+		})
+	}
 	nodes[0].lost.Store(true)
-	harness.Eventually(t, 10*time.Minute, func() error {
-		m, err := exporter.TryScrape()
-		if err != nil {
-			return err
-		}
-		if v, err := m.Value("gpu_up", map[string]string{"uuid": "GPU-node1-1"}); err != nil || v != 0 {
-			return fmt.Errorf("it is not lost: %g, %w", v, err)
-		}
-		return nil
-	})
+	becomes(0)
 	query(t, prometheus, `ALERTS{alertname="GPULost", alertstate="firing", uuid="GPU-node1-1"}`)
 	nodes[0].lost.Store(false)
-	harness.Eventually(t, 10*time.Minute, func() error {
-		v, err := exporter.Scrape(t).Value("gpu_up", map[string]string{"uuid": "GPU-node1-1"})
-		if err != nil || v != 1 {
-			return fmt.Errorf("it is not back: %g, %w", v, err)
-		}
-		return nil
-	})
+	becomes(1)
 
 	// A Prometheus that is down is no GPU that is lost.
 	prometheus.Stop(t)
