@@ -44,16 +44,16 @@ func Screen(d *verdicts.Data, top, columns int) string {
 
 // Wrap breaks a text between words into lines of so many columns, all but the first behind an indent. 0 columns break nothing.
 func Wrap(text string, columns int, indent string) string {
-	lines := ""
+	var lines []string
 	for columns > 0 && utf8.RuneCountInString(text) > columns {
 		end := strings.LastIndexByte(string([]rune(text)[:columns+1]), ' ')
 		if end <= len(indent) {
 			break // a word that is longer
 		}
-		lines += text[:end] + "\n"
+		lines = append(lines, text[:end])
 		text = indent + text[end+1:]
 	}
-	return lines + text
+	return strings.Join(append(lines, text), "\n")
 }
 
 // Fit cuts a page to a terminal of that many columns and lines: what is most urgent stands at the top, and
@@ -108,11 +108,11 @@ func memories(b *bytes.Buffer, d *verdicts.Data) {
 		case !dev.Up:
 			lines = append(lines, line{0, name + "\t-\t" + finding.Unreadable + "\t-\n"})
 		case len(dev.Instances) == 0:
-			row(name, dev.Memory, dev.Domain.Verdict)
+			row(name, dev.Memory, dev.Verdict)
 		}
 		for i := range dev.Instances {
 			in := &dev.Instances[i]
-			row(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Memory, in.Domain.Verdict)
+			row(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Memory, in.Verdict)
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.left, b.left) })

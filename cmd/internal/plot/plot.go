@@ -130,7 +130,7 @@ type Plot struct {
 	Fit      []Point // the line through the troughs, as it was at the first alarm
 	Forecast *Forecast
 	Alarms   []Span
-	Alarm    string // what the begin of one is called; "" for alarm
+	Alarm    string // what the begin of one is called
 	// Suspected is when growth was suspected that was not called a leak.
 	Suspected []Span
 	Ends      []End
@@ -149,9 +149,6 @@ func newCanvas(p *Plot) *canvas {
 	own := *p
 	if own.Height == 0 {
 		own.Height = defaultHeight
-	}
-	if own.Alarm == "" {
-		own.Alarm = "alarm"
 	}
 	return &canvas{Plot: &own, to: p.end(), highest: p.highest()}
 }
