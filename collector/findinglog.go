@@ -54,8 +54,8 @@ type withheldGrowth struct {
 // update compares what is said of a new state with what was said of the one before. Of a memory of which nothing is said this time,
 // as where reading it has failed, all goes on.
 func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector.Config) {
-	if l.known == nil {
-		l.known, l.located, l.withheld = map[messageKey]finding.Severity{}, map[processKey]time.Time{}, map[processKey]withheldGrowth{}
+	if l.located == nil {
+		l.located, l.withheld = map[processKey]time.Time{}, map[processKey]withheldGrowth{}
 	}
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
 	now := map[messageKey]finding.Severity{}
@@ -64,7 +64,7 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 	}
 	for k := range l.known {
 		if _, goesOn := now[k]; !goesOn {
-			level.Info(logger).Log("msg", "it is over", "alert", k.alert, "gpu_instance", instanceID(k.instance), "who", finding.Joined(" of ", k.who.Process, k.who.Place()))
+			level.Info(logger).Log("msg", "it is over", "alert", k.alert, "who", finding.Joined(" of ", k.who.Process, k.who.Place()))
 		}
 	}
 	l.known = now
@@ -128,35 +128,23 @@ func (l *findingLog) ended(logger log.Logger, key processKey, who *gpu.Owner, at
 	level.Warn(logger).Log("msg", finding.Process(who.Process, key.id.PID)+" has ended with the memory nearly full, before its growth was called a leak: it "+finding.Reason(w.why)+".")
 }
 
-// sites says of each process that was asked which line allocates what leaks, or why that is not known.
+// sites says of each process that was asked which line allocates what leaks; the page says why that is not known.
 func (l *findingLog) sites(logger log.Logger, state *DeviceState) {
-	there := map[processKey]bool{}
 	for i := range state.Processes {
 		p := &state.Processes[i]
 		key := processKey{p.ID, p.Instance}
-		if p.Sites == nil {
-			continue
-		}
-		there[key] = true
-		if l.located[key].Equal(p.Sites.Asked) {
-			continue
-		}
-		logger := log.With(logger, "pid", p.ID.PID, "process", p.Owner.Process, "group", p.Owner.Group())
-		switch p.Sites.State {
-		case allocator.SitesRefused:
-			level.Info(logger).Log("msg", "the lines that allocate what leaks are not known", "err", p.Sites.Reason)
-		case allocator.SitesDone:
-			if list := sitesOf(p); len(list) > 0 {
-				level.Warn(logger).Log("msg", "the line that allocates most of what leaks", "site", list[0].line, "bytes", list[0].bytes, "over", p.Sites.Over)
-			} else {
-				level.Info(logger).Log("msg", "no line was seen to allocate what stays", "over", p.Sites.Over)
-			}
-		default:
+		if p.Sites == nil || p.Sites.State != allocator.SitesDone || l.located[key].Equal(p.Sites.Asked) {
 			continue
 		}
 		l.located[key] = p.Sites.Asked
+		if list := sitesOf(p); len(list) > 0 {
+			level.Warn(logger).Log("msg", "the line that allocates most of what leaks", "pid", p.ID.PID, "process", p.Owner.Process, "group", p.Owner.Group(),
+				"site", list[0].line, "bytes", list[0].bytes, "over", p.Sites.Over)
+		}
 	}
-	maps.DeleteFunc(l.located, func(key processKey, _ time.Time) bool { return !there[key] })
+	maps.DeleteFunc(l.located, func(key processKey, _ time.Time) bool {
+		return !slices.ContainsFunc(state.Processes, func(p ProcessState) bool { return key == processKey{p.ID, p.Instance} })
+	})
 }
 
 // recent reports whether a line of that time forbids another one at that time. A clock that was

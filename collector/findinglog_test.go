@@ -71,7 +71,7 @@ func TestFindingLog(t *testing.T) {
 		leaks  = `level=warn msg="GPU 0 leaks. train.py of user alice grows`
 		ticket = `level=warn msg="GPU 0 runs out of memory in 2 h. `
 		page   = `level=warn msg="GPU 0 runs out of memory in 50 min. `
-		over   = `level=info msg="it is over" alert=GPUMemoryLeakDetected gpu_instance= who="train.py of user alice"`
+		over   = `level=info msg="it is over" alert=GPUMemoryLeakDetected who="train.py of user alice"`
 	)
 	unread := &DeviceState{SampleTime: fixtureAt(0)}
 	blind := func(leaks bool) *DeviceState {
@@ -189,14 +189,10 @@ func TestSitesAreLogged(t *testing.T) {
 	state := func(s *allocator.Sites) *DeviceState {
 		return &DeviceState{SampleTime: fixtureAt(0), Processes: []ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7}, Owner: &gpu.Owner{Process: "train.py"}}, Sites: s}}}
 	}
-	first, later := fixtureAt(1), fixtureAt(2)
-	done := &allocator.Sites{State: allocator.SitesDone, Asked: later, Over: 5 * time.Minute, List: []allocator.Site{{Growth: 9, Line: "app/train.py:88 step"}}}
-	refused := &allocator.Sites{State: allocator.SitesRefused, Asked: first, Reason: "it is old"}
+	done := &allocator.Sites{State: allocator.SitesDone, Asked: fixtureAt(2), Over: 5 * time.Minute, List: []allocator.Site{{Growth: 9, Line: "app/train.py:88 step"}}}
+	refused := &allocator.Sites{State: allocator.SitesRefused, Asked: fixtureAt(1), Reason: "it is old"}
 	var l findingLog
-	expect(t, "refused", logged(&l, state(nil), state(&allocator.Sites{State: allocator.SitesAsked, Asked: first}), state(refused), state(refused)),
-		`level=info pid=7 process=train.py group= msg="the lines that allocate what leaks are not known" err="it is old"`)
-	expect(t, "done", logged(&l, state(&allocator.Sites{State: allocator.SitesRecording, Asked: later}), state(done), state(done)),
-		`level=warn pid=7 process=train.py group= msg="the line that allocates most of what leaks" site="app/train.py:88 step" bytes=9 over=5m0s`)
-	expect(t, "nothing found", logged(&l, state(nil), state(&allocator.Sites{State: allocator.SitesDone, Asked: later, Over: time.Minute})),
-		`level=info pid=7 process=train.py group= msg="no line was seen to allocate what stays" over=1m0s`)
+	expect(t, "done", logged(&l, state(nil), state(refused), state(&allocator.Sites{State: allocator.SitesRecording, Asked: fixtureAt(2)}), state(done), state(done)),
+		`level=warn msg="the line that allocates most of what leaks" pid=7 process=train.py group= site="app/train.py:88 step" bytes=9 over=5m0s`)
+	expect(t, "nothing found", logged(&l, state(nil), state(&allocator.Sites{State: allocator.SitesDone, Asked: fixtureAt(3), Over: time.Minute})))
 }

@@ -102,6 +102,14 @@ func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
 	return m.Sample().Messages(found, cfg)
 }
 
+// Text says of a memory why it leaks, or does not.
+func (m *Domain) Text(cfg *detector.Config) string {
+	if list := m.Messages(cfg); len(list) > 0 && list[0].Alert != "" {
+		return list[0].Details()
+	}
+	return m.Sample().Why(cfg)
+}
+
 // Report is what there is to say of a node in words.
 type Report struct {
 	Severity finding.Severity
@@ -203,7 +211,7 @@ func (s *State) calm(n count) (headline, detail string, well bool) {
 		return "No GPU found", "The driver answers, but lists no GPU.", false
 	case n.muted == n.up:
 		return plural(n.up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged.", true
-	case n.waiting == n.up && n.watched == 0 && n.blind == n.up:
+	case n.waiting == n.up && n.blind == n.up:
 		return "No GPU can be judged", "The driver does not tell how much memory is used.", false
 	case n.waiting+n.muted == n.up:
 		return "Watching " + plural(n.waiting, "GPU"), "No judgement yet: watched for " + watched + " so far.", false

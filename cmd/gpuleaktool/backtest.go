@@ -105,8 +105,8 @@ func (b *backtest) setLocation(name string) error {
 	return nil
 }
 
-// run judges the history and writes what came out. The error is errLeak if a leak
-// was found, and errUnjudged if nothing was judged.
+// run judges the history and writes what came out. The error is the exit status if a leak
+// was found, or nothing was judged.
 func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if err := b.check(); err != nil {
 		return err
@@ -143,9 +143,9 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	}
 	switch {
 	case slices.ContainsFunc(results, b.fails):
-		return errLeak
+		return exitStatus(exitLeak)
 	case !slices.ContainsFunc(results, func(f result) bool { return f.judged() || f.muted() }):
-		return errUnjudged
+		return exitStatus(unjudged)
 	}
 	return nil
 }

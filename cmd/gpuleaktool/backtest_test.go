@@ -175,7 +175,7 @@ func TestSteps(t *testing.T) {
 		}},
 	} {
 		code, stdout, stderr := tool(t.Context(), "backtest", "--output=json", write(t, "log", c.log))
-		if code != int(errUnjudged) {
+		if code != unjudged {
 			t.Fatal(stderr)
 		}
 		var got []string

@@ -168,7 +168,7 @@ func TestReportOfUnknownMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", path)
-	if code != int(errUnjudged) || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "not judged: no value of its memory") {
+	if code != unjudged || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "not judged: no value of its memory") {
 		t.Errorf("exit code %d, %d plots, %q: %.3000s", code, strings.Count(stdout, `<svg class="plot"`), stderr, stdout)
 	}
 }

@@ -37,6 +37,7 @@ const (
 	exitOK    = 0
 	exitLeak  = 1
 	exitWrong = 2
+	unjudged  = int(watch.Unknown)
 )
 
 // stopGrace is how long a command that was ended waits for what is under way.
@@ -70,12 +71,6 @@ func untilSignal() context.Context {
 
 // command is a subcommand. It says what goes wrong in one line.
 type command func(ctx context.Context, stdout, stderr io.Writer) error
-
-// What a backtest found: a leak, or nothing that it could judge.
-const (
-	errLeak     exitStatus = exitLeak
-	errUnjudged            = exitStatus(watch.Unknown)
-)
 
 // run is the program: it returns the exit code. Text from elsewhere, such as a server's, cannot make a terminal act.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -41,10 +41,10 @@ func TestLeftOut(t *testing.T) {
 		args         []string
 		code         int
 	}{
-		{"nothing is left out", "", []string{path("good.csv")}, int(errUnjudged)},
-		{"two reasons", messages, []string{path("messages.csv")}, int(errUnjudged)},
-		{"in the order of the files", "gpuleaktool: DIR/" + berlin + messages, []string{path("berlin.csv"), path("good.csv"), path("messages.csv")}, int(errUnjudged)},
-		{"with the time zone", "", []string{"--timezone=Europe/Berlin", path("berlin.csv")}, int(errUnjudged)},
+		{"nothing is left out", "", []string{path("good.csv")}, unjudged},
+		{"two reasons", messages, []string{path("messages.csv")}, unjudged},
+		{"in the order of the files", "gpuleaktool: DIR/" + berlin + messages, []string{path("berlin.csv"), path("good.csv"), path("messages.csv")}, unjudged},
+		{"with the time zone", "", []string{"--timezone=Europe/Berlin", path("berlin.csv")}, unjudged},
 		{
 			"most is left out", "gpuleaktool: error: DIR/future.csv: has too many rows that cannot be used: " +
 				"left out 3 lines, the first is line 4: 2026/03/01 10:00:01.000 of GPU \"GPU-a\" is not after 2027/03/01 10:00:00.000, its row before: " +

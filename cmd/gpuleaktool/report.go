@@ -111,7 +111,7 @@ func (f *result) drawing(loc *time.Location, number int) *plot.Plot {
 	p := &plot.Plot{
 		ID: "plot-" + strconv.Itoa(number), Description: f.described(loc),
 		Title: fmt.Sprintf("Memory used by %s: %s", f.name, f.verdict(loc)), Location: loc,
-		From: f.first, To: f.last, Ahead: 1.0 / 3, Used: f.plot, Alarms: f.alarms, Suspected: f.suspected.spans,
+		From: f.first, To: f.last, Ahead: 1.0 / 3, Used: f.plot, Alarms: f.alarms, Alarm: "alarm", Suspected: f.suspected.spans,
 	}
 	if f.capacity.OK && f.kind == kindMemory { // a process meets no capacity of its own
 		p.Capacity = f.capacity.V

@@ -394,16 +394,6 @@ func culprit(list []result, on *result) string {
 	return first.whose()
 }
 
-// worst is the highest sample that a verdict of a leak tells of.
-func (f *result) worst() (used float64) {
-	for i := range f.steps {
-		if s := &f.steps[i]; s.leak {
-			used = max(used, s.used)
-		}
-	}
-	return used
-}
-
 // amount writes used memory, as a share of that if it is one of its own.
 func (f *result) amount(used float64) string {
 	if share := f.share(used); share != "" && f.kind == kindMemory {
@@ -456,9 +446,6 @@ func (f *result) sentence(loc *time.Location, who string, leaking int) string {
 		fmt.Fprintf(&b, "%s before %d %% of the memory was in use and ", humanize.Duration(f.full-f.at), int(100*nearCapacity))
 	}
 	fmt.Fprintf(&b, "%s before the record ends at %s", humanize.Duration(max(f.last-f.at, 0)), f.amount(f.used))
-	if worst := f.worst(); f.used < worst/2 {
-		fmt.Fprintf(&b, ", after %s while it leaked", f.amount(worst))
-	}
 	text := b.String() + inAll(leaking)
 	if f.level == levelTicket && !f.capacity.OK {
 		text += " Without its capacity there is no forecast and no page: give --capacity."

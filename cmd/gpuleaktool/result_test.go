@@ -57,7 +57,7 @@ func TestHeadline(t *testing.T) {
 		},
 		{
 			[]*series{fallen(said(kindMemory, leak))},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends at 1 % of the memory, after 85 % of the memory while it leaked.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends at 1 % of the memory.",
 		},
 		{
 			[]*series{{labels: labelsOf("gpu", "3", "UUID", "GPU-3", "Hostname", "n1", "pod", "x", "namespace", "ml"), steps: []step{leak}}},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -48,7 +49,7 @@ var failOn = map[string]watch.Status{"ticket": watch.Ticket, "page": watch.Page}
 
 func addWatch(app *kingpin.Application, commands map[string]command) {
 	w := &watchCommand{local: source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, Timeout: watchTimeout}}
-	cmd := app.Command("watch", "Show on the terminal which GPU runs out of memory, and when: as a running exporter says, or, without an address, as NVML shows it from now on. "+
+	cmd := app.Command("watch", "Show on the terminal which GPU runs out of memory, and when: as a running exporter says, or, without an address, as NVML shows it from now on. q ends it. "+
 		"With --once the exit status is 0 if all is well, 1 for a ticket, 2 for a page and 3 if it is not known.")
 	cmd.Arg("address", "A running exporter, such as http://node7:9844.").StringVar(&w.address)
 	cmd.Flag("once", "Say it once, and end.").BoolVar(&w.once)
@@ -133,7 +134,7 @@ func (w *watchCommand) say(ctx context.Context, now look, stdout io.Writer) erro
 	if w.failOn != "" && (status == watch.Unknown || status < failOn[w.failOn]) {
 		return nil
 	}
-	if _, err := io.WriteString(stdout, watch.Screen(data, w.top)); err != nil {
+	if _, err := io.WriteString(stdout, watch.Screen(data, w.top, 0)); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	if status == watch.Well {
@@ -148,24 +149,36 @@ const (
 	clearBelow = "\x1b[J"
 )
 
-// follow looks again and again until ctx is done.
+// follow looks again and again until ctx is done, or q or ctrl-C is typed.
 func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) error {
 	stdout = raw(stdout)
+	if columns, _ := size(stdout); columns > 0 {
+		var restore func()
+		ctx, restore = untilKey(ctx, os.Stdin)
+		defer restore()
+	}
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	before := "" // an exporter that does not answer for a while takes nothing from the screen
 	for {
 		screen := before
+		columns, rows := size(stdout)
 		if data, err := now(ctx); err == nil {
-			screen = watch.Screen(data, w.top)
+			screen = watch.Screen(data, w.top, columns)
 			before = screen
 		} else {
-			screen = "NOT KNOWN: " + oneLine(err) + "\n\n" + screen
+			screen = watch.Wrap("NOT KNOWN: "+oneLine(err), columns, "") + "\n\n" + screen
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, err := io.WriteString(stdout, home+fit(stdout, terminal.Escape(screen))+clearBelow); err != nil {
+		if screen = watch.Fit(terminal.Escape(screen), columns, rows); columns > 0 {
+			if os.Getenv("NO_COLOR") == "" {
+				screen = watch.Paint(screen)
+			}
+			screen = strings.ReplaceAll(screen, "\n", "\r\n") // in raw mode it does not return by itself
+		}
+		if _, err := io.WriteString(stdout, home+screen+clearBelow); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 		select {
@@ -176,15 +189,31 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 	}
 }
 
-// fit cuts a page to the terminal that it is for; to none where it is for a file or a pipe.
-func fit(stdout io.Writer, page string) string {
-	file, ok := stdout.(*os.File)
-	if !ok {
-		return page
-	}
-	columns, rows, err := term.GetSize(int(file.Fd()))
+// untilKey returns a context that ends when q is typed on a terminal, or ctrl-C, which is a key as others in raw mode, and what
+// gives that terminal its mode back. Where in is none nobody types.
+func untilKey(ctx context.Context, in *os.File) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	mode, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
-		return page
+		return ctx, cancel
 	}
-	return watch.Fit(page, columns, rows)
+	go func() {
+		const ctrlC = 3
+		for key := []byte{0}; err == nil && key[0] != 'q' && key[0] != ctrlC; {
+			_, err = in.Read(key)
+		}
+		cancel()
+	}()
+	return ctx, func() {
+		cancel()
+		_ = term.Restore(int(in.Fd()), mode) // it has gone
+	}
+}
+
+// size returns the columns and lines of a terminal, 0 of a file or a pipe.
+func size(w io.Writer) (columns, rows int) {
+	if file, ok := w.(*os.File); ok {
+		columns, rows, _ = term.GetSize(int(file.Fd()))
+	}
+	return columns, rows
 }

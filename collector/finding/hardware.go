@@ -47,17 +47,17 @@ func (h *Hardware) Messages() (list []Message) {
 		list = append(list, Message{Severity: severity, Alert: alert, Summary: h.Name + " " + summary, Detail: detail, Advice: advice, Left: math.Inf(1)})
 	}
 	if !h.Up {
-		detail := ""
+		why, xid, sampled := "", "", ""
 		if h.Error != "" {
-			detail = "Reading it fails: " + h.Error + "."
+			why = "Reading it fails: " + h.Error + "."
 		}
 		if slices.Contains(h.XIDs, 79) {
-			detail = Joined(" ", detail, "XID 79: "+xids[Page][79]+".")
+			xid = "XID 79: " + xids[Page][79] + "."
 		}
 		if !h.Sampled.IsZero() {
-			detail = Joined(" ", detail, "Its last sample is of "+h.Sampled.UTC().Format("15:04:05 MST")+".")
+			sampled = "Its last sample is of " + h.Sampled.UTC().Format("15:04:05 MST") + "."
 		}
-		add(Page, Lost, "cannot be read", detail, "")
+		add(Page, Lost, "cannot be read", Joined(" ", why, xid, sampled), "")
 		return list
 	}
 	for _, code := range h.XIDs {

@@ -195,9 +195,9 @@ func (s *Sample) grows(f *Finding) string {
 	v := &s.Judgement.Device
 	switch {
 	case v.Leak && v.Pattern == detector.PatternCrashLoop:
-		text += " It is a crash loop: " + loops
+		text += " It is a crash loop: a program fills the memory, dies and is started again, and so on."
 	case v.Leak && v.Leaked.V > 0:
-		text += " It has not given back " + s.kept(v) + "."
+		text += " It has not given back " + humanize.Bytes(v.Leaked.V) + " in " + humanize.Duration(max(0, s.Now-v.Since)) + "."
 	}
 	return text
 }

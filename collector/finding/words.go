@@ -56,9 +56,6 @@ var patterns = map[detector.Pattern]string{
 	detector.PatternCrashLoop:     "crash loop",
 }
 
-// loops says what a crash loop is.
-const loops = "a program fills the memory, dies and is started again, and so on."
-
 // Pattern returns the words for the pattern of a verdict.
 func Pattern(v *detector.Verdict) string {
 	return cmp.Or(patterns[v.Pattern], v.Pattern.String())
@@ -127,10 +124,6 @@ func (s *Sample) Why(cfg *detector.Config) string {
 		return "The driver does not tell how much of it is used."
 	case !v.Judged:
 		text = fmt.Sprintf("It was watched for %s, and a verdict takes some minutes.", humanize.Duration(Watched(v)))
-	case v.Leak && v.Pattern == detector.PatternCrashLoop:
-		return "Crash loop: " + loops
-	case v.Leak && v.Leaked.OK:
-		return "More and more is kept and not given back: " + s.kept(v) + "."
 	case v.Leak:
 		return "More and more is kept and not given back."
 	default:
@@ -140,11 +133,6 @@ func (s *Sample) Why(cfg *detector.Config) string {
 		text += " It is full in " + humanize.Seconds(v.SecondsToOOM.V) + " if it goes on."
 	}
 	return text
-}
-
-// kept says how much a leak has kept in how long.
-func (s *Sample) kept(v *detector.Verdict) string {
-	return humanize.Bytes(v.Leaked.V) + " in " + humanize.Duration(max(0, s.Now-v.Since))
 }
 
 // Watched returns how far the fullest window of a verdict looks back.

@@ -152,9 +152,7 @@ func TestWhy(t *testing.T) {
 	for want, v := range map[string]detector.Verdict{
 		"A rule of --detector.config says that it is not to be judged.":                                                {Muted: true},
 		"It was watched for 6 min, and a verdict takes some minutes.":                                                  {Windows: [detector.MaxWindows]detector.Fit{{Span: time.Hour, Fill: 0.1}}},
-		"More and more is kept and not given back: 1.50 GiB in 25 min.":                                                {Judged: true, Leak: true, Leaked: detector.Of(1.5 * (1 << 30)), Since: 35 * time.Minute},
 		"More and more is kept and not given back.":                                                                    {Judged: true, Leak: true},
-		"Crash loop: a program fills the memory, dies and is started again, and so on.":                                {Judged: true, Leak: true, Leaked: detector.Of(1 << 30), Pattern: detector.PatternCrashLoop},
 		"No leak yet: it may be a daily load, and must grow for another 1 h. It is full in 40 min if it goes on.":      {Judged: true, Withheld: detector.WithheldDailyLoad, WithheldFor: time.Hour, SecondsToOOM: detector.Of(2400)},
 		"It grows, but that is not sure: the confidence is 79 %, and a leak takes " + Percent(cfg.LeakThreshold) + ".": {Judged: true, Confidence: 0.79},
 		"What is taken is given back again.":                                                                           {Judged: true, Pattern: detector.PatternSawtooth},

@@ -7,9 +7,12 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
@@ -18,27 +21,43 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
-// Screen returns a page of text: that the GPUs are not real, what is said of the node, a line a memory, and the top users, at most
-// that many. Names come from other users: they may hold anything.
-func Screen(d *verdicts.Data, top int) string {
+// Screen returns a page of text for a terminal of that many columns, 0 for none: that the GPUs are not real, what is said of the
+// node, a line a memory, what is said of each, and the top users, at most that many. Names come from other users: they may hold
+// anything.
+func Screen(d *verdicts.Data, top, columns int) string {
 	var b bytes.Buffer
 	if d.Note != "" {
-		fmt.Fprintln(&b, sentence(d.Note))
+		fmt.Fprintln(&b, Wrap(sentence(d.Note), columns, ""))
 	}
-	fmt.Fprintf(&b, "%s: %s\nAs of %s\n", strings.ToUpper(word(d.Severity, len(d.Findings) > 0)), sentence(d.Text), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
+	fmt.Fprintln(&b, Wrap(strings.ToUpper(urgency(d.Severity, len(d.Findings) > 0))+": "+sentence(d.Text), columns, ""))
+	fmt.Fprintln(&b, d.Time.UTC().Format("As of 2006-01-02 15:04:05 MST"))
+	memories(&b, d)
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if text := sentence(f.Text); !strings.HasPrefix(sentence(d.Text), text) {
-			fmt.Fprintf(&b, "  %-9s  %s\n", word(f.Severity, true), text)
+			fmt.Fprintln(&b, Wrap(fmt.Sprintf("%-9s  %s", urgency(f.Severity, true), text), columns, strings.Repeat(" ", 11)))
 		}
 	}
-	memories(&b, d)
 	users(&b, d, top)
-	return b.String()
+	return strings.ReplaceAll(b.String(), "\n\n\n", "\n\n")
 }
 
-// word returns the word for a severity. All is well where nothing is said.
-func word(severity string, said bool) string {
+// Wrap breaks a text between words into lines of so many columns, all but the first behind an indent. 0 columns break nothing.
+func Wrap(text string, columns int, indent string) string {
+	var lines []string
+	for columns > 0 && utf8.RuneCountInString(text) > columns {
+		end := strings.LastIndexByte(string([]rune(text)[:columns+1]), ' ')
+		if end <= len(indent) {
+			break // a word that is longer
+		}
+		lines = append(lines, text[:end])
+		text = indent + text[end+1:]
+	}
+	return strings.Join(append(lines, text), "\n")
+}
+
+// urgency returns the word for a severity. All is well where nothing is said.
+func urgency(severity string, said bool) string {
 	if s := Of(severity); s != Well || !said {
 		return s.String()
 	}
@@ -60,38 +79,58 @@ func Fit(page string, columns, rows int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// memories writes a line for each GPU and slice, and why what grows does not leak.
+// judged are the words that have a colour, severities at the begin of a line and verdicts in a column, and colours the numbers of these.
+var (
+	judged  = regexp.MustCompile(`(?m)^(?i:page|ticket|well|not known)\b|  (?:leaks|no leak|` + finding.Unreadable + `)(?:  |$)`)
+	colours = map[string]int{"page": 31, finding.Leaks: 31, finding.Unreadable: 31, "ticket": 33, "not known": 33, "well": 32, finding.NoLeak: 32}
+)
+
+// Paint gives the words of a page their colours, as a terminal understands them.
+func Paint(page string) string {
+	return judged.ReplaceAllStringFunc(page, func(word string) string {
+		return fmt.Sprintf("\x1b[%dm%s\x1b[m", colours[strings.ToLower(strings.TrimSpace(word))], word)
+	})
+}
+
+// memories writes a line for each GPU and slice: those that cannot be read, then those that are full first.
 func memories(b *bytes.Buffer, d *verdicts.Data) {
 	if len(d.Devices) == 0 {
 		return
 	}
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	var why []string
-	fmt.Fprint(w, "\nMEMORY\tUSED\tVERDICT\tPATTERN\tCONFIDENCE\tTIME LEFT\n")
-	row := func(name string, m verdicts.Memory, domain *verdicts.Domain) {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", name, used(m), judgement(domain.Verdict))
-		if v := domain.Verdict; v != nil && !v.Leak && (v.Withheld != nil || v.Seconds != nil) {
-			why = append(why, name+": "+sentence(domain.Text))
+	type line struct {
+		left float64
+		text string
+	}
+	var lines []line
+	row := func(name string, m verdicts.Memory, v *verdicts.Verdict) {
+		seconds, left := math.Inf(1), "-"
+		if v != nil && v.Seconds != nil {
+			seconds, left = *v.Seconds, humanize.Seconds(*v.Seconds)
 		}
+		lines = append(lines, line{seconds, fmt.Sprintf("%s\t%s\t%s\t%s\n", name, left, word(v), used(m))})
 	}
 	for i := range d.Devices {
 		dev := &d.Devices[i]
 		name := "GPU " + plain(dev.Labels["gpu"])
 		switch {
 		case !dev.Up:
-			fmt.Fprintf(w, "%s\t-\t"+finding.Unreadable+"\t-\t-\t-\n", name)
+			lines = append(lines, line{0, name + "\t-\t" + finding.Unreadable + "\t-\n"})
 		case len(dev.Instances) == 0:
-			row(name, dev.Memory, &dev.Domain)
+			row(name, dev.Memory, dev.Verdict)
 		}
 		for i := range dev.Instances {
 			in := &dev.Instances[i]
-			row(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Memory, &in.Domain)
+			row(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Memory, in.Verdict)
 		}
 	}
-	_ = w.Flush() // into memory
-	for _, text := range why {
-		fmt.Fprintln(b, text)
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.left, b.left) })
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "\nMEMORY\tTIME LEFT\tVERDICT\tUSED\n")
+	for _, l := range lines {
+		fmt.Fprint(w, l.text)
 	}
+	_ = w.Flush() // into memory
+	fmt.Fprintln(b)
 }
 
 // used writes what is used of a memory.
@@ -105,21 +144,12 @@ func used(m verdicts.Memory) string {
 	return finding.Used(gpu.Memory{Used: known(m.Used), Total: known(m.Total), Reserved: known(m.Reserved)})
 }
 
-// judgement writes verdict, pattern, confidence and time left.
-func judgement(v *verdicts.Verdict) string {
+// word writes a verdict.
+func word(v *verdicts.Verdict) string {
 	if v == nil {
-		return finding.NotJudged + "\t-\t-\t-"
+		return finding.NotJudged
 	}
-	confidence, left := "-", "-"
-	if v.Confidence != nil {
-		confidence = finding.Percent(*v.Confidence)
-	}
-	if v.Seconds != nil {
-		if left = humanize.Seconds(*v.Seconds); !v.Leak {
-			left += " if it goes on"
-		}
-	}
-	return strings.Join([]string{plain(v.Text), cmp.Or(plain(v.Shape), "-"), confidence, left}, "\t")
+	return plain(v.Text)
 }
 
 // users writes who holds most.
@@ -139,9 +169,8 @@ func users(b *bytes.Buffer, d *verdicts.Data, top int) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "\nPROCESS\tPID\tGPU\tHOLDS\tVERDICT\tOWNER\n")
 	for _, p := range all[:min(top, len(all))] {
-		verdict, _, _ := strings.Cut(judgement(p.Verdict), "\t")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(plain(p.Labels["process"]), "-"), plain(p.Labels["pid"]), plain(p.Labels["gpu"]),
-			humanize.Bytes(float64(*p.Used)), verdict, cmp.Or(place(p), "-"))
+			humanize.Bytes(float64(*p.Used)), word(p.Verdict), cmp.Or(place(p), "-"))
 	}
 	_ = w.Flush() // into memory
 	if more := len(all) - top; more > 0 {

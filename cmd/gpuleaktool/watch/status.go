@@ -4,7 +4,9 @@
 // Package watch shows on a terminal what an exporter says of a node now.
 package watch
 
-import "github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+import (
+	"slices"
+)
 
 // Status is how a node is. Its number is the exit status by which Nagios plugins and Slurm's
 // HealthCheckProgram tell it.
@@ -23,18 +25,8 @@ func (s Status) String() string { return [...]string{"well", "ticket", "page", "
 
 // Of returns the status that a severity stands for. One that nobody knows is not known.
 func Of(severity string) Status {
-	switch severity {
-	case "note":
-		return Well
-	case "ticket":
-		return Ticket
-	case "page":
-		return Page
+	if i := slices.Index([]string{"note", "ticket", "page"}, severity); i >= 0 {
+		return Status(i)
 	}
 	return Unknown
-}
-
-// NoGPU reports whether no GPU is seen, and there is none on the bus that would need a driver.
-func NoGPU(d *verdicts.Data) bool {
-	return !d.Driver.Up && d.Driver.Reason != "starting" && len(d.Devices) == 0 && d.Driver.PCIDevices != nil && *d.Driver.PCIDevices == 0
 }

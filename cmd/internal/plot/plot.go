@@ -40,17 +40,14 @@ svg.plot { display: block; width: 100%; overflow: visible; }
 .plot .used { fill: var(--used); stroke: var(--used); stroke-width: 1.2; stroke-linejoin: round; }
 .plot .last { fill: var(--fg); stroke: var(--bg); stroke-width: 1.5; }
 .plot .trough { fill: none; stroke: var(--trough); stroke-width: 1.6; stroke-linejoin: round; }
-.plot .capacity { stroke: var(--fg); stroke-width: 1.2; stroke-dasharray: 2 3; }
+.plot .capacity { stroke: var(--fg); stroke-width: 1.2; stroke-dasharray: 2 3; } .plot text.limit { fill: var(--fg); }
 .plot .fit { stroke: var(--bad); stroke-width: 2.2; }
 .plot .forecast { stroke: var(--bad); stroke-width: 1.6; stroke-dasharray: 6 4; }
 .plot .band { fill: var(--bad); opacity: .16; }
 .plot .doubtful.forecast { stroke: var(--warn); }
 .plot .doubtful.band { fill: var(--warn); }
-.plot text.full { fill: var(--bad); font-weight: 600; }
-.plot text.doubtful.full { fill: var(--warn); }
-.plot circle.full { fill: var(--halo, var(--bg)); stroke: var(--bad); stroke-width: 2.2; }
-.plot circle.doubtful { stroke: var(--warn); }
-.plot text.limit { fill: var(--fg); }
+.plot text.full { fill: var(--bad); font-weight: 600; } .plot circle.full { fill: var(--halo, var(--bg)); stroke: var(--bad); stroke-width: 2.2; }
+.plot text.doubtful.full { fill: var(--warn); } .plot circle.doubtful.full { stroke: var(--warn); }
 .plot .now { stroke: var(--dim); stroke-width: 1; }
 .plot .suspected { fill: var(--warn); }
 .plot .leak { fill: var(--bad); opacity: .07; }
@@ -130,7 +127,7 @@ type Plot struct {
 	Fit      []Point // the line through the troughs, as it was at the first alarm
 	Forecast *Forecast
 	Alarms   []Span
-	Alarm    string // what the begin of one is called; "" for alarm
+	Alarm    string // what the begin of one is called
 	// Suspected is when growth was suspected that was not called a leak.
 	Suspected []Span
 	Ends      []End
@@ -149,9 +146,6 @@ func newCanvas(p *Plot) *canvas {
 	own := *p
 	if own.Height == 0 {
 		own.Height = defaultHeight
-	}
-	if own.Alarm == "" {
-		own.Alarm = "alarm"
 	}
 	return &canvas{Plot: &own, to: p.end(), highest: p.highest()}
 }

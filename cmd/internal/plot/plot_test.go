@@ -100,7 +100,7 @@ func TestSVG(t *testing.T) {
 		}},
 		"far away": {From: begin, To: end, Used: &used, Capacity: 1024 * gib, Title: `<"&>`},
 		"leak": {
-			ID: "a", Title: `<"&>`, Description: "<in words>", Ends: []End{{T: at}, {T: end, Full: true}},
+			ID: "a", Alarm: "leak", Title: `<"&>`, Description: "<in words>", Ends: []End{{T: at}, {T: end, Full: true}},
 			From: begin, To: end, Used: &used, Capacity: 40 * gib, Alarms: []Span{{From: at, To: at + 2*time.Hour}, {From: at + 121*time.Minute, To: end, Open: true}},
 			Troughs: []Point{{begin, 10 * gib}, {end, 30 * gib}}, Fit: []Point{{begin, 9 * gib}, {at, 16 * gib}},
 			Forecast: &Forecast{From: Point{at, 22 * gib}, At: at + 5*time.Hour, Lower: at + 4*time.Hour, Upper: at + 6*time.Hour},
@@ -137,7 +137,7 @@ func TestSVG(t *testing.T) {
 		t.Errorf("%d marks of what was suspected, want 3", got)
 	}
 	text := string(plots["leak"].SVG())
-	for _, want := range []string{"alarm 03:00", "cleared 05:00", `text-anchor="end">40.0 GiB<`, "full 08:00", `class="band"`, `class="ended died"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
+	for _, want := range []string{"leak 03:00", "cleared 05:00", `text-anchor="end">40.0 GiB<`, "full 08:00", `class="band"`, `class="ended died"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}

@@ -19,31 +19,29 @@ import (
 
 // gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
 type gpuRow struct {
-	ID, Page    string
-	Anchor      string // to which alerts lead, by the UUID
-	GPU, Model  string
-	Memory      bar
-	Class       string // ok, bad, warn, wait (or muted) or down
-	Verdict     string
-	Why         string // it is a leak, or is none
-	Runbook     string
-	Pattern     string
-	Confidence  string
-	Slope       string
-	Spikes      string
-	Plot        template.HTML
-	Ends        string
-	Culprits    []culprit
-	Accomplices int // how many more leak
-	Suspects    []curveRow
-	Largest     []curveRow
-	Undrawn     string
-	of          *collector.Domain // nil of a GPU that cannot be read
+	ID, Page   string
+	Anchor     string // to which alerts lead, by the UUID
+	GPU, Model string
+	Memory     bar
+	Class      string // ok, bad, warn, wait (or muted) or down
+	Verdict    string
+	Why        string // it is a leak, or is none
+	Runbook    string
+	Pattern    string
+	Confidence string
+	Slope      string
+	Spikes     string
+	Plot       template.HTML
+	Ends       string
+	Suspects   []curveRow
+	Largest    []curveRow
+	Undrawn    string
+	of         *collector.Domain // nil of a GPU that cannot be read
 }
 
 func (h *predictor) gpuRow(m collector.Domain, window string, now time.Time) gpuRow {
 	v := &m.Judgement.Device
-	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.Name, Memory: barOf(m.Memory, 0), Why: m.Sample().Why(&h.Detector), Runbook: headingOf(v, m.Judgement.Page), of: &m}
+	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.Name, Memory: barOf(m.Memory, 0), Why: m.Text(&h.Detector), Runbook: headingOf(v, m.Judgement.Page), of: &m}
 	if row.Anchor = m.Device.Info.UUID; m.Instance.OK {
 		row.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)
 	}

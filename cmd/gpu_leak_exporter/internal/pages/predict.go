@@ -79,7 +79,7 @@ func (v *view) headlineOf(row *gpuRow, cfg *detector.Config) {
 		return
 	}
 	if said := row.of.Messages(cfg); len(said) > 0 && said[0].Severity >= finding.Ticket {
-		v.Headline, v.Detail, v.Urgent = said[0].Summary, said[0].Details(), true
+		v.Headline, v.Urgent = said[0].Summary, true
 	}
 }
 
@@ -137,19 +137,17 @@ func (h *predictor) describe(v *view, s *collector.State, d *collector.DeviceSta
 // room is how many curves the page may still have.
 type room struct {
 	memories, processes int
-	listed              map[string]bool // the identifiers of the leaks that are listed
 }
 
 // draw draws the leaks, the most urgent first, then the memories, then other processes, as far as
 // there is room.
 func (h *predictor) draw(v *view) {
-	left := room{mostMemories, mostProcesses, map[string]bool{}}
+	left := room{mostMemories, mostProcesses}
 	if more := len(v.Leaks) - mostLeaks; more > 0 {
 		v.Leaks, v.Unlisted = v.Leaks[:mostLeaks], more
 	}
 	for i := range v.Leaks {
 		row := &v.Leaks[i]
-		left.listed[row.ID] = true
 		if row.draw == nil {
 			continue
 		}
@@ -177,7 +175,6 @@ func (h *predictor) draw(v *view) {
 			row.Plot = h.memoryCurve(m, row.ID+"-curve", height)
 		}
 		row.Ends = h.endWords(m)
-		row.Culprits, row.Accomplices = culpritsOn(m, left.listed)
 		h.others(m, row, &left, v.Only)
 	}
 }

@@ -5,7 +5,6 @@ package pages
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
@@ -29,7 +28,7 @@ func blind(s *collector.State, m *collector.Domain) string {
 	text := fmt.Sprintf("%s (%s) does not tell how much memory is used, so that it is not judged", m.Name, finding.Joined(", ", info.Name, info.UUID))
 	var errs []string
 	for _, e := range s.Calls.Errors {
-		if e.UUID == info.UUID && strings.HasPrefix(e.Call, "nvmlDeviceGetMemoryInfo") && !slices.Contains(errs, e.Error) {
+		if e.UUID == info.UUID && strings.HasPrefix(e.Call, "nvmlDeviceGetMemoryInfo") {
 			errs = append(errs, e.Error)
 		}
 	}

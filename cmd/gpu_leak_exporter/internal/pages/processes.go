@@ -20,8 +20,6 @@ const (
 	shownEnds = 3
 	// toldSpan is for how long the end of a process is told.
 	toldSpan = 9 * time.Hour
-	// shownCulprits is how many processes that leak a memory names.
-	shownCulprits = 3
 )
 
 // endsOf returns the ends of processes on a memory since a time.
@@ -54,29 +52,6 @@ func (h *predictor) endWords(m *collector.Domain) string {
 		text += fmt.Sprintf(" Before that, %d more.", more)
 	}
 	return text
-}
-
-// culprit is a process that leaks; ID leads to it in the list of leaks, "" where it is not listed.
-type culprit struct{ Who, ID string }
-
-// culpritsOn returns who leaks on a memory, and how many more.
-func culpritsOn(m *collector.Domain, listed map[string]bool) (list []culprit, more int) {
-	for i := range m.Device.Processes {
-		p := &m.Device.Processes[i]
-		switch {
-		case p.Instance != m.Instance || !p.Verdict.Judged || !p.Verdict.Leak:
-		case len(list) == shownCulprits:
-			more++
-		default:
-			c := culprit{ID: nameOf(m, p)}
-			c.Who, _ = whoIs(p.ID, p.Owner)
-			if !listed[c.ID] {
-				c.ID = ""
-			}
-			list = append(list, c)
-		}
-	}
-	return list, more
 }
 
 // curveRow is a process whose memory is drawn.

@@ -168,7 +168,7 @@ func domainOf(m *collector.Domain, cfg *detector.Config) verdicts.Domain {
 		return verdicts.Domain{}
 	}
 	d := verdicts.Domain{
-		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Sample().Why(cfg), Verdict: verdictOf(&j.Device, cfg),
+		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Text(cfg), Verdict: verdictOf(&j.Device, cfg),
 	}
 	if by := j.Evidence.String(); by != "" {
 		d.Evidence = &by
