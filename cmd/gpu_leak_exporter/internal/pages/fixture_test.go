@@ -124,7 +124,7 @@ func fixture() *collector.State {
 		Devices: []*collector.DeviceState{
 			{
 				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),
-				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7,
+				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7, ProcessesKnown: true,
 				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20)},
 				Curve:     leakingCurve(38.5 * gib),
 				Ends: []collector.EndState{
@@ -162,7 +162,7 @@ func fixture() *collector.State {
 				Workloads: []collector.WorkloadState{{Namespace: "ml", Pod: "train-0", Used: 31 * gib, Verdict: healthy(0.25)}},
 			},
 			{
-				Info: gpu.Info{Index: 1, UUID: "GPU-mig", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch, Memory: memory(80*gib, 12*gib, gib),
+				Info: gpu.Info{Index: 1, UUID: "GPU-mig", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch, Memory: memory(80*gib, 12*gib, gib), ProcessesKnown: true,
 				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0)},
 				Instances: []collector.InstanceState{{
 					Instance:  gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20*gib, 6*gib, 0)},

@@ -38,19 +38,12 @@ func inName(r rune) rune {
 	return '-'
 }
 
-// processesOf says how many processes are on a memory.
+// processesOf says how many processes are on a memory; "" where that is not known.
 func processesOf(m collector.Domain) string {
-	n, muted := countOf(&m), 0
-	for i := range m.Device.Processes {
-		if p := &m.Device.Processes[i]; p.Instance == m.Instance && p.Verdict.Muted {
-			muted++
-		}
+	if !m.Device.ProcessesKnown {
+		return ""
 	}
-	text := processes(n)
-	if muted > 0 {
-		text += fmt.Sprintf(" (%d muted)", muted)
-	}
-	return text
+	return processes(countOf(&m))
 }
 
 // countOf returns how many processes are on a memory; on a GPU instance, how many are shown.

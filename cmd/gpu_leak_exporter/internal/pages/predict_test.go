@@ -94,7 +94,7 @@ func TestPredictSays(t *testing.T) {
 		"muted": {
 			collector.State{Devices: []*collector.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
 			"",
-			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "GPU 0 T4, 0 processes muted not known"},
+			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "GPU 0 T4 muted not known"},
 		},
 		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(growing())}}, "", []string{"No leak yet: it may be the start of a program, and must grow for another 25 min.", "full in 40 min if it goes on"}},
 		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
@@ -116,7 +116,7 @@ func TestPredictIdle(t *testing.T) {
 		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and this memory of it has stayed since 11:55 (4 min)",
 		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob computes nothing, and shows no sign of going on, idle since 11:39 (20 min)",
 		"512 MiB GPU 1, MIG 3 (2g.20gb) NVIDIA H200 unknown process (pid 47) has ended, and this memory of it has stayed since 11:58 (1 min)",
-		"NVIDIA H200, 7 processes (1 muted)",
+		"NVIDIA H200, 7 processes",
 	)
 }
 

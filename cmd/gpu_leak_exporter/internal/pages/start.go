@@ -120,10 +120,10 @@ const startModels = 3
 
 // watchedWords says what is watched: GPUs by their model, and processes.
 func watchedWords(s *collector.State) string {
-	models, n, instances := map[string]int{}, 0, 0
+	models, n, known, instances := map[string]int{}, 0, false, 0
 	for _, d := range s.Devices {
 		models[cmp.Or(d.Info.Name, "GPU of an unknown model")]++
-		n += d.ProcessCount
+		n, known = n+d.ProcessCount, known || d.ProcessesKnown
 		instances += len(d.Instances)
 	}
 	if len(models) == 0 {
@@ -144,5 +144,8 @@ func watchedWords(s *collector.State) string {
 	if instances > 0 {
 		text += ", " + plural(instances, "MIG instance")
 	}
-	return text + ", " + processes(n) + "."
+	if known {
+		text += ", " + processes(n)
+	}
+	return text + "."
 }

@@ -23,7 +23,7 @@ func TestStartSays(t *testing.T) {
 	golden(t, "start.html", []byte(start(fixture())))
 	device := func(index int, v detector.Verdict) *collector.DeviceState {
 		return &collector.DeviceState{
-			Info: gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), Name: "T4"}, Up: true, SampleTime: epoch, ProcessCount: 2, Memory: memory(80<<30, 1<<30, 1<<30),
+			Info: gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), Name: "T4"}, Up: true, SampleTime: epoch, ProcessesKnown: true, ProcessCount: 2, Memory: memory(80<<30, 1<<30, 1<<30),
 			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
 		}
 	}
