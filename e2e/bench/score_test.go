@@ -115,10 +115,10 @@ func TestScore(t *testing.T) {
 		"within the hour":             {fake{alarms: [][2]int{{90, 400}}, eta: 3599}, leakTruth(), "found 90, paged 87"},
 		"for three minutes":           {fake{alarms: [][2]int{{177, 180}}, eta: 60}, leakTruth(), "found 177"},
 		"just then":                   {fake{alarms: [][2]int{{177, 190}}, eta: 60}, leakTruth(), "found 177, paged 0"},
-		"ended before, and kept":      {fake{alarms: [][2]int{{150, 171}}, eta: 60}, leakTruth(), "found 150, paged 27"},
+		"ended before, and kept":      {fake{alarms: [][2]int{{150, 179}}, eta: 60}, leakTruth(), "found 150, paged 27"},
 		"ended long before":           {fake{alarms: [][2]int{{150, 165}}, eta: 60}, leakTruth(), "found 150"},
 		"interrupted":                 {fake{alarms: [][2]int{{150, 160}, {165, 166}}, eta: 60}, leakTruth(), "found 150"},
-		"interrupted, and kept":       {fake{alarms: [][2]int{{150, 160}, {169, 171}}, eta: 60}, leakTruth(), "found 150, paged 27"},
+		"interrupted, and kept":       {fake{alarms: [][2]int{{150, 160}, {161, 179}}, eta: 60}, leakTruth(), "found 150, paged 27"},
 		"paged since before the leak": {fake{alarms: [][2]int{{20, 400}}, eta: 60}, leakTruth(), "missed, early, 1 false, 1 pages, 1 tickets"},
 		"paged before it":             {fake{alarms: [][2]int{{20, 30}}, eta: 60}, leakTruth(), "missed, early, 1 false, 1 pages, 0 tickets"},
 	} {
