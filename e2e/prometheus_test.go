@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -76,7 +77,7 @@ scrape_configs:
 	cmd := exec.Command(harness.Tool(t), "backtest", "--prometheus.url="+prometheus.URL, `--query=gpu_memory_used_bytes{instance="`+exporter.Address()+`"}`,
 		"--start=-1m", "--query-step=1s", "--output=json")
 	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) { // a minute is too short for a verdict
 		t.Fatalf("%s: %v: %s", cmd, err, out)
 	}
 	gpus, processes := map[string]bool{}, 0

@@ -60,12 +60,7 @@ type Message struct {
 func (m *Message) Details() string { return Joined(" ", m.Detail, m.Advice) }
 
 // Text returns all of it.
-func (m *Message) Text() string {
-	if m.Summary == "" {
-		return m.Details()
-	}
-	return Joined(" ", m.Summary+".", m.Details())
-}
+func (m *Message) Text() string { return Joined(" ", m.Summary+".", m.Details()) }
 
 // Compare orders messages: the most urgent first, and of these the one with the least time left.
 func (m *Message) Compare(other *Message) int {
