@@ -81,7 +81,11 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 			now[k] = severity
 		}
 	}
-	for _, m := range d.Messages(cfg) {
+	var messages []finding.Message
+	if len(d.Device.Findings) > 0 { // else there is none with an alert, and no need to write it for each sample
+		messages = d.Messages(cfg)
+	}
+	for _, m := range messages {
 		k := messageKey{d.Instance, m.Alert, m.Who}
 		if m.Alert == finding.OutOfMemory {
 			k.alert = finding.Leak
