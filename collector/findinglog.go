@@ -75,9 +75,8 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 // domain writes what is new of a memory.
 func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]finding.Severity) {
 	v := &d.Judgement.Device
-	silent := !v.Judged && !v.Muted && !d.judged()
 	for k, severity := range l.known {
-		if silent && k.instance == d.Instance {
+		if k.instance == d.Instance && !v.Judged && !v.Muted && !d.judged() {
 			now[k] = severity
 		}
 	}

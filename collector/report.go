@@ -82,9 +82,9 @@ const recentXID = 15 * time.Minute
 
 // Hardware returns what is known of the health of a GPU.
 func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
-	h := &finding.Hardware{Name: fmt.Sprintf("%s (%s)", d.Name(), finding.Joined(", ", d.Info.Name, d.Info.UUID)), Up: d.Up, Error: d.Error, Sampled: d.SampleTime, ECC: d.Status.ECC, Thermal: d.Status.Thermal}
+	h := &finding.Hardware{Name: d.Name() + " (" + finding.Joined(", ", d.Info.Name, d.Info.UUID) + ")", Up: d.Up, Error: d.Error, Sampled: d.SampleTime, ECC: d.Status.ECC, Thermal: d.Status.Thermal}
 	for _, x := range d.XIDs {
-		if x.Count > 0 && (now.Sub(x.Last) < recentXID || !d.Up) {
+		if x.Count > 0 && (now.Sub(x.Last) < recentXID || !d.Up && x.Last.After(d.SampleTime.Add(-recentXID))) {
 			h.XIDs = append(h.XIDs, x.Code)
 		}
 	}

@@ -27,7 +27,7 @@ func TestReport(t *testing.T) {
 	muted := device(func(d *DeviceState) { d.Judgement.Device = detector.Verdict{Muted: true} })
 	blind := device(func(d *DeviceState) { d.Judgement.Device, d.Memory = detector.Verdict{}, gpu.Memory{} })
 	lost := device(func(d *DeviceState) {
-		d.Up, d.Error, d.XIDs = false, "GPU is lost", []XIDState{{Code: 79, Count: 1}}
+		d.Up, d.Error, d.XIDs = false, "GPU is lost", []XIDState{{Code: 79, Count: 1, Last: fixtureAt(0)}}
 	})
 	errors := device(func(d *DeviceState) {
 		d.Status.ECC = gpu.ECC{Errors: []gpu.ECCErrors{{Type: "uncorrected", Counter: "volatile", Count: 1}}, RemapPending: gpu.Some(true)}

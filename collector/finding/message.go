@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (m *Message) Compare(other *Message) int {
 }
 
 // Messages returns what there is to say of a memory of which Judge returned that. The alerts wait for minutes until they say it:
-// this is what is so now.
+// this is what is so now, the most urgent first.
 func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message) {
 	for i := range found {
 		f := &found[i]
@@ -96,6 +97,7 @@ func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message
 	if text := NotYet(&s.Judgement.Device, cfg); text != "" && len(list) == 0 {
 		list = append(list, Message{Summary: s.Name + " grows", Detail: text, Left: math.Inf(1)})
 	}
+	slices.SortStableFunc(list, func(a, b Message) int { return a.Compare(&b) })
 	return list
 }
 
