@@ -144,7 +144,7 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	switch {
 	case slices.ContainsFunc(results, b.fails):
 		return exitStatus(exitLeak)
-	case !slices.ContainsFunc(results, func(f result) bool { return f.judged() || f.muted() }):
+	case !slices.ContainsFunc(results, func(f result) bool { return f.judged() || f.final().muted }):
 		return exitStatus(unjudged)
 	}
 	return nil

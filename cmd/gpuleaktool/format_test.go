@@ -140,26 +140,6 @@ func TestLogsOfUsers(t *testing.T) {
 	}
 }
 
-// TestHourThatComesTwice tells the zone of a time in the hour that comes twice when daylight saving ends.
-func TestHourThatComesTwice(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for at, want := range map[string]string{
-		"2026-10-24T23:30:00Z": "2026-10-25 01:30", "2026-10-25T00:30:00Z": "2026-10-25 02:30 CEST",
-		"2026-10-25T01:30:00Z": "2026-10-25 02:30 CET", "2026-10-25T02:30:00Z": "2026-10-25 03:30",
-	} {
-		at, err := time.Parse(time.RFC3339, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := moment(time.Duration(at.UnixNano()), berlin); got != want {
-			t.Errorf("%v: %q, want %q", at, got, want)
-		}
-	}
-}
-
 // TestReportOfUnknownMemory names a GPU that never told its memory, and draws nothing of it.
 func TestReportOfUnknownMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")

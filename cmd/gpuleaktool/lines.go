@@ -120,7 +120,7 @@ func lineOf(name json.RawMessage, f *result, s *step, t time.Duration) line {
 		Seconds: s.seconds.Finite(), Lower: s.lower.Finite(), Upper: s.upper.Finite(),
 		Withheld: withheld, WithheldS: withheldFor.Finite(), Evidence: evidence,
 		Judged: s.judged, Muted: s.muted, Rate: s.rate.Finite(), Used: s.used, Since: since.Finite(), Capacity: s.capacity.Finite(), Trough: s.trough.Finite(),
-		Page: firing(f.alerts.pages, s.t), Ticket: firing(f.alerts.tickets, s.t),
+		Page: firing(f.pages, s.t), Ticket: firing(f.tickets, s.t),
 	}
 }
 

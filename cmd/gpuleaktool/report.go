@@ -28,8 +28,6 @@ type report struct {
 	Style    template.CSS
 	Leaks    []reportRow
 	Others   []reportRow
-
-	Suspected bool // a plot marks growth that was suspected
 }
 
 // reportRow is one series.
@@ -39,7 +37,6 @@ type reportRow struct {
 	Span, Samples, Peak     string
 	Pattern, Growth, Leaked string
 	Forecast, Alert         string
-	Withheld, AtEnd         string // why it was no leak yet when it was surest, and why it is none yet
 	Plot                    template.HTML
 }
 
@@ -49,7 +46,6 @@ func writeReport(w io.Writer, list []result, loc *time.Location) error {
 	shown, brief := rows(list)
 	for i := range shown {
 		row := rowOf(&shown[i], loc, i)
-		r.Suspected = r.Suspected || shown[i].suspected.surest != nil
 		if shown[i].level > levelNone {
 			r.Leaks = append(r.Leaks, row)
 			r.Urgent = r.Urgent || shown[i].level > levelVerdict
@@ -73,7 +69,6 @@ func rowOf(f *result, loc *time.Location, number int) reportRow {
 		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
 		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
 		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Alert: f.told(loc),
-		Withheld: f.atSurest(loc), AtEnd: f.atEnd(),
 	}
 	if !f.unknown() {
 		row.Plot = f.drawing(loc, number).SVG()
@@ -81,9 +76,7 @@ func rowOf(f *result, loc *time.Location, number int) reportRow {
 	switch {
 	case f.level > levelVerdict:
 		row.Class = "bad"
-	case f.level == levelVerdict:
-		row.Class = "warn"
-	case f.suspected.open():
+	case f.level == levelVerdict, f.suspected():
 		row.Class = "warn"
 	case !f.judged(), f.unknown():
 		row.Class = "wait"
@@ -111,7 +104,7 @@ func (f *result) drawing(loc *time.Location, number int) *plot.Plot {
 	p := &plot.Plot{
 		ID: "plot-" + strconv.Itoa(number), Description: f.described(loc),
 		Title: fmt.Sprintf("Memory used by %s: %s", f.name, f.verdict(loc)), Location: loc,
-		From: f.first, To: f.last, Ahead: 1.0 / 3, Used: f.plot, Alarms: f.alarms, Alarm: "alarm", Suspected: f.suspected.spans,
+		From: f.first, To: f.last, Ahead: 1.0 / 3, Used: f.plot, Alarms: f.alarms, Alarm: "alarm",
 	}
 	if f.capacity.OK && f.kind == kindMemory { // a process meets no capacity of its own
 		p.Capacity = f.capacity.V

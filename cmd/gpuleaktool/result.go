@@ -4,10 +4,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
@@ -20,22 +21,31 @@ import (
 // an allocation of some size fails before the last byte is taken.
 const nearCapacity = 0.95
 
+// level is the most that came of a series.
+type level uint8
+
+const (
+	levelNone    level = iota
+	levelVerdict       // it was called a leak, and nobody was told
+	levelTicket
+	levelPage
+)
+
+// String names the level as --fail-on does.
+func (l level) String() string { return [...]string{"none", "verdict", "ticket", "page"}[l] }
+
 // result is what a backtest has found out about a series.
 type result struct {
 	*series
-	name   string // in words
-	alarms []plot.Span
-	// alarm is the verdict that led to the first page or else ticket; where nobody was told of a
-	// leak, that of the alarm that lasted longest. Nil without a leak, chosen is its place in alarms.
-	alarm  *step
-	chosen int
-	alerts alerts
-	level  level
-	at     time.Duration // of the page, the ticket or the verdict that level tells
-	full   time.Duration // when the leak first brought it near its capacity, if filled
-	filled bool
-
-	suspected suspicion
+	name           string // in words
+	alarms         []plot.Span
+	pages, tickets []plot.Span
+	level          level
+	at             time.Duration // of the page, the ticket or the verdict that level tells
+	alarm          *step         // the first verdict of the leak that led to it; nil without a leak
+	cleared        time.Duration // how long that leak lasted; 0 where it did until the end
+	full           time.Duration // when the memory was first near its capacity since the leak began, if filled
+	filled         bool
 }
 
 // resultsOf returns what was found out about each series.
@@ -45,108 +55,88 @@ func resultsOf(list []*series) []result {
 	for i, x := range list {
 		results[i] = resultOf(x, names[i])
 	}
-	for i := range results {
-		results[i].alerts = alertsOf(&results[i])
-		results[i].rank()
-	}
 	return results
 }
 
-// rank finds out the most that came of the series, when, and because of which verdict.
-func (f *result) rank() {
-	f.level = f.alerts.level()
-	switch {
-	case f.level == levelPage:
-		f.at = f.alerts.pages[0].From
-	case f.level == levelTicket:
-		f.at = f.alerts.tickets[0].From
-	case len(f.alarms) > 0:
-		f.level = levelVerdict
-	default:
-		return
-	}
-	f.chosen = -1
-	for i, a := range f.alarms {
-		longest := f.chosen < 0 || a.To-a.From > f.alarms[f.chosen].To-f.alarms[f.chosen].From
-		if f.level == levelVerdict && longest || f.level > levelVerdict && a.From <= f.at && f.at <= a.To+scrapeGap {
-			f.chosen = i
-		}
-	}
-	if f.chosen >= 0 {
-		f.alarm = f.stepAt(f.alarms[f.chosen].From)
-	} else if len(f.alarms) > 0 { // the memory fills up, and not by what is called a leak
-		f.chosen, f.alarm = 0, f.stepAt(f.alarms[0].From)
-	}
-	if f.level == levelVerdict {
-		f.at = f.alarm.t
-	}
-	f.fill()
-}
-
-// stepAt returns the step at time t, at which there is one.
-func (f *result) stepAt(t time.Duration) *step {
-	i := slices.IndexFunc(f.steps, func(s step) bool { return s.t == t && !s.blind })
-	return &f.steps[i]
-}
-
 func resultOf(x *series, name string) result {
-	f := result{series: x, name: name}
-	for i := range x.steps {
-		s := &x.steps[i]
-		if s.blind { // one reading that failed takes no alarm back
-			continue
+	f := result{series: x, name: name, alarms: spans(x.steps, 0, func(s *step) bool { return s.leak })}
+	f.pages = spans(x.steps, alertLasts, func(s *step) bool { return s.paged })
+	f.tickets = spans(x.steps, alertLasts, func(s *step) bool { return s.ticketed })
+	switch {
+	case len(f.pages) > 0:
+		f.level, f.at = levelPage, f.pages[0].From
+	case len(f.tickets) > 0:
+		f.level, f.at = levelTicket, f.tickets[0].From
+	case len(f.alarms) > 0:
+		f.level, f.at = levelVerdict, f.alarms[0].From
+	default:
+		return f
+	}
+	since := f.at
+	for _, a := range f.alarms {
+		if f.alarm != nil && a.From > f.at {
+			break
 		}
-		open := len(f.alarms) > 0 && f.alarms[len(f.alarms)-1].Open
-		f.suspected.note(s, s.leak && !open)
-		switch {
-		case s.leak && !open:
-			f.alarms = append(f.alarms, plot.Span{From: s.t, To: s.t, Open: true})
-		case s.leak:
-			f.alarms[len(f.alarms)-1].To = s.t
-		case open:
-			last := &f.alarms[len(f.alarms)-1]
-			last.To, last.Open = s.t, false
+		i := slices.IndexFunc(f.steps, func(s step) bool { return s.t == a.From && !s.blind })
+		f.alarm, f.cleared, since = &f.steps[i], 0, f.steps[i].since
+		if !a.Open {
+			f.cleared = a.To - a.From
 		}
+	}
+	// What filled it before was another job, or a peak that was given back: it tells nothing of how early the alert came.
+	if i := slices.IndexFunc(f.steps, func(s step) bool { return s.near && s.nearAt >= since }); i >= 0 {
+		f.full, f.filled = f.steps[i].nearAt, true
 	}
 	return f
 }
 
-// fill finds out when the memory was first near its capacity since the leak began that somebody was
-// told of. What filled it before was another job, or a peak that was given back, and tells
-// nothing of how early that came.
-func (f *result) fill() {
-	since := f.at
-	if f.alarm != nil {
-		since = f.alarm.since
-	}
-	for i := range f.steps {
-		if s := &f.steps[i]; s.near && s.nearAt >= since {
-			f.full, f.filled = s.nearAt, true
-			return
+// spans returns when a condition held. A reading that failed ends none, and one that begins again within lasts goes on.
+func spans(steps []step, lasts time.Duration, holds func(*step) bool) (list []plot.Span) {
+	for i := range steps {
+		s, n := &steps[i], len(list)
+		switch {
+		case s.blind:
+		case holds(s):
+			if n == 0 || !list[n-1].Open && s.t > list[n-1].To {
+				list = append(list, plot.Span{From: s.t})
+				n++
+			}
+			list[n-1].To, list[n-1].Open = s.t, true
+		case n > 0 && list[n-1].Open && lasts > 0:
+			list[n-1].To += lasts
+			list[n-1].Open = false
+		case n > 0 && list[n-1].Open:
+			list[n-1].To, list[n-1].Open = s.t, false
 		}
 	}
+	return list
 }
+
+// firing reports whether one of them is on at time t.
+func firing(list []plot.Span, t time.Duration) bool {
+	return slices.ContainsFunc(list, func(s plot.Span) bool { return s.From <= t && (t <= s.To || s.Open) })
+}
+
+// compare orders results: pages, tickets, verdicts, nothing; the earlier one of each first.
+func compare(a, b result) int { return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(a.at, b.at)) }
 
 // judged reports whether there was any verdict.
 func (f *result) judged() bool {
 	return slices.ContainsFunc(f.steps, func(s step) bool { return s.judged })
 }
 
-// muted reports whether it was not to be judged.
-func (f *result) muted() bool {
-	s := f.final()
-	return s != nil && s.muted
-}
-
-// final is the last step at which something was said, nil if nothing ever was.
-func (f *result) final() *step {
-	for i := len(f.steps) - 1; i >= 0; i-- {
-		if s := &f.steps[i]; !s.blind {
-			return s
+// final is the last step at which something was said, the zero step if nothing ever was.
+func (f *result) final() (last step) {
+	for i := range f.steps {
+		if !f.steps[i].blind {
+			last = f.steps[i]
 		}
 	}
-	return nil
+	return last
 }
+
+// suspected reports whether growth is suspected at the end.
+func (f *result) suspected() bool { return f.final().withheld != detector.WithheldNone }
 
 // title is its name, and the file that it is from if there are several.
 func (f *result) title() string {
@@ -159,65 +149,50 @@ func (f *result) title() string {
 // span is the time from the first sample to the last.
 func (f *result) span() time.Duration { return f.last - f.first }
 
-// share writes v as a part of the capacity, "" where that is not known.
-func (f *result) share(v float64) string {
-	if !f.capacity.OK || f.capacity.V <= 0 {
-		return ""
-	}
-	return finding.Percent(v / f.capacity.V)
-}
-
 // unknown reports whether it is a memory of which no value is known.
 func (f *result) unknown() bool { return f.samples == 0 && f.kind == kindMemory && !f.sliced }
 
 // peakText writes the highest sample.
 func (f *result) peakText() string {
-	if f.samples == 0 {
+	switch {
+	case f.samples == 0:
 		return "-"
+	case !f.capacity.OK || f.capacity.V <= 0:
+		return humanize.Bytes(f.peak)
 	}
-	text := humanize.Bytes(f.peak)
-	if share := f.share(f.peak); share != "" {
-		text += " (" + share + ")"
-	}
-	return text
+	return humanize.Bytes(f.peak) + " (" + finding.Percent(f.peak/f.capacity.V) + ")"
 }
 
-// verdict writes what the detector said at worst.
+// verdict writes what the detector said at worst, or what it suspects at the end. The confidence is rounded down: one
+// below the threshold never looks like it.
 func (f *result) verdict(loc *time.Location) string {
+	last := f.final()
 	switch {
 	case f.sliced:
 		return "its slices are judged"
-	case f.alarm == nil && f.muted():
+	case f.alarm != nil && f.cleared > 0:
+		return "leak at " + moment(f.alarm.t, loc) + ", cleared after " + humanize.Duration(f.cleared)
+	case f.alarm != nil:
+		return "leak at " + moment(f.alarm.t, loc)
+	case last.muted:
 		return finding.Muted
 	case f.unknown():
 		return "not judged: no value of its memory"
-	case f.alarm == nil && !f.judged():
+	case !f.judged():
 		return "not judged"
-	case f.alarm == nil && f.suspected.open():
-		return finding.NoLeakYet
-	case f.alarm == nil:
-		return finding.NoLeak
+	case f.suspected():
+		sure := math.Floor(100*last.confidence+1e-9) / 100
+		return fmt.Sprintf("%s: it %s (confidence %.2f)", finding.NoLeakYet, finding.Withheld(last.withheld, last.withheldFor), sure)
 	}
-	text := "leak at " + moment(f.alarm.t, loc)
-	if a := f.alarms[f.chosen]; !a.Open {
-		text += ", cleared after " + humanize.Duration(a.To-a.From)
-	}
-	if n := len(f.alarms) - 1; n > 0 {
-		text += fmt.Sprintf(", and %d more", n)
-	}
-	return text
+	return finding.NoLeak
 }
 
 // pattern is the one at the alarm, or the last one.
 func (f *result) pattern() string {
-	s := f.alarm
-	if s == nil {
-		s = f.final()
+	if f.alarm != nil {
+		return f.alarm.pattern.String()
 	}
-	if s == nil {
-		return ""
-	}
-	return s.pattern.String()
+	return f.final().pattern.String()
 }
 
 // growth is the rate that was told at the alarm.
@@ -229,13 +204,13 @@ func (f *result) growth() string {
 }
 
 // retained is what had leaked in the end, or before the last alarm was taken back.
-func (f *result) retained() string {
-	for i := len(f.steps) - 1; i >= 0; i-- {
+func (f *result) retained() (text string) {
+	for i := range f.steps {
 		if s := &f.steps[i]; s.leak && s.leaked.OK {
-			return humanize.Bytes(s.leaked.V)
+			text = humanize.Bytes(s.leaked.V)
 		}
 	}
-	return ""
+	return text
 }
 
 // forecast is the time to out-of-memory that was told at the alarm, and its 90 %
@@ -256,8 +231,8 @@ func (f *result) told(loc *time.Location) string {
 		return "none"
 	}
 	text := f.level.String() + " at " + moment(f.at, loc) + ", " + f.early()
-	if t := f.alerts.tickets; f.level == levelPage && len(t) > 0 && t[0].From < f.at {
-		text += "; ticket at " + moment(t[0].From, loc)
+	if f.level == levelPage && len(f.tickets) > 0 && f.tickets[0].From < f.at {
+		text += "; ticket at " + moment(f.tickets[0].From, loc)
 	}
 	return text
 }
@@ -271,120 +246,83 @@ func (f *result) early() string {
 	case f.filled:
 		return humanize.Duration(f.at-f.full) + " after 95 % was in use"
 	}
-	return humanize.Duration(max(f.last-f.at, 0)) + " before the end"
+	return humanize.Duration(max(f.last-f.at, 0)) + " before the record ends"
 }
 
-// moment writes a time to the minute, and its zone where the clock is set back, so that the hour comes twice.
+// moment writes a time to the minute, and its zone.
 func moment(t time.Duration, loc *time.Location) string {
-	const form = "2006-01-02 15:04"
-	at := wall(t).In(loc)
-	for _, apart := range []time.Duration{-time.Hour, time.Hour} {
-		if at.Add(apart).Format(form) == at.Format(form) {
-			return at.Format(form + " MST")
-		}
-	}
-	return at.Format(form)
+	return wall(t).In(loc).Format("2006-01-02 15:04 MST")
 }
 
-// headline answers whether somebody would have been paged or got a ticket, and how early.
-func headline(list []result, loc *time.Location) string {
-	var first *result
-	leaking := 0
-	for i := range list {
-		f := &list[i]
-		if f.level == levelNone {
-			continue
-		}
-		leaking++
-		// At the same time, the whole memory comes before who holds it: it is first
-		// in the list.
-		if first == nil || first.after(f) {
-			first = f
-		}
+// headline answers whether somebody would have been paged or got a ticket, and how early. At the same time the whole
+// memory comes before a process on it: it is first in the list.
+func headline(list []result, loc *time.Location) (text string) {
+	first := slices.MinFunc(list, compare)
+	who := first.title()
+	if name := culprit(list, &first); name != "" {
+		who += " (" + name + ")"
 	}
-	switch {
-	case first == nil:
+	switch first.level {
+	case levelNone:
 		return quiet(list)
-	case first.level == levelVerdict:
-		return first.untold(loc, culprit(list, first), leaking)
-	}
-	return first.sentence(loc, culprit(list, first), leaking)
-}
-
-// after reports whether a result comes after another one: after a higher level, or after an earlier one
-// of the same level.
-func (f *result) after(other *result) bool {
-	if f.level != other.level {
-		return f.level < other.level
-	}
-	return f.at > other.at
-}
-
-// quiet is the headline where nothing leaks.
-func quiet(list []result) string {
-	var longest time.Duration
-	judged, muted, unknown := 0, 0, 0
-	for i := range list {
-		f := &list[i]
-		longest = max(longest, f.span())
-		switch {
-		case f.judged():
-			judged++
-		case f.muted():
-			muted++
-		case f.unknown():
-			unknown++
+	case levelVerdict:
+		text = "Would not have paged or ticketed: " + who + " was called a leak at " + moment(first.at, loc) + ", "
+		if first.cleared > 0 {
+			text += "for " + humanize.Duration(first.cleared)
+		} else {
+			text += first.early()
 		}
+	default:
+		done := [...]string{levelTicket: "ticketed", levelPage: "paged"}[first.level]
+		text = "Would have " + done + " at " + moment(first.at, loc) + " for " + who + ", " + first.early()
 	}
-	switch {
-	case muted == len(list):
-		return fmt.Sprintf("Nothing was judged: all %d series are muted.", muted)
-	case judged == 0 && muted > 0:
-		return fmt.Sprintf("Nothing was judged: %d of %d series are muted, and the others too short.", muted, len(list))
-	case judged == 0:
-		return fmt.Sprintf("Nothing was judged: the longest of %d series covers %s, and a verdict takes more.", len(list), humanize.Duration(longest))
+	if n := number(list, func(f *result) bool { return f.level > levelNone }); n > 1 {
+		text += fmt.Sprintf("; %d series leak in all", n)
 	}
-	text := fmt.Sprintf("Would not have alerted: no leak in %d series, the longest of %s", judged, humanize.Duration(longest))
-	if muted > 0 {
-		text += "; " + more(muted) + " muted"
+	text += "."
+	if first.level == levelTicket && !first.capacity.OK {
+		text += " Without its capacity there is no forecast and no page: give --capacity."
 	}
-	if unknown > 0 {
-		text += "; " + strconv.Itoa(unknown) + " without any value of its memory"
-	}
-	if short := len(list) - judged - muted - unknown - sliced(list); short > 0 {
-		text += "; " + more(short) + " too short for a verdict"
-	}
-	return text + "." + suspects(list)
+	return text
 }
 
-func more(n int) string {
-	if n == 1 {
-		return "1 more is"
-	}
-	return fmt.Sprintf("%d more are", n)
-}
-
-// sliced counts the GPUs whose slices are judged in their place.
-func sliced(list []result) (n int) {
+func number(list []result, is func(*result) bool) (n int) {
 	for i := range list {
-		if list[i].sliced {
+		if is(&list[i]) {
 			n++
 		}
 	}
 	return n
 }
 
-// culprit names who leaks on the memory that a result is about: the first process
-// for which there is an alarm, if there is one. "" if that is not known.
-func culprit(list []result, on *result) string {
-	if on.kind != kindMemory {
-		return ""
+// quiet is the headline where nothing leaks.
+func quiet(list []result) string {
+	var longest time.Duration
+	for i := range list {
+		longest = max(longest, list[i].span())
 	}
+	judged := number(list, (*result).judged)
+	if judged == 0 {
+		return "Nothing was judged: all series are muted or too short, the longest of " + humanize.Duration(longest) + "."
+	}
+	text := fmt.Sprintf("Would not have alerted: no leak in %d series, the longest of %s", judged, humanize.Duration(longest))
+	if n := number(list, func(f *result) bool { return !f.judged() && !f.sliced }); n > 0 {
+		text += "; not judged: " + strconv.Itoa(n)
+	}
+	if n := number(list, (*result).suspected); n > 0 {
+		text += "; suspected at the end: " + strconv.Itoa(n)
+	}
+	return text + "."
+}
+
+// culprit names who leaks on the memory that a result is about: the first process
+// for which there is an alarm. "" if that is not known.
+func culprit(list []result, on *result) string {
 	var first *result
 	for i := range list {
 		f := &list[i]
 		same := f.from == on.from && f.labels.get("uuid") == on.labels.get("uuid") && f.labels.get("gpu_instance") == on.labels.get("gpu_instance")
-		if f.kind == kindProcess && f.alarm != nil && same && (first == nil || f.alarm.t < first.alarm.t) {
+		if on.kind == kindMemory && f.kind == kindProcess && f.alarm != nil && same && (first == nil || f.alarm.t < first.alarm.t) {
 			first = f
 		}
 	}
@@ -392,63 +330,4 @@ func culprit(list []result, on *result) string {
 		return ""
 	}
 	return first.whose()
-}
-
-// amount writes used memory, as a share of that if it is one of its own.
-func (f *result) amount(used float64) string {
-	if share := f.share(used); share != "" && f.kind == kindMemory {
-		return share + " of the memory"
-	}
-	return humanize.Bytes(used)
-}
-
-// untold is the headline about a leak that nobody would have been told of: it did not last until a
-// ticket, or the record ends before.
-func (f *result) untold(loc *time.Location, who string, leaking int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Would not have paged or ticketed: %s was called a leak at %s", f.subject(who), clockTime(f.at, loc))
-	if a := f.alarms[f.chosen]; a.Open {
-		fmt.Fprintf(&b, ", %s before the record ends", humanize.Duration(f.last-f.at))
-	} else {
-		fmt.Fprintf(&b, ", for %s", humanize.Duration(a.To-a.From))
-	}
-	fmt.Fprintf(&b, ", and a ticket waits for %s", humanize.Duration(finding.LeakWait))
-	return b.String() + inAll(leaking)
-}
-
-// subject names the series, and who holds the memory that leaks.
-func (f *result) subject(who string) string {
-	if who == "" {
-		return f.title()
-	}
-	return f.title() + " (" + who + ")"
-}
-
-// clockTime writes a time to the minute, and its zone.
-func clockTime(t time.Duration, loc *time.Location) string {
-	return wall(t).In(loc).Format("2006-01-02 15:04 MST")
-}
-
-// inAll ends the sentence about one of so many series that leak.
-func inAll(leaking int) string {
-	if leaking > 1 {
-		return fmt.Sprintf("; %d series leak in all.", leaking)
-	}
-	return "."
-}
-
-// sentence is the headline about the first of so many series that somebody would have been told
-// of, and who holds the memory that leaks.
-func (f *result) sentence(loc *time.Location, who string, leaking int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Would have %s at %s for %s, ", f.level.done(), clockTime(f.at, loc), f.subject(who))
-	if f.filled && f.full >= f.at {
-		fmt.Fprintf(&b, "%s before %d %% of the memory was in use and ", humanize.Duration(f.full-f.at), int(100*nearCapacity))
-	}
-	fmt.Fprintf(&b, "%s before the record ends at %s", humanize.Duration(max(f.last-f.at, 0)), f.amount(f.used))
-	text := b.String() + inAll(leaking)
-	if f.level == levelTicket && !f.capacity.OK {
-		text += " Without its capacity there is no forecast and no page: give --capacity."
-	}
-	return text
 }

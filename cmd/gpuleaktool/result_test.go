@@ -16,9 +16,10 @@ import (
 // said is a series of an hour of which each step says the same.
 func said(k kind, s step, pairs ...string) *series {
 	x := &series{kind: k, labels: labelsOf(append(pairs, "gpu", "0", "uuid", "GPU-0")...), samples: 60, last: time.Hour}
+	x.all = true
 	for i := range 60 {
 		s.t = time.Duration(i) * time.Minute
-		x.steps = append(x.steps, s)
+		x.keep(s)
 	}
 	return x
 }
@@ -34,7 +35,7 @@ func fallen(x *series) *series {
 
 func TestHeadline(t *testing.T) {
 	fine, young, mute, leak := step{judged: true}, step{}, step{muted: true}, step{judged: true, leak: true}
-	begins := suspected(detector.WithheldProgramBegin, 0.42, 25*time.Minute, 35*time.Minute)
+	begins := step{judged: true, confidence: 0.427, withheld: detector.WithheldProgramBegin, withheldFor: 35 * time.Minute}
 	for _, tt := range []struct {
 		list []*series
 		want string
@@ -42,34 +43,34 @@ func TestHeadline(t *testing.T) {
 		{[]*series{said(kindMemory, fine)}, "Would not have alerted: no leak in 1 series, the longest of 1 h."},
 		{
 			[]*series{said(kindMemory, fine), said(kindProcess, young), said(kindProcess, young), said(kindProcess, mute)},
-			"Would not have alerted: no leak in 1 series, the longest of 1 h; 1 more is muted; 2 more are too short for a verdict.",
+			"Would not have alerted: no leak in 1 series, the longest of 1 h; not judged: 3.",
 		},
-		{[]*series{said(kindMemory, young)}, "Nothing was judged: the longest of 1 series covers 1 h, and a verdict takes more."},
-		{[]*series{said(kindMemory, mute), said(kindProcess, mute)}, "Nothing was judged: all 2 series are muted."},
-		{[]*series{said(kindMemory, mute), said(kindProcess, young)}, "Nothing was judged: 1 of 2 series are muted, and the others too short."},
+		{[]*series{said(kindMemory, young)}, "Nothing was judged: all series are muted or too short, the longest of 1 h."},
+		{[]*series{said(kindMemory, mute), said(kindProcess, mute)}, "Nothing was judged: all series are muted or too short, the longest of 1 h."},
+		{[]*series{said(kindMemory, mute), said(kindProcess, young)}, "Nothing was judged: all series are muted or too short, the longest of 1 h."},
 		{
 			[]*series{said(kindMemory, leak), said(kindProcess, fine, "pid", "7"), said(kindProcess, leak, "pid", "8", "process", "a")},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0 (a, pid 8), 30 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0 (a, pid 8), 30 min before the record ends; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 		{
 			[]*series{said(kindMemory, leak), said(kindProcess, leak, "pid", "8", "gpu_instance", "3")},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends at 0 B; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 		{
 			[]*series{fallen(said(kindMemory, leak))},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends at 1 % of the memory.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends.",
 		},
 		{
 			[]*series{{labels: labelsOf("gpu", "3", "UUID", "GPU-3", "Hostname", "n1", "pod", "x", "namespace", "ml"), steps: []step{leak}}},
-			"Would not have paged or ticketed: GPU 3, pod ml/x was called a leak at 1970-01-01 00:00 UTC, 0 s before the record ends, and a ticket waits for 30 min.",
+			"Would not have paged or ticketed: GPU 3, pod ml/x was called a leak at 1970-01-01 00:00 UTC, 0 s before the record ends.",
 		},
 		{
 			[]*series{said(kindMemory, fine, "instance", "a:9844"), said(kindMemory, leak, "instance", "b:9844", "job", "gpu\x1b[2J")},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, instance b:9844, 30 min before the record ends at 0 B. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, instance b:9844, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 		{
 			[]*series{said(kindMemory, begins), said(kindProcess, begins, "pid", "7", "process", "a"), said(kindProcess, fine, "pid", "8")},
-			"Would not have alerted: no leak in 3 series, the longest of 1 h. Suspected at the end: GPU 0, a, pid 7 (2 series in all). No leak yet: it may be the start of a program, and must grow for another 35 min (confidence 0.42).",
+			"Would not have alerted: no leak in 3 series, the longest of 1 h; suspected at the end: 2.",
 		},
 	} {
 		if got := headline(resultsOf(tt.list), time.UTC); got != tt.want {

@@ -36,7 +36,8 @@ type series struct {
 	fresh    bool // there was a sample since the last step
 	all      bool // keep all steps, also those that tell nothing
 	steps    []step
-	nearAt   time.Duration // when it was first near its capacity since the last step, if near
+	says     finding.Memory // what the exporter would say of it
+	nearAt   time.Duration  // when it was first near its capacity since the last step, if near
 	near     bool
 	sliced   bool           // a GPU in MIG mode: its slices are judged
 	plot     *plot.Envelope // nil unless it is to be plotted
@@ -60,15 +61,23 @@ type step struct {
 	rate, leaked, trough  detector.Value
 	seconds, lower, upper detector.Value // to out-of-memory
 	// evidence is what foretells that, and page that somebody should be woken: of the memory that it is on. withheld is
-	// why growth is not called a leak yet, withheldFor how long it must still last, and lasted how long it has lasted.
-	evidence            detector.Evidence
-	page                bool
-	withheld            detector.Withheld
-	withheldFor, lasted time.Duration
-	headroom            detector.Value // of the memory that it is on
-	used                float64
-	capacity            detector.Value
+	// why growth is not called a leak yet, and withheldFor how long it must still last.
+	evidence    detector.Evidence
+	page        bool
+	withheld    detector.Withheld
+	withheldFor time.Duration
+	headroom    detector.Value // of the memory that it is on
+	used        float64
+	capacity    detector.Value
+
+	// What the rules of the mixin say: GPUOutOfMemoryPredicted with the severity critical is a page, with warning a
+	// ticket. So is GPUMemoryLeakDetected. They are exact to the time between two verdicts, a minute at most.
+	paged, ticketed bool
 }
+
+// alertLasts is how long an alert outlives the last sample of its condition: a rule of the mixin remembers that for two
+// minutes, and keeps firing for two more.
+const alertLasts = 4 * time.Minute
 
 func (m *judgedMemory) newSeries(l labels, k kind) *series {
 	j := m.judge
@@ -110,26 +119,39 @@ func (x *series) tell(t, frame time.Duration, last bool, v *detector.Verdict, j 
 		t: t, last: last, blind: x.last < frame, judged: v.Judged, leak: v.Judged && v.Leak, muted: v.Muted, pattern: v.Pattern, confidence: v.Confidence, since: v.Since,
 		slope: w.Slope, r2: w.R2, spikes: w.Spikes, rate: v.Rate, leaked: v.Leaked, trough: v.Trough,
 		seconds: v.SecondsToOOM, lower: v.Lower, upper: v.Upper,
-		evidence: j.Evidence, page: j.Page, withheld: v.Withheld, withheldFor: v.WithheldFor, lasted: v.Lasted, headroom: j.Headroom, used: x.used, capacity: x.capacity,
+		evidence: j.Evidence, page: j.Page, withheld: v.Withheld, withheldFor: v.WithheldFor, headroom: j.Headroom, used: x.used, capacity: x.capacity,
 		near: x.near, nearAt: x.nearAt,
 	})
 	x.near = false
 }
 
-// keep appends a step. The table needs no more than the first and the last of many that tell nothing, so that a year
-// takes as much memory as a day.
+// keep appends a step, and what alerts say then. The table needs no more than the first and the last of many that tell
+// nothing, so that a year takes as much memory as a day.
 func (x *series) keep(s step) {
+	if !s.blind {
+		x.alert(&s)
+	}
 	n := len(x.steps)
-	if !x.all && n >= 2 && s.quiet() && x.steps[n-1].quiet() && x.steps[n-2].quiet() &&
-		x.steps[n-1].judged == x.steps[n-2].judged && s.t-x.steps[n-1].t <= silence {
+	if !x.all && n >= 2 && s.quiet() && x.steps[n-1].quiet() && x.steps[n-2].quiet() && x.steps[n-1].judged == x.steps[n-2].judged {
 		x.steps[n-1] = s
 		return
 	}
 	x.steps = append(x.steps, s)
 }
 
-// quiet reports whether a step tells of nothing that a result or an alert is made of.
+// alert notes what alerts say of a step, as the exporter decides it. On a memory there is one alert for all who leak on
+// it: the row of each shows its ticket.
+func (x *series) alert(s *step) {
+	const began = time.Hour // of the record: 0 is no time for the exporter
+	v := detector.Verdict{Judged: s.judged, Leak: s.leak, Rate: detector.Of(1), SecondsToOOM: s.seconds, Upper: s.upper}
+	for _, f := range x.says.Judge(&finding.Sample{Judgement: &detector.Judgement[gpu.ProcessID]{T: began + s.t, Evidence: s.evidence, Page: s.page, Device: v}}) {
+		soon := x.kind == kindMemory && f.OOMDue
+		s.paged = s.paged || soon && s.page
+		s.ticketed = s.ticketed || f.LeakDue || soon && !s.page && f.Evidence == detector.EvidenceLeak && f.OOM.V < finding.TicketWithin.Seconds()
+	}
+}
+
+// quiet reports whether a step tells of nothing that a result is made of.
 func (s *step) quiet() bool {
-	return !s.leak && !s.near && !s.blind && !s.last && s.withheld == detector.WithheldNone &&
-		!(s.seconds.OK && s.seconds.V < finding.TicketWithin.Seconds())
+	return !s.leak && !s.near && !s.blind && !s.last && !s.paged && !s.ticketed
 }

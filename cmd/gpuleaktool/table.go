@@ -25,7 +25,7 @@ const (
 )
 
 // brief reports whether it is a process, pod or job that was not judged.
-func (f *result) brief() bool { return f.kind != kindMemory && !f.judged() && !f.muted() }
+func (f *result) brief() bool { return f.kind != kindMemory && !f.judged() && !f.final().muted }
 
 // writeTable writes a row for each series, those that leak first, and the headline
 // below it.
@@ -38,10 +38,6 @@ func writeTable(w io.Writer, list []result, loc *time.Location) error {
 		head = append(head, "GROWTH", "LEAKED", "FORECAST", "ALERT")
 	}
 	shown, brief := rows(list)
-	withheld := slices.ContainsFunc(shown, func(f result) bool { return f.withheld(loc) != "" })
-	if withheld {
-		head = append(head, "WITHHELD")
-	}
 	row := func(cells []string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 	row(head)
 	for i := range shown {
@@ -51,9 +47,6 @@ func writeTable(w io.Writer, list []result, loc *time.Location) error {
 			for _, cell := range []string{f.growth(), f.retained(), f.forecast(), f.told(loc)} {
 				cells = append(cells, cmp.Or(cell, "-"))
 			}
-		}
-		if withheld {
-			cells = append(cells, cmp.Or(f.withheld(loc), "-"))
 		}
 		row(cells)
 	}
@@ -66,10 +59,10 @@ func writeTable(w io.Writer, list []result, loc *time.Location) error {
 	return err
 }
 
-// rows returns what has a row, leaks first, and how many processes without a verdict
+// rows returns what has a row, in the order of compare, and how many processes without a verdict
 // have none.
 func rows(list []result) (shown []result, brief int) {
-	for _, f := range leaksFirst(list) {
+	for _, f := range slices.SortedStableFunc(slices.Values(list), compare) {
 		if f.brief() {
 			if brief++; brief > briefRows {
 				continue
@@ -78,20 +71,4 @@ func rows(list []result) (shown []result, brief int) {
 		shown = append(shown, f)
 	}
 	return shown, max(0, brief-briefRows)
-}
-
-// leaksFirst returns the list with the series at its start that somebody would have been paged for,
-// then those of tickets, then those that were called a leak; the earliest of each first.
-func leaksFirst(list []result) []result {
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b result) int {
-		switch {
-		case a.after(&b):
-			return 1
-		case b.after(&a):
-			return -1
-		}
-		return 0
-	})
-	return list
 }

@@ -23,7 +23,6 @@ const (
 	width         = 1000.0
 	defaultHeight = 276.0
 	top, axis     = 26.0, 26.0 // above the curves, and below them for the axis of time
-	strip         = 5.0        // the mark on the axis of time
 	// textWidth is what a short text needs, and textWidthPhone what it needs on a phone.
 	textWidth, textWidthPhone = 0.1 * width, 0.3 * width
 )
@@ -49,7 +48,6 @@ svg.plot { display: block; width: 100%; overflow: visible; }
 .plot text.full { fill: var(--bad); font-weight: 600; } .plot circle.full { fill: var(--halo, var(--bg)); stroke: var(--bad); stroke-width: 2.2; }
 .plot text.doubtful.full { fill: var(--warn); } .plot circle.doubtful.full { stroke: var(--warn); }
 .plot .now { stroke: var(--dim); stroke-width: 1; }
-.plot .suspected { fill: var(--warn); }
 .plot .leak { fill: var(--bad); opacity: .07; }
 .plot line.alarm { stroke: var(--bad); stroke-width: 1.4; }
 .plot line.alarm.end { stroke-dasharray: 3 3; }
@@ -128,9 +126,7 @@ type Plot struct {
 	Forecast *Forecast
 	Alarms   []Span
 	Alarm    string // what the begin of one is called
-	// Suspected is when growth was suspected that was not called a leak.
-	Suspected []Span
-	Ends      []End
+	Ends     []End
 }
 
 // canvas turns times and amounts into places, and collects what is drawn.
@@ -324,31 +320,12 @@ func (c *canvas) cut(a Point, t time.Duration) Point {
 	return Point{c.to, a.V + (top-a.V)*float64(c.to-a.T)/float64(t-a.T)}
 }
 
-// spans shades the time in which a leak was told, and marks on the axis of time when growth was
-// only suspected: that comes and goes by the minute, and is not to look like an alarm.
+// spans shades the time in which a leak was told.
 func (c *canvas) spans() {
-	shade := func(class string, s Span, y, high float64) {
-		x := c.x(s.From)
-		fmt.Fprintf(&c.b, `<rect class="%s" x="%s" y="%g" width="%s" height="%g"/>`, class, short(x), y, short(math.Max(c.x(s.To)-x, 1)), high)
-	}
 	for _, s := range c.Alarms {
-		shade("leak", s, top, c.bottom()-top)
+		x := c.x(s.From)
+		fmt.Fprintf(&c.b, `<rect class="leak" x="%s" y="%g" width="%s" height="%g"/>`, short(x), float64(top), short(math.Max(c.x(s.To)-x, 1)), c.bottom()-top)
 	}
-	for _, s := range c.joined(c.Suspected) {
-		shade("suspected", s, c.bottom(), strip)
-	}
-}
-
-// joined returns the spans, those that would touch each other as one.
-func (c *canvas) joined(list []Span) (out []Span) {
-	for _, s := range list {
-		if n := len(out); n > 0 && c.x(s.From)-c.x(out[n-1].To) < 1 {
-			out[n-1].To = s.To
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
 }
 
 // limit draws the capacity, where the forecast meets it, the last sample, and the present if the axis

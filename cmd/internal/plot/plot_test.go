@@ -93,11 +93,8 @@ func TestSVG(t *testing.T) {
 	end := begin + 10*time.Hour
 	at := begin + 3*time.Hour
 	plots := map[string]*Plot{
-		"empty":   {From: begin, To: begin, Used: &empty},
-		"no leak": {From: begin, To: end, Used: &used},
-		"suspected": {From: begin, To: end, Used: &used, Suspected: []Span{
-			{From: begin, To: at}, {From: at + time.Second, To: at + time.Minute}, {From: at + time.Hour, To: at + time.Hour}, {From: end, To: end, Open: true},
-		}},
+		"empty":    {From: begin, To: begin, Used: &empty},
+		"no leak":  {From: begin, To: end, Used: &used},
 		"far away": {From: begin, To: end, Used: &used, Capacity: 1024 * gib, Title: `<"&>`},
 		"leak": {
 			ID: "a", Alarm: "leak", Title: `<"&>`, Description: "<in words>", Ends: []End{{T: at}, {T: end, Full: true}},
@@ -131,10 +128,6 @@ func TestSVG(t *testing.T) {
 				}
 			}
 		})
-	}
-	// The first two are drawn as one: nobody sees the second between them.
-	if got := strings.Count(string(plots["suspected"].SVG()), `class="suspected"`); got != 3 {
-		t.Errorf("%d marks of what was suspected, want 3", got)
 	}
 	text := string(plots["leak"].SVG())
 	for _, want := range []string{"leak 03:00", "cleared 05:00", `text-anchor="end">40.0 GiB<`, "full 08:00", `class="band"`, `class="ended died"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1 00:00"} {
