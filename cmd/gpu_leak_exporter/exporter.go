@@ -27,7 +27,7 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -211,10 +211,10 @@ func (e *exporter) announce() {
 	c := e.cfg
 	var windows []string
 	for _, w := range c.detector.Windows {
-		windows = append(windows, setting.FormatDuration(w))
+		windows = append(windows, cli.FormatDuration(w))
 	}
 	level.Info(e.logger).Log("msg", "Starting "+program, "version", version.Info(), "source", c.source.Spec(),
-		"interval", setting.FormatDuration(c.source.Interval), "windows", strings.Join(windows, ","))
+		"interval", cli.FormatDuration(c.source.Interval), "windows", strings.Join(windows, ","))
 	if note, _ := notReal(c.source); note != "" {
 		level.Warn(e.logger).Log("msg", note)
 	}
@@ -273,7 +273,7 @@ func (e *exporter) wait(ctx context.Context, served <-chan error, stale <-chan t
 			return again
 		case <-stale:
 			if reason := e.sampler.State().DriverReason; reason == gpu.ReasonMismatch {
-				level.Error(e.logger).Log("msg", "The library is still not of the driver's version: ending, to be started again with another one", "after", setting.FormatDuration(staleAfter))
+				level.Error(e.logger).Log("msg", "The library is still not of the driver's version: ending, to be started again with another one", "after", cli.FormatDuration(staleAfter))
 				return exitAfresh
 			}
 		}

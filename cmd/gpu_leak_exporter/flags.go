@@ -24,9 +24,8 @@ import (
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -120,7 +119,7 @@ type familyFlag struct{ on, given bool }
 func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	p := &parser{config: &config{}, chosen: map[string]*familyFlag{}}
 	p.app = kingpin.New(program, "Detects GPU memory leaks, foretells when a GPU runs out of memory, and exports both to Prometheus.")
-	p.app.Version(release.Print(program))
+	p.app.Version(cli.Version(program))
 	p.app.HelpFlag.Short('h')
 	p.app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) { p.ended = true })
 	p.webFlags()
@@ -138,12 +137,12 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	case p.ended:
 		return nil, errNoStart
 	case err != nil:
-		return nil, setting.Hint(err, program)
+		return nil, cli.Hint(err, program)
 	}
 	return p.config, p.check()
 }
 
-func (p *parser) flag(name, help string, value *setting.Value, defaults ...string) *kingpin.FlagClause {
+func (p *parser) flag(name, help string, value *cli.Value, defaults ...string) *kingpin.FlagClause {
 	f := p.app.Flag(name, help).Default(defaults...)
 	f.SetValue(value)
 	return f
@@ -153,10 +152,10 @@ func (p *parser) webFlags() {
 	c := p.config
 	c.listen = kingpinflag.AddFlags(p.app, ":9844")
 	p.flag("web.telemetry-path", "Path under which to expose metrics.",
-		setting.Checked("web.telemetry-path", &c.telemetryPath, checkPath), "/metrics")
+		cli.Checked("web.telemetry-path", &c.telemetryPath, checkPath), "/metrics")
 	p.flag("web.max-requests", "Answers that are made at the same time, for all pages together. Who asks for one that is being made gets the same; "+
 		"others wait for two seconds, then get status 503. 0 is no limit.",
-		setting.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "4")
+		cli.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "4")
 	p.app.Flag("web.enable-lifecycle", "Let a POST to "+pages.ReloadPath+" read --detector.config again, as SIGHUP does.").BoolVar(&c.lifecycle)
 	p.app.Flag("web.disable-exporter-metrics", "Leave out the metrics about the exporter itself (go_*, process_*, promhttp_*).").
 		BoolVar(&p.noOwn)
@@ -166,8 +165,8 @@ func (p *parser) logFlags() {
 	c := p.config
 	promslogflag.AddFlags(p.app, &c.log)
 	// Its own errors do not name the flag.
-	p.app.GetFlag(promslogflag.LevelFlagName).SetValue(setting.Checked(promslogflag.LevelFlagName, new(string), c.log.Level.Set))
-	p.app.GetFlag(promslogflag.FormatFlagName).SetValue(setting.Checked(promslogflag.FormatFlagName, new(string), c.log.Format.Set))
+	p.app.GetFlag(promslogflag.LevelFlagName).SetValue(cli.Checked(promslogflag.LevelFlagName, new(string), c.log.Level.Set))
+	p.app.GetFlag(promslogflag.FormatFlagName).SetValue(cli.Checked(promslogflag.FormatFlagName, new(string), c.log.Format.Set))
 }
 
 func (p *parser) sourceFlags() {
@@ -175,17 +174,17 @@ func (p *parser) sourceFlags() {
 	var spec string
 	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(gpu.Scenarios(), ", ")+"), replay:FILE (a recording) "+
 		"or prometheus:URL (those of a fleet that this Prometheus knows, from DCGM exporter or nvidia_gpu_exporter).",
-		setting.Checked("source", &spec, s.SetSpec), string(source.NVML))
+		cli.Checked("source", &spec, s.SetSpec), string(source.NVML))
 	p.flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.",
-		setting.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)), "1").IsSetByUser(&p.speed)
+		cli.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)), "1").IsSetByUser(&p.speed)
 	p.flag("sample.interval", "Time between two samples of the memory and the processes of a GPU. Default with --source=prometheus:URL: 15s.",
-		setting.Duration("sample.interval", &s.Interval, minInterval, maxInterval), "1s").IsSetByUser(&p.fleet.interval)
+		cli.Duration("sample.interval", &s.Interval, minInterval, maxInterval), "1s").IsSetByUser(&p.fleet.interval)
 	p.flag("sample.slow-interval", "Time between two samples of everything else.",
-		setting.Duration("sample.slow-interval", &c.source.SlowInterval, minInterval, maxSlowInterval), "15s")
+		cli.Duration("sample.slow-interval", &c.source.SlowInterval, minInterval, maxSlowInterval), "15s")
 	p.app.Flag("nvml.library-path", "File or name of the driver's library. Default: libnvidia-ml.so.1, where the dynamic linker or a container runtime puts it.").
 		StringVar(&s.LibraryPath)
 	p.flag("nvml.timeout", "How long a call into the driver may take before its GPU counts as one that cannot be read.",
-		setting.Duration("nvml.timeout", &s.Timeout, time.Second, maxTimeout), "10s")
+		cli.Duration("nvml.timeout", &s.Timeout, time.Second, maxTimeout), "10s")
 	p.app.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
 	p.app.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
 }
@@ -206,12 +205,12 @@ func (p *parser) collectorFlags() {
 	details := []string{string(collector.DetailAll), string(collector.DetailGrowing)}
 	p.flag("collector.process.detail", "Which processes have all of their series: all, or growing (those that leak or grow; the others keep their memory, gpu_process_info and what alerts need). "+
 		"With --source=prometheus:URL, which knows no processes, it is about GPUs and GPU instances, and the default is growing.",
-		setting.OneOf("collector.process.detail", (*string)(&c.processDetail), details...),
+		cli.OneOf("collector.process.detail", (*string)(&c.processDetail), details...),
 		details[0]).IsSetByUser(&p.fleet.details)
 	p.flag("collector.process.max", "Processes of a GPU that have series of their own, those with most to say; the others are summed. Up to 1024 are judged.",
-		setting.Int("collector.process.max", &c.processMax, 0, maxShown), "64")
+		cli.Int("collector.process.max", &c.processMax, 0, maxShown), "64")
 	p.flag("collector.process.min-age", "How old a process must be to have series of its own.",
-		setting.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
+		cli.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
 	p.app.Flag("collector.allocator.sites", "Ask processes with a probe which of their lines allocate what leaks, once tensors leak. Shows their paths and functions: set authentication first.").
 		BoolVar(&c.sites)
 	p.app.Flag("collector.process.command", "Show the arguments of processes in gpu_process_info. They may hold secrets.").
@@ -229,11 +228,11 @@ func (p *parser) detectorFlags() {
 	*d = detector.DefaultConfig()
 	var windows []string
 	for _, w := range d.Windows {
-		windows = append(windows, setting.FormatDuration(w))
+		windows = append(windows, cli.FormatDuration(w))
 	}
 	d.Windows = nil // each default adds one
 	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d. Without any: 10m and 1h.",
-		setting.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
+		cli.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
 	for _, t := range detectorconfig.Thresholds() {
 		p.flag(t.Flag(), t.Usage(), t.Value(d), t.Default())
 	}
@@ -244,9 +243,9 @@ func (p *parser) detectorFlags() {
 func (p *parser) stateFlags() {
 	c := p.config
 	p.flag("detector.state-file", "File in which the detector's windows outlive a restart. Empty: they do not.",
-		setting.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
+		cli.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
-		setting.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
+		cli.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
 }
 
 // checkSaveFile refuses a file that could never be written.
@@ -292,15 +291,15 @@ func (p *parser) check() error {
 	if err := p.checkFleet(); err != nil {
 		return err
 	}
-	d, interval := &c.detector, setting.FormatDuration(c.source.Interval)
+	d, interval := &c.detector, cli.FormatDuration(c.source.Interval)
 	switch least := c.minWindow(); {
 	case p.speed && (c.source.Kind == source.NVML || c.ofFleet()):
 		return errors.New("--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: others have no speed")
 	case c.source.SlowInterval < c.source.Interval:
-		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", setting.FormatDuration(c.source.SlowInterval), interval)
+		return fmt.Errorf("--sample.slow-interval=%s must not be below --sample.interval=%s", cli.FormatDuration(c.source.SlowInterval), interval)
 	case d.Windows[0] < least:
 		return fmt.Errorf("--detector.window=%s holds fewer than %d samples at --sample.interval=%s: choose %s or more, or sample more often",
-			setting.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, setting.FormatDuration(least))
+			cli.FormatDuration(d.Windows[0]), detectorconfig.SamplesPerWindow, interval, cli.FormatDuration(least))
 	case c.sites && !c.families["allocator"]:
 		return errors.New("--collector.allocator.sites needs --collector.allocator: it asks the probes that this one reads")
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 )
 
@@ -36,7 +36,7 @@ func (p *parser) fleetFlags() {
 	p.app.Flag("source.config", "File with the queries for that Prometheus, and how to log in there: docs/fleet.md has its keys. Without it those of DCGM exporter are asked for. "+
 		"Only with --source=prometheus:URL.").StringVar(&f.file)
 	p.flag("shard", "Part of the GPUs that this exporter takes: 0/3, 1/3 and 2/3 are three exporters that share a fleet. Only with --source=prometheus:URL.",
-		setting.Checked("shard", new(string), f.shard.Set), "0/1").IsSetByUser(&f.sharded)
+		cli.Checked("shard", new(string), f.shard.Set), "0/1").IsSetByUser(&f.sharded)
 }
 
 // checkFleet completes the settings for GPUs that a Prometheus knows, and refuses those that do not go with them.
@@ -58,7 +58,7 @@ func (p *parser) checkFleet() error {
 	}
 	switch {
 	case c.source.Interval < minFleetInterval:
-		return fmt.Errorf("--sample.interval=%s: must be %s or more with --source=prometheus:URL", setting.FormatDuration(c.source.Interval), setting.FormatDuration(minFleetInterval))
+		return fmt.Errorf("--sample.interval=%s: must be %s or more with --source=prometheus:URL", cli.FormatDuration(c.source.Interval), cli.FormatDuration(minFleetInterval))
 	case c.stateFile != "":
 		return errors.New("--detector.state-file has no use with --source=prometheus:URL: leave it out. After a restart the history is read again")
 	}

@@ -23,9 +23,8 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 )
 
 // Exit codes. 2 is Go's for a panic.
@@ -41,8 +40,8 @@ func main() {
 	runtime.MemProfileRate = 0 // nothing shows the profile
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends at once
-	release.Complete()
-	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "finds leaks of GPU memory, for Prometheus")
+	cli.CompleteVersion()
+	kingpin.ManPageTemplate = cli.ManPage(kingpin.ManPageTemplate, program, "finds leaks of GPU memory, for Prometheus")
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case code == again && ctx.Err() != nil: // it was told to end meanwhile
@@ -58,7 +57,7 @@ func main() {
 // run is the program: it serves until ctx is done and returns the exit code, or again.
 // What keeps it from starting is one line on stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = &terminal.Terminal{Raw: stdout}, &terminal.Terminal{Raw: stderr} // logfmt lets some through
+	stdout, stderr = &cli.Terminal{Raw: stdout}, &cli.Terminal{Raw: stderr} // logfmt lets some through
 	cfg, err := parseFlags(args, stdout)
 	if errors.Is(err, errNoStart) {
 		return exitOK
@@ -91,5 +90,5 @@ func open(cfg *config, stderr io.Writer) (*exporter, error) {
 // oneLine joins the lines of an error such as a YAML parser's, and takes out what
 // a terminal would not print but act on.
 func oneLine(err error) string {
-	return terminal.Escape(strings.Join(strings.Fields(err.Error()), " "))
+	return cli.Escape(strings.Join(strings.Fields(err.Error()), " "))
 }

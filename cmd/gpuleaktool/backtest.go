@@ -18,9 +18,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -72,7 +72,7 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 	b := &backtest{location: time.UTC}
 	cmd := app.Command("backtest", backtestHelp)
 	choice := func(name, help, def string, p *string, choices ...string) {
-		cmd.Flag(name, help).Default(def).SetValue(setting.OneOf(name, p, choices...))
+		cmd.Flag(name, help).Default(def).SetValue(cli.OneOf(name, p, choices...))
 	}
 	unit, zone := "", ""
 	choice("format", "What the files are: "+strings.Join(formatChoices(), ", ")+". auto finds it out where the beginning of a file shows it.", formatAuto, &b.format, formatChoices()...)
@@ -81,11 +81,11 @@ func addBacktest(app *kingpin.Application, commands map[string]command) {
 	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,
 		levelVerdict.String(), levelTicket.String(), levelPage.String())
 	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
-	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(setting.Duration("step", &b.step, leastStep, 24*time.Hour))
+	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
 	choice("unit", "Unit of the metric, or of a CSV that tells none: auto (from its name), B or MiB. Other logs tell theirs.", "auto", &unit, "auto", "B", "MiB")
-	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(setting.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
+	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(cli.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
 	cmd.Flag("timezone", "Time zone of time stamps that tell none, and of what is shown, such as Europe/Berlin.").Default("UTC").
-		SetValue(setting.Checked("timezone", &zone, b.setLocation))
+		SetValue(cli.Checked("timezone", &zone, b.setLocation))
 	cmd.Flag("progress", "Say how far it is, even if the standard error is no terminal.").BoolVar(&b.progress)
 	b.prometheus.addFlags(cmd)
 	b.detector.addFlags(cmd)
@@ -185,7 +185,7 @@ func (b *backtest) check() error {
 	case len(slices.DeleteFunc(slices.Clone(b.files), isNamed)) > 1:
 		return errors.New(standardInput + ": can be read only once: name - once")
 	case b.step%leastStep != 0:
-		return fmt.Errorf("--step=%s: must be a multiple of %s", setting.FormatDuration(b.step), setting.FormatDuration(leastStep))
+		return fmt.Errorf("--step=%s: must be a multiple of %s", cli.FormatDuration(b.step), cli.FormatDuration(leastStep))
 	case b.prometheus.url != "" && (len(b.columns) > 0 || b.logStart != nil || b.logInterval > 0):
 		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
 	case b.format == formatCSV && len(b.columns) == 0:

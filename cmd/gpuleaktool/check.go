@@ -12,8 +12,8 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -25,7 +25,7 @@ func addCheck(app *kingpin.Application, commands map[string]command) {
 	cmd := check.Command("config", "Check files of --detector.config.")
 	cmd.Arg("file", "File of rules.").Required().StringsVar(&files)
 	cmd.Flag("sample.interval", "Time between two samples that the exporter is given: a window must hold some.").Default("1s").
-		SetValue(setting.Duration("sample.interval", &interval, 100*time.Millisecond, time.Minute))
+		SetValue(cli.Duration("sample.interval", &interval, 100*time.Millisecond, time.Minute))
 	commands[cmd.FullCommand()] = func(_ context.Context, stdout, stderr io.Writer) error {
 		options := detectorconfig.Options{Base: detector.DefaultConfig(), MinWindow: detectorconfig.SamplesPerWindow * interval}
 		return checkFiles(files, options, stdout, stderr)

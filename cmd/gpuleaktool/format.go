@@ -19,8 +19,8 @@ import (
 	"golang.org/x/text/transform"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -108,14 +108,14 @@ func (b *backtest) openRecording(name, first string, in io.Reader) (history, err
 	if len(b.columns) > 0 {
 		if n := strings.Count(first, ",") + 1; n != len(b.columns) && !gpu.IsSMIMessage(first) && !slices.Contains(b.columns, "process_name") {
 			return nil, fmt.Errorf("%s: --columns names %d columns, but the first line has %d fields: name each one, those of no use -: %s",
-				name, len(b.columns), n, terminal.Printable(strings.TrimSpace(first), 80))
+				name, len(b.columns), n, cli.Printable(strings.TrimSpace(first), 80))
 		}
 		open = func(name string, in io.Reader, loc *time.Location) (*gpu.RecordingReader, error) {
 			return gpu.NewHeaderlessReader(name, in, loc, strings.Join(b.columns, ","))
 		}
 	}
 	reader, err := open(name, in, b.location)
-	begins := "it begins with " + terminal.Printable(strings.TrimSpace(first), 80)
+	begins := "it begins with " + cli.Printable(strings.TrimSpace(first), 80)
 	switch {
 	case errors.Is(err, gpu.ErrNoHeader) && (!strings.ContainsAny(first, ",;\t") || strings.Contains(first, "\x00")):
 		return nil, fmt.Errorf("%s: is no log that can be read, neither CSV nor a recording; %s; docs/backtest.md has commands for the logs of other programs", name, begins)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -23,11 +23,11 @@ func formatChoices() []string {
 func (b *backtest) addLogFlags(cmd *kingpin.CmdClause) {
 	columns, start := "", ""
 	cmd.Flag("columns", "Columns of a CSV whose header is missing or unknown, in their order: those of nvidia-smi --query-gpu, or timestamp, gpu, used[MiB], total[MiB] and the like; - is one of no use.").
-		SetValue(setting.Checked("columns", &columns, b.setColumns))
+		SetValue(cli.Checked("columns", &columns, b.setColumns))
 	cmd.Flag("log.start", "When a log begins that tells no date or no time, such as 2026-03-01 or 2026-03-01T14:00:00Z.").
-		SetValue(setting.Checked("log.start", &start, b.setLogStart))
+		SetValue(cli.Checked("log.start", &start, b.setLogStart))
 	cmd.Flag("log.interval", "Time between two rows of a log that tells no time, such as 1s.").
-		SetValue(setting.Duration("log.interval", &b.logInterval, time.Millisecond, 24*time.Hour))
+		SetValue(cli.Duration("log.interval", &b.logInterval, time.Millisecond, 24*time.Hour))
 }
 
 // setColumns takes the names of the columns. Those between brackets are units.

@@ -25,9 +25,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/release"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 )
 
 const program = "gpuleaktool"
@@ -45,8 +43,8 @@ const stopGrace = 2 * time.Second
 
 func main() {
 	ctx := untilSignal()
-	release.Complete()
-	kingpin.ManPageTemplate = release.ManPage(kingpin.ManPageTemplate, program, "watches GPUs for leaks of memory, and finds them in recordings")
+	cli.CompleteVersion()
+	kingpin.ManPageTemplate = cli.ManPage(kingpin.ManPageTemplate, program, "watches GPUs for leaks of memory, and finds them in recordings")
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -74,10 +72,10 @@ type command func(ctx context.Context, stdout, stderr io.Writer) error
 
 // run is the program: it returns the exit code. Text from elsewhere, such as a server's, cannot make a terminal act.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = &terminal.Terminal{Raw: stdout}, &terminal.Terminal{Raw: stderr}
+	stdout, stderr = &cli.Terminal{Raw: stdout}, &cli.Terminal{Raw: stderr}
 	ended := false
 	app := kingpin.New(program, "Watches GPUs, judges recorded history with gpu_leak_exporter's detector, records history, finds lines that leak, and checks rules.")
-	app.Version(release.Print(program))
+	app.Version(cli.Version(program))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout).ErrorWriter(stdout).Terminate(func(int) {
 		ended = true
@@ -93,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := missing(runtime.GOOS, args)
 	switch {
 	case len(args) == 0:
-		err = setting.Hint(errors.New("choose a command"), program)
+		err = cli.Hint(errors.New("choose a command"), program)
 	case err == nil:
 		var name string
 		name, err = app.Parse(args)
@@ -124,7 +122,7 @@ func hint(err error, commands map[string]command, args []string) error {
 			return fmt.Errorf("%w: did you mean %s?", err, name)
 		}
 	}
-	return setting.Hint(err, is)
+	return cli.Hint(err, is)
 }
 
 // called returns the program with the command that is called, whose help alone has its flags.
@@ -151,7 +149,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 
 // raw returns what is to get what a terminal is to do, such as to clear its screen.
 func raw(w io.Writer) io.Writer {
-	if t, ok := w.(*terminal.Terminal); ok {
+	if t, ok := w.(*cli.Terminal); ok {
 		return t.Raw
 	}
 	return w

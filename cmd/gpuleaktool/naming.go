@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 )
 
 // longestName bounds the name of a series, in characters.
@@ -72,7 +72,7 @@ func (x *series) words(others []string) string {
 	case len(l) == 0:
 		return "the series"
 	default:
-		return terminal.Printable(l.String(), longestName)
+		return cli.Printable(l.String(), longestName)
 	}
 	parts := []string{name}
 	add := func(what, name string) {
@@ -89,7 +89,7 @@ func (x *series) words(others []string) string {
 	for _, name := range others {
 		add(name+" ", l.get(name))
 	}
-	return terminal.Printable(strings.Join(parts, ", "), longestName)
+	return cli.Printable(strings.Join(parts, ", "), longestName)
 }
 
 var fullUUID = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)

@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 )
 
 // outputFile is the file of --output-file. It is opened before the work is done, so that
@@ -65,7 +65,7 @@ func (o *outputFile) write(f func(io.Writer) error) error {
 		}
 	}
 	o.made = false
-	return f(&terminal.Terminal{Raw: o.file}) // which may be one, and may be shown on one
+	return f(&cli.Terminal{Raw: o.file}) // which may be one, and may be shown on one
 }
 
 // close closes the file, and takes it away again if it was made for nothing.

@@ -18,8 +18,8 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
 )
 
 const (
@@ -46,7 +46,7 @@ func (q *promQuery) addFlags(cmd *kingpin.CmdClause) {
 	cmd.Flag("prometheus.url", "Address of a Prometheus to read from, such as http://localhost:9090.").StringVar(&q.url)
 	cmd.Flag("query", "PromQL for the used memory, such as DCGM_FI_DEV_FB_USED. Each series that it returns is judged. Of gpu_memory_used_bytes the processes and MIG slices are, too.").StringVar(&q.query)
 	cmd.Flag("capacity.query", "PromQL for the memory that there is, such as gpu_memory_total_bytes - gpu_memory_reserved_bytes. Its series are those of --query that agree in all labels that both have. Metrics of this exporter, DCGM's and nvidia_gpu_exporter's need none.").StringVar(&q.capacity)
-	cmd.Flag("query-step", "Time between two points to ask for.").Default("15s").SetValue(setting.Duration("query-step", &q.step, time.Second, time.Hour))
+	cmd.Flag("query-step", "Time between two points to ask for.").Default("15s").SetValue(cli.Duration("query-step", &q.step, time.Second, time.Hour))
 	cmd.Flag("start", "Where the history begins: 2026-03-01T00:00:00Z, or -6h before now.").StringVar(&q.start)
 	cmd.Flag("end", "Where it ends, in the same forms; now if left out.").StringVar(&q.end)
 	cmd.Flag("http.config.file", "Basic authentication, TLS and so on for the Prometheus: the http_config of its own configuration.").StringVar(&q.httpConfig)
@@ -102,7 +102,7 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 		return time.Unix(int64(s), 0), nil
 	}
 	if text[0] == '-' {
-		if d, err := setting.ParseDuration(text[1:]); err == nil && d >= 0 {
+		if d, err := cli.ParseDuration(text[1:]); err == nil && d >= 0 {
 			return now.Add(-d), nil
 		}
 	}

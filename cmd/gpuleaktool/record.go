@@ -23,7 +23,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -65,22 +65,22 @@ func addRecord(app *kingpin.Application, commands map[string]command) {
 	r, s := &recorder{}, source.Config{}
 	spec := ""
 	cmd := app.Command("record", "Record what the exporter would sample, in a file for --source=replay:FILE.")
-	flag := func(name, help, def string, v *setting.Value) {
+	flag := func(name, help, def string, v *cli.Value) {
 		cmd.Flag(name, help).Default(def).SetValue(v)
 	}
 	cmd.Flag("output", "File to write, compressed if it ends in .gz. It appears once the recording is complete; until then it is FILE.partial, which backtest reads, too.").Required().StringVar(&r.output)
-	flag("source", "Where GPUs come from: nvml, sim:SCENARIO or replay:FILE.", string(source.NVML), setting.Checked("source", &spec, s.SetSpec))
+	flag("source", "Where GPUs come from: nvml, sim:SCENARIO or replay:FILE.", string(source.NVML), cli.Checked("source", &spec, s.SetSpec))
 	speed := false
 	cmd.Flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.").
-		Default("1").IsSetByUser(&speed).SetValue(setting.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)))
-	flag("interval", "Time between two samples.", "1s", setting.Duration("interval", &s.Interval, 100*time.Millisecond, time.Minute))
+		Default("1").IsSetByUser(&speed).SetValue(cli.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)))
+	flag("interval", "Time between two samples.", "1s", cli.Duration("interval", &s.Interval, 100*time.Millisecond, time.Minute))
 	flag("slow-interval", "Time between two samples of everything but memory and processes.", "15s",
-		setting.Duration("slow-interval", &s.SlowInterval, 100*time.Millisecond, time.Hour))
+		cli.Duration("slow-interval", &s.SlowInterval, 100*time.Millisecond, time.Hour))
 	flag("duration", "How long to record; 0s is until Ctrl-C or the end of a replay.", "0s",
-		setting.Duration("duration", &r.duration, 0, 366*24*time.Hour))
+		cli.Duration("duration", &r.duration, 0, 366*24*time.Hour))
 	cmd.Flag("nvml.library-path", "File or name of the driver's library.").StringVar(&s.LibraryPath)
 	flag("nvml.timeout", "How long a call into the driver may take at the end of the recording.", "10s",
-		setting.Duration("nvml.timeout", &s.Timeout, time.Second, 10*time.Minute))
+		cli.Duration("nvml.timeout", &s.Timeout, time.Second, 10*time.Minute))
 	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
 	cmd.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
 	commands["record"] = func(ctx context.Context, _, stderr io.Writer) error {

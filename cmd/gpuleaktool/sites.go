@@ -19,7 +19,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/procfs"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
@@ -55,10 +55,10 @@ func addSites(app *kingpin.Application, commands map[string]command) {
 	cmd := app.Command("sites", "Find the lines of a process on this machine that allocate GPU memory that stays. "+
 		"The process needs the probe, and PyTorch 2.1 or later.")
 	cmd.Flag("pid", "The process, by its number on this machine.").PlaceHolder("PID").Required().
-		SetValue(setting.Int("pid", &s.pid, 1, 1<<22))
-	cmd.Flag("for", "How long to watch it.").Default("5m").SetValue(setting.Duration("for", &s.over, 10*time.Second, time.Hour))
+		SetValue(cli.Int("pid", &s.pid, 1, 1<<22))
+	cmd.Flag("for", "How long to watch it.").Default("5m").SetValue(cli.Duration("for", &s.over, 10*time.Second, time.Hour))
 	cmd.Flag("output", "table, or json.").Default(outputTable).
-		SetValue(setting.OneOf("output", &s.output, outputTable, outputJSON))
+		SetValue(cli.OneOf("output", &s.output, outputTable, outputJSON))
 	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.procFS)
 	commands["sites"] = func(ctx context.Context, stdout, stderr io.Writer) error { return s.run(ctx, stdout, stderr) }
 }

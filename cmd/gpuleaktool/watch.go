@@ -18,9 +18,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 )
 
@@ -54,9 +53,9 @@ func addWatch(app *kingpin.Application, commands map[string]command) {
 	cmd.Arg("address", "A running exporter, such as http://node7:9844.").StringVar(&w.address)
 	cmd.Flag("once", "Say it once, and end.").BoolVar(&w.once)
 	cmd.Flag("fail-on", "With --once: say nothing and end with 0 unless it is at least a ticket, or a page. For a prolog, whose failure drains the node.").
-		PlaceHolder("ticket|page").SetValue(setting.OneOf("fail-on", &w.failOn, "ticket", "page"))
-	cmd.Flag("interval", "Time between two looks.").Default("2s").SetValue(setting.Duration("interval", &w.interval, time.Second, time.Hour))
-	cmd.Flag("top", "Processes that are listed, those that hold most.").Default("10").SetValue(setting.Int("top", &w.top, 0, 1000))
+		PlaceHolder("ticket|page").SetValue(cli.OneOf("fail-on", &w.failOn, "ticket", "page"))
+	cmd.Flag("interval", "Time between two looks.").Default("2s").SetValue(cli.Duration("interval", &w.interval, time.Second, time.Hour))
+	cmd.Flag("top", "Processes that are listed, those that hold most.").Default("10").SetValue(cli.Int("top", &w.top, 0, 1000))
 	cmd.Flag("http.config.file", "Basic authentication, TLS and so on for the exporter: the http_config of Prometheus's configuration.").StringVar(&w.httpConfig)
 	cmd.Flag("nvml.library-path", "File or name of the driver's library.").StringVar(&w.local.LibraryPath)
 	cmd.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&w.local.ProcFS)
@@ -172,7 +171,7 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 		if ctx.Err() != nil {
 			return nil
 		}
-		if screen = watch.Fit(terminal.Escape(screen), columns, rows); columns > 0 {
+		if screen = watch.Fit(cli.Escape(screen), columns, rows); columns > 0 {
 			if os.Getenv("NO_COLOR") == "" {
 				screen = watch.Paint(screen)
 			}

@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -185,5 +185,5 @@ func place(p *verdicts.Process) string {
 }
 
 // plain returns a name that a terminal can show, of 40 characters at most, and sentence a text of 1,000.
-func plain(name string) string    { return terminal.Printable(name, 40) }
-func sentence(text string) string { return terminal.Printable(text, 1000) }
+func plain(name string) string    { return cli.Printable(name, 40) }
+func sentence(text string) string { return cli.Printable(text, 1000) }

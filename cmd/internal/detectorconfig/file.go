@@ -19,7 +19,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -98,7 +98,7 @@ type parser struct {
 
 func (p *parser) fail(line int, format string, args ...any) {
 	if len(p.errors) < maxErrors {
-		p.errors = append(p.errors, Error{File: p.file, Line: line, Text: terminal.Printable(fmt.Sprintf(format, args...), maxText)})
+		p.errors = append(p.errors, Error{File: p.file, Line: line, Text: cli.Printable(fmt.Sprintf(format, args...), maxText)})
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -153,7 +153,7 @@ func (p *parser) windows(r *rule, f field) {
 	failed := len(p.errors)
 	list := p.items(f)
 	lo := max(detector.MinWindow, p.options.MinWindow)
-	value := setting.Windows("", &r.values.Windows, detector.MaxWindows, lo, detector.MaxWindow).InFile(f.key)
+	value := cli.Windows("", &r.values.Windows, detector.MaxWindows, lo, detector.MaxWindow).InFile(f.key)
 	for _, n := range list {
 		p.set(n.Line, f.key, n, value)
 	}
@@ -172,7 +172,7 @@ func (p *parser) threshold(r *rule, f field) {
 }
 
 // set takes over the value of a key.
-func (p *parser) set(line int, key string, n *yaml.Node, value *setting.Value) {
+func (p *parser) set(line int, key string, n *yaml.Node, value *cli.Value) {
 	text, ok := p.text(line, key, n)
 	if !ok {
 		return

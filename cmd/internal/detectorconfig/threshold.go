@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -26,7 +26,7 @@ type Threshold struct {
 	// what it is.
 	Help, Reason string
 
-	value    func(flag string, c *detector.Config) *setting.Value
+	value    func(flag string, c *detector.Config) *cli.Value
 	copy     func(to, from *detector.Config)
 	fileOnly bool // there is no flag
 }
@@ -38,7 +38,7 @@ func (t *Threshold) Flag() string { return "detector." + t.Name }
 func (t *Threshold) Key() string { return strings.ReplaceAll(t.Name, "-", "_") }
 
 // Value returns the threshold in c as the value of its flag.
-func (t *Threshold) Value(c *detector.Config) *setting.Value { return t.value(t.Flag(), c) }
+func (t *Threshold) Value(c *detector.Config) *cli.Value { return t.value(t.Flag(), c) }
 
 // Default returns the default as the flag takes it.
 func (t *Threshold) Default() string {
@@ -109,7 +109,7 @@ func inFile(t Threshold) Threshold {
 func number(name string, lo, hi float64, at func(*detector.Config) *float64, help, reason string) Threshold {
 	return Threshold{
 		Name: name, Help: help, Reason: reason, copy: copier(at),
-		value: func(flag string, c *detector.Config) *setting.Value { return setting.Float(flag, at(c), lo, hi) },
+		value: func(flag string, c *detector.Config) *cli.Value { return cli.Float(flag, at(c), lo, hi) },
 	}
 }
 
@@ -117,8 +117,8 @@ func number(name string, lo, hi float64, at func(*detector.Config) *float64, hel
 func amount(name string, at func(*detector.Config) *float64, help, reason string) Threshold {
 	return Threshold{
 		Name: name, Help: help, Reason: reason, copy: copier(at),
-		value: func(flag string, c *detector.Config) *setting.Value {
-			return setting.Bytes(flag, at(c), leastAmount, detector.MaxBytes)
+		value: func(flag string, c *detector.Config) *cli.Value {
+			return cli.Bytes(flag, at(c), leastAmount, detector.MaxBytes)
 		},
 	}
 }
@@ -127,7 +127,7 @@ func amount(name string, at func(*detector.Config) *float64, help, reason string
 func period(name string, lo, hi time.Duration, at func(*detector.Config) *time.Duration, help, reason string) Threshold {
 	return Threshold{
 		Name: name, Help: help, Reason: reason, copy: copier(at),
-		value: func(flag string, c *detector.Config) *setting.Value { return setting.Duration(flag, at(c), lo, hi) },
+		value: func(flag string, c *detector.Config) *cli.Value { return cli.Duration(flag, at(c), lo, hi) },
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/version"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 )
 
 // ClientConfig says whom to ask, and how.
@@ -150,5 +150,5 @@ func (c *Client) Refused(err error) error {
 
 // Excerpt is the beginning of a text from outside, in one line of what can be printed.
 func Excerpt(text string) string {
-	return terminal.Printable(strings.Join(strings.Fields(text), " "), 200)
+	return cli.Printable(strings.Join(strings.Fields(text), " "), 200)
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -48,7 +48,7 @@ func (h *predictor) gpuRow(m collector.Domain, window string, now time.Time) gpu
 	row.Model = finding.Joined(", ", m.Device.Info.Name, processesOf(m))
 	if f := &v.Windows[0]; f.Slope.OK {
 		row.Slope = humanize.Rate(f.Slope.V)
-		if name := setting.FormatDuration(f.Span); name != window {
+		if name := cli.FormatDuration(f.Span); name != window {
 			row.Slope += " over " + name
 		}
 	}

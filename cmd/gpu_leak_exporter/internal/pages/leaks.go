@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -132,7 +132,7 @@ func (h *predictor) why(m collector.Domain, v *detector.Verdict) string {
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Slope.OK && f.R2.OK {
-			parts = append(parts, fmt.Sprintf("slope over %s: %s, R² %.2f", setting.FormatDuration(f.Span), humanize.Rate(f.Slope.V), f.R2.V))
+			parts = append(parts, fmt.Sprintf("slope over %s: %s, R² %.2f", cli.FormatDuration(f.Span), humanize.Rate(f.Slope.V), f.R2.V))
 		}
 	}
 	return strings.Join(parts, " · ")

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
@@ -183,7 +183,7 @@ func verdictOf(v *detector.Verdict, cfg *detector.Config) *verdicts.Verdict {
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Span > 0 {
 			j.Windows = append(j.Windows, verdicts.Window{
-				Window: setting.FormatDuration(f.Span), Slope: f.Slope.Finite(), R2: f.R2.Finite(), Spikes: f.Spikes.Finite(), Fill: f.Fill,
+				Window: cli.FormatDuration(f.Span), Slope: f.Slope.Finite(), R2: f.R2.Finite(), Spikes: f.Spikes.Finite(), Fill: f.Fill,
 			})
 		}
 	}

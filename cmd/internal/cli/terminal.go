@@ -1,8 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal writes text from elsewhere so that a terminal shows it, and does not act on it.
-package terminal
+package cli
 
 import (
 	"fmt"

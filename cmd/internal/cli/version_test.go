@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cli
 
 import (
 	"runtime/debug"
@@ -48,10 +48,10 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-func TestPrintHasNoEmptyLine(t *testing.T) {
+func TestVersionHasNoEmptyLine(t *testing.T) {
 	keep(t)
 	complete(&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}})
-	got := Print("x")
+	got := Version("x")
 	for line := range strings.Lines(got) {
 		if _, value, _ := strings.Cut(strings.TrimSpace(line), ":"); value == "" {
 			t.Errorf("empty: %q", line)
@@ -61,7 +61,7 @@ func TestPrintHasNoEmptyLine(t *testing.T) {
 		t.Error(got)
 	}
 	version.BuildUser = "somebody"
-	if got := Print("x"); !strings.Contains(got, "  build user:       somebody\n") {
+	if got := Version("x"); !strings.Contains(got, "  build user:       somebody\n") {
 		t.Error(got)
 	}
 }

@@ -1,8 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release tells which version of a program this is.
-package release
+package cli
 
 import (
 	"cmp"
@@ -14,16 +13,16 @@ import (
 	"github.com/prometheus/common/version"
 )
 
-// Complete fills in what is known of a program that was built by go build or go
+// CompleteVersion fills in what is known of a program that was built by go build or go
 // install: only the Makefile and promu pass more to the linker. It is called once,
 // at the start.
-func Complete() {
+func CompleteVersion() {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		complete(info)
 	}
 }
 
-// complete is Complete. The revision is not here: common takes it from the same place.
+// complete is CompleteVersion. The revision is not here: common takes it from the same place.
 func complete(info *debug.BuildInfo) {
 	version.Version = cmp.Or(version.Version, info.Main.Version)
 	version.Branch = cmp.Or(version.Branch, "unknown")
@@ -38,8 +37,8 @@ func complete(info *debug.BuildInfo) {
 	}
 }
 
-// Print returns what --version prints, without the lines of which nothing is known. It is called after Complete.
-func Print(program string) string {
+// Version returns what --version prints, without the lines of which nothing is known. It is called after CompleteVersion.
+func Version(program string) string {
 	var known strings.Builder
 	for line := range strings.Lines(version.Print(program)) {
 		if !strings.HasSuffix(strings.TrimSpace(line), ":") {
@@ -51,7 +50,7 @@ func Print(program string) string {
 
 // ManPage returns kingpin's template of a man page with the head that man(7) asks for: kingpin writes what --version
 // prints, which is several lines, where the date belongs, and says nothing of what the program is for, which
-// whatis and apropos look for. It is called after Complete.
+// whatis and apropos look for. It is called after CompleteVersion.
 func ManPage(template, program, summary string) string {
 	return strings.NewReplacer(
 		`.TH {{.App.Name}} 1 {{.App.Version}} "{{.App.Author}}"`, fmt.Sprintf(`.TH %s 1 "" "%s %s" "User Commands"`, program, program, version.Version),

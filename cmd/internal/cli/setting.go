@@ -1,10 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package setting holds values of flags whose errors name the flag and say what
-// it takes, where those of kingpin's own values name neither. They implement
-// kingpin.Value.
-package setting
+// Package cli is what the programs' command lines share: values of flags, the version, the man page, and text that a
+// terminal shows and does not act on.
+package cli
 
 import (
 	"errors"
