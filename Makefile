@@ -188,7 +188,7 @@ lint: lint-tool tools $(ACTIONLINT) check-format checkrules portable ## golangci
 .PHONY: portable
 portable:
 	# What knows no driver must build where there is no C compiler.
-	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./detector/... ./collector/... | grep -v /nvml) ./cmd/gpuleaktool
+	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./detector/... ./collector/... | grep -v /nvml) ./cmd/gpuleaktool/...
 	# So must what runs on laptops.
 	for os in darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -trimpath -o /dev/null ./cmd/gpuleaktool; done
 

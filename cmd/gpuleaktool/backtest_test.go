@@ -12,12 +12,17 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/backtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -47,6 +52,16 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// held returns the flags that ask a Prometheus which answers with a file of testdata.
+func held(t *testing.T, name string) []string {
+	t.Helper()
+	answer := read(t, "testdata/"+name)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+	t.Cleanup(server.Close)
+	metric := regexp.MustCompile(`"__name__":"(\w+)"`).FindStringSubmatch(answer)[1]
+	return []string{"--prometheus.url=" + server.URL, "--query=" + metric, "--start=2026-03-01T12:00:00Z", "--end=2026-03-01T18:00:00Z"}
 }
 
 // golden compares with a file of testdata, or rewrites it with -update.
@@ -81,7 +96,7 @@ func TestBacktestGolden(t *testing.T) {
 		{"no leak", "healthy.table", []string{"testdata/healthy.csv"}, exitOK},
 		{"processes", "apps.table", []string{"--capacity=16GiB", "testdata/apps.csv"}, exitLeak},
 		{"processes alone", "apps.json", []string{"--output=json", "--step=10m", "--format=compute-apps", "testdata/apps.csv"}, exitLeak},
-		{"a metric", "metric.json", append(held(t, "leak.om"), "--output=json", "--step=10m", "--capacity=10GiB"), exitLeak},
+		{"a metric", "metric.json", append(held(t, "leak.prom"), "--output=json", "--step=10m", "--capacity=10GiB"), exitLeak},
 		{"several files", "several.table", []string{"testdata/healthy.csv", "testdata/leak.csv", "testdata/sawtooth.csv"}, exitLeak},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,11 +128,11 @@ func TestReadmeShowsTheTable(t *testing.T) {
 }
 
 // lines reads what --output=json has printed and checks its order.
-func lines(t *testing.T, text string) []line {
+func lines(t *testing.T, text string) []backtest.Line {
 	t.Helper()
-	var list []line
+	var list []backtest.Line
 	for dec := json.NewDecoder(strings.NewReader(text)); ; {
-		var l line
+		var l backtest.Line
 		err := dec.Decode(&l)
 		if errors.Is(err, io.EOF) {
 			return list
@@ -133,7 +148,7 @@ func lines(t *testing.T, text string) []line {
 }
 
 // labelsIn returns those of a line's series.
-func labelsIn(t *testing.T, l *line) (labels map[string]string) {
+func labelsIn(t *testing.T, l *backtest.Line) (labels map[string]string) {
 	t.Helper()
 	if err := json.Unmarshal(l.Series, &labels); err != nil {
 		t.Fatal(err)
@@ -380,18 +395,46 @@ func TestBacktestTraces(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
-	var out bytes.Buffer
-	now := time.Unix(0, 0)
-	p := &progress{w: &out, what: "read", now: func() time.Time { return now }, shown: now, all: 200}
-	p.add(50)
-	now = now.Add(progressEvery)
-	p.add(50)
-	p.terminal = true
-	now = now.Add(progressEvery)
-	p.set(3, 4)
-	p.end()
-	if want := "gpuleaktool: read 50 %\n\rgpuleaktool: read 75 %\r\x1b[K"; out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
+// TestFailOn has a leak that pages, one that lasts until a ticket, and one that nobody is told of.
+func TestFailOn(t *testing.T) {
+	for _, c := range []struct {
+		file, failOn string
+		code         int
+	}{
+		{"leak.csv", "verdict", exitLeak},
+		{"leak.csv", "ticket", exitLeak},
+		{"leak.csv", "page", exitLeak},
+		{"withheld.csv", "verdict", exitLeak},
+		{"withheld.csv", "ticket", exitLeak},
+		{"withheld.csv", "page", exitOK},
+		{"healthy.csv", "verdict", exitOK},
+		{"healthy.csv", "page", exitOK},
+	} {
+		if code, _, stderr := tool(t.Context(), "backtest", "--fail-on="+c.failOn, "testdata/"+c.file); code != c.code {
+			t.Errorf("%s, --fail-on=%s: exit code %d, want %d: %s", c.file, c.failOn, code, c.code, stderr)
+		}
+	}
+}
+
+// TestFull has a job that takes almost all of a GPU and ends, before one that leaks: the alarm
+// came before the memory was full, not hours after it.
+func TestFull(t *testing.T) {
+	const at = 1_772_323_200
+	var text strings.Builder
+	for s := 0; s < 6*3600; s += 15 {
+		used := 20.0 * gib
+		switch {
+		case s < 600:
+			used = 79 * gib
+		case s < 3600:
+			used = 0
+		case s >= 7200:
+			used = min(79, 20+float64(s-7200)/150) * gib
+		}
+		fmt.Fprintf(&text, "%d,%.0f,%d\n", at+s, used, 80*gib)
+	}
+	code, stdout, stderr := tool(t.Context(), "backtest", "--columns=timestamp,used[B],total[B]", write(t, "full.csv", text.String()))
+	if code != exitLeak || strings.Count(stdout, " before 95 % ") != 2 || strings.Contains(stdout, "after 95 %") {
+		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
 	}
 }

@@ -3,10 +3,16 @@
 
 package main
 
-import "github.com/alecthomas/kingpin/v2"
+import (
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/record"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/sites"
+)
 
 // addLinux adds the commands that look into this machine.
-func addLinux(app *kingpin.Application, commands map[string]command) {
-	addRecord(app, commands)
-	addSites(app, commands)
+func addLinux(app *kingpin.Application, commands command.Commands) {
+	record.Add(app, commands)
+	sites.Add(app, commands)
 }

@@ -9,29 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// TestMissing has laptops told in one line what they cannot do, and where it can be done.
-func TestMissing(t *testing.T) {
-	for _, c := range []struct {
-		system, args string
-		missing      bool
-	}{
-		{"linux", "record --output=x", false},
-		{"darwin", "record --output=x", true},
-		{"windows", "sites --pid=1", true},
-		{"windows", "backtest gpu.csv", false},
-		{"darwin", "", false},
-	} {
-		err := missing(c.system, strings.Fields(c.args))
-		if (err != nil) != c.missing {
-			t.Errorf("%s on %s: %v", c.args, c.system, err)
-		}
-		if err != nil && (!strings.Contains(err.Error(), "this build for "+c.system+" has backtest") || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("%s on %s: %v", c.args, c.system, err)
-		}
-	}
-}
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
+)
 
 // TestCommandsAreNamed has the first sentence of the help and the table of rooms name each command.
 func TestCommandsAreNamed(t *testing.T) {
@@ -69,7 +49,7 @@ func TestHelpNamesFormats(t *testing.T) {
 	}
 	_, text, _ := strings.Cut(help, "--format=auto")
 	text, _, _ = strings.Cut(text, "--")
-	for _, choice := range formatChoices() {
+	for _, choice := range history.Formats() {
 		if !slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n,.", r) }), choice) {
 			t.Errorf("no %s in %s", choice, text)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 )
 
 // twoGPUs writes four hours of two GPUs, a row of each every 30 s: the first one is busy and well, the second one leaks after 45 minutes.
@@ -116,12 +118,12 @@ func TestLogsOfUsers(t *testing.T) {
 		{"a comment before rows", "# of node7\n" + logRows("%[1]s,%[2]d,%[3]d\n", time.DateTime), []string{"--columns=timestamp,gpu,used[MiB]"}, exitLeak, " for GPU 1, ", "left out 1 line, line 1"},
 		{"two nodes in one file", smi + smi, nil, exitWrong, "", "has too many rows that cannot be used: left out 960 lines, the first is line 963"},
 		{"MiB that are called bytes", "time,gpu,used,total\n" + logRows("%[1]s,%[2]d,%[3]d,81559\n", time.DateTime), []string{"--columns=timestamp,gpu,used[B],total[B]"}, exitWrong, "", "there are 79.6 KiB of memory at 2026-03-01T12:00:00Z, less than any GPU has: check the unit"},
-		{"behind kubectl logs --timestamps", prefixed(smi), nil, exitWrong, "", "no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1; " + otherLogs + "; it begins with 2026-03-01T12:00:00.123456789Z timestamp, index"},
-		{"processes without times", "pid, process_name, used_gpu_memory [MiB]\n7, a, 5 MiB\n", nil, exitWrong, "", "record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1; " + otherLogs},
-		{"another header", "time,host,gpu,mem_used (GiB),mem_total (GiB)\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + otherLogs + "; it begins with time,host,gpu,mem_used (GiB)"},
-		{"timestamp as the first of other names", "timestamp,gpu,used\n2026-03-01 12:00:00,0,5\n", nil, exitWrong, "", "log: holds no used memory: record memory.used and memory.total, or used_memory of processes; " + otherLogs},
+		{"behind kubectl logs --timestamps", prefixed(smi), nil, exitWrong, "", "no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1; " + history.OtherLogs + "; it begins with 2026-03-01T12:00:00.123456789Z timestamp, index"},
+		{"processes without times", "pid, process_name, used_gpu_memory [MiB]\n7, a, 5 MiB\n", nil, exitWrong, "", "record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1; " + history.OtherLogs},
+		{"another header", "time,host,gpu,mem_used (GiB),mem_total (GiB)\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + history.OtherLogs + "; it begins with time,host,gpu,mem_used (GiB)"},
+		{"timestamp as the first of other names", "timestamp,gpu,used\n2026-03-01 12:00:00,0,5\n", nil, exitWrong, "", "log: holds no used memory: record memory.used and memory.total, or used_memory of processes; " + history.OtherLogs},
 		{"a dump of a database", "# TYPE a gauge\na 1 1772366400\n", nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},
-		{"JSON", `{"dashboard": {}}` + "\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + otherLogs + `; it begins with {"dashboard": {}}`},
+		{"JSON", `{"dashboard": {}}` + "\n", nil, exitWrong, "", "log: no header line of nvidia-smi, and no recording of gpu_leak_exporter; " + history.OtherLogs + `; it begins with {"dashboard": {}}`},
 		{"a list of JSON", "[\n {\n  \"device_name\": \"A100\"\n }\n]\n", nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},
 		{"XML", "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n", nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},
 		{"the table", boxed([]leakRow{{}}), nil, exitWrong, "", "log: is no log that can be read, neither CSV nor a recording; "},

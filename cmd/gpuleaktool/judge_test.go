@@ -22,13 +22,13 @@ func TestSettings(t *testing.T) {
 		{"leak.csv", `{scope="gpu", uuid="GPU-01"}`, exitOK},
 		{"leak.csv", `{scope="gpu", uuid="GPU-00"}`, exitLeak},
 		{"apps.csv", `{scope="process", process="serve", uuid="GPU-00"}`, exitOK},
-		{"leak.om", `{pod="b", namespace="ml"}`, exitOK},
-		{"scopes.om", `{scope="process", process="serve"}`, exitOK},
-		{"scopes.om", `{scope="gpu"}`, exitLeak},
+		{"leak.prom", `{pod="b", namespace="ml"}`, exitOK},
+		{"scopes.prom", `{scope="process", process="serve"}`, exitOK},
+		{"scopes.prom", `{scope="gpu"}`, exitLeak},
 	} {
 		path := write(t, "rules.yml", "groups:\n- name: a\n  rules:\n  - match: ['"+c.selector+"']\n    mute: true\n")
 		args := []string{"testdata/" + c.file}
-		if strings.HasSuffix(c.file, ".om") {
+		if strings.HasSuffix(c.file, ".prom") {
 			args = held(t, c.file)
 		}
 		code, _, stderr := tool(t.Context(), append([]string{"backtest", "--detector.config=" + path}, args...)...)
@@ -94,17 +94,5 @@ func TestFailedReading(t *testing.T) {
 	}
 	if _, stdout, _ = tool(t.Context(), "backtest", "--detector.config="+rules, path); !strings.Contains(stdout, "all series are muted") {
 		t.Error(stdout)
-	}
-}
-
-// The longest whole part of a step that is a minute at most.
-func TestWithin(t *testing.T) {
-	for step, want := range map[time.Duration]time.Duration{
-		100 * time.Millisecond: 100 * time.Millisecond, time.Minute: time.Minute, 61 * time.Second: 30500 * time.Millisecond,
-		90 * time.Second: 45 * time.Second, 24 * time.Hour: time.Minute, 2*time.Minute + 3*time.Millisecond: 40*time.Second + time.Millisecond,
-	} {
-		if got := within(step); got != want {
-			t.Errorf("%s: %s, want %s", step, got, want)
-		}
 	}
 }

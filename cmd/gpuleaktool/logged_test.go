@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/text/encoding/unicode"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 )
 
 // leakRow is a row of testdata/leak.csv.
@@ -132,7 +134,7 @@ func TestDocsCommands(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", c[1], code, stderr)
 		}
 	}
-	for _, format := range formatChoices()[1:] {
+	for _, format := range history.Formats()[1:] {
 		if code, _, stderr := tool(t.Context(), "backtest", "--format="+format, "--columns=timestamp,used", "absent"); code != exitWrong || !strings.Contains(stderr, "no such file") {
 			t.Errorf("--format=%s: exit code %d, %s", format, code, stderr)
 		}

@@ -188,36 +188,6 @@ func TestTooManySamples(t *testing.T) {
 	}
 }
 
-// TestWithBounds asks for all that is needed with one metric, and leaves every other query alone.
-func TestWithBounds(t *testing.T) {
-	const dcgm = "DCGM_FI_DEV_FB_USED|DCGM_FI_DEV_FB_TOTAL|DCGM_FI_DEV_FB_RESERVED|DCGM_FI_DEV_FB_FREE"
-	for query, want := range map[string]string{
-		"DCGM_FI_DEV_FB_USED":                      `{__name__=~"` + dcgm + `"}`,
-		" DCGM_FI_DEV_FB_USED {} ":                 `{__name__=~"` + dcgm + `", }`,
-		`DCGM_FI_DEV_FB_USED{a="}{",b=~'x|y',}`:    `{__name__=~"` + dcgm + `", a="}{",b=~'x|y',}`,
-		`gpu_mig_memory_used_bytes{a="b"}`:         `{__name__=~"gpu_mig_memory_used_bytes|gpu_mig_memory_total_bytes|gpu_mig_memory_reserved_bytes", a="b"}`,
-		`gpu_process_memory_used_bytes{pod="x"}`:   "",
-		"max by (gpu) (DCGM_FI_DEV_FB_USED)":       "",
-		"DCGM_FI_DEV_FB_USED offset 1d":            "",
-		"DCGM_FI_DEV_FB_USED{a=\"b\"} / 2":         "",
-		"x_bytes":                                  "",
-		`{__name__=~"DCGM_FI_DEV_FB_(USED|FREE)"}`: "",
-		`DCGM_FI_DEV_FB_USED{a="b"} or x{a="b"}`:   "",
-		`DCGM_FI_DEV_FB_USED{a="b" or c="d"}`:      "",
-		`DCGM_FI_DEV_FB_USED{a="b or c"}`:          `{__name__=~"` + dcgm + `", a="b or c"}`,
-	} {
-		if got, _ := withBounds(query); got != want && (want != "" || got != query) {
-			t.Errorf("%s: %s, want %s", query, got, want)
-		}
-	}
-	own, _ := withBounds(`gpu_memory_used_bytes{instance="a"}`)
-	for name := range exportedMetrics {
-		if !strings.Contains(own, name) {
-			t.Errorf("%s does not ask for %s", own, name)
-		}
-	}
-}
-
 // TestOnlyBounds takes what bounds a memory for no used memory.
 func TestOnlyBounds(t *testing.T) {
 	for query, series := range map[string]string{
@@ -290,23 +260,6 @@ func TestPrometheusAuthentication(t *testing.T) {
 	code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h", "--http.config.file="+path)
 	if code != exitOK || f.auth != "Basic bWU6c2VjcmV0" {
 		t.Errorf("exit code %d, authorization %q: %s", code, f.auth, stderr)
-	}
-}
-
-func TestParseMoment(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for text, want := range map[string]time.Time{
-		"": now, "now": now, "-6h": now.Add(-6 * time.Hour), "-1d": now.Add(-24 * time.Hour), "1700000001": now.Add(time.Second),
-		"2023-11-14T22:13:20Z": now, "2023-11-14T23:13:20+01:00": now,
-	} {
-		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
-			t.Errorf("%q: %s, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"6h", "-", "2023-11-14", "--6h", "99999999999999"} {
-		if got, err := parseMoment(text, now); err == nil {
-			t.Errorf("%q: %s", text, got)
-		}
 	}
 }
 

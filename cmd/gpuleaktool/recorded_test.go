@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,29 +161,6 @@ func TestSilentPipe(t *testing.T) {
 		}
 		if code != exitWrong || stdout != "" || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit code %d, %q, want %q", c.args, code, stderr, c.want)
-		}
-	}
-}
-
-// endless is a text that has no end.
-type endless string
-
-func (e endless) Read(b []byte) (int, error) {
-	return copy(b, strings.Repeat(string(e), 1+len(b)/len(e))), nil
-}
-
-// TestEndlessInput ends to read an input of which no line is of use.
-func TestEndlessInput(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, columns := range [][]string{nil, {"timestamp", "used[B]"}} {
-		b := &backtest{format: formatAuto, columns: columns, location: time.UTC}
-		h, err := b.open("log", &countingReader{ctx: ctx, in: endless("\n"), count: func(int) {}})
-		if err == nil {
-			_, err = b.judge(t.Context(), h)
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%q: %v", columns, err)
 		}
 	}
 }

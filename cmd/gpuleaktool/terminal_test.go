@@ -24,6 +24,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 )
 
 // hostile is a name that clears the screen, in two ways, turns the text around, and is no UTF-8.
@@ -151,10 +153,10 @@ func TestTerminalFollows(t *testing.T) {
 		}
 	})
 	_, stdout, stderr := tool(ctx, "watch", "--interval=1s", url)
-	if !strings.HasPrefix(stdout, home) || !strings.HasSuffix(stdout, clearBelow) || !strings.Contains(stdout, `503 evil\u001b[2J\u009b2J\u202e\u007f`+"\ufffd\n") || stderr != "" {
+	if !strings.HasPrefix(stdout, watch.Home) || !strings.HasSuffix(stdout, watch.ClearBelow) || !strings.Contains(stdout, `503 evil\u001b[2J\u009b2J\u202e\u007f`+"\ufffd\n") || stderr != "" {
 		t.Errorf("%q %q", stdout, stderr)
 	}
-	holdQuiet(t, strings.NewReplacer(home, "", clearBelow, "").Replace(stdout))
+	holdQuiet(t, strings.NewReplacer(watch.Home, "", watch.ClearBelow, "").Replace(stdout))
 }
 
 // TestTerminalJSON has names that are escaped stay the same in what a program reads, also by way of a file.

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
 )
 
 // node answers as an exporter does whose only GPU has that verdict, with a note if it has one.
@@ -139,7 +141,7 @@ func TestWatchFollows(t *testing.T) {
 	}))
 	defer server.Close()
 	code, stdout, stderr := tool(ctx, "watch", "--interval=1s", server.URL)
-	screens := strings.Split(stdout, home)
+	screens := strings.Split(stdout, watch.Home)
 	if code != exitOK || stderr != "" || len(screens) != 3 {
 		t.Fatalf("exit status %d, %d screens\n%s%s", code, len(screens)-1, stdout, stderr)
 	}

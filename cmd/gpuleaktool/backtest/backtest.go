@@ -1,0 +1,380 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backtest runs the detector over recorded history.
+package backtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // a container may have no time zones
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// The choices of --output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputHTML  = "html"
+)
+
+// leastCapacity is the least capacity, in bytes: less is a number without its unit.
+const leastCapacity = 64 << 20
+
+// leastStep is the shortest --step, of which any is a multiple.
+const leastStep = 100 * time.Millisecond
+
+// backtest is a call of the command.
+type backtest struct {
+	files      []string
+	logs       history.Files
+	output     string
+	outputFile string
+	failOn     string // the level from which on the exit status is 1
+	step       time.Duration
+	capacity   float64 // bytes; 0 is what the history says
+	prometheus history.Prometheus
+	detector   settings
+	rules      *detectorconfig.Config
+	progress   bool // also where stderr is no terminal
+}
+
+const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
+
+FILE is CSV of nvidia-smi, what "gpuleaktool record" wrote or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
+
+The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), 2 if the input or the call was wrong, and 3 if nothing was judged.`
+
+// Add adds the command backtest.
+func Add(app *kingpin.Application, commands command.Commands) {
+	b := &backtest{logs: history.Files{Location: time.UTC}}
+	cmd := app.Command("backtest", backtestHelp)
+	choice := func(name, help, def string, p *string, choices ...string) {
+		cmd.Flag(name, help).Default(def).SetValue(cli.OneOf(name, p, choices...))
+	}
+	unit, zone := "", ""
+	choice("format", "What the files are: "+strings.Join(history.Formats(), ", ")+". auto finds it out where the beginning of a file shows it.", history.FormatAuto, &b.logs.Format, history.Formats()...)
+	b.logs.AddFlags(cmd)
+	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
+	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,
+		levelVerdict.String(), levelTicket.String(), levelPage.String())
+	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
+	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
+	choice("unit", "Unit of the metric, or of a CSV that tells none: auto (from its name), B or MiB. Other logs tell theirs.", "auto", &unit, "auto", "B", "MiB")
+	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(cli.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
+	cmd.Flag("timezone", "Time zone of time stamps that tell none, and of what is shown, such as Europe/Berlin.").Default("UTC").
+		SetValue(cli.Checked("timezone", &zone, b.setLocation))
+	cmd.Flag("progress", "Say how far it is, even if the standard error is no terminal.").BoolVar(&b.progress)
+	b.prometheus.AddFlags(cmd)
+	b.detector.addFlags(cmd)
+	cmd.Arg("file", "Files to read, each on its own; - is the standard input.").StringsVar(&b.files)
+	commands["backtest"] = func(ctx context.Context, stdout, stderr io.Writer) error {
+		b.logs.Unit = map[string]float64{"B": 1, "MiB": promapi.Mebibyte}[unit]
+		return b.run(ctx, stdout, stderr)
+	}
+}
+
+func (b *backtest) setLocation(name string) error {
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return errors.New("is no time zone such as UTC or Europe/Berlin")
+	}
+	b.logs.Location = loc
+	return nil
+}
+
+// run judges the history and writes what came out. The error is the exit status if a leak
+// was found, or nothing was judged.
+func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	if err := b.check(); err != nil {
+		return err
+	}
+	if b.rules, err = b.detector.load(); err != nil {
+		return err
+	}
+	out := func(write func(io.Writer) error) error { return write(stdout) }
+	if b.outputFile != "" {
+		file, failed := openOutputFile(b.outputFile, b.inputs())
+		if failed != nil {
+			return failed
+		}
+		defer func() {
+			failed := file.close()
+			if _, said := errors.AsType[command.ExitStatus](err); failed != nil && (said || err == nil) {
+				err = failed
+			}
+		}()
+		out = file.write
+	}
+	var list []*series
+	if b.prometheus.URL != "" {
+		list, err = b.judgePrometheus(ctx, stderr)
+	} else {
+		list, err = b.judgeFiles(ctx, stderr)
+	}
+	if err != nil {
+		return err
+	}
+	results := resultsOf(list)
+	if err := out(func(w io.Writer) error { return b.write(w, results) }); err != nil {
+		return err
+	}
+	switch {
+	case slices.ContainsFunc(results, b.fails):
+		return command.ExitStatus(command.Leak)
+	case !slices.ContainsFunc(results, func(f result) bool { return f.judged() || f.final().muted }):
+		return command.ExitStatus(command.Unjudged)
+	}
+	return nil
+}
+
+// fails reports whether a result is what --fail-on names.
+func (b *backtest) fails(f result) bool {
+	switch b.failOn {
+	case levelPage.String():
+		return f.level == levelPage
+	case levelTicket.String():
+		return f.level >= levelTicket
+	}
+	return len(f.alarms) > 0 // a memory may fill up without a leak
+}
+
+// inputs returns the files that are read. The history may be that of a Prometheus.
+func (b *backtest) inputs() []string {
+	inputs := slices.Clone(b.files)
+	for _, name := range []string{b.detector.file, b.prometheus.HTTPConfig} {
+		if name != "" {
+			inputs = append(inputs, name)
+		}
+	}
+	return inputs
+}
+
+// check returns an error if the call cannot be carried out.
+func (b *backtest) check() error {
+	if err := b.prometheus.Check(); err != nil {
+		return err
+	}
+	switch {
+	case b.prometheus.URL == "" && len(b.files) == 0:
+		return errors.New("name the files to read, or a Prometheus with --prometheus.url; try gpuleaktool help backtest")
+	case b.prometheus.URL != "" && len(b.files) > 0:
+		return fmt.Errorf("either files or --prometheus.url, not both: %s", cmp.Or(b.files[0], "-"))
+	case len(slices.DeleteFunc(slices.Clone(b.files), history.IsNamed)) > 1:
+		return errors.New(history.StandardInput + ": can be read only once: name - once")
+	case b.step%leastStep != 0:
+		return fmt.Errorf("--step=%s: must be a multiple of %s", cli.FormatDuration(b.step), cli.FormatDuration(leastStep))
+	case b.prometheus.URL != "" && (len(b.logs.Columns) > 0 || b.logs.LogStart != nil || b.logs.LogInterval > 0):
+		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
+	case b.logs.Format == history.FormatCSV && len(b.logs.Columns) == 0:
+		return errors.New("--format=csv needs --columns, such as --columns='timestamp,gpu,used[MiB]'")
+	case b.prometheus.URL != "" && b.logs.Format != history.FormatAuto:
+		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.logs.Format)
+	}
+	return nil
+}
+
+// judgePrometheus judges what a Prometheus holds.
+func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*series, error) {
+	span, err := b.prometheus.TimeRange(time.Now().Truncate(time.Second))
+	if err != nil {
+		return nil, err
+	}
+	p := newProgress(stderr, b.progress, "asked for")
+	defer p.end()
+	said := map[string]bool{} // each part of the range may be answered with the same warning
+	b.prometheus.Warn = func(text string) {
+		if text = promapi.Excerpt(text); !said[text] {
+			said[text] = true
+			fmt.Fprintf(stderr, "%s: Prometheus: %s\n", command.Program, text)
+		}
+	}
+	h, err := b.prometheus.Read(ctx, span, b.logs.Unit, p.set)
+	if err != nil {
+		return nil, err
+	}
+	return b.judge(ctx, h)
+}
+
+// judgedFile is what came of a file.
+type judgedFile struct {
+	at       int // its place in the list of files
+	series   []*series
+	warnings []string
+	err      error
+}
+
+// judgeFiles judges the files, several at once. Their series come in the order of
+// the files.
+func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := newProgress(stderr, b.progress, "read")
+	next := make(chan int, len(b.files))
+	for i, name := range b.files {
+		if info, err := os.Stat(name); err == nil {
+			p.all += info.Size()
+		}
+		next <- i
+	}
+	close(next)
+	judged := make(chan judgedFile, len(b.files)) // there is room for one that nobody waits for
+	for range min(len(b.files), runtime.GOMAXPROCS(0)) {
+		go func() {
+			for i := range next {
+				f := judgedFile{at: i}
+				if f.series, f.warnings, f.err = b.judgeFile(ctx, b.files[i], p); f.err != nil {
+					cancel()
+				}
+				judged <- f
+			}
+		}()
+	}
+	files := awaitFiles(ctx, judged)
+	p.end()
+	var list []*series
+	for _, f := range files {
+		for _, text := range f.warnings {
+			fmt.Fprintf(stderr, "%s: %s\n", command.Program, text)
+		}
+	}
+	for _, f := range files {
+		// Those that were called off because of another one say nothing.
+		if f.err != nil && !errors.Is(f.err, context.Canceled) {
+			return nil, f.err
+		}
+		list = append(list, f.series...)
+	}
+	if ctx.Err() != nil {
+		return nil, errors.New("interrupted")
+	}
+	return list, nil
+}
+
+// awaitFiles returns what came of the files, as many as there is room for, in their order. Once
+// ctx is done it waits for a moment only: nothing wakes a reader of a pipe whose writer is silent. It is left
+// behind, and ends with its writer, or with the command.Program, which has nothing to do but to say so.
+func awaitFiles(ctx context.Context, judged <-chan judgedFile) (files []judgedFile) {
+	var over <-chan time.Time
+	done := ctx.Done()
+	for ended := false; !ended && len(files) < cap(judged); {
+		select {
+		case f := <-judged:
+			files = append(files, f)
+		case <-done:
+			done, over = nil, time.After(command.StopGrace)
+		case <-over:
+			ended = true
+		}
+	}
+	slices.SortFunc(files, func(a, b judgedFile) int { return cmp.Compare(a.at, b.at) })
+	return files
+}
+
+// judgeFile judges one file. The warnings tell what it did not use of it.
+func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (list []*series, warnings []string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	file, name, err := history.OpenFile(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer file.Close()
+	h, err := b.logs.Open(name, &countingReader{ctx: ctx, in: file, count: p.add})
+	if err != nil {
+		return nil, nil, err
+	}
+	if list, err = b.judge(ctx, h); err != nil {
+		return nil, nil, err
+	}
+	if r, ok := h.(*history.Recorded); ok {
+		for _, text := range r.LeftOut() {
+			warnings = append(warnings, name+": "+text)
+		}
+	}
+	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {
+		return nil, warnings, fmt.Errorf("%s: %w", name, noMemory(list))
+	}
+	for _, x := range list {
+		if len(b.files) > 1 {
+			x.from = name
+		}
+	}
+	return list, warnings, nil
+}
+
+// noMemory is the error of a history without a single amount of used memory.
+func noMemory(list []*series) error {
+	if len(list) == 0 {
+		return errors.New("holds no samples: let the recording run longer")
+	}
+	return errors.New("holds no used memory: every value of it is absent, such as N/A")
+}
+
+// judge runs the detector over a history.
+func (b *backtest) judge(ctx context.Context, h history.History) ([]*series, error) {
+	j := newJudge(b.rules, b.step, b.output)
+	err := h.Each(ctx, func(m *history.Memory, s *gpu.Sample) error {
+		if total := s.Memory.Total; total.OK && total.V > 0 && total.V < leastCapacity {
+			return fmt.Errorf("there are %s of memory at %s, less than any GPU has: check the unit, that of --unit or behind a name in --columns", humanize.Bytes(float64(total.V)), s.Time.Format(time.RFC3339))
+		}
+		if b.capacity > 0 {
+			if err := b.limit(s); err != nil {
+				return err
+			}
+		}
+		return j.add(m, s)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return j.end(), nil
+}
+
+// limit gives a sample the capacity that was asked for. Where only the processes
+// are known, their sum stands in for the memory that is to be held against it.
+func (b *backtest) limit(s *gpu.Sample) error {
+	s.Memory.Total, s.Memory.Reserved = gpu.Some(uint64(b.capacity)), gpu.Opt[uint64]{}
+	if !s.Memory.Used.OK && s.ProcessesKnown {
+		s.Memory.Used, s.ProcessesComplete = history.SumOf(s.Processes), true
+	}
+	if used := float64(s.Memory.Used.V); used > b.capacity {
+		return fmt.Errorf("--capacity=%s: %s are in use at %s: give what the GPU has, such as 80GiB", humanize.Bytes(b.capacity), humanize.Bytes(used), s.Time.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// write writes what came out.
+func (b *backtest) write(w io.Writer, results []result) (err error) {
+	switch b.output {
+	case outputJSON:
+		err = writeLines(w, results, b.step)
+	case outputHTML:
+		err = writeReport(w, results, b.logs.Location)
+	default:
+		err = writeTable(w, results, b.logs.Location)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the %s: %w", b.output, err)
+	}
+	return nil
+}

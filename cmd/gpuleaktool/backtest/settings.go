@@ -1,0 +1,74 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// settings are those of the detector: the exporter's flags and file of rules.
+type settings struct {
+	base detector.Config
+	file string
+}
+
+// addFlags adds the exporter's flags.
+func (s *settings) addFlags(cmd *kingpin.CmdClause) {
+	s.base = detector.DefaultConfig()
+	cmd.Flag("detector.config", "File of rules, as the exporter takes it.").StringVar(&s.file)
+	for _, t := range detectorconfig.Thresholds() {
+		cmd.Flag(t.Flag(), t.Usage()).Default(t.Default()).SetValue(t.Value(&s.base))
+	}
+}
+
+// load returns the rules.
+func (s *settings) load() (*detectorconfig.Config, error) {
+	if err := s.base.Validate(); err != nil {
+		return nil, fmt.Errorf("--detector flags: %w", err)
+	}
+	if s.file == "" {
+		return detectorconfig.New(s.base), nil
+	}
+	return detectorconfig.Load(s.file, detectorconfig.Options{Base: s.base})
+}
+
+// config returns the settings of a series of this memory.
+func (m *judgedMemory) config(s detector.Subject[gpu.ProcessID]) detector.Config {
+	values, scope := map[string]string{"name": m.info.Name}, cmp.Or(m.scope, "gpu")
+	put := func(l history.Labels) {
+		for _, x := range l {
+			values[x.Name] = x.Value
+		}
+	}
+	put(m.labels)
+	switch s.Kind {
+	case detector.KindMember:
+		scope = promapi.ScopeProcess
+		if x := m.members[s.Key]; x != nil {
+			put(x.labels)
+		}
+	case detector.KindGroup:
+		scope = promapi.ScopeWorkload
+		if g := m.groups[s.Group]; g != nil {
+			put(g.labels)
+		}
+	case detector.KindResidual:
+		scope = "residual"
+	default:
+		if m.labels.Get("gpu_instance") != "" {
+			scope = "mig"
+		}
+	}
+	values["scope"] = scope // whatever label of a metric is called so
+	return m.judge.rules.For(values)
+}

@@ -1,0 +1,93 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package sites
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+)
+
+func sitesOfTest() *sitesFound {
+	return &sitesFound{over: 5 * time.Minute, pause: 21 * time.Millisecond, list: []allocator.Site{
+		{Growth: 3 << 30, Live: 4 << 30, Blocks: 512, Line: "app/train.py:88 step", Frames: strings.Fields("a b c d e f g h i j")},
+		{Growth: 1 << 20, Live: 2 << 20, Blocks: 1, UUID: "0b"},
+	}}
+}
+
+func TestWriteSites(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeSites(&b, sitesOfTest()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `GREW BY   HOLDS     BLOCKS  LINE
+3.00 GiB  4.00 GiB  512     app/train.py:88 step
+                              a
+                              b
+                              c
+                              d
+                              e
+                              f
+                              g
+                              h
+                              … and 2 more
+1.00 MiB  2.00 MiB  1       not in Python code
+
+The longest stop of the program was 21ms.
+`
+	if b.String() != want {
+		t.Errorf("got\n%s", &b)
+	}
+	b.Reset()
+	if err := writeSites(&b, &sitesFound{over: time.Minute, unsure: 2}); err != nil {
+		t.Fatal(err)
+	}
+	const nothing = `No line was seen to allocate what stays in 1 min.
+
+Lines that grew and are left out: 2. Memory from before was freed meanwhile, which they may just have replaced. Watch for longer, with --for.
+`
+	if b.String() != nothing {
+		t.Errorf("got\n%s", &b)
+	}
+}
+
+func TestWriteSitesJSON(t *testing.T) {
+	var b bytes.Buffer
+	f := sitesOfTest()
+	f.list[0].Frames = f.list[0].Frames[:2]
+	if err := writeSitesJSON(&b, f); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"seconds":300,"pause_seconds":0.021,"unsure_lines":0,"sites":[` +
+		`{"line":"app/train.py:88 step","growth_bytes":3221225472,"live_bytes":4294967296,"blocks":512,"frames":["a","b"]},` +
+		`{"line":"","growth_bytes":1048576,"live_bytes":2097152,"blocks":1,"uuid":"0b","frames":[]}]}` + "\n"
+	if b.String() != want {
+		t.Errorf("got %s", &b)
+	}
+}
+
+// TestSitesOfNothing asks processes that cannot tell.
+func TestSitesOfNothing(t *testing.T) {
+	for _, c := range []struct {
+		pid    int
+		procFS string
+		want   string
+	}{
+		{os.Getpid(), "/proc", errNoProbe.Error()},
+		{1 << 22, "/proc", "process 4194304: there is none of that number"},
+		{1, t.TempDir() + "/none", "--path.procfs="},
+	} {
+		s := &sitesCommand{pid: c.pid, over: time.Minute, procFS: c.procFS, patience: 10 * time.Millisecond}
+		if err := s.run(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
