@@ -21,10 +21,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/terminal"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
-// The choices of --format beside those of gpu.RecordingKind.
+// The choices of --format beside those of replay.Kind.
 const (
 	formatAuto = "auto"
 	formatCSV  = "csv" // any, by --columns
@@ -104,24 +104,24 @@ func (b *backtest) logOptions() formats.Options {
 
 // openRecording opens a recording, or a log of nvidia-smi --query-gpu or --query-compute-apps. first is its first line.
 func (b *backtest) openRecording(name, first string, in io.Reader) (history, error) {
-	open := gpu.NewRecordingReader
+	open := replay.NewReader
 	if len(b.columns) > 0 {
-		if n := strings.Count(first, ",") + 1; n != len(b.columns) && !gpu.IsSMIMessage(first) && !slices.Contains(b.columns, "process_name") {
+		if n := strings.Count(first, ",") + 1; n != len(b.columns) && !replay.IsSMIMessage(first) && !slices.Contains(b.columns, "process_name") {
 			return nil, fmt.Errorf("%s: --columns names %d columns, but the first line has %d fields: name each one, those of no use -: %s",
 				name, len(b.columns), n, terminal.Printable(strings.TrimSpace(first), 80))
 		}
-		open = func(name string, in io.Reader, loc *time.Location) (*gpu.RecordingReader, error) {
-			return gpu.NewHeaderlessReader(name, in, loc, strings.Join(b.columns, ","))
+		open = func(name string, in io.Reader, loc *time.Location) (*replay.Reader, error) {
+			return replay.NewHeaderlessReader(name, in, loc, strings.Join(b.columns, ","))
 		}
 	}
 	reader, err := open(name, in, b.location)
 	begins := "it begins with " + terminal.Printable(strings.TrimSpace(first), 80)
 	switch {
-	case errors.Is(err, gpu.ErrNoHeader) && (!strings.ContainsAny(first, ",;\t") || strings.Contains(first, "\x00")):
+	case errors.Is(err, replay.ErrNoHeader) && (!strings.ContainsAny(first, ",;\t") || strings.Contains(first, "\x00")):
 		return nil, fmt.Errorf("%s: is no log that can be read, neither CSV nor a recording; %s; docs/backtest.md has commands for the logs of other programs", name, begins)
-	case errors.Is(err, gpu.ErrNoHeader), err != nil && strings.HasPrefix(first, "{") && !strings.HasPrefix(first, `{"format"`):
-		return nil, fmt.Errorf("%s: %w; %s; %s", name, gpu.ErrNoHeader, otherLogs, begins)
-	case errors.Is(err, gpu.ErrNoTimestamp):
+	case errors.Is(err, replay.ErrNoHeader), err != nil && strings.HasPrefix(first, "{") && !strings.HasPrefix(first, `{"format"`):
+		return nil, fmt.Errorf("%s: %w; %s; %s", name, replay.ErrNoHeader, otherLogs, begins)
+	case errors.Is(err, replay.ErrNoTimestamp):
 		return nil, fmt.Errorf("%w; %s; %s", err, otherLogs, begins)
 	case err == nil && !reader.HasMemory():
 		return nil, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes; %s; %s", name, otherLogs, begins)

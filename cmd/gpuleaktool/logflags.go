@@ -11,12 +11,12 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/setting"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // formatChoices are the choices of --format.
 func formatChoices() []string {
-	return []string{formatAuto, string(gpu.KindGPUs), string(gpu.KindApps), formatCSV}
+	return []string{formatAuto, string(replay.KindGPUs), string(replay.KindApps), formatCSV}
 }
 
 // addLogFlags adds the flags that tell what a log does not.

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // smiColumn puts the value of a column into a row. unit is that of the header.
@@ -43,7 +45,7 @@ func smiColumnOf(name string) smiColumn {
 var smiColumns = map[string]smiColumn{
 	"timestamp": func(*Row, string, string) error { return nil }, // read by smiHeader.row
 
-	"index":      smiInt(func(r *Row) *Opt[int] { return &r.Index }),
+	"index":      smiInt(func(r *Row) *gpu.Opt[int] { return &r.Index }),
 	"uuid":       smiText(func(r *Row) *string { return &r.Info.UUID }),
 	"gpu_uuid":   smiText(func(r *Row) *string { return &r.Info.UUID }),
 	"name":       smiText(func(r *Row) *string { return &r.Info.Name }),
@@ -57,32 +59,32 @@ var smiColumns = map[string]smiColumn{
 	"vbios_version":  smiText(func(r *Row) *string { return &r.Info.VBIOSVersion }),
 	"driver_version": smiText(func(r *Row) *string { return &r.Info.DriverVersion }),
 
-	"memory.total":    smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Total }),
-	"memory.used":     smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Used }),
-	"memory.free":     smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Free }),
-	"memory.reserved": smiBytes(func(r *Row) *Opt[uint64] { return &r.Memory.Reserved }),
+	"memory.total":    smiBytes(func(r *Row) *gpu.Opt[uint64] { return &r.Memory.Total }),
+	"memory.used":     smiBytes(func(r *Row) *gpu.Opt[uint64] { return &r.Memory.Used }),
+	"memory.free":     smiBytes(func(r *Row) *gpu.Opt[uint64] { return &r.Memory.Free }),
+	"memory.reserved": smiBytes(func(r *Row) *gpu.Opt[uint64] { return &r.Memory.Reserved }),
 
 	"pid":             smiPID,
 	"process_name":    smiProcess,
-	"used_memory":     smiBytes(func(r *Row) *Opt[uint64] { return &r.Used }),
-	"used_gpu_memory": smiBytes(func(r *Row) *Opt[uint64] { return &r.Used }),
+	"used_memory":     smiBytes(func(r *Row) *gpu.Opt[uint64] { return &r.Used }),
+	"used_gpu_memory": smiBytes(func(r *Row) *gpu.Opt[uint64] { return &r.Used }),
 
-	"utilization.gpu":     smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.GPU }),
-	"utilization.memory":  smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.MemoryController }),
-	"utilization.encoder": smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.Encoder }),
-	"utilization.decoder": smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.Decoder }),
-	"utilization.jpeg":    smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.JPEG }),
-	"utilization.ofa":     smiRatio(func(r *Row) *Opt[float64] { return &r.status.Utilization.OFA }),
+	"utilization.gpu":     smiRatio(func(r *Row) *gpu.Opt[float64] { return &r.status.Utilization.GPU }),
+	"utilization.memory":  smiRatio(func(r *Row) *gpu.Opt[float64] { return &r.status.Utilization.MemoryController }),
+	"utilization.encoder": smiRatio(func(r *Row) *gpu.Opt[float64] { return &r.status.Utilization.Encoder }),
+	"utilization.decoder": smiRatio(func(r *Row) *gpu.Opt[float64] { return &r.status.Utilization.Decoder }),
+	"utilization.jpeg":    smiRatio(func(r *Row) *gpu.Opt[float64] { return &r.status.Utilization.JPEG }),
+	"utilization.ofa":     smiRatio(func(r *Row) *gpu.Opt[float64] { return &r.status.Utilization.OFA }),
 
-	"temperature.gpu":    smiNamed(&smiCelsius, "gpu", func(r *Row) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
-	"temperature.memory": smiNamed(&smiCelsius, "memory", func(r *Row) *[]Named[float64] { return &r.status.Thermal.Temperatures }),
-	"temperature.gpu.tlimit": smiFloat(&smiCelsius, func(r *Row) *Opt[float64] {
+	"temperature.gpu":    smiNamed(&smiCelsius, "gpu", func(r *Row) *[]gpu.Named[float64] { return &r.status.Thermal.Temperatures }),
+	"temperature.memory": smiNamed(&smiCelsius, "memory", func(r *Row) *[]gpu.Named[float64] { return &r.status.Thermal.Temperatures }),
+	"temperature.gpu.tlimit": smiFloat(&smiCelsius, func(r *Row) *gpu.Opt[float64] {
 		return &r.status.Thermal.Margin
 	}),
 	"fan.speed": smiFan,
 
-	"power.draw":           smiFloat(&smiWatts, func(r *Row) *Opt[float64] { return &r.status.Power.Watts }),
-	"power.draw.instant":   smiFloat(&smiWatts, func(r *Row) *Opt[float64] { return &r.status.Power.Watts }),
+	"power.draw":           smiFloat(&smiWatts, func(r *Row) *gpu.Opt[float64] { return &r.status.Power.Watts }),
+	"power.draw.instant":   smiFloat(&smiWatts, func(r *Row) *gpu.Opt[float64] { return &r.status.Power.Watts }),
 	"enforced.power.limit": smiNamed(&smiWatts, "enforced", smiLimits),
 	"power.limit":          smiNamed(&smiWatts, "management", smiLimits),
 	"power.default_limit":  smiNamed(&smiWatts, "default", smiLimits),
@@ -90,22 +92,22 @@ var smiColumns = map[string]smiColumn{
 	"power.max_limit":      smiNamed(&smiWatts, "max", smiLimits),
 	"pstate":               smiPerformanceState,
 
-	"ecc.mode.current":                   smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.Enabled }),
+	"ecc.mode.current":                   smiFlag(func(r *Row) *gpu.Opt[bool] { return &r.status.ECC.Enabled }),
 	"retired_pages.single_bit_ecc.count": smiCounted("single_bit", smiRetired),
 	"retired_pages.double_bit.count":     smiCounted("double_bit", smiRetired),
-	"retired_pages.pending":              smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.RetiredPagesPending }),
+	"retired_pages.pending":              smiFlag(func(r *Row) *gpu.Opt[bool] { return &r.status.ECC.RetiredPagesPending }),
 	"remapped_rows.correctable":          smiCounted("corrected", smiRemapped),
 	"remapped_rows.uncorrectable":        smiCounted("uncorrected", smiRemapped),
-	"remapped_rows.pending":              smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.RemapPending }),
-	"remapped_rows.failure":              smiFlag(func(r *Row) *Opt[bool] { return &r.status.ECC.RemapFailed }),
+	"remapped_rows.pending":              smiFlag(func(r *Row) *gpu.Opt[bool] { return &r.status.ECC.RemapPending }),
+	"remapped_rows.failure":              smiFlag(func(r *Row) *gpu.Opt[bool] { return &r.status.ECC.RemapFailed }),
 
-	"pcie.link.gen.current":    smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.GenerationCurrent }),
-	"pcie.link.gen.gpucurrent": smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.GenerationCurrent }),
-	"pcie.link.gen.max":        smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.GenerationMax }),
-	"pcie.link.width.current":  smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.WidthCurrent }),
-	"pcie.link.width.max":      smiInt(func(r *Row) *Opt[int] { return &r.status.PCIe.WidthMax }),
+	"pcie.link.gen.current":    smiInt(func(r *Row) *gpu.Opt[int] { return &r.status.PCIe.GenerationCurrent }),
+	"pcie.link.gen.gpucurrent": smiInt(func(r *Row) *gpu.Opt[int] { return &r.status.PCIe.GenerationCurrent }),
+	"pcie.link.gen.max":        smiInt(func(r *Row) *gpu.Opt[int] { return &r.status.PCIe.GenerationMax }),
+	"pcie.link.width.current":  smiInt(func(r *Row) *gpu.Opt[int] { return &r.status.PCIe.WidthCurrent }),
+	"pcie.link.width.max":      smiInt(func(r *Row) *gpu.Opt[int] { return &r.status.PCIe.WidthMax }),
 
-	"mig.mode.current": smiFlag(func(r *Row) *Opt[bool] { return &r.mig }),
+	"mig.mode.current": smiFlag(func(r *Row) *gpu.Opt[bool] { return &r.mig }),
 }
 
 // smiReasons are the clocks event reasons that are flags.
@@ -115,9 +117,9 @@ var smiReasons = map[string]bool{
 	"hw_power_brake_slowdown": true, "display_clock_setting": true,
 }
 
-func smiLimits(r *Row) *[]Named[float64]  { return &r.status.Power.Limits }
-func smiRetired(r *Row) *[]Named[uint64]  { return &r.status.ECC.RetiredPages }
-func smiRemapped(r *Row) *[]Named[uint64] { return &r.status.ECC.RemappedRows }
+func smiLimits(r *Row) *[]gpu.Named[float64]  { return &r.status.Power.Limits }
+func smiRetired(r *Row) *[]gpu.Named[uint64]  { return &r.status.ECC.RetiredPages }
+func smiRemapped(r *Row) *[]gpu.Named[uint64] { return &r.status.ECC.RemappedRows }
 
 // smiUnit is a unit that numbers come in, the one of nvidia-smi and any other
 // that can be turned into the base unit: base = number × times ÷ by.
@@ -207,10 +209,10 @@ func wholeMiB(text, header string) (bytes uint64, ok bool) {
 // setApart is an amount whose thousands may be set apart, as 24.500 MiB: nvidia-smi writes whole numbers.
 var setApart = regexp.MustCompile(`^[1-9]\d{0,2}\.\d{3}(?: MiB)?$`)
 
-func smiBytes(at func(*Row) *Opt[uint64]) smiColumn {
+func smiBytes(at func(*Row) *gpu.Opt[uint64]) smiColumn {
 	return func(r *Row, text, unit string) error {
 		if v, ok := wholeMiB(text, unit); ok {
-			*at(r) = Some(v)
+			*at(r) = gpu.Some(v)
 			return nil
 		}
 		v, err := smiMemory.read(text, unit)
@@ -218,25 +220,25 @@ func smiBytes(at func(*Row) *Opt[uint64]) smiColumn {
 			err = fmt.Errorf("%q is less than a GPU has: if its point sets thousands apart, take it out", text)
 		}
 		if err == nil {
-			*at(r) = Some(uint64(v))
+			*at(r) = gpu.Some(uint64(v))
 		}
 		return err
 	}
 }
 
-func smiFloat(u *smiUnit, at func(*Row) *Opt[float64]) smiColumn {
+func smiFloat(u *smiUnit, at func(*Row) *gpu.Opt[float64]) smiColumn {
 	return func(r *Row, text, unit string) error {
 		v, err := u.read(text, unit)
 		if err == nil {
-			*at(r) = Some(v)
+			*at(r) = gpu.Some(v)
 		}
 		return err
 	}
 }
 
-func smiRatio(at func(*Row) *Opt[float64]) smiColumn { return smiFloat(&smiPercent, at) }
+func smiRatio(at func(*Row) *gpu.Opt[float64]) smiColumn { return smiFloat(&smiPercent, at) }
 
-func smiNamed(u *smiUnit, name string, at func(*Row) *[]Named[float64]) smiColumn {
+func smiNamed(u *smiUnit, name string, at func(*Row) *[]gpu.Named[float64]) smiColumn {
 	return func(r *Row, text, unit string) error {
 		v, err := u.read(text, unit)
 		if err == nil {
@@ -246,7 +248,7 @@ func smiNamed(u *smiUnit, name string, at func(*Row) *[]Named[float64]) smiColum
 	}
 }
 
-func smiCounted(name string, at func(*Row) *[]Named[uint64]) smiColumn {
+func smiCounted(name string, at func(*Row) *[]gpu.Named[uint64]) smiColumn {
 	return func(r *Row, text, unit string) error {
 		v, err := smiCount.read(text, unit)
 		if err == nil {
@@ -257,34 +259,34 @@ func smiCounted(name string, at func(*Row) *[]Named[uint64]) smiColumn {
 }
 
 // setNamed sets the value of that name: a query may name a column twice.
-func setNamed[T any](list *[]Named[T], name string, v T) {
+func setNamed[T any](list *[]gpu.Named[T], name string, v T) {
 	for i := range *list {
 		if (*list)[i].Name == name {
 			(*list)[i].V = v
 			return
 		}
 	}
-	*list = append(*list, Named[T]{name, v})
+	*list = append(*list, gpu.Named[T]{Name: name, V: v})
 }
 
-func smiInt(at func(*Row) *Opt[int]) smiColumn {
+func smiInt(at func(*Row) *gpu.Opt[int]) smiColumn {
 	return func(r *Row, text, _ string) error {
 		v, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
 			return fmt.Errorf("cannot read %q as a whole number", text)
 		}
-		*at(r) = Some(int(v))
+		*at(r) = gpu.Some(int(v))
 		return nil
 	}
 }
 
-func smiFlag(at func(*Row) *Opt[bool]) smiColumn {
+func smiFlag(at func(*Row) *gpu.Opt[bool]) smiColumn {
 	return func(r *Row, text, _ string) error {
 		switch strings.ToLower(text) {
 		case "enabled", "yes", "active", "1":
-			*at(r) = Some(true)
+			*at(r) = gpu.Some(true)
 		case "disabled", "no", "not active", "0":
-			*at(r) = Some(false)
+			*at(r) = gpu.Some(false)
 		default:
 			return fmt.Errorf("cannot read %q as Enabled, Disabled, Yes, No, Active or Not Active", text)
 		}
@@ -300,7 +302,7 @@ func smiPID(r *Row, text, _ string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read %q as a process id", text)
 	}
-	r.PID = Some(uint32(v))
+	r.PID = gpu.Some(uint32(v))
 	return nil
 }
 
@@ -325,7 +327,7 @@ func smiProcess(r *Row, text, _ string) error {
 func smiFan(r *Row, text, unit string) error {
 	v, err := smiPercent.read(text, unit)
 	if err == nil {
-		r.status.Thermal.Fans = []Opt[float64]{Some(v)}
+		r.status.Thermal.Fans = []gpu.Opt[float64]{gpu.Some(v)}
 	}
 	return err
 }
@@ -335,7 +337,7 @@ func smiPerformanceState(r *Row, text, _ string) error {
 	if err != nil || v > 15 {
 		return fmt.Errorf("cannot read %q as a state from P0 to P15", text)
 	}
-	r.status.Power.PerformanceState = Some(int(v))
+	r.status.Power.PerformanceState = gpu.Some(int(v))
 	return nil
 }
 
@@ -347,7 +349,7 @@ func smiECC(name string) smiColumn {
 		strings.Trim(parts[2], "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 		return nil
 	}
-	e := ECCErrors{Type: parts[0], Counter: parts[1], Location: parts[2]}
+	e := gpu.ECCErrors{Type: parts[0], Counter: parts[1], Location: parts[2]}
 	if e.Location == "device_memory" {
 		e.Location = "dram" // NVML's two names of one location
 	}
@@ -372,13 +374,13 @@ func smiECC(name string) smiColumn {
 func smiReason(reason string) smiColumn {
 	return func(r *Row, text, unit string) error {
 		var active Row
-		if err := smiFlag(func(r *Row) *Opt[bool] { return &r.mig })(&active, text, unit); err != nil {
+		if err := smiFlag(func(r *Row) *gpu.Opt[bool] { return &r.mig })(&active, text, unit); err != nil {
 			return err
 		}
-		e := ClockEvent{Reason: reason, Active: active.mig}
+		e := gpu.ClockEvent{Reason: reason, Active: active.mig}
 		events := &r.status.Thermal.ClockEvents
 		// A log of a newer driver may have it under its old name, too.
-		if i := slices.IndexFunc(*events, func(have ClockEvent) bool { return have.Reason == reason }); i >= 0 {
+		if i := slices.IndexFunc(*events, func(have gpu.ClockEvent) bool { return have.Reason == reason }); i >= 0 {
 			(*events)[i] = e
 			return nil
 		}
@@ -410,12 +412,12 @@ func smiClock(name string) smiColumn {
 			i++
 		}
 		if i == len(*clocks) {
-			*clocks = append(*clocks, Clock{Name: name})
+			*clocks = append(*clocks, gpu.Clock{Name: name})
 		}
 		if highest {
-			(*clocks)[i].Max = Some(v)
+			(*clocks)[i].Max = gpu.Some(v)
 		} else {
-			(*clocks)[i].Current = Some(v)
+			(*clocks)[i].Current = gpu.Some(v)
 		}
 		return nil
 	}

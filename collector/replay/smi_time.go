@@ -1,12 +1,14 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // smiZone is the time zone of a log. From from to to, which is found out when a row
@@ -84,8 +86,8 @@ func parseSMITime(text string, loc *time.Location) (moment time.Duration, local 
 		if err != nil {
 			continue
 		}
-		if y := t.UTC().Year(); y < 1971 || y > lastYear {
-			return 0, false, fmt.Errorf("%q is not between 1971 and %d", text, lastYear)
+		if y := t.UTC().Year(); y < 1971 || y > gpu.LastYear {
+			return 0, false, fmt.Errorf("%q is not between 1971 and %d", text, gpu.LastYear)
 		}
 		return time.Duration(t.UnixNano()), layout != time.RFC3339, nil
 	}
@@ -113,7 +115,7 @@ func parseSMIStamp(text string, loc *time.Location) (t time.Duration, ok bool) {
 	}
 	year, month, day := numbers[0], time.Month(numbers[1]), numbers[2]
 	hour, minute, second := numbers[3], numbers[4], numbers[5]
-	if year < 1972 || year >= lastYear || hour > 23 || minute > 59 || second > 59 {
+	if year < 1972 || year >= gpu.LastYear || hour > 23 || minute > 59 || second > 59 {
 		return 0, false
 	}
 	moment := time.Date(year, month, day, hour, minute, second, numbers[6]*int(time.Millisecond), loc)

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // smiLog returns so many seconds of the log of 8 GPUs.
@@ -31,13 +33,13 @@ func smiLog(seconds int) []byte {
 func TestRecordingReader(t *testing.T) {
 	for _, c := range []struct {
 		text string
-		kind RecordingKind
+		kind Kind
 	}{
 		{string(smiLog(3)), KindGPUs},
 		{"timestamp, gpu_uuid, pid, used_gpu_memory [MiB]\n2026/03/01 00:00:00.000, GPU-a, 1, 100 MiB\n", KindApps},
 		{`{"format":"gpu_leak_exporter recording","version":1}` + "\n", KindRecording},
 	} {
-		r, err := NewRecordingReader("log", strings.NewReader(c.text), nil)
+		r, err := NewReader("log", strings.NewReader(c.text), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,12 +57,12 @@ func TestRecordingReader(t *testing.T) {
 			}
 			samples++
 		}
-		if want := map[RecordingKind]int{KindGPUs: 24, KindApps: 1}[c.kind]; samples != want {
+		if want := map[Kind]int{KindGPUs: 24, KindApps: 1}[c.kind]; samples != want {
 			t.Errorf("%s: %d samples, want %d", c.kind, samples, want)
 		}
 	}
 	for _, text := range []string{"", "a,b\n", "timestamp,index\n2026/03/01 00:00:00.000, x\n"} {
-		r, err := NewRecordingReader("log", strings.NewReader(text), nil)
+		r, err := NewReader("log", strings.NewReader(text), nil)
 		if err == nil {
 			_, _, err = r.Next()
 		}
@@ -79,7 +81,7 @@ func TestPartialRecording(t *testing.T) {
 	for i := range 9 {
 		from := plain.Len()
 		now := simStart.Add(time.Duration(i) * time.Second)
-		if err := w.Write(Info{UUID: "GPU-a"}, Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
+		if err := w.Write(gpu.Info{UUID: "GPU-a"}, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
 			t.Fatal(err)
 		}
 		whole = packed.Len()
@@ -114,7 +116,7 @@ func TestPartialRecording(t *testing.T) {
 
 // countReadings reads a recording to its end.
 func countReadings(name, text string) (n int, err error) {
-	r, err := NewRecordingReader(name, strings.NewReader(text), nil)
+	r, err := NewReader(name, strings.NewReader(text), nil)
 	for err == nil {
 		if _, _, err = r.Next(); err == nil {
 			n++
@@ -148,7 +150,7 @@ func BenchmarkRecordingReader(b *testing.B) {
 	rows := bytes.Count(log, []byte("\n")) - 1
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += rows {
-		r, err := NewRecordingReader("log", bytes.NewReader(log), nil)
+		r, err := NewReader("log", bytes.NewReader(log), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"bytes"
@@ -14,13 +14,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sim"
 )
 
 // TestRecordingRoundTrip records every scenario and replays it.
 func TestRecordingRoundTrip(t *testing.T) {
-	for _, name := range Scenarios() {
+	for _, name := range sim.Scenarios() {
 		t.Run(name, func(t *testing.T) {
-			_, devices := simOf(t, name, time.Second)
+			src, err := sim.New(name, sim.Options{Speed: math.Inf(1), Start: simStart})
+			devices := devicesOf(t, src, err)
 			want := make([]replayed, len(devices))
 			var b bytes.Buffer
 			w := NewWriter(&b)
@@ -28,7 +32,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 				for j, d := range devices {
 					r := &want[j]
 					r.info = d.Info()
-					var status *Status
+					var status *gpu.Status
 					if _, err := d.Wait(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -38,8 +42,8 @@ func TestRecordingRoundTrip(t *testing.T) {
 					}
 					// The status is read less often, and holds until the next one.
 					if i%15 == 0 {
-						status = new(Status)
-						for _, g := range Groups {
+						status = new(gpu.Status)
+						for _, g := range gpu.Groups {
 							_ = d.ReadGroup(t.Context(), g, status) // one fails in the scenario faulty
 						}
 						r.status = append(r.status, *status)
@@ -102,7 +106,7 @@ func fill(v reflect.Value, n *int64) {
 }
 
 // everyField returns what has a value in every field.
-func everyField() (info Info, s Sample, st Status) {
+func everyField() (info gpu.Info, s gpu.Sample, st gpu.Status) {
 	var n int64
 	fill(reflect.ValueOf(&info).Elem(), &n)
 	fill(reflect.ValueOf(&s).Elem(), &n)
@@ -113,7 +117,7 @@ func everyField() (info Info, s Sample, st Status) {
 }
 
 // written returns a recording of one sample.
-func written(tb testing.TB, info Info, s Sample, st *Status) string {
+func written(tb testing.TB, info gpu.Info, s gpu.Sample, st *gpu.Status) string {
 	tb.Helper()
 	var b strings.Builder
 	if err := NewWriter(&b).Write(info, s, st); err != nil {
@@ -127,7 +131,7 @@ func written(tb testing.TB, info Info, s Sample, st *Status) string {
 func TestRecordingKeepsEveryField(t *testing.T) {
 	info, s, st := everyField()
 	s.Processes[1].State = 0xff
-	want := []replayed{{info, []Sample{s}, []Status{st}}}
+	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
 	if got := replayAll(t, write(t, written(t, info, s, &st)), nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -147,25 +151,25 @@ func TestRecordingNames(t *testing.T) {
 
 // TestRecordingKeepsAbsence checks that absent, zero, nil and empty stay apart.
 func TestRecordingKeepsAbsence(t *testing.T) {
-	s := Sample{
+	s := gpu.Sample{
 		Time: simStart, T: time.Duration(simStart.UnixNano()), Step: -3 * time.Second,
-		Memory: Memory{Used: Some(uint64(0)), Total: Some(uint64(1 << 48))},
-		Processes: []Process{
-			{ID: ProcessID{PID: 1, Start: math.MaxUint64}, Owner: &Owner{}, Started: Some(-time.Second)},
-			{ID: ProcessID{PID: 2}, Allocator: &Allocator{Framework: "torch", Version: "2.9.0", Backend: "native", Allocated: Some(uint64(1)), OOMs: Some(uint64(0))}},
-			{ID: ProcessID{PID: math.MaxUint32}, SM: Some(0.0), Instance: Some(uint32(0)), Used: Some(uint64(0))},
+		Memory: gpu.Memory{Used: gpu.Some(uint64(0)), Total: gpu.Some(uint64(1 << 48))},
+		Processes: []gpu.Process{
+			{ID: gpu.ProcessID{PID: 1, Start: math.MaxUint64}, Owner: &gpu.Owner{}, Started: gpu.Some(-time.Second)},
+			{ID: gpu.ProcessID{PID: 2}, Allocator: &gpu.Allocator{Framework: "torch", Version: "2.9.0", Backend: "native", Allocated: gpu.Some(uint64(1)), OOMs: gpu.Some(uint64(0))}},
+			{ID: gpu.ProcessID{PID: math.MaxUint32}, SM: gpu.Some(0.0), Instance: gpu.Some(uint32(0)), Used: gpu.Some(uint64(0))},
 		},
-		MIGEnabled: Some(false),
-		Instances:  []Instance{},
+		MIGEnabled: gpu.Some(false),
+		Instances:  []gpu.Instance{},
 	}
-	st := Status{
-		Thermal:     Thermal{ClockEvents: []ClockEvent{}, Fans: []Opt[float64]{{}, Some(0.5), Some(0.0)}},
-		Utilization: Utilization{GPU: Some(0.0)},
-		ECC:         ECC{RemappedRows: []Named[uint64]{{"corrected", 0}}},
-		NVLinks:     []NVLink{},
+	st := gpu.Status{
+		Thermal:     gpu.Thermal{ClockEvents: []gpu.ClockEvent{}, Fans: []gpu.Opt[float64]{{}, gpu.Some(0.5), gpu.Some(0.0)}},
+		Utilization: gpu.Utilization{GPU: gpu.Some(0.0)},
+		ECC:         gpu.ECC{RemappedRows: []gpu.Named[uint64]{{Name: "corrected", V: 0}}},
+		NVLinks:     []gpu.NVLink{},
 	}
-	info := Info{UUID: "GPU-a", Name: "a \"quoted\" name \u2028 <&>"}
-	want := []replayed{{info, []Sample{s}, []Status{st}}}
+	info := gpu.Info{UUID: "GPU-a", Name: "a \"quoted\" name \u2028 <&>"}
+	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
 	if got := replayAll(t, write(t, written(t, info, s, &st)), nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -200,7 +204,7 @@ func TestRecordedPrograms(t *testing.T) {
 		want        uint64
 	}{
 		{"recorded", `{"process":"train.py","runs":18446744073709551615}`, 1<<64 - 1},
-		{"not recorded", `{"process":"train.py","slurm_job":"7","pod":"a"}`, (&Program{Name: "train.py"}).Hash(nil)},
+		{"not recorded", `{"process":"train.py","slurm_job":"7","pod":"a"}`, (&gpu.Program{Name: "train.py"}).Hash(nil)},
 		{"of no program", `{"user":"alice"}`, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -212,7 +216,7 @@ func TestRecordedPrograms(t *testing.T) {
 			if runs := got.Processes[0].Owner.Runs; runs != tc.want {
 				t.Errorf("replayed as %d, want %d", runs, tc.want)
 			}
-			r, err := NewRecordingReader("r", strings.NewReader(text), nil)
+			r, err := NewReader("r", strings.NewReader(text), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +266,7 @@ func TestRecordingErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := write(t, tc.text)
-			_, err := NewReplay(path, ReplayOptions{})
+			_, err := New(path, Options{})
 			if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
 				t.Errorf("error %v\nwant  %s", err, tc.want)
 			}
@@ -284,13 +288,13 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 }
 
 func TestWriterErrors(t *testing.T) {
-	info, s := Info{UUID: "GPU-a"}, Sample{Time: simStart, T: time.Duration(simStart.UnixNano())}
+	info, s := gpu.Info{UUID: "GPU-a"}, gpu.Sample{Time: simStart, T: time.Duration(simStart.UnixNano())}
 	var b bytes.Buffer
 	w := NewWriter(&b)
-	if err := w.Write(Info{Index: 3}, s, nil); err == nil || err.Error() != "recording: GPU 3 has no UUID" {
+	if err := w.Write(gpu.Info{Index: 3}, s, nil); err == nil || err.Error() != "recording: GPU 3 has no UUID" {
 		t.Errorf("no UUID: %v", err)
 	}
-	bad := &Status{Power: Power{Watts: Some(math.NaN())}}
+	bad := &gpu.Status{Power: gpu.Power{Watts: gpu.Some(math.NaN())}}
 	if err := w.Write(info, s, bad); err == nil || err.Error() != "recording: json: error calling MarshalJSON for type gpu.Opt[float64]: json: unsupported value: NaN" {
 		t.Errorf("NaN: %v", err)
 	}
@@ -319,8 +323,8 @@ func TestRecordingsInOneFile(t *testing.T) {
 		w := NewWriter(&b)
 		for j := range 2 {
 			now := simStart.Add(time.Duration(2*i+j) * time.Second)
-			info := Info{UUID: "GPU-a", DriverVersion: strconv.Itoa(i)}
-			if err := w.Write(info, Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
+			info := gpu.Info{UUID: "GPU-a", DriverVersion: strconv.Itoa(i)}
+			if err := w.Write(info, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -372,7 +376,7 @@ func BenchmarkReadRecording(b *testing.B) {
 	text := written(b, info, s, &st)
 	b.ReportAllocs()
 	for range b.N {
-		r, err := NewRecordingReader("r", strings.NewReader(text), nil)
+		r, err := NewReader("r", strings.NewReader(text), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"strings"
@@ -36,7 +36,7 @@ func TestUnreadable(t *testing.T) {
 				return
 			}
 			for _, text := range []string{tc.text, compress(t, tc.text)} {
-				if _, err := NewRecordingReader("log", strings.NewReader(text), nil); err == nil || err.Error() != "log: "+tc.want {
+				if _, err := NewReader("log", strings.NewReader(text), nil); err == nil || err.Error() != "log: "+tc.want {
 					t.Errorf("error %v", err)
 				}
 			}

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"errors"
@@ -12,23 +12,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // app is a process of a log of processes.
-func app(pid uint32, start uint64, name string, used Opt[uint64]) Process {
-	return Process{ID: ProcessID{pid, start}, Type: Compute, Used: used, Owner: &Owner{Process: name, Runs: (&Program{Name: name}).Hash(nil)}}
+func app(pid uint32, start uint64, name string, used gpu.Opt[uint64]) gpu.Process {
+	return gpu.Process{ID: gpu.ProcessID{PID: pid, Start: start}, Type: gpu.Compute, Used: used, Owner: &gpu.Owner{Process: name, Runs: (&gpu.Program{Name: name}).Hash(nil)}}
 }
 
-func apps(clock string, p ...Process) Sample {
-	return Sample{Time: at(clock), T: since1970(clock), Processes: p, ProcessesKnown: true}
+func apps(clock string, p ...gpu.Process) gpu.Sample {
+	return gpu.Sample{Time: at(clock), T: since1970(clock), Processes: p, ProcessesKnown: true}
 }
 
 func TestReplayApps(t *testing.T) {
-	m := func(n uint64) Opt[uint64] { return Some(n * mib) }
+	m := func(n uint64) gpu.Opt[uint64] { return gpu.Some(n * mib) }
 	for _, tc := range []struct {
 		name, text string
-		want       map[string][]Sample
+		want       map[string][]gpu.Sample
 	}{
 		{
 			"two GPUs, a process that ends and one that begins",
@@ -40,7 +41,7 @@ func TestReplayApps(t *testing.T) {
 2026/03/01 10:00:02.000, GPU-a, 20, /usr/bin/python3.12, 204 MiB
 2026/03/01 10:00:02.000, GPU-a, 11, C:\Program Files\App\app.exe, 110 MiB
 `,
-			map[string][]Sample{
+			map[string][]gpu.Sample{
 				"GPU-a": {
 					apps("10:00:00", app(10, 0, "server", m(100)), app(20, 0, "python3.12", m(200))),
 					apps("10:00:01", app(20, 0, "python3.12", m(202))),
@@ -58,7 +59,7 @@ func TestReplayApps(t *testing.T) {
 2026/03/01 10:00:02.000, GPU-a, 1, a, 1
 2026/03/01 10:00:02.000, GPU-a, 2, b, 2
 `,
-			map[string][]Sample{"GPU-a": {
+			map[string][]gpu.Sample{"GPU-a": {
 				apps("10:00:00", app(1, 0, "a", m(1)), app(2, 0, "b", m(2))),
 				apps("10:00:01", app(1, 0, "a", m(1))),
 				apps("10:00:02", app(1, 0, "a", m(1)), app(2, 2, "b", m(2))),
@@ -72,12 +73,12 @@ func TestReplayApps(t *testing.T) {
 2026/03/01 10:00:01.000, GPU-a, 1, a, 3
 2026/03/01 10:00:01.010, GPU-a, 1, a, 4
 `,
-			map[string][]Sample{"GPU-a": {
+			map[string][]gpu.Sample{"GPU-a": {
 				apps("10:00:00", app(1, 0, "a", m(1)), app(2, 0, "b", m(2))),
 				apps("10:00:01", app(1, 0, "a", m(3))),
 				{
 					Time: at("10:00:01").Add(10 * time.Millisecond), T: since1970("10:00:01") + 10*time.Millisecond,
-					Processes: []Process{app(1, 0, "a", m(4))}, ProcessesKnown: true,
+					Processes: []gpu.Process{app(1, 0, "a", m(4))}, ProcessesKnown: true,
 				},
 			}},
 		},
@@ -91,17 +92,17 @@ func TestReplayApps(t *testing.T) {
 2026/03/01 10:00:00.150, GPU-a, 4, d, 4
 2026/03/01 10:00:00.201, GPU-a, 5, e, 5
 `,
-			map[string][]Sample{
+			map[string][]gpu.Sample{
 				"GPU-a": {
 					apps("10:00:00", app(1, 0, "a", m(1)), app(2, 0, "b", m(2)), app(3, 0, "c", m(3)), app(4, 0, "d", m(4))),
 					{
 						Time: at("10:00:00").Add(201 * time.Millisecond), T: since1970("10:00:00") + 201*time.Millisecond,
-						Processes: []Process{app(5, 1, "e", m(5))}, ProcessesKnown: true,
+						Processes: []gpu.Process{app(5, 1, "e", m(5))}, ProcessesKnown: true,
 					},
 				},
 				"GPU-b": {{
 					Time: at("10:00:00").Add(55 * time.Millisecond), T: since1970("10:00:00") + 55*time.Millisecond,
-					Processes: []Process{app(9, 0, "z", m(9))}, ProcessesKnown: true,
+					Processes: []gpu.Process{app(9, 0, "z", m(9))}, ProcessesKnown: true,
 				}},
 			},
 		},
@@ -111,13 +112,13 @@ func TestReplayApps(t *testing.T) {
 2026/03/01 10:00:00.000, 1, /opt/chrome --type=gpu, --a,b, 12 MiB
 2026/03/01 10:00:00.000, 2, [Not Found], [N/A]
 `,
-			map[string][]Sample{"unnamed": {
-				apps("10:00:00", app(1, 0, "chrome --type=gpu, --a,b", m(12)), app(2, 0, "", Opt[uint64]{})),
+			map[string][]gpu.Sample{"unnamed": {
+				apps("10:00:00", app(1, 0, "chrome --type=gpu, --a,b", m(12)), app(2, 0, "", gpu.Opt[uint64]{})),
 			}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := map[string][]Sample{}
+			got := map[string][]gpu.Sample{}
 			for _, r := range replayAll(t, write(t, tc.text), nil) {
 				got[r.info.UUID] = r.samples
 			}
@@ -142,7 +143,7 @@ func TestReplayAppsErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := write(t, tc.text)
-			_, err := NewReplay(path, ReplayOptions{})
+			_, err := New(path, Options{})
 			if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
 				t.Errorf("error %v\nwant  %s", err, tc.want)
 			}
@@ -215,8 +216,8 @@ func checkValues(t *testing.T, v reflect.Value) {
 }
 
 // checkAmounts checks that every amount of memory is one that exists.
-func checkAmounts(t *testing.T, s *Sample) {
-	amounts := []Opt[uint64]{s.Memory.Total, s.Memory.Used, s.Memory.Free, s.Memory.Reserved}
+func checkAmounts(t *testing.T, s *gpu.Sample) {
+	amounts := []gpu.Opt[uint64]{s.Memory.Total, s.Memory.Used, s.Memory.Free, s.Memory.Reserved}
 	for _, in := range s.Instances {
 		amounts = append(amounts, in.Memory.Total, in.Memory.Used, in.Memory.Free, in.Memory.Reserved)
 	}

@@ -1,7 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+// Package replay reads recordings: those that its Writer writes, and CSV of nvidia-smi and other programs.
+package replay
 
 import (
 	"cmp"
@@ -13,10 +14,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// ReplayOptions say how a recording is replayed.
-type ReplayOptions struct {
+// Options say how a recording is replayed.
+type Options struct {
 	// Speed is how many recorded seconds pass in a real one; 0 is 1, infinity
 	// never sleeps. It changes no sample, and no row is skipped.
 	Speed float64
@@ -25,18 +28,15 @@ type ReplayOptions struct {
 	Location *time.Location
 }
 
-// ErrNoEvents says that a source cannot report events.
-var ErrNoEvents = errors.New("a recording holds no events")
-
 // maxReplayGPUs bounds the GPUs of a recording. More are a sign that a column
 // is not what its header says.
 const maxReplayGPUs = 1024
 
-// NewReplay returns a source that replays a recording: the log of
+// New returns a source that replays a recording: the log of
 // nvidia-smi --query-gpu or --query-compute-apps with --format=csv, or what a
 // Writer wrote; each may be compressed with gzip. The whole file is read and
 // checked first, so that a bad line is an error here and not later; the error
-// names file and line. What RecordingReader.LeftOut tells of is left out. It must be a regular file, which is then read once per
+// names file and line. What Reader.LeftOut tells of is left out. It must be a regular file, which is then read once per
 // GPU and never held in memory; what is appended to it afterwards is not read.
 //
 // The clock of its samples is that of the recording. Wait ends with io.EOF.
@@ -45,8 +45,8 @@ const maxReplayGPUs = 1024
 // index, the first that is there, stands in, and Info.UUID is "pci-", "serial-"
 // or "index-" with it, so that two GPUs never share an identity; without any of
 // them all rows are of one GPU, "unnamed".
-func NewReplay(path string, opt ReplayOptions) (Source, error) {
-	p, err := newPace(opt.Speed)
+func New(path string, opt Options) (gpu.Source, error) {
+	p, err := gpu.NewPace(opt.Speed)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +65,10 @@ type replay struct {
 	path     string
 	location *time.Location
 	size     int64 // of the file when it was checked
-	pace     *pace
+	pace     *gpu.Pace
 	first    time.Duration // the earliest row
-	devices  []Device
-	calls    Calls // of a driver that is not there: always empty
+	devices  []gpu.Device
+	calls    gpu.Calls // of a driver that is not there: always empty
 
 	mu   sync.Mutex
 	open map[*replayDevice]*recordingFile
@@ -82,7 +82,7 @@ func (r *replay) scan() error {
 	}
 	defer f.close()
 	r.size = f.size
-	infos := map[string]Info{}
+	infos := map[string]gpu.Info{}
 	for {
 		reading, err := f.next()
 		if errors.Is(err, io.EOF) {
@@ -109,7 +109,7 @@ func (r *replay) scan() error {
 	if len(infos) == 0 {
 		return fmt.Errorf("%s: holds no samples, only a header: let the recording run longer", r.path)
 	}
-	list := slices.SortedFunc(maps.Values(infos), func(a, b Info) int {
+	list := slices.SortedFunc(maps.Values(infos), func(a, b gpu.Info) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
 	})
 	for _, info := range list {
@@ -120,23 +120,23 @@ func (r *replay) scan() error {
 }
 
 // Devices implements Source.
-func (r *replay) Devices(ctx context.Context) ([]Device, error) {
-	if r.pace.closed() {
-		return nil, errClosed
+func (r *replay) Devices(ctx context.Context) ([]gpu.Device, error) {
+	if r.pace.Closed() {
+		return nil, gpu.ErrClosed
 	}
 	return slices.Clone(r.devices), ctx.Err()
 }
 
 // Watch implements Source: that nothing is reported of a recording does not mean
-// that nothing happened, so it returns ErrNoEvents at once.
-func (*replay) Watch(context.Context, func(Event)) error { return ErrNoEvents }
+// that nothing happened, so it returns gpu.ErrNoEvents at once.
+func (*replay) Watch(context.Context, func(gpu.Event)) error { return gpu.ErrNoEvents }
 
 // Calls implements Source. There are none.
-func (r *replay) Calls() *Calls { return &r.calls }
+func (r *replay) Calls() *gpu.Calls { return &r.calls }
 
 // Close implements Source. It ends the waits that are under way.
 func (r *replay) Close() error {
-	r.pace.close()
+	r.pace.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.open {
@@ -151,17 +151,17 @@ func (r *replay) Close() error {
 // in memory for another that is slow.
 type replayDevice struct {
 	src     *replay
-	info    Info
+	info    gpu.Info
 	file    *recordingFile
 	current reading
-	status  *Status // the last one recorded
+	status  *gpu.Status // the last one recorded
 	begun   bool
 	waiting bool  // the current row was not waited for to the end
 	err     error // sticky: io.EOF, or what went wrong
 }
 
 // Info implements Device: it is that of the GPU's first row.
-func (d *replayDevice) Info() Info { return d.info }
+func (d *replayDevice) Info() gpu.Info { return d.info }
 
 // Wait implements Device. It misses no row: those that are overdue follow
 // without a pause.
@@ -175,8 +175,8 @@ func (d *replayDevice) Wait(ctx context.Context) (int, error) {
 			return 0, err
 		}
 	}
-	d.src.pace.start(d.src.first)
-	err := d.src.pace.wait(ctx, d.current.sample.T)
+	d.src.pace.Start(d.src.first)
+	err := d.src.pace.Wait(ctx, d.current.sample.T)
 	d.waiting = err != nil
 	return 0, err
 }
@@ -186,8 +186,8 @@ func (d *replayDevice) advance() error {
 	if d.err != nil {
 		return d.err
 	}
-	if d.src.pace.closed() {
-		return errClosed
+	if d.src.pace.Closed() {
+		return gpu.ErrClosed
 	}
 	if d.file == nil {
 		if d.err = d.src.openFor(d); d.err != nil {
@@ -197,8 +197,8 @@ func (d *replayDevice) advance() error {
 	for {
 		next, err := d.file.next()
 		if err != nil {
-			if d.src.pace.closed() {
-				err = errClosed
+			if d.src.pace.Closed() {
+				err = gpu.ErrClosed
 			}
 			d.err = err
 			d.src.release(d)
@@ -223,9 +223,9 @@ func (r *replay) openFor(d *replayDevice) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pace.closed() {
+	if r.pace.Closed() {
 		f.close()
-		return errClosed
+		return gpu.ErrClosed
 	}
 	r.open[d], d.file = f, f
 	return nil
@@ -243,55 +243,55 @@ func (r *replay) release(d *replayDevice) {
 
 // Read implements Device. It returns the current row again and again until
 // Wait; before the first Wait it takes the first row.
-func (d *replayDevice) Read(ctx context.Context) (Sample, error) {
+func (d *replayDevice) Read(ctx context.Context) (gpu.Sample, error) {
 	if err := ctx.Err(); err != nil {
-		return Sample{}, err
+		return gpu.Sample{}, err
 	}
 	if !d.begun {
 		if err := d.advance(); err != nil {
-			return Sample{}, err
+			return gpu.Sample{}, err
 		}
-		d.src.pace.start(d.src.first)
+		d.src.pace.Start(d.src.first)
 	}
-	if d.src.pace.closed() {
-		return Sample{}, errClosed
+	if d.src.pace.Closed() {
+		return gpu.Sample{}, gpu.ErrClosed
 	}
 	return d.current.sample, nil
 }
 
 // ReadGroup implements Device: the part is that of the current row, or of the
 // last row before it that had a status.
-func (d *replayDevice) ReadGroup(ctx context.Context, g Group, s *Status) error {
+func (d *replayDevice) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if d.src.pace.closed() {
-		return errClosed
+	if d.src.pace.Closed() {
+		return gpu.ErrClosed
 	}
 	if d.status != nil {
-		s.copyGroup(g, d.status)
+		copyGroup(s, g, d.status)
 	}
 	return nil
 }
 
 // copyGroup replaces the part g of s by that of from.
-func (s *Status) copyGroup(g Group, from *Status) {
+func copyGroup(s *gpu.Status, g gpu.Group, from *gpu.Status) {
 	switch g {
-	case GroupMemory:
+	case gpu.GroupMemory:
 		s.BAR1 = from.BAR1
-	case GroupUtilization:
+	case gpu.GroupUtilization:
 		s.Utilization = from.Utilization
-	case GroupThermal:
+	case gpu.GroupThermal:
 		s.Thermal = from.Thermal
-	case GroupPower:
+	case gpu.GroupPower:
 		s.Power = from.Power
-	case GroupClocks:
+	case gpu.GroupClocks:
 		s.Clocks = from.Clocks
-	case GroupECC:
+	case gpu.GroupECC:
 		s.ECC = from.ECC
-	case GroupPCIe:
+	case gpu.GroupPCIe:
 		s.PCIe = from.PCIe
-	case GroupNVLink:
+	case gpu.GroupNVLink:
 		s.NVLinks = from.NVLinks
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"bufio"
@@ -17,14 +17,16 @@ import (
 
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // reading is what a recording holds of a GPU at one moment. Its GPU is known by
 // info.UUID.
 type reading struct {
-	info   Info
-	sample Sample
-	status *Status // nil if none was recorded with it
+	info   gpu.Info
+	sample gpu.Sample
+	status *gpu.Status // nil if none was recorded with it
 }
 
 // format turns the lines of a recording into readings.
@@ -353,4 +355,29 @@ func (l *lineReader) whole() (string, error) {
 // errorf returns an error that names the file and the line that was read last.
 func (l *lineReader) errorf(form string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", l.name, l.number, fmt.Errorf(form, args...))
+}
+
+// maxNamed bounds the programs whose names are kept.
+const maxNamed = 1024
+
+// programNames name what a process of a recording runs that does not tell it, by its program alone. That is what
+// nvidia-smi writes, and of a container what was recorded before its runtime had answered.
+// There is no secret: the recording has the program's name, too. They are kept, because a hash takes as long as a row.
+type programNames map[string]uint64
+
+// complete names the processes of a sample that was just read: nobody else has its owners.
+func (n programNames) complete(s *gpu.Sample) {
+	for i := range s.Processes {
+		o := s.Processes[i].Owner
+		if o == nil || o.Runs != 0 {
+			continue
+		}
+		if _, known := n[o.Process]; !known {
+			if len(n) == maxNamed {
+				clear(n)
+			}
+			n[o.Process] = (&gpu.Program{Name: o.Process}).Hash(nil)
+		}
+		o.Runs = n[o.Process]
+	}
 }

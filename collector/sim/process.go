@@ -1,13 +1,15 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package sim
 
 import (
 	"fmt"
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 const (
@@ -16,17 +18,17 @@ const (
 	// simPage is the step in which memory is handed out to CUDA programs.
 	simPage = 2 * mib
 	// simTick is the unit of ProcessID.Start.
-	simTick = time.Second / ProcessorTicks
+	simTick = time.Second / gpu.ProcessorTicks
 )
 
 // simProcess is the script of one process: it starts, and where life is set it
 // ends and is started again, under a new pid, for ever.
 type simProcess struct {
-	owner    Owner // ContainerID is made up for each run of a process in a pod
-	id       int   // number of the process in its scenario, from 0
-	peers    int   // how many processes the scenario has
-	instance Opt[uint32]
-	typ      ProcessType // 0 is Compute
+	owner    gpu.Owner // ContainerID is made up for each run of a process in a pod
+	id       int       // number of the process in its scenario, from 0
+	peers    int       // how many processes the scenario has
+	instance gpu.Opt[uint32]
+	typ      gpu.ProcessType // 0 is Compute
 	// start is the first start, against that of the scenario; often before it.
 	start time.Duration
 	// life is how long a run lasts, 0 for ever; gap how long until the next one.
@@ -108,7 +110,7 @@ const simPIDs = 4193977
 // runs returns the name of what the process runs: one in all its runs, that no other process of the scenario
 // has. Nothing in it is secret.
 func (p *simProcess) runs() uint64 {
-	program := Program{Name: p.owner.Process, Arguments: strconv.Itoa(p.id)}
+	program := gpu.Program{Name: p.owner.Process, Arguments: strconv.Itoa(p.id)}
 	if p.owner.Pod != "" {
 		program.Image = fmt.Sprintf("registry.example/%s/%s@sha256:%012x", p.owner.Namespace, p.owner.Container, mix(uint64(p.id))>>16)
 	}
@@ -119,7 +121,7 @@ func (p *simProcess) runs() uint64 {
 }
 
 // ownerOf returns whose the run is.
-func (p *simProcess) ownerOf(run uint64) *Owner {
+func (p *simProcess) ownerOf(run uint64) *gpu.Owner {
 	o := p.owner
 	o.Runs = p.runs()
 	if o.Pod != "" {
@@ -130,22 +132,22 @@ func (p *simProcess) ownerOf(run uint64) *Owner {
 }
 
 // process returns the process as a driver and /proc would describe it.
-func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner *Owner) Process {
+func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner *gpu.Owner) gpu.Process {
 	started := (time.Duration(start.UnixNano()) + t - run.age).Truncate(simTick)
 	typ := p.typ
 	if typ == 0 {
-		typ = Compute
+		typ = gpu.Compute
 	}
-	out := Process{
-		ID:               ProcessID{PID: p.pid(run.number), Start: uint64(started / simTick)},
+	out := gpu.Process{
+		ID:               gpu.ProcessID{PID: p.pid(run.number), Start: uint64(started / simTick)},
 		Type:             typ,
 		Instance:         p.instance,
-		Started:          Some(started),
-		SM:               Some(p.busy(run, p.sm)),
-		MemoryController: Some(percent(p.busy(run, p.sm) * 0.6)),
-		Encoder:          Some(percent(p.encoder)),
-		Decoder:          Some(0.0),
-		CPU:              Some(time.Duration(float64(run.age) * p.cores).Truncate(simTick)),
+		Started:          gpu.Some(started),
+		SM:               gpu.Some(p.busy(run, p.sm)),
+		MemoryController: gpu.Some(percent(p.busy(run, p.sm) * 0.6)),
+		Encoder:          gpu.Some(percent(p.encoder)),
+		Decoder:          gpu.Some(0.0),
+		CPU:              gpu.Some(time.Duration(float64(run.age) * p.cores).Truncate(simTick)),
 		State:            'S',
 		Orphaned:         p.orphaned,
 		Owner:            owner,
@@ -154,7 +156,7 @@ func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner
 		out.State = 'R'
 	}
 	if !p.hidden {
-		out.Used = Some(p.used(run))
+		out.Used = gpu.Some(p.used(run))
 	}
 	return out
 }

@@ -1,11 +1,13 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package sim
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // simScenario is a scenario and the function that writes its script.
@@ -38,7 +40,7 @@ func (b *simBuilder) add(m *simModel, processes ...*simProcess) *simGPU {
 	}
 	// The buses of an HGX board, as its users know them from nvidia-smi.
 	buses := [...]int{0x19, 0x3b, 0x4c, 0x5d, 0x9b, 0xbb, 0xcb, 0xdb}
-	g := &simGPU{model: m, seed: seed, processes: processes, info: Info{
+	g := &simGPU{model: m, seed: seed, processes: processes, info: gpu.Info{
 		Index: i, UUID: simUUID("GPU-", seed), Name: m.name,
 		PCIBusID:     fmt.Sprintf("00000000:%02X:00.0", buses[i]),
 		VBIOSVersion: m.vbios, Architecture: m.architecture,
@@ -64,10 +66,10 @@ func (b *simBuilder) script(events ...simEvent) script {
 // slice adds a GPU instance to a GPU, with one compute instance.
 func (g *simGPU) slice(id uint32, profile string, total uint64) {
 	const reserved = 64 * mib
-	g.instances = append(g.instances, Instance{
+	g.instances = append(g.instances, gpu.Instance{
 		ID: id, Profile: profile,
-		Memory:  Memory{Total: Some(total), Reserved: Some(uint64(reserved))},
-		Devices: []MIGDevice{{UUID: simUUID("MIG-", g.seed+uint64(id)+1)}},
+		Memory:  gpu.Memory{Total: gpu.Some(total), Reserved: gpu.Some(uint64(reserved))},
+		Devices: []gpu.MIGDevice{{UUID: simUUID("MIG-", g.seed+uint64(id)+1)}},
 	})
 }
 
@@ -78,26 +80,28 @@ func simUUID(prefix string, seed uint64) string {
 }
 
 // pod is the owner of a process in a Kubernetes pod.
-func pod(namespace, pod, container, process, user string) Owner {
-	return Owner{Process: process, User: user, Namespace: namespace, Pod: pod, Container: container}
+func pod(namespace, pod, container, process, user string) gpu.Owner {
+	return gpu.Owner{Process: process, User: user, Namespace: namespace, Pod: pod, Container: container}
 }
 
 // job is the owner of a process in a Slurm job.
-func job(id, process, user string) Owner { return Owner{Process: process, User: user, SlurmJob: id} }
+func job(id, process, user string) gpu.Owner {
+	return gpu.Owner{Process: process, User: user, SlurmJob: id}
+}
 
 // in puts a process on a GPU instance.
 func in(instance uint32, p *simProcess) *simProcess {
-	p.instance = Some(instance)
+	p.instance = gpu.Some(instance)
 	return p
 }
 
 // server returns a process that holds a constant amount of memory.
-func server(o Owner, bytes, sm float64) *simProcess {
+func server(o gpu.Owner, bytes, sm float64) *simProcess {
 	return &simProcess{owner: o, start: -9 * time.Hour, shape: flat(bytes), sm: sm, cores: 0.1 + sm}
 }
 
 // trainer returns a process whose memory goes up and down with each epoch.
-func trainer(o Owner, floor, peak float64, epoch time.Duration) *simProcess {
+func trainer(o gpu.Owner, floor, peak float64, epoch time.Duration) *simProcess {
 	return &simProcess{
 		owner: o, start: -50 * time.Minute, shape: sum(flat(floor), saw(peak, epoch)), sm: 0.85, cores: 1.4,
 	}
@@ -106,7 +110,7 @@ func trainer(o Owner, floor, peak float64, epoch time.Duration) *simProcess {
 // leaker returns a process that loads base, holds still until its age is quiet, and
 // from then on grows by perMinute until it has eaten room, dies and is started again
 // after half a minute.
-func leaker(o Owner, quiet time.Duration, base, perMinute, room float64) *simProcess {
+func leaker(o gpu.Owner, quiet time.Duration, base, perMinute, room float64) *simProcess {
 	return &simProcess{
 		owner: o, shape: sum(load(base, 20*time.Second), from(quiet, line(perMinute))), sm: 0.35, cores: 0.6,
 		life: quiet + outOfMemory(room, perMinute), gap: 30 * time.Second,
@@ -124,7 +128,7 @@ func nodeScript() script {
 	b.add(&simH100,
 		trainer(job("481516", "pretrain.py", "alice"), 14*gib, 16*gib, 90*time.Second),
 		trainer(job("481516", "pretrain.py", "alice"), 14*gib, 16*gib, 90*time.Second),
-		server(Owner{Process: "nsys", User: "alice", SlurmJob: "481516"}, 350*mib, 0))
+		server(gpu.Owner{Process: "nsys", User: "alice", SlurmJob: "481516"}, 350*mib, 0))
 	b.add(&simH100,
 		&simProcess{
 			owner: job("481623", "finetune.py", "bob"), sm: 0.92, cores: 1.1,
@@ -195,7 +199,7 @@ func nodeCyclic(capacity float64) []*simProcess {
 	leak.start = -30 * time.Minute
 	video := server(pod("vision", "transcode-0", "ffmpeg", "ffmpeg", "vision"), transcoder, 0.04)
 	video.encoder = 0.45
-	video.typ = Compute | Graphics
+	video.typ = gpu.Compute | gpu.Graphics
 	return []*simProcess{leak, video}
 }
 
@@ -256,9 +260,9 @@ func faultyScript() script {
 	hidden := ok("hidden.py")
 	hidden.hidden = true
 	b.add(&simH100, hidden, server(job("9100", "known.py", "alice"), 2*gib, 0.1))
-	b.add(&simGTX, server(Owner{Process: "blender", User: "bob"}, 3*gib, 0.7))
+	b.add(&simGTX, server(gpu.Owner{Process: "blender", User: "bob"}, 3*gib, 0.7))
 	flaky := b.add(&simH100, ok("flaky.py"))
-	flaky.faults.failEvery, flaky.faults.failGroup = 40*time.Second, GroupPCIe
+	flaky.faults.failEvery, flaky.faults.failGroup = 40*time.Second, gpu.GroupPCIe
 	return b.script(
 		// 94: contained memory error; 63: a row is to be remapped; 79: the GPU has
 		// fallen off the bus. NVIDIA, XID errors.

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // The commands that record a log with all that is of use here.
@@ -39,17 +41,17 @@ type smiField struct {
 
 // Row is what a line of a CSV says. Values that it does not tell are absent.
 type Row struct {
-	Index   Opt[int] // of the GPU
-	Info    Info     // UUID is empty where the index stands in for it; Index is not used
-	Memory  Memory   // of the GPU
-	PID     Opt[uint32]
+	Index   gpu.Opt[int] // of the GPU
+	Info    gpu.Info     // UUID is empty where the index stands in for it; Index is not used
+	Memory  gpu.Memory   // of the GPU
+	PID     gpu.Opt[uint32]
 	Process string
-	Used    Opt[uint64] // by the process
+	Used    gpu.Opt[uint64] // by the process
 
 	stamp  smiStamp
 	local  bool // stamp is in the zone of the log, which it does not tell
-	mig    Opt[bool]
-	status Status
+	mig    gpu.Opt[bool]
+	status gpu.Status
 	host   string // the node, and a colon, where somebody has added it
 }
 
@@ -178,9 +180,6 @@ func smiAbsent(text string) bool {
 	return text == "" || strings.EqualFold(text, "N/A") || strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]")
 }
 
-// Unnamed is the Info.UUID of the GPU of a log that does not tell which it is.
-const Unnamed = "unnamed"
-
 // identify fills in Info.UUID and Info.Index. For logs without an index column, indices numbers
 // the GPUs in the order of their first rows; where it is nil, the index is not known. known is
 // false if no column tells which GPU it is.
@@ -196,7 +195,7 @@ func (r *Row) identify(indices map[string]int) (known bool) {
 	case i.Serial != "":
 		i.UUID = "serial-" + i.Serial
 	default:
-		i.UUID = Unnamed
+		i.UUID = gpu.Unnamed
 	}
 	switch {
 	case r.Index.OK:
@@ -245,7 +244,7 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 	f.header.rows++
 	f.recall(row)
 	if !f.header.known["memory.used"] {
-		row.Memory.deriveUsed()
+		deriveUsed(&row.Memory)
 	}
 	if known := row.identify(f.indices); !known && f.bursts.add(row.stamp.t, float64(row.Memory.Used.V), f.header.other != nil) {
 		return reading{}, false, f.header.manyGPUs()
@@ -256,7 +255,7 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 	return reading{
 		info:   row.Info,
 		status: &row.status,
-		sample: Sample{
+		sample: gpu.Sample{
 			Time: time.Unix(0, int64(row.stamp.t)).UTC(), T: row.stamp.t,
 			Memory: row.Memory, MIGEnabled: row.mig,
 		},
@@ -301,9 +300,9 @@ func (*smiGPUs) end() []reading { return nil }
 func (f *smiGPUs) isWhole(text string) bool { return f.header.isWhole(text) }
 
 // deriveUsed works out Used as Memory defines it, for a row of free memory only.
-func (m *Memory) deriveUsed() {
+func deriveUsed(m *gpu.Memory) {
 	if !m.Used.OK && m.Total.OK && m.Free.OK && m.Free.V+m.Reserved.V <= m.Total.V {
-		m.Used = Some(m.Total.V - m.Free.V - m.Reserved.V)
+		m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V)
 	}
 }
 
@@ -351,12 +350,12 @@ type smiApps struct {
 // smiList is the list of a GPU that is being read, and what is to be known of
 // the one before.
 type smiList struct {
-	info    Info
+	info    gpu.Info
 	number  uint64 // how many lists were before
 	begin   time.Duration
 	last    smiStamp      // of the last row
 	back    time.Duration // of the last row that was before it
-	current map[uint32]Process
+	current map[uint32]gpu.Process
 	rows    int               // of current
 	before  map[uint32]uint64 // ProcessID.Start by pid
 	damaged int               // how many lists from this one on are left out
@@ -403,7 +402,7 @@ func (f *smiApps) line(text string) (reading, bool, error) {
 		l.back = t
 		return reading{}, false, f.header.notAfterRow(row, &l.last)
 	case twice && t == l.begin && f.header.other == nil:
-		err := fmt.Errorf("pid: %d stands twice in the list%s: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.PID.V, l.info.of())
+		err := fmt.Errorf("pid: %d stands twice in the list%s: record with gpu_uuid, and each GPU instance of a MIG GPU apart", row.PID.V, of(&l.info))
 		return reading{}, false, fmt.Errorf("%w: %s", err, QuoteLine(text))
 	case twice && t > l.begin, t > before+smiSlack:
 		done, whole := l.close()
@@ -439,7 +438,7 @@ func (f *smiApps) end() []reading {
 
 // open begins a list.
 func (l *smiList) open(t time.Duration) {
-	l.begin, l.current, l.rows = t, map[uint32]Process{}, 0
+	l.begin, l.current, l.rows = t, map[uint32]gpu.Process{}, 0
 }
 
 // maxProcesses bounds the rows of one list.
@@ -463,13 +462,13 @@ func (l *smiList) add(r *Row) error {
 	}
 	have, twice := l.current[r.PID.V]
 	if !twice || r.Used.V > have.Used.V {
-		l.current[r.PID.V] = Process{
-			ID: ProcessID{PID: r.PID.V, Start: start}, Type: Compute,
-			Used: r.Used, Owner: &Owner{Process: r.Process},
+		l.current[r.PID.V] = gpu.Process{
+			ID: gpu.ProcessID{PID: r.PID.V, Start: start}, Type: gpu.Compute,
+			Used: r.Used, Owner: &gpu.Owner{Process: r.Process},
 		}
 	}
 	if have.Used.OK && r.Used.OK && have.Used != r.Used {
-		return &leftOutError{reason: leftOutTwice, why: fmt.Sprintf("pid %d%s stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", r.PID.V, l.info.of())}
+		return &leftOutError{reason: leftOutTwice, why: fmt.Sprintf("pid %d%s stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", r.PID.V, of(&l.info))}
 	}
 	return nil
 }
@@ -490,9 +489,9 @@ func (l *smiList) close() (done reading, whole bool) {
 		l.damaged--
 		return reading{}, false
 	}
-	s := Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin}
+	s := gpu.Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin}
 	s.ProcessesKnown = true
-	s.Processes = slices.SortedFunc(maps.Values(l.current), compareProcesses)
+	s.Processes = slices.SortedFunc(maps.Values(l.current), gpu.CompareProcesses)
 	l.before = make(map[uint32]uint64, len(l.current))
 	for pid, p := range l.current {
 		l.before[pid] = p.ID.Start

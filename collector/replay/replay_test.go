@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"bytes"
@@ -18,6 +18,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // write writes a recording into a file of the test and returns its path.
@@ -46,15 +48,15 @@ func compress(t testing.TB, text string) string {
 
 // replayed is what a device of a recording gave.
 type replayed struct {
-	info    Info
-	samples []Sample
-	status  []Status
+	info    gpu.Info
+	samples []gpu.Sample
+	status  []gpu.Status
 }
 
 // replayAll replays a file to its end without sleeping.
 func replayAll(t testing.TB, path string, loc *time.Location) []replayed {
 	t.Helper()
-	src, err := NewReplay(path, ReplayOptions{Speed: math.Inf(1), Location: loc})
+	src, err := New(path, Options{Speed: math.Inf(1), Location: loc})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +73,7 @@ func replayAll(t testing.TB, path string, loc *time.Location) []replayed {
 }
 
 // drain reads a device to its end.
-func drain(t testing.TB, d Device) replayed {
+func drain(t testing.TB, d gpu.Device) replayed {
 	t.Helper()
 	r := replayed{info: d.Info()}
 	ctx := context.Background()
@@ -87,8 +89,8 @@ func drain(t testing.TB, d Device) replayed {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var st Status
-		for _, g := range Groups {
+		var st gpu.Status
+		for _, g := range gpu.Groups {
 			if err := d.ReadGroup(ctx, g, &st); err != nil {
 				t.Fatal(err)
 			}
@@ -108,87 +110,87 @@ func at(clock string) time.Time {
 func since1970(clock string) time.Duration { return time.Duration(at(clock).UnixNano()) }
 
 func TestReplayColumns(t *testing.T) {
-	row := func(m Memory) Sample {
-		return Sample{Time: at("10:00:00"), T: since1970("10:00:00"), Memory: m}
+	row := func(m gpu.Memory) gpu.Sample {
+		return gpu.Sample{Time: at("10:00:00"), T: since1970("10:00:00"), Memory: m}
 	}
-	used := Some(uint64(1826 * mib))
+	used := gpu.Some(uint64(1826 * mib))
 	for _, tc := range []struct {
 		name, text string
-		info       Info
-		sample     Sample
-		status     Status
+		info       gpu.Info
+		sample     gpu.Sample
+		status     gpu.Status
 	}{
 		{
 			"plain",
 			"timestamp, index, uuid, memory.used [MiB], memory.total [MiB], utilization.gpu [%]\n2026/03/01 10:00:00.000, 3, GPU-a, 1826 MiB, 81920 MiB, 17 %\n",
-			Info{Index: 3, UUID: "GPU-a"},
-			row(Memory{Used: used, Total: Some(uint64(81920 * mib))}),
-			Status{Utilization: Utilization{GPU: Some(0.17)}},
+			gpu.Info{Index: 3, UUID: "GPU-a"},
+			row(gpu.Memory{Used: used, Total: gpu.Some(uint64(81920 * mib))}),
+			gpu.Status{Utilization: gpu.Utilization{GPU: gpu.Some(0.17)}},
 		},
 		{
 			"without units and in another order",
 			"memory.used [MiB], utilization.gpu [%], uuid, timestamp\n1826, 17, GPU-a, 2026/03/01 10:00:00.000\n",
-			Info{UUID: "GPU-a"},
-			row(Memory{Used: used}),
-			Status{Utilization: Utilization{GPU: Some(0.17)}},
+			gpu.Info{UUID: "GPU-a"},
+			row(gpu.Memory{Used: used}),
+			gpu.Status{Utilization: gpu.Utilization{GPU: gpu.Some(0.17)}},
 		},
 		{
 			"units only in the rows, no blanks, Windows line breaks",
 			"timestamp,uuid,memory.used\r\n2026/03/01 10:00:00.000,GPU-a,1826 MiB\r\n",
-			Info{UUID: "GPU-a"},
-			row(Memory{Used: used}),
-			Status{},
+			gpu.Info{UUID: "GPU-a"},
+			row(gpu.Memory{Used: used}),
+			gpu.Status{},
 		},
 		{
 			"other units", "timestamp, memory.used [B], memory.total [GiB]\n2026/03/01 10:00:00.000, 1914699776, 80\n",
-			Info{UUID: "unnamed"},
-			row(Memory{Used: used, Total: Some(uint64(80 * gib))}),
-			Status{},
+			gpu.Info{UUID: "unnamed"},
+			row(gpu.Memory{Used: used, Total: gpu.Some(uint64(80 * gib))}),
+			gpu.Status{},
 		},
 		{
 			"nothing is known",
 			"timestamp, uuid, name, memory.used [MiB], memory.total [MiB], utilization.gpu [%], pstate, fan.speed [%], ecc.mode.current, mig.mode.current\n" +
 				"2026/03/01 10:00:00.000, GPU-a, [Unknown Error], [N/A], [Not Supported], N/A, [GPU is lost], [N/A], [N/A], [N/A]\n",
-			Info{UUID: "GPU-a"},
-			row(Memory{}),
-			Status{},
+			gpu.Info{UUID: "GPU-a"},
+			row(gpu.Memory{}),
+			gpu.Status{},
 		},
 		{
 			"unknown columns", "timestamp, compute_cap, gom.current, memory.used [MiB], clocks.future.sm [MHz], clocks_event_reasons.active\n2026/03/01 10:00:00.000, 9.0, All On, 1826, 12, 0x4\n",
-			Info{UUID: "unnamed"},
-			row(Memory{Used: used}),
-			Status{},
+			gpu.Info{UUID: "unnamed"},
+			row(gpu.Memory{Used: used}),
+			gpu.Status{},
 		},
 		{
 			"only free memory", "timestamp, memory.free [MiB], memory.total [MiB], memory.reserved [MiB]\n2026/03/01 10:00:00.000, 100, 2000, 74\n",
-			Info{UUID: "unnamed"},
-			row(Memory{Used: used, Total: Some(uint64(2000 * mib)), Free: Some(uint64(100 * mib)), Reserved: Some(uint64(74 * mib))}),
-			Status{},
+			gpu.Info{UUID: "unnamed"},
+			row(gpu.Memory{Used: used, Total: gpu.Some(uint64(2000 * mib)), Free: gpu.Some(uint64(100 * mib)), Reserved: gpu.Some(uint64(74 * mib))}),
+			gpu.Status{},
 		},
 		{
 			"used memory that failed is not worked out", "timestamp, memory.used [MiB], memory.free [MiB], memory.total [MiB]\n2026/03/01 10:00:00.000, [N/A], 100, 2000\n",
-			Info{UUID: "unnamed"},
-			row(Memory{Total: Some(uint64(2000 * mib)), Free: Some(uint64(100 * mib))}),
-			Status{},
+			gpu.Info{UUID: "unnamed"},
+			row(gpu.Memory{Total: gpu.Some(uint64(2000 * mib)), Free: gpu.Some(uint64(100 * mib))}),
+			gpu.Status{},
 		},
 		{
 			"columns named twice", "timestamp, power.limit [W], power.limit [W], ecc.errors.corrected.volatile.total, ecc.errors.corrected.volatile.total, clocks_throttle_reasons.hw_slowdown, clocks_event_reasons.hw_slowdown\n" +
 				"2026/03/01 10:00:00.000, 70.00, 70.00, 3, 3, Active, Active\n",
-			Info{UUID: "unnamed"},
-			row(Memory{}),
-			Status{
-				Power:   Power{Limits: []Named[float64]{{"management", 70}}},
-				ECC:     ECC{Errors: []ECCErrors{{"corrected", "volatile", "total", 3}}},
-				Thermal: Thermal{ClockEvents: []ClockEvent{{Reason: "hw_slowdown", Active: Some(true)}}},
+			gpu.Info{UUID: "unnamed"},
+			row(gpu.Memory{}),
+			gpu.Status{
+				Power:   gpu.Power{Limits: []gpu.Named[float64]{{Name: "management", V: 70}}},
+				ECC:     gpu.ECC{Errors: []gpu.ECCErrors{{Type: "corrected", Counter: "volatile", Location: "total", Count: 3}}},
+				Thermal: gpu.Thermal{ClockEvents: []gpu.ClockEvent{{Reason: "hw_slowdown", Active: gpu.Some(true)}}},
 			},
 		},
-		{"byte order mark, blank lines", "\ufefftimestamp, memory.used [MiB]\n\n2026/03/01 10:00:00.000, 1826\n\n \n", Info{UUID: "unnamed"}, row(Memory{Used: used}), Status{}},
-		{"ISO 8601", "timestamp, memory.used [MiB]\n2026-03-01T11:00:00+01:00, 1826\n", Info{UUID: "unnamed"}, row(Memory{Used: used}), Status{}},
+		{"byte order mark, blank lines", "\ufefftimestamp, memory.used [MiB]\n\n2026/03/01 10:00:00.000, 1826\n\n \n", gpu.Info{UUID: "unnamed"}, row(gpu.Memory{Used: used}), gpu.Status{}},
+		{"ISO 8601", "timestamp, memory.used [MiB]\n2026-03-01T11:00:00+01:00, 1826\n", gpu.Info{UUID: "unnamed"}, row(gpu.Memory{Used: used}), gpu.Status{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, text := range []string{tc.text, compress(t, tc.text)} {
 				got := replayAll(t, write(t, text), nil)
-				want := []replayed{{tc.info, []Sample{tc.sample}, []Status{tc.status}}}
+				want := []replayed{{tc.info, []gpu.Sample{tc.sample}, []gpu.Status{tc.status}}}
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("got  %+v\nwant %+v", got, want)
 				}
@@ -203,43 +205,43 @@ func TestReplayEverything(t *testing.T) {
 	if len(got) != 1 || len(got[0].samples) != 1 {
 		t.Fatalf("got %+v", got)
 	}
-	info := Info{
+	info := gpu.Info{
 		Index: 2, UUID: "GPU-00000000-1111-2222-3333-444444444444", Name: "NVIDIA H100 80GB HBM3",
 		PCIBusID: "00000000:4C:00.0", Serial: "1650000000000", VBIOSVersion: "96.00.99.00.01", DriverVersion: "580.95.05",
 	}
 	if got[0].info != info {
 		t.Errorf("info %+v\nwant %+v", got[0].info, info)
 	}
-	if s := got[0].samples[0]; s.MIGEnabled != Some(false) || s.Memory != memoryOf(81559*mib, 551*mib, 1004*mib) {
+	if s := got[0].samples[0]; s.MIGEnabled != gpu.Some(false) || s.Memory != (gpu.Memory{Total: gpu.Some[uint64](81559 * mib), Reserved: gpu.Some[uint64](551 * mib), Used: gpu.Some[uint64](1004 * mib), Free: gpu.Some[uint64](80004 * mib)}) {
 		t.Errorf("sample %+v", s)
 	}
-	want := Status{
-		Utilization: Utilization{
-			GPU: Some(0.57), MemoryController: Some(0.29), Encoder: Some(0.0), Decoder: Some(0.03), JPEG: Some(0.0), OFA: Some(0.0),
+	want := gpu.Status{
+		Utilization: gpu.Utilization{
+			GPU: gpu.Some(0.57), MemoryController: gpu.Some(0.29), Encoder: gpu.Some(0.0), Decoder: gpu.Some(0.03), JPEG: gpu.Some(0.0), OFA: gpu.Some(0.0),
 		},
-		Thermal: Thermal{
-			Temperatures: []Named[float64]{{"gpu", 41}, {"memory", 52}},
-			Margin:       Some(45.0), Fans: []Opt[float64]{Some(1.02)},
-			ClockEvents: []ClockEvent{{Reason: "gpu_idle", Active: Some(false)}, {Reason: "sw_power_cap", Active: Some(true)}},
+		Thermal: gpu.Thermal{
+			Temperatures: []gpu.Named[float64]{{Name: "gpu", V: 41}, {Name: "memory", V: 52}},
+			Margin:       gpu.Some(45.0), Fans: []gpu.Opt[float64]{gpu.Some(1.02)},
+			ClockEvents: []gpu.ClockEvent{{Reason: "gpu_idle", Active: gpu.Some(false)}, {Reason: "sw_power_cap", Active: gpu.Some(true)}},
 		},
-		Power: Power{
-			Watts: Some(123.45), PerformanceState: Some(0),
-			Limits: []Named[float64]{{"management", 700}, {"enforced", 650.5}, {"default", 700}, {"min", 200}, {"max", 700}},
+		Power: gpu.Power{
+			Watts: gpu.Some(123.45), PerformanceState: gpu.Some(0),
+			Limits: []gpu.Named[float64]{{Name: "management", V: 700}, {Name: "enforced", V: 650.5}, {Name: "default", V: 700}, {Name: "min", V: 200}, {Name: "max", V: 700}},
 		},
-		Clocks: []Clock{
-			{"graphics", Some(1.98e9), Some(1.98e9)},
-			{"sm", Some(1.755e9), Some(1.98e9)},
-			{"memory", Some(2.619e9), Some(2.619e9)},
-			{"video", Some(1.545e9), Some(1.545e9)},
+		Clocks: []gpu.Clock{
+			{Name: "graphics", Current: gpu.Some(1.98e9), Max: gpu.Some(1.98e9)},
+			{Name: "sm", Current: gpu.Some(1.755e9), Max: gpu.Some(1.98e9)},
+			{Name: "memory", Current: gpu.Some(2.619e9), Max: gpu.Some(2.619e9)},
+			{Name: "video", Current: gpu.Some(1.545e9), Max: gpu.Some(1.545e9)},
 		},
-		ECC: ECC{
-			Enabled:      Some(true),
-			Errors:       []ECCErrors{{"corrected", "volatile", "dram", 3}, {"uncorrected", "aggregate", "total", 12}},
-			RemappedRows: []Named[uint64]{{"corrected", 1}, {"uncorrected", 2}},
-			RemapPending: Some(true), RemapFailed: Some(false),
-			RetiredPages: []Named[uint64]{{"single_bit", 4}, {"double_bit", 5}}, RetiredPagesPending: Some(false),
+		ECC: gpu.ECC{
+			Enabled:      gpu.Some(true),
+			Errors:       []gpu.ECCErrors{{Type: "corrected", Counter: "volatile", Location: "dram", Count: 3}, {Type: "uncorrected", Counter: "aggregate", Location: "total", Count: 12}},
+			RemappedRows: []gpu.Named[uint64]{{Name: "corrected", V: 1}, {Name: "uncorrected", V: 2}},
+			RemapPending: gpu.Some(true), RemapFailed: gpu.Some(false),
+			RetiredPages: []gpu.Named[uint64]{{Name: "single_bit", V: 4}, {Name: "double_bit", V: 5}}, RetiredPagesPending: gpu.Some(false),
 		},
-		PCIe: PCIe{GenerationCurrent: Some(4), GenerationMax: Some(5), WidthCurrent: Some(8), WidthMax: Some(16)},
+		PCIe: gpu.PCIe{GenerationCurrent: gpu.Some(4), GenerationMax: gpu.Some(5), WidthCurrent: gpu.Some(8), WidthMax: gpu.Some(16)},
 	}
 	if st := got[0].status[0]; !reflect.DeepEqual(st, want) {
 		t.Errorf("status %+v\nwant   %+v", st, want)
@@ -359,7 +361,7 @@ func TestReplayErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := write(t, tc.text)
-			_, err := NewReplay(path, ReplayOptions{})
+			_, err := New(path, Options{})
 			if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
 				t.Errorf("error %v\nwant  %s", err, tc.want)
 			}
@@ -373,12 +375,12 @@ func TestReplayOpenErrors(t *testing.T) {
 		{"missing", filepath.Join(dir, "none"), "recording: stat " + filepath.Join(dir, "none") + ": no such file or directory"},
 		{"folder", dir, dir + ": is no regular file: a recording is read more than once, so write a pipe to a file first"},
 	} {
-		if _, err := NewReplay(tc.path, ReplayOptions{}); err == nil || err.Error() != tc.want {
+		if _, err := New(tc.path, Options{}); err == nil || err.Error() != tc.want {
 			t.Errorf("%s: error %v\nwant  %s", tc.name, err, tc.want)
 		}
 	}
 	for _, speed := range []float64{-1, math.NaN(), math.Inf(-1)} {
-		if _, err := NewReplay(dir, ReplayOptions{Speed: speed}); err == nil || !strings.Contains(err.Error(), "speed") {
+		if _, err := New(dir, Options{Speed: speed}); err == nil || !strings.Contains(err.Error(), "speed") {
 			t.Errorf("speed %g: %v", speed, err)
 		}
 	}
@@ -391,7 +393,7 @@ func TestReplayTooManyGPUs(t *testing.T) {
 		fmt.Fprintf(&b, "2026/03/01 10:00:00.000, GPU-%d\n", i)
 	}
 	path := write(t, b.String())
-	_, err := NewReplay(path, ReplayOptions{})
+	_, err := New(path, Options{})
 	if want := path + ":1026: more than 1024 GPUs: check that the columns are what the header says"; err == nil || err.Error() != want {
 		t.Errorf("error %v\nwant  %s", err, want)
 	}
@@ -399,7 +401,7 @@ func TestReplayTooManyGPUs(t *testing.T) {
 
 func TestReplayLongLine(t *testing.T) {
 	path := write(t, "timestamp, name\n2026/03/01 10:00:00.000, "+strings.Repeat("x", maxLine)+"\n")
-	_, err := NewReplay(path, ReplayOptions{})
+	_, err := New(path, Options{})
 	if want := path + ":2: the line is longer than 16777216 bytes: this is no recording"; err == nil || err.Error() != want {
 		t.Errorf("error %v\nwant  %s", err, want)
 	}
@@ -435,7 +437,7 @@ func TestReplayPace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			path := write(t, twoGPUs)
 			synctest.Test(t, func(t *testing.T) {
-				src, err := NewReplay(path, ReplayOptions{Speed: tc.speed})
+				src, err := New(path, Options{Speed: tc.speed})
 				devices := devicesOf(t, src, err)
 				time.Sleep(time.Hour) // the clock starts with the first Wait
 				begin := time.Now()
@@ -470,10 +472,10 @@ func TestReplayPace(t *testing.T) {
 func TestReplayInterrupted(t *testing.T) {
 	path := write(t, twoGPUs)
 	synctest.Test(t, func(t *testing.T) {
-		src, err := NewReplay(path, ReplayOptions{})
+		src, err := New(path, Options{})
 		d := devicesOf(t, src, err)[0]
-		slow, err := NewReplay(path, ReplayOptions{Speed: 1e-12}) // a second takes 30,000 years: no overflow
-		for _, d := range []Device{d, devicesOf(t, slow, err)[0]} {
+		slow, err := New(path, Options{Speed: 1e-12}) // a second takes 30,000 years: no overflow
+		for _, d := range []gpu.Device{d, devicesOf(t, slow, err)[0]} {
 			next(t, d)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -491,13 +493,13 @@ func TestReplayInterrupted(t *testing.T) {
 		}()
 		synctest.Wait()
 		src.Close()
-		if err := <-got; !errors.Is(err, errClosed) {
+		if err := <-got; !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Wait: %v", err)
 		}
-		if _, err := d.Read(t.Context()); !errors.Is(err, errClosed) {
+		if _, err := d.Read(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Read after Close: %v", err)
 		}
-		if _, err := src.Devices(t.Context()); !errors.Is(err, errClosed) {
+		if _, err := src.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Devices after Close: %v", err)
 		}
 	})
@@ -505,9 +507,9 @@ func TestReplayInterrupted(t *testing.T) {
 
 func TestReplaySource(t *testing.T) {
 	path := write(t, twoGPUs)
-	src, err := NewReplay(path, ReplayOptions{Speed: math.Inf(1)})
+	src, err := New(path, Options{Speed: math.Inf(1)})
 	devices := devicesOf(t, src, err)
-	if err := src.Watch(t.Context(), func(Event) { t.Error("an event") }); !errors.Is(err, ErrNoEvents) {
+	if err := src.Watch(t.Context(), func(gpu.Event) { t.Error("an event") }); !errors.Is(err, gpu.ErrNoEvents) {
 		t.Errorf("Watch: %v", err)
 	}
 	if s := src.Calls().Snapshot(); len(s.Calls)+len(s.Errors)+len(s.InFlight) > 0 {
@@ -548,7 +550,7 @@ func TestReplaySource(t *testing.T) {
 	if _, err := d.Read(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Read: %v", err)
 	}
-	if err := d.ReadGroup(ctx, GroupPower, new(Status)); !errors.Is(err, context.Canceled) {
+	if err := d.ReadGroup(ctx, gpu.GroupPower, new(gpu.Status)); !errors.Is(err, context.Canceled) {
 		t.Errorf("ReadGroup: %v", err)
 	}
 }

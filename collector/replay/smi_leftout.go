@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // LeftOut tells of the lines of a CSV that were left out for one reason.
@@ -47,7 +49,7 @@ const (
 // last line that is cut off, messages of nvidia-smi and comments, other lines below a first row that cannot be read, rows
 // whose time is not after that of the row before, and smaller amounts of a process that stands twice at one time. There is one
 // LeftOut for each such reason.
-func (r *RecordingReader) LeftOut() []LeftOut { return slices.Clone(r.file.left) }
+func (r *Reader) LeftOut() []LeftOut { return slices.Clone(r.file.left) }
 
 // leftOutError is the error of a line that is left out where it stands in a log.
 type leftOutError struct {
@@ -175,7 +177,15 @@ func (h *smiHeader) notAfterRow(r *Row, last *smiStamp) error {
 		why = "rows come faster than the clock ticks, the clock was set back, or several GPUs are taken for one"
 	}
 	return &leftOutError{reason: leftOutTime, back: r.stamp.t < last.t, why: fmt.Sprintf("%s%s is not after %s, its row before: %s",
-		r.stamp.text, r.Info.of(), last.text, why)}
+		r.stamp.text, of(&r.Info), last.text, why)}
+}
+
+// of says in an error which GPU something is of, "" if that is not known.
+func of(i *gpu.Info) string {
+	if !i.Named() {
+		return ""
+	}
+	return fmt.Sprintf(" of GPU %q", i.UUID)
 }
 
 // QuoteLine returns a line to be shown in an error, without its end if it is long.

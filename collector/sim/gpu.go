@@ -1,12 +1,14 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package sim
 
 import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // simModel is a product: what its GPUs have in common.
@@ -61,7 +63,7 @@ const simBaseline = 4 * mib
 type simFaults struct {
 	hangAfter, lostAfter time.Duration // calls never return, or find the GPU lost
 	failEvery            time.Duration // one reading in each such time fails
-	failGroup            Group         // this group always fails
+	failGroup            gpu.Group     // this group always fails
 	hotAfter             time.Duration // the clocks are slowed down by heat
 	eccAfter             time.Duration // memory errors, and a row to remap
 }
@@ -73,23 +75,23 @@ func (f simFaults) failsAt(t, interval time.Duration) bool {
 
 // simGPU is the script of one GPU.
 type simGPU struct {
-	info      Info
+	info      gpu.Info
 	model     *simModel
 	seed      uint64
 	processes []*simProcess
-	instances []Instance // without Used and Free; set: the GPU is in MIG mode
+	instances []gpu.Instance // without Used and Free; set: the GPU is in MIG mode
 	faults    simFaults
 }
 
 // sample returns what a reading at the simulated time t finds. owner returns the
 // owner of a run of a process.
-func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run uint64) *Owner) Sample {
-	s := Sample{
+func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run uint64) *gpu.Owner) gpu.Sample {
+	s := gpu.Sample{
 		Time: start.Add(t), T: time.Duration(start.UnixNano()) + t,
 		ProcessesKnown: true, ProcessesComplete: true,
 	}
 	if g.model.mig {
-		s.MIGEnabled = Some(len(g.instances) > 0)
+		s.MIGEnabled = gpu.Some(len(g.instances) > 0)
 	}
 	var used uint64
 	inside := make(map[uint32]uint64, len(g.instances))
@@ -107,7 +109,7 @@ func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run 
 		s.Processes = append(s.Processes, out)
 		s.ProcessesComplete = s.ProcessesComplete && out.Used.OK
 	}
-	slices.SortFunc(s.Processes, compareProcesses)
+	slices.SortFunc(s.Processes, gpu.CompareProcesses)
 	s.Memory = memoryOf(g.model.total, g.model.reserved, used+simBaseline)
 	for _, in := range g.instances {
 		in.Memory = memoryOf(in.Memory.Total.V, in.Memory.Reserved.V, inside[in.ID])
@@ -118,10 +120,10 @@ func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run 
 
 // memoryOf returns the memory of which used bytes are in use; reserved 0 means
 // that the driver does not tell it.
-func memoryOf(total, reserved, used uint64) Memory {
-	m := Memory{Total: Some(total), Used: Some(used), Free: Some(total - reserved - used)}
+func memoryOf(total, reserved, used uint64) gpu.Memory {
+	m := gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - reserved - used)}
 	if reserved > 0 {
-		m.Reserved = Some(reserved)
+		m.Reserved = gpu.Some(reserved)
 	}
 	return m
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"errors"
@@ -39,8 +39,8 @@ const (
 )
 
 // NewRowsReader returns a reader of a CSV whose lines rows reads. Comments, which begin with #, and messages of nvidia-smi
-// are left out. All else is as with NewRecordingReader.
-func NewRowsReader(name string, in io.Reader, loc *time.Location, rows Rows) (*RecordingReader, error) {
+// are left out. All else is as with NewReader.
+func NewRowsReader(name string, in io.Reader, loc *time.Location, rows Rows) (*Reader, error) {
 	if loc == nil {
 		loc = time.UTC
 	}
@@ -56,7 +56,7 @@ func NewRowsReader(name string, in io.Reader, loc *time.Location, rows Rows) (*R
 	} else {
 		f.format = &smiGPUs{header: h, last: map[string]*smiStamp{}, reuse: true}
 	}
-	return &RecordingReader{file: f}, nil
+	return &Reader{file: f}, nil
 }
 
 // SetTime sets when a row was written, since the Unix epoch; text is how it says so. local says that it does not tell its zone.

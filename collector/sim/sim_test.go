@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package sim
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 // devicesOf returns the devices of a source, which the test closes.
-func devicesOf(t *testing.T, src Source, err error) []Device {
+func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -41,15 +43,15 @@ func devicesOf(t *testing.T, src Source, err error) []Device {
 }
 
 // simOf returns a scenario that never sleeps, and its devices.
-func simOf(t *testing.T, name string, interval time.Duration) (*sim, []Device) {
+func simOf(t *testing.T, name string, interval time.Duration) (*sim, []gpu.Device) {
 	t.Helper()
-	src, err := NewSim(name, SimOptions{Interval: interval, Speed: math.Inf(1), Start: simStart})
+	src, err := New(name, Options{Interval: interval, Speed: math.Inf(1), Start: simStart})
 	devices := devicesOf(t, src, err)
 	return src.(*sim), devices
 }
 
 // next waits for the next sample of a device and reads it.
-func next(t *testing.T, d Device) Sample {
+func next(t *testing.T, d gpu.Device) gpu.Sample {
 	t.Helper()
 	missed, err := d.Wait(t.Context())
 	if err != nil || missed != 0 {
@@ -63,10 +65,10 @@ func next(t *testing.T, d Device) Sample {
 }
 
 // statusOf reads all groups of a device.
-func statusOf(t *testing.T, d Device) *Status {
+func statusOf(t *testing.T, d gpu.Device) *gpu.Status {
 	t.Helper()
-	st := new(Status)
-	for _, g := range Groups {
+	st := new(gpu.Status)
+	for _, g := range gpu.Groups {
 		if err := d.ReadGroup(t.Context(), g, st); err != nil {
 			t.Fatalf("%s: %v", g, err)
 		}
@@ -77,16 +79,16 @@ func statusOf(t *testing.T, d Device) *Status {
 func TestNewSimErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, scenario, want string
-		opt                  SimOptions
+		opt                  Options
 	}{
-		{"unknown", "nod", `unknown scenario "nod": choose one of node, healthy, faulty, crashloop`, SimOptions{}},
-		{"empty", "", `unknown scenario "": choose one of node, healthy, faulty, crashloop`, SimOptions{}},
-		{"interval", "node", "sampling interval -1s: must be above 0", SimOptions{Interval: -time.Second}},
-		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", SimOptions{Speed: -2}},
-		{"start", "node", "start 0002-01-01 00:00:00 +0000 UTC: must lie between 1971 and 2200", SimOptions{Start: time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		{"unknown", "nod", `unknown scenario "nod": choose one of node, healthy, faulty, crashloop`, Options{}},
+		{"empty", "", `unknown scenario "": choose one of node, healthy, faulty, crashloop`, Options{}},
+		{"interval", "node", "sampling interval -1s: must be above 0", Options{Interval: -time.Second}},
+		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", Options{Speed: -2}},
+		{"start", "node", "start 0002-01-01 00:00:00 +0000 UTC: must lie between 1971 and 2200", Options{Start: time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := NewSim(tc.scenario, tc.opt); err == nil || err.Error() != tc.want {
+			if _, err := New(tc.scenario, tc.opt); err == nil || err.Error() != tc.want {
 				t.Errorf("error %v\nwant  %s", err, tc.want)
 			}
 		})
@@ -95,7 +97,7 @@ func TestNewSimErrors(t *testing.T) {
 
 func TestNewSimDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, err := NewSim("crashloop", SimOptions{})
+		src, err := New("crashloop", Options{})
 		d := devicesOf(t, src, err)[0]
 		now := time.Now()
 		for i := range 3 {
@@ -148,9 +150,9 @@ func TestScenarios(t *testing.T) {
 func checkDevice(t *testing.T, g *simGPU, d *simDevice, samples int) {
 	t.Helper()
 	g.faults.hangAfter, g.faults.lostAfter, g.faults.failEvery, g.faults.failGroup = 0, 0, 0, ""
-	last := map[ProcessID]Process{}
-	var before Sample
-	var status Status
+	last := map[gpu.ProcessID]gpu.Process{}
+	var before gpu.Sample
+	var status gpu.Status
 	for i := range samples {
 		s := next(t, d)
 		if i > 0 && (s.T-before.T != d.interval || s.Step != 0) {
@@ -172,7 +174,7 @@ func checkDevice(t *testing.T, g *simGPU, d *simDevice, samples int) {
 
 // checkMemory checks that the parts of the memory add up, on the GPU and inside
 // its instances.
-func checkMemory(t *testing.T, g *simGPU, s *Sample) {
+func checkMemory(t *testing.T, g *simGPU, s *gpu.Sample) {
 	t.Helper()
 	inside := map[uint32]uint64{}
 	var all uint64
@@ -189,7 +191,7 @@ func checkMemory(t *testing.T, g *simGPU, s *Sample) {
 		inside[p.Instance.V] += used
 		all += used
 	}
-	addUp := func(what string, m Memory, held uint64) {
+	addUp := func(what string, m gpu.Memory, held uint64) {
 		if m.Used.V+m.Free.V+m.Reserved.V != m.Total.V || m.Used.V > m.Total.V || m.Used.V%(2*mib) != 0 {
 			t.Errorf("%s: %+v does not add up", what, m)
 		}
@@ -226,12 +228,12 @@ func checkMemory(t *testing.T, g *simGPU, s *Sample) {
 
 // checkProcesses checks the processes of a sample against those of the sample
 // before, and returns them by identity.
-func checkProcesses(t *testing.T, s *Sample, last map[ProcessID]Process) map[ProcessID]Process {
+func checkProcesses(t *testing.T, s *gpu.Sample, last map[gpu.ProcessID]gpu.Process) map[gpu.ProcessID]gpu.Process {
 	t.Helper()
-	now := map[ProcessID]Process{}
+	now := map[gpu.ProcessID]gpu.Process{}
 	pids := map[uint32]bool{}
 	for i, p := range s.Processes {
-		if i > 0 && compareProcesses(s.Processes[i-1], p) >= 0 {
+		if i > 0 && gpu.CompareProcesses(s.Processes[i-1], p) >= 0 {
 			t.Errorf("processes are out of order: %v before %v", s.Processes[i-1].ID, p.ID)
 		}
 		if pids[p.ID.PID] {
@@ -239,13 +241,13 @@ func checkProcesses(t *testing.T, s *Sample, last map[ProcessID]Process) map[Pro
 		}
 		pids[p.ID.PID] = true
 		now[p.ID] = p
-		if !p.Started.OK || p.Started.V > s.T || TicksToTime(0, p.ID.Start) != p.Started.V {
+		if !p.Started.OK || p.Started.V > s.T || gpu.TicksToTime(0, p.ID.Start) != p.Started.V {
 			t.Errorf("%v started at %v, sampled at %v", p.ID, p.Started.V, s.T)
 		}
 		if p.Owner == nil || p.Owner.Process == "" || p.Owner.User == "" || p.Owner.Runs == 0 {
 			t.Errorf("owner %+v", p.Owner)
 		}
-		for _, r := range []Opt[float64]{p.SM, p.MemoryController, p.Encoder, p.Decoder} {
+		for _, r := range []gpu.Opt[float64]{p.SM, p.MemoryController, p.Encoder, p.Decoder} {
 			if !(r.V >= 0 && r.V <= 1) {
 				t.Errorf("ratio %v of %v", r, p.ID)
 			}
@@ -264,7 +266,7 @@ func checkProcesses(t *testing.T, s *Sample, last map[ProcessID]Process) map[Pro
 
 // checkStatus checks that what counts does not go back, and that gauges are
 // those of a GPU.
-func checkStatus(t *testing.T, s *Sample, old, now *Status) {
+func checkStatus(t *testing.T, s *gpu.Sample, old, now *gpu.Status) {
 	t.Helper()
 	for _, v := range []struct {
 		name     string
@@ -279,7 +281,7 @@ func checkStatus(t *testing.T, s *Sample, old, now *Status) {
 		}
 	}
 	u := now.Utilization
-	if len(s.Instances) > 0 && u != (Utilization{}) {
+	if len(s.Instances) > 0 && u != (gpu.Utilization{}) {
 		t.Errorf("utilisation %+v of a GPU in MIG mode", u)
 	}
 	if !(u.GPU.V >= 0 && u.GPU.V <= 1) {
@@ -299,9 +301,9 @@ func checkStatus(t *testing.T, s *Sample, old, now *Status) {
 // TestSimSpeeds checks that the speed changes only how long it takes.
 func TestSimSpeeds(t *testing.T) {
 	const samples = 120
-	record := func(t *testing.T, speed float64) (all []Sample) {
+	record := func(t *testing.T, speed float64) (all []gpu.Sample) {
 		synctest.Test(t, func(t *testing.T) {
-			src, err := NewSim("node", SimOptions{Speed: speed, Start: simStart})
+			src, err := New("node", Options{Speed: speed, Start: simStart})
 			devices := devicesOf(t, src, err)
 			begin := time.Now()
 			for range samples {
@@ -380,9 +382,9 @@ func TestSimRuns(t *testing.T) {
 // TestSimRunsShareNoProcess checks that two runs of a scenario at different
 // times have no process identity in common.
 func TestSimRunsShareNoProcess(t *testing.T) {
-	ids := map[ProcessID]bool{}
+	ids := map[gpu.ProcessID]bool{}
 	for i := range 2 {
-		src, err := NewSim("node", SimOptions{Speed: math.Inf(1), Start: simStart.Add(time.Duration(i) * time.Hour)})
+		src, err := New("node", Options{Speed: math.Inf(1), Start: simStart.Add(time.Duration(i) * time.Hour)})
 		for _, d := range devicesOf(t, src, err) {
 			for _, p := range next(t, d).Processes {
 				if ids[p.ID] {
@@ -396,11 +398,11 @@ func TestSimRunsShareNoProcess(t *testing.T) {
 
 func TestSimFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, err := NewSim("faulty", SimOptions{Speed: 1, Start: simStart})
+		src, err := New("faulty", Options{Speed: 1, Start: simStart})
 		devices := devicesOf(t, src, err)
-		var events []Event
+		var events []gpu.Event
 		watched := make(chan error)
-		go func() { watched <- src.Watch(t.Context(), func(e Event) { events = append(events, e) }) }()
+		go func() { watched <- src.Watch(t.Context(), func(e gpu.Event) { events = append(events, e) }) }()
 
 		hung, lost := devices[1], devices[2]
 		for range 119 {
@@ -427,33 +429,33 @@ func TestSimFaults(t *testing.T) {
 		if _, err := lost.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lost.Read(t.Context()); !errors.Is(err, ErrLost) {
+		if _, err := lost.Read(t.Context()); !errors.Is(err, gpu.ErrLost) {
 			t.Errorf("lost GPU: %v", err)
 		}
-		if err := lost.ReadGroup(t.Context(), GroupPower, new(Status)); !errors.Is(err, ErrLost) {
+		if err := lost.ReadGroup(t.Context(), gpu.GroupPower, new(gpu.Status)); !errors.Is(err, gpu.ErrLost) {
 			t.Errorf("lost GPU: %v", err)
 		}
 		src.Close()
-		if err := <-got; !errors.Is(err, errClosed) {
+		if err := <-got; !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("hung read: %v", err)
 		}
 		if err := <-watched; err != nil {
 			t.Errorf("Watch: %v", err)
 		}
-		want := []Event{
-			{XIDError, simStart.Add(90 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 94},
-			{XIDError, simStart.Add(91 * time.Second), devices[3].Info().UUID, devices[3].Info().PCIBusID, 63},
-			{XIDError, simStart.Add(3 * time.Minute), lost.Info().UUID, lost.Info().PCIBusID, 79},
+		want := []gpu.Event{
+			{Kind: gpu.XIDError, Time: simStart.Add(90 * time.Second), UUID: devices[3].Info().UUID, PCIBusID: devices[3].Info().PCIBusID, XID: 94},
+			{Kind: gpu.XIDError, Time: simStart.Add(91 * time.Second), UUID: devices[3].Info().UUID, PCIBusID: devices[3].Info().PCIBusID, XID: 63},
+			{Kind: gpu.XIDError, Time: simStart.Add(3 * time.Minute), UUID: lost.Info().UUID, PCIBusID: lost.Info().PCIBusID, XID: 79},
 		}
 		for i, d := range devices {
-			if e := events[i]; e.Kind != Watched || e.UUID != d.Info().UUID {
+			if e := events[i]; e.Kind != gpu.Watched || e.UUID != d.Info().UUID {
 				t.Errorf("event %d: %+v, want that GPU %d is watched", i, e, i)
 			}
 		}
 		if events := events[len(devices):]; !reflect.DeepEqual(events, want) {
 			t.Errorf("events %+v\nwant   %+v", events, want)
 		}
-		if _, err := src.Devices(t.Context()); !errors.Is(err, errClosed) {
+		if _, err := src.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Devices after Close: %v", err)
 		}
 	})
@@ -463,12 +465,12 @@ func TestSimFaults(t *testing.T) {
 // nobody watches, nor told twice.
 func TestSimWatchTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, err := NewSim("faulty", SimOptions{Speed: 60, Start: simStart})
+		src, err := New("faulty", Options{Speed: 60, Start: simStart})
 		devicesOf(t, src, err)
 		begin := time.Now()
 		var at []time.Duration
-		report := func(e Event) {
-			if e.Kind == XIDError {
+		report := func(e gpu.Event) {
+			if e.Kind == gpu.XIDError {
 				at = append(at, time.Since(begin).Round(time.Millisecond))
 			}
 		}
@@ -507,7 +509,7 @@ func TestSimFaultyStatus(t *testing.T) {
 	if old.ECC.Enabled.OK || old.Utilization.GPU.OK || old.Power.Joules.OK || next(t, devices[6]).Memory.Reserved.OK {
 		t.Errorf("consumer card %+v", old)
 	}
-	if err := devices[7].ReadGroup(t.Context(), GroupPCIe, new(Status)); err == nil {
+	if err := devices[7].ReadGroup(t.Context(), gpu.GroupPCIe, new(gpu.Status)); err == nil {
 		t.Error("PCIe of the last GPU does not fail")
 	}
 	failed := 0
@@ -562,10 +564,10 @@ func TestSimContext(t *testing.T) {
 		t.Errorf("Devices: %v", err)
 	}
 	src.Close()
-	if _, err := devices[0].Wait(t.Context()); !errors.Is(err, errClosed) || errors.Is(err, io.EOF) {
+	if _, err := devices[0].Wait(t.Context()); !errors.Is(err, gpu.ErrClosed) || errors.Is(err, io.EOF) {
 		t.Errorf("Wait after Close: %v", err)
 	}
-	if _, err := devices[0].Read(t.Context()); !errors.Is(err, errClosed) {
+	if _, err := devices[0].Read(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 		t.Errorf("Read after Close: %v", err)
 	}
 }
@@ -590,9 +592,9 @@ func churnScript() script {
 }
 
 // newDomain returns a detector with its defaults.
-func newDomain(t *testing.T) *detector.Domain[ProcessID] {
+func newDomain(t *testing.T) *detector.Domain[gpu.ProcessID] {
 	t.Helper()
-	d, err := detector.NewDomain(func(detector.Subject[ProcessID]) detector.Config { return detector.DefaultConfig() })
+	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return detector.DefaultConfig() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -615,19 +617,19 @@ func TestSimVerdicts(t *testing.T) {
 	} {
 		t.Run(tt.scenario, func(t *testing.T) {
 			t.Parallel()
-			var devices []Device
+			var devices []gpu.Device
 			if tt.scenario == "short-lived neighbours" {
-				p, err := newPace(math.Inf(1))
+				p, err := gpu.NewPace(math.Inf(1))
 				if err != nil {
 					t.Fatal(err)
 				}
-				devices = devicesOf(t, newSim(churnScript(), SimOptions{Interval: 2 * time.Second, Start: simStart}, p), nil)
+				devices = devicesOf(t, newSource(churnScript(), Options{Interval: 2 * time.Second, Start: simStart}, p), nil)
 			} else {
 				_, devices = simOf(t, tt.scenario, 2*time.Second)
 			}
 			found := map[string]bool{}
 			for _, d := range devices {
-				watch(t, d, tt.minutes*30, func(p *Process, at time.Duration) {
+				watch(t, d, tt.minutes*30, func(p *gpu.Process, at time.Duration) {
 					name := p.Owner.Process
 					if more := " of " + p.Owner.User; tt.leaks[name+more] != [2]int{} {
 						name += more
@@ -651,7 +653,7 @@ func TestSimVerdicts(t *testing.T) {
 func TestSimCrashLoop(t *testing.T) {
 	_, devices := simOf(t, "crashloop", 2*time.Second)
 	d := newDomain(t)
-	var frames Frames
+	var frames finding.Frames
 	deaths, lived := 0, true
 	for range 130 * 30 {
 		s := next(t, devices[0])
@@ -681,14 +683,14 @@ func TestSimCrashLoop(t *testing.T) {
 
 // watch feeds that many samples of a device, and of its instances, to the detector
 // and calls leaks for each verdict on a process that leaks.
-func watch(t *testing.T, d Device, samples int, leaks func(p *Process, at time.Duration)) {
+func watch(t *testing.T, d gpu.Device, samples int, leaks func(p *gpu.Process, at time.Duration)) {
 	t.Helper()
-	domains := map[uint32]*detector.Domain[ProcessID]{}
+	domains := map[uint32]*detector.Domain[gpu.ProcessID]{}
 	const whole = math.MaxUint32 // no instance has that number
-	var frames Frames
+	var frames finding.Frames
 	for range samples {
 		s := next(t, d)
-		observe := func(id uint32, frame *detector.Frame[ProcessID], index []int) {
+		observe := func(id uint32, frame *detector.Frame[gpu.ProcessID], index []int) {
 			if domains[id] == nil {
 				domains[id] = newDomain(t)
 			}
@@ -725,7 +727,7 @@ func TestSimNode(t *testing.T) {
 	const gpu = 3
 	zombie, leaves := src.script.gpus[gpu].processes[2], src.script.gpus[gpu].processes[3]
 	d := newDomain(t)
-	var frames Frames
+	var frames finding.Frames
 	for s := 1; s <= 900; s++ {
 		sample := next(t, devices[gpu])
 		frame, index := frames.Device(devices[gpu].Info(), &sample)

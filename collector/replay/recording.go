@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -23,7 +24,7 @@ const (
 	recordingVersion    = 1
 )
 
-// Writer writes a recording that NewReplay reads: text, one JSON object a line.
+// Writer writes a recording that New reads: text, one JSON object a line.
 //
 //	{"format":"gpu_leak_exporter recording","version":1}
 //	{"gpu":{"index":0,"uuid":"GPU-…","name":"Tesla T4",…}}
@@ -36,7 +37,7 @@ const (
 // Status, in snake case and in the same units; durations are nanoseconds, type
 // is the sum of 1 compute, 2 graphics and 4 mps. An absent Opt, an empty string,
 // false and a nil list are left out, any number that is known is there, even 0.
-// Everything comes back out of NewReplay as it was, but for bytes that are not
+// Everything comes back out of New as it was, but for bytes that are not
 // UTF-8, monotonic clock readings and time zones.
 //
 // Its methods may be called from any goroutine.
@@ -44,18 +45,18 @@ type Writer struct {
 	mu    sync.Mutex
 	w     io.Writer
 	begun bool
-	infos map[string]Info // by UUID, as written last
-	err   error           // of an earlier write, after which the end of w is unknown
+	infos map[string]gpu.Info // by UUID, as written last
+	err   error               // of an earlier write, after which the end of w is unknown
 }
 
 // NewWriter returns a Writer to w, which it does not close. To get a compressed
 // recording, let w be a gzip.Writer.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: w, infos: map[string]Info{}} }
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w, infos: map[string]gpu.Info{}} }
 
 // Write appends a sample of a GPU and, unless it is nil, its status then. It
 // hands whole lines to the underlying writer, in one call. An error of that
 // writer is final: each later call returns it again.
-func (w *Writer) Write(info Info, s Sample, st *Status) error {
+func (w *Writer) Write(info gpu.Info, s gpu.Sample, st *gpu.Status) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
@@ -89,10 +90,10 @@ func (w *Writer) Write(info Info, s Sample, st *Status) error {
 
 // recordingLine is a line of a recording below its header.
 type recordingLine struct {
-	GPU    *Info   `json:"gpu,omitzero"`
-	UUID   string  `json:"uuid,omitzero"`
-	Sample *Sample `json:"sample,omitzero"`
-	Status *Status `json:"status,omitzero"`
+	GPU    *gpu.Info   `json:"gpu,omitzero"`
+	UUID   string      `json:"uuid,omitzero"`
+	Sample *gpu.Sample `json:"sample,omitzero"`
+	Status *gpu.Status `json:"status,omitzero"`
 }
 
 // appendLine appends a line.
@@ -103,7 +104,7 @@ func appendLine(b []byte, line *recordingLine) ([]byte, error) {
 
 // recordingFormat is the format that Writer writes.
 type recordingFormat struct {
-	infos   map[string]Info
+	infos   map[string]gpu.Info
 	text    *strings.Reader // the line that decoder reads: one decoder for all lines takes less time
 	decoder *json.Decoder
 }
@@ -114,7 +115,7 @@ func newRecordingFormat(first string) (format, error) {
 		return nil, err
 	}
 	text := strings.NewReader("")
-	f := &recordingFormat{infos: map[string]Info{}, text: text, decoder: json.NewDecoder(text)}
+	f := &recordingFormat{infos: map[string]gpu.Info{}, text: text, decoder: json.NewDecoder(text)}
 	f.decoder.DisallowUnknownFields()
 	return f, nil
 }
@@ -185,19 +186,19 @@ func (f *recordingFormat) parse(text string) (recordingLine, error) {
 }
 
 // checkRecorded returns an error if a sample holds what no driver has measured.
-func checkRecorded(s *Sample) error {
-	if y := time.Unix(0, int64(s.T)).UTC().Year(); y < 1971 || y > lastYear {
-		return fmt.Errorf("sample.t: %d ns is not between 1971 and %d", s.T, lastYear)
+func checkRecorded(s *gpu.Sample) error {
+	if y := time.Unix(0, int64(s.T)).UTC().Year(); y < 1971 || y > gpu.LastYear {
+		return fmt.Errorf("sample.t: %d ns is not between 1971 and %d", s.T, gpu.LastYear)
 	}
-	if y := s.Time.Year(); !s.Time.IsZero() && (y < 1971 || y > lastYear) {
-		return fmt.Errorf("sample.time: %v is not between 1971 and %d", s.Time, lastYear)
+	if y := s.Time.Year(); !s.Time.IsZero() && (y < 1971 || y > gpu.LastYear) {
+		return fmt.Errorf("sample.time: %v is not between 1971 and %d", s.Time, gpu.LastYear)
 	}
-	amounts := map[string]Memory{"memory": s.Memory}
+	amounts := map[string]gpu.Memory{"memory": s.Memory}
 	for i, in := range s.Instances {
 		amounts[fmt.Sprintf("instances[%d].memory", i)] = in.Memory
 	}
 	for name, m := range amounts {
-		for _, v := range []Opt[uint64]{m.Total, m.Used, m.Free, m.Reserved} {
+		for _, v := range []gpu.Opt[uint64]{m.Total, m.Used, m.Free, m.Reserved} {
 			if v.V > detector.MaxBytes {
 				return fmt.Errorf("sample.%s: no GPU has %d bytes", name, v.V)
 			}
@@ -207,7 +208,7 @@ func checkRecorded(s *Sample) error {
 		if p.Used.V > detector.MaxBytes {
 			return fmt.Errorf("sample.processes[%d].used: no GPU has %d bytes", i, p.Used.V)
 		}
-		if p.Type > Compute|Graphics|MPS {
+		if p.Type > gpu.Compute|gpu.Graphics|gpu.MPS {
 			return fmt.Errorf("sample.processes[%d].type: %d is no sum of 1, 2 and 4", i, p.Type)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpu
+package replay
 
 import (
 	"errors"
@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"golang.org/x/text/encoding/unicode"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // readLog reads a log and returns when its samples are, in UTC, with the used memory
 // in MiB or the number of processes, and what was left out.
 func readLog(t *testing.T, text string, loc *time.Location) (samples, left []string, err error) {
 	t.Helper()
-	r, err := NewRecordingReader("log", strings.NewReader(text), loc)
+	r, err := NewReader("log", strings.NewReader(text), loc)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,7 +150,7 @@ func TestLeftOut(t *testing.T) {
 			}
 			if strings.Contains(strings.Join(tc.left, "\n"), "epoch 1") || strings.Contains(strings.Join(tc.left, "\n"), "header inside") {
 				// The exporter, of which nobody would see what was left out, does not begin.
-				if _, err := NewReplay(write(t, tc.text), ReplayOptions{}); err == nil || !strings.HasSuffix(err.Error(), repair) || !strings.Contains(err.Error(), ":3: ") {
+				if _, err := New(write(t, tc.text), Options{}); err == nil || !strings.HasSuffix(err.Error(), repair) || !strings.Contains(err.Error(), ":3: ") {
 					t.Errorf("replay: %v", err)
 				}
 				return
@@ -174,7 +176,7 @@ func TestDamagedProcessRow(t *testing.T) {
 		fmt.Fprintf(&text, "2026/03/01 10:00:0%d.000, GPU-a, 7, a, 5 MiB\n2026/03/01 10:00:0%d.000, GPU-a, 8, b, 6 MiB\n", i, i)
 	}
 	for _, damaged := range []string{"7, pytEpoch 3\n", "7, py2026/03/01 10:00:04.000, GPU-a, 7, a, 5 MiB\n"} {
-		r, err := NewRecordingReader("log", strings.NewReader(strings.Replace(text.String(), "03.000, GPU-a, 7, a, 5 MiB\n", "03.000, GPU-a, "+damaged, 1)), nil)
+		r, err := NewReader("log", strings.NewReader(strings.Replace(text.String(), "03.000, GPU-a, 7, a, 5 MiB\n", "03.000, GPU-a, "+damaged, 1)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +190,7 @@ func TestDamagedProcessRow(t *testing.T) {
 				t.Fatal(err)
 			}
 			lists++
-			if len(s.Processes) != 2 || s.Processes[0].ID != (ProcessID{PID: 7}) || s.Processes[1].ID != (ProcessID{PID: 8}) {
+			if len(s.Processes) != 2 || s.Processes[0].ID != (gpu.ProcessID{PID: 7}) || s.Processes[1].ID != (gpu.ProcessID{PID: 8}) {
 				t.Errorf("processes %+v", s.Processes)
 			}
 		}
@@ -196,7 +198,7 @@ func TestDamagedProcessRow(t *testing.T) {
 			t.Errorf("%d lists, left out %v", lists, r.LeftOut())
 		}
 	}
-	r, err := NewRecordingReader("log", strings.NewReader("timestamp, index, uuid, memory.used [MiB]\n2026/03/01 10:00:00.000, 1, GPU-a, 5 MiB\n2026/03/01 10:00:01.000, 1, [GPU is lost], [GPU is lost]\n"), nil)
+	r, err := NewReader("log", strings.NewReader("timestamp, index, uuid, memory.used [MiB]\n2026/03/01 10:00:00.000, 1, GPU-a, 5 MiB\n2026/03/01 10:00:01.000, 1, [GPU is lost], [GPU is lost]\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +223,7 @@ func TestMoreLeftOutThanRead(t *testing.T) {
 		if _, _, err := readLog(t, log, nil); err == nil || !strings.HasPrefix(err.Error(), "log: has too many rows that cannot be used: left out 2 lines, the first is line ") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := NewReplay(write(t, log), ReplayOptions{}); err != nil { // the exporter shows what there is
+		if _, err := New(write(t, log), Options{}); err != nil { // the exporter shows what there is
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -246,7 +248,7 @@ func TestNotLeftOut(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := write(t, tc.text)
-			_, err := NewReplay(path, ReplayOptions{})
+			_, err := New(path, Options{})
 			if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
 				t.Errorf("error %v\nwant  %s", err, tc.want)
 			}
