@@ -132,14 +132,11 @@ func terminal(err error) bool {
 // It returns nil, errAbsent (also for the codes in also), errStale, errClosed, a
 // *gpu.DriverError or a *callError. Only the last is counted as an error.
 func (s *Source) call(uuid string, generation uint64, name string, f func() nvml.Return, also ...nvml.Return) error {
-	enter, leave := s.gate.enter, s.gate.leave
-	if name == eventCall {
-		enter, leave = s.gate.enterLater, s.gate.leaveLater
-	}
-	if !enter() {
+	wait := name == eventCall
+	if !s.gate.enter(wait) {
 		return errClosed
 	}
-	defer leave()
+	defer s.gate.leave(wait)
 	if !s.initialised.Load() {
 		if d := s.down.Load(); d != nil {
 			return d

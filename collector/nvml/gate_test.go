@@ -11,25 +11,25 @@ import (
 
 func TestGateWaitsForThoseInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		if !g.enter() {
+		g := newGate()
+		if !g.enter(false) {
 			t.Fatal("enter refused")
 		}
-		go func() { time.Sleep(time.Second); g.leave() }()
+		go func() { time.Sleep(time.Second); g.leave(false) }()
 		start := time.Now()
-		open, ok := g.alone(3 * time.Second)
+		reopen, ok := g.alone(shut, 3 * time.Second)
 		if !ok || time.Since(start) != time.Second {
 			t.Fatalf("alone: %t after %v, want true after 1s", ok, time.Since(start))
 		}
 		entered := make(chan time.Duration)
-		go func() { g.enter(); entered <- time.Since(start) }()
+		go func() { g.enter(false); entered <- time.Since(start) }()
 		time.Sleep(time.Second)
-		open()
+		reopen()
 		if at := <-entered; at != 2*time.Second {
 			t.Errorf("entered after %v, want 2s: when it was opened", at)
 		}
-		g.leave()
-		if _, ok := g.alone(0); !ok {
+		g.leave(false)
+		if _, ok := g.alone(shut, 0); !ok {
 			t.Error("alone: false with nobody inside")
 		}
 	})
@@ -37,19 +37,19 @@ func TestGateWaitsForThoseInside(t *testing.T) {
 
 func TestGateGivesUpOnAHungCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		g.enter()
+		g := newGate()
+		g.enter(false)
 		entered := make(chan bool)
-		go func() { time.Sleep(time.Second); entered <- g.enter() }()
-		if _, ok := g.alone(3 * time.Second); ok {
+		go func() { time.Sleep(time.Second); entered <- g.enter(false) }()
+		if _, ok := g.alone(shut, 3 * time.Second); ok {
 			t.Fatal("alone: true with a hung call inside")
 		}
 		if !<-entered {
 			t.Error("enter refused after alone gave up")
 		}
-		g.leave()
-		g.leave()
-		if _, ok := g.alone(0); !ok {
+		g.leave(false)
+		g.leave(false)
+		if _, ok := g.alone(shut, 0); !ok {
 			t.Error("alone: false after all have left")
 		}
 	})
@@ -57,13 +57,13 @@ func TestGateGivesUpOnAHungCall(t *testing.T) {
 
 func TestGateIsForOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		open, _ := g.alone(0)
-		if _, ok := g.alone(time.Second); ok {
+		g := newGate()
+		reopen, _ := g.alone(shut, 0)
+		if _, ok := g.alone(shut, time.Second); ok {
 			t.Fatal("alone: true beside another one")
 		}
-		go func() { time.Sleep(time.Second); open() }()
-		again, ok := g.alone(3 * time.Second)
+		go func() { time.Sleep(time.Second); reopen() }()
+		again, ok := g.alone(shut, 3 * time.Second)
 		if !ok {
 			t.Fatal("alone: false after the other one was done")
 		}
@@ -74,30 +74,30 @@ func TestGateIsForOneAtATime(t *testing.T) {
 // A claim waits for a moment without calls, and lets all in meanwhile but who waits for events.
 func TestGateCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		g.enter()
-		time.AfterFunc(1500*time.Millisecond, g.leave)
+		g := newGate()
+		g.enter(false)
+		time.AfterFunc(1500*time.Millisecond, func() { g.leave(false) })
 		events := make(chan time.Duration)
 		start := time.Now()
 		time.AfterFunc(time.Millisecond, func() {
-			g.enterLater()
-			g.leaveLater()
+			g.enter(true)
+			g.leave(true)
 			events <- time.Since(start)
 		})
 		time.AfterFunc(time.Second, func() {
-			g.enter()
+			g.enter(false)
 			if at := time.Since(start); at != time.Second {
 				t.Errorf("a call had to wait until %v", at)
 			}
 			time.Sleep(time.Second)
-			g.leave()
+			g.leave(false)
 		})
-		open, ok := g.calm(3 * time.Second)
+		reopen, ok := g.alone(claimed, 3 * time.Second)
 		if at := time.Since(start); !ok || at != 2*time.Second {
 			t.Fatalf("calm: %t after %v, want true after 2s", ok, at)
 		}
 		time.Sleep(time.Second)
-		open()
+		reopen()
 		if at := <-events; at != 3*time.Second {
 			t.Errorf("the wait for events began after %v, want 3s", at)
 		}
@@ -106,31 +106,31 @@ func TestGateCalm(t *testing.T) {
 
 func TestGateNeverCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		g.enter()
-		if _, ok := g.calm(time.Second); ok {
+		g := newGate()
+		g.enter(false)
+		if _, ok := g.alone(claimed, time.Second); ok {
 			t.Fatal("calm: true with a hung call inside")
 		}
-		if !g.enterLater() || !g.enter() {
+		if !g.enter(true) || !g.enter(false) {
 			t.Error("nobody gets in after the claim")
 		}
-		g.leaveLater()
+		g.leave(true)
 		for range 2 {
-			g.leave()
+			g.leave(false)
 		}
-		if _, ok := g.calm(0); !ok {
+		if _, ok := g.alone(claimed, 0); !ok {
 			t.Error("calm: false with nobody inside")
 		}
 	})
 }
 
 func TestGateClosed(t *testing.T) {
-	var g gate
+	g := newGate()
 	g.close()
-	if g.enter() || !g.isClosed() {
+	if g.enter(false) || !g.isClosed() {
 		t.Error("a closed gate lets somebody in")
 	}
-	if _, ok := g.alone(0); !ok {
+	if _, ok := g.alone(shut, 0); !ok {
 		t.Error("alone: false on a closed gate")
 	}
 }
@@ -138,19 +138,19 @@ func TestGateClosed(t *testing.T) {
 // The end of the program waits for calls, and not for waits for events.
 func TestGateClosedDuringAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		g.enterLater()
-		g.enter()
-		if _, ok := g.alone(time.Second); ok {
+		g := newGate()
+		g.enter(true)
+		g.enter(false)
+		if _, ok := g.alone(shut, time.Second); ok {
 			t.Error("alone: true with a call and a wait for events inside")
 		}
 		g.close()
 		start := time.Now()
-		time.AfterFunc(time.Second, g.leave)
-		if _, ok := g.alone(3 * time.Second); !ok || !g.awaited() || time.Since(start) != time.Second {
+		time.AfterFunc(time.Second, func() { g.leave(false) })
+		if _, ok := g.alone(shut, 3 * time.Second); !ok || !g.awaited() || time.Since(start) != time.Second {
 			t.Errorf("alone: %t after %v, want true after 1s", ok, time.Since(start))
 		}
-		if g.leaveLater(); g.awaited() {
+		if g.leave(true); g.awaited() {
 			t.Error("a wait that is over is still inside")
 		}
 	})

@@ -266,12 +266,12 @@ func TestCountFails(t *testing.T) {
 		node, s, l, d := newOneGPU(t)
 		defer s.Close()
 		node.begin(&simFault{call: "nvmlDeviceGetCount_v2", code: nvml.ERROR_LIB_RM_VERSION_MISMATCH})
-		if !s.gate.enterLater() {
+		if !s.gate.enter(true) {
 			t.Fatal("the gate is closed")
 		}
 		go func() {
 			time.Sleep(eventWait)
-			s.gate.leaveLater()
+			s.gate.leave(true)
 		}()
 		asked := make(chan error, 1)
 		go func() {

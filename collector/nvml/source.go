@@ -79,7 +79,7 @@ const (
 type Source struct {
 	cfg   Config
 	calls gpu.Calls
-	gate  gate
+	gate  *gate
 	clock clock
 	procs *procfs
 	// generation counts the initialisations of the library. A handle is valid in
@@ -117,6 +117,7 @@ func New(cfg Config) (*Source, error) {
 	}
 	s := &Source{
 		cfg:     cfg,
+		gate:    newGate(),
 		clock:   newClock(),
 		turn:    make(chan struct{}, 1),
 		bus:     bus{root: cfg.SysFS},
@@ -215,12 +216,12 @@ func (s *Source) ensure() error {
 	if now.Before(s.again) || (!suspect && !s.bus.added()) {
 		return nil
 	}
-	open, ok := s.quietly()
+	reopen, ok := s.quietly()
 	if !ok {
 		s.again = now.Add(busyRetry)
 		return nil
 	}
-	if err := s.renew(open, ok); err != nil {
+	if err := s.renew(reopen, ok); err != nil {
 		return err
 	}
 	if suspect {
@@ -235,11 +236,11 @@ func (s *Source) ensure() error {
 
 // quietly has the library alone at a moment without calls. Others are held up for that only where
 // no call takes long.
-func (s *Source) quietly() (open func(), ok bool) {
-	if open, ok = s.gate.calm(drainGrace); ok || s.stuck() {
-		return open, ok
+func (s *Source) quietly() (reopen func(), ok bool) {
+	if reopen, ok = s.gate.alone(claimed, drainGrace); ok || s.stuck() {
+		return reopen, ok
 	}
-	return s.gate.alone(stuckAfter)
+	return s.gate.alone(shut, stuckAfter)
 }
 
 // stuck reports whether a call has been under way for long, but for those that wait for events.
@@ -250,19 +251,19 @@ func (s *Source) stuck() bool {
 }
 
 // drained has the library alone, and keeps all calls out until it has.
-func (s *Source) drained() (open func(), ok bool) {
+func (s *Source) drained() (reopen func(), ok bool) {
 	if s.stuck() {
-		return s.gate.alone(0)
+		return s.gate.alone(shut, 0)
 	}
-	return s.gate.alone(drainGrace)
+	return s.gate.alone(shut, drainGrace)
 }
 
-// renew initialises the library. open and ok are of drained or of quietly.
-func (s *Source) renew(open func(), ok bool) error {
+// renew initialises the library. reopen and ok are of drained or of quietly.
+func (s *Source) renew(reopen func(), ok bool) error {
 	if !ok {
 		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
 	}
-	defer open()
+	defer reopen()
 	if s.gate.isClosed() {
 		return errClosed
 	}
@@ -340,11 +341,11 @@ func counted(ret nvml.Return) string {
 // is no error: nothing can end such a wait, and who stops the program is not to wait for it.
 func (s *Source) Close() error {
 	s.gate.close()
-	open, ok := s.gate.alone(drainGrace)
+	reopen, ok := s.gate.alone(shut, drainGrace)
 	if !ok {
 		return errors.New("a call into the driver has not returned: the library was not shut down")
 	}
-	defer open()
+	defer reopen()
 	if s.gate.awaited() || !s.initialised.Swap(false) {
 		return nil
 	}
