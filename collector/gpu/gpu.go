@@ -122,8 +122,8 @@ type DriverError struct {
 	// Reason is one word for the metric's label, such as library_not_found,
 	// driver_not_loaded, no_permission or lib_rm_version_mismatch.
 	Reason string
-	// Fatal says that this process cannot recover from it, though it could use the
-	// driver before: a library of another version needs a fresh one, once.
+	// Fatal says that this process could use the driver before and never can again: only a new
+	// process loads the library of another version.
 	Fatal bool
 	Err   error
 }

@@ -287,9 +287,8 @@ func (s *Source) initialise() error {
 	}
 	s.bus.accept()
 	if err := s.library.initialise(&s.calls); err != nil {
-		// A library that never worked may work once the driver's module is the
-		// new one; one that worked is the old one for ever. Only Init is believed: a process
-		// that were executed again for what another call says would be so for ever.
+		// A library that never worked may work once the driver's module is the new one; one that worked
+		// stays the old one. Only Init is believed: what another call says may be said to each new process.
 		err.Fatal = s.worked && err.Reason == gpu.ReasonMismatch
 		s.down.Store(err)
 		return err
