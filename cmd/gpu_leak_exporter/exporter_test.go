@@ -19,7 +19,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )

@@ -17,7 +17,7 @@ func TestGateWaitsForThoseInside(t *testing.T) {
 		}
 		go func() { time.Sleep(time.Second); g.leave(false) }()
 		start := time.Now()
-		reopen, ok := g.alone(shut, 3 * time.Second)
+		reopen, ok := g.alone(shut, 3*time.Second)
 		if !ok || time.Since(start) != time.Second {
 			t.Fatalf("alone: %t after %v, want true after 1s", ok, time.Since(start))
 		}
@@ -41,7 +41,7 @@ func TestGateGivesUpOnAHungCall(t *testing.T) {
 		g.enter(false)
 		entered := make(chan bool)
 		go func() { time.Sleep(time.Second); entered <- g.enter(false) }()
-		if _, ok := g.alone(shut, 3 * time.Second); ok {
+		if _, ok := g.alone(shut, 3*time.Second); ok {
 			t.Fatal("alone: true with a hung call inside")
 		}
 		if !<-entered {
@@ -63,7 +63,7 @@ func TestGateIsForOneAtATime(t *testing.T) {
 			t.Fatal("alone: true beside another one")
 		}
 		go func() { time.Sleep(time.Second); reopen() }()
-		again, ok := g.alone(shut, 3 * time.Second)
+		again, ok := g.alone(shut, 3*time.Second)
 		if !ok {
 			t.Fatal("alone: false after the other one was done")
 		}
@@ -92,7 +92,7 @@ func TestGateCalm(t *testing.T) {
 			time.Sleep(time.Second)
 			g.leave(false)
 		})
-		reopen, ok := g.alone(claimed, 3 * time.Second)
+		reopen, ok := g.alone(claimed, 3*time.Second)
 		if at := time.Since(start); !ok || at != 2*time.Second {
 			t.Fatalf("calm: %t after %v, want true after 2s", ok, at)
 		}
@@ -147,7 +147,7 @@ func TestGateClosedDuringAWait(t *testing.T) {
 		g.close()
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { g.leave(false) })
-		if _, ok := g.alone(shut, 3 * time.Second); !ok || !g.awaited() || time.Since(start) != time.Second {
+		if _, ok := g.alone(shut, 3*time.Second); !ok || !g.awaited() || time.Since(start) != time.Second {
 			t.Errorf("alone: %t after %v, want true after 1s", ok, time.Since(start))
 		}
 		if g.leave(true); g.awaited() {
