@@ -30,6 +30,14 @@ type Opt[T any] struct {
 // Some returns the present value v.
 func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
 
+// If returns the value if ok is true, and an absent one if not.
+func (o Opt[T]) If(ok bool) Opt[T] {
+	if ok {
+		return o
+	}
+	return Opt[T]{}
+}
+
 // IsZero reports whether the value is absent: a recording leaves it out.
 func (o Opt[T]) IsZero() bool { return !o.OK }
 
@@ -245,10 +253,7 @@ type Memory struct {
 
 // Capacity is the most that Used can become: Total − Reserved.
 func (m Memory) Capacity() Opt[uint64] {
-	if !m.Total.OK || (m.Reserved.OK && m.Reserved.V > m.Total.V) {
-		return Opt[uint64]{}
-	}
-	return Some(m.Total.V - m.Reserved.V)
+	return Some(m.Total.V - m.Reserved.V).If(m.Total.OK && m.Reserved.V <= m.Total.V)
 }
 
 // Instance is a GPU instance of a GPU in MIG mode. Its compute instances share

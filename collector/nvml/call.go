@@ -110,8 +110,7 @@ var (
 	errAbsent = errors.New("not offered")
 	// errStale says that the library was initialised again since the handle was
 	// fetched, which makes the handle a wild pointer.
-	errStale  = errors.New("the driver was initialised again")
-	errClosed = errors.New("the source is closed")
+	errStale = errors.New("the driver was initialised again")
 )
 
 // terminal reports whether further calls on the same handle would fail as well.
@@ -120,7 +119,7 @@ func terminal(err error) bool {
 		return e.outcome == lost || e.outcome == down
 	}
 	_, ok := errors.AsType[*gpu.DriverError](err)
-	return ok || errors.Is(err, errStale) || errors.Is(err, errClosed)
+	return ok || errors.Is(err, errStale) || errors.Is(err, gpu.ErrClosed)
 }
 
 // call runs f, which calls the library's function name and nothing else. It is
@@ -129,12 +128,12 @@ func terminal(err error) bool {
 // f at all where the library lacks the function, because the dynamic linker
 // would end the process. It blocks as long as the driver does.
 //
-// It returns nil, errAbsent (also for the codes in also), errStale, errClosed, a
+// It returns nil, errAbsent (also for the codes in also), errStale, gpu.ErrClosed, a
 // *gpu.DriverError or a *callError. Only the last is counted as an error.
 func (s *Source) call(uuid string, generation uint64, name string, f func() nvml.Return, also ...nvml.Return) error {
 	wait := name == eventCall
 	if !s.gate.enter(wait) {
-		return errClosed
+		return gpu.ErrClosed
 	}
 	defer s.gate.leave(wait)
 	if !s.initialised.Load() {
@@ -152,20 +151,35 @@ func (s *Source) call(uuid string, generation uint64, name string, f func() nvml
 	end := s.calls.Begin(uuid, name)
 	ret := f()
 	o := classify(ret, also)
-	if o == succeeded || o == absent {
+	switch o {
+	case succeeded:
 		end("")
-		if o == absent {
-			return errAbsent
-		}
 		return nil
+	case absent:
+		end("")
+		return errAbsent
 	}
 	end(returnName(ret))
-	if o == down && !slices.Contains(vital, name) {
+	switch {
+	case o == down && !slices.Contains(vital, name):
 		o = failed
-	}
-	err := &callError{name, ret, o}
-	if o == down {
+	case o == down:
 		s.down.CompareAndSwap(nil, driverError(ret, fmt.Errorf("%s failed", name)))
 	}
-	return err
+	return &callError{name, ret, o}
+}
+
+// caller makes a call, as Source.call does for one GPU.
+type caller func(name string, f func() nvml.Return, also ...nvml.Return) error
+
+func (s *Source) caller(uuid string, generation uint64) caller {
+	return func(name string, f func() nvml.Return, also ...nvml.Return) error {
+		return s.call(uuid, generation, name, f, also...)
+	}
+}
+
+// ask makes a call that returns one value.
+func ask[T any](call caller, name string, f func() (T, nvml.Return), also ...nvml.Return) (v T, err error) {
+	err = call(name, func() (ret nvml.Return) { v, ret = f(); return ret }, also...)
+	return v, err
 }

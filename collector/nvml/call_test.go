@@ -87,7 +87,7 @@ func TestCallErrorMeaning(t *testing.T) {
 	if d.Reason == "" {
 		t.Error("a DriverError without reason")
 	}
-	for _, err := range []error{errStale, errClosed, driverError(nvml.ERROR_UNKNOWN, errors.New("x"))} {
+	for _, err := range []error{errStale, gpu.ErrClosed, driverError(nvml.ERROR_UNKNOWN, errors.New("x"))} {
 		if !terminal(err) {
 			t.Errorf("%v: not terminal", err)
 		}

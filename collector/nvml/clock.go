@@ -66,10 +66,8 @@ func (s *schedule) wait(ctx context.Context) (missed int, err error) {
 	}
 	late := time.Since(s.start) - time.Duration(s.next)*s.interval
 	if late < 0 {
-		timer := time.NewTimer(-late)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(-late):
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}

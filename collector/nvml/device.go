@@ -156,10 +156,8 @@ func (d *device) handle() (handle, error) {
 	if h := d.current.Load(); h != nil && h.generation == generation {
 		return *h, nil
 	}
-	h := handle{generation: generation}
-	err := s.call(d.info.UUID, generation, "nvmlDeviceGetHandleByUUID", func() (ret nvml.Return) {
-		h.Device, ret = s.library.DeviceGetHandleByUUID(d.info.UUID)
-		return ret
+	found, err := ask(s.caller(d.info.UUID, generation), "nvmlDeviceGetHandleByUUID", func() (nvml.Device, nvml.Return) {
+		return s.library.DeviceGetHandleByUUID(d.info.UUID)
 	})
 	if errors.Is(err, errAbsent) {
 		err = fmt.Errorf("nvmlDeviceGetHandleByUUID: %w", gpu.ErrLost)
@@ -167,6 +165,7 @@ func (d *device) handle() (handle, error) {
 	if err != nil {
 		return handle{}, err
 	}
+	h := handle{found, generation}
 	d.current.Store(&h)
 	return h, nil
 }
@@ -180,15 +179,8 @@ type reading struct {
 	ended  bool
 }
 
-// call makes one call, with the GPU's handle or that of one of its MIG devices.
-// It reports whether it succeeded; what is not offered is no error. Codes that
-// mean that for this call only are passed as also.
-func (r *reading) call(name string, f func() nvml.Return, also ...nvml.Return) bool {
-	return r.try(name, f, also...) == nil
-}
-
-// try is call with the error, errAbsent where it is not offered.
-func (r *reading) try(name string, f func() nvml.Return, also ...nvml.Return) error {
+// call is a caller, with the GPU's handle or that of one of its MIG devices.
+func (r *reading) call(name string, f func() nvml.Return, also ...nvml.Return) error {
 	if r.ended {
 		return r.fatal()
 	}
@@ -243,11 +235,8 @@ func (r *reading) fatal() error {
 	return r.errs[len(r.errs)-1]
 }
 
-// get makes a call that returns one value.
+// get asks for one value, which is absent if the call did not succeed.
 func get[T any](r *reading, name string, f func() (T, nvml.Return), also ...nvml.Return) gpu.Opt[T] {
-	var v T
-	if !r.call(name, func() (ret nvml.Return) { v, ret = f(); return ret }, also...) {
-		return gpu.Opt[T]{}
-	}
-	return gpu.Some(v)
+	v, err := ask(r.call, name, f, also...)
+	return gpu.Some(v).If(err == nil)
 }

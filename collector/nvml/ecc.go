@@ -11,24 +11,15 @@ import (
 
 // eccTypes, eccCounters and eccLocations are what errors are counted by.
 var (
-	eccTypes = [...]struct {
-		name string
-		id   nvml.MemoryErrorType
-	}{
+	eccTypes = [...]named[nvml.MemoryErrorType]{
 		{"corrected", nvml.MEMORY_ERROR_TYPE_CORRECTED},
 		{"uncorrected", nvml.MEMORY_ERROR_TYPE_UNCORRECTED},
 	}
-	eccCounters = [...]struct {
-		name string
-		id   nvml.EccCounterType
-	}{
+	eccCounters = [...]named[nvml.EccCounterType]{
 		{"volatile", nvml.VOLATILE_ECC},
 		{"aggregate", nvml.AGGREGATE_ECC},
 	}
-	eccLocations = [...]struct {
-		name string
-		id   nvml.MemoryLocation
-	}{
+	eccLocations = [...]named[nvml.MemoryLocation]{
 		{"l1_cache", nvml.MEMORY_LOCATION_L1_CACHE},
 		{"l2_cache", nvml.MEMORY_LOCATION_L2_CACHE},
 		{"dram", nvml.MEMORY_LOCATION_DRAM},
@@ -80,20 +71,18 @@ func (r *reading) eccErrors() []gpu.ECCErrors {
 // remappedRows adds the rows of memory that were replaced by spare ones, since
 // Ampere and not under MIG.
 func (r *reading) remappedRows(e *gpu.ECC) {
-	type rows struct {
-		corrected, uncorrected int
-		pending, failed        bool
-	}
-	v := get(r, "nvmlDeviceGetRemappedRows", func() (rows, nvml.Return) {
-		c, u, pending, failed, ret := r.handle.GetRemappedRows()
-		return rows{c, u, pending, failed}, ret
+	var corrected, uncorrected int
+	var pending, failed bool
+	err := r.call("nvmlDeviceGetRemappedRows", func() (ret nvml.Return) {
+		corrected, uncorrected, pending, failed, ret = r.handle.GetRemappedRows()
+		return ret
 	})
-	if !v.OK {
+	if err != nil {
 		return
 	}
-	appendNamed(&e.RemappedRows, "corrected", count32(v.V.corrected))
-	appendNamed(&e.RemappedRows, "uncorrected", count32(v.V.uncorrected))
-	e.RemapPending, e.RemapFailed = gpu.Some(v.V.pending), gpu.Some(v.V.failed)
+	appendNamed(&e.RemappedRows, "corrected", count32(corrected))
+	appendNamed(&e.RemappedRows, "uncorrected", count32(uncorrected))
+	e.RemapPending, e.RemapFailed = gpu.Some(pending), gpu.Some(failed)
 }
 
 // retiredPages adds the pages of memory that are not used any more, before Ampere,
@@ -105,7 +94,6 @@ func (r *reading) retiredPages(e *gpu.ECC) {
 		pending, ret := r.handle.GetRetiredPagesPendingStatus()
 		return pending == nvml.FEATURE_ENABLED, ret
 	})
-	if action := r.fields(fieldID{id: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION})[0].count(); action.OK {
-		e.RecoveryAction = gpu.Some(int(action.V))
-	}
+	action := r.fields(fieldID{nvml.FI_DEV_GET_GPU_RECOVERY_ACTION})[0].count()
+	e.RecoveryAction = gpu.Some(int(action.V)).If(action.OK)
 }

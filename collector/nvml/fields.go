@@ -13,7 +13,13 @@ import (
 )
 
 // fieldID is one of NVML_FI_…, and the link or other scope that it is asked for.
-type fieldID struct{ id, scope uint32 }
+type fieldID [2]uint32
+
+// named is a constant of the library, and its name in the model.
+type named[T any] struct {
+	name string
+	id   T
+}
 
 // fieldValue is the answer: absent where this GPU or driver does not have the
 // field.
@@ -30,10 +36,10 @@ func (r *reading) fields(ids ...fieldID) []fieldValue {
 	const name, unknown = "nvmlDeviceGetFieldValues", nvml.ERROR_INVALID_ARGUMENT
 	values := make([]nvml.FieldValue, len(ids))
 	for i, id := range ids {
-		values[i] = nvml.FieldValue{FieldId: id.id, ScopeId: id.scope}
+		values[i] = nvml.FieldValue{FieldId: id[0], ScopeId: id[1]}
 	}
 	answered := false
-	r.call(name, func() nvml.Return {
+	_ = r.call(name, func() nvml.Return {
 		ret := r.handle.GetFieldValues(values)
 		answered = ret == nvml.SUCCESS
 		for _, v := range values {
@@ -54,7 +60,7 @@ func (r *reading) fields(ids ...fieldID) []fieldValue {
 }
 
 // count returns the value of a field that counts; absent where it is all ones in
-// its own width, or no such number.
+// its own width, negative, or no whole number.
 func (v fieldValue) count() gpu.Opt[uint64] {
 	n, top := v.bits, uint64(math.MaxUint64)
 	switch v.kind {
@@ -63,21 +69,14 @@ func (v fieldValue) count() gpu.Opt[uint64] {
 	case nvml.VALUE_TYPE_UNSIGNED_SHORT:
 		n, top = uint64(uint16(v.bits)), math.MaxUint16
 	case nvml.VALUE_TYPE_SIGNED_INT:
-		if n = uint64(int64(int32(v.bits))); int64(n) < 0 {
-			return gpu.Opt[uint64]{}
-		}
+		n, top = uint64(int64(int32(v.bits))), 1<<63 // those below 0
 	case nvml.VALUE_TYPE_SIGNED_LONG_LONG:
-		if int64(n) < 0 {
-			return gpu.Opt[uint64]{}
-		}
+		top = 1 << 63
 	case nvml.VALUE_TYPE_UNSIGNED_LONG, nvml.VALUE_TYPE_UNSIGNED_LONG_LONG:
 	default:
-		return gpu.Opt[uint64]{}
+		top = 0
 	}
-	if !v.ok || n == top {
-		return gpu.Opt[uint64]{}
-	}
-	return gpu.Some(n)
+	return gpu.Some(n).If(v.ok && n < top)
 }
 
 // wide reports whether the field counts in 64 bits.
@@ -92,28 +91,23 @@ func (v fieldValue) wide() bool {
 // degrees returns the value of a field in °C, which may be negative. Drivers give
 // it as a signed number or as one that has to be taken for signed.
 func (v fieldValue) degrees() gpu.Opt[float64] {
-	if !v.ok {
-		return gpu.Opt[float64]{}
-	}
+	degrees := float64(int64(v.bits))
 	switch v.kind {
 	case nvml.VALUE_TYPE_DOUBLE:
-		return celsius(math.Float64frombits(v.bits))
+		degrees = math.Float64frombits(v.bits)
 	case nvml.VALUE_TYPE_UNSIGNED_INT, nvml.VALUE_TYPE_SIGNED_INT:
-		return celsius(float64(int32(v.bits)))
+		degrees = float64(int32(v.bits))
 	case nvml.VALUE_TYPE_UNSIGNED_SHORT:
-		return celsius(float64(int16(v.bits)))
+		degrees = float64(int16(v.bits))
 	}
-	return celsius(float64(int64(v.bits)))
+	return celsius(degrees).If(v.ok)
 }
 
 // celsius returns a temperature or a margin, absent where no GPU can have it.
 func celsius(v float64) gpu.Opt[float64] {
-	return gpu.Opt[float64]{V: v, OK: v > -300 && v < 300}
+	return gpu.Some(v).If(v > -300 && v < 300)
 }
 
 // sensor leaves out the temperature that is all ones: no GPU is at −1 °C, though
 // it may well have such a margin.
-func sensor(v gpu.Opt[float64]) gpu.Opt[float64] {
-	v.OK = v.OK && v.V != -1
-	return v
-}
+func sensor(v gpu.Opt[float64]) gpu.Opt[float64] { return v.If(v.V != -1) }

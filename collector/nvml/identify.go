@@ -74,14 +74,13 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 
 // await waits until all have an answer, the time is over or ctx ends. Only that is an error.
 func await(ctx context.Context, list []*identification, most time.Duration) error {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
+	over := time.After(most)
 	for _, id := range list {
 		select {
 		case <-id.done:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timer.C:
+		case <-over:
 			return nil
 		}
 	}
@@ -140,22 +139,16 @@ func (id *identification) answer() *device {
 // Until it is settled whose memory the GPU takes from, that is asked again each time. A GPU of which
 // something else turns out is another device from then on.
 func (s *Source) identify(index int, generation uint64, expected string) (*device, handle, error) {
-	h := handle{generation: generation}
-	err := s.call(expected, generation, "nvmlDeviceGetHandleByIndex_v2", func() (ret nvml.Return) {
-		h.Device, ret = s.library.DeviceGetHandleByIndex(index)
-		return ret
-	})
+	call := s.caller(expected, generation)
+	found, err := ask(call, "nvmlDeviceGetHandleByIndex_v2", func() (nvml.Device, nvml.Return) { return s.library.DeviceGetHandleByIndex(index) })
 	if err != nil {
 		return nil, handle{}, err
 	}
-	var uuid string
-	err = s.call(expected, generation, "nvmlDeviceGetUUID", func() (ret nvml.Return) {
-		uuid, ret = h.GetUUID()
-		return ret
-	})
+	uuid, err := ask(call, "nvmlDeviceGetUUID", found.GetUUID)
 	if err != nil {
 		return nil, handle{}, err
 	}
+	h := handle{found, generation}
 	old := s.known.get(uuid)
 	if old != nil && old.settled.Load() {
 		return old, h, nil
@@ -191,7 +184,7 @@ func (r *reading) info(i gpu.Info) gpu.Info {
 	i.Minor = get(r, "nvmlDeviceGetMinorNumber", r.handle.GetMinorNumber)
 	i.VBIOSVersion = get(r, "nvmlDeviceGetVbiosVersion", r.handle.GetVbiosVersion).V
 	i.PCIBusID = busID(get(r, "nvmlDeviceGetPciInfo_v3", r.handle.GetPciInfo).V)
-	i.Architecture = architecture(get(r, "nvmlDeviceGetArchitecture", r.handle.GetArchitecture))
+	i.Architecture = architectures[get(r, "nvmlDeviceGetArchitecture", r.handle.GetArchitecture).V]
 	return i
 }
 
@@ -221,13 +214,6 @@ func busID(p nvml.PciInfo) string {
 var architectures = map[nvml.DeviceArchitecture]string{
 	2: "kepler", 3: "maxwell", 4: "pascal", 5: "volta", 6: "turing", 7: "ampere", 8: "ada", 9: "hopper",
 	10: "blackwell", 13: "rubin",
-}
-
-func architecture(a gpu.Opt[nvml.DeviceArchitecture]) string {
-	if !a.OK || a.V == math.MaxUint32 {
-		return ""
-	}
-	return architectures[a.V]
 }
 
 // coherent reports whether the GPU's memory is part of the host's, as a NUMA

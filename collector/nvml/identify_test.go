@@ -25,7 +25,7 @@ func TestInfoWords(t *testing.T) {
 		nvml.DEVICE_ARCH_ADA: "ada", nvml.DEVICE_ARCH_HOPPER: "hopper", nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
 		nvml.DEVICE_ARCH_RUBIN: "rubin", math.MaxUint32: "", 99: "",
 	} {
-		if got := architecture(gpu.Some(id)); got != want {
+		if got := architectures[id]; got != want {
 			t.Errorf("architecture %d: %q, want %q", id, got, want)
 		}
 	}
@@ -157,7 +157,7 @@ func TestDevicesWithoutLibrary(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Devices(t.Context()); !errors.Is(err, errClosed) {
+		if _, err := s.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("%s: %v after Close", path, err)
 		}
 	}

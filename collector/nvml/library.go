@@ -138,26 +138,30 @@ func (l *library) symbol(name string) unsafe.Pointer {
 // initialise calls Init. The caller has the library alone. go-nvml opens the
 // library a second time and makes its symbols global.
 func (l *library) initialise(calls *gpu.Calls) *gpu.DriverError {
-	end := calls.Begin("", entry)
-	ret := l.Init()
-	if ret == nvml.SUCCESS {
-		end("")
-		return nil
+	if ret := counted(calls, entry, l.Init); ret != nvml.SUCCESS {
+		return driverError(ret, errors.New(entry+" failed"))
 	}
-	end(returnName(ret))
-	return driverError(ret, errors.New(entry+" failed"))
+	return nil
 }
 
 // shutdown calls Shutdown. The caller has the library alone.
 func (l *library) shutdown(calls *gpu.Calls) error {
-	end := calls.Begin("", "nvmlShutdown")
-	ret := l.Shutdown()
+	if ret := counted(calls, "nvmlShutdown", l.Shutdown); ret != nvml.SUCCESS {
+		return &callError{"nvmlShutdown", ret, classify(ret, nil)}
+	}
+	return nil
+}
+
+// counted makes a call about no GPU and counts it.
+func counted(calls *gpu.Calls, name string, f func() nvml.Return) nvml.Return {
+	end := calls.Begin("", name)
+	ret := f()
 	if ret == nvml.SUCCESS {
 		end("")
-		return nil
+	} else {
+		end(returnName(ret))
 	}
-	end(returnName(ret))
-	return &callError{"nvmlShutdown", ret, classify(ret, nil)}
+	return ret
 }
 
 // cudaVersion prints NVML's 1000 × major + 10 × minor.

@@ -125,7 +125,7 @@ func (r *reading) processUtilization(since uint64, buf *[]nvml.ProcessUtilizatio
 func (r *reading) retired(cause nvml.PageRetirementCause) gpu.Opt[uint64] {
 	const name = "nvmlDeviceGetRetiredPages"
 	var n C.uint
-	ok := r.call(name, func() nvml.Return {
+	err := r.call(name, func() nvml.Return {
 		f := r.device.source.library.symbol(name)
 		ret := nvml.Return(C.count_retired_pages(f, pointer(r.handle.Device), C.int(cause), &n))
 		if ret == nvml.ERROR_INSUFFICIENT_SIZE {
@@ -133,7 +133,7 @@ func (r *reading) retired(cause nvml.PageRetirementCause) gpu.Opt[uint64] {
 		}
 		return ret
 	}, nvml.ERROR_INVALID_ARGUMENT)
-	return gpu.Opt[uint64]{V: uint64(n), OK: ok && n != notAvailable32}
+	return gpu.Some(uint64(n)).If(err == nil && n != notAvailable32)
 }
 
 // fill calls f until the list fits into the buffer, or for too often or too long
@@ -144,7 +144,7 @@ func fill[T any](r *reading, name string, buf *[]T, f func(unsafe.Pointer, *C.ui
 	for try := 1; ; try++ {
 		n := C.uint(len(*buf))
 		again := false
-		err := r.try(name, func() nvml.Return {
+		err := r.call(name, func() nvml.Return {
 			ret := f(unsafe.Pointer(unsafe.SliceData(*buf)), &n)
 			again = ret == nvml.ERROR_INSUFFICIENT_SIZE && try < listTries && n <= listEntries
 			if again {

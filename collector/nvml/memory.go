@@ -27,18 +27,12 @@ const (
 // size returns a size that the driver reported, absent for its ways to say that
 // it does not know.
 func size(v uint64) gpu.Opt[uint64] {
-	if v >= notAvailableBytes || v == notAvailableMiB {
-		return gpu.Opt[uint64]{}
-	}
-	return gpu.Some(v)
+	return gpu.Some(v).If(v < notAvailableBytes && v != notAvailableMiB)
 }
 
 // bounded is size, absent for more than any GPU has: what a driver has calculated from all ones is still far above.
 func bounded(v uint64) gpu.Opt[uint64] {
-	if v > maxMemory {
-		return gpu.Opt[uint64]{}
-	}
-	return size(v)
+	return size(v).If(v <= maxMemory)
 }
 
 // maxCount is more errors, and more millijoules, than a GPU has in its life; of bytes it may have more.
@@ -46,33 +40,24 @@ const maxCount = 1 << 53
 
 // count returns a number of errors or millijoules. All ones are above the bound, and so are sums of them.
 func count(v gpu.Opt[uint64]) gpu.Opt[uint64] {
-	if !v.OK || v.V >= maxCount {
-		return gpu.Opt[uint64]{}
-	}
-	return v
+	return v.If(v.V < maxCount)
 }
 
 // number32 returns a 32-bit number that the driver reported, times factor and
 // divided by divisor: one of them is 1, so that the result is rounded once.
 func number32(v gpu.Opt[uint32], factor, divisor float64) gpu.Opt[float64] {
-	if !v.OK || v.V == notAvailable32 {
-		return gpu.Opt[float64]{}
-	}
-	return gpu.Some(float64(v.V) * factor / divisor)
+	return gpu.Some(float64(v.V) * factor / divisor).If(v.OK && v.V != notAvailable32)
 }
 
 // count32 returns a count of 32 bits that go-nvml returns as int.
 func count32(v int) gpu.Opt[uint64] {
-	return gpu.Opt[uint64]{V: uint64(uint32(v)), OK: uint32(v) != notAvailable32}
+	return gpu.Some(uint64(uint32(v))).If(uint32(v) != notAvailable32)
 }
 
 // percent returns a share of time in percent as a ratio, absent where it cannot
 // be one.
 func percent(v gpu.Opt[uint32]) gpu.Opt[float64] {
-	if !v.OK || v.V > 100 {
-		return gpu.Opt[float64]{}
-	}
-	return gpu.Some(float64(v.V) / 100)
+	return gpu.Some(float64(v.V) / 100).If(v.OK && v.V <= 100)
 }
 
 // maxMemory is more than any GPU has: 1 PiB.
@@ -83,20 +68,17 @@ const maxMemory = 1 << 50
 // the call is asked only where the second one was never answered: it counts what is
 // reserved as used.
 func (r *reading) memory(d nvml.Device, second *bool) gpu.Memory {
-	var m nvml.Memory_v2
-	err := r.try("nvmlDeviceGetMemoryInfo_v2", func() (ret nvml.Return) { m, ret = d.GetMemoryInfo_v2(); return ret })
+	v2, err := ask(r.call, "nvmlDeviceGetMemoryInfo_v2", d.GetMemoryInfo_v2)
 	if err == nil {
 		*second = true
-		return r.plausible("nvmlDeviceGetMemoryInfo_v2", memoryOf(m))
+		return r.plausible("nvmlDeviceGetMemoryInfo_v2", memoryOf(v2))
 	}
-	if *second || !errors.Is(err, errAbsent) {
-		return gpu.Memory{}
+	if !*second && errors.Is(err, errAbsent) {
+		if v1 := get(r, "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo); v1.OK {
+			return r.plausible("nvmlDeviceGetMemoryInfo", memoryOfV1(v1.V))
+		}
 	}
-	v1 := get(r, "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo)
-	if !v1.OK {
-		return gpu.Memory{}
-	}
-	return r.plausible("nvmlDeviceGetMemoryInfo", memoryOfV1(v1.V))
+	return gpu.Memory{}
 }
 
 // tegra is how the driver of NVIDIA's systems on a chip ends the names of their GPUs: "Orin (nvgpu)".
@@ -109,12 +91,11 @@ func (r *reading) unified(i gpu.Info) bool {
 	if !i.CoherentMemory && !strings.HasSuffix(i.Name, tegra) {
 		return false
 	}
-	second := r.try("nvmlDeviceGetMemoryInfo_v2", func() (ret nvml.Return) { _, ret = r.handle.GetMemoryInfo_v2(); return ret })
-	if !errors.Is(second, errAbsent) {
-		return false
+	_, err := ask(r.call, "nvmlDeviceGetMemoryInfo_v2", r.handle.GetMemoryInfo_v2)
+	if errors.Is(err, errAbsent) {
+		_, err = ask(r.call, "nvmlDeviceGetMemoryInfo", r.handle.GetMemoryInfo)
 	}
-	first := r.try("nvmlDeviceGetMemoryInfo", func() (ret nvml.Return) { _, ret = r.handle.GetMemoryInfo(); return ret })
-	return errors.Is(first, errAbsent)
+	return errors.Is(err, errAbsent)
 }
 
 // deviceMemory returns the memory that the GPU takes from: its own, or the host's.
@@ -133,11 +114,11 @@ func (r *reading) deviceMemory() gpu.Memory {
 // which of them is wrong. That is counted as an error of the call.
 func (r *reading) plausible(call string, m gpu.Memory) gpu.Memory {
 	reason := implausible(m)
-	if reason == "" {
-		return m
+	if reason != "" {
+		r.device.source.calls.Refused(r.device.info.UUID, call, reason)
+		return gpu.Memory{}
 	}
-	r.device.source.calls.Refused(r.device.info.UUID, call, reason)
-	return gpu.Memory{}
+	return m
 }
 
 // implausible says what is wrong with a memory; "" if nothing is. What is absent is not wrong.
@@ -160,26 +141,19 @@ func implausible(m gpu.Memory) string {
 // and excludes it for another.
 func memoryOf(v nvml.Memory_v2) gpu.Memory {
 	m := gpu.Memory{Total: size(v.Total), Free: size(v.Free), Reserved: size(v.Reserved)}
-	if m.Total.OK && m.Free.OK && m.Reserved.OK {
-		m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V)
-	}
+	m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V).If(m.Total.OK && m.Free.OK && m.Reserved.OK)
 	return m
 }
 
 // memoryOfV1 cannot tell the reserved part, which counts as used.
 func memoryOfV1(v nvml.Memory) gpu.Memory {
 	m := gpu.Memory{Total: size(v.Total), Free: size(v.Free)}
-	if m.Total.OK && m.Free.OK {
-		m.Used = gpu.Some(m.Total.V - m.Free.V)
-	}
+	m.Used = gpu.Some(m.Total.V - m.Free.V).If(m.Total.OK && m.Free.OK)
 	return m
 }
 
 // bar1 returns the window through which the host sees the memory.
 func (r *reading) bar1() gpu.BAR1 {
 	v := get(r, "nvmlDeviceGetBAR1MemoryInfo", r.handle.GetBAR1MemoryInfo)
-	if !v.OK {
-		return gpu.BAR1{}
-	}
-	return gpu.BAR1{Total: bounded(v.V.Bar1Total), Used: bounded(v.V.Bar1Used)}
+	return gpu.BAR1{Total: bounded(v.V.Bar1Total).If(v.OK), Used: bounded(v.V.Bar1Used).If(v.OK)}
 }

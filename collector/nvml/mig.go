@@ -57,24 +57,17 @@ const maxMIGDevices = 64
 // one call may have said wrongly that there is no such thing.
 func (r *reading) instances() []gpu.Instance {
 	instances := r.listInstances()
-	if r.lacksOne(instances) {
-		instances = r.listInstances()
+	for id := range r.device.profiles {
+		if !slices.ContainsFunc(instances, func(in gpu.Instance) bool { return in.ID == id }) {
+			instances = r.listInstances()
+			break
+		}
 	}
 	r.device.profiles = make(map[uint32]string, len(instances))
 	for _, in := range instances {
 		r.device.profiles[in.ID] = in.Profile
 	}
 	return instances
-}
-
-// lacksOne reports whether there was an instance in the sample before that is not there now.
-func (r *reading) lacksOne(instances []gpu.Instance) bool {
-	for id := range r.device.profiles {
-		if !slices.ContainsFunc(instances, func(in gpu.Instance) bool { return in.ID == id }) {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *reading) listInstances() []gpu.Instance {
@@ -108,9 +101,7 @@ func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
 	}
 	var uuid string
 	var err error
-	r.aside(func() {
-		err = r.try("nvmlDeviceGetUUID", func() (ret nvml.Return) { uuid, ret = d.GetUUID(); return ret }, gone)
-	})
+	r.aside(func() { uuid, err = ask(r.call, "nvmlDeviceGetUUID", d.GetUUID, gone) })
 	if errors.Is(err, errAbsent) {
 		return
 	}
@@ -130,8 +121,7 @@ func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
 // attributes tell its size. An instance whose name cannot be read for once keeps
 // its profile: with another one it would be another instance.
 func (r *reading) profile(d nvml.Device, instance uint32) string {
-	var name string
-	err := r.try("nvmlDeviceGetName", func() (ret nvml.Return) { name, ret = d.GetName(); return ret }, nvml.ERROR_INVALID_ARGUMENT)
+	name, err := ask(r.call, "nvmlDeviceGetName", d.GetName, nvml.ERROR_INVALID_ARGUMENT)
 	if p := profileOf(name); err == nil && p != "" {
 		return p
 	}

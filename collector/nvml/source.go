@@ -176,10 +176,7 @@ func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 // count asks how many GPUs there are.
 func (s *Source) count() (n int, generation uint64, err error) {
 	generation = s.generation.Load()
-	err = s.call("", generation, "nvmlDeviceGetCount_v2", func() (ret nvml.Return) {
-		n, ret = s.library.DeviceGetCount()
-		return ret
-	})
+	n, err = ask(s.caller("", generation), "nvmlDeviceGetCount_v2", func() (int, nvml.Return) { return s.library.DeviceGetCount() })
 	return min(n, maxDevices), generation, err
 }
 
@@ -265,7 +262,7 @@ func (s *Source) renew(reopen func(), ok bool) error {
 	}
 	defer reopen()
 	if s.gate.isClosed() {
-		return errClosed
+		return gpu.ErrClosed
 	}
 	return s.initialise()
 }
@@ -307,31 +304,25 @@ type versions struct{ driver, cuda string }
 // readVersions asks for the versions. The caller has the library alone.
 func (s *Source) readVersions() {
 	var v versions
-	if s.library.has("nvmlSystemGetDriverVersion") {
-		end := s.calls.Begin("", "nvmlSystemGetDriverVersion")
-		version, ret := s.library.SystemGetDriverVersion()
-		end(counted(ret))
-		if ret == nvml.SUCCESS {
-			v.driver = version
+	ask := func(name string, f func() nvml.Return) {
+		if !s.library.has(name) {
+			return
+		}
+		end := s.calls.Begin("", name)
+		ret := f()
+		if o := classify(ret, nil); o == succeeded || o == absent {
+			end("")
+		} else {
+			end(returnName(ret))
 		}
 	}
-	if s.library.has("nvmlSystemGetCudaDriverVersion") {
-		end := s.calls.Begin("", "nvmlSystemGetCudaDriverVersion")
+	ask("nvmlSystemGetDriverVersion", func() (ret nvml.Return) { v.driver, ret = s.library.SystemGetDriverVersion(); return ret })
+	ask("nvmlSystemGetCudaDriverVersion", func() nvml.Return {
 		version, ret := s.library.SystemGetCudaDriverVersion()
-		end(counted(ret))
-		if ret == nvml.SUCCESS {
-			v.cuda = cudaVersion(version)
-		}
-	}
+		v.cuda = cudaVersion(version)
+		return ret
+	})
 	s.versions.Store(&v)
-}
-
-// counted is the name under which ret is counted as an error; "" if it is none.
-func counted(ret nvml.Return) string {
-	if o := classify(ret, nil); o == succeeded || o == absent {
-		return ""
-	}
-	return returnName(ret)
 }
 
 // Close implements gpu.Source. It keeps all further calls out and shuts the

@@ -11,32 +11,19 @@ import (
 
 // thermal returns temperatures, fans and what slows the clocks down.
 func (r *reading) thermal() gpu.Thermal {
-	const (
-		memory = iota
-		shutdown
-		slowdown
-		memoryMax
-		gpuMax
-	)
 	f := r.fields(
-		fieldID{id: nvml.FI_DEV_MEMORY_TEMP},
-		fieldID{id: nvml.FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT},
-		fieldID{id: nvml.FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT},
-		fieldID{id: nvml.FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT},
-		fieldID{id: nvml.FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT},
+		fieldID{nvml.FI_DEV_MEMORY_TEMP}, fieldID{nvml.FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT}, fieldID{nvml.FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT},
+		fieldID{nvml.FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT}, fieldID{nvml.FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT},
 	)
 	var t gpu.Thermal
 	appendNamed(&t.Temperatures, "gpu", r.temperature())
-	appendNamed(&t.Temperatures, "memory", sensor(f[memory].degrees()))
-	appendNamed(&t.MarginThresholds, "shutdown", f[shutdown].degrees())
-	appendNamed(&t.MarginThresholds, "slowdown", f[slowdown].degrees())
-	appendNamed(&t.MarginThresholds, "memory_max", f[memoryMax].degrees())
-	appendNamed(&t.MarginThresholds, "gpu_max", f[gpuMax].degrees())
+	appendNamed(&t.Temperatures, "memory", sensor(f[0].degrees()))
+	for i, name := range []string{"shutdown", "slowdown", "memory_max", "gpu_max"} {
+		appendNamed(&t.MarginThresholds, name, f[i+1].degrees())
+	}
 	t.Thresholds = r.thresholds(len(t.MarginThresholds) > 0)
 	margin := get(r, "nvmlDeviceGetMarginTemperature", r.handle.GetMarginTemperature, nvml.ERROR_INVALID_ARGUMENT)
-	if margin.OK {
-		t.Margin = celsius(float64(margin.V.MarginTemperature))
-	}
+	t.Margin = celsius(float64(margin.V.MarginTemperature)).If(margin.OK)
 	t.Fans = r.fans()
 	t.ClockEvents = r.clockEvents()
 	return t
@@ -60,10 +47,7 @@ func (r *reading) temperature() gpu.Opt[float64] {
 	old := get(r, "nvmlDeviceGetTemperature", func() (uint32, nvml.Return) {
 		return r.handle.GetTemperature(nvml.TEMPERATURE_GPU)
 	})
-	if !old.OK {
-		return gpu.Opt[float64]{}
-	}
-	return sensor(celsius(float64(int32(old.V))))
+	return sensor(celsius(float64(int32(old.V)))).If(old.OK)
 }
 
 // thresholds returns the absolute temperatures at which something happens. Where
@@ -91,26 +75,21 @@ func (r *reading) thresholds(margins bool) []gpu.Named[float64] {
 		v := get(r, "nvmlDeviceGetTemperatureThreshold", func() (uint32, nvml.Return) {
 			return r.handle.GetTemperatureThreshold(t.id)
 		}, nvml.ERROR_INVALID_ARGUMENT)
-		if v.OK {
-			appendNamed(&thresholds, t.name, sensor(celsius(float64(int32(v.V)))))
-		}
+		appendNamed(&thresholds, t.name, sensor(celsius(float64(int32(v.V)))).If(v.OK))
 	}
 	return thresholds
 }
 
 // fans returns the intended speed of each fan as a ratio of the highest. Older
 // drivers tell about one fan only.
-func (r *reading) fans() []gpu.Opt[float64] {
+func (r *reading) fans() (fans []gpu.Opt[float64]) {
 	const none = nvml.ERROR_INVALID_ARGUMENT
 	n := get(r, "nvmlDeviceGetNumFans", r.handle.GetNumFans)
 	if !n.OK {
-		one := number32(get(r, "nvmlDeviceGetFanSpeed", r.handle.GetFanSpeed, none), 1, 100)
-		if !one.OK {
-			return nil
+		if one := number32(get(r, "nvmlDeviceGetFanSpeed", r.handle.GetFanSpeed, none), 1, 100); one.OK {
+			fans = append(fans, one)
 		}
-		return []gpu.Opt[float64]{one}
 	}
-	var fans []gpu.Opt[float64]
 	for i := range min(n.V, 32) {
 		fans = append(fans, number32(get(r, "nvmlDeviceGetFanSpeed_v2", func() (uint32, nvml.Return) {
 			return r.handle.GetFanSpeed_v2(i)
@@ -146,20 +125,16 @@ func (r *reading) clockEvents() []gpu.ClockEvent {
 	var ids []fieldID
 	for _, c := range clockReasons {
 		if c.field != 0 {
-			ids = append(ids, fieldID{id: c.field})
+			ids = append(ids, fieldID{c.field})
 		}
 	}
 	values := r.fields(ids...)
 	var events []gpu.ClockEvent
 	for _, c := range clockReasons {
-		e := gpu.ClockEvent{Reason: c.name}
-		if active.OK && (!supported.OK || supported.V&c.bit != 0) {
-			e.Active = gpu.Some(active.V&c.bit != 0)
-		}
+		e := gpu.ClockEvent{Reason: c.name, Active: gpu.Some(active.V&c.bit != 0).If(active.OK && (!supported.OK || supported.V&c.bit != 0))}
 		if c.field != 0 {
-			if ns := values[0].count(); ns.OK {
-				e.Seconds = gpu.Some(float64(ns.V) / 1e9)
-			}
+			ns := values[0].count()
+			e.Seconds = gpu.Some(float64(ns.V) / 1e9).If(ns.OK)
 			values = values[1:]
 		}
 		if e.Active.OK || e.Seconds.OK {
@@ -175,5 +150,5 @@ func (r *reading) firstOf(name string, f func() (uint64, nvml.Return), old strin
 	if !v.OK {
 		v = get(r, old, g)
 	}
-	return gpu.Opt[uint64]{V: v.V, OK: v.OK && v.V != notAvailable64}
+	return v.If(v.V != notAvailable64)
 }

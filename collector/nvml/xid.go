@@ -47,13 +47,13 @@ func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
 		source:         s,
-		reporter:       reporter{report: report},
+		report:         report,
 		log:            kernelLog{path: s.cfg.KernelLog, fd: -1},
 		listeners:      make(map[string]*listener),
 		eventlessFound: make(chan struct{}, 1),
 	}
 	defer w.log.close()
-	defer w.reporter.end()
+	defer w.stop()
 	defer cancel()
 	select {
 	case <-s.known.relisted: // the first look sees it
@@ -76,45 +76,30 @@ func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 	return nil
 }
 
-// pause sleeps until d has passed or ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// reporter passes events on, one at a time and none after its end.
-type reporter struct {
-	mu     sync.Mutex
-	report func(gpu.Event)
-	ended  bool
-}
-
-func (r *reporter) event(e gpu.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ended {
-		r.report(e)
-	}
-}
-
-func (r *reporter) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true
-}
-
 // watcher is the state of one Watch.
 type watcher struct {
 	source    *Source
-	reporter  reporter
+	mu        sync.Mutex      // held while an event is reported: one at a time
+	report    func(gpu.Event) // nil after stop
 	log       kernelLog
 	listeners map[string]*listener // by UUID: a GPU may become another device
 	// eventlessFound holds an element after a GPU has turned out to have no events, until Watch takes it.
 	eventlessFound chan struct{}
+}
+
+// event reports an event, unless the watcher was stopped.
+func (w *watcher) event(e gpu.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.report != nil {
+		w.report(e)
+	}
+}
+
+func (w *watcher) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report = nil
 }
 
 // wake ends the pauses of those that wait to ask their GPU again.
@@ -138,7 +123,7 @@ func (w *watcher) listen(ctx context.Context) {
 		if w.listeners[d.info.UUID] != nil {
 			continue
 		}
-		l := &listener{device: d, reporter: &w.reporter, woken: make(chan struct{}, 1), eventlessFound: w.eventlessFound}
+		l := &listener{device: d, watcher: w, woken: make(chan struct{}, 1)}
 		w.listeners[d.info.UUID] = l
 		go l.run(ctx)
 	}
@@ -199,17 +184,16 @@ func (w *watcher) deliverLogged(address string, xid uint64) {
 		}
 		e.UUID = d.info.UUID
 	}
-	w.reporter.event(e)
+	w.event(e)
 }
 
 // listener waits for the events of one GPU.
 type listener struct {
 	device    *device
-	reporter  *reporter
-	eventless atomic.Bool // the driver has none for this GPU
-	// woken ends a pause, and eventlessFound is told once eventless is set.
-	woken, eventlessFound chan struct{}
-	failures              int // in a row
+	watcher   *watcher
+	eventless atomic.Bool   // the driver has none for this GPU
+	woken     chan struct{} // has an element to end a pause
+	failures  int           // in a row
 	// watched is what was reported last. It belongs to run, and to the watcher once
 	// the GPU has turned out to be eventless.
 	watched bool
@@ -225,7 +209,7 @@ func (l *listener) watch(watched bool) {
 	if watched {
 		e.Kind = gpu.Watched
 	}
-	l.reporter.event(e)
+	l.watcher.event(e)
 }
 
 // run listens until ctx is done or the GPU turns out to have no events.
@@ -234,7 +218,7 @@ func (l *listener) run(ctx context.Context) {
 		err := l.listen(ctx)
 		if errors.Is(err, errAbsent) {
 			l.eventless.Store(true)
-			notify(l.eventlessFound)
+			notify(l.watcher.eventlessFound)
 			return
 		}
 		if errors.Is(err, errStale) {
@@ -256,25 +240,15 @@ func (l *listener) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	call := func(name string, f func() nvml.Return, also ...nvml.Return) error {
-		return l.device.source.call(l.device.info.UUID, h.generation, name, f, also...)
-	}
-	var types uint64
-	err = call("nvmlDeviceGetSupportedEventTypes", func() (ret nvml.Return) {
-		types, ret = h.GetSupportedEventTypes()
-		return ret
-	})
+	call := l.device.source.caller(l.device.info.UUID, h.generation)
+	types, err := ask(call, "nvmlDeviceGetSupportedEventTypes", h.GetSupportedEventTypes)
 	if err == nil && types&nvml.EventTypeXidCriticalError == 0 {
 		err = errAbsent
 	}
 	if err != nil {
 		return err
 	}
-	var set nvml.EventSet
-	err = call("nvmlEventSetCreate", func() (ret nvml.Return) {
-		set, ret = l.device.source.library.EventSetCreate()
-		return ret
-	})
+	set, err := ask(call, "nvmlEventSetCreate", func() (nvml.EventSet, nvml.Return) { return l.device.source.library.EventSetCreate() })
 	if err != nil {
 		return err
 	}
@@ -295,12 +269,15 @@ func (l *listener) listen(ctx context.Context) error {
 // waitAll waits for events of the set until that fails or ctx is done. Meanwhile
 // the GPU is watched. A driver that answers at once though nothing has happened is
 // asked once a watchInterval.
-func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) (err error) {
+func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call caller) (err error) {
 	l.watch(true)
 	for err == nil && ctx.Err() == nil {
 		began, happened := time.Now(), false
 		if happened, err = l.wait(set, call); err == nil && !happened {
-			pause(ctx, watchInterval-time.Since(began))
+			select {
+			case <-time.After(watchInterval - time.Since(began)):
+			case <-ctx.Done():
+			}
 		}
 	}
 	// A lost GPU has reported its last error; that there was no other is still so.
@@ -312,7 +289,7 @@ func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call func(str
 
 // wait waits for one event of the set and reports it. It says whether there was
 // one.
-func (l *listener) wait(set nvml.EventSet, call func(string, func() nvml.Return, ...nvml.Return) error) (happened bool, err error) {
+func (l *listener) wait(set nvml.EventSet, call caller) (happened bool, err error) {
 	var data nvml.EventData
 	var ret nvml.Return
 	err = call(eventCall, func() nvml.Return {
@@ -338,7 +315,6 @@ func (l *listener) wait(set nvml.EventSet, call func(string, func() nvml.Return,
 	default:
 		return false, nil
 	}
-	i := l.device.info
-	l.reporter.event(gpu.Event{Time: time.Now(), UUID: i.UUID, PCIBusID: i.PCIBusID, XID: data.EventData})
+	l.watcher.event(gpu.Event{Time: time.Now(), UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID, XID: data.EventData})
 	return true, nil
 }

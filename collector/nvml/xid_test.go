@@ -32,12 +32,12 @@ func watched(t *testing.T, kernelLogPath string) (*watcher, *[]gpu.Event) {
 	events := new([]gpu.Event)
 	w := &watcher{
 		source:    s,
-		reporter:  reporter{report: func(e gpu.Event) { *events = append(*events, e) }},
+		report:    func(e gpu.Event) { *events = append(*events, e) },
 		log:       kernelLog{path: kernelLogPath, fd: -1},
 		listeners: map[string]*listener{},
 	}
 	for _, d := range []*device{with, without} {
-		w.listeners[d.info.UUID] = &listener{device: d, reporter: &w.reporter}
+		w.listeners[d.info.UUID] = &listener{device: d, watcher: w}
 	}
 	w.listeners["GPU-without"].eventless.Store(true)
 	t.Cleanup(w.log.close)
@@ -128,9 +128,9 @@ func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
 
 func TestReporterEnds(t *testing.T) {
 	n := 0
-	r := reporter{report: func(gpu.Event) { n++ }}
+	r := watcher{report: func(gpu.Event) { n++ }}
 	r.event(gpu.Event{})
-	r.end()
+	r.stop()
 	r.event(gpu.Event{})
 	if n != 1 {
 		t.Errorf("%d events, want the one before the end", n)

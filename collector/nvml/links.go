@@ -10,10 +10,7 @@ import (
 )
 
 // nvlinkErrors are the error counters of a link.
-var nvlinkErrors = [...]struct {
-	name string
-	id   nvml.NvLinkErrorCounter
-}{
+var nvlinkErrors = [...]named[nvml.NvLinkErrorCounter]{
 	{"replay", nvml.NVLINK_ERROR_DL_REPLAY},
 	{"recovery", nvml.NVLINK_ERROR_DL_RECOVERY},
 	{"crc_flit", nvml.NVLINK_ERROR_DL_CRC_FLIT},
@@ -23,7 +20,7 @@ var nvlinkErrors = [...]struct {
 // nvlinks returns the links that the GPU has.
 func (r *reading) nvlinks() []gpu.NVLink {
 	const none = nvml.ERROR_INVALID_ARGUMENT
-	most := r.fields(fieldID{id: nvml.FI_DEV_NVLINK_LINK_COUNT})[0].count()
+	most := r.fields(fieldID{nvml.FI_DEV_NVLINK_LINK_COUNT})[0].count()
 	if !most.OK || most.V > nvml.NVLINK_MAX_LINKS {
 		most.V = nvml.NVLINK_MAX_LINKS
 	}
@@ -76,5 +73,29 @@ func (r *reading) nvlinkBytes(links []gpu.NVLink) {
 }
 
 func kib(n gpu.Opt[uint64]) gpu.Opt[uint64] {
-	return gpu.Opt[uint64]{V: n.V << 10, OK: n.OK && n.V < 1<<54}
+	return gpu.Some(n.V << 10).If(n.OK && n.V < 1<<54)
+}
+
+// pcie returns the link to the host. Its traffic comes from counters and not from
+// nvmlDeviceGetPcieThroughput, which blocks for 20 ms and tells about those only.
+func (r *reading) pcie() gpu.PCIe {
+	var p gpu.PCIe
+	p.GenerationCurrent = r.small("nvmlDeviceGetCurrPcieLinkGeneration", r.handle.GetCurrPcieLinkGeneration)
+	p.GenerationMax = r.small("nvmlDeviceGetMaxPcieLinkGeneration", r.handle.GetMaxPcieLinkGeneration)
+	p.WidthCurrent = r.small("nvmlDeviceGetCurrPcieLinkWidth", r.handle.GetCurrPcieLinkWidth)
+	p.WidthMax = r.small("nvmlDeviceGetMaxPcieLinkWidth", r.handle.GetMaxPcieLinkWidth)
+	replays := get(r, "nvmlDeviceGetPcieReplayCounter", r.handle.GetPcieReplayCounter)
+	p.Replays = count32(replays.V).If(replays.OK)
+	f := r.fields(fieldID{nvml.FI_DEV_PCIE_COUNT_TX_BYTES}, fieldID{nvml.FI_DEV_PCIE_COUNT_RX_BYTES})
+	// Of 32 bits a fast link wraps several times a second: no rate could be had.
+	if f[0].wide() && f[1].wide() {
+		p.TransmittedBytes, p.ReceivedBytes = f[0].count(), f[1].count()
+	}
+	return p
+}
+
+// small makes a call for an unsigned 32-bit number that go-nvml returns as int.
+func (r *reading) small(name string, f func() (int, nvml.Return)) gpu.Opt[int] {
+	v := get(r, name, f)
+	return v.If(uint32(v.V) != notAvailable32)
 }
