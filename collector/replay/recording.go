@@ -105,7 +105,8 @@ func appendLine(b []byte, line *recordingLine) ([]byte, error) {
 // recordingFormat is the format that Writer writes.
 type recordingFormat struct {
 	infos   map[string]gpu.Info
-	text    *strings.Reader // the line that decoder reads: one decoder for all lines takes less time
+	last    map[string]time.Duration // the time of each GPU, by UUID
+	text    *strings.Reader          // the line that decoder reads: one decoder for all lines takes less time
 	decoder *json.Decoder
 }
 
@@ -115,7 +116,7 @@ func newRecordingFormat(first string) (format, error) {
 		return nil, err
 	}
 	text := strings.NewReader("")
-	f := &recordingFormat{infos: map[string]gpu.Info{}, text: text, decoder: json.NewDecoder(text)}
+	f := &recordingFormat{infos: map[string]gpu.Info{}, last: map[string]time.Duration{}, text: text, decoder: json.NewDecoder(text)}
 	f.decoder.DisallowUnknownFields()
 	return f, nil
 }
@@ -162,7 +163,18 @@ func (f *recordingFormat) line(text string) (reading, bool, error) {
 	if err := checkRecorded(line.Sample); err != nil {
 		return reading{}, false, err
 	}
+	if last, known := f.last[line.UUID]; known && line.Sample.T <= last {
+		return reading{}, false, notAfter(line.UUID, line.Sample.T, last)
+	}
+	f.last[line.UUID] = line.Sample.T
 	return reading{info: info, sample: *line.Sample, status: line.Status}, true, nil
+}
+
+// notAfter returns the error of a sample whose time has not moved on.
+func notAfter(uuid string, t, last time.Duration) error {
+	const form = "2006-01-02 15:04:05.000"
+	return fmt.Errorf("timestamp: %s of GPU %q is not after %s, its row before: split the file where the clock was set back or two recordings overlap, and record with the uuid if rows of several GPUs are mixed",
+		time.Unix(0, int64(t)).UTC().Format(form), uuid, time.Unix(0, int64(last)).UTC().Format(form))
 }
 
 func (*recordingFormat) end() []reading { return nil }

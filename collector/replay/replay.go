@@ -50,9 +50,6 @@ func New(path string, opt Options) (gpu.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opt.Location == nil {
-		opt.Location = time.UTC
-	}
 	r := &replay{path: path, location: opt.Location, pace: p}
 	if err := r.scan(); err != nil {
 		return nil, err
@@ -67,11 +64,9 @@ type replay struct {
 	size     int64 // of the file when it was checked
 	pace     *gpu.Pace
 	first    time.Duration // the earliest row
-	devices  []gpu.Device
-	calls    gpu.Calls // of a driver that is not there: always empty
-
-	mu   sync.Mutex
-	open map[*replayDevice]*recordingFile
+	devices  []*replayDevice
+	calls    gpu.Calls  // of a driver that is not there: always empty
+	mu       sync.Mutex // guards replayDevice.file
 }
 
 // scan reads the file once, checks it and finds its GPUs.
@@ -115,7 +110,6 @@ func (r *replay) scan() error {
 	for _, info := range list {
 		r.devices = append(r.devices, &replayDevice{src: r, info: info})
 	}
-	r.open = map[*replayDevice]*recordingFile{}
 	return nil
 }
 
@@ -124,7 +118,11 @@ func (r *replay) Devices(ctx context.Context) ([]gpu.Device, error) {
 	if r.pace.Closed() {
 		return nil, gpu.ErrClosed
 	}
-	return slices.Clone(r.devices), ctx.Err()
+	devices := make([]gpu.Device, len(r.devices))
+	for i, d := range r.devices {
+		devices[i] = d
+	}
+	return devices, ctx.Err()
 }
 
 // Watch implements Source: that nothing is reported of a recording does not mean
@@ -139,10 +137,11 @@ func (r *replay) Close() error {
 	r.pace.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range r.open {
-		f.close()
+	for _, d := range r.devices {
+		if d.file != nil {
+			d.file.close()
+		}
 	}
-	clear(r.open)
 	return nil
 }
 
@@ -152,7 +151,7 @@ func (r *replay) Close() error {
 type replayDevice struct {
 	src     *replay
 	info    gpu.Info
-	file    *recordingFile
+	file    *Reader
 	current reading
 	status  *gpu.Status // the last one recorded
 	begun   bool
@@ -201,7 +200,7 @@ func (d *replayDevice) advance() error {
 				err = gpu.ErrClosed
 			}
 			d.err = err
-			d.src.release(d)
+			d.file.close()
 			return err
 		}
 		if next.info.UUID != d.info.UUID {
@@ -215,7 +214,7 @@ func (d *replayDevice) advance() error {
 	}
 }
 
-// openFor opens the file for d and notes it for Close.
+// openFor opens the file for d, and Close closes it.
 func (r *replay) openFor(d *replayDevice) error {
 	f, err := openRecording(r.path, r.size, r.location)
 	if err != nil {
@@ -227,18 +226,8 @@ func (r *replay) openFor(d *replayDevice) error {
 		f.close()
 		return gpu.ErrClosed
 	}
-	r.open[d], d.file = f, f
+	d.file = f
 	return nil
-}
-
-// release closes the file of d, which has come to its end.
-func (r *replay) release(d *replayDevice) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f, ok := r.open[d]; ok {
-		f.close()
-		delete(r.open, d)
-	}
 }
 
 // Read implements Device. It returns the current row again and again until

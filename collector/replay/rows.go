@@ -4,6 +4,7 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -41,22 +42,19 @@ const (
 // NewRowsReader returns a reader of a CSV whose lines rows reads. Comments, which begin with #, and messages of nvidia-smi
 // are left out. All else is as with NewReader.
 func NewRowsReader(name string, in io.Reader, loc *time.Location, rows Rows) (*Reader, error) {
-	if loc == nil {
-		loc = time.UTC
-	}
 	lines, err := newLineReader(name, in, false)
 	if err != nil {
 		return nil, err
 	}
 	lines.most, lines.exact = maxRowsLine, true
-	f := &recordingFile{lines: lines, last: map[string]time.Duration{}, names: programNames{}}
-	h := &smiHeader{other: rows, zone: smiZone{loc: loc}}
+	f := &Reader{lines: lines, names: programNames{}}
+	h := &smiHeader{other: rows, zone: smiZone{loc: cmp.Or(loc, time.UTC)}}
 	if rows.OfProcesses() {
 		f.format = &smiApps{header: h, lists: map[string]*smiList{}}
 	} else {
 		f.format = &smiGPUs{header: h, last: map[string]*smiStamp{}, reuse: true}
 	}
-	return &Reader{file: f}, nil
+	return f, nil
 }
 
 // SetTime sets when a row was written, since the Unix epoch; text is how it says so. local says that it does not tell its zone.

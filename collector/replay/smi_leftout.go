@@ -49,7 +49,7 @@ const (
 // last line that is cut off, messages of nvidia-smi and comments, other lines below a first row that cannot be read, rows
 // whose time is not after that of the row before, and smaller amounts of a process that stands twice at one time. There is one
 // LeftOut for each such reason.
-func (r *Reader) LeftOut() []LeftOut { return slices.Clone(r.file.left) }
+func (f *Reader) LeftOut() []LeftOut { return slices.Clone(f.left) }
 
 // leftOutError is the error of a line that is left out where it stands in a log.
 type leftOutError struct {

@@ -154,7 +154,7 @@ func TestReplayAppsErrors(t *testing.T) {
 // readFuzzed reads a recording from memory, holds what comes out of it to what
 // holds for every recording, and returns it.
 func readFuzzed(t *testing.T, text string) (all []reading) {
-	f, err := newRecordingFile("fuzz", strings.NewReader(text), time.UTC, "", len(text)%2 == 0)
+	f, err := newReader("fuzz", strings.NewReader(text), time.UTC, "", len(text)%2 == 0)
 	if err != nil {
 		checkErrorLine(t, err)
 		return nil
