@@ -135,7 +135,7 @@ e2e: tools $(HELM) $(GOTESTSUM) ## the tests that need Prometheus and other prog
 # what queries cost, whole incidents.
 .PHONY: ci-nightly
 ci-nightly: tools $(HELM) e2e-packages $(GOTESTSUM) ## all tests, those too that take long: before a release, and each night; half an hour
-	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/gpu/nvml -schedules=6 -schedules.time=1h
+	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/nvml -schedules=6 -schedules.time=1h
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e,nightly -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
 
 .PHONY: size

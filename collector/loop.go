@@ -53,7 +53,7 @@ type loop struct {
 
 // progress is what a loop has learnt of its GPU so far.
 type progress struct {
-	frames    gpu.Frames
+	frames    finding.Frames
 	tuning    *tuning
 	domain    *domain
 	instances map[instanceKey]*domain
@@ -117,7 +117,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 		},
 	}
 	l.processes.gone = func(key processKey, e *processEntry) {
-		s.ends.add(e.owner.RunsOn(info.Name, l.profileOf(key.instance)), e.owner.ContainerID, e.seen)
+		s.ends.add(finding.RunsOn(e.owner, info.Name, l.profileOf(key.instance)), e.owner.ContainerID, e.seen)
 	}
 	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
 	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})

@@ -49,7 +49,7 @@ const (
 	sampledEvery = 200 * time.Millisecond
 	// tolerated is the share of the samples of GPUs that are well which may be lost in a fault, beside those that
 	// the exporter can have lost for want of a core. It guards against a standstill only. That no sample
-	// is lost to a fault is tested exactly, in simulated time, by TestSchedules of collector/gpu/nvml. The table has all that
+	// is lost to a fault is tested exactly, in simulated time, by TestSchedules of collector/nvml. The table has all that
 	// were lost here.
 	tolerated = 0.5
 )

@@ -193,16 +193,14 @@ func (e *exporter) run(ctx context.Context) int {
 		served <- e.serve()
 	}()
 
-	code := e.wait(ctx, served, stale())
+	code := e.wait(ctx, served)
 	grace, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	stopSampling()
 	e.stopServing(grace)
 	for range served { // until it has returned
 	}
-	if !e.stopReading(grace, sampled) && code == again {
-		code = exitAfresh // a thread that hangs in the driver may keep a new program from being executed
-	}
+	e.stopReading(grace, sampled)
 	return code
 }
 
@@ -255,28 +253,17 @@ func (e *exporter) serve() error {
 }
 
 // wait returns the exit code once there is a reason to stop.
-func (e *exporter) wait(ctx context.Context, served <-chan error, stale <-chan time.Time) int {
-	for {
-		select {
-		case <-ctx.Done():
-			level.Info(e.logger).Log("msg", "Stopping")
-			return exitOK
-		case err := <-served:
-			level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
-			return exitFailure
-		case err := <-e.sampler.Fatal():
-			if *e.cfg.listen.WebSystemdSocket {
-				level.Error(e.logger).Log("msg", "The driver was replaced by another version, which needs a fresh process, with the sockets of systemd", "err", err)
-				return exitAfresh
-			}
-			level.Error(e.logger).Log("msg", "The driver was replaced by another version, which needs a fresh process: executing itself again", "err", err)
-			return again
-		case <-stale:
-			if reason := e.sampler.State().DriverReason; reason == gpu.ReasonMismatch {
-				level.Error(e.logger).Log("msg", "The library is still not of the driver's version: ending, to be started again with another one", "after", cli.FormatDuration(staleAfter))
-				return exitAfresh
-			}
-		}
+func (e *exporter) wait(ctx context.Context, served <-chan error) int {
+	select {
+	case <-ctx.Done():
+		level.Info(e.logger).Log("msg", "Stopping")
+		return exitOK
+	case err := <-served:
+		level.Error(e.logger).Log("msg", "Cannot serve", "err", oneLine(err))
+		return exitFailure
+	case err := <-e.sampler.Fatal():
+		level.Error(e.logger).Log("msg", "The driver was replaced by another version, which only a new process can use: stopping, to be started again", "status", exitOldDriver, "err", err)
+		return exitOldDriver
 	}
 }
 
@@ -300,8 +287,8 @@ func (e *exporter) stopServing(ctx context.Context) {
 
 // stopReading waits for the loops that read GPUs, then closes the source. A call
 // into the driver that does not return keeps neither from ending in time, and the
-// library is left to end with the process then. It reports whether all has ended.
-func (e *exporter) stopReading(ctx context.Context, sampled <-chan struct{}) bool {
+// library is left to end with the process then.
+func (e *exporter) stopReading(ctx context.Context, sampled <-chan struct{}) {
 	closed := make(chan error, 1)
 	go func() {
 		<-sampled
@@ -312,9 +299,7 @@ func (e *exporter) stopReading(ctx context.Context, sampled <-chan struct{}) boo
 		if err != nil {
 			level.Warn(e.logger).Log("msg", "The driver was not released", "err", err)
 		}
-		return err == nil
 	case <-ctx.Done():
 		level.Warn(e.logger).Log("msg", "The driver was not released: a call into it has not returned")
-		return false
 	}
 }

@@ -19,8 +19,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-kit/log"
-
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -138,7 +136,7 @@ func startStub(t *testing.T, s *stub) *running {
 	})
 }
 
-// TestOtherDriver ends so that the program is executed again.
+// TestOtherDriver ends so that a supervisor starts a new process.
 func TestOtherDriver(t *testing.T) {
 	closed := false
 	r := startStub(t, &stub{
@@ -146,10 +144,10 @@ func TestOtherDriver(t *testing.T) {
 		close: func() error { closed = true; return nil },
 	})
 	<-r.done
-	if r.code != again || !closed {
+	if r.code != exitOldDriver || !closed {
 		t.Errorf("exit code %d, source closed: %v", r.code, closed)
 	}
-	if said := r.stderr.String(); strings.Count(said, "executing itself again") != 1 {
+	if said := r.stderr.String(); strings.Count(said, "to be started again") != 1 {
 		t.Error(said)
 	}
 }
@@ -164,35 +162,6 @@ func TestSourceThatDoesNotClose(t *testing.T) {
 	}
 }
 
-// TestStillAnotherDriver ends a process that was executed again in vain.
-func TestStillAnotherDriver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Setenv(executedVar, "1")
-		mismatch := &gpu.DriverError{Reason: gpu.ReasonMismatch, Err: errors.New("the driver is a new one")}
-		for answer, want := range map[error]int{mismatch: exitAfresh, nil: exitOK} {
-			src := &stub{err: answer}
-			cfg := flagsOf(t, "--source=sim:crashloop")
-			e := &exporter{cfg: cfg, source: src, logger: log.NewNopLogger()}
-			var err error
-			if e.sampler, err = newSampler(cfg, src, e.logger); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*staleAfter)
-			done := make(chan struct{})
-			go func() { e.sampler.Run(ctx); close(done) }()
-			began := time.Now()
-			if code := e.wait(ctx, nil, stale()); code != want {
-				t.Errorf("exit code %d, want %d", code, want)
-			}
-			if took := time.Since(began); want == exitAfresh && took != staleAfter {
-				t.Errorf("after %s", took)
-			}
-			cancel()
-			<-done
-		}
-	})
-}
-
 // TestStopReading ends though the driver never lets go.
 func TestStopReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -205,9 +174,9 @@ func TestStopReading(t *testing.T) {
 		began := time.Now()
 		grace, cancel := context.WithTimeout(t.Context(), stopGrace)
 		defer cancel()
-		released := e.stopReading(grace, sampled)
-		if took := time.Since(began); took != stopGrace || released {
-			t.Errorf("took %s, released %t", took, released)
+		e.stopReading(grace, sampled)
+		if took := time.Since(began); took != stopGrace {
+			t.Errorf("took %s", took)
 		}
 		if !strings.Contains(log.String(), "a call into it has not returned") {
 			t.Error(log.String())

@@ -29,6 +29,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sim"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -172,7 +173,7 @@ func (p *parser) logFlags() {
 func (p *parser) sourceFlags() {
 	c, s := p.config, &p.config.source
 	var spec string
-	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(gpu.Scenarios(), ", ")+"), replay:FILE (a recording) "+
+	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(sim.Scenarios(), ", ")+"), replay:FILE (a recording) "+
 		"or prometheus:URL (those of a fleet that this Prometheus knows, from DCGM exporter or nvidia_gpu_exporter).",
 		cli.Checked("source", &spec, s.SetSpec), string(source.NVML))
 	p.flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.",

@@ -4,10 +4,9 @@
 // Command gpu_leak_exporter detects GPU memory leaks, foretells when a GPU runs
 // out of memory, and exports both to Prometheus.
 //
-// It exits with 0 when it was told to end, and with 1 when it cannot start or serve. When the
-// driver was replaced by one of another version, which only a fresh process can use,
-// it executes itself again. Where it cannot, or where that has not helped after five minutes, it exits with 3, once:
-// whoever supervises it should start it again, in a new container if it is in one.
+// It exits with 0 when it was told to end, with 1 when it cannot start or serve, and with 5 when the
+// driver was replaced by one of another version: its supervisor has to start it again, because only a new process
+// loads the new library. A process that finds another version at its start serves and says so.
 package main
 
 import (
@@ -29,11 +28,9 @@ import (
 
 // Exit codes. 2 is Go's for a panic.
 const (
-	exitOK      = 0
-	exitFailure = 1
-	exitAfresh  = 3
-	// again is none: it asks for the program to be executed again.
-	again = -1
+	exitOK        = 0
+	exitFailure   = 1
+	exitOldDriver = 5
 )
 
 func main() {
@@ -42,19 +39,10 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends at once
 	cli.CompleteVersion()
 	kingpin.ManPageTemplate = cli.ManPage(kingpin.ManPageTemplate, program, "finds leaks of GPU memory, for Prometheus")
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case code == again && ctx.Err() != nil: // it was told to end meanwhile
-		code = exitOK
-	case code == again:
-		err := afresh()
-		fmt.Fprintf(os.Stderr, "%s: error: executing it again: %s\n", program, oneLine(err))
-		code = exitAfresh
-	}
-	os.Exit(code)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program: it serves until ctx is done and returns the exit code, or again.
+// run is the program: it serves until ctx is done and returns the exit code.
 // What keeps it from starting is one line on stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = &cli.Terminal{Raw: stdout}, &cli.Terminal{Raw: stderr} // logfmt lets some through

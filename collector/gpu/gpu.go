@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gpu defines what is known of GPUs at one moment, and where it comes
-// from: a driver, a script or a recording.
+// from: a driver, a script or a recording. It imports nothing of this module.
 //
 // Everything that a driver may not offer is an Opt: absent is not zero, and a
 // call that failed leaves its field absent. All quantities are in base units
@@ -10,6 +10,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,14 @@ type Opt[T any] struct {
 
 // Some returns the present value v.
 func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
+
+// If returns the value if ok is true, and an absent one if not.
+func (o Opt[T]) If(ok bool) Opt[T] {
+	if ok {
+		return o
+	}
+	return Opt[T]{}
+}
 
 // IsZero reports whether the value is absent: a recording leaves it out.
 func (o Opt[T]) IsZero() bool { return !o.OK }
@@ -110,6 +119,9 @@ var ErrLost = errors.New("GPU is lost")
 // none of its neighbours either. Its series are left out until there is a sample.
 var ErrSilent = errors.New("nothing is known of the GPU for now")
 
+// ErrNoEvents says that a source cannot report events.
+var ErrNoEvents = errors.New("a recording holds no events")
+
 // ReasonMismatch is the reason of a DriverError where library and driver are of different versions.
 const ReasonMismatch = "lib_rm_version_mismatch"
 
@@ -118,8 +130,8 @@ type DriverError struct {
 	// Reason is one word for the metric's label, such as library_not_found,
 	// driver_not_loaded, no_permission or lib_rm_version_mismatch.
 	Reason string
-	// Fatal says that this process cannot recover from it, though it could use the
-	// driver before: a library of another version needs a fresh one, once.
+	// Fatal says that this process could use the driver before and never can again: only a new
+	// process loads the library of another version.
 	Fatal bool
 	Err   error
 }
@@ -188,16 +200,11 @@ func (i *Info) IndexLabel() string {
 	return strconv.Itoa(i.Index)
 }
 
+// Unnamed is the Info.UUID of the GPU of a log that does not tell which it is.
+const Unnamed = "unnamed"
+
 // Named reports whether it is known which GPU it is: a log of a single GPU may not tell.
 func (i *Info) Named() bool { return i.UUID != "" && i.UUID != Unnamed }
-
-// of says in an error which GPU something is of, "" if that is not known.
-func (i *Info) of() string {
-	if !i.Named() {
-		return ""
-	}
-	return fmt.Sprintf(" of GPU %q", i.UUID)
-}
 
 // Sample is one fast reading of a GPU.
 type Sample struct {
@@ -246,10 +253,7 @@ type Memory struct {
 
 // Capacity is the most that Used can become: Total − Reserved.
 func (m Memory) Capacity() Opt[uint64] {
-	if !m.Total.OK || (m.Reserved.OK && m.Reserved.V > m.Total.V) {
-		return Opt[uint64]{}
-	}
-	return Some(m.Total.V - m.Reserved.V)
+	return Some(m.Total.V - m.Reserved.V).If(m.Total.OK && m.Reserved.V <= m.Total.V)
 }
 
 // Instance is a GPU instance of a GPU in MIG mode. Its compute instances share
@@ -353,6 +357,15 @@ type Process struct {
 	// Allocator is what the memory allocator in the process says of this GPU. A driver does
 	// not know: nil then, and where the process has no probe.
 	Allocator *Allocator `json:"allocator,omitzero"`
+}
+
+// CompareProcesses orders processes as Sample.Processes has them.
+func CompareProcesses(a, b Process) int {
+	return cmp.Or(
+		cmp.Compare(a.Instance.V, b.Instance.V),
+		cmp.Compare(a.ID.PID, b.ID.PID),
+		cmp.Compare(a.ID.Start, b.ID.Start),
+	)
 }
 
 // Allocator is what a memory allocator that keeps freed memory for itself, as that of

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// errClosed is what a wait or a call returns that Close released.
-var errClosed = errors.New("the source is closed")
+// ErrClosed is what a wait or a call returns that Close released.
+var ErrClosed = errors.New("the source is closed")
 
-// lastYear bounds the time stamps that are accepted: T counts nanoseconds since
+// LastYear bounds the time stamps that are accepted: T counts nanoseconds since
 // 1970 and ends in the year 2262.
-const lastYear = 2200
+const LastYear = 2200
 
-// pace maps the clock of a scripted or recorded source to real time. The clock
+// Pace maps the clock of a scripted or recorded source to real time. The clock
 // starts once and then runs speed times as fast as real time; nothing of what
 // the source returns depends on it, only how long its callers sleep. The methods
 // may be called from any goroutine.
-type pace struct {
+type Pace struct {
 	speed float64
-	done  chan struct{} // closed by close
+	done  chan struct{} // closed by Close
 
 	mu      sync.Mutex
 	started bool
@@ -33,20 +33,20 @@ type pace struct {
 	origin  time.Duration // the source's clock at real
 }
 
-// newPace returns a pace that has not been started. A speed of 0 is 1, real
+// NewPace returns a Pace that has not been started. A speed of 0 is 1, real
 // time; infinity never sleeps.
-func newPace(speed float64) (*pace, error) {
+func NewPace(speed float64) (*Pace, error) {
 	if speed == 0 {
 		speed = 1
 	}
 	if !(speed > 0) { // NaN, too
 		return nil, fmt.Errorf("speed %v: must be above 0; 1 is real time, 60 a minute a second", speed)
 	}
-	return &pace{speed: speed, done: make(chan struct{})}, nil
+	return &Pace{speed: speed, done: make(chan struct{})}, nil
 }
 
-// start lets the source's clock show origin now. Only the first call counts.
-func (p *pace) start(origin time.Duration) {
+// Start lets the source's clock show origin now. Only the first call counts.
+func (p *Pace) Start(origin time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.started {
@@ -56,7 +56,7 @@ func (p *pace) start(origin time.Duration) {
 
 // due returns how long it is in real time until the source's clock shows t; 0 or
 // less once it has. The clock must have been started.
-func (p *pace) due(t time.Duration) time.Duration {
+func (p *Pace) due(t time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := float64(t-p.origin) / p.speed
@@ -66,14 +66,14 @@ func (p *pace) due(t time.Duration) time.Duration {
 	return time.Duration(at) - time.Since(p.real)
 }
 
-// wait sleeps until the source's clock shows t. It returns ctx's error, or
-// errClosed after close, even if t has passed: a reader that is late ends, too.
-func (p *pace) wait(ctx context.Context, t time.Duration) error {
+// Wait sleeps until the source's clock shows t. It returns ctx's error, or
+// ErrClosed after Close, even if t has passed: a reader that is late ends, too.
+func (p *Pace) Wait(ctx context.Context, t time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if p.closed() {
-		return errClosed
+	if p.Closed() {
+		return ErrClosed
 	}
 	d := p.due(t)
 	if d <= 0 {
@@ -87,12 +87,12 @@ func (p *pace) wait(ctx context.Context, t time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-p.done:
-		return errClosed
+		return ErrClosed
 	}
 }
 
-// closed reports whether close was called.
-func (p *pace) closed() bool {
+// Closed reports whether Close was called.
+func (p *Pace) Closed() bool {
 	select {
 	case <-p.done:
 		return true
@@ -101,11 +101,14 @@ func (p *pace) closed() bool {
 	}
 }
 
-// close ends all waits. It may be called again.
-func (p *pace) close() {
+// Done is closed by Close.
+func (p *Pace) Done() <-chan struct{} { return p.done }
+
+// Close ends all waits. It may be called again.
+func (p *Pace) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed() {
+	if !p.Closed() {
 		close(p.done)
 	}
 }

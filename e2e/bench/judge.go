@@ -72,7 +72,7 @@ type sees struct {
 // ours is the detector of the exporter.
 type ours struct {
 	domain *detector.Domain[gpu.ProcessID]
-	frames gpu.Frames
+	frames finding.Frames
 	info   gpu.Info
 	sees   sees
 	cfg    detector.Config

@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -44,7 +46,7 @@ func TestRecordings(t *testing.T) {
 		{"h100/shift-a", false}, // no program says when it was out of memory
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := replay(t, filepath.Join("..", "hardware", "records", filepath.FromSlash(c.name)))
+			r := replayed(t, filepath.Join("..", "hardware", "records", filepath.FromSlash(c.name)))
 			for name, want := range r.truth {
 				got := r.rates[name]
 				if math.Abs(got/want-1) > 0.02 {
@@ -77,8 +79,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// replay shows a recording to the detector.
-func replay(t *testing.T, path string) *shift {
+// replayed shows a recording to the detector.
+func replayed(t *testing.T, path string) *shift {
 	t.Helper()
 	r := &shift{truth: map[string]float64{}, healthy: map[string]bool{}, rates: map[string]float64{}}
 	r.read(t, path+".truth.json")
@@ -91,7 +93,7 @@ func replay(t *testing.T, path string) *shift {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := gpu.NewRecordingReader(path, unpacked, nil)
+	from, err := replay.NewReader(path, unpacked, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func replay(t *testing.T, path string) *shift {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var frames gpu.Frames
+	var frames finding.Frames
 	var first time.Duration
 	began := 0.0
 	for {

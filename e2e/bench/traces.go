@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
@@ -120,7 +121,7 @@ func readTraces(dir string) ([]fleet.Family, error) {
 
 // readLog reads the GPUs of a log of nvidia-smi.
 func readLog(in *os.File, all *traces) error {
-	r, err := gpu.NewRecordingReader(in.Name(), in, nil)
+	r, err := replay.NewReader(in.Name(), in, nil)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -49,7 +50,7 @@ func within(step time.Duration) time.Duration {
 // judgedGPU is a GPU and, in MIG mode, its GPU instances.
 type judgedGPU struct {
 	*judgedMemory
-	frames    gpu.Frames
+	frames    finding.Frames
 	instances map[string]*judgedMemory // by ID and profile
 	order     []*judgedMemory
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history/formats"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
-// The choices of --format beside those of gpu.RecordingKind.
+// The choices of --format beside those of replay.Kind.
 const (
 	FormatAuto = "auto"
 	FormatCSV  = "csv" // any, by --columns
@@ -118,24 +118,24 @@ func (f *Files) logOptions() formats.Options {
 
 // openRecording opens a recording, or a log of nvidia-smi --query-gpu or --query-compute-apps. first is its first line.
 func (f *Files) openRecording(name, first string, in io.Reader) (History, error) {
-	open := gpu.NewRecordingReader
+	open := replay.NewReader
 	if len(f.Columns) > 0 {
-		if n := strings.Count(first, ",") + 1; n != len(f.Columns) && !gpu.IsSMIMessage(first) && !slices.Contains(f.Columns, "process_name") {
+		if n := strings.Count(first, ",") + 1; n != len(f.Columns) && !replay.IsSMIMessage(first) && !slices.Contains(f.Columns, "process_name") {
 			return nil, fmt.Errorf("%s: --columns names %d columns, but the first line has %d fields: name each one, those of no use -: %s",
 				name, len(f.Columns), n, cli.Printable(strings.TrimSpace(first), 80))
 		}
-		open = func(name string, in io.Reader, loc *time.Location) (*gpu.RecordingReader, error) {
-			return gpu.NewHeaderlessReader(name, in, loc, strings.Join(f.Columns, ","))
+		open = func(name string, in io.Reader, loc *time.Location) (*replay.Reader, error) {
+			return replay.NewHeaderlessReader(name, in, loc, strings.Join(f.Columns, ","))
 		}
 	}
 	reader, err := open(name, in, f.Location)
 	begins := "it begins with " + cli.Printable(strings.TrimSpace(first), 80)
 	switch {
-	case errors.Is(err, gpu.ErrNoHeader) && (!strings.ContainsAny(first, ",;\t") || strings.Contains(first, "\x00")):
+	case errors.Is(err, replay.ErrNoHeader) && (!strings.ContainsAny(first, ",;\t") || strings.Contains(first, "\x00")):
 		return nil, fmt.Errorf("%s: is no log that can be read, neither CSV nor a recording; %s; docs/backtest.md has commands for the logs of other programs", name, begins)
-	case errors.Is(err, gpu.ErrNoHeader), err != nil && strings.HasPrefix(first, "{") && !strings.HasPrefix(first, `{"format"`):
-		return nil, fmt.Errorf("%s: %w; %s; %s", name, gpu.ErrNoHeader, OtherLogs, begins)
-	case errors.Is(err, gpu.ErrNoTimestamp):
+	case errors.Is(err, replay.ErrNoHeader), err != nil && strings.HasPrefix(first, "{") && !strings.HasPrefix(first, `{"format"`):
+		return nil, fmt.Errorf("%s: %w; %s; %s", name, replay.ErrNoHeader, OtherLogs, begins)
+	case errors.Is(err, replay.ErrNoTimestamp):
 		return nil, fmt.Errorf("%w; %s; %s", err, OtherLogs, begins)
 	case err == nil && !reader.HasMemory():
 		return nil, fmt.Errorf("%s: holds no used memory: record memory.used and memory.total, or used_memory of processes; %s; %s", name, OtherLogs, begins)
@@ -173,7 +173,7 @@ func peek(in *bufio.Reader) string {
 
 // Formats are the choices of --format.
 func Formats() []string {
-	return []string{FormatAuto, string(gpu.KindGPUs), string(gpu.KindApps), FormatCSV}
+	return []string{FormatAuto, string(replay.KindGPUs), string(replay.KindApps), FormatCSV}
 }
 
 // AddFlags adds the flags that tell what a log does not.

@@ -10,12 +10,13 @@ import (
 	"io"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // Recorded is the history that a recording of GPUs holds.
 type Recorded struct {
 	name   string
-	reader *gpu.RecordingReader
+	reader *replay.Reader
 }
 
 // LeftOut tells, in a line for each reason, of what is of no use in the recording.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // memberSpan is how much of a GPU's clock a member of a compressed recording
@@ -38,7 +39,7 @@ type recordingFile struct {
 	file    *os.File
 	out     tally        // to file
 	gzip    *gzip.Writer // nil for a file that is not compressed
-	writer  *gpu.Writer
+	writer  *replay.Writer
 	begun   map[string]time.Duration // the first sample of each GPU in the member
 	whole   int64                    // bytes that hold whole lines, or whole members
 	samples uint64                   // in whole
@@ -81,7 +82,7 @@ func createRecording(path string) (*recordingFile, error) {
 		r.gzip = gzip.NewWriter(&r.out)
 		w = r.gzip
 	}
-	r.writer = gpu.NewWriter(w)
+	r.writer = replay.NewWriter(w)
 	return r, nil
 }
 

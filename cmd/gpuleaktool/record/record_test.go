@@ -28,6 +28,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/backtest"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // programArgs is the variable with the arguments of the program where a test runs that in
@@ -56,7 +57,7 @@ func call(ctx context.Context, t *testing.T, args ...string) (int, string) {
 // that they are an interval apart, and returns the last status of GPU 0.
 func samples(t *testing.T, path string, interval time.Duration) (counts []int, status gpu.Status) {
 	t.Helper()
-	src, err := gpu.NewReplay(path, gpu.ReplayOptions{Speed: math.Inf(1)})
+	src, err := replay.New(path, replay.Options{Speed: math.Inf(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func TestHangup(t *testing.T) {
 		case <-again.C:
 		}
 	}
-	src, err := gpu.NewReplay(path, gpu.ReplayOptions{})
+	src, err := replay.New(path, replay.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,7 +435,7 @@ func TestCutReplay(t *testing.T) {
 	if code, stderr := call(t.Context(), t, "record", "--output="+first, "--source=sim:crashloop", "--source.speed=inf", "--duration=10m"); code != command.OK {
 		t.Fatal(stderr)
 	}
-	src, err := gpu.NewReplay(first, gpu.ReplayOptions{Speed: math.Inf(1)})
+	src, err := replay.New(first, replay.Options{Speed: math.Inf(1)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu/nvml"
+	"github.com/gpuleak/gpu_leak_exporter/collector/nvml"
 )
 
 func openNVML(c Config) (gpu.Source, error) {

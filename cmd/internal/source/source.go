@@ -14,6 +14,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sim"
 )
 
 // Kind is where GPUs come from.
@@ -52,7 +54,7 @@ func (c *Config) SetSpec(spec string) error {
 		c.Kind, c.Name = k, name
 		return nil
 	case k == Sim:
-		return fmt.Errorf("name a scenario: sim:%s", strings.Join(gpu.Scenarios(), ", sim:"))
+		return fmt.Errorf("name a scenario: sim:%s", strings.Join(sim.Scenarios(), ", sim:"))
 	case k == Replay:
 		return errors.New("name a recording: replay:FILE")
 	case k == Prometheus:
@@ -83,9 +85,9 @@ func Open(c Config) (gpu.Source, error) {
 	var err error
 	switch c.Kind {
 	case Sim:
-		src, err = gpu.NewSim(c.Name, gpu.SimOptions{Interval: c.Interval, Speed: c.Speed})
+		src, err = sim.New(c.Name, sim.Options{Interval: c.Interval, Speed: c.Speed})
 	case Replay:
-		src, err = gpu.NewReplay(c.Name, gpu.ReplayOptions{Speed: c.Speed})
+		src, err = replay.New(c.Name, replay.Options{Speed: c.Speed})
 	case NVML:
 		src, err = openNVML(c)
 	case Prometheus:

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -48,7 +49,7 @@ func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
 	if suffix != "" {
 		var ok bool
 		if unit, ok = units[strings.ToLower(suffix)]; !ok {
-			return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", gpu.QuoteLine(text))
+			return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", replay.QuoteLine(text))
 		}
 	}
 	if unit == 0 {
@@ -57,7 +58,7 @@ func amount(text string, unit float64) (v gpu.Opt[uint64], err error) {
 	// ParseFloat also reads hexadecimal numbers and underscores.
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || strings.Trim(number, "0123456789.eE+-") != "" {
-		return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", gpu.QuoteLine(text))
+		return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", replay.QuoteLine(text))
 	}
 	return inBytes(f*unit, text)
 }
@@ -108,7 +109,7 @@ func (p *points) note(text string, v gpu.Opt[uint64], total bool, comma string) 
 	if p.thousands == 0 || !p.comma && (p.decimal || !total && p.thousands < manyThousands) {
 		return nil
 	}
-	return gpu.LogError(fmt.Sprintf("amounts such as %s are less than a GPU has. If the point sets thousands apart, take it out: awk -F'%s' -v OFS='%s' '{for (i = 2; i <= NF; i++) gsub(/[.]/, \"\", $i)} 1'. If it stands before decimals, add one: sed -E 's/([.][0-9]{3})/\\10/g'", gpu.QuoteLine(text), comma, comma))
+	return replay.LogError(fmt.Sprintf("amounts such as %s are less than a GPU has. If the point sets thousands apart, take it out: awk -F'%s' -v OFS='%s' '{for (i = 2; i <= NF; i++) gsub(/[.]/, \"\", $i)} 1'. If it stands before decimals, add one: sed -E 's/([.][0-9]{3})/\\10/g'", replay.QuoteLine(text), comma, comma))
 }
 
 // inBytes returns an amount of memory in bytes.
@@ -118,7 +119,7 @@ func inBytes(v float64, text string) (gpu.Opt[uint64], error) {
 	case v >= 0 && v <= detector.MaxBytes:
 		return gpu.Some(uint64(v)), nil
 	case v > 0:
-		return gpu.Opt[uint64]{}, fmt.Errorf("%s is more memory than any GPU has: check the unit", gpu.QuoteLine(text))
+		return gpu.Opt[uint64]{}, fmt.Errorf("%s is more memory than any GPU has: check the unit", replay.QuoteLine(text))
 	}
-	return gpu.Opt[uint64]{}, fmt.Errorf("cannot read %s as memory such as 1234 MiB", gpu.QuoteLine(text))
+	return gpu.Opt[uint64]{}, fmt.Errorf("cannot read %s as memory such as 1234 MiB", replay.QuoteLine(text))
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // clock turns what a log says of the time into time since the Unix epoch.
@@ -54,9 +54,9 @@ func (c *clock) read(text string) (t time.Duration, local bool, err error) {
 		return t, local, err
 	}
 	if yearLast.MatchString(text) {
-		return 0, false, fmt.Errorf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", gpu.QuoteLine(text))
+		return 0, false, fmt.Errorf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", replay.QuoteLine(text))
 	}
-	return 0, false, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", gpu.QuoteLine(text))
+	return 0, false, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", replay.QuoteLine(text))
 }
 
 // parse reads a time stamp by the layouts.
@@ -90,13 +90,13 @@ func epoch(text string) (t time.Duration, ok bool, err error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970", gpu.QuoteLine(text))
+		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970", replay.QuoteLine(text))
 	}
 	if v > 1e11 {
 		v /= 1000
 	}
 	if v > 230*365*86400 {
-		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970: it is after the year 2199", gpu.QuoteLine(text))
+		return 0, false, fmt.Errorf("cannot read %s as seconds since 1970: it is after the year 2199", replay.QuoteLine(text))
 	}
 	whole := math.Floor(v)
 	// A float64 holds the seconds of our time to some 200 ns.
@@ -107,13 +107,13 @@ func epoch(text string) (t time.Duration, ok bool, err error) {
 // inRange refuses what is no time of a log.
 func inRange(t time.Time, text string) (time.Duration, error) {
 	if y := t.UTC().Year(); y < 1971 || y > 2199 {
-		return 0, fmt.Errorf("%s is not between 1971 and 2199", gpu.QuoteLine(text))
+		return 0, fmt.Errorf("%s is not between 1971 and 2199", replay.QuoteLine(text))
 	}
 	return time.Duration(t.UnixNano()), nil
 }
 
 // errNoDate asks for the day of a log.
-const errNoDate = gpu.LogError("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
+const errNoDate = replay.LogError("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
 
 // timeOfDay returns the moment of a time of day.
 func (c *clock) timeOfDay(t time.Time) (time.Duration, error) {

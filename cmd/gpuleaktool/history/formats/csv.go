@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // csvRows reads any CSV whose columns are named. A first line whose time is none is a header, or, where no
@@ -110,30 +111,30 @@ func parseColumns(names []string, clock *clock) (columns csvColumns, err error) 
 	return columns, nil
 }
 
-// OfProcesses implements gpu.Rows.
+// OfProcesses implements replay.Rows.
 func (c *csvRows) OfProcesses() bool { return c.columns.has("pid") }
 
-// Read implements gpu.Rows.
-func (c *csvRows) Read(line string, r *gpu.Row) error {
+// Read implements replay.Rows.
+func (c *csvRows) Read(line string, r *replay.Row) error {
 	if c.comma == "" && c.choose(line) || line == c.header { // again, as where a file is continued
-		return gpu.ErrNoRow
+		return replay.ErrNoRow
 	}
 	err := c.row(line, r)
 	// With another number of columns it is a line that cannot be read, and so is what follows it.
 	if err != nil && c.begun && len(c.fields) > 1 && len(c.fields) == len(c.columns) && isHeader(c.fields) {
-		return gpu.LogError("a header of other columns: split the file there: " + gpu.QuoteLine(line))
+		return replay.LogError("a header of other columns: split the file there: " + replay.QuoteLine(line))
 	}
 	c.begun = c.begun || err == nil
 	return err
 }
 
-// IsWhole implements gpu.Rows.
+// IsWhole implements replay.Rows.
 func (c *csvRows) IsWhole(line string) bool {
 	return c.split(line) == nil && len(c.fields) == len(c.columns) && !c.endsInAmount()
 }
 
 // row reads a row.
-func (c *csvRows) row(line string, r *gpu.Row) error {
+func (c *csvRows) row(line string, r *replay.Row) error {
 	if err := c.split(line); err != nil {
 		return err
 	}
@@ -145,13 +146,13 @@ func (c *csvRows) row(line string, r *gpu.Row) error {
 	if first && c.untimed {
 		if err := c.memory(r); err != nil {
 			c.header = line
-			return gpu.ErrNoRow
+			return replay.ErrNoRow
 		}
 	}
 	if err := c.time(r); err != nil {
 		if first && !errors.Is(err, errNoDate) {
 			c.header = line
-			return gpu.ErrNoRow
+			return replay.ErrNoRow
 		}
 		return err
 	}
@@ -253,7 +254,7 @@ func (r *rounds) of(key string) int {
 }
 
 // time reads the time of a row.
-func (c *csvRows) time(r *gpu.Row) error {
+func (c *csvRows) time(r *replay.Row) error {
 	if c.untimed {
 		t, err := c.clock.round(c.rounds.of(strings.Join([]string{c.field("gpu"), c.field("uuid"), c.field("pid")}, "\x00")))
 		r.SetTime(t.Format(time.DateTime), time.Duration(t.UnixNano()), false)
@@ -266,7 +267,7 @@ func (c *csvRows) time(r *gpu.Row) error {
 }
 
 // gpu reads which GPU a row is of. One that is named by a text, such as node1:0, has no number.
-func (c *csvRows) gpu(r *gpu.Row) error {
+func (c *csvRows) gpu(r *replay.Row) error {
 	index, uuid := strings.TrimSuffix(c.present("gpu"), ".0"), c.present("uuid") // pandas writes 0.0
 	r.Info.Name = c.field("name")
 	switch {
@@ -291,7 +292,7 @@ func (c *csvRows) gpu(r *gpu.Row) error {
 }
 
 // memory reads the amounts of a row. In one of a process, used is that of the process.
-func (c *csvRows) memory(r *gpu.Row) (err error) {
+func (c *csvRows) memory(r *replay.Row) (err error) {
 	m := &r.Memory
 	for role, at := range map[string]*gpu.Opt[uint64]{"used": &m.Used, "total": &m.Total, "free": &m.Free} {
 		if *at, err = c.amount(role); err != nil {
@@ -306,7 +307,7 @@ func (c *csvRows) memory(r *gpu.Row) (err error) {
 }
 
 // process reads which process a row is of. Its name may be a path, of Windows too, and is the end of that.
-func (c *csvRows) process(r *gpu.Row) error {
+func (c *csvRows) process(r *replay.Row) error {
 	pid := c.present("pid")
 	if pid == "" {
 		return nil

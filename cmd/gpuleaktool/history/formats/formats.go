@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // Options say what a log does not.
@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // NewReader returns a reader of any CSV by Options.Columns. name stands in its errors.
-func NewReader(name string, in io.Reader, o Options) (*gpu.RecordingReader, error) {
+func NewReader(name string, in io.Reader, o Options) (*replay.Reader, error) {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
@@ -36,7 +36,7 @@ func NewReader(name string, in io.Reader, o Options) (*gpu.RecordingReader, erro
 	if err != nil {
 		return nil, err
 	}
-	return gpu.NewRowsReader(name, in, o.Location, &csvRows{
+	return replay.NewRowsReader(name, in, o.Location, &csvRows{
 		clock: clock, unit: o.Unit, columns: columns, untimed: columns.untimed(), first: true,
 		points: map[string]*points{"used": {}, "total": {}, "free": {}},
 	})

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
 
 // written writes a sample in one line: GPU, time, MiB of used and total memory, processes.
@@ -43,7 +44,7 @@ func written(info gpu.Info, s *gpu.Sample) string {
 }
 
 // read reads a log as written.
-func read(text string, o Options) (got []string, left []gpu.LeftOut, err error) {
+func read(text string, o Options) (got []string, left []replay.LeftOut, err error) {
 	left, err = each(strings.NewReader(text), o, func(info gpu.Info, s *gpu.Sample) {
 		got = append(got, written(info, s))
 	})
@@ -51,7 +52,7 @@ func read(text string, o Options) (got []string, left []gpu.LeftOut, err error) 
 }
 
 // each reads a log to its end.
-func each(in io.Reader, o Options, take func(gpu.Info, *gpu.Sample)) ([]gpu.LeftOut, error) {
+func each(in io.Reader, o Options, take func(gpu.Info, *gpu.Sample)) ([]replay.LeftOut, error) {
 	r, err := NewReader("log", in, o)
 	if err != nil {
 		return nil, err

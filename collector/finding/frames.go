@@ -1,0 +1,126 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// Frames turns samples into what the detector sees of them. It is the only
+// feeder, so that a recording is judged exactly as its GPU was. The zero Frames
+// is ready for use by one goroutine; what it returns is valid until its next use.
+type Frames struct {
+	frame detector.Frame[gpu.ProcessID]
+	index []int
+	// model is that of the GPU, and profile that of the instance.
+	model, profile string
+}
+
+// Device returns the frame of the GPU as a whole, and for each member its
+// position in s.Processes. On a GPU in MIG mode it has no members and no
+// capacity: there the instances run out of memory, not the GPU.
+func (f *Frames) Device(info gpu.Info, s *gpu.Sample) (frame *detector.Frame[gpu.ProcessID], index []int) {
+	f.begin(s, s.Memory, info)
+	if len(s.Instances) > 0 {
+		f.frame.Capacity, f.frame.Complete = detector.Value{}, false
+		return &f.frame, f.index
+	}
+	for i := range s.Processes {
+		f.add(&s.Processes[i], i)
+	}
+	return &f.frame, f.index
+}
+
+// Instance returns the same for a GPU instance of a GPU in MIG mode.
+func (f *Frames) Instance(info gpu.Info, s *gpu.Sample, in *gpu.Instance) (frame *detector.Frame[gpu.ProcessID], index []int) {
+	f.begin(s, in.Memory, info)
+	f.profile = in.Profile
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.Instance == gpu.Some(in.ID) {
+			f.add(p, i)
+		}
+	}
+	return &f.frame, f.index
+}
+
+// begin starts a frame without members. On coherent memory freed pages stay
+// allocated: nothing can be said about what nobody owns, nor about a capacity. Of the host's
+// memory it is known what can be had again, so that it has a capacity; but others use it, too.
+func (f *Frames) begin(s *gpu.Sample, m gpu.Memory, info gpu.Info) {
+	coherent := info.CoherentMemory
+	f.index, f.model, f.profile = f.index[:0], info.Name, ""
+	f.frame = detector.Frame[gpu.ProcessID]{
+		T: s.T, Used: bytesValue(m.Used), Members: f.frame.Members[:0],
+		Complete: s.ProcessesComplete && !coherent,
+	}
+	if !coherent || info.UnifiedMemory {
+		f.frame.Capacity = bytesValue(m.Capacity())
+	}
+}
+
+func (f *Frames) add(p *gpu.Process, index int) {
+	a := told(p.Allocator)
+	f.index = append(f.index, index)
+	f.frame.Members = append(f.frame.Members, detector.Member[gpu.ProcessID]{
+		Key: p.ID, Group: p.Owner.Group(), Program: program(p.Owner), Runs: RunsOn(p.Owner, f.model, f.profile), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
+		Allocated: bytesValue(a.Allocated), Reserved: bytesValue(a.Reserved), Split: bytesValue(a.InactiveSplit),
+		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: procState(p),
+	})
+	if !p.Used.OK {
+		f.frame.Complete = false
+	}
+}
+
+// program returns the name of what the process runs; "" if it is not known.
+func program(o *gpu.Owner) string {
+	if o == nil {
+		return ""
+	}
+	return o.Process
+}
+
+// RunsOn returns what the process runs on a GPU of that model, or an instance of that profile. A smaller memory makes another
+// program of it: it fills what there is.
+func RunsOn(o *gpu.Owner, model, profile string) detector.Program {
+	if o == nil {
+		return 0
+	}
+	return detector.Program(o.Runs).On(model).On(profile)
+}
+
+// told returns what the allocator tells; nothing without one.
+func told(a *gpu.Allocator) gpu.Allocator {
+	if a == nil {
+		return gpu.Allocator{}
+	}
+	return *a
+}
+
+// procState translates the kernel's letter.
+func procState(p *gpu.Process) detector.ProcState {
+	switch {
+	case p.State == 0:
+		return detector.StateUnknown
+	case p.State == 'Z':
+		return detector.StateZombieProcess
+	case p.State == 'X':
+		return detector.StateGone
+	case p.State == 'D':
+		return detector.StateUnkillable
+	case p.Orphaned:
+		return detector.StateOrphaned
+	}
+	return detector.StateAlive
+}
+
+func bytesValue(o gpu.Opt[uint64]) detector.Value {
+	return detector.Value{V: float64(o.V), OK: o.OK}
+}
+
+func secondsValue(o gpu.Opt[time.Duration]) detector.Value {
+	return detector.Value{V: o.V.Seconds(), OK: o.OK}
+}

@@ -1,0 +1,144 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// frameSample is a GPU with a process on each of two GPU instances and one that
+// stands on none.
+func frameSample() *gpu.Sample {
+	bytes := func(v uint64) gpu.Opt[uint64] { return gpu.Some(v << 20) }
+	return &gpu.Sample{
+		T:              7 * time.Second,
+		Memory:         gpu.Memory{Total: bytes(1000), Reserved: bytes(100), Used: bytes(600), Free: bytes(300)},
+		ProcessesKnown: true, ProcessesComplete: true,
+		Processes: []gpu.Process{
+			{ID: gpu.ProcessID{PID: 1, Start: 10}, Used: bytes(100), SM: gpu.Some(0.5), CPU: gpu.Some(2 * time.Second), State: 'D', Owner: &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "a"}},
+			{ID: gpu.ProcessID{PID: 2, Start: 20}, Used: bytes(200), Instance: gpu.Some(uint32(1)), State: 'Z', Started: gpu.Some(3 * time.Second), Owner: &gpu.Owner{SlurmJob: "9"}},
+			{ID: gpu.ProcessID{PID: 3, Start: 30}, Used: bytes(250), Instance: gpu.Some(uint32(2)), State: 'S', Orphaned: true, Owner: &gpu.Owner{Process: "serve"}},
+			{ID: gpu.ProcessID{PID: 5, Start: 50}, Used: bytes(50), State: 'X'},
+		},
+	}
+}
+
+func TestFrameOfAGPU(t *testing.T) {
+	var f Frames
+	frame, index := f.Device(gpu.Info{}, frameSample())
+	if frame.T != 7*time.Second || frame.Used != detector.Of(600<<20) || frame.Capacity != detector.Of(900<<20) || !frame.Complete {
+		t.Errorf("frame %+v", frame)
+	}
+	want := []detector.Member[gpu.ProcessID]{
+		{Key: gpu.ProcessID{PID: 1, Start: 10}, Group: "ml/a", Program: "train.py", Used: detector.Of(100 << 20), SM: detector.Of(0.5), CPU: detector.Of(2), State: detector.StateUnkillable},
+		{Key: gpu.ProcessID{PID: 2, Start: 20}, Group: "slurm/9", Used: detector.Of(200 << 20), Started: 3 * time.Second, State: detector.StateZombieProcess},
+		{Key: gpu.ProcessID{PID: 3, Start: 30}, Program: "serve", Used: detector.Of(250 << 20), State: detector.StateOrphaned},
+		{Key: gpu.ProcessID{PID: 5, Start: 50}, Used: detector.Of(50 << 20), State: detector.StateGone},
+	}
+	if len(frame.Members) != len(want) {
+		t.Fatalf("%d members", len(frame.Members))
+	}
+	for i := range want {
+		if frame.Members[i] != want[i] || index[i] != i {
+			t.Errorf("member %d at %d: %+v, want %+v", i, index[i], frame.Members[i], want[i])
+		}
+	}
+}
+
+func TestFrameSaysWhatIsNotKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		info               gpu.Info
+		change             func(*gpu.Sample)
+		complete, capacity bool
+	}{
+		"all is known":              {gpu.Info{}, func(*gpu.Sample) {}, true, true},
+		"coherent memory":           {gpu.Info{CoherentMemory: true}, func(*gpu.Sample) {}, false, false},
+		"the host's memory":         {gpu.Info{CoherentMemory: true, UnifiedMemory: true}, func(*gpu.Sample) {}, false, true},
+		"list not complete":         {gpu.Info{}, func(s *gpu.Sample) { s.ProcessesComplete = false }, false, true},
+		"memory of one not known":   {gpu.Info{}, func(s *gpu.Sample) { s.Processes[1].Used = gpu.Opt[uint64]{} }, false, true},
+		"total not known":           {gpu.Info{}, func(s *gpu.Sample) { s.Memory.Total = gpu.Opt[uint64]{} }, true, false},
+		"reserved beyond the total": {gpu.Info{}, func(s *gpu.Sample) { s.Memory.Reserved = gpu.Some(uint64(1 << 60)) }, true, false},
+	} {
+		var f Frames
+		s := frameSample()
+		c.change(s)
+		if frame, _ := f.Device(c.info, s); frame.Complete != c.complete || frame.Capacity.OK != c.capacity {
+			t.Errorf("%s: complete %t, capacity %v", name, frame.Complete, frame.Capacity)
+		}
+	}
+}
+
+func TestFramesOfGPUInstances(t *testing.T) {
+	s := frameSample()
+	s.Instances = []gpu.Instance{{ID: 1, Memory: gpu.Memory{Total: gpu.Some(uint64(50)), Used: gpu.Some(uint64(40))}}, {ID: 2}}
+	var f Frames
+	if frame, _ := f.Device(gpu.Info{}, s); len(frame.Members) != 0 || frame.Capacity.OK || frame.Complete || !frame.Used.OK {
+		t.Errorf("the GPU as a whole: %+v", frame)
+	}
+	frame, index := f.Instance(gpu.Info{}, s, &s.Instances[0])
+	if len(frame.Members) != 1 || index[0] != 1 || frame.Members[0].Key.PID != 2 || frame.Capacity != detector.Of(50) || frame.Used != detector.Of(40) {
+		t.Errorf("instance 1: %+v at %v", frame, index)
+	}
+	if frame, index = f.Instance(gpu.Info{}, s, &s.Instances[1]); len(frame.Members) != 1 || index[0] != 2 || frame.Used.OK {
+		t.Errorf("instance 2: %+v at %v", frame, index)
+	}
+}
+
+// TestFramesTellAllocators has the detector see what the allocator in a process holds, if it tells.
+func TestFramesTellAllocators(t *testing.T) {
+	s := gpu.Sample{T: time.Hour, Processes: []gpu.Process{
+		{ID: gpu.ProcessID{PID: 1, Start: 1}, Used: gpu.Some(uint64(9)), Allocator: &gpu.Allocator{Allocated: gpu.Some(uint64(7)), Reserved: gpu.Some(uint64(8))}},
+		{ID: gpu.ProcessID{PID: 2, Start: 1}, Used: gpu.Some(uint64(9)), Allocator: &gpu.Allocator{Allocated: gpu.Some(uint64(6))}},
+		{ID: gpu.ProcessID{PID: 3, Start: 1}, Used: gpu.Some(uint64(9))},
+	}}
+	var frames Frames
+	f, _ := frames.Device(gpu.Info{}, &s)
+	for i, want := range [][2]detector.Value{{detector.Of(7), detector.Of(8)}, {detector.Of(6), {}}, {}} {
+		if m := f.Members[i]; m.Allocated != want[0] || m.Reserved != want[1] {
+			t.Errorf("process %d: %v of %v, want %v", m.Key.PID, m.Allocated, m.Reserved, want)
+		}
+	}
+}
+
+// Each part, the secret, the model and the profile make another program; the same make the same.
+func TestPrograms(t *testing.T) {
+	seen := map[detector.Program]int{}
+	for i, c := range []struct {
+		secret         string
+		program        gpu.Program
+		model, profile string
+	}{
+		{"", gpu.Program{Name: "a"}, "", ""},
+		{"s", gpu.Program{Name: "a"}, "", ""},
+		{"", gpu.Program{Name: "b"}, "", ""},
+		{"", gpu.Program{Name: "a", Image: "b"}, "", ""},
+		{"", gpu.Program{Name: "a", Job: "b"}, "", ""},
+		{"", gpu.Program{Name: "a", Arguments: "b"}, "", ""},
+		{"", gpu.Program{Name: "ab"}, "", ""},
+		{"", gpu.Program{Name: "a"}, "T4", ""},
+		{"", gpu.Program{Name: "a"}, "A100", ""},
+		{"", gpu.Program{Name: "a"}, "A100", "1g.10gb"},
+		{"", gpu.Program{Name: "a"}, "A100", "2g.20gb"},
+	} {
+		o := &gpu.Owner{Runs: c.program.Hash([]byte(c.secret))}
+		runs := RunsOn(o, c.model, c.profile)
+		if other, taken := seen[runs]; taken || runs == 0 {
+			t.Errorf("program %d is %d, as program %d", i, runs, other)
+		}
+		seen[runs] = i
+		if again := c.program.Hash([]byte(c.secret)); again != o.Runs {
+			t.Errorf("program %d has another name each time", i)
+		}
+	}
+	if runs := (&gpu.Program{Image: "b", Job: "c"}).Hash(nil); runs != 0 {
+		t.Errorf("of no name: %d", runs)
+	}
+	if runs := RunsOn(nil, "T4", ""); runs != 0 {
+		t.Errorf("of nobody: %d", runs)
+	}
+}

@@ -1,0 +1,242 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// handle is the library's name of a GPU. It is valid in its generation only.
+type handle struct {
+	nvml.Device
+	generation uint64
+}
+
+// device is one GPU. It implements gpu.Device.
+type device struct {
+	source  *Source
+	info    gpu.Info // constant
+	current atomic.Pointer[handle]
+	// settled is whether it is known for good whose memory the GPU takes from. That a GPU has none of its
+	// own never is: the driver says it by offering no call, which may be so for a moment only.
+	settled atomic.Bool
+
+	// The rest belongs to the goroutine that reads, but for mig.changed.
+	mig       migMode
+	schedule  schedule
+	stamper   stamper
+	processes processTable
+	profiles  map[uint32]string // of GPU instances at the last sample, by ID
+	highest   highestClocks
+	// memory2 and migMemory2 are whether the GPU and its MIG devices ever answered the
+	// second version of the call for their memory.
+	memory2, migMemory2 bool
+}
+
+var _ gpu.Device = (*device)(nil)
+
+func newDevice(s *Source, info gpu.Info) *device {
+	return &device{
+		source:   s,
+		info:     info,
+		schedule: schedule{interval: s.cfg.Interval},
+	}
+}
+
+// Info implements gpu.Device.
+func (d *device) Info() gpu.Info { return d.info }
+
+// uuid returns that of the GPU, "" for none.
+func (d *device) uuid() string {
+	if d == nil {
+		return ""
+	}
+	return d.info.UUID
+}
+
+// Wait implements gpu.Device. The first sample is due at once.
+func (d *device) Wait(ctx context.Context) (missed int, err error) { return d.schedule.wait(ctx) }
+
+// Read implements gpu.Device. A list of processes that cannot be read is no
+// error: the sample says that it is not complete. Neither is what describes a MIG
+// device. Without the memory, the MIG mode or the list of GPU instances there is no
+// sample.
+func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
+	if err := ctx.Err(); err != nil {
+		return gpu.Sample{}, err
+	}
+	var s gpu.Sample
+	err := d.read(func(r *reading) error {
+		s = gpu.Sample{Memory: r.deviceMemory()}
+		s.Time = time.Now()
+		s.T, s.Step = d.stamper.stamp(d.source.clock.steady(s.Time), d.source.clock.ahead(s.Time))
+		s.MIGEnabled = r.migEnabled(s.T)
+		if s.MIGEnabled.V {
+			s.Instances = r.instances()
+		}
+		if err := r.failure(); err != nil {
+			return err
+		}
+		r.processes(&s)
+		return r.fatal()
+	})
+	if err != nil {
+		return gpu.Sample{}, err
+	}
+	return s, nil
+}
+
+// ReadGroup implements gpu.Device. Its error joins those of the calls that
+// failed; what the others answered is filled in.
+func (d *device) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := d.read(func(r *reading) error {
+		switch g {
+		case gpu.GroupMemory:
+			s.BAR1 = r.bar1()
+		case gpu.GroupUtilization:
+			s.Utilization = r.utilization()
+		case gpu.GroupThermal:
+			s.Thermal = r.thermal()
+		case gpu.GroupPower:
+			s.Power = r.power()
+		case gpu.GroupClocks:
+			s.Clocks = r.clocks()
+		case gpu.GroupECC:
+			s.ECC = r.ecc()
+		case gpu.GroupPCIe:
+			s.PCIe = r.pcie()
+		case gpu.GroupNVLink:
+			s.NVLinks = r.nvlinks()
+		default:
+			return fmt.Errorf("unknown group: choose one of %v", gpu.Groups)
+		}
+		return r.failure()
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", g, err)
+	}
+	return nil
+}
+
+// read runs f with a handle that is valid now. Where the library is initialised
+// again meanwhile, f runs once more.
+func (d *device) read(f func(*reading) error) error {
+	var err error
+	for range 2 {
+		var h handle
+		if h, err = d.handle(); err == nil {
+			err = f(&reading{device: d, handle: h})
+		}
+		if !errors.Is(err, errStale) {
+			return err
+		}
+	}
+	return err
+}
+
+// handle returns a handle of the current generation. A GPU that the driver knows
+// no more is lost.
+func (d *device) handle() (handle, error) {
+	s := d.source
+	generation := s.generation.Load()
+	if h := d.current.Load(); h != nil && h.generation == generation {
+		return *h, nil
+	}
+	found, err := ask(s.caller(d.info.UUID, generation), "nvmlDeviceGetHandleByUUID", func() (nvml.Device, nvml.Return) {
+		return s.library.DeviceGetHandleByUUID(d.info.UUID)
+	})
+	if errors.Is(err, errAbsent) {
+		err = fmt.Errorf("nvmlDeviceGetHandleByUUID: %w", gpu.ErrLost)
+	}
+	if err != nil {
+		return handle{}, err
+	}
+	h := handle{found, generation}
+	d.current.Store(&h)
+	return h, nil
+}
+
+// reading is a series of calls about one GPU. It notes those that fail, and once
+// the GPU or the driver is gone it makes no more of them.
+type reading struct {
+	device *device
+	handle handle
+	errs   []error
+	ended  bool
+}
+
+// call is a caller, with the GPU's handle or that of one of its MIG devices.
+func (r *reading) call(name string, f func() nvml.Return, also ...nvml.Return) error {
+	if r.ended {
+		return r.fatal()
+	}
+	err := r.device.source.call(r.device.info.UUID, r.handle.generation, name, f, also...)
+	if err != nil && !errors.Is(err, errAbsent) {
+		r.errs = append(r.errs, err)
+		r.ended = terminal(err)
+	}
+	return err
+}
+
+// aside makes calls whose failure concerns nothing else: what they ask for is
+// absent, as if it were not offered. One after which no call is made counts.
+func (r *reading) aside(f func()) {
+	before := len(r.errs)
+	f()
+	if !r.ended {
+		r.errs = r.errs[:before]
+	}
+}
+
+// failure returns what failed so far, nil if nothing did.
+func (r *reading) failure() error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return failures(r.errs)
+}
+
+// failures are the errors of several calls, in one line.
+type failures []error
+
+// Error names each failure once: a call may be made for many links or locations.
+func (f failures) Error() string {
+	var texts []string
+	for _, err := range f {
+		if text := err.Error(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the errors.
+func (f failures) Unwrap() []error { return f }
+
+// fatal returns the failure after which no call was made; nil if there was none.
+func (r *reading) fatal() error {
+	if !r.ended {
+		return nil
+	}
+	return r.errs[len(r.errs)-1]
+}
+
+// get asks for one value, which is absent if the call did not succeed.
+func get[T any](r *reading, name string, f func() (T, nvml.Return), also ...nvml.Return) gpu.Opt[T] {
+	v, err := ask(r.call, name, f, also...)
+	return gpu.Some(v).If(err == nil)
+}

@@ -1,0 +1,239 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// identification is the question to the driver which GPU stands at a position of
+// its list. It is asked on a goroutine of its own, because one GPU may keep the
+// answer to itself for ever.
+type identification struct {
+	generation uint64
+	done       chan struct{} // closed once the fields below are set
+	device     *device
+	handle     handle // of device
+	err        error
+	// last is the device that stood there before, in the same generation: while
+	// the driver does not answer it has not gone.
+	last *device
+}
+
+// knownGrace is how long identifyAll waits for positions whose device is known: without their answer that is still
+// there, and a GPU that comes back is not to wait for another one that hangs.
+const knownGrace = time.Second
+
+// identifyAll returns the devices at the first n positions, ordered by index,
+// waiting for those that answer slowly until the timeout or ctx ends.
+func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*device, error) {
+	var known, unknown []*identification
+	for _, id := range s.ask(n, generation) {
+		if id.last != nil {
+			known = append(known, id)
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	if err := await(ctx, unknown, s.cfg.Timeout); err != nil {
+		return nil, err
+	}
+	if err := await(ctx, known, min(knownGrace, s.cfg.Timeout)); err != nil {
+		return nil, err
+	}
+	var devices []*device
+	for i := range n {
+		id := s.indices[i]
+		d := id.answer()
+		switch {
+		case d == nil:
+			continue
+		case slices.ContainsFunc(devices, func(o *device) bool { return o.info.UUID == d.info.UUID }):
+			// Nothing tells it from the other one, in no series.
+			s.calls.Refused(d.info.UUID, "nvmlDeviceGetUUID", "DUPLICATE")
+			continue
+		}
+		at := s.known.at(i, d.info.UUID)
+		if id.finished() && id.err == nil {
+			at.current.Store(&id.handle)
+		}
+		devices = append(devices, at)
+	}
+	return devices, nil
+}
+
+// await waits until all have an answer, the time is over or ctx ends. Only that is an error.
+func await(ctx context.Context, list []*identification, most time.Duration) error {
+	over := time.After(most)
+	for _, id := range list {
+		select {
+		case <-id.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-over:
+			return nil
+		}
+	}
+	return nil
+}
+
+// ask starts an identification for each position that has none under way, and
+// returns those.
+func (s *Source) ask(n int, generation uint64) []*identification {
+	var fresh []*identification
+	for i := range n {
+		old := s.indices[i]
+		if old != nil && old.generation == generation && !old.finished() {
+			continue
+		}
+		id := &identification{generation: generation, done: make(chan struct{})}
+		if old != nil && old.generation == generation {
+			id.last = old.answer()
+		}
+		s.indices[i] = id
+		fresh = append(fresh, id)
+		go func() {
+			defer close(id.done)
+			id.device, id.handle, id.err = s.identify(i, generation, id.last.uuid())
+		}()
+	}
+	return fresh
+}
+
+func (id *identification) finished() bool {
+	select {
+	case <-id.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// answer returns the device at the position, nil where none can be seen. A GPU
+// that fails to say its name for another reason than being lost is still there.
+func (id *identification) answer() *device {
+	switch {
+	case !id.finished():
+		return id.last
+	case id.err == nil:
+		return id.device
+	case errors.Is(id.err, errAbsent) || terminal(id.err):
+		return nil
+	}
+	return id.last
+}
+
+// identify returns the device at a position of the driver's list, the same one
+// for the same UUID as ever, and its handle. expected is the UUID that its calls are noted under.
+//
+// Until it is settled whose memory the GPU takes from, that is asked again each time. A GPU of which
+// something else turns out is another device from then on.
+func (s *Source) identify(index int, generation uint64, expected string) (*device, handle, error) {
+	call := s.caller(expected, generation)
+	found, err := ask(call, "nvmlDeviceGetHandleByIndex_v2", func() (nvml.Device, nvml.Return) { return s.library.DeviceGetHandleByIndex(index) })
+	if err != nil {
+		return nil, handle{}, err
+	}
+	uuid, err := ask(call, "nvmlDeviceGetUUID", found.GetUUID)
+	if err != nil {
+		return nil, handle{}, err
+	}
+	h := handle{found, generation}
+	old := s.known.get(uuid)
+	if old != nil && old.settled.Load() {
+		return old, h, nil
+	}
+	d := newDevice(s, gpu.Info{Index: index, UUID: uuid})
+	r := &reading{device: d, handle: h}
+	if old == nil {
+		d.info = r.info(d.info)
+	} else {
+		d.info = old.info
+	}
+	told := r.kindOfMemory(&d.info)
+	if err := r.fatal(); err != nil {
+		return nil, handle{}, err
+	}
+	d.settled.Store(told && !d.info.UnifiedMemory)
+	switch {
+	case old == nil:
+		return s.known.add(d), h, nil
+	case !told:
+		return old, h, nil
+	}
+	return s.known.settle(old, d), h, nil
+}
+
+// info completes what identifies the GPU.
+func (r *reading) info(i gpu.Info) gpu.Info {
+	if v := r.device.source.versions.Load(); v != nil {
+		i.DriverVersion, i.CUDAVersion = v.driver, v.cuda
+	}
+	i.Name = get(r, "nvmlDeviceGetName", r.handle.GetName).V
+	i.Serial = get(r, "nvmlDeviceGetSerial", r.handle.GetSerial).V
+	i.Minor = get(r, "nvmlDeviceGetMinorNumber", r.handle.GetMinorNumber)
+	i.VBIOSVersion = get(r, "nvmlDeviceGetVbiosVersion", r.handle.GetVbiosVersion).V
+	i.PCIBusID = busID(get(r, "nvmlDeviceGetPciInfo_v3", r.handle.GetPciInfo).V)
+	i.Architecture = architectures[get(r, "nvmlDeviceGetArchitecture", r.handle.GetArchitecture).V]
+	return i
+}
+
+// kindOfMemory completes whose memory the GPU takes from. It reports whether each call was answered:
+// one that failed, as those of a driver that is just being loaded may, is no "no". Memory that was
+// found coherent stays that.
+func (r *reading) kindOfMemory(i *gpu.Info) (told bool) {
+	before := len(r.errs)
+	i.CoherentMemory = i.CoherentMemory || r.coherent()
+	i.UnifiedMemory = r.unified(*i)
+	i.CoherentMemory = i.CoherentMemory || i.UnifiedMemory
+	return len(r.errs) == before
+}
+
+func busID(p nvml.PciInfo) string {
+	var b strings.Builder
+	for _, c := range p.BusId {
+		if c == 0 {
+			break
+		}
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}
+
+// architectures are the names of NVML_DEVICE_ARCH_… in lower case.
+var architectures = map[nvml.DeviceArchitecture]string{
+	2: "kepler", 3: "maxwell", 4: "pascal", 5: "volta", 6: "turing", 7: "ampere", 8: "ada", 9: "hopper",
+	10: "blackwell", 13: "rubin",
+}
+
+// coherent reports whether the GPU's memory is part of the host's, as a NUMA
+// node: then the kernel manages it, and freed pages stay allocated. The driver
+// says so directly (address translation services; a NUMA node), or for older
+// ones by the chip-to-chip link that such a GPU hangs on.
+func (r *reading) coherent() bool {
+	mode := get(r, "nvmlDeviceGetAddressingMode", r.handle.GetAddressingMode, nvml.ERROR_INVALID_ARGUMENT)
+	if mode.OK && mode.V.Value == uint32(nvml.DEVICE_ADDRESSING_MODE_ATS) {
+		return true
+	}
+	node := get(r, "nvmlDeviceGetNumaNodeId", r.handle.GetNumaNodeId, nvml.ERROR_INVALID_ARGUMENT)
+	if node.OK && node.V >= 0 && uint32(node.V) != math.MaxUint32 {
+		return true
+	}
+	if mode.OK || node.OK {
+		return false
+	}
+	c2c := get(r, "nvmlDeviceGetC2cModeInfoV", func() (nvml.C2cModeInfo_v1, nvml.Return) {
+		return r.handle.GetC2cModeInfoV().V1()
+	}, nvml.ERROR_INVALID_ARGUMENT)
+	return c2c.OK && c2c.V.IsC2cEnabled == 1
+}

@@ -1,0 +1,298 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+func TestInfoWords(t *testing.T) {
+	for id, want := range map[nvml.DeviceArchitecture]string{
+		nvml.DEVICE_ARCH_KEPLER: "kepler", nvml.DEVICE_ARCH_MAXWELL: "maxwell", nvml.DEVICE_ARCH_PASCAL: "pascal",
+		nvml.DEVICE_ARCH_VOLTA: "volta", nvml.DEVICE_ARCH_TURING: "turing", nvml.DEVICE_ARCH_AMPERE: "ampere",
+		nvml.DEVICE_ARCH_ADA: "ada", nvml.DEVICE_ARCH_HOPPER: "hopper", nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
+		nvml.DEVICE_ARCH_RUBIN: "rubin", math.MaxUint32: "", 99: "",
+	} {
+		if got := architectures[id]; got != want {
+			t.Errorf("architecture %d: %q, want %q", id, got, want)
+		}
+	}
+	for v, want := range map[int]string{12040: "12.4", 13000: "13.0", 9020: "9.2", 0: "", -1: ""} {
+		if got := cudaVersion(v); got != want {
+			t.Errorf("CUDA %d: %q, want %q", v, got, want)
+		}
+	}
+	var p nvml.PciInfo
+	for i, c := range "00000000:3B:00.0" {
+		p.BusId[i] = int8(c)
+	}
+	if got := busID(p); got != "00000000:3B:00.0" {
+		t.Errorf("bus address %q", got)
+	}
+	for i := range p.BusId {
+		p.BusId[i] = 'x'
+	}
+	if got := busID(p); len(got) != len(p.BusId) {
+		t.Errorf("bus address without end: %q", got)
+	}
+}
+
+func TestProfile(t *testing.T) {
+	for name, want := range map[string]string{
+		"NVIDIA A100-SXM4-40GB MIG 1g.5gb":       "1g.5gb",
+		"NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb":   "3g.40gb",
+		"NVIDIA A100-SXM4-40GB MIG 1g.5gb+me":    "1g.5gb+me",
+		"NVIDIA H200 MIG 2c.7g.141gb":            "7g.141gb",
+		"NVIDIA A100-SXM4-40GB":                  "",
+		"":                                       "",
+		"NVIDIA Something MIG 1g.10gb+gfx":       "1g.10gb+gfx",
+		"NVIDIA RTX PRO 6000 MIG 1g.24gb+me.all": "1g.24gb+me.all",
+	} {
+		if got := profileOf(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A position whose GPU does not answer keeps it, and one whose GPU is lost does
+// not.
+func TestAnswer(t *testing.T) {
+	before, now := &device{}, &device{}
+	done := make(chan struct{})
+	close(done)
+	for _, c := range []struct {
+		name string
+		id   identification
+		want *device
+	}{
+		{"answered", identification{done: done, device: now, last: before}, now},
+		{"under way", identification{done: make(chan struct{}), last: before}, before},
+		{"under way from the start", identification{done: make(chan struct{})}, nil},
+		{"failed", identification{done: done, err: &callError{ret: nvml.ERROR_UNKNOWN, outcome: failed}, last: before}, before},
+		{"lost", identification{done: done, err: &callError{ret: nvml.ERROR_GPU_IS_LOST, outcome: lost}, last: before}, nil},
+		{"not there", identification{done: done, err: errAbsent, last: before}, nil},
+		{"another generation", identification{done: done, err: errStale, last: before}, nil},
+	} {
+		if got := c.id.answer(); got != c.want {
+			t.Errorf("%s: %p, want %p", c.name, got, c.want)
+		}
+	}
+}
+
+func TestKnownDevicesStay(t *testing.T) {
+	var k known
+	first, again := &device{info: gpu.Info{UUID: "GPU-1"}}, &device{info: gpu.Info{UUID: "GPU-1"}}
+	if k.get("GPU-1") != nil || k.add(first) != first || k.add(again) != first || k.get("GPU-1") != first {
+		t.Error("a GPU is not the same device as before")
+	}
+	k.list([]*device{first})
+	if now := k.now(); len(now) != 1 || now[0] != first {
+		t.Errorf("listed: %v", now)
+	}
+}
+
+// What identifies a device never changes: at another index it is another one.
+func TestKnownDeviceMoves(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := newDevice(s, gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"})
+	first.current.Store(&handle{generation: 7})
+	s.known.add(first)
+	if s.known.at(1, "GPU-1") != first {
+		t.Error("a GPU that stayed is another device")
+	}
+	moved := s.known.at(0, "GPU-1")
+	if want := (gpu.Info{UUID: "GPU-1", Name: "a"}); moved == first || moved.Info() != want || first.Info().Index != 1 {
+		t.Errorf("moved: %+v, before: %+v", moved.Info(), first.Info())
+	}
+	if moved.current.Load().generation != 7 || s.known.get("GPU-1") != moved || s.known.at(0, "GPU-1") != moved {
+		t.Error("the device that moved does not stay")
+	}
+}
+
+// What fails aside leaves the sample valid, unless nothing can be read any more.
+func TestAside(t *testing.T) {
+	for _, c := range []struct {
+		ret   nvml.Return
+		fails bool
+	}{{nvml.ERROR_UNKNOWN, false}, {nvml.ERROR_GPU_IS_LOST, true}} {
+		err := &callError{"nvmlDeviceGetName", c.ret, classify(c.ret, nil)}
+		var r reading
+		r.aside(func() { r.errs, r.ended = append(r.errs, err), terminal(err) })
+		if got := r.failure(); (got != nil) != c.fails {
+			t.Errorf("%v aside: failure %v", err, got)
+		}
+	}
+}
+
+func TestDevicesWithoutLibrary(t *testing.T) {
+	for path, reason := range map[string]string{
+		"/nonexistent/libnvidia-ml.so.1": "library_not_found",
+		"libc.so.6":                      "function_not_found",
+	} {
+		s, err := New(Config{LibraryPath: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			var d *gpu.DriverError
+			if _, err := s.Devices(t.Context()); !errors.As(err, &d) || d.Reason != reason || d.Fatal {
+				t.Errorf("%s: %v, want %s", path, err, reason)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
+			t.Errorf("%s: %v after Close", path, err)
+		}
+	}
+	if _, err := New(Config{Interval: -1}); err == nil {
+		t.Error("New takes a negative interval")
+	}
+}
+
+// Whose memory a GPU takes from is asked again while a call for it fails, and where the driver said that the GPU
+// has none: then it may be that it did so for a moment only.
+func TestWhoseMemoryIsAskedAgain(t *testing.T) {
+	const memory, mode = "nvmlDeviceGetMemoryInfo*", "nvmlDeviceGetAddressingMode"
+	none := func() *simFault { return &simFault{call: memory, code: nvml.ERROR_NOT_SUPPORTED} }
+	fault := func(call string, code nvml.Return) *simFault { return &simFault{call: call, code: code} }
+	plain, coherent, unified := [2]bool{}, [2]bool{true, false}, [2]bool{true, true}
+	for name, tc := range map[string]struct {
+		faults [3]*simFault // at each identification
+		want   [3][2]bool   // coherent, unified
+		same   [2]bool      // whether the device is the one of before
+	}{
+		"it has its own":                     {[3]*simFault{}, [3][2]bool{coherent, coherent, coherent}, [2]bool{true, true}},
+		"it has none":                        {[3]*simFault{none(), none(), none()}, [3][2]bool{unified, unified, unified}, [2]bool{true, true}},
+		"it has none and first fails":        {[3]*simFault{fault(memory, nvml.ERROR_UNKNOWN), none(), none()}, [3][2]bool{coherent, unified, unified}, [2]bool{false, true}},
+		"it has none and is slow to start":   {[3]*simFault{fault(memory, nvml.ERROR_TIMEOUT), fault(memory, nvml.ERROR_TIMEOUT), none()}, [3][2]bool{coherent, coherent, unified}, [2]bool{true, false}},
+		"it has none and fails later":        {[3]*simFault{none(), fault(memory, nvml.ERROR_UNKNOWN), fault(mode, nvml.ERROR_UNKNOWN)}, [3][2]bool{unified, unified, coherent}, [2]bool{true, false}},
+		"it has its own and says none first": {[3]*simFault{none()}, [3][2]bool{unified, coherent, coherent}, [2]bool{false, true}},
+		"it has its own and says none later": {[3]*simFault{nil, none()}, [3][2]bool{coherent, coherent, coherent}, [2]bool{true, true}},
+		"it has its own and first fails":     {[3]*simFault{fault(memory, nvml.ERROR_UNKNOWN), nil, none()}, [3][2]bool{coherent, coherent, coherent}, [2]bool{true, true}},
+		"its coherence is not told at first": {[3]*simFault{fault(mode, nvml.ERROR_UNKNOWN)}, [3][2]bool{plain, coherent, coherent}, [2]bool{false, true}},
+		"nothing says that it is coherent":   {[3]*simFault{fault(mode, nvml.ERROR_NOT_SUPPORTED), none()}, [3][2]bool{plain, plain, plain}, [2]bool{true, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node, s, l := newFourGPUs(t, t.TempDir())
+				node.gpus = node.gpus[:1]
+				var there byte
+				s.library.symbols.Store(mode, unsafe.Pointer(&there))
+				var before gpu.Device
+				for i, f := range tc.faults {
+					if f != nil {
+						node.begin(f)
+					}
+					devices, err := s.Devices(t.Context())
+					if f != nil {
+						node.end(f)
+					}
+					if err != nil || len(devices) != 1 {
+						t.Fatalf("identification %d: %v, %v", i, devices, err)
+					}
+					if in := devices[0].Info(); [2]bool{in.CoherentMemory, in.UnifiedMemory} != tc.want[i] {
+						t.Errorf("identification %d: coherent %t, unified %t, want %t", i, in.CoherentMemory, in.UnifiedMemory, tc.want[i])
+					}
+					if i > 0 && (devices[0] == before) != tc.same[i-1] {
+						t.Errorf("identification %d: the device of before: %t, want %t", i, devices[0] == before, tc.same[i-1])
+					}
+					before = devices[0]
+				}
+				if l.broken != "" {
+					t.Error(l.broken)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestBackThoughAnotherHangs has a GPU that was lost come back while the name of another one hangs: it is there within a second
+// or two, and the other one stays.
+func TestBackThoughAnotherHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, s, _, _ := newGPUs(t, 3)
+		defer s.Close()
+		listed := func() (uuids []string) {
+			devices, err := s.Devices(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range devices {
+				uuids = append(uuids, d.Info().UUID)
+			}
+			slices.Sort(uuids)
+			return uuids
+		}
+		lost := &simFault{call: "nvmlDevice*", uuid: simUUID(2), code: nvml.ERROR_GPU_IS_LOST}
+		node.begin(lost)
+		if got := listed(); len(got) != 2 {
+			t.Fatalf("GPUs %q, one of which is lost", got)
+		}
+		node.end(lost)
+		hang := &simFault{call: "nvmlDeviceGetUUID", uuid: simUUID(1), hang: true}
+		node.begin(hang)
+		defer node.end(hang)
+		began := time.Now()
+		if got := listed(); len(got) != 3 || time.Since(began) > 2*time.Second {
+			t.Errorf("GPUs %q after %s", got, time.Since(began))
+		}
+	})
+}
+
+// TestCountFails has the driver tell no more how many GPUs there are, while these answer: no reading is held up until a wait for
+// events is over and the library can be initialised again. Its sleeps are of simulated time.
+func TestCountFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, s, l, d := newOneGPU(t)
+		defer s.Close()
+		node.begin(&simFault{call: "nvmlDeviceGetCount_v2", code: nvml.ERROR_LIB_RM_VERSION_MISMATCH})
+		if !s.gate.enter(true) {
+			t.Fatal("the gate is closed")
+		}
+		go func() {
+			time.Sleep(eventWait)
+			s.gate.leave(true)
+		}()
+		asked := make(chan error, 1)
+		go func() {
+			_, err := s.Devices(t.Context())
+			asked <- err
+		}()
+		for range 15 {
+			time.Sleep(eventWait / 10)
+			began := time.Now()
+			if _, err := d.Read(t.Context()); err != nil || time.Since(began) > 0 {
+				t.Errorf("a reading took %s: %v", time.Since(began), err)
+			}
+		}
+		if err := <-asked; err == nil || !strings.Contains(err.Error(), gpu.ReasonMismatch) {
+			t.Errorf("the error is %v", err)
+		}
+		if got := l.total[entry]; got != 2 {
+			t.Errorf("%d Inits, want 2", got)
+		}
+		if l.broken != "" {
+			t.Error(l.broken)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+/*
+#include <stddef.h>
+
+// The library's functions by address. go-nvml's wrappers of them double their
+// buffer for as long as the driver calls it too small, which may be for ever.
+typedef int (*running_processes)(void *device, unsigned int *count, void *infos);
+typedef int (*process_utilization)(void *device, void *samples, unsigned int *count, unsigned long long since);
+
+static int call_running_processes(void *f, void *device, unsigned int *count, void *infos)
+{
+	return ((running_processes)f)(device, count, infos);
+}
+
+static int call_process_utilization(void *f, void *device, void *samples, unsigned int *count,
+				    unsigned long long since)
+{
+	return ((process_utilization)f)(device, samples, count, since);
+}
+
+typedef int (*retired_pages)(void *device, int cause, unsigned int *count, unsigned long long *addresses);
+
+static int count_retired_pages(void *f, void *device, int cause, unsigned int *count)
+{
+	return ((retired_pages)f)(device, cause, count, NULL);
+}
+*/
+import "C"
+
+import (
+	"math"
+	"reflect"
+	"unsafe"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// listTries bounds how often a list is asked for that grows meanwhile, and
+	// listEntries how long it may be.
+	listTries   = 5
+	listEntries = 65_536
+	// noInstance is the GPU instance of a process on a GPU without MIG.
+	noInstance = math.MaxUint32
+)
+
+// processInfo is nvmlProcessInfo_v2_t, which the functions of version 3 use, too.
+type processInfo struct {
+	pid      uint32
+	used     uint64 // bytes; all ones where it is not known
+	instance uint32
+	compute  uint32
+}
+
+// processInfo1 is nvmlProcessInfo_v1_t.
+type processInfo1 struct {
+	pid  uint32
+	used uint64
+}
+
+// pointer returns the handle as the library knows it. go-nvml does not say it, but
+// for a field of a type without a name.
+func pointer(d nvml.Device) unsafe.Pointer { return reflect.ValueOf(d).Field(0).UnsafePointer() }
+
+// runningProcesses returns one of the driver's lists of processes; function is its
+// name without version. buf is the buffer of the last time, for the next.
+func (r *reading) runningProcesses(function string, buf *[]processInfo) (list []processInfo, err error) {
+	name, v1 := r.listVersion(function)
+	if !v1 {
+		return fill(r, name, buf, r.lister(name))
+	}
+	var buf1 []processInfo1
+	list1, err := fill(r, name, &buf1, r.lister(name))
+	for _, p := range list1 {
+		list = append(list, processInfo{p.pid, p.used, noInstance, noInstance})
+	}
+	return list, err
+}
+
+// listVersion chooses the newest version of a function whose entries are known.
+// Drivers around 535.43 have a version 3 with longer entries, which would run
+// over the buffer; they are told by the functions that they have and lack.
+func (r *reading) listVersion(function string) (name string, v1 bool) {
+	l := r.device.source.library
+	longer := l.has("nvmlDeviceGetConfComputeMemSizeInfo") && !l.has("nvmlDeviceGetRunningProcessDetailList")
+	switch {
+	case l.has(function+"_v3") && !(longer && l.has(function+"_v2")):
+		return function + "_v3", false
+	case l.has(function + "_v2"):
+		return function + "_v2", false
+	}
+	return function, true
+}
+
+func (r *reading) lister(name string) func(unsafe.Pointer, *C.uint) nvml.Return {
+	return func(buf unsafe.Pointer, n *C.uint) nvml.Return {
+		f := r.device.source.library.symbol(name)
+		return nvml.Return(C.call_running_processes(f, pointer(r.handle.Device), n, buf))
+	}
+}
+
+// processUtilization returns the utilisation samples of processes that are newer
+// than since, a time stamp of an earlier one.
+func (r *reading) processUtilization(since uint64, buf *[]nvml.ProcessUtilizationSample) ([]nvml.ProcessUtilizationSample, error) {
+	const name = "nvmlDeviceGetProcessUtilization"
+	return fill(r, name, buf, func(buf unsafe.Pointer, n *C.uint) nvml.Return {
+		f := r.device.source.library.symbol(name)
+		ret := nvml.Return(C.call_process_utilization(f, pointer(r.handle.Device), buf, n, C.ulonglong(since)))
+		if ret == nvml.ERROR_NOT_FOUND { // no process has done anything since
+			*n = 0
+			return nvml.SUCCESS
+		}
+		return ret
+	})
+}
+
+// retired returns how many pages of memory were retired for a cause. The call is
+// asked for the size of its list only, which it says by finding no room for it.
+func (r *reading) retired(cause nvml.PageRetirementCause) gpu.Opt[uint64] {
+	const name = "nvmlDeviceGetRetiredPages"
+	var n C.uint
+	err := r.call(name, func() nvml.Return {
+		f := r.device.source.library.symbol(name)
+		ret := nvml.Return(C.count_retired_pages(f, pointer(r.handle.Device), C.int(cause), &n))
+		if ret == nvml.ERROR_INSUFFICIENT_SIZE {
+			return nvml.SUCCESS
+		}
+		return ret
+	}, nvml.ERROR_INVALID_ARGUMENT)
+	return gpu.Some(uint64(n)).If(err == nil && n != notAvailable32)
+}
+
+// fill calls f until the list fits into the buffer, or for too often or too long
+// a list fails with INSUFFICIENT_SIZE. The first call of all has no buffer, which
+// is how nvml.h wants to be asked for the size. The error is errAbsent where the
+// driver has no such list.
+func fill[T any](r *reading, name string, buf *[]T, f func(unsafe.Pointer, *C.uint) nvml.Return) ([]T, error) {
+	for try := 1; ; try++ {
+		n := C.uint(len(*buf))
+		again := false
+		err := r.call(name, func() nvml.Return {
+			ret := f(unsafe.Pointer(unsafe.SliceData(*buf)), &n)
+			again = ret == nvml.ERROR_INSUFFICIENT_SIZE && try < listTries && n <= listEntries
+			if again {
+				return nvml.SUCCESS
+			}
+			return ret
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !again {
+			return (*buf)[:min(int(n), len(*buf))], nil
+		}
+		// A quarter more than was asked for, since the list may grow until the next
+		// call.
+		*buf = make([]T, min(max(int(n)+int(n)/4, 2*len(*buf), 16), listEntries))
+	}
+}

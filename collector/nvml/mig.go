@@ -1,0 +1,151 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// migMode is whether a GPU is in MIG mode, as the driver has said last.
+type migMode struct {
+	enabled    gpu.Opt[bool]
+	asked      gpu.Opt[time.Duration]
+	generation uint64
+	// changed says that the driver has reported a change since.
+	changed atomic.Bool
+}
+
+// migEnabled reports whether the GPU is in MIG mode; absent where it has none. It asks
+// every SlowInterval, and at once where the driver has reported a change, or was initialised again: the call takes
+// 0.15 ms of a core on an H200, fifteen times what the memory takes.
+func (r *reading) migEnabled(at time.Duration) gpu.Opt[bool] {
+	m, cfg := &r.device.mig, &r.device.source.cfg
+	stands := m.asked.OK && at-m.asked.V < cfg.SlowInterval-cfg.Interval/2 && m.generation == r.handle.generation
+	if changed := m.changed.Swap(false); stands && !changed {
+		return m.enabled
+	}
+	m.asked = gpu.Opt[time.Duration]{}
+	failed := len(r.errs)
+	m.enabled = get(r, "nvmlDeviceGetMigMode", func() (bool, nvml.Return) {
+		current, _, ret := r.handle.GetMigMode()
+		return current == nvml.DEVICE_MIG_ENABLE, ret
+	})
+	if len(r.errs) == failed {
+		m.asked, m.generation = gpu.Some(at), r.handle.generation
+	}
+	return m.enabled
+}
+
+// maxMIGDevices bounds how many positions of MIG devices are asked for: a GPU has seven.
+const maxMIGDevices = 64
+
+// instances returns the GPU instances that have a compute instance: without one
+// they have no device, and nothing can run on them.
+//
+// With another layout all that was learnt of the GPU is thrown away. So an instance that is gone is looked for once more:
+// one call may have said wrongly that there is no such thing.
+func (r *reading) instances() []gpu.Instance {
+	instances := r.listInstances()
+	for id := range r.device.profiles {
+		if !slices.ContainsFunc(instances, func(in gpu.Instance) bool { return in.ID == id }) {
+			instances = r.listInstances()
+			break
+		}
+	}
+	r.device.profiles = make(map[uint32]string, len(instances))
+	for _, in := range instances {
+		r.device.profiles[in.ID] = in.Profile
+	}
+	return instances
+}
+
+func (r *reading) listInstances() []gpu.Instance {
+	count := get(r, "nvmlDeviceGetMaxMigDeviceCount", r.handle.GetMaxMigDeviceCount)
+	var instances []gpu.Instance
+	for i := range min(count.V, maxMIGDevices) {
+		r.migDevice(i, &instances)
+	}
+	slices.SortFunc(instances, func(a, b gpu.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	for _, in := range instances {
+		slices.SortFunc(in.Devices, func(a, b gpu.MIGDevice) int { return cmp.Compare(a.ComputeInstance, b.ComputeInstance) })
+	}
+	return instances
+}
+
+// migDevice adds the MIG device at a position, if there is one: the positions
+// have gaps. A device that is destroyed between two calls leaves no trace.
+func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
+	const gone = nvml.ERROR_INVALID_ARGUMENT
+	device := get(r, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) {
+		return r.handle.GetMigDeviceHandleByIndex(index)
+	}, gone)
+	if !device.OK {
+		return
+	}
+	d := device.V
+	id := get(r, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId, gone)
+	compute := get(r, "nvmlDeviceGetComputeInstanceId", d.GetComputeInstanceId, gone)
+	if !id.OK || !compute.OK {
+		return
+	}
+	var uuid string
+	var err error
+	r.aside(func() { uuid, err = ask(r.call, "nvmlDeviceGetUUID", d.GetUUID, gone) })
+	if errors.Is(err, errAbsent) {
+		return
+	}
+	at := slices.IndexFunc(*instances, func(in gpu.Instance) bool { return in.ID == uint32(id.V) })
+	if at < 0 {
+		in := gpu.Instance{ID: uint32(id.V)}
+		r.aside(func() { in.Profile, in.Memory = r.profile(d, in.ID), r.memory(d, &r.device.migMemory2) })
+		*instances = append(*instances, in)
+		at = len(*instances) - 1
+	}
+	in := &(*instances)[at]
+	in.Devices = append(in.Devices, gpu.MIGDevice{ComputeInstance: uint32(compute.V), UUID: uuid})
+}
+
+// profile returns the profile of the GPU instance under a MIG device, as
+// nvidia-smi names it. The device's name ends in it; where it does not, the
+// attributes tell its size. An instance whose name cannot be read for once keeps
+// its profile: with another one it would be another instance.
+func (r *reading) profile(d nvml.Device, instance uint32) string {
+	name, err := ask(r.call, "nvmlDeviceGetName", d.GetName, nvml.ERROR_INVALID_ARGUMENT)
+	if p := profileOf(name); err == nil && p != "" {
+		return p
+	}
+	if p := r.device.profiles[instance]; p != "" && err != nil && !errors.Is(err, errAbsent) {
+		return p
+	}
+	a := get(r, "nvmlDeviceGetAttributes_v2", d.GetAttributes, nvml.ERROR_INVALID_ARGUMENT)
+	if !a.OK {
+		return ""
+	}
+	gib := (a.V.MemorySizeMB + 512) / 1024
+	return fmt.Sprintf("%dg.%dgb", a.V.GpuInstanceSliceCount, gib)
+}
+
+// profileOf returns what follows MIG in the name of a MIG device, such as
+// "NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", without the part that describes the
+// compute instance.
+func profileOf(name string) string {
+	_, p, ok := strings.Cut(name, " MIG ")
+	if !ok {
+		return ""
+	}
+	if slices, rest, ok := strings.Cut(p, "c."); ok && strings.Trim(slices, "0123456789") == "" {
+		p = rest
+	}
+	return p
+}

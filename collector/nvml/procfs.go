@@ -1,0 +1,306 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	promprocfs "github.com/prometheus/procfs"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
+)
+
+// hostPIDNamespace is the inode of the kernel's first pid namespace
+// (PROC_PID_INIT_INO), the host's.
+const hostPIDNamespace = "pid:[4026531836]"
+
+// statInterval is how often a process is read of which nothing says that it has changed. Higher values cost less, and
+// notice later that it is stuck, an orphan, or has ended while the driver still lists it: a matter of minutes for who
+// judges that.
+const statInterval = 15 * time.Second
+
+// process is what procfs says of a process. It is not changed once it was read.
+type process struct {
+	readAt   time.Duration // the time of the sample that it was read for
+	start    uint64        // field 22 of /proc/PID/stat; 0 where it was never seen
+	started  gpu.Opt[time.Duration]
+	cpu      gpu.Opt[time.Duration]
+	state    byte // 0 where it could not be read this time, X where it is not there any more
+	parent   uint32
+	orphaned bool
+	alive    bool // it could be read this time
+}
+
+// procfs reads processes. Its methods may be called from any goroutine.
+type procfs struct {
+	root  string
+	clock clock
+
+	bootOnce sync.Mutex
+	boot     gpu.Opt[time.Duration] // the moment of boot on the steady clock
+	hostOnce sync.Once
+	host     bool
+	ownOnce  sync.Once
+	own      bool
+
+	readsMu sync.Mutex // never held while a file is read
+	reads   map[procRead]bool
+}
+
+// procRead is a read of a process that is under way, for the loop of a GPU.
+type procRead struct {
+	uuid string
+	pid  uint32
+}
+
+const (
+	// readWithin is how long a loop waits for what procfs says of a process, which takes some hundredths of a millisecond.
+	readWithin = 100 * time.Millisecond
+	// maxReads bounds the reads under way: one for each GPU, and as many that do not return.
+	maxReads = 32
+)
+
+func newProcFS(root string, c clock) *procfs {
+	return &procfs{root: root, clock: c, reads: map[procRead]bool{}}
+}
+
+// hostNamespace reports whether this process runs in the host's pid namespace.
+// The driver reports processes by their number in the caller's namespace and
+// leaves out those that have none there. In a mounted procfs of the host, self
+// is this process, too.
+func (p *procfs) hostNamespace() bool {
+	p.hostOnce.Do(func() {
+		link, err := os.Readlink(filepath.Join(p.root, "self/ns/pid"))
+		if err != nil {
+			link, err = os.Readlink("/proc/self/ns/pid")
+		}
+		p.host = err == nil && link == hostPIDNamespace
+	})
+	return p.host
+}
+
+// memory returns the host's memory, of which free is what programs can still have without
+// swapping: the kernel gives its caches back. That is how NVIDIA says to count it on DGX Spark.
+func (p *procfs) memory() (gpu.Memory, error) {
+	fs, err := promprocfs.NewFS(p.root)
+	if err != nil {
+		return gpu.Memory{}, err
+	}
+	info, err := fs.Meminfo()
+	if err != nil {
+		return gpu.Memory{}, err
+	}
+	total, free := info.MemTotalBytes, info.MemAvailableBytes
+	if total == nil || free == nil || *total == 0 || *free > *total {
+		return gpu.Memory{}, fmt.Errorf("%s: MemTotal and MemAvailable cannot be used", filepath.Join(p.root, "meminfo"))
+	}
+	return gpu.Memory{Total: gpu.Some(*total), Free: gpu.Some(*free), Used: gpu.Some(*total - *free)}, nil
+}
+
+// numbersMatch reports whether the driver's process numbers are those of this
+// procfs. Outside the host's pid namespace the driver reports those of the
+// namespace that this process runs in, and the procfs must be that namespace's:
+// there self is the number that this process has for itself.
+func (p *procfs) numbersMatch() bool {
+	p.ownOnce.Do(func() {
+		self, err := os.Readlink(filepath.Join(p.root, "self"))
+		p.own = err == nil && self == strconv.Itoa(os.Getpid())
+	})
+	return p.own || p.hostNamespace()
+}
+
+// bootTime returns the moment of boot on the steady clock. It is asked for once:
+// the kernel derives it from the wall clock, and it moves when that is set.
+func (p *procfs) bootTime() gpu.Opt[time.Duration] {
+	p.bootOnce.Lock()
+	defer p.bootOnce.Unlock()
+	if p.boot.OK {
+		return p.boot
+	}
+	fs, err := promprocfs.NewFS(p.root)
+	if err != nil {
+		return p.boot
+	}
+	stat, err := fs.Stat()
+	if err != nil || stat.BootTime == 0 {
+		return p.boot
+	}
+	p.boot = gpu.Some(time.Duration(stat.BootTime)*time.Second - p.clock.ahead(time.Now()))
+	return p.boot
+}
+
+// stands reports whether what was read of pid need not be read again for the sample at that time: it was alive and not
+// stuck, and its turn has not come. The turns of processes are spread over statInterval by their numbers.
+func (p *process) stands(pid uint32, at time.Duration) bool {
+	turn := func(t time.Duration) time.Duration { return (t + time.Duration(pid)*time.Second) / statInterval }
+	return p.alive && p.state != 'D' && p.state != 'Z' && turn(p.readAt) == turn(at)
+}
+
+// look is read outside of the loop of a GPU, which no file of another process may hold up. A read that does not return in
+// time has failed, and that process is not read again for this GPU until it returns.
+func (p *procfs) look(uuid string, pid uint32, before *process) *process {
+	r := procRead{uuid, pid}
+	p.readsMu.Lock()
+	refused := p.reads[r] || len(p.reads) >= maxReads
+	if !refused {
+		p.reads[r] = true
+	}
+	p.readsMu.Unlock()
+	if refused {
+		return before.unread()
+	}
+	found := make(chan *process, 1)
+	go func() {
+		now := p.read(pid, before)
+		p.readsMu.Lock()
+		delete(p.reads, r)
+		p.readsMu.Unlock()
+		found <- now
+	}()
+	select {
+	case now := <-found:
+		return now
+	case <-time.After(readWithin):
+		return before.unread()
+	}
+}
+
+// unread is what is still known of a process that cannot be read now; nil if nothing was.
+func (p *process) unread() *process {
+	if p == nil {
+		return nil
+	}
+	return &process{start: p.start, started: p.started}
+}
+
+// read returns what procfs says of pid now. before is what it said for the last
+// sample, nil if that was never asked; a process that cannot be found any more is
+// still that one while the driver lists its number, because a successor of the
+// same number could be found. It returns nil where nothing is known, as where the
+// procfs counts processes otherwise than the driver.
+func (p *procfs) read(pid uint32, before *process) *process {
+	if !p.numbersMatch() {
+		return nil
+	}
+	s, err := p.stat(pid)
+	if err != nil {
+		gone := before.unread()
+		if gone != nil && gone.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
+			gone.state = 'X'
+		}
+		return gone
+	}
+	now := &process{
+		start:  s.Start,
+		cpu:    gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
+		state:  s.State,
+		parent: s.Parent,
+		alive:  true,
+	}
+	known := before != nil && before.start == s.Start
+	if known {
+		now.started = before.started
+	}
+	if boot := p.bootTime(); !now.started.OK && boot.OK {
+		now.started = gpu.Some(gpu.TicksToTime(boot.V, s.Start))
+	}
+	switch {
+	case s.Parent != 1 || !p.hostNamespace():
+	case known && before.alive && before.parent == s.Parent:
+		now.orphaned = before.orphaned
+	default:
+		now.orphaned = !p.isService(pid)
+	}
+	return now
+}
+
+// statBuffers hold one stat file each; it is a few hundred bytes long.
+var statBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
+
+func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
+	b := statBuffers.Get().(*[4096]byte)
+	defer statBuffers.Put(b)
+	n, err := readFile(p.root+"/"+strconv.FormatUint(uint64(pid), 10)+"/stat", b[:])
+	if err != nil {
+		return hostfs.Stat{}, err
+	}
+	return hostfs.ParseStat(b[:n])
+}
+
+// isService reports whether the control group of pid says that somebody else
+// than its lost parent looks after it. It also does where nothing is known.
+func (p *procfs) isService(pid uint32) bool {
+	b, err := os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), "cgroup"))
+	return err != nil || hostfs.ParseCgroup(string(b)).Service
+}
+
+// Linux hands out the numbers of processes in order, and starts again from the lowest behind the highest
+// (alloc_pid in kernel/pid.c). sys/kernel/ns_last_pid tells the last one. So a number that it has not passed since the
+// last sample still belongs to the same process, and one small file tells that of all processes on a GPU.
+
+// roundTrip is how far apart two reads of that file may be: after it the numbers could have gone all the way round. There
+// are 32,768 at least, so that it holds for up to 6,000 new threads a second.
+const roundTrip = 5 * time.Second
+
+// lastNumber returns the number that was handed out last, in the namespace that this process runs in, and the moment on
+// the steady clock before it was read; it is absent where the kernel does not tell it.
+func (p *procfs) lastNumber() (last gpu.Opt[uint32], at time.Duration) {
+	at = p.clock.steady(time.Now())
+	var b [16]byte
+	n, err := readFile(p.root+"/sys/kernel/ns_last_pid", b[:])
+	if err != nil {
+		return gpu.Opt[uint32]{}, at
+	}
+	number, err := strconv.ParseUint(strings.TrimSpace(string(b[:n])), 10, 32)
+	return gpu.Opt[uint32]{V: uint32(number), OK: err == nil}, at
+}
+
+// readFile fills b with the beginning of a file. Package os would also offer each file to the runtime's poller.
+func readFile(path string, b []byte) (n int, err error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer syscall.Close(fd)
+	return syscall.Read(fd, b)
+}
+
+// numbering follows the numbers from sample to sample of one GPU. The zero numbering is ready for use.
+type numbering struct {
+	last gpu.Opt[uint32]
+	at   time.Duration // when that was read, which a call that hangs may put long after the sample's time
+}
+
+// next returns the numbers that may have been handed out since the sample before. It takes the last number and when it
+// was read.
+func (n *numbering) next(last gpu.Opt[uint32], at time.Duration) handedOut {
+	h := handedOut{after: n.last.V, upTo: last.V, all: !n.last.OK || !last.OK || at-n.at > roundTrip}
+	*n = numbering{last, at}
+	return h
+}
+
+// handedOut is the numbers after one and up to another, or all.
+type handedOut struct {
+	after, upTo uint32
+	all         bool
+}
+
+func (h handedOut) has(pid uint32) bool {
+	switch {
+	case h.all:
+		return true
+	case h.after <= h.upTo:
+		return h.after < pid && pid <= h.upTo
+	}
+	return pid > h.after || pid <= h.upTo // they have started again
+}

@@ -1,0 +1,427 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nvml reads GPUs through NVIDIA's management library. It is the only
+// package that knows NVML: beyond it there are base units, absent values and
+// errors.
+//
+// The library is loaded when it is there, initialised again when the driver was
+// loaded anew or a GPU was added, and never while another thread is inside it.
+// As every NVML client does, the process holds the driver open.
+//
+// NVML's RPC to nvidia-persistenced is suspected of allocating by the soft limit
+// of open files (RLIMIT_NOFILE), which Go raises at start: a program should set
+// it to some thousands before the first call of Devices.
+package nvml
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// Config says where the driver is and how often it is asked. Zero fields have
+// the defaults that they name.
+type Config struct {
+	// LibraryPath is the file or name of the library; "" is libnvidia-ml.so.1 as
+	// the dynamic linker finds it, or in one of the usual places of containers.
+	LibraryPath string
+	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is that between two questions for its MIG
+	// mode, if the driver reports no change of it; 15 s.
+	Interval, SlowInterval time.Duration
+	// ProcFS and SysFS are where the host's procfs and sysfs are mounted; /proc
+	// and /sys. Outside the host's pid namespace the driver's process numbers are
+	// not the host's, and processes are looked up in the procfs of the own
+	// namespace only.
+	ProcFS, SysFS string
+	// KernelLog is read for XID errors of GPUs for which the driver offers no
+	// events; /dev/kmsg.
+	KernelLog string
+	// Timeout is how long Devices waits for a GPU to identify itself before it
+	// leaves that GPU out; 10 s. Nothing is cut short: a call cannot be.
+	Timeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.ProcFS, c.SysFS, c.KernelLog = cmp.Or(c.ProcFS, "/proc"), cmp.Or(c.SysFS, "/sys"), cmp.Or(c.KernelLog, "/dev/kmsg")
+	c.Interval, c.SlowInterval = cmp.Or(c.Interval, time.Second), cmp.Or(c.SlowInterval, 15*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	return c
+}
+
+const (
+	// drainGrace is how long Init and Shutdown wait for calls under way. It is
+	// longer than the wait for events.
+	drainGrace = 3 * time.Second
+	// stuckAfter is how long a call may take while others are held up for Init: of
+	// one that takes longer nobody knows whether it ever returns.
+	stuckAfter = time.Second
+	// busyRetry is how long to wait after calls kept the library from being
+	// initialised again.
+	busyRetry = 5 * time.Second
+	// leastBackoff and mostBackoff are how long to wait after an Init that did not
+	// help the GPU that asked for it. It is doubled from the one to the other.
+	leastBackoff, mostBackoff = time.Second, time.Minute
+	// maxDevices bounds how many GPUs the driver may count: it has room for fewer.
+	maxDevices = 256
+)
+
+// Source is the driver's GPUs. It implements gpu.Source.
+type Source struct {
+	cfg   Config
+	calls gpu.Calls
+	gate  *gate
+	clock clock
+	procs *procfs
+	// generation counts the initialisations of the library. A handle is valid in
+	// its own generation only. 0: none yet.
+	generation atomic.Uint64
+	// down is why the library must be initialised again; nil while it works. Calls
+	// set it that every sample needs; the answer of another one means nothing more
+	// than that it failed.
+	down atomic.Pointer[gpu.DriverError]
+	// initialised is whether the library is; only who has it alone changes that.
+	initialised atomic.Bool
+	// library is written once, by who has it alone, and read by who is inside.
+	library  *library
+	versions atomic.Pointer[versions]
+
+	// turn serialises Devices; it is a channel so that a wait can be cancelled.
+	turn    chan struct{}
+	bus     bus
+	again   time.Time               // not before is the library initialised again for some GPUs only
+	backoff time.Duration           // the last one
+	worked  bool                    // the library was initialised once
+	indices map[int]*identification // by position in the driver's list
+
+	known known
+}
+
+var _ gpu.Source = (*Source)(nil)
+
+// New returns a source of the driver's GPUs. It does not touch the driver and
+// does not fail for want of one: Devices says what is missing.
+func New(cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	if min(cfg.Interval, cfg.SlowInterval, cfg.Timeout) < 0 {
+		return nil, fmt.Errorf("interval %v, slow interval %v, timeout %v: must be above 0", cfg.Interval, cfg.SlowInterval, cfg.Timeout)
+	}
+	s := &Source{
+		cfg:     cfg,
+		gate:    newGate(),
+		clock:   newClock(),
+		turn:    make(chan struct{}, 1),
+		bus:     bus{root: cfg.SysFS},
+		indices: make(map[int]*identification),
+		known:   known{relisted: make(chan struct{}, 1)},
+	}
+	s.procs = newProcFS(cfg.ProcFS, s.clock)
+	return s, nil
+}
+
+// Calls implements gpu.Source.
+func (s *Source) Calls() *gpu.Calls { return &s.calls }
+
+// Devices implements gpu.Source. It initialises the library where that has not
+// worked yet, where the driver went away, and where a GPU was added to the bus.
+// A GPU that does not identify itself within the timeout is left out until it
+// has, unless it was known.
+func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := s.ensure(); err != nil {
+		return nil, err
+	}
+	n, generation, err := s.count()
+	if e, ok := errors.AsType[*callError](err); ok && e.outcome == down {
+		// The GPUs may answer all the same.
+		if err := s.renew(s.quietly()); err != nil {
+			return nil, err
+		}
+		n, generation, err = s.count()
+	}
+	if err != nil {
+		return nil, unseen(err)
+	}
+	devices, err := s.identifyAll(ctx, n, generation)
+	if err != nil {
+		return nil, err
+	}
+	if len(devices) == 0 && n > 0 {
+		if err := s.nameless(); err != nil {
+			return nil, err
+		}
+	}
+	s.known.list(devices)
+	list := make([]gpu.Device, len(devices))
+	for i, d := range devices {
+		list[i] = d
+	}
+	return list, nil
+}
+
+// count asks how many GPUs there are.
+func (s *Source) count() (n int, generation uint64, err error) {
+	generation = s.generation.Load()
+	n, err = ask(s.caller("", generation), "nvmlDeviceGetCount_v2", func() (int, nvml.Return) { return s.library.DeviceGetCount() })
+	return min(n, maxDevices), generation, err
+}
+
+// nameless says why no GPU can be told from another: the library lacks what tells their
+// names. It is nil where it does not.
+func (s *Source) nameless() error {
+	for _, name := range []string{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
+		if !s.library.has(name) {
+			return driverError(nvml.ERROR_FUNCTION_NOT_FOUND, fmt.Errorf("the library has no function %s", name))
+		}
+	}
+	return nil
+}
+
+// unseen turns a failure to count the GPUs into a *gpu.DriverError.
+func unseen(err error) error {
+	if e, ok := errors.AsType[*callError](err); ok {
+		return driverError(e.ret, err)
+	}
+	if errors.Is(err, errAbsent) {
+		return driverError(nvml.ERROR_FUNCTION_NOT_FOUND, err)
+	}
+	return err
+}
+
+// ensure initialises the library if it is not, and again where a GPU was added or one says that
+// it must be. Neither costs the other GPUs a sample: where there is no moment without
+// a call, because one hangs, it is left for later.
+func (s *Source) ensure() error {
+	if !s.initialised.Load() {
+		return s.renew(s.drained())
+	}
+	suspect, now := s.down.Load() != nil, time.Now()
+	if now.Before(s.again) || (!suspect && !s.bus.added()) {
+		return nil
+	}
+	reopen, ok := s.quietly()
+	if !ok {
+		s.again = now.Add(busyRetry)
+		return nil
+	}
+	if err := s.renew(reopen, ok); err != nil {
+		return err
+	}
+	if suspect {
+		s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
+		if now.Sub(s.again) > 2*mostBackoff { // that was another time
+			s.backoff = leastBackoff
+		}
+		s.again = time.Now().Add(s.backoff)
+	}
+	return nil
+}
+
+// quietly has the library alone at a moment without calls. Others are held up for that only where
+// no call takes long.
+func (s *Source) quietly() (reopen func(), ok bool) {
+	if reopen, ok = s.gate.alone(claimed, drainGrace); ok || s.stuck() {
+		return reopen, ok
+	}
+	return s.gate.alone(shut, stuckAfter)
+}
+
+// stuck reports whether a call has been under way for long, but for those that wait for events.
+func (s *Source) stuck() bool {
+	return slices.ContainsFunc(s.calls.Snapshot().InFlight, func(f gpu.InFlight) bool {
+		return f.Call != eventCall && time.Since(f.Since) > stuckAfter
+	})
+}
+
+// drained has the library alone, and keeps all calls out until it has.
+func (s *Source) drained() (reopen func(), ok bool) {
+	if s.stuck() {
+		return s.gate.alone(shut, 0)
+	}
+	return s.gate.alone(shut, drainGrace)
+}
+
+// renew initialises the library. reopen and ok are of drained or of quietly.
+func (s *Source) renew(reopen func(), ok bool) error {
+	if !ok {
+		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
+	}
+	defer reopen()
+	if s.gate.isClosed() {
+		return gpu.ErrClosed
+	}
+	return s.initialise()
+}
+
+// initialise loads the library where it is not, and starts a new generation. The
+// caller has the library alone.
+func (s *Source) initialise() error {
+	if s.library == nil {
+		l, err := openLibrary(s.cfg.LibraryPath)
+		if err != nil {
+			return err
+		}
+		s.library = l
+	}
+	if s.initialised.Swap(false) {
+		s.generation.Add(1)
+		// An error here is that of a driver that has gone; Init tells.
+		_ = s.library.shutdown(&s.calls)
+	}
+	s.bus.accept()
+	if err := s.library.initialise(&s.calls); err != nil {
+		// A library that never worked may work once the driver's module is the new one; one that worked
+		// stays the old one. Only Init is believed: what another call says may be said to each new process.
+		err.Fatal = s.worked && err.Reason == gpu.ReasonMismatch
+		s.down.Store(err)
+		return err
+	}
+	s.worked = true
+	s.readVersions()
+	s.down.Store(nil)
+	s.generation.Add(1)
+	s.initialised.Store(true)
+	return nil
+}
+
+// versions hold for all GPUs.
+type versions struct{ driver, cuda string }
+
+// readVersions asks for the versions. The caller has the library alone.
+func (s *Source) readVersions() {
+	var v versions
+	ask := func(name string, f func() nvml.Return) {
+		if !s.library.has(name) {
+			return
+		}
+		end := s.calls.Begin("", name)
+		ret := f()
+		if o := classify(ret, nil); o == succeeded || o == absent {
+			end("")
+		} else {
+			end(returnName(ret))
+		}
+	}
+	ask("nvmlSystemGetDriverVersion", func() (ret nvml.Return) { v.driver, ret = s.library.SystemGetDriverVersion(); return ret })
+	ask("nvmlSystemGetCudaDriverVersion", func() nvml.Return {
+		version, ret := s.library.SystemGetCudaDriverVersion()
+		v.cuda = cudaVersion(version)
+		return ret
+	})
+	s.versions.Store(&v)
+}
+
+// Close implements gpu.Source. It keeps all further calls out and shuts the
+// library down if those under way return soon; otherwise it leaves the library
+// as it is, to end with the process. So it does where somebody waits for events, which
+// is no error: nothing can end such a wait, and who stops the program is not to wait for it.
+func (s *Source) Close() error {
+	s.gate.close()
+	reopen, ok := s.gate.alone(shut, drainGrace)
+	if !ok {
+		return errors.New("a call into the driver has not returned: the library was not shut down")
+	}
+	defer reopen()
+	if s.gate.awaited() || !s.initialised.Swap(false) {
+		return nil
+	}
+	return s.library.shutdown(&s.calls)
+}
+
+// known is the GPUs that were ever identified.
+type known struct {
+	mu      sync.Mutex
+	devices map[string]*device // by UUID
+	listed  []*device          // by the last Devices
+	// relisted holds an element after Devices changed the list, until Watch takes it.
+	relisted chan struct{}
+}
+
+// get returns the device of that uuid, nil if it was never seen.
+func (k *known) get(uuid string) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.devices[uuid]
+}
+
+// add returns d, or the device of its uuid that was added before.
+func (k *known) add(d *device) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.devices == nil {
+		k.devices = make(map[string]*device)
+	}
+	if old := k.devices[d.info.UUID]; old != nil {
+		return old
+	}
+	k.devices[d.info.UUID] = d
+	return d
+}
+
+// at returns the known device of that uuid at its position in the driver's list.
+// The position may change when the library is initialised again: then it is
+// another device from then on, since what identifies a device never changes.
+func (k *known) at(index int, uuid string) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.devices[uuid]
+	if old.info.Index == index {
+		return old
+	}
+	info := old.info
+	info.Index = index
+	d := newDevice(old.source, info)
+	d.current.Store(old.current.Load())
+	d.settled.Store(old.settled.Load())
+	k.devices[uuid] = d
+	return d
+}
+
+// settle puts d, of which is known whose memory it takes from, in the place of old, unless they are the same
+// in that. It returns the device that is known from then on.
+func (k *known) settle(old, d *device) *device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	uuid := old.info.UUID
+	if now := k.devices[uuid]; now != old {
+		return now
+	}
+	if d.info == old.info {
+		old.settled.Store(d.settled.Load())
+		return old
+	}
+	k.devices[uuid] = d
+	return d
+}
+
+// list notes which devices can be seen now.
+func (k *known) list(devices []*device) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.Equal(k.listed, devices) {
+		return
+	}
+	k.listed = slices.Clone(devices)
+	notify(k.relisted)
+}
+
+// now returns the devices that can be seen now.
+func (k *known) now() []*device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.listed
+}

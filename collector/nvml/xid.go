@@ -1,0 +1,320 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+const (
+	// eventWait is the longest stay inside the library, and so the longest that a new Init has to wait. Higher
+	// values cost less: for the first 10 ms of each wait Go's runtime watches whether the call returns.
+	eventWait = 2 * time.Second
+	// watchInterval is how often it is looked for new GPUs and into the kernel log, and how often at most a driver
+	// is asked for events that does not wait for them.
+	watchInterval = time.Second
+	// maxBackoff is the pause before a GPU is asked again that keeps failing.
+	maxBackoff = 30 * time.Second
+)
+
+// watchedEvents are those that are wanted, where a GPU has them.
+const watchedEvents = nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange
+
+// Watch implements gpu.Source: it reports XID errors as the driver's events tell
+// them, and from the kernel log those of GPUs for which there are no events. A GPU
+// is watched while it is registered for events, or the kernel log can be read in
+// their stead: of those that Devices has found, also those that it finds later. The
+// error is that of the kernel log, where all GPUs depend on it and it cannot be
+// read.
+//
+// Each GPU has an event set and a goroutine of its own: one that is lost makes
+// every wait for its set fail, and one that hangs keeps its thread. They wait in the driver
+// and do not poll: of errors between two calls the driver tells the last code only.
+//
+// Once ctx is done Watch returns, and reports nothing any more. A goroutine that waits in the driver ends up to
+// eventWait later.
+func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{
+		source:         s,
+		report:         report,
+		log:            kernelLog{path: s.cfg.KernelLog, fd: -1},
+		listeners:      make(map[string]*listener),
+		eventlessFound: make(chan struct{}, 1),
+	}
+	defer w.log.close()
+	defer w.stop()
+	defer cancel()
+	select {
+	case <-s.known.relisted: // the first look sees it
+	default:
+	}
+	for ctx.Err() == nil {
+		w.listen(ctx)
+		if err := w.readLog(); err != nil {
+			return err
+		}
+		// An error in the moment after a GPU was found, or has come back, is not to be missed.
+		select {
+		case <-s.known.relisted:
+			w.wake()
+		case <-w.eventlessFound:
+		case <-time.After(watchInterval):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// watcher is the state of one Watch.
+type watcher struct {
+	source    *Source
+	mu        sync.Mutex      // held while an event is reported: one at a time
+	report    func(gpu.Event) // nil after stop
+	log       kernelLog
+	listeners map[string]*listener // by UUID: a GPU may become another device
+	// eventlessFound holds an element after a GPU has turned out to have no events, until Watch takes it.
+	eventlessFound chan struct{}
+}
+
+// event reports an event, unless the watcher was stopped.
+func (w *watcher) event(e gpu.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.report != nil {
+		w.report(e)
+	}
+}
+
+func (w *watcher) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report = nil
+}
+
+// wake ends the pauses of those that wait to ask their GPU again.
+func (w *watcher) wake() {
+	for _, l := range w.listeners {
+		notify(l.woken)
+	}
+}
+
+// notify puts an element into a channel that has room for one, unless it is there.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// listen starts to listen to the GPUs that came.
+func (w *watcher) listen(ctx context.Context) {
+	for _, d := range w.source.known.now() {
+		if w.listeners[d.info.UUID] != nil {
+			continue
+		}
+		l := &listener{device: d, watcher: w, woken: make(chan struct{}, 1)}
+		w.listeners[d.info.UUID] = l
+		go l.run(ctx)
+	}
+}
+
+// eventless reports whether the driver has no events for a GPU.
+func (w *watcher) eventless(d *device) bool {
+	l := w.listeners[d.info.UUID]
+	return l != nil && l.eventless.Load()
+}
+
+// logged reports whether the kernel log watches the GPUs without events.
+func (w *watcher) logged(watched bool) {
+	for _, l := range w.listeners {
+		if l.eventless.Load() {
+			l.watch(watched)
+		}
+	}
+}
+
+// readLog reports what the kernel log has about GPUs without events. It is not
+// read while there are none.
+func (w *watcher) readLog() error {
+	eventless, events := 0, 0
+	for _, d := range w.source.known.now() {
+		if w.eventless(d) {
+			eventless++
+		} else {
+			events++
+		}
+	}
+	if eventless == 0 {
+		w.logged(false)
+		return nil
+	}
+	lines, err := w.log.read()
+	w.logged(err == nil)
+	if err != nil && events == 0 {
+		return fmt.Errorf("XID errors cannot be had: no GPU has events, and the kernel log: %w", err)
+	}
+	for _, line := range lines {
+		if address, xid, ok := parseXID(line); ok {
+			w.deliverLogged(address, xid)
+		}
+	}
+	return nil
+}
+
+// deliverLogged reports an XID of the kernel log, unless it comes as an event, too.
+func (w *watcher) deliverLogged(address string, xid uint64) {
+	e := gpu.Event{Time: time.Now(), PCIBusID: address, XID: xid}
+	for _, d := range w.source.known.now() {
+		if d.info.PCIBusID != address {
+			continue
+		}
+		if !w.eventless(d) {
+			return
+		}
+		e.UUID = d.info.UUID
+	}
+	w.event(e)
+}
+
+// listener waits for the events of one GPU.
+type listener struct {
+	device    *device
+	watcher   *watcher
+	eventless atomic.Bool   // the driver has none for this GPU
+	woken     chan struct{} // has an element to end a pause
+	failures  int           // in a row
+	// watched is what was reported last. It belongs to run, and to the watcher once
+	// the GPU has turned out to be eventless.
+	watched bool
+}
+
+// watch reports whether the GPU is watched, where that has changed.
+func (l *listener) watch(watched bool) {
+	if watched == l.watched {
+		return
+	}
+	l.watched = watched
+	e := gpu.Event{Kind: gpu.Unwatched, UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID}
+	if watched {
+		e.Kind = gpu.Watched
+	}
+	l.watcher.event(e)
+}
+
+// run listens until ctx is done or the GPU turns out to have no events.
+func (l *listener) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := l.listen(ctx)
+		if errors.Is(err, errAbsent) {
+			l.eventless.Store(true)
+			notify(l.watcher.eventlessFound)
+			return
+		}
+		if errors.Is(err, errStale) {
+			l.failures = 0
+		}
+		select {
+		case <-l.woken:
+		case <-time.After(min(watchInterval<<min(l.failures, 10), maxBackoff)):
+		case <-ctx.Done():
+		}
+		l.failures++
+	}
+}
+
+// listen registers for events and reports them until something fails or ctx is
+// done. Its error is errAbsent if there are no events.
+func (l *listener) listen(ctx context.Context) error {
+	h, err := l.device.handle()
+	if err != nil {
+		return err
+	}
+	call := l.device.source.caller(l.device.info.UUID, h.generation)
+	types, err := ask(call, "nvmlDeviceGetSupportedEventTypes", h.GetSupportedEventTypes)
+	if err == nil && types&nvml.EventTypeXidCriticalError == 0 {
+		err = errAbsent
+	}
+	if err != nil {
+		return err
+	}
+	set, err := ask(call, "nvmlEventSetCreate", func() (nvml.EventSet, nvml.Return) { return l.device.source.library.EventSetCreate() })
+	if err != nil {
+		return err
+	}
+	// A set of an earlier generation has ended with it, and the call is not made.
+	defer func() { _ = call("nvmlEventSetFree", func() nvml.Return { return set.Free() }) }()
+	register := func(types uint64) error {
+		return call("nvmlDeviceRegisterEvents", func() nvml.Return { return h.RegisterEvents(types, set) })
+	}
+	if err = register(types & watchedEvents); err != nil && types&nvml.EventMigConfigChange != 0 {
+		err = register(nvml.EventTypeXidCriticalError) // the other one may need a right
+	}
+	if err != nil {
+		return err
+	}
+	return l.waitAll(ctx, set, call)
+}
+
+// waitAll waits for events of the set until that fails or ctx is done. Meanwhile
+// the GPU is watched. A driver that answers at once though nothing has happened is
+// asked once a watchInterval.
+func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call caller) (err error) {
+	l.watch(true)
+	for err == nil && ctx.Err() == nil {
+		began, happened := time.Now(), false
+		if happened, err = l.wait(set, call); err == nil && !happened {
+			select {
+			case <-time.After(watchInterval - time.Since(began)):
+			case <-ctx.Done():
+			}
+		}
+	}
+	// A lost GPU has reported its last error; that there was no other is still so.
+	if !errors.Is(err, gpu.ErrLost) {
+		l.watch(false)
+	}
+	return err
+}
+
+// wait waits for one event of the set and reports it. It says whether there was
+// one.
+func (l *listener) wait(set nvml.EventSet, call caller) (happened bool, err error) {
+	var data nvml.EventData
+	var ret nvml.Return
+	err = call(eventCall, func() nvml.Return {
+		data, ret = set.Wait(uint32(eventWait.Milliseconds()))
+		return ret
+	}, nvml.ERROR_TIMEOUT)
+	switch {
+	case ret == nvml.ERROR_TIMEOUT && errors.Is(err, errAbsent):
+		l.failures = 0
+		return false, nil
+	case ret != nvml.SUCCESS && errors.Is(err, errAbsent):
+		// It has offered events: it may do so again.
+		return false, fmt.Errorf("%s: %s", eventCall, returnName(ret))
+	case err != nil:
+		return false, err
+	}
+	l.failures = 0
+	switch data.EventType {
+	case nvml.EventMigConfigChange:
+		l.device.mig.changed.Store(true)
+		return true, nil
+	case nvml.EventTypeXidCriticalError:
+	default:
+		return false, nil
+	}
+	l.watcher.event(gpu.Event{Time: time.Now(), UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID, XID: data.EventData})
+	return true, nil
+}

@@ -1,0 +1,292 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// watched returns a watcher over two GPUs, of which the second has no events, and
+// the events that it reports.
+func watched(t *testing.T, kernelLogPath string) (*watcher, *[]gpu.Event) {
+	t.Helper()
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := newDevice(s, gpu.Info{UUID: "GPU-with", PCIBusID: "00000000:1B:00.0"})
+	without := newDevice(s, gpu.Info{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0"})
+	s.known.list([]*device{with, without})
+	events := new([]gpu.Event)
+	w := &watcher{
+		source:    s,
+		report:    func(e gpu.Event) { *events = append(*events, e) },
+		log:       kernelLog{path: kernelLogPath, fd: -1},
+		listeners: map[string]*listener{},
+	}
+	for _, d := range []*device{with, without} {
+		w.listeners[d.info.UUID] = &listener{device: d, watcher: w}
+	}
+	w.listeners["GPU-without"].eventless.Store(true)
+	t.Cleanup(w.log.close)
+	return w, events
+}
+
+// kmsgWatches says that the GPU without events is watched.
+var kmsgWatches = gpu.Event{Kind: gpu.Watched, UUID: "GPU-without", PCIBusID: "00000000:2D:00.0"}
+
+func TestKernelLogStandsInForEvents(t *testing.T) {
+	path := newTree(t).write("kmsg", "NVRM: Xid (PCI:0000:2d:00): 13, before the watch\n")
+	w, events := watched(t, path)
+	for range 2 {
+		if err := w.readLog(); err != nil || !reflect.DeepEqual(*events, []gpu.Event{kmsgWatches}) {
+			t.Fatalf("before anything was added: %+v, %v", *events, err)
+		}
+	}
+	*events = nil
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("NVRM: Xid (PCI:0000:1b:00): 31, also an event\n" +
+		"NVRM: Xid (PCI:0000:2d:00): 48, no event\n" +
+		"usb 1-1: new device\n" +
+		"NVRM: Xid (PCI:0000:ff:00): 79, of a GPU that never was listed\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.readLog(); err != nil {
+		t.Fatal(err)
+	}
+	want := []gpu.Event{
+		{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48},
+		{PCIBusID: "00000000:FF:00.0", XID: 79},
+	}
+	if len(*events) != len(want) {
+		t.Fatalf("events %+v, want %+v", *events, want)
+	}
+	for i, e := range *events {
+		if e.Time.IsZero() {
+			t.Errorf("event %d has no time", i)
+		}
+		if e.Time = want[i].Time; e != want[i] {
+			t.Errorf("event %d: %+v, want %+v", i, e, want[i])
+		}
+	}
+}
+
+func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
+	w, events := watched(t, filepath.Join(t.TempDir(), "none"))
+	if err := w.readLog(); err != nil {
+		t.Errorf("beside a GPU with events: %v", err)
+	}
+	if len(*events) != 0 {
+		t.Errorf("nobody watches the GPU without events, and yet: %+v", *events)
+	}
+	for _, l := range w.listeners {
+		l.eventless.Store(true)
+	}
+	if err := w.readLog(); err == nil {
+		t.Error("no GPU has events, and a missing log is no error")
+	}
+	w.source.known.list(nil)
+	if err := w.readLog(); err != nil {
+		t.Errorf("without GPUs: %v", err)
+	}
+}
+
+// A GPU is not watched any more once the log cannot be read, and is again later.
+func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
+	f := newTree(t)
+	dir, path := f.root, f.write("kmsg", "")
+	w, events := watched(t, path)
+	unwatched := kmsgWatches
+	unwatched.Kind = gpu.Unwatched
+	for _, path := range []string{path, dir, path} { // a folder opens, and cannot be read
+		w.log.close()
+		w.log.path = path
+		if err := w.readLog(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []gpu.Event{kmsgWatches, unwatched, kmsgWatches}; !reflect.DeepEqual(*events, want) {
+		t.Errorf("events %+v, want %+v", *events, want)
+	}
+}
+
+func TestReporterEnds(t *testing.T) {
+	n := 0
+	r := watcher{report: func(gpu.Event) { n++ }}
+	r.event(gpu.Event{})
+	r.stop()
+	r.event(gpu.Event{})
+	if n != 1 {
+		t.Errorf("%d events, want the one before the end", n)
+	}
+}
+
+// A GPU is watched from the moment on in which it is found: a program may fail on it at once. So is one that comes
+// back after its listener has waited longer and longer.
+func TestWatchedAsSoonAsFound(t *testing.T) {
+	const register = "nvmlDeviceRegisterEvents"
+	synctest.Test(t, func(t *testing.T) {
+		node, s, l := newFourGPUs(t, t.TempDir())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Watch(ctx, func(gpu.Event) {}) }()
+		registered := func(when string, want int) {
+			t.Helper()
+			before, _, _ := l.count(register)
+			began := time.Now()
+			devices, err := s.Devices(t.Context())
+			if err != nil || len(devices) != 4 {
+				t.Fatalf("%d GPUs, %v; %s", len(devices), err, before)
+			}
+			synctest.Wait()
+			if _, _, n := l.count(register); n != want || time.Since(began) != 0 {
+				t.Errorf("%s: registered %d times after %s, want %d at once", when, n, time.Since(began), want)
+			}
+		}
+		time.Sleep(5*watchInterval + watchInterval/3)
+		registered("found", 4)
+
+		fault := &simFault{call: register, code: nvml.ERROR_GPU_IS_LOST}
+		node.begin(fault)
+		node.unload()
+		_, _ = s.Devices(t.Context())
+		node.load(false)
+		if _, err := s.Devices(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		node.end(fault)
+		_, _, before := l.count(register)
+		s.known.list(nil) // as while the driver does not list it
+		registered("back", before+4)
+
+		cancel()
+		if err := errors.Join(<-done, s.Close()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * eventWait)
+	})
+}
+
+// The kernel log of a GPU without events is read from the moment on in which the GPU is found.
+func TestKernelLogFromTheFirstMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTree(t)
+		node, s, _ := newFourGPUs(t, f.write("kmsg", ""))
+		node.begin(&simFault{call: "nvmlDeviceGetSupportedEventTypes", code: nvml.ERROR_NOT_SUPPORTED})
+		ctx, cancel := context.WithCancel(t.Context())
+		var reported []uint64
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Watch(ctx, func(e gpu.Event) {
+				if e.XID != 0 {
+					reported = append(reported, e.XID)
+				}
+			})
+		}()
+		time.Sleep(watchInterval / 3)
+		if _, err := s.Devices(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		f.write("kmsg", "NVRM: Xid (PCI:0000:01:00): 31, a moment later\n")
+		time.Sleep(2 * watchInterval)
+		cancel()
+		if err := errors.Join(<-done, s.Close()); err != nil {
+			t.Error(err)
+		}
+		if !reflect.DeepEqual(reported, []uint64{31}) {
+			t.Errorf("XIDs %v, want the one of the first moment", reported)
+		}
+	})
+}
+
+// A driver that answers the wait for events at once is asked no more often than one that waits.
+func TestEventsThatAreNotWaitedFor(t *testing.T) {
+	for _, code := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_TIMEOUT, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_DATA, nvml.ERROR_UNKNOWN} {
+		t.Run(returnName(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node, s, l := newFourGPUs(t, t.TempDir())
+				if _, err := s.Devices(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				node.begin(&simFault{call: eventCall, code: code, atOnce: true})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				watched := false
+				if err := s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }); err != nil {
+					t.Error(err)
+				}
+				broken, _, waits := l.count(eventCall)
+				if broken != "" {
+					t.Error(broken)
+				}
+				if waits > 4*60+4 {
+					t.Errorf("%d waits of four GPUs in a minute, want one a second of each", waits)
+				}
+				if absent := code == nvml.ERROR_NOT_SUPPORTED || code == nvml.ERROR_NO_DATA; absent && watched {
+					t.Error("the GPUs are said to be watched")
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2 * eventWait) // a real process ends with its waits
+			})
+		})
+	}
+}
+
+// Who stops the exporter does not wait for a wait for events, and the library is not shut down under it.
+func TestEndDuringWaitForEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s, l := newFourGPUs(t, t.TempDir())
+		if _, err := s.Devices(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var watched []error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			watched = append(watched, s.Watch(ctx, func(gpu.Event) {}))
+		}()
+		time.Sleep(5*eventWait + eventWait/2)
+		if _, inside, total := l.count(eventCall); inside != 4 || total > 4*6 {
+			t.Errorf("%d waits are under way, of %d of four GPUs; want one of each GPU, of 24: each stays as long as it may", inside, total)
+		}
+		began := time.Now()
+		cancel()
+		<-done
+		if err := errors.Join(append(watched, s.Close())...); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the end took %s, want no wait", took)
+		}
+		time.Sleep(2 * eventWait)
+		broken, inside, _ := l.count(eventCall)
+		_, _, shutdowns := l.count("nvmlShutdown")
+		if broken != "" || inside != 0 || shutdowns != 0 {
+			t.Errorf("after the end: %q, %d waits inside, %d times shut down", broken, inside, shutdowns)
+		}
+		if _, _, n := l.count("nvmlEventSetFree"); n != 0 {
+			t.Errorf("%d calls after the end", n)
+		}
+	})
+}

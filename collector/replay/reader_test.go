@@ -1,0 +1,188 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// smiLog returns so many seconds of the log of 8 GPUs.
+func smiLog(seconds int) []byte {
+	var b bytes.Buffer
+	b.WriteString("timestamp, index, uuid, memory.used [MiB], memory.total [MiB], utilization.gpu [%]\n")
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for s := range seconds {
+		stamp := begin.Add(time.Duration(s) * time.Second).Format("2006/01/02 15:04:05.000")
+		for g := range 8 {
+			fmt.Fprintf(&b, "%s, %d, GPU-0000000%d-1111-2222-3333-444444444444, %d MiB, 81559 MiB, %d %%\n", stamp, g, g, 2000+s/8, s%100)
+		}
+	}
+	return b.Bytes()
+}
+
+func TestRecordingReader(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		kind Kind
+	}{
+		{string(smiLog(3)), KindGPUs},
+		{"timestamp, gpu_uuid, pid, used_gpu_memory [MiB]\n2026/03/01 00:00:00.000, GPU-a, 1, 100 MiB\n", KindApps},
+		{`{"format":"gpu_leak_exporter recording","version":1}` + "\n", KindRecording},
+	} {
+		r, err := NewReader("log", strings.NewReader(c.text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind() != c.kind {
+			t.Errorf("kind %s, want %s", r.Kind(), c.kind)
+		}
+		samples := 0
+		for {
+			info, s, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil || info.UUID == "" || s.T == 0 {
+				t.Fatal(info, s, err)
+			}
+			samples++
+		}
+		if want := map[Kind]int{KindGPUs: 24, KindApps: 1}[c.kind]; samples != want {
+			t.Errorf("%s: %d samples, want %d", c.kind, samples, want)
+		}
+	}
+	for _, text := range []string{"", "a,b\n", "timestamp,index\n2026/03/01 00:00:00.000, x\n"} {
+		r, err := NewReader("log", strings.NewReader(text), nil)
+		if err == nil {
+			_, _, err = r.Next()
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "log") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestPartialRecording cuts a recording off anywhere: under a name that says so,
+// what is whole is read.
+func TestPartialRecording(t *testing.T) {
+	var plain, packed bytes.Buffer
+	w := NewWriter(&plain)
+	whole := 0 // bytes of packed that hold all but the last member
+	for i := range 9 {
+		from := plain.Len()
+		now := simStart.Add(time.Duration(i) * time.Second)
+		if err := w.Write(gpu.Info{UUID: "GPU-a"}, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
+			t.Fatal(err)
+		}
+		whole = packed.Len()
+		packed.WriteString(compress(t, plain.String()[from:]))
+	}
+	begin := bytes.Index(plain.Bytes(), []byte(`{"uuid"`))
+	for _, c := range []struct {
+		name, text string
+		from       int // where the first sample may be whole
+		last       int // from where 8 samples are whole
+	}{
+		{"plain", plain.String(), begin, bytes.LastIndexByte(plain.Bytes()[:plain.Len()-1], '\n') + 1},
+		{"compressed", packed.String(), 1, whole},
+	} {
+		before := 0
+		for size := c.from; size <= len(c.text); size++ {
+			n, err := countReadings("r.partial", c.text[:size])
+			if n < before || n < 8 && size >= c.last || n < 9 && size == len(c.text) {
+				t.Fatalf("%s: %d samples in %d of %d bytes, %d in fewer", c.name, n, size, len(c.text), before)
+			}
+			// A file without a whole line is empty, which is said.
+			if err != nil && (n > 0 || err.Error() != "r.partial: is empty") {
+				t.Fatalf("%s: %d of %d bytes: %v", c.name, size, len(c.text), err)
+			}
+			before = n
+		}
+		if n, err := countReadings("r", c.text[:len(c.text)-1]); err == nil || !strings.Contains(err.Error(), "this line") && !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%s, under another name: %d samples, %v", c.name, n, err)
+		}
+	}
+}
+
+// countReadings reads a recording to its end.
+func countReadings(name, text string) (n int, err error) {
+	r, err := NewReader(name, strings.NewReader(text), nil)
+	for err == nil {
+		if _, _, err = r.Next(); err == nil {
+			n++
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// TestPartialErrors says of a recording that was cut off what is said of any
+// other.
+func TestPartialErrors(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "r.partial: is empty"},
+		{"no recording", "hello\nwor", "r.partial:1: no header line"},
+		{"a wrong line", "timestamp, uuid\nx\n2026/", "r.partial:2: has 1 fields"},
+		{"a long line", string(smiLog(1)) + strings.Repeat("x", maxLine+1), "r.partial:10: the line is longer than"},
+		{"compressed badly", "\x1f\x8b" + strings.Repeat("x", 20), "r.partial: gzip: gzip: invalid header"},
+	} {
+		if _, err := countReadings("r.partial", c.text); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+}
+
+// BenchmarkRecordingReader reads rows of a log of nvidia-smi.
+func BenchmarkRecordingReader(b *testing.B) {
+	log := smiLog(10_000)
+	rows := bytes.Count(log, []byte("\n")) - 1
+	b.ReportAllocs()
+	for n := 0; n < b.N; n += rows {
+		r, err := NewReader("log", bytes.NewReader(log), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range min(rows, b.N-n) {
+			if _, _, err := r.Next(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestSMIStamp holds the fast way to read a time stamp against time.Parse.
+func TestSMIStamp(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, zone := range []string{"UTC", "Europe/Berlin", "America/St_Johns"} {
+		loc, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(text string) {
+			want, err := time.ParseInLocation("2006/01/02 15:04:05", text, loc)
+			got, ok := parseSMIStamp(text, loc)
+			if ok != (err == nil) || ok && int64(got) != want.UnixNano() {
+				t.Fatalf("%s in %s: %d %t, want %d, %v", text, zone, got, ok, want.UnixNano(), err)
+			}
+		}
+		for range 20_000 {
+			check(fmt.Sprintf("%04d/%02d/%02d %02d:%02d:%02d.%03d", 1972+random.IntN(220), random.IntN(14), random.IntN(33),
+				random.IntN(25), random.IntN(61), random.IntN(61), random.IntN(1000)))
+		}
+		for _, text := range []string{"2026/03/29 02:30:00.000", "2026/10/25 02:30:00.000", "2024/02/29 00:00:00.000", "2026/02/29 00:00:00.000", "2026-03/29 02:30:00.000"} {
+			check(text)
+		}
+	}
+}
