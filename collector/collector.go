@@ -1,9 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collector reads GPUs in the background and shows Prometheus what was
-// read last. A scrape turns one State into series: it calls no driver, takes no
-// lock and cannot fail.
+// Package collector shows Prometheus what was read last. A scrape turns one State into series: it calls no driver, takes
+// no lock and cannot fail.
 //
 // The series are grouped in families, one a file and a flag. A family is a table
 // with one row for each metric: its name, its help and how to read it from the
@@ -20,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // Options choose what a Collector exports.
@@ -41,7 +41,7 @@ type Options struct {
 // Collector implements prometheus.Collector over the State that a function
 // returns. Its methods may be called from several goroutines.
 type Collector struct {
-	state   func() *State
+	state   func() *sampler.State
 	fleet   Fleet
 	notReal string
 	scopes  *scopes
@@ -51,7 +51,7 @@ type Collector struct {
 // New returns a Collector that exports what state returns. state must not block,
 // and nobody may change what it returned. A family that does not exist, or that
 // cannot be switched off, is an error.
-func New(state func() *State, o Options) (*Collector, error) {
+func New(state func() *sampler.State, o Options) (*Collector, error) {
 	if state == nil {
 		return nil, errors.New("collector: no state to export")
 	}
@@ -125,17 +125,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 // processValues returns the values of the labels of a process.
 func processValues(index, uuid string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) []string {
 	return []string{
-		index, uuid, instanceID(instance), strconv.FormatUint(uint64(id.PID), 10),
+		index, uuid, sampler.InstanceID(instance), strconv.FormatUint(uint64(id.PID), 10),
 		o.Process, o.Namespace, o.Pod, o.Container, o.SlurmJob,
 	}
-}
-
-// instanceID returns the label value of a GPU instance; empty without MIG.
-func instanceID(id gpu.Opt[uint32]) string {
-	if !id.OK {
-		return ""
-	}
-	return strconv.FormatUint(uint64(id.V), 10)
 }
 
 func pidOf(p *gpu.Process) string { return strconv.FormatUint(uint64(p.ID.PID), 10) }

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -39,9 +40,9 @@ func allFamilies(on bool) Options {
 }
 
 // newCollector returns a Collector of a fixed State.
-func newCollector(t testing.TB, s *State, o Options) *Collector {
+func newCollector(t testing.TB, s *sampler.State, o Options) *Collector {
 	t.Helper()
-	c, err := New(func() *State { return s }, o)
+	c, err := New(func() *sampler.State { return s }, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestFamilies(t *testing.T) {
 }
 
 func TestRegisterPanics(t *testing.T) {
-	help := func(*DeviceState) optional { return optional{} }
+	help := func(*sampler.DeviceState) optional { return optional{} }
 	for name, f := range map[string]family{
 		`family "memory" is registered twice`:                                   {name: "memory"},
 		`metric "gpu_x" of family "other" is already one of family "memory"`:    {name: "other", metrics: []metric{gauge("gpu_x", "X.", help)}},
@@ -160,9 +161,9 @@ func TestRegisterPanics(t *testing.T) {
 }
 
 func TestNewErrors(t *testing.T) {
-	state := func() *State { return nil }
+	state := func() *sampler.State { return nil }
 	for name, tc := range map[string]struct {
-		state   func() *State
+		state   func() *sampler.State
 		enabled map[string]bool
 		want    string
 	}{
@@ -264,7 +265,7 @@ gpu_driver_up 0
 # TYPE gpu_processes_unresolved gauge
 gpu_processes_unresolved 0
 `
-	c := newCollector(t, &State{DriverReason: "library_not_found"}, Options{})
+	c := newCollector(t, &sampler.State{DriverReason: "library_not_found"}, Options{})
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
@@ -291,7 +292,7 @@ func TestVerdictNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := allFamilies(false)
 			o.Enabled["detector"] = true
-			s := &State{Devices: []*DeviceState{{Up: true, Processes: []ProcessState{{Verdict: tc.verdict}}}}}
+			s := &sampler.State{Devices: []*sampler.DeviceState{{Up: true, Processes: []sampler.ProcessState{{Verdict: tc.verdict}}}}}
 			var got []string
 			for name := range gather(t, newCollector(t, s, o)) {
 				if suffix, ok := strings.CutPrefix(name, "gpu_process_"); ok {
@@ -361,7 +362,7 @@ func TestLabelValue(t *testing.T) {
 		"control":          {"process", "a\n\x00\"\\", "a\n\x00\"\\"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := labelValue(tc.label, tc.value); got != tc.want {
+			if got := sampler.LabelValue(tc.label, tc.value); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -372,11 +373,11 @@ func FuzzLabelValue(f *testing.F) {
 	f.Add("process", "python3")
 	f.Add("command", strings.Repeat("é\xff", 200))
 	f.Fuzz(func(t *testing.T, label, value string) {
-		got := labelValue(label, value)
+		got := sampler.LabelValue(label, value)
 		if !utf8.ValidString(got) || len(got) > 256 {
 			t.Errorf("%q", got)
 		}
-		if again := labelValue(label, got); again != got {
+		if again := sampler.LabelValue(label, got); again != got {
 			t.Errorf("%q becomes %q when it is cut again", got, again)
 		}
 	})
@@ -458,10 +459,10 @@ func walk(v reflect.Value, path string, filled map[string]bool) {
 // TestCollectConcurrently scrapes from many sides at once, while the State
 // changes. It is for the race detector.
 func TestCollectConcurrently(t *testing.T) {
-	states := []*State{fixture(), {DriverReason: ReasonStarting}}
+	states := []*sampler.State{fixture(), {DriverReason: sampler.ReasonStarting}}
 	var mu sync.Mutex
 	n := 0
-	c, err := New(func() *State {
+	c, err := New(func() *sampler.State {
 		mu.Lock()
 		defer mu.Unlock()
 		n++
@@ -493,7 +494,7 @@ func TestCollectConcurrently(t *testing.T) {
 
 // crowd returns a State of that many full GPUs and processes on each, none of
 // which leaks: the everyday scrape.
-func crowd(gpus, processes int) *State {
+func crowd(gpus, processes int) *sampler.State {
 	s := fixture()
 	s.Devices, s.DeviceHolders = nil, nil
 	for i := range gpus {
@@ -503,7 +504,7 @@ func crowd(gpus, processes int) *State {
 		p := d.Processes[0]
 		p.Verdict, p.Allocator = verdict(200, false), nil // few programs have a probe
 		p.Verdict.Windows[1] = p.Verdict.Windows[0]
-		d.Processes = slices.Repeat([]ProcessState{p}, processes)
+		d.Processes = slices.Repeat([]sampler.ProcessState{p}, processes)
 		for k := range d.Processes {
 			d.Processes[k].ID.PID = uint32(100_000*i + k)
 		}
@@ -513,7 +514,7 @@ func crowd(gpus, processes int) *State {
 }
 
 // still returns s with processes that do not grow.
-func still(s *State) *State {
+func still(s *sampler.State) *sampler.State {
 	for _, d := range s.Devices {
 		for i := range d.Processes {
 			d.Processes[i].Sites = nil // asked for only once it leaks
@@ -564,7 +565,7 @@ func BenchmarkCollect(b *testing.B) {
 // BenchmarkLabels compares the labels of one process in a series of emit with
 // those of NewConstMetric: the reason for having the former.
 func BenchmarkLabels(b *testing.B) {
-	m := gauge("gpu_process_x_bytes", "X.", func(*ProcessState) optional { return gpu.Some(1.0) })
+	m := gauge("gpu_process_x_bytes", "X.", func(*sampler.ProcessState) optional { return gpu.Some(1.0) })
 	r, err := newRow(m, newScopes(Fleet{}), Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // seriesOf returns the series of s: the name with the labels, and their number by family.
-func seriesOf(t *testing.T, s *State, o Options) (series map[string]string, byFamily map[string]int, windows int) {
+func seriesOf(t *testing.T, s *sampler.State, o Options) (series map[string]string, byFamily map[string]int, windows int) {
 	t.Helper()
 	series, byFamily = map[string]string{}, map[string]int{}
 	for name, mf := range gather(t, newCollector(t, s, o)) {

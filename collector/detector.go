@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -16,51 +17,51 @@ var detectorFamily = register(family{name: "detector", enabled: true, metrics: s
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
 		"{oom}":    "the memory of the GPU is full: gpu_oom_headroom_bytes / gpu_oom_rate_bytes_per_second; +Inf: judged, and nothing foretells an end",
-	}, func(d *DeviceState) *detector.Verdict { return domainVerdict(&d.Judgement) }),
+	}, func(d *sampler.DeviceState) *detector.Verdict { return domainVerdict(&d.Judgement) }),
 	verdictMetrics("gpu_mig_", map[string]string{
 		"{memory}": "the used memory of the GPU instance",
 		"{owner}":  "the GPU instance (its leaking processes and what no process accounts for, together)",
 		"{oom}":    "the memory of the GPU instance is full: gpu_mig_oom_headroom_bytes / gpu_mig_oom_rate_bytes_per_second; +Inf: judged, and nothing foretells an end",
-	}, func(in *InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
+	}, func(in *sampler.InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
 	verdictMetrics("gpu_process_", map[string]string{
 		"{memory}": "the GPU memory of the process",
 		"{owner}":  "the process",
 		"{oom}":    "the memory of the GPU or GPU instance is full, if this process leaks or brings a tenth of the growth or more; +Inf: judged, and it does not",
-	}, func(p *ProcessState) *detector.Verdict { return &p.Verdict }),
+	}, func(p *sampler.ProcessState) *detector.Verdict { return &p.Verdict }),
 	verdictMetrics("gpu_workload_", map[string]string{
 		"{memory}": "the summed GPU memory of the pod or job",
 		"{owner}":  "the pod or job",
 		"{oom}":    "the memory of the GPU or GPU instance is full, if this pod or job leaks or brings a tenth of the growth or more; +Inf: judged, and it does not",
-	}, func(w *WorkloadState) *detector.Verdict { return &w.Verdict }),
+	}, func(w *sampler.WorkloadState) *detector.Verdict { return &w.Verdict }),
 	domainMetrics,
 	findingMetrics,
 	[]metric{gauge("gpu_unreleased_memory_bytes",
 		"Memory in bytes that has stayed in use since this process ended, and that no process accounts for. The labels are those that the process had. "+
 			"Present while it stays, for 8 processes of a GPU or GPU instance at most.",
-		func(u *UnreleasedState) optional { return gpu.Some(float64(u.Used)) })},
+		func(u *sampler.UnreleasedState) optional { return gpu.Some(float64(u.Used)) })},
 )})
 
 // domainMetrics are the detector's series that only some of the scopes have.
 var domainMetrics = []metric{
 	gauge("gpu_oom_headroom_bytes",
 		"What can still be allocated on the GPU before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
-		func(d *DeviceState) optional { return value(d.Judgement.Headroom) }),
+		func(d *sampler.DeviceState) optional { return value(d.Judgement.Headroom) }),
 	gauge("gpu_mig_oom_headroom_bytes",
 		"What can still be allocated on the GPU instance before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
-		func(in *InstanceState) optional { return value(in.Judgement.Headroom) }),
-	gauges("gpu_oom_evidence", evidenceHelp, []string{"evidence"}, func(d *DeviceState, e *emitter) { evidence(&d.Judgement, e) }),
-	gauges("gpu_mig_oom_evidence", evidenceHelp, []string{"evidence"}, func(in *InstanceState, e *emitter) { evidence(&in.Judgement, e) }),
+		func(in *sampler.InstanceState) optional { return value(in.Judgement.Headroom) }),
+	gauges("gpu_oom_evidence", evidenceHelp, []string{"evidence"}, func(d *sampler.DeviceState, e *emitter) { evidence(&d.Judgement, e) }),
+	gauges("gpu_mig_oom_evidence", evidenceHelp, []string{"evidence"}, func(in *sampler.InstanceState, e *emitter) { evidence(&in.Judgement, e) }),
 	gauge("gpu_oom_rate_bytes_per_second", "Growth that gpu_seconds_to_oom rests on, in bytes per second. Absent without gpu_oom_evidence.",
-		func(d *DeviceState) optional { return value(d.Judgement.Rate) }),
+		func(d *sampler.DeviceState) optional { return value(d.Judgement.Rate) }),
 	gauge("gpu_mig_oom_rate_bytes_per_second", "Growth that gpu_mig_seconds_to_oom rests on, in bytes per second. Absent without gpu_mig_oom_evidence.",
-		func(in *InstanceState) optional { return value(in.Judgement.Rate) }),
+		func(in *sampler.InstanceState) optional { return value(in.Judgement.Rate) }),
 	gauge("gpu_process_leak_share_ratio",
 		"Share (0 to 1) of the process in the leak rate of its GPU or GPU instance. Absent while nothing leaks there.",
-		func(p *ProcessState) optional { return value(p.Share) }),
+		func(p *sampler.ProcessState) optional { return value(p.Share) }),
 	gauges("gpu_detector_window_fill_ratio",
 		"Share (0 to 1) of the window that holds samples of the GPU. Slope, R2 and spike count of a window are estimates of this part only.",
 		[]string{"window"},
-		func(d *DeviceState, e *emitter) {
+		func(d *sampler.DeviceState, e *emitter) {
 			if v := domainVerdict(&d.Judgement); v != nil {
 				eachWindow(v, e, func(f *detector.Fit) optional { return gpu.Some(f.Fill) })
 			}
@@ -68,7 +69,7 @@ var domainMetrics = []metric{
 	counters("gpu_detector_resets_total",
 		"How often the detector threw away the GPU's history, by reason: device_reset, repartition (of MIG), clock_step.",
 		[]string{"reason"},
-		func(d *DeviceState, e *emitter) {
+		func(d *sampler.DeviceState, e *emitter) {
 			for reason, n := range d.Judgement.Resets {
 				e.emit(float64(n), detector.Reason(reason).String())
 			}
@@ -76,7 +77,7 @@ var domainMetrics = []metric{
 	gauge("gpu_detector_attributed",
 		"Whether (1 or 0) the GPU is judged through its processes and what none of them accounts for. "+
 			"With 0 the list of processes is not complete, so its used memory is judged as one: a job that arrives may look like growth.",
-		func(d *DeviceState) optional {
+		func(d *sampler.DeviceState) optional {
 			return optional{V: oneIf(d.Judgement.Attributed), OK: domainVerdict(&d.Judgement) != nil}
 		}),
 }

@@ -8,18 +8,19 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // emitter turns one State into series. The series of an entity share its labels. prometheus.NewConstMetric would
 // make all of them anew for each series, which for the labels of a process is 33 allocations and a sort.
 type emitter struct {
 	to    sink
-	state *State
+	state *sampler.State
 	row   *row
 	of    *entity
 	// seen are the row's own labels that were emitted for this entity, one list of
@@ -138,7 +139,7 @@ func (e *emitter) emit(v float64, labels ...string) {
 	}
 	own := e.slab[:n:n]
 	for i, name := range e.row.labels {
-		own[i] = labelValue(name, labels[i])
+		own[i] = sampler.LabelValue(name, labels[i])
 	}
 	for seen := e.seen; len(seen) > 0; seen = seen[n:] {
 		if slices.Equal(own, seen[:n]) {
@@ -214,24 +215,4 @@ func (s *series) write(out *dto.Metric) dto.MetricType {
 	}
 	out.Gauge = &dto.Gauge{Value: &s.value}
 	return dto.MetricType_GAUGE
-}
-
-// labelValue returns value as it can stand in a label: valid UTF-8, and no
-// longer than the label needs, for processes choose their own names.
-func labelValue(label, value string) string {
-	limit := 128
-	switch label {
-	case "command", "image":
-		limit = 256 // of an image the end tells the version
-	case "pod":
-		limit = 253 // Kubernetes allows so many, and half a name joins with nothing
-	}
-	value = strings.ToValidUTF8(value, string(utf8.RuneError))
-	if len(value) <= limit {
-		return value
-	}
-	for !utf8.RuneStart(value[limit]) {
-		limit--
-	}
-	return value[:limit]
 }

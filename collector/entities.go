@@ -11,19 +11,20 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // entity is what series are about: a GPU, a process. Its labels are the same in all of its series, so
 // they are made once a scrape and not once a series.
 type entity struct {
-	x      any // *DeviceState and so on, as the scope says
+	x      any // *sampler.DeviceState and so on, as the scope says
 	up     bool
 	values []string // of the labels, in the order of scopes
 	// quiet says that it needs few of its series: see DetailGrowing.
 	quiet bool
 	// device tells from where it is.
-	device *DeviceState
+	device *sampler.DeviceState
 	// pairs are made by metricSink, fragments by textSink, when they are first wanted.
 	pairs     []*dto.LabelPair
 	fragments []string
@@ -33,7 +34,7 @@ type entity struct {
 // entities are those of one State by scope. In each scope they are ordered as Prometheus orders series:
 // by the values of their labels, in the order of the labels' names.
 type entities struct {
-	state  *State
+	state  *sampler.State
 	scopes [numScopes][]entity
 	labels *scopes
 	fleet  Fleet
@@ -78,15 +79,15 @@ func compareValues(order []int, a, b []string) int {
 }
 
 // add adds an entity with these values of its scope's labels. It keeps values. v is the verdict on it; nil for none.
-func (l *entities) add(s scope, x any, d *DeviceState, v *detector.Verdict, values ...string) {
+func (l *entities) add(s scope, x any, d *sampler.DeviceState, v *detector.Verdict, values ...string) {
 	names := l.labels.names[s]
 	for i := range values {
-		values[i] = labelValue(names[i], values[i])
+		values[i] = sampler.LabelValue(names[i], values[i])
 	}
 	l.scopes[s] = append(l.scopes[s], entity{x: x, up: d == nil || d.Up, values: values, quiet: v != nil && quiet(v), device: d})
 }
 
-func (l *entities) addDevice(d *DeviceState) {
+func (l *entities) addDevice(d *sampler.DeviceState) {
 	index, uuid := d.Info.IndexLabel(), d.Info.UUID
 	l.add(ofGPU, d, d, &d.Judgement.Device, append([]string{index, uuid}, l.fleet.places(d, d.Owner)...)...)
 	if !d.Up {
@@ -94,7 +95,7 @@ func (l *entities) addDevice(d *DeviceState) {
 	}
 	for i := range d.Instances {
 		in := &d.Instances[i]
-		values := []string{index, uuid, instanceID(gpu.Some(in.ID)), in.Profile}
+		values := []string{index, uuid, sampler.InstanceID(gpu.Some(in.ID)), in.Profile}
 		l.add(ofInstance, in, d, &in.Judgement.Device, append(values, l.fleet.places(d, in.Owner)...)...)
 	}
 	for i := range d.Processes {
@@ -107,11 +108,11 @@ func (l *entities) addDevice(d *DeviceState) {
 	}
 	for i := range d.Workloads {
 		w := &d.Workloads[i]
-		l.add(ofWorkload, w, d, &w.Verdict, index, uuid, instanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob)
+		l.add(ofWorkload, w, d, &w.Verdict, index, uuid, sampler.InstanceID(w.Instance), w.Namespace, w.Pod, w.SlurmJob)
 	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		values := []string{f.scope(), index, uuid, instanceID(f.Instance), f.Namespace, f.Pod, f.Container, f.SlurmJob, f.Process, f.User, l.source}
+		values := []string{f.Scope(), index, uuid, sampler.InstanceID(f.Instance), f.Namespace, f.Pod, f.Container, f.SlurmJob, f.Process, f.User, l.source}
 		l.add(ofFinding, f, d, nil, append(values, d.Info.Place[:len(l.fleet.Labels)]...)...)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // The exporter itself: which GPUs it sees, and how well it reads them. Without
@@ -14,12 +15,12 @@ import (
 var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	gauge("gpu_up",
 		"Whether (1 or 0) the GPU can be read now. While it is 0 the GPU's measurements are left out.",
-		func(d *DeviceState) optional { return gpu.Some(oneIf(d.Up)) }).evenDown(),
+		func(d *sampler.DeviceState) optional { return gpu.Some(oneIf(d.Up)) }).evenDown(),
 	gauges("gpu_info",
 		"Always 1; the labels say what GPU this is. memory is unified where the GPU has none of its own and uses that of the host, "+
 			"coherent where each can use the other's, else empty.",
 		[]string{"name", "pci_bus_id", "serial", "vbios_version", "architecture", "driver_version", "cuda_version", "memory"},
-		func(d *DeviceState, e *emitter) {
+		func(d *sampler.DeviceState, e *emitter) {
 			in, memory := &d.Info, ""
 			switch {
 			case in.UnifiedMemory:
@@ -31,32 +32,32 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		}).evenDown(),
 	gauge("gpu_devices",
 		"GPUs that can be read now. Less than gpu_pci_devices: the driver does not show or cannot read a GPU that is there.",
-		func(s *State) optional { return gpu.Some(float64(devicesUp(s))) }),
+		func(s *sampler.State) optional { return gpu.Some(float64(devicesUp(s))) }),
 	gauge("gpu_pci_devices",
 		"NVIDIA display controllers that the PCI bus shows, whether the driver knows them or not. Absent where sysfs cannot be read.",
-		func(s *State) optional { return number(s.PCIDevices) }),
+		func(s *sampler.State) optional { return number(s.PCIDevices) }),
 	gauge("gpu_driver_up",
 		"Whether (1 or 0) the NVIDIA driver answers. gpu_driver_error says why it does not.",
-		func(s *State) optional { return gpu.Some(oneIf(s.DriverReason == "")) }),
+		func(s *sampler.State) optional { return gpu.Some(oneIf(s.DriverReason == "")) }),
 	gauges("gpu_driver_error",
 		"1 while no GPU can be seen at all, and why: library_not_found, driver_not_loaded, no_permission, lib_rm_version_mismatch, "+
 			"starting and others. Absent while the driver answers.",
 		[]string{"reason"},
-		func(s *State, e *emitter) {
+		func(s *sampler.State, e *emitter) {
 			if s.DriverReason != "" {
 				e.emit(1, s.DriverReason)
 			}
 		}),
 	gauge("gpu_sample_timestamp_seconds",
 		"When memory and processes of the GPU were last read, in seconds since the Unix epoch. Absent before the first time.",
-		func(d *DeviceState) optional { return timestamp(d.SampleTime) }).evenDown(),
+		func(d *sampler.DeviceState) optional { return timestamp(d.SampleTime) }).evenDown(),
 	counter("gpu_samples_missed_total",
 		"Samples of the GPU that were due and were not taken, because the driver was slow or did not answer.",
-		func(d *DeviceState) optional { return gpu.Some(float64(d.Missed)) }).evenDown(),
+		func(d *sampler.DeviceState) optional { return gpu.Some(float64(d.Missed)) }).evenDown(),
 	counters("gpu_nvml_errors_total",
 		"Calls into the driver's library that failed, by function and error. gpu and uuid are empty for calls that concern no GPU.",
 		[]string{"gpu", "uuid", "call", "error"},
-		func(s *State, e *emitter) {
+		func(s *sampler.State, e *emitter) {
 			for _, c := range s.Calls.Errors {
 				e.emit(float64(c.Count), indexOf(s, c.UUID), c.UUID, c.Call, c.Error)
 			}
@@ -64,7 +65,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	counters("gpu_nvml_call_seconds_total",
 		"Seconds spent in calls into the driver's library that have returned, by function.",
 		[]string{"call"},
-		func(s *State, e *emitter) {
+		func(s *sampler.State, e *emitter) {
 			for _, c := range s.Calls.Calls {
 				e.emit(c.Seconds, c.Call)
 			}
@@ -72,7 +73,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	counters("gpu_nvml_calls_total",
 		"Calls into the driver's library that have returned, by function.",
 		[]string{"call"},
-		func(s *State, e *emitter) {
+		func(s *sampler.State, e *emitter) {
 			for _, c := range s.Calls.Calls {
 				e.emit(float64(c.Count), c.Call)
 			}
@@ -80,7 +81,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	gauges("gpu_nvml_call_in_flight_seconds",
 		"Seconds since a call into the driver's library was entered that has not returned, from a second on; the longest by function. A hung call shows while it hangs.",
 		[]string{"gpu", "uuid", "call"},
-		func(s *State, e *emitter) {
+		func(s *sampler.State, e *emitter) {
 			// They are ordered by age, so of several calls of one function the
 			// oldest is the one that gets the series.
 			for _, c := range s.Calls.InFlight {
@@ -92,7 +93,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	gauges("gpu_collector_success",
 		"Whether (1 or 0) the last reading of this collector succeeded on every GPU.",
 		[]string{"collector"},
-		func(s *State, e *emitter) {
+		func(s *sampler.State, e *emitter) {
 			for _, c := range s.Collectors {
 				e.emit(oneIf(c.Success), c.Name)
 			}
@@ -100,14 +101,14 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	gauges("gpu_collector_duration_seconds",
 		"Seconds that the last reading of this collector took, summed over the GPUs. It happens in the background, not in the scrape.",
 		[]string{"collector"},
-		func(s *State, e *emitter) {
+		func(s *sampler.State, e *emitter) {
 			for _, c := range s.Collectors {
 				e.emit(c.Duration.Seconds(), c.Name)
 			}
 		}),
 	gauge("gpu_leak_exporter_config_last_reload_successful",
 		"Whether (1 or 0) --detector.config could be read the last time. With 0 the rules of the time before hold. Absent without such a file.",
-		func(s *State) optional {
+		func(s *sampler.State) optional {
 			if s.Reload == nil {
 				return optional{}
 			}
@@ -115,7 +116,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		}),
 	gauge("gpu_leak_exporter_config_last_reload_success_timestamp_seconds",
 		"When --detector.config was last read without an error, in seconds since the Unix epoch.",
-		func(s *State) optional {
+		func(s *sampler.State) optional {
 			if s.Reload == nil {
 				return optional{}
 			}
@@ -123,22 +124,22 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		}),
 	gauge("gpu_leak_exporter_state_file_last_write_successful",
 		"Whether (1 or 0) the detector's histories could be written to --detector.state-file the last time. Absent without such a file.",
-		func(s *State) optional { return s.StateFile.successful() }),
+		func(s *sampler.State) optional { return successful(s.StateFile) }),
 	gauge("gpu_leak_exporter_state_file_write_timestamp_seconds",
 		"When the detector's histories were last written to --detector.state-file, in seconds since the Unix epoch.",
-		func(s *State) optional { return s.StateFile.written() }),
+		func(s *sampler.State) optional { return writtenAt(s.StateFile) }),
 }})
 
 // successful returns whether the file could be written; absent without one.
-func (w *WriteState) successful() optional {
+func successful(w *sampler.WriteState) optional {
 	if w == nil {
 		return optional{}
 	}
 	return gpu.Some(oneIf(w.Success))
 }
 
-// written returns when the file was last written; absent before that.
-func (w *WriteState) written() optional {
+// writtenAt returns when the file was last written; absent before that.
+func writtenAt(w *sampler.WriteState) optional {
 	if w == nil {
 		return optional{}
 	}
@@ -150,7 +151,7 @@ func (w *WriteState) written() optional {
 // then: their series would come and go with the scrapes.
 const minInFlight = time.Second
 
-func devicesUp(s *State) (n int) {
+func devicesUp(s *sampler.State) (n int) {
 	for _, d := range s.Devices {
 		if d.Up {
 			n++
@@ -161,7 +162,7 @@ func devicesUp(s *State) (n int) {
 
 // indexOf returns the index of the GPU of that UUID as a label value; empty if
 // there is none.
-func indexOf(s *State, uuid string) string {
+func indexOf(s *sampler.State, uuid string) string {
 	for _, d := range s.Devices {
 		if uuid != "" && d.Info.UUID == uuid {
 			return d.Info.IndexLabel()

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -69,22 +70,22 @@ var processLabels = []string{"gpu", "uuid", "gpu_instance", "pid", "process", "n
 
 // subject is what the metrics of a scope are read from.
 type subject interface {
-	State | DeviceState | InstanceState | ProcessState | WorkloadState | UnreleasedState | FindingState
+	sampler.State | sampler.DeviceState | sampler.InstanceState | sampler.ProcessState | sampler.WorkloadState | sampler.UnreleasedState | sampler.FindingState
 }
 
 func scopeOf[T subject]() scope {
 	switch any((*T)(nil)).(type) {
-	case *DeviceState:
+	case *sampler.DeviceState:
 		return ofGPU
-	case *InstanceState:
+	case *sampler.InstanceState:
 		return ofInstance
-	case *ProcessState:
+	case *sampler.ProcessState:
 		return ofProcess
-	case *WorkloadState:
+	case *sampler.WorkloadState:
 		return ofWorkload
-	case *UnreleasedState:
+	case *sampler.UnreleasedState:
 		return ofUnreleased
-	case *FindingState:
+	case *sampler.FindingState:
 		return ofFinding
 	}
 	return ofExporter

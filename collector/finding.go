@@ -4,52 +4,33 @@
 package collector
 
 import (
-	"time"
-
-	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
-
-// FindingState is what alerts say of a memory with the same culprit.
-type FindingState struct {
-	Instance gpu.Opt[uint32]
-	finding.Finding
-}
-
-func (f *FindingState) scope() string {
-	switch {
-	case f.Whole:
-		return "workload"
-	case f.Instance.OK:
-		return "mig"
-	}
-	return "gpu"
-}
 
 const findingHelp = " The other labels are those of the culprit, empty where it is not known."
 
 // findingMetrics are the series for alerts. There is nothing of a memory that there is nothing to say of.
 var findingMetrics = []metric{
 	gauges("gpu_predicted_oom_seconds", "Seconds until the memory is full, and what foretells it: leak or filling. There once a page has lasted for 3 minutes, or a leak that is none for 30."+findingHelp,
-		[]string{"evidence"}, func(f *FindingState, e *emitter) {
+		[]string{"evidence"}, func(f *sampler.FindingState, e *emitter) {
 			if f.OOMDue {
 				e.maybe(value(f.OOM), f.Evidence.String())
 			}
 		}),
 	gauge("gpu_leaking_bytes_per_second", "Growth of the memory that is never given back, in bytes per second, once that has lasted for 30 minutes. scope is workload where a pod or job leaks as a whole, and none of its processes does. Absent where nothing leaks."+findingHelp,
-		func(f *FindingState) optional {
+		func(f *sampler.FindingState) optional {
 			if !f.LeakDue {
 				return optional{}
 			}
 			return value(f.Leaking)
 		}),
 	gauges("gpu_memory_held_bytes", "Memory in bytes that has been held by nobody for 15 minutes: zombie (its processes live, and never use it again) or unreleased (it stayed after they ended)."+findingHelp,
-		[]string{"state"}, func(f *FindingState, e *emitter) {
+		[]string{"state"}, func(f *sampler.FindingState, e *emitter) {
 			e.maybe(value(f.Zombie), "zombie")
 			e.maybe(value(f.Unreleased), "unreleased")
 		}),
 	gauges("gpu_memory_state", "1 while the memory is nearly_full (95 % in use for 10 minutes, without a forecast, and not held on purpose), or in a crash_loop (processes ended three times in an hour while it was full)."+findingHelp,
-		[]string{"state"}, func(f *FindingState, e *emitter) {
+		[]string{"state"}, func(f *sampler.FindingState, e *emitter) {
 			if f.NearlyFull {
 				e.emit(1, "nearly_full")
 			}
@@ -57,35 +38,4 @@ var findingMetrics = []metric{
 				e.emit(1, "crash_loop")
 			}
 		}),
-}
-
-// find decides what alerts say of each memory of the GPU.
-func (l *loop) find(state *DeviceState) {
-	for _, d := range state.Domains() {
-		if d.Judgement.T == 0 {
-			continue // nothing is known of it this time
-		}
-		key := gpu.Opt[instanceKey]{}
-		if d.Instance.OK {
-			key = gpu.Some(instanceKey{d.Instance.V, d.Profile})
-		}
-		s := d.Sample()
-		s.Ends, s.FillsWithin = l.deaths[d.Instance], l.sampler.cfg.Detector.FillsWithin
-		m := l.findings[key]
-		for _, f := range m.Judge(s) {
-			state.Findings = append(state.Findings, FindingState{d.Instance, f})
-		}
-		l.findings[key] = m
-	}
-	clear(l.deaths)
-}
-
-// died notes that a process ended while the memory was full.
-func (l *loop) died(id gpu.ProcessID, instance gpu.Opt[uint32], at time.Duration) {
-	key := processKey{id, instance}
-	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: at}
-	if e := l.processes.ended[key]; e != nil {
-		end.Began, end.At = e.first, e.seen // the next one may be in the very frame that misses it
-	}
-	l.deaths[instance] = append(l.deaths[instance], end)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -30,14 +31,14 @@ func fixtureSince(n float64) time.Duration { return time.Duration(fixtureAt(n).U
 //	GPU 2 offers nothing
 //	GPU 3 is in MIG mode
 //	GPU 4 runs processes with hostile names
-func fixture() *State {
-	return &State{
+func fixture() *sampler.State {
+	return &sampler.State{
 		Time:         fixtureAt(100),
 		DriverReason: "",
 		Windows:      []string{"10m", "1h"},
-		Devices:      []*DeviceState{fullGPU(), downGPU(), bareGPU(), migGPU(), hostileGPU()},
+		Devices:      []*sampler.DeviceState{fullGPU(), downGPU(), bareGPU(), migGPU(), hostileGPU()},
 		PCIDevices:   gpu.Some(6),
-		Collectors: []FamilyState{
+		Collectors: []sampler.FamilyState{
 			{Name: "ecc", Success: true, Duration: 3 * time.Millisecond},
 			{Name: "memory", Success: false, Duration: 1500 * time.Millisecond},
 		},
@@ -52,15 +53,15 @@ func fixture() *State {
 				{UUID: "GPU-forgotten", Call: "nvmlDeviceGetMemoryInfo_v2", Error: "unknown", Count: 8},
 			},
 			InFlight: []gpu.InFlight{
-				{Call: "nvmlEventSetWait_v2", Since: fixtureAt(101)}, // after State.Time
+				{Call: "nvmlEventSetWait_v2", Since: fixtureAt(101)}, // after sampler.State.Time
 				{UUID: "GPU-down", Call: "nvmlDeviceGetMemoryInfo_v2", Since: fixtureAt(10)},
 				{UUID: "GPU-down", Call: "nvmlDeviceGetMemoryInfo_v2", Since: fixtureAt(60)},
 			},
 		},
 		Unresolved: 9,
-		Reload:     &ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
-		StateFile:  &WriteState{Success: true, Time: time.Unix(1_771_234_567, 0)},
-		DeviceHolders: []DeviceHolder{
+		Reload:     &sampler.ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
+		StateFile:  &sampler.WriteState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		DeviceHolders: []sampler.DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidiactl", Process: gpu.Process{ID: gpu.ProcessID{PID: 77}}},
@@ -76,20 +77,20 @@ func trainer() *gpu.Owner {
 	}
 }
 
-func fullGPU() *DeviceState {
-	d := &DeviceState{
+func fullGPU() *sampler.DeviceState {
+	d := &sampler.DeviceState{
 		Info: gpu.Info{
 			Index: 0, UUID: "GPU-full", Name: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOSVersion: "96.00",
 			Architecture: "hopper", DriverVersion: "580.65.06", CUDAVersion: "13.0", CoherentMemory: true, Minor: gpu.Some(7),
 		},
 		Up: true, SampleTime: fixtureAt(99.5), Missed: 11,
-		XIDs:   []XIDState{{Code: 48}, {Code: 79, Count: 12, Last: fixtureAt(42)}},
+		XIDs:   []sampler.XIDState{{Code: 48}, {Code: 79, Count: 12, Last: fixtureAt(42)}},
 		Memory: gpu.Memory{Total: gpu.Some(uint64(80e9)), Used: gpu.Some(uint64(50e9)), Free: gpu.Some(uint64(29e9)), Reserved: gpu.Some(uint64(1e9))},
 
 		UsedPeak: gpu.Some(uint64(51e9)), Unattributed: gpu.Some(uint64(2e9)), MIGEnabled: gpu.Some(false),
 		Status:    fullStatus(),
 		Judgement: judgement(100, true),
-		Processes: []ProcessState{
+		Processes: []sampler.ProcessState{
 			{
 				Process: gpu.Process{
 					ID: gpu.ProcessID{PID: 1001, Start: 500}, Type: gpu.Compute | gpu.Graphics, Started: gpu.Some(fixtureSince(-900)), Used: gpu.Some(uint64(30e9)),
@@ -116,20 +117,20 @@ func fullGPU() *DeviceState {
 			},
 		},
 		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,
-		Workloads: []WorkloadState{
+		Workloads: []sampler.WorkloadState{
 			{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Used: 31e9, Verdict: verdict(400, true)},
 			{SlurmJob: "4712", Used: 32e9, Verdict: detector.Verdict{}},
 		},
-		Unreleased: []UnreleasedState{
+		Unreleased: []sampler.UnreleasedState{
 			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
-			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: unknownOwner, Used: 6.5e9, Since: fixtureSince(-80)},
+			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: &gpu.Owner{}, Used: 6.5e9, Since: fixtureSince(-80)},
 		},
-		Findings: []FindingState{
+		Findings: []sampler.FindingState{
 			{Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(4321), Evidence: detector.EvidenceFilling, OOMDue: true, Zombie: detector.Of(7e9), CrashLoop: true}},
 			{Finding: finding.Finding{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Leaking: detector.Of(1234), LeakDue: true}},
 			{Finding: finding.Finding{Unreleased: detector.Of(7.5e9), NearlyFull: true}},
 		},
-		Allotments: []AllotmentState{
+		Allotments: []sampler.AllotmentState{
 			{Namespace: "ml", Pod: "train-0", Container: "main"},
 			{Instance: gpu.Some(uint32(7)), Namespace: "ml", Pod: "idle-0", Container: "main"},
 		},
@@ -216,25 +217,25 @@ func judgement(n float64, leak bool) detector.Judgement[gpu.ProcessID] {
 	}
 }
 
-func downGPU() *DeviceState {
+func downGPU() *sampler.DeviceState {
 	d := fullGPU()
 	d.Info = gpu.Info{Index: 1, UUID: "GPU-down", Name: "NVIDIA L4"}
 	d.Up, d.SampleTime, d.Missed = false, fixtureAt(-30), 130
-	d.XIDs = []XIDState{{Code: 79, Count: 1, Last: fixtureAt(-29)}}
+	d.XIDs = []sampler.XIDState{{Code: 79, Count: 1, Last: fixtureAt(-29)}}
 	d.Instances = migGPU().Instances
 	return d
 }
 
-func bareGPU() *DeviceState {
-	return &DeviceState{Info: gpu.Info{Index: 2, UUID: "GPU-bare"}, Up: true}
+func bareGPU() *sampler.DeviceState {
+	return &sampler.DeviceState{Info: gpu.Info{Index: 2, UUID: "GPU-bare"}, Up: true}
 }
 
-func migGPU() *DeviceState {
+func migGPU() *sampler.DeviceState {
 	memory := func(n uint64) gpu.Memory {
 		return gpu.Memory{Total: gpu.Some(n + 4), Used: gpu.Some(n + 1), Free: gpu.Some(n + 2), Reserved: gpu.Some(n + 3)}
 	}
-	process := func(instance uint32, n float64) ProcessState {
-		return ProcessState{
+	process := func(instance uint32, n float64) sampler.ProcessState {
+		return sampler.ProcessState{
 			Process: gpu.Process{
 				ID: gpu.ProcessID{PID: 3001, Start: 9}, Instance: gpu.Some(instance), Type: gpu.Compute,
 				Used: gpu.Some(uint64(n)), Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0", Container: "c"},
@@ -242,13 +243,13 @@ func migGPU() *DeviceState {
 			Verdict: verdict(n, false),
 		}
 	}
-	return &DeviceState{
+	return &sampler.DeviceState{
 		Info: gpu.Info{Index: 3, UUID: "GPU-mig"}, Up: true, SampleTime: fixtureAt(99), MIGEnabled: gpu.Some(true),
 		Memory: gpu.Memory{Total: gpu.Some(uint64(8000)), Used: gpu.Some(uint64(5000)), Free: gpu.Some(uint64(3000))},
 		// With GPU 0 these tell each of the flags from the others.
 		Status:    gpu.Status{ECC: gpu.ECC{Enabled: gpu.Some(true), RemapPending: gpu.Some(false), RemapFailed: gpu.Some(true)}},
 		Judgement: detector.Judgement[gpu.ProcessID]{Resets: [detector.NumReasons]uint64{0, 1, 0}},
-		Instances: []InstanceState{
+		Instances: []sampler.InstanceState{
 			{
 				Instance: gpu.Instance{ID: 1, Profile: "3g.40gb", Memory: memory(4000), Devices: []gpu.MIGDevice{
 					{ComputeInstance: 0, UUID: "MIG-a"}, {ComputeInstance: 1, UUID: "MIG-b"},
@@ -257,12 +258,12 @@ func migGPU() *DeviceState {
 			},
 			{Instance: gpu.Instance{ID: 2, Profile: "1g.10gb", Memory: memory(1000)}},
 		},
-		Processes: []ProcessState{process(1, 600), process(2, 700)}, ProcessesKnown: true, ProcessCount: 2,
-		Workloads: []WorkloadState{
+		Processes: []sampler.ProcessState{process(1, 600), process(2, 700)}, ProcessesKnown: true, ProcessCount: 2,
+		Workloads: []sampler.WorkloadState{
 			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
 		},
-		Findings: []FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
-		Unreleased: []UnreleasedState{
+		Findings: []sampler.FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
+		Unreleased: []sampler.UnreleasedState{
 			{Instance: gpu.Some(uint32(1)), ID: gpu.ProcessID{PID: 3002, Start: 8}, Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0"}, Used: 900},
 		},
 	}
@@ -270,14 +271,14 @@ func migGPU() *DeviceState {
 
 // hostileGPU has what a user can put into the name of a process, and one that no
 // source should send.
-func hostileGPU() *DeviceState {
-	process := func(pid uint32, name string) ProcessState {
-		return ProcessState{Process: gpu.Process{ID: gpu.ProcessID{PID: pid}, Owner: &gpu.Owner{Process: name, Command: name}}}
+func hostileGPU() *sampler.DeviceState {
+	process := func(pid uint32, name string) sampler.ProcessState {
+		return sampler.ProcessState{Process: gpu.Process{ID: gpu.ProcessID{PID: pid}, Owner: &gpu.Owner{Process: name, Command: name}}}
 	}
 	long := strings.Repeat("0123456789", 1000)
-	d := &DeviceState{
+	d := &sampler.DeviceState{
 		Info: gpu.Info{Index: 4, UUID: "GPU-hostile", CoherentMemory: true, UnifiedMemory: true}, Up: true,
-		Processes: []ProcessState{
+		Processes: []sampler.ProcessState{
 			process(1, "\xff\xfe invalid \xc3"), process(2, "new\nline, \"quotes\" and \\ back"), process(3, long),
 			process(4, strings.Repeat("é", 100)+"x"), process(5, "a{b=\"c\"} 1\x01\x7f"),
 			{Process: gpu.Process{ID: gpu.ProcessID{PID: 6}}},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // Fleet says how the GPUs of many hosts are exported, that come from one source: see gpu.Info.Place. The
@@ -60,7 +61,7 @@ func newScopes(f Fleet) *scopes {
 }
 
 // places returns the values of what a fleet's labels add; nothing for one host.
-func (f Fleet) places(d *DeviceState, o *gpu.Owner) []string {
+func (f Fleet) places(d *sampler.DeviceState, o *gpu.Owner) []string {
 	if len(f.Labels) == 0 {
 		return nil
 	}

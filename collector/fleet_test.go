@@ -13,11 +13,12 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // gathered returns the series of a metric: their labels as name=value.
-func gathered(t *testing.T, s *State, o Options) map[string][]string {
+func gathered(t *testing.T, s *sampler.State, o Options) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	for name, f := range gather(t, newCollector(t, s, o)) {
@@ -38,16 +39,16 @@ func pairs(labels []*dto.LabelPair) (list []string) {
 // TestFleetLabels has GPUs of two hosts with the same index: where they are and whose they are is on each series, and
 // what tells of the host that reads them is on none.
 func TestFleetLabels(t *testing.T) {
-	gpuAt := func(place, uuid string, o *gpu.Owner) *DeviceState {
-		d := &DeviceState{Info: gpu.Info{Index: -1, UUID: uuid, Place: [gpu.MaxPlaceLabels]string{place}}, Up: true, Owner: o}
+	gpuAt := func(place, uuid string, o *gpu.Owner) *sampler.DeviceState {
+		d := &sampler.DeviceState{Info: gpu.Info{Index: -1, UUID: uuid, Place: [gpu.MaxPlaceLabels]string{place}}, Up: true, Owner: o}
 		d.Memory.Used = gpu.Some(uint64(5))
 		return d
 	}
 	mig := gpuAt("c", "GPU-3", nil)
-	mig.Instances = []InstanceState{{Instance: gpu.Instance{ID: 1, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: gpu.Memory{Used: gpu.Some(uint64(7))}}}}
-	mig.Findings = []FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Pod: "q"}, Leaking: detector.Of(5), LeakDue: true}}}
-	mig.Allotments = []AllotmentState{{Namespace: "n", Pod: "p"}}
-	s := &State{Devices: []*DeviceState{gpuAt("a", "GPU-1", &gpu.Owner{Namespace: "n", Pod: "p", Container: "c"}), gpuAt("b", "", nil), gpuAt("a", "", nil), mig}}
+	mig.Instances = []sampler.InstanceState{{Instance: gpu.Instance{ID: 1, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: gpu.Memory{Used: gpu.Some(uint64(7))}}}}
+	mig.Findings = []sampler.FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Pod: "q"}, Leaking: detector.Of(5), LeakDue: true}}}
+	mig.Allotments = []sampler.AllotmentState{{Namespace: "n", Pod: "p"}}
+	s := &sampler.State{Devices: []*sampler.DeviceState{gpuAt("a", "GPU-1", &gpu.Owner{Namespace: "n", Pod: "p", Container: "c"}), gpuAt("b", "", nil), gpuAt("a", "", nil), mig}}
 	all := gathered(t, s, Options{Fleet: Fleet{Labels: []string{"instance", "zone"}}, Enabled: map[string]bool{"workload": true}})
 	want := []string{
 		"container=,gpu=,instance=a,namespace=,pod=,uuid=,zone=",
@@ -70,7 +71,7 @@ func TestFleetLabels(t *testing.T) {
 		}
 	}
 	for _, labels := range [][]string{{"a", "b", "c", "d", "e"}, {"uuid"}, {"pod"}} {
-		if _, err := New(func() *State { return s }, Options{Fleet: Fleet{Labels: labels}}); err == nil {
+		if _, err := New(func() *sampler.State { return s }, Options{Fleet: Fleet{Labels: labels}}); err == nil {
 			t.Errorf("%q are taken", labels)
 		}
 	}
@@ -79,14 +80,14 @@ func TestFleetLabels(t *testing.T) {
 // TestFleetDetail leaves out what nobody asks of a GPU of a fleet whose memory does not grow.
 func TestFleetDetail(t *testing.T) {
 	fleet := Fleet{Labels: []string{"instance"}}
-	verdict := func(v detector.Verdict) *State {
+	verdict := func(v detector.Verdict) *sampler.State {
 		v.Judged, v.Trough = true, detector.Of(1)
 		if !v.SecondsToOOM.OK {
 			v.SecondsToOOM = detector.Of(math.Inf(1))
 		}
-		d := &DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, Processes: []ProcessState{{Verdict: v}}, Workloads: []WorkloadState{{Verdict: v}}}
+		d := &sampler.DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, Processes: []sampler.ProcessState{{Verdict: v}}, Workloads: []sampler.WorkloadState{{Verdict: v}}}
 		d.Judgement.T, d.Judgement.Device = 1, v
-		return &State{Devices: []*DeviceState{d}}
+		return &sampler.State{Devices: []*sampler.DeviceState{d}}
 	}
 	for name, tt := range map[string]struct {
 		v    detector.Verdict

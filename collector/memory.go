@@ -3,31 +3,33 @@
 
 package collector
 
+import "github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+
 var _ = register(family{name: "memory", enabled: true, metrics: []metric{
 	gauge("gpu_memory_total_bytes",
 		"Frame buffer of the GPU in bytes: used + free + reserved. Where gpu_info has memory=\"unified\": memory of the host.",
-		func(d *DeviceState) optional { return number(d.Memory.Total) }),
+		func(d *sampler.DeviceState) optional { return number(d.Memory.Total) }),
 	gauge("gpu_memory_used_bytes",
 		"Frame buffer in use in bytes: total - free - reserved. Where the driver does not tell what it reserves, that is included. "+
 			"Unified memory: what the host has not available, whichever program uses it.",
-		func(d *DeviceState) optional { return number(d.Memory.Used) }),
+		func(d *sampler.DeviceState) optional { return number(d.Memory.Used) }),
 	gauge("gpu_memory_free_bytes",
 		"Frame buffer that can still be allocated, in bytes. Unified memory: what the host has available (MemAvailable).",
-		func(d *DeviceState) optional { return number(d.Memory.Free) }),
+		func(d *sampler.DeviceState) optional { return number(d.Memory.Free) }),
 	gauge("gpu_memory_reserved_bytes",
 		"Frame buffer that the driver keeps for itself, in bytes. Absent where the driver does not tell.",
-		func(d *DeviceState) optional { return number(d.Memory.Reserved) }),
+		func(d *sampler.DeviceState) optional { return number(d.Memory.Reserved) }),
 	gauge("gpu_memory_used_peak_bytes",
 		"Highest sample of gpu_memory_used_bytes in the last 60 seconds, in bytes: shows a spike between two scrapes.",
-		func(d *DeviceState) optional { return number(d.UsedPeak) }),
+		func(d *sampler.DeviceState) optional { return number(d.UsedPeak) }),
 	gauge("gpu_memory_unattributed_bytes",
 		"Used memory that no process on the GPU accounts for, in bytes: gpu_memory_used_bytes - the memory of all processes. "+
 			"Absent where not every process and its memory can be seen, and on coherent memory.",
-		func(d *DeviceState) optional { return number(d.Unattributed) }),
+		func(d *sampler.DeviceState) optional { return number(d.Unattributed) }),
 	gauge("gpu_bar1_memory_total_bytes",
 		"Size in bytes of BAR1, the window through which the host and peers reach the frame buffer.",
-		func(d *DeviceState) optional { return number(d.Status.BAR1.Total) }),
+		func(d *sampler.DeviceState) optional { return number(d.Status.BAR1.Total) }),
 	gauge("gpu_bar1_memory_used_bytes",
 		"Part of BAR1 that is mapped, in bytes.",
-		func(d *DeviceState) optional { return number(d.Status.BAR1.Used) }),
+		func(d *sampler.DeviceState) optional { return number(d.Status.BAR1.Used) }),
 }})

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -84,17 +85,17 @@ func sameText(t testing.TB, got, want string) {
 
 // fleetOf returns n GPUs of a fleet in an order that is not that of their labels: with an index, a UUID and an owner and
 // without, in MIG mode, down, and quiet or not.
-func fleetOf(n int) *State {
-	s := &State{}
+func fleetOf(n int) *sampler.State {
+	s := &sampler.State{}
 	for i := range n {
-		d := &DeviceState{Info: gpu.Info{Index: i%3 - 1, Place: [gpu.MaxPlaceLabels]string{fmt.Sprintf("node \"%d\"\n", n-i/3), "z"}}, Up: i != 5}
+		d := &sampler.DeviceState{Info: gpu.Info{Index: i%3 - 1, Place: [gpu.MaxPlaceLabels]string{fmt.Sprintf("node \"%d\"\n", n-i/3), "z"}}, Up: i != 5}
 		if i%2 == 0 {
 			d.Info.UUID, d.Owner = fmt.Sprintf("GPU-%d", n-i), &gpu.Owner{Namespace: "n", Pod: `p\`, Container: "c"}
 		}
 		d.Memory.Used, d.Judgement.T = gpu.Some(uint64(i)), 1
 		d.Judgement.Device = detector.Verdict{Judged: true, Leak: i%3 == 0, Trough: detector.Of(float64(i)), SecondsToOOM: detector.Of(1)}
 		if i == 4 {
-			d.Instances = []InstanceState{{Instance: gpu.Instance{ID: 2, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: d.Memory}, Judgement: d.Judgement}}
+			d.Instances = []sampler.InstanceState{{Instance: gpu.Instance{ID: 2, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: d.Memory}, Judgement: d.Judgement}}
 		}
 		s.Devices = append(s.Devices, d)
 	}
@@ -120,14 +121,14 @@ func TestWriteText(t *testing.T) {
 			growing.ProcessDetail = DetailGrowing
 			fleet.ProcessDetail, fleet.Fleet = DetailGrowing, Fleet{Labels: []string{"instance", "zone"}}
 			for name, tt := range map[string]struct {
-				state   *State
+				state   *sampler.State
 				options Options
 			}{
 				"fixture":   {fixture(), o},
 				"crowd":     {crowd(8, 8), o},
 				"growing":   {crowd(8, 8), growing},
 				"fleet":     {fleetOf(9), fleet},
-				"no driver": {&State{DriverReason: "library_not_found"}, o},
+				"no driver": {&sampler.State{DriverReason: "library_not_found"}, o},
 				"nothing":   {nil, o},
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -181,7 +182,7 @@ func FuzzWriteText(f *testing.F) {
 // Two GPUs of one index and UUID are a driver's mistake. One of them is shown, and the scrape says so, whatever
 // its format.
 func TestSameLabels(t *testing.T) {
-	s := &State{Devices: []*DeviceState{fullGPU(), bareGPU(), fullGPU()}}
+	s := &sampler.State{Devices: []*sampler.DeviceState{fullGPU(), bareGPU(), fullGPU()}}
 	c := newCollector(t, s, allFamilies(true))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)

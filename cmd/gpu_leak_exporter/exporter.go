@@ -29,8 +29,8 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 const (
@@ -47,7 +47,7 @@ type exporter struct {
 	logger    log.Logger
 	slogger   *slog.Logger
 	source    gpu.Source
-	sampler   *collector.Sampler
+	sampler   *sampler.Sampler
 	reloader  *reloader
 	listeners []net.Listener // none where exporter-toolkit has to open them
 	// servers are one for each listener, at least one: exporter-toolkit changes the handler of a server that it is given.
@@ -97,8 +97,8 @@ func (e *exporter) wire() (err error) {
 
 // newSampler returns a sampler of the source. What the host shows of GPUs and
 // processes is asked for only where they are the host's.
-func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Sampler, error) {
-	c := collector.SamplerConfig{
+func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*sampler.Sampler, error) {
+	c := sampler.Config{
 		SlowInterval:  cfg.source.SlowInterval,
 		Timeout:       cfg.source.Timeout,
 		ProcessMax:    cfg.processMax,
@@ -127,7 +127,7 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*collector.Samp
 			}
 		}
 	}
-	return collector.NewSampler(src, c)
+	return sampler.New(src, c)
 }
 
 // ownMetrics returns those that a source has about itself.

@@ -10,7 +10,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
@@ -19,14 +19,14 @@ import (
 type lazyOwners struct{ *workload.Resolver }
 
 // Holders returns none.
-func (lazyOwners) Holders(context.Context) ([]collector.DeviceHolder, error) { return nil, nil }
+func (lazyOwners) Holders(context.Context) ([]sampler.DeviceHolder, error) { return nil, nil }
 
 // Allotments returns none.
-func (lazyOwners) Allotments(context.Context) ([]collector.Allotment, error) { return nil, nil }
+func (lazyOwners) Allotments(context.Context) ([]sampler.Allotment, error) { return nil, nil }
 
 // newOwners returns what tells whose the processes are, and who holds the device
 // files if that is shown.
-func newOwners(cfg *config, logger log.Logger) (collector.Owners, error) {
+func newOwners(cfg *config, logger log.Logger) (sampler.Owners, error) {
 	resolver, err := source.Owners(cfg.source, cfg.workload)
 	if err != nil {
 		return nil, err

@@ -18,24 +18,24 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // reloader reads the file of --detector.config again when it is told to. A file
 // with an error leaves everything as it is.
 type reloader struct {
 	cfg    *config
-	apply  func(collector.Resolver)
+	apply  func(sampler.Resolver)
 	logger log.Logger
 	// reading is held while the file is read: of two readings the later one must
 	// hold.
 	reading sync.Mutex
-	state   atomic.Pointer[collector.ReloadState] // nil without a file
+	state   atomic.Pointer[sampler.ReloadState] // nil without a file
 }
 
 // newReloader returns a reloader. The rules that were read at the start hold
 // already; apply puts others in their place.
-func newReloader(cfg *config, apply func(collector.Resolver), logger log.Logger) *reloader {
+func newReloader(cfg *config, apply func(sampler.Resolver), logger log.Logger) *reloader {
 	r := &reloader{cfg: cfg, apply: apply, logger: logger}
 	if cfg.rulesFile != "" {
 		r.took(cfg.rules)
@@ -45,7 +45,7 @@ func newReloader(cfg *config, apply func(collector.Resolver), logger log.Logger)
 
 // took notes that rules were read without an error.
 func (r *reloader) took(c *detectorconfig.Config) {
-	r.state.Store(&collector.ReloadState{Success: true, Time: time.Now()})
+	r.state.Store(&sampler.ReloadState{Success: true, Time: time.Now()})
 	level.Info(r.logger).Log("msg", "The rules of the detector hold", "file", r.cfg.rulesFile, "groups", len(c.Groups()), "rules", c.Rules())
 }
 
@@ -59,7 +59,7 @@ func (r *reloader) reload() error {
 	defer r.reading.Unlock()
 	c, err := r.cfg.loadRules()
 	if err != nil {
-		r.state.Store(&collector.ReloadState{Time: r.state.Load().Time})
+		r.state.Store(&sampler.ReloadState{Time: r.state.Load().Time})
 		level.Error(r.logger).Log("msg", "The rules of the detector cannot be read; those of before stay", "err", oneLine(err))
 		return err
 	}
@@ -82,8 +82,8 @@ func (r *reloader) follow(ctx context.Context, hangup <-chan os.Signal) {
 }
 
 // with returns state with what is known of the file.
-func (r *reloader) with(state func() *collector.State) func() *collector.State {
-	return func() *collector.State {
+func (r *reloader) with(state func() *sampler.State) func() *sampler.State {
+	return func() *sampler.State {
 		s := *state()
 		s.Reload = r.state.Load()
 		return &s

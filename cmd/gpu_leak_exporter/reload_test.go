@@ -13,7 +13,7 @@ import (
 	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 const (
@@ -35,9 +35,9 @@ func newReloading(t *testing.T, args ...string) *reloading {
 	r := &reloading{file: filepath.Join(t.TempDir(), "rules.yml")}
 	r.write(t, muting)
 	cfg := flagsOf(t, append(args, "--detector.config="+r.file)...)
-	resolve := collector.Resolver(cfg.rules.For)
+	resolve := sampler.Resolver(cfg.rules.For)
 	r.muted = func() bool { return resolve(map[string]string{"scope": "process", "pod": "a"}).Mute }
-	r.reloader = newReloader(cfg, func(f collector.Resolver) { resolve = f }, log.NewLogfmtLogger(&r.log))
+	r.reloader = newReloader(cfg, func(f sampler.Resolver) { resolve = f }, log.NewLogfmtLogger(&r.log))
 	return r
 }
 
@@ -48,8 +48,8 @@ func (r *reloading) write(t *testing.T, text string) {
 	}
 }
 
-func (r *reloading) reloadState() collector.ReloadState {
-	return *r.with(func() *collector.State { return &collector.State{} })().Reload
+func (r *reloading) reloadState() sampler.ReloadState {
+	return *r.with(func() *sampler.State { return &sampler.State{} })().Reload
 }
 
 func TestReload(t *testing.T) {
@@ -102,11 +102,11 @@ func TestReloadIsSwitchedOff(t *testing.T) {
 
 func TestReloadWithoutFile(t *testing.T) {
 	cfg := flagsOf(t, "--web.enable-lifecycle")
-	r := newReloader(cfg, func(collector.Resolver) { t.Error("there is nothing to apply") }, log.NewNopLogger())
+	r := newReloader(cfg, func(sampler.Resolver) { t.Error("there is nothing to apply") }, log.NewNopLogger())
 	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusOK {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
-	if s := r.with(func() *collector.State { return &collector.State{} })(); s.Reload != nil {
+	if s := r.with(func() *sampler.State { return &sampler.State{} })(); s.Reload != nil {
 		t.Errorf("%+v", s.Reload)
 	}
 }

@@ -21,10 +21,11 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // testScrape returns the handler of a state, and the registry of what it shows beside.
-func testScrape(t *testing.T, state func() *collector.State, exporterMetrics bool) (*scrape, *prometheus.Registry) {
+func testScrape(t *testing.T, state func() *sampler.State, exporterMetrics bool) (*scrape, *prometheus.Registry) {
 	t.Helper()
 	c, err := collector.New(state, collector.Options{})
 	if err != nil {
@@ -38,10 +39,10 @@ func testScrape(t *testing.T, state func() *collector.State, exporterMetrics boo
 	return s, others
 }
 
-func scrapeState() *collector.State {
-	return &collector.State{Time: time.Unix(1_771_234_567, 0), Windows: []string{"10m"}, Devices: []*collector.DeviceState{{
+func scrapeState() *sampler.State {
+	return &sampler.State{Time: time.Unix(1_771_234_567, 0), Windows: []string{"10m"}, Devices: []*sampler.DeviceState{{
 		Info: gpu.Info{UUID: "GPU-a", Name: `a "quoted" one`}, Up: true, SampleTime: time.Unix(1_771_234_560, 0),
-		Processes: []collector.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7, Start: 1}, Used: gpu.Some(uint64(1 << 30))}}},
+		Processes: []sampler.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7, Start: 1}, Used: gpu.Some(uint64(1 << 30))}}},
 	}}}
 }
 
@@ -95,11 +96,11 @@ func TestScrapeAsPromhttp(t *testing.T) {
 // What fails costs nothing else, is counted once, and promhttp counts in the same counter.
 func TestScrapeFails(t *testing.T) {
 	for name, tc := range map[string]struct {
-		state func() *collector.State
+		state func() *sampler.State
 		other prometheus.Collector
 		want  []string
 	}{
-		"a metric of ours": {state: func() *collector.State { panic("no state") }, want: []string{"promhttp_metric_handler_errors_total"}},
+		"a metric of ours": {state: func() *sampler.State { panic("no state") }, want: []string{"promhttp_metric_handler_errors_total"}},
 		"another metric": {
 			state: scrapeState, want: []string{"promhttp_metric_handler_errors_total", "gpu_up{"},
 			other: failing{},
@@ -109,7 +110,7 @@ func TestScrapeFails(t *testing.T) {
 			other: panicking{},
 		},
 		"two GPUs alike": {
-			state: func() *collector.State {
+			state: func() *sampler.State {
 				s := scrapeState()
 				again := *s.Devices[0]
 				s.Devices = append(s.Devices, &again)
@@ -173,7 +174,7 @@ func TestScrapeAllocations(t *testing.T) {
 		one.ID.PID = uint32(100 + i)
 		state.Devices[0].Processes = append(state.Devices[0].Processes, one)
 	}
-	s, _ := testScrape(t, func() *collector.State { return state }, false)
+	s, _ := testScrape(t, func() *sampler.State { return state }, false)
 	var body bytes.Buffer
 	w := &bufferWriter{head: http.Header{}, body: &body}
 	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)

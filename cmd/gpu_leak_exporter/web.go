@@ -18,6 +18,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // ownPaths are taken: the metrics have another one.
@@ -30,7 +31,7 @@ func newLimits(cfg *config, logger *slog.Logger) *limits.Limits {
 
 // newHandler returns all that is served. state must not block; each request asks
 // it once. reload answers who wants the configuration to be read again; more are metrics besides those of GPUs.
-func newHandler(cfg *config, state func() *collector.State, reload http.Handler, bounds *limits.Limits, logger *slog.Logger, more ...prometheus.Collector) (http.Handler, error) {
+func newHandler(cfg *config, state func() *sampler.State, reload http.Handler, bounds *limits.Limits, logger *slog.Logger, more ...prometheus.Collector) (http.Handler, error) {
 	metrics, err := newMetrics(cfg, state, bounds, logger, more)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func harden(next http.Handler) http.Handler {
 }
 
 // newMetrics returns the handler of the metrics: those of GPUs, and more, which are about the source of the GPUs.
-func newMetrics(cfg *config, state func() *collector.State, bounds *limits.Limits, logger *slog.Logger, more []prometheus.Collector) (http.Handler, error) {
+func newMetrics(cfg *config, state func() *sampler.State, bounds *limits.Limits, logger *slog.Logger, more []prometheus.Collector) (http.Handler, error) {
 	_, notReal := notReal(cfg.source)
 	c, err := collector.New(state, collector.Options{
 		Enabled: cfg.families, ProcessCommand: cfg.workload.Command, Fleet: collector.Fleet{Labels: cfg.source.Fleet.Labels}, ProcessDetail: cfg.processDetail,
@@ -111,7 +112,7 @@ func newMetrics(cfg *config, state func() *collector.State, bounds *limits.Limit
 // readiness answers whether there is something to scrape. That no driver is there
 // is something: the metrics say so and why.
 type readiness struct {
-	state    func() *collector.State
+	state    func() *sampler.State
 	patience time.Duration // after which a GPU that has not answered is news, too
 	started  time.Time
 }
@@ -126,9 +127,9 @@ func (h *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // notReady says what is being waited for; "" if nothing is.
-func notReady(s *collector.State) string {
+func notReady(s *sampler.State) string {
 	switch {
-	case s.DriverReason == collector.ReasonStarting:
+	case s.DriverReason == sampler.ReasonStarting:
 		return "the driver has not answered yet"
 	case s.DriverReason != "" || len(s.Devices)+s.Awaited == 0:
 		return ""

@@ -13,42 +13,42 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // fixture is a State of a GPU that leaks, one in MIG mode of which a slice leaks, one that is lost, and one that tells nothing.
-func fixture() *collector.State {
+func fixture() *sampler.State {
 	leaks := func(left time.Duration) detector.Judgement[gpu.ProcessID] {
 		return detector.Judgement[gpu.ProcessID]{T: time.Duration(epoch.UnixNano()), Device: detector.Verdict{
 			Judged: true, Confidence: 0.9712, Leak: true, Pattern: detector.PatternLeakLinear, SecondsToOOM: detector.Of(left.Seconds()),
 		}}
 	}
 	memory := func(total uint64) gpu.Memory { return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(total / 2)} }
-	return &collector.State{Time: epoch, Windows: []string{"10m", "1h"}, Devices: []*collector.DeviceState{
+	return &sampler.State{Time: epoch, Windows: []string{"10m", "1h"}, Devices: []*sampler.DeviceState{
 		{
 			Info: gpu.Info{Index: 0, UUID: "GPU-leaks"}, Up: true, SampleTime: epoch, Memory: memory(80 << 30), Judgement: leaks(90 * time.Minute),
-			ProcessCount: 1, Processes: []collector.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}}, Verdict: leaks(90 * time.Minute).Device}},
+			ProcessCount: 1, Processes: []sampler.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}}, Verdict: leaks(90 * time.Minute).Device}},
 		},
 		{
 			Info: gpu.Info{Index: 1, UUID: "GPU-mig"}, Up: true, SampleTime: epoch, Memory: memory(80 << 30),
-			Instances: []collector.InstanceState{{Instance: gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20 << 30)}, Judgement: leaks(20 * time.Minute)}},
+			Instances: []sampler.InstanceState{{Instance: gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20 << 30)}, Judgement: leaks(20 * time.Minute)}},
 		},
 		{Info: gpu.Info{Index: 2, UUID: "GPU-lost"}, SampleTime: epoch.Add(-3 * time.Minute)},
 		{Info: gpu.Info{Index: 4, UUID: "GPU-bare"}, Up: true, SampleTime: epoch},
 	}}
 }
 
-func testHandler(t *testing.T, s *collector.State, args ...string) http.Handler {
+func testHandler(t *testing.T, s *sampler.State, args ...string) http.Handler {
 	t.Helper()
-	return handlerOf(t, func() *collector.State { return s }, args...)
+	return handlerOf(t, func() *sampler.State { return s }, args...)
 }
 
 // handlerOf asks for the State each time.
-func handlerOf(t *testing.T, state func() *collector.State, args ...string) http.Handler {
+func handlerOf(t *testing.T, state func() *sampler.State, args ...string) http.Handler {
 	t.Helper()
 	cfg := flagsOf(t, args...)
 	discard := slog.New(slog.DiscardHandler)
@@ -138,20 +138,20 @@ func TestLanding(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
-	down := &collector.DeviceState{Info: gpu.Info{UUID: "GPU-0"}}
-	sampled := &collector.DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, SampleTime: epoch}
+	down := &sampler.DeviceState{Info: gpu.Info{UUID: "GPU-0"}}
+	sampled := &sampler.DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, SampleTime: epoch}
 	for _, tt := range []struct {
-		state *collector.State
+		state *sampler.State
 		want  string // "" is ready
 		late  string // after the time that a call may take
 	}{
-		{&collector.State{DriverReason: collector.ReasonStarting}, "the driver has not answered yet", ""},
-		{&collector.State{DriverReason: "library_not_found"}, "", ""},
-		{&collector.State{}, "", ""}, // the driver answers and has no GPU
-		{&collector.State{Awaited: 1}, "no GPU has been read yet", ""},
-		{&collector.State{Awaited: 1, Devices: []*collector.DeviceState{sampled}}, "", ""},
-		{&collector.State{Devices: []*collector.DeviceState{down}}, "no GPU has been read yet", ""},
-		{&collector.State{Devices: []*collector.DeviceState{down, sampled}}, "", ""},
+		{&sampler.State{DriverReason: sampler.ReasonStarting}, "the driver has not answered yet", ""},
+		{&sampler.State{DriverReason: "library_not_found"}, "", ""},
+		{&sampler.State{}, "", ""}, // the driver answers and has no GPU
+		{&sampler.State{Awaited: 1}, "no GPU has been read yet", ""},
+		{&sampler.State{Awaited: 1, Devices: []*sampler.DeviceState{sampled}}, "", ""},
+		{&sampler.State{Devices: []*sampler.DeviceState{down}}, "no GPU has been read yet", ""},
+		{&sampler.State{Devices: []*sampler.DeviceState{down, sampled}}, "", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHandler(t, tt.state)
@@ -195,7 +195,7 @@ func TestTooManyScrapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		var asked atomic.Int32
-		h := handlerOf(t, func() *collector.State {
+		h := handlerOf(t, func() *sampler.State {
 			if asked.Add(1) == 1 {
 				<-leave
 			}
@@ -238,7 +238,7 @@ func TestSites(t *testing.T) {
 }
 
 func TestVerdictsEmpty(t *testing.T) {
-	w := request(testHandler(t, &collector.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
+	w := request(testHandler(t, &sampler.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
 	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","severity":"page","text":"No GPU can be seen. GPUs are picked up as soon as the driver answers.",` +
 		`"findings":[{"severity":"page","alert":"GPUDriverDown","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl."}],"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
 	if got := w.Body.String(); got != want {

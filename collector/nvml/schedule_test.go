@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -164,7 +165,7 @@ type world struct {
 	stepped   atomic.Int64    // how far the wall clock was set, a time.Duration
 	steppedAt time.Time       // when that was, last
 	listless  [4]atomic.Int32 // how many faults keep a GPU's list of processes back
-	sampler   *collector.Sampler
+	sampler   *sampler.Sampler
 	library   *simLibrary
 	gather    *prometheus.Registry
 	end       func()
@@ -283,7 +284,7 @@ func (w *world) start() error {
 	if err != nil {
 		return err
 	}
-	s, err := collector.NewSampler(&simSource{source, w, map[gpu.Device]*simDevice{}}, collector.SamplerConfig{
+	s, err := sampler.New(&simSource{source, w, map[gpu.Device]*simDevice{}}, sampler.Config{
 		SlowInterval: simSlow, Timeout: simTimeout, ProcessMax: 64, Groups: []gpu.Group{gpu.GroupUtilization, gpu.GroupPower},
 		Detector: detector.DefaultConfig(), ProcFS: w.proc, StateFile: w.stateFile(), StateInterval: simState,
 	})
@@ -457,7 +458,7 @@ func (w *world) due(i int) bool {
 	return !g.calm.IsZero() && (g.up || time.Since(g.calm) > limit)
 }
 
-func (w *world) gpuWrong(i int, d *collector.DeviceState) string {
+func (w *world) gpuWrong(i int, d *sampler.DeviceState) string {
 	g := &w.gpus[i]
 	up := d.Up && d.Memory.Used.OK
 	due := w.due(i)
@@ -488,7 +489,7 @@ func (w *world) gpuWrong(i int, d *collector.DeviceState) string {
 }
 
 // leakWrong says what is wrong with the verdicts on a GPU.
-func (w *world) leakWrong(i int, d *collector.DeviceState) string {
+func (w *world) leakWrong(i int, d *sampler.DeviceState) string {
 	said := d.Judgement.Device.Leak
 	for p := range d.Processes {
 		said = said || d.Processes[p].Verdict.Leak

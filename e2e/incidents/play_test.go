@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -39,19 +40,19 @@ type play struct {
 // exporter is one run of gpu_leak_exporter with its defaults and a state file.
 type exporter struct {
 	registry *prometheus.Registry
-	state    func() *collector.State
+	state    func() *sampler.State
 	stop     func()
 }
 
 // said is what the exporter's pages say at a scrape.
 type said struct {
 	at time.Time
-	*collector.Report
+	*sampler.Report
 }
 
 func startExporter(t *testing.T, d *driver, state string) *exporter {
 	t.Helper()
-	s, err := collector.NewSampler(d, collector.SamplerConfig{
+	s, err := sampler.New(d, sampler.Config{
 		SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcessMax: 64, ProcessMinAge: 10 * time.Second,
 		Groups: gpu.Groups, Detector: detector.DefaultConfig(), StateFile: state, StateInterval: 30 * time.Second,
 		Logger: log.NewNopLogger(),

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -25,7 +25,7 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := collector.SamplerConfig{
+	cfg := sampler.Config{
 		SlowInterval: 15 * time.Second, Timeout: c.Timeout, ProcessMax: 64, Detector: detector.DefaultConfig(),
 		ProcFS: c.ProcFS, SysFS: c.SysFS,
 	}
@@ -34,7 +34,7 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 		return nil, nil, err
 	}
 	cfg.Owners = owners
-	sampler, err := collector.NewSampler(src, cfg)
+	sampler, err := sampler.New(src, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,13 +58,13 @@ func lookHere(ctx context.Context, c source.Config) (now look, end func(), err e
 }
 
 // awaitGPUs returns when every GPU was read once, or not soon.
-func awaitGPUs(ctx context.Context, s *collector.Sampler) {
+func awaitGPUs(ctx context.Context, s *sampler.Sampler) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	for {
 		state := s.State()
 		// Without a driver the bus tells whether there is a GPU that would need one.
-		if state.DriverReason != collector.ReasonStarting && state.Awaited == 0 && (state.DriverReason == "" || state.PCIDevices.OK) {
+		if state.DriverReason != sampler.ReasonStarting && state.Awaited == 0 && (state.DriverReason == "" || state.PCIDevices.OK) {
 			return
 		}
 		select {

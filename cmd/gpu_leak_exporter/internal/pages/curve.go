@@ -11,10 +11,10 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -29,7 +29,7 @@ const (
 )
 
 // memoryCurve draws a memory; "" where there is nothing to draw.
-func (h *predictor) memoryCurve(m *collector.Domain, id string, height float64) template.HTML {
+func (h *predictor) memoryCurve(m *sampler.Domain, id string, height float64) template.HTML {
 	v := &m.Judgement.Device
 	p := h.plot(m, m.Curve, v, m.Memory.Used)
 	if p == nil {
@@ -57,7 +57,7 @@ func (h *predictor) memoryCurve(m *collector.Domain, id string, height float64) 
 }
 
 // processCurve draws the memory of a process; "" where there is nothing to draw. The forecast is that of the whole memory.
-func (h *predictor) processCurve(m *collector.Domain, of *collector.ProcessState, height float64) template.HTML {
+func (h *predictor) processCurve(m *sampler.Domain, of *sampler.ProcessState, height float64) template.HTML {
 	v := &of.Verdict
 	p := h.plot(m, of.Curve, v, of.Used)
 	if p == nil {
@@ -70,7 +70,7 @@ func (h *predictor) processCurve(m *collector.Domain, of *collector.ProcessState
 }
 
 // plot returns what the curves of memories and processes have in common; nil without samples.
-func (h *predictor) plot(m *collector.Domain, c *collector.Curve, v *detector.Verdict, used gpu.Opt[uint64]) *plot.Plot {
+func (h *predictor) plot(m *sampler.Domain, c *sampler.Curve, v *detector.Verdict, used gpu.Opt[uint64]) *plot.Plot {
 	if c == nil || !used.OK {
 		return nil
 	}

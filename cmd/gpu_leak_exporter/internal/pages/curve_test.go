@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -57,10 +57,10 @@ func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
 
 // crowd is a node of GPUs with processes, of which so many leak, with the curves that a sampler
 // gives them: of eight suspects and the three largest others.
-func crowd(gpus, processes, leaks int) *collector.State {
-	s := &collector.State{Time: epoch, Windows: []string{"10m", "1h"}}
+func crowd(gpus, processes, leaks int) *sampler.State {
+	s := &sampler.State{Time: epoch, Windows: []string{"10m", "1h"}}
 	for i := range gpus {
-		d := &collector.DeviceState{
+		d := &sampler.DeviceState{
 			Info: gpu.Info{Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "NVIDIA H100 80GB HBM3"}, Up: true, SampleTime: epoch,
 			Memory: memory(80<<30, 40<<30, 1<<30), ProcessesKnown: true, ProcessCount: processes, Curve: noisy(40 << 30),
 			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0), Attributed: true, Headroom: detector.Of(38 << 30)},
@@ -69,7 +69,7 @@ func crowd(gpus, processes, leaks int) *collector.State {
 			d.Judgement.Device = leaking(time.Hour)
 		}
 		for k := range processes {
-			p := collector.ProcessState{
+			p := sampler.ProcessState{
 				Process: gpu.Process{ID: gpu.ProcessID{PID: uint32(1000 + k), Start: 1}, Used: gpu.Some(uint64(1 << 28)), Owner: &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: fmt.Sprintf("train-%d", k), User: "alice"}},
 				Verdict: healthy(0),
 			}
@@ -87,12 +87,12 @@ func crowd(gpus, processes, leaks int) *collector.State {
 }
 
 // noisy is a curve as long as there is one, no two points of which are on a line.
-func noisy(base float64) *collector.Curve {
-	c := &collector.Curve{Width: 256 * time.Second, Called: steady(epoch.Add(-time.Hour))}
+func noisy(base float64) *sampler.Curve {
+	c := &sampler.Curve{Width: 256 * time.Second, Called: steady(epoch.Add(-time.Hour))}
 	for i := range 128 {
 		at := steady(epoch) - time.Duration(128-i)*c.Width
 		v := base * (1 + float64(i*7919%97)/300)
-		c.Ranges = append(c.Ranges, collector.Range{T: at, Low: float32(v), High: float32(1.1 * v)})
+		c.Ranges = append(c.Ranges, sampler.Range{T: at, Low: float32(v), High: float32(1.1 * v)})
 		if i >= 40 {
 			c.Troughs = append(c.Troughs, detector.Trough{At: at, V: v})
 		}

@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -56,14 +56,14 @@ func growing() detector.Verdict {
 }
 
 // filling is a GPU that is full in so many seconds if one of its processes goes on.
-func filling(seconds float64) *collector.DeviceState {
+func filling(seconds float64) *sampler.DeviceState {
 	v := healthy(0.3)
 	v.Windows[0].Slope = detector.Of(1 << 20)
 	v.Withheld, v.SecondsToOOM, v.Lower, v.Upper = detector.WithheldProgramBegin, detector.Of(seconds), detector.Of(0.8*seconds), detector.Of(1.5*seconds)
-	d := &collector.DeviceState{Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v, Evidence: detector.EvidenceFilling, Page: seconds < 900}}
+	d := &sampler.DeviceState{Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v, Evidence: detector.EvidenceFilling, Page: seconds < 900}}
 	other := healthy(0)
 	other.Windows[0].Slope = detector.Of(1 << 30) // it takes no part
-	d.Processes = []collector.ProcessState{
+	d.Processes = []sampler.ProcessState{
 		{Process: gpu.Process{ID: gpu.ProcessID{PID: 7, Start: 1}, Owner: &gpu.Owner{Process: "train.py"}}, Verdict: v},
 		{Process: gpu.Process{ID: gpu.ProcessID{PID: 8, Start: 1}}, Verdict: other},
 	}
@@ -89,13 +89,13 @@ func memory(total, used, reserved uint64) gpu.Memory {
 
 // curve is that of 90 minutes, of which the amount in bytes is a function of the minute. Troughs are
 // those of stretches of five minutes.
-func curve(used func(minute int) float64) *collector.Curve {
-	c := &collector.Curve{Width: 64 * time.Second}
+func curve(used func(minute int) float64) *sampler.Curve {
+	c := &sampler.Curve{Width: 64 * time.Second}
 	low := math.Inf(1)
 	for m := range 90 {
 		at := steady(epoch.Add(time.Duration(m-90) * time.Minute))
 		v := used(m)
-		c.Ranges = append(c.Ranges, collector.Range{T: at, Low: float32(v), High: float32(used(m) * 1.02)})
+		c.Ranges = append(c.Ranges, sampler.Range{T: at, Low: float32(v), High: float32(used(m) * 1.02)})
 		if low = min(low, v); m%5 == 4 {
 			c.Troughs = append(c.Troughs, detector.Trough{At: at, V: low})
 			low = math.Inf(1)
@@ -105,34 +105,34 @@ func curve(used func(minute int) float64) *collector.Curve {
 }
 
 // leakingCurve leaks from the 65th minute on, what was found out after ten minutes; toothed is a sawtooth of ten minutes.
-func leakingCurve(base float64) *collector.Curve {
+func leakingCurve(base float64) *sampler.Curve {
 	c := curve(func(m int) float64 { return base + float64(max(0, m-65)*60<<20) })
 	c.Called = steady(epoch.Add(-15 * time.Minute))
 	return c
 }
 
-func toothed(base float64) *collector.Curve {
+func toothed(base float64) *sampler.Curve {
 	return curve(func(m int) float64 { return base + float64(m%10)*(1<<28) })
 }
 
 // fixture is a State of a GPU that leaks and holds what nobody will use again, one in MIG mode that leaks too, one that
 // is lost, one that has just been found and one that offers nothing.
-func fixture() *collector.State {
+func fixture() *sampler.State {
 	const gib = 1 << 30
-	return &collector.State{
+	return &sampler.State{
 		Time: epoch, Windows: []string{"10m", "1h"},
-		Devices: []*collector.DeviceState{
+		Devices: []*sampler.DeviceState{
 			{
 				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),
 				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7, ProcessesKnown: true,
 				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20)},
 				Curve:     leakingCurve(38.5 * gib),
-				Ends: []collector.EndState{
+				Ends: []sampler.EndState{
 					{ID: gpu.ProcessID{PID: 39, Start: 5}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 2 * gib, At: steady(epoch.Add(-65 * time.Minute))},
 					{ID: gpu.ProcessID{PID: 40, Start: 6}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 6 * gib, At: steady(epoch.Add(-5 * time.Minute)), NearCapacity: true},
 					{ID: gpu.ProcessID{PID: 41, Start: 6}, Instance: gpu.Some(uint32(1)), Used: gib, At: steady(epoch)}, // not of this memory
 				},
-				Processes: []collector.ProcessState{
+				Processes: []sampler.ProcessState{
 					{
 						Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}, Used: gpu.Some(uint64(30 * gib)), Owner: &gpu.Owner{
 							Process: "train.py", User: "alice", Namespace: "ml", Pod: "train-0", Container: "main",
@@ -155,21 +155,21 @@ func fixture() *collector.State {
 						Idle:    gpu.Some(20 * time.Minute), Verdict: zombie(),
 					},
 				},
-				Unreleased: []collector.UnreleasedState{{
+				Unreleased: []sampler.UnreleasedState{{
 					ID: gpu.ProcessID{PID: 40, Start: 6}, Used: 6 * gib, Since: steady(epoch.Add(-5 * time.Minute)),
 					Owner: &gpu.Owner{Process: "evaluate.py", User: "bob", SlurmJob: "4712"},
 				}},
-				Workloads: []collector.WorkloadState{{Namespace: "ml", Pod: "train-0", Used: 31 * gib, Verdict: healthy(0.25)}},
+				Workloads: []sampler.WorkloadState{{Namespace: "ml", Pod: "train-0", Used: 31 * gib, Verdict: healthy(0.25)}},
 			},
 			{
 				Info: gpu.Info{Index: 1, UUID: "GPU-mig", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch, Memory: memory(80*gib, 12*gib, gib), ProcessesKnown: true,
 				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0)},
-				Instances: []collector.InstanceState{{
+				Instances: []sampler.InstanceState{{
 					Instance:  gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20*gib, 6*gib, 0)},
 					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(20*time.Minute), 5.9*gib), Residual: leaking(20 * time.Minute), Attributed: true, Headroom: detector.Of(20 * 60 << 20), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20), Page: true},
 					Curve:     leakingCurve(4.5 * gib),
 				}},
-				Processes: []collector.ProcessState{{
+				Processes: []sampler.ProcessState{{
 					Process: gpu.Process{ID: gpu.ProcessID{PID: 44}, Instance: gpu.Some(uint32(3)), Used: gpu.Some(uint64(gib)), Owner: &gpu.Owner{Process: "a", SlurmJob: "4711"}},
 					Verdict: healthy(0.1), Curve: toothed(gib / 2),
 				}},

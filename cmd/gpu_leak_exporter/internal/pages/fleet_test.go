@@ -9,17 +9,17 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // TestPageOfFleet has a page of 10,000 GPUs: short, and with those that matter.
 func TestPageOfFleet(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := &collector.State{Time: now, Windows: []string{"10m"}}
+	s := &sampler.State{Time: now, Windows: []string{"10m"}}
 	for i := range 10_000 {
-		d := &collector.DeviceState{
+		d := &sampler.DeviceState{
 			Info: gpu.Info{Index: i % 8, UUID: fmt.Sprintf("GPU-%d", i), Place: [gpu.MaxPlaceLabels]string{"", fmt.Sprintf("node%d", i/8)}},
 			Up:   i < 9_900, SampleTime: now,
 		}
@@ -52,7 +52,7 @@ func TestNamesOfMemories(t *testing.T) {
 		"gpu-10.0.0.1-9400-no-de-1-3": {Index: 3, Place: place},
 		"gpu-b":                       {Index: -1, UUID: "GPU-b"},
 	} {
-		if got := nameOf(&collector.Domain{Device: &collector.DeviceState{Info: info}}, nil); got != want {
+		if got := nameOf(&sampler.Domain{Device: &sampler.DeviceState{Info: info}}, nil); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -36,10 +36,10 @@ type gpuRow struct {
 	Suspects   []curveRow
 	Largest    []curveRow
 	Undrawn    string
-	of         *collector.Domain // nil of a GPU that cannot be read
+	of         *sampler.Domain // nil of a GPU that cannot be read
 }
 
-func (h *predictor) gpuRow(m collector.Domain, window string, now time.Time) gpuRow {
+func (h *predictor) gpuRow(m sampler.Domain, window string, now time.Time) gpuRow {
 	v := &m.Judgement.Device
 	row := gpuRow{ID: nameOf(&m, nil), Page: PredictPath + "/" + nameOf(&m, nil), GPU: m.Name, Memory: barOf(m.Memory, 0), Why: m.Text(&h.Detector), Runbook: headingOf(v, m.Judgement.Page), of: &m}
 	if row.Anchor = m.Device.Info.UUID; m.Instance.OK {
@@ -66,7 +66,7 @@ func (h *predictor) gpuRow(m collector.Domain, window string, now time.Time) gpu
 var urgency = []string{"bad", "down", "warn", "wait", "ok"}
 
 // tag returns the word for a memory, and how urgent it is. One of a GPU that is broken is not well, whatever the memory is.
-func (h *predictor) tag(now time.Time, m *collector.Domain) (word, class string) {
+func (h *predictor) tag(now time.Time, m *sampler.Domain) (word, class string) {
 	v := &m.Judgement.Device
 	for _, said := range m.Device.Hardware(now).Messages() {
 		if said.Severity == finding.Page && !v.Leak {

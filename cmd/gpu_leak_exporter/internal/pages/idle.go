@@ -5,10 +5,10 @@ package pages
 
 import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -23,7 +23,7 @@ type idleRow struct {
 
 // idleOf returns a row for each process that has left memory behind, and for each
 // that will not use its own again.
-func (h *predictor) idleOf(m collector.Domain) []idleRow {
+func (h *predictor) idleOf(m sampler.Domain) []idleRow {
 	var rows []idleRow
 	add := func(id gpu.ProcessID, o *gpu.Owner, bytes uint64, why string) {
 		row := idleRow{

@@ -13,10 +13,10 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -48,7 +48,7 @@ type siteRow struct {
 }
 
 // leaksOf returns a row for each part of a memory that leaks.
-func (h *predictor) leaksOf(m collector.Domain) []leakRow {
+func (h *predictor) leaksOf(m sampler.Domain) []leakRow {
 	var rows []leakRow
 	for i := range m.Device.Processes {
 		p := &m.Device.Processes[i]
@@ -86,7 +86,7 @@ func (h *predictor) leaksOf(m collector.Domain) []leakRow {
 
 // workloadLeaks returns a row for each pod or job that leaks on a memory: over processes that come and go, or because they
 // fill it, die and are started again.
-func (h *predictor) workloadLeaks(m collector.Domain) []leakRow {
+func (h *predictor) workloadLeaks(m sampler.Domain) []leakRow {
 	var rows []leakRow
 	for i := range m.Device.Workloads {
 		w := &m.Device.Workloads[i]
@@ -103,7 +103,7 @@ func (h *predictor) workloadLeaks(m collector.Domain) []leakRow {
 }
 
 // row fills what all leaks have in common.
-func (h *predictor) row(m collector.Domain, v *detector.Verdict) leakRow {
+func (h *predictor) row(m sampler.Domain, v *detector.Verdict) leakRow {
 	row := leakRow{
 		GPU: m.Name, Model: m.Device.Info.Name, Left: "not known", order: math.Inf(1),
 		Confidence: finding.Percent(v.Confidence), Pattern: finding.Pattern(v), Memory: barOf(m.Memory, 0),
@@ -121,7 +121,7 @@ func (h *predictor) row(m collector.Domain, v *detector.Verdict) leakRow {
 }
 
 // why says what the judgement rests on.
-func (h *predictor) why(m collector.Domain, v *detector.Verdict) string {
+func (h *predictor) why(m sampler.Domain, v *detector.Verdict) string {
 	var parts []string
 	since := " " + h.since(fromstate.SteadyTime(v.Since), m.Device.SampleTime)
 	switch {
@@ -139,7 +139,7 @@ func (h *predictor) why(m collector.Domain, v *detector.Verdict) string {
 }
 
 // called says when a leak was found; "" if that is not known.
-func (h *predictor) called(c *collector.Curve, now time.Time) string {
+func (h *predictor) called(c *sampler.Curve, now time.Time) string {
 	if c == nil || c.Called == 0 {
 		return ""
 	}

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // nameOf returns the identifier of a memory on the page, and that of a process on it. In a fleet many GPUs have the
 // same index: there it is the UUID that names one, or where it is.
-func nameOf(m *collector.Domain, p *collector.ProcessState) string {
+func nameOf(m *sampler.Domain, p *sampler.ProcessState) string {
 	info := &m.Device.Info
 	name := "gpu-" + info.IndexLabel()
 	if where := info.Place[:]; strings.Join(where, "") != "" || info.Index < 0 {
@@ -39,7 +39,7 @@ func inName(r rune) rune {
 }
 
 // processesOf says how many processes are on a memory; "" where that is not known.
-func processesOf(m collector.Domain) string {
+func processesOf(m sampler.Domain) string {
 	if !m.Device.ProcessesKnown {
 		return ""
 	}
@@ -47,7 +47,7 @@ func processesOf(m collector.Domain) string {
 }
 
 // countOf returns how many processes are on a memory; on a GPU instance, how many are shown.
-func countOf(m *collector.Domain) (n int) {
+func countOf(m *sampler.Domain) (n int) {
 	if !m.Instance.OK {
 		n = m.Device.ProcessCount - len(m.Device.Processes) // those that are not shown
 	}

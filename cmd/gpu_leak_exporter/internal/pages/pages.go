@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -46,7 +46,7 @@ const memoryValue = "memory"
 type Config struct {
 	// State returns what was read last, which nobody changes any more. It must not block, and is called from any
 	// goroutine, once for each page that is made.
-	State func() *collector.State
+	State func() *sampler.State
 	// Note says that the GPUs are not real, on each page; "" where they are.
 	Note string
 	// Detector has the thresholds by which growth is a leak, and from which on none is ruled out.

@@ -19,8 +19,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -29,15 +29,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // testConfig has pages of a State, with thresholds and times that do not depend on where the test runs.
-func testConfig(s *collector.State, note string) *Config {
+func testConfig(s *sampler.State, note string) *Config {
 	return &Config{
-		State: func() *collector.State { return found(s) }, Note: note, Detector: detector.DefaultConfig(), MetricsPath: "/metrics",
+		State: func() *sampler.State { return found(s) }, Note: note, Detector: detector.DefaultConfig(), MetricsPath: "/metrics",
 		Location: time.UTC, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
 // found adds to a State what alerts would say of it.
-func found(s *collector.State) *collector.State {
+func found(s *sampler.State) *sampler.State {
 	for _, d := range s.Devices {
 		d.Findings = nil
 		for _, m := range d.Domains() {
@@ -47,7 +47,7 @@ func found(s *collector.State) *collector.State {
 			}
 			if sample := m.Sample(); d.Up && m.Judgement.T > 0 {
 				for _, f := range memory.Judge(sample) {
-					d.Findings = append(d.Findings, collector.FindingState{Instance: m.Instance, Finding: f})
+					d.Findings = append(d.Findings, sampler.FindingState{Instance: m.Instance, Finding: f})
 				}
 			}
 		}

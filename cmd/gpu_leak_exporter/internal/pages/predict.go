@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -48,7 +48,7 @@ type view struct {
 }
 
 // view puts a State into words: that of all memories, or of the only one of that name in every detail.
-func (h *predictor) view(s *collector.State, only string) *view {
+func (h *predictor) view(s *sampler.State, only string) *view {
 	v := h.found(s, only)
 	v.Style, v.Only = plot.Style, only != ""
 	if len(s.Windows) > 0 {
@@ -68,7 +68,7 @@ func (h *predictor) view(s *collector.State, only string) *view {
 }
 
 // headline sums up what is said of all memories.
-func (v *view) headline(r *collector.Report) {
+func (v *view) headline(r *sampler.Report) {
 	v.Headline, v.Detail, v.Urgent = r.Headline, r.Detail, r.Severity >= finding.Ticket
 }
 
@@ -85,7 +85,7 @@ func (v *view) headlineOf(row *gpuRow, cfg *detector.Config) {
 
 // found puts into words what is not well, the most urgent first: leaks, what is held for nothing, and what
 // cannot be read.
-func (h *predictor) found(s *collector.State, only string) *view {
+func (h *predictor) found(s *sampler.State, only string) *view {
 	v := &view{Note: h.Note, Refreshed: h.refreshed(s)}
 	if s.DriverReason != "" {
 		m := finding.Driver(s.DriverReason)
@@ -116,8 +116,8 @@ func (h *predictor) found(s *collector.State, only string) *view {
 }
 
 // describe adds a GPU, its memories, and what a reader should know of its figures.
-func (h *predictor) describe(v *view, s *collector.State, d *collector.DeviceState, only string) {
-	whole := only == "" || only == nameOf(&collector.Domain{Device: d}, nil)
+func (h *predictor) describe(v *view, s *sampler.State, d *sampler.DeviceState, only string) {
+	whole := only == "" || only == nameOf(&sampler.Domain{Device: d}, nil)
 	switch {
 	case !d.Up && whole:
 		v.GPUs = append(v.GPUs, gpuRow{GPU: d.Name(), Model: d.Info.Name, Class: "down", Verdict: finding.Unreadable})
@@ -207,7 +207,7 @@ func (v *view) shorten() {
 
 // refreshed says when the page was made, and the time of the GPUs if their clock
 // is another one.
-func (h *predictor) refreshed(s *collector.State) string {
+func (h *predictor) refreshed(s *sampler.State) string {
 	const format = "2006-01-02 15:04:05 MST"
 	text := s.Time.In(h.Location).Format(format)
 	var latest time.Time

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-func predict(s *collector.State, note string) string { return predictAt(s, note, PredictPath) }
+func predict(s *sampler.State, note string) string { return predictAt(s, note, PredictPath) }
 
-func predictAt(s *collector.State, note, path string) string {
+func predictAt(s *sampler.State, note, path string) string {
 	return get(NewPredict(testConfig(s, note)), path).Body.String()
 }
 
@@ -42,43 +42,43 @@ func TestPredictLocates(t *testing.T) {
 }
 
 func TestPredictSays(t *testing.T) {
-	device := func(v detector.Verdict) *collector.DeviceState {
-		return &collector.DeviceState{
+	device := func(v detector.Verdict) *sampler.DeviceState {
+		return &sampler.DeviceState{
 			Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch,
 			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
 		}
 	}
-	lost := &collector.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
+	lost := &sampler.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}
 	unified := device(healthy(0))
 	unified.Info.CoherentMemory, unified.Info.UnifiedMemory = true, true
 	unjudged := detector.Verdict{Windows: [detector.MaxWindows]detector.Fit{{Span: 10 * time.Minute, Fill: 0.5}, {Span: time.Hour, Fill: 0.1}}}
 	for name, tt := range map[string]struct {
-		state collector.State
+		state sampler.State
 		note  string
 		want  []string
 	}{
-		"starting": {collector.State{DriverReason: collector.ReasonStarting}, "", []string{"Waiting for the driver", "(starting): the exporter has just started."}},
+		"starting": {sampler.State{DriverReason: sampler.ReasonStarting}, "", []string{"Waiting for the driver", "(starting): the exporter has just started."}},
 		"no driver": {
-			collector.State{DriverReason: "library_not_found"},
+			sampler.State{DriverReason: "library_not_found"},
 			"",
 			[]string{"No GPU can be seen GPUs are picked up as soon as the driver answers.", "(library_not_found): libnvidia-ml.so.1 was not found"},
 		},
 		"all lost": {
-			collector.State{Devices: []*collector.DeviceState{lost}},
+			sampler.State{Devices: []*sampler.DeviceState{lost}},
 			"",
 			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read. Its last sample is of 11:57:00 UTC."},
 		},
 		"lost in a simulation": {
-			collector.State{Devices: []*collector.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
+			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
 		},
 		"full soon": {
-			collector.State{Devices: []*collector.DeviceState{device(healthy(0)), filling(600), lost}},
+			sampler.State{Devices: []*sampler.DeviceState{device(healthy(0)), filling(600), lost}},
 			"",
 			[]string{"GPU 0 runs out of memory in 10 min (8 min to 15 min)", "train.py (pid 7) grows by 60.0 MiB/min. It is not called a leak yet."},
 		},
 		"impossible memory": {
-			collector.State{
-				Devices: []*collector.DeviceState{device(unjudged)},
+			sampler.State{
+				Devices: []*sampler.DeviceState{device(unjudged)},
 				Calls: gpu.CallsSnapshot{Errors: []gpu.CallErrors{
 					{UUID: device(unjudged).Info.UUID, Call: "nvmlDeviceGetMemoryInfo_v2", Error: "IMPLAUSIBLE_TOTAL_ZERO", Count: 3}, {UUID: "GPU-other", Call: "nvmlDeviceGetMemoryInfo_v2", Error: "UNKNOWN"},
 				}},
@@ -87,20 +87,20 @@ func TestPredictSays(t *testing.T) {
 			[]string{"does not tell how much memory is used, so that it is not judged: the driver answered IMPLAUSIBLE_TOTAL_ZERO."},
 		},
 		"the host's memory": {
-			collector.State{Devices: []*collector.DeviceState{unified}},
+			sampler.State{Devices: []*sampler.DeviceState{unified}},
 			"",
 			[]string{"No leak found on 1 GPU", "GPU 0 has no memory of its own. What is shown is the memory of the host, and all its programs use it."},
 		},
 		"muted": {
-			collector.State{Devices: []*collector.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
+			sampler.State{Devices: []*sampler.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
 			"",
 			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "GPU 0 T4 muted not known"},
 		},
-		"withheld":     {collector.State{Devices: []*collector.DeviceState{device(growing())}}, "", []string{"No leak yet: it may be the start of a program, and must grow for another 25 min.", "full in 40 min if it goes on"}},
-		"whole GPU":    {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
-		"soon":         {collector.State{Devices: []*collector.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
-		"tomorrow":     {collector.State{Devices: []*collector.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},
-		"in centuries": {collector.State{Devices: []*collector.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"over a year"}},
+		"withheld":     {sampler.State{Devices: []*sampler.DeviceState{device(growing())}}, "", []string{"No leak yet: it may be the start of a program, and must grow for another 25 min.", "full in 40 min if it goes on"}},
+		"whole GPU":    {sampler.State{Devices: []*sampler.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
+		"soon":         {sampler.State{Devices: []*sampler.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
+		"tomorrow":     {sampler.State{Devices: []*sampler.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},
+		"in centuries": {sampler.State{Devices: []*sampler.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"over a year"}},
 	} {
 		tt.state.Time, tt.state.Windows = epoch, []string{"10m", "1h"}
 		says(t, name, words(predict(&tt.state, tt.note)), tt.want...)
@@ -110,7 +110,7 @@ func TestPredictSays(t *testing.T) {
 // TestPredictIdle lists what nobody will use again, on a GPU and on a GPU instance.
 func TestPredictIdle(t *testing.T) {
 	s := fixture()
-	s.Devices[1].Unreleased = []collector.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
+	s.Devices[1].Unreleased = []sampler.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
 	says(
 		t, "the page", words(predict(s, "")),
 		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and this memory of it has stayed since 11:55 (4 min)",

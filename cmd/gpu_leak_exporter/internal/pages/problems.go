@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // problem is one thing that is not well with a GPU or its driver.
 type problem struct{ Text, Runbook string }
 
 // broken says what is wrong with the hardware of a GPU, or why it cannot be read.
-func broken(s *collector.State, d *collector.DeviceState) (list []problem) {
+func broken(s *sampler.State, d *sampler.DeviceState) (list []problem) {
 	for _, m := range d.Hardware(s.Time).Messages() {
 		list = append(list, problem{m.Text(), RunbookPath + "#" + strings.ToLower(m.Alert)})
 	}
@@ -23,7 +23,7 @@ func broken(s *collector.State, d *collector.DeviceState) (list []problem) {
 }
 
 // blind says of a memory that nothing tells how much of it is used, and why as far as that is known.
-func blind(s *collector.State, m *collector.Domain) string {
+func blind(s *sampler.State, m *sampler.Domain) string {
 	info := m.Device.Info
 	text := fmt.Sprintf("%s (%s) does not tell how much memory is used, so that it is not judged", m.Name, finding.Joined(", ", info.Name, info.UUID))
 	var errs []string

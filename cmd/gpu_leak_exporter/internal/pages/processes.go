@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 // endsOf returns the ends of processes on a memory since a time.
-func endsOf(m *collector.Domain, since time.Duration) (list []collector.EndState) {
+func endsOf(m *sampler.Domain, since time.Duration) (list []sampler.EndState) {
 	for _, e := range m.Device.Ends {
 		if e.Instance == m.Instance && e.At >= since {
 			list = append(list, e)
@@ -33,7 +33,7 @@ func endsOf(m *collector.Domain, since time.Duration) (list []collector.EndState
 }
 
 // endWords names the processes that ended last on a memory; "" for none.
-func (h *predictor) endWords(m *collector.Domain) string {
+func (h *predictor) endWords(m *sampler.Domain) string {
 	list := endsOf(m, sinceEpoch(m.Device.SampleTime)-toldSpan)
 	var parts []string
 	for _, e := range list[max(0, len(list)-shownEnds):] {
@@ -63,7 +63,7 @@ type curveRow struct {
 
 // others fills in the processes of a memory that do not leak: the suspects, and, on a page of its own,
 // those that are the largest. It says how many have no curve.
-func (h *predictor) others(m *collector.Domain, row *gpuRow, left *room, all bool) {
+func (h *predictor) others(m *sampler.Domain, row *gpuRow, left *room, all bool) {
 	drawn, leaks := 0, 0
 	for i := range m.Device.Processes {
 		p := &m.Device.Processes[i]

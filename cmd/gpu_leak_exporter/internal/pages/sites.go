@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // NewSites answers with the lines that allocate what leaks, of each process that was asked:
@@ -23,7 +23,7 @@ import (
 // process. Lists are never null; sites has the largest growth first, and frames the innermost first.
 //
 // state must not block, and is called from any goroutine, once for each answer.
-func NewSites(state func() *collector.State) http.Handler {
+func NewSites(state func() *sampler.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		// As of verdicts: what can fail is the connection.
@@ -59,7 +59,7 @@ type (
 	}
 )
 
-func sitesIn(s *collector.State) sitesData {
+func sitesIn(s *sampler.State) sitesData {
 	data := sitesData{Time: s.Time.UTC(), Processes: []locatedJSON{}}
 	for _, d := range s.Devices {
 		for i := range d.Processes {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -31,7 +31,7 @@ func goldenJSON(t *testing.T, name string, h http.Handler) {
 // TestSites has the lines that allocate what leaks.
 func TestSites(t *testing.T) {
 	goldenJSON(t, "sites.json", NewSites(fixture))
-	w := get(NewSites(func() *collector.State { return &collector.State{Time: epoch} }), SitesPath)
+	w := get(NewSites(func() *sampler.State { return &sampler.State{Time: epoch} }), SitesPath)
 	if got := w.Body.String(); got != `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","processes":[]}}`+"\n" {
 		t.Errorf("got %s", got)
 	}
@@ -41,5 +41,5 @@ func TestSites(t *testing.T) {
 // state.
 func TestVerdicts(t *testing.T) {
 	cfg := detector.DefaultConfig()
-	goldenJSON(t, "verdicts.json", fromstate.Handler(func() *collector.State { return found(fixture()) }, "", &cfg))
+	goldenJSON(t, "verdicts.json", fromstate.Handler(func() *sampler.State { return found(fixture()) }, "", &cfg))
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/common/version"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
 // startPage serves the page that one opens first: whether all is well, what is worst, what is watched, and
@@ -74,7 +74,7 @@ func (h *startPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // view puts a State into words.
-func (h *startPage) view(s *collector.State) *startView {
+func (h *startPage) view(s *sampler.State) *startView {
 	found := h.page.found(s, "")
 	found.headline(s.Report(&h.page.Detector))
 	v := &startView{view: found, Watched: watchedWords(s), Counts: h.page.counts(s), Links: h.links, Version: cmp.Or(version.Version, "unknown")}
@@ -93,7 +93,7 @@ func (h *startPage) view(s *collector.State) *startView {
 }
 
 // counts returns how many memories have each verdict, the most urgent first.
-func (h *predictor) counts(s *collector.State) []verdictCount {
+func (h *predictor) counts(s *sampler.State) []verdictCount {
 	n := map[verdictCount]int{}
 	for _, d := range s.Devices {
 		if !d.Up {
@@ -119,7 +119,7 @@ func (h *predictor) counts(s *collector.State) []verdictCount {
 const startModels = 3
 
 // watchedWords says what is watched: GPUs by their model, and processes.
-func watchedWords(s *collector.State) string {
+func watchedWords(s *sampler.State) string {
 	models, n, known, instances := map[string]int{}, 0, false, 0
 	for _, d := range s.Devices {
 		models[cmp.Or(d.Info.Name, "GPU of an unknown model")]++

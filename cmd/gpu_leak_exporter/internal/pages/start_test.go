@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-func start(s *collector.State) string {
+func start(s *sampler.State) string {
 	return get(NewStart(testConfig(s, "")), StartPath).Body.String()
 }
 
@@ -21,22 +21,22 @@ func start(s *collector.State) string {
 // is watched.
 func TestStartSays(t *testing.T) {
 	golden(t, "start.html", []byte(start(fixture())))
-	device := func(index int, v detector.Verdict) *collector.DeviceState {
-		return &collector.DeviceState{
+	device := func(index int, v detector.Verdict) *sampler.DeviceState {
+		return &sampler.DeviceState{
 			Info: gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), Name: "T4"}, Up: true, SampleTime: epoch, ProcessesKnown: true, ProcessCount: 2, Memory: memory(80<<30, 1<<30, 1<<30),
 			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
 		}
 	}
 	well, leaks := detector.Verdict{Judged: true}, detector.Verdict{Judged: true, Leak: true, Confidence: 0.9, SecondsToOOM: detector.Of(1200)}
 	for name, tt := range map[string]struct {
-		state *collector.State
+		state *sampler.State
 		want  []string
 	}{
-		"well":      {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`, "2 GPUs (2 × T4), 4 processes.", "no leak: 2"}},
-		"one leaks": {&collector.State{Devices: []*collector.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU 1 runs out of memory in 20 min", "leaks: 1", "no leak: 1", `<a href="/predict/gpu-1">`}},
-		"no driver": {&collector.State{DriverReason: "library_not_found"}, []string{`<h1 class="bad">No GPU can be seen`, "libnvidia-ml.so.1 was not found"}},
-		"one lost":  {&collector.State{Devices: []*collector.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`, "cannot be read: 1", "no leak: 1"}},
-		"young":     {&collector.State{Devices: []*collector.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "not judged yet: 1"}},
+		"well":      {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`, "2 GPUs (2 × T4), 4 processes.", "no leak: 2"}},
+		"one leaks": {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU 1 runs out of memory in 20 min", "leaks: 1", "no leak: 1", `<a href="/predict/gpu-1">`}},
+		"no driver": {&sampler.State{DriverReason: "library_not_found"}, []string{`<h1 class="bad">No GPU can be seen`, "libnvidia-ml.so.1 was not found"}},
+		"one lost":  {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`, "cannot be read: 1", "no leak: 1"}},
+		"young":     {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "not judged yet: 1"}},
 	} {
 		says(t, name, start(tt.state), tt.want...)
 	}

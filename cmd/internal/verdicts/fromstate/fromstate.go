@@ -12,9 +12,9 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
-	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -51,7 +51,7 @@ import (
 //
 // note is the sentence with which the pages say that the GPUs are simulated or replayed. Of
 // real GPUs it is absent, and not null.
-func Handler(state func() *collector.State, note string, cfg *detector.Config) http.Handler {
+func Handler(state func() *sampler.State, note string, cfg *detector.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		// The types below hold nothing that cannot be encoded, so an error is one of
@@ -63,7 +63,7 @@ func Handler(state func() *collector.State, note string, cfg *detector.Config) h
 }
 
 // Of returns what a state says. cfg has the thresholds where no rule says otherwise.
-func Of(s *collector.State, cfg *detector.Config) verdicts.Data {
+func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
 	report := s.Report(cfg)
 	data := verdicts.Data{
 		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: finding.Joined(" ", report.Headline+".", report.Detail), Findings: []verdicts.Finding{},
@@ -80,7 +80,7 @@ func Of(s *collector.State, cfg *detector.Config) verdicts.Data {
 	return data
 }
 
-func deviceOf(d *collector.DeviceState, cfg *detector.Config) verdicts.Device {
+func deviceOf(d *sampler.DeviceState, cfg *detector.Config) verdicts.Device {
 	device := func() map[string]string {
 		return map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
 	}
@@ -103,7 +103,7 @@ func deviceOf(d *collector.DeviceState, cfg *detector.Config) verdicts.Device {
 		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain})
 	}
 	if len(d.Instances) > 0 { // the GPU as a whole has statistics
-		j.Domain = domainOf(&collector.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, cfg)
+		j.Domain = domainOf(&sampler.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, cfg)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
@@ -125,7 +125,7 @@ func deviceOf(d *collector.DeviceState, cfg *detector.Config) verdicts.Device {
 	return j
 }
 
-func processOf(labels map[string]string, p *collector.ProcessState, cfg *detector.Config) verdicts.Process {
+func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.Config) verdicts.Process {
 	o := OwnerOf(p.Owner)
 	NameProcess(labels, p.Instance, p.ID, o)
 	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: p.Share.Finite(), Verdict: verdictOf(&p.Verdict, cfg)}
@@ -162,7 +162,7 @@ func MemoryOf(m gpu.Memory) verdicts.Memory {
 	return verdicts.Memory{Total: known(m.Total), Used: known(m.Used), Free: known(m.Free), Reserved: known(m.Reserved)}
 }
 
-func domainOf(m *collector.Domain, cfg *detector.Config) verdicts.Domain {
+func domainOf(m *sampler.Domain, cfg *detector.Config) verdicts.Domain {
 	j := m.Judgement
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"maps"
@@ -140,9 +140,9 @@ func (l *findingLog) sites(logger log.Logger, state *DeviceState) {
 			continue
 		}
 		l.located[key] = p.Sites.Asked
-		if list := sitesOf(p); len(list) > 0 {
+		if list := p.LeakSites(); len(list) > 0 {
 			level.Warn(logger).Log("msg", "the line that allocates most of what leaks", "pid", p.ID.PID, "process", p.Owner.Process, "group", p.Owner.Group(),
-				"site", list[0].line, "bytes", list[0].bytes, "over", p.Sites.Over)
+				"site", list[0].Line, "bytes", list[0].Bytes, "over", p.Sites.Over)
 		}
 	}
 	maps.DeleteFunc(l.located, func(key processKey, _ time.Time) bool {

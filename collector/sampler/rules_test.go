@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"maps"
@@ -149,7 +149,7 @@ func TestRulesTakeEffect(t *testing.T) {
 func TestRulesAreAskedAgainForALateOwner(t *testing.T) {
 	d := newGPU(0, flat(1<<30, process(2, 1<<30))) // its pod is known after 20 questions
 	a := &asking{cfg: func(labels map[string]string, c *detector.Config) { c.Mute = labels["pod"] != "" }}
-	change := func(c *SamplerConfig) { c.Resolve, c.Owners = a.resolve, &owners{asked: map[uint32]int{}} }
+	change := func(c *Config) { c.Resolve, c.Owners = a.resolve, &owners{asked: map[uint32]int{}} }
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, change, func(s *Sampler, _ *lines) {
 		after(15 * time.Second)
 		if got := a.all(); !slices.Contains(got, "gpu=0 pid=2 process=p2 scope=process uuid=GPU-0") {
@@ -179,7 +179,7 @@ func TestRulesAfterRestart(t *testing.T) {
 		d.second = from
 		return d
 	}
-	change := func(c *SamplerConfig) {
+	change := func(c *Config) {
 		withState(t, file, "boot")(c)
 		c.Resolve = a.resolve
 	}

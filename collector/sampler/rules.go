@@ -1,11 +1,12 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -26,7 +27,7 @@ type Resolver func(labels map[string]string) detector.Config
 // configuration of the sampler.
 type rules struct{ resolve Resolver }
 
-// Configure replaces SamplerConfig.Resolve: new series ask resolve for their
+// Configure replaces Config.Resolve: new series ask resolve for their
 // configuration at their birth, the others at the next sample of their GPU. Their history stays,
 // but for windows of another length, which start empty. It may be called at any
 // time.
@@ -86,7 +87,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[ins
 	id := gpu.Opt[uint32]{}
 	if instance.OK {
 		id = gpu.Some(instance.V.id)
-		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", instanceID(id), instance.V.profile
+		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(id), instance.V.profile
 	}
 	switch s.Kind {
 	case detector.KindResidual:
@@ -105,7 +106,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[ins
 		}
 	}
 	for name, value := range labels {
-		labels[name] = labelValue(name, value)
+		labels[name] = LabelValue(name, value)
 	}
 	return labels
 }
@@ -128,4 +129,24 @@ func (t *processTable) ownerOf(group string) gpu.Owner {
 		return o
 	}
 	return gpu.Owner{Namespace: namespace, Pod: name}
+}
+
+// LabelValue returns value as it can stand in a label: valid UTF-8, and no
+// longer than the label needs, for processes choose their own names.
+func LabelValue(label, value string) string {
+	limit := 128
+	switch label {
+	case "command", "image":
+		limit = 256 // of an image the end tells the version
+	case "pod":
+		limit = 253 // Kubernetes allows so many, and half a name joins with nothing
+	}
+	value = strings.ToValidUTF8(value, string(utf8.RuneError))
+	if len(value) <= limit {
+		return value
+	}
+	for !utf8.RuneStart(value[limit]) {
+		limit--
+	}
+	return value[:limit]
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func TestAllotmentsOf(t *testing.T) {
 	} {
 		got := "none"
 		if list := allotmentsOf(d, []Allotment{{Device: device, Pod: "p"}}); len(list) == 1 {
-			if got = instanceID(list[0].Instance); got == "" {
+			if got = InstanceID(list[0].Instance); got == "" {
 				got = "whole"
 			}
 		}
@@ -98,7 +98,7 @@ func (s *system) Jobs() (workload.Jobs, error) {
 func TestTroubleIsSaidOnce(t *testing.T) {
 	o := &system{owners: owners{asked: map[uint32]int{}}}
 	d := newGPU(0, flat(5<<30))
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, out *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
 		told := func() (success bool, allotted int) {
 			st := s.State()
 			i := slices.IndexFunc(st.Collectors, func(f FamilyState) bool { return f.Name == "workload" })
@@ -145,7 +145,7 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 	unresolved := process(5, 1)
 	unresolved.ID.Start = 0
 	d := newGPU(0, flat(5<<30, unresolved))
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, out *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
 		after(20 * time.Second)
 		if n := out.count("hostPID: true"); n != 0 {
 			t.Error("a process that was not found once is said")
@@ -190,7 +190,7 @@ func (b *busy) Unseen() workload.Unseen {
 func TestStuckProcessesAreSaid(t *testing.T) {
 	o := &busy{system: system{owners: owners{asked: map[uint32]int{}}}}
 	d := newGPU(0, flat(5<<30, process(1, 1)))
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, out *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
 		workloadWell := func() bool {
 			return slices.ContainsFunc(s.State().Collectors, func(f FamilyState) bool { return f.Name == "workload" && f.Success })
 		}
@@ -229,7 +229,7 @@ func TestJobsThatAreWrittenDown(t *testing.T) {
 				o.jobs.Store(&c.jobs)
 			}
 			d := newGPU(0, flat(5<<30, process(1, 1<<30)))
-			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, _ *lines) {
+			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
 				after(20 * time.Second)
 				ps := s.State().Devices[0].Processes
 				if len(ps) != 1 || ps[0].Owner.SlurmJob != c.want || ps[0].Owner.Pod != "pod" {
@@ -299,7 +299,7 @@ func TestJobsThatComeLate(t *testing.T) {
 			jobs := jobsOn("0", "77")
 			o.jobs.Store(&jobs)
 			d := newGPU(0, flat(5<<30, process(1, 1<<30)))
-			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, _ *lines) {
+			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
 				var seen []string
 				for range 600 {
 					after(time.Second)

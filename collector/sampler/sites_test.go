@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"reflect"
@@ -10,17 +10,17 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 )
 
-// TestSitesOf has lines become labels once a process has told all: not while it records.
-func TestSitesOf(t *testing.T) {
+// TestLeakSites has lines become labels once a process has told all: not while it records.
+func TestLeakSites(t *testing.T) {
 	list := []allocator.Site{{Line: "a", Growth: 1}, {Line: "b", Growth: 2}, {Growth: 9}, {Line: "a", Growth: 3}}
-	for state, want := range map[allocator.SitesState][]site{
+	for state, want := range map[allocator.SitesState][]Site{
 		allocator.SitesAsked:     nil,
 		allocator.SitesRecording: nil,
 		allocator.SitesRefused:   nil,
 		allocator.SitesDone:      {{"not in Python code", 9}, {"a", 4}, {"b", 2}},
 	} {
 		p := &ProcessState{Sites: &allocator.Sites{State: state, List: list}}
-		if got := sitesOf(p); !reflect.DeepEqual(got, want) {
+		if got := p.LeakSites(); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", state, got, want)
 		}
 	}

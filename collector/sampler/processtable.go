@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ const (
 // processTable remembers what must not change between the samples of a process:
 // its owner, whether it has series of its own, since when it idles.
 type processTable struct {
-	cfg SamplerConfig
+	cfg Config
 	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes
 	// them down.
 	index   string
@@ -74,7 +74,7 @@ type processEntry struct {
 
 var unknownOwner = &gpu.Owner{}
 
-func newProcessTable(cfg SamplerConfig, index string, jobs func() *jobsState) processTable {
+func newProcessTable(cfg Config, index string, jobs func() *jobsState) processTable {
 	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(processKey, *processEntry) {}}
 }
 
@@ -191,7 +191,7 @@ func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner,
 		return owner, done
 	}
 	if !e.jobSettled && known.generation >= e.jobsKnown+2 {
-		e.job = known.jobs.Of(t.index, instanceID(p.Instance), time.Unix(0, int64(p.Started.V)))
+		e.job = known.jobs.Of(t.index, InstanceID(p.Instance), time.Unix(0, int64(p.Started.V)))
 		e.jobSettled = true
 	}
 	if e.job != "" {

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"bytes"
@@ -45,6 +45,9 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 		t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// fixtureAt is a moment n seconds after the first of a test.
+func fixtureAt(n int) time.Time { return time.Date(2026, 3, 1, 12, 0, n, 0, time.UTC) }
 
 // said is a GPU of which that is said.
 func said(f ...finding.Finding) *DeviceState {

@@ -1,12 +1,13 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,13 +34,14 @@ func dying(from int) *scriptDevice {
 	return d
 }
 
-// unreleased returns what a GPU shows as unreleased, by labels.
-func unreleased(t *testing.T, s *Sampler) map[string]float64 {
-	t.Helper()
-	all := map[string]float64{}
-	for _, m := range gather(t, newCollector(t, s.State(), Options{}))["gpu_unreleased_memory_bytes"].GetMetric() {
-		l := labelsOf(m)
-		all[strings.Join([]string{l["uuid"], l["gpu_instance"], l["pid"], l["process"], l["namespace"], l["pod"], l["container"]}, " ")] = m.GetGauge().GetValue()
+// unreleased returns what a GPU shows as unreleased, by what is known of its process.
+func unreleased(s *Sampler) map[string]uint64 {
+	all := map[string]uint64{}
+	for _, d := range s.State().Devices {
+		for _, u := range d.Unreleased {
+			o := u.Owner
+			all[strings.Join([]string{d.Info.UUID, InstanceID(u.Instance), strconv.FormatUint(uint64(u.ID.PID), 10), o.Process, o.Namespace, o.Pod, o.Container}, " ")] = u.Used
+		}
 	}
 	return all
 }
@@ -51,7 +53,7 @@ func TestUnreleasedMemory(t *testing.T) {
 	stays := func(t *testing.T, s *Sampler) {
 		t.Helper()
 		d := s.State().Devices[0]
-		if got := unreleased(t, s); len(got) != 1 || got[labels] != 6<<30 {
+		if got := unreleased(s); len(got) != 1 || got[labels] != 6<<30 {
 			t.Errorf("unreleased %v", got)
 		}
 		if p := d.Judgement.Device.Pattern.String(); p != "unreleased" || d.Judgement.Unreleased != nil {
@@ -63,7 +65,7 @@ func TestUnreleasedMemory(t *testing.T) {
 	}
 	runSampler(t, &scriptSource{devices: []gpu.Device{dying(0)}}, withState(t, file, "boot-a"), func(s *Sampler, _ *lines) {
 		after(655500 * time.Millisecond)
-		if got := unreleased(t, s); len(got) != 0 {
+		if got := unreleased(s); len(got) != 0 {
 			t.Errorf("unreleased at 655 s: %v", got)
 		}
 		after(60 * time.Second)
@@ -76,7 +78,7 @@ func TestUnreleasedMemory(t *testing.T) {
 		after(500 * time.Second)
 		stays(t, s)
 		after(300 * time.Second)
-		if got := unreleased(t, s); len(got) != 0 {
+		if got := unreleased(s); len(got) != 0 {
 			t.Errorf("unreleased once it is free: %v", got)
 		}
 	})

@@ -1,9 +1,10 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -225,4 +226,12 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 	for i := range d.Unreleased {
 		d.Unreleased[i].Since += ahead
 	}
+}
+
+// InstanceID returns the label value of a GPU instance; empty without MIG.
+func InstanceID(id gpu.Opt[uint32]) string {
+	if !id.OK {
+		return ""
+	}
+	return strconv.FormatUint(uint64(id.V), 10)
 }

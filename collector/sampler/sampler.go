@@ -1,7 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+// Package sampler reads GPUs in the background, judges them, and keeps what was read last: a State that nobody changes
+// any more.
+package sampler
 
 import (
 	"cmp"
@@ -44,8 +46,8 @@ const (
 // ReasonStarting is the State's DriverReason before the driver's first answer.
 const ReasonStarting = "starting"
 
-// SamplerConfig says what a Sampler reads and how.
-type SamplerConfig struct {
+// Config says what a Sampler reads and how.
+type Config struct {
 	// SlowInterval is the time between readings of everything but memory and
 	// processes, on the source's clock. At least once a second of the wall clock
 	// is the driver not asked for its GPUs, whatever it is.
@@ -77,7 +79,7 @@ type SamplerConfig struct {
 	ProcFS, SysFS string
 	// StateFile is where the detector's histories, what it remembers of programs, and the secret that these
 	// are named with, outlive the exporter; "" for nowhere. A crash loses what was learnt in a StateInterval, for it is written
-	// twice in one; and when Run ends. NewSampler reads it.
+	// twice in one; and when Run ends. New reads it.
 	StateFile     string
 	StateInterval time.Duration
 	// Logger takes what an operator should know, once each.
@@ -85,7 +87,7 @@ type SamplerConfig struct {
 }
 
 // validate names the first setting that cannot hold.
-func (c *SamplerConfig) validate() error {
+func (c *Config) validate() error {
 	switch {
 	case c.SlowInterval <= 0:
 		return fmt.Errorf("slow interval %s is not above 0", c.SlowInterval)
@@ -155,7 +157,7 @@ type Owners interface {
 // what it reads and publishes it as a State.
 type Sampler struct {
 	source  gpu.Source
-	cfg     SamplerConfig
+	cfg     Config
 	windows []string
 	xids    xidCounts
 	xidLog  xidLog
@@ -197,9 +199,9 @@ type shared struct {
 	past []*deviceHistory
 }
 
-// NewSampler returns a Sampler that reads nothing until Run. The error names the
+// New returns a Sampler that reads nothing until Run. The error names the
 // setting that cannot hold.
-func NewSampler(source gpu.Source, cfg SamplerConfig) (*Sampler, error) {
+func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("sampler: %w", err)
 	}

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"bytes"
@@ -177,7 +177,7 @@ func TestEndOfAProcess(t *testing.T) {
 		"of an instance": {inInstance(leaves(lasts)), []end{unknown, well}, true},
 	} {
 		owners := &containerEnds{answers: c.answers}
-		runSampler(t, &scriptSource{devices: []gpu.Device{c.device}}, func(c *SamplerConfig) { c.Owners = owners }, func(s *Sampler, _ *lines) {
+		runSampler(t, &scriptSource{devices: []gpu.Device{c.device}}, func(c *Config) { c.Owners = owners }, func(s *Sampler, _ *lines) {
 			after((lasts + 3) * time.Second)
 			before := s.heights.Save()
 			after(60 * time.Second)

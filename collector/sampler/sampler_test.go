@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"context"
@@ -162,18 +162,18 @@ func (l *lines) count(part string) int {
 
 // run runs test beside a Sampler of that source, in a bubble whose clock is the
 // test's.
-func runSampler(t *testing.T, source *scriptSource, change func(*SamplerConfig), test func(s *Sampler, out *lines)) {
+func runSampler(t *testing.T, source *scriptSource, change func(*Config), test func(s *Sampler, out *lines)) {
 	t.Helper()
 	runHanging(t, source, change, test, func() {})
 }
 
 // runHanging is runSampler with something that hangs: release lets it go, once the Sampler has ended all the same.
-func runHanging(t *testing.T, source *scriptSource, change func(*SamplerConfig), test func(s *Sampler, out *lines), release func()) {
+func runHanging(t *testing.T, source *scriptSource, change func(*Config), test func(s *Sampler, out *lines), release func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
 		source.events = make(chan gpu.Event)
-		cfg := SamplerConfig{
+		cfg := Config{
 			SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcessMax: 64, ProcessMinAge: 10 * time.Second,
 			Groups: gpu.Groups, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out),
 		}
@@ -181,7 +181,7 @@ func runHanging(t *testing.T, source *scriptSource, change func(*SamplerConfig),
 			change(&cfg)
 		}
 		afterThat(cfg.StateFile)
-		s, err := NewSampler(source, cfg)
+		s, err := New(source, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestHungCallCostsItsGPUAlone(t *testing.T) {
 	})
 	fine := newGPU(1, func(second int) (gpu.Sample, error) { return flat(uint64(second) << 20)(second) })
 	source := &scriptSource{devices: []gpu.Device{hung, fine}}
-	runHanging(t, source, func(*SamplerConfig) { release = make(chan struct{}) }, func(s *Sampler, _ *lines) {
+	runHanging(t, source, func(*Config) { release = make(chan struct{}) }, func(s *Sampler, _ *lines) {
 		after(29500 * time.Millisecond)
 		if d := s.State().Devices; !d[0].Up || !d[1].Up {
 			t.Errorf("9.5 s into a call of at most 10 s the GPU counts as down")
@@ -302,7 +302,7 @@ func TestHangInTheListOfDevices(t *testing.T) {
 func TestSlowListOfDevices(t *testing.T) {
 	var release chan struct{}
 	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30))}}
-	runSampler(t, source, func(*SamplerConfig) {
+	runSampler(t, source, func(*Config) {
 		release = make(chan struct{})
 		source.hang = release
 	}, func(s *Sampler, _ *lines) {
@@ -467,14 +467,14 @@ func (w *walker) Holders(context.Context) ([]DeviceHolder, error) {
 // nothing else waiting.
 func TestWalkThroughProcFS(t *testing.T) {
 	source, w := &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}, &walker{}
-	runSampler(t, source, func(c *SamplerConfig) { c.Owners = w }, func(*Sampler, *lines) {
+	runSampler(t, source, func(c *Config) { c.Owners = w }, func(*Sampler, *lines) {
 		after(2*time.Minute - time.Second)
 		if n := w.walks.Load(); n != 8 {
 			t.Errorf("%d walks in 2 min without a driver, want 8", n)
 		}
 	})
 	source, w = &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}, &walker{}
-	runHanging(t, source, func(c *SamplerConfig) { c.Owners, w.hang = w, make(chan struct{}) }, func(s *Sampler, _ *lines) {
+	runHanging(t, source, func(c *Config) { c.Owners, w.hang = w, make(chan struct{}) }, func(s *Sampler, _ *lines) {
 		after(20 * time.Second)
 		source.set(nil, newGPU(0, flat(1<<30)))
 		after(3 * time.Second)
@@ -823,7 +823,7 @@ func (o *lateOwners) Await(_ context.Context, id gpu.ProcessID) (*gpu.Owner, boo
 func TestOwnersAreKnownAtFirst(t *testing.T) {
 	d := newGPU(0, flat(5<<30, process(1, 1<<30)))
 	o := &lateOwners{owners: owners{asked: map[uint32]int{}}}
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners, c.ProcessMinAge = o, 0 }, func(s *Sampler, _ *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners, c.ProcessMinAge = o, 0 }, func(s *Sampler, _ *lines) {
 		for len(s.State().Devices) == 0 { // until the first sample
 			after(10 * time.Millisecond)
 		}
@@ -840,7 +840,7 @@ func TestOwnersAreLatched(t *testing.T) {
 	unresolved.ID.Start = 0
 	d := newGPU(0, flat(5<<30, process(1, 1), process(2, 1), process(3, 1), young, unresolved))
 	o := &owners{asked: map[uint32]int{}}
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.Owners = o }, func(s *Sampler, _ *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
 		shown := func() string {
 			var all []string
 			for _, p := range s.State().Devices[0].Processes {
@@ -918,7 +918,7 @@ func TestCapKeepsLeakersAndIncumbents(t *testing.T) {
 		}
 		return flat(60<<30, ps...)(second)
 	})
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *SamplerConfig) { c.ProcessMax = 2 }, func(s *Sampler, _ *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.ProcessMax = 2 }, func(s *Sampler, _ *lines) {
 		pids := func() (all []uint32) {
 			for _, p := range s.State().Devices[0].Processes {
 				all = append(all, p.ID.PID)
@@ -1061,17 +1061,17 @@ func TestExitNearCapacityIsCounted(t *testing.T) {
 }
 
 func TestSamplerConfigIsChecked(t *testing.T) {
-	for want, change := range map[string]func(*SamplerConfig){
-		"slow interval": func(c *SamplerConfig) { c.SlowInterval = 0 },
-		"timeout":       func(c *SamplerConfig) { c.Timeout = -1 },
-		"processes":     func(c *SamplerConfig) { c.ProcessMax = -1 },
-		"minimum age":   func(c *SamplerConfig) { c.ProcessMinAge = -1 },
-		"no group":      func(c *SamplerConfig) { c.Groups = []gpu.Group{"weather"} },
-		"window":        func(c *SamplerConfig) { c.Detector.Windows = nil },
+	for want, change := range map[string]func(*Config){
+		"slow interval": func(c *Config) { c.SlowInterval = 0 },
+		"timeout":       func(c *Config) { c.Timeout = -1 },
+		"processes":     func(c *Config) { c.ProcessMax = -1 },
+		"minimum age":   func(c *Config) { c.ProcessMinAge = -1 },
+		"no group":      func(c *Config) { c.Groups = []gpu.Group{"weather"} },
+		"window":        func(c *Config) { c.Detector.Windows = nil },
 	} {
-		cfg := SamplerConfig{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig()}
+		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig()}
 		change(&cfg)
-		if _, err := NewSampler(&scriptSource{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(&scriptSource{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one about %q", err, want)
 		}
 	}

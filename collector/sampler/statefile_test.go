@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package collector
+package sampler
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ import (
 )
 
 // withState makes a sampler keep its histories in that file.
-func withState(t *testing.T, file, boot string) func(*SamplerConfig) {
+func withState(t *testing.T, file, boot string) func(*Config) {
 	t.Helper()
 	proc := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755); err != nil {
@@ -36,7 +36,7 @@ func withState(t *testing.T, file, boot string) func(*SamplerConfig) {
 	if err := os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return func(c *SamplerConfig) { c.StateFile, c.StateInterval, c.ProcFS = file, 30*time.Second, proc }
+	return func(c *Config) { c.StateFile, c.StateInterval, c.ProcFS = file, 30*time.Second, proc }
 }
 
 // afterThat sets the clock of a bubble, which begins anew in each, to when a state file was saved.
@@ -260,9 +260,9 @@ func TestPathThatIsNoStateFile(t *testing.T) {
 	}
 	for _, path := range []string{dir, fifo, filepath.Join(unreadable, "file"), unreadable, "/dev/null", "/dev/zero"} {
 		var out lines
-		cfg := SamplerConfig{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
+		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
 		withState(t, path, "a")(&cfg)
-		s, err := NewSampler(&scriptSource{}, cfg)
+		s, err := New(&scriptSource{}, cfg)
 		if err != nil || out.count("level=error") != 1 {
 			t.Errorf("%s: error %v, log %s", path, err, out.b.String())
 			continue
@@ -314,9 +314,9 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out lines
-		cfg := SamplerConfig{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
+		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
 		withState(t, file, "a")(&cfg)
-		_, err := NewSampler(&scriptSource{}, cfg)
+		_, err := New(&scriptSource{}, cfg)
 		// It must not keep an exporter from starting, nor be lost.
 		if err != nil || out.count("level=error") != 1 || out.count(c.says) != 1 {
 			t.Errorf("%s: error %v, log %s", name, err, out.b.String())
@@ -392,7 +392,7 @@ func TestHistoriesOfGPUsThatWereNotRead(t *testing.T) {
 		<-release
 		return gpu.Sample{}, errors.New("timeout")
 	}
-	change := func(c *SamplerConfig) { release = make(chan struct{}); config(c) }
+	change := func(c *Config) { release = make(chan struct{}); config(c) }
 	runHanging(t, &scriptSource{devices: now[:2]}, change, func(*Sampler, *lines) { after(5 * time.Minute) }, func() { close(release) })
 	runSampler(t, &scriptSource{devices: devices(1000)}, config, func(s *Sampler, _ *lines) {
 		after(2500 * time.Millisecond)
@@ -429,7 +429,7 @@ func TestUnknownBoot(t *testing.T) {
 		if err := h.write(file); err != nil {
 			t.Fatal(err)
 		}
-		config := func(c *SamplerConfig) {
+		config := func(c *Config) {
 			withState(t, file, boot)(c)
 			if boot == "" {
 				c.ProcFS = t.TempDir()
@@ -503,9 +503,9 @@ func TestDamagedStateFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := SamplerConfig{SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig()}
+			cfg := Config{SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig()}
 			set(&cfg)
-			s, err := NewSampler(&scriptSource{devices: []gpu.Device{leakAt(1300)}, events: make(chan gpu.Event)}, cfg)
+			s, err := New(&scriptSource{devices: []gpu.Device{leakAt(1300)}, events: make(chan gpu.Event)}, cfg)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -631,7 +631,7 @@ func TestSecretOutlivesARestart(t *testing.T) {
 	secret := func(path, boot string) string {
 		o := &namedOwners{owners: owners{asked: map[uint32]int{}}}
 		state := withState(t, path, boot)
-		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, func(c *SamplerConfig) { state(c); c.Owners = o }, func(*Sampler, *lines) { after(20 * time.Second) })
+		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, func(c *Config) { state(c); c.Owners = o }, func(*Sampler, *lines) { after(20 * time.Second) })
 		return string(o.secret)
 	}
 	first := secret(file, "a")

@@ -1,0 +1,59 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sampler
+
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// FindingState is what alerts say of a memory with the same culprit.
+type FindingState struct {
+	Instance gpu.Opt[uint32]
+	finding.Finding
+}
+
+// Scope is the value of the label scope.
+func (f *FindingState) Scope() string {
+	switch {
+	case f.Whole:
+		return "workload"
+	case f.Instance.OK:
+		return "mig"
+	}
+	return "gpu"
+}
+
+// find decides what alerts say of each memory of the GPU.
+func (l *loop) find(state *DeviceState) {
+	for _, d := range state.Domains() {
+		if d.Judgement.T == 0 {
+			continue // nothing is known of it this time
+		}
+		key := gpu.Opt[instanceKey]{}
+		if d.Instance.OK {
+			key = gpu.Some(instanceKey{d.Instance.V, d.Profile})
+		}
+		s := d.Sample()
+		s.Ends, s.FillsWithin = l.deaths[d.Instance], l.sampler.cfg.Detector.FillsWithin
+		m := l.findings[key]
+		for _, f := range m.Judge(s) {
+			state.Findings = append(state.Findings, FindingState{d.Instance, f})
+		}
+		l.findings[key] = m
+	}
+	clear(l.deaths)
+}
+
+// died notes that a process ended while the memory was full.
+func (l *loop) died(id gpu.ProcessID, instance gpu.Opt[uint32], at time.Duration) {
+	key := processKey{id, instance}
+	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: at}
+	if e := l.processes.ended[key]; e != nil {
+		end.Began, end.At = e.first, e.seen // the next one may be in the very frame that misses it
+	}
+	l.deaths[instance] = append(l.deaths[instance], end)
+}
