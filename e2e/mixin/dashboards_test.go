@@ -4,6 +4,7 @@
 package mixin
 
 import (
+	"cmp"
 	"crypto/md5" //nolint:gosec // Grafana's uid is no secret.
 	"encoding/hex"
 	"encoding/json"
@@ -159,10 +160,14 @@ func builtIn() map[string]string {
 	}
 }
 
-// replaceVariables puts values in the place of variables.
-func replaceVariables(text string, value func(name string) string) string {
+// replaceVariables puts values in the place of variables, and otherwise in the place of those that have none.
+func replaceVariables(text string, values map[string]string, otherwise string) string {
 	return used.ReplaceAllStringFunc(text, func(match string) string {
-		return value(strings.Join(used.FindStringSubmatch(match)[1:], ""))
+		name := strings.Join(used.FindStringSubmatch(match)[1:], "")
+		if strings.Trim(name, "0123456789") == "" {
+			return match // of label_replace
+		}
+		return cmp.Or(values[name], otherwise)
 	})
 }
 
@@ -174,21 +179,8 @@ var (
 // parseQuery parses a query of a dashboard with the values of its variables: anything
 // inside of quotes, and a number outside.
 func parseQuery(query string) (parser.Expr, error) {
-	query = quoted.ReplaceAllStringFunc(query, func(q string) string {
-		return replaceVariables(q, func(name string) string {
-			if strings.Trim(name, "0123456789") == "" {
-				return "$" + name // of label_replace
-			}
-			return ".*"
-		})
-	})
-	query = replaceVariables(query, func(name string) string {
-		if v, ok := builtIn()[name]; ok {
-			return v
-		}
-		return "1"
-	})
-	return parser.NewParser(parser.Options{}).ParseExpr(query)
+	query = quoted.ReplaceAllStringFunc(query, func(q string) string { return replaceVariables(q, nil, ".*") })
+	return parser.NewParser(parser.Options{}).ParseExpr(replaceVariables(query, builtIn(), "1"))
 }
 
 // checkQuery holds a query against the series that there are, and returns the labels of

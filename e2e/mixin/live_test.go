@@ -71,15 +71,8 @@ func (g grafana) fill(query string, values map[string]string) string {
 	builtins["__range"] = strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s"
 	builtins["__interval_ms"] = "5000"
 	builtins["__interval"] = "5s" // the step of the queries: a minute may have passed between two marks of a minute
-	return replaceVariables(query, func(name string) string {
-		if v, ok := values[name]; ok {
-			return v
-		}
-		if v, ok := builtins[name]; ok {
-			return v
-		}
-		return "$" + name // of label_replace
-	})
+	maps.Copy(builtins, values)
+	return replaceVariables(query, builtins, "")
 }
 
 // options returns the values of a variable. Of one that takes several there is one: all

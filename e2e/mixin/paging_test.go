@@ -12,7 +12,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,14 +88,9 @@ type judged struct {
 	Series map[string]string
 	Leak   bool
 	Judged bool
-	Slope  float64  `json:"slope_bytes_per_second"`
-	Rate   *float64 `json:"leak_rate_bytes_per_second"`
 	OOM    *float64 `json:"seconds_to_oom"`
-	Lower  *float64 `json:"seconds_to_oom_lower"`
 	Upper  *float64 `json:"seconds_to_oom_upper"`
 	By     *string  `json:"evidence"`
-	Reason *string  `json:"withheld"`
-	Wait   *float64 `json:"withheld_seconds"`
 	// Whether the tool says that an alert fires for it.
 	Page   bool
 	Ticket bool
@@ -104,53 +98,19 @@ type judged struct {
 
 // append stores the series that the exporter has of it and the rules look at. m is what the exporter remembers of the memory.
 func (j *judged) append(app storage.Appender, m *finding.Memory) error {
-	prefix := "gpu_"
 	if j.Series["pid"] != "" {
-		prefix = "gpu_process_"
+		return nil
 	}
-	store := func(name string, v float64, more ...string) error {
-		pairs := append([]string{"__name__", prefix + name, "job", "gpu_leak_exporter", "instance", "node-1:9844"}, more...)
-		for k, v := range j.Series {
-			pairs = append(pairs, k, v)
+	for _, f := range m.Judge(j.sample()) {
+		if !f.OOMDue {
+			continue
 		}
-		_, err := app.Append(0, labels.FromStrings(pairs...), j.Time.UnixMilli(), v)
-		return err
-	}
-	values := map[string]float64{}
-	if j.Judged {
-		values["leak_detected"], values["seconds_to_oom"], values["seconds_to_oom_upper"] = 0, math.Inf(1), math.Inf(1)
-	}
-	if j.Leak {
-		values["leak_detected"] = 1
-	}
-	for name, v := range map[string]*float64{
-		"leak_rate_bytes_per_second": j.Rate, "seconds_to_oom": j.OOM, "seconds_to_oom_lower": j.Lower, "seconds_to_oom_upper": j.Upper,
-	} {
-		if v != nil {
-			values[name] = *v
-		}
-	}
-	for name, v := range values {
-		if err := store(name, v); err != nil {
+		l := labels.NewBuilder(labels.FromMap(j.Series)).Set("__name__", "gpu_predicted_oom_seconds").Set("job", "gpu_leak_exporter").Set("instance", "node-1:9844")
+		if _, err := app.Append(0, l.Set("scope", "gpu").Set("evidence", f.Evidence.String()).Labels(), j.Time.UnixMilli(), f.OOM.V); err != nil {
 			return err
 		}
 	}
-	if j.Reason != nil && j.Wait != nil {
-		if err := store("leak_withheld_seconds", *j.Wait, "reason", *j.Reason); err != nil {
-			return err
-		}
-	}
-	if prefix == "gpu_" {
-		for _, f := range m.Judge(j.sample()) {
-			if !f.OOMDue {
-				continue
-			}
-			if err := store("predicted_oom_seconds", f.OOM.V, "scope", "gpu", "evidence", f.Evidence.String()); err != nil {
-				return err
-			}
-		}
-	}
-	return store("leak_slope_bytes_per_second", j.Slope, "window", "10m")
+	return nil
 }
 
 // sample is what the exporter decides by.

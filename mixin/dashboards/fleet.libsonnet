@@ -196,16 +196,17 @@ local panel = import '../lib/panel.libsonnet';
     ),
     panel.table(
       'Unhealthy GPUs',
-      'GPUs that do not answer, that the driver asks to recover, that have errors of their memory or XID errors in the last hour, or that are throttled because of heat or power. The dashboard GPU / Health tells more.',
+      'Nodes that are not scraped, and GPUs that do not answer, that the driver asks to recover, that have errors of their memory or XID errors in the last hour, or that are throttled because of heat or power. The dashboard GPU / Health tells more.',
       [instant(std.join('\nor\n', [
         problem('driver does not answer: $1', 'gpu_driver_error{%(node)s} == 1', 'reason', '(.*)'),
+        problem('is not scraped', 'up{%(node)s} == 0'),
         problem('does not answer', 'gpu_up{%(gpu)s} == 0'),
         problem('a row of its memory cannot be repaired', 'gpu_row_remap_failed{%(gpu)s} == 1'),
-        problem('needs a reset to repair its memory', 'gpu_row_remap_pending{%(gpu)s} == 1'),
+        problem('needs a reset to repair its memory', '(gpu_row_remap_pending{%(gpu)s} or gpu_retired_pages_pending{%(gpu)s}) == 1'),
         problem('the driver asks for a recovery', 'gpu_recovery_action{%(gpu)s} > 0'),
-        problem('memory errors without correction', 'max by (%(gpuBy)s) (gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="volatile"}) > 0'),
+        problem('memory errors without correction', q.uncorrected),
         problem('XID $1 in the last hour', 'time() - gpu_xid_last_timestamp_seconds{%(gpu)s} < 3600', 'xid', '(.*)'),
-        problem('throttled: $1', 'gpu_clock_event_active{%(gpu)s, reason=~"hw_slowdown|.*_thermal_slowdown|hw_power_brake_slowdown"} == 1', 'reason', '(.*)'),
+        problem('throttled: $1', q.throttled, 'reason', '(.*)'),
       ]))],
       [
         column('problem', 'Problem', { 'custom.minWidth': 220 }),

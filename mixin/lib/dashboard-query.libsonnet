@@ -79,6 +79,18 @@ function(config, one=false) {
   // not there before, which increase does not see.
   newXIDs(range):: '(increase(gpu_xid_errors_total{%%(gpu)s}[%(r)s]) > 0 or (gpu_xid_errors_total{%%(gpu)s} > 0 unless gpu_xid_errors_total{%%(gpu)s} offset %(r)s))' % { r: range },
 
+  // waiting, uncorrected and throttled are the GPUs that alerts name, by what the alerts read.
+  waiting: '(gpu_recovery_action{%(gpu)s} > 0 or gpu_row_remap_pending{%(gpu)s} == 1 or gpu_retired_pages_pending{%(gpu)s} == 1)' % self.words,
+  uncorrected: |||
+    max by (%(gpuBy)s) (
+      gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="volatile"} > 0
+      or increase(gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="aggregate"}[15m]) > 0
+      or time() - gpu_xid_last_timestamp_seconds{%(gpu)s, xid=~"48|94|95|140"} < 15 * 60
+    )
+  ||| % self.words,
+  local slowed = self.gpu + ', reason=~"hw_slowdown|.*_thermal_slowdown|hw_power_brake_slowdown"',
+  throttled: '(gpu_clock_event_active{%(m)s} == 1 or (increase(gpu_clock_event_seconds_total{%(m)s}[15m]) / 15 / 60 or avg_over_time(gpu_clock_event_active{%(m)s}[15m])) > %(ratio)g)' % { m: slowed, ratio: config.throttleRatio },
+
   // rare is the queries for what is zero as a rule: the series that are not, and one
   // where all are, so that good news do not look like missing data.
   rare(expr, legend):: [
