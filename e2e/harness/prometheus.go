@@ -59,10 +59,15 @@ type Example struct {
 	Interval string
 }
 
-// StartPrometheus runs Prometheus with the example as StartPrometheus does.
+// StartPrometheus runs Prometheus with the example as StartPrometheus does, and StartOldest the oldest that there may be.
 func (e Example) StartPrometheus(t testing.TB) *Process {
 	t.Helper()
 	return StartPrometheus(t, e.Config(t))
+}
+
+func (e Example) StartOldest(t testing.TB) *Process {
+	t.Helper()
+	return startConfigured(t, "oldest/prometheus", e.Config(t), "--storage.tsdb.path=data")
 }
 
 // Config returns the example with what differs.

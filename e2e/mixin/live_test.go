@@ -230,7 +230,7 @@ func (n driverNode) apply(t *testing.T) {
 
 // fail has things happen to the node once Prometheus has scraped it, one after the
 // other: replays on a PCIe link, a GPU that is lost for a moment, one that hangs for one.
-func (n driverNode) fail(t *testing.T, prometheus *harness.Process) {
+func (n driverNode) fail(t *testing.T, prometheus ...*harness.Process) {
 	t.Helper()
 	until := func(p *harness.Process, ask func(*harness.Process) (harness.Metrics, error)) {
 		t.Helper()
@@ -243,9 +243,11 @@ func (n driverNode) fail(t *testing.T, prometheus *harness.Process) {
 		})
 	}
 	for _, metric := range []string{"gpu_pcie_replays_total", "gpu_detector_resets_total", "gpu_samples_missed_total"} {
-		until(prometheus, func(p *harness.Process) (harness.Metrics, error) {
-			return p.Query(fmt.Sprintf(`%s{uuid=%q}`, metric, n.GPUs[0].UUID))
-		})
+		for _, p := range prometheus {
+			until(p, func(p *harness.Process) (harness.Metrics, error) {
+				return p.Query(fmt.Sprintf(`%s{uuid=%q}`, metric, n.GPUs[0].UUID))
+			})
+		}
 	}
 	n.GPUs[0].PCIe.Replays += 3
 	for _, step := range []struct {
@@ -308,13 +310,13 @@ func (g grafana) unanswered(d dashboard, open []question) ([]question, error) {
 	return still, errors.Join(errs...)
 }
 
-// TestDashboardsLive asks a real Prometheus that scrapes simulated nodes every query of
-// every dashboard, of its variables and of its annotations: each has data to show.
+// TestDashboardsLive asks a real Prometheus that scrapes simulated nodes, and the oldest that there may be, every query of
+// every dashboard, of its variables and of its annotations: each has data to show. And both page.
 func TestDashboardsLive(t *testing.T) {
 	t.Parallel()
-	g := grafana{since: time.Now(), offered: map[string]bool{}}
 	driver := startDriverNode(t)
-	g.prometheus = harness.Example{
+	since := time.Now()
+	example := harness.Example{
 		Targets: []*harness.Process{
 			simulated(t, "node", "60", "--collector.nvlink"),
 			// GPUs that hang, that are lost, that are hot, whose memory has errors: slow
@@ -327,27 +329,36 @@ func TestDashboardsLive(t *testing.T) {
 			driver.exporter,
 		},
 		Rules: harness.FastRules(t), Cluster: "test", Interval: "1s",
-	}.StartPrometheus(t)
-	driver.fail(t, g.prometheus)
-	dashboards, empty := readDashboards(t), rightlyEmpty()
-	open := make([][]question, len(dashboards))
-	for i, d := range dashboards {
-		open[i] = slices.DeleteFunc(d.questions(), func(q question) bool { return empty[d.file+" "+q.where] != "" })
+	}
+	both := []*harness.Process{example.StartPrometheus(t), example.StartOldest(t)}
+	driver.fail(t, both...)
+	type view struct {
+		grafana
+		dashboard
+		open []question
+	}
+	var views []*view
+	for _, p := range both {
+		for _, d := range readDashboards(t) {
+			open := slices.DeleteFunc(d.questions(), func(q question) bool { return rightlyEmpty()[d.file+" "+q.where] != "" })
+			open = append(open, question{where: "page", expr: `ALERTS{alertname="GPUOutOfMemoryPredicted", severity="critical", alertstate="firing"}`})
+			views = append(views, &view{grafana{p, since, map[string]bool{}}, d, open})
+		}
 	}
 	harness.Eventually(t, patience, func() error {
 		var errs []error
-		for i, d := range dashboards {
+		for _, v := range views {
 			var err error
-			if open[i], err = g.unanswered(d, open[i]); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", d.file, err))
+			if v.open, err = v.unanswered(v.dashboard, v.open); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", v.file, err))
 			}
-			for _, q := range open[i] {
-				errs = append(errs, fmt.Errorf("%s %s has no answer: %s", d.file, q.where, q.expr))
+			for _, q := range v.open {
+				errs = append(errs, fmt.Errorf("%s: %s %s has no answer: %s", v.prometheus.URL, v.file, q.where, q.expr))
 			}
-		}
-		for v, offered := range g.offered {
-			if !offered {
-				errs = append(errs, fmt.Errorf("the variable %s offers nothing", v))
+			for name, offered := range v.offered {
+				if !offered {
+					errs = append(errs, fmt.Errorf("the variable %s offers nothing", name))
+				}
 			}
 		}
 		return errors.Join(errs...)
