@@ -59,12 +59,13 @@ type Example struct {
 	Interval string
 }
 
-// StartPrometheus runs Prometheus with the example as StartPrometheus does, and StartOldest the oldest that there may be.
+// StartPrometheus runs Prometheus with the example as StartPrometheus does.
 func (e Example) StartPrometheus(t testing.TB) *Process {
 	t.Helper()
 	return StartPrometheus(t, e.Config(t))
 }
 
+// StartOldest runs the oldest Prometheus that there may be, which make check-oldest builds.
 func (e Example) StartOldest(t testing.TB) *Process {
 	t.Helper()
 	return startConfigured(t, "oldest/prometheus", e.Config(t), "--storage.tsdb.path=data")

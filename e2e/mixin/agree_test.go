@@ -136,29 +136,61 @@ func (e *evaluation) agrees(says []said) {
 	}
 }
 
-// ask asks a query of a panel as of the last scrape.
+// ask asks a query of a panel.
 func (e *evaluation) ask(file, title, ref string) promql.Vector {
 	e.t.Helper()
-	at, values := e.now.Add(-scrapeInterval), builtIn()
-	now := strconv.FormatInt(at.Unix(), 10)
-	maps.Copy(values, map[string]string{"node": "node-1:9844", "gpu": "GPU-a", "now": now, "latest": now, "__range": "1h"})
 	for _, d := range e.dashboards {
 		for _, q := range d.targets() {
-			if d.file != file || q.panel.Title != title || q.RefID != ref {
-				continue
+			if d.file == file && q.panel.Title == title && q.RefID == ref {
+				return e.query(q.Expr)
 			}
-			query, err := e.engine.NewInstantQuery(e.t.Context(), e.storage, promql.NewPrometheusQueryOpts(false, 0), replaceVariables(q.Expr, values, ".*"), at)
-			if err != nil {
-				e.t.Fatal(err)
-			}
-			defer query.Close()
-			found, err := query.Exec(e.t.Context()).Vector()
-			if err != nil {
-				e.t.Fatalf("%s, %s: %v", file, title, err)
-			}
-			return slices.Clone(found)
 		}
 	}
 	e.t.Fatalf("%s has no %s %s", file, title, ref)
 	return nil
+}
+
+// query asks a query of a dashboard as of the last scrape.
+func (e *evaluation) query(expr string) promql.Vector {
+	e.t.Helper()
+	at, values := e.now.Add(-scrapeInterval), builtIn()
+	now := strconv.FormatInt(at.Unix(), 10)
+	maps.Copy(values, map[string]string{"node": "node-1:9844", "gpu": "GPU-a", "now": now, "latest": now, "__range": "1h"})
+	query, err := e.engine.NewInstantQuery(e.t.Context(), e.storage, promql.NewPrometheusQueryOpts(false, 0), replaceVariables(expr, values, ".*"), at)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer query.Close()
+	found, err := query.Exec(e.t.Context()).Vector()
+	if err != nil {
+		e.t.Fatalf("%s: %v", expr, err)
+	}
+	return slices.Clone(found)
+}
+
+// TestPanelsWithoutData asks what panels show where nothing is scraped: a text, and not that all is 0. Grafana says "Data does not
+// have a time field" of a timeline without a series, and of a graph of one moment.
+func TestPanelsWithoutData(t *testing.T) {
+	t.Parallel()
+	e := newEvaluation(t, "GPULost", "critical")
+	for _, d := range e.dashboards {
+		for _, p := range d.panels() {
+			var found promql.Vector
+			for _, q := range p.Targets {
+				found = append(found, e.query(q.Expr)...)
+				if strings.Contains(p.Type, "time") && (q.Instant || q.Format == "table") {
+					t.Errorf("%s, %q %s asks for one moment", d.file, p.Title, q.RefID)
+				}
+			}
+			switch {
+			case p.Type == "state-timeline":
+				if len(found) != 1 || found[0].F != -1 {
+					t.Errorf("%s, %q has no state: %v", d.file, p.Title, found)
+				}
+			case p.Title == "Culprit" && found[0].Metric.Get("process") == "not judged":
+			case len(found) > 0 || p.FieldConfig.Defaults.NoValue == "":
+				t.Errorf("%s, %q shows %v %q", d.file, p.Title, found, p.FieldConfig.Defaults.NoValue)
+			}
+		}
+	}
 }

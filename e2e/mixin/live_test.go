@@ -6,11 +6,9 @@
 package mixin
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,36 +37,22 @@ type grafana struct {
 	offered map[string]bool
 }
 
-// has reports whether a query has any result.
+// has reports whether a query has any result, now or in the time range.
 func (g grafana) has(expr string, instant bool) (bool, error) {
-	if instant {
-		m, err := g.prometheus.Query(expr)
-		return len(m) > 0, err
+	if !instant {
+		expr = fmt.Sprintf("last_over_time((%s)[%s:5s])", expr, g.lasts())
 	}
-	now := time.Now()
-	arguments := url.Values{
-		"query": {expr}, "step": {"5"},
-		"start": {seconds(g.since)}, "end": {seconds(now)},
-	}
-	body, err := harness.Get(g.prometheus.URL + "/api/v1/query_range?" + arguments.Encode())
-	if err != nil {
-		return false, err
-	}
-	var answer struct {
-		Data struct{ Result []json.RawMessage }
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return false, fmt.Errorf("answer to query %q: %w", expr, err)
-	}
-	return len(answer.Data.Result) > 0, nil
+	m, err := g.prometheus.Query(expr)
+	return len(m) > 0, err
 }
 
-func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+// lasts is how long the time range is.
+func (g grafana) lasts() string { return strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s" }
 
 // fill puts the values of variables into a query.
 func (g grafana) fill(query string, values map[string]string) string {
 	builtins := builtIn()
-	builtins["__range"] = strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s"
+	builtins["__range"] = g.lasts()
 	builtins["__interval_ms"] = "5000"
 	builtins["__interval"] = "5s" // the step of the queries: a minute may have passed between two marks of a minute
 	maps.Copy(builtins, values)
