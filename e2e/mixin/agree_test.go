@@ -194,3 +194,16 @@ func TestPanelsWithoutData(t *testing.T) {
 		}
 	}
 }
+
+// TestEndedWhileFull has Grafana ask in steps of a quarter of an hour when a process ended: the mark is right to one scrape.
+func TestEndedWhileFull(t *testing.T) {
+	t.Parallel()
+	e := newEvaluation(t, "GPULost", "critical")
+	for e.now.Before(began.Add(time.Hour)) {
+		e.scrape(map[string]float64{"gpu_process_exits_near_capacity_total": math.Floor(e.now.Sub(began).Minutes() / 47)}, false)
+	}
+	expr := strings.NewReplacer("$__interval_ms", "900000", "$__interval", "15m").Replace(e.dashboards[3].Annotations.List[1].query())
+	if found := e.query(expr); len(found) != 1 || math.Abs(found[0].F/1000-float64(began.Add(47*time.Minute).Unix())) > scrapeInterval.Seconds() {
+		t.Errorf("%v, and it ended at %d", found, began.Add(47*time.Minute).Unix())
+	}
+}
