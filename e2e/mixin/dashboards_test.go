@@ -86,10 +86,7 @@ type variable struct {
 type annotation struct {
 	Name, Expr string
 	Datasource datasource
-	Target     target
 }
-
-func (a annotation) query() string { return a.Expr + a.Target.Expr }
 
 // readDashboards reads dashboards/*.json.
 func readDashboards(t *testing.T) []dashboard {
@@ -130,10 +127,8 @@ func (d dashboard) panels() []panel {
 // wanted if that is what it asks for.
 func (v variable) expression() (expr, label string, err error) {
 	var query struct{ Query string }
-	if err := json.Unmarshal(v.Query, &query.Query); err != nil {
-		if err := json.Unmarshal(v.Query, &query); err != nil {
-			return "", "", fmt.Errorf("query of variable %s: %w", v.Name, err)
-		}
+	if err := json.Unmarshal(v.Query, &query); err != nil {
+		return "", "", fmt.Errorf("query of variable %s: %w", v.Name, err)
 	}
 	function, rest, _ := strings.Cut(strings.TrimSpace(query.Query), "(")
 	arguments, ok := strings.CutSuffix(rest, ")")
@@ -222,10 +217,10 @@ func TestDashboardQueries(t *testing.T) {
 			}
 		}
 		for _, a := range d.Annotations.List {
-			if a.query() == "" {
+			if a.Expr == "" {
 				continue
 			}
-			if _, err := checkQuery(s, a.query()); err != nil {
+			if _, err := checkQuery(s, a.Expr); err != nil {
 				t.Errorf("%s, annotation %s: %v", d.file, a.Name, err)
 			}
 		}
@@ -286,9 +281,6 @@ func checkPanel(t *testing.T, p panel) {
 	t.Helper()
 	if p.Description == "" {
 		t.Errorf("%q has no description", p.Title)
-	}
-	if p.Type == "text" {
-		return
 	}
 	unit := p.FieldConfig.Defaults.Unit
 	if unit == "" && p.Type != "table" {

@@ -193,7 +193,7 @@ func TestDashboardsAreDrawnWell(t *testing.T) {
 			}
 		}
 		for _, a := range d.Annotations.List {
-			if fault := annotationFault(a.query()); fault != "" {
+			if fault := annotationFault(a.Expr); fault != "" {
 				t.Errorf("%s, annotation %q: %s", d.file, a.Name, fault)
 			}
 		}

@@ -51,7 +51,7 @@ func (g growth) lasts() time.Duration {
 }
 
 // record writes what the exporter samples each second, from a minute before the program starts until the memory is full.
-func (g growth) record(t *testing.T, start time.Time) (file string) {
+func (g growth) record(t *testing.T) (file string) {
 	t.Helper()
 	used := func(s int) int {
 		if s < 0 {
@@ -69,9 +69,9 @@ func (g growth) record(t *testing.T, start time.Time) (file string) {
 	fmt.Fprintln(buffered, `{"format":"gpu_leak_exporter recording","version":1}`)
 	fmt.Fprintln(buffered, `{"gpu":{"index":0,"uuid":"GPU-a"}}`)
 	for s := -60; s < int((g.after + g.lasts()).Seconds()); s++ {
-		at, processes := start.Add(time.Duration(s)*time.Second), ""
+		at, processes := began.Add(time.Duration(s)*time.Second), ""
 		if s >= 0 {
-			processes = fmt.Sprintf(`"processes":[{"id":{"pid":77,"start":1},"type":1,"started":%d,"used":%d,"owner":{"process":"train.py"}}],`, start.UnixNano(), used(s))
+			processes = fmt.Sprintf(`"processes":[{"id":{"pid":77,"start":1},"type":1,"started":%d,"used":%d,"owner":{"process":"train.py"}}],`, began.UnixNano(), used(s))
 		}
 		fmt.Fprintf(buffered, `{"uuid":"GPU-a","sample":{"time":%q,"t":%d,"memory":{"total":%d,"used":%d},%s"processes_known":true}}`+"\n",
 			at.Format(time.RFC3339Nano), at.UnixNano(), uint64(gpuBytes), gibibyte+used(s), processes)
@@ -141,27 +141,21 @@ type told struct{ detected, ticket, page time.Duration }
 // when Alertmanager sends its first notifications.
 func (g growth) tell(t *testing.T) (when told, alert string) {
 	t.Helper()
-	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-	began := start.Add(g.after)
-	out := g.backtest(t, start, scrapeInterval)
+	start := began.Add(g.after)
+	out := g.backtest(t, scrapeInterval)
 	storage, groups := shippedAlerts(t)
-	var memory *rules.Group
-	for _, group := range groups {
-		if group.Name() == "gpu-memory" {
-			memory = group
-		}
-	}
+	memory := groups[rules.GroupKey(filepath.Join(shipped(), "alerts.yaml"), "gpu-memory")]
 	look := func(now time.Time) {
 		for _, r := range memory.AlertingRules() {
 			if r.State() != rules.StateFiring {
 				continue
 			}
 			if r.Labels().Get("severity") == "critical" && when.page == 0 {
-				when.page, alert = now.Sub(began)+pageGroupWait, r.Name()
+				when.page, alert = now.Sub(start)+pageGroupWait, r.Name()
 			}
 			// Alertmanager sends no ticket on what is a page.
 			if r.Labels().Get("severity") == "warning" && when.ticket == 0 && when.page == 0 {
-				when.ticket = now.Sub(began) + ticketGroupWait
+				when.ticket = now.Sub(start) + ticketGroupWait
 			}
 		}
 	}
@@ -176,10 +170,10 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 			t.Fatal(err)
 		}
 		if j.Page && said.page == 0 {
-			said.page = j.Time.Sub(began) + pageGroupWait
+			said.page = j.Time.Sub(start) + pageGroupWait
 		}
 		if j.Ticket && said.ticket == 0 && said.page == 0 {
-			said.ticket = j.Time.Sub(began) + ticketGroupWait
+			said.ticket = j.Time.Sub(start) + ticketGroupWait
 		}
 		if j.Time.After(last) && !last.IsZero() {
 			if err := app.Commit(); err != nil {
@@ -194,7 +188,7 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 			t.Fatal(err)
 		}
 		if j.Leak && when.detected == 0 {
-			when.detected = j.Time.Sub(began)
+			when.detected = j.Time.Sub(start)
 		}
 	}
 	if d := said.page - when.page; (said.page == 0) != (when.page == 0) || d.Abs() > time.Minute {
@@ -207,9 +201,9 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 }
 
 // backtest returns what the exporter's detector says of the growth, each step, a line of JSON each.
-func (g growth) backtest(t *testing.T, start time.Time, step time.Duration) []byte {
+func (g growth) backtest(t *testing.T, step time.Duration) []byte {
 	t.Helper()
-	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+step.String(), "--output=json", g.record(t, start)).Output()
+	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+step.String(), "--output=json", g.record(t)).Output()
 	if code, is := errors.AsType[*exec.ExitError](err); err != nil && (!is || code.ExitCode() != 1) {
 		t.Fatalf("backtest: %v", err)
 	}

@@ -118,7 +118,7 @@ local panel = import '../lib/panel.libsonnet';
         instant(with('sum by (%(gpuBy)s) (gpu_remapped_rows_total{%(gpu)s})')),
         instant(with('sum by (%(gpuBy)s) (gpu_retired_pages{%(gpu)s})')),
         instant(with('max by (%(gpuBy)s) (gpu_row_remap_pending{%(gpu)s} or gpu_retired_pages_pending{%(gpu)s})')),
-        instant(with('max by (%(gpuBy)s) (gpu_row_remap_failed{%(gpu)s} or time() - gpu_xid_last_timestamp_seconds{%(gpu)s, xid="64"} < bool 15 * 60)')),
+        instant(with('max by (%(gpuBy)s) (') + q.last('gpu_row_remap_failed') + ' or time() - ' + q.last('gpu_xid_last_timestamp_seconds', ', xid="64"') + ' < bool 15 * 60)'),
         instant(with('max by (%(gpuBy)s) (gpu_ecc_enabled{%(gpu)s})')),
         instant(with('max by (%(gpuBy)s, name) (gpu_info{%(gpu)s})')),
       ],
@@ -140,7 +140,7 @@ local panel = import '../lib/panel.libsonnet';
       'Last XID errors',
       'XID errors that have occurred, what they mean, and how long ago the last one was.',
       [
-        instant(with('sum by (%(gpuBy)s, xid) (gpu_xid_errors_total{%(gpu)s}) > 0')),
+        instant(with('sum by (%(gpuBy)s, xid) (') + q.last('gpu_xid_errors_total') + ') > 0'),
         instant(with(|||
           max by (%(gpuBy)s, xid) (
             gpu_xid_last_timestamp_seconds{%(gpu)s} * 0
