@@ -56,6 +56,9 @@ PROMETHEUS    := $(BUILT)/github.com/prometheus/prometheus@$(shell sed -n 's,^\t
 $(PROMU): PACKAGES := .
 $(PINT): PACKAGES := ./cmd/pint
 $(PROMETHEUS): PACKAGES := ./cmd/prometheus ./cmd/promtool
+# The oldest that has keep_firing_for. It is built into a folder of its own.
+OLDEST        := $(BIN)/oldest
+OLDEST_BUILT  := $(OLDEST)/.built/github.com/prometheus/prometheus@v0.42.0
 
 # What make hardware hands to e2e/hardware/run.py, and what make hardware-bundle writes.
 HARDWARE_FLAGS  ?=
@@ -134,9 +137,15 @@ e2e: tools $(HELM) $(GOTESTSUM) ## the tests that need Prometheus and other prog
 # What a change may break without a test of make test or make e2e noticing: faults at random, a browser, containerd, a fleet,
 # what queries cost, whole incidents.
 .PHONY: ci-nightly
-ci-nightly: tools $(HELM) e2e-packages $(GOTESTSUM) ## all tests, those too that take long: before a release, and each night; half an hour
+ci-nightly: tools check-oldest $(HELM) e2e-packages $(GOTESTSUM) ## all tests, those too that take long: before a release, and each night; half an hour
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestSchedules$$' ./collector/nvml -schedules=6 -schedules.time=1h
 	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e,nightly -count=1 -timeout $(E2E_TIMEOUT) -skip '^Test(Release|Image|FleetCost|Cluster)' ./...
+
+.PHONY: check-oldest
+check-oldest: tools
+	$(MAKE) BIN=$(OLDEST) PROMETHEUS=$(OLDEST_BUILT) $(OLDEST_BUILT)
+	$(OLDEST)/promtool check rules dashboards/alerts.yaml dashboards/rules.yaml
+	$(OLDEST)/promtool test rules mixin/tests/*.yaml
 
 .PHONY: size
 size: build ## what a reader has to read, and what it may be at most (.ci/size.txt)

@@ -65,6 +65,12 @@ func (e Example) StartPrometheus(t testing.TB) *Process {
 	return StartPrometheus(t, e.Config(t))
 }
 
+// StartOldest runs the oldest Prometheus that there may be, which make check-oldest builds.
+func (e Example) StartOldest(t testing.TB) *Process {
+	t.Helper()
+	return startConfigured(t, "oldest/prometheus", e.Config(t), "--storage.tsdb.path=data")
+}
+
 // Config returns the example with what differs.
 func (e Example) Config(t testing.TB) string {
 	t.Helper()

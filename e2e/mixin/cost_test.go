@@ -301,13 +301,12 @@ const sampleTime = "gpu_sample_timestamp_seconds"
 // fill stores what Prometheus would have scraped from the nodes.
 func fill(t *testing.T, db storage.Appendable, page harness.Metrics, read map[string]bool, nodes, leaking int) time.Time {
 	t.Helper()
-	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-	end := start.Add(costHistory)
+	end := began.Add(costHistory)
 	for node := range nodes {
 		series, values := nodeSeries(page, read, node, node < leaking)
 		refs := make([]storage.SeriesRef, len(series))
 		app := db.Appender(t.Context())
-		for at := start; !at.After(end); at = at.Add(scrapeInterval) {
+		for at := began; !at.After(end); at = at.Add(scrapeInterval) {
 			for i := range series {
 				v := values[i]
 				if series[i].Get(model.MetricNameLabel) == sampleTime {

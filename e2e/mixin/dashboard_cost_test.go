@@ -63,12 +63,7 @@ func TestDashboardsCost(t *testing.T) {
 		values := d.choose(page, f.end)
 		worst, of := 0, ""
 		for _, q := range d.targets() {
-			peak := f.peak(t, q.target, replaceVariables(q.Expr, func(name string) string {
-				if strings.Trim(name, "0123456789") == "" {
-					return "$" + name // of label_replace
-				}
-				return values[name]
-			}))
+			peak := f.peak(t, q.target, replaceVariables(q.Expr, values, ""))
 			if !q.Instant {
 				peak = peak * q.panel.points() / measuredPoints
 			}

@@ -4,6 +4,7 @@
 package mixin
 
 import (
+	"cmp"
 	"crypto/md5" //nolint:gosec // Grafana's uid is no secret.
 	"encoding/hex"
 	"encoding/json"
@@ -85,10 +86,7 @@ type variable struct {
 type annotation struct {
 	Name, Expr string
 	Datasource datasource
-	Target     target
 }
-
-func (a annotation) query() string { return a.Expr + a.Target.Expr }
 
 // readDashboards reads dashboards/*.json.
 func readDashboards(t *testing.T) []dashboard {
@@ -129,10 +127,8 @@ func (d dashboard) panels() []panel {
 // wanted if that is what it asks for.
 func (v variable) expression() (expr, label string, err error) {
 	var query struct{ Query string }
-	if err := json.Unmarshal(v.Query, &query.Query); err != nil {
-		if err := json.Unmarshal(v.Query, &query); err != nil {
-			return "", "", fmt.Errorf("query of variable %s: %w", v.Name, err)
-		}
+	if err := json.Unmarshal(v.Query, &query); err != nil {
+		return "", "", fmt.Errorf("query of variable %s: %w", v.Name, err)
 	}
 	function, rest, _ := strings.Cut(strings.TrimSpace(query.Query), "(")
 	arguments, ok := strings.CutSuffix(rest, ")")
@@ -159,10 +155,14 @@ func builtIn() map[string]string {
 	}
 }
 
-// replaceVariables puts values in the place of variables.
-func replaceVariables(text string, value func(name string) string) string {
+// replaceVariables puts values in the place of variables, and otherwise in the place of those that have none.
+func replaceVariables(text string, values map[string]string, otherwise string) string {
 	return used.ReplaceAllStringFunc(text, func(match string) string {
-		return value(strings.Join(used.FindStringSubmatch(match)[1:], ""))
+		name := strings.Join(used.FindStringSubmatch(match)[1:], "")
+		if strings.Trim(name, "0123456789") == "" {
+			return match // of label_replace
+		}
+		return cmp.Or(values[name], otherwise)
 	})
 }
 
@@ -174,21 +174,8 @@ var (
 // parseQuery parses a query of a dashboard with the values of its variables: anything
 // inside of quotes, and a number outside.
 func parseQuery(query string) (parser.Expr, error) {
-	query = quoted.ReplaceAllStringFunc(query, func(q string) string {
-		return replaceVariables(q, func(name string) string {
-			if strings.Trim(name, "0123456789") == "" {
-				return "$" + name // of label_replace
-			}
-			return ".*"
-		})
-	})
-	query = replaceVariables(query, func(name string) string {
-		if v, ok := builtIn()[name]; ok {
-			return v
-		}
-		return "1"
-	})
-	return parser.NewParser(parser.Options{}).ParseExpr(query)
+	query = quoted.ReplaceAllStringFunc(query, func(q string) string { return replaceVariables(q, nil, ".*") })
+	return parser.NewParser(parser.Options{}).ParseExpr(replaceVariables(query, builtIn(), "1"))
 }
 
 // checkQuery holds a query against the series that there are, and returns the labels of
@@ -230,10 +217,10 @@ func TestDashboardQueries(t *testing.T) {
 			}
 		}
 		for _, a := range d.Annotations.List {
-			if a.query() == "" {
+			if a.Expr == "" {
 				continue
 			}
-			if _, err := checkQuery(s, a.query()); err != nil {
+			if _, err := checkQuery(s, a.Expr); err != nil {
 				t.Errorf("%s, annotation %s: %v", d.file, a.Name, err)
 			}
 		}
@@ -294,9 +281,6 @@ func checkPanel(t *testing.T, p panel) {
 	t.Helper()
 	if p.Description == "" {
 		t.Errorf("%q has no description", p.Title)
-	}
-	if p.Type == "text" {
-		return
 	}
 	unit := p.FieldConfig.Defaults.Unit
 	if unit == "" && p.Type != "table" {

@@ -6,11 +6,11 @@
 package mixin
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,50 +36,30 @@ type grafana struct {
 	prometheus *harness.Process
 	since      time.Time
 	// offered are the variables that have offered a value, as "file variable".
-	offered map[string]bool
+	offered    map[string]bool
+	dashboards []dashboard
 }
 
-// has reports whether a query has any result.
+// has reports whether a query has any result, now or in the time range.
 func (g grafana) has(expr string, instant bool) (bool, error) {
-	if instant {
-		m, err := g.prometheus.Query(expr)
-		return len(m) > 0, err
+	if !instant {
+		expr = fmt.Sprintf("last_over_time((%s)[%s:5s])", expr, g.lasts())
 	}
-	now := time.Now()
-	arguments := url.Values{
-		"query": {expr}, "step": {"5"},
-		"start": {seconds(g.since)}, "end": {seconds(now)},
-	}
-	body, err := harness.Get(g.prometheus.URL + "/api/v1/query_range?" + arguments.Encode())
-	if err != nil {
-		return false, err
-	}
-	var answer struct {
-		Data struct{ Result []json.RawMessage }
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return false, fmt.Errorf("answer to query %q: %w", expr, err)
-	}
-	return len(answer.Data.Result) > 0, nil
+	m, err := g.prometheus.Query(expr)
+	return len(m) > 0, err
 }
 
-func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+// lasts is how long the time range is.
+func (g grafana) lasts() string { return strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s" }
 
 // fill puts the values of variables into a query.
 func (g grafana) fill(query string, values map[string]string) string {
 	builtins := builtIn()
-	builtins["__range"] = strconv.Itoa(int(time.Since(g.since).Seconds())+1) + "s"
+	builtins["__range"] = g.lasts()
 	builtins["__interval_ms"] = "5000"
 	builtins["__interval"] = "5s" // the step of the queries: a minute may have passed between two marks of a minute
-	return replaceVariables(query, func(name string) string {
-		if v, ok := values[name]; ok {
-			return v
-		}
-		if v, ok := builtins[name]; ok {
-			return v
-		}
-		return "$" + name // of label_replace
-	})
+	maps.Copy(builtins, values)
+	return replaceVariables(query, builtins, "")
 }
 
 // options returns the values of a variable. Of one that takes several there is one: all
@@ -176,15 +156,25 @@ func (g grafana) choices(file string, list []variable, values map[string]string)
 	return all, nil
 }
 
-// rightlyEmpty are the panels that have nothing to show of simulated nodes, and why.
-func rightlyEmpty() map[string]string {
-	empty := map[string]string{}
-	for panel, queries := range map[string]string{"leak.json What the memory of processes is": "ABCD", "leak.json Lines that allocate what stays": "A"} {
-		for _, query := range queries {
-			empty[panel+" "+string(query)] = "simulated processes have no probe"
+// contradicts returns what a panel says that contradicts an alert that fires, and has for some seconds: nothing, 0 or no end.
+func (g grafana) contradicts() error {
+	alerts, err := g.prometheus.Query(`ALERTS{alertstate="firing"} and ALERTS offset 4s and ALERTS offset 8s`)
+	now := strconv.FormatInt(time.Now().Add(-4*time.Second).Unix(), 10)
+	for _, a := range alerts {
+		values := map[string]string{"node": a.Labels["instance"], "gpu": cmp.Or(a.Labels["uuid"], ".*"), "gpu_instance": a.Labels["gpu_instance"], "now": now, "latest": now, "cluster": ".*", "namespace": ".*", "pod": ".*"}
+		for _, c := range spoken {
+			for _, w := range c.says {
+				if c.alert != a.Labels["alertname"] || c.severity != a.Labels["severity"] || w.value == 0 {
+					continue
+				}
+				found, wrong := g.prometheus.Query(fmt.Sprintf("last_over_time((%s)[1s:1s] offset 4s)", g.fill(w.expr(g.dashboards), values)))
+				if wrong != nil || !slices.ContainsFunc(found, func(s harness.Sample) bool { return w.names != "" || s.Value != 0 && !math.IsInf(s.Value, 0) }) {
+					err = errors.Join(err, wrong, fmt.Errorf("while %v fires, %s, %s says %v", a.Labels, w.file, w.panel, found))
+				}
+			}
 		}
 	}
-	return empty
+	return err
 }
 
 // driverNode is a node with the fake driver: for what simulated GPUs do not have.
@@ -237,7 +227,7 @@ func (n driverNode) apply(t *testing.T) {
 
 // fail has things happen to the node once Prometheus has scraped it, one after the
 // other: replays on a PCIe link, a GPU that is lost for a moment, one that hangs for one.
-func (n driverNode) fail(t *testing.T, prometheus *harness.Process) {
+func (n driverNode) fail(t *testing.T, prometheus ...*harness.Process) {
 	t.Helper()
 	until := func(p *harness.Process, ask func(*harness.Process) (harness.Metrics, error)) {
 		t.Helper()
@@ -250,9 +240,11 @@ func (n driverNode) fail(t *testing.T, prometheus *harness.Process) {
 		})
 	}
 	for _, metric := range []string{"gpu_pcie_replays_total", "gpu_detector_resets_total", "gpu_samples_missed_total"} {
-		until(prometheus, func(p *harness.Process) (harness.Metrics, error) {
-			return p.Query(fmt.Sprintf(`%s{uuid=%q}`, metric, n.GPUs[0].UUID))
-		})
+		for _, p := range prometheus {
+			until(p, func(p *harness.Process) (harness.Metrics, error) {
+				return p.Query(fmt.Sprintf(`%s{uuid=%q}`, metric, n.GPUs[0].UUID))
+			})
+		}
 	}
 	n.GPUs[0].PCIe.Replays += 3
 	for _, step := range []struct {
@@ -277,8 +269,8 @@ func (n driverNode) fail(t *testing.T, prometheus *harness.Process) {
 func (d dashboard) questions() []question {
 	var all []question
 	for _, a := range d.Annotations.List {
-		if a.query() != "" {
-			all = append(all, question{where: "annotation " + a.Name, expr: a.query()})
+		if a.Expr != "" {
+			all = append(all, question{where: "annotation " + a.Name, expr: a.Expr})
 		}
 	}
 	for _, p := range d.panels() {
@@ -315,13 +307,13 @@ func (g grafana) unanswered(d dashboard, open []question) ([]question, error) {
 	return still, errors.Join(errs...)
 }
 
-// TestDashboardsLive asks a real Prometheus that scrapes simulated nodes every query of
-// every dashboard, of its variables and of its annotations: each has data to show.
+// TestDashboardsLive asks a real Prometheus that scrapes simulated nodes, and the oldest that there may be, every query of
+// every dashboard, of its variables and of its annotations: each has data to show. And both page.
 func TestDashboardsLive(t *testing.T) {
 	t.Parallel()
-	g := grafana{since: time.Now(), offered: map[string]bool{}}
 	driver := startDriverNode(t)
-	g.prometheus = harness.Example{
+	since := time.Now()
+	example := harness.Example{
 		Targets: []*harness.Process{
 			simulated(t, "node", "60", "--collector.nvlink"),
 			// GPUs that hang, that are lost, that are hot, whose memory has errors: slow
@@ -331,30 +323,48 @@ func TestDashboardsLive(t *testing.T) {
 			harness.StartExporter(t, harness.Options{Args: []string{"--nvml.library-path=" + filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}),
 			// Its process runs out of memory after 17 seconds, and every 18 from then on.
 			simulated(t, "crashloop", "60"),
+			simulated(t, "healthy", "60"),
 			driver.exporter,
 		},
 		Rules: harness.FastRules(t), Cluster: "test", Interval: "1s",
-	}.StartPrometheus(t)
-	driver.fail(t, g.prometheus)
-	dashboards, empty := readDashboards(t), rightlyEmpty()
-	open := make([][]question, len(dashboards))
-	for i, d := range dashboards {
-		open[i] = slices.DeleteFunc(d.questions(), func(q question) bool { return empty[d.file+" "+q.where] != "" })
+	}
+	both := []*harness.Process{example.StartPrometheus(t), example.StartOldest(t)}
+	driver.fail(t, both...)
+	type view struct {
+		grafana
+		dashboard
+		open []question
+	}
+	var views []*view
+	dashboards := readDashboards(t)
+	for _, p := range both {
+		for _, d := range dashboards {
+			open := slices.DeleteFunc(d.questions(), func(q question) bool { // simulated processes have no probe
+				return strings.HasPrefix(q.where, "What the memory of processes is ") || strings.HasPrefix(q.where, "Lines that allocate what stays ")
+			})
+			open = append(open, question{where: "page", expr: `ALERTS{alertname="GPUOutOfMemoryPredicted", severity="critical", alertstate="firing"}`})
+			views = append(views, &view{grafana{p, since, map[string]bool{}, dashboards}, d, open})
+		}
 	}
 	harness.Eventually(t, patience, func() error {
 		var errs []error
-		for i, d := range dashboards {
+		for _, v := range views {
 			var err error
-			if open[i], err = g.unanswered(d, open[i]); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", d.file, err))
+			if v.open, err = v.unanswered(v.dashboard, v.open); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", v.file, err))
 			}
-			for _, q := range open[i] {
-				errs = append(errs, fmt.Errorf("%s %s has no answer: %s", d.file, q.where, q.expr))
+			for _, q := range v.open {
+				errs = append(errs, fmt.Errorf("%s: %s %s has no answer: %s", v.prometheus.URL, v.file, q.where, q.expr))
+			}
+			for name, offered := range v.offered {
+				if !offered {
+					errs = append(errs, fmt.Errorf("the variable %s offers nothing", name))
+				}
 			}
 		}
-		for v, offered := range g.offered {
-			if !offered {
-				errs = append(errs, fmt.Errorf("the variable %s offers nothing", v))
+		for i := range both {
+			if err := views[i*len(dashboards)].contradicts(); err != nil {
+				t.Error(err)
 			}
 		}
 		return errors.Join(errs...)

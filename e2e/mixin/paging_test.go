@@ -12,7 +12,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +51,7 @@ func (g growth) lasts() time.Duration {
 }
 
 // record writes what the exporter samples each second, from a minute before the program starts until the memory is full.
-func (g growth) record(t *testing.T, start time.Time) (file string) {
+func (g growth) record(t *testing.T) (file string) {
 	t.Helper()
 	used := func(s int) int {
 		if s < 0 {
@@ -70,9 +69,9 @@ func (g growth) record(t *testing.T, start time.Time) (file string) {
 	fmt.Fprintln(buffered, `{"format":"gpu_leak_exporter recording","version":1}`)
 	fmt.Fprintln(buffered, `{"gpu":{"index":0,"uuid":"GPU-a"}}`)
 	for s := -60; s < int((g.after + g.lasts()).Seconds()); s++ {
-		at, processes := start.Add(time.Duration(s)*time.Second), ""
+		at, processes := began.Add(time.Duration(s)*time.Second), ""
 		if s >= 0 {
-			processes = fmt.Sprintf(`"processes":[{"id":{"pid":77,"start":1},"type":1,"started":%d,"used":%d,"owner":{"process":"train.py"}}],`, start.UnixNano(), used(s))
+			processes = fmt.Sprintf(`"processes":[{"id":{"pid":77,"start":1},"type":1,"started":%d,"used":%d,"owner":{"process":"train.py"}}],`, began.UnixNano(), used(s))
 		}
 		fmt.Fprintf(buffered, `{"uuid":"GPU-a","sample":{"time":%q,"t":%d,"memory":{"total":%d,"used":%d},%s"processes_known":true}}`+"\n",
 			at.Format(time.RFC3339Nano), at.UnixNano(), uint64(gpuBytes), gibibyte+used(s), processes)
@@ -89,14 +88,9 @@ type judged struct {
 	Series map[string]string
 	Leak   bool
 	Judged bool
-	Slope  float64  `json:"slope_bytes_per_second"`
-	Rate   *float64 `json:"leak_rate_bytes_per_second"`
 	OOM    *float64 `json:"seconds_to_oom"`
-	Lower  *float64 `json:"seconds_to_oom_lower"`
 	Upper  *float64 `json:"seconds_to_oom_upper"`
 	By     *string  `json:"evidence"`
-	Reason *string  `json:"withheld"`
-	Wait   *float64 `json:"withheld_seconds"`
 	// Whether the tool says that an alert fires for it.
 	Page   bool
 	Ticket bool
@@ -104,53 +98,19 @@ type judged struct {
 
 // append stores the series that the exporter has of it and the rules look at. m is what the exporter remembers of the memory.
 func (j *judged) append(app storage.Appender, m *finding.Memory) error {
-	prefix := "gpu_"
 	if j.Series["pid"] != "" {
-		prefix = "gpu_process_"
+		return nil
 	}
-	store := func(name string, v float64, more ...string) error {
-		pairs := append([]string{"__name__", prefix + name, "job", "gpu_leak_exporter", "instance", "node-1:9844"}, more...)
-		for k, v := range j.Series {
-			pairs = append(pairs, k, v)
+	for _, f := range m.Judge(j.sample()) {
+		if !f.OOMDue {
+			continue
 		}
-		_, err := app.Append(0, labels.FromStrings(pairs...), j.Time.UnixMilli(), v)
-		return err
-	}
-	values := map[string]float64{}
-	if j.Judged {
-		values["leak_detected"], values["seconds_to_oom"], values["seconds_to_oom_upper"] = 0, math.Inf(1), math.Inf(1)
-	}
-	if j.Leak {
-		values["leak_detected"] = 1
-	}
-	for name, v := range map[string]*float64{
-		"leak_rate_bytes_per_second": j.Rate, "seconds_to_oom": j.OOM, "seconds_to_oom_lower": j.Lower, "seconds_to_oom_upper": j.Upper,
-	} {
-		if v != nil {
-			values[name] = *v
-		}
-	}
-	for name, v := range values {
-		if err := store(name, v); err != nil {
+		l := labels.NewBuilder(labels.FromMap(j.Series)).Set("__name__", "gpu_predicted_oom_seconds").Set("job", "gpu_leak_exporter").Set("instance", "node-1:9844")
+		if _, err := app.Append(0, l.Set("scope", "gpu").Set("evidence", f.Evidence.String()).Labels(), j.Time.UnixMilli(), f.OOM.V); err != nil {
 			return err
 		}
 	}
-	if j.Reason != nil && j.Wait != nil {
-		if err := store("leak_withheld_seconds", *j.Wait, "reason", *j.Reason); err != nil {
-			return err
-		}
-	}
-	if prefix == "gpu_" {
-		for _, f := range m.Judge(j.sample()) {
-			if !f.OOMDue {
-				continue
-			}
-			if err := store("predicted_oom_seconds", f.OOM.V, "scope", "gpu", "evidence", f.Evidence.String()); err != nil {
-				return err
-			}
-		}
-	}
-	return store("leak_slope_bytes_per_second", j.Slope, "window", "10m")
+	return nil
 }
 
 // sample is what the exporter decides by.
@@ -181,27 +141,21 @@ type told struct{ detected, ticket, page time.Duration }
 // when Alertmanager sends its first notifications.
 func (g growth) tell(t *testing.T) (when told, alert string) {
 	t.Helper()
-	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-	began := start.Add(g.after)
-	out := g.backtest(t, start, scrapeInterval)
+	start := began.Add(g.after)
+	out := g.backtest(t, scrapeInterval)
 	storage, groups := shippedAlerts(t)
-	var memory *rules.Group
-	for _, group := range groups {
-		if group.Name() == "gpu-memory" {
-			memory = group
-		}
-	}
+	memory := groups[rules.GroupKey(filepath.Join(shipped(), "alerts.yaml"), "gpu-memory")]
 	look := func(now time.Time) {
 		for _, r := range memory.AlertingRules() {
 			if r.State() != rules.StateFiring {
 				continue
 			}
 			if r.Labels().Get("severity") == "critical" && when.page == 0 {
-				when.page, alert = now.Sub(began)+pageGroupWait, r.Name()
+				when.page, alert = now.Sub(start)+pageGroupWait, r.Name()
 			}
 			// Alertmanager sends no ticket on what is a page.
 			if r.Labels().Get("severity") == "warning" && when.ticket == 0 && when.page == 0 {
-				when.ticket = now.Sub(began) + ticketGroupWait
+				when.ticket = now.Sub(start) + ticketGroupWait
 			}
 		}
 	}
@@ -216,10 +170,10 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 			t.Fatal(err)
 		}
 		if j.Page && said.page == 0 {
-			said.page = j.Time.Sub(began) + pageGroupWait
+			said.page = j.Time.Sub(start) + pageGroupWait
 		}
 		if j.Ticket && said.ticket == 0 && said.page == 0 {
-			said.ticket = j.Time.Sub(began) + ticketGroupWait
+			said.ticket = j.Time.Sub(start) + ticketGroupWait
 		}
 		if j.Time.After(last) && !last.IsZero() {
 			if err := app.Commit(); err != nil {
@@ -234,7 +188,7 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 			t.Fatal(err)
 		}
 		if j.Leak && when.detected == 0 {
-			when.detected = j.Time.Sub(began)
+			when.detected = j.Time.Sub(start)
 		}
 	}
 	if d := said.page - when.page; (said.page == 0) != (when.page == 0) || d.Abs() > time.Minute {
@@ -247,9 +201,9 @@ func (g growth) tell(t *testing.T) (when told, alert string) {
 }
 
 // backtest returns what the exporter's detector says of the growth, each step, a line of JSON each.
-func (g growth) backtest(t *testing.T, start time.Time, step time.Duration) []byte {
+func (g growth) backtest(t *testing.T, step time.Duration) []byte {
 	t.Helper()
-	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+step.String(), "--output=json", g.record(t, start)).Output()
+	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+step.String(), "--output=json", g.record(t)).Output()
 	if code, is := errors.AsType[*exec.ExitError](err); err != nil && (!is || code.ExitCode() != 1) {
 		t.Fatalf("backtest: %v", err)
 	}

@@ -17,20 +17,20 @@ local panel = import '../lib/panel.libsonnet';
   local none = [[null, 'green'], [1, 'orange']],
 
   local summary = [
-    panel.stat('To recover', 'GPUs for which the driver asks for a recovery, such as a reset. The panel State says which.', 'short', [instant(q.orZero('count(gpu_recovery_action{%(gpu)s} > 0)'))], noneAtAll) + panel.count + panel.noValue('no data'),
+    panel.stat('To recover', 'GPUs that wait for a reset, a reboot or another recovery. The panel State says which.', 'short', [instant(q.orZero('count(%s)' % q.waiting))], noneAtAll) + panel.count + panel.noValue('no data'),
     panel.stat(
       'Uncorrected errors',
-      'GPUs with memory errors since the driver was loaded that could not be corrected.',
+      'GPUs with memory errors that could not be corrected, since the driver was loaded. In MIG mode the driver does not tell that: in the last 15 minutes.',
       'short',
-      [instant(q.orZero('count(count by (%(by)s) (gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="volatile"} > 0))'))],
+      [instant(q.orZero('count(%s)' % q.uncorrected))],
       noneAtAll,
     ) + panel.count + panel.noValue('no data'),
     panel.stat('XID errors', 'XID errors in the time range.', 'short', [instant(q.orZero('round(sum(%s))' % q.newXIDs('$__range')))], none) + panel.count + panel.noValue('no data'),
     panel.stat(
       'Throttled',
-      'GPUs that heat or a want of power slows down now. The power limit is none of the reasons: busy GPUs run at it.',
+      'GPUs that heat or a want of power slows down now, or did for %d %% of the last 15 minutes. The power limit is none of the reasons: busy GPUs run at it.' % (config.throttleRatio * 100),
       'short',
-      [instant(q.orZero('count(count by (%(by)s) (gpu_clock_event_active{%(gpu)s, reason=~"hw_slowdown|.*_thermal_slowdown|hw_power_brake_slowdown"} == 1))'))],
+      [instant(q.orZero('count(count by (%s) (%s))' % [q.by, q.throttled]))],
       none,
     ) + panel.count + panel.noValue('no data'),
     panel.stat('Hottest', 'Temperature of the hottest GPU (the die).', 'celsius', [instant(with('max(gpu_temperature_celsius{%(gpu)s, sensor="gpu"})'))], [[null, 'green'], [config.temperatureCelsius - 10, 'orange'], [config.temperatureCelsius, 'red']])
@@ -42,9 +42,9 @@ local panel = import '../lib/panel.libsonnet';
     panel.timeline(
       'State',
       'Whether each GPU can be read, and what the driver asks for to recover it: of the 20 that were worst in the time range. The last row is all others, with their gravest state.',
-      q.worst(with('max by (%(gpuBy)s) (\n  9 * (gpu_up{%(gpu)s} == bool 0)\n  or\n  label_replace(gpu_recovery_action{%(gpu)s}, "state", "recovery", "", "")\n)'), q.gpuBy, perGPU, otherGPUs),
+      q.worst(with('max by (%(gpuBy)s) (\n  9 * (gpu_up{%(gpu)s} == bool 0)\n  or\n  label_replace(' + q.waiting + ', "state", "recovery", "", "")\n)'), q.gpuBy, perGPU, otherGPUs),
       [panel.valueMapping(q.noState {
-        '0': { text: 'well', color: 'semi-dark-green' },
+        '0': { text: 'answers', color: 'semi-dark-green' },
         '1': { text: 'reset the GPU', color: 'orange' },
         '2': { text: 'reboot the machine', color: 'red' },
         '3': { text: 'drain peer-to-peer traffic', color: 'yellow' },
@@ -118,7 +118,7 @@ local panel = import '../lib/panel.libsonnet';
         instant(with('sum by (%(gpuBy)s) (gpu_remapped_rows_total{%(gpu)s})')),
         instant(with('sum by (%(gpuBy)s) (gpu_retired_pages{%(gpu)s})')),
         instant(with('max by (%(gpuBy)s) (gpu_row_remap_pending{%(gpu)s} or gpu_retired_pages_pending{%(gpu)s})')),
-        instant(with('max by (%(gpuBy)s) (gpu_row_remap_failed{%(gpu)s})')),
+        instant(with('max by (%(gpuBy)s) (') + q.last('gpu_row_remap_failed') + ' or time() - ' + q.last('gpu_xid_last_timestamp_seconds', ', xid="64"') + ' < bool 15 * 60)'),
         instant(with('max by (%(gpuBy)s) (gpu_ecc_enabled{%(gpu)s})')),
         instant(with('max by (%(gpuBy)s, name) (gpu_info{%(gpu)s})')),
       ],
@@ -140,7 +140,7 @@ local panel = import '../lib/panel.libsonnet';
       'Last XID errors',
       'XID errors that have occurred, what they mean, and how long ago the last one was.',
       [
-        instant(with('sum by (%(gpuBy)s, xid) (gpu_xid_errors_total{%(gpu)s}) > 0')),
+        instant(with('sum by (%(gpuBy)s, xid) (') + q.last('gpu_xid_errors_total') + ') > 0'),
         instant(with(|||
           max by (%(gpuBy)s, xid) (
             gpu_xid_last_timestamp_seconds{%(gpu)s} * 0

@@ -38,7 +38,7 @@ local panel = import '../lib/panel.libsonnet';
   },
 
   local codes = std.mapWithIndex(function(i, p) [i + 1, p.name], patterns),
-  local codeMapping = panel.valueMapping({ '0': { text: 'not judged', color: '#7b8087' } } + {
+  local codeMapping = panel.valueMapping(q.noState { '0': { text: 'not judged', color: '#7b8087' } } + {
     [std.toString(i + 1)]: { text: patterns[i].text, color: patterns[i].color, index: i }
     for i in std.range(0, std.length(patterns) - 1)
   }),
@@ -197,7 +197,8 @@ local panel = import '../lib/panel.libsonnet';
       'Pattern',
       'What the memory of the GPU does, and of the 20 processes that held most. Leaks are red, memory that nobody will use again is purple.',
       [
-        target(codedMemory(), 'GPU {{gpu}}'),
+        // Grafana shows no text of ours where a timeline has no series at all.
+        target(codedMemory() + with('\nor on () vector(-1) unless on () max_over_time(gpu_up{%(gpu)s}[$__range] @ end())'), 'GPU {{gpu}}'),
         target(
           '(%s)\nand on (%s, pid) %s' % [
             q.coded('gpu_process_memory_pattern', q.part, 'pattern', codes, q.gpuBy + ', process, pid'),

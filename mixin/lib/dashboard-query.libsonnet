@@ -79,6 +79,21 @@ function(config, one=false) {
   // not there before, which increase does not see.
   newXIDs(range):: '(increase(gpu_xid_errors_total{%%(gpu)s}[%(r)s]) > 0 or (gpu_xid_errors_total{%%(gpu)s} > 0 unless gpu_xid_errors_total{%%(gpu)s} offset %(r)s))' % { r: range },
 
+  // last is the last sample as alerts read it, also of a GPU that cannot be read now.
+  last(metric, matchers=''):: 'last_over_time(%s{%s%s}[%s])' % [metric, self.gpu, matchers, config.scrapeGap],
+
+  // waiting, uncorrected and throttled are the GPUs that alerts name, by what the alerts read.
+  waiting: '(%s > 0 or %s == 1 or %s == 1)' % [self.last('gpu_' + s) for s in ['recovery_action', 'row_remap_pending', 'retired_pages_pending']],
+  uncorrected: |||
+    max by (%s) (
+      %s > 0
+      or increase(gpu_ecc_errors_total{%s, type="uncorrected", counter="aggregate"}[15m]) > 0
+      or time() - %s < 15 * 60
+    )
+  ||| % [self.gpuBy, self.last('gpu_ecc_errors_total', ', type="uncorrected", counter="volatile"'), self.gpu, self.last('gpu_xid_last_timestamp_seconds', ', xid=~"48|94|95|140"')],
+  local slowed = self.gpu + ', reason=~"hw_slowdown|.*_thermal_slowdown|hw_power_brake_slowdown"',
+  throttled: '(gpu_clock_event_active{%(m)s} == 1 or (increase(gpu_clock_event_seconds_total{%(m)s}[15m]) / 15 / 60 or avg_over_time(gpu_clock_event_active{%(m)s}[15m])) > %(ratio)g)' % { m: slowed, ratio: config.throttleRatio },
+
   // rare is the queries for what is zero as a rule: the series that are not, and one
   // where all are, so that good news do not look like missing data.
   rare(expr, legend):: [
