@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
 // nameOf returns the identifier of a memory on the page, and that of a process on it. In a fleet many GPUs have the
@@ -43,7 +44,7 @@ func processesOf(m collector.Domain) string {
 	if !m.Device.ProcessesKnown {
 		return ""
 	}
-	return processes(countOf(&m))
+	return humanize.Count(countOf(&m), "process")
 }
 
 // countOf returns how many processes are on a memory; on a GPU instance, how many are shown.
