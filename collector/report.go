@@ -211,7 +211,7 @@ func (s *State) calm(n count) (headline, detail string, well bool) {
 	case s.DriverReason == "" && len(s.Devices) == 0 && s.Awaited > 0:
 		return "Waiting for " + humanize.Count(s.Awaited, "GPU"), "This takes a few seconds.", false
 	case n.up == 0 && s.DriverReason != "":
-		return "No GPU can be seen", "GPUs are picked up as soon as the driver answers.", false
+		return "No GPU can be seen", "GPUs are picked up as soon as they appear.", false
 	case n.up == 0 && len(s.Devices) > 0:
 		return "No GPU can be read", "GPUs are picked up as soon as they answer.", false
 	case n.up == 0:
