@@ -154,7 +154,7 @@ size: build ## what a reader has to read, and what it may be at most (.ci/size.t
 
 .PHONY: screenshots
 screenshots: e2e-packages ## make the pictures of /predict in docs/ from the running demo; needs Debian's chromium
-	cd e2e && $(GO) test -tags e2e,screenshots -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' . -screenshots.dir=$(CURDIR)/docs
+	cd e2e && $(GO) test -tags e2e,nightly,screenshots -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' . -screenshots.dir=$(CURDIR)/docs
 
 .PHONY: faults
 faults: ## all faults that the exporter has to withstand, and their table bin/FAULTS.md; an hour and a half

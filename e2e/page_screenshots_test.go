@@ -3,7 +3,7 @@
 
 // It waits for an hour of simulated time, and shows nothing that the tests of the page do not: make
 // screenshots runs it, and no other target.
-//go:build e2e && screenshots
+//go:build e2e && nightly && screenshots
 
 package e2e
 
@@ -22,7 +22,7 @@ import (
 // screenshots is where make screenshots wants them.
 var screenshots = flag.String("screenshots.dir", "", "where TestScreenshots leaves its pictures; \"\" is nowhere")
 
-// TestScreenshots makes the pictures of the documentation: the simulated node, an hour after its leaks
+// TestScreenshots makes the pictures of the documentation: a GPU of the simulated node, an hour after its leaks
 // were found. Times and process numbers differ from run to run.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
@@ -39,13 +39,13 @@ func TestScreenshots(t *testing.T) {
 	for name, like := range map[string]struct {
 		width, height int64
 		theme         string
-	}{"predict.png": {1100, 800, "light"}, "predict-dark.png": {1100, 800, "dark"}, "predict-phone.png": {390, 844, "light"}} {
-		b.show(p.URL+"/predict", like.width, like.height, like.theme)
+	}{"predict.png": {1100, 1110, "light"}, "predict-dark.png": {1100, 1110, "dark"}, "predict-phone.png": {390, 844, "light"}} {
+		b.show(p.URL+"/predict/gpu-5", like.width, like.height, like.theme)
 		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(picture) < 10<<10 || len(picture) > 150<<10 {
+		if len(picture) < 10<<10 || len(picture) > 180<<10 {
 			t.Errorf("%s has %d bytes", name, len(picture))
 		}
 		if *screenshots != "" {

@@ -86,6 +86,11 @@ func (h *Hardware) Messages() (list []Message) {
 	return list
 }
 
+// XID returns the message on an error; the zero Message where nobody need act.
+func XID(code uint64) Message {
+	return append((&Hardware{Name: "the GPU", Up: true, XIDs: []uint64{code}}).Messages(), Message{})[0]
+}
+
 // hot reports whether a sensor has reached the temperature at which the driver slows the GPU down.
 func (h *Hardware) hot() bool {
 	of := func(list []gpu.Named[float64], name string) float64 {

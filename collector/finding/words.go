@@ -225,14 +225,9 @@ var drivers = map[string]string{
 
 // Driver says why no GPU can be seen, and what to do about it. The reason is one of gpu_driver_error.
 func Driver(reason string) Message {
-	m := Message{Severity: Page, Alert: "GPUDriverDown", Left: math.Inf(1)}
-	switch hint := drivers[reason]; {
-	case reason == "prometheus_does_not_answer":
+	m := Message{Severity: Page, Alert: "GPUDriverDown", Summary: Joined(": ", "The driver does not answer ("+reason+")", drivers[reason]), Left: math.Inf(1)}
+	if reason == "prometheus_does_not_answer" {
 		m.Alert, m.Summary, m.Detail = "GPUSourceDown", "The Prometheus of --source=prometheus: does not answer", "The log says why."
-	case hint != "":
-		m.Summary = "The driver does not answer (" + reason + "): " + hint
-	default:
-		m.Summary = "The driver does not answer (" + reason + ")"
 	}
 	return m
 }

@@ -97,3 +97,15 @@ func Seconds(s float64) string {
 	}
 	return Duration(time.Duration(s * float64(time.Second)))
 }
+
+// Count writes how many there are of what is named so.
+func Count(n int, what string) string {
+	switch {
+	case n == 1:
+	case what == "process":
+		what += "es"
+	default:
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

@@ -11,34 +11,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
-
-// pagingXIDs are the XID errors that somebody is woken for. They are exported
-// from the start: increase() does not see the first of a series that begins with
-// it. The meanings are those of NVIDIA's XID catalogue.
-var pagingXIDs = []uint64{
-	48,  // double-bit ECC error
-	62,  // internal micro-controller halt
-	64,  // row remapper failure
-	74,  // NVLink error
-	79,  // GPU has fallen off the bus
-	94,  // contained memory error
-	95,  // uncontained memory error
-	119, // GSP RPC timeout
-	120, // GSP error
-	140, // unrecovered ECC error
-	143, // GPU initialisation failure
-}
 
 // maxXIDs bounds the different codes kept a GPU: the catalogue has fewer.
 const maxXIDs = 256
 
-// noXIDs are the counts of a GPU that had no XID error. They are shared, and stay as they are.
-var noXIDs = func() []XIDState {
-	zero := make([]XIDState, len(pagingXIDs))
-	for i, code := range pagingXIDs {
-		zero[i].Code = code
+// noXIDs are the counts of a GPU that had no XID error. Those for which somebody is woken are exported from the start:
+// increase() does not see the first of a series that begins with it. They are shared, and stay as they are.
+var noXIDs = func() (zero []XIDState) {
+	for code := range uint64(maxXIDs) {
+		if finding.XID(code).Severity == finding.Page {
+			zero = append(zero, XIDState{Code: code})
+		}
 	}
 	return zero
 }()

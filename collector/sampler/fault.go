@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 )
 
 // calm is how long a GPU must be readable without a break before it counts as
@@ -32,7 +34,7 @@ func (f *faultLog) failed(logger log.Logger, err error) {
 		f.untold++
 		return
 	}
-	f.line(level.Error(logger), "msg", "GPU cannot be read, will try again", "err", err)
+	f.line(level.Error(logger), "msg", "GPU cannot be read, will try again", "alert", finding.Lost, "err", err)
 	f.told, f.at = text, time.Now()
 }
 

@@ -75,9 +75,6 @@ func (c *complaints) about(what string, err error, example ...any) (failed bool)
 // and again. It walks through all of procfs and asks the kubelet, which takes its
 // time and may hang: nothing waits for it.
 func (s *Sampler) lookAround(ctx context.Context) {
-	if s.cfg.SysFS == "" && s.cfg.Owners == nil {
-		return
-	}
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {
 		for _, l := range s.shared.Load().loops {

@@ -535,7 +535,7 @@ func (l *loop) sayHang() {
 	hangs := l.reading.running()
 	if over := hangs > l.sampler.cfg.Timeout; over != l.hung {
 		if l.hung = over; over {
-			level.Error(l.logger).Log("msg", "GPU cannot be read: a call has not returned", "for", hangs)
+			level.Error(l.logger).Log("msg", "GPU cannot be read: a call has not returned", "for", hangs, "alert", finding.Lost)
 		} else {
 			level.Info(l.logger).Log("msg", "the call that had not returned is over")
 		}

@@ -110,6 +110,17 @@ func (m *Domain) Text(cfg *detector.Config) string {
 	return m.Sample().Why(cfg)
 }
 
+// Word returns the word for the verdict on a memory. One of a GPU that is broken is not well, whatever the memory is.
+func (m *Domain) Word(now time.Time, cfg *detector.Config) string {
+	v := &m.Judgement.Device
+	for _, said := range m.Device.Hardware(now).Messages() {
+		if said.Severity == finding.Page && !v.Leak {
+			return finding.Broken
+		}
+	}
+	return finding.Word(v, cfg)
+}
+
 // Report is what there is to say of a node in words.
 type Report struct {
 	Severity finding.Severity
@@ -121,7 +132,6 @@ type Report struct {
 // Report returns what there is to say of all GPUs. cfg has the thresholds where no rule says otherwise.
 func (s *State) Report(cfg *detector.Config) *Report {
 	r := &Report{}
-	n := s.count()
 	for _, d := range s.Devices {
 		r.Messages = append(r.Messages, d.Hardware(s.Time).Messages()...)
 		if !d.Up {
@@ -142,7 +152,7 @@ func (s *State) Report(cfg *detector.Config) *Report {
 		r.Messages = append(r.Messages, m)
 	}
 	slices.SortStableFunc(r.Messages, func(a, b finding.Message) int { return a.Compare(&b) })
-	r.headline(s, n)
+	r.headline(s, s.count())
 	return r
 }
 
@@ -179,10 +189,7 @@ func (s *State) count() (n count) {
 
 // headline sums up: what is worst, or how calm it is.
 func (r *Report) headline(s *State, n count) {
-	first := finding.Message{}
-	if len(r.Messages) > 0 {
-		first = r.Messages[0]
-	}
+	first := append(r.Messages, finding.Message{})[0]
 	calm, detail, well := s.calm(n)
 	r.Severity, r.Headline, r.Detail = first.Severity, calm, detail
 	switch down := len(s.Devices) - n.up; {
@@ -202,33 +209,26 @@ func (s *State) calm(n count) (headline, detail string, well bool) {
 	case s.DriverReason == ReasonStarting:
 		return "Waiting for the driver", "This takes a few seconds.", false
 	case s.DriverReason == "" && len(s.Devices) == 0 && s.Awaited > 0:
-		return "Waiting for " + plural(s.Awaited, "GPU"), "This takes a few seconds.", false
+		return "Waiting for " + humanize.Count(s.Awaited, "GPU"), "This takes a few seconds.", false
 	case n.up == 0 && s.DriverReason != "":
-		return "No GPU can be seen", "GPUs are picked up as soon as the driver answers.", false
+		return "No GPU can be seen", "GPUs are picked up as soon as they appear.", false
 	case n.up == 0 && len(s.Devices) > 0:
 		return "No GPU can be read", "GPUs are picked up as soon as they answer.", false
 	case n.up == 0:
 		return "No GPU found", "The driver answers, but lists no GPU.", false
 	case n.muted == n.up:
-		return plural(n.up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged.", true
+		return humanize.Count(n.up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged.", true
 	case n.waiting == n.up && n.blind == n.up:
 		return "No GPU can be judged", "The driver does not tell how much memory is used.", false
 	case n.waiting+n.muted == n.up:
-		return "Watching " + plural(n.waiting, "GPU"), "No judgement yet: watched for " + watched + " so far.", false
+		return "Watching " + humanize.Count(n.waiting, "GPU"), "No judgement yet: watched for " + watched + " so far.", false
 	}
 	detail = "The longest window holds " + watched + "."
 	if n.muted > 0 {
-		detail += " " + plural(n.muted, "more GPU") + " muted."
+		detail += " " + humanize.Count(n.muted, "more GPU") + " muted."
 	}
 	if n.waiting > 0 {
-		detail += " " + plural(n.waiting, "more GPU") + " not judged yet."
+		detail += " " + humanize.Count(n.waiting, "more GPU") + " not judged yet."
 	}
-	return "No leak found on " + plural(n.up-n.waiting-n.muted, "GPU"), detail, n.waiting == 0
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return "No leak found on " + humanize.Count(n.up-n.waiting-n.muted, "GPU"), detail, n.waiting == 0
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -334,7 +335,8 @@ func (s *Sampler) event(e gpu.Event) {
 		info := l.device.Info()
 		if info.UUID == e.UUID || (e.UUID == "" && sameBus(info.PCIBusID, e.PCIBusID)) {
 			s.xids.add(info.UUID, e)
-			level.Warn(logger).Log("msg", "XID error", "xid", e.XID, "gpu", info.Index, "uuid", info.UUID)
+			m := finding.XID(e.XID)
+			level.Warn(logger).Log("msg", "XID error", "xid", e.XID, "gpu", info.Index, "uuid", info.UUID, "means", m.Summary, "alert", m.Alert)
 			return
 		}
 	}

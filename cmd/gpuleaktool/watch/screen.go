@@ -22,24 +22,28 @@ import (
 )
 
 // Screen returns a page of text for a terminal of that many columns, 0 for none: that the GPUs are not real, what is said of the
-// node, a line a memory, what is said of each, and the top users, at most that many. Names come from other users: they may hold
-// anything.
+// node and of each memory, with the chapter of the runbook, a line a memory, and the top users, at most that many. Names come from
+// other users: they may hold anything.
 func Screen(d *verdicts.Data, top, columns int) string {
-	var b bytes.Buffer
+	var b, found bytes.Buffer
 	if d.Note != "" {
 		fmt.Fprintln(&b, Wrap(sentence(d.Note), columns, ""))
 	}
-	fmt.Fprintln(&b, Wrap(strings.ToUpper(urgency(d.Severity, len(d.Findings) > 0))+": "+sentence(d.Text), columns, ""))
-	fmt.Fprintln(&b, d.Time.UTC().Format("As of 2006-01-02 15:04:05 MST"))
-	memories(&b, d)
+	headline := sentence(d.Text)
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		if text := sentence(f.Text); !strings.HasPrefix(sentence(d.Text), text) {
-			fmt.Fprintln(&b, Wrap(fmt.Sprintf("%-9s  %s", urgency(f.Severity, true), text), columns, strings.Repeat(" ", 11)))
+		text := finding.Joined(" Runbook: ", sentence(f.Text), plain(f.Alert))
+		if f.Text == d.Text {
+			headline = text
+		} else {
+			fmt.Fprintln(&found, Wrap(fmt.Sprintf("%-9s  %s", plain(f.Severity), text), columns, strings.Repeat(" ", 11)))
 		}
 	}
+	fmt.Fprintln(&b, Wrap(strings.ToUpper(Of(d.Severity).String())+": "+headline, columns, ""))
+	fmt.Fprint(&b, d.Time.UTC().Format("As of 2006-01-02 15:04:05 MST\n"), &found)
+	memories(&b, d)
 	users(&b, d, top)
-	return strings.ReplaceAll(b.String(), "\n\n\n", "\n\n")
+	return b.String()
 }
 
 // Wrap breaks a text between words into lines of so many columns, all but the first behind an indent. 0 columns break nothing.
@@ -54,14 +58,6 @@ func Wrap(text string, columns int, indent string) string {
 		text = indent + text[end+1:]
 	}
 	return strings.Join(append(lines, text), "\n")
-}
-
-// urgency returns the word for a severity. All is well where nothing is said.
-func urgency(severity string, said bool) string {
-	if s := Of(severity); s != Well || !said {
-		return s.String()
-	}
-	return "note"
 }
 
 // Fit cuts a page to a terminal of that many columns and lines: what is most urgent stands at the top, and
@@ -81,8 +77,8 @@ func Fit(page string, columns, rows int) string {
 
 // judged are the words that have a colour, severities at the begin of a line and verdicts in a column, and colours the numbers of these.
 var (
-	judged  = regexp.MustCompile(`(?m)^(?i:page|ticket|well|not known)\b|  (?:leaks|no leak|` + finding.Unreadable + `)(?:  |$)`)
-	colours = map[string]int{"page": 31, finding.Leaks: 31, finding.Unreadable: 31, "ticket": 33, "not known": 33, "well": 32, finding.NoLeak: 32}
+	judged  = regexp.MustCompile(`(?m)^(?i:page|ticket|well|not known)\b|  (?:leaks|no leak|` + finding.Broken + `|` + finding.Unreadable + `)(?:  |$)`)
+	colours = map[string]int{"page": 31, finding.Leaks: 31, finding.Broken: 31, finding.Unreadable: 31, "ticket": 33, "not known": 33, "well": 32, finding.NoLeak: 32}
 )
 
 // Paint gives the words of a page their colours, as a terminal understands them.
@@ -130,7 +126,6 @@ func memories(b *bytes.Buffer, d *verdicts.Data) {
 		fmt.Fprint(w, l.text)
 	}
 	_ = w.Flush() // into memory
-	fmt.Fprintln(b)
 }
 
 // used writes what is used of a memory.

@@ -14,7 +14,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // gpuRow is one GPU, or one GPU instance of a GPU in MIG mode.
@@ -55,7 +54,8 @@ func (h *predictor) gpuRow(m sampler.Domain, window string, now time.Time) gpuRo
 	if n := v.Windows[0].Spikes; n.OK {
 		row.Spikes = strconv.FormatFloat(n.V, 'f', 0, 64)
 	}
-	row.Verdict, row.Class = h.tag(now, &m)
+	row.Verdict = m.Word(now, &h.Detector)
+	row.Class = classes[row.Verdict]
 	if v.Judged && !v.Muted {
 		row.Pattern, row.Confidence = finding.Pattern(v), finding.Percent(v.Confidence)
 	}
@@ -65,30 +65,10 @@ func (h *predictor) gpuRow(m sampler.Domain, window string, now time.Time) gpuRo
 // urgency orders the classes of GPUs: those that a long list keeps come first.
 var urgency = []string{"bad", "down", "warn", "wait", "ok"}
 
-// tag returns the word for a memory, and how urgent it is. One of a GPU that is broken is not well, whatever the memory is.
-func (h *predictor) tag(now time.Time, m *sampler.Domain) (word, class string) {
-	v := &m.Judgement.Device
-	for _, said := range m.Device.Hardware(now).Messages() {
-		if said.Severity == finding.Page && !v.Leak {
-			return finding.Broken, "bad"
-		}
-	}
-	return finding.Word(v, &h.Detector), h.classOf(v)
-}
-
-// classOf returns how urgent a verdict is.
-func (h *predictor) classOf(v *detector.Verdict) string {
-	switch {
-	case v.Muted || !v.Judged:
-		return "wait"
-	case v.Leak:
-		return "bad"
-	case v.Confidence >= h.Detector.ClearThreshold():
-		return "warn"
-	case v.Withheld != detector.WithheldNone:
-		return "wait"
-	}
-	return "ok"
+// classes has how urgent the words for a verdict are.
+var classes = map[string]string{
+	finding.Broken: "bad", finding.Leaks: "bad", finding.NotSure: "warn", finding.NoLeak: "ok",
+	finding.NoLeakYet: "wait", finding.NotJudged: "wait", finding.Muted: "wait",
 }
 
 // bar is used memory as a part of the total. Part is the share of it, in percent

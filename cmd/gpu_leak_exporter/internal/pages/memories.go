@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -43,7 +44,7 @@ func processesOf(m sampler.Domain) string {
 	if !m.Device.ProcessesKnown {
 		return ""
 	}
-	return processes(countOf(&m))
+	return humanize.Count(countOf(&m), "process")
 }
 
 // countOf returns how many processes are on a memory; on a GPU instance, how many are shown.

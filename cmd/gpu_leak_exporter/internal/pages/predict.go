@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -193,7 +194,7 @@ func (v *view) shorten() {
 	var left []string
 	cut := func(n, most int, what string) int {
 		if n > most {
-			left = append(left, plural(n-most, "more "+what))
+			left = append(left, humanize.Count(n-most, "more "+what))
 		}
 		return min(n, most)
 	}

@@ -61,7 +61,7 @@ func TestPredictSays(t *testing.T) {
 		"no driver": {
 			sampler.State{DriverReason: "library_not_found"},
 			"",
-			[]string{"No GPU can be seen GPUs are picked up as soon as the driver answers.", "(library_not_found): libnvidia-ml.so.1 was not found"},
+			[]string{"No GPU can be seen GPUs are picked up as soon as they appear.", "(library_not_found): libnvidia-ml.so.1 was not found"},
 		},
 		"all lost": {
 			sampler.State{Devices: []*sampler.DeviceState{lost}},

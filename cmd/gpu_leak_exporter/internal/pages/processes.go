@@ -90,8 +90,8 @@ func (h *predictor) others(m *sampler.Domain, row *gpuRow, left *room, all bool)
 	switch n := countOf(m) - drawn - leaks; {
 	case n <= 0:
 	case all:
-		row.Undrawn = "Not drawn: " + processes(n) + "."
+		row.Undrawn = "Not drawn: " + humanize.Count(n, "process") + "."
 	default:
-		row.Undrawn = "Not drawn here: " + processes(n) + "."
+		row.Undrawn = "Not drawn here: " + humanize.Count(n, "process") + "."
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -101,8 +102,8 @@ func (h *predictor) counts(s *sampler.State) []verdictCount {
 			continue
 		}
 		for _, m := range d.Domains() {
-			word, class := h.tag(s.Time, &m)
-			n[verdictCount{Class: class, Verdict: word}]++
+			word := m.Word(s.Time, &h.Detector)
+			n[verdictCount{Class: classes[word], Verdict: word}]++
 		}
 	}
 	list := slices.Collect(maps.Keys(n))
@@ -136,16 +137,16 @@ func watchedWords(s *sampler.State) string {
 	for _, name := range names[:min(len(names), startModels)] {
 		parts = append(parts, fmt.Sprintf("%d × %s", models[name], name))
 	}
-	text := plural(len(s.Devices), "GPU") + " (" + strings.Join(parts, ", ")
+	text := humanize.Count(len(s.Devices), "GPU") + " (" + strings.Join(parts, ", ")
 	if more := len(names) - len(parts); more > 0 {
 		text += fmt.Sprintf(" and %d more models", more)
 	}
 	text += ")"
 	if instances > 0 {
-		text += ", " + plural(instances, "MIG instance")
+		text += ", " + humanize.Count(instances, "MIG instance")
 	}
 	if known {
-		text += ", " + processes(n)
+		text += ", " + humanize.Count(n, "process")
 	}
 	return text + "."
 }

@@ -17,20 +17,6 @@ import (
 // solid keeps the parts of an amount on one line.
 func solid(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
-}
-
 // whoIs names a process, and says in which pod or job it runs and whose it is.
 func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
 	w := finding.Of(owner)

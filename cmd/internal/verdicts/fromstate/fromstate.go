@@ -75,12 +75,12 @@ func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
 		data.Findings = append(data.Findings, verdicts.Finding{Severity: m.Severity.String(), Alert: m.Alert, Text: m.Text()})
 	}
 	for _, d := range s.Devices {
-		data.Devices = append(data.Devices, deviceOf(d, cfg))
+		data.Devices = append(data.Devices, deviceOf(d, s.Time, cfg))
 	}
 	return data
 }
 
-func deviceOf(d *sampler.DeviceState, cfg *detector.Config) verdicts.Device {
+func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdicts.Device {
 	device := func() map[string]string {
 		return map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
 	}
@@ -93,7 +93,7 @@ func deviceOf(d *sampler.DeviceState, cfg *detector.Config) verdicts.Device {
 	}
 	j.Memory, j.Unattributed = MemoryOf(d.Memory), known(d.Unattributed)
 	for _, m := range d.Domains() {
-		domain := domainOf(&m, cfg)
+		domain := domainOf(&m, now, cfg)
 		if !m.Instance.OK {
 			j.Domain = domain
 			continue
@@ -103,7 +103,7 @@ func deviceOf(d *sampler.DeviceState, cfg *detector.Config) verdicts.Device {
 		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain})
 	}
 	if len(d.Instances) > 0 { // the GPU as a whole has statistics
-		j.Domain = domainOf(&sampler.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, cfg)
+		j.Domain = domainOf(&sampler.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, now, cfg)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
@@ -162,7 +162,7 @@ func MemoryOf(m gpu.Memory) verdicts.Memory {
 	return verdicts.Memory{Total: known(m.Total), Used: known(m.Used), Free: known(m.Free), Reserved: known(m.Reserved)}
 }
 
-func domainOf(m *sampler.Domain, cfg *detector.Config) verdicts.Domain {
+func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.Domain {
 	j := m.Judgement
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}
@@ -170,6 +170,7 @@ func domainOf(m *sampler.Domain, cfg *detector.Config) verdicts.Domain {
 	d := verdicts.Domain{
 		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Text(cfg), Verdict: verdictOf(&j.Device, cfg),
 	}
+	d.Verdict.Text = m.Word(now, cfg)
 	if by := j.Evidence.String(); by != "" {
 		d.Evidence = &by
 	}
