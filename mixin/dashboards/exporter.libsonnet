@@ -84,18 +84,18 @@ local panel = import '../lib/panel.libsonnet';
       'Collectors whose last reading failed on a GPU.',
       'short',
       q.rare('1 - gpu_collector_success{%(node)s}', '{{collector}}$at'),
-    ) + panel.counts + panel.stepped + panel.stacked + panel.noValue('None.'),
+    ) + panel.counts + panel.stepped + panel.stacked + panel.noValue('None is known.'),
   ],
 
   local calls = [
-    panel.timeSeries('Calls in flight', 'For how long calls that have not returned have lasted. One that grows is a driver that hangs.', 's', [target(with('gpu_nvml_call_in_flight_seconds{%(node)s}'), '{{call}} ' + perGPU)]) + panel.min(0) + panel.noValue('None.'),
-    panel.timeSeries('Errors of calls', 'Calls that failed, per second, by function and error.', 'cps', q.rare('sum by (%(nodeBy)s, gpu, call, error) (rate(gpu_nvml_errors_total{%(node)s}[$__rate_interval]))', '{{call}} {{error}} ' + perGPU)) + panel.min(0) + panel.noValue('None.'),
+    panel.timeSeries('Calls in flight', 'For how long calls that have not returned have lasted. One that grows is a driver that hangs.', 's', [target(with('gpu_nvml_call_in_flight_seconds{%(node)s}'), '{{call}} ' + perGPU)]) + panel.min(0) + panel.noValue('None is known.'),
+    panel.timeSeries('Errors of calls', 'Calls that failed, per second, by function and error.', 'cps', q.rare('sum by (%(nodeBy)s, gpu, call, error) (rate(gpu_nvml_errors_total{%(node)s}[$__rate_interval]))', '{{call}} {{error}} ' + perGPU)) + panel.min(0) + panel.noValue('None is known.'),
   ],
 
   local judgement = [
     panel.timeSeries('Fill of the windows', 'How much of each window holds samples, of the GPU that has least. Estimates on it are of this part.', 'percentunit', [target(with('min by (%(nodeBy)s, window) (gpu_detector_window_fill_ratio{%(gpu)s})'), '{{window}}$at')]) + panel.ratio + panel.noValue('No sample yet.'),
-    panel.timeSeries('GPUs judged by used memory only', 'GPUs whose list of processes is not complete, so that a job that arrives may look like growth. The exporter needs the pid namespace of the host, and the rights to see all processes.', 'short', [target(with('count by (%(nodeBy)s) (gpu_detector_attributed{%(gpu)s} == 0 unless on (%(by)s) gpu_mig_enabled{%(gpu)s} == 1)'), perNode)]) + panel.counts + panel.stepped + panel.noValue('None: all are judged by their processes.'),
-    panel.timeSeries('History thrown away', 'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.', 'short', q.rare('sum by (%(nodeBy)s, reason) (increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval]))', '{{reason}}$at')) + panel.counts + panel.bars + panel.noValue('None.'),
+    panel.timeSeries('GPUs judged by used memory only', 'GPUs whose list of processes is not complete, so that a job that arrives may look like growth. The exporter needs the pid namespace of the host, and the rights to see all processes.', 'short', [target(with('count by (%(nodeBy)s) (gpu_detector_attributed{%(gpu)s} == 0 unless on (%(by)s) gpu_mig_enabled{%(gpu)s} == 1)'), perNode)]) + panel.counts + panel.stepped + panel.noValue('None is known.'),
+    panel.timeSeries('History thrown away', 'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.', 'short', q.rare('sum by (%(nodeBy)s, reason) (increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval]))', '{{reason}}$at')) + panel.counts + panel.bars + panel.noValue('None is known.'),
   ],
 
   local cost = [

@@ -191,7 +191,7 @@ local panel = import '../lib/panel.libsonnet';
         column('state', 'Why', { 'custom.width': 90 }),
       ] + owners + places + hidden,
       'Memory',
-      'None.',
+      'None is known.',
       desc=true,
     ),
     panel.table(
@@ -218,7 +218,7 @@ local panel = import '../lib/panel.libsonnet';
         }] }),
       ] + hidden,
       'Problem',
-      'None.',
+      'None is known.',
     ),
   ],
 

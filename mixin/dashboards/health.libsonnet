@@ -89,19 +89,19 @@ local panel = import '../lib/panel.libsonnet';
       'Errors that ECC has corrected, by where they were. Locations overlap, so they do not add up. Many are a sign of a row that will fail.',
       'short',
       q.rare('increase(gpu_ecc_errors_total{%(gpu)s, type="corrected", counter="volatile"}[1h])', '{{location}} ' + perGPU),
-    ) + panel.min(0) + panel.noValue('None.'),
+    ) + panel.min(0) + panel.noValue('None is known.'),
     panel.timeSeries(
       'Uncorrected memory errors',
       'Errors since the driver was loaded that could not be corrected: what computed with them is wrong or was killed. Locations overlap, so they do not add up.',
       'short',
       q.rare('gpu_ecc_errors_total{%(gpu)s, type="uncorrected", counter="volatile"}', '{{location}} ' + perGPU),
-    ) + panel.counts + panel.stepped + panel.noValue('None.'),
+    ) + panel.counts + panel.stepped + panel.noValue('None is known.'),
     panel.timeSeries(
       'XID errors',
       'Errors that the driver reports, by their number. The table below says what they mean.',
       'short',
       q.rare('sum by (%(gpuBy)s, xid) (increase(gpu_xid_errors_total{%(gpu)s}[$__rate_interval]))', 'XID {{xid}} ' + perGPU),
-    ) + panel.counts + panel.bars + panel.coarse + panel.noValue('None.'),
+    ) + panel.counts + panel.bars + panel.coarse + panel.noValue('None is known.'),
   ],
 
   local xidTexts =
@@ -157,7 +157,7 @@ local panel = import '../lib/panel.libsonnet';
         column('gpu', 'GPU', { 'custom.width': 55 }),
       ],
       'Ago',
-      'None.',
+      'None is known.',
     ),
   ],
 
