@@ -262,8 +262,8 @@ func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
 	})
 }
 
-// end remembers the end of a process, if its memory could be seen.
-func (l *loop) end(x *detector.Exit[gpu.ProcessID], t time.Duration, capacity gpu.Opt[uint64], instance gpu.Opt[uint32]) {
+// rememberEnd remembers the end of a process, if its memory could be seen.
+func (l *loop) rememberEnd(x *detector.Exit[gpu.ProcessID], t time.Duration, capacity gpu.Opt[uint64], instance gpu.Opt[uint32]) {
 	if !x.Used.OK || (!x.NearCapacity && x.Used.V < endShare*float64(capacity.V)) {
 		return
 	}

@@ -121,8 +121,8 @@ func (l *findingLog) wait(state *DeviceState) {
 	}
 }
 
-// ended says that a process has ended with the memory nearly full before its growth was called a leak.
-func (l *findingLog) ended(logger log.Logger, key processKey, who *gpu.Owner, at time.Time) {
+// logEnd says that a process has ended with the memory nearly full before its growth was called a leak.
+func (l *findingLog) logEnd(logger log.Logger, key processKey, who *gpu.Owner, at time.Time) {
 	w, ok := l.withheld[key]
 	if !ok || at.Sub(w.at) > waitFresh || recent(l.toldEnd, at) {
 		return

@@ -78,7 +78,7 @@ func (s *Sampler) lookAround(ctx context.Context) {
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {
 		for _, l := range s.shared.Load().loops {
-			l.sayHang()
+			l.logHang()
 		}
 		now := *s.host.Load()
 		if s.cfg.SysFS != "" {
@@ -122,7 +122,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	}
 	now.overdue = unseen.Overdue
 	now.walked, now.failed, now.took = true, failed || now.overdue > 0, time.Since(began)
-	s.sayWhatIsHidden(now, c, unseen)
+	s.logHidden(now, c, unseen)
 }
 
 // What a missing right hides is no failure: it is absent, and said once.
@@ -131,9 +131,9 @@ var (
 	errTooManyFiles = errors.New("there are too many: gpu_process_device_open shows some of them later")
 )
 
-// sayWhatIsHidden says what is missing, if something cannot be seen. A
+// logHidden says what is missing, if something cannot be seen. A
 // process that is about to end may not be found for once.
-func (s *Sampler) sayWhatIsHidden(now *host, c *complaints, unseen workload.Unseen) {
+func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	unresolved := 0
 	for _, l := range s.shared.Load().loops {
 		if p := l.published.Load(); p != nil {
