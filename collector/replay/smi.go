@@ -47,11 +47,10 @@ type Row struct {
 	Process string
 	Used    gpu.Opt[uint64] // by the process
 
-	stamp  smiStamp
-	local  bool // stamp is in the zone of the log, which it does not tell
-	mig    gpu.Opt[bool]
-	status gpu.Status
-	host   string // the node, and a colon, where somebody has added it
+	stamp smiStamp
+	local bool // stamp is in the zone of the log, which it does not tell
+	mig   gpu.Opt[bool]
+	host  string // the node, and a colon, where somebody has added it
 }
 
 // newSMIFormat returns the format that a header line of nvidia-smi stands for.
@@ -80,8 +79,8 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 		if before, after, ok := strings.Cut(strings.TrimSpace(field), "["); ok && strings.HasSuffix(after, "]") {
 			name, unit = strings.ToLower(strings.TrimSpace(before)), strings.TrimSuffix(after, "]")
 		}
-		parse := smiColumnOf(name)
-		if parse != nil && !slices.Contains(smiHostNames, name) { // many other logs have those
+		parse := smiColumns[name]
+		if parse != nil && name != "host" && name != "hostname" && name != "node" { // many other logs have those
 			h.known[name] = true
 		}
 		h.columns = append(h.columns, smiField{name, unit, parse})
@@ -252,8 +251,7 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 		return reading{}, false, err
 	}
 	return reading{
-		info:   row.Info,
-		status: &row.status,
+		info: row.Info,
 		sample: gpu.Sample{
 			Time: time.Unix(0, int64(row.stamp.t)).UTC(), T: row.stamp.t,
 			Memory: row.Memory, MIGEnabled: row.mig,
