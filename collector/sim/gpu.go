@@ -90,9 +90,7 @@ func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run 
 		Time: start.Add(t), T: time.Duration(start.UnixNano()) + t,
 		ProcessesKnown: true, ProcessesComplete: true,
 	}
-	if g.model.mig {
-		s.MIGEnabled = gpu.Some(len(g.instances) > 0)
-	}
+	s.MIGEnabled = gpu.Some(len(g.instances) > 0).If(g.model.mig)
 	var used uint64
 	inside := make(map[uint32]uint64, len(g.instances))
 	for i, p := range g.processes {
@@ -121,11 +119,7 @@ func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run 
 // memoryOf returns the memory of which used bytes are in use; reserved 0 means
 // that the driver does not tell it.
 func memoryOf(total, reserved, used uint64) gpu.Memory {
-	m := gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - reserved - used)}
-	if reserved > 0 {
-		m.Reserved = gpu.Some(reserved)
-	}
-	return m
+	return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - reserved - used), Reserved: gpu.Some(reserved).If(reserved > 0)}
 }
 
 // load returns the ratio of busy multiprocessors at t, at most 1.
@@ -139,7 +133,7 @@ func (g *simGPU) load(t time.Duration) float64 {
 	return min(busy, 1)
 }
 
-// watts returns the draw at t: a share by load, and a slow wave.
+// watts returns the draw at t: a share by load.
 func (g *simGPU) watts(t time.Duration) float64 {
 	watts := g.model.idleWatts
 	for _, p := range g.processes {
@@ -147,7 +141,7 @@ func (g *simGPU) watts(t time.Duration) float64 {
 			watts += p.sm * g.wattsPerLoad()
 		}
 	}
-	return watts + g.wave()*math.Sin(waveAngle(t))
+	return watts
 }
 
 // joules is the integral of watts since the driver was loaded: the counter and the gauge tell the same story.
@@ -156,18 +150,8 @@ func (g *simGPU) joules(t time.Duration) float64 {
 	for _, p := range g.processes {
 		joules += p.sm * g.wattsPerLoad() * p.aliveFor(t).Seconds()
 	}
-	return joules + g.wave()*(1-math.Cos(waveAngle(t)))*simWave.Seconds()/(2*math.Pi)
+	return joules
 }
-
-// simWave is the period of the slow wave in power and temperature.
-const simWave = 5 * time.Minute
-
-func waveAngle(t time.Duration) float64 {
-	return 2 * math.Pi * float64(t%simWave) / float64(simWave)
-}
-
-// wave is the height of the wave in watts.
-func (g *simGPU) wave() float64 { return 0.05 * g.model.idleWatts }
 
 // wattsPerLoad shares the power among the processes: their mean loads may add up
 // to more than a GPU has.
@@ -185,7 +169,7 @@ func (g *simGPU) celsius(t time.Duration) float64 {
 		return 89
 	}
 	m := g.model
-	return math.Round(31 + 40*(g.watts(t)-m.idleWatts)/(m.maxWatts-m.idleWatts) + 2*math.Sin(waveAngle(t)))
+	return math.Round(31 + 40*(g.watts(t)-m.idleWatts)/(m.maxWatts-m.idleWatts) + 2*math.Sin(t.Minutes())) // with a slow wave
 }
 
 // hot reports whether heat slows the clocks down at t.

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -134,15 +135,12 @@ func (p *simProcess) ownerOf(run uint64) *gpu.Owner {
 // process returns the process as a driver and /proc would describe it.
 func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner *gpu.Owner) gpu.Process {
 	started := (time.Duration(start.UnixNano()) + t - run.age).Truncate(simTick)
-	typ := p.typ
-	if typ == 0 {
-		typ = gpu.Compute
-	}
 	out := gpu.Process{
 		ID:               gpu.ProcessID{PID: p.pid(run.number), Start: uint64(started / simTick)},
-		Type:             typ,
+		Type:             cmp.Or(p.typ, gpu.Compute),
 		Instance:         p.instance,
 		Started:          gpu.Some(started),
+		Used:             gpu.Some(p.used(run)).If(!p.hidden),
 		SM:               gpu.Some(p.busy(run, p.sm)),
 		MemoryController: gpu.Some(percent(p.busy(run, p.sm) * 0.6)),
 		Encoder:          gpu.Some(percent(p.encoder)),
@@ -154,9 +152,6 @@ func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner
 	}
 	if p.cores >= 0.5 {
 		out.State = 'R'
-	}
-	if !p.hidden {
-		out.Used = gpu.Some(p.used(run))
 	}
 	return out
 }
