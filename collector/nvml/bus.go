@@ -9,16 +9,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// bus watches the PCI bus for NVIDIA GPUs that were added: the library lists
-// those that were there when it was initialised. Where the bus cannot be seen there
-// are none.
+// bus watches the PCI bus for NVIDIA GPUs that were added: the library lists those that were there at its Init. A bus that
+// cannot be seen has none.
 type bus struct {
 	root string   // of sysfs
 	seen []string // addresses that the library knows about, while they stay
 }
 
-// added reports whether there is a GPU now that was not there at accept. One that
-// went in between and came back counts as added.
+// added reports whether there is a GPU that was not there at accept. One that went and came back counts as added.
 func (b *bus) added() bool {
 	now, _ := hostfs.GPUs(b.root)
 	b.seen = slices.DeleteFunc(b.seen, func(address string) bool { return !slices.Contains(now, address) })

@@ -17,32 +17,28 @@ import (
 )
 
 const (
-	// eventWait is the longest stay inside the library, and so the longest that a new Init has to wait. Higher
-	// values cost less: for the first 10 ms of each wait Go's runtime watches whether the call returns.
+	// eventWait is the longest stay inside the library, and so the longest that a new Init has to wait. Higher values cost
+	// less: for the first 10 ms of each wait Go's runtime watches whether the call returns.
 	eventWait = 2 * time.Second
-	// watchInterval is how often it is looked for new GPUs and into the kernel log, and how often at most a driver
-	// is asked for events that does not wait for them.
+	// watchInterval is how often Watch looks for new GPUs and into the kernel log, and how often at most it asks a driver that
+	// does not wait.
 	watchInterval = time.Second
-	// maxBackoff is the pause before a GPU is asked again that keeps failing.
+	// maxBackoff is the longest pause before a failing GPU is asked again.
 	maxBackoff = 30 * time.Second
 )
 
-// watchedEvents are those that are wanted, where a GPU has them.
+// watchedEvents are registered for where a GPU has them.
 const watchedEvents = nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange
 
-// Watch implements gpu.Source: it reports XID errors as the driver's events tell
-// them, and from the kernel log those of GPUs for which there are no events. A GPU
-// is watched while it is registered for events, or the kernel log can be read in
-// their stead: of those that Devices has found, also those that it finds later. The
-// error is that of the kernel log, where all GPUs depend on it and it cannot be
-// read.
+// Watch implements gpu.Source: it reports XID errors from the driver's events, and from the kernel log for GPUs without
+// events. A GPU that Devices has found, now or later, is watched while it is registered for events, or while the kernel log
+// can be read for it. The error is that of the kernel log, where all GPUs depend on it.
 //
-// Each GPU has an event set and a goroutine of its own: one that is lost makes
-// every wait for its set fail, and one that hangs keeps its thread. They wait in the driver
-// and do not poll: of errors between two calls the driver tells the last code only.
+// Each GPU has an event set and a goroutine of its own: a lost GPU makes every wait for its set fail, and one that hangs keeps
+// its thread. They wait in the driver and do not poll, because the driver keeps only the last of the errors between two calls.
 //
-// Once ctx is done Watch returns, and reports nothing any more. A goroutine that waits in the driver ends up to
-// eventWait later.
+// Once ctx is done Watch returns, and reports nothing any more. A goroutine that waits in the driver ends up to eventWait
+// later.
 func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
@@ -102,7 +98,7 @@ func (w *watcher) stop() {
 	w.report = nil
 }
 
-// wake ends the pauses of those that wait to ask their GPU again.
+// wake ends the pauses of listeners that wait to ask their GPU again.
 func (w *watcher) wake() {
 	for _, l := range w.listeners {
 		notify(l.woken)
@@ -135,7 +131,7 @@ func (w *watcher) eventless(d *device) bool {
 	return l != nil && l.eventless.Load()
 }
 
-// logged reports whether the kernel log watches the GPUs without events.
+// logged notes whether the kernel log watches the GPUs without events.
 func (w *watcher) logged(watched bool) {
 	for _, l := range w.listeners {
 		if l.eventless.Load() {
@@ -144,8 +140,7 @@ func (w *watcher) logged(watched bool) {
 	}
 }
 
-// readLog reports what the kernel log has about GPUs without events. It is not
-// read while there are none.
+// readLog reports the XID errors of GPUs without events from the kernel log. It is not read while all have events.
 func (w *watcher) readLog() error {
 	eventless, events := 0, 0
 	for _, d := range w.source.known.now() {
@@ -194,12 +189,11 @@ type listener struct {
 	eventless atomic.Bool   // the driver has none for this GPU
 	woken     chan struct{} // has an element to end a pause
 	failures  int           // in a row
-	// watched is what was reported last. It belongs to run, and to the watcher once
-	// the GPU has turned out to be eventless.
+	// watched was reported last. It belongs to run, and to the watcher once the GPU has turned out to be eventless.
 	watched bool
 }
 
-// watch reports whether the GPU is watched, where that has changed.
+// watch reports whether the GPU is watched, if that has changed.
 func (l *listener) watch(watched bool) {
 	if watched == l.watched {
 		return
@@ -233,8 +227,8 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// listen registers for events and reports them until something fails or ctx is
-// done. Its error is errAbsent if there are no events.
+// listen registers for events and reports them until a call fails or ctx is done. Its error is errAbsent if there are no
+// events.
 func (l *listener) listen(ctx context.Context) error {
 	h, err := l.device.handle()
 	if err != nil {
@@ -266,9 +260,8 @@ func (l *listener) listen(ctx context.Context) error {
 	return l.waitAll(ctx, set, call)
 }
 
-// waitAll waits for events of the set until that fails or ctx is done. Meanwhile
-// the GPU is watched. A driver that answers at once though nothing has happened is
-// asked once a watchInterval.
+// waitAll waits for events of the set until that fails or ctx is done. Meanwhile the GPU is watched. A driver that answers at
+// once without an event is asked once a watchInterval.
 func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call caller) (err error) {
 	l.watch(true)
 	for err == nil && ctx.Err() == nil {
@@ -287,8 +280,7 @@ func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call caller) 
 	return err
 }
 
-// wait waits for one event of the set and reports it. It says whether there was
-// one.
+// wait waits for one event of the set and reports it. happened tells whether there was one.
 func (l *listener) wait(set nvml.EventSet, call caller) (happened bool, err error) {
 	var data nvml.EventData
 	var ret nvml.Return
