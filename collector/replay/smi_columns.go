@@ -78,7 +78,7 @@ func smiText(at func(*Row) *string) smiColumn {
 	}
 }
 
-// wholeMiB reads what nvidia-smi writes of memory, such as "20480 MiB", as readBytes does, but in a fraction of the time. ok is
+// wholeMiB reads amounts such as "20480 MiB", which nvidia-smi writes, as readBytes does, but in a fraction of the time. ok is
 // false for all else.
 func wholeMiB(text, header string) (bytes uint64, ok bool) {
 	digits, unit := strings.CutSuffix(text, " MiB")
@@ -95,7 +95,7 @@ func wholeMiB(text, header string) (bytes uint64, ok bool) {
 	return bytes << 20, true
 }
 
-// setApart is an amount whose thousands may be set apart, as 24.500 MiB: nvidia-smi writes whole numbers.
+// setApart is an amount that may have a point between its thousands, as 24.500 MiB: nvidia-smi writes whole numbers.
 var setApart = regexp.MustCompile(`^[1-9]\d{0,2}\.\d{3}(?: MiB)?$`)
 
 func smiBytes(at func(*Row) *gpu.Opt[uint64]) smiColumn {
@@ -135,8 +135,7 @@ func smiPID(r *Row, text, _ string) error {
 // rowInside is the time of a row that was appended to one that was cut off.
 var rowInside = regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, `)
 
-// smiProcess takes the base name of the path that nvidia-smi prints; on Windows
-// it has backslashes.
+// smiProcess takes the base name of the path that nvidia-smi prints; on Windows it has backslashes.
 func smiProcess(r *Row, text, _ string) error {
 	if rowInside.MatchString(text) {
 		return errors.New("another row begins inside of it")

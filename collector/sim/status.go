@@ -11,7 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// status fills the part g of s with what a reading at t finds.
+// status fills the part g of s with the reading at t.
 func (g *simGPU) status(t time.Duration, group gpu.Group, s *gpu.Status) {
 	switch group {
 	case gpu.GroupMemory:
@@ -129,8 +129,7 @@ func (g *simGPU) clocks(t time.Duration) []gpu.Clock {
 	}
 }
 
-// ecc tells errors after faults.eccAfter. A GPU in MIG mode tells no volatile
-// counters and no remapped rows.
+// ecc has errors after faults.eccAfter. A GPU in MIG mode has no volatile counters and no remapped rows.
 func (g *simGPU) ecc(t time.Duration) gpu.ECC {
 	if !g.model.ecc {
 		return gpu.ECC{}
