@@ -210,21 +210,26 @@ func (r *reading) usage(s *gpu.Sample, all []listed) utilizations {
 		t.asked.OK = errors.Is(err, errAbsent) // what has failed may work the next time
 		return t.last
 	}
-	t.last = utilizations{listed: make(map[uint32]bool, len(all)), recent: highest(list, t.since)}
+	t.last = utilizations{listed: make(map[uint32]bool, len(all))}
+	t.last.recent, t.since = highest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
 	for _, l := range all {
 		t.last.listed[l.pid] = true
 	}
-	t.since = newest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
 	return t.last
 }
 
 // highest returns the highest utilisation of each process in the samples newer than since. Samples over 100 % are not used. A
 // process without another one has no utilisation: it is not idle.
-func highest(list []nvml.ProcessUtilizationSample, since uint64) map[uint32]usage {
-	recent := make(map[uint32]usage)
+//
+// newest is the time stamp to ask from the next time. One beyond the limit would hide all samples until then.
+func highest(list []nvml.ProcessUtilizationSample, since, limit uint64) (recent map[uint32]usage, newest uint64) {
+	recent, newest = make(map[uint32]usage), since
 	for _, q := range list {
 		if q.TimeStamp <= since {
 			continue
+		}
+		if q.TimeStamp <= limit {
+			newest = max(newest, q.TimeStamp)
 		}
 		u := recent[q.Pid]
 		if max(q.SmUtil, q.MemUtil, q.EncUtil, q.DecUtil) <= 100 {
@@ -235,21 +240,11 @@ func highest(list []nvml.ProcessUtilizationSample, since uint64) map[uint32]usag
 		}
 		recent[q.Pid] = u
 	}
-	return recent
+	return recent, newest
 }
 
 func higher(a gpu.Opt[float64], p uint32) gpu.Opt[float64] {
 	return gpu.Some(max(a.V, float64(p)/100))
-}
-
-// newest returns the time stamp to ask from the next time. One beyond the limit would hide all samples until then.
-func newest(list []nvml.ProcessUtilizationSample, since, limit uint64) uint64 {
-	for _, q := range list {
-		if q.TimeStamp <= limit {
-			since = max(since, q.TimeStamp)
-		}
-	}
-	return since
 }
 
 // apply sets the utilisation of p.

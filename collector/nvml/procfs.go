@@ -45,12 +45,14 @@ type procfs struct {
 	root  string
 	clock clock
 
-	bootOnce sync.Mutex
-	boot     gpu.Opt[time.Duration] // the moment of boot on the steady clock
-	hostOnce sync.Once
-	host     bool
-	ownOnce  sync.Once
-	own      bool
+	bootMu sync.Mutex
+	boot   gpu.Opt[time.Duration] // the moment of boot on the steady clock
+	// hostNamespace reports whether this process runs in the host's pid namespace. The driver uses the numbers of the caller's
+	// namespace and leaves out processes that have none there. In a mounted procfs of the host, self is this process, too.
+	hostNamespace func() bool
+	// numbersMatch reports whether the driver counts processes as this procfs does. Outside the host's pid namespace it
+	// counts them in this process's namespace: procfs belongs to it if self is the number that this process has for itself.
+	numbersMatch func() bool
 
 	readsMu sync.Mutex // never held while a file is read
 	reads   map[procRead]bool
@@ -70,20 +72,19 @@ const (
 )
 
 func newProcFS(root string, c clock) *procfs {
-	return &procfs{root: root, clock: c, reads: map[procRead]bool{}}
-}
-
-// hostNamespace reports whether this process runs in the host's pid namespace. The driver uses the numbers of the caller's
-// namespace and leaves out processes that have none there. In a mounted procfs of the host, self is this process, too.
-func (p *procfs) hostNamespace() bool {
-	p.hostOnce.Do(func() {
-		link, err := os.Readlink(filepath.Join(p.root, "self/ns/pid"))
+	p := &procfs{root: root, clock: c, reads: map[procRead]bool{}}
+	p.hostNamespace = sync.OnceValue(func() bool {
+		link, err := os.Readlink(filepath.Join(root, "self/ns/pid"))
 		if err != nil {
 			link, err = os.Readlink("/proc/self/ns/pid")
 		}
-		p.host = err == nil && link == hostPIDNamespace
+		return err == nil && link == hostPIDNamespace
 	})
-	return p.host
+	p.numbersMatch = sync.OnceValue(func() bool {
+		self, err := os.Readlink(filepath.Join(root, "self"))
+		return err == nil && self == strconv.Itoa(os.Getpid()) || p.hostNamespace()
+	})
+	return p
 }
 
 // memory returns the host's memory. Free is all that programs can still have without swapping, because the kernel gives its
@@ -104,21 +105,11 @@ func (p *procfs) memory() (gpu.Memory, error) {
 	return gpu.Memory{Total: gpu.Some(*total), Free: gpu.Some(*free), Used: gpu.Some(*total - *free)}, nil
 }
 
-// numbersMatch reports whether the driver counts processes as this procfs does. Outside the host's pid namespace it counts
-// them in this process's namespace: procfs belongs to it if self is the number that this process has for itself.
-func (p *procfs) numbersMatch() bool {
-	p.ownOnce.Do(func() {
-		self, err := os.Readlink(filepath.Join(p.root, "self"))
-		p.own = err == nil && self == strconv.Itoa(os.Getpid())
-	})
-	return p.own || p.hostNamespace()
-}
-
 // bootTime returns the moment of boot on the steady clock. It is asked for once: the kernel derives it from the wall clock,
 // and it moves when that is set.
 func (p *procfs) bootTime() gpu.Opt[time.Duration] {
-	p.bootOnce.Lock()
-	defer p.bootOnce.Unlock()
+	p.bootMu.Lock()
+	defer p.bootMu.Unlock()
 	if p.boot.OK {
 		return p.boot
 	}

@@ -54,7 +54,7 @@ func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error)
 		l.in = bufio.NewReaderSize(transform.NewReader(l.in, unicode.BOMOverride(transform.Nop)), 64<<10)
 	}
 	head, _ := l.in.Peek(peeked) // what is wrong comes up again when it is read
-	if why := Unreadable(head); why != "" {
+	if why := unreadable(head); why != "" {
 		return nil, fmt.Errorf("%s: %s", name, why)
 	}
 	return l, nil
@@ -111,53 +111,19 @@ func (l *lineReader) errorf(form string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", l.name, l.number, fmt.Errorf(form, args...))
 }
 
-// otherFormats are files that are often given instead, by their first bytes.
-var otherFormats = []struct{ magic, what string }{
-	{"\x28\xb5\x2f\xfd", "is compressed with zstd"},
-	{"\xfd7zXZ\x00", "is compressed with xz"},
-	{"PK\x03\x04", "is a zip archive"},
-	{"PK\x05\x06", "is a zip archive"}, // an empty one
+// archives are files that are often given instead, by their first bytes.
+var archives = map[string]string{
+	"\x28\xb5\x2f\xfd": "is compressed with zstd", "\xfd7zXZ\x00": "is compressed with xz", "BZh": "is compressed with bzip2",
+	"PK\x03\x04": "is a zip archive", "PK\x05\x06": "is a zip archive", // an empty one
 }
 
-// Unreadable returns why a file that begins with head cannot be read, and the remedy; "" if it may be readable.
-func Unreadable(head []byte) string {
-	what := ""
-	for _, f := range otherFormats {
-		if bytes.HasPrefix(head, []byte(f.magic)) {
-			what = f.what
+// unreadable returns why a file that begins with head cannot be read, and the remedy; "" if it may be readable.
+func unreadable(head []byte) string {
+	for magic, what := range archives {
+		rest, ok := bytes.CutPrefix(head, []byte(magic))
+		if ok && (magic != "BZh" || len(rest) > 0 && rest[0] >= '1' && rest[0] <= '9') {
+			return what + ": unpack it, or compress it with gzip instead"
 		}
 	}
-	if rest, ok := bytes.CutPrefix(head, []byte("BZh")); ok && len(rest) > 0 && rest[0] >= '1' && rest[0] <= '9' {
-		what = "is compressed with bzip2"
-	}
-	if what != "" {
-		return what + ": unpack it, or compress it with gzip instead"
-	}
-	return smiMonitor(head)
+	return ""
 }
-
-// smiMonitor returns the command to record with instead of nvidia-smi dmon or pmon. Their first line is "# gpu" and the names
-// of columns, perhaps behind Date and Time.
-func smiMonitor(head []byte) string {
-	line, _, _ := bytes.Cut(bytes.TrimSpace(bytes.TrimPrefix(head, []byte("\ufeff"))), []byte("\n"))
-	names, ok := strings.CutPrefix(string(line), "#")
-	if !ok {
-		return ""
-	}
-	columns := strings.Fields(names)
-	for len(columns) > 0 && (columns[0] == "Date" || columns[0] == "Time") {
-		columns = columns[1:]
-	}
-	// A comment may begin with gpu, too.
-	if len(columns) < 2 || columns[0] != "gpu" || !slices.Contains(smiMonitorColumns, columns[1]) {
-		return ""
-	}
-	tool, query := "dmon", smiQueryGPUs
-	if columns[1] == "pid" {
-		tool, query = "pmon", smiQueryApps
-	}
-	return "is of nvidia-smi " + tool + ", which does not tell the memory in bytes over time in a form that can be read: record with " + query
-}
-
-// smiMonitorColumns are the first columns of dmon's groups of metrics, and that of pmon.
-var smiMonitorColumns = []string{"pwr", "gtemp", "sm", "mem", "mclk", "pclk", "pviol", "fb", "sbecc", "rxpci", "pid"}
