@@ -168,9 +168,9 @@ func TestDevicesWithoutLibrary(t *testing.T) {
 	}
 }
 
-// Whose memory a GPU takes from is asked again while a call for it fails, and where the driver said that the GPU
-// has none: then it may be that it did so for a moment only.
-func TestWhoseMemoryIsAskedAgain(t *testing.T) {
+// The kind of a GPU's memory is asked for again while a call for it fails, and after the driver said that the GPU has
+// none, which may be so for a moment only.
+func TestKindOfMemoryIsAskedAgain(t *testing.T) {
 	const memory, mode = "nvmlDeviceGetMemoryInfo*", "nvmlDeviceGetAddressingMode"
 	none := func() *simFault { return &simFault{call: memory, code: nvml.ERROR_NOT_SUPPORTED} }
 	fault := func(call string, code nvml.Return) *simFault { return &simFault{call: call, code: code} }

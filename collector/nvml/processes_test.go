@@ -158,7 +158,7 @@ func TestUtilizationOfAProcess(t *testing.T) {
 	}
 }
 
-// A step of the clock makes the time stamps so far worthless, also while no process is listed and nobody asks for others.
+// A step of the clock makes the time stamps so far worthless, also while no process is listed.
 func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, _, d := newOneGPU(t)

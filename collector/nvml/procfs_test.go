@@ -173,7 +173,7 @@ func TestNoOrphansInAnotherNamespace(t *testing.T) {
 }
 
 // In a container the driver's numbers are the container's: the host's process of
-// the same number is somebody else.
+// the same number is another one.
 func TestStrangersInTheHostsProcFS(t *testing.T) {
 	f := newTree(t)
 	f.contain(os.Getpid() + 1)
@@ -231,7 +231,7 @@ func TestStuckRead(t *testing.T) {
 	f.process(6, "S", 77, 4711, session)
 	f.write("5/cgroup", session)
 	pipe := filepath.Join(f.root, "5/stat")
-	if err := syscall.Mkfifo(pipe, 0o644); err != nil { // to open it waits for who writes
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil { // to open it waits for a writer
 		t.Fatal(err)
 	}
 	p := newProcFS(f.root, newClock())
@@ -395,7 +395,7 @@ func TestProcessesAreReadWithoutNumbers(t *testing.T) {
 	}
 }
 
-// Who is stuck or has ended is looked at each time, and so is who stands in a list that could not be read.
+// A process that is stuck, has ended, or stands in a list that could not be read is read each time.
 func TestProcessesThatAreAlwaysRead(t *testing.T) {
 	for state, kept := range map[string]bool{"D": false, "Z": false, "S": true, "R": true} {
 		l := newLookups(t)

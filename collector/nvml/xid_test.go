@@ -255,7 +255,7 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Who stops the exporter does not wait for a wait for events, and the library is not shut down under it.
+// To stop the exporter does not wait for a wait for events, and the library is not shut down under it.
 func TestEndDuringWaitForEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, l := newFourGPUs(t, t.TempDir())
@@ -377,7 +377,7 @@ func TestKernelLogDoesNotBlock(t *testing.T) {
 	}
 	l := kernelLog{path: path, fd: -1}
 	defer l.close()
-	if _, err := l.read(); err != nil { // nobody writes
+	if _, err := l.read(); err != nil { // there is no writer
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -385,7 +385,7 @@ func TestKernelLogDoesNotBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if got, err := l.read(); err != nil || got != nil { // somebody could
+	if got, err := l.read(); err != nil || got != nil { // now there is
 		t.Fatalf("read %q, %v from an empty pipe", got, err)
 	}
 	fmt.Fprintln(f, "one")
