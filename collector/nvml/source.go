@@ -135,7 +135,7 @@ func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 	n, generation, err := s.count()
 	if e, ok := errors.AsType[*callError](err); ok && e.outcome == down {
 		// The GPUs may answer all the same.
-		if err := s.renew(s.quietly()); err != nil {
+		if err := s.renew(); err != nil {
 			return nil, err
 		}
 		n, generation, err = s.count()
@@ -192,36 +192,25 @@ func unseen(err error) error {
 // GPUs a sample: while a call hangs, it is left for later.
 func (s *Source) ensure() error {
 	if !s.initialised.Load() {
-		return s.renew(s.drained())
+		return s.renew()
 	}
 	suspect, now := s.down.Load() != nil, time.Now()
 	if now.Before(s.again) || (!suspect && !s.bus.added()) {
 		return nil
 	}
-	reopen, ok := s.quietly()
-	if !ok {
+	err := s.renew()
+	if errors.Is(err, errInUse) {
 		s.again = now.Add(busyRetry)
 		return nil
 	}
-	if err := s.renew(reopen, ok); err != nil {
-		return err
-	}
-	if suspect {
+	if err == nil && suspect {
 		s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
 		if now.Sub(s.again) > 2*mostBackoff { // that was another time
 			s.backoff = leastBackoff
 		}
 		s.again = time.Now().Add(s.backoff)
 	}
-	return nil
-}
-
-// quietly takes the library at a moment without calls. It holds up other calls for that only if no call takes long.
-func (s *Source) quietly() (reopen func(), ok bool) {
-	if reopen, ok = s.gate.alone(claimed, drainGrace); ok || s.stuck() {
-		return reopen, ok
-	}
-	return s.gate.alone(shut, stuckAfter)
+	return err
 }
 
 // stuck reports whether a call, not a wait for events, has been under way for long.
@@ -231,18 +220,16 @@ func (s *Source) stuck() bool {
 	})
 }
 
-// drained takes the library and keeps all calls out meanwhile.
-func (s *Source) drained() (reopen func(), ok bool) {
-	if s.stuck() {
-		return s.gate.alone(shut, 0)
-	}
-	return s.gate.alone(shut, drainGrace)
-}
+var errInUse = &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
 
-// renew initialises the library. reopen and ok are of drained or of quietly.
-func (s *Source) renew(reopen func(), ok bool) error {
+// renew initialises the library at a moment without calls. It holds up other calls for that only if no call takes long.
+func (s *Source) renew() error {
+	reopen, ok := s.gate.alone(claimed, drainGrace)
+	if !ok && !s.stuck() {
+		reopen, ok = s.gate.alone(shut, stuckAfter)
+	}
 	if !ok {
-		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
+		return errInUse
 	}
 	defer reopen()
 	if s.gate.isClosed() {
