@@ -316,7 +316,7 @@ type known struct {
 	mu      sync.Mutex
 	devices map[string]*device // by UUID
 	listed  []*device          // by the last Devices
-	// relisted holds an element after Devices changed the list, until Watch takes it.
+	// relisted holds an element after the list, or the part of it that has events, has changed, until Watch takes it.
 	relisted chan struct{}
 }
 

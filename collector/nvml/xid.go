@@ -42,11 +42,10 @@ const watchedEvents = nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange
 func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
-		source:         s,
-		report:         report,
-		log:            kernelLog{path: s.cfg.KernelLog, fd: -1},
-		listeners:      make(map[string]*listener),
-		eventlessFound: make(chan struct{}, 1),
+		source:    s,
+		report:    report,
+		log:       kernelLog{path: s.cfg.KernelLog, fd: -1},
+		listeners: make(map[string]*listener),
 	}
 	defer w.log.close()
 	defer w.stop()
@@ -63,8 +62,9 @@ func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 		// An error in the moment after a GPU was found, or has come back, is not to be missed.
 		select {
 		case <-s.known.relisted:
-			w.wake()
-		case <-w.eventlessFound:
+			for _, l := range w.listeners {
+				notify(l.woken)
+			}
 		case <-time.After(watchInterval):
 		case <-ctx.Done():
 		}
@@ -79,8 +79,6 @@ type watcher struct {
 	report    func(gpu.Event) // nil after stop
 	log       kernelLog
 	listeners map[string]*listener // by UUID: a GPU may become another device
-	// eventlessFound holds an element after a GPU has turned out to have no events, until Watch takes it.
-	eventlessFound chan struct{}
 }
 
 // event reports an event, unless the watcher was stopped.
@@ -96,13 +94,6 @@ func (w *watcher) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.report = nil
-}
-
-// wake ends the pauses of listeners that wait to ask their GPU again.
-func (w *watcher) wake() {
-	for _, l := range w.listeners {
-		notify(l.woken)
-	}
 }
 
 // notify puts an element into a channel that has room for one, unless it is there.
@@ -199,11 +190,11 @@ func (l *listener) watch(watched bool) {
 		return
 	}
 	l.watched = watched
-	e := gpu.Event{Kind: gpu.Unwatched, UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID}
+	kind := gpu.Unwatched
 	if watched {
-		e.Kind = gpu.Watched
+		kind = gpu.Watched
 	}
-	l.watcher.event(e)
+	l.watcher.event(gpu.Event{Kind: kind, UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID})
 }
 
 // run listens until ctx is done or the GPU turns out to have no events.
@@ -212,7 +203,7 @@ func (l *listener) run(ctx context.Context) {
 		err := l.listen(ctx)
 		if errors.Is(err, errAbsent) {
 			l.eventless.Store(true)
-			notify(l.watcher.eventlessFound)
+			notify(l.watcher.source.known.relisted) // the kernel log is read for it from now on
 			return
 		}
 		if errors.Is(err, errStale) {
