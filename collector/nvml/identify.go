@@ -162,10 +162,7 @@ func (s *Source) identify(index int, generation uint64, expected string) (*devic
 		return nil, handle{}, err
 	}
 	d.settled.Store(told && !d.info.UnifiedMemory)
-	switch {
-	case old == nil:
-		return s.known.add(d), h, nil
-	case !told:
+	if old != nil && !told {
 		return old, h, nil
 	}
 	return s.known.settle(old, d), h, nil

@@ -94,9 +94,9 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestKnownDevicesStay(t *testing.T) {
-	var k known
+	k := known{devices: map[string]*device{}}
 	first, again := &device{info: gpu.Info{UUID: "GPU-1"}}, &device{info: gpu.Info{UUID: "GPU-1"}}
-	if k.get("GPU-1") != nil || k.add(first) != first || k.add(again) != first || k.get("GPU-1") != first {
+	if k.get("GPU-1") != nil || k.settle(nil, first) != first || k.settle(nil, again) != first || k.get("GPU-1") != first {
 		t.Error("a GPU is not the same device as before")
 	}
 	k.list([]*device{first})
@@ -113,7 +113,7 @@ func TestKnownDeviceMoves(t *testing.T) {
 	}
 	first := newDevice(s, gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"})
 	first.current.Store(&handle{generation: 7})
-	s.known.add(first)
+	s.known.settle(nil, first)
 	if s.known.at(1, "GPU-1") != first {
 		t.Error("a GPU that stayed is another device")
 	}

@@ -110,7 +110,7 @@ func New(cfg Config) (*Source, error) {
 		turn:    make(chan struct{}, 1),
 		bus:     bus{root: cfg.SysFS},
 		indices: make(map[int]*identification),
-		known:   known{relisted: make(chan struct{}, 1)},
+		known:   known{devices: make(map[string]*device), relisted: make(chan struct{}, 1)},
 	}
 	s.procs = newProcFS(cfg.ProcFS, s.clock)
 	return s, nil
@@ -327,20 +327,6 @@ func (k *known) get(uuid string) *device {
 	return k.devices[uuid]
 }
 
-// add returns d, or the device of its uuid that was added before.
-func (k *known) add(d *device) *device {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.devices == nil {
-		k.devices = make(map[string]*device)
-	}
-	if old := k.devices[d.info.UUID]; old != nil {
-		return old
-	}
-	k.devices[d.info.UUID] = d
-	return d
-}
-
 // at returns the known device of that uuid at its position in the driver's list. After a new Init the position may be another
 // one. Then it is another device, since a device never changes its identity.
 func (k *known) at(index int, uuid string) *device {
@@ -359,20 +345,20 @@ func (k *known) at(index int, uuid string) *device {
 	return d
 }
 
-// settle replaces old by d, for which the kind of memory is known, unless both have the same. It returns the device that is
-// known from then on.
+// settle puts d in the place of old, nil for none, unless both have the same kind of memory or another device is there by now.
+// It returns the device that is known from then on.
 func (k *known) settle(old, d *device) *device {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	uuid := old.info.UUID
-	if now := k.devices[uuid]; now != old {
+	now := k.devices[d.info.UUID]
+	switch {
+	case now != old:
 		return now
-	}
-	if d.info == old.info {
+	case old != nil && old.info == d.info:
 		old.settled.Store(d.settled.Load())
 		return old
 	}
-	k.devices[uuid] = d
+	k.devices[d.info.UUID] = d
 	return d
 }
 
