@@ -235,7 +235,7 @@ func (p *parser) detectorFlags() {
 	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d. Without any: 10m and 1h.",
 		cli.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
 	for _, t := range detectorconfig.Thresholds() {
-		p.flag(t.Flag(), t.Usage(), t.Value(d), t.Default())
+		p.flag(t.Flag(), t.Help, t.Value(d), t.Default())
 	}
 	p.app.Flag("detector.config", "File of rules that give other thresholds and windows to the series that they match, or mute them. "+
 		"gpuleaktool check config checks it; SIGHUP reads it again.").StringVar(&p.config.rulesFile)

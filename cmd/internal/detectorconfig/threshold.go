@@ -22,8 +22,7 @@ type Threshold struct {
 	// Name is that of the flag without the leading detector, and with underscores
 	// that of the key.
 	Name string
-	// Help says in a sentence what the threshold is, and Reason why its default is
-	// what it is.
+	// Help says what the threshold is, and Reason why its default is what it is, for the documentation.
 	Help, Reason string
 
 	value    func(flag string, c *detector.Config) *cli.Value
@@ -45,9 +44,6 @@ func (t *Threshold) Default() string {
 	c := detector.DefaultConfig()
 	return t.Value(&c).String()
 }
-
-// Usage returns the help of the flag.
-func (t *Threshold) Usage() string { return t.Help + " Why this default: " + t.Reason }
 
 // Thresholds returns those that are flags, too, in the order in which they are explained.
 func Thresholds() []Threshold {
