@@ -54,7 +54,19 @@ type Subject[K comparable] struct {
 // One goroutine owns it. Its memory is bounded by MaxMembers and MaxGroups, and
 // Observe allocates only when a series is born, and where its history grows.
 type Domain[K comparable] struct {
-	config   func(Subject[K]) Config
+	config func(Subject[K]) Config
+	book   *heights.Book
+	history[K]
+	lastFrame[K]
+
+	out      Judgement[K]
+	judged   bool // since the last frame
+	total    total
+	programs []groupName // in a crash loop
+}
+
+// history is what Save keeps and Reset forgets.
+type history[K comparable] struct {
 	past     past
 	used     *series.Series
 	residual *series.Series
@@ -62,24 +74,15 @@ type Domain[K comparable] struct {
 	members  map[K]*member
 	groups   map[groupName]*group[K]
 	exits    process.Exits[K]
-	book     *heights.Book
+}
 
-	// Of the last frame: its list in order, whether that was complete, whether the
-	// used memory was known, and its capacity.
-	present     []listing[K]
-	leaving     []K
-	listed      bool
-	known       bool
-	capacity    stat.Bytes
-	hasCapacity bool
-
-	// Of the last judgement: what is told, whether it was, what leaks, and the
-	// highest confidence of what the frame does not tell the memory of.
-	out      Judgement[K]
-	told     bool
-	grown    []grower
-	held     float64
-	programs []groupName // in a crash loop
+// lastFrame is what the last frame told, and its list in order.
+type lastFrame[K comparable] struct {
+	present  []listing[K]
+	removed  []K
+	listed   bool       // the list was complete
+	known    bool       // the used memory was known
+	capacity stat.Bytes // 0 unknown
 }
 
 // past is what a domain remembers beside its series.
@@ -126,18 +129,15 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 
 // clear forgets all series.
 func (d *Domain[K]) clear() {
-	d.past = past{Resets: d.past.Resets}
-	d.used, d.residual, d.resting = nil, nil, nil
-	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
-	d.exits.Clear()
-	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
+	d.history = history[K]{past: past{Resets: d.past.Resets}, members: map[K]*member{}, groups: map[groupName]*group[K]{}}
+	d.lastFrame = lastFrame[K]{}
 }
 
 // Reset throws the history away, because it is not that of the memory any more,
 // and counts the reason. The clock may start anew.
 func (d *Domain[K]) Reset(r Reason) {
 	d.clear()
-	d.out.Exited, d.out.Attributed = d.out.Exited[:0], false
+	d.out.Exited = d.out.Exited[:0]
 	if r < NumReasons {
 		d.past.Resets[r]++
 	}
@@ -156,24 +156,20 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 		p.Frames++
 	}
 	p.Last = f.T
-	d.capacity, d.hasCapacity = bytesOf(f.Capacity)
-	d.hasCapacity = d.hasCapacity && d.capacity > 0
-	o := series.Sample{T: f.T, Interval: d.interval(), Capacity: d.capacity, Full: &p.Fullness}
+	d.capacity, _ = bytesOf(f.Capacity)
 	used, ok := bytesOf(f.Used)
-	room := Value{V: max(0, float64(d.capacity-used)), OK: ok && d.hasCapacity}
-	o.Left = d.capacity // for all that is known
+	o := series.Sample{T: f.T, Interval: d.interval(), Capacity: d.capacity, Left: d.capacity, Full: &p.Fullness}
 	if ok {
 		p.Fullness.Note(f.T, used, d.capacity)
 		o.Left -= used
 	} else if d.used != nil {
 		o.Left -= d.used.Used
 	}
-	d.leave(f, o.Interval)
-	d.observeMembers(f, o, room)
+	d.removeMembers(f, o.Interval)
+	d.observeMembers(f, o, ok && d.capacity > 0 && float64(o.Left) <= (1-nearCapacity)*float64(d.capacity))
 	d.observeResting(f, o)
 	d.observeGroups(o, f.Complete)
-	d.listed, d.known = f.Complete, ok
-	if ok {
+	if d.listed, d.known = f.Complete, ok; ok {
 		d.observeDevice(f, o, used)
 	}
 	return nil
@@ -219,25 +215,24 @@ func (d *Domain[K]) newSeries(subject Subject[K]) *series.Series {
 // Reconfigure asks for the configuration of every series again. History stays,
 // but for windows of another length, which start empty.
 func (d *Domain[K]) Reconfigure() {
-	again := func(s *series.Series, subject Subject[K]) {
-		if s == nil {
-			return
-		}
-		if cfg := d.config(subject); cfg.Validate() == nil {
-			s.Configure(&cfg)
+	again := func(subject Subject[K], list ...*series.Series) {
+		for _, s := range list {
+			if s == nil {
+				continue
+			}
+			if cfg := d.config(subject); cfg.Validate() == nil {
+				s.Configure(&cfg)
+			}
 		}
 	}
-	again(d.used, Subject[K]{Kind: KindDevice})
-	again(d.residual, Subject[K]{Kind: KindResidual})
-	again(d.resting, Subject[K]{Kind: KindResidual})
+	again(Subject[K]{Kind: KindDevice}, d.used)
+	again(Subject[K]{Kind: KindResidual}, d.residual, d.resting)
 	for key, m := range d.members {
-		for _, s := range []*series.Series{m.Series, m.live, m.untracked} {
-			again(s, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
-		}
+		again(Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()}, m.Series, m.live, m.untracked)
 	}
 	for name, g := range d.groups {
-		if !name.Program || d.Knows(g.key) { // between two processes there is nobody to ask for
-			again(g.Series, g.subject(name))
+		if !name.Program || d.Knows(g.key) { // between two processes there is none to ask for
+			again(g.subject(name), g.Series)
 		}
 	}
 }
@@ -260,7 +255,7 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 		p.Crest, p.Reached, p.Reaching = stat.Crest[stat.Bytes]{}, 0, 0
 	}
 	p.Top = p.Crest.Add(f.T, crestSpan, used)
-	d.reach()
+	p.noteReached()
 	if !f.Complete {
 		return
 	}

@@ -234,7 +234,9 @@ func (g *group[K]) verdict(v *Verdict) {
 	if !v.Judged {
 		return
 	}
-	g.sum.into(v)
+	if overrule(v, &g.sum.Verdict); v.Leak {
+		v.CopyWait(&Verdict{})
+	}
 	v.Confidence = max(v.Confidence, g.Loop.Confidence())
 	if g.looping() {
 		g.loop(v)
@@ -245,7 +247,8 @@ func (g *group[K]) verdict(v *Verdict) {
 // retained. Where the series shows no leak, the rate is that of the lives before.
 func (g *group[K]) loop(v *Verdict) {
 	v.Confidence = max(v.Confidence, g.Loop.Confidence())
-	v.Pattern, v.Since, v.Withheld, v.Lasted, v.WithheldFor = PatternCrashLoop, g.Loop.Since, WithheldNone, 0, 0
+	v.Pattern, v.Since = PatternCrashLoop, g.Loop.Since
+	v.CopyWait(&Verdict{})
 	if v.Leak && g.lives() {
 		return // the present life shows by itself, and better, how fast
 	}

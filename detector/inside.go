@@ -126,20 +126,24 @@ func (m *member) since() time.Duration {
 // Leaks reports whether m leaks, whichever of its series shows it.
 func (m *member) Leaks() bool { return m.decisive().Leaks() }
 
-// judge returns what is to be said of m. Windows, spikes and troughs are those of its memory.
-func (m *member) judge(v *Verdict) {
+// judge fills v with the verdict on m, and returns the decisive series. Windows, spikes and troughs are those of its memory.
+func (m *member) judge(v *Verdict) (by *series.Series) {
 	m.Judge(v)
-	by := m.decisive()
-	if by == m.Series || !v.Judged {
-		return
+	if by = m.decisive(); by != m.Series && v.Judged {
+		var of Verdict
+		by.Judge(&of)
+		overrule(v, &of)
 	}
-	var of Verdict
-	by.Judge(&of)
-	v.Confidence, v.Leak, v.Since, v.Rate, v.Leaked = of.Confidence, of.Leak, of.Since, of.Rate, of.Leaked
-	v.Withheld, v.WithheldFor, v.Lasted = of.Withheld, of.WithheldFor, of.Lasted
+	return by
+}
+
+// overrule makes v say of leaks what another verdict says. Its statistics stay.
+func overrule(v, by *Verdict) {
+	v.CopyLeak(by)
+	v.CopyWait(by)
 	switch {
-	case of.Leak:
-		v.Pattern = of.Pattern
+	case by.Leak:
+		v.Pattern = by.Pattern
 	case v.Pattern.Leaks():
 		v.Pattern = PatternPlateau
 	}

@@ -44,10 +44,10 @@ type memberPast struct {
 	Pieces bool
 }
 
-// leave removes the members that are gone. interval is the typical time between frames.
-func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) {
-	if d.told {
-		d.out.Exited, d.told = d.out.Exited[:0], false
+// removeMembers removes the members that are gone. interval is the typical time between frames.
+func (d *Domain[K]) removeMembers(f *Frame[K], interval time.Duration) {
+	if d.judged {
+		d.out.Exited, d.judged = d.out.Exited[:0], false
 	}
 	seen := 0
 	d.present = d.present[:0]
@@ -70,32 +70,31 @@ func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) {
 			m.Company = g.company(m)
 		}
 		if f.Complete && d.residual != nil {
-			d.exits.Leave(key, f.T, interval, m.Used, d.residual.Config())
+			d.exits.Add(key, f.T, interval, m.Used, d.residual.Config())
 		}
 		d.bury(key, m)
 	}
 }
 
-// gone returns the members that left, in the order of the last list of each: that of a map
-// would tell the same frames differently each time.
+// gone returns the members that are gone, in the order of the last list of each: the order of a map
+// differs each time.
 func (d *Domain[K]) gone(f *Frame[K]) []K {
-	d.leaving = d.leaving[:0]
+	d.removed = d.removed[:0]
 	for key, m := range d.members {
 		if m.Seen < f.T && (f.Complete || f.T-m.Seen >= process.Absence) {
-			d.leaving = append(d.leaving, key)
+			d.removed = append(d.removed, key)
 		}
 	}
-	slices.SortFunc(d.leaving, func(a, b K) int {
+	slices.SortFunc(d.removed, func(a, b K) int {
 		x, y := d.members[a], d.members[b]
 		return cmp.Or(cmp.Compare(x.Seen, y.Seen), cmp.Compare(x.Place, y.Place))
 	})
-	return d.leaving
+	return d.removed
 }
 
-// observeMembers adds the frame to the members' series and sums their groups.
-// room is what is free of the memory as a whole.
-func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
-	full := room.OK && room.V <= (1-nearCapacity)*float64(o.Capacity)
+// observeMembers adds the frame to the members' series and sums their groups. full says that the memory as a whole is near
+// its capacity.
+func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 	for _, g := range d.groups {
 		g.frame = groupFrame{}
 	}
@@ -146,7 +145,7 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 		}
 		m = &member{Series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
-		d.exits.Back(in.Key)
+		d.exits.Remove(in.Key)
 	}
 	return m
 }
@@ -160,8 +159,8 @@ func (d *Domain[K]) bury(key K, m *member) {
 	}
 	d.remember(key, m)
 	if g := d.groups[m.group]; g != nil {
-		g.Ended.Leave(&m.Activity, m.Seen)
-		g.Pool.Leave(&m.Activity, m.Program, m.Held)
+		g.Ended.Add(&m.Activity, m.Seen)
+		g.Pool.Add(&m.Activity, m.Program, m.Held)
 	}
 	m.inside = inside{}
 	if len(d.out.Exited) < MaxMembers {
@@ -193,10 +192,7 @@ func (d *Domain[K]) Knows(key K) bool {
 func (d *Domain[K]) zombie(in *listing[K]) bool {
 	m := in.member
 	cfg, a, now := m.Config(), &m.Activity, d.past.Last
-	least := cfg.MinHeld
-	if d.hasCapacity {
-		least = max(least, zombieShare*float64(d.capacity))
-	}
+	least := max(cfg.MinHeld, zombieShare*float64(d.capacity))
 	if a.Known == 0 || now-a.Quiet < cfg.ZombieAfter || float64(m.Used) < least {
 		return false
 	}

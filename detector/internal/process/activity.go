@@ -106,9 +106,9 @@ type Cohort struct {
 	N           int
 }
 
-// Leave notes that a rank was seen last at that time. Who never computed, or
-// started at a time that is not known, is no rank.
-func (c *Cohort) Leave(a *Activity, seen time.Duration) {
+// Add adds a rank that was seen last at that time. A process that never computed, or
+// whose start is unknown, is no rank.
+func (c *Cohort) Add(a *Activity, seen time.Duration) {
 	switch {
 	case a.Computed == 0 || a.Started == 0:
 	case c.N == 0 || !together(a.Started, c.Started):
@@ -144,8 +144,8 @@ type Pool struct {
 	Oldest  time.Duration // the earliest start of those that have ended
 }
 
-// Leave notes that a process has ended that held used bytes.
-func (p *Pool) Leave(a *Activity, program string, used stat.Value) {
+// Add adds a process that has ended and held used bytes.
+func (p *Pool) Add(a *Activity, program string, used stat.Value) {
 	if a.Computed == 0 || a.Started == 0 || !used.OK {
 		return
 	}

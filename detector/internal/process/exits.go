@@ -65,20 +65,11 @@ type Exits[K comparable] struct {
 	Fall   stat.Bytes // by how much the residual lies below that
 }
 
-// Clear forgets everything.
-func (p *Exits[K]) Clear() {
-	list := p.List[:0]
-	if list == nil {
-		list = make([]Exit[K], 0, MaxExits)
-	}
-	*p = Exits[K]{List: list}
-}
-
-// Leave notes that a process which held used bytes is gone from a complete list.
+// Add notes that a process which held used bytes is gone from a complete list.
 // Where the residual just before is not known, nothing can be said of it. Those
 // that left together are ordered by what they held, because the order in which
 // they are found means nothing.
-func (p *Exits[K]) Leave(key K, t, interval time.Duration, used stat.Bytes, cfg *series.Config) {
+func (p *Exits[K]) Add(key K, t, interval time.Duration, used stat.Bytes, cfg *series.Config) {
 	if float64(used) < cfg.MinHeld || p.Len == 0 || t-p.At > max(stale, 3*interval) {
 		return
 	}
@@ -111,11 +102,6 @@ func (p *Exits[K]) before() stat.Bytes {
 		last = min(last, p.Recent[(p.Next+residuals-2)%residuals])
 	}
 	return max(sorted[p.Len/2], last)
-}
-
-// Residual returns that of the last frame that had one.
-func (p *Exits[K]) Residual() (residual stat.Bytes, ok bool) {
-	return p.Recent[(p.Next+residuals-1)%residuals], p.Len > 0
 }
 
 // Observe adds the residual of a frame, which may be negative. pace is that at which it is known to
@@ -216,8 +202,8 @@ func (p *Exits[K]) staying() int {
 	return n
 }
 
-// Back forgets a process that is in the list again.
-func (p *Exits[K]) Back(key K) {
+// Remove removes a process that is in the list again.
+func (p *Exits[K]) Remove(key K) {
 	p.List = slices.DeleteFunc(p.List, func(e Exit[K]) bool { return e.Key == key })
 }
 

@@ -248,9 +248,9 @@ func (s *Series) Judge(v *Verdict) {
 		switch {
 		case min(g.Form, g.Kept) < s.cfg.ClearThreshold():
 		case g.Lasted < g.Need:
-			v.Withheld, v.Lasted, v.WithheldFor = g.Reason, max(0, g.Lasted), g.Need-max(0, g.Lasted)
+			v.wait(g.Reason, max(0, g.Lasted), g.Need-max(0, g.Lasted))
 		case s.slows():
-			v.Withheld, v.Lasted, v.WithheldFor = WithheldSlowing, g.Lasted, Forever
+			v.wait(WithheldSlowing, g.Lasted, Forever)
 		}
 		return
 	}

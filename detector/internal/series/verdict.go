@@ -60,3 +60,22 @@ type Verdict struct {
 	// +Inf where the growth may end before. All are absent without a capacity, and while nothing is judged and nothing fills.
 	SecondsToOOM, Lower, Upper stat.Value
 }
+
+// CopyLeak copies from another verdict the leak and its confidence, but not the pattern.
+func (v *Verdict) CopyLeak(of *Verdict) {
+	v.Confidence, v.Leak, v.Since, v.Rate, v.Leaked = of.Confidence, of.Leak, of.Since, of.Rate, of.Leaked
+}
+
+// CopyWait copies from another verdict the reason to wait; the zero Verdict has none.
+func (v *Verdict) CopyWait(of *Verdict) { v.wait(of.Withheld, of.Lasted, of.WithheldFor) }
+
+// ShortenWait copies the reason to wait of a part, if that waits for a shorter time or v has no reason.
+func (v *Verdict) ShortenWait(part *Verdict) {
+	if part.Withheld != WithheldNone && (v.Withheld == WithheldNone || part.WithheldFor < v.WithheldFor) {
+		v.CopyWait(part)
+	}
+}
+
+func (v *Verdict) wait(why Withheld, lasted, left time.Duration) {
+	v.Withheld, v.Lasted, v.WithheldFor = why, lasted, left
+}
