@@ -278,7 +278,6 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"steady":                    func(_ *Domain[int], s *series.Series) { s.Growths[1].Steady = -1 },
 		"reason":                    func(_ *Domain[int], s *series.Series) { s.Growths[1].Reason = 99 },
 		"scale":                     func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
-		"phase":                     func(_ *Domain[int], s *series.Series) { s.Leak.Phase = 9 },
 		"bend":                      func(_ *Domain[int], s *series.Series) { s.Leak.Trend.Bend = -1 },
 		"pattern":                   func(_ *Domain[int], s *series.Series) { s.Shape.Pattern = 99 },
 		"cycles":                    func(_ *Domain[int], s *series.Series) { s.Cycles.Length = -1 },
