@@ -18,18 +18,12 @@ const (
 	EvidenceNone    Evidence = iota
 	EvidenceLeak             // it leaks
 	EvidenceFilling          // it fills, for whatever reason
-	numEvidence
 )
 
-var evidenceNames = [numEvidence]string{"", "leak", "filling"}
+var evidenceNames = []string{"", "leak", "filling"}
 
 // String returns the evidence as the label value of the metric; "" for EvidenceNone.
-func (e Evidence) String() string {
-	if e >= numEvidence {
-		return ""
-	}
-	return evidenceNames[e]
-}
+func (e Evidence) String() string { return stat.Name(evidenceNames, e) }
 
 // horizon is the time until a memory is full, in seconds, with its 90 % interval.
 type horizon struct {

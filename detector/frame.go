@@ -248,9 +248,4 @@ const (
 var reasonNames = [NumReasons]string{"device_reset", "repartition", "clock_step"}
 
 // String returns the reason as the label value of the metric.
-func (r Reason) String() string {
-	if r >= NumReasons {
-		return ""
-	}
-	return reasonNames[r]
-}
+func (r Reason) String() string { return stat.Name(reasonNames[:], r) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
 // insideLate is the longest time until the exporter finds the page of the allocator of a process. It is chosen: four times the
@@ -44,10 +45,10 @@ const (
 	InsidePool                    // only the pool of the allocator: it fills, or is fragmented
 )
 
-var insideNames = [...]string{"", "tensors", "untracked", "pool"}
+var insideNames = []string{"", "tensors", "untracked", "pool"}
 
 // String returns the name as logs and JSON have it; "" for InsideUnknown.
-func (i Inside) String() string { return insideNames[min(int(i), len(insideNames)-1)] }
+func (i Inside) String() string { return stat.Name(insideNames, i) }
 
 // grows returns the part of m that grows.
 func (m *member) grows() Inside {

@@ -3,7 +3,11 @@
 
 package series
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
 
 // Pattern names the shape of a series of used memory.
 type Pattern uint8
@@ -35,12 +39,7 @@ var patternNames = [numPatterns]string{
 
 // String returns the pattern as the label value of the metric; "" for
 // PatternUnknown.
-func (p Pattern) String() string {
-	if p >= numPatterns {
-		return ""
-	}
-	return patternNames[p]
-}
+func (p Pattern) String() string { return stat.Name(patternNames[:], p) }
 
 // Leaks reports whether p is one of the leak_* patterns.
 func (p Pattern) Leaks() bool {

@@ -26,12 +26,7 @@ const (
 var withheldNames = [numWithheld]string{"", "min_span", "program_begin", "daily_load", "given_back", "slowing"}
 
 // String returns the reason as the label value of the metric; "" for WithheldNone.
-func (w Withheld) String() string {
-	if w >= numWithheld {
-		return ""
-	}
-	return withheldNames[w]
-}
+func (w Withheld) String() string { return stat.Name(withheldNames[:], w) }
 
 // These were fitted by hand on generated series, but for slowAhead, which follows from a day, and the
 // idle memory, which is a definition. make bench-detect measures them.

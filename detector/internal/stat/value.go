@@ -50,6 +50,14 @@ type Bytes int64
 // "not available" with numbers near 2^64. A float64 holds every whole number of bytes up to 2^53.
 const MaxBytes = 1 << 48
 
+// Name returns the name of the value e of an enumeration; "" if it has none.
+func Name[E ~uint8](names []string, e E) string {
+	if int(e) >= len(names) {
+		return ""
+	}
+	return names[e]
+}
+
 // Clamp returns x within 0 to 1, and 0 for NaN.
 func Clamp(x float64) float64 {
 	switch {

@@ -178,13 +178,7 @@ func (w *Window) GobDecode(b []byte) error {
 		before := block
 		b = block.unpack(b, &before, w.width())
 	}
-	*w = WindowOf(w.Span, blocks)
-	return nil
-}
-
-// WindowOf returns the window of those blocks, the oldest first.
-func WindowOf(span time.Duration, blocks []Block) Window {
-	w := Window{Span: span}
+	*w = Window{Span: w.Span}
 	for i := range blocks {
 		if i > 0 {
 			w.push()
@@ -192,5 +186,5 @@ func WindowOf(span time.Duration, blocks []Block) Window {
 		}
 		w.open = blocks[i]
 	}
-	return w
+	return nil
 }
