@@ -18,9 +18,10 @@ import (
 
 const (
 	// MaxMembers bounds the members of a domain that are judged; the memory of
-	// further ones still counts in the sums. MaxGroups bounds its groups. Both are bounds of cost.
+	// further ones still counts in the sums.
 	MaxMembers = 1024
-	MaxGroups  = 256
+	// MaxGroups bounds its groups. Both are bounds of cost.
+	MaxGroups = 256
 	// nearCapacity is the share of the capacity from which on an exit may have been
 	// an out-of-memory: it is chosen.
 	nearCapacity = 0.95

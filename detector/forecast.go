@@ -47,7 +47,7 @@ func (d *Domain[K]) forecast() {
 	}
 	headroom := float64(max(0, d.capacity-d.past.Top))
 	d.out.Headroom = Of(headroom)
-	leak, filling := d.total.drift.horizon(headroom), d.filling(headroom)
+	leak, filling := d.total.horizon(headroom), d.filling(headroom)
 	if !d.past.Paged || !d.wakes(&leak, &filling) {
 		if leak.ends() && d.givenBack(leak.present, leakRate) {
 			leak = never

@@ -23,9 +23,18 @@ func TestSlowing(t *testing.T) {
 		lead     int     // seconds until the growth begins
 		straight bool
 	}{
-		{20, 0, false}, {40, 0, false}, {60, 0, false}, {100, 0, false},
-		{20, hour, false}, {40, hour, false}, {60, hour, false}, {100, hour, false},
-		{20, hour, true}, {40, hour, true}, {60, hour, true}, {100, hour, true},
+		{20, 0, false},
+		{40, 0, false},
+		{60, 0, false},
+		{100, 0, false},
+		{20, hour, false},
+		{40, hour, false},
+		{60, hour, false},
+		{100, hour, false},
+		{20, hour, true},
+		{40, hour, true},
+		{60, hour, true},
+		{100, hour, true},
 	} {
 		d := newDomain(t)
 		var leaks, pages, longest, unbounded, withheld time.Duration

@@ -137,8 +137,8 @@ func (s *Series) Observe(o *Sample) {
 	if s.Last > 0 {
 		covered = min(o.T-s.Last, gapIntervals*o.Interval)
 	}
-	s.Statistics.add(o, covered, s.cfg)
-	s.Owner.note(o)
+	s.count(o, covered, s.cfg)
+	s.noteWork(o)
 	s.Last, s.Used, s.Capacity, s.Left, s.Prior, s.poolless = o.T, o.Used, o.Capacity, o.Left, o.Prior, o.Poolless
 	s.Peak = max(s.Peak, o.Used)
 	s.Samples++
@@ -147,8 +147,8 @@ func (s *Series) Observe(o *Sample) {
 	}
 }
 
-// note adds the utilisation of a sample.
-func (w *Owner) note(o *Sample) {
+// noteWork adds the utilisation of a sample.
+func (w *Owner) noteWork(o *Sample) {
 	if !o.SM.OK || o.SM.V > 0 {
 		w.BusyAt = o.T
 	}
@@ -158,8 +158,8 @@ func (w *Owner) note(o *Sample) {
 	w.Idle = o.SM.OK && o.T-w.BusyAt >= IdleAfter
 }
 
-// add adds a sample. covered is the time since the last one that is not a gap.
-func (s *Statistics) add(o *Sample, covered time.Duration, cfg *Config) {
+// count adds a sample. covered is the time since the last one that is not a gap.
+func (s *Statistics) count(o *Sample, covered time.Duration, cfg *Config) {
 	width := max(cfg.SpikeWidth, gapIntervals*o.Interval)
 	height := max(cfg.SpikeHeight, cfg.SpikeRatio*float64(o.Capacity))
 	ended := 0
