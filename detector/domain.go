@@ -75,7 +75,7 @@ type history[K comparable] struct {
 	exits    process.Exits[K]
 }
 
-// lastFrame is what the last frame told, and its list in order.
+// lastFrame is the last frame, with its list in order.
 type lastFrame[K comparable] struct {
 	present  []listing[K]
 	removed  []K
@@ -131,7 +131,7 @@ func (d *Domain[K]) clear() {
 	d.lastFrame = lastFrame[K]{}
 }
 
-// Reset removes the history and counts the reason. The clock may start anew.
+// Reset removes the history and counts the reason. The clock may restart.
 func (d *Domain[K]) Reset(r Reason) {
 	d.clear()
 	d.out.Exited = d.out.Exited[:0]
@@ -271,7 +271,7 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 
 // observeResting adds to a series of its own the sum of the members that have not computed for series.IdleAfter: processes
 // that are never reaped leak together while none of them grows. A member without utilisation is not resting. The series begins
-// anew each time, because resting processes may end soon: so its growth always waits as that of a program that has begun.
+// again each time, because resting processes may end soon: so its growth always waits as that of a program that has begun.
 func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 	if !f.Complete {
 		return

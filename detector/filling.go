@@ -15,7 +15,7 @@ const (
 	// hold an epoch of training with its evaluation, or a rush of requests.
 	crestSpan = time.Hour
 	// crestExit is the share of the crest that a member must have held for the crest
-	// to begin anew when it is gone.
+	// to start again when it is gone.
 	crestExit = 0.1
 	// fillParts is the number of parts of equal length into which growth of the crest is cut. The first one
 	// is the level before it, so that the others are five minutes of growth at the least: a part
@@ -59,7 +59,7 @@ func (c crestSeries) horizon(headroom, least float64) horizon {
 }
 
 // grown is horizon for parts of so many slots. The rate is the mean of five parts, and so is that of the five parts to
-// come. The upper end is +Inf if growth that goes on to slow down stops before.
+// come. The upper end is +Inf if the growth slows down and stops before.
 func (c crestSeries) grown(slots int, headroom, least float64) (h horizon, ok bool) {
 	if c.Len < fillParts*slots+1 {
 		return h, false

@@ -39,7 +39,7 @@ func (h *horizon) ends() bool { return !math.IsInf(h.eta, 1) }
 var never = horizon{eta: math.Inf(1), lower: math.Inf(1), upper: math.Inf(1)}
 
 // forecast foretells when the memory is full: by its leak, or because its crest grows. Neither counts while the memory is within a
-// height that it gave back before. But a page that has begun goes on: if it stopped and started again, it would be two pages.
+// height that it gave back before. But a page that has started stays: if it stopped and started again, it would be two pages.
 func (d *Domain[K]) forecast() {
 	d.out.Headroom, d.out.Evidence, d.out.Rate, d.out.Page = Value{}, EvidenceNone, Value{}, false
 	if !d.known || d.capacity == 0 {
@@ -179,7 +179,7 @@ func (d *drift) horizon(headroom float64) horizon {
 	return h
 }
 
-// filling returns the time until the crest has filled the memory, if it goes on to grow as it does.
+// filling returns the time until the crest has filled the memory, if it keeps its growth.
 func (d *Domain[K]) filling(headroom float64) horizon {
 	least := max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity))
 	reached, top := float64(d.past.Reached), float64(d.past.Top)

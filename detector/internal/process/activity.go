@@ -19,7 +19,7 @@ const (
 	// minHeartbeat is the least processor time in seconds that is more than a
 	// heartbeat at once: ten ticks of the kernel's clock.
 	minHeartbeat = 0.1
-	// factGap is the time for which facts may be missing. After a longer one they have to show anew that
+	// factGap is the time for which facts may be missing. After a longer one they have to show again that
 	// a process is idle. Utilisation and processor time cover the time since
 	// they were last read, so that a reading that fails hides nothing.
 	factGap = time.Minute

@@ -25,7 +25,7 @@ type Fullness struct {
 	Full         bool
 	Since, Until time.Duration // first and last frame in a row in which it was full; 0 never
 	Lately       time.Duration // the first one of those that were not fullApart apart; 0 never
-	Left         bool          // a process that held much of it has ended since: Lately begins anew
+	Left         bool          // a process that held much of it has ended since: Lately restarts
 }
 
 // Note adds a frame.

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// Steps of like size that are never given back are a leak, however far apart they are: a model that is loaded anew and keeps
+// Steps of like size that are never given back are a leak, however far apart they are: a model that is loaded again and keeps
 // a copy of itself, a graph for each new shape, a run that keeps its results.
 const (
 	// countedSteps is the number of steps that are evidence.
