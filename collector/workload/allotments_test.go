@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -251,24 +250,6 @@ func TestNoKubelet(t *testing.T) {
 	_, err = newAllotments(l.Addr().String(), false).list(t.Context())
 	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "mount the directory") {
 		t.Errorf("nothing listens: %v", err)
-	}
-}
-
-func TestDialAdvice(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want string
-	}{
-		{syscall.EACCES, "uid 0"},
-		{syscall.ENOENT, "--collector.workload.pod-resources-socket"},
-		{syscall.ECONNREFUSED, "does not run"},
-		{syscall.EMFILE, ""},
-		{context.Canceled, ""},
-	} {
-		got := dialAdvice(&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", c.err)})
-		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-			t.Errorf("%v: %q", c.err, got)
-		}
 	}
 }
 

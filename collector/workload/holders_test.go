@@ -280,17 +280,8 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The others are looked at once in oldEvery, a few in each call, and so are those that the driver lists and that hold no
-// device that could be seen.
+// Old processes are looked at once in oldEvery, a few in each call.
 func TestHoldersLooksAtFew(t *testing.T) {
-	t.Run("others", func(t *testing.T) { looksAtFew(t, 1, func(*Resolver, uint32) {}) })
-	t.Run("listed", func(t *testing.T) {
-		looksAtFew(t, 1+listedLooks, func(r *Resolver, pid uint32) { r.Owner(gpu.ProcessID{PID: pid, Start: 1}) })
-	})
-}
-
-// looksAtFew looks at processes after they were asked for, and lets the first calls look at all.
-func looksAtFew(t *testing.T, first int, ask func(r *Resolver, pid uint32)) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
 		const processes = 200
@@ -298,13 +289,9 @@ func looksAtFew(t *testing.T, first int, ask func(r *Resolver, pid uint32)) {
 			tr.add(pid+10, process{comm: "p", start: 1, exe: "/bin/p"})
 		}
 		r := tr.resolver(Config{})
-		const pause = oldEvery / 20
 		for call := range 40 {
 			if _, err := r.Holders(t.Context()); err != nil {
 				t.Fatal(err)
-			}
-			for pid := range uint32(processes) {
-				ask(r, pid+10)
 			}
 			looked := 0
 			for _, k := range r.walks.known {
@@ -312,10 +299,10 @@ func looksAtFew(t *testing.T, first int, ask func(r *Resolver, pid uint32)) {
 					looked++
 				}
 			}
-			if call >= first && looked > processes/10 {
+			if call >= 1 && looked > processes/10 {
 				t.Errorf("call %d: %d of %d are looked at, want about a twentieth", call, looked, processes)
 			}
-			time.Sleep(pause)
+			time.Sleep(oldEvery / 20)
 		}
 	})
 }

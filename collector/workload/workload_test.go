@@ -285,22 +285,6 @@ func (r *Resolver) hook(before func(name string) error) {
 	}
 }
 
-// A procfs that does not tie an open directory to its process must not lend the
-// owner of the next process to the one before.
-func TestPIDReusedWhileReading(t *testing.T) {
-	tr := newTree(t)
-	id := tr.add(5, process{comm: "one", start: 100, exe: "/bin/one"})
-	r := tr.resolver(Config{})
-	r.hook(func(name string) error {
-		if name == "status" {
-			tr.write("5/stat", "5 (two) S 77 1 77 0 -1 0 1000 0 3 0 250 150 9 9 20 0 8 0 200 1")
-			tr.write("5/status", "Uid:\t1000\t1000\t1000\t1000\n")
-		}
-		return nil
-	})
-	expect(t, r, id, gpu.Owner{}, true)
-}
-
 // What was read of a process that ends meanwhile is its own.
 func TestProcessEndsWhileReading(t *testing.T) {
 	tr := newTree(t)
