@@ -28,8 +28,8 @@ import (
 // fakeRuntime answers ListContainers, and nothing else.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	list   func(context.Context) ([]*runtimeapi.Container, error)
-	lists  atomic.Int64
+	list  func(context.Context) ([]*runtimeapi.Container, error)
+	lists atomic.Int64
 }
 
 func (r *fakeRuntime) ListContainers(ctx context.Context, q *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
