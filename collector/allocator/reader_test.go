@@ -247,10 +247,10 @@ func TestReaderOfNames(t *testing.T) {
 // TestReaderHasBounds asks for more processes than may be.
 func TestReaderHasBounds(t *testing.T) {
 	c := newClock(t)
-	for i := range 2 * MaxProcesses {
+	for i := range 2 * maxProcesses {
 		c.Of(gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)})
 	}
-	if len(c.processes) != MaxProcesses {
+	if len(c.processes) != maxProcesses {
 		t.Errorf("%d processes", len(c.processes))
 	}
 }

@@ -183,7 +183,7 @@ func TestSitesTwice(t *testing.T) {
 	if first.State != SitesDone || len(first.List) != 1 {
 		t.Fatalf("%+v", first)
 	}
-	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
 	second := *wait(t, c, id)
 	second.Asked = first.Asked
 	if !reflect.DeepEqual(second, first) {
@@ -197,7 +197,7 @@ func TestSitesAgain(t *testing.T) {
 	if s := wait(t, c, id); s.State != SitesRefused {
 		t.Fatalf("%+v", s)
 	}
-	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
 	if s := wait(t, c, id); s.State != SitesRefused || !strings.HasPrefix(s.Reason, "it has just recorded: ask again in ") {
 		t.Errorf("%+v", s)
 	}

@@ -156,7 +156,7 @@ func TestAsk(t *testing.T) {
 	state(SitesDone, 0) // it has just told
 
 	// Hours later it is asked again, and does not answer; what it told before is no answer.
-	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
 	c.Ask(id, time.Minute)
 	state(SitesAsked, 0)
 	c.at(32)
@@ -268,7 +268,7 @@ func TestAskRefused(t *testing.T) {
 func TestAskHasBounds(t *testing.T) {
 	c := newClock(t)
 	n := 0
-	for i := range 2 * MaxSites {
+	for i := range 2 * maxAsked {
 		id := gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)}
 		c.Of(id)
 		c.processes[id].records = []Record{torch("", 1, 2)}
@@ -277,7 +277,7 @@ func TestAskHasBounds(t *testing.T) {
 			n++
 		}
 	}
-	if n != MaxSites {
+	if n != maxAsked {
 		t.Errorf("%d are asked", n)
 	}
 }
