@@ -42,10 +42,9 @@ const (
 	runtimeTimeout = 5 * time.Second
 	// askAgainAfter is when a runtime without Kubernetes is asked again. It is asked earlier if its socket is replaced.
 	askAgainAfter = 30 * time.Second
-	// maxContainers bounds the answers that are kept: half of them are the latest list, a quarter each the two
-	// generations of recent.
+	// maxContainers bounds the answers that are kept.
 	maxContainers = 8192
-	// maxWaiting bounds the containers that one list is made for, so that all its answers can be kept.
+	// maxWaiting bounds the containers that one list is made for, so that one generation of answers can keep them.
 	maxWaiting = maxContainers / 4
 	// maxImage bounds the ID of an image, which is a digest or a repository with one.
 	maxImage = 512
@@ -70,8 +69,6 @@ type containers struct {
 	needed bool
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
-	// listed are the containers of the latest list, asked for or not.
-	listed  map[string]place
 	answers recent[string, place]
 	last    attempt
 }
@@ -92,7 +89,7 @@ func newContainers(sockets []string, given bool) *containers {
 		pause:   pause,
 		needed:  given,
 		waiting: map[string]bool{},
-		answers: newRecent[string, place](maxContainers / 2),
+		answers: newRecent[string, place](maxContainers),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
@@ -111,7 +108,7 @@ func newContainers(sockets []string, given bool) *containers {
 func (c *containers) find(id string) (p place, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.recall(id); ok {
+	if p, ok := c.answers.get(id); ok {
 		return p, true
 	}
 	if !c.waiting[id] && c.nobodyToAsk() {
@@ -159,17 +156,6 @@ func (c *containers) nobodyToAsk() bool {
 	now := lookAt(c.sockets)
 	return allMissing(now) ||
 		c.last.err == nil && !c.last.served && time.Since(c.last.at) < askAgainAfter && slices.Equal(now, c.last.sockets)
-}
-
-// recall returns the answer that is known, and keeps it for longer. It needs c.mu.
-func (c *containers) recall(id string) (place, bool) {
-	p, ok := c.answers.get(id)
-	if !ok {
-		if p, ok = c.listed[id]; ok {
-			c.answers.put(id, p)
-		}
-	}
-	return p, ok
 }
 
 // run asks the runtime when find has met an unknown container, until ctx is done. One list answers for all unknown
@@ -239,23 +225,23 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	return true, nil
 }
 
-// learn keeps the answers of a list that was made for the waiting containers. It needs c.mu.
+// learn keeps the answers of a list that was made for the waiting containers. The first answer for a container stays. It
+// needs c.mu.
 func (c *containers) learn(waiting map[string]bool, places map[string]place) {
+	for id, p := range places {
+		if _, ok := c.answers.get(id); !ok && !waiting[id] {
+			c.answers.put(id, p)
+		}
+	}
+	// Last, so that they stay even if the list is longer than maxContainers.
 	for id := range waiting {
-		if _, ok := c.recall(id); !ok {
+		if _, ok := c.answers.get(id); !ok {
 			c.answers.put(id, places[id]) // a container that is not listed is in no pod
 		}
 	}
-	for id := range places {
-		if len(places) <= maxContainers/2 {
-			break
-		}
-		delete(places, id)
-	}
-	c.listed = places
 	// A container that was asked for during the list waits no longer if the list has it.
 	maps.DeleteFunc(c.waiting, func(id string, _ bool) bool {
-		_, ok := c.recall(id)
+		_, ok := c.answers.get(id)
 		return ok
 	})
 }

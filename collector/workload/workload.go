@@ -190,15 +190,11 @@ func (r *Resolver) Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if id.Start == 0 {
 		return nobody, true // another process could have this number
 	}
-	known, ok := r.recall(id)
-	if ok && known.done {
-		return known.owner, true
+	known := r.recall(id)
+	if !known.done {
+		r.lookups.want(id)
 	}
-	r.lookups.want(id)
-	if !ok {
-		return nobody, false
-	}
-	return known.owner, false
+	return known.owner, known.done
 }
 
 // Await waits for the lookup, or until ctx is done, and returns Owner. A lookup takes a tenth of a millisecond, unless it
@@ -211,21 +207,19 @@ func (r *Resolver) Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owne
 	case <-r.lookups.want(id):
 	case <-ctx.Done():
 	}
-	if known, ok := r.recall(id); ok {
-		return known.owner, known.done
-	}
-	return nobody, false
+	known := r.recall(id)
+	return known.owner, known.done
 }
 
 // lookUp finds the owner of process id, for Owner. It reads a few files of procfs the first time and none later. It reads
 // the arguments and the environment, for which the kernel may wait for a lock of the process, only if the name,
 // Config.Command or Config.Secret needs them.
 func (r *Resolver) lookUp(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
-	known, ok := r.recall(id)
-	if ok && known.done {
+	known := r.recall(id)
+	if known.done {
 		return known.owner, true
 	}
-	if !ok || !known.read {
+	if !known.read {
 		known = r.look(id)
 	}
 	a := r.keep(id, r.locate(known))
@@ -255,27 +249,33 @@ func (r *Resolver) locate(a answer) answer {
 	return a
 }
 
-// recall returns the answer that is known, and keeps it for longer.
-func (r *Resolver) recall(id gpu.ProcessID) (answer, bool) {
+// recall returns what is known of a process, and keeps it for longer.
+func (r *Resolver) recall(id gpu.ProcessID) answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.answers.turned) >= forgetAfter {
 		r.answers.turn()
 	}
-	return r.answers.get(id)
+	return r.known(id)
+}
+
+// known needs r.mu.
+func (r *Resolver) known(id gpu.ProcessID) answer {
+	if a, ok := r.answers.get(id); ok {
+		return a
+	}
+	return answer{owner: nobody}
 }
 
 // keep keeps an answer and returns the one to give. The values that were known first stay: all callers share one answer.
 func (r *Resolver) keep(id gpu.ProcessID, a answer) answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, ok := r.answers.get(id)
-	if ok && before.done {
+	before := r.known(id)
+	if before.done {
 		return before
 	}
-	if ok {
-		a.owner = merge(before.owner, a.owner)
-	}
+	a.owner = merge(before.owner, a.owner)
 	r.answers.put(id, a)
 	return a
 }
