@@ -268,13 +268,6 @@ func TestKubeletFails(t *testing.T) {
 			},
 			code: codes.PermissionDenied, want: "list the kubelet's pod resources at /",
 		},
-		{
-			name: "rate limit",
-			list: func(context.Context) (*podresourcesv1.ListPodResourcesResponse, error) {
-				return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
-			},
-			code: codes.ResourceExhausted, want: "rate limit",
-		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := newAllotments(serve(t, c.list), false).list(t.Context())

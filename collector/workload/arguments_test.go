@@ -76,14 +76,6 @@ func TestTwoStarts(t *testing.T) {
 	}
 }
 
-func TestSteadyArgumentsOfNothing(t *testing.T) {
-	for _, args := range [][]string{nil, {"gmx"}} {
-		if got := steadyArguments(args); len(got) != 0 {
-			t.Errorf("%q: %q", args, got)
-		}
-	}
-}
-
 // What is left does not change any more.
 func FuzzSteady(f *testing.F) {
 	f.Add("log-2024-05-01_12-30-59.txt")

@@ -136,7 +136,7 @@ func running(t testing.TB, c *containers) <-chan time.Duration {
 	return pauses
 }
 
-// unknown says that c does not know this container yet.
+// unknown checks that there is no final answer yet.
 func unknown(t testing.TB, c *containers, id string) {
 	t.Helper()
 	if p, done := c.find(id); done || p != (place{}) {
@@ -144,7 +144,7 @@ func unknown(t testing.TB, c *containers, id string) {
 	}
 }
 
-// known says what c knows for sure.
+// known checks the final answer for a container.
 func known(t testing.TB, c *containers, id string, want place) {
 	t.Helper()
 	if p, done := c.find(id); !done || p != want {
@@ -227,7 +227,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	known(t, usual, idA, place{})
 }
 
-// wantProblem says what the problem is to tell.
+// wantProblem checks the text of the problem.
 func wantProblem(t *testing.T, c *containers, parts ...string) {
 	t.Helper()
 	err := c.problem()
@@ -492,17 +492,6 @@ func TestContainersRuntimeFails(t *testing.T) {
 	if len(c.waiting) != 0 {
 		t.Errorf("%d are waited for after failures", len(c.waiting))
 	}
-}
-
-func TestContainersRuntimeListTooLong(t *testing.T) {
-	r, socket := having(inPod(idA, "default", strings.Repeat("x", maxAnswer), "main")), runtimeSocket(t)
-	r.start(t, socket)
-	c := newContainers([]string{socket}, false)
-	pauses := running(t, c)
-	unknown(t, c, idA)
-	<-pauses
-	unknown(t, c, idA)
-	wantProblem(t, c, socket, "ResourceExhausted")
 }
 
 func TestContainersAreBounded(t *testing.T) {

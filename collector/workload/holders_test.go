@@ -152,8 +152,7 @@ func TestHoldersOfReusedPID(t *testing.T) {
 	}
 }
 
-// TestHoldersAreFoundInTime has processes open a device at different ages, and tells after how long each is seen,
-// whatever the pause between two calls.
+// A process that opens a device is seen in time, at any age and for any pause between two calls.
 func TestHoldersAreFoundInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pause      time.Duration
@@ -238,8 +237,7 @@ func TestHoldersThatTheDriverLists(t *testing.T) {
 	})
 }
 
-// A process that could not be read is looked at again in the next calls, and after a few as any other is. It
-// counts for as long as it was not read.
+// An unreadable process is looked at again in the next calls, and after a few as any other. It counts until it was read.
 func TestHoldersThatCannotBeRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails int           // calls
@@ -329,22 +327,8 @@ func BenchmarkHolders(b *testing.B) {
 	}
 }
 
-// TestFirstCall looks once at what is there at the first call, also by a clock that goes on during that.
-func TestFirstCall(t *testing.T) {
-	w := walks{budget: hostfs.NewBudget(1, time.Hour)}
-	for _, want := range []int{1, 0, 0} {
-		due := w.begin([]uint32{7}, nil)
-		if len(due) != want {
-			t.Errorf("after %s: due %v, want %d", w.now, due, want)
-		}
-		for _, pid := range due {
-			w.walked(w.known[pid], nil)
-		}
-	}
-}
-
-// Who opens many files in many processes does not have all of them looked at: so many links a second are, the longest
-// unseen first. A holder that has to wait stays one, and what is left out is said.
+// With many files in many processes, only the budget's links are read, the longest unseen process first. A holder that has
+// to wait stays a holder, and Unseen counts the others.
 func TestHoldersOnABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
@@ -397,7 +381,7 @@ func TestHoldersOnABudget(t *testing.T) {
 	})
 }
 
-// Anybody may have a file with the name of a device: it is none unless it is a device.
+// Any file may have the name of a device.
 func TestDeviceOf(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dev")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -50,8 +50,6 @@ func TestPrograms(t *testing.T) {
 		same  bool
 		setUp func(tr tree) // what else there is
 	}{
-		{"another port", base, executing("python3", "python3|train.py|--bs|32|--port|40123"), true, nil},
-		{"another batch size", base, executing("python3", "python3|train.py|--bs|64|--port|29500"), false, nil},
 		{"another program", base, executing("python3", "python3|serve.py|--bs|32|--port|29500"), false, nil},
 		{"no interpreter", executing("gmx", "gmx|mdrun|-s|a"), executing("gmx", "gmx|mdrun|-s|b"), false, nil},
 		{"no arguments", executing("gmx", "gmx"), executing("gmx", "/opt/gmx"), true, nil},

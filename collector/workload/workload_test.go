@@ -610,22 +610,6 @@ func TestOwnerInAPod(t *testing.T) {
 	}
 }
 
-// A pid that goes to another process does not bring the pod of the one before.
-func TestReusedPIDHasNoPod(t *testing.T) {
-	tr := newTree(t)
-	socket := runtimeSocket(t)
-	having(inPod(idA, "ml", "train-0", "main")).start(t, socket)
-	r := tr.resolver(Config{RuntimeSockets: []string{socket}})
-	before := tr.add(100, process{comm: "python3", exe: "/usr/bin/train", uid: 1000, start: 5, cgroup: "0::/cri-containerd-" + idA + ".scope\n"})
-	r.lookUp(before)
-	pauses := running(t, r.containers)
-	<-pauses
-	expect(t, r, before, gpu.Owner{Process: "train", User: "alice", ContainerID: idA, Namespace: "ml", Pod: "train-0", Container: "main"}, true)
-	tr.remove(100)
-	after := tr.add(100, process{comm: "bash", exe: "/usr/bin/bash", uid: 1000, start: 6, cgroup: "0::/user.slice\n"})
-	expect(t, r, after, gpu.Owner{Process: "bash", User: "alice"}, true)
-}
-
 func TestLacking(t *testing.T) {
 	tr, socket := newTree(t), runtimeSocket(t)
 	if got := tr.resolver(Config{}).Lacking(); len(got) != 2 {
