@@ -25,14 +25,14 @@ import (
 
 // The layout of a page, version 1, little endian. probe/README.md describes it.
 const (
-	pageSize    = 4096
-	pageVersion = 1
-	magic       = "GPULEAK\x00"
-	written     = 4032 // the rest is zero
-	summed      = 16   // from here on the checksum counts
-	headerSize  = 64
-	recordSize  = 192
-	maxRecords  = 16
+	pageSize      = 4096
+	layoutVersion = 1
+	magic         = "GPULEAK\x00"
+	written       = 4032 // the rest is zero
+	summed        = 16   // from here on the checksum counts
+	headerSize    = 64
+	recordSize    = 192
+	maxRecords    = 16
 )
 
 // Record has the numbers of the allocator in a process for one GPU.
@@ -52,19 +52,27 @@ type page struct {
 // errTorn means that the page was written meanwhile, or is damaged.
 var errTorn = errors.New("the checksum is another")
 
+// checkHeader checks what pages and answers have in common: the magic, the version, and the checksum of b up to size.
+func checkHeader(b []byte, magic string, size int) error {
+	if len(b) < size || string(b[:8]) != magic {
+		return errors.New("it is no page or answer of a probe")
+	}
+	if v := binary.LittleEndian.Uint16(b[8:]); v != layoutVersion {
+		return fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, layoutVersion)
+	}
+	if crc32.ChecksumIEEE(b[summed:size]) != binary.LittleEndian.Uint32(b[12:]) {
+		return errTorn
+	}
+	return nil
+}
+
 // parsePage parses the first written bytes of a page. It never needs more memory than the page itself. A record that
 // contradicts itself makes the whole page wrong.
 func parsePage(b []byte) (page, error) {
-	if len(b) < written || string(b[:8]) != magic {
-		return page{}, errors.New("it is no page of a probe")
+	if err := checkHeader(b, magic, written); err != nil {
+		return page{}, err
 	}
 	le := binary.LittleEndian
-	if v := le.Uint16(b[8:]); v != pageVersion {
-		return page{}, fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, pageVersion)
-	}
-	if crc32.ChecksumIEEE(b[summed:written]) != le.Uint32(b[12:]) {
-		return page{}, errTorn
-	}
 	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:])}
 	n := le.Uint32(b[32:])
 	if size := le.Uint16(b[10:]); size != recordSize || n > maxRecords {

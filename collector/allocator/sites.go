@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"slices"
 	"strings"
@@ -79,16 +78,10 @@ type answer struct {
 
 // parseAnswer parses an answer. Its text is untrusted, and of a bounded size.
 func parseAnswer(b []byte) (answer, error) {
-	if len(b) < answerHeader || string(b[:8]) != answerMagic {
-		return answer{}, errors.New("it is no answer of a probe")
+	if err := checkHeader(b, answerMagic, max(len(b), answerHeader)); err != nil {
+		return answer{}, err
 	}
 	le := binary.LittleEndian
-	if v := le.Uint16(b[8:]); v != pageVersion {
-		return answer{}, fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, pageVersion)
-	}
-	if crc32.ChecksumIEEE(b[summed:]) != le.Uint32(b[12:]) {
-		return answer{}, errTorn
-	}
 	a := answer{start: le.Uint64(b[24:]), number: le.Uint32(b[32:])}
 	n := le.Uint32(b[36:])
 	if n > uint32(len(b)-answerHeader) {

@@ -153,9 +153,9 @@ func TestAsk(t *testing.T) {
 	c.at(31)
 	state(SitesDone, 0) // it is asked no more
 	c.Ask(id, time.Minute)
-	state(SitesDone, 0) // it has just told
+	state(SitesDone, 0) // the answer is new
 
-	// Hours later it is asked again, and does not answer; what it told before is no answer.
+	// Hours later it is asked again, and does not answer; its old answer does not count.
 	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
 	c.Ask(id, time.Minute)
 	state(SitesAsked, 0)
@@ -168,7 +168,7 @@ func TestAsk(t *testing.T) {
 	putPage(testPage(3, id.Start, torch("a", 1, 2)))
 	c.at(48)
 	state(SitesAsked, second)
-	// It says that it records for weeks, and tells lines already: time runs out all the same.
+	// It claims to record for weeks, and has lines already: time runs out all the same.
 	put(t, answered, testAnswer(id.Start, second, `{"state":"recording","seconds":1e6,"sites":[{"growth":1,"line":"x"}]}`))
 	putPage(testPage(4, id.Start, torch("a", 1, 2)))
 	c.at(64)

@@ -20,7 +20,7 @@ func TestWriteAndRead(t *testing.T) {
 	if _, err := kind.Read(path); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading the test file: ") {
 		t.Errorf("of an absent file: %v", err)
 	}
-	// What others could read before, they cannot any more: there may be a secret in it.
+	// Others can no longer read the file: it may hold a secret.
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

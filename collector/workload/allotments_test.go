@@ -220,7 +220,7 @@ func TestAllotmentsAreBounded(t *testing.T) {
 }
 
 func TestLargeAnswerOfKubelet(t *testing.T) {
-	// The names alone are 5 MiB, more than gRPC takes unless told.
+	// The names alone are 5 MiB, more than gRPC takes by default.
 	socket := servePods(t, pod(strings.Repeat("p", 5<<20), plugged("c", "nvidia.com/gpu", uuidA)))
 	if got, err := newAllotments(socket, true).list(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("%d, %v", len(got), err)

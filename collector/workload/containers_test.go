@@ -83,7 +83,7 @@ func having(containers ...*runtimeapi.Container) *fakeRuntime {
 	return &fakeRuntime{list: func(context.Context) ([]*runtimeapi.Container, error) { return containers, nil }}
 }
 
-// failing is a runtime that has an error for all who ask.
+// failing is a runtime that always returns an error.
 func failing(code codes.Code) *fakeRuntime {
 	return &fakeRuntime{list: func(context.Context) ([]*runtimeapi.Container, error) {
 		return nil, status.Error(code, "not today")

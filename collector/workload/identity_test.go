@@ -98,7 +98,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// What a person types, and what cannot be read, has no name.
+// A prompt, and a process that cannot be read, has no identity.
 func TestNoPrograms(t *testing.T) {
 	secret := []byte("secret")
 	for name, c := range map[string]struct {
@@ -219,7 +219,7 @@ func TestProgramsInAContainer(t *testing.T) {
 	}
 }
 
-// A name tells nothing to who does not know the secret, and nothing of it is kept but that.
+// Without the secret nobody can read the arguments from Runs, and they are not kept.
 func TestArgumentsAreNotKept(t *testing.T) {
 	tr := newTree(t)
 	id := tr.add(5, executing("gmx", "gmx|--hunter2|secretword"))
