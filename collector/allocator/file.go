@@ -69,19 +69,15 @@ func (r *Reader) find(id gpu.ProcessID) (file *os.File, found page, err error) {
 // open. Otherwise the error is the last one, or errNoPage.
 func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.File) error) error {
 	last := errNoPage
-	seen, candidates := 0, 0
-	err := hostfs.List(filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd"), r.budget, func(link string) error {
-		if seen++; seen > maxDescriptors || candidates == maxCandidates {
-			return fs.SkipAll
-		}
-		target, err := os.Readlink(link)
-		if errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-		if err != nil || !strings.HasPrefix(target, name) {
+	candidates := 0
+	dir := filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd")
+	err := hostfs.List(dir, maxDescriptors, r.budget, func(link, target string) error {
+		if !strings.HasPrefix(target, name) {
 			return nil
 		}
-		candidates++
+		if candidates++; candidates > maxCandidates {
+			return fs.SkipAll
+		}
 		f, err := r.open(link, size)
 		if err == nil {
 			if err = use(f); err == nil {

@@ -19,9 +19,11 @@ import (
 // batch is how many names are read at once: a server may have a million files open.
 const batch = 1024
 
-// List calls use for each file that a process has open, until use returns an error. List then returns it, unless it is
-// fs.SkipAll. dir is the fd directory of the process, link the path of the link. The budget counts the links.
-func List(dir string, budget *Budget, use func(link string) error) error {
+// List calls use for the first files that a process has open, at most so many, until use returns an error. List then
+// returns it, unless it is fs.SkipAll. dir is the fd directory of the process, link the path of a link and target its text.
+// The budget counts the links. The right to list links is not the right to read them: root without CAP_SYS_PTRACE has only
+// the first.
+func List(dir string, most int, budget *Budget, use func(link, target string) error) error {
 	budget.spend(1) // for the directory
 	d, err := os.Open(dir)
 	if err != nil {
@@ -31,15 +33,20 @@ func List(dir string, budget *Budget, use func(link string) error) error {
 	for {
 		names, err := d.Readdirnames(batch)
 		budget.spend(len(names))
-		for _, name := range names {
-			switch err := use(dir + "/" + name); {
+		for _, name := range names[:min(len(names), most)] {
+			link := dir + "/" + name
+			target, err := os.Readlink(link)
+			if err == nil {
+				err = use(link, target)
+			}
+			switch {
 			case errors.Is(err, fs.SkipAll):
 				return nil
-			case err != nil:
+			case err != nil && !errors.Is(err, fs.ErrNotExist): // or else it was closed meanwhile
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if most -= len(names); most <= 0 || errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

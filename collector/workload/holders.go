@@ -267,12 +267,8 @@ func (r *Resolver) processes() ([]uint32, error) {
 
 // deviceFiles returns the device files that a process has open, one of each.
 func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFile, err error) {
-	links := 0
-	err = hostfs.List(r.path(pid)+"/fd", r.walks.budget, func(link string) error {
-		if links++; links > maxLinks {
-			return fs.SkipAll
-		}
-		device, err := deviceOf(link)
+	err = hostfs.List(r.path(pid)+"/fd", maxLinks, r.walks.budget, func(link, target string) error {
+		device, err := deviceOf(link, target)
 		if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {
 			files = append(files, openFile{device, link})
 		}
@@ -281,16 +277,11 @@ func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFil
 	return files, err
 }
 
-// deviceOf returns the GPU's device file that a link points to, "" if it is none or was closed meanwhile. The right to list
-// links is not the right to read them: root without CAP_SYS_PTRACE has only the first.
-func deviceOf(link string) (string, error) {
-	target, err := os.Readlink(link)
-	if gone(err) {
-		return "", nil
-	}
+// deviceOf returns the GPU's device file that a link with this text points to, "" if it is none.
+func deviceOf(link, target string) (string, error) {
 	device := deviceName(target)
-	if err != nil || device == "" {
-		return "", err
+	if device == "" {
+		return "", nil
 	}
 	// Any file may have that name, also one on a file system that does not answer.
 	held, err := hostfs.Hold(link)
@@ -329,8 +320,8 @@ func (r *Resolver) confirm(pid uint32, files []openFile) (start uint64, devices 
 		return 0, nil
 	}
 	for _, f := range files {
-		if device, err := deviceOf(f.link); err == nil && device == f.device {
-			devices = append(devices, device)
+		if target, err := os.Readlink(f.link); err == nil && deviceName(target) == f.device {
+			devices = append(devices, f.device)
 		}
 	}
 	if after, err := r.stat(pid); err != nil || after.Start != before.Start {

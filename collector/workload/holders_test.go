@@ -394,7 +394,7 @@ func TestDeviceOf(t *testing.T) {
 	if err := os.Symlink(fifo, link); err != nil {
 		t.Fatal(err)
 	}
-	if device, err := deviceOf(link); device != "" || err != nil {
+	if device, err := deviceOf(link, fifo); device != "" || err != nil {
 		t.Errorf("a FIFO: %q, %v", device, err)
 	}
 }

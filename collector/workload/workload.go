@@ -7,29 +7,20 @@
 //
 // # Rights
 //
-// A value that a missing right hides is empty. It is never guessed, and never an error. "Like a debugger" below means root,
-// CAP_SYS_PTRACE, or the user of the process (ptrace(2), "Ptrace access mode checking"). A process that made itself
-// undumpable counts as root's.
+// A value that a missing right hides is empty. It is never guessed, and never an error.
 //
-//   - Program: /proc/PID/exe, like a debugger. Without that right the name that the process gives itself (comm), which
-//     anyone may read, and for interpreters the arguments.
-//   - Program of an interpreter, and the command: /proc/PID/cmdline. Anyone. With Config.Secret the arguments of every
-//     process are read, and those of the parent of a child of Python's multiprocessing. Only a keyed hash of them is kept.
-//   - Name of the Slurm job, only with Config.Secret: the variable SLURM_JOB_NAME in /proc/PID/environ, like a debugger.
-//     Nothing else of the environment is kept.
-//   - User: /proc/PID/status. Anyone. The name: the passwd(5) of the first process of procfs, for which root's rights are
-//     needed. Without them it is /etc/passwd, unless the exporter runs in a container, which has other users. Directories
-//     such as LDAP are not asked. A user without a name is shown as the number.
-//   - Container and Slurm job: /proc/PID/cgroup. Anyone.
-//   - Pod, namespace, the container's name, its image and its exit code: the socket of the container runtime (CRI), which
-//     is usually root's. A process with uid 0 may connect without any capability.
-//   - Allotted GPUs: the socket of the kubelet's pod-resources API, which is root's.
-//   - Jobs of mapping files: the files of Config.JobMappingDir.
-//   - Device files: /proc/PID/fd, like a debugger. Without that right Holders sees only the processes of its own user, and
-//     Unseen reports it.
-//
-// Where procfs is mounted with hidepid, "anyone" is the group of its gid= option, and the hidden processes seem to be gone.
-// systemd's ProtectProc= is such a mount.
+//   - Anyone may read the user (/proc/PID/status), the container and the Slurm job (cgroup), the name that a process gives
+//     itself (comm), and the arguments (cmdline). The arguments are read for interpreters, for Config.Command, and with
+//     Config.Secret for every process; then only a keyed hash of them is kept. Where procfs is mounted with hidepid, as by
+//     systemd's ProtectProc=, "anyone" is the group of its gid= option, and hidden processes seem to be gone.
+//   - A debugger may read the program (exe), the open files (fd), and the environment, of which only SLURM_JOB_NAME is
+//     kept, and only with Config.Secret. That is root, CAP_SYS_PTRACE, or the user of the process (ptrace(2), "Ptrace
+//     access mode checking"), unless the process made itself undumpable. Unseen reports what Holders misses without it.
+//   - Root may read the passwd(5) of the host's first process, for the names of users. Without that right it is
+//     /etc/passwd, unless the exporter runs in a container, which has other users. Directories such as LDAP are not asked.
+//     A user without a name is shown as the number.
+//   - Root, without any capability, may use the sockets of the container runtime, for the pod, the image and the exit code
+//     of a container, and of the kubelet, for the allotted GPUs.
 //
 // A program may choose its name, overwrite its arguments, and, where control groups are delegated to its user, name its
 // group like a container's. All values are for finding the culprit among honest processes, not for access control. Only
