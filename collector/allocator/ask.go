@@ -14,16 +14,13 @@ import (
 )
 
 const (
-	// answerInterval is how often an answer is looked for.
-	answerInterval = 15 * time.Second
-	// patience is how late an answer may come.
-	patience = 2 * time.Minute
+	answerInterval = 15 * time.Second // between two looks for an answer
+	patience       = 2 * time.Minute  // with a late answer
 	// keepAnswer is how long an answer counts: a program that leaks for days may leak elsewhere. keepRefusal is for a
 	// refusal.
 	keepAnswer  = 6 * time.Hour
 	keepRefusal = time.Hour
-	// maxAsked bounds the processes whose sites are kept, 64 KiB each at most.
-	maxAsked = 64
+	maxAsked    = 64 // processes whose sites are kept, 64 KiB each at most
 )
 
 // A request is a read lock on a page, far beyond its end: it starts at its number times requestUnit, and is as many bytes

@@ -79,16 +79,14 @@ func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.F
 			return fs.SkipAll
 		}
 		f, err := r.open(link, size)
-		if err == nil {
-			if err = use(f); err == nil {
-				last = nil
-				return fs.SkipAll
-			}
-			_ = f.Close() // it was only read
-		}
-		if !errors.Is(err, errOthers) {
+		if err != nil {
 			last = err
+			return nil
 		}
+		if last = use(f); last == nil {
+			return fs.SkipAll
+		}
+		_ = f.Close() // it was only read
 		return nil
 	})
 	return cmp.Or(err, last)

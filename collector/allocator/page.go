@@ -37,8 +37,7 @@ const (
 
 // Record has the numbers of the allocator in a process for one GPU.
 type Record struct {
-	// UUID is that of the GPU or MIG device without its prefix, in lower case; "" if the process does not know it.
-	UUID      string
+	UUID      string // of the GPU or MIG device, without its prefix, in lower case; "" if the process does not know it
 	Allocator gpu.Allocator
 }
 

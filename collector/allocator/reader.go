@@ -86,10 +86,8 @@ type source struct{ uuid, framework string }
 
 // Options choose what a Reader does.
 type Options struct {
-	// ProcFS is where procfs is mounted; "" is /proc.
-	ProcFS string
-	// Sites allows Ask.
-	Sites bool
+	ProcFS string // where procfs is mounted; "" is /proc
+	Sites  bool   // allows Ask
 }
 
 // New returns a Reader. The error means that this system has no memory files.
@@ -242,15 +240,12 @@ func (r *Reader) publish(p *process, records []Record) {
 	for _, record := range records {
 		a := &record.Allocator
 		from := source{record.UUID, a.Framework}
-		first, ok := p.names[from]
-		if !ok && len(p.names) == maxRecords {
+		if first, ok := p.names[from]; ok {
+			a.Version, a.Backend = first.Version, first.Backend
+		} else if len(p.names) == maxRecords {
 			continue
 		}
-		if !ok {
-			first = gpu.Allocator{Version: a.Version, Backend: a.Backend}
-			p.names[from] = first
-		}
-		a.Version, a.Backend = first.Version, first.Backend
+		p.names[from] = gpu.Allocator{Version: a.Version, Backend: a.Backend}
 		kept = append(kept, record)
 	}
 	r.mu.Lock()

@@ -55,8 +55,7 @@ type Sites struct {
 
 // Site is a stack that allocated memory of which more and more stays.
 type Site struct {
-	// UUID is that of the GPU or MIG device without its prefix; "" if it is not known.
-	UUID string
+	UUID string // as Record.UUID
 	// Growth is the growth of the memory that stays, in bytes: the median of the later snapshots, all larger than the early
 	// ones, minus the median of the early ones.
 	Growth uint64
@@ -64,9 +63,8 @@ type Site struct {
 	Live, Blocks uint64
 	// Line is the innermost frame outside of the framework, as file:line function; "" if no Python code allocated, as in a
 	// backward pass.
-	Line string
-	// Frames are those of the stack, the innermost first.
-	Frames []string
+	Line   string
+	Frames []string // the innermost first
 }
 
 // answer is the content of an answer.
