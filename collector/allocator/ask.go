@@ -14,66 +14,58 @@ import (
 )
 
 const (
-	// answerInterval is how often an answer is looked for.
-	answerInterval = 15 * time.Second
-	// patience is how much later than it should an answer may come.
-	patience = 2 * time.Minute
-	// askAgain is how long an answer stands: a program that leaks for days may leak elsewhere. A
-	// refusal stands for refused.
-	askAgain = 6 * time.Hour
-	refused  = time.Hour
-	// MaxSites bounds of how many processes sites are kept, 64 KiB each at most.
-	MaxSites = 64
+	answerInterval = 15 * time.Second // between two looks for an answer
+	patience       = 2 * time.Minute  // with a late answer
+	// keepAnswer is how long an answer counts: a program that leaks for days may leak elsewhere. keepRefusal is for a
+	// refusal.
+	keepAnswer  = 6 * time.Hour
+	keepRefusal = time.Hour
+	maxAsked    = 64 // processes whose sites are kept, 64 KiB each at most
 )
 
-// A request is a read lock on a page, far beyond its end: it starts at its number times
-// requestUnit, and is as many bytes long as it has seconds. maxNumber keeps it where files may be.
+// A request is a read lock on a page, far beyond its end: it starts at its number times requestUnit, and is as many bytes
+// long as it has seconds. maxNumber keeps it where files may be.
 //
-// To write into the page may hang for ever: the process can hold the file meanwhile, with a write of
-// its own from memory that never comes. A lock waits for nobody, and it goes with who asked.
+// A write into the page could block for ever: the process can hold the file meanwhile, with its own write from memory that
+// never comes. A lock blocks nobody, and it goes when the exporter does.
 const (
 	requestUnit = 1 << 16
 	maxNumber   = 1<<31 - 1
 )
 
-// sitesRequest is what a process was asked.
+// sitesRequest is the request to a process.
 type sitesRequest struct {
 	asked  time.Time     // as Sites.Asked
-	over   time.Duration // as it was asked for: the process may say another
-	number uint32        // nobody else's: several may ask one process, one after the other
+	over   time.Duration // as requested: the process may choose another
+	number uint32        // at random: several exporters may ask one process
 	looked time.Time     // for the answer
 }
 
-// Ask has a process tell where it allocates what stays, if it has a page and Options.Sites
-// allows it. It does not wait, and an answer of the last hours is not asked for again.
+// Ask has a process record where it allocates memory that stays, if it has a page and Options.Sites allows it. It does not
+// wait. While an earlier answer counts, it does nothing.
 func (r *Reader) Ask(id gpu.ProcessID, over time.Duration) {
 	if !r.sites {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	kept := 0
+	for _, p := range r.processes {
+		if p.sites != nil {
+			kept++
+		}
+	}
 	p, now := r.processes[id], time.Now()
 	switch {
 	case p == nil || p.records == nil:
-	case p.sites != nil && now.Sub(p.sites.Asked) < p.sites.stands():
-	case p.sites == nil && r.kept() >= MaxSites:
+	case p.sites != nil && !p.sites.expired(now):
+	case p.sites == nil && kept >= maxAsked:
 	default:
 		p.sites = &Sites{State: SitesAsked, Asked: now, Over: over}
 	}
 }
 
-// kept returns of how many processes sites are kept. mu is held.
-func (r *Reader) kept() (n int) {
-	for _, p := range r.processes {
-		if p.sites != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// Sites returns what a process has answered; nil if it was not asked. It does not wait, and
-// what it returns must not be changed.
+// Sites returns the answer of a process; nil if Ask was not called. It does not wait, and the result must not be changed.
 func (r *Reader) Sites(id gpu.ProcessID) *Sites {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,8 +75,7 @@ func (r *Reader) Sites(id gpu.ProcessID) *Sites {
 	return nil
 }
 
-// SitesOn returns what a process in a sample of the GPU of that UUID tells of where it allocates
-// what stays there; nil if it was not asked.
+// SitesOn returns Sites of a process in a sample of the GPU of that UUID, with the sites on that GPU.
 func (r *Reader) SitesOn(uuid string, s *gpu.Sample, p *gpu.Process) *Sites {
 	sites := r.Sites(p.ID)
 	if sites == nil || len(sites.List) == 0 {
@@ -98,24 +89,20 @@ func (r *Reader) SitesOn(uuid string, s *gpu.Sample, p *gpu.Process) *Sites {
 	return &some
 }
 
-// final reports whether no more will come.
+// final reports whether the state will not change.
 func (s *Sites) final() bool { return s.State == SitesDone || s.State == SitesRefused }
 
-// stands returns for how long after it was asked for it is not asked for again.
-func (s *Sites) stands() time.Duration {
-	switch s.State {
-	case SitesDone:
-		return askAgain
-	case SitesRefused:
-		return refused
-	default:
-		return 365 * 24 * time.Hour // it is at it
+// expired reports whether the process may be asked again.
+func (s *Sites) expired(now time.Time) bool {
+	keep := keepAnswer
+	if s.State == SitesRefused {
+		keep = keepRefusal
 	}
+	return s.final() && now.Sub(s.Asked) >= keep
 }
 
-// pursue asks a process that is to be asked, and looks for its answer. The request stands until
-// there is one.
-func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {
+// pursue sends the request to a process, and looks for its answer. The request stays until there is one.
+func (r *Reader) pursue(p *process, now time.Time) {
 	r.mu.Lock()
 	s := p.sites
 	r.mu.Unlock()
@@ -137,7 +124,7 @@ func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {
 		return
 	default:
 		request.looked = now
-		a, err := r.findAnswer(id)
+		a, err := r.findAnswer(p.id)
 		if err == nil && a.number == request.number {
 			next = a.sites
 			next.Asked = s.Asked
@@ -147,11 +134,11 @@ func (r *Reader) pursue(id gpu.ProcessID, p *process, now time.Time) {
 		case now.Sub(s.Asked) > request.over+patience:
 			next.State, next.Reason = SitesRefused, "the probe has not answered in time"
 		case p.file != nil:
-			_ = ask(p.file, request.number, request.over) // the page may be another one; if it fails, time runs out
+			_ = ask(p.file, request.number, request.over) // the page may be a new one; after an error, time runs out
 		}
 	}
 	if next.final() && p.file != nil {
-		_ = withdraw(p.file, p.request.number) // it ends with the page in any case
+		_ = withdraw(p.file, p.request.number) // the page takes it along in any case
 	}
 	r.mu.Lock()
 	p.sites = &next

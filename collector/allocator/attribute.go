@@ -10,9 +10,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// Attribute fills in what the allocator of each process in a sample of the GPU of that UUID
-// says of it. of is Reader.Of. A process that has an Allocator keeps it: a recording knows.
-// What is more than the GPU has is left out.
+// Attribute fills in the Allocator of each process in a sample of the GPU of that UUID. of is Reader.Of. An Allocator from a
+// recording stays. One with more memory than the GPU has is left out.
 func Attribute(of func(gpu.ProcessID) []Record, uuid string, s *gpu.Sample) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -27,25 +26,24 @@ func Attribute(of func(gpu.ProcessID) []Record, uuid string, s *gpu.Sample) {
 	}
 }
 
-// uuids returns the UUIDs by which CUDA knows what the process runs on: that of the GPU, or
-// those of the MIG devices of its instance.
+// uuids returns CUDA's UUIDs for the devices of the process: the GPU, or the MIG devices of its instance.
 func uuids(uuid string, s *gpu.Sample, p *gpu.Process) []string {
 	if !p.Instance.OK {
-		return []string{BareUUID(uuid)}
+		return []string{bareUUID(uuid)}
 	}
 	var list []string
 	for i := range s.Instances {
 		if in := &s.Instances[i]; in.ID == p.Instance.V {
 			for _, d := range in.Devices {
-				list = append(list, BareUUID(d.UUID))
+				list = append(list, bareUUID(d.UUID))
 			}
 		}
 	}
 	return list
 }
 
-// on returns what the records say of the devices of these UUIDs; nil if nothing. A record
-// without a UUID is of the one GPU that its process uses.
+// on returns the sum of the records of these UUIDs; nil if there is none. A record without a UUID belongs to the only GPU of
+// its process.
 func on(uuids []string, records []Record) *gpu.Allocator {
 	var sum *gpu.Allocator
 	for i := range records {
@@ -61,8 +59,7 @@ func on(uuids []string, records []Record) *gpu.Allocator {
 	return sum
 }
 
-// sumOf joins what two frameworks in one process say. What one of them does not tell is not
-// known of both.
+// sumOf adds the records of two frameworks in one process. A number that one of them lacks is unknown for both.
 func sumOf(a, b *gpu.Allocator) *gpu.Allocator {
 	return &gpu.Allocator{
 		Framework: join(a.Framework, b.Framework), Version: join(a.Version, b.Version), Backend: join(a.Backend, b.Backend),
@@ -82,9 +79,8 @@ func both(a, b gpu.Opt[uint64]) gpu.Opt[uint64] {
 	return gpu.Some(a.V + b.V)
 }
 
-// BareUUID returns a UUID without the driver's prefix GPU- or MIG-, in lower case: CUDA tells
-// it without.
-func BareUUID(uuid string) string {
+// bareUUID returns a UUID in CUDA's form: without the driver's prefix GPU- or MIG-, in lower case.
+func bareUUID(uuid string) string {
 	uuid = strings.ToLower(uuid)
 	return strings.TrimPrefix(strings.TrimPrefix(uuid, "gpu-"), "mig-")
 }

@@ -25,12 +25,11 @@ import (
 )
 
 const (
-	// pageLink and answerLink are how the links of a probe's descriptors begin. Any file may
-	// have these names.
+	// pageLink and answerLink are how the links of a probe's descriptors begin. Any file may have these names.
 	pageLink   = "/memfd:gpu_leak_probe"
 	answerLink = "/memfd:gpu_leak_sites"
-	// maxDescriptors bounds how many descriptors of a process are looked at, maxCandidates
-	// how many of them are opened: a child that was forked has its parent's page as well.
+	// maxDescriptors bounds the descriptors of a process that are looked at, maxCandidates those that are opened: a forked
+	// child also has its parent's page.
 	maxDescriptors = 1 << 16
 	maxCandidates  = 8
 )
@@ -49,8 +48,8 @@ func memoryFiles() (device uint64, err error) {
 	return s.Dev, nil
 }
 
-// find opens the page of a process. It returns errNoPage if there is none, and an error
-// that is fs.ErrPermission where its descriptors may not be seen.
+// find opens the page of a process. The error is errNoPage if there is none, and fs.ErrPermission if its descriptors are
+// unreadable.
 func (r *Reader) find(id gpu.ProcessID) (file *os.File, found page, err error) {
 	err = r.each(id, pageLink, pageSize, func(f *os.File) error {
 		p, err := r.read(f)
@@ -66,44 +65,37 @@ func (r *Reader) find(id gpu.ProcessID) (file *os.File, found page, err error) {
 	return file, found, err
 }
 
-// each opens the memory files of a process that have this name and size, until use returns
-// no error for one: that one stays open. Otherwise the error is the last one, or errNoPage.
+// each opens the memory files of a process with this name and size, until use returns no error for one: that file stays
+// open. Otherwise the error is the last one, or errNoPage.
 func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.File) error) error {
 	last := errNoPage
-	seen, candidates := 0, 0
-	err := hostfs.List(filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd"), r.budget, func(link string) error {
-		if seen++; seen > maxDescriptors || candidates == maxCandidates {
-			return fs.SkipAll
-		}
-		target, err := os.Readlink(link)
-		if errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-		if err != nil || !strings.HasPrefix(target, name) {
+	candidates := 0
+	dir := filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd")
+	err := hostfs.List(dir, maxDescriptors, r.budget, func(link, target string) error {
+		if !strings.HasPrefix(target, name) {
 			return nil
 		}
-		candidates++
+		if candidates++; candidates > maxCandidates {
+			return fs.SkipAll
+		}
 		f, err := r.open(link, size)
-		if err == nil {
-			if err = use(f); err == nil {
-				last = nil
-				return fs.SkipAll
-			}
-			_ = f.Close() // it was only read
-		}
-		if !errors.Is(err, errOthers) {
+		if err != nil {
 			last = err
+			return nil
 		}
+		if last = use(f); last == nil {
+			return fs.SkipAll
+		}
+		_ = f.Close() // it was only read
 		return nil
 	})
 	return cmp.Or(err, last)
 }
 
-// open opens the file that a link of procfs leads to, if it is a memory file of that size.
+// open opens the target of a link of procfs, if it is a memory file of that size.
 //
-// The process chose the file. Before it is opened it must be a regular file of the right
-// size on the file system of memory files: to open or read another may hang. It is read and never
-// mapped: a mapping of a file that became shorter would end this program.
+// The process chose the file. It must be a regular file of the right size on the file system of memory files: to open or
+// read another may block. It is read and never mapped: a mapping of a file that became shorter would crash this program.
 func (r *Reader) open(link string, size uint64) (*os.File, error) {
 	held, err := hostfs.Hold(link)
 	if err != nil {
@@ -116,7 +108,7 @@ func (r *Reader) open(link string, size uint64) (*os.File, error) {
 	return held.Open()
 }
 
-// ask has a request stand while the page is open. It may be asked again.
+// ask sets a request on an open page. It may be repeated.
 func ask(f *os.File, number uint32, over time.Duration) error {
 	seconds := min(max(int64(over/time.Second), 1), requestUnit-1)
 	if err := setLock(f, unix.F_RDLCK, number, seconds); err != nil {
@@ -125,7 +117,6 @@ func ask(f *os.File, number uint32, over time.Duration) error {
 	return nil
 }
 
-// withdraw has a request end.
 func withdraw(f *os.File, number uint32) error { return setLock(f, unix.F_UNLCK, number, requestUnit) }
 
 func setLock(f *os.File, kind int16, number uint32, length int64) error {
@@ -133,7 +124,7 @@ func setLock(f *os.File, kind int16, number uint32, length int64) error {
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 }
 
-// findAnswer reads what a process has answered.
+// findAnswer reads the answer of a process.
 func (r *Reader) findAnswer(id gpu.ProcessID) (found answer, err error) {
 	b := make([]byte, answerSize)
 	err = r.each(id, answerLink, answerSize, func(f *os.File) error {
@@ -154,7 +145,7 @@ func (r *Reader) findAnswer(id gpu.ProcessID) (found answer, err error) {
 	return found, err
 }
 
-// read reads a page. One that is written meanwhile is read again.
+// read reads a page, and again if the probe writes meanwhile.
 func (r *Reader) read(f *os.File) (p page, err error) {
 	for range 3 {
 		n, err := syscall.Pread(int(f.Fd()), r.buffer[:written], 0)
@@ -166,14 +157,4 @@ func (r *Reader) read(f *os.File) (p page, err error) {
 		}
 	}
 	return page{}, errTorn
-}
-
-// unchanged reports whether the page was not written since that sequence.
-func (r *Reader) unchanged(f *os.File, sequence uint64) bool {
-	n, err := syscall.Pread(int(f.Fd()), r.buffer[:headerSize], 0)
-	if err != nil {
-		return false
-	}
-	now, ok := sequenceOf(r.buffer[:n])
-	return ok && now == sequence
 }

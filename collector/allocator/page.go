@@ -1,19 +1,15 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package allocator reads what the memory allocators inside processes say of themselves:
-// the pages that the probe, or any program that writes the same layout, keeps in its memory.
+// Package allocator reads the numbers of the memory allocators inside processes: the pages that the probe, or any program
+// that writes the same layout, keeps in its memory.
 //
-// # Who may see what
+// A page is found and opened through /proc/PID/fd. For that the exporter needs the rights of a debugger over the process:
+// its user's, or CAP_SYS_PTRACE, and for processes of another user CAP_DAC_READ_SEARCH as well. What it may not see is
+// absent.
 //
-// A page is found and opened through /proc/PID/fd, for which the exporter needs the rights
-// of a debugger over the process: its user's, or CAP_SYS_PTRACE, and for processes of
-// another user CAP_DAC_READ_SEARCH as well. What may not be seen is absent.
-//
-// # What a process can do to its reader
-//
-// It writes what it likes: a page that lies harms the series of its own process alone.
-// It cannot have the reader hang, crash or take memory; see Reader.open.
+// A process writes what it likes: a wrong page harms only the series of its own process. It cannot block or crash the
+// reader, or take its memory; see Reader.open.
 package allocator
 
 import (
@@ -27,24 +23,21 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// The layout of a page, version 1, in the order of bytes of x86 and ARM (little endian).
-// probe/README.md has it for those who write one.
+// The layout of a page, version 1, little endian. probe/README.md describes it.
 const (
-	pageSize    = 4096
-	pageVersion = 1
-	magic       = "GPULEAK\x00"
-	written     = 4032 // the rest is zero
-	summed      = 16   // from here on the checksum counts
-	headerSize  = 64
-	recordSize  = 192
-	maxRecords  = 16
+	pageSize      = 4096
+	layoutVersion = 1
+	magic         = "GPULEAK\x00"
+	written       = 4032 // the rest is zero
+	summed        = 16   // from here on the checksum counts
+	headerSize    = 64
+	recordSize    = 192
+	maxRecords    = 16
 )
 
-// Record is what the allocator in a process says of one GPU.
+// Record has the numbers of the allocator in a process for one GPU.
 type Record struct {
-	// UUID is that of the GPU or MIG device without its prefix, in lower case; "" if the
-	// process does not know it.
-	UUID      string
+	UUID      string // of the GPU or MIG device, without its prefix, in lower case; "" if the process does not know it
 	Allocator gpu.Allocator
 }
 
@@ -55,30 +48,30 @@ type page struct {
 	records  []Record
 }
 
-// errTorn says that a page was read while it was written, or is damaged.
+// errTorn means that the page was written meanwhile, or is damaged.
 var errTorn = errors.New("the checksum is another")
 
-// sequenceOf returns how often a page was written, and whether b begins like one.
-func sequenceOf(b []byte) (sequence uint64, ok bool) {
-	if len(b) < headerSize || string(b[:8]) != magic {
-		return 0, false
+// checkHeader checks what pages and answers have in common: the magic, the version, and the checksum of b up to size.
+func checkHeader(b []byte, magic string, size int) error {
+	if len(b) < size || string(b[:8]) != magic {
+		return errors.New("it is no page or answer of a probe")
 	}
-	return binary.LittleEndian.Uint64(b[16:]), true
+	if v := binary.LittleEndian.Uint16(b[8:]); v != layoutVersion {
+		return fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, layoutVersion)
+	}
+	if crc32.ChecksumIEEE(b[summed:size]) != binary.LittleEndian.Uint32(b[12:]) {
+		return errTorn
+	}
+	return nil
 }
 
-// parsePage reads the first written bytes of a page. Whatever they hold, it needs no more
-// memory than the page itself. A record that contradicts itself makes all of it wrong.
+// parsePage parses the first written bytes of a page. It never needs more memory than the page itself. A record that
+// contradicts itself makes the whole page wrong.
 func parsePage(b []byte) (page, error) {
-	if len(b) < written || string(b[:8]) != magic {
-		return page{}, errors.New("it is no page of a probe")
+	if err := checkHeader(b, magic, written); err != nil {
+		return page{}, err
 	}
 	le := binary.LittleEndian
-	if v := le.Uint16(b[8:]); v != pageVersion {
-		return page{}, fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, pageVersion)
-	}
-	if crc32.ChecksumIEEE(b[summed:written]) != le.Uint32(b[12:]) {
-		return page{}, errTorn
-	}
 	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:])}
 	n := le.Uint32(b[32:])
 	if size := le.Uint16(b[10:]); size != recordSize || n > maxRecords {
@@ -106,7 +99,7 @@ const (
 )
 
 func parseRecord(b []byte) (r Record, err error) {
-	r.UUID = BareUUID(text(b[uuidAt:frameworkAt]))
+	r.UUID = bareUUID(text(b[uuidAt:frameworkAt]))
 	a := &r.Allocator
 	a.Framework, a.Version, a.Backend = text(b[frameworkAt:versionAt]), text(b[versionAt:backendAt]), text(b[backendAt:validAt])
 	if a.Framework == "" {
@@ -126,8 +119,8 @@ func parseRecord(b []byte) (r Record, err error) {
 	return r, nil
 }
 
-// text returns a string that ends at the first zero. What is not plain ASCII of names and
-// versions stands as an underscore: it becomes a label.
+// text returns a string that ends at the first zero. It becomes a label: an underscore replaces characters that do not
+// belong in a name or a version.
 func text(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return strings.Map(func(r rune) rune {

@@ -96,7 +96,7 @@ func recordsOf(t *testing.T, line string) []Record {
 	return c.Of(id)
 }
 
-// told looks at a process until it tells something: it may be writing its page anew at a look.
+// told looks at a process until there are records: it may be writing its page.
 func told(t *testing.T, line string) (got []Record) {
 	t.Helper()
 	for began := time.Now(); got == nil && time.Since(began) < hang; {
@@ -105,7 +105,7 @@ func told(t *testing.T, line string) (got []Record) {
 	return got
 }
 
-// TestProbe runs programs with the probe, and reads what it tells.
+// TestProbe runs programs with the probe, and reads their pages.
 func TestProbe(t *testing.T) {
 	usual := func(ordinal, ooms uint64) Record {
 		return Record{Allocator: gpu.Allocator{

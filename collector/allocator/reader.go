@@ -20,40 +20,39 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// errNoPage says that a process has no page.
-var errNoPage = errors.New("no page")
-
-// errOthers says that a page is another process's.
-var errOthers = errors.New("it is the page of another process")
+var (
+	errNoPage = errors.New("no page")
+	errOthers = errors.New("it is the page of another process")
+	errDenied = errors.New("those of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; " +
+		"gpu_process_allocator_* lacks such processes (see probe/README.md)")
+	errLeftOut = fmt.Errorf("they have more files open than can be looked at, %d in a second: gpu_process_allocator_* comes later", hostfs.PerSecond)
+)
 
 const (
 	// readInterval is how often pages are read. Probes write every five seconds.
 	readInterval = time.Second
-	// findInterval is how often a process without a page is looked at again, as a probe is loaded at the start of
-	// a program; lateInterval is how long that may take after earlyFor: it may load the probe late. A look takes a
-	// microsecond or two for each file that the process has open.
+	// findInterval is how often a process without a page is looked at again: a program loads the probe at its start.
+	// After earlyFor it is lateInterval: a program may load the probe late. A look takes a microsecond or two for each
+	// open file of the process.
 	findInterval = 15 * time.Second
 	lateInterval = time.Minute
 	earlyFor     = time.Minute
 	// staleAfter is six times the probe's interval: the process is stopped, or its probe is.
 	staleAfter = 30 * time.Second
 	// forgetAfter is how long a process is kept that nobody asks for.
-	forgetAfter = time.Minute
-	// MaxProcesses bounds how many processes are looked at; MaxPages how many pages are
-	// kept open, a descriptor each.
-	MaxProcesses = 8192
-	// MaxPages is for 64 processes on each of 16 GPUs.
-	MaxPages = 1024
+	forgetAfter  = time.Minute
+	maxProcesses = 8192
+	// maxPages bounds the open pages, a descriptor each: 64 processes on each of 16 GPUs.
+	maxPages = 1024
 )
 
-// Reader reads the pages of the processes that it is asked for. Its methods may be called
-// from several goroutines; only Run touches files.
+// Reader reads the pages of the processes that it is asked for. Its methods may be called from several goroutines; only Run
+// touches files.
 type Reader struct {
 	procFS string
-	sites  bool           // processes may be asked for them
+	sites  bool           // Ask is allowed
 	device uint64         // of memory files
 	buffer [written]byte  // Run's
-	list   []asked        // Run's
 	budget *hostfs.Budget // Run's
 
 	mu        sync.Mutex // never held while a file is touched
@@ -62,21 +61,23 @@ type Reader struct {
 	problem   error
 }
 
-// process is one that somebody asked for.
+// process is a process that Of was asked for.
 type process struct {
-	// Under Reader.mu.
+	id gpu.ProcessID
+
+	// Under Reader.mu. What records and sites point to does not change.
 	asked   time.Time
-	records []Record // not changed once they are here; nil: none
-	sites   *Sites   // not changed once it is here; nil: nobody has asked for them
+	records []Record // nil: none
+	sites   *Sites   // nil: Ask was not called
 
 	// Run's alone.
 	first    time.Time // look for a page
 	looked   time.Time // for a page, the last time
 	file     *os.File  // nil: none was found
 	sequence uint64    // of the page that is open, or was last; 0: there was none
-	written  time.Time // when the sequence was seen to change
+	written  time.Time // when the sequence last changed
 	denied   bool
-	names    map[source]gpu.Allocator // only the names, as they were first told
+	names    map[source]gpu.Allocator // only the names, as they were first
 	request  sitesRequest
 }
 
@@ -85,13 +86,11 @@ type source struct{ uuid, framework string }
 
 // Options choose what a Reader does.
 type Options struct {
-	// ProcFS is where procfs is mounted; "" is /proc.
-	ProcFS string
-	// Sites lets processes be asked where they allocate what stays.
-	Sites bool
+	ProcFS string // where procfs is mounted; "" is /proc
+	Sites  bool   // allows Ask
 }
 
-// New returns a Reader. The error says that this system has no memory files.
+// New returns a Reader. The error means that this system has no memory files.
 func New(o Options) (*Reader, error) {
 	device, err := memoryFiles()
 	if err != nil {
@@ -103,21 +102,20 @@ func New(o Options) (*Reader, error) {
 	}, nil
 }
 
-// Of returns what the allocator in a process says of each GPU; nil if it has no probe, or
-// if that is not known yet. It touches no file and does not wait: who asks for a process
-// has Run look for it. The records must not be changed.
+// Of returns the records of a process, one for each GPU and framework; nil if it has no probe, or if that is not known yet.
+// It touches no file and does not wait: it has Run look for the page. The records must not be changed.
 func (r *Reader) Of(id gpu.ProcessID) []Record {
 	if id.Start == 0 {
-		return nil // it could not be told from another of its number
+		return nil // another process could have this number
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.processes[id]
 	if p == nil {
-		if len(r.processes) >= MaxProcesses {
+		if len(r.processes) >= maxProcesses {
 			return nil
 		}
-		p = &process{}
+		p = &process{id: id}
 		r.processes[id] = p
 	}
 	p.asked = time.Now()
@@ -131,14 +129,7 @@ func (r *Reader) Problem() error {
 	return r.problem
 }
 
-// errDenied names the rights that are missing.
-var errDenied = errors.New("those of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; " +
-	"gpu_process_allocator_* lacks such processes (see probe/README.md)")
-
-// errLeftOut says that some processes were not looked at in time.
-var errLeftOut = fmt.Errorf("they have more files open than can be looked at, %d in a second: gpu_process_allocator_* comes later", hostfs.PerSecond)
-
-// Run reads pages until ctx is done. It must run once only.
+// Run reads pages until ctx is done. It must run only once.
 func (r *Reader) Run(ctx context.Context) {
 	tick := time.NewTicker(readInterval)
 	defer tick.Stop()
@@ -153,23 +144,21 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
-// update reads what there is to read once.
 func (r *Reader) update(now time.Time) {
 	r.budget.Refill(now)
 	var problem error
-	for _, w := range r.wanted(now) {
-		id, p := w.id, w.process
-		waits := now.Sub(p.looked) - p.lookInterval(id, now)
+	for _, p := range r.wanted(now) {
+		waits := now.Sub(p.looked) - p.lookInterval(now)
 		switch {
 		case p.file != nil:
 			r.refresh(p, now)
-		case waits < 0 || r.pages == MaxPages:
+		case waits < 0 || r.pages == maxPages:
 		case !r.budget.Spent():
-			r.look(id, p, now)
+			r.look(p, now)
 		case waits > lateInterval && !p.looked.IsZero():
 			problem = cmp.Or(problem, errLeftOut)
 		}
-		r.pursue(id, p, now)
+		r.pursue(p, now)
 		if p.denied {
 			problem = errDenied
 		}
@@ -179,53 +168,45 @@ func (r *Reader) update(now time.Time) {
 	r.problem = problem
 }
 
-// asked is a process that somebody asks for.
-type asked struct {
-	id      gpu.ProcessID
-	process *process
-}
-
-// wanted returns the processes that are asked for, the longest unseen first, and forgets the others. The list is Run's
-// until the next call.
-func (r *Reader) wanted(now time.Time) []asked {
+// wanted returns the processes that Of was asked for lately, the longest unseen first, and forgets the others.
+func (r *Reader) wanted(now time.Time) []*process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.list)
-	r.list = r.list[:0]
+	list := make([]*process, 0, len(r.processes))
 	for id, p := range r.processes {
 		if now.Sub(p.asked) < forgetAfter {
-			r.list = append(r.list, asked{id, p})
+			list = append(list, p)
 			continue
 		}
 		delete(r.processes, id)
 		r.drop(p)
 	}
-	slices.SortFunc(r.list, func(a, b asked) int { return a.process.looked.Compare(b.process.looked) })
-	return r.list
+	slices.SortFunc(list, func(a, b *process) int { return a.looked.Compare(b.looked) })
+	return list
 }
 
-// lookInterval is how far apart two looks for the page of a process are now. Late ones are spread by the number of the
-// process: all may have been found in one second.
-func (p *process) lookInterval(id gpu.ProcessID, now time.Time) time.Duration {
-	if p.sequence == 0 && now.Sub(p.first) >= earlyFor { // who had a page may make a new one
-		return lateInterval - time.Duration(id.PID%30)*time.Second
+// lookInterval is the interval of looks for the page of a process. Late looks are spread by the number of the process: all
+// processes may have been found in one second.
+func (p *process) lookInterval(now time.Time) time.Duration {
+	if p.sequence == 0 && now.Sub(p.first) >= earlyFor { // a process that had a page may make a new one
+		return lateInterval - time.Duration(p.id.PID%30)*time.Second
 	}
 	return findInterval
 }
 
 // look looks for the page of a process.
-func (r *Reader) look(id gpu.ProcessID, p *process, now time.Time) {
+func (r *Reader) look(p *process, now time.Time) {
 	p.looked = now
 	if p.first.IsZero() {
 		p.first = now
 	}
-	f, found, err := r.find(id)
+	f, found, err := r.find(p.id)
 	p.denied = errors.Is(err, fs.ErrPermission)
 	if err != nil {
 		return
 	}
 	if found.sequence == p.sequence {
-		_ = f.Close() // the page that was given up, and still nobody writes it
+		_ = f.Close() // the stale page: its process has not written since
 		return
 	}
 	p.file, p.sequence, p.written = f, found.sequence, now
@@ -233,31 +214,24 @@ func (r *Reader) look(id gpu.ProcessID, p *process, now time.Time) {
 	r.publish(p, found.records)
 }
 
-// refresh reads the page of a process again. What cannot be read is looked for again: a
-// probe makes a new page where its descriptor was closed.
+// refresh reads the page of a process again. After an error, look searches for it: a probe makes a new page if its
+// descriptor was closed.
 func (r *Reader) refresh(p *process, now time.Time) {
-	if r.unchanged(p.file, p.sequence) {
-		if now.Sub(p.written) >= staleAfter {
-			r.drop(p)
-			r.publish(p, nil)
-		}
-		return
-	}
 	found, err := r.read(p.file)
-	if errors.Is(err, errTorn) && now.Sub(p.written) < staleAfter {
-		return // it is written this very moment
-	}
-	if err != nil {
-		r.drop(p)
-		r.publish(p, nil)
+	if err == nil && found.sequence != p.sequence {
+		p.sequence, p.written = found.sequence, now
+		r.publish(p, found.records)
 		return
 	}
-	p.sequence, p.written = found.sequence, now
-	r.publish(p, found.records)
+	if (err == nil || errors.Is(err, errTorn)) && now.Sub(p.written) < staleAfter {
+		return // the probe pauses, or is writing
+	}
+	r.drop(p)
+	r.publish(p, nil)
 }
 
-// publish has Of return these records. The names become labels: what was told first stays,
-// and of a process that tells ever new ones the later ones are left out.
+// publish has Of return these records. The names become labels: the first ones stay, and a process that changes them again
+// and again gets no new ones beyond maxRecords.
 func (r *Reader) publish(p *process, records []Record) {
 	if p.names == nil {
 		p.names = map[source]gpu.Allocator{}
@@ -266,15 +240,12 @@ func (r *Reader) publish(p *process, records []Record) {
 	for _, record := range records {
 		a := &record.Allocator
 		from := source{record.UUID, a.Framework}
-		first, ok := p.names[from]
-		if !ok && len(p.names) == maxRecords {
+		if first, ok := p.names[from]; ok {
+			a.Version, a.Backend = first.Version, first.Backend
+		} else if len(p.names) == maxRecords {
 			continue
 		}
-		if !ok {
-			first = gpu.Allocator{Version: a.Version, Backend: a.Backend}
-			p.names[from] = first
-		}
-		a.Version, a.Backend = first.Version, first.Backend
+		p.names[from] = gpu.Allocator{Version: a.Version, Backend: a.Backend}
 		kept = append(kept, record)
 	}
 	r.mu.Lock()

@@ -76,7 +76,7 @@ func memoryFile(t *testing.T, content []byte) (overwrite func([]byte)) {
 	}
 }
 
-// clock has a reader look n seconds after the test began. Somebody has just asked then.
+// clock has a reader look n seconds after the test began, just after Of was called.
 type clock struct {
 	*Reader
 	began time.Time
@@ -139,7 +139,7 @@ func TestReader(t *testing.T) {
 	c.at(18)
 	c.want(t, id, torch("a", 9, 10))
 
-	// A process that is stopped says nothing, until it goes on.
+	// A stopped process has no records until it continues.
 	c.at(47)
 	c.want(t, id, torch("a", 9, 10))
 	c.at(48)
@@ -150,7 +150,7 @@ func TestReader(t *testing.T) {
 	c.at(115)
 	c.want(t, id, torch("a", 11, 12))
 
-	// A page that becomes none is let go; one that comes in its place is found.
+	// A page that is cut is closed, and a new one is found.
 	write(testPage(6, id.Start)[:100])
 	c.at(116)
 	c.want(t, id)
@@ -160,7 +160,7 @@ func TestReader(t *testing.T) {
 	c.at(146)
 	c.want(t, id, torch("a", 13, 14))
 
-	// Nobody asks any more.
+	// Nobody asks for it any more.
 	if c.pages != 1 {
 		t.Fatalf("%d pages are open", c.pages)
 	}
@@ -247,10 +247,10 @@ func TestReaderOfNames(t *testing.T) {
 // TestReaderHasBounds asks for more processes than may be.
 func TestReaderHasBounds(t *testing.T) {
 	c := newClock(t)
-	for i := range 2 * MaxProcesses {
+	for i := range 2 * maxProcesses {
 		c.Of(gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)})
 	}
-	if len(c.processes) != MaxProcesses {
+	if len(c.processes) != maxProcesses {
 		t.Errorf("%d processes", len(c.processes))
 	}
 }
@@ -342,7 +342,7 @@ func BenchmarkRead64(b *testing.B) {
 	}
 }
 
-// TestExample has the program in C tell of one GPU.
+// TestExample reads the page of the example in C.
 func TestExample(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "example")
 	out, err := exec.Command("gcc", "-Wall", "-Werror", "-o", binary, "../../probe/example.c").CombinedOutput()

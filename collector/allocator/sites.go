@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"slices"
 	"strings"
@@ -18,8 +17,7 @@ import (
 	"unicode"
 )
 
-// An answer is what a probe writes when it is asked which lines allocate what stays:
-// probe/README.md has its layout.
+// An answer is the probe's reply to a request: probe/README.md has its layout.
 const (
 	answerSize   = 65536
 	answerMagic  = "GPUSITES"
@@ -30,72 +28,58 @@ const (
 	maxReason    = 200
 )
 
-// SitesState is how far a process is with finding the lines.
+// SitesState is the progress of a request.
 type SitesState string
 
 // The states of a request.
 const (
 	SitesAsked     SitesState = "asked"     // and the process has not begun yet
-	SitesRecording SitesState = "recording" // where it allocates
+	SitesRecording SitesState = "recording" // its allocations
 	SitesDone      SitesState = "done"
-	SitesRefused   SitesState = "refused" // Reason says why
+	SitesRefused   SitesState = "refused" // for Reason
 )
 
-// Sites is what a process tells of where it allocates what stays.
+// Sites is where a process allocates memory that stays.
 type Sites struct {
-	State SitesState
-	// Reason is why there is none.
-	Reason string
-	// Asked is when the process was asked.
-	Asked time.Time
-	// Over is for how long it records.
-	Over time.Duration
-	// Pause is how long the longest snapshot stopped the program.
-	Pause time.Duration
-	// List has those that grew most first, over all GPUs of the process. There are none before it
-	// is done.
+	State  SitesState
+	Reason string        // why there is no answer
+	Asked  time.Time     // the time of the request
+	Over   time.Duration // how long the process records
+	Pause  time.Duration // how long the longest snapshot stopped the program
+	// List has the largest growth first, over all GPUs of the process. It is empty until the process is done.
 	List []Site
-	// Unsure is how many other lines grew, by less than twice of what was freed meanwhile of the memory
-	// from before: they may just have replaced it.
+	// Unsure is the number of other lines that grew, by less than twice the memory from before that was freed meanwhile:
+	// they may only have replaced it.
 	Unsure uint32
 }
 
-// Site is a stack from which memory was allocated of which more and more stays.
+// Site is a stack that allocated memory of which more and more stays.
 type Site struct {
-	// UUID is that of the GPU or MIG device without its prefix; "" if it is not known.
-	UUID string
-	// Growth is by how many bytes what stays has grown: the median of the later snapshots, which
-	// all have more of it than the early ones, minus the median of those.
+	UUID string // as Record.UUID
+	// Growth is the growth of the memory that stays, in bytes: the median of the later snapshots, all larger than the early
+	// ones, minus the median of the early ones.
 	Growth uint64
-	// Live is how many bytes stay, of what was allocated since the recording began, and
-	// Blocks in how many pieces.
+	// Live is the number of bytes that stay, of those allocated since the recording began, and Blocks of their pieces.
 	Live, Blocks uint64
-	// Line is the innermost frame that is not the framework's own, as file:line function; ""
-	// where no Python code has allocated, as in a backward pass.
-	Line string
-	// Frames are those of the stack, the innermost first.
-	Frames []string
+	// Line is the innermost frame outside of the framework, as file:line function; "" if no Python code allocated, as in a
+	// backward pass.
+	Line   string
+	Frames []string // the innermost first
 }
 
-// answer is one reading of an answer.
+// answer is the content of an answer.
 type answer struct {
 	start  uint64 // of the process that writes, as in gpu.ProcessID
 	number uint32 // of the request
 	sites  Sites
 }
 
-// parseAnswer reads an answer. Its text is untrusted, and of a bounded size.
+// parseAnswer parses an answer. Its text is untrusted, and of a bounded size.
 func parseAnswer(b []byte) (answer, error) {
-	if len(b) < answerHeader || string(b[:8]) != answerMagic {
-		return answer{}, errors.New("it is no answer of a probe")
+	if err := checkHeader(b, answerMagic, max(len(b), answerHeader)); err != nil {
+		return answer{}, err
 	}
 	le := binary.LittleEndian
-	if v := le.Uint16(b[8:]); v != pageVersion {
-		return answer{}, fmt.Errorf("version %d of the layout, not %d: the probe and the exporter are of different releases", v, pageVersion)
-	}
-	if crc32.ChecksumIEEE(b[summed:]) != le.Uint32(b[12:]) {
-		return answer{}, errTorn
-	}
 	a := answer{start: le.Uint64(b[24:]), number: le.Uint32(b[32:])}
 	n := le.Uint32(b[36:])
 	if n > uint32(len(b)-answerHeader) {
@@ -112,7 +96,6 @@ func parseAnswer(b []byte) (answer, error) {
 	return a, nil
 }
 
-// answerText is the text of an answer.
 type answerText struct {
 	State   SitesState `json:"state"`
 	Reason  string     `json:"reason"`
@@ -129,16 +112,16 @@ type answerText struct {
 	} `json:"sites"`
 }
 
-// sites returns what the text tells, the largest growth first, with names that can be printed.
+// sites returns the content of the text, with the largest growth first and names that print.
 func (text *answerText) sites() Sites {
 	s := Sites{State: text.State, Reason: printable(text.Reason, maxReason), Over: seconds(text.Seconds), Pause: seconds(text.Pause)}
 	if text.State != SitesDone {
-		return s // the names become labels: they are told once
+		return s // the names become labels, and must not change
 	}
 	s.Unsure = text.Unsure
 	for i := range text.Sites[:min(len(text.Sites), maxSites)] {
 		t := &text.Sites[i]
-		site := Site{UUID: BareUUID(printable(t.UUID, 48)), Growth: t.Growth, Live: t.Live, Blocks: t.Blocks, Line: printable(t.Line, maxLine)}
+		site := Site{UUID: bareUUID(printable(t.UUID, 48)), Growth: t.Growth, Live: t.Live, Blocks: t.Blocks, Line: printable(t.Line, maxLine)}
 		for _, f := range t.Frames[:min(len(t.Frames), maxFrames)] {
 			site.Frames = append(site.Frames, printable(f, maxLine))
 		}
@@ -158,8 +141,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Min(s, 1e6) * float64(time.Second))
 }
 
-// printable returns at most the last n bytes of a text in which what cannot be printed stands
-// as an underscore: it becomes a label, and is shown in terminals.
+// printable returns at most the last n bytes of a text, for a label or a terminal: an underscore replaces characters that do
+// not print.
 func printable(s string, n int) string {
 	s = s[max(0, len(s)-n):]
 	return strings.Map(func(r rune) rune {

@@ -124,7 +124,7 @@ func TestSitesOutsidePython(t *testing.T) {
 	if s.State != SitesDone || len(s.List) != 1 || s.List[0].Line != "" || s.List[0].Frames != nil {
 		t.Fatalf("%+v", s)
 	}
-	// What is from before is no part of it: there are 256 MiB of weights alone.
+	// Memory from before does not count: there are 256 MiB of weights.
 	if top := s.List[0]; top.Live != top.Blocks*65536 || top.Live < top.Growth || top.Live >= 256<<20 {
 		t.Errorf("%+v", top)
 	}
@@ -155,7 +155,7 @@ func TestSitesOfReplaced(t *testing.T) {
 	}
 }
 
-// TestSitesRefused asks programs that cannot tell.
+// TestSitesRefused asks programs that cannot answer.
 func TestSitesRefused(t *testing.T) {
 	if s := askFor(t, "list", "GPU_LEAK_PROBE_SITES=off"); s.State != SitesRefused || !strings.Contains(s.Reason, "GPU_LEAK_PROBE_SITES=off") {
 		t.Errorf("%+v", s)
@@ -176,14 +176,14 @@ func TestSitesRefused(t *testing.T) {
 	}
 }
 
-// TestSitesTwice asks a program again, which has just recorded: it tells what it found.
+// TestSitesTwice asks a program again, which has just recorded: it answers again.
 func TestSitesTwice(t *testing.T) {
 	c, id := leaking(t, "list")
 	first := *wait(t, c, id)
 	if first.State != SitesDone || len(first.List) != 1 {
 		t.Fatalf("%+v", first)
 	}
-	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
 	second := *wait(t, c, id)
 	second.Asked = first.Asked
 	if !reflect.DeepEqual(second, first) {
@@ -197,7 +197,7 @@ func TestSitesAgain(t *testing.T) {
 	if s := wait(t, c, id); s.State != SitesRefused {
 		t.Fatalf("%+v", s)
 	}
-	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
 	if s := wait(t, c, id); s.State != SitesRefused || !strings.HasPrefix(s.Reason, "it has just recorded: ask again in ") {
 		t.Errorf("%+v", s)
 	}
@@ -221,7 +221,7 @@ func TestSitesOfTwo(t *testing.T) {
 	}
 }
 
-// TestSitesOfClosed has a program close its page and its answer before anybody has read it: it tells once more.
+// TestSitesOfClosed has a program close its page and its answer before they are read: it writes them again.
 func TestSitesOfClosed(t *testing.T) {
 	c, id := leaking(t, "closes_once")
 	c.Ask(id, time.Second)

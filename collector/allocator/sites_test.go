@@ -153,10 +153,10 @@ func TestAsk(t *testing.T) {
 	c.at(31)
 	state(SitesDone, 0) // it is asked no more
 	c.Ask(id, time.Minute)
-	state(SitesDone, 0) // it has just told
+	state(SitesDone, 0) // the answer is new
 
-	// Hours later it is asked again, and does not answer; what it told before is no answer.
-	c.processes[id].sites.Asked = time.Now().Add(-askAgain)
+	// Hours later it is asked again, and does not answer; its old answer does not count.
+	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
 	c.Ask(id, time.Minute)
 	state(SitesAsked, 0)
 	c.at(32)
@@ -168,7 +168,7 @@ func TestAsk(t *testing.T) {
 	putPage(testPage(3, id.Start, torch("a", 1, 2)))
 	c.at(48)
 	state(SitesAsked, second)
-	// It says that it records for weeks, and tells lines already: time runs out all the same.
+	// It claims to record for weeks, and has lines already: time runs out all the same.
 	put(t, answered, testAnswer(id.Start, second, `{"state":"recording","seconds":1e6,"sites":[{"growth":1,"line":"x"}]}`))
 	putPage(testPage(4, id.Start, torch("a", 1, 2)))
 	c.at(64)
@@ -268,7 +268,7 @@ func TestAskRefused(t *testing.T) {
 func TestAskHasBounds(t *testing.T) {
 	c := newClock(t)
 	n := 0
-	for i := range 2 * MaxSites {
+	for i := range 2 * maxAsked {
 		id := gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)}
 		c.Of(id)
 		c.processes[id].records = []Record{torch("", 1, 2)}
@@ -277,7 +277,7 @@ func TestAskHasBounds(t *testing.T) {
 			n++
 		}
 	}
-	if n != MaxSites {
+	if n != maxAsked {
 		t.Errorf("%d are asked", n)
 	}
 }

@@ -5,23 +5,22 @@ package hostfs
 
 import "strings"
 
-// Placement is what the paths of its control groups say of a process.
+// Placement is where a process is, by the paths of its control groups.
 type Placement struct {
-	// Container is the ID that the runtime gave it, 64 hexadecimal digits; "" is
-	// none, or one of a runtime without such IDs (LXC, Apptainer, nspawn).
+	// Container is the runtime's ID, 64 hexadecimal digits; "" is none, or one of a runtime without such IDs (LXC,
+	// Apptainer, nspawn).
 	Container string
-	// SlurmJob is the number of the job; from Slurm 26.05 on, unless its
-	// CgroupJobIdPaths is set, the job's SLUID, because the path has no more.
+	// SlurmJob is the number of the job; from Slurm 26.05 on, unless its CgroupJobIdPaths is set, the job's SLUID, because
+	// the path has no number.
 	SlurmJob string
-	// Service says that somebody else than a lost parent looks after the process: a system service or a container.
-	// Other processes stand in a session or in no group, which is where a shell's job ends up whose shell has gone.
+	// Service means that a system service or a container manages the process. A process without it is in a session or in
+	// no group, such as a job of a shell that is gone.
 	Service bool
 }
 
-// ParseCgroup parses /proc/PID/cgroup (cgroups(7)): lines of id:controllers:path,
-// one in version 2 of control groups, one a hierarchy in version 1. In containers
-// within containers the innermost counts. The hierarchies of version 1 may differ,
-// where an inner runtime uses some of them only: the deepest container counts.
+// ParseCgroup parses /proc/PID/cgroup (cgroups(7)): lines of id:controllers:path, one in version 2 of control groups, one
+// for each hierarchy in version 1. Of nested containers the innermost counts. An inner runtime may use only some
+// hierarchies of version 1: the deepest container counts.
 func ParseCgroup(file string) Placement {
 	var p Placement
 	deepest := -1
@@ -30,7 +29,7 @@ func ParseCgroup(file string) Placement {
 		if len(fields) < 3 {
 			continue
 		}
-		// The kernel says so of a group that was removed under a dead process.
+		// The kernel marks a group that was removed under a dead process.
 		parts := strings.Split(strings.TrimSuffix(fields[2], " (deleted)"), "/")
 		for i := len(parts) - 1; i > deepest; i-- {
 			if id := containerID(parts[i]); id != "" {
@@ -46,17 +45,16 @@ func ParseCgroup(file string) Placement {
 	return p
 }
 
-// containerID returns the ID in one part of a path, "" if it is no container's.
-// The forms differ by runtime and driver, but the ID always comes last:
+// containerID returns the ID in one part of a path, "" if there is none. Runtimes and drivers have other forms, but the ID
+// always comes last:
 //
 //	ID                         Docker, containerd, Kubernetes with cgroupfs
-//	docker-ID.scope            Docker with systemd; likewise cri-containerd-,
-//	                           crio-, libpod-, nerdctl-
+//	docker-ID.scope            Docker with systemd; likewise cri-containerd-, crio-, libpod-, nerdctl-
 //	libpod-ID                  Podman with cgroupfs; crio- likewise
 //	libpod-payload-ID          Podman with --cgroups=split
-//	…-podUID.slice:cri-containerd:ID  containerd not told of the systemd driver
+//	…-podUID.slice:cri-containerd:ID  containerd without its setting for systemd
 //
-// The runtimes' monitors (conmon) carry the ID of what they watch, from outside.
+// The runtimes' monitors (conmon) have the ID of a container, too, and are outside of it.
 func containerID(part string) string {
 	name := strings.TrimSuffix(part, ".scope")
 	prefix, id := "", name
@@ -72,9 +70,8 @@ func containerID(part string) string {
 // IsID reports whether a text is an ID of a container, or a digest: 64 hexadecimal digits.
 func IsID(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
 
-// isService reports whether the parts of a path are those of a system service or a container.
 func isService(parts []string) bool {
-	user := false // in a user's slice services are the user's own, and end with the session
+	user := false // the services in a user's slice stop with the session
 	for _, part := range parts {
 		user = user || part == "user.slice"
 		if (!user && strings.HasSuffix(part, ".service")) || isContainer(part) {
@@ -84,8 +81,8 @@ func isService(parts []string) bool {
 	return false
 }
 
-// isContainer reports whether a part of a path is that of a container: a scope that
-// a runtime made, a bare ID, or a parent that only holds containers.
+// isContainer reports whether a part of a path belongs to a container: a runtime's scope, a bare ID, or a parent that only
+// holds containers.
 func isContainer(part string) bool {
 	for _, prefix := range []string{"kubepods", "docker", "libpod", "crio", "cri-containerd", "lxc", "machine.slice", "machine-"} {
 		if strings.HasPrefix(part, prefix) {
@@ -103,7 +100,7 @@ func isContainer(part string) bool {
 //	NODE_slurmstepd.scope/job_123/step_0      version 2, several slurmd on a host
 //	slurmstepd.scope/s5K1KKYAYG5D00/step_0    version 2 since Slurm 26.05
 //
-// In a user's own slice anybody can make such groups, and Slurm makes none.
+// A user can make such groups in the user's own slice, and Slurm makes none there.
 func slurmJob(parts []string) string {
 	for i, part := range parts {
 		after := parts[i+1:]
@@ -135,8 +132,7 @@ func jobOf(part string) string {
 	return ""
 }
 
-// number returns the decimal number after the prefix, "" if there is none. Slurm's
-// have 32 bits.
+// number returns the decimal number after the prefix, "" if there is none. Slurm's have 32 bits.
 func number(part, prefix string) string {
 	n, ok := strings.CutPrefix(part, prefix)
 	if !ok || n == "" || len(n) > 10 || strings.Trim(n, "0123456789") != "" {

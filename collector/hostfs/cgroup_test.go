@@ -145,7 +145,7 @@ func FuzzParseCgroup(f *testing.F) {
 		if len(p.SlurmJob) > 14 || strings.ContainsFunc(p.SlurmJob, func(r rune) bool { return r > 'z' || r < '0' }) {
 			t.Errorf("job %q", p.SlurmJob)
 		}
-		// Lines that say nothing change nothing.
+		// Other lines change nothing.
 		if again := ParseCgroup("7:freezer:/\n" + file); again != p {
 			t.Errorf("%+v, and %+v after a line more", p, again)
 		}

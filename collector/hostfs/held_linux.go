@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Held is a file that another process has open. It is held by a descriptor that opens nothing: neither its file system
-// nor its driver is asked. 9p may be, which wants to see each path that ends in it.
+// Held is a file that another process has open. Its descriptor opens nothing, so that neither its file system nor its driver
+// is asked, except for 9p, which checks the end of each path.
 type Held struct {
 	fd   int
 	link string
 	stat unix.Statx_t
 }
 
-// Hold holds the file that a link leads to, in whatever container it is. Close it.
+// Hold holds the target of a link, in any container. Close it.
 func Hold(link string) (*Held, error) {
 	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -33,18 +33,18 @@ func Hold(link string) (*Held, error) {
 	return h, nil
 }
 
-// Close lets the file go.
+// Close releases the file.
 func (h *Held) Close() error { return unix.Close(h.fd) }
 
-// IsCharacterDevice reports whether it is one, such as a GPU's.
+// IsCharacterDevice reports whether the file is one, as a GPU's is.
 func (h *Held) IsCharacterDevice() bool { return h.stat.Mode&unix.S_IFMT == unix.S_IFCHR }
 
-// IsRegular reports whether it is a regular file of that size, in bytes, on the file system of that number.
+// IsRegular reports whether it is a regular file of that size, in bytes, on the file system of that device number.
 func (h *Held) IsRegular(size, fileSystem uint64) bool {
 	return h.stat.Mode&unix.S_IFMT == unix.S_IFREG && h.stat.Size == size && unix.Mkdev(h.stat.Dev_major, h.stat.Dev_minor) == fileSystem
 }
 
-// Open opens it for reading, which asks its file system: know first which one that is.
+// Open opens it for reading, which asks its file system: check with IsRegular which one that is.
 func (h *Held) Open() (*os.File, error) {
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(h.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

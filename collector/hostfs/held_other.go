@@ -7,12 +7,12 @@ package hostfs
 
 import "errors"
 
-// Held is a file that another process has open. There is none: only Linux shows the files of others so.
+// Held is a file that another process has open. Only Linux shows such files.
 type Held struct{}
 
 // Hold returns an error.
 func Hold(string) (*Held, error) {
-	return nil, errors.New("the open files of a process can be seen on Linux alone")
+	return nil, errors.New("only Linux shows the open files of a process")
 }
 
 // Close does nothing.

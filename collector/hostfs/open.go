@@ -1,12 +1,11 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs reads what the kernel tells of the host's processes in procfs, and of its GPUs in sysfs.
+// Package hostfs reads the host's processes from procfs, and its GPUs from sysfs.
 //
-// It touches none of the files that a process has open, which it sees through the links of /proc/PID/fd. A process
-// chooses its files: one may be on a file system that never answers, and whoever asks that file system waits until it
-// does, whatever signal comes. So this package reads the text of a link, and what the kernel itself knows of the file.
-// Of that the owner of the process has no say.
+// It touches none of the files that a process has open, which it sees as the links of /proc/PID/fd. A process chooses its
+// files: one may be on a file system that never answers, and a reader would block there, whatever signal comes. So this
+// package reads the text of a link, and the kernel's own knowledge of the file, on which the process has no influence.
 package hostfs
 
 import (
@@ -20,10 +19,11 @@ import (
 // batch is how many names are read at once: a server may have a million files open.
 const batch = 1024
 
-// List calls use for each file that a process has open, until use returns an error; that is then List's, unless it is
-// fs.SkipAll. dir is the fd directory of the process. link is the path of the link; its text, which the process chose, is
-// use's to read. The links are counted in the budget.
-func List(dir string, budget *Budget, use func(link string) error) error {
+// List calls use for the first files that a process has open, at most so many, until use returns an error. List then
+// returns it, unless it is fs.SkipAll. dir is the fd directory of the process, link the path of a link and target its text.
+// The budget counts the links. The right to list links is not the right to read them: root without CAP_SYS_PTRACE has only
+// the first.
+func List(dir string, most int, budget *Budget, use func(link, target string) error) error {
 	budget.spend(1) // for the directory
 	d, err := os.Open(dir)
 	if err != nil {
@@ -33,15 +33,20 @@ func List(dir string, budget *Budget, use func(link string) error) error {
 	for {
 		names, err := d.Readdirnames(batch)
 		budget.spend(len(names))
-		for _, name := range names {
-			switch err := use(dir + "/" + name); {
+		for _, name := range names[:min(len(names), most)] {
+			link := dir + "/" + name
+			target, err := os.Readlink(link)
+			if err == nil {
+				err = use(link, target)
+			}
+			switch {
 			case errors.Is(err, fs.SkipAll):
 				return nil
-			case err != nil:
+			case err != nil && !errors.Is(err, fs.ErrNotExist): // or else it was closed meanwhile
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if most -= len(names); most <= 0 || errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -51,24 +56,22 @@ func List(dir string, budget *Budget, use func(link string) error) error {
 }
 
 const (
-	// PerSecond is for the budget of one reader. A link takes 2 to 15 µs, the more the larger the directory is: that is
-	// a thirtieth of a core at most. 64 programs of 400 open files each, looked at every 15 seconds, take nearly as many.
+	// PerSecond is for the budget of one reader. A link takes 2 to 15 µs, the more the larger the directory is: at most a
+	// thirtieth of a core. 64 programs of 400 open files each, looked at every 15 seconds, take nearly as many.
 	PerSecond = 2_000
-	// Save is how much of it is saved up, so that the first look at all processes of a host takes one call or two.
+	// Save is how much unused budget is kept, so that the first look at all processes of a host takes one call or two.
 	Save = 30 * time.Second
 )
 
-// Budget bounds how many links are read in a second, over all processes: any user can open files, as many as they
-// like, in as many processes as they like. One goroutine owns it. A process is looked at whole: what is spent too much
-// is taken from the time after it.
+// Budget bounds the links that are read in a second, over all processes: any user can open many files in many processes.
+// One goroutine owns it. A look at a process is never cut: what it spends too much is taken from the time after it.
 type Budget struct {
 	perSecond, most float64
 	left            float64
 	at              time.Time
 }
 
-// NewBudget returns a budget for so many links in a second. What is not used is saved up, but no more than a time of save
-// is worth. It begins with that much. PerSecond and Save are for readers of a host.
+// NewBudget returns a full budget. PerSecond and Save are for readers of a host.
 func NewBudget(perSecond int, save time.Duration) *Budget {
 	most := float64(perSecond) * save.Seconds()
 	return &Budget{perSecond: float64(perSecond), most: most, left: most}
@@ -82,7 +85,7 @@ func (b *Budget) Refill(now time.Time) {
 	b.at = now
 }
 
-// Spent reports whether nothing is left for now.
+// Spent reports whether nothing is left.
 func (b *Budget) Spent() bool { return b.left <= 0 }
 
 func (b *Budget) spend(links int) { b.left -= float64(links) }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// GPUs returns the addresses of NVIDIA's display controllers (PCI base class 03) that the bus shows, whether a driver
-// drives them or not. sysfs is where that is mounted.
+// GPUs returns the addresses of NVIDIA's display controllers (PCI base class 03) on the bus, with or without a driver. sysfs
+// is where it is mounted.
 func GPUs(sysfs string) (addresses []string, err error) {
 	dir := filepath.Join(sysfs, "bus/pci/devices")
 	entries, err := os.ReadDir(dir)

@@ -11,34 +11,29 @@ import (
 
 // Stat is the part of /proc/PID/stat that is used.
 type Stat struct {
-	// Name is the one that the process gives itself, at most 15 bytes.
-	Name string
-	// State is a letter, such as S for a process that sleeps.
-	State byte
-	// Parent is the number of the process that has started it, 1 if that is gone.
-	Parent uint32
-	// Kernel says that it is a thread of the kernel, which has no files.
-	Kernel bool
-	// Ticks is its processor time, in user and kernel mode; Start is when it started. Both are in clock ticks, the
-	// latter from boot.
-	Ticks, Start uint64
+	Name   string // that the process gives itself, at most 15 bytes
+	State  byte   // a letter, such as S for a process that sleeps
+	Parent uint32 // 1 if its parent is gone
+	Kernel bool   // it is a thread of the kernel, which has no files
+	Ticks  uint64 // its processor time in user and kernel mode, in clock ticks
+	Start  uint64 // in clock ticks since boot
 }
 
 // kernelThread is PF_KTHREAD of the kernel's include/linux/sched.h.
 const kernelThread = 0x00200000
 
-// ParseStat parses /proc/PID/stat, as proc_pid_stat(5) numbers its fields. The
-// name of the program, field 2, may hold anything, parentheses included.
+// ParseStat parses /proc/PID/stat, with the field numbers of proc_pid_stat(5). The name of the program, field 2, may hold
+// anything, parentheses included.
 //
-// There may be thousands of processes, each read every 15 seconds. The parser of prometheus/procfs takes four times as
-// long and allocates 31 times, and it opens its files by name: an open directory is tied to one process.
+// There may be thousands of processes, each read every 15 seconds. The parser of prometheus/procfs takes four times as long
+// and allocates 31 times, and it opens its files by name, while an open directory is tied to one process.
 func ParseStat(line []byte) (Stat, error) {
 	from, to := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if from < 0 || to < from {
 		return Stat{}, fmt.Errorf("no program name in %q", line)
 	}
 	s := Stat{Name: string(line[from+1 : to])}
-	field := 3 // the number of the field that follows
+	field := 3
 	for f := range bytes.FieldsSeq(line[to+1:]) {
 		var err error
 		var n uint64

@@ -15,7 +15,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// replace writes a file, of which nobody sees a part, in the place of the one at path.
+// replace replaces the file at path at once, as a whole.
 func replace(path string, parts ...[]byte) error {
 	file, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o600))
 	if err != nil {
@@ -28,12 +28,12 @@ func replace(path string, parts ...[]byte) error {
 		}
 	}
 	if uid, gid, ok := owner(path); ok && uid != os.Geteuid() {
-		_ = file.Chown(uid, gid) // who may not is not root, and writes for itself
+		_ = file.Chown(uid, gid) // an exporter that is not root writes for itself
 	}
 	return file.CloseAtomicallyReplace()
 }
 
-// owner returns whose the file at path is or will be.
+// owner returns the owner of the file at path, or of its directory if there is no file.
 func owner(path string) (uid, gid int, ok bool) {
 	is, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

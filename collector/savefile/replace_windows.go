@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 )
 
-// replace writes a file in the place of the one at path. Windows replaces no file that another program has open,
-// which is an error then. renameio does not build there.
+// replace replaces the file at path. It fails if another program has the file open. renameio does not build on Windows.
 func replace(path string, parts ...[]byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

@@ -1,8 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package savefile keeps what the exporter knows in files that outlive it. The first line of one says
-// what it is, of which version, and the checksum of what follows it.
+// Package savefile writes and reads the files that outlive the exporter. The first line of a file has its kind, its version,
+// and the checksum of the rest.
 package savefile
 
 import (
@@ -24,26 +24,24 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrUnusable says that a file is ours and yet of no use.
+// ErrUnusable means that a file is the exporter's but damaged, too large or of another version.
 var ErrUnusable = errors.New("file cannot be used")
 
-// Kind is what a file is: its name, such as "state", the version of what is in it, and how large it can be,
-// in bytes: a larger one is neither read nor written.
+// Kind is a kind of file.
 type Kind struct {
-	Name    string
+	Name    string // such as "state"
 	Version int
-	Most    int64
+	Most    int64 // bytes: a larger file is neither read nor written
 }
 
-// begins returns how the first line of a file of the kind begins, of any version.
+// begins returns the begin of the first line, for any version.
 func (k Kind) begins() string { return program + " " + k.Name + " " }
 
-// head returns the first line of a file that holds body.
+// head returns the first line for a body.
 func (k Kind) head(body []byte) string {
 	return fmt.Sprintf("%sv%d crc32c=%08x", k.begins(), k.Version, crc32.Checksum(body, castagnoli))
 }
 
-// tooLarge says why a file of that size is not read or written; nil if it is.
 func (k Kind) tooLarge(size int64) error {
 	if size <= k.Most {
 		return nil
@@ -51,9 +49,9 @@ func (k Kind) tooLarge(size int64) error {
 	return k.unusable(fmt.Sprintf("it is larger than %d MiB", k.Most>>20))
 }
 
-// Write replaces the file by one that holds body and that only its owner can read: whoever is killed
-// meanwhile leaves the old one or the new. Where the system lets it, the owner of the old one, or else of
-// the directory, owns the new one: root may write for an exporter that is not.
+// Write replaces the file by one with this body that only its owner can read. If the exporter is killed meanwhile, the old
+// file or the new one is there. Where the system allows it, the owner of the old file, or else of the directory, owns the
+// new one: root may write for an exporter that is not root.
 func (k Kind) Write(path string, body []byte) error {
 	if err := k.write(path, body); err != nil {
 		return fmt.Errorf("writing the %s file: %w", k.Name, err)
@@ -71,19 +69,18 @@ func (k Kind) write(path string, body []byte) error {
 	return replace(path, []byte(k.head(body)+"\n"), body)
 }
 
-// Read returns the body of a file. The error of one that does not exist is fs.ErrNotExist, and that of one
-// that is of the kind and of no use, or too large, is ErrUnusable, both wrapped. Others say that the file is none of ours,
-// or are Unreadable.
+// Read returns the body of a file. The error wraps fs.ErrNotExist or ErrUnusable; or it says that the file is not the
+// exporter's, or it is Unreadable.
 func (k Kind) Read(path string) ([]byte, error) {
 	b, err := k.read(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the %s file: %w", k.Name, err)
 	}
-	return k.Parse(path, b)
+	return k.parse(path, b)
 }
 
 func (k Kind) read(path string) ([]byte, error) {
-	// To open another than a regular file may wait for ever.
+	// To open a file that is not regular may block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -102,7 +99,7 @@ func (k Kind) read(path string) ([]byte, error) {
 	b := make([]byte, is.Size())
 	n, err := io.ReadFull(file, b)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = nil // it became shorter
+		err = nil // it became shorter, which the checksum shows
 	}
 	return b[:n], err
 }
@@ -112,17 +109,15 @@ var (
 	errForeign = errors.New("is not a")
 )
 
-// Unreadable reports whether an error of Read says nothing of what the file holds: it may be good, and is better
-// neither set aside nor written over.
+// Unreadable reports whether after this error of Read the file may still be good. Then neither set it aside nor overwrite it.
 func Unreadable(err error) bool {
 	return err != nil && !errors.Is(err, ErrUnusable) && !errors.Is(err, errForeign)
 }
 
-// unusable returns ErrUnusable with its reason.
 func (k Kind) unusable(why string) error { return fmt.Errorf("%s %w: %s", k.Name, ErrUnusable, why) }
 
-// Parse is Read of what the file at path holds.
-func (k Kind) Parse(path string, b []byte) ([]byte, error) {
+// parse returns the body of b, the content of the file at path.
+func (k Kind) parse(path string, b []byte) ([]byte, error) {
 	if len(bytes.Trim(b, "\x00")) == 0 {
 		return nil, k.unusable("it is empty, as a crash of the machine may leave it")
 	}
@@ -143,8 +138,8 @@ func (k Kind) Parse(path string, b []byte) ([]byte, error) {
 	return body, nil
 }
 
-// SetAside gives a file that cannot be used the name that it returns, in the place of an earlier one: it
-// must not keep an exporter that is started again and again from working.
+// SetAside renames a file that cannot be used, so that the exporter can work without it, and returns its new name. It
+// replaces the file that was set aside before.
 func SetAside(path string) (kept string, err error) {
 	is, err := os.Stat(path)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestWriteAndRead(t *testing.T) {
 	if _, err := kind.Read(path); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading the test file: ") {
 		t.Errorf("of an absent file: %v", err)
 	}
-	// What others could read before, they cannot any more: there may be a secret in it.
+	// Others can no longer read the file: it may hold a secret.
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +73,13 @@ func TestDamage(t *testing.T) {
 		"zeros at its end":   {changed(func(b []byte) []byte { clear(b[len(b)-4:]); return b }), "checksum", true},
 		"too large":          {append([]byte(kind.head(nil)+"\n"), make([]byte, kind.Most)...), "larger than 1 MiB", true},
 	} {
-		got, err := kind.Parse("FILE", c.content)
+		got, err := kind.parse("FILE", c.content)
 		if err == nil || !strings.Contains(err.Error(), c.says) || errors.Is(err, ErrUnusable) != c.ours || Unreadable(err) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 	for bit := range len(good) * 8 {
-		if got, err := kind.Parse("FILE", changed(func(b []byte) []byte { b[bit/8] ^= 1 << (bit % 8); return b })); err == nil {
+		if got, err := kind.parse("FILE", changed(func(b []byte) []byte { b[bit/8] ^= 1 << (bit % 8); return b })); err == nil {
 			t.Errorf("bit %d is wrong: %q", bit, got)
 		}
 	}
@@ -136,7 +136,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(kind.head(nil) + "\n"))
 	f.Add([]byte(kind.head([]byte("text")) + "\ntext"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		body, err := kind.Parse("FILE", b)
+		body, err := kind.parse("FILE", b)
 		if err == nil && kind.head(body)+"\n"+string(body) != string(b) {
 			t.Errorf("%q is accepted as %q", b, body)
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -221,7 +220,7 @@ func TestAllotmentsAreBounded(t *testing.T) {
 }
 
 func TestLargeAnswerOfKubelet(t *testing.T) {
-	// The names alone are 5 MiB, more than gRPC takes unless told.
+	// The names alone are 5 MiB, more than gRPC takes by default.
 	socket := servePods(t, pod(strings.Repeat("p", 5<<20), plugged("c", "nvidia.com/gpu", uuidA)))
 	if got, err := newAllotments(socket, true).list(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("%d, %v", len(got), err)
@@ -254,24 +253,6 @@ func TestNoKubelet(t *testing.T) {
 	}
 }
 
-func TestDialAdvice(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want string
-	}{
-		{syscall.EACCES, "uid 0"},
-		{syscall.ENOENT, "--collector.workload.pod-resources-socket"},
-		{syscall.ECONNREFUSED, "does not run"},
-		{syscall.EMFILE, ""},
-		{context.Canceled, ""},
-	} {
-		got := dialAdvice(&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", c.err)})
-		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-			t.Errorf("%v: %q", c.err, got)
-		}
-	}
-}
-
 func TestKubeletFails(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -286,13 +267,6 @@ func TestKubeletFails(t *testing.T) {
 				return nil, status.Error(codes.PermissionDenied, "no")
 			},
 			code: codes.PermissionDenied, want: "list the kubelet's pod resources at /",
-		},
-		{
-			name: "rate limit",
-			list: func(context.Context) (*podresourcesv1.ListPodResourcesResponse, error) {
-				return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
-			},
-			code: codes.ResourceExhausted, want: "rate limit",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

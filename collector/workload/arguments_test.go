@@ -76,15 +76,7 @@ func TestTwoStarts(t *testing.T) {
 	}
 }
 
-func TestSteadyArgumentsOfNothing(t *testing.T) {
-	for _, args := range [][]string{nil, {"gmx"}} {
-		if got := steadyArguments(args); len(got) != 0 {
-			t.Errorf("%q: %q", args, got)
-		}
-	}
-}
-
-// What is left does not change any more.
+// A steady text stays as it is.
 func FuzzSteady(f *testing.F) {
 	f.Add("log-2024-05-01_12-30-59.txt")
 	f.Add("1234#5 12345abc-0x3f2a1b4c-0a1b-4c2d-8e9f-0123456789ab")

@@ -4,16 +4,15 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -23,9 +22,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// usualRuntimeSockets is where container runtimes serve Kubernetes, in the order in
-// which they are tried. Docker has a containerd of its own at the first path, also
-// on a host whose Kubernetes uses another one further down.
+// usualRuntimeSockets is where container runtimes serve Kubernetes. They are tried in this order. Docker has its own
+// containerd at the first path, also on a host where Kubernetes uses another runtime.
 var usualRuntimeSockets = []string{
 	"/run/containerd/containerd.sock",               // containerd: kubeadm, GKE, EKS, AKS
 	"/run/crio/crio.sock",                           // CRI-O: OpenShift
@@ -36,91 +34,81 @@ var usualRuntimeSockets = []string{
 }
 
 const (
-	// minListInterval is between two lists: a list costs the runtime work for each
-	// container on the host.
+	runtimeFlag = "--collector.workload.cri-socket"
+	// minListInterval is between two lists: a list costs the runtime work for each container on the host.
 	minListInterval = time.Second
 	// maxListDelay is between two lists that fail.
-	maxListDelay = 10 * time.Second
-	// listTimeout is for one list of one runtime.
-	listTimeout = 5 * time.Second
-	// askAgainAfter is how long a runtime that does not serve Kubernetes is taken
-	// at its word, unless its socket is replaced before.
+	maxListDelay   = 10 * time.Second
+	runtimeTimeout = 5 * time.Second
+	// askAgainAfter is when a runtime without Kubernetes is asked again. It is asked earlier if its socket is replaced.
 	askAgainAfter = 30 * time.Second
-	// maxContainers bounds the answers that are kept: half of them are the latest
-	// list, a quarter each the two generations of those that were asked for.
+	// maxContainers bounds the answers that are kept.
 	maxContainers = 8192
-	// maxWaiting bounds the containers that one list is made for, so that its
-	// answers do not push each other out before they were fetched.
+	// maxWaiting bounds the containers that one list is made for, so that one generation of answers can keep them.
 	maxWaiting = maxContainers / 4
+	// maxImage bounds the ID of an image, which is a digest or a repository with one.
+	maxImage = 512
 )
 
-// place is where a container is in Kubernetes, and what it is made of; empty fields
-// where it is in none.
+// place is where a container is in Kubernetes, and the ID of its image.
 type place struct{ namespace, pod, container, image string }
 
-// containers tells in which pod a container runs. It asks the container runtime by
-// the CRI, the interface that the kubelet uses, because only the runtime knows all
-// containers of the host, those without a GPU of their own included. Its methods
-// may be called from several goroutines.
+// containers finds the pod of a container. It asks the container runtime by the CRI, as the kubelet does, because only
+// the runtime knows all containers of the host, also those without an allotted GPU. Its methods may be called from
+// several goroutines.
 type containers struct {
-	// wake tells run that something is waited for.
+	// wake starts a list.
 	wake chan struct{}
-	// pause is a field so that tests need not wait. It returns false if ctx ended.
+	// pause is a field so that tests need not wait. It returns false if ctx is done.
 	pause func(ctx context.Context, d time.Duration) bool
-	// images says that the images are asked for, too. It does not change.
-	images bool
 
 	mu sync.Mutex // never held while the runtime is asked
 	// sockets are tried in order; only one is left once it has listed containers.
 	sockets []string
-	// needed says that sockets must answer: a person named them, or they did before.
+	// needed is true if sockets must answer: a person named them, or they answered before.
 	needed bool
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
-	// listed is what the latest list knew, asked for or not.
-	listed map[string]place
-	// answers are those given lately.
 	answers recent[string, place]
-	// unserved are the sockets as they were when none of them served Kubernetes.
-	unserved   []socketFile
-	unservedAt time.Time
-	// trouble is why the last list failed, with the sockets as troubled has them.
-	trouble   error
-	troubled  []socketFile
-	troubleAt time.Time
+	last    attempt
 }
 
-// newContainers takes the paths of unix sockets, with or without "unix://". They are
-// tried in order, until one lists containers; that one stays. given says that a
-// person named them, so that one must exist and serve Kubernetes. Otherwise they are
-// the usual places, and a host where none does so simply has no Kubernetes.
+// attempt is the outcome of a list.
+type attempt struct {
+	at      time.Time
+	sockets []socketFile // as they were then
+	served  bool         // a runtime answered
+	err     error
+}
+
+// newContainers takes the paths of unix sockets, with or without "unix://". If a person has given them, one of them must
+// exist and serve Kubernetes. Otherwise they are the usual places, and a host without any has no Kubernetes.
 func newContainers(sockets []string, given bool) *containers {
 	c := &containers{
 		wake:    make(chan struct{}, 1),
 		pause:   pause,
 		needed:  given,
 		waiting: map[string]bool{},
-		answers: newRecent[string, place](maxContainers / 2),
+		answers: newRecent[string, place](maxContainers),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
 	}
-	// A wrong path is to be told at the start, not when the first container comes.
-	c.troubled = lookAt(c.sockets)
-	if given && !slices.ContainsFunc(c.troubled, func(s socketFile) bool { return !s.missing }) {
-		c.trouble = explainList(c.sockets[0], fs.ErrNotExist)
+	// A wrong path is reported at the start, not when the first container comes.
+	c.last.sockets = lookAt(c.sockets)
+	if given && allMissing(c.last.sockets) {
+		c.last.err = listError(c.sockets[0], fs.ErrNotExist)
 	}
 	return c
 }
 
-// find returns where the container with this ID is. It does not wait for the
-// runtime: while done is false, run asks in the background, and find is to be called
-// again. done says that the answer is final: it is known, or a list that began after
-// this was first asked does not have it, or there is no runtime to ask.
+// find returns the place of the container with this ID. It does not wait for the runtime: while done is false, run asks
+// in the background. The answer is final if the container is known, if a list that began later does not have it, or if
+// there is no runtime.
 func (c *containers) find(id string) (p place, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.recall(id); ok {
+	if p, ok := c.answers.get(id); ok {
 		return p, true
 	}
 	if !c.waiting[id] && c.nobodyToAsk() {
@@ -137,59 +125,41 @@ func (c *containers) find(id string) (p place, done bool) {
 	return place{}, false
 }
 
-// problem returns why the runtime could not be asked the last time, and what to do
-// about it; nil if it could, if no runtime is needed, or if another one has taken its
-// place since.
+// problem returns why the last list failed, and what to do about it; nil if it did not, if no runtime is needed, or if
+// the sockets have changed since.
 func (c *containers) problem() error {
 	c.mu.Lock()
-	trouble, troubled, sockets, at := c.trouble, c.troubled, c.sockets, c.troubleAt
+	last, sockets := c.last, c.sockets
 	c.mu.Unlock()
-	if trouble == nil || !sameSockets(troubled, lookAt(sockets)) {
+	if last.err == nil || !slices.Equal(last.sockets, lookAt(sockets)) {
 		return nil
 	}
-	// While somebody waits it is confirmed again and again. A socket that is missing
-	// needs nobody to ask.
-	if time.Since(at) > 2*maxListDelay && !slices.ContainsFunc(troubled, socketFile.isMissing) {
+	// While a container waits, lists go on, and each one confirms the problem. A missing socket needs no confirmation.
+	if time.Since(last.at) > 2*maxListDelay && !slices.ContainsFunc(last.sockets, socketFile.isMissing) {
 		return nil
 	}
-	return trouble
+	return last.err
 }
 
-// none says that no runtime is named and none is at the usual places.
+// none reports that no runtime is needed and no socket is there.
 func (c *containers) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.needed && !slices.ContainsFunc(lookAt(c.sockets), func(s socketFile) bool { return !s.missing })
+	return !c.needed && allMissing(lookAt(c.sockets))
 }
 
-// nobodyToAsk says that no socket is there, or that those that are there do not
-// serve Kubernetes. It looks at files only, and needs c.mu.
+// nobodyToAsk reports that no socket is there, or that the runtimes do not serve Kubernetes. It needs c.mu.
 func (c *containers) nobodyToAsk() bool {
 	if c.needed {
 		return false
 	}
 	now := lookAt(c.sockets)
-	if !slices.ContainsFunc(now, func(s socketFile) bool { return !s.missing }) {
-		return true
-	}
-	return time.Since(c.unservedAt) < askAgainAfter && sameSockets(now, c.unserved)
+	return allMissing(now) ||
+		c.last.err == nil && !c.last.served && time.Since(c.last.at) < askAgainAfter && slices.Equal(now, c.last.sockets)
 }
 
-// recall returns the answer that is known, and saves it from being forgotten. It
-// needs c.mu.
-func (c *containers) recall(id string) (place, bool) {
-	p, ok := c.answers.get(id)
-	if !ok {
-		if p, ok = c.listed[id]; ok {
-			c.answers.put(id, p)
-		}
-	}
-	return p, ok
-}
-
-// run asks the runtime whenever find has met an unknown container, until ctx ends.
-// One list answers for all that are unknown. After failures it waits longer and
-// longer, and then asks only if somebody still wants to know.
+// run asks the runtime when find has met an unknown container, until ctx is done. One list answers for all unknown
+// containers. After failures it waits longer and longer.
 func (c *containers) run(ctx context.Context) {
 	var delay time.Duration
 	for {
@@ -213,7 +183,6 @@ func (c *containers) run(ctx context.Context) {
 	}
 }
 
-// pause waits, and returns false if ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -225,9 +194,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ask makes a list for the containers that are waited for; asked is false if there
-// are none. After an error they are forgotten: find brings back those that are still
-// of interest.
+// ask makes a list for the waiting containers; asked is false if there are none. After an error nothing waits any more:
+// find brings back the containers that are still of interest.
 func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	c.mu.Lock()
 	waiting, paths, needed := c.waiting, c.sockets, c.needed
@@ -236,191 +204,148 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	if len(waiting) == 0 {
 		return false, nil
 	}
-	sockets := lookAt(paths)
-	l, err := listFirst(ctx, sockets, needed, c.images)
+	now := attempt{sockets: lookAt(paths)}
+	socket, places, err := listFirst(ctx, now.sockets, needed)
 	if ctx.Err() != nil {
-		return true, ctx.Err() // the end, no trouble of the runtime's
+		return true, ctx.Err() // the exporter stops: no problem of the runtime
 	}
-	places := l.places()
+	now.at, now.served, now.err = time.Now(), places != nil, err
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.trouble, c.troubled, c.troubleAt = err, sockets, time.Now()
+	c.last = now
 	if err != nil {
 		return true, err
 	}
-	if l.socket != "" {
-		c.sockets, c.needed = []string{l.socket}, true
+	if socket != "" {
+		c.sockets = []string{socket}
 	}
-	if l.served {
-		c.needed = true // it is a node of Kubernetes, whatever happens to its socket
-	} else {
-		c.unserved, c.unservedAt = sockets, time.Now()
-	}
+	c.needed = c.needed || now.served // it is a node of Kubernetes, whatever happens to its socket
 	c.learn(waiting, places)
 	return true, nil
 }
 
-// learn takes over a list that was made for the waiting. It needs c.mu.
+// learn keeps the answers of a list that was made for the waiting containers. The first answer for a container stays. It
+// needs c.mu.
 func (c *containers) learn(waiting map[string]bool, places map[string]place) {
+	for id, p := range places {
+		if _, ok := c.answers.get(id); !ok && !waiting[id] {
+			c.answers.put(id, p)
+		}
+	}
+	// Last, so that they stay even if the list is longer than maxContainers.
 	for id := range waiting {
-		if _, ok := c.recall(id); !ok {
-			c.answers.put(id, places[id]) // what is not listed is in no pod
+		if _, ok := c.answers.get(id); !ok {
+			c.answers.put(id, places[id]) // a container that is not listed is in no pod
 		}
 	}
-	c.listed = places
-	if len(places) > maxContainers/2 {
-		c.listed = make(map[string]place, maxContainers/2)
-		for id, p := range places {
-			if len(c.listed) == maxContainers/2 {
-				break
-			}
-			c.listed[id] = p
-		}
-	}
-	// Those asked for during the list need no other one if it had them.
+	// A container that was asked for during the list waits no longer if the list has it.
 	maps.DeleteFunc(c.waiting, func(id string, _ bool) bool {
-		_, ok := c.recall(id)
+		_, ok := c.answers.get(id)
 		return ok
 	})
 }
 
-// listing is what the runtimes of a host answered.
-type listing struct {
-	// served says that a runtime answered, with containers or without.
-	served bool
-	// socket is that of the runtime that has the containers, "" if none has any.
-	socket     string
-	containers []*runtimeapi.Container
-	// images are the repositories with digests of each image by its ID; nil if they
-	// were not asked for.
-	images map[string][]string
-}
-
-// places returns where the containers are.
-func (l listing) places() map[string]place {
-	places := make(map[string]place, len(l.containers))
-	for _, ctr := range l.containers {
-		// No other ID is ever asked for.
-		if id := ctr.GetId(); hostfs.IsID(id) {
-			p := placeOf(ctr.GetLabels())
-			if l.images != nil {
-				p.image = strings.Clone(label(imageOf(ctr, l.images), maxImage))
-			}
-			places[id] = p
-		}
-	}
-	return places
-}
-
-// placeOf reads the labels that the kubelet gives each container.
-func placeOf(labels map[string]string) place {
-	// A copy, because a part of a string keeps the whole in memory.
-	value := func(key string) string { return strings.Clone(label(labels[key], maxName)) }
-	return place{
-		namespace: value("io.kubernetes.pod.namespace"),
-		pod:       value("io.kubernetes.pod.name"),
-		container: value("io.kubernetes.container.name"),
-	}
-}
-
-// listFirst returns the list of the first runtime that has containers: Docker's
-// containerd answers that it does not serve Kubernetes, or with an empty list, beside
-// the one that does. Without a runtime that answers the first failure is the error.
-// That a socket is missing or serves something else is a failure only if it is needed.
-func listFirst(ctx context.Context, sockets []socketFile, needed, images bool) (listing, error) {
-	var l listing
-	var failure error
+// listFirst returns the list of the first runtime that has containers, and its socket. Docker's containerd does not serve
+// Kubernetes, or has an empty list. places is nil if no runtime answered; the first failure is then the error. A missing
+// socket, or one of something else, is a failure only if it is needed.
+func listFirst(ctx context.Context, sockets []socketFile, needed bool) (socket string, places map[string]place, err error) {
 	for _, s := range sockets {
 		if s.missing && !needed {
 			continue
 		}
-		found, err := list(ctx, s.path, images)
+		found, failed := list(ctx, s.path)
 		switch {
-		case err == nil && len(found.containers) > 0:
-			return found, nil
-		case err == nil:
-			l.served = true
-		case !needed && (errors.Is(err, fs.ErrNotExist) || status.Code(err) == codes.Unimplemented):
-		case failure == nil:
-			failure = explainList(s.path, err)
+		case failed == nil && len(found) > 0:
+			return s.path, found, nil
+		case failed == nil:
+			places = found
+		case !needed && (errors.Is(failed, fs.ErrNotExist) || status.Code(failed) == codes.Unimplemented):
+		default:
+			err = cmp.Or(err, listError(s.path, failed))
 		}
 	}
-	if l.served {
-		return l, nil
+	if places != nil {
+		err = nil
 	}
-	return l, failure
+	return "", places, err
 }
 
-// list asks one runtime for all containers, also those that have ended: what they
-// left running may still hold memory. It connects anew each time. That is cheap
-// beside the list, lists are rare, and there is no connection that a restart of the
-// runtime could break. Images that it does not tell are no failure.
-func list(ctx context.Context, socket string, images bool) (listing, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+func listError(socket string, err error) error {
+	return fmt.Errorf("list the containers of the runtime at %s: %w%s", socket, err, advice(err, runtimeFlag))
+}
+
+// withRuntime calls use with a client of the runtime at a socket. Each call has its own connection: calls are rare, and
+// a restart of the runtime breaks none.
+func withRuntime(ctx context.Context, socket string, use func(context.Context, runtimeapi.RuntimeServiceClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
 	client, hangUp, err := dialSocket(ctx, socket)
 	if err != nil {
-		return listing{}, err
+		return err
 	}
 	defer hangUp()
-	answer, err := runtimeapi.NewRuntimeServiceClient(client).ListContainers(ctx, &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		return listing{}, err
-	}
-	l := listing{served: true, socket: socket, containers: answer.GetContainers()}
-	if images && len(l.containers) > 0 {
-		l.images = listImages(ctx, client)
-	}
-	return l, nil
+	return use(ctx, runtimeapi.NewRuntimeServiceClient(client))
 }
 
-// explainList says what a person can do about a failed list.
-func explainList(socket string, err error) error {
-	const flag = "--collector.workload.cri-socket"
-	advice := ""
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		advice = "; the socket is root's: run the exporter as uid 0, in a container too, and with SELinux as spc_t. Without Kubernetes on this host nothing is lacking"
-	case errors.Is(err, fs.ErrNotExist):
-		advice = "; is the runtime running, and is this its socket? In a container it must be mounted. " + flag + " names another"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		advice = "; nothing listens there: is the runtime running? " + flag + " names another socket"
-	case status.Code(err) == codes.Unimplemented:
-		advice = "; it does not serve version 1 of the CRI: is its CRI plugin disabled? " + flag + " names another socket"
-	}
-	return fmt.Errorf("list the containers of the runtime at %s: %w%s", socket, err, advice)
-}
-
-// socketFile is what can be seen of a socket without asking.
-type socketFile struct {
-	path    string
-	missing bool
-	info    os.FileInfo // nil if it is missing, or hidden from the exporter
-}
-
-func (s socketFile) isMissing() bool { return s.missing }
-
-// lookAt looks which sockets are there.
-func lookAt(paths []string) []socketFile {
-	seen := make([]socketFile, len(paths))
-	for i, path := range paths {
-		info, err := os.Stat(path)
-		seen[i] = socketFile{path: path, missing: errors.Is(err, fs.ErrNotExist)}
-		if err == nil {
-			seen[i].info = info
+// list returns all containers of a runtime by ID, also the exited ones: their processes may still hold memory.
+func list(ctx context.Context, socket string) (map[string]place, error) {
+	places := map[string]place{}
+	err := withRuntime(ctx, socket, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+		answer, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+		for _, ctr := range answer.GetContainers() {
+			if id := ctr.GetId(); hostfs.IsID(id) { // find is never asked for another
+				places[id] = placeOf(ctr)
+			}
 		}
-	}
-	return seen
-}
-
-// sameSockets says whether the sockets are still those that they were. A server that
-// starts makes a new one, though perhaps with the number of the old one.
-func sameSockets(a, b []socketFile) bool {
-	return slices.EqualFunc(a, b, func(x, y socketFile) bool {
-		if x.info == nil || y.info == nil {
-			return x.path == y.path && x.missing == y.missing && x.info == y.info
-		}
-		return os.SameFile(x.info, y.info) && x.info.ModTime().Equal(y.info.ModTime())
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return places, nil
+}
+
+// placeOf reads the labels that the kubelet gives each container.
+func placeOf(ctr *runtimeapi.Container) place {
+	// A copy, because a part of a string keeps the whole answer in memory.
+	value := func(key string) string { return strings.Clone(label(ctr.GetLabels()[key], maxName)) }
+	return place{
+		namespace: value("io.kubernetes.pod.namespace"),
+		pod:       value("io.kubernetes.pod.name"),
+		container: value("io.kubernetes.container.name"),
+		// One runtime always fills in the same of them. Older ones do not know the ID.
+		image: strings.Clone(label(cmp.Or(ctr.GetImageId(), ctr.GetImageRef(), ctr.GetImage().GetImage()), maxImage)),
+	}
+}
+
+// sigterm is the exit code of a container that SIGTERM has stopped: 128 and the number of the signal.
+const sigterm = 143
+
+// Ended reports whether a container has ended well: with exit code 0 or by SIGTERM. known means that the answer is final.
+// It is false while the container runs, and where the runtime has not answered. A container that is forgotten, or whose
+// runtime does not serve Kubernetes, counts as not ended well. Ended asks the runtime, which may take seconds.
+func (r *Resolver) Ended(ctx context.Context, containerID string) (well, known bool) {
+	c := r.containers
+	c.mu.Lock()
+	sockets, needed := c.sockets, c.needed
+	c.mu.Unlock()
+	there := slices.DeleteFunc(lookAt(sockets), socketFile.isMissing)
+	known = len(there) > 0 || !needed // or else the runtime restarts
+	for _, s := range there {
+		var is *runtimeapi.ContainerStatus
+		err := withRuntime(ctx, s.path, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+			answer, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
+			is = answer.GetStatus()
+			return err
+		})
+		switch {
+		case err == nil:
+			exited := is.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+			return exited && (is.GetExitCode() == 0 || is.GetExitCode() == sigterm), exited
+		case status.Code(err) != codes.NotFound && status.Code(err) != codes.Unimplemented:
+			known = false
+		}
+	}
+	return false, known
 }

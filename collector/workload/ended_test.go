@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// endedRuntime tells how one container has ended.
+// endedRuntime has the status of one container.
 type endedRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	status *runtimeapi.ContainerStatus

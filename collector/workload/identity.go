@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,24 +16,50 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// maxEnvironment bounds how much of a process's environment is searched.
-const maxEnvironment = 256 << 10
+const (
+	// maxEnvironment bounds how much of a process's environment is searched.
+	maxEnvironment = 256 << 10
+	// maxParents bounds the processes between a child of multiprocessing and its program: a server that forks, and
+	// children of children.
+	maxParents = 4
+	// parentWithin is how long a reader waits until another one has read a parent, which takes a tenth of a millisecond.
+	parentWithin = 20 * time.Millisecond
+)
 
-// maxParents bounds how many processes stand between a child of multiprocessing and its
-// program: a server that forks, and children of children.
-const maxParents = 4
-
-// parentWithin is how long a reader waits for another one to have read a parent, which takes a tenth of a millisecond.
-const parentWithin = 20 * time.Millisecond
-
-// prompts are programs that run what a person types: what was typed before says nothing of
-// what is typed now.
+// prompts are programs that run what a person types, which is another program each time.
 var prompts = []string{"ipykernel", "ipykernel_launcher", "colab_kernel_launcher", "ipython", "ipython3"}
 
-// toName returns what is known of what a process runs, but for the image; without a name where
-// nothing else that runs it could tell anything. Of its arguments it holds a hash.
-// The error is one of reading that is worth to ask again.
-func (r *Resolver) toName(d procDir, s hostfs.Stat, name string, args []string, slurmJob string) (p gpu.Program, err error) {
+// changing matches the parts of an argument that differ at each start of a program: UUIDs, hexadecimal words of at least
+// eight characters, and numbers of at least five digits, such as ids, times, dates and addresses. Shorter numbers may be
+// the size of a batch, a rank or a port. The longest match counts, so that a hexadecimal word is matched as a whole.
+var changing = func() *regexp.Regexp {
+	r := regexp.MustCompile(uuidForm + `|[0-9a-fA-F]{8,}|[0-9](?:[-_:.]?[0-9]){4,}`)
+	r.Longest()
+	return r
+}()
+
+// steady returns the same text for two starts of the same program.
+func steady(text string) string { return changing.ReplaceAllLiteralString(text, "#") }
+
+// steadyArguments returns the part of the arguments that is the same at each start. The program's own name is left out,
+// unless the only argument is a title: then there is nothing else.
+func steadyArguments(args []string) []string {
+	if len(args) != 1 || !isTitle(args[0]) {
+		args = args[min(1, len(args)):]
+	}
+	words := make([]string, len(args))
+	for i, arg := range args {
+		words[i] = steady(arg)
+	}
+	return words
+}
+
+// isTitle reports whether an argument is a title that the program has given itself.
+func isTitle(arg string) bool { return strings.Contains(arg, " ") || strings.Contains(arg, "::") }
+
+// identify returns the identity of a process's program, without the image. It has no name if another process with this
+// identity could be another program. It holds a hash of the arguments. The error means: try again.
+func (r *Resolver) identify(d procDir, s hostfs.Stat, name string, args []string, slurmJob string) (p gpu.Program, err error) {
 	name, args, child := r.parentProgram(s, name, args)
 	words := steadyArguments(args)
 	if slices.Contains(prompts, name) || interpreterOf(name) != nil && len(words) == 0 {
@@ -48,29 +75,22 @@ func (r *Resolver) toName(d procDir, s hostfs.Stat, name string, args []string, 
 	if slurmJob != "" {
 		p.Job, err = slurmJobName(d)
 	}
-	p.Job = steady(p.Job)
 	return p, err
 }
 
-// isTitle reports whether an argument is a title that the program has given itself.
-func isTitle(arg string) bool { return strings.Contains(arg, " ") || strings.Contains(arg, "::") }
-
-// hashOf returns a hash of words, none of which can be taken for two: 32 bytes are kept
-// for as long as a container is waited for, and nobody can read them.
+// hashOf returns a hash of words, so that no argument is kept while the runtime is asked for the image. The sizes keep
+// two words apart from one.
 func hashOf(words []string) string {
 	h := sha256.New()
-	var size [8]byte
 	for _, w := range words {
-		binary.LittleEndian.PutUint64(size[:], uint64(len(w)))
-		h.Write(size[:])
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(w))))
 		h.Write([]byte(w))
 	}
 	return string(h.Sum(nil))
 }
 
-// parentProgram returns the program that a child of Python's multiprocessing works for,
-// because all such children look alike, and whether it is one. Of any other process it
-// returns the program itself; so it does where the parent is gone.
+// parentProgram returns the program that a child of Python's multiprocessing works for, because all such children look
+// alike, and whether it is such a child. For any other process, and if the parent is gone, it returns the program itself.
 func (r *Resolver) parentProgram(s hostfs.Stat, name string, args []string) (string, []string, bool) {
 	own, ownArgs, child := name, args, false
 	for range maxParents {
@@ -86,22 +106,19 @@ func (r *Resolver) parentProgram(s hostfs.Stat, name string, args []string) (str
 	return own, ownArgs, child
 }
 
-// isMultiprocessing reports whether these are the arguments of a child that Python's
-// multiprocessing has started anew, or of the server that forks such children.
+// isMultiprocessing reports whether the arguments are those of a child that Python's multiprocessing has started, or of
+// the server that forks such children.
 func isMultiprocessing(args []string) bool {
-	for _, arg := range args {
-		if arg == "--multiprocessing-fork" || strings.HasPrefix(arg, "from multiprocessing.forkserver import") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(args, func(arg string) bool {
+		return arg == "--multiprocessing-fork" || strings.HasPrefix(arg, "from multiprocessing.forkserver import")
+	})
 }
 
-// parent returns the program of the parent of a process. One parent is read at a time, so that one that keeps its reader
-// waiting does not keep those of all its children.
+// parent returns the program of the parent of a process. One parent is read at a time: a parent that blocks its reader
+// must not block the readers of all its children.
 func (r *Resolver) parent(child hostfs.Stat) (s hostfs.Stat, name string, args []string, ok bool) {
 	if child.Parent <= 1 {
-		return hostfs.Stat{}, "", nil, false // its parent is gone
+		return s, "", nil, false // its parent is gone
 	}
 	patience := time.NewTimer(parentWithin)
 	defer patience.Stop()
@@ -109,37 +126,31 @@ func (r *Resolver) parent(child hostfs.Stat) (s hostfs.Stat, name string, args [
 	case r.parents <- struct{}{}:
 		defer func() { <-r.parents }()
 	case <-patience.C:
-		return hostfs.Stat{}, "", nil, false
+		return s, "", nil, false
 	}
 	d, err := r.open(child.Parent)
 	if err != nil {
-		return hostfs.Stat{}, "", nil, false
+		return s, "", nil, false
 	}
 	defer d.Close()
 	if s, err = readStat(d); err != nil || s.Start > child.Start {
-		return hostfs.Stat{}, "", nil, false
+		return s, "", nil, false
 	}
 	name, args, err = r.program(d, s)
 	return s, name, args, err == nil && name != ""
 }
 
-// slurmJobName returns the name of the Slurm job that a process runs in, "" where it may
-// not be read. The error is one that is worth to ask again.
+// slurmJobName returns the steady part of the name of a process's Slurm job, "" if the exporter may not read it. The error
+// means: try again.
 func slurmJobName(d procDir) (string, error) {
 	b, err := d.read("environ", maxEnvironment)
 	if momentary(err) {
 		return "", err
 	}
-	return jobNameIn(b), nil
-}
-
-// jobNameIn returns the name of the Slurm job that an environment tells.
-func jobNameIn(environ []byte) string {
-	const variable = "SLURM_JOB_NAME="
-	for entry := range bytes.SplitSeq(environ, []byte{0}) {
-		if value, ok := bytes.CutPrefix(entry, []byte(variable)); ok {
-			return label(string(value), maxLabel)
+	for entry := range bytes.SplitSeq(b, []byte{0}) {
+		if value, ok := bytes.CutPrefix(entry, []byte("SLURM_JOB_NAME=")); ok {
+			return steady(label(string(value), maxLabel)), nil
 		}
 	}
-	return ""
+	return "", nil
 }

@@ -50,8 +50,6 @@ func TestPrograms(t *testing.T) {
 		same  bool
 		setUp func(tr tree) // what else there is
 	}{
-		{"another port", base, executing("python3", "python3|train.py|--bs|32|--port|40123"), true, nil},
-		{"another batch size", base, executing("python3", "python3|train.py|--bs|64|--port|29500"), false, nil},
 		{"another program", base, executing("python3", "python3|serve.py|--bs|32|--port|29500"), false, nil},
 		{"no interpreter", executing("gmx", "gmx|mdrun|-s|a"), executing("gmx", "gmx|mdrun|-s|b"), false, nil},
 		{"no arguments", executing("gmx", "gmx"), executing("gmx", "/opt/gmx"), true, nil},
@@ -100,7 +98,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// What a person types, and what cannot be read, has no name.
+// A prompt, and a process that cannot be read, has no identity.
 func TestNoPrograms(t *testing.T) {
 	secret := []byte("secret")
 	for name, c := range map[string]struct {
@@ -181,30 +179,30 @@ func TestProgramsAreNamedOnce(t *testing.T) {
 	}
 }
 
-// A process in a container has no name until it is known which image it is of.
+// A process in a container has no identity until its image is known.
 func TestProgramsInAContainer(t *testing.T) {
-	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	listed := inPod(idA, "ml", "train-0", "main")
-	listed.Image = &runtimeapi.ImageSpec{Image: digestForm + idB, UserSpecifiedImage: "registry.example/ml/train:v1"}
-	listed.ImageRef = digestForm + idB
+	image := func(c *runtimeapi.Container) *runtimeapi.Container {
+		listed := inPod(idA, "ml", "train-0", "main")
+		listed.ImageId, listed.ImageRef, listed.Image = c.GetImageId(), c.GetImageRef(), c.GetImage()
+		return listed
+	}
+	named := &runtimeapi.ImageSpec{Image: "quay.io/x/y:1"}
 	for name, c := range map[string]struct {
-		runtime *fakeRuntime
-		want    string
+		listed *runtimeapi.Container
+		want   string
 	}{
-		"the registry's digest": {&fakeRuntime{
-			list: having(listed).list,
-			images: &fakeImages{list: []*runtimeapi.Image{nil, {Id: digestForm + idB, RepoDigests: []string{
-				"registry.example/ml/train@sha256:" + digest, "mirror.example/ml/train@sha256:" + idA,
-			}}}},
-		}, "registry.example/ml/train@sha256:0123456789ab"},
-		"no images":  {having(listed), "registry.example/ml/train@sha256:" + idB[:12]},
-		"not listed": {having(inPod(idB, "a", "b", "c")), ""},
+		"containerd":  {image(&runtimeapi.Container{ImageId: "sha256:" + idB, ImageRef: "sha256:" + idB, Image: named}), "sha256:" + idB},
+		"CRI-O":       {image(&runtimeapi.Container{ImageId: idB, ImageRef: "quay.io/x/y@sha256:" + idA, Image: named}), idB},
+		"cri-dockerd": {image(&runtimeapi.Container{ImageRef: "docker-pullable://x/y@sha256:" + idA, Image: named}), "docker-pullable://x/y@sha256:" + idA},
+		"a name only": {image(&runtimeapi.Container{Image: named}), "quay.io/x/y:1"},
+		"nothing":     {image(nil), ""},
+		"not listed":  {inPod(idB, "a", "b", "c"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(t)
 			id := tr.add(5, executing("gmx", "gmx").with(func(p *process) { p.cgroup = "0::/cri-containerd-" + idA + ".scope\n" }))
 			socket := runtimeSocket(t)
-			c.runtime.start(t, socket)
+			having(c.listed).start(t, socket)
 			r := tr.resolver(Config{Secret: []byte{}, RuntimeSockets: []string{socket}})
 			if o, done := r.lookUp(id); done || o.Runs != 0 {
 				t.Errorf("done %t: %+v", done, o)
@@ -221,57 +219,7 @@ func TestProgramsInAContainer(t *testing.T) {
 	}
 }
 
-// Where no image is asked for, none is listed.
-func TestImagesAreListedOnlyIfNeeded(t *testing.T) {
-	r, socket := having(inPod(idA, "ml", "train-0", "main")), runtimeSocket(t)
-	r.start(t, socket)
-	l, err := list(t.Context(), socket, false)
-	if err != nil || l.images != nil || len(l.containers) != 1 {
-		t.Errorf("%+v, %v", l, err)
-	}
-	if l, err = list(t.Context(), socket, true); err != nil || l.images == nil {
-		t.Errorf("%+v, %v", l, err)
-	}
-}
-
-func TestImageOf(t *testing.T) {
-	const a, b = digestForm + idA, digestForm + idB
-	short := func(digest string) string { return digest[:len(digestForm)+shortDigest] }
-	for _, c := range []struct {
-		name                       string
-		specified, image, ref, own string
-		digests                    []string // of idA
-		want                       string
-	}{
-		{"containerd", "nvcr.io/nvidia/tritonserver:24.05-py3", a, a, "", []string{"nvcr.io/nvidia/tritonserver@" + b}, "nvcr.io/nvidia/tritonserver@" + short(b)},
-		{"an older containerd", "", "nvcr.io/nvidia/tritonserver:24.05-py3", a, "", []string{"nvcr.io/nvidia/tritonserver@" + b}, "nvcr.io/nvidia/tritonserver@" + short(b)},
-		{"CRI-O", "quay.io/x/y:1", "quay.io/x/y:1", "quay.io/x/y@" + b, idA, nil, "quay.io/x/y@" + short(b)},
-		{"cri-dockerd", "x/y", a, "docker-pullable://docker.io/x/y@" + b, "", nil, "docker.io/x/y@" + short(b)},
-		{"pinned by the pod", "quay.io/x/y:1@" + b, a, a, "", []string{"quay.io/x/y@" + a}, "quay.io/x/y@" + short(b)},
-		{"a registry with a port", "host:5000/x", a, a, "", nil, "host:5000/x@" + short(a)},
-		{"the registry is implied", "python:3.12", a, a, "", []string{"docker.io/library/python@" + b}, "docker.io/library/python@" + short(b)},
-		{"pulled from a mirror", "quay.io/x/y:1", a, a, "", []string{"mirror/x/z@" + b}, "quay.io/x/y@" + short(b)},
-		{"only an ID, whose repository is known", "", a, a, idA, []string{"quay.io/x/y@" + b}, "quay.io/x/y@" + short(b)},
-		{"only an ID", "", a, idA, "", nil, ""},
-		{"only a name", "quay.io/x/y:1", "", "", "", nil, "quay.io/x/y"},
-		{"a digest of another kind", "quay.io/x/y@sha512:12", "", "", "", nil, "quay.io/x/y"},
-		{"nothing", "", "", "", "", nil, ""},
-		{"what a registry would not have", "quay.io/x/y:1", a, a, "", []string{"", "@", "@" + b, "x@sha256:1"}, "quay.io/x/y@" + short(a)},
-	} {
-		container := &runtimeapi.Container{
-			Image:    &runtimeapi.ImageSpec{Image: c.image, UserSpecifiedImage: c.specified},
-			ImageRef: c.ref, ImageId: c.own,
-		}
-		if got := imageOf(container, map[string][]string{idA: c.digests}); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-	if got := imageOf(nil, nil); got != "" {
-		t.Errorf("of no container: %q", got)
-	}
-}
-
-// A name tells nothing to who does not know the secret, and nothing of it is kept but that.
+// Without the secret nobody can read the arguments from Runs, and they are not kept.
 func TestArgumentsAreNotKept(t *testing.T) {
 	tr := newTree(t)
 	id := tr.add(5, executing("gmx", "gmx|--hunter2|secretword"))
@@ -280,7 +228,7 @@ func TestArgumentsAreNotKept(t *testing.T) {
 	if r.answers.young[id].program != (gpu.Program{}) || o.Command != "" || o.Runs == 0 {
 		t.Errorf("kept %+v, %+v", r.answers.young[id], o)
 	}
-	if p, err := r.toName(nil, hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || p.Arguments == "" || strings.Contains(p.Arguments, "secretword") {
+	if p, err := r.identify(nil, hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || p.Arguments == "" || strings.Contains(p.Arguments, "secretword") {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if other := mustOwn(tr.resolver(Config{Secret: []byte("another")}), id); other.Runs == o.Runs {

@@ -18,44 +18,38 @@ import (
 	"time"
 )
 
-// Nobody runs that many jobs on a GPU; the bounds are for files that went wrong.
+// Bounds for files that went wrong: nobody runs that many jobs on a GPU.
 const (
 	maxJobFiles    = 1024
 	maxJobFileSize = 64 << 10
 	maxJobsPerGPU  = 64
 )
 
-// Jobs holds the jobs that run on GPUs by the names of the mapping files, which are
-// the indices of the GPUs: "0", or "2.1" for GPU instance 1 of GPU 2. A GPU without
-// jobs has none under its name, one of which nothing is known has no name.
+// Jobs holds the jobs on GPUs by the names of the mapping files, which are the indices of the GPUs: "0", or "2.1" for GPU
+// instance 1 of GPU 2. A GPU without jobs has an empty file, an unknown GPU has none.
 //
-// The files are those of dcgm-exporter's --hpc-job-mapping-dir: the prolog of Slurm
-// or of another batch system writes them, the epilog empties or removes them.
+// The files are those of dcgm-exporter's --hpc-job-mapping-dir: the prolog of Slurm or of another batch system writes them,
+// the epilog empties or removes them.
 type Jobs map[string]JobFile
 
 // JobFile is one mapping file.
 type JobFile struct {
 	IDs []string
-	// Written is when it was written last, by the clock of its file system.
+	// Written is its last change, by the clock of its file system.
 	Written time.Time
 }
 
-// writtenSlack is by how much a process may seem to be older than the file of its
-// job: clocks tick, and file systems round.
+// writtenSlack is how much older than its job's file a process may seem: clocks tick, and file systems round.
 const writtenSlack = 2 * time.Second
 
-// jobFile is the name of a mapping file. The name must be the one that Of looks for,
-// so there are no zeros in front.
+// jobFile is the name of a mapping file, without leading zeros, as Of looks for it.
 var jobFile = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2}))?$`)
 
-// Of returns the job of a process that started at that time on the GPU of that
-// index, or on its GPU instance, which is "" for the whole GPU. It is "" unless
-// there is exactly one: of several it is not known whose a process is. A process
-// that is older than the file is not the job's, for the prolog writes it before the
-// job starts: it has outlived the job before, or belongs to none.
+// Of returns the job of a process that started at that time on the GPU of that index, or on its GPU instance, which is ""
+// for the whole GPU. It is "" unless there is exactly one job: of several, any could own the process. A process that is
+// older than the file does not belong to the job, because the prolog writes the file before the job starts.
 //
-// The file of a GPU holds for its instances, too, but not for those that have one of
-// their own, be it empty.
+// The file of a GPU also counts for its instances, except for those with their own file, even an empty one.
 func (j Jobs) Of(index, instance string, started time.Time) string {
 	file := j[index]
 	if own, ok := j[index+"."+instance]; ok && instance != "" {
@@ -67,12 +61,11 @@ func (j Jobs) Of(index, instance string, started time.Time) string {
 	return file.IDs[0]
 }
 
-// readJobs reads the mapping files of a directory. Files of other names, what is no
-// regular file and what vanishes meanwhile are left out.
+// readJobs reads the mapping files of a directory. It leaves out other names, files that are not regular, and files that
+// vanish meanwhile.
 //
-// With an error of single files it returns the jobs, too, because those of the other
-// GPUs are known none the less. A file that could not be read has no jobs in them,
-// lest those of the GPU be taken for its instance's.
+// With an error of single files it also returns the jobs, because those of the other GPUs are known. An unreadable file
+// counts as empty, so that the jobs of the GPU are not taken for its instance's.
 func readJobs(dir string) (Jobs, error) {
 	names, err := jobFiles(dir)
 	if err != nil {
@@ -105,7 +98,7 @@ func jobFiles(dir string) ([]string, error) {
 	for len(names) < maxJobFiles {
 		entries, err := d.ReadDir(256)
 		for _, e := range entries {
-			// To open a device may do something to it, so its kind is asked before.
+			// Opening a device may have an effect, so its kind is checked first.
 			if e.Type().IsRegular() && jobFile.MatchString(e.Name()) {
 				names = append(names, e.Name())
 			}
@@ -121,14 +114,13 @@ func jobFiles(dir string) ([]string, error) {
 	return names[:min(len(names), maxJobFiles)], nil
 }
 
-// errNotRegular says that a name has come to stand for something else.
 var errNotRegular = errors.New("not a regular file")
 
-// readJobFile returns the content of a regular file, and when it was written. It follows no link, and waits
-// for nobody to write to a FIFO, whatever the name stands for by now.
+// readJobFile returns the content of a regular file, and when it was written. The name may be something else by now: it
+// follows no link and does not wait at a FIFO.
 func readJobFile(path string) (content []byte, written time.Time, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
-	// The first is what opening a link says, the second a socket or a missing device.
+	// The first is the error for a link, the second for a socket or a missing device.
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
 		return nil, written, errNotRegular
 	}
@@ -150,9 +142,8 @@ func readJobFile(path string) (content []byte, written time.Time, err error) {
 	return content, info.ModTime(), nil
 }
 
-// parseJobs parses a mapping file: jobs separated by white space, one or more a
-// line. It returns each once, in order. Of a file beyond the bound the last job may
-// be cut short and is left out.
+// parseJobs parses a mapping file: jobs separated by white space. It returns each once, in order. Of a file beyond the bound
+// it leaves out the last job, which may be cut.
 func parseJobs(b []byte) []string {
 	if len(b) > maxJobFileSize {
 		b = b[:max(0, bytes.LastIndexAny(b[:maxJobFileSize+1], " \t\r\n"))]

@@ -9,21 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// Label values are bounded in bytes, so that a process cannot make the exposition
-// as long as it likes.
+// Label values are bounded in bytes, so that no process can make a scrape large.
 const (
 	maxLabel   = 128
 	maxCommand = 256
-	// maxName is the longest name of an object in Kubernetes, which must be whole to
-	// be joined with the series of others.
+	// maxName is the longest name of an object in Kubernetes. It must be whole to be joined with other series.
 	maxName = 253
 )
 
-// label returns s as the value of a label: valid UTF-8 of at most limit bytes that
-// prints on one line. What does not print is U+FFFD; so are the marks that turn the
-// direction of text, by which one name could be made to look like another.
+// label returns s as a label value: valid UTF-8 of at most limit bytes that prints on one line. U+FFFD replaces characters
+// that do not print, and the marks for the direction of text, which could make one name look like another.
 func label(s string, limit int) string {
-	s = s[:min(len(s), 4*limit)] // the rest cannot be shown: no rune is longer than 4 bytes
+	s = s[:min(len(s), 4*limit)] // no rune is longer than 4 bytes
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsPrint(r):
@@ -43,6 +40,3 @@ func label(s string, limit int) string {
 	}
 	return s
 }
-
-// command returns the arguments as one label value.
-func command(args []string) string { return label(strings.Join(args, " "), maxCommand) }

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// maxReaders is how many processes are looked up at a time, and so how many threads may be stuck. To read the
-	// arguments of a process the kernel waits for a lock of that process, which it can hold for ever: by an mmap of a
-	// file whose file system does not answer. No signal ends that wait.
+	// maxReaders bounds the lookups at a time, and so the threads that may block. To read the arguments of a process the
+	// kernel waits for a lock of that process, which may be held for ever: by an mmap of a file whose file system does not
+	// answer. No signal interrupts that wait.
 	maxReaders = 4
-	// overdueAfter is when a lookup counts as one that does not return. One takes a tenth of a millisecond.
+	// overdueAfter is when a lookup counts as blocked. One takes a tenth of a millisecond.
 	overdueAfter = 5 * time.Second
-	// forgottenAfter is when a process no longer waits that nobody asks for: it has ended. Holders asks every 15 seconds or so.
+	// forgottenAfter is when a waiting process is forgotten that nobody asks for: it is gone. Holders asks every 15 seconds
+	// or so.
 	forgottenAfter = time.Minute
 )
 
-// lookups read whose processes are, outside of the loops that ask for it. A process whose files keep a reader waiting
-// is in quarantine until they do not: no other reader touches it. Its methods may be called from any goroutine, and
-// none of them waits.
+// lookups finds the owners of processes in the background. A process that blocks its reader is in quarantine until it no
+// longer does: no other reader touches it. Its methods may be called from any goroutine, and do not wait.
 type lookups struct {
 	read func(gpu.ProcessID)
-	most int // that wait
+	most int // in wanted
 
 	mu      sync.Mutex // never held while a file is read
 	wanted  map[gpu.ProcessID]*lookup
@@ -35,15 +35,16 @@ type lookups struct {
 	readers int
 }
 
-// lookup is a process that waits for a reader, or that one reads.
+// lookup is a process that waits for a reader, or that a reader has taken.
 type lookup struct {
 	first, last time.Time // when it was asked for
 	taken       bool
-	said        bool          // that it is overdue
-	done        chan struct{} // closed once it was read, or nobody asks for it any more
+	reported    bool          // as overdue
+	done        chan struct{} // closed once it is read or forgotten
 }
 
-// want has a process looked up, unless it is already to be. What it returns is closed then; nil says that too many wait.
+// want starts the lookup of a process, unless it waits already. It returns a channel that is closed afterwards; nil if too
+// many wait.
 func (l *lookups) want(id gpu.ProcessID) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +66,7 @@ func (l *lookups) want(id gpu.ProcessID) <-chan struct{} {
 	return w.done
 }
 
-// run is a reader. It ends when nobody waits.
+// run is a reader. It returns when nothing waits.
 func (l *lookups) run() {
 	for {
 		id, ok := l.take()
@@ -92,8 +93,8 @@ func (l *lookups) take() (id gpu.ProcessID, ok bool) {
 	return id, true
 }
 
-// overdue forgets those that nobody asks for. It returns how many processes should have been looked up by now, and those
-// among them that keep a reader waiting and were not returned before.
+// overdue forgets the processes that nobody asks for. It returns the number of lookups that should be done by now, and the
+// processes among them that block a reader and were not returned before.
 func (l *lookups) overdue() (n int, stuck []gpu.ProcessID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,8 +112,8 @@ func (l *lookups) overdue() (n int, stuck []gpu.ProcessID) {
 			continue
 		}
 		n++
-		if w.taken && !w.said {
-			w.said = true
+		if w.taken && !w.reported {
+			w.reported = true
 			stuck = append(stuck, id)
 		}
 	}

@@ -20,21 +20,28 @@ func pythonProcess() process {
 	return process{comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}}
 }
 
-// A process that never lets its arguments be read keeps nobody waiting, and no other process without a name: neither
-// who asks for it nor Holders. It has its name once they can be read.
+// block replaces a file by a FIFO: to open it blocks until it is opened for writing.
+func (t tree) block(name string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.root, name)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A process whose arguments block their reader blocks neither Owner nor Holders, and no lookup of another process. It has
+// its name once they can be read.
 func TestStuckProcess(t *testing.T) {
 	tr := newTree(t)
 	stuck := pythonProcess()
 	stuck.fds = []string{"/dev/nvidia0"}
 	id := tr.add(5, stuck)
 	fine := tr.add(6, pythonProcess())
-	cmdline := filepath.Join(tr.root, "5/cmdline")
-	if err := os.Remove(cmdline); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(cmdline, 0o644); err != nil { // to open it waits for who writes
-		t.Fatal(err)
-	}
+	cmdline := tr.block("5/cmdline")
 	r := tr.resolver(Config{})
 	if o, done := r.Owner(id); *o != (gpu.Owner{}) || done {
 		t.Errorf("%+v, done %t", o, done)
@@ -61,8 +68,8 @@ func TestStuckProcess(t *testing.T) {
 	}
 }
 
-// At most so many threads are stuck. Those that are stuck are told once, all that wait are counted, and all are looked up
-// once that can be.
+// maxReaders threads block at most. A stuck process is returned once, all waiting ones are counted, and all are looked up
+// in the end.
 func TestManyStuckProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
@@ -113,17 +120,11 @@ func TestManyStuckProcesses(t *testing.T) {
 	})
 }
 
-// Children of a parent that is stuck keep one reader waiting, and are known by themselves; others are known as ever.
+// The children of a stuck parent block one reader, and are known without it. Other processes are known as usual.
 func TestStuckParent(t *testing.T) {
 	tr := newTree(t)
 	parent := tr.add(5, pythonProcess())
-	cmdline := filepath.Join(tr.root, "5/cmdline")
-	if err := os.Remove(cmdline); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(cmdline, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	cmdline := tr.block("5/cmdline")
 	child := pythonProcess()
 	child.parent, child.start = parent.PID, 2
 	child.args = []string{"python3", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"}
@@ -142,7 +143,7 @@ func TestStuckParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.write("5/cmdline", "python3\x00train.py\x00")
-	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // the one that reads goes on
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // its reader goes on
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func TestStuckParent(t *testing.T) {
 	}
 }
 
-// Who waits for a reader, and is not asked for any more, has ended.
+// A waiting process that nobody asks for is forgotten.
 func TestForgottenLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
@@ -180,7 +181,6 @@ func TestForgottenLookups(t *testing.T) {
 	})
 }
 
-// What waits is bounded.
 func TestLookupsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)

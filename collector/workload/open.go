@@ -7,7 +7,7 @@ package workload
 
 import "syscall"
 
-// How folders and files are opened that somebody else makes: neither waits, nor follows a link.
+// Flags to open files of others, so that it neither waits nor follows a link.
 const (
 	openDirectory = syscall.O_DIRECTORY
 	openFlags     = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_NOCTTY

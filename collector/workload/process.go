@@ -16,17 +16,16 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// procDir is the directory of one process.
+// procDir is the directory of one process in procfs.
 type procDir interface {
 	// read returns the first limit bytes of a file.
 	read(name string, limit int64) ([]byte, error)
-	// Readlink returns what a symbolic link points to.
 	Readlink(name string) (string, error)
 	Close() error
 }
 
-// openDir is an open directory. The kernel ties it to the process: once that is
-// gone every read fails, though its number may have gone to another.
+// openDir is an open directory. The kernel ties it to the process: once the process is gone every read fails, even if
+// another process has its number.
 type openDir struct{ *os.Root }
 
 func openProcess(path string) (procDir, error) {
@@ -46,11 +45,11 @@ func (d openDir) read(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// gone reports whether an error says that there is no such process any more.
+// gone reports whether the error means that the process is gone.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// momentary reports whether an error says nothing about the process but that the
-// system lacked something, so that it is worth to ask again.
+// momentary reports whether the error means that the system lacked something for a moment, so that it is worth to try
+// again.
 func momentary(err error) bool {
 	e, ok := errors.AsType[syscall.Errno](err)
 	return ok && (e.Temporary() || e == syscall.ENOMEM)
@@ -64,9 +63,8 @@ func readStat(d procDir) (hostfs.Stat, error) {
 	return hostfs.ParseStat(b)
 }
 
-// readUID returns the effective user, the one that ps shows and whose rights the
-// process has. The owner of the directory would be root where a process is not
-// dumpable.
+// readUID returns the effective user, as ps shows it and whose rights the process has. The owner of the directory is no
+// replacement: it is root if the process is not dumpable.
 func readUID(d procDir) (uint32, error) {
 	b, err := d.read("status", 64<<10)
 	if err != nil {
@@ -81,8 +79,7 @@ func parseUID(status []byte) (uint32, error) {
 		if !ok {
 			continue
 		}
-		// Real, effective, saved, file system.
-		fields := bytes.Fields(values)
+		fields := bytes.Fields(values) // real, effective, saved, file system
 		if len(fields) < 2 {
 			return 0, fmt.Errorf("user in %q", line)
 		}

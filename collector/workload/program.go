@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// maxArguments is how much of the arguments is read. The class paths of Java
-// programs take many kilobytes before the name of the program.
-const maxArguments = 64 << 10
+const (
+	// maxArguments bounds the arguments that are read. The class paths of Java programs take many kilobytes before the name
+	// of the program.
+	maxArguments = 64 << 10
+	// maxComm is the length to which the kernel cuts the name of a process.
+	maxComm = 15
+)
 
-// maxComm is the length to which the kernel cuts the name of a process.
-const maxComm = 15
-
-// executable returns the base name of what /proc/PID/exe points to; "" if that
-// could not be read. An upgrade replaces the file under a program that runs.
+// executable returns the base name of the target of /proc/PID/exe; "" if that could not be read. An upgrade deletes the
+// file of a running program.
 func executable(link string) string { return base(strings.TrimSuffix(link, " (deleted)")) }
 
-// base is path.Base, but for paths that name no file.
+// base is path.Base, but "" for paths that name no file.
 func base(p string) string {
 	switch b := path.Base(p); b {
 	case ".", "..", "/":
@@ -30,8 +31,7 @@ func base(p string) string {
 	}
 }
 
-// splitArguments returns the arguments in /proc/PID/cmdline. A program that has
-// retitled itself leaves one, padded with NULs.
+// splitArguments returns the arguments in /proc/PID/cmdline. A program that has retitled itself has one, padded with NULs.
 func splitArguments(cmdline []byte) []string {
 	cmdline = bytes.TrimRight(cmdline, "\x00")
 	if len(cmdline) == 0 {
@@ -40,10 +40,8 @@ func splitArguments(cmdline []byte) []string {
 	return strings.Split(string(cmdline), "\x00")
 }
 
-// programName returns the name of a program: of its executable, or of what the
-// interpreter runs that the executable is. Interpreters that run no file (a
-// prompt, code in an argument) go by their own name, as do those that have
-// overwritten their arguments.
+// programName returns the name of the executable, or of the program that it interprets. An interpreter without a file (a
+// prompt, code in an argument) has its own name, and so has one with overwritten arguments.
 func programName(exe, comm string, args []string) string {
 	name := exe
 	if name == "" {
@@ -57,10 +55,8 @@ func programName(exe, comm string, args []string) string {
 	return name
 }
 
-// ownName returns the name that a process gives itself. The interpreter in its
-// arguments is preferred to the name of its first thread, which libraries set:
-// PyTorch calls it pt_main_thread. Otherwise the arguments only complete a name
-// that the kernel has cut.
+// ownName returns the name that a process gives itself. An interpreter in its arguments comes before the name of its first
+// thread, which libraries change: PyTorch calls it pt_main_thread. Otherwise the arguments only complete a cut name.
 func ownName(comm string, args []string) string {
 	if len(args) == 0 {
 		return comm
@@ -72,8 +68,7 @@ func ownName(comm string, args []string) string {
 	return comm
 }
 
-// option says what an option of an interpreter means to the search for the
-// program. One that is not listed takes no value, or takes it after =.
+// option is the meaning of an interpreter's option for the search. One that is not listed has no value, or has it after =.
 type option uint8
 
 const (
@@ -85,13 +80,12 @@ const (
 	code           // the program is no file
 )
 
-// interpreter says how an interpreter finds its program among its arguments.
+// interpreter is how an interpreter finds its program among its arguments.
 type interpreter struct {
 	words map[string]option
-	// letters are options that may be written together after one dash; nil if the
-	// interpreter knows none such.
+	// letters are options that may be written together after one dash.
 	letters map[byte]option
-	// argumentFiles says that @file stands for options in a file.
+	// argumentFiles means that @file stands for options in a file.
 	argumentFiles bool
 }
 
@@ -166,8 +160,8 @@ var interpreters = map[string]*interpreter{
 	"bash": shell, "sh": shell, "dash": shell, "ash": shell, "ksh": shell, "zsh": shell, "julia": julia, "R": gnuR,
 }
 
-// interpreterOf returns the interpreter that an executable is, nil if it is none.
-// The name may carry a version and what kind of build it is: python3.13t.
+// interpreterOf returns the interpreter of an executable, nil if it is none. The name may have a version and a kind of build:
+// python3.13t.
 func interpreterOf(exe string) *interpreter {
 	stem := exe
 	if i := strings.IndexAny(exe, "0123456789"); i >= 0 {
@@ -180,8 +174,7 @@ func interpreterOf(exe string) *interpreter {
 	return interpreters[stem]
 }
 
-// program returns the name of the program among the arguments that follow the
-// interpreter's own name; "" if it runs no file.
+// program returns the name of the program among the arguments after the interpreter's own name; "" if it runs no file.
 func (in *interpreter) program(args []string) string {
 	for i := 0; i < len(args); i++ {
 		following := args[i+1:]
@@ -204,8 +197,7 @@ func (in *interpreter) program(args []string) string {
 	return ""
 }
 
-// parse returns what a word means, and the value that it holds itself. isOption is
-// false if it is the program.
+// parse returns the meaning of a word, and the value in the word itself. isOption is false if the word is the program.
 func (in *interpreter) parse(word string) (o option, attached string, isOption bool) {
 	if o, ok := in.words[word]; ok {
 		return o, "", true

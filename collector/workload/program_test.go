@@ -114,6 +114,6 @@ func FuzzProgramName(f *testing.F) {
 			t.Errorf("no name for %q, %q, %q", link, comm, cmdline)
 		}
 		checkLabel(t, label(name, maxLabel), maxLabel)
-		checkLabel(t, command(args), maxCommand)
+		checkLabel(t, label(strings.Join(args, " "), maxCommand), maxCommand)
 	})
 }

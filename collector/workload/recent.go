@@ -5,12 +5,10 @@ package workload
 
 import "time"
 
-// recent keeps what was asked for lately. Two generations of half the size do what a list in order of use would, without
-// one. Who uses it has a lock.
+// recent keeps the values that were used last, in two generations of half the size. Its user has a lock.
 type recent[K comparable, V any] struct {
-	half int // of how many are kept
-	// young holds those since turned, old those of the generation before that were not asked for since.
-	young, old map[K]V
+	half       int     // of the values that are kept
+	young, old map[K]V // used since turned, and only before
 	turned     time.Time
 }
 
@@ -18,7 +16,7 @@ func newRecent[K comparable, V any](most int) recent[K, V] {
 	return recent[K, V]{half: most / 2, young: map[K]V{}, turned: time.Now()}
 }
 
-// get returns a value, and saves it from being forgotten.
+// get returns a value, and keeps it for longer.
 func (r *recent[K, V]) get(k K) (V, bool) {
 	if v, ok := r.young[k]; ok {
 		return v, true
@@ -30,7 +28,6 @@ func (r *recent[K, V]) get(k K) (V, bool) {
 	return v, ok
 }
 
-// put keeps a value, the only one of its key.
 func (r *recent[K, V]) put(k K, v V) {
 	if _, ok := r.young[k]; !ok && len(r.young) >= r.half {
 		r.turn()
@@ -39,7 +36,7 @@ func (r *recent[K, V]) put(k K, v V) {
 	delete(r.old, k)
 }
 
-// turn begins a new generation and drops the one before the last.
+// turn drops the old generation and begins a new one.
 func (r *recent[K, V]) turn() {
 	r.old, r.young = r.young, map[K]V{}
 	r.turned = time.Now()

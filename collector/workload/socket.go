@@ -5,21 +5,52 @@ package workload
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net"
+	"os"
+	"slices"
+	"syscall"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
-// maxAnswer bounds an answer of the kubelet or of a runtime, in bytes. gRPC's own
-// bound of 4 MiB is too low for large nodes; the kubelet takes no more than this.
+// maxAnswer bounds an answer of the kubelet or of a runtime, in bytes. gRPC's own bound of 4 MiB is too low for large
+// nodes. The kubelet has this bound, too.
 const maxAnswer = 16 << 20
 
-// dialSocket connects to a unix socket and returns a client of what listens there.
-// The connection is made here, because gRPC's errors do not tell whether the socket
-// is missing, forbidden or stale. If it breaks it is not made anew: each call
-// has a client of its own, because a server makes its socket anew when it starts.
-// hangUp closes both.
+// socketFile is what the file system shows of a socket.
+type socketFile struct {
+	path    string
+	missing bool
+	made    int64 // in nanoseconds, 0 if hidden: a server that starts replaces its socket
+}
+
+func (s socketFile) isMissing() bool { return s.missing }
+
+func lookAt(paths []string) []socketFile {
+	seen := make([]socketFile, len(paths))
+	for i, path := range paths {
+		info, err := os.Stat(path)
+		seen[i] = socketFile{path: path, missing: errors.Is(err, fs.ErrNotExist)}
+		if err == nil {
+			seen[i].made = info.ModTime().UnixNano()
+		}
+	}
+	return seen
+}
+
+func allMissing(sockets []socketFile) bool {
+	return !slices.ContainsFunc(sockets, func(s socketFile) bool { return !s.missing })
+}
+
+// dialSocket connects to a unix socket and returns a client. hangUp closes both.
+//
+// It connects itself, because gRPC's errors do not show whether the socket is missing, forbidden or stale. A broken
+// connection is not replaced: each call has its own client.
 func dialSocket(ctx context.Context, socket string) (client *grpc.ClientConn, hangUp func(), err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -27,7 +58,7 @@ func dialSocket(ctx context.Context, socket string) (client *grpc.ClientConn, ha
 	}
 	once := make(chan net.Conn, 1)
 	once <- conn
-	// The address is what the server gets to see, and some refuse a path there.
+	// The server sees this address, and some servers refuse a path there.
 	client, err = grpc.NewClient("passthrough:///localhost",
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // the rights to the socket are the security
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
@@ -43,6 +74,22 @@ func dialSocket(ctx context.Context, socket string) (client *grpc.ClientConn, ha
 		conn.Close()
 		return nil, nil, err
 	}
-	// The connection stays behind where the client was closed before it took it.
+	// A client that never used the connection does not close it.
 	return client, func() { client.Close(); conn.Close() }, nil
+}
+
+// advice returns what a person can do about an error of a socket, to be added to it; "" where nothing is known. flag
+// names another socket.
+func advice(err error, flag string) string {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return " (the socket is root's: run the exporter as uid 0, in a container too, and with SELinux as spc_t; without Kubernetes on this host nothing is missing)"
+	case errors.Is(err, fs.ErrNotExist):
+		return " (is its server running? " + flag + " names another socket; in a container, mount the directory of the socket)"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return " (nothing listens there: its server does not run, or has replaced the socket. In a container, mount the directory of the socket, not the socket; " + flag + " names another)"
+	case status.Code(err) == codes.Unimplemented:
+		return " (version 1 of the API is missing: containerd needs its CRI plugin, the kubelet Kubernetes 1.20 or later; " + flag + " names another socket)"
+	}
+	return ""
 }

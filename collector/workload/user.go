@@ -17,33 +17,22 @@ import (
 )
 
 const (
-	// maxPasswd bounds the file of users, which is a few kilobytes long where the
-	// users of a site come from a directory.
+	// maxPasswd bounds the file of users. It has a few kilobytes where a site keeps its users in a directory.
 	maxPasswd = 4 << 20
-	// recheck is how often it is looked at for changes, when asked for a user.
+	// recheck is how often the file is read again, when a user is asked for.
 	recheck = time.Minute
 )
 
-// users are the names of users. Its methods may be called from any goroutine. They
-// read one ordinary file and do not ask the system's name services, which may
-// block for as long as a network does, and take cgo.
+// users are the names of users. They come from one ordinary file, not from the system's name services: those may block for
+// as long as a network does, and need cgo. Its methods may be called from any goroutine.
 type users struct {
-	files []string // the first that can be read counts
+	files []string // the first readable one counts
 
 	mu      sync.Mutex
 	checked time.Time
-	stamp   fileStamp
 	names   map[uint32]string
 }
 
-// fileStamp tells a file that has changed.
-type fileStamp struct {
-	path     string
-	modified time.Time
-	size     int64
-}
-
-// passwdFiles returns where the users' names may be found.
 func passwdFiles(procfs string) []string {
 	files := []string{filepath.Join(procfs, "1/root/etc/passwd")}
 	if !inContainer(procfs) {
@@ -52,10 +41,8 @@ func passwdFiles(procfs string) []string {
 	return files
 }
 
-// inContainer reports whether the exporter runs in a container, so that its own
-// files are not those of the host. Then its control group says so; or, in a
-// namespace of control groups of its own, that of the host's first process lies
-// outside.
+// inContainer reports whether the exporter runs in a container, so that its own files are not the host's. Its control group
+// shows it. In a namespace of control groups, the group of the host's first process lies outside.
 func inContainer(procfs string) bool {
 	own, err := os.ReadFile(filepath.Join(procfs, "self/cgroup"))
 	if err != nil {
@@ -76,8 +63,7 @@ func (u *users) name(uid uint32) string {
 	return cmp.Or(u.names[uid], strconv.FormatUint(uint64(uid), 10))
 }
 
-// refresh reads the file anew if it has changed. Names that cannot be read any
-// more are kept.
+// refresh reads the file again. The old names stay if it cannot be read any more.
 func (u *users) refresh() {
 	for _, path := range u.files {
 		f, err := os.Open(path)
@@ -85,25 +71,15 @@ func (u *users) refresh() {
 			continue
 		}
 		defer f.Close()
-		info, err := f.Stat()
-		if err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		stamp := fileStamp{path, info.ModTime(), info.Size()}
-		if stamp == u.stamp {
+		if b, err := io.ReadAll(io.LimitReader(f, maxPasswd)); err == nil {
+			u.names = parsePasswd(string(b))
 			return
 		}
-		b, err := io.ReadAll(io.LimitReader(f, maxPasswd))
-		if err != nil {
-			continue
-		}
-		u.stamp, u.names = stamp, parsePasswd(string(b))
-		return
 	}
 }
 
-// parsePasswd parses passwd(5). The first entry of a number counts, as it does in
-// getpwuid(3). Lines that are not whole are left out: the file may have been cut.
+// parsePasswd parses passwd(5). The first entry of a number counts, as in getpwuid(3). Incomplete lines are left out: the
+// file may be cut at maxPasswd.
 func parsePasswd(file string) map[uint32]string {
 	names := map[uint32]string{}
 	for line := range strings.Lines(file) {

