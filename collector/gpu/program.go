@@ -12,7 +12,7 @@ import (
 // Program is what a process runs. Unknown parts are empty.
 type Program struct {
 	Name      string // of the executable, or of the program of an interpreter
-	Image     string // of its container, as repository@digest
+	Image     string // of its container, by the ID that the container runtime gives it
 	Job       string // the name of its Slurm job, not its number
 	Arguments string // or a hash of them, without those that are others at each start, such as a port
 }
