@@ -16,9 +16,8 @@ import (
 // readmeHead is what stands above the tables of README.md.
 const readmeHead = `# The series
 
-Units are base units. What the driver does not offer is absent, never 0; a reading that failed is absent until the next one
-succeeds. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may change over a reboot. An empty label is one
-that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 0`" + `) only the series marked † stay.
+For example, ` + "`gpu_process_memory_used_bytes`" + ` is of a process, so it has the labels of a process. Units are base units. Join on
+` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may change over a reboot.
 
 | labels of | |
 |---|---|
@@ -26,17 +25,21 @@ that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 
 | a GPU instance (MIG) | %s |
 | a process | %s |
 | a workload: a pod or job with two processes or more on a GPU | %s |
-| a finding: what alerts say of a memory (scope gpu or mig; workload where a pod or job as a whole is to blame), with the labels of the culprit, and the source of GPUs that are simulated or replayed | %s |
+| a finding: what alerts say of a memory, with the labels of the culprit | %s |
 
-` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there; the series is absent while that has not been judged.
-On a GPU in MIG mode the slices are judged, not the whole. ` + "`promtool check metrics`" + ` objects to the names
-` + "`…spike_count`" + `, because histograms end in ` + "`_count`" + `; they stay, as the one exception.
+- A row of several series is worded for the first: read process for GPU in that of a process.
+- A label that does not apply, or is not known, is empty.
+- A value that the driver does not offer is absent, never 0. A reading that failed is absent until the next one succeeds.
+- If a GPU cannot be read (` + "`gpu_up 0`" + `), only its series marked † stay.
+- ` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there. The series is absent until that has been judged.
+- In MIG mode the slices are judged, not the whole GPU.
+- ` + "`scope`" + ` of a finding is ` + "`gpu`, `mig`" + `, or ` + "`workload`" + ` if a pod or job as a whole is to blame. ` + "`source`" + ` is that of GPUs that are simulated or replayed.
+- ` + "`promtool check metrics`" + ` objects to ` + "`…spike_count`" + `, because histograms end in ` + "`_count`" + `. It stays, as the one exception.
 
-With ` + "`--source=prometheus:URL`" + ` the series of a GPU and of a GPU instance also have ` + "`namespace`, `pod`, `container`" + `: of whom
-it is allotted to, as far as DCGM exporter tells. And they have the source's own ` + "`instance`, `node`, `Hostname`" + `, or what ` + "`labels`" + ` in
-` + "`--source.config`" + ` names. Series that tell of a driver, of processes and of the host are not there. Of a GPU whose memory does not grow the detector has only
-` + "`gpu_leak_detected`, `gpu_leak_confidence`, `gpu_seconds_to_oom`, `gpu_memory_pattern`" + `: see ` + "`--collector.process.detail`" + ` and
-[docs/fleet.md](../docs/fleet.md).
+With ` + "`--source=prometheus:URL`" + ` the series of a GPU and of a GPU instance also have ` + "`namespace`, `pod`, `container`" + ` of the pod that has it, and the
+labels that ` + "`labels`" + ` in ` + "`--source.config`" + ` names (` + "`instance`, `node`, `Hostname`" + `). Series of a driver, of processes and of the host are absent. A GPU whose
+memory does not grow has only ` + "`gpu_leak_detected`, `gpu_leak_confidence`, `gpu_seconds_to_oom`, `gpu_memory_pattern`" + ` of the detector
+(` + "`--collector.process.detail`" + `, [docs/fleet.md](../docs/fleet.md)).
 
 | with ` + "`--source=prometheus:URL`" + ` | of | own labels | |
 |---|---|---|---|
@@ -47,8 +50,8 @@ it is allotted to, as far as DCGM exporter tells. And they have the source's own
 | ` + "`gpu_leak_exporter_source_gpus`" + ` | node | state | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
 | ` + "`gpu_leak_exporter_source_problems_total`" + ` | node | reason | What was of no use in its answers: ` + "`query_failed`, `query_timeout`, `answer_too_large`, `wrong_type`, `no_result`, `warning`, `info`, `no_amount`, `above_capacity`, `duplicate`, `labels`, `too_many`, `late`, `capacity`, `history`" + `. |
 
-Beside these there are ` + "`gpu_leak_exporter_build_info`" + `, and ` + "`go_*`, `process_*` and `promhttp_*`" + ` about the
-exporter's own process unless ` + "`--web.disable-exporter-metrics`" + ` is given.
+There are also ` + "`gpu_leak_exporter_build_info`" + `, and ` + "`go_*`, `process_*` and `promhttp_*`" + ` of the exporter itself. ` + "`--web.disable-exporter-metrics`" + ` takes the
+latter away.
 `
 
 // readmeFoot is what stands below them.
@@ -70,8 +73,13 @@ func TestReadme(t *testing.T) {
 			flag = "`--collector." + f.name + "`, off by default"
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| series | of | own labels | |\n|---|---|---|---|\n", f.name, flag)
+		rows := map[string][]metric{}
 		for _, m := range f.metrics {
-			b.WriteString(readmeRow(m))
+			rows[readmeGeneral(m)] = append(rows[readmeGeneral(m)], m)
+		}
+		for _, m := range f.metrics {
+			b.WriteString(readmeRow(rows[readmeGeneral(m)]))
+			delete(rows, readmeGeneral(m))
 		}
 	}
 	b.WriteString(readmeFoot)
@@ -86,19 +94,37 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-func readmeRow(m metric) string {
+// readmeGeneral is what a metric says of any memory. Those of several scopes that say the same have one row.
+func readmeGeneral(m metric) string {
+	help := strings.NewReplacer(
+		"the used memory of the GPU instance", "the memory", "the used memory of the GPU", "the memory", "the GPU memory of the process", "the memory", "the summed GPU memory of the pod or job", "the memory",
+		"the GPU instance (its", "the GPU (its", "the memory of the GPU instance is full", "the memory of the GPU is full", "on the GPU instance before", "on the GPU before", "the pod or job", "the process", "this pod or job", "this process",
+		"gpu_mig_", "gpu_", "gpu_process_", "gpu_", "gpu_workload_", "gpu_").Replace(m.help)
+	return strings.NewReplacer("gpu_mig_", "", "gpu_process_", "", "gpu_workload_", "", "gpu_", "").Replace(m.name) + help
+}
+
+// readmeRow is the row of metrics that differ in their scopes alone. It has the help of the first.
+func readmeRow(metrics []metric) string {
+	if len(metrics) == 0 {
+		return ""
+	}
+	var names, scopes []string
+	m := metrics[0]
+	for _, m := range metrics {
+		names = append(names, "`"+m.name+"`")
+		scopes = append(scopes, [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope])
+	}
 	labels := slices.Clone(m.labels)
 	if m.optional != "" {
 		labels = append(labels, m.optional)
 	}
-	name := "`" + m.name + "`"
+	name := strings.Join(names, ", ")
 	if m.down {
 		name += " †"
 	}
 	if m.kind == prometheus.CounterValue {
 		name += " (counter)"
 	}
-	of := [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope]
-	help := strings.NewReplacer("|", `\|`, "\n", " ").Replace(m.help)
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, of, strings.Join(labels, ", "), help)
+	help := strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSuffix(m.help, findingHelp))
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, strings.Join(scopes, ", "), strings.Join(labels, ", "), help)
 }
