@@ -16,8 +16,9 @@ import (
 // readmeHead is what stands above the tables of README.md.
 const readmeHead = `# The series
 
-For example, ` + "`gpu_process_memory_used_bytes`" + ` is of a process, so it has the labels of a process. Units are base units. Join on
-` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may change over a reboot.
+For example, ` + "`gpu_process_memory_used_bytes`" + ` is of a process, so it has the labels of a process. The end of a name is its
+unit: ` + "`_timestamp_seconds`" + ` since the Unix epoch, ` + "`_ratio`" + ` from 0 to 1. A series without a unit that answers a question is 1 or 0. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the
+driver's index, which may change over a reboot.
 
 | labels of | |
 |---|---|
@@ -43,8 +44,8 @@ memory does not grow has only ` + "`gpu_leak_detected`, `gpu_leak_confidence`, `
 
 | with ` + "`--source=prometheus:URL`" + ` | of | own labels | |
 |---|---|---|---|
-| ` + "`gpu_leak_exporter_source_up`" + ` | node | | Whether (1 or 0) the Prometheus answered the last request with something of use. |
-| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | node | | When it did so last, in seconds since the Unix epoch; 0: never. |
+| ` + "`gpu_leak_exporter_source_up`" + ` | node | | Whether the Prometheus answered the last request with something of use. |
+| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | node | | When it did so last; 0: never. |
 | ` + "`gpu_leak_exporter_source_polls_total`" + ` | node | | How often it was asked. |
 | ` + "`gpu_leak_exporter_source_poll_seconds_total`" + ` | node | | Seconds that this took. |
 | ` + "`gpu_leak_exporter_source_gpus`" + ` | node | state | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
@@ -125,6 +126,9 @@ func readmeRow(metrics []metric) string {
 	if m.kind == prometheus.CounterValue {
 		name += " (counter)"
 	}
-	help := strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSuffix(m.help, findingHelp))
+	// The head of the page says what these do.
+	help := strings.NewReplacer("|", `\|`, "\n", " ", " (1 or 0)", "", " (0 to 1)", "",
+		", in bytes per second", "", ", in bytes", "", " in bytes", "", ", in seconds since the Unix epoch", "", ", in seconds", "", " in hertz", "", ", in watts", "", " in watts", "",
+		" in joules", "", " in degrees Celsius", "").Replace(strings.TrimSuffix(m.help, findingHelp))
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, strings.Join(scopes, ", "), strings.Join(labels, ", "), help)
 }
