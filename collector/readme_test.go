@@ -9,16 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // readmeHead is what stands above the tables of README.md.
 const readmeHead = `# The series
 
-For example, ` + "`gpu_process_memory_used_bytes`" + ` is of a process, so it has the labels of a process. The end of a name is its
-unit: ` + "`_timestamp_seconds`" + ` since the Unix epoch, ` + "`_ratio`" + ` from 0 to 1. A series without a unit that answers a question is 1 or 0. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the
-driver's index, which may change over a reboot.
+For example, ` + "`gpu_clock_hertz{clock}`" + ` is of a GPU. So it has the labels of a GPU, and ` + "`clock`" + `. The end of a name is the unit: ` + "`_timestamp_seconds`" + ` since
+the Unix epoch, ` + "`_ratio`" + ` from 0 to 1, ` + "`_total`" + ` a counter. A series that answers a question is 1 or 0. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may
+change over a reboot.
 
 | labels of | |
 |---|---|
@@ -32,7 +30,7 @@ driver's index, which may change over a reboot.
 - A label that does not apply, or is not known, is empty.
 - A value that the driver does not offer is absent, never 0. A reading that failed is absent until the next one succeeds.
 - If a GPU cannot be read (` + "`gpu_up 0`" + `), only its series marked † stay.
-- ` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there. The series is absent until that has been judged.
+- ` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that nothing foretells an end. The series is absent until that has been judged.
 - In MIG mode the slices are judged, not the whole GPU.
 - ` + "`scope`" + ` of a finding is ` + "`gpu`, `mig`" + `, or ` + "`workload`" + ` if a pod or job as a whole is to blame. ` + "`source`" + ` is that of GPUs that are simulated or replayed.
 - ` + "`promtool check metrics`" + ` objects to ` + "`…spike_count`" + `, because histograms end in ` + "`_count`" + `. It stays, as the one exception.
@@ -42,14 +40,14 @@ labels that ` + "`labels`" + ` in ` + "`--source.config`" + ` names (` + "`insta
 memory does not grow has only ` + "`gpu_leak_detected`, `gpu_leak_confidence`, `gpu_seconds_to_oom`, `gpu_memory_pattern`" + ` of the detector
 (` + "`--collector.process.detail`" + `, [docs/fleet.md](../docs/fleet.md)).
 
-| with ` + "`--source=prometheus:URL`" + ` | of | own labels | |
-|---|---|---|---|
-| ` + "`gpu_leak_exporter_source_up`" + ` | node | | Whether the Prometheus answered the last request with something of use. |
-| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | node | | When it did so last; 0: never. |
-| ` + "`gpu_leak_exporter_source_polls_total`" + ` | node | | How often it was asked. |
-| ` + "`gpu_leak_exporter_source_poll_seconds_total`" + ` | node | | Seconds that this took. |
-| ` + "`gpu_leak_exporter_source_gpus`" + ` | node | state | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
-| ` + "`gpu_leak_exporter_source_problems_total`" + ` | node | reason | What was of no use in its answers: ` + "`query_failed`, `query_timeout`, `answer_too_large`, `wrong_type`, `no_result`, `warning`, `info`, `no_amount`, `above_capacity`, `duplicate`, `labels`, `too_many`, `late`, `capacity`, `history`" + `. |
+| with ` + "`--source=prometheus:URL`" + ` | of | |
+|---|---|---|
+| ` + "`gpu_leak_exporter_source_up`" + ` | node | Whether the Prometheus answered the last request with something of use. |
+| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | node | When it did so last; 0: never. |
+| ` + "`gpu_leak_exporter_source_polls_total`" + ` | node | How often it was asked. |
+| ` + "`gpu_leak_exporter_source_poll_seconds_total`" + ` | node | Seconds that this took. |
+| ` + "`gpu_leak_exporter_source_gpus{state}`" + ` | node | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
+| ` + "`gpu_leak_exporter_source_problems_total{reason}`" + ` | node | What was of no use in its answers: ` + "`query_failed`, `query_timeout`, `answer_too_large`, `wrong_type`, `no_result`, `warning`, `info`, `no_amount`, `above_capacity`, `duplicate`, `labels`, `too_many`, `late`, `capacity`, `history`" + `. |
 
 There are also ` + "`gpu_leak_exporter_build_info`" + `, and ` + "`go_*`, `process_*` and `promhttp_*`" + ` of the exporter itself. ` + "`--web.disable-exporter-metrics`" + ` takes the
 latter away.
@@ -73,7 +71,7 @@ func TestReadme(t *testing.T) {
 		case !f.enabled:
 			flag = "`--collector." + f.name + "`, off by default"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| series | of | own labels | |\n|---|---|---|---|\n", f.name, flag)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| series | of | |\n|---|---|---|\n", f.name, flag)
 		rows := map[string][]metric{}
 		for _, m := range f.metrics {
 			rows[readmeGeneral(m)] = append(rows[readmeGeneral(m)], m)
@@ -110,25 +108,25 @@ func readmeRow(metrics []metric) string {
 		return ""
 	}
 	var names, scopes []string
-	m := metrics[0]
-	for _, m := range metrics {
-		names = append(names, "`"+m.name+"`")
-		scopes = append(scopes, [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope])
-	}
+	m, own := metrics[0], ""
 	labels := slices.Clone(m.labels)
 	if m.optional != "" {
 		labels = append(labels, m.optional)
+	}
+	if len(labels) > 0 {
+		own = "{" + strings.Join(labels, ",") + "}"
+	}
+	for _, m := range metrics {
+		names = append(names, "`"+m.name+own+"`")
+		scopes = append(scopes, [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope])
 	}
 	name := strings.Join(names, ", ")
 	if m.down {
 		name += " †"
 	}
-	if m.kind == prometheus.CounterValue {
-		name += " (counter)"
-	}
 	// The head of the page says what these do.
 	help := strings.NewReplacer("|", `\|`, "\n", " ", " (1 or 0)", "", " (0 to 1)", "",
 		", in bytes per second", "", ", in bytes", "", " in bytes", "", ", in seconds since the Unix epoch", "", ", in seconds", "", " in hertz", "", ", in watts", "", " in watts", "",
 		" in joules", "", " in degrees Celsius", "").Replace(strings.TrimSuffix(m.help, findingHelp))
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, strings.Join(scopes, ", "), strings.Join(labels, ", "), help)
+	return fmt.Sprintf("| %s | %s | %s |\n", name, strings.Join(scopes, ", "), help)
 }
