@@ -11,58 +11,21 @@ import (
 	"testing"
 )
 
-// readmeHead is what stands above the tables of README.md.
-const readmeHead = `# The series
-
-For example, ` + "`gpu_clock_hertz{clock}`" + ` is of a GPU. So it has the labels of a GPU, and ` + "`clock`" + `. The end of a name is the unit: ` + "`_timestamp_seconds`" + ` since
-the Unix epoch, ` + "`_ratio`" + ` from 0 to 1, ` + "`_total`" + ` a counter. A series that answers a question is 1 or 0. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may
-change over a reboot.
-
-| labels of | |
+// readmeLabels is the table of labels.
+const readmeLabels = `| labels of | |
 |---|---|
 | a GPU | %s |
 | a GPU instance (MIG) | %s |
 | a process | %s |
 | a workload: a pod or job with two processes or more on a GPU | %s |
 | a finding: what alerts say of a memory, with the labels of the culprit | %s |
-
-- A row of several series is worded for the first: read process for GPU in that of a process.
-- A label that does not apply, or is not known, is empty.
-- A value that the driver does not offer is absent, never 0. A reading that failed is absent until the next one succeeds.
-- If a GPU cannot be read (` + "`gpu_up 0`" + `), only its series marked † stay.
-- ` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that nothing foretells an end. The series is absent until that has been judged.
-- In MIG mode the slices are judged, not the whole GPU.
-- ` + "`scope`" + ` of a finding is ` + "`gpu`, `mig`" + `, or ` + "`workload`" + ` if a pod or job as a whole is to blame. ` + "`source`" + ` is that of GPUs that are simulated or replayed.
-- ` + "`promtool check metrics`" + ` objects to ` + "`…spike_count`" + `, because histograms end in ` + "`_count`" + `. It stays, as the one exception.
-
-With ` + "`--source=prometheus:URL`" + ` the series of a GPU and of a GPU instance also have ` + "`namespace`, `pod`, `container`" + ` of the pod that has it, and the
-labels that ` + "`labels`" + ` in ` + "`--source.config`" + ` names (` + "`instance`, `node`, `Hostname`" + `). Series of a driver, of processes and of the host are absent. A GPU whose
-memory does not grow has only ` + "`gpu_leak_detected`, `gpu_leak_confidence`, `gpu_seconds_to_oom`, `gpu_memory_pattern`" + ` of the detector
-(` + "`--collector.process.detail`" + `, [docs/fleet.md](../docs/fleet.md)).
-
-| with ` + "`--source=prometheus:URL`" + ` | of | |
-|---|---|---|
-| ` + "`gpu_leak_exporter_source_up`" + ` | node | Whether the Prometheus answered the last request with something of use. |
-| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | node | When it did so last; 0: never. |
-| ` + "`gpu_leak_exporter_source_polls_total`" + ` | node | How often it was asked. |
-| ` + "`gpu_leak_exporter_source_poll_seconds_total`" + ` | node | Seconds that this took. |
-| ` + "`gpu_leak_exporter_source_gpus{state}`" + ` | node | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
-| ` + "`gpu_leak_exporter_source_problems_total{reason}`" + ` | node | What was of no use in its answers: ` + "`query_failed`, `query_timeout`, `answer_too_large`, `wrong_type`, `no_result`, `warning`, `info`, `no_amount`, `above_capacity`, `duplicate`, `labels`, `too_many`, `late`, `capacity`, `history`" + `. |
-
-There are also ` + "`gpu_leak_exporter_build_info`" + `, and ` + "`go_*`, `process_*` and `promhttp_*`" + ` of the exporter itself. ` + "`--web.disable-exporter-metrics`" + ` takes the
-latter away.
 `
 
-// readmeFoot is what stands below them.
-const readmeFoot = `
-This file is made from the tables in the folder by ` + "`go test ./collector -run Readme -update`" + `.
-`
-
-// TestReadme holds README.md to the tables.
+// TestReadme holds the tables of README.md to those of the package.
 func TestReadme(t *testing.T) {
 	code := func(labels []string) string { return "`" + strings.Join(labels, "`, `") + "`" }
 	var b strings.Builder
-	fmt.Fprintf(&b, readmeHead, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
+	fmt.Fprintf(&b, readmeLabels, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
 	for _, f := range families.families {
 		flag := "`--collector." + f.name + "`, on by default"
 		switch {
@@ -81,15 +44,17 @@ func TestReadme(t *testing.T) {
 			delete(rows, readmeGeneral(m))
 		}
 	}
-	b.WriteString(readmeFoot)
+	file, err := os.ReadFile("README.md")
+	_, old, found := strings.Cut(string(file), "<!-- go test ./collector -run Readme -update writes what follows. -->\n")
+	if err != nil || !found {
+		t.Fatal(err, found)
+	}
 	if *update {
-		if err := os.WriteFile("README.md", []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile("README.md", []byte(strings.TrimSuffix(string(file), old)+b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile("README.md")
-	if err != nil || string(got) != b.String() {
-		t.Errorf("README.md does not say what the tables do (%v): go test ./collector -run Readme -update", err)
+	} else if old != b.String() {
+		t.Error("README.md does not say what the tables do: go test ./collector -run Readme -update")
 	}
 }
 
