@@ -27,14 +27,14 @@ func TestReadme(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, readmeLabels, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
 	for _, f := range families.families {
-		flag := "`--collector." + f.name + "`, on by default"
+		flag := ""
 		switch {
 		case f.always:
-			flag = "always on"
+			flag = "Always on.\n\n"
 		case !f.enabled:
-			flag = "`--collector." + f.name + "`, off by default"
+			flag = "Off by default.\n\n"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| series | of | |\n|---|---|---|\n", f.name, flag)
+		fmt.Fprintf(&b, "\n## %s\n\n%s| series | of | |\n|---|---|---|\n", f.name, flag)
 		rows := map[string][]metric{}
 		for _, m := range f.metrics {
 			rows[readmeGeneral(m)] = append(rows[readmeGeneral(m)], m)
