@@ -154,8 +154,7 @@ func (p *parser) webFlags() {
 	c.listen = kingpinflag.AddFlags(p.app, ":9844")
 	p.flag("web.telemetry-path", "Path under which to expose metrics.",
 		cli.Checked("web.telemetry-path", &c.telemetryPath, checkPath), "/metrics")
-	p.flag("web.max-requests", "Answers that are made at the same time, for all pages together. Who asks for one that is being made gets the same; "+
-		"others wait for two seconds, then get status 503. 0 is no limit.",
+	p.flag("web.max-requests", "Answers that are made at the same time. A request over the limit waits for two seconds, then gets status 503. 0 is no limit.",
 		cli.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "4")
 	p.app.Flag("web.enable-lifecycle", "Let a POST to "+pages.ReloadPath+" read --detector.config again, as SIGHUP does.").BoolVar(&c.lifecycle)
 	p.app.Flag("web.disable-exporter-metrics", "Leave out the metrics about the exporter itself (go_*, process_*, promhttp_*).").
@@ -173,18 +172,17 @@ func (p *parser) logFlags() {
 func (p *parser) sourceFlags() {
 	c, s := p.config, &p.config.source
 	var spec string
-	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO (simulated: "+strings.Join(sim.Scenarios(), ", ")+"), replay:FILE (a recording) "+
-		"or prometheus:URL (those of a fleet that this Prometheus knows, from DCGM exporter or nvidia_gpu_exporter).",
+	p.flag("source", "Where GPUs come from: nvml, sim:SCENARIO ("+strings.Join(sim.Scenarios(), ", ")+"), replay:FILE (a recording) or prometheus:URL (a fleet).",
 		cli.Checked("source", &spec, s.SetSpec), string(source.NVML))
-	p.flag("source.speed", "How many seconds of a simulation or a recording pass in a real one; inf is as fast as it goes.",
+	p.flag("source.speed", "How many seconds of a simulation or a recording pass in a real one. inf: as fast as possible.",
 		cli.Float("source.speed", &s.Speed, 1e-3, math.Inf(1)), "1").IsSetByUser(&p.speed)
-	p.flag("sample.interval", "Time between two samples of the memory and the processes of a GPU. Default with --source=prometheus:URL: 15s.",
+	p.flag("sample.interval", "Time between two samples of memory and processes. With --source=prometheus:URL the default is 15s.",
 		cli.Duration("sample.interval", &s.Interval, minInterval, maxInterval), "1s").IsSetByUser(&p.fleet.interval)
 	p.flag("sample.slow-interval", "Time between two samples of everything else.",
 		cli.Duration("sample.slow-interval", &c.source.SlowInterval, minInterval, maxSlowInterval), "15s")
-	p.app.Flag("nvml.library-path", "File or name of the driver's library. Default: libnvidia-ml.so.1, where the dynamic linker or a container runtime puts it.").
+	p.app.Flag("nvml.library-path", "File or name of the driver's library. Default: libnvidia-ml.so.1.").
 		StringVar(&s.LibraryPath)
-	p.flag("nvml.timeout", "How long a call into the driver may take before its GPU counts as one that cannot be read.",
+	p.flag("nvml.timeout", "How long a call into the driver may take before its GPU counts as down.",
 		cli.Duration("nvml.timeout", &s.Timeout, time.Second, maxTimeout), "10s")
 	p.app.Flag("path.procfs", "Where the procfs of the host is mounted.").Default("/proc").StringVar(&s.ProcFS)
 	p.app.Flag("path.sysfs", "Where the sysfs of the host is mounted.").Default("/sys").StringVar(&s.SysFS)
@@ -204,24 +202,20 @@ func (p *parser) collectorFlags() {
 	}
 	p.app.Flag("collector.disable-defaults", "Disable all collectors but those that a flag enables.").BoolVar(&p.disable)
 	details := []string{string(collector.DetailAll), string(collector.DetailGrowing)}
-	p.flag("collector.process.detail", "Which processes have all of their series: all, or growing (those that leak or grow; the others keep their memory, gpu_process_info and what alerts need). "+
-		"With --source=prometheus:URL, which knows no processes, it is about GPUs and GPU instances, and the default is growing.",
+	p.flag("collector.process.detail", "Which processes have all of their series: all, or growing (the others keep what alerts need). With --source=prometheus:URL, which GPUs.",
 		cli.OneOf("collector.process.detail", (*string)(&c.processDetail), details...),
 		details[0]).IsSetByUser(&p.fleet.details)
-	p.flag("collector.process.max", "Processes of a GPU that have series of their own, those with most to say; the others are summed. Up to 1024 are judged.",
+	p.flag("collector.process.max", "How many processes of a GPU have series of their own. The others are summed.",
 		cli.Int("collector.process.max", &c.processMax, 0, maxShown), "64")
 	p.flag("collector.process.min-age", "How old a process must be to have series of its own.",
 		cli.Duration("collector.process.min-age", &c.processMinAge, 0, maxProcessAge), "10s")
-	p.app.Flag("collector.allocator.sites", "Ask processes with a probe which of their lines allocate what leaks, once tensors leak. Shows their paths and functions: set authentication first.").
+	p.app.Flag("collector.allocator.sites", "Ask a process with a probe which lines allocate what leaks. Shows paths and functions: set authentication first.").
 		BoolVar(&c.sites)
 	p.app.Flag("collector.process.command", "Show the arguments of processes in gpu_process_info. They may hold secrets.").
 		BoolVar(&c.workload.Command)
-	p.app.Flag("collector.workload.cri-socket", "Socket of the container runtime, which tells the pod of a container. Repeatable: the first runtime that has containers is asked. "+
-		"Default: where containerd, CRI-O, k3s, k0s, MicroK8s and cri-dockerd have it.").StringsVar(&c.workload.RuntimeSockets)
-	p.app.Flag("collector.workload.pod-resources-socket", "Socket of the kubelet's pod-resources API, which tells which pod a GPU is allotted to. "+
-		"Default: /var/lib/kubelet/pod-resources/kubelet.sock, if it is there.").StringVar(&c.workload.PodResourcesSocket)
-	p.app.Flag("collector.workload.job-mapping-dir", "Directory in which the batch system has a file for each GPU, named by its index (or 2.1 for instance 1 of GPU 2), that holds the jobs on it, "+
-		"as for dcgm-exporter. For processes that started after the file was written and whose control group tells no Slurm job.").StringVar(&c.workload.JobMappingDir)
+	p.app.Flag("collector.workload.cri-socket", "Socket of the container runtime. Repeatable. Default: those of containerd, CRI-O, k3s, k0s, MicroK8s and cri-dockerd.").StringsVar(&c.workload.RuntimeSockets)
+	p.app.Flag("collector.workload.pod-resources-socket", "Socket of the kubelet's pod-resources API. Default: /var/lib/kubelet/pod-resources/kubelet.sock.").StringVar(&c.workload.PodResourcesSocket)
+	p.app.Flag("collector.workload.job-mapping-dir", "Directory in which the batch system names the jobs on each GPU, as for dcgm-exporter.").StringVar(&c.workload.JobMappingDir)
 }
 
 func (p *parser) detectorFlags() {
@@ -232,20 +226,19 @@ func (p *parser) detectorFlags() {
 		windows = append(windows, cli.FormatDuration(w))
 	}
 	d.Windows = nil // each default adds one
-	p.flag("detector.window", "Window over which slope, R2 and spikes are given. Repeatable, up to 4 times, 1m to 1d. Without any: 10m and 1h.",
+	p.flag("detector.window", "Window of slope, R2 and spikes, 1m to 1d. Repeatable, up to 4 times.",
 		cli.Windows("detector.window", &d.Windows, detector.MaxWindows, detector.MinWindow, detector.MaxWindow), windows...)
 	for _, t := range detectorconfig.Thresholds() {
-		p.flag(t.Flag(), t.Usage(), t.Value(d), t.Default())
+		p.flag(t.Flag(), t.Help, t.Value(d), t.Default())
 	}
-	p.app.Flag("detector.config", "File of rules that give other thresholds and windows to the series that they match, or mute them. "+
-		"gpuleaktool check config checks it; SIGHUP reads it again.").StringVar(&p.config.rulesFile)
+	p.app.Flag("detector.config", "File of rules: other thresholds for some series, or none. SIGHUP reads it again.").StringVar(&p.config.rulesFile)
 }
 
 func (p *parser) stateFlags() {
 	c := p.config
 	p.flag("detector.state-file", "File in which the detector's windows outlive a restart. Empty: they do not.",
 		cli.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
-	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose. --detector.state-file is written twice in that time.",
+	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose.",
 		cli.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
 }
 

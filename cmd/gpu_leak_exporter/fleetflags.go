@@ -33,9 +33,8 @@ type fleetFlags struct {
 // fleetFlags adds the flags of --source=prometheus:URL.
 func (p *parser) fleetFlags() {
 	f := &p.fleet
-	p.app.Flag("source.config", "File with the queries for that Prometheus, and how to log in there: docs/fleet.md has its keys. Without it those of DCGM exporter are asked for. "+
-		"Only with --source=prometheus:URL.").StringVar(&f.file)
-	p.flag("shard", "Part of the GPUs that this exporter takes: 0/3, 1/3 and 2/3 are three exporters that share a fleet. Only with --source=prometheus:URL.",
+	p.app.Flag("source.config", "File with the queries for the Prometheus of --source, and how to log in there: see docs/fleet.md.").StringVar(&f.file)
+	p.flag("shard", "Part of a fleet that this exporter takes: 0/3, 1/3 and 2/3 are three exporters that share it.",
 		cli.Checked("shard", new(string), f.shard.Set), "0/1").IsSetByUser(&f.sharded)
 }
 

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// Calls are the statistics of the calls into a driver. The zero Calls is ready
-// for use. Its methods may be called from any goroutine and do not wait for a
-// call that is under way: a hung call shows in Snapshot while it hangs.
+// Calls are the statistics of the calls into a driver. The zero Calls is ready for use. Its methods may be called from any
+// goroutine and do not wait for a call that is under way: a hung call shows in Snapshot while it hangs.
 type Calls struct {
 	calls    sync.Map // name → *callStat
 	errors   sync.Map // callError → *atomic.Uint64
@@ -43,17 +42,15 @@ type CallErrors struct {
 	Count             uint64
 }
 
-// CallsSnapshot is the state of Calls at one moment, each list ordered by its
-// names.
+// CallsSnapshot is the state of Calls at one moment, each list ordered by its names.
 type CallsSnapshot struct {
 	Calls    []CallStat
 	Errors   []CallErrors
 	InFlight []InFlight
 }
 
-// Begin notes that call was entered for the GPU of that uuid ("" for none) and
-// returns the function that notes its end. err is the driver's name of the error, "" if
-// there was none.
+// Begin notes that call was entered for the GPU of that uuid ("" for none) and returns the function that notes its end. err is
+// the driver's name of the error, "" if there was none.
 func (c *Calls) Begin(uuid, call string) (end func(err string)) {
 	f := &InFlight{UUID: uuid, Call: call, Since: time.Now()}
 	c.inFlight.Store(f, struct{}{})

@@ -12,17 +12,14 @@ import (
 	"time"
 )
 
-// ErrClosed is what a wait or a call returns that Close released.
+// ErrClosed is the error of a wait or a call that Close released.
 var ErrClosed = errors.New("the source is closed")
 
-// LastYear bounds the time stamps that are accepted: T counts nanoseconds since
-// 1970 and ends in the year 2262.
+// LastYear bounds the time stamps that are accepted: T counts nanoseconds since 1970 and ends in the year 2262.
 const LastYear = 2200
 
-// Pace maps the clock of a scripted or recorded source to real time. The clock
-// starts once and then runs speed times as fast as real time; nothing of what
-// the source returns depends on it, only how long its callers sleep. The methods
-// may be called from any goroutine.
+// Pace maps the clock of a scripted or recorded source to real time. The clock starts once and then runs speed times as fast
+// as real time. It decides how long callers sleep, and nothing else. The methods may be called from any goroutine.
 type Pace struct {
 	speed float64
 	done  chan struct{} // closed by Close
@@ -33,8 +30,7 @@ type Pace struct {
 	origin  time.Duration // the source's clock at real
 }
 
-// NewPace returns a Pace that has not been started. A speed of 0 is 1, real
-// time; infinity never sleeps.
+// NewPace returns a Pace that has not been started. A speed of 0 is 1, real time; infinity never sleeps.
 func NewPace(speed float64) (*Pace, error) {
 	if speed == 0 {
 		speed = 1
@@ -54,8 +50,7 @@ func (p *Pace) Start(origin time.Duration) {
 	}
 }
 
-// due returns how long it is in real time until the source's clock shows t; 0 or
-// less once it has. The clock must have been started.
+// due returns the real time until the source's clock shows t; 0 or less once it has. The clock must have been started.
 func (p *Pace) due(t time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +61,8 @@ func (p *Pace) due(t time.Duration) time.Duration {
 	return time.Duration(at) - time.Since(p.real)
 }
 
-// Wait sleeps until the source's clock shows t. It returns ctx's error, or
-// ErrClosed after Close, even if t has passed: a reader that is late ends, too.
+// Wait sleeps until the source's clock shows t. It returns ctx's error, or ErrClosed after Close, even if t has passed: a late
+// reader ends, too.
 func (p *Pace) Wait(ctx context.Context, t time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err

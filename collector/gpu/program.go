@@ -9,7 +9,7 @@ import (
 	"encoding/binary"
 )
 
-// Program is what is known of what a process runs. What is not known is empty.
+// Program is what a process runs. Unknown parts are empty.
 type Program struct {
 	Name      string // of the executable, or of the program of an interpreter
 	Image     string // of its container, as repository@digest
@@ -17,8 +17,8 @@ type Program struct {
 	Arguments string // or a hash of them, without those that are others at each start, such as a port
 }
 
-// Hash returns Owner.Runs: the first eight bytes of an HMAC of the parts, none of which can be taken for
-// two. It is 0 where not even the name is known. Without the secret it does not tell the arguments.
+// Hash returns Owner.Runs: the first eight bytes of an HMAC of the parts, none of which can be taken for two. It is 0 without
+// a name. Without the secret it does not tell the arguments.
 func (p *Program) Hash(secret []byte) uint64 {
 	if p.Name == "" {
 		return 0

@@ -5,9 +5,7 @@ package gpu
 
 import "time"
 
-// Group is a part of Status that is read on its own, so that a part that nobody
-// asked for costs nothing and one that fails takes no other with it. Its name is
-// that of the collector that exports it.
+// Group is a part of Status that is read on its own, so that an unused part costs no calls.
 type Group string
 
 // The groups, in the order in which they are read.
@@ -58,7 +56,7 @@ type Utilization struct {
 	OFA              Opt[float64] `json:"ofa,omitzero"`
 }
 
-// Thermal holds temperatures and what slows the clocks down.
+// Thermal holds temperatures and the reasons for slow clocks.
 type Thermal struct {
 	// Temperatures are by sensor: gpu, memory.
 	Temperatures []Named[float64] `json:"temperatures,omitzero"`
@@ -117,21 +115,20 @@ type Clock struct {
 	Max     Opt[float64] `json:"max,omitzero"`
 }
 
-// ECC holds memory errors and what became of them.
+// ECC holds memory errors and the repairs.
 type ECC struct {
 	Enabled Opt[bool]   `json:"enabled,omitzero"`
 	Errors  []ECCErrors `json:"errors,omitzero"`
 	// RemappedRows counts by type: corrected, uncorrected. Absent under MIG.
 	RemappedRows []Named[uint64] `json:"remapped_rows,omitzero"`
-	// RemapPending says that a reset is needed for a remap to take effect;
-	// RemapFailed that there was no spare row left.
+	// RemapPending says that a remap needs a reset to take effect; RemapFailed that there was no spare row left.
 	RemapPending Opt[bool] `json:"remap_pending,omitzero"`
 	RemapFailed  Opt[bool] `json:"remap_failed,omitzero"`
 	// RetiredPages are by cause: single_bit, double_bit (before Ampere).
 	RetiredPages        []Named[uint64] `json:"retired_pages,omitzero"`
 	RetiredPagesPending Opt[bool]       `json:"retired_pages_pending,omitzero"`
-	// RecoveryAction is what the driver asks for: 0 none, 1 GPU reset, 2 node
-	// reboot, 3 drain peer-to-peer, 4 drain and reset, 5 recover the IMEX domain.
+	// RecoveryAction is the driver's request: 0 none, 1 GPU reset, 2 node reboot, 3 drain peer-to-peer, 4 drain and reset, 5
+	// recover the IMEX domain.
 	RecoveryAction Opt[int] `json:"recovery_action,omitzero"`
 }
 
@@ -150,8 +147,7 @@ type PCIe struct {
 	WidthCurrent      Opt[int]    `json:"width_current,omitzero"`
 	WidthMax          Opt[int]    `json:"width_max,omitzero"`
 	Replays           Opt[uint64] `json:"replays,omitzero"`
-	// ReceivedBytes and TransmittedBytes count since the driver was loaded, where
-	// it counts at all.
+	// ReceivedBytes and TransmittedBytes count since the driver was loaded, where it counts at all.
 	ReceivedBytes    Opt[uint64] `json:"received_bytes,omitzero"`
 	TransmittedBytes Opt[uint64] `json:"transmitted_bytes,omitzero"`
 }
@@ -166,12 +162,11 @@ type NVLink struct {
 	TransmittedBytes Opt[uint64]     `json:"transmitted_bytes,omitzero"`
 }
 
-// ProcessorTicks is the unit of ProcessID.Start in ticks a second: USER_HZ,
-// which is 100 on every architecture that NVIDIA's driver runs on.
+// ProcessorTicks is the unit of ProcessID.Start in ticks a second: USER_HZ, which is 100 on every architecture that NVIDIA's
+// driver runs on.
 const ProcessorTicks = 100
 
-// TicksToTime converts ticks since boot into time since the Unix epoch. boot is
-// the moment of boot on the clock that the result is wanted in.
+// TicksToTime converts ticks since boot into time since the Unix epoch. boot is the moment of boot on the clock of the result.
 func TicksToTime(boot time.Duration, ticks uint64) time.Duration {
 	return boot + time.Duration(ticks)*(time.Second/ProcessorTicks)
 }

@@ -26,8 +26,7 @@ const (
 	down // the library must be initialised again
 )
 
-// vital are the calls without which there is no sample: that the library must be initialised again
-// is believed of these alone.
+// vital are the calls without which there is no sample. Only these can say that the library must be initialised again.
 var vital = []string{
 	"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID",
 	"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo",
@@ -36,8 +35,7 @@ var vital = []string{
 // eventCall waits for events.
 const eventCall = "nvmlEventSetWait_v2"
 
-// classify maps a return code to its meaning. Codes that mean "not offered" only
-// for some calls are passed as also.
+// classify maps a return code to its meaning. also are codes that mean "not offered" for this call only.
 func classify(ret nvml.Return, also []nvml.Return) outcome {
 	if slices.Contains(also, ret) {
 		return absent
@@ -56,8 +54,8 @@ func classify(ret nvml.Return, also []nvml.Return) outcome {
 	return failed
 }
 
-// returnNames are the names of nvml.h without their prefix. go-nvml has all but the newest, until it has loaded the
-// library, whose own nvmlErrorString gives sentences and must not be called at any time.
+// returnNames are the names of nvml.h without their prefix. go-nvml has all but the newest until it has loaded the library.
+// The library's own nvmlErrorString gives sentences, and must not be called at any time.
 var returnNames = func() map[nvml.Return]string {
 	names := map[nvml.Return]string{
 		nvml.ERROR_NOT_READY: "NOT_READY", nvml.ERROR_GPU_NOT_FOUND: "GPU_NOT_FOUND",
@@ -70,7 +68,7 @@ var returnNames = func() map[nvml.Return]string {
 	return names
 }()
 
-// returnName names a return code; newer ones than nvml.h has by their number.
+// returnName names a return code, by its number if nvml.h does not have it.
 func returnName(ret nvml.Return) string {
 	if name, ok := returnNames[ret]; ok {
 		return name
@@ -83,8 +81,7 @@ func driverError(ret nvml.Return, cause error) *gpu.DriverError {
 	return &gpu.DriverError{Reason: strings.ToLower(returnName(ret)), Err: cause}
 }
 
-// callError is a call that did not succeed. errors.Is(err, gpu.ErrLost) and
-// errors.As to a *gpu.DriverError see through it.
+// callError is a call that did not succeed. errors.Is finds gpu.ErrLost in it, and errors.As a *gpu.DriverError.
 type callError struct {
 	call    string
 	ret     nvml.Return
@@ -94,7 +91,7 @@ type callError struct {
 // Error names the call and the return code.
 func (e *callError) Error() string { return e.call + ": " + returnName(e.ret) }
 
-// Unwrap returns what the failure means beyond this call; nil if nothing.
+// Unwrap returns the meaning of the failure beyond this call; nil if there is none.
 func (e *callError) Unwrap() error {
 	switch e.outcome {
 	case lost:
@@ -106,14 +103,14 @@ func (e *callError) Unwrap() error {
 }
 
 var (
-	// errAbsent says that the driver does not offer what was asked for.
+	// errAbsent says that the driver does not offer what the call asks for.
 	errAbsent = errors.New("not offered")
-	// errStale says that the library was initialised again since the handle was
-	// fetched, which makes the handle a wild pointer.
+	// errStale says that the library was initialised again after the handle was fetched, which makes the handle a wild
+	// pointer.
 	errStale = errors.New("the driver was initialised again")
 )
 
-// terminal reports whether further calls on the same handle would fail as well.
+// terminal reports whether further calls on the same handle would fail, too.
 func terminal(err error) bool {
 	if e, ok := errors.AsType[*callError](err); ok {
 		return e.outcome == lost || e.outcome == down
@@ -122,14 +119,12 @@ func terminal(err error) bool {
 	return ok || errors.Is(err, errStale) || errors.Is(err, gpu.ErrClosed)
 }
 
-// call runs f, which calls the library's function name and nothing else. It is
-// the only way into the library but for Init and Shutdown: it keeps the count of
-// threads inside, never lets a handle of another generation in, and does not run
-// f at all where the library lacks the function, because the dynamic linker
-// would end the process. It blocks as long as the driver does.
+// call runs f, which calls the library's function name and nothing else. All calls but Init, Shutdown and the versions go
+// through it. It counts threads inside the gate, refuses a handle of another generation, and does not run f where the library
+// lacks the function, because the dynamic linker would end the process. It blocks as long as the driver does.
 //
-// It returns nil, errAbsent (also for the codes in also), errStale, gpu.ErrClosed, a
-// *gpu.DriverError or a *callError. Only the last is counted as an error.
+// It returns nil, errAbsent (also for the codes in also), errStale, gpu.ErrClosed, a *gpu.DriverError or a *callError. Only
+// the last is counted as an error.
 func (s *Source) call(uuid string, generation uint64, name string, f func() nvml.Return, also ...nvml.Return) error {
 	wait := name == eventCall
 	if !s.gate.enter(wait) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// stepThreshold is the change of the wall clock against the steady clock that
-// counts as a step. Smaller ones are a clock that is being slewed.
+// stepThreshold is the change of the wall clock against the steady clock that counts as a step. Smaller ones come from a clock
+// that is being slewed.
 const stepThreshold = 2 * time.Second
 
 // clock is a source's steady clock: the wall clock at the start plus the
@@ -34,9 +34,8 @@ type stamper struct {
 	ahead time.Duration // of the wall clock, at the last sample
 }
 
-// stamp takes a moment on the steady clock and how far the wall clock is ahead of
-// it. It returns the moment, later than the one before in any case, and how far
-// the wall clock was set since then, 0 unless that is a step.
+// stamp takes a moment on the steady clock, and how far the wall clock is ahead of it. It returns the moment, later than the
+// one before in any case, and how far the wall clock was set since then; 0 unless that is a step.
 func (s *stamper) stamp(steady, ahead time.Duration) (t, step time.Duration) {
 	t = max(steady, s.last+1)
 	if d := ahead - s.ahead; s.last != 0 && d.Abs() > stepThreshold {
@@ -46,16 +45,15 @@ func (s *stamper) stamp(steady, ahead time.Duration) (t, step time.Duration) {
 	return t, step
 }
 
-// schedule says when samples are due: at start + k·interval, so that they do not
-// drift, whatever a reading takes. The first one is due at once.
+// schedule tells when samples are due: at start + k·interval, so that they do not drift. The first is due at once.
 type schedule struct {
 	interval time.Duration
 	start    time.Time
 	next     int64 // the k of the next sample
 }
 
-// wait sleeps until the next sample is due. A reader that is late is served at
-// once, with the newest sample that is due; missed counts the ones before it.
+// wait sleeps until the next sample is due. A late reader gets the newest sample that is due at once; missed counts those
+// before it.
 func (s *schedule) wait(ctx context.Context) (missed int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

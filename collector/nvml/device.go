@@ -28,8 +28,8 @@ type device struct {
 	source  *Source
 	info    gpu.Info // constant
 	current atomic.Pointer[handle]
-	// settled is whether it is known for good whose memory the GPU takes from. That a GPU has none of its
-	// own never is: the driver says it by offering no call, which may be so for a moment only.
+	// settled is true once it is certain that the GPU has memory of its own. That it has none is never certain: the driver
+	// says so by not offering a call, which may be so for a moment only.
 	settled atomic.Bool
 
 	// The rest belongs to the goroutine that reads, but for mig.changed.
@@ -39,8 +39,8 @@ type device struct {
 	processes processTable
 	profiles  map[uint32]string // of GPU instances at the last sample, by ID
 	highest   highestClocks
-	// memory2 and migMemory2 are whether the GPU and its MIG devices ever answered the
-	// second version of the call for their memory.
+	// memory2 and migMemory2 tell whether the GPU and its MIG devices ever answered the second version of the call for their
+	// memory.
 	memory2, migMemory2 bool
 }
 
@@ -68,10 +68,8 @@ func (d *device) uuid() string {
 // Wait implements gpu.Device. The first sample is due at once.
 func (d *device) Wait(ctx context.Context) (missed int, err error) { return d.schedule.wait(ctx) }
 
-// Read implements gpu.Device. A list of processes that cannot be read is no
-// error: the sample says that it is not complete. Neither is what describes a MIG
-// device. Without the memory, the MIG mode or the list of GPU instances there is no
-// sample.
+// Read implements gpu.Device. Without the memory, the MIG mode or the list of GPU instances there is no sample. A list of
+// processes that cannot be read makes the sample incomplete, and what describes a MIG device is absent if it cannot be read.
 func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
 	if err := ctx.Err(); err != nil {
 		return gpu.Sample{}, err
@@ -97,8 +95,7 @@ func (d *device) Read(ctx context.Context) (gpu.Sample, error) {
 	return s, nil
 }
 
-// ReadGroup implements gpu.Device. Its error joins those of the calls that
-// failed; what the others answered is filled in.
+// ReadGroup implements gpu.Device. Its error joins those of the calls that failed; the answers of the others are filled in.
 func (d *device) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -132,8 +129,7 @@ func (d *device) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) erro
 	return nil
 }
 
-// read runs f with a handle that is valid now. Where the library is initialised
-// again meanwhile, f runs once more.
+// read runs f with a handle that is valid now, and once more if the library was initialised again meanwhile.
 func (d *device) read(f func(*reading) error) error {
 	var err error
 	for range 2 {
@@ -148,8 +144,7 @@ func (d *device) read(f func(*reading) error) error {
 	return err
 }
 
-// handle returns a handle of the current generation. A GPU that the driver knows
-// no more is lost.
+// handle returns a handle of the current generation. A GPU that the driver does not know any more is lost.
 func (d *device) handle() (handle, error) {
 	s := d.source
 	generation := s.generation.Load()
@@ -170,8 +165,7 @@ func (d *device) handle() (handle, error) {
 	return h, nil
 }
 
-// reading is a series of calls about one GPU. It notes those that fail, and once
-// the GPU or the driver is gone it makes no more of them.
+// reading is a series of calls about one GPU. It notes those that fail, and makes no more once the GPU or the driver is gone.
 type reading struct {
 	device *device
 	handle handle
@@ -192,8 +186,8 @@ func (r *reading) call(name string, f func() nvml.Return, also ...nvml.Return) e
 	return err
 }
 
-// aside makes calls whose failure concerns nothing else: what they ask for is
-// absent, as if it were not offered. One after which no call is made counts.
+// aside makes calls whose failure concerns nothing else: their values are absent, as if they were not offered. A failure that
+// ends the reading counts.
 func (r *reading) aside(f func()) {
 	before := len(r.errs)
 	f()
@@ -202,7 +196,7 @@ func (r *reading) aside(f func()) {
 	}
 }
 
-// failure returns what failed so far, nil if nothing did.
+// failure returns the failures so far, nil without one.
 func (r *reading) failure() error {
 	if len(r.errs) == 0 {
 		return nil
@@ -227,7 +221,7 @@ func (f failures) Error() string {
 // Unwrap returns the errors.
 func (f failures) Unwrap() []error { return f }
 
-// fatal returns the failure after which no call was made; nil if there was none.
+// fatal returns the failure that ended the reading; nil without one.
 func (r *reading) fatal() error {
 	if !r.ended {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// eccTypes, eccCounters and eccLocations are what errors are counted by.
+// eccTypes, eccCounters and eccLocations name the counters of errors.
 var (
 	eccTypes = [...]named[nvml.MemoryErrorType]{
 		{"corrected", nvml.MEMORY_ERROR_TYPE_CORRECTED},
@@ -68,8 +68,7 @@ func (r *reading) eccErrors() []gpu.ECCErrors {
 	return errors
 }
 
-// remappedRows adds the rows of memory that were replaced by spare ones, since
-// Ampere and not under MIG.
+// remappedRows adds the rows of memory that were replaced by spare ones, since Ampere and not under MIG.
 func (r *reading) remappedRows(e *gpu.ECC) {
 	var corrected, uncorrected int
 	var pending, failed bool
@@ -85,8 +84,7 @@ func (r *reading) remappedRows(e *gpu.ECC) {
 	e.RemapPending, e.RemapFailed = gpu.Some(pending), gpu.Some(failed)
 }
 
-// retiredPages adds the pages of memory that are not used any more, before Ampere,
-// and what the driver wants to be done.
+// retiredPages adds the pages of memory that are not used any more, before Ampere, and the action that the driver wants.
 func (r *reading) retiredPages(e *gpu.ECC) {
 	appendNamed(&e.RetiredPages, "single_bit", r.retired(nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS))
 	appendNamed(&e.RetiredPages, "double_bit", r.retired(nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR))

@@ -21,17 +21,15 @@ type named[T any] struct {
 	id   T
 }
 
-// fieldValue is the answer: absent where this GPU or driver does not have the
-// field.
+// fieldValue is the answer: absent where this GPU or driver does not have the field.
 type fieldValue struct {
 	kind nvml.ValueType
 	bits uint64
 	ok   bool
 }
 
-// fields asks for several fields in one call. Each has a return code of its own:
-// the first that is a failure counts as that of the call, and the others are used
-// all the same. A driver that is older than a field calls it an invalid argument.
+// fields asks for several fields in one call. Each has a return code of its own. The first failure counts as that of the call;
+// the other values are used all the same. A driver that is older than a field calls it an invalid argument.
 func (r *reading) fields(ids ...fieldID) []fieldValue {
 	const name, unknown = "nvmlDeviceGetFieldValues", nvml.ERROR_INVALID_ARGUMENT
 	values := make([]nvml.FieldValue, len(ids))
@@ -59,8 +57,7 @@ func (r *reading) fields(ids ...fieldID) []fieldValue {
 	return out
 }
 
-// count returns the value of a field that counts; absent where it is all ones in
-// its own width, negative, or no whole number.
+// count returns the value of a field that counts; absent where it is all ones in its own width, negative, or no whole number.
 func (v fieldValue) count() gpu.Opt[uint64] {
 	n, top := v.bits, uint64(math.MaxUint64)
 	switch v.kind {
@@ -88,8 +85,8 @@ func (v fieldValue) wide() bool {
 	return false
 }
 
-// degrees returns the value of a field in °C, which may be negative. Drivers give
-// it as a signed number or as one that has to be taken for signed.
+// degrees returns the value of a field in °C. Drivers give it as a signed number, or as an unsigned one that has to be taken
+// for signed.
 func (v fieldValue) degrees() gpu.Opt[float64] {
 	degrees := float64(int64(v.bits))
 	switch v.kind {
@@ -108,6 +105,5 @@ func celsius(v float64) gpu.Opt[float64] {
 	return gpu.Some(v).If(v > -300 && v < 300)
 }
 
-// sensor leaves out the temperature that is all ones: no GPU is at −1 °C, though
-// it may well have such a margin.
+// sensor leaves out −1 °C, which is all ones. A margin may be −1.
 func sensor(v gpu.Opt[float64]) gpu.Opt[float64] { return v.If(v.V != -1) }

@@ -9,50 +9,67 @@ import (
 	"time"
 )
 
-func TestGateWaitsForThoseInside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		if !g.enter(false) {
-			t.Fatal("enter refused")
-		}
-		go func() { time.Sleep(time.Second); g.leave(false) }()
-		start := time.Now()
-		reopen, ok := g.alone(shut, 3*time.Second)
-		if !ok || time.Since(start) != time.Second {
-			t.Fatalf("alone: %t after %v, want true after 1s", ok, time.Since(start))
-		}
-		entered := make(chan time.Duration)
-		go func() { g.enter(false); entered <- time.Since(start) }()
-		time.Sleep(time.Second)
-		reopen()
-		if at := <-entered; at != 2*time.Second {
-			t.Errorf("entered after %v, want 2s: when it was opened", at)
-		}
-		g.leave(false)
-		if _, ok := g.alone(shut, 0); !ok {
-			t.Error("alone: false with nobody inside")
-		}
-	})
+// Calls enter a claimed door, and wait for a shut one; waits for events wait for both. The library is had at a moment
+// without calls, and all enter when it is given back.
+func TestGate(t *testing.T) {
+	for _, c := range []struct {
+		meanwhile               door
+		had, call, wait, reopen time.Duration // since the start
+	}{
+		{claimed, 2 * time.Second, time.Second, 3 * time.Second, 3 * time.Second},
+		{shut, 1500 * time.Millisecond, 3 * time.Second, 3 * time.Second, 3 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			g.enter(false)
+			time.AfterFunc(1500*time.Millisecond, func() { g.leave(false) })
+			start := time.Now()
+			entered := map[bool]chan time.Duration{false: make(chan time.Duration, 1), true: make(chan time.Duration, 1)}
+			for wait, at := range entered {
+				time.AfterFunc(time.Second, func() {
+					g.enter(wait)
+					at <- time.Since(start)
+					time.Sleep(time.Second)
+					g.leave(wait)
+				})
+			}
+			reopen, ok := g.alone(c.meanwhile, 3*time.Second)
+			if at := time.Since(start); !ok || at != c.had {
+				t.Fatalf("door %d: %t after %v, want %v", c.meanwhile, ok, at, c.had)
+			}
+			time.Sleep(c.reopen - c.had)
+			reopen()
+			if call, wait := <-entered[false], <-entered[true]; call != c.call || wait != c.wait {
+				t.Errorf("door %d: a call entered after %v, a wait for events after %v; want %v and %v", c.meanwhile, call, wait, c.call, c.wait)
+			}
+			time.Sleep(time.Second)
+		})
+	}
 }
 
-func TestGateGivesUpOnAHungCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.enter(false)
-		entered := make(chan bool)
-		go func() { time.Sleep(time.Second); entered <- g.enter(false) }()
-		if _, ok := g.alone(shut, 3*time.Second); ok {
-			t.Fatal("alone: true with a hung call inside")
-		}
-		if !<-entered {
-			t.Error("enter refused after alone gave up")
-		}
-		g.leave(false)
-		g.leave(false)
-		if _, ok := g.alone(shut, 0); !ok {
-			t.Error("alone: false after all have left")
-		}
-	})
+// Beside a call that hangs nobody has the library, and all enter again.
+func TestGateGivesUp(t *testing.T) {
+	for _, meanwhile := range []door{claimed, shut} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			g.enter(false)
+			entered := make(chan bool)
+			time.AfterFunc(time.Second, func() { entered <- g.enter(true) })
+			if _, ok := g.alone(meanwhile, 3*time.Second); ok {
+				t.Fatalf("door %d: alone with a hung call", meanwhile)
+			}
+			if !<-entered || !g.enter(false) {
+				t.Errorf("door %d: nobody enters afterwards", meanwhile)
+			}
+			g.leave(true)
+			for range 2 {
+				g.leave(false)
+			}
+			if _, ok := g.alone(meanwhile, 0); !ok {
+				t.Errorf("door %d: not alone in an empty gate", meanwhile)
+			}
+		})
+	}
 }
 
 func TestGateIsForOneAtATime(t *testing.T) {
@@ -60,91 +77,28 @@ func TestGateIsForOneAtATime(t *testing.T) {
 		g := newGate()
 		reopen, _ := g.alone(shut, 0)
 		if _, ok := g.alone(shut, time.Second); ok {
-			t.Fatal("alone: true beside another one")
+			t.Fatal("two are alone")
 		}
-		go func() { time.Sleep(time.Second); reopen() }()
-		again, ok := g.alone(shut, 3*time.Second)
-		if !ok {
-			t.Fatal("alone: false after the other one was done")
-		}
-		again()
-	})
-}
-
-// A claim waits for a moment without calls, and lets all in meanwhile but who waits for events.
-func TestGateCalm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.enter(false)
-		time.AfterFunc(1500*time.Millisecond, func() { g.leave(false) })
-		events := make(chan time.Duration)
-		start := time.Now()
-		time.AfterFunc(time.Millisecond, func() {
-			g.enter(true)
-			g.leave(true)
-			events <- time.Since(start)
-		})
-		time.AfterFunc(time.Second, func() {
-			g.enter(false)
-			if at := time.Since(start); at != time.Second {
-				t.Errorf("a call had to wait until %v", at)
-			}
-			time.Sleep(time.Second)
-			g.leave(false)
-		})
-		reopen, ok := g.alone(claimed, 3*time.Second)
-		if at := time.Since(start); !ok || at != 2*time.Second {
-			t.Fatalf("calm: %t after %v, want true after 2s", ok, at)
-		}
-		time.Sleep(time.Second)
-		reopen()
-		if at := <-events; at != 3*time.Second {
-			t.Errorf("the wait for events began after %v, want 3s", at)
+		time.AfterFunc(time.Second, reopen)
+		if _, ok := g.alone(shut, 3*time.Second); !ok {
+			t.Fatal("not alone after the other one was done")
 		}
 	})
 }
 
-func TestGateNeverCalm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.enter(false)
-		if _, ok := g.alone(claimed, time.Second); ok {
-			t.Fatal("calm: true with a hung call inside")
-		}
-		if !g.enter(true) || !g.enter(false) {
-			t.Error("nobody gets in after the claim")
-		}
-		g.leave(true)
-		for range 2 {
-			g.leave(false)
-		}
-		if _, ok := g.alone(claimed, 0); !ok {
-			t.Error("calm: false with nobody inside")
-		}
-	})
-}
-
+// The end of the program waits for calls, and not for waits for events. Nothing enters any more.
 func TestGateClosed(t *testing.T) {
-	g := newGate()
-	g.close()
-	if g.enter(false) || !g.isClosed() {
-		t.Error("a closed gate lets somebody in")
-	}
-	if _, ok := g.alone(shut, 0); !ok {
-		t.Error("alone: false on a closed gate")
-	}
-}
-
-// The end of the program waits for calls, and not for waits for events.
-func TestGateClosedDuringAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		g.enter(true)
 		g.enter(false)
 		if _, ok := g.alone(shut, time.Second); ok {
-			t.Error("alone: true with a call and a wait for events inside")
+			t.Error("alone with a call and a wait for events")
 		}
 		g.close()
+		if g.enter(false) || !g.isClosed() {
+			t.Error("a closed gate lets a call in")
+		}
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { g.leave(false) })
 		if _, ok := g.alone(shut, 3*time.Second); !ok || !g.awaited() || time.Since(start) != time.Second {

@@ -16,26 +16,25 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// identification is the question to the driver which GPU stands at a position of
-// its list. It is asked on a goroutine of its own, because one GPU may keep the
-// answer to itself for ever.
+// identification asks the driver for the GPU at a position of its list. It has a goroutine of its own, because a GPU may never
+// answer.
 type identification struct {
 	generation uint64
 	done       chan struct{} // closed once the fields below are set
 	device     *device
 	handle     handle // of device
 	err        error
-	// last is the device that stood there before, in the same generation: while
-	// the driver does not answer it has not gone.
+	// last is the device at that position before, in the same generation. While the driver does not answer, the device is
+	// still there.
 	last *device
 }
 
-// knownGrace is how long identifyAll waits for positions whose device is known: without their answer that is still
-// there, and a GPU that comes back is not to wait for another one that hangs.
+// knownGrace is how long identifyAll waits for positions with a known device. Without an answer the device stays, and other
+// GPUs must not wait for one that hangs.
 const knownGrace = time.Second
 
-// identifyAll returns the devices at the first n positions, ordered by index,
-// waiting for those that answer slowly until the timeout or ctx ends.
+// identifyAll returns the devices at the first n positions, ordered by index. It waits for slow ones until the timeout or ctx
+// ends.
 func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*device, error) {
 	var known, unknown []*identification
 	for _, id := range s.ask(n, generation) {
@@ -72,7 +71,7 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 	return devices, nil
 }
 
-// await waits until all have an answer, the time is over or ctx ends. Only that is an error.
+// await waits until all have an answer, the time is over or ctx ends. Only the last is an error.
 func await(ctx context.Context, list []*identification, most time.Duration) error {
 	over := time.After(most)
 	for _, id := range list {
@@ -87,8 +86,7 @@ func await(ctx context.Context, list []*identification, most time.Duration) erro
 	return nil
 }
 
-// ask starts an identification for each position that has none under way, and
-// returns those.
+// ask starts an identification for each position that has none under way, and returns those.
 func (s *Source) ask(n int, generation uint64) []*identification {
 	var fresh []*identification
 	for i := range n {
@@ -119,8 +117,8 @@ func (id *identification) finished() bool {
 	}
 }
 
-// answer returns the device at the position, nil where none can be seen. A GPU
-// that fails to say its name for another reason than being lost is still there.
+// answer returns the device at the position, nil if there is none. A GPU that cannot tell its name is still there, unless it
+// is lost.
 func (id *identification) answer() *device {
 	switch {
 	case !id.finished():
@@ -133,11 +131,10 @@ func (id *identification) answer() *device {
 	return id.last
 }
 
-// identify returns the device at a position of the driver's list, the same one
-// for the same UUID as ever, and its handle. expected is the UUID that its calls are noted under.
+// identify returns the device at a position of the driver's list, and its handle. A UUID has the same device as before.
+// expected is the UUID that its calls are noted under.
 //
-// Until it is settled whose memory the GPU takes from, that is asked again each time. A GPU of which
-// something else turns out is another device from then on.
+// It asks for the kind of memory until that is settled. If the kind changes, the GPU is another device from then on.
 func (s *Source) identify(index int, generation uint64, expected string) (*device, handle, error) {
 	call := s.caller(expected, generation)
 	found, err := ask(call, "nvmlDeviceGetHandleByIndex_v2", func() (nvml.Device, nvml.Return) { return s.library.DeviceGetHandleByIndex(index) })
@@ -165,16 +162,13 @@ func (s *Source) identify(index int, generation uint64, expected string) (*devic
 		return nil, handle{}, err
 	}
 	d.settled.Store(told && !d.info.UnifiedMemory)
-	switch {
-	case old == nil:
-		return s.known.add(d), h, nil
-	case !told:
+	if old != nil && !told {
 		return old, h, nil
 	}
 	return s.known.settle(old, d), h, nil
 }
 
-// info completes what identifies the GPU.
+// info reads what identifies the GPU.
 func (r *reading) info(i gpu.Info) gpu.Info {
 	if v := r.device.source.versions.Load(); v != nil {
 		i.DriverVersion, i.CUDAVersion = v.driver, v.cuda
@@ -188,9 +182,8 @@ func (r *reading) info(i gpu.Info) gpu.Info {
 	return i
 }
 
-// kindOfMemory completes whose memory the GPU takes from. It reports whether each call was answered:
-// one that failed, as those of a driver that is just being loaded may, is no "no". Memory that was
-// found coherent stays that.
+// kindOfMemory finds out whether the GPU has memory of its own. It reports whether each call was answered: a call may fail
+// while the driver is being loaded, which is no "no". Memory that was found coherent stays coherent.
 func (r *reading) kindOfMemory(i *gpu.Info) (told bool) {
 	before := len(r.errs)
 	i.CoherentMemory = i.CoherentMemory || r.coherent()
@@ -216,10 +209,9 @@ var architectures = map[nvml.DeviceArchitecture]string{
 	10: "blackwell", 13: "rubin",
 }
 
-// coherent reports whether the GPU's memory is part of the host's, as a NUMA
-// node: then the kernel manages it, and freed pages stay allocated. The driver
-// says so directly (address translation services; a NUMA node), or for older
-// ones by the chip-to-chip link that such a GPU hangs on.
+// coherent reports whether the GPU's memory is a NUMA node of the host. Then the kernel manages it, and freed pages stay
+// allocated. The driver tells it directly (address translation services; a NUMA node); an older one tells only the
+// chip-to-chip link that such a GPU hangs on.
 func (r *reading) coherent() bool {
 	mode := get(r, "nvmlDeviceGetAddressingMode", r.handle.GetAddressingMode, nvml.ERROR_INVALID_ARGUMENT)
 	if mode.OK && mode.V.Value == uint32(nvml.DEVICE_ADDRESSING_MODE_ATS) {

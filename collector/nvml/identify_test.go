@@ -6,6 +6,8 @@ package nvml
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,9 +94,9 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestKnownDevicesStay(t *testing.T) {
-	var k known
+	k := known{devices: map[string]*device{}}
 	first, again := &device{info: gpu.Info{UUID: "GPU-1"}}, &device{info: gpu.Info{UUID: "GPU-1"}}
-	if k.get("GPU-1") != nil || k.add(first) != first || k.add(again) != first || k.get("GPU-1") != first {
+	if k.get("GPU-1") != nil || k.settle(nil, first) != first || k.settle(nil, again) != first || k.get("GPU-1") != first {
 		t.Error("a GPU is not the same device as before")
 	}
 	k.list([]*device{first})
@@ -111,7 +113,7 @@ func TestKnownDeviceMoves(t *testing.T) {
 	}
 	first := newDevice(s, gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"})
 	first.current.Store(&handle{generation: 7})
-	s.known.add(first)
+	s.known.settle(nil, first)
 	if s.known.at(1, "GPU-1") != first {
 		t.Error("a GPU that stayed is another device")
 	}
@@ -166,9 +168,9 @@ func TestDevicesWithoutLibrary(t *testing.T) {
 	}
 }
 
-// Whose memory a GPU takes from is asked again while a call for it fails, and where the driver said that the GPU
-// has none: then it may be that it did so for a moment only.
-func TestWhoseMemoryIsAskedAgain(t *testing.T) {
+// The kind of a GPU's memory is asked for again while a call for it fails, and after the driver said that the GPU has
+// none, which may be so for a moment only.
+func TestKindOfMemoryIsAskedAgain(t *testing.T) {
 	const memory, mode = "nvmlDeviceGetMemoryInfo*", "nvmlDeviceGetAddressingMode"
 	none := func() *simFault { return &simFault{call: memory, code: nvml.ERROR_NOT_SUPPORTED} }
 	fault := func(call string, code nvml.Return) *simFault { return &simFault{call: call, code: code} }
@@ -295,4 +297,42 @@ func TestCountFails(t *testing.T) {
 			t.Error(l.broken)
 		}
 	})
+}
+
+func TestBus(t *testing.T) {
+	f := newTree(t)
+	add := func(address, vendor, class string) {
+		t.Helper()
+		f.write("bus/pci/devices/"+address+"/vendor", vendor+"\n")
+		f.write("bus/pci/devices/"+address+"/class", class+"\n")
+	}
+	remove := func(address string) {
+		t.Helper()
+		if err := os.RemoveAll(filepath.Join(f.root, "bus/pci/devices", address)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := bus{root: f.root}
+	expect := func(what string, want bool) {
+		t.Helper()
+		if got := b.added(); got != want {
+			t.Errorf("%s: added %t, want %t", what, got, want)
+		}
+	}
+	expect("no bus", false)
+	add("0000:3b:00.0", "0x10de", "0x030200")
+	expect("a GPU", true)
+	b.accept()
+	expect("a GPU that is known", false)
+	add("0000:3b:00.1", "0x10de", "0x040300") // its sound
+	add("0000:00:02.0", "0x8086", "0x030000") // another's display
+	add("0000:40:00.0", "0x10de", "0x068000") // an NVSwitch
+	expect("others", false)
+	add("0000:5e:00.0", "0x10de", "0x030000")
+	expect("a second GPU", true)
+	b.accept()
+	remove("0000:3b:00.0")
+	expect("one that went", false)
+	add("0000:3b:00.0", "0x10de", "0x030200")
+	expect("one that came back", true)
 }

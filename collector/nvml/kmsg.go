@@ -14,15 +14,13 @@ import (
 )
 
 const (
-	// recordSize is more than the kernel's longest record (CONSOLE_EXT_LOG_MAX,
-	// 8192): reading one with a smaller buffer fails.
+	// recordSize is more than the kernel's longest record (CONSOLE_EXT_LOG_MAX, 8192): a read with a smaller buffer fails.
 	recordSize = 16 << 10
-	// maxRecords bounds one read, so that a flood does not keep its reader.
+	// maxRecords bounds one read, so that a flood does not hold up its reader.
 	maxRecords = 4096
 )
 
-// kernelLog reads what is added to the kernel log, or to a file, from the first
-// read on. Nothing of it blocks.
+// kernelLog reads additions to the kernel log, or to a file, from the first read on. It never blocks.
 type kernelLog struct {
 	path string
 	fd   int // -1 while closed
@@ -60,8 +58,7 @@ func (l *kernelLog) read() ([]string, error) {
 	return l.lines(), nil
 }
 
-// lines cuts the complete lines off what was read. A line without end is dropped
-// once it is longer than any record.
+// lines returns the complete lines of the text so far. A line without end is dropped once it is longer than any record.
 func (l *kernelLog) lines() []string {
 	end := bytes.LastIndexByte(l.rest, '\n')
 	var lines []string
@@ -82,14 +79,12 @@ func (l *kernelLog) close() {
 	}
 }
 
-// xidLine is how the driver logs an XID error. Old drivers leave PCI: out, and
-// under MIG the GPU instance follows the address.
+// xidLine is the driver's log line of an XID error. Old drivers leave PCI: out, and under MIG the GPU instance follows the
+// address.
 var xidLine = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?(?: [^)]*)?\): ([0-9]{1,9})\b`)
 
-// parseXID returns the bus address, as NVML writes it, and the code of an XID
-// error in a line of the kernel log, with or without the prefix of /dev/kmsg:
-// facility × 8 + level, and more, before a semicolon. What programs wrote there
-// (they cannot choose facility 0) is not the driver's.
+// parseXID returns the bus address, as NVML writes it, and the code of an XID error in a line of the kernel log. /dev/kmsg has
+// a prefix before a semicolon, which begins with facility × 8 + level. Only the kernel writes facility 0.
 func parseXID(line string) (address string, xid uint64, ok bool) {
 	if prefix, _, found := strings.Cut(line, ";"); found {
 		priority, _, _ := strings.Cut(prefix, ",")

@@ -41,20 +41,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // defaultLibrary is what the dynamic linker is asked for.
 const defaultLibrary = "libnvidia-ml.so.1"
 
-// usualLibraries are where the library lies when the dynamic linker does not know
-// of it: the driver container of the GPU operator, GKE's installer in the
-// container and on the host.
+// usualLibraries are where the library lies if the dynamic linker does not find it: the driver container of the GPU operator,
+// GKE's installer in the container and on the host.
 var usualLibraries = []string{
 	"/run/nvidia/driver/usr/lib/x86_64-linux-gnu/" + defaultLibrary,
 	"/run/nvidia/driver/usr/lib/aarch64-linux-gnu/" + defaultLibrary,
@@ -66,9 +67,8 @@ var usualLibraries = []string{
 // entry is the function without which a library is not NVML.
 const entry = "nvmlInit_v2"
 
-// library is the loaded library. Once found it stays for the life of the process:
-// go-nvml's calls are bound to it by the dynamic linker at their first use, so
-// that another version could not take its place.
+// library is the loaded library. It stays for the life of the process: the dynamic linker binds go-nvml's calls to it at their
+// first use, so that another version could not take its place.
 type library struct {
 	nvml.Interface
 	handle  unsafe.Pointer
@@ -99,9 +99,8 @@ func openLibrary(path string) (*library, *gpu.DriverError) {
 	return nil, first
 }
 
-// load maps the library. This is not left to go-nvml, because it calls Init
-// without a look whether the library has such a function, and hides the dynamic
-// linker's message.
+// load maps the library. go-nvml would call Init without checking that the library has it, and hides the dynamic linker's
+// message.
 func load(path string) (*library, *gpu.DriverError) {
 	C.share_memory()
 	p := C.CString(path)
@@ -119,8 +118,7 @@ func load(path string) (*library, *gpu.DriverError) {
 	return l, nil
 }
 
-// has reports whether the library has the function name. Calling one that it has
-// not ends the process.
+// has reports whether the library has the function name. A call of one that it lacks ends the process.
 func (l *library) has(name string) bool { return l.symbol(name) != nil }
 
 // symbol returns the address of the function name, nil if the library lacks it.
@@ -135,8 +133,8 @@ func (l *library) symbol(name string) unsafe.Pointer {
 	return p
 }
 
-// initialise calls Init. The caller has the library alone. go-nvml opens the
-// library a second time and makes its symbols global.
+// initialise calls Init. The caller has the library alone. go-nvml opens the library a second time and makes its symbols
+// global.
 func (l *library) initialise(calls *gpu.Calls) *gpu.DriverError {
 	if ret := counted(calls, entry, l.Init); ret != nvml.SUCCESS {
 		return driverError(ret, errors.New(entry+" failed"))
@@ -171,3 +169,20 @@ func cudaVersion(v int) string {
 	}
 	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 }
+
+// bus watches the PCI bus for NVIDIA GPUs that were added: the library lists those that were there at its Init. A bus that
+// cannot be seen has none.
+type bus struct {
+	root string   // of sysfs
+	seen []string // addresses that the library knows about, while they stay
+}
+
+// added reports whether there is a GPU that was not there at accept. One that went and came back counts as added.
+func (b *bus) added() bool {
+	now, _ := hostfs.GPUs(b.root)
+	b.seen = slices.DeleteFunc(b.seen, func(address string) bool { return !slices.Contains(now, address) })
+	return slices.ContainsFunc(now, func(address string) bool { return !slices.Contains(b.seen, address) })
+}
+
+// accept notes that the library knows of the GPUs that are there now.
+func (b *bus) accept() { b.seen, _ = hostfs.GPUs(b.root) }

@@ -46,8 +46,7 @@ func (r *reading) nvlinks() []gpu.NVLink {
 	return links
 }
 
-// nvlinkBytes adds the traffic of each link: of the fifth generation in bytes, of
-// earlier ones in KiB.
+// nvlinkBytes adds the traffic of each link: of the fifth generation in bytes, of earlier ones in KiB.
 func (r *reading) nvlinkBytes(links []gpu.NVLink) {
 	if len(links) == 0 {
 		return
@@ -76,8 +75,8 @@ func kib(n gpu.Opt[uint64]) gpu.Opt[uint64] {
 	return gpu.Some(n.V << 10).If(n.OK && n.V < 1<<54)
 }
 
-// pcie returns the link to the host. Its traffic comes from counters and not from
-// nvmlDeviceGetPcieThroughput, which blocks for 20 ms and tells about those only.
+// pcie returns the link to the host. Its traffic comes from counters: nvmlDeviceGetPcieThroughput blocks for 20 ms, and sees
+// only those.
 func (r *reading) pcie() gpu.PCIe {
 	var p gpu.PCIe
 	p.GenerationCurrent = r.small("nvmlDeviceGetCurrPcieLinkGeneration", r.handle.GetCurrPcieLinkGeneration)

@@ -42,8 +42,7 @@ import (
 )
 
 const (
-	// listTries bounds how often a list is asked for that grows meanwhile, and
-	// listEntries how long it may be.
+	// listTries bounds how often a list is asked for that grows meanwhile, and listEntries its length.
 	listTries   = 5
 	listEntries = 65_536
 	// noInstance is the GPU instance of a process on a GPU without MIG.
@@ -64,12 +63,11 @@ type processInfo1 struct {
 	used uint64
 }
 
-// pointer returns the handle as the library knows it. go-nvml does not say it, but
-// for a field of a type without a name.
+// pointer returns the handle as the library knows it. go-nvml has it only in a field of an unnamed type.
 func pointer(d nvml.Device) unsafe.Pointer { return reflect.ValueOf(d).Field(0).UnsafePointer() }
 
-// runningProcesses returns one of the driver's lists of processes; function is its
-// name without version. buf is the buffer of the last time, for the next.
+// runningProcesses returns one of the driver's lists of processes. function is its name without version, buf the buffer to use
+// again.
 func (r *reading) runningProcesses(function string, buf *[]processInfo) (list []processInfo, err error) {
 	name, v1 := r.listVersion(function)
 	if !v1 {
@@ -83,9 +81,8 @@ func (r *reading) runningProcesses(function string, buf *[]processInfo) (list []
 	return list, err
 }
 
-// listVersion chooses the newest version of a function whose entries are known.
-// Drivers around 535.43 have a version 3 with longer entries, which would run
-// over the buffer; they are told by the functions that they have and lack.
+// listVersion chooses the newest version of a function with entries of a known size. Drivers around 535.43 have a version 3
+// with longer entries, which would overrun the buffer. The functions that they have and lack tell them.
 func (r *reading) listVersion(function string) (name string, v1 bool) {
 	l := r.device.source.library
 	longer := l.has("nvmlDeviceGetConfComputeMemSizeInfo") && !l.has("nvmlDeviceGetRunningProcessDetailList")
@@ -105,8 +102,7 @@ func (r *reading) lister(name string) func(unsafe.Pointer, *C.uint) nvml.Return 
 	}
 }
 
-// processUtilization returns the utilisation samples of processes that are newer
-// than since, a time stamp of an earlier one.
+// processUtilization returns the utilisation samples of processes that are newer than the time stamp since.
 func (r *reading) processUtilization(since uint64, buf *[]nvml.ProcessUtilizationSample) ([]nvml.ProcessUtilizationSample, error) {
 	const name = "nvmlDeviceGetProcessUtilization"
 	return fill(r, name, buf, func(buf unsafe.Pointer, n *C.uint) nvml.Return {
@@ -120,8 +116,8 @@ func (r *reading) processUtilization(since uint64, buf *[]nvml.ProcessUtilizatio
 	})
 }
 
-// retired returns how many pages of memory were retired for a cause. The call is
-// asked for the size of its list only, which it says by finding no room for it.
+// retired returns how many pages of memory were retired for a cause. The call is asked for the size of its list only, and
+// answers that there is no room.
 func (r *reading) retired(cause nvml.PageRetirementCause) gpu.Opt[uint64] {
 	const name = "nvmlDeviceGetRetiredPages"
 	var n C.uint
@@ -136,10 +132,9 @@ func (r *reading) retired(cause nvml.PageRetirementCause) gpu.Opt[uint64] {
 	return gpu.Some(uint64(n)).If(err == nil && n != notAvailable32)
 }
 
-// fill calls f until the list fits into the buffer, or for too often or too long
-// a list fails with INSUFFICIENT_SIZE. The first call of all has no buffer, which
-// is how nvml.h wants to be asked for the size. The error is errAbsent where the
-// driver has no such list.
+// fill calls f until the list fits into the buffer. A list that grows too often or too long fails with INSUFFICIENT_SIZE. The
+// first call of all has no buffer: that asks for the size, by nvml.h. The error is errAbsent where the driver has no such
+// list.
 func fill[T any](r *reading, name string, buf *[]T, f func(unsafe.Pointer, *C.uint) nvml.Return) ([]T, error) {
 	for try := 1; ; try++ {
 		n := C.uint(len(*buf))
@@ -158,8 +153,7 @@ func fill[T any](r *reading, name string, buf *[]T, f func(unsafe.Pointer, *C.ui
 		if !again {
 			return (*buf)[:min(int(n), len(*buf))], nil
 		}
-		// A quarter more than was asked for, since the list may grow until the next
-		// call.
+		// The list may grow until the next call.
 		*buf = make([]T, min(max(int(n)+int(n)/4, 2*len(*buf), 16), listEntries))
 	}
 }

@@ -16,8 +16,8 @@ var clockDomains = [...]named[nvml.ClockType]{
 	{"video", nvml.CLOCK_VIDEO},
 }
 
-// highestClocks keeps the highest clock of each domain, in MHz, for one initialisation of the library. It is a
-// property of the hardware, and to ask an H200 for the four takes five milliseconds.
+// highestClocks keeps the highest clock of each domain, in MHz, for one generation: it is a property of the hardware, and an
+// H200 takes five milliseconds to tell the four.
 type highestClocks struct {
 	generation uint64
 	mhz        [len(clockDomains)]gpu.Opt[uint32]
@@ -82,8 +82,7 @@ func (r *reading) utilization() gpu.Utilization {
 	return u
 }
 
-// engine asks for the utilisation of one engine; the driver also tells the
-// sampling period.
+// engine asks for the utilisation of one engine, without its sampling period.
 func (r *reading) engine(name string, f func() (uint32, uint32, nvml.Return)) gpu.Opt[float64] {
 	return percent(get(r, name, func() (uint32, nvml.Return) {
 		v, _, ret := f()

@@ -15,36 +15,33 @@ import (
 )
 
 const (
-	// notAvailable64 is NVML_VALUE_NOT_AVAILABLE of a 64-bit number. Drivers have
-	// been seen to shift it as if it were a size: to whole MiB in bytes, and to the
-	// count of MiB.
+	// notAvailable64 is NVML_VALUE_NOT_AVAILABLE of a 64-bit number. Some drivers shift it as if it were a size: to whole MiB
+	// in bytes, and to the count of MiB.
 	notAvailable64    = math.MaxUint64
 	notAvailableBytes = math.MaxUint64 >> 20 << 20
 	notAvailableMiB   = math.MaxUint64 >> 20
 	notAvailable32    = math.MaxUint32
 )
 
-// size returns a size that the driver reported, absent for its ways to say that
-// it does not know.
+// size returns a size that the driver reported; absent where it does not know it.
 func size(v uint64) gpu.Opt[uint64] {
 	return gpu.Some(v).If(v < notAvailableBytes && v != notAvailableMiB)
 }
 
-// bounded is size, absent for more than any GPU has: what a driver has calculated from all ones is still far above.
+// bounded is size, but absent for more than any GPU has. A driver may have calculated with all ones.
 func bounded(v uint64) gpu.Opt[uint64] {
 	return size(v).If(v <= maxMemory)
 }
 
-// maxCount is more errors, and more millijoules, than a GPU has in its life; of bytes it may have more.
+// maxCount is more errors, and more millijoules, than a GPU has in its life. Bytes may be more.
 const maxCount = 1 << 53
 
-// count returns a number of errors or millijoules. All ones are above the bound, and so are sums of them.
+// count returns a number of errors or millijoules. All ones and sums of them are above the bound.
 func count(v gpu.Opt[uint64]) gpu.Opt[uint64] {
 	return v.If(v.V < maxCount)
 }
 
-// number32 returns a 32-bit number that the driver reported, times factor and
-// divided by divisor: one of them is 1, so that the result is rounded once.
+// number32 returns a 32-bit number times factor, divided by divisor. One of them is 1, so that the result is rounded once.
 func number32(v gpu.Opt[uint32], factor, divisor float64) gpu.Opt[float64] {
 	return gpu.Some(float64(v.V) * factor / divisor).If(v.OK && v.V != notAvailable32)
 }
@@ -54,8 +51,7 @@ func count32(v int) gpu.Opt[uint64] {
 	return gpu.Some(uint64(uint32(v))).If(uint32(v) != notAvailable32)
 }
 
-// percent returns a share of time in percent as a ratio, absent where it cannot
-// be one.
+// percent returns a share in percent as a ratio, absent above 1.
 func percent(v gpu.Opt[uint32]) gpu.Opt[float64] {
 	return gpu.Some(float64(v.V) / 100).If(v.OK && v.V <= 100)
 }
@@ -63,10 +59,9 @@ func percent(v gpu.Opt[uint32]) gpu.Opt[float64] {
 // maxMemory is more than any GPU has: 1 PiB.
 const maxMemory = 1 << 50
 
-// memory returns the memory of a GPU or MIG device. The compute instances of a
-// GPU instance share one memory, and each reports all of it. The first version of
-// the call is asked only where the second one was never answered: it counts what is
-// reserved as used.
+// memory returns the memory of a GPU or MIG device. The compute instances of a GPU instance share one memory, and each reports
+// all of it. The first version of the call counts reserved memory as used, so it is asked only if the second was never
+// answered.
 func (r *reading) memory(d nvml.Device, second *bool) gpu.Memory {
 	v2, err := ask(r.call, "nvmlDeviceGetMemoryInfo_v2", d.GetMemoryInfo_v2)
 	if err == nil {
@@ -84,9 +79,8 @@ func (r *reading) memory(d nvml.Device, second *bool) gpu.Memory {
 // tegra is how the driver of NVIDIA's systems on a chip ends the names of their GPUs: "Orin (nvgpu)".
 const tegra = "(nvgpu)"
 
-// unified reports whether the GPU has no memory of its own. The driver then offers neither version
-// of the call for it; of GPUs that have one it may be that, too, so that something else must tell
-// that the memory is the host's: the coherence, or the driver.
+// unified reports whether the GPU has no memory of its own. The driver then offers neither version of the call. As it may do
+// so for other GPUs, too, the coherence or the driver must confirm it.
 func (r *reading) unified(i gpu.Info) bool {
 	if !i.CoherentMemory && !strings.HasSuffix(i.Name, tegra) {
 		return false
@@ -110,8 +104,8 @@ func (r *reading) deviceMemory() gpu.Memory {
 	return m
 }
 
-// plausible returns m, and nothing at all where its parts contradict each other: nobody knows
-// which of them is wrong. That is counted as an error of the call.
+// plausible returns m, and nothing where its parts contradict each other, because any of them may be the wrong one. That
+// counts as an error of the call.
 func (r *reading) plausible(call string, m gpu.Memory) gpu.Memory {
 	reason := implausible(m)
 	if reason != "" {
@@ -121,7 +115,7 @@ func (r *reading) plausible(call string, m gpu.Memory) gpu.Memory {
 	return m
 }
 
-// implausible says what is wrong with a memory; "" if nothing is. What is absent is not wrong.
+// implausible names what is wrong with a memory; "" if nothing is. An absent part is not wrong.
 func implausible(m gpu.Memory) string {
 	switch {
 	case m.Total.OK && m.Total.V == 0:
@@ -136,9 +130,7 @@ func implausible(m gpu.Memory) string {
 	return ""
 }
 
-// memoryOf takes the used memory from the sum rather than from the driver, so
-// that the parts add up: in nvml.h it includes the reserved part for one reader
-// and excludes it for another.
+// memoryOf calculates the used memory, so that the parts add up: by nvml.h it may or may not include the reserved part.
 func memoryOf(v nvml.Memory_v2) gpu.Memory {
 	m := gpu.Memory{Total: size(v.Total), Free: size(v.Free), Reserved: size(v.Reserved)}
 	m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V).If(m.Total.OK && m.Free.OK && m.Reserved.OK)

@@ -17,18 +17,18 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// migMode is whether a GPU is in MIG mode, as the driver has said last.
+// migMode is the driver's last answer to whether a GPU is in MIG mode.
 type migMode struct {
 	enabled    gpu.Opt[bool]
 	asked      gpu.Opt[time.Duration]
 	generation uint64
-	// changed says that the driver has reported a change since.
+	// changed is set when the driver reports a change.
 	changed atomic.Bool
 }
 
-// migEnabled reports whether the GPU is in MIG mode; absent where it has none. It asks
-// every SlowInterval, and at once where the driver has reported a change, or was initialised again: the call takes
-// 0.15 ms of a core on an H200, fifteen times what the memory takes.
+// migEnabled reports whether the GPU is in MIG mode; absent where it has none. It asks every SlowInterval, and at once after a
+// change that the driver reported or a new Init. The call takes 0.15 ms of a core on an H200, fifteen times as long as that
+// for the memory.
 func (r *reading) migEnabled(at time.Duration) gpu.Opt[bool] {
 	m, cfg := &r.device.mig, &r.device.source.cfg
 	stands := m.asked.OK && at-m.asked.V < cfg.SlowInterval-cfg.Interval/2 && m.generation == r.handle.generation
@@ -50,11 +50,10 @@ func (r *reading) migEnabled(at time.Duration) gpu.Opt[bool] {
 // maxMIGDevices bounds how many positions of MIG devices are asked for: a GPU has seven.
 const maxMIGDevices = 64
 
-// instances returns the GPU instances that have a compute instance: without one
-// they have no device, and nothing can run on them.
+// instances returns the GPU instances that have a compute instance: without one nothing can run on them.
 //
-// With another layout all that was learnt of the GPU is thrown away. So an instance that is gone is looked for once more:
-// one call may have said wrongly that there is no such thing.
+// Another layout throws away all that was learnt of the GPU. So if an instance is gone, the list is read once more: one call
+// may have been wrong.
 func (r *reading) instances() []gpu.Instance {
 	instances := r.listInstances()
 	for id := range r.device.profiles {
@@ -83,8 +82,8 @@ func (r *reading) listInstances() []gpu.Instance {
 	return instances
 }
 
-// migDevice adds the MIG device at a position, if there is one: the positions
-// have gaps. A device that is destroyed between two calls leaves no trace.
+// migDevice adds the MIG device at a position, if there is one: the positions have gaps. A device that is destroyed between
+// two calls leaves no trace.
 func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
 	const gone = nvml.ERROR_INVALID_ARGUMENT
 	device := get(r, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) {
@@ -116,10 +115,9 @@ func (r *reading) migDevice(index int, instances *[]gpu.Instance) {
 	in.Devices = append(in.Devices, gpu.MIGDevice{ComputeInstance: uint32(compute.V), UUID: uuid})
 }
 
-// profile returns the profile of the GPU instance under a MIG device, as
-// nvidia-smi names it. The device's name ends in it; where it does not, the
-// attributes tell its size. An instance whose name cannot be read for once keeps
-// its profile: with another one it would be another instance.
+// profile returns the profile of the GPU instance under a MIG device, as nvidia-smi names it: from the device's name, else
+// from the attributes. If the name cannot be read this time, the profile stays, because another one would make another
+// instance of it.
 func (r *reading) profile(d nvml.Device, instance uint32) string {
 	name, err := ask(r.call, "nvmlDeviceGetName", d.GetName, nvml.ERROR_INVALID_ARGUMENT)
 	if p := profileOf(name); err == nil && p != "" {
@@ -136,9 +134,8 @@ func (r *reading) profile(d nvml.Device, instance uint32) string {
 	return fmt.Sprintf("%dg.%dgb", a.V.GpuInstanceSliceCount, gib)
 }
 
-// profileOf returns what follows MIG in the name of a MIG device, such as
-// "NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", without the part that describes the
-// compute instance.
+// profileOf returns the part behind MIG in a name such as "NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", without the compute
+// instance.
 func profileOf(name string) string {
 	_, p, ok := strings.Cut(name, " MIG ")
 	if !ok {

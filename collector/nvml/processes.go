@@ -14,8 +14,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// lists are the driver's lists of processes. Without an MPS list (before driver
-// 450, or where MPS is not offered) its clients stand in the compute list.
+// lists are the driver's lists of processes. Without an MPS list (before driver 450, or where MPS is not offered) its clients
+// stand in the compute list.
 var lists = [...]struct {
 	function string
 	kind     gpu.ProcessType
@@ -26,7 +26,7 @@ var lists = [...]struct {
 	{"nvmlDeviceGetMPSComputeRunningProcesses", gpu.MPS, true},
 }
 
-// processTable is what is kept of the processes of one GPU between two samples.
+// processTable is kept of the processes of one GPU between two samples.
 type processTable struct {
 	buffer  [len(lists)][]processInfo
 	last    [len(lists)][]processInfo // each list as it was last read
@@ -41,14 +41,14 @@ type listed struct {
 	pid, instance uint32
 	kind          gpu.ProcessType
 	used          gpu.Opt[uint64]
-	// kept says that the list that it stands in could not be read this time.
+	// kept says that its list could not be read this time.
 	kept bool
 }
 
-// processes fills in the processes of the sample and whether they are all.
+// processes fills in the processes of the sample, and whether they are all.
 //
-// A list that cannot be read does not make its processes look as if they had
-// ended: those that are alive stay, with their memory not known.
+// A list that cannot be read does not make its processes look as if they had ended: those that are alive stay, without their
+// memory.
 func (r *reading) processes(s *gpu.Sample) {
 	t := &r.device.processes
 	unseen := false // a list was never read, so that nobody knows what it holds
@@ -90,7 +90,7 @@ func (r *reading) processes(s *gpu.Sample) {
 	s.ProcessesComplete = complete && s.ProcessesKnown
 }
 
-// lookUp returns what is known of a listed process: what was read for an earlier sample where that still stands.
+// lookUp returns what is known of a listed process, read for this sample or, if it cannot have changed, for an earlier one.
 func (r *reading) lookUp(l listed, at time.Duration, handed handedOut) *process {
 	before := r.device.processes.seen[l.pid]
 	if before != nil && !l.kept && !handed.has(l.pid) && before.stands(l.pid, at) {
@@ -104,8 +104,7 @@ func (r *reading) lookUp(l listed, at time.Duration, handed handedOut) *process 
 	return p
 }
 
-// resolve returns a listed process, of which p is known. It reports false for one that was kept from
-// an earlier list and has ended.
+// resolve returns a listed process, of which p is known. It reports false for one of an earlier list that has ended.
 func (r *reading) resolve(l listed, p *process, at time.Duration) (gpu.Process, bool) {
 	before := r.device.processes.seen[l.pid]
 	if l.kept && (!p.alive || before == nil || before.start != p.start) {
@@ -121,8 +120,7 @@ func (r *reading) resolve(l listed, p *process, at time.Duration) (gpu.Process, 
 	return out, true
 }
 
-// merger joins lists of processes: one process on one GPU instance is one entry,
-// whatever lists it stands in.
+// merger joins lists of processes: one process on one GPU instance is one entry.
 type merger struct {
 	mig     bool
 	total   gpu.Opt[uint64] // memory of the GPU
@@ -130,10 +128,9 @@ type merger struct {
 	index   map[[2]uint32]int // instance, pid → entry
 }
 
-// add adds a list; kept is a list of an earlier sample. The memory of a process
-// in several lists is the largest, because each tells all of it or less. Memory
-// beyond that of the GPU is none that was measured. Without MIG there are no
-// instances, whatever the driver says.
+// add adds a list; kept is a list of an earlier sample. Of a process in several lists the largest memory counts, because each
+// tells all of it or less. More memory than the GPU has was not measured. Without MIG there are no instances, whatever the
+// driver says.
 func (m *merger) add(list []processInfo, kind gpu.ProcessType, kept bool) {
 	if m.index == nil {
 		m.index = make(map[[2]uint32]int)
@@ -162,8 +159,7 @@ func (m *merger) add(list []processInfo, kind gpu.ProcessType, kept bool) {
 	}
 }
 
-// list returns the processes ordered by instance and pid, those without an
-// instance first.
+// list returns the processes ordered by instance and pid, those without an instance first.
 func (m *merger) list() []listed {
 	slices.SortFunc(m.entries, func(a, b listed) int {
 		return cmp.Or(cmp.Compare(a.instance+1, b.instance+1), cmp.Compare(a.pid, b.pid)) // noInstance+1 is 0
@@ -171,18 +167,16 @@ func (m *merger) list() []listed {
 	return m.entries
 }
 
-// utilizationInterval is how often at most the driver is asked for the utilisation of processes. Its answer covers all
-// time since the newest sample that it has told, so that what a process did between two questions is in the answer to the
-// second. A driver that tells one sample of a process averages: a second of work, told 4.9 s after it began, was 19 % on
-// an H100. One call takes 1.5 ms there, and 2.5 ms on an H200. Higher values cost less, and tell later that
-// a process is idle, or computes again.
+// utilizationInterval is how often the driver is asked for the utilisation of processes. Its answer covers all time since its
+// last sample, so no work is missed. A driver that gives one sample of a process averages: a second of work, told 4.9 s after
+// it began, was 19 % on an H100. One call takes 1.5 ms there, and 2.5 ms on an H200. Higher values cost less, and show later
+// that a process is idle or computes again.
 const utilizationInterval = 5 * time.Second
 
-// usage is the utilisation of one process, in ratios; absent where the driver
-// reported what cannot be one.
+// usage is the utilisation of one process in ratios; absent where the driver's number cannot be one.
 type usage struct{ sm, memory, encoder, decoder gpu.Opt[float64] }
 
-// utilizationSamples is what is kept of the utilisation of processes.
+// utilizationSamples is kept of the utilisation of processes between two samples.
 type utilizationSamples struct {
 	buffer []nvml.ProcessUtilizationSample
 	since  uint64                 // the newest time stamp that was seen, µs of Unix time
@@ -190,20 +184,18 @@ type utilizationSamples struct {
 	last   utilizations
 }
 
-// utilizations tells the utilisation of processes. It is not changed.
+// utilizations is the utilisation of processes. It is immutable.
 type utilizations struct {
 	listed map[uint32]bool // the processes that there were; nil: the driver did not answer
 	recent map[uint32]usage
 }
 
-// usage returns the utilisation of the GPU's processes over the last utilizationInterval or since the last sample,
-// whichever is longer. It is up to utilizationInterval old, and absent for a process that has come since.
+// usage returns the utilisation of the GPU's processes over the last utilizationInterval or since the last sample, whichever
+// is longer. It is up to utilizationInterval old, and absent for a process that has come since.
 //
-// By nvml.h the driver answers with a sample for each process "that had some
-// non-zero utilization during the last sample period", and with NOT_FOUND if
-// there is none. So once it answers in one of these ways, a process without a
-// sample is idle, and its utilisation is 0; it is absent only where the driver
-// does not offer the call (as under MIG) or the call failed.
+// By nvml.h the driver gives a sample for each process "that had some non-zero utilization during the last sample period", and
+// NOT_FOUND if there is none. So after an answer a process without a sample is idle, and its utilisation is 0. It is absent
+// only where the driver does not offer the call (as under MIG) or the call failed.
 func (r *reading) usage(s *gpu.Sample, all []listed) utilizations {
 	t := &r.device.processes.samples
 	if s.Step != 0 {
@@ -218,22 +210,26 @@ func (r *reading) usage(s *gpu.Sample, all []listed) utilizations {
 		t.asked.OK = errors.Is(err, errAbsent) // what has failed may work the next time
 		return t.last
 	}
-	t.last = utilizations{listed: make(map[uint32]bool, len(all)), recent: highest(list, t.since)}
+	t.last = utilizations{listed: make(map[uint32]bool, len(all))}
+	t.last.recent, t.since = highest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
 	for _, l := range all {
 		t.last.listed[l.pid] = true
 	}
-	t.since = newest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
 	return t.last
 }
 
-// highest returns the highest utilisation of each process in the samples that are
-// newer than since. Samples over 100 % are not used, which leaves a process that
-// has no other one without utilisation: it is not idle.
-func highest(list []nvml.ProcessUtilizationSample, since uint64) map[uint32]usage {
-	recent := make(map[uint32]usage)
+// highest returns the highest utilisation of each process in the samples newer than since. Samples over 100 % are not used. A
+// process without another one has no utilisation: it is not idle.
+//
+// newest is the time stamp to ask from the next time. One beyond the limit would hide all samples until then.
+func highest(list []nvml.ProcessUtilizationSample, since, limit uint64) (recent map[uint32]usage, newest uint64) {
+	recent, newest = make(map[uint32]usage), since
 	for _, q := range list {
 		if q.TimeStamp <= since {
 			continue
+		}
+		if q.TimeStamp <= limit {
+			newest = max(newest, q.TimeStamp)
 		}
 		u := recent[q.Pid]
 		if max(q.SmUtil, q.MemUtil, q.EncUtil, q.DecUtil) <= 100 {
@@ -244,22 +240,11 @@ func highest(list []nvml.ProcessUtilizationSample, since uint64) map[uint32]usag
 		}
 		recent[q.Pid] = u
 	}
-	return recent
+	return recent, newest
 }
 
 func higher(a gpu.Opt[float64], p uint32) gpu.Opt[float64] {
 	return gpu.Some(max(a.V, float64(p)/100))
-}
-
-// newest returns the time stamp to ask from the next time. One beyond the limit
-// is not believed: it would hide all samples until then.
-func newest(list []nvml.ProcessUtilizationSample, since, limit uint64) uint64 {
-	for _, q := range list {
-		if q.TimeStamp <= limit {
-			since = max(since, q.TimeStamp)
-		}
-	}
-	return since
 }
 
 // apply sets the utilisation of p.

@@ -116,16 +116,13 @@ func TestHighestUtilization(t *testing.T) {
 		3: {f(0.07), f(0), f(0), f(0)},
 		5: {f(1), f(1), f(1), f(1)},
 	}
-	if got := highest(list, 100); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
+	if got, newest := highest(list, 100, 1000); newest != 103 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, newest %d\nwant %+v, 103", got, newest, want)
 	}
-	if got := newest(list, 100, 1000); got != 103 {
-		t.Errorf("newest: %d, want 103", got)
-	}
-	if got := newest(list, 200, 1000); got != 200 {
+	if _, got := highest(list, 200, 1000); got != 200 {
 		t.Errorf("newest of old ones: %d, want 200", got)
 	}
-	if got := newest(append(list, nvml.ProcessUtilizationSample{TimeStamp: 5000}), 100, 1000); got != 103 {
+	if _, got := highest(append(list, nvml.ProcessUtilizationSample{TimeStamp: 5000}), 100, 1000); got != 103 {
 		t.Errorf("newest beside one in the future: %d, want 103", got)
 	}
 }
@@ -161,7 +158,7 @@ func TestUtilizationOfAProcess(t *testing.T) {
 	}
 }
 
-// A step of the clock makes the time stamps so far worthless, also while no process is listed and nobody asks for others.
+// A step of the clock makes the time stamps so far worthless, also while no process is listed.
 func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, _, d := newOneGPU(t)

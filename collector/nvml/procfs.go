@@ -24,12 +24,11 @@ import (
 // (PROC_PID_INIT_INO), the host's.
 const hostPIDNamespace = "pid:[4026531836]"
 
-// statInterval is how often a process is read of which nothing says that it has changed. Higher values cost less, and
-// notice later that it is stuck, an orphan, or has ended while the driver still lists it: a matter of minutes for who
-// judges that.
+// statInterval is how often a process is read that shows no sign of change. Higher values cost less. That it is stuck, an
+// orphan or has ended is then noticed later, which matters only after minutes.
 const statInterval = 15 * time.Second
 
-// process is what procfs says of a process. It is not changed once it was read.
+// process is procfs's data on a process. It is immutable.
 type process struct {
 	readAt   time.Duration // the time of the sample that it was read for
 	start    uint64        // field 22 of /proc/PID/stat; 0 where it was never seen
@@ -46,12 +45,14 @@ type procfs struct {
 	root  string
 	clock clock
 
-	bootOnce sync.Mutex
-	boot     gpu.Opt[time.Duration] // the moment of boot on the steady clock
-	hostOnce sync.Once
-	host     bool
-	ownOnce  sync.Once
-	own      bool
+	bootMu sync.Mutex
+	boot   gpu.Opt[time.Duration] // the moment of boot on the steady clock
+	// hostNamespace reports whether this process runs in the host's pid namespace. The driver uses the numbers of the caller's
+	// namespace and leaves out processes that have none there. In a mounted procfs of the host, self is this process, too.
+	hostNamespace func() bool
+	// numbersMatch reports whether the driver counts processes as this procfs does. Outside the host's pid namespace it
+	// counts them in this process's namespace: procfs belongs to it if self is the number that this process has for itself.
+	numbersMatch func() bool
 
 	readsMu sync.Mutex // never held while a file is read
 	reads   map[procRead]bool
@@ -64,33 +65,30 @@ type procRead struct {
 }
 
 const (
-	// readWithin is how long a loop waits for what procfs says of a process, which takes some hundredths of a millisecond.
+	// readWithin is how long a loop waits for a read of a process, which takes some hundredths of a millisecond.
 	readWithin = 100 * time.Millisecond
 	// maxReads bounds the reads under way: one for each GPU, and as many that do not return.
 	maxReads = 32
 )
 
 func newProcFS(root string, c clock) *procfs {
-	return &procfs{root: root, clock: c, reads: map[procRead]bool{}}
-}
-
-// hostNamespace reports whether this process runs in the host's pid namespace.
-// The driver reports processes by their number in the caller's namespace and
-// leaves out those that have none there. In a mounted procfs of the host, self
-// is this process, too.
-func (p *procfs) hostNamespace() bool {
-	p.hostOnce.Do(func() {
-		link, err := os.Readlink(filepath.Join(p.root, "self/ns/pid"))
+	p := &procfs{root: root, clock: c, reads: map[procRead]bool{}}
+	p.hostNamespace = sync.OnceValue(func() bool {
+		link, err := os.Readlink(filepath.Join(root, "self/ns/pid"))
 		if err != nil {
 			link, err = os.Readlink("/proc/self/ns/pid")
 		}
-		p.host = err == nil && link == hostPIDNamespace
+		return err == nil && link == hostPIDNamespace
 	})
-	return p.host
+	p.numbersMatch = sync.OnceValue(func() bool {
+		self, err := os.Readlink(filepath.Join(root, "self"))
+		return err == nil && self == strconv.Itoa(os.Getpid()) || p.hostNamespace()
+	})
+	return p
 }
 
-// memory returns the host's memory, of which free is what programs can still have without
-// swapping: the kernel gives its caches back. That is how NVIDIA says to count it on DGX Spark.
+// memory returns the host's memory. Free is all that programs can still have without swapping, because the kernel gives its
+// caches back. NVIDIA counts it so on DGX Spark.
 func (p *procfs) memory() (gpu.Memory, error) {
 	fs, err := promprocfs.NewFS(p.root)
 	if err != nil {
@@ -107,23 +105,11 @@ func (p *procfs) memory() (gpu.Memory, error) {
 	return gpu.Memory{Total: gpu.Some(*total), Free: gpu.Some(*free), Used: gpu.Some(*total - *free)}, nil
 }
 
-// numbersMatch reports whether the driver's process numbers are those of this
-// procfs. Outside the host's pid namespace the driver reports those of the
-// namespace that this process runs in, and the procfs must be that namespace's:
-// there self is the number that this process has for itself.
-func (p *procfs) numbersMatch() bool {
-	p.ownOnce.Do(func() {
-		self, err := os.Readlink(filepath.Join(p.root, "self"))
-		p.own = err == nil && self == strconv.Itoa(os.Getpid())
-	})
-	return p.own || p.hostNamespace()
-}
-
-// bootTime returns the moment of boot on the steady clock. It is asked for once:
-// the kernel derives it from the wall clock, and it moves when that is set.
+// bootTime returns the moment of boot on the steady clock. It is asked for once: the kernel derives it from the wall clock,
+// and it moves when that is set.
 func (p *procfs) bootTime() gpu.Opt[time.Duration] {
-	p.bootOnce.Lock()
-	defer p.bootOnce.Unlock()
+	p.bootMu.Lock()
+	defer p.bootMu.Unlock()
 	if p.boot.OK {
 		return p.boot
 	}
@@ -139,15 +125,15 @@ func (p *procfs) bootTime() gpu.Opt[time.Duration] {
 	return p.boot
 }
 
-// stands reports whether what was read of pid need not be read again for the sample at that time: it was alive and not
-// stuck, and its turn has not come. The turns of processes are spread over statInterval by their numbers.
+// stands reports whether the last read of pid still holds at a time: the process was alive and not stuck, and its turn has not
+// come. The turns of processes are spread over statInterval by their numbers.
 func (p *process) stands(pid uint32, at time.Duration) bool {
 	turn := func(t time.Duration) time.Duration { return (t + time.Duration(pid)*time.Second) / statInterval }
 	return p.alive && p.state != 'D' && p.state != 'Z' && turn(p.readAt) == turn(at)
 }
 
-// look is read outside of the loop of a GPU, which no file of another process may hold up. A read that does not return in
-// time has failed, and that process is not read again for this GPU until it returns.
+// look is read outside of the loop of a GPU, which no file of another process may hold up. A read that does not return in time
+// has failed. Until it returns, that process is not read again for this GPU.
 func (p *procfs) look(uuid string, pid uint32, before *process) *process {
 	r := procRead{uuid, pid}
 	p.readsMu.Lock()
@@ -175,7 +161,7 @@ func (p *procfs) look(uuid string, pid uint32, before *process) *process {
 	}
 }
 
-// unread is what is still known of a process that cannot be read now; nil if nothing was.
+// unread is all that is known of a process that cannot be read now; nil if it was never read.
 func (p *process) unread() *process {
 	if p == nil {
 		return nil
@@ -183,11 +169,9 @@ func (p *process) unread() *process {
 	return &process{start: p.start, started: p.started}
 }
 
-// read returns what procfs says of pid now. before is what it said for the last
-// sample, nil if that was never asked; a process that cannot be found any more is
-// still that one while the driver lists its number, because a successor of the
-// same number could be found. It returns nil where nothing is known, as where the
-// procfs counts processes otherwise than the driver.
+// read reads pid. before is the read for the last sample, nil if there was none. A process that is gone keeps its identity
+// while the driver lists its number, because a successor of the same number would be found. It returns nil where nothing is
+// known, and where the procfs counts processes otherwise than the driver.
 func (p *procfs) read(pid uint32, before *process) *process {
 	if !p.numbersMatch() {
 		return nil
@@ -237,23 +221,22 @@ func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
 	return hostfs.ParseStat(b[:n])
 }
 
-// isService reports whether the control group of pid says that somebody else
-// than its lost parent looks after it. It also does where nothing is known.
+// isService reports whether the control group of pid has a supervisor other than the lost parent, or cannot be read.
 func (p *procfs) isService(pid uint32) bool {
 	b, err := os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), "cgroup"))
 	return err != nil || hostfs.ParseCgroup(string(b)).Service
 }
 
-// Linux hands out the numbers of processes in order, and starts again from the lowest behind the highest
-// (alloc_pid in kernel/pid.c). sys/kernel/ns_last_pid tells the last one. So a number that it has not passed since the
-// last sample still belongs to the same process, and one small file tells that of all processes on a GPU.
+// Linux hands out the numbers of processes in order, and starts again from the lowest behind the highest (alloc_pid in
+// kernel/pid.c). sys/kernel/ns_last_pid has the last one. So a number that was not passed since the last sample still belongs
+// to the same process, and one small file tells that of all processes on a GPU.
 
-// roundTrip is how far apart two reads of that file may be: after it the numbers could have gone all the way round. There
-// are 32,768 at least, so that it holds for up to 6,000 new threads a second.
+// roundTrip is the longest time between two reads of that file: after it the numbers could have gone all the way round. There
+// are 32,768 at least, so it holds for up to 6,000 new threads a second.
 const roundTrip = 5 * time.Second
 
-// lastNumber returns the number that was handed out last, in the namespace that this process runs in, and the moment on
-// the steady clock before it was read; it is absent where the kernel does not tell it.
+// lastNumber returns the last number that was handed out in this process's namespace, absent if the kernel does not tell it,
+// and the moment before the read on the steady clock.
 func (p *procfs) lastNumber() (last gpu.Opt[uint32], at time.Duration) {
 	at = p.clock.steady(time.Now())
 	var b [16]byte
@@ -281,8 +264,7 @@ type numbering struct {
 	at   time.Duration // when that was read, which a call that hangs may put long after the sample's time
 }
 
-// next returns the numbers that may have been handed out since the sample before. It takes the last number and when it
-// was read.
+// next returns the numbers that may have been handed out since the sample before. It takes the results of lastNumber.
 func (n *numbering) next(last gpu.Opt[uint32], at time.Duration) handedOut {
 	h := handedOut{after: n.last.V, upTo: last.V, all: !n.last.OK || !last.OK || at-n.at > roundTrip}
 	*n = numbering{last, at}

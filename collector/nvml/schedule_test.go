@@ -68,24 +68,6 @@ type trouble struct {
 	n         int // which lie, how late in ms, or how far the clock is set in s
 }
 
-func (x trouble) String() string {
-	who := "all GPUs"
-	if x.gpu >= 0 {
-		who = fmt.Sprintf("GPU %d", x.gpu)
-	}
-	s := fmt.Sprintf("%8s for %6s  %-8s %s", x.at, x.lasts, x.kind, who)
-	if x.call != "" {
-		s += "  " + x.call
-	}
-	if x.code != nvml.SUCCESS {
-		s += "  " + returnName(x.code)
-	}
-	if x.n != 0 {
-		s += fmt.Sprintf("  %d", x.n)
-	}
-	return s
-}
-
 // identity are the calls by which GPUs are found: after a fault of them a GPU may have to be found again.
 var identity = []string{entry, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID", "nvmlDeviceGetCount_v2", "nvmlDeviceGetName", "*"}
 
@@ -625,7 +607,7 @@ func TestSchedules(t *testing.T) {
 		if wrong != "" {
 			t.Errorf("seed %d: %s", seed, wrong)
 			for _, x := range list {
-				t.Log(x)
+				t.Logf("%+v", x)
 			}
 		}
 	}

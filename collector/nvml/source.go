@@ -1,17 +1,14 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml reads GPUs through NVIDIA's management library. It is the only
-// package that knows NVML: beyond it there are base units, absent values and
-// errors.
+// Package nvml reads GPUs through NVIDIA's management library. No other package knows NVML: beyond it there are base units,
+// absent values and errors.
 //
-// The library is loaded when it is there, initialised again when the driver was
-// loaded anew or a GPU was added, and never while another thread is inside it.
-// As every NVML client does, the process holds the driver open.
+// The library is loaded when it is there, and initialised again when the driver was loaded again or a GPU was added. That
+// never happens while another thread is inside it. As every NVML client does, the process holds the driver open.
 //
-// NVML's RPC to nvidia-persistenced is suspected of allocating by the soft limit
-// of open files (RLIMIT_NOFILE), which Go raises at start: a program should set
-// it to some thousands before the first call of Devices.
+// NVML's RPC to nvidia-persistenced is suspected of allocating by the soft limit of open files (RLIMIT_NOFILE), which Go
+// raises at start. A program should set it to some thousands before the first call of Devices.
 package nvml
 
 import (
@@ -29,25 +26,21 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// Config says where the driver is and how often it is asked. Zero fields have
-// the defaults that they name.
+// Config says where the driver is and how often it is asked. Zero fields have the defaults that they name.
 type Config struct {
-	// LibraryPath is the file or name of the library; "" is libnvidia-ml.so.1 as
-	// the dynamic linker finds it, or in one of the usual places of containers.
+	// LibraryPath is the file or name of the library. "" is libnvidia-ml.so.1 as the dynamic linker finds it, or in one of the
+	// usual places of containers.
 	LibraryPath string
-	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is that between two questions for its MIG
-	// mode, if the driver reports no change of it; 15 s.
+	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is the time between two questions for its MIG mode,
+	// unless the driver reports a change; 15 s.
 	Interval, SlowInterval time.Duration
-	// ProcFS and SysFS are where the host's procfs and sysfs are mounted; /proc
-	// and /sys. Outside the host's pid namespace the driver's process numbers are
-	// not the host's, and processes are looked up in the procfs of the own
-	// namespace only.
+	// ProcFS and SysFS are the host's procfs and sysfs; /proc and /sys. Outside the host's pid namespace the driver counts
+	// processes in the own namespace, so they are looked up in its procfs only.
 	ProcFS, SysFS string
-	// KernelLog is read for XID errors of GPUs for which the driver offers no
-	// events; /dev/kmsg.
+	// KernelLog is read for XID errors of GPUs without events; /dev/kmsg.
 	KernelLog string
-	// Timeout is how long Devices waits for a GPU to identify itself before it
-	// leaves that GPU out; 10 s. Nothing is cut short: a call cannot be.
+	// Timeout is how long Devices waits for a GPU to identify itself before it leaves that GPU out; 10 s. A call cannot be cut
+	// short.
 	Timeout time.Duration
 }
 
@@ -59,17 +52,14 @@ func (c Config) withDefaults() Config {
 }
 
 const (
-	// drainGrace is how long Init and Shutdown wait for calls under way. It is
-	// longer than the wait for events.
+	// drainGrace is how long Init and Shutdown wait for calls under way. It is longer than the wait for events.
 	drainGrace = 3 * time.Second
-	// stuckAfter is how long a call may take while others are held up for Init: of
-	// one that takes longer nobody knows whether it ever returns.
+	// stuckAfter is how long a call may take while others are held up for Init. A longer one may never return.
 	stuckAfter = time.Second
-	// busyRetry is how long to wait after calls kept the library from being
-	// initialised again.
+	// busyRetry is the pause after calls kept the library from being initialised again.
 	busyRetry = 5 * time.Second
-	// leastBackoff and mostBackoff are how long to wait after an Init that did not
-	// help the GPU that asked for it. It is doubled from the one to the other.
+	// leastBackoff and mostBackoff bound the pause after an Init that did not help the GPU that asked for it. It doubles each
+	// time.
 	leastBackoff, mostBackoff = time.Second, time.Minute
 	// maxDevices bounds how many GPUs the driver may count: it has room for fewer.
 	maxDevices = 256
@@ -82,16 +72,14 @@ type Source struct {
 	gate  *gate
 	clock clock
 	procs *procfs
-	// generation counts the initialisations of the library. A handle is valid in
-	// its own generation only. 0: none yet.
+	// generation counts the initialisations of the library; 0: none yet. A handle is valid in its own generation only.
 	generation atomic.Uint64
-	// down is why the library must be initialised again; nil while it works. Calls
-	// set it that every sample needs; the answer of another one means nothing more
-	// than that it failed.
+	// down is the reason to initialise the library again; nil while it works. Only calls that every sample needs set it.
+	// Another call has just failed.
 	down atomic.Pointer[gpu.DriverError]
-	// initialised is whether the library is; only who has it alone changes that.
+	// initialised tells whether the library is initialised. It changes only while the gate is shut.
 	initialised atomic.Bool
-	// library is written once, by who has it alone, and read by who is inside.
+	// library is written once, while the gate is shut, and read inside the gate.
 	library  *library
 	versions atomic.Pointer[versions]
 
@@ -108,8 +96,8 @@ type Source struct {
 
 var _ gpu.Source = (*Source)(nil)
 
-// New returns a source of the driver's GPUs. It does not touch the driver and
-// does not fail for want of one: Devices says what is missing.
+// New returns a source of the driver's GPUs. It does not touch the driver and does not fail without one: Devices tells what is
+// missing.
 func New(cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
 	if min(cfg.Interval, cfg.SlowInterval, cfg.Timeout) < 0 {
@@ -122,7 +110,7 @@ func New(cfg Config) (*Source, error) {
 		turn:    make(chan struct{}, 1),
 		bus:     bus{root: cfg.SysFS},
 		indices: make(map[int]*identification),
-		known:   known{relisted: make(chan struct{}, 1)},
+		known:   known{devices: make(map[string]*device), relisted: make(chan struct{}, 1)},
 	}
 	s.procs = newProcFS(cfg.ProcFS, s.clock)
 	return s, nil
@@ -131,10 +119,9 @@ func New(cfg Config) (*Source, error) {
 // Calls implements gpu.Source.
 func (s *Source) Calls() *gpu.Calls { return &s.calls }
 
-// Devices implements gpu.Source. It initialises the library where that has not
-// worked yet, where the driver went away, and where a GPU was added to the bus.
-// A GPU that does not identify itself within the timeout is left out until it
-// has, unless it was known.
+// Devices implements gpu.Source. It initialises the library where that has not worked yet, where the driver went away, and
+// where a GPU was added to the bus. A GPU that does not identify itself within the timeout is left out until it does, unless
+// it was known.
 func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -148,7 +135,7 @@ func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 	n, generation, err := s.count()
 	if e, ok := errors.AsType[*callError](err); ok && e.outcome == down {
 		// The GPUs may answer all the same.
-		if err := s.renew(s.quietly()); err != nil {
+		if err := s.renew(); err != nil {
 			return nil, err
 		}
 		n, generation, err = s.count()
@@ -180,8 +167,7 @@ func (s *Source) count() (n int, generation uint64, err error) {
 	return min(n, maxDevices), generation, err
 }
 
-// nameless says why no GPU can be told from another: the library lacks what tells their
-// names. It is nil where it does not.
+// nameless returns an error if the library lacks the functions that tell one GPU from another.
 func (s *Source) nameless() error {
 	for _, name := range []string{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
 		if !s.library.has(name) {
@@ -202,63 +188,48 @@ func unseen(err error) error {
 	return err
 }
 
-// ensure initialises the library if it is not, and again where a GPU was added or one says that
-// it must be. Neither costs the other GPUs a sample: where there is no moment without
-// a call, because one hangs, it is left for later.
+// ensure initialises the library if it is not, and again where a GPU was added or a call asked for it. Neither costs the other
+// GPUs a sample: while a call hangs, it is left for later.
 func (s *Source) ensure() error {
 	if !s.initialised.Load() {
-		return s.renew(s.drained())
+		return s.renew()
 	}
 	suspect, now := s.down.Load() != nil, time.Now()
 	if now.Before(s.again) || (!suspect && !s.bus.added()) {
 		return nil
 	}
-	reopen, ok := s.quietly()
-	if !ok {
+	err := s.renew()
+	if errors.Is(err, errInUse) {
 		s.again = now.Add(busyRetry)
 		return nil
 	}
-	if err := s.renew(reopen, ok); err != nil {
-		return err
-	}
-	if suspect {
+	if err == nil && suspect {
 		s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
 		if now.Sub(s.again) > 2*mostBackoff { // that was another time
 			s.backoff = leastBackoff
 		}
 		s.again = time.Now().Add(s.backoff)
 	}
-	return nil
+	return err
 }
 
-// quietly has the library alone at a moment without calls. Others are held up for that only where
-// no call takes long.
-func (s *Source) quietly() (reopen func(), ok bool) {
-	if reopen, ok = s.gate.alone(claimed, drainGrace); ok || s.stuck() {
-		return reopen, ok
-	}
-	return s.gate.alone(shut, stuckAfter)
-}
-
-// stuck reports whether a call has been under way for long, but for those that wait for events.
+// stuck reports whether a call, not a wait for events, has been under way for long.
 func (s *Source) stuck() bool {
 	return slices.ContainsFunc(s.calls.Snapshot().InFlight, func(f gpu.InFlight) bool {
 		return f.Call != eventCall && time.Since(f.Since) > stuckAfter
 	})
 }
 
-// drained has the library alone, and keeps all calls out until it has.
-func (s *Source) drained() (reopen func(), ok bool) {
-	if s.stuck() {
-		return s.gate.alone(shut, 0)
-	}
-	return s.gate.alone(shut, drainGrace)
-}
+var errInUse = &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
 
-// renew initialises the library. reopen and ok are of drained or of quietly.
-func (s *Source) renew(reopen func(), ok bool) error {
+// renew initialises the library at a moment without calls. It holds up other calls for that only if no call takes long.
+func (s *Source) renew() error {
+	reopen, ok := s.gate.alone(claimed, drainGrace)
+	if !ok && !s.stuck() {
+		reopen, ok = s.gate.alone(shut, stuckAfter)
+	}
 	if !ok {
-		return &gpu.DriverError{Reason: "in_use", Err: errors.New("a call has not returned, so the library cannot be initialised")}
+		return errInUse
 	}
 	defer reopen()
 	if s.gate.isClosed() {
@@ -267,8 +238,7 @@ func (s *Source) renew(reopen func(), ok bool) error {
 	return s.initialise()
 }
 
-// initialise loads the library where it is not, and starts a new generation. The
-// caller has the library alone.
+// initialise loads the library if it is not, and starts a new generation. The caller has the library alone.
 func (s *Source) initialise() error {
 	if s.library == nil {
 		l, err := openLibrary(s.cfg.LibraryPath)
@@ -284,8 +254,8 @@ func (s *Source) initialise() error {
 	}
 	s.bus.accept()
 	if err := s.library.initialise(&s.calls); err != nil {
-		// A library that never worked may work once the driver's module is the new one; one that worked
-		// stays the old one. Only Init is believed: what another call says may be said to each new process.
+		// A library that never worked may work once the driver's module is the new one. One that worked stays the old one.
+		// Only Init is believed: each new process might get the same answer from another call.
 		err.Fatal = s.worked && err.Reason == gpu.ReasonMismatch
 		s.down.Store(err)
 		return err
@@ -325,10 +295,9 @@ func (s *Source) readVersions() {
 	s.versions.Store(&v)
 }
 
-// Close implements gpu.Source. It keeps all further calls out and shuts the
-// library down if those under way return soon; otherwise it leaves the library
-// as it is, to end with the process. So it does where somebody waits for events, which
-// is no error: nothing can end such a wait, and who stops the program is not to wait for it.
+// Close implements gpu.Source. It keeps all further calls out and shuts the library down if those under way return soon.
+// Otherwise the library ends with the process. A wait for events is no error: nothing can end it, and to stop the program must
+// not wait for it.
 func (s *Source) Close() error {
 	s.gate.close()
 	reopen, ok := s.gate.alone(shut, drainGrace)
@@ -342,12 +311,12 @@ func (s *Source) Close() error {
 	return s.library.shutdown(&s.calls)
 }
 
-// known is the GPUs that were ever identified.
+// known are the GPUs that were ever identified.
 type known struct {
 	mu      sync.Mutex
 	devices map[string]*device // by UUID
 	listed  []*device          // by the last Devices
-	// relisted holds an element after Devices changed the list, until Watch takes it.
+	// relisted holds an element after the list, or the part of it that has events, has changed, until Watch takes it.
 	relisted chan struct{}
 }
 
@@ -358,23 +327,8 @@ func (k *known) get(uuid string) *device {
 	return k.devices[uuid]
 }
 
-// add returns d, or the device of its uuid that was added before.
-func (k *known) add(d *device) *device {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.devices == nil {
-		k.devices = make(map[string]*device)
-	}
-	if old := k.devices[d.info.UUID]; old != nil {
-		return old
-	}
-	k.devices[d.info.UUID] = d
-	return d
-}
-
-// at returns the known device of that uuid at its position in the driver's list.
-// The position may change when the library is initialised again: then it is
-// another device from then on, since what identifies a device never changes.
+// at returns the known device of that uuid at its position in the driver's list. After a new Init the position may be another
+// one. Then it is another device, since a device never changes its identity.
 func (k *known) at(index int, uuid string) *device {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -391,20 +345,20 @@ func (k *known) at(index int, uuid string) *device {
 	return d
 }
 
-// settle puts d, of which is known whose memory it takes from, in the place of old, unless they are the same
-// in that. It returns the device that is known from then on.
+// settle puts d in the place of old, nil for none, unless both have the same kind of memory or another device is there by now.
+// It returns the device that is known from then on.
 func (k *known) settle(old, d *device) *device {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	uuid := old.info.UUID
-	if now := k.devices[uuid]; now != old {
+	now := k.devices[d.info.UUID]
+	switch {
+	case now != old:
 		return now
-	}
-	if d.info == old.info {
+	case old != nil && old.info == d.info:
 		old.settled.Store(d.settled.Load())
 		return old
 	}
-	k.devices[uuid] = d
+	k.devices[d.info.UUID] = d
 	return d
 }
 

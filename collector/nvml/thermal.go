@@ -35,8 +35,7 @@ func appendNamed[T any](to *[]gpu.Named[T], name string, v gpu.Opt[T]) {
 	}
 }
 
-// temperature returns that of the GPU's die in °C. The older call returns it as
-// an unsigned number.
+// temperature returns that of the GPU's die in °C. The older call returns it as an unsigned number.
 func (r *reading) temperature() gpu.Opt[float64] {
 	v := get(r, "nvmlDeviceGetTemperatureV", func() (nvml.Temperature, nvml.Return) {
 		return r.handle.GetTemperatureV().V1()
@@ -50,9 +49,8 @@ func (r *reading) temperature() gpu.Opt[float64] {
 	return sensor(celsius(float64(int32(old.V)))).If(old.OK)
 }
 
-// thresholds returns the absolute temperatures at which something happens. Where
-// the driver gives the first four as margins (Ada and later) nvml.h calls their
-// absolute values superseded, and they are left out even if a driver still answers.
+// thresholds returns the temperatures at which the driver acts. Where it gives the first four as margins (Ada and later),
+// nvml.h calls their absolute values superseded, and they are left out.
 func (r *reading) thresholds(margins bool) []gpu.Named[float64] {
 	all := [...]struct {
 		name   string
@@ -80,8 +78,7 @@ func (r *reading) thresholds(margins bool) []gpu.Named[float64] {
 	return thresholds
 }
 
-// fans returns the intended speed of each fan as a ratio of the highest. Older
-// drivers tell about one fan only.
+// fans returns the intended speed of each fan as a ratio of the highest. Older drivers know one fan only.
 func (r *reading) fans() (fans []gpu.Opt[float64]) {
 	const none = nvml.ERROR_INVALID_ARGUMENT
 	n := get(r, "nvmlDeviceGetNumFans", r.handle.GetNumFans)
@@ -98,8 +95,8 @@ func (r *reading) fans() (fans []gpu.Opt[float64]) {
 	return fans
 }
 
-// clockReasons are NVML's clocks event reasons in the order of their bits, and
-// the field that counts how long each held, in nanoseconds.
+// clockReasons are NVML's clocks event reasons in the order of their bits, and the fields that count how long each held, in
+// ns.
 var clockReasons = [...]struct {
 	name  string
 	bit   uint64

@@ -17,40 +17,35 @@ import (
 )
 
 const (
-	// eventWait is the longest stay inside the library, and so the longest that a new Init has to wait. Higher
-	// values cost less: for the first 10 ms of each wait Go's runtime watches whether the call returns.
+	// eventWait is the longest stay inside the library, and so the longest that a new Init has to wait. Higher values cost
+	// less: for the first 10 ms of each wait Go's runtime watches whether the call returns.
 	eventWait = 2 * time.Second
-	// watchInterval is how often it is looked for new GPUs and into the kernel log, and how often at most a driver
-	// is asked for events that does not wait for them.
+	// watchInterval is how often Watch looks for new GPUs and into the kernel log, and how often at most it asks a driver that
+	// does not wait.
 	watchInterval = time.Second
-	// maxBackoff is the pause before a GPU is asked again that keeps failing.
+	// maxBackoff is the longest pause before a failing GPU is asked again.
 	maxBackoff = 30 * time.Second
 )
 
-// watchedEvents are those that are wanted, where a GPU has them.
+// watchedEvents are registered for where a GPU has them.
 const watchedEvents = nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange
 
-// Watch implements gpu.Source: it reports XID errors as the driver's events tell
-// them, and from the kernel log those of GPUs for which there are no events. A GPU
-// is watched while it is registered for events, or the kernel log can be read in
-// their stead: of those that Devices has found, also those that it finds later. The
-// error is that of the kernel log, where all GPUs depend on it and it cannot be
-// read.
+// Watch implements gpu.Source: it reports XID errors from the driver's events, and from the kernel log for GPUs without
+// events. A GPU that Devices has found, now or later, is watched while it is registered for events, or while the kernel log
+// can be read for it. The error is that of the kernel log, where all GPUs depend on it.
 //
-// Each GPU has an event set and a goroutine of its own: one that is lost makes
-// every wait for its set fail, and one that hangs keeps its thread. They wait in the driver
-// and do not poll: of errors between two calls the driver tells the last code only.
+// Each GPU has an event set and a goroutine of its own: a lost GPU makes every wait for its set fail, and one that hangs keeps
+// its thread. They wait in the driver and do not poll, because the driver keeps only the last of the errors between two calls.
 //
-// Once ctx is done Watch returns, and reports nothing any more. A goroutine that waits in the driver ends up to
-// eventWait later.
+// Once ctx is done Watch returns, and reports nothing any more. A goroutine that waits in the driver ends up to eventWait
+// later.
 func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
-		source:         s,
-		report:         report,
-		log:            kernelLog{path: s.cfg.KernelLog, fd: -1},
-		listeners:      make(map[string]*listener),
-		eventlessFound: make(chan struct{}, 1),
+		source:    s,
+		report:    report,
+		log:       kernelLog{path: s.cfg.KernelLog, fd: -1},
+		listeners: make(map[string]*listener),
 	}
 	defer w.log.close()
 	defer w.stop()
@@ -67,8 +62,9 @@ func (s *Source) Watch(ctx context.Context, report func(gpu.Event)) error {
 		// An error in the moment after a GPU was found, or has come back, is not to be missed.
 		select {
 		case <-s.known.relisted:
-			w.wake()
-		case <-w.eventlessFound:
+			for _, l := range w.listeners {
+				notify(l.woken)
+			}
 		case <-time.After(watchInterval):
 		case <-ctx.Done():
 		}
@@ -83,8 +79,6 @@ type watcher struct {
 	report    func(gpu.Event) // nil after stop
 	log       kernelLog
 	listeners map[string]*listener // by UUID: a GPU may become another device
-	// eventlessFound holds an element after a GPU has turned out to have no events, until Watch takes it.
-	eventlessFound chan struct{}
 }
 
 // event reports an event, unless the watcher was stopped.
@@ -100,13 +94,6 @@ func (w *watcher) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.report = nil
-}
-
-// wake ends the pauses of those that wait to ask their GPU again.
-func (w *watcher) wake() {
-	for _, l := range w.listeners {
-		notify(l.woken)
-	}
 }
 
 // notify puts an element into a channel that has room for one, unless it is there.
@@ -135,7 +122,7 @@ func (w *watcher) eventless(d *device) bool {
 	return l != nil && l.eventless.Load()
 }
 
-// logged reports whether the kernel log watches the GPUs without events.
+// logged notes whether the kernel log watches the GPUs without events.
 func (w *watcher) logged(watched bool) {
 	for _, l := range w.listeners {
 		if l.eventless.Load() {
@@ -144,8 +131,7 @@ func (w *watcher) logged(watched bool) {
 	}
 }
 
-// readLog reports what the kernel log has about GPUs without events. It is not
-// read while there are none.
+// readLog reports the XID errors of GPUs without events from the kernel log. It is not read while all have events.
 func (w *watcher) readLog() error {
 	eventless, events := 0, 0
 	for _, d := range w.source.known.now() {
@@ -194,22 +180,21 @@ type listener struct {
 	eventless atomic.Bool   // the driver has none for this GPU
 	woken     chan struct{} // has an element to end a pause
 	failures  int           // in a row
-	// watched is what was reported last. It belongs to run, and to the watcher once
-	// the GPU has turned out to be eventless.
+	// watched was reported last. It belongs to run, and to the watcher once the GPU has turned out to be eventless.
 	watched bool
 }
 
-// watch reports whether the GPU is watched, where that has changed.
+// watch reports whether the GPU is watched, if that has changed.
 func (l *listener) watch(watched bool) {
 	if watched == l.watched {
 		return
 	}
 	l.watched = watched
-	e := gpu.Event{Kind: gpu.Unwatched, UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID}
+	kind := gpu.Unwatched
 	if watched {
-		e.Kind = gpu.Watched
+		kind = gpu.Watched
 	}
-	l.watcher.event(e)
+	l.watcher.event(gpu.Event{Kind: kind, UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID})
 }
 
 // run listens until ctx is done or the GPU turns out to have no events.
@@ -218,7 +203,7 @@ func (l *listener) run(ctx context.Context) {
 		err := l.listen(ctx)
 		if errors.Is(err, errAbsent) {
 			l.eventless.Store(true)
-			notify(l.watcher.eventlessFound)
+			notify(l.watcher.source.known.relisted) // the kernel log is read for it from now on
 			return
 		}
 		if errors.Is(err, errStale) {
@@ -233,8 +218,8 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// listen registers for events and reports them until something fails or ctx is
-// done. Its error is errAbsent if there are no events.
+// listen registers for events and reports them until a call fails or ctx is done. Its error is errAbsent if there are no
+// events.
 func (l *listener) listen(ctx context.Context) error {
 	h, err := l.device.handle()
 	if err != nil {
@@ -266,9 +251,8 @@ func (l *listener) listen(ctx context.Context) error {
 	return l.waitAll(ctx, set, call)
 }
 
-// waitAll waits for events of the set until that fails or ctx is done. Meanwhile
-// the GPU is watched. A driver that answers at once though nothing has happened is
-// asked once a watchInterval.
+// waitAll waits for events of the set until that fails or ctx is done. Meanwhile the GPU is watched. A driver that answers at
+// once without an event is asked once a watchInterval.
 func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call caller) (err error) {
 	l.watch(true)
 	for err == nil && ctx.Err() == nil {
@@ -287,8 +271,7 @@ func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call caller) 
 	return err
 }
 
-// wait waits for one event of the set and reports it. It says whether there was
-// one.
+// wait waits for one event of the set and reports it. happened tells whether there was one.
 func (l *listener) wait(set nvml.EventSet, call caller) (happened bool, err error) {
 	var data nvml.EventData
 	var ret nvml.Return

@@ -17,8 +17,7 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// maxLine bounds a line of a recording. One of a GPU with 1,000 processes has
-// about 500 kB.
+// maxLine bounds a line of a recording. That of a GPU with 1,000 processes has about 500 kB.
 const maxLine = 16 << 20
 
 // lineReader reads lines and counts them.
@@ -36,9 +35,8 @@ type lineReader struct {
 // errCut is the error of a last line without a line break.
 var errCut = errors.New("the file ends inside this line: remove the line, or end it with a line break if it is whole")
 
-// newLineReader returns a reader of the lines of in, which is unpacked first if
-// it is compressed, and becomes UTF-8 if it is UTF-16, as PowerShell's > writes it. name stands in errors, and
-// partial is as in lineReader.
+// newLineReader returns a reader of the lines of in. It unpacks gzip and turns UTF-16, as PowerShell's > writes it, into
+// UTF-8. name stands in errors, and partial is as in lineReader.
 func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error) {
 	const peeked = 512
 	l := &lineReader{name: name, most: maxLine, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
@@ -56,14 +54,14 @@ func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error)
 		l.in = bufio.NewReaderSize(transform.NewReader(l.in, unicode.BOMOverride(transform.Nop)), 64<<10)
 	}
 	head, _ := l.in.Peek(peeked) // what is wrong comes up again when it is read
-	if why := Unreadable(head); why != "" {
+	if why := unreadable(head); why != "" {
 		return nil, fmt.Errorf("%s: %s", name, why)
 	}
 	return l, nil
 }
 
-// next returns the next line that is not blank, without the line break and, unless
-// exact, the blanks around it; io.EOF after the last. With errCut it returns what is there.
+// next returns the next line that is not blank, without the line break and, unless exact, the blanks around it; io.EOF after
+// the last. With errCut it returns the rest of the file.
 func (l *lineReader) next() (string, error) {
 	for {
 		l.number++
@@ -79,9 +77,8 @@ func (l *lineReader) next() (string, error) {
 	}
 }
 
-// whole returns the next line with its line break. A file may have been cut off
-// anywhere, by a full disk or a loss of power, and a number that has lost its
-// last digits looks like any other: a line counts only with its line break.
+// whole returns the next line with its line break. A full disk or a loss of power may have cut the file off anywhere, and a
+// number without its last digits looks like any other. So a line counts only with its line break.
 func (l *lineReader) whole() (string, error) {
 	var long []byte
 	for {
@@ -114,56 +111,19 @@ func (l *lineReader) errorf(form string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", l.name, l.number, fmt.Errorf(form, args...))
 }
 
-// otherFormats are those of files that are often given instead, by how they begin.
-var otherFormats = []struct{ magic, what string }{
-	{"\x28\xb5\x2f\xfd", "is compressed with zstd"},
-	{"\xfd7zXZ\x00", "is compressed with xz"},
-	{"PK\x03\x04", "is a zip archive"},
-	{"PK\x05\x06", "is a zip archive"}, // an empty one
+// archives are files that are often given instead, by their first bytes.
+var archives = map[string]string{
+	"\x28\xb5\x2f\xfd": "is compressed with zstd", "\xfd7zXZ\x00": "is compressed with xz", "BZh": "is compressed with bzip2",
+	"PK\x03\x04": "is a zip archive", "PK\x05\x06": "is a zip archive", // an empty one
 }
 
-// Unreadable returns why a file that begins with head holds no history that can be
-// read, and what to do; it is empty if it may hold one.
-func Unreadable(head []byte) string {
-	what := ""
-	for _, f := range otherFormats {
-		if bytes.HasPrefix(head, []byte(f.magic)) {
-			what = f.what
+// unreadable returns why a file that begins with head cannot be read, and the remedy; "" if it may be readable.
+func unreadable(head []byte) string {
+	for magic, what := range archives {
+		rest, ok := bytes.CutPrefix(head, []byte(magic))
+		if ok && (magic != "BZh" || len(rest) > 0 && rest[0] >= '1' && rest[0] <= '9') {
+			return what + ": unpack it, or compress it with gzip instead"
 		}
 	}
-	if rest, ok := bytes.CutPrefix(head, []byte("BZh")); ok && len(rest) > 0 && rest[0] >= '1' && rest[0] <= '9' {
-		what = "is compressed with bzip2"
-	}
-	if what != "" {
-		return what + ": unpack it, or compress it with gzip instead"
-	}
-	return smiMonitor(head)
+	return ""
 }
-
-// smiMonitor returns what to record instead of the output of nvidia-smi dmon or pmon,
-// whose first line is "# gpu" and the names of columns, behind those of date and time
-// if it was asked for them.
-func smiMonitor(head []byte) string {
-	line, _, _ := bytes.Cut(bytes.TrimSpace(bytes.TrimPrefix(head, []byte("\ufeff"))), []byte("\n"))
-	names, ok := strings.CutPrefix(string(line), "#")
-	if !ok {
-		return ""
-	}
-	columns := strings.Fields(names)
-	for len(columns) > 0 && (columns[0] == "Date" || columns[0] == "Time") {
-		columns = columns[1:]
-	}
-	// A comment may begin with gpu, too.
-	if len(columns) < 2 || columns[0] != "gpu" || !slices.Contains(smiMonitorColumns, columns[1]) {
-		return ""
-	}
-	tool, query := "dmon", smiQueryGPUs
-	if columns[1] == "pid" {
-		tool, query = "pmon", smiQueryApps
-	}
-	return "is of nvidia-smi " + tool + ", which does not tell the memory in bytes over time in a form that can be read: record with " + query
-}
-
-// smiMonitorColumns are the first columns of the groups of metrics of dmon, and that
-// of pmon.
-var smiMonitorColumns = []string{"pwr", "gtemp", "sm", "mem", "mclk", "pclk", "pviol", "fb", "sbecc", "rxpci", "pid"}

@@ -15,8 +15,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// reading is what a recording holds of a GPU at one moment. Its GPU is known by
-// info.UUID.
+// reading is one sample of a recording. Its GPU is known by info.UUID.
 type reading struct {
 	info   gpu.Info
 	sample gpu.Sample
@@ -31,16 +30,15 @@ type format interface {
 	end() []reading
 }
 
-// logFormat is a format that another program writes: what is wrong in it may be left
-// out, as a leftOutError says. The time of each of its GPUs increases.
+// logFormat is a format of another program. A bad line of it may be left out, as a leftOutError says.
 type logFormat interface {
 	format
-	// isWhole reports whether nothing is missing of a last line without a line break.
+	// isWhole reports whether a last line without a line break is complete.
 	isWhole(text string) bool
 }
 
-// Reader reads the samples of a recording once, in the order of its rows. The time of each GPU increases. One goroutine may use
-// it.
+// Reader reads the samples of a recording once, in the order of its rows. The time of each GPU increases. One goroutine may
+// use it.
 type Reader struct {
 	file   *os.File // nil if it reads something else
 	size   int64    // how much of file is read
@@ -54,7 +52,7 @@ type Reader struct {
 	ended  bool
 }
 
-// Kind says what a recording was written by.
+// Kind is the program that wrote a recording.
 type Kind string
 
 // The kinds of recordings that New and NewReader read.
@@ -64,20 +62,16 @@ const (
 	KindRecording Kind = "recording"    // a Writer
 )
 
-// NewReader returns a reader of a recording in any format that New
-// takes; name stands in its errors. Time stamps that do not tell their zone are in
-// loc; nil is UTC.
+// NewReader returns a reader of a recording in any format that New takes; name stands in its errors. Time stamps without a
+// zone are in loc; nil is UTC.
 //
-// A name that ends in .partial says that the recording may have been cut off
-// anywhere: what is not whole at its end is then left out. Of any other file it is
-// an error.
+// The end of a file that is cut off is an error, unless its name ends in .partial: then the reader leaves it out.
 func NewReader(name string, in io.Reader, loc *time.Location) (*Reader, error) {
 	return NewHeaderlessReader(name, in, loc, "")
 }
 
-// NewHeaderlessReader returns a reader of a log of nvidia-smi that was recorded with noheader, as
-// --format=csv,noheader does: header is the line that it lacks, with the names of --query-gpu
-// or --query-compute-apps in their order. All else is as with NewReader.
+// NewHeaderlessReader returns a reader of a log of nvidia-smi that was recorded with --format=csv,noheader. header is the line
+// that it lacks, with the names of --query-gpu or --query-compute-apps in their order.
 func NewHeaderlessReader(name string, in io.Reader, loc *time.Location, header string) (*Reader, error) {
 	r, err := newReader(name, in, loc, header, false)
 	if err != nil {
@@ -105,24 +99,20 @@ func (f *Reader) Kind() Kind {
 	}
 }
 
-// HasMemory reports whether it has a place for the memory in use, be it that of GPUs or of processes: a log of nvidia-smi
-// has only the columns that it was asked for.
+// HasMemory reports whether it has a column of used memory, be it that of GPUs or of processes.
 func (f *Reader) HasMemory() bool {
 	log, ok := f.format.(*smiGPUs)
 	return !ok || log.header.known["memory.used"] || log.header.known["memory.free"]
 }
 
-// Next returns the next sample and its GPU, which is known by Info.UUID as in
-// New. What a log does not tell of the GPU is not made up: Info.Index is then -1, and Info.Named
-// tells whether Info.UUID is a name. The time of each GPU increases. The error is io.EOF at the end, or
-// names file and line.
+// Next returns the next sample and its GPU, which is known by Info.UUID as in New. Info.Index is -1 if the log does not tell
+// it, and Info.Named tells whether Info.UUID is a name. The error is io.EOF at the end, or names file and line.
 func (f *Reader) Next() (gpu.Info, gpu.Sample, error) {
 	r, err := f.next()
 	return r.info, r.sample, err
 }
 
-// openRecording opens a file and finds out its format. Only the first size bytes
-// are read; -1 is all there are now.
+// openRecording opens a file and finds out its format. It reads the first size bytes only; -1 is all there are now.
 func openRecording(path string, size int64, loc *time.Location) (*Reader, error) {
 	// To open a pipe would wait for its writer, so look first.
 	info, err := os.Stat(path)
@@ -148,8 +138,8 @@ func openRecording(path string, size int64, loc *time.Location) (*Reader, error)
 	return f, nil
 }
 
-// newReader reads a recording from in. name stands in errors. header is that of a log of nvidia-smi that has none, or
-// empty. strict is as in Reader.
+// newReader returns a reader of in. name stands in errors. header is that of a log of nvidia-smi without one, or empty. strict
+// is as in Reader.
 func newReader(name string, in io.Reader, loc *time.Location, header string, strict bool) (*Reader, error) {
 	loc = cmp.Or(loc, time.UTC)
 	lines, err := newLineReader(name, in, !strict && strings.HasSuffix(name, ".partial"))
@@ -166,8 +156,7 @@ func newReader(name string, in io.Reader, loc *time.Location, header string, str
 	return f, nil
 }
 
-// detect takes the first line and finds out the format that it heads. nvidia-smi may
-// have failed before it wrote its header.
+// detect finds out the format from the first line. nvidia-smi may have failed before it wrote its header.
 func (f *Reader) detect(loc *time.Location) error {
 	first, err := f.lines.next()
 	for err == nil && IsSMIMessage(first) {
@@ -202,7 +191,7 @@ func (f *Reader) detect(loc *time.Location) error {
 // mostBefore is how many lines of another program may stand before the header.
 const mostBefore = 1000
 
-// headerBelow looks for the header of a log of nvidia-smi below a first line that is none. ok is false if there is none.
+// headerBelow looks for the header of a log of nvidia-smi below a first line that is none. ok is false without one.
 func (f *Reader) headerBelow(first string, loc *time.Location) (ok bool) {
 	before := leftOutLines{}
 	before.add(f.lines.number, &leftOutError{reason: leftOutWrong, why: "no header of nvidia-smi: " + QuoteLine(first)})
@@ -222,8 +211,8 @@ func (f *Reader) headerBelow(first string, loc *time.Location) (ok bool) {
 	return false
 }
 
-// next returns the next reading, with a name for what each process runs whose program is known.
-// The error is io.EOF at the end, or names file and line.
+// next returns the next reading, in which each process with a known program runs something that has a name. The error is
+// io.EOF at the end, or names file and line.
 func (f *Reader) next() (reading, error) {
 	r, err := f.row()
 	if err == nil {
@@ -280,8 +269,7 @@ func (f *Reader) leaveOut(err error) bool {
 	return ok
 }
 
-// cutLine takes a last line that has no line break. That of a log is of use only if it
-// is certain that nothing of it is missing.
+// cutLine takes a last line that has no line break. That of a log is used only if it is complete for certain.
 func (f *Reader) cutLine(text string) (reading, bool, error) {
 	log, ok := f.format.(logFormat)
 	if !ok {
@@ -296,19 +284,18 @@ func (f *Reader) cutLine(text string) (reading, bool, error) {
 	return reading{}, false, &leftOutError{reason: leftOutCut, why: "the file ends inside it: " + QuoteLine(text)}
 }
 
-// close closes the file. It may be called again, and while next is under way,
-// which then fails.
+// close closes the file. It may be called again, and during next, which then fails.
 func (f *Reader) close() { f.file.Close() }
 
 // maxNamed bounds the programs whose names are kept.
 const maxNamed = 1024
 
-// programNames name what a process of a recording runs that does not tell it, by its program alone. That is what
-// nvidia-smi writes, and of a container what was recorded before its runtime had answered.
-// There is no secret: the recording has the program's name, too. They are kept, because a hash takes as long as a row.
+// programNames gives names to processes of a recording that does not tell what they run, as logs of nvidia-smi: by the program
+// alone. There is no secret, because the recording has the program's name, too. They are kept, because a hash takes as long as
+// a row.
 type programNames map[string]uint64
 
-// complete names the processes of a sample that was just read: nobody else has its owners.
+// complete names the processes of a new sample, whose owners are not shared yet.
 func (n programNames) complete(s *gpu.Sample) {
 	for i := range s.Processes {
 		o := s.Processes[i].Owner

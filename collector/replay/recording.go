@@ -16,9 +16,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// recordingFormatName and recordingVersion stand in the first line of a
-// recording. The version changes when an older reader would read something
-// wrong.
+// recordingFormatName and recordingVersion stand in the first line of a recording. The version changes when an older reader
+// would read something wrong.
 const (
 	recordingFormatName = "gpu_leak_exporter recording"
 	recordingVersion    = 1
@@ -49,13 +48,11 @@ type Writer struct {
 	err   error               // of an earlier write, after which the end of w is unknown
 }
 
-// NewWriter returns a Writer to w, which it does not close. To get a compressed
-// recording, let w be a gzip.Writer.
+// NewWriter returns a Writer to w, which it does not close. A gzip.Writer compresses the recording.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w, infos: map[string]gpu.Info{}} }
 
-// Write appends a sample of a GPU and, unless it is nil, its status then. It
-// hands whole lines to the underlying writer, in one call. An error of that
-// writer is final: each later call returns it again.
+// Write appends a sample of a GPU and, unless it is nil, its status then. It writes whole lines, in one call. An error of w is
+// final: each later call returns it again.
 func (w *Writer) Write(info gpu.Info, s gpu.Sample, st *gpu.Status) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +107,7 @@ type recordingFormat struct {
 	decoder *json.Decoder
 }
 
-// newRecordingFormat returns the format that a first line in JSON stands for.
+// newRecordingFormat returns the format for a first line in JSON.
 func newRecordingFormat(first string) (format, error) {
 	if err := checkHeader(first); err != nil {
 		return nil, err
@@ -121,8 +118,8 @@ func newRecordingFormat(first string) (format, error) {
 	return f, nil
 }
 
-// checkHeader returns an error if this program cannot read what the header
-// announces. A header of a later version may say more than this program knows.
+// checkHeader returns an error if this program cannot read such a recording. A later version may hold more than this program
+// knows.
 func checkHeader(line string) error {
 	var h struct {
 		Format  string
@@ -179,8 +176,7 @@ func notAfter(uuid string, t, last time.Duration) error {
 
 func (*recordingFormat) end() []reading { return nil }
 
-// parse reads a line. What it does not know is an error: it was
-// written by a program that knows more, and would be lost.
+// parse reads a line. An unknown field is an error: a program that knows more wrote it, and it would be lost.
 func (f *recordingFormat) parse(text string) (recordingLine, error) {
 	f.text.Reset(text)
 	var line recordingLine
@@ -197,7 +193,7 @@ func (f *recordingFormat) parse(text string) (recordingLine, error) {
 	return line, nil
 }
 
-// checkRecorded returns an error if a sample holds what no driver has measured.
+// checkRecorded returns an error if a sample holds a value that no driver measures.
 func checkRecorded(s *gpu.Sample) error {
 	if y := time.Unix(0, int64(s.T)).UTC().Year(); y < 1971 || y > gpu.LastYear {
 		return fmt.Errorf("sample.t: %d ns is not between 1971 and %d", s.T, gpu.LastYear)

@@ -20,31 +20,26 @@ import (
 
 // Options say how a recording is replayed.
 type Options struct {
-	// Speed is how many recorded seconds pass in a real one; 0 is 1, infinity
-	// never sleeps. It changes no sample, and no row is skipped.
+	// Speed is how many recorded seconds pass in a real one; 0 is 1, infinity never sleeps. It changes no sample, and no row
+	// is skipped.
 	Speed float64
-	// Location is the time zone of nvidia-smi's time stamps, which do not tell
-	// theirs; nil is UTC. The own format needs none.
+	// Location is the time zone of nvidia-smi's time stamps; nil is UTC. Recordings of a Writer do not need one.
 	Location *time.Location
 }
 
-// maxReplayGPUs bounds the GPUs of a recording. More are a sign that a column
-// is not what its header says.
+// maxReplayGPUs bounds the GPUs of a recording. More are a sign that a column is not what its header says.
 const maxReplayGPUs = 1024
 
-// New returns a source that replays a recording: the log of
-// nvidia-smi --query-gpu or --query-compute-apps with --format=csv, or what a
-// Writer wrote; each may be compressed with gzip. The whole file is read and
-// checked first, so that a bad line is an error here and not later; the error
-// names file and line. What Reader.LeftOut tells of is left out. It must be a regular file, which is then read once per
-// GPU and never held in memory; what is appended to it afterwards is not read.
+// New returns a source that replays a recording: the log of nvidia-smi --query-gpu or --query-compute-apps with --format=csv,
+// or the output of a Writer; each may be compressed with gzip. The file must be a regular one. It is read and checked as a
+// whole first, so that a bad line is an error here; the error names file and line. Then it is read once per GPU and never held
+// in memory. Later additions to it are not read. It leaves out the lines that Reader.LeftOut tells of.
 //
 // The clock of its samples is that of the recording. Wait ends with io.EOF.
 //
-// A GPU is known by its uuid column. Without one, PCI address, serial number or
-// index, the first that is there, stands in, and Info.UUID is "pci-", "serial-"
-// or "index-" with it, so that two GPUs never share an identity; without any of
-// them all rows are of one GPU, "unnamed".
+// A GPU is known by its uuid column. Without one, PCI address, index or serial number, the first that is there, stands in, and
+// Info.UUID is "pci-", "index-" or "serial-" with it, so that two GPUs never share an identity. Without any of them all rows
+// are of one GPU, "unnamed".
 func New(path string, opt Options) (gpu.Source, error) {
 	p, err := gpu.NewPace(opt.Speed)
 	if err != nil {
@@ -125,8 +120,7 @@ func (r *replay) Devices(ctx context.Context) ([]gpu.Device, error) {
 	return devices, ctx.Err()
 }
 
-// Watch implements Source: that nothing is reported of a recording does not mean
-// that nothing happened, so it returns gpu.ErrNoEvents at once.
+// Watch implements Source. It returns gpu.ErrNoEvents at once: no event in a recording does not mean that there was none.
 func (*replay) Watch(context.Context, func(gpu.Event)) error { return gpu.ErrNoEvents }
 
 // Calls implements Source. There are none.
@@ -145,9 +139,8 @@ func (r *replay) Close() error {
 	return nil
 }
 
-// replayDevice is one GPU of a recording. Each reads the file on its own and
-// passes over the rows of the others: none waits for another, and none is held
-// in memory for another that is slow.
+// replayDevice is one GPU of a recording. Each reads the file on its own and passes over the rows of the others, so that no
+// GPU waits for another.
 type replayDevice struct {
 	src     *replay
 	info    gpu.Info
@@ -162,8 +155,7 @@ type replayDevice struct {
 // Info implements Device: it is that of the GPU's first row.
 func (d *replayDevice) Info() gpu.Info { return d.info }
 
-// Wait implements Device. It misses no row: those that are overdue follow
-// without a pause.
+// Wait implements Device. It misses no row: those that are overdue follow without a pause.
 func (d *replayDevice) Wait(ctx context.Context) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -230,8 +222,7 @@ func (r *replay) openFor(d *replayDevice) error {
 	return nil
 }
 
-// Read implements Device. It returns the current row again and again until
-// Wait; before the first Wait it takes the first row.
+// Read implements Device. It returns the current row until the next Wait; before the first Wait it takes the first row.
 func (d *replayDevice) Read(ctx context.Context) (gpu.Sample, error) {
 	if err := ctx.Err(); err != nil {
 		return gpu.Sample{}, err
@@ -248,8 +239,7 @@ func (d *replayDevice) Read(ctx context.Context) (gpu.Sample, error) {
 	return d.current.sample, nil
 }
 
-// ReadGroup implements Device: the part is that of the current row, or of the
-// last row before it that had a status.
+// ReadGroup implements Device: the part is that of the current row, or of the last row before it that had a status.
 func (d *replayDevice) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) error {
 	if err := ctx.Err(); err != nil {
 		return err

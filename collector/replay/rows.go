@@ -14,8 +14,8 @@ import (
 
 // Rows reads the lines of a CSV of another program than nvidia-smi.
 type Rows interface {
-	// Read puts a line into an empty row. Below a first row, a line with an error is left out, unless that is a
-	// LogError. One that is of no use is no error of the log: it returns ErrNoRow.
+	// Read puts a line into an empty row. Below a first row, a line with an error is left out, unless that is a LogError. It
+	// returns ErrNoRow for a line of no use that is no error of the log.
 	Read(line string, r *Row) error
 	// IsWhole reports whether nothing is missing of a last line without a line break.
 	IsWhole(line string) bool
@@ -23,24 +23,24 @@ type Rows interface {
 	OfProcesses() bool
 }
 
-// ErrNoRow says that a line is no row and is not to be missed, such as a header.
+// ErrNoRow says that a line is no row and need not be counted, such as a header.
 var ErrNoRow = errors.New("no row")
 
-// LogError is the error of a line that says that the whole log cannot be used.
+// LogError is the error of a line that makes the whole log unusable.
 type LogError string
 
 // Error implements error.
 func (e LogError) Error() string { return string(e) }
 
 const (
-	// maxRowsGPUs bounds the GPUs of such a CSV: what has more has no column of GPUs.
+	// maxRowsGPUs bounds the GPUs of such a CSV: with more the column names something else.
 	maxRowsGPUs = 4096
 	// maxRowsLine bounds a line of it, in bytes.
 	maxRowsLine = 1 << 20
 )
 
-// NewRowsReader returns a reader of a CSV whose lines rows reads. Comments, which begin with #, and messages of nvidia-smi
-// are left out. All else is as with NewReader.
+// NewRowsReader returns a reader of a CSV whose lines rows reads. Comments, which begin with #, and messages of nvidia-smi are
+// left out. All else is as with NewReader.
 func NewRowsReader(name string, in io.Reader, loc *time.Location, rows Rows) (*Reader, error) {
 	lines, err := newLineReader(name, in, false)
 	if err != nil {
@@ -57,7 +57,7 @@ func NewRowsReader(name string, in io.Reader, loc *time.Location, rows Rows) (*R
 	return f, nil
 }
 
-// SetTime sets when a row was written, since the Unix epoch; text is how it says so. local says that it does not tell its zone.
+// SetTime sets the time of a row, since the Unix epoch, and its text in the log. local says that it has no zone.
 func (r *Row) SetTime(text string, t time.Duration, local bool) {
 	r.stamp, r.local = smiStamp{text: text, t: t}, local
 }

@@ -20,8 +20,8 @@ const (
 	smiQueryApps = "nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1"
 )
 
-// smiHeader is a header line of nvidia-smi's CSV: names of columns, with their
-// units in brackets. In a CSV of another program, other reads the lines.
+// smiHeader is a header line of nvidia-smi's CSV: names of columns, with their units in brackets. In a CSV of another program,
+// other reads the lines.
 type smiHeader struct {
 	other   Rows
 	text    string
@@ -38,7 +38,7 @@ type smiField struct {
 	parse      smiColumn
 }
 
-// Row is what a line of a CSV says. Values that it does not tell are absent.
+// Row holds the values of a line of a CSV.
 type Row struct {
 	Index   gpu.Opt[int] // of the GPU
 	Info    gpu.Info     // UUID is empty where the index stands in for it; Index is not used
@@ -47,14 +47,13 @@ type Row struct {
 	Process string
 	Used    gpu.Opt[uint64] // by the process
 
-	stamp  smiStamp
-	local  bool // stamp is in the zone of the log, which it does not tell
-	mig    gpu.Opt[bool]
-	status gpu.Status
-	host   string // the node, and a colon, where somebody has added it
+	stamp smiStamp
+	local bool // stamp is in the zone of the log, which it does not tell
+	mig   gpu.Opt[bool]
+	host  string // the node, and a colon, where somebody has added it
 }
 
-// newSMIFormat returns the format that a header line of nvidia-smi stands for.
+// newSMIFormat returns the format for a header line of nvidia-smi.
 func newSMIFormat(line string, loc *time.Location) (format, error) {
 	h, err := parseSMIHeader(line, loc)
 	if err != nil {
@@ -69,7 +68,7 @@ func newSMIFormat(line string, loc *time.Location) (format, error) {
 // ErrNoTimestamp says that a log of nvidia-smi was recorded without its times.
 var ErrNoTimestamp = errors.New("no timestamp column")
 
-// ErrNoHeader says that a file begins with no line that tells what is in it.
+// ErrNoHeader says that the first line of a file is no header.
 var ErrNoHeader = errors.New("no header line of nvidia-smi, and no recording of gpu_leak_exporter")
 
 // parseSMIHeader reads a header line.
@@ -80,8 +79,8 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 		if before, after, ok := strings.Cut(strings.TrimSpace(field), "["); ok && strings.HasSuffix(after, "]") {
 			name, unit = strings.ToLower(strings.TrimSpace(before)), strings.TrimSuffix(after, "]")
 		}
-		parse := smiColumnOf(name)
-		if parse != nil && !slices.Contains(smiHostNames, name) { // many other logs have those
+		parse := smiColumns[name]
+		if parse != nil && name != "host" && name != "hostname" && name != "node" { // many other logs have those
 			h.known[name] = true
 		}
 		h.columns = append(h.columns, smiField{name, unit, parse})
@@ -99,8 +98,8 @@ func parseSMIHeader(line string, loc *time.Location) (*smiHeader, error) {
 	return h, nil
 }
 
-// isSMIHeader reports whether a line inside a file is a header again, because
-// nvidia-smi was started again and appended to the file.
+// isSMIHeader reports whether a line inside a file is a header again, because nvidia-smi was started again and appended to the
+// file.
 func isSMIHeader(line string) bool {
 	if !strings.Contains(line, "timestamp") {
 		return false // as almost all
@@ -161,8 +160,7 @@ func (h *smiHeader) split(line string) {
 	}
 }
 
-// join puts the name of a process together again that has commas in it, which
-// nvidia-smi does not quote.
+// join puts the name of a process together again: nvidia-smi does not quote the commas in it.
 func (h *smiHeader) join(fields []string) []string {
 	surplus := len(fields) - len(h.columns)
 	at := slices.IndexFunc(h.columns, func(c smiField) bool { return c.name == "process_name" })
@@ -173,15 +171,13 @@ func (h *smiHeader) join(fields []string) []string {
 	return slices.Concat(fields[:at], []string{name}, fields[at+surplus+1:])
 }
 
-// smiAbsent reports whether nvidia-smi had no value: it writes N/A, or a reason
-// in brackets such as [Not Supported].
+// smiAbsent reports whether nvidia-smi had no value: it writes N/A, or a reason in brackets such as [Not Supported].
 func smiAbsent(text string) bool {
 	return text == "" || strings.EqualFold(text, "N/A") || strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]")
 }
 
-// identify fills in Info.UUID and Info.Index. For logs without an index column, indices numbers
-// the GPUs in the order of their first rows; where it is nil, the index is not known. known is
-// false if no column tells which GPU it is.
+// identify fills in Info.UUID and Info.Index. For logs without an index column, indices numbers the GPUs in the order of their
+// first rows; nil leaves the index unknown. known is false if no column tells which GPU it is.
 func (r *Row) identify(indices map[string]int) (known bool) {
 	i := &r.Info
 	known = i.UUID != "" || i.PCIBusID != "" || i.Serial != "" || r.Index.OK
@@ -220,8 +216,7 @@ type smiGPUs struct {
 	of      string               // the UUID of the row before, and latest its stamp
 	latest  *smiStamp
 	bursts  smiBursts // of the rows of no known GPU
-	// reuse says that a reading is used up when the next is read: all of them share
-	// one row.
+	// reuse says that a reading is used up when the next is read: all share one row.
 	reuse bool
 	row   *Row
 }
@@ -252,8 +247,7 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 		return reading{}, false, err
 	}
 	return reading{
-		info:   row.Info,
-		status: &row.status,
+		info: row.Info,
 		sample: gpu.Sample{
 			Time: time.Unix(0, int64(row.stamp.t)).UTC(), T: row.stamp.t,
 			Memory: row.Memory, MIGEnabled: row.mig,
@@ -261,7 +255,7 @@ func (f *smiGPUs) line(text string) (reading, bool, error) {
 	}, true, nil
 }
 
-// recall fills in the UUID of a GPU that has told it before and is lost now.
+// recall fills in the UUID of a lost GPU, which it told before.
 func (f *smiGPUs) recall(r *Row) {
 	switch {
 	case !r.Index.OK || !f.header.known["uuid"] && !f.header.known["gpu_uuid"]:
@@ -298,14 +292,14 @@ func (*smiGPUs) end() []reading { return nil }
 
 func (f *smiGPUs) isWhole(text string) bool { return f.header.isWhole(text) }
 
-// deriveUsed works out Used as Memory defines it, for a row of free memory only.
+// deriveUsed calculates Used for a row of free memory only.
 func deriveUsed(m *gpu.Memory) {
 	if !m.Used.OK && m.Total.OK && m.Free.OK && m.Free.V+m.Reserved.V <= m.Total.V {
 		m.Used = gpu.Some(m.Total.V - m.Free.V - m.Reserved.V)
 	}
 }
 
-// wrongRow returns the error of a line that cannot be read because of err. If it ends with a header, that is taken.
+// wrongRow returns the error of a line that cannot be read because of err. If it ends with a header, it takes that.
 func (h *smiHeader) wrongRow(err error, text string) error {
 	if next := h.headerInside(text); next != nil {
 		h.become(next)

@@ -13,22 +13,19 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// smiSlack is how far apart the stamps of two rows of one list of processes can lie
-// that follow each other: nvidia-smi stamps each row when it writes it.
+// smiSlack is the longest time between two rows of one list: nvidia-smi stamps each row when it writes it.
 const smiSlack = 50 * time.Millisecond
 
-// smiApps is the format of --query-compute-apps: the rows of one time stamp are
-// the processes of a GPU at that time. It tells no memory of the GPU, and no
-// list when there is no process. In a CSV of another program a row without a process
-// may say so.
+// smiApps is the format of --query-compute-apps: the rows of one time stamp are the processes of a GPU at that time. It has no
+// memory of the GPU, and no list when there is no process. A CSV of another program may have a row for a GPU without a
+// process.
 type smiApps struct {
 	header  *smiHeader
 	indices map[string]int
 	lists   map[string]*smiList // by UUID
 }
 
-// smiList is the list of a GPU that is being read, and what is to be known of
-// the one before.
+// smiList is the list of a GPU that is being read, with what it needs of the one before.
 type smiList struct {
 	info    gpu.Info
 	number  uint64 // how many lists were before
@@ -124,10 +121,9 @@ func (l *smiList) open(t time.Duration) {
 // maxProcesses bounds the rows of one list.
 const maxProcesses = 65536
 
-// add puts a row into the list. A log does not tell when a process started, so
-// ProcessID.Start is the number of the first list that it stands in without a
-// gap, counted from 0: a pid that was gone is another process. Of one that stands in it
-// twice the larger amount is kept, and the error says that the other one is left out.
+// add puts a row into the list. A log does not tell when a process started, so ProcessID.Start is the number of the first list
+// that it stands in without a gap, counted from 0: a pid that was gone is another process. If a process stands in it twice,
+// the larger amount is kept, and the error says that the other one is left out.
 func (l *smiList) add(r *Row) error {
 	l.last = r.stamp
 	if !r.PID.OK {
@@ -153,8 +149,8 @@ func (l *smiList) add(r *Row) error {
 	return nil
 }
 
-// damage notes that a line cannot be read. It may have been of a process: the lists of that moment are not known to be whole,
-// and are left out, or the process would end there and another one begin.
+// damage notes that a line cannot be read. It may have been of a process. The lists of that moment are left out, or the
+// process would end there and another one begin.
 func (f *smiApps) damage(err error) {
 	if left, ok := errors.AsType[*leftOutError](err); ok && left.reason == leftOutWrong {
 		for _, l := range f.lists {

@@ -9,20 +9,16 @@ import (
 )
 
 const (
-	// smiRound is how far apart the rows of two GPUs can lie in one round of
-	// nvidia-smi.
+	// smiRound is the longest time between the rows of two GPUs in one round of nvidia-smi.
 	smiRound = 100 * time.Millisecond
-	// burstDiffers is the highest over the lowest memory from which on those of a burst differ.
+	// burstDiffers is the ratio of the highest to the lowest memory of a burst from which on they differ.
 	burstDiffers = 1.02
-	// smiMostGPUs is the most that share a node: longer bursts are those of one GPU
-	// that is sampled fast, between two gaps.
+	// smiMostGPUs is the most that share a node. A longer burst is of one GPU that is sampled fast, between two gaps.
 	smiMostGPUs = 64
 )
 
-// smiBursts finds out that rows which do not tell their GPU are of several: they come
-// in bursts, one for each round of nvidia-smi, with as many rows as there are GPUs.
-// A burst is of rows less than smiRound apart, and less than a tenth of the pause
-// before them. The zero value has seen no row. One goroutine may use it.
+// smiBursts finds out that rows without a GPU's name are of several: they come in bursts, one for each round of nvidia-smi,
+// with a row for each GPU. The rows of a burst are less than smiRound apart, and less than a tenth of the pause before it.
 type smiBursts struct {
 	rows        int
 	last, pause time.Duration        // stamp of the last row, pause before the burst
@@ -31,12 +27,11 @@ type smiBursts struct {
 	sizes       [smiMostGPUs + 1]int // how many bursts there were, by size; where memory is compared, of those in which it differs
 }
 
-// add takes the time of the next row, since the Unix epoch. It returns true if the rows are of several
-// GPUs: three bursts have had the same size, and most rows are of such ones. The
-// bursts of one GPU, between gaps of its log, are few or differ.
+// add takes the time of the next row, since the Unix epoch. It returns true if the rows are of several GPUs: three bursts had
+// the same size, and most rows are of such bursts. The bursts of one GPU, between gaps of its log, are few or differ.
 //
-// compare is for rows that may be of one GPU, whose program stamps them in seconds and samples it faster: bursts count
-// only where the used memory differs in them. Rows of equal memory are as good as those of one GPU.
+// compare is for programs that stamp rows in seconds and sample one GPU faster: bursts then count only if the used memory
+// differs in them.
 func (b *smiBursts) add(t time.Duration, used float64, compare bool) bool {
 	gap := t - b.last
 	b.last = t

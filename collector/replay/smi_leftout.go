@@ -13,7 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// LeftOut tells of the lines of a CSV that were left out for one reason.
+// LeftOut counts the lines of a CSV that were left out for one reason.
 type LeftOut struct {
 	Lines int    // how many
 	First int    // number of the first of them
@@ -31,8 +31,7 @@ func (l LeftOut) String() string {
 	return fmt.Sprintf("left out %d lines, the first is line %d: %s", l.Lines, l.First, l.Why)
 }
 
-// SetBack returns of how many the time is before that of the row before them, and not the same: it is wrong, or that of
-// the rows before is.
+// SetBack returns how many of them have a time before that of the row before them, not the same.
 func (l LeftOut) SetBack() int { return l.back }
 
 type leftOutReason int
@@ -45,20 +44,19 @@ const (
 	leftOutTwice                        // the process has another amount at the same time
 )
 
-// LeftOut returns which lines Next has left out so far because they cannot be used: a
-// last line that is cut off, messages of nvidia-smi and comments, other lines below a first row that cannot be read, rows
-// whose time is not after that of the row before, and smaller amounts of a process that stands twice at one time. There is one
-// LeftOut for each such reason.
+// LeftOut returns the lines that Next has left out so far, by reason: a last line that is cut off, messages of nvidia-smi and
+// comments, other lines below a first row that cannot be read, rows whose time is not after that of the row before, and
+// smaller amounts of a process that stands twice at one time.
 func (f *Reader) LeftOut() []LeftOut { return slices.Clone(f.left) }
 
-// leftOutError is the error of a line that is left out where it stands in a log.
+// leftOutError is the error of a line that a log may have.
 type leftOutError struct {
 	reason leftOutReason
 	why    string
 	back   bool // as in LeftOut
 }
 
-// Error implements error, for who cannot leave the line out.
+// Error implements error, for a reader that does not leave the line out.
 func (e *leftOutError) Error() string {
 	if e.reason == leftOutWrong {
 		return e.why + repair
@@ -91,9 +89,9 @@ func (l leftOutLines) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// tooWrong returns an error if too much was left out beside rows for anything to be said of them: the header is not that of the
-// lines; a single row of a time to come, as of a clock that was wrong until it was set, has cost most of the rows; a second
-// recording of the same time follows the first; or several GPUs are taken for one.
+// tooWrong returns an error if too much was left out beside rows. Then the header may not be that of the lines; a row of a
+// time to come, from a clock that was wrong, may have cost most of the rows; a second recording of the same time may follow;
+// or several GPUs are taken for one.
 func (l leftOutLines) tooWrong(rows int) error {
 	for _, o := range l {
 		switch {
@@ -106,8 +104,8 @@ func (l leftOutLines) tooWrong(rows int) error {
 	return nil
 }
 
-// smiMessages are how the messages begin that nvidia-smi writes among the rows when
-// it has no driver, or when a GPU has failed.
+// smiMessages are the beginnings of messages that nvidia-smi writes among the rows when it has no driver, or when a GPU has
+// failed.
 var smiMessages = []string{
 	"Failed to initialize NVML: ",
 	"NVML library version: ", // the second line of a version mismatch
@@ -119,8 +117,7 @@ var smiMessages = []string{
 	"Please also try adding directory that contains libnvidia-ml.so to your system PATH.",
 }
 
-// IsSMIMessage reports whether a line is a message that nvidia-smi writes among the rows of a log
-// when it fails.
+// IsSMIMessage reports whether a line is a message of nvidia-smi that failed.
 func IsSMIMessage(text string) bool {
 	return slices.ContainsFunc(smiMessages, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
@@ -133,8 +130,8 @@ func smiMessage(text string) *leftOutError {
 // repair ends the error of a line that is not left out.
 const repair = ": remove or repair the line"
 
-// wrong returns the error of a line that cannot be read because of err. Below a first row
-// it is left out: another program may write into the same file, or the row was damaged.
+// wrong returns the error of a line that cannot be read because of err. Below a first row it is left out: another program may
+// write into the same file, or the row was damaged.
 func (h *smiHeader) wrong(err error, text string) error {
 	left, leave := errors.AsType[*leftOutError](err)
 	_, whole := errors.AsType[LogError](err)
@@ -153,8 +150,8 @@ func (h *smiHeader) wrong(err error, text string) error {
 	return fmt.Errorf("%w: %s", err, QuoteLine(text))
 }
 
-// headerInside returns the header that a line ends with, nil if there is none: nvidia-smi was killed while it
-// wrote a row, and started again.
+// headerInside returns the header at the end of a line, nil without one: nvidia-smi was killed inside a row, and started
+// again.
 func (h *smiHeader) headerInside(text string) *smiHeader {
 	if h.other != nil {
 		return nil
@@ -180,7 +177,7 @@ func (h *smiHeader) notAfterRow(r *Row, last *smiStamp) error {
 		r.stamp.text, of(&r.Info), last.text, why)}
 }
 
-// of says in an error which GPU something is of, "" if that is not known.
+// of names a GPU in an error, "" if its name is not known.
 func of(i *gpu.Info) string {
 	if !i.Named() {
 		return ""
@@ -188,7 +185,7 @@ func of(i *gpu.Info) string {
 	return fmt.Sprintf(" of GPU %q", i.UUID)
 }
 
-// QuoteLine returns a line to be shown in an error, without its end if it is long.
+// QuoteLine quotes a line for an error, and cuts a long one.
 func QuoteLine(text string) string {
 	const most = 120
 	if len(text) <= most {
@@ -201,8 +198,8 @@ func QuoteLine(text string) string {
 	return fmt.Sprintf("%q", text[:end]+"…")
 }
 
-// isWhole reports whether a line without a line break has its last field whole: of
-// one that ends with its unit nothing is missing, while 10 may have been 10000.
+// isWhole reports whether a line without a line break is complete. One that ends with its unit is, while 10 may have been
+// 10000.
 func (h *smiHeader) isWhole(text string) bool {
 	if h.other != nil {
 		return h.other.IsWhole(text)

@@ -149,7 +149,7 @@ func TestLeftOut(t *testing.T) {
 				}
 			}
 			if strings.Contains(strings.Join(tc.left, "\n"), "epoch 1") || strings.Contains(strings.Join(tc.left, "\n"), "header inside") {
-				// The exporter, of which nobody would see what was left out, does not begin.
+				// The exporter does not begin, because a line that is left out would not be noticed.
 				if _, err := New(write(t, tc.text), Options{}); err == nil || !strings.HasSuffix(err.Error(), repair) || !strings.Contains(err.Error(), ":3: ") {
 					t.Errorf("replay: %v", err)
 				}

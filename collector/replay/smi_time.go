@@ -11,8 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// smiZone is the time zone of a log. From from to to, which is found out when a row
-// lies beyond, no local time comes twice.
+// smiZone is the time zone of a log. Between from and to no local time comes twice; a row beyond finds new ones.
 type smiZone struct {
 	loc      *time.Location
 	from, to time.Duration
@@ -25,8 +24,7 @@ type smiStamp struct {
 	later time.Duration // where a local time comes twice, its second moment, else 0
 }
 
-// settle chooses the second moment of a local time that comes twice where the first
-// one lies before the row before.
+// settle chooses the second moment of a local time that comes twice if the first lies before the last row.
 func (s *smiStamp) settle(last time.Duration) {
 	if s.t < last && s.later >= last {
 		s.t = s.later
@@ -51,8 +49,8 @@ func (z *smiZone) stamp(text string, t time.Duration) smiStamp {
 	return smiStamp{text, first, later}
 }
 
-// moments returns the first and the second moment of the local time of t where it
-// comes twice because the clock is set back, else t and 0. It finds from and to.
+// moments returns both moments of the local time of t if it comes twice because the clock is set back, else t and 0. It finds
+// from and to.
 func (z *smiZone) moments(t time.Duration) (first, later time.Duration) {
 	moment := time.Unix(0, int64(t)).In(z.loc)
 	_, offset := moment.Zone()
@@ -75,8 +73,7 @@ func (z *smiZone) moments(t time.Duration) (first, later time.Duration) {
 	return first, later
 }
 
-// parseSMITime reads a time stamp of nvidia-smi, or one in ISO 8601. local says that
-// it does not tell its zone.
+// parseSMITime reads a time stamp of nvidia-smi, or one in ISO 8601. local says that it has no zone.
 func parseSMITime(text string, loc *time.Location) (moment time.Duration, local bool, err error) {
 	if t, ok := parseSMIStamp(text, loc); ok {
 		return t, true, nil
@@ -94,8 +91,8 @@ func parseSMITime(text string, loc *time.Location) (moment time.Duration, local 
 	return 0, false, fmt.Errorf("cannot read %q as a time with the year first, such as 2026/03/01 17:01:16.000", text)
 }
 
-// parseSMIStamp reads what nvidia-smi writes, 2026/03/01 17:01:16.000, as time.Parse
-// does, but in a fraction of the time. ok is false for all else.
+// parseSMIStamp reads a stamp of nvidia-smi, 2026/03/01 17:01:16.000, as time.Parse does, but in a fraction of the time. ok is
+// false for all else.
 func parseSMIStamp(text string, loc *time.Location) (t time.Duration, ok bool) {
 	const form = "0000/00/00 00:00:00.000"
 	if len(text) != len(form) {

@@ -31,9 +31,8 @@ const (
 // at night can be read in the morning. It also says why growth was no leak yet: when that lasts, and when a process
 // ends in a full memory before it was called one.
 type findingLog struct {
-	known    map[messageKey]finding.Severity // at which it was said
-	located  map[processKey]time.Time        // when those were asked of which the lines were said
-	withheld map[processKey]withheldGrowth
+	known   map[messageKey]finding.Severity // at which it was said
+	located map[processKey]time.Time        // when those were asked of which the lines were said
 	// When growth and the end of a process were last told of.
 	toldGrowth, toldEnd time.Time
 }
@@ -45,17 +44,11 @@ type messageKey struct {
 	who      finding.Who
 }
 
-// withheldGrowth is when growth of a process was withheld last, and why.
-type withheldGrowth struct {
-	at  time.Time
-	why detector.Withheld
-}
-
 // update compares what is said of a new state with what was said of the one before. Of a memory of which nothing is said this time,
 // as where reading it has failed, all goes on.
 func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector.Config) {
 	if l.located == nil {
-		l.located, l.withheld = map[processKey]time.Time{}, map[processKey]withheldGrowth{}
+		l.located = map[processKey]time.Time{}
 	}
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
 	now := map[messageKey]finding.Severity{}
@@ -68,7 +61,6 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 		}
 	}
 	l.known = now
-	l.wait(state)
 	l.sites(logger, state)
 }
 
@@ -111,24 +103,17 @@ func (m *Domain) judged() bool {
 	return slices.ContainsFunc(m.Device.Processes, func(p ProcessState) bool { return p.Instance == m.Instance && p.Verdict.Judged })
 }
 
-// wait notes whose growth is withheld.
-func (l *findingLog) wait(state *DeviceState) {
-	maps.DeleteFunc(l.withheld, func(_ processKey, w withheldGrowth) bool { return state.SampleTime.Sub(w.at).Abs() > waitFresh })
-	for i := range state.Processes {
-		if p := &state.Processes[i]; p.Verdict.Judged && p.Verdict.Withheld != detector.WithheldNone {
-			l.withheld[processKey{p.ID, p.Instance}] = withheldGrowth{state.SampleTime, p.Verdict.Withheld}
-		}
-	}
-}
-
-// logEnd says that a process has ended with the memory nearly full before its growth was called a leak.
-func (l *findingLog) logEnd(logger log.Logger, key processKey, who *gpu.Owner, at time.Time) {
-	w, ok := l.withheld[key]
-	if !ok || at.Sub(w.at) > waitFresh || recent(l.toldEnd, at) {
+// logEnd says that a process has ended with the memory nearly full before its growth was called a leak. before is the state
+// in which it was last.
+func (l *findingLog) logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time) {
+	i := slices.IndexFunc(before.Processes, func(p ProcessState) bool { return key == processKey{p.ID, p.Instance} })
+	if i < 0 || at.Sub(before.SampleTime) > waitFresh || recent(l.toldEnd, at) {
 		return
 	}
-	l.toldEnd = at
-	level.Warn(logger).Log("msg", finding.Process(who.Process, key.id.PID)+" has ended with the memory nearly full, before its growth was called a leak: it "+finding.Reason(w.why)+".")
+	if p := &before.Processes[i]; p.Verdict.Judged && p.Verdict.Withheld != detector.WithheldNone {
+		l.toldEnd = at
+		level.Warn(logger).Log("msg", finding.Process(p.Owner.Process, p.ID.PID)+" has ended with the memory nearly full, before its growth was called a leak: it "+finding.Reason(p.Verdict.Withheld)+".")
+	}
 }
 
 // sites says of each process that was asked which line allocates what leaks; the page says why that is not known.

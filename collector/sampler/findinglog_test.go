@@ -143,10 +143,9 @@ func TestEndBeforeTheVerdict(t *testing.T) {
 		"not suspected": {grown(0, 0), 1, ""},
 	} {
 		var l findingLog
-		logged(&l, c.state)
 		var out bytes.Buffer
 		for range 2 { // it is said of the first of those that end in an hour
-			l.logEnd(log.NewLogfmtLogger(&out), processKey{id: gpu.ProcessID{PID: 7}}, &gpu.Owner{Process: "train.py"}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
+			l.logEnd(log.NewLogfmtLogger(&out), c.state, processKey{id: gpu.ProcessID{PID: 7}}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
 		}
 		if got := strings.TrimSpace(out.String()); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -132,8 +132,9 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 		if j.Exited[i].NearCapacity {
 			l.exits++
 			l.died(j.Exited[i].Key, instance, sample.T)
-			key := processKey{j.Exited[i].Key, instance}
-			l.said.logEnd(l.logger, key, l.processes.lastOwner(key), sample.Time)
+			if last := l.published.Load(); last != nil {
+				l.said.logEnd(l.logger, last.state, processKey{j.Exited[i].Key, instance}, sample.Time)
+			}
 		}
 	}
 	for i := range j.Groups {

@@ -126,19 +126,30 @@ type Report struct {
 	Severity finding.Severity
 	Headline string // one sentence, without its full stop
 	Detail   string
-	Messages []finding.Message // the most urgent first
+	Messages []Said // the most urgent first
+}
+
+// Said is a message, and the memory that it is about; nil where it is about a whole GPU or the driver.
+type Said struct {
+	finding.Message
+	Memory *Domain
 }
 
 // Report returns what there is to say of all GPUs. cfg has the thresholds where no rule says otherwise.
 func (s *State) Report(cfg *detector.Config) *Report {
 	r := &Report{}
+	say := func(of *Domain, list ...finding.Message) {
+		for i := range list {
+			r.Messages = append(r.Messages, Said{list[i], of})
+		}
+	}
 	for _, d := range s.Devices {
-		r.Messages = append(r.Messages, d.Hardware(s.Time).Messages()...)
+		say(nil, d.Hardware(s.Time).Messages()...)
 		if !d.Up {
 			continue
 		}
 		for _, m := range d.Domains() {
-			r.Messages = append(r.Messages, m.Messages(cfg)...)
+			say(&m, m.Messages(cfg)...)
 		}
 	}
 	if s.DriverReason != "" {
@@ -149,9 +160,9 @@ func (s *State) Report(cfg *detector.Config) *Report {
 		case len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0: // it needs no driver
 			m.Severity, m.Alert, m.Advice = finding.Unknown, "", "The PCI bus shows no NVIDIA GPU."
 		}
-		r.Messages = append(r.Messages, m)
+		say(nil, m)
 	}
-	slices.SortStableFunc(r.Messages, func(a, b finding.Message) int { return a.Compare(&b) })
+	slices.SortStableFunc(r.Messages, func(a, b Said) int { return a.Compare(&b.Message) })
 	r.headline(s, s.count())
 	return r
 }
@@ -189,7 +200,7 @@ func (s *State) count() (n count) {
 
 // headline sums up: what is worst, or how calm it is.
 func (r *Report) headline(s *State, n count) {
-	first := append(r.Messages, finding.Message{})[0]
+	first := append(r.Messages, Said{})[0]
 	calm, detail, well := s.calm(n)
 	r.Severity, r.Headline, r.Detail = first.Severity, calm, detail
 	switch down := len(s.Devices) - n.up; {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// simModel is a product: what its GPUs have in common.
+// simModel is a product.
 type simModel struct {
 	name, architecture, vbios string
 	total, reserved           uint64 // bytes; reserved 0: the driver does not tell
@@ -25,8 +25,7 @@ type simModel struct {
 	mig              bool
 }
 
-// The products. Used memory comes in pages of 2 MiB, and so does the capacity:
-// total − reserved is a multiple of them.
+// The products. Used memory comes in pages of 2 MiB, and total − reserved is a multiple of them, too.
 var (
 	simH100 = simModel{
 		name: "NVIDIA H100 80GB HBM3", architecture: "hopper", vbios: "96.00.99.00.01",
@@ -56,10 +55,10 @@ func (m *simModel) capacity() float64 { return float64(m.total - m.reserved) }
 // simUptime is how long before the start of a scenario the driver was loaded.
 const simUptime = 72 * time.Hour
 
-// simBaseline is what the driver itself uses of a GPU, in bytes.
+// simBaseline is the driver's own use of a GPU, in bytes.
 const simBaseline = 4 * mib
 
-// simFaults are what goes wrong on a GPU. Times are simulated, since the start.
+// simFaults are the faults of a GPU. Times are simulated, since the start.
 type simFaults struct {
 	hangAfter, lostAfter time.Duration // calls never return, or find the GPU lost
 	failEvery            time.Duration // one reading in each such time fails
@@ -83,16 +82,13 @@ type simGPU struct {
 	faults    simFaults
 }
 
-// sample returns what a reading at the simulated time t finds. owner returns the
-// owner of a run of a process.
+// sample returns the reading at the simulated time t. owner returns the owner of a run of a process.
 func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run uint64) *gpu.Owner) gpu.Sample {
 	s := gpu.Sample{
 		Time: start.Add(t), T: time.Duration(start.UnixNano()) + t,
 		ProcessesKnown: true, ProcessesComplete: true,
 	}
-	if g.model.mig {
-		s.MIGEnabled = gpu.Some(len(g.instances) > 0)
-	}
+	s.MIGEnabled = gpu.Some(len(g.instances) > 0).If(g.model.mig)
 	var used uint64
 	inside := make(map[uint32]uint64, len(g.instances))
 	for i, p := range g.processes {
@@ -118,14 +114,9 @@ func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run 
 	return s
 }
 
-// memoryOf returns the memory of which used bytes are in use; reserved 0 means
-// that the driver does not tell it.
+// memoryOf returns the memory with used bytes in use; reserved 0 means that the driver does not tell it.
 func memoryOf(total, reserved, used uint64) gpu.Memory {
-	m := gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - reserved - used)}
-	if reserved > 0 {
-		m.Reserved = gpu.Some(reserved)
-	}
-	return m
+	return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(used), Free: gpu.Some(total - reserved - used), Reserved: gpu.Some(reserved).If(reserved > 0)}
 }
 
 // load returns the ratio of busy multiprocessors at t, at most 1.
@@ -139,7 +130,7 @@ func (g *simGPU) load(t time.Duration) float64 {
 	return min(busy, 1)
 }
 
-// watts returns the draw at t: a share by load, and a slow wave.
+// watts returns the draw at t: a share by load.
 func (g *simGPU) watts(t time.Duration) float64 {
 	watts := g.model.idleWatts
 	for _, p := range g.processes {
@@ -147,30 +138,19 @@ func (g *simGPU) watts(t time.Duration) float64 {
 			watts += p.sm * g.wattsPerLoad()
 		}
 	}
-	return watts + g.wave()*math.Sin(waveAngle(t))
+	return watts
 }
 
-// joules is the integral of watts since the driver was loaded: the counter and the gauge tell the same story.
+// joules is the integral of watts since the driver was loaded.
 func (g *simGPU) joules(t time.Duration) float64 {
 	joules := g.model.idleWatts * (t + simUptime).Seconds()
 	for _, p := range g.processes {
 		joules += p.sm * g.wattsPerLoad() * p.aliveFor(t).Seconds()
 	}
-	return joules + g.wave()*(1-math.Cos(waveAngle(t)))*simWave.Seconds()/(2*math.Pi)
+	return joules
 }
 
-// simWave is the period of the slow wave in power and temperature.
-const simWave = 5 * time.Minute
-
-func waveAngle(t time.Duration) float64 {
-	return 2 * math.Pi * float64(t%simWave) / float64(simWave)
-}
-
-// wave is the height of the wave in watts.
-func (g *simGPU) wave() float64 { return 0.05 * g.model.idleWatts }
-
-// wattsPerLoad shares the power among the processes: their mean loads may add up
-// to more than a GPU has.
+// wattsPerLoad shares the power among the processes: their mean loads may add up to more than a GPU has.
 func (g *simGPU) wattsPerLoad() float64 {
 	var all float64
 	for _, p := range g.processes {
@@ -185,7 +165,7 @@ func (g *simGPU) celsius(t time.Duration) float64 {
 		return 89
 	}
 	m := g.model
-	return math.Round(31 + 40*(g.watts(t)-m.idleWatts)/(m.maxWatts-m.idleWatts) + 2*math.Sin(waveAngle(t)))
+	return math.Round(31 + 40*(g.watts(t)-m.idleWatts)/(m.maxWatts-m.idleWatts) + 2*math.Sin(t.Minutes())) // with a slow wave
 }
 
 // hot reports whether heat slows the clocks down at t.

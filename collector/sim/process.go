@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -21,15 +22,14 @@ const (
 	simTick = time.Second / gpu.ProcessorTicks
 )
 
-// simProcess is the script of one process: it starts, and where life is set it
-// ends and is started again, under a new pid, for ever.
+// simProcess is the script of one process. With a life it ends and starts again, under a new pid, for ever.
 type simProcess struct {
 	owner    gpu.Owner // ContainerID is made up for each run of a process in a pod
 	id       int       // number of the process in its scenario, from 0
 	peers    int       // how many processes the scenario has
 	instance gpu.Opt[uint32]
 	typ      gpu.ProcessType // 0 is Compute
-	// start is the first start, against that of the scenario; often before it.
+	// start is the first start, relative to the scenario's start; often before it.
 	start time.Duration
 	// life is how long a run lasts, 0 for ever; gap how long until the next one.
 	life, gap time.Duration
@@ -42,8 +42,7 @@ type simProcess struct {
 	// cores is the processor time that it uses in a second.
 	cores    float64
 	orphaned bool
-	// keeps is the memory in bytes that stays in use after a run has ended, until the
-	// next one starts: the driver does not get it back.
+	// keeps is the memory in bytes that the driver does not get back after a run, until the next one starts.
 	keeps uint64
 	// hidden says that the driver does not tell the memory of this process.
 	hidden bool
@@ -69,8 +68,7 @@ func (p *simProcess) at(t time.Duration) (simRun, bool) {
 	return run, run.age < p.life
 }
 
-// aliveFor returns how long the process has been alive until t, all runs taken
-// together.
+// aliveFor returns how long all runs together have been alive until t.
 func (p *simProcess) aliveFor(t time.Duration) time.Duration {
 	since := max(t-p.start, 0)
 	if p.life == 0 {
@@ -88,7 +86,7 @@ func (p *simProcess) used(run simRun) uint64 {
 	return uint64(max(p.shape(run.age, p.seed(run.number)), 0)) / simPage * simPage
 }
 
-// kept returns what the last run has left behind at t, in bytes.
+// kept returns the memory that the last run has left behind at t, in bytes.
 func (p *simProcess) kept(t time.Duration) uint64 {
 	if _, alive := p.at(t); alive || t < p.start {
 		return 0
@@ -96,19 +94,17 @@ func (p *simProcess) kept(t time.Duration) uint64 {
 	return p.keeps / simPage * simPage
 }
 
-// pid returns the number of a run: those of a scenario are spread over the range
-// that Linux hands out, and none is used twice before all have been used.
+// pid returns the number of a run. Those of a scenario are spread over the range that Linux hands out, and none comes again
+// before all have been used.
 func (p *simProcess) pid(run uint64) uint32 {
 	n := run*uint64(p.peers) + uint64(p.id) + 17
 	return uint32(n%simPIDs*48271%simPIDs) + 300
 }
 
-// simPIDs is a prime, so that pid visits every number, and simPIDs + 300 is
-// below Linux's greatest pid_max of 2^22.
+// simPIDs is a prime, so that pid visits every number, and simPIDs + 300 is below Linux's greatest pid_max of 2^22.
 const simPIDs = 4193977
 
-// runs returns the name of what the process runs: one in all its runs, that no other process of the scenario
-// has. Nothing in it is secret.
+// runs returns Owner.Runs: the same in all runs of a process, and another for each process. It has no secret.
 func (p *simProcess) runs() uint64 {
 	program := gpu.Program{Name: p.owner.Process, Arguments: strconv.Itoa(p.id)}
 	if p.owner.Pod != "" {
@@ -120,7 +116,7 @@ func (p *simProcess) runs() uint64 {
 	return program.Hash(nil)
 }
 
-// ownerOf returns whose the run is.
+// ownerOf returns the owner of a run.
 func (p *simProcess) ownerOf(run uint64) *gpu.Owner {
 	o := p.owner
 	o.Runs = p.runs()
@@ -134,15 +130,12 @@ func (p *simProcess) ownerOf(run uint64) *gpu.Owner {
 // process returns the process as a driver and /proc would describe it.
 func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner *gpu.Owner) gpu.Process {
 	started := (time.Duration(start.UnixNano()) + t - run.age).Truncate(simTick)
-	typ := p.typ
-	if typ == 0 {
-		typ = gpu.Compute
-	}
 	out := gpu.Process{
 		ID:               gpu.ProcessID{PID: p.pid(run.number), Start: uint64(started / simTick)},
-		Type:             typ,
+		Type:             cmp.Or(p.typ, gpu.Compute),
 		Instance:         p.instance,
 		Started:          gpu.Some(started),
+		Used:             gpu.Some(p.used(run)).If(!p.hidden),
 		SM:               gpu.Some(p.busy(run, p.sm)),
 		MemoryController: gpu.Some(percent(p.busy(run, p.sm) * 0.6)),
 		Encoder:          gpu.Some(percent(p.encoder)),
@@ -154,9 +147,6 @@ func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner
 	}
 	if p.cores >= 0.5 {
 		out.State = 'R'
-	}
-	if !p.hidden {
-		out.Used = gpu.Some(p.used(run))
 	}
 	return out
 }
@@ -173,8 +163,8 @@ func (p *simProcess) busy(run simRun, mean float64) float64 {
 // percent rounds a ratio to whole per cent, as the driver does.
 func percent(ratio float64) float64 { return math.Round(ratio*100) / 100 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable
-// pseudorandom number generators, 2014): noise without a state.
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): noise without
+// a state.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -185,8 +175,8 @@ func mix(x uint64) uint64 {
 // unit returns the i-th number of the noise of seed, from 0 to below 1.
 func unit(seed, i uint64) float64 { return float64(mix(seed+i*0x9e3779b97f4a7c15)>>11) / (1 << 53) }
 
-// A shape is the memory of a run of a process in bytes at an age. seed belongs
-// to the run. Results are rounded down to whole pages afterwards.
+// A shape is the memory of a run of a process in bytes at an age. seed belongs to the run. Results are rounded down to whole
+// pages afterwards.
 type shape func(age time.Duration, seed uint64) float64
 
 // sum adds shapes.
@@ -230,8 +220,7 @@ func load(bytes float64, over time.Duration) shape {
 	}
 }
 
-// warmup grows to bytes in ever rarer steps of 20 MiB, the segment of PyTorch's
-// allocator, and stays: 1 − e^(−age/tau).
+// warmup grows to bytes in ever rarer steps of 20 MiB, the segment of PyTorch's allocator, and stays: 1 − e^(−age/tau).
 func warmup(bytes float64, tau time.Duration) shape {
 	const segment = 20 * mib
 	return func(age time.Duration, _ uint64) float64 {
@@ -239,8 +228,8 @@ func warmup(bytes float64, tau time.Duration) shape {
 	}
 }
 
-// saw grows to about peak in each period and falls back to nothing: epochs of
-// training that give their cache back. Peaks vary by a fifth.
+// saw grows to about peak in each period and falls back to nothing: epochs of training that give their cache back. Peaks vary
+// by a fifth.
 func saw(peak float64, period time.Duration) shape {
 	const rising = 0.85 // of the period; the cache is empty in the rest
 	return func(age time.Duration, seed uint64) float64 {

@@ -16,8 +16,7 @@ type simScenario struct {
 	script func() script
 }
 
-// scenarios are all scenarios. TestScenarios holds every script to what a driver
-// would never break.
+// scenarios are all scenarios. TestScenarios checks that no script breaks a rule of drivers.
 var scenarios = []simScenario{{"node", nodeScript}, {"healthy", healthyScript}, {"faulty", faultyScript}, {"crashloop", crashLoopScript}}
 
 // simBuilder collects the GPUs of a scenario.
@@ -107,9 +106,8 @@ func trainer(o gpu.Owner, floor, peak float64, epoch time.Duration) *simProcess 
 	}
 }
 
-// leaker returns a process that loads base, holds still until its age is quiet, and
-// from then on grows by perMinute until it has eaten room, dies and is started again
-// after half a minute.
+// leaker returns a process that loads base and holds still until its age is quiet. Then it grows by perMinute until it has
+// eaten room, dies, and starts again after half a minute.
 func leaker(o gpu.Owner, quiet time.Duration, base, perMinute, room float64) *simProcess {
 	return &simProcess{
 		owner: o, shape: sum(load(base, 20*time.Second), from(quiet, line(perMinute))), sm: 0.35, cores: 0.6,
@@ -117,9 +115,8 @@ func leaker(o gpu.Owner, quiet time.Duration, base, perMinute, room float64) *si
 	}
 }
 
-// nodeScript is a busy node of 8 GPUs on which leaks begin after 10 to 12 minutes: linear,
-// staircase and cyclic leaks, a leak in a MIG slice, a zombie, memory that stays after its
-// process, and the healthy shapes that look like leaks.
+// nodeScript is a busy node of 8 GPUs on which leaks begin after 10 to 12 minutes: linear, staircase and cyclic leaks, a leak
+// in a MIG slice, a zombie, memory that stays after its process, and the healthy shapes that look like leaks.
 func nodeScript() script {
 	b := &simBuilder{name: "node"}
 	capacity := simH100.capacity() - simBaseline
@@ -148,14 +145,12 @@ func nodeScript() script {
 	return b.script()
 }
 
-// nodeZombie is what is left of a job whose launcher was killed: a rank that holds
-// its share of the model, and does nothing.
+// nodeZombie is a rank of a job whose launcher was killed: it holds its share of the model, and does nothing.
 func nodeZombie() *simProcess {
 	return &simProcess{owner: job("481607", "ddp_worker.py", "bob"), start: -3 * time.Hour, shape: flat(17 * gib), orphaned: true}
 }
 
-// nodeUnreleased is an evaluation that runs every half hour, and of whose memory
-// the driver keeps a part until the next one starts.
+// nodeUnreleased is an evaluation that runs every half hour. The driver keeps a part of its memory until the next one starts.
 func nodeUnreleased() *simProcess {
 	return &simProcess{
 		owner: job("481630", "evaluate.py", "bob"), start: -18 * time.Minute, shape: flat(11 * gib), sm: 0.02, cores: 0.9,
@@ -218,8 +213,7 @@ func nodeMIG(b *simBuilder) {
 	g.slice(9, "1g.10gb", 9984*mib)
 }
 
-// healthyScript is 5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that
-// fills, flat server.
+// healthyScript is 5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that fills, flat server.
 func healthyScript() script {
 	capacity := simA100.capacity() - simBaseline
 	b := &simBuilder{name: "healthy"}
@@ -245,8 +239,8 @@ func healthyScript() script {
 	return b.script()
 }
 
-// faultyScript is 8 GPUs of which 7 go wrong: hang, XID 79, ECC errors, heat, unknown process
-// memory, an old consumer card, failing reads.
+// faultyScript is 8 GPUs of which 7 go wrong: hang, XID 79, ECC errors, heat, unknown process memory, an old consumer card,
+// failing reads.
 func faultyScript() script {
 	b := &simBuilder{name: "faulty"}
 	ok := func(name string) *simProcess {
@@ -272,10 +266,10 @@ func faultyScript() script {
 	)
 }
 
-// crashLoopScript is a GPU whose only pod leaks 600 MiB a minute, is out of memory after 17
-// minutes, dies, and is started again a minute later, for ever.
+// crashLoopScript is a GPU whose only pod leaks 600 MiB a minute, runs out of memory after 17 minutes, dies, and starts again
+// a minute later, for ever.
 func crashLoopScript() script {
-	// What a life grows by is the card less what it has loaded.
+	// A life grows by the memory of the card that it has not loaded.
 	const perMinute, grows = 600 * mib, 16 * time.Minute
 	room := perMinute * grows.Minutes()
 	b := &simBuilder{name: "crashloop"}

@@ -20,16 +20,14 @@ import (
 type Options struct {
 	// Interval is the simulated time between two samples; 0 is 1 s.
 	Interval time.Duration
-	// Speed is how many simulated seconds pass in a real one; 0 is 1, infinity
-	// never sleeps. It changes no sample.
+	// Speed is how many simulated seconds pass in a real one; 0 is 1, infinity never sleeps. It changes no sample.
 	Speed float64
-	// Start is the simulated wall clock at the start of the scenario; zero is now.
-	// The same start gives the same samples and the same process identities.
+	// Start is the simulated wall clock at the start of the scenario; zero is now. The same start gives the same samples and
+	// the same process identities.
 	Start time.Time
 }
 
-// Scenarios names the scenarios that New knows, in the order of the
-// documentation.
+// Scenarios names the scenarios that New knows, in the order of the documentation.
 func Scenarios() []string {
 	names := make([]string, len(scenarios))
 	for i, s := range scenarios {
@@ -38,14 +36,12 @@ func Scenarios() []string {
 	return names
 }
 
-// New returns a source of the GPUs of a scenario. What it
-// returns is a pure function of the scenario, its start and the simulated time:
-// at any speed, each Wait of a device moves its clock on by exactly one interval,
-// and none is ever missed. The error names the scenarios there are.
+// New returns a source of the GPUs of a scenario. Its samples are a pure function of the scenario, its start and the simulated
+// time: at any speed each Wait of a device moves its clock on by exactly one interval, and none is ever missed. The error
+// names the scenarios.
 //
-// ProcessID.Start of a scripted process is in ticks since 1970, as if the host
-// had been booted then, so that two runs that start at different times share no
-// process.
+// ProcessID.Start of a scripted process is in ticks since 1970, as if the host had been booted then, so that two runs that
+// start at different times share no process.
 func New(scenario string, opt Options) (gpu.Source, error) {
 	i := slices.IndexFunc(scenarios, func(s simScenario) bool { return s.name == scenario })
 	if i < 0 {
@@ -117,8 +113,7 @@ func (s *sim) Devices(ctx context.Context) ([]gpu.Device, error) {
 	return slices.Clone(s.devices), nil
 }
 
-// Watch implements Source: it watches all GPUs of the script at once, and reports
-// each of its XID errors once.
+// Watch implements Source: it watches all GPUs at once, and reports each XID error of the script once.
 func (s *sim) Watch(ctx context.Context, report func(gpu.Event)) error {
 	for _, g := range s.script.gpus {
 		report(gpu.Event{Kind: gpu.Watched, UUID: g.info.UUID, PCIBusID: g.info.PCIBusID})
@@ -143,8 +138,7 @@ func (s *sim) Watch(ctx context.Context, report func(gpu.Event)) error {
 	}
 }
 
-// Calls implements Source. The calls are named sim_read and sim_ with the name
-// of the group.
+// Calls implements Source. The calls are named sim_read and sim_ with the name of the group.
 func (s *sim) Calls() *gpu.Calls { return &s.calls }
 
 // Close implements Source. It releases the calls and waits that are under way.
@@ -170,8 +164,7 @@ type simOwner struct {
 // Info implements Device.
 func (d *simDevice) Info() gpu.Info { return d.gpu.info }
 
-// Wait implements Device. It counts no missed samples: the clock of a reader
-// that is late is late.
+// Wait implements Device. It misses no sample: the clock of a late reader is late.
 func (d *simDevice) Wait(ctx context.Context) (int, error) {
 	if err := d.src.pace.Wait(ctx, d.at+d.interval); err != nil {
 		return 0, err
@@ -180,8 +173,7 @@ func (d *simDevice) Wait(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// Read implements Device. Before the first Wait it reads the start of the
-// scenario.
+// Read implements Device. Before the first Wait it reads the start of the scenario.
 func (d *simDevice) Read(ctx context.Context) (gpu.Sample, error) {
 	if err := d.call(ctx, "sim_read"); err != nil {
 		return gpu.Sample{}, err
@@ -198,8 +190,7 @@ func (d *simDevice) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) e
 	return nil
 }
 
-// call does what every call into a driver does on this GPU: it may hang, find
-// the GPU lost, or fail.
+// call behaves as each call into a driver of this GPU: it may hang, find the GPU lost, or fail.
 func (d *simDevice) call(ctx context.Context, name string) error {
 	f := d.gpu.faults
 	end := d.src.calls.Begin(d.gpu.info.UUID, name)

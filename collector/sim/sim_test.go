@@ -602,7 +602,7 @@ func newDomain(t *testing.T) *detector.Domain[gpu.ProcessID] {
 }
 
 // TestSimVerdicts lets the detector look at the scenarios: it finds each leak within
-// 20 minutes of its beginning, steady ones within 13, and says so of nobody else.
+// 20 minutes of its beginning, steady ones within 13, and no other.
 func TestSimVerdicts(t *testing.T) {
 	for _, tt := range []struct {
 		scenario string

@@ -5,12 +5,13 @@ package sim
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// status fills the part g of s with what a reading at t finds.
+// status fills the part g of s with the reading at t.
 func (g *simGPU) status(t time.Duration, group gpu.Group, s *gpu.Status) {
 	switch group {
 	case gpu.GroupMemory:
@@ -30,6 +31,14 @@ func (g *simGPU) status(t time.Duration, group gpu.Group, s *gpu.Status) {
 	case gpu.GroupNVLink:
 		s.NVLinks = g.nvlinks(t)
 	}
+}
+
+// list returns values by their names, which blanks divide.
+func list[T any](names string, values ...T) (all []gpu.Named[T]) {
+	for i, name := range strings.Fields(names) {
+		all = append(all, gpu.Named[T]{Name: name, V: values[i]})
+	}
+	return all
 }
 
 func (g *simGPU) bar1(t time.Duration) gpu.BAR1 {
@@ -62,16 +71,16 @@ func (g *simGPU) utilization(t time.Duration) gpu.Utilization {
 
 func (g *simGPU) thermal(t time.Duration) gpu.Thermal {
 	celsius := g.celsius(t)
-	out := gpu.Thermal{Temperatures: []gpu.Named[float64]{{Name: "gpu", V: celsius}}}
-	if !g.model.consumer {
-		out.Temperatures = append(out.Temperatures, gpu.Named[float64]{Name: "memory", V: celsius + 9})
+	out := gpu.Thermal{Temperatures: list("gpu memory", celsius, celsius+9)}
+	if g.model.consumer {
+		out.Temperatures = out.Temperatures[:1]
 	}
 	const slowdown = 89
 	if g.model.margin {
 		out.Margin = gpu.Some(slowdown - celsius)
-		out.MarginThresholds = []gpu.Named[float64]{{Name: "shutdown", V: -5}, {Name: "slowdown", V: 0}, {Name: "gpu_max", V: 2}}
+		out.MarginThresholds = list("shutdown slowdown gpu_max", -5.0, 0, 2)
 	} else {
-		out.Thresholds = []gpu.Named[float64]{{Name: "shutdown", V: slowdown + 5}, {Name: "slowdown", V: slowdown}, {Name: "gpu_max", V: slowdown - 2}}
+		out.Thresholds = list("shutdown slowdown gpu_max", slowdown+5, slowdown, slowdown-2.0)
 	}
 	for range g.model.fans {
 		out.Fans = append(out.Fans, gpu.Some(percent(min(celsius/90, 1))))
@@ -83,13 +92,8 @@ func (g *simGPU) thermal(t time.Duration) gpu.Thermal {
 	if g.hot(t) {
 		hot = t - g.faults.hotAfter
 	}
-	out.ClockEvents = []gpu.ClockEvent{
-		{Reason: "gpu_idle", Active: gpu.Some(idle > 0), Seconds: gpu.Some(idle.Seconds())},
-		{Reason: "sw_power_cap", Active: gpu.Some(false), Seconds: gpu.Some(0.0)},
-		{Reason: "hw_slowdown", Active: gpu.Some(false), Seconds: gpu.Some(0.0)},
-		{Reason: "sw_thermal_slowdown", Active: gpu.Some(g.hot(t)), Seconds: gpu.Some(hot.Seconds())},
-		{Reason: "hw_thermal_slowdown", Active: gpu.Some(false), Seconds: gpu.Some(0.0)},
-		{Reason: "hw_power_brake_slowdown", Active: gpu.Some(false), Seconds: gpu.Some(0.0)},
+	for _, e := range list("gpu_idle sw_power_cap hw_slowdown sw_thermal_slowdown hw_thermal_slowdown hw_power_brake_slowdown", idle, 0, 0, hot, 0, 0) {
+		out.ClockEvents = append(out.ClockEvents, gpu.ClockEvent{Reason: e.Name, Active: gpu.Some(e.V > 0), Seconds: gpu.Some(e.V.Seconds())})
 	}
 	return out
 }
@@ -100,21 +104,12 @@ func (g *simGPU) power(t time.Duration) gpu.Power {
 	if g.load(t) == 0 && len(g.processes) == 0 {
 		state = 8
 	}
-	out := gpu.Power{
-		Watts: gpu.Some(math.Round(g.watts(t)*1000) / 1000),
-		Limits: []gpu.Named[float64]{
-			{Name: "enforced", V: m.maxWatts},
-			{Name: "management", V: m.maxWatts},
-			{Name: "default", V: m.maxWatts},
-			{Name: "min", V: math.Round(m.maxWatts / 2)},
-			{Name: "max", V: m.maxWatts},
-		},
+	return gpu.Power{
+		Watts:            gpu.Some(math.Round(g.watts(t)*1000) / 1000),
+		Limits:           list("enforced management default min max", m.maxWatts, m.maxWatts, m.maxWatts, math.Round(m.maxWatts/2), m.maxWatts),
+		Joules:           gpu.Some(math.Round(g.joules(t)*1000) / 1000).If(!m.consumer),
 		PerformanceState: gpu.Some(state),
 	}
-	if !m.consumer {
-		out.Joules = gpu.Some(math.Round(g.joules(t)*1000) / 1000)
-	}
-	return out
 }
 
 func (g *simGPU) clocks(t time.Duration) []gpu.Clock {
@@ -134,8 +129,7 @@ func (g *simGPU) clocks(t time.Duration) []gpu.Clock {
 	}
 }
 
-// ecc tells errors after faults.eccAfter. A GPU in MIG mode tells no volatile
-// counters and no remapped rows.
+// ecc has errors after faults.eccAfter. A GPU in MIG mode has no volatile counters and no remapped rows.
 func (g *simGPU) ecc(t time.Duration) gpu.ECC {
 	if !g.model.ecc {
 		return gpu.ECC{}
@@ -157,7 +151,7 @@ func (g *simGPU) ecc(t time.Duration) gpu.ECC {
 		if bad {
 			rows = 1
 		}
-		out.RemappedRows = []gpu.Named[uint64]{{Name: "corrected", V: 0}, {Name: "uncorrected", V: rows}}
+		out.RemappedRows = list("corrected uncorrected", 0, rows)
 		out.RemapPending, out.RemapFailed = gpu.Some(bad), gpu.Some(false)
 	}
 	for _, c := range counters {
@@ -192,7 +186,7 @@ func (g *simGPU) nvlinks(t time.Duration) []gpu.NVLink {
 		rate := 100000 + mix(g.seed+uint64(i))%50000 // bytes in a millisecond
 		out = append(out, gpu.NVLink{
 			Link: i, Up: gpu.Some(true),
-			Errors:        []gpu.Named[uint64]{{Name: "replay", V: 0}, {Name: "recovery", V: 0}, {Name: "crc_flit", V: 0}, {Name: "crc_data", V: 0}},
+			Errors:        list[uint64]("replay recovery crc_flit crc_data", 0, 0, 0, 0),
 			ReceivedBytes: gpu.Some(since * rate), TransmittedBytes: gpu.Some(since * (rate - 1000)),
 		})
 	}

@@ -27,7 +27,7 @@ func (s *settings) addFlags(cmd *kingpin.CmdClause) {
 	s.base = detector.DefaultConfig()
 	cmd.Flag("detector.config", "File of rules, as the exporter takes it.").StringVar(&s.file)
 	for _, t := range detectorconfig.Thresholds() {
-		cmd.Flag(t.Flag(), t.Usage()).Default(t.Default()).SetValue(t.Value(&s.base))
+		cmd.Flag(t.Flag(), t.Help).Default(t.Default()).SetValue(t.Value(&s.base))
 	}
 }
 

@@ -79,64 +79,18 @@ func parseSelector(text string) (selector, error) {
 			return nil, fmt.Errorf("matches no series: none has a label %s, only %s", m.Name, strings.Join(known, ", "))
 		}
 	}
-	if err := s.checkScope(); err != nil {
-		return nil, err
-	}
-	if s.contradictory() {
-		return nil, errors.New("matches no series: its matchers exclude each other")
+	if !slices.ContainsFunc(scopes, func(sc scope) bool { return s.fits(&sc) }) {
+		return nil, errors.New("matches no series: no scope has all of these labels (the scopes are gpu, mig, process, workload, residual)")
 	}
 	return s, nil
 }
 
-// checkScope returns an error if no scope has series that s can match.
-func (s selector) checkScope() error {
-	if s.fitsScope() {
-		return nil
-	}
-	var asked, why []string
-	for _, sc := range scopes {
-		if !s.wants(sc.name) {
-			continue
+// fits reports whether a series of a scope can have what all matchers match.
+func (s selector) fits(sc *scope) bool {
+	return !slices.ContainsFunc(s, func(m *labels.Matcher) bool {
+		if m.Name == scopeLabel {
+			return !m.Matches(sc.name)
 		}
-		asked = append(asked, sc.name)
-		for _, m := range s {
-			if !sc.has(m) {
-				why = append(why, m.Name)
-			}
-		}
-	}
-	if len(asked) == 0 {
-		var names []string
-		for _, sc := range scopes {
-			names = append(names, sc.name)
-		}
-		return fmt.Errorf("matches no series: scope is one of %s", strings.Join(names, ", "))
-	}
-	slices.Sort(why)
-	return fmt.Errorf("matches no series: one of scope %s has no label %s", strings.Join(asked, " or "), strings.Join(slices.Compact(why), ", "))
-}
-
-// fitsScope reports whether there is a scope whose series all matchers can match.
-func (s selector) fitsScope() bool {
-	return slices.ContainsFunc(scopes, func(sc scope) bool {
-		return s.wants(sc.name) && !slices.ContainsFunc(s, func(m *labels.Matcher) bool { return !sc.has(m) })
-	})
-}
-
-// wants reports whether s can match a series of that scope.
-func (s selector) wants(name string) bool {
-	return !slices.ContainsFunc(s, func(m *labels.Matcher) bool { return m.Name == scopeLabel && !m.Matches(name) })
-}
-
-// has reports whether a series of the scope can have a label that m matches.
-func (sc *scope) has(m *labels.Matcher) bool {
-	return m.Name == scopeLabel || slices.Contains(sc.labels, m.Name) || m.Matches("")
-}
-
-// contradictory reports whether it is certain that no series matches. What two regular expressions have in common is not
-// looked for.
-func (s selector) contradictory() bool {
-	return slices.ContainsFunc(s, func(a *labels.Matcher) bool {
-		return a.Type == labels.MatchEqual && slices.ContainsFunc(s, func(b *labels.Matcher) bool { return a.Name == b.Name && !b.Matches(a.Value) })
+		return !slices.Contains(sc.labels, m.Name) && !m.Matches("")
 	})
 }

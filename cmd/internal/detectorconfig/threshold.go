@@ -22,8 +22,7 @@ type Threshold struct {
 	// Name is that of the flag without the leading detector, and with underscores
 	// that of the key.
 	Name string
-	// Help says in a sentence what the threshold is, and Reason why its default is
-	// what it is.
+	// Help says what the threshold is, and Reason why its default is what it is, for the documentation.
 	Help, Reason string
 
 	value    func(flag string, c *detector.Config) *cli.Value
@@ -46,9 +45,6 @@ func (t *Threshold) Default() string {
 	return t.Value(&c).String()
 }
 
-// Usage returns the help of the flag.
-func (t *Threshold) Usage() string { return t.Help + " Why this default: " + t.Reason }
-
 // Thresholds returns those that are flags, too, in the order in which they are explained.
 func Thresholds() []Threshold {
 	return slices.DeleteFunc(slices.Clone(thresholds), func(t Threshold) bool { return t.fileOnly })
@@ -62,7 +58,7 @@ const (
 
 var thresholds = []Threshold{
 	number("leak-threshold", 0.01, 1, func(c *detector.Config) *float64 { return &c.LeakThreshold },
-		"Confidence (0 to 1) at which a leak is declared. Under half of it the leak is taken back.",
+		"Confidence (0 to 1) at which growth is called a leak. Under half of it that is taken back.",
 		"neither chance nor a cache that fills explains growth of that confidence, and a steady leak reaches it within minutes."),
 	amount("min-growth", func(c *detector.Config) *float64 { return &c.MinGrowth },
 		"The least retained growth that can be a leak, such as 16MiB.",
@@ -71,7 +67,7 @@ var thresholds = []Threshold{
 		"The shortest growth that can be a leak.",
 		"less than half of the 15 minutes in which a leak should be found."),
 	period("settle-time", 0, day, func(c *detector.Config) *time.Duration { return &c.SettleTime },
-		"How long growth must last to be a leak where nothing is known from before it: memory that fills from the start of its process on, or from idle on as fast as a program loads. Five times as long as it still takes to fill the memory is enough if that is less, but 20 minutes are asked for.",
+		"How long growth from the start of a process must last to be a leak. Where the memory fills sooner, 20 minutes may be enough.",
 		"an epoch, a cache that fills, a warm-up last less."),
 	inFile(period("zombie-after", least, 7*day, func(c *detector.Config) *time.Duration { return &c.ZombieAfter },
 		"How long a process must have computed nothing before its memory can be a zombie's.",

@@ -43,7 +43,7 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("--%s=%s is %v, want %v", th.Flag(), th.Default(), got, want)
 		}
 		if !strings.HasSuffix(th.Help, ".") || !strings.HasSuffix(th.Reason, ".") || strings.ContainsRune(th.Key(), '-') {
-			t.Errorf("%s: %s", th.Key(), th.Usage())
+			t.Errorf("%s: %s", th.Key(), th.Help)
 		}
 	}
 	seen["Windows"], seen["Mute"], seen["Without"] = true, true, true // these are no thresholds

@@ -45,22 +45,26 @@ func NewStart(c *Config) http.Handler {
 	)}
 }
 
-// Bounds of the lists of the page: it names the worst, and PredictPath has all.
-const (
-	startLeaks    = 3
-	startIdle     = 3
-	startProblems = 5
-)
+// mostFindings is how many findings the page lists: PredictPath has all.
+const mostFindings = 8
 
 // startView is what the template shows, in words.
 type startView struct {
-	*view
-	Well    bool // somebody was judged, and nothing is to be said
-	Watched string
-	Counts  []verdictCount
-	Rest    int // leaks, idle holders and problems that are not listed
-	Links   []startLink
-	Version string
+	Note, Headline, Detail string
+	Urgent                 bool           // the headline is bad news
+	Well                   bool           // somebody was judged, and nothing is to be said
+	First                  startFinding   // what the headline says, if it is a finding
+	Findings               []startFinding // others
+	Rest                   int            // findings that are not listed
+	Watched                string
+	Counts                 []verdictCount
+	Links                  []startLink
+	Version, Refreshed     string
+}
+
+// startFinding is one thing that somebody should know, with the addresses of its memory and of what to do.
+type startFinding struct {
+	Class, Summary, Details, Page, Runbook string
 }
 
 // verdictCount is how many memories have a verdict.
@@ -76,20 +80,31 @@ func (h *startPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // view puts a State into words.
 func (h *startPage) view(s *sampler.State) *startView {
-	found := h.page.found(s, "")
-	found.headline(s.Report(&h.page.Detector))
-	v := &startView{view: found, Watched: watchedWords(s), Counts: h.page.counts(s), Links: h.links, Version: cmp.Or(version.Version, "unknown")}
-	v.Well = len(found.Leaks)+len(found.Idle)+len(found.Problems) == 0 && slices.ContainsFunc(v.Counts, func(c verdictCount) bool { return c.Class == "ok" })
-	cut := func(n, most int) int {
-		if n == most+1 {
-			return n // to say that there is one more takes as much room
-		}
-		v.Rest += max(0, n-most)
-		return min(n, most)
+	r := s.Report(&h.page.Detector)
+	v := &startView{
+		Note: h.page.Note, Headline: r.Headline, Detail: r.Detail, Urgent: r.Severity >= finding.Ticket, Watched: watchedWords(s), Counts: h.page.counts(s),
+		Links: h.links, Version: cmp.Or(version.Version, "unknown"), Refreshed: h.page.refreshed(s),
 	}
-	v.Leaks = v.Leaks[:cut(len(v.Leaks), startLeaks)]
-	v.Idle = v.Idle[:cut(len(v.Idle), startIdle)]
-	v.Problems = v.Problems[:cut(len(v.Problems), startProblems)]
+	v.Well = r.Severity == finding.Note && slices.ContainsFunc(v.Counts, func(c verdictCount) bool { return c.Class == "ok" })
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		f := startFinding{Summary: m.Summary, Details: m.Details()}
+		if m.Severity >= finding.Ticket {
+			f.Class = "bad"
+		}
+		if m.Alert != "" {
+			f.Runbook = RunbookPath + "#" + strings.ToLower(m.Alert)
+		}
+		if m.Memory != nil {
+			f.Page = PredictPath + "/" + nameOf(m.Memory, nil)
+		}
+		v.Findings = append(v.Findings, f)
+	}
+	if len(v.Findings) > 0 && v.Findings[0].Summary == v.Headline {
+		v.First, v.Findings = v.Findings[0], v.Findings[1:]
+	}
+	v.Rest = max(0, len(v.Findings)-mostFindings)
+	v.Findings = v.Findings[:len(v.Findings)-v.Rest]
 	return v
 }
 
