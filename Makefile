@@ -132,7 +132,7 @@ e2e_tests = ^($(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' $(1) |
 e2e: tools $(HELM) $(GOTESTSUM) ## the tests that need Prometheus and other programs
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) -run '$(call e2e_tests,collector/allocator)' ./collector/allocator
 	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
-	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(MANY) -run '$(call e2e_tests,e2e)' -skip '^TestRelease' ./...
+	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -short -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(MANY) -run '$(call e2e_tests,e2e)' -skip '^TestRelease' ./...
 
 # What a change may break without a test of make test or make e2e noticing: faults at random, a browser, containerd, a fleet,
 # what queries cost, whole incidents.

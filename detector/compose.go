@@ -6,26 +6,57 @@ package detector
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// grower is a leaking contributor of the frame.
-type grower struct {
-	trend   *stat.Trend
-	pattern Pattern
-	since   time.Duration
-	leaked  float64
+// sum is the verdict on several parts of a memory together.
+type sum struct {
+	Verdict
+	fastest float64 // the highest rate of a part, whose pattern the sum has
 }
 
-// Judgement returns what is to be said after the last frame. It belongs to the
+// add adds a part.
+func (s *sum) add(part *Verdict) {
+	s.Confidence = max(s.Confidence, part.Confidence)
+	s.ShortenWait(part)
+	if !part.Leak {
+		return
+	}
+	if !s.Leak || part.Since < s.Since {
+		s.Since = part.Since
+	}
+	if part.Rate.V > s.fastest {
+		s.fastest, s.Pattern = part.Rate.V, part.Pattern
+	}
+	s.Leak = true
+	s.Rate, s.Leaked = Of(s.Rate.V+part.Rate.V), Of(s.Leaked.V+part.Leaked.V)
+}
+
+// total is the sum of all parts of the memory, with the drift of those that leak.
+type total struct {
+	sum
+	drift
+}
+
+// add adds a part that has that trend.
+func (t *total) add(trend *stat.Trend, part *Verdict) {
+	t.sum.add(part)
+	if part.Leak {
+		t.drift.add(trend)
+	}
+}
+
+// addSeries adds a part that has a series of its own.
+func (t *total) addSeries(s *series.Series, part *Verdict) { t.add(&s.Leak.Trend, part) }
+
+// Judgement returns the judgement after the last frame. It belongs to the
 // Domain and is valid until the next call of any of its methods.
 func (d *Domain[K]) Judgement() *Judgement[K] {
 	d.out.T, d.out.Resets = d.past.Last, d.past.Resets
-	d.grown, d.held, d.told = d.grown[:0], 0, true
+	d.total, d.judged = total{}, true
 	d.judgeMembers()
 	d.judgeResting()
 	d.judgeGroups()
@@ -43,40 +74,35 @@ func (d *Domain[K]) judgeMembers() {
 	for i := range d.present {
 		in := &d.present[i]
 		d.out.Members = append(d.out.Members, MemberVerdict[K]{Key: in.key})
-		if in.member == nil || !in.known {
-			continue
-		}
-		out := &d.out.Members[i]
-		in.member.judge(&out.Verdict)
-		if out.Judged {
-			out.Grows = in.member.grows()
-		}
-		out.Peak = Of(float64(in.member.Peak))
-		if out.Judged && !out.Leak {
-			d.name(in, &out.Verdict)
-		}
-		d.grow(in.member.decisive(), &out.Verdict)
-		g := in.group
-		if g == nil {
-			continue
-		}
-		g.sum.add(&out.Verdict)
-		if out.Leak && g.frame.heir == in.member && g.looping() { // it is the same leak in each life, for its GPU as for its pod
-			c := &d.grown[len(d.grown)-1]
-			c.pattern, c.since = PatternCrashLoop, g.Loop.Since
+		if in.member != nil && in.known {
+			d.judgeMember(in, &d.out.Members[i])
 		}
 	}
 }
 
-// name gives a member that does not leak the pattern that its memory alone does
-// not show.
-func (d *Domain[K]) name(in *listing[K], v *Verdict) {
+func (d *Domain[K]) judgeMember(in *listing[K], out *MemberVerdict[K]) {
+	m, g, v := in.member, in.group, &out.Verdict
+	by := m.judge(v)
+	if v.Judged {
+		out.Grows = m.grows()
+	}
+	out.Peak = Of(float64(m.Peak))
 	switch {
+	case !v.Judged || v.Leak:
 	case d.zombie(in):
 		v.Pattern = PatternZombie
-	case in.member.Pieces:
+	case m.Pieces:
 		v.Pattern = PatternFragmentation
 	}
+	if g != nil {
+		g.sum.add(v)
+		if v.Leak && g.frame.heir == m && g.looping() { // all lives are one leak of the GPU
+			same := *v
+			same.Pattern, same.Since = PatternCrashLoop, g.Loop.Since
+			v = &same
+		}
+	}
+	d.total.addSeries(by, v)
 }
 
 func (d *Domain[K]) judgeGroups() {
@@ -96,49 +122,46 @@ func (d *Domain[K]) judgeGroups() {
 		d.judgeProgram(name, d.groups[name])
 	}
 	slices.SortFunc(d.out.Groups, func(a, b GroupVerdict) int { return cmp.Compare(a.Group, b.Group) })
-	told := d.out.Groups[:0]
+	summed := d.out.Groups[:0]
 	for _, out := range d.out.Groups {
-		g := d.groups[groupName{Name: out.Group}]
+		name := groupName{Name: out.Group}
+		g := d.groups[name]
 		g.verdict(&out.Verdict)
-		switch {
-		case g.sum.leaks || !g.summed() && d.leaks(groupName{Name: out.Group}):
-		case out.Leak:
-			d.grown = append(d.grown, grower{trend: &g.Loop.Trend, pattern: out.Pattern, since: g.Loop.Since, leaked: out.Leaked.V})
+		if g.sum.Leak || !g.summed() && d.leaks(name) { // its members are in the total
+			d.total.Confidence = max(d.total.Confidence, out.Confidence)
+		} else {
+			d.total.add(&g.Loop.Trend, &out.Verdict)
 		}
-		d.held = max(d.held, out.Confidence) // a crash loop, or a sum that is not known
 		if g.summed() {
-			told = append(told, out)
+			summed = append(summed, out)
 		}
 	}
-	d.out.Groups = told
+	d.out.Groups = summed
 }
 
-// judgeProgram tells of the crash loop of a program that is in no pod or job. The process that
-// runs now bears the verdict, if there is one.
+// judgeProgram adds the crash loop of a program that is in no pod or job. If one process alone can be the
+// present life, it gets the verdict.
 func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
-	if g.sum.leaks || g.frame.members == 0 && d.leaks(name) {
+	if g.sum.Leak || g.frame.members == 0 && d.leaks(name) {
 		return
 	}
 	var v Verdict
 	g.loop(&v)
-	d.grown = append(d.grown, grower{trend: &g.Loop.Trend, pattern: v.Pattern, since: g.Loop.Since, leaked: v.Leaked.V})
-	d.held = max(d.held, v.Confidence)
-	bears := -1
+	d.total.add(&g.Loop.Trend, &v)
+	var present *Verdict
 	for i := range d.present {
 		m := d.present[i].member
 		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Used) < process.LoadedShare*float64(g.Loop.Base) {
 			continue
 		}
-		if bears >= 0 {
-			return // nobody knows which of them it is
+		if present != nil {
+			return
 		}
-		bears = i
+		present = &d.out.Members[i].Verdict
 	}
-	if bears < 0 {
-		return
-	}
-	if out := &d.out.Members[bears].Verdict; out.Judged {
-		out.Confidence, out.Leak, out.Pattern, out.Since, out.Rate, out.Leaked = v.Confidence, true, v.Pattern, v.Since, v.Rate, v.Leaked
+	if present != nil && present.Judged {
+		present.CopyLeak(&v)
+		present.Pattern = v.Pattern
 	}
 }
 
@@ -152,150 +175,85 @@ func (d *Domain[K]) leaks(group groupName) bool {
 	return false
 }
 
-// judgeDevice composes the verdict on the device.
+// judgeDevice judges the memory as a whole: through its parts where the list of members is complete, and by its raw series
+// otherwise.
 func (d *Domain[K]) judgeDevice() {
-	d.out.Device, d.out.Residual = Verdict{}, Verdict{}
-	if !d.known {
-		d.out.Attributed = d.past.Attributed
-		return
-	}
-	d.used.Judge(&d.out.Device)
-	if d.listed {
-		d.residual.Judge(&d.out.Residual)
-		d.grow(d.residual, &d.out.Residual)
-	} else {
-		d.withoutList()
+	v := &d.out.Device
+	*v, d.out.Residual = Verdict{}, Verdict{}
+	if d.known {
+		d.used.Judge(v)
+		d.judgeResidual()
 	}
 	d.out.Attributed = d.past.Attributed
-	if d.past.Attributed {
+	switch {
+	case !d.known:
+	case d.past.Attributed:
 		d.compose()
-		return
-	}
-	// The members are part of the raw series. Where it leaks, its growth counts;
-	// where only some of them do, and others shrink, theirs does.
-	if d.out.Device.Leak {
-		d.grown = d.grown[:0]
-		d.grow(d.used, &d.out.Device)
-	} else if len(d.grown) > 0 {
+	case v.Leak: // the members are part of it
+		d.total = total{}
+		d.total.addSeries(d.used, v)
+	case d.total.Leak && v.Judged: // what leaks is hidden by what shrinks
+		own := v.Confidence
+		v.CopyWait(&Verdict{})
 		d.combine()
+		v.Confidence = max(v.Confidence, own)
 	}
 }
 
-// grow notes a series that leaks as a contributor to the domain's leak.
-func (d *Domain[K]) grow(s *series.Series, v *Verdict) {
-	if v.Leak {
-		d.grown = append(d.grown, grower{trend: &s.Leak.Trend, pattern: v.Pattern, since: s.Leak.Since, leaked: v.Leaked.V})
-	}
-}
-
-// withoutList stands in for a complete list that this frame does not bring: for
-// a while, what leaked when it was last seen still does.
-func (d *Domain[K]) withoutList() {
-	if !d.past.Attributed {
-		return
-	}
-	if d.past.Last-d.past.AttributedAt >= process.Absence {
-		d.past.Attributed = false
-		return
-	}
-	for _, m := range d.members {
-		if m.Last != d.past.Last {
-			d.growUnseen(m)
+// judgeResidual judges the residual. If this frame brings no complete list, the verdicts of the last one still count
+// for process.Absence.
+func (d *Domain[K]) judgeResidual() {
+	p := &d.past
+	switch {
+	case d.listed:
+		d.residual.Judge(&d.out.Residual)
+		d.total.addSeries(d.residual, &d.out.Residual)
+	case p.Attributed && p.Last-p.AttributedAt >= process.Absence:
+		p.Attributed = false
+	case p.Attributed:
+		for _, m := range d.members {
+			if m.Last != p.Last {
+				var v Verdict
+				d.total.addSeries(m.judge(&v), &v)
+			}
 		}
+		var v Verdict
+		d.residual.Judge(&v)
+		d.total.addSeries(d.residual, &v)
 	}
-	var v Verdict
-	d.residual.Judge(&v)
-	d.held = max(d.held, v.Confidence)
-	d.grow(d.residual, &v)
 }
 
-// growUnseen notes a member that leaked when it was last seen.
-func (d *Domain[K]) growUnseen(m *member) {
-	var v Verdict
-	m.judge(&v)
-	d.held = max(d.held, v.Confidence)
-	d.grow(m.decisive(), &v)
-}
-
-// compose replaces the judgement of the raw series by that of the members, the
-// groups and the residual: a job that arrives is no leak of the GPU.
+// compose replaces the judgement of the raw series by that of its parts: a job that arrives is no leak of the GPU. The reason to
+// wait is that of the part which waits for the shortest time: see Judgement.Device.
 func (d *Domain[K]) compose() {
 	v := &d.out.Device
 	if !v.Judged {
 		return
 	}
-	v.Confidence, v.Leak, v.Since = d.out.Residual.Confidence, false, 0
-	v.Rate, v.Leaked = Value{}, Value{}
 	if v.Pattern.Leaks() {
 		v.Pattern = d.growing()
 	}
 	d.combine()
-	d.withhold()
-}
-
-// withhold gives the device the reason of whichever of its parts is told soonest; none once a part
-// of it leaks. The surest part, whose confidence combine takes, may be another one: see Judgement.
-func (d *Domain[K]) withhold() {
-	v := &d.out.Device
-	v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
+	v.CopyWait(&Verdict{})
 	if v.Leak {
 		return
 	}
-	soonest(v, &d.out.Residual)
+	v.ShortenWait(&d.out.Residual)
 	for i := range d.out.Members {
-		soonest(v, &d.out.Members[i].Verdict)
+		v.ShortenWait(&d.out.Members[i].Verdict)
 	}
 }
 
-// soonest gives v the reason to wait of a part of it, if that is told sooner than the reason that v has.
-func soonest(v, part *Verdict) {
-	if part.Withheld != WithheldNone && (v.Withheld == WithheldNone || part.WithheldFor < v.WithheldFor) {
-		v.Withheld, v.WithheldFor, v.Lasted = part.Withheld, part.WithheldFor, part.Lasted
+// combine makes the leak of the device that of the total.
+func (d *Domain[K]) combine() {
+	v := &d.out.Device
+	v.CopyLeak(&d.total.Verdict)
+	if d.total.fastest > 0 {
+		v.Pattern = d.total.Pattern
 	}
 }
 
-// sum is what the members of a group say together.
-type sum struct {
-	v       Verdict
-	leaks   bool
-	largest float64
-}
-
-// add adds a member.
-func (s *sum) add(m *Verdict) {
-	v := &s.v
-	v.Confidence = max(v.Confidence, m.Confidence)
-	soonest(v, m)
-	if !m.Leak {
-		return
-	}
-	if !s.leaks || m.Since < v.Since {
-		v.Since = m.Since
-	}
-	if m.Rate.V > s.largest {
-		s.largest, v.Pattern = m.Rate.V, m.Pattern
-	}
-	s.leaks = true
-	v.Rate, v.Leaked = Of(v.Rate.V+m.Rate.V), Of(v.Leaked.V+m.Leaked.V)
-}
-
-// into makes a verdict on the sum that of its members; its statistics stay.
-func (s *sum) into(v *Verdict) {
-	v.Confidence, v.Leak, v.Since, v.Rate, v.Leaked = s.v.Confidence, s.leaks, s.v.Since, s.v.Rate, s.v.Leaked
-	v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
-	switch {
-	case s.leaks:
-		v.Pattern = s.v.Pattern
-	case v.Pattern.Leaks():
-		v.Pattern = PatternPlateau
-	}
-	if !s.leaks {
-		soonest(v, &s.v)
-	}
-}
-
-// growing returns the pattern of what grows most of a memory whose sum grows though no part of
-// it leaks; a plateau if nothing does.
+// growing returns the pattern of the part that grows fastest; a plateau if none grows.
 func (d *Domain[K]) growing() Pattern {
 	p, most := PatternPlateau, 0.0
 	note := func(v *Verdict) {
@@ -310,36 +268,8 @@ func (d *Domain[K]) growing() Pattern {
 	return p
 }
 
-// combine adds what leaks to the verdict on the device.
-func (d *Domain[K]) combine() {
-	v := &d.out.Device
-	if !v.Judged {
-		return
-	}
-	v.Confidence = max(v.Confidence, d.held)
-	for i := range d.out.Members {
-		v.Confidence = max(v.Confidence, d.out.Members[i].Confidence)
-	}
-	if len(d.grown) > 0 {
-		v.Withheld, v.WithheldFor, v.Lasted = WithheldNone, 0, 0
-	}
-	var largest float64
-	for i := range d.grown {
-		c := &d.grown[i]
-		if !v.Leak || c.since < v.Since {
-			v.Since = c.since
-		}
-		v.Leak = true
-		v.Rate = Of(v.Rate.V + c.trend.Rate)
-		v.Leaked = Of(v.Leaked.V + c.leaked)
-		if c.trend.Rate > largest {
-			largest, v.Pattern = c.trend.Rate, c.pattern
-		}
-	}
-}
-
-// judgeResting adds what rests to the leaks of the device, unless one that rests leaks by itself, and to
-// those of the pod or job that most of it belongs to.
+// judgeResting adds the series of the resting members, unless one of them leaks by itself. Its leak also counts for the pod
+// or job that holds most of it.
 func (d *Domain[K]) judgeResting() {
 	if d.resting == nil || !d.resting.Config().With(series.Resting) || !d.listed || !d.known {
 		return
@@ -349,7 +279,7 @@ func (d *Domain[K]) judgeResting() {
 	if !v.Leak {
 		return
 	}
-	held, of := map[*group[K]]stat.Bytes{}, (*group[K])(nil)
+	held, largest := map[*group[K]]stat.Bytes{}, (*group[K])(nil)
 	for i := range d.present {
 		m, g := d.present[i].member, d.present[i].group
 		if m == nil || !m.Idle {
@@ -358,20 +288,18 @@ func (d *Domain[K]) judgeResting() {
 		if m.Leaks() {
 			return
 		}
-		if held[g] += m.Used; g != nil && (of == nil || held[g] > held[of]) {
-			of = g
+		if held[g] += m.Used; g != nil && (largest == nil || held[g] > held[largest]) {
+			largest = g
 		}
 	}
-	d.grow(d.resting, &v)
-	d.held = max(d.held, v.Confidence)
-	if of != nil {
-		of.sum.add(&v)
+	d.total.addSeries(d.resting, &v)
+	if largest != nil {
+		largest.sum.add(&v)
 	}
 }
 
-// judgeUnreleased tells what stays: only where the members and the residual are
-// judged, because elsewhere memory that nobody is known to own is nothing unusual.
-// It names the pattern of the residual and of the memory as a whole.
+// judgeUnreleased lists the memory that stayed, and gives its pattern to the residual and the device. Without a complete list
+// memory without an owner is nothing unusual.
 func (d *Domain[K]) judgeUnreleased() {
 	d.out.Unreleased = d.out.Unreleased[:0]
 	if !d.past.Attributed || d.residual == nil || d.residual.Config().Mute {
@@ -380,9 +308,7 @@ func (d *Domain[K]) judgeUnreleased() {
 	left := d.exits.Remaining()
 	for i := range d.exits.List {
 		if e := &d.exits.List[i]; e.Stays {
-			d.out.Unreleased = append(d.out.Unreleased, Unreleased[K]{
-				Key: e.Key, Used: float64(e.Held) * left, Since: e.Since,
-			})
+			d.out.Unreleased = append(d.out.Unreleased, Unreleased[K]{e.Key, float64(e.Held) * left, e.Since})
 		}
 	}
 	if len(d.out.Unreleased) == 0 {

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// MaxMembers bounds how many members of a domain are judged; the memory of
+	// MaxMembers bounds the members of a domain that are judged; the memory of
 	// further ones still counts in the sums.
 	MaxMembers = 1024
-	// MaxGroups is the same for groups. Both are bounds of cost.
+	// MaxGroups bounds its groups. Both are bounds of cost.
 	MaxGroups = 256
-	// nearCapacity is the share of the capacity from which an exit may have been
-	// an out-of-memory: the share is chosen.
+	// nearCapacity is the share of the capacity from which on an exit may have been
+	// an out-of-memory: it is chosen.
 	nearCapacity = 0.95
-	// intervalSamples is over how many frames the typical interval is the median.
+	// intervalSamples is the number of frames of which the typical interval is the median.
 	intervalSamples = 9
 )
 
 // ErrTime says that a frame is not later than the one before it.
 var ErrTime = errors.New("time did not increase")
 
-// Kind is what a series of a domain is about.
+// Kind is the kind of a series of a domain.
 type Kind uint8
 
 // The kinds of series.
@@ -51,10 +51,21 @@ type Subject[K comparable] struct {
 }
 
 // Domain judges one memory: that of a GPU, or of a GPU instance of a MIG GPU.
-// One goroutine owns it. Its memory is bounded by MaxMembers and MaxGroups, and
-// Observe allocates only when a series is born, and where its history grows.
+// One goroutine owns it. Its memory is bounded by MaxMembers and MaxGroups.
 type Domain[K comparable] struct {
-	config   func(Subject[K]) Config
+	config func(Subject[K]) Config
+	book   *heights.Book
+	history[K]
+	lastFrame[K]
+
+	out      Judgement[K]
+	judged   bool // since the last frame
+	total    total
+	programs []groupName // in a crash loop
+}
+
+// history is what Save keeps and Reset forgets.
+type history[K comparable] struct {
 	past     past
 	used     *series.Series
 	residual *series.Series
@@ -62,59 +73,49 @@ type Domain[K comparable] struct {
 	members  map[K]*member
 	groups   map[groupName]*group[K]
 	exits    process.Exits[K]
-	book     *heights.Book
-
-	// Of the last frame: its list in order, whether that was complete, whether the
-	// used memory was known, and its capacity.
-	present     []listing[K]
-	leaving     []K
-	listed      bool
-	known       bool
-	capacity    stat.Bytes
-	hasCapacity bool
-
-	// Of the last judgement: what is told, whether it was, what leaks, and the
-	// highest confidence of what the frame does not tell the memory of.
-	out      Judgement[K]
-	told     bool
-	grown    []grower
-	held     float64
-	programs []groupName // in a crash loop
 }
 
-// past is what a domain remembers beside its series.
+// lastFrame is the last frame, with its list in order.
+type lastFrame[K comparable] struct {
+	present  []listing[K]
+	removed  []K
+	listed   bool       // the list was complete
+	known    bool       // the used memory was known
+	capacity stat.Bytes // 0 unknown
+}
+
+// past is the part of the history that is no series.
 type past struct {
 	Last     time.Duration // time of the last frame; 0 before the first
 	Frames   int
 	Deltas   [intervalSamples]time.Duration
 	Crest    stat.Crest[stat.Bytes]
-	Top      stat.Bytes    // the highest use that the crest knows
-	Reached  stat.Bytes    // the highest use before the slots of the crest, since a process of weight left
-	Reaching time.Duration // when the oldest slot begins that was looked at for it
-	LeftAt   time.Duration // when a process ended last that held much of the crest; 0 never
+	Top      stat.Bytes    // the highest use in the crest
+	Reached  stat.Bytes    // the highest use before the slots of the crest, since LeftAt
+	Reaching time.Duration // begin of the last slot that was added to Reached
+	LeftAt   time.Duration // when a process ended last that held crestExit of the crest; 0 never
 	Fullness series.Fullness
-	// Attributed and AttributedAt remember the last complete list: one that could
-	// not be read is no reason to judge the device by other means for a frame.
+	// Attributed says that the device is judged through its members, AttributedAt is the last complete list: a list
+	// that cannot be read in one frame changes nothing.
 	Attributed   bool
 	AttributedAt time.Duration
 	Resets       [NumReasons]uint64
-	Heights      heights.Life   // of the memory as a whole, where no process tells
-	Given        heights.Record // what it gave back
+	Heights      heights.Life   // of the memory as a whole
+	Given        heights.Record // the heights that it gave back
 	Paged        bool           // the last judgement was a page
 }
 
-// listing is an entry of the list of a frame. Without a member it is one too many
-// or listed twice; known says that its memory is.
+// listing is an entry of the list of a frame.
 type listing[K comparable] struct {
 	key    K
-	member *member
+	member *member // nil beyond MaxMembers, and for the second entry of a key
 	group  *group[K]
-	known  bool
-	twice  bool // it was listed before in the frame
+	known  bool // its memory is known
+	twice  bool // it is the second entry of its key
 }
 
-// NewDomain returns a Domain without history. config is asked once a series, at
-// its birth; the error is that of the configuration it gives for the device.
+// NewDomain returns a Domain without history. It calls config once for each new series. The error is that of the
+// configuration of the device.
 func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error) {
 	if err := config(Subject[K]{Kind: KindDevice}).Validate(); err != nil {
 		return nil, fmt.Errorf("detector configuration: %w", err)
@@ -124,28 +125,23 @@ func NewDomain[K comparable](config func(Subject[K]) Config) (*Domain[K], error)
 	return d, nil
 }
 
-// clear forgets all series.
+// clear removes the history, but for the counts of resets.
 func (d *Domain[K]) clear() {
-	d.past = past{Resets: d.past.Resets}
-	d.used, d.residual, d.resting = nil, nil, nil
-	d.members, d.groups = map[K]*member{}, map[groupName]*group[K]{}
-	d.exits.Clear()
-	d.present, d.listed, d.known, d.hasCapacity = d.present[:0], false, false, false
+	d.history = history[K]{past: past{Resets: d.past.Resets}, members: map[K]*member{}, groups: map[groupName]*group[K]{}}
+	d.lastFrame = lastFrame[K]{}
 }
 
-// Reset throws the history away, because it is not that of the memory any more,
-// and counts the reason. The clock may start anew.
+// Reset removes the history and counts the reason. The clock may restart.
 func (d *Domain[K]) Reset(r Reason) {
 	d.clear()
-	d.out.Exited, d.out.Attributed = d.out.Exited[:0], false
+	d.out.Exited = d.out.Exited[:0]
 	if r < NumReasons {
 		d.past.Resets[r]++
 	}
 }
 
 // Observe adds a frame. The error is ErrTime, wrapped; nothing has changed then.
-// It allocates where a series is born or its history grows; what is to be said after the
-// frame is worked out by Judgement alone.
+// It allocates only where a series is new or its history grows. Judgement gives the verdicts.
 func (d *Domain[K]) Observe(f *Frame[K]) error {
 	p := &d.past
 	if f.T <= p.Last {
@@ -156,31 +152,26 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 		p.Frames++
 	}
 	p.Last = f.T
-	d.capacity, d.hasCapacity = bytesOf(f.Capacity)
-	d.hasCapacity = d.hasCapacity && d.capacity > 0
-	o := series.Sample{T: f.T, Interval: d.interval(), Capacity: d.capacity, Full: &p.Fullness}
+	d.capacity, _ = bytesOf(f.Capacity)
 	used, ok := bytesOf(f.Used)
-	room := Value{V: max(0, float64(d.capacity-used)), OK: ok && d.hasCapacity}
-	o.Left = d.capacity // for all that is known
+	o := series.Sample{T: f.T, Interval: d.interval(), Capacity: d.capacity, Left: d.capacity, Full: &p.Fullness}
 	if ok {
 		p.Fullness.Note(f.T, used, d.capacity)
 		o.Left -= used
 	} else if d.used != nil {
 		o.Left -= d.used.Used
 	}
-	d.leave(f, o.Interval)
-	d.observeMembers(f, o, room)
+	d.removeMembers(f, o.Interval)
+	d.observeMembers(f, o, ok && d.capacity > 0 && float64(o.Left) <= (1-nearCapacity)*float64(d.capacity))
 	d.observeResting(f, o)
 	d.observeGroups(o, f.Complete)
-	d.listed, d.known = f.Complete, ok
-	if ok {
+	if d.listed, d.known = f.Complete, ok; ok {
 		d.observeDevice(f, o, used)
 	}
 	return nil
 }
 
-// bytesOf returns v as whole bytes; ok is false where it is absent or cannot be
-// an amount of memory.
+// bytesOf returns v as whole bytes; ok is false where it is absent or no amount of memory.
 func bytesOf(v Value) (bytes stat.Bytes, ok bool) {
 	if !v.OK || !(v.V >= 0 && v.V <= MaxBytes) {
 		return 0, false
@@ -199,8 +190,8 @@ func (d *Domain[K]) interval() time.Duration {
 	return sorted[n/2]
 }
 
-// configOf returns the configuration of a subject: that of the device, which NewDomain has checked, if
-// its own cannot hold.
+// configOf returns the configuration of a subject. If that is not valid, it returns that of the device, which NewDomain has
+// checked.
 func (d *Domain[K]) configOf(subject Subject[K]) *Config {
 	cfg := d.config(subject)
 	if cfg.Validate() != nil {
@@ -209,58 +200,54 @@ func (d *Domain[K]) configOf(subject Subject[K]) *Config {
 	return &cfg
 }
 
-// newSeries returns an empty series.
 func (d *Domain[K]) newSeries(subject Subject[K]) *series.Series {
 	s := series.New(d.configOf(subject))
 	s.Loadless = subject.Kind == KindResidual
 	return s
 }
 
-// Reconfigure asks for the configuration of every series again. History stays,
-// but for windows of another length, which start empty.
+// Reconfigure asks for the configuration of every series again. The history stays. Windows of another length start empty.
 func (d *Domain[K]) Reconfigure() {
-	again := func(s *series.Series, subject Subject[K]) {
-		if s == nil {
-			return
-		}
-		if cfg := d.config(subject); cfg.Validate() == nil {
-			s.Configure(&cfg)
+	again := func(subject Subject[K], list ...*series.Series) {
+		for _, s := range list {
+			if s == nil {
+				continue
+			}
+			if cfg := d.config(subject); cfg.Validate() == nil {
+				s.Configure(&cfg)
+			}
 		}
 	}
-	again(d.used, Subject[K]{Kind: KindDevice})
-	again(d.residual, Subject[K]{Kind: KindResidual})
-	again(d.resting, Subject[K]{Kind: KindResidual})
+	again(Subject[K]{Kind: KindDevice}, d.used)
+	again(Subject[K]{Kind: KindResidual}, d.residual, d.resting)
 	for key, m := range d.members {
-		for _, s := range []*series.Series{m.Series, m.live, m.untracked} {
-			again(s, Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()})
-		}
+		again(Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()}, m.Series, m.live, m.untracked)
 	}
 	for name, g := range d.groups {
-		if !name.Program || d.Knows(g.key) { // between two processes there is nobody to ask for
-			again(g.Series, g.subject(name))
+		if !name.Program || d.Knows(g.key) { // between two processes there is none to ask for
+			again(g.subject(name), g.Series)
 		}
 	}
 }
 
-// observeDevice adds the frame to the raw series, whose value is used, and to the
-// residual.
+// observeDevice adds the frame to the raw series and to the residual.
 func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes) {
 	p := &d.past
 	if d.used == nil {
 		d.used = d.newSeries(Subject[K]{Kind: KindDevice})
 	}
-	// A driver takes a while to free what a large process held.
+	// A driver takes seconds to free the memory of a large process.
 	freeing := p.LeftAt > 0 && o.T-p.LeftAt < max(process.ReleaseGrace, 3*o.Interval) && used < d.used.Used
 	o.Used = used
 	d.used.Observe(&o)
-	if p.Heights.Note(o.T, float64(used), full(&o)) {
+	if p.Heights.Note(o.T, float64(used), fullness(&o)) {
 		p.Heights.Learn(o.T, &p.Given, heights.Full*float64(o.Capacity), false)
 	}
 	if freeing || float64(used) <= series.IdleLevel(o.Capacity) {
 		p.Crest, p.Reached, p.Reaching = stat.Crest[stat.Bytes]{}, 0, 0
 	}
 	p.Top = p.Crest.Add(f.T, crestSpan, used)
-	d.reach()
+	p.noteReached()
 	if !f.Complete {
 		return
 	}
@@ -278,14 +265,13 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 		pace = d.residual.Leak.Trend.Rate
 	}
 	d.exits.Observe(o.T, o.Interval, o.Used, pace, d.residual.Config())
-	o.Used = max(o.Used, 0) // the lists are read a moment apart from the memory
+	o.Used = max(o.Used, 0) // the list is read a moment apart from the memory
 	d.residual.Observe(&o)
 }
 
-// observeResting adds the sum of the members that have not computed for series.IdleAfter to a series of
-// its own: processes that are never reaped, one a request, leak together while none of them grows, and
-// their pod begins anew with each of them. Who has no utilisation rests not. What rests may end soon, as a
-// program may that has begun: its growth has the excuse of that for as long as it has one.
+// observeResting adds to a series of its own the sum of the members that have not computed for series.IdleAfter: processes
+// that are never reaped leak together while none of them grows. A member without utilisation is not resting. The series begins
+// again each time, because resting processes may end soon: so its growth always waits as that of a program that has begun.
 func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 	if !f.Complete {
 		return
@@ -301,4 +287,33 @@ func (d *Domain[K]) observeResting(f *Frame[K], o series.Sample) {
 	o.Used = min(o.Used, MaxBytes)
 	d.resting.Began = o.T
 	d.resting.Observe(&o)
+}
+
+// Trough is the lowest value V of a block of a series, in bytes, at the end of the block on the clock of Frame.T.
+type Trough struct {
+	At time.Duration
+	V  float64
+}
+
+// Troughs appends to dst the troughs of a subject, oldest first, from the time since on: of the whole memory (KindDevice)
+// or of a member (KindMember); other subjects have none. Their blocks have one width, the narrowest that reaches back to since, or
+// that of the fitted line of a leak if that is wider: stat.MaxPoints at most. It is for drawings, and changes nothing.
+func (d *Domain[K]) Troughs(dst []Trough, of Subject[K], since time.Duration) []Trough {
+	var s *series.Series
+	switch of.Kind {
+	case KindDevice:
+		s = d.used
+	case KindMember:
+		if m := d.members[of.Key]; m != nil {
+			s = m.Series
+		}
+	case KindResidual, KindGroup:
+	}
+	if s == nil {
+		return dst
+	}
+	for _, p := range s.Troughs(since) {
+		dst = append(dst, Trough{p.At, float64(p.V)})
+	}
+	return dst
 }

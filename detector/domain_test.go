@@ -272,7 +272,7 @@ func TestWithoutListAndCapacity(t *testing.T) {
 				if !listed {
 					f.Members, f.Complete = nil, false
 				}
-				if j = show(t, d, f); j.Headroom.OK || j.Device.SecondsToOOM.OK {
+				if j = show(t, d, f); j.Headroom.OK || j.Device.SecondsToOOM.OK || j.Evidence != EvidenceNone {
 					t.Fatalf("second %d: %+v", s, j.Device)
 				}
 			}

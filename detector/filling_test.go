@@ -102,30 +102,6 @@ func TestFullNamesWhoGrows(t *testing.T) {
 	}
 }
 
-// Nothing is told without a capacity; and as growth need be no leak, muting does not matter.
-func TestFullWithoutCapacity(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		capacity, mute bool
-		want           Evidence
-	}{{"both", true, false, EvidenceLeak}, {"no capacity", false, false, EvidenceNone}, {"muted", true, true, EvidenceFilling}} {
-		d := newDomainOf(t, func(Subject[int]) Config {
-			cfg := DefaultConfig()
-			cfg.Mute = c.mute
-			return cfg
-		})
-		var j *Judgement[int]
-		for s := range 3600 {
-			f := frame(s, gib+float64(max(0, s-1200))*mib)
-			f.Capacity.OK = c.capacity
-			j = show(t, d, f)
-		}
-		if j.Evidence != c.want || j.Device.SecondsToOOM.OK != c.capacity {
-			t.Errorf("%s: evidence %q, full in %v", c.name, j.Evidence, j.Device.SecondsToOOM)
-		}
-	}
-}
-
 // Somebody is woken for a leak that has filled the memory within Config.PageWithin, and for what fills it within
 // Config.FillsWithin and does not slow down. The page goes on until the memory is full.
 func TestPages(t *testing.T) {

@@ -28,10 +28,10 @@ func TestForecastByHand(t *testing.T) {
 		{drift{points: 5, variance: 0.01 * square, wander: 500 * square / (2.4675 * 2.4675)}, math.Exp(math.Hypot(math.Ln2, 0.24675)), 1000},
 	} {
 		c.d.rate = mib
-		eta, lower, upper := c.d.secondsTo(1000 * mib)
-		near(t, "time", eta, c.eta, 1e-9)
-		near(t, "lower bound", lower, c.eta/math.Pow(c.factor, conformal), 1e-9)
-		near(t, "upper bound", upper, c.eta*math.Pow(c.factor, conformal), 1e-9)
+		h := c.d.horizon(1000 * mib)
+		near(t, "time", h.eta, c.eta, 1e-9)
+		near(t, "lower bound", h.lower, c.eta/math.Pow(c.factor, conformal), 1e-9)
+		near(t, "upper bound", h.upper, c.eta*math.Pow(c.factor, conformal), 1e-9)
 	}
 }
 
@@ -49,8 +49,8 @@ func TestForecastAtTheEnds(t *testing.T) {
 		"less than none":                 {drift{rate: mib, points: 9}, -gib, 0},
 		"a thousand seconds, exactly so": {drift{rate: mib, points: 9}, 1000 * mib, 1000},
 	} {
-		if eta, lower, upper := c.d.secondsTo(c.headroom); eta != c.eta || lower != c.eta || upper != c.eta {
-			t.Errorf("%s: %g in [%g, %g], want %+v", name, eta, lower, upper, c)
+		if h := c.d.horizon(c.headroom); h.eta != c.eta || h.lower != c.eta || h.upper != c.eta {
+			t.Errorf("%s: %+v, want %+v", name, h, c)
 		}
 	}
 }
@@ -66,9 +66,8 @@ func TestForecastIsNeverNaN(t *testing.T) {
 				for _, wander := range values {
 					for _, headroom := range rooms {
 						d := drift{rate: rate, bend: bend, variance: variance, wander: wander, points: 12}
-						eta, lower, upper := d.secondsTo(headroom)
-						if !(lower >= 0 && lower <= eta && eta <= upper) {
-							t.Fatalf("%+v, headroom %g: %g in [%g, %g]", d, headroom, eta, lower, upper)
+						if h := d.horizon(headroom); !(h.lower >= 0 && h.lower <= h.eta && h.eta <= h.upper) {
+							t.Fatalf("%+v, headroom %g: %+v", d, headroom, h)
 						}
 					}
 				}

@@ -19,7 +19,7 @@ type (
 	Value = stat.Value
 	// Config holds the windows and thresholds of one series.
 	Config = series.Config
-	// Verdict is what the detector says about one series of used memory.
+	// Verdict is the result for one series of used memory.
 	Verdict = series.Verdict
 	// Fit is the plain statistics of one window.
 	Fit = stat.Fit
@@ -27,11 +27,11 @@ type (
 	Pattern = series.Pattern
 	// Withheld is the harmless reason for which growth is not called a leak yet.
 	Withheld = series.Withheld
-	// ProcState is what the kernel says about a process.
+	// ProcState is the state of a process in the kernel.
 	ProcState = process.State
-	// Program names what a process runs.
+	// Program identifies a program.
 	Program = heights.Program
-	// Heights remembers what programs gave back.
+	// Heights remembers the heights that programs gave back.
 	Heights = heights.Book
 	// Crest is the highest value of the last while.
 	Crest[V cmp.Ordered] = stat.Crest[V]
@@ -107,8 +107,7 @@ func DefaultConfig() Config { return series.DefaultConfig() }
 // measurement: 256 TiB. Drivers mark "not available" with numbers near 2^64.
 const MaxBytes = stat.MaxBytes
 
-// Frame is everything that is known about one memory (a GPU, or a GPU instance
-// of a MIG GPU) at one moment. Observe reads it and keeps nothing of it, so one
+// Frame is one memory (of a GPU, or of a GPU instance of a MIG GPU) at one moment. Observe keeps nothing of it, so that one
 // Frame may be filled again and again.
 type Frame[K comparable] struct {
 	// T is the moment on the source's steady clock, as time since the Unix
@@ -122,8 +121,8 @@ type Frame[K comparable] struct {
 	// Members are the processes that hold some of this memory.
 	Members []Member[K]
 	// Complete says that Members is the whole list and that each Used in it is
-	// known. Only then is Used minus their sum a residual, and only then is the
-	// device judged through its members instead of by its raw series.
+	// known. Only then there is a residual, Used minus their sum, and the
+	// device is judged through its members instead of by its raw series.
 	Complete bool
 }
 
@@ -134,17 +133,17 @@ type Member[K comparable] struct {
 	Key K
 	// Group is the pod or job that the process belongs to; "" when unknown.
 	Group string
-	// Program is the name of what the process runs. In no Group, one that is started again
-	// and again is known by it; "" when unknown.
+	// Program is a name of the program. Without a Group, processes that are started one after the
+	// other belong together by it; "" when unknown.
 	Program string
-	// Runs names what the process runs, over all that run it; 0 when unknown.
+	// Runs identifies the program on all memories; 0 when unknown.
 	Runs Program
 	// Used is the memory that the process holds, in bytes.
 	Used Value
-	// Allocated is what live objects hold of what the allocator in the process has Reserved, in
-	// bytes. Absent where the process does not tell: it needs both.
+	// Reserved is the memory of the allocator in the process, and Allocated the part of it that live
+	// objects hold, in bytes. Both are absent without a probe.
 	Allocated, Reserved Value
-	// Split is what of Reserved is free, and cannot be given back: pieces beside what is in use, in bytes.
+	// Split is the part of Reserved that is free and cannot be given back, because it lies beside memory in use, in bytes.
 	Split Value
 	// Started is when the process started, on the clock of Frame.T. It may lie
 	// before the first frame; zero when unknown.
@@ -154,49 +153,42 @@ type Member[K comparable] struct {
 	SM Value
 	// CPU is the processor time that the process has used so far, in seconds.
 	CPU Value
-	// State is what the kernel says about the process.
+	// State is the state of the process in the kernel.
 	State ProcState
 }
 
-// Judgement is what a Domain says after a Frame. It and all it refers to belong
+// Judgement is the result of a Frame. It and all it refers to belong
 // to the Domain and are valid until the next Observe.
 type Judgement[K comparable] struct {
 	// T is the time of the frame that was judged.
 	T time.Duration
-	// Device is the verdict on the memory as a whole. Its windows are those of
-	// the raw used memory; its judgement is composed of the members and the
-	// residual where Attributed, and is the raw series' own otherwise. Composed, its
-	// Confidence is that of the surest part, which is what a threshold is held
-	// against, and Withheld that of the part that is called a leak soonest, which is
-	// what an alarm waits for. These may be two: who is surest may have no reason to
-	// wait, or a longer one.
+	// Device is the verdict on the memory as a whole. Its windows are those of the raw used memory. If Attributed, the
+	// rest of it combines the parts, which are the members and the residual: Confidence is that of the surest part, and
+	// Withheld that of the part that waits for the shortest time. These may be two parts.
 	Device Verdict
 	// Attributed says that Device is judged through Members and Residual.
 	Attributed bool
-	// Headroom is what can still be allocated before the crest of the used
-	// memory meets the capacity, in bytes. Absent without a capacity.
+	// Headroom is the capacity minus the crest of the used memory, in bytes. Absent without a capacity.
 	Headroom Value
-	// Evidence is what foretells that the memory will be full; Rate the growth of the memory in bytes per second that this rests
-	// on, absent without evidence: Headroom over Rate is Device.SecondsToOOM.
+	// Evidence is the reason to expect that the memory will be full, and Rate the growth in bytes per second until then, absent
+	// without evidence: Headroom over Rate is Device.SecondsToOOM.
 	Evidence Evidence
 	Rate     Value
-	// Page says that somebody should be woken: the memory is full soon, by Config.PageWithin and Config.FillsWithin.
+	// Page says that the memory is full so soon that a person should be woken, by Config.PageWithin and Config.FillsWithin.
 	Page bool
 	// Residual is the verdict on Used minus all members; the zero Verdict while the
 	// list of members is not complete.
 	Residual Verdict
 	// Members are the verdicts on the members of the frame, in its order.
 	Members []MemberVerdict[K]
-	// Groups are the verdicts on the sums of groups of two members or more, at once or
-	// one after the other, ordered by name. One without a member has none.
+	// Groups are the verdicts on groups that had two members or more so far, and have one now, ordered by name.
 	Groups []GroupVerdict
-	// Exited are the members that are gone, in no order. One whose memory stays in use is told
-	// once it was waited for: up to 10 s, or three frames, later.
+	// Exited are the members that are gone.
 	Exited []Exit[K]
 	// Unreleased is the memory that stayed after its process had ended, oldest
 	// first, MaxUnreleased at most.
 	Unreleased []Unreleased[K]
-	// Resets counts, by reason, how often history was thrown away.
+	// Resets counts, by reason, how often the history was reset.
 	Resets [NumReasons]uint64
 }
 
@@ -204,12 +196,11 @@ type Judgement[K comparable] struct {
 type MemberVerdict[K comparable] struct {
 	Key K
 	Verdict
-	// Share is the part (0 to 1) that this member contributes to the leak rate
-	// of its domain. Absent while the member does not leak.
+	// Share is the share (0 to 1) of this member in the leak rate of its domain. Absent while the member does not leak.
 	Share Value
-	// Peak is the most that it has held, in bytes. Absent while its memory is not known.
+	// Peak is the highest memory that it has held, in bytes. Absent while its memory is not known.
 	Peak Value
-	// Grows is what of its memory grows.
+	// Grows is the part of its memory that grows.
 	Grows Inside
 }
 
@@ -224,29 +215,29 @@ type GroupVerdict struct {
 // Exit is a member that is gone.
 type Exit[K comparable] struct {
 	Key K
-	// Used is what it held when it was last seen, in bytes.
+	// Used is its memory in its last frame, in bytes.
 	Used Value
-	// NearCapacity says that at its last frame the device had 5 % of its capacity
-	// free or less: it may have died of out-of-memory.
+	// NearCapacity says that in its last frame 5 % of the capacity or less
+	// were free: it may have died of out-of-memory.
 	NearCapacity bool
 }
 
-// MaxUnreleased bounds how many processes of a domain are named as those whose memory has stayed.
+// MaxUnreleased bounds the length of Judgement.Unreleased.
 const MaxUnreleased = process.MaxUnreleased
 
 // Unreleased is memory that stayed after its process had ended.
 type Unreleased[K comparable] struct {
 	Key K
-	// Used is what still stays, in bytes.
+	// Used is the memory that still stays, in bytes.
 	Used float64
 	// Since is when the process ended.
 	Since time.Duration
 }
 
-// Reason says why a Domain threw history away.
+// Reason is the reason of a Reset.
 type Reason uint8
 
-// The reasons of a reset.
+// The reasons.
 const (
 	ReasonDeviceReset Reason = iota // the driver or the GPU was reset
 	ReasonRepartition               // the MIG layout changed
@@ -257,9 +248,4 @@ const (
 var reasonNames = [NumReasons]string{"device_reset", "repartition", "clock_step"}
 
 // String returns the reason as the label value of the metric.
-func (r Reason) String() string {
-	if r >= NumReasons {
-		return ""
-	}
-	return reasonNames[r]
-}
+func (r Reason) String() string { return stat.Name(reasonNames[:], r) }

@@ -13,12 +13,12 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// helperShare is the share of what another process of its group holds up to which a process is its
-// helper: the parent of an engine, a probe that opens the GPU. It was fitted by hand on generated series.
+// helperShare bounds the memory of a helper, as a share of that of another process of its group. Helpers are the parent of an
+// engine, or a probe that opens the GPU. The share was fitted by hand on generated series.
 const helperShare = 0.25
 
-// groupName names a group: a pod or job, or the program that the processes run who belong to
-// none. The memory of those is nobody's sum: they are followed one after the other alone.
+// groupName names a group: a pod or job, or the program of processes that are in none. A program has no sum: its processes
+// only count one after the other.
 type groupName struct {
 	Name    string
 	Program bool
@@ -32,7 +32,6 @@ func groupOf[K comparable](in *Member[K]) groupName {
 	return groupName{in.Program, true}
 }
 
-// less orders names.
 func (n groupName) less(other groupName) bool {
 	if n.Name != other.Name {
 		return n.Name < other.Name
@@ -48,16 +47,16 @@ func (n groupName) pod() string {
 	return n.Name
 }
 
-// group are the processes of a pod or job, or those that run one after the other what belongs to none.
+// group are the processes of a pod or job, or of a program.
 type group[K comparable] struct {
-	*series.Series // the sum, of which the statistics count alone; nil while there was one member only
+	*series.Series // of the sum, for its statistics; nil while there was one member only
 	groupPast
 	// culprit is the process of the last life of the loop; accused says that it is known.
 	culprit K
 	accused bool
 	frame   groupFrame
 	key     K   // of the last member of the last frame
-	sum     sum // of the members; of the last judgement
+	sum     sum // of the members' verdicts, in the last judgement
 }
 
 // groupPast is what a group has beside its series and its members.
@@ -68,23 +67,21 @@ type groupPast struct {
 	Pool    process.Pool
 	Loop    process.Loop
 	Runs    heights.Program // what the last life of the loop ran; 0 unknown
-	// The two largest amounts that one member of the last frame held.
+	// The memory of the two largest members of the last frame.
 	Largest, Second stat.Bytes
 }
 
-// groupFrame is what the last frame tells of a group: the sum of the members, how many they are, whether the memory of one is
-// not known, whether one of them was not seen before, and who holds most of those that came after the last life of the
-// loop, nil if nobody did.
+// groupFrame is a group in the last frame.
 type groupFrame struct {
 	sum     stat.Bytes
 	members int
-	unknown bool
-	joined  bool
-	heir    *member
+	unknown bool    // the memory of a member is unknown
+	joined  bool    // a member is new
+	heir    *member // the largest of those that came after the last life of the loop; nil if none did
 }
 
 // join adds a member of the frame to its group and returns the group; nil if it has none. joined says that the member is new.
-// Without the memory of one member there is no sum: used is what it held last, then.
+// If its memory is not known, used is its last known memory.
 func (d *Domain[K]) join(in *Member[K], m *member, used stat.Bytes, known, joined bool) *group[K] {
 	name := groupOf(in)
 	if name == (groupName{}) {
@@ -124,8 +121,7 @@ func (d *Domain[K]) join(in *Member[K], m *member, used stat.Bytes, known, joine
 	return g
 }
 
-// observeGroups follows the loops, and adds the sums to the series of the pods and jobs that have had two members, at once or one after
-// the other.
+// observeGroups updates the crash loops, and the series of the pods and jobs that have had two members or more.
 func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 	for name, g := range d.groups {
 		if g.frame.joined && g.Loop.N == 0 && !name.Program {
@@ -134,7 +130,7 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 	}
 	for name, g := range d.groups {
 		if o.T-g.Seen >= process.Absence {
-			d.retire(name, g)
+			d.expire(name, g)
 			continue
 		}
 		h := &g.frame
@@ -142,10 +138,17 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 			g.Series = d.newSeries(g.subject(name))
 		}
 		if complete && h.members == 0 && !h.unknown {
-			g.Pool = process.Pool{} // who comes next may be the parent of others
+			g.Pool = process.Pool{} // the next process may be the parent of others
 		}
 		if h.members > 0 {
-			g.follow(o.T, name.Program)
+			others, heir := g.Largest, (*series.Series)(nil)
+			if name.Program {
+				others = 0
+			}
+			if h.heir != nil {
+				heir = h.heir.Series
+			}
+			g.Loop.Next(heir, others, o.T)
 		}
 		if g.summed() && !name.Program {
 			o.Used = min(h.sum, MaxBytes)
@@ -154,21 +157,20 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 	}
 }
 
-// retire forgets a group that has had no member for long, but not its loop, if it has one.
-func (d *Domain[K]) retire(name groupName, g *group[K]) {
+// expire removes a group that has had no member for process.Absence. If it has a loop, the loop stays for a day.
+func (d *Domain[K]) expire(name groupName, g *group[K]) {
 	if g.Loop.Next(nil, 0, d.past.Last); g.Loop.N == 0 {
 		delete(d.groups, name)
 		return
 	}
 	if g.Series == nil && g.Loop.Paused {
-		return // it is already
+		return // it has expired before
 	}
 	*g = group[K]{groupPast: groupPast{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs}, culprit: g.culprit, accused: g.accused}
 	g.Loop.Paused = true
 }
 
-// makeRoom forgets the group that has been retired for longest, for a program one of a program, and
-// reports whether there was one.
+// makeRoom removes the group that expired first, and reports whether there was one. A program takes the place of a program only.
 func (d *Domain[K]) makeRoom(program bool) bool {
 	var first groupName
 	var found *group[K]
@@ -191,21 +193,7 @@ func (g *group[K]) subject(name groupName) Subject[K] {
 	return Subject[K]{Kind: KindGroup, Group: name.Name}
 }
 
-// follow follows the loop of the group in a frame at time t.
-func (g *group[K]) follow(t time.Duration, program bool) {
-	others := g.Largest
-	if program {
-		others = 0
-	}
-	var heir *series.Series
-	if g.frame.heir != nil {
-		heir = g.frame.heir.Series
-	}
-	g.Loop.Next(heir, others, t)
-}
-
-// company returns the most that one of the others held in the last frame in which m, a member
-// of the group, was seen; that frame was the last one.
+// company returns the memory of the largest other member in the last frame, in which m was a member.
 func (g *group[K]) company(m *member) stat.Bytes {
 	if m.Held.V < float64(g.Largest) {
 		return g.Largest
@@ -218,36 +206,34 @@ func (g *group[K]) summed() bool {
 	return g.Series != nil && g.frame.members > 0 && !g.frame.unknown
 }
 
-// lives reports whether the group has a process: what one that has none held was given back with the last.
-func (g *group[K]) lives() bool { return g.frame.members > 0 }
-
-// looping reports whether the group is in a crash loop that is a leak, once it is
-// judged.
+// looping reports whether the group is in a crash loop that is a leak.
 func (g *group[K]) looping() bool {
 	return g.Series != nil && !g.Config().Mute && g.Loop.Proven && !g.Loop.Paused && g.Loop.Confidence() >= g.Config().LeakThreshold
 }
 
-// verdict is that of the members, with the pattern and the begin of a crash loop where there is one, and the statistics
-// of the sum.
+// verdict fills v with the statistics of the sum, the verdict of the members, and the crash loop if there is one.
 func (g *group[K]) verdict(v *Verdict) {
 	g.Judge(v)
 	if !v.Judged {
 		return
 	}
-	g.sum.into(v)
+	if overrule(v, &g.sum.Verdict); v.Leak {
+		v.CopyWait(&Verdict{})
+	}
 	v.Confidence = max(v.Confidence, g.Loop.Confidence())
 	if g.looping() {
 		g.loop(v)
 	}
 }
 
-// loop makes a verdict that of the crash loop: its cycles are the lives, of which nothing is
-// retained. Where the series shows no leak, the rate is that of the lives before.
+// loop makes a verdict that of the crash loop. If no process leaks by itself, the rate is that of the lives before, and nothing
+// but the growth of the present life has leaked: the end of a process gives all back.
 func (g *group[K]) loop(v *Verdict) {
 	v.Confidence = max(v.Confidence, g.Loop.Confidence())
-	v.Pattern, v.Since, v.Withheld, v.Lasted, v.WithheldFor = PatternCrashLoop, g.Loop.Since, WithheldNone, 0, 0
-	if v.Leak && g.lives() {
-		return // the present life shows by itself, and better, how fast
+	v.Pattern, v.Since = PatternCrashLoop, g.Loop.Since
+	v.CopyWait(&Verdict{})
+	if v.Leak && g.frame.members > 0 {
+		return // the present life has a better rate
 	}
 	v.Leak = true
 	v.Rate, v.Leaked = Of(g.Loop.Trend.Rate), Of(0)

@@ -10,13 +10,13 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 )
 
-// Remember gives the domain a memory of programs that others have, too.
+// Remember makes the domain share a memory of programs with other domains.
 func (d *Domain[K]) Remember(b *Heights) { d.book = b }
 
-// climb notes what a process holds by its sample, and each minute what that means beside what its program gave back. A tool that
-// holds next to nothing has no place among the programs.
-func (d *Domain[K]) climb(m *member, o *series.Sample) {
-	if !m.Heights.Note(m.Last, float64(m.Used), full(o)) || float64(m.Peak) <= series.IdleLevel(o.Capacity) {
+// noteHeight adds a sample of a process to its heights. Each minute it compares them with those of the program. A tool that
+// holds next to nothing is no program.
+func (d *Domain[K]) noteHeight(m *member, o *series.Sample) {
+	if !m.Heights.Note(m.Last, float64(m.Used), fullness(o)) || float64(m.Peak) <= series.IdleLevel(o.Capacity) {
 		return
 	}
 	learn := func(r *heights.Record) {
@@ -30,37 +30,37 @@ func (d *Domain[K]) climb(m *member, o *series.Sample) {
 	d.book.With(m.Runs, d.past.Last, learn)
 }
 
-// full returns how full the whole memory is, from 0 to 1; 0 where that is not known.
-func full(o *series.Sample) float64 {
+// fullness returns the used share (0 to 1) of the whole memory; 0 where that is not known.
+func fullness(o *series.Sample) float64 {
 	if o.Capacity == 0 {
 		return 0
 	}
 	return 1 - float64(o.Left)/float64(o.Capacity)
 }
 
-// remember notes the end of a process: in the chain of its group, and in what its program gave back. What
-// never held more than an idle GPU was no life of a program.
-func (d *Domain[K]) remember(key K, m *member) {
+// noteEnd adds the end of a process to the loop of its group, and to the heights of its program. A process that
+// never held more than an idle GPU does not count.
+func (d *Domain[K]) noteEnd(key K, m *member) {
 	if float64(m.Peak) <= series.IdleLevel(m.Capacity) {
 		return
 	}
 	if g := d.groups[m.group]; g != nil {
-		d.chain(key, g, m)
+		d.addLife(key, g, m)
 	}
 	if m.Runs != 0 {
 		d.book.With(m.Runs, d.past.Last, func(r *heights.Record) { m.Heights.End(m.Last, r, m.Leaks()) })
 	}
 }
 
-// givenBack reports whether the memory was as high before as it is now, and that ended well. Each process that takes a
-// tenth or more of the present growth, of rate bytes per second, must be within what its program gave back, and together they must fit. Where no
-// process grows the memory as a whole tells.
+// givenBack reports whether the memory is within a height that it gave back before. rate is its present growth, in bytes per
+// second. Each process that contributes fillShare of it must be within the heights of its program, and these must fit into the
+// memory at once. If no process contributes, the heights of the memory as a whole decide.
 func (d *Domain[K]) givenBack(rate float64, grows func(*Verdict) float64) bool {
 	if !d.used.Config().With(series.GivenBack) {
 		return false
 	}
 	if grows(&d.out.Residual) >= fillShare*rate {
-		return false // nobody knows what that is
+		return false // its owner is unknown
 	}
 	free, known := float64(d.capacity-d.used.Used), false
 	for i := range d.present {

@@ -8,51 +8,52 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// insideLate is how long after a process the page of its allocator is found, at the latest. It is chosen:
-// four times as long as the exporter waits between two looks.
+// insideLate is the longest time until the exporter finds the page of the allocator of a process. It is chosen: four times the
+// interval at which the exporter looks.
 const insideLate = time.Minute
 
-// piecesShare is the share of what an allocator has that is a fragmentation if it is free and cannot be given back:
+// piecesShare is the share of an allocator's memory which is a fragmentation if it is free and cannot be given back:
 // gpumemprof's inactive_split over reserved.
 const piecesShare = 0.3
 
-// inside is what the memory of a member is made of, where the allocator in the process tells: nil
-// where it does not. What a pool keeps is in neither.
+// inside divides the memory of a member, if the allocator in the process has a probe; the series are nil otherwise. The
+// pool of the allocator is in neither.
 type inside struct {
-	live      *series.Series // what live objects hold
-	untracked *series.Series // what the driver counts beside the allocator: libraries, CUDA itself
-	// silent is the first frame since the allocator told for the last time; 0 while it tells.
+	live      *series.Series // of live objects
+	untracked *series.Series // of the memory beside the allocator: libraries, CUDA itself
+	// silent is the first frame without values of the probe; 0 while it has values.
 	silent time.Duration
 }
 
-// told reports whether what the allocator told still counts at that time. A pause without frames is no
+// counts reports whether the last values of the probe still count at that time. A pause without frames is no
 // silence: after a restart the pages are found some seconds after the first sample.
-func (in *inside) told(at time.Duration) bool {
+func (in *inside) counts(at time.Duration) bool {
 	return in.live != nil && (in.silent == 0 || at-in.silent < process.Absence)
 }
 
-// Inside names what of the memory of a process grows, where the allocator in it tells.
+// Inside names the part of the memory of a process that grows, where the allocator in it has a probe.
 type Inside uint8
 
-// What can grow.
+// The parts.
 const (
-	InsideUnknown   Inside = iota // nothing does, or nobody tells
-	InsideTensors                 // what is alive: objects that nobody frees
-	InsideUntracked               // what a library took without the allocator
-	InsidePool                    // only what the allocator keeps: it fills, or falls to pieces
+	InsideUnknown   Inside = iota // no part grows, or there is no probe
+	InsideTensors                 // live objects, which are not freed
+	InsideUntracked               // memory that a library took without the allocator
+	InsidePool                    // only the pool of the allocator: it fills, or is fragmented
 )
 
-var insideNames = [...]string{"", "tensors", "untracked", "pool"}
+var insideNames = []string{"", "tensors", "untracked", "pool"}
 
 // String returns the name as logs and JSON have it; "" for InsideUnknown.
-func (i Inside) String() string { return insideNames[min(int(i), len(insideNames)-1)] }
+func (i Inside) String() string { return stat.Name(insideNames, i) }
 
-// grows returns what of m grows.
+// grows returns the part of m that grows.
 func (m *member) grows() Inside {
 	switch {
-	case !m.told(m.Last):
+	case !m.counts(m.Last):
 	case m.live.Leaks():
 		return InsideTensors
 	case m.untracked.Leaks():
@@ -63,8 +64,7 @@ func (m *member) grows() Inside {
 	return InsideUnknown
 }
 
-// observeInside adds what the allocator in the process tells. o is the sample of all its memory. What
-// an allocator says of more than that is not believed.
+// observeInside adds the values of the probe in the process. o is the sample of all its memory, which bounds them.
 func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 	live, ok := bytesOf(in.Allocated)
 	reserved, known := bytesOf(in.Reserved)
@@ -84,20 +84,20 @@ func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 	reserved = min(reserved, used)
 	o.Prior, o.Poolless = series.Prior{}, true
 	o.Used = min(live, reserved)
-	o.Left += reserved - o.Used // what the pool keeps serves the next allocations
+	o.Left += reserved - o.Used // the pool serves the next allocations
 	m.live.Observe(&o)
 	o.Left -= reserved - o.Used
 	o.Used = used - reserved
 	m.untracked.Observe(&o)
 }
 
-// decisive returns the series that decides whether m leaks. Growth of the memory is a leak only if what
-// is alive grows, or what its allocator does not track: else a pool fills, or falls to pieces. What
-// is alive may leak long before the memory grows. Where both do, the memory is the measure: that is what runs
-// out. Before anything leaks the surer of the two decides, unless the growth began before its allocator told.
+// decisive returns the series that decides whether m leaks. Growth of the memory is a leak only if live objects or untracked
+// memory grow: otherwise a pool fills, or is fragmented. Live objects may leak long before the memory grows. If both do, the
+// memory decides, because it runs out. Before there is a leak the surer of the two decides, unless the growth began before the
+// probe had values.
 func (m *member) decisive() *series.Series {
 	switch {
-	case !m.told(m.Last):
+	case !m.counts(m.Last):
 	case m.live.Leaks() || m.untracked.Leaks():
 		switch {
 		case m.Series.Leaks():
@@ -115,7 +115,7 @@ func (m *member) decisive() *series.Series {
 	return m.Series
 }
 
-// since returns when the growth of the memory began, of a leak or of what is most like one; 0 where nothing grows.
+// since returns when the leak began, or the growth that is most like one; 0 where nothing grows.
 func (m *member) since() time.Duration {
 	if m.Series.Leaks() {
 		return m.Leak.Since
@@ -123,23 +123,27 @@ func (m *member) since() time.Duration {
 	return m.Growths[m.Leak.Best].Since
 }
 
-// Leaks reports whether m leaks, whichever of its series shows it.
+// Leaks reports whether m leaks, in its decisive series.
 func (m *member) Leaks() bool { return m.decisive().Leaks() }
 
-// judge returns what is to be said of m. Windows, spikes and troughs are those of its memory.
-func (m *member) judge(v *Verdict) {
+// judge fills v with the verdict on m, and returns the decisive series. Windows, spikes and troughs are those of its memory.
+func (m *member) judge(v *Verdict) (by *series.Series) {
 	m.Judge(v)
-	by := m.decisive()
-	if by == m.Series || !v.Judged {
-		return
+	if by = m.decisive(); by != m.Series && v.Judged {
+		var of Verdict
+		by.Judge(&of)
+		overrule(v, &of)
 	}
-	var of Verdict
-	by.Judge(&of)
-	v.Confidence, v.Leak, v.Since, v.Rate, v.Leaked = of.Confidence, of.Leak, of.Since, of.Rate, of.Leaked
-	v.Withheld, v.WithheldFor, v.Lasted = of.Withheld, of.WithheldFor, of.Lasted
+	return by
+}
+
+// overrule makes v say of leaks what another verdict says. Its statistics stay.
+func overrule(v, by *Verdict) {
+	v.CopyLeak(by)
+	v.CopyWait(by)
 	switch {
-	case of.Leak:
-		v.Pattern = of.Pattern
+	case by.Leak:
+		v.Pattern = by.Pattern
 	case v.Pattern.Leaks():
 		v.Pattern = PatternPlateau
 	}

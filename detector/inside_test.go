@@ -20,12 +20,7 @@ func probed(t *testing.T, d *Domain[int], s int, p parts) *Judgement[int] {
 	if p.reserved > 0 {
 		m.Reserved, m.Allocated = Of(p.reserved*mib), Of(p.allocated*mib)
 	}
-	if err := d.Observe(&Frame[int]{
-		T: start + time.Duration(s)*time.Second, Used: Of(p.used * mib), Capacity: Of(80 << 30), Complete: true, Members: []Member[int]{m},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return d.Judgement()
+	return show(t, d, frame(s, 0, m))
 }
 
 // TestInside runs a process for two hours, of which after 20 minutes something grows by 60 MiB a minute.

@@ -150,24 +150,3 @@ func TestReconfigureInTheMiddleOfALeak(t *testing.T) {
 		t.Errorf("less than the least growth: %+v", j.Members[0])
 	}
 }
-
-// What fills a part of the memory and slows down as it does, such as a cache, is a leak for 20 minutes at most, and a page
-// for two: begun with its program, or an hour later.
-func TestWhatSlowsDown(t *testing.T) {
-	for _, tau := range []float64{20, 40, 60, 100} { // minutes
-		for _, before := range []int{0, 3600} {
-			d, leaks, pages, waits := newDomain(t), 0, 0, 0
-			for s := 0; s < before+int(6*tau*60); s += 15 {
-				m := proc(1, 19.5*gib+exp(max(0, s-before), 39, 60*tau))
-				m.Started = second(0)
-				j := show(t, d, frame(s, 0, m))
-				leaks += btoi(j.Device.Leak)
-				pages += btoi(j.Page)
-				waits += btoi(j.Device.Withheld == WithheldSlowing)
-			}
-			if leaks > 20*4 || pages > 2*4 || before > 0 && waits == 0 {
-				t.Errorf("%g min, after %d s: a leak for %d s, paged for %d s, slowing for %d s", tau, before, 15*leaks, 15*pages, 15*waits)
-			}
-		}
-	}
-}

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// zombieShare is the share of the capacity that a zombie holds at least. It is chosen: that of an idle memory.
+// zombieShare is the least share of the capacity that a zombie holds. It is chosen: that of an idle memory.
 const zombieShare = 0.01
 
 type member struct {
@@ -24,30 +24,27 @@ type member struct {
 	group groupName // of the last frame
 }
 
-// memberPast is what a member has beside its series.
+// memberPast is the rest of a member that Save keeps.
 type memberPast struct {
-	// Program is what it runs, "" where that is not known.
-	Program string
+	Program string          // "" unknown
 	Seen    time.Duration   // last frame that listed it
 	Place   int             // in the list of that frame
-	Held    Value           // its memory then
-	Full    bool            // then the memory as a whole was near its capacity
+	Held    Value           // its memory in that frame
+	Full    bool            // the memory as a whole was near its capacity in that frame
 	Runs    heights.Program // 0 unknown
 	Heights heights.Life
-	Given   heights.Record // while it is not known what it runs
-	Before  heights.Prior  // what that, or its program, says of it
-	// Company is the most that one other of its group held when it was listed last.
-	Company stat.Bytes
+	Given   heights.Record // the heights that it gave back itself, if Runs is unknown
+	Before  heights.Prior  // the heights of its program, or Given
+	Company stat.Bytes     // the memory of the largest other member of its group in that frame
 
 	Activity process.Activity
-	// Pieces says that much of what the allocator of the process has is free, and cannot be given back.
-	Pieces bool
+	Pieces   bool // its allocator is fragmented
 }
 
-// leave removes the members that are gone. interval is the typical time between frames.
-func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) {
-	if d.told {
-		d.out.Exited, d.told = d.out.Exited[:0], false
+// removeMembers removes the members that are gone. interval is the typical time between frames.
+func (d *Domain[K]) removeMembers(f *Frame[K], interval time.Duration) {
+	if d.judged {
+		d.out.Exited, d.judged = d.out.Exited[:0], false
 	}
 	seen := 0
 	d.present = d.present[:0]
@@ -70,32 +67,31 @@ func (d *Domain[K]) leave(f *Frame[K], interval time.Duration) {
 			m.Company = g.company(m)
 		}
 		if f.Complete && d.residual != nil {
-			d.exits.Leave(key, f.T, interval, m.Used, d.residual.Config())
+			d.exits.Add(key, f.T, interval, m.Used, d.residual.Config())
 		}
-		d.bury(key, m)
+		d.endMember(key, m)
 	}
 }
 
-// gone returns the members that left, in the order of the last list of each: that of a map
-// would tell the same frames differently each time.
+// gone returns the members that are gone, in the order of the last list of each: the order of a map
+// differs each time.
 func (d *Domain[K]) gone(f *Frame[K]) []K {
-	d.leaving = d.leaving[:0]
+	d.removed = d.removed[:0]
 	for key, m := range d.members {
 		if m.Seen < f.T && (f.Complete || f.T-m.Seen >= process.Absence) {
-			d.leaving = append(d.leaving, key)
+			d.removed = append(d.removed, key)
 		}
 	}
-	slices.SortFunc(d.leaving, func(a, b K) int {
+	slices.SortFunc(d.removed, func(a, b K) int {
 		x, y := d.members[a], d.members[b]
 		return cmp.Or(cmp.Compare(x.Seen, y.Seen), cmp.Compare(x.Place, y.Place))
 	})
-	return d.leaving
+	return d.removed
 }
 
-// observeMembers adds the frame to the members' series and sums their groups.
-// room is what is free of the memory as a whole.
-func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
-	full := room.OK && room.V <= (1-nearCapacity)*float64(o.Capacity)
+// observeMembers adds the frame to the members' series and sums their groups. full says that the memory as a whole is near
+// its capacity.
+func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 	for _, g := range d.groups {
 		g.frame = groupFrame{}
 	}
@@ -117,7 +113,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 		}
 		held := used
 		if !ok {
-			held = m.Used // for all that is known
+			held = m.Used
 		}
 		m.Seen, m.Place, m.group, m.Program = o.T, i, groupOf(in), in.Program
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
@@ -130,38 +126,37 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, room Value) {
 			o.Prior = series.Prior{Ceiling: m.Before.Within[heights.Low], Sure: m.Before.Sure}
 			m.Observe(&o)
 			d.observeInside(m, in, o)
-			d.climb(m, &o)
+			d.noteHeight(m, &o)
 		}
 		at.group, at.known = d.join(in, m, held, ok, joined), ok
 	}
 }
 
-// member returns the member of that key, making it at first sight; nil beyond the
-// bound.
+// member returns the member of that key, which may be new; nil beyond MaxMembers.
 func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
 	if m == nil && len(d.members) < MaxMembers {
 		if g := d.groups[groupOf(in)]; g != nil && g.accused && g.culprit == in.Key {
-			g.Loop.Revoke() // one that is seen again has not ended
+			g.Loop.RemoveLast() // a process that is seen again has not ended
 		}
 		m = &member{Series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
-		d.exits.Back(in.Key)
+		d.exits.Remove(in.Key)
 	}
 	return m
 }
 
-// bury takes the end of a member.
-func (d *Domain[K]) bury(key K, m *member) {
+// endMember handles the end of a member.
+func (d *Domain[K]) endMember(key K, m *member) {
 	if m.Held.OK && m.Held.V >= crestExit*float64(d.past.Top) {
-		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last // what it held is no part of the crest any more
+		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last
 		d.past.Reached, d.past.Reaching = 0, 0
 		d.past.Fullness.Left = true
 	}
-	d.remember(key, m)
+	d.noteEnd(key, m)
 	if g := d.groups[m.group]; g != nil {
-		g.Ended.Leave(&m.Activity, m.Seen)
-		g.Pool.Leave(&m.Activity, m.Program, m.Held)
+		g.Ended.Add(&m.Activity, m.Seen)
+		g.Pool.Add(&m.Activity, m.Program, m.Held)
 	}
 	m.inside = inside{}
 	if len(d.out.Exited) < MaxMembers {
@@ -169,34 +164,27 @@ func (d *Domain[K]) bury(key K, m *member) {
 	}
 }
 
-// Knows reports whether the domain judges that process, waits for it, or watches what it
-// left behind: its key can still be in a Judgement.
+// Knows reports whether a Judgement can still have that key: the process is a member, or its memory may have stayed.
 func (d *Domain[K]) Knows(key K) bool {
 	return d.members[key] != nil || slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })
 }
 
-// zombie reports whether a member of the last frame holds memory that nobody will
-// use again. For ZombieAfter it has held at least max(MinHeld, 1 % of the
-// capacity), used no multiprocessor, and no more processor time than a heartbeat;
-// and as long as that
+// zombie reports whether a member of the last frame holds memory that will not be used again. For
+// ZombieAfter it has held max(MinHeld, 1 % of the capacity) or more, used no multiprocessor, and no more
+// processor time than a heartbeat; and for that time
 //
-//   - it has been unkillable (D), or its parent has been gone and it is no
-//     service, or it has ended and the driver lists it all the same; or
+//   - it has been unkillable (D), or an orphan that is no service, or it has ended
+//     and the driver still lists it; or
 //   - all other ranks of its group have been gone: see process.Cohort; or
-//   - its pool has made and used others instead: see process.Pool.
+//   - its pool has used newer processes instead: see process.Pool.
 //
-// Without the latter it is idle, as a server at night is. What is not known is no
-// evidence: without utilisation (as under MIG), processor time or state there is
-// no zombie, but for one that is unkillable or has ended. A process in state Z holds nothing. It is none any more in the frame
-// in which it computes. A rank that hangs in a collective keeps the
-// multiprocessors busy, and is none before that ends.
+// Otherwise it is idle, as a server at night is. Without utilisation (as under MIG), processor time or
+// state there is no zombie, except one that is unkillable or has ended. A process in state Z holds no
+// memory. A rank that hangs in a collective keeps the multiprocessors busy: it is no zombie.
 func (d *Domain[K]) zombie(in *listing[K]) bool {
 	m := in.member
 	cfg, a, now := m.Config(), &m.Activity, d.past.Last
-	least := cfg.MinHeld
-	if d.hasCapacity {
-		least = max(least, zombieShare*float64(d.capacity))
-	}
+	least := max(cfg.MinHeld, zombieShare*float64(d.capacity))
 	if a.Known == 0 || now-a.Quiet < cfg.ZombieAfter || float64(m.Used) < least {
 		return false
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/state"
 )
 
-// stateVersion is that of the layout which Save writes: that of the exported fields of head, savedMember, savedGroup
-// and what these are made of. A release that finds another one starts without history.
+// stateVersion is the version of the layout that Save writes: of the exported fields of head, savedMember, savedGroup
+// and their parts. A release that finds another version starts without history.
 const stateVersion = 1
 
-// mostValue is more than a head, a member or a group takes in a state, in bytes: a bound of memory. Three series of four
-// windows take 100 kB at the most.
+// mostValue bounds the size of a head, a member or a group in a state, in bytes. Three series of four
+// windows take 100 kB at most.
 const mostValue = 256 << 10
 
-// head is what a state begins with. So many members and groups follow it.
+// head is the begin of a state. The members and the groups come after it.
 type head[K comparable] struct {
 	Past                    past
 	Exits                   process.Exits[K]
@@ -74,9 +74,8 @@ func (d *Domain[K]) Save(b []byte) []byte {
 }
 
 // Restore replaces the history by one that Save wrote. known reports false for a
-// member that is not to be restored, as after a reboot, when its number may be
-// another's. On an error the domain is as new. Windows that are configured
-// otherwise now start empty.
+// member that must not be restored: after a reboot another process may have its number.
+// On an error the domain is as new. Windows of another length start empty.
 func (d *Domain[K]) Restore(b []byte, known func(K) bool) error {
 	d.clear()
 	err := d.restore(b, known)
@@ -88,14 +87,13 @@ func (d *Domain[K]) Restore(b []byte, known func(K) bool) error {
 	return fmt.Errorf("restoring the detector: %w of version %d: %w", state.Err, stateVersion, err)
 }
 
-// stateReader reads the values of a state one after the other.
 type stateReader struct {
 	left    io.LimitedReader
 	in      *bufio.Reader
 	decoder *gob.Decoder
 }
 
-// read reads a value that is not larger than mostValue. No time in it is much later than last.
+// read reads a value, of mostValue bytes at most, and checks it: no time in it is much later than last.
 func (r *stateReader) read(v any, last *time.Duration) error {
 	r.left.N = mostValue
 	if err := r.decoder.Decode(v); err != nil {
@@ -107,7 +105,6 @@ func (r *stateReader) read(v any, last *time.Duration) error {
 	return nil
 }
 
-// restore reads a state into an empty domain.
 func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 	if len(b) == 0 || b[0] != stateVersion {
 		return errors.New("it is of another version")
@@ -149,7 +146,7 @@ func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 	return nil
 }
 
-// configure gives series that were read, if there are any, the configuration of their subject.
+// configure gives series, if they are not nil, the configuration of their subject.
 func (d *Domain[K]) configure(subject Subject[K], list ...*series.Series) {
 	for _, s := range list {
 		if s != nil {
@@ -158,7 +155,6 @@ func (d *Domain[K]) configure(subject Subject[K], list ...*series.Series) {
 	}
 }
 
-// restored returns a member that was read.
 func (d *Domain[K]) restored(s *savedMember[K]) *member {
 	m := &member{Series: s.Series, inside: inside{live: s.Live, untracked: s.Untracked}, memberPast: s.Past, group: s.Group}
 	d.configure(Subject[K]{Kind: KindMember, Key: s.Key, Group: s.Group.pod()}, m.Series, m.live, m.untracked)
@@ -168,7 +164,7 @@ func (d *Domain[K]) restored(s *savedMember[K]) *member {
 	return m
 }
 
-// Check reports whether the head can be one: see state.Checker.
+// Check implements state.Checker, as do those below.
 func (h *head[K]) Check(time.Duration) bool {
 	staying := 0
 	for i := range h.Exits.List {
@@ -180,12 +176,10 @@ func (h *head[K]) Check(time.Duration) bool {
 		h.Members >= 0 && h.Members <= MaxMembers && h.Groups >= 0 && h.Groups <= MaxGroups
 }
 
-// Check is the same for a member.
 func (s *savedMember[K]) Check(time.Duration) bool {
 	return s.Series != nil && (s.Live == nil) == (s.Untracked == nil)
 }
 
-// Check is the same for the past.
 func (p *past) Check(time.Duration) bool {
 	for _, delta := range p.Deltas {
 		if delta < 0 || delta > math.MaxInt64/4 {
@@ -195,5 +189,4 @@ func (p *past) Check(time.Duration) bool {
 	return p.Last >= 0 && p.Last < math.MaxInt64/2 && p.Frames >= 0 && p.Frames < math.MaxInt64/2 && p.AttributedAt <= p.Last
 }
 
-// Check is the same for what a member has beside its series.
 func (p *memberPast) Check(time.Duration) bool { return p.Held.V >= 0 && p.Held.V <= MaxBytes }

@@ -261,7 +261,6 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 	for name, spoil := range map[string]func(d *Domain[int], s *series.Series){
 		"frames":                    func(d *Domain[int], _ *series.Series) { d.past.Frames = -1 },
 		"an interval":               func(d *Domain[int], _ *series.Series) { d.past.Deltas[3] = -1 },
-		"crest":                     func(d *Domain[int], _ *series.Series) { d.past.Crest.Head = 60 },
 		"no residual":               func(d *Domain[int], _ *series.Series) { d.residual = nil },
 		"held":                      func(d *Domain[int], _ *series.Series) { d.members[1].Held.V = -1 },
 		"residuals":                 func(d *Domain[int], _ *series.Series) { d.exits.Next = 9 },
@@ -278,15 +277,9 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"steady":                    func(_ *Domain[int], s *series.Series) { s.Growths[1].Steady = -1 },
 		"reason":                    func(_ *Domain[int], s *series.Series) { s.Growths[1].Reason = 99 },
 		"scale":                     func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
-		"phase":                     func(_ *Domain[int], s *series.Series) { s.Leak.Phase = 9 },
-		"bend":                      func(_ *Domain[int], s *series.Series) { s.Leak.Trend.Bend = -1 },
 		"pattern":                   func(_ *Domain[int], s *series.Series) { s.Shape.Pattern = 99 },
 		"cycles":                    func(_ *Domain[int], s *series.Series) { s.Cycles.Length = -1 },
-		"spikes":                    func(_ *Domain[int], s *series.Series) { s.Spikes.Next = 12 },
 		"window":                    func(_ *Domain[int], s *series.Series) { s.Windows[0].Span = 1 },
-		"block": func(_ *Domain[int], s *series.Series) {
-			s.Windows[0] = stat.WindowOf(time.Hour, []stat.Block{{Moments: stat.Moments{N: 1}, Covered: -1}})
-		},
 		"windows": func(_ *Domain[int], s *series.Series) {
 			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
 		},

@@ -37,7 +37,7 @@ func TestSlowing(t *testing.T) {
 		{100, hour, true},
 	} {
 		d := newDomain(t)
-		var leaks, pages, longest, unbounded time.Duration
+		var leaks, pages, longest, unbounded, withheld time.Duration
 		for s := 0; s < 10*hour; s += interval {
 			x := float64(max(0, s-c.lead)) / 60 / c.tau
 			grown := 1 - math.Exp(-x)
@@ -50,6 +50,9 @@ func TestSlowing(t *testing.T) {
 			}
 			m := Member[int]{Key: 1, Used: Of(used), Started: start, SM: Of(0.5)}
 			j := show(t, d, frame(s, gib/2, m))
+			if j.Device.Withheld == WithheldSlowing {
+				withheld += interval * time.Second
+			}
 			if j.Device.Leak {
 				leaks += interval * time.Second
 				if math.IsInf(j.Device.Upper.V, 1) {
@@ -65,8 +68,8 @@ func TestSlowing(t *testing.T) {
 		switch {
 		case c.straight && (leaks < 10*time.Minute || longest < 10*time.Minute || unbounded > 0):
 			t.Errorf("39 GiB in %v min: a leak for %v, without an upper end for %v, pages for up to %v", c.tau, leaks, unbounded, longest)
-		case !c.straight && (leaks > briefly || longest >= waits):
-			t.Errorf("τ = %v min, begun after %d s: a leak for %v, pages for up to %v", c.tau, c.lead, leaks, longest)
+		case !c.straight && (leaks > briefly || longest >= waits || c.lead > 0 && withheld == 0):
+			t.Errorf("τ = %v min, begun after %d s: a leak for %v, pages for up to %v, slowing for %v", c.tau, c.lead, leaks, longest, withheld)
 		}
 	}
 }

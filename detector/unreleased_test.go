@@ -86,26 +86,14 @@ func ended(left func(s int) float64) func(s int) memory {
 	}
 }
 
-// leave is the same for processes of those GiB, each of which ends in its second and leaves all in use.
-func leave(held []float64, ends []int) func(s int) memory {
-	return func(s int) memory {
-		m := memory{members: map[int]float64{99: gib}, rest: 512 * mib}
-		for i, h := range held {
-			if s < ends[i] {
-				m.members[i+1] = h * gib
-			} else {
-				m.rest += h * gib
-			}
-		}
-		return m
-	}
-}
+// all stays in use.
+var all = ended(func(int) float64 { return 8 })
 
 // swap has a process of 8 GiB end and a new one of as much begin at once, which stands in the list after
 // so many seconds.
 func swap(listed int) func(s int) memory {
 	return func(s int) memory {
-		m := ended(func(int) float64 { return 8 })(s)
+		m := all(s)
 		if s >= gone+listed {
 			m.members[3] = 8 * gib
 			m.rest -= 8 * gib
@@ -117,7 +105,6 @@ func swap(listed int) func(s int) memory {
 func TestUnreleased(t *testing.T) {
 	since := func(at int) func(int) float64 { return func(s int) float64 { return 8 * float64(btoi(s >= at)) } }
 	until := func(at int) func(int) float64 { return func(s int) float64 { return 8 * float64(btoi(s < at)) } }
-	all := ended(since(0))
 	with := func(at func(s int) memory, change func(m *memory, s int)) func(s int) memory {
 		return func(s int) memory {
 			m := at(s)
@@ -130,11 +117,7 @@ func TestUnreleased(t *testing.T) {
 		want string
 	}{
 		"all of it stays": {all, "660-3000 1:8"},
-		"two end, and stay, one after the other": {with(leave([]float64{9, 3}, []int{gone, 1000}), func(m *memory, s int) {
-			m.rest -= 9 * gib * float64(btoi(s >= 2000))
-		}), "660-1060 1:9, 1060-2001 1:9 2:3, 2001-3000 2:3"},
-
-		"all is freed": {ended(until(0)), ""},
+		"all is freed":    {ended(until(0)), ""},
 		"another grows by as much": {func(s int) memory {
 			return memory{members: map[int]float64{1 + btoi(s >= gone): 8 * gib}, rest: 512 * mib}
 		}, ""},
@@ -218,12 +201,11 @@ func TestUnreleasedChurn(t *testing.T) {
 func TestUnreleasedGoesWithAReset(t *testing.T) {
 	for _, reason := range []Reason{ReasonDeviceReset, ReasonRepartition} {
 		d := newDomain(t)
-		at := leave([]float64{8}, []int{gone})
-		if all := play(t, d, 0, 1000, 1, at); all[999] != "1:8" {
-			t.Fatalf("unreleased %q", all[999])
+		if got := play(t, d, 0, 1000, 1, all); got[999] != "1:8" {
+			t.Fatalf("unreleased %q", got[999])
 		}
 		d.Reset(reason)
-		if got := spans(play(t, d, 1000, 1500, 1, at), 1); got != "" || d.Knows(1) {
+		if got := spans(play(t, d, 1000, 1500, 1, all), 1); got != "" || d.Knows(1) {
 			t.Errorf("%s: %q stays", reason, got)
 		}
 	}
@@ -232,18 +214,18 @@ func TestUnreleasedGoesWithAReset(t *testing.T) {
 // A list that fails for a while after memory has stayed leaves the verdict.
 func TestUnreleasedWithoutList(t *testing.T) {
 	d := newDomain(t)
-	all := play(t, d, 0, 3500, 1, func(s int) memory {
-		m := leave([]float64{8}, []int{gone})(s)
+	got := play(t, d, 0, 3500, 1, func(s int) memory {
+		m := all(s)
 		m.broken = s >= 1000 && s < 1300 || s >= 2000 && s < 2900
 		return m
 	})
 	for s, want := range map[int]string{999: "1:8", 1299: "1:8", 1300: "1:8", 2500: "1:8", 2800: "", 2900: "1:8"} {
-		if all[s] != want {
-			t.Errorf("second %d: %q, want %q", s, all[s], want)
+		if got[s] != want {
+			t.Errorf("second %d: %q, want %q", s, got[s], want)
 		}
 	}
-	if !d.Knows(1) || d.Knows(2) {
-		t.Errorf("knows 1: %t, 2: %t", d.Knows(1), d.Knows(2))
+	if !d.Knows(1) || d.Knows(3) {
+		t.Errorf("knows 1: %t, 3: %t", d.Knows(1), d.Knows(3))
 	}
 }
 
@@ -252,7 +234,7 @@ func TestUnreleasedIsNoLeak(t *testing.T) {
 	d := newDomain(t)
 	var j *Judgement[int]
 	for s := range quiet + 3000 {
-		m := leave([]float64{8}, []int{gone})(s)
+		m := all(s)
 		j = observe(t, d, s, round(m.rest+leaked(s)), m.members)
 	}
 	if !j.Residual.Leak || !j.Residual.Pattern.Leaks() || !j.Device.Pattern.Leaks() || len(j.Unreleased) != 1 {

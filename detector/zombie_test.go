@@ -173,8 +173,7 @@ func TestEndsOfOneFrameTellTheSame(t *testing.T) {
 // A pool of workers of a pod. A worker computes until it ends, 5 minutes after its start, and the next
 // one begins; the one of key 0 computes for 2 minutes and stays.
 type crew struct {
-	held  func(n int) float64 // GiB of the n-th worker; that of key 0 if nil
-	again int                 // second in which the one of key 0 computes again
+	again int // second in which the one of key 0 computes again
 }
 
 func (c *crew) members(s int) (all []Member[int]) {
@@ -183,11 +182,7 @@ func (c *crew) members(s int) (all []Member[int]) {
 	}
 	const begins = 310 // of the one of key 0: after the first worker
 	if n := s / 300; s%300 < 290 {
-		m := worker(1+n, 300*n)
-		if c.held != nil {
-			m.Used = Of(c.held(n) * gib)
-		}
-		all = append(all, m)
+		all = append(all, worker(1+n, 300*n))
 	}
 	if s >= begins {
 		m := worker(0, begins)
@@ -206,9 +201,8 @@ func TestWorkerThatIsForgotten(t *testing.T) {
 		crew
 		at int
 	}{
-		"forgotten":          {crew{}, fifth},
-		"computes again":     {crew{again: 1600}, 3300 - 10},
-		"others are smaller": {crew{held: func(int) float64 { return 3.5 }}, -1},
+		"forgotten":      {crew{}, fifth},
+		"computes again": {crew{again: 1600}, 3300 - 10},
 	} {
 		if at := first(patternsOf(t, 3600, c.members), PatternZombie); at != c.at {
 			t.Errorf("%s: zombie from second %d on, want %d", name, at, c.at)

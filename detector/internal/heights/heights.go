@@ -1,14 +1,12 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package heights remembers which heights of memory were given back. What a program held
-// before, and gave back, is no leak when it holds it again: an epoch, a batch job that comes
-// each hour, a cache that is built anew, a server that is started again.
+// Package heights remembers heights of memory that programs gave back. If a program holds as much
+// again, that is no leak: an epoch, a batch job each hour, a cache that is built again, a server that is restarted.
 //
 // A peak is closed when the memory has fallen to half of it, both taken above the lowest use,
-// or when its program has ended. It counts if the program lived on for settles, or ended well.
-// Two heights are followed side by side: crests (the highest use of each minute), by which pages
-// are held back, and lows, by which the verdict is.
+// or when its program has ended. It counts if the program lives for settles after it, or ends well.
+// There are two kinds of heights: crests (the highest use of each minute) for pages, and lows for the verdict.
 package heights
 
 import (
@@ -24,11 +22,11 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/state"
 )
 
-// Program names what a process runs on a model of GPU: its binary or script, image, owner and
-// arguments. The zero Program is not known. It is a salted hash, so that it tells nobody the arguments.
+// Program identifies a program on a model of GPU, by its binary or script, image, owner and
+// arguments. It is a salted hash, which hides the arguments. The zero Program is unknown.
 type Program uint64
 
-// On returns the name of the same on a GPU of that model: FNV-1a of what anybody may know.
+// On returns the same program on a GPU of that model: a hash by FNV-1a.
 func (p Program) On(model string) Program {
 	if p == 0 || model == "" {
 		return p
@@ -41,7 +39,7 @@ func (p Program) On(model string) Program {
 	return Program(max(1, h))
 }
 
-// Kind says of what a height is.
+// Kind is the kind of a height.
 type Kind uint8
 
 // The kinds of heights.
@@ -52,26 +50,26 @@ const (
 )
 
 const (
-	// MaxPrograms bounds how many programs are remembered: the one that was seen last the longest ago goes.
+	// MaxPrograms bounds the programs that are remembered: a new one replaces the one that was not seen for longest.
 	MaxPrograms = 1000
-	// remembered is for how long a height counts: a month of nightly jobs.
+	// remembered is the time for which a height counts: a month of nightly jobs.
 	remembered = 30 * 24 * time.Hour
-	// lastPeaks is how many of the last peaks are kept one by one.
+	// lastPeaks is the number of last peaks that are kept one by one.
 	lastPeaks = 8
-	// rising is how many peaks and the use of now in a row must rise one above the other to be what leaks
-	// and not what is given back: by chance one in 24 rows of four does.
+	// Peaks that rise one above the other, rising or more in a row with the present use, are a leak: by chance one in 24 rows of
+	// four rises.
 	rising = 3
-	// sure is how many lives must have shown what they hold for growth above that to need no excuse.
+	// After sure lives, growth above their heights has no excuse.
 	sure = 3
-	// A height may be exceeded by a tenth of what it is above the lowest use, and by a quarter of what is
-	// left above it: lives are not all alike, but no two of them differ by all that is free.
+	// A height may be exceeded by over of its height above the lowest use, and by ofRest of the memory
+	// above it: lives are not all alike, but no two of them differ by all that is free.
 	over, ofRest = 0.1, 0.25
 )
 
-// Height is one that was given back.
+// Height is a height that was given back.
 type Height struct {
 	Bytes float64
-	Fell  float64 // how many of the bytes were given back
+	Fell  float64 // the part of Bytes that was given back
 	At    time.Duration
 }
 
@@ -82,7 +80,6 @@ type Given struct {
 	N      int
 }
 
-// add adds a height.
 func (g *Given) add(h Height) {
 	if g.N == lastPeaks {
 		if old := g.Last[0]; old.Bytes >= g.Before.Bytes || h.At-g.Before.At > remembered {
@@ -95,9 +92,9 @@ func (g *Given) add(h Height) {
 	g.N++
 }
 
-// Highest returns the highest height that counts at the time now, when the memory holds use and grew by so many bytes: the last
-// ones that rise one above the other, up to use, are none, nor is one of which less than half as much was given back. It is 0
-// where there is none.
+// Highest returns the highest height that counts at the time now, 0 if there is none. use is the present memory, and grown its
+// growth, in bytes. The last heights do not count if they rise one above the other up to use, nor do those that gave back less
+// than half of grown.
 func (g *Given) Highest(use, grown float64, now time.Duration) (highest float64) {
 	n, next := g.N, use
 	for n > 0 && g.Last[n-1].Bytes < next {
@@ -119,30 +116,29 @@ func (g *Given) Highest(use, grown float64, now time.Duration) (highest float64)
 	return highest
 }
 
-// Record is what is remembered of a program, or of a memory. The zero Record is empty.
+// Record holds the heights of a program, or of a memory. The zero Record is empty.
 type Record struct {
 	Given [kinds]Given
-	Lives int           // that ended, and showed what they hold
-	Ended time.Duration // the last one
-	Doubt [kinds]Height // of the last life that ended in a full memory: how it ended may become known
-	Whole bool          // that life was long enough to show what its program holds
-	Seen  time.Duration // when it was last used
+	Lives int           // whole ones that ended
+	Ended time.Duration // when the last one did
+	Doubt [kinds]Height // of the last life, if it ended in a full memory: it may become known that it ended well
+	Whole bool          // that life lasted for begins
+	Seen  time.Duration // when the record was last used
 }
 
-// Prior is what a record says of a life. The zero Prior is that of none.
+// Prior holds the heights of a record that count for a life. The zero Prior has none.
 type Prior struct {
-	// Within is up to which height the use of now counts as given back, by kind, in bytes; 0 where nothing was.
-	Within [kinds]float64
-	Given  [kinds]float64 // the height itself, which has to fit into the memory beside others
-	Sure   bool           // enough lives have shown what they hold for what grows above that to need no excuse
+	Given  [kinds]float64 // the height by kind, in bytes; 0 if there is none
+	Within [kinds]float64 // Given with its margin
+	Sure   bool           // growth above it has no excuse
 }
 
-// Holds reports whether the crest of a life is one that was given back before.
+// Holds reports whether the crest of a life is within a height that was given back.
 func (p *Prior) Holds(l *Life) bool {
 	return p.Within[Crest] > 0 && p.Within[Crest] >= max(l.Climbs[Crest].Top, l.Open[Crest])
 }
 
-// Prior returns what the record says of a life now that grew by so many bytes, in a memory of that capacity (0: not known).
+// Prior returns the heights that count for a life now that grew by so many bytes, in a memory of that capacity (0 unknown).
 func (r *Record) Prior(l *Life, grown, capacity float64, now time.Duration) Prior {
 	p := Prior{Sure: r.Lives >= sure}
 	for k := range l.Climbs {
@@ -175,7 +171,7 @@ type saved struct {
 	Record  Record
 }
 
-// list returns copies of what is remembered, in the order of the programs.
+// list returns copies of the records, in the order of the programs.
 func (b *Book) list() []saved {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,7 +182,7 @@ func (b *Book) list() []saved {
 	return list
 }
 
-// Save returns what is remembered: the same is the same bytes. Nobody waits while it is written.
+// Save returns the state of the book: the same book has the same bytes. It does not lock the book while it encodes.
 func (b *Book) Save() []byte {
 	var to bytes.Buffer
 	if err := gob.NewEncoder(&to).Encode(b.list()); err != nil {
@@ -195,7 +191,7 @@ func (b *Book) Save() []byte {
 	return to.Bytes()
 }
 
-// Restore replaces what is remembered by what Save returned. No time in it is much later than now. On an error nothing changes.
+// Restore replaces the book by one that Save returned. No time in it is much later than now. On an error nothing changes.
 func (b *Book) Restore(from []byte, now time.Duration) error {
 	var list []saved
 	err := gob.NewDecoder(bytes.NewReader(from)).Decode(&list)
@@ -214,17 +210,17 @@ func (b *Book) Restore(from []byte, now time.Duration) error {
 	return nil
 }
 
-// Check reports whether the heights can be some that were read from a state file: see state.Checker.
+// Check implements state.Checker.
 func (g *Given) Check(time.Duration) bool { return g.N >= 0 && g.N <= lastPeaks }
 
-// With calls f with the record of a program, a new one if there is none.
+// With calls f with the record of a program, which may be new.
 func (b *Book) With(p Program, now time.Duration, f func(*Record)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.programs[p]
 	if r == nil {
 		if len(b.programs) >= MaxPrograms {
-			b.forget()
+			b.expire()
 		}
 		r = &Record{}
 		b.programs[p] = r
@@ -233,8 +229,8 @@ func (b *Book) With(p Program, now time.Duration, f func(*Record)) {
 	f(r)
 }
 
-// forget removes the program that was seen last the longest ago.
-func (b *Book) forget() {
+// expire removes the program that was not seen for longest.
+func (b *Book) expire() {
 	var first Program
 	for p, r := range b.programs {
 		if of := b.programs[first]; of == nil || r.Seen < of.Seen || r.Seen == of.Seen && p < first {
@@ -244,8 +240,8 @@ func (b *Book) forget() {
 	delete(b.programs, first)
 }
 
-// Ended notes that the process of a program that ended at about that time ended well: with exit code 0, or because it was told to.
-// So what it held in a full memory was given back.
+// Ended notes that the process of a program that ended at about that time ended well: with exit code 0, or by SIGTERM.
+// So it gave back its memory, although the memory was full. It returns false if there was no such process.
 func (b *Book) Ended(p Program, at time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -258,8 +254,8 @@ func (b *Book) Ended(p Program, at time.Duration) bool {
 	return true
 }
 
-// take lets the heights of a life count, and the life if it was a whole one. Of the ends of a life, which are those of the ranks of a
-// job, the highest counts; more says that this is not the first one.
+// take adds the heights of a life that ended, and the life if it was whole. The ranks of a job are one life: the
+// highest counts; more says that this is not the first rank.
 func (r *Record) take(heights *[kinds]Height, more, whole bool) {
 	for k, h := range heights {
 		g := &r.Given[k]

@@ -6,41 +6,41 @@ package heights
 import "time"
 
 const (
-	// settles is for how long a program must live on after a peak for that to have done it no harm, and for how
-	// long the memory must not have been full for an end to be no out-of-memory: PyTorch gives back just before it dies.
+	// A peak counts after settles without harm, and an end if the memory was not full for settles: PyTorch gives back just before
+	// it dies.
 	settles = 15 * time.Minute
-	// Full is the share of the capacity from which on an end may have been an out-of-memory, and from which on what a memory as a
-	// whole gave back teaches nothing: nobody knows why.
+	// Full is the share of the capacity from which on an end may have been an out-of-memory, and from which on a peak of a memory as
+	// a whole does not count.
 	Full = 0.93
-	// begins is from which age on the lowest use counts: a program begins with none.
+	// begins is the age from which on the lowest use counts: a program begins with none.
 	begins = 10 * time.Minute
-	// fallen is the share of a peak above the lowest use to which the memory must have fallen.
+	// A peak is closed when the memory has fallen to the share fallen of it, above the lowest use.
 	fallen = 0.5
-	// together is how far apart processes may end that are one life: the ranks of a job.
+	// Processes that end within together are one life: the ranks of a job.
 	together = time.Minute
-	// lasts is how long a low is one: longer than an evaluation, beneath which a training may leak.
+	// A low is the lowest use of lasts, which is longer than an evaluation: beneath that a training may leak.
 	lasts = 30 * time.Minute
 )
 
-// Life follows the heights of one process, or of a memory. The zero Life has none.
+// Life holds the heights of one process, or of a memory, so far. The zero Life has none.
 type Life struct {
 	Began  time.Duration
 	Minute time.Duration  // when the open minute began
 	Lows   time.Duration  // when the open low began
-	Open   [kinds]float64 // the highest use of the one, and the lowest one of the other
+	Open   [kinds]float64 // the highest use of that minute, and the lowest of that low
 	Climbs [kinds]Climb
 	FullAt time.Duration // when the memory was last full; 0 never
 }
 
-// Climb follows one kind of height.
+// Climb is a life by one kind of height.
 type Climb struct {
 	Base, Top float64 // the lowest use, and the highest one since the last peak
-	Waiting   Height  // the highest closed peak that does not count yet, and when the first one was closed
-	Next      Height  // the same of those that were closed after it
+	Waiting   Height  // the highest closed peak that does not count yet, At the first one
+	Next      Height  // the same for those that were closed after it
 }
 
-// Note adds a sample of used memory, while the whole memory is full to that share, and reports whether a minute has ended: then
-// Learn is due.
+// Note adds a sample of used memory, and reports whether a minute has ended: then the caller calls Learn. share is the used share
+// of the memory as a whole.
 func (l *Life) Note(t time.Duration, used, share float64) bool {
 	if share >= Full {
 		l.FullAt = t
@@ -62,7 +62,7 @@ func (l *Life) Note(t time.Duration, used, share float64) bool {
 	return ended
 }
 
-// Learn adds to r what the life gave back long enough ago, unless that was most or more, and says whether it is known to leak.
+// Learn adds to r the peaks that count by now, unless they were most or higher. leaks says that the life leaks: its lows do not count.
 func (l *Life) Learn(t time.Duration, r *Record, most float64, leaks bool) {
 	for k := range l.Climbs {
 		c := &l.Climbs[k]
@@ -76,7 +76,7 @@ func (l *Life) Learn(t time.Duration, r *Record, most float64, leaks bool) {
 	}
 }
 
-// note adds the height of a minute.
+// note adds a height.
 func (c *Climb) note(t time.Duration, v float64, young bool) {
 	c.Top = max(c.Top, v)
 	if young {
@@ -97,7 +97,7 @@ func (c *Climb) note(t time.Duration, v float64, young bool) {
 	}
 }
 
-// End takes the end of the process at the time t. Those that end together, as the ranks of a job do, are one life.
+// End adds the end of the process at the time t to r.
 func (l *Life) End(t time.Duration, r *Record, leaks bool) {
 	if l.Began == 0 {
 		return

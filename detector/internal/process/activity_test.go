@@ -159,14 +159,14 @@ func TestCohort(t *testing.T) {
 	} {
 		var h Cohort
 		for _, e := range c.ends {
-			h.Leave(e.a, seconds(e.seen))
+			h.Add(e.a, seconds(e.seen))
 		}
 		if got := h.Strands(c.left); got != c.want {
 			t.Errorf("%s: %t, %+v", c.name, got, h)
 		}
 	}
 	h := Cohort{N: maxRanks, Started: start}
-	if h.Leave(rank(0, 1), start); h.N != maxRanks {
+	if h.Add(rank(0, 1), start); h.N != maxRanks {
 		t.Errorf("%d ranks are counted", h.N)
 	}
 }
@@ -202,7 +202,7 @@ func TestPool(t *testing.T) {
 		var p Pool
 		for _, e := range c.ends {
 			for range e.n {
-				p.Leave(&Activity{Started: seconds(e.started), Computed: seconds(e.started + 10)}, e.program, e.held)
+				p.Add(&Activity{Started: seconds(e.started), Computed: seconds(e.started + 10)}, e.program, e.held)
 			}
 		}
 		if got := p.Forgets(idle, "w", gib); got != c.want {
@@ -211,15 +211,15 @@ func TestPool(t *testing.T) {
 	}
 	var p Pool
 	for range 3 * keptWorkers {
-		p.Leave(&Activity{Started: seconds(50)}, "w", like.held) // who never computed is no worker
-		p.Leave(&Activity{Computed: seconds(50)}, "w", like.held)
+		p.Add(&Activity{Started: seconds(50)}, "w", like.held) // who never computed is no worker
+		p.Add(&Activity{Computed: seconds(50)}, "w", like.held)
 	}
 	if p.N != 0 {
 		t.Errorf("%d workers", p.N)
 	}
-	p.Leave(&Activity{Started: start, Computed: start}, "w", like.held)
+	p.Add(&Activity{Started: start, Computed: start}, "w", like.held)
 	for range 100 {
-		p.Leave(&Activity{Started: seconds(1001), Computed: seconds(2000)}, "w", like.held)
+		p.Add(&Activity{Started: seconds(1001), Computed: seconds(2000)}, "w", like.held)
 	}
 	if !p.Forgets(idle, "w", gib) || p.Forgets(&Activity{Started: seconds(100)}, "w", gib) || p.N >= 2*keptWorkers || p.Oldest != start {
 		t.Errorf("after a hundred workers: %+v", p)

@@ -11,61 +11,57 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// How many deaths, how alike, and what outlives them were fitted by hand on generated series. keptLives
-// and outliveLook are bounds of cost, and the others are chosen.
+// The numbers of deaths, alikeFactor and outlives were fitted by hand on generated series. keptLives
+// and outliveLook are bounds of cost. The others are chosen.
 const (
-	// leastDeaths is the fewest deaths in a row that are a crash loop, alikeDeaths the same of lives
-	// that grew at like rates, and keptLives how many of the last ones are kept. Together they must
+	// leastDeaths is the fewest deaths in a row that are a crash loop, alikeDeaths the same for lives
+	// that grew at like rates, and keptLives the number of lives that are kept. Together they must
 	// have grown for loopLasts, which is the shortest wait of growth from the start (series, shortSettle).
 	leastDeaths = 3
 	alikeDeaths = 2
 	keptLives   = 8
 	loopLasts   = 20 * time.Minute
-	// alikeFactor is by how much the rates of like lives may differ.
+	// alikeFactor is the largest ratio of the rates of like lives.
 	alikeFactor = 1.5
 	// sureLives is the fewest lives that leave no doubt. Each one less takes a tenth of the
 	// confidence, three tenths at most.
 	sureLives = 6
-	// outlives is how many times as long as the longest life of a loop a process must live, without
-	// growing, to end it; after that it is looked at again each outliveLook-th of the longest life.
+	// A process that lives for outlives times the longest life without growing removes the loop. It
+	// is checked again each outliveLook-th of the longest life.
 	outlives    = 1.5
 	outliveLook = 8
-	// LoadedShare is the share of what the lives of a loop had when they began to grow from which one
-	// that came after them may be the next, and growsAgain that of what the last one grew by at which
-	// one that comes after a pause is known to do the same.
+	// A process that holds LoadedShare of the base of a loop may be its next life. One that
+	// has also grown by growsAgain of the last life resumes a paused loop.
 	LoadedShare = 0.5
 	growsAgain  = 0.25
-	// forgotten is after how long a loop that nobody goes on with is none: who restarts a job by hand
-	// takes a while for it.
+	// forgotten is the time after which a paused loop expires: a person may restart a job by hand the next day.
 	forgotten = 24 * time.Hour
 )
 
 // Loop finds a crash loop: a process grows until it dies, is started again, and so on. Each death
 // gives back all memory, so that neither the process, which lives too short, nor the sum of its
-// group, whose troughs fall back, shows the leak. The chain is that of the last lives in a row that
-// grew until the memory was full.
+// group, whose troughs fall back, shows the leak. The zero Loop is empty.
 type Loop struct {
 	Lives   [keptLives]series.LifeGrowth // a ring: the n-th life is at n % keptLives
-	N       int                          // lives in the chain
-	Lasted  time.Duration                // for how long they grew together
-	Longest time.Duration                // of them
+	N       int                          // lives in a row that grew until the memory was full
+	Lasted  time.Duration                // the time for which they grew, together
+	Longest time.Duration                // the longest life
 	Since   time.Duration                // when the first one began
 	Proven  bool                         // it is a crash loop
-	Paused  bool                         // nobody has come in place of the last life for long, or who has does not grow yet
-	Noted   time.Duration                // the frame that noted the last end of a process
-	Look    time.Duration                // when a process that outlives them is looked at again
-	// What follows from the lives: the median of their rates with its error, and that of their bases.
-	Trend stat.Trend
-	Base  stat.Bytes
+	Paused  bool                         // no process has resumed it for long
+	Noted   time.Duration                // the frame with the last end of a process
+	Look    time.Duration                // when a process that outlives them is checked again
+	Trend   stat.Trend                   // the median of the rates of the lives, with its error
+	Base    stat.Bytes                   // the median of their bases
 }
 
-// Clear ends the chain.
-func (r *Loop) Clear() { *r = Loop{Noted: r.Noted} }
+// Reset removes all lives.
+func (r *Loop) Reset() { *r = Loop{Noted: r.Noted} }
 
-// Revoke takes back that the last life ended. What is a loop without it goes on to be one.
-func (r *Loop) Revoke() {
+// RemoveLast removes the last life, which has not ended. A loop of enough others stays one.
+func (r *Loop) RemoveLast() {
 	if r.N <= leastDeaths {
-		r.Clear()
+		r.Reset()
 		return
 	}
 	r.N--
@@ -74,7 +70,7 @@ func (r *Loop) Revoke() {
 // last returns the last life; there must be one.
 func (r *Loop) last() *series.LifeGrowth { return &r.Lives[(r.N-1)%keptLives] }
 
-// Add adds a life that grew until the memory was full. No growth can be a leak that is shorter than span.
+// Add adds a life that grew until the memory was full. span is the shortest growth that can be a leak.
 func (r *Loop) Add(l *series.LifeGrowth, span time.Duration) {
 	if r.N == 0 {
 		r.Since = l.From
@@ -100,7 +96,7 @@ func (r *Loop) alike() bool {
 	return a <= alikeFactor*b && b <= alikeFactor*a
 }
 
-// settle works out what follows from the lives.
+// settle sets Trend and Base.
 func (r *Loop) settle() {
 	var rates, bases [keptLives]float64
 	n := min(r.N, keptLives)
@@ -125,7 +121,7 @@ func (r *Loop) Confidence() float64 {
 	return float64(10-min(max(0, sureLives-r.N), 3)) / 10
 }
 
-// Held returns how much the last life of the chain held when it ended; 0 without one.
+// Held returns the memory of the last life at its end; 0 without one.
 func (r *Loop) Held() stat.Bytes {
 	if r.N == 0 {
 		return 0
@@ -134,7 +130,7 @@ func (r *Loop) Held() stat.Bytes {
 	return l.Base + stat.Bytes(l.Trend.Rate*(l.To-l.Onset).Seconds())
 }
 
-// Ended returns when the last life of the chain ended; 0 without one.
+// Ended returns when the last life ended; 0 without one.
 func (r *Loop) Ended() time.Duration {
 	if r.N == 0 {
 		return 0
@@ -142,14 +138,12 @@ func (r *Loop) Ended() time.Duration {
 	return r.last().To
 }
 
-// Follows reports whether a process that was first seen at the given time came after the last life of
-// the chain had ended.
+// Follows reports whether a process that was first seen at the given time came after the last life.
 func (r *Loop) Follows(first time.Duration) bool { return r.N == 0 || first > r.last().To }
 
-// Next follows the chain in a frame at time t, and who came after its last life, nil if nobody did: one
-// that outlives the chain without growing ends it. The chain is paused where nobody came for Absence,
-// or only one who holds little for outlives times the longest life more; and forgotten after a day.
-// others is the most that one who was there before holds and that may be the next life of a pool.
+// Next updates the loop in a frame at time t. s is the process that came after the last life, nil if none did, and others the
+// memory of the largest process of the group, which may also be the next life. The loop is paused if no process came for Absence,
+// or only small ones for outlives times the longest life more, and expires after forgotten.
 func (r *Loop) Next(s *series.Series, others stat.Bytes, t time.Duration) {
 	if r.N == 0 {
 		return
@@ -165,9 +159,9 @@ func (r *Loop) Next(s *series.Series, others stat.Bytes, t time.Duration) {
 	switch {
 	case float64(used) > float64(r.Base)+growsAgain*float64(r.Held()-r.Base):
 		r.Paused = false
-	case used >= loaded: // it may grow yet
+	case used >= loaded: // it may still grow
 	case idle >= max(wait, forgotten):
-		r.Clear()
+		r.Reset()
 	case idle >= wait:
 		r.Paused = true
 	}
@@ -176,11 +170,11 @@ func (r *Loop) Next(s *series.Series, others stat.Bytes, t time.Duration) {
 	}
 	r.Look = t + r.Longest/outliveLook
 	if _, grew := s.Lived(); !grew {
-		r.Clear()
+		r.Reset()
 	}
 }
 
-// Check reports whether the loop can be one that was read from a state file: see state.Checker.
+// Check implements state.Checker.
 func (r *Loop) Check(time.Duration) bool {
 	return r.N >= 0 && r.N < math.MaxInt32 && r.Longest >= 0 && (r.Since > 0 || r.N == 0 && !r.Proven)
 }

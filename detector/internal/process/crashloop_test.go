@@ -86,7 +86,7 @@ func TestWhatALoopTells(t *testing.T) {
 	if r.Trend.Variance != 0 || r.Trend.N != 1 {
 		t.Errorf("one life: %+v", r.Trend)
 	}
-	r.Clear()
+	r.Reset()
 	for n, rate := range []float64{10, 12, 20} {
 		l := life(n, 10*minute, rate)
 		l.Base = stat.Bytes(n+1) * gib
@@ -128,10 +128,10 @@ func TestRevokedDeath(t *testing.T) {
 	r := looping()
 	r.Noted = start
 	r.Add(life(3, 10*minute, 10), 0)
-	if r.Revoke(); r.N != leastDeaths || !r.Proven {
+	if r.RemoveLast(); r.N != leastDeaths || !r.Proven {
 		t.Errorf("of four: %d lives, proven %t", r.N, r.Proven)
 	}
-	if r.Revoke(); r.N != 0 || r.Proven || r.Noted != start || r.Lasted != 0 {
+	if r.RemoveLast(); r.N != 0 || r.Proven || r.Noted != start || r.Lasted != 0 {
 		t.Errorf("of three: %+v", r)
 	}
 }

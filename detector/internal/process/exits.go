@@ -13,72 +13,57 @@ import (
 )
 
 const (
-	// MaxUnreleased bounds how many processes of a domain are named as those whose memory has stayed.
+	// MaxUnreleased bounds the exits of a domain whose memory has stayed.
 	MaxUnreleased = 8
-	// MaxExits bounds how many exits are watched at once. Both are bounds of cost, and the others are
-	// chosen, from how drivers free memory and lists lag behind it.
+	// MaxExits bounds all exits that are watched. Both are bounds of cost. The others are
+	// chosen: drivers take seconds to free memory, and lists lag behind it.
 	MaxExits = 32
-	// ReleaseGrace is how long a driver may take to free what a process held. Exits
-	// so close to each other share what stays.
+	// ReleaseGrace is the longest time that a driver takes to free the memory of a process. Exits
+	// within it share the memory that stays.
 	ReleaseGrace = 10 * time.Second
-	// residuals is over how many frames the residual is remembered.
+	// residuals is the number of frames of which the residual is remembered.
 	residuals = 9
-	// stale is from which age on the last residual says nothing of the level before
-	// an exit.
+	// stale is the age from which on a residual is too old to be the level before an exit.
 	stale = time.Minute
 )
 
 // Exit is an exit whose memory may stay, or has stayed.
 type Exit[K comparable] struct {
 	Key    K
-	Used   stat.Bytes    // what the process held last
+	Used   stat.Bytes    // the memory of the process in its last frame
 	Since  time.Duration // the first frame without it
-	Opened time.Duration // exits that share what stays have the same
+	Opened time.Duration // the first Since of the exits that share what stays
 	Before stat.Bytes    // residual before these exits
 	Frames int           // with a residual since
-	Held   stat.Bytes    // what stays at most
+	Held   stat.Bytes    // bound of the memory that stays
 	Stays  bool          // it is unreleased
 }
 
 // Exits finds memory that stays after its process has ended: the residual,
-// used memory minus that of all members, is higher after the exit than it was
-// before, and stays so.
+// used memory minus that of all members, is higher after the exit than before. The zero Exits is empty.
 //
-// Before: the median of the last nine residuals, because the list of processes is
-// read a moment apart from the memory; or the lower one of the last two, if that is more. After: the higher of two in a row, for the
-// same reason. What stays is the least of that since the exit, so that memory
-// which somebody takes later, or which belongs to a process that is not in the
-// list yet, is not blamed on the dead: it would have to come as the memory goes,
-// and stay without an owner. What exits within ten seconds share it in proportion
-// to what they held.
+// Before is the median of the last nine residuals, because the list of processes is
+// read a moment apart from the memory; or the lower one of the last two, if that is higher. After is the higher of two in a row,
+// for the same reason. The least difference since the exit has stayed: memory that another process
+// takes later does not count. Exits within ReleaseGrace share it in proportion to their memory.
 //
 // Memory is unreleased when MinHeld or more of it has stayed for
-// UnreleasedAfter, and until the residual falls by half of it. It shrinks with the
-// residual; what comes on top and stays for nine frames is somebody else's.
+// UnreleasedAfter, until the residual falls by half of it. It shrinks with the
+// residual. A rise of the residual that lasts for nine frames has another reason.
 type Exits[K comparable] struct {
 	Recent [residuals]stat.Bytes // a ring
 	Next   int
 	Len    int
 	At     time.Duration // of the newest
 	List   []Exit[K]
-	Top    stat.Bytes // level of the residual from which what stays is counted down
-	Fall   stat.Bytes // by how much the residual lies below that
+	Top    stat.Bytes // the residual with all that stays
+	Fall   stat.Bytes // the residual is so far below Top
 }
 
-// Clear forgets everything.
-func (p *Exits[K]) Clear() {
-	list := p.List[:0]
-	if list == nil {
-		list = make([]Exit[K], 0, MaxExits)
-	}
-	*p = Exits[K]{List: list}
-}
-
-// Leave notes that a process which held used bytes is gone from a complete list.
-// Where the residual just before is not known, nothing can be said of it. Those
-// that left together are ordered by what they held, because the order in which
-// they are found means nothing.
-func (p *Exits[K]) Leave(key K, t, interval time.Duration, used stat.Bytes, cfg *series.Config) {
+// Add adds the exit of a process that held used bytes and is gone from a complete list,
+// if the residual just before is known. Exits that share what stays are ordered by their memory, because their own order is
+// unknown.
+func (p *Exits[K]) Add(key K, t, interval time.Duration, used stat.Bytes, cfg *series.Config) {
 	if float64(used) < cfg.MinHeld || p.Len == 0 || t-p.At > max(stale, 3*interval) {
 		return
 	}
@@ -101,8 +86,7 @@ func (p *Exits[K]) Leave(key K, t, interval time.Duration, used stat.Bytes, cfg 
 	p.List = slices.Insert(p.List, i, e)
 }
 
-// before returns the residual just before now: the middle one of the last ones, or the lower
-// one of the last two where it grows, so that what it gained on the way is nobody's.
+// before returns the residual before an exit: see Exits.
 func (p *Exits[K]) before() stat.Bytes {
 	sorted := p.Recent
 	slices.Sort(sorted[:p.Len])
@@ -113,13 +97,8 @@ func (p *Exits[K]) before() stat.Bytes {
 	return max(sorted[p.Len/2], last)
 }
 
-// Residual returns that of the last frame that had one.
-func (p *Exits[K]) Residual() (residual stat.Bytes, ok bool) {
-	return p.Recent[(p.Next+residuals-1)%residuals], p.Len > 0
-}
-
-// Observe adds the residual of a frame, which may be negative. pace is that at which it is known to
-// leak, in bytes per second: what comes by that is not left by who has ended.
+// Observe adds the residual of a frame, which may be negative. pace is the rate of its leak, in bytes per second, which
+// is no memory of an exit.
 func (p *Exits[K]) Observe(t, interval time.Duration, residual stat.Bytes, pace float64, cfg *series.Config) {
 	if p.Len > 0 && t-p.At > max(stale, 3*interval) {
 		p.Next, p.Len = 0, 0
@@ -150,8 +129,8 @@ func (p *Exits[K]) Observe(t, interval time.Duration, residual stat.Bytes, pace 
 	p.List = slices.DeleteFunc(p.List, func(e Exit[K]) bool { return e.Stays && e.Held == 0 })
 }
 
-// wait watches the n exits from the i-th on, which share what stays, and returns
-// how many of them stay in the list. leaked is what else the residual has gained since.
+// wait updates the n exits from the i-th on, which share what stays, and returns
+// how many of them stay in the list. leaked is the growth of the residual by its leak.
 func (p *Exits[K]) wait(i, n int, t time.Duration, residual, level, leaked stat.Bytes, cfg *series.Config) int {
 	batch := p.List[i : i+n]
 	var all, held stat.Bytes
@@ -173,8 +152,8 @@ func (p *Exits[K]) wait(i, n int, t time.Duration, residual, level, leaked stat.
 		e.Held = max(0, min(e.Held, stat.Bytes(float64(e.Used)*excess/float64(all))))
 		held += e.Held
 	}
-	// Three frames: what the second one tells may be that of the first, when the
-	// memory was just being freed. The last one may tell that it is free by now.
+	// Three frames: the second one may have the value of the first, when the
+	// memory was just being freed. In the last one it may be free.
 	stays := t-newest >= max(cfg.UnreleasedAfter, ReleaseGrace) && frames >= 3 &&
 		float64(residual-before) >= cfg.MinHeld
 	named := n
@@ -189,8 +168,7 @@ func (p *Exits[K]) wait(i, n int, t time.Duration, residual, level, leaked stat.
 	return named
 }
 
-// settle calls what exits have left behind unreleased, held bytes in all. What
-// older ones left may have gone meanwhile, behind that.
+// settle makes exits unreleased, held bytes in all. The memory of older ones may have been freed meanwhile.
 func (p *Exits[K]) settle(batch []Exit[K], level, held stat.Bytes) {
 	p.countDown(level - held)
 	left := p.Remaining()
@@ -216,13 +194,13 @@ func (p *Exits[K]) staying() int {
 	return n
 }
 
-// Back forgets a process that is in the list again.
-func (p *Exits[K]) Back(key K) {
+// Remove removes a process that is in the list again.
+func (p *Exits[K]) Remove(key K) {
 	p.List = slices.DeleteFunc(p.List, func(e Exit[K]) bool { return e.Key == key })
 }
 
-// countDown takes what the residual has fallen by from what stays. A fall of half
-// of it or more is its end; of several, that of which it is nearest to.
+// countDown takes a fall of the residual from the memory that stays. A fall by half of an exit or more removes it; of several the
+// one that is nearest to the fall.
 func (p *Exits[K]) countDown(level stat.Bytes) {
 	waiting := slices.ContainsFunc(p.List, func(e Exit[K]) bool { return !e.Stays })
 	if !waiting && p.Len == residuals {
@@ -245,7 +223,7 @@ func (p *Exits[K]) countDown(level stat.Bytes) {
 
 func distance(a, b stat.Bytes) stat.Bytes { return max(a-b, b-a) }
 
-// Remaining returns which share of what stays is left after the fall.
+// Remaining returns the share (0 to 1) of the memory that stays which is left after the fall.
 func (p *Exits[K]) Remaining() float64 {
 	var all stat.Bytes
 	for i := range p.List {
@@ -257,4 +235,14 @@ func (p *Exits[K]) Remaining() float64 {
 		return 0
 	}
 	return stat.Clamp(1 - float64(p.Fall)/float64(all))
+}
+
+// Check implements state.Checker.
+func (p *Exits[K]) Check(time.Duration) bool {
+	return p.Next >= 0 && p.Next < residuals && p.Len >= 0 && p.Len <= residuals
+}
+
+// Check implements state.Checker.
+func (e *Exit[K]) Check(last time.Duration) bool {
+	return e.Used > 0 && e.Used <= stat.MaxBytes && e.Held >= 0 && e.Held <= e.Used && e.Since > 0 && e.Since <= last
 }

@@ -38,7 +38,7 @@ func watch(p *Exits[int], to, step int, c plot) string {
 		interval := time.Duration(step) * time.Second
 		for key := range 100 {
 			if used, ok := c.left[key]; ok && s >= gone && s < gone+step {
-				p.Leave(key, seconds(s), interval, used, defaults())
+				p.Add(key, seconds(s), interval, used, defaults())
 			}
 		}
 		p.Observe(seconds(s), interval, c.at(s), c.pace, defaults())
@@ -76,7 +76,7 @@ func TestUnreleasedMemory(t *testing.T) {
 	leave := func(at int) func(p *Exits[int], s int) { // process 2 of 3 GiB
 		return func(p *Exits[int], s int) {
 			if s == at {
-				p.Leave(2, seconds(s), time.Second, 3*gib, defaults())
+				p.Add(2, seconds(s), time.Second, 3*gib, defaults())
 			}
 		}
 	}
@@ -159,12 +159,12 @@ func TestUnreleasedMemory(t *testing.T) {
 		}), act: leave(gone2)}, "660-901 1:9, 901-1000 1:7, 1000-1060 1:9, 1060-2000 1:7 2:3"}, // while it is not known whose the rise is, it counts
 		{"it is in the list again", plot{left: one, at: stays(8 * gib), act: func(p *Exits[int], s int) {
 			if s == 1000 {
-				p.Back(1)
+				p.Remove(1)
 			}
 		}}, "660-1000 1:8"},
 		{"it was only missing", plot{left: one, at: stays(8 * gib), act: func(p *Exits[int], s int) {
 			if s == gone+5 {
-				p.Back(1)
+				p.Remove(1)
 			}
 		}}, ""},
 		{"what leaks beside it is not left by it", plot{left: one, pace: float64(32 * mib), at: func(s int) stat.Bytes { return rest + stat.Bytes(s)*32*mib }}, ""},
@@ -179,7 +179,6 @@ func TestUnreleasedMemory(t *testing.T) {
 		}}, "660-2000 1:8"},
 	} {
 		var p Exits[int]
-		p.Clear()
 		if got := watch(&p, 2000, 1, c.plot); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -202,7 +201,7 @@ func TestUnreleasedSeldomSeen(t *testing.T) {
 		if got := watch(&p, 1200, step, plot{left: one, at: at(8 * gib)}); got != want {
 			t.Errorf("every %d s: %q, want %q", step, got, want)
 		}
-		p.Clear()
+		p = Exits[int]{}
 		if got := watch(&p, 1200, step, plot{left: one, at: at(0)}); got != "" || len(p.List) > 0 {
 			t.Errorf("every %d s, and freed: %q", step, got)
 		}
@@ -222,7 +221,7 @@ func TestUnreleasedNeedsTheResidual(t *testing.T) {
 		{15*time.Minute + 1, 5 * time.Minute, false},
 	} {
 		for name, act := range map[string]func(p *Exits[int]){
-			"exit": func(p *Exits[int]) { p.Leave(1, start+c.ago, c.interval, gib, defaults()) },
+			"exit": func(p *Exits[int]) { p.Add(1, start+c.ago, c.interval, gib, defaults()) },
 			"frame": func(p *Exits[int]) {
 				p.List = []Exit[int]{{Key: 1, Used: gib, Held: gib}}
 				p.Observe(start+c.ago, c.interval, rest+gib, 0, defaults())
@@ -236,21 +235,15 @@ func TestUnreleasedNeedsTheResidual(t *testing.T) {
 		}
 	}
 	var p Exits[int]
-	if p.Leave(1, seconds(100), time.Second, gib, defaults()); len(p.List) > 0 {
+	if p.Add(1, seconds(100), time.Second, gib, defaults()); len(p.List) > 0 {
 		t.Error("an exit is watched without any residual")
 	}
-	if _, ok := p.Residual(); ok {
-		t.Error("there is a residual")
-	}
 	p.Observe(seconds(100), time.Second, rest, 0, defaults())
-	p.Leave(1, seconds(101), time.Second, gib, defaults())
+	p.Add(1, seconds(101), time.Second, gib, defaults())
 	p.List = append(p.List, Exit[int]{Key: 2, Held: gib, Stays: true})
 	p.Observe(seconds(100)+stale+1, time.Second, rest+gib, 0, defaults())
 	if len(p.List) != 1 || p.List[0].Key != 2 {
 		t.Errorf("%+v", p.List)
-	}
-	if r, ok := p.Residual(); !ok || r != rest+gib {
-		t.Errorf("the residual is %d MiB", r/mib)
 	}
 }
 
@@ -285,7 +278,6 @@ func TestUnreleasedIsBounded(t *testing.T) {
 	const crowd = MaxExits + 8
 	for _, rising := range []bool{true, false} {
 		var p Exits[int]
-		p.Clear()
 		left, key := map[int]stat.Bytes{}, func(i int) int { return i } // the i-th smallest
 		if !rising {
 			key = func(i int) int { return crowd - 1 - i }
@@ -299,7 +291,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 			}
 			return 60 * gib
 		}, act: func(p *Exits[int], _ int) {
-			if len(p.List) > MaxExits || cap(p.List) > MaxExits {
+			if len(p.List) > MaxExits {
 				t.Fatalf("%d exits are watched", len(p.List))
 			}
 		}})
@@ -315,7 +307,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 	var p Exits[int]
 	watch(&p, 2500, 1, plot{at: func(s int) stat.Bytes { return rest + stat.Bytes(s/100)*gib }, act: func(p *Exits[int], s int) {
 		if s > 0 && s%100 == 0 {
-			p.Leave(s/100, seconds(s), time.Second, gib, defaults())
+			p.Add(s/100, seconds(s), time.Second, gib, defaults())
 		}
 	}})
 	if n := p.staying(); n != MaxUnreleased || p.List[n-1].Key != MaxUnreleased {

@@ -22,8 +22,7 @@ const (
 
 // Config holds the windows and thresholds of one series.
 type Config struct {
-	// Windows are the lengths over which slope, R² and spikes are given, in
-	// increasing order.
+	// Windows are the lengths of the windows of slope, R² and spikes, in increasing order.
 	Windows []time.Duration
 	// LeakThreshold is the confidence (0 to 1) at which a leak is declared.
 	LeakThreshold float64
@@ -31,22 +30,19 @@ type Config struct {
 	MinGrowth float64
 	// MinSpan is the shortest growth that can be a leak.
 	MinSpan time.Duration
-	// SettleTime is how long growth must last to be a leak where nothing is known
-	// from before it: a process that fills its memory from its start on, or one
-	// that was already growing when it was first seen. Growth that has lasted five times as long as the
-	// time that is left, and 20 minutes, need not last for it.
+	// SettleTime is the shortest growth that can be a leak if the memory before it is unknown: the
+	// growth began with its process, or before the first sample. Growth for 20 minutes is enough if it has lasted five times as
+	// long as it still takes to fill the memory.
 	SettleTime time.Duration
-	// ZombieAfter is how long a process must have computed nothing before its
-	// memory can be a zombie's, and UnreleasedAfter how long memory must stay after
-	// its process ended to be unreleased. MinHeld is the least such memory in bytes.
+	// ZombieAfter is the shortest time without computing of a zombie, and UnreleasedAfter the shortest time
+	// that unreleased memory stays after its process ended. MinHeld is the least such memory in bytes.
 	ZombieAfter, UnreleasedAfter time.Duration
 	MinHeld                      float64
-	// PageWithin is how soon a leak must fill the memory for somebody to be woken, and FillsWithin the same for growth
-	// that nobody knows to be a leak.
+	// A page begins when a leak fills the memory within PageWithin, or other growth within FillsWithin.
 	PageWithin, FillsWithin time.Duration
-	// Without are mechanisms that are left out, for a benchmark alone.
+	// Without are mechanisms that are left out; only a benchmark sets it.
 	Without Mechanism
-	// Mute switches the judgement off: statistics alone are given.
+	// Mute removes the judgement. The statistics stay.
 	Mute bool
 	// SpikeHeight is the least rise in bytes that can be a spike; SpikeRatio is
 	// the same as a share (0 to 1) of the capacity. The larger one holds.
@@ -55,8 +51,7 @@ type Config struct {
 	SpikeWidth time.Duration
 }
 
-// DefaultConfig returns the defaults; detector/README.md gives the reason for
-// each.
+// DefaultConfig returns the defaults; detector/README.md gives the reason for each.
 func DefaultConfig() Config {
 	return Config{
 		Windows:       []time.Duration{10 * time.Minute, time.Hour},
@@ -77,12 +72,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// ClearThreshold returns the confidence under which a declared leak is taken back: half of the leak threshold, so that a leak
-// that pauses for a while is still one, and no alert flaps.
+// ClearThreshold returns the confidence under which a leak stops: half of the leak threshold, so that no alert flaps when a
+// leak pauses for a while.
 func (c *Config) ClearThreshold() float64 { return c.LeakThreshold / 2 }
 
-// Validate returns an error that names the first setting that cannot hold and
-// says what could.
+// Validate returns an error that names the first invalid setting and its bounds.
 func (c Config) Validate() error {
 	if len(c.Windows) == 0 || len(c.Windows) > MaxWindows {
 		return fmt.Errorf("%d windows given, 1 to %d are possible", len(c.Windows), MaxWindows)

@@ -9,20 +9,17 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// These say what a cycle is: they are chosen, not fitted.
+// These are chosen, not fitted.
 const (
 	// minCycle is the least height of a cycle.
 	minCycle = 8 * quantum
-	// Half a typical cycle must be taken back for one to end, and cycleTurn of what was taken back
-	// must be regained for the next one to begin.
+	// A cycle ends with a fall by half of a typical cycle. The next one begins with a rise by cycleTurn of that fall.
 	cycleTurn = 0.25
-	// cycleMemory is the weight of the last cycle in what is typical.
+	// cycleMemory is the weight of the last cycle in the typical one.
 	cycleMemory = 0.2
-	// noiseCycle is how many times as high as a typical cycle one is that shows that the cycles
-	// before were noise.
+	// The cycles before a cycle of noiseCycle times their height were noise.
 	noiseCycle = 3
-	// sawtoothCycles of one after another make a series go in cycles, until none came for cyclesGone
-	// typical lengths.
+	// A series is in cycles from sawtoothCycles on, until cyclesGone typical lengths pass without one.
 	sawtoothCycles = 3
 	cyclesGone     = 3
 )
@@ -30,7 +27,7 @@ const (
 // Cycles finds the cycles of a series, such as the steps, epochs or requests of a program.
 type Cycles struct {
 	Falling bool
-	Low     stat.Point // of the fall that goes on
+	Low     stat.Point // of the present fall
 	High    stat.Bytes
 	Size    float64       // typical height, bytes
 	Length  time.Duration // typical length
@@ -38,7 +35,6 @@ type Cycles struct {
 	N       int64         // ended so far
 }
 
-// add takes the value v at the time t.
 func (c *Cycles) add(t time.Duration, v stat.Bytes) {
 	if !c.Falling {
 		c.High = max(c.High, v)

@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// fullShare is from which share of its capacity a memory is full: there allocators
+	// fullShare is the share of its capacity from which on a memory is full: there allocators
 	// empty their caches before they fail, and a server such as vLLM reserves as much. The two times
 	// below are chosen.
 	fullShare = 0.9
-	// fullBefore is how long before a fall the memory may have been full last.
+	// A fall flushes a cache if the memory was full at most fullBefore it.
 	fullBefore = time.Minute
-	// fullApart is how far apart two times of a full memory are that have nothing to do with each other.
+	// Times of a full memory that are fullApart are independent.
 	fullApart = time.Hour
 )
 
-// Fullness is for how long a memory has been full. The zero Fullness never was.
+// Fullness notes when a memory was full. The zero Fullness never was.
 type Fullness struct {
 	Full         bool
-	Since, Until time.Duration // first and last frame of those in a row that found it full; 0 never
+	Since, Until time.Duration // first and last frame in a row in which it was full; 0 never
 	Lately       time.Duration // the first one of those that were not fullApart apart; 0 never
-	// Left says that who held much of it has ended since: who fills it next begins anew.
-	Left bool
+	Left         bool          // a process that held much of it has ended since: Lately restarts
 }
 
 // Note adds a frame.
@@ -44,8 +43,8 @@ func (f *Fullness) Note(t time.Duration, used, capacity stat.Bytes) {
 	f.Full = now
 }
 
-// Filled reports whether what grew from the time onset on may have filled the memory by
-// the time t: that is full then, or was a while before, and was not when the growth began.
+// Filled reports whether growth from the time onset on may have filled the memory by
+// the time t: it is full then, or was just before, and was not at the onset.
 func (f *Fullness) Filled(onset, t time.Duration) bool {
 	return f.Until > 0 && f.Until >= t-fullBefore && f.Since > onset
 }

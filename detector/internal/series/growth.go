@@ -12,58 +12,52 @@ import (
 )
 
 const (
-	// enough is the confidence of growth that is just as it must be to be a leak, in each of the
-	// respects that are looked at: the default leak threshold. The constants below were fitted by hand
-	// on generated series; make bench-detect measures what they find and cost.
+	// enough is the confidence of growth that just suffices to be a leak: the default leak
+	// threshold. The constants below were fitted by hand
+	// on generated series; make bench-detect measures them.
 	enough = 0.7
 	// minLevels is the fewest retained levels that can be a leak.
 	minLevels = 4
-	// Growth of which the second half brought the share held of what the first half did has kept
-	// its pace, and one that brought but the share slowed has not.
+	// The ratio of the growth of the second half to that of the first one: from held on the pace was kept, at slowed it was not.
 	slowed = 0.5
 	held   = 0.75
-	// evenParts is in how many parts of the time growth must be even: each holds evenShare of what
-	// it would if all were alike. None of it is left where one holds unevenShare.
+	// Growth must be even over evenParts of the time: each has evenShare of its fair share or more. At unevenShare it is
+	// not even at all.
 	evenParts              = 4
 	unevenShare, evenShare = 0.08, 0.40
-	// Growth in fewSteps of like size is that of jobs that come, growth in enoughSteps is not. Of steps
-	// of more than jobStep bytes, which jobs bring and leaks seldom, two more are asked for a doubling.
+	// Growth in fewSteps of like size is that of jobs that come, growth in enoughSteps is not. Steps
+	// of more than jobStep bytes are mostly of jobs: each doubling needs two more, up to mostSteps.
 	fewSteps, enoughSteps = 3.0, 5.0
 	jobStep               = 1 << 30
 	mostSteps             = 11.0
-	// safely is how many times the largest give-back must be retained for growth not to be the next
-	// one.
+	// Growth of safely times the largest give-back will not be given back.
 	safely = 2.0
 )
 
-// Growth is growth that one scale sees going on. The zero Growth is none.
+// Growth is the present growth at one scale. The zero Growth is none.
 type Growth struct {
 	Since, End time.Duration // first and last growth
 	Base       stat.Bytes    // the level before it
 	Retained   stat.Bytes    // since it began
 	Levels     int           // that were reached and kept
 	Rate       float64       // of the steady part, bytes per second
-	Steady     int           // troughs of that, the last ones
-	SteadyBase stat.Bytes    // the level at which that began
+	Steady     int           // troughs of the steady part, the last ones
+	SteadyBase stat.Bytes    // the level at which the steady part began
 	Flat       float64       // share of the blocks that are kept without growth
-	Step       float64       // what a level adds to the one before on average, bytes
-	// How sure a leak is in each respect, 0 to 1: that the growth keeps its pace and is even, and
-	// that the like of it was not given back.
-	Form, Kept float64
-	// Waited is how sure it is that it has lasted for long enough, Need how long it must last, and
-	// Reason what it may be until then.
-	Waited float64
-	Lasted time.Duration
-	// ToCome is what the growth still brings if it goes on to slow down, in bytes; MaxBytes where it does not.
+	Step       float64       // mean difference of two levels, bytes
+	// The confidence (0 to 1) in each respect: Form that the growth keeps its pace and is even, Kept
+	// that it will not be given back, Waited that it has Lasted for as long as it Needs, because of Reason.
+	Form, Kept, Waited float64
+	Lasted, Need       time.Duration
+	Reason             Withheld
+	// ToCome is the growth still to come if it slows down as before, in bytes; MaxBytes where it does not.
 	ToCome float64
-	Need   time.Duration
-	Reason Withheld
 }
 
-// confidence is that of the weakest respect.
+// confidence returns that of the weakest respect.
 func (g *Growth) confidence() float64 { return min(g.Form, g.Kept, g.Waited) }
 
-// slows reports whether growth slows down so that it ends before the memory is full: the best scale shows it, or a wider one.
+// slows reports whether growth at the best scale, or at a wider one, slows down so much that it stops before the memory is full.
 func (s *Series) slows() bool {
 	if !s.cfg.With(Slowing) || s.Capacity == 0 {
 		return false
@@ -76,7 +70,7 @@ func (s *Series) slows() bool {
 	return false
 }
 
-// judge looks for growth that goes on in the troughs of scale i, and notes it in place: the table of
+// judge finds the present growth in the troughs of scale i. It sets it in place: the table of
 // reasons would put it on the heap.
 func (s *Series) judge(i int) *Growth {
 	e, g := &s.Scales[i], &s.Growths[i]
@@ -103,17 +97,17 @@ func (s *Series) judge(i int) *Growth {
 	g.ToCome = min(stat.Slows(steady), stat.MaxBytes) // a state holds no infinity
 	g.Rate = float64(last.V-steady[0].V) / max((last.At-steady[0].At).Seconds(), 1)
 	if g.SteadyBase = g.Base; len(steady) < len(pts) {
-		g.SteadyBase = steady[0].V // what was left out, such as a load, led there
+		g.SteadyBase = steady[0].V // a load led there
 	}
 	g.Kept = s.kept(g.Retained, i)
-	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks after
-	// it was reached, in the mean, and the first growth half a block after it began.
+	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks late
+	// in the mean, and the first growth half a block late.
 	g.Lasted = g.End - g.Since - e.Width
 	s.wait(g)
 	return g
 }
 
-// kept is how sure it is that growth of so many bytes at scale i is not the next that is given back.
+// kept returns the confidence that growth of so many bytes at scale i will not be given back.
 func (s *Series) kept(retained stat.Bytes, i int) float64 {
 	if !s.cfg.With(GiveBacks) {
 		return 1
@@ -138,7 +132,7 @@ func from(pts []stat.Point, t time.Duration) []stat.Point {
 	return pts
 }
 
-// levelsOf counts the levels among the troughs that were reached and never given back.
+// levelsOf counts the levels that the troughs reached and did not give back.
 func levelsOf(pts []stat.Point) int {
 	n, lowest := 0, stat.Bytes(math.MaxInt64)
 	for _, p := range slices.Backward(pts) {
@@ -150,7 +144,7 @@ func levelsOf(pts []stat.Point) int {
 	return n
 }
 
-// below returns how many of the first troughs are below what enough earlier lives held.
+// below returns the number of the first troughs that are within the heights of enough earlier lives.
 func (s *Series) below(pts []stat.Point) int {
 	if !s.Prior.Sure {
 		return 0
@@ -159,10 +153,8 @@ func (s *Series) below(pts []stat.Point) int {
 }
 
 // steadiest returns the last troughs, half of the time or more, over which growth is steadiest, and
-// sets its form. What grew otherwise before, such as the load of a model, is left out, and so
-// is what the first troughs show that are below what earlier lives held, however many those are.
-// Growth that goes on at the pace at which it began is a leak's, and that of a warm-up or a cache
-// that fills slows down.
+// sets its form: a leak keeps its pace, and a warm-up or a cache
+// that fills slows down. It leaves out other growth before, such as the load of a model, and the below first troughs.
 func steadiest(pts []stat.Point, below int, width time.Duration, cfg *Config, g *Growth) []stat.Point {
 	best := pts
 	if len(pts) < 4 {
@@ -194,8 +186,8 @@ func steadiest(pts []stat.Point, below int, width time.Duration, cfg *Config, g 
 	return best
 }
 
-// keeping is 1 where the second half brought the share full of what the first one did, or more, and
-// falls to 0 where it brought the share none. It is 1 where the first half has not grown.
+// keeping returns 1 if the ratio of the growth of the second half to that of the first one is full or more, and less down to 0 at
+// none. It is 1 where the first half has not grown.
 func keeping(pts []stat.Point, none, full float64) float64 {
 	first, middle, last := pts[0], pts[len(pts)/2], pts[len(pts)-1]
 	if middle.V <= first.V {
@@ -206,9 +198,8 @@ func keeping(pts []stat.Point, none, full float64) float64 {
 	return stat.Clamp((late/early - none) / (full - none))
 }
 
-// evenness is 1 where each part of the time holds its share of the growth, and falls to 0 where one
-// holds next to nothing: jobs that come in jumps, or one after another. It is 0 where nothing has
-// grown.
+// evenness returns 1 if each part of the time has its share of the growth, and less down to 0 where one
+// has next to nothing: jobs come in jumps. It is 0 where nothing has grown.
 func evenness(pts []stat.Point) float64 {
 	last := len(pts) - 1
 	span, total := pts[last].At-pts[0].At, float64(pts[last].V-pts[0].V)
@@ -228,10 +219,10 @@ func evenness(pts []stat.Point) float64 {
 	return stat.Clamp((least*evenParts - unevenShare) / (evenShare - unevenShare))
 }
 
-// spread is 1 where the growth came in enoughSteps of like size or more, and falls to 0 as it came in
+// spread returns 1 if the growth came in enoughSteps of like size or more, and less down to 0 at
 // fewSteps: jobs that come, however long their memory takes to settle. Their number is that of equal
-// ones with the same self-normalised sum, (Σd)²/Σd², and their size that of the average byte's step,
-// Σd²/Σd. What grew over a gap of several widths came in one step each, for all that is known.
+// steps with the same self-normalised sum, (Σd)²/Σd², and their size that of the average byte's step,
+// Σd²/Σd. Growth over a gap of several widths is taken for one step in each.
 func spread(pts []stat.Point, width time.Duration) float64 {
 	sum, squares := float64(pts[len(pts)-1].V-pts[0].V), 0.0
 	for i := 1; i < len(pts); i++ {
@@ -242,8 +233,7 @@ func spread(pts []stat.Point, width time.Duration) float64 {
 	return stat.Clamp((sum*sum/squares - fewSteps) / (most - fewSteps))
 }
 
-// between returns the level at a time on the line between two troughs: there may be a gap between
-// them.
+// between returns the level at a time on the line between two troughs.
 func between(a, b stat.Point, at time.Duration) float64 {
 	return float64(a.V) + float64(b.V-a.V)*stat.Clamp(float64(at-a.At)/float64(b.At-a.At))
 }

@@ -18,11 +18,10 @@ const (
 	narrowest   = 10 * time.Second
 	widest      = 2560 * time.Second
 	scaleBlocks = stat.MaxPoints
-	// A narrowest block needs blockSamples samples before its lowest one is a trough, or as many
+	// A narrowest block has blockSamples samples, or as many
 	// as come in blockTime, if that is less: growth that takes minutes must show in some blocks.
 	// Where that takes longer than the narrowest width, the ladder starts there, and its steps are
-	// smaller, but coarsest at least. Widths were fitted by hand on generated series; how many blocks a
-	// scale keeps is a bound of cost.
+	// smaller, but coarsest at least. The widths were fitted by hand on generated series; scaleBlocks is a bound of cost.
 	blockSamples = 3
 	blockTime    = time.Minute
 	coarsest     = 1.5
@@ -31,26 +30,25 @@ const (
 // quantum is the least change of a trough that counts: NVML gives process memory in units of 2 MiB.
 const quantum stat.Bytes = 2 << 20
 
-// These were fitted by hand on generated series; make bench-detect measures what they find and cost.
+// These were fitted by hand on generated series; make bench-detect measures them.
 const (
-	// retrace is the share of a rise that must be given back for the rise to have ended, and of a
-	// fall that must be regained for the fall to have.
+	// A rise stops when retrace of it is given back, and a fall when retrace of it is regained.
 	retrace = 0.25
-	// toothMoves is from how many levels on a rise counts as gradual: only what grew gradually and
-	// was given back tells that growth is no leak. A job that comes in a few steps and goes does not.
+	// toothMoves is the fewest levels of a gradual rise: only a gradual rise that
+	// was given back shows that growth is no leak. A job that comes in a few steps and goes does not.
 	toothMoves = 4
-	// pauseBlocks is after how many blocks without a move growth has ended.
+	// pauseBlocks is the number of blocks without a move after which growth stops.
 	pauseBlocks = 8
-	// forgetting is the share by which the largest give-back decays a block.
+	// forgetting is the share by which the largest give-back decays in each block.
 	forgetting = 0.0005
 )
 
-// Scale follows the troughs of a series at one width of blocks.
+// Scale holds the troughs of a series at one width of blocks.
 type Scale struct {
 	Width time.Duration
 	Least int // samples in a block
 
-	// The open block: its first and last sample, its lowest value, and how many samples it has.
+	// The open block: its first and last sample, its lowest value, and its number of samples.
 	Start, Until time.Duration
 	Min          stat.Bytes
 	N            int
@@ -60,7 +58,7 @@ type Scale struct {
 
 	Level      stat.Bytes    // the trough at the last move, which is a change by a quantum
 	MovedAt    time.Duration // when
-	MovedBlock int64         // how many blocks were closed then
+	MovedBlock int64         // Closed at that time
 	Moves      int64         // so far
 
 	Run Run
@@ -68,8 +66,8 @@ type Scale struct {
 	Given float64
 }
 
-// Run is growth that goes on, or a fall. Growth begins where the level was low for the last time;
-// it ends with a fall that takes back more than retrace of its height, or when the level has
+// Run is the present growth, or a fall. Growth begins where the level was low for the last time.
+// It stops with a fall by more than retrace of its height, or when the level has
 // stayed for pauseBlocks.
 type Run struct {
 	Falling   bool
@@ -78,14 +76,11 @@ type Run struct {
 	Ups       int           // moves upwards since then
 }
 
-// room is where the troughs of a scale are unpacked to.
+// room has room for the troughs of a scale.
 type room [scaleBlocks]stat.Point
 
 // points returns the troughs that are kept, oldest first, in that room.
 func (e *Scale) points(in *room) []stat.Point { return e.Troughs.Append(in[:0]) }
-
-// last returns the last trough; there must be one.
-func (e *Scale) last() stat.Point { return e.Troughs.Last() }
 
 // whole reports whether no trough is forgotten.
 func (e *Scale) whole() bool { return e.Closed == int64(e.Troughs.Len()) }
@@ -95,10 +90,10 @@ func (e *Scale) holds(t time.Duration) bool {
 	return e.Troughs.Len() > 0 && (e.whole() || e.Troughs.First().At <= t)
 }
 
-// add takes the value v at the time t, or the narrower trough that ended then, and reports whether
-// a block closed before it, and with which trough. A block ends where it is as wide as it should
-// be, or with its last sample, and not with the next one: that may come a long time after. Over such
-// a gap it waits for no further samples: its trough would stand at the end of the gap, and be low.
+// add adds the value v at the time t, or the trough of a narrower block, and reports whether
+// a block closed before it, and with which trough. A block ends at its full width, or with its last sample if that is later, and
+// not with the next one, which may come long after. Before a gap it closes with fewer samples: otherwise its trough
+// would stand at the end of the gap, and be low.
 func (e *Scale) add(t time.Duration, v stat.Bytes, full *Fullness) (low stat.Point, closed bool) {
 	ends, gap := e.N >= e.Least && t-e.Start >= e.Width, e.N > 0 && t-e.Until >= time.Duration(e.Least)*e.Width
 	if closed = ends || gap; closed {
@@ -115,7 +110,7 @@ func (e *Scale) add(t time.Duration, v stat.Bytes, full *Fullness) (low stat.Poi
 	return low, closed
 }
 
-// close takes the trough of a block.
+// close adds the trough of a block.
 func (e *Scale) close(p stat.Point, full *Fullness) {
 	e.Closed++
 	e.Given -= e.Given * forgetting
@@ -123,7 +118,7 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 	moved := change >= quantum || -change >= quantum
 	switch {
 	case e.Closed == 1:
-		e.begin(p)
+		e.startRun(p)
 		moved = true
 	case moved:
 		e.Moves++
@@ -133,7 +128,7 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 			e.fall(p, full)
 		}
 	case (r.Ups > 0 || r.Falling) && e.Closed-e.MovedBlock >= pauseBlocks:
-		e.begin(stat.Point{At: p.At, V: e.Level})
+		e.startRun(stat.Point{At: p.At, V: e.Level})
 	case r.Ups == 0:
 		r.LowAt = p.At // still as low
 	}
@@ -143,25 +138,22 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 	e.Troughs.Push(p)
 }
 
-// begin starts a run at p.
-func (e *Scale) begin(p stat.Point) {
-	e.Run = Run{Low: p.V, High: p.V, LowAt: p.At}
-}
+func (e *Scale) startRun(p stat.Point) { e.Run = Run{Low: p.V, High: p.V, LowAt: p.At} }
 
-// up follows a move upwards to p.
+// up adds a move upwards to p.
 func (r *Run) up(p stat.Point) {
 	r.Ups++
 	if r.Falling && float64(p.V-r.Low) < retrace*float64(r.High-r.Low) {
-		return // a fall is over when a quarter of it is regained
+		return
 	}
 	if r.Falling || p.V > r.High {
 		r.Falling, r.High = false, p.V
 	}
 }
 
-// fall follows a move downwards to p and notes how much gradual growth it takes back, unless that
-// has filled the memory: there an allocator empties its cache before it fails, and fills it again.
-// What leaks cannot be flushed: where next to nothing of the rise stays, it was no leak.
+// fall adds a move downwards to p and notes the gradual growth that it gives back, unless it is a flush: in a full
+// memory an allocator empties its cache before it fails, and fills it again.
+// A leak cannot be flushed: if less than retrace of the rise stays, it was no leak.
 func (e *Scale) fall(p stat.Point, full *Fullness) {
 	r := &e.Run
 	flushed := full.Until > 0 && p.At-full.Until <= fullBefore+e.Width && full.Lately > r.LowAt &&
@@ -171,7 +163,7 @@ func (e *Scale) fall(p stat.Point, full *Fullness) {
 	}
 	if !r.Falling && float64(r.High-p.V) > retrace*float64(r.High-r.Low) {
 		top := r.High
-		e.begin(p)
+		e.startRun(p)
 		r.Falling, r.High = true, top
 	}
 	if p.V < r.Low {
@@ -179,8 +171,7 @@ func (e *Scale) fall(p stat.Point, full *Fullness) {
 	}
 }
 
-// above returns the height and the number of the levels above v that the series had reached and
-// kept until now.
+// above returns the height and the number of the levels above v that the series had reached and kept.
 func (e *Scale) above(v stat.Bytes) (height stat.Bytes, levels int) {
 	lowest, top := stat.Bytes(math.MaxInt64), stat.Bytes(0)
 	var in room
@@ -208,7 +199,7 @@ func (e *Scale) envelope() (stat.Bytes, bool) {
 	if e.Troughs.Len() == 0 {
 		return 0, false
 	}
-	level := e.last().V
+	level := e.Troughs.Last().V
 	if e.N > 0 {
 		level = min(level, e.Min)
 	}

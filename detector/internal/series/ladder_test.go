@@ -117,7 +117,7 @@ func TestScalesAreNested(t *testing.T) {
 				return
 			}
 			if e := &w.Scales[0]; e.Closed > closed[0] {
-				narrow = append(narrow, e.last())
+				narrow = append(narrow, e.Troughs.Last())
 			}
 			for i := range w.Scales {
 				e := &w.Scales[i]
@@ -125,14 +125,14 @@ func TestScalesAreNested(t *testing.T) {
 					lowest, from := stat.Bytes(math.MaxInt64), e.points(&in)[e.Troughs.Len()-2].At
 					for _, p := range narrow {
 						// The narrowest one that closed just now begins the next block.
-						if p.At > from && p.At <= e.last().At {
+						if p.At > from && p.At <= e.Troughs.Last().At {
 							lowest = min(lowest, p.V)
 						}
 					}
-					if i > 0 && e.last().At < w.Scales[0].last().At {
+					if i > 0 && e.Troughs.Last().At < w.Scales[0].Troughs.Last().At {
 						compared++
-						if e.last().V != lowest {
-							t.Fatalf("every %s: scale %d has %d at %s, want %d", every, i, e.last().V, e.last().At, lowest)
+						if e.Troughs.Last().V != lowest {
+							t.Fatalf("every %s: scale %d has %d at %s, want %d", every, i, e.Troughs.Last().V, e.Troughs.Last().At, lowest)
 						}
 					}
 				}
@@ -153,8 +153,8 @@ func TestOldTroughsAreForgotten(t *testing.T) {
 		t.Fatalf("%d of %d are kept", e.Troughs.Len(), scaleBlocks)
 	}
 	e.close(stat.Point{At: block(scaleBlocks + 1), V: inMiB(500)}, &Fullness{})
-	if e.Troughs.Len() != scaleBlocks || e.Troughs.First() != (stat.Point{At: block(2), V: inMiB(2)}) || e.last().V != inMiB(500) {
-		t.Errorf("%d are kept, from %v to %v", e.Troughs.Len(), e.Troughs.First(), e.last())
+	if e.Troughs.Len() != scaleBlocks || e.Troughs.First() != (stat.Point{At: block(2), V: inMiB(2)}) || e.Troughs.Last().V != inMiB(500) {
+		t.Errorf("%d are kept, from %v to %v", e.Troughs.Len(), e.Troughs.First(), e.Troughs.Last())
 	}
 	if e.holds(block(1)) || !e.holds(block(2)) {
 		t.Errorf("holds(block 1) = %t, holds(block 2) = %t", e.holds(block(1)), e.holds(block(2)))

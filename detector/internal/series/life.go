@@ -14,29 +14,27 @@ import (
 const (
 	// lifePoints is the fewest troughs that show how a life grew.
 	lifePoints = 6
-	// loadStep is how many times as large as a typical one the first step of a growth is that still
-	// is one of the load before it.
+	// A first step of loadStep times the typical one is still a part of the load.
 	loadStep = 2
-	// loadLasts is how long growth must last that is as fast as programs load.
+	// loadLasts is the shortest growth that is as fast as programs load.
 	loadLasts = 2 * time.Minute
-	// A life whose second half brought the share lifeHeld of what the first half did kept its pace,
-	// and one that brought but lifeSlowed has not. It is known to its end, and has to be more even
-	// than growth that goes on.
+	// The ratio of the growth of the second half to that of the first one: from lifeHeld on the pace was kept, at
+	// lifeSlowed it was not. A life is known to its end, and has to be more even than present growth.
 	lifeSlowed = 0.75
 	lifeHeld   = 0.9
 )
 
-// LifeGrowth is that of a process which grew until its end.
+// LifeGrowth is the growth of a process until its end.
 type LifeGrowth struct {
 	From, To time.Duration // its first and last sample
-	Base     stat.Bytes    // the level at which the growth began: what it had loaded
-	Onset    time.Duration // when
-	Lasted   time.Duration // for how long it was seen to grow
+	Base     stat.Bytes    // the level at which the growth began, after the load
+	Onset    time.Duration // when the growth began
+	Lasted   time.Duration // from the first to the last trough of the growth
 	Trend    stat.Trend
 }
 
 // Lived returns the life of the series' process so far, and whether it grew steadily until now at any
-// scale that holds all of it. What is muted did not.
+// scale that holds all of it. A muted series did not.
 func (s *Series) Lived() (l LifeGrowth, grew bool) {
 	l = LifeGrowth{From: s.First, To: s.Last}
 	if s.cfg.Mute {
@@ -63,8 +61,7 @@ func (s *Series) Lived() (l LifeGrowth, grew bool) {
 	return l, false
 }
 
-// toTheEnd reports whether the last tenth of what was gained came in the last fifth of the time until
-// the end.
+// toTheEnd reports whether the last tenth of the growth came in the last fifth of the time until the end.
 func toTheEnd(pts []stat.Point, end time.Duration) bool {
 	low, high := float64(pts[0].V), 0.0
 	for _, p := range pts {
@@ -74,10 +71,9 @@ func toTheEnd(pts []stat.Point, end time.Duration) bool {
 	return 5*(end-pts[i].At) <= end-pts[0].At
 }
 
-// grewSteadily reports whether a life grew steadily over the troughs, which leave out what it loaded,
-// and fills in how. It is no growth to load a model: without compute; from an idle memory on at
-// idleLoadRate, which holds where the line of the growth leads back to one at the first sample; or at
-// loadRate for less than loadLasts.
+// grewSteadily reports whether a life grew steadily over the troughs, from the end of its load on, and fills in l. A load is no
+// growth: it has no compute; or it comes from an idle memory at idleLoadRate, to which the line leads back at the first sample; or
+// it is as fast as loadRate and shorter than loadLasts.
 func (s *Series) grewSteadily(pts []stat.Point, width time.Duration, l *LifeGrowth) bool {
 	first, last := pts[0], pts[len(pts)-1]
 	grown := float64(last.V - first.V)
@@ -98,6 +94,6 @@ func (s *Series) grewSteadily(pts []stat.Point, width time.Duration, l *LifeGrow
 	if fit.Rate > idleLoadRate && float64(l.Base)-fit.Rate*since.Seconds() <= IdleLevel(s.Capacity) {
 		return false
 	}
-	l.Trend = stat.Trend{Rate: fit.Rate, Variance: fit.Variance, Wander: fit.Wander, N: len(pts)}
+	l.Trend = fit.Trend(len(pts))
 	return true
 }

@@ -3,7 +3,7 @@
 
 package series
 
-// Mechanism is a part of the judgement that a benchmark can leave out, to tell what it is worth.
+// Mechanism is a part of the judgement that a benchmark can leave out, to measure it.
 type Mechanism uint16
 
 // The mechanisms.

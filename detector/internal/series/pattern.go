@@ -3,7 +3,11 @@
 
 package series
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
+)
 
 // Pattern names the shape of a series of used memory.
 type Pattern uint8
@@ -35,32 +39,27 @@ var patternNames = [numPatterns]string{
 
 // String returns the pattern as the label value of the metric; "" for
 // PatternUnknown.
-func (p Pattern) String() string {
-	if p >= numPatterns {
-		return ""
-	}
-	return patternNames[p]
-}
+func (p Pattern) String() string { return stat.Name(patternNames[:], p) }
 
 // Leaks reports whether p is one of the leak_* patterns.
 func (p Pattern) Leaks() bool {
 	return p == PatternLeakLinear || p == PatternLeakStaircase || p == PatternLeakCyclic || p == PatternCrashLoop
 }
 
-// These say what the patterns are: they are chosen, not fitted.
+// These are chosen, not fitted.
 const (
-	// patternHold is how long a pattern stays at least.
+	// patternHold is the shortest time that a pattern stays.
 	patternHold = time.Minute
-	// warmupAge is until which age of its program growth that begins counts as a warm-up.
+	// Growth that begins before its program has warmupAge is a warm-up.
 	warmupAge = 30 * time.Minute
-	// busySpikes is how many spikes in the first window make them the pattern, unless they are on
-	// for longer than quietDuty of the time.
+	// busySpikes is the fewest spikes in the first window that are a pattern, unless they are on
+	// for more than quietDuty of the time.
 	busySpikes = 3
 	quietDuty  = 0.5
-	// cyclicSwing is how many times what it retains a cycle swings in a cyclic leak.
+	// A cycle of a cyclic leak is cyclicSwing times as high as the memory that it retains.
 	cyclicSwing = 4
-	// staircaseStep is the least typical step of a staircase in bytes; below it the
-	// allocator's own granularity makes every leak one.
+	// staircaseStep is the least typical step of a staircase in bytes: smaller ones are the
+	// granularity of the allocator.
 	staircaseStep = 8 << 20
 	// staircaseFlat is the share of blocks that retain nothing in a staircase.
 	staircaseFlat = 0.5
@@ -72,22 +71,21 @@ type Shape struct {
 	Since   time.Duration
 }
 
-// pattern gives the series the pattern that fits now. One holds for patternHold at least, but a leak
-// and no leak change at once.
-func (s *Series) pattern() {
+// setPattern gives the series the pattern that fits now, not before patternHold unless a leak starts or stops.
+func (s *Series) setPattern() {
 	h := &s.Shape
 	if p := s.fitting(); p != h.Pattern && (s.Last-h.Since >= patternHold || p.Leaks() != h.Pattern.Leaks()) {
 		h.Pattern, h.Since = p, s.Last
 	}
 }
 
-// fitting returns the pattern that fits now, the first that does.
+// fitting returns the first pattern that fits now.
 func (s *Series) fitting() Pattern {
 	g := s.finest()
 	switch {
 	case !s.ripe():
 		return PatternUnknown
-	case s.Leak.Phase == PhaseLeaking:
+	case s.Leaks():
 		return s.leaking(g)
 	case s.Idle:
 		return PatternIdle
@@ -98,9 +96,9 @@ func (s *Series) fitting() Pattern {
 	case s.Cycles.cycling(s.Last), s.Spikes.Duty >= quietDuty:
 		return PatternSawtooth
 	case g != nil:
-		return PatternStep // it grows, and is not known to leak
+		return PatternStep // it may leak
 	case s.Shape.Pattern == PatternWarmup, s.Shape.Pattern == PatternPlateau:
-		return PatternPlateau // until something else happens
+		return PatternPlateau
 	case s.Scales[0].Moves > 0:
 		return PatternStep
 	}
@@ -117,8 +115,8 @@ func (s *Series) finest() *Growth {
 	return nil
 }
 
-// leaking names a leak: cyclic where memory swings by much more than it retains a
-// cycle, staircase where most blocks of the finest growth retain nothing.
+// leaking returns the pattern of a leak: cyclic where a cycle is much higher than the memory that it retains, staircase where
+// most blocks of the finest growth retain nothing.
 func (s *Series) leaking(finest *Growth) Pattern {
 	retained := s.Leak.Trend.Rate * s.Cycles.Length.Seconds()
 	switch {

@@ -104,8 +104,8 @@ func TestWhichPatternFits(t *testing.T) {
 		{"nothing", func(*Series) {}, PatternStable},
 		{"it has moved", func(s *Series) { s.Scales[0].Moves = 1 }, PatternStep},
 		{"it was a warm-up", func(s *Series) { s.Shape.Pattern = PatternWarmup; s.Scales[0].Moves = 1 }, PatternPlateau},
-		{"it is too young, whatever else", func(s *Series) { s.First = s.Last; s.Leak.Phase = PhaseLeaking }, PatternUnknown},
-		{"a leak, whatever else", func(s *Series) { s.Leak.Phase, s.Idle = PhaseLeaking, true; spikes(s, busySpikes, 0) }, PatternLeakLinear},
+		{"it is too young, whatever else", func(s *Series) { s.First = s.Last; s.Leak.On = true }, PatternUnknown},
+		{"a leak, whatever else", func(s *Series) { s.Leak.On, s.Idle = true, true; spikes(s, busySpikes, 0) }, PatternLeakLinear},
 		{"idle, whatever else but a leak", func(s *Series) { s.Idle = true; spikes(s, busySpikes, 0); s.Growths[0] = sure(1) }, PatternIdle},
 		{"spikes", func(s *Series) { spikes(s, busySpikes, 0); s.Growths[0] = sure(1) }, PatternSpikes},
 		{"a spike too few", func(s *Series) { spikes(s, busySpikes-1, 0) }, PatternStable},
@@ -149,7 +149,7 @@ func TestNamesOfLeaks(t *testing.T) {
 		{"it pauses and had none", func(s *Series) { s.Growths[0] = Growth{} }, PatternLeakLinear},
 	} {
 		s := told(defaults())
-		s.Leak.Phase, s.Leak.Trend.Rate = PhaseLeaking, retained/length.Seconds()
+		s.Leak.On, s.Leak.Trend.Rate = true, retained/length.Seconds()
 		s.Growths[0] = Growth{Levels: 20}
 		s.Cycles = Cycles{N: sawtoothCycles, Length: length, Ended: stat.Point{At: s.Last - length}}
 		c.change(s)
@@ -176,9 +176,9 @@ func TestAPatternStaysForAWhile(t *testing.T) {
 		s := told(defaults())
 		s.Shape = Shape{Pattern: c.was, Since: s.Last - c.ago}
 		if c.leak {
-			s.Leak.Phase = PhaseLeaking
+			s.Leak.On = true
 		}
-		s.pattern()
+		s.setPattern()
 		since := s.Last
 		if c.want == c.was {
 			since -= c.ago

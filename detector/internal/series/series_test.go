@@ -64,7 +64,7 @@ func TestWithheldVerdicts(t *testing.T) {
 		{"the other reason first", func(_ *Series, g *Growth) { g.ToCome = 0 }, WithheldProgramBegin, 20 * time.Minute},
 		{"it slows down, and fills the memory", func(s *Series, g *Growth) { g.Lasted, g.ToCome = time.Hour, float64(s.Left) }, WithheldNone, 0},
 		{"of a memory that nobody knows", func(s *Series, g *Growth) { g.Lasted, g.ToCome, s.Capacity = time.Hour, 0, 0 }, WithheldNone, 0},
-		{"it leaks", func(s *Series, _ *Growth) { s.Leak.Phase = PhaseLeaking }, WithheldNone, 0},
+		{"it leaks", func(s *Series, _ *Growth) { s.Leak.On = true }, WithheldNone, 0},
 	} {
 		s := told(defaults())
 		s.Leak.Best, s.Growths[2] = 2, waits
@@ -96,7 +96,7 @@ func TestLeakedMemory(t *testing.T) {
 		{"all was given back", 10 * gib, 15 * gib, 9 * gib, 0},
 	} {
 		s := told(defaults())
-		s.Leak = Leak{Phase: PhaseLeaking, Base: c.base}
+		s.Leak = Leak{On: true, Base: c.base}
 		s.Used = c.used
 		s.Scales[0].alter(0, c.trough)
 		var v Verdict

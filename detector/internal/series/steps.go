@@ -10,16 +10,16 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-// Steps of like size that are never given back are a leak, however far apart they are: a model that is loaded anew and keeps
+// Steps of like size that are never given back are a leak, however far apart they are: a model that is loaded again and keeps
 // a copy of itself, a graph for each new shape, a run that keeps its results.
 const (
-	// countedSteps is how many of them are evidence.
+	// countedSteps is the number of steps that are evidence.
 	countedSteps = 4
-	// likeSteps is by which factor their sizes may differ.
+	// likeSteps is the largest ratio of their sizes.
 	likeSteps = 1.25
-	// standsFor is for how many minutes a level must stand to be one.
+	// standsFor is the least number of minutes that a level stands.
 	standsFor = 5
-	// stepShare is the least height of a step, as a share of the capacity: less is what an allocator does each day.
+	// stepShare is the least height of a step, as a share of the capacity: allocators make smaller ones.
 	stepShare = 0.005
 	// stepsApart is the least time between two: programs that load, and requests, come sooner one after the other.
 	stepsApart = 15 * time.Minute
@@ -28,15 +28,15 @@ const (
 // Steps counts the steps of a series. The zero Steps has none.
 type Steps struct {
 	Begun bool               // there was a level
-	Level stat.Bytes         // that the memory stood at last
-	Try   stat.Bytes         // that it may stand at now
-	TryAt time.Duration      // when that was first seen
-	Stood int                // for how many minutes
+	Level stat.Bytes         // the last level
+	Try   stat.Bytes         // the present value, which may become a level
+	TryAt time.Duration      // when Try was first seen
+	Stood int                // minutes since then
 	Taken [countedSteps]Step // the last N steps, oldest first
 	N     int
 }
 
-// Step is one from a level to a higher one.
+// Step is a step from a level to a higher one.
 type Step struct {
 	At       time.Duration // when the higher one was first seen
 	From, To stat.Bytes
@@ -70,7 +70,7 @@ func (s *Steps) add(p stat.Point, least stat.Bytes) {
 	s.Level = s.Try
 }
 
-// counted reports whether there are enough of like size, the first of which came not before that time.
+// counted reports whether there are countedSteps of like size, the first one at that time or later.
 func (s *Steps) counted(from time.Duration) bool {
 	if s.N < countedSteps || s.Taken[0].At < from || s.Taken[countedSteps-1].At-s.Taken[0].At < shortSettle {
 		return false
@@ -87,12 +87,11 @@ func (s *Steps) counted(from time.Duration) bool {
 	return float64(most) <= likeSteps*float64(least)
 }
 
-// trend is the line from the first of the steps to the last.
+// trend returns the line through the steps.
 func (s *Steps) trend() stat.Trend {
 	pts := make([]stat.Point, 0, countedSteps)
 	for _, p := range s.Taken {
 		pts = append(pts, stat.Point{At: p.At, V: p.To})
 	}
-	l := stat.FitLine(pts)
-	return stat.Trend{Rate: l.Rate, Variance: l.Variance, Wander: l.Wander, N: countedSteps}
+	return stat.FitLine(pts).Trend(len(pts))
 }

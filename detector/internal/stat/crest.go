@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CrestSlots is into how many slots a crest is cut: a bound of cost.
+// CrestSlots is the number of slots of a crest: a bound of cost.
 const CrestSlots = 60
 
 // Crest is the highest value of the last while, in slots of a 60th of it, so that
@@ -21,8 +21,8 @@ type Crest[V cmp.Ordered] struct {
 	}
 	Head int // newest
 	Len  int
-	// rest is the highest value of the slots of the last span but the newest, of
-	// which the earliest began at oldest. looked says that they are known.
+	// Rest is the highest value of the slots of the last span but the newest, and Oldest the begin of the
+	// earliest. Looked says that they are known.
 	Rest   V
 	Oldest time.Duration
 	Looked bool
@@ -47,8 +47,7 @@ func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 	return max(newest.Max, c.Rest)
 }
 
-// look finds the highest value of the slots that began after begin. The newest,
-// which goes on to change, counts with what it holds now.
+// look finds the highest value of the slots that began after begin.
 func (c *Crest[V]) look(begin time.Duration) {
 	newest := &c.Slots[c.Head]
 	c.Rest, c.Oldest, c.Looked = newest.Max, newest.Start, true

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// packed are rows of numbers, each written as what differs from the row before it, with nothing lost: half of the
-// room that plain structs take, and none for what has not come yet. The first row is not in it.
+// packed are rows of numbers, each written as its difference from the row before, without loss. They take half of the
+// room of plain structs. The first row is not in it.
 type packed []byte
 
 // rowRoom is more than a row takes.
@@ -22,30 +22,29 @@ const rowRoom = 128
 // add adds a row at the end.
 func (p *packed) add(row []byte) {
 	if need := len(*p) + len(row); need > cap(*p) {
-		// It grows by an eighth: what append would leave free is more than what is full ever needs.
+		// It grows by an eighth: append would leave more room free.
 		*p = append(slices.Grow(packed(nil), need+need/8), *p...)
 	}
 	*p = append(*p, row...)
 }
 
-// cut drops all rows before the rest.
+// cut removes all rows before the rest.
 func (p *packed) cut(rest packed) {
 	if *p = (*p)[:copy(*p, rest)]; len(*p) == 0 {
 		*p = nil // as it is restored
 	}
 }
 
-// errRows says that bytes are not rows.
 var errRows = errors.New("no rows of numbers")
 
-// How many numbers the rows of points and blocks have.
+// The numbers in the rows of points and blocks.
 const (
 	pointNumbers = 2
 	blockNumbers = 9
 )
 
-// A row has half a byte for each of its numbers, then those. The half tells how many bytes the number takes, up to 8; with
-// paged added, it is a multiple of page, and divided by that: amounts of memory are seldom parts of one.
+// A row has half a byte for each of its numbers, then the numbers. The half is the size of the number in bytes, up to 8; with
+// paged added, the number is divided by page: most amounts of memory are multiples of it.
 const (
 	page  = 4096
 	paged = 8
@@ -69,7 +68,7 @@ func appendRow(b []byte, numbers []uint64) []byte {
 	return b
 }
 
-// sizeOf returns how many bytes a number takes that has that half.
+// sizeOf returns the size of a number that has that half, in bytes.
 func sizeOf(half int) int {
 	if half == 0 {
 		return 0
@@ -77,7 +76,7 @@ func sizeOf(half int) int {
 	return (half-1)&7 + 1 // of 1 to 8 and 9 to 15
 }
 
-// whole reports whether nothing is missing of the row of so many numbers that b begins with.
+// whole reports whether b begins with a whole row of so many numbers.
 func whole(b []byte, numbers int) bool {
 	size := (numbers + 1) / 2
 	if len(b) < size {
@@ -89,7 +88,7 @@ func whole(b []byte, numbers int) bool {
 	return len(b) >= size
 }
 
-// readRow reads a row of so many numbers, which is whole, and returns what follows it.
+// readRow reads a whole row of so many numbers, and returns the bytes after it.
 func readRow(b []byte, numbers []uint64) []byte {
 	head, b := b, b[(len(numbers)+1)/2:]
 	for i := range numbers {
@@ -120,17 +119,16 @@ func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 // differing returns the bits in which two numbers differ: near ones share the upper bits.
 func differing(v, before float64) uint64 { return math.Float64bits(v) ^ math.Float64bits(before) }
 
-// alike is the number that differs in these bits.
+// alike returns the number that differs in these bits.
 func alike(u uint64, before float64) float64 {
 	return math.Float64frombits(u ^ math.Float64bits(before))
 }
 
-// pack appends the point.
 func (p *Point) pack(b []byte, before *Point) []byte {
 	return appendRow(b, []uint64{zigzag(int64(p.At - before.At)), zigzag(int64(p.V - before.V))})
 }
 
-// unpack reads the point that follows another one, and returns what is after it.
+// unpack reads the point after another one, and returns the bytes after it.
 func (p *Point) unpack(b []byte, before *Point) []byte {
 	var n [pointNumbers]uint64
 	b = readRow(b, n[:])
@@ -148,7 +146,7 @@ func (b *Block) pack(to []byte, before *Block, width time.Duration) []byte {
 	})
 }
 
-// unpack reads the block that follows another one, and returns what is after it.
+// unpack reads the block after another one, and returns the bytes after it.
 func (b *Block) unpack(from []byte, before *Block, width time.Duration) []byte {
 	var n [blockNumbers]uint64
 	from = readRow(from, n[:])

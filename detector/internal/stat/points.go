@@ -3,17 +3,17 @@
 
 package stat
 
-// MaxPoints is how many points are kept of a series at one width of blocks: a bound of cost.
+// MaxPoints is the number of points that are kept of a series at one width of blocks: a bound of cost.
 const MaxPoints = 88
 
-// Points are the last points of a series, MaxPoints at the most. The zero Points are none.
+// Points are the last points of a series, MaxPoints at most. The zero Points are empty.
 type Points struct {
 	first, last Point
 	n           int
 	rest        packed // the points after the first
 }
 
-// Push adds a point; the oldest one goes where there are too many.
+// Push adds a point. Beyond MaxPoints it removes the oldest one.
 func (p *Points) Push(at Point) {
 	if p.n == MaxPoints {
 		before := p.first
@@ -30,7 +30,7 @@ func (p *Points) Push(at Point) {
 	p.n++
 }
 
-// Len returns how many there are.
+// Len returns the number of points.
 func (p *Points) Len() int { return p.n }
 
 // First returns the oldest point, the zero one if there is none.
@@ -61,7 +61,7 @@ func (p *Points) GobEncode() ([]byte, error) {
 	return append(p.first.pack(nil, &Point{}), p.rest...), nil
 }
 
-// GobDecode takes the points of what GobEncode returned.
+// GobDecode replaces the points by those that GobEncode returned.
 func (p *Points) GobDecode(b []byte) error {
 	*p = Points{}
 	for at := (Point{}); len(b) > 0; {

@@ -8,28 +8,27 @@ import (
 	"time"
 )
 
-// The slots are a bound of cost; the others say what a spike is and are chosen.
+// The slots are a bound of cost; the others are chosen.
 const (
-	// spikeSlots is into how many slots the time is cut over which the baseline
+	// spikeSlots is the number of slots of the time over which the baseline
 	// of a spike is the lowest value.
 	spikeSlots = 12
-	// spikeReturn is how far from its beginning, as a share of its height, a
-	// spike may end.
+	// spikeReturn is the largest distance of the end of a spike from its begin, as a share of its height.
 	spikeReturn = 0.25
-	// dutySpan is over how long Duty is averaged.
+	// dutySpan is the time over which Duty is averaged.
 	dutySpan = 10 * time.Minute
 )
 
-// Spikes counts spikes: rises by at least a given height above the lowest
-// value of the last width that fall back within width to where they began, give
-// or take a quarter of the height reached. A rise that stays is a step or a
-// ramp, and one that ends far below its beginning is the end of a sawtooth.
+// Spikes finds spikes: rises by at least a given height above the lowest
+// value of the last width that fall back within width to where they began, within
+// spikeReturn of the height reached. A rise that stays is a step or a
+// ramp, and a fall far below its begin is that of a sawtooth.
 type Spikes struct {
 	Slots [spikeSlots]spikeSlot
 	Next  int
 	Len   int
 
-	// low is the lowest value of the slots that were complete when it was noted, of
+	// low is the lowest value of the complete slots, of
 	// which the oldest began at lowFrom. It follows from them.
 	low     Bytes
 	lowFrom time.Duration
@@ -37,7 +36,7 @@ type Spikes struct {
 	Active bool
 	Base   Bytes // level before the rise
 	Peak   Bytes
-	Since  time.Duration // when the rise was seen
+	Since  time.Duration // when the rise came
 	Last   time.Duration // the sample before
 	// Duty is the share of the last ten minutes, roughly, in which a spike was on.
 	Duty float64
@@ -60,7 +59,7 @@ func (s *Spikes) Add(t time.Duration, y Bytes, width time.Duration, height float
 			s.Active, s.Base, s.Peak, s.Since = true, base, y, t
 		}
 	case t-s.Since > width:
-		s.restart() // it stayed: the new level is the baseline
+		s.restart() // it stays: the new level is the baseline
 	default:
 		s.Peak = max(s.Peak, y)
 		margin, above := spikeReturn*float64(s.Peak-s.Base), float64(y-s.Base)

@@ -25,22 +25,22 @@ type Trend struct {
 
 // The first three were fitted by hand on generated series; the last one bounds a division.
 const (
-	// bendSure is how many standard errors the bend of a parabola must be for a leak to
-	// accelerate: traffic that comes and goes bends growth by a few.
+	// A leak accelerates if the bend of a parabola is bendSure standard errors or more:
+	// traffic that comes and goes bends growth by a few.
 	bendSure = 8
-	// slowSure is the same for growth to slow down, and slowPoints the fewest points for that: who waits loses less than who wakes somebody.
+	// slowSure is the same for growth that slows down, and slowPoints the fewest points: waiting costs less than a false page.
 	slowSure   = 4
 	slowPoints = 8
-	// bendLeast is the share of the mean rate by which the rate must have changed.
+	// bendLeast is the least change of the rate, as a share of the mean rate.
 	bendLeast = 0.25
-	// bendPoints is the fewest points that a parabola is laid through.
+	// bendPoints is the fewest points of a parabola.
 	bendPoints = 12
 	// mostCorrelated bounds the estimated correlation of neighbouring residuals.
 	mostCorrelated = 0.95
 )
 
-// Slows returns what is still to come of a growth that slows down, in bytes, if it goes on to slow down as an exponential does; +Inf
-// where the points do not show that it does.
+// Slows returns the bytes that a growth still brings if it slows down as an exponential does; +Inf
+// where the points do not show that it slows down.
 func Slows(pts []Point) float64 {
 	if len(pts) < slowPoints {
 		return math.Inf(1)
@@ -60,6 +60,11 @@ type Line struct {
 	Span     float64 // seconds
 }
 
+// Trend returns the line as a trend of n points.
+func (l Line) Trend(n int) Trend {
+	return Trend{Rate: l.Rate, Variance: l.Variance, Wander: l.Wander, N: n}
+}
+
 // parabola is a least-squares parabola through points.
 type parabola struct {
 	rate     float64 // at the last trough, bytes per second
@@ -75,7 +80,7 @@ func FitTrend(pts []Point) Trend {
 		return Trend{N: len(pts)}
 	}
 	l := FitLine(pts)
-	t := Trend{Rate: l.Rate, Variance: l.Variance, Wander: l.Wander, N: len(pts)}
+	t := l.Trend(len(pts))
 	if len(pts) < bendPoints {
 		return t
 	}
@@ -85,9 +90,8 @@ func FitTrend(pts []Point) Trend {
 	return t
 }
 
-// FitLine fits a least-squares line to the points, three at least, and tells how
-// sure its slope is: residuals of a wandering series are correlated, and the changes
-// of the residuals from point to point tell by how much.
+// FitLine fits a least-squares line to the points, three at least. The variance of its slope allows for the correlation of
+// the residuals of a wandering series, which follows from the changes of the residuals from point to point.
 func FitLine(pts []Point) Line {
 	n := float64(len(pts))
 	at := func(p Point) (x, y float64) { return (p.At - pts[0].At).Seconds(), float64(p.V - pts[0].V) }
@@ -125,8 +129,8 @@ func FitLine(pts []Point) Line {
 	return l
 }
 
-// fitParabola fits a least-squares parabola to the points, four at least: a line, and what
-// of the square of the time is orthogonal to it, so that neither changes the other's
+// fitParabola fits a least-squares parabola to the points, four at least: a line, and the part of
+// the square of the time that is orthogonal to it, so that neither changes the other's
 // coefficient. Standard errors are those of FitLine.
 func fitParabola(pts []Point) parabola {
 	n := float64(len(pts))
@@ -172,8 +176,8 @@ func fitParabola(pts []Point) parabola {
 	}
 }
 
-// correlation returns that of neighbouring residuals, 0 at least, from the sums of their
-// squares and of those of their changes (Durbin and Watson).
+// correlation returns the correlation of neighbouring residuals, 0 at least, from the sums of their
+// squares and of the squares of their changes (Durbin and Watson).
 func correlation(errors, changes float64) float64 {
 	if errors <= 0 {
 		return 0

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package stat holds the plain statistics of memory over time: sliding windows, spikes,
-// crests and fitted lines. It knows nothing of leaks. Exported fields are what a state file keeps.
+// crests and fitted lines. It knows nothing of leaks. Exported fields are those of a state file.
 package stat
 
 import (
@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Value is a number that may be absent: what a driver does not offer is
-// neither zero nor NaN. The zero Value is absent.
+// Value is a number that may be absent, which is neither zero nor NaN. The zero Value is absent.
 type Value struct {
 	V  float64
 	OK bool
@@ -21,7 +20,7 @@ type Value struct {
 // Of returns the present Value v.
 func Of(v float64) Value { return Value{V: v, OK: true} }
 
-// Finite returns the number, and nil where it is absent, infinite or NaN: what JSON cannot write.
+// Finite returns the number, and nil where it is absent, infinite or NaN, which JSON cannot write.
 func (v Value) Finite() *float64 {
 	if !v.OK || math.IsNaN(v.V) || math.IsInf(v.V, 0) {
 		return nil
@@ -50,6 +49,14 @@ type Bytes int64
 // MaxBytes is the largest amount of memory that is taken for a measurement: 256 TiB. Drivers mark
 // "not available" with numbers near 2^64. A float64 holds every whole number of bytes up to 2^53.
 const MaxBytes = 1 << 48
+
+// Name returns the name of the value e of an enumeration; "" if it has none.
+func Name[E ~uint8](names []string, e E) string {
+	if int(e) >= len(names) {
+		return ""
+	}
+	return names[e]
+}
 
 // Clamp returns x within 0 to 1, and 0 for NaN.
 func Clamp(x float64) float64 {

@@ -6,11 +6,11 @@ package stat
 import "time"
 
 const (
-	// MaxBlocks is into how many blocks a window is cut. Its edge moves by a
-	// block at a time, so that its memory is bounded however many samples fall
-	// into it: the fit covers the last 29/30 to 30/30 of the window.
+	// MaxBlocks is the number of blocks of a window. Its edge moves by a
+	// block at a time, so that its memory is bounded for any number of samples:
+	// the fit covers the last 29/30 to 30/30 of the window.
 	MaxBlocks = 30
-	// A fit is given from fitSamples samples that span fitFill of the window:
+	// A fit needs fitSamples samples that span fitFill of the window:
 	// fewer make a line through noise. Both are chosen.
 	fitSamples = 5
 	fitFill    = 0.1
@@ -21,15 +21,15 @@ type Window struct {
 	Span time.Duration
 	open Block // the newest block, which is added to with each sample; without samples there is none
 
-	// The blocks before it, of which the packed ones are after the first.
+	// The closed blocks; those after the first are packed.
 	first, last Block
 	n           int
 	rest        packed
-	// Closed is the sum over them. It is worked out anew when a block comes or goes, so that nothing drifts.
+	// Closed is their sum. It is computed again when a block comes or goes, so that rounding errors do not add up.
 	Closed Block
 }
 
-// Len returns how many blocks there are.
+// Len returns the number of blocks.
 func (w *Window) Len() int {
 	if w.open.N == 0 {
 		return 0
@@ -51,7 +51,7 @@ func (w *Window) push() {
 	w.n++
 }
 
-// pop drops the oldest of the closed blocks; there must be one.
+// pop removes the oldest of the closed blocks; there must be one.
 func (w *Window) pop() {
 	if w.n--; w.n == 0 {
 		w.first, w.last = Block{}, Block{}
@@ -75,25 +75,24 @@ func (w *Window) closed(list []Block) []Block {
 	return list
 }
 
-// Block is a part of a window that leaves it as a whole.
+// Block is a part of a window.
 type Block struct {
 	Moments               // from the block's start
 	Covered time.Duration // between its samples and the ones before them, gaps left out
 	Spikes  int64
 }
 
-// merge adds another block.
 func (b *Block) merge(other *Block) {
 	b.Merge(&other.Moments)
 	b.Covered += other.Covered
 	b.Spikes += other.Spikes
 }
 
-// Add takes the sample y at time t, which is later than all before it. covered is the time since the
-// last sample that is not a gap; spikes is how many ended at this sample.
+// Add adds the sample y at time t, which is later than all before it. covered is the time since the
+// last sample that is not a gap; spikes is the number that ended at this sample.
 func (w *Window) Add(t time.Duration, y Bytes, covered time.Duration, spikes int) {
 	gone := 0
-	// What is left lies in (t−Span, t], the range of PromQL's [Span] at t.
+	// The rest lies in (t−Span, t], the range of PromQL's [Span] at t.
 	for ; w.n > 0 && w.first.From <= t-w.Span; gone++ {
 		w.pop()
 	}
@@ -110,7 +109,7 @@ func (w *Window) Add(t time.Duration, y Bytes, covered time.Duration, spikes int
 	w.open.Spikes += int64(spikes)
 }
 
-// sum works Closed out.
+// sum sets Closed.
 func (w *Window) sum() {
 	var room [MaxBlocks]Block
 	blocks := w.closed(room[:0])
@@ -163,7 +162,7 @@ func (w *Window) GobEncode() ([]byte, error) {
 	return b, nil
 }
 
-// GobDecode takes the window of what GobEncode returned.
+// GobDecode replaces the window by the one that GobEncode returned.
 func (w *Window) GobDecode(b []byte) error {
 	if !whole(b, 1) {
 		return errRows
@@ -179,13 +178,7 @@ func (w *Window) GobDecode(b []byte) error {
 		before := block
 		b = block.unpack(b, &before, w.width())
 	}
-	*w = WindowOf(w.Span, blocks)
-	return nil
-}
-
-// WindowOf returns the window of those blocks, the oldest first.
-func WindowOf(span time.Duration, blocks []Block) Window {
-	w := Window{Span: span}
+	*w = Window{Span: w.Span}
 	for i := range blocks {
 		if i > 0 {
 			w.push()
@@ -193,5 +186,5 @@ func WindowOf(span time.Duration, blocks []Block) Window {
 		}
 		w.open = blocks[i]
 	}
-	return w
+	return nil
 }

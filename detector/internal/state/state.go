@@ -1,9 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state checks what encoding/gob has read from a state file. Gob checks types and lengths; what a number can
-// be, it does not know. Exported fields are what it writes, so that what is derived or configured is left out by its
-// name. A field that is left out of a file is zero: who changes a struct gives the file that holds it another version.
+// Package state checks values that encoding/gob has read from a state file. Gob checks types and lengths, but not the
+// bounds of numbers. It writes exported fields only: derived and configured fields have names in lower case. A field that
+// is missing in a file is zero: a change of a struct needs a new version of the file.
 package state
 
 import (
@@ -15,15 +15,15 @@ import (
 // Err says that the bytes are not what was saved.
 var Err = errors.New("not a state of the detector")
 
-// Checker is a struct that knows what its fields can be. Possible asks it: it refuses what would make later code
+// Checker is a struct that checks its fields for Possible: it refuses values that would make later code
 // panic, or loop or allocate without end. last is that of Possible.
 type Checker interface{ Check(last time.Duration) bool }
 
-// ahead is how far a time may lie after the last one: what is waited for. No length is longer.
+// ahead is how far a time may lie after the last one, because code may wait for it. No length is longer.
 const ahead = 366 * 24 * time.Hour
 
-// Possible reports whether what v points to can be: no number is NaN or infinite, no time is much later than last, and
-// no Checker refuses it.
+// Possible reports whether the value that v points to is possible: no number is NaN or infinite, no time is much later than
+// last, and no Checker refuses it.
 func Possible(v any, last time.Duration) bool { return possible(reflect.ValueOf(v).Elem(), last) }
 
 func possible(v reflect.Value, last time.Duration) bool {

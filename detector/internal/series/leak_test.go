@@ -174,7 +174,7 @@ func TestTheSurestScaleForesees(t *testing.T) {
 		}
 		s.Scales[2], s.Growths[2] = *climbing(c.levels, &Fullness{}), sure(1)
 		s.Growths[2].Steady, s.Leak.Best = c.steady, 2
-		s.foresee()
+		s.fit()
 		l := &s.Leak
 		if l.TrendScale != 2 || l.Trend.N != c.points {
 			t.Errorf("%s: scale %d foresees by %d troughs, want %d", c.name, l.TrendScale, l.Trend.N, c.points)
@@ -205,7 +205,7 @@ func TestALeakThatStandsStill(t *testing.T) {
 		s := told(defaults())
 		s.Scales[0] = *climbing(c.levels, &Fullness{})
 		s.Scales[1] = *climbing(c.levels, &Fullness{})
-		s.Leak.Since, s.Last = block(1), s.Scales[0].last().At
+		s.Leak.Since, s.Last = block(1), s.Scales[0].Troughs.Last().At
 		if got := s.goesOn(); got == c.stands {
 			t.Errorf("%s: goes on: %t", c.name, got)
 		}
@@ -227,20 +227,20 @@ func TestTheLineOfALeakIsKept(t *testing.T) {
 	s := told(defaults())
 	s.Growths[0] = Growth{Steady: 16}
 	s.Scales[0] = *climbing(ramp(40, 1000, 10), &Fullness{})
-	s.foresee()
+	s.fit()
 	first := s.Leak.Trend
-	s.Scales[0].alter(39, s.Scales[0].last().V+10*gib)
-	if s.foresee(); s.Leak.Trend != first {
+	s.Scales[0].alter(39, s.Scales[0].Troughs.Last().V+10*gib)
+	if s.fit(); s.Leak.Trend != first {
 		t.Error("it is another one without a new trough")
 	}
 	s.Scales[0].Closed++
-	if s.foresee(); s.Leak.Trend.Rate <= first.Rate {
+	if s.fit(); s.Leak.Trend.Rate <= first.Rate {
 		t.Errorf("with a new trough the rate is %g, before %g", s.Leak.Trend.Rate, first.Rate)
 	}
 	first = s.Leak.Trend
 	s.Scales[0] = *climbing(ramp(41, 1000, -10), &Fullness{})
 	s.Scales[0].Closed = 50
-	if s.foresee(); s.Leak.Trend != first {
+	if s.fit(); s.Leak.Trend != first {
 		t.Errorf("a line that falls: %+v", s.Leak.Trend)
 	}
 }
