@@ -74,9 +74,9 @@ func TestDetailKeepsWhatAlertsAsk(t *testing.T) {
 	}
 }
 
-// TestSeriesTable holds the table of docs/scale.md against what a scrape has.
+// TestSeriesTable holds the table of docs/operating.md against what a scrape has.
 func TestSeriesTable(t *testing.T) {
-	const file, begin, end = "../docs/scale.md", "<!-- series -->\n", "<!-- end of series -->"
+	const file, begin, end = "../docs/operating.md", "<!-- series -->\n", "<!-- end of series -->"
 	_, all, windows := seriesOf(t, still(crowd(8, 8)), Options{})
 	_, less, _ := seriesOf(t, still(crowd(8, 8)), Options{ProcessDetail: DetailGrowing})
 	_, bare, bareWindows := seriesOf(t, crowd(8, 0), Options{})

@@ -9,96 +9,89 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
-// readmeHead is what stands above the tables of README.md.
-const readmeHead = `# The series
-
-Units are base units. What the driver does not offer is absent, never 0; a reading that failed is absent until the next one
-succeeds. Join on ` + "`uuid`" + ` only: ` + "`gpu`" + ` is the driver's index, which may change over a reboot. An empty label is one
-that does not apply or is not known. Of a GPU that cannot be read (` + "`gpu_up 0`" + `) only the series marked † stay.
-
-| labels of | |
+// readmeLabels is the table of labels.
+const readmeLabels = `| labels of | |
 |---|---|
 | a GPU | %s |
 | a GPU instance (MIG) | %s |
 | a process | %s |
 | a workload: a pod or job with two processes or more on a GPU | %s |
-| a finding: what alerts say of a memory (scope gpu or mig; workload where a pod or job as a whole is to blame), with the labels of the culprit, and the source of GPUs that are simulated or replayed | %s |
-
-` + "`+Inf`" + ` in ` + "`…seconds_to_oom`" + ` means that no leak leads there; the series is absent while that has not been judged.
-On a GPU in MIG mode the slices are judged, not the whole. ` + "`promtool check metrics`" + ` objects to the names
-` + "`…spike_count`" + `, because histograms end in ` + "`_count`" + `; they stay, as the one exception.
-
-With ` + "`--source=prometheus:URL`" + ` the series of a GPU and of a GPU instance also have ` + "`namespace`, `pod`, `container`" + `: of whom
-it is allotted to, as far as DCGM exporter tells. And they have the source's own ` + "`instance`, `node`, `Hostname`" + `, or what ` + "`labels`" + ` in
-` + "`--source.config`" + ` names. Series that tell of a driver, of processes and of the host are not there. Of a GPU whose memory does not grow the detector has only
-` + "`gpu_leak_detected`, `gpu_leak_confidence`, `gpu_seconds_to_oom`, `gpu_memory_pattern`" + `: see ` + "`--collector.process.detail`" + ` and
-[docs/fleet.md](../docs/fleet.md).
-
-| with ` + "`--source=prometheus:URL`" + ` | of | own labels | |
-|---|---|---|---|
-| ` + "`gpu_leak_exporter_source_up`" + ` | node | | Whether (1 or 0) the Prometheus answered the last request with something of use. |
-| ` + "`gpu_leak_exporter_source_last_success_timestamp_seconds`" + ` | node | | When it did so last, in seconds since the Unix epoch; 0: never. |
-| ` + "`gpu_leak_exporter_source_polls_total`" + ` | node | | How often it was asked. |
-| ` + "`gpu_leak_exporter_source_poll_seconds_total`" + ` | node | | Seconds that this took. |
-| ` + "`gpu_leak_exporter_source_gpus`" + ` | node | state | Its GPUs: ` + "`fresh`" + `, ` + "`lost`" + ` (others of the same place have samples), ` + "`silent`" + ` (none of the place has). |
-| ` + "`gpu_leak_exporter_source_problems_total`" + ` | node | reason | What was of no use in its answers: ` + "`query_failed`, `query_timeout`, `answer_too_large`, `wrong_type`, `no_result`, `warning`, `info`, `no_amount`, `above_capacity`, `duplicate`, `labels`, `too_many`, `late`, `capacity`, `history`" + `. |
-
-Beside these there are ` + "`gpu_leak_exporter_build_info`" + `, and ` + "`go_*`, `process_*` and `promhttp_*`" + ` about the
-exporter's own process unless ` + "`--web.disable-exporter-metrics`" + ` is given.
+| a finding: what alerts say of a memory, with the labels of the culprit | %s |
 `
 
-// readmeFoot is what stands below them.
-const readmeFoot = `
-This file is made from the tables in the folder by ` + "`go test ./collector -run Readme -update`" + `.
-`
-
-// TestReadme holds README.md to the tables.
+// TestReadme holds the tables of README.md to those of the package.
 func TestReadme(t *testing.T) {
 	code := func(labels []string) string { return "`" + strings.Join(labels, "`, `") + "`" }
 	var b strings.Builder
-	fmt.Fprintf(&b, readmeHead, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
+	fmt.Fprintf(&b, readmeLabels, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
 	for _, f := range families.families {
-		flag := "`--collector." + f.name + "`, on by default"
+		flag := ""
 		switch {
 		case f.always:
-			flag = "always on"
+			flag = "Always on.\n\n"
 		case !f.enabled:
-			flag = "`--collector." + f.name + "`, off by default"
+			flag = "Off by default.\n\n"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| series | of | own labels | |\n|---|---|---|---|\n", f.name, flag)
+		fmt.Fprintf(&b, "\n## %s\n\n%s| series | of | |\n|---|---|---|\n", f.name, flag)
+		rows := map[string][]metric{}
 		for _, m := range f.metrics {
-			b.WriteString(readmeRow(m))
+			rows[readmeGeneral(m)] = append(rows[readmeGeneral(m)], m)
+		}
+		for _, m := range f.metrics {
+			b.WriteString(readmeRow(rows[readmeGeneral(m)]))
+			delete(rows, readmeGeneral(m))
 		}
 	}
-	b.WriteString(readmeFoot)
+	file, err := os.ReadFile("README.md")
+	_, old, found := strings.Cut(string(file), "<!-- go test ./collector -run Readme -update writes what follows. -->\n")
+	if err != nil || !found {
+		t.Fatal(err, found)
+	}
 	if *update {
-		if err := os.WriteFile("README.md", []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile("README.md", []byte(strings.TrimSuffix(string(file), old)+b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile("README.md")
-	if err != nil || string(got) != b.String() {
-		t.Errorf("README.md does not say what the tables do (%v): go test ./collector -run Readme -update", err)
+	} else if old != b.String() {
+		t.Error("README.md does not say what the tables do: go test ./collector -run Readme -update")
 	}
 }
 
-func readmeRow(m metric) string {
+// readmeGeneral is what a metric says of any memory. Those of several scopes that say the same have one row.
+func readmeGeneral(m metric) string {
+	help := strings.NewReplacer(
+		"the used memory of the GPU instance", "the memory", "the used memory of the GPU", "the memory", "the GPU memory of the process", "the memory", "the summed GPU memory of the pod or job", "the memory",
+		"the GPU instance (its", "the GPU (its", "the memory of the GPU instance is full", "the memory of the GPU is full", "on the GPU instance before", "on the GPU before", "the pod or job", "the process", "this pod or job", "this process",
+		"gpu_mig_", "gpu_", "gpu_process_", "gpu_", "gpu_workload_", "gpu_").Replace(m.help)
+	return strings.NewReplacer("gpu_mig_", "", "gpu_process_", "", "gpu_workload_", "", "gpu_", "").Replace(m.name) + help
+}
+
+// readmeRow is the row of metrics that differ in their scopes alone. It has the help of the first.
+func readmeRow(metrics []metric) string {
+	if len(metrics) == 0 {
+		return ""
+	}
+	var names, scopes []string
+	m, own := metrics[0], ""
 	labels := slices.Clone(m.labels)
 	if m.optional != "" {
 		labels = append(labels, m.optional)
 	}
-	name := "`" + m.name + "`"
+	if len(labels) > 0 {
+		own = "{" + strings.Join(labels, ",") + "}"
+	}
+	for _, m := range metrics {
+		names = append(names, "`"+m.name+own+"`")
+		scopes = append(scopes, [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope])
+	}
+	name := strings.Join(names, ", ")
 	if m.down {
 		name += " †"
 	}
-	if m.kind == prometheus.CounterValue {
-		name += " (counter)"
-	}
-	of := [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope]
-	help := strings.NewReplacer("|", `\|`, "\n", " ").Replace(m.help)
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, of, strings.Join(labels, ", "), help)
+	// The head of the page says what these do.
+	help := strings.NewReplacer("|", `\|`, "\n", " ", " (1 or 0)", "", " (0 to 1)", "",
+		", in bytes per second", "", ", in bytes", "", " in bytes", "", ", in seconds since the Unix epoch", "", ", in seconds", "", " in hertz", "", ", in watts", "", " in watts", "",
+		" in joules", "", " in degrees Celsius", "").Replace(strings.TrimSuffix(m.help, findingHelp))
+	return fmt.Sprintf("| %s | %s | %s |\n", name, strings.Join(scopes, ", "), help)
 }

@@ -146,7 +146,7 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	}
 	if unseen.Why != nil {
 		// Which right is missing cannot be known here: one process of a virtual machine hid its files from root with all rights.
-		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes (see docs/permissions.md)", unseen.Why)
+		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes (see docs/operating.md)", unseen.Why)
 	}
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)

@@ -151,7 +151,7 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 			t.Error("a process that was not found once is said")
 		}
 		after(5 * time.Minute)
-		for _, part := range []string{"cannot look up whose some processes on the GPUs are", "hostPID: true", "permission denied: gpu_process_device_open leaves out such processes", "docs/permissions.md"} {
+		for _, part := range []string{"cannot look up whose some processes on the GPUs are", "hostPID: true", "permission denied: gpu_process_device_open leaves out such processes", "docs/operating.md"} {
 			if n := out.count(part); n != 1 {
 				t.Errorf("%q was said %d times", part, n)
 			}

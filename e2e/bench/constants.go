@@ -32,6 +32,8 @@ func benchConstants(w *strings.Builder, opt options) error {
 	}
 	defer os.RemoveAll(dir)
 	seeds := fmt.Sprintf("--seeds=%d-%d", opt.seeds.first, opt.seeds.last)
+	_, unchanged, _ := strings.Cut(string(text), "Unchanged they cost ")
+	unchanged, _, _ = strings.Cut(unchanged, ":")
 	name, last := regexp.MustCompile("^\\| `(\\w+)` "), regexp.MustCompile(`\|[^|]*\|[^|]*\|$`)
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
@@ -42,7 +44,7 @@ func benchConstants(w *strings.Builder, opt options) error {
 					return fmt.Errorf("%s: %w", m[1], err)
 				}
 			}
-			line = last.ReplaceAllString(line, fmt.Sprintf("| %s | %s |", costs[0], costs[1]))
+			line = last.ReplaceAllString(line, strings.ReplaceAll(fmt.Sprintf("| %s | %s |", costs[0], costs[1]), unchanged, "–"))
 		}
 		fmt.Fprintln(w, line)
 	}

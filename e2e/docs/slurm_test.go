@@ -19,7 +19,7 @@ func TestSlurmScripts(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gpu-jobs")
 	var scripts []string
-	p := read(t, "docs/slurm.md")
+	p := read(t, "docs/operating.md")
 	p.walk(func(n ast.Node) {
 		if b, ok := n.(*ast.FencedCodeBlock); ok && strings.HasPrefix(string(b.Lines().Value(p.source)), "#!") {
 			scripts = append(scripts, strings.ReplaceAll(string(b.Lines().Value(p.source)), "/run/gpu-jobs", dir))
@@ -51,7 +51,7 @@ func TestSlurmScripts(t *testing.T) {
 func TestSlurmHealth(t *testing.T) {
 	t.Parallel()
 	script := ""
-	p := read(t, "docs/slurm.md")
+	p := read(t, "docs/operating.md")
 	p.walk(func(n ast.Node) {
 		if b, ok := n.(*ast.FencedCodeBlock); ok && strings.Contains(string(b.Lines().Value(p.source)), "HealthCheckProgram=") {
 			script = string(b.Lines().Value(p.source))

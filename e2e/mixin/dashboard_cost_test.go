@@ -39,7 +39,7 @@ func (p panel) points() int {
 const measuredPoints = int(time.Hour / scrapeInterval)
 
 // TestDashboardsCost holds what the queries of each dashboard need at once, with all nodes selected, against the number of nodes
-// that docs/scale.md names for it.
+// that docs/operating.md names for it.
 func TestDashboardsCost(t *testing.T) {
 	t.Parallel()
 	const nodes = 20 // one of them has leaks
@@ -78,7 +78,7 @@ func TestDashboardsCost(t *testing.T) {
 		most := maxSamples / worst * nodes
 		t.Logf("%s: %d samples a node (%s), %d nodes", d.file, worst/nodes, of, most)
 		if want, ok := stated[d.Title]; !ok || most < want {
-			t.Errorf("%s is for %d nodes at most (%s), and docs/scale.md says %d (of it: %t)", d.file, most, of, want, ok)
+			t.Errorf("%s is for %d nodes at most (%s), and docs/operating.md says %d (of it: %t)", d.file, most, of, want, ok)
 		}
 	}
 }
@@ -131,17 +131,17 @@ func (f *fleet) peak(t *testing.T, q target, expr string) int {
 	return query.Stats().Samples.PeakSamples
 }
 
-// statedNodes is the table of docs/scale.md: for how many nodes each dashboard is, by its title.
+// statedNodes is the table of docs/operating.md: for how many nodes each dashboard is, by its title.
 func statedNodes(t *testing.T) map[string]int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs/scale.md"))
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs/operating.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(text), "<!-- dashboards -->")
 	table, _, ok := strings.Cut(table, "<!-- end of dashboards -->")
 	if !ok {
-		t.Fatal("docs/scale.md has no table of dashboards")
+		t.Fatal("docs/operating.md has no table of dashboards")
 	}
 	stated := map[string]int{}
 	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| ([0-9,]+) \|`).FindAllStringSubmatch(table, -1) {

@@ -105,13 +105,16 @@ func declared(t *testing.T) schema {
 		}
 		first, second := strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])
 		switch {
-		case strings.HasPrefix(first, "`gpu_") && len(cells) >= 5:
-			scope, ok := scopes[strings.TrimSuffix(second, " that has ended")]
-			if !ok {
-				t.Fatalf("%s is of %q, and no line says which labels that has", first, second)
+		case strings.HasPrefix(first, "`gpu_") && len(cells) >= 4:
+			// One row may be of several scopes: names and scopes are in the same order.
+			for i, of := range strings.Split(second, ", ") {
+				scope, ok := scopes[strings.TrimSuffix(of, " that has ended")]
+				if !ok {
+					t.Fatalf("%s is of %q, and no line says which labels that has", first, of)
+				}
+				name, own, _ := strings.Cut(strings.Split(first, "`")[2*i+1], "{")
+				s[name] = scope.union(labelsNamed(words(strings.TrimSuffix(own, "}"))...))
 			}
-			name := strings.Split(first, "`")[1]
-			s[name] = scope.union(labelsNamed(words(cells[3])...))
 		case strings.HasPrefix(first, "a") && strings.HasPrefix(second, "`"):
 			// Such as: | a workload: a pod or job of two processes | `gpu`, `uuid`, … |
 			scope, _, _ := strings.Cut(first, ":")
