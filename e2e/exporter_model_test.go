@@ -50,7 +50,7 @@ func (e expected) between(name string, labels map[string]string, low, high float
 }
 
 // model computes what the exporter has to show of a machine. It shares nothing with
-// the exporter but METRICS.md. The machine must stand still: no ramps.
+// the exporter but its documentation. The machine must stand still: no ramps.
 type model struct {
 	*machine
 	want  expected
