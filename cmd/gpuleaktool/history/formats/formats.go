@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package formats reads logs of GPU memory that other programs than the exporter write: any CSV
-// whose columns are named. It translates their lines; package gpu makes samples of them.
+// whose columns are named. It translates their lines; package replay makes samples of them.
 package formats
 
 import (
