@@ -355,7 +355,6 @@ func TestLabelValue(t *testing.T) {
 		"on a border":      {"process", strings.Repeat("x", 126) + "é" + "y", strings.Repeat("x", 126) + "é"},
 		"across a border":  {"process", strings.Repeat("x", 127) + "é", strings.Repeat("x", 127)},
 		"command":          {"command", strings.Repeat("x", 300), strings.Repeat("x", 256)},
-		"image":            {"image", strings.Repeat("x", 300), strings.Repeat("x", 256)},
 		"pod":              {"pod", strings.Repeat("x", 300), strings.Repeat("x", 253)},
 		"not UTF-8":        {"process", "a\xff\xfeb\xc3", "a\ufffdb\ufffd"},
 		"grows, is cut":    {"process", strings.Repeat("\xffx", 100), strings.Repeat("\ufffdx", 32)},

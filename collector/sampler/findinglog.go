@@ -31,10 +31,16 @@ const (
 // at night can be read in the morning. It also says why growth was no leak yet: when that lasts, and when a process
 // ends in a full memory before it was called one.
 type findingLog struct {
-	known   map[messageKey]finding.Severity // at which it was said
-	located map[processKey]time.Time        // when those were asked of which the lines were said
+	known   map[messageKey]entry
+	located map[processKey]time.Time // when those were asked of which the lines were said
 	// When growth and the end of a process were last told of.
 	toldGrowth, toldEnd time.Time
+}
+
+// entry is what was said last of a message.
+type entry struct {
+	severity finding.Severity
+	alert    string
 }
 
 // messageKey names a message over its whole life.
@@ -51,13 +57,13 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 		l.located = map[processKey]time.Time{}
 	}
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
-	now := map[messageKey]finding.Severity{}
+	now := map[messageKey]entry{}
 	for _, d := range state.Domains() {
 		l.domain(logger, &d, cfg, now)
 	}
-	for k := range l.known {
+	for k, before := range l.known {
 		if _, goesOn := now[k]; !goesOn {
-			level.Info(logger).Log("msg", "it is over", "alert", k.alert, "who", finding.Joined(" of ", k.who.Process, k.who.Place()))
+			level.Info(logger).Log("msg", "it is over", "alert", before.alert, "who", finding.Joined(" of ", k.who.Process, k.who.Place()))
 		}
 	}
 	l.known = now
@@ -65,11 +71,11 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 }
 
 // domain writes what is new of a memory.
-func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]finding.Severity) {
+func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]entry) {
 	v := &d.Judgement.Device
-	for k, severity := range l.known {
+	for k, before := range l.known {
 		if k.instance == d.Instance && !v.Judged && !v.Muted && !d.judged() {
-			now[k] = severity
+			now[k] = before
 		}
 	}
 	var messages []finding.Message
@@ -86,9 +92,9 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 		if m.Alert == "" || waits && !known {
 			continue
 		}
-		if !known || m.Severity > before && !waits {
+		if !known || m.Severity > before.severity && !waits {
 			level.Warn(logger).Log("msg", m.Text(), "alert", m.Alert, "severity", m.Severity)
-			before = m.Severity
+			before = entry{m.Severity, m.Alert}
 		}
 		now[k] = before
 	}

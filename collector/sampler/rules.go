@@ -136,8 +136,8 @@ func (t *processTable) ownerOf(group string) gpu.Owner {
 func LabelValue(label, value string) string {
 	limit := 128
 	switch label {
-	case "command", "image":
-		limit = 256 // of an image the end tells the version
+	case "command":
+		limit = 256
 	case "pod":
 		limit = 253 // Kubernetes allows so many, and half a name joins with nothing
 	}

@@ -42,7 +42,7 @@ type result struct {
 	alarms         []plot.Span
 	pages, tickets []plot.Span
 	level          level
-	at             time.Duration // of the page, the ticket or the verdict that level tells
+	at             time.Duration // of the first page or ticket, or the last verdict: what level tells
 	alarm          *step         // the first verdict of the leak that led to it; nil without a leak
 	cleared        time.Duration // how long that leak lasted; 0 where it did until the end
 	full           time.Duration // when the memory was first near its capacity since the leak began, if filled
@@ -69,7 +69,7 @@ func resultOf(x *series, name string) result {
 	case len(f.tickets) > 0:
 		f.level, f.at = levelTicket, f.tickets[0].From
 	case len(f.alarms) > 0:
-		f.level, f.at = levelVerdict, f.alarms[0].From
+		f.level, f.at = levelVerdict, f.alarms[len(f.alarms)-1].From
 	default:
 		return f
 	}

@@ -65,6 +65,10 @@ func TestHeadline(t *testing.T) {
 			"Would not have paged or ticketed: GPU 3, pod ml/x was called a leak at 1970-01-01 00:00 UTC, 0 s before the record ends.",
 		},
 		{
+			[]*series{{labels: history.LabelsOf("gpu", "0", "uuid", "GPU-0"), last: time.Hour, steps: []step{leak, {t: time.Minute, judged: true}, {t: 50 * time.Minute, judged: true, leak: true}}}},
+			"Would not have paged or ticketed: GPU 0 was called a leak at 1970-01-01 00:50 UTC, 10 min before the record ends.",
+		},
+		{
 			[]*series{said(kindMemory, fine, "instance", "a:9844"), said(kindMemory, leak, "instance", "b:9844", "job", "gpu\x1b[2J")},
 			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, instance b:9844, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
 		},

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// each implements history. The GPUs take turns in the order of time: what a program gave back on one counts on the others,
+// Each implements History. The GPUs take turns in the order of time: what a program gave back on one counts on the others,
 // and only later.
 func (e *exported) Each(ctx context.Context, take func(*Memory, *gpu.Sample) error) error {
 	var next []*exportedTurn

@@ -19,7 +19,7 @@ import (
 
 // History is what a backtest reads: the samples of one memory or of several.
 type History interface {
-	// each hands every sample to take, those of one memory in the order of time. It
+	// Each hands every sample to take, those of one memory in the order of time. It
 	// ends with the first error of take, or with its own, which names the place.
 	Each(ctx context.Context, take func(m *Memory, s *gpu.Sample) error) error
 }

@@ -36,7 +36,7 @@ func Screen(d *verdicts.Data, top, columns int) string {
 		if f.Text == d.Text {
 			headline = text
 		} else {
-			fmt.Fprintln(&found, Wrap(fmt.Sprintf("%-9s  %s", plain(f.Severity), text), columns, strings.Repeat(" ", 11)))
+			fmt.Fprintln(&found, Wrap(fmt.Sprintf("%-9s  %s", strings.Replace(plain(f.Severity), "unknown", Unknown.String(), 1), text), columns, strings.Repeat(" ", 11)))
 		}
 	}
 	fmt.Fprintln(&b, Wrap(strings.ToUpper(Of(d.Severity).String())+": "+headline, columns, ""))

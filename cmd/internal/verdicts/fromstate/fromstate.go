@@ -99,7 +99,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 			continue
 		}
 		labels := device()
-		labels["gpu_instance"], labels["profile"] = instanceName(m.Instance), m.Profile
+		labels["gpu_instance"], labels["profile"] = sampler.InstanceID(m.Instance), m.Profile
 		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain})
 	}
 	if len(d.Instances) > 0 { // the GPU as a whole has statistics
@@ -112,7 +112,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 	for i := range d.Workloads {
 		w := &d.Workloads[i]
 		labels := device()
-		labels["gpu_instance"] = instanceName(w.Instance)
+		labels["gpu_instance"] = sampler.InstanceID(w.Instance)
 		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
 		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: verdictOf(&w.Verdict, cfg)})
 	}
@@ -137,7 +137,7 @@ func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.
 
 // NameProcess adds the labels of a process, which are those of its series.
 func NameProcess(labels map[string]string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) {
-	labels["gpu_instance"], labels["pid"] = instanceName(instance), strconv.FormatUint(uint64(id.PID), 10)
+	labels["gpu_instance"], labels["pid"] = sampler.InstanceID(instance), strconv.FormatUint(uint64(id.PID), 10)
 	labels["process"], labels["namespace"], labels["pod"] = o.Process, o.Namespace, o.Pod
 	labels["container"], labels["slurm_job"] = o.Container, o.SlurmJob
 }
@@ -148,13 +148,6 @@ func OwnerOf(o *gpu.Owner) *gpu.Owner {
 		return &gpu.Owner{}
 	}
 	return o
-}
-
-func instanceName(id gpu.Opt[uint32]) string {
-	if !id.OK {
-		return ""
-	}
-	return strconv.FormatUint(uint64(id.V), 10)
 }
 
 // MemoryOf returns what a memory holds.
