@@ -75,6 +75,7 @@ func TestFindingLog(t *testing.T) {
 		ticket = `level=warn msg="GPU 0 runs out of memory in 2 h. `
 		page   = `level=warn msg="GPU 0 runs out of memory in 50 min. `
 		over   = `level=info msg="it is over" alert=GPUMemoryLeakDetected who="train.py of user alice"`
+		paged  = `level=info msg="it is over" alert=GPUOutOfMemoryPredicted who="train.py of user alice"`
 	)
 	unread := &DeviceState{SampleTime: fixtureAt(0)}
 	blind := func(leaks bool) *DeviceState {
@@ -90,7 +91,7 @@ func TestFindingLog(t *testing.T) {
 	}{
 		"once":                        {[]*DeviceState{leak(finding.Finding{}), leak(finding.Finding{}), said(), said()}, []string{leaks, over}},
 		"a reading that fails":        {[]*DeviceState{leak(finding.Finding{}), unread, leak(finding.Finding{})}, []string{leaks}},
-		"it becomes a page":           {[]*DeviceState{out(7200, false), out(3000, false), out(3000, true), out(7200, true), said()}, []string{ticket, page, over}},
+		"it becomes a page":           {[]*DeviceState{out(7200, false), out(3000, false), out(3000, true), out(7200, true), said()}, []string{ticket, page, paged}},
 		"a page that did not last":    {[]*DeviceState{out(3000, false), said()}, nil},
 		"somebody else is to blame":   {[]*DeviceState{leak(finding.Finding{}), said(finding.Finding{Leaking: detector.Of(1)})}, []string{leaks, `level=warn msg="GPU 0 leaks. The memory as a whole grows`, over}},
 		"memory that is held":         {[]*DeviceState{said(finding.Finding{Zombie: detector.Of(2 << 30)}), said()}, []string{`level=warn msg="2.00 GiB of GPU 0 are held, and nobody uses them. `, `level=info msg="it is over" alert=GPUMemoryHeldByNobody`}},
