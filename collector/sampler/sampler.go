@@ -226,8 +226,10 @@ func (s *Sampler) event(e gpu.Event) {
 		info := l.device.Info()
 		if info.UUID == e.UUID || (e.UUID == "" && sameBus(info.PCIBusID, e.PCIBusID)) {
 			s.xids.add(info.UUID, e)
-			m := finding.XID(e.XID)
-			level.Warn(logger).Log("msg", "XID error", "xid", e.XID, "gpu", info.Index, "uuid", info.UUID, "means", m.Summary, "alert", m.Alert)
+			if m := finding.XID(e.XID); m.Alert != "" {
+				logger = log.With(logger, "means", m.Summary, "alert", m.Alert)
+			}
+			level.Warn(logger).Log("msg", "XID error", "xid", e.XID, "gpu", info.Index, "uuid", info.UUID)
 			return
 		}
 	}
