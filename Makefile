@@ -237,9 +237,9 @@ bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 .PHONY: bench-cost
-bench-cost: ## measure what the exporter itself costs, and write bin/COST.md (15 minutes)
+bench-cost: ## measure what the exporter itself costs, or that of RIVAL=FILE, and write bin/COST.md (15 minutes)
 	mkdir -p $(BIN)
-	cd e2e && $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=$(BIN)/COST.md
+	cd e2e && $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCost$$' . -cost.file=$(BIN)/COST.md -cost.rival=$(RIVAL)
 
 .PHONY: bench-rules
 bench-rules: mixin ## measure what the rules cost a Prometheus of 200 and 1,000 nodes, and write bin/RULES.md (5 minutes, 8 GiB)

@@ -37,6 +37,8 @@ var (
 	costFile = flag.String("cost.file", "", "measure what the exporter costs, and write the table to this file; - is the log")
 	costOnly = flag.String("cost.only", "", "measure this load only, such as 8x8/100")
 	costTime = flag.Duration("cost.time", time.Minute, "how long the background is measured")
+	// A scrape of it asks the driver, so its calls are a part of what a scrape takes; the fake library's own time is not.
+	costRival = flag.String("cost.rival", "", "measure this binary of utkuozdemir/nvidia_gpu_exporter in place of the exporter")
 )
 
 // costScrapes is how many scrapes a round has, costRounds how many rounds: the median of the rounds is told.
@@ -183,17 +185,20 @@ func startCost(t *testing.T, l load, args ...string) *costBench {
 	if err := node.Write(script); err != nil {
 		t.Fatal(err)
 	}
-	b.Process = harness.StartExporter(t, harness.Options{
-		Args: append([]string{"--nvml.library-path=" + library}, args...),
-		Env:  fakenvml.Env(script, b.calls),
-	})
-	shown := l.gpus * min(l.processes, 64)
+	o := harness.Options{Args: append([]string{"--nvml.library-path=" + library}, args...), Env: fakenvml.Env(script, b.calls)}
+	shown, series := l.gpus*min(l.processes, 64), "gpu_process_memory_used_bytes"
+	if *costRival != "" {
+		o.Program, o.Args = []string{*costRival}, []string{"--collect.backend=nvml", "--collect.compute-apps"}
+		o.Env = append(o.Env, "LD_LIBRARY_PATH="+filepath.Dir(library))
+		shown, series = l.gpus*l.processes, "nvidia_smi_compute_app_used_memory_bytes"
+	}
+	b.Process = harness.StartExporter(t, o)
 	harness.Eventually(t, patience, func() error {
 		m, err := b.TryScrape()
 		if err != nil {
 			return err
 		}
-		if n := len(m.All("gpu_process_memory_used_bytes", nil)); n != shown {
+		if n := len(m.All(series, nil)); n != shown {
 			return fmt.Errorf("%d processes are shown, want %d", n, shown)
 		}
 		return nil
