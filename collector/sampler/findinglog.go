@@ -17,24 +17,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-const (
-	// waitTold is how long growth must have lasted before the log says that it is withheld. Most
-	// programs have loaded by then: a lower value gives a line for each start of a program.
-	waitTold = 10 * time.Minute
-	// waitSpacing is the least time between two such lines of a GPU.
-	waitSpacing = time.Hour
-	// waitFresh is how long before the end of a process growth was withheld if that matters.
-	waitFresh = time.Minute
-)
+// waitFresh is how long before the end of a process growth was withheld if that matters.
+const waitFresh = time.Minute
 
 // findingLog writes each message on a memory once when it begins, and once when it is over: what a page showed for a minute
-// at night can be read in the morning. It also says why growth was no leak yet: when that lasts, and when a process
-// ends in a full memory before it was called one.
+// at night can be read in the morning.
 type findingLog struct {
 	known   map[messageKey]entry
 	located map[processKey]time.Time // when those were asked of which the lines were said
-	// When growth and the end of a process were last told of.
-	toldGrowth, toldEnd time.Time
 }
 
 // entry is what was said last of a message.
@@ -98,10 +88,6 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 		}
 		now[k] = before
 	}
-	if v.Judged && v.Withheld != detector.WithheldNone && v.Lasted >= max(waitTold, v.WithheldFor) && !recent(l.toldGrowth, d.Device.SampleTime) {
-		l.toldGrowth = d.Device.SampleTime
-		level.Info(logger).Log("msg", d.Name+" grows. "+finding.NotYet(v, cfg))
-	}
 }
 
 // judged reports whether a process on a memory is.
@@ -111,13 +97,12 @@ func (m *Domain) judged() bool {
 
 // logEnd says that a process has ended with the memory nearly full before its growth was called a leak. before is the state
 // in which it was last.
-func (l *findingLog) logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time) {
+func logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time) {
 	i := slices.IndexFunc(before.Processes, func(p ProcessState) bool { return key == processKey{p.ID, p.Instance} })
-	if i < 0 || at.Sub(before.SampleTime) > waitFresh || recent(l.toldEnd, at) {
+	if i < 0 || at.Sub(before.SampleTime) > waitFresh {
 		return
 	}
 	if p := &before.Processes[i]; p.Verdict.Judged && p.Verdict.Withheld != detector.WithheldNone {
-		l.toldEnd = at
 		level.Warn(logger).Log("msg", finding.Process(p.Owner.Process, p.ID.PID)+" has ended with the memory nearly full, before its growth was called a leak: it "+finding.Reason(p.Verdict.Withheld)+".")
 	}
 }
@@ -139,11 +124,4 @@ func (l *findingLog) sites(logger log.Logger, state *DeviceState) {
 	maps.DeleteFunc(l.located, func(key processKey, _ time.Time) bool {
 		return !slices.ContainsFunc(state.Processes, func(p ProcessState) bool { return key == processKey{p.ID, p.Instance} })
 	})
-}
-
-// recent reports whether a line of that time forbids another one at that time. A clock that was
-// set back forbids nothing.
-func recent(line, at time.Time) bool {
-	d := at.Sub(line)
-	return !line.IsZero() && d >= 0 && d < waitSpacing
 }

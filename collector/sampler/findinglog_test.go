@@ -114,24 +114,6 @@ func grown(minute, lasted int) *DeviceState {
 	return s
 }
 
-// TestWithheldIsLogged answers what is asked afterwards: why nothing was said of growth. There is one line an hour at most.
-func TestWithheldIsLogged(t *testing.T) {
-	var l findingLog
-	var hour, day []*DeviceState
-	for minute := range 60 {
-		hour = append(hour, grown(minute, minute))
-	}
-	expect(t, "half of its wait is over", logged(&l, hour...), `level=info msg="GPU 0 grows. No leak yet: it may be the start of a program, and must grow for another 30 min."`)
-	for minute := range 24 * 60 {
-		day = append(day, grown(100+minute, 40))
-	}
-	if n := len(logged(&l, day...)); n != 24 {
-		t.Errorf("%d lines a day", n)
-	}
-	expect(t, "a clock that was set back", logged(&l, grown(50, 40)), `level=info msg="GPU 0 grows.`)
-	expect(t, "a program that loads", logged(&findingLog{}, grown(0, 9)))
-}
-
 // TestEndBeforeTheVerdict has processes that end with the memory nearly full: the log says why there was no leak.
 func TestEndBeforeTheVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -143,11 +125,8 @@ func TestEndBeforeTheVerdict(t *testing.T) {
 		"long ago":      {grown(0, 25), 5, ""},
 		"not suspected": {grown(0, 0), 1, ""},
 	} {
-		var l findingLog
 		var out bytes.Buffer
-		for range 2 { // it is said of the first of those that end in an hour
-			l.logEnd(log.NewLogfmtLogger(&out), c.state, processKey{id: gpu.ProcessID{PID: 7}}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
-		}
+		logEnd(log.NewLogfmtLogger(&out), c.state, processKey{id: gpu.ProcessID{PID: 7}}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
 		if got := strings.TrimSpace(out.String()); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
@@ -160,7 +139,7 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 		full int // MiB at which it dies
 		want []string
 	}{
-		"reported": {80000, []string{"No leak yet: it may be the start of a program", "alert=GPU"}},
+		"reported": {80000, []string{"alert=GPU"}},
 		"dies":     {17800, []string{"(pid 1) has ended with the memory nearly full, before its growth was called a leak: it "}},
 	} {
 		t.Run(name, func(t *testing.T) {

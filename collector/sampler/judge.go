@@ -133,7 +133,7 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 			l.exits++
 			l.died(j.Exited[i].Key, instance, sample.T)
 			if last := l.published.Load(); last != nil {
-				l.said.logEnd(l.logger, last.state, processKey{j.Exited[i].Key, instance}, sample.Time)
+				logEnd(l.logger, last.state, processKey{j.Exited[i].Key, instance}, sample.Time)
 			}
 		}
 	}
