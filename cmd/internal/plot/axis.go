@@ -6,6 +6,7 @@ package plot
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
@@ -52,7 +53,10 @@ func (c *canvas) grid() {
 		}
 		text, class, anchor := c.label(t, every), "", "middle"
 		if date := c.clock(t, "Jan 2"); every < 24*time.Hour && date != day {
-			text, day, dated = date+" "+text, date, x
+			if text == "00:00" {
+				text = ""
+			}
+			text, day, dated = strings.TrimSpace(date+" "+text), date, x
 		} else if x-dated < dateWidth {
 			continue
 		} else if odd {

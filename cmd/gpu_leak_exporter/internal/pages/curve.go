@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// The heights of curves in pixels: of a leak, of a memory, and of any other process.
-	leakHeight, memoryHeight, processHeight = 210.0, 180.0, 120.0
+	// The heights of curves in pixels: of a memory that is alone on its page, of any other, of a leak, and of any other process.
+	aloneHeight, memoryHeight, leakHeight, processHeight = 276.0, 180.0, 150.0, 120.0
 	// shortestAxis is how much time a curve shows at least, so that one that has just begun does
 	// not fill it.
 	shortestAxis = 10 * time.Minute

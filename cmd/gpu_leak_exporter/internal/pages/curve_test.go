@@ -38,7 +38,7 @@ func TestCrashLoopOfAPod(t *testing.T) {
 		d.Processes[i].Verdict = healthy(0)
 	}
 	got := words(predictAt(s, "", PredictPath+"/gpu-0"))
-	says(t, "a pod", got, "GPU 0 NVIDIA H200 pod ml/train-0 over its processes", "60.0 MiB/min crash loop", "Crash loop since", "It is a crash loop: a program fills the memory, dies")
+	says(t, "a pod", got, "Pod ml/train-0 grows by 60.0 MiB/min. It is a crash loop: a program fills the memory, dies", "Crash loop since", "It is a crash loop: a program fills the memory, dies")
 	if strings.Contains(got, "Kept ") || strings.Contains(got, "never given back") {
 		t.Errorf("something is kept in\n%s", got)
 	}
@@ -107,11 +107,11 @@ func TestPageIsBounded(t *testing.T) {
 		most, plots            int
 		want                   []string
 	}{
-		{8, 8, 0, 100 << 10, 8, []string{"Not drawn here: 8 processes. All of GPU 7"}},
-		{8, 8, 1, 200 << 10, 8 + 8, []string{"Not drawn here: 7 processes."}},
-		{16, 8, 8, 700 << 10, 16 + mostProcesses, []string{"80 of them have no curve.", "and 7 more with it."}},
-		{16, 256, 1, 400 << 10, 16 + 16, []string{"Not drawn here: 255 processes."}},
-		{16, 256, 256, 1 << 20, 16 + 8, []string{"120 of them have no curve.", "3968 more are not listed: the JSON has all."}},
+		{8, 8, 0, 100 << 10, 8, []string{"Not shown: 8 processes. All of GPU 7"}},
+		{8, 8, 1, 200 << 10, 8 + 8, []string{"Not shown: 7 processes."}},
+		{16, 8, 8, 700 << 10, 16 + mostProcesses, []string{"and 7 more with it."}},
+		{16, 256, 1, 400 << 10, 16 + 16, []string{"Not shown: 255 processes."}},
+		{16, 256, 256, 1 << 20, 16 + mostProcesses, []string{"Not shown: 248 processes."}},
 	} {
 		page := predict(crowd(tt.gpus, tt.processes, tt.leaks), "")
 		plots := strings.Count(page, `<svg class="plot"`)
@@ -143,7 +143,7 @@ func TestPageOfOneMemory(t *testing.T) {
 	if len(page) > 100<<10 || plots != 1+1+3 || strings.Contains(page, "GPU\u00a04") {
 		t.Errorf("%d bytes with %d plots", len(page), plots)
 	}
-	says(t, "the page", words(page), "Not drawn: 252 processes.", "All GPUs")
+	says(t, "the page", words(page), "Not shown: 252 processes.", "All GPUs")
 }
 
 // BenchmarkPage tells what a page of the largest node costs.

@@ -30,17 +30,17 @@ func TestPageOfFleet(t *testing.T) {
 	h := &predictor{*testConfig(s, "")}
 	page := predict(s, "")
 	says(
-		t, "the page", page, "GPU 0 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "68 more problems, 9744 more GPUs. The metrics and the JSON have all.",
+		t, "the page", page, "GPU 0 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "69 more: <a", "9744 more GPUs have no cards",
 		`href="/predict/gpu-9000"`,
 	)
 	if len(page) > 512<<10 {
 		t.Errorf("the page has %d bytes", len(page))
 	}
-	if v := h.view(s, "gpu-9000"); len(v.GPUs) != 1 || v.GPUs[0].GPU != "GPU 0 of node1125" || len(v.Leaks) != 1 {
-		t.Errorf("the page of a GPU has %d GPUs and %d leaks", len(v.GPUs), len(v.Leaks))
+	if v := h.view(s, "gpu-9000"); len(v.Cards) != 1 || v.Cards[0].GPU != "GPU 0 of node1125" || v.Cards[0].Verdict != "leaks" {
+		t.Errorf("the page of a GPU has %+v", v.Cards)
 	}
 	s.Devices, s.DriverReason = nil, fleet.ReasonDown
-	says(t, "without an answer", predict(s, ""), "The Prometheus of --source=prometheus: does not answer.")
+	says(t, "without an answer", predict(s, ""), "The Prometheus of --source=prometheus: does not answer")
 }
 
 // TestNamesOfMemories names GPUs in a path and in an identifier: by the index, and in a fleet so that no two are the same.

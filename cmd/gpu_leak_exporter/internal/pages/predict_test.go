@@ -57,7 +57,7 @@ func TestPredictSays(t *testing.T) {
 		note  string
 		want  []string
 	}{
-		"starting": {sampler.State{DriverReason: sampler.ReasonStarting}, "", []string{"Waiting for the driver", "(starting): the exporter has just started."}},
+		"starting": {sampler.State{DriverReason: sampler.ReasonStarting}, "", []string{"Waiting for the driver", "(starting): the exporter has just started"}},
 		"no driver": {
 			sampler.State{DriverReason: "library_not_found"},
 			"",
@@ -66,7 +66,7 @@ func TestPredictSays(t *testing.T) {
 		"all lost": {
 			sampler.State{Devices: []*sampler.DeviceState{lost}},
 			"",
-			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read. Its last sample is of 11:57:00 UTC."},
+			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read", "Its last sample is of 11:57:00 UTC."},
 		},
 		"lost in a simulation": {
 			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
@@ -76,16 +76,7 @@ func TestPredictSays(t *testing.T) {
 			"",
 			[]string{"GPU 0 runs out of memory in 10 min (8 min to 15 min)", "train.py (pid 7) grows by 60.0 MiB/min. It is not called a leak yet."},
 		},
-		"impossible memory": {
-			sampler.State{
-				Devices: []*sampler.DeviceState{device(unjudged)},
-				Calls: gpu.CallsSnapshot{Errors: []gpu.CallErrors{
-					{UUID: device(unjudged).Info.UUID, Call: "nvmlDeviceGetMemoryInfo_v2", Error: "IMPLAUSIBLE_TOTAL_ZERO", Count: 3}, {UUID: "GPU-other", Call: "nvmlDeviceGetMemoryInfo_v2", Error: "UNKNOWN"},
-				}},
-			},
-			"",
-			[]string{"does not tell how much memory is used, so that it is not judged: the driver answered IMPLAUSIBLE_TOTAL_ZERO."},
-		},
+		"no memory": {sampler.State{Devices: []*sampler.DeviceState{device(unjudged)}}, "", []string{"The driver does not tell how much of it is used."}},
 		"the host's memory": {
 			sampler.State{Devices: []*sampler.DeviceState{unified}},
 			"",
@@ -113,9 +104,9 @@ func TestPredictIdle(t *testing.T) {
 	s.Devices[1].Unreleased = []sampler.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
 	says(
 		t, "the page", words(predict(s, "")),
-		"6.00 GiB GPU 0 NVIDIA H200 evaluate.py (pid 40) Slurm job 4712, user bob has ended, and this memory of it has stayed since 11:55 (4 min)",
-		"3.00 GiB GPU 0 NVIDIA H200 ddp_worker.py (pid 46) Slurm job 4712, user bob computes nothing, and shows no sign of going on, idle since 11:39 (20 min)",
-		"512 MiB GPU 1, MIG 3 (2g.20gb) NVIDIA H200 unknown process (pid 47) has ended, and this memory of it has stayed since 11:58 (1 min)",
+		"evaluate.py (pid 40) Slurm job 4712, user bob, 6.00 GiB has ended, and this memory of it has stayed since 11:55 (4 min)",
+		"ddp_worker.py (pid 46) Slurm job 4712, user bob, 3.00 GiB computes nothing, and shows no sign of going on, idle since 11:39 (20 min)",
+		"unknown process (pid 47) 512 MiB has ended, and this memory of it has stayed since 11:58 (1 min)",
 		"NVIDIA H200, 7 processes",
 	)
 }

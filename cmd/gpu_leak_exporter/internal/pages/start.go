@@ -45,26 +45,17 @@ func NewStart(c *Config) http.Handler {
 	)}
 }
 
-// mostFindings is how many findings the page lists: PredictPath has all.
-const mostFindings = 8
+// shortFindings is how many findings the page lists: PredictPath has more.
+const shortFindings = 8
 
 // startView is what the template shows, in words.
 type startView struct {
-	Note, Headline, Detail string
-	Urgent                 bool           // the headline is bad news
-	Well                   bool           // somebody was judged, and nothing is to be said
-	First                  startFinding   // what the headline says, if it is a finding
-	Findings               []startFinding // others
-	Rest                   int            // findings that are not listed
-	Watched                string
-	Counts                 []verdictCount
-	Links                  []startLink
-	Version, Refreshed     string
-}
-
-// startFinding is one thing that somebody should know, with the addresses of its memory and of what to do.
-type startFinding struct {
-	Class, Summary, Details, Page, Runbook string
+	findings
+	Note               string
+	Watched            string
+	Counts             []verdictCount
+	Links              []startLink
+	Version, Refreshed string
 }
 
 // verdictCount is how many memories have a verdict.
@@ -80,32 +71,10 @@ func (h *startPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // view puts a State into words.
 func (h *startPage) view(s *sampler.State) *startView {
-	r := s.Report(&h.page.Detector)
-	v := &startView{
-		Note: h.page.Note, Headline: r.Headline, Detail: r.Detail, Urgent: r.Severity >= finding.Ticket, Watched: watchedWords(s), Counts: h.page.counts(s),
+	return &startView{
+		findings: findingsOf(s.Report(&h.page.Detector), shortFindings), Note: h.page.Note, Watched: watchedWords(s), Counts: h.page.counts(s),
 		Links: h.links, Version: cmp.Or(version.Version, "unknown"), Refreshed: h.page.refreshed(s),
 	}
-	v.Well = r.Severity == finding.Note && slices.ContainsFunc(v.Counts, func(c verdictCount) bool { return c.Class == "ok" })
-	for i := range r.Messages {
-		m := &r.Messages[i]
-		f := startFinding{Summary: m.Summary, Details: m.Details()}
-		if m.Severity >= finding.Ticket {
-			f.Class = "bad"
-		}
-		if m.Alert != "" {
-			f.Runbook = RunbookPath + "#" + strings.ToLower(m.Alert)
-		}
-		if m.Memory != nil {
-			f.Page = PredictPath + "/" + nameOf(m.Memory, nil)
-		}
-		v.Findings = append(v.Findings, f)
-	}
-	if len(v.Findings) > 0 && v.Findings[0].Summary == v.Headline {
-		v.First, v.Findings = v.Findings[0], v.Findings[1:]
-	}
-	v.Rest = max(0, len(v.Findings)-mostFindings)
-	v.Findings = v.Findings[:len(v.Findings)-v.Rest]
-	return v
 }
 
 // counts returns how many memories have each verdict, the most urgent first.

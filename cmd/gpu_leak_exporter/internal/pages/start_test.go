@@ -45,7 +45,7 @@ func TestStartSays(t *testing.T) {
 // A fleet's page names the worst, and says that there are more.
 func TestStartIsShort(t *testing.T) {
 	body := start(crowd(16, 256, 200))
-	if n := strings.Count(body, `<li class="bad">`); n != mostFindings || len(body) > 12<<10 || !strings.Contains(body, "more: <a") {
+	if n := strings.Count(body, `<li class="bad">`); n != shortFindings || len(body) > 12<<10 || !strings.Contains(body, "more: <a") {
 		t.Errorf("%d findings in %d bytes", n, len(body))
 	}
 }

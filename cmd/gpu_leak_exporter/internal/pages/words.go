@@ -5,42 +5,17 @@ package pages
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
-
-// solid keeps the parts of an amount on one line.
-func solid(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
 // whoIs names a process, and says in which pod or job it runs and whose it is.
 func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
 	w := finding.Of(owner)
 	return finding.Process(w.Process, id.PID), w.Place()
-}
-
-// headingOf returns where the runbook has the alert on a verdict, on a memory for which somebody is woken or not; "" where
-// there is nothing to do.
-func headingOf(v *detector.Verdict, page bool) string {
-	switch {
-	case v.Judged && v.Pattern == detector.PatternCrashLoop:
-		return RunbookPath + "#gpuoutofmemorycrashloop"
-	case page && v.SecondsToOOM.Finite() != nil:
-		return RunbookPath + "#gpuoutofmemorypredicted"
-	case !v.Judged:
-		return ""
-	case v.Leak:
-		return RunbookPath + "#gpumemoryleakdetected"
-	case v.Pattern == detector.PatternZombie, v.Pattern == detector.PatternUnreleased:
-		return RunbookPath + "#gpumemoryheldbynobody"
-	case v.Pattern == detector.PatternFragmentation:
-		return RunbookPath + "#leaks-in-pytorch"
-	}
-	return ""
 }
 
 // moment writes t in the format, with the date if that is not the one of now.

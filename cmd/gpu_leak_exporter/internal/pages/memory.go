@@ -1,0 +1,193 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// card is all that is shown of one memory, and of those who use it.
+type card struct {
+	ID, Page   string
+	Anchor     string // to which alerts lead, by the UUID
+	GPU, Model string
+	Memory     bar
+	Class      string // ok, bad, warn, wait (or muted) or down
+	Verdict    string
+	Why        string // it is a leak, or is none
+	Facts      []fact
+	Plot       template.HTML
+	Ends       string
+	Processes  []processRow
+	Undrawn    string
+	left       float64 // seconds; +Inf where nothing foretells an end
+	of         sampler.Domain
+}
+
+// fact is one figure of a verdict.
+type fact struct{ Name, Text string }
+
+func (h *predictor) card(m sampler.Domain, now time.Time) card {
+	id := nameOf(&m, nil)
+	c := card{ID: id, GPU: m.Name, Model: m.Device.Info.Name, Class: "down", Verdict: finding.Unreadable, left: math.Inf(1), of: m}
+	if c.Anchor = m.Device.Info.UUID; m.Instance.OK {
+		c.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)
+	}
+	if !m.Device.Up {
+		return c
+	}
+	if m.Device.ProcessesKnown {
+		c.Model = finding.Joined(", ", c.Model, humanize.Count(countOf(&m), "process"))
+	}
+	c.Page, c.Memory, c.Verdict, c.Why = PredictPath+"/"+id, barOf(m.Memory), m.Word(now, &h.Detector), m.Text(&h.Detector)
+	if s := m.Judgement.Device.SecondsToOOM.Finite(); s != nil {
+		c.left = *s
+	}
+	c.Class, c.Facts = classes[c.Verdict], h.facts(&m.Judgement.Device, m.Curve, m.Device.SampleTime)
+	return c
+}
+
+// draw adds the curves of a memory and of its processes, as far as there is room.
+func (h *predictor) draw(c *card, left *room, all bool) {
+	if !c.of.Device.Up {
+		return
+	}
+	if left.memories > 0 {
+		left.memories--
+		height := memoryHeight
+		if all {
+			height = aloneHeight
+		}
+		c.Plot = h.memoryCurve(&c.of, c.ID+"-curve", height)
+	}
+	c.Ends = h.endWords(&c.of)
+	c.Processes = h.processes(&c.of, left, all)
+	if n := countOf(&c.of) - len(c.Processes); n > 0 {
+		c.Undrawn = "Not shown: " + humanize.Count(n, "process") + "."
+	}
+	c.Processes = append(c.Processes, h.unreleased(&c.of)...)
+}
+
+// facts returns the figures of a verdict, as it was at a time.
+func (h *predictor) facts(v *detector.Verdict, c *sampler.Curve, now time.Time) (list []fact) {
+	add := func(name, text string) {
+		if text != "" {
+			list = append(list, fact{name, text})
+		}
+	}
+	if s := v.SecondsToOOM.Finite(); s != nil {
+		add("Full in", finding.Joined(", at ", finding.Left(v), h.clock(now, *s)))
+	}
+	if v.Judged && v.Leak {
+		if v.Rate.OK {
+			add("Growth", humanize.Rate(v.Rate.V))
+		}
+		since := h.since(fromstate.SteadyTime(v.Since), now)
+		switch {
+		case v.Pattern == detector.PatternCrashLoop:
+			add("Crash loop", since)
+		case v.Leaked.OK && v.Leaked.V > 0:
+			add("Kept", humanize.Bytes(v.Leaked.V)+" "+since)
+		}
+		if c != nil && c.Called != 0 {
+			t := fromstate.SteadyTime(c.Called)
+			add("Found", fmt.Sprintf("at %s (%s ago)", h.moment(t, now, "15:04"), humanize.Duration(max(0, now.Sub(t)))))
+		}
+	}
+	if v.Judged && !v.Muted {
+		add("Pattern", finding.Pattern(v))
+		add("Leak confidence", finding.Percent(v.Confidence))
+	}
+	for i := range v.Windows {
+		f := &v.Windows[i]
+		if f.Slope.OK {
+			text := humanize.Rate(f.Slope.V)
+			if f.R2.OK {
+				text += fmt.Sprintf(", R² %.2f", f.R2.V)
+			}
+			add("Slope over "+cli.FormatDuration(f.Span), text)
+		}
+	}
+	if n := v.Windows[0].Spikes; n.OK {
+		add("Spikes", strconv.FormatFloat(n.V, 'f', 0, 64))
+	}
+	return list
+}
+
+// urgency orders the classes of memories.
+var urgency = []string{"bad", "down", "warn", "wait", "ok"}
+
+// classes has how urgent the words for a verdict are.
+var classes = map[string]string{
+	finding.Broken: "bad", finding.Leaks: "bad", finding.NotSure: "warn", finding.NoLeak: "ok",
+	finding.NoLeakYet: "wait", finding.NotJudged: "wait", finding.Muted: "wait",
+}
+
+// bar is used memory as a part of the total, in percent.
+type bar struct {
+	Text  string
+	Used  float64
+	Known bool
+}
+
+func barOf(m gpu.Memory) bar {
+	total, text := m.Capacity(), finding.Used(m)
+	if !total.OK || !m.Used.OK || total.V == 0 {
+		return bar{Text: text}
+	}
+	return bar{Text: text, Known: true, Used: 100 * float64(min(m.Used.V, total.V)) / float64(total.V)}
+}
+
+// nameOf returns the identifier of a memory on the page, and that of a process on it. In a fleet many GPUs have the
+// same index: there it is the UUID that names one, or where it is.
+func nameOf(m *sampler.Domain, p *sampler.ProcessState) string {
+	info := &m.Device.Info
+	name := "gpu-" + info.IndexLabel()
+	if where := info.Place[:]; strings.Join(where, "") != "" || info.Index < 0 {
+		name = "gpu-" + strings.Map(inName, cmp.Or(strings.TrimPrefix(info.UUID, "GPU-"), finding.Joined("-", append(slices.Clone(where), info.IndexLabel())...)))
+	}
+	if m.Instance.OK {
+		name += fmt.Sprintf("-mig-%d", m.Instance.V)
+	}
+	if p != nil {
+		name += fmt.Sprintf("-pid-%d", p.ID.PID)
+	}
+	return name
+}
+
+// inName returns r if it can stand in an identifier and in a path, else a hyphen.
+func inName(r rune) rune {
+	if r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+		return r
+	}
+	return '-'
+}
+
+// countOf returns how many processes are on a memory; on a GPU instance, how many are shown.
+func countOf(m *sampler.Domain) (n int) {
+	if !m.Instance.OK {
+		n = m.Device.ProcessCount - len(m.Device.Processes) // those that are not shown
+	}
+	for i := range m.Device.Processes {
+		if m.Device.Processes[i].Instance == m.Instance {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,166 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+const (
+	// shownEnds is how many ends of processes are named, and toldSpan for how long.
+	shownEnds = 3
+	toldSpan  = 9 * time.Hour
+	// shownSites is how many lines a leak shows, and shownProcesses how many processes a memory that is not alone on its page.
+	shownSites, shownProcesses = 3, 8
+)
+
+// processRow is a process that leaks, holds memory for nothing or may leak; on the page of one memory, any that has a curve.
+type processRow struct {
+	Who, Where, Held string
+	Leaks            bool
+	Why              string
+	Facts            []fact // of one that leaks
+	Sites            []siteRow
+	Located          string // how the search for these lines goes
+	Plot             template.HTML
+}
+
+// siteRow is a line that allocates what leaks.
+type siteRow struct {
+	Line, Growth string
+	Frames       []string
+}
+
+// processes returns the processes of a memory that are worth a look, what leaks fastest first. It draws as many as there is
+// room for.
+func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []processRow) {
+	now := m.Device.SampleTime
+	shown := make([]*sampler.ProcessState, 0, len(m.Device.Processes))
+	for i := range m.Device.Processes {
+		p := &m.Device.Processes[i]
+		v := &p.Verdict
+		if p.Instance == m.Instance && (p.Suspect(h.Detector.ClearThreshold()) || v.Judged && v.Pattern == detector.PatternZombie || all && p.Curve != nil) {
+			shown = append(shown, p)
+		}
+	}
+	rank := func(p *sampler.ProcessState) float64 {
+		if v := &p.Verdict; v.Judged && v.Leak {
+			return max(v.Rate.V, 1)
+		}
+		return 0
+	}
+	slices.SortStableFunc(shown, func(a, b *sampler.ProcessState) int { return cmp.Compare(rank(b), rank(a)) })
+	if !all {
+		shown = shown[:min(len(shown), shownProcesses)]
+	}
+	for _, p := range shown {
+		v := &p.Verdict
+		row := processRow{Leaks: rank(p) > 0}
+		row.Who, row.Where = whoIs(p.ID, p.Owner)
+		if p.Used.OK {
+			row.Held = humanize.Bytes(float64(p.Used.V))
+		}
+		height := processHeight
+		switch {
+		case row.Leaks:
+			if height, row.Why = leakHeight, finding.Inside[p.Grows]; all { // elsewhere those of the memory say nearly the same
+				row.Facts = h.facts(v, p.Curve, now)
+			}
+			row.Sites, row.Located = h.located(p.Sites, now)
+		case v.Judged && v.Pattern == detector.PatternZombie:
+			row.Why = finding.HeldBy[v.Pattern]
+		default:
+			row.Why = finding.NotYet(v, &h.Detector)
+		}
+		if p.Idle.OK && v.Pattern == detector.PatternZombie {
+			row.Why += ", idle " + h.since(now.Add(-p.Idle.V), now)
+		}
+		if left.processes > 0 {
+			if row.Plot = h.processCurve(m, p, height); row.Plot != "" {
+				left.processes--
+			}
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+// unreleased returns what has stayed of processes that ended.
+func (h *predictor) unreleased(m *sampler.Domain) (list []processRow) {
+	for i := range m.Device.Unreleased {
+		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance {
+			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.HeldBy[detector.PatternUnreleased] + " " + h.since(fromstate.SteadyTime(u.Since), m.Device.SampleTime)}
+			row.Who, row.Where = whoIs(u.ID, u.Owner)
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+// located says which lines allocate what leaks, or how far the search for them is.
+func (h *predictor) located(s *allocator.Sites, now time.Time) (rows []siteRow, text string) {
+	if s == nil {
+		return nil, ""
+	}
+	over := humanize.Duration(s.Over)
+	switch {
+	case s.State == allocator.SitesRefused:
+		return nil, "Which lines allocate it is not known: " + s.Reason + "."
+	case s.State != allocator.SitesDone:
+		return nil, "The process records where it allocates, until " + h.moment(s.Asked.Add(s.Over), now, "15:04") + "."
+	case len(s.List) == 0 && s.Unsure > 0:
+		return nil, fmt.Sprintf("Lines that may allocate it: %d, none of them sure. What was there before was freed meanwhile, so they may only have taken its place.", s.Unsure)
+	case len(s.List) == 0:
+		return nil, "No line was seen to allocate what stays in " + over + "."
+	}
+	for i := range s.List[:min(len(s.List), shownSites)] {
+		site := &s.List[i]
+		rows = append(rows, siteRow{Line: cmp.Or(site.Line, "not in Python code"), Growth: "+" + humanize.Bytes(float64(site.Growth)), Frames: site.Frames})
+	}
+	return rows, "Lines that allocate what stays (recorded from " + h.moment(s.Asked, now, "15:04") + " on for " + over + "):"
+}
+
+// endsOf returns the ends of processes on a memory since a time.
+func endsOf(m *sampler.Domain, since time.Duration) (list []sampler.EndState) {
+	for _, e := range m.Device.Ends {
+		if e.Instance == m.Instance && e.At >= since {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// endWords names the processes that ended last on a memory; "" for none.
+func (h *predictor) endWords(m *sampler.Domain) string {
+	list := endsOf(m, sinceEpoch(m.Device.SampleTime)-toldSpan)
+	var parts []string
+	for _, e := range list[max(0, len(list)-shownEnds):] {
+		who, _ := whoIs(e.ID, e.Owner)
+		text := fmt.Sprintf("%s at %s with %s", who, h.moment(fromstate.SteadyTime(e.At), m.Device.SampleTime, "15:04"), humanize.Bytes(e.Used))
+		if e.NearCapacity {
+			text += ", the memory nearly full"
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := "Ended: " + strings.Join(parts, "; ") + "."
+	if more := len(list) - len(parts); more > 0 {
+		text += fmt.Sprintf(" Before that, %d more.", more)
+	}
+	return text
+}
