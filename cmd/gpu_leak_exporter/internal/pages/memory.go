@@ -49,13 +49,18 @@ func (h *predictor) card(m sampler.Domain, now time.Time) card {
 	if c.Anchor = m.Device.Info.UUID; m.Instance.OK {
 		c.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)
 	}
+	hardware := m.Device.Hardware(now).Messages()
 	if !m.Device.Up {
+		c.Why = hardware[0].Details()
 		return c
 	}
 	if m.Device.ProcessesKnown {
 		c.Model = finding.Joined(", ", c.Model, humanize.Count(countOf(&m), "process"))
 	}
 	c.Page, c.Memory, c.Verdict, c.Why = PredictPath+"/"+id, barOf(m.Memory), m.Word(now, &h.Detector), m.Text(&h.Detector)
+	if c.Verdict == finding.Broken {
+		c.Why = hardware[0].Text()
+	}
 	if s := m.Judgement.Device.SecondsToOOM.Finite(); s != nil {
 		c.left = *s
 	}

@@ -74,7 +74,7 @@ func reportOn(c *card, now time.Time, cfg *detector.Config) *sampler.Report {
 	}
 	for _, m := range slices.Concat(c.of.Device.Hardware(now).Messages(), c.of.Messages(cfg)) {
 		if m.Alert != "" {
-			r.Messages = append(r.Messages, sampler.Said{Message: m, Memory: &c.of})
+			r.Messages = append(r.Messages, sampler.Said{Message: m})
 		}
 	}
 	if len(r.Messages) > 0 {
