@@ -27,7 +27,7 @@ var screenshots = flag.String("screenshots.dir", "", "where TestScreenshots leav
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	p := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=600"}})
-	found := regexp.MustCompile(`Found at [^(]*\(1\D*h`)
+	found := regexp.MustCompile(`Found</dt><dd>at [^(]*\(1\D*h`)
 	harness.Eventually(t, hang, func() error {
 		page, err := harness.Get(p.URL + "/predict")
 		if n := len(found.FindAll(page, -1)); err == nil && n < 4 {
@@ -39,7 +39,7 @@ func TestScreenshots(t *testing.T) {
 	for name, like := range map[string]struct {
 		width, height int64
 		theme         string
-	}{"predict.png": {1100, 1110, "light"}, "predict-dark.png": {1100, 1110, "dark"}, "predict-phone.png": {390, 844, "light"}} {
+	}{"predict.png": {1100, 745, "light"}, "predict-dark.png": {1100, 745, "dark"}, "predict-phone.png": {390, 844, "light"}} {
 		b.show(p.URL+"/predict/gpu-5", like.width, like.height, like.theme)
 		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 		if err != nil {
