@@ -80,7 +80,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--source=prometheus:localhost:9090", "--source=prometheus:localhost:9090: the address must be one such as http://localhost:9090, without ? and #"},
 		{"--source.config=x", "--source.config needs --source=prometheus:URL"},
 		{"--shard=0/2", "--shard needs --source=prometheus:URL"},
-		{"--source=prometheus:http://a --shard=2/2", "--shard=2/2: must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters; 1000 at most"},
+		{"--source=prometheus:http://a --shard=2/2", "--shard=2/2: must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters"},
 		{"--source=prometheus:http://a --source.config=" + noUnit, "--source=prometheus:http://a: x does not tell its unit: give unit: B or unit: MiB in --source.config"},
 		{"--source=prometheus:http://a --source.config=" + ofProcess, "--source=prometheus:http://a: gpu_process_memory_used_bytes is a part of a memory: ask for that of a GPU, such as DCGM_FI_DEV_FB_USED"},
 		{"--source=prometheus:http://a --source.config=" + ownLabel, "--source.config=" + ownLabel + ": labels: uuid is a label that the series have already: choose another one"},

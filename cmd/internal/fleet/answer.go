@@ -41,6 +41,14 @@ type stream struct {
 func (s *stream) first() time.Duration { return timeOf(s.points[0]) }
 func (s *stream) last() time.Duration  { return timeOf(s.points[len(s.points)-1]) }
 
+// rank is 1 for a stream of the series that was taken before, and else 0.
+func (s *stream) rank(m *memory) int {
+	if s.fingerprint == m.follows {
+		return 1
+	}
+	return 0
+}
+
 func timeOf(p model.SamplePair) time.Duration { return time.Duration(p.Timestamp) * time.Millisecond }
 
 // identity is what the labels of a series say of which memory it is.
@@ -264,38 +272,21 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 
 // choose returns the streams of a memory that follow each other, in order. A GPU has another series once another pod
 // has it. Two at a time are one too many: that which was taken before is taken again, and else the newest.
-func (s *Source) choose(m *memory) []stream {
-	if len(m.streams) < 2 {
-		return m.streams
-	}
+func (s *Source) choose(m *memory) (chosen []stream) {
 	slices.SortFunc(m.streams, func(a, b stream) int {
-		return cmp.Or(cmp.Compare(b.last(), a.last()), cmp.Compare(a.fingerprint, b.fingerprint))
+		return cmp.Or(cmp.Compare(b.rank(m), a.rank(m)), cmp.Compare(b.last(), a.last()), cmp.Compare(a.fingerprint, b.fingerprint))
 	})
-	followed := func(x stream) bool { return x.fingerprint == m.follows }
-	var taken []stream // of the series that was taken before, the newest first
 	for _, x := range m.streams {
-		if followed(x) {
-			taken = append(taken, x)
-		}
-	}
-	var chosen []stream
-	before := time.Duration(math.MaxInt64) // the first time of what was chosen so far
-	for _, x := range m.streams {
-		for len(taken) > 0 && taken[0].first() > x.last() {
-			taken = taken[1:]
-		}
-		if x.last() >= before || (!followed(x) && len(taken) > 0 && overlap(x, taken[0])) {
+		// chosen is in order: at is the first that does not end before x.
+		at, _ := slices.BinarySearchFunc(chosen, x.first(), func(c stream, t time.Duration) int { return cmp.Compare(c.last(), t) })
+		if at < len(chosen) && chosen[at].first() <= x.last() {
 			s.problems.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
 			continue
 		}
-		chosen = append(chosen, x)
-		before = x.first()
+		chosen = slices.Insert(chosen, at, x)
 	}
-	slices.Reverse(chosen)
 	return chosen
 }
-
-func overlap(a, b stream) bool { return a.first() <= b.last() && b.first() <= a.last() }
 
 // appendRows appends the amounts of a stream. What can be none is left out, and counted.
 func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {

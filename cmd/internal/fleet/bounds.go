@@ -55,7 +55,7 @@ func (s *Source) takeBounds(matrix model.Matrix) {
 }
 
 // takeCapacities takes over what a query for the capacity has found: one a memory, or one for all of them.
-func (s *Source) takeCapacities(vector model.Vector) error {
+func (s *Source) takeCapacities(vector model.Vector) {
 	var names []string
 	for _, v := range vector {
 		names = append(names, string(v.Metric[model.MetricNameLabel]))
@@ -72,13 +72,12 @@ func (s *Source) takeCapacities(vector model.Vector) error {
 					f.bound(m, s.amount(v.Value, unit), gpu.Opt[uint64]{})
 				}
 			}
-			return nil
+			return
 		}
 		if f, m := s.place(v.Metric, false); m != nil {
 			f.bound(m, s.amount(v.Value, unit), gpu.Opt[uint64]{})
 		}
 	}
-	return nil
 }
 
 // bound takes over how much memory there is; what is absent is as it was.

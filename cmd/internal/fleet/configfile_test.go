@@ -120,7 +120,7 @@ func TestShard(t *testing.T) {
 	if err := s.Set("2/3"); err != nil || s != (Shard{Index: 2, Of: 3}) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	for _, text := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "0/1001", "1/2/3"} {
+	for _, text := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "1/2/3"} {
 		if err := s.Set(text); err == nil {
 			t.Errorf("%q: %+v", text, s)
 		}

@@ -101,13 +101,12 @@ func (f *feed) turn(to standing, why error) {
 	f.ring()
 }
 
-// end empties the queue and returns how much was in it.
-func (f *feed) end() int {
+// empty empties the queue.
+func (f *feed) empty() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := len(f.rows)
+	f.source.taken(len(f.rows))
 	f.rows = nil
-	return n
 }
 
 // forgetInstances removes GPU instances without a sample since then, where others have some: the layout is another one.

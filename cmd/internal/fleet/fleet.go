@@ -37,8 +37,6 @@ const (
 	forgetAfter = 24 * time.Hour
 	// ReasonDown is the reason of a gpu.DriverError while the Prometheus does not answer.
 	ReasonDown = "prometheus_does_not_answer"
-
-	maxShards = 1000
 )
 
 // Shard is a part of a fleet: those GPUs whose name has a hash that is Index modulo Of.
@@ -49,8 +47,8 @@ func (s *Shard) Set(text string) error {
 	i, n, ok := strings.Cut(text, "/")
 	index, err := strconv.Atoi(i)
 	of, err2 := strconv.Atoi(n)
-	if !ok || err != nil || err2 != nil || of < 1 || of > maxShards || index < 0 || index >= of {
-		return fmt.Errorf("must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters; %d at most", maxShards)
+	if !ok || err != nil || err2 != nil || index < 0 || index >= of {
+		return errors.New("must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters")
 	}
 	*s = Shard{Index: index, Of: of}
 	return nil
@@ -122,7 +120,6 @@ type Source struct {
 	answered time.Time     // when the last answer came; zero before the first
 	owed     *history      // what was not read of the past; nil: nothing
 	bounded  time.Time     // when the capacities were asked for
-	wide     time.Time     // when late samples were last looked for
 	exported bool          // labels such as exported_pod have been seen
 	rate     float64       // samples a second, of all GPUs
 	changed  bool          // the GPUs are others than those that are listed
@@ -263,7 +260,7 @@ func (s *Source) review() {
 		case age <= s.cfg.MaxAge:
 			f.state = fresh
 		case age > forgetAfter:
-			s.queued.Add(-int64(f.end()))
+			f.empty()
 			delete(s.feeds, key)
 			s.changed = true
 		case now-newest[f.place] > s.cfg.MaxAge:

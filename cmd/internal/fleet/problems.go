@@ -6,7 +6,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/go-kit/log"
@@ -64,9 +63,7 @@ const quietFor = time.Hour
 type problems struct {
 	total  *prometheus.CounterVec
 	logger log.Logger
-
-	mu   sync.Mutex
-	last map[string]time.Time // when there was one last, by reason
+	last   map[string]time.Time // when there was one last, by reason
 }
 
 func newProblems(logger log.Logger) *problems {
@@ -80,15 +77,13 @@ func newProblems(logger log.Logger) *problems {
 	return p
 }
 
-// note counts n problems of a kind and logs the first.
+// note counts n problems of a kind and logs the first. The goroutine that asks calls it.
 func (p *problems) note(reason string, n int, msg string, keyvals ...any) {
 	if n > 0 {
 		p.total.WithLabelValues(reason).Add(float64(n))
 	}
-	p.mu.Lock()
 	last := p.last[reason]
 	p.last[reason] = time.Now()
-	p.mu.Unlock()
 	if last.IsZero() || time.Since(last) > quietFor {
 		level.Warn(p.logger).Log(append([]any{"msg", msg, "reason", reason}, keyvals...)...)
 	}
@@ -147,17 +142,19 @@ func (m *metrics) count(feeds map[string]*feed) (n int) {
 
 // Describe implements prometheus.Collector.
 func (s *Source) Describe(ch chan<- *prometheus.Desc) {
-	s.each(func(c prometheus.Collector) { c.Describe(ch) })
+	for _, c := range s.collectors() {
+		c.Describe(ch)
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (s *Source) Collect(ch chan<- prometheus.Metric) {
-	s.each(func(c prometheus.Collector) { c.Collect(ch) })
+	for _, c := range s.collectors() {
+		c.Collect(ch)
+	}
 }
 
-func (s *Source) each(f func(prometheus.Collector)) {
+func (s *Source) collectors() []prometheus.Collector {
 	m := s.metrics
-	for _, c := range []prometheus.Collector{s.problems.total, m.up, m.success, m.requests, m.seconds, m.gpus} {
-		f(c)
-	}
+	return []prometheus.Collector{s.problems.total, m.up, m.success, m.requests, m.seconds, m.gpus}
 }
