@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -103,57 +102,21 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-const (
-	// maxSpared bounds how many connections are spared at a time.
-	maxSpared = 16
-	// newFor is how long a client may take to send its request before another one that waits for its
-	// answer has to go for it.
-	newFor = time.Second
-)
+// newFor is how long a client may take to send its request before another one that waits for its
+// answer has to go for it.
+const newFor = time.Second
 
-// endIdlest ends the connection that has done nothing for longest; mu is held. One whose request is there and only
-// was not read yet is spared, and so is one that was made just now, as long as few are: where strangers hold
-// connections by requests that they do not end, the oldest of those goes.
+// endIdlest ends the connection that has done nothing for longest; mu is held. One that was made just now is spared as long
+// as few are quiet: where strangers hold connections by requests that they do not end, the oldest of those goes.
 func (c *connections) endIdlest() {
-	from, at := c.quiet, c.idlest()
-	if at == nil {
-		from, at = c.active, c.active.Front()
+	from, few := c.quiet, c.quiet.Len() < (c.most+3)/4 && c.active.Len() > 0
+	if at := c.quiet.Front(); at == nil || few && time.Since(at.Value.(held).since) < newFor {
+		from = c.active
 	}
-	conn := from.Remove(at).(held).conn
+	conn := from.Remove(from.Front()).(held).conn
 	delete(c.all, conn) // its end is noticed later
 	c.refused.WithLabelValues(refusedConnection).Inc()
 	cut(conn)
-}
-
-// idlest returns the connection of quiet that may be ended; nil if an active one is to be.
-func (c *connections) idlest() *list.Element {
-	few := c.quiet.Len() < (c.most+3)/4 && c.active.Len() > 0
-	at := c.quiet.Front()
-	for spared := 0; at != nil && spared < maxSpared; spared++ {
-		if h := at.Value.(held); !hasInput(h.conn) && (!few || time.Since(h.since) >= newFor) {
-			return at
-		}
-		at = at.Next()
-	}
-	if few {
-		return nil
-	}
-	return c.quiet.Front()
-}
-
-// hasInput reports whether a client has sent something that was not read yet.
-func hasInput(conn net.Conn) bool {
-	t, ok := plainOf(conn).(*net.TCPConn)
-	if !ok {
-		return false
-	}
-	raw, err := t.SyscallConn()
-	if err != nil {
-		return false
-	}
-	n := 0
-	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
-	return err == nil && n > 0
 }
 
 // plainOf returns the connection under that of TLS.

@@ -4,12 +4,8 @@
 package limits
 
 import (
-	"bytes"
-	"errors"
-	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,71 +68,10 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestRequestThatWaits has the oldest connection be spared whose request is there and was not read yet.
-func TestRequestThatWaits(t *testing.T) {
-	l := testLimits(1)
-	c := newConnections(2, l.refused)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	var accepted []net.Conn
-	for n := range 3 {
-		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if n == 0 {
-			if _, err := client.Write([]byte("GET")); err != nil {
-				t.Fatal(err)
-			}
-			for !hasInput(conn) {
-				time.Sleep(time.Millisecond) // the system hands it over
-			}
-		}
-		c.changed(conn, http.StateNew)
-		accepted = append(accepted, conn)
-	}
-	if _, err := accepted[0].Read(make([]byte, 3)); err != nil {
-		t.Errorf("the one with a request: %v", err)
-	}
-	if _, err := accepted[1].Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the idle one: %v", err)
-	}
-}
-
 func TestConnectionsFor(t *testing.T) {
 	for descriptors, want := range map[uint64]int{4096: maxConnections, 1 << 40: maxConnections, 256: 128, 1: 1, 0: 1} {
 		if got := connectionsFor(descriptors); got != want {
 			t.Errorf("%d descriptors: %d connections, want %d", descriptors, got, want)
 		}
 	}
-}
-
-// TestSparse logs a hundred lines in a minute, and one later.
-func TestSparse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		logger := slog.New(newSparse(slog.NewTextHandler(&out, nil)))
-		for range 100 {
-			logger.With("a", 1).Warn("handshake")
-		}
-		if n := strings.Count(out.String(), "\n"); n != sparseLines {
-			t.Errorf("%d lines", n)
-		}
-		time.Sleep(sparseSpan)
-		out.Reset()
-		logger.Warn("handshake")
-		logger.Warn("handshake")
-		if got := out.String(); strings.Count(got, "\n") != 2 || strings.Count(got, "left_out_before=90") != 1 {
-			t.Error(got)
-		}
-	})
 }
