@@ -48,7 +48,7 @@ type Options struct {
 // SamplesPerWindow is how many samples a window must hold at least: fewer make no slope.
 const SamplesPerWindow = 10
 
-// Load reads the file of that name. An error of what it says is of type Errors.
+// Load reads the file of that name. The error has a line, FILE:LINE: text, for all that is wrong in it.
 func Load(path string, o Options) (*Config, error) {
 	text, err := read(path)
 	if err != nil {
@@ -81,8 +81,8 @@ func read(path string) ([]byte, error) {
 func Parse(name string, text []byte, o Options) (*Config, error) {
 	p := &parser{file: name, options: o, config: New(o.Base)}
 	p.document(text)
-	if err := p.errors.inOrder(); err != nil {
-		return nil, err
+	if len(p.errors) > 0 {
+		return nil, errors.Join(p.errors...)
 	}
 	return p.config, nil
 }
@@ -93,12 +93,12 @@ type parser struct {
 	options Options
 	config  *Config
 	rules   int // seen so far
-	errors  Errors
+	errors  []error
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
 	if len(p.errors) < maxErrors {
-		p.errors = append(p.errors, Error{File: p.file, Line: line, Text: cli.Printable(fmt.Sprintf(format, args...), maxText)})
+		p.errors = append(p.errors, fmt.Errorf("%s:%d: %s", p.file, line, cli.Printable(fmt.Sprintf(format, args...), maxText)))
 	}
 }
 
