@@ -77,7 +77,10 @@ func (e *exporter) wire() (err error) {
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
 	bounds := newLimits(e.cfg, e.slogger)
-	more := ownMetrics(e.source)
+	var more []prometheus.Collector
+	if c, ok := e.source.(prometheus.Collector); ok { // it has metrics about itself
+		more = append(more, c)
+	}
 	budget, err := limitMemory(memlimit.FromCgroup)
 	if err != nil {
 		level.Warn(e.logger).Log("msg", "Memory has no limit: set GOMEMLIMIT", "err", err)
@@ -128,14 +131,6 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*sampler.Sample
 		}
 	}
 	return sampler.New(src, c)
-}
-
-// ownMetrics returns those that a source has about itself.
-func ownMetrics(src gpu.Source) []prometheus.Collector {
-	if c, ok := src.(prometheus.Collector); ok {
-		return []prometheus.Collector{c}
-	}
-	return nil
 }
 
 // listen opens the addresses here and not in web.ListenAndServe, so that a port

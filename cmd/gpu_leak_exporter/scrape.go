@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -109,20 +108,6 @@ func (s *scrape) write(page *bytes.Buffer, format expfmt.Format) {
 	if err != nil {
 		s.failed(err)
 	}
-	// A panic is a mistake in this program. The metrics about it are what one wants to see then.
-	defer func() {
-		if p := recover(); p != nil {
-			s.failed(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-			page.Reset()
-			encoder := expfmt.NewEncoder(page, format)
-			for _, f := range others {
-				_ = encoder.Encode(f) // a buffer takes everything
-			}
-			if closer, ok := encoder.(expfmt.Closer); ok {
-				_ = closer.Close()
-			}
-		}
-	}()
 	if err := s.own.WriteText(page, format, others); err != nil {
 		s.failed(err)
 	}

@@ -86,12 +86,7 @@ func newMetrics(cfg *config, state func() *sampler.State, bounds *limits.Limits,
 	registry := prometheus.NewRegistry()
 	list := append([]prometheus.Collector{versioncollector.NewCollector(program)}, more...)
 	if cfg.exporterMetrics {
-		list = append(list, collectors.NewGoCollector())
-		if p, err := newProcessCollector(); err != nil {
-			logger.Warn("The exporter does not tell what it takes", "err", err)
-		} else {
-			list = append(list, p)
-		}
+		list = append(list, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		list = append(list, bounds.Collectors()...)
 	}
 	for _, c := range list {
