@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -150,28 +149,6 @@ func TestMinWindow(t *testing.T) {
 	_, err := Parse("f", []byte("groups: [{name: a, rules: [{match: '{}', windows: [1m]}]}]"), o)
 	if want := "f:1: windows: 1m: must be between 1m40s and 1d"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
-	}
-}
-
-func TestNoFile(t *testing.T) {
-	dir := t.TempDir()
-	large := filepath.Join(dir, "large.yml")
-	if err := os.WriteFile(large, make([]byte, maxSize+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pipe := filepath.Join(dir, "pipe") // whoever opens it would wait for a writer
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]string{
-		"/none.yml": "open /none.yml: no such file or directory",
-		dir:         dir + " is no regular file",
-		large:       large + " has more than 1048576 bytes",
-		pipe:        pipe + " is no regular file",
-	} {
-		if _, err := Load(path, options()); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
 	}
 }
 

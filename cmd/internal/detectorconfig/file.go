@@ -14,7 +14,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -24,8 +23,6 @@ import (
 )
 
 const (
-	// maxSize is the most bytes that a file may have.
-	maxSize = 1 << 20
 	// maxRules is how many rules a file may have: every new process asks all.
 	maxRules = 1000
 	// maxSelectors is how many a rule may have.
@@ -50,31 +47,11 @@ const SamplesPerWindow = 10
 
 // Load reads the file of that name. The error has a line, FILE:LINE: text, for all that is wrong in it.
 func Load(path string, o Options) (*Config, error) {
-	text, err := read(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, text, o)
-}
-
-// read returns what is in a file. A pipe or a device, which may have no end, is
-// none.
-func read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe waits for its writer
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", path)
-	case info.Size() > maxSize:
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxSize)
-	}
-	return io.ReadAll(io.LimitReader(f, maxSize))
 }
 
 // Parse reads the text of a file; name is what errors call it.
