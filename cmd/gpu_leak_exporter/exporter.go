@@ -117,10 +117,14 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*sampler.Sample
 	}
 	if cfg.source.Kind == source.NVML {
 		c.SysFS = cfg.source.SysFS
-		var err error
-		if c.Owners, err = newOwners(cfg, logger); err != nil {
+		owners, err := source.Owners(cfg.source, cfg.workload)
+		if err != nil {
 			return nil, err
 		}
+		for _, what := range owners.Lacking() {
+			level.Info(logger).Log("msg", what)
+		}
+		c.Owners = owners
 		if cfg.families["allocator"] {
 			reader, err := source.Allocators(cfg.source, cfg.sites)
 			if err != nil {

@@ -35,21 +35,13 @@ type connections struct {
 	most    int
 	refused *prometheus.CounterVec
 
-	mu  sync.Mutex
-	all map[net.Conn]*list.Element // of quiet or active
-	// quiet are those that wait for no answer, and active the others. Those of which that is so for
-	// longest are the first ones.
-	quiet, active *list.List // of held
-}
-
-// held is a connection, and since when it is in its list.
-type held struct {
-	conn  net.Conn
-	since time.Time
+	mu     sync.Mutex
+	all    map[net.Conn]*list.Element // of oldest
+	oldest *list.List                 // of net.Conn: the first has not begun or got an answer for longest
 }
 
 func newConnections(most int, refused *prometheus.CounterVec) *connections {
-	return &connections{most: most, refused: refused, all: map[net.Conn]*list.Element{}, quiet: list.New(), active: list.New()}
+	return &connections{most: most, refused: refused, all: map[net.Conn]*list.Element{}, oldest: list.New()}
 }
 
 // connectionsFor returns how many connections there may be where that many descriptors may be open: half
@@ -73,50 +65,28 @@ func (c *connections) serve(s *http.Server) {
 	s.ConnState = c.changed
 }
 
-// cut closes a connection without the farewell of TLS, which may block.
-func cut(conn net.Conn) {
-	_ = plainOf(conn).Close() // whoever uses it notices
-}
-
 // changed follows a connection. The server calls it before it accepts the next one.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, known := c.all[conn]
-	if known {
-		c.quiet.Remove(at) // of the list that it is not in, nothing
-		c.active.Remove(at)
-		delete(c.all, conn)
-	}
+	at := c.all[conn]
 	switch {
 	case state == http.StateNew:
 		limitBuffers(conn)
 		if len(c.all) == c.most {
-			c.endIdlest()
+			oldest := c.oldest.Remove(c.oldest.Front()).(net.Conn)
+			delete(c.all, oldest)
+			c.refused.WithLabelValues(refusedConnection).Inc()
+			_ = plainOf(oldest).Close() // without the farewell of TLS, which may block; whoever uses it notices
 		}
-		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
-	case known && state == http.StateIdle:
-		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
-	case known && state == http.StateActive:
-		c.all[conn] = c.active.PushBack(held{conn, time.Now()})
+		c.all[conn] = c.oldest.PushBack(conn)
+	case at == nil: // it was ended
+	case state == http.StateIdle || state == http.StateActive:
+		c.oldest.MoveToBack(at)
+	default:
+		c.oldest.Remove(at)
+		delete(c.all, conn)
 	}
-}
-
-// newFor is how long a client may take to send its request before another one that waits for its
-// answer has to go for it.
-const newFor = time.Second
-
-// endIdlest ends the connection that has done nothing for longest; mu is held. One that was made just now is spared as long
-// as few are quiet: where strangers hold connections by requests that they do not end, the oldest of those goes.
-func (c *connections) endIdlest() {
-	from, few := c.quiet, c.quiet.Len() < (c.most+3)/4 && c.active.Len() > 0
-	if at := c.quiet.Front(); at == nil || few && time.Since(at.Value.(held).since) < newFor {
-		from = c.active
-	}
-	conn := from.Remove(from.Front()).(held).conn
-	delete(c.all, conn) // its end is noticed later
-	c.refused.WithLabelValues(refusedConnection).Inc()
-	cut(conn)
 }
 
 // plainOf returns the connection under that of TLS.

@@ -4,67 +4,55 @@
 package limits
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestConnections has one connection more than there may be: the one goes that has done nothing for longest,
-// and one that waits for an answer only where all do.
+// TestConnections has one connection more than there may be: the one goes that has begun or got no answer for longest.
 func TestConnections(t *testing.T) {
-	const newest, idle, active = http.StateNew, http.StateIdle, http.StateActive
-	const now http.ConnState = -1 // new, less than a second before the next one
 	for _, tt := range []struct {
-		states []http.ConnState // a second apart
+		states []http.ConnState // of the second, the first, and the second connection again
 		ends   int
 	}{
-		{[]http.ConnState{newest, newest, newest}, 0},
-		{[]http.ConnState{active, idle, newest}, 1},
-		{[]http.ConnState{active, active, idle}, 2},
-		{[]http.ConnState{active, active, active}, 0},
-		{[]http.ConnState{idle, active, idle}, 0},
-		// Few are quiet: one that was made this second is not the one to go.
-		{[]http.ConnState{active, active, active, active, active, active, active, now}, 0},
-		{[]http.ConnState{active, active, active, active, active, active, active, newest}, 7},
+		{nil, 0},
+		{[]http.ConnState{http.StateActive, http.StateActive}, 2},
+		{[]http.ConnState{http.StateActive, http.StateActive, http.StateIdle}, 2},
+		{[]http.ConnState{http.StateClosed}, -1},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			l := testLimits(1)
-			c := newConnections(len(tt.states), l.refused)
-			var ends []net.Conn
-			connect := func(state http.ConnState) {
-				conn, end := net.Pipe()
-				c.changed(conn, http.StateNew)
-				ends = append(ends, end)
-				if state == now {
-					return
-				}
-				if state != newest {
-					c.changed(conn, state)
-				}
-				time.Sleep(time.Second)
+		l := testLimits(1)
+		c := newConnections(3, l.refused)
+		var conns, ends []net.Conn
+		connect := func() {
+			conn, end := net.Pipe()
+			conns, ends = append(conns, conn), append(ends, end)
+			c.changed(conn, http.StateNew)
+		}
+		for range 3 {
+			connect()
+		}
+		for i, state := range tt.states {
+			c.changed(conns[(i+1)%2], state)
+		}
+		connect()
+		for i, end := range ends {
+			_ = end.SetReadDeadline(time.Now())
+			_, err := end.Read(make([]byte, 1))
+			if ended := errors.Is(err, io.EOF); ended != (i == tt.ends) {
+				t.Errorf("%v: connection %d: %v", tt.states, i, err)
 			}
-			for _, state := range tt.states {
-				connect(state)
-			}
-			connect(newest)
-			for i, end := range ends {
-				_ = end.SetReadDeadline(time.Now())
-				_, err := end.Read(make([]byte, 1))
-				if ended := err.Error() == "EOF"; ended != (i == tt.ends) {
-					t.Errorf("%v: connection %d: %v", tt.states, i, err)
-				}
-			}
-			if n := c.count(); n != float64(len(tt.states)) {
-				t.Errorf("%g connections", n)
-			}
-			if n := testutil.ToFloat64(l.refused.WithLabelValues(refusedConnection)); n != 1 {
-				t.Errorf("%g refused", n)
-			}
-		})
+		}
+		if tt.ends >= 0 {
+			c.changed(conns[tt.ends], http.StateClosed) // as the server notices
+		}
+		if n, ended := c.count(), testutil.ToFloat64(l.refused.WithLabelValues(refusedConnection)); n != 3 || (ended == 1) != (tt.ends >= 0) {
+			t.Errorf("%v: %g connections, %g ended", tt.states, n, ended)
+		}
 	}
 }
 
