@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -164,32 +163,3 @@ func (failing) Collect(ch chan<- prometheus.Metric) {
 type panicking struct{ failing }
 
 func (panicking) Collect(chan<- prometheus.Metric) { panic("a mistake") }
-
-// TestScrapeAllocations bounds what a scrape takes, which says the same on every machine.
-func TestScrapeAllocations(t *testing.T) {
-	state := scrapeState()
-	one := state.Devices[0].Processes[0]
-	for i := range 63 {
-		one.ID.PID = uint32(100 + i)
-		state.Devices[0].Processes = append(state.Devices[0].Processes, one)
-	}
-	s, _ := testScrape(t, func() *sampler.State { return state }, false)
-	var body bytes.Buffer
-	w := &bufferWriter{head: http.Header{}, body: &body}
-	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
-	most := 64*20.0 + 500 // a process costs its labels, and not each of its series
-	if n := testing.AllocsPerRun(100, func() { body.Reset(); clear(w.head); s.ServeHTTP(w, r) }); n > most {
-		t.Errorf("%g allocations, want at most %g", n, most)
-	} else {
-		t.Logf("%g allocations for %d bytes", n, body.Len())
-	}
-}
-
-type bufferWriter struct {
-	head http.Header
-	body *bytes.Buffer
-}
-
-func (w *bufferWriter) Header() http.Header         { return w.head }
-func (*bufferWriter) WriteHeader(int)               {}
-func (w *bufferWriter) Write(b []byte) (int, error) { return w.body.Write(b) }

@@ -143,15 +143,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestMinWindow(t *testing.T) {
-	o := options()
-	o.MinWindow = 100 * time.Second
-	_, err := Parse("f", []byte("groups: [{name: a, rules: [{match: '{}', windows: [1m]}]}]"), o)
-	if want := "f:1: windows: 1m: must be between 1m40s and 1d"; err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
-}
-
 // FuzzParse wants an answer to every text, and every answer to be usable.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yml")

@@ -49,10 +49,3 @@ func TestThresholds(t *testing.T) {
 		}
 	}
 }
-
-func TestLabels(t *testing.T) {
-	want := "scope gpu uuid name gpu_instance profile pid process namespace pod container slurm_job"
-	if got := strings.Join(Labels(), " "); got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-}

@@ -361,45 +361,6 @@ func TestMetricsHaveASlot(t *testing.T) {
 	})
 }
 
-// TestStreams has a client of HTTP/2 want more at a time than a connection may.
-func TestStreams(t *testing.T) {
-	l := testLimits(0)
-	here := make(chan struct{})
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 {
-			t.Errorf("a request of %s", r.Proto)
-		}
-		here <- struct{}{}
-		<-r.Context().Done()
-	}))
-	l.connections.serve(server.Config)
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	for range 3 * maxStreams {
-		all.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if answer, err := server.Client().Do(r); err == nil {
-				_ = answer.Body.Close()
-			}
-		})
-	}
-	for range 3 * maxStreams {
-		<-here
-	}
-	if n := l.connections.count(); n < 3 {
-		t.Errorf("%g connections have %d requests at a time", n, 3*maxStreams)
-	}
-	cancel()
-	all.Wait()
-}
-
 func TestAcceptsGzip(t *testing.T) {
 	for header, want := range map[string]bool{
 		"": false, "gzip": true, "br, GZIP": true, "deflate;q=1, gzip; q=0.2": true, "gzip;q=0": false, "identity": false, "gzipped": false,

@@ -1,0 +1,21 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+func TestVersion(t *testing.T) {
+	CompleteVersion()
+	if v := Version("x"); !strings.HasPrefix(v, "x, version ") || strings.TrimSpace(v) != v {
+		t.Errorf("%q", v)
+	}
+	if page := ManPage(kingpin.ManPageTemplate, "x", "does y"); !strings.Contains(page, ".SH \"NAME\"\nx \\- does y\n") {
+		t.Errorf("%.300s", page)
+	}
+}
