@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -76,7 +77,7 @@ func (e *exporter) wire() (err error) {
 		return err
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
-	bounds := newLimits(e.cfg, e.slogger)
+	bounds := limits.New(limits.Config{MaxRequests: e.cfg.maxRequests, Fleet: e.cfg.ofFleet(), Logger: e.slogger})
 	var more []prometheus.Collector
 	if c, ok := e.source.(prometheus.Collector); ok { // it has metrics about itself
 		more = append(more, c)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -52,7 +53,7 @@ func handlerOf(t *testing.T, state func() *sampler.State, args ...string) http.H
 	t.Helper()
 	cfg := flagsOf(t, args...)
 	discard := slog.New(slog.DiscardHandler)
-	h, err := newHandler(cfg, state, http.NotFoundHandler(), newLimits(cfg, discard), discard)
+	h, err := newHandler(cfg, state, http.NotFoundHandler(), limits.New(limits.Config{MaxRequests: cfg.maxRequests, Logger: discard}), discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,8 +124,8 @@ func TestBounds(t *testing.T) {
 	const rule = "  - {match: ['{}'], mute: true}\n"
 	const head = "groups:\n- name: a\n  rules:\n"
 	for name, tt := range map[string]struct{ text, want string }{
-		"rules":     {head + strings.Repeat(rule, maxRules+1), "f:2: there are more than 1000 rules"},
-		"aliases":   {head + "  - &r {match: ['{}'], mute: true}\n" + strings.Repeat("  - *r\n", maxRules), "f:2: there are more than 1000 rules"},
+		"rules":     {head + strings.Repeat(rule, maxRules+1), "f:1004: there are more than 1000 rules"},
+		"aliases":   {head + "  - &r {match: ['{}'], mute: true}\n" + strings.Repeat("  - *r\n", maxRules), "f:4: there are more than 1000 rules"},
 		"selectors": {head + "  - {mute: true, match: [" + strings.Repeat("'{}',", maxSelectors+1) + "]}\n", "f:4: match has more than 100 entries: write several rules"},
 		"itself":    {"groups: &g [*g]\n", "f:1: a group must be a mapping with name, rules"},
 	} {

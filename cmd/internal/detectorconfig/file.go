@@ -69,7 +69,6 @@ type parser struct {
 	file    string
 	options Options
 	config  *Config
-	rules   int // seen so far
 	errors  []error
 }
 

@@ -41,10 +41,6 @@ func (p *parser) top(n *yaml.Node) {
 	names := map[string]bool{}
 	for _, g := range p.items(fields[0]) {
 		p.group(g, names)
-		if p.rules > maxRules {
-			p.fail(g.Line, "there are more than %d rules", maxRules)
-			return
-		}
 	}
 }
 
@@ -62,8 +58,9 @@ func (p *parser) group(n *yaml.Node, names map[string]bool) {
 			continue
 		}
 		for _, r := range p.items(f) {
-			if p.rules++; p.rules > maxRules {
-				break // top says so
+			if len(p.config.rules) == maxRules {
+				p.fail(r.Line, "there are more than %d rules", maxRules)
+				break
 			}
 			g.Rules++
 			p.rule(r)

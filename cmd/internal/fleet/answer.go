@@ -8,7 +8,6 @@ import (
 	"errors"
 	"math"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ import (
 
 // Bounds of an answer, besides its size.
 const (
-	// maxInstances bounds the GPU instances of one GPU. MIG has 7.
+	// maxInstances bounds the memories of one GPU: its own, and those of its GPU instances. MIG has 7.
 	maxInstances = 16
 	// maxLabel and maxPodLabel bound labels in bytes: longer ones would be cut where they are exported, and two
 	// GPUs might have the same.
@@ -130,12 +129,10 @@ func (s *Source) nameNode(place []string) {
 	}
 }
 
-// bareUUID is a UUID as nvidia_gpu_exporter writes it, without the prefix that all others have.
-var bareUUID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-
+// uuidOf returns the UUID with its prefix, which nvidia_gpu_exporter leaves out.
 func uuidOf(m model.Metric) string {
 	uuid := label(m, "uuid", "UUID")
-	if len(uuid) == 36 && bareUUID.MatchString(uuid) {
+	if len(uuid) == len("df6e7a7c-7314-46f8-abc4-b88b36dcf3ef") && uuid[8] == '-' {
 		return "GPU-" + uuid
 	}
 	return uuid
@@ -220,7 +217,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 		f = &feed{source: s, key: id.key, wake: make(chan struct{}, 1)}
 		s.feeds[id.key] = f
 	}
-	m := f.memoryOf(id.instance, id.profile, wanted && (!id.instance.OK || len(f.instances) < maxInstances))
+	m := f.memoryOf(id.instance, id.profile, wanted)
 	if m == nil && wanted {
 		s.problems.note(reasonTooMany, 1, "A GPU has too many GPU instances, some are left out", "series", promExcerpt(metric), "most", maxInstances)
 	}
@@ -232,8 +229,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 
 // merge returns what is new of a GPU, in order.
 func (s *Source) merge(f *feed, live bool) (rows []row) {
-	memories := f.memories()
-	for _, m := range memories {
+	for _, m := range f.memories {
 		chosen := s.choose(m)
 		m.streams = nil
 		for i := range chosen {
@@ -249,7 +245,7 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 			s.follow(f, m, last.metric)
 		}
 	}
-	if len(memories) > 1 {
+	if len(f.memories) > 1 {
 		slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.t, b.t) })
 		// The instances of a GPU are scraped together: what comes alone and later is no part of a sample.
 		late := 0
@@ -261,7 +257,7 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 			rows = rows[late:]
 		}
 	}
-	for _, m := range memories {
+	for _, m := range f.memories {
 		f.last = max(f.last, m.last)
 	}
 	if live && f.last > s.newest { // the end of a part of the past is not now

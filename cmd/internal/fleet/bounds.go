@@ -68,7 +68,7 @@ func (s *Source) takeCapacities(vector model.Vector) {
 	for _, v := range vector {
 		if len(v.Metric) == 0 && len(vector) == 1 {
 			for _, f := range s.feeds {
-				for _, m := range f.memories() {
+				for _, m := range f.memories {
 					f.bound(m, s.amount(v.Value, unit), gpu.Opt[uint64]{})
 				}
 			}

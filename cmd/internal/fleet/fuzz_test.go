@@ -49,7 +49,7 @@ func FuzzAnswer(f *testing.F) {
 		queued := 0
 		for _, feed := range s.feeds {
 			queued += len(feed.rows)
-			for _, m := range feed.memories() {
+			for _, m := range feed.memories {
 				checkRows(t, feed.rows, m)
 			}
 			for feed.waiting() {

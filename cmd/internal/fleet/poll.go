@@ -270,7 +270,7 @@ func (s *Source) rewind() {
 	for _, f := range s.feeds {
 		f.empty()
 		f.last = 0
-		for _, m := range f.memories() {
+		for _, m := range f.memories {
 			m.last = 0
 		}
 	}
