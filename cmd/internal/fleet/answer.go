@@ -166,11 +166,11 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 	for _, series := range matrix {
 		samples += len(series.Values)
 		if err := promapi.CheckTimes(series); err != nil {
-			s.problems.note(reasonType, 1, "A series is left out", "err", err)
+			s.note(reasonType, 1, "A series is left out", "err", err)
 			continue
 		}
 		if len(series.Histograms) > 0 {
-			s.problems.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
+			s.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
 		}
 		f, m := s.place(series.Metric, live)
 		if m == nil {
@@ -202,7 +202,7 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 	id, err := s.identify(metric)
 	if err != nil {
-		s.problems.note(reasonLabels, 1, "A series is left out", "err", err, "series", promExcerpt(metric))
+		s.note(reasonLabels, 1, "A series is left out", "err", err, "series", promExcerpt(metric))
 		return nil, nil
 	}
 	f := s.feeds[id.key]
@@ -211,7 +211,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 			return nil, nil
 		}
 		if len(s.feeds) == MaxGPUs {
-			s.problems.note(reasonTooMany, 1, "There are too many GPUs, some are left out: use --shard", "most", MaxGPUs)
+			s.note(reasonTooMany, 1, "There are too many GPUs, some are left out: use --shard", "most", MaxGPUs)
 			return nil, nil
 		}
 		f = &feed{source: s, key: id.key, wake: make(chan struct{}, 1)}
@@ -219,7 +219,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 	}
 	m := f.memoryOf(id.instance, id.profile, wanted)
 	if m == nil && wanted {
-		s.problems.note(reasonTooMany, 1, "A GPU has too many GPU instances, some are left out", "series", promExcerpt(metric), "most", maxInstances)
+		s.note(reasonTooMany, 1, "A GPU has too many GPU instances, some are left out", "series", promExcerpt(metric), "most", maxInstances)
 	}
 	if m != nil && !m.total.OK && !m.asked {
 		m.asked, s.bounded = true, time.Time{} // how much there is has to be asked for
@@ -253,7 +253,7 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 			late++
 		}
 		if late > 0 {
-			s.problems.note(reasonLate, late, "Samples of GPU instances came after later ones", "gpu", f.key)
+			s.note(reasonLate, late, "Samples of GPU instances came after later ones", "gpu", f.key)
 			rows = rows[late:]
 		}
 	}
@@ -276,7 +276,7 @@ func (s *Source) choose(m *memory) (chosen []stream) {
 		// chosen is in order: at is the first that does not end before x.
 		at, _ := slices.BinarySearchFunc(chosen, x.first(), func(c stream, t time.Duration) int { return cmp.Compare(c.last(), t) })
 		if at < len(chosen) && chosen[at].first() <= x.last() {
-			s.problems.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
+			s.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
 			continue
 		}
 		chosen = slices.Insert(chosen, at, x)
@@ -292,9 +292,9 @@ func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {
 		v := math.Round(float64(p.Value) * s.unit)
 		switch {
 		case !(v >= 0 && v <= detector.MaxBytes): // NaN, too
-			s.problems.note(reasonValue, 1, "A sample is no used memory, and is left out", "value", float64(p.Value), "series", promExcerpt(from.metric))
+			s.note(reasonValue, 1, "A sample is no used memory, and is left out", "value", float64(p.Value), "series", promExcerpt(from.metric))
 		case capacity.OK && v > float64(capacity.V):
-			s.problems.note(reasonAbove, 1, "A sample is above the capacity, and is left out", "value", float64(p.Value), "capacity_bytes", capacity.V, "series", promExcerpt(from.metric))
+			s.note(reasonAbove, 1, "A sample is above the capacity, and is left out", "value", float64(p.Value), "capacity_bytes", capacity.V, "series", promExcerpt(from.metric))
 		default:
 			rows = append(rows, row{timeOf(p), uint64(v), m})
 		}
@@ -307,7 +307,7 @@ func (s *Source) follow(f *feed, m *memory, metric model.Metric) {
 	id, err := s.identify(metric)
 	owner, ownerErr := s.ownerOf(metric)
 	if err = cmp.Or(err, ownerErr); err != nil {
-		s.problems.note(reasonLabels, 1, "The pod of a series is left out", "err", err, "series", promExcerpt(metric))
+		s.note(reasonLabels, 1, "The pod of a series is left out", "err", err, "series", promExcerpt(metric))
 	}
 	f.mu.Lock()
 	m.owner = owner

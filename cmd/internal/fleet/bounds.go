@@ -94,7 +94,7 @@ func (f *feed) bound(m *memory, total, reserved gpu.Opt[uint64]) {
 func (s *Source) amount(v model.SampleValue, unit float64) gpu.Opt[uint64] {
 	x := math.Round(float64(v) * unit)
 	if !(x >= 0 && x <= detector.MaxBytes) {
-		s.problems.note(reasonValue, 1, "A capacity is none, and is left out", "value", float64(v))
+		s.note(reasonValue, 1, "A capacity is none, and is left out", "value", float64(v))
 		return gpu.Opt[uint64]{}
 	}
 	return gpu.Some(uint64(x))

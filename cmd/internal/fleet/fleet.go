@@ -92,14 +92,14 @@ type Config struct {
 
 // Source implements gpu.Source. It is also a prometheus.Collector that tells how it fares.
 type Source struct {
+	*metrics
+
 	cfg      Config
 	selector promapi.Selector // where known
 	known    bool             // the metric, and so what bounds it
 	plain    bool             // the query is of one metric: its samples have times of their own
 	unit     float64
 	calls    gpu.Calls // of a driver that is not there: always empty
-	problems *problems
-	metrics  *metrics
 	cancel   context.CancelFunc
 	done     chan struct{}
 
@@ -140,7 +140,7 @@ func Open(address string, cfg Config) (*Source, error) {
 // New returns a source that begins to ask at once. That nobody answers is no error.
 func New(cfg Config) (*Source, error) {
 	s := &Source{
-		cfg: cfg, problems: newProblems(cfg.Logger), metrics: newMetrics(), done: make(chan struct{}), drained: make(chan struct{}, 1),
+		cfg: cfg, metrics: newMetrics(cfg.Logger), done: make(chan struct{}), drained: make(chan struct{}, 1),
 		feeds: map[string]*feed{}, unit: cfg.Unit, advanced: time.Now(),
 	}
 	if s.cfg.chunkSamples == 0 {
@@ -215,9 +215,9 @@ func (s *Source) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.metrics.asked(time.Since(began), err)
+		s.asked(time.Since(began), err)
 		if err != nil {
-			s.problems.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
+			s.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
 			if s.answered.IsZero() || time.Since(s.answered) > s.cfg.MaxAge {
 				s.lose(err)
 			}
@@ -240,7 +240,7 @@ func (s *Source) lose(err error) {
 	for _, f := range s.feeds {
 		f.turn(silent, gpu.ErrSilent)
 	}
-	s.metrics.count(s.feeds)
+	s.count(s.feeds)
 }
 
 // now is the time of the newest sample, and what has passed since it came: a clock of this host that is off is none of
@@ -270,9 +270,9 @@ func (s *Source) review() {
 		}
 		f.forgetInstances(now - s.cfg.MaxAge)
 	}
-	silent := s.metrics.count(s.feeds)
+	silent := s.count(s.feeds)
 	if silent > 0 {
-		s.problems.note(reasonSilent, 0, "GPUs have no new samples", "gpus", silent)
+		s.note(reasonSilent, 0, "GPUs have no new samples", "gpus", silent)
 	}
 	if s.changed || s.listed.Load() == nil {
 		s.list()

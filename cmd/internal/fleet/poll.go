@@ -87,7 +87,7 @@ func (s *Source) request(ctx context.Context, at time.Time, span time.Duration) 
 	if err := s.askBounds(ctx); err == nil {
 		s.bounded = at
 	} else if ctx.Err() == nil {
-		s.problems.note(reasonCapacity, 1, "The capacities cannot be asked for, will try again", "err", err)
+		s.note(reasonCapacity, 1, "The capacities cannot be asked for, will try again", "err", err)
 	}
 	return nil
 }
@@ -126,10 +126,10 @@ func (s *Source) steps(end time.Time, span time.Duration) v1.Range {
 // heard returns an answer, and notes what the Prometheus adds to it.
 func (s *Source) heard(value model.Value, warnings v1.Warnings, infos v1.Infos, err error) (model.Value, error) {
 	for _, w := range warnings {
-		s.problems.note(reasonWarning, 1, "The Prometheus warns", "warning", promapi.Excerpt(w))
+		s.note(reasonWarning, 1, "The Prometheus warns", "warning", promapi.Excerpt(w))
 	}
 	for _, w := range infos {
-		s.problems.note(reasonInfo, 1, "The Prometheus remarks", "info", promapi.Excerpt(w))
+		s.note(reasonInfo, 1, "The Prometheus remarks", "info", promapi.Excerpt(w))
 	}
 	return value, s.cfg.Client.Refused(err)
 }
@@ -228,7 +228,7 @@ func (s *Source) readHistory(ctx context.Context) error {
 				return err
 			}
 			h.failed = historyTries - 1 // the next part is not waited for as long
-			s.problems.note(reasonHistory, 1, "Some of the history cannot be read; verdicts come later for it", "err", err)
+			s.note(reasonHistory, 1, "Some of the history cannot be read; verdicts come later for it", "err", err)
 		default:
 			h.failed, h.chunk = 0, min(2*h.chunk, h.full)
 			if n > 0 {
