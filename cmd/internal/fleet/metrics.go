@@ -11,7 +11,6 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 )
@@ -76,35 +75,35 @@ type metrics struct {
 func newMetrics(logger log.Logger) *metrics {
 	const prefix = "gpu_leak_exporter_source_"
 	r := prometheus.NewRegistry()
-	auto := promauto.With(r)
 	m := &metrics{
 		Collector: r, logger: logger, last: map[string]time.Time{},
-		problems: auto.NewCounterVec(prometheus.CounterOpts{
+		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "problems_total",
 			Help: "What was of no use in answers of the Prometheus that tells of the GPUs, by reason: series, samples, or whole answers. The log has the first of each kind.",
 		}, []string{"reason"}),
-		up: auto.NewGauge(prometheus.GaugeOpts{
+		up: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: prefix + "up",
 			Help: "Whether (1 or 0) the Prometheus that tells of the GPUs answered the last request with something of use.",
 		}),
-		success: auto.NewGauge(prometheus.GaugeOpts{
+		success: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: prefix + "last_success_timestamp_seconds",
 			Help: "When it did so last, in seconds since the Unix epoch. 0: never.",
 		}),
-		requests: auto.NewCounter(prometheus.CounterOpts{
+		requests: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "polls_total",
 			Help: "How often that Prometheus was asked for what is new.",
 		}),
-		seconds: auto.NewCounter(prometheus.CounterOpts{
+		seconds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "poll_seconds_total",
 			Help: "Seconds from asking to the end of the answer's reading, summed.",
 		}),
-		gpus: auto.NewGaugeVec(prometheus.GaugeOpts{
+		gpus: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: prefix + "gpus",
 			Help: "GPUs of that Prometheus, by state: fresh (it has new samples), lost (it has them of other GPUs of the same place alone; gpu_up is 0), " +
 				"silent (it has none of the whole place, or does not answer; their series are left out).",
 		}, []string{"state"}),
 	}
+	r.MustRegister(m.problems, m.up, m.success, m.requests, m.seconds, m.gpus)
 	for _, reason := range reasons {
 		m.problems.WithLabelValues(reason) // there from the start: increase() does not see the first of a series
 	}
