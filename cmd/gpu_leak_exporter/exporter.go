@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -76,8 +77,11 @@ func (e *exporter) wire() (err error) {
 		return err
 	}
 	e.reloader = newReloader(e.cfg, e.sampler.Configure, e.logger)
-	bounds := newLimits(e.cfg, e.slogger)
-	more := ownMetrics(e.source)
+	bounds := limits.New(limits.Config{MaxRequests: e.cfg.maxRequests, Fleet: e.cfg.ofFleet(), Logger: e.slogger})
+	var more []prometheus.Collector
+	if c, ok := e.source.(prometheus.Collector); ok { // it has metrics about itself
+		more = append(more, c)
+	}
 	budget, err := limitMemory(memlimit.FromCgroup)
 	if err != nil {
 		level.Warn(e.logger).Log("msg", "Memory has no limit: set GOMEMLIMIT", "err", err)
@@ -114,10 +118,14 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*sampler.Sample
 	}
 	if cfg.source.Kind == source.NVML {
 		c.SysFS = cfg.source.SysFS
-		var err error
-		if c.Owners, err = newOwners(cfg, logger); err != nil {
+		owners, err := source.Owners(cfg.source, cfg.workload)
+		if err != nil {
 			return nil, err
 		}
+		for _, what := range owners.Lacking() {
+			level.Info(logger).Log("msg", what)
+		}
+		c.Owners = owners
 		if cfg.families["allocator"] {
 			reader, err := source.Allocators(cfg.source, cfg.sites)
 			if err != nil {
@@ -128,14 +136,6 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*sampler.Sample
 		}
 	}
 	return sampler.New(src, c)
-}
-
-// ownMetrics returns those that a source has about itself.
-func ownMetrics(src gpu.Source) []prometheus.Collector {
-	if c, ok := src.(prometheus.Collector); ok {
-		return []prometheus.Collector{c}
-	}
-	return nil
 }
 
 // listen opens the addresses here and not in web.ListenAndServe, so that a port

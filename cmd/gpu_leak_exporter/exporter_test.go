@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
@@ -68,15 +67,6 @@ func TestReplayIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestHangingGPU stops the program while a call into a driver does not return.
-func TestHangingGPU(t *testing.T) {
-	r := startProgram(t, "--source=sim:faulty", "--source.speed=1000", "--nvml.timeout=1s")
-	eventually(t, r.contains(t, "/metrics", `gpu_up{gpu="1",uuid="GPU-846a3e5e-1ca9-81d2-878e-dc38fee69aad"} 0`))
-	if code := r.end(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
-}
-
 func TestHangup(t *testing.T) {
 	r := startProgram(t, "--source=sim:crashloop", "--log.format=logfmt")
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
@@ -90,21 +80,6 @@ func TestHangup(t *testing.T) {
 	})
 	if code, _ := r.get(t, pages.HealthyPath); code != http.StatusOK {
 		t.Errorf("status %d after SIGHUP", code)
-	}
-}
-
-// TestStateFile ends the program, which has to leave what it knew behind.
-func TestStateFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state")
-	r := startProgram(t, "--source=sim:crashloop", "--source.speed=100", "--detector.state-file="+path, "--detector.state-interval=1h")
-	eventually(t, r.contains(t, "/metrics", "gpu_up{"))
-	r.end()
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		t.Errorf("%v, %v", info, err)
-	}
-	r = startProgram(t, "--source=sim:crashloop", "--detector.state-file="+path)
-	if log := r.stderr.String(); !strings.Contains(log, "going on from the state file") {
-		t.Error(log)
 	}
 }
 

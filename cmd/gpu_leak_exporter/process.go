@@ -12,7 +12,6 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/procfs"
 )
 
 // gcPercent is by how much the heap may grow between two collections, as in GOGC. With 16 GPUs of 256 processes (TestCost) 122 MiB are
@@ -51,71 +50,4 @@ func budgetMetric(bytes float64) prometheus.Collector {
 		Help: "Memory that the exporter may hold: the limit of its control group; where the environment has GOMEMLIMIT, that. " +
 			"To be held against process_resident_memory_bytes. Absent without a limit.",
 	}, func() float64 { return bytes })
-}
-
-// processCollector tells what the exporter's own process takes, under the names of client_golang's collector. That one reads
-// the limits, the time of the boot and the counters of the network anew at each scrape, which takes 0.5 ms, a fifth of
-// a scrape of 8 GPUs. The first two stay as they are, and the counters are those of the whole network namespace: with the
-// host's network they are the node's.
-type processCollector struct {
-	process procfs.Proc
-	fixed   []prometheus.Metric // what stays as it is
-
-	cpu, files, virtual, resident *prometheus.Desc
-}
-
-// newProcessCollector returns a collector of the process that calls it. Its methods may be called from any goroutine.
-func newProcessCollector() (*processCollector, error) {
-	process, err := procfs.Self()
-	if err != nil {
-		return nil, fmt.Errorf("reading what the process takes: %w", err)
-	}
-	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc("process_"+name, help, nil, nil) }
-	c := &processCollector{
-		process:  process,
-		cpu:      desc("cpu_seconds_total", "Total user and system CPU time spent in seconds."),
-		files:    desc("open_fds", "Number of open file descriptors."),
-		virtual:  desc("virtual_memory_bytes", "Virtual memory size in bytes."),
-		resident: desc("resident_memory_bytes", "Resident memory size in bytes."),
-	}
-	fix := func(name, help string, v float64) {
-		c.fixed = append(c.fixed, prometheus.MustNewConstMetric(desc(name, help), prometheus.GaugeValue, v))
-	}
-	stat, err := process.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("reading what the process takes: %w", err)
-	}
-	if start, err := stat.StartTime(); err == nil { // it needs the time of the boot, which a sandbox may hide
-		fix("start_time_seconds", "Start time of the process since unix epoch in seconds.", start)
-	}
-	if limits, err := process.Limits(); err == nil {
-		fix("max_fds", "Maximum number of open file descriptors.", float64(limits.OpenFiles))
-		fix("virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", float64(limits.AddressSpace))
-	}
-	return c, nil
-}
-
-// Describe implements prometheus.Collector.
-func (c *processCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range c.fixed {
-		ch <- m.Desc()
-	}
-	for _, d := range []*prometheus.Desc{c.cpu, c.files, c.virtual, c.resident} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector. What cannot be read is absent.
-func (c *processCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range c.fixed {
-		ch <- m
-	}
-	if stat, err := c.process.Stat(); err == nil {
-		ch <- prometheus.MustNewConstMetric(c.cpu, prometheus.CounterValue, stat.CPUTime())
-		ch <- prometheus.MustNewConstMetric(c.virtual, prometheus.GaugeValue, float64(stat.VirtualMemory()))
-		ch <- prometheus.MustNewConstMetric(c.resident, prometheus.GaugeValue, float64(stat.ResidentMemory()))
-	}
-	if n, err := c.process.FileDescriptorsLen(); err == nil {
-		ch <- prometheus.MustNewConstMetric(c.files, prometheus.GaugeValue, float64(n))
-	}
 }

@@ -5,11 +5,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,10 +94,7 @@ func (r *reloader) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "This is switched off: start "+program+" with --web.enable-lifecycle.", http.StatusForbidden)
 		return
 	}
-	err := r.reload()
-	switch errs, inFile := errors.AsType[detectorconfig.Errors](err); {
-	case inFile:
-		http.Error(w, strings.Join(errs.Lines(), "\n"), http.StatusInternalServerError)
+	switch err := r.reload(); {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	case r.cfg.rulesFile == "":

@@ -6,11 +6,11 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,16 +24,12 @@ import (
 // gzipLevel compresses metrics in half the time of the library's default, to an eighth more bytes.
 const gzipLevel = 3
 
-// gathering is the cause of errors before anything is encoded, as promhttp names it.
-const gathering = "gathering"
-
 // scrape serves the metrics. What Prometheus asks for, a text format, is written by the collector itself; promhttp serves
 // the others, such as protobuf, and in all else both answer alike.
 type scrape struct {
 	own    *collector.Collector
 	others prometheus.Gatherer // of the metrics about the exporter
 	rest   http.Handler
-	errors *prometheus.CounterVec // of promhttp, by cause
 	logger *slog.Logger
 }
 
@@ -43,24 +39,14 @@ func newScrape(own *collector.Collector, others *prometheus.Registry, exporterMe
 	if err := gpus.Register(own); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	s := &scrape{own: own, others: others, logger: logger, errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "promhttp_metric_handler_errors_total",
-		Help: "Total number of internal errors encountered by the promhttp metric handler.",
-	}, []string{"cause"})}
+	s := &scrape{own: own, others: others, logger: logger}
 	options := promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		// The GPUs' series cannot fail; if others do, these must not go with them.
 		ErrorHandling:     promhttp.ContinueOnError,
 		EnableOpenMetrics: true,
 	}
-	for _, cause := range []string{gathering, "encoding"} {
-		s.errors.WithLabelValues(cause)
-	}
 	if exporterMetrics {
-		// promhttp takes the counter that it finds, and both count in the same one.
-		if err := others.Register(s.errors); err != nil {
-			return nil, fmt.Errorf("registering metrics: %w", err)
-		}
 		options.Registry = others
 	}
 	s.rest = promhttp.HandlerFor(prometheus.Gatherers{gpus, others}, options)
@@ -103,33 +89,10 @@ func (s *scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = z.Close()
 }
 
-// write writes the page. What fails is left out of it, logged and counted.
+// write writes the page. What fails is left out of it, and logged.
 func (s *scrape) write(page *bytes.Buffer, format expfmt.Format) {
 	others, err := s.others.Gather()
-	if err != nil {
-		s.failed(err)
+	if err = errors.Join(err, s.own.WriteText(page, format, others)); err != nil {
+		s.logger.Error("error gathering metrics", "err", err)
 	}
-	// A panic is a mistake in this program. The metrics about it are what one wants to see then.
-	defer func() {
-		if p := recover(); p != nil {
-			s.failed(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-			page.Reset()
-			encoder := expfmt.NewEncoder(page, format)
-			for _, f := range others {
-				_ = encoder.Encode(f) // a buffer takes everything
-			}
-			if closer, ok := encoder.(expfmt.Closer); ok {
-				_ = closer.Close()
-			}
-		}
-	}()
-	if err := s.own.WriteText(page, format, others); err != nil {
-		s.failed(err)
-	}
-}
-
-// failed logs and counts an error.
-func (s *scrape) failed(err error) {
-	s.logger.Error("error gathering metrics", "err", err)
-	s.errors.WithLabelValues(gathering).Inc()
 }

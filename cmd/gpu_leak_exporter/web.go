@@ -24,11 +24,6 @@ import (
 // ownPaths are taken: the metrics have another one.
 var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.RunbookPath, pages.VerdictsPath, pages.SitesPath, pages.ReloadPath}
 
-// newLimits returns what bounds the clients of an exporter.
-func newLimits(cfg *config, logger *slog.Logger) *limits.Limits {
-	return limits.New(limits.Config{MaxRequests: cfg.maxRequests, Fleet: cfg.ofFleet(), Logger: logger})
-}
-
 // newHandler returns all that is served. state must not block; each request asks
 // it once. reload answers who wants the configuration to be read again; more are metrics besides those of GPUs.
 func newHandler(cfg *config, state func() *sampler.State, reload http.Handler, bounds *limits.Limits, logger *slog.Logger, more ...prometheus.Collector) (http.Handler, error) {
@@ -86,12 +81,7 @@ func newMetrics(cfg *config, state func() *sampler.State, bounds *limits.Limits,
 	registry := prometheus.NewRegistry()
 	list := append([]prometheus.Collector{versioncollector.NewCollector(program)}, more...)
 	if cfg.exporterMetrics {
-		list = append(list, collectors.NewGoCollector())
-		if p, err := newProcessCollector(); err != nil {
-			logger.Warn("The exporter does not tell what it takes", "err", err)
-		} else {
-			list = append(list, p)
-		}
+		list = append(list, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		list = append(list, bounds.Collectors()...)
 	}
 	for _, c := range list {

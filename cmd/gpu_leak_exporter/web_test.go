@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -52,7 +53,7 @@ func handlerOf(t *testing.T, state func() *sampler.State, args ...string) http.H
 	t.Helper()
 	cfg := flagsOf(t, args...)
 	discard := slog.New(slog.DiscardHandler)
-	h, err := newHandler(cfg, state, http.NotFoundHandler(), newLimits(cfg, discard), discard)
+	h, err := newHandler(cfg, state, http.NotFoundHandler(), limits.New(limits.Config{MaxRequests: cfg.maxRequests, Logger: discard}), discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +131,9 @@ func TestLanding(t *testing.T) {
 		if !strings.Contains(body, want) || strings.Contains(body, "<script") {
 			t.Errorf("%s: no %q in\n%s", page, want, body)
 		}
+	}
+	if body := request(h, "GET", "/api/v1/verdicts").Body.String(); !strings.Contains(body, `"note":"These GPUs are replayed from`) {
+		t.Errorf("the JSON has no note:\n%s", body)
 	}
 	body := request(testHandler(t, fixture()), "GET", "/").Body.String()
 	if strings.Contains(body, "simulated") || strings.Contains(body, "debug/pprof") {
@@ -243,16 +247,5 @@ func TestVerdictsEmpty(t *testing.T) {
 		`"findings":[{"severity":"page","alert":"GPUDriverDown","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl."}],"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("got %s", got)
-	}
-}
-
-// TestVerdictsNote has the JSON say what the pages do of GPUs that are not real.
-func TestVerdictsNote(t *testing.T) {
-	const want = "These GPUs are simulated: scenario node, 60 times as fast as real time."
-	h := testHandler(t, fixture(), "--source=sim:node", "--source.speed=60")
-	for path, text := range map[string]string{"/api/v1/verdicts": `"note":"` + want + `"`, "/predict": want} {
-		if got := request(h, "GET", path).Body.String(); !strings.Contains(got, text) {
-			t.Errorf("%s: no %s in\n%.500s", path, text, got)
-		}
 	}
 }

@@ -276,7 +276,7 @@ func TestEndlessAnswer(t *testing.T) {
 	}))
 	defer server.Close()
 	code, _, stderr := tool(t.Context(), "backtest", "--prometheus.url="+server.URL, "--query=x_bytes", "--start=-1h")
-	if code != exitWrong || !strings.Contains(stderr, "longer than 4 MiB: ask for fewer series") || strings.Count(stderr, "\n") != 1 || asked.Load() != 3 {
+	if code != exitWrong || !strings.Contains(stderr, "longer than 64 MiB: ask for fewer series") || strings.Count(stderr, "\n") != 1 || asked.Load() != 3 {
 		t.Errorf("exit code %d, asked %d times, %q", code, asked.Load(), stderr)
 	}
 }

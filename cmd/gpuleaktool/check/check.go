@@ -6,9 +6,9 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -43,14 +43,7 @@ func checkFiles(files []string, options detectorconfig.Options, stdout, stderr i
 		c, err := detectorconfig.Load(file, options)
 		if err != nil {
 			failed++
-			lines := []string{err.Error()}
-			if errs, ok := errors.AsType[detectorconfig.Errors](err); ok {
-				lines = errs.Lines()
-			}
-			fmt.Fprintln(stderr, "  FAILED:")
-			for _, line := range lines {
-				fmt.Fprintf(stderr, "    %s\n", line)
-			}
+			fmt.Fprintf(stderr, "  FAILED:\n    %s\n", strings.ReplaceAll(err.Error(), "\n", "\n    "))
 			continue
 		}
 		for _, g := range c.Groups() {

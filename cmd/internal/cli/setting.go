@@ -17,8 +17,7 @@ import (
 
 // Value is the value of one flag.
 type Value struct {
-	flag       string
-	key        string // of a file, instead of the flag
+	name       string // with which an error begins, such as --x= or, in a file, x:
 	set        func(string) error
 	show       func() string
 	cumulative bool
@@ -30,10 +29,7 @@ func (v *Value) Set(s string) error {
 		if s == "" || strings.HasSuffix(s, ":") || strings.ContainsFunc(s, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
 			s = strconv.Quote(s)
 		}
-		if v.key != "" {
-			return fmt.Errorf("%s: %s: %w", v.key, s, err)
-		}
-		return fmt.Errorf("--%s=%s: %w", v.flag, s, err)
+		return fmt.Errorf("%s%s: %w", v.name, s, err)
 	}
 	return nil
 }
@@ -49,7 +45,7 @@ func Hint(err error, program string) error {
 
 // InFile makes the errors name a key of a file instead of the flag.
 func (v *Value) InFile(key string) *Value {
-	v.key = key
+	v.name = key + ": "
 	return v
 }
 
@@ -62,7 +58,7 @@ func (v *Value) IsCumulative() bool { return v.cumulative }
 // parsed returns a Value that p holds, read by parse and bounded by lo and hi.
 func parsed[T int | float64 | time.Duration](flag string, p *T, lo, hi T, parse func(string) (T, error), format func(T) string) *Value {
 	return &Value{
-		flag: flag,
+		name: "--" + flag + "=",
 		set: func(s string) error {
 			x, err := parse(s)
 			if err != nil {
@@ -101,16 +97,14 @@ func Int(flag string, p *int, lo, hi int) *Value {
 
 // Float is a number of lo to hi.
 func Float(flag string, p *float64, lo, hi float64) *Value {
-	format := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-	return parsed(flag, p, lo, hi, parseFloat, format)
-}
-
-func parseFloat(s string) (float64, error) {
-	x, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return 0, errors.New("is not a number")
+	parse := func(s string) (float64, error) {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			err = errors.New("is not a number")
+		}
+		return x, err
 	}
-	return x, nil
+	return parsed(flag, p, lo, hi, parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) })
 }
 
 // Windows are 1 to limit different times of lo to hi, one a flag. They end up in
@@ -147,7 +141,7 @@ func Windows(flag string, p *[]time.Duration, limit int, lo, hi time.Duration) *
 // Checked is a text that check accepts.
 func Checked(flag string, p *string, check func(string) error) *Value {
 	return &Value{
-		flag: flag,
+		name: "--" + flag + "=",
 		set: func(s string) error {
 			if err := check(s); err != nil {
 				return err

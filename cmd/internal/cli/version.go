@@ -8,45 +8,20 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/prometheus/common/version"
 )
 
-// CompleteVersion fills in what is known of a program that was built by go build or go
-// install: only the Makefile and promu pass more to the linker. It is called once,
-// at the start.
+// CompleteVersion takes the version of a program that was built by go build or go install from the module: only the Makefile
+// and promu pass it to the linker. It is called once, at the start.
 func CompleteVersion() {
 	if info, ok := debug.ReadBuildInfo(); ok {
-		complete(info)
+		version.Version = cmp.Or(version.Version, info.Main.Version)
 	}
 }
 
-// complete is CompleteVersion. The revision is not here: common takes it from the same place.
-func complete(info *debug.BuildInfo) {
-	version.Version = cmp.Or(version.Version, info.Main.Version)
-	version.Branch = cmp.Or(version.Branch, "unknown")
-	for _, s := range info.Settings {
-		if s.Key != "vcs.time" {
-			continue
-		}
-		// The date of the commit in the form that the Makefile gives it.
-		if committed, err := time.Parse(time.RFC3339, s.Value); err == nil {
-			version.BuildDate = cmp.Or(version.BuildDate, committed.UTC().Format("20060102-15:04:05"))
-		}
-	}
-}
-
-// Version returns what --version prints, without the lines of which nothing is known. It is called after CompleteVersion.
-func Version(program string) string {
-	var known strings.Builder
-	for line := range strings.Lines(version.Print(program)) {
-		if !strings.HasSuffix(strings.TrimSpace(line), ":") {
-			known.WriteString(line)
-		}
-	}
-	return strings.TrimSpace(known.String())
-}
+// Version returns what --version prints. It is called after CompleteVersion.
+func Version(program string) string { return strings.TrimSpace(version.Print(program)) }
 
 // ManPage returns kingpin's template of a man page with the head that man(7) asks for: kingpin writes what --version
 // prints, which is several lines, where the date belongs, and says nothing of what the program is for, which

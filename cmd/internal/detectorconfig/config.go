@@ -7,6 +7,8 @@
 package detectorconfig
 
 import (
+	"slices"
+
 	"github.com/prometheus/alertmanager/pkg/labels"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -29,8 +31,7 @@ type Group struct {
 // rule changes settings of the series that it matches.
 type rule struct {
 	match   []selector // any of them
-	values  detector.Config
-	changes []func(to, from *detector.Config) // each copies one setting from the values
+	changes []func(*detector.Config)
 }
 
 // selector is a list of matchers all of which must match.
@@ -50,27 +51,14 @@ func (c *Config) Rules() int { return len(c.rules) }
 // match and give the same setting the last one wins.
 func (c *Config) For(labels map[string]string) detector.Config {
 	cfg := c.base
-	for i := range c.rules {
-		if r := &c.rules[i]; r.matches(labels) {
-			r.apply(&cfg)
+	for _, r := range c.rules {
+		if slices.ContainsFunc(r.match, func(s selector) bool { return s.matches(labels) }) {
+			for _, change := range r.changes {
+				change(&cfg)
+			}
 		}
 	}
 	return cfg
-}
-
-func (r *rule) matches(labels map[string]string) bool {
-	for _, s := range r.match {
-		if s.matches(labels) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *rule) apply(cfg *detector.Config) {
-	for _, change := range r.changes {
-		change(cfg, &r.values)
-	}
 }
 
 // matches reports whether all matchers match. As in PromQL, a label that is not

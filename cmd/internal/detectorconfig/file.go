@@ -14,7 +14,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -24,8 +23,6 @@ import (
 )
 
 const (
-	// maxSize is the most bytes that a file may have.
-	maxSize = 1 << 20
 	// maxRules is how many rules a file may have: every new process asks all.
 	maxRules = 1000
 	// maxSelectors is how many a rule may have.
@@ -48,41 +45,21 @@ type Options struct {
 // SamplesPerWindow is how many samples a window must hold at least: fewer make no slope.
 const SamplesPerWindow = 10
 
-// Load reads the file of that name. An error of what it says is of type Errors.
+// Load reads the file of that name. The error has a line, FILE:LINE: text, for all that is wrong in it.
 func Load(path string, o Options) (*Config, error) {
-	text, err := read(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, text, o)
 }
 
-// read returns what is in a file. A pipe or a device, which may have no end, is
-// none.
-func read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe waits for its writer
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", path)
-	case info.Size() > maxSize:
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxSize)
-	}
-	return io.ReadAll(io.LimitReader(f, maxSize))
-}
-
 // Parse reads the text of a file; name is what errors call it.
 func Parse(name string, text []byte, o Options) (*Config, error) {
 	p := &parser{file: name, options: o, config: New(o.Base)}
 	p.document(text)
-	if err := p.errors.inOrder(); err != nil {
-		return nil, err
+	if len(p.errors) > 0 {
+		return nil, errors.Join(p.errors...)
 	}
 	return p.config, nil
 }
@@ -92,13 +69,12 @@ type parser struct {
 	file    string
 	options Options
 	config  *Config
-	rules   int // seen so far
-	errors  Errors
+	errors  []error
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
 	if len(p.errors) < maxErrors {
-		p.errors = append(p.errors, Error{File: p.file, Line: line, Text: cli.Printable(fmt.Sprintf(format, args...), maxText)})
+		p.errors = append(p.errors, fmt.Errorf("%s:%d: %s", p.file, line, cli.Printable(fmt.Sprintf(format, args...), maxText)))
 	}
 }
 

@@ -5,6 +5,7 @@ package detectorconfig
 
 import (
 	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -40,10 +41,6 @@ func (p *parser) top(n *yaml.Node) {
 	names := map[string]bool{}
 	for _, g := range p.items(fields[0]) {
 		p.group(g, names)
-		if p.rules > maxRules {
-			p.fail(g.Line, "there are more than %d rules", maxRules)
-			return
-		}
 	}
 }
 
@@ -61,8 +58,9 @@ func (p *parser) group(n *yaml.Node, names map[string]bool) {
 			continue
 		}
 		for _, r := range p.items(f) {
-			if p.rules++; p.rules > maxRules {
-				break // top says so
+			if len(p.config.rules) == maxRules {
+				p.fail(r.Line, "there are more than %d rules", maxRules)
+				break
 			}
 			g.Rules++
 			p.rule(r)
@@ -144,40 +142,38 @@ func (p *parser) mute(r *rule, f field) {
 		p.fail(f.node.Line, "mute: %s: must be true or false", text)
 		return
 	}
-	r.values.Mute = text == "true"
-	r.changes = append(r.changes, func(to, from *detector.Config) { to.Mute = from.Mute })
+	r.changes = append(r.changes, func(c *detector.Config) { c.Mute = text == "true" })
 }
 
 // windows reads the windows of the series.
 func (p *parser) windows(r *rule, f field) {
 	failed := len(p.errors)
-	list := p.items(f)
-	lo := max(detector.MinWindow, p.options.MinWindow)
-	value := cli.Windows("", &r.values.Windows, detector.MaxWindows, lo, detector.MaxWindow).InFile(f.key)
-	for _, n := range list {
-		p.set(n.Line, f.key, n, value)
+	var windows []time.Duration
+	value := cli.Windows("", &windows, detector.MaxWindows, max(detector.MinWindow, p.options.MinWindow), detector.MaxWindow)
+	for _, n := range p.items(f) {
+		p.set(f.key, n.Line, n, value)
 	}
-	if len(list) == 0 && len(p.errors) == failed {
+	if len(windows) == 0 && len(p.errors) == failed {
 		p.fail(f.line, "windows: give one at least, such as windows: [10m, 1h]")
 	}
-	r.changes = append(r.changes, func(to, from *detector.Config) { to.Windows = from.Windows })
+	r.changes = append(r.changes, func(c *detector.Config) { c.Windows = windows })
 }
 
 // threshold reads a threshold.
 func (p *parser) threshold(r *rule, f field) {
 	i := slices.IndexFunc(thresholds, func(t Threshold) bool { return t.Key() == f.key })
-	t := &thresholds[i]
-	p.set(f.line, f.key, f.node, t.Value(&r.values).InFile(f.key))
-	r.changes = append(r.changes, t.copy)
+	t, text := &thresholds[i], f.node.Value
+	p.set(f.key, f.line, f.node, t.Value(new(detector.Config)))
+	r.changes = append(r.changes, func(c *detector.Config) { _ = t.Value(c).Set(text) }) // it has been tried
 }
 
 // set takes over the value of a key.
-func (p *parser) set(line int, key string, n *yaml.Node, value *cli.Value) {
+func (p *parser) set(key string, line int, n *yaml.Node, value *cli.Value) {
 	text, ok := p.text(line, key, n)
 	if !ok {
 		return
 	}
-	if err := value.Set(text); err != nil {
+	if err := value.InFile(key).Set(text); err != nil {
 		p.fail(n.Line, "%s", err)
 	}
 }

@@ -12,8 +12,7 @@ import (
 )
 
 // TestThresholds holds the table against the fields of detector.Config: each
-// number is there once, its default is one that its flag takes, and it alone is
-// copied.
+// number is there once, and its default is one that its flag takes.
 func TestThresholds(t *testing.T) {
 	seen := map[string]bool{}
 	changed := func(c detector.Config) (fields []string) {
@@ -27,7 +26,7 @@ func TestThresholds(t *testing.T) {
 	}
 	for _, th := range thresholds {
 		def := detector.DefaultConfig()
-		var set, copied detector.Config
+		var set detector.Config
 		if err := th.Value(&set).Set(th.Default()); err != nil {
 			t.Error(err)
 		}
@@ -36,9 +35,6 @@ func TestThresholds(t *testing.T) {
 			t.Fatalf("%s sets %v", th.Name, fields)
 		}
 		seen[fields[0]] = true
-		if th.copy(&copied, &set); !reflect.DeepEqual(copied, set) {
-			t.Errorf("%s copies %v", th.Name, changed(copied))
-		}
 		if got, want := reflect.ValueOf(set).FieldByName(fields[0]).Interface(), reflect.ValueOf(def).FieldByName(fields[0]).Interface(); got != want {
 			t.Errorf("--%s=%s is %v, want %v", th.Flag(), th.Default(), got, want)
 		}
@@ -51,12 +47,5 @@ func TestThresholds(t *testing.T) {
 		if !seen[f.Name] {
 			t.Errorf("there is no threshold %s", f.Name)
 		}
-	}
-}
-
-func TestLabels(t *testing.T) {
-	want := "scope gpu uuid name gpu_instance profile pid process namespace pod container slurm_job"
-	if got := strings.Join(Labels(), " "); got != want {
-		t.Errorf("%s\nwant %s", got, want)
 	}
 }

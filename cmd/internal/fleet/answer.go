@@ -8,7 +8,6 @@ import (
 	"errors"
 	"math"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ import (
 
 // Bounds of an answer, besides its size.
 const (
-	// maxInstances bounds the GPU instances of one GPU. MIG has 7.
+	// maxInstances bounds the memories of one GPU: its own, and those of its GPU instances. MIG has 7.
 	maxInstances = 16
 	// maxLabel and maxPodLabel bound labels in bytes: longer ones would be cut where they are exported, and two
 	// GPUs might have the same.
@@ -40,6 +39,14 @@ type stream struct {
 
 func (s *stream) first() time.Duration { return timeOf(s.points[0]) }
 func (s *stream) last() time.Duration  { return timeOf(s.points[len(s.points)-1]) }
+
+// rank is 1 for a stream of the series that was taken before, and else 0.
+func (s *stream) rank(m *memory) int {
+	if s.fingerprint == m.follows {
+		return 1
+	}
+	return 0
+}
 
 func timeOf(p model.SamplePair) time.Duration { return time.Duration(p.Timestamp) * time.Millisecond }
 
@@ -122,12 +129,10 @@ func (s *Source) nameNode(place []string) {
 	}
 }
 
-// bareUUID is a UUID as nvidia_gpu_exporter writes it, without the prefix that all others have.
-var bareUUID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-
+// uuidOf returns the UUID with its prefix, which nvidia_gpu_exporter leaves out.
 func uuidOf(m model.Metric) string {
 	uuid := label(m, "uuid", "UUID")
-	if len(uuid) == 36 && bareUUID.MatchString(uuid) {
+	if len(uuid) == len("df6e7a7c-7314-46f8-abc4-b88b36dcf3ef") && uuid[8] == '-' {
 		return "GPU-" + uuid
 	}
 	return uuid
@@ -161,11 +166,11 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 	for _, series := range matrix {
 		samples += len(series.Values)
 		if err := promapi.CheckTimes(series); err != nil {
-			s.problems.note(reasonType, 1, "A series is left out", "err", err)
+			s.note(reasonType, 1, "A series is left out", "err", err)
 			continue
 		}
 		if len(series.Histograms) > 0 {
-			s.problems.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
+			s.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
 		}
 		f, m := s.place(series.Metric, live)
 		if m == nil {
@@ -197,7 +202,7 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 	id, err := s.identify(metric)
 	if err != nil {
-		s.problems.note(reasonLabels, 1, "A series is left out", "err", err, "series", promExcerpt(metric))
+		s.note(reasonLabels, 1, "A series is left out", "err", err, "series", promExcerpt(metric))
 		return nil, nil
 	}
 	f := s.feeds[id.key]
@@ -206,15 +211,15 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 			return nil, nil
 		}
 		if len(s.feeds) == MaxGPUs {
-			s.problems.note(reasonTooMany, 1, "There are too many GPUs, some are left out: use --shard", "most", MaxGPUs)
+			s.note(reasonTooMany, 1, "There are too many GPUs, some are left out: use --shard", "most", MaxGPUs)
 			return nil, nil
 		}
 		f = &feed{source: s, key: id.key, wake: make(chan struct{}, 1)}
 		s.feeds[id.key] = f
 	}
-	m := f.memoryOf(id.instance, id.profile, wanted && (!id.instance.OK || len(f.instances) < maxInstances))
+	m := f.memoryOf(id.instance, id.profile, wanted)
 	if m == nil && wanted {
-		s.problems.note(reasonTooMany, 1, "A GPU has too many GPU instances, some are left out", "series", promExcerpt(metric), "most", maxInstances)
+		s.note(reasonTooMany, 1, "A GPU has too many GPU instances, some are left out", "series", promExcerpt(metric), "most", maxInstances)
 	}
 	if m != nil && !m.total.OK && !m.asked {
 		m.asked, s.bounded = true, time.Time{} // how much there is has to be asked for
@@ -224,8 +229,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 
 // merge returns what is new of a GPU, in order.
 func (s *Source) merge(f *feed, live bool) (rows []row) {
-	memories := f.memories()
-	for _, m := range memories {
+	for _, m := range f.memories {
 		chosen := s.choose(m)
 		m.streams = nil
 		for i := range chosen {
@@ -241,7 +245,7 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 			s.follow(f, m, last.metric)
 		}
 	}
-	if len(memories) > 1 {
+	if len(f.memories) > 1 {
 		slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.t, b.t) })
 		// The instances of a GPU are scraped together: what comes alone and later is no part of a sample.
 		late := 0
@@ -249,11 +253,11 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 			late++
 		}
 		if late > 0 {
-			s.problems.note(reasonLate, late, "Samples of GPU instances came after later ones", "gpu", f.key)
+			s.note(reasonLate, late, "Samples of GPU instances came after later ones", "gpu", f.key)
 			rows = rows[late:]
 		}
 	}
-	for _, m := range memories {
+	for _, m := range f.memories {
 		f.last = max(f.last, m.last)
 	}
 	if live && f.last > s.newest { // the end of a part of the past is not now
@@ -264,38 +268,21 @@ func (s *Source) merge(f *feed, live bool) (rows []row) {
 
 // choose returns the streams of a memory that follow each other, in order. A GPU has another series once another pod
 // has it. Two at a time are one too many: that which was taken before is taken again, and else the newest.
-func (s *Source) choose(m *memory) []stream {
-	if len(m.streams) < 2 {
-		return m.streams
-	}
+func (s *Source) choose(m *memory) (chosen []stream) {
 	slices.SortFunc(m.streams, func(a, b stream) int {
-		return cmp.Or(cmp.Compare(b.last(), a.last()), cmp.Compare(a.fingerprint, b.fingerprint))
+		return cmp.Or(cmp.Compare(b.rank(m), a.rank(m)), cmp.Compare(b.last(), a.last()), cmp.Compare(a.fingerprint, b.fingerprint))
 	})
-	followed := func(x stream) bool { return x.fingerprint == m.follows }
-	var taken []stream // of the series that was taken before, the newest first
 	for _, x := range m.streams {
-		if followed(x) {
-			taken = append(taken, x)
-		}
-	}
-	var chosen []stream
-	before := time.Duration(math.MaxInt64) // the first time of what was chosen so far
-	for _, x := range m.streams {
-		for len(taken) > 0 && taken[0].first() > x.last() {
-			taken = taken[1:]
-		}
-		if x.last() >= before || (!followed(x) && len(taken) > 0 && overlap(x, taken[0])) {
-			s.problems.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
+		// chosen is in order: at is the first that does not end before x.
+		at, _ := slices.BinarySearchFunc(chosen, x.first(), func(c stream, t time.Duration) int { return cmp.Compare(c.last(), t) })
+		if at < len(chosen) && chosen[at].first() <= x.last() {
+			s.note(reasonDuplicate, 1, "Two series are of one GPU at the same time, and one is left out: is it scraped twice?", "series", promExcerpt(x.metric))
 			continue
 		}
-		chosen = append(chosen, x)
-		before = x.first()
+		chosen = slices.Insert(chosen, at, x)
 	}
-	slices.Reverse(chosen)
 	return chosen
 }
-
-func overlap(a, b stream) bool { return a.first() <= b.last() && b.first() <= a.last() }
 
 // appendRows appends the amounts of a stream. What can be none is left out, and counted.
 func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {
@@ -305,9 +292,9 @@ func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {
 		v := math.Round(float64(p.Value) * s.unit)
 		switch {
 		case !(v >= 0 && v <= detector.MaxBytes): // NaN, too
-			s.problems.note(reasonValue, 1, "A sample is no used memory, and is left out", "value", float64(p.Value), "series", promExcerpt(from.metric))
+			s.note(reasonValue, 1, "A sample is no used memory, and is left out", "value", float64(p.Value), "series", promExcerpt(from.metric))
 		case capacity.OK && v > float64(capacity.V):
-			s.problems.note(reasonAbove, 1, "A sample is above the capacity, and is left out", "value", float64(p.Value), "capacity_bytes", capacity.V, "series", promExcerpt(from.metric))
+			s.note(reasonAbove, 1, "A sample is above the capacity, and is left out", "value", float64(p.Value), "capacity_bytes", capacity.V, "series", promExcerpt(from.metric))
 		default:
 			rows = append(rows, row{timeOf(p), uint64(v), m})
 		}
@@ -320,7 +307,7 @@ func (s *Source) follow(f *feed, m *memory, metric model.Metric) {
 	id, err := s.identify(metric)
 	owner, ownerErr := s.ownerOf(metric)
 	if err = cmp.Or(err, ownerErr); err != nil {
-		s.problems.note(reasonLabels, 1, "The pod of a series is left out", "err", err, "series", promExcerpt(metric))
+		s.note(reasonLabels, 1, "The pod of a series is left out", "err", err, "series", promExcerpt(metric))
 	}
 	f.mu.Lock()
 	m.owner = owner

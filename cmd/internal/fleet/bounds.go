@@ -55,7 +55,7 @@ func (s *Source) takeBounds(matrix model.Matrix) {
 }
 
 // takeCapacities takes over what a query for the capacity has found: one a memory, or one for all of them.
-func (s *Source) takeCapacities(vector model.Vector) error {
+func (s *Source) takeCapacities(vector model.Vector) {
 	var names []string
 	for _, v := range vector {
 		names = append(names, string(v.Metric[model.MetricNameLabel]))
@@ -68,17 +68,16 @@ func (s *Source) takeCapacities(vector model.Vector) error {
 	for _, v := range vector {
 		if len(v.Metric) == 0 && len(vector) == 1 {
 			for _, f := range s.feeds {
-				for _, m := range f.memories() {
+				for _, m := range f.memories {
 					f.bound(m, s.amount(v.Value, unit), gpu.Opt[uint64]{})
 				}
 			}
-			return nil
+			return
 		}
 		if f, m := s.place(v.Metric, false); m != nil {
 			f.bound(m, s.amount(v.Value, unit), gpu.Opt[uint64]{})
 		}
 	}
-	return nil
 }
 
 // bound takes over how much memory there is; what is absent is as it was.
@@ -95,7 +94,7 @@ func (f *feed) bound(m *memory, total, reserved gpu.Opt[uint64]) {
 func (s *Source) amount(v model.SampleValue, unit float64) gpu.Opt[uint64] {
 	x := math.Round(float64(v) * unit)
 	if !(x >= 0 && x <= detector.MaxBytes) {
-		s.problems.note(reasonValue, 1, "A capacity is none, and is left out", "value", float64(v))
+		s.note(reasonValue, 1, "A capacity is none, and is left out", "value", float64(v))
 		return gpu.Opt[uint64]{}
 	}
 	return gpu.Some(uint64(x))

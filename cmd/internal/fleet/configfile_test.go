@@ -4,7 +4,7 @@
 package fleet
 
 import (
-	"io"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/common/config"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // TestLoad reads no file, the example, and a file with other values.
@@ -85,21 +87,21 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenLogsIn has a Prometheus want the user and the password of the file.
-func TestOpenLogsIn(t *testing.T) {
-	asked := make(chan string, 100)
+// TestOpen asks a server that wants the user and the password of the file.
+func TestOpen(t *testing.T) {
+	asked := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
 		select {
-		case asked <- user + " " + password:
+		case asked <- user + " " + password + " " + r.FormValue("query") + r.FormValue("time"):
 		default:
 		}
-		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[]}}`)
+		fmt.Fprintf(w, `{"status":"success","infos":["i"],"data":{"resultType":"matrix","result":[{"metric":{"UUID":"GPU-1"},"values":[[%d.5,"7"]]}]}}`, time.Now().Unix()-1)
 	}))
 	defer server.Close()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "secret"), "hunter2")
-	write(t, filepath.Join(dir, "fleet.yml"), "basic_auth: {username: me, password_file: secret}\n")
+	write(t, filepath.Join(dir, "fleet.yml"), "basic_auth: {username: me, password_file: secret}\nhistory: 0s\n")
 	cfg, err := Load(filepath.Join(dir, "fleet.yml"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -110,8 +112,15 @@ func TestOpenLogsIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if got := <-asked; got != "me hunter2" {
-		t.Errorf("it asks as %s", got)
+	if got := <-asked; got != "me hunter2 "+used+"[300000ms]" {
+		t.Errorf("asked: %s", got)
+	}
+	var devices []gpu.Device
+	for len(devices) == 0 {
+		devices, _ = s.Devices(t.Context())
+	}
+	if sample, err := devices[0].Read(t.Context()); err != nil || sample.Memory.Used.V != 7<<20 || sample.T%time.Second != 500*time.Millisecond {
+		t.Errorf("%+v, %v", sample, err)
 	}
 }
 
@@ -120,7 +129,7 @@ func TestShard(t *testing.T) {
 	if err := s.Set("2/3"); err != nil || s != (Shard{Index: 2, Of: 3}) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	for _, text := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "0/1001", "1/2/3"} {
+	for _, text := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "1/2/3"} {
 		if err := s.Set(text); err == nil {
 			t.Errorf("%q: %+v", text, s)
 		}

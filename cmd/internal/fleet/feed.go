@@ -31,11 +31,10 @@ type feed struct {
 	key    string
 	wake   chan struct{} // told that there is something to read
 
-	mu        sync.Mutex
-	rows      []row   // to be read, in order of time
-	fault     error   // to be read once the rows are
-	own       *memory // of the GPU as a whole; nil where only instances have series
-	instances []*memory
+	mu       sync.Mutex
+	rows     []row     // to be read, in order of time
+	fault    error     // to be read once the rows are
+	memories []*memory // of the GPU as a whole, if that has series, then of its instances by number
 
 	// What follows belongs to the goroutine that asks.
 	device *device
@@ -53,7 +52,7 @@ type row struct {
 
 // memory is that of a GPU or of a GPU instance. What may change is guarded by feed.mu.
 type memory struct {
-	id      uint32 // of the GPU instance
+	id      gpu.Opt[uint32] // of the GPU instance; absent for the GPU as a whole
 	profile string
 
 	total, reserved gpu.Opt[uint64] // bytes
@@ -101,57 +100,48 @@ func (f *feed) turn(to standing, why error) {
 	f.ring()
 }
 
-// end empties the queue and returns how much was in it.
-func (f *feed) end() int {
+// empty empties the queue.
+func (f *feed) empty() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := len(f.rows)
+	f.source.taken(len(f.rows))
 	f.rows = nil
-	return n
 }
 
 // forgetInstances removes GPU instances without a sample since then, where others have some: the layout is another one.
 func (f *feed) forgetInstances(since time.Duration) {
-	if len(f.instances) == 0 || f.last < since {
-		return
+	gone := func(m *memory) bool { return m.id.OK && m.last < since }
+	if f.last >= since && slices.ContainsFunc(f.memories, gone) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.memories = slices.DeleteFunc(f.memories, gone)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.instances = slices.DeleteFunc(slices.Clone(f.instances), func(m *memory) bool { return m.last < since })
 }
 
 // memoryOf returns the memory of a GPU instance, or of the GPU itself for an absent one. It makes one that is new if wanted.
 func (f *feed) memoryOf(id gpu.Opt[uint32], profile string, wanted bool) *memory {
-	if !id.OK {
-		if f.own == nil && wanted {
-			f.mu.Lock()
-			f.own = &memory{}
-			f.mu.Unlock()
-		}
-		return f.own
-	}
-	for _, m := range f.instances {
-		if m.id == id.V && m.profile == profile {
+	for _, m := range f.memories {
+		if m.id == id && m.profile == profile {
 			return m
 		}
 	}
-	if !wanted {
+	if !wanted || len(f.memories) == maxInstances {
 		return nil
 	}
-	m := &memory{id: id.V, profile: profile}
+	m := &memory{id: id, profile: profile}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.instances = append(slices.Clone(f.instances), m)
-	slices.SortFunc(f.instances, func(a, b *memory) int { return cmp.Compare(a.id, b.id) })
+	f.memories = append(f.memories, m)
+	slices.SortFunc(f.memories, func(a, b *memory) int { return cmp.Compare(a.place(), b.place()) })
 	return m
 }
 
-// memories returns those that there are, for the goroutine that asks.
-func (f *feed) memories() []*memory {
-	if f.own == nil {
-		return f.instances
+// place is where a memory is among those of its GPU.
+func (m *memory) place() int64 {
+	if !m.id.OK {
+		return -1
 	}
-	return append(slices.Clone(f.instances), f.own)
+	return int64(m.id.V)
 }
 
 // next takes the sample that is due.
@@ -167,14 +157,16 @@ func (f *feed) next() (gpu.Sample, error) {
 	}
 	t, n := f.rows[0].t, 0
 	s := gpu.Sample{Time: wall(t), T: t}
-	for _, m := range f.instances {
-		s.Instances = append(s.Instances, gpu.Instance{ID: m.id, Profile: m.profile, Memory: m.at(gpu.Opt[uint64]{}), Owner: m.owner})
+	for _, m := range f.memories {
+		if m.id.OK {
+			s.Instances = append(s.Instances, gpu.Instance{ID: m.id.V, Profile: m.profile, Memory: m.at(gpu.Opt[uint64]{}), Owner: m.owner})
+		}
 	}
 	for ; n < len(f.rows) && f.rows[n].t == t; n++ {
 		m, used := f.rows[n].memory, gpu.Some(f.rows[n].used)
-		if m == f.own {
+		if !m.id.OK {
 			s.Memory, s.Owner = m.at(used), m.owner
-		} else if i := slices.Index(f.instances, m); i >= 0 {
+		} else if i := slices.IndexFunc(s.Instances, func(in gpu.Instance) bool { return in.ID == m.id.V && in.Profile == m.profile }); i >= 0 {
 			s.Instances[i].Memory = m.at(used)
 		}
 	}

@@ -37,8 +37,6 @@ const (
 	forgetAfter = 24 * time.Hour
 	// ReasonDown is the reason of a gpu.DriverError while the Prometheus does not answer.
 	ReasonDown = "prometheus_does_not_answer"
-
-	maxShards = 1000
 )
 
 // Shard is a part of a fleet: those GPUs whose name has a hash that is Index modulo Of.
@@ -49,8 +47,8 @@ func (s *Shard) Set(text string) error {
 	i, n, ok := strings.Cut(text, "/")
 	index, err := strconv.Atoi(i)
 	of, err2 := strconv.Atoi(n)
-	if !ok || err != nil || err2 != nil || of < 1 || of > maxShards || index < 0 || index >= of {
-		return fmt.Errorf("must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters; %d at most", maxShards)
+	if !ok || err != nil || err2 != nil || index < 0 || index >= of {
+		return errors.New("must be INDEX/NUMBER, such as 0/3, 1/3 and 2/3 for three exporters")
 	}
 	*s = Shard{Index: index, Of: of}
 	return nil
@@ -94,14 +92,14 @@ type Config struct {
 
 // Source implements gpu.Source. It is also a prometheus.Collector that tells how it fares.
 type Source struct {
+	*metrics
+
 	cfg      Config
 	selector promapi.Selector // where known
 	known    bool             // the metric, and so what bounds it
 	plain    bool             // the query is of one metric: its samples have times of their own
 	unit     float64
 	calls    gpu.Calls // of a driver that is not there: always empty
-	problems *problems
-	metrics  *metrics
 	cancel   context.CancelFunc
 	done     chan struct{}
 
@@ -122,7 +120,6 @@ type Source struct {
 	answered time.Time     // when the last answer came; zero before the first
 	owed     *history      // what was not read of the past; nil: nothing
 	bounded  time.Time     // when the capacities were asked for
-	wide     time.Time     // when late samples were last looked for
 	exported bool          // labels such as exported_pod have been seen
 	rate     float64       // samples a second, of all GPUs
 	changed  bool          // the GPUs are others than those that are listed
@@ -143,7 +140,7 @@ func Open(address string, cfg Config) (*Source, error) {
 // New returns a source that begins to ask at once. That nobody answers is no error.
 func New(cfg Config) (*Source, error) {
 	s := &Source{
-		cfg: cfg, problems: newProblems(cfg.Logger), metrics: newMetrics(), done: make(chan struct{}), drained: make(chan struct{}, 1),
+		cfg: cfg, metrics: newMetrics(cfg.Logger), done: make(chan struct{}), drained: make(chan struct{}, 1),
 		feeds: map[string]*feed{}, unit: cfg.Unit, advanced: time.Now(),
 	}
 	if s.cfg.chunkSamples == 0 {
@@ -218,9 +215,9 @@ func (s *Source) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.metrics.asked(time.Since(began), err)
+		s.asked(time.Since(began), err)
 		if err != nil {
-			s.problems.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
+			s.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
 			if s.answered.IsZero() || time.Since(s.answered) > s.cfg.MaxAge {
 				s.lose(err)
 			}
@@ -243,7 +240,7 @@ func (s *Source) lose(err error) {
 	for _, f := range s.feeds {
 		f.turn(silent, gpu.ErrSilent)
 	}
-	s.metrics.count(s.feeds)
+	s.count(s.feeds)
 }
 
 // now is the time of the newest sample, and what has passed since it came: a clock of this host that is off is none of
@@ -263,7 +260,7 @@ func (s *Source) review() {
 		case age <= s.cfg.MaxAge:
 			f.state = fresh
 		case age > forgetAfter:
-			s.queued.Add(-int64(f.end()))
+			f.empty()
 			delete(s.feeds, key)
 			s.changed = true
 		case now-newest[f.place] > s.cfg.MaxAge:
@@ -273,9 +270,9 @@ func (s *Source) review() {
 		}
 		f.forgetInstances(now - s.cfg.MaxAge)
 	}
-	silent := s.metrics.count(s.feeds)
+	silent := s.count(s.feeds)
 	if silent > 0 {
-		s.problems.note(reasonSilent, 0, "GPUs have no new samples", "gpus", silent)
+		s.note(reasonSilent, 0, "GPUs have no new samples", "gpus", silent)
 	}
 	if s.changed || s.listed.Load() == nil {
 		s.list()

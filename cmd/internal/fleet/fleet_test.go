@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -658,37 +656,4 @@ func TestNvidiaGPUExporter(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-}
-
-// TestHTTP asks a server as it is asked in earnest.
-func TestHTTP(t *testing.T) {
-	asked := make(chan string, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case asked <- r.FormValue("query") + r.FormValue("time"):
-		default:
-		}
-		fmt.Fprintf(w, `{"status":"success","infos":["i"],"data":{"resultType":"matrix","result":[{"metric":{"UUID":"GPU-1"},"values":[[%d.5,"7"]]}]}}`, time.Now().Unix()-1)
-	}))
-	defer server.Close()
-	c, err := promapi.NewClient(promapi.ClientConfig{URL: server.URL, Program: "test", KeepAlive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer http.DefaultClient.CloseIdleConnections()
-	s, err := New(Config{Client: c, Query: used, Interval: time.Hour, MaxAge: 2 * time.Hour, Labels: []string{"instance"}, Logger: log.NewNopLogger()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if q := <-asked; q != used+"[7200000ms]" {
-		t.Errorf("asked for %s", q)
-	}
-	var devices []gpu.Device
-	for len(devices) == 0 {
-		devices, _ = s.Devices(t.Context())
-	}
-	if sample, err := devices[0].Read(t.Context()); err != nil || sample.Memory.Used.V != 7<<20 || sample.T%time.Second != 500*time.Millisecond {
-		t.Errorf("%+v, %v", sample, err)
-	}
 }

@@ -29,8 +29,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(`[{"metric":{"UUID":"GPU-1"},"histograms":[[1,{"count":"1","sum":"1"}]]},null,{}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		s := &Source{
-			cfg:      Config{Client: &promapi.Client{}, Query: used, MaxAge: 5 * time.Minute, Labels: []string{"instance"}, Logger: log.NewNopLogger()},
-			problems: newProblems(log.NewNopLogger()), feeds: map[string]*feed{}, drained: make(chan struct{}, 1), metrics: newMetrics(), advanced: time.Now(),
+			cfg:   Config{Client: &promapi.Client{}, Query: used, MaxAge: 5 * time.Minute, Labels: []string{"instance"}, Logger: log.NewNopLogger()},
+			feeds: map[string]*feed{}, drained: make(chan struct{}, 1), metrics: newMetrics(log.NewNopLogger()), advanced: time.Now(),
 		}
 		if err := s.understand(); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func FuzzAnswer(f *testing.F) {
 		queued := 0
 		for _, feed := range s.feeds {
 			queued += len(feed.rows)
-			for _, m := range feed.memories() {
+			for _, m := range feed.memories {
 				checkRows(t, feed.rows, m)
 			}
 			for feed.waiting() {

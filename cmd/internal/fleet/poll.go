@@ -19,14 +19,12 @@ import (
 const (
 	// askTimeout bounds one request.
 	askTimeout = time.Minute
-	// shortSpan is how far back each request goes at least. A sample may be that late and is still seen at once;
-	// later ones, up to Config.MaxAge, are looked for once in lookEvery.
-	shortSpan = time.Minute
-	lookEvery = time.Minute
 	// longestSpan is how much may be asked for at once; what is longer is read in parts, as the history is.
 	longestSpan = 15 * time.Minute
 	// longestGap is how much of what was missed is read after a time without answers, if Config.History is not longer.
 	longestGap = 6 * time.Hour
+	// boundsSpan is how far back it is looked for how much memory there is, at least.
+	boundsSpan = time.Minute
 	// boundsEvery is how often it is asked how much memory there is: that of a GPU does not change.
 	boundsEvery = 5 * time.Minute
 	// maxChunkSamples is how many samples an answer should have at most, and leastChunk what is not made shorter.
@@ -44,10 +42,11 @@ const (
 // errNoResult says that the query found nothing.
 var errNoResult = errors.New("the query has no result: is it that of the used memory, and does this Prometheus have it?")
 
-// poll asks for what is new. The first time it finds out which GPUs there are, and reads their history.
+// poll asks for what is new. A sample may be as late as Config.MaxAge. The first time it finds out which GPUs there are, and
+// reads their history.
 func (s *Source) poll(ctx context.Context, at time.Time) error {
-	span := max(shortSpan, 4*s.cfg.Interval)
-	switch missed := at.Sub(s.answered); {
+	missed := at.Sub(s.answered)
+	switch {
 	case s.answered.IsZero():
 		if err := s.request(ctx, at, s.cfg.MaxAge); err != nil || s.cfg.History == 0 {
 			return err
@@ -57,22 +56,14 @@ func (s *Source) poll(ctx context.Context, at time.Time) error {
 		s.owe(s.cfg.History)
 	case missed > longestSpan:
 		s.owe(min(missed+s.cfg.MaxAge, max(s.cfg.History, longestGap)))
-	case missed > span/2:
-		span = missed + s.cfg.MaxAge
 	}
 	if s.owed != nil {
 		if err := s.readHistory(ctx); err != nil {
 			return err
 		}
-		span = time.Since(at) + 2*s.cfg.MaxAge
+		missed = time.Since(at) + s.cfg.MaxAge
 	}
-	if at.Sub(s.wide) >= lookEvery {
-		s.wide, span = at, max(span, s.cfg.MaxAge)
-	}
-	err := s.request(ctx, at, span)
-	if errors.Is(err, errNoResult) && span < s.cfg.MaxAge {
-		err = s.request(ctx, at, s.cfg.MaxAge) // all samples may be late
-	}
+	err := s.request(ctx, at, missed+s.cfg.MaxAge)
 	if err == nil {
 		s.owed = nil
 	}
@@ -96,7 +87,7 @@ func (s *Source) request(ctx context.Context, at time.Time, span time.Duration) 
 	if err := s.askBounds(ctx); err == nil {
 		s.bounded = at
 	} else if ctx.Err() == nil {
-		s.problems.note(reasonCapacity, 1, "The capacities cannot be asked for, will try again", "err", err)
+		s.note(reasonCapacity, 1, "The capacities cannot be asked for, will try again", "err", err)
 	}
 	return nil
 }
@@ -107,17 +98,14 @@ func (s *Source) ask(ctx context.Context, end time.Time, span time.Duration, liv
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var value model.Value
-	var warnings v1.Warnings
-	var infos v1.Infos
 	if s.plain {
 		// A range of a plain selector has the samples as they were scraped, each with its own time.
-		value, warnings, infos, err = s.cfg.Client.Query(ctx, fmt.Sprintf("%s[%dms]", s.cfg.Query, span.Milliseconds()), end)
+		value, err = s.heard(s.cfg.Client.Query(ctx, fmt.Sprintf("%s[%dms]", s.cfg.Query, span.Milliseconds()), end))
 	} else {
-		value, warnings, infos, err = s.cfg.Client.QueryRange(ctx, s.cfg.Query, s.steps(end, span))
+		value, err = s.heard(s.cfg.Client.QueryRange(ctx, s.cfg.Query, s.steps(end, span)))
 	}
-	s.remark(warnings, infos)
 	if err != nil {
-		return 0, s.cfg.Client.Refused(err)
+		return 0, err
 	}
 	matrix, err := promapi.MatrixOf(value)
 	if err != nil {
@@ -135,14 +123,15 @@ func (s *Source) steps(end time.Time, span time.Duration) v1.Range {
 	return v1.Range{Start: end.Add(-span).Truncate(s.cfg.Interval).Add(s.cfg.Interval), End: end, Step: s.cfg.Interval}
 }
 
-// remark notes what the Prometheus adds to an answer.
-func (s *Source) remark(warnings v1.Warnings, infos v1.Infos) {
+// heard returns an answer, and notes what the Prometheus adds to it.
+func (s *Source) heard(value model.Value, warnings v1.Warnings, infos v1.Infos, err error) (model.Value, error) {
 	for _, w := range warnings {
-		s.problems.note(reasonWarning, 1, "The Prometheus warns", "warning", promapi.Excerpt(w))
+		s.note(reasonWarning, 1, "The Prometheus warns", "warning", promapi.Excerpt(w))
 	}
 	for _, w := range infos {
-		s.problems.note(reasonInfo, 1, "The Prometheus remarks", "info", promapi.Excerpt(w))
+		s.note(reasonInfo, 1, "The Prometheus remarks", "info", promapi.Excerpt(w))
 	}
+	return value, s.cfg.Client.Refused(err)
 }
 
 // askBounds asks how much memory there is.
@@ -155,14 +144,13 @@ func (s *Source) askBounds(ctx context.Context) error {
 		query = s.cfg.Capacity
 	case s.known:
 		names := append([]string{s.selector.Name}, s.selector.Metric.Bounds()...)
-		query = fmt.Sprintf("%s[%dms]", s.selector.Of(names...), max(shortSpan, 4*s.cfg.Interval).Milliseconds())
+		query = fmt.Sprintf("%s[%dms]", s.selector.Of(names...), max(boundsSpan, 4*s.cfg.Interval).Milliseconds())
 	default:
 		return nil
 	}
-	value, warnings, infos, err := s.cfg.Client.Query(ctx, query, time.Time{})
-	s.remark(warnings, infos)
+	value, err := s.heard(s.cfg.Client.Query(ctx, query, time.Time{}))
 	if err != nil {
-		return s.cfg.Client.Refused(err)
+		return err
 	}
 	if s.known {
 		matrix, err := promapi.MatrixOf(value)
@@ -172,10 +160,10 @@ func (s *Source) askBounds(ctx context.Context) error {
 		return err
 	}
 	vector, err := promapi.VectorOf(value)
-	if err != nil {
-		return err
+	if err == nil {
+		s.takeCapacities(vector)
 	}
-	return s.takeCapacities(vector)
+	return err
 }
 
 // history is what was not read yet of the past.
@@ -240,7 +228,7 @@ func (s *Source) readHistory(ctx context.Context) error {
 				return err
 			}
 			h.failed = historyTries - 1 // the next part is not waited for as long
-			s.problems.note(reasonHistory, 1, "Some of the history cannot be read; verdicts come later for it", "err", err)
+			s.note(reasonHistory, 1, "Some of the history cannot be read; verdicts come later for it", "err", err)
 		default:
 			h.failed, h.chunk = 0, min(2*h.chunk, h.full)
 			if n > 0 {
@@ -280,9 +268,9 @@ const longestHistory = 7 * 24 * time.Hour
 // rewind forgets what was read to find the GPUs. It is read again in its turn: the time of a GPU only increases.
 func (s *Source) rewind() {
 	for _, f := range s.feeds {
-		s.queued.Add(-int64(f.end()))
+		f.empty()
 		f.last = 0
-		for _, m := range f.memories() {
+		for _, m := range f.memories {
 			m.last = 0
 		}
 	}

@@ -4,13 +4,16 @@
 package promapi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +33,7 @@ func TestIsTooMuch(t *testing.T) {
 			t.Errorf("%s: %t", said, got)
 		}
 	}
-	if !IsTooMuch(tooLarge("is longer than", maxAnswer)) {
+	if !IsTooMuch(ErrAnswerTooLarge) {
 		t.Error("what is refused here is not")
 	}
 }
@@ -84,6 +87,34 @@ func TestCheckTimes(t *testing.T) {
 		if _, is := errors.AsType[TypeError](err); is == tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestEndless has a proxy that allows GET only, and says so without an end, and answers without an end.
+func TestEndless(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("query") == "x" && r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"warnings":["w"],"status":"success","data":{"result":[{"metric":{"a":"b"},"value":[1,"2"]}],"resultType":"vector"}}`)
+			return
+		}
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+		for r.Context().Err() == nil {
+			_, _ = w.Write(bytes.Repeat([]byte{' '}, 1<<16))
+		}
+	}))
+	defer server.Close()
+	c, err := NewClient(ClientConfig{URL: server.URL, Program: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, warnings, _, err := c.Query(t.Context(), "x", time.Time{})
+	if err != nil || value.String() != `{a="b"} => 2 @[1]` || !slices.Equal(warnings, v1.Warnings{"w"}) {
+		t.Errorf("%v, %q, %v", value, warnings, err)
+	}
+	if _, _, _, err := c.Query(t.Context(), "y", time.Time{}); !IsTooMuch(err) {
+		t.Errorf("without an end: %v", err)
 	}
 }
 

@@ -60,9 +60,9 @@ type (
 	Domain struct {
 		Attributed bool     `json:"attributed"`
 		Headroom   *float64 `json:"oom_headroom_bytes"`
-		Evidence   *string  `json:"evidence"`
+		Evidence   *string  `json:"evidence"` // of the end that is foretold: leak or filling
 		Rate       *float64 `json:"oom_rate_bytes_per_second"`
-		Page       bool     `json:"page"`
+		Page       bool     `json:"page"` // somebody should be woken
 		Text       string   `json:"text"` // why it leaks, or does not
 		Verdict    *Verdict `json:"verdict"`
 	}
@@ -110,8 +110,8 @@ type (
 		Seconds    *float64   `json:"seconds_to_oom"`
 		Lower      *float64   `json:"seconds_to_oom_lower"`
 		Upper      *float64   `json:"seconds_to_oom_upper"`
-		Withheld   *string    `json:"withheld"`
-		WithheldS  *float64   `json:"withheld_seconds"`
+		Withheld   *string    `json:"withheld"`         // the reason for which growth is no leak yet
+		WithheldS  *float64   `json:"withheld_seconds"` // nil where the growth would end before the memory is full
 		Trough     *float64   `json:"memory_trough_bytes"`
 		Spikes     uint64     `json:"spikes_total"`
 		Windows    []Window   `json:"windows"`

@@ -4,10 +4,12 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,12 +18,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -48,43 +48,54 @@ const (
 	roomInterval = 10 * time.Millisecond
 )
 
-// answers makes what is served. An answer is made whole, then sent, so that who reads slowly
-// holds nothing but bytes; who asks for what is being made gets the same bytes; and what is
-// made at a time and waits to be sent is bounded. Who comes waits for room. Who is sent an answer has to go
-// only if it does not read. Its methods may be called from any goroutine.
+// answers makes what is served. An answer is made whole, then sent: a slow reader holds nothing but its bytes. Whoever asks
+// for what is being made gets the same bytes. What is made at a time, and what waits to be sent, is bounded: a request waits
+// for room, and a client has to go only if it does not read. Its methods may be called from any goroutine.
 type answers struct {
 	readers chan struct{} // one for each request
-	slots   chan struct{} // one for each that is made; nil: no limit
+	slots   chan struct{} // one for each answer that is made
 	pages   chan struct{} // as slots, for what people look at: one slot is left to the metrics
 	refused *prometheus.CounterVec
 	logger  *slog.Logger
-	largest int   // bytes of one
-	unsent  int64 // bytes of all
+	largest int // bytes of one
+	unsent  int // bytes of all
 
-	making singleflight.Group
-	bytes  atomic.Int64 // of the answers that somebody wants
-	sizes  sync.Map     // of the last answer in bytes, an int64 by key
+	mu     sync.Mutex
+	making map[string]*answer
+	sizes  map[string]int // bytes of the last one, by key
+	bytes  int            // of the answers that somebody wants
 }
 
-// answer is what all who asked for it at that time get.
+// answer is what all get who ask for it while it is made. A handler writes into it.
 type answer struct {
+	key  string
 	code int
 	head http.Header
 	body []byte
+	most int // bytes of body
+	err  error
+	made chan struct{} // closed once all of that is there
 
-	bytes  int64        // that are counted for it, while it has readers
-	wanted atomic.Int64 // by how many requests
+	// answers.mu guards what follows.
+	readers int
+	counted int // bytes in answers.bytes
 }
 
-// bodies are kept for their memory, which most of the time of sending a scrape would go into.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
+// Header implements http.ResponseWriter.
+func (w *answer) Header() http.Header { return w.head }
 
-// bodyFor returns an empty body that has room for so many bytes, and not for many more: all of it counts as unsent.
-func bodyFor(size int) []byte {
-	if body := *bodies.Get().(*[]byte); size <= cap(body) && cap(body) <= 2*size {
-		return body[:0]
+// WriteHeader implements http.ResponseWriter.
+func (w *answer) WriteHeader(code int) { w.code = cmp.Or(w.code, code) }
+
+// Write implements http.ResponseWriter.
+func (w *answer) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if w.err != nil || len(w.body)+len(b) > w.most {
+		w.err = errTooLarge
+		return 0, w.err
 	}
-	return make([]byte, 0, size+size/8)
+	w.body = append(w.body, b...)
+	return len(b), nil
 }
 
 var (
@@ -95,57 +106,51 @@ var (
 
 // newAnswers returns answers that nobody has asked for yet.
 func newAnswers(c Config, refused *prometheus.CounterVec) *answers {
-	a := &answers{readers: make(chan struct{}, maxReaders), refused: refused, logger: c.Logger, largest: maxAnswer, unsent: maxUnsent}
+	slots := cmp.Or(c.MaxRequests, math.MaxInt32)
+	a := &answers{
+		readers: make(chan struct{}, maxReaders), slots: make(chan struct{}, slots), pages: make(chan struct{}, max(1, slots-1)),
+		refused: refused, logger: c.Logger, largest: maxAnswer, unsent: maxUnsent, making: map[string]*answer{}, sizes: map[string]int{},
+	}
 	if c.Fleet {
 		a.largest, a.unsent = maxFleetAnswer, maxFleetUnsent
-	}
-	if c.MaxRequests > 0 {
-		a.slots = make(chan struct{}, c.MaxRequests)
-		a.pages = make(chan struct{}, max(1, c.MaxRequests-1))
 	}
 	return a
 }
 
-// serve serves the answers of next to requests as clean leaves them. An answer is made in one of the places, too, if they
-// are not nil.
-func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Request, places chan struct{}) http.Handler {
+// serve serves the answers of next to requests as clean leaves them. Each is made in one of each of the places.
+func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Request, places ...chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		patience := time.After(roomPatience) // in all
-		if !take(a.readers, patience, r.Context().Done()) {
+		// The request may end while others wait for its answer.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), roomPatience)
+		defer cancel()
+		if !take(ctx, a.readers) {
 			a.refuse(w, errBusy)
 			return
 		}
 		defer func() { <-a.readers }()
 		asked := clean(r)
 		key := strings.Join([]string{asked.URL.Path, asked.Header.Get("Accept"), asked.Header.Get("Accept-Encoding")}, "\x00")
-		first := false
-		result, err, shared := a.making.Do(key, func() (any, error) {
-			first = true
-			return a.make(asked, key, next, places, patience)
-		})
-		if err != nil {
-			a.refuse(w, err)
+		wanted, first := a.join(key)
+		defer a.leave(wanted)
+		if first {
+			a.make(ctx, wanted, places, func() { next.ServeHTTP(wanted, asked) })
+		}
+		if <-wanted.made; wanted.err != nil {
+			a.refuse(w, wanted.err)
 			return
 		}
-		made := result.(*answer)
-		if !first && made.wanted.Add(1) == 1 { // the others have theirs already
-			a.bytes.Add(made.bytes)
-		}
-		whole := false
-		defer func() { a.leave(made, shared || !whole) }()
-		whole = a.send(w, made)
+		a.send(w, wanted)
 	})
 }
 
-// take takes one of the places, and reports whether there was one before that was over.
-func take(places chan struct{}, over <-chan time.Time, gone <-chan struct{}) bool {
+// take takes one of the places, and reports whether there was one before ctx was done.
+func take(ctx context.Context, places chan struct{}) bool {
 	select {
 	case places <- struct{}{}:
 		return true
-	case <-over:
-	case <-gone:
+	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // refuse says why there is no answer.
@@ -159,70 +164,93 @@ func (a *answers) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error()+"; the log says more", http.StatusInternalServerError)
 }
 
-// make has next fill an answer, once there is room for it and a slot. The request that it is made for wants it.
-func (a *answers) make(r *http.Request, key string, next http.Handler, places chan struct{}, room <-chan time.Time) (made *answer, err error) {
-	last, _ := a.sizes.Load(key)
-	size, _ := last.(int64)
-	if !a.reserve(size, room) {
-		return nil, errBusy
+// join returns the answer that is being made; first is whether the caller has to make it.
+func (a *answers) join(key string) (wanted *answer, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wanted = a.making[key]
+	if first = wanted == nil; first {
+		wanted = &answer{key: key, head: http.Header{}, most: a.largest, counted: a.sizes[key], made: make(chan struct{})}
+		a.making[key] = wanted
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			a.logger.Error("An answer could not be made", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-			err = errNotMade
-		}
-		if err != nil {
-			a.bytes.Add(-size)
-		}
-	}()
-	patience := time.After(slotPatience)
-	for _, slots := range []chan struct{}{places, a.slots} {
-		if slots == nil {
-			continue
-		}
-		if !take(slots, patience, nil) {
-			return nil, errBusy
-		}
-		defer func() { <-slots }()
-	}
-	w := &answerWriter{head: http.Header{}, most: a.largest, body: bodyFor(int(size))}
-	next.ServeHTTP(w, r)
-	if w.tooLarge {
-		a.refused.WithLabelValues(refusedTooLarge).Inc()
-		a.logger.Error("An answer is too large to be sent", "path", r.URL.Path, "bytes", a.largest)
-		return nil, errTooLarge
-	}
-	w.WriteHeader(http.StatusOK) // where nothing was written
-	made = &answer{code: w.code, head: w.head, body: w.body, bytes: int64(cap(w.body))}
-	made.wanted.Store(1)
-	a.bytes.Add(made.bytes - size)
-	a.sizes.Store(key, int64(len(w.body)))
-	return made, nil
+	wanted.readers++
+	return wanted, first
 }
 
-// reserve waits until there is room for so many bytes, and counts them.
-func (a *answers) reserve(bytes int64, over <-chan time.Time) bool {
-	look := time.NewTicker(roomInterval)
-	defer look.Stop()
-	for {
-		all := a.bytes.Load()
-		for all == 0 || all+bytes <= a.unsent {
-			if a.bytes.CompareAndSwap(all, all+bytes) {
-				return true
-			}
-			all = a.bytes.Load()
+// leave notes that a request is over.
+func (a *answers) leave(wanted *answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if wanted.readers--; wanted.readers == 0 {
+		a.bytes -= wanted.counted
+	}
+}
+
+// make has fill write an answer, once there is room for one as large as the last.
+func (a *answers) make(ctx context.Context, wanted *answer, places []chan struct{}, fill func()) {
+	if a.reserve(ctx, wanted) {
+		wanted.body = make([]byte, 0, wanted.counted)
+		a.fill(wanted, places, fill)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bytes += cap(wanted.body) - wanted.counted
+	wanted.counted = cap(wanted.body)
+	if wanted.err == nil {
+		a.sizes[wanted.key] = len(wanted.body)
+	}
+	delete(a.making, wanted.key)
+	close(wanted.made)
+}
+
+// reserve waits until there is room for an answer, and counts it.
+func (a *answers) reserve(ctx context.Context, wanted *answer) bool {
+	for look := time.Tick(roomInterval); ; {
+		a.mu.Lock()
+		fits := a.bytes == 0 || a.bytes+wanted.counted <= a.unsent
+		if fits {
+			a.bytes += wanted.counted
+		}
+		a.mu.Unlock()
+		if fits {
+			return true
 		}
 		select {
-		case <-look.C:
-		case <-over:
+		case <-look:
+		case <-ctx.Done():
+			wanted.err, wanted.counted = errBusy, 0
 			return false
 		}
 	}
 }
 
-// send sends an answer, and reports whether all of it was written. Who does not read it has to go, and soon where
-// others may have to wait for that.
-func (a *answers) send(w http.ResponseWriter, made *answer) bool {
+// fill has fill write an answer in one of each of the places.
+func (a *answers) fill(wanted *answer, places []chan struct{}, fill func()) {
+	path, _, _ := strings.Cut(wanted.key, "\x00")
+	defer func() {
+		if p := recover(); p != nil {
+			a.logger.Error("An answer could not be made", "path", path, "panic", p, "stack", string(debug.Stack()))
+			wanted.err = errNotMade
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), slotPatience)
+	defer cancel()
+	for _, slots := range places {
+		if !take(ctx, slots) {
+			wanted.err = errBusy
+			return
+		}
+		defer func() { <-slots }()
+	}
+	fill()
+	if wanted.WriteHeader(http.StatusOK); wanted.err != nil {
+		a.refused.WithLabelValues(refusedTooLarge).Inc()
+		a.logger.Error("An answer is too large to be sent", "path", path, "bytes", wanted.most)
+	}
+}
+
+// send sends an answer. A client that does not read it has to go, and soon where others may have to wait for that.
+func (a *answers) send(w http.ResponseWriter, made *answer) {
 	maps.Copy(w.Header(), made.head)
 	w.Header().Set("Content-Length", strconv.Itoa(len(made.body)))
 	w.WriteHeader(made.code)
@@ -233,30 +261,20 @@ func (a *answers) send(w http.ResponseWriter, made *answer) bool {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				a.refused.WithLabelValues(refusedSlowReader).Inc()
 			}
-			return false // the client has gone, or has to; the server notices by itself
+			return // the client has gone, or has to; the server notices by itself
 		}
 	}
-	return true
 }
 
 // deadline returns when the next part of an answer has to be taken, all of which has to be sent before over.
 func (a *answers) deadline(over time.Time) time.Time {
-	scarce := 2*a.bytes.Load() > a.unsent || 2*len(a.readers) > cap(a.readers)
+	a.mu.Lock()
+	scarce := 2*a.bytes > a.unsent || 2*len(a.readers) > cap(a.readers)
+	a.mu.Unlock()
 	if soon := time.Now().Add(stallTime); scarce && soon.Before(over) {
 		return soon
 	}
 	return over
-}
-
-// leave notes that a request is over. The memory of an answer that was shared may be what another client is sent, and a
-// writing of HTTP/2 that has failed may still read its part: such memory is not used again.
-func (a *answers) leave(made *answer, inUse bool) {
-	if made.wanted.Add(-1) == 0 {
-		a.bytes.Add(-made.bytes)
-	}
-	if !inUse {
-		bodies.Put(&made.body)
-	}
 }
 
 // canonical returns a request for the same with one of few wordings, so that whoever asks for the same gets
@@ -285,39 +303,9 @@ func withHeader(r *http.Request, head http.Header) *http.Request {
 // AcceptsGzip reports whether a client accepts gzip, of the header Accept-Encoding of its request.
 func AcceptsGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
-		name, weight, _ := strings.Cut(part, ";")
-		if name = strings.TrimSpace(name); !strings.EqualFold(name, "gzip") && name != "*" {
-			continue
+		if name, weight, _ := strings.Cut(strings.ReplaceAll(part, " ", ""), ";"); strings.EqualFold(name, "gzip") {
+			return weight != "q=0"
 		}
-		_, weight, weighted := strings.Cut(strings.ReplaceAll(weight, " ", ""), "q=")
-		q, err := strconv.ParseFloat(weight, 64)
-		return !weighted || (err == nil && q > 0)
 	}
 	return false
-}
-
-// answerWriter keeps what a handler writes.
-type answerWriter struct {
-	head     http.Header
-	code     int
-	body     []byte
-	most     int // bytes
-	tooLarge bool
-}
-
-func (w *answerWriter) Header() http.Header { return w.head }
-
-func (w *answerWriter) WriteHeader(code int) {
-	if w.code == 0 {
-		w.code = code
-	}
-}
-
-func (w *answerWriter) Write(b []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	if w.tooLarge = w.tooLarge || len(w.body)+len(b) > w.most; w.tooLarge {
-		return 0, errTooLarge
-	}
-	w.body = append(w.body, b...)
-	return len(b), nil
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -36,21 +35,13 @@ type connections struct {
 	most    int
 	refused *prometheus.CounterVec
 
-	mu  sync.Mutex
-	all map[net.Conn]*list.Element // of quiet or active
-	// quiet are those that wait for no answer, and active the others. Those of which that is so for
-	// longest are the first ones.
-	quiet, active *list.List // of held
-}
-
-// held is a connection, and since when it is in its list.
-type held struct {
-	conn  net.Conn
-	since time.Time
+	mu     sync.Mutex
+	all    map[net.Conn]*list.Element // of oldest
+	oldest *list.List                 // of net.Conn: the first has not begun or got an answer for longest
 }
 
 func newConnections(most int, refused *prometheus.CounterVec) *connections {
-	return &connections{most: most, refused: refused, all: map[net.Conn]*list.Element{}, quiet: list.New(), active: list.New()}
+	return &connections{most: most, refused: refused, all: map[net.Conn]*list.Element{}, oldest: list.New()}
 }
 
 // connectionsFor returns how many connections there may be where that many descriptors may be open: half
@@ -74,86 +65,28 @@ func (c *connections) serve(s *http.Server) {
 	s.ConnState = c.changed
 }
 
-// cut closes a connection without the farewell of TLS, which may block.
-func cut(conn net.Conn) {
-	_ = plainOf(conn).Close() // whoever uses it notices
-}
-
 // changed follows a connection. The server calls it before it accepts the next one.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, known := c.all[conn]
-	if known {
-		c.quiet.Remove(at) // of the list that it is not in, nothing
-		c.active.Remove(at)
-		delete(c.all, conn)
-	}
+	at := c.all[conn]
 	switch {
 	case state == http.StateNew:
 		limitBuffers(conn)
 		if len(c.all) == c.most {
-			c.endIdlest()
+			oldest := c.oldest.Remove(c.oldest.Front()).(net.Conn)
+			delete(c.all, oldest)
+			c.refused.WithLabelValues(refusedConnection).Inc()
+			_ = plainOf(oldest).Close() // without the farewell of TLS, which may block; whoever uses it notices
 		}
-		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
-	case known && state == http.StateIdle:
-		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
-	case known && state == http.StateActive:
-		c.all[conn] = c.active.PushBack(held{conn, time.Now()})
+		c.all[conn] = c.oldest.PushBack(conn)
+	case at == nil: // it was ended
+	case state == http.StateIdle || state == http.StateActive:
+		c.oldest.MoveToBack(at)
+	default:
+		c.oldest.Remove(at)
+		delete(c.all, conn)
 	}
-}
-
-const (
-	// maxSpared bounds how many connections are spared at a time.
-	maxSpared = 16
-	// newFor is how long a client may take to send its request before another one that waits for its
-	// answer has to go for it.
-	newFor = time.Second
-)
-
-// endIdlest ends the connection that has done nothing for longest; mu is held. One whose request is there and only
-// was not read yet is spared, and so is one that was made just now, as long as few are: where strangers hold
-// connections by requests that they do not end, the oldest of those goes.
-func (c *connections) endIdlest() {
-	from, at := c.quiet, c.idlest()
-	if at == nil {
-		from, at = c.active, c.active.Front()
-	}
-	conn := from.Remove(at).(held).conn
-	delete(c.all, conn) // its end is noticed later
-	c.refused.WithLabelValues(refusedConnection).Inc()
-	cut(conn)
-}
-
-// idlest returns the connection of quiet that may be ended; nil if an active one is to be.
-func (c *connections) idlest() *list.Element {
-	few := c.quiet.Len() < (c.most+3)/4 && c.active.Len() > 0
-	at := c.quiet.Front()
-	for spared := 0; at != nil && spared < maxSpared; spared++ {
-		if h := at.Value.(held); !hasInput(h.conn) && (!few || time.Since(h.since) >= newFor) {
-			return at
-		}
-		at = at.Next()
-	}
-	if few {
-		return nil
-	}
-	return c.quiet.Front()
-}
-
-// hasInput reports whether a client has sent something that was not read yet.
-func hasInput(conn net.Conn) bool {
-	t, ok := plainOf(conn).(*net.TCPConn)
-	if !ok {
-		return false
-	}
-	raw, err := t.SyscallConn()
-	if err != nil {
-		return false
-	}
-	n := 0
-	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
-	return err == nil && n > 0
 }
 
 // plainOf returns the connection under that of TLS.

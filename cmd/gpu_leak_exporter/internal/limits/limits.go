@@ -30,8 +30,8 @@ type Config struct {
 	MaxRequests int
 	// Fleet allows answers as large as those of a fleet are: of thousands of GPUs.
 	Fleet bool
-	// Logger gets what an operator should know. What anybody can have a server log, such as a handshake that fails, it
-	// gets a few times a minute.
+	// Logger gets what an operator should know. What anybody can have a server log, such as a handshake that fails, is
+	// for --log.level=debug.
 	Logger *slog.Logger
 }
 
@@ -65,7 +65,7 @@ func New(c Config) *Limits {
 func (l *Limits) Server(handler http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           handler,
-		ErrorLog:          slog.NewLogLogger(newSparse(l.logger.Handler()), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      sendTime,
@@ -79,13 +79,13 @@ func (l *Limits) Server(handler http.Handler) *http.Server {
 // Pages returns a handler that answers as next does, within the limits. Next may look at nothing of a request but its
 // path: who asks for a path while its answer is made gets the same bytes. One slot is left to the metrics.
 func (l *Limits) Pages(next http.Handler) http.Handler {
-	return l.answers.serve(next, bare, l.answers.pages)
+	return l.answers.serve(next, bare, l.answers.pages, l.answers.slots)
 }
 
 // Metrics is as Pages, for the metrics: they are made in any slot. Next may look at the path of a request, and at the
 // formats and encodings that it accepts.
 func (l *Limits) Metrics(next http.Handler) http.Handler {
-	return l.answers.serve(next, canonical, nil)
+	return l.answers.serve(next, canonical, l.answers.slots)
 }
 
 // Collectors returns the metrics of the limits: what was refused, and how many connections there are.

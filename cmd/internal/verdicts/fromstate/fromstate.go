@@ -18,47 +18,22 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Handler answers with what the detector says of every GPU, GPU instance,
-// process and workload:
+// Handler answers with what the detector says of every GPU, GPU instance, process and workload. One State always gives the same
+// text: lists are in the order of State and never null. A number that is not known is null, and so is the verdict of what the
+// detector has not seen. labels are those of the series of the same subject. note says that the GPUs are not real.
 //
-//	{"status":"success","data":{"time":…,"note":…,"severity":"page","text":…,"findings":[{"severity":"page",
-//	  "alert":…,"text":…}],"driver":{"up":true,"reason":""},"devices":[{
-//	  "labels":{"gpu":"0","uuid":"GPU-…"},"name":…,"up":true,"sample_time":…,"memory":{…},"verdict":{…},
-//	  "instances":[…],"processes":[…],"workloads":[…],"unreleased":[…]}]}}
-//
-// labels are those of the series of the same subject. Lists are in the order of
-// State and never null, so one State always gives the same text. A number that is
-// not known is null, and so is the verdict of what has not been seen by the
-// detector. A verdict that is muted is never judged: a rule of --detector.config
-// says so. unreleased is memory that stayed after its process had ended, with the
-// labels that the process had.
-//
-// JSON has no infinity. oom says how to read seconds_to_oom, which the metrics
-// would show as +Inf where oom is never:
+// JSON has no infinity. oom says how to read seconds_to_oom, which the metrics show as +Inf where oom is never:
 //
 //	unknown   muted, not judged yet, or no capacity is known: seconds_to_oom is null
 //	never     judged, and nothing foretells an end that it takes part in: seconds_to_oom is null
 //	foreseen  seconds_to_oom is a number, seconds_to_oom_lower and _upper its 90 %
 //	          interval; an end of it that is null is open
-//
-// text is what the pages say. A finding is one thing that somebody should know: severity is page, ticket,
-// unknown or note, and alert names the alert that says the same.
-//
-// evidence is what foretells it, leak or filling, and null where nothing does; page
-// says that somebody should be woken. withheld is the reason for which growth is not
-// called a leak yet, and null where nothing is suspected; withheld_seconds is null where
-// the growth would end before the memory is full.
-//
-// note is the sentence with which the pages say that the GPUs are simulated or replayed. Of
-// real GPUs it is absent, and not null.
 func Handler(state func() *sampler.State, note string, cfg *detector.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		// The types below hold nothing that cannot be encoded, so an error is one of
-		// the connection.
 		data := Of(state(), cfg)
 		data.Note = note
-		_ = json.NewEncoder(w).Encode(verdicts.Envelope{Status: "success", Data: data})
+		_ = json.NewEncoder(w).Encode(verdicts.Envelope{Status: "success", Data: data}) // an error is one of the connection
 	})
 }
 

@@ -6,7 +6,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/go-kit/log"
@@ -60,64 +59,66 @@ func reasonOf(err error) string {
 // quietFor is how long a problem must not have been there to be logged again when it comes back.
 const quietFor = time.Hour
 
-// problems counts what is wrong with answers, and logs the first of each kind.
-type problems struct {
-	total  *prometheus.CounterVec
-	logger log.Logger
-
-	mu   sync.Mutex
-	last map[string]time.Time // when there was one last, by reason
-}
-
-func newProblems(logger log.Logger) *problems {
-	p := &problems{logger: logger, last: map[string]time.Time{}, total: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "gpu_leak_exporter_source_problems_total",
-		Help: "What was of no use in answers of the Prometheus that tells of the GPUs, by reason: series, samples, or whole answers. The log has the first of each kind.",
-	}, []string{"reason"})}
-	for _, reason := range reasons {
-		p.total.WithLabelValues(reason) // there from the start: increase() does not see the first of a series
-	}
-	return p
-}
-
-// note counts n problems of a kind and logs the first.
-func (p *problems) note(reason string, n int, msg string, keyvals ...any) {
-	if n > 0 {
-		p.total.WithLabelValues(reason).Add(float64(n))
-	}
-	p.mu.Lock()
-	last := p.last[reason]
-	p.last[reason] = time.Now()
-	p.mu.Unlock()
-	if last.IsZero() || time.Since(last) > quietFor {
-		level.Warn(p.logger).Log(append([]any{"msg", msg, "reason", reason}, keyvals...)...)
-	}
-}
-
-// metrics tell how the source fares.
+// metrics tell how the source fares, and log the first problem of each kind.
 type metrics struct {
+	prometheus.Collector // of all of them
+
+	problems          *prometheus.CounterVec
 	up, success       prometheus.Gauge
 	requests, seconds prometheus.Counter
 	gpus              *prometheus.GaugeVec
+
+	logger log.Logger
+	last   map[string]time.Time // when there was a problem last, by reason
 }
 
-func newMetrics() *metrics {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "gpu_leak_exporter_source_" + name, Help: help})
-	}
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "gpu_leak_exporter_source_" + name, Help: help})
-	}
-	return &metrics{
-		up:       gauge("up", "Whether (1 or 0) the Prometheus that tells of the GPUs answered the last request with something of use."),
-		success:  gauge("last_success_timestamp_seconds", "When it did so last, in seconds since the Unix epoch. 0: never."),
-		requests: counter("polls_total", "How often that Prometheus was asked for what is new."),
-		seconds:  counter("poll_seconds_total", "Seconds from asking to the end of the answer's reading, summed."),
+func newMetrics(logger log.Logger) *metrics {
+	const prefix = "gpu_leak_exporter_source_"
+	r := prometheus.NewRegistry()
+	m := &metrics{
+		Collector: r, logger: logger, last: map[string]time.Time{},
+		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "problems_total",
+			Help: "What was of no use in answers of the Prometheus that tells of the GPUs, by reason: series, samples, or whole answers. The log has the first of each kind.",
+		}, []string{"reason"}),
+		up: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: prefix + "up",
+			Help: "Whether (1 or 0) the Prometheus that tells of the GPUs answered the last request with something of use.",
+		}),
+		success: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: prefix + "last_success_timestamp_seconds",
+			Help: "When it did so last, in seconds since the Unix epoch. 0: never.",
+		}),
+		requests: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "polls_total",
+			Help: "How often that Prometheus was asked for what is new.",
+		}),
+		seconds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "poll_seconds_total",
+			Help: "Seconds from asking to the end of the answer's reading, summed.",
+		}),
 		gpus: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gpu_leak_exporter_source_gpus",
+			Name: prefix + "gpus",
 			Help: "GPUs of that Prometheus, by state: fresh (it has new samples), lost (it has them of other GPUs of the same place alone; gpu_up is 0), " +
 				"silent (it has none of the whole place, or does not answer; their series are left out).",
 		}, []string{"state"}),
+	}
+	r.MustRegister(m.problems, m.up, m.success, m.requests, m.seconds, m.gpus)
+	for _, reason := range reasons {
+		m.problems.WithLabelValues(reason) // there from the start: increase() does not see the first of a series
+	}
+	return m
+}
+
+// note counts n problems of a kind and logs the first. The goroutine that asks calls it.
+func (m *metrics) note(reason string, n int, msg string, keyvals ...any) {
+	if n > 0 {
+		m.problems.WithLabelValues(reason).Add(float64(n))
+	}
+	last := m.last[reason]
+	m.last[reason] = time.Now()
+	if last.IsZero() || time.Since(last) > quietFor {
+		level.Warn(m.logger).Log(append([]any{"msg", msg, "reason", reason}, keyvals...)...)
 	}
 }
 
@@ -143,21 +144,4 @@ func (m *metrics) count(feeds map[string]*feed) (n int) {
 		m.gpus.WithLabelValues(name).Set(float64(counts[state]))
 	}
 	return counts[silent]
-}
-
-// Describe implements prometheus.Collector.
-func (s *Source) Describe(ch chan<- *prometheus.Desc) {
-	s.each(func(c prometheus.Collector) { c.Describe(ch) })
-}
-
-// Collect implements prometheus.Collector.
-func (s *Source) Collect(ch chan<- prometheus.Metric) {
-	s.each(func(c prometheus.Collector) { c.Collect(ch) })
-}
-
-func (s *Source) each(f func(prometheus.Collector)) {
-	m := s.metrics
-	for _, c := range []prometheus.Collector{s.problems.total, m.up, m.success, m.requests, m.seconds, m.gpus} {
-		f(c)
-	}
 }
